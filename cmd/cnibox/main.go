@@ -1,0 +1,19 @@
+// Command cnibox is every CNI plugin in one binary: the name it is called by
+// picks the plugin.
+package main
+
+import (
+	"os"
+
+	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/plugins"
+)
+
+const help = `Every CNI plugin a Linux node needs, in one binary. Container runtimes call it
+by the names of its plugins, through links in /opt/cni/bin that "cnictl install"
+makes; "cnibox PLUGIN" does the same.`
+
+func main() {
+	b := &box.Box{Plugins: plugins.All, Help: help}
+	os.Exit(b.Main(box.OS()))
+}

@@ -1,0 +1,96 @@
+// Package box is the process side of CNI (spec 1.1.0, section 2): environment
+// and standard input in, one JSON document out. It validates a call before the
+// plugin sees it and guards what the plugin does with it.
+package box
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/version"
+)
+
+// Box is one multicall binary.
+type Box struct {
+	Plugins plugin.Table
+	Help    string // what the binary is for, shown when it is called by its own name
+}
+
+// Process is the part of a process that Box uses, so that a test can be one.
+type Process struct {
+	Args   []string // Args[0] is the name the process was called by
+	Getenv func(string) string
+	Stdin  io.Reader
+	Stdout io.Writer
+	Stderr io.Writer
+}
+
+// OS returns this very process.
+func OS() Process {
+	return Process{Args: os.Args, Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
+}
+
+// Main runs the plugin that the process is called by, and returns the exit
+// code. `bridge` and `cnibox bridge` are the same.
+func (b *Box) Main(p Process) int {
+	name := filepath.Base(p.Args[0])
+	row := b.Plugins.Find(name)
+	if row == nil && len(p.Args) > 1 {
+		name = p.Args[1]
+		row = b.Plugins.Find(name)
+	}
+	called := p.Getenv("CNI_COMMAND") != ""
+	switch {
+	case row != nil && called:
+		return b.call(p, row)
+	case row != nil:
+		b.about(p, row)
+		return 0
+	case called:
+		return fail(p, plugin.CurrentVersion, b.unknown(name))
+	case len(p.Args) > 1 && !strings.HasPrefix(name, "-"):
+		fmt.Fprintln(p.Stderr, b.unknown(name))
+		return 1
+	default:
+		b.help(p)
+		return 0
+	}
+}
+
+// about answers a call by a person or a runtime that wants to know the version
+// (nerdctl parses the first line of the firewall plugin).
+func (b *Box) about(p Process, row *plugin.Descriptor) {
+	fmt.Fprintf(p.Stderr, "CNI %s plugin v%s\n", row.Name, version.Plugins)
+	fmt.Fprintf(p.Stderr, "CNI protocol versions supported: %s\n", strings.Join(plugin.Versions(row.Oldest), ", "))
+	fmt.Fprintf(p.Stderr, "\n%s: %s\n", row.Name, row.Summary)
+	fmt.Fprintf(p.Stderr, "A container runtime calls this program (https://www.cni.dev/docs/spec/): CNI_COMMAND is not set.\n")
+}
+
+func (b *Box) help(p Process) {
+	fmt.Fprintf(p.Stdout, "cnibox v%s\n%s\n\nPlugins:\n", version.Cnibox, b.Help)
+	for _, row := range b.Plugins {
+		fmt.Fprintf(p.Stdout, "  %-12s %-5s %s\n", row.Name, row.Kind, row.Summary)
+	}
+}
+
+func (b *Box) unknown(name string) *plugin.Error {
+	names := make([]string, 0, len(b.Plugins))
+	for _, row := range b.Plugins {
+		names = append(names, row.Name)
+	}
+	return &plugin.Error{
+		Code:    plugin.CodeInvalidEnvironment,
+		Msg:     fmt.Sprintf("cnibox has no plugin called %q", name),
+		Details: "call it by the name of one of its plugins: " + strings.Join(names, ", "),
+	}
+}
+
+// fail prints err as the one document of the call.
+func fail(p Process, version string, err error) int {
+	_, _ = p.Stdout.Write(append(plugin.AsError(err).JSON(version), '\n'))
+	return 1
+}

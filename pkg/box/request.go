@@ -1,0 +1,237 @@
+package box
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"unicode"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// maxIfName is IFNAMSIZ less the terminating zero.
+const maxIfName = 15
+
+// request reads and validates a call. Nothing is changed by it. The version is
+// what an error document should name, as far as it is known.
+func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, version string, err error) {
+	version = plugin.CurrentVersion
+	r = &plugin.Request{Command: plugin.Command(p.Getenv("CNI_COMMAND")), Plugins: b.Plugins}
+	if err := environment(p, r); err != nil {
+		return nil, version, err
+	}
+	r.Stdin, err = io.ReadAll(p.Stdin)
+	if err != nil {
+		return nil, version, &plugin.Error{Code: plugin.CodeIOFailure, Msg: "read the configuration from standard input: " + err.Error()}
+	}
+	r.Config, err = conf.Parse(r.Stdin)
+	if err != nil {
+		return nil, version, &plugin.Error{
+			Code: plugin.CodeDecodingFailure, Msg: "the configuration on standard input is " + err.Error(),
+			Details: "check the file in /etc/cni/net.d",
+		}
+	}
+	if err := configuration(r); err != nil {
+		return nil, version, err
+	}
+	version = r.Version
+	if err := plugin.CheckVersion(r.Version, r.Command, row.Oldest); err != nil {
+		return nil, plugin.CurrentVersion, err
+	}
+	if r.Command == plugin.Del || r.Command == plugin.GC {
+		r.Config = r.Config.Lenient()
+	}
+	if err := previousResult(r); err != nil {
+		return nil, version, err
+	}
+	validAttachments(r)
+	if err := sandbox(p, r); err != nil {
+		return nil, version, err
+	}
+	return r, version, r.Config.Err()
+}
+
+// variable is one CNI_… variable.
+type variable struct {
+	name    string
+	to      *string
+	invalid func(string) string // what is wrong with a value, "" for nothing
+}
+
+func environment(p Process, r *plugin.Request) error {
+	var path string
+	paths := variable{"CNI_PATH", &path, nil}
+	var variables []variable
+	switch r.Command {
+	case plugin.Add, plugin.Del, plugin.Check:
+		variables = []variable{
+			{"CNI_CONTAINERID", &r.ContainerID, invalidName},
+			{"CNI_NETNS", &r.Netns, nil},
+			{"CNI_IFNAME", &r.IfName, invalidIfName},
+			paths,
+		}
+	case plugin.GC, plugin.Status:
+		variables = []variable{paths}
+	default:
+		return &plugin.Error{
+			Code: plugin.CodeInvalidEnvironment, Msg: fmt.Sprintf("unknown CNI_COMMAND: %s", r.Command),
+			Details: "set it to ADD, DEL, CHECK, GC, STATUS or VERSION",
+		}
+	}
+	var missing []string
+	for _, v := range variables {
+		value := p.Getenv(v.name)
+		optional := v.name == "CNI_NETNS" && r.Command == plugin.Del
+		switch {
+		case value == "" && !optional:
+			missing = append(missing, v.name)
+		case value != "" && v.invalid != nil && v.invalid(value) != "":
+			return &plugin.Error{
+				Code: plugin.CodeInvalidEnvironment, Msg: fmt.Sprintf("%s is %q: %s", v.name, value, v.invalid(value)),
+				Details: "the runtime sets it; correct it there",
+			}
+		}
+		*v.to = value
+	}
+	if missing != nil {
+		return &plugin.Error{
+			Code: plugin.CodeInvalidEnvironment, Msg: fmt.Sprintf("required env variables [%s] missing", strings.Join(missing, ",")),
+			Details: fmt.Sprintf("a runtime sets them for %s; see the CNI specification, section Parameters", r.Command),
+		}
+	}
+	for _, dir := range strings.Split(path, ":") {
+		if dir != "" {
+			r.Path = append(r.Path, dir)
+		}
+	}
+	r.Args = p.Getenv("CNI_ARGS")
+	return nil
+}
+
+// configuration reads the keys that every verb needs.
+func configuration(r *plugin.Request) error {
+	r.Version = "0.1.0"
+	r.Config.String("cniVersion", &r.Version)
+	if r.Version == "" {
+		r.Version = "0.1.0"
+	}
+	r.Config.String("name", &r.Network)
+	if err := r.Config.Err(); err != nil {
+		return &plugin.Error{Code: plugin.CodeDecodingFailure, Msg: "the configuration can't be used: " + err.Error(), Details: "correct the type of that value"}
+	}
+	if r.Network == "" {
+		return plugin.ConfigError("give the network a name in its configuration", "missing network name")
+	}
+	if why := invalidName(r.Network); why != "" {
+		return plugin.ConfigError("rename the network", "the network's name is %q: %s", r.Network, why)
+	}
+	return nil
+}
+
+// previousResult reads prevResult, which only has to be readable where the
+// plugin depends on it.
+func previousResult(r *plugin.Request) error {
+	if !r.Config.Has("prevResult") {
+		return nil
+	}
+	o := r.Config.Object("prevResult")
+	if err := r.Config.Err(); err != nil {
+		return plugin.ConfigError("prevResult must be the result of the plugin before", "%v", err)
+	}
+	result, err := plugin.ParseResult(o, r.Version)
+	switch {
+	case err == nil:
+		r.PrevResult = result
+	case r.Command == plugin.Add || r.Command == plugin.Check:
+		return err
+	}
+	return nil
+}
+
+// validAttachments reads GC's list, under the name of the spec or the one that
+// older versions of libcni send.
+func validAttachments(r *plugin.Request) {
+	if r.Command != plugin.GC {
+		return
+	}
+	for _, key := range []string{"cni.dev/valid-attachments", "cni.dev/attachments"} {
+		if !r.Config.IsList(key) {
+			continue
+		}
+		r.HasValid = true
+		r.Config.Objects(key, func(e *conf.Object) {
+			var a plugin.Attachment
+			e.String("containerID", &a.ContainerID)
+			e.String("ifname", &a.IfName)
+			r.Valid = append(r.Valid, a)
+		})
+		return
+	}
+}
+
+// sandbox looks at the container's namespace. For ADD and CHECK it has to be
+// one, and not our own. For DEL anything else counts as gone.
+func sandbox(p Process, r *plugin.Request) error {
+	if r.Netns == "" {
+		return nil
+	}
+	foreign, err := isForeign(r.Netns)
+	if override := p.Getenv("CNI_NETNS_OVERRIDE"); override == "1" || strings.EqualFold(override, "true") {
+		foreign = err == nil
+	}
+	if r.Command == plugin.Del {
+		if !foreign {
+			r.Netns = ""
+		}
+		return nil
+	}
+	if err != nil {
+		return &plugin.Error{
+			Code: plugin.CodeInvalidNetns, Msg: "CNI_NETNS: " + err.Error(),
+			Details: "the runtime must make the namespace before it calls " + string(r.Command),
+		}
+	}
+	if !foreign {
+		return &plugin.Error{
+			Code: plugin.CodeInvalidNetns, Msg: fmt.Sprintf("CNI_NETNS %s is the plugin's own network namespace", r.Netns),
+			Details: "give the container a namespace of its own; to attach the host's all the same, set CNI_NETNS_OVERRIDE=1",
+		}
+	}
+	return nil
+}
+
+func isForeign(path string) (bool, error) {
+	ns, err := netns.Open(path)
+	if err != nil {
+		return false, err
+	}
+	defer ns.Close()
+	own, err := ns.IsOwn()
+	return !own, err
+}
+
+// invalidName says what is wrong with a container id or network name, which
+// end up in file names, rules and links: ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$ (libcni).
+func invalidName(s string) string {
+	for i, c := range []byte(s) {
+		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
+		if !letter && (i == 0 || c != '_' && c != '.' && c != '-') {
+			return "it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'"
+		}
+	}
+	return ""
+}
+
+func invalidIfName(s string) string {
+	switch {
+	case len(s) > maxIfName:
+		return "interface name should be less than 16 characters"
+	case s == "." || s == "..":
+		return "interface name is . or .."
+	case strings.ContainsFunc(s, func(c rune) bool { return c == '/' || c == ':' || unicode.IsSpace(c) }):
+		return "interface name contains / or : or whitespace characters"
+	}
+	return ""
+}

@@ -1,0 +1,86 @@
+// Package delegate calls one plugin from another: in this process when the
+// file that CNI_PATH leads to is this very binary, by exec otherwise (spec
+// 1.1.0, section "Plugin Delegation").
+package delegate
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// self is the binary of this process.
+const self = "/proc/self/exe"
+
+// Delegate is a plugin found in CNI_PATH.
+type Delegate struct {
+	plugin.Plugin
+	name     string
+	external bool
+	late     bool
+}
+
+// Find looks for the plugin called name in the request's CNI_PATH.
+func Find(r *plugin.Request, name string) (*Delegate, error) {
+	if name == "" || strings.ContainsRune(name, filepath.Separator) {
+		return nil, plugin.ConfigError("name a plugin in CNI_PATH, such as host-local", "%q is no plugin's name", name)
+	}
+	for _, dir := range r.Path {
+		path := filepath.Join(dir, name)
+		file, err := os.Stat(path)
+		if err != nil || !file.Mode().IsRegular() {
+			continue
+		}
+		if row := r.Plugins.Find(name); row != nil && isSelf(file) {
+			return &Delegate{Plugin: row.Plugin, name: name, late: row.IPAMAfterLink}, nil
+		}
+		return &Delegate{Plugin: external{path: path, name: name}, name: name, external: true}, nil
+	}
+	return nil, &plugin.Error{
+		Code:    plugin.CodeInvalidConfig,
+		Msg:     "plugin " + name + " is not in CNI_PATH (" + strings.Join(r.Path, ":") + ")",
+		Details: "install it there, or correct the type in the configuration",
+	}
+}
+
+func isSelf(file os.FileInfo) bool {
+	own, err := os.Stat(self)
+	return err == nil && os.SameFile(own, file)
+}
+
+// NeedsLink tells whether the plugin, an IPAM, may work through the
+// attachment's interface. Of one that is not ours it has to be assumed.
+func (d *Delegate) NeedsLink() bool { return d.late || d.external }
+
+// ReleasesThroughLink tells whether the plugin, an IPAM, can give back an
+// address only while the interface exists.
+func (d *Delegate) ReleasesThroughLink() bool { return d.late || d.name == "dhcp" }
+
+// Add calls the plugin's ADD.
+func (d *Delegate) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+	return d.Plugin.Add(ctx, d.request(r, plugin.Add))
+}
+
+// Del calls the plugin's DEL.
+func (d *Delegate) Del(ctx context.Context, r *plugin.Request) error {
+	return d.Plugin.Del(ctx, d.request(r, plugin.Del))
+}
+
+// Check calls the plugin's CHECK.
+func (d *Delegate) Check(ctx context.Context, r *plugin.Request) error {
+	return d.Plugin.Check(ctx, d.request(r, plugin.Check))
+}
+
+// request is the delegate's view of the caller's request. The verb can differ:
+// an ADD that fails calls its delegate's DEL.
+func (d *Delegate) request(r *plugin.Request, c plugin.Command) *plugin.Request {
+	own := *r
+	own.Command = c
+	if c == plugin.Del && r.Command != plugin.Del {
+		own.Config = r.Config.Lenient()
+	}
+	return &own
+}

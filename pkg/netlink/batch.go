@@ -1,0 +1,125 @@
+package netlink
+
+import (
+	"encoding/binary"
+	"net/netip"
+
+	"golang.org/x/sys/unix"
+)
+
+// Batch is a sequence of netlink messages that go to the kernel in one send.
+// Messages are built in place: Begin, attributes, End.
+type Batch struct {
+	bytes []byte
+	start int // of the message being built
+	sent  []sent
+}
+
+// sent is what a batch remembers of a message to name it in an error.
+type sent struct {
+	typ uint16
+	ack bool
+	op  string
+}
+
+// Begin starts a message. op says what it does, on what, for error messages:
+// "create link veth0". NLM_F_REQUEST is added to the flags.
+func (b *Batch) Begin(typ, flags uint16, op string) {
+	b.start = len(b.bytes)
+	b.sent = append(b.sent, sent{typ: typ, ack: flags&unix.NLM_F_ACK != 0, op: op})
+	b.u32(0) // the length, set by End
+	b.bytes = binary.NativeEndian.AppendUint16(b.bytes, typ)
+	b.bytes = binary.NativeEndian.AppendUint16(b.bytes, flags|unix.NLM_F_REQUEST)
+	b.u32(uint32(len(b.sent))) // the sequence number, within the batch; Conn makes it unique
+	b.u32(0)
+}
+
+// End finishes the message.
+func (b *Batch) End() {
+	binary.NativeEndian.PutUint32(b.bytes[b.start:], uint32(len(b.bytes)-b.start))
+	b.pad()
+}
+
+// Len is the size of the batch in bytes.
+func (b *Batch) Len() int { return len(b.bytes) }
+
+// MessageLen is the size in bytes of the message being built.
+func (b *Batch) MessageLen() int { return len(b.bytes) - b.start }
+
+// Header appends a message's fixed header, such as struct ifinfomsg.
+func (b *Batch) Header(raw ...byte) {
+	b.bytes = append(b.bytes, raw...)
+	b.pad()
+}
+
+// Bytes appends an attribute of raw bytes.
+func (b *Batch) Bytes(typ uint16, value []byte) {
+	b.attr(typ, len(value))
+	b.bytes = append(b.bytes, value...)
+	b.pad()
+}
+
+// String appends an attribute holding a zero-terminated string.
+func (b *Batch) String(typ uint16, value string) {
+	b.attr(typ, len(value)+1)
+	b.bytes = append(b.bytes, value...)
+	b.bytes = append(b.bytes, 0)
+	b.pad()
+}
+
+// U8 appends an attribute of one byte.
+func (b *Batch) U8(typ uint16, value uint8) {
+	b.Bytes(typ, []byte{value})
+}
+
+// U16 appends a 16-bit attribute in the machine's byte order.
+func (b *Batch) U16(typ uint16, value uint16) {
+	b.Bytes(typ, binary.NativeEndian.AppendUint16(nil, value))
+}
+
+// U32 appends a 32-bit attribute in the machine's byte order.
+func (b *Batch) U32(typ uint16, value uint32) {
+	b.attr(typ, 4)
+	b.u32(value)
+}
+
+// BE32 appends a 32-bit attribute in network byte order, as nfnetlink wants.
+func (b *Batch) BE32(typ uint16, value uint32) {
+	b.attr(typ, 4)
+	b.bytes = binary.BigEndian.AppendUint32(b.bytes, value)
+}
+
+// BE64 appends a 64-bit attribute in network byte order.
+func (b *Batch) BE64(typ uint16, value uint64) {
+	b.attr(typ, 8)
+	b.bytes = binary.BigEndian.AppendUint64(b.bytes, value)
+}
+
+// Addr appends an attribute of 4 or 16 bytes.
+func (b *Batch) Addr(typ uint16, value netip.Addr) {
+	b.Bytes(typ, value.AsSlice())
+}
+
+// Nest appends an attribute whose attributes are what inside appends.
+func (b *Batch) Nest(typ uint16, inside func()) {
+	at := len(b.bytes)
+	b.attr(typ|unix.NLA_F_NESTED, 0)
+	inside()
+	binary.NativeEndian.PutUint16(b.bytes[at:], uint16(len(b.bytes)-at))
+}
+
+// attr appends an attribute's header; the length does not count padding.
+func (b *Batch) attr(typ uint16, length int) {
+	b.bytes = binary.NativeEndian.AppendUint16(b.bytes, uint16(length+unix.SizeofNlAttr))
+	b.bytes = binary.NativeEndian.AppendUint16(b.bytes, typ)
+}
+
+func (b *Batch) u32(v uint32) {
+	b.bytes = binary.NativeEndian.AppendUint32(b.bytes, v)
+}
+
+func (b *Batch) pad() {
+	for len(b.bytes)%unix.NLMSG_ALIGNTO != 0 {
+		b.bytes = append(b.bytes, 0)
+	}
+}

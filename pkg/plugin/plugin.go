@@ -1,0 +1,167 @@
+// Package plugin is the contract between a CNI plugin and whatever runs it: a
+// process started by a runtime, another plugin, or a Go test.
+//
+// A plugin gets a Request and answers with a Result or an error. It never
+// reads the environment, prints, exits or keeps package-level state.
+package plugin
+
+import (
+	"context"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+)
+
+// Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations").
+// A plugin that owns no state answers GC, and one that needs nothing of the
+// host answers STATUS, with nil.
+type Plugin interface {
+	// Add makes the attachment. When it fails it has undone what it did.
+	Add(ctx context.Context, r *Request) (*Result, error)
+
+	// Del removes what Add made. It works from the request's Key alone:
+	// everything else is a hint. What is missing is success; what could not
+	// be removed is one error after every other step was tried.
+	Del(ctx context.Context, r *Request) error
+
+	// Check compares what Add made with the request's PrevResult. It changes
+	// nothing.
+	Check(ctx context.Context, r *Request) error
+
+	// Status tells whether an Add could be served now.
+	Status(ctx context.Context, r *Request) error
+
+	// GC removes what is held by attachments of the request's network that
+	// are not in its Valid list.
+	GC(ctx context.Context, r *Request) error
+}
+
+// Descriptor is one row of the table of plugins.
+type Descriptor struct {
+	Name    string // what the link in /opt/cni/bin is called
+	Kind    Kind
+	Summary string // one line, for people
+	Plugin  Plugin
+
+	// Oldest is the oldest configuration version the plugin takes; "" is
+	// 0.1.0.
+	Oldest string
+
+	// IPAMAfterLink marks an IPAM plugin that works through the attachment's
+	// interface, which must then exist before its ADD and until after its DEL.
+	IPAMAfterLink bool
+}
+
+// Kind is where in a chain a plugin stands.
+type Kind string
+
+// The three kinds, called as in the CNI documentation.
+const (
+	Main Kind = "main" // makes an interface
+	IPAM Kind = "ipam" // hands out addresses, called by a main plugin
+	Meta Kind = "meta" // changes what a main plugin made
+)
+
+// Table is the plugins a binary holds.
+type Table []Descriptor
+
+// Find returns the row called name, nil if there is none.
+func (t Table) Find(name string) *Descriptor {
+	for i := range t {
+		if t[i].Name == name {
+			return &t[i]
+		}
+	}
+	return nil
+}
+
+// Command is a CNI verb, spelled as in CNI_COMMAND.
+type Command string
+
+// The verbs of CNI 1.1.0.
+const (
+	Add     Command = "ADD"
+	Del     Command = "DEL"
+	Check   Command = "CHECK"
+	Status  Command = "STATUS"
+	GC      Command = "GC"
+	Version Command = "VERSION"
+)
+
+// Request is one call of a plugin, validated.
+type Request struct {
+	Command Command
+	Key     // only the network on STATUS and GC
+
+	// Netns is the path of the container's network namespace, as the runtime
+	// gave it. It has been seen to be a namespace and not our own. On DEL it
+	// is empty when there is nothing to look into: no path was given, what was
+	// there is gone, or it is our own namespace.
+	Netns string
+
+	Args    string   // CNI_ARGS, unparsed: see Arguments
+	Path    []string // CNI_PATH, where delegates are looked for
+	Version string   // the configuration's cniVersion, "0.1.0" if it has none
+
+	// Config is the whole configuration. It is strict on ADD, CHECK and
+	// STATUS and lenient on DEL and GC.
+	Config *conf.Object
+
+	// Stdin is the configuration's text, which delegates get unchanged.
+	Stdin []byte
+
+	// PrevResult is the previous plugin's result; on CHECK and DEL the whole
+	// chain's. It is nil when there is none and, on DEL, when it can't be read.
+	PrevResult *Result
+
+	// Valid are the attachments that GC must leave alone. HasValid is false
+	// when the runtime sent no list, and then nothing may be removed.
+	Valid    []Attachment
+	HasValid bool
+
+	// Plugins are the plugins that can be called in this process.
+	Plugins Table
+
+	// Trace, when set, is told what the plugin is about to do.
+	Trace func(step string)
+}
+
+// Attachment names one attachment of a network whose name is known.
+type Attachment struct {
+	ContainerID string
+	IfName      string
+}
+
+// Step announces the next step to whoever traces, and stops a call that was
+// cancelled: a plugin asks before each step that changes something.
+func (r *Request) Step(ctx context.Context, step string) error {
+	if r.Trace != nil {
+		r.Trace(step)
+	}
+	if ctx.Err() == nil {
+		return nil
+	}
+	return &Error{
+		Code:    CodeTryAgainLater,
+		Msg:     "stopped before the step: " + step,
+		Details: context.Cause(ctx).Error() + "; what was made is removed again, so the call can be repeated",
+	}
+}
+
+// IsValid tells whether GC must leave the attachment alone.
+func (r *Request) IsValid(containerID, ifName string) bool {
+	for _, a := range r.Valid {
+		if a.ContainerID == containerID && a.IfName == ifName {
+			return true
+		}
+	}
+	return false
+}
+
+// ValidKeys returns the keys that GC must leave alone.
+func (r *Request) ValidKeys() []Key {
+	keys := make([]Key, 0, len(r.Valid))
+	for _, a := range r.Valid {
+		keys = append(keys, Key{Network: r.Network, ContainerID: a.ContainerID, IfName: a.IfName})
+	}
+	return keys
+}
