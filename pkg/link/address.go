@@ -52,10 +52,9 @@ func (c *Conn) DeleteAddress(index int, prefix netip.Prefix) error {
 
 // Addresses returns the addresses of one link.
 func (c *Conn) Addresses(index int) ([]Address, error) {
-	// Strict checking makes the kernel look at this link only.
-	if err := unix.SetsockoptInt(c.FD(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1); err != nil {
-		return nil, fmt.Errorf("list addresses of link %d: %w", index, err)
-	}
+	// Strict checking makes the kernel look at this link only. Before Linux
+	// 4.20 it lists the addresses of all links, which are left out below.
+	_ = unix.SetsockoptInt(c.FD(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	b := &netlink.Batch{}
 	b.Begin(unix.RTM_GETADDR, unix.NLM_F_DUMP, fmt.Sprintf("list addresses of link %d", index))
 	b.Header(addressHeader(index, netip.Prefix{})...)

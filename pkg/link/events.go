@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"net/netip"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -10,25 +11,27 @@ import (
 	"github.com/cnibox/cnibox/pkg/netlink"
 )
 
-// WaitUntil waits until the link satisfies done, on a socket that is its own:
-// it asks once, and then again after the kernel announced a change of the link.
-// It returns the link as last seen, and an error when the time is up.
-func WaitUntil(index int, limit time.Duration, done func(*Link) bool) (*Link, error) {
-	c, err := Open()
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
+// WaitUntil waits until the link satisfies done: it asks once, and then again
+// after each change of the link, of which another socket hears. (On one socket
+// an announcement that comes while an answer is read would be lost.) It returns
+// the link as last seen, and an error when the time is up. It must be called in
+// the socket's namespace.
+func (c *Conn) WaitUntil(index int, limit time.Duration, done func(*Link) bool) (*Link, error) {
 	l, err := c.ByIndex(index)
 	if err != nil || done(l) {
 		return l, err
 	}
-	if err := c.Join(unix.RTNLGRP_LINK); err != nil {
+	events, err := Open()
+	if err != nil {
+		return l, err
+	}
+	defer events.Close()
+	if err := events.Join(unix.RTNLGRP_LINK); err != nil {
 		return l, err
 	}
 	for end := time.Now().Add(limit); ; {
-		// Ask after subscribing, and again after each change: announcements
-		// can be lost when many links change (ENOBUFS).
+		// Ask after joining, and again after each change: announcements can
+		// be lost when many links change (ENOBUFS).
 		l, err = c.ByIndex(index)
 		if err != nil || done(l) {
 			return l, err
@@ -37,12 +40,53 @@ func WaitUntil(index int, limit time.Duration, done func(*Link) bool) (*Link, er
 		if left <= 0 {
 			return l, fmt.Errorf("link %s: not ready after %v", l.Name, limit)
 		}
-		if err := c.SetTimeout(left); err != nil {
+		if err := events.SetTimeout(left); err != nil {
 			return l, err
 		}
-		err := c.Receive(func(m netlink.Message) bool { return parse(m.Payload).Index != index })
+		err := events.Receive(func(m netlink.Message) bool { return parse(m.Payload).Index != index })
 		if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EAGAIN) {
 			return l, err
+		}
+	}
+}
+
+// Settle waits until no IPv6 address of the link is tentative, and returns an
+// address that failed duplicate address detection, if any. It must be called in
+// the socket's namespace.
+func (c *Conn) Settle(index int, limit time.Duration) (failed netip.Prefix, err error) {
+	events, err := Open()
+	if err != nil {
+		return failed, err
+	}
+	defer events.Close()
+	if err := events.Join(unix.RTNLGRP_IPV6_IFADDR); err != nil {
+		return failed, err
+	}
+	for end := time.Now().Add(limit); ; {
+		addresses, err := c.Addresses(index)
+		if err != nil {
+			return failed, err
+		}
+		tentative := false
+		for _, a := range addresses {
+			if a.Flags&unix.IFA_F_DADFAILED != 0 {
+				return a.Prefix, nil
+			}
+			tentative = tentative || a.Flags&unix.IFA_F_TENTATIVE != 0
+		}
+		left := time.Until(end)
+		switch {
+		case !tentative:
+			return failed, nil
+		case left <= 0:
+			return failed, fmt.Errorf("link %d has tentative addresses after %v", index, limit)
+		}
+		if err := events.SetTimeout(left); err != nil {
+			return failed, err
+		}
+		err = events.Receive(func(netlink.Message) bool { return false })
+		if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EAGAIN) {
+			return failed, err
 		}
 	}
 }

@@ -209,7 +209,7 @@ func parse(payload []byte) *Link {
 		case unix.IFLA_LINK:
 			l.Peer = number(v)
 		case unix.IFLA_OPERSTATE:
-			l.OperState = int(v[0])
+			l.OperState = int(first(v))
 		case unix.IFLA_IFALIAS:
 			l.Alias = text(v)
 		case unix.IFLA_LINKINFO:
@@ -233,13 +233,20 @@ func (l *Link) parseInfo(data []byte) {
 
 func text(v []byte) string { return strings.TrimRight(string(v), "\x00") }
 
-func flag(v []byte) bool { return len(v) > 0 && v[0] != 0 }
+func first(v []byte) byte {
+	if len(v) == 0 {
+		return 0
+	}
+	return v[0]
+}
+
+func flag(v []byte) bool { return first(v) != 0 }
 
 func number(v []byte) int {
 	if len(v) < 4 {
 		return 0
 	}
-	return int(int32(binary.NativeEndian.Uint32(v)))
+	return int(binary.NativeEndian.Uint32(v))
 }
 
 // MACText returns a hardware address as the kernel's tools print it.

@@ -46,7 +46,9 @@ func appendRoute(b *netlink.Batch, index int, r Route, flags uint16) {
 		table = unix.RT_TABLE_MAIN
 	}
 	b.Begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|flags, fmt.Sprintf("add route %s on link %d", r, index))
-	b.Header(routeHeader(familyOf(r.Dst.Addr()), r.Dst.Bits(), byte(r.Scope))...)
+	b.Header(familyOf(r.Dst.Addr()), byte(r.Dst.Bits()), 0, 0,
+		unix.RT_TABLE_UNSPEC, // RTA_TABLE holds numbers above 255
+		unix.RTPROT_BOOT, byte(r.Scope), unix.RTN_UNICAST, 0, 0, 0, 0)
 	if r.Dst.Bits() > 0 {
 		b.Addr(unix.RTA_DST, r.Dst.Masked().Addr())
 	}
@@ -76,7 +78,7 @@ func appendRoute(b *netlink.Batch, index int, r Route, flags uint16) {
 func (c *Conn) Routes(index int) ([]Route, error) {
 	b := &netlink.Batch{}
 	b.Begin(unix.RTM_GETROUTE, unix.NLM_F_DUMP, fmt.Sprintf("list routes of link %d", index))
-	b.Header(routeHeader(unix.AF_UNSPEC, 0, 0)...)
+	b.Header(routeQuery(unix.AF_UNSPEC, 0)...)
 	b.End()
 	var list []Route
 	err := c.Do(b, func(m netlink.Message) {
@@ -87,23 +89,29 @@ func (c *Conn) Routes(index int) ([]Route, error) {
 	return list, err
 }
 
-// LinkTo returns the index of the link that packets to an address leave by;
-// the error is unix.ENETUNREACH when there is no route.
+// LinkTo returns the index of the link that packets to an address leave by,
+// that of lo for an address of our own; the error is unix.ENETUNREACH when
+// there is no route.
 func (c *Conn) LinkTo(a netip.Addr) (int, error) {
 	b := &netlink.Batch{}
 	b.Begin(unix.RTM_GETROUTE, unix.NLM_F_ACK, "look up the route to "+a.String())
-	b.Header(routeHeader(familyOf(a), a.BitLen(), 0)...)
+	b.Header(routeQuery(familyOf(a), a.BitLen())...)
 	b.Addr(unix.RTA_DST, a)
 	b.End()
 	oif := 0
-	err := c.Do(b, func(m netlink.Message) { _, oif, _ = parseRoute(m.Payload) })
+	err := c.Do(b, func(m netlink.Message) {
+		if len(m.Payload) >= unix.SizeofRtMsg {
+			oif = number(netlink.Attr(m.Payload[unix.SizeofRtMsg:], unix.RTA_OIF))
+		}
+	})
 	return oif, err
 }
 
-// routeHeader is struct rtmsg; the table is in an attribute, which holds
-// numbers above 255.
-func routeHeader(family byte, bits int, scope byte) []byte {
-	return []byte{family, byte(bits), 0, 0, unix.RT_TABLE_UNSPEC, unix.RTPROT_BOOT, scope, unix.RTN_UNICAST, 0, 0, 0, 0}
+// routeQuery is struct rtmsg for a question. On a socket with strict checking,
+// which Addresses turns on, anything else in it is refused, or limits the
+// answer to routes that match it.
+func routeQuery(family byte, bits int) []byte {
+	return []byte{family, byte(bits), 0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 }
 
 func parseRoute(payload []byte) (r Route, oif int, ok bool) {

@@ -27,25 +27,25 @@ type Port struct {
 	Isolated bool // exchange packets with ports that are not isolated only
 }
 
-// ErrHostEndExists and ErrContainerEndExists tell which of the two names was
-// taken when CreateVeth failed with EEXIST.
-var (
-	ErrHostEndExists      = errors.New("a link of that name exists on the host")
-	ErrContainerEndExists = errors.New("a link of that name exists in the container")
-)
+// Pair is the indexes of a veth's ends, each in its own namespace.
+type Pair struct {
+	Host      int
+	Container int
+}
 
 // CreateVeth makes a veth pair with its ends on the host (up, in its bridge)
 // and in ns (down). Both MAC addresses are set, so that udev leaves them alone
-// (systemd.link(5), MACAddressPolicy). It returns the index of the container's
-// end.
+// (systemd.link(5), MACAddressPolicy). That a name is taken on either side is
+// unix.EEXIST.
 //
-// One message makes all of it; a message of its own follows for the alias,
-// which the kernel ignores in the first one, and for the port's settings. One
-// queue is asked for in so many words: otherwise the kernel makes one for each
-// CPU and then waits for RCU to take them away again.
-func (c *Conn) CreateVeth(v Veth, ns *netns.NS) (container int, err error) {
+// One message makes all of it. A second one sets the alias, which the kernel
+// ignores in the first, and the port's options; it is sent only after the first
+// succeeded, or it would change the link that had the name already. One queue
+// is asked for in so many words: otherwise the kernel makes one for each CPU
+// and then waits for RCU to take them away again (0.1 ms with two CPUs).
+func (c *Conn) CreateVeth(v Veth, ns *netns.NS) (Pair, error) {
 	b := &netlink.Batch{}
-	begin(b, unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ECHO, "create veth "+v.Host,
+	begin(b, unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ECHO|unix.NLM_F_ACK, "create veth "+v.Host,
 		info{flags: unix.IFF_UP, change: unix.IFF_UP})
 	end(b, v.Host, v.HostMAC, v.MTU)
 	b.U32(unix.IFLA_TXQLEN, 0) // as the reference plugins: no queue on the host's end
@@ -63,10 +63,42 @@ func (c *Conn) CreateVeth(v Veth, ns *netns.NS) (container int, err error) {
 		})
 	})
 	b.End()
-	begin(b, unix.RTM_NEWLINK, unix.NLM_F_ACK, "set alias and port options of "+v.Host, info{})
-	b.String(unix.IFLA_IFNAME, v.Host)
-	b.Bytes(unix.IFLA_IFALIAS, []byte(v.Alias))
-	if v.Port != (Port{}) {
+	var pair Pair
+	err := c.Do(b, func(m netlink.Message) {
+		if m.Type == unix.RTM_NEWLINK {
+			host := parse(m.Payload)
+			pair = Pair{Host: host.Index, Container: host.Peer}
+		}
+	})
+	if err == nil && pair.Host == 0 {
+		pair, err = c.pair(v.Host)
+	}
+	if err != nil {
+		return Pair{}, err
+	}
+	if err := c.label(pair.Host, v); err != nil {
+		return Pair{}, errors.Join(err, c.Delete(pair.Host))
+	}
+	return pair, nil
+}
+
+// pair looks up the ends of a veth that was just made: before Linux 6.2 the
+// kernel does not echo a new link.
+func (c *Conn) pair(host string) (Pair, error) {
+	l, err := c.ByName(host)
+	if err != nil {
+		return Pair{}, err
+	}
+	return Pair{Host: l.Index, Container: l.Peer}, nil
+}
+
+// label sets what a new host end can't be born with.
+func (c *Conn) label(index int, v Veth) error {
+	return c.change("set alias and port options of "+v.Host, info{index: index}, func(b *netlink.Batch) {
+		b.Bytes(unix.IFLA_IFALIAS, []byte(v.Alias))
+		if v.Port == (Port{}) {
+			return
+		}
 		b.Nest(unix.IFLA_LINKINFO, func() {
 			b.Bytes(unix.IFLA_INFO_SLAVE_KIND, []byte("bridge"))
 			b.Nest(unix.IFLA_INFO_SLAVE_DATA, func() {
@@ -74,14 +106,7 @@ func (c *Conn) CreateVeth(v Veth, ns *netns.NS) (container int, err error) {
 				b.U8(unix.IFLA_BRPORT_ISOLATED, bit(v.Port.Isolated))
 			})
 		})
-	}
-	b.End()
-	err = c.Do(b, func(m netlink.Message) {
-		if m.Type == unix.RTM_NEWLINK && m.Index == 0 {
-			container = parse(m.Payload).Peer
-		}
 	})
-	return container, err
 }
 
 // vethInfoPeer is VETH_INFO_PEER of linux/veth.h.

@@ -36,7 +36,7 @@ func Arguments(args string, known ...string) (map[string]string, error) {
 		}
 	}
 	if len(unknown) > 0 && !ignore {
-		return nil, argsError("remove them or add IgnoreUnknown=1; known here: "+strings.Join(append(known, "IgnoreUnknown"), ", "),
+		return nil, argsError("remove them or add IgnoreUnknown=1; known here: "+strings.Join(slices.Concat(known, []string{"IgnoreUnknown"}), ", "),
 			"CNI_ARGS: unknown keys "+strings.Join(unknown, ", "))
 	}
 	return values, nil

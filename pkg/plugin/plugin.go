@@ -131,12 +131,17 @@ type Attachment struct {
 	IfName      string
 }
 
-// Step announces the next step to whoever traces, and stops a call that was
-// cancelled: a plugin asks before each step that changes something.
-func (r *Request) Step(ctx context.Context, step string) error {
+// Announce tells whoever traces what comes next.
+func (r *Request) Announce(step string) {
 	if r.Trace != nil {
 		r.Trace(step)
 	}
+}
+
+// Step announces the next step, and stops a call that was cancelled: a plugin
+// asks before each step of an ADD that changes something.
+func (r *Request) Step(ctx context.Context, step string) error {
+	r.Announce(step)
 	if ctx.Err() == nil {
 		return nil
 	}

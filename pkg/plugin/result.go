@@ -51,7 +51,7 @@ type DNS struct {
 
 // IsZero tells whether no DNS setting is given.
 func (d DNS) IsZero() bool {
-	return d.Nameservers == nil && d.Domain == "" && d.Search == nil && d.Options == nil
+	return len(d.Nameservers) == 0 && d.Domain == "" && len(d.Search) == 0 && len(d.Options) == 0
 }
 
 // ContainerInterface returns the index and the value of the last interface

@@ -43,9 +43,11 @@ func (r *Result) parse(o *conf.Object) {
 		Prefix(e, "address", &ip.Address)
 		Addr(e, "gateway", &ip.Gateway)
 		e.OptionalInt("interface", &ip.Interface)
-		if ip.Address.IsValid() {
-			r.IPs = append(r.IPs, ip)
+		if !ip.Address.IsValid() {
+			e.Fail("address", "an address with prefix length, such as 10.88.0.2/24", "none")
+			return
 		}
+		r.IPs = append(r.IPs, ip)
 	})
 	r.Routes = ParseRoutes(o, "routes")
 }
@@ -111,7 +113,8 @@ func Prefix(o *conf.Object, key string, to *netip.Prefix) {
 	*to = p
 }
 
-// Addr stores the address at key, if present.
+// Addr stores the address at key, if present. An IPv4 address written as IPv6
+// (::ffff:10.88.0.1) is the IPv4 address.
 func Addr(o *conf.Object, key string, to *netip.Addr) {
 	text := ""
 	o.String(key, &text)
@@ -123,7 +126,7 @@ func Addr(o *conf.Object, key string, to *netip.Addr) {
 		o.Fail(key, "an address such as 10.88.0.1", quoted(text))
 		return
 	}
-	*to = a
+	*to = a.Unmap()
 }
 
 func quoted(s string) string { return `"` + s + `"` }

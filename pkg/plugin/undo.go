@@ -51,10 +51,20 @@ func (u *Undo) unwind(ctx context.Context) error {
 	defer cancel()
 	var errs []error
 	for i := len(u.steps) - 1; i >= 0; i-- {
-		if err := u.steps[i].do(ctx); err != nil {
+		if err := u.steps[i].run(ctx); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", u.steps[i].what, err))
 		}
 	}
 	u.steps = nil
 	return errors.Join(errs...)
+}
+
+// run makes an error of a panic: the other steps are taken all the same.
+func (s undoStep) run(ctx context.Context) (err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("bug: %v", p)
+		}
+	}()
+	return s.do(ctx)
 }

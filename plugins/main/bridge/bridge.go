@@ -1,0 +1,282 @@
+// Package bridge connects containers to a bridge of the host by a veth pair,
+// and makes the bridge their gateway if asked to.
+package bridge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"slices"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/iface"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// Plugin is the bridge plugin.
+type Plugin struct{}
+
+// portTime bounds the wait for the bridge's new port to pass packets. The
+// kernel takes milliseconds; a bridge with spanning tree takes longer, and is
+// not waited for beyond this.
+const portTime = 3 * time.Second
+
+// attachment is one ADD on its way.
+type attachment struct {
+	*plugin.Request
+	config
+	host   *link.Conn
+	ns     *netns.NS
+	ipam   *delegate.Delegate // nil is layer 2 only
+	bridge *link.Link
+	undo   plugin.Undo
+	result plugin.Result
+}
+
+// Add makes the veth pair, and what the configuration asks for around it.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *plugin.Result, err error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	a := &attachment{Request: r, config: *c}
+	if c.ipam != "" {
+		if a.ipam, err = delegate.Find(r, c.ipam); err != nil {
+			return nil, err
+		}
+	}
+	if a.ns, err = netns.Open(r.Netns); err != nil {
+		return nil, err
+	}
+	defer a.ns.Close()
+	if a.host, err = link.Open(); err != nil {
+		return nil, err
+	}
+	defer a.host.Close()
+	defer a.undo.OnError(ctx, &err)
+	if err := a.make(ctx); err != nil {
+		return nil, err
+	}
+	return &a.result, nil
+}
+
+func (a *attachment) make(ctx context.Context) error {
+	// An address is asked for before anything is made, so that a pool that is
+	// empty costs nothing; an IPAM plugin that works through the link has to
+	// wait for it.
+	if a.ipam != nil && !a.ipam.NeedsLink() {
+		if err := a.addresses(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.Step(ctx, "bridge"); err != nil {
+		return err
+	}
+	bridge, err := ensureBridge(a.host, &a.config)
+	if err != nil {
+		return err
+	}
+	a.bridge = bridge
+	if err := a.Step(ctx, "veth"); err != nil {
+		return err
+	}
+	pair, err := a.connect()
+	if err != nil {
+		return err
+	}
+	if a.ipam != nil && a.ipam.NeedsLink() {
+		if err := a.addresses(ctx); err != nil {
+			return err
+		}
+	}
+	if err := a.Step(ctx, "container"); err != nil {
+		return err
+	}
+	err = iface.Configure(a.ns, a.IfName, pair.Container, a.result.IPs, a.result.Routes,
+		iface.Options{DAD: a.dad, Announce: a.ipam != nil, Down: a.containerDown})
+	if err != nil {
+		return err
+	}
+	if err := a.Step(ctx, "gateway"); err != nil {
+		return err
+	}
+	if err := a.serveGateway(); err != nil {
+		return err
+	}
+	if err := a.Step(ctx, "masquerade"); err != nil {
+		return err
+	}
+	if err := a.hideBehindHost(ctx); err != nil {
+		return err
+	}
+	if !a.dns.IsZero() {
+		a.result.DNS = a.dns
+	}
+	return a.awaitPort(pair.Host)
+}
+
+// addresses asks the IPAM plugin, and completes what it answers.
+func (a *attachment) addresses(ctx context.Context) error {
+	if err := a.Step(ctx, "ipam"); err != nil {
+		return err
+	}
+	leased, err := a.ipam.Add(ctx, a.Request)
+	if err != nil {
+		return err
+	}
+	a.undo.Push("give back the address", func(ctx context.Context) error { return a.ipam.Del(ctx, a.Request) })
+	if len(leased.IPs) == 0 {
+		return plugin.Errorf("IPAM plugin %s returned no address", a.config.ipam).
+			WithDetails("give it addresses to hand out, or remove the ipam section for a layer 2 network")
+	}
+	a.result.IPs, a.result.Routes, a.result.DNS = leased.IPs, leased.Routes, leased.DNS
+	container := 2 // bridge, host end, container end
+	for i := range a.result.IPs {
+		ip := &a.result.IPs[i]
+		ip.Interface = &container
+		if !ip.Gateway.IsValid() && a.gateway {
+			ip.Gateway = ip.Address.Masked().Addr().Next()
+		}
+	}
+	if a.defaultRoute {
+		a.result.Routes = withDefaultRoutes(a.result.Routes, a.result.IPs)
+	}
+	return nil
+}
+
+// withDefaultRoutes adds a default route for each family that has a gateway and
+// no default route yet.
+func withDefaultRoutes(routes []plugin.Route, ips []plugin.IP) []plugin.Route {
+	for _, unspecified := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		dst := netip.PrefixFrom(unspecified, 0)
+		gw := iface.Gateway(ips, unspecified)
+		there := slices.ContainsFunc(routes, func(r plugin.Route) bool { return r.Dst == dst })
+		if gw.IsValid() && !there {
+			routes = append(routes, plugin.Route{Dst: dst, GW: gw})
+		}
+	}
+	return routes
+}
+
+// connect makes the veth pair and fills in the result's interfaces.
+func (a *attachment) connect() (link.Pair, error) {
+	v := link.Veth{
+		HostMAC:      a.Key.MAC(hostEnd),
+		Alias:        alias(a.Key),
+		Master:       a.bridge.Index,
+		Container:    a.IfName,
+		ContainerMAC: a.containerMAC(a.Key),
+		MTU:          a.mtu,
+		Port:         a.port,
+	}
+	pair, err := createVeth(a.host, a.ns, a.Key, &v)
+	if err != nil {
+		return pair, err
+	}
+	a.undo.Push("delete the veth pair", func(context.Context) error { return gone(a.host.Delete(pair.Host)) })
+	a.result.Interfaces = []plugin.Interface{
+		{Name: a.config.bridge, MAC: link.MACText(a.bridge.MAC)},
+		{Name: v.Host, MAC: link.MACText(v.HostMAC)},
+		{Name: a.IfName, MAC: link.MACText(v.ContainerMAC), Sandbox: a.Netns},
+	}
+	return pair, nil
+}
+
+// serveGateway gives the bridge the gateways' addresses and lets the host
+// forward packets. What it does is shared by all attachments of the bridge and
+// stays, as it does with the reference plugin.
+func (a *attachment) serveGateway() error {
+	gateways := a.gateways(a.result.IPs)
+	for _, g := range gateways {
+		if err := ensureAddress(a.host, a.bridge, g, gateways, a.forceAddress); err != nil {
+			return err
+		}
+	}
+	for _, ip := range a.result.IPs {
+		// The address may have been another container's a moment ago, and the
+		// host may remember that one's MAC address.
+		err := a.host.DeleteNeighbour(a.bridge.Index, ip.Address.Addr())
+		if err != nil && !errors.Is(err, unix.ENOENT) {
+			return err
+		}
+	}
+	return forward(gateways)
+}
+
+func forward(gateways []netip.Prefix) error {
+	for _, family := range []struct {
+		key string
+		is  func(netip.Addr) bool
+	}{{"net/ipv4/ip_forward", netip.Addr.Is4}, {"net/ipv6/conf/all/forwarding", netip.Addr.Is6}} {
+		if !slices.ContainsFunc(gateways, func(p netip.Prefix) bool { return family.is(p.Addr()) }) {
+			continue
+		}
+		if on, _ := sysctl.Get(family.key); on == "1" {
+			continue // writing it again would walk all interfaces
+		}
+		if err := sysctl.Set(family.key, "1"); err != nil {
+			return fmt.Errorf("let the host forward packets: %w", err)
+		}
+	}
+	return nil
+}
+
+// hideBehindHost masquerades what the container sends out of its network.
+func (a *attachment) hideBehindHost(ctx context.Context) error {
+	if !a.masquerade || len(a.result.IPs) == 0 {
+		return nil
+	}
+	table, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	a.undo.Push("stop masquerading", func(ctx context.Context) error { return delMasquerade(ctx, a.Key) })
+	return table.AddMasquerade(ctx, a.Key, prefixes(a.result.IPs))
+}
+
+func delMasquerade(ctx context.Context, k plugin.Key) error {
+	table, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	return table.DelMasquerade(ctx, k)
+}
+
+func prefixes(ips []plugin.IP) []netip.Prefix {
+	list := make([]netip.Prefix, 0, len(ips))
+	for _, ip := range ips {
+		list = append(list, ip.Address)
+	}
+	return list
+}
+
+// awaitPort waits until the bridge passes packets of the new port: the kernel
+// notices the carrier a moment after the container's end is up.
+func (a *attachment) awaitPort(host int) error {
+	if a.containerDown {
+		return nil
+	}
+	l, err := a.host.WaitUntil(host, portTime, func(l *link.Link) bool { return l.OperState == link.OperUp })
+	if err != nil {
+		return plugin.Errorf("bridge %s: port is in operational state %d: %v", a.config.bridge, state(l), err).
+			WithDetails("look at the port and the bridge with `ip -d link`")
+	}
+	return nil
+}
+
+func state(l *link.Link) int {
+	if l == nil {
+		return 0
+	}
+	return l.OperState
+}

@@ -1,0 +1,167 @@
+package bridge
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Del removes the masquerading, then the veth pair, and gives back the address
+// last, when nothing points at it any more.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	c := locate(r)
+	r.Announce("masquerade")
+	errs := []error{ignoreUnavailable(delMasquerade(ctx, r.Key))}
+	var ipam *delegate.Delegate
+	if c.ipam != "" {
+		var err error
+		ipam, err = delegate.Find(r, c.ipam)
+		errs = append(errs, err)
+	}
+	early := ipam != nil && ipam.ReleasesThroughLink()
+	if early {
+		r.Announce("ipam")
+		errs = append(errs, ipam.Del(ctx, r))
+	}
+	r.Announce("veth")
+	err := disconnect(r, c)
+	errs = append(errs, err)
+	if ipam != nil && !early && err == nil {
+		r.Announce("ipam")
+		errs = append(errs, ipam.Del(ctx, r))
+	}
+	return errors.Join(errs...)
+}
+
+// ignoreUnavailable forgives that the kernel has no nftables: then nothing of
+// ours is in it.
+func ignoreUnavailable(err error) error {
+	if errors.Is(err, nft.ErrUnavailable) {
+		return nil
+	}
+	return err
+}
+
+// disconnect deletes the attachment's veth pair, found from the host's side by
+// the key. If there is none the container may still have an interface that the
+// reference plugin made.
+func disconnect(r *plugin.Request, c *config) error {
+	host, err := link.Open()
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	ends, err := hostEnds(host, r.Key)
+	if err != nil {
+		return err
+	}
+	for _, l := range ends {
+		if err := gone(host.Delete(l.Index)); err != nil {
+			return err
+		}
+	}
+	if len(ends) > 0 || r.Netns == "" {
+		return nil
+	}
+	return disconnectForeign(host, r, c)
+}
+
+// disconnectForeign deletes a veth pair of the reference plugin, whose host end
+// has a random name: it is found from the container's side. The namespace's
+// path may be another container's by now, so the pair must not be one of ours
+// and must look like what ADD reported, or else be on the network's bridge.
+func disconnectForeign(host *link.Conn, r *plugin.Request, c *config) error {
+	ns, err := netns.Open(r.Netns)
+	if err != nil {
+		return nil // gone in the meantime
+	}
+	defer ns.Close()
+	pod, err := link.OpenIn(ns)
+	if err != nil {
+		return err
+	}
+	defer pod.Close()
+	inside, err := pod.ByName(r.IfName)
+	if err != nil {
+		return gone(err)
+	}
+	outside, err := host.ByIndex(inside.Peer)
+	if err != nil {
+		return gone(err)
+	}
+	if inside.Kind != "veth" || outside.Kind != "veth" || strings.HasPrefix(outside.Alias, aliasPrefix) {
+		return nil
+	}
+	if !reported(r, inside) && !onBridge(host, outside, c.bridge) {
+		return nil
+	}
+	return gone(host.Delete(outside.Index))
+}
+
+// reported tells whether the previous result names the link as the container's.
+func reported(r *plugin.Request, l *link.Link) bool {
+	if r.PrevResult == nil {
+		return false
+	}
+	return slices.ContainsFunc(r.PrevResult.Interfaces, func(f plugin.Interface) bool {
+		return f.Name == l.Name && f.Sandbox != "" && strings.EqualFold(f.MAC, link.MACText(l.MAC))
+	})
+}
+
+func onBridge(c *link.Conn, l *link.Link, bridge string) bool {
+	b, err := c.ByName(bridge)
+	return err == nil && l.Master == b.Index
+}
+
+// GC removes the veth pairs and masquerading of the network's attachments that
+// are not valid, and has the IPAM plugin do the same with their addresses.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	errs := []error{collectMasquerade(ctx, r), collectLinks(r)}
+	if c := locate(r); c.ipam != "" {
+		ipam, err := delegate.Find(r, c.ipam)
+		if err == nil {
+			err = ipam.GC(ctx, r)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+func collectMasquerade(ctx context.Context, r *plugin.Request) error {
+	table, err := nft.Open()
+	if err != nil {
+		return ignoreUnavailable(err)
+	}
+	defer table.Close()
+	return ignoreUnavailable(table.GCMasquerade(ctx, r.Network, r.ValidKeys()))
+}
+
+func collectLinks(r *plugin.Request) error {
+	valid := map[string]bool{}
+	for _, k := range r.ValidKeys() {
+		valid[alias(k)] = true
+	}
+	host, err := link.Open()
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	links, err := host.List()
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, l := range links {
+		if l.Kind == "veth" && strings.HasPrefix(l.Alias, aliasPrefix+r.Network+"/") && !valid[l.Alias] {
+			errs = append(errs, gone(host.Delete(l.Index)))
+		}
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,164 @@
+package bridge
+
+import (
+	"errors"
+	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// hostEnd is the use a key's MAC address is derived for.
+const hostEnd = "host end"
+
+// aliasPrefix starts the alias of every host end. What follows is the key, for
+// `ip link` to show and for GC to read.
+const aliasPrefix = "cnibox "
+
+func alias(k plugin.Key) string { return aliasPrefix + k.String() }
+
+// ensureBridge returns the network's bridge, made if it is not there.
+func ensureBridge(c *link.Conn, conf *config) (*link.Link, error) {
+	l, err := c.ByName(conf.bridge)
+	if errors.Is(err, link.ErrNotFound) {
+		l, err = createBridge(c, conf)
+	}
+	if err != nil {
+		return nil, err
+	}
+	if l.Kind != "bridge" {
+		return nil, plugin.ConfigError("name another bridge, or remove that link",
+			"bridge: %q already exists but is not a bridge (it is %s)", conf.bridge, kind(l))
+	}
+	if !l.Up() {
+		if err := c.SetUp(l.Index); err != nil {
+			return nil, err
+		}
+	}
+	if conf.promiscuous && l.Flags&unix.IFF_PROMISC == 0 {
+		return l, c.SetFlag(l.Index, unix.IFF_PROMISC, true)
+	}
+	return l, nil
+}
+
+func kind(l *link.Link) string {
+	if l.Kind == "" {
+		return "hardware"
+	}
+	return "a " + l.Kind
+}
+
+// createBridge makes the bridge, which is down yet; another ADD may do so at the same time. Its
+// MAC address is random: one derived from the name would be the same on all
+// nodes, which may be on one segment.
+func createBridge(c *link.Conn, conf *config) (*link.Link, error) {
+	mac := [6]byte{0x02}
+	if _, err := unix.Getrandom(mac[1:], 0); err != nil {
+		return nil, plugin.Errorf("bridge %s: choose a MAC address: %v", conf.bridge, err)
+	}
+	err := c.CreateBridge(conf.bridge, mac, conf.mtu)
+	if err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, plugin.Errorf("%v", err).WithDetails("bridge: check the name and the mtu (%d)", conf.mtu)
+	}
+	// Both are absent without IPv6. A gateway must not take router
+	// advertisements from its own containers, and while its link-local address
+	// is probed, for one to two seconds, the kernel looks for no neighbour: the
+	// first packets to the first container would be lost.
+	_ = sysctl.Set("net/ipv6/conf/"+conf.bridge+"/accept_ra", "0")
+	if conf.gateway {
+		_ = sysctl.Set("net/ipv6/conf/"+conf.bridge+"/accept_dad", "0")
+	}
+	return c.ByName(conf.bridge)
+}
+
+// createVeth makes the pair under the first of the key's names that is free,
+// which it stores in v.Host.
+func createVeth(c *link.Conn, ns *netns.NS, k plugin.Key, v *link.Veth) (link.Pair, error) {
+	for salt := range plugin.HostEnds {
+		v.Host = k.HostEnd(salt)
+		pair, err := c.CreateVeth(*v, ns)
+		if !errors.Is(err, unix.EEXIST) {
+			return pair, err
+		}
+		l, err := c.ByName(v.Host)
+		switch {
+		case errors.Is(err, link.ErrNotFound): // so it was the other end's name
+			return pair, plugin.Errorf("the container already has an interface %s", k.IfName).
+				WithDetails("give the attachment another CNI_IFNAME, or remove that interface")
+		case err != nil:
+			return pair, err
+		case owns(l, k):
+			return pair, plugin.Errorf("container %s is already attached to network %s as %s (host end %s)", k.ContainerID, k.Network, k.IfName, v.Host).
+				WithDetails("call DEL before a second ADD")
+		}
+	}
+	return link.Pair{}, plugin.Errorf("all %d names for the host end are taken, the last is %s", plugin.HostEnds, v.Host).
+		WithDetails("remove stale links: see `ip link show type veth`")
+}
+
+// owns tells whether a link with one of the key's names is the host end of its
+// attachment. An ADD killed at the wrong moment leaves one without an alias.
+func owns(l *link.Link, k plugin.Key) bool {
+	return l.Kind == "veth" && (l.Alias == alias(k) || l.Alias == "" && l.MAC == k.MAC(hostEnd))
+}
+
+// hostEnds returns the links that are host ends of the key's attachment: one,
+// or none.
+func hostEnds(c *link.Conn, k plugin.Key) ([]*link.Link, error) {
+	names := make([]string, plugin.HostEnds)
+	for salt := range names {
+		names[salt] = k.HostEnd(salt)
+	}
+	links, err := c.ByNames(names...)
+	return slices.DeleteFunc(links, func(l *link.Link) bool { return !owns(l, k) }), err
+}
+
+// ensureAddress gives the bridge a gateway's address. Another one of the same
+// family that is not among the network's gateways is a conflict: for IPv4 any,
+// for IPv6 one whose network overlaps. It is an error, or removed if forced.
+func ensureAddress(c *link.Conn, bridge *link.Link, want netip.Prefix, gateways []netip.Prefix, force bool) error {
+	address := link.Address{Prefix: want}
+	if want.Addr().Is6() {
+		address.Flags = unix.IFA_F_NODAD // as the reference plugin does by accept_dad=0: IPAM owns the network
+	}
+	err := c.AddAddress(bridge.Index, address)
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	have, err := c.Addresses(bridge.Index)
+	if err != nil {
+		return err
+	}
+	for _, a := range have {
+		conflict := a.Prefix.Addr().Is4() == want.Addr().Is4() &&
+			(want.Addr().Is4() || a.Prefix.Overlaps(want)) && !slices.Contains(gateways, a.Prefix)
+		switch {
+		case !conflict:
+		case force:
+			if err := c.DeleteAddress(bridge.Index, a.Prefix); err != nil && !errors.Is(err, unix.EADDRNOTAVAIL) {
+				return err
+			}
+		default:
+			failed := plugin.ConfigError("remove that address, set forceAddress, or use another bridge for this network",
+				"bridge %s already has an IP address different from %s: %s", bridge.Name, want, a.Prefix)
+			return errors.Join(failed, c.DeleteAddress(bridge.Index, want))
+		}
+	}
+	return nil
+}
+
+// gone forgives that a link is not there any more.
+func gone(err error) error {
+	if errors.Is(err, link.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,10 @@
+#!/bin/sh
+# Runs each fuzz test of the tree for the time given, say 10s.
+set -eu
+time=${1:?how long for each test}
+
+grep -rl --include='*_test.go' '^func Fuzz' cmd pkg plugins | xargs -n1 dirname | sort -u | while read -r dir; do
+    for name in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$dir"/*_test.go); do
+        go test -run='^$' -fuzz="^$name\$" -fuzztime="$time" "./$dir"
+    done
+done

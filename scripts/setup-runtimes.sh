@@ -1,0 +1,61 @@
+#!/bin/bash
+# Installs what `go test -tags runtimes ./test/runtimes` drives: containerd, podman and their tools, from Debian's
+# packages. No daemon is started, and the host's own network is left alone. Run as root; it does nothing when
+# everything is there already.
+set -euo pipefail
+
+packages=(containerd runc podman conmon busybox-static curl iproute2 nftables iptables)
+
+# An attachment is configured by what is in /etc/cni/net.d, so a package must not add a network of its own to a
+# machine that had none.
+podman_network=/etc/cni/net.d/87-podman-bridge.conflist
+
+policy=/usr/sbin/policy-rc.d
+
+installed() {
+	dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$1" 2>/dev/null | grep -q ' installed$'
+}
+
+# No service may start at installation: invoke-rc.d asks this file and 101 means no.
+forbid_services() {
+	if [[ -e $policy || -L $policy ]]; then
+		saved_policy=$(mktemp "$policy.XXXXXX")
+		mv -T "$policy" "$saved_policy"
+	fi
+	trap restore_services EXIT
+	printf '#!/bin/sh\nexit 101\n' >"$policy"
+	chmod 0755 "$policy"
+}
+
+restore_services() {
+	rm -f "$policy"
+	if [[ -n ${saved_policy:-} ]]; then
+		mv -T "$saved_policy" "$policy"
+	fi
+}
+
+install_packages() {
+	local had_network=no
+	if [[ -e $podman_network ]]; then had_network=yes; fi
+	forbid_services
+	apt-get update -q
+	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+	if [[ $had_network == no ]]; then rm -f "$podman_network"; fi
+}
+
+missing=()
+for package in "${packages[@]}"; do
+	installed "$package" || missing+=("$package")
+done
+if ((${#missing[@]} > 0)); then
+	if [[ $EUID != 0 ]]; then
+		echo "setup-runtimes.sh: not installed: ${missing[*]}; run this as root" >&2
+		exit 1
+	fi
+	install_packages "${missing[@]}"
+fi
+
+# Where the tests mount their own, empty file systems, each in its own mount namespace.
+for dir in /opt /etc/cni/net.d /etc/containers; do
+	[[ -d $dir ]] || install -d "$dir"
+done

@@ -1,0 +1,112 @@
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// node is what the namespaces of one Host share: the mount namespace, and the thread that keeps it.
+//
+// The thread lives as long as the Host does and is the parent of every process started in it. The kernel can be asked
+// to kill a process when the thread that started it ends, so no process outlives the test process, however it dies.
+type node struct {
+	mntns     *os.File
+	hostNetns *os.File
+	keeperTID int
+	work      chan func()
+}
+
+// newNode starts the thread in new network and mount namespaces and runs prepare on it.
+func newNode(prepare func() error) (*node, error) {
+	n := &node{work: make(chan func())}
+	started := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends when the work does
+		err := n.start(prepare)
+		started <- err
+		if err != nil {
+			return
+		}
+		for job := range n.work {
+			job()
+		}
+	}()
+	return n, <-started
+}
+
+func (n *node) start(prepare func() error) error {
+	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare the network and mount namespaces of a host: %w", err)
+	}
+	if err := prepare(); err != nil {
+		return err
+	}
+	n.keeperTID = unix.Gettid()
+	var err error
+	if n.hostNetns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
+		return err
+	}
+	n.mntns, err = os.Open("/proc/thread-self/ns/mnt")
+	return err
+}
+
+// on runs job on the thread, in the given network namespace of the node, one job at a time. A job must be short: it
+// holds up all others.
+func (n *node) on(netns *os.File, job func() error) error {
+	done := make(chan error)
+	n.work <- func() { done <- n.in(netns, job) }
+	return <-done
+}
+
+func (n *node) in(netns *os.File, job func() error) error {
+	if netns == n.hostNetns {
+		return job()
+	}
+	if err := setns(netns, unix.CLONE_NEWNET); err != nil {
+		return fmt.Errorf("enter a network namespace (deleted already?): %w", err)
+	}
+	err := job()
+	return errors.Join(err, setns(n.hostNetns, unix.CLONE_NEWNET))
+}
+
+// close lets the thread end, and with it the namespaces, unless a process is still in them. It returns a description of
+// every process that was; they have been killed.
+func (n *node) close() (strays []string) {
+	strays = n.killStrays()
+	close(n.work)
+	n.mntns.Close()
+	n.hostNetns.Close()
+	return strays
+}
+
+// killStrays kills the processes in the node's mount namespace. Only what was started in the node can be there.
+func (n *node) killStrays() (strays []string) {
+	var st unix.Stat_t
+	if err := unix.Fstat(int(n.mntns.Fd()), &st); err != nil {
+		return nil
+	}
+	ours := fmt.Sprintf("mnt:[%d]", st.Ino)
+	links, _ := filepath.Glob("/proc/[0-9]*/ns/mnt")
+	for _, link := range links {
+		if target, err := os.Readlink(link); err != nil || target != ours {
+			continue
+		}
+		dir := filepath.Dir(filepath.Dir(link))
+		pid, err := strconv.Atoi(filepath.Base(dir))
+		if err != nil || pid == os.Getpid() {
+			continue
+		}
+		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
+		if unix.Kill(pid, unix.SIGKILL) == nil {
+			strays = append(strays, strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " ")))
+		}
+	}
+	return strays
+}

@@ -1,0 +1,196 @@
+package netlab
+
+import (
+	"errors"
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// patience is for what must succeed, and grace for what must not.
+const (
+	patience = 10 * time.Second
+	grace    = 150 * time.Millisecond
+)
+
+// bridgePods connects pods to a bridge on the host: 10.1.0.1 and fd00:1::1, the pods have .2, .3, …
+func bridgePods(t *testing.T, h *Host, pods ...*Pod) {
+	t.Helper()
+	h.Do(func() {
+		bridge := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "br0"}}
+		must(t, netlink.LinkAdd(bridge))
+		must(t, netlink.LinkSetUp(bridge))
+		addAddresses(t, "br0", 1)
+		for i, pod := range pods {
+			veth := &netlink.Veth{
+				LinkAttrs:     netlink.LinkAttrs{Name: "veth-" + pod.Name(), MasterIndex: bridge.Index},
+				PeerName:      "eth0",
+				PeerNamespace: netlink.NsFd(pod.netns.Fd()),
+			}
+			must(t, netlink.LinkAdd(veth))
+			pod.Do(func() {
+				must(t, setLinkUp("eth0"))
+				addAddresses(t, "eth0", i+2)
+				must(t, addRoute("0.0.0.0/0", "10.1.0.1"))
+				must(t, addRoute("::/0", "fd00:1::1"))
+			})
+			must(t, netlink.LinkSetUp(veth))
+		}
+	})
+}
+
+func addAddresses(t *testing.T, link string, host int) {
+	t.Helper()
+	l, err := netlink.LinkByName(link)
+	must(t, err)
+	for _, format := range []string{"10.1.0.%d/24", "fd00:1::%d/64"} {
+		addr, err := netlink.ParseAddr(fmt.Sprintf(format, host))
+		must(t, err)
+		addr.Flags = unix.IFA_F_NODAD
+		must(t, netlink.AddrAdd(l, addr))
+	}
+}
+
+func must(t *testing.T, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPodsTalkOverBridge(t *testing.T) {
+	t.Parallel()
+	h := NewHost(t)
+	a, b := h.NewPod(t, "a"), h.NewPod(t, "b")
+	bridgePods(t, h, a, b)
+
+	tcp := b.ServeTCP(t, ":0")
+	udp := b.ServeUDP(t, ":5000")
+	for _, family := range []struct{ server, client string }{
+		{"10.1.0.3", "10.1.0.2"},
+		{"fd00:1::3", "fd00:1::2"},
+	} {
+		server := netip.MustParseAddr(family.server)
+		want := "b saw " + family.client
+		if got, err := a.DialTCP(netip.AddrPortFrom(server, tcp.Port()).String(), patience); got != want {
+			t.Errorf("TCP to %s: %q, %v, want %q", server, got, err, want)
+		}
+		if got, err := a.DialUDP(netip.AddrPortFrom(server, udp.Port()).String(), patience); got != want {
+			t.Errorf("UDP to %s: %q, %v, want %q", server, got, err, want)
+		}
+		if err := a.Ping(family.server, patience); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// TestUDPAnswersFromAddressAsked asks a server at an address that is not the one its answer would have by itself.
+func TestUDPAnswersFromAddressAsked(t *testing.T) {
+	t.Parallel()
+	h := NewHost(t)
+	outside := h.NewOutside(t)
+	outside.MustRun(t, "ip", "addr", "add", "192.0.2.200/32", "dev", UplinkName)
+	outside.MustRun(t, "ip", "addr", "add", "2001:db8:2::200/128", "nodad", "dev", UplinkName)
+	outside.ServeUDP(t, ":5000")
+	outside.ServeUDP(t, "192.0.2.200:5001")
+	for target, want := range map[string]string{
+		"192.0.2.200:5000":           "outside saw " + HostIPv4,
+		"192.0.2.200:5001":           "outside saw " + HostIPv4,
+		"[2001:db8:2::200]:5000":     "outside saw " + HostIPv6,
+		"[" + OutsideIPv6 + "]:5000": "outside saw " + HostIPv6,
+	} {
+		if got, err := h.DialUDP(target, patience); got != want {
+			t.Errorf("UDP to %s: %q, %v, want %q", target, got, err, want)
+		}
+	}
+}
+
+// TestOutsideTellsMasquerade is the point of an outside without a route to the pods.
+func TestOutsideTellsMasquerade(t *testing.T) {
+	t.Parallel()
+	h := NewHost(t)
+	outside := h.NewOutside(t)
+	pod := h.NewPod(t, "web")
+	bridgePods(t, h, pod)
+	h.MustRun(t, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+	outside.ServeTCP(t, ":80")
+	targets := []string{OutsideIPv4 + ":80", "[" + OutsideIPv6 + "]:80"}
+
+	expect := func(when string, want ...string) {
+		t.Helper()
+		for i, target := range targets {
+			if got, err := pod.DialTCP(target, patience); got != want[i] {
+				t.Errorf("%s: %s: %q, %v, want %q", when, target, got, err, want[i])
+			}
+		}
+	}
+	for _, target := range targets {
+		if got, err := pod.DialTCP(target, grace); !IsTimeout(err) {
+			t.Errorf("not masqueraded: %s: %q, %v, want a timeout", target, got, err)
+		}
+	}
+	if err := pod.Ping(OutsideIPv4, grace); !IsTimeout(err) {
+		t.Errorf("not masqueraded: ping: %v, want a timeout", err)
+	}
+
+	h.MustRun(t, "nft", "add table inet t; add chain inet t c { type nat hook postrouting priority 100; };"+
+		"add rule inet t c oifname "+UplinkName+" masquerade")
+	expect("masqueraded", "outside saw "+HostIPv4, "outside saw "+HostIPv6)
+
+	h.MustRun(t, "nft", "delete table inet t")
+	outside.AddRoute(t, "10.1.0.0/24")
+	outside.AddRoute(t, "fd00:1::/64")
+	expect("routed", "outside saw 10.1.0.2", "outside saw fd00:1::2")
+}
+
+func TestFailuresOfClients(t *testing.T) {
+	t.Parallel()
+	h := NewHost(t)
+	h.NewOutside(t)
+	tests := []struct {
+		name string
+		call func() error
+		want error
+	}{
+		{"TCP port closed", func() error { _, err := h.DialTCP(OutsideIPv4+":9", patience); return err }, unix.ECONNREFUSED},
+		{"UDP port closed", func() error { _, err := h.DialUDP("["+OutsideIPv6+"]:9", patience); return err }, unix.ECONNREFUSED},
+		{"no route", func() error {
+			h.MustRun(t, "ip", "route", "del", "default")
+			_, err := h.DialTCP("198.51.100.1:80", patience)
+			return err
+		}, unix.ENETUNREACH},
+	}
+	for _, tt := range tests {
+		if err := tt.call(); !errors.Is(err, tt.want) {
+			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
+		}
+	}
+	if _, err := h.DialTCP("example.org:80", patience); err == nil {
+		t.Error("a name was accepted as an address")
+	}
+}
+
+// TestPing covers the ways a ping may end but for the one without any answer, which TestOutsideTellsMasquerade has.
+func TestPing(t *testing.T) {
+	t.Parallel()
+	h := NewHost(t)
+	outside := h.NewOutside(t)
+	outside.MustRun(t, "sh", "-c", "echo 1 > /proc/sys/net/ipv4/ip_forward; echo 1 > /proc/sys/net/ipv6/conf/all/forwarding")
+	outside.MustRun(t, "ip", "route", "add", "unreachable", "198.51.100.0/24")
+	outside.MustRun(t, "ip", "route", "add", "unreachable", "2001:db8:99::/64")
+	for _, target := range []string{OutsideIPv4, OutsideIPv6, HostIPv4, HostIPv6, "127.0.0.1", "::1"} {
+		if err := h.Ping(target, patience); err != nil {
+			t.Error(err)
+		}
+	}
+	for target, router := range map[string]string{"198.51.100.1": OutsideIPv4, "2001:db8:99::1": OutsideIPv6} {
+		if err := h.Ping(target, patience); err == nil || !strings.Contains(err.Error(), router+" says it is unreachable") {
+			t.Errorf("ping %s: %v, want %s to say it is unreachable", target, err, router)
+		}
+	}
+}

@@ -1,0 +1,218 @@
+package netlab
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/cni/pkg/types/create"
+)
+
+// PluginDir is where a Host's plugins are.
+const PluginDir = "/opt/cni/bin"
+
+// InstallPlugins links plugin names to the cnibox under test in the Host's PluginDir.
+func (h *Host) InstallPlugins(t testing.TB, names ...string) {
+	t.Helper()
+	target := Cnibox(t)
+	for _, name := range names {
+		h.InstallPlugin(t, name, target)
+	}
+}
+
+// InstallPlugin links one plugin name in the Host's PluginDir to any program: a stand-in, or somebody else's plugin.
+func (h *Host) InstallPlugin(t testing.TB, name, target string) {
+	t.Helper()
+	err := h.do(func() error {
+		if err := os.MkdirAll(PluginDir, 0o755); err != nil {
+			return err
+		}
+		return os.Symlink(target, filepath.Join(PluginDir, name))
+	})
+	if err != nil {
+		t.Fatalf("install plugin %s: %v", name, err)
+	}
+}
+
+// PluginCall is what a runtime gives a plugin. A CNI_ variable is set when its field is not empty; to set one to
+// nothing put it in Env.
+type PluginCall struct {
+	Command     string // CNI_COMMAND
+	ContainerID string // CNI_CONTAINERID
+	Netns       string // CNI_NETNS
+	IfName      string // CNI_IFNAME
+	Args        string // CNI_ARGS
+	Path        string // CNI_PATH
+
+	// Config is the plugin's standard input: a string or []byte as it is, anything else as JSON.
+	Config any
+	// Env are more variables. There are no others but PATH, which is the test's own unless it is given here.
+	Env []string
+}
+
+// Call returns the call that a runtime makes for the pod's eth0.
+func (p *Pod) Call(command string, config any) PluginCall {
+	return PluginCall{
+		Command:     command,
+		ContainerID: p.ID,
+		Netns:       p.Path(),
+		IfName:      "eth0",
+		Path:        PluginDir,
+		Config:      config,
+	}
+}
+
+// PluginResult is what a plugin answered.
+type PluginResult struct {
+	Stdout, Stderr string
+	// ExitCode is -1 when the plugin was ended by a signal.
+	ExitCode int
+	// Error is the error document on Stdout, when the exit code is not 0 and Stdout is one.
+	Error *CNIError
+}
+
+// CNIError is the document a plugin prints when it fails.
+type CNIError struct {
+	CNIVersion string `json:"cniVersion"`
+	Code       uint   `json:"code"`
+	Msg        string `json:"msg"`
+	Details    string `json:"details"`
+}
+
+func (e *CNIError) Error() string {
+	return facts(fmt.Sprintf("CNI error %d:", e.Code), e.Msg, fact("details:", e.Details))
+}
+
+// Exec runs a plugin on the Host as a runtime does, with libcni left out. The plugin is a name in PluginDir or a path. A
+// plugin that fails is a result; only one that can't be started ends the test.
+func (h *Host) Exec(t testing.TB, plugin string, call PluginCall) PluginResult {
+	t.Helper()
+	cmd := h.PluginCommand(t, plugin, call)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	err := h.Run(cmd)
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) {
+		t.Fatalf("run plugin %s: %v", plugin, err)
+	}
+	r := PluginResult{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: cmd.ProcessState.ExitCode()}
+	if r.ExitCode != 0 {
+		r.Error = parseError(r.Stdout)
+	}
+	return r
+}
+
+// PluginCommand returns the command that Exec runs, for tests that want to send a signal to it or trace it.
+func (h *Host) PluginCommand(t testing.TB, plugin string, call PluginCall) *exec.Cmd {
+	t.Helper()
+	if !strings.Contains(plugin, "/") {
+		plugin = filepath.Join(PluginDir, plugin)
+	}
+	stdin, err := call.stdin()
+	if err != nil {
+		t.Fatalf("encode the configuration for plugin %s: %v", plugin, err)
+	}
+	cmd := h.Command(plugin)
+	cmd.Env = call.environ()
+	cmd.Stdin = bytes.NewReader(stdin)
+	return cmd
+}
+
+func (c *PluginCall) environ() []string {
+	env := []string{"PATH=" + os.Getenv("PATH")}
+	for _, v := range []struct{ name, value string }{
+		{"CNI_COMMAND", c.Command},
+		{"CNI_CONTAINERID", c.ContainerID},
+		{"CNI_NETNS", c.Netns},
+		{"CNI_IFNAME", c.IfName},
+		{"CNI_ARGS", c.Args},
+		{"CNI_PATH", c.Path},
+	} {
+		if v.value != "" {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	return append(env, c.Env...) // of two equal names os/exec passes the later one
+}
+
+func (c *PluginCall) stdin() ([]byte, error) {
+	switch config := c.Config.(type) {
+	case nil:
+		return nil, nil
+	case string:
+		return []byte(config), nil
+	case []byte:
+		return config, nil
+	default:
+		return json.Marshal(config)
+	}
+}
+
+// parseError returns the error document in text, or nil when text is not exactly one.
+func parseError(text string) *CNIError {
+	var document CNIError
+	if decodeOne(text, &document) != nil {
+		return nil
+	}
+	return &document
+}
+
+// decodeOne decodes text, which must be one JSON document and nothing else.
+func decodeOne(text string, into any) error {
+	decoder := json.NewDecoder(strings.NewReader(text))
+	if err := decoder.Decode(into); err != nil {
+		return err
+	}
+	if _, err := decoder.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("more than one JSON document")
+	}
+	return nil
+}
+
+// Map returns the result document as it was printed. The test fails when the plugin did, or printed anything else.
+func (r PluginResult) Map(t testing.TB) map[string]any {
+	t.Helper()
+	var document map[string]any
+	r.decode(t, &document)
+	return document
+}
+
+// Result returns the result, converted to the newest version. The test fails when the plugin did, or printed anything
+// else.
+func (r PluginResult) Result(t testing.TB) *types100.Result {
+	t.Helper()
+	var document json.RawMessage
+	r.decode(t, &document)
+	versioned, err := create.CreateFromBytes(document)
+	if err != nil {
+		t.Fatalf("decode the result: %v\n%s", err, r.Stdout)
+	}
+	result, err := types100.NewResultFromResult(versioned)
+	if err != nil {
+		t.Fatalf("convert the result: %v\n%s", err, r.Stdout)
+	}
+	return result
+}
+
+func (r PluginResult) decode(t testing.TB, into any) {
+	t.Helper()
+	if r.ExitCode != 0 {
+		t.Fatalf("the plugin failed: %s", r)
+	}
+	if err := decodeOne(r.Stdout, into); err != nil {
+		t.Fatalf("decode the result: %v: %s", err, r)
+	}
+}
+
+// String tells all about the result.
+func (r PluginResult) String() string {
+	return fmt.Sprintf("exit code %d, stdout %q, stderr %q", r.ExitCode, r.Stdout, r.Stderr)
+}

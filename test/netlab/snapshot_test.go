@@ -1,0 +1,222 @@
+package netlab
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+func TestSnapshotDiff(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name    string
+		setup   string // before the first snapshot
+		command string // between the two
+		want    []string
+	}{
+		{"nothing", "", "true", nil},
+		{"link up", "ip link add br0 address 02:00:00:00:00:01 type bridge", "ip link set br0 up", []string{
+			"- link br0: bridge mtu 1500 txqlen 1000 mac 02:00:00:00:00:01",
+			"+ link br0: bridge up mtu 1500 txqlen 1000 mac 02:00:00:00:00:01",
+			"+ qdisc br0: noqueue parent root",
+		}},
+		{"link added", "", "ip link add br0 address 02:00:00:00:00:01 mtu 1400 type bridge && ip link set br0 alias note", []string{
+			"+ link br0: bridge mtu 1400 txqlen 1000 mac 02:00:00:00:00:01 alias note",
+			"+ sysctl ipv4 br0: ", "+ sysctl ipv6 br0: ",
+		}},
+		{
+			"link enslaved",
+			"ip link add br0 address 02:00:00:00:00:01 type bridge; ip link add v0 address 02:00:00:00:00:02 type veth peer v1",
+			"ip link set v0 master br0; ip link set v0 type bridge_slave hairpin on isolated on",
+			[]string{
+				"- link v0: veth mtu 1500 txqlen 1000 mac 02:00:00:00:00:02",
+				"+ link v0: veth mtu 1500 txqlen 1000 mac 02:00:00:00:00:02 master br0 hairpin isolated",
+			},
+		},
+		{"address", "", "ip addr add 10.9.0.1/24 dev lo", []string{
+			"+ address lo: 10.9.0.1/24",
+			"+ route ipv4 10.9.0.1/32 dev lo table 255 type local",
+			"+ route ipv4 10.9.0.255/32 dev lo table 255 type broadcast",
+			"+ route ipv4 10.9.0.0/24 dev lo table 255 type local",
+		}},
+		{"route", "", "ip route add 10.9.0.0/24 dev lo table 77 metric 5 mtu 1300", []string{
+			"+ route ipv4 10.9.0.0/24 dev lo table 77 scope link proto boot metric 5 mtu 1300",
+		}},
+		{"route v6", "", "ip -6 route add unreachable fd09::/64 dev lo", []string{
+			"+ route ipv6 fd09::/64 dev lo table 254 type unreachable",
+		}},
+		{"rule", "", "ip rule add from 10.9.0.0/24 fwmark 7/0xff iif lo table 77 priority 1000", []string{
+			"+ rule ipv4 1000: from 10.9.0.0/24 to all iif lo fwmark 0x7/0xff table 77",
+		}},
+		{"rule v6", "", "ip -6 rule add to fd09::/64 table 77 priority 1000", []string{
+			"+ rule ipv6 1000: from all to fd09::/64 table 77",
+		}},
+		{"qdisc", "ip link add br0 up type bridge", "tc qdisc add dev br0 ingress", []string{"+ qdisc br0: ingress parent ingress"}},
+		{"sysctl", "", "echo 1 > /proc/sys/net/ipv4/conf/lo/route_localnet", []string{
+			"- sysctl ipv4 lo: ", "+ sysctl ipv4 lo: ",
+		}},
+		{"file", "", "printf 'id\\r\\neth0' > /run/lease", []string{`+ file /run/lease -rw-r--r-- "id\r\neth0"`}},
+		{"file changed", "echo a > /etc/cni/conf", "echo b > /etc/cni/conf", []string{"- file /etc/cni/conf", "+ file /etc/cni/conf"}},
+		{"file mode", "mkdir /opt/cni/bin", "chmod 700 /opt/cni/bin", []string{"- file /opt/cni/bin drwxr-xr-x", "+ file /opt/cni/bin drwx------"}},
+		{"binary file", "", "head -c 300 /dev/zero > /var/lib/cni/zero", []string{"+ file /var/lib/cni/zero -rw-r--r-- 300 bytes, sha256 "}},
+		{"symbolic link", "", "ln -s cnibox /opt/cni/bridge", []string{"+ file /opt/cni/bridge Lrwxrwxrwx -> cnibox"}},
+		{"mount", "", "mount -n -t tmpfs made /mnt", []string{"+ mount /mnt: tmpfs of made root / rw,relatime"}},
+		{"nft table", "", "nft add table inet t", []string{"+ nft table inet t"}},
+		{"nft rule", "nft 'add table inet t; add chain inet t c'", "nft 'add rule inet t c tcp dport { 80, 443 } counter accept comment \"a { b\"'", []string{
+			`+ nft table inet t chain c: tcp dport { 80, 443 } counter accept comment "a { b"`,
+		}},
+		{"nft element", "nft 'add table inet t; add set inet t s { type ipv4_addr; }; add element inet t s { 10.0.0.1, 10.0.0.2, 10.0.0.3 }'",
+			`nft 'add element inet t s { 10.0.0.4 comment "x, y" }'`, []string{`+ nft table inet t set s: element 10.0.0.4 comment "x, y"`}},
+		{"iptables-nft", "iptables-nft -t nat -N CNI-A", "iptables-nft -t nat -A CNI-A -s 10.0.0.1/32 -j ACCEPT", []string{
+			"+ iptables ip nft nat: -A CNI-A -s 10.0.0.1/32 -j ACCEPT", "+ nft table ip nat chain CNI-A: ip saddr 10.0.0.1",
+		}},
+		{"iptables-legacy", "ip6tables-legacy -t filter -N CNI-A", "ip6tables-legacy -A CNI-A -s fd09::1/128 -j ACCEPT", []string{
+			"+ iptables ip6 legacy filter: -A CNI-A -s fd09::1/128 -j ACCEPT",
+		}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := NewHost(t)
+			h.MustRun(t, "sh", "-ec", tt.setup)
+			before := h.Snapshot(t)
+			h.MustRun(t, "sh", "-ec", tt.command)
+			diff := before.Diff(h.Snapshot(t))
+			if !equalPrefixes(splitLines(diff), tt.want) {
+				t.Errorf("diff is\n%swant lines that begin with\n%s", diff, strings.Join(tt.want, "\n"))
+			}
+		})
+	}
+}
+
+// equalPrefixes reports whether each line has exactly one prefix of its own.
+func equalPrefixes(lines, prefixes []string) bool {
+	if len(lines) != len(prefixes) {
+		return false
+	}
+	for _, prefix := range prefixes {
+		if !slices.ContainsFunc(lines, func(l string) bool { return strings.HasPrefix(l, prefix) }) {
+			return false
+		}
+	}
+	return true
+}
+
+func splitLines(text string) []string {
+	return slices.Collect(func(yield func(string) bool) {
+		for line := range strings.Lines(text) {
+			if !yield(strings.TrimSuffix(line, "\n")) {
+				return
+			}
+		}
+	})
+}
+
+func TestSnapshotOfPod(t *testing.T) {
+	t.Parallel()
+	h := NewHost(t)
+	pod := h.NewPod(t, "web")
+	before := pod.Snapshot(t)
+	h.MustRun(t, "ip", "link", "add", "hostlink", "type", "bridge")
+	if diff := before.Diff(pod.Snapshot(t)); diff != "" {
+		t.Errorf("a change of the host shows in the pod:\n%s", diff)
+	}
+	pod.SetLoopbackUp(t)
+	if diff := before.Diff(pod.Snapshot(t)); !strings.Contains(diff, "+ link lo: device up mtu 65536") {
+		t.Errorf("diff is\n%s", diff)
+	}
+}
+
+func TestSnapshotLeavesOutCounters(t *testing.T) {
+	t.Parallel()
+	h := NewHost(t)
+	h.MustRun(t, "nft", "add table inet t; add counter inet t n; add chain inet t c { type filter hook output priority 0; };"+
+		"add rule inet t c counter name n; add rule inet t c counter")
+	h.MustRun(t, "iptables-nft", "-A", "OUTPUT", "-j", "ACCEPT")
+	h.MustRun(t, "iptables-legacy", "-A", "OUTPUT", "-j", "ACCEPT")
+	before := h.Snapshot(t)
+	must(t, h.Ping("127.0.0.1", patience))
+	if diff := before.Diff(h.Snapshot(t)); diff != "" {
+		t.Errorf("a packet shows:\n%s", diff)
+	}
+}
+
+func TestDiffCountsAndIgnores(t *testing.T) {
+	t.Parallel()
+	before := &Snapshot{lines: []string{"nft a", "nft a", "file /run/x", "link l"}}
+	after := &Snapshot{lines: []string{"nft a", "file /run/y", "link l"}}
+	if got, want := before.Diff(after), "- file /run/x\n+ file /run/y\n- nft a\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := before.Diff(after, "file /run/", "mount "), "- nft a\n"; got != want {
+		t.Errorf("ignoring files: got %q, want %q", got, want)
+	}
+	if got := before.Diff(before); got != "" {
+		t.Errorf("with itself: %q", got)
+	}
+}
+
+func TestParseRuleset(t *testing.T) {
+	t.Parallel()
+	const ruleset = `
+table inet t {
+	comment "about"
+	map m {
+		type ipv4_addr . inet_service : ipv4_addr . inet_service
+		elements = { 10.0.0.1 . 80 comment "a, {b" : 10.0.0.2 . 8080,
+			     10.0.0.1 . 81 : 10.0.0.3 . 8081 }
+	}
+
+	set empty {
+		type ipv4_addr
+	}
+
+	chain c {
+		type nat hook postrouting priority srcnat; policy accept;
+		ip saddr { 10.0.0.0/8, 192.168.0.0/16 } masquerade comment "x {"
+		tcp dport vmap { 80 : accept, 81 : drop }
+	}
+}
+# Warning: table ip nat is managed by iptables-nft, do not touch!
+table ip nat {
+}
+`
+	want := []string{
+		"nft table inet t",
+		`nft table inet t: comment "about"`,
+		"nft table inet t map m",
+		"nft table inet t map m: type ipv4_addr . inet_service : ipv4_addr . inet_service",
+		`nft table inet t map m: element 10.0.0.1 . 80 comment "a, {b" : 10.0.0.2 . 8080`,
+		"nft table inet t map m: element 10.0.0.1 . 81 : 10.0.0.3 . 8081",
+		"nft table inet t set empty",
+		"nft table inet t set empty: type ipv4_addr",
+		"nft table inet t chain c",
+		"nft table inet t chain c: type nat hook postrouting priority srcnat; policy accept;",
+		`nft table inet t chain c: ip saddr { 10.0.0.0/8, 192.168.0.0/16 } masquerade comment "x {"`,
+		"nft table inet t chain c: tcp dport vmap { 80 : accept, 81 : drop }",
+		"nft table ip nat",
+	}
+	if got := parseRuleset(ruleset); !slices.Equal(got, want) {
+		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+func TestParseSaved(t *testing.T) {
+	t.Parallel()
+	const saved = `# Generated
+*nat
+:PREROUTING ACCEPT [3:180]
+:POSTROUTING DROP [0:0]
+:CNI-A - [0:0]
+-A POSTROUTING -s 10.0.0.1/32 -m comment --comment "a" -j CNI-A
+COMMIT
+`
+	want := []string{
+		"p nat: chain POSTROUTING DROP",
+		"p nat: chain CNI-A -",
+		`p nat: -A POSTROUTING -s 10.0.0.1/32 -m comment --comment "a" -j CNI-A`,
+	}
+	if got := parseSaved("p", saved); !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
