@@ -15,7 +15,8 @@ help: ## show this
 
 build: ## build bin/cnibox and bin/cnictl
 	@mkdir -p $(BIN)
-	$(GOBUILD) -o $(BIN)/ ./cmd/cnibox ./cmd/cnictl
+	$(GOBUILD) -o $(BIN)/cnibox ./cmd/cnibox
+	$(GOBUILD) -o $(BIN)/cnictl ./cmd/cnictl
 
 setup: ## install what demo and tests need (Debian packages)
 	@scripts/setup.sh

@@ -3,7 +3,18 @@ package plugins
 
 import (
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/ipam/hostlocal"
+	"github.com/cnibox/cnibox/plugins/ipam/static"
+	"github.com/cnibox/cnibox/plugins/main/bridge"
+	"github.com/cnibox/cnibox/plugins/main/loopback"
+	"github.com/cnibox/cnibox/plugins/meta/tuning"
 )
 
 // All are the plugins of cnibox.
-var All = plugin.Table{}
+var All = plugin.Table{
+	{Name: "bridge", Kind: plugin.Main, Summary: "connect the container to a bridge, which can be its gateway", Plugin: bridge.Plugin{}},
+	{Name: "loopback", Kind: plugin.Main, Summary: "set the container's lo up", Plugin: loopback.Plugin{}},
+	{Name: "host-local", Kind: plugin.IPAM, Summary: "hand out addresses from ranges, kept in files on this node", Plugin: hostlocal.Plugin{}},
+	{Name: "static", Kind: plugin.IPAM, Summary: "hand out the addresses that the configuration names", Plugin: static.Plugin{}},
+	{Name: "tuning", Kind: plugin.Meta, Summary: "set sysctls, MTU, MAC address, queue length and flags of the interface", Plugin: tuning.Plugin{}},
+}

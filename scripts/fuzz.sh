@@ -5,6 +5,7 @@ time=${1:?how long for each test}
 
 grep -rl --include='*_test.go' '^func Fuzz' cmd pkg plugins | xargs -n1 dirname | sort -u | while read -r dir; do
     for name in $(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\)(.*/\1/p' "$dir"/*_test.go); do
-        go test -run='^$' -fuzz="^$name\$" -fuzztime="$time" "./$dir"
+        # Minimizing an input takes a minute by default, of the time given.
+        go test -run='^$' -fuzz="^$name\$" -fuzztime="$time" -fuzzminimizetime=20x "./$dir"
     done
 done

@@ -55,7 +55,3 @@ if ((${#missing[@]} > 0)); then
 	install_packages "${missing[@]}"
 fi
 
-# Where the tests mount their own, empty file systems, each in its own mount namespace.
-for dir in /opt /etc/cni/net.d /etc/containers; do
-	[[ -d $dir ]] || install -d "$dir"
-done

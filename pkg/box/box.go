@@ -37,12 +37,7 @@ func OS() Process {
 // Main runs the plugin that the process is called by, and returns the exit
 // code. `bridge` and `cnibox bridge` are the same.
 func (b *Box) Main(p Process) int {
-	name := filepath.Base(p.Args[0])
-	row := b.Plugins.Find(name)
-	if row == nil && len(p.Args) > 1 {
-		name = p.Args[1]
-		row = b.Plugins.Find(name)
-	}
+	name, row := b.find(p.Args)
 	called := p.Getenv("CNI_COMMAND") != ""
 	switch {
 	case row != nil && called:
@@ -59,6 +54,20 @@ func (b *Box) Main(p Process) int {
 		b.help(p)
 		return 0
 	}
+}
+
+// find returns the plugin that the arguments name, and which of them names it.
+func (b *Box) find(args []string) (name string, row *plugin.Descriptor) {
+	if len(args) == 0 { // execve(2) allows it
+		return "", nil
+	}
+	name = filepath.Base(args[0])
+	row = b.Plugins.Find(name)
+	if row == nil && len(args) > 1 {
+		name = args[1]
+		row = b.Plugins.Find(name)
+	}
+	return name, row
 }
 
 // about answers a call by a person or a runtime that wants to know the version

@@ -35,23 +35,27 @@ func limit(c plugin.Command) time.Duration {
 // call serves one CNI call and returns the exit code.
 func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	if p.Getenv("CNI_COMMAND") == string(plugin.Version) {
-		_, _ = p.Stdout.Write(append(plugin.VersionJSON(row.Oldest), '\n'))
-		return 0
+		return answer(p, plugin.VersionJSON(row.Oldest))
 	}
 	r, version, err := b.request(p, row)
 	if err != nil {
 		return fail(p, version, err)
 	}
 	r.Trace = tracer(p, row.Name)
-	result, err := guard(r, row)
+	result, err := guard(r, row, limit(r.Command))
 	if err != nil {
 		return fail(p, version, err)
 	}
 	if r.Command != plugin.Add {
 		return 0
 	}
-	if _, err := p.Stdout.Write(append(result.JSON(version), '\n')); err != nil {
-		fmt.Fprintln(p.Stderr, "write the result:", err)
+	return answer(p, result.JSON(version))
+}
+
+// answer prints the one document of a call that succeeded.
+func answer(p Process, document []byte) int {
+	if _, err := p.Stdout.Write(append(document, '\n')); err != nil {
+		fmt.Fprintln(p.Stderr, "write the answer to standard output:", err)
 		return 1
 	}
 	return 0
@@ -63,34 +67,46 @@ type outcome struct {
 	err    error
 }
 
-// guard runs the verb with a deadline and signals turned into a cancelled
+// ending are the signals that ask a process to end.
+var ending = []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+
+// listen sets what the signals do to a verb. An ADD hears of them, to unwind;
+// that takes a thread, 0.1 ms, so that no other verb does. A DEL goes on: what
+// it does not remove, another one would have to. The others have nothing to
+// undo and just end.
+func listen(c plugin.Command) <-chan os.Signal {
+	switch c {
+	case plugin.Add:
+		signals := make(chan os.Signal, 1)
+		signal.Notify(signals, ending...)
+		return signals
+	case plugin.Del:
+		signal.Ignore(ending...)
+	}
+	return nil
+}
+
+// guard runs the verb with a limit of time and signals turned into a cancelled
 // context, and does not wait for ever for a verb that ignores both.
-func guard(r *plugin.Request, row *plugin.Descriptor) (*plugin.Result, error) {
+func guard(r *plugin.Request, row *plugin.Descriptor, limit time.Duration) (*plugin.Result, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	defer cancel(nil)
-	signals := make(chan os.Signal, 1)
-	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
-	defer signal.Stop(signals)
-	timer := time.NewTimer(limit(r.Command))
+	signals := listen(r.Command)
+	defer signal.Reset(ending...)
+	timer := time.NewTimer(limit)
 	defer timer.Stop()
 
 	done := make(chan outcome, 1)
 	go func() { done <- perform(ctx, r, row) }()
 
-	// A DEL goes on: what it does not remove would have to be removed by the
-	// next one.
-	interrupt := signals
-	if r.Command == plugin.Del {
-		interrupt = nil
-	}
 	var stopped error
 	select {
 	case out := <-done:
 		return out.result, out.err
-	case s := <-interrupt:
+	case s := <-signals:
 		stopped = fmt.Errorf("ended by signal %v", s)
 	case <-timer.C:
-		stopped = fmt.Errorf("out of time after %v", limit(r.Command))
+		stopped = fmt.Errorf("out of time after %v", limit)
 	}
 	cancel(stopped)
 	wait := grace
@@ -99,10 +115,26 @@ func guard(r *plugin.Request, row *plugin.Descriptor) (*plugin.Result, error) {
 	}
 	select {
 	case out := <-done:
-		return out.result, out.err
+		return out.result, because(stopped, out.err)
 	case <-time.After(wait):
-		return nil, plugin.Errorf("%s %s: %v", row.Name, r.Command, stopped).WithDetails("a step does not end; repeat the call, and see CNIBOX_TRACE=1 for which")
+		err := plugin.Errorf("%s %s: %v", row.Name, r.Command, stopped)
+		if r.Command == plugin.Status {
+			err.Code = plugin.CodeNotAvailable
+		}
+		return nil, err.WithDetails("a step does not end; repeat the call, and see CNIBOX_TRACE=1 for which")
 	}
+}
+
+// because adds why a call was stopped to an error that does not say it.
+func because(stopped, err error) error {
+	if err == nil {
+		return nil
+	}
+	e := plugin.AsError(err)
+	if e.Details == "" {
+		return e.WithDetails("the call was %v; it can be repeated", stopped)
+	}
+	return e
 }
 
 // perform calls the verb. A panic is an error like any other, with where it

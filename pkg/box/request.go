@@ -14,6 +14,10 @@ import (
 // maxIfName is IFNAMSIZ less the terminating zero.
 const maxIfName = 15
 
+// maxStdin bounds the configuration, in bytes. The largest there are, with a
+// GC list of a full node, have some hundred KiB.
+const maxStdin = 16 << 20
+
 // request reads and validates a call. Nothing is changed by it. The version is
 // what an error document should name, as far as it is known.
 func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, version string, err error) {
@@ -22,9 +26,9 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 	if err := environment(p, r); err != nil {
 		return nil, version, err
 	}
-	r.Stdin, err = io.ReadAll(p.Stdin)
+	r.Stdin, err = standardInput(p)
 	if err != nil {
-		return nil, version, &plugin.Error{Code: plugin.CodeIOFailure, Msg: "read the configuration from standard input: " + err.Error()}
+		return nil, version, err
 	}
 	r.Config, err = conf.Parse(r.Stdin)
 	if err != nil {
@@ -33,12 +37,18 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 			Details: "check the file in /etc/cni/net.d",
 		}
 	}
-	if err := configuration(r); err != nil {
+	err = configuration(r)
+	if plugin.AtLeast(r.Version, "0.1.0") {
+		version = r.Version
+	}
+	if err != nil {
 		return nil, version, err
 	}
-	version = r.Version
 	if err := plugin.CheckVersion(r.Version, r.Command, row.Oldest); err != nil {
-		return nil, plugin.CurrentVersion, err
+		return nil, version, err
+	}
+	if err := validAttachments(r); err != nil {
+		return nil, version, err
 	}
 	if r.Command == plugin.Del || r.Command == plugin.GC {
 		r.Config = r.Config.Lenient()
@@ -46,11 +56,27 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 	if err := previousResult(r); err != nil {
 		return nil, version, err
 	}
-	validAttachments(r)
 	if err := sandbox(p, r); err != nil {
 		return nil, version, err
 	}
 	return r, version, r.Config.Err()
+}
+
+func standardInput(p Process) ([]byte, error) {
+	data, err := io.ReadAll(io.LimitReader(p.Stdin, maxStdin+1))
+	switch {
+	case err != nil:
+		return nil, &plugin.Error{
+			Code: plugin.CodeIOFailure, Msg: "read the configuration from standard input: " + err.Error(),
+			Details: "the runtime writes it there; see the CNI specification",
+		}
+	case len(data) > maxStdin:
+		return nil, &plugin.Error{
+			Code: plugin.CodeIOFailure, Msg: fmt.Sprintf("the configuration on standard input is longer than %d MiB", maxStdin>>20),
+			Details: "check what the runtime sends",
+		}
+	}
+	return data, nil
 }
 
 // variable is one CNI_… variable.
@@ -151,13 +177,14 @@ func previousResult(r *plugin.Request) error {
 }
 
 // validAttachments reads GC's list, under the name of the spec or the one that
-// older versions of libcni send.
-func validAttachments(r *plugin.Request) {
+// older versions of libcni send. It is strict, unlike everything else that GC
+// reads: an entry not understood would be an attachment taken for stale.
+func validAttachments(r *plugin.Request) error {
 	if r.Command != plugin.GC {
-		return
+		return nil
 	}
 	for _, key := range []string{"cni.dev/valid-attachments", "cni.dev/attachments"} {
-		if !r.Config.IsList(key) {
+		if !r.Config.Has(key) {
 			continue
 		}
 		r.HasValid = true
@@ -165,10 +192,20 @@ func validAttachments(r *plugin.Request) {
 			var a plugin.Attachment
 			e.String("containerID", &a.ContainerID)
 			e.String("ifname", &a.IfName)
+			if a.ContainerID == "" {
+				e.Fail("containerID", "the attachment's container id", "none")
+			}
+			if a.IfName == "" {
+				e.Fail("ifname", "the attachment's interface name", "none")
+			}
 			r.Valid = append(r.Valid, a)
 		})
-		return
+		break
 	}
+	if err := r.Config.Err(); err != nil {
+		return plugin.ConfigError("nothing was removed; the runtime must send a list of containerID and ifname", "%v", err)
+	}
+	return nil
 }
 
 // sandbox looks at the container's namespace. For ADD and CHECK it has to be
@@ -230,6 +267,8 @@ func invalidIfName(s string) string {
 		return "interface name should be less than 16 characters"
 	case s == "." || s == "..":
 		return "interface name is . or .."
+	case strings.Contains(s, "%"):
+		return "interface name contains %, which the kernel takes for a pattern"
 	case strings.ContainsFunc(s, func(c rune) bool { return c == '/' || c == ':' || unicode.IsSpace(c) }):
 		return "interface name contains / or : or whitespace characters"
 	}

@@ -11,6 +11,8 @@
 package conf
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -44,12 +46,18 @@ type state struct {
 
 // Parse reads one JSON document, which must be an object.
 func Parse(data []byte) (*Object, error) {
-	if err := fastjson.ValidateBytes(data); err != nil { // the parser itself takes some malformed numbers
-		return nil, fmt.Errorf("not valid JSON: %w", err)
+	if len(bytes.TrimSpace(data)) == 0 {
+		return nil, errors.New("empty")
 	}
 	v, err := fastjson.ParseBytes(data)
+	if err == nil {
+		// The parser takes some malformed numbers and strings. The validator
+		// knows no limit of depth, so that it must not come first.
+		err = fastjson.ValidateBytes(data)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("not valid JSON: %w", err)
+		why := strings.TrimPrefix(err.Error(), "cannot parse JSON: ")
+		return nil, fmt.Errorf("not valid JSON: %s", cut(why, 300)) // it may quote all of the rest
 	}
 	o, err := v.Object()
 	if err != nil {
@@ -294,11 +302,7 @@ func (o *Object) fail(err error) {
 
 // describe names a value for an error message, cut to a length that fits one.
 func describe(v *fastjson.Value) string {
-	const most = 60
-	text := v.String()
-	if len(text) > most {
-		text = text[:most] + "…"
-	}
+	text := cut(v.String(), 60)
 	switch v.Type() {
 	case fastjson.TypeString:
 		return "the string " + text
@@ -311,4 +315,12 @@ func describe(v *fastjson.Value) string {
 	default:
 		return text
 	}
+}
+
+// cut shortens a text to at most so many bytes of it, and whole characters.
+func cut(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
 }

@@ -34,15 +34,24 @@ func (e external) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, e
 	if err != nil {
 		return nil, err
 	}
+	result, err := parse(out, r.Version)
+	if err == nil {
+		return result, nil
+	}
+	// It holds what nobody can use now.
+	del := *r
+	del.Command = plugin.Del
+	_, undone := e.run(context.WithoutCancel(ctx), &del)
+	return nil, plugin.Errorf("plugin %s: its result can't be used: %v", e.path, errors.Join(err, undone)).
+		WithDetails("replace that plugin: on success it must print a CNI result")
+}
+
+func parse(out []byte, version string) (*plugin.Result, error) {
 	o, err := conf.Parse(out)
 	if err != nil {
-		return nil, plugin.Errorf("plugin %s: its result is %v", e.path, err).WithDetails("replace that plugin: on success it must print a CNI result")
+		return nil, err
 	}
-	result, err := plugin.ParseResult(o, r.Version)
-	if err != nil {
-		return nil, plugin.Errorf("plugin %s: its result can't be read: %v", e.path, err).WithDetails("replace that plugin: on success it must print a CNI result")
-	}
-	return result, nil
+	return plugin.ParseResult(o, version)
 }
 
 func (e external) Del(ctx context.Context, r *plugin.Request) error   { return e.only(e.run(ctx, r)) }
@@ -66,21 +75,21 @@ func (external) newVerb(_ []byte, err error) error {
 	return err
 }
 
-// run executes the plugin with our environment (TRACEPARENT and all) and the
-// request's verb, and returns what it printed.
+// run executes the plugin and returns what it printed.
 func (e external) run(ctx context.Context, r *plugin.Request) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	for try := 1; ; try++ {
 		stdout.Reset()
 		stderr.Reset()
 		cmd := exec.CommandContext(ctx, e.path)
-		cmd.Env = append(os.Environ(), "CNI_COMMAND="+string(r.Command))
+		cmd.Env = environment(r)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // let it clean up
 		cmd.WaitDelay = stopTime
 		cmd.Stdin = bytes.NewReader(r.Stdin)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
-		if err == nil {
+		if cmd.ProcessState != nil && cmd.ProcessState.Success() {
+			// What it did is done, even if the call was cancelled meanwhile.
 			return stdout.Bytes(), nil
 		}
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries || ctx.Err() != nil {
@@ -88,6 +97,25 @@ func (e external) run(ctx context.Context, r *plugin.Request) ([]byte, error) {
 		}
 		time.Sleep(busyPause)
 	}
+}
+
+// environment is our own (TRACEPARENT and all) with the request's verb. The
+// other parameters are there already when a runtime started this process, and
+// are not when the caller is a plugin inside some other program.
+func environment(r *plugin.Request) []string {
+	env := append(os.Environ(), "CNI_COMMAND="+string(r.Command))
+	for _, v := range []struct{ name, value string }{
+		{"CNI_CONTAINERID", r.ContainerID},
+		{"CNI_NETNS", r.Netns}, // empty for one that is gone: then the runtime's stays
+		{"CNI_IFNAME", r.IfName},
+		{"CNI_ARGS", r.Args},
+		{"CNI_PATH", strings.Join(r.Path, ":")},
+	} {
+		if v.value != "" {
+			env = append(env, v.name+"="+v.value)
+		}
+	}
+	return env
 }
 
 // failure is the error the plugin printed, code and all, or what can be said
@@ -99,6 +127,9 @@ func (e external) failure(err error, stdout []byte, stderr string) error {
 		o.Int("code", &code)
 		o.String("msg", &printed.Msg)
 		o.String("details", &printed.Details)
+		if code <= 0 {
+			code = int(plugin.CodeInternal)
+		}
 		if o.Err() == nil && printed.Msg != "" {
 			printed.Code = plugin.Code(code)
 			return printed

@@ -60,12 +60,9 @@ func checkRoutes(c *link.Conn, l *link.Link, ips []plugin.IP, routes []plugin.Ro
 		}
 	}
 	for _, r := range routes {
-		gw := r.GW
-		if !gw.IsValid() {
-			gw = Gateway(ips, r.Dst.Addr())
-		}
+		gw := nextHop(r, ips)
 		if !has(have, r.Dst.Masked(), gw) {
-			return plugin.Errorf("interface %s lacks the route to %s by %v", l.Name, r.Dst, gw).WithDetails(repeat)
+			return plugin.Errorf("interface %s lacks the route %s", l.Name, link.Route{Dst: r.Dst, Gateway: gw}).WithDetails(repeat)
 		}
 	}
 	return nil

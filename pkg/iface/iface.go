@@ -103,10 +103,7 @@ func prepareIPv6(name string, dad bool) error {
 func resolve(routes []plugin.Route, ips []plugin.IP) []link.Route {
 	var out []link.Route
 	for _, r := range routes {
-		k := link.Route{Dst: r.Dst.Masked(), Gateway: r.GW, Priority: r.Priority, MTU: r.MTU, AdvMSS: r.AdvMSS}
-		if !k.Gateway.IsValid() {
-			k.Gateway = Gateway(ips, r.Dst.Addr())
-		}
+		k := link.Route{Dst: r.Dst.Masked(), Gateway: nextHop(r, ips), Priority: r.Priority, MTU: r.MTU, AdvMSS: r.AdvMSS}
 		if r.Table != nil {
 			k.Table = *r.Table
 		}
@@ -118,6 +115,20 @@ func resolve(routes []plugin.Route, ips []plugin.IP) []link.Route {
 		}
 	}
 	return out
+}
+
+// nextHop returns a route's gateway: its own, or else the one of its family,
+// unless the route says that there is none, by its scope or by 0.0.0.0 (as
+// DHCP's option 121 does, RFC 3442).
+func nextHop(r plugin.Route, ips []plugin.IP) netip.Addr {
+	onLink := r.Scope != nil && *r.Scope >= unix.RT_SCOPE_LINK
+	switch {
+	case r.GW.IsValid() && !r.GW.IsUnspecified():
+		return r.GW
+	case onLink || r.GW.IsValid():
+		return netip.Addr{}
+	}
+	return Gateway(ips, r.Dst.Addr())
 }
 
 // Gateway returns the first gateway of an address's family, the zero Addr if

@@ -3,6 +3,7 @@ package link
 import (
 	"encoding/binary"
 	"fmt"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -61,19 +62,22 @@ func (c *Conn) ByIndex(index int) (*Link, error) {
 // ByNames looks several links up at once. Those that are not there are left
 // out.
 func (c *Conn) ByNames(names ...string) ([]*Link, error) {
-	b := &netlink.Batch{}
-	for _, name := range names {
-		begin(b, unix.RTM_GETLINK, unix.NLM_F_ACK, "look up link "+name, info{})
-		b.String(unix.IFLA_IFNAME, name)
-		b.U32(unix.IFLA_EXT_MASK, skipStats)
-		b.End()
-	}
+	const atOnce = 32 // their answers fit the socket's receive buffer
 	var links []*Link
-	err := notFound(c.Do(b, func(m netlink.Message) { links = append(links, parse(m.Payload)) }))
-	if isNotFound(err) {
-		err = nil
+	for some := range slices.Chunk(names, atOnce) {
+		b := &netlink.Batch{}
+		for _, name := range some {
+			begin(b, unix.RTM_GETLINK, unix.NLM_F_ACK, "look up link "+name, info{})
+			b.String(unix.IFLA_IFNAME, name)
+			b.U32(unix.IFLA_EXT_MASK, skipStats)
+			b.End()
+		}
+		err := notFound(c.Do(b, func(m netlink.Message) { links = append(links, parse(m.Payload)) }))
+		if err != nil && !isNotFound(err) {
+			return links, err
+		}
 	}
-	return links, err
+	return links, nil
 }
 
 // List returns all links. It is for GC and people, not for ADD and DEL.

@@ -2,6 +2,7 @@ package netlink
 
 import (
 	"encoding/binary"
+	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,7 @@ type Batch struct {
 	bytes []byte
 	start int // of the message being built
 	sent  []sent
+	err   error // an attribute that is too long; Conn.Do returns it
 }
 
 // sent is what a batch remembers of a message to name it in an error.
@@ -100,18 +102,31 @@ func (b *Batch) Addr(typ uint16, value netip.Addr) {
 	b.Bytes(typ, value.AsSlice())
 }
 
+// maxAttr is the largest length that an attribute's header holds. The kernel
+// would take what is above it for the next attribute, or drop it.
+const maxAttr = 1<<16 - 1
+
 // Nest appends an attribute whose attributes are what inside appends.
 func (b *Batch) Nest(typ uint16, inside func()) {
 	at := len(b.bytes)
 	b.attr(typ|unix.NLA_F_NESTED, 0)
 	inside()
+	b.check(len(b.bytes) - at)
 	binary.NativeEndian.PutUint16(b.bytes[at:], uint16(len(b.bytes)-at))
 }
 
 // attr appends an attribute's header; the length does not count padding.
 func (b *Batch) attr(typ uint16, length int) {
+	b.check(length + unix.SizeofNlAttr)
 	b.bytes = binary.NativeEndian.AppendUint16(b.bytes, uint16(length+unix.SizeofNlAttr))
 	b.bytes = binary.NativeEndian.AppendUint16(b.bytes, typ)
+}
+
+// check records an attribute that is too long for its header.
+func (b *Batch) check(length int) {
+	if length > maxAttr && b.err == nil {
+		b.err = fmt.Errorf("%s: an attribute of %d bytes; netlink takes %d at most", b.sent[len(b.sent)-1].op, length, maxAttr)
+	}
 }
 
 func (b *Batch) u32(v uint32) {

@@ -66,6 +66,7 @@ func (c *Conn) FD() int { return c.fd }
 // Error is the kernel's refusal of a message.
 type Error struct {
 	Op    string     // what the message was to do, on what
+	Index int        // which message of the batch it was, from 0
 	Errno unix.Errno // errors.Is finds it
 	Text  string     // the kernel's own words, if it gave any (extended ACK)
 }
@@ -94,10 +95,21 @@ type Message struct {
 var ErrInterrupted = errors.New("netlink dump interrupted")
 
 // Do sends the batch and reads until the last message that asked for an answer
-// (NLM_F_ACK or a dump; there must be one) is answered. Answers other than acknowledgements go to
-// each, which must not keep the payload. Messages are processed in order, and
-// all of them even when one fails; the error is that of the first that failed.
+// (NLM_F_ACK or a dump; there must be one) is answered. Answers other than
+// acknowledgements go to each, which must not keep the payload. Messages are
+// processed in order, and all of them even when one fails; the error is that of
+// the first that failed.
+//
+// An empty batch does nothing. One that asks for more answers than the socket's
+// receive buffer holds (some hundred acknowledgements, fewer links) is
+// unix.ENOBUFS, with an unknown part of it done.
 func (c *Conn) Do(b *Batch, each func(Message)) error {
+	if b.err != nil {
+		return b.err
+	}
+	if len(b.sent) == 0 {
+		return nil
+	}
 	base := c.seq
 	c.seq += uint32(len(b.sent))
 	if err := c.send(b, base); err != nil {
@@ -133,6 +145,10 @@ func (c *Conn) Do(b *Batch, each func(Message)) error {
 					return first
 				}
 			case unix.NLMSG_DONE:
+				// What goes wrong in a dump is told at its end.
+				if err := b.failure(m); err != nil && first == nil {
+					first = err
+				}
 				if m.Index == last {
 					return first
 				}
@@ -172,15 +188,37 @@ func (c *Conn) Receive(each func(Message) bool) error {
 // other programs' requests echo here with their own sequence numbers, so that
 // answers to ours have to be told by our address.
 func (c *Conn) Join(group int) error {
+	if err := c.bind(); err != nil {
+		return fmt.Errorf("join netlink group %d: %w", group, err)
+	}
 	if err := unix.SetsockoptInt(c.fd, unix.SOL_NETLINK, unix.NETLINK_ADD_MEMBERSHIP, group); err != nil {
 		return fmt.Errorf("join netlink group %d: %w", group, err)
 	}
+	return nil
+}
+
+// bind gives the socket its address, unless it got one when it first sent. The
+// kernel's own announcements pass by a socket without one: they are for all but
+// address 0, the kernel's.
+func (c *Conn) bind() error {
+	port, err := c.address()
+	if err != nil || port != 0 {
+		c.port = port
+		return err
+	}
+	if err := unix.Bind(c.fd, &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		return err
+	}
+	c.port, err = c.address()
+	return err
+}
+
+func (c *Conn) address() (uint32, error) {
 	sa, err := unix.Getsockname(c.fd)
 	if err != nil {
-		return fmt.Errorf("join netlink group %d: %w", group, err)
+		return 0, err
 	}
-	c.port = sa.(*unix.SockaddrNetlink).Pid
-	return nil
+	return sa.(*unix.SockaddrNetlink).Pid, nil
 }
 
 // SetTimeout bounds each later wait for a message.
@@ -238,23 +276,26 @@ func (b *Batch) lastAnswered() int {
 	return len(b.sent) - 1
 }
 
-// failure turns an NLMSG_ERROR into an error, nil for an acknowledgement.
+// failure turns an NLMSG_ERROR or NLMSG_DONE into an error, nil when all is
+// well.
 func (b *Batch) failure(m Message) error {
 	if len(m.Payload) < 4 {
 		return fmt.Errorf("%s: short answer from the kernel", b.sent[m.Index].op)
 	}
 	code := int32(binary.NativeEndian.Uint32(m.Payload))
-	if code == 0 {
+	if code >= 0 {
 		return nil
 	}
-	return &Error{Op: b.sent[m.Index].op, Errno: unix.Errno(-code), Text: extendedText(m.Payload)}
+	behind := 4 // the number; an error has the refused header behind it (NETLINK_CAP_ACK)
+	if m.Type == unix.NLMSG_ERROR {
+		behind += unix.SizeofNlMsghdr
+	}
+	return &Error{Op: b.sent[m.Index].op, Index: m.Index, Errno: unix.Errno(-code), Text: extendedText(m.Payload, behind)}
 }
 
-// extendedText finds the kernel's words in the attributes behind the copied
-// header (struct nlmsgerr, NETLINK_CAP_ACK set).
-func extendedText(payload []byte) string {
+// extendedText finds the kernel's words in the attributes of an answer.
+func extendedText(payload []byte, behind int) string {
 	const nlmsgerrAttrMsg = 1
-	behind := 4 + unix.SizeofNlMsghdr
 	if len(payload) <= behind {
 		return ""
 	}

@@ -58,8 +58,7 @@ func (ns *NS) identify() error {
 	if err := unix.Fstatfs(ns.fd, &fs); err != nil {
 		return fmt.Errorf("network namespace %s: fstatfs: %w", ns.path, err)
 	}
-	// Before Linux 3.19 namespaces were files of procfs.
-	if fs.Type != unix.NSFS_MAGIC && fs.Type != unix.PROC_SUPER_MAGIC {
+	if fs.Type != unix.NSFS_MAGIC {
 		return fmt.Errorf("%w: %s is a file of another kind", ErrNotExist, ns.path)
 	}
 	if kind, err := unix.IoctlRetInt(ns.fd, unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
@@ -82,8 +81,12 @@ func (ns *NS) FD() int { return ns.fd }
 // Path returns the path the namespace was opened by.
 func (ns *NS) Path() string { return ns.path }
 
-// Close closes the file. The namespace lives on for whoever else holds it.
-func (ns *NS) Close() { _ = unix.Close(ns.fd) }
+// Close closes the file. The namespace lives on for whoever else holds it. The
+// NS can't be entered any more, even when the file's number is used again.
+func (ns *NS) Close() {
+	_ = unix.Close(ns.fd)
+	ns.fd = -1
+}
 
 // IsOwn tells whether the namespace is that of the calling process.
 func (ns *NS) IsOwn() (bool, error) {
@@ -106,7 +109,9 @@ func (ns *NS) Run(f func() error) error {
 	go func() {
 		var out outcome
 		defer func() {
-			out.panicked = recover()
+			if p := recover(); p != nil {
+				out.panicked = trace(p, ns.path)
+			}
 			done <- out
 		}()
 		out.err = ns.run(f)
@@ -116,6 +121,14 @@ func (ns *NS) Run(f func() error) error {
 		panic(out.panicked)
 	}
 	return out.err
+}
+
+// trace adds to a panic where it was, which is lost when it is raised again in
+// another goroutine.
+func trace(p any, path string) string {
+	stack := make([]byte, 4<<10)
+	stack = stack[:runtime.Stack(stack, false)]
+	return fmt.Sprintf("%v, in network namespace %s:\n%s", p, path, stack)
 }
 
 func (ns *NS) run(f func() error) (err error) {

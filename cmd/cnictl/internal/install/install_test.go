@@ -1,0 +1,369 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestInstallAndUninstall(t *testing.T) {
+	onAllLinks(t, func(t *testing.T, f filesystem, link Link, dir string) {
+		cnibox := release(t, "")
+		writeForeign(t, filepath.Join(dir, "calico"), "not ours")
+		before := tree(t, dir)
+
+		r := mustInstall(t, Options{Dir: dir, From: cnibox, Link: link})
+		assertNames(t, "installed", r.Names, names...)
+		wantProtected := f.immutable && link == Symbolic
+		if got := isProtected(filepath.Join(dir, Binary)); got != wantProtected {
+			t.Errorf("cnibox immutable: %v, want %v", got, wantProtected)
+		}
+		for _, name := range names {
+			kind := link
+			if name == "flannel" && !wantProtected {
+				kind = Copy
+			}
+			assertLinked(t, dir, name, kind)
+			if sum(t, filepath.Join(dir, name)) != sum(t, cnibox) {
+				t.Errorf("%s does not lead to cnibox", name)
+			}
+		}
+
+		removed := mustUninstall(t, dir)
+		assertNames(t, "removed", removed.Removed, append(names[:len(names):len(names)], Binary)...)
+		assertTree(t, dir, before)
+	})
+}
+
+func assertLinked(t *testing.T, dir, name string, kind Link) {
+	t.Helper()
+	info, err := os.Lstat(filepath.Join(dir, name))
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	binary, err := os.Lstat(filepath.Join(dir, Binary))
+	if err != nil {
+		t.Fatal(err)
+	}
+	target, _ := os.Readlink(filepath.Join(dir, name))
+	got := Copy
+	switch {
+	case target == Binary:
+		got = Symbolic
+	case os.SameFile(info, binary):
+		got = Hard
+	}
+	if got != kind {
+		t.Errorf("%s is linked by %s, want %s", name, got, kind)
+	}
+	if got != Symbolic && info.Mode() != 0o755 {
+		t.Errorf("%s has mode %v", name, info.Mode())
+	}
+}
+
+func TestInstallAgainChangesNothing(t *testing.T) {
+	onAllLinks(t, func(t *testing.T, f filesystem, link Link, dir string) {
+		o := Options{Dir: dir, From: release(t, ""), Link: link}
+		mustInstall(t, o)
+		before, err := os.Stat(filepath.Join(dir, Binary))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if r := mustInstall(t, o); !r.Unchanged {
+			t.Error("something was installed again")
+		}
+		after, err := os.Stat(filepath.Join(dir, Binary))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !os.SameFile(before, after) {
+			t.Error("cnibox was replaced by itself")
+		}
+		mustUninstall(t, dir)
+	})
+}
+
+func TestUpgradeFromAnyLinkToAny(t *testing.T) {
+	onAll(t, func(t *testing.T, f filesystem, dir string) {
+		for _, from := range Links {
+			for _, to := range Links {
+				mustInstall(t, Options{Dir: dir, From: release(t, "old"), Link: from})
+				newer := release(t, "new")
+				r := mustInstall(t, Options{Dir: dir, From: newer, Link: to, Names: []string{"tuning"}})
+				assertNames(t, "installed", r.Names, "bridge", "flannel", "host-local", "portmap", "tuning")
+				for _, name := range r.Names {
+					if sum(t, filepath.Join(dir, name)) != sum(t, newer) {
+						t.Errorf("%s to %s: %s is still the old one", from, to, name)
+					}
+				}
+				mustUninstall(t, dir)
+				assertTree(t, dir, "")
+			}
+		}
+	})
+}
+
+func TestLostProtectionIsRestored(t *testing.T) {
+	dir := filesystems[0].provide(t)
+	o := Options{Dir: dir, From: release(t, "")}
+	mustInstall(t, o)
+	binary := filepath.Join(dir, Binary)
+	if err := setProtection(binary, false); err != nil {
+		t.Fatal(err)
+	}
+	mustInstall(t, o)
+	if !isProtected(binary) {
+		t.Error("cnibox is not immutable again")
+	}
+}
+
+// Links to cnibox that somebody made by hand are known, without a manifest.
+func TestHandMadeLinksAreOurs(t *testing.T) {
+	dir := t.TempDir()
+	cnibox := release(t, "old")
+	for _, err := range []error{
+		copyFile(cnibox, filepath.Join(dir, Binary), 0o755),
+		os.Symlink(Binary, filepath.Join(dir, "bridge")),
+		os.Symlink(filepath.Join(dir, Binary), filepath.Join(dir, "portmap")),
+		os.Link(filepath.Join(dir, Binary), filepath.Join(dir, "host-local")),
+		copyFile(cnibox, filepath.Join(dir, "flannel"), 0o755),
+	} {
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	r := mustInstall(t, Options{Dir: dir, From: release(t, "new"), Link: Hard})
+	assertNames(t, "replaced", r.Replaced)
+	mustUninstall(t, dir)
+	assertTree(t, dir, "")
+}
+
+func TestForeignFilesAreRefused(t *testing.T) {
+	tests := []struct {
+		name string
+		make func(path string) error
+		want string
+	}{
+		{"script", func(p string) error { return os.WriteFile(p, []byte("#!/bin/sh\n"), 0o755) }, "bridge (a file of unknown origin)"},
+		{"other Go program", func(p string) error { return copyFile("/proc/self/exe", p, 0o755) }, "install.test"},
+		{"link elsewhere", func(p string) error { return os.Symlink("/usr/lib/cni/bridge", p) }, "a symbolic link to /usr/lib/cni/bridge"},
+		{"directory", func(p string) error { return os.Mkdir(p, 0o755) }, "not a file"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			dir := t.TempDir()
+			if err := test.make(filepath.Join(dir, "bridge")); err != nil {
+				t.Fatal(err)
+			}
+			before := tree(t, dir)
+			_, err := Install(context.Background(), Options{Dir: dir, From: release(t, ""), Names: names, Link: Symbolic})
+			if err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got error %v, want one with %q", err, test.want)
+			}
+			assertTree(t, dir, before)
+		})
+	}
+}
+
+func TestRefusalNamesTheWayOut(t *testing.T) {
+	dir := t.TempDir()
+	writeForeign(t, filepath.Join(dir, "portmap"), "foreign")
+	_, err := Install(context.Background(), Options{Dir: dir, From: release(t, ""), Names: names, Link: Symbolic})
+	for _, want := range []string{"portmap", "--force", "--only bridge,flannel,host-local "} {
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v does not name %q", err, want)
+		}
+	}
+}
+
+func TestForceKeepsAndUninstallRestores(t *testing.T) {
+	onAllLinks(t, func(t *testing.T, f filesystem, link Link, dir string) {
+		writeForeign(t, filepath.Join(dir, "bridge"), "reference bridge")
+		if err := os.Chmod(filepath.Join(dir, "bridge"), 0o700); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Symlink("elsewhere/portmap", filepath.Join(dir, "portmap")); err != nil {
+			t.Fatal(err)
+		}
+		writeForeign(t, filepath.Join(dir, Binary), "another cnibox")
+		before := tree(t, dir)
+
+		r := mustInstall(t, Options{Dir: dir, From: release(t, ""), Link: link, Force: true})
+		assertNames(t, "replaced", r.Replaced, Binary, "bridge", "portmap")
+		// An upgrade needs no force and forgets nothing.
+		r = mustInstall(t, Options{Dir: dir, From: release(t, "new"), Link: link})
+		assertNames(t, "replaced by the upgrade", r.Replaced)
+
+		removed := mustUninstall(t, dir)
+		assertNames(t, "restored", removed.Restored, "bridge", "portmap", Binary)
+		assertTree(t, dir, before)
+	})
+}
+
+func TestUninstallLeavesWhatOthersPutThere(t *testing.T) {
+	dir := t.TempDir()
+	writeForeign(t, filepath.Join(dir, "bridge"), "reference bridge")
+	mustInstall(t, Options{Dir: dir, From: release(t, ""), Link: Hard, Force: true})
+	for _, name := range []string{"bridge", "portmap"} {
+		if err := os.Remove(filepath.Join(dir, name)); err != nil {
+			t.Fatal(err)
+		}
+		writeForeign(t, filepath.Join(dir, name), "newer")
+	}
+	r := mustUninstall(t, dir)
+	assertNames(t, "left", r.Left, "bridge", "portmap")
+	assertNames(t, "kept", r.Kept, "bridge")
+	if got := sum(t, filepath.Join(dir, replacedDir, "bridge")); got == "" {
+		t.Error("what install had replaced is lost")
+	}
+	if _, err := Uninstall(dir); err == nil || !strings.Contains(err.Error(), "installed nothing") {
+		t.Errorf("a second uninstall: %v", err)
+	}
+}
+
+// A name that can't be replaced shows itself only in the middle of the
+// renaming: it is a mount point.
+func TestFailureInTheMiddleIsUndone(t *testing.T) {
+	for _, busy := range []string{"tuning", Binary} {
+		t.Run(busy, func(t *testing.T) {
+			onAllLinks(t, func(t *testing.T, f filesystem, link Link, dir string) {
+				failInTheMiddle(t, link, dir, busy)
+			})
+		})
+	}
+}
+
+func failInTheMiddle(t *testing.T, link Link, dir, busy string) {
+	mustInstall(t, Options{Dir: dir, From: release(t, "old"), Link: link, Names: []string{"bridge", "portmap"}})
+	writeForeign(t, filepath.Join(dir, "flannel"), "foreign")
+	if err := copyFile(release(t, "old"), filepath.Join(dir, "tuning"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(dir, busy)
+	if err := unix.Mount(path, path, "", unix.MS_BIND, ""); err != nil {
+		t.Fatal(err)
+	}
+	defer unmount(t, path)
+	before := tree(t, dir)
+
+	_, err := Install(context.Background(), Options{
+		Dir: dir, From: release(t, "new"), Link: link, Force: true,
+		Names: []string{"bridge", "flannel", "host-local", "tuning"},
+	})
+	if !errors.Is(err, unix.EBUSY) || !strings.Contains(err.Error(), busy) {
+		t.Fatalf("got error %v, want EBUSY for %s", err, busy)
+	}
+	assertTree(t, dir, before)
+}
+
+func TestFullDiskChangesNothing(t *testing.T) {
+	dir := t.TempDir()
+	old := release(t, "old")
+	info, err := os.Stat(old)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mount(t, "tmpfs", dir, "size="+sizeOf(info.Size()*3/2))
+	mustInstall(t, Options{Dir: dir, From: old})
+	before := tree(t, dir)
+	_, err = Install(context.Background(), Options{Dir: dir, From: release(t, "new"), Names: names, Link: Symbolic})
+	if !errors.Is(err, unix.ENOSPC) {
+		t.Errorf("got error %v, want ENOSPC", err)
+	}
+	assertTree(t, dir, before)
+}
+
+func TestInterruptedBeforeTheFirstChange(t *testing.T) {
+	dir := t.TempDir()
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err := Install(ctx, Options{Dir: dir, From: release(t, ""), Names: names, Link: Symbolic})
+	if !errors.Is(err, context.Canceled) {
+		t.Errorf("got error %v", err)
+	}
+	assertTree(t, dir, "")
+}
+
+func TestOnlyOneInstallerAtATime(t *testing.T) {
+	dir := t.TempDir()
+	d, err := open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.close()
+	_, err = Install(context.Background(), Options{Dir: dir, From: release(t, ""), Names: names, Link: Symbolic})
+	if err == nil || !strings.Contains(err.Error(), "another cnictl") {
+		t.Errorf("got error %v", err)
+	}
+}
+
+func TestLeftoversOfAKilledInstallGo(t *testing.T) {
+	dir := filesystems[0].provide(t)
+	stale := filepath.Join(dir, stagingPrefix+"123")
+	if err := os.Mkdir(stale, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	writeForeign(t, filepath.Join(stale, "probe"), "")
+	if err := setProtection(filepath.Join(stale, "probe"), true); err != nil {
+		t.Fatal(err)
+	}
+	mustInstall(t, Options{Dir: dir, From: release(t, "")})
+	mustUninstall(t, dir)
+	assertTree(t, dir, "")
+}
+
+func TestSourceMustBeCnibox(t *testing.T) {
+	script := filepath.Join(t.TempDir(), Binary)
+	writeForeign(t, script, "#!/bin/sh\n")
+	for _, from := range []string{script, "/nonexistent/cnibox", t.TempDir()} {
+		dir := t.TempDir()
+		_, err := Install(context.Background(), Options{Dir: dir, From: from, Names: names, Link: Symbolic})
+		if err == nil || !strings.Contains(err.Error(), "--from") {
+			t.Errorf("%s: got error %v", from, err)
+		}
+		assertTree(t, dir, "")
+	}
+}
+
+// The manifest is a file that anybody may have written to.
+func TestNamesNeverLeaveTheDirectory(t *testing.T) {
+	for _, name := range []string{"../evil", "/evil", ".", "..", "", ".hidden", Binary} {
+		dir := t.TempDir()
+		text := manifest{Names: []string{name}}.text()
+		if err := os.WriteFile(filepath.Join(dir, manifestFile), text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := Uninstall(dir); err == nil || !strings.Contains(err.Error(), "damaged") {
+			t.Errorf("uninstall %q: %v", name, err)
+		}
+		_, err := Install(context.Background(), Options{Dir: dir, From: release(t, ""), Names: []string{name}, Link: Symbolic})
+		if err == nil {
+			t.Errorf("%q was installed", name)
+		}
+	}
+}
+
+func TestDirectoryThroughALink(t *testing.T) {
+	real := filesystems[0].provide(t)
+	alias := filepath.Join(t.TempDir(), "alias")
+	if err := os.Symlink(real, alias); err != nil {
+		t.Fatal(err)
+	}
+	mustInstall(t, Options{Dir: alias, From: release(t, "")})
+	if err := os.Remove(filepath.Join(real, "bridge")); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Symlink(filepath.Join(alias, Binary), filepath.Join(real, "bridge")); err != nil {
+		t.Fatal(err)
+	}
+	r := mustInstall(t, Options{Dir: alias, From: release(t, "new")})
+	assertNames(t, "replaced", r.Replaced)
+	mustUninstall(t, alias)
+	assertTree(t, real, "")
+}

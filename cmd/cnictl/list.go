@@ -1,0 +1,49 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// listed is one plugin as list --json prints it.
+type listed struct {
+	Name    string `json:"name"`
+	Kind    string `json:"kind"`
+	Summary string `json:"summary"`
+}
+
+func newList() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the plugins of cnibox",
+		Long:  "List the plugins of cnibox: the name to write as \"type\" in a network, and what it does.",
+		Args:  arguments(0, 0),
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			list(cmd)
+			return nil
+		},
+	}
+	addJSONFlag(cmd)
+	return cmd
+}
+
+func list(cmd *cobra.Command) {
+	if wantsJSON(cmd) {
+		rows := []listed{}
+		for _, p := range plugins.All {
+			rows = append(rows, listed{p.Name, string(p.Kind), p.Summary})
+		}
+		printJSON(cmd.OutOrStdout(), rows)
+		return
+	}
+	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+	fmt.Fprintln(table, "NAME\tKIND\tSUMMARY")
+	for _, p := range plugins.All {
+		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p.Kind, p.Summary)
+	}
+	table.Flush()
+}

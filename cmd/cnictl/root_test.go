@@ -1,0 +1,85 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/version"
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// inProcess runs cnictl in the process of the test.
+func inProcess(args ...string) outcome {
+	var stdout, stderr bytes.Buffer
+	code := execute(args, &stdout, &stderr)
+	return outcome{code, stdout.String(), stderr.String()}
+}
+
+func TestUsageErrors(t *testing.T) {
+	tests := []struct {
+		args string
+		want string
+	}{
+		{"frobnicate", `no command "frobnicate"`},
+		{"add", "argument is missing: cnictl add NETWORK [NETNS]"},
+		{"add demo /run/netns/a b", `"b" is one argument too many`},
+		{"add demo", "namespace is missing"},
+		{"add demo /run/netns/a --netns /run/netns/b", "two namespaces"},
+		{"add demo /run/netns/a -p 80", "-p 80"},
+		{"del demo", "--id"},
+		{"add --frobnicate", "unknown flag"},
+		{"gc demo --all --valid a/b", "exclude each other"},
+		{"gc demo --valid a", "CONTAINER-ID/INTERFACE"},
+		{"run --net demo", "argument is missing"},
+		{"run -- true", "--net is missing"},
+		{"install", "--dir is missing"},
+		{"install --dir /nonexistent --link soft", "--link soft"},
+		{"install --dir /nonexistent --only frobnicate", "no such plugin"},
+		{"uninstall", "--dir is missing"},
+		{"list all", "too many"},
+	}
+	for _, test := range tests {
+		out := inProcess(strings.Fields(test.args)...)
+		if out.code != exitUsage || out.stdout != "" {
+			t.Errorf("%s: exit code %d, want %d; output %q", test.args, out.code, exitUsage, out.stdout)
+		}
+		assertContains(t, out.stderr, test.want, "--help")
+	}
+}
+
+func TestVersion(t *testing.T) {
+	out := inProcess("--version")
+	assertEqual(t, "exit code", out.code, 0)
+	assertContains(t, out.stdout, "cnictl v"+version.Cnibox, version.Plugins)
+}
+
+// Whoever is lost finds an example of everything.
+func TestHelp(t *testing.T) {
+	out := inProcess()
+	assertEqual(t, "exit code", out.code, 0)
+	for _, cmd := range newRoot().Commands() {
+		assertContains(t, out.stdout, cmd.Name())
+		help := inProcess(cmd.Name(), "--help")
+		assertEqual(t, cmd.Name()+" --help: exit code", help.code, 0)
+		if cmd.Name() != "list" {
+			assertContains(t, help.stdout, "Examples:")
+		}
+	}
+}
+
+func TestList(t *testing.T) {
+	table := inProcess("list")
+	assertEqual(t, "exit code", table.code, 0)
+	assertContains(t, table.stdout, "NAME", "KIND", "SUMMARY")
+	var rows []listed
+	if err := json.Unmarshal([]byte(inProcess("list", "--json").stdout), &rows); err != nil {
+		t.Fatal(err)
+	}
+	assertEqual(t, "plugins", len(rows), len(plugins.All))
+	for i, p := range plugins.All {
+		assertEqual(t, "row", rows[i], listed{p.Name, string(p.Kind), p.Summary})
+		assertContains(t, table.stdout, p.Name, p.Summary)
+	}
+}

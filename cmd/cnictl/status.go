@@ -1,0 +1,99 @@
+package main
+
+import (
+	"fmt"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+)
+
+// networkStatus is what status prints with --json.
+type networkStatus struct {
+	Network    string         `json:"network"`
+	CNIVersion string         `json:"cniVersion"`
+	Asked      bool           `json:"asked"` // the version knows STATUS
+	Ready      bool           `json:"ready"`
+	Plugins    []pluginStatus `json:"plugins"`
+}
+
+type pluginStatus struct {
+	Type  string         `json:"type"`
+	Ready bool           `json:"ready"`
+	Error *errorDocument `json:"error,omitempty"`
+}
+
+func newStatus() *cobra.Command {
+	var f nodeFlags
+	cmd := &cobra.Command{
+		Use:   "status NETWORK",
+		Short: "Ask a network's plugins whether they could serve an add (CNI STATUS)",
+		Long: `Ask each plugin of a network whether it could serve an add now. The exit code is
+1 if one could not. Networks older than CNI 1.1.0 can't be asked.
+` + environment,
+		Example: "  cnictl status demo",
+		Args:    arguments(1, 1),
+	}
+	f.add(cmd)
+	addJSONFlag(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		s, err := askStatus(cmd, f.node(cmd), args[0])
+		if err != nil {
+			return err
+		}
+		s.print(cmd)
+		if !s.Ready {
+			return commandError{exitFailed}
+		}
+		return nil
+	}
+	return cmd
+}
+
+func askStatus(cmd *cobra.Command, node network.Node, name string) (*networkStatus, error) {
+	list, err := node.Load(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &networkStatus{
+		Network: name, CNIVersion: list.CNIVersion, Asked: network.HasVerbsOf110(list),
+		Ready: true, Plugins: []pluginStatus{},
+	}
+	if !s.Asked {
+		return s, nil
+	}
+	for i, p := range list.Plugins {
+		status := pluginStatus{Type: p.Network.Type, Ready: true}
+		if err := node.Status(cmd.Context(), list, i); err != nil {
+			document := newErrorDocument(err)
+			status.Ready, status.Error, s.Ready = false, &document, false
+		}
+		s.Plugins = append(s.Plugins, status)
+	}
+	return s, nil
+}
+
+func (s *networkStatus) print(cmd *cobra.Command) {
+	w := cmd.OutOrStdout()
+	if wantsJSON(cmd) {
+		printJSON(w, s)
+		return
+	}
+	if !s.Asked {
+		fmt.Fprintf(w, "network %s has cniVersion %s, and plugins know STATUS since 1.1.0: none was asked\n", s.Network, s.CNIVersion)
+		return
+	}
+	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	for _, p := range s.Plugins {
+		if p.Ready {
+			fmt.Fprintf(table, "%s\tready\n", p.Type)
+			continue
+		}
+		fmt.Fprintf(table, "%s\tnot ready: %s (code %d, %s)\n", p.Type, p.Error.Msg, p.Error.Code, codeName(p.Error.Code))
+		if p.Error.Details != "" {
+			fmt.Fprintf(table, "\t%s\n", p.Error.Details)
+		}
+	}
+	table.Flush()
+}

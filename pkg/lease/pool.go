@@ -1,0 +1,86 @@
+package lease
+
+import (
+	"net/netip"
+	"strings"
+)
+
+// Range is a stretch of addresses of one family, both ends included, without
+// Gateway, which is not handed out.
+type Range struct {
+	First, Last netip.Addr
+	Gateway     netip.Addr
+}
+
+// Contains tells whether a lies in the range, the gateway included.
+func (r Range) Contains(a netip.Addr) bool {
+	return a.BitLen() == r.First.BitLen() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
+}
+
+// String returns the range as first-last.
+func (r Range) String() string { return r.First.String() + "-" + r.Last.String() }
+
+// walk yields from, the addresses between and to, without the gateway.
+func (r Range) walk(from, to netip.Addr, yield func(netip.Addr) bool) bool {
+	for a := from; a.IsValid() && a.Compare(to) <= 0; a = a.Next() {
+		if a != r.Gateway && !yield(a) {
+			return false
+		}
+	}
+	return true
+}
+
+// Pool is a range set: an attachment gets one address of it.
+type Pool struct {
+	Index  int // names the file that remembers where the next search starts
+	Ranges []Range
+	Want   netip.Addr // the address to take; the zero Addr is any
+}
+
+// Contains tells whether a lies in one of the pool's ranges.
+func (p Pool) Contains(a netip.Addr) bool { return p.rangeOf(a) >= 0 }
+
+// String returns the pool as first-last,first-last.
+func (p Pool) String() string {
+	texts := make([]string, 0, len(p.Ranges))
+	for _, r := range p.Ranges {
+		texts = append(texts, r.String())
+	}
+	return strings.Join(texts, ",")
+}
+
+func (p Pool) rangeOf(a netip.Addr) int {
+	for i, r := range p.Ranges {
+		if r.Contains(a) {
+			return i
+		}
+	}
+	return -1
+}
+
+// after yields each address of the pool once, in the order of handing out:
+// from the one behind last on, round to last itself. If last is not in the
+// pool (the configuration changed) the order is that of the ranges.
+func (p Pool) after(last netip.Addr) func(yield func(netip.Addr) bool) {
+	return func(yield func(netip.Addr) bool) {
+		start := p.rangeOf(last)
+		if start < 0 {
+			p.walk(0, len(p.Ranges), yield)
+			return
+		}
+		r := p.Ranges[start]
+		_ = r.walk(last.Next(), r.Last, yield) &&
+			p.walk(start+1, len(p.Ranges), yield) &&
+			p.walk(0, start, yield) &&
+			r.walk(r.First, last, yield)
+	}
+}
+
+func (p Pool) walk(from, to int, yield func(netip.Addr) bool) bool {
+	for _, r := range p.Ranges[from:to] {
+		if !r.walk(r.First, r.Last, yield) {
+			return false
+		}
+	}
+	return true
+}

@@ -1,0 +1,51 @@
+package nft
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// AddMasquerade implements netfilter.Backend.
+func (t *Table) AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
+	return t.hold(ctx, attachmentOf(key, useMasquerade), masqueradeClaims(addrs))
+}
+
+// DelMasquerade implements netfilter.Backend.
+func (t *Table) DelMasquerade(ctx context.Context, key plugin.Key) error {
+	return t.release(ctx, attachmentOf(key, useMasquerade))
+}
+
+// CheckMasquerade implements netfilter.Backend.
+func (t *Table) CheckMasquerade(_ context.Context, key plugin.Key, addrs []netip.Prefix) error {
+	claims := masqueradeClaims(addrs)
+	if err := t.check(attachmentOf(key, useMasquerade), claims); err != nil {
+		return err
+	}
+	return t.checkRules(claims)
+}
+
+// GCMasquerade implements netfilter.Backend. It also removes the sets and rules
+// of subnets that have no address left.
+func (t *Table) GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
+	if err := t.collect(ctx, network, useMasquerade, valid); err != nil {
+		return err
+	}
+	return t.collectSubnets()
+}
+
+func masqueradeClaims(addrs []netip.Prefix) []claim {
+	var claims []claim
+	for _, p := range addrs {
+		c := claim{record: record{kind: kindAddress, link: noLink, addr: p.Addr(), proto: noProtocol, port: uint16(p.Bits())}}
+		if !slices.ContainsFunc(claims, func(o claim) bool { return o.record.addr == p.Addr() }) {
+			claims = append(claims, c)
+		}
+	}
+	return claims
+}
+
+// prefix returns a masqueraded address with its prefix length.
+func (r record) prefix() netip.Prefix { return netip.PrefixFrom(r.addr, int(r.port)) }

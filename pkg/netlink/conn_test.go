@@ -1,0 +1,253 @@
+package netlink_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netlink"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/netns/netnstest"
+)
+
+// dial opens a route socket in a new namespace.
+func dial(t *testing.T) (*netlink.Conn, *netns.NS) {
+	t.Helper()
+	ns := netnstest.New(t)
+	return dialIn(t, ns), ns
+}
+
+func dialIn(t *testing.T, ns *netns.NS) *netlink.Conn {
+	t.Helper()
+	var c *netlink.Conn
+	err := ns.Run(func() (err error) {
+		c, err = netlink.Dial(unix.NETLINK_ROUTE)
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(c.Close)
+	return c
+}
+
+// create appends a message that makes a link of a kind.
+func create(b *netlink.Batch, name, kind string, flags uint16) {
+	b.Begin(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags, "create "+name)
+	b.Header(make([]byte, unix.SizeofIfInfomsg)...)
+	b.String(unix.IFLA_IFNAME, name)
+	b.Nest(unix.IFLA_LINKINFO, func() { b.Bytes(unix.IFLA_INFO_KIND, []byte(kind)) })
+	b.End()
+}
+
+// get appends a message that asks for a link.
+func get(b *netlink.Batch, name string, flags uint16) {
+	b.Begin(unix.RTM_GETLINK, flags, "look up "+name)
+	b.Header(make([]byte, unix.SizeofIfInfomsg)...)
+	b.String(unix.IFLA_IFNAME, name)
+	b.End()
+}
+
+// names does the batch and returns the link names in the answers.
+func names(c *netlink.Conn, b *netlink.Batch) (list []string, err error) {
+	err = c.Do(b, func(m netlink.Message) {
+		name := netlink.Attr(m.Payload[unix.SizeofIfInfomsg:], unix.IFLA_IFNAME)
+		list = append(list, fmt.Sprintf("%d:%s", m.Index, strings.TrimRight(string(name), "\x00")))
+	})
+	return list, err
+}
+
+func TestDoAnswersWithIndexes(t *testing.T) {
+	c, _ := dial(t)
+	for range 2 { // the second round has other sequence numbers
+		b := &netlink.Batch{}
+		get(b, "lo", 0)
+		get(b, "none", unix.NLM_F_ACK)
+		get(b, "lo", unix.NLM_F_ACK)
+		list, err := names(c, b)
+		if got := strings.Join(list, " "); got != "0:lo 2:lo" {
+			t.Errorf("answers %s", got)
+		}
+		var refused *netlink.Error
+		if !errors.As(err, &refused) || refused.Op != "look up none" || !errors.Is(err, unix.ENODEV) {
+			t.Errorf("error %v, want that of the second message", err)
+		}
+	}
+	if c.Sends != 2 {
+		t.Errorf("Sends = %d, want 2", c.Sends)
+	}
+}
+
+// A failure does not stop the messages behind it, and the first one is told.
+func TestDoGoesOnAfterAFailure(t *testing.T) {
+	c, _ := dial(t)
+	b := &netlink.Batch{}
+	create(b, "lo", "bridge", 0)
+	create(b, "br1", "bridge", unix.NLM_F_ACK)
+	create(b, "br1", "bridge", unix.NLM_F_ACK)
+	err := c.Do(b, nil)
+	var refused *netlink.Error
+	if !errors.As(err, &refused) || refused.Op != "create lo" || !errors.Is(err, unix.EEXIST) {
+		t.Errorf("error %v, want EEXIST of the first message", err)
+	}
+	b = &netlink.Batch{}
+	get(b, "br1", unix.NLM_F_ACK)
+	if list, err := names(c, b); len(list) != 1 || err != nil {
+		t.Errorf("the second message was not done: %v, %v", list, err)
+	}
+}
+
+func TestErrorCarriesTheKernelsWords(t *testing.T) {
+	c, _ := dial(t)
+	b := &netlink.Batch{}
+	create(b, "x0", "nosuchkind", unix.NLM_F_ACK)
+	err := c.Do(b, nil)
+	var refused *netlink.Error
+	if !errors.As(err, &refused) {
+		t.Fatalf("error %v", err)
+	}
+	if refused.Errno != unix.EOPNOTSUPP || refused.Text != "Unknown device type" {
+		t.Errorf("got %#v", refused)
+	}
+	if want := "create x0: operation not supported (kernel: Unknown device type)"; err.Error() != want {
+		t.Errorf("error %q, want %q", err, want)
+	}
+	if got := (&netlink.Error{Op: "x", Errno: unix.EPERM}).Error(); got != "x: operation not permitted" {
+		t.Errorf("without words: %q", got)
+	}
+}
+
+func TestEmptyBatch(t *testing.T) {
+	c, _ := dial(t)
+	if err := c.Do(&netlink.Batch{}, nil); err != nil || c.Sends != 0 {
+		t.Errorf("error %v, %d sends", err, c.Sends)
+	}
+}
+
+func TestDump(t *testing.T) {
+	c, _ := dial(t)
+	const n = 100 // more than one read holds
+	for i := 0; i < n; i += 50 {
+		b := &netlink.Batch{}
+		for j := range 50 {
+			create(b, fmt.Sprintf("br%d", i+j), "bridge", unix.NLM_F_ACK)
+		}
+		if err := c.Do(b, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	b := &netlink.Batch{}
+	b.Begin(unix.RTM_GETLINK, unix.NLM_F_DUMP, "list links")
+	b.Header(make([]byte, unix.SizeofIfInfomsg)...)
+	b.End()
+	list, err := names(c, b)
+	if len(list) != n+1 || err != nil {
+		t.Errorf("%d links, want %d; error %v", len(list), n+1, err)
+	}
+}
+
+// The kernel tells at the end of a dump what went wrong in it.
+func TestDumpError(t *testing.T) {
+	c, _ := dial(t)
+	if err := unix.SetsockoptInt(c.FD(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1); err != nil {
+		t.Fatal(err)
+	}
+	b := &netlink.Batch{}
+	b.Begin(unix.RTM_GETADDR, unix.NLM_F_DUMP, "list addresses of link 4711")
+	b.Header(unix.AF_INET, 0, 0, 0, 0x67, 0x12, 0, 0)
+	b.End()
+	if err := c.Do(b, nil); !errors.Is(err, unix.ENODEV) || !strings.HasPrefix(err.Error(), "list addresses of link 4711: ") {
+		t.Errorf("error %v, want ENODEV", err)
+	}
+}
+
+// A socket that hears multicasts tells the answers to its own questions from
+// those to others', which may have the same numbers.
+func TestDoOnASocketThatHears(t *testing.T) {
+	c, ns := dial(t)
+	if err := c.Join(unix.RTNLGRP_LINK); err != nil {
+		t.Fatal(err)
+	}
+	other := dialIn(t, ns)
+	for i := range 20 {
+		b := &netlink.Batch{}
+		create(b, fmt.Sprintf("br%d", i), "bridge", unix.NLM_F_ACK)
+		if err := other.Do(b, nil); err != nil {
+			t.Fatal(err)
+		}
+		b = &netlink.Batch{}
+		get(b, "lo", unix.NLM_F_ACK)
+		if list, err := names(c, b); len(list) != 1 || list[0] != "0:lo" || err != nil {
+			t.Fatalf("answers %v, error %v", list, err)
+		}
+	}
+}
+
+func TestReceive(t *testing.T) {
+	c, ns := dial(t)
+	if err := c.Join(unix.RTNLGRP_LINK); err != nil {
+		t.Fatal(err)
+	}
+	other := dialIn(t, ns)
+	b := &netlink.Batch{}
+	create(b, "br0", "bridge", unix.NLM_F_ACK)
+	if err := other.Do(b, nil); err != nil {
+		t.Fatal(err)
+	}
+	heard := ""
+	err := c.Receive(func(m netlink.Message) bool {
+		if m.Index != -1 || m.Type != unix.RTM_NEWLINK {
+			return true
+		}
+		heard = strings.TrimRight(string(netlink.Attr(m.Payload[unix.SizeofIfInfomsg:], unix.IFLA_IFNAME)), "\x00")
+		return false
+	})
+	if heard != "br0" || err != nil {
+		t.Errorf("heard of %q, error %v", heard, err)
+	}
+}
+
+func TestReceiveTimesOut(t *testing.T) {
+	c, _ := dial(t)
+	for _, d := range []time.Duration{time.Millisecond, 0, -time.Second} { // 0 must not be "for ever"
+		if err := c.SetTimeout(d); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.Receive(func(netlink.Message) bool { return false }); !errors.Is(err, unix.EAGAIN) {
+			t.Errorf("SetTimeout(%v): error %v, want EAGAIN", d, err)
+		}
+	}
+}
+
+// More than the socket's send buffer holds by default.
+func TestLargeBatch(t *testing.T) {
+	c, _ := dial(t)
+	b := &netlink.Batch{}
+	padding := make([]byte, 60<<10)
+	for range 8 {
+		b.Begin(unix.RTM_GETLINK, 0, "look up lo")
+		b.Header(make([]byte, unix.SizeofIfInfomsg)...)
+		b.String(unix.IFLA_IFNAME, "lo")
+		b.Bytes(unix.IFLA_IFALIAS+200, padding)
+		b.End()
+	}
+	get(b, "lo", unix.NLM_F_ACK)
+	list, err := names(c, b)
+	if len(list) != 9 || err != nil {
+		t.Errorf("%d answers, error %v", len(list), err)
+	}
+}
+
+func TestClosedSocket(t *testing.T) {
+	c, _ := dial(t)
+	c.Close()
+	b := &netlink.Batch{}
+	get(b, "lo", unix.NLM_F_ACK)
+	if err := c.Do(b, nil); err == nil {
+		t.Error("no error")
+	}
+}

@@ -1,0 +1,231 @@
+package state
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// lockHelper makes the test binary lock that file and wait for its end.
+const lockHelper = "STATE_TEST_LOCK"
+
+func TestMain(m *testing.M) {
+	if path := os.Getenv(lockHelper); path != "" {
+		if _, err := Acquire(context.Background(), path, 0o600, time.Minute); err != nil {
+			fmt.Println(err)
+			os.Exit(1)
+		}
+		fmt.Println("locked")
+		select {}
+	}
+	os.Exit(m.Run())
+}
+
+func mustAcquire(t *testing.T, path string) *Lock {
+	t.Helper()
+	l, err := Acquire(t.Context(), path, 0o600, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
+}
+
+func TestLockExcludesGoroutines(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	counter := 0 // the race detector watches it, too
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			l, err := Acquire(context.Background(), path, 0o600, time.Minute)
+			if err != nil {
+				t.Error(err)
+				return
+			}
+			counter++
+			l.Release()
+		})
+	}
+	wg.Wait()
+	if counter != 50 {
+		t.Errorf("counted to %d, want 50", counter)
+	}
+}
+
+func TestLockNamesItsHolder(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(os.Environ(), lockHelper+"="+path)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Process.Kill(); _ = cmd.Wait() }()
+	if line := make([]byte, 16); mustRead(t, out.Read, line) != "locked\n" {
+		t.Fatalf("the helper said %q", line)
+	}
+
+	_, err = Acquire(t.Context(), path, 0o600, time.Millisecond)
+	var e *plugin.Error
+	if !errors.As(err, &e) || e.Code != plugin.CodeTryAgainLater {
+		t.Fatalf("got %v, want an error of code 11", err)
+	}
+	if !strings.Contains(e.Msg, path) {
+		t.Errorf("%q does not name the file %s", e.Msg, path)
+	}
+	if lk, _ := os.ReadFile("/proc/locks"); true { t.Logf("own %d\n%s", os.Getpid(), lk) }
+	if want := fmt.Sprintf("process %d", cmd.Process.Pid); Holder(path) != "" && !strings.Contains(e.Msg, want) {
+		t.Errorf("%q does not name %s", e.Msg, want)
+	}
+
+	_ = cmd.Process.Kill()
+	mustAcquire(t, path).Release() // the lock went with its holder
+}
+
+func mustRead(t *testing.T, read func([]byte) (int, error), b []byte) string {
+	t.Helper()
+	n, err := read(b)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(b[:n])
+}
+
+func TestLockStopsWaiting(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first := mustAcquire(t, path)
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(errors.New("the caller went home"))
+	if _, err := Acquire(ctx, path, 0o600, time.Minute); err == nil || !strings.Contains(err.Error(), "the caller went home") {
+		t.Errorf("got %v, want the context's cause", err)
+	}
+	// Whoever gave up does not keep the lock that it gets after all.
+	first.Release()
+	mustAcquire(t, path).Release()
+}
+
+func TestLockFollowsRemovedFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "lock")
+	first := mustAcquire(t, path)
+	second := make(chan *Lock)
+	go func() {
+		l, _ := Acquire(context.Background(), path, 0o600, time.Minute)
+		second <- l
+	}()
+	if err := os.Remove(path); err != nil {
+		t.Fatal(err)
+	}
+	first.Release()
+	l := <-second
+	defer l.Release()
+	if !isAt(l.fd, path) {
+		t.Error("the second lock is on a file that has no name")
+	}
+}
+
+func TestLockNeedsDirectory(t *testing.T) {
+	_, err := Acquire(t.Context(), filepath.Join(t.TempDir(), "absent", "lock"), 0o600, time.Minute)
+	if !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("got %v, want that it does not exist", err)
+	}
+}
+
+func TestHolderOfTable(t *testing.T) {
+	const table = `1: POSIX  ADVISORY  WRITE 1 fe:00:7 0 EOF
+2: -> FLOCK  ADVISORY  WRITE 2 fe:00:7 0 EOF
+3: FLOCK  ADVISORY  WRITE 3 fe:00:77 0 EOF
+4: FLOCK  ADVISORY  WRITE 4 fe:00:7 0 EOF
+5: FLOCK  ADVISORY  WRITE 0 fe:00:8 0 EOF
+`
+	for file, want := range map[string]string{"fe:00:7": "4", "fe:00:77": "3", "fe:00:8": "", "fe:01:7": ""} {
+		if got := holder(table, file); got != want {
+			t.Errorf("holder of %s is %q, want %q", file, got, want)
+		}
+	}
+}
+
+func TestWriteReplaces(t *testing.T) {
+	for name, write := range map[string]func(string, []byte, os.FileMode) error{"Write": Write, "WriteDurable": WriteDurable} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			path := filepath.Join(dir, "file")
+			for _, text := range []string{"the first", "2nd"} {
+				if err := write(path, []byte(text), 0o640); err != nil {
+					t.Fatal(err)
+				}
+				if got, _ := os.ReadFile(path); string(got) != text {
+					t.Errorf("the file holds %q, want %q", got, text)
+				}
+			}
+			if st, _ := os.Stat(path); st.Mode() != 0o640 {
+				t.Errorf("mode %v, want 0640", st.Mode())
+			}
+			onlyFiles(t, dir, "file")
+		})
+	}
+}
+
+func TestWriteFailsCleanly(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.Mkdir(filepath.Join(dir, "taken"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := Write(filepath.Join(dir, "taken"), []byte("x"), 0o600); err == nil {
+		t.Error("a directory was replaced")
+	}
+	onlyFiles(t, dir, "taken")
+}
+
+func TestCreateAt(t *testing.T) {
+	for name, create := range map[string]func(int, string, []byte, os.FileMode) error{"CreateAt": CreateAt, "createNamed": createNamed} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer unix.Close(fd)
+			if err := create(fd, "a", []byte("one"), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := create(fd, "a", []byte("two"), 0o600); !errors.Is(err, os.ErrExist) {
+				t.Errorf("the second time: %v, want that it exists", err)
+			}
+			if got, _ := os.ReadFile(filepath.Join(dir, "a")); string(got) != "one" {
+				t.Errorf("the file holds %q", got)
+			}
+			if st, _ := os.Stat(filepath.Join(dir, "a")); st.Mode() != 0o600 {
+				t.Errorf("mode %v, want 0600", st.Mode())
+			}
+			onlyFiles(t, dir, "a")
+		})
+	}
+}
+
+func onlyFiles(t *testing.T, dir string, want ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, e := range entries {
+		got = append(got, e.Name())
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("the directory holds %v, want %v", got, want)
+	}
+}

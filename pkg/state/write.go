@@ -1,0 +1,108 @@
+package state
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+
+	"golang.org/x/sys/unix"
+)
+
+// Write replaces the file at path. Whoever reads it sees the old content or
+// the new, whatever happens to this process. After a power failure it can be
+// empty, which is fine for what a reboot makes meaningless; see WriteDurable.
+func Write(path string, data []byte, mode os.FileMode) error {
+	return write(path, data, mode, false)
+}
+
+// WriteDurable is Write for what must outlive a power failure. It waits for
+// the disk, milliseconds to seconds.
+func WriteDurable(path string, data []byte, mode os.FileMode) error {
+	return write(path, data, mode, true)
+}
+
+func write(path string, data []byte, mode os.FileMode, durable bool) (err error) {
+	dir := filepath.Dir(path)
+	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	defer func() {
+		if err != nil {
+			_ = os.Remove(f.Name())
+		}
+	}()
+	_, err = f.Write(data)
+	err = errors.Join(err, f.Chmod(mode))
+	if durable {
+		err = errors.Join(err, f.Sync())
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return err
+	}
+	if err = os.Rename(f.Name(), path); err != nil || !durable {
+		return err
+	}
+	return syncDir(dir)
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}
+
+// CreateAt makes the file called name in the open directory dir, complete with
+// its data. It never replaces one that exists: that is os.ErrExist.
+//
+// The file is written before it has a name. A filesystem that can't do that
+// (O_TMPFILE; NFS and older overlayfs) gets the name first: there, a process
+// killed in between leaves an empty file.
+func CreateAt(dir int, name string, data []byte, mode os.FileMode) error {
+	fd, err := unix.Openat(dir, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, uint32(mode.Perm()))
+	if err != nil {
+		return createNamed(dir, name, data, mode)
+	}
+	defer unix.Close(fd)
+	if err := writeAll(fd, data); err != nil {
+		return &os.PathError{Op: "write", Path: name, Err: err}
+	}
+	err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), dir, name, unix.AT_SYMLINK_FOLLOW)
+	switch {
+	case err == unix.EEXIST:
+		return &os.PathError{Op: "create", Path: name, Err: err}
+	case err != nil: // no /proc
+		return createNamed(dir, name, data, mode)
+	}
+	return nil
+}
+
+func createNamed(dir int, name string, data []byte, mode os.FileMode) error {
+	fd, err := unix.Openat(dir, name, unix.O_CREAT|unix.O_EXCL|unix.O_WRONLY|unix.O_CLOEXEC, uint32(mode.Perm()))
+	if err != nil {
+		return &os.PathError{Op: "create", Path: name, Err: err}
+	}
+	err = errors.Join(writeAll(fd, data), unix.Close(fd))
+	if err != nil {
+		_ = unix.Unlinkat(dir, name, 0)
+		return &os.PathError{Op: "write", Path: name, Err: err}
+	}
+	return nil
+}
+
+func writeAll(fd int, data []byte) error {
+	for len(data) > 0 {
+		n, err := unix.Write(fd, data)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		data = data[n:]
+	}
+	return nil
+}

@@ -1,0 +1,166 @@
+// Package sysctl reads and sets the sysctls (proc_sys_net(5)) of the calling
+// thread's network namespace. For those of a container, call it in netns.Run.
+package sysctl
+
+import (
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// root is where procfs shows the sysctls: those below net/ are the ones of the
+// namespace of the thread that looks.
+const root = "/proc/sys"
+
+// Get returns the value of a sysctl whose key is known to be well-formed, such
+// as "net/ipv4/ip_forward", without the newline behind it.
+func Get(key string) (string, error) {
+	k, err := ParseKey(key)
+	if err != nil {
+		return "", err
+	}
+	return k.Get()
+}
+
+// Set sets a sysctl whose key is known to be well-formed.
+func Set(key, value string) error {
+	k, err := ParseKey(key)
+	if err != nil {
+		return err
+	}
+	return k.Set(value)
+}
+
+// Get returns the value without the newline behind it.
+func (k Key) Get() (string, error) {
+	text, err := k.read()
+	if err != nil {
+		return "", &Error{Op: "read", Key: k, Err: err}
+	}
+	return strings.TrimSuffix(text, "\n"), nil
+}
+
+// Set sets the value. One with more numbers than the sysctl has is unix.EINVAL
+// like a value of a wrong form, although the kernel has taken the first ones.
+func (k Key) Set(value string) error {
+	if err := k.write(value); err != nil {
+		return &Error{Op: "set", Key: k, Value: value, Err: err}
+	}
+	return nil
+}
+
+// Writable returns an error when sysctls can't be set because /proc/sys is
+// mounted read-only, as in a container without privileges.
+func Writable() error {
+	var fs unix.Statfs_t
+	if err := unix.Statfs(root, &fs); err != nil {
+		return fmt.Errorf("look at %s: %w", root, err)
+	}
+	if fs.Flags&unix.ST_RDONLY != 0 {
+		return fmt.Errorf("%s is mounted read-only", root)
+	}
+	return nil
+}
+
+// piece is how much of a value the kernel takes at a time, in bytes: less than
+// the smallest page.
+const piece = 4000
+
+func (k Key) read() (string, error) {
+	fd, err := k.open(unix.O_RDONLY)
+	if err != nil {
+		return "", err
+	}
+	defer unix.Close(fd)
+	// What does not fit is cut off and not there for a second read.
+	for size := 4096; ; size *= 4 {
+		buffer := make([]byte, size)
+		n, err := unix.Pread(fd, buffer, 0)
+		if err != nil {
+			return "", err
+		}
+		if n < size {
+			return string(buffer[:n]), nil
+		}
+	}
+}
+
+// write hands the value to the kernel with a newline: without one an empty
+// value would be no value, and a write of 0 bytes changes nothing. Long lists
+// of ports are taken in several pieces; of anything else the kernel takes only
+// as much as it has use for, and ignores what comes in a second write.
+func (k Key) write(value string) error {
+	fd, err := k.open(unix.O_WRONLY)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	text := value + "\n"
+	for {
+		n, err := unix.Write(fd, []byte(text))
+		if err != nil {
+			return err
+		}
+		left := text[n:]
+		switch {
+		case strings.TrimSpace(left) == "":
+			return nil
+		case n < piece:
+			return fmt.Errorf("%w: the kernel took only %q", unix.EINVAL, text[:n])
+		}
+		text = left
+	}
+}
+
+// open opens the sysctl's file. The files of package os would do, for three
+// more system calls each.
+func (k Key) open(flags int) (int, error) {
+	return unix.Open(root+"/"+k.Path(), flags|unix.O_CLOEXEC, 0)
+}
+
+// Error is the kernel's refusal to show or set a sysctl.
+type Error struct {
+	Op    string // "read" or "set"
+	Key   Key
+	Value string // what was to be set
+	Err   error  // a unix.Errno is in it
+}
+
+func (e *Error) Error() string {
+	if e.Op == "set" {
+		return fmt.Sprintf("set sysctl %s to %s: %v", e.Key.describe(), quote(e.Value), e.Err)
+	}
+	return fmt.Sprintf("read sysctl %s: %v", e.Key.describe(), e.Err)
+}
+
+// quote returns a value as it can stand in a message.
+func quote(value string) string {
+	const most = 80
+	if len(value) > most {
+		return strconv.Quote(value[:most]) + "…"
+	}
+	return strconv.Quote(value)
+}
+
+// Unwrap returns the cause.
+func (e *Error) Unwrap() error { return e.Err }
+
+// Remedy says what can be done about it.
+func (e *Error) Remedy() string {
+	switch {
+	case errors.Is(e.Err, unix.ENOENT), errors.Is(e.Err, unix.ENOTDIR):
+		return "this network namespace has no such sysctl: check the spelling (in a key with slashes, dots belong to the names), " +
+			"whether the interface exists, whether the kernel module that brings it is loaded, " +
+			"and whether it can be set for each namespace at all; `sysctl -a` inside shows those there are"
+	case errors.Is(e.Err, unix.EINVAL), errors.Is(e.Err, unix.ERANGE), errors.Is(e.Err, unix.EDOM):
+		return "the kernel does not take that value: see what `sysctl` shows for the key, and the kernel's documentation of it for its range"
+	case errors.Is(e.Err, unix.EROFS):
+		return root + " is mounted read-only where the plugin runs: give the runtime a writable one"
+	case errors.Is(e.Err, unix.EACCES), errors.Is(e.Err, unix.EPERM):
+		return "the sysctl does not allow it, or the plugin does not run as root with CAP_NET_ADMIN in the namespace"
+	}
+	return ""
+}

@@ -1,0 +1,77 @@
+package hostlocal
+
+import (
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/cnibox/cnibox/pkg/lease"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// resultsDir is where libcni keeps the result of each attachment unless the
+// runtime sets another place.
+const resultsDir = "/var/lib/cni/results"
+
+// explain turns an error of the store's Allocate into one that helps.
+func explain(err error, c *config, network string) error {
+	var (
+		second *lease.HeldError
+		taken  *lease.TakenError
+		full   *lease.FullError
+	)
+	switch {
+	case errors.As(err, &second):
+		return plugin.Errorf("failed to allocate for range %d: %v", second.Pool, err).
+			WithDetails("an attachment gets one address of each range set: call DEL for it before the next ADD; what it has is unchanged")
+	case errors.As(err, &taken):
+		return &plugin.Error{
+			Code:    plugin.CodeTryAgainLater,
+			Msg:     fmt.Sprintf("failed to allocate for range %d: %v", taken.Pool.Index, err),
+			Details: "ask for another address, or call DEL for that attachment if it is gone",
+		}
+	case errors.As(err, &full):
+		return &plugin.Error{
+			Code:    plugin.CodeTryAgainLater,
+			Msg:     fmt.Sprintf("failed to allocate for range %d: %v; %d are held in network %s", full.Pool.Index, err, len(full.Leases), network),
+			Details: staleness(resultsDir, network, full.Leases) + "run `cnictl gc` to free what is stale, or enlarge the range",
+		}
+	}
+	store, serr := c.store(network)
+	if serr != nil {
+		return serr
+	}
+	return storeError(err, store, "take an address")
+}
+
+// staleness says how many leases look like nobody's: libcni keeps a result for
+// each attachment that it made. It says nothing when the runtime keeps none
+// there.
+func staleness(dir, network string, leases []lease.Lease) string {
+	without := 0
+	for _, l := range leases {
+		if l.Owner.IfName == "" {
+			continue
+		}
+		_, err := os.Stat(fmt.Sprintf("%s/%s-%s-%s", dir, network, l.Owner.ContainerID, l.Owner.IfName))
+		if errors.Is(err, os.ErrNotExist) {
+			without++
+		}
+	}
+	if _, err := os.Stat(dir); err != nil || without == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of them have no result in %s and may be stale: ", without, dir)
+}
+
+// storeError is an error of the files. One that is made for runtimes (a busy
+// lock) is kept as it is.
+func storeError(err error, store *lease.Store, format string, args ...any) error {
+	what := fmt.Sprintf(format, args...)
+	var known *plugin.Error
+	if errors.As(err, &known) {
+		return fmt.Errorf("host-local: %s: %w", what, err)
+	}
+	return plugin.Errorf("host-local: %s: %v", what, err).
+		WithDetails("the leases are kept in %s: make sure it can be read and written and its disk is not full", store.Path())
+}

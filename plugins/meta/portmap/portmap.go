@@ -1,0 +1,160 @@
+// Package portmap publishes ports of a container on the host.
+package portmap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// Plugin is the portmap plugin.
+type Plugin struct{}
+
+// Add publishes the ports that the runtime asks for. It is one transaction, so
+// that there is nothing to undo.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+	ports, err := wanted(r)
+	if err != nil || len(ports.Maps) == 0 {
+		return r.PrevResult, err
+	}
+	if err := r.Step(ctx, "publish ports"); err != nil {
+		return nil, err
+	}
+	table, err := nft.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer table.Close()
+	if err := table.AddPortMaps(ctx, r.Key, ports); err != nil {
+		return nil, explain(err)
+	}
+	return r.PrevResult, nil
+}
+
+// Del takes back the ports that the attachment has published. It needs its key
+// alone.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	r.Announce("take back published ports")
+	return withTable(func(t *nft.Table) error { return t.DelPortMaps(ctx, r.Key) })
+}
+
+// Check compares what is published with what the runtime asks for.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	ports, err := wanted(r)
+	if err != nil || len(ports.Maps) == 0 {
+		return err
+	}
+	table, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	return table.CheckPortMaps(ctx, r.Key, ports)
+}
+
+// Status tells whether the kernel has what publishing a port needs.
+func (Plugin) Status(_ context.Context, r *plugin.Request) error {
+	c, err := parse(r.Config)
+	if err != nil {
+		return err
+	}
+	if err := c.supported(); err != nil {
+		return err
+	}
+	table, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer table.Close()
+	return table.Available()
+}
+
+// GC takes back the ports of the network's attachments that are not valid.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return withTable(func(t *nft.Table) error { return t.GCPortMaps(ctx, r.Network, r.ValidKeys()) })
+}
+
+// withTable runs what takes things out of the table. A kernel without nftables
+// has nothing of ours in it.
+func withTable(do func(*nft.Table) error) error {
+	table, err := nft.Open()
+	if err == nil {
+		defer table.Close()
+		err = do(table)
+	}
+	if errors.Is(err, nft.ErrUnavailable) {
+		return nil
+	}
+	return err
+}
+
+// wanted returns the ports that the configuration asks to publish, none if
+// there is nothing to do.
+func wanted(r *plugin.Request) (ports netfilter.PortMaps, err error) {
+	c, err := parse(r.Config)
+	if err != nil {
+		return ports, err
+	}
+	if r.PrevResult == nil {
+		return ports, plugin.ConfigError("portmap publishes ports of what a plugin before it in the chain made: list it behind one that makes an interface",
+			"must be called as chained plugin: prevResult is missing")
+	}
+	if len(c.mappings) == 0 {
+		return ports, nil
+	}
+	if err := c.supported(); err != nil {
+		return ports, err
+	}
+	ports.Maps, err = c.portMaps(r.PrevResult.AddressesOf(r.IfName))
+	if err != nil || len(ports.Maps) == 0 || !c.snat {
+		return ports, err
+	}
+	ports.SNAT, ports.MasqAll = true, c.masqAll
+	ports.Inside, ports.InsideShared, err = linkTowards(ports.Maps[0])
+	return ports, err
+}
+
+// linkTowards finds the host's link towards the container of a port map by the
+// route to it; "" if there is none. A veth leads to one container; behind any
+// other kind of link there can be several.
+func linkTowards(m netfilter.PortMap) (name string, shared bool, err error) {
+	conn, err := link.Open()
+	if err != nil {
+		return "", false, err
+	}
+	defer conn.Close()
+	container := m.Container.Addr()
+	index, err := conn.LinkTo(container)
+	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
+		return "", false, nil
+	}
+	if err != nil {
+		return "", false, fmt.Errorf("find the link to %s: %w", container, err)
+	}
+	if index == 0 {
+		return "", false, nil // not a unicast route, such as to an address of the host
+	}
+	l, err := conn.ByIndex(index)
+	if err != nil {
+		return "", false, fmt.Errorf("find the link to %s: %w", container, err)
+	}
+	return l.Name, l.Kind != "veth", nil
+}
+
+// explain adds what to do to the errors that the host causes.
+func explain(err error) error {
+	var e *sysctl.Error
+	if errors.As(err, &e) {
+		return plugin.Errorf("let processes of the host reach published ports by 127.0.0.1: %v", e).
+			WithDetails("%s; or set \"snat\" to false to do without", e.Remedy())
+	}
+	return err
+}

@@ -1,0 +1,102 @@
+package tuning
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Del gives the interface the attributes that Add recorded, if it is still
+// there, and removes the record. Sysctls go with the namespace.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	b := newBackup(dataDir(r.Config), r.Key)
+	recorded, found, err := b.read()
+	if err != nil {
+		return err
+	}
+	if found {
+		if err := restore(ctx, r, recorded); err != nil {
+			return plugin.AsError(err).WithDetails("set it by hand, or remove the file %s if it does not matter: the next DEL then succeeds", b.path)
+		}
+	}
+	return b.remove()
+}
+
+// restore sets the recorded attributes. It tries all of them.
+func restore(ctx context.Context, r *plugin.Request, recorded attributes) error {
+	if r.Netns == "" {
+		return nil
+	}
+	ns, err := netns.Open(r.Netns)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	i, err := lookUp(ns, r.IfName)
+	if isGone(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer i.close()
+	if isOther(i.link, r, recorded) {
+		return nil
+	}
+	var failed []string
+	for _, a := range recorded.list() {
+		if err := r.Step(ctx, fmt.Sprintf("set %s of %s back to %s", a.name, r.IfName, a.value)); err != nil {
+			return err
+		}
+		if err := i.set(a); err != nil && !isGone(err) {
+			failed = append(failed, attributeError(r, a, err).Msg)
+		}
+	}
+	if failed != nil {
+		return plugin.Errorf("%s", strings.Join(failed, "; "))
+	}
+	return nil
+}
+
+// isOther tells whether the link is not the attachment's: the path of its
+// namespace can have been given to another container since. The attachment's
+// has one of the MAC addresses that it is known to have had.
+func isOther(l *link.Link, r *plugin.Request, recorded attributes) bool {
+	reported := reportedMACs(r)
+	if len(reported) == 0 {
+		return false // there is nothing to tell it by
+	}
+	known := reported
+	wanted, _ := wantedAttributes(r)
+	for _, mac := range []*[6]byte{wanted.mac, recorded.mac} {
+		if mac != nil {
+			known = append(known, *mac)
+		}
+	}
+	return !slices.Contains(known, l.MAC)
+}
+
+// reportedMACs returns what the results of the chain say of the container's
+// interface.
+func reportedMACs(r *plugin.Request) (macs [][6]byte) {
+	if r.PrevResult == nil {
+		return nil
+	}
+	for _, f := range r.PrevResult.Interfaces {
+		if f.Name != r.IfName || f.Sandbox == "" {
+			continue
+		}
+		if mac, err := link.ParseMAC(f.MAC); err == nil {
+			macs = append(macs, mac)
+		}
+	}
+	return macs
+}

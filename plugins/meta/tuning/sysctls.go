@@ -1,0 +1,45 @@
+package tuning
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// setSysctls sets them in the order of the configuration.
+func setSysctls(ctx context.Context, r *plugin.Request, ns *netns.NS, sysctls []setting, undo *plugin.Undo) error {
+	if len(sysctls) == 0 {
+		return nil
+	}
+	return ns.Run(func() error {
+		for _, s := range sysctls {
+			if err := r.Step(ctx, fmt.Sprintf("set sysctl %s to %q", s.key, s.value)); err != nil {
+				return err
+			}
+			// What can't be read, such as net.ipv4.route.flush, does
+			// something instead of holding a value.
+			if previous, err := s.key.Get(); err == nil {
+				undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
+					return ns.Run(func() error { return s.key.Set(previous) })
+				})
+			}
+			if err := s.key.Set(s.value); err != nil {
+				return sysctlError(err)
+			}
+		}
+		return nil
+	})
+}
+
+// sysctlError adds what can be done about it.
+func sysctlError(err error) error {
+	var e *sysctl.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	return plugin.Errorf("%v", err).WithDetails("%s", e.Remedy())
+}

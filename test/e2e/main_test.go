@@ -1,0 +1,127 @@
+// Package e2e drives the built binaries the way runtimes do, through libcni
+// and by plain exec, in nodes made of namespaces, and sends real packets.
+package e2e
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+	"time"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+func TestMain(m *testing.M) { netlab.Main(m) }
+
+// timeout is how long a packet that should arrive may take on a busy machine,
+// and refusal how long one that must not arrive is waited for.
+const (
+	timeout = 10 * time.Second
+	refusal = 1500 * time.Millisecond
+)
+
+// demo is the network of most tests: dual-stack, masqueraded, with a sysctl
+// and published ports.
+const demo = `{
+  "cniVersion": "1.1.0",
+  "name": "demo",
+  "plugins": [
+    {
+      "type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true,
+      "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]]}
+    },
+    {"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.log_martians": "1"}},
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}`
+
+// storeFiles begin the lines of a snapshot that tell of host-local's own
+// furniture: directories, locks, indexes and where it was last.
+var storeFiles = []string{
+	"file /var/lib/cni/networks drwx", "file /var/lib/cni/networks/.cnibox",
+	"file /var/lib/cni/networks/lan drwx", "file /var/lib/cni/networks/lan/lock", "file /var/lib/cni/networks/lan/last_reserved_ip",
+	"file /var/lib/cni/networks/demo drwx", "file /var/lib/cni/networks/demo/lock", "file /var/lib/cni/networks/demo/last_reserved_ip",
+}
+
+// node returns a host with all plugins and an outside.
+func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
+	t.Helper()
+	host := netlab.NewHost(t)
+	host.InstallPlugins(t, "bridge", "host-local", "static", "tuning", "portmap", "loopback")
+	return host, host.NewOutside(t)
+}
+
+// container is an attached pod.
+type container struct {
+	*netlab.Pod
+	result *types100.Result
+	v4, v6 netip.Addr
+}
+
+// attach makes a pod and attaches it; the test fails if it can't be.
+func attach(t *testing.T, host *netlab.Host, conflist, name string, caps map[string]any) *container {
+	t.Helper()
+	c := &container{Pod: host.NewPod(t, name)}
+	result, err := host.AddList(conflist, c.RuntimeConf(caps))
+	if err != nil {
+		t.Fatalf("ADD %s: %v", name, err)
+	}
+	c.result = result
+	for _, ip := range result.IPs {
+		a, _ := netip.AddrFromSlice(ip.Address.IP)
+		if a = a.Unmap(); a.Is4() {
+			c.v4 = a
+		} else {
+			c.v6 = a
+		}
+	}
+	return c
+}
+
+// detach calls DEL; the test fails if it does.
+func detach(t *testing.T, host *netlab.Host, conflist string, c *container, caps map[string]any) {
+	t.Helper()
+	if err := host.DelList(conflist, c.RuntimeConf(caps)); err != nil {
+		t.Fatalf("DEL %s: %v", c.Name(), err)
+	}
+}
+
+// ports returns the capability argument for port maps written as
+// [hostIP:]hostPort:containerPort/protocol, an IPv6 hostIP in brackets.
+func ports(maps ...string) map[string]any {
+	var list []map[string]any
+	for _, m := range maps {
+		entry := map[string]any{}
+		rest, protocol, _ := strings.Cut(m, "/")
+		entry["protocol"] = protocol
+		if at := strings.LastIndex(rest, ":"); at >= 0 {
+			var hostPort, containerPort int
+			head := rest[:at]
+			fmt.Sscan(rest[at+1:], &containerPort)
+			if at := strings.LastIndex(head, ":"); at >= 0 {
+				entry["hostIP"] = strings.Trim(head[:at], "[]")
+				head = head[at+1:]
+			}
+			fmt.Sscan(head, &hostPort)
+			entry["hostPort"], entry["containerPort"] = hostPort, containerPort
+		}
+		list = append(list, entry)
+	}
+	return map[string]any{"portMappings": list}
+}
+
+// at returns address:port for either family.
+func at(a netip.Addr, port uint16) string { return netip.AddrPortFrom(a, port).String() }
+
+// warm attaches and detaches a first container: what all containers of a
+// network share (the bridge, the nftables table, the lease directory) is there
+// from then on.
+func warm(t *testing.T, host *netlab.Host, conflist string) {
+	t.Helper()
+	c := attach(t, host, conflist, "warm", ports("1:1/tcp", "1:1/udp"))
+	detach(t, host, conflist, c, ports("1:1/tcp", "1:1/udp"))
+	c.Delete(t)
+}

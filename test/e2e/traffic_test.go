@@ -1,0 +1,158 @@
+package e2e
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// TestTraffic sends packets along every path a container's traffic takes.
+func TestTraffic(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t)
+	web := attach(t, host, demo, "web", ports("8080:80/tcp", "8081:81/tcp", "5353:53/udp"))
+	other := attach(t, host, demo, "other", nil)
+	for _, address := range []string{":80", ":81"} {
+		web.ServeTCP(t, address)
+	}
+	web.ServeUDP(t, ":53")
+	outside.ServeTCP(t, ":80")
+	outside.ServeTCP(t, ":8080")
+
+	hostV4, hostV6 := netip.MustParseAddr(netlab.HostIPv4), netip.MustParseAddr(netlab.HostIPv6)
+	outV4, outV6 := netip.MustParseAddr(netlab.OutsideIPv4), netip.MustParseAddr(netlab.OutsideIPv6)
+	gwV4, gwV6 := netip.MustParseAddr("10.88.0.1"), netip.MustParseAddr("fd00:88::1")
+
+	for _, gw := range []netip.Addr{gwV4, gwV6} {
+		if err := web.Ping(gw.String(), timeout); err != nil {
+			t.Errorf("pod to gateway %v: %v", gw, err)
+		}
+	}
+
+	pod, peer, node, out := &web.Namespace, &other.Namespace, &host.Namespace, &outside.Namespace
+	for _, c := range []struct {
+		name   string
+		from   *netlab.Namespace
+		to     string
+		answer string // who answers, and whom it sees
+	}{
+		{"pod to pod v4", peer, at(web.v4, 80), "web saw " + other.v4.String()},
+		{"pod to pod v6", peer, at(web.v6, 80), "web saw " + other.v6.String()},
+		{"pod to outside v4 is masqueraded", pod, at(outV4, 80), "outside saw " + hostV4.String()},
+		{"pod to outside v6 is masqueraded", pod, at(outV6, 80), "outside saw " + hostV6.String()},
+		{"pod to a published port's number elsewhere v4", pod, at(outV4, 8080), "outside saw " + hostV4.String()},
+		{"pod to a published port's number elsewhere v6", pod, at(outV6, 8080), "outside saw " + hostV6.String()},
+		{"host to pod v4", node, at(web.v4, 80), "web saw " + gwV4.String()},
+		{"host to pod v6", node, at(web.v6, 80), "web saw " + gwV6.String()},
+		{"outside to published port v4 keeps its source", out, at(hostV4, 8080), "web saw " + outV4.String()},
+		{"outside to published port v6 keeps its source", out, at(hostV6, 8080), "web saw " + outV6.String()},
+		{"outside to second published port v4", out, at(hostV4, 8081), "web saw " + outV4.String()},
+		{"outside to second published port v6", out, at(hostV6, 8081), "web saw " + outV6.String()},
+		{"host to published port by its address v4", node, at(hostV4, 8080), "web saw "},
+		{"host to published port by its address v6", node, at(hostV6, 8080), "web saw "},
+		{"host to published port by 127.0.0.1", node, "127.0.0.1:8080", "web saw " + gwV4.String()},
+		{"hairpin v4", pod, at(hostV4, 8080), "web saw " + gwV4.String()},
+		{"hairpin v6", pod, at(hostV6, 8080), "web saw " + gwV6.String()},
+		{"other pod through the host port v4", peer, at(hostV4, 8080), "web saw " + gwV4.String()},
+		{"other pod through the host port v6", peer, at(hostV6, 8080), "web saw " + gwV6.String()},
+		{"other pod through the gateway's port v4", peer, at(gwV4, 8080), "web saw " + gwV4.String()},
+		{"other pod through the gateway's port v6", peer, at(gwV6, 8080), "web saw " + gwV6.String()},
+	} {
+		reply, err := c.from.DialTCP(c.to, timeout)
+		if err != nil {
+			t.Errorf("%s: %s to %s: %v", c.name, c.from.Name(), c.to, err)
+			continue
+		}
+		if got, _, _ := strings.Cut(reply, "\n"); !sees(got, c.answer) {
+			t.Errorf("%s: %s to %s: answer %q, want %q", c.name, c.from.Name(), c.to, got, c.answer)
+		}
+	}
+
+	for _, c := range []struct {
+		name   string
+		from   *netlab.Namespace
+		to     string
+		answer string
+	}{
+		{"udp from outside v4", out, at(hostV4, 5353), "web saw " + outV4.String()},
+		{"udp from outside v6", out, at(hostV6, 5353), "web saw " + outV6.String()},
+		{"udp from host by 127.0.0.1", node, "127.0.0.1:5353", "web saw " + gwV4.String()},
+		{"udp from host by its address v4", node, at(hostV4, 5353), "web saw "},
+		{"udp from host by its address v6", node, at(hostV6, 5353), "web saw "},
+		{"udp hairpin v4", pod, at(hostV4, 5353), "web saw " + gwV4.String()},
+		{"udp hairpin v6", pod, at(hostV6, 5353), "web saw " + gwV6.String()},
+		{"udp from other pod v4", peer, at(hostV4, 5353), "web saw " + gwV4.String()},
+		{"udp from other pod v6", peer, at(hostV6, 5353), "web saw " + gwV6.String()},
+	} {
+		reply, err := c.from.DialUDP(c.to, timeout)
+		if err != nil {
+			t.Errorf("%s: %s to %s: %v", c.name, c.from.Name(), c.to, err)
+			continue
+		}
+		if !sees(reply, c.answer) {
+			t.Errorf("%s: %s to %s: answer %q, want %q", c.name, c.from.Name(), c.to, reply, c.answer)
+		}
+	}
+
+	// What is not published does not answer, and what is not any more neither.
+	if reply, err := outside.DialTCP(at(hostV4, 80), refusal); err == nil {
+		t.Errorf("port 80 of the host is not published and answers %q", reply)
+	}
+	detach(t, host, demo, web, ports("8080:80/tcp", "8081:81/tcp", "5353:53/udp"))
+	for _, to := range []string{at(hostV4, 8080), at(hostV6, 8080)} {
+		if reply, err := outside.DialTCP(to, refusal); err == nil {
+			t.Errorf("after DEL %s answers %q", to, reply)
+		}
+	}
+}
+
+// sees compares "NAME saw ADDRESS:PORT" with "NAME saw ADDRESS".
+func sees(reply, want string) bool {
+	reply = strings.NewReplacer("[", "", "]", "").Replace(strings.TrimSpace(reply))
+	return strings.HasPrefix(reply, want)
+}
+
+// TestHostIP publishes one port on two addresses of the host, for two pods.
+func TestHostIP(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t)
+	host.MustRun(t, "ip", "address", "add", "192.0.2.7/24", "dev", netlab.UplinkName)
+	one := attach(t, host, demo, "one", ports(netlab.HostIPv4+":8080:80/tcp"))
+	two := attach(t, host, demo, "two", ports("192.0.2.7:8080:80/tcp"))
+	any := attach(t, host, demo, "any", ports("8080:80/tcp"))
+	one.ServeTCP(t, ":80")
+	two.ServeTCP(t, ":80")
+	any.ServeTCP(t, ":80")
+	for to, want := range map[string]string{
+		netlab.HostIPv4 + ":8080":        "one saw",
+		"192.0.2.7:8080":                 "two saw",
+		"[" + netlab.HostIPv6 + "]:8080": "any saw",
+	} {
+		reply, err := outside.DialTCP(to, timeout)
+		if err != nil || !strings.HasPrefix(reply, want) {
+			t.Errorf("%s: %q, %v; want %q", to, reply, err, want)
+		}
+	}
+}
+
+// TestLoopbackIsGuarded shows that a pod can't reach what listens on the
+// host's 127.0.0.1, although route_localnet is on (CVE-2020-8558), and that it
+// could without the guard.
+func TestLoopbackIsGuarded(t *testing.T) {
+	t.Parallel()
+	host, _ := node(t)
+	evil := attach(t, host, demo, "evil", ports("8080:80/tcp"))
+	host.ServeTCP(t, "127.0.0.1:9999")
+	// A pod sends packets to 127.0.0.1 by its gateway: its own loopback is down.
+	evil.MustRun(t, "sysctl", "-qw", "net.ipv4.conf.eth0.route_localnet=1")
+	evil.MustRun(t, "ip", "route", "add", "127.0.0.1/32", "via", "10.88.0.1", "src", evil.v4.String())
+	if reply, err := evil.DialTCP("127.0.0.1:9999", refusal); err == nil {
+		t.Fatalf("a pod reaches the host's 127.0.0.1: %q", reply)
+	}
+	host.MustRun(t, "nft", "flush", "chain", "inet", "cnibox", "guard_v1")
+	if reply, err := evil.DialTCP("127.0.0.1:9999", timeout); err != nil {
+		t.Errorf("without the guard the pod should reach it, or this test proves nothing: %v %q", err, reply)
+	}
+}

@@ -1,0 +1,13 @@
+// Package runtimes holds the tests that run real containers: containerd and podman, as Debian packages them, attach
+// containers through the plugins and a published port is asked for a page from outside, through the node's own address
+// and through 127.0.0.1. When the containers are gone, nothing of theirs may be left.
+//
+// scripts/setup-runtimes.sh installs the programs. Everything else happens in namespaces of its own (network, mount,
+// process, IPC and host name) and in a control group that is removed at the end, so the machine stays as it was and the
+// containers of the machine's own runtimes are not touched.
+//
+// The plugins under test are what netlab provides (CNIBOX_BIN_DIR, or a fresh build). PLUGIN_DIR names a directory of
+// other plugins to test in their place, with which the tests themselves can be checked: version 1.9.1 of the reference
+// plugins passes all but TestCtr and TestCtrDetached, because it keeps the masquerade rules of a container whose namespace
+// is gone by the time of DEL.
+package runtimes

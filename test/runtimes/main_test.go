@@ -1,0 +1,52 @@
+package runtimes
+
+import (
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// The test binary plays several parts, one after the other in processes of its own:
+//
+//	go test's process   builds criclient, starts the next, removes what it leaves in the control groups
+//	process 1           is the parent of all orphans in the process namespace
+//	the tests
+//	observer            a CNI plugin that the runtimes call
+func TestMain(m *testing.M) {
+	switch {
+	case filepath.Base(os.Args[0]) == observerName:
+		observe()
+	case os.Getenv(partEnv) == partInit:
+		os.Exit(exitCode(runInit()))
+	case os.Getenv(partEnv) == partTests:
+		netlab.Main(m)
+	default:
+		os.Exit(exitCode(runSandbox()))
+	}
+}
+
+func exitCode(code int, err error) int {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "runtimes:", err)
+		return 1
+	}
+	return code
+}
+
+// criclientEnv tells the tests where criclient is. It is built before they run, since they have no network to fetch its
+// modules through.
+const criclientEnv = "RUNTIMES_CRICLIENT"
+
+func buildCriclient(dir string) error {
+	path := filepath.Join(dir, "criclient")
+	cmd := exec.Command("go", "build", "-C", "criclient", "-trimpath", "-o", path, ".")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("build criclient: %w\n%s", err, out)
+	}
+	return os.Setenv(criclientEnv, path)
+}
