@@ -58,12 +58,20 @@ type PortMaps struct {
 	MasqAll bool
 
 	// Inside is the name of the host's link towards the container, such as
-	// its bridge; "" if there is none, and then SNAT does nothing.
+	// its bridge; "" or lo if there is none, and then SNAT does nothing.
 	Inside string
 
 	// InsideShared says that other attachments may be behind Inside too, as
 	// behind a bridge: what is set for the link stays when this one goes.
 	InsideShared bool
+}
+
+// SNATLink returns the link that SNAT is about, "" if there is no SNAT.
+func (p PortMaps) SNATLink() string {
+	if !p.SNAT || p.Inside == "lo" { // the guard of 127.0.0.0/8 must never be for lo
+		return ""
+	}
+	return p.Inside
 }
 
 // PortMap makes connections to a port of the host go to a port of a container.

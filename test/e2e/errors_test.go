@@ -41,7 +41,7 @@ func TestErrors(t *testing.T) {
 	}{
 		{"bad JSON", "bridge", call(free, `{"cniVersion": "1.1.0", "name" "demo"}`, nil), 6, []string{"JSON"}},
 		{"not an object", "bridge", call(free, `[1,2]`, nil), 6, []string{"object"}},
-		{"empty input", "bridge", call(free, ``, nil), 6, []string{"JSON"}},
+		{"empty input", "bridge", call(free, ``, nil), 6, []string{"empty"}},
 		{"unknown version", "bridge", call(free, with(t, bridgeConf, "cniVersion", "9.9.9"), nil), 1, []string{"9.9.9", "1.1.0"}},
 		{"missing env", "bridge", call(free, bridgeConf, func(c *netlab.PluginCall) { c.ContainerID, c.IfName = "", "" }), 4, []string{"[CNI_CONTAINERID,CNI_IFNAME]"}},
 		{"bad ifname", "bridge", call(free, bridgeConf, func(c *netlab.PluginCall) { c.IfName = "eth0/../x" }), 4, []string{"eth0/../x"}},

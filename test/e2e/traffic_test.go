@@ -8,18 +8,39 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// TestTraffic sends packets along every path a container's traffic takes.
+// TestTraffic sends packets along every path a container's traffic takes, with
+// netfilter looking at what crosses a bridge (br_netfilter, which Kubernetes
+// nodes have) and without. With it a container reaches its own published port
+// by the bridge alone, which takes hairpin mode.
 func TestTraffic(t *testing.T) {
 	t.Parallel()
+	for _, c := range []struct{ name, filter, conflist string }{
+		{"routed", "0", demo},
+		{"bridged", "1", strings.Replace(demo, `"ipMasq"`, `"hairpinMode": true, "ipMasq"`, 1)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			testTraffic(t, c.filter, c.conflist)
+		})
+	}
+}
+
+func testTraffic(t *testing.T, filter, demo string) {
 	host, outside := node(t)
+	for _, key := range []string{"iptables", "ip6tables"} {
+		// Absent without br_netfilter, which is the same as 0.
+		if _, err := host.Output(host.Command("sysctl", "-qw", "net.bridge.bridge-nf-call-"+key+"="+filter)); err != nil && filter == "1" {
+			t.Skipf("no br_netfilter: %v", err)
+		}
+	}
 	web := attach(t, host, demo, "web", ports("8080:80/tcp", "8081:81/tcp", "5353:53/udp"))
 	other := attach(t, host, demo, "other", nil)
-	for _, address := range []string{":80", ":81"} {
+	for _, address := range []string{"[::]:80", "[::]:81"} {
 		web.ServeTCP(t, address)
 	}
-	web.ServeUDP(t, ":53")
-	outside.ServeTCP(t, ":80")
-	outside.ServeTCP(t, ":8080")
+	web.ServeUDP(t, "[::]:53")
+	outside.ServeTCP(t, "[::]:80")
+	outside.ServeTCP(t, "[::]:8080")
 
 	hostV4, hostV6 := netip.MustParseAddr(netlab.HostIPv4), netip.MustParseAddr(netlab.HostIPv6)
 	outV4, outV6 := netip.MustParseAddr(netlab.OutsideIPv4), netip.MustParseAddr(netlab.OutsideIPv6)
@@ -124,7 +145,7 @@ func TestHostIP(t *testing.T) {
 	any := attach(t, host, demo, "any", ports("8080:80/tcp"))
 	one.ServeTCP(t, ":80")
 	two.ServeTCP(t, ":80")
-	any.ServeTCP(t, ":80")
+	any.ServeTCP(t, "[::]:80")
 	for to, want := range map[string]string{
 		netlab.HostIPv4 + ":8080":        "one saw",
 		"192.0.2.7:8080":                 "two saw",

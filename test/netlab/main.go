@@ -3,6 +3,7 @@ package netlab
 import (
 	"errors"
 	"fmt"
+	"net"
 	"os"
 	"runtime"
 	"strconv"
@@ -74,7 +75,20 @@ func settleInSandbox() error {
 	unix.CloseOnExec(fd)
 	machineNetns = os.NewFile(uintptr(fd), "the machine's network namespace")
 	// Tests may use a server on 127.0.0.1 of their own process.
-	return setLinkUp("lo")
+	if err := setLinkUp("lo"); err != nil {
+		return err
+	}
+	return learnFamilies()
+}
+
+// learnFamilies has package net find out here that there is IPv6. It does so once, when it makes its first socket, by
+// the addresses of the loopback link: in a pod, whose loopback is down, it would conclude that there is none.
+func learnFamilies() error {
+	listener, err := net.Listen("tcp", "[::1]:0")
+	if err != nil {
+		return fmt.Errorf("use IPv6 (does this kernel have it?): %w", err)
+	}
+	return listener.Close()
 }
 
 // makeMountsPrivate stops mounts made in the calling thread's mount namespace from reaching any other, and the other

@@ -59,9 +59,9 @@ func portClaims(ports netfilter.PortMaps) []claim {
 	if ports.MasqAll {
 		options.kind |= kindMasqAll
 	}
-	if ports.SNAT && ports.Inside != "" {
+	if link := ports.SNATLink(); link != "" {
 		options.kind |= kindSNAT
-		options.link = ports.Inside
+		options.link = link
 		if !ports.InsideShared {
 			options.kind |= kindOwnLink
 		}
@@ -88,6 +88,6 @@ func unspecified(family netip.Addr) netip.Addr {
 
 // needsLocalhost tells whether ports are published on 127.0.0.1.
 func needsLocalhost(ports netfilter.PortMaps) bool {
-	return ports.SNAT && ports.Inside != "" &&
+	return ports.SNATLink() != "" &&
 		slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() })
 }

@@ -122,7 +122,7 @@ func (c *config) supported() error {
 // portMaps returns what the mappings ask for, given the container's addresses.
 // The first address of each family is published.
 func (c *config) portMaps(ips []plugin.IP) ([]netfilter.PortMap, error) {
-	var maps []netfilter.PortMap
+	var maps distinct
 	for _, is := range []func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6} {
 		container, ok := first(ips, is)
 		for _, m := range c.mappings {
@@ -132,18 +132,18 @@ func (c *config) portMaps(ips []plugin.IP) ([]netfilter.PortMap, error) {
 			}
 			switch {
 			case m.hostIP.IsValid() && !is(m.hostIP):
-			case !ok && p.HostIP.IsValid():
-				return nil, plugin.ConfigError("publish on an address of a family that the container has, or give the network addresses of that family",
-					"hostIP of %s: the container has no address of that family", p)
+				// of the other family
 			case ok:
-				var err error
-				if maps, err = appendDistinct(maps, p); err != nil {
+				if err := maps.add(p); err != nil {
 					return nil, err
 				}
+			case p.HostIP.IsValid():
+				return nil, plugin.ConfigError("publish on an address of a family that the container has, or give the network addresses of that family",
+					"hostIP of %s: the container has no address of that family", p)
 			}
 		}
 	}
-	return maps, nil
+	return maps.list, nil
 }
 
 func first(ips []plugin.IP, is func(netip.Addr) bool) (netip.Addr, bool) {
@@ -155,18 +155,35 @@ func first(ips []plugin.IP, is func(netip.Addr) bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// appendDistinct adds a map unless it is there already. Runtimes do repeat
-// themselves; what they can't want is one port that leads to two.
-func appendDistinct(maps []netfilter.PortMap, p netfilter.PortMap) ([]netfilter.PortMap, error) {
-	for _, m := range maps {
-		if m == p {
-			return maps, nil
-		}
-		sameFamily := m.Container.Addr().Is4() == p.Container.Addr().Is4()
-		if sameFamily && m.HostIP == p.HostIP && m.Protocol == p.Protocol && m.HostPort == p.HostPort {
-			return nil, plugin.ConfigError("remove one of the two from the runtime's port mappings",
-				"host port %s is mapped to both %s and %s", p, m.Container, p.Container)
-		}
+// distinct collects port maps, each once. Runtimes do repeat themselves; what
+// they can't want is one port that leads to two.
+type distinct struct {
+	list []netfilter.PortMap
+	of   map[hostPort]netip.AddrPort
+}
+
+// hostPort is the host's side of a port map.
+type hostPort struct {
+	ipv6     bool
+	ip       netip.Addr
+	protocol uint8
+	port     uint16
+}
+
+func (d *distinct) add(p netfilter.PortMap) error {
+	side := hostPort{ipv6: p.Container.Addr().Is6(), ip: p.HostIP, protocol: p.Protocol, port: p.HostPort}
+	before, there := d.of[side]
+	switch {
+	case there && before == p.Container:
+		return nil
+	case there:
+		return plugin.ConfigError("remove one of the two from the runtime's port mappings",
+			"host port %s is mapped to both %s and %s", p, before, p.Container)
 	}
-	return append(maps, p), nil
+	if d.of == nil {
+		d.of = map[hostPort]netip.AddrPort{}
+	}
+	d.of[side] = p.Container
+	d.list = append(d.list, p)
+	return nil
 }

@@ -139,12 +139,12 @@ func linkTowards(m netfilter.PortMap) (name string, shared bool, err error) {
 	if err != nil {
 		return "", false, fmt.Errorf("find the link to %s: %w", container, err)
 	}
-	if index == 0 {
-		return "", false, nil // not a unicast route, such as to an address of the host
-	}
 	l, err := conn.ByIndex(index)
-	if err != nil {
+	switch {
+	case err != nil:
 		return "", false, fmt.Errorf("find the link to %s: %w", container, err)
+	case l.Flags&unix.IFF_LOOPBACK != 0:
+		return "", false, nil // an address of the host
 	}
 	return l.Name, l.Kind != "veth", nil
 }

@@ -1,0 +1,148 @@
+package portmap
+
+import (
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+const webPort = `{"hostPort":8080,"containerPort":80,"protocol":"tcp"}`
+
+// config returns a configuration with more keys and the runtime's mappings.
+func configText(keys, mappings string) string {
+	return `{"cniVersion":"1.1.0","name":"net","type":"portmap"` + keys + `,"runtimeConfig":{"portMappings":[` + mappings + `]}}`
+}
+
+func parseText(t testing.TB, text string) (*config, error) {
+	t.Helper()
+	o, err := conf.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return parse(o)
+}
+
+func TestParseRefuses(t *testing.T) {
+	for _, tt := range []struct{ name, keys, mappings, want string }{
+		{"hostPort 0", ``, `{"hostPort":0,"containerPort":80,"protocol":"tcp"}`, `key "runtimeConfig.portMappings[0].hostPort": want a port from 1 to 65535, got 0`},
+		{"no hostPort", ``, `{"containerPort":80,"protocol":"tcp"}`, `portMappings[0].hostPort": want a port`},
+		{"hostPort above", ``, webPort + `,{"hostPort":65536,"containerPort":80,"protocol":"tcp"}`, `portMappings[1].hostPort": want a port from 1 to 65535, got 65536`},
+		{"containerPort negative", ``, `{"hostPort":1,"containerPort":-1,"protocol":"tcp"}`, `containerPort": want a port`},
+		{"port is a string", ``, `{"hostPort":"80","containerPort":80,"protocol":"tcp"}`, `hostPort": want a whole number, got the string "80"`},
+		{"protocol", ``, `{"hostPort":1,"containerPort":1,"protocol":"icmp"}`, `protocol": want tcp, udp or sctp, got "icmp"`},
+		{"no protocol", ``, `{"hostPort":1,"containerPort":1}`, `protocol": want tcp, udp or sctp`},
+		{"hostIP", ``, `{"hostPort":1,"containerPort":1,"protocol":"tcp","hostIP":"localhost"}`, `hostIP": want an address`},
+		{"mappings no list", `,"runtimeConfig":{"portMappings":{}}`, ``, ``},
+		{"backend", `,"backend":"ipvs"`, ``, `key "backend": want "nftables" or "iptables"`},
+		{"snat", `,"snat":"yes"`, ``, `key "snat": want true or false`},
+		{"markMasqBit below", `,"markMasqBit":-1`, ``, `markMasqBit": want a bit from 0 to 31`},
+		{"markMasqBit above", `,"markMasqBit":32`, ``, `markMasqBit": want a bit from 0 to 31`},
+		{"both marks", `,"markMasqBit":13,"externalSetMarkChain":"X"`, ``, `externalSetMarkChain": want to be alone`},
+		{"conditions", `,"conditionsV4":"-d 1.2.3.4"`, ``, `conditionsV4": want a list of strings`},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			_, err := parseText(t, configText(tt.keys, tt.mappings))
+			switch {
+			case tt.want == "" && err != nil:
+				t.Errorf("an overridden key was looked at: %v", err) // the last of two equal keys wins
+			case tt.want != "" && (err == nil || !strings.Contains(err.Error(), tt.want)):
+				t.Errorf("%v, want %q", err, tt.want)
+			}
+		})
+	}
+}
+
+func TestUnsupported(t *testing.T) {
+	for keys, want := range map[string]string{
+		``:                                "",
+		`,"backend":"nftables"`:           "",
+		`,"markMasqBit":13`:               "",
+		`,"conditionsV4":[]`:              "",
+		`,"backend":"iptables"`:           `backend "iptables"`,
+		`,"markMasqBit":14`:               "markMasqBit 14",
+		`,"conditionsV6":["!","-d","::"]`: "conditionsV6",
+		`,"externalSetMarkChain":"KUBE-MARK-MASQ"`: "externalSetMarkChain",
+	} {
+		c, err := parseText(t, configText(keys, webPort))
+		if err != nil {
+			t.Errorf("%s: %v", keys, err)
+			continue
+		}
+		err = c.supported()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: %v, want %q", keys, err, want)
+		}
+	}
+}
+
+func addresses(texts ...string) []plugin.IP {
+	var out []plugin.IP
+	for _, s := range texts {
+		out = append(out, plugin.IP{Address: netip.MustParsePrefix(s)})
+	}
+	return out
+}
+
+func TestPortMaps(t *testing.T) {
+	both := addresses("10.88.0.2/24", "10.88.0.3/24", "fd00::2/64")
+	to := func(hostIP string, protocol uint8, hostPort uint16, container string) netfilter.PortMap {
+		m := netfilter.PortMap{Protocol: protocol, HostPort: hostPort, Container: netip.MustParseAddrPort(container)}
+		if hostIP != "" {
+			m.HostIP = netip.MustParseAddr(hostIP)
+		}
+		return m
+	}
+	mapping := func(hostIP string) string {
+		return `{"hostPort":8080,"containerPort":80,"protocol":"tcp","hostIP":"` + hostIP + `"}`
+	}
+	for _, tt := range []struct {
+		name, mappings string
+		ips            []plugin.IP
+		want           []netfilter.PortMap
+		wantErr        string
+	}{
+		{"both families", webPort, both, []netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("", 6, 8080, "[fd00::2]:80")}, ""},
+		{"hostIP empty", mapping(""), both, []netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("", 6, 8080, "[fd00::2]:80")}, ""},
+		{"hostIP of one family", mapping("192.0.2.1"), both, []netfilter.PortMap{to("192.0.2.1", 6, 8080, "10.88.0.2:80")}, ""},
+		{"any IPv4", mapping("0.0.0.0"), both, []netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80")}, ""},
+		{"any IPv6", mapping("::"), both, []netfilter.PortMap{to("", 6, 8080, "[fd00::2]:80")}, ""},
+		{"IPv4 written as IPv6", mapping("::ffff:192.0.2.1"), both, []netfilter.PortMap{to("192.0.2.1", 6, 8080, "10.88.0.2:80")}, ""},
+		{"any IPv6, container has none", mapping("::"), addresses("10.88.0.2/24"), nil, ""},
+		{"an IPv6, container has none", mapping("2001:db8::1"), addresses("10.88.0.2/24"), nil, "tcp/[2001:db8::1]:8080: the container has no address of that family"},
+		{"no address", webPort, nil, nil, ""},
+		{"protocols in any case", `{"hostPort":1,"containerPort":2,"protocol":"UDP"},{"hostPort":1,"containerPort":2,"protocol":"Sctp"}`,
+			addresses("10.88.0.2/24"), []netfilter.PortMap{to("", 17, 1, "10.88.0.2:2"), to("", 132, 1, "10.88.0.2:2")}, ""},
+		{"the same twice", webPort + "," + mapping("0.0.0.0"), addresses("10.88.0.2/24"), []netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80")}, ""},
+		{"two targets", webPort + `,{"hostPort":8080,"containerPort":81,"protocol":"tcp"}`, addresses("10.88.0.2/24"), nil,
+			"host port tcp/8080 is mapped to both 10.88.0.2:80 and 10.88.0.2:81"},
+		{"one address and all", webPort + `,{"hostPort":8080,"containerPort":81,"protocol":"tcp","hostIP":"192.0.2.1"}`, addresses("10.88.0.2/24"),
+			[]netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("192.0.2.1", 6, 8080, "10.88.0.2:81")}, ""},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c, err := parseText(t, configText("", tt.mappings))
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := c.portMaps(tt.ips)
+			if tt.wantErr != "" {
+				if err == nil || !strings.Contains(err.Error(), tt.wantErr) {
+					t.Errorf("%v, want %q", err, tt.wantErr)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			comparable := cmp.Comparer(func(a, b netfilter.PortMap) bool { return a == b })
+			if diff := cmp.Diff(tt.want, got, comparable); diff != "" {
+				t.Errorf("-want +got:\n%s", diff)
+			}
+		})
+	}
+}
