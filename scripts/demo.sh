@@ -53,7 +53,8 @@ look() {
     ip route show table all
     ip rule
     nft list ruleset
-    find /var/lib/cni "$scratch" /run/netns -type f ! -name lock ! -name 'last_reserved_ip.*' 2>/dev/null | sort
+    find /var/lib/cni /run -type f ! -path '*/.cnibox/*' ! -name lock ! -name 'last_reserved_ip.*' \
+        ! -path "$scratch.*" | sort
 }
 
 fetch() { # URL-HOST PORT
@@ -95,7 +96,8 @@ say "What was made"
 ip -brief link show type veth
 ip -brief address show demo0
 ip -d link show type veth | grep -o 'alias.*' || true
-nft list table inet cnibox
+nft list map inet cnibox ports4_v1
+nft list set inet cnibox masq_v1_10.89.0.0/24
 find /var/lib/cni -type f | sort
 
 say "Stop it, and compare with before"

@@ -26,10 +26,6 @@ type element struct {
 	what  string // for errors: "tcp/8080"
 }
 
-func (e *element) is(other *element) bool {
-	return e.set.name == other.set.name && bytes.Equal(e.key, other.key)
-}
-
 // maxList is the length of the list of elements that a message gets. The
 // attribute could be of 64 KiB; a longer one is cut off without an error.
 const maxList = 60 << 10

@@ -122,7 +122,6 @@ type family struct {
 	nfproto              byte
 	addr                 dataType
 	srcOffset, dstOffset int // of the addresses, in bytes from the start of the IP header
-	multicast            netip.Prefix
 
 	// Published ports, on all of the host's addresses and on one.
 	all, one published
@@ -147,7 +146,6 @@ var (
 		nfproto:   unix.NFPROTO_IPV4,
 		addr:      typeIPv4,
 		srcOffset: 12, dstOffset: 16,
-		multicast: netip.PrefixFrom(netip.AddrFrom4([4]byte{224}), 4),
 		all: published{
 			ports:   set{"ports4_v1", []dataType{typeProtocol, typePort}, []dataType{typeIPv4, typePort}},
 			snat:    set{"snat4_v1", []dataType{typeLink, typeProtocol, typePort}, nil},
@@ -163,7 +161,6 @@ var (
 		nfproto:   unix.NFPROTO_IPV6,
 		addr:      typeIPv6,
 		srcOffset: 8, dstOffset: 24,
-		multicast: netip.PrefixFrom(netip.AddrFrom16([16]byte{0xff}), 8),
 		all: published{
 			ports:   set{"ports6_v1", []dataType{typeProtocol, typePort}, []dataType{typeIPv6, typePort}},
 			snat:    set{"snat6_v1", []dataType{typeLink, typeProtocol, typePort}, nil},
@@ -175,8 +172,16 @@ var (
 			masqAll: set{"hostmasqall6_v1", []dataType{typeIPv6, typeProtocol, typePort}, nil},
 		},
 	}
-	loopback4 = netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)
 )
+
+func (f *family) multicast() netip.Prefix {
+	if f == &ipv4 {
+		return netip.PrefixFrom(netip.AddrFrom4([4]byte{224}), 4)
+	}
+	return netip.PrefixFrom(netip.AddrFrom16([16]byte{0xff}), 8)
+}
+
+func loopback4() netip.Prefix { return netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8) }
 
 func familyOf(a netip.Addr) *family {
 	if a.Is4() {
@@ -200,7 +205,7 @@ func chains() []chain {
 		{name: chainGuard, kind: "filter", hook: hookPrerouting, priority: priorityRaw, rules: guardRules()},
 		{name: chainDNAT, rules: append(dnatRules(&ipv4), dnatRules(&ipv6)...)},
 		{name: chainPrerouting, kind: "nat", hook: hookPrerouting, priority: priorityDstNAT, rules: [][]expr{
-			rule(isIn(&ipv4, ipv4.dst(), loopback4), leave()),
+			rule(isIn(&ipv4, ipv4.dst(), loopback4()), leave()),
 			rule(isLoopback6(), leave()),
 			rule(isLocal(), jump(chainDNAT)),
 		}},
@@ -217,8 +222,8 @@ func chains() []chain {
 func guardRules() [][]expr {
 	fromInside := append(concat(inLink()), lookup(&inside), drop())
 	return [][]expr{
-		rule(isIn(&ipv4, ipv4.dst(), loopback4), fromInside),
-		rule(isIn(&ipv4, ipv4.src(), loopback4), fromInside),
+		rule(isIn(&ipv4, ipv4.dst(), loopback4()), fromInside),
+		rule(isIn(&ipv4, ipv4.src(), loopback4()), fromInside),
 	}
 }
 
@@ -235,7 +240,7 @@ func dnatRules(f *family) [][]expr {
 		by := func(link load) []expr { return concat(append([]load{link}, port...)...) }
 		rules = append(rules, rule(is(f), by(inLink()), []expr{lookup(&sets.snat)}, setMark(masqueradeMark)))
 		if f == &ipv4 {
-			rules = append(rules, rule(isIn(f, f.src(), loopback4), by(outLink()), []expr{lookup(&sets.snat)}, setMark(masqueradeMark)))
+			rules = append(rules, rule(isIn(f, f.src(), loopback4()), by(outLink()), []expr{lookup(&sets.snat)}, setMark(masqueradeMark)))
 		}
 		rules = append(rules,
 			rule(is(f), concat(port...), []expr{lookup(&sets.masqAll)}, setMark(masqueradeMark)),

@@ -47,5 +47,5 @@ func (s *subnet) rule() []expr {
 	if s.network.IsValid() {
 		match = append(match, compareNet(s.family.dst(), unix.NFT_CMP_NEQ, s.network)...)
 	}
-	return rule(match, compareNet(s.family.dst(), unix.NFT_CMP_NEQ, s.family.multicast), []expr{masquerade()})
+	return rule(match, compareNet(s.family.dst(), unix.NFT_CMP_NEQ, s.family.multicast()), []expr{masquerade()})
 }
