@@ -151,33 +151,46 @@ func (s *Store) Leases() ([]Lease, error) {
 	return leases, err
 }
 
-// Writable tells whether a lease could be written now, and leaves nothing
-// behind: where the filesystem has files without a name it writes one.
+// Writable tells whether a lease could be written now, by writing one without a
+// name. Where the filesystem has no such files it is a file of another name that
+// is removed again, and outside of the leases' directory, to leave the index
+// trusted.
 func (s *Store) Writable() error {
-	dir := s.path
-	for {
-		_, err := os.Stat(dir)
-		if err == nil {
-			break
-		}
-		if !errors.Is(err, os.ErrNotExist) {
-			return err
-		}
-		dir = filepath.Dir(dir) // Allocate makes what is missing
+	dir, err := existing(s.path)
+	if err != nil {
+		return err
 	}
 	fd, err := unix.Open(dir, unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-	switch err {
-	case nil:
-		defer unix.Close(fd)
-		if _, err := unix.Write(fd, format(plugin.Attachment{ContainerID: "probe", IfName: "probe"})); err != nil {
-			return &os.PathError{Op: "write a file in", Path: dir, Err: err}
-		}
-		return nil
-	case unix.EOPNOTSUPP, unix.EISDIR, unix.EINVAL:
-		err = unix.Access(dir, unix.W_OK|unix.X_OK)
+	if err == nil {
+		f := os.NewFile(uintptr(fd), "a file without a name in "+dir)
+		return probe(f)
 	}
-	if err != nil {
+	if err != unix.EOPNOTSUPP && err != unix.EISDIR {
 		return &os.PathError{Op: "write to", Path: dir, Err: err}
 	}
-	return nil
+	if dir == s.path {
+		dir = filepath.Dir(dir)
+	}
+	f, err := os.CreateTemp(dir, ".cnibox-probe-*")
+	if err != nil {
+		return err
+	}
+	return errors.Join(probe(f), os.Remove(f.Name()))
+}
+
+// existing returns path or the nearest directory above that exists: Allocate
+// makes the rest.
+func existing(path string) (string, error) {
+	for {
+		_, err := os.Stat(path)
+		if !errors.Is(err, os.ErrNotExist) {
+			return path, err
+		}
+		path = filepath.Dir(path)
+	}
+}
+
+func probe(f *os.File) error {
+	_, err := f.Write(format(plugin.Attachment{ContainerID: "probe", IfName: "probe"}))
+	return errors.Join(err, f.Close())
 }

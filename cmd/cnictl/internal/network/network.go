@@ -106,6 +106,7 @@ func loadFile(path string) (*libcni.NetworkConfigList, error) {
 	if err != nil {
 		return nil, err
 	}
+	//lint:ignore SA1019 single-plugin files are old, and runtimes still read them
 	return libcni.ConfListFromConf(conf)
 }
 
