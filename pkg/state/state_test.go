@@ -131,6 +131,9 @@ func TestLockFollowsRemovedFile(t *testing.T) {
 		l, _ := Acquire(context.Background(), path, 0o600, time.Minute)
 		second <- l
 	}()
+	for openFiles(t, path) < 2 { // the second has it open before it is removed
+		runtime.Gosched()
+	}
 	if err := os.Remove(path); err != nil {
 		t.Fatal(err)
 	}
@@ -140,6 +143,21 @@ func TestLockFollowsRemovedFile(t *testing.T) {
 	if !isAt(l.fd, path) {
 		t.Error("the second lock is on a file that has no name")
 	}
+}
+
+// openFiles returns how many of our descriptors are of the file at path.
+func openFiles(t *testing.T, path string) (n int) {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if target, _ := os.Readlink("/proc/self/fd/" + e.Name()); target == path {
+			n++
+		}
+	}
+	return n
 }
 
 func TestLockNeedsDirectory(t *testing.T) {
