@@ -12,6 +12,7 @@ need nft nftables
 need iptables iptables
 need conntrack conntrack
 need strace strace
+need sysctl procps
 need busybox busybox-static
 need mkfs.ext4 e2fsprogs
 

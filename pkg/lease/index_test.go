@@ -47,6 +47,22 @@ func TestIndexIsUsed(t *testing.T) {
 	b.del("id42", "eth0", "")
 }
 
+// What the index says is verified, also where it is trusted wrongly: here the
+// lease is made another's in place, which the directory's time does not show.
+func TestIndexIsVerified(t *testing.T) {
+	b := newBench(t)
+	b.add("old", small)
+	b.put("10.1.2.2", "new\r\neth0")
+	if !b.isTrusted() {
+		t.Fatal("a write in place changed the directory's time")
+	}
+	b.del("old", "eth0", "")
+	if got := b.files()["10.1.2.2"]; got != "new\r\neth0" {
+		t.Errorf("the file holds %q", got)
+	}
+	b.del("new", "eth0", "10.1.2.2")
+}
+
 func TestIndexIsNotTrustedAfterOthersChanges(t *testing.T) {
 	for name, change := range map[string]func(b *bench){
 		"a file made":     func(b *bench) { b.put("10.1.2.4", "other\r\neth0") },

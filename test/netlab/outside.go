@@ -5,6 +5,7 @@ import (
 	"net"
 	"net/netip"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
@@ -121,18 +122,29 @@ func setUplinkUp(addresses ...string) error {
 }
 
 // awaitUplink waits until the calling thread's end of the uplink carries packets. After both ends are up the kernel
-// takes up to a second to notice that they have a carrier, and drops packets until it has.
+// takes up to a second to notice that they have a carrier, and drops packets until it has. It takes a moment, too, to
+// have the local route of an IPv6 address, even of one that is not probed.
 func awaitUplink() error {
 	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		link, err := netlink.LinkByName(UplinkName)
 		if err != nil {
 			return err
 		}
-		if link.Attrs().OperState == netlink.OperUp {
+		local, err := netlink.RouteListFiltered(netlink.FAMILY_V6, &netlink.Route{Table: unix.RT_TABLE_LOCAL, LinkIndex: link.Attrs().Index},
+			netlink.RT_FILTER_TABLE|netlink.RT_FILTER_OIF)
+		if err != nil {
+			return err
+		}
+		if link.Attrs().OperState == netlink.OperUp && slices.ContainsFunc(local, isOfUplink) {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has no carrier after 5 s", UplinkName)
+	return fmt.Errorf("%s has no carrier or no local IPv6 route after 5 s", UplinkName)
+}
+
+// isOfUplink tells whether a local route is that of one of the uplink's addresses.
+func isOfUplink(route netlink.Route) bool {
+	return route.Dst != nil && (route.Dst.IP.Equal(net.ParseIP(HostIPv6)) || route.Dst.IP.Equal(net.ParseIP(OutsideIPv6)))
 }
 
 // addRoute adds a route to the calling thread's network namespace.
