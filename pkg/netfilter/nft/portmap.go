@@ -2,6 +2,7 @@ package nft
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"slices"
 
@@ -20,9 +21,9 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 	}
 	err := netfilter.AllowLocalhost(ports.Inside)
 	if err != nil {
-		_ = t.release(context.WithoutCancel(ctx), a)
+		return errors.Join(err, t.release(context.WithoutCancel(ctx), a))
 	}
-	return err
+	return nil
 }
 
 // DelPortMaps implements netfilter.Backend.
