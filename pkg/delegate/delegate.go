@@ -15,12 +15,15 @@ import (
 // self is the binary of this process.
 const self = "/proc/self/exe"
 
+// dhcp is the IPAM plugin that sends its requests, and its releases, through the
+// attachment's interface.
+const dhcp = "dhcp"
+
 // Delegate is a plugin found in CNI_PATH.
 type Delegate struct {
 	plugin.Plugin
 	name     string
 	external bool
-	late     bool
 }
 
 // Find looks for the plugin called name in the request's CNI_PATH.
@@ -35,9 +38,9 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 			continue
 		}
 		if row := r.Plugins.Find(name); row != nil && isSelf(file) {
-			return &Delegate{Plugin: row.Plugin, name: name, late: row.IPAMAfterLink}, nil
+			return &Delegate{Plugin: row.Plugin, name: name}, nil
 		}
-		return &Delegate{Plugin: external{path: path, name: name}, name: name, external: true}, nil
+		return &Delegate{Plugin: external{path: path}, name: name, external: true}, nil
 	}
 	return nil, &plugin.Error{
 		Code:    plugin.CodeInvalidConfig,
@@ -53,11 +56,11 @@ func isSelf(file os.FileInfo) bool {
 
 // NeedsLink tells whether the plugin, an IPAM, may work through the
 // attachment's interface. Of one that is not ours it has to be assumed.
-func (d *Delegate) NeedsLink() bool { return d.late || d.external }
+func (d *Delegate) NeedsLink() bool { return d.external || d.name == dhcp }
 
 // ReleasesThroughLink tells whether the plugin, an IPAM, can give back an
 // address only while the interface exists.
-func (d *Delegate) ReleasesThroughLink() bool { return d.late || d.name == "dhcp" }
+func (d *Delegate) ReleasesThroughLink() bool { return d.name == dhcp }
 
 // Add calls the plugin's ADD.
 func (d *Delegate) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {

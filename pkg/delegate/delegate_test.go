@@ -39,7 +39,7 @@ func request(t *testing.T, command plugin.Command, path ...string) *plugin.Reque
 		Args: "IgnoreUnknown=1", Path: path, Version: "1.1.0", Config: o, Stdin: []byte(config),
 		Plugins: plugin.Table{
 			{Name: "host-local", Kind: plugin.IPAM, Plugin: &inside{}},
-			{Name: "dhcp", Kind: plugin.IPAM, Plugin: &inside{}, IPAMAfterLink: true},
+			{Name: "dhcp", Kind: plugin.IPAM, Plugin: &inside{}},
 		},
 	}
 }

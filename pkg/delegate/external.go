@@ -26,7 +26,6 @@ const stopTime = 10 * time.Second
 // external is a plugin that is another program.
 type external struct {
 	path string
-	name string
 }
 
 func (e external) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {

@@ -45,10 +45,6 @@ type Descriptor struct {
 	// Oldest is the oldest configuration version the plugin takes; "" is
 	// 0.1.0.
 	Oldest string
-
-	// IPAMAfterLink marks an IPAM plugin that works through the attachment's
-	// interface, which must then exist before its ADD and until after its DEL.
-	IPAMAfterLink bool
 }
 
 // Kind is where in a chain a plugin stands.
