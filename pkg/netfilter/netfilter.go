@@ -1,6 +1,6 @@
 // Package netfilter says what an attachment can need from the host's packet
 // filter, without saying how it is done: pkg/netfilter/nft does it with
-// nftables, and a backend with iptables can stand beside it.
+// nftables, pkg/netfilter/iptables as the reference plugins do.
 package netfilter
 
 import (
@@ -16,31 +16,73 @@ import (
 // nothing of that backend can be in it either.
 var ErrUnavailable = errors.New("the kernel lacks a feature of netfilter")
 
-// Backend keeps what attachments need in the kernel. All of it is found again
-// by the attachment's key alone. What a Del or GC does not find is gone, and no
-// error; neither ever removes what belongs to another attachment by now.
-type Backend interface {
-	// Available tells whether the kernel has all that the backend needs. The
-	// error is ErrUnavailable if it has not.
-	Available() error
+// The three things that attachments need of the packet filter, each kept in the
+// kernel by a backend. All of it is found again by the attachment's key alone.
+// What a Del or GC does not find is gone, and no error; neither ever removes
+// what belongs to another attachment by now. Add replaces what the attachment
+// had before.
+//
+// Hints are what a runtime says that the attachment had. They are nil if it says
+// nothing, and only matter for what the reference plugins made, which does not
+// always tell whose it is.
 
-	// AddMasquerade makes packets from the addresses leave with the host's own
-	// address unless they go to the address's own network or are multicast. An
-	// address that another attachment held before belongs to this one now.
+// Masquerader makes packets from addresses leave with the host's own address
+// unless they go to the address's own network or are multicast.
+type Masquerader interface {
+	// AddMasquerade takes over an address that another attachment held before.
 	AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error
-	DelMasquerade(ctx context.Context, key plugin.Key) error
+	DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 	CheckMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error
 	// GCMasquerade removes what attachments of the network hold that are not
 	// valid.
 	GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error
+}
 
-	// AddPortMaps publishes ports. One that another attachment has is an
-	// error that names the other one.
+// PortMapper publishes ports of containers on the host.
+type PortMapper interface {
+	// AddPortMaps fails if another attachment has one of the ports, with an
+	// error that names it, or takes the port over if that one is gone.
 	AddPortMaps(ctx context.Context, key plugin.Key, ports PortMaps) error
-	DelPortMaps(ctx context.Context, key plugin.Key) error
+	DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 	CheckPortMaps(ctx context.Context, key plugin.Key, ports PortMaps) error
 	GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error
 }
+
+// Forwarder lets containers' packets be forwarded by a host that otherwise
+// drops them, and keeps containers of different networks apart.
+type Forwarder interface {
+	AddForward(ctx context.Context, key plugin.Key, f Forward) error
+	DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
+	CheckForward(ctx context.Context, key plugin.Key, f Forward) error
+	GCForward(ctx context.Context, network string, valid []plugin.Key) error
+}
+
+// Forward is what the forwarding of one attachment's packets needs.
+type Forward struct {
+	// Addrs may send packets anywhere and get answers, and be connected to by
+	// their published ports. There may be none.
+	Addrs []netip.Addr
+	// AdminChain is the iptables chain of the administrator, whose rules come
+	// first.
+	AdminChain string
+
+	// Ingress says who may connect to the attachment.
+	Ingress Ingress
+	// Bridge is the name of the host's link that the container is behind, and
+	// HostEnd that of its port there; "" if there is none. They matter unless
+	// Ingress is Open.
+	Bridge, HostEnd string
+}
+
+// Ingress is a policy for packets to a container from other containers.
+type Ingress int
+
+// The policies. Bridges that have one of the latter two are protected.
+const (
+	Open       Ingress = iota // all packets pass
+	SameBridge                // none between two protected bridges
+	Isolated                  // the same, and none between the ports of the bridge
+)
 
 // PortMaps are the ports that one attachment publishes.
 type PortMaps struct {
@@ -56,6 +98,17 @@ type PortMaps struct {
 
 	// MasqAll masquerades every connection to a published port.
 	MasqAll bool
+
+	// MarkBit is the bit of the packets' marks, from 0 to 31, by which a
+	// connection that is to be masqueraded is known later on.
+	MarkBit int
+	// SetMarkChain is the iptables chain, of someone else's, that marks
+	// connections to be masqueraded; "" to do that with MarkBit.
+	SetMarkChain string
+
+	// Conditions4 and Conditions6 are what a connection of the family has to
+	// meet besides: words of iptables' or nft's language.
+	Conditions4, Conditions6 []string
 
 	// Inside is the name of the host's link towards the container, such as
 	// its bridge; "" or lo if there is none, and then SNAT does nothing.

@@ -6,11 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -35,28 +35,28 @@ func attachmentOf(key plugin.Key, use string) attachment {
 const guardComment = "keeps 127.0.0.0/8 to the host while route_localnet is set"
 
 // elements returns the elements of the attachment's claims.
-func (a attachment) elements(claims []claim) []element {
-	var all []element
+func (a attachment) elements(claims []claim) []nftables.Element {
+	var all []nftables.Element
 	for _, c := range claims {
 		list := c.record.elements()
-		list[0].data = c.data
+		list[0].Data = c.data
 		for i := range list {
-			list[i].comment = a.comment
-			if list[i].shared {
-				list[i].comment = guardComment
+			list[i].Comment = a.comment
+			if list[i].Shared {
+				list[i].Comment = guardComment
 			}
 		}
 		all = append(all, list...)
 	}
-	return bySet(distinct(all))
+	return nftables.BySet(nftables.Distinct(all))
 }
 
 // entries returns the attachment's elements of owners_v1.
-func (a attachment) entries(records []record) []element {
-	out := make([]element, 0, len(records))
+func (a attachment) entries(records []record) []nftables.Element {
+	out := make([]nftables.Element, 0, len(records))
 	for n, r := range records {
 		e := ownerElement(a.id, n)
-		e.data, e.comment = r.data(), a.comment
+		e.Data, e.Comment = r.data(), a.comment
 		out = append(out, e)
 	}
 	return out
@@ -71,45 +71,39 @@ func recordsOf(claims []claim) []record {
 }
 
 // elementsOf returns the elements of records, each once.
-func elementsOf(records []record) []element {
-	var all []element
+func elementsOf(records []record) []nftables.Element {
+	var all []nftables.Element
 	for _, r := range records {
 		all = append(all, r.elements()...)
 	}
-	return bySet(distinct(all))
-}
-
-// bySet puts elements of one set together, so that they go in one message.
-func bySet(elements []element) []element {
-	slices.SortStableFunc(elements, func(x, y element) int { return strings.Compare(x.set.name, y.set.name) })
-	return elements
+	return nftables.BySet(nftables.Distinct(all))
 }
 
 // hold gives the attachment what it claims, in place of what it held. It just
-// tries, which is one message to the kernel; what can be missing or in the way
+// nftables.Tries, which is one message to the kernel; what can be missing or in the way
 // is looked at when the kernel says so.
 func (t *Table) hold(ctx context.Context, a attachment, claims []claim) error {
 	entries, elements := a.entries(recordsOf(claims)), a.elements(claims)
-	var obsolete []element
+	var obsolete []nftables.Element
 	newRuleset, newSubnets := false, false
 	var last error
-	for range tries {
+	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
-		tx := &transaction{}
+		tx := &nftables.Transaction{}
 		if newRuleset {
 			appendRuleset(tx)
 		}
 		if newSubnets {
 			appendSubnets(tx, claims)
 		}
-		appendElements(tx, unix.NFT_MSG_DELSETELEM, obsolete)
-		appendElements(tx, unix.NFT_MSG_NEWSETELEM, entries)
-		appendElements(tx, unix.NFT_MSG_NEWSETELEM, elements)
-		last = t.commit(tx)
-		missing, taken := errors.Is(last, unix.ENOENT), isTaken(last)
-		switch at := tx.failed(last); {
+		tx.RemoveElements(removeElements, obsolete)
+		tx.AddElements(entries)
+		tx.AddElements(elements)
+		last = t.conn.Commit(tx)
+		missing, taken := errors.Is(last, unix.ENOENT), nftables.Taken(last)
+		switch at := tx.Failed(last); {
 		case last == nil:
 			return nil
 		case at == addElements && missing:
@@ -126,27 +120,21 @@ func (t *Table) hold(ctx context.Context, a attachment, claims []claim) error {
 				return err
 			}
 		default:
-			return tx.explain(last)
+			return explain(tx, last)
 		}
 	}
 	return contended("change what "+a.comment+" holds in table inet "+TableName, last)
 }
 
-// isTaken tells whether the kernel refused to create something because it is
-// there. An element of a map that is there with other data is EBUSY.
-func isTaken(err error) bool {
-	return errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY)
-}
-
-func appendSubnets(tx *transaction, claims []claim) {
+func appendSubnets(tx *nftables.Transaction, claims []claim) {
 	done := map[string]bool{}
 	for _, c := range claims {
 		if c.record.kind&kindAddress == 0 {
 			continue
 		}
 		s := subnetOf(c.record.prefix())
-		if !done[s.set.name] {
-			done[s.set.name] = true
+		if !done[s.set.Name] {
+			done[s.set.Name] = true
 			s.appendTo(tx)
 		}
 	}
@@ -156,29 +144,29 @@ func appendSubnets(tx *transaction, claims []claim) {
 // the attachment holds already, and what another one was given before and never
 // gave back, such as a masqueraded address that has been leased anew. A
 // published port is not taken away from its owner: that is an error.
-func (t *Table) obsolete(a attachment, wanted []element) ([]element, error) {
+func (t *Table) obsolete(a attachment, wanted []nftables.Element) ([]nftables.Element, error) {
 	records, err := t.held(a.id)
 	if err != nil {
 		return nil, err
 	}
-	candidates := distinct(append(wanted[:len(wanted):len(wanted)], elementsOf(records)...))
-	there, err := t.look(candidates)
+	candidates := nftables.Distinct(append(wanted[:len(wanted):len(wanted)], elementsOf(records)...))
+	there, err := t.conn.Look(candidates)
 	if err != nil {
 		return nil, err
 	}
-	var out []element
+	var out []nftables.Element
 	for i, c := range candidates {
 		f := there[i]
-		own, asked := f.comment == a.comment, i < len(wanted)
+		own, asked := f.Comment == a.comment, i < len(wanted)
 		switch {
-		case !f.there, c.shared, !own && !asked:
-		case !own && c.set.data != nil:
-			return nil, portTaken(c.what, f.comment)
+		case !f.There, c.Shared, !own && !asked:
+		case !own && c.Set.Data != nil:
+			return nil, portTaken(c.What, f.Comment)
 		default:
 			out = append(out, c)
 		}
 	}
-	return append(bySet(out), a.entries(records)...), nil
+	return append(nftables.BySet(out), a.entries(records)...), nil
 }
 
 func portTaken(port, owner string) error {
@@ -194,7 +182,7 @@ func portTaken(port, owner string) error {
 // one.
 func (t *Table) release(ctx context.Context, a attachment) error {
 	var last error
-	for range tries {
+	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
@@ -203,25 +191,25 @@ func (t *Table) release(ctx context.Context, a attachment) error {
 			return err
 		}
 		elements := elementsOf(records)
-		there, err := t.look(elements)
+		there, err := t.conn.Look(elements)
 		if err != nil {
 			return err
 		}
 		if err := forbidLocalhost(records); err != nil {
 			return err
 		}
-		var own []element
+		var own []nftables.Element
 		for i, e := range elements {
-			if there[i].there && there[i].comment == a.comment && !e.shared {
+			if there[i].There && there[i].Comment == a.comment && !e.Shared {
 				own = append(own, e)
 			}
 		}
-		tx := &transaction{}
-		appendElements(tx, unix.NFT_MSG_DELSETELEM, own)
-		appendElements(tx, unix.NFT_MSG_DELSETELEM, a.entries(records))
-		last = t.commit(tx)
+		tx := &nftables.Transaction{}
+		tx.RemoveElements(removeElements, own)
+		tx.RemoveElements(removeElements, a.entries(records))
+		last = t.conn.Commit(tx)
 		if !errors.Is(last, unix.ENOENT) {
-			return tx.explain(last)
+			return explain(tx, last)
 		}
 		// Another process released some of it: look again.
 	}
@@ -254,19 +242,19 @@ func (t *Table) check(a attachment, claims []claim) error {
 		return mismatch("%s holds %v, and should hold %v", a.comment, records, want)
 	}
 	elements := a.elements(claims)
-	there, err := t.look(elements)
+	there, err := t.conn.Look(elements)
 	if err != nil {
 		return err
 	}
 	for i, e := range elements {
 		f := there[i]
 		switch {
-		case !f.there:
-			return mismatch("%s is not in %s", e.what, e.set.name)
-		case f.comment != e.comment && !e.shared:
-			return mismatch("%s in %s belongs to %s", e.what, e.set.name, f.comment)
-		case !bytes.Equal(f.data, e.data):
-			return mismatch("%s in %s leads elsewhere", e.what, e.set.name)
+		case !f.There:
+			return mismatch("%s is not in %s", e.What, e.Set.Name)
+		case f.Comment != e.Comment && !e.Shared:
+			return mismatch("%s in %s belongs to %s", e.What, e.Set.Name, f.Comment)
+		case !bytes.Equal(f.Data, e.Data):
+			return mismatch("%s in %s leads elsewhere", e.What, e.Set.Name)
 		}
 	}
 	return nil

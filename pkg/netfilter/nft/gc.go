@@ -2,15 +2,12 @@ package nft
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
-	"fmt"
-	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/netlink"
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -42,18 +39,18 @@ func (t *Table) collectSubnets() error {
 	if err != nil {
 		return err
 	}
-	names, err := t.subnets()
+	names, err := t.conn.Sets(table, subnetPrefix)
 	if err != nil || len(names) == 0 {
 		return err
 	}
-	rules, err := t.rules()
+	rules, err := t.conn.Rules(table, "")
 	if err != nil {
 		return err
 	}
-	tx := &transaction{}
+	tx := &nftables.Transaction{}
 	for _, name := range names {
 		empty := true
-		err := t.list(&set{name: name}, func(_, _ []byte, _ string) { empty = false })
+		err := t.conn.List(&nftables.Set{Table: table, Name: name}, func([]byte, nftables.Found) { empty = false })
 		if err != nil {
 			return err
 		}
@@ -61,43 +58,16 @@ func (t *Table) collectSubnets() error {
 			appendSubnetRemoval(tx, name, rules)
 		}
 	}
-	return unlessChanged(t.commitIf(tx, generation))
+	return unlessChanged(t.conn.CommitIf(tx, generation))
 }
 
-func appendSubnetRemoval(tx *transaction, name string, rules []installed) {
+func appendSubnetRemoval(tx *nftables.Transaction, name string, rules []nftables.Installed) {
 	for _, r := range rules {
-		if r.set != name {
-			continue
+		if r.Set == name {
+			tx.RemoveRule(removeElements, table, r)
 		}
-		tx.add(unix.NFT_MSG_DELRULE, 0, removeElements, "remove the rule for "+name, func(b *netlink.Batch) {
-			b.String(unix.NFTA_RULE_TABLE, TableName)
-			b.String(unix.NFTA_RULE_CHAIN, r.chain)
-			b.BE64(unix.NFTA_RULE_HANDLE, r.handle)
-		})
 	}
-	tx.add(unix.NFT_MSG_DELSET, 0, removeElements, "remove set "+name, func(b *netlink.Batch) {
-		b.String(unix.NFTA_SET_TABLE, TableName)
-		b.String(unix.NFTA_SET_NAME, name)
-	})
-}
-
-// subnets lists the names of the subnets' sets.
-func (t *Table) subnets() ([]string, error) {
-	var names []string
-	b := &netlink.Batch{}
-	get(b, unix.NFT_MSG_GETSET, unix.NLM_F_DUMP, "list the sets of table inet "+TableName, func() {
-		b.String(unix.NFTA_SET_TABLE, TableName)
-	})
-	err := t.conn.Do(b, func(m netlink.Message) {
-		name := text(netlink.Attr(attributes(m), unix.NFTA_SET_NAME))
-		if strings.HasPrefix(name, subnetPrefix) {
-			names = append(names, name)
-		}
-	})
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, netlink.ErrInterrupted) {
-		return nil, nil
-	}
-	return names, err
+	tx.RemoveSet(removeElements, table, name)
 }
 
 // collectGuards removes guards of links that are gone. A link that comes again
@@ -107,38 +77,28 @@ func (t *Table) collectGuards() error {
 	if err != nil {
 		return err
 	}
-	var gone []element
-	err = t.list(&inside, func(key, _ []byte, _ string) {
+	var gone []nftables.Element
+	err = t.conn.List(&inside, func(key []byte, _ nftables.Found) {
 		link := unix.ByteSliceToString(key)
 		if _, err := netfilter.LocalhostAllowed(link); errors.Is(err, unix.ENOENT) {
-			gone = append(gone, element{set: &inside, key: linkPart(link), what: link})
+			gone = append(gone, nftables.Element{Set: &inside, Key: nftables.Link(link), What: link})
 		}
 	})
 	if err != nil {
 		return err
 	}
-	tx := &transaction{}
-	appendElements(tx, unix.NFT_MSG_DELSETELEM, distinct(gone))
-	return unlessChanged(t.commitIf(tx, generation))
+	tx := &nftables.Transaction{}
+	tx.RemoveElements(removeElements, nftables.Distinct(gone))
+	return unlessChanged(t.conn.CommitIf(tx, generation))
 }
 
 // generation returns the number that counts the transactions of the namespace.
 func (t *Table) generation() (uint32, error) {
-	var generation uint32
-	b := &netlink.Batch{}
-	get(b, unix.NFT_MSG_GETGEN, unix.NLM_F_ACK, "read the generation of nf_tables", func() {})
-	err := t.conn.Do(b, func(m netlink.Message) {
-		if v := netlink.Attr(attributes(m), unix.NFTA_GEN_ID); len(v) == 4 {
-			generation = binary.BigEndian.Uint32(v)
-		}
-	})
-	switch {
-	case err != nil && lacking(err):
-		return 0, unavailable(err)
-	case err == nil && generation == 0:
-		return 0, fmt.Errorf("read the generation of nf_tables: the kernel did not tell it")
+	n, err := t.conn.Generation()
+	if err != nil && nftables.Lacking(err) {
+		err = unavailable(err)
 	}
-	return generation, err
+	return n, err
 }
 
 // unlessChanged forgives that something else changed first.

@@ -8,17 +8,17 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// AddMasquerade implements netfilter.Backend.
+// AddMasquerade implements netfilter.Masquerader.
 func (t *Table) AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
 	return t.hold(ctx, attachmentOf(key, useMasquerade), masqueradeClaims(addrs))
 }
 
-// DelMasquerade implements netfilter.Backend.
-func (t *Table) DelMasquerade(ctx context.Context, key plugin.Key) error {
+// DelMasquerade implements netfilter.Masquerader.
+func (t *Table) DelMasquerade(ctx context.Context, key plugin.Key, _ []netip.Prefix) error {
 	return t.release(ctx, attachmentOf(key, useMasquerade))
 }
 
-// CheckMasquerade implements netfilter.Backend.
+// CheckMasquerade implements netfilter.Masquerader.
 func (t *Table) CheckMasquerade(_ context.Context, key plugin.Key, addrs []netip.Prefix) error {
 	claims := masqueradeClaims(addrs)
 	if err := t.check(attachmentOf(key, useMasquerade), claims); err != nil {
@@ -27,7 +27,7 @@ func (t *Table) CheckMasquerade(_ context.Context, key plugin.Key, addrs []netip
 	return t.checkRules(claims)
 }
 
-// GCMasquerade implements netfilter.Backend. It also removes the sets and rules
+// GCMasquerade implements netfilter.Masquerader. It also removes the sets and rules
 // of subnets that have no address left.
 func (t *Table) GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
 	if err := t.collect(ctx, network, useMasquerade, valid); err != nil {

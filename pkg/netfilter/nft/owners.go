@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/netlink"
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -60,7 +61,7 @@ func (r record) use() string {
 // in the 16 bytes of an IPv6 address.
 func (r record) data() []byte {
 	addr := r.addr.As16()
-	return join(native(uint32(r.kind)), linkPart(r.link), addr[:], protocolPart(r.proto), portPart(r.port))
+	return nftables.Join(nftables.Native(uint32(r.kind)), nftables.Link(r.link), addr[:], nftables.Protocol(r.proto), nftables.Port(r.port))
 }
 
 // parseRecord reads the map's data.
@@ -80,32 +81,32 @@ func parseRecord(data []byte) (record, bool) {
 }
 
 // elements returns what the attachment has put into sets, without the data.
-func (r record) elements() []element {
+func (r record) elements() []nftables.Element {
 	if r.kind&kindAddress != 0 {
 		s := subnetOf(r.prefix())
-		return []element{{set: &s.set, key: addrPart(r.addr), what: r.addr.String(), stage: addAddresses}}
+		return []nftables.Element{{Set: &s.set, Key: nftables.Addr(r.addr), What: r.addr.String(), Stage: addAddresses}}
 	}
 	bound := !r.addr.IsUnspecified()
 	sets := familyOf(r.addr).published(bound)
-	key := join(protocolPart(r.proto), portPart(r.port))
+	key := nftables.Join(nftables.Protocol(r.proto), nftables.Port(r.port))
 	if bound {
-		key = join(addrPart(r.addr), key)
+		key = nftables.Join(nftables.Addr(r.addr), key)
 	}
-	out := []element{{set: &sets.ports, key: key}}
+	out := []nftables.Element{{Set: &sets.ports, Key: key}}
 	if r.kind&kindSNAT != 0 {
-		out = append(out, element{set: &sets.snat, key: join(linkPart(r.link), key)})
+		out = append(out, nftables.Element{Set: &sets.snat, Key: nftables.Join(nftables.Link(r.link), key)})
 		if r.addr.Is4() {
 			out = append(out,
-				element{set: &sets.snat, key: join(linkPart("lo"), key)},
-				element{set: &inside, key: linkPart(r.link), shared: r.kind&kindOwnLink == 0})
+				nftables.Element{Set: &sets.snat, Key: nftables.Join(nftables.Link("lo"), key)},
+				nftables.Element{Set: &inside, Key: nftables.Link(r.link), Shared: r.kind&kindOwnLink == 0})
 		}
 	}
 	if r.kind&kindMasqAll != 0 {
-		out = append(out, element{set: &sets.masqAll, key: key})
+		out = append(out, nftables.Element{Set: &sets.masqAll, Key: key})
 	}
 	for i := range out {
-		out[i].what = r.String()
-		out[i].stage = addElements
+		out[i].What = r.String()
+		out[i].Stage = addElements
 	}
 	return out
 }
@@ -122,8 +123,8 @@ func (r record) String() string {
 }
 
 // ownerElement is the n-th element of owners_v1 of an attachment.
-func ownerElement(id plugin.ID, n int) element {
-	return element{set: &owners, key: join(id[:], native(uint32(n))), what: fmt.Sprintf("entry %d", n), stage: addElements}
+func ownerElement(id plugin.ID, n int) nftables.Element {
+	return nftables.Element{Set: &owners, Key: nftables.Join(id[:], nftables.Native(uint32(n))), What: fmt.Sprintf("entry %d", n), Stage: addElements}
 }
 
 // held returns the records of an attachment.
@@ -142,88 +143,51 @@ func (t *Table) held(id plugin.ID) ([]record, error) {
 }
 
 func (t *Table) heldFrom(id plugin.ID, start, n int) ([]record, error) {
-	wanted := make([]element, 0, n)
+	wanted := make([]nftables.Element, 0, n)
 	for i := range n {
 		wanted = append(wanted, ownerElement(id, start+i))
 	}
+	found, err := t.conn.Prefix(wanted)
+	if err != nil && nftables.Lacking(err) {
+		return nil, unavailable(err)
+	}
 	var records []record
-	malformed := false
-	b := &netlink.Batch{}
-	get(b, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up an attachment in "+owners.name, func() {
-		elementList(b, &owners, wanted, false)
-	})
-	err := t.conn.Do(b, func(m netlink.Message) {
-		parseElements(m, func(_, data []byte, _ string) {
-			r, ok := parseRecord(data)
-			malformed = malformed || !ok
-			records = append(records, r)
-		})
-	})
-	switch {
-	case errors.Is(err, unix.ENOENT):
-		err = nil
-	case err != nil && lacking(err):
-		err = unavailable(err)
-	case err == nil && malformed:
-		err = plugin.Errorf("table inet %s: %s has data that is not ours", TableName, owners.name).
-			WithDetails("remove the table with `nft delete table inet %s` and restart the containers", TableName)
+	for _, f := range found {
+		r, ok := parseRecord(f.Data)
+		if !ok {
+			return nil, plugin.Errorf("table inet %s: %s has data that is not ours", TableName, owners.Name).
+				WithDetails("remove the table with `nft delete table inet %s` and restart the containers", TableName)
+		}
+		records = append(records, r)
 	}
 	return records, err
-}
-
-// hasRuleset tells whether the ruleset is there.
-func (t *Table) hasRuleset() (bool, error) {
-	b := &netlink.Batch{}
-	get(b, unix.NFT_MSG_GETSET, unix.NLM_F_ACK, "look up "+owners.name, func() {
-		b.String(unix.NFTA_SET_TABLE, TableName)
-		b.String(unix.NFTA_SET_NAME, owners.name)
-	})
-	err := t.conn.Do(b, nil)
-	switch {
-	case err == nil:
-		return true, nil
-	case errors.Is(err, unix.ENOENT):
-		return false, nil
-	case lacking(err):
-		return false, unavailable(err)
-	}
-	return false, err
 }
 
 // ownersOf lists the attachments of a network that hold something for a use.
 func (t *Table) ownersOf(network, use string) ([]attachment, error) {
 	hash := plugin.NetworkHash(network)
 	var list []attachment
-	err := t.list(&owners, func(key, data []byte, comment string) {
-		r, ok := parseRecord(data)
+	err := t.conn.List(&owners, func(key []byte, f nftables.Found) {
+		r, ok := parseRecord(f.Data)
 		if !ok || r.use() != use || len(key) != 16+4 || [8]byte(key) != hash || binary.NativeEndian.Uint32(key[16:]) != 0 {
 			return
 		}
-		list = append(list, attachment{id: plugin.ID(key[:16]), comment: comment})
+		list = append(list, attachment{id: plugin.ID(key[:16]), comment: f.Comment})
 	})
-	return list, err
+	return list, listErr(err)
 }
 
-// list calls f for each element of a set. It may be called again for elements
-// that it has seen, when others change the set meanwhile. A set that is not
-// there is empty.
-func (t *Table) list(s *set, f func(key, data []byte, comment string)) error {
-	for try := 1; ; try++ {
-		b := &netlink.Batch{}
-		get(b, unix.NFT_MSG_GETSETELEM, unix.NLM_F_DUMP, "list "+s.name, func() {
-			b.String(unix.NFTA_SET_ELEM_LIST_TABLE, TableName)
-			b.String(unix.NFTA_SET_ELEM_LIST_SET, s.name)
-		})
-		err := t.conn.Do(b, func(m netlink.Message) { parseElements(m, f) })
-		switch {
-		case err == nil, errors.Is(err, unix.ENOENT):
-			return nil
-		case lacking(err):
-			return unavailable(err)
-		case !errors.Is(err, netlink.ErrInterrupted):
-			return err
-		case try == tries:
-			return contended("list "+s.name, err)
-		}
+// listErr makes an error out of that of a list.
+func listErr(err error) error {
+	switch {
+	case err != nil && nftables.Lacking(err):
+		return unavailable(err)
+	case errors.Is(err, nftables.ErrBusy):
+		return contended("list what is held", err)
 	}
+	return err
 }
+
+// commentOf is the comment of an attachment's elements: its key, without what
+// nft could not read back from a saved ruleset. No part of a key has a colon.
+func commentOf(key plugin.Key) string { return strings.ReplaceAll(key.String(), `"`, ":") }

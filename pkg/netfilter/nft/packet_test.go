@@ -189,7 +189,7 @@ func testPublishedPorts(t *testing.T, n *node) {
 			t.Errorf("%s to %s: %q, %v, want it refused", c.from.Name(), c.target, got, err)
 		}
 	}
-	n.Do(func() { must(t, n.table.DelPortMaps(ctx, keyOf("web"))) })
+	n.Do(func() { must(t, n.table.DelPortMaps(ctx, keyOf("web"), nil)) })
 	if got, err := outside.DialTCP("192.0.2.1:8080", patience); err == nil {
 		t.Errorf("a port answers after it was taken back: %q", got)
 	}
@@ -301,7 +301,7 @@ func TestMasquerade(t *testing.T) {
 			t.Errorf("%s to %s: %q, want %q", c.from.Name(), c.target, got, c.want)
 		}
 	}
-	must(t, n.table.DelMasquerade(ctx, keyOf("peer")))
+	must(t, n.table.DelMasquerade(ctx, keyOf("peer"), nil))
 	if got, err := n.peer.DialTCP("192.0.2.254:80", grace); err == nil {
 		t.Errorf("masqueraded after it was taken back: %q", got)
 	}

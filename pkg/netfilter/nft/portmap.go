@@ -7,10 +7,11 @@ import (
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// AddPortMaps implements netfilter.Backend.
+// AddPortMaps implements netfilter.PortMapper.
 func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
 	a := attachmentOf(key, usePortMap)
 	if err := t.hold(ctx, a, portClaims(ports)); err != nil {
@@ -26,12 +27,12 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 	return nil
 }
 
-// DelPortMaps implements netfilter.Backend.
-func (t *Table) DelPortMaps(ctx context.Context, key plugin.Key) error {
+// DelPortMaps implements netfilter.PortMapper.
+func (t *Table) DelPortMaps(ctx context.Context, key plugin.Key, _ []netip.Prefix) error {
 	return t.release(ctx, attachmentOf(key, usePortMap))
 }
 
-// CheckPortMaps implements netfilter.Backend.
+// CheckPortMaps implements netfilter.PortMapper.
 func (t *Table) CheckPortMaps(_ context.Context, key plugin.Key, ports netfilter.PortMaps) error {
 	claims := portClaims(ports)
 	if err := t.check(attachmentOf(key, usePortMap), claims); err != nil {
@@ -46,7 +47,7 @@ func (t *Table) CheckPortMaps(_ context.Context, key plugin.Key, ports netfilter
 	return t.checkRules(claims)
 }
 
-// GCPortMaps implements netfilter.Backend. It also removes the guards of links
+// GCPortMaps implements netfilter.PortMapper. It also removes the guards of links
 // that are gone.
 func (t *Table) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
 	if err := t.collect(ctx, network, usePortMap, valid); err != nil {
@@ -74,7 +75,7 @@ func portClaims(ports netfilter.PortMaps) []claim {
 		if !r.addr.IsValid() {
 			r.addr = unspecified(m.Container.Addr())
 		}
-		target := join(addrPart(m.Container.Addr()), portPart(m.Container.Port()))
+		target := nftables.Join(nftables.Addr(m.Container.Addr()), nftables.Port(m.Container.Port()))
 		claims = append(claims, claim{record: r, data: target})
 	}
 	return claims

@@ -1,11 +1,10 @@
 package nft
 
 import (
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
-
-	"github.com/cnibox/cnibox/pkg/netlink"
 )
 
 // The ruleset, as `nft list table inet cnibox` shows it for a node on which
@@ -91,13 +90,6 @@ const (
 	prioritySrcNAT = 110 // behind 100, where administrators are
 )
 
-// Hooks of family inet (linux/netfilter.h).
-const (
-	hookPrerouting  = 0
-	hookOutput      = 3
-	hookPostrouting = 4
-)
-
 // Chains. Their names and those of the sets carry the ruleset's version, so
 // that a later one can be made beside this one.
 const (
@@ -109,18 +101,19 @@ const (
 )
 
 var (
-	owners = set{
-		name: "owners_v1",
-		key:  []dataType{typeIPv6, typeMark},
-		data: []dataType{typeMark, typeLink, typeIPv6, typeProtocol, typePort},
+	owners = nftables.Set{
+		Table: table,
+		Name:  "owners_v1",
+		Key:   []nftables.Type{nftables.TypeIPv6, nftables.TypeMark},
+		Data:  []nftables.Type{nftables.TypeMark, nftables.TypeLink, nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort},
 	}
-	inside = set{name: "inside_v1", key: []dataType{typeLink}}
+	inside = nftables.Set{Table: table, Name: "inside_v1", Key: []nftables.Type{nftables.TypeLink}}
 )
 
 // family is what differs between IPv4 and IPv6.
 type family struct {
 	nfproto              byte
-	addr                 dataType
+	addr                 nftables.Type
 	srcOffset, dstOffset int // of the addresses, in bytes from the start of the IP header
 
 	// Published ports, on all of the host's addresses and on one.
@@ -129,9 +122,9 @@ type family struct {
 
 // published are the sets of published ports of one family.
 type published struct {
-	ports   set // port of the host to address and port of the container
-	snat    set // link and port of the host: masquerade connections by that link
-	masqAll set // port of the host: masquerade all connections
+	ports   nftables.Set // port of the host to address and port of the container
+	snat    nftables.Set // link and port of the host: masquerade connections by that link
+	masqAll nftables.Set // port of the host: masquerade all connections
 }
 
 func (f *family) published(bound bool) *published {
@@ -144,32 +137,32 @@ func (f *family) published(bound bool) *published {
 var (
 	ipv4 = family{
 		nfproto:   unix.NFPROTO_IPV4,
-		addr:      typeIPv4,
+		addr:      nftables.TypeIPv4,
 		srcOffset: 12, dstOffset: 16,
 		all: published{
-			ports:   set{"ports4_v1", []dataType{typeProtocol, typePort}, []dataType{typeIPv4, typePort}},
-			snat:    set{"snat4_v1", []dataType{typeLink, typeProtocol, typePort}, nil},
-			masqAll: set{"masqall4_v1", []dataType{typeProtocol, typePort}, nil},
+			ports:   nftables.Set{Table: table, Name: "ports4_v1", Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
+			snat:    nftables.Set{Table: table, Name: "snat4_v1", Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}},
+			masqAll: nftables.Set{Table: table, Name: "masqall4_v1", Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}},
 		},
 		one: published{
-			ports:   set{"hostports4_v1", []dataType{typeIPv4, typeProtocol, typePort}, []dataType{typeIPv4, typePort}},
-			snat:    set{"hostsnat4_v1", []dataType{typeLink, typeIPv4, typeProtocol, typePort}, nil},
-			masqAll: set{"hostmasqall4_v1", []dataType{typeIPv4, typeProtocol, typePort}, nil},
+			ports:   nftables.Set{Table: table, Name: "hostports4_v1", Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
+			snat:    nftables.Set{Table: table, Name: "hostsnat4_v1", Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}},
+			masqAll: nftables.Set{Table: table, Name: "hostmasqall4_v1", Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}},
 		},
 	}
 	ipv6 = family{
 		nfproto:   unix.NFPROTO_IPV6,
-		addr:      typeIPv6,
+		addr:      nftables.TypeIPv6,
 		srcOffset: 8, dstOffset: 24,
 		all: published{
-			ports:   set{"ports6_v1", []dataType{typeProtocol, typePort}, []dataType{typeIPv6, typePort}},
-			snat:    set{"snat6_v1", []dataType{typeLink, typeProtocol, typePort}, nil},
-			masqAll: set{"masqall6_v1", []dataType{typeProtocol, typePort}, nil},
+			ports:   nftables.Set{Table: table, Name: "ports6_v1", Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
+			snat:    nftables.Set{Table: table, Name: "snat6_v1", Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}},
+			masqAll: nftables.Set{Table: table, Name: "masqall6_v1", Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}},
 		},
 		one: published{
-			ports:   set{"hostports6_v1", []dataType{typeIPv6, typeProtocol, typePort}, []dataType{typeIPv6, typePort}},
-			snat:    set{"hostsnat6_v1", []dataType{typeLink, typeIPv6, typeProtocol, typePort}, nil},
-			masqAll: set{"hostmasqall6_v1", []dataType{typeIPv6, typeProtocol, typePort}, nil},
+			ports:   nftables.Set{Table: table, Name: "hostports6_v1", Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
+			snat:    nftables.Set{Table: table, Name: "hostsnat6_v1", Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}},
+			masqAll: nftables.Set{Table: table, Name: "hostmasqall6_v1", Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}},
 		},
 	}
 )
@@ -190,153 +183,103 @@ func familyOf(a netip.Addr) *family {
 	return &ipv6
 }
 
-// chain is a chain of the ruleset. One without a kind is entered from others.
-type chain struct {
-	name     string
-	kind     string
-	hook     uint32
-	priority int32
-	rules    [][]expr
-}
-
 // chains returns the chains, those that are jumped to first.
-func chains() []chain {
-	return []chain{
-		{name: chainGuard, kind: "filter", hook: hookPrerouting, priority: priorityRaw, rules: guardRules()},
-		{name: chainDNAT, rules: append(dnatRules(&ipv4), dnatRules(&ipv6)...)},
-		{name: chainPrerouting, kind: "nat", hook: hookPrerouting, priority: priorityDstNAT, rules: [][]expr{
-			rule(isIn(&ipv4, ipv4.dst(), loopback4()), leave()),
-			rule(isLoopback6(), leave()),
-			rule(isLocal(), jump(chainDNAT)),
+func chains() []nftables.Chain {
+	return []nftables.Chain{
+		{Name: chainGuard, Kind: "filter", Hook: nftables.HookPrerouting, Priority: priorityRaw, Rules: guardRules()},
+		{Name: chainDNAT, Rules: append(dnatRules(&ipv4), dnatRules(&ipv6)...)},
+		{Name: chainPrerouting, Kind: "nat", Hook: nftables.HookPrerouting, Priority: priorityDstNAT, Rules: []nftables.Rule{
+			nftables.MakeRule(isIn(&ipv4, ipv4.dst(), loopback4()), nftables.Return()),
+			nftables.MakeRule(isLoopback6(), nftables.Return()),
+			nftables.MakeRule(isLocal(), nftables.Jump(chainDNAT)),
 		}},
-		{name: chainOutput, kind: "nat", hook: hookOutput, priority: priorityDstNAT, rules: [][]expr{
-			rule(isLoopback6(), leave()),
-			rule(isLocal(), jump(chainDNAT)),
+		{Name: chainOutput, Kind: "nat", Hook: nftables.HookOutput, Priority: priorityDstNAT, Rules: []nftables.Rule{
+			nftables.MakeRule(isLoopback6(), nftables.Return()),
+			nftables.MakeRule(isLocal(), nftables.Jump(chainDNAT)),
 		}},
-		{name: chainPostrouting, kind: "nat", hook: hookPostrouting, priority: prioritySrcNAT, rules: [][]expr{
-			rule(wasDNATed(), isMarked(), []expr{masquerade()}),
+		{Name: chainPostrouting, Kind: "nat", Hook: nftables.HookPostrouting, Priority: prioritySrcNAT, Rules: []nftables.Rule{
+			nftables.MakeRule(wasDNATed(), isMarked(), nftables.Masquerade()),
 		}},
 	}
 }
 
-func guardRules() [][]expr {
-	fromInside := append(concat(inLink()), lookup(&inside), drop())
-	return [][]expr{
-		rule(isIn(&ipv4, ipv4.dst(), loopback4()), fromInside),
-		rule(isIn(&ipv4, ipv4.src(), loopback4()), fromInside),
+func guardRules() []nftables.Rule {
+	fromInside := nftables.MakeRule(nftables.In(&inside, nftables.InLink()), nftables.Drop())
+	return []nftables.Rule{
+		nftables.MakeRule(isIn(&ipv4, ipv4.dst(), loopback4()), fromInside),
+		nftables.MakeRule(isIn(&ipv4, ipv4.src(), loopback4()), fromInside),
 	}
 }
 
 // dnatRules are those for ports published on one address, then those for ports
 // published on all: a port may be both, and each has its own options.
-func dnatRules(f *family) [][]expr {
-	var rules [][]expr
+func dnatRules(f *family) []nftables.Rule {
+	var rules []nftables.Rule
 	for _, bound := range []bool{true, false} {
 		sets := f.published(bound)
-		port := []load{protocol(), dstPort()}
+		port := []nftables.Load{nftables.L4Protocol(), nftables.DstPort()}
 		if bound {
-			port = []load{f.dst(), protocol(), dstPort()}
+			port = []nftables.Load{f.dst(), nftables.L4Protocol(), nftables.DstPort()}
 		}
-		by := func(link load) []expr { return concat(append([]load{link}, port...)...) }
-		rules = append(rules, rule(is(f), by(inLink()), []expr{lookup(&sets.snat)}, setMark(masqueradeMark)))
+		by := func(link nftables.Load) []nftables.Expr {
+			return nftables.In(&sets.snat, append([]nftables.Load{link}, port...)...)
+		}
+		setMark := nftables.SetMark(masqueradeMark)
+		rules = append(rules, nftables.MakeRule(is(f), by(nftables.InLink()), setMark))
 		if f == &ipv4 {
-			rules = append(rules, rule(isIn(f, f.src(), loopback4()), by(outLink()), []expr{lookup(&sets.snat)}, setMark(masqueradeMark)))
+			rules = append(rules, nftables.MakeRule(isIn(f, f.src(), loopback4()), by(nftables.OutLink()), setMark))
 		}
 		rules = append(rules,
-			rule(is(f), concat(port...), []expr{lookup(&sets.masqAll)}, setMark(masqueradeMark)),
-			rule(is(f), concat(port...), []expr{lookup(&sets.ports), dnat(f)}))
+			nftables.MakeRule(is(f), nftables.In(&sets.masqAll, port...), setMark),
+			nftables.MakeRule(is(f), nftables.In(&sets.ports, port...), nftables.DNAT(f.nfproto, f.addr)))
 	}
 	return rules
 }
 
-func rule(parts ...[]expr) []expr {
-	var out []expr
-	for _, p := range parts {
-		out = append(out, p...)
-	}
-	return out
+func is(f *family) []nftables.Expr {
+	return nftables.Compare(nftables.Family(), unix.NFT_CMP_EQ, []byte{f.nfproto})
 }
 
-func is(f *family) []expr { return compare(nfproto(), unix.NFT_CMP_EQ, []byte{f.nfproto}) }
-
-func isIn(f *family, l load, network netip.Prefix) []expr {
-	return rule(is(f), compareNet(l, unix.NFT_CMP_EQ, network))
+func isIn(f *family, l nftables.Load, network netip.Prefix) []nftables.Expr {
+	return nftables.MakeRule(is(f), nftables.CompareNet(l, unix.NFT_CMP_EQ, network))
 }
 
-func isLoopback6() []expr {
-	return rule(is(&ipv6), compare(ipv6.dst(), unix.NFT_CMP_EQ, netip.IPv6Loopback().AsSlice()))
+func isLoopback6() []nftables.Expr {
+	return nftables.MakeRule(is(&ipv6), nftables.Compare(ipv6.dst(), unix.NFT_CMP_EQ, netip.IPv6Loopback().AsSlice()))
 }
 
-func isLocal() []expr { return compare(dstType(), unix.NFT_CMP_EQ, native(unix.RTN_LOCAL)) }
+func isLocal() []nftables.Expr {
+	return nftables.Compare(nftables.DstType(), unix.NFT_CMP_EQ, nftables.Native(unix.RTN_LOCAL))
+}
 
-func wasDNATed() []expr {
+func wasDNATed() []nftables.Expr {
 	const dstNAT = 1 << 5 // IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h
-	return compareMasked(connStatus(), native(dstNAT), unix.NFT_CMP_NEQ, native(0))
+	return nftables.CompareMasked(nftables.ConnStatus(), nftables.Native(dstNAT), unix.NFT_CMP_NEQ, nftables.Native(0))
 }
 
-func isMarked() []expr {
-	return compareMasked(mark(), native(masqueradeMark), unix.NFT_CMP_EQ, native(masqueradeMark))
+func isMarked() []nftables.Expr {
+	bit := nftables.Native(masqueradeMark)
+	return nftables.CompareMasked(nftables.Mark(), bit, unix.NFT_CMP_EQ, bit)
 }
 
-func jump(to string) []expr { return []expr{verdict(unix.NFT_JUMP, to)} }
-
-func drop() expr {
-	const nfDrop = 0 // NF_DROP of linux/netfilter.h
-	return verdict(nfDrop, "")
-}
-
-func leave() []expr { return []expr{verdict(unix.NFT_RETURN, "")} }
+func (f *family) src() nftables.Load { return nftables.Network(f.srcOffset, f.addr.Size()) }
+func (f *family) dst() nftables.Load { return nftables.Network(f.dstOffset, f.addr.Size()) }
 
 // appendRuleset adds the creation of the ruleset to a transaction. The map of
 // owners comes first: it exists exactly if the rest does, so that of several
 // processes that try at the same time one gets past it.
-func appendRuleset(tx *transaction) {
-	tx.add(unix.NFT_MSG_NEWTABLE, unix.NLM_F_CREATE, makeRuleset, "create table inet "+TableName, func(b *netlink.Batch) {
-		b.String(unix.NFTA_TABLE_NAME, TableName)
-	})
-	owners.appendTo(tx, makeRuleset)
-	inside.appendTo(tx, makeRuleset)
+func appendRuleset(tx *nftables.Transaction) {
+	tx.CreateTable(makeRuleset, table)
+	tx.CreateSet(makeRuleset, &owners)
+	tx.CreateSet(makeRuleset, &inside)
 	for _, f := range []*family{&ipv4, &ipv6} {
 		for _, p := range []*published{&f.all, &f.one} {
-			p.ports.appendTo(tx, makeRuleset)
-			p.snat.appendTo(tx, makeRuleset)
-			p.masqAll.appendTo(tx, makeRuleset)
+			tx.CreateSet(makeRuleset, &p.ports)
+			tx.CreateSet(makeRuleset, &p.snat)
+			tx.CreateSet(makeRuleset, &p.masqAll)
 		}
 	}
 	for _, c := range chains() {
-		c.appendTo(tx)
+		tx.CreateChain(makeRuleset, table, c)
 	}
-}
-
-func (c chain) appendTo(tx *transaction) {
-	tx.add(unix.NFT_MSG_NEWCHAIN, unix.NLM_F_CREATE|unix.NLM_F_EXCL, makeRuleset, "create chain "+c.name, func(b *netlink.Batch) {
-		b.String(unix.NFTA_CHAIN_TABLE, TableName)
-		b.String(unix.NFTA_CHAIN_NAME, c.name)
-		if c.kind == "" {
-			return
-		}
-		b.Nest(unix.NFTA_CHAIN_HOOK, func() {
-			b.BE32(unix.NFTA_HOOK_HOOKNUM, c.hook)
-			b.BE32(unix.NFTA_HOOK_PRIORITY, uint32(c.priority))
-		})
-		b.String(unix.NFTA_CHAIN_TYPE, c.kind)
-	})
-	for _, r := range c.rules {
-		appendRule(tx, makeRuleset, c.name, r)
-	}
-}
-
-func appendRule(tx *transaction, at stage, chain string, exprs []expr) {
-	tx.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, at, "add a rule to chain "+chain, func(b *netlink.Batch) {
-		b.String(unix.NFTA_RULE_TABLE, TableName)
-		b.String(unix.NFTA_RULE_CHAIN, chain)
-		b.Nest(unix.NFTA_RULE_EXPRESSIONS, func() {
-			for _, e := range exprs {
-				b.Nest(unix.NFTA_LIST_ELEM, func() {
-					b.String(unix.NFTA_EXPR_NAME, e.name)
-					b.Nest(unix.NFTA_EXPR_DATA, func() { e.data(b) })
-				})
-			}
-		})
-	})
 }

@@ -59,11 +59,11 @@ func TestSavedRulesetLoadsAndWorks(t *testing.T) {
 	// Elements are found by their keys, whoever put them there.
 	must(t, table.CheckMasquerade(ctx, long, prefixes("10.88.0.9/24")))
 	must(t, table.CheckMasquerade(ctx, odd, prefixes("10.88.0.10/24")))
-	must(t, table.DelMasquerade(ctx, long))
-	must(t, table.DelMasquerade(ctx, odd))
-	must(t, table.DelMasquerade(ctx, keyOf("a")))
-	h.Do(func() { must(t, table.DelPortMaps(ctx, keyOf("a"))) })
-	must(t, table.DelPortMaps(ctx, keyOf("b")))
+	must(t, table.DelMasquerade(ctx, long, nil))
+	must(t, table.DelMasquerade(ctx, odd, nil))
+	must(t, table.DelMasquerade(ctx, keyOf("a"), nil))
+	h.Do(func() { must(t, table.DelPortMaps(ctx, keyOf("a"), nil)) })
+	must(t, table.DelPortMaps(ctx, keyOf("b"), nil))
 	for _, line := range strings.Split(listing(t, h), "\n") {
 		if strings.Contains(line, "elements") && !strings.Contains(line, guardComment) {
 			t.Errorf("left behind: %s", line)

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"net/netip"
 	"strings"
 
@@ -14,7 +15,7 @@ const subnetPrefix = "masq_v1_"
 // masquerades them. Addresses without a network around them share one for each
 // family.
 type subnet struct {
-	set     set
+	set     nftables.Set
 	family  *family
 	network netip.Prefix // the zero Prefix: none, all is elsewhere to the address
 }
@@ -22,30 +23,30 @@ type subnet struct {
 // subnetOf returns the subnet that an address with its prefix length is in.
 // Names are what nft takes for an identifier, which has no colons.
 func subnetOf(p netip.Prefix) subnet {
-	s := subnet{family: familyOf(p.Addr())}
-	s.set.key = []dataType{s.family.addr}
+	s := subnet{family: familyOf(p.Addr()), set: nftables.Set{Table: table}}
+	s.set.Key = []nftables.Type{s.family.addr}
 	switch {
 	case !p.IsSingleIP():
 		s.network = p.Masked()
-		s.set.name = subnetPrefix + strings.ReplaceAll(s.network.String(), ":", "-")
+		s.set.Name = subnetPrefix + strings.ReplaceAll(s.network.String(), ":", "-")
 	case p.Addr().Is4():
-		s.set.name = subnetPrefix + "single4"
+		s.set.Name = subnetPrefix + "single4"
 	default:
-		s.set.name = subnetPrefix + "single6"
+		s.set.Name = subnetPrefix + "single6"
 	}
 	return s
 }
 
 // appendTo adds the creation of the set and the rule to a transaction.
-func (s *subnet) appendTo(tx *transaction) {
-	s.set.appendTo(tx, makeSubnet)
-	appendRule(tx, makeSubnet, chainPostrouting, s.rule())
+func (s *subnet) appendTo(tx *nftables.Transaction) {
+	tx.CreateSet(makeSubnet, &s.set)
+	tx.AppendRule(makeSubnet, table, chainPostrouting, s.rule())
 }
 
-func (s *subnet) rule() []expr {
-	match := rule(is(s.family), concat(s.family.src()), []expr{lookup(&s.set)})
+func (s *subnet) rule() nftables.Rule {
+	match := nftables.MakeRule(is(s.family), nftables.In(&s.set, s.family.src()))
 	if s.network.IsValid() {
-		match = append(match, compareNet(s.family.dst(), unix.NFT_CMP_NEQ, s.network)...)
+		match = append(match, nftables.CompareNet(s.family.dst(), unix.NFT_CMP_NEQ, s.network)...)
 	}
-	return rule(match, compareNet(s.family.dst(), unix.NFT_CMP_NEQ, s.family.multicast()), []expr{masquerade()})
+	return nftables.MakeRule(match, nftables.CompareNet(s.family.dst(), unix.NFT_CMP_NEQ, s.family.multicast()), nftables.Masquerade())
 }

@@ -15,7 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/netlink"
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -25,21 +25,31 @@ const TableName = "cnibox"
 // ErrUnavailable says that the kernel lacks nf_tables or a part of it.
 var ErrUnavailable = netfilter.ErrUnavailable
 
-// tries bounds how often a change is attempted again because another process
-// changed the same objects at the same time.
-const tries = 16
+var table = nftables.Table{Family: unix.NFPROTO_INET, Name: TableName}
+
+// Stages of our transactions.
+const (
+	makeRuleset nftables.Stage = iota + 1 // create the table and all that stays in it
+	makeSubnet                            // create the set and the rule of a subnet
+	removeElements
+	addElements  // to sets of the ruleset
+	addAddresses // to the set of a subnet
+)
 
 // Table is our table in one network namespace. One goroutine at a time.
 type Table struct {
-	conn *netlink.Conn
+	conn *nftables.Conn
 }
 
-var _ netfilter.Backend = (*Table)(nil)
+var (
+	_ netfilter.Masquerader = (*Table)(nil)
+	_ netfilter.PortMapper  = (*Table)(nil)
+)
 
 // Open opens a socket in the calling thread's namespace. The table itself is
 // made by the first that puts something in it.
 func Open() (*Table, error) {
-	conn, err := netlink.Dial(unix.NETLINK_NETFILTER)
+	conn, err := nftables.Open()
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
 		return nil, unavailable(err)
 	}
@@ -56,17 +66,20 @@ func (t *Table) Close() { t.conn.Close() }
 // Available tries whether the kernel takes our ruleset, without leaving
 // anything in it.
 func (t *Table) Available() error {
-	found, err := t.hasRuleset()
-	if found || err != nil {
+	found, err := t.conn.HasSet(&owners)
+	switch {
+	case err != nil && nftables.Lacking(err):
+		return unavailable(err)
+	case found || err != nil:
 		return err
 	}
-	tx := &transaction{}
+	tx := &nftables.Transaction{}
 	appendRuleset(tx)
-	err = t.probe(tx)
+	err = t.conn.Probe(tx)
 	if errors.Is(err, unix.EEXIST) {
 		return nil // made by another process just now
 	}
-	return tx.explain(err)
+	return explain(tx, err)
 }
 
 // unavailableError is a plugin.Error that is ErrUnavailable too.
@@ -92,18 +105,25 @@ func (e *unavailableError) Error() string { return e.shown.Error() }
 // Unwrap returns the error that a runtime is shown, the class, and the cause.
 func (e *unavailableError) Unwrap() []error { return []error{&e.shown, ErrUnavailable, e.cause} }
 
-// lacking tells whether the kernel refused a request because it has no
-// nf_tables at all. EINVAL is how it refuses messages for a subsystem of
-// nfnetlink that it does not have.
-func lacking(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EPROTONOSUPPORT)
+// explain makes an error out of a refusal that is about the kernel rather than
+// about what is in it.
+func explain(tx *nftables.Transaction, err error) error {
+	switch s := tx.Failed(err); {
+	case err == nil:
+		return nil
+	case s == 0 && nftables.Lacking(err), s != 0 && errors.Is(err, unix.EOPNOTSUPP):
+		return unavailable(err)
+	case (s == makeRuleset || s == makeSubnet) && errors.Is(err, unix.ENOENT):
+		return unavailable(err) // a kind of chain or expression that there is not
+	}
+	return err
 }
 
 // contended is the error of a change that met others too often.
 func contended(what string, last error) error {
 	return &plugin.Error{
 		Code:    plugin.CodeTryAgainLater,
-		Msg:     fmt.Sprintf("%s: given up after %d attempts: %v", what, tries, last),
+		Msg:     fmt.Sprintf("%s: given up after %d attempts: %v", what, nftables.Tries, last),
 		Details: "other processes change table inet " + TableName + " all the time; look who with `nft monitor`",
 	}
 }

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -40,9 +41,9 @@ func TestMessageBudget(t *testing.T) {
 			{"add port maps", 1, func() error {
 				return table.AddPortMaps(ctx, k, behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "udp/53=10.88.0.2:53")))
 			}},
-			{"delete masquerade", 3, func() error { return table.DelMasquerade(ctx, k) }}, // what is held, whose it is, delete
-			{"delete port maps", 3, func() error { return table.DelPortMaps(ctx, k) }},
-			{"delete nothing", 1, func() error { return table.DelMasquerade(ctx, k) }},
+			{"delete masquerade", 3, func() error { return table.DelMasquerade(ctx, k, nil) }}, // what is held, whose it is, delete
+			{"delete port maps", 3, func() error { return table.DelPortMaps(ctx, k, nil) }},
+			{"delete nothing", 1, func() error { return table.DelMasquerade(ctx, k, nil) }},
 		} {
 			if got := sends(table, func() { must(t, step.do()) }); got != step.want {
 				t.Errorf("%s: %d messages, want %d", step.name, got, step.want)
@@ -55,8 +56,8 @@ func TestDelWithoutAdd(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	table := open(t, h)
-	must(t, table.DelMasquerade(ctx, keyOf("a")))
-	must(t, table.DelPortMaps(ctx, keyOf("a")))
+	must(t, table.DelMasquerade(ctx, keyOf("a"), nil))
+	must(t, table.DelPortMaps(ctx, keyOf("a"), nil))
 	must(t, table.GCMasquerade(ctx, "net", nil))
 	must(t, table.GCPortMaps(ctx, "net", nil))
 	if got := listing(t, h); got != "" {
@@ -105,12 +106,12 @@ func TestLateDelLeavesNewOwner(t *testing.T) {
 	if err := table.CheckMasquerade(ctx, oldKey, prefixes("10.88.0.2/24", "10.88.0.3/24")); err == nil || !strings.Contains(err.Error(), "net/new/eth0") {
 		t.Errorf("check of the old owner: %v", err)
 	}
-	must(t, table.DelMasquerade(ctx, oldKey))
+	must(t, table.DelMasquerade(ctx, oldKey, nil))
 	must(t, table.CheckMasquerade(ctx, newKey, prefixes("10.88.0.2/24")))
 	if got := listing(t, h); strings.Contains(got, "10.88.0.3") || strings.Contains(got, "old") {
 		t.Errorf("the old owner left something:\n%s", got)
 	}
-	must(t, table.DelMasquerade(ctx, newKey))
+	must(t, table.DelMasquerade(ctx, newKey, nil))
 	if got := listing(t, h); strings.Contains(got, "elements") {
 		t.Errorf("left behind:\n%s", got)
 	}
@@ -197,7 +198,7 @@ func TestDamagedTable(t *testing.T) {
 	ports := behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "tcp/81=10.88.0.2:81"))
 	h.Do(func() { must(t, table.AddPortMaps(ctx, keyOf("a"), ports)) })
 	h.MustRun(t, "nft", "delete element inet cnibox ports4_v1 { tcp . 80 }; delete element inet cnibox snat4_v1 { lo . tcp . 81 }")
-	h.Do(func() { must(t, table.DelPortMaps(ctx, keyOf("a"))) })
+	h.Do(func() { must(t, table.DelPortMaps(ctx, keyOf("a"), nil)) })
 	if got := strings.ReplaceAll(listing(t, h), guardComment, ""); strings.Contains(got, "80") && strings.Contains(got, "net/a/eth0") {
 		t.Errorf("left behind:\n%s", got)
 	}
@@ -320,24 +321,24 @@ func TestThousandsOfPorts(t *testing.T) {
 		must(t, table.AddPortMaps(ctx, k, ports))
 		must(t, table.CheckPortMaps(ctx, k, ports))
 	})
-	for s, want := range map[*set]int{&owners: n, &ipv4.all.ports: n, &ipv4.all.snat: 2 * n} {
+	for s, want := range map[*nftables.Set]int{&owners: n, &ipv4.all.ports: n, &ipv4.all.snat: 2 * n} {
 		if got := count(t, table, s); got != want {
-			t.Errorf("%s has %d elements, want %d", s.name, got, want)
+			t.Errorf("%s has %d elements, want %d", s.Name, got, want)
 		}
 	}
 	h.Do(func() { must(t, table.AddPortMaps(ctx, k, ports)) })
-	h.Do(func() { must(t, table.DelPortMaps(ctx, k)) })
-	for _, s := range []*set{&owners, &ipv4.all.ports, &ipv4.all.snat} {
+	h.Do(func() { must(t, table.DelPortMaps(ctx, k, nil)) })
+	for _, s := range []*nftables.Set{&owners, &ipv4.all.ports, &ipv4.all.snat} {
 		if got := count(t, table, s); got != 0 {
-			t.Errorf("%s has %d elements left", s.name, got)
+			t.Errorf("%s has %d elements left", s.Name, got)
 		}
 	}
 }
 
-func count(t testing.TB, table *Table, s *set) int {
+func count(t testing.TB, table *Table, s *nftables.Set) int {
 	t.Helper()
 	n := 0
-	must(t, table.list(s, func(_, _ []byte, _ string) { n++ }))
+	must(t, table.conn.List(s, func([]byte, nftables.Found) { n++ }))
 	return n
 }
 
@@ -373,7 +374,7 @@ func TestOwnLink(t *testing.T) {
 	h.Do(func() {
 		must(t, table.AddPortMaps(ctx, keyOf("a"), ports))
 		must(t, table.CheckPortMaps(ctx, keyOf("a"), ports))
-		must(t, table.DelPortMaps(ctx, keyOf("a")))
+		must(t, table.DelPortMaps(ctx, keyOf("a"), nil))
 		if allowed, err := netfilter.LocalhostAllowed("veth0"); err != nil || allowed {
 			t.Errorf("route_localnet is %v, %v after the attachment is gone", allowed, err)
 		}

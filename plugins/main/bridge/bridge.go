@@ -249,7 +249,7 @@ func delMasquerade(ctx context.Context, k plugin.Key) error {
 		return err
 	}
 	defer table.Close()
-	return table.DelMasquerade(ctx, k)
+	return table.DelMasquerade(ctx, k, nil)
 }
 
 func prefixes(ips []plugin.IP) []netip.Prefix {

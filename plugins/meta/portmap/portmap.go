@@ -43,7 +43,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return withTable(func(t *nft.Table) error { return t.DelPortMaps(ctx, r.Key) })
+	return withTable(func(t *nft.Table) error { return t.DelPortMaps(ctx, r.Key, nil) })
 }
 
 // Check compares what is published with what the runtime asks for.

@@ -1,0 +1,250 @@
+package nftables
+
+import (
+	"bytes"
+	"errors"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netlink"
+)
+
+// Element is an element of a set or map.
+type Element struct {
+	Set     *Set
+	Key     []byte
+	Data    []byte // of maps
+	Jump    string // of verdict maps: the chain to go on in
+	Comment string // at most MaxComment bytes
+
+	// Shared elements may be there already; others must not.
+	Shared bool
+	Stage  Stage  // of the message that adds it
+	What   string // for errors: "tcp/8080"
+}
+
+// MaxComment is the length in bytes of the longest comment that nft reads back
+// from a saved ruleset.
+const MaxComment = 128
+
+// maxList is the length of the list of elements that a message gets. The
+// attribute could be of 64 KiB; a longer one is cut off without an error.
+const maxList = 60 << 10
+
+// AddElements adds elements. Those for one set in a row share a message. One
+// that is there is EEXIST, or EBUSY if it has other data.
+func (tx *Transaction) AddElements(elements []Element) {
+	split(elements, func(list []Element) {
+		first := &list[0]
+		flags := uint16(unix.NLM_F_CREATE | unix.NLM_F_EXCL)
+		if first.Shared {
+			flags = unix.NLM_F_CREATE
+		}
+		tx.add(unix.NFT_MSG_NEWSETELEM, flags, first.Set.Table.Family, first.Stage, "add to "+describeList(list), func(b *netlink.Batch) {
+			elementList(b, first.Set, list, true)
+		})
+	})
+}
+
+// RemoveElements removes elements. One that is not there is ENOENT.
+func (tx *Transaction) RemoveElements(at Stage, elements []Element) {
+	split(elements, func(list []Element) {
+		first := &list[0]
+		tx.add(unix.NFT_MSG_DELSETELEM, 0, first.Set.Table.Family, at, "remove from "+describeList(list), func(b *netlink.Batch) {
+			elementList(b, first.Set, list, false)
+		})
+	})
+}
+
+func describeList(list []Element) string {
+	s := list[0].Set.Name + ": " + list[0].What
+	if len(list) > 1 {
+		s += " and more"
+	}
+	return s
+}
+
+// split calls message for as many elements at a time as one message takes.
+func split(elements []Element, message func([]Element)) {
+	for len(elements) > 0 {
+		n := run(elements)
+		message(elements[:n])
+		elements = elements[n:]
+	}
+}
+
+// run returns how many of the elements go into one message.
+func run(elements []Element) int {
+	const overhead = 64 // of attributes and padding, at most
+	first := &elements[0]
+	size := 0
+	for i := range elements {
+		e := &elements[i]
+		size += len(e.Key) + len(e.Data) + len(e.Jump) + len(e.Comment) + overhead
+		if e.Set.Name != first.Set.Name || e.Set.Table != first.Set.Table || e.Shared != first.Shared || i > 0 && size > maxList {
+			return i
+		}
+	}
+	return len(elements)
+}
+
+// elementList appends what a message about elements holds; whole says that it
+// is more than their keys.
+func elementList(b *netlink.Batch, s *Set, list []Element, whole bool) {
+	b.String(unix.NFTA_SET_ELEM_LIST_TABLE, s.Table.Name)
+	b.String(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+	b.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
+		for i := range list {
+			e := &list[i]
+			b.Nest(unix.NFTA_LIST_ELEM, func() {
+				dataValue(b, unix.NFTA_SET_ELEM_KEY, e.Key)
+				if !whole {
+					return
+				}
+				switch {
+				case e.Jump != "":
+					b.Nest(unix.NFTA_SET_ELEM_DATA, func() { verdictData(b, unix.NFT_JUMP, e.Jump) })
+				case e.Data != nil:
+					dataValue(b, unix.NFTA_SET_ELEM_DATA, e.Data)
+				}
+				if e.Comment != "" {
+					b.Bytes(unix.NFTA_SET_ELEM_USERDATA, commentData(e.Comment))
+				}
+			})
+		}
+	})
+}
+
+// commentData is an element's or rule's comment as nft keeps it (libnftnl's
+// udata.h).
+func commentData(comment string) []byte {
+	const typeComment = 0
+	out := append([]byte{typeComment, byte(len(comment) + 1)}, comment...)
+	return append(out, 0)
+}
+
+// parseElements calls f for each element of an answer. What it gets is only
+// valid until it returns.
+func parseElements(m netlink.Message, f func(key []byte, e Found)) {
+	list := netlink.Attr(attributes(m), unix.NFTA_SET_ELEM_LIST_ELEMENTS)
+	netlink.Attrs(list, func(_ uint16, e []byte) {
+		data := netlink.Attr(e, unix.NFTA_SET_ELEM_DATA)
+		f(netlink.Attr(netlink.Attr(e, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE), Found{
+			There:   true,
+			Data:    netlink.Attr(data, unix.NFTA_DATA_VALUE),
+			Jump:    text(netlink.Attr(netlink.Attr(data, unix.NFTA_DATA_VERDICT), unix.NFTA_VERDICT_CHAIN)),
+			Comment: parseComment(netlink.Attr(e, unix.NFTA_SET_ELEM_USERDATA)),
+		})
+	})
+}
+
+// parseComment finds the comment in user data, a sequence of type, length and
+// value.
+func parseComment(userData []byte) string {
+	for len(userData) >= 2 {
+		n := int(userData[1])
+		if 2+n > len(userData) {
+			return ""
+		}
+		if userData[0] == 0 {
+			return strings.TrimRight(string(userData[2:2+n]), "\x00")
+		}
+		userData = userData[2+n:]
+	}
+	return ""
+}
+
+// Found is an element as it stands in the kernel.
+type Found struct {
+	There   bool
+	Data    []byte
+	Jump    string
+	Comment string
+}
+
+// Look looks elements up by their keys, in the order given.
+func (c *Conn) Look(elements []Element) ([]Found, error) {
+	const atOnce = 32 // answers that surely fit into the socket's buffer
+	out := make([]Found, len(elements))
+	for start := 0; start < len(elements); start += atOnce {
+		part := elements[start:min(start+atOnce, len(elements))]
+		b := &netlink.Batch{}
+		for i := range part {
+			e := part[i : i+1]
+			get(b, e[0].Set.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(e), func() {
+				elementList(b, e[0].Set, e, false)
+			})
+		}
+		err := c.Do(b, func(m netlink.Message) {
+			parseElements(m, func(_ []byte, f Found) {
+				f.Data = bytes.Clone(f.Data)
+				out[start+m.Index] = f
+			})
+		})
+		if err != nil && !notThere(err) {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+// Prefix looks elements of one set up by their keys and returns those up to the
+// first that is not there: the kernel stops at it, so that asking for more than
+// there are costs only their bytes.
+func (c *Conn) Prefix(elements []Element) ([]Found, error) {
+	s := elements[0].Set
+	var list []Found
+	b := &netlink.Batch{}
+	get(b, s.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(elements), func() {
+		elementList(b, s, elements, false)
+	})
+	err := c.Do(b, func(m netlink.Message) {
+		parseElements(m, func(_ []byte, f Found) {
+			f.Data = bytes.Clone(f.Data)
+			list = append(list, f)
+		})
+	})
+	if notThere(err) {
+		err = nil
+	}
+	return list, err
+}
+
+// List calls f for each element of a set; key and data are only valid until it
+// returns. It may be called again for elements that it has seen, when others
+// change the set meanwhile. A set that is not there is empty.
+func (c *Conn) List(s *Set, f func(key []byte, e Found)) error {
+	return c.dump(s.Table.Family, unix.NFT_MSG_GETSETELEM, "list "+s.Name, func(b *netlink.Batch) {
+		b.String(unix.NFTA_SET_ELEM_LIST_TABLE, s.Table.Name)
+		b.String(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
+	}, func(m netlink.Message) { parseElements(m, f) })
+}
+
+// BySet puts elements of one set together, so that they go in one message.
+func BySet(elements []Element) []Element {
+	slices.SortStableFunc(elements, func(x, y Element) int { return strings.Compare(x.Set.Name, y.Set.Name) })
+	return elements
+}
+
+// Distinct drops elements that are there already.
+func Distinct(elements []Element) []Element {
+	type id struct{ set, key string }
+	seen := make(map[id]bool, len(elements))
+	var out []Element
+	for _, e := range elements {
+		k := id{e.Set.Name, string(e.Key)}
+		if !seen[k] {
+			seen[k] = true
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// Taken tells whether the kernel refused to create something because it is
+// there. An element of a map that is there with other data is EBUSY.
+func Taken(err error) bool { return errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY) }
+
+func notThere(err error) bool { return errors.Is(err, unix.ENOENT) }
