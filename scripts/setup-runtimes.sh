@@ -10,36 +10,14 @@ packages=(containerd runc podman conmon busybox-static curl iproute2 nftables ip
 # machine that had none.
 podman_network=/etc/cni/net.d/87-podman-bridge.conflist
 
-policy=/usr/sbin/policy-rc.d
-
 installed() {
 	dpkg-query -W -f '${Package} ${db:Status-Status}\n' "$1" 2>/dev/null | grep -q ' installed$'
-}
-
-# No service may start at installation: invoke-rc.d asks this file and 101 means no.
-forbid_services() {
-	if [[ -e $policy || -L $policy ]]; then
-		saved_policy=$(mktemp "$policy.XXXXXX")
-		mv -T "$policy" "$saved_policy"
-	fi
-	trap restore_services EXIT
-	printf '#!/bin/sh\nexit 101\n' >"$policy"
-	chmod 0755 "$policy"
-}
-
-restore_services() {
-	rm -f "$policy"
-	if [[ -n ${saved_policy:-} ]]; then
-		mv -T "$saved_policy" "$policy"
-	fi
 }
 
 install_packages() {
 	local had_network=no
 	if [[ -e $podman_network ]]; then had_network=yes; fi
-	forbid_services
-	apt-get update -q
-	DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends "$@"
+	"$(dirname "$0")/install-packages.sh" "$@"
 	if [[ $had_network == no ]]; then rm -f "$podman_network"; fi
 }
 

@@ -1,6 +1,6 @@
 #!/bin/sh
 # Installs the Debian or Ubuntu packages that the demo and the tests need, if
-# one is missing. Nothing in them starts a service.
+# one is missing.
 set -eu
 
 missing=
@@ -15,6 +15,8 @@ need strace strace
 need sysctl procps
 need busybox busybox-static
 need mkfs.ext4 e2fsprogs
+need firewalld firewalld
+need dbus-daemon dbus-daemon
 
 if ! command -v go >/dev/null 2>&1; then
     echo "setup: no Go toolchain in PATH: see https://go.dev/doc/install" >&2
@@ -26,7 +28,5 @@ if [ "$(id -u)" != 0 ]; then
     exit 1
 fi
 echo "setup: installing$missing"
-export DEBIAN_FRONTEND=noninteractive
-apt-get update -q >/dev/null
 # shellcheck disable=SC2086 # a list of packages
-apt-get install -q -y --no-install-recommends $missing >/dev/null
+"$(dirname "$0")/install-packages.sh" $missing

@@ -1,0 +1,258 @@
+package conntrack
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netlink"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// flow is the arguments with which conntrack(8) makes an entry for a flow from
+// a client's port to a host's, which the address and port at leadsTo answers.
+func flow(protocol, from, to, leadsTo string, more ...string) string {
+	src, sport := cut(from)
+	dst, dport := cut(to)
+	rsrc, rport := cut(leadsTo)
+	args := []string{
+		"-t 600 -p", protocol, "-s", src, "--sport", sport, "-d", dst, "--dport", dport,
+		"-r", rsrc, "--reply-port-src", rport, "-q", src, "--reply-port-dst", sport,
+	}
+	switch protocol {
+	case "udp":
+		args = append(args, "-u SEEN_REPLY")
+	case "tcp":
+		args = append(args, "-u SEEN_REPLY --state ESTABLISHED")
+	case "sctp":
+		args = append(args, "-u SEEN_REPLY --state ESTABLISHED --orig-vtag 1 --reply-vtag 2")
+	}
+	return strings.Join(append(args, more...), " ")
+}
+
+// cut takes an address and port, with a slash between, apart.
+func cut(s string) (addr, port string) {
+	addr, port, _ = strings.Cut(s, "/")
+	return addr, port
+}
+
+// The entries of both tests below. Their clients' ports tell them apart.
+func entries() []string {
+	const web, old, host, host6 = "10.1.0.2", "10.1.0.9", netlab.HostIPv4, netlab.HostIPv6
+	return []string{
+		// To the host's port 5353, from before it was published.
+		flow("udp", "192.0.2.254/4001", host+"/5353", host+"/5353"),
+		flow("udp", "127.0.0.1/4002", "127.0.0.1/5353", "127.0.0.1/5353"),
+		flow("udp", host+"/4003", host+"/5353", host+"/5353"),
+		flow("udp", "127.0.0.1/4004", "127.9.9.9/5353", "127.9.9.9/5353"),
+		// To a container that is gone.
+		flow("udp", "192.0.2.254/4011", host+"/5353", old+"/53"),
+		flow("udp", "192.0.2.254/4012", host+"/5353", old+"/53", "-w 7"),
+		flow("udp", "192.0.2.254/4013", host+"/5353", old+"/53", "--orig-zone 8"),
+		// To the container.
+		flow("udp", "192.0.2.254/4021", host+"/5353", web+"/53"),
+		flow("udp", "127.0.0.1/4022", "127.0.0.1/5353", web+"/53"),
+		flow("udp", "192.0.2.254/4023", host+"/5353", web+"/54"), // another port of it
+		// None of ours.
+		flow("udp", "192.0.2.254/4031", host+"/5354", host+"/5354"),
+		flow("udp", "192.0.2.254/4032", host+"/53", old+"/5353"),
+		flow("udp", web+"/4033", "192.0.2.254/5353", "192.0.2.254/5353"),       // passes the host
+		flow("udp", web+"/4034", "224.0.0.251/5353", "224.0.0.251/5353"),       // multicast
+		flow("udp", "10.1.0.3/4035", web+"/5353", web+"/5353"),                 // to the container itself
+		flow("udp", web+"/5353", "192.0.2.254/4036", "192.0.2.254/4036"),       // from the container
+		flow("udp", "10.1.0.3/4037", "203.0.113.9/5353", old+"/53"),            // another machine's address
+		flow("tcp", "192.0.2.254/4038", host+"/5353", old+"/53"),               // TCP
+		flow("sctp", "192.0.2.254/4041", host+"/5353", old+"/53"),              // SCTP
+		flow("sctp", "192.0.2.254/4042", host+"/5353", web+"/53"),              // SCTP
+		flow("sctp", "192.0.2.254/4043", host+"/5355", old+"/53"),              // SCTP
+		flow("udp", "2001:db8:2::254/4061", host6+"/5353", host6+"/5353"),      // IPv6
+		flow("udp", "2001:db8:2::254/4062", host6+"/5353", "fd00:1::9/53"),     // IPv6
+		flow("udp", "2001:db8:2::254/4063", host6+"/5353", "fd00:1::2/53"),     // IPv6
+		flow("udp", "::1/4064", "::1/5353", "::1/5353"),                        // IPv6
+		flow("udp", "fd00:1::2/4065", "2001:db8:2::254/5353", "2001:db8::9/1"), // IPv6
+	}
+}
+
+func TestFlush(t *testing.T) {
+	tests := []struct {
+		name  string
+		flush func(context.Context, []netfilter.PortMap) error
+		ports []string
+		gone  string // clients' ports
+	}{
+		{"published", FlushPublished, []string{"udp/5353=10.1.0.2:53"}, "4001 4002 4003 4004 4011 4012 4013 4023"},
+		{"published on an address", FlushPublished, []string{"udp/192.0.2.1:5353=10.1.0.2:53"}, "4001 4003 4011 4012 4013 4023"},
+		{"published on 127.0.0.1", FlushPublished, []string{"udp/127.0.0.1:5353=10.1.0.2:53"}, "4002"},
+		{"published on an address and on all others", FlushPublished,
+			[]string{"udp/5353=10.1.0.2:53", "udp/192.0.2.1:5353=10.1.0.2:54"}, "4001 4002 4003 4004 4011 4012 4013 4021"},
+		{"published with other ports", FlushPublished, []string{"udp/5354=10.1.0.2:53", "udp/1=10.1.0.2:1", "udp/5353=10.1.0.2:53"},
+			"4001 4002 4003 4004 4011 4012 4013 4023 4031"},
+		{"published on IPv6", FlushPublished, []string{"udp/5353=[fd00:1::2]:53"}, "4061 4062 4064"},
+		{"published on both", FlushPublished, []string{"udp/5353=10.1.0.2:53", "udp/5353=[fd00:1::2]:53"},
+			"4001 4002 4003 4004 4011 4012 4013 4023 4061 4062 4064"},
+		{"published over SCTP", FlushPublished, []string{"sctp/5353=10.1.0.2:53"}, "4041"},
+		{"published over TCP", FlushPublished, []string{"tcp/5353=10.1.0.2:53"}, ""},
+		{"withdrawn", FlushWithdrawn, []string{"udp/5353=10.1.0.9:53"}, "4011 4012 4013 4037"},
+		{"withdrawn from an address", FlushWithdrawn, []string{"udp/127.0.0.1:5353=10.1.0.2:53", "udp/127.0.0.1:5353=10.1.0.9:53"}, "4022"},
+		{"withdrawn with other ports", FlushWithdrawn, []string{"udp/5353=10.1.0.2:53", "udp/53=10.1.0.9:5353"}, "4021 4022 4023 4032"},
+		{"withdrawn from IPv6", FlushWithdrawn, []string{"udp/5353=[fd00:1::9]:53"}, "4062"},
+		{"withdrawn from SCTP", FlushWithdrawn, []string{"sctp/5353=10.1.0.9:53"}, "4041"},
+		{"withdrawn from TCP", FlushWithdrawn, []string{"tcp/5353=10.1.0.9:53"}, ""},
+		{"none", FlushPublished, nil, ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := netlab.NewHost(t)
+			h.NewOutside(t)
+			load(t, h, entries()...)
+			before := all(t, h)
+			if len(before) != len(entries()) {
+				t.Fatalf("%d entries, want %d: %v", len(before), len(entries()), before)
+			}
+			h.Do(func() {
+				if err := tt.flush(t.Context(), portMaps(t, tt.ports...)); err != nil {
+					t.Error(err)
+				}
+			})
+			after := all(t, h)
+			gone := slices.DeleteFunc(before, func(port string) bool { return slices.Contains(after, port) })
+			if got := strings.Join(gone, " "); got != tt.gone {
+				t.Errorf("forgotten: %s\nwant:      %s", got, tt.gone)
+			}
+		})
+	}
+}
+
+// all returns what tells the entries of the host apart.
+func all(t *testing.T, h *netlab.Host) (ports []string) {
+	t.Helper()
+	for _, protocol := range []string{"udp", "tcp", "sctp"} {
+		ports = append(ports, clients(t, h, protocol)...)
+	}
+	slices.Sort(ports)
+	return ports
+}
+
+// More than one listing's message holds, and more than one flush would answer
+// if it asked all at once.
+func TestFlushMany(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	h.NewOutside(t)
+	const n = 2000
+	var many []string
+	for i := range n {
+		many = append(many, flow("udp", fmt.Sprintf("192.0.2.254/%d", 10000+i), netlab.HostIPv4+"/5353", "10.1.0.9/53"))
+	}
+	load(t, h, append(many, flow("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.2/53"))...)
+	h.Do(func() {
+		if err := FlushPublished(t.Context(), portMaps(t, "udp/5353=10.1.0.2:53")); err != nil {
+			t.Error(err)
+		}
+	})
+	if left := clients(t, h, "udp"); !slices.Equal(left, []string{"4000"}) {
+		t.Errorf("%d entries left, want one of the container's", len(left))
+	}
+}
+
+func TestFlushStops(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	h.NewOutside(t)
+	load(t, h, flow("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53"))
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	h.Do(func() {
+		if err := FlushPublished(ctx, portMaps(t, "udp/5353=10.1.0.2:53")); !errors.Is(err, context.Canceled) {
+			t.Errorf("error %v, want that of the context", err)
+		}
+	})
+	if left := clients(t, h, "udp"); len(left) != 1 {
+		t.Errorf("entries left: %v, want all", left)
+	}
+}
+
+// A host without any connection is not asked for a list of them.
+func TestEmptyTable(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	conn := dial(t, h)
+	if n, err := count(conn); n != 0 || err != nil {
+		t.Errorf("%d entries, error %v", n, err)
+	}
+	load(t, h, flow("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53"))
+	if n, err := count(conn); n != 1 || err != nil {
+		t.Errorf("%d entries, error %v, want 1", n, err)
+	}
+}
+
+// An entry that made place for another one of the same tuple is another flow.
+func TestRemoveOnlyTheEntryThatWasListed(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	conn := dial(t, h)
+	made := flow("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53")
+	load(t, h, made)
+	found, err := list(conn, groups(portMaps(t, "udp/5353=10.1.0.2:53"))[0])
+	if err != nil || len(found) != 1 {
+		t.Fatalf("entries %v, error %v", found, err)
+	}
+	another := found[0].clone()
+	another.id[0] ^= 1
+	if err := remove(conn, another); err != nil {
+		t.Error(err)
+	}
+	if left := clients(t, h, "udp"); len(left) != 1 {
+		t.Error("an entry of another id was removed")
+	}
+	for range 2 { // the second time it is gone
+		if err := remove(conn, found[0]); err != nil {
+			t.Error(err)
+		}
+	}
+	if left := clients(t, h, "udp"); len(left) != 0 {
+		t.Error("the entry was not removed")
+	}
+}
+
+// The kernel leaves out the flows of other protocols and, if one is asked for,
+// ports. What else it lists is looked through by us.
+func TestKernelFilters(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	h.NewOutside(t)
+	load(t, h, entries()...)
+	conn := dial(t, h)
+	for ports, want := range map[string]int{"udp/5353=10.1.0.2:53": 14, "udp/5353=10.1.0.2:53 udp/1=10.1.0.2:1": 17, "udp/5353=[fd00::2]:53": 5} {
+		b := &netlink.Batch{}
+		b.Begin(msgGet, unix.NLM_F_DUMP, "list")
+		g := groups(portMaps(t, strings.Fields(ports)...))[0]
+		b.Header(header(g.family)...)
+		appendFilter(b, g)
+		b.End()
+		n := 0
+		if err := conn.Do(b, func(netlink.Message) { n++ }); err != nil || n != want {
+			t.Errorf("%s: %d entries listed, error %v; want %d", ports, n, err, want)
+		}
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for err, unavailable := range map[error]bool{
+		nil: false, unix.EPERM: false, unix.ENOBUFS: false,
+		unix.EINVAL: true, unix.EOPNOTSUPP: true, unix.EPROTONOSUPPORT: true,
+		&netlink.Error{Op: "count", Errno: unix.EINVAL}: true,
+	} {
+		got := explain(err)
+		if errors.Is(got, ErrUnavailable) != unavailable || !errors.Is(got, err) {
+			t.Errorf("%v is explained as %v", err, got)
+		}
+	}
+}

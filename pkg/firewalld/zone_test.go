@@ -1,0 +1,381 @@
+package firewalld
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/firewalld/firewalldtest"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+func TestMain(m *testing.M) { netlab.Main(m) }
+
+var ctx = context.Background()
+
+func keyOf(id string) plugin.Key {
+	return plugin.Key{Network: "net", ContainerID: id, IfName: "eth0"}
+}
+
+func forward(addrs ...string) (f netfilter.Forward) {
+	for _, a := range addrs {
+		f.Addrs = append(f.Addrs, netip.MustParseAddr(a))
+	}
+	return f
+}
+
+func prefixes(texts ...string) (list []netip.Prefix) {
+	for _, s := range texts {
+		list = append(list, netip.MustParsePrefix(s))
+	}
+	return list
+}
+
+// lab is a host with firewalld.
+type lab struct {
+	*netlab.Host
+	daemon *firewalldtest.Daemon
+}
+
+func newLab(t *testing.T, backend string) lab {
+	h := netlab.NewHost(t)
+	firewalldtest.StartBus(t, h)
+	return lab{h, firewalldtest.Start(t, h, backend)}
+}
+
+// in runs f in the host and returns its error.
+func (l lab) in(f func() error) (err error) {
+	l.Do(func() { err = f() })
+	return err
+}
+
+func (l lab) must(t *testing.T, f func() error) {
+	t.Helper()
+	if err := l.in(f); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (l lab) add(t *testing.T, zone, id string, addrs ...string) {
+	t.Helper()
+	l.must(t, func() error { return Zone{zone}.AddForward(ctx, keyOf(id), forward(addrs...)) })
+}
+
+func (l lab) del(t *testing.T, zone, id string, hint ...string) {
+	t.Helper()
+	l.must(t, func() error { return Zone{zone}.DelForward(ctx, keyOf(id), prefixes(hint...)) })
+}
+
+func (l lab) check(zone, id string, addrs ...string) error {
+	return l.in(func() error { return Zone{zone}.CheckForward(ctx, keyOf(id), forward(addrs...)) })
+}
+
+func (l lab) wantSources(t *testing.T, zone string, want ...string) {
+	t.Helper()
+	got := l.daemon.Sources(t, zone)
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		t.Errorf("zone %s has %v, want %v", zone, got, want)
+	}
+}
+
+// wantFiles says what files there are, but the lock's.
+func (l lab) wantFiles(t *testing.T, n int) {
+	t.Helper()
+	l.Do(func() {
+		for _, dir := range []string{attachmentsDir, addressesDir} {
+			entries, err := os.ReadDir(dir)
+			if err != nil || (len(entries) == 0) != (n == 0) {
+				t.Errorf("%s has %v, error %v", dir, entries, err)
+			}
+			if dir == attachmentsDir && len(entries) != n {
+				t.Errorf("%d records, want %d", len(entries), n)
+			}
+		}
+	})
+}
+
+func TestLife(t *testing.T) {
+	for _, backend := range []string{"nftables", "iptables"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, backend)
+			l.add(t, "trusted", "web", "10.88.0.2", "fd00::2")
+			l.wantSources(t, "trusted", "10.88.0.2/32", "fd00::2/128")
+			if err := l.check("trusted", "web", "10.88.0.2", "fd00::2"); err != nil {
+				t.Error(err)
+			}
+
+			// Again, with other addresses and in another zone.
+			l.add(t, "trusted", "web", "10.88.0.2", "10.88.0.3")
+			l.wantSources(t, "trusted", "10.88.0.2/32", "10.88.0.3/32")
+			l.add(t, "internal", "web", "10.88.0.3")
+			l.wantSources(t, "trusted")
+			l.wantSources(t, "internal", "10.88.0.3/32")
+			l.wantFiles(t, 1)
+
+			l.add(t, "trusted", "other", "10.88.0.4")
+			for range 2 {
+				l.del(t, "public", "web") // whatever the configuration says by now
+				l.wantSources(t, "internal")
+			}
+			l.wantSources(t, "trusted", "10.88.0.4/32")
+			l.del(t, "trusted", "other", "10.88.0.4/24")
+			l.wantSources(t, "trusted")
+			l.wantFiles(t, 0)
+		})
+	}
+}
+
+// An address passes to the attachment that gets it later, and the one that had
+// it before does not take it away.
+func TestLateDel(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	l.add(t, "trusted", "old", "10.88.0.2", "10.88.0.9")
+	l.add(t, "trusted", "new", "10.88.0.2")
+	if err := l.check("trusted", "old", "10.88.0.2"); err == nil || !strings.Contains(err.Error(), "belongs to net/new/eth0") {
+		t.Errorf("CHECK of the old attachment: %v", err)
+	}
+	l.del(t, "trusted", "old", "10.88.0.2/16", "10.88.0.9/16")
+	l.wantSources(t, "trusted", "10.88.0.2/32")
+	l.del(t, "trusted", "old", "10.88.0.2/16", "10.88.0.9/16") // now without a record
+	l.wantSources(t, "trusted", "10.88.0.2/32")
+	l.add(t, "internal", "newer", "10.88.0.2") // the network's zone was changed
+	l.wantSources(t, "trusted")
+	l.wantSources(t, "internal", "10.88.0.2/32")
+	l.del(t, "trusted", "new")
+	l.wantSources(t, "internal", "10.88.0.2/32")
+	l.del(t, "internal", "newer")
+	l.wantSources(t, "internal")
+	l.wantFiles(t, 0)
+}
+
+// What the reference plugins added has no record.
+func TestForeignSources(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	l.daemon.AddSource(t, "trusted", "10.88.0.2/32")
+	l.daemon.AddSource(t, "trusted", "fd00::2/128")
+	l.daemon.AddSource(t, "internal", "10.88.0.3/32")
+	if err := l.check("trusted", "web", "10.88.0.2", "fd00::2"); err != nil {
+		t.Error(err)
+	}
+	l.del(t, "trusted", "web")
+	l.wantSources(t, "trusted", "10.88.0.2/32", "fd00::2/128")
+	l.del(t, "trusted", "web", "10.88.0.2/24", "fd00::2/64", "10.88.0.3/24", "10.88.0.4/24")
+	l.wantSources(t, "trusted")
+	l.wantSources(t, "internal", "10.88.0.3/32")
+	l.wantFiles(t, 0)
+}
+
+func TestGC(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	l.add(t, "trusted", "valid", "10.88.0.2")
+	l.add(t, "trusted", "stale", "10.88.0.3", "fd00::3")
+	l.add(t, "trusted", "passed", "10.88.0.2") // the address is the other one's again
+	l.add(t, "trusted", "valid", "10.88.0.2")
+	elsewhere := plugin.Key{Network: "net2", ContainerID: "stale", IfName: "eth0"}
+	l.must(t, func() error { return Zone{"trusted"}.AddForward(ctx, elsewhere, forward("10.89.0.2")) })
+	l.must(t, func() error {
+		return Zone{"trusted"}.GCForward(ctx, "net", []plugin.Key{keyOf("valid"), keyOf("unknown")})
+	})
+	l.wantSources(t, "trusted", "10.88.0.2/32", "10.89.0.2/32")
+	l.wantFiles(t, 2)
+	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net", nil) })
+	l.wantSources(t, "trusted", "10.89.0.2/32")
+	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net2", nil) })
+	l.wantSources(t, "trusted")
+	l.wantFiles(t, 0)
+}
+
+func TestErrors(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	l.daemon.AddSource(t, "internal", "10.88.0.3/32")
+	tests := []struct {
+		name, zone string
+		addrs      []string
+		code       plugin.Code
+		texts      []string
+	}{
+		{"no such zone", "nowhere", []string{"10.88.0.2"}, plugin.CodeInvalidConfig, []string{`no zone "nowhere"`, "--get-zones"}},
+		{"no name", "", []string{"10.88.0.2"}, plugin.CodeInvalidConfig, []string{`"" is not the name of a zone`}},
+		{"no name that can be", "a\nb", []string{"10.88.0.2"}, plugin.CodeInvalidConfig, []string{`"a\nb" is not the name of a zone`}},
+		{"an administrator's source", "trusted", []string{"10.88.0.2", "10.88.0.3"}, plugin.CodeInternal,
+			[]string{"add 10.88.0.3/32 to firewalld's zone trusted: it is a source of zone internal", "--zone=internal --remove-source=10.88.0.3/32"}},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			err := l.in(func() error { return Zone{tt.zone}.AddForward(ctx, keyOf("web"), forward(tt.addrs...)) })
+			wantError(t, err, tt.code, tt.texts...)
+		})
+	}
+	l.wantSources(t, "trusted") // what had been added is taken back
+	l.wantSources(t, "internal", "10.88.0.3/32")
+	l.wantFiles(t, 0)
+}
+
+func wantError(t *testing.T, err error, code plugin.Code, texts ...string) {
+	t.Helper()
+	var e *plugin.Error
+	if !errors.As(err, &e) || e.Code != code {
+		t.Fatalf("error %v, want one of code %d", err, code)
+	}
+	for _, text := range texts {
+		if !strings.Contains(err.Error(), text) {
+			t.Errorf("error %q does not say %q", err, text)
+		}
+	}
+}
+
+// A reload makes firewalld forget the sources, and CHECK tells.
+func TestReload(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	l.add(t, "trusted", "web", "10.88.0.2")
+	l.daemon.Reload(t)
+	wantError(t, l.check("trusted", "web", "10.88.0.2"), plugin.CodeInternal,
+		"10.88.0.2/32 is not a source of firewalld's zone trusted: it is in no zone", "firewall-cmd --zone=trusted --change-source=10.88.0.2/32")
+	l.daemon.AddSource(t, "internal", "10.88.0.2/32")
+	wantError(t, l.check("trusted", "web", "10.88.0.2"), plugin.CodeInternal, "it is in zone internal")
+	wantError(t, l.check("nowhere", "web", "10.88.0.2"), plugin.CodeInternal, "it is in zone internal")
+	l.del(t, "trusted", "web")
+	l.wantSources(t, "internal", "10.88.0.2/32") // somebody else's decision
+	l.wantFiles(t, 0)
+}
+
+// Without firewalld there are no sources to remove, and none can be added.
+func TestNotRunning(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	l.add(t, "trusted", "web", "10.88.0.2")
+	running := func() (is bool) {
+		l.must(t, func() (err error) {
+			is, err = Running(ctx)
+			return err
+		})
+		return is
+	}
+	if !running() {
+		t.Error("firewalld is not found")
+	}
+	l.daemon.Stop()
+	if running() {
+		t.Error("firewalld is found, and has gone")
+	}
+	withoutFirewalld(t, l)
+}
+
+func TestNoBus(t *testing.T) {
+	t.Parallel()
+	l := lab{Host: netlab.NewHost(t)}
+	l.Do(func() {
+		if is, err := Running(ctx); is || err != nil {
+			t.Errorf("Running: %v, %v", is, err)
+		}
+	})
+	withoutFirewalld(t, l)
+}
+
+func withoutFirewalld(t *testing.T, l lab) {
+	t.Helper()
+	wantError(t, l.check("trusted", "web", "10.88.0.2"), plugin.CodeInternal, "firewalld is not running", "systemctl start firewalld")
+	err := l.in(func() error { return Zone{"trusted"}.AddForward(ctx, keyOf("new"), forward("10.88.0.3")) })
+	wantError(t, err, plugin.CodeInternal, "firewalld is not running")
+	l.del(t, "trusted", "web")
+	l.del(t, "trusted", "none", "10.88.0.9/24")
+	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net", nil) })
+	l.wantFiles(t, 0)
+}
+
+// TestPackets has firewalld reject what passes the host, as it does unless told
+// otherwise, and sends packets.
+func TestPackets(t *testing.T) {
+	for _, backend := range []string{"nftables", "iptables"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			l := newLab(t, backend)
+			outside := l.NewOutside(t)
+			outside.AddRoute(t, "10.88.0.0/24")
+			server := outside.ServeTCP(t, netlab.OutsideIPv4+":80").String()
+			pod := l.NewPod(t, "web")
+			l.MustRun(t, "sysctl", "-qw", "net.ipv4.ip_forward=1")
+			l.MustRun(t, "ip", "link", "add", "web0", "up", "type", "veth", "peer", "name", "eth0", "netns", "web")
+			l.MustRun(t, "ip", "addr", "add", "10.88.0.1/24", "dev", "web0")
+			pod.MustRun(t, "ip", "link", "set", "eth0", "up")
+			pod.MustRun(t, "ip", "addr", "add", "10.88.0.2/24", "dev", "eth0")
+			pod.MustRun(t, "ip", "route", "add", "default", "via", "10.88.0.1")
+
+			want := func(passes bool) {
+				t.Helper()
+				_, err := pod.DialTCP(server, 5*time.Second)
+				if (err == nil) != passes {
+					t.Errorf("error %v; passes should be %v", err, passes)
+				}
+			}
+			want(false)
+			l.add(t, "trusted", "web", "10.88.0.2")
+			want(true)
+			l.del(t, "trusted", "web")
+			want(false)
+		})
+	}
+}
+
+// An ADD that was killed has written down what it may have done, and may not
+// have done it.
+func TestInterruptedAdd(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	a := attachmentOf(keyOf("web"))
+	l.must(t, func() error {
+		held, err := lock(ctx)
+		if err != nil {
+			return err
+		}
+		defer held.Release()
+		r := record{attachment: a.key, zone: "trusted", addresses: forward("10.88.0.2", "10.88.0.3").Addrs}
+		return r.write(a.path())
+	})
+	l.daemon.AddSource(t, "trusted", "10.88.0.2/32")
+	l.del(t, "trusted", "web")
+	l.wantSources(t, "trusted")
+	l.wantFiles(t, 0)
+}
+
+func TestConcurrentCalls(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	const n = 32
+	all := func(f func(z Zone, key plugin.Key, addr string) error) {
+		t.Helper()
+		var wg sync.WaitGroup
+		for i := range n {
+			wg.Go(func() {
+				err := l.in(func() error { return f(Zone{"trusted"}, keyOf(fmt.Sprint("c", i)), fmt.Sprintf("10.88.0.%d", i)) })
+				if err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		wg.Wait()
+	}
+	all(func(z Zone, key plugin.Key, addr string) error { return z.AddForward(ctx, key, forward(addr)) })
+	if got := l.daemon.Sources(t, "trusted"); len(got) != n {
+		t.Errorf("%d sources, want %d", len(got), n)
+	}
+	all(func(z Zone, key plugin.Key, _ string) error { return z.DelForward(ctx, key, nil) })
+	l.wantSources(t, "trusted")
+	l.wantFiles(t, 0)
+}
