@@ -7,6 +7,7 @@ import (
 	"github.com/cnibox/cnibox/plugins/ipam/static"
 	"github.com/cnibox/cnibox/plugins/main/bridge"
 	"github.com/cnibox/cnibox/plugins/main/loopback"
+	"github.com/cnibox/cnibox/plugins/meta/chain"
 	"github.com/cnibox/cnibox/plugins/meta/portmap"
 	"github.com/cnibox/cnibox/plugins/meta/tuning"
 )
@@ -19,4 +20,5 @@ var All = plugin.Table{
 	{Name: "static", Kind: plugin.IPAM, Summary: "hand out the addresses that the configuration names", Plugin: static.Plugin{}},
 	{Name: "tuning", Kind: plugin.Meta, Summary: "set sysctls, MTU, MAC address, queue length and flags of the interface", Plugin: tuning.Plugin{}},
 	{Name: "portmap", Kind: plugin.Meta, Summary: "publish ports of the container on the host", Plugin: portmap.Plugin{}},
+	{Name: "chain", Kind: plugin.Meta, Summary: "run a list of plugins in one process", Plugin: chain.Plugin{}},
 }

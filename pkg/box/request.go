@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -26,40 +25,18 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 	if err := environment(p, r); err != nil {
 		return nil, version, err
 	}
-	r.Stdin, err = standardInput(p)
+	stdin, err := standardInput(p)
 	if err != nil {
 		return nil, version, err
 	}
-	r.Config, err = conf.Parse(r.Stdin)
-	if err != nil {
-		return nil, version, &plugin.Error{
-			Code: plugin.CodeDecodingFailure, Msg: "the configuration on standard input is " + err.Error(),
-			Details: "check the file in /etc/cni/net.d",
-		}
-	}
-	err = configuration(r)
+	err = r.Configure(stdin, row.Oldest)
 	if plugin.AtLeast(r.Version, "0.1.0") {
 		version = r.Version
 	}
 	if err != nil {
 		return nil, version, err
 	}
-	if err := plugin.CheckVersion(r.Version, r.Command, row.Oldest); err != nil {
-		return nil, version, err
-	}
-	if err := validAttachments(r); err != nil {
-		return nil, version, err
-	}
-	if r.Command == plugin.Del || r.Command == plugin.GC {
-		r.Config = r.Config.Lenient()
-	}
-	if err := previousResult(r); err != nil {
-		return nil, version, err
-	}
-	if err := sandbox(p, r); err != nil {
-		return nil, version, err
-	}
-	return r, version, r.Config.Err()
+	return r, version, sandbox(p, r)
 }
 
 func standardInput(p Process) ([]byte, error) {
@@ -93,7 +70,7 @@ func environment(p Process, r *plugin.Request) error {
 	switch r.Command {
 	case plugin.Add, plugin.Del, plugin.Check:
 		variables = []variable{
-			{"CNI_CONTAINERID", &r.ContainerID, invalidName},
+			{"CNI_CONTAINERID", &r.ContainerID, plugin.InvalidName},
 			{"CNI_NETNS", &r.Netns, nil},
 			{"CNI_IFNAME", &r.IfName, invalidIfName},
 			paths,
@@ -136,78 +113,6 @@ func environment(p Process, r *plugin.Request) error {
 	return nil
 }
 
-// configuration reads the keys that every verb needs.
-func configuration(r *plugin.Request) error {
-	r.Version = "0.1.0"
-	r.Config.String("cniVersion", &r.Version)
-	if r.Version == "" {
-		r.Version = "0.1.0"
-	}
-	r.Config.String("name", &r.Network)
-	if err := r.Config.Err(); err != nil {
-		return &plugin.Error{Code: plugin.CodeDecodingFailure, Msg: "the configuration can't be used: " + err.Error(), Details: "correct the type of that value"}
-	}
-	if r.Network == "" {
-		return plugin.ConfigError("give the network a name in its configuration", "missing network name")
-	}
-	if why := invalidName(r.Network); why != "" {
-		return plugin.ConfigError("rename the network", "the network's name is %q: %s", r.Network, why)
-	}
-	return nil
-}
-
-// previousResult reads prevResult, which only has to be readable where the
-// plugin depends on it.
-func previousResult(r *plugin.Request) error {
-	if !r.Config.Has("prevResult") {
-		return nil
-	}
-	o := r.Config.Object("prevResult")
-	if err := r.Config.Err(); err != nil {
-		return plugin.ConfigError("prevResult must be the result of the plugin before", "%v", err)
-	}
-	result, err := plugin.ParseResult(o, r.Version)
-	switch {
-	case err == nil:
-		r.PrevResult = result
-	case r.Command == plugin.Add || r.Command == plugin.Check:
-		return err
-	}
-	return nil
-}
-
-// validAttachments reads GC's list, under the name of the spec or the one that
-// older versions of libcni send. It is strict, unlike everything else that GC
-// reads: an entry not understood would be an attachment taken for stale.
-func validAttachments(r *plugin.Request) error {
-	if r.Command != plugin.GC {
-		return nil
-	}
-	for _, key := range []string{"cni.dev/valid-attachments", "cni.dev/attachments"} {
-		if !r.Config.Has(key) {
-			continue
-		}
-		r.HasValid = true
-		r.Config.Objects(key, func(e *conf.Object) {
-			var a plugin.Attachment
-			e.String("containerID", &a.ContainerID)
-			e.String("ifname", &a.IfName)
-			if a.ContainerID == "" {
-				e.Fail("containerID", "the attachment's container id", "none")
-			}
-			if a.IfName == "" {
-				e.Fail("ifname", "the attachment's interface name", "none")
-			}
-			r.Valid = append(r.Valid, a)
-		})
-		break
-	}
-	if err := r.Config.Err(); err != nil {
-		return plugin.ConfigError("nothing was removed; the runtime must send a list of containerID and ifname", "%v", err)
-	}
-	return nil
-}
-
 // sandbox looks at the container's namespace. For ADD and CHECK it has to be
 // one, and not our own. For DEL anything else counts as gone.
 func sandbox(p Process, r *plugin.Request) error {
@@ -247,18 +152,6 @@ func isForeign(path string) (bool, error) {
 	defer ns.Close()
 	own, err := ns.IsOwn()
 	return !own, err
-}
-
-// invalidName says what is wrong with a container id or network name, which
-// end up in file names, rules and links: ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$ (libcni).
-func invalidName(s string) string {
-	for i, c := range []byte(s) {
-		letter := c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9'
-		if !letter && (i == 0 || c != '_' && c != '.' && c != '-') {
-			return "it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'"
-		}
-	}
-	return ""
 }
 
 func invalidIfName(s string) string {

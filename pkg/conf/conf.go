@@ -197,6 +197,25 @@ func (o *Object) StringMap(f func(key, value string)) {
 	})
 }
 
+// BoolMap calls f for each key and boolean of the object, in document order,
+// duplicates included. A null is left out.
+func (o *Object) BoolMap(f func(key string, value bool)) {
+	if o.value == nil {
+		return
+	}
+	o.value.Visit(func(k []byte, v *fastjson.Value) {
+		if v.Type() == fastjson.TypeNull {
+			return
+		}
+		b, err := v.Bool()
+		if err != nil {
+			o.wrong(string(k), "true or false", v)
+			return
+		}
+		f(string(k), b)
+	})
+}
+
 // IsList tells whether key holds a list.
 func (o *Object) IsList(key string) bool {
 	v := o.find(key)
@@ -209,7 +228,7 @@ func (o *Object) Raw(key string) []byte {
 	if v == nil {
 		return nil
 	}
-	return v.MarshalTo(nil)
+	return appendValue(nil, v)
 }
 
 // read converts the value at key; ok is false when it is absent or of a wrong

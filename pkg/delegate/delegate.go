@@ -23,6 +23,7 @@ const dhcp = "dhcp"
 type Delegate struct {
 	plugin.Plugin
 	name     string
+	oldest   string
 	external bool
 }
 
@@ -38,7 +39,7 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 			continue
 		}
 		if row := r.Plugins.Find(name); row != nil && isSelf(file) {
-			return &Delegate{Plugin: row.Plugin, name: name}, nil
+			return &Delegate{Plugin: row.Plugin, name: name, oldest: row.Oldest}, nil
 		}
 		return &Delegate{Plugin: external{path: path}, name: name, external: true}, nil
 	}
@@ -61,6 +62,13 @@ func (d *Delegate) NeedsLink() bool { return d.external || d.name == dhcp }
 // ReleasesThroughLink tells whether the plugin, an IPAM, can give back an
 // address only while the interface exists.
 func (d *Delegate) ReleasesThroughLink() bool { return d.name == dhcp }
+
+// External tells whether the plugin is another program.
+func (d *Delegate) External() bool { return d.external }
+
+// Oldest is the oldest configuration version the plugin takes, as in its
+// plugin.Descriptor; another program checks that itself.
+func (d *Delegate) Oldest() string { return d.oldest }
 
 // Add calls the plugin's ADD.
 func (d *Delegate) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {

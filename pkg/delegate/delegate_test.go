@@ -97,7 +97,7 @@ func TestFindTellsOurselvesFromOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, in := d.Plugin.(*inside); in == tt.external || d.external != tt.external {
+			if _, in := d.Plugin.(*inside); in == tt.external || d.External() != tt.external {
 				t.Errorf("found %T", d.Plugin)
 			}
 		})

@@ -1,0 +1,156 @@
+package chain
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// lab is a table of plugins that keep what they are asked, and the directory
+// that CNI_PATH leads to them by.
+type lab struct {
+	dir   string
+	table plugin.Table
+	calls []call
+	does  map[string]func(ctx context.Context, r *plugin.Request) (*plugin.Result, error) // by "VERB name"
+}
+
+// call is one call of a plugin.
+type call struct {
+	what  string // "VERB name"
+	stdin map[string]any
+}
+
+// newLab has the plugins called names, and the chain.
+func newLab(t *testing.T, names ...string) *lab {
+	t.Helper()
+	l := &lab{dir: t.TempDir(), does: map[string]func(context.Context, *plugin.Request) (*plugin.Result, error){}}
+	l.table = plugin.Table{{Name: ownType, Kind: plugin.Meta, Plugin: Plugin{}}}
+	own, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range names {
+		l.table = append(l.table, plugin.Descriptor{Name: name, Plugin: fake{l, name}})
+	}
+	for _, row := range l.table {
+		if err := os.Symlink(own, filepath.Join(l.dir, row.Name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return l
+}
+
+// fails has a plugin fail in a verb ("VERB name").
+func (l *lab) fails(what string, err error) {
+	l.does[what] = func(context.Context, *plugin.Request) (*plugin.Result, error) { return nil, err }
+}
+
+// names are the calls there were, in order.
+func (l *lab) names() string {
+	var list []string
+	for _, c := range l.calls {
+		list = append(list, c.what)
+	}
+	return strings.Join(list, ", ")
+}
+
+// request is a call by a runtime.
+func (l *lab) request(command plugin.Command, config string) (*plugin.Request, error) {
+	r := &plugin.Request{Command: command, Path: []string{l.dir}, Plugins: l.table, Args: "IgnoreUnknown=1;K8S_POD_NAME=web"}
+	if command == plugin.Add || command == plugin.Del || command == plugin.Check {
+		r.Key = plugin.Key{ContainerID: "c0ffee", IfName: "eth0"}
+		r.Netns = "/run/netns/web"
+	}
+	return r, r.Configure([]byte(config), "")
+}
+
+// run calls the chain.
+func (l *lab) run(t *testing.T, ctx context.Context, command plugin.Command, config string) (*plugin.Result, error) {
+	t.Helper()
+	r, err := l.request(command, config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return serve(ctx, Plugin{}, r)
+}
+
+// serve calls the request's verb of a plugin.
+func serve(ctx context.Context, p plugin.Plugin, r *plugin.Request) (*plugin.Result, error) {
+	switch r.Command {
+	case plugin.Add:
+		return p.Add(ctx, r)
+	case plugin.Del:
+		return nil, p.Del(ctx, r)
+	case plugin.Check:
+		return nil, p.Check(ctx, r)
+	case plugin.Status:
+		return nil, p.Status(ctx, r)
+	case plugin.GC:
+		return nil, p.GC(ctx, r)
+	}
+	return nil, fmt.Errorf("no verb %s", r.Command)
+}
+
+// fake is a plugin of a lab.
+type fake struct {
+	lab  *lab
+	name string
+}
+
+func (f fake) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+	return f.verb(ctx, plugin.Add, r)
+}
+func (f fake) Del(ctx context.Context, r *plugin.Request) error {
+	_, err := f.verb(ctx, plugin.Del, r)
+	return err
+}
+func (f fake) Check(ctx context.Context, r *plugin.Request) error {
+	_, err := f.verb(ctx, plugin.Check, r)
+	return err
+}
+func (f fake) Status(ctx context.Context, r *plugin.Request) error {
+	_, err := f.verb(ctx, plugin.Status, r)
+	return err
+}
+func (f fake) GC(ctx context.Context, r *plugin.Request) error {
+	_, err := f.verb(ctx, plugin.GC, r)
+	return err
+}
+
+// verb keeps the call. Without other orders an ADD adds an interface called
+// like the plugin.
+func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Request) (*plugin.Result, error) {
+	what := string(command) + " " + f.name
+	var stdin map[string]any
+	if err := json.Unmarshal(r.Stdin, &stdin); err != nil {
+		return nil, err
+	}
+	f.lab.calls = append(f.lab.calls, call{what, stdin})
+	if r.Command != command {
+		return nil, errors.New("the request is for " + string(r.Command))
+	}
+	if do := f.lab.does[what]; do != nil {
+		return do(ctx, r)
+	}
+	result := plugin.Result{}
+	if r.PrevResult != nil {
+		result = *r.PrevResult
+	}
+	result.Interfaces = append(result.Interfaces, plugin.Interface{Name: f.name, MTU: 1400})
+	return &result, nil
+}
+
+// config is a chain's configuration, with more keys and a list of plugins.
+func config(version, keys, list string) string {
+	return fmt.Sprintf(`{"cniVersion": %q, "name": "net", "type": "chain", %s "plugins": %s}`, version, keys, list)
+}
+
+const abc = `[{"type": "a"}, {"type": "b"}, {"type": "c"}]`

@@ -1,0 +1,517 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/cni/pkg/version"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// chainConf is the network demo as one entry, for calls by plain exec.
+const chainConf = `{"cniVersion":"1.1.0","name":"demo","type":"chain","capabilities":{"portMappings":true},"plugins":[
+	{"type":"bridge","bridge":"demo0","isDefaultGateway":true,"ipMasq":true,
+		"ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/24"}],[{"subnet":"fd00:88::/64"}]]}},
+	{"type":"tuning","sysctl":{"net.ipv4.conf.IFNAME.log_martians":"1"}},
+	{"type":"portmap","capabilities":{"portMappings":true}}]}`
+
+// conflist is a network configuration with the plugins as they were written.
+type conflist struct {
+	Version string            `json:"cniVersion"`
+	Name    string            `json:"name"`
+	Plugins []json.RawMessage `json:"plugins"`
+}
+
+func parseList(t *testing.T, text string) conflist {
+	t.Helper()
+	var list conflist
+	if err := json.Unmarshal([]byte(text), &list); err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return list
+}
+
+func (c conflist) String() string {
+	text, _ := json.Marshal(c)
+	return string(text)
+}
+
+// flat returns the list with the plugins of its chains in their places.
+func (c conflist) flat(t *testing.T) conflist {
+	t.Helper()
+	var plugins []json.RawMessage
+	for _, p := range c.Plugins {
+		var entry struct {
+			Type    string
+			Plugins []json.RawMessage
+		}
+		if err := json.Unmarshal(p, &entry); err != nil {
+			t.Fatal(err)
+		}
+		if entry.Type == "chain" {
+			plugins = append(plugins, entry.Plugins...)
+			continue
+		}
+		plugins = append(plugins, p)
+	}
+	c.Plugins = plugins
+	return c
+}
+
+// chained returns a flat list with all plugins in one chain.
+func (c conflist) chained(t *testing.T) conflist {
+	t.Helper()
+	capabilities := map[string]bool{}
+	for _, p := range c.Plugins {
+		var entry struct{ Capabilities map[string]bool }
+		if err := json.Unmarshal(p, &entry); err != nil {
+			t.Fatal(err)
+		}
+		maps.Copy(capabilities, entry.Capabilities)
+	}
+	entry, err := json.Marshal(map[string]any{"type": "chain", "capabilities": capabilities, "plugins": c.Plugins})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Plugins = []json.RawMessage{entry}
+	return c
+}
+
+// examples returns the network configurations of the documentation, by page and
+// network.
+func examples(t *testing.T) map[string]conflist {
+	t.Helper()
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal("no pages found", err)
+	}
+	block := regexp.MustCompile("(?s)```json\n(.*?)```")
+	lists := map[string]conflist{}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, m := range block.FindAllStringSubmatch(string(text), -1) {
+			if list := parseList(t, m[1]); list.Plugins != nil {
+				lists[fmt.Sprintf("%s/%s-%d", strings.TrimSuffix(filepath.Base(page), ".md"), list.Name, i)] = list
+			}
+		}
+	}
+	return lists
+}
+
+// recorder keeps what the last plugin printed in ADD.
+type recorder struct {
+	*invoke.DefaultExec
+	printed string
+	calls   int
+}
+
+func (r *recorder) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+	out, err := r.DefaultExec.ExecPlugin(ctx, path, stdin, environ)
+	r.calls++
+	if slices.Contains(environ, "CNI_COMMAND=ADD") {
+		r.printed = string(out)
+	}
+	return out, err
+}
+
+// makeBridges makes the bridges that a flat list names. Left to the plugin they
+// would get random MAC addresses, and no two nodes have the same results.
+func (c conflist) makeBridges(t *testing.T, host *netlab.Host) {
+	t.Helper()
+	for i, p := range c.Plugins {
+		var entry struct{ Bridge string }
+		if err := json.Unmarshal(p, &entry); err != nil {
+			t.Fatal(err)
+		}
+		if entry.Bridge != "" {
+			host.MustRun(t, "ip", "link", "add", entry.Bridge, "address", fmt.Sprintf("02:00:00:00:00:%02x", i), "type", "bridge")
+		}
+	}
+}
+
+// life is what is seen of an attachment from ADD to DEL.
+type life struct {
+	printed    string           // by the last plugin in ADD
+	calls      int              // of plugins, in all
+	host, pod  *netlab.Snapshot // after ADD
+	left, bare *netlab.Snapshot // after DEL
+}
+
+// live has libcni attach, check and detach a container.
+func live(t *testing.T, list conflist, caps map[string]any) life {
+	t.Helper()
+	host, _ := node(t)
+	list.flat(t).makeBridges(t, host)
+	pod := host.NewPod(t, "web")
+	rec := &recorder{DefaultExec: &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}, PluginDecoder: version.PluginDecoder{}}}
+	network, err := libcni.NetworkConfFromBytes([]byte(list.String()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir, rec)
+	rt := pod.RuntimeConf(caps)
+	call := func(what string, f func() error) {
+		t.Helper()
+		var err error
+		host.Do(func() { err = f() })
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", what, err, list)
+		}
+	}
+	ctx := context.Background()
+	var l life
+	call("ADD", func() error { _, err := cni.AddNetworkList(ctx, network, rt); return err })
+	l.printed, l.host, l.pod = rec.printed, host.Snapshot(t), pod.Snapshot(t)
+	if list.Version >= "0.4.0" {
+		call("CHECK", func() error { return cni.CheckNetworkList(ctx, network, rt) })
+	}
+	call("STATUS", func() error { return cni.GetStatusNetworkList(ctx, network) })
+	call("GC", func() error {
+		return cni.GCNetworkList(ctx, network, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{{ContainerID: pod.ID, IfName: "eth0"}}})
+	})
+	call("DEL", func() error { return cni.DelNetworkList(ctx, network, rt) })
+	l.left, l.bare, l.calls = host.Snapshot(t), pod.Snapshot(t), rec.calls
+	return l
+}
+
+// TestChainIsTheSame runs each example of the documentation, and the network
+// demo in other versions, as entries of their own and as one chain: the result
+// is the same to the byte, and so is what is on the node after ADD and DEL.
+func TestChainIsTheSame(t *testing.T) {
+	t.Parallel()
+	lists := examples(t)
+	for _, version := range []string{"0.2.0", "0.3.1", "0.4.0", "1.0.0"} {
+		list := parseList(t, demo)
+		list.Version = version
+		lists["demo/"+version] = list
+	}
+	for name, list := range lists {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			caps := ports("8080:80/tcp", "5353:53/udp")
+			flat := list.flat(t)
+			plain, chain := live(t, flat, caps), live(t, flat.chained(t), caps)
+			if plain.printed != chain.printed {
+				t.Errorf("result\n%s\nwithout the chain\n%s", chain.printed, plain.printed)
+			}
+			verbs := plain.calls / len(flat.Plugins)
+			if chain.calls != verbs {
+				t.Errorf("%d processes, want %d", chain.calls, verbs)
+			}
+			for _, s := range []struct {
+				what         string
+				plain, chain *netlab.Snapshot
+			}{
+				{"the host after ADD", plain.host, chain.host}, {"the pod after ADD", plain.pod, chain.pod},
+				{"the host after DEL", plain.left, chain.left}, {"the pod after DEL", plain.bare, chain.bare},
+			} {
+				// libcni's cache holds the configuration, host-local's index a time.
+				if diff := s.plain.Diff(s.chain, "file /var/lib/cni/results/", "file /var/lib/cni/networks/.cnibox/", "link uplink0", "mount /run/netns/"); diff != "" {
+					t.Errorf("%s, -plain +chain:\n%s", s.what, diff)
+				}
+			}
+		})
+	}
+}
+
+// recording is a plugin that writes down how it is called, and has a result of
+// its own.
+const recording = `#!/bin/sh
+name=${0##*/}
+{
+	echo "$name $CNI_COMMAND id=$CNI_CONTAINERID netns=$CNI_NETNS ifname=$CNI_IFNAME args=$CNI_ARGS path=$CNI_PATH"
+	tr -d '\n'
+	echo
+} >>/run/calls
+test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"1.1.0","interfaces":[{"name":"'$name'","mtu":1400}],"ips":[{"address":"192.0.2.9/24","interface":0}],"dns":{"domain":"lab"}}'
+`
+
+// TestChainCallsOthersAsLibcniDoes has other people's plugins in a list, around
+// one of ours, and compares how libcni calls them with how a chain does.
+func TestChainCallsOthersAsLibcniDoes(t *testing.T) {
+	t.Parallel()
+	script := filepath.Join(t.TempDir(), "recording")
+	if err := os.WriteFile(script, []byte(recording), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	flat := parseList(t, `{"cniVersion":"1.1.0","name":"demo","plugins":[
+		{"type":"one","capabilities":{"mac":true,"ips":true},"deep":{"list":[1,2.5,null,"\u00e9\n"]},"name":"own"},
+		{"type":"bridge","bridge":"demo0","isGateway":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/24"}]]}},
+		{"type":"two","capabilities":{"portMappings":true},"runtimeConfig":{"mac":"replaced"}},
+		{"type":"three","runtimeConfig":{"mac":"kept"},"ipam":{}}]}`)
+	half := flat
+	half.Plugins = slices.Concat(flat.Plugins[:1], conflist{Plugins: flat.Plugins[1:3]}.chained(t).Plugins, flat.Plugins[3:])
+	caps := ports("8080:80/tcp")
+	caps["mac"] = "02:00:00:00:00:01"
+	caps["unasked"] = true
+
+	calls := func(list conflist) []any {
+		host, _ := node(t)
+		flat.makeBridges(t, host)
+		for _, name := range []string{"one", "two", "three"} {
+			host.InstallPlugin(t, name, script)
+		}
+		pod := host.NewPod(t, "web")
+		rt := pod.RuntimeConf(caps)
+		rt.Args = [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAME", "web"}}
+		text := list.String()
+		if _, err := host.AddList(text, rt); err != nil {
+			t.Fatal(err)
+		}
+		// CHECK of bridge would find that the result is not its own.
+		for _, err := range []error{
+			host.StatusList(text),
+			host.GCList(text, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{{ContainerID: pod.ID, IfName: "eth0"}}}),
+			host.DelList(text, rt),
+			host.GCList(text, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}}),
+		} {
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		var all []any
+		for line := range strings.Lines(host.MustRun(t, "cat", "/run/calls")) {
+			var stdin map[string]any
+			if !strings.HasPrefix(line, "{") {
+				all = append(all, line)
+				continue
+			}
+			if err := json.Unmarshal([]byte(line), &stdin); err != nil {
+				t.Fatalf("%v: %s", err, line)
+			}
+			all = append(all, stdin)
+		}
+		return all
+	}
+	plain := calls(flat)
+	if len(plain) != 3*2*5 {
+		t.Fatalf("%d lines about the calls of 3 plugins, with 5 verbs:\n%v", len(plain), plain)
+	}
+	for name, list := range map[string]conflist{"all": flat.chained(t), "two in the middle": half} {
+		if diff := cmp.Diff(plain, calls(list)); diff != "" {
+			t.Errorf("%s, -libcni +chain:\n%s", name, diff)
+		}
+	}
+}
+
+// TestOneExecPerChain traces all verbs: nothing but the chain itself is
+// executed.
+func TestOneExecPerChain(t *testing.T) {
+	t.Parallel()
+	host, _ := node(t)
+	pod := host.NewPod(t, "web")
+	config := with(t, chainConf, "runtimeConfig", allPorts)
+	valid := []map[string]string{{"containerID": pod.ID, "ifname": "eth0"}}
+	result := ""
+	for _, command := range []string{"STATUS", "ADD", "CHECK", "GC", "DEL"} {
+		call := pod.Call(command, config)
+		switch command {
+		case "GC":
+			call.Config = with(t, chainConf, "cni.dev/valid-attachments", valid)
+		case "CHECK", "DEL":
+			call.Config = with(t, config, "prevResult", netlab.PluginResult{Stdout: result}.Map(t))
+		}
+		trace := filepath.Join(t.TempDir(), "trace")
+		cmd := host.PluginCommand(t, "chain", call)
+		strace := host.Command("strace", append([]string{"-f", "-qq", "-e", "trace=execve", "-o", trace, cmd.Path}, cmd.Args[1:]...)...)
+		strace.Env, strace.Stdin = cmd.Env, cmd.Stdin
+		out, err := host.Output(strace)
+		if err != nil {
+			t.Fatalf("%s: %v\n%s", command, err, out)
+		}
+		if command == "ADD" {
+			result = out
+		}
+		text, err := os.ReadFile(trace)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "execve("); n != 1 {
+			t.Errorf("%s executes %d programs, want itself only:\n%s", command, n, text)
+		}
+	}
+}
+
+// TestChainTraffic sends packets to and from a container that a chain attached.
+func TestChainTraffic(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t)
+	list := parseList(t, demo).chained(t).String()
+	web := attach(t, host, list, "web", ports("8080:80/tcp"))
+	web.ServeTCP(t, "[::]:80")
+	outside.ServeTCP(t, "[::]:80")
+	for _, c := range []struct {
+		from   *netlab.Namespace
+		to     string
+		answer string
+	}{
+		{&outside.Namespace, netlab.HostIPv4 + ":8080", "web saw " + netlab.OutsideIPv4},
+		{&outside.Namespace, "[" + netlab.HostIPv6 + "]:8080", "web saw " + netlab.OutsideIPv6},
+		{&web.Namespace, netlab.OutsideIPv4 + ":80", "outside saw " + netlab.HostIPv4},
+		{&host.Namespace, "127.0.0.1:8080", "web saw 10.88.0.1"},
+	} {
+		if reply, err := c.from.DialTCP(c.to, timeout); err != nil || !sees(reply, c.answer) {
+			t.Errorf("%s to %s: answer %q, %v; want %q", c.from.Name(), c.to, reply, err, c.answer)
+		}
+	}
+	web.MustRun(t, "sysctl", "-qw", "net.ipv4.conf.eth0.log_martians=0")
+	if err := host.CheckList(list, web.RuntimeConf(ports("8080:80/tcp"))); err == nil || !strings.Contains(err.Error(), "chain: tuning: ") {
+		t.Errorf("CHECK: %v, want tuning's error", err)
+	}
+	detach(t, host, list, web, ports("8080:80/tcp"))
+	if reply, err := outside.DialTCP(netlab.HostIPv4+":8080", refusal); err == nil {
+		t.Errorf("after DEL the port answers %q", reply)
+	}
+}
+
+// TestChainLeavesNothing compares a node before an ADD and after what undoes it.
+func TestChainLeavesNothing(t *testing.T) {
+	t.Parallel()
+	list := parseList(t, demo).chained(t).String()
+	for _, c := range []struct {
+		name string
+		del  func(t *testing.T, host *netlab.Host, c *container)
+	}{
+		{"DEL twice", func(t *testing.T, host *netlab.Host, c *container) {
+			detach(t, host, list, c, allPorts)
+			detach(t, host, list, c, allPorts)
+		}},
+		{"namespace gone", func(t *testing.T, host *netlab.Host, c *container) {
+			c.Delete(t)
+			detach(t, host, list, c, allPorts)
+		}},
+		{"no netns, no prevResult, no runtimeConfig", func(t *testing.T, host *netlab.Host, c *container) {
+			call := c.Call("DEL", chainConf)
+			call.Netns = ""
+			if r := host.Exec(t, "chain", call); r.ExitCode != 0 || r.Stdout != "" {
+				t.Error(r)
+			}
+		}},
+		{"moved from a chain and to it", func(t *testing.T, host *netlab.Host, c *container) {
+			rt := c.RuntimeConf(allPorts)
+			for _, err := range []error{host.CheckList(demo, rt), host.DelList(demo, rt)} {
+				if err != nil {
+					t.Error("without the chain that attached it:", err)
+				}
+			}
+			if _, err := host.AddList(demo, rt); err != nil {
+				t.Fatal(err)
+			}
+			for _, err := range []error{host.CheckList(list, rt), host.DelList(list, rt)} {
+				if err != nil {
+					t.Error("with a chain that did not attach it:", err)
+				}
+			}
+		}},
+		{"configuration broken since", func(t *testing.T, host *netlab.Host, c *container) {
+			broken := strings.NewReplacer(`"isDefaultGateway":true`, `"isDefaultGateway":"what"`, `"subnet":"10.88.0.0/24"`, `"subnet":12`,
+				`"sysctl":{`, `"sysctl":{"net.a":1,`, `"capabilities":{"portMappings":true}`, `"snat":5`).Replace(chainConf)
+			if r := host.Exec(t, "chain", c.Call("DEL", broken)); r.ExitCode != 0 || r.Stdout != "" {
+				t.Error(r)
+			}
+		}},
+		{"GC with no attachment valid", func(t *testing.T, host *netlab.Host, c *container) {
+			call := netlab.PluginCall{Command: "GC", Path: netlab.PluginDir, Config: with(t, chainConf, "cni.dev/valid-attachments", []any{})}
+			if r := host.Exec(t, "chain", call); r.ExitCode != 0 || r.Stdout != "" {
+				t.Error(r)
+			}
+			warm(t, host, list)
+		}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			host, _ := node(t)
+			warm(t, host, list)
+			before := host.Snapshot(t)
+			pod := attach(t, host, list, "web", allPorts)
+			if before.Diff(host.Snapshot(t)) == "" {
+				t.Fatal("ADD changed nothing")
+			}
+			c.del(t, host, pod)
+			left := before.Diff(host.Snapshot(t), slices.Concat(storeFiles, []string{"file /var/lib/cni/results/", "file /run/netns/", "mount /run/netns/"})...)
+			if left != "" {
+				t.Errorf("left behind:\n%s", left)
+			}
+		})
+	}
+}
+
+// TestChainRollsBack has the last plugin of a chain fail: nothing is left of
+// what the others made, without a DEL.
+func TestChainRollsBack(t *testing.T) {
+	t.Parallel()
+	host, _ := node(t)
+	attach(t, host, parseList(t, demo).chained(t).String(), "holder", ports("8080:80/tcp"))
+	pod := host.NewPod(t, "web")
+	before, inside := host.Snapshot(t), pod.Snapshot(t)
+	r := host.Exec(t, "chain", pod.Call("ADD", with(t, chainConf, "runtimeConfig", ports("8080:80/tcp"))))
+	if r.Error == nil || !strings.HasPrefix(r.Error.Msg, "chain: portmap: ") || !strings.Contains(r.Error.Msg, "8080") || r.Error.Details == "" {
+		t.Errorf("ADD: %v", r)
+	}
+	if left := before.Diff(host.Snapshot(t), storeFiles...) + inside.Diff(pod.Snapshot(t)); left != "" {
+		t.Errorf("the ADD that failed left:\n%s", left)
+	}
+}
+
+// TestChainSecondAdd of the same attachment fails, and harms nothing.
+func TestChainSecondAdd(t *testing.T) {
+	t.Parallel()
+	host, _ := node(t)
+	pod := host.NewPod(t, "web")
+	call := pod.Call("ADD", with(t, chainConf, "runtimeConfig", allPorts))
+	if r := host.Exec(t, "chain", call); r.ExitCode != 0 {
+		t.Fatal(r)
+	}
+	before, inside := host.Snapshot(t), pod.Snapshot(t)
+	if r := host.Exec(t, "chain", call); r.Error == nil || !strings.HasPrefix(r.Error.Msg, "chain: bridge: ") {
+		t.Errorf("second ADD: %v", r)
+	}
+	if diff := before.Diff(host.Snapshot(t)) + inside.Diff(pod.Snapshot(t)); diff != "" {
+		t.Errorf("the second ADD changed:\n%s", diff)
+	}
+}
+
+// TestKilledChain kills an ADD before each message it sends to the kernel. The
+// DEL that follows has to remove whatever is there.
+func TestKilledChain(t *testing.T) {
+	t.Parallel()
+	host, _ := node(t)
+	list := parseList(t, demo).chained(t).String()
+	warm(t, host, list)
+	pod := host.NewPod(t, "web")
+	before, inside := host.Snapshot(t), pod.Snapshot(t)
+	config := with(t, chainConf, "runtimeConfig", allPorts)
+	for n := 1; ; n++ {
+		if n > 100 {
+			t.Fatal("killed at 100 messages, and no end")
+		}
+		ended := killBefore(t, host, "chain", pod.Call("ADD", config), n)
+		if r := host.Exec(t, "chain", pod.Call("DEL", config)); r.ExitCode != 0 {
+			t.Errorf("DEL after a kill before message %d: %v", n, r)
+		}
+		if left := before.Diff(host.Snapshot(t), storeFiles...) + inside.Diff(pod.Snapshot(t), "sysctl"); left != "" {
+			t.Errorf("killed before message %d, DEL left:\n%s", n, left)
+		}
+		if ended {
+			t.Logf("killed before each of %d messages", n-1)
+			return
+		}
+	}
+}
