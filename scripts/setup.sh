@@ -16,6 +16,7 @@ need sysctl procps
 need busybox busybox-static
 need mkfs.ext4 e2fsprogs
 need firewalld firewalld
+[ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 need dbus-daemon dbus-daemon
 
 if ! command -v go >/dev/null 2>&1; then

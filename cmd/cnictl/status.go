@@ -4,9 +4,13 @@ import (
 	"fmt"
 	"text/tabwriter"
 
+	"github.com/containernetworking/cni/libcni"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins"
 )
 
 // networkStatus is what status prints with --json.
@@ -22,6 +26,10 @@ type pluginStatus struct {
 	Type  string         `json:"type"`
 	Ready bool           `json:"ready"`
 	Error *errorDocument `json:"error,omitempty"`
+
+	// Choices is how the plugin would do its work, and why so: "publishes
+	// ports with nftables: …".
+	Choices []string `json:"choices,omitempty"`
 }
 
 func newStatus() *cobra.Command {
@@ -64,7 +72,7 @@ func askStatus(cmd *cobra.Command, node network.Node, name string) (*networkStat
 		return s, nil
 	}
 	for i, p := range list.Plugins {
-		status := pluginStatus{Type: p.Network.Type, Ready: true}
+		status := pluginStatus{Type: p.Network.Type, Ready: true, Choices: choices(p)}
 		if err := node.Status(cmd.Context(), list, i); err != nil {
 			document := newErrorDocument(err)
 			status.Ready, status.Error, s.Ready = false, &document, false
@@ -72,6 +80,24 @@ func askStatus(cmd *cobra.Command, node network.Node, name string) (*networkStat
 		s.Plugins = append(s.Plugins, status)
 	}
 	return s, nil
+}
+
+// choices asks our own plugin of that name, if it is one that chooses, how it
+// would do its work on this host.
+func choices(p *libcni.PluginConfig) []string {
+	row := plugins.All.Find(p.Network.Type)
+	if row == nil {
+		return nil
+	}
+	explainer, ok := row.Plugin.(plugin.Explainer)
+	if !ok {
+		return nil
+	}
+	config, err := conf.Parse(p.Bytes)
+	if err != nil {
+		return nil
+	}
+	return explainer.Explain(config)
 }
 
 func (s *networkStatus) print(cmd *cobra.Command) {
@@ -88,6 +114,9 @@ func (s *networkStatus) print(cmd *cobra.Command) {
 	for _, p := range s.Plugins {
 		if p.Ready {
 			fmt.Fprintf(table, "%s\tready\n", p.Type)
+			for _, c := range p.Choices {
+				fmt.Fprintf(table, "\t%s\n", c)
+			}
 			continue
 		}
 		fmt.Fprintf(table, "%s\tnot ready: %s (code %d, %s)\n", p.Type, p.Error.Msg, p.Error.Code, codeName(p.Error.Code))

@@ -43,7 +43,9 @@ type PortMapper interface {
 	// AddPortMaps fails if another attachment has one of the ports, with an
 	// error that names it, or takes the port over if that one is gone.
 	AddPortMaps(ctx context.Context, key plugin.Key, ports PortMaps) error
-	DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
+	// DelPortMaps returns what it removed, as far as that is known: connections
+	// that go on may have to be cut.
+	DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) ([]PortMap, error)
 	CheckPortMaps(ctx context.Context, key plugin.Key, ports PortMaps) error
 	GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error
 }
@@ -95,6 +97,10 @@ type PortMaps struct {
 	// another one of the same bridge), and those from 127.0.0.0/8. It also
 	// makes the kernel route the latter to Inside.
 	SNAT bool
+
+	// Networks are the container's addresses, each with the length of its
+	// network's prefix. iptables' rules for SNAT go by network and not by Inside.
+	Networks []netip.Prefix
 
 	// MasqAll masquerades every connection to a published port.
 	MasqAll bool

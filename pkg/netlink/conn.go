@@ -235,18 +235,32 @@ func (c *Conn) send(b *Batch, base uint32) error {
 		at += align(int(binary.NativeEndian.Uint32(b.bytes[at:])))
 	}
 	c.Sends++
-	err := unix.Sendto(c.fd, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-	if errors.Is(err, unix.EMSGSIZE) {
-		// More than the send buffer holds (net.core.wmem_default): root may
-		// have a larger one.
-		if unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 2*len(b.bytes)) == nil {
-			err = unix.Sendto(c.fd, b.bytes, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
-		}
+	err := c.sendTo(b.bytes)
+	if errors.Is(err, unix.EMSGSIZE) && c.growSendBuffer(2*len(b.bytes)) == nil {
+		err = c.sendTo(b.bytes)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, unix.EMSGSIZE):
+		return fmt.Errorf("send netlink message (%d bytes): %w: the socket's send buffer can't be made large enough; "+
+			"raise net.core.wmem_max, or give the process CAP_NET_ADMIN on the host", len(b.bytes), err)
+	case err != nil:
 		return fmt.Errorf("send netlink message (%d bytes): %w", len(b.bytes), err)
 	}
 	return nil
+}
+
+func (c *Conn) sendTo(data []byte) error {
+	return unix.Sendto(c.fd, data, 0, &unix.SockaddrNetlink{Family: unix.AF_NETLINK})
+}
+
+// growSendBuffer makes room for more than net.core.wmem_default. Without
+// CAP_NET_ADMIN on the host, as in a user namespace, net.core.wmem_max is the
+// limit, and what is above it is cut without an error.
+func (c *Conn) growSendBuffer(size int) error {
+	if unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, size) == nil {
+		return nil
+	}
+	return unix.SetsockoptInt(c.fd, unix.SOL_SOCKET, unix.SO_SNDBUF, size)
 }
 
 func (c *Conn) read() ([]byte, error) {

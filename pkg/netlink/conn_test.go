@@ -3,6 +3,9 @@ package netlink_test
 import (
 	"errors"
 	"fmt"
+	"os"
+	"runtime"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -240,6 +243,73 @@ func TestLargeBatch(t *testing.T) {
 	if len(list) != 9 || err != nil {
 		t.Errorf("%d answers, error %v", len(list), err)
 	}
+}
+
+// padded returns a batch of about size bytes, whose last message asks for lo.
+func padded(size int) *netlink.Batch {
+	b := &netlink.Batch{}
+	padding := make([]byte, 60<<10)
+	for b.Len() < size {
+		b.Begin(unix.NLMSG_NOOP, 0, "do nothing")
+		b.Header(make([]byte, unix.SizeofIfInfomsg)...)
+		b.Bytes(unix.IFLA_IFALIAS+200, padding)
+		b.End()
+	}
+	get(b, "lo", unix.NLM_F_ACK)
+	return b
+}
+
+// Without CAP_NET_ADMIN the send buffer is bounded by a sysctl, which is
+// doubled for the kernel's own needs.
+func TestLargeBatchWithoutPrivilege(t *testing.T) {
+	text, err := os.ReadFile("/proc/sys/net/core/wmem_max")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limit, err := strconv.Atoi(strings.TrimSpace(string(text)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if limit > 32<<20 {
+		t.Skipf("net.core.wmem_max is %d: that much is not worth sending", limit)
+	}
+	withoutNetAdmin(t, func() {
+		c, err := netlink.Dial(unix.NETLINK_ROUTE)
+		if err != nil {
+			t.Error(err)
+			return
+		}
+		defer c.Close()
+		if list, err := names(c, padded(limit+limit/2)); len(list) != 1 || err != nil {
+			t.Errorf("%d answers, error %v", len(list), err)
+		}
+		_, err = names(c, padded(2*limit+128<<10))
+		if !errors.Is(err, unix.EMSGSIZE) || !strings.Contains(err.Error(), "raise net.core.wmem_max") {
+			t.Errorf("too much: %v", err)
+		}
+	})
+}
+
+// withoutNetAdmin calls f on a thread that lacks CAP_NET_ADMIN, and ends it.
+func withoutNetAdmin(t *testing.T, f func()) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		var sets [2]unix.CapUserData
+		if err := unix.Capget(&header, &sets[0]); err != nil {
+			t.Error(err)
+			return
+		}
+		sets[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+		if err := unix.Capset(&header, &sets[0]); err != nil {
+			t.Error(err)
+			return
+		}
+		f()
+	}()
+	<-done
 }
 
 func TestClosedSocket(t *testing.T) {

@@ -2,6 +2,7 @@ package nftables
 
 import (
 	"encoding/binary"
+	"net/netip"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -68,7 +69,16 @@ func (tx *Transaction) FlushChain(at Stage, t Table, name string) {
 
 // AppendRule adds a rule to the end of a chain.
 func (tx *Transaction) AppendRule(at Stage, t Table, chain string, r Rule) {
-	tx.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|unix.NLM_F_APPEND, t.Family, at, "add a rule to chain "+chain, func(b *netlink.Batch) {
+	tx.addRule(at, t, chain, unix.NLM_F_APPEND, r)
+}
+
+// InsertRule adds a rule to the beginning of a chain.
+func (tx *Transaction) InsertRule(at Stage, t Table, chain string, r Rule) {
+	tx.addRule(at, t, chain, 0, r)
+}
+
+func (tx *Transaction) addRule(at Stage, t Table, chain string, where uint16, r Rule) {
+	tx.add(unix.NFT_MSG_NEWRULE, unix.NLM_F_CREATE|where, t.Family, at, "add a rule to chain "+chain, func(b *netlink.Batch) {
 		b.String(unix.NFTA_RULE_TABLE, t.Name)
 		b.String(unix.NFTA_RULE_CHAIN, chain)
 		b.Nest(unix.NFTA_RULE_EXPRESSIONS, func() {
@@ -98,6 +108,10 @@ type Installed struct {
 	Set     string // the last set that it looks something up in
 	Jump    string // the chain that it jumps or goes to
 	Comment string
+
+	// Destination is the one address that the rule is for packets to, and DNAT
+	// the one that it makes connections go to; the zero Addr if there is none.
+	Destination, DNAT netip.Addr
 }
 
 // Rules lists the rules of a chain, of all the table's chains if chain is "". A
@@ -127,9 +141,11 @@ func parseRule(t Table, attrs []byte) (r Installed, ok bool) {
 	r.Chain = text(netlink.Attr(attrs, unix.NFTA_RULE_CHAIN))
 	r.Handle = binary.BigEndian.Uint64(handle)
 	r.Comment = parseComment(netlink.Attr(attrs, unix.NFTA_RULE_USERDATA))
+	var a addressReader
 	netlink.Attrs(netlink.Attr(attrs, unix.NFTA_RULE_EXPRESSIONS), func(_ uint16, e []byte) {
-		data := netlink.Attr(e, unix.NFTA_EXPR_DATA)
-		switch text(netlink.Attr(e, unix.NFTA_EXPR_NAME)) {
+		name, data := text(netlink.Attr(e, unix.NFTA_EXPR_NAME)), netlink.Attr(e, unix.NFTA_EXPR_DATA)
+		a.read(name, data)
+		switch name {
 		case "lookup":
 			r.Set = text(netlink.Attr(data, unix.NFTA_LOOKUP_SET))
 		case "immediate":
@@ -139,6 +155,7 @@ func parseRule(t Table, attrs []byte) (r Installed, ok bool) {
 			}
 		}
 	})
+	r.Destination, r.DNAT = a.destination, a.dnat
 	return r, true
 }
 

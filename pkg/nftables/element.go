@@ -194,13 +194,26 @@ func (c *Conn) Look(elements []Element) ([]Found, error) {
 // first that is not there: the kernel stops at it, so that asking for more than
 // there are costs only their bytes.
 func (c *Conn) Prefix(elements []Element) ([]Found, error) {
+	list, _, err := c.PrefixAnd(nil, elements)
+	return list, err
+}
+
+// PrefixAnd is Prefix, and tells with the same message to the kernel whether
+// another set is there.
+func (c *Conn) PrefixAnd(other *Set, elements []Element) (list []Found, there bool, err error) {
 	s := elements[0].Set
-	var list []Found
 	b := &netlink.Batch{}
 	get(b, s.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(elements), func() {
 		elementList(b, s, elements, false)
 	})
-	err := c.Do(b, func(m netlink.Message) {
+	if other != nil {
+		getSet(b, other)
+	}
+	err = c.Do(b, func(m netlink.Message) {
+		if m.Index == 1 {
+			there = true
+			return
+		}
 		parseElements(m, func(_ []byte, f Found) {
 			f.Data = bytes.Clone(f.Data)
 			list = append(list, f)
@@ -209,7 +222,7 @@ func (c *Conn) Prefix(elements []Element) ([]Found, error) {
 	if notThere(err) {
 		err = nil
 	}
-	return list, err
+	return list, there, err
 }
 
 // List calls f for each element of a set; key and data are only valid until it
@@ -228,15 +241,16 @@ func BySet(elements []Element) []Element {
 	return elements
 }
 
+// ID tells elements apart: those with the same ID are the same one.
+func (e *Element) ID() string { return e.Set.Name + " " + string(e.Key) }
+
 // Distinct drops elements that are there already.
 func Distinct(elements []Element) []Element {
-	type id struct{ set, key string }
-	seen := make(map[id]bool, len(elements))
+	seen := make(map[string]bool, len(elements))
 	var out []Element
 	for _, e := range elements {
-		k := id{e.Set.Name, string(e.Key)}
-		if !seen[k] {
-			seen[k] = true
+		if id := e.ID(); !seen[id] {
+			seen[id] = true
 			out = append(out, e)
 		}
 	}

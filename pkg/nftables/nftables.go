@@ -80,11 +80,48 @@ func (c *Conn) HasChain(t Table, chain string) (bool, error) {
 	})
 }
 
+// Drops tells whether a base chain is there and drops what none of its rules has
+// decided about.
+func (c *Conn) Drops(t Table, chain string) (bool, error) {
+	b := &netlink.Batch{}
+	get(b, t.Family, unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, "look up chain "+chain, func() {
+		b.String(unix.NFTA_CHAIN_TABLE, t.Name)
+		b.String(unix.NFTA_CHAIN_NAME, chain)
+	})
+	drops := false
+	err := c.Do(b, func(m netlink.Message) {
+		const nfDrop = 0 // NF_DROP of linux/netfilter.h
+		policy := netlink.Attr(attributes(m), unix.NFTA_CHAIN_POLICY)
+		drops = len(policy) == 4 && binary.BigEndian.Uint32(policy) == nfDrop
+	})
+	if errors.Is(err, unix.ENOENT) || err != nil && Lacking(err) {
+		return false, nil
+	}
+	return drops, err
+}
+
 // HasTable tells whether a table is there. Without nf_tables it is not.
 func (c *Conn) HasTable(t Table) (bool, error) {
 	return c.has(t, unix.NFT_MSG_GETTABLE, "look up table "+t.String(), func(b *netlink.Batch) {
 		b.String(unix.NFTA_TABLE_NAME, t.Name)
 	})
+}
+
+// HasTables tells which of some tables are there, with one message. Without
+// nf_tables none is.
+func (c *Conn) HasTables(tables ...Table) ([]bool, error) {
+	there := make([]bool, len(tables))
+	b := &netlink.Batch{}
+	for _, t := range tables {
+		get(b, t.Family, unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, "look up table "+t.String(), func() {
+			b.String(unix.NFTA_TABLE_NAME, t.Name)
+		})
+	}
+	err := c.Do(b, func(m netlink.Message) { there[m.Index] = true })
+	if err != nil && !notThere(err) && !Lacking(err) {
+		return nil, err
+	}
+	return there, nil
 }
 
 func (c *Conn) has(t Table, typ uint16, op string, body func(*netlink.Batch)) (bool, error) {

@@ -25,7 +25,7 @@ type Type uint32
 
 // The types in use. nft knows byte orders 1 (the host's) and 2 (the network's).
 const (
-	TypeVerdict  Type = 1 | 4<<8 | 1<<24
+	TypeVerdict  Type = 1 | 4<<8 // of no order: nft does not list elements that have one
 	TypeIPv4     Type = 7 | 4<<8 | 2<<24
 	TypeIPv6     Type = 8 | 16<<8 | 2<<24
 	TypeEther    Type = 9 | 6<<8 | 2<<24
@@ -93,19 +93,31 @@ func (tx *Transaction) RemoveSet(at Stage, t Table, name string) {
 	})
 }
 
+// RemoveEmptySet removes a set without elements. One that has any is EBUSY.
+func (tx *Transaction) RemoveEmptySet(at Stage, s *Set) {
+	tx.add(unix.NFT_MSG_DELSET, unix.NLM_F_NONREC, s.Table.Family, at, "remove empty set "+s.Name, func(b *netlink.Batch) {
+		b.String(unix.NFTA_SET_TABLE, s.Table.Name)
+		b.String(unix.NFTA_SET_NAME, s.Name)
+	})
+}
+
 // HasSet tells whether a set is there. Unlike the other questions it fails if
 // the kernel has no nf_tables.
 func (c *Conn) HasSet(s *Set) (bool, error) {
 	b := &netlink.Batch{}
-	get(b, s.Table.Family, unix.NFT_MSG_GETSET, unix.NLM_F_ACK, "look up "+s.Name, func() {
-		b.String(unix.NFTA_SET_TABLE, s.Table.Name)
-		b.String(unix.NFTA_SET_NAME, s.Name)
-	})
+	getSet(b, s)
 	err := c.Do(b, nil)
 	if notThere(err) {
 		return false, nil
 	}
 	return err == nil, err
+}
+
+func getSet(b *netlink.Batch, s *Set) {
+	get(b, s.Table.Family, unix.NFT_MSG_GETSET, unix.NLM_F_ACK, "look up "+s.Name, func() {
+		b.String(unix.NFTA_SET_TABLE, s.Table.Name)
+		b.String(unix.NFTA_SET_NAME, s.Name)
+	})
 }
 
 // Sets lists the names of a table's sets that begin with prefix.

@@ -35,6 +35,13 @@ type Plugin interface {
 	GC(ctx context.Context, r *Request) error
 }
 
+// Explainer is a plugin that chooses how to do its work by what is on the host.
+type Explainer interface {
+	// Explain says what it would choose for a configuration, and why: a
+	// sentence for each choice. It changes nothing.
+	Explain(config *conf.Object) []string
+}
+
 // Descriptor is one row of the table of plugins.
 type Descriptor struct {
 	Name    string // what the link in /opt/cni/bin is called

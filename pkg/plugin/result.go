@@ -80,3 +80,16 @@ func (r *Result) AddressesOf(ifName string) []IP {
 	}
 	return ips
 }
+
+// Prefixes returns the addresses of AddressesOf; there may be no result.
+func (r *Result) Prefixes(ifName string) []netip.Prefix {
+	if r == nil {
+		return nil
+	}
+	ips := r.AddressesOf(ifName)
+	list := make([]netip.Prefix, 0, len(ips))
+	for _, ip := range ips {
+		list = append(list, ip.Address)
+	}
+	return list
+}

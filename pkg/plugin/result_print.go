@@ -3,6 +3,8 @@ package plugin
 import (
 	"net/netip"
 	"strconv"
+
+	"github.com/cnibox/cnibox/pkg/conf"
 )
 
 // JSON returns the result in the form of a CNI version: from 1.0.0 on as it
@@ -192,27 +194,8 @@ func (w *writer) key(k string) *writer {
 
 func (w *writer) int(n int) { w.out = strconv.AppendInt(w.out, int64(n), 10) }
 
-// string writes s quoted. Only what JSON forbids is escaped, and bytes that
-// are no UTF-8 become the replacement character.
-func (w *writer) string(s string) {
-	const hex = "0123456789abcdef"
-	w.out = append(w.out, '"')
-	for _, c := range s {
-		switch {
-		case c == '"' || c == '\\':
-			w.out = append(w.out, '\\', byte(c))
-		case c == '\n':
-			w.out = append(w.out, `\n`...)
-		case c == '\t':
-			w.out = append(w.out, `\t`...)
-		case c < ' ':
-			w.out = append(w.out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
-		default:
-			w.out = append(w.out, string(c)...)
-		}
-	}
-	w.out = append(w.out, '"')
-}
+// string writes s quoted.
+func (w *writer) string(s string) { w.out = conf.AppendString(w.out, s) }
 
 func (w *writer) optionalString(key, s string) {
 	if s != "" {

@@ -154,7 +154,7 @@ func TestLoopbackIsGuarded(t *testing.T) {
 	if reply, err := evil.DialTCP("127.0.0.1:9999", refusal); err == nil {
 		t.Fatalf("a pod reaches the host's 127.0.0.1: %q", reply)
 	}
-	host.MustRun(t, "nft", "flush", "chain", "inet", "cnibox", "guard_v1")
+	host.MustRun(t, "nft", "flush", "chain", "inet", "cnibox", "guard_v2")
 	if reply, err := evil.DialTCP("127.0.0.1:9999", timeout); err != nil {
 		t.Errorf("without the guard the pod should reach it, or this test proves nothing: %v %q", err, reply)
 	}

@@ -55,6 +55,18 @@ func (n *Namespace) MustRun(t testing.TB, program string, args ...string) string
 	return out
 }
 
+// Feed is MustRun for a program that reads text.
+func (n *Namespace) Feed(t testing.TB, text, program string, args ...string) string {
+	t.Helper()
+	cmd := n.Command(program, args...)
+	cmd.Stdin = strings.NewReader(text)
+	out, err := n.Output(cmd)
+	if err != nil {
+		t.Fatalf("%v\n%s", err, text)
+	}
+	return out
+}
+
 // Background starts cmd in the namespace and kills it when the test ends, if it has not ended by itself.
 func (n *Namespace) Background(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()

@@ -10,6 +10,8 @@ import (
 // /run, /var/lib/cni, /etc/cni and /opt/cni. Hosts know nothing of each other.
 type Host struct {
 	Namespace
+	// programs is the directory that plugins look for programs in first; "" if there is none.
+	programs string
 }
 
 // NewHost makes a node that lasts until the test ends. Processes that are then still in it fail the test.
@@ -27,7 +29,7 @@ func NewHost(t testing.TB) *Host {
 			t.Errorf("still running at the end of the test: %s", stray)
 		}
 	})
-	return &Host{Namespace{name: "host", netns: node.hostNetns, node: node}}
+	return &Host{Namespace: Namespace{name: "host", netns: node.hostNetns, node: node}}
 }
 
 // NetnsPath returns a path at which the Host's own network namespace can be opened, by its processes too.

@@ -280,7 +280,7 @@ func TestStrayProcess(t *testing.T) {
 	}
 	// The shell goes, its child stays.
 	cmd := exec.Command("sh", "-c", "sleep 1000 >/dev/null 2>&1 & echo $!")
-	h := &Host{Namespace{name: "host", netns: node.hostNetns, node: node}}
+	h := &Host{Namespace: Namespace{name: "host", netns: node.hostNetns, node: node}}
 	pid, err := h.Output(cmd)
 	if err != nil {
 		t.Fatal(err)

@@ -50,6 +50,16 @@ func Need(t testing.TB, feature Feature) {
 	}
 }
 
+// Has tells whether the kernel has the feature, and fails the test when that can't be found out.
+func Has(t testing.TB, feature Feature) bool {
+	t.Helper()
+	err := verdict(feature)
+	if err != nil && !isUnsupported(err) {
+		t.Fatalf("find out whether the kernel has %s: %v", feature.name, err)
+	}
+	return err == nil
+}
+
 // verdict returns the error of the feature's probe, which runs once.
 func verdict(feature Feature) error {
 	verdicts.Lock()

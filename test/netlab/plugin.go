@@ -54,7 +54,8 @@ type PluginCall struct {
 
 	// Config is the plugin's standard input: a string or []byte as it is, anything else as JSON.
 	Config any
-	// Env are more variables. There are no others but PATH, which is the test's own unless it is given here.
+	// Env are more variables. There are no others but PATH, which is the test's own, after what UseIPTables puts before it,
+	// unless it is given here.
 	Env []string
 }
 
@@ -121,13 +122,13 @@ func (h *Host) PluginCommand(t testing.TB, plugin string, call PluginCall) *exec
 		t.Fatalf("encode the configuration for plugin %s: %v", plugin, err)
 	}
 	cmd := h.Command(plugin)
-	cmd.Env = call.environ()
+	cmd.Env = call.environ(h.searchPath())
 	cmd.Stdin = bytes.NewReader(stdin)
 	return cmd
 }
 
-func (c *PluginCall) environ() []string {
-	env := []string{"PATH=" + os.Getenv("PATH")}
+func (c *PluginCall) environ(path string) []string {
+	env := []string{"PATH=" + path}
 	for _, v := range []struct{ name, value string }{
 		{"CNI_COMMAND", c.Command},
 		{"CNI_CONTAINERID", c.ContainerID},

@@ -17,8 +17,9 @@ import (
 // claim is what an attachment is to hold: a record, and the data of the first
 // of its elements.
 type claim struct {
-	record record
-	data   []byte
+	record     record
+	data       []byte
+	conditions conditions // whose id the record has
 }
 
 // attachment is whose elements are changed or compared.
@@ -31,7 +32,8 @@ func attachmentOf(key plugin.Key, use string) attachment {
 	return attachment{id: key.ID(use), comment: commentOf(key)}
 }
 
-// guardComment is the comment of elements of inside_v1 that belong to nobody.
+// guardComment is the comment of elements of the inside set that belong to
+// nobody.
 const guardComment = "keeps 127.0.0.0/8 to the host while route_localnet is set"
 
 // elements returns the elements of the attachment's claims.
@@ -51,7 +53,7 @@ func (a attachment) elements(claims []claim) []nftables.Element {
 	return nftables.BySet(nftables.Distinct(all))
 }
 
-// entries returns the attachment's elements of owners_v1.
+// entries returns the attachment's elements of the map of owners.
 func (a attachment) entries(records []record) []nftables.Element {
 	out := make([]nftables.Element, 0, len(records))
 	for n, r := range records {
@@ -80,140 +82,170 @@ func elementsOf(records []record) []nftables.Element {
 }
 
 // hold gives the attachment what it claims, in place of what it held. It just
-// nftables.Tries, which is one message to the kernel; what can be missing or in the way
+// tries, which is one message to the kernel; what can be missing or in the way
 // is looked at when the kernel says so.
 func (t *Table) hold(ctx context.Context, a attachment, claims []claim) error {
-	entries, elements := a.entries(recordsOf(claims)), a.elements(claims)
+	entries, elements, parts := a.entries(recordsOf(claims)), a.elements(claims), partsOf(claims)
 	var obsolete []nftables.Element
-	newRuleset, newSubnets := false, false
+	var create []part
+	build := false
 	var last error
 	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
 			return err
 		}
 		tx := &nftables.Transaction{}
-		if newRuleset {
+		if build {
 			appendRuleset(tx)
 		}
-		if newSubnets {
-			appendSubnets(tx, claims)
+		for i := range create {
+			create[i].appendTo(tx)
 		}
 		tx.RemoveElements(removeElements, obsolete)
 		tx.AddElements(entries)
 		tx.AddElements(elements)
 		last = t.conn.Commit(tx)
+		var err error
 		missing, taken := errors.Is(last, unix.ENOENT), nftables.Taken(last)
 		switch at := tx.Failed(last); {
 		case last == nil:
 			return nil
-		case at == addElements && missing:
-			newRuleset, newSubnets = true, true
-		case at == addAddresses && missing:
-			newSubnets = true
-		case at == makeRuleset && taken: // by another process, with the same
-			newRuleset = false
-		case at == makeSubnet && taken:
-			newSubnets = false
-		case taken, at == removeElements && missing:
-			var err error
-			if obsolete, err = t.obsolete(a, elements); err != nil {
-				return err
+		case at == addElements && missing, at == makePart && missing && !build:
+			build, err = t.mustBuild(ctx)
+			create = parts
+			if err == nil && !build {
+				create, err = t.missing(parts)
 			}
+		case at == makeRuleset && taken: // by another process, with the same
+			build = false
+			create, err = t.missing(parts)
+		case at == makePart && taken, at == addToPart && missing:
+			create, err = t.missing(parts)
+		case taken, at == removeElements && missing:
+			obsolete, err = t.obsolete(ctx, a, elements)
 		default:
 			return explain(tx, last)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return contended("change what "+a.comment+" holds in table inet "+TableName, last)
 }
 
-func appendSubnets(tx *nftables.Transaction, claims []claim) {
-	done := map[string]bool{}
-	for _, c := range claims {
-		if c.record.kind&kindAddress == 0 {
-			continue
-		}
-		s := subnetOf(c.record.prefix())
-		if !done[s.set.Name] {
-			done[s.set.Name] = true
-			s.appendTo(tx)
-		}
+// mustBuild tells whether the ruleset is to be made: it is not there, and was
+// not made just now out of one of an earlier version.
+func (t *Table) mustBuild(ctx context.Context) (bool, error) {
+	migrated, err := t.migrate(ctx)
+	if migrated || err != nil {
+		return false, err
 	}
+	found, err := t.conn.HasSet(&owners)
+	return !found, err
 }
 
 // obsolete returns what must go so that the wanted elements can be added: what
 // the attachment holds already, and what another one was given before and never
 // gave back, such as a masqueraded address that has been leased anew. A
-// published port is not taken away from its owner: that is an error.
-func (t *Table) obsolete(a attachment, wanted []nftables.Element) ([]nftables.Element, error) {
-	records, err := t.held(a.id)
+// published port is only taken away from an owner that is gone; otherwise that
+// is an error.
+func (t *Table) obsolete(ctx context.Context, a attachment, wanted []nftables.Element) ([]nftables.Element, error) {
+	records, err := t.held(ctx, a.id)
 	if err != nil {
 		return nil, err
 	}
 	candidates := nftables.Distinct(append(wanted[:len(wanted):len(wanted)], elementsOf(records)...))
-	there, err := t.conn.Look(candidates)
+	there, err := t.look(ctx, candidates)
 	if err != nil {
 		return nil, err
 	}
-	var out []nftables.Element
+	out := a.entries(records)
+	released := map[string]bool{}
 	for i, c := range candidates {
 		f := there[i]
 		own, asked := f.Comment == a.comment, i < len(wanted)
-		switch {
-		case !f.There, c.Shared, !own && !asked:
-		case !own && c.Set.Data != nil:
-			return nil, portTaken(c.What, f.Comment)
-		default:
-			out = append(out, c)
+		if !f.There || c.Shared || !own && !asked {
+			continue
 		}
+		out = append(out, c)
+		if own || c.Set.Data == nil || released[f.Comment] {
+			continue
+		}
+		released[f.Comment] = true
+		theirs, err := t.leftBy(ctx, f.Comment, c.What)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, theirs...)
 	}
-	return append(nftables.BySet(out), a.entries(records)...), nil
-}
-
-func portTaken(port, owner string) error {
-	if owner == "" {
-		owner = "something that left no name"
-	}
-	return plugin.Errorf("host port %s is already published by %s", port, owner).
-		WithDetails("publish another port of the host, or stop that container (network/container/interface); " +
-			"if it is gone, the network's GC frees the port")
+	return nftables.BySet(nftables.Distinct(out)), nil
 }
 
 // release removes what the attachment holds, except what has passed to another
-// one.
-func (t *Table) release(ctx context.Context, a attachment) error {
+// one, and returns it.
+func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 	var last error
 	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
-			return err
+			return nil, err
 		}
-		records, err := t.held(a.id)
+		records, err := t.held(ctx, a.id)
 		if err != nil || len(records) == 0 {
-			return err
+			return nil, err
 		}
-		elements := elementsOf(records)
-		there, err := t.conn.Look(elements)
+		elements, data, err := t.ownElements(ctx, a, records)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if err := forbidLocalhost(records); err != nil {
-			return err
-		}
-		var own []nftables.Element
-		for i, e := range elements {
-			if there[i].There && there[i].Comment == a.comment && !e.Shared {
-				own = append(own, e)
-			}
+			return nil, err
 		}
 		tx := &nftables.Transaction{}
-		tx.RemoveElements(removeElements, own)
+		tx.RemoveElements(removeElements, elements)
 		tx.RemoveElements(removeElements, a.entries(records))
 		last = t.conn.Commit(tx)
 		if !errors.Is(last, unix.ENOENT) {
-			return explain(tx, last)
+			return released(records, data), explain(tx, last)
 		}
 		// Another process released some of it: look again.
 	}
-	return contended("remove what "+a.comment+" holds in table inet "+TableName, last)
+	return nil, contended("remove what "+a.comment+" holds in table inet "+TableName, last)
+}
+
+// ownElements returns the elements of records that are there and still belong
+// to the attachment, and the data of those that have some, by keys of elements.
+func (t *Table) ownElements(ctx context.Context, a attachment, records []record) ([]nftables.Element, map[string][]byte, error) {
+	elements := elementsOf(records)
+	there, err := t.look(ctx, elements)
+	if err != nil {
+		return nil, nil, err
+	}
+	data := map[string][]byte{}
+	var own []nftables.Element
+	for i, e := range elements {
+		if !there[i].There || there[i].Comment != a.comment || e.Shared {
+			continue
+		}
+		own = append(own, e)
+		if e.Set.Data != nil {
+			data[e.ID()] = there[i].Data
+		}
+	}
+	return own, data, nil
+}
+
+// released returns the published ports among records whose elements had data.
+func released(records []record, data map[string][]byte) []claim {
+	var out []claim
+	for _, r := range records {
+		if r.kind&kindPort == 0 {
+			continue
+		}
+		if d, ok := data[r.elements()[0].ID()]; ok {
+			out = append(out, claim{record: r, data: d})
+		}
+	}
+	return out
 }
 
 // forbidLocalhost undoes route_localnet of a link that nobody else is behind,
@@ -233,16 +265,21 @@ func forbidLocalhost(records []record) error {
 }
 
 // check compares what the attachment holds with what it claims.
-func (t *Table) check(a attachment, claims []claim) error {
-	records, err := t.held(a.id)
+func (t *Table) check(ctx context.Context, a attachment, claims []claim) error {
+	records, err := t.held(ctx, a.id)
 	if err != nil {
 		return err
+	}
+	if len(records) == 0 && len(claims) > 0 {
+		if found, err := t.conn.HasTable(table); err != nil || !found {
+			return errors.Join(err, tableMissing())
+		}
 	}
 	if want := recordsOf(claims); !slices.Equal(records, want) {
 		return mismatch("%s holds %v, and should hold %v", a.comment, records, want)
 	}
 	elements := a.elements(claims)
-	there, err := t.conn.Look(elements)
+	there, err := t.look(ctx, elements)
 	if err != nil {
 		return err
 	}
@@ -258,6 +295,12 @@ func (t *Table) check(a attachment, claims []claim) error {
 		}
 	}
 	return nil
+}
+
+func tableMissing() error {
+	return plugin.Errorf("table inet %s is missing, and with it all that attachments of this host had published and masqueraded", TableName).
+		WithDetails("`nft flush ruleset` (a reload of nftables.service does that) or `nft delete table inet %s` took it: "+
+			"restart the containers; the next ADD makes the table again", TableName)
 }
 
 func mismatch(format string, args ...any) error {

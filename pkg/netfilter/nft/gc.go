@@ -18,56 +18,18 @@ func (t *Table) collect(ctx context.Context, network, use string, valid []plugin
 	for _, k := range valid {
 		keep[k.ID(use)] = true
 	}
-	owners, err := t.ownersOf(network, use)
+	owners, err := t.ownersOf(ctx, network, use)
 	if err != nil {
 		return err
 	}
 	var errs []error
 	for _, a := range owners {
 		if !keep[a.id] {
-			errs = append(errs, t.release(ctx, a))
+			_, err := t.release(ctx, a)
+			errs = append(errs, err)
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// collectSubnets removes the sets and rules of subnets without addresses. If
-// anything changes meanwhile they are left for another time: one may have been
-// given an address.
-func (t *Table) collectSubnets() error {
-	generation, err := t.generation()
-	if err != nil {
-		return err
-	}
-	names, err := t.conn.Sets(table, subnetPrefix)
-	if err != nil || len(names) == 0 {
-		return err
-	}
-	rules, err := t.conn.Rules(table, "")
-	if err != nil {
-		return err
-	}
-	tx := &nftables.Transaction{}
-	for _, name := range names {
-		empty := true
-		err := t.conn.List(&nftables.Set{Table: table, Name: name}, func([]byte, nftables.Found) { empty = false })
-		if err != nil {
-			return err
-		}
-		if empty {
-			appendSubnetRemoval(tx, name, rules)
-		}
-	}
-	return unlessChanged(t.conn.CommitIf(tx, generation))
-}
-
-func appendSubnetRemoval(tx *nftables.Transaction, name string, rules []nftables.Installed) {
-	for _, r := range rules {
-		if r.Set == name {
-			tx.RemoveRule(removeElements, table, r)
-		}
-	}
-	tx.RemoveSet(removeElements, table, name)
 }
 
 // collectGuards removes guards of links that are gone. A link that comes again

@@ -64,7 +64,19 @@ func portMaps(t testing.TB, texts ...string) []netfilter.PortMap {
 
 // behind is for ports of containers behind a bridge.
 func behind(link string, maps []netfilter.PortMap) netfilter.PortMaps {
-	return netfilter.PortMaps{Maps: maps, SNAT: true, Inside: link, InsideShared: true}
+	return netfilter.PortMaps{Maps: maps, SNAT: true, MarkBit: defaultBit, Inside: link, InsideShared: true}
+}
+
+// delPorts takes the ports of an attachment back and returns them as text.
+func delPorts(t testing.TB, table *Table, key plugin.Key) []string {
+	t.Helper()
+	maps, err := table.DelPortMaps(ctx, key, nil)
+	must(t, err)
+	var out []string
+	for _, m := range maps {
+		out = append(out, m.String()+"="+m.Container.String())
+	}
+	return out
 }
 
 // open opens the table of a host until the test ends.
@@ -121,6 +133,38 @@ func restore(t testing.TB, h *netlab.Host, saved string) {
 	if _, err := h.Output(cmd); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// sortedLines sorts what is listed: sets and rules stand in the order in which
+// they were made.
+func sortedLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimSuffix(lines[i], ",")
+	}
+	slices.Sort(lines)
+	return strings.Join(lines, "\n")
+}
+
+var (
+	ownerData   = regexp.MustCompile(`0x00(..)0([0d])(..) \. 0x00000000 \. (\S+ \. \S+) \. (\d+)`)
+	conditional = regexp.MustCompile(`(?s)\tmap \w*ifports\d_v2 \{.*?\n\t\}\n\n`)
+)
+
+// asVersion1 makes a listing what the first version would have made.
+func asVersion1(text string) string {
+	text = conditional.ReplaceAllString(text, "")
+	text = strings.NewReplacer(
+		"mark : mark . mark . ifname . ipv6_addr . inet_service", "mark : mark . ifname . ipv6_addr . inet_proto . inet_service",
+		"\t\tjump hostoptions_v2\n", "", "\t\tjump options_v2\n", "",
+		"\tchain hostoptions_v2 {\n\t}\n\n", "", "\tchain options_v2 {\n\t}\n\n", "",
+	).Replace(text)
+	text = ownerData.ReplaceAllStringFunc(text, func(s string) string {
+		m := ownerData.FindStringSubmatch(s)
+		proto := map[string]string{"00": "255", "06": "tcp", "11": "udp", "84": "sctp"}[m[1]]
+		return "0x000000" + m[3] + " . " + m[4] + " . " + proto + " . " + m[5]
+	})
+	return strings.ReplaceAll(text, version, version1)
 }
 
 // addLink gives the host a link, for route_localnet.

@@ -15,13 +15,14 @@ func (t *Table) AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip
 
 // DelMasquerade implements netfilter.Masquerader.
 func (t *Table) DelMasquerade(ctx context.Context, key plugin.Key, _ []netip.Prefix) error {
-	return t.release(ctx, attachmentOf(key, useMasquerade))
+	_, err := t.release(ctx, attachmentOf(key, useMasquerade))
+	return err
 }
 
 // CheckMasquerade implements netfilter.Masquerader.
-func (t *Table) CheckMasquerade(_ context.Context, key plugin.Key, addrs []netip.Prefix) error {
+func (t *Table) CheckMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
 	claims := masqueradeClaims(addrs)
-	if err := t.check(attachmentOf(key, useMasquerade), claims); err != nil {
+	if err := t.check(ctx, attachmentOf(key, useMasquerade), claims); err != nil {
 		return err
 	}
 	return t.checkRules(claims)
@@ -33,19 +34,16 @@ func (t *Table) GCMasquerade(ctx context.Context, network string, valid []plugin
 	if err := t.collect(ctx, network, useMasquerade, valid); err != nil {
 		return err
 	}
-	return t.collectSubnets()
+	return t.collectParts()
 }
 
 func masqueradeClaims(addrs []netip.Prefix) []claim {
 	var claims []claim
 	for _, p := range addrs {
-		c := claim{record: record{kind: kindAddress, link: noLink, addr: p.Addr(), proto: noProtocol, port: uint16(p.Bits())}}
+		c := claim{record: record{kind: kindAddress, link: noLink, addr: p.Addr(), port: uint16(p.Bits())}}
 		if !slices.ContainsFunc(claims, func(o claim) bool { return o.record.addr == p.Addr() }) {
 			claims = append(claims, c)
 		}
 	}
 	return claims
 }
-
-// prefix returns a masqueraded address with its prefix length.
-func (r record) prefix() netip.Prefix { return netip.PrefixFrom(r.addr, int(r.port)) }

@@ -1,10 +1,12 @@
 package nft
 
 import (
+	"context"
 	"encoding/binary"
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -21,20 +23,22 @@ const (
 	usePortMap    = "portmap"
 )
 
-// record is a value of owners_v1: one thing that an attachment holds. Its
-// elements' keys can be told from it.
+// record is a value of the map of owners: one thing that an attachment holds.
+// Its elements' keys can be told from it.
 //
 // The key is the attachment's ID for the use and a number that counts from 0.
 type record struct {
-	kind  kind
-	link  string     // snat: the host's link towards the container; noLink if none
-	addr  netip.Addr // masqueraded; or the host's that a port is published on, unspecified for all
-	proto uint8      // of a published port
-	port  uint16     // published; with a masqueraded address, its prefix length
+	kind       kind
+	bit        uint8      // of a published port: of the mark; defaultBit if nothing is marked
+	conditions uint32     // of a published port: conditions.id
+	link       string     // snat: the host's link towards the container; noLink if none
+	addr       netip.Addr // masqueraded; or the host's that a port is published on, unspecified for all
+	proto      uint8      // of a published port
+	port       uint16     // published; with a masqueraded address, its prefix length
 }
 
 // kind says what a record is about, in bits.
-type kind uint32
+type kind uint8
 
 const (
 	kindAddress kind = 1 << iota // a masqueraded address
@@ -44,11 +48,8 @@ const (
 	kindOwnLink                  // … and the link is the attachment's alone
 )
 
-// What nft can print and read back where there is no link and no protocol.
-const (
-	noLink     = "-"
-	noProtocol = 255
-)
+// noLink is what nft can print and read back where there is no link.
+const noLink = "-"
 
 func (r record) use() string {
 	if r.kind&kindAddress != 0 {
@@ -57,56 +58,73 @@ func (r record) use() string {
 	return usePortMap
 }
 
-// data returns the record as the map's data. Addresses of both families stand
-// in the 16 bytes of an IPv6 address.
+// group returns the group of a published port.
+func (r record) group() group {
+	return group{family: familyOf(r.addr), bound: !r.addr.IsUnspecified(), bit: r.bit, conditions: r.conditions}
+}
+
+// data returns the record as the map's data. The first number is, from its
+// lowest byte on, the kind, the bit and the protocol; the second one the
+// conditions. Addresses of both families stand in the 16 bytes of an IPv6
+// address. More than these five values nft can't print.
 func (r record) data() []byte {
+	first := uint32(r.kind) | uint32(r.bit)<<8 | uint32(r.proto)<<16
 	addr := r.addr.As16()
-	return nftables.Join(nftables.Native(uint32(r.kind)), nftables.Link(r.link), addr[:], nftables.Protocol(r.proto), nftables.Port(r.port))
+	return nftables.Join(nftables.Native(first), nftables.Native(r.conditions), nftables.Link(r.link), addr[:], nftables.Port(r.port))
 }
 
 // parseRecord reads the map's data.
 func parseRecord(data []byte) (record, bool) {
-	if len(data) != 4+unix.IFNAMSIZ+16+4+4 {
+	if len(data) != 4+4+unix.IFNAMSIZ+16+4 {
 		return record{}, false
 	}
-	link, data4 := data[4:4+unix.IFNAMSIZ], data[4+unix.IFNAMSIZ:]
-	addr := netip.AddrFrom16([16]byte(data4))
-	return record{
-		kind:  kind(binary.NativeEndian.Uint32(data)),
-		link:  unix.ByteSliceToString(link),
-		addr:  addr.Unmap(),
-		proto: data4[16],
-		port:  binary.BigEndian.Uint16(data4[20:]),
-	}, true
+	first := binary.NativeEndian.Uint32(data)
+	link, behind := data[8:8+unix.IFNAMSIZ], data[8+unix.IFNAMSIZ:]
+	r := record{
+		kind:       kind(first),
+		bit:        uint8(first >> 8),
+		proto:      uint8(first >> 16),
+		conditions: binary.NativeEndian.Uint32(data[4:]),
+		link:       unix.ByteSliceToString(link),
+		addr:       netip.AddrFrom16([16]byte(behind)).Unmap(),
+		port:       binary.BigEndian.Uint16(behind[16:]),
+	}
+	return r, r.bit < 32
 }
 
-// elements returns what the attachment has put into sets, without the data.
+// elements returns what the attachment has put into sets, without the data. The
+// first of them is that with data, if there is one.
 func (r record) elements() []nftables.Element {
 	if r.kind&kindAddress != 0 {
 		s := subnetOf(r.prefix())
-		return []nftables.Element{{Set: &s.set, Key: nftables.Addr(r.addr), What: r.addr.String(), Stage: addAddresses}}
+		return []nftables.Element{{Set: &s.set, Key: nftables.Addr(r.addr), What: r.addr.String(), Stage: addToPart}}
 	}
-	bound := !r.addr.IsUnspecified()
-	sets := familyOf(r.addr).published(bound)
+	g := r.group()
+	sets, what := g.sets(), r.String()
 	key := nftables.Join(nftables.Protocol(r.proto), nftables.Port(r.port))
-	if bound {
+	if g.bound {
 		key = nftables.Join(nftables.Addr(r.addr), key)
 	}
-	out := []nftables.Element{{Set: &sets.ports, Key: key}}
+	ofGroup := addElements
+	if !g.isPlain() {
+		ofGroup = addToPart
+	}
+	out := []nftables.Element{{Set: sets.ports, Key: key, What: what, Stage: addElements}}
+	add := func(s *nftables.Set, key []byte) {
+		out = append(out, nftables.Element{Set: s, Key: key, What: what, Stage: ofGroup})
+	}
+	if sets.gate != nil {
+		add(sets.gate, key)
+	}
 	if r.kind&kindSNAT != 0 {
-		out = append(out, nftables.Element{Set: &sets.snat, Key: nftables.Join(nftables.Link(r.link), key)})
+		add(sets.snat, nftables.Join(nftables.Link(r.link), key))
 		if r.addr.Is4() {
-			out = append(out,
-				nftables.Element{Set: &sets.snat, Key: nftables.Join(nftables.Link("lo"), key)},
-				nftables.Element{Set: &inside, Key: nftables.Link(r.link), Shared: r.kind&kindOwnLink == 0})
+			add(sets.snat, nftables.Join(nftables.Link("lo"), key))
+			out = append(out, nftables.Element{Set: &inside, Key: nftables.Link(r.link), Shared: r.kind&kindOwnLink == 0, What: what, Stage: addElements})
 		}
 	}
 	if r.kind&kindMasqAll != 0 {
-		out = append(out, nftables.Element{Set: &sets.masqAll, Key: key})
-	}
-	for i := range out {
-		out[i].What = r.String()
-		out[i].Stage = addElements
+		add(sets.masqAll, key)
 	}
 	return out
 }
@@ -115,56 +133,97 @@ func (r record) String() string {
 	if r.kind&kindAddress != 0 {
 		return r.addr.String()
 	}
+	return r.portMap().String()
+}
+
+// portMap returns the host's side of a published port.
+func (r record) portMap() netfilter.PortMap {
 	m := netfilter.PortMap{Protocol: r.proto, HostPort: r.port}
 	if !r.addr.IsUnspecified() {
 		m.HostIP = r.addr
 	}
-	return m.String()
+	return m
 }
 
-// ownerElement is the n-th element of owners_v1 of an attachment.
+// prefix returns a masqueraded address with its prefix length.
+func (r record) prefix() netip.Prefix { return netip.PrefixFrom(r.addr, int(r.port)) }
+
+// ownerElement is the n-th element of an attachment in the map of owners.
 func ownerElement(id plugin.ID, n int) nftables.Element {
 	return nftables.Element{Set: &owners, Key: nftables.Join(id[:], nftables.Native(uint32(n))), What: fmt.Sprintf("entry %d", n), Stage: addElements}
 }
 
-// held returns the records of an attachment.
-func (t *Table) held(id plugin.ID) ([]record, error) {
-	// The kernel stops at the first entry that is not there, so that asking
-	// for more than there are costs only their bytes. Most have one or two.
-	const first, atOnce = 8, 32
-	var records []record
-	for n := first; ; n = atOnce {
-		more, err := t.heldFrom(id, len(records), n)
-		records = append(records, more...)
-		if err != nil || len(more) < n {
-			return records, err
-		}
+// held returns the records of an attachment. A ruleset of an earlier version
+// that is found beside ours is migrated first.
+func (t *Table) held(ctx context.Context, id plugin.ID) ([]record, error) {
+	records, earlier, err := t.heldNow(ctx, id)
+	if err != nil || !earlier {
+		return records, err
 	}
-}
-
-func (t *Table) heldFrom(id plugin.ID, start, n int) ([]record, error) {
-	wanted := make([]nftables.Element, 0, n)
-	for i := range n {
-		wanted = append(wanted, ownerElement(id, start+i))
+	if _, err := t.migrate(ctx); err != nil {
+		return nil, err
 	}
-	found, err := t.conn.Prefix(wanted)
-	if err != nil && nftables.Lacking(err) {
-		return nil, unavailable(err)
-	}
-	var records []record
-	for _, f := range found {
-		r, ok := parseRecord(f.Data)
-		if !ok {
-			return nil, plugin.Errorf("table inet %s: %s has data that is not ours", TableName, owners.Name).
-				WithDetails("remove the table with `nft delete table inet %s` and restart the containers", TableName)
-		}
-		records = append(records, r)
-	}
+	records, _, err = t.heldNow(ctx, id)
 	return records, err
 }
 
+// heldNow also tells whether there is a ruleset of an earlier version.
+func (t *Table) heldNow(ctx context.Context, id plugin.ID) (records []record, earlier bool, err error) {
+	// The kernel stops at the first entry that is not there, so that asking
+	// for more than there are costs only their bytes. Most have one or two.
+	const first, atOnce = 8, 32
+	for n := first; ; n = atOnce {
+		if err := ctx.Err(); err != nil {
+			return nil, false, err
+		}
+		wanted := make([]nftables.Element, 0, n)
+		for i := range n {
+			wanted = append(wanted, ownerElement(id, len(records)+i))
+		}
+		found, earlierToo, err := t.conn.PrefixAnd(&owners1, wanted)
+		if err != nil && nftables.Lacking(err) {
+			err = unavailable(err)
+		}
+		if err != nil {
+			return nil, false, err
+		}
+		earlier = earlier || earlierToo
+		for _, f := range found {
+			r, ok := parseRecord(f.Data)
+			if !ok {
+				return nil, false, plugin.Errorf("table inet %s: %s has data that is not ours", TableName, owners.Name).
+					WithDetails("remove the table with `nft delete table inet %s` and restart the containers", TableName)
+			}
+			records = append(records, r)
+		}
+		if len(found) < n {
+			return records, earlier, nil
+		}
+	}
+}
+
+// look looks elements up by their keys, in the order given.
+func (t *Table) look(ctx context.Context, elements []nftables.Element) ([]nftables.Found, error) {
+	const atOnce = 256 // between two looks at the context
+	out := make([]nftables.Found, 0, len(elements))
+	for part := range slices.Chunk(elements, atOnce) {
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		found, err := t.conn.Look(part)
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, found...)
+	}
+	return out, nil
+}
+
 // ownersOf lists the attachments of a network that hold something for a use.
-func (t *Table) ownersOf(network, use string) ([]attachment, error) {
+func (t *Table) ownersOf(ctx context.Context, network, use string) ([]attachment, error) {
+	if _, err := t.migrate(ctx); err != nil {
+		return nil, err
+	}
 	hash := plugin.NetworkHash(network)
 	var list []attachment
 	err := t.conn.List(&owners, func(key []byte, f nftables.Found) {

@@ -189,7 +189,7 @@ func testPublishedPorts(t *testing.T, n *node) {
 			t.Errorf("%s to %s: %q, %v, want it refused", c.from.Name(), c.target, got, err)
 		}
 	}
-	n.Do(func() { must(t, n.table.DelPortMaps(ctx, keyOf("web"), nil)) })
+	n.Do(func() { delPorts(t, n.table, keyOf("web")) })
 	if got, err := outside.DialTCP("192.0.2.1:8080", patience); err == nil {
 		t.Errorf("a port answers after it was taken back: %q", got)
 	}

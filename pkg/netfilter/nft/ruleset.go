@@ -1,57 +1,65 @@
 package nft
 
 import (
-	"github.com/cnibox/cnibox/pkg/nftables"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/nftables"
 )
 
 // The ruleset, as `nft list table inet cnibox` shows it for a node on which
 // 10.88.0.2 is masqueraded and publishes a port (of the sets ending in 6 only
 // the rules are shown; testdata/ruleset.nft has all):
 //
-//	map owners_v1 { type ipv6_addr . mark : mark . ifname . ipv6_addr . inet_proto . inet_service }
-//	set inside_v1 { type ifname }
-//	map ports4_v1 { type inet_proto . inet_service : ipv4_addr . inet_service }
-//	set snat4_v1 { type ifname . inet_proto . inet_service }
-//	set masqall4_v1 { type inet_proto . inet_service }
-//	map hostports4_v1 { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service }
-//	set hostsnat4_v1 { type ifname . ipv4_addr . inet_proto . inet_service }
-//	set hostmasqall4_v1 { type ipv4_addr . inet_proto . inet_service }
-//	set masq_v1_10.88.0.0/24 { type ipv4_addr }
+//	map owners_v2 { type ipv6_addr . mark : mark . mark . ifname . ipv6_addr . inet_service }
+//	set inside_v2 { type ifname }
+//	map ports4_v2 { type inet_proto . inet_service : ipv4_addr . inet_service }
+//	map ifports4_v2 { type inet_proto . inet_service : ipv4_addr . inet_service }
+//	set snat4_v2 { type ifname . inet_proto . inet_service }
+//	set masqall4_v2 { type inet_proto . inet_service }
+//	map hostports4_v2 { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service }
+//	map hostifports4_v2 { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service }
+//	set hostsnat4_v2 { type ifname . ipv4_addr . inet_proto . inet_service }
+//	set hostmasqall4_v2 { type ipv4_addr . inet_proto . inet_service }
+//	set masq_v2_10.88.0.0/24 { type ipv4_addr }
 //
-//	chain guard_v1 {
+//	chain guard_v2 {
 //		type filter hook prerouting priority raw; policy accept;
-//		ip daddr 127.0.0.0/8 iifname @inside_v1 drop
-//		ip saddr 127.0.0.0/8 iifname @inside_v1 drop
+//		ip daddr 127.0.0.0/8 iifname @inside_v2 drop
+//		ip saddr 127.0.0.0/8 iifname @inside_v2 drop
 //	}
-//	chain prerouting_v1 {
+//	chain hostoptions_v2 { }
+//	chain options_v2 { }
+//	chain dnat_v2 {
+//		jump hostoptions_v2
+//		iifname . ip daddr . meta l4proto . th dport @hostsnat4_v2 meta mark set meta mark | 0x00002000
+//		ip saddr 127.0.0.0/8 oifname . ip daddr . meta l4proto . th dport @hostsnat4_v2 meta mark set meta mark | 0x00002000
+//		ip daddr . meta l4proto . th dport @hostmasqall4_v2 meta mark set meta mark | 0x00002000
+//		dnat ip to ip daddr . meta l4proto . th dport map @hostports4_v2
+//		… the same for IPv6, without the rules for 127.0.0.0/8
+//		jump options_v2
+//		meta nfproto ipv4 iifname . meta l4proto . th dport @snat4_v2 meta mark set meta mark | 0x00002000
+//		ip saddr 127.0.0.0/8 oifname . meta l4proto . th dport @snat4_v2 meta mark set meta mark | 0x00002000
+//		meta nfproto ipv4 meta l4proto . th dport @masqall4_v2 meta mark set meta mark | 0x00002000
+//		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ports4_v2
+//		… the same for IPv6
+//	}
+//	chain prerouting_v2 {
 //		type nat hook prerouting priority dstnat + 10; policy accept;
 //		ip daddr 127.0.0.0/8 return
 //		ip6 daddr ::1 return
-//		fib daddr type local jump dnat_v1
+//		fib daddr type local jump dnat_v2
 //	}
-//	chain output_v1 {
+//	chain output_v2 {
 //		type nat hook output priority -90; policy accept;
 //		ip6 daddr ::1 return
-//		fib daddr type local jump dnat_v1
+//		fib daddr type local jump dnat_v2
 //	}
-//	chain dnat_v1 {
-//		iifname . ip daddr . meta l4proto . th dport @hostsnat4_v1 meta mark set meta mark | 0x00002000
-//		ip saddr 127.0.0.0/8 oifname . ip daddr . meta l4proto . th dport @hostsnat4_v1 meta mark set meta mark | 0x00002000
-//		ip daddr . meta l4proto . th dport @hostmasqall4_v1 meta mark set meta mark | 0x00002000
-//		dnat ip to ip daddr . meta l4proto . th dport map @hostports4_v1
-//		meta nfproto ipv4 iifname . meta l4proto . th dport @snat4_v1 meta mark set meta mark | 0x00002000
-//		ip saddr 127.0.0.0/8 oifname . meta l4proto . th dport @snat4_v1 meta mark set meta mark | 0x00002000
-//		meta nfproto ipv4 meta l4proto . th dport @masqall4_v1 meta mark set meta mark | 0x00002000
-//		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ports4_v1
-//		… the same for IPv6, without the rules for 127.0.0.0/8
-//	}
-//	chain postrouting_v1 {
+//	chain postrouting_v2 {
 //		type nat hook postrouting priority srcnat + 10; policy accept;
 //		ct status dnat meta mark & 0x00002000 == 0x00002000 masquerade
-//		ip saddr @masq_v1_10.88.0.0/24 ip daddr != 10.88.0.0/24 ip daddr != 224.0.0.0/4 masquerade
+//		ip saddr @masq_v2_10.88.0.0/24 ip daddr != 10.88.0.0/24 ip daddr != 224.0.0.0/4 masquerade
 //	}
 //
 // A connection to an address of the host, from outside or from the host
@@ -71,17 +79,23 @@ import (
 // 127.0.0.1 works as a host address only where the sysctl route_localnet is set
 // for the link towards the container, and that alone would let containers, and
 // whoever else is on that link, reach all that listens on 127.0.0.1
-// (CVE-2020-8558). guard_v1 closes that for the links in inside_v1, before the
+// (CVE-2020-8558). guard_v2 closes that for the links in inside_v2, before the
 // sysctl is set. For the same reason a packet that comes in from anywhere to
 // 127.0.0.0/8 is not sent to a published port. ::1 has no route_localnet: a
 // DNAT from there can't work, so that it is left to the host's own servers.
 //
-// A subnet's set and rule are made by the first attachment in it. A verdict map
-// in place of rules would make the kernel validate all its elements for each
-// one that is added.
+// What only some attachments need is made by the first of them, in a transaction
+// with its elements (part.go): a subnet's set and rule (subnet.go), and what
+// ports with a mark of their own or with conditions need, in the two options
+// chains (group.go). Verdict maps would do for both without a rule for each,
+// but make the kernel validate all their elements for each one that is added.
 
-// masqueradeMark is the bit 13, that the reference plugin defaults to.
-const masqueradeMark = 0x2000
+// version ends the names of all that is in the ruleset, so that a later one can
+// be made beside this one and take over what it holds (migrate.go).
+const version = "_v2"
+
+// defaultBit is the reference plugin's bit of the packet mark.
+const defaultBit = 13
 
 // Priorities in hooks; netfilter's own are unix.NF_IP_PRI_… in linux/netfilter_ipv4.h.
 const (
@@ -90,29 +104,31 @@ const (
 	prioritySrcNAT = 110 // behind 100, where administrators are
 )
 
-// Chains. Their names and those of the sets carry the ruleset's version, so
-// that a later one can be made beside this one.
+// Chains.
 const (
-	chainGuard       = "guard_v1"
-	chainPrerouting  = "prerouting_v1"
-	chainOutput      = "output_v1"
-	chainDNAT        = "dnat_v1"
-	chainPostrouting = "postrouting_v1"
+	chainGuard       = "guard" + version
+	chainPrerouting  = "prerouting" + version
+	chainOutput      = "output" + version
+	chainHostOptions = "hostoptions" + version
+	chainOptions     = "options" + version
+	chainDNAT        = "dnat" + version
+	chainPostrouting = "postrouting" + version
 )
 
 var (
 	owners = nftables.Set{
 		Table: table,
-		Name:  "owners_v1",
+		Name:  "owners" + version,
 		Key:   []nftables.Type{nftables.TypeIPv6, nftables.TypeMark},
-		Data:  []nftables.Type{nftables.TypeMark, nftables.TypeLink, nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort},
+		Data:  []nftables.Type{nftables.TypeMark, nftables.TypeMark, nftables.TypeLink, nftables.TypeIPv6, nftables.TypePort},
 	}
-	inside = nftables.Set{Table: table, Name: "inside_v1", Key: []nftables.Type{nftables.TypeLink}}
+	inside = nftables.Set{Table: table, Name: "inside" + version, Key: []nftables.Type{nftables.TypeLink}}
 )
 
 // family is what differs between IPv4 and IPv6.
 type family struct {
 	nfproto              byte
+	digit                string // in names
 	addr                 nftables.Type
 	srcOffset, dstOffset int // of the addresses, in bytes from the start of the IP header
 
@@ -122,9 +138,10 @@ type family struct {
 
 // published are the sets of published ports of one family.
 type published struct {
-	ports   nftables.Set // port of the host to address and port of the container
-	snat    nftables.Set // link and port of the host: masquerade connections by that link
-	masqAll nftables.Set // port of the host: masquerade all connections
+	ports       nftables.Set // port of the host to address and port of the container
+	conditional nftables.Set // the same, of ports that are published on conditions
+	snat        nftables.Set // link and port of the host: masquerade connections by that link
+	masqAll     nftables.Set // port of the host: masquerade all connections
 }
 
 func (f *family) published(bound bool) *published {
@@ -137,32 +154,38 @@ func (f *family) published(bound bool) *published {
 var (
 	ipv4 = family{
 		nfproto:   unix.NFPROTO_IPV4,
+		digit:     "4",
 		addr:      nftables.TypeIPv4,
 		srcOffset: 12, dstOffset: 16,
 		all: published{
-			ports:   nftables.Set{Table: table, Name: "ports4_v1", Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
-			snat:    nftables.Set{Table: table, Name: "snat4_v1", Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}},
-			masqAll: nftables.Set{Table: table, Name: "masqall4_v1", Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}},
+			ports:       nftables.Set{Table: table, Name: "ports4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
+			conditional: nftables.Set{Table: table, Name: "ifports4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
+			snat:        nftables.Set{Table: table, Name: "snat4" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}},
+			masqAll:     nftables.Set{Table: table, Name: "masqall4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}},
 		},
 		one: published{
-			ports:   nftables.Set{Table: table, Name: "hostports4_v1", Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
-			snat:    nftables.Set{Table: table, Name: "hostsnat4_v1", Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}},
-			masqAll: nftables.Set{Table: table, Name: "hostmasqall4_v1", Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}},
+			ports:       nftables.Set{Table: table, Name: "hostports4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
+			conditional: nftables.Set{Table: table, Name: "hostifports4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
+			snat:        nftables.Set{Table: table, Name: "hostsnat4" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}},
+			masqAll:     nftables.Set{Table: table, Name: "hostmasqall4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}},
 		},
 	}
 	ipv6 = family{
 		nfproto:   unix.NFPROTO_IPV6,
+		digit:     "6",
 		addr:      nftables.TypeIPv6,
 		srcOffset: 8, dstOffset: 24,
 		all: published{
-			ports:   nftables.Set{Table: table, Name: "ports6_v1", Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
-			snat:    nftables.Set{Table: table, Name: "snat6_v1", Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}},
-			masqAll: nftables.Set{Table: table, Name: "masqall6_v1", Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}},
+			ports:       nftables.Set{Table: table, Name: "ports6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
+			conditional: nftables.Set{Table: table, Name: "ifports6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
+			snat:        nftables.Set{Table: table, Name: "snat6" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}},
+			masqAll:     nftables.Set{Table: table, Name: "masqall6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}},
 		},
 		one: published{
-			ports:   nftables.Set{Table: table, Name: "hostports6_v1", Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
-			snat:    nftables.Set{Table: table, Name: "hostsnat6_v1", Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}},
-			masqAll: nftables.Set{Table: table, Name: "hostmasqall6_v1", Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}},
+			ports:       nftables.Set{Table: table, Name: "hostports6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
+			conditional: nftables.Set{Table: table, Name: "hostifports6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
+			snat:        nftables.Set{Table: table, Name: "hostsnat6" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}},
+			masqAll:     nftables.Set{Table: table, Name: "hostmasqall6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}},
 		},
 	}
 )
@@ -187,7 +210,9 @@ func familyOf(a netip.Addr) *family {
 func chains() []nftables.Chain {
 	return []nftables.Chain{
 		{Name: chainGuard, Kind: "filter", Hook: nftables.HookPrerouting, Priority: priorityRaw, Rules: guardRules()},
-		{Name: chainDNAT, Rules: append(dnatRules(&ipv4), dnatRules(&ipv6)...)},
+		{Name: chainHostOptions},
+		{Name: chainOptions},
+		{Name: chainDNAT, Rules: dnatRules()},
 		{Name: chainPrerouting, Kind: "nat", Hook: nftables.HookPrerouting, Priority: priorityDstNAT, Rules: []nftables.Rule{
 			nftables.MakeRule(isIn(&ipv4, ipv4.dst(), loopback4()), nftables.Return()),
 			nftables.MakeRule(isLoopback6(), nftables.Return()),
@@ -198,7 +223,7 @@ func chains() []nftables.Chain {
 			nftables.MakeRule(isLocal(), nftables.Jump(chainDNAT)),
 		}},
 		{Name: chainPostrouting, Kind: "nat", Hook: nftables.HookPostrouting, Priority: prioritySrcNAT, Rules: []nftables.Rule{
-			nftables.MakeRule(wasDNATed(), isMarked(), nftables.Masquerade()),
+			nftables.MakeRule(wasDNATed(), isMarked(defaultBit), nftables.Masquerade()),
 		}},
 	}
 }
@@ -213,27 +238,11 @@ func guardRules() []nftables.Rule {
 
 // dnatRules are those for ports published on one address, then those for ports
 // published on all: a port may be both, and each has its own options.
-func dnatRules(f *family) []nftables.Rule {
-	var rules []nftables.Rule
-	for _, bound := range []bool{true, false} {
-		sets := f.published(bound)
-		port := []nftables.Load{nftables.L4Protocol(), nftables.DstPort()}
-		if bound {
-			port = []nftables.Load{f.dst(), nftables.L4Protocol(), nftables.DstPort()}
-		}
-		by := func(link nftables.Load) []nftables.Expr {
-			return nftables.In(&sets.snat, append([]nftables.Load{link}, port...)...)
-		}
-		setMark := nftables.SetMark(masqueradeMark)
-		rules = append(rules, nftables.MakeRule(is(f), by(nftables.InLink()), setMark))
-		if f == &ipv4 {
-			rules = append(rules, nftables.MakeRule(isIn(f, f.src(), loopback4()), by(nftables.OutLink()), setMark))
-		}
-		rules = append(rules,
-			nftables.MakeRule(is(f), nftables.In(&sets.masqAll, port...), setMark),
-			nftables.MakeRule(is(f), nftables.In(&sets.ports, port...), nftables.DNAT(f.nfproto, f.addr)))
-	}
-	return rules
+func dnatRules() []nftables.Rule {
+	rules := []nftables.Rule{nftables.Jump(chainHostOptions)}
+	rules = append(append(rules, plain(&ipv4, true).rules()...), plain(&ipv6, true).rules()...)
+	rules = append(rules, nftables.Jump(chainOptions))
+	return append(append(rules, plain(&ipv4, false).rules()...), plain(&ipv6, false).rules()...)
 }
 
 func is(f *family) []nftables.Expr {
@@ -257,9 +266,9 @@ func wasDNATed() []nftables.Expr {
 	return nftables.CompareMasked(nftables.ConnStatus(), nftables.Native(dstNAT), unix.NFT_CMP_NEQ, nftables.Native(0))
 }
 
-func isMarked() []nftables.Expr {
-	bit := nftables.Native(masqueradeMark)
-	return nftables.CompareMasked(nftables.Mark(), bit, unix.NFT_CMP_EQ, bit)
+func isMarked(bit uint8) []nftables.Expr {
+	mask := nftables.Native(1 << bit)
+	return nftables.CompareMasked(nftables.Mark(), mask, unix.NFT_CMP_EQ, mask)
 }
 
 func (f *family) src() nftables.Load { return nftables.Network(f.srcOffset, f.addr.Size()) }
@@ -275,6 +284,7 @@ func appendRuleset(tx *nftables.Transaction) {
 	for _, f := range []*family{&ipv4, &ipv6} {
 		for _, p := range []*published{&f.all, &f.one} {
 			tx.CreateSet(makeRuleset, &p.ports)
+			tx.CreateSet(makeRuleset, &p.conditional)
 			tx.CreateSet(makeRuleset, &p.snat)
 			tx.CreateSet(makeRuleset, &p.masqAll)
 		}

@@ -62,8 +62,8 @@ func TestSavedRulesetLoadsAndWorks(t *testing.T) {
 	must(t, table.DelMasquerade(ctx, long, nil))
 	must(t, table.DelMasquerade(ctx, odd, nil))
 	must(t, table.DelMasquerade(ctx, keyOf("a"), nil))
-	h.Do(func() { must(t, table.DelPortMaps(ctx, keyOf("a"), nil)) })
-	must(t, table.DelPortMaps(ctx, keyOf("b"), nil))
+	h.Do(func() { delPorts(t, table, keyOf("a")) })
+	delPorts(t, table, keyOf("b"))
 	for _, line := range strings.Split(listing(t, h), "\n") {
 		if strings.Contains(line, "elements") && !strings.Contains(line, guardComment) {
 			t.Errorf("left behind: %s", line)

@@ -1,20 +1,18 @@
 package nft
 
 import (
-	"github.com/cnibox/cnibox/pkg/nftables"
 	"net/netip"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/nftables"
 )
 
-// subnetPrefix begins the names of all subnets' sets.
-const subnetPrefix = "masq_v1_"
-
-// subnet is the set of masqueraded addresses of one network, and the rule that
-// masquerades them. Addresses without a network around them share one for each
-// family.
+// subnet is the part of the ruleset that masquerades the addresses of one
+// network. Addresses without a network around them share one for each family.
 type subnet struct {
+	id      string
 	set     nftables.Set
 	family  *family
 	network netip.Prefix // the zero Prefix: none, all is elsewhere to the address
@@ -23,24 +21,19 @@ type subnet struct {
 // subnetOf returns the subnet that an address with its prefix length is in.
 // Names are what nft takes for an identifier, which has no colons.
 func subnetOf(p netip.Prefix) subnet {
-	s := subnet{family: familyOf(p.Addr()), set: nftables.Set{Table: table}}
-	s.set.Key = []nftables.Type{s.family.addr}
-	switch {
-	case !p.IsSingleIP():
+	s := subnet{family: familyOf(p.Addr())}
+	if p.IsSingleIP() {
+		s.id = "single" + s.family.digit
+	} else {
 		s.network = p.Masked()
-		s.set.Name = subnetPrefix + strings.ReplaceAll(s.network.String(), ":", "-")
-	case p.Addr().Is4():
-		s.set.Name = subnetPrefix + "single4"
-	default:
-		s.set.Name = subnetPrefix + "single6"
+		s.id = strings.ReplaceAll(s.network.String(), ":", "-")
 	}
+	s.set = nftables.Set{Table: table, Name: partName(partMasq, s.id), Key: []nftables.Type{s.family.addr}}
 	return s
 }
 
-// appendTo adds the creation of the set and the rule to a transaction.
-func (s *subnet) appendTo(tx *nftables.Transaction) {
-	tx.CreateSet(makeSubnet, &s.set)
-	tx.AppendRule(makeSubnet, table, chainPostrouting, s.rule())
+func (s *subnet) part() part {
+	return part{id: s.id, sets: []nftables.Set{s.set}, entries: []entry{{chain: chainPostrouting, rule: s.rule()}}}
 }
 
 func (s *subnet) rule() nftables.Rule {

@@ -3,7 +3,7 @@
 //
 // Its rules are made once (ruleset.go shows them as text). An attachment is
 // elements of sets and maps, so that adding and removing one costs the same
-// however many there are. The map owners_v1 says which elements an attachment
+// however many there are. The map of owners says which elements an attachment
 // has put where; it changes in the same transaction as they do, and is where
 // DEL, CHECK and GC begin.
 package nft
@@ -30,15 +30,16 @@ var table = nftables.Table{Family: unix.NFPROTO_INET, Name: TableName}
 // Stages of our transactions.
 const (
 	makeRuleset nftables.Stage = iota + 1 // create the table and all that stays in it
-	makeSubnet                            // create the set and the rule of a subnet
+	makePart                              // create a part of it that only some attachments need
 	removeElements
-	addElements  // to sets of the ruleset
-	addAddresses // to the set of a subnet
+	addElements // to sets of the ruleset
+	addToPart   // to sets of a part
 )
 
 // Table is our table in one network namespace. One goroutine at a time.
 type Table struct {
-	conn *nftables.Conn
+	conn  *nftables.Conn
+	cache string // the directory of libcni's results
 }
 
 var (
@@ -56,7 +57,7 @@ func Open() (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Table{conn}, nil
+	return &Table{conn: conn, cache: resultCache}, nil
 }
 
 // Close closes the socket. After something was removed the kernel makes the
@@ -113,7 +114,7 @@ func explain(tx *nftables.Transaction, err error) error {
 		return nil
 	case s == 0 && nftables.Lacking(err), s != 0 && errors.Is(err, unix.EOPNOTSUPP):
 		return unavailable(err)
-	case (s == makeRuleset || s == makeSubnet) && errors.Is(err, unix.ENOENT):
+	case (s == makeRuleset || s == makePart) && errors.Is(err, unix.ENOENT):
 		return unavailable(err) // a kind of chain or expression that there is not
 	}
 	return err

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net/netip"
@@ -42,7 +43,7 @@ func TestMessageBudget(t *testing.T) {
 				return table.AddPortMaps(ctx, k, behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "udp/53=10.88.0.2:53")))
 			}},
 			{"delete masquerade", 3, func() error { return table.DelMasquerade(ctx, k, nil) }}, // what is held, whose it is, delete
-			{"delete port maps", 3, func() error { return table.DelPortMaps(ctx, k, nil) }},
+			{"delete port maps", 3, func() error { _, err := table.DelPortMaps(ctx, k, nil); return err }},
 			{"delete nothing", 1, func() error { return table.DelMasquerade(ctx, k, nil) }},
 		} {
 			if got := sends(table, func() { must(t, step.do()) }); got != step.want {
@@ -57,7 +58,7 @@ func TestDelWithoutAdd(t *testing.T) {
 	h := netlab.NewHost(t)
 	table := open(t, h)
 	must(t, table.DelMasquerade(ctx, keyOf("a"), nil))
-	must(t, table.DelPortMaps(ctx, keyOf("a"), nil))
+	delPorts(t, table, keyOf("a"))
 	must(t, table.GCMasquerade(ctx, "net", nil))
 	must(t, table.GCPortMaps(ctx, "net", nil))
 	if got := listing(t, h); got != "" {
@@ -166,15 +167,17 @@ func TestCheckFindsWhatIsMissing(t *testing.T) {
 	}
 	must(t, check())
 	for _, c := range []struct{ do, want string }{
-		{"delete element inet cnibox ports4_v1 { tcp . 80 }", "tcp/80 is not in ports4_v1"},
-		{"delete element inet cnibox snat4_v1 { cni0 . tcp . 80 }", "tcp/80 is not in snat4_v1"},
-		{"delete element inet cnibox inside_v1 { cni0 }", "tcp/80 is not in inside_v1"},
-		{"delete element inet cnibox masq_v1_10.88.0.0/24 { 10.88.0.2 }", "10.88.0.2 is not in masq_v1_10.88.0.0/24"},
-		{"flush map inet cnibox owners_v1", "should hold"},
-		{"flush chain inet cnibox dnat_v1", "chain dnat_v1 has 0 of its 14 rules"},
-		{"flush chain inet cnibox postrouting_v1", "postrouting_v1"},
-		{"delete element inet cnibox ports4_v1 { tcp . 80 }; add element inet cnibox ports4_v1 { tcp . 80 comment \"net/a/eth0\" : 10.88.0.9 . 80 }", "tcp/80 in ports4_v1 leads elsewhere"},
-		{"flush ruleset", "should hold"},
+		{"delete element inet cnibox ports4_v2 { tcp . 80 }", "tcp/80 is not in ports4_v2"},
+		{"delete element inet cnibox snat4_v2 { cni0 . tcp . 80 }", "tcp/80 is not in snat4_v2"},
+		{"delete element inet cnibox inside_v2 { cni0 }", "tcp/80 is not in inside_v2"},
+		{"delete element inet cnibox masq_v2_10.88.0.0/24 { 10.88.0.2 }", "10.88.0.2 is not in masq_v2_10.88.0.0/24"},
+		{"flush map inet cnibox owners_v2", "should hold"},
+		{"flush chain inet cnibox dnat_v2", "chain dnat_v2 has 0 of its 16 rules"},
+		{"flush chain inet cnibox postrouting_v2", "postrouting_v2"},
+		{"delete element inet cnibox ports4_v2 { tcp . 80 }; add element inet cnibox ports4_v2 { tcp . 80 comment \"net/a/eth0\" : 10.88.0.9 . 80 }", "tcp/80 in ports4_v2 leads elsewhere"},
+		{"flush table inet cnibox", "all its rules are missing"},
+		{"delete table inet cnibox", "table inet cnibox is missing"},
+		{"flush ruleset", "table inet cnibox is missing"},
 	} {
 		h.MustRun(t, "nft", c.do)
 		if err := check(); err == nil || !strings.Contains(err.Error(), c.want) {
@@ -197,8 +200,8 @@ func TestDamagedTable(t *testing.T) {
 	table := open(t, h)
 	ports := behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "tcp/81=10.88.0.2:81"))
 	h.Do(func() { must(t, table.AddPortMaps(ctx, keyOf("a"), ports)) })
-	h.MustRun(t, "nft", "delete element inet cnibox ports4_v1 { tcp . 80 }; delete element inet cnibox snat4_v1 { lo . tcp . 81 }")
-	h.Do(func() { must(t, table.DelPortMaps(ctx, keyOf("a"), nil)) })
+	h.MustRun(t, "nft", "delete element inet cnibox ports4_v2 { tcp . 80 }; delete element inet cnibox snat4_v2 { lo . tcp . 81 }")
+	h.Do(func() { delPorts(t, table, keyOf("a")) })
 	if got := strings.ReplaceAll(listing(t, h), guardComment, ""); strings.Contains(got, "80") && strings.Contains(got, "net/a/eth0") {
 		t.Errorf("left behind:\n%s", got)
 	}
@@ -227,7 +230,7 @@ func TestGC(t *testing.T) {
 
 	must(t, table.GCMasquerade(ctx, "net", []plugin.Key{keyOf("a")}))
 	got := listing(t, h)
-	for _, want := range []string{"masq_v1_10.0.0.0/24", "masq_v1_10.2.0.0/24", "tcp . 8001", `"cni1"`} {
+	for _, want := range []string{"masq_v2_10.0.0.0/24", "masq_v2_10.2.0.0/24", "tcp . 8001", `"cni1"`} {
 		if !strings.Contains(got, want) {
 			t.Errorf("%s is gone:\n%s", want, got)
 		}
@@ -290,11 +293,11 @@ func TestManyBuildersMakeOneRuleset(t *testing.T) {
 		}
 	}
 	for j := range 3 {
-		if rule := fmt.Sprintf("@masq_v1_10.%d.0.0/24", j); strings.Count(got, rule) != 1 {
+		if rule := fmt.Sprintf("@masq_v2_10.%d.0.0/24", j); strings.Count(got, rule) != 1 {
 			t.Errorf("%d rules with %s", strings.Count(got, rule), rule)
 		}
 	}
-	if n := strings.Count(got, "ports4_v1 {"); n != 2 {
+	if n := strings.Count(got, "ports4_v2 {"); n != 4 { // on all addresses and on one, without conditions and with
 		t.Errorf("%d maps of ports", n)
 	}
 	if n := strings.Count(got, `comment "net/c`); n != 8*3*(1+1+1+1) { // two entries of owners, an address, a port
@@ -308,7 +311,7 @@ func TestThousandsOfPorts(t *testing.T) {
 	h := netlab.NewHost(t)
 	addLink(t, h, "cni0")
 	table := open(t, h)
-	const n = 3000
+	const n = 5000
 	var maps []netfilter.PortMap
 	for i := range n {
 		maps = append(maps, netfilter.PortMap{
@@ -327,7 +330,11 @@ func TestThousandsOfPorts(t *testing.T) {
 		}
 	}
 	h.Do(func() { must(t, table.AddPortMaps(ctx, k, ports)) })
-	h.Do(func() { must(t, table.DelPortMaps(ctx, k, nil)) })
+	var removed []string
+	h.Do(func() { removed = delPorts(t, table, k) })
+	if len(removed) != n {
+		t.Errorf("%d ports were removed, want %d", len(removed), n)
+	}
 	for _, s := range []*nftables.Set{&owners, &ipv4.all.ports, &ipv4.all.snat} {
 		if got := count(t, table, s); got != 0 {
 			t.Errorf("%s has %d elements left", s.Name, got)
@@ -374,7 +381,7 @@ func TestOwnLink(t *testing.T) {
 	h.Do(func() {
 		must(t, table.AddPortMaps(ctx, keyOf("a"), ports))
 		must(t, table.CheckPortMaps(ctx, keyOf("a"), ports))
-		must(t, table.DelPortMaps(ctx, keyOf("a"), nil))
+		delPorts(t, table, keyOf("a"))
 		if allowed, err := netfilter.LocalhostAllowed("veth0"); err != nil || allowed {
 			t.Errorf("route_localnet is %v, %v after the attachment is gone", allowed, err)
 		}
@@ -386,4 +393,50 @@ func TestOwnLink(t *testing.T) {
 	if got := listing(t, h); strings.Contains(got, "comment") {
 		t.Errorf("left behind:\n%s", got)
 	}
+}
+
+// TestCancelledContext stops a long change between two messages, and leaves what
+// was there.
+func TestCancelledContext(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	table := open(t, h)
+	var texts []string
+	for i := range 600 {
+		texts = append(texts, fmt.Sprintf("tcp/%d=10.88.0.2:80", 10000+i))
+	}
+	ports := behind("cni0", portMaps(t, texts...))
+	h.Do(func() { must(t, table.AddPortMaps(ctx, keyOf("a"), ports)) })
+	for name, do := range map[string]func(context.Context) error{
+		"ADD":   func(ctx context.Context) error { return table.AddPortMaps(ctx, keyOf("a"), ports) },
+		"CHECK": func(ctx context.Context) error { return table.CheckPortMaps(ctx, keyOf("a"), ports) },
+		"DEL":   func(ctx context.Context) error { _, err := table.DelPortMaps(ctx, keyOf("a"), nil); return err },
+	} {
+		late := &lateCancel{Context: ctx, after: 4}
+		sent := sends(table, func() {
+			h.Do(func() {
+				if err := do(late); !errors.Is(err, context.Canceled) {
+					t.Errorf("%s: %v", name, err)
+				}
+			})
+		})
+		if sent == 0 || sent > 40 {
+			t.Errorf("%s: %d messages before it stopped", name, sent)
+		}
+	}
+	h.Do(func() { must(t, table.CheckPortMaps(ctx, keyOf("a"), ports)) })
+}
+
+// lateCancel is cancelled after it has been asked a number of times.
+type lateCancel struct {
+	context.Context
+	after int
+}
+
+func (c *lateCancel) Err() error {
+	if c.after--; c.after < 0 {
+		return context.Canceled
+	}
+	return nil
 }

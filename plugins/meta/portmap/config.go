@@ -1,25 +1,30 @@
 package portmap
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // config is what the portmap plugin reads of a configuration; docs/portmap.md
 // explains each key.
 type config struct {
-	snat     bool
-	masqAll  bool
-	mappings []mapping
-
-	// unsupported is a valid setting that this version does not have, "" if
-	// there is none. It matters when there is something to publish.
-	unsupported string
+	snat                     bool
+	masqAll                  bool
+	markBit                  int
+	setMarkChain             string
+	conditions4, conditions6 []string
+	backend                  backend.Wish
+	mappings                 []mapping
 }
 
 // mapping is one of the runtime's portMappings.
@@ -29,62 +34,65 @@ type mapping struct {
 	hostIP                  netip.Addr // the zero Addr: any; unspecified: any of its family
 }
 
-// The values of key backend.
-const (
-	backendNFTables = "nftables"
-	backendIPTables = "iptables"
-)
-
-// markBit is the bit of the packet mark that the nftables backend uses.
-const markBit = 13
+// defaultMarkBit is the reference plugin's.
+const defaultMarkBit = 13
 
 func parse(o *conf.Object) (*config, error) {
-	c := &config{snat: true}
+	c := &config{snat: true, markBit: defaultMarkBit, backend: backend.Wish{Key: "backend"}}
 	o.Bool("snat", &c.snat)
 	o.Bool("masqAll", &c.masqAll)
-	c.readBackend(o)
+	o.String("backend", &c.backend.Value)
 	c.readMark(o)
-	for _, key := range []string{"conditionsV4", "conditionsV6"} {
-		var conditions []string
-		o.Strings(key, &conditions)
-		if len(conditions) > 0 {
-			c.unsupported = key
-		}
-	}
+	o.Strings("conditionsV4", &c.conditions4)
+	o.Strings("conditionsV6", &c.conditions6)
 	o.Object("runtimeConfig").Objects("portMappings", func(e *conf.Object) {
 		c.mappings = append(c.mappings, readMapping(e))
 	})
-	return c, o.Err()
+	if err := o.Err(); err != nil {
+		return nil, err
+	}
+	c.sortConditions("conditionsV4", c.conditions4)
+	c.sortConditions("conditionsV6", c.conditions6)
+	return c, c.validate()
 }
 
-func (c *config) readBackend(o *conf.Object) {
-	backend := ""
-	o.String("backend", &backend)
-	switch backend {
-	case "", backendNFTables:
-	case backendIPTables:
-		c.unsupported = `backend "iptables"`
+// sortConditions finds out whose language conditions are in, as the reference
+// plugin does, by the first character: iptables' options begin with - or !.
+func (c *config) sortConditions(key string, words []string) {
+	switch {
+	case len(words) == 0:
+	case strings.HasPrefix(words[0], "-"), strings.HasPrefix(words[0], "!"):
+		c.backend.IPTables = key + " (in the words of iptables)"
 	default:
-		o.Fail("backend", `"nftables" or "iptables", or to be left out`, fmt.Sprintf("%q", backend))
+		c.backend.NFTables = key + " (in the words of nft)"
 	}
+}
+
+func (c *config) validate() error {
+	chosen, err := backend.Choose(c.backend)
+	if err != nil || chosen.Backend == backend.IPTables {
+		return err
+	}
+	return errors.Join(
+		nft.ParseConditions("conditionsV4", c.conditions4, unix.AF_INET),
+		nft.ParseConditions("conditionsV6", c.conditions6, unix.AF_INET6))
 }
 
 // readMark reads the two keys that say how connections are marked that are to
 // be masqueraded. At most one of them may be used.
 func (c *config) readMark(o *conf.Object) {
 	var bit *int
-	chain := ""
 	o.OptionalInt("markMasqBit", &bit)
-	o.String("externalSetMarkChain", &chain)
+	o.String("externalSetMarkChain", &c.setMarkChain)
 	switch {
-	case bit != nil && chain != "":
-		o.Fail("externalSetMarkChain", "to be alone, without markMasqBit", fmt.Sprintf("%q", chain))
+	case bit != nil && c.setMarkChain != "":
+		o.Fail("externalSetMarkChain", "to be alone, without markMasqBit", fmt.Sprintf("%q", c.setMarkChain))
 	case bit != nil && (*bit < 0 || *bit > 31):
 		o.Fail("markMasqBit", "a bit from 0 to 31", fmt.Sprint(*bit))
-	case bit != nil && *bit != markBit:
-		c.unsupported = fmt.Sprintf("markMasqBit %d (other than %d)", *bit, markBit)
-	case chain != "":
-		c.unsupported = "externalSetMarkChain"
+	case bit != nil:
+		c.markBit = *bit
+	case c.setMarkChain != "":
+		c.backend.IPTables = "externalSetMarkChain"
 	}
 }
 
@@ -109,14 +117,6 @@ func readPort(o *conf.Object, key string) uint16 {
 		o.Fail(key, "a port from 1 to 65535", fmt.Sprint(port))
 	}
 	return uint16(port)
-}
-
-// supported returns an error that names what this version does not have.
-func (c *config) supported() error {
-	if c.unsupported == "" {
-		return nil
-	}
-	return plugin.ConfigError("leave it out: ports are published with nftables", "portmap: this version does not have %s", c.unsupported)
 }
 
 // portMaps returns what the mappings ask for, given the container's addresses.

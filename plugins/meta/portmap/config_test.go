@@ -9,6 +9,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -39,7 +40,11 @@ func TestParseRefuses(t *testing.T) {
 		{"no protocol", ``, `{"hostPort":1,"containerPort":1}`, `protocol": want tcp, udp or sctp`},
 		{"hostIP", ``, `{"hostPort":1,"containerPort":1,"protocol":"tcp","hostIP":"localhost"}`, `hostIP": want an address`},
 		{"mappings no list", `,"runtimeConfig":{"portMappings":{}}`, ``, ``},
-		{"backend", `,"backend":"ipvs"`, ``, `key "backend": want "nftables" or "iptables"`},
+		{"backend", `,"backend":"ipvs"`, ``, `backend: unknown backend "ipvs"`},
+		{"conditions of iptables with nftables", `,"backend":"nftables","conditionsV4":["-d","192.0.2.1"]`, ``, `backend is "nftables", but conditionsV4 (in the words of iptables) needs iptables`},
+		{"conditions of nft with iptables", `,"backend":"iptables","conditionsV6":["ip6","saddr","fd00::/8"]`, ``, `backend is "iptables", but conditionsV6 (in the words of nft) needs nftables`},
+		{"conditions of both", `,"conditionsV4":["!","-d","192.0.2.1"],"conditionsV6":["ip6","saddr","fd00::/8"]`, ``, `conditionsV4 (in the words of iptables) needs iptables, but conditionsV6`},
+		{"a chain with nftables", `,"backend":"nftables","externalSetMarkChain":"X"`, ``, `externalSetMarkChain needs iptables`},
 		{"snat", `,"snat":"yes"`, ``, `key "snat": want true or false`},
 		{"markMasqBit below", `,"markMasqBit":-1`, ``, `markMasqBit": want a bit from 0 to 31`},
 		{"markMasqBit above", `,"markMasqBit":32`, ``, `markMasqBit": want a bit from 0 to 31`},
@@ -58,26 +63,38 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-func TestUnsupported(t *testing.T) {
-	for keys, want := range map[string]string{
-		``:                                "",
-		`,"backend":"nftables"`:           "",
-		`,"markMasqBit":13`:               "",
-		`,"conditionsV4":[]`:              "",
-		`,"backend":"iptables"`:           `backend "iptables"`,
-		`,"markMasqBit":14`:               "markMasqBit 14",
-		`,"conditionsV6":["!","-d","::"]`: "conditionsV6",
-		`,"externalSetMarkChain":"KUBE-MARK-MASQ"`: "externalSetMarkChain",
+func TestBackend(t *testing.T) {
+	for keys, want := range map[string]backend.Wish{
+		``:                                {},
+		`,"backend":"nftables"`:           {Value: "nftables"},
+		`,"backend":"iptables"`:           {Value: "iptables"},
+		`,"conditionsV4":[]`:              {},
+		`,"conditionsV6":["!","-d","::"]`: {IPTables: "conditionsV6 (in the words of iptables)"},
+		`,"backend":"iptables","conditionsV4":["-d","192.0.2.1"]`:       {Value: "iptables", IPTables: "conditionsV4 (in the words of iptables)"},
+		`,"conditionsV4":["ip","saddr","10.0.0.0/8"]`:                   {NFTables: "conditionsV4 (in the words of nft)"},
+		`,"externalSetMarkChain":"KUBE-MARK-MASQ"`:                      {IPTables: "externalSetMarkChain"},
+		`,"backend":"iptables","externalSetMarkChain":"KUBE-MARK-MASQ"`: {Value: "iptables", IPTables: "externalSetMarkChain"},
 	} {
+		want.Key = "backend"
 		c, err := parseText(t, configText(keys, webPort))
-		if err != nil {
-			t.Errorf("%s: %v", keys, err)
-			continue
+		if err != nil || c.backend != want {
+			t.Errorf("%s: %+v, %v; want %+v", keys, c, err, want)
 		}
-		err = c.supported()
-		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
-			t.Errorf("%s: %v, want %q", keys, err, want)
-		}
+	}
+}
+
+func TestMarks(t *testing.T) {
+	c, err := parseText(t, configText(`,"markMasqBit":0`, webPort))
+	if err != nil || c.markBit != 0 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = parseText(t, configText(``, webPort))
+	if err != nil || c.markBit != 13 {
+		t.Errorf("%+v, %v", c, err)
+	}
+	c, err = parseText(t, configText(`,"externalSetMarkChain":"KUBE-MARK-MASQ"`, webPort))
+	if err != nil || c.setMarkChain != "KUBE-MARK-MASQ" {
+		t.Errorf("%+v, %v", c, err)
 	}
 }
 

@@ -8,9 +8,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -21,19 +22,14 @@ type Plugin struct{}
 // Add publishes the ports that the runtime asks for. It is one transaction, so
 // that there is nothing to undo.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
-	ports, err := wanted(r)
+	c, ports, err := wanted(r)
 	if err != nil || len(ports.Maps) == 0 {
 		return r.PrevResult, err
 	}
 	if err := r.Step(ctx, "publish ports"); err != nil {
 		return nil, err
 	}
-	table, err := nft.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer table.Close()
-	if err := table.AddPortMaps(ctx, r.Key, ports); err != nil {
+	if err := backend.AddPortMaps(ctx, c.backend, r.Key, ports); err != nil {
 		return nil, explain(err)
 	}
 	return r.PrevResult, nil
@@ -43,21 +39,16 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return withTable(func(t *nft.Table) error { return t.DelPortMaps(ctx, r.Key, nil) })
+	return backend.DelPortMaps(ctx, r.Key, r.PrevResult.Prefixes(r.IfName))
 }
 
 // Check compares what is published with what the runtime asks for.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
-	ports, err := wanted(r)
+	c, ports, err := wanted(r)
 	if err != nil || len(ports.Maps) == 0 {
 		return err
 	}
-	table, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	return table.CheckPortMaps(ctx, r.Key, ports)
+	return backend.CheckPortMaps(ctx, c.backend, r.Key, ports)
 }
 
 // Status tells whether the kernel has what publishing a port needs.
@@ -66,60 +57,49 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := c.supported(); err != nil {
-		return err
-	}
-	table, err := nft.Open()
+	return backend.Available(c.backend)
+}
+
+// Explain implements plugin.Explainer.
+func (Plugin) Explain(o *conf.Object) []string {
+	c, err := parse(o)
 	if err != nil {
-		return err
+		return nil // which STATUS says
 	}
-	defer table.Close()
-	return table.Available()
+	return []string{backend.Explain("publishes ports", c.backend)}
 }
 
 // GC takes back the ports of the network's attachments that are not valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return withTable(func(t *nft.Table) error { return t.GCPortMaps(ctx, r.Network, r.ValidKeys()) })
-}
-
-// withTable runs what takes things out of the table. A kernel without nftables
-// has nothing of ours in it.
-func withTable(do func(*nft.Table) error) error {
-	table, err := nft.Open()
-	if err == nil {
-		defer table.Close()
-		err = do(table)
-	}
-	if errors.Is(err, nft.ErrUnavailable) {
-		return nil
-	}
-	return err
+	return backend.GCPortMaps(ctx, r.Network, r.ValidKeys())
 }
 
 // wanted returns the ports that the configuration asks to publish, none if
 // there is nothing to do.
-func wanted(r *plugin.Request) (ports netfilter.PortMaps, err error) {
-	c, err := parse(r.Config)
+func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) {
+	c, err = parse(r.Config)
 	if err != nil {
-		return ports, err
+		return nil, ports, err
 	}
 	if r.PrevResult == nil {
-		return ports, plugin.ConfigError("portmap publishes ports of what a plugin before it in the chain made: list it behind one that makes an interface",
+		return nil, ports, plugin.ConfigError("portmap publishes ports of what a plugin before it in the chain made: list it behind one that makes an interface",
 			"must be called as chained plugin: prevResult is missing")
 	}
 	if len(c.mappings) == 0 {
-		return ports, nil
+		return c, ports, nil
 	}
-	if err := c.supported(); err != nil {
-		return ports, err
+	ports = netfilter.PortMaps{
+		SNAT: c.snat, MasqAll: c.snat && c.masqAll,
+		MarkBit: c.markBit, SetMarkChain: c.setMarkChain,
+		Conditions4: c.conditions4, Conditions6: c.conditions6,
+		Networks: r.PrevResult.Prefixes(r.IfName),
 	}
 	ports.Maps, err = c.portMaps(r.PrevResult.AddressesOf(r.IfName))
 	if err != nil || len(ports.Maps) == 0 || !c.snat {
-		return ports, err
+		return c, ports, err
 	}
-	ports.SNAT, ports.MasqAll = true, c.masqAll
 	ports.Inside, ports.InsideShared, err = linkTowards(ports.Maps[0])
-	return ports, err
+	return c, ports, err
 }
 
 // linkTowards finds the host's link towards the container of a port map by the

@@ -140,7 +140,7 @@ func TestNothingToPublish(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for _, command := range []plugin.Command{plugin.Add, plugin.Check} {
-		r := l.request(command, `,"backend":"iptables"`, "") // matters only when there is something to publish
+		r := l.request(command, `,"backend":"iptables"`, "")
 		result, err := l.call(r)
 		if err != nil || command == plugin.Add && result != r.PrevResult {
 			t.Errorf("%s: %v, %v", command, result, err)
@@ -162,8 +162,8 @@ func TestErrorsChangeNothing(t *testing.T) {
 	t.Parallel()
 	l := newLab(t)
 	for _, tt := range []struct{ keys, mappings, want string }{
-		{`,"backend":"iptables"`, webPort, `backend "iptables"`},
-		{`,"conditionsV4":["-d","192.0.2.1"]`, webPort, "conditionsV4"},
+		{`,"backend":"ipchains"`, webPort, `backend: unknown backend "ipchains"`},
+		{`,"conditionsV4":["ip","ttl","1"]`, webPort, "conditionsV4"},
 		{``, `{"hostPort":1,"containerPort":1,"protocol":"tcp","hostIP":"2001:db8::1"}`, "no address of that family"},
 	} {
 		_, err := l.call(l.request(plugin.Add, tt.keys, tt.mappings))
@@ -172,7 +172,7 @@ func TestErrorsChangeNothing(t *testing.T) {
 			t.Errorf("%s: %v, want %q", tt.keys, err, tt.want)
 		}
 	}
-	if _, err := l.call(l.request(plugin.Status, `,"backend":"iptables"`, "")); err == nil {
+	if _, err := l.call(l.request(plugin.Status, `,"backend":"ipchains"`, "")); err == nil {
 		t.Error("STATUS is content with a backend that there is not")
 	}
 	if got := l.nft(); got != "" {

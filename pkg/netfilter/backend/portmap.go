@@ -1,0 +1,63 @@
+package backend
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+
+	"github.com/cnibox/cnibox/pkg/conntrack"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netfilter/reference"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// AddPortMaps is netfilter.PortMapper's with the backend that is wished for. It
+// also cuts connections without a connection's end, such as UDP's, that were
+// made before and would go on to lead elsewhere.
+func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
+	err := w.one(
+		func(t *nft.Table) error { return t.AddPortMaps(ctx, key, ports) },
+		func(b *iptables.Backend) error { return b.AddPortMaps(ctx, key, ports) })
+	if err != nil {
+		return err
+	}
+	if err := ignoreUnavailable(conntrack.FlushPublished(ctx, ports.Maps)); err != nil {
+		return errors.Join(err, DelPortMaps(context.WithoutCancel(ctx), key, nil))
+	}
+	return nil
+}
+
+// DelPortMaps is netfilter.PortMapper's in all backends. Connections to the
+// container that have no end of their own are cut.
+func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	var removed []netfilter.PortMap
+	del := func(m netfilter.PortMapper) error {
+		maps, err := m.DelPortMaps(ctx, key, hint)
+		removed = append(removed, maps...)
+		return err
+	}
+	err := errors.Join(
+		inNFTables(func(t *nft.Table) error { return del(t) }),
+		reference.DelPortMaps(ctx, key, hint),
+		del(iptables.New()))
+	return errors.Join(err, ignoreUnavailable(conntrack.FlushWithdrawn(ctx, removed)))
+}
+
+// CheckPortMaps is netfilter.PortMapper's with the backend that is wished for,
+// or with the other one if nothing is said: what an attachment has may be from
+// before an upgrade.
+func CheckPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
+	return w.either(
+		func(t *nft.Table) error { return t.CheckPortMaps(ctx, key, ports) },
+		func(b *iptables.Backend) error { return b.CheckPortMaps(ctx, key, ports) })
+}
+
+// GCPortMaps is netfilter.PortMapper's in all backends.
+func GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
+	return errors.Join(
+		inNFTables(func(t *nft.Table) error { return t.GCPortMaps(ctx, network, valid) }),
+		reference.GCPortMaps(ctx, network, valid),
+		iptables.New().GCPortMaps(ctx, network, valid))
+}

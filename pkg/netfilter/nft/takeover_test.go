@@ -1,0 +1,126 @@
+package nft
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// cacheResult writes what libcni keeps of an attachment; format has %q for the
+// namespace's path, if it is not all.
+func cacheResult(t *testing.T, table *Table, key plugin.Key, text string) {
+	t.Helper()
+	name := filepath.Join(table.cache, key.Network+"-"+key.ContainerID+"-"+key.IfName)
+	must(t, os.WriteFile(name, []byte(text), 0o600))
+}
+
+func resultOf(key plugin.Key, path string) string {
+	return fmt.Sprintf(`{"kind":"cniCacheV1","containerId":%q,"config":"e30=","ifName":%q,"networkName":%q,"netns":%q,"result":{}}`,
+		key.ContainerID, key.IfName, key.Network, path)
+}
+
+func TestTakeOver(t *testing.T) {
+	t.Parallel()
+	plain := filepath.Join(t.TempDir(), "umounted") // what is left of a namespace's file after a reboot
+	must(t, os.WriteFile(plain, nil, 0o600))
+	owner := keyOf("owner")
+	long := keyOf(strings.Repeat("0123456789abcdef", 8))
+	odd := keyOf("owner")
+	odd.IfName = `a"b`
+	for _, tt := range []struct {
+		name  string
+		owner plugin.Key
+		cache string // "": none; {}: of the host's namespace
+		known string // "": taken over
+	}{
+		{"path is gone", owner, resultOf(owner, "/run/netns/gone"), ""},
+		{"path is a plain file", owner, resultOf(owner, plain), ""},
+		{"process has ended", owner, resultOf(owner, "/proc/4194303/ns/net"), ""},
+		{"runs", owner, resultOf(owner, "/proc/self/ns/net"), "its network namespace /proc/self/ns/net is there"},
+		{"no cache", owner, "", "it is not known whether it runs"},
+		{"no namespace in the cache", owner, resultOf(owner, ""), "names no network namespace"},
+		{"an empty cache", owner, " ", "is not JSON"},
+		{"another attachment's cache", owner, resultOf(keyOf("x"), "/run/netns/gone"), "is about another attachment"},
+		{"shortened comment", long, resultOf(long, "/run/netns/gone"), "can't be told from the table"},
+		{"comment with a character replaced", odd, resultOf(odd, "/run/netns/gone"), "can't be told from the table"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := netlab.NewHost(t)
+			addLink(t, h, "cni0")
+			addLink(t, h, "p2p0")
+			table := open(t, h)
+			table.cache = t.TempDir()
+			if tt.cache != "" {
+				cacheResult(t, table, tt.owner, tt.cache)
+			}
+			theirs := behind("p2p0", portMaps(t, "tcp/8080=10.88.0.2:80", "udp/53=10.88.0.2:53", "tcp/[2001:db8::1]:443=[fd00::2]:443"))
+			theirs.InsideShared = false
+			ours := behind("cni0", portMaps(t, "tcp/8080=10.88.0.3:80", "udp/53=10.88.0.3:53"))
+			var err error
+			h.Do(func() {
+				must(t, table.AddMasquerade(ctx, tt.owner, prefixes("10.88.0.2/24")))
+				must(t, table.AddPortMaps(ctx, tt.owner, theirs))
+				must(t, table.AddPortMaps(ctx, keyOf("third"), behind("cni0", portMaps(t, "tcp/9000=10.88.0.9:80"))))
+				err = table.AddPortMaps(ctx, keyOf("new"), ours)
+			})
+			h.Do(func() {
+				must(t, table.CheckMasquerade(ctx, tt.owner, prefixes("10.88.0.2/24")))
+				must(t, table.CheckPortMaps(ctx, keyOf("third"), behind("cni0", portMaps(t, "tcp/9000=10.88.0.9:80"))))
+			})
+			if tt.known != "" {
+				var shown *plugin.Error
+				if !errors.As(err, &shown) || shown.Msg != "host port tcp/8080 is already published by "+commentOf(tt.owner) || !strings.Contains(shown.Details, tt.known) {
+					t.Errorf("%v; want %q", err, tt.known)
+				}
+				h.Do(func() { must(t, table.CheckPortMaps(ctx, tt.owner, theirs)) })
+				return
+			}
+			must(t, err)
+			h.Do(func() {
+				must(t, table.CheckPortMaps(ctx, keyOf("new"), ours))
+				if left := delPorts(t, table, tt.owner); left != nil { // late
+					t.Errorf("the old owner still had %v", left)
+				}
+				must(t, table.CheckPortMaps(ctx, keyOf("new"), ours))
+				if allowed, err := netfilter.LocalhostAllowed("p2p0"); allowed || err != nil {
+					t.Errorf("route_localnet of the old owner's link is %v, %v", allowed, err)
+				}
+			})
+			if got := listing(t, h); strings.Contains(got, "tcp . 443") || strings.Contains(got, "p2p0") {
+				t.Errorf("the old owner's other ports are still there:\n%s", got)
+			}
+		})
+	}
+}
+
+// TestTakeOverOfGroups takes over ports with conditions from two owners at once.
+func TestTakeOverOfGroups(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	table := open(t, h)
+	table.cache = t.TempDir()
+	limited := func(ports ...string) netfilter.PortMaps {
+		return withBit(14, onCondition("saddr 10.0.0.0/8", behind("cni0", portMaps(t, ports...))))
+	}
+	for _, id := range []string{"one", "two"} {
+		cacheResult(t, table, keyOf(id), resultOf(keyOf(id), "/run/netns/gone"))
+	}
+	h.Do(func() {
+		must(t, table.AddPortMaps(ctx, keyOf("one"), limited("tcp/80=10.88.0.2:80", "tcp/81=10.88.0.2:80")))
+		must(t, table.AddPortMaps(ctx, keyOf("two"), limited("tcp/82=10.88.0.3:80")))
+		must(t, table.AddPortMaps(ctx, keyOf("new"), limited("tcp/81=10.88.0.4:80", "tcp/82=10.88.0.4:80")))
+		must(t, table.CheckPortMaps(ctx, keyOf("new"), limited("tcp/81=10.88.0.4:80", "tcp/82=10.88.0.4:80")))
+	})
+	if got := listing(t, h); strings.Contains(got, "net/one") || strings.Contains(got, "net/two") {
+		t.Errorf("left behind:\n%s", got)
+	}
+}

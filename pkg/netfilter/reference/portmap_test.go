@@ -1,0 +1,110 @@
+package reference
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+func TestDelPortMaps(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name         string
+		before, then []string // containers that have rules; none: no tables
+		hint         []string
+		cache        []string
+		noCache      bool
+	}{
+		{name: "the last one, addresses known", before: []string{"1=2"}, hint: []string{"10.88.0.2/24", "fd00::2/64"}},
+		{name: "addresses known, another attachment", before: []string{"1=2", "1=3"}, hint: []string{"10.88.0.2/24", "fd00::2/64"}, then: []string{"1=3"}},
+		{name: "addresses known, another container", before: []string{"2=2", "1=3"}, hint: []string{"10.88.0.2/24", "fd00::2/64"}, then: []string{"2=2", "1=3"}},
+		{name: "addresses not known, own entry", before: []string{"1=2", "2=3"}, cache: []string{"a/1/eth0", "a/2/eth0"}, then: []string{"2=3"}},
+		{name: "addresses not known, no entry", before: []string{"1=2", "2=3"}, cache: []string{"b/2/eth0"}, then: []string{"2=3"}},
+		{name: "addresses not known, no cache", before: []string{"1=2", "2=3"}, noCache: true, then: []string{"2=3"}},
+		{name: "addresses not known, another network", before: []string{"1=2"}, cache: []string{"a/1/eth0", "b/1/eth0"}, then: []string{"1=2"}},
+		{name: "addresses not known, another interface", before: []string{"1=2"}, cache: []string{"a/1/eth0", "a/1/eth1"}, then: []string{"1=2"}},
+		{name: "a name that looks like it", before: []string{"1=2"}, cache: []string{"a-1-b/3/eth0"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := netlab.NewHost(t)
+			load(t, h, published(tt.before...))
+			h.Do(func() {
+				if !tt.noCache {
+					cached(t, tt.cache...)
+				}
+				if err := DelPortMaps(ctx, key("a/1/eth0"), prefixes(tt.hint...)); err != nil {
+					t.Error(err)
+				}
+			})
+			same(t, h, expectPublished(tt.then))
+		})
+	}
+}
+
+func TestGCPortMaps(t *testing.T) {
+	t.Parallel()
+	for _, tt := range []struct {
+		name                string
+		before, valid, then []string
+		cache               []string
+		noCache             bool
+	}{
+		{name: "all", before: []string{"1=2", "2=3"}},
+		{name: "a valid one", before: []string{"1=2", "2=3"}, valid: []string{"a/2/eth0"}, then: []string{"2=3"}},
+		{name: "attached to another network", before: []string{"1=2", "2=3"}, cache: []string{"b/1/eth0"}, then: []string{"1=2"}},
+		{name: "no cache", before: []string{"1=2"}, noCache: true, then: []string{"1=2"}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h := netlab.NewHost(t)
+			load(t, h, published(tt.before...))
+			h.Do(func() {
+				if !tt.noCache {
+					cached(t, tt.cache...)
+				}
+				if err := GCPortMaps(ctx, "a", keys(tt.valid...)); err != nil {
+					t.Error(err)
+				}
+			})
+			same(t, h, expectPublished(tt.then))
+		})
+	}
+}
+
+// TestUnreadableEntry: what can't be read may be about the container.
+func TestUnreadableEntry(t *testing.T) {
+	t.Parallel()
+	for name, text := range map[string]string{"torn": `{"kind":"cniC`, "old": `{"cniVersion":"0.4.0"}`, "empty": ""} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := netlab.NewHost(t)
+			load(t, h, published("1=2"))
+			h.Do(func() {
+				cached(t)
+				write(t, "b-1-eth0", text)
+				if err := DelPortMaps(ctx, key("a/1/eth0"), nil); err != nil {
+					t.Error(err)
+				}
+			})
+			same(t, h, published("1=2"))
+		})
+	}
+}
+
+// TestForeignPortRulesStay: what is not of portmap's form is somebody else's.
+func TestForeignPortRulesStay(t *testing.T) {
+	t.Parallel()
+	const foreign = `table ip cni_hostport { chain hostports { tcp dport 81 accept comment "1"; tcp dport 82 dnat to 10.88.0.2:80; }` + "\n}"
+	h := netlab.NewHost(t)
+	load(t, h, published("1=2")+foreign)
+	h.Do(func() {
+		cached(t)
+		if err := GCPortMaps(ctx, "a", nil); err != nil {
+			t.Error(err)
+		}
+	})
+	ip, _, _ := strings.Cut(published(), "table ip6")
+	same(t, h, ip+foreign)
+}
