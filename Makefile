@@ -30,7 +30,7 @@ unit: ## unit tests, and each fuzz test on its seeds
 	go test $$(go list ./... | grep -v /test/)
 
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/netlab ./test/e2e
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/netlab ./test/e2e ./test/firewall ./test/upgrade
 
 e2e-runtimes: build ## containerd and podman with cnibox
 	@scripts/setup-runtimes.sh

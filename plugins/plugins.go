@@ -8,6 +8,7 @@ import (
 	"github.com/cnibox/cnibox/plugins/main/bridge"
 	"github.com/cnibox/cnibox/plugins/main/loopback"
 	"github.com/cnibox/cnibox/plugins/meta/chain"
+	"github.com/cnibox/cnibox/plugins/meta/firewall"
 	"github.com/cnibox/cnibox/plugins/meta/portmap"
 	"github.com/cnibox/cnibox/plugins/meta/tuning"
 )
@@ -20,5 +21,6 @@ var All = plugin.Table{
 	{Name: "static", Kind: plugin.IPAM, Summary: "hand out the addresses that the configuration names", Plugin: static.Plugin{}},
 	{Name: "tuning", Kind: plugin.Meta, Summary: "set sysctls, MTU, MAC address, queue length and flags of the interface", Plugin: tuning.Plugin{}},
 	{Name: "portmap", Kind: plugin.Meta, Summary: "publish ports of the container on the host", Plugin: portmap.Plugin{}},
+	{Name: "firewall", Kind: plugin.Meta, Summary: "let the container's packets pass the host's firewall, and keep bridges apart", Plugin: firewall.Plugin{}, Oldest: "0.4.0"},
 	{Name: "chain", Kind: plugin.Meta, Summary: "run a list of plugins in one process", Plugin: chain.Plugin{}},
 }

@@ -61,8 +61,8 @@ type Forwarder interface {
 
 // Forward is what the forwarding of one attachment's packets needs.
 type Forward struct {
-	// Addrs may send packets anywhere and get answers, and be connected to by
-	// their published ports. There may be none.
+	// Addrs may send packets anywhere and get answers; with nftables they may
+	// also be connected to by their published ports. There may be none.
 	Addrs []netip.Addr
 	// AdminChain is the iptables chain of the administrator, whose rules come
 	// first.

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -123,23 +124,28 @@ func (s *session) freePorts(ctx context.Context, a attachment, rules []rule) err
 		if !ok {
 			continue
 		}
-		other := attachment{a.use, r.key(ifName)}
-		if hasAddress(r.of(ifName), m) {
-			// Its address has been leased to this container: it is gone.
-			if _, err := s.remove(ctx, other, r, nil); err != nil {
-				return err
-			}
-			continue
-		}
-		there, err := s.hasChain(rule.family, a.use.table, other.chain())
-		if err != nil {
+		if err := s.takeOver(ctx, attachment{a.use, r.key(ifName)}, r, rule.family, m); err != nil {
 			return err
-		}
-		if there {
-			return portTaken(m, other.key)
 		}
 	}
 	return nil
+}
+
+// takeOver takes a port from an attachment that is gone: it has no rules any
+// more, its address has been leased to the container that the port is to lead
+// to, or its network namespace is known to be gone.
+func (s *session) takeOver(ctx context.Context, owner attachment, r *record, f family, m netfilter.PortMap) error {
+	there, err := s.hasChain(f, owner.use.table, owner.chain())
+	if err != nil || !there {
+		return err
+	}
+	if !hasAddress(r.of(owner.key.IfName), m) {
+		if gone, known := netfilter.Gone(netfilter.ResultCache, owner.key); !gone {
+			return portTaken(m, owner.key, known)
+		}
+	}
+	_, err = s.remove(ctx, owner, r, nil)
+	return err
 }
 
 // hasAddress tells whether a section publishes ports of the address that a port
@@ -161,10 +167,10 @@ func (s *session) hasChain(f family, table, chain string) (bool, error) {
 	return false, nil
 }
 
-func portTaken(m netfilter.PortMap, owner plugin.Key) error {
+func portTaken(m netfilter.PortMap, owner plugin.Key, known string) error {
 	return plugin.Errorf("host port %s is already published by %s", m, owner).
-		WithDetails("publish another port of the host, or stop that container (network/container/interface); " +
-			"if it is gone, the network's GC frees the port")
+		WithDetails("%s; publish another port of the host, or stop that container (network/container/interface); "+
+			"if it is gone, the network's GC frees the port", known)
 }
 
 // ensure adds what is missing of the attachment's rules in one family. others
@@ -174,7 +180,8 @@ func (s *session) ensure(ctx context.Context, f family, a attachment, w wants, o
 	if err != nil {
 		return err
 	}
-	if !fresh.policy {
+	exact := !sloppy(f, p.flavour)
+	if exact && !fresh.policy {
 		lines, err := w.guess(s.view(f, p.flavour, a.use.table), a.chain())
 		if err != nil {
 			return err
@@ -193,9 +200,13 @@ func (s *session) ensure(ctx context.Context, f family, a attachment, w wants, o
 			}
 			fresh.policy = false
 		}
-		return w.missing(l, a.chain(), others), nil
+		return w.missing(l, a.chain(), others, exact), nil
 	})
 }
+
+// maxChecks is how many rules are looked for by their text. Each is compared
+// with all others of its chain, which with thousands takes minutes.
+const maxChecks = 64
 
 // guess plans from what the kernel tells of chains: what can't be there is
 // added, and what can be there must be there. No lines means that this won't do.
@@ -210,12 +221,16 @@ func (w wants) guess(v *view, own string) ([]string, error) {
 			lines = append(lines, "-N "+chain)
 		}
 	}
+	checks := 0
 	for _, r := range w.rules() {
 		may, err := v.may(r)
 		switch {
 		case err != nil:
 			return nil, err
+		case may && checks == maxChecks:
+			return nil, nil
 		case may:
+			checks++
 			lines = append(lines, r.check())
 			continue
 		case r.target() == forwardChain:
@@ -236,8 +251,9 @@ func (w wants) allChains(own string) []string {
 }
 
 // missing plans from what is there. Unless all of the attachment's own rules
-// are there once, they are added anew, since their order matters.
-func (w wants) missing(l listing, own string, others []rule) []string {
+// are there once, they are added anew, since their order matters. exact says
+// that iptables finds each rule by its text.
+func (w wants) missing(l listing, own string, others []rule, exact bool) []string {
 	var lines []string
 	for _, chain := range w.allChains(own) {
 		if !l.chains[chain] {
@@ -258,6 +274,11 @@ func (w wants) missing(l listing, own string, others []rule) []string {
 		return lines
 	}
 	ours := identities(w.own)
+	if !exact && len(others) > 0 && l.chains[own] {
+		maps.DeleteFunc(ours, func(id string, _ bool) bool { return kept[id] })
+		lines = append(lines, l.rebuild(own, ours)...)
+		clear(ours)
+	}
 	for _, r := range l.rules {
 		if id := r.identity(); ours[id] && !kept[id] {
 			lines = append(lines, r.remove())

@@ -3,12 +3,14 @@ package iptables
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// check tells what is missing of what an attachment is to have. It lets
-// iptables compare, in one run for each family, and changes nothing.
+// check tells what is missing of what an attachment is to have. It runs one
+// program for each family, another one if something seems to be missing, and
+// changes nothing.
 func check(ctx context.Context, a attachment, w wants) error {
 	p, err := openProbes()
 	if err != nil {
@@ -28,11 +30,29 @@ func checkFamily(ctx context.Context, p *probes, f family, a attachment, w wants
 	if err != nil {
 		return err
 	}
+	l, err := list(ctx, f, fl, a.use.table)
+	if err != nil {
+		return err
+	}
+	have := l.has()
+	rules := slices.DeleteFunc(w.rules(), func(r rule) bool { return have[r.identity()] > 0 })
+	if len(rules) == 0 {
+		return nil
+	}
+	if sloppy(f, fl) {
+		return mismatch(a, f, rules[0], fl)
+	}
+	return confirm(ctx, f, fl, a, rules)
+}
+
+// confirm lets iptables itself look for rules that the list does not show: other
+// versions may print them otherwise.
+func confirm(ctx context.Context, f family, fl flavour, a attachment, rules []rule) error {
 	program, err := flavouredProgram(f, fl, "restore")
 	if err != nil {
 		return err
 	}
-	rules := w.rules()
+	rules = rules[:min(len(rules), maxChecks)]
 	lines := make([]string, 0, len(rules))
 	for _, r := range rules {
 		lines = append(lines, r.check())
@@ -40,10 +60,8 @@ func checkFamily(ctx context.Context, p *probes, f family, a attachment, w wants
 	err = program.restore(ctx, a.use.table, lines)
 	var refused *refusal
 	if errors.As(err, &refused) && !refused.locked() {
-		for i, line := range lines {
-			if line == refused.line {
-				return mismatch(a, f, rules[i], fl)
-			}
+		if i := slices.Index(lines, refused.line); i >= 0 {
+			return mismatch(a, f, rules[i], fl)
 		}
 	}
 	return explain(err)

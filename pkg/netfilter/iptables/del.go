@@ -33,6 +33,9 @@ func anything(a attachment, hint []netip.Addr) (bool, error) {
 	if err != nil || len(r.sections) > 0 {
 		return r != nil && r.of(a.key.IfName) != nil, err
 	}
+	if len(a.chains()) == 0 && len(hint) == 0 {
+		return false, nil // nothing to know it by
+	}
 	p, err := openProbes()
 	if err != nil {
 		return false, err
@@ -83,6 +86,9 @@ type removal struct {
 	chains []string // with all that is in them and all that jumps to them
 	rules  []rule   // all that is known to go, also of the chains
 
+	// stays is the container's chain if its other interfaces need it.
+	stays string
+
 	// known says that rules are all there is.
 	known bool
 
@@ -111,6 +117,7 @@ func (a attachment) removal(f family, r *record, hint []netip.Addr) removal {
 		rm.rules = slices.DeleteFunc(rm.rules, func(r rule) bool { return passedOn(a, r) })
 	}
 	if len(kept) > 0 {
+		rm.stays = a.chain()
 		return rm
 	}
 	rm.chains = a.chains()
@@ -132,7 +139,7 @@ func passedOn(a attachment, r rule) bool {
 
 // find returns what of the removal may be in a table.
 func (rm removal) find(v *view) (found removal, err error) {
-	found = removal{known: rm.known, from: rm.from}
+	found = removal{stays: rm.stays, known: rm.known, from: rm.from}
 	for i, chain := range rm.chains {
 		there, err := v.has(chain)
 		if err != nil {
@@ -166,7 +173,8 @@ func (s *session) take(ctx context.Context, f family, fl flavour, table string, 
 	if err != nil {
 		return nil, err
 	}
-	if found.known {
+	exact := !sloppy(f, fl)
+	if found.known && (exact || found.stays == "") {
 		err := p.restore(ctx, table, found.guess())
 		if err == nil || !worthAnother(err) {
 			s.probes.forget()
@@ -175,7 +183,7 @@ func (s *session) take(ctx context.Context, f family, fl flavour, table string, 
 	}
 	err = s.replan(ctx, p, f, table, func(l listing) ([]string, error) {
 		var lines []string
-		lines, removed = rm.plan(l)
+		lines, removed = rm.plan(l, exact)
 		return lines, nil
 	})
 	s.probes.forget()
@@ -196,8 +204,9 @@ func (rm removal) guess() []string {
 	return lines
 }
 
-// plan plans from what is there.
-func (rm removal) plan(l listing) (lines []string, removed []rule) {
+// plan plans from what is there. exact says that iptables finds each rule by its
+// text.
+func (rm removal) plan(l listing, exact bool) (lines []string, removed []rule) {
 	for _, chain := range rm.chains {
 		if !l.chains[chain] {
 			continue
@@ -213,6 +222,9 @@ func (rm removal) plan(l listing) (lines []string, removed []rule) {
 		}
 	}
 	wanted := identities(rm.rules)
+	if !exact && rm.stays != "" && l.chains[rm.stays] {
+		return l.rebuild(rm.stays, wanted), nil
+	}
 	for _, r := range l.rules {
 		if wanted[r.identity()] && !slices.Contains(rm.chains, r.chain) && !slices.Contains(rm.chains, r.target()) {
 			lines = append(lines, r.remove())

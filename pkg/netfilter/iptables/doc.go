@@ -6,11 +6,11 @@
 //
 // A change is one run of iptables-restore for each family of addresses that it
 // concerns, which happens completely or not at all. It is tried on the guess
-// that things are as they should be, which the rules themselves verify (-C);
-// when that fails the table is read (iptables-save) and the change is planned
-// from what is there. What can be asked of the kernel itself is: whether a chain
-// is there, and so whether anything can jump to it. A DEL for an attachment that
-// has nothing runs no program.
+// that things are as they should be, which lines in it verify (-C); when that
+// fails the table is read (iptables-save) and the change is planned from what is
+// there. With ip6tables-legacy it always is (see sloppy). What can be asked of
+// the kernel itself is: whether a chain is there, and so whether anything can
+// jump to it. A DEL for an attachment that has nothing runs no program.
 //
 // ADD uses the plain names, iptables-restore and ip6tables-restore, of whichever
 // flavour they are. DEL, CHECK and GC look in both flavours, nf_tables and
@@ -47,11 +47,9 @@
 //     nftables backend has one. It is never set on lo.
 //   - Firewall rules carry addresses only. GC leaves those that the reference
 //     plugin made, and a DEL needs to be told the addresses.
-//   - Firewall rules of an address are three, one more than the reference's: it
-//     accepts new connections to published ports, which the reference's leave to
-//     the policy of chain FORWARD. The reference plugin's DEL leaves it behind,
-//     as do its CHECK and ADD. It lets nothing pass but what another rule has
-//     redirected to that address.
+//   - Firewall rules leave new connections to published ports to the policy of
+//     chain FORWARD, or to the administrator's chain. The nftables backend lets
+//     them pass.
 //   - Between containers of one bridge, packets go by chain FORWARD only if
 //     br_netfilter is loaded, which ingress policy "isolated" therefore needs.
 //   - The shared chains (CNI-HOSTPORT-*, CNI-FORWARD, the administrator's,

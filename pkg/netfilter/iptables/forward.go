@@ -42,7 +42,7 @@ func (*Backend) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Fo
 		return err
 	}
 	if r.of(key.IfName) == nil {
-		w = w.asReference(f.Addrs)
+		w = w.asReference()
 	}
 	return check(ctx, attachment{forForward(), key}, w)
 }
@@ -84,24 +84,17 @@ func forwardWants(f netfilter.Forward) (wants, error) {
 }
 
 // asReference is what every version of the reference plugin makes, and checks.
-func (w wants) asReference(addrs []netip.Addr) wants {
+func (w wants) asReference() wants {
 	w.shared = slices.DeleteFunc(w.shared, func(r rule) bool { return r.chain == stage1 || r.chain == stage2 || r.target() == stage1 })
-	w.bridges, w.own = nil, nil
-	for _, a := range addrs {
-		w.own = append(w.own, referenceRules(a)...)
-	}
+	w.bridges = nil
+	w.own = slices.DeleteFunc(w.own, func(r rule) bool { return r.chain != forwardChain })
 	return w
 }
 
-// addressRules let an address answer, connect, and be connected to by what is
-// redirected to it.
+// addressRules let an address connect and be answered. New connections to its
+// published ports are left to the administrator's chain, as the reference plugin
+// does: it could not remove a rule for them.
 func addressRules(a netip.Addr) []rule {
-	return append(referenceRules(a),
-		rule{family: familyOf(a), chain: forwardChain, spec: "-d " + alone(a) + " -m conntrack --ctstate DNAT -j ACCEPT", addr: a})
-}
-
-// referenceRules are those that the reference plugin makes for an address.
-func referenceRules(a netip.Addr) []rule {
 	f := familyOf(a)
 	return []rule{
 		{family: f, chain: forwardChain, spec: "-d " + alone(a) + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", addr: a},

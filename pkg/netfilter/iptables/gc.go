@@ -139,7 +139,7 @@ func (s *session) collectChains(ctx context.Context, u use, network string, know
 }
 
 func (s *session) collectFlavour(ctx context.Context, f family, fl flavour, u use, network string, known map[string]bool) error {
-	l, err := s.list(ctx, f, fl, u.table)
+	l, err := list(ctx, f, fl, u.table)
 	if err != nil {
 		return err
 	}

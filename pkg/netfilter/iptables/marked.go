@@ -119,7 +119,7 @@ func (m Marked) missing(probes *probes) ([]place, error) {
 		if len(f.of(m.Addrs)) == 0 {
 			continue
 		}
-		places, err := m.places(f, probes)
+		places, err := places(f, probes)
 		if err != nil {
 			return nil, err
 		}
@@ -128,7 +128,7 @@ func (m Marked) missing(probes *probes) ([]place, error) {
 			if err != nil {
 				return nil, err
 			}
-			if len(lines) > 0 {
+			if len(lines) > 0 && !p.unreachable() {
 				out = append(out, p)
 			}
 		}
@@ -137,7 +137,7 @@ func (m Marked) missing(probes *probes) ([]place, error) {
 }
 
 // places returns where the rules belong in a family.
-func (m Marked) places(f family, probes *probes) ([]place, error) {
+func places(f family, probes *probes) ([]place, error) {
 	var out []place
 	for _, fl := range flavours() {
 		p := place{f, fl, probes.layoutOf(fl)}
@@ -150,7 +150,7 @@ func (m Marked) places(f family, probes *probes) ([]place, error) {
 		}
 	}
 	if len(out) > 0 {
-		return slices.DeleteFunc(out, m.unreachable), nil
+		return out, nil
 	}
 	program, err := plainProgram(f, "restore")
 	if err != nil {
@@ -161,7 +161,7 @@ func (m Marked) places(f family, probes *probes) ([]place, error) {
 
 // unreachable tells whether nothing can be done, and need not be: there is no
 // program, and chain FORWARD lets pass what it does not know.
-func (m Marked) unreachable(p place) bool {
+func (p place) unreachable() bool {
 	if _, err := flavouredProgram(p.family, p.flavour, "restore"); err == nil {
 		return false
 	}

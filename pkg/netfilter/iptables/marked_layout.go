@@ -58,9 +58,13 @@ func (p *legacyLayout) jumps(f family, chain string) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
+	const endOfChain = -5 // XT_RETURN: each chain has it as its last rule
 	var targets []string
 	l := parseLegacy(f, t.entries)
 	for _, r := range l.rules {
+		if r.always && r.to == endOfChain {
+			continue
+		}
 		if r.chain == chain || chain == hookChain && r.chain == "" {
 			targets = append(targets, l.chains[r.to])
 		}

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 	"sync"
@@ -162,7 +163,8 @@ func TestPortTaken(t *testing.T) {
 	})
 }
 
-// A port is free when its owner's rules are gone, or its address is another's.
+// A port is free when its owner's rules are gone, its address is another's, or
+// its namespace is gone.
 func TestPortTakenOver(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		n.portmap(t, "a", publish(t, "tcp/8080=10.88.0.2:80"))
@@ -177,22 +179,54 @@ func TestPortTakenOver(t *testing.T) {
 		n.do(t, func() error { return New().CheckPortMaps(ctx, keyOf("c"), publish(t, "tcp/8080=10.88.0.3:80")) })
 		n.unmap(t, keyOf("c"))
 		same(t, "left over", n.kept(t), "")
+
+		n.portmap(t, "a", publish(t, "tcp/8080=10.88.0.2:80"))
+		pod := n.NewPod(t, "pod")
+		cached := `{"networkName":"net","containerId":"a","ifName":"eth0","netns":"` + pod.Path() + `"}`
+		n.Do(func() {
+			must(t, os.MkdirAll(netfilter.ResultCache, 0o755))
+			must(t, os.WriteFile(netfilter.ResultCache+"/net-a-eth0", []byte(cached), 0o644))
+		})
+		add := func() error { return New().AddPortMaps(ctx, keyOf("b"), publish(t, "tcp/8080=10.88.0.3:80")) }
+		wantError(t, n.try(add), "by net/a/eth0", pod.Path()+" is there")
+		pod.Delete(t)
+		n.do(t, add)
+		if got := n.rules(t, ipv4, "nat"); strings.Contains(got, chainOf(forPorts(), "a")) {
+			t.Errorf("a is gone, and still has a port:\n%s", got)
+		}
 	})
 }
 
+// Ports of two interfaces, whose rules look alike to ip6tables-legacy.
 func TestPortMapsTwoInterfaces(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		one, two := publish(t, "tcp/8080=10.88.0.2:80"), publish(t, "tcp/8081=10.88.0.3:80")
+		one := publish(t, "tcp/8080=10.88.0.2:80", "tcp/8081=[fd00::2]:80", "tcp/8082=[fd00::2]:80")
+		two := publish(t, "tcp/8090=10.88.0.3:80", "tcp/8091=[fd00::3]:80", "tcp/8092=[fd00::3]:80")
+		eth0, eth1 := keyOf("a"), second("a", "eth1")
+		check := func(key plugin.Key, ports netfilter.PortMaps) func() error {
+			return func() error { return New().CheckPortMaps(ctx, key, ports) }
+		}
 		n.portmap(t, "a", one)
-		alone := n.rules(t, ipv4, "nat")
-		n.do(t, func() error { return New().AddPortMaps(ctx, second("a", "eth1"), two) })
-		n.do(t, func() error { return New().CheckPortMaps(ctx, keyOf("a"), one) })
-		n.do(t, func() error { return New().CheckPortMaps(ctx, second("a", "eth1"), two) })
-		n.unmap(t, second("a", "eth1"))
-		same(t, "nat", sorted(n.rules(t, ipv4, "nat")), sorted(alone))
-		wantError(t, n.try(func() error { return New().CheckPortMaps(ctx, second("a", "eth1"), two) }), "lacks the rule")
-		n.unmap(t, keyOf("a"))
-		same(t, "left over", n.kept(t), "")
+		alone := n.both(t, "nat")
+		for range 2 {
+			n.do(t, func() error { return New().AddPortMaps(ctx, eth1, two) })
+			n.do(t, check(eth0, one))
+			n.do(t, check(eth1, two))
+		}
+		both := n.both(t, "nat")
+		n.unmap(t, eth1)
+		same(t, "one left", sorted(n.both(t, "nat")), sorted(alone))
+		wantError(t, n.try(check(eth1, two)), "lacks the rule")
+		n.do(t, func() error { return New().AddPortMaps(ctx, eth1, two) })
+		same(t, "both again", sorted(n.both(t, "nat")), sorted(both))
+		n.unmap(t, eth0)
+		n.do(t, check(eth1, two))
+		wantError(t, n.try(check(eth0, one)), "lacks the rule")
+		n.Feed(t, "*nat\n-F "+attachment{forPorts(), eth1}.chain()+"\nCOMMIT\n", "ip6tables-"+n.flavour+"-restore", "--noflush")
+		n.do(t, func() error { return New().AddPortMaps(ctx, eth1, two) }) // repairs
+		n.do(t, check(eth1, two))
+		n.unmap(t, eth1)
+		same(t, "left over", n.kept(t)+containers(n.both(t, "nat")), "")
 	})
 }
 

@@ -83,7 +83,7 @@ func FuzzParseListing(f *testing.F) {
 			all.chains = append(all.chains, chain)
 		}
 		all.rules = l.rules
-		lines, _ := all.plan(l)
+		lines, _ := all.plan(l, true)
 		for _, line := range lines {
 			if strings.Contains(line, "\n") || len(line) < 3 {
 				t.Errorf("line %q", line)

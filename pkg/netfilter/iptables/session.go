@@ -48,8 +48,8 @@ func (s *session) end() {
 	s.lock.Release()
 }
 
-// list reads a table.
-func (s *session) list(ctx context.Context, f family, fl flavour, table string) (listing, error) {
+// list reads a table of one flavour.
+func list(ctx context.Context, f family, fl flavour, table string) (listing, error) {
 	p, err := flavouredProgram(f, fl, "save")
 	if err != nil {
 		return listing{}, err
@@ -80,7 +80,7 @@ func nftFamily(f family) string {
 func (s *session) replan(ctx context.Context, p program, f family, table string, plan func(listing) ([]string, error)) error {
 	var last error
 	for range tries {
-		l, err := s.list(ctx, f, p.flavour, table)
+		l, err := list(ctx, f, p.flavour, table)
 		if err != nil {
 			return err
 		}

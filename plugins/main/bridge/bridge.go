@@ -15,7 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/iface"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
@@ -90,6 +90,9 @@ func (a *attachment) make(ctx context.Context) error {
 	}
 	pair, err := a.connect()
 	if err != nil {
+		return err
+	}
+	if err := a.checkSpoofing(ctx); err != nil {
 		return err
 	}
 	if a.ipam != nil && a.ipam.NeedsLink() {
@@ -234,22 +237,8 @@ func (a *attachment) hideBehindHost(ctx context.Context) error {
 	if !a.masquerade || len(a.result.IPs) == 0 {
 		return nil
 	}
-	table, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	a.undo.Push("stop masquerading", func(ctx context.Context) error { return delMasquerade(ctx, a.Key) })
-	return table.AddMasquerade(ctx, a.Key, prefixes(a.result.IPs))
-}
-
-func delMasquerade(ctx context.Context, k plugin.Key) error {
-	table, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	return table.DelMasquerade(ctx, k, nil)
+	a.undo.Push("stop masquerading", func(ctx context.Context) error { return backend.DelMasquerade(ctx, a.Key, nil) })
+	return backend.AddMasquerade(ctx, a.masqueradeBy, a.Key, prefixes(a.result.IPs))
 }
 
 func prefixes(ips []plugin.IP) []netip.Prefix {

@@ -6,10 +6,11 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/iface"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -39,18 +40,13 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := checkHost(r, c, inside); err != nil {
+	if err := checkHost(ctx, r, c, inside); err != nil {
 		return err
 	}
 	if !c.masquerade || len(ips) == 0 {
 		return nil
 	}
-	table, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	return table.CheckMasquerade(ctx, r.Key, prefixes(ips))
+	return backend.CheckMasquerade(ctx, c.masqueradeBy, r.Key, prefixes(ips))
 }
 
 func checkContainer(r *plugin.Request) (*link.Link, []plugin.IP, error) {
@@ -82,7 +78,7 @@ func checkContainer(r *plugin.Request) (*link.Link, []plugin.IP, error) {
 }
 
 // checkHost finds the veth's other end on the host and in its bridge.
-func checkHost(r *plugin.Request, c *config, inside *link.Link) error {
+func checkHost(ctx context.Context, r *plugin.Request, c *config, inside *link.Link) error {
 	host, err := link.Open()
 	if err != nil {
 		return err
@@ -108,6 +104,11 @@ func checkHost(r *plugin.Request, c *config, inside *link.Link) error {
 	case end.Hairpin != c.port.Hairpin || end.Isolated != c.port.Isolated:
 		return plugin.Errorf("veth %s: hairpin is %v and isolated is %v, configured are %v and %v",
 			end.Name, end.Hairpin, end.Isolated, c.port.Hairpin, c.port.Isolated).WithDetails(repeat)
+	}
+	if c.spoofCheck {
+		if err := checkSpoofCheck(ctx, r, end.Name); err != nil {
+			return err
+		}
 	}
 	for _, f := range r.PrevResult.Interfaces {
 		if f.Name == end.Name && f.Sandbox == "" {
@@ -136,6 +137,15 @@ func sameMAC(want plugin.Interface, l *link.Link) error {
 	return nil
 }
 
+// Explain implements plugin.Explainer.
+func (Plugin) Explain(o *conf.Object) []string {
+	c := locate(&plugin.Request{Config: o})
+	if !c.masquerade || c.ipam == "" {
+		return nil
+	}
+	return []string{backend.Explain("masquerades", c.masqueradeBy)}
+}
+
 // Status tells whether an ADD could be served: the configuration is valid, the
 // bridge's name is free or a bridge's, nftables is there if needed, and the
 // IPAM plugin is ready.
@@ -158,7 +168,12 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if c.masquerade {
-		if err := available(); err != nil {
+		if err := backend.Available(c.masqueradeBy); err != nil {
+			return err
+		}
+	}
+	if c.spoofCheck {
+		if err := spoofCheckAvailable(); err != nil {
 			return err
 		}
 	}
@@ -170,13 +185,4 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	return ipam.Status(ctx, r)
-}
-
-func available() error {
-	table, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	return table.Available()
 }

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -15,10 +16,12 @@ type config struct {
 	defaultRoute  bool // isDefaultGateway
 	forceAddress  bool
 	masquerade    bool
+	masqueradeBy  backend.Wish
 	mtu           int // bytes; 0 is the kernel's default
 	promiscuous   bool
 	port          link.Port
 	dad           bool
+	spoofCheck    bool // macspoofchk
 	containerDown bool
 	mac           string // of the container's end; "" is one of its own
 	ipam          string // "" is layer 2 only
@@ -38,17 +41,16 @@ func parse(r *plugin.Request) (*config, error) {
 	o.Bool("portIsolation", &c.port.Isolated)
 	o.Bool("promiscMode", &c.promiscuous)
 	o.Bool("enabledad", &c.dad)
+	o.Bool("macspoofchk", &c.spoofCheck)
 	o.Bool("disableContainerInterface", &c.containerDown)
 	c.dns = plugin.ParseDNS(o.Object("dns"))
-	backend := ""
-	o.String("ipMasqBackend", &backend)
 	if err := c.readMAC(r); err != nil {
 		return nil, err
 	}
 	if err := o.Err(); err != nil {
 		return nil, err
 	}
-	if err := c.validate(backend); err != nil {
+	if err := c.validate(); err != nil {
 		return nil, err
 	}
 	return c, unsupported(r)
@@ -62,6 +64,8 @@ func locate(r *plugin.Request) *config {
 	o.Bool("isGateway", &c.gateway)
 	o.Bool("isDefaultGateway", &c.defaultRoute)
 	o.Bool("ipMasq", &c.masquerade)
+	c.masqueradeBy.Key = "ipMasqBackend"
+	o.String(c.masqueradeBy.Key, &c.masqueradeBy.Value)
 	o.Object("ipam").String("type", &c.ipam)
 	c.gateway = c.gateway || c.defaultRoute
 	return c
@@ -80,7 +84,7 @@ func (c *config) readMAC(r *plugin.Request) error {
 	return nil
 }
 
-func (c *config) validate(backend string) error {
+func (c *config) validate() error {
 	switch {
 	case c.bridge == "" || len(c.bridge) > 15:
 		return plugin.ConfigError("use 1 to 15 characters", "bridge: %q is no interface name", c.bridge)
@@ -92,10 +96,9 @@ func (c *config) validate(backend string) error {
 	case c.containerDown && c.ipam != "":
 		return plugin.ConfigError("remove the ipam section, or let the interface come up",
 			"disableContainerInterface can't be used with IPAM (%s): addresses need an interface that is up", c.ipam)
-	case backend != "" && backend != "nftables" && backend != "iptables":
-		return plugin.ConfigError(`use "nftables", or leave it out`, "ipMasqBackend: unknown backend %q", backend)
-	case backend == "iptables" && c.masquerade:
-		return plugin.ConfigError(`use "nftables", or leave it out`, "ipMasqBackend: this version masquerades with nftables only")
+	}
+	if _, err := backend.Choose(c.masqueradeBy); err != nil {
+		return err
 	}
 	if c.mac == "" {
 		return nil
@@ -115,9 +118,8 @@ func (c *config) validate(backend string) error {
 // configuration asks for.
 func unsupported(r *plugin.Request) error {
 	o := r.Config
-	vlan, spoof := 0, false
+	vlan := 0
 	o.Int("vlan", &vlan)
-	o.Bool("macspoofchk", &spoof)
 	if err := o.Err(); err != nil {
 		return err
 	}
@@ -127,8 +129,6 @@ func unsupported(r *plugin.Request) error {
 		key = "vlan"
 	case o.Has("vlanTrunk"):
 		key = "vlanTrunk"
-	case spoof:
-		key = "macspoofchk"
 	default:
 		return nil
 	}

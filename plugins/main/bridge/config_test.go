@@ -30,7 +30,6 @@ func TestParse(t *testing.T) {
 			config{bridge: "b", gateway: true, forceAddress: true, masquerade: true, mtu: 1400, dad: true, ipam: "x",
 				port: link.Port{Hairpin: true, Isolated: true}}},
 		{"default gateway is a gateway", `{"isDefaultGateway":true}`, "", config{bridge: "cni0", gateway: true, defaultRoute: true}},
-		{"vlan 0", `{"vlan":0,"macspoofchk":false,"preserveDefaultVlan":true}`, "", config{bridge: "cni0"}},
 		{"MAC by arguments", `{}`, "MAC=02:00:00:00:00:01", config{bridge: "cni0", mac: "02:00:00:00:00:01"}},
 		{"args.cni before arguments", `{"args":{"cni":{"mac":"02:00:00:00:00:02"}}}`, "MAC=02:00:00:00:00:01", config{bridge: "cni0", mac: "02:00:00:00:00:02"}},
 		{"capability before all", `{"args":{"cni":{"mac":"02:00:00:00:00:02"}},"runtimeConfig":{"mac":"02:00:00:00:00:03"}}`,
@@ -75,7 +74,6 @@ func TestParseRefuses(t *testing.T) {
 		{`{"hairpinMode":true,"promiscMode":true}`, "", 7, "hairpinMode and promiscMode"},
 		{`{"disableContainerInterface":true,"ipam":{"type":"static"}}`, "", 7, "IPAM"},
 		{`{"ipMasqBackend":"ebtables"}`, "", 7, "ebtables"},
-		{`{"ipMasq":true,"ipMasqBackend":"iptables"}`, "", 7, "nftables only"},
 		{`{"runtimeConfig":{"mac":"02:00"}}`, "", 7, "02:00"},
 		{`{"runtimeConfig":{"mac":"zz:00:00:00:00:00"}}`, "", 7, "zz"},
 		{`{"runtimeConfig":{"mac":"01:00:00:00:00:00"}}`, "", 7, "01:00:00:00:00:00"},
@@ -87,7 +85,6 @@ func TestParseRefuses(t *testing.T) {
 		{`{}`, "MAC=02:00:00:00:00:01;FOO=1", 4, "FOO"},
 		{`{"vlan":5}`, "", 2, "vlan"},
 		{`{"vlanTrunk":[]}`, "", 2, "vlanTrunk"},
-		{`{"macspoofchk":true}`, "", 2, "macspoofchk"},
 	} {
 		_, err := parse(request(t, c.config, c.args))
 		if err == nil {

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -18,7 +18,7 @@ import (
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
 	r.Announce("masquerade")
-	errs := []error{ignoreUnavailable(delMasquerade(ctx, r.Key))}
+	errs := []error{backend.DelMasquerade(ctx, r.Key, r.PrevResult.Prefixes(r.IfName)), removeSpoofCheck(ctx, r.Key)}
 	var ipam *delegate.Delegate
 	if c.ipam != "" {
 		var err error
@@ -38,15 +38,6 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 		errs = append(errs, ipam.Del(ctx, r))
 	}
 	return errors.Join(errs...)
-}
-
-// ignoreUnavailable forgives that the kernel has no nftables: then nothing of
-// ours is in it.
-func ignoreUnavailable(err error) error {
-	if errors.Is(err, nft.ErrUnavailable) {
-		return nil
-	}
-	return err
 }
 
 // disconnect deletes the attachment's veth pair, found from the host's side by
@@ -123,7 +114,7 @@ func onBridge(c *link.Conn, l *link.Link, bridge string) bool {
 // GC removes the veth pairs and masquerading of the network's attachments that
 // are not valid, and has the IPAM plugin do the same with their addresses.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	errs := []error{collectMasquerade(ctx, r), collectLinks(r)}
+	errs := []error{backend.GCMasquerade(ctx, r.Network, r.ValidKeys()), collectSpoofChecks(ctx, r), collectLinks(r)}
 	if c := locate(r); c.ipam != "" {
 		ipam, err := delegate.Find(r, c.ipam)
 		if err == nil {
@@ -132,15 +123,6 @@ func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-func collectMasquerade(ctx context.Context, r *plugin.Request) error {
-	table, err := nft.Open()
-	if err != nil {
-		return ignoreUnavailable(err)
-	}
-	defer table.Close()
-	return ignoreUnavailable(table.GCMasquerade(ctx, r.Network, r.ValidKeys()))
 }
 
 func collectLinks(r *plugin.Request) error {

@@ -1,0 +1,100 @@
+package firewall
+
+import (
+	"errors"
+	"net/netip"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+func object(t *testing.T, text string) *conf.Object {
+	t.Helper()
+	o, err := conf.Parse([]byte(text))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return o
+}
+
+func TestParse(t *testing.T) {
+	for _, c := range []struct {
+		text, admin, zone, backend string
+		ingress                    netfilter.Ingress
+	}{
+		{text: `{}`, zone: "trusted"},
+		{text: `{"backend": "", "ingressPolicy": "", "firewalldZone": ""}`, zone: "trusted"},
+		{text: `{"ingressPolicy": "open"}`, zone: "trusted"},
+		{text: `{"backend": "nftables", "ingressPolicy": "same-bridge", "iptablesAdminChainName": "SITE"}`,
+			admin: "SITE", zone: "trusted", backend: "nftables", ingress: netfilter.SameBridge},
+		{text: `{"backend": "firewalld", "firewalldZone": "pods", "ingressPolicy": "isolated"}`,
+			zone: "pods", backend: "firewalld", ingress: netfilter.Isolated},
+	} {
+		got, err := parse(object(t, c.text))
+		if err != nil {
+			t.Errorf("%s: %v", c.text, err)
+			continue
+		}
+		if got.adminChain != c.admin || got.zone.Name != c.zone || got.backend != c.backend || got.ingress != c.ingress {
+			t.Errorf("%s: %+v", c.text, got)
+		}
+	}
+}
+
+func TestParseRefuses(t *testing.T) {
+	for text, path := range map[string]string{
+		`{"backend": "NFTables"}`:          "backend",
+		`{"backend": 1}`:                   "backend",
+		`{"ingressPolicy": "Isolated"}`:    "ingressPolicy",
+		`{"iptablesAdminChainName": []}`:   "iptablesAdminChainName",
+		`{"firewalldZone": {"a": "b"}}`:    "firewalldZone",
+		`{"ingressPolicy": "same_bridge"}`: "ingressPolicy",
+	} {
+		_, err := parse(object(t, text))
+		var e *conf.Error
+		if !errors.As(err, &e) || e.Path != path {
+			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+func TestFilter(t *testing.T) {
+	for backend, want := range map[string]string{"": "", "iptables": "iptables", "nftables": "nftables", "firewalld": ""} {
+		c := config{backend: backend}
+		if w := c.filter(); w.Value != want || w.Key != "backend" {
+			t.Errorf("%q: %+v", backend, w)
+		}
+	}
+}
+
+func TestBridgeAndPort(t *testing.T) {
+	for _, c := range []struct {
+		name         string
+		interfaces   []plugin.Interface
+		bridge, port string
+	}{
+		{"none", nil, "", ""},
+		{"bridge", []plugin.Interface{{Name: "cni0"}, {Name: "veth1"}, {Name: "eth0", Sandbox: "/ns"}, {Name: "cni0.5"}}, "cni0", "veth1"},
+		{"ptp", []plugin.Interface{{Name: "veth1"}, {Name: "eth0", Sandbox: "/ns"}}, "veth1", ""},
+		{"macvlan", []plugin.Interface{{Name: "eth0", Sandbox: "/ns"}}, "", ""},
+	} {
+		bridge, port := bridgeAndPort(&plugin.Result{Interfaces: c.interfaces})
+		if bridge != c.bridge || port != c.port {
+			t.Errorf("%s: %q, %q", c.name, bridge, port)
+		}
+	}
+}
+
+// TestAllAddresses takes those that are on no interface, or on another one, too.
+func TestAllAddresses(t *testing.T) {
+	other := 7
+	r := &plugin.Result{IPs: []plugin.IP{{Address: netip.MustParsePrefix("10.0.0.2/24")}, {Address: netip.MustParsePrefix("fd00::2/64"), Interface: &other}}}
+	if got := allPrefixes(r); len(got) != 2 {
+		t.Errorf("%v", got)
+	}
+	if got := allPrefixes(nil); got != nil {
+		t.Errorf("%v", got)
+	}
+}

@@ -1,0 +1,198 @@
+// Package firewall lets a container's packets pass a host that drops what it is
+// to forward, and keeps containers of different bridges apart.
+package firewall
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/firewalld"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is the firewall plugin.
+type Plugin struct{}
+
+// Add lets all addresses of the previous result pass, and protects the bridge.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *plugin.Result, err error) {
+	c, f, err := wanted(r)
+	if err != nil {
+		return nil, err
+	}
+	zone, err := c.usesZone(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Step(ctx, "let packets pass"); err != nil {
+		return nil, err
+	}
+	var undo plugin.Undo
+	defer undo.OnError(ctx, &err)
+	undo.Push("stop letting packets pass", func(ctx context.Context) error { return remove(ctx, r, nil) })
+	if !zone {
+		return r.PrevResult, backend.AddForward(ctx, c.filter(), r.Key, f)
+	}
+	// firewalld has no policies like ours: they are up to a backend.
+	if f.Ingress != netfilter.Open {
+		if err := backend.AddForward(ctx, c.filter(), r.Key, policyOf(f)); err != nil {
+			return nil, err
+		}
+	}
+	return r.PrevResult, c.zone.AddForward(ctx, r.Key, f)
+}
+
+// Del removes what ADD made, in whichever backend it is. It needs the
+// attachment's key alone; the addresses of the previous result are for what the
+// reference plugin made.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	r.Announce("stop letting packets pass")
+	return remove(ctx, r, allPrefixes(r.PrevResult))
+}
+
+func remove(ctx context.Context, r *plugin.Request, hint []netip.Prefix) error {
+	c := locate(r.Config)
+	err := backend.DelForward(ctx, r.Key, hint)
+	if uses, asked := c.usesZone(ctx); asked == nil && !uses {
+		hint = nil // only what we have put there ourselves
+	}
+	return errors.Join(err, c.zone.DelForward(ctx, r.Key, hint))
+}
+
+// Check compares what lets packets pass, and the policy, with the configuration.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, f, err := wanted(r)
+	if err != nil {
+		return err
+	}
+	zone, err := c.usesZone(ctx)
+	if err != nil {
+		return err
+	}
+	if !zone {
+		return backend.CheckForward(ctx, c.filter(), r.Key, f)
+	}
+	if err := c.zone.CheckForward(ctx, r.Key, f); err != nil || f.Ingress == netfilter.Open {
+		return err
+	}
+	return backend.CheckForward(ctx, c.filter(), r.Key, policyOf(f))
+}
+
+// Status tells whether the host has what the backend needs.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r.Config)
+	if err != nil {
+		return err
+	}
+	zone, err := c.usesZone(ctx)
+	if err != nil {
+		return err
+	}
+	if zone && c.ingress == netfilter.Open {
+		return running(ctx)
+	}
+	if zone {
+		err = running(ctx)
+	}
+	return errors.Join(err, backend.ForwardAvailable(c.filter()))
+}
+
+func running(ctx context.Context) error {
+	is, err := firewalld.Running(ctx)
+	if is || err != nil {
+		return err
+	}
+	return &plugin.Error{Code: plugin.CodeNotAvailable, Msg: `backend is "firewalld", and firewalld is not running`,
+		Details: "start firewalld, or leave the key out"}
+}
+
+// GC removes what attachments of the network have that are not valid.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	valid := r.ValidKeys()
+	return errors.Join(
+		backend.GCForward(ctx, r.Network, valid),
+		locate(r.Config).zone.GCForward(ctx, r.Network, valid))
+}
+
+// Explain implements plugin.Explainer.
+func (Plugin) Explain(o *conf.Object) []string {
+	c, err := parse(o)
+	if err != nil {
+		return nil // which STATUS says
+	}
+	zone, err := c.usesZone(context.Background())
+	switch {
+	case err != nil:
+		return []string{fmt.Sprintf("lets packets pass with nothing: %v", err)}
+	case !zone:
+		return []string{backend.Explain("lets packets pass", c.filter())}
+	}
+	reason := "backend says so"
+	if c.backend == "" {
+		reason = "backend is left out, and firewalld is running"
+	}
+	list := []string{fmt.Sprintf("lets packets pass with zone %s of firewalld: %s", c.zone.Name, reason)}
+	if c.ingress != netfilter.Open {
+		list = append(list, backend.Explain("keeps bridges apart", c.filter()))
+	}
+	return list
+}
+
+// wanted returns what the configuration and the previous result ask for.
+func wanted(r *plugin.Request) (*config, netfilter.Forward, error) {
+	var f netfilter.Forward
+	c, err := parse(r.Config)
+	if err != nil {
+		return nil, f, err
+	}
+	if r.PrevResult == nil {
+		return nil, f, plugin.ConfigError("firewall is for what a plugin before it in the chain made: list it behind one that makes an interface",
+			"must be called as chained plugin: missing prevResult from earlier plugin")
+	}
+	f = netfilter.Forward{AdminChain: c.adminChain, Ingress: c.ingress}
+	for _, p := range allPrefixes(r.PrevResult) {
+		f.Addrs = append(f.Addrs, p.Addr())
+	}
+	if c.ingress != netfilter.Open {
+		f.Bridge, f.HostEnd = bridgeAndPort(r.PrevResult)
+	}
+	return c, f, nil
+}
+
+// policyOf is what is left when firewalld lets the addresses pass.
+func policyOf(f netfilter.Forward) netfilter.Forward {
+	f.Addrs = nil
+	return f
+}
+
+// bridgeAndPort returns the names that a plugin which connects containers to a
+// bridge reports: the bridge's first, then that of the veth's end in it.
+func bridgeAndPort(r *plugin.Result) (bridge, port string) {
+	for i, f := range r.Interfaces {
+		switch {
+		case f.Sandbox != "":
+		case i == 0:
+			bridge = f.Name
+		case bridge != "":
+			return bridge, f.Name
+		}
+	}
+	return bridge, ""
+}
+
+// allPrefixes returns all addresses, of whichever interface: each may send
+// packets. There may be no result.
+func allPrefixes(r *plugin.Result) []netip.Prefix {
+	if r == nil {
+		return nil
+	}
+	list := make([]netip.Prefix, 0, len(r.IPs))
+	for _, ip := range r.IPs {
+		list = append(list, ip.Address)
+	}
+	return list
+}

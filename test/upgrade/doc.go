@@ -1,0 +1,3 @@
+// Package upgrade moves nodes from the reference plugins to cnibox and back,
+// with containers on them: what one has made the other has to check and remove.
+package upgrade
