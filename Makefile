@@ -8,7 +8,7 @@ GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -buildmode=exe -ldfl
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME := 10s
 
-.PHONY: help build demo test unit e2e e2e-runtimes fuzz lint install uninstall setup clean
+.PHONY: help build demo test unit e2e e2e-runtimes bench bench-short fuzz lint install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -35,6 +35,12 @@ e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
 e2e-runtimes: build ## containerd and podman with cnibox
 	@scripts/setup-runtimes.sh
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v ./test/runtimes
+
+bench: setup build ## measure against the reference plugins into docs/benchmarks (a quarter of an hour on a quiet machine)
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -bench . -benchtime 1x -timeout 2h -args -report $(CURDIR)/docs/benchmarks
+
+bench-short: setup build ## the same, small, to see that it works
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench ./test/bench/report -bench . -benchtime 1x -short
 
 fuzz: ## run each fuzz test for FUZZTIME
 	@scripts/fuzz.sh $(FUZZTIME)

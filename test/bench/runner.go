@@ -1,0 +1,95 @@
+package bench
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/bench/report"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// runner is one run of the benchmark.
+type runner struct {
+	programs programs
+	profile  profile
+	random   *rand.Rand
+	results  report.Results
+	// pods is how many have been made.
+	pods int
+}
+
+// makePods makes n pods, with names that no other pod has.
+func (r *runner) makePods(b *testing.B, host *netlab.Host, n int) []*netlab.Pod {
+	b.Helper()
+	pods := make([]*netlab.Pod, n)
+	for i := range pods {
+		r.pods++
+		pods[i] = host.NewPod(b, fmt.Sprintf("pod%d", r.pods))
+	}
+	return pods
+}
+
+// scenario is one thing to look into.
+type scenario struct {
+	name string
+	run  func(r *runner, b *testing.B, scenario string)
+}
+
+// scenarios are run in this order. The last one leaves thousands of namespaces for the kernel to clean up.
+var scenarios = []scenario{
+	{"node", (*runner).node},
+	{"ports", (*runner).ports},
+	{"concurrency", (*runner).concurrency},
+	{"leases", (*runner).leases},
+	{"dual-stack", (*runner).dualStack},
+	{"plugins", (*runner).plugins},
+	{"start", (*runner).start},
+	{"memory", (*runner).memory},
+	{"disk", (*runner).disk},
+	{"counts", (*runner).counts},
+	{"attachments", (*runner).attachments},
+}
+
+// profile says how much is done.
+type profile struct {
+	// warmups are rounds that don't count: the first operations on a node make bridge and ruleset, and find out how orphans
+	// fare.
+	warmups int
+	rounds  int
+	// fewRounds are those of what takes long.
+	fewRounds   int
+	starts      int   // of each program
+	attachments []int // on the node
+	leases      []int
+	atOnce      []int // calls
+	batch       int   // attachments in each batch of concurrent calls
+	batches     int
+	// disk is whether all reference plugins are built to see their size, which takes a minute the first time.
+	disk bool
+}
+
+var (
+	full = profile{
+		warmups: 2, rounds: 30, fewRounds: 10, starts: 200,
+		attachments: []int{0, 100, 500, 1000},
+		leases:      []int{0, 1000, 10000, 50000},
+		atOnce:      []int{1, 8, 32, 64}, batch: 64, batches: 2,
+		disk: true,
+	}
+	short = profile{
+		warmups: 1, rounds: 3, fewRounds: 2, starts: 10,
+		attachments: []int{0, 10},
+		leases:      []int{0, 1000},
+		atOnce:      []int{1, 8}, batch: 8, batches: 1,
+	}
+)
+
+// withRounds returns the profile with another number of rounds, if that is not 0.
+func (p profile) withRounds(n int) profile {
+	if n > 0 {
+		p.rounds = n
+		p.fewRounds = min(p.fewRounds, n)
+	}
+	return p
+}

@@ -1,0 +1,94 @@
+package bench
+
+import (
+	"strconv"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/bench/report"
+)
+
+// everyone are all implementations; contenders those that do something, without the one that is much like another.
+var (
+	everyone   = []string{report.Reference, report.Debian, report.Cnibox, report.Chain, report.NoOps, report.NoOp}
+	contenders = []string{report.Reference, report.Cnibox, report.Chain}
+)
+
+// node measures the first attachment of a node.
+func (r *runner) node(b *testing.B, scenario string) {
+	var subjects []*subject
+	for _, i := range choose(everyone...) {
+		subjects = append(subjects, r.newSubject(b, i, usual(hostLocal()), "0"))
+	}
+	r.measure(b, scenario, r.profile.rounds, subjects)
+}
+
+// attachments measures one more attachment on nodes that fill up.
+func (r *runner) attachments(b *testing.B, scenario string) {
+	var subjects []*subject
+	for _, i := range choose(contenders...) {
+		subjects = append(subjects, r.newSubject(b, i, usual(hostLocal()), ""))
+	}
+	there := 0
+	for _, n := range r.profile.attachments {
+		for _, s := range subjects {
+			r.attach(b, s, there, n)
+			s.varied = strconv.Itoa(n)
+		}
+		there = n
+		r.measure(b, scenario, r.profile.fewRounds, subjects)
+	}
+}
+
+// ports measures pods with more or fewer ports.
+func (r *runner) ports(b *testing.B, scenario string) {
+	var subjects []*subject
+	for _, ports := range []int{0, 1, 10} {
+		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain) {
+			s := r.newSubject(b, i, usual(hostLocal()), strconv.Itoa(ports))
+			s.ports = ports
+			subjects = append(subjects, s)
+		}
+	}
+	r.measure(b, scenario, r.profile.fewRounds, subjects)
+}
+
+// dualStack measures an IPv6 address beside the IPv4 one.
+func (r *runner) dualStack(b *testing.B, scenario string) {
+	var subjects []*subject
+	for _, c := range []struct {
+		varied string
+		ipam   object
+	}{{"IPv4", hostLocal()}, {"IPv4 and IPv6", dualStack()}} {
+		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain) {
+			subjects = append(subjects, r.newSubject(b, i, usual(c.ipam), c.varied))
+		}
+	}
+	r.measure(b, scenario, r.profile.rounds, subjects)
+}
+
+// plugins measures each plugin by itself.
+func (r *runner) plugins(b *testing.B, scenario string) {
+	cases := []struct {
+		varied  string
+		network network
+		// plugin is the one of several that counts.
+		plugin string
+	}{
+		{"loopback", network{{"type": "loopback"}}, ""},
+		{"bridge with host-local", network{bridge(hostLocal())}, ""},
+		{"bridge with static", network{bridge(static())}, ""},
+		{"host-local", network{{"type": "host-local", "ipam": hostLocal()}}, ""},
+		{"static", network{{"type": "static", "ipam": static()}}, ""},
+		{"tuning, one sysctl", network{bridge(hostLocal()), tuning()}, "tuning"},
+		{"portmap, one port", network{bridge(hostLocal()), portmap()}, "portmap"},
+	}
+	var subjects []*subject
+	for _, c := range cases {
+		for _, i := range choose(report.Reference, report.Debian, report.Cnibox) {
+			s := r.newSubject(b, i, c.network, c.varied)
+			s.plugin = c.plugin
+			subjects = append(subjects, s)
+		}
+	}
+	r.measure(b, scenario, r.profile.fewRounds, subjects)
+}
