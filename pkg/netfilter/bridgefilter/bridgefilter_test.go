@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/holding"
 	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -198,8 +199,8 @@ func TestReferenceGC(t *testing.T) {
 		if got := listing(t, h); strings.Count(got, "chain cni-br-iface-") != 8 {
 			t.Errorf("removed without libcni's cache, which alone tells what is gone:\n%s", got)
 		}
-		must(t, os.MkdirAll(resultsDir, 0o755))
-		must(t, os.WriteFile(resultsDir+"/other-net-b-c-eth1", nil, 0o600))
+		must(t, os.MkdirAll(netfilter.ResultCache, 0o755))
+		must(t, os.WriteFile(netfilter.ResultCache+"/other-net-b-c-eth1", nil, 0o600))
 		must(t, table.GCSpoofCheck(ctx, "net", []plugin.Key{keyOf("a")}))
 	})
 	got := listing(t, h)

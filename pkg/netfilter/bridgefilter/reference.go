@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -27,10 +28,6 @@ const (
 	referenceMAC     = "-mac" // ends the name of the second chain
 	referenceComment = "macspoofchk-"
 )
-
-// resultsDir is where libcni keeps a file for each attachment, called
-// NETWORK-CONTAINERID-IFNAME, unless a runtime wants it elsewhere.
-const resultsDir = "/var/lib/cni/results"
 
 func referenceName(key plugin.Key) string { return key.ContainerID + "-" + key.IfName }
 
@@ -54,7 +51,7 @@ func collectReference(ctx context.Context, c *nftables.Conn, valid []plugin.Key)
 	if err != nil || !there {
 		return err
 	}
-	entries, err := os.ReadDir(resultsDir)
+	entries, err := os.ReadDir(netfilter.ResultCache)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -57,7 +57,7 @@ func Open() (*Table, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Table{conn: conn, cache: resultCache}, nil
+	return &Table{conn: conn, cache: netfilter.ResultCache}, nil
 }
 
 // Close closes the socket. After something was removed the kernel makes the

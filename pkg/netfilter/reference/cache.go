@@ -9,12 +9,9 @@ import (
 
 	"github.com/valyala/fastjson"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
-
-// resultsDir is where libcni keeps what it knows of each attachment, unless a
-// runtime wants it elsewhere.
-const resultsDir = "/var/lib/cni/results"
 
 // results is libcni's cache as it is when it is first looked at.
 type results struct {
@@ -29,7 +26,7 @@ func (c *results) load() error {
 	if c.read {
 		return nil
 	}
-	entries, err := os.ReadDir(resultsDir)
+	entries, err := os.ReadDir(netfilter.ResultCache)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -72,7 +69,7 @@ func (c *results) search(k plugin.Key) (bool, error) {
 		if name == own || !strings.Contains(name, "-"+k.ContainerID+"-") {
 			continue
 		}
-		other, err := isOf(filepath.Join(resultsDir, name), k.ContainerID)
+		other, err := isOf(filepath.Join(netfilter.ResultCache, name), k.ContainerID)
 		if other || err != nil {
 			return other, err
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -127,7 +128,7 @@ func expectPublished(containers []string) string {
 // cached puts an entry in libcni's cache for each attachment.
 func cached(t testing.TB, attachments ...string) {
 	t.Helper()
-	if err := os.MkdirAll(resultsDir, 0o700); err != nil {
+	if err := os.MkdirAll(netfilter.ResultCache, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range attachments {
@@ -139,7 +140,7 @@ func cached(t testing.TB, attachments ...string) {
 
 func write(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(resultsDir, name), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(netfilter.ResultCache, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
