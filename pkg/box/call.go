@@ -42,6 +42,7 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 		return fail(p, version, err)
 	}
 	r.Trace = tracer(p, row.Name)
+	r.Detach = detacher(r, p.Getenv("CNIBOX_DETACH"))
 	result, err := guard(r, row, limit(r.Command))
 	if err != nil {
 		return fail(p, version, err)

@@ -18,7 +18,7 @@ type space struct {
 	field *field.Handle
 }
 
-func newSpace(t *testing.T) *space {
+func newSpace(t testing.TB) *space {
 	t.Helper()
 	ns := netnstest.New(t)
 	c, err := OpenIn(ns)
@@ -35,7 +35,7 @@ func newSpace(t *testing.T) *space {
 }
 
 // link returns the field's view of a link.
-func (s *space) link(t *testing.T, name string) field.Link {
+func (s *space) link(t testing.TB, name string) field.Link {
 	t.Helper()
 	l, err := s.field.LinkByName(name)
 	if err != nil {
@@ -45,7 +45,7 @@ func (s *space) link(t *testing.T, name string) field.Link {
 }
 
 // bridge makes a bridge that is up, and returns its index.
-func (s *space) bridge(t *testing.T, name string) int {
+func (s *space) bridge(t testing.TB, name string) int {
 	t.Helper()
 	if err := s.CreateBridge(name, [6]byte{2, 0, 0, 0, 0, 0xb0}, 0); err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func (s *space) bridge(t *testing.T, name string) int {
 }
 
 // wire connects host and container by a veth pair with both ends up.
-func wire(t *testing.T, host, container *space) Pair {
+func wire(t testing.TB, host, container *space) Pair {
 	t.Helper()
 	pair, err := host.CreateVeth(Veth{
 		Host: "veth00000001", HostMAC: [6]byte{2, 0, 0, 0, 0, 1}, Container: "eth0", ContainerMAC: [6]byte{2, 0, 0, 0, 0, 2},

@@ -124,6 +124,11 @@ type Request struct {
 	// Plugins are the plugins that can be called in this process.
 	Plugins Table
 
+	// Detach, when set, tells whether the end of what takes the kernel long may
+	// be left to an orphan (pkg/orphan): the process ends after this call, and
+	// orphans are reaped. It is asked when there is such a thing to do.
+	Detach func() bool
+
 	// Trace, when set, is told what the plugin is about to do.
 	Trace func(step string)
 }
@@ -140,6 +145,9 @@ func (r *Request) Announce(step string) {
 		r.Trace(step)
 	}
 }
+
+// MayDetach tells whether an orphan may be left behind.
+func (r *Request) MayDetach() bool { return r.Detach != nil && r.Detach() }
 
 // Step announces the next step, and stops a call that was cancelled: a plugin
 // asks before each step of an ADD that changes something.

@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -86,8 +87,24 @@ func (n *node) close() (strays []string) {
 	return strays
 }
 
-// killStrays kills the processes in the node's mount namespace. Only what was started in the node can be there.
+// killStrays kills the processes in the node's mount namespace. Only what was started in the node can be there. What a
+// DEL leaves to the kernel in a process of its own ends by itself, some ten milliseconds later.
 func (n *node) killStrays() (strays []string) {
+	const patience = 2 * time.Second
+	for end := time.Now().Add(patience); len(n.processes()) > 0 && time.Now().Before(end); {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, pid := range n.processes() {
+		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
+		if unix.Kill(pid, unix.SIGKILL) == nil {
+			strays = append(strays, strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " ")))
+		}
+	}
+	return strays
+}
+
+// processes lists the processes in the node's mount namespace, but this one.
+func (n *node) processes() (pids []int) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(n.mntns.Fd()), &st); err != nil {
 		return nil
@@ -98,15 +115,10 @@ func (n *node) killStrays() (strays []string) {
 		if target, err := os.Readlink(link); err != nil || target != ours {
 			continue
 		}
-		dir := filepath.Dir(filepath.Dir(link))
-		pid, err := strconv.Atoi(filepath.Base(dir))
-		if err != nil || pid == os.Getpid() {
-			continue
-		}
-		cmdline, _ := os.ReadFile(filepath.Join(dir, "cmdline"))
-		if unix.Kill(pid, unix.SIGKILL) == nil {
-			strays = append(strays, strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " ")))
+		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(link))))
+		if err == nil && pid != os.Getpid() {
+			pids = append(pids, pid)
 		}
 	}
-	return strays
+	return pids
 }

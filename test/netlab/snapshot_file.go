@@ -15,6 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// stateDir is where our locks and records are; orphansDir, in it, tells of processes and not of what is on the node:
+// whether orphans are reaped (pkg/orphan).
+const (
+	stateDir   = "/run/cnibox"
+	orphansDir = stateDir + "/orphans"
+)
+
 // fileLines describes the files in the directories that a Host has for itself.
 func (h *Host) fileLines() ([]string, error) {
 	var lines []string
@@ -25,6 +32,12 @@ func (h *Host) fileLines() ([]string, error) {
 			}
 			if err != nil {
 				return err
+			}
+			switch path {
+			case stateDir:
+				return nil
+			case orphansDir:
+				return fs.SkipDir
 			}
 			line, err := fileLine(path, entry)
 			if err != nil {

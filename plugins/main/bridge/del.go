@@ -54,7 +54,7 @@ func disconnect(r *plugin.Request, c *config) error {
 		return err
 	}
 	for _, l := range ends {
-		if err := gone(host.Delete(l.Index)); err != nil {
+		if err := gone(remove(host, r, l.Index)); err != nil {
 			return err
 		}
 	}
@@ -93,7 +93,16 @@ func disconnectForeign(host *link.Conn, r *plugin.Request, c *config) error {
 	if !reported(r, inside) && !onBridge(host, outside, c.bridge) {
 		return nil
 	}
-	return gone(host.Delete(outside.Index))
+	return gone(remove(host, r, outside.Index))
+}
+
+// remove deletes a link, and does not wait for the kernel to free its memory if
+// it need not.
+func remove(host *link.Conn, r *plugin.Request, index int) error {
+	if r.MayDetach() {
+		return host.DeleteDetached(index)
+	}
+	return host.Delete(index)
 }
 
 // reported tells whether the previous result names the link as the container's.
@@ -139,11 +148,11 @@ func collectLinks(r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
+	var stale []int
 	for _, l := range links {
 		if l.Kind == "veth" && strings.HasPrefix(l.Alias, aliasPrefix+r.Network+"/") && !valid[l.Alias] {
-			errs = append(errs, gone(host.Delete(l.Index)))
+			stale = append(stale, l.Index)
 		}
 	}
-	return errors.Join(errs...)
+	return host.DeleteAll(stale)
 }

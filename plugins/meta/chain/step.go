@@ -57,7 +57,7 @@ func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.
 // request is what a process of the plugin's own would have been asked.
 func (s *step) request(r *plugin.Request, command plugin.Command, prev []byte) (*plugin.Request, error) {
 	own := &plugin.Request{
-		Command: command, Key: r.Key, Netns: r.Netns, Args: r.Args, Path: r.Path, Plugins: r.Plugins,
+		Command: command, Key: r.Key, Netns: r.Netns, Args: r.Args, Path: r.Path, Plugins: r.Plugins, Detach: r.Detach,
 	}
 	if r.Trace != nil {
 		own.Trace = func(what string) { r.Trace(s.name + ": " + what) }
