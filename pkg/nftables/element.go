@@ -34,7 +34,9 @@ const MaxComment = 128
 const maxList = 60 << 10
 
 // AddElements adds elements. Those for one set in a row share a message. One
-// that is there is EEXIST, or EBUSY if it has other data.
+// that is there is EEXIST, or EBUSY if it has other data. So is one that is
+// about to expire, which lookups do not find any more: it is worth another try
+// after the next tick.
 func (tx *Transaction) AddElements(elements []Element) {
 	split(elements, func(list []Element) {
 		first := &list[0]
@@ -43,7 +45,7 @@ func (tx *Transaction) AddElements(elements []Element) {
 			flags = unix.NLM_F_CREATE
 		}
 		tx.add(unix.NFT_MSG_NEWSETELEM, flags, first.Set.Table.Family, first.Stage, "add to "+describeList(list), func(b *netlink.Batch) {
-			elementList(b, first.Set, list, true)
+			elementList(b, first.Set, list, whole)
 		})
 	})
 }
@@ -53,7 +55,28 @@ func (tx *Transaction) RemoveElements(at Stage, elements []Element) {
 	split(elements, func(list []Element) {
 		first := &list[0]
 		tx.add(unix.NFT_MSG_DELSETELEM, 0, first.Set.Table.Family, at, "remove from "+describeList(list), func(b *netlink.Batch) {
-			elementList(b, first.Set, list, false)
+			elementList(b, first.Set, list, keys)
+		})
+	})
+}
+
+// ExpireElements gives elements a timeout that ends with the kernel's next tick
+// (see AwaitTick). They match until then, and are listed no more. They must be
+// there with the same data: one that is not is made, for that long; one with
+// other data is EBUSY. Before Linux 6.12 this is no error and does nothing.
+//
+// The kernel frees what has expired by itself. Until then it stands in the way of
+// later elements with the same key: from 16 on, each one makes the kernel rebuild
+// the set's hash table, and is EBUSY when that is under way.
+//
+// After RemoveElements it first waits
+// for all packets under way, and whoever closes a socket of nfnetlink meanwhile
+// waits with it, the next to commit with that one: 14 ms (Linux 6.18, 2 CPUs).
+func (tx *Transaction) ExpireElements(at Stage, elements []Element) {
+	split(elements, func(list []Element) {
+		first := &list[0]
+		tx.add(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, first.Set.Table.Family, at, "let expire in "+describeList(list), func(b *netlink.Batch) {
+			elementList(b, first.Set, list, expiring)
 		})
 	})
 }
@@ -90,9 +113,17 @@ func run(elements []Element) int {
 	return len(elements)
 }
 
-// elementList appends what a message about elements holds; whole says that it
-// is more than their keys.
-func elementList(b *netlink.Batch, s *Set, list []Element, whole bool) {
+// extent says what a message holds of its elements.
+type extent int
+
+const (
+	keys     extent = iota
+	whole           // all that there is to them
+	expiring        // all, and a timeout
+)
+
+// elementList appends what a message about elements holds.
+func elementList(b *netlink.Batch, s *Set, list []Element, what extent) {
 	b.String(unix.NFTA_SET_ELEM_LIST_TABLE, s.Table.Name)
 	b.String(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
 	b.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
@@ -100,7 +131,7 @@ func elementList(b *netlink.Batch, s *Set, list []Element, whole bool) {
 			e := &list[i]
 			b.Nest(unix.NFTA_LIST_ELEM, func() {
 				dataValue(b, unix.NFTA_SET_ELEM_KEY, e.Key)
-				if !whole {
+				if what == keys {
 					return
 				}
 				switch {
@@ -108,6 +139,9 @@ func elementList(b *netlink.Batch, s *Set, list []Element, whole bool) {
 					b.Nest(unix.NFTA_SET_ELEM_DATA, func() { verdictData(b, unix.NFT_JUMP, e.Jump) })
 				case e.Data != nil:
 					dataValue(b, unix.NFTA_SET_ELEM_DATA, e.Data)
+				}
+				if what == expiring {
+					b.BE64(unix.NFTA_SET_ELEM_TIMEOUT, shortestTimeout)
 				}
 				if e.Comment != "" {
 					b.Bytes(unix.NFTA_SET_ELEM_USERDATA, commentData(e.Comment))
@@ -117,6 +151,10 @@ func elementList(b *netlink.Batch, s *Set, list []Element, whole bool) {
 	})
 }
 
+// shortestTimeout is in milliseconds. The kernel counts it in ticks, rounded up
+// to one, and the one that comes next is the first.
+const shortestTimeout = 1
+
 // commentData is an element's or rule's comment as nft keeps it (libnftnl's
 // udata.h).
 func commentData(comment string) []byte {
@@ -125,11 +163,14 @@ func commentData(comment string) []byte {
 	return append(out, 0)
 }
 
-// parseElements calls f for each element of an answer. What it gets is only
-// valid until it returns.
+// parseElements calls f for each element of an answer, without those that are
+// about to expire. What it gets is only valid until it returns.
 func parseElements(m netlink.Message, f func(key []byte, e Found)) {
 	list := netlink.Attr(attributes(m), unix.NFTA_SET_ELEM_LIST_ELEMENTS)
 	netlink.Attrs(list, func(_ uint16, e []byte) {
+		if netlink.Attr(e, unix.NFTA_SET_ELEM_EXPIRATION) != nil {
+			return
+		}
 		data := netlink.Attr(e, unix.NFTA_SET_ELEM_DATA)
 		f(netlink.Attr(netlink.Attr(e, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE), Found{
 			There:   true,
@@ -174,7 +215,7 @@ func (c *Conn) Look(elements []Element) ([]Found, error) {
 		for i := range part {
 			e := part[i : i+1]
 			get(b, e[0].Set.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(e), func() {
-				elementList(b, e[0].Set, e, false)
+				elementList(b, e[0].Set, e, keys)
 			})
 		}
 		err := c.Do(b, func(m netlink.Message) {
@@ -204,7 +245,7 @@ func (c *Conn) PrefixAnd(other *Set, elements []Element) (list []Found, there bo
 	s := elements[0].Set
 	b := &netlink.Batch{}
 	get(b, s.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(elements), func() {
-		elementList(b, s, elements, false)
+		elementList(b, s, elements, keys)
 	})
 	if other != nil {
 		getSet(b, other)

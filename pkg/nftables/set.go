@@ -16,6 +16,12 @@ type Set struct {
 	Name  string
 	Key   []Type
 	Data  []Type
+
+	// Expiring sets are those whose elements ExpireElements is for. Once a
+	// second the kernel walks the set for what has expired, at 0.13 µs an
+	// element, and frees it. (nft 1.0.6 does not load a map with another
+	// interval.)
+	Expiring bool
 }
 
 // Type is a data type of nft's (include/datatype.h there), by which it prints
@@ -65,6 +71,9 @@ func (tx *Transaction) CreateSet(at Stage, s *Set) {
 		flags := uint32(0)
 		if s.Data != nil {
 			flags = unix.NFT_SET_MAP
+		}
+		if s.Expiring {
+			flags |= unix.NFT_SET_TIMEOUT
 		}
 		b.BE32(unix.NFTA_SET_FLAGS, flags)
 		number, length := describe(s.Key)

@@ -88,7 +88,7 @@ func (t *Table) hold(ctx context.Context, a attachment, claims []claim) error {
 	entries, elements, parts := a.entries(recordsOf(claims)), a.elements(claims), partsOf(claims)
 	var obsolete []nftables.Element
 	var create []part
-	build := false
+	build, looked := false, false
 	var last error
 	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
@@ -122,7 +122,12 @@ func (t *Table) hold(ctx context.Context, a attachment, claims []claim) error {
 		case at == makePart && taken, at == addToPart && missing:
 			create, err = t.missing(parts)
 		case taken, at == removeElements && missing:
+			since := nftables.Clock()
 			obsolete, err = t.obsolete(ctx, a, elements)
+			if err == nil && taken && (looked || len(obsolete) == 0) {
+				nftables.AwaitTick(since) // what is in the way is not there: it is about to expire
+			}
+			looked = true
 		default:
 			return explain(tx, last)
 		}
@@ -181,9 +186,10 @@ func (t *Table) obsolete(ctx context.Context, a attachment, wanted []nftables.El
 	return nftables.BySet(nftables.Distinct(out)), nil
 }
 
-// release removes what the attachment holds, except what has passed to another
-// one, and returns it.
+// release takes away what the attachment holds, except what has passed to another
+// one, and returns it. It may match until awaitExpiry has returned.
 func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
+	neverExpire, neverTry := false, false
 	var last error
 	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
@@ -193,32 +199,42 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 		if err != nil || len(records) == 0 {
 			return nil, err
 		}
-		elements, data, err := t.ownElements(ctx, a, records)
+		elements, data, how, err := t.ownElements(ctx, a, records)
 		if err != nil {
 			return nil, err
 		}
 		if err := forbidLocalhost(records); err != nil {
 			return nil, err
 		}
-		tx := &nftables.Transaction{}
-		tx.RemoveElements(removeElements, elements)
-		tx.RemoveElements(removeElements, a.entries(records))
+		how.expire, how.try = how.expire && !neverExpire, how.try && !neverTry
+		tx := how.transaction(append(elements, a.entries(records)...))
 		last = t.conn.Commit(tx)
-		if !errors.Is(last, unix.ENOENT) {
-			return released(records, data), explain(tx, last)
+		switch at := tx.Failed(last); {
+		case last == nil:
+			t.expiring, t.released = t.expiring || how.expire, nftables.Clock()
+			return released(records, data), nil
+		case at == expireElements:
+			neverExpire = true // whatever it is that the kernel refuses
+		case at == tryExpiry:
+			neverTry = !nftables.Taken(last) // or else another process has just tried
+		case !errors.Is(last, unix.ENOENT):
+			return nil, explain(tx, last)
 		}
-		// Another process released some of it: look again.
+		// Another process released some of it, or took it over: look again.
 	}
 	return nil, contended("remove what "+a.comment+" holds in table inet "+TableName, last)
 }
 
 // ownElements returns the elements of records that are there and still belong
-// to the attachment, and the data of those that have some, by keys of elements.
-func (t *Table) ownElements(ctx context.Context, a attachment, records []record) ([]nftables.Element, map[string][]byte, error) {
+// to the attachment, the data of those that have some, by keys of elements, and
+// the way to take them away.
+func (t *Table) ownElements(ctx context.Context, a attachment, records []record) ([]nftables.Element, map[string][]byte, removal, error) {
 	elements := elementsOf(records)
-	there, err := t.look(ctx, elements)
+	n := len(elements)
+	made, left := trial()
+	there, err := t.look(ctx, append(elements, made, left))
 	if err != nil {
-		return nil, nil, err
+		return nil, nil, removal{}, err
 	}
 	data := map[string][]byte{}
 	var own []nftables.Element
@@ -226,12 +242,14 @@ func (t *Table) ownElements(ctx context.Context, a attachment, records []record)
 		if !there[i].There || there[i].Comment != a.comment || e.Shared {
 			continue
 		}
-		own = append(own, e)
 		if e.Set.Data != nil {
-			data[e.ID()] = there[i].Data
+			e.Data = there[i].Data
+			data[e.ID()] = e.Data
 		}
+		e.Comment = a.comment
+		own = append(own, e)
 	}
-	return own, data, nil
+	return own, data, removalBy(there[n], there[n+1]), nil
 }
 
 // released returns the published ports among records whose elements had data.

@@ -78,12 +78,12 @@ func (g group) sets() portSets {
 	id := g.id()
 	s := portSets{
 		ports:   &common.ports,
-		snat:    &nftables.Set{Table: table, Name: partName(partSNAT, id), Key: common.snat.Key},
-		masqAll: &nftables.Set{Table: table, Name: partName(partMasqAll, id), Key: common.masqAll.Key},
+		snat:    &nftables.Set{Table: table, Name: partName(partSNAT, id), Key: common.snat.Key, Expiring: true},
+		masqAll: &nftables.Set{Table: table, Name: partName(partMasqAll, id), Key: common.masqAll.Key, Expiring: true},
 	}
 	if g.conditions != 0 {
 		s.ports = &common.conditional
-		s.gate = &nftables.Set{Table: table, Name: partName(partIf, id), Key: common.ports.Key}
+		s.gate = &nftables.Set{Table: table, Name: partName(partIf, id), Key: common.ports.Key, Expiring: true}
 	}
 	return s
 }

@@ -100,7 +100,8 @@ func must(t testing.TB, err error) {
 }
 
 // listing returns what nft lists of our table, "" if it is not there, in an
-// order that does not depend on hashes.
+// order that does not depend on hashes, without what does not belong to any
+// attachment and depends on the kernel.
 func listing(t testing.TB, h *netlab.Host) string {
 	t.Helper()
 	if h.MustRun(t, "nft", "list", "tables") == "" {
@@ -111,10 +112,12 @@ func listing(t testing.TB, h *netlab.Host) string {
 
 var (
 	elementsBlock = regexp.MustCompile(`(?s)elements = \{ (.*?) \}`)
+	trialElements = regexp.MustCompile(`(?m)^\t\telements = \{ 0x[0-9a-f]{8} \. 0x0000000[01] comment "\S+ was told .*?\}\n`)
 	space         = regexp.MustCompile(`\s+`)
 )
 
 func canonical(text string) string {
+	text = trialElements.ReplaceAllString(text, "")
 	text = elementsBlock.ReplaceAllStringFunc(text, func(block string) string {
 		inside := elementsBlock.FindStringSubmatch(block)[1]
 		list := strings.Split(space.ReplaceAllString(inside, " "), ", ")
@@ -148,14 +151,17 @@ func sortedLines(text string) string {
 
 var (
 	ownerData   = regexp.MustCompile(`0x00(..)0([0d])(..) \. 0x00000000 \. (\S+ \. \S+) \. (\d+)`)
+	trialsBlock = regexp.MustCompile(`(?s)\tset trials_v2 \{.*?\n\t\}\n\n`)
 	conditional = regexp.MustCompile(`(?s)\tmap \w*ifports\d_v2 \{.*?\n\t\}\n\n`)
 )
 
 // asVersion1 makes a listing what the first version would have made.
 func asVersion1(text string) string {
 	text = conditional.ReplaceAllString(text, "")
+	text = trialsBlock.ReplaceAllString(text, "")
 	text = strings.NewReplacer(
 		"mark : mark . mark . ifname . ipv6_addr . inet_service", "mark : mark . ifname . ipv6_addr . inet_proto . inet_service",
+		"\t\tflags timeout\n", "",
 		"\t\tjump hostoptions_v2\n", "", "\t\tjump options_v2\n", "",
 		"\tchain hostoptions_v2 {\n\t}\n\n", "", "\tchain options_v2 {\n\t}\n\n", "",
 	).Replace(text)

@@ -26,6 +26,7 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 	}
 	if err := netfilter.AllowLocalhost(ports.Inside); err != nil {
 		_, undo := t.release(context.WithoutCancel(ctx), a)
+		t.awaitExpiry()
 		return errors.Join(err, undo)
 	}
 	return nil
@@ -34,6 +35,7 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 // DelPortMaps implements netfilter.PortMapper.
 func (t *Table) DelPortMaps(ctx context.Context, key plugin.Key, _ []netip.Prefix) ([]netfilter.PortMap, error) {
 	claims, err := t.release(ctx, attachmentOf(key, usePortMap))
+	t.awaitExpiry()
 	if err != nil {
 		return nil, err
 	}

@@ -13,6 +13,7 @@ import (
 // the rules are shown; testdata/ruleset.nft has all):
 //
 //	map owners_v2 { type ipv6_addr . mark : mark . mark . ifname . ipv6_addr . inet_service }
+//	set trials_v2 { type mark . mark }
 //	set inside_v2 { type ifname }
 //	map ports4_v2 { type inet_proto . inet_service : ipv4_addr . inet_service }
 //	map ifports4_v2 { type inet_proto . inet_service : ipv4_addr . inet_service }
@@ -84,6 +85,8 @@ import (
 // 127.0.0.0/8 is not sent to a published port. ::1 has no route_localnet: a
 // DNAT from there can't work, so that it is left to the host's own servers.
 //
+// All sets have the flag timeout, for what is removed from them (expiry.go).
+//
 // What only some attachments need is made by the first of them, in a transaction
 // with its elements (part.go): a subnet's set and rule (subnet.go), and what
 // ports with a mark of their own or with conditions need, in the two options
@@ -121,8 +124,10 @@ var (
 		Name:  "owners" + version,
 		Key:   []nftables.Type{nftables.TypeIPv6, nftables.TypeMark},
 		Data:  []nftables.Type{nftables.TypeMark, nftables.TypeMark, nftables.TypeLink, nftables.TypeIPv6, nftables.TypePort},
+
+		Expiring: true,
 	}
-	inside = nftables.Set{Table: table, Name: "inside" + version, Key: []nftables.Type{nftables.TypeLink}}
+	inside = nftables.Set{Table: table, Name: "inside" + version, Key: []nftables.Type{nftables.TypeLink}, Expiring: true}
 )
 
 // family is what differs between IPv4 and IPv6.
@@ -158,16 +163,16 @@ var (
 		addr:      nftables.TypeIPv4,
 		srcOffset: 12, dstOffset: 16,
 		all: published{
-			ports:       nftables.Set{Table: table, Name: "ports4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
-			conditional: nftables.Set{Table: table, Name: "ifports4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
-			snat:        nftables.Set{Table: table, Name: "snat4" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}},
-			masqAll:     nftables.Set{Table: table, Name: "masqall4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}},
+			ports:       nftables.Set{Table: table, Name: "ports4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}, Expiring: true},
+			conditional: nftables.Set{Table: table, Name: "ifports4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}, Expiring: true},
+			snat:        nftables.Set{Table: table, Name: "snat4" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
+			masqAll:     nftables.Set{Table: table, Name: "masqall4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 		},
 		one: published{
-			ports:       nftables.Set{Table: table, Name: "hostports4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
-			conditional: nftables.Set{Table: table, Name: "hostifports4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}},
-			snat:        nftables.Set{Table: table, Name: "hostsnat4" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}},
-			masqAll:     nftables.Set{Table: table, Name: "hostmasqall4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}},
+			ports:       nftables.Set{Table: table, Name: "hostports4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}, Expiring: true},
+			conditional: nftables.Set{Table: table, Name: "hostifports4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}, Expiring: true},
+			snat:        nftables.Set{Table: table, Name: "hostsnat4" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
+			masqAll:     nftables.Set{Table: table, Name: "hostmasqall4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 		},
 	}
 	ipv6 = family{
@@ -176,16 +181,16 @@ var (
 		addr:      nftables.TypeIPv6,
 		srcOffset: 8, dstOffset: 24,
 		all: published{
-			ports:       nftables.Set{Table: table, Name: "ports6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
-			conditional: nftables.Set{Table: table, Name: "ifports6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
-			snat:        nftables.Set{Table: table, Name: "snat6" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}},
-			masqAll:     nftables.Set{Table: table, Name: "masqall6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}},
+			ports:       nftables.Set{Table: table, Name: "ports6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}, Expiring: true},
+			conditional: nftables.Set{Table: table, Name: "ifports6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}, Expiring: true},
+			snat:        nftables.Set{Table: table, Name: "snat6" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
+			masqAll:     nftables.Set{Table: table, Name: "masqall6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 		},
 		one: published{
-			ports:       nftables.Set{Table: table, Name: "hostports6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
-			conditional: nftables.Set{Table: table, Name: "hostifports6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}},
-			snat:        nftables.Set{Table: table, Name: "hostsnat6" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}},
-			masqAll:     nftables.Set{Table: table, Name: "hostmasqall6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}},
+			ports:       nftables.Set{Table: table, Name: "hostports6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}, Expiring: true},
+			conditional: nftables.Set{Table: table, Name: "hostifports6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}, Expiring: true},
+			snat:        nftables.Set{Table: table, Name: "hostsnat6" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
+			masqAll:     nftables.Set{Table: table, Name: "hostmasqall6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 		},
 	}
 )
@@ -280,6 +285,7 @@ func (f *family) dst() nftables.Load { return nftables.Network(f.dstOffset, f.ad
 func appendRuleset(tx *nftables.Transaction) {
 	tx.CreateTable(makeRuleset, table)
 	tx.CreateSet(makeRuleset, &owners)
+	tx.CreateSet(makeRuleset, &trials)
 	tx.CreateSet(makeRuleset, &inside)
 	for _, f := range []*family{&ipv4, &ipv6} {
 		for _, p := range []*published{&f.all, &f.one} {

@@ -28,7 +28,7 @@ func subnetOf(p netip.Prefix) subnet {
 		s.network = p.Masked()
 		s.id = strings.ReplaceAll(s.network.String(), ":", "-")
 	}
-	s.set = nftables.Set{Table: table, Name: partName(partMasq, s.id), Key: []nftables.Type{s.family.addr}}
+	s.set = nftables.Set{Table: table, Name: partName(partMasq, s.id), Key: []nftables.Type{s.family.addr}, Expiring: true}
 	return s
 }
 

@@ -11,6 +11,7 @@ package nft
 import (
 	"errors"
 	"fmt"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,14 +33,19 @@ const (
 	makeRuleset nftables.Stage = iota + 1 // create the table and all that stays in it
 	makePart                              // create a part of it that only some attachments need
 	removeElements
+	expireElements
 	addElements // to sets of the ruleset
 	addToPart   // to sets of a part
+	tryExpiry   // find out whether the kernel lets elements expire
 )
 
 // Table is our table in one network namespace. One goroutine at a time.
 type Table struct {
 	conn  *nftables.Conn
 	cache string // the directory of libcni's results
+
+	expiring bool          // something is, or has since
+	released time.Duration // on nftables.Clock, when the last of that was
 }
 
 var (

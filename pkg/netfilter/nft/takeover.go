@@ -26,7 +26,7 @@ func (t *Table) leftBy(ctx context.Context, comment, port string) ([]nftables.El
 	if err != nil {
 		return nil, err
 	}
-	own, _, err := t.ownElements(ctx, a, records)
+	own, _, _, err := t.ownElements(ctx, a, records)
 	if err != nil {
 		return nil, err
 	}
