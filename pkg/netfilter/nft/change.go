@@ -125,7 +125,8 @@ func (t *Table) hold(ctx context.Context, a attachment, claims []claim) error {
 			since := nftables.Clock()
 			obsolete, err = t.obsolete(ctx, a, elements)
 			if err == nil && taken && (looked || len(obsolete) == 0) {
-				nftables.AwaitTick(since) // what is in the way is not there: it is about to expire
+				// What is in the way can't be looked up: it is about to expire.
+				nftables.AwaitTick(since)
 			}
 			looked = true
 		default:

@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"net/netip"
 	"strings"
 	"testing"
 	"time"
@@ -174,6 +175,51 @@ func TestExpiredPortIsClosed(t *testing.T) {
 		if got, err := n.outside.DialTCP("192.0.2.1:8080", patience); err == nil {
 			t.Fatalf("round %d: after DEL: %s", i, got)
 		}
+	}
+}
+
+// TestThousandsExpire needs several messages for each set.
+func TestThousandsExpire(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	table := open(t, h)
+	tried(t, h, table, "expire")
+	const n = 5000
+	var maps []netfilter.PortMap
+	for i := range n {
+		maps = append(maps, netfilter.PortMap{Protocol: tcp, HostPort: uint16(10000 + i), Container: netip.MustParseAddrPort("10.88.0.2:80")})
+	}
+	long := strings.Repeat("0123456789abcdef", 8)
+	for _, id := range []string{"a" + long, "b" + long} {
+		h.Do(func() {
+			must(t, table.AddPortMaps(ctx, keyOf(id), behind("cni0", maps)))
+			must(t, table.CheckPortMaps(ctx, keyOf(id), behind("cni0", maps)))
+			if got := delPorts(t, table, keyOf(id)); len(got) != n {
+				t.Errorf("%d ports were removed, want %d", len(got), n)
+			}
+		})
+		for _, s := range []*nftables.Set{&owners, &ipv4.all.ports, &ipv4.all.snat} {
+			if got := count(t, table, s); got != 0 {
+				t.Errorf("%s has %d elements left", s.Name, got)
+			}
+		}
+	}
+}
+
+// TestSavedWhileExpiring loads what was listed before it had expired.
+func TestSavedWhileExpiring(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	table := open(t, h)
+	tried(t, h, table, "expire")
+	must(t, table.AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/24")))
+	saved := h.MustRun(t, "nft", "list table inet cnibox")
+	restore(t, h, strings.ReplaceAll(saved, ` comment "net/a/eth0"`, ` timeout 4ms expires 4ms comment "net/a/eth0"`))
+	nftables.AwaitTick(nftables.Clock())
+	must(t, table.AddMasquerade(ctx, keyOf("b"), prefixes("10.88.0.2/24")))
+	if got := listing(t, h); strings.Contains(got, "net/a/") {
+		t.Errorf("left behind:\n%s", got)
 	}
 }
 

@@ -112,12 +112,12 @@ func listing(t testing.TB, h *netlab.Host) string {
 
 var (
 	elementsBlock = regexp.MustCompile(`(?s)elements = \{ (.*?) \}`)
-	trialElements = regexp.MustCompile(`(?m)^\t\telements = \{ 0x[0-9a-f]{8} \. 0x0000000[01] comment "\S+ was told .*?\}\n`)
+	trialElements = regexp.MustCompile(`(?s)(\tset trials_v2 \{\n\t\ttype mark \. mark\n\t\tflags timeout\n)\t\telements = \{.*?\}\n`)
 	space         = regexp.MustCompile(`\s+`)
 )
 
 func canonical(text string) string {
-	text = trialElements.ReplaceAllString(text, "")
+	text = trialElements.ReplaceAllString(text, "$1")
 	text = elementsBlock.ReplaceAllStringFunc(text, func(block string) string {
 		inside := elementsBlock.FindStringSubmatch(block)[1]
 		list := strings.Split(space.ReplaceAllString(inside, " "), ", ")
