@@ -471,6 +471,7 @@ func TestChainLeavesNothing(t *testing.T) {
 func TestChainRollsBack(t *testing.T) {
 	t.Parallel()
 	host, _ := node(t)
+	warm(t, host, demo)
 	attach(t, host, parseList(t, demo).chained(t).String(), "holder", ports("8080:80/tcp"))
 	pod := host.NewPod(t, "web")
 	before, inside := host.Snapshot(t), pod.Snapshot(t)
