@@ -128,7 +128,7 @@ func TestPublish(t *testing.T) {
 	if l.publishes("192.0.2.1:8080") {
 		t.Error("the port answers after DEL")
 	}
-	if got := l.nft(); strings.Contains(got, "elements") {
+	if got := l.nft(); strings.Contains(got, "/c/eth0") {
 		t.Errorf("left behind:\n%s", got)
 	}
 	if got := l.MustRun(t, "sysctl", "-n", "net.ipv4.conf.port0.route_localnet"); got != "0\n" {
@@ -208,7 +208,7 @@ func TestGC(t *testing.T) {
 	l.must(l.request(plugin.Check, "", webPort))
 	gc.Valid = nil
 	l.must(gc)
-	if got := l.nft(); strings.Contains(got, "elements") {
+	if got := l.nft(); strings.Contains(got, "/c/eth0") {
 		t.Errorf("left behind:\n%s", got)
 	}
 }
