@@ -4,6 +4,9 @@ import (
 	"context"
 	"errors"
 	"net/netip"
+	"slices"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conntrack"
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -42,6 +45,9 @@ func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 		inNFTables(func(t *nft.Table) error { return del(t) }),
 		reference.DelPortMaps(ctx, key, hint),
 		del(iptables.New()))
+	if slices.ContainsFunc(removed, func(m netfilter.PortMap) bool { return m.Protocol != unix.IPPROTO_TCP }) {
+		netfilter.Settle(ctx) // or else they would be made anew
+	}
 	return errors.Join(err, ignoreUnavailable(conntrack.FlushWithdrawn(ctx, removed)))
 }
 

@@ -212,7 +212,7 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 		last = t.conn.Commit(tx)
 		switch at := tx.Failed(last); {
 		case last == nil:
-			t.expiring, t.released = t.expiring || how.expire, nftables.Clock()
+			t.expiring = t.expiring || how.expire
 			return released(records, data), nil
 		case at == expireElements:
 			neverExpire = true // whatever it is that the kernel refuses

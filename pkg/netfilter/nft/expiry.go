@@ -1,10 +1,12 @@
 package nft
 
 import (
+	"context"
 	"hash/fnv"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/nftables"
 )
 
@@ -78,10 +80,11 @@ func (r removal) transaction(elements []nftables.Element) *nftables.Transaction 
 	return tx
 }
 
-// awaitExpiry waits until what was released does not match any more.
-func (t *Table) awaitExpiry() {
+// awaitExpiry waits until what was released does not match any more, unless
+// somebody else does that under this context.
+func (t *Table) awaitExpiry(ctx context.Context) {
 	if t.expiring {
-		nftables.AwaitTick(t.released)
+		netfilter.Expiring(ctx)
 		t.expiring = false
 	}
 }

@@ -29,7 +29,7 @@ func (t *Table) collect(ctx context.Context, network, use string, valid []plugin
 			errs = append(errs, err)
 		}
 	}
-	t.awaitExpiry()
+	t.awaitExpiry(ctx)
 	return errors.Join(errs...)
 }
 

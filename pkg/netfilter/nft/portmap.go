@@ -26,7 +26,7 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 	}
 	if err := netfilter.AllowLocalhost(ports.Inside); err != nil {
 		_, undo := t.release(context.WithoutCancel(ctx), a)
-		t.awaitExpiry()
+		t.awaitExpiry(ctx)
 		return errors.Join(err, undo)
 	}
 	return nil
@@ -35,7 +35,7 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 // DelPortMaps implements netfilter.PortMapper.
 func (t *Table) DelPortMaps(ctx context.Context, key plugin.Key, _ []netip.Prefix) ([]netfilter.PortMap, error) {
 	claims, err := t.release(ctx, attachmentOf(key, usePortMap))
-	t.awaitExpiry()
+	t.awaitExpiry(ctx)
 	if err != nil {
 		return nil, err
 	}

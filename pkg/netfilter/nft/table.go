@@ -11,7 +11,6 @@ package nft
 import (
 	"errors"
 	"fmt"
-	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -44,8 +43,7 @@ type Table struct {
 	conn  *nftables.Conn
 	cache string // the directory of libcni's results
 
-	expiring bool          // something is, or has since
-	released time.Duration // on nftables.Clock, when the last of that was
+	expiring bool // something was let, and nobody has waited for that
 }
 
 var (

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -17,6 +18,8 @@ import (
 // last, when nothing points at it any more.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
+	ctx = netfilter.Overlap(ctx)
+	defer netfilter.Settle(ctx)
 	r.Announce("masquerade")
 	errs := []error{backend.DelMasquerade(ctx, r.Key, r.PrevResult.Prefixes(r.IfName)), removeSpoofCheck(ctx, r.Key)}
 	var ipam *delegate.Delegate
@@ -34,6 +37,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	err := disconnect(r, c)
 	errs = append(errs, err)
 	if ipam != nil && !early && err == nil {
+		netfilter.Settle(ctx)
 		r.Announce("ipam")
 		errs = append(errs, ipam.Del(ctx, r))
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -48,7 +49,12 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	steps, err := read(r)
 	errs := []error{err}
+	ctx = netfilter.Overlap(ctx)
+	defer netfilter.Settle(ctx)
 	for _, s := range slices.Backward(steps) {
+		if s.plugin.External() {
+			netfilter.Settle(ctx)
+		}
 		errs = append(errs, s.wrap(s.del(ctx, r, r.Config.Raw("prevResult"))))
 	}
 	return errors.Join(errs...)
