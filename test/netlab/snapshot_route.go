@@ -28,12 +28,13 @@ func routeLines(names linkNames) ([]string, error) {
 }
 
 // derivedFromLink reports whether the kernel adds and removes the route with an IPv6 link-local address or with the
-// carrier of the link.
+// carrier of the link. It makes the local route of an IPv6 address some time after the address, which has a line itself.
 func derivedFromLink(r netlink.Route) bool {
 	if r.Dst == nil || r.Dst.IP.To4() != nil {
 		return false
 	}
-	return r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()
+	ofAddress := r.Table == unix.RT_TABLE_LOCAL && r.Protocol == unix.RTPROT_KERNEL
+	return ofAddress || r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()
 }
 
 func routeLine(r netlink.Route, names linkNames) string {
