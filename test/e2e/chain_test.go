@@ -438,18 +438,7 @@ func TestChainLeavesNothing(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			host, _ := node(t)
-			warm(t, host, list)
-			before := host.Snapshot(t)
-			pod := attach(t, host, list, "web", allPorts)
-			if before.Diff(host.Snapshot(t)) == "" {
-				t.Fatal("ADD changed nothing")
-			}
-			c.del(t, host, pod)
-			left := before.Diff(host.Snapshot(t), slices.Concat(storeFiles, []string{"file /var/lib/cni/results/", "file /run/netns/", "mount /run/netns/"})...)
-			if left != "" {
-				t.Errorf("left behind:\n%s", left)
-			}
+			leavesNothing(t, list, c.del)
 		})
 	}
 }

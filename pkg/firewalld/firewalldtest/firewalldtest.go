@@ -26,12 +26,12 @@ const (
 	log     = "/run/firewalld.log"
 )
 
-// Need skips the test when firewalld or the bus is not installed.
+// Need fails the test when firewalld or the bus is not installed.
 func Need(t testing.TB) {
 	t.Helper()
 	for _, program := range []string{"firewalld", "dbus-daemon"} {
 		if _, err := exec.LookPath(program); err != nil {
-			t.Skipf("%s is not installed: apt-get install firewalld dbus", program)
+			t.Fatalf("%s is not installed: run make setup", program)
 		}
 	}
 }
