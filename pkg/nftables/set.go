@@ -31,7 +31,6 @@ type Type uint32
 
 // The types in use. nft knows byte orders 1 (the host's) and 2 (the network's).
 const (
-	TypeVerdict  Type = 1 | 4<<8 // of no order: nft does not list elements that have one
 	TypeIPv4     Type = 7 | 4<<8 | 2<<24
 	TypeIPv6     Type = 8 | 16<<8 | 2<<24
 	TypeEther    Type = 9 | 6<<8 | 2<<24
@@ -81,9 +80,6 @@ func (tx *Transaction) CreateSet(at Stage, s *Set) {
 		b.BE32(unix.NFTA_SET_KEY_LEN, uint32(length))
 		if s.Data != nil {
 			number, length := describe(s.Data)
-			if s.isVerdictMap() {
-				number = unix.NFT_DATA_VERDICT
-			}
 			b.BE32(unix.NFTA_SET_DATA_TYPE, number)
 			b.BE32(unix.NFTA_SET_DATA_LEN, uint32(length))
 		}
@@ -91,8 +87,6 @@ func (tx *Transaction) CreateSet(at Stage, s *Set) {
 		b.Bytes(unix.NFTA_SET_USERDATA, s.userData())
 	})
 }
-
-func (s *Set) isVerdictMap() bool { return len(s.Data) == 1 && s.Data[0] == TypeVerdict }
 
 // RemoveSet removes a set that no rule looks anything up in.
 func (tx *Transaction) RemoveSet(at Stage, t Table, name string) {
