@@ -3,19 +3,12 @@ package box
 import (
 	"context"
 	"fmt"
-	"os"
-	"os/signal"
 	"runtime/debug"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
-
-// grace is what a plugin gets, after its time is up or a signal came, to undo
-// what it did.
-const grace = 20 * time.Second
 
 // limit is how long a verb may take. An ADD may wait for a DHCP server; a
 // STATUS is asked without a deadline by runtimes that ask often.
@@ -68,61 +61,33 @@ type outcome struct {
 	err    error
 }
 
-// ending are the signals that ask a process to end.
-var ending = []os.Signal{syscall.SIGTERM, syscall.SIGINT}
-
-// listen sets what the signals do to a verb. An ADD hears of them, to unwind;
-// that takes a thread, 0.1 ms, so that no other verb does. A DEL goes on: what
-// it does not remove, another one would have to. The others have nothing to
-// undo and just end.
-func listen(c plugin.Command) <-chan os.Signal {
-	switch c {
-	case plugin.Add:
-		signals := make(chan os.Signal, 1)
-		signal.Notify(signals, ending...)
-		return signals
-	case plugin.Del:
-		signal.Ignore(ending...)
+// guard runs the verb in a context that ends with the call's time or a signal.
+func guard(r *plugin.Request, row *plugin.Descriptor, limit time.Duration) (*plugin.Result, error) {
+	ctx := newCallContext(r.Command, limit)
+	defer ctx.end()
+	run := perform
+	if r.Command == plugin.Status {
+		run = performWithin
 	}
-	return nil
+	out := run(ctx, r, row)
+	if stopped := context.Cause(ctx); stopped != nil {
+		out.err = because(stopped, out.err)
+	}
+	return out.result, out.err
 }
 
-// guard runs the verb with a limit of time and signals turned into a cancelled
-// context, and does not wait for ever for a verb that ignores both.
-func guard(r *plugin.Request, row *plugin.Descriptor, limit time.Duration) (*plugin.Result, error) {
-	ctx, cancel := context.WithCancelCause(context.Background())
-	defer cancel(nil)
-	signals := listen(r.Command)
-	defer signal.Reset(ending...)
-	timer := time.NewTimer(limit)
-	defer timer.Stop()
-
+// performWithin is perform, and does not wait for a verb that goes on when its
+// context has ended: runtimes ask for the status without a deadline of their own.
+func performWithin(ctx context.Context, r *plugin.Request, row *plugin.Descriptor) outcome {
 	done := make(chan outcome, 1)
 	go func() { done <- perform(ctx, r, row) }()
-
-	var stopped error
 	select {
 	case out := <-done:
-		return out.result, out.err
-	case s := <-signals:
-		stopped = fmt.Errorf("ended by signal %v", s)
-	case <-timer.C:
-		stopped = fmt.Errorf("out of time after %v", limit)
-	}
-	cancel(stopped)
-	wait := grace
-	if r.Command == plugin.Status {
-		wait = 0
-	}
-	select {
-	case out := <-done:
-		return out.result, because(stopped, out.err)
-	case <-time.After(wait):
-		err := plugin.Errorf("%s %s: %v", row.Name, r.Command, stopped)
-		if r.Command == plugin.Status {
-			err.Code = plugin.CodeNotAvailable
-		}
-		return nil, err.WithDetails("a step does not end; repeat the call, and see CNIBOX_TRACE=1 for which")
+		return out
+	case <-ctx.Done():
+		err := plugin.Errorf("%s %s: %v", row.Name, r.Command, context.Cause(ctx))
+		err.Code = plugin.CodeNotAvailable
+		return outcome{err: err.WithDetails("a step does not end; repeat the call, and see CNIBOX_TRACE=1 for which")}
 	}
 }
 

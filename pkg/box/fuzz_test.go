@@ -19,9 +19,8 @@ func (curious) read(r *plugin.Request) error {
 	_ = r.Key.String()
 	_ = r.HostEnd(0)
 	_ = r.ValidKeys()
-	for _, key := range r.Config.Keys() {
-		_ = r.Config.Raw(key)
-	}
+	_ = r.Config.Keys()
+	_ = r.Text()
 	r.Config.Object("ipam").String("type", new(string))
 	r.Config.Int("mtu", new(int))
 	if _, err := plugin.Arguments(r.Args, "MAC"); err != nil {

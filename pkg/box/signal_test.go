@@ -40,8 +40,9 @@ func (*waiter) Add(ctx context.Context, r *plugin.Request) (_ *plugin.Result, er
 			return ctx.Err()
 		})
 	}
+	done := ctx.Done() // from now on signals are heard
 	fmt.Fprintln(os.Stderr, "ready")
-	<-ctx.Done()
+	<-done
 	return nil, r.Step(ctx, "make the rules")
 }
 

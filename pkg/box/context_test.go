@@ -1,0 +1,54 @@
+package box
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+func TestCallContextEndsWithTheTime(t *testing.T) {
+	const limit = 20 * time.Millisecond
+	for name, notice := range map[string]func(*callContext){
+		"who waits":      func(c *callContext) { <-c.Done() },
+		"who asks":       func(c *callContext) { time.Sleep(limit) },
+		"who waits late": func(c *callContext) { time.Sleep(limit); <-c.Done() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCallContext(plugin.Check, limit)
+			defer c.end()
+			notice(c)
+			if err := c.Err(); !errors.Is(err, context.Canceled) {
+				t.Errorf("error %v", err)
+			}
+			if why := context.Cause(c); why == nil || why.Error() != "out of time after 20ms" {
+				t.Errorf("cause %v", why)
+			}
+		})
+	}
+}
+
+// What is derived from the context ends with it, for the same reason.
+func TestCallContextHasDescendants(t *testing.T) {
+	c := newCallContext(plugin.Check, time.Minute)
+	defer c.end()
+	if err := c.Err(); err != nil {
+		t.Fatalf("%v before the time is up", err)
+	}
+	type key struct{}
+	derived, cancel := context.WithTimeout(context.WithValue(c, key{}, "value"), time.Hour)
+	defer cancel()
+	if d, ok := derived.Deadline(); !ok || time.Until(d) > time.Minute {
+		t.Errorf("deadline %v", d)
+	}
+	c.cancel(errors.New("enough"))
+	<-derived.Done()
+	if why := context.Cause(derived); why.Error() != "enough" {
+		t.Errorf("cause %v", why)
+	}
+	if context.WithoutCancel(derived).Err() != nil {
+		t.Error("what is to be undone ends too")
+	}
+}
