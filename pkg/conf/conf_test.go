@@ -145,11 +145,8 @@ func TestValues(t *testing.T) {
 	if deep != 1 {
 		t.Errorf("nested Int = %d", deep)
 	}
-	if raw := string(o.Raw("raw")); raw != `{"A":[1,2.50,null]}` {
-		t.Errorf("Raw = %s", raw)
-	}
-	if raw := o.Raw("absent"); raw != nil {
-		t.Errorf("Raw of an absent key = %s", raw)
+	if text := string(o.Object("raw").JSON()); text != `{"A":[1,2.50,null]}` {
+		t.Errorf("JSON = %s", text)
 	}
 	if !o.IsList("empty") || o.IsList("o") || o.IsList("absent") {
 		t.Error("IsList")
@@ -168,7 +165,7 @@ func TestAbsentObjectsCanBeRead(t *testing.T) {
 		e.Objects("ranges", func(*Object) { t.Error("an element of nothing") })
 		e.ObjectLists("ranges", func([]*Object) { t.Error("a list of nothing") })
 		e.StringMap(func(k, v string) { t.Error("an entry of nothing") })
-		if s != "unset" || e.Keys() != nil || e.Has("type") || e.Raw("type") != nil {
+		if s != "unset" || e.Keys() != nil || e.Has("type") {
 			t.Errorf("%s: an empty object has something", key)
 		}
 	}
@@ -323,5 +320,25 @@ func TestFirstErrorStays(t *testing.T) {
 	}
 	if p := o.Object("none").Path("d"); p != "none.d" {
 		t.Errorf("Path = %s", p)
+	}
+}
+
+func TestBoolMap(t *testing.T) {
+	o := parse(t, `{"capabilities": {"b": true, "a": false, "none": null, "b": false}}`)
+	var got []string
+	o.Object("capabilities").BoolMap(func(key string, value bool) {
+		if value {
+			key += "!"
+		}
+		got = append(got, key)
+	})
+	if want := []string{"b!", "a", "b"}; !slices.Equal(got, want) || o.Err() != nil {
+		t.Errorf("got %v, want %v, error %v", got, want, o.Err())
+	}
+	o.Object("absent").BoolMap(func(string, bool) { t.Error("an entry of nothing") })
+	wrong := parse(t, `{"capabilities": {"mac": "yes"}}`)
+	wrong.Object("capabilities").BoolMap(func(string, bool) { t.Error("an entry of a wrong type") })
+	if want := `key "capabilities.mac": want true or false, got the string "yes"`; wrong.Err() == nil || wrong.Err().Error() != want {
+		t.Errorf("error %v, want %s", wrong.Err(), want)
 	}
 }

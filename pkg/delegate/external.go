@@ -84,7 +84,7 @@ func (e external) run(ctx context.Context, r *plugin.Request) ([]byte, error) {
 		cmd.Env = environment(r)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // let it clean up
 		cmd.WaitDelay = stopTime
-		cmd.Stdin = bytes.NewReader(r.Stdin)
+		cmd.Stdin = bytes.NewReader(r.Text())
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
 		if cmd.ProcessState != nil && cmd.ProcessState.Success() {

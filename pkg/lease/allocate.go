@@ -57,11 +57,13 @@ func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
 // take takes one address of the pool. The memory of where to search next is
 // written before the lease: whichever step fails, no lease is left behind.
 func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
+	last := x.openHint(p.Index)
+	defer last.close()
 	if p.Want.IsValid() {
-		return p.Want, x.takeWanted(owner, p)
+		return p.Want, x.takeWanted(owner, p, last)
 	}
 	free := x.free()
-	for a := range p.after(x.lastReserved(p.Index)) {
+	for a := range p.after(last.address) {
 		ok, err := free(a)
 		if err != nil {
 			return a, err
@@ -69,7 +71,7 @@ func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 		if !ok {
 			continue
 		}
-		err = x.reserve(owner, p, a)
+		err = x.reserve(owner, last, a)
 		if err == nil || !errors.Is(err, os.ErrExist) {
 			return a, err
 		}
@@ -77,7 +79,7 @@ func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 	return netip.Addr{}, x.full(p)
 }
 
-func (x *session) takeWanted(owner plugin.Attachment, p Pool) error {
+func (x *session) takeWanted(owner plugin.Attachment, p Pool, last *hint) error {
 	by, is, err := x.read(p.Want)
 	switch {
 	case err != nil:
@@ -89,12 +91,12 @@ func (x *session) takeWanted(owner plugin.Attachment, p Pool) error {
 			return err
 		}
 	}
-	return x.reserve(owner, p, p.Want)
+	return x.reserve(owner, last, p.Want)
 }
 
-func (x *session) reserve(owner plugin.Attachment, p Pool, a netip.Addr) error {
+func (x *session) reserve(owner plugin.Attachment, last *hint, a netip.Addr) error {
 	x.changed = true
-	if err := x.setLastReserved(p.Index, a); err != nil {
+	if err := last.set(a); err != nil {
 		return err
 	}
 	return x.add(Lease{Address: a, Owner: owner})

@@ -132,44 +132,6 @@ func (d directory) addresses(f func(netip.Addr) error) error {
 	}
 }
 
-// lastReserved returns the address handed out last from a pool, the zero Addr
-// if that is not known.
-func (d directory) lastReserved(pool int) netip.Addr {
-	data, is, err := d.readFile(lastName(pool))
-	if err != nil || is != held {
-		return netip.Addr{}
-	}
-	a, err := netip.ParseAddr(string(data))
-	if err != nil {
-		return netip.Addr{}
-	}
-	return a
-}
-
-// setLastReserved writes over the old text and cuts what is left of it. (A
-// file that is truncated first is written to disk by ext4 as soon as it is
-// closed: 135 us instead of 3.) A process killed in between leaves a wrong
-// address, with which a search only starts elsewhere.
-func (d directory) setLastReserved(pool int, a netip.Addr) error {
-	name := lastName(pool)
-	fd, err := unix.Openat(d.fd, name, unix.O_WRONLY|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
-	if err != nil {
-		return d.wrap("open", name, err)
-	}
-	defer unix.Close(fd)
-	text := []byte(a.String())
-	if n, err := unix.Pwrite(fd, text, 0); err != nil || n < len(text) {
-		return d.wrap("write", name, cmpErr(err, unix.EIO))
-	}
-	var st unix.Stat_t
-	if err := unix.Fstat(fd, &st); err != nil || st.Size == int64(len(text)) {
-		return d.wrap("stat", name, err)
-	}
-	return d.wrap("truncate", name, unix.Ftruncate(fd, int64(len(text))))
-}
-
-func lastName(pool int) string { return fmt.Sprintf("last_reserved_ip.%d", pool) }
-
 func cmpErr(err, otherwise error) error {
 	if err != nil {
 		return err

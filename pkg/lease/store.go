@@ -57,10 +57,13 @@ func (s *Store) Allocate(ctx context.Context, owner plugin.Attachment, pools []P
 	if owner.ContainerID == "" || owner.IfName == "" {
 		return nil, fmt.Errorf("a lease needs a container and an interface, got %q and %q", owner.ContainerID, owner.IfName)
 	}
-	if err := os.MkdirAll(s.path, 0o755); err != nil {
-		return nil, err
-	}
 	x, err := s.begin(ctx, true)
+	if errors.Is(err, os.ErrNotExist) {
+		if err := os.MkdirAll(s.path, 0o755); err != nil {
+			return nil, err
+		}
+		x, err = s.begin(ctx, true)
+	}
 	if err != nil {
 		return nil, err
 	}

@@ -13,9 +13,9 @@ import (
 // value are fine.
 func Arguments(args string, known ...string) (map[string]string, error) {
 	values := map[string]string{}
-	unknown := []string{}
+	var unknown []string
 	ignore := false
-	for _, pair := range strings.Split(args, ";") {
+	for pair := range strings.SplitSeq(args, ";") {
 		if pair == "" {
 			continue
 		}

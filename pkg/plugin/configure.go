@@ -10,14 +10,20 @@ import (
 // names, as far as that was read.
 func (r *Request) Configure(stdin []byte, oldest string) error {
 	r.Stdin = stdin
-	var err error
-	r.Config, err = conf.Parse(stdin)
+	config, err := conf.Parse(stdin)
 	if err != nil {
 		return &Error{
 			Code: CodeDecodingFailure, Msg: "the configuration on standard input is " + err.Error(),
 			Details: "check the file in /etc/cni/net.d",
 		}
 	}
+	return r.ConfigureBy(config, oldest)
+}
+
+// ConfigureBy is Configure with a configuration that is read already, and
+// strict. A PrevResult that the request has is the one that it keeps.
+func (r *Request) ConfigureBy(config *conf.Object, oldest string) error {
+	r.Config = config
 	if err := r.readNetwork(); err != nil {
 		return err
 	}
@@ -34,6 +40,20 @@ func (r *Request) Configure(stdin []byte, oldest string) error {
 		return err
 	}
 	return r.Config.Err()
+}
+
+// Text returns the configuration's text: the one that was read or, in a request
+// that a plugin of this process composed, the one a runtime would have sent.
+func (r *Request) Text() []byte {
+	if r.Stdin != nil {
+		return r.Stdin
+	}
+	text := r.Config.JSON()
+	if r.PrevResult == nil || r.Config.Has("prevResult") {
+		return text
+	}
+	text = append(text[:len(text)-1], `,"prevResult":`...) // behind the name, which is there
+	return append(append(text, r.PrevResult.JSON(r.Version)...), '}')
 }
 
 // readNetwork reads the keys that every verb needs.
@@ -59,7 +79,7 @@ func (r *Request) readNetwork() error {
 // readPrevResult reads prevResult, which only has to be readable where the
 // plugin depends on it.
 func (r *Request) readPrevResult() error {
-	if !r.Config.Has("prevResult") {
+	if r.PrevResult != nil || !r.Config.Has("prevResult") {
 		return nil
 	}
 	o := r.Config.Object("prevResult")

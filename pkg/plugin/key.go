@@ -2,7 +2,9 @@ package plugin
 
 import (
 	"encoding/binary"
+	"encoding/hex"
 	"fmt"
+	"strconv"
 )
 
 // Key is what everything that an attachment holds is named and found by.
@@ -57,7 +59,8 @@ const HostEnds = 4
 // HostEnd returns the salt-th name for the host end of the attachment's veth:
 // "veth" and eight hex digits, the form the reference plugins use.
 func (k Key) HostEnd(salt int) string {
-	return fmt.Sprintf("veth%08x", uint32(k.hash(fmt.Sprintf("host end %d", salt))))
+	h := k.hash("host end " + strconv.Itoa(salt))
+	return "veth" + hex.EncodeToString([]byte{byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)})
 }
 
 // MAC returns a locally administered unicast address that belongs to the

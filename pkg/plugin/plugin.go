@@ -109,11 +109,13 @@ type Request struct {
 	// STATUS and lenient on DEL and GC.
 	Config *conf.Object
 
-	// Stdin is the configuration's text, which delegates get unchanged.
+	// Stdin is the configuration's text as it was read, nil if there was none.
+	// See Text, which delegates get.
 	Stdin []byte
 
 	// PrevResult is the previous plugin's result; on CHECK and DEL the whole
 	// chain's. It is nil when there is none and, on DEL, when it can't be read.
+	// Others read it too: a plugin copies what it changes.
 	PrevResult *Result
 
 	// Valid are the attachments that GC must leave alone. HasValid is false

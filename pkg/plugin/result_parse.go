@@ -27,6 +27,19 @@ func ParseResult(o *conf.Object, version string) (*Result, error) {
 	return r, nil
 }
 
+// In returns what a plugin reads of the result when it is handed on in the form
+// of a version: all of it from 1.0.0 on, without printing it.
+func (r *Result) In(version string) (*Result, error) {
+	if AtLeast(version, "1.0.0") {
+		return r, nil
+	}
+	o, err := conf.Parse(r.JSON(version))
+	if err != nil {
+		return nil, err
+	}
+	return ParseResult(o, version)
+}
+
 func (r *Result) parse(o *conf.Object) {
 	o.Objects("interfaces", func(e *conf.Object) {
 		var f Interface

@@ -11,7 +11,7 @@ import (
 // is, from 0.3.0 with each address's family and fewer interface keys, before
 // that the first address of each family only.
 func (r *Result) JSON(version string) []byte {
-	w := &writer{}
+	w := newWriter()
 	w.open('{')
 	w.key("cniVersion").string(version)
 	switch {
@@ -125,7 +125,7 @@ func (d DNS) print(w *writer) {
 // JSON returns the error as the document a runtime reads (spec 1.1.0, section
 // "Error").
 func (e *Error) JSON(version string) []byte {
-	w := &writer{}
+	w := newWriter()
 	w.open('{')
 	w.key("cniVersion").string(version)
 	w.key("code").int(int(e.Code))
@@ -138,7 +138,7 @@ func (e *Error) JSON(version string) []byte {
 // VersionJSON returns the answer to VERSION of a plugin that takes
 // configurations of versions from oldest on.
 func VersionJSON(oldest string) []byte {
-	w := &writer{}
+	w := newWriter()
 	w.open('{')
 	w.key("cniVersion").string(CurrentVersion)
 	list(w, "supportedVersions", Versions(oldest), func(v string) { w.string(v) })
@@ -153,6 +153,10 @@ type writer struct {
 	depth int
 	item  bool // the current object or list has an item already
 }
+
+// newWriter has room for a usual document: to grow into it takes six
+// allocations, each of another size, which is two page faults for the first one.
+func newWriter() *writer { return &writer{out: make([]byte, 0, 1024)} }
 
 func (w *writer) open(bracket byte) {
 	w.out = append(w.out, bracket)

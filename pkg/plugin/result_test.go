@@ -360,5 +360,10 @@ func stable(t *testing.T, r *Result) {
 		if second := again.JSON(version); string(first) != string(second) {
 			t.Fatalf("%s: printed\n%s\nthen\n%s", version, first, second)
 		}
+		// Handing it on without printing it makes no difference either.
+		handed, err := r.In(version)
+		if err != nil || string(handed.JSON(version)) != string(first) {
+			t.Fatalf("%s: handed on (%v) as\n%s\nwant\n%s", version, err, handed.JSON(version), first)
+		}
 	}
 }

@@ -21,7 +21,7 @@ func Holder(path string) string {
 	if err != nil {
 		return ""
 	}
-	pid := holder(string(table), fmt.Sprintf("%02x:%02x:%d", unix.Major(st.Dev), unix.Minor(st.Dev), st.Ino))
+	pid := holder(string(table), fmt.Sprintf("%02x:%02x:%d", unix.Major(uint64(st.Dev)), unix.Minor(uint64(st.Dev)), st.Ino))
 	if pid == "" {
 		return ""
 	}

@@ -26,14 +26,13 @@ type Lock struct {
 // The kernel serves waiters in the order they came, so they wait in it and not
 // in a loop of tries.
 func Acquire(ctx context.Context, path string, mode os.FileMode, wait time.Duration) (*Lock, error) {
-	timer := time.NewTimer(wait)
-	defer timer.Stop()
+	end := time.Now().Add(wait)
 	for try := 1; ; try++ {
 		fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CREAT|unix.O_CLOEXEC|unix.O_NOFOLLOW, uint32(mode.Perm()))
 		if err != nil {
 			return nil, &os.PathError{Op: "open the lock", Path: path, Err: err}
 		}
-		if err := lockWithin(ctx, fd, path, timer.C, wait); err != nil {
+		if err := lockWithin(ctx, fd, path, end, wait); err != nil {
 			return nil, err
 		}
 		if isAt(fd, path) || try == removals {
@@ -54,37 +53,46 @@ func (l *Lock) Release() {
 	_ = unix.Close(l.fd)
 }
 
-// lockWithin locks fd, or gives up and closes it.
-func lockWithin(ctx context.Context, fd int, path string, timer <-chan time.Time, wait time.Duration) error {
-	err := flock(fd, unix.LOCK_EX|unix.LOCK_NB)
-	if err == nil {
+// lockWithin locks fd, or gives up at the end of the wait and closes it.
+//
+// Whoever finds the lock free starts no timer and asks for no ctx.Done, each of
+// which brings threads to life: the timer alone took 32 us in a profile of DEL.
+func lockWithin(ctx context.Context, fd int, path string, end time.Time, wait time.Duration) error {
+	switch err := flock(fd, unix.LOCK_EX|unix.LOCK_NB); err {
+	case nil:
 		return nil
+	case unix.EWOULDBLOCK:
+	default:
+		return refused(fd, path, err)
 	}
 	granted := make(chan error, 1)
-	if err == unix.EWOULDBLOCK {
-		go func() { granted <- flock(fd, unix.LOCK_EX) }()
-	} else {
-		granted <- err
-	}
+	go func() { granted <- flock(fd, unix.LOCK_EX) }()
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
 	var why string
 	select {
 	case err := <-granted:
 		if err == nil {
 			return nil
 		}
-		_ = unix.Close(fd)
-		return &os.PathError{Op: "lock", Path: path, Err: err}
-	case <-timer:
+		return refused(fd, path, err)
+	case <-timer.C:
 		why = fmt.Sprintf("after %v", wait)
 	case <-ctx.Done():
 		why = context.Cause(ctx).Error()
 	}
-	err = busy(path, why)
+	err := busy(path, why)
 	go func() { // what is granted from now on is given back
 		<-granted
 		_ = unix.Close(fd)
 	}()
 	return err
+}
+
+// refused closes fd, which can't be locked at all.
+func refused(fd int, path string, err error) error {
+	_ = unix.Close(fd)
+	return &os.PathError{Op: "lock", Path: path, Err: err}
 }
 
 func flock(fd, how int) error {

@@ -253,3 +253,44 @@ func onlyFiles(t *testing.T, dir string, want ...string) {
 		t.Errorf("the directory holds %v, want %v", got, want)
 	}
 }
+
+// Where a descriptor can't be given a name directly, its path in /proc can.
+func TestLinkByPath(t *testing.T) {
+	dir := t.TempDir()
+	d, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(d)
+	fd, err := unix.Openat(d, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
+	if err != nil {
+		t.Skipf("the filesystem has no files without a name: %v", err)
+	}
+	defer unix.Close(fd)
+	if err := linkByPath(fd, d, "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := link(fd, d, "a"); err != unix.EEXIST {
+		t.Errorf("the second time: %v, want that it exists", err)
+	}
+	onlyFiles(t, dir, "a")
+}
+
+// patient is a context that nobody may wait for.
+type patient struct {
+	context.Context
+	t *testing.T
+}
+
+func (p patient) Done() <-chan struct{} {
+	p.t.Error("somebody waits")
+	return nil
+}
+
+func TestFreeLockIsNotWaitedFor(t *testing.T) {
+	l, err := Acquire(patient{context.Background(), t}, filepath.Join(t.TempDir(), "lock"), 0o600, time.Minute)
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.Release()
+}

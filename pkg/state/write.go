@@ -2,9 +2,9 @@ package state
 
 import (
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -70,14 +70,29 @@ func CreateAt(dir int, name string, data []byte, mode os.FileMode) error {
 	if err := writeAll(fd, data); err != nil {
 		return &os.PathError{Op: "write", Path: name, Err: err}
 	}
-	err = unix.Linkat(unix.AT_FDCWD, fmt.Sprintf("/proc/self/fd/%d", fd), dir, name, unix.AT_SYMLINK_FOLLOW)
-	switch {
-	case err == unix.EEXIST:
+	switch err := link(fd, dir, name); err {
+	case nil:
+		return nil
+	case unix.EEXIST:
 		return &os.PathError{Op: "create", Path: name, Err: err}
-	case err != nil: // no /proc
+	default: // no /proc
 		return createNamed(dir, name, data, mode)
 	}
-	return nil
+}
+
+// link gives the file fd, which has none, a name. Through the descriptor itself
+// that takes CAP_DAC_READ_SEARCH, which root may lack in a container, and 6 us;
+// by its path in /proc, which the kernel makes anew for each process, 24 us.
+func link(fd, dir int, name string) error {
+	err := unix.Linkat(fd, "", dir, name, unix.AT_EMPTY_PATH)
+	if err == nil || err == unix.EEXIST {
+		return err
+	}
+	return linkByPath(fd, dir, name)
+}
+
+func linkByPath(fd, dir int, name string) error {
+	return unix.Linkat(unix.AT_FDCWD, "/proc/self/fd/"+strconv.Itoa(fd), dir, name, unix.AT_SYMLINK_FOLLOW)
 }
 
 func createNamed(dir int, name string, data []byte, mode os.FileMode) error {

@@ -3,6 +3,7 @@ package hostlocal
 import (
 	"errors"
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -131,14 +132,12 @@ func awaitsRanges(r *plugin.Request) bool {
 // runtimeConfig.ips together, each once.
 func requests(r *plugin.Request) ([]request, error) {
 	var all []request
-	seen := map[netip.Addr]bool{}
 	add := func(text, source string) error {
 		a, err := parseAddress(text)
 		if err != nil {
 			return plugin.ConfigError("ask for an address such as 10.88.0.7", "%s: %q is no IP address", source, text)
 		}
-		if !seen[a] {
-			seen[a] = true
+		if !slices.ContainsFunc(all, func(q request) bool { return q.address == a }) {
 			all = append(all, request{a, source})
 		}
 		return nil

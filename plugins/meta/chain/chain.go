@@ -8,7 +8,6 @@ import (
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/delegate"
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -26,21 +25,21 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result
 	if err != nil {
 		return nil, err
 	}
-	prev := r.Config.Raw("prevResult")
+	var made *plugin.Result // by the plugins so far
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	for _, s := range steps {
-		takeBack := func(ctx context.Context) error { return s.del(ctx, r, prev) }
+		takeBack := func(ctx context.Context) error { return s.del(ctx, r, made) }
 		if s.plugin.External() {
 			undo.Push("DEL of "+s.name, takeBack)
 		}
-		if result, err = s.add(ctx, r, prev); err != nil {
+		if result, err = s.add(ctx, r, made); err != nil {
 			return nil, s.wrap(err)
 		}
 		if !s.plugin.External() {
 			undo.Push("DEL of "+s.name, takeBack)
 		}
-		prev = result.JSON(r.Version)
+		made = result
 	}
 	return result, nil
 }
@@ -49,13 +48,8 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	steps, err := read(r)
 	errs := []error{err}
-	ctx = netfilter.Overlap(ctx)
-	defer netfilter.Settle(ctx)
 	for _, s := range slices.Backward(steps) {
-		if s.plugin.External() {
-			netfilter.Settle(ctx)
-		}
-		errs = append(errs, s.wrap(s.del(ctx, r, r.Config.Raw("prevResult"))))
+		errs = append(errs, s.wrap(s.del(ctx, r, nil)))
 	}
 	return errors.Join(errs...)
 }

@@ -325,3 +325,40 @@ func TestFailures(t *testing.T) {
 		})
 	}
 }
+
+// idle does nothing, and counts nothing.
+type idle struct{ plugin.Plugin }
+
+func (idle) Add(_ context.Context, r *plugin.Request) (*plugin.Result, error) {
+	if r.PrevResult == nil {
+		return &plugin.Result{Interfaces: []plugin.Interface{{Name: "eth0", Sandbox: r.Netns}}}, nil
+	}
+	return r.PrevResult, nil
+}
+func (idle) Del(context.Context, *plugin.Request) error { return nil }
+
+// What the chain itself does for its plugins is nearly nothing: their
+// configurations and results are not printed and parsed between them, which
+// would be 400 allocations more in an ADD and 740 in a DEL.
+func TestAllocations(t *testing.T) {
+	l := newLab(t, "a", "b", "c")
+	for i := range l.table {
+		l.table[i].Plugin = idle{}
+	}
+	const most = 100
+	for _, command := range []plugin.Command{plugin.Add, plugin.Del} {
+		r, err := l.request(command, config("1.1.0", `"runtimeConfig": {"ips": ["10.0.0.9/24"]}, "capabilities": {"ips": true},`,
+			`[{"type": "a", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.0.0.0/24"}]]}}, {"type": "b", "capabilities": {"ips": true}}, {"type": "c"}]`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		n := testing.AllocsPerRun(10, func() {
+			if _, err := serve(context.Background(), Plugin{}, r); err != nil {
+				t.Fatal(err)
+			}
+		})
+		if n > most {
+			t.Errorf("%s takes %.0f allocations, want %d at most", command, n, most)
+		}
+	}
+}

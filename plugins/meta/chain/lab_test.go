@@ -130,7 +130,7 @@ func (f fake) GC(ctx context.Context, r *plugin.Request) error {
 func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Request) (*plugin.Result, error) {
 	what := string(command) + " " + f.name
 	var stdin map[string]any
-	if err := json.Unmarshal(r.Stdin, &stdin); err != nil {
+	if err := json.Unmarshal(r.Text(), &stdin); err != nil {
 		return nil, err
 	}
 	f.lab.calls = append(f.lab.calls, call{what, stdin})

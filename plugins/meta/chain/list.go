@@ -38,7 +38,7 @@ func read(r *plugin.Request) ([]*step, error) {
 }
 
 func readStep(r *plugin.Request, o *conf.Object) (*step, error) {
-	s := &step{config: o.Members()}
+	s := &step{config: o}
 	o.String("type", &s.name)
 	o.Object("capabilities").BoolMap(func(key string, value bool) {
 		if value {

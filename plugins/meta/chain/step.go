@@ -3,7 +3,6 @@ package chain
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/delegate"
@@ -14,13 +13,13 @@ import (
 type step struct {
 	name         string
 	plugin       *delegate.Delegate
-	config       conf.Members // as it stands in the list
+	config       *conf.Object // as it stands in the list
 	capabilities []string
 }
 
-// add calls ADD with the result of the plugin before.
-func (s *step) add(ctx context.Context, r *plugin.Request, prev []byte) (*plugin.Result, error) {
-	own, err := s.request(r, plugin.Add, prev)
+// add calls ADD with the result of the plugin before, nil if this is the first.
+func (s *step) add(ctx context.Context, r *plugin.Request, made *plugin.Result) (*plugin.Result, error) {
+	own, err := s.request(r, plugin.Add, made)
 	if err != nil {
 		return nil, err
 	}
@@ -34,9 +33,9 @@ func (s *step) add(ctx context.Context, r *plugin.Request, prev []byte) (*plugin
 	return result, err
 }
 
-// del calls DEL, also while another verb is undone.
-func (s *step) del(ctx context.Context, r *plugin.Request, prev []byte) error {
-	own, err := s.request(r, plugin.Del, prev)
+// del calls DEL, also while an ADD that has made something is undone.
+func (s *step) del(ctx context.Context, r *plugin.Request, made *plugin.Result) error {
+	own, err := s.request(r, plugin.Del, made)
 	if err != nil {
 		return err
 	}
@@ -46,7 +45,7 @@ func (s *step) del(ctx context.Context, r *plugin.Request, prev []byte) error {
 
 // call calls the request's verb.
 func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.Delegate, context.Context, *plugin.Request) error) error {
-	own, err := s.request(r, r.Command, r.Config.Raw("prevResult"))
+	own, err := s.request(r, r.Command, nil)
 	if err != nil {
 		return err
 	}
@@ -54,44 +53,35 @@ func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.
 	return verb(s.plugin, ctx, own)
 }
 
-// request is what a process of the plugin's own would have been asked.
-func (s *step) request(r *plugin.Request, command plugin.Command, prev []byte) (*plugin.Request, error) {
+// request is what a process of the plugin's own would have been asked, with the
+// result that the chain has made so far; nil is the one that the chain was given.
+func (s *step) request(r *plugin.Request, command plugin.Command, made *plugin.Result) (*plugin.Request, error) {
 	own := &plugin.Request{
 		Command: command, Key: r.Key, Netns: r.Netns, Args: r.Args, Path: r.Path, Plugins: r.Plugins, Detach: r.Detach,
+		PrevResult: r.PrevResult,
+	}
+	config := s.compose(r.Config)
+	if made != nil {
+		var err error
+		if own.PrevResult, err = made.In(r.Version); err != nil {
+			return nil, err
+		}
+		config.Drop("prevResult") // which is the one before the chain
 	}
 	if r.Trace != nil {
 		own.Trace = func(what string) { r.Trace(s.name + ": " + what) }
 	}
-	return own, own.Configure(s.stdin(r.Config, prev), s.plugin.Oldest())
+	return own, own.ConfigureBy(config, s.plugin.Oldest())
 }
 
-// inherited are the keys of every call that a runtime adds to each plugin's
-// configuration.
-var inherited = [...]string{"name", "cniVersion", plugin.ValidKey, plugin.OldValidKey}
-
-// stdin composes the configuration that libcni would send: the plugin's own
-// with the network's name and version, the previous result, and of
-// runtimeConfig what its capabilities ask for.
-func (s *step) stdin(chain *conf.Object, prev []byte) []byte {
-	members := s.config
-	for _, key := range inherited {
-		if value := chain.Raw(key); value != nil {
-			members = members.Set(key, value)
-		}
-	}
-	if prev != nil {
-		members = members.Set("prevResult", prev)
-	}
-	var runtime conf.Members
-	for _, m := range chain.Object("runtimeConfig").Members() {
-		if slices.Contains(s.capabilities, m.Key) {
-			runtime = append(runtime, m)
-		}
-	}
-	if len(runtime) > 0 {
-		members = members.Set("runtimeConfig", runtime.JSON())
-	}
-	return members.JSON()
+// compose makes the configuration that libcni would send: the plugin's own with
+// the network's name and version, what a runtime adds to each plugin's for a
+// verb, and of runtimeConfig what the plugin's capabilities ask for.
+func (s *step) compose(chain *conf.Object) *conf.Object {
+	config := s.config.Copy()
+	config.Take(chain, "name", "cniVersion", "prevResult", plugin.ValidKey, plugin.OldValidKey)
+	config.TakeSome(chain, "runtimeConfig", s.capabilities)
+	return config
 }
 
 // wrap says whose error it is.

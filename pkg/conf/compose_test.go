@@ -1,0 +1,96 @@
+package conf
+
+import (
+	"testing"
+)
+
+func TestCompose(t *testing.T) {
+	const other = `{"a": {"x": 1, "y": null, "X": 3}, "b": "other", "n": null, "empty": {}, "list": [1]}`
+	tests := []struct {
+		name, text string
+		change     func(o, from *Object)
+		want       string
+	}{
+		{"nothing", `{"b": 1, "b": 2}`, func(*Object, *Object) {}, `{"b":1,"b":2}`},
+		{"a new key", `{"c": 1}`, func(o, from *Object) { o.Take(from, "a", "b") }, `{"c":1,"a":{"x":1,"y":null,"X":3},"b":"other"}`},
+		{"each of a key", `{"b": 1, "c": 2, "b": 3}`, func(o, from *Object) { o.Take(from, "b") }, `{"c":2,"b":"other"}`},
+		{"another case stays in front", `{"B": 1}`, func(o, from *Object) { o.Take(from, "b") }, `{"B":1,"b":"other"}`},
+		{"absent or null leaves what is there", `{"n": 1, "m": 2}`, func(o, from *Object) { o.Take(from, "n", "m") }, `{"n":1,"m":2}`},
+		{"twice", `{"c": 1}`, func(o, from *Object) { o.Take(from, "b", "a", "b") }, `{"c":1,"a":{"x":1,"y":null,"X":3},"b":"other"}`},
+		{"some", `{"a": 1}`, func(o, from *Object) { o.TakeSome(from, "a", []string{"y", "x", "z"}) }, `{"a":{"x":1,"y":null}}`},
+		{"some of nothing", `{"a": 1}`, func(o, from *Object) { o.TakeSome(from, "empty", []string{"x"}); o.TakeSome(from, "none", nil) }, `{"a":1}`},
+		{"none of it", `{"a": 1}`, func(o, from *Object) { o.TakeSome(from, "a", []string{"z"}) }, `{"a":1}`},
+		{"some of what is no object", `{"a": 1}`, func(o, from *Object) { o.TakeSome(from.Lenient(), "list", []string{"x"}) }, `{"a":1}`},
+		{"drop", `{"a": 1, "b": 2, "A": 3}`, func(o, _ *Object) { o.Drop("a") }, `{"b":2}`},
+		{"drop what was taken", `{"c": 1}`, func(o, from *Object) { o.Take(from, "b"); o.Drop("b") }, `{"c":1}`},
+		{"of a copy", `{"c": 1}`, func(o, from *Object) {
+			o.Take(from, "b")
+			o.Copy().Drop("b")
+			*o = *o.Copy()
+		}, `{"c":1,"b":"other"}`},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			o, from := parse(t, tt.text), parse(t, other)
+			before := string(o.JSON())
+			c := o.Copy()
+			tt.change(c, from)
+			if got := string(c.JSON()); got != tt.want {
+				t.Errorf("got  %s\nwant %s", got, tt.want)
+			}
+			same := parse(t, tt.want)
+			for _, key := range []string{"a", "A", "b", "c", "n"} {
+				if c.Has(key) != same.Has(key) {
+					t.Errorf("Has(%q) = %v", key, c.Has(key))
+				}
+			}
+			if after := string(o.JSON()); after != before {
+				t.Errorf("the object itself became %s", after)
+			}
+			if err := from.Err(); err != nil {
+				t.Errorf("an error of what was taken from: %v", err)
+			}
+		})
+	}
+}
+
+// A copy is a document of its own.
+func TestCopyIsStrictAndAtTheTop(t *testing.T) {
+	o := parse(t, `{"plugins": [{"mtu": "x", "ipam": {"type": 1}}]}`).Lenient()
+	o.Objects("plugins", func(e *Object) {
+		c := e.Copy()
+		c.Object("ipam").String("type", new(string))
+		if want := `key "ipam.type": want a string, got the number 1`; c.Err() == nil || c.Err().Error() != want {
+			t.Errorf("error %v, want %s", c.Err(), want)
+		}
+		lenient := c.Lenient()
+		lenient.Int("mtu", new(int))
+		if err := lenient.Err(); err != nil {
+			t.Errorf("a lenient copy has the error %v", err)
+		}
+	})
+	if err := o.Err(); err != nil {
+		t.Errorf("the copy's error is the document's: %v", err)
+	}
+}
+
+// What was taken is read like any other value.
+func TestReadWhatWasTaken(t *testing.T) {
+	o := parse(t, `{"IPAM": {"type": "lost"}}`).Copy()
+	from := parse(t, `{"ipam": {"ranges": [[{"subnet": 7}]]}, "capabilities": {"a": true, "b": false}}`)
+	o.Take(from, "ipam", "capabilities")
+	text := "unset"
+	o.Object("ipam").String("type", &text)
+	if text != "unset" {
+		t.Errorf("the type is %q", text)
+	}
+	o.Object("ipam").ObjectLists("ranges", func(list []*Object) { list[0].String("subnet", new(string)) })
+	if want := `key "ipam.ranges[0][0].subnet": want a string, got the number 7`; o.Err() == nil || o.Err().Error() != want {
+		t.Errorf("error %v, want %s", o.Err(), want)
+	}
+	all := 0
+	o.Object("capabilities").BoolMap(func(string, bool) { all++ })
+	if all != 2 {
+		t.Errorf("%d members, want 2", all)
+	}
+}
