@@ -5,7 +5,6 @@ package netns
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"golang.org/x/sys/unix"
 )
@@ -13,10 +12,6 @@ import (
 // ErrNotExist says that no network namespace is at a path: there is nothing,
 // or a plain file where a namespace was mounted before.
 var ErrNotExist = errors.New("no network namespace there")
-
-// self is the calling thread's own namespace: that of the process as long as
-// it is asked outside of Run.
-const self = "/proc/thread-self/ns/net"
 
 // NS is an open network namespace.
 type NS struct {
@@ -47,9 +42,6 @@ func Open(path string) (*NS, error) {
 	}
 	return ns, nil
 }
-
-// Own opens the namespace of the calling process.
-func Own() (*NS, error) { return Open(self) }
 
 // identify reads the namespace's ID and makes sure that it is a network
 // namespace and not, say, the empty file a namespace was mounted on.
@@ -90,64 +82,10 @@ func (ns *NS) Close() {
 
 // IsOwn tells whether the namespace is that of the calling process.
 func (ns *NS) IsOwn() (bool, error) {
-	var st unix.Stat_t
-	if err := unix.Stat(self, &st); err != nil {
-		return false, fmt.Errorf("stat %s: %w", self, err)
-	}
-	return ns.id == ID{Dev: uint64(st.Dev), Ino: st.Ino}, nil
-}
-
-// Run calls f inside the namespace, on a thread of its own. A socket made in f
-// stays in the namespace and can be used outside. Goroutines started by f are
-// not inside. A thread that can't come back is ended with its goroutine.
-func (ns *NS) Run(f func() error) error {
-	type outcome struct {
-		err      error
-		panicked any
-	}
-	done := make(chan outcome, 1)
-	go func() {
-		var out outcome
-		defer func() {
-			if p := recover(); p != nil {
-				out.panicked = trace(p, ns.path)
-			}
-			done <- out
-		}()
-		out.err = ns.run(f)
-	}()
-	out := <-done
-	if out.panicked != nil {
-		panic(out.panicked)
-	}
-	return out.err
-}
-
-// trace adds to a panic where it was, which is lost when it is raised again in
-// another goroutine.
-func trace(p any, path string) string {
-	stack := make([]byte, 4<<10)
-	stack = stack[:runtime.Stack(stack, false)]
-	return fmt.Sprintf("%v, in network namespace %s:\n%s", p, path, stack)
-}
-
-func (ns *NS) run(f func() error) (err error) {
-	runtime.LockOSThread()
-	own, err := unix.Open(self, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	own, err := Own()
 	if err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("open own network namespace: %w", err)
+		return false, err
 	}
-	defer unix.Close(own)
-	if err := unix.Setns(ns.fd, unix.CLONE_NEWNET); err != nil {
-		runtime.UnlockOSThread()
-		return fmt.Errorf("enter network namespace %s: %w", ns.path, err)
-	}
-	defer func() {
-		// A goroutine that ends while locked takes its thread with it.
-		if unix.Setns(own, unix.CLONE_NEWNET) == nil {
-			runtime.UnlockOSThread()
-		}
-	}()
-	return f()
+	defer own.Close()
+	return ns.id == own.id, nil
 }

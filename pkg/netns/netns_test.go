@@ -207,9 +207,8 @@ func TestRunPassesOnAPanic(t *testing.T) {
 	home := current(t)
 	func() {
 		defer func() {
-			text := fmt.Sprint(recover())
-			if !strings.HasPrefix(text, "a bug, in network namespace ") || !strings.Contains(text, "netns_test.go") {
-				t.Errorf("panic %q, want the function's own with its place", text)
+			if p := recover(); p != "a bug" {
+				t.Errorf("panic %v, want the function's own", p)
 			}
 		}()
 		_ = ns.Run(func() error { panic("a bug") })

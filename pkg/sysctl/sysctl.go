@@ -11,42 +11,53 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// root is where procfs shows the sysctls: those below net/ are the ones of the
-// namespace of the thread that looks.
-const root = "/proc/sys"
-
-// Get returns the value of a sysctl whose key is known to be well-formed, such
-// as "net/ipv4/ip_forward", without the newline behind it.
+// Get returns the value of a sysctl, such as "net/ipv4/ip_forward", without the
+// newline behind it.
 func Get(key string) (string, error) {
+	t := Open()
+	defer t.Close()
+	return t.Get(key)
+}
+
+// Set sets a sysctl. For several, open a Tree.
+func Set(key, value string) error {
+	t := Open()
+	defer t.Close()
+	return t.Set(key, value)
+}
+
+// Get returns the value of a sysctl without the newline behind it.
+func (t Tree) Get(key string) (string, error) {
 	k, err := ParseKey(key)
 	if err != nil {
 		return "", err
 	}
-	return k.Get()
+	return t.GetKey(k)
 }
 
-// Set sets a sysctl whose key is known to be well-formed.
-func Set(key, value string) error {
+// Set sets a sysctl.
+func (t Tree) Set(key, value string) error {
 	k, err := ParseKey(key)
 	if err != nil {
 		return err
 	}
-	return k.Set(value)
+	return t.SetKey(k, value)
 }
 
-// Get returns the value without the newline behind it.
-func (k Key) Get() (string, error) {
-	text, err := k.read()
+// GetKey returns the value of a sysctl without the newline behind it.
+func (t Tree) GetKey(k Key) (string, error) {
+	text, err := t.read(k)
 	if err != nil {
 		return "", &Error{Op: "read", Key: k, Err: err}
 	}
 	return strings.TrimSuffix(text, "\n"), nil
 }
 
-// Set sets the value. One with more numbers than the sysctl has is unix.EINVAL
-// like a value of a wrong form, although the kernel has taken the first ones.
-func (k Key) Set(value string) error {
-	if err := k.write(value); err != nil {
+// SetKey sets a sysctl. A value with more numbers than the sysctl has is
+// unix.EINVAL like one of a wrong form, although the kernel has taken the first
+// ones.
+func (t Tree) SetKey(k Key, value string) error {
+	if err := t.write(k, value); err != nil {
 		return &Error{Op: "set", Key: k, Value: value, Err: err}
 	}
 	return nil
@@ -69,22 +80,24 @@ func Writable() error {
 // the smallest page.
 const piece = 4000
 
-func (k Key) read() (string, error) {
-	fd, err := k.open(unix.O_RDONLY)
+func (t Tree) read(k Key) (string, error) {
+	fd, err := t.open(k, unix.O_RDONLY)
 	if err != nil {
 		return "", err
 	}
 	defer unix.Close(fd)
-	// What does not fit is cut off and not there for a second read.
-	for size := 4096; ; size *= 4 {
-		buffer := make([]byte, size)
+	var small [512]byte // on the stack: most values have a few bytes
+	buffer := small[:]
+	for {
 		n, err := unix.Pread(fd, buffer, 0)
 		if err != nil {
 			return "", err
 		}
-		if n < size {
+		if n < len(buffer) {
 			return string(buffer[:n]), nil
 		}
+		// What does not fit is cut off and not there for a second read.
+		buffer = make([]byte, 16*len(buffer))
 	}
 }
 
@@ -92,8 +105,8 @@ func (k Key) read() (string, error) {
 // value would be no value, and a write of 0 bytes changes nothing. Long lists
 // of ports are taken in several pieces; of anything else the kernel takes only
 // as much as it has use for, and ignores what comes in a second write.
-func (k Key) write(value string) error {
-	fd, err := k.open(unix.O_WRONLY)
+func (t Tree) write(k Key, value string) error {
+	fd, err := t.open(k, unix.O_WRONLY)
 	if err != nil {
 		return err
 	}
@@ -113,12 +126,6 @@ func (k Key) write(value string) error {
 		}
 		text = left
 	}
-}
-
-// open opens the sysctl's file. The files of package os would do, for three
-// more system calls each.
-func (k Key) open(flags int) (int, error) {
-	return unix.Open(root+"/"+k.Path(), flags|unix.O_CLOEXEC, 0)
 }
 
 // Error is the kernel's refusal to show or set a sysctl.

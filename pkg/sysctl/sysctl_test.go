@@ -2,6 +2,7 @@ package sysctl_test
 
 import (
 	"errors"
+	"fmt"
 	"strconv"
 	"strings"
 	"testing"
@@ -27,17 +28,24 @@ func TestSetChangesTheThreadsNamespaceOnly(t *testing.T) {
 		in   *netlab.Pod
 		want string
 	}{{pod, "1"}, {other, "0"}} {
-		tt.in.Do(func() {
-			got, err := sysctl.Get(key)
-			if err != nil || got != tt.want {
-				t.Errorf("%s: %q, %v; want %q", tt.in.Name(), got, err, tt.want)
-			}
-		})
+		tt.in.Do(func() { want(t, tt.in.Name(), sysctl.Get, key, tt.want) })
+	}
+}
+
+// want reports a sysctl that does not have a value.
+func want(t *testing.T, where string, get func(string) (string, error), key, value string) {
+	t.Helper()
+	got, err := get(key)
+	if err != nil || got != value {
+		t.Errorf("%s: %s is %.80q, %v; want %.80q", where, key, got, err, value)
 	}
 }
 
 func TestValues(t *testing.T) {
-	pod := netlab.NewHost(t).NewPod(t, "pod")
+	onEachNode(t, testValues)
+}
+
+func testValues(t *testing.T, pod *netlab.Pod) {
 	// Each second port, so that the kernel can't join them to ranges: more
 	// than one read holds.
 	long := "10001"
@@ -60,16 +68,16 @@ func TestValues(t *testing.T) {
 				t.Errorf("set %s: %v", tt.key, err)
 				continue
 			}
-			got, err := sysctl.Get(tt.key)
-			if err != nil || got != tt.want {
-				t.Errorf("%s set to %.80q: got %.80q, %v; want %.80q", tt.key, tt.value, got, err, tt.want)
-			}
+			want(t, fmt.Sprintf("set to %.80q", tt.value), sysctl.Get, tt.key, tt.want)
 		}
 	})
 }
 
 func TestErrors(t *testing.T) {
-	pod := netlab.NewHost(t).NewPod(t, "pod")
+	onEachNode(t, testErrors)
+}
+
+func testErrors(t *testing.T, pod *netlab.Pod) {
 	tests := []struct {
 		key, value string
 		is         error
@@ -103,13 +111,7 @@ func TestWritable(t *testing.T) {
 		if err := sysctl.Writable(); err != nil {
 			t.Error(err)
 		}
-		mount := func(flags uintptr) {
-			if err := unix.Mount("/proc/sys", "/proc/sys", "", flags, ""); err != nil {
-				t.Fatal(err)
-			}
-		}
-		mount(unix.MS_BIND)
-		mount(unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY)
+		forbidWrites(t)
 		if err := sysctl.Writable(); err == nil {
 			t.Error("read-only /proc/sys: no error")
 		}

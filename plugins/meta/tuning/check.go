@@ -11,6 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // Check compares the interface and the sysctls with the configuration.
@@ -52,8 +53,10 @@ func differentSysctls(ns *netns.NS, wanted []setting) (different []string, err e
 		return nil, nil
 	}
 	err = ns.Run(func() error {
+		tree := sysctl.Open()
+		defer tree.Close()
 		for _, want := range wanted {
-			have, err := want.key.Get()
+			have, err := tree.GetKey(want.key)
 			switch {
 			case errors.Is(err, unix.EACCES): // it can only be written to
 			case err != nil:

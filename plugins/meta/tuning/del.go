@@ -2,7 +2,6 @@ package tuning
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -53,7 +52,7 @@ func restore(ctx context.Context, r *plugin.Request, recorded attributes) error 
 	}
 	var failed []string
 	for _, a := range recorded.list() {
-		if err := r.Step(ctx, fmt.Sprintf("set %s of %s back to %s", a.name, r.IfName, a.value)); err != nil {
+		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" back to "+a.value); err != nil {
 			return err
 		}
 		if err := i.set(a); err != nil && !isGone(err) {

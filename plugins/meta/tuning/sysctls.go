@@ -3,7 +3,7 @@ package tuning
 import (
 	"context"
 	"errors"
-	"fmt"
+	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -16,22 +16,32 @@ func setSysctls(ctx context.Context, r *plugin.Request, ns *netns.NS, sysctls []
 		return nil
 	}
 	return ns.Run(func() error {
+		tree := sysctl.Open()
+		defer tree.Close()
 		for _, s := range sysctls {
-			if err := r.Step(ctx, fmt.Sprintf("set sysctl %s to %q", s.key, s.value)); err != nil {
+			if err := r.Step(ctx, "set sysctl "+s.key.String()+" to "+strconv.Quote(s.value)); err != nil {
 				return err
 			}
 			// What can't be read, such as net.ipv4.route.flush, does
 			// something instead of holding a value.
-			if previous, err := s.key.Get(); err == nil {
+			if previous, err := tree.GetKey(s.key); err == nil {
 				undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
-					return ns.Run(func() error { return s.key.Set(previous) })
+					return setBack(ns, s.key, previous)
 				})
 			}
-			if err := s.key.Set(s.value); err != nil {
+			if err := tree.SetKey(s.key, s.value); err != nil {
 				return sysctlError(err)
 			}
 		}
 		return nil
+	})
+}
+
+func setBack(ns *netns.NS, key sysctl.Key, previous string) error {
+	return ns.Run(func() error {
+		tree := sysctl.Open()
+		defer tree.Close()
+		return tree.SetKey(key, previous)
 	})
 }
 

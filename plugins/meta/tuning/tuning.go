@@ -4,7 +4,6 @@ package tuning
 
 import (
 	"context"
-	"fmt"
 
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -73,7 +72,7 @@ func setAttributes(ctx context.Context, r *plugin.Request, i *iface, s *settings
 
 	before := previous.list()
 	for n, a := range s.attributes.list() {
-		if err := r.Step(ctx, fmt.Sprintf("set %s of %s to %s", a.name, r.IfName, a.value)); err != nil {
+		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" to "+a.value); err != nil {
 			return err
 		}
 		if err := i.set(a); err != nil {

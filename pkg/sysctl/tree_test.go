@@ -1,0 +1,176 @@
+package sysctl_test
+
+import (
+	"errors"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/sysctl"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// onEachNode calls test with a pod of a node with few links, and with one of a
+// node with many.
+func onEachNode(t *testing.T, test func(*testing.T, *netlab.Pod)) {
+	t.Run("few links", func(t *testing.T) {
+		test(t, netlab.NewHost(t).NewPod(t, "pod"))
+	})
+	t.Run("many links", func(t *testing.T) {
+		host := netlab.NewHost(t)
+		crowd(t, host)
+		test(t, host.NewPod(t, "pod"))
+	})
+}
+
+// crowd makes a host look as if it had 1,500 links.
+func crowd(t *testing.T, host *netlab.Host) {
+	t.Helper()
+	host.Do(func() {
+		const links = "/sys/devices/virtual/net"
+		if err := unix.Mount("links", links, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		for i := range 1500 {
+			if err := os.Mkdir(filepath.Join(links, strconv.Itoa(i)), 0o755); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// forbidWrites makes /proc/sys read-only, as it is in containers.
+func forbidWrites(t *testing.T) {
+	t.Helper()
+	for _, flags := range []uintptr{unix.MS_BIND, unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY} {
+		if err := unix.Mount("/proc/sys", "/proc/sys", "", flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// hide makes /proc/sys an empty directory: what can be read then is read
+// elsewhere.
+func hide(t *testing.T) {
+	t.Helper()
+	if err := unix.Mount("none", "/proc/sys", "tmpfs", 0, ""); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// forbid has a seccomp filter refuse a system call to the calling thread.
+func forbid(t *testing.T, call uint32, errno unix.Errno) {
+	t.Helper()
+	const allow, refuse = 0x7fff0000, 0x00050000 // SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
+	program := []unix.SockFilter{
+		{Code: unix.BPF_LD | unix.BPF_ABS | unix.BPF_W, K: 0}, // the system call's number
+		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
+		{Code: unix.BPF_RET | unix.BPF_K, K: refuse | uint32(errno)},
+		{Code: unix.BPF_RET | unix.BPF_K, K: allow},
+	}
+	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
+	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+		t.Fatal(err)
+	}
+	if _, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&f))); errno != 0 {
+		t.Fatal(errno)
+	}
+}
+
+func TestTreeOfItsOwn(t *testing.T) {
+	host := netlab.NewHost(t)
+	pod := host.NewPod(t, "pod")
+	crowd(t, host)
+	const key = "net/ipv4/conf/lo/arp_filter"
+	host.Do(func() {
+		before := descriptors(t)
+		tree := sysctl.Open()
+		hide(t)
+		want(t, "host", tree.Get, key, "0")
+		pod.Do(func() {
+			if err := tree.Set(key, "1"); err != nil {
+				t.Error("the pod's, by the tree that was opened outside: ", err)
+			}
+			want(t, "pod", tree.Get, key, "1")
+		})
+		want(t, "host", tree.Get, key, "0")
+		if err := unix.Unmount("/proc/sys", 0); err != nil {
+			t.Fatal(err)
+		}
+		tree.Close()
+		pod.Do(func() { want(t, "pod, by /proc/sys", sysctl.Get, key, "1") })
+		if after := descriptors(t); after != before {
+			t.Errorf("%d open files before, %d after", before, after)
+		}
+	})
+}
+
+func descriptors(t *testing.T) int {
+	t.Helper()
+	entries, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(entries)
+}
+
+func TestTreeOfFewLinks(t *testing.T) {
+	netlab.NewHost(t).Do(func() {
+		tree := sysctl.Open()
+		defer tree.Close()
+		hide(t)
+		if got, err := tree.Get("net/ipv4/ip_forward"); !errors.Is(err, unix.ENOENT) {
+			t.Errorf("got %q, %v without /proc/sys; want none", got, err)
+		}
+	})
+}
+
+// What forbids a procfs of one's own leaves /proc/sys as it is.
+func TestTreeRefused(t *testing.T) {
+	tests := []struct {
+		name   string
+		refuse func(*testing.T)
+	}{
+		{"no fsopen", func(t *testing.T) { forbid(t, unix.SYS_FSOPEN, unix.ENOSYS) }},
+		{"seccomp", func(t *testing.T) { forbid(t, unix.SYS_FSOPEN, unix.EPERM) }},
+		{"no configuration", func(t *testing.T) { forbid(t, unix.SYS_FSCONFIG, unix.EPERM) }},
+		{"no mount", func(t *testing.T) { forbid(t, unix.SYS_FSMOUNT, unix.EPERM) }},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			host := netlab.NewHost(t)
+			crowd(t, host)
+			pod := host.NewPod(t, "pod")
+			pod.Do(func() {
+				before := descriptors(t)
+				tt.refuse(t)
+				if err := sysctl.Set("net/ipv4/ip_forward", "1"); err != nil {
+					t.Error(err)
+				}
+				want(t, "pod", sysctl.Get, "net/ipv4/ip_forward", "1")
+				if after := descriptors(t); after != before {
+					t.Errorf("%d open files before, %d after", before, after)
+				}
+			})
+		})
+	}
+}
+
+// A /proc/sys that is read-only is so on purpose.
+func TestTreeRespectsReadOnly(t *testing.T) {
+	host := netlab.NewHost(t)
+	crowd(t, host)
+	host.Do(func() {
+		forbidWrites(t)
+		err := sysctl.Set("net/ipv4/ip_forward", "1")
+		if !errors.Is(err, unix.EROFS) || !strings.Contains(err.Error(), `set sysctl net/ipv4/ip_forward to "1"`) {
+			t.Errorf("error %v", err)
+		}
+		want(t, "host", sysctl.Get, "net/ipv4/conf/lo/arp_filter", "0")
+	})
+}
