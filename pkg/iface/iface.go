@@ -80,22 +80,24 @@ func open(ns *netns.NS, name string, ipv6 bool, o Options) (*link.Conn, error) {
 // (runtimes make namespaces with it disabled), addresses that survive the link
 // going down, and whether the link-local address is probed too.
 func prepareIPv6(name string, dad bool) error {
+	tree := sysctl.Open()
+	defer tree.Close()
 	for _, key := range []string{
 		"net/ipv6/conf/lo/disable_ipv6", "net/ipv6/conf/" + name + "/disable_ipv6",
 	} {
-		if err := sysctl.Set(key, "0"); err != nil {
+		if err := tree.Set(key, "0"); err != nil {
 			return fmt.Errorf("enable IPv6 in the container: %w", err)
 		}
 	}
-	if err := sysctl.Set("net/ipv6/conf/"+name+"/keep_addr_on_down", "1"); err != nil {
+	if err := tree.Set("net/ipv6/conf/"+name+"/keep_addr_on_down", "1"); err != nil {
 		return err
 	}
 	probe := "0"
 	if dad {
 		probe = "1"
-		_ = sysctl.Set("net/ipv6/conf/"+name+"/enhanced_dad", "1") // absent before Linux 4.10
+		_ = tree.Set("net/ipv6/conf/"+name+"/enhanced_dad", "1") // absent before Linux 4.10
 	}
-	return sysctl.Set("net/ipv6/conf/"+name+"/accept_dad", probe)
+	return tree.Set("net/ipv6/conf/"+name+"/accept_dad", probe)
 }
 
 // resolve fills in gateways, and leaves out routes that are there twice: IPAM

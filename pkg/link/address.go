@@ -2,7 +2,6 @@ package link
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 
 	"golang.org/x/sys/unix"
@@ -21,13 +20,14 @@ type Address struct {
 // unix.EEXIST.
 func (c *Conn) AddAddress(index int, a Address) error {
 	b := &netlink.Batch{}
-	appendAddress(b, index, a, unix.NLM_F_ACK)
+	appendAddress(b, index, a)
+	b.Ack()
 	return c.Do(b, nil)
 }
 
-func appendAddress(b *netlink.Batch, index int, a Address, flags uint16) {
+func appendAddress(b *netlink.Batch, index int, a Address) {
 	ip := a.Prefix.Addr()
-	b.Begin(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL|flags, fmt.Sprintf("add address %s to link %d", a.Prefix, index))
+	b.Begin(unix.RTM_NEWADDR, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add address "+a.Prefix.String()+" to "+nameOf(index))
 	b.Header(addressHeader(index, a.Prefix)...)
 	b.Addr(unix.IFA_LOCAL, ip)
 	b.Addr(unix.IFA_ADDRESS, ip)
@@ -43,7 +43,7 @@ func appendAddress(b *netlink.Batch, index int, a Address, flags uint16) {
 // DeleteAddress takes an address from a link.
 func (c *Conn) DeleteAddress(index int, prefix netip.Prefix) error {
 	b := &netlink.Batch{}
-	b.Begin(unix.RTM_DELADDR, unix.NLM_F_ACK, fmt.Sprintf("remove address %s from link %d", prefix, index))
+	b.Begin(unix.RTM_DELADDR, unix.NLM_F_ACK, "remove address "+prefix.String()+" from "+nameOf(index))
 	b.Header(addressHeader(index, prefix)...)
 	b.Addr(unix.IFA_LOCAL, prefix.Addr())
 	b.End()
@@ -56,7 +56,7 @@ func (c *Conn) Addresses(index int) ([]Address, error) {
 	// 4.20 it lists the addresses of all links, which are left out below.
 	_ = unix.SetsockoptInt(c.FD(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1)
 	b := &netlink.Batch{}
-	b.Begin(unix.RTM_GETADDR, unix.NLM_F_DUMP, fmt.Sprintf("list addresses of link %d", index))
+	b.Begin(unix.RTM_GETADDR, unix.NLM_F_DUMP, "list addresses of "+nameOf(index))
 	b.Header(addressHeader(index, netip.Prefix{})...)
 	b.End()
 	var list []Address

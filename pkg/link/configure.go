@@ -23,18 +23,18 @@ func (c *Conn) Configure(index int, s Setup) error {
 		appendAnnounce(b, index)
 	}
 	for _, a := range s.Addresses {
-		appendAddress(b, index, a, unix.NLM_F_ACK)
+		appendAddress(b, index, a)
 	}
 	if !s.Down {
-		begin(b, unix.RTM_NEWLINK, unix.NLM_F_ACK, "set the container's link up", info{index: index, flags: unix.IFF_UP, change: unix.IFF_UP})
-		b.End()
+		appendUp(b, index, "set the container's link up")
 	}
 	for _, r := range s.Routes {
-		appendRoute(b, index, r, unix.NLM_F_ACK)
+		appendRoute(b, index, r)
 	}
 	if b.Len() == 0 {
 		return nil
 	}
+	b.Ack()
 	return c.Do(b, nil)
 }
 
@@ -45,7 +45,7 @@ func appendAnnounce(b *netlink.Batch, index int) {
 		inetConf  = 1  // IFLA_INET_CONF
 		arpNotify = 22 // IPV4_DEVCONF_ARP_NOTIFY
 	)
-	begin(b, unix.RTM_NEWLINK, unix.NLM_F_ACK, "set arp_notify", info{index: index})
+	begin(b, unix.RTM_NEWLINK, 0, "set arp_notify", info{index: index})
 	b.Nest(unix.IFLA_AF_SPEC, func() {
 		b.Nest(unix.AF_INET, func() {
 			b.Nest(inetConf, func() { b.U32(arpNotify, 1) })

@@ -87,15 +87,22 @@ func startDeletion(index int, limit time.Duration) (pid int, v verdict) {
 	return pid, v
 }
 
-// deletion is the message that deletes a link. It asks for no answer: the
+// deletion is the messages that delete a link. They ask for no answer: the
 // kernel would give it when all is over. A refusal comes at once, unasked.
+//
+// A link that is a bridge's port leaves the bridge first. Left to itself the
+// kernel stops the port twice, when it goes down and when it leaves, and each
+// time looks at all ports: 0.9 of 5.3 ms where the bridge has 900; where it has
+// none it takes as long both ways. (Medians of 60, Linux 6.18, 2 CPUs.) To a link
+// that is no port nothing happens.
 func deletion(index int) []byte {
-	body := info{index: index}.bytes()
-	b := binary.NativeEndian.AppendUint32(nil, uint32(unix.SizeofNlMsghdr+len(body)))
-	b = binary.NativeEndian.AppendUint16(b, unix.RTM_DELLINK)
-	b = binary.NativeEndian.AppendUint16(b, unix.NLM_F_REQUEST)
-	b = append(b, make([]byte, 8)...) // sequence number and sender, of no use here
-	return append(b, body...)
+	b := &netlink.Batch{}
+	begin(b, unix.RTM_NEWLINK, 0, "", info{index: index})
+	b.U32(unix.IFLA_MASTER, 0)
+	b.End()
+	begin(b, unix.RTM_DELLINK, 0, "", info{index: index})
+	b.End()
+	return b.Raw()
 }
 
 // hearDeletion has the socket take in nothing but the end of one link and

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,8 @@ type Link struct {
 	Alias     string
 	Hairpin   bool // of a bridge's port
 	Isolated  bool // of a bridge's port
+
+	RoutesLocalnet bool // routes 127.0.0.0/8 (the IPv4 option route_localnet)
 }
 
 // Up tells whether the link is set up.
@@ -42,10 +45,7 @@ func (l *Link) Up() bool { return l.Flags&unix.IFF_UP != 0 }
 // none.
 func (c *Conn) ByName(name string) (*Link, error) {
 	b := &netlink.Batch{}
-	begin(b, unix.RTM_GETLINK, unix.NLM_F_ACK, "look up link "+name, info{})
-	b.String(unix.IFLA_IFNAME, name)
-	b.U32(unix.IFLA_EXT_MASK, skipStats)
-	b.End()
+	appendLookup(b, name)
 	return c.one(b)
 }
 
@@ -53,11 +53,26 @@ func (c *Conn) ByName(name string) (*Link, error) {
 // none.
 func (c *Conn) ByIndex(index int) (*Link, error) {
 	b := &netlink.Batch{}
-	begin(b, unix.RTM_GETLINK, unix.NLM_F_ACK, fmt.Sprintf("look up link %d", index), info{index: index})
-	b.U32(unix.IFLA_EXT_MASK, skipStats)
-	b.End()
+	appendLookupOf(b, index)
 	return c.one(b)
 }
+
+func appendLookup(b *netlink.Batch, name string) {
+	begin(b, unix.RTM_GETLINK, 0, "look up link "+name, info{})
+	b.String(unix.IFLA_IFNAME, name)
+	b.U32(unix.IFLA_EXT_MASK, skipStats)
+	b.End()
+}
+
+func appendLookupOf(b *netlink.Batch, index int) {
+	begin(b, unix.RTM_GETLINK, 0, "look up "+nameOf(index), info{index: index})
+	b.U32(unix.IFLA_EXT_MASK, skipStats)
+	b.End()
+}
+
+// nameOf names a link in an error message. Such texts are made for each message
+// that is sent, so without package fmt, whose first use costs 25 us.
+func nameOf(index int) string { return "link " + strconv.Itoa(index) }
 
 // ByNames looks several links up at once. Those that are not there are left
 // out.
@@ -67,13 +82,15 @@ func (c *Conn) ByNames(names ...string) ([]*Link, error) {
 	for some := range slices.Chunk(names, atOnce) {
 		b := &netlink.Batch{}
 		for _, name := range some {
-			begin(b, unix.RTM_GETLINK, unix.NLM_F_ACK, "look up link "+name, info{})
-			b.String(unix.IFLA_IFNAME, name)
-			b.U32(unix.IFLA_EXT_MASK, skipStats)
-			b.End()
+			appendLookup(b, name)
+			b.Expect(unix.ENODEV)
 		}
-		err := notFound(c.Do(b, func(m netlink.Message) { links = append(links, parse(m.Payload)) }))
-		if err != nil && !isNotFound(err) {
+		err := c.Do(b, func(m netlink.Message) {
+			if m.Type == unix.RTM_NEWLINK {
+				links = append(links, parse(m.Payload))
+			}
+		})
+		if err != nil {
 			return links, err
 		}
 	}
@@ -99,19 +116,22 @@ func (c *Conn) List() ([]*Link, error) {
 // Delete removes a link, and with a veth its other end.
 func (c *Conn) Delete(index int) error {
 	b := &netlink.Batch{}
-	begin(b, unix.RTM_DELLINK, unix.NLM_F_ACK, fmt.Sprintf("delete link %d", index), info{index: index})
+	begin(b, unix.RTM_DELLINK, unix.NLM_F_ACK, "delete "+nameOf(index), info{index: index})
 	b.End()
 	return notFound(c.Do(b, nil))
 }
 
 // SetUp sets a link up.
 func (c *Conn) SetUp(index int) error {
-	return c.change(fmt.Sprintf("set link %d up", index), info{index: index, flags: unix.IFF_UP, change: unix.IFF_UP}, nil)
+	b := &netlink.Batch{}
+	appendUp(b, index, "set "+nameOf(index)+" up")
+	b.Ack()
+	return notFound(c.Do(b, nil))
 }
 
 // SetDown sets a link down.
 func (c *Conn) SetDown(index int) error {
-	return c.change(fmt.Sprintf("set link %d down", index), info{index: index, change: unix.IFF_UP}, nil)
+	return c.change("set "+nameOf(index)+" down", info{index: index, change: unix.IFF_UP}, nil)
 }
 
 // SetFlag sets or clears one flag, such as unix.IFF_PROMISC.
@@ -142,6 +162,11 @@ func (c *Conn) SetMAC(index int, mac [6]byte) error {
 	return c.change(fmt.Sprintf("set the MAC address of link %d to %s", index, MACText(mac)), info{index: index}, func(b *netlink.Batch) {
 		b.Bytes(unix.IFLA_ADDRESS, mac[:])
 	})
+}
+
+func appendUp(b *netlink.Batch, index int, op string) {
+	begin(b, unix.RTM_NEWLINK, 0, op, info{index: index, flags: unix.IFF_UP, change: unix.IFF_UP})
+	b.End()
 }
 
 func (c *Conn) change(op string, i info, attrs func(b *netlink.Batch)) error {
@@ -216,6 +241,8 @@ func parse(payload []byte) *Link {
 			l.OperState = int(first(v))
 		case unix.IFLA_IFALIAS:
 			l.Alias = text(v)
+		case unix.IFLA_AF_SPEC:
+			l.RoutesLocalnet = routesLocalnet(v)
 		case unix.IFLA_LINKINFO:
 			l.parseInfo(v)
 		}
@@ -255,7 +282,12 @@ func number(v []byte) int {
 
 // MACText returns a hardware address as the kernel's tools print it.
 func MACText(mac [6]byte) string {
-	return fmt.Sprintf("%02x:%02x:%02x:%02x:%02x:%02x", mac[0], mac[1], mac[2], mac[3], mac[4], mac[5])
+	const digits = "0123456789abcdef"
+	text := make([]byte, 0, 3*len(mac))
+	for _, b := range mac {
+		text = append(text, digits[b>>4], digits[b&15], ':')
+	}
+	return string(text[:len(text)-1])
 }
 
 // ParseMAC reads a hardware address of six bytes, separated by colons or dashes.

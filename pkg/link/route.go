@@ -1,9 +1,8 @@
 package link
 
 import (
-	"encoding/binary"
-	"fmt"
 	"net/netip"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 
@@ -27,7 +26,7 @@ func (r Route) String() string {
 		s += " via " + r.Gateway.String()
 	}
 	if r.Table != 0 {
-		s += fmt.Sprintf(" table %d", r.Table)
+		s += " table " + strconv.Itoa(r.Table)
 	}
 	return s
 }
@@ -36,16 +35,17 @@ func (r Route) String() string {
 // unix.EEXIST.
 func (c *Conn) AddRoute(index int, r Route) error {
 	b := &netlink.Batch{}
-	appendRoute(b, index, r, unix.NLM_F_ACK)
+	appendRoute(b, index, r)
+	b.Ack()
 	return c.Do(b, nil)
 }
 
-func appendRoute(b *netlink.Batch, index int, r Route, flags uint16) {
+func appendRoute(b *netlink.Batch, index int, r Route) {
 	table := r.Table
 	if table == 0 {
 		table = unix.RT_TABLE_MAIN
 	}
-	b.Begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE|flags, fmt.Sprintf("add route %s on link %d", r, index))
+	b.Begin(unix.RTM_NEWROUTE, unix.NLM_F_CREATE, "add route "+r.String()+" on "+nameOf(index))
 	b.Header(familyOf(r.Dst.Addr()), byte(r.Dst.Bits()), 0, 0,
 		unix.RT_TABLE_UNSPEC, // RTA_TABLE holds numbers above 255
 		unix.RTPROT_BOOT, byte(r.Scope), unix.RTN_UNICAST, 0, 0, 0, 0)
@@ -77,7 +77,7 @@ func appendRoute(b *netlink.Batch, index int, r Route, flags uint16) {
 // kernel keeps for local and broadcast addresses. It is for CHECK.
 func (c *Conn) Routes(index int) ([]Route, error) {
 	b := &netlink.Batch{}
-	b.Begin(unix.RTM_GETROUTE, unix.NLM_F_DUMP, fmt.Sprintf("list routes of link %d", index))
+	b.Begin(unix.RTM_GETROUTE, unix.NLM_F_DUMP, "list routes of "+nameOf(index))
 	b.Header(routeQuery(unix.AF_UNSPEC, 0)...)
 	b.End()
 	var list []Route
@@ -94,7 +94,7 @@ func (c *Conn) Routes(index int) ([]Route, error) {
 // there is no route.
 func (c *Conn) LinkTo(a netip.Addr) (int, error) {
 	b := &netlink.Batch{}
-	b.Begin(unix.RTM_GETROUTE, unix.NLM_F_ACK, "look up the route to "+a.String())
+	b.Begin(unix.RTM_GETROUTE, 0, "look up the route to "+a.String())
 	b.Header(routeQuery(familyOf(a), a.BitLen())...)
 	b.Addr(unix.RTA_DST, a)
 	b.End()
@@ -144,20 +144,4 @@ func parseRoute(payload []byte) (r Route, oif int, ok bool) {
 		}
 	})
 	return r, oif, true
-}
-
-// DeleteNeighbour forgets what hardware address an address was last seen at;
-// that none is known is unix.ENOENT.
-func (c *Conn) DeleteNeighbour(index int, a netip.Addr) error {
-	const ndmsgLen = 12 // struct ndmsg, rtnetlink(7)
-	header := make([]byte, 4, ndmsgLen)
-	header[0] = familyOf(a)
-	header = binary.NativeEndian.AppendUint32(header, uint32(index))
-	header = append(header, 0, 0, 0, 0)
-	b := &netlink.Batch{}
-	b.Begin(unix.RTM_DELNEIGH, unix.NLM_F_ACK, fmt.Sprintf("forget neighbour %s of link %d", a, index))
-	b.Header(header...)
-	b.Addr(unix.NDA_DST, a)
-	b.End()
-	return c.Do(b, nil)
 }

@@ -2,6 +2,7 @@ package link
 
 import (
 	"errors"
+	"math"
 	"net/netip"
 	"strings"
 	"testing"
@@ -24,13 +25,16 @@ func routed(t *testing.T) (*space, int) {
 	return container, eth0
 }
 
+// lastPriority is a variable since as a constant it is no int of 32 bits.
+var lastPriority uint32 = math.MaxUint32
+
 var routes = []Route{
 	{Dst: netip.MustParsePrefix("0.0.0.0/0"), Gateway: netip.MustParseAddr("10.88.0.1")},
 	{Dst: netip.MustParsePrefix("::/0"), Gateway: netip.MustParseAddr("fd00::1")},
 	{Dst: netip.MustParsePrefix("192.0.2.7/24")}, // bits behind the prefix
 	{Dst: netip.MustParsePrefix("192.0.3.0/24"), Scope: unix.RT_SCOPE_LINK, Priority: 7},
 	{Dst: netip.MustParsePrefix("192.0.4.0/24"), Gateway: netip.MustParseAddr("10.88.0.9"), Table: 1000, MTU: 1400, AdvMSS: 1360},
-	{Dst: netip.MustParsePrefix("2001:db8::/32"), Gateway: netip.MustParseAddr("fd00::9"), Table: 100, Priority: 4294967295, MTU: 1280},
+	{Dst: netip.MustParsePrefix("2001:db8::/32"), Gateway: netip.MustParseAddr("fd00::9"), Table: 100, Priority: int(lastPriority), MTU: 1280},
 }
 
 func TestAddRoute(t *testing.T) {
@@ -202,23 +206,6 @@ func TestConfigure(t *testing.T) {
 	}
 }
 
-func TestDeleteNeighbour(t *testing.T) {
-	container, eth0 := routed(t)
-	for _, text := range []string{"10.88.0.9", "fd00::9"} {
-		a := netip.MustParseAddr(text)
-		err := container.field.NeighAdd(&field.Neigh{LinkIndex: eth0, IP: a.AsSlice(), State: field.NUD_PERMANENT, HardwareAddr: []byte{2, 0, 0, 0, 0, 9}})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := container.DeleteNeighbour(eth0, a); err != nil {
-			t.Errorf("delete %s: %v", a, err)
-		}
-		if err := container.DeleteNeighbour(eth0, a); !errors.Is(err, unix.ENOENT) {
-			t.Errorf("delete %s again: %v, want ENOENT", a, err)
-		}
-	}
-}
-
 func TestWaitUntil(t *testing.T) {
 	host, container := newSpace(t), newSpace(t)
 	pair := wire(t, host, container)
@@ -230,8 +217,9 @@ func TestWaitUntil(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	asked := make(chan struct{})
+	asked, done := make(chan struct{}), make(chan struct{})
 	go func() {
+		defer close(done)
 		<-asked
 		for range 100 { // noise: changes of another link, more than a buffer should need
 			_ = other.SetUp(1)
@@ -256,6 +244,7 @@ func TestWaitUntil(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	<-done
 }
 
 func TestWaitUntilHearsThroughNoise(t *testing.T) {

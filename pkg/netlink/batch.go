@@ -19,14 +19,23 @@ type Batch struct {
 
 // sent is what a batch remembers of a message to name it in an error.
 type sent struct {
-	typ uint16
-	ack bool
-	op  string
+	typ    uint16
+	ack    bool
+	op     string
+	expect unix.Errno // a refusal that is as good as done
 }
+
+// firstBytes and firstMessages are room for what a call usually sends, so that a
+// batch does not grow step by step: each size that is allocated for the first
+// time costs a process two page faults.
+const firstBytes, firstMessages = 512, 8
 
 // Begin starts a message. op says what it does, on what, for error messages:
 // "create link veth0". NLM_F_REQUEST is added to the flags.
 func (b *Batch) Begin(typ, flags uint16, op string) {
+	if b.bytes == nil {
+		b.bytes, b.sent = make([]byte, 0, firstBytes), make([]sent, 0, firstMessages)
+	}
 	b.start = len(b.bytes)
 	b.sent = append(b.sent, sent{typ: typ, ack: flags&unix.NLM_F_ACK != 0, op: op})
 	b.u32(0) // the length, set by End
@@ -36,11 +45,26 @@ func (b *Batch) Begin(typ, flags uint16, op string) {
 	b.u32(0)
 }
 
+// Expect makes a refusal of the last message by that error number no failure.
+// Conn.Do hands it to its caller as a message of type NLMSG_ERROR.
+func (b *Batch) Expect(errno unix.Errno) { b.sent[len(b.sent)-1].expect = errno }
+
 // End finishes the message.
 func (b *Batch) End() {
 	binary.NativeEndian.PutUint32(b.bytes[b.start:], uint32(len(b.bytes)-b.start))
 	b.pad()
 }
+
+// Ack makes the kernel acknowledge the last message.
+func (b *Batch) Ack() {
+	flags := b.bytes[b.start+6:]
+	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
+	b.sent[len(b.sent)-1].ack = true
+}
+
+// Raw returns the messages as they are sent, numbered from 1 on, for senders other
+// than Conn.Do.
+func (b *Batch) Raw() []byte { return b.bytes }
 
 // Len is the size of the batch in bytes.
 func (b *Batch) Len() int { return len(b.bytes) }

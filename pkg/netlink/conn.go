@@ -21,17 +21,13 @@ import (
 // bug or a lost message makes it this long.
 const patience = 20 * time.Second
 
-// receiveSize holds the largest message the kernel builds at a time
-// (NLMSG_GOODSIZE is at most 8 KiB, a dump fills up to 32 KiB).
-const receiveSize = 32 << 10
-
 // Conn is a netlink socket. It belongs to the network namespace in which it
 // was opened, whatever thread uses it later. One goroutine at a time.
 type Conn struct {
-	fd      int
-	seq     uint32
-	port    uint32 // our address, known once the socket hears multicasts
-	receive []byte
+	fd     int
+	seq    uint32
+	port   uint32  // our address, known once the socket hears multicasts
+	buffer *buffer // taken when first needed
 
 	// Sends counts the messages sent, for budgets held by tests.
 	Sends int
@@ -57,8 +53,14 @@ func Dial(family int) (*Conn, error) {
 	return c, nil
 }
 
-// Close closes the socket.
-func (c *Conn) Close() { _ = unix.Close(c.fd) }
+// Close closes the socket. It can't be used any more, even when its number is
+// used again.
+func (c *Conn) Close() {
+	_ = unix.Close(c.fd)
+	c.fd = -1
+	c.buffer.release()
+	c.buffer = nil
+}
 
 // FD returns the socket, for options of one family.
 func (c *Conn) FD() int { return c.fd }
@@ -95,10 +97,12 @@ type Message struct {
 var ErrInterrupted = errors.New("netlink dump interrupted")
 
 // Do sends the batch and reads until the last message that asked for an answer
-// (NLM_F_ACK or a dump; there must be one) is answered. Answers other than
-// acknowledgements go to each, which must not keep the payload. Messages are
-// processed in order, and all of them even when one fails; the error is that of
-// the first that failed.
+// (by NLM_F_ACK; if none did the last message, which then must be a question or
+// a dump) is answered. Answers other than acknowledgements go to each, which
+// must not keep the payload. Messages are processed in order, and all of them
+// even when one fails; the error is that of the first that failed. Of messages
+// without NLM_F_ACK refusals are told too, so that one at the end of the batch
+// is enough: each costs the kernel a message and us a read, 2 us.
 //
 // An empty batch does nothing. One that asks for more answers than the socket's
 // receive buffer holds (some hundred acknowledgements, fewer links) is
@@ -137,7 +141,14 @@ func (c *Conn) Do(b *Batch, each func(Message)) error {
 			}
 			switch m.Type {
 			case unix.NLMSG_ERROR:
-				if err := b.failure(m); err != nil && first == nil {
+				err := b.failure(m)
+				if b.expected(m, err) {
+					err = nil
+					if each != nil {
+						each(m)
+					}
+				}
+				if err != nil && first == nil {
 					first = err
 				}
 				// A batch whose opening message is refused is not looked at further.
@@ -155,6 +166,10 @@ func (c *Conn) Do(b *Batch, each func(Message)) error {
 			default:
 				if each != nil {
 					each(m)
+				}
+				// A question is answered by one message, unless it was a dump.
+				if m.Index == last && !b.sent[last].ack && m.Flags&unix.NLM_F_MULTI == 0 {
+					return first
 				}
 			}
 		}
@@ -264,17 +279,17 @@ func (c *Conn) growSendBuffer(size int) error {
 }
 
 func (c *Conn) read() ([]byte, error) {
-	if c.receive == nil {
-		c.receive = make([]byte, receiveSize)
+	if c.buffer == nil {
+		c.buffer = takeBuffer()
 	}
 	for {
-		n, _, err := unix.Recvfrom(c.fd, c.receive, 0)
+		n, _, err := unix.Recvfrom(c.fd, c.buffer.bytes[:], 0)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return nil, fmt.Errorf("receive netlink message: %w", err)
 		default:
-			return c.receive[:n], nil
+			return c.buffer.bytes[:n], nil
 		}
 	}
 }
@@ -288,6 +303,12 @@ func (b *Batch) lastAnswered() int {
 		}
 	}
 	return len(b.sent) - 1
+}
+
+// expected tells whether an error is one that its message was sent with.
+func (b *Batch) expected(m Message, err error) bool {
+	errno := b.sent[m.Index].expect
+	return errno != 0 && errors.Is(err, errno)
 }
 
 // failure turns an NLMSG_ERROR or NLMSG_DONE into an error, nil when all is

@@ -321,3 +321,112 @@ func TestClosedSocket(t *testing.T) {
 		t.Error("no error")
 	}
 }
+
+// A question needs no acknowledgement: its answer ends the wait, or its refusal.
+func TestQuestionWithoutAck(t *testing.T) {
+	c, _ := dial(t)
+	for range 3 { // nothing is left over for the next one
+		b := &netlink.Batch{}
+		get(b, "lo", 0)
+		if list, err := names(c, b); len(list) != 1 || list[0] != "0:lo" || err != nil {
+			t.Errorf("answers %v, error %v", list, err)
+		}
+		b = &netlink.Batch{}
+		get(b, "none", 0)
+		if list, err := names(c, b); len(list) != 0 || !errors.Is(err, unix.ENODEV) {
+			t.Errorf("answers %v, error %v; want ENODEV", list, err)
+		}
+	}
+}
+
+// One acknowledgement at the end is enough to hear of each refusal.
+func TestAck(t *testing.T) {
+	for last, want := range map[string]error{"br1": nil, "lo": unix.EEXIST} {
+		c, _ := dial(t)
+		b := &netlink.Batch{}
+		create(b, "br0", "bridge", 0)
+		create(b, last, "bridge", 0)
+		b.Ack()
+		if err := c.Do(b, nil); !errors.Is(err, want) {
+			t.Errorf("last is %s: error %v, want %v", last, err, want)
+		}
+		b = &netlink.Batch{}
+		get(b, "br0", 0)
+		if list, err := names(c, b); len(list) != 1 || err != nil {
+			t.Errorf("the first message was not done: %v, %v", list, err)
+		}
+	}
+}
+
+func TestExpect(t *testing.T) {
+	tests := []struct {
+		name  string
+		errno unix.Errno
+		want  error
+		heard int
+	}{
+		{"the one that comes", unix.ENODEV, nil, 1},
+		{"another one", unix.EEXIST, unix.ENODEV, 0},
+		{"none", 0, unix.ENODEV, 0},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c, _ := dial(t)
+			b := &netlink.Batch{}
+			get(b, "none", 0)
+			b.Expect(tt.errno)
+			get(b, "lo", 0)
+			refused, answered := 0, 0
+			err := c.Do(b, func(m netlink.Message) {
+				switch {
+				case m.Type == unix.NLMSG_ERROR && m.Index == 0:
+					refused++
+				case m.Type == unix.RTM_NEWLINK && m.Index == 1:
+					answered++
+				}
+			})
+			if !errors.Is(err, tt.want) || refused != tt.heard || answered != 1 {
+				t.Errorf("error %v, heard %d refusals and %d answers; want %v, %d and 1", err, refused, answered, tt.want, tt.heard)
+			}
+		})
+	}
+}
+
+// Each socket that is open has a buffer of its own, however many there are, and
+// those that were closed leave theirs to others.
+func TestManySockets(t *testing.T) {
+	for range 3 {
+		var open []*netlink.Conn
+		for range 10 {
+			c, _ := dial(t)
+			open = append(open, c)
+		}
+		inner := 0
+		var ask func(rest []*netlink.Conn)
+		ask = func(rest []*netlink.Conn) {
+			if len(rest) == 0 {
+				return
+			}
+			b := &netlink.Batch{}
+			get(b, "lo", 0)
+			err := rest[0].Do(b, func(m netlink.Message) {
+				before := string(m.Payload)
+				ask(rest[1:]) // while this answer is read
+				if string(m.Payload) != before {
+					t.Error("another socket's answer is in this one's buffer")
+				}
+				inner++
+			})
+			if err != nil {
+				t.Error(err)
+			}
+		}
+		ask(open)
+		if inner != len(open) {
+			t.Errorf("%d answers, want %d", inner, len(open))
+		}
+		for _, c := range open {
+			c.Close()
+		}
+	}
+}

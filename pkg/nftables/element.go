@@ -2,9 +2,11 @@ package nftables
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"slices"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -38,15 +40,26 @@ const maxList = 60 << 10
 // after the next tick.
 func (tx *Transaction) AddElements(elements []Element) {
 	split(elements, func(list []Element) {
-		first := &list[0]
 		flags := uint16(unix.NLM_F_CREATE | unix.NLM_F_EXCL)
-		if first.Shared {
+		if list[0].Shared {
 			flags = unix.NLM_F_CREATE
 		}
-		tx.add(unix.NFT_MSG_NEWSETELEM, flags, first.Set.Table.Family, first.Stage, "add to "+describeList(list), func(b *netlink.Batch) {
-			elementList(b, first.Set, list, whole)
-		})
+		tx.newElements(list[0].Stage, flags, "add to ", list, 0)
 	})
+}
+
+// AddUntilTick adds elements that match from the commit to the kernel's next tick
+// (see ExpireElements). One that is there is EEXIST.
+//
+// The timeout that an element is added with counts from when the kernel reads the
+// message, and one that it is given later on from the commit. So the first one is
+// replaced before it matters; it is not for ever since a list that is made just
+// between the two may be saved and loaded.
+func (tx *Transaction) AddUntilTick(at Stage, elements []Element) {
+	split(elements, func(list []Element) {
+		tx.newElements(at, unix.NLM_F_CREATE|unix.NLM_F_EXCL, "add until the next tick to ", list, replacedTimeout)
+	})
+	tx.ExpireElements(at, elements)
 }
 
 // RemoveElements removes elements. One that is not there is ENOENT.
@@ -54,7 +67,7 @@ func (tx *Transaction) RemoveElements(at Stage, elements []Element) {
 	split(elements, func(list []Element) {
 		first := &list[0]
 		tx.add(unix.NFT_MSG_DELSETELEM, 0, first.Set.Table.Family, at, "remove from "+describeList(list), func(b *netlink.Batch) {
-			elementList(b, first.Set, list, keys)
+			elementList(b, first.Set, list, func(*Element) {})
 		})
 	})
 }
@@ -63,6 +76,10 @@ func (tx *Transaction) RemoveElements(at Stage, elements []Element) {
 // (see AwaitTick). They match until then, and are listed no more. They must be
 // there with the same data: one that is not is made, for that long; one with
 // other data is EBUSY. Before Linux 6.12 this is no error and does nothing.
+//
+// The commit goes through a transaction in its order and counts each one's time
+// from when it gets to it: what comes later never expires earlier, and expires at
+// the same tick unless one comes in the midst of it.
 //
 // The kernel frees what has expired by itself. Until then it stands in the way of
 // later elements with the same key: from 16 on, each one makes the kernel rebuild
@@ -73,12 +90,34 @@ func (tx *Transaction) RemoveElements(at Stage, elements []Element) {
 // waits with it, the next to commit with that one: 14 ms (Linux 6.18, 2 CPUs).
 func (tx *Transaction) ExpireElements(at Stage, elements []Element) {
 	split(elements, func(list []Element) {
-		first := &list[0]
-		tx.add(unix.NFT_MSG_NEWSETELEM, unix.NLM_F_CREATE, first.Set.Table.Family, at, "let expire in "+describeList(list), func(b *netlink.Batch) {
-			elementList(b, first.Set, list, expiring)
+		tx.newElements(at, unix.NLM_F_CREATE, "let expire in ", list, shortestTimeout)
+	})
+}
+
+// newElements adds a message with all that there is to elements of one set.
+func (tx *Transaction) newElements(at Stage, flags uint16, op string, list []Element, timeout time.Duration) {
+	s := list[0].Set
+	tx.add(unix.NFT_MSG_NEWSETELEM, flags, s.Table.Family, at, op+describeList(list), func(b *netlink.Batch) {
+		elementList(b, s, list, func(e *Element) {
+			if e.Data != nil {
+				dataValue(b, unix.NFTA_SET_ELEM_DATA, e.Data)
+			}
+			if timeout != 0 {
+				b.BE64(unix.NFTA_SET_ELEM_TIMEOUT, uint64(timeout.Milliseconds()))
+			}
+			if e.Comment != "" {
+				b.Bytes(unix.NFTA_SET_ELEM_USERDATA, commentData(e.Comment))
+			}
 		})
 	})
 }
+
+const (
+	// shortestTimeout is rounded up to a tick by the kernel, and the one that
+	// comes next is the first.
+	shortestTimeout = time.Millisecond
+	replacedTimeout = time.Minute
+)
 
 func describeList(list []Element) string {
 	s := list[0].Set.Name + ": " + list[0].What
@@ -112,44 +151,28 @@ func run(elements []Element) int {
 	return len(elements)
 }
 
-// extent says what a message holds of its elements.
-type extent int
-
-const (
-	keys     extent = iota
-	whole           // all that there is to them
-	expiring        // all, and a timeout
-)
-
-// elementList appends what a message about elements holds.
-func elementList(b *netlink.Batch, s *Set, list []Element, what extent) {
+// elementList appends what a message about elements holds: their keys, and what
+// more appends.
+func elementList(b *netlink.Batch, s *Set, list []Element, more func(e *Element)) {
 	b.String(unix.NFTA_SET_ELEM_LIST_TABLE, s.Table.Name)
 	b.String(unix.NFTA_SET_ELEM_LIST_SET, s.Name)
 	b.Nest(unix.NFTA_SET_ELEM_LIST_ELEMENTS, func() {
 		for i := range list {
-			e := &list[i]
 			b.Nest(unix.NFTA_LIST_ELEM, func() {
-				dataValue(b, unix.NFTA_SET_ELEM_KEY, e.Key)
-				if what == keys {
-					return
-				}
-				if e.Data != nil {
-					dataValue(b, unix.NFTA_SET_ELEM_DATA, e.Data)
-				}
-				if what == expiring {
-					b.BE64(unix.NFTA_SET_ELEM_TIMEOUT, shortestTimeout)
-				}
-				if e.Comment != "" {
-					b.Bytes(unix.NFTA_SET_ELEM_USERDATA, commentData(e.Comment))
-				}
+				dataValue(b, unix.NFTA_SET_ELEM_KEY, list[i].Key)
+				more(&list[i])
 			})
 		}
 	})
 }
 
-// shortestTimeout is in milliseconds. The kernel counts it in ticks, rounded up
-// to one, and the one that comes next is the first.
-const shortestTimeout = 1
+// getElements appends a question for elements of one set.
+func getElements(b *netlink.Batch, list []Element) {
+	s := list[0].Set
+	get(b, s.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(list), func() {
+		elementList(b, s, list, func(*Element) {})
+	})
+}
 
 // commentData is an element's or rule's comment as nft keeps it (libnftnl's
 // udata.h).
@@ -207,10 +230,7 @@ func (c *Conn) Look(elements []Element) ([]Found, error) {
 		part := elements[start:min(start+atOnce, len(elements))]
 		b := &netlink.Batch{}
 		for i := range part {
-			e := part[i : i+1]
-			get(b, e[0].Set.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(e), func() {
-				elementList(b, e[0].Set, e, keys)
-			})
+			getElements(b, part[i:i+1])
 		}
 		err := c.Do(b, func(m netlink.Message) {
 			parseElements(m, func(_ []byte, f Found) {
@@ -236,11 +256,8 @@ func (c *Conn) Prefix(elements []Element) ([]Found, error) {
 // PrefixAnd is Prefix, and tells with the same message to the kernel whether
 // another set is there.
 func (c *Conn) PrefixAnd(other *Set, elements []Element) (list []Found, there bool, err error) {
-	s := elements[0].Set
 	b := &netlink.Batch{}
-	get(b, s.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(elements), func() {
-		elementList(b, s, elements, keys)
-	})
+	getElements(b, elements)
 	if other != nil {
 		getSet(b, other)
 	}
@@ -258,6 +275,31 @@ func (c *Conn) PrefixAnd(other *Set, elements []Element) (list []Found, there bo
 		err = nil
 	}
 	return list, there, err
+}
+
+// Remaining returns how long elements are there yet, in the order given: 0 for
+// one that is not there, or stays. The order is that in which they are looked at.
+func (c *Conn) Remaining(elements ...Element) ([]time.Duration, error) {
+	out := make([]time.Duration, len(elements))
+	b := &netlink.Batch{}
+	for i := range elements {
+		getElements(b, elements[i:i+1])
+	}
+	err := c.Do(b, func(m netlink.Message) { out[m.Index] = parseExpiration(m) })
+	if notThere(err) {
+		err = nil
+	}
+	return out, err
+}
+
+// parseExpiration returns the time that an answer's only element has left.
+func parseExpiration(m netlink.Message) time.Duration {
+	element := netlink.Attr(netlink.Attr(attributes(m), unix.NFTA_SET_ELEM_LIST_ELEMENTS), unix.NFTA_LIST_ELEM)
+	left := netlink.Attr(element, unix.NFTA_SET_ELEM_EXPIRATION)
+	if len(left) != 8 {
+		return 0
+	}
+	return time.Duration(binary.BigEndian.Uint64(left)) * time.Millisecond
 }
 
 // List calls f for each element of a set; key and data are only valid until it

@@ -182,6 +182,17 @@ func Concat(loads ...Load) []Expr {
 // In ends the rule unless the key that is loaded is in the set.
 func In(s *Set, loads ...Load) []Expr { return append(Concat(loads...), lookup(s)) }
 
+// InBut is In, and also ends the rule if the key is in another set, which is
+// looked at first.
+func InBut(s, but *Set, loads ...Load) []Expr {
+	isNotIn := Expr{"lookup", func(b *netlink.Batch) {
+		b.String(unix.NFTA_LOOKUP_SET, but.Name)
+		b.BE32(unix.NFTA_LOOKUP_SREG, register(0))
+		b.BE32(unix.NFTA_LOOKUP_FLAGS, unix.NFT_LOOKUP_F_INV)
+	}}
+	return append(Concat(loads...), isNotIn, lookup(s))
+}
+
 func lookup(s *Set) Expr {
 	return Expr{"lookup", func(b *netlink.Batch) {
 		b.String(unix.NFTA_LOOKUP_SET, s.Name)

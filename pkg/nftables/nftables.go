@@ -110,13 +110,36 @@ func (c *Conn) HasTable(t Table) (bool, error) {
 // HasTables tells which of some tables are there, with one message. Without
 // nf_tables none is.
 func (c *Conn) HasTables(tables ...Table) ([]bool, error) {
-	there := make([]bool, len(tables))
 	b := &netlink.Batch{}
 	for _, t := range tables {
 		get(b, t.Family, unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, "look up table "+t.String(), func() {
 			b.String(unix.NFTA_TABLE_NAME, t.Name)
 		})
 	}
+	return c.which(b, len(tables))
+}
+
+// ChainOf names a chain of a table.
+type ChainOf struct {
+	Table Table
+	Chain string
+}
+
+// HasChains is HasTables for chains.
+func (c *Conn) HasChains(chains ...ChainOf) ([]bool, error) {
+	b := &netlink.Batch{}
+	for _, o := range chains {
+		get(b, o.Table.Family, unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, "look up chain "+o.Chain, func() {
+			b.String(unix.NFTA_CHAIN_TABLE, o.Table.Name)
+			b.String(unix.NFTA_CHAIN_NAME, o.Chain)
+		})
+	}
+	return c.which(b, len(chains))
+}
+
+// which tells which of a batch of questions, one for each object, were answered.
+func (c *Conn) which(b *netlink.Batch, n int) ([]bool, error) {
+	there := make([]bool, n)
 	err := c.Do(b, func(m netlink.Message) { there[m.Index] = true })
 	if err != nil && !notThere(err) && !Lacking(err) {
 		return nil, err

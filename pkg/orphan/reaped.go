@@ -28,36 +28,46 @@ const Records = "/run/cnibox/orphans"
 // a runtime; a few if its first calls come at the same moment.
 //
 // Not known is no error. A parent that was just started may well live for one
-// call only, as podman does, and is not worth an orphan. To ask takes 0.1 ms
-// (measured as for Write).
+// call only, as podman does, and is not worth an orphan.
+//
+// To ask takes a link and three files, in 30 us. They are read by plain system
+// calls: as an os.File the first one starts the runtime's poller, and together
+// they take 100. (perf record, Linux 6.18, 2 CPUs.)
 func Reaped(dir string) (known bool, how string) {
-	if self, err := os.Readlink("/proc/self"); err != nil || self != strconv.Itoa(os.Getpid()) {
+	if !procIsOurs() {
 		return false, "/proc does not show this pid namespace"
 	}
 	parent, grandparent, err := find(os.Getppid())
 	if err != nil {
-		return false, fmt.Sprintf("the parent process can't be looked at: %v", err)
+		return false, "the parent process can't be looked at: " + err.Error()
 	}
 	// A parent that has lost its own has other ancestors, so that counts too.
-	path := filepath.Join(dir, fmt.Sprintf("%s-%d", parent, grandparent))
-	text, err := os.ReadFile(path)
+	path := filepath.Join(dir, parent.String()+"-"+strconv.Itoa(grandparent))
+	text, err := read(path)
 	switch {
 	case errors.Is(err, os.ErrNotExist) && parent.age() < young:
-		return false, fmt.Sprintf("the parent process %d was just started", parent.pid)
+		return false, "the parent process " + strconv.Itoa(parent.pid) + " was just started"
 	case errors.Is(err, os.ErrNotExist):
 		return false, try(dir, path)
 	case err != nil:
-		return false, fmt.Sprintf("no record can be read: %v", err)
+		return false, "no record can be read: " + err.Error()
 	}
-	orphan, err := parse(string(text))
+	orphan, err := parse(text)
 	if err != nil { // whoever tried was killed before it wrote; the next one tries again
 		_ = os.Remove(path)
-		return false, fmt.Sprintf("the record %s is unreadable: %v", path, err)
+		return false, "the record " + path + " is unreadable: " + err.Error()
 	}
 	if orphan.exists() {
-		return false, fmt.Sprintf("an earlier orphan, process %d, has not been reaped", orphan.pid)
+		return false, "an earlier orphan, process " + strconv.Itoa(orphan.pid) + ", has not been reaped"
 	}
-	return true, fmt.Sprintf("an earlier orphan, process %d, was reaped", orphan.pid)
+	return true, "an earlier orphan, process " + strconv.Itoa(orphan.pid) + ", was reaped"
+}
+
+// procIsOurs tells whether /proc shows the processes of our pid namespace.
+func procIsOurs() bool {
+	var self [20]byte
+	n, err := unix.Readlink("/proc/self", self[:])
+	return err == nil && string(self[:n]) == strconv.Itoa(os.Getpid())
 }
 
 // young is the age at which a parent counts as one that stays.
@@ -109,15 +119,16 @@ type process struct {
 // find returns the process with a number, which may be a zombie, and its
 // parent's number.
 func find(pid int) (p process, parent int, err error) {
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	path := "/proc/" + strconv.Itoa(pid) + "/stat"
+	text, err := read(path)
 	if err != nil {
 		return p, 0, err
 	}
 	// The second field, the program's name, may hold anything; behind its
 	// parenthesis come the state, the parent, and the start as the 20th (proc(5)).
-	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+1:]))
+	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 20 {
-		return p, 0, fmt.Errorf("/proc/%d/stat is %q", pid, text)
+		return p, 0, fmt.Errorf("%s is %q", path, text)
 	}
 	parent, badParent := strconv.Atoi(fields[1])
 	start, badStart := strconv.ParseUint(fields[19], 10, 64)
@@ -144,7 +155,23 @@ func (p process) exists() bool {
 	return err != nil || now == p
 }
 
-func (p process) String() string { return fmt.Sprintf("%d-%d", p.pid, p.start) }
+func (p process) String() string { return strconv.Itoa(p.pid) + "-" + strconv.FormatUint(p.start, 10) }
+
+// read returns a small file whole. The files here have less than 500 bytes, and
+// their systems fill what room there is at once.
+func read(path string) (string, error) {
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return "", &os.PathError{Op: "open", Path: path, Err: err}
+	}
+	defer unix.Close(fd)
+	var text [1 << 10]byte
+	n, err := unix.Read(fd, text[:])
+	if err != nil {
+		return "", &os.PathError{Op: "read", Path: path, Err: err}
+	}
+	return string(text[:n]), nil
+}
 
 // parse reads what String wrote, and whatever was put behind it.
 func parse(text string) (process, error) {

@@ -16,12 +16,41 @@ func Available(w Wish) error {
 
 // one does something with the backend that is wished for.
 func (w Wish) one(withNFT func(*nft.Table) error, withIPTables func(*iptables.Backend) error) error {
-	c, err := Choose(w)
+	h, err := openHost()
 	if err != nil {
 		return err
 	}
+	defer h.close()
+	c, err := h.choose(w)
+	if err != nil {
+		return err
+	}
+	return h.with(c, withNFT, withIPTables)
+}
+
+// either is one, and tries the other backend if it fails and nothing is said.
+// The error is the first one's.
+func (w Wish) either(withNFT func(*nft.Table) error, withIPTables func(*iptables.Backend) error) error {
+	h, err := openHost()
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	c, err := h.choose(w)
+	if err != nil {
+		return err
+	}
+	err = h.with(c, withNFT, withIPTables)
+	if err != nil && c.Preferred && withIPTables(iptables.New()) == nil {
+		return nil
+	}
+	return err
+}
+
+// with does something with the backend that was chosen, or stands in for it.
+func (h *host) with(c Choice, withNFT func(*nft.Table) error, withIPTables func(*iptables.Backend) error) error {
 	if c.Backend == NFTables {
-		err := withTable(withNFT)
+		err := h.withTable(withNFT)
 		if !c.Preferred || !errors.Is(err, netfilter.ErrUnavailable) {
 			return c.explain(err)
 		}
@@ -29,32 +58,6 @@ func (w Wish) one(withNFT func(*nft.Table) error, withIPTables func(*iptables.Ba
 	}
 	return c.explain(withIPTables(iptables.New()))
 }
-
-// either is one, and tries the other backend if it fails and nothing is said.
-// The error is the first one's.
-func (w Wish) either(withNFT func(*nft.Table) error, withIPTables func(*iptables.Backend) error) error {
-	err := w.one(withNFT, withIPTables)
-	if c, chosen := Choose(w); err == nil || chosen != nil || !c.Preferred {
-		return err
-	}
-	if withIPTables(iptables.New()) == nil {
-		return nil
-	}
-	return err
-}
-
-func withTable(do func(*nft.Table) error) error {
-	table, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer table.Close()
-	return do(table)
-}
-
-// inNFTables is withTable for what removes things: nothing is in the kernel that
-// it can't have.
-func inNFTables(do func(*nft.Table) error) error { return ignoreUnavailable(withTable(do)) }
 
 func ignoreUnavailable(err error) error {
 	if errors.Is(err, netfilter.ErrUnavailable) {

@@ -5,14 +5,13 @@
 // something on the host or in the configuration can't do without it, else
 // nftables, else iptables. What a DEL or GC removes may have been made with
 // another configuration, by an earlier version, or by the reference plugins; so
-// it looks in all of them. Looking where nothing is costs a few microseconds.
+// it looks in all of them. Where nothing is, that is one message of nf_tables, a
+// look for the directory of records, and one for tables of iptables-legacy.
 package backend
 
 import (
 	"errors"
 	"fmt"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
@@ -48,9 +47,16 @@ type Choice struct {
 // is in IPVS mode.
 const ipvsLink = "kube-ipvs0"
 
-// Choose chooses a backend. It looks at the host, and asks the kernel for
-// nothing that it would have to load.
-func Choose(w Wish) (Choice, error) {
+// Validate refuses a wish that no backend can fulfil. It looks at the
+// configuration alone.
+func (w Wish) Validate() error {
+	_, err := w.configured()
+	return err
+}
+
+// configured is what the configuration chooses. It is Preferred if the host may
+// choose otherwise.
+func (w Wish) configured() (Choice, error) {
 	c := Choice{Backend: w.Value, Reason: w.Key + " says so"}
 	switch {
 	case w.Value != "" && w.Value != NFTables && w.Value != IPTables:
@@ -67,25 +73,45 @@ func Choose(w Wish) (Choice, error) {
 		return Choice{Backend: IPTables, Reason: w.IPTables + " needs it"}, nil
 	case w.NFTables != "":
 		return Choice{Backend: NFTables, Reason: w.NFTables + " needs it"}, nil
-	case hasLink(ipvsLink):
-		return Choice{Backend: IPTables, Reason: "kube-proxy is in IPVS mode (" + ipvsLink + " is there), which needs its own rules to come first"}, nil
 	}
 	return Choice{Backend: NFTables, Reason: w.Key + " is left out, and nftables is preferred", Preferred: true}, nil
+}
+
+// choose chooses a backend. It looks at the host, and asks the kernel for nothing
+// that it would have to load.
+func (h *host) choose(w Wish) (Choice, error) {
+	c, err := w.configured()
+	if err == nil && c.Preferred && h.hasLink(ipvsLink) {
+		return Choice{Backend: IPTables, Reason: "kube-proxy is in IPVS mode (" + ipvsLink + " is there), which needs its own rules to come first"}, nil
+	}
+	return c, err
 }
 
 // Explain says in a sentence what does a work and why: "masquerades with
 // iptables: ipMasqBackend says so".
 func Explain(work string, w Wish) string {
-	c, err := Choose(w)
+	c, err := effective(w)
 	if err != nil {
 		return work + " with nothing: " + err.Error()
 	}
-	if c.Preferred {
-		if err := withTable((*nft.Table).Available); errors.Is(err, netfilter.ErrUnavailable) {
-			c = c.without(err)
-		}
-	}
 	return work + " with " + c.Backend + ": " + c.Reason
+}
+
+// effective is the choice, or what stands in for it.
+func effective(w Wish) (Choice, error) {
+	h, err := openHost()
+	if err != nil {
+		return Choice{}, err
+	}
+	defer h.close()
+	c, err := h.choose(w)
+	if err != nil || !c.Preferred {
+		return c, err
+	}
+	if err := h.withTable((*nft.Table).Available); errors.Is(err, netfilter.ErrUnavailable) {
+		return c.without(err), nil
+	}
+	return c, nil
 }
 
 // without is the choice when the kernel has no nftables.
@@ -100,19 +126,4 @@ func (c Choice) explain(err error) error {
 		return err
 	}
 	return fmt.Errorf("backend %s (%s): %w", c.Backend, c.Reason, err)
-}
-
-// hasLink tells whether the host has a link. It is the cheapest way to ask: no
-// netlink socket, no file below /proc, whose cost grows with the namespaces.
-func hasLink(name string) bool {
-	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return false
-	}
-	defer unix.Close(fd)
-	request, err := unix.NewIfreq(name)
-	if err != nil {
-		return false
-	}
-	return unix.IoctlIfreq(fd, unix.SIOCGIFINDEX, request) == nil
 }

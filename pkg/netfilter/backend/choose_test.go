@@ -37,7 +37,8 @@ func TestChoose(t *testing.T) {
 			}
 			tt.wish.Key = "backend"
 			h.Do(func() {
-				c, err := Choose(tt.wish)
+				host := open(t)
+				c, err := host.choose(tt.wish)
 				if err != nil || c.Backend != tt.want || !strings.Contains(c.Reason, tt.reason) || c.Preferred != tt.preferred {
 					t.Errorf("%+v, %v; want %s because of %q", c, err, tt.want, tt.reason)
 				}
@@ -46,7 +47,17 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-func TestChooseRefuses(t *testing.T) {
+// open opens the host for as long as the test runs.
+func open(t *testing.T) *host {
+	h, err := openHost()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(h.close)
+	return h
+}
+
+func TestValidate(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
 		wish Wish
@@ -59,7 +70,7 @@ func TestChooseRefuses(t *testing.T) {
 		{Wish{IPTables: "conditionsV4", NFTables: "conditionsV6"}, "conditionsV4 needs iptables, but conditionsV6 needs nftables"},
 	} {
 		tt.wish.Key = "backend"
-		_, err := Choose(tt.wish)
+		err := tt.wish.Validate()
 		var e *plugin.Error
 		if !errors.As(err, &e) || e.Code != plugin.CodeInvalidConfig || e.Msg != tt.want || e.Details == "" {
 			t.Errorf("%+v: %v; want %q", tt.wish, err, tt.want)

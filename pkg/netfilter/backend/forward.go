@@ -20,9 +20,14 @@ func AddForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forward
 
 // DelForward is netfilter.Forwarder's in all backends.
 func DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	h, err := look(iptables.FilterTables())
+	if err != nil {
+		return err
+	}
+	defer h.close()
 	return errors.Join(
-		inNFTables(func(t *nft.Table) error { return t.DelForward(ctx, key, hint) }),
-		iptables.New().DelForward(ctx, key, hint))
+		h.inNFTables(func(t *nft.Table) error { return t.DelForward(ctx, key, hint) }),
+		h.iptables(iptables.FilterTables()).DelForward(ctx, key, hint))
 }
 
 // CheckForward is netfilter.Forwarder's with the backend that is wished for, or
@@ -36,8 +41,13 @@ func CheckForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forwa
 
 // GCForward is netfilter.Forwarder's in all backends.
 func GCForward(ctx context.Context, network string, valid []plugin.Key) error {
+	h, err := openHost()
+	if err != nil {
+		return err
+	}
+	defer h.close()
 	return errors.Join(
-		inNFTables(func(t *nft.Table) error { return t.GCForward(ctx, network, valid) }),
+		h.inNFTables(func(t *nft.Table) error { return t.GCForward(ctx, network, valid) }),
 		iptables.New().GCForward(ctx, network, valid))
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/netip"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/bridgefilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
@@ -20,10 +21,33 @@ func AddMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Pr
 
 // DelMasquerade is netfilter.Masquerader's in all backends.
 func DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	h, err := look(reference.MasqueradeTables(), iptables.NATTables())
+	if err != nil {
+		return err
+	}
+	defer h.close()
+	return h.delMasquerade(ctx, key, hint)
+}
+
+// DelBridge removes what the attachment has for being behind a bridge: the
+// masquerade, as DelMasquerade does, and the spoof check. The bridge plugin's DEL
+// removes both whatever its configuration, and saves a look at the host.
+func DelBridge(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	h, err := look(reference.MasqueradeTables(), iptables.NATTables(), bridgefilter.Tables())
+	if err != nil {
+		return err
+	}
+	defer h.close()
 	return errors.Join(
-		inNFTables(func(t *nft.Table) error { return t.DelMasquerade(ctx, key, hint) }),
-		reference.DelMasquerade(ctx, key),
-		iptables.New().DelMasquerade(ctx, key, hint))
+		h.delMasquerade(ctx, key, hint),
+		h.inBridgeFilter(func(t *bridgefilter.Table) error { return t.DelSpoofCheck(ctx, key) }))
+}
+
+func (h *host) delMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	return errors.Join(
+		h.inNFTables(func(t *nft.Table) error { return t.DelMasquerade(ctx, key, hint) }),
+		h.inReference(reference.MasqueradeTables(), func() error { return reference.DelMasquerade(ctx, key) }),
+		h.iptables(iptables.NATTables()).DelMasquerade(ctx, key, hint))
 }
 
 // CheckMasquerade is netfilter.Masquerader's with the backend that is wished
@@ -37,8 +61,13 @@ func CheckMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.
 
 // GCMasquerade is netfilter.Masquerader's in all backends.
 func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
+	h, err := openHost()
+	if err != nil {
+		return err
+	}
+	defer h.close()
 	return errors.Join(
-		inNFTables(func(t *nft.Table) error { return t.GCMasquerade(ctx, network, valid) }),
+		h.inNFTables(func(t *nft.Table) error { return t.GCMasquerade(ctx, network, valid) }),
 		reference.GCMasquerade(ctx, network, valid),
 		iptables.New().GCMasquerade(ctx, network, valid))
 }

@@ -4,9 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/netip"
-	"slices"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conntrack"
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -35,19 +32,21 @@ func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.Po
 // DelPortMaps is netfilter.PortMapper's in all backends. Connections to the
 // container that have no end of their own are cut.
 func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	h, err := look(reference.HostPortTables(), iptables.NATTables())
+	if err != nil {
+		return err
+	}
+	defer h.close()
 	var removed []netfilter.PortMap
 	del := func(m netfilter.PortMapper) error {
 		maps, err := m.DelPortMaps(ctx, key, hint)
 		removed = append(removed, maps...)
 		return err
 	}
-	err := errors.Join(
-		inNFTables(func(t *nft.Table) error { return del(t) }),
-		reference.DelPortMaps(ctx, key, hint),
-		del(iptables.New()))
-	if slices.ContainsFunc(removed, func(m netfilter.PortMap) bool { return m.Protocol != unix.IPPROTO_TCP }) {
-		netfilter.Settle(ctx) // or else they would be made anew
-	}
+	err = errors.Join(
+		h.inNFTables(func(t *nft.Table) error { return del(t) }),
+		h.inReference(reference.HostPortTables(), func() error { return reference.DelPortMaps(ctx, key, hint) }),
+		del(h.iptables(iptables.NATTables())))
 	return errors.Join(err, ignoreUnavailable(conntrack.FlushWithdrawn(ctx, removed)))
 }
 
@@ -62,8 +61,13 @@ func CheckPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.
 
 // GCPortMaps is netfilter.PortMapper's in all backends.
 func GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
+	h, err := openHost()
+	if err != nil {
+		return err
+	}
+	defer h.close()
 	return errors.Join(
-		inNFTables(func(t *nft.Table) error { return t.GCPortMaps(ctx, network, valid) }),
+		h.inNFTables(func(t *nft.Table) error { return t.GCPortMaps(ctx, network, valid) }),
 		reference.GCPortMaps(ctx, network, valid),
 		iptables.New().GCPortMaps(ctx, network, valid))
 }

@@ -84,6 +84,10 @@ func ruleset() holding.Ruleset {
 	}
 }
 
+// Tables are the tables in which there can be something to remove: ours, and the
+// reference plugin's.
+func Tables() []nftables.Table { return []nftables.Table{table, referenceTable} }
+
 // Table is the table in one network namespace. One goroutine at a time.
 type Table struct {
 	held *holding.Table

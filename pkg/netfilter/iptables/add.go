@@ -45,7 +45,7 @@ func (w wants) families() []family {
 // add gives the attachment what it is to have, in place of what it had.
 func add(ctx context.Context, a attachment, w wants) error {
 	if len(w.families()) == 0 {
-		_, err := del(ctx, a, nil)
+		_, err := del(ctx, New(), a, nil)
 		return err
 	}
 	s, err := begin(ctx)

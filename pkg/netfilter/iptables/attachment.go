@@ -15,6 +15,12 @@ type use struct {
 	old    string // the same for a chain that earlier versions of the reference plugin made
 }
 
+// The tables.
+const (
+	natTable    = "nat"
+	filterTable = "filter"
+)
+
 // The prefixes of containers' chains.
 const (
 	masqueradePrefix = "CNI-"
@@ -23,11 +29,11 @@ const (
 )
 
 // forMasquerade, forPorts and forForward are the uses.
-func forMasquerade() use { return use{name: "masquerade", table: "nat", prefix: masqueradePrefix} }
+func forMasquerade() use { return use{name: "masquerade", table: natTable, prefix: masqueradePrefix} }
 func forPorts() use {
-	return use{name: "ports", table: "nat", prefix: portsPrefix, old: oldPortsPrefix}
+	return use{name: "ports", table: natTable, prefix: portsPrefix, old: oldPortsPrefix}
 }
-func forForward() use { return use{name: "forward", table: "filter"} }
+func forForward() use { return use{name: "forward", table: filterTable} }
 
 // chainLength is the length of the names of containers' chains.
 const chainLength = 28
@@ -82,6 +88,15 @@ func (a attachment) chains() []string {
 		list = append(list, chainName(a.use.old, a.key.Network, a.key.ContainerID))
 	}
 	return list
+}
+
+// places returns the chains of which one at least is there if the attachment has
+// rules.
+func (a attachment) places() []string {
+	if a.use.prefix == "" {
+		return []string{forwardChain}
+	}
+	return a.chains()
 }
 
 // recordName returns the name of the record that the attachment is in.

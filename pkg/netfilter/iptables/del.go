@@ -9,9 +9,9 @@ import (
 
 // del removes what an attachment has, and returns those of the rules that only
 // it had, as far as they are known. It runs no program and takes no lock when
-// there is nothing.
-func del(ctx context.Context, a attachment, hint []netip.Addr) ([]rule, error) {
-	there, err := anything(a, hint)
+// there is nothing, which look finds out.
+func del(ctx context.Context, look *Backend, a attachment, hint []netip.Addr) ([]rule, error) {
+	there, err := look.anything(a, hint)
 	if err != nil || !there {
 		return nil, err
 	}
@@ -27,21 +27,33 @@ func del(ctx context.Context, a attachment, hint []netip.Addr) ([]rule, error) {
 	return s.remove(ctx, a, r, hint)
 }
 
-// anything tells whether an attachment may have rules.
-func anything(a attachment, hint []netip.Addr) (bool, error) {
-	r, err := loadRecord(a)
-	if err != nil || len(r.sections) > 0 {
-		return r != nil && r.of(a.key.IfName) != nil, err
+// anything tells whether an attachment may have rules. Every DEL asks that, and on
+// most hosts nothing of iptables is there: that is found out without the names of
+// the record and of chains, whose hash alone takes as long as the rest.
+func (b *Backend) anything(a attachment, hint []netip.Addr) (bool, error) {
+	r := &record{}
+	if recordsKept() {
+		var err error
+		if r, err = loadRecord(a); err != nil || len(r.sections) > 0 {
+			return r != nil && r.of(a.key.IfName) != nil, err
+		}
 	}
-	if len(a.chains()) == 0 && len(hint) == 0 {
+	if a.use.prefix == "" && len(hint) == 0 {
 		return false, nil // nothing to know it by
 	}
-	p, err := openProbes()
+	p, err := b.probes()
 	if err != nil {
 		return false, err
 	}
 	defer p.close()
-	for _, f := range families() {
+	if there, err := p.hasTable(a.use.table); err != nil || !there {
+		return false, err
+	}
+	both := families()
+	if err := p.ask(both[:], a.use.table, a.places()...); err != nil {
+		return false, err
+	}
+	for _, f := range both {
 		rm := a.removal(f, r, hint)
 		for _, fl := range flavours() {
 			if found, err := rm.find(p.view(f, fl, a.use.table)); err != nil || !found.empty() {

@@ -26,8 +26,8 @@ func (*Backend) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 }
 
 // DelForward implements netfilter.Forwarder.
-func (*Backend) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	_, err := del(ctx, attachment{forForward(), key}, addrsOf(hint))
+func (b *Backend) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	_, err := del(ctx, b, attachment{forForward(), key}, addrsOf(hint))
 	return err
 }
 

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -24,6 +25,9 @@ type Marked struct {
 	Mark       uint32
 	Addrs      []netip.Addr // whose families are meant
 	AdminChain string       // "" is CNI-ADMIN
+
+	// Conn is what nf_tables is asked over.
+	Conn *nftables.Conn
 }
 
 const (
@@ -55,12 +59,7 @@ func (m Marked) Accept(ctx context.Context) error {
 	if err != nil || len(m.Addrs) == 0 {
 		return err
 	}
-	probes, err := openProbes()
-	if err != nil {
-		return err
-	}
-	missing, err := m.missing(probes)
-	probes.close()
+	missing, err := m.missing(probesOver(m.Conn))
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -87,12 +86,7 @@ func (m Marked) Check() error {
 	if err != nil || len(m.Addrs) == 0 {
 		return err
 	}
-	probes, err := openProbes()
-	if err != nil {
-		return err
-	}
-	defer probes.close()
-	missing, err := m.missing(probes)
+	missing, err := m.missing(probesOver(m.Conn))
 	if err != nil || len(missing) == 0 {
 		return err
 	}
@@ -114,11 +108,12 @@ func (m Marked) valid() (Marked, error) {
 
 // missing returns the places where a rule is missing.
 func (m Marked) missing(probes *probes) ([]place, error) {
+	families := m.families()
+	if err := probes.ask(families, filterTable, hookChain, markedChain, m.AdminChain); err != nil {
+		return nil, err
+	}
 	var out []place
-	for _, f := range families() {
-		if len(f.of(m.Addrs)) == 0 {
-			continue
-		}
+	for _, f := range families {
 		places, err := places(f, probes)
 		if err != nil {
 			return nil, err
@@ -136,12 +131,22 @@ func (m Marked) missing(probes *probes) ([]place, error) {
 	return out, nil
 }
 
+func (m Marked) families() []family {
+	var list []family
+	for _, f := range families() {
+		if len(f.of(m.Addrs)) > 0 {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
 // places returns where the rules belong in a family.
 func places(f family, probes *probes) ([]place, error) {
 	var out []place
 	for _, fl := range flavours() {
 		p := place{f, fl, probes.layoutOf(fl)}
-		there, err := p.probe.hasChain(f, "filter", hookChain)
+		there, err := p.probe.hasChain(f, filterTable, hookChain)
 		if err != nil {
 			return nil, err
 		}
@@ -173,7 +178,7 @@ func (p place) unreachable() bool {
 func (m Marked) lines(p place) ([]string, error) {
 	var lines []string
 	for _, chain := range []string{markedChain, m.AdminChain} {
-		there, err := p.probe.hasChain(p.family, "filter", chain)
+		there, err := p.probe.hasChain(p.family, filterTable, chain)
 		if err != nil {
 			return nil, err
 		}
@@ -211,5 +216,5 @@ func (m Marked) complete(ctx context.Context, p place) error {
 	if err != nil || len(lines) == 0 {
 		return err
 	}
-	return explain(program.restore(ctx, "filter", lines))
+	return explain(program.restore(ctx, filterTable, lines))
 }

@@ -12,10 +12,10 @@ func (p *probes) layoutOf(fl flavour) layout {
 	switch {
 	case fl == legacy:
 		return &legacyLayout{&p.legacy}
-	case p.conn == nil:
+	case p.nft.conn == nil:
 		return noLayout{}
 	}
-	return nftProbe{p.conn}
+	return &p.nft
 }
 
 // noLayout is that of what the kernel does not have.
@@ -24,8 +24,8 @@ type noLayout struct{ nothing }
 func (noLayout) jumps(family, string) ([]string, error) { return nil, nil }
 func (noLayout) drops(family) (bool, error)             { return false, nil }
 
-func (p nftProbe) jumps(f family, chain string) ([]string, error) {
-	rules, err := p.conn.Rules(p.table(f, "filter"), chain)
+func (p *nftProbe) jumps(f family, chain string) ([]string, error) {
+	rules, err := p.conn.Rules(p.table(f, filterTable), chain)
 	targets := make([]string, 0, len(rules))
 	for _, r := range rules {
 		targets = append(targets, r.Jump)
@@ -33,8 +33,8 @@ func (p nftProbe) jumps(f family, chain string) ([]string, error) {
 	return targets, err
 }
 
-func (p nftProbe) drops(f family) (bool, error) {
-	return p.conn.Drops(p.table(f, "filter"), hookChain)
+func (p *nftProbe) drops(f family) (bool, error) {
+	return p.conn.Drops(p.table(f, filterTable), hookChain)
 }
 
 // legacyLayout reads the entries of a table, which are its rules, chain by
@@ -45,16 +45,17 @@ type legacyLayout struct {
 
 // hasChain knows that a table has its base chains.
 func (p *legacyLayout) hasChain(f family, table, chain string) (bool, error) {
-	if chain == hookChain {
-		return hasTable(f, table)
+	if chain != hookChain {
+		return p.legacyProbe.hasChain(f, table, chain)
 	}
-	return p.legacyProbe.hasChain(f, table, chain)
+	t, err := p.table(f, table)
+	return err == nil && t.isThere(), err
 }
 
 // jumps can't tell base chains apart: it has the rules of all of them for
 // FORWARD, the only one that jumps to our chain.
 func (p *legacyLayout) jumps(f family, chain string) ([]string, error) {
-	t, err := p.table(f, "filter")
+	t, err := p.table(f, filterTable)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +76,7 @@ func (p *legacyLayout) jumps(f family, chain string) ([]string, error) {
 // drops looks for the policy, which is the last rule of a base chain. It says
 // so too if another base chain has it, which is rare.
 func (p *legacyLayout) drops(f family) (bool, error) {
-	t, err := p.table(f, "filter")
+	t, err := p.table(f, filterTable)
 	if err != nil {
 		return false, err
 	}

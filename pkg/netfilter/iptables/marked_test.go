@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -18,14 +19,31 @@ const markedRules = `:CNI-ADMIN
 -A CNIBOX-FORWARD -m mark --mark 0x1000/0x1000 -j ACCEPT
 `
 
-func accept(m Marked) func() error { return func() error { return m.Accept(context.Background()) } }
+func accept(m Marked) func() error {
+	return over(m, func(m Marked) error { return m.Accept(context.Background()) })
+}
+
+func checked(m Marked) func() error { return over(m, Marked.Check) }
+
+// over opens a connection in the thread in which the rules are made or compared.
+func over(m Marked, do func(Marked) error) func() error {
+	return func() error {
+		conn, err := nftables.Open()
+		if err != nil {
+			return err
+		}
+		defer conn.Close()
+		m.Conn = conn
+		return do(m)
+	}
+}
 
 // TestMarked makes the rules once, in the plain program's flavour.
 func TestMarked(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		for range 2 {
 			n.do(t, accept(bothFamilies))
-			n.do(t, bothFamilies.Check)
+			n.do(t, checked(bothFamilies))
 		}
 		for _, f := range families() {
 			if got := n.rules(t, f, "filter"); got != markedRules {
@@ -40,7 +58,7 @@ func TestMarked(t *testing.T) {
 			!strings.HasSuffix(got, "-j ACCEPT\n") {
 			t.Errorf("with a second admin chain:\n%s", got)
 		}
-		n.do(t, bothFamilies.Check)
+		n.do(t, checked(bothFamilies))
 	})
 }
 
@@ -59,7 +77,7 @@ func TestMarkedRepairs(t *testing.T) {
 			{"-D", "FORWARD", "1"}, {"-F", "CNIBOX-FORWARD"}, {"-D", "CNIBOX-FORWARD", "1"}, {"-D", "CNIBOX-FORWARD", "2"},
 		} {
 			n.MustRun(t, program, harm...)
-			wantError(t, n.try(bothFamilies.Check), "iptables ("+n.flavour+", ipv4)", "is not complete")
+			wantError(t, n.try(checked(bothFamilies)), "iptables ("+n.flavour+", ipv4)", "is not complete")
 			n.do(t, accept(bothFamilies))
 			if got := n.rules(t, ipv4, "filter"); got != whole {
 				t.Errorf("after %v:\n%swant\n%s", harm, got, whole)
@@ -67,7 +85,7 @@ func TestMarkedRepairs(t *testing.T) {
 		}
 		back := n.hidePrograms(t)
 		n.do(t, accept(bothFamilies))
-		n.do(t, bothFamilies.Check)
+		n.do(t, checked(bothFamilies))
 		back()
 	})
 }
@@ -81,7 +99,7 @@ func TestMarkedInBothFlavours(t *testing.T) {
 			}
 		}
 		n.do(t, accept(bothFamilies))
-		n.do(t, bothFamilies.Check)
+		n.do(t, checked(bothFamilies))
 		for _, fl := range []string{"nft", "legacy"} {
 			n.flavour = fl
 			for _, f := range families() {
@@ -102,7 +120,7 @@ func TestMarkedWithoutPrograms(t *testing.T) {
 		n.restore(t, "filter", "-P FORWARD ACCEPT")
 		back = n.hidePrograms(t)
 		n.do(t, accept(bothFamilies))
-		n.do(t, bothFamilies.Check)
+		n.do(t, checked(bothFamilies))
 		back()
 		n.restore(t, "filter", "-P FORWARD DROP")
 		back = n.hidePrograms(t)

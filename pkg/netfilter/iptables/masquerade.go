@@ -13,8 +13,8 @@ func (*Backend) AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip
 }
 
 // DelMasquerade implements netfilter.Masquerader.
-func (*Backend) DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	_, err := del(ctx, attachment{forMasquerade(), key}, addrsOf(hint))
+func (b *Backend) DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	_, err := del(ctx, b, attachment{forMasquerade(), key}, addrsOf(hint))
 	return err
 }
 

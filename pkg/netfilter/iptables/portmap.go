@@ -25,15 +25,15 @@ func (*Backend) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 		return err
 	}
 	w := portWants(key, ports)
-	if needsLocalhost(ports) {
+	if needsLocalhost(ports) && !ports.InsideRoutesLocalnet {
 		w.after = func() error { return netfilter.AllowLocalhost(ports.Inside) }
 	}
 	return add(ctx, attachment{forPorts(), key}, w)
 }
 
 // DelPortMaps implements netfilter.PortMapper.
-func (*Backend) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) ([]netfilter.PortMap, error) {
-	removed, err := del(ctx, attachment{forPorts(), key}, addrsOf(hint))
+func (b *Backend) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) ([]netfilter.PortMap, error) {
+	removed, err := del(ctx, b, attachment{forPorts(), key}, addrsOf(hint))
 	var maps []netfilter.PortMap
 	for _, r := range removed {
 		if m, ok := portMapOf(r); ok {

@@ -23,8 +23,21 @@ type probe interface {
 
 // probes are for one moment: they keep what they read.
 type probes struct {
-	conn   *nftables.Conn // nil if the kernel has no netfilter over netlink
+	nft    nftProbe // without a connection if there is nothing of iptables-nft
+	shared bool     // the connection is for others to close
 	legacy legacyProbe
+}
+
+// probes are the backend's, over the connection that it was given.
+func (b *Backend) probes() (*probes, error) {
+	if b.asked {
+		return probesOver(b.conn), nil
+	}
+	return openProbes()
+}
+
+func probesOver(conn *nftables.Conn) *probes {
+	return &probes{nft: nftProbe{conn: conn}, shared: true}
 }
 
 func openProbes() (*probes, error) {
@@ -35,27 +48,64 @@ func openProbes() (*probes, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &probes{conn: conn}, nil
+	return &probes{nft: nftProbe{conn: conn}}, nil
 }
 
 func (p *probes) close() {
-	if p.conn != nil {
-		p.conn.Close()
+	if p.nft.conn != nil && !p.shared {
+		p.nft.conn.Close()
 	}
 }
 
 // forget makes the next question be asked anew.
-func (p *probes) forget() { p.legacy = legacyProbe{} }
+func (p *probes) forget() {
+	p.nft = nftProbe{conn: p.nft.conn}
+	p.legacy = legacyProbe{}
+}
+
+// ask asks nf_tables about chains of a table, with one message: hasChain knows the
+// answers then. iptables-legacy's are all read at once anyway.
+func (p *probes) ask(in []family, table string, chains ...string) error {
+	if p.nft.conn == nil {
+		return nil
+	}
+	var names []nftables.ChainOf
+	for _, f := range in {
+		for _, c := range chains {
+			names = append(names, nftables.ChainOf{Table: p.nft.table(f, table), Chain: c})
+		}
+	}
+	there, err := p.nft.conn.HasChains(names...)
+	if err != nil {
+		return err
+	}
+	p.nft.asked, p.nft.there = names, there
+	return nil
+}
+
+// hasTable tells whether a table may be there in either family and flavour. In
+// nf_tables a chain is as fast to ask for as its table.
+func (p *probes) hasTable(name string) (bool, error) {
+	if p.nft.conn != nil {
+		return true, nil
+	}
+	for _, f := range families() {
+		if t, err := p.legacy.table(f, name); err != nil || t.isThere() {
+			return true, err
+		}
+	}
+	return false, nil
+}
 
 // of returns the probe of a flavour.
 func (p *probes) of(fl flavour) probe {
 	switch {
 	case fl == legacy:
 		return &p.legacy
-	case p.conn == nil:
+	case p.nft.conn == nil:
 		return nothing{}
 	}
-	return nftProbe{p.conn}
+	return &p.nft
 }
 
 // nothing is the probe of what the kernel does not have.

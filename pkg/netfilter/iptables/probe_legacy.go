@@ -16,14 +16,18 @@ import (
 // legacyProbe looks into the tables of iptables-legacy, which the kernel hands
 // out as a whole. It keeps what it has read.
 type legacyProbe struct {
-	read map[string]*legacyTable
+	read []*legacyTable
 }
 
 // legacyTable is a table as the kernel has it: entries one behind the other.
 type legacyTable struct {
-	entries []byte
+	family  family
+	name    string
+	entries []byte // none if the namespace does not have the table
 	chains  []string
 }
+
+func (t *legacyTable) isThere() bool { return len(t.entries) > 0 }
 
 func (p *legacyProbe) hasChain(f family, table, chain string) (bool, error) {
 	t, err := p.table(f, table)
@@ -45,26 +49,25 @@ func (p *legacyProbe) mentions(f family, table, _ string, addr netip.Addr) (bool
 }
 
 func (p *legacyProbe) table(f family, name string) (*legacyTable, error) {
-	key := f.String() + name
-	if t := p.read[key]; t != nil {
-		return t, nil
+	for _, t := range p.read {
+		if t.family == f && t.name == name {
+			return t, nil
+		}
 	}
-	t, err := readTable(f, name)
+	entries, err := readTable(f, name)
 	if err != nil {
 		return nil, fmt.Errorf("read table %s of iptables-legacy (%s): %w", name, f, err)
 	}
-	if p.read == nil {
-		p.read = map[string]*legacyTable{}
-	}
-	p.read[key] = t
+	t := &legacyTable{family: f, name: name, entries: entries, chains: chainsOf(f, entries)}
+	p.read = append(p.read, t)
 	return t, nil
 }
 
-// readTable reads a table if it is there. To ask for one that is not would
-// create it.
-func readTable(f family, name string) (*legacyTable, error) {
+// readTable returns the entries of a table if it is there. To ask for one that is
+// not would create it.
+func readTable(f family, name string) ([]byte, error) {
 	if there, err := hasTable(f, name); err != nil || !there {
-		return &legacyTable{}, err
+		return nil, err
 	}
 	domain, level := unix.AF_INET, unix.SOL_IP
 	if f == ipv6 {
@@ -75,11 +78,7 @@ func readTable(f family, name string) (*legacyTable, error) {
 		return nil, err
 	}
 	defer unix.Close(fd)
-	entries, err := readEntries(fd, level, name)
-	if err != nil {
-		return nil, err
-	}
-	return &legacyTable{entries: entries, chains: chainsOf(f, entries)}, nil
+	return readEntries(fd, level, name)
 }
 
 // hasTable looks the table up in the list of those that the namespace has.

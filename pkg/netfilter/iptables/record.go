@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -48,6 +50,10 @@ type section struct {
 }
 
 const recordHead = "# The rules of iptables that a container's interfaces have; removed with them.\n"
+
+// recordsKept tells whether there may be a record: not before the first call that
+// makes rules. It spares all others a hash and a file's name.
+func recordsKept() bool { return !errors.Is(unix.Access(recordsDir, unix.F_OK), fs.ErrNotExist) }
 
 // loadRecord reads the record that an attachment is in. One that is not there
 // is empty.

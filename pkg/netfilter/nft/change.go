@@ -82,9 +82,10 @@ func elementsOf(records []record) []nftables.Element {
 }
 
 // hold gives the attachment what it claims, in place of what it held. It just
-// tries, which is one message to the kernel; what can be missing or in the way
-// is looked at when the kernel says so.
+// tries, which is one message to the kernel and one before it; what can be
+// missing or in the way is looked at when the kernel says so.
 func (t *Table) hold(ctx context.Context, a attachment, claims []claim) error {
+	t.awaitExpiry(claims)
 	entries, elements, parts := a.entries(recordsOf(claims)), a.elements(claims), partsOf(claims)
 	var obsolete []nftables.Element
 	var create []part
@@ -125,7 +126,8 @@ func (t *Table) hold(ctx context.Context, a attachment, claims []claim) error {
 			since := nftables.Clock()
 			obsolete, err = t.obsolete(ctx, a, elements)
 			if err == nil && taken && (looked || len(obsolete) == 0) {
-				// What is in the way can't be looked up: it is about to expire.
+				// What is in the way can't be looked up: it is about to expire,
+				// and its key, if withdrawn, not later than it.
 				nftables.AwaitTick(since)
 			}
 			looked = true
@@ -188,9 +190,9 @@ func (t *Table) obsolete(ctx context.Context, a attachment, wanted []nftables.El
 }
 
 // release takes away what the attachment holds, except what has passed to another
-// one, and returns it. It may match until awaitExpiry has returned.
+// one, and returns it.
 func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
-	neverExpire, neverTry := false, false
+	neverExpire, neverWithdraw, neverTry := false, false, false
 	var last error
 	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
@@ -208,12 +210,23 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 			return nil, err
 		}
 		how.expire, how.try = how.expire && !neverExpire, how.try && !neverTry
-		tx := how.transaction(append(elements, a.entries(records)...))
+		how.withdraw = how.expire && !neverWithdraw
+		var keys []nftables.Element
+		if how.withdraw {
+			keys = withdrawals(records, elements)
+		}
+		n := len(elements)
+		tx := how.transaction(append(elements, a.entries(records)...), keys)
 		last = t.conn.Commit(tx)
 		switch at := tx.Failed(last); {
+		case last == nil && how.expire && n > 0:
+			return released(records, data), t.settle(elements[:n], keys)
 		case last == nil:
-			t.expiring = t.expiring || how.expire
 			return released(records, data), nil
+		case at == withdrawElements:
+			// Another process withdraws them too, or there is no such set: the
+			// ruleset is from before there were any.
+			neverWithdraw = true
 		case at == expireElements:
 			neverExpire = true // whatever it is that the kernel refuses
 		case at == tryExpiry:

@@ -1,8 +1,11 @@
 package nft
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -10,6 +13,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -66,7 +70,8 @@ func TestTrial(t *testing.T) {
 	nftables.AwaitTick(nftables.Clock())
 	expires := !strings.Contains(h.MustRun(t, "nft", "list set inet probe s"), "elements")
 
-	if got, want := trialOutcome(t, table), (removal{expire: expires}); got != want {
+	want := removal{expire: expires, withdraw: expires}
+	if got := trialOutcome(t, table); got != want {
 		t.Errorf("the trial says %+v; the kernel is %+v", got, want)
 	}
 	saved := h.MustRun(t, "nft", "list table inet cnibox")
@@ -74,7 +79,7 @@ func TestTrial(t *testing.T) {
 		t.Errorf("shown as:\n%s", saved)
 	}
 	restore(t, h, saved)
-	if got := trialOutcome(t, table); got != (removal{expire: expires}) {
+	if got := trialOutcome(t, table); got != want {
 		t.Errorf("after a reload: %+v", got)
 	}
 }
@@ -123,6 +128,21 @@ func TestAddAgain(t *testing.T) {
 	}
 }
 
+// letExpire does what a DEL does, up to what it waits for. Nothing is withdrawn,
+// as if the tick came in the midst of it.
+func letExpire(t testing.TB, table *Table, key plugin.Key) {
+	t.Helper()
+	for _, use := range []string{usePortMap, useMasquerade} {
+		a := attachmentOf(key, use)
+		records, err := table.held(ctx, a.id)
+		must(t, err)
+		elements, _, _, err := table.ownElements(ctx, a, records)
+		must(t, err)
+		how := removal{expire: true}
+		must(t, table.conn.Commit(how.transaction(append(elements, a.entries(records)...), nil)))
+	}
+}
+
 // TestAddWhileExpiring has an ADD come before the DEL of the port's owner has
 // returned.
 func TestAddWhileExpiring(t *testing.T) {
@@ -139,10 +159,7 @@ func TestAddWhileExpiring(t *testing.T) {
 			h.Do(func() {
 				must(t, table.AddPortMaps(ctx, keyOf("a"), ports("10.88.0.2")))
 				must(t, table.AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.9/24")))
-				for _, use := range []string{usePortMap, useMasquerade} {
-					_, err := table.release(ctx, attachmentOf(keyOf("a"), use))
-					must(t, err)
-				}
+				letExpire(t, table, keyOf("a"))
 				must(t, other.AddPortMaps(ctx, keyOf(next), ports("10.88.0.3")))
 				must(t, other.AddMasquerade(ctx, keyOf(next), prefixes("10.88.0.9/24")))
 				nftables.AwaitTick(nftables.Clock())
@@ -155,30 +172,257 @@ func TestAddWhileExpiring(t *testing.T) {
 	}
 }
 
-// TestExpiredPortIsClosed sends a packet as soon as DEL has returned.
-func TestExpiredPortIsClosed(t *testing.T) {
+// TestOpenAfterAddClosedAfterDel sends a packet as soon as each ADD and DEL has
+// returned. The port goes from one attachment to the other.
+func TestOpenAfterAddClosedAfterDel(t *testing.T) {
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			n := newNode(t)
+			tried(t, n.Host, n.table, way)
+			n.remote.ServeTCP(t, ":80")
+			n.web.ServeTCP(t, ":80")
+			n.outside.ServeTCP(t, ":80")
+			n.outside.MustRun(t, "ip", "route", "add", "10.1.0.0/16", "via", netlab.HostIPv4) // answers reach what is not masqueraded
+			plainPorts := behind("p2p0", portMaps(t, "tcp/8080=10.2.0.2:80"))
+			users := []struct {
+				id, answer string
+				ports      netfilter.PortMaps
+			}{
+				{"remote", "remote saw 192.0.2.254", plainPorts},
+				{"web", "web saw 192.0.2.254", onCondition("saddr 192.0.2.0/24", behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80")))},
+				{"web", "web saw 192.0.2.254", behind("cni0", portMaps(t, "tcp/192.0.2.1:8080=10.1.0.2:80"))},
+				{"remote", "remote saw 192.0.2.254", withBit(14, plainPorts)},
+				{"web", "web saw 192.0.2.254", behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80"))},
+			}
+			const target = "192.0.2.1:8080"
+			n.addPorts(t, "first", users[0].ports)
+			if got := ask(&n.outside.Namespace, "tcp", target); got != users[0].answer {
+				t.Fatal(got)
+			}
+			n.Do(func() { delPorts(t, n.table, keyOf("first")) })
+			for i := range 40 * len(users) {
+				u := users[i%len(users)]
+				n.addPorts(t, u.id, u.ports)
+				if got, err := n.outside.DialTCP(target, patience); got != u.answer {
+					t.Fatalf("round %d: after ADD: %q, %v", i, got, err)
+				}
+				n.Do(func() { delPorts(t, n.table, keyOf(u.id)) })
+				if got, err := n.outside.DialTCP(target, patience); err == nil {
+					t.Fatalf("round %d: after DEL: %s", i, got)
+				}
+			}
+			for i := range 100 {
+				for _, id := range []string{"a", "b"} {
+					must(t, n.table.AddMasquerade(ctx, keyOf(id), prefixes("10.1.0.2/24")))
+					if got, err := n.web.DialTCP("192.0.2.254:80", patience); got != "outside saw 192.0.2.1" {
+						t.Fatalf("round %d: after ADD: %q, %v", i, got, err)
+					}
+					must(t, n.table.DelMasquerade(ctx, keyOf(id), nil))
+					if got, err := n.web.DialTCP("192.0.2.254:80", patience); got != "outside saw 10.1.0.2" {
+						t.Fatalf("round %d: after DEL: %q, %v", i, got, err)
+					}
+				}
+			}
+		})
+	}
+}
+
+// matches tells whether a packet would find what a record is about, and whether
+// its key is withdrawn, looked at in the order in which a rule does.
+func matches(t testing.TB, table *Table, r record) (match, withdrawn bool) {
+	t.Helper()
+	element := r.elements()[0]
+	left, err := table.conn.Remaining(r.withdrawal(), element)
+	must(t, err)
+	there, err := table.look(ctx, []nftables.Element{element})
+	must(t, err)
+	withdrawn = left[0] > 0
+	return !withdrawn && (there[0].There || left[1] > 0), withdrawn
+}
+
+// TestManyAddAgain has many attachments give back and take what they had, all at
+// once, and looks at it as soon as each ADD and DEL has returned.
+func TestManyAddAgain(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	tried(t, h, open(t, h), "expire")
+	var withdrawn atomic.Int32
+	var wg sync.WaitGroup
+	for i := range 64 {
+		table := open(t, h)
+		addrs := []netip.Prefix{netip.PrefixFrom(netip.AddrFrom4([4]byte{10, 88, 0, byte(i + 2)}), 24)}
+		ports := behind("cni0", []netfilter.PortMap{{Protocol: tcp, HostPort: uint16(8000 + i), Container: netip.AddrPortFrom(addrs[0].Addr(), 80)}})
+		claims, err := portClaims(ports)
+		must(t, err)
+		records := recordsOf(append(claims, masqueradeClaims(addrs)...))
+		wg.Go(func() {
+			h.Do(func() {
+				for round := range 10 {
+					k := keyOf(fmt.Sprintf("c%d-%d", i, round%3))
+					must(t, table.AddPortMaps(ctx, k, ports))
+					must(t, table.AddMasquerade(ctx, k, addrs))
+					for _, r := range records {
+						if match, _ := matches(t, table, r); !match {
+							t.Errorf("%v of %v does not match after ADD", r, k)
+						}
+					}
+					must(t, table.DelMasquerade(ctx, k, nil))
+					delPorts(t, table, k)
+					for _, r := range records {
+						match, gone := matches(t, table, r)
+						if match {
+							t.Errorf("%v of %v matches after DEL", r, k)
+						}
+						if gone {
+							withdrawn.Add(1)
+						}
+					}
+				}
+			})
+		})
+	}
+	wg.Wait()
+	if withdrawn.Load() == 0 {
+		t.Error("no DEL returned while its keys were withdrawn: it waits for elements to expire")
+	}
+}
+
+// TestTickInTheMidst has the tick come between a key and its element.
+func TestTickInTheMidst(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	table := open(t, h)
+	tried(t, h, table, "expire")
+	r := masqueradeClaims(prefixes("10.88.0.2/24"))[0].record
+	elements, keys := r.elements(), []nftables.Element{r.withdrawal()}
+	for range 20 {
+		must(t, table.AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/24")))
+		withdraw, expire := &nftables.Transaction{}, &nftables.Transaction{}
+		withdraw.AddUntilTick(withdrawElements, keys)
+		must(t, table.conn.Commit(withdraw))
+		nftables.AwaitTick(nftables.Clock())
+		own := elements[0]
+		own.Comment = "net/a/eth0"
+		expire.ExpireElements(expireElements, []nftables.Element{own})
+		must(t, table.conn.Commit(expire))
+		must(t, table.settle(elements, keys))
+		if match, _ := matches(t, table, r); match {
+			t.Error("matches after that was waited for")
+		}
+		must(t, table.DelMasquerade(ctx, keyOf("a"), nil))
+	}
+}
+
+// TestAddInTheMidst has an ADD come right behind a DEL that took longer than a
+// tick: some of its elements have expired by then and others have not.
+func TestAddInTheMidst(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	table := open(t, h)
+	tried(t, h, table, "expire")
+	var maps []netfilter.PortMap
+	for i := range 5000 {
+		maps = append(maps, netfilter.PortMap{Protocol: tcp, HostPort: uint16(10000 + i), Container: netip.MustParseAddrPort("10.88.0.2:80")})
+	}
+	ports := behind("cni0", maps)
+	claims, err := portClaims(ports)
+	must(t, err)
+	records, a := recordsOf(claims), attachmentOf(keyOf("a"), usePortMap)
+	other := attachment{id: keyOf("b").ID(usePortMap), comment: "net/b/eth0"}
+	for round := range 3 {
+		h.Do(func() { must(t, table.AddPortMaps(ctx, keyOf("a"), ports)) })
+		elements, _, how, err := table.ownElements(ctx, a, records)
+		must(t, err)
+		adds := make([]*nftables.Transaction, len(records))
+		for i := range records {
+			adds[i] = &nftables.Transaction{}
+			adds[i].AddElements(other.elements(claims[i : i+1]))
+		}
+		keys := withdrawals(records, elements)
+		must(t, table.conn.Commit(how.transaction(append(elements, a.entries(records)...), keys)))
+		for _, i := range []int{0, len(records) - 1} {
+			if err := table.conn.Commit(adds[i]); err != nil {
+				continue
+			}
+			if match, withdrawn := matches(t, table, records[i]); !match {
+				t.Errorf("round %d: %v does not match after ADD; its key is withdrawn: %v", round, records[i], withdrawn)
+			}
+		}
+		must(t, table.settle(elements, keys))
+		h.MustRun(t, "nft", "flush map inet cnibox ports4_v2; flush set inet cnibox snat4_v2")
+	}
+}
+
+// TestTwoDelsAtOnce has two processes take the same back.
+func TestTwoDelsAtOnce(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	tables := []*Table{open(t, h), open(t, h)}
+	tried(t, h, tables[0], "expire")
+	r := masqueradeClaims(prefixes("10.88.0.2/24"))[0].record
+	for range 50 {
+		must(t, tables[0].AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/24")))
+		var wg sync.WaitGroup
+		for _, table := range tables {
+			wg.Go(func() {
+				if err := table.DelMasquerade(ctx, keyOf("a"), nil); err != nil {
+					t.Error(err)
+				}
+				if match, _ := matches(t, table, r); match {
+					t.Error("matches after DEL")
+				}
+			})
+		}
+		wg.Wait()
+	}
+	if got := listing(t, h); strings.Contains(got, "net/a/") {
+		t.Errorf("left behind:\n%s", got)
+	}
+}
+
+// TestRulesetWithoutGoneSets has a table from before there were any.
+func TestRulesetWithoutGoneSets(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	tried(t, n.Host, n.table, "expire")
-	n.remote.ServeTCP(t, ":80")
-	n.addPorts(t, "a", behind("p2p0", portMaps(t, "tcp/8080=10.2.0.2:80")))
-	if got := ask(&n.outside.Namespace, "tcp", "192.0.2.1:8080"); !strings.HasPrefix(got, "remote saw") {
+	n.web.ServeTCP(t, ":80")
+	ports := behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80"))
+	limited := onCondition("saddr 192.0.2.0/24", behind("cni0", portMaps(t, "tcp/8081=10.1.0.2:80")))
+	n.addPorts(t, "web", ports)
+	must(t, n.table.AddMasquerade(ctx, keyOf("web"), prefixes("10.1.0.2/24")))
+	restore(t, n.Host, asBeforeGone(n.MustRun(t, "nft", "list", "table", "inet", TableName)))
+	if got := ask(&n.outside.Namespace, "tcp", "192.0.2.1:8080"); got != "web saw 192.0.2.254" {
 		t.Fatal(got)
 	}
-	n.Do(func() { delPorts(t, n.table, keyOf("a")) })
-	for i := range 50 {
-		n.addPorts(t, "a", behind("p2p0", portMaps(t, "tcp/8080=10.2.0.2:80")))
-		if _, err := n.outside.DialTCP("192.0.2.1:8080", patience); err != nil {
-			t.Fatalf("round %d: after ADD: %v", i, err)
-		}
-		n.Do(func() { delPorts(t, n.table, keyOf("a")) })
+	for range 10 {
+		must(t, n.table.AddMasquerade(ctx, keyOf("peer"), prefixes("10.9.0.2/24"))) // another subnet
+		n.addPorts(t, "peer", limited)
+		n.Do(func() {
+			must(t, n.table.CheckPortMaps(ctx, keyOf("web"), ports))
+			must(t, n.table.CheckMasquerade(ctx, keyOf("web"), prefixes("10.1.0.2/24")))
+			must(t, n.table.CheckPortMaps(ctx, keyOf("peer"), limited))
+			must(t, n.table.CheckMasquerade(ctx, keyOf("peer"), prefixes("10.9.0.2/24")))
+			for _, id := range []string{"web", "peer"} {
+				must(t, n.table.DelMasquerade(ctx, keyOf(id), nil))
+				delPorts(t, n.table, keyOf(id))
+			}
+		})
 		if got, err := n.outside.DialTCP("192.0.2.1:8080", patience); err == nil {
-			t.Fatalf("round %d: after DEL: %s", i, got)
+			t.Fatalf("after DEL: %s", got)
+		}
+		n.addPorts(t, "web", ports)
+		must(t, n.table.AddMasquerade(ctx, keyOf("web"), prefixes("10.1.0.2/24")))
+		if got, err := n.outside.DialTCP("192.0.2.1:8080", patience); err != nil {
+			t.Fatalf("after ADD: %s, %v", got, err)
 		}
 	}
 }
 
-// TestThousandsExpire needs several messages for each set.
+// TestThousandsExpire needs several messages for each set, and longer than a
+// tick.
 func TestThousandsExpire(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
@@ -190,13 +434,26 @@ func TestThousandsExpire(t *testing.T) {
 	for i := range n {
 		maps = append(maps, netfilter.PortMap{Protocol: tcp, HostPort: uint16(10000 + i), Container: netip.MustParseAddrPort("10.88.0.2:80")})
 	}
+	claims, err := portClaims(behind("cni0", maps))
+	must(t, err)
+	ends := []record{claims[0].record, claims[n-1].record}
 	long := strings.Repeat("0123456789abcdef", 8)
 	for _, id := range []string{"a" + long, "b" + long} {
 		h.Do(func() {
 			must(t, table.AddPortMaps(ctx, keyOf(id), behind("cni0", maps)))
+			for _, r := range ends {
+				if match, _ := matches(t, table, r); !match {
+					t.Errorf("%v does not match after ADD", r)
+				}
+			}
 			must(t, table.CheckPortMaps(ctx, keyOf(id), behind("cni0", maps)))
 			if got := delPorts(t, table, keyOf(id)); len(got) != n {
 				t.Errorf("%d ports were removed, want %d", len(got), n)
+			}
+			for _, r := range ends {
+				if match, _ := matches(t, table, r); match {
+					t.Errorf("%v matches after DEL", r)
+				}
 			}
 		})
 		for _, s := range []*nftables.Set{&owners, &ipv4.all.ports, &ipv4.all.snat} {

@@ -37,7 +37,7 @@ func (t *Table) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 	if err := t.forwarding().Hold(ctx, holding.HolderOf(key, useForward), things); err != nil {
 		return err
 	}
-	return marked(f).Accept(ctx)
+	return t.marked(f).Accept(ctx)
 }
 
 // DelForward implements netfilter.Forwarder. The rules of iptables that accept
@@ -62,7 +62,7 @@ func (t *Table) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Fo
 			return err
 		}
 	}
-	return marked(f).Check()
+	return t.marked(f).Check()
 }
 
 // GCForward implements netfilter.Forwarder.
@@ -77,8 +77,8 @@ func (t *Table) GCForward(ctx context.Context, network string, valid []plugin.Ke
 func (t *Table) ForwardAvailable() error { return t.forwarding().Available() }
 
 // marked is what iptables has to accept.
-func marked(f netfilter.Forward) iptables.Marked {
-	return iptables.Marked{Mark: forwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain}
+func (t *Table) marked(f netfilter.Forward) iptables.Marked {
+	return iptables.Marked{Mark: forwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain, Conn: t.conn}
 }
 
 func forwardThings(f netfilter.Forward) ([]holding.Thing, error) {

@@ -156,9 +156,9 @@ func TestForwardMessages(t *testing.T) {
 			want int
 			do   func() error
 		}{
-			{"add", 2, func() error { return table.AddForward(ctx, keyOf("a"), plain) }},  // is it isolated, hold
+			{"add", 5, func() error { return table.AddForward(ctx, keyOf("a"), plain) }},  // is it isolated, hold; iptables' chains, rules of two
 			{"delete", 4, func() error { return table.DelForward(ctx, keyOf("a"), nil) }}, // what is held, whose it is, delete; is it isolated
-			{"add with a policy", 2, func() error { return table.AddForward(ctx, keyOf("a"), policy) }},
+			{"add with a policy", 5, func() error { return table.AddForward(ctx, keyOf("a"), policy) }},
 			{"delete with a policy", 5, func() error { return table.DelForward(ctx, keyOf("a"), nil) }}, // … is it the last
 			{"delete nothing", 2, func() error { return table.DelForward(ctx, keyOf("a"), nil) }},
 		} {

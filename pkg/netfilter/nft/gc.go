@@ -29,7 +29,6 @@ func (t *Table) collect(ctx context.Context, network, use string, valid []plugin
 			errs = append(errs, err)
 		}
 	}
-	t.awaitExpiry(ctx)
 	return errors.Join(errs...)
 }
 

@@ -26,10 +26,11 @@ import (
 //	set if_v2_all4_if5b1c9e02 { type inet_proto . inet_service }
 //	set snat_v2_all4_if5b1c9e02 { type ifname . inet_proto . inet_service }
 //	set masqall_v2_all4_if5b1c9e02 { type inet_proto . inet_service }
+//	set gone_v2_all4_if5b1c9e02 { type inet_proto . inet_service }
 //	chain dnat_v2_all4_if5b1c9e02 {
 //		ip saddr 10.0.0.0/8 return
 //		… the marks
-//		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ifports4_v2
+//		meta nfproto ipv4 meta l4proto . th dport != @gone_v2_all4_if5b1c9e02 dnat ip to meta l4proto . th dport map @ifports4_v2
 //	}
 //	chain options_v2 { meta nfproto ipv4 meta l4proto . th dport @if_v2_all4_if5b1c9e02 jump dnat_v2_all4_if5b1c9e02; … }
 //
@@ -47,8 +48,9 @@ type group struct {
 
 // portSets are the sets that a group's ports are in.
 type portSets struct {
-	ports, snat, masqAll *nftables.Set
-	gate                 *nftables.Set // nil without conditions
+	ports, snat, masqAll, gone *nftables.Set
+
+	gate *nftables.Set // nil without conditions
 }
 
 func plain(f *family, bound bool) group { return group{family: f, bound: bound, bit: defaultBit} }
@@ -73,17 +75,19 @@ func (g group) id() string {
 func (g group) sets() portSets {
 	common := g.family.published(g.bound)
 	if g.isPlain() {
-		return portSets{ports: &common.ports, snat: &common.snat, masqAll: &common.masqAll}
+		return portSets{ports: &common.ports, snat: &common.snat, masqAll: &common.masqAll, gone: &common.gone}
 	}
 	id := g.id()
 	s := portSets{
 		ports:   &common.ports,
 		snat:    &nftables.Set{Table: table, Name: partName(partSNAT, id), Key: common.snat.Key, Expiring: true},
 		masqAll: &nftables.Set{Table: table, Name: partName(partMasqAll, id), Key: common.masqAll.Key, Expiring: true},
+		gone:    &common.gone,
 	}
 	if g.conditions != 0 {
 		s.ports = &common.conditional
 		s.gate = &nftables.Set{Table: table, Name: partName(partIf, id), Key: common.ports.Key, Expiring: true}
+		s.gone = &nftables.Set{Table: table, Name: partName(partGone, id), Key: common.ports.Key, Expiring: true}
 	}
 	return s
 }
@@ -99,7 +103,8 @@ func (g group) port() []nftables.Load {
 // rules mark connections to the group's ports that are to be masqueraded, and
 // send all to the containers.
 func (g group) rules() []nftables.Rule {
-	toContainer := nftables.MakeRule(is(g.family), nftables.In(g.sets().ports, g.port()...), nftables.DNAT(g.family.nfproto, g.family.addr))
+	sets := g.sets()
+	toContainer := nftables.MakeRule(is(g.family), nftables.InBut(sets.ports, sets.gone, g.port()...), nftables.DNAT(g.family.nfproto, g.family.addr))
 	return append(g.markRules(), toContainer)
 }
 
@@ -129,7 +134,7 @@ func (g group) part(c conditions) part {
 		p.chains = []nftables.Chain{{Name: mark, Rules: g.markRules()}}
 		enter.rule = nftables.MakeRule(is(g.family), nftables.Jump(mark))
 	} else {
-		p.sets = []nftables.Set{*sets.gate, *sets.snat, *sets.masqAll}
+		p.sets = []nftables.Set{*sets.gate, *sets.snat, *sets.masqAll, *sets.gone}
 		p.chains = c.chains(g.family, p.id, g.rules())
 		enter.first = true
 		enter.rule = nftables.MakeRule(is(g.family), nftables.In(sets.gate, g.port()...), nftables.Jump(partName(partDNAT, p.id)))

@@ -159,6 +159,7 @@ var (
 func asVersion1(text string) string {
 	text = conditional.ReplaceAllString(text, "")
 	text = trialsBlock.ReplaceAllString(text, "")
+	text = asBeforeGone(text)
 	text = strings.NewReplacer(
 		"mark : mark . mark . ifname . ipv6_addr . inet_service", "mark : mark . ifname . ipv6_addr . inet_proto . inet_service",
 		"\t\tflags timeout\n", "",
@@ -171,6 +172,16 @@ func asVersion1(text string) string {
 		return "0x000000" + m[3] + " . " + m[4] + " . " + proto + " . " + m[5]
 	})
 	return strings.ReplaceAll(text, version, version1)
+}
+
+var (
+	goneSet    = regexp.MustCompile(`(?s)\tset \w*gone\d?_v2\S* \{.*?\n\t\}\n\n`)
+	goneLookup = regexp.MustCompile(`(\t\t|meta nfproto ipv. )[^!\n]* != @\w*gone\d?_v2\S* `)
+)
+
+// asBeforeGone makes a listing what there was before keys were withdrawn.
+func asBeforeGone(text string) string {
+	return goneLookup.ReplaceAllString(goneSet.ReplaceAllString(text, ""), "$1")
 }
 
 // addLink gives the host a link, for route_localnet.

@@ -16,7 +16,6 @@ func (t *Table) AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip
 // DelMasquerade implements netfilter.Masquerader.
 func (t *Table) DelMasquerade(ctx context.Context, key plugin.Key, _ []netip.Prefix) error {
 	_, err := t.release(ctx, attachmentOf(key, useMasquerade))
-	t.awaitExpiry(ctx)
 	return err
 }
 

@@ -100,11 +100,7 @@ func (r record) elements() []nftables.Element {
 		return []nftables.Element{{Set: &s.set, Key: nftables.Addr(r.addr), What: r.addr.String(), Stage: addToPart}}
 	}
 	g := r.group()
-	sets, what := g.sets(), r.String()
-	key := nftables.Join(nftables.Protocol(r.proto), nftables.Port(r.port))
-	if g.bound {
-		key = nftables.Join(nftables.Addr(r.addr), key)
-	}
+	sets, what, key := g.sets(), r.String(), r.portKey()
 	ofGroup := addElements
 	if !g.isPlain() {
 		ofGroup = addToPart
@@ -127,6 +123,25 @@ func (r record) elements() []nftables.Element {
 		add(sets.masqAll, key)
 	}
 	return out
+}
+
+// portKey is the key of a published port in the maps of its group.
+func (r record) portKey() []byte {
+	key := nftables.Join(nftables.Protocol(r.proto), nftables.Port(r.port))
+	if r.group().bound {
+		return nftables.Join(nftables.Addr(r.addr), key)
+	}
+	return key
+}
+
+// withdrawal is the element that makes rules pass by the first of elements, the
+// one without which the others do nothing.
+func (r record) withdrawal() nftables.Element {
+	if r.kind&kindAddress != 0 {
+		s := subnetOf(r.prefix())
+		return nftables.Element{Set: &s.gone, Key: nftables.Addr(r.addr), What: r.addr.String()}
+	}
+	return nftables.Element{Set: r.group().sets().gone, Key: r.portKey(), What: r.String()}
 }
 
 func (r record) String() string {

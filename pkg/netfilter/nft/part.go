@@ -29,6 +29,7 @@ type entry struct {
 const (
 	partMasq       = "masq"       // set: masqueraded addresses of a subnet
 	partIf         = "if"         // set: ports to which the part's conditions apply
+	partGone       = "gone"       // set: addresses or ports that are not the part's any more
 	partSNAT       = "snat"       // set: as snat4_v2
 	partMasqAll    = "masqall"    // set: as masqall4_v2
 	partMark       = "mark"       // chain: sets the mark
@@ -45,7 +46,7 @@ func partOf(name string) (id string, ok bool) {
 		return "", false
 	}
 	switch strings.TrimRight(what, "0123456789") {
-	case partMasq, partIf, partSNAT, partMasqAll, partMark, partDNAT, partMasquerade:
+	case partMasq, partIf, partGone, partSNAT, partMasqAll, partMark, partDNAT, partMasquerade:
 		return id, true
 	}
 	return "", false

@@ -21,12 +21,11 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 	if err := t.hold(ctx, a, claims); err != nil {
 		return err
 	}
-	if !needsLocalhost(ports) {
+	if !needsLocalhost(ports) || ports.InsideRoutesLocalnet {
 		return nil
 	}
 	if err := netfilter.AllowLocalhost(ports.Inside); err != nil {
 		_, undo := t.release(context.WithoutCancel(ctx), a)
-		t.awaitExpiry(ctx)
 		return errors.Join(err, undo)
 	}
 	return nil
@@ -35,7 +34,6 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 // DelPortMaps implements netfilter.PortMapper.
 func (t *Table) DelPortMaps(ctx context.Context, key plugin.Key, _ []netip.Prefix) ([]netfilter.PortMap, error) {
 	claims, err := t.release(ctx, attachmentOf(key, usePortMap))
-	t.awaitExpiry(ctx)
 	if err != nil {
 		return nil, err
 	}

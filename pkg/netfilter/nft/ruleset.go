@@ -19,11 +19,14 @@ import (
 //	map ifports4_v2 { type inet_proto . inet_service : ipv4_addr . inet_service }
 //	set snat4_v2 { type ifname . inet_proto . inet_service }
 //	set masqall4_v2 { type inet_proto . inet_service }
+//	set gone4_v2 { type inet_proto . inet_service }
 //	map hostports4_v2 { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service }
 //	map hostifports4_v2 { type ipv4_addr . inet_proto . inet_service : ipv4_addr . inet_service }
 //	set hostsnat4_v2 { type ifname . ipv4_addr . inet_proto . inet_service }
 //	set hostmasqall4_v2 { type ipv4_addr . inet_proto . inet_service }
+//	set hostgone4_v2 { type ipv4_addr . inet_proto . inet_service }
 //	set masq_v2_10.88.0.0/24 { type ipv4_addr }
+//	set gone_v2_10.88.0.0/24 { type ipv4_addr }
 //
 //	chain guard_v2 {
 //		type filter hook prerouting priority raw; policy accept;
@@ -37,13 +40,13 @@ import (
 //		iifname . ip daddr . meta l4proto . th dport @hostsnat4_v2 meta mark set meta mark | 0x00002000
 //		ip saddr 127.0.0.0/8 oifname . ip daddr . meta l4proto . th dport @hostsnat4_v2 meta mark set meta mark | 0x00002000
 //		ip daddr . meta l4proto . th dport @hostmasqall4_v2 meta mark set meta mark | 0x00002000
-//		dnat ip to ip daddr . meta l4proto . th dport map @hostports4_v2
+//		ip daddr . meta l4proto . th dport != @hostgone4_v2 dnat ip to ip daddr . meta l4proto . th dport map @hostports4_v2
 //		… the same for IPv6, without the rules for 127.0.0.0/8
 //		jump options_v2
 //		meta nfproto ipv4 iifname . meta l4proto . th dport @snat4_v2 meta mark set meta mark | 0x00002000
 //		ip saddr 127.0.0.0/8 oifname . meta l4proto . th dport @snat4_v2 meta mark set meta mark | 0x00002000
 //		meta nfproto ipv4 meta l4proto . th dport @masqall4_v2 meta mark set meta mark | 0x00002000
-//		meta nfproto ipv4 dnat ip to meta l4proto . th dport map @ports4_v2
+//		meta nfproto ipv4 meta l4proto . th dport != @gone4_v2 dnat ip to meta l4proto . th dport map @ports4_v2
 //		… the same for IPv6
 //	}
 //	chain prerouting_v2 {
@@ -60,7 +63,7 @@ import (
 //	chain postrouting_v2 {
 //		type nat hook postrouting priority srcnat + 10; policy accept;
 //		ct status dnat meta mark & 0x00002000 == 0x00002000 masquerade
-//		ip saddr @masq_v2_10.88.0.0/24 ip daddr != 10.88.0.0/24 ip daddr != 224.0.0.0/4 masquerade
+//		ip saddr != @gone_v2_10.88.0.0/24 ip saddr @masq_v2_10.88.0.0/24 ip daddr != 10.88.0.0/24 ip daddr != 224.0.0.0/4 masquerade
 //	}
 //
 // A connection to an address of the host, from outside or from the host
@@ -85,7 +88,8 @@ import (
 // 127.0.0.0/8 is not sent to a published port. ::1 has no route_localnet: a
 // DNAT from there can't work, so that it is left to the host's own servers.
 //
-// All sets have the flag timeout, for what is removed from them (expiry.go).
+// All sets have the flag timeout, for what is removed from them, and the gone
+// sets are for that alone (expiry.go).
 //
 // What only some attachments need is made by the first of them, in a transaction
 // with its elements (part.go): a subnet's set and rule (subnet.go), and what
@@ -147,6 +151,7 @@ type published struct {
 	conditional nftables.Set // the same, of ports that are published on conditions
 	snat        nftables.Set // link and port of the host: masquerade connections by that link
 	masqAll     nftables.Set // port of the host: masquerade all connections
+	gone        nftables.Set // port of the host: is none of ports any more
 }
 
 func (f *family) published(bound bool) *published {
@@ -167,12 +172,14 @@ var (
 			conditional: nftables.Set{Table: table, Name: "ifports4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}, Expiring: true},
 			snat:        nftables.Set{Table: table, Name: "snat4" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 			masqAll:     nftables.Set{Table: table, Name: "masqall4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
+			gone:        nftables.Set{Table: table, Name: "gone4" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 		},
 		one: published{
 			ports:       nftables.Set{Table: table, Name: "hostports4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}, Expiring: true},
 			conditional: nftables.Set{Table: table, Name: "hostifports4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv4, nftables.TypePort}, Expiring: true},
 			snat:        nftables.Set{Table: table, Name: "hostsnat4" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 			masqAll:     nftables.Set{Table: table, Name: "hostmasqall4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
+			gone:        nftables.Set{Table: table, Name: "hostgone4" + version, Key: []nftables.Type{nftables.TypeIPv4, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 		},
 	}
 	ipv6 = family{
@@ -185,12 +192,14 @@ var (
 			conditional: nftables.Set{Table: table, Name: "ifports6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}, Expiring: true},
 			snat:        nftables.Set{Table: table, Name: "snat6" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 			masqAll:     nftables.Set{Table: table, Name: "masqall6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
+			gone:        nftables.Set{Table: table, Name: "gone6" + version, Key: []nftables.Type{nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 		},
 		one: published{
 			ports:       nftables.Set{Table: table, Name: "hostports6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}, Expiring: true},
 			conditional: nftables.Set{Table: table, Name: "hostifports6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Data: []nftables.Type{nftables.TypeIPv6, nftables.TypePort}, Expiring: true},
 			snat:        nftables.Set{Table: table, Name: "hostsnat6" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 			masqAll:     nftables.Set{Table: table, Name: "hostmasqall6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
+			gone:        nftables.Set{Table: table, Name: "hostgone6" + version, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeProtocol, nftables.TypePort}, Expiring: true},
 		},
 	}
 )
@@ -293,6 +302,7 @@ func appendRuleset(tx *nftables.Transaction) {
 			tx.CreateSet(makeRuleset, &p.conditional)
 			tx.CreateSet(makeRuleset, &p.snat)
 			tx.CreateSet(makeRuleset, &p.masqAll)
+			tx.CreateSet(makeRuleset, &p.gone)
 		}
 	}
 	for _, c := range chains() {

@@ -13,7 +13,8 @@ import (
 // network. Addresses without a network around them share one for each family.
 type subnet struct {
 	id      string
-	set     nftables.Set
+	set     nftables.Set // the addresses
+	gone    nftables.Set // those that are none any more
 	family  *family
 	network netip.Prefix // the zero Prefix: none, all is elsewhere to the address
 }
@@ -29,15 +30,16 @@ func subnetOf(p netip.Prefix) subnet {
 		s.id = strings.ReplaceAll(s.network.String(), ":", "-")
 	}
 	s.set = nftables.Set{Table: table, Name: partName(partMasq, s.id), Key: []nftables.Type{s.family.addr}, Expiring: true}
+	s.gone = nftables.Set{Table: table, Name: partName(partGone, s.id), Key: s.set.Key, Expiring: true}
 	return s
 }
 
 func (s *subnet) part() part {
-	return part{id: s.id, sets: []nftables.Set{s.set}, entries: []entry{{chain: chainPostrouting, rule: s.rule()}}}
+	return part{id: s.id, sets: []nftables.Set{s.set, s.gone}, entries: []entry{{chain: chainPostrouting, rule: s.rule()}}}
 }
 
 func (s *subnet) rule() nftables.Rule {
-	match := nftables.MakeRule(is(s.family), nftables.In(&s.set, s.family.src()))
+	match := nftables.MakeRule(is(s.family), nftables.InBut(&s.set, &s.gone, s.family.src()))
 	if s.network.IsValid() {
 		match = append(match, nftables.CompareNet(s.family.dst(), unix.NFT_CMP_NEQ, s.network)...)
 	}

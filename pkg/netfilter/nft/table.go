@@ -32,6 +32,7 @@ const (
 	makeRuleset nftables.Stage = iota + 1 // create the table and all that stays in it
 	makePart                              // create a part of it that only some attachments need
 	removeElements
+	withdrawElements // make rules pass them by
 	expireElements
 	addElements // to sets of the ruleset
 	addToPart   // to sets of a part
@@ -42,8 +43,6 @@ const (
 type Table struct {
 	conn  *nftables.Conn
 	cache string // the directory of libcni's results
-
-	expiring bool // something was let, and nobody has waited for that
 }
 
 var (
@@ -63,6 +62,10 @@ func Open() (*Table, error) {
 	}
 	return &Table{conn: conn, cache: netfilter.ResultCache}, nil
 }
+
+// Conn returns the table's connection, for others who ask nf_tables something
+// before it is closed.
+func (t *Table) Conn() *nftables.Conn { return t.conn }
 
 // Close closes the socket. After something was removed the kernel makes the
 // caller wait until it has freed that, some milliseconds.

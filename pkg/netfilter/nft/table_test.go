@@ -26,31 +26,40 @@ func sends(table *Table, f func()) int {
 }
 
 func TestMessageBudget(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	table := open(t, h)
-	must(t, table.AddMasquerade(ctx, keyOf("first"), prefixes("10.88.0.1/24")))
-	k := keyOf("second")
-	h.Do(func() {
-		for _, step := range []struct {
-			name string
-			want int
-			do   func() error
-		}{
-			{"add masquerade", 1, func() error { return table.AddMasquerade(ctx, k, prefixes("10.88.0.2/24")) }},
-			{"add port maps", 1, func() error {
-				return table.AddPortMaps(ctx, k, behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "udp/53=10.88.0.2:53")))
-			}},
-			{"delete masquerade", 3, func() error { return table.DelMasquerade(ctx, k, nil) }}, // what is held, whose it is, delete
-			{"delete port maps", 3, func() error { _, err := table.DelPortMaps(ctx, k, nil); return err }},
-			{"delete nothing", 1, func() error { return table.DelMasquerade(ctx, k, nil) }},
-		} {
-			if got := sends(table, func() { must(t, step.do()) }); got != step.want {
-				t.Errorf("%s: %d messages, want %d", step.name, got, step.want)
+	for _, way := range ways {
+		t.Run(way, func(t *testing.T) {
+			t.Parallel()
+			h := netlab.NewHost(t)
+			addLink(t, h, "cni0")
+			table := open(t, h)
+			tried(t, h, table, way)
+			del := 3 // what is held, whose it is, delete
+			if way == "expire" {
+				del = 4 // … and whether it expires in time
 			}
-		}
-	})
+			must(t, table.AddMasquerade(ctx, keyOf("first"), prefixes("10.88.0.1/24")))
+			k := keyOf("second")
+			h.Do(func() {
+				for _, step := range []struct {
+					name string
+					want int
+					do   func() error
+				}{
+					{"add masquerade", 2, func() error { return table.AddMasquerade(ctx, k, prefixes("10.88.0.2/24")) }}, // whether it is in the way, add
+					{"add port maps", 2, func() error {
+						return table.AddPortMaps(ctx, k, behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "udp/53=10.88.0.2:53")))
+					}},
+					{"delete masquerade", del, func() error { return table.DelMasquerade(ctx, k, nil) }},
+					{"delete port maps", del, func() error { _, err := table.DelPortMaps(ctx, k, nil); return err }},
+					{"delete nothing", 1, func() error { return table.DelMasquerade(ctx, k, nil) }},
+				} {
+					if got := sends(table, func() { must(t, step.do()) }); got != step.want {
+						t.Errorf("%s: %d messages, want %d", step.name, got, step.want)
+					}
+				}
+			})
+		})
+	}
 }
 
 func TestDelWithoutAdd(t *testing.T) {

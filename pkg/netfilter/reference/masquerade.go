@@ -22,6 +22,9 @@ func masquerading() []furniture {
 	}}
 }
 
+// MasqueradeTables are the tables in which DelMasquerade looks.
+func MasqueradeTables() []nftables.Table { return tablesOf(masquerading()) }
+
 // DelMasquerade removes the masquerade of an attachment.
 func DelMasquerade(ctx context.Context, key plugin.Key) error {
 	own := attachmentHash(key)

@@ -25,6 +25,9 @@ func hostPorts() []furniture {
 	return list
 }
 
+// HostPortTables are the tables in which DelPortMaps looks.
+func HostPortTables() []nftables.Table { return tablesOf(hostPorts()) }
+
 // DelPortMaps removes the published ports of an attachment. Their rules tell the
 // container, but neither the network nor the interface: removed are those that
 // lead to one of the addresses that the attachment had (hint), or if they are

@@ -3,11 +3,11 @@
 // nftables: rules in tables of their own, one or more for each attachment, that
 // tell by their comments whose they are.
 //
-// Where those plugins have never been it costs one message to the kernel. Where
-// their tables are, their rules are listed, which takes the longer the more of
-// them there are, until the last is gone: the table goes with it. The reference
-// plugins never remove a table, but make what they need of it in the transaction
-// of each ADD, so that they don't miss it.
+// Whoever has asked for their tables (MasqueradeTables, HostPortTables) and found
+// none need not call. Where their tables are, their rules are listed, which takes
+// the longer the more of them there are, until the last is gone: the table goes
+// with it. The reference plugins never remove a table, but make what they need of
+// it in the transaction of each ADD, so that they don't miss it.
 package reference
 
 import (
@@ -35,6 +35,14 @@ func (f furniture) isKnown(chain string) bool {
 	return slices.Contains(f.perAttachment, chain) || f.isStatic(chain)
 }
 
+func tablesOf(list []furniture) []nftables.Table {
+	tables := make([]nftables.Table, len(list))
+	for i, f := range list {
+		tables[i] = f.Table
+	}
+	return tables
+}
+
 // doomed says whether a rule has to go.
 type doomed func(nftables.Installed) (bool, error)
 
@@ -53,11 +61,7 @@ func remove(ctx context.Context, tables []furniture, is doomed) error {
 }
 
 func removeOver(ctx context.Context, conn *nftables.Conn, tables []furniture, is doomed) error {
-	names := make([]nftables.Table, len(tables))
-	for i, t := range tables {
-		names[i] = t.Table
-	}
-	there, err := conn.HasTables(names...)
+	there, err := conn.HasTables(tablesOf(tables)...)
 	if err != nil {
 		return err
 	}

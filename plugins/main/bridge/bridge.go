@@ -4,7 +4,6 @@ package bridge
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -111,7 +110,8 @@ func (a *attachment) make(ctx context.Context) error {
 	if err := a.Step(ctx, "gateway"); err != nil {
 		return err
 	}
-	if err := a.serveGateway(); err != nil {
+	port, err := a.serveGateway(pair.Host)
+	if err != nil {
 		return err
 	}
 	if err := a.Step(ctx, "masquerade"); err != nil {
@@ -123,7 +123,7 @@ func (a *attachment) make(ctx context.Context) error {
 	if !a.dns.IsZero() {
 		a.result.DNS = a.dns
 	}
-	return a.awaitPort(pair.Host)
+	return a.awaitPort(port)
 }
 
 // addresses asks the IPAM plugin, and completes what it answers.
@@ -195,34 +195,37 @@ func (a *attachment) connect() (link.Pair, error) {
 
 // serveGateway gives the bridge the gateways' addresses and lets the host
 // forward packets. What it does is shared by all attachments of the bridge and
-// stays, as it does with the reference plugin.
-func (a *attachment) serveGateway() error {
+// stays, as it does with the reference plugin. It returns the host end as it is
+// then.
+func (a *attachment) serveGateway(host int) (*link.Link, error) {
 	gateways := a.gateways(a.result.IPs)
+	arrival := link.Arrival{Port: host}
 	for _, g := range gateways {
-		if err := ensureAddress(a.host, a.bridge, g, gateways, a.forceAddress); err != nil {
-			return err
-		}
+		arrival.Gateways = append(arrival.Gateways, gatewayAddress(g))
 	}
 	for _, ip := range a.result.IPs {
-		// The address may have been another container's a moment ago, and the
-		// host may remember that one's MAC address.
-		err := a.host.DeleteNeighbour(a.bridge.Index, ip.Address.Addr())
-		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return err
-		}
+		arrival.Addresses = append(arrival.Addresses, ip.Address.Addr())
 	}
-	return forward(gateways)
+	added, port, err := a.host.Welcome(a.bridge.Index, arrival)
+	if err != nil {
+		return nil, err
+	}
+	if err := resolveConflicts(a.host, a.bridge, gateways, added, a.forceAddress); err != nil {
+		return nil, err
+	}
+	return port, forward(a.host, gateways)
 }
 
-func forward(gateways []netip.Prefix) error {
+func forward(host *link.Conn, gateways []netip.Prefix) error {
 	for _, family := range []struct {
-		key string
-		is  func(netip.Addr) bool
-	}{{"net/ipv4/ip_forward", netip.Addr.Is4}, {"net/ipv6/conf/all/forwarding", netip.Addr.Is6}} {
+		number uint8
+		key    string
+		is     func(netip.Addr) bool
+	}{{unix.AF_INET, "net/ipv4/ip_forward", netip.Addr.Is4}, {unix.AF_INET6, "net/ipv6/conf/all/forwarding", netip.Addr.Is6}} {
 		if !slices.ContainsFunc(gateways, func(p netip.Prefix) bool { return family.is(p.Addr()) }) {
 			continue
 		}
-		if on, _ := sysctl.Get(family.key); on == "1" {
+		if on, _ := host.Forwards(family.number); on {
 			continue // writing it again would walk all interfaces
 		}
 		if err := sysctl.Set(family.key, "1"); err != nil {
@@ -249,19 +252,22 @@ func prefixes(ips []plugin.IP) []netip.Prefix {
 	return list
 }
 
-// awaitPort waits until the bridge passes packets of the new port: the kernel
-// notices the carrier a moment after the container's end is up.
-func (a *attachment) awaitPort(host int) error {
-	if a.containerDown {
+// awaitPort waits until the bridge passes packets of the new port, which it may
+// do already: the kernel notices the carrier a moment after the container's end
+// is up.
+func (a *attachment) awaitPort(port *link.Link) error {
+	if a.containerDown || passesPackets(port) {
 		return nil
 	}
-	l, err := a.host.WaitUntil(host, portTime, func(l *link.Link) bool { return l.OperState == link.OperUp })
+	l, err := a.host.WaitUntil(port.Index, portTime, passesPackets)
 	if err != nil {
 		return plugin.Errorf("bridge %s: port is in operational state %d: %v", a.config.bridge, state(l), err).
 			WithDetails("look at the port and the bridge with `ip -d link`")
 	}
 	return nil
 }
+
+func passesPackets(l *link.Link) bool { return l.OperState == link.OperUp }
 
 func state(l *link.Link) int {
 	if l == nil {

@@ -97,7 +97,7 @@ func (c *config) validate() error {
 		return plugin.ConfigError("remove the ipam section, or let the interface come up",
 			"disableContainerInterface can't be used with IPAM (%s): addresses need an interface that is up", c.ipam)
 	}
-	if _, err := backend.Choose(c.masqueradeBy); err != nil {
+	if err := c.masqueradeBy.Validate(); err != nil {
 		return err
 	}
 	if c.mac == "" {

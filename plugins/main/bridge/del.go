@@ -8,7 +8,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -18,10 +17,8 @@ import (
 // last, when nothing points at it any more.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
-	ctx = netfilter.Overlap(ctx)
-	defer netfilter.Settle(ctx)
 	r.Announce("masquerade")
-	errs := []error{backend.DelMasquerade(ctx, r.Key, r.PrevResult.Prefixes(r.IfName)), removeSpoofCheck(ctx, r.Key)}
+	errs := []error{backend.DelBridge(ctx, r.Key, r.PrevResult.Prefixes(r.IfName))}
 	var ipam *delegate.Delegate
 	if c.ipam != "" {
 		var err error
@@ -37,7 +34,6 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	err := disconnect(r, c)
 	errs = append(errs, err)
 	if ipam != nil && !early && err == nil {
-		netfilter.Settle(ctx)
 		r.Announce("ipam")
 		errs = append(errs, ipam.Del(ctx, r))
 	}

@@ -24,7 +24,7 @@ func alias(k plugin.Key) string { return aliasPrefix + k.String() }
 
 // ensureBridge returns the network's bridge, made if it is not there.
 func ensureBridge(c *link.Conn, conf *config) (*link.Link, error) {
-	l, err := c.ByName(conf.bridge)
+	l, err := c.Bridge(conf.bridge)
 	if errors.Is(err, link.ErrNotFound) {
 		l, err = createBridge(c, conf)
 	}
@@ -108,35 +108,58 @@ func owns(l *link.Link, k plugin.Key) bool {
 }
 
 // hostEnds returns the links that are host ends of the key's attachment: one,
-// or none.
+// or none. Nearly always it has the first of the key's names.
 func hostEnds(c *link.Conn, k plugin.Key) ([]*link.Link, error) {
 	names := make([]string, plugin.HostEnds)
 	for salt := range names {
 		names[salt] = k.HostEnd(salt)
 	}
-	links, err := c.ByNames(names...)
-	return slices.DeleteFunc(links, func(l *link.Link) bool { return !owns(l, k) }), err
+	const likely = 1
+	for _, some := range [][]string{names[:likely], names[likely:]} {
+		links, err := c.ByNames(some...)
+		links = slices.DeleteFunc(links, func(l *link.Link) bool { return !owns(l, k) })
+		if len(links) > 0 || err != nil {
+			return links, err
+		}
+	}
+	return nil, nil
 }
 
-// ensureAddress gives the bridge a gateway's address. Another one of the same
-// family that is not among the network's gateways is a conflict: for IPv4 any,
-// for IPv6 one whose network overlaps. It is an error, or removed if forced.
-func ensureAddress(c *link.Conn, bridge *link.Link, want netip.Prefix, gateways []netip.Prefix, force bool) error {
-	address := link.Address{Prefix: want}
-	if want.Addr().Is6() {
-		address.Flags = unix.IFA_F_NODAD // as the reference plugin does by accept_dad=0: IPAM owns the network
+// gatewayAddress is a gateway's address as the bridge has it.
+func gatewayAddress(p netip.Prefix) link.Address {
+	a := link.Address{Prefix: p}
+	if p.Addr().Is6() {
+		a.Flags = unix.IFA_F_NODAD // as the reference plugin does by accept_dad=0: IPAM owns the network
 	}
-	err := c.AddAddress(bridge.Index, address)
-	if errors.Is(err, unix.EEXIST) {
+	return a
+}
+
+// resolveConflicts looks for addresses of the bridge that stand against the
+// gateways' that were just added. If there are any, they are removed by force,
+// or else what was added is, and the error says why.
+func resolveConflicts(c *link.Conn, bridge *link.Link, gateways []netip.Prefix, added []bool, force bool) error {
+	if !slices.Contains(added, true) {
 		return nil
-	}
-	if err != nil {
-		return err
 	}
 	have, err := c.Addresses(bridge.Index)
 	if err != nil {
 		return err
 	}
+	for i, want := range gateways {
+		if !added[i] {
+			continue
+		}
+		if err := resolveConflict(c, bridge, want, have, gateways, force); err != nil {
+			return errors.Join(err, withdraw(c, bridge, gateways, added))
+		}
+	}
+	return nil
+}
+
+// resolveConflict is about one gateway. Another address of the same family that
+// is not among the network's gateways is a conflict: for IPv4 any, for IPv6 one
+// whose network overlaps.
+func resolveConflict(c *link.Conn, bridge *link.Link, want netip.Prefix, have []link.Address, gateways []netip.Prefix, force bool) error {
 	for _, a := range have {
 		conflict := a.Prefix.Addr().Is4() == want.Addr().Is4() &&
 			(want.Addr().Is4() || a.Prefix.Overlaps(want)) && !slices.Contains(gateways, a.Prefix)
@@ -147,12 +170,22 @@ func ensureAddress(c *link.Conn, bridge *link.Link, want netip.Prefix, gateways 
 				return err
 			}
 		default:
-			failed := plugin.ConfigError("remove that address, set forceAddress, or use another bridge for this network",
+			return plugin.ConfigError("remove that address, set forceAddress, or use another bridge for this network",
 				"bridge %s already has an IP address different from %s: %s", bridge.Name, want, a.Prefix)
-			return errors.Join(failed, c.DeleteAddress(bridge.Index, want))
 		}
 	}
 	return nil
+}
+
+// withdraw takes back the gateways' addresses that were added.
+func withdraw(c *link.Conn, bridge *link.Link, gateways []netip.Prefix, added []bool) error {
+	var errs []error
+	for i, g := range gateways {
+		if added[i] {
+			errs = append(errs, c.DeleteAddress(bridge.Index, g))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // gone forgives that a link is not there any more.

@@ -35,8 +35,8 @@ func checkSpoofCheck(ctx context.Context, r *plugin.Request, hostEnd string) err
 	return withBridgeFilter(func(t *bridgefilter.Table) error { return t.CheckSpoofCheck(ctx, r.Key, hostEnd, mac) })
 }
 
-// removeSpoofCheck also finds what was made when the configuration was another
-// one.
+// removeSpoofCheck is for an ADD that fails. DEL has backend.DelBridge do it, also
+// for what was made when the configuration was another one.
 func removeSpoofCheck(ctx context.Context, key plugin.Key) error {
 	return ifAvailable(withBridgeFilter(func(t *bridgefilter.Table) error { return t.DelSpoofCheck(ctx, key) }))
 }

@@ -69,9 +69,8 @@ func (c *config) sortConditions(key string, words []string) {
 }
 
 func (c *config) validate() error {
-	chosen, err := backend.Choose(c.backend)
-	if err != nil || chosen.Backend == backend.IPTables {
-		return err
+	if err := c.backend.Validate(); err != nil || c.backend.IPTables != "" {
+		return err // iptables takes conditions in its own words as they are
 	}
 	return errors.Join(
 		nft.ParseConditions("conditionsV4", c.conditions4, unix.AF_INET),
@@ -122,7 +121,7 @@ func readPort(o *conf.Object, key string) uint16 {
 // portMaps returns what the mappings ask for, given the container's addresses.
 // The first address of each family is published.
 func (c *config) portMaps(ips []plugin.IP) ([]netfilter.PortMap, error) {
-	var maps distinct
+	var maps []netfilter.PortMap
 	for _, is := range []func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6} {
 		container, ok := first(ips, is)
 		for _, m := range c.mappings {
@@ -134,16 +133,14 @@ func (c *config) portMaps(ips []plugin.IP) ([]netfilter.PortMap, error) {
 			case m.hostIP.IsValid() && !is(m.hostIP):
 				// of the other family
 			case ok:
-				if err := maps.add(p); err != nil {
-					return nil, err
-				}
+				maps = append(maps, p)
 			case p.HostIP.IsValid():
 				return nil, plugin.ConfigError("publish on an address of a family that the container has, or give the network addresses of that family",
 					"hostIP of %s: the container has no address of that family", p)
 			}
 		}
 	}
-	return maps.list, nil
+	return distinct(maps)
 }
 
 func first(ips []plugin.IP, is func(netip.Addr) bool) (netip.Addr, bool) {
@@ -155,13 +152,6 @@ func first(ips []plugin.IP, is func(netip.Addr) bool) (netip.Addr, bool) {
 	return netip.Addr{}, false
 }
 
-// distinct collects port maps, each once. Runtimes do repeat themselves; what
-// they can't want is one port that leads to two.
-type distinct struct {
-	list []netfilter.PortMap
-	of   map[hostPort]netip.AddrPort
-}
-
 // hostPort is the host's side of a port map.
 type hostPort struct {
 	ipv6     bool
@@ -170,20 +160,25 @@ type hostPort struct {
 	port     uint16
 }
 
-func (d *distinct) add(p netfilter.PortMap) error {
-	side := hostPort{ipv6: p.Container.Addr().Is6(), ip: p.HostIP, protocol: p.Protocol, port: p.HostPort}
-	before, there := d.of[side]
-	switch {
-	case there && before == p.Container:
-		return nil
-	case there:
-		return plugin.ConfigError("remove one of the two from the runtime's port mappings",
-			"host port %s is mapped to both %s and %s", p, before, p.Container)
+// distinct returns port maps, each once. Runtimes do repeat themselves; what
+// they can't want is one port that leads to two.
+func distinct(maps []netfilter.PortMap) ([]netfilter.PortMap, error) {
+	if len(maps) < 2 {
+		return maps, nil
 	}
-	if d.of == nil {
-		d.of = map[hostPort]netip.AddrPort{}
+	of := make(map[hostPort]netip.AddrPort, len(maps))
+	once := maps[:0]
+	for _, p := range maps {
+		side := hostPort{ipv6: p.Container.Addr().Is6(), ip: p.HostIP, protocol: p.Protocol, port: p.HostPort}
+		before, there := of[side]
+		switch {
+		case !there:
+			of[side] = p.Container
+			once = append(once, p)
+		case before != p.Container:
+			return nil, plugin.ConfigError("remove one of the two from the runtime's port mappings",
+				"host port %s is mapped to both %s and %s", p, before, p.Container)
+		}
 	}
-	d.of[side] = p.Container
-	d.list = append(d.list, p)
-	return nil
+	return once, nil
 }

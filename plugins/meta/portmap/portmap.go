@@ -98,35 +98,39 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 	if err != nil || len(ports.Maps) == 0 || !c.snat {
 		return c, ports, err
 	}
-	ports.Inside, ports.InsideShared, err = linkTowards(ports.Maps[0])
-	return c, ports, err
+	inside, err := linkTowards(ports.Maps[0])
+	if err != nil || inside == nil {
+		return c, ports, err
+	}
+	ports.Inside, ports.InsideShared, ports.InsideRoutesLocalnet = inside.Name, inside.Kind != "veth", inside.RoutesLocalnet
+	return c, ports, nil
 }
 
 // linkTowards finds the host's link towards the container of a port map by the
-// route to it; "" if there is none. A veth leads to one container; behind any
+// route to it, nil if there is none. A veth leads to one container; behind any
 // other kind of link there can be several.
-func linkTowards(m netfilter.PortMap) (name string, shared bool, err error) {
+func linkTowards(m netfilter.PortMap) (*link.Link, error) {
 	conn, err := link.Open()
 	if err != nil {
-		return "", false, err
+		return nil, err
 	}
 	defer conn.Close()
 	container := m.Container.Addr()
 	index, err := conn.LinkTo(container)
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
-		return "", false, nil
+		return nil, nil
 	}
 	if err != nil {
-		return "", false, fmt.Errorf("find the link to %s: %w", container, err)
+		return nil, fmt.Errorf("find the link to %s: %w", container, err)
 	}
 	l, err := conn.ByIndex(index)
 	switch {
 	case err != nil:
-		return "", false, fmt.Errorf("find the link to %s: %w", container, err)
+		return nil, fmt.Errorf("find the link to %s: %w", container, err)
 	case l.Flags&unix.IFF_LOOPBACK != 0:
-		return "", false, nil // an address of the host
+		return nil, nil // an address of the host
 	}
-	return l.Name, l.Kind != "veth", nil
+	return l, nil
 }
 
 // explain adds what to do to the errors that the host causes.

@@ -1,0 +1,151 @@
+package backend
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/bridgefilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/reference"
+	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+var (
+	key  = plugin.Key{Network: "net", ContainerID: "cid", IfName: "eth0"}
+	hint = []netip.Prefix{netip.MustParsePrefix("10.88.0.2/16"), netip.MustParsePrefix("fd00::2/64")}
+)
+
+// dels are what DELs remove.
+var dels = map[string]func() error{
+	"masquerade": func() error { return DelMasquerade(context.Background(), key, hint) },
+	"bridge":     func() error { return DelBridge(context.Background(), key, hint) },
+	"port maps":  func() error { return DelPortMaps(context.Background(), key, hint) },
+	"forward":    func() error { return DelForward(context.Background(), key, hint) },
+}
+
+func TestLook(t *testing.T) {
+	t.Parallel()
+	groups := map[string][]nftables.Table{
+		"reference masquerade": reference.MasqueradeTables(), "reference ports": reference.HostPortTables(),
+		"nat": iptables.NATTables(), "filter": iptables.FilterTables(), "bridge": bridgefilter.Tables(),
+	}
+	for _, tt := range []struct{ table, group string }{
+		{"", ""},
+		{"inet cni_plugins_masquerade", "reference masquerade"},
+		{"ip cni_hostport", "reference ports"}, {"ip6 cni_hostport", "reference ports"},
+		{"ip nat", "nat"}, {"ip6 nat", "nat"},
+		{"ip filter", "filter"}, {"ip6 filter", "filter"},
+		{"bridge cnibox", "bridge"}, {"bridge nat", "bridge"},
+		{"inet nat", ""}, {"bridge filter", ""},
+	} {
+		t.Run(tt.table, func(t *testing.T) {
+			t.Parallel()
+			h := netlab.NewHost(t)
+			if tt.table != "" {
+				h.MustRun(t, "nft", "add", "table", tt.table)
+			}
+			var all [][]nftables.Table
+			for _, tables := range groups {
+				all = append(all, tables)
+			}
+			h.Do(func() {
+				host, err := look(all...)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer host.close()
+				if n := host.table.Conn().Sends; n != 1 {
+					t.Errorf("asked with %d messages", n)
+				}
+				for name, tables := range groups {
+					if got := host.hasAny(tables); got != (name == tt.group) {
+						t.Errorf("%s: %v", name, got)
+					}
+				}
+			})
+		})
+	}
+}
+
+// TestDelMakesNothing wants a host on which nothing was ever made to stay so: to
+// ask for a table of iptables-legacy in the obvious way creates it.
+func TestDelMakesNothing(t *testing.T) {
+	t.Parallel()
+	for name, del := range dels {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			h := netlab.NewHost(t)
+			do(t, h, del)
+			h.Do(func() {
+				for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
+					if text, _ := os.ReadFile("/proc/thread-self/net/" + file); len(text) > 0 {
+						t.Errorf("%s: %q", file, text)
+					}
+				}
+				if _, err := os.Stat("/run/cnibox/iptables"); err == nil {
+					t.Error("records are kept from now on")
+				}
+			})
+			if text := h.MustRun(t, "nft", "list", "ruleset"); text != "" {
+				t.Errorf("nftables:\n%s", text)
+			}
+		})
+	}
+}
+
+// TestDelFindsForeignRules has DELs remove what no record tells, of either flavour
+// and family.
+func TestDelFindsForeignRules(t *testing.T) {
+	t.Parallel()
+	for _, program := range []string{"iptables-nft", "iptables-legacy", "ip6tables-nft", "ip6tables-legacy"} {
+		for _, name := range []string{"masquerade", "bridge", "port maps", "forward"} {
+			t.Run(program+" "+name, func(t *testing.T) {
+				t.Parallel()
+				h := netlab.NewHost(t)
+				table, rules := foreign(name, hint[strings.Count(program, "6")].Addr())
+				h.Feed(t, rules, program+"-restore")
+				do(t, h, dels[name])
+				if text := h.MustRun(t, program, "-t", table, "-S"); strings.Contains(text, "cid") || strings.Contains(text, "10.88.0.2") || strings.Contains(text, "fd00::2") {
+					t.Errorf("left:\n%s", text)
+				}
+			})
+		}
+	}
+}
+
+// foreign is what the reference plugins make.
+func foreign(name string, addr netip.Addr) (table, rules string) {
+	sum := sha512.Sum512([]byte("netcid"))
+	hash := hex.EncodeToString(sum[:])
+	const comment = `-m comment --comment "name: \"net\" id: \"cid\""`
+	own := netip.PrefixFrom(addr, addr.BitLen())
+	switch name {
+	case "forward":
+		return "filter", fmt.Sprintf("*filter\n-N CNI-FORWARD\n-A FORWARD -j CNI-FORWARD\n"+
+			"-A CNI-FORWARD -d %s -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT\n-A CNI-FORWARD -s %s -j ACCEPT\nCOMMIT\n", own, own)
+	case "port maps":
+		chain := ("CNI-DN-" + hash)[:28]
+		return "nat", fmt.Sprintf("*nat\n-N CNI-HOSTPORT-DNAT\n-N %s\n-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT\n"+
+			"-A %s -p tcp -m tcp --dport 8080 -j DNAT --to-destination %s\n"+
+			"-A CNI-HOSTPORT-DNAT -p tcp %s -m multiport --dports 8080 -j %s\nCOMMIT\n", chain, chain, netip.AddrPortFrom(addr, 80), comment, chain)
+	}
+	chain := ("CNI-" + hash)[:28]
+	return "nat", fmt.Sprintf("*nat\n-N %s\n-A %s -d %s %s -j ACCEPT\n-A POSTROUTING -s %s %s -j %s\nCOMMIT\n", chain, chain, own, comment, own, comment, chain)
+}
+
+func do(t *testing.T, h *netlab.Host, what func() error) {
+	h.Do(func() {
+		if err := what(); err != nil {
+			t.Error(err)
+		}
+	})
+}
