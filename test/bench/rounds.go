@@ -65,7 +65,7 @@ func (s *subject) round(pod *netlab.Pod, taken samples, counts bool) error {
 }
 
 // warmUp has a subject make all calls for a pod, which don't count.
-func (r *runner) warmUp(b *testing.B, s *subject, pod *netlab.Pod) {
+func (r *runner) warmUp(b testing.TB, s *subject, pod *netlab.Pod) {
 	b.Helper()
 	for range r.profile.warmups {
 		if err := s.round(pod, nil, false); err != nil {

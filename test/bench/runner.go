@@ -20,7 +20,7 @@ type runner struct {
 }
 
 // makePods makes n pods, with names that no other pod has.
-func (r *runner) makePods(b *testing.B, host *netlab.Host, n int) []*netlab.Pod {
+func (r *runner) makePods(b testing.TB, host *netlab.Host, n int) []*netlab.Pod {
 	b.Helper()
 	pods := make([]*netlab.Pod, n)
 	for i := range pods {

@@ -27,7 +27,7 @@ type subject struct {
 }
 
 // newSubject makes a Host with the implementation's plugins, for one network.
-func (r *runner) newSubject(b *testing.B, i implementation, n network, varied string) *subject {
+func (r *runner) newSubject(b testing.TB, i implementation, n network, varied string) *subject {
 	b.Helper()
 	list, err := n.list(i.chain)
 	if err != nil {

@@ -6,7 +6,8 @@ import "strings"
 type tally struct {
 	execs     int // programs executed
 	processes int // processes started (threads are not)
-	sends     int // messages sent to netlink sockets
+	sends     int // calls that send to netlink sockets
+	messages  int // what they sent
 	calls     int // system calls
 }
 
@@ -29,9 +30,11 @@ func (t *tally) count(trace string) {
 			if !strings.Contains(args, "CLONE_THREAD") {
 				t.processes++
 			}
-		case "sendto", "sendmsg", "sendmmsg":
+		case "sendto", "sendmsg", "sendmmsg", "write":
 			if descriptor, _, _ := strings.Cut(args, ","); strings.Contains(descriptor, "<NETLINK:") {
 				t.sends++
+				// Each has a header. One that is not in the trace decoded is a single one, that of an orphan.
+				t.messages += max(1, strings.Count(args, "{nlmsg_len="))
 			}
 		}
 	}

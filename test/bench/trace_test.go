@@ -13,16 +13,17 @@ func TestTally(t *testing.T) {
 100 <... clone resumed>)                    = 102
 102 vfork( <unfinished ...>
 103 clone3({flags=CLONE_VM|CLONE_VFORK, exit_signal=SIGCHLD}, 88) = 104
-102 sendto(3<NETLINK:[NETFILTER:102]>, [{nlmsg_len=20}], 20, 0, NULL, 0) = 20
+102 sendto(3<NETLINK:[NETFILTER:102]>, [[{nlmsg_len=20, nlmsg_type=0x10}, "\x00"], [{nlmsg_len=152, nlmsg_type=NFNL}]], 172, 0, NULL, 0) = 172
 102 sendmsg(4<NETLINK:[4711]>, {msg_name={sa_family=AF_NETLINK}}, 0 <unfinished ...>
 102 sendto(5<UNIX-STREAM:[1->2]>, "a NETLINK:", 3, 0, NULL, 0) = 3
+102 write(3<NETLINK:[102]>, "\x20\x00", 32) = 32
 102 write(1</dev/null<char 1:3>>, "sendto(3<NETLINK:", 5) = 5
 102 +++ exited with 0 +++
 100 --- SIGCHLD {si_signo=SIGCHLD} ---
 `
 	var got tally
 	got.count(trace)
-	if want := (tally{execs: 2, processes: 3, sends: 2, calls: 12}); got != want {
+	if want := (tally{execs: 2, processes: 3, sends: 3, messages: 4, calls: 13}); got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
 }
