@@ -34,13 +34,8 @@ var tooSlow = []string{
 	"github.com/vishvananda", "go.opentelemetry.io", "google.golang.org",
 }
 
-// allowed are packages below those that are fine. SHA-512 is what the reference
-// plugins' chains are named by; it and what it brings cost 160 kB, and less of a
-// start than can be measured (0.01 of 1.1 ms of CPU time).
-var allowed = []string{
-	"net/netip",
-	"crypto", "crypto/cipher", "crypto/fips140", "crypto/sha512", "crypto/subtle",
-}
+// allowed are packages below those that are fine.
+var allowed = []string{"net/netip"}
 
 func TestPackages(t *testing.T) {
 	got := packages(t)

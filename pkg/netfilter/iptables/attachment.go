@@ -1,10 +1,10 @@
 package iptables
 
 import (
-	"crypto/sha512"
 	"encoding/hex"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sha512"
 )
 
 // use is one of the things that rules are made for.

@@ -2,7 +2,6 @@ package reference
 
 import (
 	"context"
-	"crypto/sha512"
 	"encoding/hex"
 	"slices"
 	"strings"
@@ -11,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sha512"
 )
 
 // masquerading is the table of bridge and ptp.
