@@ -57,6 +57,28 @@ func (c *Conn) ByIndex(index int) (*Link, error) {
 	return c.one(b)
 }
 
+// ByNameAndIndex looks up two links at once: the one called name, and the one
+// with an index. One that is not there is nil, and then the error is ErrNotFound;
+// that of the former, if both are not there.
+func (c *Conn) ByNameAndIndex(name string, index int) (named, indexed *Link, err error) {
+	b := &netlink.Batch{}
+	appendLookup(b, name)
+	appendLookupOf(b, index)
+	err = c.Do(b, func(m netlink.Message) {
+		switch {
+		case m.Type != unix.RTM_NEWLINK:
+		case m.Index == 0:
+			named = parse(m.Payload)
+		default:
+			indexed = parse(m.Payload)
+		}
+	})
+	if err == nil && (named == nil || indexed == nil) {
+		err = ErrNotFound
+	}
+	return named, indexed, notFound(err)
+}
+
 func appendLookup(b *netlink.Batch, name string) {
 	begin(b, unix.RTM_GETLINK, 0, "look up link "+name, info{})
 	b.String(unix.IFLA_IFNAME, name)

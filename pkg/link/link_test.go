@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -157,6 +158,38 @@ func TestByNames(t *testing.T) {
 		}
 		if err != nil || !slices.Equal(got, tt.want) {
 			t.Errorf("ByNames(%q) = %q, %v; want %q", tt.ask, got, err, tt.want)
+		}
+	}
+}
+
+func TestByNameAndIndex(t *testing.T) {
+	s := newSpace(t)
+	br0, br1 := s.bridge(t, "br0"), s.bridge(t, "br1")
+	for _, tt := range []struct {
+		name  string
+		index int
+		want  []string // the links that are there
+		err   string
+	}{
+		{"br0", br1, []string{"br0", "br1"}, ""},
+		{"br1", br1, []string{"br1", "br1"}, ""},
+		{"none", br0, []string{"", "br0"}, "look up link none"},
+		{"br0", 4711, []string{"br0", ""}, "look up link 4711"},
+		{"none", 4711, []string{"", ""}, "look up link none"},
+	} {
+		before := s.Sends
+		named, indexed, err := s.ByNameAndIndex(tt.name, tt.index)
+		got := []string{"", ""}
+		for i, l := range []*Link{named, indexed} {
+			if l != nil {
+				got[i] = l.Name
+			}
+		}
+		if !slices.Equal(got, tt.want) || s.Sends != before+1 {
+			t.Errorf("ByNameAndIndex(%q, %d) = %q after %d messages; want %q", tt.name, tt.index, got, s.Sends-before, tt.want)
+		}
+		if (err == nil) != (tt.err == "") || err != nil && (!errors.Is(err, ErrNotFound) || !strings.Contains(err.Error(), tt.err)) {
+			t.Errorf("ByNameAndIndex(%q, %d): %v; want %q", tt.name, tt.index, err, tt.err)
 		}
 	}
 }

@@ -175,4 +175,31 @@ func (c *Conn) Chains(t Table, prefix string) ([]string, error) {
 	return names, err
 }
 
+// Uses tells how often each of some chains is used: how many rules it has, and
+// how many jumps to it there are in others; 0 for a chain that is not there.
+// Unlike in a list, what a transaction has changed so far counts while it is
+// still under way, and may yet be refused.
+//
+// It is one message to the kernel, and 120 bytes from it for each chain, where a
+// list of its rules has 400 for each rule.
+func (c *Conn) Uses(t Table, chains ...string) ([]uint32, error) {
+	uses := make([]uint32, len(chains))
+	b := &netlink.Batch{}
+	for _, name := range chains {
+		get(b, t.Family, unix.NFT_MSG_GETCHAIN, 0, "look up chain "+name, func() {
+			b.String(unix.NFTA_CHAIN_TABLE, t.Name)
+			b.String(unix.NFTA_CHAIN_NAME, name)
+		})
+	}
+	err := c.Do(b, func(m netlink.Message) {
+		if v := netlink.Attr(attributes(m), unix.NFTA_CHAIN_USE); len(v) == 4 {
+			uses[m.Index] = binary.BigEndian.Uint32(v)
+		}
+	})
+	if notThere(err) {
+		err = nil
+	}
+	return uses, err
+}
+
 func text(v []byte) string { return strings.TrimRight(string(v), "\x00") }

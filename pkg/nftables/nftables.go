@@ -84,7 +84,7 @@ func (c *Conn) HasChain(t Table, chain string) (bool, error) {
 // decided about.
 func (c *Conn) Drops(t Table, chain string) (bool, error) {
 	b := &netlink.Batch{}
-	get(b, t.Family, unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, "look up chain "+chain, func() {
+	get(b, t.Family, unix.NFT_MSG_GETCHAIN, 0, "look up chain "+chain, func() {
 		b.String(unix.NFTA_CHAIN_TABLE, t.Name)
 		b.String(unix.NFTA_CHAIN_NAME, chain)
 	})
@@ -112,7 +112,7 @@ func (c *Conn) HasTable(t Table) (bool, error) {
 func (c *Conn) HasTables(tables ...Table) ([]bool, error) {
 	b := &netlink.Batch{}
 	for _, t := range tables {
-		get(b, t.Family, unix.NFT_MSG_GETTABLE, unix.NLM_F_ACK, "look up table "+t.String(), func() {
+		get(b, t.Family, unix.NFT_MSG_GETTABLE, 0, "look up table "+t.String(), func() {
 			b.String(unix.NFTA_TABLE_NAME, t.Name)
 		})
 	}
@@ -129,7 +129,7 @@ type ChainOf struct {
 func (c *Conn) HasChains(chains ...ChainOf) ([]bool, error) {
 	b := &netlink.Batch{}
 	for _, o := range chains {
-		get(b, o.Table.Family, unix.NFT_MSG_GETCHAIN, unix.NLM_F_ACK, "look up chain "+o.Chain, func() {
+		get(b, o.Table.Family, unix.NFT_MSG_GETCHAIN, 0, "look up chain "+o.Chain, func() {
 			b.String(unix.NFTA_CHAIN_TABLE, o.Table.Name)
 			b.String(unix.NFTA_CHAIN_NAME, o.Chain)
 		})

@@ -33,3 +33,27 @@ func TestPresenceIsOneMessage(t *testing.T) {
 		}
 	}
 }
+
+func TestUses(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	h.Feed(t, "add table ip nat\nadd chain ip nat a\nadd chain ip nat b\n"+
+		"add rule ip nat a counter\nadd rule ip nat a counter\nadd rule ip nat b jump a\n", "nft", "-f", "-")
+	c := open(t, h)
+	for _, tt := range []struct {
+		table  Table
+		chains []string
+		want   []uint32
+	}{
+		{Table{unix.NFPROTO_IPV4, "nat"}, []string{"a", "c", "b"}, []uint32{2 + 1, 0, 1}},
+		{Table{unix.NFPROTO_IPV4, "nat"}, []string{"b", "a", "c"}, []uint32{1, 2 + 1, 0}},
+		{Table{unix.NFPROTO_IPV6, "nat"}, []string{"a", "b"}, []uint32{0, 0}},
+		{Table{unix.NFPROTO_IPV4, "nat"}, nil, []uint32{}},
+	} {
+		before := c.Sends
+		got, err := c.Uses(tt.table, tt.chains...)
+		if err != nil || !slices.Equal(got, tt.want) || c.Sends-before > 1 {
+			t.Errorf("%s, %v: %v, %v after %d messages; want %v", tt.table, tt.chains, got, err, c.Sends-before, tt.want)
+		}
+	}
+}

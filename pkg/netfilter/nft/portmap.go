@@ -62,7 +62,7 @@ func (t *Table) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilt
 	if err := t.check(ctx, attachmentOf(key, usePortMap), claims); err != nil {
 		return err
 	}
-	if needsLocalhost(ports) {
+	if needsLocalhost(ports) && !ports.InsideRoutesLocalnet {
 		if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
 			return plugin.Errorf("route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside).
 				WithDetails("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside)

@@ -84,14 +84,13 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside *link.L
 		return err
 	}
 	defer host.Close()
-	bridge, err := host.ByName(c.bridge)
-	if err != nil {
+	bridge, end, err := host.ByNameAndIndex(c.bridge, inside.Peer)
+	if bridge == nil {
 		return plugin.Errorf("bridge %s is not there: %v", c.bridge, err).WithDetails(repeat)
 	}
 	if err := checkBridge(c, bridge); err != nil {
 		return err
 	}
-	end, err := host.ByIndex(inside.Peer)
 	switch {
 	case errors.Is(err, link.ErrNotFound):
 		return plugin.Errorf("the other end of %s is not on this host", r.IfName).WithDetails(repeat)
