@@ -166,10 +166,15 @@ func elementList(b *netlink.Batch, s *Set, list []Element, more func(e *Element)
 	})
 }
 
-// getElements appends a question for elements of one set.
+// getElements appends a question for elements of one set. Each one that is there
+// is an answer of its own: only of a single one it is known to be the last.
 func getElements(b *netlink.Batch, list []Element) {
 	s := list[0].Set
-	get(b, s.Table.Family, unix.NFT_MSG_GETSETELEM, unix.NLM_F_ACK, "look up "+describeList(list), func() {
+	flags := uint16(0)
+	if len(list) > 1 {
+		flags = unix.NLM_F_ACK
+	}
+	get(b, s.Table.Family, unix.NFT_MSG_GETSETELEM, flags, "look up "+describeList(list), func() {
 		elementList(b, s, list, func(*Element) {})
 	})
 }
@@ -247,10 +252,19 @@ func (c *Conn) Look(elements []Element) ([]Found, error) {
 
 // Prefix looks elements of one set up by their keys and returns those up to the
 // first that is not there: the kernel stops at it, so that asking for more than
-// there are costs only their bytes.
-func (c *Conn) Prefix(elements []Element) ([]Found, error) {
-	list, _, err := c.PrefixAnd(nil, elements)
-	return list, err
+// there are costs only their bytes. expiring tells whether some are about to
+// expire, which count as not there.
+func (c *Conn) Prefix(elements []Element) (list []Found, expiring bool, err error) {
+	b := &netlink.Batch{}
+	getElements(b, elements)
+	err = c.Do(b, func(m netlink.Message) {
+		list = appendFound(list, m)
+		expiring = expiring || parseExpiration(m) > 0
+	})
+	if notThere(err) {
+		err = nil
+	}
+	return list, expiring, err
 }
 
 // PrefixAnd is Prefix, and tells with the same message to the kernel whether
@@ -258,23 +272,26 @@ func (c *Conn) Prefix(elements []Element) ([]Found, error) {
 func (c *Conn) PrefixAnd(other *Set, elements []Element) (list []Found, there bool, err error) {
 	b := &netlink.Batch{}
 	getElements(b, elements)
-	if other != nil {
-		getSet(b, other)
-	}
+	getSet(b, other)
 	err = c.Do(b, func(m netlink.Message) {
 		if m.Index == 1 {
 			there = true
 			return
 		}
-		parseElements(m, func(_ []byte, f Found) {
-			f.Data = bytes.Clone(f.Data)
-			list = append(list, f)
-		})
+		list = appendFound(list, m)
 	})
 	if notThere(err) {
 		err = nil
 	}
 	return list, there, err
+}
+
+func appendFound(list []Found, m netlink.Message) []Found {
+	parseElements(m, func(_ []byte, f Found) {
+		f.Data = bytes.Clone(f.Data)
+		list = append(list, f)
+	})
+	return list
 }
 
 // Remaining returns how long elements are there yet, in the order given: 0 for

@@ -258,6 +258,10 @@ func TestWhatTheFieldMakesIsRead(t *testing.T) {
 	if len(prefix) != 1 || there || err != nil {
 		t.Errorf("with a set that is not there: %+v, %v, %v", prefix, there, err)
 	}
+	prefix, expiring, err := c.Prefix(wanted[:2])
+	if len(prefix) != 1 || expiring || err != nil {
+		t.Errorf("up to the first that is not there: %+v, %v, %v", prefix, expiring, err)
+	}
 	n := 0
 	must(t, c.List(marks, func([]byte, Found) { n++ }))
 	if n != 2 {

@@ -9,6 +9,7 @@
 //		set checked_v1  { ifname: veth1, veth2 }
 //		set allowed_v1  { ifname . ether_addr: veth1 . 02:…:01, veth2 . 02:…:02 }
 //		set isolated_v1 { ifname: veth1, veth2 }
+//		set trials_v1   { mark . mark: … } # see expiry
 //		chain prerouting_v1 {
 //			type filter hook prerouting priority dstnat; policy accept;
 //			iifname . ether saddr @allowed_v1 accept
@@ -60,9 +61,9 @@ const (
 
 var (
 	table    = nftables.Table{Family: unix.NFPROTO_BRIDGE, Name: TableName}
-	checked  = nftables.Set{Table: table, Name: "checked" + version, Key: []nftables.Type{nftables.TypeLink}}
-	allowed  = nftables.Set{Table: table, Name: "allowed" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeEther}}
-	isolated = nftables.Set{Table: table, Name: "isolated" + version, Key: []nftables.Type{nftables.TypeLink}}
+	checked  = nftables.Set{Table: table, Name: "checked" + version, Key: []nftables.Type{nftables.TypeLink}, Expiring: true}
+	allowed  = nftables.Set{Table: table, Name: "allowed" + version, Key: []nftables.Type{nftables.TypeLink, nftables.TypeEther}, Expiring: true}
+	isolated = nftables.Set{Table: table, Name: "isolated" + version, Key: []nftables.Type{nftables.TypeLink}, Expiring: true}
 )
 
 func ruleset() holding.Ruleset {
@@ -79,8 +80,9 @@ func ruleset() holding.Ruleset {
 				nftables.MakeRule(nftables.In(&isolated, nftables.InLink()), nftables.In(&isolated, nftables.OutLink()), nftables.Drop()),
 			}},
 		},
-		Read: read,
-		Need: "the kernel needs nf_tables for bridges (CONFIG_NF_TABLES_BRIDGE), or must be able to load its modules (nf_tables, nft_meta_bridge)",
+		Trials: holding.TrialsSet(table, "trials"+version),
+		Read:   read,
+		Need:   "the kernel needs nf_tables for bridges (CONFIG_NF_TABLES_BRIDGE), or must be able to load its modules (nf_tables, nft_meta_bridge)",
 	}
 }
 

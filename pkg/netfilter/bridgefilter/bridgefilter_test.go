@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -45,9 +46,12 @@ func must(t testing.TB, err error) {
 	}
 }
 
+var trialElements = regexp.MustCompile(`(?s)(\tset trials_v1 \{\n\t\ttype mark \. mark\n\t\tflags timeout\n)\t\telements = \{.*?\}\n`)
+
+// listing returns what nft lists, without the trial, which belongs to nobody.
 func listing(t testing.TB, h *netlab.Host) string {
 	t.Helper()
-	return h.MustRun(t, "nft", "list", "ruleset")
+	return trialElements.ReplaceAllString(h.MustRun(t, "nft", "list", "ruleset"), "$1")
 }
 
 func TestSpoofCheck(t *testing.T) {
@@ -102,6 +106,36 @@ func TestUses(t *testing.T) {
 	must(t, table.AddSpoofCheck(ctx, keyOf("a"), "veth1", mac(1)))
 	must(t, table.DelIsolated(ctx, keyOf("a")))
 	must(t, table.CheckSpoofCheck(ctx, keyOf("a"), "veth1", mac(1)))
+}
+
+// TestAgain gives a host end to the same attachment and to another one as soon as
+// DEL has returned.
+func TestAgain(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	table, other := open(t, h), open(t, h)
+	for i := range 50 {
+		k := keyOf([]string{"a", "a", "b"}[i%3])
+		must(t, table.AddSpoofCheck(ctx, k, "veth1", mac(1)))
+		must(t, table.AddIsolated(ctx, k, "veth1"))
+		must(t, other.CheckSpoofCheck(ctx, k, "veth1", mac(1)))
+		must(t, other.CheckIsolated(ctx, k, "veth1"))
+		must(t, table.DelIsolated(ctx, k))
+		must(t, table.DelSpoofCheck(ctx, k))
+		elements := append(spoofCheck("veth1", mac(1)).Elements, isolatedPort("veth1").Elements...)
+		left, err := other.held.Conn.Remaining(elements...)
+		must(t, err)
+		found, err := other.held.Conn.Look(elements)
+		must(t, err)
+		for j := range elements {
+			if left[j] > 0 || found[j].There {
+				t.Fatalf("round %d: set %s matches after DEL", i, elements[j].Set.Name)
+			}
+		}
+	}
+	if got := listing(t, h); strings.Contains(got, "elements") {
+		t.Errorf("left behind:\n%s", got)
+	}
 }
 
 func TestTogether(t *testing.T) {
@@ -220,7 +254,7 @@ func TestUnavailable(t *testing.T) {
 	// Family arp has no chains of kind nat, which is refused as they would be.
 	r.Table = nftables.Table{Family: unix.NFPROTO_ARP, Name: TableName}
 	r.Chains = []nftables.Chain{{Name: "c", Kind: "nat", Hook: 0}}
-	r.Sets, r.Owners = nil, holding.OwnersSet(r.Table, "owners", nftables.TypeMark)
+	r.Sets, r.Owners, r.Trials = nil, holding.OwnersSet(r.Table, "owners", nftables.TypeMark), holding.TrialsSet(r.Table, "trials")
 	other := &Table{&holding.Table{Ruleset: r, Conn: table.held.Conn}}
 	err := other.Available()
 	shown := plugin.AsError(err)

@@ -11,7 +11,7 @@ import (
 // Check compares what the holder has with the things that it should have, and
 // makes sure that the table has its rules.
 func (t *Table) Check(ctx context.Context, h Holder, things []Thing) error {
-	held, err := t.held(ctx, h.ID)
+	held, _, err := t.held(ctx, h.ID)
 	if err != nil {
 		return err
 	}

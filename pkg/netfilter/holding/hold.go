@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Hold gives the holder things, in place of what it held. It just tries, which
@@ -17,7 +18,7 @@ func (t *Table) Hold(ctx context.Context, h Holder, things []Thing) error {
 	var obsolete []nftables.Element
 	var create []*nftables.Set
 	var before []Thing // held, and dropped by the transaction
-	build := false
+	build, looked := false, false
 	var last error
 	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
@@ -52,7 +53,12 @@ func (t *Table) Hold(ctx context.Context, h Holder, things []Thing) error {
 		case at == makeGroup && taken, at == addToGroup && missing:
 			create, err = t.absentGroups(things)
 		case taken, at == removeElements && missing:
+			since := nftables.Clock()
 			before, obsolete, err = t.obsolete(ctx, h, elements)
+			if err == nil && taken && (looked || len(obsolete) == 0) {
+				nftables.AwaitTick(since) // what can't be looked up is about to expire
+			}
+			looked = true
 		default:
 			return t.explain(tx, last)
 		}
@@ -101,7 +107,7 @@ func (t *Table) absentGroups(things []Thing) ([]*nftables.Set, error) {
 // elements can be added: that, and what another one was given before and never
 // gave back, such as an address that has been leased anew.
 func (t *Table) obsolete(ctx context.Context, h Holder, wanted []nftables.Element) ([]Thing, []nftables.Element, error) {
-	held, err := t.held(ctx, h.ID)
+	held, _, err := t.held(ctx, h.ID)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -119,33 +125,34 @@ func (t *Table) obsolete(ctx context.Context, h Holder, wanted []nftables.Elemen
 	return held, nftables.BySet(out), nil
 }
 
-// held returns what a holder has.
-func (t *Table) held(ctx context.Context, id [16]byte) ([]Thing, error) {
+// held returns what a holder has, and tells whether some of what it had is about
+// to expire.
+func (t *Table) held(ctx context.Context, id plugin.ID) (things []Thing, expiring bool, err error) {
 	// The kernel stops at the first entry that is not there, so that asking
 	// for more than there are costs only their bytes. Most have one to three.
 	const atOnce = 8
-	var things []Thing
 	for {
 		if err := ctx.Err(); err != nil {
-			return nil, err
+			return nil, false, err
 		}
 		wanted := make([]nftables.Element, 0, atOnce)
 		for i := range atOnce {
 			wanted = append(wanted, t.entry(id, len(things)+i))
 		}
-		found, err := t.Conn.Prefix(wanted)
+		found, some, err := t.Conn.Prefix(wanted)
 		if err != nil {
-			return nil, t.explain(nil, err)
+			return nil, false, t.explain(nil, err)
 		}
+		expiring = expiring || some
 		for _, f := range found {
 			thing, ok := t.Read(f.Data)
 			if !ok {
-				return nil, t.foreign()
+				return nil, false, t.foreign()
 			}
 			things = append(things, thing)
 		}
 		if len(found) < atOnce {
-			return things, nil
+			return things, expiring, nil
 		}
 	}
 }

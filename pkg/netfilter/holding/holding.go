@@ -23,8 +23,11 @@ type Ruleset struct {
 	// Owners has, for each thing, who holds it and what it is. It exists
 	// exactly if the rest of the ruleset does.
 	Owners *nftables.Set
-	Sets   []*nftables.Set // all but Owners and groups
+	Sets   []*nftables.Set // all but Owners, Trials and groups
 	Chains []nftables.Chain
+
+	// Trials is where it is found out whether the kernel lets elements expire.
+	Trials *nftables.Set
 
 	// Read tells what a thing is from its data in Owners.
 	Read func(data []byte) (Thing, bool)
@@ -43,7 +46,8 @@ type Thing struct {
 	Data []byte // in Owners
 
 	// Elements are there for this holder. An attachment that is given
-	// elements which another one has takes them over.
+	// elements which another one has takes them over. Their sets are Expiring,
+	// unless there is a group.
 	Elements []nftables.Element
 
 	// Group is a set with the holders of equal things, which is there as long
@@ -55,7 +59,12 @@ type Thing struct {
 
 // OwnersSet returns a map of owners with some types of data.
 func OwnersSet(t nftables.Table, name string, data ...nftables.Type) *nftables.Set {
-	return &nftables.Set{Table: t, Name: name, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeMark}, Data: data}
+	return &nftables.Set{Table: t, Name: name, Key: []nftables.Type{nftables.TypeIPv6, nftables.TypeMark}, Data: data, Expiring: true}
+}
+
+// TrialsSet returns a set of trials.
+func TrialsSet(t nftables.Table, name string) *nftables.Set {
+	return &nftables.Set{Table: t, Name: name, Key: []nftables.Type{nftables.TypeMark, nftables.TypeMark}, Expiring: true}
 }
 
 // GroupSet returns a group.
@@ -87,8 +96,10 @@ const (
 	makeRuleset nftables.Stage = iota + 1
 	makeGroup
 	removeElements
+	expireElements
 	addElements
 	addToGroup
+	tryExpiry // find out whether the kernel lets elements expire
 )
 
 // entry is the n-th element of a holder in the map of owners.
@@ -153,6 +164,7 @@ func groups(things []Thing) []*nftables.Set {
 func (r *Ruleset) appendTo(tx *nftables.Transaction) {
 	tx.CreateTable(makeRuleset, r.Table)
 	tx.CreateSet(makeRuleset, r.Owners)
+	tx.CreateSet(makeRuleset, r.Trials)
 	for _, s := range r.Sets {
 		tx.CreateSet(makeRuleset, s)
 	}

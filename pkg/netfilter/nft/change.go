@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/expiry"
 	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -192,7 +193,7 @@ func (t *Table) obsolete(ctx context.Context, a attachment, wanted []nftables.El
 // release takes away what the attachment holds, except what has passed to another
 // one, and returns it.
 func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
-	neverExpire, neverWithdraw, neverTry := false, false, false
+	refused, neverWithdraw := expiry.Way{}, false
 	var last error
 	for range nftables.Tries {
 		if err := ctx.Err(); err != nil {
@@ -209,8 +210,8 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 		if err := forbidLocalhost(records); err != nil {
 			return nil, err
 		}
-		how.expire, how.try = how.expire && !neverExpire, how.try && !neverTry
-		how.withdraw = how.expire && !neverWithdraw
+		how.Way = how.Except(refused)
+		how.withdraw = how.Expire && !neverWithdraw
 		var keys []nftables.Element
 		if how.withdraw {
 			keys = withdrawals(records, elements)
@@ -219,7 +220,7 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 		tx := how.transaction(append(elements, a.entries(records)...), keys)
 		last = t.conn.Commit(tx)
 		switch at := tx.Failed(last); {
-		case last == nil && how.expire && n > 0:
+		case last == nil && how.Expire && n > 0:
 			return released(records, data), t.settle(elements[:n], keys)
 		case last == nil:
 			return released(records, data), nil
@@ -228,9 +229,9 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 			// ruleset is from before there were any.
 			neverWithdraw = true
 		case at == expireElements:
-			neverExpire = true // whatever it is that the kernel refuses
+			refused.Expire = true // whatever it is that the kernel refuses
 		case at == tryExpiry:
-			neverTry = !nftables.Taken(last) // or else another process has just tried
+			refused.Try = !nftables.Taken(last) // or else another process has just tried
 		case !errors.Is(last, unix.ENOENT):
 			return nil, explain(tx, last)
 		}
@@ -245,7 +246,7 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 func (t *Table) ownElements(ctx context.Context, a attachment, records []record) ([]nftables.Element, map[string][]byte, removal, error) {
 	elements := elementsOf(records)
 	n := len(elements)
-	made, left := trial()
+	made, left := expiry.Trial(&trials, tryExpiry)
 	there, err := t.look(ctx, append(elements, made, left))
 	if err != nil {
 		return nil, nil, removal{}, err

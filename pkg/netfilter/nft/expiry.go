@@ -1,10 +1,9 @@
 package nft
 
 import (
-	"hash/fnv"
+	"errors"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/cnibox/cnibox/pkg/netfilter/expiry"
 	"github.com/cnibox/cnibox/pkg/nftables"
 )
 
@@ -31,20 +30,8 @@ import (
 // connection to the address that a port was published on may be masqueraded until
 // the tick if another attachment publishes the port on all.
 //
-// A kernel that can't let elements expire answers as if it did. So the first DEL
-// removes, and in the same transaction adds two elements to the set of
-// trials and lets one of them expire. Later DELs look whether it has, with the
-// message by which they look at their own elements.
-//
-// A trial counts for the kernel that it was made with, since a saved ruleset
-// may be loaded by another one.
-//
-//	set trials_v2 {
-//		type mark . mark
-//		flags timeout
-//		elements = { 0x5b1c9e02 . 0x00000000 comment "6.1.0-37-amd64 was told to let the other element expire",
-//			     0x5b1c9e02 . 0x00000001 comment "6.1.0-37-amd64 does not let elements expire" }
-//	}
+// Whether the kernel can do that is found out by a trial (see expiry), in a set of
+// the table.
 var trials = nftables.Set{
 	Table:    table,
 	Name:     "trials" + version,
@@ -52,37 +39,16 @@ var trials = nftables.Set{
 	Expiring: true,
 }
 
-// trial returns the two elements of this kernel's trial: the one that says that
-// it was made, and the one that expires if the kernel can do that.
-func trial() (made, left nftables.Element) {
-	var kernel unix.Utsname
-	_ = unix.Uname(&kernel) // can't fail
-	release := unix.ByteSliceToString(kernel.Release[:])
-	hash := fnv.New32a()
-	_, _ = hash.Write(append(kernel.Release[:], kernel.Version[:]...))
-	element := func(n uint32, comment string) nftables.Element {
-		return nftables.Element{
-			Set:     &trials,
-			Key:     nftables.Join(nftables.Native(hash.Sum32()), nftables.Native(n)),
-			Comment: release + comment,
-			Stage:   tryExpiry,
-			What:    "the trial of " + release,
-		}
-	}
-	return element(0, " was told to let the other element expire"), element(1, " does not let elements expire")
-}
-
 // removal is a way to take elements out of sets.
 type removal struct {
-	expire   bool // rather than remove
-	withdraw bool // … and withdraw their keys
-	try      bool // make the trial too
+	expiry.Way
+	withdraw bool // the keys of what expires
 }
 
 // removalBy returns the way that the elements of the trial tell.
 func removalBy(made, left nftables.Found) removal {
-	expire := made.There && !left.There
-	return removal{expire: expire, withdraw: expire, try: !made.There}
+	way := expiry.WayBy(made, left)
+	return removal{way, way.Expire}
 }
 
 // transaction takes elements away, of which some have keys to withdraw.
@@ -91,16 +57,7 @@ func (r removal) transaction(elements, keys []nftables.Element) *nftables.Transa
 	if r.withdraw {
 		tx.AddUntilTick(withdrawElements, keys)
 	}
-	if r.expire {
-		tx.ExpireElements(expireElements, elements)
-	} else {
-		tx.RemoveElements(removeElements, elements)
-	}
-	if r.try {
-		made, left := trial()
-		tx.AddElements([]nftables.Element{made, left})
-		tx.ExpireElements(tryExpiry, []nftables.Element{left})
-	}
+	r.Take(tx, elements, &trials, expiry.Stages{Remove: removeElements, Expire: expireElements, Try: tryExpiry})
 	return tx
 }
 
@@ -123,25 +80,11 @@ func withdrawals(records []record, among []nftables.Element) []nftables.Element 
 // settle waits until nothing matches any more of what was just let expire, with
 // the keys withdrawn that are given.
 func (t *Table) settle(elements, keys []nftables.Element) error {
-	// What the transaction came to last expires last, and the first key first.
-	ask := []nftables.Element{elements[len(elements)-1]}
-	if len(keys) > 0 {
-		ask = append(ask, keys[0])
+	err := expiry.Settle(t.conn, elements, keys)
+	if errors.Is(err, nftables.ErrBusy) {
+		return contended("let elements expire in table inet "+TableName, err)
 	}
-	for range nftables.Tries {
-		since := nftables.Clock()
-		left, err := t.conn.Remaining(ask...)
-		if err != nil {
-			return err
-		}
-		// A tick between the two looks makes the element seem to have more time
-		// left than the key, never less.
-		if left[0] == 0 || len(keys) > 0 && left[0] <= left[1] {
-			return nil
-		}
-		nftables.AwaitTick(since)
-	}
-	return contended("let elements expire in table inet "+TableName, nftables.ErrBusy)
+	return err
 }
 
 // awaitExpiry waits for the tick if the first of claims has just been given back.

@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/expiry"
 	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -27,23 +28,23 @@ func tried(t testing.TB, h *netlab.Host, table *Table, way string) {
 	must(t, table.AddMasquerade(ctx, keyOf("trial"), prefixes("10.99.0.2/24")))
 	must(t, table.DelMasquerade(ctx, keyOf("trial"), nil))
 	nftables.AwaitTick(nftables.Clock())
-	_, left := trial()
+	_, left := expiry.Trial(&trials, tryExpiry)
 	if way == "remove" {
 		tx := &nftables.Transaction{}
 		left.Shared = true
 		tx.AddElements([]nftables.Element{left})
 		must(t, table.conn.Commit(tx))
 	}
-	if got := trialOutcome(t, table); way == "expire" && !got.expire {
+	if got := trialOutcome(t, table); way == "expire" && !got.Expire {
 		t.Skip("this kernel does not let elements expire (Linux 6.12 does): the trial found that out, as TestTrial shows")
-	} else if got.try || got.expire != (way == "expire") {
+	} else if got.Try || got.Expire != (way == "expire") {
 		t.Fatalf("the trial says %+v", got)
 	}
 }
 
 func trialOutcome(t testing.TB, table *Table) removal {
 	t.Helper()
-	made, left := trial()
+	made, left := expiry.Trial(&trials, tryExpiry)
 	there, err := table.look(ctx, []nftables.Element{made, left})
 	must(t, err)
 	return removalBy(there[0], there[1])
@@ -55,7 +56,7 @@ func TestTrial(t *testing.T) {
 	h := netlab.NewHost(t)
 	table := open(t, h)
 	must(t, table.AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/24")))
-	if got := trialOutcome(t, table); got != (removal{try: true}) {
+	if got := trialOutcome(t, table); got != (removal{Way: expiry.Way{Try: true}}) {
 		t.Errorf("before the first DEL: %+v", got)
 	}
 	h.MustRun(t, "nft", `add element inet cnibox trials_v2 { 0x1 . 0x0 comment "another kernel", 0x1 . 0x1 comment "another kernel" }`)
@@ -70,7 +71,7 @@ func TestTrial(t *testing.T) {
 	nftables.AwaitTick(nftables.Clock())
 	expires := !strings.Contains(h.MustRun(t, "nft", "list set inet probe s"), "elements")
 
-	want := removal{expire: expires, withdraw: expires}
+	want := removal{Way: expiry.Way{Expire: expires}, withdraw: expires}
 	if got := trialOutcome(t, table); got != want {
 		t.Errorf("the trial says %+v; the kernel is %+v", got, want)
 	}
@@ -138,7 +139,7 @@ func letExpire(t testing.TB, table *Table, key plugin.Key) {
 		must(t, err)
 		elements, _, _, err := table.ownElements(ctx, a, records)
 		must(t, err)
-		how := removal{expire: true}
+		how := removal{Way: expiry.Way{Expire: true}}
 		must(t, table.conn.Commit(how.transaction(append(elements, a.entries(records)...), nil)))
 	}
 }

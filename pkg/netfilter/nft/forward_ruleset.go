@@ -22,6 +22,7 @@ import (
 //		set same_v1       { ifname . ifname: cni1 . cni1, cni2 . cni2 }
 //		set isolated_v1   { ifname . ifname: cni2 . cni2 }
 //		set holders_v1_protected_cni1 …
+//		set trials_v1     { mark . mark: … } # see expiry
 //		chain passes_v1 {
 //			ip saddr @pods4_v1 meta mark set meta mark | 0x00001000
 //			ip daddr @pods4_v1 ct state established,related meta mark set meta mark | 0x00001000
@@ -76,8 +77,8 @@ const useForward = "forward"
 var (
 	forwardTable = nftables.Table{Family: unix.NFPROTO_INET, Name: ForwardTableName}
 
-	pods4     = nftables.Set{Table: forwardTable, Name: "pods4" + forwardVersion, Key: []nftables.Type{nftables.TypeIPv4}}
-	pods6     = nftables.Set{Table: forwardTable, Name: "pods6" + forwardVersion, Key: []nftables.Type{nftables.TypeIPv6}}
+	pods4     = nftables.Set{Table: forwardTable, Name: "pods4" + forwardVersion, Key: []nftables.Type{nftables.TypeIPv4}, Expiring: true}
+	pods6     = nftables.Set{Table: forwardTable, Name: "pods6" + forwardVersion, Key: []nftables.Type{nftables.TypeIPv6}, Expiring: true}
 	protected = nftables.Set{Table: forwardTable, Name: "protected" + forwardVersion, Key: []nftables.Type{nftables.TypeLink}}
 	same      = nftables.Set{Table: forwardTable, Name: "same" + forwardVersion, Key: []nftables.Type{nftables.TypeLink, nftables.TypeLink}}
 	isolated  = nftables.Set{Table: forwardTable, Name: "isolated" + forwardVersion, Key: []nftables.Type{nftables.TypeLink, nftables.TypeLink}}
@@ -103,6 +104,7 @@ func forwarding() holding.Ruleset {
 				nftables.ClearMark(forwardMark),
 			}},
 		},
+		Trials:  holding.TrialsSet(forwardTable, "trials"+forwardVersion),
 		Read:    readForward,
 		OfGroup: bridgeOfGroup,
 		Need: "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +

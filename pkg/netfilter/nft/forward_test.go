@@ -157,7 +157,7 @@ func TestForwardMessages(t *testing.T) {
 			do   func() error
 		}{
 			{"add", 5, func() error { return table.AddForward(ctx, keyOf("a"), plain) }},  // is it isolated, hold; iptables' chains, rules of two
-			{"delete", 4, func() error { return table.DelForward(ctx, keyOf("a"), nil) }}, // what is held, whose it is, delete; is it isolated
+			{"delete", 5, func() error { return table.DelForward(ctx, keyOf("a"), nil) }}, // what is held, whose it is, can there be a trial, delete; is it isolated
 			{"add with a policy", 5, func() error { return table.AddForward(ctx, keyOf("a"), policy) }},
 			{"delete with a policy", 5, func() error { return table.DelForward(ctx, keyOf("a"), nil) }}, // … is it the last
 			{"delete nothing", 2, func() error { return table.DelForward(ctx, keyOf("a"), nil) }},

@@ -112,7 +112,7 @@ func listing(t testing.TB, h *netlab.Host) string {
 
 var (
 	elementsBlock = regexp.MustCompile(`(?s)elements = \{ (.*?) \}`)
-	trialElements = regexp.MustCompile(`(?s)(\tset trials_v2 \{\n\t\ttype mark \. mark\n\t\tflags timeout\n)\t\telements = \{.*?\}\n`)
+	trialElements = regexp.MustCompile(`(?s)(\tset trials_v\d \{\n\t\ttype mark \. mark\n\t\tflags timeout\n)\t\telements = \{.*?\}\n`)
 	space         = regexp.MustCompile(`\s+`)
 )
 
