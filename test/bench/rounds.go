@@ -51,7 +51,7 @@ func (r *runner) measure(b *testing.B, scenario string, rounds int, subjects []*
 
 // round makes the calls for one pod.
 func (s *subject) round(pod *netlab.Pod, taken samples, counts bool) error {
-	rt := s.conf(pod, measuredPort)
+	rt := s.conf(pod, s.port)
 	for _, verb := range s.verbs {
 		c, err := s.timed(verb, rt)
 		if err != nil {

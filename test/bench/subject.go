@@ -20,8 +20,8 @@ type subject struct {
 	varied string
 	verbs  []string
 	list   *libcni.NetworkConfigList
-	// ports is how many ports each pod publishes.
-	ports int
+	// ports is how many ports each pod publishes, from port on those that are measured.
+	ports, port int
 	// plugin is the one whose cost counts, "" for the whole call.
 	plugin string
 }
@@ -29,11 +29,17 @@ type subject struct {
 // newSubject makes a Host with the implementation's plugins, for one network.
 func (r *runner) newSubject(b testing.TB, i implementation, n network, varied string) *subject {
 	b.Helper()
+	return newSubjectOn(b, i.newHost(b, r.programs), i, n, varied)
+}
+
+// newSubjectOn is newSubject with a Host that has the plugins.
+func newSubjectOn(b testing.TB, host *netlab.Host, i implementation, n network, varied string) *subject {
+	b.Helper()
 	list, err := n.list(i.chain)
 	if err != nil {
 		b.Fatal(err)
 	}
-	s := &subject{Host: i.newHost(b, r.programs), implementation: i.name, varied: varied, verbs: verbs, list: list, ports: 1}
+	s := &subject{Host: host, implementation: i.name, varied: varied, verbs: verbs, list: list, ports: 1, port: measuredPort}
 	if i.badCheck {
 		s.verbs = []string{"ADD", "DEL"}
 	}

@@ -28,7 +28,7 @@ var sections = []section{
 	{scenario: "node", title: "An empty node", about: `bridge (isGateway, ipMasq, host-local), tuning with one sysctl, portmap with one port.
 "Faster" is against the reference plugins in the same run.`,
 		columns: perVerb()},
-	{scenario: "attachments", title: "A node that fills", about: "The same chain, with attachments (one port each) on the node already.",
+	{scenario: "attachments", title: "A node that fills", about: `The same chain, with attachments (one port each) on the node already. cnibox and chain are on one node.`,
 		varied: "attachments", columns: perVerb(),
 		plots: []plotted{
 			{"attachments-add.svg", "ADD against attachments on the node", "ADD", "attachments already there", "ms", false},
