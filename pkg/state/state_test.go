@@ -182,24 +182,20 @@ func TestHolderOfTable(t *testing.T) {
 }
 
 func TestWriteReplaces(t *testing.T) {
-	for name, write := range map[string]func(string, []byte, os.FileMode) error{"Write": Write, "WriteDurable": WriteDurable} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			path := filepath.Join(dir, "file")
-			for _, text := range []string{"the first", "2nd"} {
-				if err := write(path, []byte(text), 0o640); err != nil {
-					t.Fatal(err)
-				}
-				if got, _ := os.ReadFile(path); string(got) != text {
-					t.Errorf("the file holds %q, want %q", got, text)
-				}
-			}
-			if st, _ := os.Stat(path); st.Mode() != 0o640 {
-				t.Errorf("mode %v, want 0640", st.Mode())
-			}
-			onlyFiles(t, dir, "file")
-		})
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	for _, text := range []string{"the first", "2nd"} {
+		if err := Write(path, []byte(text), 0o640); err != nil {
+			t.Fatal(err)
+		}
+		if got, _ := os.ReadFile(path); string(got) != text {
+			t.Errorf("the file holds %q, want %q", got, text)
+		}
 	}
+	if st, _ := os.Stat(path); st.Mode() != 0o640 {
+		t.Errorf("mode %v, want 0640", st.Mode())
+	}
+	onlyFiles(t, dir, "file")
 }
 
 func TestWriteFailsCleanly(t *testing.T) {

@@ -11,20 +11,9 @@ import (
 
 // Write replaces the file at path. Whoever reads it sees the old content or
 // the new, whatever happens to this process. After a power failure it can be
-// empty, which is fine for what a reboot makes meaningless; see WriteDurable.
-func Write(path string, data []byte, mode os.FileMode) error {
-	return write(path, data, mode, false)
-}
-
-// WriteDurable is Write for what must outlive a power failure. It waits for
-// the disk, milliseconds to seconds.
-func WriteDurable(path string, data []byte, mode os.FileMode) error {
-	return write(path, data, mode, true)
-}
-
-func write(path string, data []byte, mode os.FileMode, durable bool) (err error) {
-	dir := filepath.Dir(path)
-	f, err := os.CreateTemp(dir, "."+filepath.Base(path)+".*")
+// empty, which is fine for what a reboot makes meaningless.
+func Write(path string, data []byte, mode os.FileMode) (err error) {
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
 		return err
 	}
@@ -34,25 +23,10 @@ func write(path string, data []byte, mode os.FileMode, durable bool) (err error)
 		}
 	}()
 	_, err = f.Write(data)
-	err = errors.Join(err, f.Chmod(mode))
-	if durable {
-		err = errors.Join(err, f.Sync())
-	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	if err = errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
 		return err
 	}
-	if err = os.Rename(f.Name(), path); err != nil || !durable {
-		return err
-	}
-	return syncDir(dir)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
+	return os.Rename(f.Name(), path)
 }
 
 // CreateAt makes the file called name in the open directory dir, complete with
