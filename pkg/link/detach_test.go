@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netlink"
+	"github.com/cnibox/cnibox/test/seccomp"
 )
 
 // reap waits for an orphan that is still our child.
@@ -187,7 +188,7 @@ func TestDeleteDetachedWithoutClone(t *testing.T) {
 		host, container := newSpace(t), newSpace(t)
 		pair := wire(t, host, container)
 		within(t, host, func() {
-			if err := forbidClone(errno); err != nil {
+			if err := seccomp.Refuse(unix.SYS_CLONE, errno); err != nil {
 				t.Error(err)
 				return
 			}

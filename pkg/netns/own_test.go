@@ -8,12 +8,12 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/netns/netnstest"
+	"github.com/cnibox/cnibox/test/seccomp"
 )
 
 // onThread calls f on a thread that f may spoil: it ends with f.
@@ -35,28 +35,12 @@ func withoutProc(t *testing.T) {
 	}
 }
 
-// forbidAskingSockets has a seccomp filter refuse SIOCGSKNS to the calling
-// thread, as kernels before 4.10 do.
+// forbidAskingSockets refuses SIOCGSKNS to the calling thread, as kernels before
+// 4.10 do.
 func forbidAskingSockets(t *testing.T) {
 	t.Helper()
-	const allow, refuse = 0x7fff0000, 0x00050000 // SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
-	const numberAt, requestAt = 0, 24            // in struct seccomp_data; the request's lower half on little-endian machines
-	const load = unix.BPF_LD | unix.BPF_ABS | unix.BPF_W
-	const equal = unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K
-	program := []unix.SockFilter{
-		{Code: load, K: numberAt},
-		{Code: equal, Jf: 3, K: unix.SYS_IOCTL},
-		{Code: load, K: requestAt},
-		{Code: equal, Jf: 1, K: unix.SIOCGSKNS},
-		{Code: unix.BPF_RET | unix.BPF_K, K: refuse | uint32(unix.ENOTTY)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: allow},
-	}
-	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+	if err := seccomp.RefuseRequest(unix.SIOCGSKNS, unix.ENOTTY); err != nil {
 		t.Error(err)
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&f))); errno != 0 {
-		t.Error(errno)
 	}
 }
 

@@ -11,9 +11,10 @@ import (
 	"strings"
 	"testing"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/seccomp"
 )
 
 func TestWrite(t *testing.T) {
@@ -263,26 +264,10 @@ func alone(t *testing.T, f func()) {
 	}
 }
 
-// forbid has a seccomp filter refuse a system call to the calling thread.
-func forbid(t *testing.T, number uint32, errno unix.Errno) {
+// forbid refuses a system call to the calling thread.
+func forbid(t *testing.T, call uint32, errno unix.Errno) {
 	t.Helper()
-	const (
-		setFilter = unix.SECCOMP_MODE_FILTER
-		allow     = 0x7fff0000
-		refuse    = 0x00050000
-	)
-	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_ABS | unix.BPF_W, K: 0}, // the system call's number
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: number},
-		{Code: unix.BPF_RET | unix.BPF_K, K: refuse | uint32(errno)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: allow},
-	}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+	if err := seccomp.Refuse(call, errno); err != nil {
 		t.Fatal(err)
-	}
-	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, failed := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, setFilter, uintptr(unsafe.Pointer(&f)))
-	if failed != 0 {
-		t.Fatal(failed)
 	}
 }

@@ -7,12 +7,12 @@ import (
 	"strconv"
 	"strings"
 	"testing"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/sysctl"
 	"github.com/cnibox/cnibox/test/netlab"
+	"github.com/cnibox/cnibox/test/seccomp"
 )
 
 // onEachNode calls test with a pod of a node with few links, and with one of a
@@ -63,22 +63,11 @@ func hide(t *testing.T) {
 	}
 }
 
-// forbid has a seccomp filter refuse a system call to the calling thread.
+// forbid refuses a system call to the calling thread.
 func forbid(t *testing.T, call uint32, errno unix.Errno) {
 	t.Helper()
-	const allow, refuse = 0x7fff0000, 0x00050000 // SECCOMP_RET_ALLOW, SECCOMP_RET_ERRNO
-	program := []unix.SockFilter{
-		{Code: unix.BPF_LD | unix.BPF_ABS | unix.BPF_W, K: 0}, // the system call's number
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jf: 1, K: call},
-		{Code: unix.BPF_RET | unix.BPF_K, K: refuse | uint32(errno)},
-		{Code: unix.BPF_RET | unix.BPF_K, K: allow},
-	}
-	f := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
+	if err := seccomp.Refuse(call, errno); err != nil {
 		t.Fatal(err)
-	}
-	if _, _, errno := unix.Syscall(unix.SYS_PRCTL, unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&f))); errno != 0 {
-		t.Fatal(errno)
 	}
 }
 

@@ -203,24 +203,23 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 		if err != nil || len(records) == 0 {
 			return nil, err
 		}
-		elements, data, how, err := t.ownElements(ctx, a, records)
+		elements, data, way, err := t.ownElements(ctx, a, records)
 		if err != nil {
 			return nil, err
 		}
 		if err := forbidLocalhost(records); err != nil {
 			return nil, err
 		}
-		how.Way = how.Except(refused)
-		how.withdraw = how.Expire && !neverWithdraw
+		way = way.Except(refused)
 		var keys []nftables.Element
-		if how.withdraw {
+		if way.Expire && !neverWithdraw {
 			keys = withdrawals(records, elements)
 		}
 		n := len(elements)
-		tx := how.transaction(append(elements, a.entries(records)...), keys)
+		tx := takeAway(way, append(elements, a.entries(records)...), keys)
 		last = t.conn.Commit(tx)
 		switch at := tx.Failed(last); {
-		case last == nil && how.Expire && n > 0:
+		case last == nil && way.Expire && n > 0:
 			return released(records, data), t.settle(elements[:n], keys)
 		case last == nil:
 			return released(records, data), nil
@@ -243,13 +242,13 @@ func (t *Table) release(ctx context.Context, a attachment) ([]claim, error) {
 // ownElements returns the elements of records that are there and still belong
 // to the attachment, the data of those that have some, by keys of elements, and
 // the way to take them away.
-func (t *Table) ownElements(ctx context.Context, a attachment, records []record) ([]nftables.Element, map[string][]byte, removal, error) {
+func (t *Table) ownElements(ctx context.Context, a attachment, records []record) ([]nftables.Element, map[string][]byte, expiry.Way, error) {
 	elements := elementsOf(records)
 	n := len(elements)
 	made, left := expiry.Trial(&trials, tryExpiry)
 	there, err := t.look(ctx, append(elements, made, left))
 	if err != nil {
-		return nil, nil, removal{}, err
+		return nil, nil, expiry.Way{}, err
 	}
 	data := map[string][]byte{}
 	var own []nftables.Element
@@ -264,7 +263,7 @@ func (t *Table) ownElements(ctx context.Context, a attachment, records []record)
 		e.Comment = a.comment
 		own = append(own, e)
 	}
-	return own, data, removalBy(there[n], there[n+1]), nil
+	return own, data, expiry.WayBy(there[n], there[n+1]), nil
 }
 
 // released returns the published ports among records whose elements had data.

@@ -39,25 +39,11 @@ var trials = nftables.Set{
 	Expiring: true,
 }
 
-// removal is a way to take elements out of sets.
-type removal struct {
-	expiry.Way
-	withdraw bool // the keys of what expires
-}
-
-// removalBy returns the way that the elements of the trial tell.
-func removalBy(made, left nftables.Found) removal {
-	way := expiry.WayBy(made, left)
-	return removal{way, way.Expire}
-}
-
-// transaction takes elements away, of which some have keys to withdraw.
-func (r removal) transaction(elements, keys []nftables.Element) *nftables.Transaction {
+// takeAway takes elements away, and withdraws keys of what expires.
+func takeAway(way expiry.Way, elements, keys []nftables.Element) *nftables.Transaction {
 	tx := &nftables.Transaction{}
-	if r.withdraw {
-		tx.AddUntilTick(withdrawElements, keys)
-	}
-	r.Take(tx, elements, &trials, expiry.Stages{Remove: removeElements, Expire: expireElements, Try: tryExpiry})
+	tx.AddUntilTick(withdrawElements, keys)
+	way.Take(tx, elements, &trials, expiry.Stages{Remove: removeElements, Expire: expireElements, Try: tryExpiry})
 	return tx
 }
 

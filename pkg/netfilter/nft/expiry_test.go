@@ -42,12 +42,12 @@ func tried(t testing.TB, h *netlab.Host, table *Table, way string) {
 	}
 }
 
-func trialOutcome(t testing.TB, table *Table) removal {
+func trialOutcome(t testing.TB, table *Table) expiry.Way {
 	t.Helper()
 	made, left := expiry.Trial(&trials, tryExpiry)
 	there, err := table.look(ctx, []nftables.Element{made, left})
 	must(t, err)
-	return removalBy(there[0], there[1])
+	return expiry.WayBy(there[0], there[1])
 }
 
 // TestTrial compares the outcome with what the kernel really does.
@@ -56,7 +56,7 @@ func TestTrial(t *testing.T) {
 	h := netlab.NewHost(t)
 	table := open(t, h)
 	must(t, table.AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/24")))
-	if got := trialOutcome(t, table); got != (removal{Way: expiry.Way{Try: true}}) {
+	if got := trialOutcome(t, table); got != (expiry.Way{Try: true}) {
 		t.Errorf("before the first DEL: %+v", got)
 	}
 	h.MustRun(t, "nft", `add element inet cnibox trials_v2 { 0x1 . 0x0 comment "another kernel", 0x1 . 0x1 comment "another kernel" }`)
@@ -71,7 +71,7 @@ func TestTrial(t *testing.T) {
 	nftables.AwaitTick(nftables.Clock())
 	expires := !strings.Contains(h.MustRun(t, "nft", "list set inet probe s"), "elements")
 
-	want := removal{Way: expiry.Way{Expire: expires}, withdraw: expires}
+	want := expiry.Way{Expire: expires}
 	if got := trialOutcome(t, table); got != want {
 		t.Errorf("the trial says %+v; the kernel is %+v", got, want)
 	}
@@ -139,8 +139,7 @@ func letExpire(t testing.TB, table *Table, key plugin.Key) {
 		must(t, err)
 		elements, _, _, err := table.ownElements(ctx, a, records)
 		must(t, err)
-		how := removal{Way: expiry.Way{Expire: true}}
-		must(t, table.conn.Commit(how.transaction(append(elements, a.entries(records)...), nil)))
+		must(t, table.conn.Commit(takeAway(expiry.Way{Expire: true}, append(elements, a.entries(records)...), nil)))
 	}
 }
 
@@ -343,7 +342,7 @@ func TestAddInTheMidst(t *testing.T) {
 			adds[i].AddElements(other.elements(claims[i : i+1]))
 		}
 		keys := withdrawals(records, elements)
-		must(t, table.conn.Commit(how.transaction(append(elements, a.entries(records)...), keys)))
+		must(t, table.conn.Commit(takeAway(how, append(elements, a.entries(records)...), keys)))
 		for _, i := range []int{0, len(records) - 1} {
 			if err := table.conn.Commit(adds[i]); err != nil {
 				continue
