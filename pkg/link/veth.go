@@ -109,9 +109,29 @@ func (c *Conn) finish(index int, v Veth) error {
 		})
 	}
 	b.End()
+	if v.Master != 0 {
+		appendNoLinkLocal(b, index, v.Host)
+	}
 	appendUp(b, index, "set "+v.Host+" up")
 	b.Ack()
 	return c.Do(b, nil)
+}
+
+// appendNoLinkLocal keeps the kernel from giving a bridge's port an IPv6 address
+// of its own: nobody could reach it, as the bridge takes the port's packets. Each
+// would be three routes more, and the kernel walks all of them whenever a link
+// goes down.
+func appendNoLinkLocal(b *netlink.Batch, index int, name string) {
+	const (
+		addrGenMode = 8 // IFLA_INET6_ADDR_GEN_MODE
+		none        = 1 // IN6_ADDR_GEN_MODE_NONE
+	)
+	begin(b, unix.RTM_NEWLINK, 0, "keep IPv6 addresses off "+name, info{index: index})
+	b.Nest(unix.IFLA_AF_SPEC, func() {
+		b.Nest(unix.AF_INET6, func() { b.U8(addrGenMode, none) })
+	})
+	b.End()
+	b.Expect(unix.EAFNOSUPPORT) // a host without IPv6
 }
 
 // vethInfoPeer is VETH_INFO_PEER of linux/veth.h.

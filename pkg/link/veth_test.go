@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"net"
+	"os"
 	"strings"
 	"testing"
 
@@ -61,6 +62,9 @@ func TestCreateVeth(t *testing.T) {
 	if !port.Hairpin || !port.Isolated {
 		t.Errorf("port options %+v, want hairpin and isolated", port)
 	}
+	if !host.linkLocal(t, v.Host, "1") {
+		t.Error("the bridge's port is given an IPv6 address of its own")
+	}
 }
 
 func TestCreateVethPlain(t *testing.T) {
@@ -74,6 +78,23 @@ func TestCreateVethPlain(t *testing.T) {
 	if outer.MTU != 1500 || outer.MasterIndex != 0 || outer.Alias != "" || outer.Index != pair.Host {
 		t.Errorf("host end %+v", outer)
 	}
+	if !host.linkLocal(t, v.Host, "0") {
+		t.Error("a host end that is no bridge's port is not given a link-local address")
+	}
+}
+
+// linkLocal tells whether the kernel makes link-local addresses for a link the way that mode says (1: not at all).
+func (s *space) linkLocal(t *testing.T, name, mode string) bool {
+	t.Helper()
+	var text []byte
+	err := s.ns.Run(func() (err error) {
+		text, err = os.ReadFile("/proc/sys/net/ipv6/conf/" + name + "/addr_gen_mode")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return strings.TrimSpace(string(text)) == mode
 }
 
 // What has the name already stays as it is, and no half of a pair is left.
