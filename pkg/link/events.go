@@ -51,8 +51,9 @@ func (c *Conn) WaitUntil(index int, limit time.Duration, done func(*Link) bool) 
 }
 
 // Settle waits until no IPv6 address of the link is tentative, and returns an
-// address that failed duplicate address detection, if any. It must be called in
-// the socket's namespace.
+// address that failed duplicate address detection, if any: a link-local one, which
+// the kernel has made from the MAC address, only if no other did. It must be called
+// in the socket's namespace.
 func (c *Conn) Settle(index int, limit time.Duration) (failed netip.Prefix, err error) {
 	events, err := Open()
 	if err != nil {
@@ -69,10 +70,15 @@ func (c *Conn) Settle(index int, limit time.Duration) (failed netip.Prefix, err 
 		}
 		tentative := false
 		for _, a := range addresses {
-			if a.Flags&unix.IFA_F_DADFAILED != 0 {
-				return a.Prefix, nil
+			switch {
+			case a.Flags&unix.IFA_F_DADFAILED != 0:
+				failed = a.Prefix
+			case a.Flags&unix.IFA_F_TENTATIVE != 0:
+				tentative = true
 			}
-			tentative = tentative || a.Flags&unix.IFA_F_TENTATIVE != 0
+			if failed.IsValid() && !failed.Addr().IsLinkLocalUnicast() {
+				return failed, nil
+			}
 		}
 		left := time.Until(end)
 		switch {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"net/netip"
 	"strconv"
 )
 
@@ -74,6 +75,18 @@ func MAC(texts ...string) [6]byte {
 	var b [8]byte
 	binary.BigEndian.PutUint64(b[:], hash(texts...))
 	return [6]byte{0x02, b[3], b[4], b[5], b[6], b[7]}
+}
+
+// MACOf returns the locally administered unicast address for the interface that
+// has an IP address. Whoever holds the IP address next has it too, so that
+// neighbours who remember it are right. That of an IPv4 address can be read:
+// 0a:58 and its four bytes, as in the first CNI plugins and in ovn-kubernetes.
+func MACOf(a netip.Addr) [6]byte {
+	if !a.Is4() {
+		return MAC("address", a.String())
+	}
+	ip := a.As4()
+	return [6]byte{0x0a, 0x58, ip[0], ip[1], ip[2], ip[3]}
 }
 
 func (k Key) hash(use string) uint64 {

@@ -3,6 +3,8 @@ package plugin
 import (
 	"encoding/hex"
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
 	"testing"
 )
@@ -125,6 +127,20 @@ func TestMACIsLocalUnicast(t *testing.T) {
 		mac := MAC("test", fmt.Sprint(i))
 		if mac[0]&0x01 != 0 || mac[0]&0x02 == 0 {
 			t.Fatalf("MAC %x is not a locally administered unicast address", mac)
+		}
+	}
+}
+
+func TestMACOf(t *testing.T) {
+	for _, c := range []struct{ address, want string }{
+		{"10.88.0.7", "0a:58:0a:58:00:07"},
+		{"192.168.255.254", "0a:58:c0:a8:ff:fe"},
+		{"fd00:88::7", "02:4a:2e:cc:1e:9e"},
+		{"fd00:88::8", "02:46:e3:1f:9e:e9"},
+	} {
+		mac := MACOf(netip.MustParseAddr(c.address))
+		if got := net.HardwareAddr(mac[:]).String(); got != c.want {
+			t.Errorf("MACOf(%s) = %s, want %s", c.address, got, c.want)
 		}
 	}
 }

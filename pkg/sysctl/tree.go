@@ -2,6 +2,8 @@ package sysctl
 
 import (
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netns"
 )
 
 // root is where procfs shows the sysctls: those below net/ are the ones of the
@@ -20,7 +22,7 @@ type Tree struct {
 // Whatever stands in the way of a procfs of its own (seccomp, a kernel without
 // fsopen, missing privileges, a user namespace), /proc/sys is there.
 func Open() Tree {
-	if isCrowded() && Writable() == nil {
+	if netns.Crowded() && Writable() == nil {
 		if dir, err := mountPrivate(); err == nil {
 			return Tree{dir: dir, path: "sys"}
 		}
@@ -41,14 +43,8 @@ func (t Tree) open(k Key, flags int) (int, error) {
 	return unix.Openat(t.dir, t.path+"/"+k.Path(), flags|unix.O_CLOEXEC, 0)
 }
 
-// links is the directory in which sysfs holds all links that are not hardware,
-// of all network namespaces: each has one at least, lo, and most that of an
-// attachment, which has another end on the host. Their number is the
-// directory's number of links (stat(2), st_nlink) less two.
-const links = "/sys/devices/virtual/net"
-
-// crowd is the number of links from which on a procfs of its own is used: those
-// of 500 attachments.
+// mountPrivate opens the root of a procfs that is mounted nowhere and ends when
+// it is closed. Before Linux 5.8 it is the one that is mounted on /proc.
 //
 // For each network namespace that /proc/sys was used in, the kernel keeps a
 // directory entry net/ipv4 (net/core, …) of its own. All of these are in one
@@ -64,18 +60,8 @@ const links = "/sys/devices/virtual/net"
 // (Medians of 60, Linux 6.18; go test -bench FirstUse makes the first line and
 // the end of the third.) The third line has the mount and its end in it, half of
 // the time each. The end waits for the kernel's other CPUs, which takes longer
-// when they are busy; this is why the number is not smaller. What is used by a
-// procfs of its own leaves nothing behind in /proc/sys.
-const crowd = 1500
-
-// isCrowded tells whether the machine has many network namespaces.
-func isCrowded() bool {
-	var st unix.Stat_t
-	return unix.Stat(links, &st) == nil && st.Nlink > crowd
-}
-
-// mountPrivate opens the root of a procfs that is mounted nowhere and ends when
-// it is closed. Before Linux 5.8 it is the one that is mounted on /proc.
+// when they are busy: a node with few namespaces does not need one. What is used
+// by a procfs of its own leaves nothing behind in /proc/sys.
 func mountPrivate() (int, error) {
 	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
 	if err != nil {

@@ -3,8 +3,6 @@ package sysctl_test
 import (
 	"errors"
 	"os"
-	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -23,24 +21,8 @@ func onEachNode(t *testing.T, test func(*testing.T, *netlab.Pod)) {
 	})
 	t.Run("many links", func(t *testing.T) {
 		host := netlab.NewHost(t)
-		crowd(t, host)
+		host.Crowd(t)
 		test(t, host.NewPod(t, "pod"))
-	})
-}
-
-// crowd makes a host look as if it had 1,500 links.
-func crowd(t *testing.T, host *netlab.Host) {
-	t.Helper()
-	host.Do(func() {
-		const links = "/sys/devices/virtual/net"
-		if err := unix.Mount("links", links, "tmpfs", 0, ""); err != nil {
-			t.Fatal(err)
-		}
-		for i := range 1500 {
-			if err := os.Mkdir(filepath.Join(links, strconv.Itoa(i)), 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
 	})
 }
 
@@ -74,7 +56,7 @@ func forbid(t *testing.T, call uint32, errno unix.Errno) {
 func TestTreeOfItsOwn(t *testing.T) {
 	host := netlab.NewHost(t)
 	pod := host.NewPod(t, "pod")
-	crowd(t, host)
+	host.Crowd(t)
 	const key = "net/ipv4/conf/lo/arp_filter"
 	host.Do(func() {
 		before := descriptors(t)
@@ -133,7 +115,7 @@ func TestTreeRefused(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			host := netlab.NewHost(t)
-			crowd(t, host)
+			host.Crowd(t)
 			pod := host.NewPod(t, "pod")
 			pod.Do(func() {
 				before := descriptors(t)
@@ -153,7 +135,7 @@ func TestTreeRefused(t *testing.T) {
 // A /proc/sys that is read-only is so on purpose.
 func TestTreeRespectsReadOnly(t *testing.T) {
 	host := netlab.NewHost(t)
-	crowd(t, host)
+	host.Crowd(t)
 	host.Do(func() {
 		forbidWrites(t)
 		err := sysctl.Set("net/ipv4/ip_forward", "1")

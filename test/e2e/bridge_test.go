@@ -153,6 +153,56 @@ func TestBridgeResult(t *testing.T) {
 	}
 }
 
+// TestAddressChangesHands has a container follow another one at an address that its neighbours know. They reach it at once,
+// whether they were told or not: on a crowded node they are not.
+func TestAddressChangesHands(t *testing.T) {
+	t.Parallel()
+	const known, silent, told = "0a:58:0a:2c:00:02", "arp_notify = 0", "arp_notify = 1"
+	for _, c := range []struct {
+		name, keys  string
+		crowded     bool
+		mac, notify string
+	}{
+		{"few links", ``, false, known, told},
+		{"many links", ``, true, known, silent},
+		{"many links and a MAC address that was asked for", `"runtimeConfig":{"mac":"02:aa:00:00:00:01"},`, true, "02:aa:00:00:00:01", told},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			host, _ := node(t)
+			if c.crowded {
+				host.Crowd(t)
+			}
+			neighbour := host.NewPod(t, "neighbour")
+			succeed(t, host, neighbour.Call("ADD", lan(`"isGateway":true,`, `{"type":"static","addresses":[{"address":"10.44.0.3/24"}]}`)))
+			before := host.NewPod(t, "before")
+			config := lan(`"isGateway":true,`, `{"type":"static","addresses":[{"address":"10.44.0.2/24"}]}`)
+			succeed(t, host, before.Call("ADD", config))
+			if err := neighbour.Ping("10.44.0.2", timeout); err != nil {
+				t.Fatal(err)
+			}
+			succeed(t, host, before.Call("DEL", config))
+			after := host.NewPod(t, "after")
+			succeed(t, host, after.Call("ADD", strings.Replace(config, `"isGateway"`, c.keys+`"isGateway"`, 1)))
+			for _, from := range []*netlab.Namespace{&neighbour.Namespace, &host.Namespace} {
+				if err := from.Ping("10.44.0.2", timeout); err != nil {
+					t.Errorf("from %s: %v", from.Name(), err)
+				}
+			}
+			shows(t, after.MustRun(t, "ip", "link", "show", "eth0"), c.mac)
+			shows(t, after.MustRun(t, "sysctl", "net.ipv4.conf.eth0.arp_notify"), c.notify)
+		})
+	}
+}
+
+// succeed makes a call of the bridge plugin.
+func succeed(t *testing.T, host *netlab.Host, call netlab.PluginCall) {
+	t.Helper()
+	if r := host.Exec(t, "bridge", call); r.ExitCode != 0 {
+		t.Fatalf("%s: %v", call.Command, r)
+	}
+}
+
 // TestConflictingAddress refuses a bridge that is another network's gateway,
 // and takes it over when forced to.
 func TestConflictingAddress(t *testing.T) {

@@ -138,14 +138,6 @@ func unsupported(r *plugin.Request) error {
 	}
 }
 
-// containerMAC is the address of the container's end.
-func (c *config) containerMAC(k plugin.Key) [6]byte {
-	if mac, err := link.ParseMAC(c.mac); err == nil {
-		return mac
-	}
-	return k.MAC("container end")
-}
-
 // gateways returns the addresses that the bridge itself must have.
 func (c *config) gateways(ips []plugin.IP) []netip.Prefix {
 	if !c.gateway {

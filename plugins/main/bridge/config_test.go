@@ -159,7 +159,7 @@ func FuzzParse(f *testing.F) {
 		if c.bridge == "" || len(c.bridge) > 15 || c.mtu < 0 || c.mtu > maxMTU {
 			t.Errorf("%q gives %+v", text, c)
 		}
-		if mac := c.containerMAC(r.Key); mac[0]&1 != 0 {
+		if mac := (&attachment{Request: r, config: *c}).chooseMAC(); mac[0]&1 != 0 {
 			t.Errorf("%q gives the MAC address %v", text, mac)
 		}
 	})

@@ -20,7 +20,7 @@ func (a *attachment) checkSpoofing(ctx context.Context) error {
 	}
 	a.undo.Push("remove the spoof check", func(ctx context.Context) error { return removeSpoofCheck(ctx, a.Key) })
 	return withBridgeFilter(func(t *bridgefilter.Table) error {
-		return t.AddSpoofCheck(ctx, a.Key, a.result.Interfaces[1].Name, a.containerMAC(a.Key))
+		return t.AddSpoofCheck(ctx, a.Key, a.result.Interfaces[1].Name, a.containerMAC)
 	})
 }
 
