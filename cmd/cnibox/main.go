@@ -6,6 +6,7 @@ import (
 	"os"
 
 	"github.com/cnibox/cnibox/pkg/box"
+	_ "github.com/cnibox/cnibox/pkg/stack" // for its speed
 	"github.com/cnibox/cnibox/plugins"
 )
 
