@@ -2,6 +2,7 @@ package bench
 
 import (
 	"flag"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -19,36 +20,30 @@ type implementation struct {
 	chain bool
 	// badCheck is set where CHECK fails although all is well, and so is not measured.
 	badCheck bool
-	// install puts the plugins with these names into a Host.
-	install func(t testing.TB, host *netlab.Host, p programs, names ...string)
+	// program returns the path of the plugin with that name.
+	program func(t testing.TB, p programs, name string) string
 }
 
 var implementations = []implementation{
-	{name: report.Reference, install: func(t testing.TB, host *netlab.Host, _ programs, names ...string) {
-		host.InstallFrom(t, netlab.Reference(t), names...)
+	{name: report.Reference, program: func(t testing.TB, _ programs, name string) string {
+		return filepath.Join(netlab.Reference(t), name)
 	}},
 	// portmap 1.1.1 misses IPv6 rules of attachments that have no IPv6 address.
-	{name: report.Debian, badCheck: true, install: func(t testing.TB, host *netlab.Host, _ programs, names ...string) {
-		host.InstallFrom(t, netlab.Debian(t), names...)
+	{name: report.Debian, badCheck: true, program: func(t testing.TB, _ programs, name string) string {
+		return filepath.Join(netlab.Debian(t), name)
 	}},
-	{name: report.Cnibox, install: installCnibox},
-	{name: report.Chain, chain: true, install: installCnibox},
-	{name: report.NoOps, install: installNoOps},
-	{name: report.NoOp, chain: true, install: installNoOps},
+	{name: report.Cnibox, program: cnibox},
+	{name: report.Chain, chain: true, program: cnibox},
+	{name: report.NoOps, program: noop},
+	{name: report.NoOp, chain: true, program: noop},
 }
 
 // pluginNames are those that every implementation but the chains has.
 var pluginNames = []string{"bridge", "host-local", "static", "loopback", "tuning", "portmap"}
 
-func installCnibox(t testing.TB, host *netlab.Host, _ programs, names ...string) {
-	host.InstallPlugins(t, names...)
-}
+func cnibox(t testing.TB, _ programs, _ string) string { return netlab.Cnibox(t) }
 
-func installNoOps(t testing.TB, host *netlab.Host, p programs, names ...string) {
-	for _, name := range names {
-		host.InstallPlugin(t, name, p.noop)
-	}
-}
+func noop(_ testing.TB, p programs, _ string) string { return p.noop }
 
 // choose returns the chosen implementations, of those that are named.
 func choose(names ...string) []implementation {
@@ -70,4 +65,12 @@ func (i implementation) newHost(t testing.TB, p programs) *netlab.Host {
 		i.install(t, host, p, "chain")
 	}
 	return host
+}
+
+// install puts the plugins with these names into a Host.
+func (i implementation) install(t testing.TB, host *netlab.Host, p programs, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		host.InstallPlugin(t, name, p.installed(t, i.program(t, p, name)))
+	}
 }

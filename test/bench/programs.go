@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,13 +15,17 @@ type programs struct {
 	launcher, empty, noop string
 	// noopLanguage is what noop is written in.
 	noopLanguage string
+	// copies are the paths of the programs' copies, in dir.
+	copies map[string]string
+	dir    string
 }
 
 // buildPrograms builds them the way cnibox is built. They last as long as b does.
 func buildPrograms(b testing.TB) programs {
 	b.Helper()
 	dir := b.TempDir()
-	p := programs{launcher: filepath.Join(dir, "launcher"), empty: filepath.Join(dir, "empty"), noop: filepath.Join(dir, "noop"), noopLanguage: "C"}
+	p := programs{launcher: filepath.Join(dir, "launcher"), empty: filepath.Join(dir, "empty"), noop: filepath.Join(dir, "noop"), noopLanguage: "C",
+		copies: map[string]string{}, dir: dir}
 	goBuild(b, ".", p.launcher, "./launcher")
 	goBuild(b, ".", p.empty, "./empty")
 	if cc, err := exec.LookPath("cc"); err == nil {
@@ -40,4 +45,23 @@ func goBuild(b testing.TB, dir, output string, packages ...string) {
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	netlab.Build(b, cmd)
+}
+
+// installed returns the path of a copy of a program, made the way "cnictl install" makes it, and once: by one write. The
+// kernel keeps what the linker has written in other pieces, and whoever installs a plugin copies it.
+func (p programs) installed(t testing.TB, path string) string {
+	t.Helper()
+	if made, ok := p.copies[path]; ok {
+		return made
+	}
+	program, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := filepath.Join(p.dir, fmt.Sprintf("copy%d", len(p.copies)))
+	if err := os.WriteFile(made, program, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	p.copies[path] = made
+	return made
 }

@@ -7,7 +7,6 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/test/bench/report"
-	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // started is a program whose start is measured.
@@ -43,28 +42,22 @@ func (r *runner) start(b *testing.B, scenario string) {
 func (r *runner) startedPrograms(b *testing.B) []*started {
 	b.Helper()
 	all := []*started{
-		{varied: "nothing", implementation: report.EmptyGo, path: r.programs.empty},
-		{varied: "nothing", implementation: report.NoOp, path: r.programs.noop},
+		{varied: "nothing", implementation: report.EmptyGo, path: r.programs.installed(b, r.programs.empty)},
+		{varied: "nothing", implementation: report.NoOp, path: r.programs.installed(b, r.programs.noop)},
 	}
 	for _, i := range choose(report.Cnibox, report.Reference, report.Debian) {
 		for _, plugin := range []string{"bridge", "host-local", "portmap"} {
-			all = append(all, &started{varied: plugin, implementation: i.name, path: i.program(b, plugin)})
+			all = append(all, &started{varied: plugin, implementation: i.name, path: r.called(b, i, plugin)})
 		}
 	}
 	return all
 }
 
-// program returns the path of a plugin outside of a Host.
-func (i implementation) program(b testing.TB, plugin string) string {
+// called returns a path by which a plugin is called outside of a Host.
+func (r *runner) called(b *testing.B, i implementation, plugin string) string {
 	b.Helper()
-	switch i.name {
-	case report.Reference:
-		return filepath.Join(netlab.Reference(b), plugin)
-	case report.Debian:
-		return filepath.Join(netlab.Debian(b), plugin)
-	}
 	link := filepath.Join(b.TempDir(), plugin)
-	if err := os.Symlink(netlab.Cnibox(b), link); err != nil {
+	if err := os.Symlink(r.programs.installed(b, i.program(b, r.programs, plugin)), link); err != nil {
 		b.Fatal(err)
 	}
 	return link
