@@ -60,27 +60,24 @@ func Configure(ns *netns.NS, name string, index int, ips []plugin.IP, routes []p
 	return nil
 }
 
-// open enters the namespace once: for the socket, and for what only /proc/sys
-// can set.
+// open opens a socket in the namespace, and sets what only /proc/sys can set.
 func open(ns *netns.NS, name string, ipv6 bool, o Options) (*link.Conn, error) {
-	var c *link.Conn
-	err := ns.Run(func() (err error) {
-		if ipv6 {
-			if err := prepareIPv6(name, o.DAD); err != nil {
-				return err
-			}
+	if ipv6 {
+		if err := prepareIPv6(ns, name, o.DAD); err != nil {
+			return nil, err
 		}
-		c, err = link.Open()
-		return err
-	})
-	return c, err
+	}
+	return link.OpenIn(ns)
 }
 
 // prepareIPv6 sets what an interface with IPv6 addresses needs: IPv6 itself
 // (runtimes make namespaces with it disabled), addresses that survive the link
 // going down, and whether the link-local address is probed too.
-func prepareIPv6(name string, dad bool) error {
-	tree := sysctl.Open()
+func prepareIPv6(ns *netns.NS, name string, dad bool) error {
+	tree, err := sysctl.OpenIn(ns)
+	if err != nil {
+		return err
+	}
 	defer tree.Close()
 	for _, key := range []string{
 		"net/ipv6/conf/lo/disable_ipv6", "net/ipv6/conf/" + name + "/disable_ipv6",

@@ -31,12 +31,16 @@ func Open() (*Conn, error) {
 
 // OpenIn opens a socket in ns, usable from any thread.
 func OpenIn(ns *netns.NS) (*Conn, error) {
-	var c *Conn
-	err := ns.Run(func() (err error) {
-		c, err = Open()
-		return err
-	})
-	return c, err
+	passage, err := ns.Passage()
+	if err != nil {
+		return nil, err
+	}
+	defer passage.Close()
+	c, err := netlink.DialBy(passage.Socket, unix.NETLINK_ROUTE)
+	if err != nil {
+		return nil, err
+	}
+	return &Conn{c}, nil
 }
 
 // notFound turns the kernel's ways of saying "no such link" into ErrNotFound.

@@ -34,8 +34,12 @@ type Conn struct {
 }
 
 // Dial opens a socket of a netlink family, such as unix.NETLINK_ROUTE.
-func Dial(family int) (*Conn, error) {
-	fd, err := unix.Socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
+func Dial(family int) (*Conn, error) { return DialBy(unix.Socket, family) }
+
+// DialBy is Dial with a function in the place of socket(2), such as one that makes
+// sockets in another namespace.
+func DialBy(socket func(domain, typ, protocol int) (int, error), family int) (*Conn, error) {
+	fd, err := socket(unix.AF_NETLINK, unix.SOCK_RAW|unix.SOCK_CLOEXEC, family)
 	if err != nil {
 		return nil, fmt.Errorf("open netlink socket of family %d: %w", family, err)
 	}

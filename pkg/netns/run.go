@@ -35,9 +35,13 @@ func (ns *NS) Run(f func() error) error {
 
 func (ns *NS) enter() error {
 	if err := unix.Setns(ns.fd, unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter network namespace %s: %w", ns.path, err)
+		return ns.noEntry(err)
 	}
 	return nil
+}
+
+func (ns *NS) noEntry(err error) error {
+	return fmt.Errorf("enter network namespace %s: %w", ns.path, err)
 }
 
 // canEnter tells, by entering it, whether the calling thread may enter the

@@ -1,5 +1,5 @@
 // Package sysctl reads and sets the sysctls (proc_sys_net(5)) of the calling
-// thread's network namespace. For those of a container, call it in netns.Run.
+// thread's network namespace, or of another: see OpenIn.
 package sysctl
 
 import (
@@ -81,15 +81,10 @@ func Writable() error {
 const piece = 4000
 
 func (t Tree) read(k Key) (string, error) {
-	fd, err := t.open(k, unix.O_RDONLY)
-	if err != nil {
-		return "", err
-	}
-	defer unix.Close(fd)
 	var small [512]byte // on the stack: most values have a few bytes
 	buffer := small[:]
 	for {
-		n, err := unix.Pread(fd, buffer, 0)
+		n, err := t.readInto(buffer, k)
 		if err != nil {
 			return "", err
 		}
@@ -102,30 +97,52 @@ func (t Tree) read(k Key) (string, error) {
 }
 
 // write hands the value to the kernel with a newline: without one an empty
-// value would be no value, and a write of 0 bytes changes nothing. Long lists
-// of ports are taken in several pieces; of anything else the kernel takes only
-// as much as it has use for, and ignores what comes in a second write.
+// value would be no value, and a write of 0 bytes changes nothing.
 func (t Tree) write(k Key, value string) error {
-	fd, err := t.open(k, unix.O_WRONLY)
+	text := value + "\n"
+	if t.passage == nil {
+		return t.writePieces(k, text)
+	}
+	if len(text) > piece {
+		return t.passage.Run(func() error { return t.writePieces(k, text) })
+	}
+	n, err := t.passage.Write(t.dir, t.file(k), []byte(text))
+	if err != nil {
+		return err
+	}
+	return taken(text, n)
+}
+
+// writePieces writes a value of any length. Long lists of ports are taken in
+// several pieces; of anything else the kernel takes only as much as it has use for,
+// and ignores what comes in a second write.
+func (t Tree) writePieces(k Key, text string) error {
+	fd, err := unix.Openat(t.dir, t.file(k), unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	text := value + "\n"
 	for {
 		n, err := unix.Write(fd, []byte(text))
 		if err != nil {
 			return err
 		}
-		left := text[n:]
-		switch {
-		case strings.TrimSpace(left) == "":
-			return nil
-		case n < piece:
-			return fmt.Errorf("%w: the kernel took only %q", unix.EINVAL, text[:n])
+		if n < piece {
+			return taken(text, n)
 		}
-		text = left
+		text = text[n:]
+		if strings.TrimSpace(text) == "" {
+			return nil
+		}
 	}
+}
+
+// taken is an error if the kernel has taken less of a value than there is.
+func taken(text string, n int) error {
+	if strings.TrimSpace(text[n:]) == "" {
+		return nil
+	}
+	return fmt.Errorf("%w: the kernel took only %q", unix.EINVAL, text[:n])
 }
 
 // Error is the kernel's refusal to show or set a sysctl.

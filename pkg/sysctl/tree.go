@@ -14,8 +14,9 @@ const root = "/proc/sys"
 // own where that is faster. Like /proc/sys it shows what the namespace of the
 // thread that looks has, not of the one that opened it.
 type Tree struct {
-	dir  int    // an open procfs, or unix.AT_FDCWD for the path
-	path string // of the sysctls, from there
+	dir     int            // an open procfs, or unix.AT_FDCWD for the path
+	path    string         // of the sysctls, from there
+	passage *netns.Passage // to the namespace to look from, nil for the thread's own
 }
 
 // Open returns the tree to use in this call, for all that is read and set in it.
@@ -30,18 +31,43 @@ func Open() Tree {
 	return Tree{dir: unix.AT_FDCWD, path: root}
 }
 
+// OpenIn returns the tree as a thread in ns sees it. The caller's thread need not be
+// there.
+func OpenIn(ns *netns.NS) (Tree, error) {
+	passage, err := ns.Passage()
+	if err != nil {
+		return Tree{}, err
+	}
+	t := Open()
+	t.passage = passage
+	return t, nil
+}
+
 // Close closes the tree, which must not be used any more.
 func (t Tree) Close() {
+	if t.passage != nil {
+		t.passage.Close()
+	}
 	if t.dir != unix.AT_FDCWD {
 		_ = unix.Close(t.dir)
 	}
 }
 
-// open opens the sysctl's file. The files of package os would do, for three
-// more system calls each.
-func (t Tree) open(k Key, flags int) (int, error) {
-	return unix.Openat(t.dir, t.path+"/"+k.Path(), flags|unix.O_CLOEXEC, 0)
+// readInto reads the beginning of the sysctl's file. The files of package os would
+// do, for three more system calls each.
+func (t Tree) readInto(b []byte, k Key) (int, error) {
+	if t.passage != nil {
+		return t.passage.Read(t.dir, t.file(k), b)
+	}
+	fd, err := unix.Openat(t.dir, t.file(k), unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return 0, err
+	}
+	defer unix.Close(fd)
+	return unix.Read(fd, b)
 }
+
+func (t Tree) file(k Key) string { return t.path + "/" + k.Path() }
 
 // mountPrivate opens the root of a procfs that is mounted nowhere and ends when
 // it is closed. Before Linux 5.8 it is the one that is mounted on /proc.

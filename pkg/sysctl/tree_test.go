@@ -3,11 +3,13 @@ package sysctl_test
 import (
 	"errors"
 	"os"
+	"strconv"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 	"github.com/cnibox/cnibox/test/netlab"
 	"github.com/cnibox/cnibox/test/seccomp"
@@ -144,4 +146,57 @@ func TestTreeRespectsReadOnly(t *testing.T) {
 		}
 		want(t, "host", sysctl.Get, "net/ipv4/conf/lo/arp_filter", "0")
 	})
+}
+
+// What is read and set from outside is the pod's.
+func TestTreeIn(t *testing.T) {
+	for name, crowded := range map[string]bool{"few links": false, "many links": true} {
+		t.Run(name, func(t *testing.T) {
+			host := netlab.NewHost(t)
+			if crowded {
+				host.Crowd(t)
+			}
+			pod := host.NewPod(t, "pod")
+			host.Do(func() { testTreeIn(t, pod.Path()) })
+		})
+	}
+}
+
+func testTreeIn(t *testing.T, pod string) {
+	var ports []string
+	for port := 10000; port < 20000; port += 10 {
+		ports = append(ports, strconv.Itoa(port))
+	}
+	before := descriptors(t)
+	ns, err := netns.Open(pod)
+	if err != nil {
+		t.Fatal(err)
+	}
+	tree, err := sysctl.OpenIn(ns)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{
+		"net/ipv4/conf/lo/arp_filter":      "1",
+		"net/ipv4/ip_local_reserved_ports": strings.Join(ports, ","), // longer than the kernel takes at once
+	} {
+		if err := tree.Set(key, value); err != nil {
+			t.Error(err)
+		}
+		want(t, "pod", tree.Get, key, value)
+		if got, err := sysctl.Get(key); got == value || err != nil {
+			t.Errorf("the host's %s is %q, %v", key, got, err)
+		}
+	}
+	if err := tree.Set("net/ipv4/conf/lo/arp_filter", "1 2"); !errors.Is(err, unix.EINVAL) {
+		t.Errorf("two numbers for one: %v", err)
+	}
+	if err := tree.Set("net/ipv4/none", "1"); !errors.Is(err, unix.ENOENT) {
+		t.Errorf("none: %v", err)
+	}
+	tree.Close()
+	ns.Close()
+	if after := descriptors(t); after != before {
+		t.Errorf("%d open files before, %d after", before, after)
+	}
 }

@@ -52,22 +52,22 @@ func differentSysctls(ns *netns.NS, wanted []setting) (different []string, err e
 	if len(wanted) == 0 {
 		return nil, nil
 	}
-	err = ns.Run(func() error {
-		tree := sysctl.Open()
-		defer tree.Close()
-		for _, want := range wanted {
-			have, err := tree.GetKey(want.key)
-			switch {
-			case errors.Is(err, unix.EACCES): // it can only be written to
-			case err != nil:
-				return sysctlError(err)
-			case !sameValue(have, want.value):
-				different = append(different, fmt.Sprintf("sysctl %s is %q, not %q", want.key, have, want.value))
-			}
+	tree, err := sysctl.OpenIn(ns)
+	if err != nil {
+		return nil, err
+	}
+	defer tree.Close()
+	for _, want := range wanted {
+		have, err := tree.GetKey(want.key)
+		switch {
+		case errors.Is(err, unix.EACCES): // it can only be written to
+		case err != nil:
+			return nil, sysctlError(err)
+		case !sameValue(have, want.value):
+			different = append(different, fmt.Sprintf("sysctl %s is %q, not %q", want.key, have, want.value))
 		}
-		return nil
-	})
-	return different, err
+	}
+	return different, nil
 }
 
 // sameValue compares values without regard to the white space between several

@@ -15,34 +15,36 @@ func setSysctls(ctx context.Context, r *plugin.Request, ns *netns.NS, sysctls []
 	if len(sysctls) == 0 {
 		return nil
 	}
-	return ns.Run(func() error {
-		tree := sysctl.Open()
-		defer tree.Close()
-		for _, s := range sysctls {
-			if err := r.Step(ctx, "set sysctl "+s.key.String()+" to "+strconv.Quote(s.value)); err != nil {
-				return err
-			}
-			// What can't be read, such as net.ipv4.route.flush, does
-			// something instead of holding a value.
-			if previous, err := tree.GetKey(s.key); err == nil {
-				undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
-					return setBack(ns, s.key, previous)
-				})
-			}
-			if err := tree.SetKey(s.key, s.value); err != nil {
-				return sysctlError(err)
-			}
+	tree, err := sysctl.OpenIn(ns)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	for _, s := range sysctls {
+		if err := r.Step(ctx, "set sysctl "+s.key.String()+" to "+strconv.Quote(s.value)); err != nil {
+			return err
 		}
-		return nil
-	})
+		// What can't be read, such as net.ipv4.route.flush, does
+		// something instead of holding a value.
+		if previous, err := tree.GetKey(s.key); err == nil {
+			undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
+				return setBack(ns, s.key, previous)
+			})
+		}
+		if err := tree.SetKey(s.key, s.value); err != nil {
+			return sysctlError(err)
+		}
+	}
+	return nil
 }
 
 func setBack(ns *netns.NS, key sysctl.Key, previous string) error {
-	return ns.Run(func() error {
-		tree := sysctl.Open()
-		defer tree.Close()
-		return tree.SetKey(key, previous)
-	})
+	tree, err := sysctl.OpenIn(ns)
+	if err != nil {
+		return err
+	}
+	defer tree.Close()
+	return tree.SetKey(key, previous)
 }
 
 // sysctlError adds what can be done about it.
