@@ -56,12 +56,18 @@ func (ns *NS) identify() error {
 	if kind, err := unix.IoctlRetInt(ns.fd, unix.NS_GET_NSTYPE); err == nil && kind != unix.CLONE_NEWNET {
 		return fmt.Errorf("%w: %s is a namespace of another kind", ErrNotExist, ns.path)
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(ns.fd, &st); err != nil {
+	id, err := idOf(ns.fd)
+	if err != nil {
 		return fmt.Errorf("network namespace %s: fstat: %w", ns.path, err)
 	}
-	ns.id = ID{Dev: uint64(st.Dev), Ino: st.Ino}
+	ns.id = id
 	return nil
+}
+
+func idOf(fd int) (ID, error) {
+	var st unix.Stat_t
+	err := unix.Fstat(fd, &st)
+	return ID{Dev: uint64(st.Dev), Ino: st.Ino}, err
 }
 
 // ID returns what tells this namespace from others.
@@ -82,10 +88,11 @@ func (ns *NS) Close() {
 
 // IsOwn tells whether the namespace is that of the calling process.
 func (ns *NS) IsOwn() (bool, error) {
-	own, err := Own()
+	own, err := openOwn()
 	if err != nil {
 		return false, err
 	}
-	defer own.Close()
-	return ns.id == own.id, nil
+	defer unix.Close(own)
+	id, err := idOf(own)
+	return ns.id == id, err
 }
