@@ -6,6 +6,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/sigmask"
 )
 
 // Passage makes single system calls inside a namespace.
@@ -104,19 +106,20 @@ func orNil(errno unix.Errno) error {
 }
 
 // The functions below are all that runs between going in and coming back. Nothing
-// there may allocate, grow the stack or be pre-empted, as in package syscall where
-// it forks: the runtime neither stops nor moves a goroutine inside a function that
-// is marked nosplit, and raw system calls don't tell it anything.
+// there may allocate, grow the stack or be pre-empted, and no signal may be handled,
+// or the goroutine might go on on another thread and leave its own where it is. Hence
+// nosplit and raw system calls only, and sigmask.
 
 //go:noinline
 //go:norace
 //go:nosplit
 func socketInside(home, there, domain, typ, protocol int) (fd uintptr, o outcome) {
-	if o.entry = enter(there); o.entry != 0 {
+	var signals sigmask.Set
+	if o.entry = enter(there, &signals); o.entry != 0 {
 		return 0, o
 	}
 	fd, _, o.call = unix.RawSyscall(unix.SYS_SOCKET, uintptr(domain), uintptr(typ), uintptr(protocol))
-	leave(home)
+	leave(home, &signals)
 	return fd, o
 }
 
@@ -124,11 +127,12 @@ func socketInside(home, there, domain, typ, protocol int) (fd uintptr, o outcome
 //go:norace
 //go:nosplit
 func transferInside(home, there, how, flags, dir int, path, b unsafe.Pointer, size int) (n uintptr, o outcome) {
-	if o.entry = enter(there); o.entry != 0 {
+	var signals sigmask.Set
+	if o.entry = enter(there, &signals); o.entry != 0 {
 		return 0, o
 	}
 	n, o.call = transferHere(how, flags, dir, path, b, size)
-	leave(home)
+	leave(home, &signals)
 	return n, o
 }
 
@@ -150,8 +154,12 @@ func transferHere(how, flags, dir int, path, b unsafe.Pointer, size int) (n uint
 
 //go:norace
 //go:nosplit
-func enter(there int) unix.Errno {
-	_, _, errno := unix.RawSyscall(unix.SYS_SETNS, uintptr(there), unix.CLONE_NEWNET, 0)
+func enter(there int, signals *sigmask.Set) unix.Errno {
+	sigmask.Block(signals)
+	errno := setns(there)
+	if errno != 0 {
+		sigmask.Restore(signals)
+	}
 	return errno
 }
 
@@ -161,7 +169,15 @@ func enter(there int) unix.Errno {
 //
 //go:norace
 //go:nosplit
-func leave(home int) {
-	for enter(home) != 0 {
+func leave(home int, signals *sigmask.Set) {
+	for setns(home) != 0 {
 	}
+	sigmask.Restore(signals)
+}
+
+//go:norace
+//go:nosplit
+func setns(fd int) unix.Errno {
+	_, _, errno := unix.RawSyscall(unix.SYS_SETNS, uintptr(fd), unix.CLONE_NEWNET, 0)
+	return errno
 }

@@ -16,6 +16,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/sigmask"
 )
 
 // Write has an orphan write data to the file fd, in one write(2). The orphan
@@ -50,9 +52,6 @@ func Write(fd int, data []byte) (pid int, err error) {
 // none is no file: an orphan that has nothing open and nothing to do.
 const none = ^uint32(0)
 
-// sigsetSize is sizeof(sigset_t) in the kernel, in bytes.
-const sigsetSize = 8
-
 // start clones the process, and is all that runs in the clone. The clone has
 // one thread, a copy of this one in the middle of Go's runtime, which must not
 // notice: nothing may allocate, grow the stack or be pre-empted, and no signal
@@ -63,9 +62,8 @@ const sigsetSize = 8
 //go:norace
 //go:nosplit
 func start(fd uint32, data, size uintptr) (pid uintptr, errno unix.Errno) {
-	var old [sigsetSize]byte
-	all := [sigsetSize]byte{0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff}
-	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&all)), uintptr(unsafe.Pointer(&old)), sigsetSize, 0, 0)
+	var before sigmask.Set
+	sigmask.Block(&before)
 	flags, stack := uintptr(unix.SIGCHLD), uintptr(0) // no stack: a copy of this one
 	if runtime.GOARCH == "s390x" {
 		flags, stack = stack, flags
@@ -80,7 +78,7 @@ func start(fd uint32, data, size uintptr) (pid uintptr, errno unix.Errno) {
 			unix.RawSyscall(unix.SYS_EXIT_GROUP, 0, 0, 0)
 		}
 	}
-	unix.RawSyscall6(unix.SYS_RT_SIGPROCMASK, unix.SIG_SETMASK, uintptr(unsafe.Pointer(&old)), 0, sigsetSize, 0, 0)
+	sigmask.Restore(&before)
 	return pid, errno
 }
 
