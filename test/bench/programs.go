@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -48,7 +50,8 @@ func goBuild(b testing.TB, dir, output string, packages ...string) {
 }
 
 // installed returns the path of a copy of a program, made the way "cnictl install" makes it, and once: by one write. The
-// kernel keeps what the linker has written in other pieces, and whoever installs a plugin copies it.
+// kernel keeps what the linker has written in other pieces, and whoever installs a plugin copies it. It stays in memory, as
+// on a node that calls it all the time: one that was read in anew, from the disk, would be in other pieces again.
 func (p programs) installed(t testing.TB, path string) string {
 	t.Helper()
 	if made, ok := p.copies[path]; ok {
@@ -62,6 +65,23 @@ func (p programs) installed(t testing.TB, path string) string {
 	if err := os.WriteFile(made, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	if err := keepInMemory(made, len(program)); err != nil {
+		t.Fatalf("keep %s in memory: %v", path, err)
+	}
 	p.copies[path] = made
 	return made
+}
+
+// keepInMemory locks the pages of a file for the life of this process.
+func keepInMemory(path string, size int) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	pages, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
+	if err != nil {
+		return err
+	}
+	return unix.Mlock(pages)
 }
