@@ -28,6 +28,7 @@ func BenchmarkPlugins(b *testing.B) {
 			if b.N > 1 {
 				return // it has been run, and was too fast for -benchtime
 			}
+			r.awaitQuiet()
 			s.run(r, b, s.name)
 			b.ReportMetric(0, "ns/op") // not shown: it would be the time of the whole scenario
 		})

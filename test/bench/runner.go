@@ -4,6 +4,9 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/test/bench/report"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -17,6 +20,8 @@ type runner struct {
 	results  report.Results
 	// pods is how many have been made.
 	pods int
+	// links is how many the machine had before the first scenario.
+	links uint64
 }
 
 // makePods makes n pods, with names that no other pod has.
@@ -28,6 +33,26 @@ func (r *runner) makePods(b testing.TB, host *netlab.Host, n int) []*netlab.Pod 
 		pods[i] = host.NewPod(b, fmt.Sprintf("pod%d", r.pods))
 	}
 	return pods
+}
+
+// awaitQuiet waits until the kernel has destroyed the network namespaces of the scenario before, which keeps it busy: until
+// there are no more links in the machine than at first.
+func (r *runner) awaitQuiet() {
+	if r.links == 0 {
+		r.links = links()
+	}
+	for end := time.Now().Add(time.Minute); links() > r.links && time.Now().Before(end); {
+		time.Sleep(50 * time.Millisecond)
+	}
+}
+
+// links is how many links that are not hardware the machine has, in all namespaces.
+func links() uint64 {
+	var st unix.Stat_t
+	if unix.Stat("/sys/devices/virtual/net", &st) != nil {
+		return 0
+	}
+	return uint64(st.Nlink)
 }
 
 // scenario is one thing to look into.
@@ -74,7 +99,7 @@ var (
 		warmups: 2, rounds: 30, fewRounds: 10, starts: 200,
 		attachments: []int{0, 100, 500, 1000},
 		leases:      []int{0, 1000, 10000, 50000},
-		atOnce:      []int{1, 8, 32, 64}, batch: 64, batches: 2,
+		atOnce:      []int{1, 8, 32, 64}, batch: 64, batches: 3,
 		disk: true,
 	}
 	short = profile{
