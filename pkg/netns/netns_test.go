@@ -159,6 +159,29 @@ func TestRunEntersAndComesBack(t *testing.T) {
 }
 
 // Threads that were inside are used again: all of them have to be home.
+// wantNoStrays looks whether all threads of the process are where this one is.
+func wantNoStrays(t *testing.T) {
+	t.Helper()
+	home := current(t)
+	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
+	if err != nil || len(tasks) == 0 {
+		t.Fatal(tasks, err)
+	}
+	for _, path := range tasks {
+		ns, err := netns.Open(path)
+		if errors.Is(err, netns.ErrNotExist) {
+			continue // ended meanwhile
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ns.ID() != home {
+			t.Errorf("thread %s is in %v, want %v", path, ns.ID(), home)
+		}
+		ns.Close()
+	}
+}
+
 func TestRunLeavesNoThreadBehind(t *testing.T) {
 	spaces := []*netns.NS{netnstest.New(t), netnstest.New(t)}
 	before := descriptors(t)
@@ -179,24 +202,7 @@ func TestRunLeavesNoThreadBehind(t *testing.T) {
 		})
 	}
 	all.Wait()
-	home := current(t)
-	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
-	if err != nil || len(tasks) == 0 {
-		t.Fatal(tasks, err)
-	}
-	for _, path := range tasks {
-		ns, err := netns.Open(path)
-		if errors.Is(err, netns.ErrNotExist) {
-			continue // ended meanwhile
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		if ns.ID() != home {
-			t.Errorf("thread %s is in %v, want %v", path, ns.ID(), home)
-		}
-		ns.Close()
-	}
+	wantNoStrays(t)
 	if after := descriptors(t); after > before {
 		t.Errorf("%d open files before, %d after", before, after)
 	}

@@ -3,7 +3,6 @@ package netns_test
 import (
 	"os"
 	"os/exec"
-	"path/filepath"
 	"runtime"
 	"strings"
 	"sync"
@@ -110,21 +109,7 @@ func TestPassageLeavesNoThreadBehind(t *testing.T) {
 	all.Wait()
 	close(done)
 	collector.Wait()
-	home := current(t)
-	tasks, err := filepath.Glob("/proc/self/task/*/ns/net")
-	if err != nil || len(tasks) == 0 {
-		t.Fatal(tasks, err)
-	}
-	for _, path := range tasks {
-		ns, err := netns.Open(path)
-		if err != nil {
-			continue // ended meanwhile
-		}
-		if ns.ID() != home {
-			t.Errorf("thread %s is in %v, want %v", path, ns.ID(), home)
-		}
-		ns.Close()
-	}
+	wantNoStrays(t)
 }
 
 func TestPassageToAClosedNamespace(t *testing.T) {
