@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -41,7 +43,7 @@ func (c *Conn) DeleteDetached(index int) error {
 
 // detach returns the orphan, 0 for none, for whoever does not end soon.
 func (c *Conn) detach(index int, limit time.Duration) (pid int, err error) {
-	pid, v := startDeletion(index, limit)
+	pid, v := c.startDeletion(index, limit, echoesDeletions())
 	if v == deleted {
 		return pid, nil
 	}
@@ -62,45 +64,80 @@ const (
 	deleted
 )
 
-// startDeletion has an orphan delete a link, and listens what comes of it.
-func startDeletion(index int, limit time.Duration) (pid int, v verdict) {
-	c, err := Open()
+// startDeletion has an orphan delete a link, and hears what comes of it: of a
+// kernel that echoes deletions here, or else on a socket that listens to all
+// announcements. The echo takes 0.1 ms less of a DEL's 4, and on a busy host spares
+// each DEL the announcements of all others. (Means of 8 runs of 80 rounds.)
+func (c *Conn) startDeletion(index int, limit time.Duration, echoes bool) (pid int, v verdict) {
+	if echoes {
+		return c.orphanDeletion(index, limit, unix.NLM_F_ECHO)
+	}
+	listener, err := Open()
 	if err != nil {
 		return 0, notSent
 	}
-	defer c.Close()
-	if errors.Join(c.hearDeletion(index), c.Join(unix.RTNLGRP_LINK), c.SetTimeout(limit)) != nil {
+	defer listener.Close()
+	if errors.Join(listener.hearDeletion(index), listener.Join(unix.RTNLGRP_LINK)) != nil {
 		return 0, notSent
 	}
-	pid, err = orphan.Write(c.FD(), deletion(index))
+	return listener.orphanDeletion(index, limit, 0)
+}
+
+// orphanDeletion has an orphan send the deletion from this socket, on which the end
+// of the link or a refusal must be heard.
+func (c *Conn) orphanDeletion(index int, limit time.Duration, flags uint16) (pid int, v verdict) {
+	if c.SetTimeout(limit) != nil {
+		return 0, notSent
+	}
+	defer func() { _ = c.SetTimeout(netlink.Patience) }()
+	pid, err := orphan.Write(c.FD(), deletion(index, flags))
 	if err != nil {
 		return 0, notSent
 	}
 	v = unheard
 	_ = c.Receive(func(m netlink.Message) bool {
-		v = deleted
-		if m.Type == unix.NLMSG_ERROR {
+		switch {
+		case m.Type == unix.NLMSG_ERROR:
 			v = refused
+		case m.Type == unix.RTM_DELLINK && indexOf(m.Payload) == index:
+			v = deleted
 		}
-		return false
+		return v == unheard
 	})
 	return pid, v
 }
 
-// deletion is the messages that delete a link. They ask for no answer: the
-// kernel would give it when all is over. A refusal comes at once, unasked.
+// echoesDeletions tells whether the kernel sends the announcement of a link's end to
+// whoever asked for it, too: since Linux 6.2 ("rtnetlink: Honour NLM_F_ECHO flag in
+// rtnl_delete_link").
+func echoesDeletions() bool {
+	var kernel unix.Utsname
+	_ = unix.Uname(&kernel) // can't fail
+	major, rest, _ := strings.Cut(unix.ByteSliceToString(kernel.Release[:]), ".")
+	minor, _, _ := strings.Cut(rest, ".")
+	number, err := strconv.Atoi(major)
+	if err != nil || number != 6 {
+		return number > 6
+	}
+	number, err = strconv.Atoi(minor)
+	return err == nil && number >= 2
+}
+
+// deletion is the messages that delete a link; flags are the deletion's. They ask
+// for no answer: the kernel would give it when all is over. A refusal comes at once,
+// unasked.
 //
 // A link that is a bridge's port leaves the bridge first. Left to itself the
 // kernel stops the port twice, when it goes down and when it leaves, and each
 // time looks at all ports: 0.9 of 5.3 ms where the bridge has 900; where it has
 // none it takes as long both ways. (Medians of 60, Linux 6.18, 2 CPUs.) To a link
 // that is no port nothing happens.
-func deletion(index int) []byte {
+func deletion(index int, flags uint16) []byte {
 	b := &netlink.Batch{}
 	begin(b, unix.RTM_NEWLINK, 0, "", info{index: index})
 	b.U32(unix.IFLA_MASTER, 0)
 	b.End()
-	begin(b, unix.RTM_DELLINK, 0, "", info{index: index})
+	begin(b, unix.RTM_DELLINK, flags, "", info{index: index})
 	b.End()
 	return b.Raw()
 }

@@ -47,9 +47,23 @@ func inside(s *space, f func()) error {
 	return <-done
 }
 
+// eitherWay runs a test as on a kernel that echoes deletions, where this is one, and
+// as on one that does not.
+func eitherWay(t *testing.T, test func(t *testing.T, echoes bool)) {
+	t.Run("listening", func(t *testing.T) { test(t, false) })
+	t.Run("echo", func(t *testing.T) {
+		if !echoesDeletions() {
+			t.Skip("this kernel does not echo deletions")
+		}
+		test(t, true)
+	})
+}
+
 // As soon as a detached deletion returns, both names are free and both ends are
 // out of sight, though the orphan may be at it still.
-func TestDeleteDetached(t *testing.T) {
+func TestDeleteDetached(t *testing.T) { eitherWay(t, testDeleteDetached) }
+
+func testDeleteDetached(t *testing.T, echoes bool) {
 	host, container := newSpace(t), newSpace(t)
 	bridge := host.bridge(t, "br0")
 	within(t, host, func() {
@@ -64,7 +78,7 @@ func TestDeleteDetached(t *testing.T) {
 			if err := container.SetUp(pair.Container); err != nil {
 				t.Error(err)
 			}
-			pid, verdict := startDeletion(pair.Host, time.Minute)
+			pid, verdict := host.startDeletion(pair.Host, time.Minute, echoes)
 			if pid == 0 || verdict != deleted {
 				t.Errorf("round %d: orphan %d, verdict %d", round, pid, verdict)
 			}
@@ -82,8 +96,10 @@ func TestDeleteDetached(t *testing.T) {
 	})
 }
 
-// Many at once, each of which hears of all others.
-func TestDeleteDetachedAtOnce(t *testing.T) {
+// Many at once, each of which hears of all others where there is no echo.
+func TestDeleteDetachedAtOnce(t *testing.T) { eitherWay(t, testDeleteDetachedAtOnce) }
+
+func testDeleteDetachedAtOnce(t *testing.T, echoes bool) {
 	host := newSpace(t)
 	bridge := host.bridge(t, "br0")
 	const many = 30
@@ -98,7 +114,13 @@ func TestDeleteDetachedAtOnce(t *testing.T) {
 		}
 		go func() {
 			done <- inside(host, func() {
-				pid, verdict := startDeletion(pair.Host, time.Minute)
+				c, err := Open()
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				defer c.Close()
+				pid, verdict := c.startDeletion(pair.Host, time.Minute, echoes)
 				if verdict != deleted {
 					t.Errorf("link %d: orphan %d, verdict %d", pair.Host, pid, verdict)
 				}
@@ -130,7 +152,9 @@ func TestDeleteDetachedAndNamespace(t *testing.T) {
 	})
 }
 
-func TestDeleteDetachedErrors(t *testing.T) {
+func TestDeleteDetachedErrors(t *testing.T) { eitherWay(t, testDeleteDetachedErrors) }
+
+func testDeleteDetachedErrors(t *testing.T, echoes bool) {
 	host, container := newSpace(t), newSpace(t)
 	pair := wire(t, host, container)
 	lo, err := host.ByName("lo")
@@ -154,17 +178,17 @@ func TestDeleteDetachedErrors(t *testing.T) {
 						t.Error(err)
 					}
 				}
-				pid, verdict := startDeletion(tt.index, time.Minute)
-				reap(t, pid)
-				if pid == 0 || verdict != refused {
-					t.Errorf("orphan %d, verdict %d; want a refusal", pid, verdict)
-				}
 				c, err := Open()
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				defer c.Close()
+				pid, verdict := c.startDeletion(tt.index, time.Minute, echoes)
+				reap(t, pid)
+				if pid == 0 || verdict != refused {
+					t.Errorf("orphan %d, verdict %d; want a refusal", pid, verdict)
+				}
 				pid, err = c.detach(tt.index, time.Minute)
 				reap(t, pid)
 				if !errors.Is(err, tt.want) || !strings.Contains(fmt.Sprint(err), fmt.Sprintf("delete link %d", tt.index)) {

@@ -43,7 +43,7 @@ func (c *Conn) WaitUntil(index int, limit time.Duration, done func(*Link) bool) 
 		if err := events.SetTimeout(left); err != nil {
 			return l, err
 		}
-		err := events.Receive(func(m netlink.Message) bool { return parse(m.Payload).Index != index })
+		err := events.Receive(func(m netlink.Message) bool { return indexOf(m.Payload) != index })
 		if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EAGAIN) {
 			return l, err
 		}

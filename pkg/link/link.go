@@ -238,12 +238,19 @@ func (i info) bytes() []byte {
 	return binary.NativeEndian.AppendUint32(out, i.change)
 }
 
+// indexOf returns which link a message is about.
+func indexOf(payload []byte) int {
+	if len(payload) < unix.SizeofIfInfomsg {
+		return 0
+	}
+	return int(int32(binary.NativeEndian.Uint32(payload[4:])))
+}
+
 func parse(payload []byte) *Link {
-	l := &Link{}
+	l := &Link{Index: indexOf(payload)}
 	if len(payload) < unix.SizeofIfInfomsg {
 		return l
 	}
-	l.Index = int(int32(binary.NativeEndian.Uint32(payload[4:])))
 	l.Flags = binary.NativeEndian.Uint32(payload[8:])
 	netlink.Attrs(payload[unix.SizeofIfInfomsg:], func(typ uint16, v []byte) {
 		switch typ {

@@ -17,9 +17,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// patience bounds the wait for one answer. The kernel answers at once; only a
-// bug or a lost message makes it this long.
-const patience = 20 * time.Second
+// Patience bounds the wait for one message, unless SetTimeout does. The kernel
+// answers at once; only a bug or a lost message makes it this long.
+const Patience = 20 * time.Second
 
 // Conn is a netlink socket. It belongs to the network namespace in which it
 // was opened, whatever thread uses it later. One goroutine at a time.
@@ -44,7 +44,7 @@ func DialBy(socket func(domain, typ, protocol int) (int, error), family int) (*C
 		return nil, fmt.Errorf("open netlink socket of family %d: %w", family, err)
 	}
 	c := &Conn{fd: fd}
-	timeout := unix.NsecToTimeval(patience.Nanoseconds())
+	timeout := unix.NsecToTimeval(Patience.Nanoseconds())
 	err = errors.Join(
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_EXT_ACK, 1),
 		unix.SetsockoptInt(fd, unix.SOL_NETLINK, unix.NETLINK_CAP_ACK, 1),
@@ -287,7 +287,7 @@ func (c *Conn) read() ([]byte, error) {
 		c.buffer = takeBuffer()
 	}
 	for {
-		n, _, err := unix.Recvfrom(c.fd, c.buffer.bytes[:], 0)
+		n, err := unix.Read(c.fd, c.buffer.bytes[:]) // no word of the sender, which would be allocated
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
