@@ -34,6 +34,9 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	if err != nil {
 		return fail(p, version, err)
 	}
+	if r.NS != nil {
+		defer r.NS.Close()
+	}
 	r.Trace = tracer(p, row.Name)
 	r.Detach = detacher(r, p.Getenv("CNIBOX_DETACH"))
 	result, err := guard(r, row, limit(r.Command))

@@ -113,45 +113,47 @@ func environment(p Process, r *plugin.Request) error {
 	return nil
 }
 
-// sandbox looks at the container's namespace. For ADD and CHECK it has to be
-// one, and not our own. For DEL anything else counts as gone.
+// sandbox opens the container's namespace. For ADD and CHECK it has to be one,
+// and not our own. For DEL anything else counts as gone.
 func sandbox(p Process, r *plugin.Request) error {
 	if r.Netns == "" {
 		return nil
 	}
-	foreign, err := isForeign(r.Netns)
-	if override := p.Getenv("CNI_NETNS_OVERRIDE"); override == "1" || strings.EqualFold(override, "true") {
-		foreign = err == nil
-	}
-	if r.Command == plugin.Del {
-		if !foreign {
-			r.Netns = ""
-		}
+	err := openSandbox(p, r)
+	if err != nil && r.Command == plugin.Del {
+		r.Netns = ""
 		return nil
 	}
+	return err
+}
+
+func openSandbox(p Process, r *plugin.Request) error {
+	ns, err := netns.Open(r.Netns)
 	if err != nil {
-		return &plugin.Error{
-			Code: plugin.CodeInvalidNetns, Msg: "CNI_NETNS: " + err.Error(),
-			Details: "the runtime must make the namespace before it calls " + string(r.Command),
-		}
+		return noSandbox(r, err)
 	}
-	if !foreign {
+	own, err := ns.IsOwn()
+	override := p.Getenv("CNI_NETNS_OVERRIDE")
+	switch {
+	case err != nil:
+		ns.Close()
+		return noSandbox(r, err)
+	case own && override != "1" && !strings.EqualFold(override, "true"):
+		ns.Close()
 		return &plugin.Error{
 			Code: plugin.CodeInvalidNetns, Msg: fmt.Sprintf("CNI_NETNS %s is the plugin's own network namespace", r.Netns),
 			Details: "give the container a namespace of its own; to attach the host's all the same, set CNI_NETNS_OVERRIDE=1",
 		}
 	}
+	r.NS = ns
 	return nil
 }
 
-func isForeign(path string) (bool, error) {
-	ns, err := netns.Open(path)
-	if err != nil {
-		return false, err
+func noSandbox(r *plugin.Request, err error) error {
+	return &plugin.Error{
+		Code: plugin.CodeInvalidNetns, Msg: "CNI_NETNS: " + err.Error(),
+		Details: "the runtime must make the namespace before it calls " + string(r.Command),
 	}
-	defer ns.Close()
-	own, err := ns.IsOwn()
-	return !own, err
 }
 
 func invalidIfName(s string) string {

@@ -16,7 +16,7 @@ func Own() (*NS, error) {
 	if err != nil {
 		return nil, err
 	}
-	ns := &NS{fd: fd, path: self}
+	ns := &NS{fd: fd, path: self, home: none}
 	if err := ns.identify(); err != nil {
 		ns.Close()
 		return nil, err
@@ -38,6 +38,14 @@ func openOwn() (int, error) {
 		return -1, fmt.Errorf("open own network namespace %s: %w", self, err)
 	}
 	return fd, nil
+}
+
+// openHome opens the namespace that a Passage comes back to.
+func (ns *NS) openHome() (int, error) {
+	if ns.home == none {
+		return openOwn()
+	}
+	return unix.FcntlInt(uintptr(ns.home), unix.F_DUPFD_CLOEXEC, 0)
 }
 
 // openOfSocket opens the namespace of a new socket. One of AF_UNIX is the

@@ -58,6 +58,11 @@ func TestOwnEitherWay(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			before := descriptors(t)
 			onThread(func() {
+				other, err := netns.Open(netnstest.Path(other))
+				if err != nil {
+					t.Fatal(err)
+				}
+				defer other.Close()
 				tt.lack(t)
 				if got := current(t); got != home {
 					t.Errorf("Own is %v, want %v", got, home)
@@ -65,7 +70,7 @@ func TestOwnEitherWay(t *testing.T) {
 				if own, err := other.IsOwn(); own || err != nil {
 					t.Errorf("IsOwn of another: %v, %v", own, err)
 				}
-				err := other.Run(func() error {
+				err = other.Run(func() error {
 					if own, err := other.IsOwn(); !own || err != nil {
 						t.Errorf("inside: IsOwn = %v, %v; want true", own, err)
 					}

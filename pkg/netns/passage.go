@@ -29,7 +29,7 @@ type Passage struct {
 
 // Passage makes a passage to the namespace, to be closed.
 func (ns *NS) Passage() (*Passage, error) {
-	home, err := openOwn()
+	home, err := ns.openHome()
 	if err != nil {
 		return nil, err
 	}

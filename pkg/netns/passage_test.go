@@ -112,6 +112,23 @@ func TestPassageLeavesNoThreadBehind(t *testing.T) {
 	wantNoStrays(t)
 }
 
+// What IsOwn found out serves the passages after it.
+func TestPassageAfterIsOwn(t *testing.T) {
+	ns, err := netns.Open(netnstest.Path(netnstest.New(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ns.Close()
+	for range 3 {
+		if own, err := ns.IsOwn(); own || err != nil {
+			t.Fatalf("IsOwn: %v, %v", own, err)
+		}
+		visit(t, ns)
+		visit(t, ns)
+	}
+	wantNoStrays(t)
+}
+
 func TestPassageToAClosedNamespace(t *testing.T) {
 	ns := netnstest.New(t)
 	p, err := ns.Passage()

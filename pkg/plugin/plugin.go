@@ -9,6 +9,7 @@ import (
 	"context"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netns"
 )
 
 // Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations").
@@ -100,6 +101,10 @@ type Request struct {
 	// is empty when there is nothing to look into: no path was given, what was
 	// there is gone, or it is our own namespace.
 	Netns string
+
+	// NS is what is at Netns, open as long as the call takes; nil if that is
+	// empty.
+	NS *netns.NS
 
 	Args    string   // CNI_ARGS, unparsed: see Arguments
 	Path    []string // CNI_PATH, where delegates are looked for

@@ -284,6 +284,43 @@ func TestRollback(t *testing.T) {
 	}
 }
 
+// TestUnfiltered changes what the configuration asks of the packet filter between ADD and DEL: what ADD did counts,
+// and the alias of the host end tells.
+func TestUnfiltered(t *testing.T) {
+	t.Parallel()
+	host, _ := node(t)
+	plain, filtered := lan(``, aRange), lan(`"ipMasq":true,"macspoofchk":true,`, aRange)
+	for _, c := range []struct{ name, add, del, alias string }{
+		{"filtered", filtered, plain, ""},
+		{"masqueraded", lan(`"ipMasq":true,`, aRange), plain, ""},
+		{"checked", lan(`"macspoofchk":true,`, aRange), plain, ""},
+		{"plain", plain, filtered, " unfiltered"},
+	} {
+		pod := host.NewPod(t, c.name)
+		end := host.Exec(t, "bridge", pod.Call("ADD", c.add)).Result(t).Interfaces[1].Name
+		shows(t, host.MustRun(t, "ip", "link", "show", end), "alias cnibox lan/"+pod.ID+"/eth0"+c.alias+"\n")
+		if rules := host.MustRun(t, "nft", "list", "ruleset"); strings.Contains(rules, pod.ID) == (c.alias != "") {
+			t.Errorf("%s: ADD made the rules\n%s", c.name, rules)
+		}
+		gc := netlab.PluginCall{Command: "GC", Path: netlab.PluginDir,
+			Config: with(t, c.del, "cni.dev/valid-attachments", []any{map[string]string{"containerID": pod.ID, "ifname": "eth0"}})}
+		if r := host.Exec(t, "bridge", gc); r.ExitCode != 0 || len(host.Snapshot(t).Lines("link "+end)) == 0 {
+			t.Errorf("%s: GC: %v, or it removed %s", c.name, r, end)
+		}
+		if r := host.Exec(t, "bridge", pod.Call("DEL", c.del)); r.ExitCode != 0 {
+			t.Errorf("%s: DEL: %v", c.name, r)
+		}
+		if links, rules := host.Snapshot(t).Lines("link "+end), host.MustRun(t, "nft", "list", "ruleset"); len(links) != 0 || strings.Contains(rules, pod.ID) {
+			t.Errorf("%s: DEL left %v and the rules\n%s", c.name, links, rules)
+		}
+		stale := host.Exec(t, "bridge", pod.Call("ADD", c.add)).Result(t).Interfaces[1].Name
+		gc.Config = with(t, c.del, "cni.dev/valid-attachments", []any{})
+		if r := host.Exec(t, "bridge", gc); r.ExitCode != 0 || len(host.Snapshot(t).Lines("link "+stale)) != 0 {
+			t.Errorf("%s: GC: %v, or it left %s", c.name, r, stale)
+		}
+	}
+}
+
 // TestReferenceVeth detaches a container that the reference plugin attached:
 // its host end has a random name and no alias.
 func TestReferenceVeth(t *testing.T) {

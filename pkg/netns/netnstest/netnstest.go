@@ -44,3 +44,15 @@ func New(t testing.TB) *netns.NS {
 
 // Path is a path at which this process can open the namespace.
 func Path(ns *netns.NS) string { return fmt.Sprintf("/proc/self/fd/%d", ns.FD()) }
+
+// At calls f with what is at path, nil if that is no namespace. (A call of a plugin
+// gets its container's like this.)
+func At(path string, f func(*netns.NS)) {
+	ns, err := netns.Open(path)
+	if err != nil {
+		f(nil)
+		return
+	}
+	defer ns.Close()
+	f(ns)
+}

@@ -33,7 +33,6 @@ type attachment struct {
 	*plugin.Request
 	config
 	host         *link.Conn
-	ns           *netns.NS
 	ipam         *delegate.Delegate // nil is layer 2 only
 	bridge       *link.Link
 	containerMAC [6]byte
@@ -53,10 +52,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *plugin.Result, err
 			return nil, err
 		}
 	}
-	if a.ns, err = netns.Open(r.Netns); err != nil {
-		return nil, err
-	}
-	defer a.ns.Close()
 	if a.host, err = link.Open(); err != nil {
 		return nil, err
 	}
@@ -103,7 +98,7 @@ func (a *attachment) make(ctx context.Context) error {
 	if err := a.Step(ctx, "container"); err != nil {
 		return err
 	}
-	err = iface.Configure(a.ns, a.IfName, pair.Container, a.result.IPs, a.result.Routes,
+	err = iface.Configure(a.NS, a.IfName, pair.Container, a.result.IPs, a.result.Routes,
 		iface.Options{DAD: a.dad, Announce: a.announces(), Down: a.containerDown})
 	if err != nil {
 		return err
@@ -207,7 +202,10 @@ func (a *attachment) connect() (link.Pair, error) {
 		MTU:          a.mtu,
 		Port:         a.port,
 	}
-	pair, err := createVeth(a.host, a.ns, a.Key, &v)
+	if !a.masquerade && !a.spoofCheck {
+		v.Alias += unfiltered
+	}
+	pair, err := createVeth(a.host, a.NS, a.Key, &v)
 	if err != nil {
 		return pair, err
 	}

@@ -11,7 +11,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/iface"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -55,12 +54,7 @@ func checkContainer(r *plugin.Request) (*link.Link, []plugin.IP, error) {
 		return nil, nil, plugin.Errorf("prevResult has no interface %s in %s", r.IfName, r.Netns).
 			WithDetails("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME")
 	}
-	ns, err := netns.Open(r.Netns)
-	if err != nil {
-		return nil, nil, err
-	}
-	defer ns.Close()
-	pod, err := link.OpenIn(ns)
+	pod, err := link.OpenIn(r.NS)
 	if err != nil {
 		return nil, nil, err
 	}

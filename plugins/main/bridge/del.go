@@ -9,7 +9,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -17,8 +16,17 @@ import (
 // last, when nothing points at it any more.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
-	r.Announce("masquerade")
-	errs := []error{backend.DelBridge(ctx, r.Key, r.PrevResult.Prefixes(r.IfName))}
+	host, err := link.Open()
+	if err != nil {
+		return err
+	}
+	defer host.Close()
+	ends, unseen := hostEnds(host, r.Key)
+	var errs []error
+	if len(ends) == 0 || slices.ContainsFunc(ends, isFiltered) {
+		r.Announce("masquerade")
+		errs = append(errs, backend.DelBridge(ctx, r.Key, r.PrevResult.Prefixes(r.IfName)))
+	}
 	var ipam *delegate.Delegate
 	if c.ipam != "" {
 		var err error
@@ -31,7 +39,10 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 		errs = append(errs, ipam.Del(ctx, r))
 	}
 	r.Announce("veth")
-	err := disconnect(r, c)
+	err = unseen
+	if err == nil {
+		err = disconnect(r, c, host, ends)
+	}
 	errs = append(errs, err)
 	if ipam != nil && !early && err == nil {
 		r.Announce("ipam")
@@ -40,25 +51,16 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return errors.Join(errs...)
 }
 
-// disconnect deletes the attachment's veth pair, found from the host's side by
-// the key. If there is none the container may still have an interface that the
-// reference plugin made.
-func disconnect(r *plugin.Request, c *config) error {
-	host, err := link.Open()
-	if err != nil {
-		return err
-	}
-	defer host.Close()
-	ends, err := hostEnds(host, r.Key)
-	if err != nil {
-		return err
-	}
+// disconnect deletes the attachment's veth pair, of which the host ends were
+// found by the key. If there is none the container may still have an interface
+// that the reference plugin made.
+func disconnect(r *plugin.Request, c *config, host *link.Conn, ends []*link.Link) error {
 	for _, l := range ends {
 		if err := gone(remove(host, r, l.Index)); err != nil {
 			return err
 		}
 	}
-	if len(ends) > 0 || r.Netns == "" {
+	if len(ends) > 0 || r.NS == nil {
 		return nil
 	}
 	return disconnectForeign(host, r, c)
@@ -69,12 +71,7 @@ func disconnect(r *plugin.Request, c *config) error {
 // path may be another container's by now, so the pair must not be one of ours
 // and must look like what ADD reported, or else be on the network's bridge.
 func disconnectForeign(host *link.Conn, r *plugin.Request, c *config) error {
-	ns, err := netns.Open(r.Netns)
-	if err != nil {
-		return nil // gone in the meantime
-	}
-	defer ns.Close()
-	pod, err := link.OpenIn(ns)
+	pod, err := link.OpenIn(r.NS)
 	if err != nil {
 		return err
 	}
@@ -150,7 +147,7 @@ func collectLinks(r *plugin.Request) error {
 	}
 	var stale []int
 	for _, l := range links {
-		if l.Kind == "veth" && strings.HasPrefix(l.Alias, aliasPrefix+r.Network+"/") && !valid[l.Alias] {
+		if l.Kind == "veth" && strings.HasPrefix(l.Alias, aliasPrefix+r.Network+"/") && !valid[owner(l)] {
 			stale = append(stale, l.Index)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -21,6 +22,16 @@ const hostEnd = "host end"
 const aliasPrefix = "cnibox "
 
 func alias(k plugin.Key) string { return aliasPrefix + k.String() }
+
+// unfiltered ends the alias of a host end whose attachment was made without
+// anything in the packet filter: no masquerade, no spoof check. DEL does not ask
+// the packet filter about it, which takes 0.2 ms of 4.
+const unfiltered = " unfiltered"
+
+func isFiltered(l *link.Link) bool { return !strings.HasSuffix(l.Alias, unfiltered) }
+
+// owner is the alias without more than whose the link is.
+func owner(l *link.Link) string { return strings.TrimSuffix(l.Alias, unfiltered) }
 
 // ensureBridge returns the network's bridge, made if it is not there.
 func ensureBridge(c *link.Conn, conf *config) (*link.Link, error) {
@@ -104,7 +115,7 @@ func createVeth(c *link.Conn, ns *netns.NS, k plugin.Key, v *link.Veth) (link.Pa
 // owns tells whether a link with one of the key's names is the host end of its
 // attachment. An ADD killed at the wrong moment leaves one without an alias.
 func owns(l *link.Link, k plugin.Key) bool {
-	return l.Kind == "veth" && (l.Alias == alias(k) || l.Alias == "" && l.MAC == k.MAC(hostEnd))
+	return l.Kind == "veth" && (owner(l) == alias(k) || l.Alias == "" && l.MAC == k.MAC(hostEnd))
 }
 
 // hostEnds returns the links that are host ends of the key's attachment: one,

@@ -3,11 +3,9 @@ package loopback
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -24,7 +22,7 @@ const (
 
 // Add sets lo up. The kernel then gives it its addresses.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result, err error) {
-	c, err := open(r.Netns)
+	c, err := open(r)
 	if err != nil {
 		return nil, err
 	}
@@ -93,13 +91,10 @@ func newResult(sandbox string, addresses []link.Address) *plugin.Result {
 
 // Del sets lo down, if the namespace is still there.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	if r.Netns == "" {
+	if r.NS == nil {
 		return nil
 	}
-	c, err := open(r.Netns)
-	if errors.Is(err, netns.ErrNotExist) {
-		return nil
-	}
+	c, err := open(r)
 	if err != nil {
 		return err
 	}
@@ -112,7 +107,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 
 // Check looks whether lo is up.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
-	c, err := open(r.Netns)
+	c, err := open(r)
 	if err != nil {
 		return err
 	}
@@ -134,16 +129,11 @@ func (Plugin) Status(context.Context, *plugin.Request) error { return nil }
 // GC has nothing to do: lo goes with its namespace.
 func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
 
-// open opens a connection into the namespace at path.
-func open(path string) (*link.Conn, error) {
-	ns, err := netns.Open(path)
+// open opens a connection into the container's namespace.
+func open(r *plugin.Request) (*link.Conn, error) {
+	c, err := link.OpenIn(r.NS)
 	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	c, err := link.OpenIn(ns)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
+		return nil, fmt.Errorf("%s: %w", r.Netns, err)
 	}
 	return c, nil
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/netns/netnstest"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -32,13 +34,23 @@ func (l *lab) request() *plugin.Request {
 }
 
 func (l *lab) add(r *plugin.Request) (result *plugin.Result, err error) {
-	l.host.Do(func() { result, err = Plugin{}.Add(context.Background(), r) })
+	l.at(r, func() { result, err = Plugin{}.Add(context.Background(), r) })
 	return result, err
 }
 
 func (l *lab) call(verb func(context.Context, *plugin.Request) error, r *plugin.Request) (err error) {
-	l.host.Do(func() { err = verb(context.Background(), r) })
+	l.at(r, func() { err = verb(context.Background(), r) })
 	return err
+}
+
+// at calls f on the host, with the request's namespace open.
+func (l *lab) at(r *plugin.Request, f func()) {
+	l.host.Do(func() {
+		netnstest.At(r.Netns, func(ns *netns.NS) {
+			r.NS = ns
+			f()
+		})
+	})
 }
 
 // isUp tells whether ip(8) sees lo up.

@@ -23,17 +23,12 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if r.PrevResult == nil {
 		return noPrevResult()
 	}
-	ns, err := netns.Open(r.Netns)
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	i, err := openInterface(ns, r, s)
+	i, err := openInterface(r, s)
 	if err != nil {
 		return err
 	}
 	defer i.close()
-	different, err := differentSysctls(ns, s.sysctls)
+	different, err := differentSysctls(r.NS, s.sysctls)
 	if err != nil {
 		return err
 	}

@@ -6,7 +6,6 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -28,18 +27,10 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 
 // restore sets the recorded attributes. It tries all of them.
 func restore(ctx context.Context, r *plugin.Request, recorded attributes) error {
-	if r.Netns == "" {
+	if r.NS == nil {
 		return nil
 	}
-	ns, err := netns.Open(r.Netns)
-	if isGone(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer ns.Close()
-	i, err := lookUp(ns, r.IfName)
+	i, err := lookUp(r.NS, r.IfName)
 	if isGone(err) {
 		return nil
 	}

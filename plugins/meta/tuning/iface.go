@@ -16,11 +16,11 @@ type iface struct {
 
 // openInterface opens the interface, nil when the settings concern none of its
 // attributes.
-func openInterface(ns *netns.NS, r *plugin.Request, s *settings) (*iface, error) {
+func openInterface(r *plugin.Request, s *settings) (*iface, error) {
 	if s.attributes == (attributes{}) {
 		return nil, nil
 	}
-	i, err := lookUp(ns, r.IfName)
+	i, err := lookUp(r.NS, r.IfName)
 	if errors.Is(err, link.ErrNotFound) {
 		return nil, plugin.Errorf("%s has no interface %q", r.Netns, r.IfName).
 			WithDetails("tuning changes the interface that the runtime names in CNI_IFNAME: a plugin before it must have made it")
@@ -51,10 +51,8 @@ func (i *iface) close() {
 	}
 }
 
-// isGone tells whether err says that there is no namespace or no link.
-func isGone(err error) bool {
-	return errors.Is(err, netns.ErrNotExist) || errors.Is(err, link.ErrNotFound)
-}
+// isGone tells whether err says that there is no such link.
+func isGone(err error) bool { return errors.Is(err, link.ErrNotFound) }
 
 func attributeError(r *plugin.Request, a attribute, err error) *plugin.Error {
 	return plugin.Errorf("set %s of %s in %s to %s: %v", a.name, r.IfName, r.Netns, a.value, err)

@@ -11,6 +11,8 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/netns/netnstest"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -68,7 +70,7 @@ func (l *lab) previousResult(mac string) *plugin.Result {
 }
 
 func (l *lab) add(r *plugin.Request) (result *plugin.Result, err error) {
-	l.host.Do(func() { result, err = Plugin{}.Add(context.Background(), r) })
+	l.at(r, func() { result, err = Plugin{}.Add(context.Background(), r) })
 	return result, err
 }
 
@@ -86,8 +88,18 @@ func (l *lab) call(r *plugin.Request) (err error) {
 	verbs := map[plugin.Command]func(context.Context, *plugin.Request) error{
 		plugin.Del: Plugin{}.Del, plugin.Check: Plugin{}.Check, plugin.Status: Plugin{}.Status, plugin.GC: Plugin{}.GC,
 	}
-	l.host.Do(func() { err = verbs[r.Command](context.Background(), r) })
+	l.at(r, func() { err = verbs[r.Command](context.Background(), r) })
 	return err
+}
+
+// at calls f on the host, with the request's namespace open.
+func (l *lab) at(r *plugin.Request, f func()) {
+	l.host.Do(func() {
+		netnstest.At(r.Netns, func(ns *netns.NS) {
+			r.NS = ns
+			f()
+		})
+	})
 }
 
 // link describes the attributes of eth0.

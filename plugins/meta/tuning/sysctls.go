@@ -11,11 +11,11 @@ import (
 )
 
 // setSysctls sets them in the order of the configuration.
-func setSysctls(ctx context.Context, r *plugin.Request, ns *netns.NS, sysctls []setting, undo *plugin.Undo) error {
+func setSysctls(ctx context.Context, r *plugin.Request, sysctls []setting, undo *plugin.Undo) error {
 	if len(sysctls) == 0 {
 		return nil
 	}
-	tree, err := sysctl.OpenIn(ns)
+	tree, err := sysctl.OpenIn(r.NS)
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func setSysctls(ctx context.Context, r *plugin.Request, ns *netns.NS, sysctls []
 		// something instead of holding a value.
 		if previous, err := tree.GetKey(s.key); err == nil {
 			undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
-				return setBack(ns, s.key, previous)
+				return setBack(r.NS, s.key, previous)
 			})
 		}
 		if err := tree.SetKey(s.key, s.value); err != nil {

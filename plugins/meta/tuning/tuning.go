@@ -5,7 +5,6 @@ package tuning
 import (
 	"context"
 
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -26,12 +25,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result
 	if r.PrevResult == nil {
 		return nil, noPrevResult()
 	}
-	ns, err := netns.Open(r.Netns)
-	if err != nil {
-		return nil, err
-	}
-	defer ns.Close()
-	i, err := openInterface(ns, r, s)
+	i, err := openInterface(r, s)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +33,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result
 
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	if err := setSysctls(ctx, r, ns, s.sysctls, &undo); err != nil {
+	if err := setSysctls(ctx, r, s.sysctls, &undo); err != nil {
 		return nil, err
 	}
 	if err := setAttributes(ctx, r, i, s, &undo); err != nil {

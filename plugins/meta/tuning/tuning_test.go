@@ -184,7 +184,7 @@ func TestCancelledAddIsUndone(t *testing.T) {
 			}
 		}
 		var err error
-		l.host.Do(func() { _, err = Plugin{}.Add(ctx, r) })
+		l.at(r, func() { _, err = Plugin{}.Add(ctx, r) })
 		wantError(t, at, err, "stopped before the step: "+at, "enough")
 		if got := l.link(); got != untouched {
 			t.Errorf("stopped at %s: eth0 is %s, want %s", at, got, untouched)
