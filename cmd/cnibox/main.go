@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/cnibox/cnibox/pkg/box"
-	_ "github.com/cnibox/cnibox/pkg/stack" // for its speed
+	_ "github.com/cnibox/cnibox/pkg/start" // for its speed
 	"github.com/cnibox/cnibox/plugins"
 )
 

@@ -1,6 +1,9 @@
-// Package stack gives the main goroutine the stack that a call needs, once and at
-// the start. It is for programs that run for milliseconds; they import it for
-// that alone.
+package start
+
+func init() { use(0) }
+
+// need is the size in bytes of a frame that the runtime makes room for by a stack
+// of 32 KiB.
 //
 // A goroutine starts with 2 KiB, and each time the runtime doubles that it looks
 // up every frame in tables all over the binary and fills a cache with stacks of
@@ -8,16 +11,6 @@
 // one step, with one frame to look up, saves it 30 page faults of 280, and 1.5 % of
 // its time. (perf record -e page-faults; medians of 150 interleaved rounds, ADD and
 // DEL of three entries.)
-//
-// Packages are initialised in the order of their paths as far as what they import
-// lets them (Go spec, Program initialization). This one imports nothing, and so
-// comes before the first that would have its stack grow.
-package stack
-
-func init() { use(0) }
-
-// need is the size in bytes of a frame that the runtime makes room for by a stack
-// of 32 KiB.
 const need = 24 << 10
 
 // use has such a frame, and only says that it touches it: the runtime looks at the
