@@ -25,12 +25,13 @@ import (
 // fake is a plugin that does what a test says, and keeps the request.
 type fake struct {
 	seen   *plugin.Request
+	hadNS  bool
 	result *plugin.Result
 	do     func(ctx context.Context, r *plugin.Request) error
 }
 
 func (f *fake) verb(ctx context.Context, r *plugin.Request) error {
-	f.seen = r
+	f.seen, f.hadNS = r, r.NS() != nil
 	if f.do == nil {
 		return nil
 	}
@@ -392,8 +393,8 @@ func TestDelTakesAnyNamespaceForGone(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			r := call(t, "DEL", config, tt.changes...)
 			r.success(t)
-			if gone := r.plugin.seen.Netns == ""; gone != tt.gone {
-				t.Errorf("Netns = %q", r.plugin.seen.Netns)
+			if gone := !r.plugin.hadNS; gone != tt.gone {
+				t.Errorf("NS of %q: gone is %v", r.plugin.seen.Netns, gone)
 			}
 			if r.stdout.Len() > 0 {
 				t.Errorf("printed %q", &r.stdout)
@@ -407,8 +408,8 @@ func TestOverride(t *testing.T) {
 		for _, command := range []string{"ADD", "CHECK"} {
 			r := call(t, command, config, "CNI_NETNS=/proc/thread-self/ns/net", "CNI_NETNS_OVERRIDE="+value)
 			r.success(t)
-			if r.plugin.seen.Netns != "/proc/thread-self/ns/net" {
-				t.Errorf("Netns = %q", r.plugin.seen.Netns)
+			if r.plugin.seen.Netns != "/proc/thread-self/ns/net" || !r.plugin.hadNS {
+				t.Errorf("Netns = %q, open is %v", r.plugin.seen.Netns, r.plugin.hadNS)
 			}
 		}
 	}

@@ -34,9 +34,12 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	if err != nil {
 		return fail(p, version, err)
 	}
-	if r.NS != nil {
-		defer r.NS.Close()
+	s := newSandbox(p, r.Netns)
+	defer s.close()
+	if err := s.check(r.Command); err != nil {
+		return fail(p, version, err)
 	}
+	r.OpenNS = s.open
 	r.Trace = tracer(p, row.Name)
 	r.Detach = detacher(r, p.Getenv("CNIBOX_DETACH"))
 	result, err := guard(r, row, limit(r.Command))

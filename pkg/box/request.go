@@ -6,7 +6,6 @@ import (
 	"strings"
 	"unicode"
 
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -36,7 +35,7 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 	if err != nil {
 		return nil, version, err
 	}
-	return r, version, sandbox(p, r)
+	return r, version, nil
 }
 
 func standardInput(p Process) ([]byte, error) {
@@ -111,49 +110,6 @@ func environment(p Process, r *plugin.Request) error {
 	}
 	r.Args = p.Getenv("CNI_ARGS")
 	return nil
-}
-
-// sandbox opens the container's namespace. For ADD and CHECK it has to be one,
-// and not our own. For DEL anything else counts as gone.
-func sandbox(p Process, r *plugin.Request) error {
-	if r.Netns == "" {
-		return nil
-	}
-	err := openSandbox(p, r)
-	if err != nil && r.Command == plugin.Del {
-		r.Netns = ""
-		return nil
-	}
-	return err
-}
-
-func openSandbox(p Process, r *plugin.Request) error {
-	ns, err := netns.Open(r.Netns)
-	if err != nil {
-		return noSandbox(r, err)
-	}
-	own, err := ns.IsOwn()
-	override := p.Getenv("CNI_NETNS_OVERRIDE")
-	switch {
-	case err != nil:
-		ns.Close()
-		return noSandbox(r, err)
-	case own && override != "1" && !strings.EqualFold(override, "true"):
-		ns.Close()
-		return &plugin.Error{
-			Code: plugin.CodeInvalidNetns, Msg: fmt.Sprintf("CNI_NETNS %s is the plugin's own network namespace", r.Netns),
-			Details: "give the container a namespace of its own; to attach the host's all the same, set CNI_NETNS_OVERRIDE=1",
-		}
-	}
-	r.NS = ns
-	return nil
-}
-
-func noSandbox(r *plugin.Request, err error) error {
-	return &plugin.Error{
-		Code: plugin.CodeInvalidNetns, Msg: "CNI_NETNS: " + err.Error(),
-		Details: "the runtime must make the namespace before it calls " + string(r.Command),
-	}
 }
 
 func invalidIfName(s string) string {

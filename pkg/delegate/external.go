@@ -105,7 +105,7 @@ func environment(r *plugin.Request) []string {
 	env := append(os.Environ(), "CNI_COMMAND="+string(r.Command))
 	for _, v := range []struct{ name, value string }{
 		{"CNI_CONTAINERID", r.ContainerID},
-		{"CNI_NETNS", r.Netns}, // empty for one that is gone: then the runtime's stays
+		{"CNI_NETNS", r.Netns}, // on DEL there may be none
 		{"CNI_IFNAME", r.IfName},
 		{"CNI_ARGS", r.Args},
 		{"CNI_PATH", strings.Join(r.Path, ":")},

@@ -97,14 +97,11 @@ type Request struct {
 	Key     // only the network on STATUS and GC
 
 	// Netns is the path of the container's network namespace, as the runtime
-	// gave it. It has been seen to be a namespace and not our own. On DEL it
-	// is empty when there is nothing to look into: no path was given, what was
-	// there is gone, or it is our own namespace.
+	// gave it. On DEL it can be empty.
 	Netns string
 
-	// NS is what is at Netns, open as long as the call takes; nil if that is
-	// empty.
-	NS *netns.NS
+	// OpenNS, when set, opens what is there: see NS.
+	OpenNS func() *netns.NS
 
 	Args    string   // CNI_ARGS, unparsed: see Arguments
 	Path    []string // CNI_PATH, where delegates are looked for
@@ -151,6 +148,17 @@ func (r *Request) Announce(step string) {
 	if r.Trace != nil {
 		r.Trace(step)
 	}
+}
+
+// NS returns the container's network namespace, open as long as the call takes. On
+// ADD and CHECK it has been seen to be one, and not our own. On DEL it is nil when
+// there is nothing to look into: no path was given, what was there is gone, or it is
+// our own namespace.
+func (r *Request) NS() *netns.NS {
+	if r.OpenNS == nil {
+		return nil
+	}
+	return r.OpenNS()
 }
 
 // MayDetach tells whether an orphan may be left behind.

@@ -98,7 +98,7 @@ func (a *attachment) make(ctx context.Context) error {
 	if err := a.Step(ctx, "container"); err != nil {
 		return err
 	}
-	err = iface.Configure(a.NS, a.IfName, pair.Container, a.result.IPs, a.result.Routes,
+	err = iface.Configure(a.NS(), a.IfName, pair.Container, a.result.IPs, a.result.Routes,
 		iface.Options{DAD: a.dad, Announce: a.announces(), Down: a.containerDown})
 	if err != nil {
 		return err
@@ -205,7 +205,7 @@ func (a *attachment) connect() (link.Pair, error) {
 	if !a.masquerade && !a.spoofCheck {
 		v.Alias += unfiltered
 	}
-	pair, err := createVeth(a.host, a.NS, a.Key, &v)
+	pair, err := createVeth(a.host, a.NS(), a.Key, &v)
 	if err != nil {
 		return pair, err
 	}

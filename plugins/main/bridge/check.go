@@ -54,7 +54,7 @@ func checkContainer(r *plugin.Request) (*link.Link, []plugin.IP, error) {
 		return nil, nil, plugin.Errorf("prevResult has no interface %s in %s", r.IfName, r.Netns).
 			WithDetails("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME")
 	}
-	pod, err := link.OpenIn(r.NS)
+	pod, err := link.OpenIn(r.NS())
 	if err != nil {
 		return nil, nil, err
 	}

@@ -60,7 +60,7 @@ func disconnect(r *plugin.Request, c *config, host *link.Conn, ends []*link.Link
 			return err
 		}
 	}
-	if len(ends) > 0 || r.NS == nil {
+	if len(ends) > 0 || r.NS() == nil {
 		return nil
 	}
 	return disconnectForeign(host, r, c)
@@ -71,7 +71,7 @@ func disconnect(r *plugin.Request, c *config, host *link.Conn, ends []*link.Link
 // path may be another container's by now, so the pair must not be one of ours
 // and must look like what ADD reported, or else be on the network's bridge.
 func disconnectForeign(host *link.Conn, r *plugin.Request, c *config) error {
-	pod, err := link.OpenIn(r.NS)
+	pod, err := link.OpenIn(r.NS())
 	if err != nil {
 		return err
 	}

@@ -91,7 +91,7 @@ func newResult(sandbox string, addresses []link.Address) *plugin.Result {
 
 // Del sets lo down, if the namespace is still there.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	if r.NS == nil {
+	if r.NS() == nil {
 		return nil
 	}
 	c, err := open(r)
@@ -131,7 +131,7 @@ func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
 
 // open opens a connection into the container's namespace.
 func open(r *plugin.Request) (*link.Conn, error) {
-	c, err := link.OpenIn(r.NS)
+	c, err := link.OpenIn(r.NS())
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", r.Netns, err)
 	}

@@ -47,7 +47,7 @@ func (l *lab) call(verb func(context.Context, *plugin.Request) error, r *plugin.
 func (l *lab) at(r *plugin.Request, f func()) {
 	l.host.Do(func() {
 		netnstest.At(r.Netns, func(ns *netns.NS) {
-			r.NS = ns
+			r.OpenNS = func() *netns.NS { return ns }
 			f()
 		})
 	})

@@ -57,7 +57,7 @@ func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.
 // result that the chain has made so far; nil is the one that the chain was given.
 func (s *step) request(r *plugin.Request, command plugin.Command, made *plugin.Result) (*plugin.Request, error) {
 	own := &plugin.Request{
-		Command: command, Key: r.Key, Netns: r.Netns, NS: r.NS, Args: r.Args, Path: r.Path, Plugins: r.Plugins, Detach: r.Detach,
+		Command: command, Key: r.Key, Netns: r.Netns, OpenNS: r.OpenNS, Args: r.Args, Path: r.Path, Plugins: r.Plugins, Detach: r.Detach,
 		PrevResult: r.PrevResult,
 	}
 	config := s.compose(r.Config)

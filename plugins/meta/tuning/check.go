@@ -28,7 +28,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	defer i.close()
-	different, err := differentSysctls(r.NS, s.sysctls)
+	different, err := differentSysctls(r.NS(), s.sysctls)
 	if err != nil {
 		return err
 	}

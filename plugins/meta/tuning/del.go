@@ -27,10 +27,10 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 
 // restore sets the recorded attributes. It tries all of them.
 func restore(ctx context.Context, r *plugin.Request, recorded attributes) error {
-	if r.NS == nil {
+	if r.NS() == nil {
 		return nil
 	}
-	i, err := lookUp(r.NS, r.IfName)
+	i, err := lookUp(r.NS(), r.IfName)
 	if isGone(err) {
 		return nil
 	}

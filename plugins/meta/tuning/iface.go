@@ -20,7 +20,7 @@ func openInterface(r *plugin.Request, s *settings) (*iface, error) {
 	if s.attributes == (attributes{}) {
 		return nil, nil
 	}
-	i, err := lookUp(r.NS, r.IfName)
+	i, err := lookUp(r.NS(), r.IfName)
 	if errors.Is(err, link.ErrNotFound) {
 		return nil, plugin.Errorf("%s has no interface %q", r.Netns, r.IfName).
 			WithDetails("tuning changes the interface that the runtime names in CNI_IFNAME: a plugin before it must have made it")

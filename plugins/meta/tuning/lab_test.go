@@ -96,7 +96,7 @@ func (l *lab) call(r *plugin.Request) (err error) {
 func (l *lab) at(r *plugin.Request, f func()) {
 	l.host.Do(func() {
 		netnstest.At(r.Netns, func(ns *netns.NS) {
-			r.NS = ns
+			r.OpenNS = func() *netns.NS { return ns }
 			f()
 		})
 	})

@@ -15,7 +15,7 @@ func setSysctls(ctx context.Context, r *plugin.Request, sysctls []setting, undo 
 	if len(sysctls) == 0 {
 		return nil
 	}
-	tree, err := sysctl.OpenIn(r.NS)
+	tree, err := sysctl.OpenIn(r.NS())
 	if err != nil {
 		return err
 	}
@@ -28,7 +28,7 @@ func setSysctls(ctx context.Context, r *plugin.Request, sysctls []setting, undo 
 		// something instead of holding a value.
 		if previous, err := tree.GetKey(s.key); err == nil {
 			undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
-				return setBack(r.NS, s.key, previous)
+				return setBack(r.NS(), s.key, previous)
 			})
 		}
 		if err := tree.SetKey(s.key, s.value); err != nil {
