@@ -96,7 +96,7 @@ type profile struct {
 
 var (
 	full = profile{
-		warmups: 2, rounds: 30, fewRounds: 10, starts: 200,
+		warmups: 2, rounds: 30, fewRounds: 16, starts: 200,
 		attachments: []int{0, 100, 500, 1000},
 		leases:      []int{0, 1000, 10000, 50000},
 		atOnce:      []int{1, 8, 32, 64}, batch: 64, batches: 3,

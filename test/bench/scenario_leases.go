@@ -12,11 +12,12 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// leases measures a bridge whose network has handed out addresses already.
+// leases measures a bridge whose network has handed out addresses already. The no-op tells how fast the machine is
+// meanwhile.
 func (r *runner) leases(b *testing.B, scenario string) {
 	var subjects []*subject
 	for _, n := range r.profile.leases {
-		for _, i := range choose(report.Reference, report.Debian, report.Cnibox) {
+		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.NoOp) {
 			s := r.newSubject(b, i, network{bridge(hostLocal())}, strconv.Itoa(n))
 			addLeases(b, s.Host, n)
 			subjects = append(subjects, s)

@@ -55,11 +55,11 @@ func (r *runner) attachments(b *testing.B, scenario string) {
 	}
 }
 
-// ports measures pods with more or fewer ports.
+// ports measures pods with more or fewer ports. The no-op tells how fast the machine is meanwhile.
 func (r *runner) ports(b *testing.B, scenario string) {
 	var subjects []*subject
 	for _, ports := range []int{0, 1, 10} {
-		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain) {
+		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain, report.NoOp) {
 			s := r.newSubject(b, i, usual(hostLocal()), strconv.Itoa(ports))
 			s.ports = ports
 			subjects = append(subjects, s)
