@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	field "github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netlink"
@@ -112,14 +113,13 @@ func testDeleteDetachedAtOnce(t *testing.T, echoes bool) {
 		if err != nil {
 			t.Fatal(err)
 		}
+		c, err := OpenIn(host.ns)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer c.Close()
 		go func() {
 			done <- inside(host, func() {
-				c, err := Open()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer c.Close()
 				pid, verdict := c.startDeletion(pair.Host, time.Minute, echoes)
 				if verdict != deleted {
 					t.Errorf("link %d: orphan %d, verdict %d", pair.Host, pid, verdict)
@@ -178,18 +178,12 @@ func testDeleteDetachedErrors(t *testing.T, echoes bool) {
 						t.Error(err)
 					}
 				}
-				c, err := Open()
-				if err != nil {
-					t.Error(err)
-					return
-				}
-				defer c.Close()
-				pid, verdict := c.startDeletion(tt.index, time.Minute, echoes)
+				pid, verdict := host.startDeletion(tt.index, time.Minute, echoes)
 				reap(t, pid)
 				if pid == 0 || verdict != refused {
 					t.Errorf("orphan %d, verdict %d; want a refusal", pid, verdict)
 				}
-				pid, err = c.detach(tt.index, time.Minute)
+				pid, err := host.detach(tt.index, time.Minute)
 				reap(t, pid)
 				if !errors.Is(err, tt.want) || !strings.Contains(fmt.Sprint(err), fmt.Sprintf("delete link %d", tt.index)) {
 					t.Errorf("error %v, want %v", err, tt.want)
@@ -200,6 +194,32 @@ func testDeleteDetachedErrors(t *testing.T, echoes bool) {
 	if _, err := host.ByIndex(pair.Host); err != nil {
 		t.Errorf("the link: %v", err)
 	}
+}
+
+// What the kernel says to an orphan is not taken for its answer to a deletion after that.
+func TestDeleteAfterARefusal(t *testing.T) { eitherWay(t, testDeleteAfterARefusal) }
+
+func testDeleteAfterARefusal(t *testing.T, echoes bool) {
+	const index = 4711
+	host := newSpace(t)
+	within(t, host, func() {
+		if _, err := host.ByName("lo"); err != nil { // so that the orphan's are not the socket's first messages
+			t.Error(err)
+		}
+		pid, verdict := host.startDeletion(index, time.Minute, echoes)
+		reap(t, pid)
+		if verdict != refused {
+			t.Errorf("verdict %d, want a refusal", verdict)
+		}
+		late := field.NewLinkAttrs()
+		late.Name, late.Index = "late0", index
+		if err := host.field.LinkAdd(&field.Bridge{LinkAttrs: late}); err != nil {
+			t.Error(err)
+		}
+		if err := host.Delete(index); err != nil {
+			t.Error("delete the link that is there now: ", err)
+		}
+	})
 }
 
 func dropCapabilities() error {

@@ -41,7 +41,7 @@ func (b *Batch) Begin(typ, flags uint16, op string) {
 	b.u32(0) // the length, set by End
 	b.bytes = binary.NativeEndian.AppendUint16(b.bytes, typ)
 	b.bytes = binary.NativeEndian.AppendUint16(b.bytes, flags|unix.NLM_F_REQUEST)
-	b.u32(uint32(len(b.sent))) // the sequence number, within the batch; Conn makes it unique
+	b.u32(0) // the sequence number, which is the socket's
 	b.u32(0)
 }
 
@@ -61,10 +61,6 @@ func (b *Batch) Ack() {
 	binary.NativeEndian.PutUint16(flags, binary.NativeEndian.Uint16(flags)|unix.NLM_F_ACK)
 	b.sent[len(b.sent)-1].ack = true
 }
-
-// Raw returns the messages as they are sent, numbered from 1 on, for senders other
-// than Conn.Do.
-func (b *Batch) Raw() []byte { return b.bytes }
 
 // Len is the size of the batch in bytes.
 func (b *Batch) Len() int { return len(b.bytes) }

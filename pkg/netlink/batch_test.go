@@ -117,7 +117,7 @@ func TestBatchBytes(t *testing.T) {
 		"aabbccdd" +
 		"07000300" + "61620000" +
 		"0c001280" + "05000100" + "ff000000"
-	if got := hex.EncodeToString(b.bytes); got != want {
+	if got := hex.EncodeToString((&Conn{}).Number(b)); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	if b.Len() != len(want)/2 {

@@ -119,8 +119,7 @@ func (c *Conn) Do(b *Batch, each func(Message)) error {
 		return nil
 	}
 	base := c.seq
-	c.seq += uint32(len(b.sent))
-	if err := c.send(b, base); err != nil {
+	if err := c.send(c.Number(b)); err != nil {
 		return err
 	}
 	last := b.lastAnswered()
@@ -246,24 +245,32 @@ func (c *Conn) SetTimeout(d time.Duration) error {
 	return unix.SetsockoptTimeval(c.fd, unix.SOL_SOCKET, unix.SO_RCVTIMEO, &tv)
 }
 
-// send numbers the messages from base+1 on and sends them all at once.
-func (c *Conn) send(b *Batch, base uint32) error {
+// Number gives the batch's messages the socket's next sequence numbers, and returns
+// them for a sender other than Do. What the kernel answers to them Receive reads, and
+// Do passes over.
+func (c *Conn) Number(b *Batch) []byte {
 	at := 0
-	for i := range b.sent {
-		binary.NativeEndian.PutUint32(b.bytes[at+8:], base+uint32(i)+1)
+	for range b.sent {
+		c.seq++
+		binary.NativeEndian.PutUint32(b.bytes[at+8:], c.seq)
 		at += align(int(binary.NativeEndian.Uint32(b.bytes[at:])))
 	}
+	return b.bytes
+}
+
+// send sends all messages of a batch at once.
+func (c *Conn) send(data []byte) error {
 	c.Sends++
-	err := c.sendTo(b.bytes)
-	if errors.Is(err, unix.EMSGSIZE) && c.growSendBuffer(2*len(b.bytes)) == nil {
-		err = c.sendTo(b.bytes)
+	err := c.sendTo(data)
+	if errors.Is(err, unix.EMSGSIZE) && c.growSendBuffer(2*len(data)) == nil {
+		err = c.sendTo(data)
 	}
 	switch {
 	case errors.Is(err, unix.EMSGSIZE):
 		return fmt.Errorf("send netlink message (%d bytes): %w: the socket's send buffer can't be made large enough; "+
-			"raise net.core.wmem_max, or give the process CAP_NET_ADMIN on the host", len(b.bytes), err)
+			"raise net.core.wmem_max, or give the process CAP_NET_ADMIN on the host", len(data), err)
 	case err != nil:
-		return fmt.Errorf("send netlink message (%d bytes): %w", len(b.bytes), err)
+		return fmt.Errorf("send netlink message (%d bytes): %w", len(data), err)
 	}
 	return nil
 }

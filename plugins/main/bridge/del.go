@@ -21,7 +21,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	defer host.Close()
-	ends, unseen := hostEnds(host, r.Key)
+	ends, err := hostEnds(host, r.Key)
 	var errs []error
 	if len(ends) == 0 || slices.ContainsFunc(ends, isFiltered) {
 		r.Announce("masquerade")
@@ -39,7 +39,6 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 		errs = append(errs, ipam.Del(ctx, r))
 	}
 	r.Announce("veth")
-	err = unseen
 	if err == nil {
 		err = disconnect(r, c, host, ends)
 	}
