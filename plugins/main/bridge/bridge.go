@@ -4,6 +4,7 @@ package bridge
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -206,6 +207,10 @@ func (a *attachment) connect() (link.Pair, error) {
 		v.Alias += unfiltered
 	}
 	pair, err := createVeth(a.host, a.NS(), a.Key, &v)
+	if errors.Is(err, unix.EXFULL) {
+		err = plugin.Errorf("bridge %s has as many ports as a bridge can have, 1,023", a.config.bridge).
+			WithDetails("give some of the node's containers a network with another bridge; `bridge link show` lists the ports")
+	}
 	if err != nil {
 		return pair, err
 	}
