@@ -37,21 +37,19 @@ const detachedWithin = 2 * time.Second
 // be made, the kernel refuses, no announcement comes), the plain way is gone.
 // Nothing happens twice, as an index is not given to another link.
 func (c *Conn) DeleteDetached(index int) error {
-	_, err := c.detach(index, detachedWithin)
-	return err
+	return c.detach(index, detachedWithin)
 }
 
-// detach returns the orphan, 0 for none, for whoever does not end soon.
-func (c *Conn) detach(index int, limit time.Duration) (pid int, err error) {
-	pid, v := c.startDeletion(index, limit, echoesDeletions())
+func (c *Conn) detach(index int, limit time.Duration) error {
+	v := c.startDeletion(index, limit, echoesDeletions())
 	if v == deleted {
-		return pid, nil
+		return nil
 	}
-	err = c.Delete(index)
+	err := c.Delete(index)
 	if v == unheard && isNotFound(err) {
 		err = nil // the orphan was first
 	}
-	return pid, err
+	return err
 }
 
 // verdict is what was heard of an orphan's deletion.
@@ -68,33 +66,32 @@ const (
 // kernel that echoes deletions here, or else on a socket that listens to all
 // announcements. The echo takes 0.1 ms less of a DEL's 4, and on a busy host spares
 // each DEL the announcements of all others. (Means of 8 runs of 80 rounds.)
-func (c *Conn) startDeletion(index int, limit time.Duration, echoes bool) (pid int, v verdict) {
+func (c *Conn) startDeletion(index int, limit time.Duration, echoes bool) verdict {
 	if echoes {
 		return c.orphanDeletion(index, limit, unix.NLM_F_ECHO)
 	}
 	listener, err := Open()
 	if err != nil {
-		return 0, notSent
+		return notSent
 	}
 	defer listener.Close()
 	if errors.Join(listener.hearDeletion(index), listener.Join(unix.RTNLGRP_LINK)) != nil {
-		return 0, notSent
+		return notSent
 	}
 	return listener.orphanDeletion(index, limit, 0)
 }
 
 // orphanDeletion has an orphan send the deletion from this socket, on which the end
 // of the link or a refusal must be heard.
-func (c *Conn) orphanDeletion(index int, limit time.Duration, flags uint16) (pid int, v verdict) {
+func (c *Conn) orphanDeletion(index int, limit time.Duration, flags uint16) verdict {
 	if c.SetTimeout(limit) != nil {
-		return 0, notSent
+		return notSent
 	}
 	defer func() { _ = c.SetTimeout(netlink.Patience) }()
-	pid, err := orphan.Write(c.FD(), c.Number(deletion(index, flags)))
-	if err != nil {
-		return 0, notSent
+	if orphan.Write(c.FD(), c.Number(deletion(index, flags))) != nil {
+		return notSent
 	}
-	v = unheard
+	v := unheard
 	_ = c.Receive(func(m netlink.Message) bool {
 		switch {
 		case m.Type == unix.NLMSG_ERROR:
@@ -104,7 +101,7 @@ func (c *Conn) orphanDeletion(index int, limit time.Duration, flags uint16) (pid
 		}
 		return v == unheard
 	})
-	return pid, v
+	return v
 }
 
 // echoesDeletions tells whether the kernel sends the announcement of a link's end to

@@ -110,8 +110,8 @@ func asRuntime(args []string) error {
 func asPlugin(args []string) error {
 	known, how := Reaped(args[0])
 	if known {
-		if _, errno := start(none, 0, 0); errno != 0 {
-			return errno
+		if _, err := leave(); err != nil {
+			return err
 		}
 	}
 	fmt.Println(known, how)

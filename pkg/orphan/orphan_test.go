@@ -5,10 +5,16 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
+	"runtime/debug"
 	"slices"
+	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -18,18 +24,22 @@ import (
 )
 
 func TestWrite(t *testing.T) {
-	r, w := pipe(t)
-	pid, err := Write(int(w.Fd()), []byte("hello"))
-	if err != nil {
-		t.Fatal(err)
+	for _, processors := range []int{1, 2} {
+		t.Run(strconv.Itoa(processors), func(t *testing.T) {
+			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
+			r, w := pipe(t)
+			if err := Write(int(w.Fd()), []byte("hello")); err != nil {
+				t.Fatal(err)
+			}
+			w.Close()
+			got, err := io.ReadAll(r) // ends when the orphan has
+			if err != nil || string(got) != "hello" {
+				t.Errorf("read %q, %v", got, err)
+			}
+		})
 	}
-	w.Close()
-	got, err := io.ReadAll(r)
-	if err != nil || string(got) != "hello" {
-		t.Errorf("read %q, %v", got, err)
-	}
-	if status := wait(t, pid); !status.Exited() || status.ExitStatus() != 0 {
-		t.Errorf("the orphan ended with %#x", status)
+	if err := Write(-1, []byte("hello")); !errors.Is(err, unix.EBADF) {
+		t.Errorf("a file that is not open: %v", err)
 	}
 }
 
@@ -51,6 +61,7 @@ func TestOrphanIsAlone(t *testing.T) {
 }
 
 func testOrphanIsAlone(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // see Write
 	lock, err := os.Create(filepath.Join(t.TempDir(), "lock"))
 	if err != nil {
 		t.Fatal(err)
@@ -68,12 +79,16 @@ func testOrphanIsAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Fd makes the file blocking, so the orphan's write waits for ever.
-	pid, err := Write(int(full.Fd()), []byte("x"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer wait(t, pid)
-	defer unix.Kill(pid, unix.SIGKILL)
+	o := writer(int(full.Fd()), []byte("x"))
+	ended := make(chan unix.Errno, 1)
+	go func() { ended <- o.run() }()
+	pid := o.number(t)
+	defer func() {
+		_ = unix.Kill(pid, unix.SIGKILL)
+		if errno := <-ended; errno != 0 {
+			t.Error(errno)
+		}
+	}()
 	if !sleeps(pid) {
 		t.Fatal("the orphan does not get to its write")
 	}
@@ -105,6 +120,18 @@ func testOrphanIsAlone(t *testing.T) {
 	}
 }
 
+// number waits until there is the process.
+func (o *orphan) number(t *testing.T) int {
+	t.Helper()
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); runtime.Gosched() {
+		if pid := atomic.LoadUint32(&o.alive); pid != 0 {
+			return int(pid)
+		}
+	}
+	t.Fatal("no orphan")
+	return 0
+}
+
 // sleeps waits until a process does, which here is until it writes. A zombie
 // never does.
 func sleeps(pid int) bool {
@@ -125,11 +152,9 @@ func TestSignalsAreRestored(t *testing.T) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	before := blocked(t)
-	pid, errno := start(none, 0, 0)
-	if errno != 0 {
+	if errno := newOrphan().run(); errno != 0 {
 		t.Fatal(errno)
 	}
-	wait(t, int(pid))
 	if after := blocked(t); after != before {
 		t.Errorf("blocked signals %s, before %s", after, before)
 	}
@@ -145,14 +170,16 @@ func blocked(t *testing.T) string {
 	return lines[slices.IndexFunc(lines, func(l string) bool { return strings.HasPrefix(l, "SigBlk:") })]
 }
 
+// Where no orphan can be made the thread itself writes.
 func TestCloneIsNotAllowed(t *testing.T) {
 	for _, errno := range []unix.Errno{unix.EPERM, unix.ENOSYS, unix.EAGAIN, unix.ENOMEM} {
 		alone(t, func() {
 			forbid(t, unix.SYS_CLONE, errno)
-			_, w := pipe(t)
-			pid, err := Write(int(w.Fd()), []byte("x"))
-			if pid != 0 || !errors.Is(err, errno) || !strings.Contains(err.Error(), "clone") {
-				t.Errorf("Write = %d, %v; want %v", pid, err, errno)
+			if err := newOrphan().run(); err != errno {
+				t.Errorf("got %v, want %v", err, errno)
+			}
+			if failed := once(write); failed != "" {
+				t.Errorf("%v: %s", errno, failed)
 			}
 		})
 	}
@@ -161,9 +188,11 @@ func TestCloneIsNotAllowed(t *testing.T) {
 // Many threads make orphans while others allocate and collect garbage.
 func TestOrphansOfABusyProcess(t *testing.T) {
 	stop := make(chan struct{})
+	var others sync.WaitGroup
+	defer others.Wait()
 	defer close(stop)
 	for range 4 {
-		go func() {
+		others.Go(func() {
 			for {
 				select {
 				case <-stop:
@@ -173,14 +202,14 @@ func TestOrphansOfABusyProcess(t *testing.T) {
 					runtime.GC()
 				}
 			}
-		}()
+		})
 	}
 	done := make(chan string)
 	const threads, each = 8, 25
 	for range threads {
 		go func() {
 			for range each {
-				done <- once()
+				done <- once(write)
 			}
 		}()
 	}
@@ -191,39 +220,69 @@ func TestOrphansOfABusyProcess(t *testing.T) {
 	}
 }
 
-// once has an orphan write into a pipe, and says what went wrong.
-func once() string {
+// once has a pipe written to, and says what went wrong. write closes the file.
+func once(write func(fd int, data []byte)) string {
 	var p [2]int
 	if err := unix.Pipe2(p[:], unix.O_CLOEXEC); err != nil {
 		return err.Error()
 	}
-	pid, err := Write(p[1], []byte("x"))
-	_ = unix.Close(p[1])
 	defer unix.Close(p[0])
-	if err != nil {
-		return err.Error()
-	}
-	var one [2]byte
-	n, err := unix.Read(p[0], one[:])
+	write(p[1], []byte("x"))
+	var two [2]byte
+	n, err := unix.Read(p[0], two[:])
 	if n != 1 || err != nil {
 		return fmt.Sprintf("read %d bytes, %v", n, err)
-	}
-	var status unix.WaitStatus
-	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil || status != 0 {
-		return fmt.Sprintf("status %#x, %v", status, err)
 	}
 	return ""
 }
 
-func BenchmarkStart(b *testing.B) {
+// An orphan that is killed gives its thread back unharmed, whatever it was at.
+func TestKilledOrphan(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // see Write
+	for round := range 200 {
+		o := newOrphan()
+		for range 20 * round {
+			o.does(unix.SYS_GETPID, 0, 0, 0)
+		}
+		o.does(unix.SYS_PPOLL, 0, 0, 0) // has no end
+		ended := make(chan unix.Errno, 1)
+		go func() { ended <- o.run() }()
+		if err := unix.Kill(o.number(t), unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+		if errno := <-ended; errno != 0 {
+			t.Fatal(errno)
+		}
+	}
+}
+
+// TestPlay looks at what the compiler makes of play: a stack can be shared as long
+// as there is one call.
+func TestPlay(t *testing.T) {
+	for _, arch := range []string{"amd64", "386", "arm", "arm64", "ppc64le", "riscv64", "s390x", "loong64"} {
+		t.Run(arch, func(t *testing.T) {
+			t.Parallel()
+			build := exec.Command("go", "build", "-gcflags=-S", ".")
+			build.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)
+			out, err := build.CombinedOutput()
+			if err != nil {
+				t.Fatalf("%v\n%s", err, out)
+			}
+			_, play, found := strings.Cut(string(out), "orphan.play STEXT")
+			play, _, _ = strings.Cut(play, " STEXT ")
+			calls := regexp.MustCompile(`\t(CALL|JAL\tX1,|DUFF\w+)\s.*`).FindAllString(play, -1)
+			if !found || len(calls) != 1 || !strings.Contains(calls[0], "RawSyscall6") {
+				t.Errorf("the calls are %q, want RawSyscall6 alone\n%s", calls, play)
+			}
+		})
+	}
+}
+
+func BenchmarkOrphan(b *testing.B) {
 	for b.Loop() {
-		pid, errno := start(none, 0, 0)
-		if errno != 0 {
+		if errno := newOrphan().run(); errno != 0 {
 			b.Fatal(errno)
 		}
-		b.StopTimer()
-		_, _ = unix.Wait4(int(pid), nil, 0, nil)
-		b.StartTimer()
 	}
 }
 
@@ -238,14 +297,6 @@ func pipe(t *testing.T) (r, w *os.File) {
 		w.Close()
 	})
 	return r, w
-}
-
-func wait(t *testing.T, pid int) (status unix.WaitStatus) {
-	t.Helper()
-	if _, err := unix.Wait4(pid, &status, 0, nil); err != nil {
-		t.Errorf("wait for the orphan: %v", err)
-	}
-	return status
 }
 
 // alone runs f on a thread that ends with it.

@@ -85,18 +85,29 @@ func try(dir, path string) (how string) {
 		return fmt.Sprintf("no record can be made: %v", err)
 	}
 	defer file.Close()
-	pid, errno := start(none, 0, 0)
-	if errno != 0 {
-		return fmt.Sprintf("no process can be cloned: %v", errno)
-	}
-	orphan, _, err := find(int(pid))
+	first, err := leave()
 	if err != nil {
-		return fmt.Sprintf("an orphan was not seen: %v", err)
+		return err.Error()
 	}
-	if _, err := file.WriteString(orphan.String()); err != nil {
+	if _, err := file.WriteString(first.String()); err != nil {
 		return fmt.Sprintf("the record can't be written: %v", err)
 	}
-	return fmt.Sprintf("process %d is left to see whether it is reaped", pid)
+	return fmt.Sprintf("process %d is left to see whether it is reaped", first.pid)
+}
+
+// leave makes an orphan that ends at once, and does not wait for it.
+func leave() (process, error) {
+	o := newOrphan()
+	o.does(unix.SYS_EXIT_GROUP, 0, 0, 0)
+	pid, errno := clone(o)
+	if errno != 0 {
+		return process{}, fmt.Errorf("no process can be cloned: %w", errno)
+	}
+	p, _, err := find(int(pid))
+	if err != nil {
+		return process{}, fmt.Errorf("an orphan was not seen: %w", err)
+	}
+	return p, nil
 }
 
 // prune removes the records made under processes that are no more.
