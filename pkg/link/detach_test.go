@@ -165,6 +165,16 @@ func testDeleteDetachedErrors(t *testing.T, echoes bool) {
 	}
 }
 
+// awaitOrphans waits until this process has no children.
+func awaitOrphans(t *testing.T) {
+	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		if err := unix.Waitid(unix.P_ALL, 0, nil, unix.WEXITED|unix.WNOHANG|unix.WNOWAIT, nil); err == unix.ECHILD {
+			return
+		}
+	}
+	t.Error("an orphan does not end")
+}
+
 // What the kernel says to an orphan is not taken for its answer to a deletion after that.
 func TestDeleteAfterARefusal(t *testing.T) { eitherWay(t, testDeleteAfterARefusal) }
 
@@ -178,6 +188,7 @@ func testDeleteAfterARefusal(t *testing.T, echoes bool) {
 		if verdict := host.startDeletion(index, time.Minute, echoes); verdict != refused {
 			t.Errorf("verdict %d, want a refusal", verdict)
 		}
+		awaitOrphans(t)
 		late := field.NewLinkAttrs()
 		late.Name, late.Index = "late0", index
 		if err := host.field.LinkAdd(&field.Bridge{LinkAttrs: late}); err != nil {
