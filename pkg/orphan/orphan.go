@@ -36,7 +36,7 @@ func Write(fd int, data []byte) error {
 	if err != nil {
 		return fmt.Errorf("keep a file open: %w", err)
 	}
-	if runtime.GOMAXPROCS(0) == 1 {
+	if runtime.GOMAXPROCS(0) == 1 { // the sleeping thread would be the one that may run
 		runtime.GOMAXPROCS(2)
 	}
 	go write(own, data)
