@@ -33,8 +33,9 @@ const detachedWithin = 2 * time.Second
 // and 40 interleaved rounds, a pair on a bridge, Linux 6.18, 2 CPUs, other jobs
 // on both; go test -bench Delete compares them in the test's process.)
 //
-// An error is what Delete says: whatever is out of the ordinary (no process can
-// be made, the kernel refuses, no announcement comes), the plain way is gone.
+// An error is what Delete says: whatever is out of the ordinary (the kernel refuses,
+// no announcement comes), the plain way is gone. Where no orphan can be made this
+// process's end takes as long as Delete (orphan.Write).
 // Nothing happens twice, as an index is not given to another link.
 func (c *Conn) DeleteDetached(index int) error {
 	return c.detach(index, detachedWithin)

@@ -11,7 +11,6 @@ import (
 	"runtime"
 	"runtime/debug"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -24,22 +23,35 @@ import (
 )
 
 func TestWrite(t *testing.T) {
-	for _, processors := range []int{1, 2} {
-		t.Run(strconv.Itoa(processors), func(t *testing.T) {
-			defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(processors))
-			r, w := pipe(t)
-			if err := Write(int(w.Fd()), []byte("hello")); err != nil {
-				t.Fatal(err)
-			}
-			w.Close()
-			got, err := io.ReadAll(r) // ends when the orphan has
-			if err != nil || string(got) != "hello" {
-				t.Errorf("read %q, %v", got, err)
-			}
-		})
+	r, w := pipe(t)
+	if err := Write(int(w.Fd()), []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	got, err := io.ReadAll(r) // ends when nobody has the other end open, the orphan neither
+	if err != nil || string(got) != "hello" {
+		t.Errorf("read %q, %v", got, err)
 	}
 	if err := Write(-1, []byte("hello")); !errors.Is(err, unix.EBADF) {
 		t.Errorf("a file that is not open: %v", err)
+	}
+}
+
+// A process that may run one thread at a time goes on beside its orphan, which here
+// ends when it has.
+func TestWriteOnOneProcessor(t *testing.T) {
+	allowEndless(t)
+	runtime.GOMAXPROCS(1)
+	r, w := pipe(t)
+	before := fill(t, w)
+	if err := Write(int(w.Fd()), []byte("hello")); err != nil {
+		t.Fatal(err)
+	}
+	w.Close()
+	runtime.Gosched() // to the thread that makes the orphan
+	got, err := io.ReadAll(r)
+	if err != nil || string(got[before:]) != "hello" {
+		t.Errorf("read %d bytes, %v; want %d and the orphan's", len(got), err, before)
 	}
 }
 
@@ -71,13 +83,7 @@ func testOrphanIsAlone(t *testing.T) {
 	}
 	answer, stdout := pipe(t)
 	_, full := pipe(t)
-	size, err := unix.FcntlInt(full.Fd(), unix.F_GETPIPE_SZ, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := full.Write(make([]byte, size)); err != nil {
-		t.Fatal(err)
-	}
+	fill(t, full)
 	// Fd makes the file blocking, so the orphan's write waits for ever.
 	o := writer(int(full.Fd()), []byte("x"))
 	ended := make(chan unix.Errno, 1)
@@ -306,6 +312,19 @@ func pipe(t *testing.T) (r, w *os.File) {
 		w.Close()
 	})
 	return r, w
+}
+
+// fill writes as much into a pipe as fits.
+func fill(t *testing.T, w *os.File) (size int) {
+	t.Helper()
+	size, err := unix.FcntlInt(w.Fd(), unix.F_GETPIPE_SZ, 0)
+	if err == nil {
+		_, err = w.Write(make([]byte, size))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return size
 }
 
 // alone runs f on a thread that ends with it.
