@@ -48,7 +48,7 @@ func (n *node) use(t testing.TB, flavour string) {
 			must(t, os.Symlink(target, filepath.Join(dir, family+verb)))
 		}
 	}
-	t.Setenv("PATH", dir+":/usr/sbin:/usr/bin:/sbin:/bin")
+	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
 func keyOf(id string) plugin.Key { return second(id, "eth0") }
