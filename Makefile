@@ -8,7 +8,7 @@ GOBUILD := CGO_ENABLED=0 go build -trimpath -buildvcs=false -buildmode=exe -ldfl
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME := 10s
 
-.PHONY: help build demo test unit e2e e2e-runtimes bench bench-short fuzz lint install uninstall setup clean
+.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-short fuzz lint install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -30,7 +30,10 @@ unit: ## unit tests, and each fuzz test on its seeds
 	go test $$(go list ./... | grep -v /test/)
 
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/netlab ./test/e2e ./test/firewall ./test/upgrade
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/netlab ./test/conformance ./test/e2e ./test/firewall ./test/upgrade
+
+conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/conformance.md
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 30m -args -suites links,copies,chain,reference,debian -report $(CURDIR)/docs/conformance.md
 
 e2e-runtimes: build ## containerd and podman with cnibox
 	@scripts/setup-runtimes.sh

@@ -17,10 +17,15 @@ const CacheDir = "/var/lib/cni"
 // Libcni returns a libcni for the Host, with plugins from PluginDir and its cache in CacheDir. It reads files and starts
 // processes, so it must be used in Host.Do.
 func (h *Host) Libcni() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir([]string{PluginDir}, CacheDir, &executor{path: h.searchPath(), DefaultExec: &invoke.DefaultExec{
+	return libcni.NewCNIConfigWithCacheDir([]string{PluginDir}, CacheDir, h.Executor())
+}
+
+// Executor returns what a libcni of the Host starts plugins with.
+func (h *Host) Executor() invoke.Exec {
+	return &executor{path: h.searchPath(), DefaultExec: &invoke.DefaultExec{
 		RawExec:       &invoke.RawExec{Stderr: io.Discard},
 		PluginDecoder: version.PluginDecoder{},
-	}})
+	}}
 }
 
 // AddList attaches a container to the network that a conflist (JSON) describes, and returns the result, converted to the

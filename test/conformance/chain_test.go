@@ -1,0 +1,3 @@
+package conformance
+
+var chainRows = group{name: "chain", only: "chain", rows: []row{}}

@@ -1,0 +1,201 @@
+package conformance
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+var (
+	pluginsFlag = flag.String("plugins", "", "test the plugins of this directory, not ours")
+	suitesFlag  = flag.String("suites", "links,chain", "which to test: links, copies, chain, reference, debian")
+	reportFlag  = flag.String("report", "", "write what the suites do to this file, as a page")
+)
+
+// groups are all rows.
+var groups = []group{
+	contractRows,
+	bridgeRows,
+	loopbackRows,
+	hostLocalRows,
+	staticRows,
+	tuningRows,
+	portmapRows,
+	firewallRows,
+	chainRows,
+}
+
+// suite is a collection of plugins to test.
+type suite struct {
+	name string
+	dir  string
+	// chained has each list as one entry of type chain.
+	chained bool
+	// ours says that marks of what is known to be wrong apply, reference that those of what differs do.
+	ours, reference bool
+}
+
+// plugins are the names that a suite of ours has.
+var plugins = []string{"bridge", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
+
+// newSuite returns the suite of a name that -suites may list.
+func newSuite(t *testing.T, name string) *suite {
+	t.Helper()
+	s := &suite{name: name, ours: true}
+	install := os.Symlink
+	switch name {
+	case "links":
+	case "copies":
+		install = copyFile
+	case "chain":
+		s.chained = true
+	case "reference":
+		return &suite{name: name, dir: netlab.Reference(t), reference: true}
+	case "debian":
+		return &suite{name: name, dir: netlab.Debian(t)}
+	default:
+		t.Fatalf("-suites: unknown suite %q", name)
+	}
+	s.dir = t.TempDir()
+	for _, plugin := range plugins {
+		if err := install(netlab.Cnibox(t), filepath.Join(s.dir, plugin)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return s
+}
+
+func copyFile(from, to string) error {
+	content, err := os.ReadFile(from)
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(to, content, 0o755)
+}
+
+// has reports whether the suite has a plugin.
+func (s *suite) has(plugin string) bool {
+	_, err := os.Stat(filepath.Join(s.dir, plugin))
+	return err == nil
+}
+
+func TestMain(m *testing.M) {
+	// Most of a row's time is waiting: for the kernel, and for packets that must not come.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	netlab.Main(m)
+}
+
+// outcomes are what came of the rows, by suite and row.
+type outcomes struct {
+	sync.Mutex
+	of map[string]map[string]outcome
+}
+
+func TestConformance(t *testing.T) {
+	var suites []*suite
+	if *pluginsFlag != "" {
+		dir, err := filepath.Abs(*pluginsFlag)
+		if err != nil {
+			t.Fatal(err)
+		}
+		suites = []*suite{{name: dir, dir: dir}}
+	} else {
+		for name := range strings.SplitSeq(*suitesFlag, ",") {
+			suites = append(suites, newSuite(t, name))
+		}
+	}
+	results := &outcomes{of: map[string]map[string]outcome{}}
+	t.Cleanup(func() { // after all rows, which are parallel
+		if *reportFlag != "" {
+			writeReport(t, *reportFlag, suites, results.of)
+		}
+	})
+	for _, s := range suites {
+		results.of[s.name] = map[string]outcome{}
+		t.Run(strings.Trim(strings.ReplaceAll(s.name, "/", "-"), "-"), func(t *testing.T) {
+			for _, g := range groups {
+				t.Run(g.name, func(t *testing.T) {
+					t.Parallel()
+					for _, all := range g.rows {
+						for _, r := range all.each() {
+							t.Run(r.name, func(t *testing.T) {
+								t.Parallel()
+								o := s.try(t, g, r)
+								results.Lock()
+								results.of[s.name][g.name+": "+r.name] = o
+								results.Unlock()
+								s.judge(t, r, o)
+							})
+						}
+					}
+				})
+			}
+		})
+	}
+}
+
+// try tries a row on the suite's plugins.
+func (s *suite) try(t *testing.T, g group, r row) outcome {
+	t.Helper()
+	if g.only != "" && !s.has(g.only) {
+		return outcome{skipped: "there is no plugin " + g.only}
+	}
+	return try(t, func(j *judge) { r.test(newLab(j, s)) })
+}
+
+// judge fails the test unless the outcome is what the row's marks say.
+func (s *suite) judge(t *testing.T, r row, o outcome) {
+	t.Helper()
+	why := strings.Join(o.failures, "\n")
+	switch {
+	case o.skipped != "":
+		t.Skip(o.skipped)
+	case s.ours && r.known != "":
+		if why == "" {
+			t.Errorf("holds now: remove the mark %q", r.known)
+		}
+		t.Logf("fails, as is known: %s\n%s", r.known, why)
+	case s.reference && r.differs != "":
+		if why == "" {
+			t.Errorf("holds for the reference plugins too: remove %q", r.differs)
+		}
+		t.Logf("differs: %s\n%s", r.differs, why)
+	case s.name == "debian":
+		if why != "" {
+			t.Log(why) // an older version: its failures are counted, not explained
+		}
+	case why != "":
+		t.Error(why)
+	}
+}
+
+// TestRowNames makes sure that a row can be told by its name, and that the page of all rows has it.
+func TestRowNames(t *testing.T) {
+	page, err := os.ReadFile("../../docs/conformance.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	seen := map[string]bool{}
+	for _, g := range groups {
+		for _, r := range g.rows {
+			name := g.name + ": " + r.name
+			if seen[name] {
+				t.Errorf("two rows are called %q", name)
+			}
+			seen[name] = true
+			for _, e := range r.each() {
+				if !strings.Contains(string(page), fmt.Sprintf("| %s |", e.name)) {
+					t.Errorf("docs/conformance.md does not have the row %q: run make conformance", g.name+": "+e.name)
+				}
+			}
+		}
+	}
+}

@@ -1,0 +1,3 @@
+package conformance
+
+var firewallRows = group{name: "firewall", rows: []row{}}

@@ -1,0 +1,3 @@
+package conformance
+
+var hostLocalRows = group{name: "host-local", rows: []row{}}

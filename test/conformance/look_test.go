@@ -1,0 +1,280 @@
+package conformance
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// patience is how long what should happen may take on a busy machine, and refusal how long a packet is waited for that must not
+// arrive.
+const (
+	patience = 10 * time.Second
+	refusal  = time.Second
+)
+
+// eventually makes sure that something comes to hold: f returns what is still wrong.
+func (l *lab) eventually(f func() string) {
+	wrong := f()
+	for end := time.Now().Add(patience); wrong != "" && time.Now().Before(end); wrong = f() {
+		time.Sleep(10 * time.Millisecond)
+	}
+	if wrong != "" {
+		l.Error(wrong)
+	}
+}
+
+// shows makes sure that a text has all parts.
+func (l *lab) shows(text string, parts ...string) {
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			l.Errorf("%q is not in:\n%s", part, text)
+		}
+	}
+}
+
+// lacks makes sure that a text has none of the parts.
+func (l *lab) lacks(text string, parts ...string) {
+	for _, part := range parts {
+		if strings.Contains(text, part) {
+			l.Errorf("%q is in:\n%s", part, text)
+		}
+	}
+}
+
+// same makes sure that what was got is what is wanted.
+func (l *lab) same(got, want any) {
+	if diff := cmp.Diff(want, got); diff != "" {
+		l.Errorf("-want +got:\n%s", diff)
+	}
+}
+
+// In a result, what no configuration settles: the names of host ends, and MAC addresses.
+var (
+	anyVeth = regexp.MustCompile(`\bveth[0-9a-f]+\b`)
+	anyMAC  = regexp.MustCompile(`\b([0-9a-f]{2}:){5}[0-9a-f]{2}\b`)
+)
+
+// printed makes sure that a document is this to the byte, but for the order of keys and white space, which JSON leaves open. Host
+// ends are vethX in want, and MAC addresses that want does not have MAC.
+func (l *lab) printed(got, want string) {
+	got = anyVeth.ReplaceAllString(got, "vethX")
+	got = anyMAC.ReplaceAllStringFunc(got, func(mac string) string {
+		if strings.Contains(want, mac) {
+			return mac
+		}
+		return "MAC"
+	})
+	l.same(tidy(got), tidy(want))
+}
+
+// tidy returns a JSON document with sorted keys, a line for each value.
+func tidy(document string) string {
+	decoder := json.NewDecoder(strings.NewReader(document))
+	decoder.UseNumber() // 1 is not 1.0
+	var value any
+	if decoder.Decode(&value) != nil || decoder.More() {
+		return document
+	}
+	out, err := json.MarshalIndent(value, "", "  ")
+	if err != nil {
+		panic(err)
+	}
+	return string(out)
+}
+
+// decode decodes what a program printed as JSON.
+func (l *lab) decode(printed string) (list []map[string]any) {
+	if err := json.Unmarshal([]byte(printed), &list); err != nil {
+		l.Fatalf("%v: %s", err, printed)
+	}
+	return list
+}
+
+// link returns what ip says of a link; nil if there is none. fields of linkinfo are found by their own names.
+func (l *lab) link(n *netlab.Namespace, name string) map[string]any {
+	printed, err := n.Output(n.Command("ip", "-d", "-j", "link", "show", "dev", name))
+	if err != nil {
+		return nil
+	}
+	link := l.decode(printed)[0]
+	if info, ok := link["linkinfo"].(map[string]any); ok {
+		for _, key := range []string{"info_data", "info_slave_data"} {
+			data, _ := info[key].(map[string]any)
+			for k, v := range data {
+				link[k] = v
+			}
+		}
+	}
+	return link
+}
+
+// has makes sure that a link has these values, each after its name in what ip prints as JSON.
+func (l *lab) has(n *netlab.Namespace, link string, namesAndValues ...any) {
+	is := l.link(n, link)
+	for i := 0; i < len(namesAndValues); i += 2 {
+		name := namesAndValues[i].(string)
+		if got, want := fmt.Sprint(is[name]), fmt.Sprint(namesAndValues[i+1]); got != want {
+			l.Errorf("%s of %s is %s, want %s", name, link, got, want)
+		}
+	}
+}
+
+// addresses returns a link's addresses that are not link-local, with prefix lengths.
+func (l *lab) addresses(n *netlab.Namespace, link string) []string {
+	list := []string{}
+	for _, l := range l.decode(run(l, n, "ip -j address show dev "+link)) {
+		infos, _ := l["addr_info"].([]any)
+		for _, info := range infos {
+			if a := info.(map[string]any); a["scope"] == "global" {
+				list = append(list, fmt.Sprintf("%v/%v", a["local"], a["prefixlen"]))
+			}
+		}
+	}
+	return list
+}
+
+// sysctl returns the value of a sysctl, named by its path below /proc/sys/net.
+func (l *lab) sysctl(n *netlab.Namespace, path string) string {
+	return strings.TrimSpace(run(l, n, "cat /proc/sys/net/"+path))
+}
+
+// hostEnd returns the name of the node's end of a container's veth pair.
+func (c *container) hostEnd() string {
+	index, ok := c.lab.link(&c.Namespace, c.runtime.IfName)["link_index"]
+	if !ok {
+		c.lab.Fatalf("%s has no other end", c.runtime.IfName)
+	}
+	for _, link := range c.lab.decode(c.lab.run("ip -j link show")) {
+		if link["ifindex"] == index {
+			return link["ifname"].(string)
+		}
+	}
+	c.lab.Fatalf("no link of the node has index %v", index)
+	return ""
+}
+
+// path is a connection that is tried: over tcp or udp, from a namespace to an address with a port.
+type path struct {
+	protocol string
+	from     *netlab.Namespace
+	to       string
+}
+
+func tcp(from *netlab.Namespace, to string, port int) path {
+	return path{"tcp", from, netip.AddrPortFrom(addr(to), uint16(port)).String()}
+}
+
+func udp(from *netlab.Namespace, to string, port int) path {
+	return path{"udp", from, netip.AddrPortFrom(addr(to), uint16(port)).String()}
+}
+
+func (p path) String() string {
+	return fmt.Sprintf("%s to %s over %s", p.from.Name(), p.to, p.protocol)
+}
+
+// ask tries a connection: the name of who answers, a blank, "saw", a blank, and the address that the answer went to.
+func (p path) ask(wait time.Duration) (string, error) {
+	if p.protocol == "udp" {
+		return p.from.DialUDP(p.to, wait)
+	}
+	return p.from.DialTCP(p.to, wait)
+}
+
+// serve has a namespace answer over TCP and UDP on a port of all its addresses.
+func (l *lab) serve(n *netlab.Namespace, port int) {
+	address := fmt.Sprintf("[::]:%d", port)
+	n.ServeTCP(l, address)
+	n.ServeUDP(l, address)
+}
+
+// answers makes sure that who is asked along a path answers as wanted: "web", or "web saw 192.0.2.1".
+func (l *lab) answers(p path, want string) {
+	reply, err := p.ask(patience)
+	if err != nil || reply != want && !strings.HasPrefix(reply, want+" saw ") {
+		l.Errorf("%s: want %q, got %q %v", p, want, reply, err)
+	}
+}
+
+// silent makes sure that nobody answers along any of the paths, which are tried at the same time.
+func (l *lab) silent(paths ...path) {
+	var wait sync.WaitGroup
+	for _, p := range paths {
+		wait.Add(1)
+		go func() {
+			defer wait.Done()
+			if reply, err := p.ask(refusal); err == nil {
+				l.Errorf("%s: answers %q", p, reply)
+			}
+		}()
+	}
+	wait.Wait()
+}
+
+// state is what a node and its containers have at some time.
+type state struct {
+	lab   *lab
+	of    []snapshotter
+	shots []*netlab.Snapshot
+}
+
+type snapshotter interface {
+	Snapshot(t testing.TB) *netlab.Snapshot
+}
+
+// furniture matches the lines of a snapshot that tell of what all attachments share and leave on purpose: directories, locks,
+// what is remembered to be quicker, and files of the runtime.
+var furniture = regexp.MustCompile(`^[-+] (file|mount) (` +
+	`/var/lib/cni(/networks(/[^/ ]+)?)? d|/var/lib/cni/networks/[^ ]*/(lock|last_reserved_ip\.\d+) |/var/lib/cni/networks/\.|` +
+	`/var/lib/cni/results|/run/netns/|/run/xtables\.lock|/run/cni(/tuning)? d|/run/cnibox)`)
+
+// now records what there is on the node, and in the containers given.
+func (l *lab) now(containers ...*container) *state {
+	s := &state{lab: l, of: []snapshotter{l.host}}
+	for _, c := range containers {
+		s.of = append(s.of, c)
+	}
+	for _, n := range s.of {
+		s.shots = append(s.shots, n.Snapshot(l))
+	}
+	return s
+}
+
+// changed returns what is different since, a line for each thing.
+func (s *state) changed() string {
+	var out strings.Builder
+	for i, n := range s.of {
+		for line := range strings.Lines(s.shots[i].Diff(n.Snapshot(s.lab))) {
+			if !furniture.MatchString(line) {
+				out.WriteString(line)
+			}
+		}
+	}
+	return out.String()
+}
+
+// unchanged makes sure that all is as it was, now or when the kernel has done what a call left to it.
+func (s *state) unchanged() {
+	s.lab.eventually(func() string {
+		if diff := s.changed(); diff != "" {
+			return "there is a difference:\n" + diff
+		}
+		return ""
+	})
+}
+
+// warm attaches and detaches a container: what all containers of a network share is there from then on.
+func (l *lab) warm(n network, options ...option) {
+	c := l.attach(n, "warm", options...)
+	l.must(c.del())
+	c.Delete(l)
+}

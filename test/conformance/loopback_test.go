@@ -1,0 +1,3 @@
+package conformance
+
+var loopbackRows = group{name: "loopback", rows: []row{}}

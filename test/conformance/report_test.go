@@ -1,0 +1,145 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// pageIntro stands above the tables of the page.
+const pageIntro = `# Conformance
+
+What CNI plugins promise, a row for each promise, and which plugins keep it. Each row is a test that drives the plugins as a runtime
+does and looks from outside: at results, packets, addresses, and files that others read too. So it can be run on any plugins:
+
+` + "```sh" + `
+go test -v ./test/conformance -args -plugins /opt/cni/bin
+` + "```" + `
+
+` + "`make conformance`" + ` runs all rows on the five collections below and writes this page.
+
+| | |
+|---|---|
+| links | cnibox, each plugin a link to one binary |
+| copies | cnibox, each plugin a copy of it |
+| chain | cnibox, each list of plugins as one entry of type ` + "`chain`" + ` |
+| reference | the reference plugins, 1.9.1 |
+| debian | the reference plugins as Debian 12 packages them, 1.1.1 |
+
+A row that says "our choice" is about what neither the CNI specification nor the reference settles.
+`
+
+// writeReport writes the page of what all suites do.
+func writeReport(t *testing.T, path string, suites []*suite, of map[string]map[string]outcome) {
+	t.Helper()
+	var page strings.Builder
+	page.WriteString(pageIntro)
+	writeSummary(&page, suites, of)
+	writeReasons(&page, of)
+	for _, g := range groups {
+		fmt.Fprintf(&page, "\n## %s\n\n", g.name)
+		writeHead(&page, "row", suites)
+		for _, all := range g.rows {
+			for _, r := range all.each() {
+				fmt.Fprintf(&page, "| %s |", r.name)
+				for _, s := range suites {
+					fmt.Fprintf(&page, " %s |", of[s.name][g.name+": "+r.name])
+				}
+				fmt.Fprintf(&page, " %s |\n", remark(r))
+			}
+		}
+	}
+	if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
+		t.Error(err)
+	}
+}
+
+// remark is what a row's marks say.
+func remark(r row) string {
+	var remarks []string
+	if r.choice {
+		remarks = append(remarks, "our choice")
+	}
+	if r.differs != "" {
+		remarks = append(remarks, "reference: "+r.differs)
+	}
+	if r.known != "" {
+		remarks = append(remarks, "known defect: "+r.known)
+	}
+	return strings.Join(remarks, "; ")
+}
+
+func writeHead(page *strings.Builder, first string, suites []*suite) {
+	fmt.Fprintf(page, "| %s |", first)
+	for _, s := range suites {
+		fmt.Fprintf(page, " %s |", s.name)
+	}
+	page.WriteString(" |\n|---|" + strings.Repeat("---|", len(suites)) + "---|\n")
+}
+
+// writeSummary writes how many rows of each group each suite passes, of those that could be tried.
+func writeSummary(page *strings.Builder, suites []*suite, of map[string]map[string]outcome) {
+	page.WriteString("\n## Summary\n\nRows passed, of those that apply.\n\n")
+	writeHead(page, "", suites)
+	passed, tried := make([]int, len(suites)), make([]int, len(suites))
+	for _, g := range groups {
+		rows := 0
+		fmt.Fprintf(page, "| %s |", g.name)
+		for i, s := range suites {
+			p, n := 0, 0
+			rows = 0
+			for _, all := range g.rows {
+				for _, r := range all.each() {
+					rows++
+					switch of[s.name][g.name+": "+r.name].String() {
+					case "ok":
+						p, n = p+1, n+1
+					case "FAIL":
+						n++
+					}
+				}
+			}
+			fmt.Fprintf(page, " %d of %d |", p, n)
+			passed[i], tried[i] = passed[i]+p, tried[i]+n
+		}
+		fmt.Fprintf(page, " %d rows |\n", rows)
+	}
+	page.WriteString("| **all** |")
+	for i := range suites {
+		fmt.Fprintf(page, " **%d of %d** |", passed[i], tried[i])
+	}
+	page.WriteString(" |\n")
+}
+
+// writeReasons writes why the reference fails rows, and how many for each reason.
+func writeReasons(page *strings.Builder, of map[string]map[string]outcome) {
+	count := map[string]int{}
+	for _, g := range groups {
+		for _, all := range g.rows {
+			for _, r := range all.each() {
+				if r.differs != "" && of["reference"][g.name+": "+r.name].String() == "FAIL" {
+					count[r.differs]++
+				}
+			}
+		}
+	}
+	if len(count) == 0 {
+		return
+	}
+	page.WriteString("\n## Where the reference differs, and we mean it\n\n| rows | |\n|---|---|\n")
+	reasons := make([]string, 0, len(count))
+	for reason := range count {
+		reasons = append(reasons, reason)
+	}
+	slices.SortFunc(reasons, func(a, b string) int {
+		if count[a] != count[b] {
+			return count[b] - count[a]
+		}
+		return strings.Compare(a, b)
+	})
+	for _, reason := range reasons {
+		fmt.Fprintf(page, "| %d | %s |\n", count[reason], reason)
+	}
+}

@@ -1,0 +1,3 @@
+package conformance
+
+var staticRows = group{name: "static", rows: []row{}}

@@ -1,0 +1,3 @@
+package conformance
+
+var tuningRows = group{name: "tuning", rows: []row{}}
