@@ -1,7 +1,9 @@
 package netlab
 
 import (
+	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -53,18 +55,9 @@ func (n *Namespace) snapshot(t testing.TB, sources ...func() ([]string, error)) 
 
 // networkLines describes the network namespace of the calling thread.
 func (n *Namespace) networkLines() ([]string, error) {
-	var all []string
-	names, lines, err := linkLines()
+	all, err := interfaceLines()
 	if err != nil {
 		return nil, err
-	}
-	all = append(all, lines...)
-	for _, source := range []func(linkNames) ([]string, error){addressLines, routeLines, ruleLines, qdiscLines, sysctlLines} {
-		lines, err := source(names)
-		if err != nil {
-			return nil, err
-		}
-		all = append(all, lines...)
 	}
 	for _, source := range []func() ([]string, error){nftLines, iptablesLines} {
 		lines, err := source()
@@ -74,6 +67,25 @@ func (n *Namespace) networkLines() ([]string, error) {
 		all = append(all, lines...)
 	}
 	return all, nil
+}
+
+// interfaceLines describes the links and what belongs to them. It starts again if links have come or gone meanwhile: a part
+// of one would look like something that was left behind, and what has gone can't be read.
+func interfaceLines() ([]string, error) {
+	for {
+		names, all, err := linkLines()
+		if err != nil {
+			return nil, err
+		}
+		for _, source := range []func(linkNames) ([]string, error){addressLines, routeLines, ruleLines, qdiscLines, sysctlLines} {
+			lines, failed := source(names)
+			all, err = append(all, lines...), errors.Join(err, failed)
+		}
+		now, _, failed := linkLines()
+		if failed != nil || maps.Equal(names, now) {
+			return all, errors.Join(err, failed)
+		}
+	}
 }
 
 // Diff tells what changed from s to after: a line of s that is gone begins with "- ", a new one with "+ ". It is empty

@@ -127,6 +127,29 @@ func TestSnapshotOfPod(t *testing.T) {
 	}
 }
 
+// TestSnapshotWhileLinksVanish takes snapshots of links that come and go: each is there as a whole or not at all.
+func TestSnapshotWhileLinksVanish(t *testing.T) {
+	t.Parallel()
+	h := NewHost(t)
+	churn := h.Command("sh", "-c", "for i in $(seq 30); do ip link add br0 type bridge && ip link del br0 || exit; done")
+	ended := make(chan error, 1)
+	go func() { ended <- h.Run(churn) }()
+	for {
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Error(err)
+			}
+			return
+		default:
+		}
+		s := h.snapshot(t, interfaceLines)
+		if links, sysctls := len(s.Lines("link br0:")), len(s.Lines("sysctl ipv4 br0:"))+len(s.Lines("sysctl ipv6 br0:")); sysctls != 2*links {
+			t.Errorf("%d links br0 and %d lines of its sysctls", links, sysctls)
+		}
+	}
+}
+
 func TestSnapshotLeavesOutCounters(t *testing.T) {
 	t.Parallel()
 	h := NewHost(t)
