@@ -42,6 +42,11 @@ func TestNothingIsLeft(t *testing.T) {
 			c.Delete(t)
 			detach(t, host, demo, c, allPorts)
 		}},
+		{"namespace about to go", func(t *testing.T, host *netlab.Host, c *container) {
+			wait := c.BeginDelete(t)
+			detach(t, host, demo, c, allPorts)
+			wait()
+		}},
 		{"a plain file where the namespace was", func(t *testing.T, host *netlab.Host, c *container) {
 			c.DeleteKeepFile(t)
 			detach(t, host, demo, c, allPorts)

@@ -73,6 +73,7 @@ func (n *Namespace) Background(t testing.TB, cmd *exec.Cmd) {
 	if err := n.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
+	n.node.kept.Store(n.netns, true)
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		err := cmd.Wait()

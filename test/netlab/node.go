@@ -8,6 +8,7 @@ import (
 	"runtime"
 	"strconv"
 	"strings"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -22,6 +23,7 @@ type node struct {
 	hostNetns *os.File
 	keeperTID int
 	work      chan func()
+	kept      sync.Map // the open network namespaces (*os.File) that a server or a process keeps until the test ends
 }
 
 // newNode starts the thread in new network and mount namespaces and runs prepare on it.

@@ -7,9 +7,12 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -57,22 +60,27 @@ func (p *Pod) SetLoopbackUp(t testing.TB) {
 	}
 }
 
-// Delete takes the namespace and its path away, as a runtime does (some before they call DEL). The kernel destroys the
-// namespace a little later.
+// Delete takes the namespace and its path away, as a runtime does (some before they call DEL), and waits until the kernel
+// has destroyed the namespace. It does not wait if servers or processes of the test keep it.
 func (p *Pod) Delete(t testing.TB) {
 	t.Helper()
-	p.DeleteKeepFile(t)
+	p.BeginDelete(t)()
+}
+
+// BeginDelete is Delete without the wait, which is what it returns.
+func (p *Pod) BeginDelete(t testing.TB) (wait func()) {
+	t.Helper()
+	wait = p.letGo(t)
 	if err := p.node.on(p.node.hostNetns, func() error { return os.Remove(p.Path()) }); err != nil {
 		t.Fatal(err)
 	}
+	return wait
 }
 
-// DeleteKeepFile takes the namespace away and leaves the plain file it was mounted on.
+// DeleteKeepFile is Delete, but leaves the plain file that the namespace was mounted on.
 func (p *Pod) DeleteKeepFile(t testing.TB) {
 	t.Helper()
-	if err := p.unmount(); err != nil {
-		t.Fatalf("delete pod %s: %v", p.name, err)
-	}
+	p.letGo(t)()
 }
 
 // Replace puts a new, empty network namespace at the pod's path, as when a runtime uses a path again. The Pod is the new
@@ -123,6 +131,61 @@ func (p *Pod) unmount() error {
 		return nil
 	})
 	return errors.Join(err, p.netns.Close())
+}
+
+// letGo lets go of the namespace, and returns what waits until the kernel has destroyed it. Then the host ends of its veth
+// pairs are gone.
+func (p *Pod) letGo(t testing.TB) (wait func()) {
+	t.Helper()
+	netns := p.netns
+	ends, err := p.hostEnds()
+	if err != nil {
+		t.Fatalf("list the host ends of pod %s: %v", p.name, err)
+	}
+	if err := p.unmount(); err != nil {
+		t.Fatalf("delete pod %s: %v", p.name, err)
+	}
+	return func() {
+		t.Helper()
+		if _, kept := p.node.kept.Load(netns); kept {
+			return
+		}
+		const patience = 30 * time.Second
+		for end := time.Now().Add(patience); p.anyOnHost(ends); time.Sleep(time.Millisecond) {
+			if time.Now().After(end) {
+				t.Fatalf("pod %s was deleted %v ago, and something still holds its namespace", p.name, patience)
+			}
+		}
+	}
+}
+
+// hostEnds returns the indexes of the host's links whose other end is in the pod.
+func (p *Pod) hostEnds() (indexes []int, err error) {
+	err = p.node.on(p.node.hostNetns, func() error {
+		id, err := netlink.GetNetNsIdByFd(int(p.netns.Fd()))
+		if err != nil || id < 0 { // the host has no link to the namespace
+			return err
+		}
+		links, err := dump(netlink.LinkList)
+		for _, link := range links {
+			if a := link.Attrs(); a.NetNsID == id {
+				indexes = append(indexes, a.Index)
+			}
+		}
+		return err
+	})
+	return indexes, err
+}
+
+// anyOnHost reports whether the host has any of the links.
+func (p *Pod) anyOnHost(indexes []int) bool {
+	return slices.ContainsFunc(indexes, func(index int) bool {
+		err := p.node.on(p.node.hostNetns, func() error {
+			_, err := netlink.LinkByIndex(index)
+			return err
+		})
+		return !errors.As(err, &netlink.LinkNotFoundError{})
+	})
 }
 
 // drop removes whatever the test has left of the pod.

@@ -74,6 +74,7 @@ func (n *Namespace) ServeTCP(t testing.TB, address string) netip.AddrPort {
 	if err != nil {
 		t.Fatalf("serve TCP in %s: %v", n.name, err)
 	}
+	n.node.kept.Store(n.netns, true)
 	t.Cleanup(func() { _ = listener.Close() })
 	go func() {
 		for {

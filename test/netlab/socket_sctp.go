@@ -119,6 +119,7 @@ func (n *Namespace) ServeSCTP(t testing.TB, address string) {
 	if err != nil {
 		t.Fatalf("serve SCTP in %s: %v", n.name, err)
 	}
+	n.node.kept.Store(n.netns, true)
 	t.Cleanup(func() { _ = listener.Close() })
 	go n.acceptSCTP(listener)
 }

@@ -31,6 +31,7 @@ func (n *Namespace) ServeUDP(t testing.TB, address string) netip.AddrPort {
 	if err != nil {
 		t.Fatalf("serve UDP in %s: %v", n.name, err)
 	}
+	n.node.kept.Store(n.netns, true)
 	t.Cleanup(func() { _ = conn.Close() })
 	go n.greetDatagrams(conn)
 	return netip.MustParseAddrPort(conn.LocalAddr().String())
