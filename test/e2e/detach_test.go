@@ -146,7 +146,7 @@ func TestDetachedDelWhereItIsSafe(t *testing.T) {
 			pod := host.NewPod(t, "web")
 			call := pod.Call("", bridgeConf)
 			cmd := host.Command("unshare", "--mount", "--pid", "--fork", "--kill-child", "bash", "-c", "mount -t proc proc /proc; ( "+runtime+" ) & "+tt.first)
-			cmd.Env = append(os.Environ(), "CNI_CONTAINERID="+call.ContainerID, "CNI_NETNS="+call.Netns, "CNI_IFNAME=eth0", "CNI_PATH="+call.Path, "CONF="+bridgeConf)
+			cmd.Env = append(os.Environ(), "CNI_CONTAINERID="+call.ContainerID, "CNI_NETNS="+call.Netns, "CNI_IFNAME=eth0", "CNI_PATH="+call.Path, "CONF="+bridgeConf, "ZOMBIES="+strconv.Itoa(tt.zombies))
 			stdout, err := cmd.StdoutPipe()
 			if err != nil {
 				t.Fatal(err)
@@ -174,17 +174,21 @@ func TestDetachedDelWhereItIsSafe(t *testing.T) {
 }
 
 // runtime calls ADD and DEL, prints what each DEL decided, then the number of
-// zombies, and then "end". It is not new (DEL trusts nobody who is) and gives the
-// first process time to reap.
+// zombies, and then "end". It is not new (DEL trusts nobody who is). After each
+// call it waits until what is left of the plugin is as many zombies as there may
+// be, or for five seconds.
 const runtime = `
 call() { CNI_COMMAND=$1 CNIBOX_TRACE=1 /opt/cni/bin/bridge <<<"$CONF" >/dev/null 2>/run/trace; }
-sleep 2.5
+left() { cat /proc/[0-9]*/stat 2>/dev/null | grep -c "(bridge) $1"; }
+sleep 2.1
 for i in 1 2 3 4 5 6; do
 	call ADD
 	call DEL
 	grep orphan /run/trace
-	sleep 0.5
+	for wait in {1..250}; do
+		[ $(left) = $ZOMBIES ] && [ $(left Z) = $ZOMBIES ] && break
+		sleep 0.02
+	done
 done
-sleep 1
-cat /proc/[0-9]*/stat 2>/dev/null | grep -c '(bridge) Z'
+left Z
 echo end`
