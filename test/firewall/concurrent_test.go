@@ -10,9 +10,6 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// crowd is how many calls are made at once.
-const crowd = 64
-
 // TestConcurrent adds attachments, then removes them while it adds others, then
 // removes those, all of each step at once. Nothing may fail or be left.
 func TestConcurrent(t *testing.T) {
@@ -49,7 +46,7 @@ func testConcurrent(t *testing.T, b backend) {
 func newCrowd(t *testing.T, host *netlab.Host, name string, base int) []*container {
 	t.Helper()
 	var all []*container
-	for i := range crowd {
+	for i := range *crowdFlag {
 		all = append(all, &container{
 			Pod: host.NewPod(t, fmt.Sprintf("%s-%d", name, i)),
 			caps: map[string]any{"portMappings": []port{
@@ -61,14 +58,14 @@ func newCrowd(t *testing.T, host *netlab.Host, name string, base int) []*contain
 	return all
 }
 
-// sampled are the members of a crowd that are looked at.
-var sampled = []int{0, crowd / 3, crowd - 1}
+// sample returns the members of a crowd that are looked at.
+func sample(members []*container) []int { return []int{0, len(members) / 3, len(members) - 1} }
 
 // askCrowd asks for published ports from outside, and from inside for the way out.
 func askCrowd(t *testing.T, outside *netlab.Outside, members []*container, base int) {
 	t.Helper()
 	tcp, udp := protocols[0], protocols[1]
-	for _, i := range sampled {
+	for _, i := range sample(members) {
 		c := members[i]
 		for _, f := range families {
 			for n, p := range []protocol{tcp, udp} {
@@ -83,7 +80,7 @@ func askCrowd(t *testing.T, outside *netlab.Outside, members []*container, base 
 
 func checkCrowd(t *testing.T, host *netlab.Host, conflist string, members []*container) {
 	t.Helper()
-	for _, i := range sampled {
+	for _, i := range sample(members) {
 		if err := host.CheckList(conflist, members[i].RuntimeConf(members[i].caps)); err != nil {
 			t.Errorf("CHECK %s: %v", members[i].Name(), err)
 		}

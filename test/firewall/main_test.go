@@ -19,6 +19,9 @@ const (
 
 var pluginsFlag = flag.String("plugins", "cnibox", "whose plugins to test: cnibox, reference or debian")
 
+// crowdFlag is small by default: where there are few CPUs, more calls only wait for them.
+var crowdFlag = flag.Int("crowd", 24, "how many attachments TestConcurrent adds at once")
+
 // install installs the plugins under test.
 func install(t testing.TB, host *netlab.Host, names ...string) {
 	t.Helper()
