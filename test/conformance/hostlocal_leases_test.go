@@ -183,6 +183,11 @@ var leaseReading = []row{
 		l.must(c.del())
 		l.held("10.1.2.77")
 	}},
+	{name: "an address whose lease file was emptied can be asked for", differs: refTorn, test: func(l *lab) {
+		l.attach(leased(plainRange), "one")
+		l.write(leases+"10.1.2.2", "")
+		l.attach(leased(plainRange), "two", capability("ips", `["10.1.2.2"]`)).ips("10.1.2.2/24>10.1.2.1")
+	}},
 	{name: "files that are not named as addresses are left alone", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
 		for _, name := range []string{"notes", "10.1.2", "10.1.2.999", "10.1.2.2.bak"} {
@@ -307,11 +312,11 @@ func releases() (rows []row) {
 			l.held()
 		}})
 	}
-	return append(rows, row{name: "DEL with invalid CNI_ARGS and runtimeConfig gives back the addresses", differs: refInvalidDel, test: func(l *lab) {
+	return append(rows, row{name: "DEL with invalid keys, CNI_ARGS and runtimeConfig gives back the addresses", differs: refInvalidDel, test: func(l *lab) {
 		c := l.pod("web")
 		_, err := l.exec("ADD", c, ofHostLocal(plainRange))
 		l.must(err)
-		_, err = l.exec("DEL", c, ofHostLocal(plainRange, "runtimeConfig", `{"ips":["seven"],"ipRanges":7}`, "args", `[]`), cniArgs("nonsense"))
+		_, err = l.exec("DEL", c, ofHostLocal(`"routes":7,"resolvConf":7`, "runtimeConfig", `{"ips":["seven"],"ipRanges":7}`, "args", `[]`), cniArgs("nonsense"))
 		l.must(err)
 		l.held()
 	}})
@@ -421,6 +426,12 @@ var leaseCollections = []row{
 		l.write(leases+"10.1.2.9", "")
 		l.must(l.each("GC", nil, leased(plainRange).in("1.1.0")))
 		l.held("10.1.2.2", "10.1.2.9")
+	}},
+	{name: "GC without a list changes nothing, also when no other plugin calls it", test: func(l *lab) {
+		l.lease("10.1.2.2", "someone", "eth0")
+		_, err := l.exec("GC", nil, ofHostLocal(plainRange, "cniVersion", `"1.1.0"`))
+		l.must(err)
+		l.held("10.1.2.2")
 	}},
 	{name: "GC gives back leases in the old form of containers that have nothing valid, and empty ones", differs: refNoGC, test: func(l *lab) {
 		n := leased(plainRange)
