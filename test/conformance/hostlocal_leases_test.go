@@ -15,19 +15,19 @@ var leaseFiles = []row{
 	{name: "a lease's file, to the byte", test: func(l *lab) {
 		c := l.attach(leased(dualRanges), "web", ifname("net0"))
 		for _, address := range []string{"10.1.2.2", "fd00::2"} {
-			l.same(l.read(leases+address), c.ID+"\r\nnet0")
+			l.same(l.read(leaseDir+address), c.ID+"\r\nnet0")
 		}
 	}},
 	{name: "the names and modes of all files", test: func(l *lab) {
 		l.attach(leased(dualRanges), "web")
-		l.same(strings.Fields(l.run("stat -c %A:%n "+leases+" "+strings.Join(l.files(leases+"*"), " "))), []string{
-			"drwxr-xr-x:" + leases, "-rw-------:" + leases + "10.1.2.2", "-rw-------:" + leases + "fd00::2",
-			"-rw-------:" + leases + "last_reserved_ip.0", "-rw-------:" + leases + "last_reserved_ip.1", "-rwxr-x---:" + leases + "lock",
+		l.same(strings.Fields(l.run("stat -c %A:%n "+leaseDir+" "+strings.Join(l.files(leaseDir+"*"), " "))), []string{
+			"drwxr-xr-x:" + leaseDir, "-rw-------:" + leaseDir + "10.1.2.2", "-rw-------:" + leaseDir + "fd00::2",
+			"-rw-------:" + leaseDir + "last_reserved_ip.0", "-rw-------:" + leaseDir + "last_reserved_ip.1", "-rwxr-x---:" + leaseDir + "lock",
 		})
-		l.same(l.read(leases+"last_reserved_ip.0")+" "+l.read(leases+"last_reserved_ip.1")+" "+l.read(leases+"lock"), "10.1.2.2 fd00::2 ")
+		l.same(l.read(leaseDir+"last_reserved_ip.0")+" "+l.read(leaseDir+"last_reserved_ip.1")+" "+l.read(leaseDir+"lock"), "10.1.2.2 fd00::2 ")
 	}},
 	{name: "last_reserved_ip is the address and nothing else, also after a longer one", test: func(l *lab) {
-		l.write(leases+"last_reserved_ip.0", "10.1.2.254")
+		l.write(leaseDir+"last_reserved_ip.0", "10.1.2.254")
 		l.attach(leased(plainRange), "web")
 		l.last(0, "10.1.2.2")
 	}},
@@ -57,9 +57,9 @@ var leaseFiles = []row{
 	{name: "ADD and DEL wait while another program has the directory locked", test: func(l *lab) {
 		c := l.pod("web")
 		for _, step := range []func() error{func() error { return c.add(leased(plainRange)) }, c.del} {
-			l.run("mkdir -p " + leases)
+			l.run("mkdir -p " + leaseDir)
 			l.run("rm -f /run/locked /run/unlocked")
-			l.host.Background(l, exec.Command("flock", leases+"lock", "sh", "-c", "touch /run/locked; sleep 0.4; touch /run/unlocked"))
+			l.host.Background(l, exec.Command("flock", leaseDir+"lock", "sh", "-c", "touch /run/locked; sleep 0.4; touch /run/unlocked"))
 			l.eventually(func() string {
 				if len(l.files("/run/locked")) == 0 {
 					return "the directory can't be locked"
@@ -88,7 +88,7 @@ var leaseReading = []row{
 	}},
 	{name: "a lease in the old form may end with a newline", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		l.write(leases+"10.1.2.2", c.ID+"\n")
+		l.write(leaseDir+"10.1.2.2", c.ID+"\n")
 		l.must(c.del())
 		l.held()
 	}},
@@ -111,21 +111,21 @@ var leaseReading = []row{
 	}},
 	{name: "white space around a lease does not matter", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		l.write(leases+"10.1.2.2", " "+c.ID+"\r\neth0\n")
+		l.write(leaseDir+"10.1.2.2", " "+c.ID+"\r\neth0\n")
 		l.must(c.check())
 		l.must(c.del())
 		l.held()
 	}},
 	{name: "a lease with the newline of an editor in place of CRLF is given back", choice: true, differs: "it does not recognise such a lease", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		l.write(leases+"10.1.2.2", c.ID+"\neth0\n")
+		l.write(leaseDir+"10.1.2.2", c.ID+"\neth0\n")
 		l.must(c.check())
 		l.must(c.del())
 		l.held()
 	}},
 	{name: "leases that another program made are given back", test: func(l *lab) {
 		c := l.attach(leased(dualRanges), "web")
-		l.run("rm " + leases + "10.1.2.2")
+		l.run("rm " + leaseDir + "10.1.2.2")
 		l.lease("10.1.2.77", c.ID, "eth0")
 		l.lease("fd00::77", c.ID, "eth0")
 		l.must(c.del())
@@ -143,18 +143,18 @@ var leaseReading = []row{
 		n := leased(twoLeft)
 		l.attach(n, "one")
 		l.attach(n, "two")
-		l.run("rm " + leases + "10.1.2.3")
+		l.run("rm " + leaseDir + "10.1.2.3")
 		l.attach(n, "three").ips("10.1.2.3/24>10.1.2.1")
 		l.refused(l.pod("four").add(n), "10.1.2.3")
 	}},
 	{name: "leases that were put back from a copy are what counts", test: func(l *lab) {
 		n := leased(plainRange)
 		one := l.attach(n, "one")
-		l.run("cp -a " + leases + " /run/copy")
+		l.run("cp -a " + leaseDir + " /run/copy")
 		two := l.attach(n, "two")
 		l.must(one.del())
-		l.run("rm -r " + leases)
-		l.run("cp -a /run/copy " + strings.TrimSuffix(leases, "/"))
+		l.run("rm -r " + leaseDir)
+		l.run("cp -a /run/copy " + strings.TrimSuffix(leaseDir, "/"))
 		l.must(two.del())
 		l.held("10.1.2.2")
 		l.must(one.del())
@@ -169,29 +169,29 @@ var leaseReading = []row{
 		l.attach(n, "two").ips("10.1.2.2/24>10.1.2.1")
 	}},
 	{name: "an empty lease file is a free address", differs: refTorn, test: func(l *lab) {
-		l.write(leases+"10.1.2.2", "")
+		l.write(leaseDir+"10.1.2.2", "")
 		l.attach(leased(plainRange), "web").ips("10.1.2.2/24>10.1.2.1")
 	}},
 	{name: "a lease file of zeros is a free address", differs: refTorn, test: func(l *lab) {
-		l.write(leases+"10.1.2.2", strings.Repeat("\x00", 70))
+		l.write(leaseDir+"10.1.2.2", strings.Repeat("\x00", 70))
 		l.attach(leased(plainRange), "web").ips("10.1.2.2/24>10.1.2.1")
 	}},
 	{name: "an address with an empty lease file can be asked for", differs: refTorn, test: func(l *lab) {
 		c := l.attach(leased(plainRange), "one")
-		l.write(leases+"10.1.2.77", "")
+		l.write(leaseDir+"10.1.2.77", "")
 		l.attach(leased(plainRange), "two", capability("ips", `["10.1.2.77"]`)).ips("10.1.2.77/24>10.1.2.1")
 		l.must(c.del())
 		l.held("10.1.2.77")
 	}},
 	{name: "an address whose lease file was emptied can be asked for", differs: refTorn, test: func(l *lab) {
 		l.attach(leased(plainRange), "one")
-		l.write(leases+"10.1.2.2", "")
+		l.write(leaseDir+"10.1.2.2", "")
 		l.attach(leased(plainRange), "two", capability("ips", `["10.1.2.2"]`)).ips("10.1.2.2/24>10.1.2.1")
 	}},
 	{name: "files that are not named as addresses are left alone", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
 		for _, name := range []string{"notes", "10.1.2", "10.1.2.999", "10.1.2.2.bak"} {
-			l.write(leases+name, "")
+			l.write(leaseDir+name, "")
 		}
 		l.must(c.del())
 		l.must(l.gc(leased(plainRange)))
@@ -238,7 +238,7 @@ func releases() (rows []row) {
 		{name: "DEL does not take an address that is another container's by now", test: func(l *lab) {
 			n := leasedByGateway(plainRange)
 			c := l.attach(n, "one")
-			l.run("rm " + leases + "10.1.2.2")
+			l.run("rm " + leaseDir + "10.1.2.2")
 			two := l.attach(n, "two", capability("ips", `["10.1.2.2"]`))
 			l.must(c.del())
 			l.held("10.1.2.2")
@@ -249,7 +249,7 @@ func releases() (rows []row) {
 			l.lease("10.1.2.2", "someone", "eth0")
 			l.must(c.del())
 			l.held("10.1.2.2")
-			l.same(l.read(leases+"10.1.2.2"), "someone\r\neth0")
+			l.same(l.read(leaseDir+"10.1.2.2"), "someone\r\neth0")
 		}},
 		{name: "DEL twice, without result and namespace, succeeds", test: func(l *lab) {
 			c := l.attach(leased(dualRanges), "web")
@@ -334,12 +334,12 @@ var leaseChecks = []row{
 	}},
 	{name: "CHECK notices that the lease is gone", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		l.run("rm " + leases + "10.1.2.2")
+		l.run("rm " + leaseDir + "10.1.2.2")
 		l.refused(c.check(), c.ID)
 	}},
 	{name: "CHECK notices that one of two leases is gone", differs: refAnyLease, test: func(l *lab) {
 		c := l.attach(leased(dualRanges), "web")
-		l.run("rm " + leases + "fd00::2")
+		l.run("rm " + leaseDir + "fd00::2")
 		l.refused(c.check(), "fd00::2", c.ID)
 	}},
 	{name: "CHECK notices that the lease is another container's", test: func(l *lab) {
@@ -349,19 +349,19 @@ var leaseChecks = []row{
 	}},
 	{name: "CHECK notices that the lease is another address", differs: refAnyLease, test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		l.run("mv " + leases + "10.1.2.2 " + leases + "10.1.2.3")
+		l.run("mv " + leaseDir + "10.1.2.2 " + leaseDir + "10.1.2.3")
 		l.refused(c.check(), "10.1.2.2", c.ID)
 	}},
 	{name: "CHECK notices that the lease file is empty", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		l.write(leases+"10.1.2.2", "")
+		l.write(leaseDir+"10.1.2.2", "")
 		l.refused(c.check(), c.ID)
 	}},
 	{name: "CHECK does not take another interface's lease for this one's", test: func(l *lab) {
 		c := l.attach(leasedByGateway(plainRange), "web")
 		other := c.withIfname("eth1")
 		l.must(other.add(leasedByGateway(plainRange)))
-		l.run("rm " + leases + "10.1.2.2")
+		l.run("rm " + leaseDir + "10.1.2.2")
 		l.must(other.check())
 		l.refused(c.check(), c.ID)
 	}},
@@ -423,7 +423,7 @@ var leaseCollections = []row{
 	}},
 	{name: "GC without a list changes nothing", test: func(l *lab) {
 		l.attach(leased(plainRange), "web")
-		l.write(leases+"10.1.2.9", "")
+		l.write(leaseDir+"10.1.2.9", "")
 		l.must(l.each("GC", nil, leased(plainRange).in("1.1.0")))
 		l.held("10.1.2.2", "10.1.2.9")
 	}},
@@ -432,7 +432,7 @@ var leaseCollections = []row{
 		keep := l.attach(n, "keep")
 		l.lease("10.1.2.6", keep.ID, "")
 		l.lease("10.1.2.7", "stale", "")
-		l.write(leases+"10.1.2.8", "")
+		l.write(leaseDir+"10.1.2.8", "")
 		l.must(l.gc(n, keep))
 		l.held("10.1.2.2", "10.1.2.6")
 	}},
@@ -522,7 +522,7 @@ var leaseCrowds = []row{
 		together(len(given), func(i int) { call("ADD", i) })
 		slices.Sort(given)
 		l.same(len(slices.Compact(given)), 20)
-		l.same(len(l.files(leases+"10.*")), 20)
+		l.same(len(l.files(leaseDir+"10.*")), 20)
 		together(len(given), func(i int) { call("DEL", i) })
 		l.held()
 	}},

@@ -12,16 +12,16 @@ import (
 // Why the reference fails rows about IPAM plugins.
 const (
 	refInvalidDel = "its DEL refuses an invalid configuration, and the address stays taken"
-	refNoGC       = "its GC removes nothing"
-	refNoStatus   = "its STATUS looks at nothing"
+	refNoGC       = "it has no GC"
+	refNoStatus   = "its IPAM plugins have no STATUS"
 	refTorn       = "it takes an empty or torn lease file, which it leaves when it is killed, for a lease that nobody ever gives back"
 	refSecond     = "it gives an attachment another address when that is asked for by name"
 	refAnyLease   = "its CHECK is content with any lease of the attachment"
-	refCodes      = "its errors have code 999"
+	refCodes      = "its own errors have the code 999"
 )
 
-// leases is where host-local keeps the leases of the network lan.
-const leases = "/var/lib/cni/networks/lan/"
+// leaseDir is where host-local keeps the leases of the network lan.
+const leaseDir = "/var/lib/cni/networks/lan/"
 
 var hostLocalRows = group{name: "host-local", rows: slices.Concat(
 	hostLocalResults, firstAddresses(), addressOrder, requestedAddresses(), refusedConfigs(), refusedRequests(), fullRanges,
@@ -88,7 +88,7 @@ func (l *lab) ipsOf(printed string) string {
 // held makes sure that these are the leases of the network lan, in the order of file names.
 func (l *lab) held(want ...string) {
 	got := []string{}
-	for _, name := range l.files(leases + "*") {
+	for _, name := range l.files(leaseDir + "*") {
 		if name = filepath.Base(name); name != "lock" && !strings.HasPrefix(name, "last_reserved_ip.") {
 			got = append(got, name)
 		}
@@ -101,12 +101,12 @@ func (l *lab) lease(address, id, ifname string) {
 	if ifname != "" {
 		id += "\r\n" + ifname
 	}
-	l.write(leases+address, id)
+	l.write(leaseDir+address, id)
 }
 
 // last makes sure that an address is remembered as the one that a range set handed out last.
 func (l *lab) last(set int, want string) {
-	l.same(l.read(fmt.Sprintf("%slast_reserved_ip.%d", leases, set)), want)
+	l.same(l.read(fmt.Sprintf("%slast_reserved_ip.%d", leaseDir, set)), want)
 }
 
 var hostLocalResults = []row{
@@ -230,19 +230,19 @@ var addressOrder = []row{
 		l.refused(l.pod("late").add(n), "10.1.2.2", "10.1.3.3")
 	}},
 	{name: "gateways of all ranges of a set are left out", test: func(l *lab) {
-		l.write(leases+"last_reserved_ip.0", "10.1.2.3")
+		l.write(leaseDir+"last_reserved_ip.0", "10.1.2.3")
 		l.attach(leased(`"ranges":[[{"subnet":"10.1.2.0/24","rangeEnd":"10.1.2.3"},{"subnet":"10.1.3.0/24"}]]`), "web").ips("10.1.3.2/24>10.1.3.1")
 	}},
 	{name: "the search starts behind the address in last_reserved_ip", test: func(l *lab) {
-		l.write(leases+"last_reserved_ip.0", "10.1.2.40")
-		l.write(leases+"last_reserved_ip.1", "fd00::ff")
+		l.write(leaseDir+"last_reserved_ip.0", "10.1.2.40")
+		l.write(leaseDir+"last_reserved_ip.1", "fd00::ff")
 		l.attach(leased(dualRanges), "web").ips("10.1.2.41/24>10.1.2.1 fd00::100/64>fd00::1")
 		l.last(0, "10.1.2.41")
 		l.last(1, "fd00::100")
 	}},
 	{name: "a last_reserved_ip of no range starts over", test: func(l *lab) {
-		l.write(leases+"last_reserved_ip.0", "10.77.0.1")
-		l.write(leases+"last_reserved_ip.1", "no address")
+		l.write(leaseDir+"last_reserved_ip.0", "10.77.0.1")
+		l.write(leaseDir+"last_reserved_ip.1", "no address")
 		l.attach(leased(dualRanges), "web").ips("10.1.2.2/24>10.1.2.1 fd00::2/64>fd00::1")
 		l.last(0, "10.1.2.2")
 		l.last(1, "fd00::2")
@@ -250,8 +250,8 @@ var addressOrder = []row{
 	{name: "addresses whose files others made are passed over", test: func(l *lab) {
 		l.lease("10.1.2.2", "someone", "eth0")
 		l.lease("10.1.2.3", "reserved", "")
-		l.run("mkdir " + leases + "10.1.2.4")
-		l.run("ln -s /run/nowhere " + leases + "10.1.2.5")
+		l.run("mkdir " + leaseDir + "10.1.2.4")
+		l.run("ln -s /run/nowhere " + leaseDir + "10.1.2.5")
 		l.attach(leased(plainRange), "web").ips("10.1.2.6/24>10.1.2.1")
 	}},
 	{name: "a long stretch of taken addresses is passed over", test: func(l *lab) {
@@ -485,7 +485,7 @@ var fullRanges = []row{
 			out, err := l.exec("ADD", c, config)
 			l.must(err)
 			l.same(l.ipsOf(out), want)
-			l.run("rm " + leases + l.result(out).IPs[0].Address.IP.String())
+			l.run("rm " + leaseDir + l.result(out).IPs[0].Address.IP.String())
 		}
 	}},
 	{name: "another interface of a container gets an address of its own", test: func(l *lab) {
@@ -493,8 +493,8 @@ var fullRanges = []row{
 		other := c.withIfname("eth1")
 		l.must(other.add(leased(plainRange)))
 		other.ips("10.1.2.3/24>10.1.2.1")
-		l.same(l.read(leases+"10.1.2.2"), c.ID+"\r\neth0")
-		l.same(l.read(leases+"10.1.2.3"), c.ID+"\r\neth1")
+		l.same(l.read(leaseDir+"10.1.2.2"), c.ID+"\r\neth0")
+		l.same(l.read(leaseDir+"10.1.2.3"), c.ID+"\r\neth1")
 	}},
 	{name: "two networks hand out addresses each on its own", test: func(l *lab) {
 		l.attach(leased(plainRange), "one").ips("10.1.2.2/24>10.1.2.1")
