@@ -322,8 +322,20 @@ func env(variables ...string) change {
 // configuration gets the name and the version of conf if it has none. In a suite of chains the plugin runs as one entry of a
 // list.
 func (l *lab) exec(verb string, c *container, config string, changes ...change) (string, error) {
-	plugin, config := l.complete(config)
-	call := netlab.PluginCall{Command: verb, Path: netlab.PluginDir, Config: config}
+	r := l.process(verb, c, config, changes...)
+	return r.Stdout, failure(r)
+}
+
+// process is exec for rows that look at all that a process answers.
+func (l *lab) process(verb string, c *container, config string, changes ...change) netlab.PluginResult {
+	plugin, call := l.prepare(verb, c, config, changes...)
+	return l.host.Exec(l, plugin, call)
+}
+
+// prepare returns the plugin that exec runs, and what it is given.
+func (l *lab) prepare(verb string, c *container, config string, changes ...change) (plugin string, call netlab.PluginCall) {
+	plugin, config = l.complete(config)
+	call = netlab.PluginCall{Command: verb, Path: netlab.PluginDir, Config: config}
 	if verb == "ADD" || verb == "DEL" || verb == "CHECK" {
 		call = c.Call(verb, config)
 		call.IfName = c.runtime.IfName
@@ -331,8 +343,7 @@ func (l *lab) exec(verb string, c *container, config string, changes ...change) 
 	for _, change := range changes {
 		change(&call)
 	}
-	r := l.host.Exec(l, plugin, call)
-	return r.Stdout, failure(r)
+	return plugin, call
 }
 
 // failure returns the error of a plugin that failed.
