@@ -388,11 +388,16 @@ func chained(plugin map[string]any) map[string]any {
 			delete(plugin, key)
 		}
 	}
+	capabilities, _ := plugin["capabilities"].(map[string]any)
 	if runtime, ok := list["runtimeConfig"].(map[string]any); ok {
-		capabilities := map[string]bool{}
 		for key := range runtime {
+			if capabilities == nil {
+				capabilities = map[string]any{}
+			}
 			capabilities[key] = true
 		}
+	}
+	if capabilities != nil {
 		list["capabilities"], plugin["capabilities"] = capabilities, capabilities
 	}
 	return list

@@ -1,0 +1,409 @@
+package conformance
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// What the reference does otherwise in many rows of undoing.
+const (
+	keepsLink  = "leaves the interface that an ADD made before it failed"
+	dies       = "a signal ends it where it stands"
+	unreadable = "gives back nothing when it can't read the IPAM plugin's answer"
+)
+
+// script makes a shell script the plugin of a name. A process of its own writes it, so that nothing else has it open when it is executed.
+func (l *lab) script(name, body string) {
+	path := filepath.Join(netlab.PluginDir, name)
+	l.host.Feed(l, "#!/bin/sh\n"+body+"\n", "sh", "-c", "cat >"+path+" && chmod +x "+path)
+}
+
+// calls returns what scripts have written down of how they were called, and forgets it.
+func (l *lab) calls() string {
+	text := l.read("/run/calls")
+	l.run("rm -f /run/calls")
+	return text
+}
+
+// other is a bridge network whose addresses come from a script, which writes its calls down.
+const other = `{"type":"bridge","bridge":"lan0","ipam":{"type":"other"}}`
+
+// ipam makes that script.
+func (l *lab) ipam(body string) { l.script("other", `echo "$CNI_COMMAND" >>/run/calls`+"\n"+body) }
+
+// leases is what such a script does to hand out an address.
+const leases = `test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"1.0.0","ips":[{"address":"10.66.0.5/24","gateway":"10.66.0.1"}]}'`
+
+// bridged makes the bridge lan0, so that it is there before an ADD that must leave nothing.
+func (l *lab) bridged() {
+	c := l.attach(conf(`{"type":"bridge","bridge":"lan0"}`), "warm")
+	l.must(c.del())
+	c.Delete(l)
+}
+
+// under runs a plugin within limits of time and of processes, by a program such as setpriv, and reports why it was ended.
+func (l *lab) under(wrapper, verb string, c *container, config string, changes ...change) (r netlab.PluginResult, ended string) {
+	plugin, call := l.prepare(verb, c, config, changes...)
+	inner := l.host.PluginCommand(l, plugin, call)
+	words := append(strings.Fields(wrapper), inner.Path)
+	cmd := l.host.Command(words[0], words[1:]...)
+	var stdout, stderr bytes.Buffer
+	cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr = inner.Env, inner.Stdin, &stdout, &stderr
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	l.must(l.host.Start(cmd))
+	done := make(chan error, 1)
+	go func() { done <- cmd.Wait() }()
+	end := time.Now().Add(patience)
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		case <-time.After(10 * time.Millisecond):
+			switch {
+			case groupSize(cmd.Process.Pid) > 50:
+				ended = "it starts processes without end"
+			case time.Now().After(end):
+				ended = "it does not end"
+			default:
+				continue
+			}
+			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+			<-done
+			running = false
+		}
+	}
+	if ended != "" {
+		l.Errorf("%s of %s: %s", verb, plugin, ended)
+	}
+	return l.ended(cmd, stdout.String(), stderr.String()), ended
+}
+
+// ended returns what a plugin that has ended answered.
+func (l *lab) ended(cmd *exec.Cmd, stdout, stderr string) netlab.PluginResult {
+	r := netlab.PluginResult{Stdout: stdout, Stderr: stderr, ExitCode: cmd.ProcessState.ExitCode()}
+	if o := object(stdout); r.ExitCode != 0 && o != nil {
+		r.Error = &netlab.CNIError{Msg: fmt.Sprint(o["msg"]), Details: fmt.Sprint(o["details"])}
+		fmt.Sscan(fmt.Sprint(o["code"]), &r.Error.Code)
+	}
+	return r
+}
+
+// groupSize counts the processes of a group.
+func groupSize(group int) (n int) {
+	stats, _ := filepath.Glob("/proc/[0-9]*/stat")
+	for _, path := range stats {
+		stat, _ := os.ReadFile(path)
+		_, rest, _ := strings.Cut(string(stat), ") ") // behind the name: state, parent, group
+		if fields := strings.Fields(rest); len(fields) > 2 && fields[2] == fmt.Sprint(group) {
+			n++
+		}
+	}
+	return n
+}
+
+// interrupt runs a plugin and sends it a signal once a script has been called.
+func (l *lab) interrupt(signal os.Signal, verb string, c *container, config string) netlab.PluginResult {
+	plugin, call := l.prepare(verb, c, config)
+	cmd := l.host.PluginCommand(l, plugin, call)
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	l.must(l.host.Start(cmd))
+	l.eventually(func() string {
+		if !strings.Contains(l.read("/run/calls"), verb) {
+			return "the script is not called"
+		}
+		return ""
+	})
+	_ = cmd.Process.Signal(signal)
+	_ = cmd.Wait()
+	return l.ended(cmd, stdout.String(), stderr.String())
+}
+
+// outOfTimeRows are about a call that is out of time, which takes a minute.
+var outOfTimeRows = []row{
+	{name: "DEL that is out of time does not say that it undid something", known: "its error says that what was made is removed again", test: func(l *lab) {
+		if !l.suite.has("chain") {
+			l.Skip("no plugin has a DEL that may be out of time")
+		}
+		l.script("slow", "exec sleep 90")
+		c := l.pod("web")
+		const list = `{"type":"chain","plugins":[{"type":"loopback"},{"type":"slow"}]}`
+		l.must(failure(l.process("ADD", c, `{"type":"loopback"}`)))
+		_, err := l.exec("DEL", c, list)
+		l.refused(err, "slow")
+		l.lacks(full(err), "removed")
+	}},
+}
+
+var undoRows = []row{
+	{name: "ADD that fails after it got an address gives it back and removes the interface", differs: keepsLink, test: func(l *lab) {
+		unreachable := strings.Replace(lan, `"type":"host-local"`, `"type":"host-local","routes":[{"dst":"10.99.0.0/16","gw":"192.0.2.77"}]`, 1)
+		l.warm(conf(lan))
+		c := l.pod("web")
+		before := l.now(c)
+		_, err := l.exec("ADD", c, unreachable)
+		l.refused(err, "192.0.2.77")
+		before.unchanged()
+	}},
+	{name: "ADD that fails calls the IPAM plugin's DEL while the interface is there", test: func(l *lab) {
+		l.ipam(`test "$CNI_COMMAND" != DEL || nsenter --net="$CNI_NETNS" ip link show "$CNI_IFNAME" >>/run/calls
+			test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"1.0.0","ips":[{"address":"10.66.0.5/24"}],"routes":[{"dst":"10.99.0.0/16","gw":"192.0.2.77"}]}'`)
+		_, err := l.exec("ADD", l.pod("web"), other)
+		l.refused(err, "192.0.2.77")
+		l.shows(l.calls(), "ADD\nDEL\n", ": eth0@")
+	}},
+	{name: "ADD of an interface name that is taken leaves that interface alone", test: func(l *lab) {
+		l.warm(conf(lan))
+		c := l.pod("web")
+		c.run("ip link add eth0 type bridge")
+		before := l.now(c)
+		_, err := l.exec("ADD", c, lan)
+		l.refused(err, "eth0")
+		before.unchanged()
+	}},
+	{name: "SIGTERM during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) {
+		l.stopped(syscall.SIGTERM)
+	}},
+	{name: "SIGINT during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) {
+		l.stopped(syscall.SIGINT)
+	}},
+	{name: "SIGTERM during DEL: it goes on", differs: dies, test: func(l *lab) {
+		l.ipam(leases + "\n" + `test "$CNI_COMMAND" != DEL || { sleep 2; echo "DEL ended" >>/run/calls; }`)
+		l.bridged()
+		before := l.now()
+		c := l.pod("web")
+		l.must(failure(l.process("ADD", c, other)))
+		l.quiet(l.interrupt(syscall.SIGTERM, "DEL", c, other))
+		l.same(l.calls(), "ADD\nDEL\nDEL ended\n")
+		c.Delete(l)
+		before.unchanged()
+	}},
+}
+
+// stopped sends an ADD a signal while it waits for its IPAM plugin, which hands out an address all the same.
+func (l *lab) stopped(signal os.Signal) {
+	l.ipam(`trap "" TERM; test "$CNI_COMMAND" != ADD || sleep 1` + "\n" + leases)
+	l.bridged()
+	c := l.pod("web")
+	before := l.now(c)
+	r := l.interrupt(signal, "ADD", c, other)
+	if r.ExitCode != 1 || r.Error == nil {
+		l.Errorf("want exit code 1 and one error document, got %s", r)
+	}
+	l.same(l.calls(), "ADD\nDEL\n")
+	before.unchanged()
+}
+
+// externalRows are about IPAM plugins that are programs of others.
+var externalRows = []row{
+	{name: "an IPAM plugin's result makes the container's interface", test: func(l *lab) {
+		l.ipam(`test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"1.0.0","ips":[{"address":"10.66.0.5/24","gateway":"10.66.0.1"}],
+			"routes":[{"dst":"10.99.0.0/16"}],"dns":` + dns + `}'`)
+		c := l.attach(conf(with(other, "isGateway", "true")), "web")
+		l.printed(c.printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"lan0","mac":"MAC"},{"name":"vethX","mac":"MAC"},{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
+			"ips":[{"address":"10.66.0.5/24","gateway":"10.66.0.1","interface":2}],"routes":[{"dst":"10.99.0.0/16"}],"dns":`+dns+`}`)
+		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.66.0.5/24"})
+		l.shows(c.run("ip route"), "10.99.0.0/16 via 10.66.0.1")
+	}},
+	{name: "an IPAM plugin's result without cniVersion has that of the network", test: func(l *lab) {
+		for version, result := range map[string]string{
+			"0.2.0": `{"ip4":{"ip":"10.66.0.5/24"}}`, "0.4.0": `{"ips":[{"version":"4","address":"10.66.0.5/24"}]}`, "1.0.0": `{"ips":[{"address":"10.66.0.5/24"}]}`,
+		} {
+			l.ipam(`test "$CNI_COMMAND" != ADD || echo '` + result + `'`)
+			c := l.attach(conf(other).in(version), "v"+version)
+			l.same(c.v4, "10.66.0.5")
+			l.must(c.del())
+		}
+	}},
+	{name: "an IPAM plugin's result may have another version than the network", test: func(l *lab) {
+		l.ipam(`test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"0.4.0","ips":[{"version":"4","address":"10.66.0.5/24"}],"dns":{}}'`)
+		l.shows(l.attach(conf(other), "web").printed, `"cniVersion": "1.0.0"`, "10.66.0.5/24")
+	}},
+	{name: "an IPAM plugin's error is passed on, with code and details", test: func(l *lab) {
+		l.ipam(leases)
+		c := l.attach(conf(other), "web")
+		l.ipam(`echo '{"cniVersion":"1.0.0","code":105,"msg":"the pool is closed","details":"ask at the desk"}'; exit 1`)
+		prev := text(object(c.printed))
+		for _, verb := range []string{"CHECK", "DEL", "ADD"} {
+			to := c
+			if verb == "ADD" {
+				to = l.pod("next")
+			}
+			r := l.process(verb, to, with(other, "prevResult", prev))
+			l.answered(r, 105, "the pool is closed")
+			if r.Error != nil {
+				l.same(r.Error.Details, "ask at the desk")
+			}
+		}
+		l.answered(l.process("STATUS", nil, with(other, "cniVersion", `"1.1.0"`)), 105, "the pool is closed", "ask at the desk")
+	}},
+	{name: "an IPAM plugin's ADD that fails leaves no interface", differs: keepsLink, test: func(l *lab) {
+		l.bridged()
+		l.ipam(`echo '{"cniVersion":"1.0.0","code":11,"msg":"the pool is empty"}'; exit 1`)
+		c := l.pod("web")
+		before := l.now(c)
+		l.answered(l.process("ADD", c, other), 11, "the pool is empty")
+		l.calls()
+		before.unchanged()
+	}},
+	{name: "an IPAM plugin's ADD that fails is followed by its DEL, as the specification has it", differs: "calls DEL only after an ADD that succeeded",
+		known: "bridge calls DEL only after an ADD that succeeded", test: func(l *lab) {
+			l.ipam(`test "$CNI_COMMAND" != ADD || { echo '{"cniVersion":"1.0.0","code":11,"msg":"half done"}'; exit 1; }`)
+			_, err := l.exec("ADD", l.pod("web"), other)
+			l.refused(err, "half done")
+			l.same(l.calls(), "ADD\nDEL\n")
+		}},
+	{name: "what an IPAM plugin that fails says on standard error is in the error", test: func(l *lab) {
+		l.ipam(`echo "out of cheese" >&2; exit 3`)
+		_, err := l.exec("ADD", l.pod("web"), other)
+		l.refused(err, "out of cheese")
+	}},
+	{name: "an IPAM plugin that fails without a word is an error", test: func(l *lab) {
+		l.ipam(`exit 3`)
+		_, err := l.exec("ADD", l.pod("web"), other)
+		l.refused(err)
+	}},
+	{name: "an IPAM plugin's answer that is no result is an error, and its DEL is called", differs: unreadable, test: func(l *lab) {
+		l.bridged()
+		c := l.pod("web")
+		before := l.now(c)
+		for _, answer := range []string{"", "done", `{"ips":7}`, `{"cniVersion":"7.0.0"}`, `{"cniVersion":"1.0.0"}`, `{}{}`} {
+			l.ipam(`test "$CNI_COMMAND" != ADD || echo '` + answer + `'`)
+			_, err := l.exec("ADD", c, other)
+			l.refused(err)
+			l.same(l.calls(), "ADD\nDEL\n")
+		}
+		l.run("rm " + netlab.PluginDir + "/other")
+		before.unchanged()
+	}},
+	{name: "an IPAM plugin gets the call's variables, and others that are set", test: func(l *lab) {
+		l.script("other", `env | grep -E '^(CNI_|TRACE)' | sort >/run/seen.$CNI_COMMAND; pwd >/run/wd; readlink /proc/self/ns/net >/run/net`+"\n"+leases)
+		c := l.pod("web")
+		args := func(call *netlab.PluginCall) {
+			call.Args, call.Path = "IgnoreUnknown=1;K8S_POD_NAME=web", "/nowhere:"+netlab.PluginDir
+		}
+		for _, verb := range []string{"ADD", "DEL"} {
+			l.must(failure(l.process(verb, c, other, args, env("TRACEPARENT=00-abc"))))
+			l.same(l.read("/run/seen."+verb), "CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAME=web\nCNI_COMMAND="+verb+"\nCNI_CONTAINERID="+c.ID+
+				"\nCNI_IFNAME=eth0\nCNI_NETNS=/run/netns/web\nCNI_PATH=/nowhere:"+netlab.PluginDir+"\nTRACEPARENT=00-abc\n")
+		}
+		l.same(l.read("/run/net"), l.run("readlink /proc/self/ns/net"))
+	}},
+	{name: "an IPAM plugin gets the whole configuration", test: func(l *lab) {
+		l.script("other", "cat >/run/seen\n"+leases)
+		config := with(other, "name", `"lan"`, "cniVersion", `"1.0.0"`, "colour", `{"red":[1,2.5,null,"é\n"]}`, "args", `{"cni":{"ips":["10.66.0.5"]}}`)
+		_, err := l.exec("ADD", l.pod("web"), config)
+		l.must(err)
+		l.printed(l.read("/run/seen"), config)
+	}},
+	{name: "an IPAM plugin finds the container's interface, dhcp in DEL too", differs: "deletes the interface before it calls the IPAM plugin's DEL", test: func(l *lab) {
+		l.script("dhcp", `nsenter --net="$CNI_NETNS" ip link show "$CNI_IFNAME" >/dev/null 2>&1 && echo "$CNI_COMMAND there" >>/run/calls`+"\n"+leases)
+		c := l.attach(conf(with(other, "ipam", `{"type":"dhcp"}`)), "web")
+		l.must(c.del())
+		l.same(l.calls(), "ADD there\nDEL there\n")
+	}},
+	{name: "an IPAM plugin is looked for in CNI_PATH from the front", test: func(l *lab) {
+		l.run("mkdir -p /run/a/other /run/b /run/c")
+		for _, dir := range []string{"b", "c"} {
+			l.script("other", "echo "+dir+" >>/run/calls\n"+leases)
+			l.run("mv " + netlab.PluginDir + "/other /run/" + dir)
+		}
+		path := func(call *netlab.PluginCall) { call.Path = "/nowhere:/run/a:/run/b:/run/c:" + netlab.PluginDir }
+		l.must(failure(l.process("ADD", l.pod("web"), other, path)))
+		l.same(l.calls(), "b\n")
+	}},
+	{name: "an IPAM type that is a path is refused", test: func(l *lab) {
+		l.ipam(leases)
+		for _, path := range []string{"../bin/other", "/opt/cni/bin/other"} {
+			_, err := l.exec("ADD", l.pod("web"+fmt.Sprint(len(path))), with(other, "ipam", `{"type":`+text(path)+`}`))
+			l.refused(err, path)
+		}
+		l.same(l.calls(), "")
+	}},
+	{name: "an IPAM plugin's DEL that fails can be repeated", test: func(l *lab) {
+		l.ipam(leases)
+		l.bridged()
+		before := l.now()
+		c := l.attach(conf(other), "web")
+		l.ipam(`echo '{"cniVersion":"1.0.0","code":11,"msg":"busy"}'; exit 1`)
+		l.refused(c.del(), "busy")
+		l.ipam(leases)
+		l.must(c.del())
+		l.calls()
+		c.Delete(l)
+		before.unchanged()
+	}},
+	{name: "STATUS asks the IPAM plugin", test: func(l *lab) {
+		l.ipam(`echo '{"cniVersion":"1.1.0","code":50,"msg":"no server answers"}'; exit 1`)
+		l.answered(l.process("STATUS", nil, with(other, "cniVersion", `"1.1.0"`)), 50, "no server answers")
+		l.same(l.calls(), "STATUS\n")
+	}},
+	{name: "STATUS is fine with an IPAM plugin that is older than STATUS", differs: "takes the age of an IPAM plugin for a failure", test: func(l *lab) {
+		l.ipam(`echo '{"code":4,"msg":"unknown CNI_COMMAND: '$CNI_COMMAND'"}'; exit 1`)
+		l.quiet(l.process("STATUS", nil, with(other, "cniVersion", `"1.1.0"`)))
+	}},
+	{name: "STATUS of a network whose IPAM plugin is not installed is an error", test: func(l *lab) {
+		l.refused(l.status(conf(with(lan, "ipam", `{"type":"nowhere"}`))), "nowhere")
+	}},
+	{name: "GC reaches the IPAM plugin, with the list of valid attachments", differs: noGC, test: func(l *lab) {
+		l.script("other", `test "$CNI_COMMAND" != GC || cat >/run/seen`+"\n"+leases)
+		c := l.attach(conf(other).in("1.1.0"), "web")
+		l.must(l.gc(conf(other), c))
+		l.shows(l.read("/run/seen"), c.ID, "cni.dev/valid-attachments")
+	}},
+}
+
+// limitRows are about calls that must come to an end.
+func limitRows() (rows []row) {
+	const itself = `{"type":"bridge","bridge":"lan0","ipam":{"type":"bridge"}}`
+	const endless = "a bridge plugin is called as IPAM plugin without end"
+	// Neither memory nor processes without end: the machine has other things to do.
+	const limited = "prlimit --data=400000000 --core=0"
+	rows = append(rows,
+		row{name: "ADD of a bridge that is its own IPAM plugin is refused with one document", known: endless, test: func(l *lab) {
+			c := l.pod("web")
+			r, _ := l.under(limited, "ADD", c, itself)
+			if r.ExitCode != 1 || r.Error == nil {
+				l.Errorf("want exit code 1 and one error document, got exit code %d, %.200s", r.ExitCode, r.Stdout+r.Stderr)
+			}
+		}},
+		row{name: "CHECK of a bridge that is its own IPAM plugin comes to an end", known: endless, differs: "calls itself without end", test: func(l *lab) {
+			c := l.attach(conf(lan), "web")
+			r, _ := l.under(limited, "CHECK", c, with(itself, "prevResult", text(object(c.printed))))
+			if r.ExitCode != 0 && r.Error == nil {
+				l.Errorf("exit code %d without an error document: %.200s", r.ExitCode, r.Stdout+r.Stderr)
+			}
+		}},
+		row{name: "GC of a bridge that is its own IPAM plugin comes to an end", known: endless, test: func(l *lab) {
+			r, _ := l.under(limited, "GC", nil, with(itself, "cniVersion", `"1.1.0"`, "cni.dev/valid-attachments", "[]"))
+			if r.ExitCode != 0 && r.Error == nil {
+				l.Errorf("exit code %d without an error document: %.200s", r.ExitCode, r.Stdout+r.Stderr)
+			}
+		}},
+	)
+	for _, plugin := range []string{lan, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`} {
+		name, differs := object(plugin)["type"].(string), ""
+		if name == "firewall" {
+			differs = "its firewall's DEL does not say that it could remove nothing"
+		}
+		rows = append(rows, row{differs: differs, name: "DEL of " + name + " without CAP_NET_ADMIN fails at once", known: "it waits twenty seconds and blames a busy resource", test: func(l *lab) {
+			c := l.attach(conf(lan, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`), "web", ports("8080:80/tcp"))
+			config := with(plugin, "prevResult", text(object(c.printed)), "runtimeConfig", `{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`)
+			r, ended := l.under("setpriv --bounding-set=-net_admin --inh-caps=-net_admin", "DEL", c, config)
+			if ended == "" {
+				l.refused(failure(r))
+				l.lacks(r.Stdout, "temporarily unavailable")
+			}
+			l.must(c.del())
+		}})
+	}
+	return rows
+}
