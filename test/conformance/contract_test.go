@@ -97,6 +97,12 @@ func mistakes(list ...mistake) (rows []row) {
 	return rows
 }
 
+// sorted sorts rows that a map has.
+func sorted(rows []row) []row {
+	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.name, b.name) })
+	return rows
+}
+
 // versionRows are about VERSION, and which versions the other verbs take.
 func versionRows() (rows []row) {
 	all := testutils.AllSpecVersions[:]
@@ -108,8 +114,7 @@ func versionRows() (rows []row) {
 			l.printed(r.Stdout, fmt.Sprintf(`{"cniVersion":"1.1.0","supportedVersions":%s}`, text(versions)))
 		}})
 	}
-	slices.SortFunc(rows, func(a, b row) int { return strings.Compare(a.name, b.name) })
-	rows = append(rows,
+	rows = append(sorted(rows),
 		row{name: "VERSION does not look at its input", test: func(l *lab) {
 			r := l.host.Exec(l, "bridge", netlab.PluginCall{Command: "VERSION", Config: `{"cniVersion":"7.0.0",`})
 			l.shows(r.Stdout, `"supportedVersions"`)
