@@ -235,9 +235,7 @@ func formRows() (rows []row) {
 				l.must(err)
 				var want bytes.Buffer
 				l.must(result.PrintTo(&want))
-				if got := printed; got != want.String() {
-					l.Errorf("%s: got %q, want %q", version, got, want.String())
-				}
+				l.same(printed, want.String())
 				l.must(failure(l.process("DEL", c, with(settled, "cniVersion", text(version)))))
 			}
 		}},

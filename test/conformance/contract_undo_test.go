@@ -133,6 +133,7 @@ var outOfTimeRows = []row{
 		if !l.suite.has("chain") {
 			l.Skip("no plugin has a DEL that may be out of time")
 		}
+		l.inside()
 		l.script("slow", "exec sleep 90")
 		c := l.pod("web")
 		const list = `{"type":"chain","plugins":[{"type":"loopback"},{"type":"slow"}]}`
