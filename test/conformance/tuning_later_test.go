@@ -1,0 +1,302 @@
+package conformance
+
+// What comes after ADD.
+
+func tuningBackups() []row {
+	return []row{
+		{name: "the values before are recorded in the reference's form", test: func(l *lab) {
+			c := l.tuned(allAttributes)
+			l.same(l.read(c.backup()), allRecorded)
+			l.same(l.run("stat -c %a "+c.backup()), "600\n")
+		}},
+		{name: "only values are recorded that are configured", test: func(l *lab) {
+			c := l.tuned(arpFilter + `,"mtu":1400,"allmulti":true`)
+			l.same(l.read(c.backup()), "{\n \"mtu\": 1500,\n \"allmulti\": false\n}")
+		}},
+		{name: "without attributes nothing is recorded", test: func(l *lab) {
+			l.tuned(arpFilter)
+			l.same(l.files("/run/cni/tuning/*"), []string(nil))
+		}},
+		{name: "the record is called by container and interface", test: func(l *lab) {
+			c := l.fresh("web", ifname("net1"))
+			l.must(c.tune("ADD", `"mtu":1400`))
+			l.same(l.files("/run/cni/tuning/*"), []string{"/run/cni/tuning/" + c.ID + "_net1.json"})
+		}},
+		{name: "dataDir is where the record is", test: func(l *lab) {
+			const keys = `"mtu":1400,"dataDir":"/var/lib/cni/records/"`
+			c := l.tuned(keys)
+			l.same(l.read("/var/lib/cni/records/"+c.ID+"_eth0.json"), "{\n \"mtu\": 1500\n}")
+			l.same(l.files("/run/cni/tuning/*"), []string(nil))
+			l.must(c.tune("DEL", keys))
+			c.looks(untuned)
+			l.same(l.files("/var/lib/cni/records/*"), []string(nil))
+		}},
+		{name: "a second ADD keeps what the first one recorded", differs: overwrites, test: func(l *lab) {
+			c := l.tuned(`"mac":"02:00:00:00:00:aa","mtu":1400`)
+			l.must(c.tune("ADD", `"mac":"02:00:00:00:00:bb","mtu":1300,"txQLen":77`))
+			c.looks("02:00:00:00:00:bb mtu 1300 txqlen 77")
+			l.same(l.read(c.backup()), "{\n \"mac\": \""+untunedMAC+"\",\n \"mtu\": 1500,\n \"txQLen\": 1000\n}")
+			l.must(c.tune("DEL", ""+`"mac":"02:00:00:00:00:bb","mtu":1300,"txQLen":77`))
+			c.looks(untuned)
+		}},
+		{name: "DEL sets back what the reference recorded", test: func(l *lab) {
+			c := l.fresh("web")
+			c.run("ip link set eth0 promisc on allmulticast on mtu 1400 txqueuelen 77")
+			l.write(c.backup(), "{\n \"promisc\": false,\n \"mtu\": 1450,\n \"allmulti\": false,\n \"txQLen\": 500\n}")
+			l.must(c.tune("DEL", `"mtu":1400`))
+			c.looks(untunedMAC + " mtu 1450 txqlen 500")
+			l.same(l.read(c.backup()), "")
+		}},
+	}
+}
+
+func tuningDel() (rows []row) {
+	for _, c := range []struct {
+		name, keys, differs string
+		restored            bool // or else the interface is gone
+		harm                func(l *lab, c *container)
+		changes             []change
+	}{
+		{name: "DEL sets the interface back", keys: allAttributes, restored: true},
+		{name: "DEL with nothing configured any more sets the interface back", keys: `"mtu":0`, restored: true},
+		{name: "DEL with a configuration that became wrong sets the interface back", keys: `"mac":"zz","mtu":70000,"sysctl":{"kernel.x":"1"}`, restored: true},
+		{name: "DEL with a configuration of wrong types sets the interface back", keys: `"mtu":"x","sysctl":7`, restored: true, differs: "its DEL fails when it can't read the configuration"},
+		{name: "DEL without a namespace leaves nothing", keys: allAttributes, changes: []change{noNetns}, differs: fileLeaks},
+		{name: "DEL with the namespace gone leaves nothing", keys: allAttributes, differs: fileLeaks, harm: func(l *lab, c *container) { c.Delete(l) }},
+		{name: "DEL with a plain file for the namespace leaves nothing", keys: allAttributes, differs: fileLeaks, harm: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
+		{name: "DEL with the interface gone leaves nothing", keys: allAttributes, differs: fileLeaks, harm: func(l *lab, c *container) { c.run("ip link del eth0") }},
+		{name: "DEL with a torn record leaves nothing", keys: allAttributes, differs: "its DEL leaves a record that it can't read", harm: func(l *lab, c *container) {
+			l.write(c.backup(), `{ "mtu": 15`)
+		}},
+	} {
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			before := l.now()
+			web := l.tuned(allAttributes)
+			if c.harm != nil {
+				c.harm(l, web)
+			}
+			for range 2 {
+				l.must(web.tune("DEL", c.keys, c.changes...))
+			}
+			if c.restored {
+				web.looks(untuned)
+			}
+			l.lacks(before.changed(), "/tuning/")
+		}})
+	}
+	return append(rows,
+		row{name: "DEL without a previous result sets the interface back", test: func(l *lab) {
+			c := l.tuned(allAttributes)
+			_, err := l.exec("DEL", c, tuning(`"mtu":1400`))
+			l.must(err)
+			c.looks(untuned)
+			l.same(l.read(c.backup()), "")
+		}},
+		row{name: "DEL of what was never added does nothing", test: func(l *lab) {
+			c := l.fresh("web")
+			before := l.now(c)
+			l.must(c.tune("DEL", allAttributes))
+			before.unchanged()
+		}},
+		row{name: "DEL sets nothing back that was not recorded", test: func(l *lab) {
+			c := l.tuned(`"mtu":1400`)
+			c.run("ip link set eth0 txqueuelen 5 promisc on")
+			l.must(c.tune("DEL", allAttributes))
+			c.looks(untunedMAC + " mtu 1500 txqlen 5 promisc")
+		}},
+		row{name: "DEL keeps to the container and interface it is for", test: func(l *lab) {
+			c, other := l.tuned(`"mtu":1400`), l.fresh("other")
+			l.must(other.tune("ADD", `"mtu":1400`))
+			l.must(c.tune("DEL", `"mtu":1400`))
+			other.looks(untunedMAC + " mtu 1400 txqlen 1000")
+			l.same(l.read(other.backup()), "{\n \"mtu\": 1500\n}")
+		}},
+		row{name: "a late DEL leaves the interface of a newer container at the path alone", differs: anyInterface, test: func(l *lab) {
+			c := l.tuned(allAttributes)
+			c.Replace(l)
+			c.addLink("02:00:00:00:00:99")
+			c.run("ip link set eth0 mtu 1450")
+			l.must(c.tune("DEL", allAttributes))
+			c.looks("02:00:00:00:00:99 mtu 1450 txqlen 1000")
+			l.same(l.read(c.backup()), "")
+		}},
+		row{name: "DEL says what it can't set back, and keeps the record", differs: ignoresErrors, test: func(l *lab) {
+			c := l.tuned(`"mtu":1400,"txQLen":77`)
+			l.write(c.backup(), `{"mtu": 70000, "txQLen": 1000}`)
+			l.refused(c.tune("DEL", `"mtu":1400,"txQLen":77`), "70000")
+			c.looks(untunedMAC + " mtu 1400 txqlen 1000")
+			l.shows(l.read(c.backup()), "70000")
+		}},
+		row{name: "DEL of a list leaves nothing", test: func(l *lab) {
+			n := conf(lan, tuning(allAttributes+","+arpFilter))
+			l.warm(n)
+			before := l.now()
+			c := l.attach(n, "web")
+			l.must(c.check())
+			l.must(c.del())
+			c.Delete(l)
+			before.unchanged()
+		}},
+		row{name: "DEL of a list with the namespace gone leaves nothing", differs: fileLeaks, test: func(l *lab) {
+			n := conf(with(lan, "ipMasq", "false"), tuning(allAttributes))
+			l.warm(n)
+			before := l.now()
+			c := l.attach(n, "web")
+			c.Delete(l)
+			l.must(c.del())
+			before.unchanged()
+		}},
+	)
+}
+
+func tuningGC() []row {
+	net := conf(tuning(`"mtu":1400`))
+	// two returns containers that have been tuned.
+	two := func(l *lab) (kept, lost *container) {
+		kept, lost = l.tuned(`"mtu":1400`), l.fresh("lost")
+		l.must(lost.tune("ADD", `"mtu":1400`))
+		return kept, lost
+	}
+	return []row{
+		{name: "GC removes the records of attachments that are not valid", differs: noGC, test: func(l *lab) {
+			kept, lost := two(l)
+			l.must(l.gc(net, kept))
+			l.same(l.files("/run/cni/tuning/*"), []string{kept.backup()})
+			l.must(lost.tune("DEL", `"mtu":1400`))
+			l.must(l.gc(net))
+			l.same(l.files("/run/cni/tuning/*"), []string(nil))
+		}},
+		{name: "GC keeps what DEL needs of valid attachments", test: func(l *lab) {
+			kept, lost := two(l)
+			l.must(l.gc(net, kept, lost))
+			for _, c := range []*container{kept, lost} {
+				l.must(c.tune("DEL", `"mtu":1400`))
+				c.looks(untuned)
+			}
+		}},
+		{name: "GC removes the record of another interface of a valid container", differs: noGC, test: func(l *lab) {
+			kept := l.tuned(`"mtu":1400`)
+			second := &container{Pod: kept.Pod, lab: l, runtime: kept.Pod.RuntimeConf(nil)}
+			second.runtime.IfName = "net1"
+			second.run("ip link add net1 address " + untunedMAC + " type veth peer name peer1")
+			l.must(second.tune("ADD", `"mtu":1400`))
+			l.must(l.gc(net, kept))
+			l.same(l.files("/run/cni/tuning/*"), []string{kept.backup()})
+		}},
+		{name: "GC looks in dataDir", differs: noGC, test: func(l *lab) {
+			const keys = `"mtu":1400,"dataDir":"/var/lib/cni/records"`
+			l.tuned(keys)
+			l.must(l.gc(conf(tuning(keys))))
+			l.same(l.files("/var/lib/cni/records/*"), []string(nil))
+		}},
+		{name: "GC of one network keeps the records of another", test: func(l *lab) {
+			other := conf(with(lan, "ipMasq", "false"), tuning(`"mtu":1400`)).called("other")
+			c := l.attach(other, "web")
+			l.must(l.gc(net))
+			l.same(l.read(c.backup()), "{\n \"mtu\": 1500\n}")
+		}},
+		{name: "GC keeps other files in dataDir", test: func(l *lab) {
+			const keys = `"mtu":1400,"dataDir":"/var/lib/cni/shared"`
+			for _, name := range []string{"notes.json", "notes", "some_thing.json", "some_thing.txt"} {
+				l.write("/var/lib/cni/shared/"+name, `{"mtu":1500,"owner":"somebody else"}`)
+			}
+			before := l.now()
+			l.must(l.gc(conf(tuning(keys))))
+			before.unchanged()
+		}},
+	}
+}
+
+func tuningCheck() (rows []row) {
+	for _, c := range []struct{ name, harm, names string }{
+		{"MAC address", "ip link set eth0 address 02:00:00:00:00:07", "02:00:00:00:00:07"},
+		{"promiscuous mode", "ip link set eth0 promisc off", "eth0"},
+		{"MTU", "ip link set eth0 mtu 1300", "1300"},
+		{"allmulti", "ip link set eth0 allmulticast off", "eth0"},
+		{"queue", "ip link set eth0 txqueuelen 5", "5"},
+		{"sysctl", "sysctl -qw net.ipv4.conf.eth0.arp_filter=0", "arp_filter"},
+	} {
+		rows = append(rows, row{name: "CHECK finds another " + c.name, test: func(l *lab) {
+			const keys = allAttributes + "," + arpFilter
+			web := l.tuned(keys)
+			l.must(web.tune("CHECK", keys))
+			web.run(c.harm)
+			l.refused(web.tune("CHECK", keys), c.names)
+		}})
+	}
+	return append(rows,
+		row{name: "CHECK finds that the interface is gone", test: func(l *lab) {
+			c := l.tuned(`"mtu":1400`)
+			c.run("ip link del eth0")
+			l.refused(c.tune("CHECK", `"mtu":1400`), "eth0")
+		}},
+		row{name: "CHECK finds allmulti that is to be off", test: func(l *lab) {
+			c := l.tuned(`"allmulti":false`)
+			l.must(c.tune("CHECK", `"allmulti":false`))
+			c.run("ip link set eth0 allmulticast on")
+			l.refused(c.tune("CHECK", `"allmulti":false`), "eth0")
+		}},
+		row{name: "CHECK compares what args.cni, CNI_ARGS and runtimeConfig ask for", test: func(l *lab) {
+			c := l.tuned(`"mtu":1400`)
+			l.refused(c.tune("CHECK", `"mtu":1400,"args":{"cni":{"mtu":1300}}`), "1300")
+			l.refused(c.tune("CHECK", `"mtu":1400`, env("CNI_ARGS=MAC=02:00:00:00:00:0b")), "02:00:00:00:00:0b")
+			l.refused(c.tune("CHECK", `"mtu":1400,"runtimeConfig":{"mac":"02:00:00:00:00:0c"}`), "02:00:00:00:00:0c")
+			l.must(c.tune("CHECK", `"mtu":1400`))
+		}},
+		row{name: "CHECK knows a MAC address in any form", differs: macAsWritten, test: func(l *lab) {
+			l.must(l.tuned(`"mac":"02-00-00-00-00-AA"`).tune("CHECK", `"mac":"02:00:00:00:00:AA"`))
+		}},
+		row{name: "CHECK takes tabs between numbers for blanks", differs: comparesBlanks, test: func(l *lab) {
+			const keys = `"sysctl":{"net.ipv4.ip_local_port_range":"20000 60999"}`
+			c := l.tuned(keys)
+			l.must(c.tune("CHECK", keys))
+			c.MustRun(l, "sysctl", "-qw", "net.ipv4.ip_local_port_range=20001 60999")
+			l.refused(c.tune("CHECK", keys), "20001")
+		}},
+		row{name: "CHECK leaves alone what is not configured", test: func(l *lab) {
+			c := l.tuned(`"txQLen":77`)
+			c.run("ip link set eth0 address 02:00:00:00:00:07 mtu 1300 allmulticast on")
+			l.must(c.tune("CHECK", `"txQLen":77`))
+		}},
+		row{name: "CHECK leaves promiscuous mode alone when it is not configured", differs: promiscOff, test: func(l *lab) {
+			c := l.tuned(`"txQLen":77`)
+			c.run("ip link set eth0 promisc on")
+			l.must(c.tune("CHECK", `"txQLen":77`))
+		}},
+		row{name: "CHECK changes nothing", test: func(l *lab) {
+			const keys = allAttributes + "," + arpFilter
+			c := l.tuned(keys)
+			before := l.now(c)
+			l.must(c.tune("CHECK", keys))
+			c.run("ip link set eth0 txqueuelen 5")
+			l.refused(c.tune("CHECK", keys))
+			c.run("ip link set eth0 txqueuelen 77")
+			before.unchanged()
+		}},
+		row{name: "CHECK without a previous result is refused", test: func(l *lab) {
+			_, err := l.exec("CHECK", l.tuned(`"mtu":1400`), tuning(`"mtu":1400`))
+			l.refused(err, "prevResult")
+		}},
+	)
+}
+
+func tuningStatus() []row {
+	return []row{
+		{name: "STATUS of a configuration that can be used succeeds", test: func(l *lab) {
+			l.write("/etc/cni/tuning/allowlist.conf", "arp_filter")
+			before := l.now()
+			l.must(l.status(conf(tuning(allAttributes + "," + arpFilter))))
+			before.unchanged()
+		}},
+		{name: "STATUS finds a mac that is none", differs: noStatus, test: func(l *lab) {
+			l.refused(l.status(conf(tuning(`"mac":"zz"`))), "zz")
+		}},
+		{name: "STATUS finds a sysctl outside of net", differs: noStatus, test: func(l *lab) {
+			l.refused(l.status(conf(tuning(`"sysctl":{"kernel.hostname":"x"}`))), "hostname")
+		}},
+		{name: "STATUS finds a sysctl that the allowlist does not allow", differs: noStatus, test: func(l *lab) {
+			l.write("/etc/cni/tuning/allowlist.conf", "^net.core")
+			l.refused(l.status(conf(tuning(arpFilter))), "arp_filter")
+		}},
+	}
+}
