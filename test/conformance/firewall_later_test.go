@@ -1,0 +1,350 @@
+package conformance
+
+import (
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/firewalld/firewalldtest"
+)
+
+// noneAdded makes sure that there is nothing that was not there before.
+func (s *state) noneAdded() {
+	for line := range strings.Lines(s.changed()) {
+		if strings.HasPrefix(line, "+") {
+			s.lab.Errorf("there is %s", line)
+		}
+	}
+}
+
+func firewallDel() (rows []row) {
+	for _, c := range []struct {
+		name, differs string
+		del           func(l *lab, c *container) error
+	}{
+		{"DEL", "", func(l *lab, c *container) error { return c.firewall("DEL") }},
+		{"DEL without a namespace", "", func(l *lab, c *container) error { return c.firewall("DEL", noNetns) }},
+		{"DEL with the namespace gone", "", func(l *lab, c *container) error {
+			c.Delete(l)
+			return c.firewall("DEL")
+		}},
+		{"DEL with a plain file for the namespace", "", func(l *lab, c *container) error {
+			c.DeleteKeepFile(l)
+			return c.firewall("DEL")
+		}},
+		{"DEL without a previous result", needsResult, func(l *lab, c *container) error {
+			_, err := l.exec("DEL", c, l.firewall(), noNetns)
+			return err
+		}},
+		{"DEL with other keys in the configuration", "", func(l *lab, c *container) error {
+			c.network.plugins[1] = `{"type":"firewall","iptablesAdminChainName":"OTHER","ingressPolicy":"isolated"}`
+			return c.firewall("DEL")
+		}},
+		{"DEL with another backend in the configuration", "its DEL fails when the backend is not there", func(l *lab, c *container) error {
+			c.network.plugins[1] = `{"type":"firewall","backend":"firewalld"}`
+			return c.firewall("DEL")
+		}},
+		{"DEL with a policy that there is not", "its DEL fails with a policy that it does not know", func(l *lab, c *container) error {
+			c.network.plugins[1] = `{"type":"firewall","ingressPolicy":"closed"}`
+			return c.firewall("DEL")
+		}},
+	} {
+		rows = append(rows, row{name: c.name + " leaves nothing", differs: c.differs, backends: true, test: func(l *lab) {
+			l.warm(l.guarded())
+			web := l.attach(conf(lan), "web")
+			before := l.now()
+			web.network = l.guarded()
+			l.must(web.firewall("ADD"))
+			if before.changed() == "" {
+				l.Error("ADD makes nothing")
+			}
+			l.must(c.del(l, web))
+			before.noneAdded()
+		}})
+	}
+	return append(rows,
+		row{name: "DEL of a list leaves nothing", backends: true, test: func(l *lab) {
+			n := l.guarded()
+			l.warm(n)
+			before := l.now()
+			c := l.attach(n, "web")
+			l.must(c.del())
+			l.must(c.del())
+			c.Delete(l)
+			before.unchanged()
+		}},
+		row{name: "DEL of a list with a policy leaves nothing", backends: true, test: func(l *lab) {
+			n := l.guarded("ingressPolicy", `"isolated"`)
+			l.warm(n)
+			before := l.now()
+			c := l.attach(n, "web")
+			l.must(c.del())
+			c.Delete(l)
+			before.unchanged()
+		}},
+		row{name: "DEL of what was never added does nothing", backends: true, test: func(l *lab) {
+			l.warm(l.guarded())
+			c := l.attach(conf(lan), "web")
+			c.network = l.guarded()
+			before := l.now()
+			l.must(c.firewall("DEL"))
+			l.same(before.changed(), "")
+		}},
+		row{name: "after DEL the container's packets are dropped again", backends: true, test: func(l *lab) {
+			l.closed()
+			l.internet()
+			c, other := l.attach(l.guarded(), "web"), l.attach(l.guarded(), "other")
+			l.pass(c.away()...)
+			l.must(c.firewall("DEL"))
+			l.silent(c.away()...)
+			l.pass(other.away()...)
+			l.must(other.check())
+		}},
+		row{name: "a late DEL leaves an address to the container that has it by now", backends: true, differs: byAddress, test: func(l *lab) {
+			l.closed()
+			l.internet()
+			c, old := l.attach(conf(lan), "web"), l.pod("old")
+			_, err := l.exec("ADD", old, with(l.firewall(), "prevResult", c.printed))
+			l.must(err)
+			c.network = l.guarded()
+			l.must(c.firewall("ADD"))
+			_, err = l.exec("DEL", old, with(l.firewall(), "prevResult", c.printed))
+			l.must(err)
+			l.pass(c.away()...)
+			l.must(c.firewall("CHECK"))
+		}},
+	)
+}
+
+func firewallGC() []row {
+	return []row{
+		{name: "GC shuts out attachments that are not valid, and only them", backends: true, differs: noGC, test: func(l *lab) {
+			l.closed()
+			l.internet()
+			kept, lost := l.attach(l.guarded(), "kept"), l.attach(l.guarded(), "lost")
+			l.pass(lost.away()...)
+			l.must(l.gc(conf(l.firewall()), kept))
+			l.silent(lost.away()...)
+			l.pass(kept.away()...)
+			l.must(kept.check())
+			l.refused(lost.firewall("CHECK"))
+		}},
+		{name: "GC without valid attachments leaves nothing", backends: true, differs: noGC, test: func(l *lab) {
+			l.warm(l.guarded("ingressPolicy", `"isolated"`))
+			c := l.attach(conf(lan), "web")
+			before := l.now()
+			c.network = l.guarded("ingressPolicy", `"isolated"`)
+			l.must(c.firewall("ADD"))
+			l.must(l.gc(conf(l.firewall())))
+			before.noneAdded()
+		}},
+		{name: "GC keeps what containers of other networks have", backends: true, test: func(l *lab) {
+			l.closed()
+			l.internet()
+			c := l.attach(l.guarded("ingressPolicy", `"same-bridge"`).called("other"), "web")
+			l.must(l.gc(conf(l.firewall())))
+			l.pass(c.away()...)
+			l.must(c.check())
+		}},
+		{name: "GC shuts out another interface of a valid container", backends: true, differs: noGC, test: func(l *lab) {
+			l.closed()
+			l.internet()
+			l.routed()
+			c := l.attach(l.guarded(), "web")
+			second := &container{Pod: c.Pod, lab: l, runtime: c.Pod.RuntimeConf(nil)}
+			second.runtime.IfName = "net1"
+			_, err := l.exec("ADD", second, with(l.firewall(), "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.44.0.99/24"}]}`))
+			l.must(err)
+			c.run("ip address add 10.44.0.99/24 dev eth0")
+			c.run("ip route replace default via 10.44.0.1 src 10.44.0.99")
+			l.pass(c.away()[0])
+			l.must(l.gc(conf(l.firewall()), c))
+			l.silent(c.away()[0])
+			c.run("ip route replace default via 10.44.0.1 src " + c.v4)
+			l.pass(c.away()[0])
+		}},
+		{name: "GC of a node with nothing does nothing", backends: true, test: func(l *lab) {
+			before := l.now()
+			l.must(l.gc(conf(l.firewall())))
+			l.same(before.changed(), "")
+		}},
+	}
+}
+
+func firewallCheck() (rows []row) {
+	for _, c := range []struct{ name, harm string }{
+		{"CHECK finds that all rules are flushed", "nft flush ruleset"},
+		{"CHECK finds that chain FORWARD of iptables is flushed", "iptables -F FORWARD"},
+		{"CHECK finds that chain FORWARD of ip6tables is flushed", "ip6tables -F FORWARD"},
+		{"CHECK finds that all chains of iptables are flushed", "iptables -F"},
+	} {
+		rows = append(rows, row{name: c.name, backends: true, test: func(l *lab) {
+			web := l.attach(l.guarded(), "web")
+			l.must(web.check())
+			l.run(c.harm)
+			l.refused(web.check())
+		}})
+	}
+	return append(rows,
+		row{name: "CHECK finds that one address is not let through", backends: true, test: func(l *lab) {
+			c := l.attach(conf(lan), "web")
+			c.network = l.guarded()
+			for _, only := range []string{c.v4, c.v6} {
+				bits := map[bool]string{true: "/24", false: "/64"}[only == c.v4]
+				_, err := l.exec("ADD", c, with(l.firewall(), "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"`+only+bits+`"}]}`))
+				l.must(err)
+				l.refused(c.firewall("CHECK"))
+				l.must(c.firewall("DEL"))
+			}
+		}},
+		row{name: "CHECK finds that what ADD made is gone", backends: true, test: func(l *lab) {
+			c, other := l.attach(l.guarded(), "web"), l.attach(l.guarded(), "other")
+			l.must(c.firewall("DEL"))
+			l.refused(c.firewall("CHECK"))
+			l.must(other.check())
+		}},
+		row{name: "CHECK finds a rule of iptables gone that lets one address through", test: func(l *lab) {
+			l.backend = "iptables"
+			c, other := l.attach(l.guarded(), "web"), l.attach(l.guarded(), "other")
+			l.without("ip6tables", c.v6)
+			l.refused(c.check(), c.v6)
+			l.must(other.check())
+		}},
+		row{name: "CHECK does not mind containers that come and go", backends: true, test: func(l *lab) {
+			n := l.guarded("ingressPolicy", `"isolated"`)
+			first, c := l.attach(n, "first"), l.attach(n, "web")
+			l.must(first.del())
+			l.attach(n, "last")
+			l.must(c.check())
+		}},
+		row{name: "CHECK does not mind rules of others", backends: true, test: func(l *lab) {
+			c := l.attach(l.guarded(), "web")
+			l.bothTables("-P FORWARD DROP")
+			l.bothTables("-A FORWARD -j DROP")
+			l.bothTables("-A CNI-ADMIN -p tcp --dport 25 -j DROP")
+			l.must(c.check())
+		}},
+		row{name: "CHECK changes nothing", backends: true, test: func(l *lab) {
+			c := l.attach(l.guarded("ingressPolicy", `"isolated"`), "web")
+			before := l.now(c)
+			l.must(c.check())
+			l.same(before.changed(), "")
+		}},
+		row{name: "CHECK that fails makes nothing", backends: true, differs: checkMakes, test: func(l *lab) {
+			c := l.attach(l.guarded(), "web")
+			l.run("nft flush ruleset")
+			before := l.now(c)
+			l.refused(c.check())
+			l.same(before.changed(), "")
+		}},
+		row{name: "the next ADD mends chain FORWARD for all containers", backends: true, test: func(l *lab) {
+			l.closed()
+			l.internet()
+			c := l.attach(l.guarded(), "web")
+			l.bothTables("-F FORWARD")
+			l.silent(c.away()...)
+			l.attach(l.guarded(), "other")
+			l.pass(c.away()...)
+			l.must(c.check())
+		}},
+		row{name: "a second ADD mends what was flushed", backends: true, test: func(l *lab) {
+			l.internet()
+			c := l.attach(l.guarded(), "web")
+			l.run("nft flush ruleset")
+			l.closed()
+			l.must(c.firewall("ADD"))
+			l.must(c.firewall("CHECK"))
+			l.attach(conf(lan), "other") // the masquerade of lan
+		}},
+	)
+}
+
+func firewallStatus() (rows []row) {
+	for _, c := range []struct{ name, key, value string }{
+		{"a backend that there is not", "backend", `"ebtables"`},
+		{"a policy that there is not", "ingressPolicy", `"closed"`},
+		{"that firewalld does not run", "backend", `"firewalld"`},
+	} {
+		rows = append(rows, row{name: "STATUS finds " + c.name, differs: noStatus, test: func(l *lab) {
+			l.refused(l.status(conf(with(`{"type":"firewall"}`, c.key, c.value))), strings.Trim(c.value, `"`))
+		}})
+	}
+	return append(rows,
+		row{name: "STATUS of a node that has what it takes succeeds, and makes nothing", backends: true, test: func(l *lab) {
+			before := l.now()
+			l.must(l.status(conf(l.firewall("ingressPolicy", `"isolated"`))))
+			l.same(before.changed(), "")
+		}},
+		row{name: "STATUS has the code of a plugin that is not available when firewalld does not run", differs: noStatus, test: func(l *lab) {
+			l.code(l.status(conf(`{"type":"firewall","backend":"firewalld"}`)), 50)
+		}},
+	)
+}
+
+// firewalld starts one on the node, which is to drop what it does not know.
+func (l *lab) firewalld() *firewalldtest.Daemon {
+	firewalldtest.StartBus(l, l.host)
+	return firewalldtest.Start(l, l.host, "nftables")
+}
+
+func firewallZones() []row {
+	return []row{
+		{name: "with firewalld the container's addresses are sources of zone trusted until DEL", test: func(l *lab) {
+			daemon := l.firewalld()
+			l.internet()
+			bare := l.attach(conf(lan), "bare")
+			c, other := l.attach(l.guarded(), "web"), l.attach(l.guarded(), "other")
+			l.silent(bare.away()...)
+			l.pass(c.away()...)
+			l.same(daemon.Sources(l, "trusted"), []string{c.v4 + "/32", c.v6 + "/128", other.v4 + "/32", other.v6 + "/128"})
+			l.must(c.check())
+			l.must(c.del())
+			l.same(daemon.Sources(l, "trusted"), []string{other.v4 + "/32", other.v6 + "/128"})
+		}},
+		{name: "firewalldZone names the zone", test: func(l *lab) {
+			daemon := l.firewalld()
+			c := l.attach(l.guarded("firewalldZone", `"work"`, "backend", `"firewalld"`), "web")
+			l.same(daemon.Sources(l, "work"), []string{c.v4 + "/32", c.v6 + "/128"})
+			l.same(daemon.Sources(l, "trusted"), []string{})
+			l.must(c.check())
+			l.must(c.del())
+			l.same(daemon.Sources(l, "work"), []string{})
+		}},
+		{name: "with backend iptables a firewalld is let be", test: func(l *lab) {
+			daemon := l.firewalld()
+			l.attach(l.guarded("backend", `"iptables"`), "web")
+			l.same(daemon.Sources(l, "trusted"), []string{})
+		}},
+		{name: "CHECK finds that firewalld has forgotten an address", differs: falseIsTrue, test: func(l *lab) {
+			daemon := l.firewalld()
+			c := l.attach(l.guarded(), "web")
+			l.must(c.check())
+			daemon.Reload(l)
+			l.refused(c.check(), c.v4)
+		}},
+		{name: "DEL without a previous result takes addresses out of firewalld's zone", differs: needsResult, test: func(l *lab) {
+			daemon := l.firewalld()
+			c := l.attach(l.guarded("firewalldZone", `"work"`), "web")
+			_, err := l.exec("DEL", c, c.network.plugins[1], noNetns)
+			l.must(err)
+			l.same(daemon.Sources(l, "work"), []string{})
+		}},
+		{name: "GC takes addresses out of firewalld's zone", differs: noGC, test: func(l *lab) {
+			daemon := l.firewalld()
+			kept := l.attach(l.guarded(), "kept")
+			l.attach(l.guarded(), "lost")
+			daemon.AddSource(l, "trusted", "10.9.9.9/32") // somebody else's
+			l.must(l.gc(conf(l.firewall()), kept))
+			l.same(daemon.Sources(l, "trusted"), []string{kept.v4 + "/32", kept.v6 + "/128", "10.9.9.9/32"})
+		}},
+		{name: "a policy holds with firewalld", test: func(l *lab) {
+			l.firewalld()
+			l.internet()
+			one, two := l.serving(l.guardedBridge(1, "same-bridge"), "one"), l.serving(l.guardedBridge(2, "same-bridge"), "two")
+			l.pass(one.away()...)
+			l.silent(append(one.to(&two.Namespace), two.to(&one.Namespace)...)...)
+		}},
+		{name: "STATUS succeeds when firewalld runs", test: func(l *lab) {
+			l.firewalld()
+			l.must(l.status(conf(l.firewall("backend", `"firewalld"`))))
+		}},
+	}
+}

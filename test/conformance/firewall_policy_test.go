@@ -1,0 +1,177 @@
+package conformance
+
+import (
+	"fmt"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// guardedBridge is a network with a policy on a bridge of its own.
+func (l *lab) guardedBridge(i int, policy string) network {
+	bridge := with(lan, "bridge", fmt.Sprintf(`"lan%d"`, i),
+		"ipam", fmt.Sprintf(`{"type":"host-local","ranges":[[{"subnet":"10.%d.0.0/24"}],[{"subnet":"fd00:%d::/64"}]]}`, 60+i, 60+i))
+	n := conf(bridge, l.firewall("ingressPolicy", text(policy)))
+	if policy == "" {
+		n = conf(bridge)
+	}
+	return n.called(fmt.Sprint("net", i))
+}
+
+// bridged has netfilter see what crosses a bridge without being routed, or not.
+func (l *lab) bridged(on int) {
+	for _, key := range []string{"iptables", "ip6tables"} {
+		value := fmt.Sprintf("net.bridge.bridge-nf-call-%s=%d", key, on)
+		if _, err := l.host.Output(l.host.Command("sysctl", "-qw", value)); err != nil && on == 1 {
+			l.Skip("the kernel has no br_netfilter")
+		}
+	}
+}
+
+// serving attaches a container that answers.
+func (l *lab) serving(n network, name string) *container {
+	c := l.attach(n, name)
+	l.serve(&c.Namespace, 80)
+	return c
+}
+
+func firewallPolicies() (rows []row) {
+	for _, policy := range []string{"open", "same-bridge", "isolated"} {
+		rows = append(rows,
+			row{name: policy + ": the node, the outside and bridges without a policy connect to the container", backends: true, test: func(l *lab) {
+				c := l.serving(l.guardedBridge(1, policy), "web")
+				bare := l.attach(l.guardedBridge(9, ""), "bare")
+				l.outside().AddRoute(l, "10.61.0.0/24")
+				l.out.AddRoute(l, "fd00:61::/64")
+				l.pass(c.to(&l.host.Namespace)...)
+				l.pass(c.to(&bare.Namespace)...)
+				l.pass(c.to(&l.out.Namespace)...)
+				l.must(c.check())
+			}},
+			row{name: policy + ": the container connects to the outside, the node and bridges without a policy", backends: true, test: func(l *lab) {
+				l.internet()
+				l.serve(&l.host.Namespace, 80)
+				c := l.attach(l.guardedBridge(1, policy), "web")
+				bare := l.serving(l.guardedBridge(9, ""), "bare")
+				l.pass(c.away()...)
+				l.pass(tcp(&c.Namespace, "10.61.0.1", 80), tcp(&c.Namespace, "fd00:61::1", 80))
+				l.pass(bare.to(&c.Namespace)...)
+			}})
+	}
+	for _, c := range []struct {
+		one, two string
+		passes   bool
+	}{
+		{"open", "open", true}, {"open", "isolated", true}, {"same-bridge", "open", true},
+		{"same-bridge", "same-bridge", false}, {"isolated", "isolated", false}, {"same-bridge", "isolated", false},
+	} {
+		name := fmt.Sprintf("%s keeps apart from a bridge that is %s", c.one, c.two)
+		if c.passes {
+			name = fmt.Sprintf("%s connects with a bridge that is %s", c.one, c.two)
+		}
+		rows = append(rows, row{name: name, backends: true, test: func(l *lab) {
+			one, two := l.serving(l.guardedBridge(1, c.one), "one"), l.serving(l.guardedBridge(2, c.two), "two")
+			paths := append(one.to(&two.Namespace), two.to(&one.Namespace)...)
+			if c.passes {
+				l.pass(paths...)
+			} else {
+				l.silent(paths...)
+			}
+		}})
+	}
+	for _, c := range []struct {
+		policy  string
+		passes  bool
+		bridged int
+		differs string
+	}{
+		{"open", true, 0, ""}, {"open", true, 1, ""}, {"same-bridge", true, 0, ""}, {"same-bridge", true, 1, ""}, {"isolated", false, 1, ""},
+		{"isolated", false, 0, "its rules don't see what crosses a bridge without br_netfilter"},
+	} {
+		name := c.policy + ": containers of the same bridge connect"
+		if !c.passes {
+			name = c.policy + ": containers of the same bridge don't connect"
+		}
+		if c.bridged == 1 {
+			name += ", with br_netfilter"
+		}
+		// Rules of iptables can't see it, ours or not.
+		rows = append(rows, row{name: name, backends: c.differs == "", differs: c.differs, test: func(l *lab) {
+			l.bridged(c.bridged)
+			n := l.guardedBridge(1, c.policy)
+			one, two := l.serving(n, "one"), l.serving(n, "two")
+			paths := append(one.to(&two.Namespace), two.to(&one.Namespace)...)
+			if c.passes {
+				l.pass(paths...)
+			} else {
+				l.silent(paths...)
+			}
+			l.must(one.check())
+		}})
+	}
+	return append(rows,
+		row{name: "a policy lets through a node that drops forwarded packets", backends: true, test: func(l *lab) {
+			l.closed()
+			l.internet()
+			c, other := l.attach(l.guardedBridge(1, "isolated"), "web"), l.serving(l.guardedBridge(2, "same-bridge"), "other")
+			l.pass(c.away()...)
+			l.silent(other.to(&c.Namespace)...)
+		}},
+		row{name: "a policy comes before the administrator's accept", backends: true, test: func(l *lab) {
+			one, two := l.serving(l.guardedBridge(1, "same-bridge"), "one"), l.serving(l.guardedBridge(2, "same-bridge"), "two")
+			l.bothTables("-A CNI-ADMIN -j ACCEPT")
+			l.silent(append(one.to(&two.Namespace), two.to(&one.Namespace)...)...)
+		}},
+		row{name: "a policy keeps a published port from other protected bridges", backends: true, test: func(l *lab) {
+			n := l.guardedBridge(1, "same-bridge")
+			n.plugins = []string{n.plugins[0], published(l).plugins[1], n.plugins[1]}
+			c := l.attach(n, "web", ports("8080:80/tcp"))
+			l.serve(&c.Namespace, 80)
+			other := l.attach(l.guardedBridge(2, "same-bridge"), "other")
+			l.pass(l.published(8080)...)
+			l.silent(tcp(&other.Namespace, netlab.HostIPv4, 8080), tcp(&other.Namespace, netlab.HostIPv6, 8080))
+		}},
+		row{name: "a policy holds for all containers of its bridge", backends: true, test: func(l *lab) {
+			n := l.guardedBridge(1, "same-bridge")
+			l.attach(n, "web")
+			bare := l.serving(conf(n.plugins[0]).called(n.name), "bare")
+			other := l.attach(l.guardedBridge(2, "same-bridge"), "other")
+			l.silent(bare.to(&other.Namespace)...)
+		}},
+		row{name: "a policy holds as long as one of its containers is there", backends: true, test: func(l *lab) {
+			n := l.guardedBridge(1, "same-bridge")
+			first, second := l.attach(n, "first"), l.serving(n, "second")
+			other := l.serving(l.guardedBridge(2, "same-bridge"), "other")
+			l.must(first.del())
+			l.silent(append(second.to(&other.Namespace), other.to(&second.Namespace)...)...)
+			l.must(second.check())
+		}},
+		row{name: "a policy goes with the last of its containers", backends: true, differs: policyStays, test: func(l *lab) {
+			n := l.guardedBridge(1, "isolated")
+			first, second := l.attach(n, "first"), l.attach(n, "second")
+			other := l.serving(l.guardedBridge(2, "same-bridge"), "other")
+			l.must(first.del())
+			l.must(second.del())
+			bare := l.serving(conf(n.plugins[0]).called(n.name), "bare")
+			l.pass(append(bare.to(&other.Namespace), other.to(&bare.Namespace)...)...)
+		}},
+		row{name: "CHECK finds that a policy is missing", backends: true, differs: policyNotSeen, test: func(l *lab) {
+			for _, policy := range []string{"same-bridge", "isolated"} {
+				c := l.attach(l.guarded(), policy)
+				l.must(c.check())
+				c.network = l.guarded("ingressPolicy", text(policy))
+				l.refused(c.firewall("CHECK"))
+			}
+		}},
+		row{name: "CHECK finds that a policy is gone", backends: true, differs: policyNotSeen, test: func(l *lab) {
+			c := l.attach(l.guardedBridge(1, "same-bridge"), "web")
+			l.must(c.check())
+			// The policy goes with its last container, and the addresses are put back without it.
+			l.must(c.firewall("DEL"))
+			c.network.plugins[1] = l.firewall()
+			l.must(c.firewall("ADD"))
+			l.must(c.check())
+			c.network.plugins[1] = l.firewall("ingressPolicy", `"same-bridge"`)
+			l.refused(c.firewall("CHECK"))
+		}},
+	)
+}
