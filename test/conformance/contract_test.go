@@ -14,10 +14,8 @@ import (
 
 // What the reference does otherwise in many rows.
 const (
-	always999 = "its own errors have the code 999"
 	noVersion = "its error documents have no cniVersion"
 	noDetails = "most of its errors have no details"
-	noGC      = "its plugins have no GC"
 	lateGuard = "looks whether the namespace is its own only when the work is done"
 )
 

@@ -43,7 +43,7 @@ func (l *lab) ipam(body string) { l.script("other", `echo "$CNI_COMMAND" >>/run/
 const leases = `test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"1.0.0","ips":[{"address":"10.66.0.5/24","gateway":"10.66.0.1"}]}'`
 
 // bridged makes the bridge lan0, so that it is there before an ADD that must leave nothing.
-func (l *lab) bridged() {
+func (l *lab) onBridge() {
 	c := l.attach(conf(`{"type":"bridge","bridge":"lan0"}`), "warm")
 	l.must(c.del())
 	c.Delete(l)
@@ -178,7 +178,7 @@ var undoRows = []row{
 	}},
 	{name: "SIGTERM during DEL: it goes on", differs: dies, test: func(l *lab) {
 		l.ipam(leases + "\n" + `test "$CNI_COMMAND" != DEL || { sleep 2; echo "DEL ended" >>/run/calls; }`)
-		l.bridged()
+		l.onBridge()
 		before := l.now()
 		c := l.pod("web")
 		l.must(failure(l.process("ADD", c, other)))
@@ -192,7 +192,7 @@ var undoRows = []row{
 // stopped sends an ADD a signal while it waits for its IPAM plugin, which hands out an address all the same.
 func (l *lab) stopped(signal os.Signal) {
 	l.ipam(`trap "" TERM; test "$CNI_COMMAND" != ADD || sleep 1` + "\n" + leases)
-	l.bridged()
+	l.onBridge()
 	c := l.pod("web")
 	before := l.now(c)
 	r := l.interrupt(signal, "ADD", c, other)
@@ -247,7 +247,7 @@ var externalRows = []row{
 		l.answered(l.process("STATUS", nil, with(other, "cniVersion", `"1.1.0"`)), 105, "the pool is closed", "ask at the desk")
 	}},
 	{name: "an IPAM plugin's ADD that fails leaves no interface", differs: keepsLink, test: func(l *lab) {
-		l.bridged()
+		l.onBridge()
 		l.ipam(`echo '{"cniVersion":"1.0.0","code":11,"msg":"the pool is empty"}'; exit 1`)
 		c := l.pod("web")
 		before := l.now(c)
@@ -273,7 +273,7 @@ var externalRows = []row{
 		l.refused(err)
 	}},
 	{name: "an IPAM plugin's answer that is no result is an error, and its DEL is called", differs: unreadable, test: func(l *lab) {
-		l.bridged()
+		l.onBridge()
 		c := l.pod("web")
 		before := l.now(c)
 		for _, answer := range []string{"", "done", `{"ips":7}`, `{"cniVersion":"7.0.0"}`, `{"cniVersion":"1.0.0"}`, `{}{}`} {
@@ -331,7 +331,7 @@ var externalRows = []row{
 	}},
 	{name: "an IPAM plugin's DEL that fails can be repeated", test: func(l *lab) {
 		l.ipam(leases)
-		l.bridged()
+		l.onBridge()
 		before := l.now()
 		c := l.attach(conf(other), "web")
 		l.ipam(`echo '{"cniVersion":"1.0.0","code":11,"msg":"busy"}'; exit 1`)

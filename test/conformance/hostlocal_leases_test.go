@@ -390,7 +390,7 @@ var leaseChecks = []row{
 
 // leaseCollections is about GC.
 var leaseCollections = []row{
-	{name: "GC gives back the addresses of what is not valid", differs: refNoGC, test: func(l *lab) {
+	{name: "GC gives back the addresses of what is not valid", differs: noGC, test: func(l *lab) {
 		n := leasedByGateway(dualRanges)
 		keep := l.attach(n, "keep")
 		l.attach(n, "stale")
@@ -398,7 +398,7 @@ var leaseCollections = []row{
 		l.held("10.1.2.2", "fd00::2")
 		l.must(keep.check())
 	}},
-	{name: "GC gives back the address of a valid container's stale interface", differs: refNoGC, test: func(l *lab) {
+	{name: "GC gives back the address of a valid container's stale interface", differs: noGC, test: func(l *lab) {
 		n := leased(plainRange)
 		stale := l.attach(n, "web")
 		keep := stale.withIfname("eth1")
@@ -406,7 +406,7 @@ var leaseCollections = []row{
 		l.must(l.gc(n, keep))
 		l.held("10.1.2.3")
 	}},
-	{name: "GC with nothing valid gives back all addresses", differs: refNoGC, test: func(l *lab) {
+	{name: "GC with nothing valid gives back all addresses", differs: noGC, test: func(l *lab) {
 		n := leased(plainRange)
 		l.attach(n, "one")
 		l.attach(n, "two")
@@ -427,7 +427,7 @@ var leaseCollections = []row{
 		l.must(l.each("GC", nil, leased(plainRange).in("1.1.0")))
 		l.held("10.1.2.2", "10.1.2.9")
 	}},
-	{name: "GC gives back leases in the old form of containers that have nothing valid, and empty ones", differs: refNoGC, test: func(l *lab) {
+	{name: "GC gives back leases in the old form of containers that have nothing valid, and empty ones", differs: noGC, test: func(l *lab) {
 		n := leased(plainRange)
 		keep := l.attach(n, "keep")
 		l.lease("10.1.2.6", keep.ID, "")
@@ -436,7 +436,7 @@ var leaseCollections = []row{
 		l.must(l.gc(n, keep))
 		l.held("10.1.2.2", "10.1.2.6")
 	}},
-	{name: "GC looks in dataDir, whatever else is configured", differs: refNoGC, test: func(l *lab) {
+	{name: "GC looks in dataDir, whatever else is configured", differs: noGC, test: func(l *lab) {
 		const dir = `,"dataDir":"/run/leases"`
 		l.attach(leased(plainRange+dir), "web")
 		l.attach(leased(plainRange), "db")
@@ -463,30 +463,30 @@ var hostLocalStatus = []row{
 		l.attach(n, "web")
 		l.must(l.status(n))
 	}},
-	{name: "STATUS fails when dataDir is below a plain file", differs: refNoStatus, test: func(l *lab) {
+	{name: "STATUS fails when dataDir is below a plain file", differs: noStatus, test: func(l *lab) {
 		l.write("/run/plain", "a file")
 		l.refused(l.status(leased(plainRange+`,"dataDir":"/run/plain/leases"`)), "/run/plain")
 	}},
-	{name: "STATUS fails when dataDir can't be written", differs: refNoStatus, test: func(l *lab) {
+	{name: "STATUS fails when dataDir can't be written", differs: noStatus, test: func(l *lab) {
 		l.run("mkdir /run/leases")
 		l.run("mount -t tmpfs -o ro tmpfs /run/leases")
 		l.refused(l.status(leased(plainRange+`,"dataDir":"/run/leases"`)), "/run/leases")
 	}},
-	{name: "STATUS has code 50 when no lease can be made", differs: refNoStatus, test: func(l *lab) {
+	{name: "STATUS has code 50 when no lease can be made", differs: noStatus, test: func(l *lab) {
 		l.write("/run/plain", "a file")
 		_, err := l.exec("STATUS", nil, ofHostLocal(plainRange+`,"dataDir":"/run/plain/leases"`, "cniVersion", `"1.1.0"`))
 		l.code(err, 50)
 	}},
 	{name: "STATUS succeeds when the ranges come with each ADD", test: func(l *lab) { l.must(l.status(leased(``))) }},
-	{name: "STATUS fails without ranges", differs: refNoStatus, test: func(l *lab) {
+	{name: "STATUS fails without ranges", differs: noStatus, test: func(l *lab) {
 		n := leased(``)
 		n.plugins[0] = with(n.plugins[0], "capabilities", `{}`)
 		l.refused(l.status(n), "ranges")
 	}},
-	{name: "STATUS fails with an invalid range", differs: refNoStatus, test: func(l *lab) {
+	{name: "STATUS fails with an invalid range", differs: noStatus, test: func(l *lab) {
 		l.refused(l.status(leased(`"subnet":"10.1.2.3/24"`)), "10.1.2.0")
 	}},
-	{name: "STATUS fails when the resolvConf is not there", differs: refNoStatus, test: func(l *lab) {
+	{name: "STATUS fails when the resolvConf is not there", differs: noStatus, test: func(l *lab) {
 		l.refused(l.status(leased(plainRange+`,"resolvConf":"/run/none"`)), "/run/none")
 	}},
 }

@@ -16,8 +16,6 @@ var tuningRows = group{name: "tuning", rows: slices.Concat(
 // Why the reference plugin fails rows.
 const (
 	noUndo         = "a failed ADD leaves what it has changed"
-	noGC           = "it has no GC"
-	noStatus       = "it has no STATUS: the call succeeds whatever is wrong"
 	fileLeaks      = "its DEL leaves the file of previous values when the interface is gone"
 	macAsWritten   = "it writes the MAC address to the result as the configuration does, and its CHECK compares the texts"
 	everyDot       = "it takes every dot in a name for a slash"
