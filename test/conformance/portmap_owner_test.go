@@ -18,8 +18,6 @@ const (
 	portsNotOwned = "two containers get one port, and the one that had it first keeps it"
 	delNeedsPorts = "its DEL removes nothing unless it is given the ports"
 	delReadsAll   = "its DEL fails when the configuration is not valid any more"
-	noGC          = "it has no GC"
-	noStatus      = "it has no STATUS"
 )
 
 // portmapOwnerRows are about who has a port of the host.

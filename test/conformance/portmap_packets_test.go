@@ -96,7 +96,7 @@ var portmapPathRows = []row{
 		}
 		l.must(web.del())
 		l.attach(published(l), "peer") // so that the bridge is up
-		settled(l)
+		settles(l)
 		for _, p := range to {
 			l.answers(p, "host")
 		}

@@ -41,13 +41,13 @@ func far(l *lab) network {
 func publish(l *lab, n network, name string, maps ...string) *container {
 	c := l.attach(n, name, ports(maps...))
 	l.serve(&c.Namespace, 80)
-	settled(l)
+	settles(l)
 	return c
 }
 
-// settled waits until the host's IPv6 addresses can be used: not all plugins spare them duplicate address detection, and the kernel
+// settles waits until the host's IPv6 addresses can be used: not all plugins spare them duplicate address detection, and the kernel
 // adds the routes to them a little later in any case.
-func settled(l *lab) {
+func settles(l *lab) {
 	l.eventually(func() string {
 		local := l.run("ip -6 route show table local type local")
 		for line := range strings.Lines(l.run("ip -6 -o address show scope global")) {
@@ -128,7 +128,7 @@ func withSecond(l *lab) *netlab.Namespace {
 	from := &l.outside().Namespace
 	l.run("ip address add " + secondIPv4 + "/24 dev " + netlab.UplinkName)
 	l.run("ip address add " + secondIPv6 + "/64 dev " + netlab.UplinkName + " nodad preferred_lft 0") // not a source
-	settled(l)
+	settles(l)
 	return from
 }
 
@@ -215,7 +215,7 @@ var portmapResultRows = []row{
 	{name: "ports lead to the first address of each family", backends: true, test: func(l *lab) {
 		c := l.bare("web")
 		l.serve(&c.Namespace, 80)
-		settled(l)
+		settles(l)
 		o := object(c.printed)
 		o["ips"] = append(o["ips"].([]any), map[string]any{"address": "10.44.0.77/24", "interface": 2}, map[string]any{"address": "fd00:44::77/64", "interface": 2})
 		c.printed = text(o)
