@@ -1,10 +1,100 @@
 package conformance
 
-// lan is a dual-stack bridge that is the containers' gateway.
-const lan = `{"type":"bridge","bridge":"lan0","isDefaultGateway":true,"ipMasq":true,"capabilities":{"mac":true,"ips":true},
-	"ipam":{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}],[{"subnet":"fd00:44::/64"}]]}}`
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
 
-var bridgeRows = group{name: "bridge", rows: []row{
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// lan is a dual-stack bridge that is the containers' gateway, layer2 one without addresses.
+const (
+	lan = `{"type":"bridge","bridge":"lan0","isDefaultGateway":true,"ipMasq":true,"capabilities":{"mac":true,"ips":true},
+	"ipam":{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}],[{"subnet":"fd00:44::/64"}]]}}`
+	layer2 = `{"type":"bridge","bridge":"lan0","capabilities":{"mac":true}}`
+)
+
+// bare is lan for calls without libcni, which have no capabilities.
+var bare = with(lan, "capabilities", "{}")
+
+var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
+	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
+	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus)}
+
+// lan returns the network lan with more keys of bridge, each followed by its value in JSON, and the backend of the row.
+func (l *lab) lan(keys ...string) network {
+	config := with(lan, keys...)
+	if l.backend != "" {
+		config = with(config, "ipMasqBackend", text(l.backend))
+	}
+	return conf(config)
+}
+
+// fixedIPs is the section ipam for these addresses, each with a prefix length and, after a blank, its gateway if it has one.
+func fixedIPs(ips ...string) string {
+	var list []map[string]string
+	for _, ip := range ips {
+		address, gateway, ok := strings.Cut(ip, " ")
+		entry := map[string]string{"address": address}
+		if ok {
+			entry["gateway"] = gateway
+		}
+		list = append(list, entry)
+	}
+	return text(map[string]any{"type": "static", "addresses": list})
+}
+
+// fixedLan is lan with these addresses.
+func (l *lab) fixedLan(ips ...string) network { return l.lan("ipam", fixedIPs(ips...)) }
+
+// pings makes sure that an address answers pings.
+func (l *lab) pings(from *netlab.Namespace, to ...string) {
+	for _, address := range to {
+		l.eventually(func() string {
+			if err := from.Ping(address, time.Second); err != nil {
+				return err.Error()
+			}
+			return ""
+		})
+	}
+}
+
+// pingsAtOnce makes sure that it answers the first one.
+func (l *lab) pingsAtOnce(from *netlab.Namespace, to ...string) {
+	for _, address := range to {
+		if err := from.Ping(address, patience); err != nil {
+			l.Errorf("the first ping: %v", err)
+		}
+	}
+}
+
+// settles waits until the kernel takes packets for a container's IPv6 address, some milliseconds after it has it.
+func (c *container) settles() {
+	c.lab.eventually(func() string {
+		if !strings.Contains(c.routes("::/"+c.v6), "local "+c.v6) {
+			return "no route to " + c.v6
+		}
+		return ""
+	})
+}
+
+// routes returns a container's routes to a destination, as ip prints them, of all tables.
+func (c *container) routes(dst string) string {
+	family := "-4"
+	if strings.Contains(dst, ":") {
+		family = "-6"
+	}
+	return c.run("ip " + family + " route show table all " + strings.TrimPrefix(dst, "::/"))
+}
+
+// probed returns a link's addresses that are being probed.
+func (l *lab) probed(n *netlab.Namespace, link string) string {
+	return run(l, n, "ip -6 -o address show dev "+link+" scope global tentative")
+}
+
+var bridgeResults = []row{
 	{name: "the result, to the byte", test: func(l *lab) {
 		c := l.attach(conf(lan), "web", capability("mac", `"02:AA:00:00:00:01"`))
 		l.printed(c.printed, `{"cniVersion":"1.0.0",
@@ -12,9 +102,81 @@ var bridgeRows = group{name: "bridge", rows: []row{
 			"ips":[{"address":"10.44.0.2/24","gateway":"10.44.0.1","interface":2},{"address":"fd00:44::2/64","gateway":"fd00:44::1","interface":2}],
 			"routes":[{"dst":"0.0.0.0/0","gw":"10.44.0.1"},{"dst":"::/0","gw":"fd00:44::1"}]}`)
 	}},
+	{name: "the result without ipam, to the byte", test: func(l *lab) {
+		c := l.attach(conf(layer2), "web")
+		l.printed(c.printed, `{"cniVersion":"1.0.0",
+			"interfaces":[{"name":"lan0","mac":"MAC"},{"name":"vethX","mac":"MAC"},{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}]}`)
+	}},
+	{name: "the result names the links as they are", test: func(l *lab) {
+		c := l.attach(conf(lan), "web", ifname("net1"))
+		i := c.result.Interfaces
+		l.same([]string{i[0].Name, i[1].Name, i[2].Name, i[2].Sandbox}, []string{"lan0", c.hostEnd(), "net1", c.Path()})
+		l.has(&l.host.Namespace, "lan0", "address", i[0].Mac)
+		l.has(&l.host.Namespace, i[1].Name, "address", i[1].Mac, "master", "lan0")
+		l.has(&c.Namespace, "net1", "address", i[2].Mac)
+	}},
+	{name: "dns is the IPAM plugin's", test: func(l *lab) {
+		c := l.attach(l.lan("ipam", with(fixedIPs("10.44.0.2/24"), "dns", `{"nameservers":["10.44.0.53"],"search":["lab"]}`)), "web")
+		l.same(text(c.result.DNS), `{"nameservers":["10.44.0.53"],"search":["lab"]}`)
+	}},
+	{name: "the network's own dns comes before the IPAM plugin's", test: func(l *lab) {
+		own := `{"domain":"own","options":["ndots:5"]}`
+		c := l.attach(l.lan("dns", own, "ipam", with(fixedIPs("10.44.0.2/24"), "dns", `{"nameservers":["10.44.0.53"]}`)), "web")
+		l.same(text(c.result.DNS), own)
+	}},
+	{name: "dns without ipam is in the result", test: func(l *lab) {
+		c := l.attach(conf(with(layer2, "dns", `{"nameservers":["192.0.2.53"]}`)), "web")
+		l.same(text(c.result.DNS), `{"nameservers":["192.0.2.53"]}`)
+	}},
+	{name: "a previous result is left out of the result", test: func(l *lab) {
+		printed, err := l.exec("ADD", l.pod("web"), with(layer2, "capabilities", "{}", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
+		l.must(err)
+		l.lacks(printed, "wg0")
+	}},
+	{name: "containers that come at the same time on a new node all get in", test: func(l *lab) {
+		const containers = 8
+		pods, errs := make([]*container, containers), make(chan error, containers)
+		for i := range pods {
+			pods[i] = l.pod(fmt.Sprintf("c%d", i))
+			go func() { errs <- pods[i].add(conf(lan)) }()
+		}
+		for range pods {
+			if err := <-errs; err != nil {
+				l.Error(err)
+			}
+		}
+		seen := map[string]bool{}
+		for _, c := range pods {
+			if c.result == nil || seen[c.v4] || seen[c.v6] {
+				l.Fatalf("no address of its own: %s", c.printed)
+			}
+			seen[c.v4], seen[c.v6] = true, true
+			l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		}
+	}},
+}
+
+// noRollback is why the reference fails several rows.
+const noRollback = "its failed ADD leaves the veth pair"
+
+var bridgeLinks = []row{
+	{name: "the bridge is cni0 unless it is named", test: func(l *lab) {
+		c := l.attach(conf(`{"type":"bridge"}`), "web")
+		l.has(&l.host.Namespace, c.hostEnd(), "master", "cni0")
+	}},
+	{name: "the bridge and both ends of the veth pair are up", test: func(l *lab) {
+		c := l.attach(conf(layer2), "web")
+		l.has(&c.Namespace, "eth0", "operstate", "UP")
+		l.has(&l.host.Namespace, c.hostEnd(), "operstate", "UP")
+		l.has(&l.host.Namespace, "lan0", "operstate", "UP")
+	}},
 	{name: "hairpinMode sets the port to hairpin", test: func(l *lab) {
 		c := l.attach(conf(with(lan, "hairpinMode", "true")), "web")
-		l.has(&l.host.Namespace, c.hostEnd(), "hairpin", true)
+		l.has(&l.host.Namespace, c.hostEnd(), "hairpin", true, "isolated", false)
+	}},
+	{name: "a port is neither hairpin nor isolated unless it is asked for", test: func(l *lab) {
+		c := l.attach(conf(lan), "web")
+		l.has(&l.host.Namespace, c.hostEnd(), "hairpin", false, "isolated", false, "learning", true, "state", "forwarding")
 	}},
 	{name: "mtu holds for both ends, and for a bridge that is made", test: func(l *lab) {
 		c := l.attach(conf(with(lan, "mtu", "1400")), "web")
@@ -22,21 +184,263 @@ var bridgeRows = group{name: "bridge", rows: []row{
 		l.has(&l.host.Namespace, c.hostEnd(), "mtu", 1400)
 		l.has(&l.host.Namespace, "lan0", "mtu", 1400)
 	}},
-	{name: "DEL leaves nothing", test: func(l *lab) {
-		l.warm(conf(lan))
-		before := l.now()
-		c := l.attach(conf(lan), "web")
-		l.must(c.del())
-		c.Delete(l)
-		before.unchanged()
+	{name: "mtu does not change what a bridge was set to", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		l.run("ip link set lan0 mtu 1450")
+		l.attach(conf(with(lan, "mtu", "1400")), "web")
+		l.has(&l.host.Namespace, "lan0", "mtu", 1450)
 	}},
-	{name: "DEL with the namespace gone leaves nothing", differs: "its DEL removes no masquerading once the namespace is gone", test: func(l *lab) {
-		l.warm(conf(lan))
-		before := l.now()
+	{name: "mtu 0 is the kernel's default", test: func(l *lab) {
+		c := l.attach(conf(with(lan, "mtu", "0")), "web")
+		l.has(&c.Namespace, "eth0", "mtu", 1500)
+		l.has(&l.host.Namespace, c.hostEnd(), "mtu", 1500)
+	}},
+	{name: "an mtu below 0 counts as not set", known: "an mtu below 0 is refused", test: func(l *lab) {
+		c := l.attach(conf(with(lan, "mtu", "-1")), "web")
+		l.has(&c.Namespace, "eth0", "mtu", 1500)
+	}},
+	{name: "promiscMode makes the bridge promiscuous", test: func(l *lab) {
+		l.attach(conf(with(lan, "promiscMode", "true")), "web")
+		l.shows(l.run("ip link show lan0"), "PROMISC")
+	}},
+	{name: "promiscMode makes a bridge promiscuous that was there", test: func(l *lab) {
+		l.attach(conf(lan), "first")
+		l.lacks(l.run("ip link show lan0"), "PROMISC")
+		l.attach(conf(with(lan, "promiscMode", "true")), "second")
+		l.shows(l.run("ip link show lan0"), "PROMISC")
+	}},
+	{name: "a bridge stays promiscuous when another network does not ask for it", test: func(l *lab) {
+		l.attach(conf(with(lan, "promiscMode", "true")), "first")
+		l.must(l.attach(conf(lan), "second").del())
+		l.shows(l.run("ip link show lan0"), "PROMISC")
+	}},
+	{name: "disableContainerInterface leaves the container's end down", test: func(l *lab) {
+		c := l.attach(conf(with(layer2, "disableContainerInterface", "true")), "web")
+		l.lacks(c.run("ip link show eth0"), "UP")
+		l.shows(l.run("ip link show "+c.hostEnd()), "UP")
+	}},
+	{name: "without ipam there are no addresses, whatever is asked of the gateway", test: func(l *lab) {
+		c := l.attach(conf(with(layer2, "isDefaultGateway", "true", "ipMasq", "true", "ipam", "{}")), "web")
+		l.same(l.addresses(&c.Namespace, "eth0"), []string{})
+		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{})
+		l.has(&c.Namespace, "eth0", "operstate", "UP")
+	}},
+	{name: "the host end has no queue, the container's end has", test: func(l *lab) {
 		c := l.attach(conf(lan), "web")
-		c.Delete(l)
-		l.must(c.del())
-		before.unchanged()
+		l.lacks(l.run("ip link show "+c.hostEnd()), "qlen")
+		l.shows(c.run("ip link show eth0"), "qlen 1000")
+	}},
+	{name: "the host end has no IPv6 address", differs: "its host ends have link-local addresses", test: func(l *lab) {
+		c := l.attach(conf(lan), "web")
+		time.Sleep(50 * time.Millisecond) // the kernel makes the address with the carrier, ADD has waited for that
+		l.same(l.run("ip -6 address show dev "+c.hostEnd()), "")
+	}},
+	{name: "IPv4 addresses have the broadcast address of their subnet", test: func(l *lab) {
+		c := l.attach(l.fixedLan("10.44.0.2/26 10.44.0.1"), "web")
+		l.shows(c.run("ip address show dev eth0"), "inet 10.44.0.2/26 brd 10.44.0.63 scope global eth0")
+		l.shows(l.run("ip address show dev lan0"), "inet 10.44.0.1/26 brd 10.44.0.63 scope global lan0")
+	}},
+	{name: "an IPv4 address of a subnet without room for one has no broadcast address", test: func(l *lab) {
+		c := l.attach(conf(with(layer2, "ipam", fixedIPs("10.44.0.2/31", "10.44.0.9/32"))), "web")
+		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/31", "10.44.0.9/32"})
+		l.lacks(c.run("ip address show dev eth0"), "brd 10.")
+	}},
+	{name: "a bridge keeps its MAC address as containers come and go",
+		differs: "the bridge that it makes has the lowest MAC address of its ports unless it is a gateway", test: func(l *lab) {
+			first := l.attach(conf(layer2), "first")
+			mac := first.result.Interfaces[0].Mac
+			l.attach(conf(layer2), "second")
+			l.has(&l.host.Namespace, "lan0", "address", mac)
+			l.must(first.del())
+			l.has(&l.host.Namespace, "lan0", "address", mac)
+		}},
+	{name: "a gateway's bridge keeps its MAC address as containers come and go", test: func(l *lab) {
+		first := l.attach(conf(lan), "first")
+		mac := first.result.Interfaces[0].Mac
+		l.attach(conf(lan), "second")
+		l.has(&l.host.Namespace, "lan0", "address", mac)
+		l.must(first.del())
+		l.has(&l.host.Namespace, "lan0", "address", mac)
+	}},
+	{name: "a container has an interface on each of two networks", test: func(l *lab) {
+		c := l.attach(conf(lan), "web")
+		net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+		l.must(net1.add(conf(with(lan, "bridge", `"back0"`, "isDefaultGateway", "false", "isGateway", "true",
+			"ipam", fixedIPs("10.55.0.2/24 10.55.0.1"))).called("back"), ifname("net1")))
+		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", "10.55.0.1")
+		l.must(net1.del())
+		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+	}},
+	{name: "vlan 0 and preserveDefaultVlan change nothing", test: func(l *lab) {
+		c := l.attach(conf(with(lan, "vlan", "0", "preserveDefaultVlan", "true")), "web")
+		l.pings(&c.Namespace, "10.44.0.1")
+	}},
+	{name: "an empty vlanTrunk changes nothing", known: "an empty vlanTrunk is refused", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge") // not every kernel can filter VLANs, which one that is made would do
+		c := l.attach(conf(with(lan, "vlanTrunk", "[]")), "web")
+		l.pings(&c.Namespace, "10.44.0.1")
+	}},
+}
+
+func bridgeMACs() (rows []row) {
+	const fromArgs, fromConfig, fromRuntime = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
+	for _, c := range []struct {
+		name                  string
+		args, config, runtime bool
+		want                  string
+	}{
+		{"a MAC address can be asked for by MAC of CNI_ARGS", true, false, false, fromArgs},
+		{"a MAC address can be asked for by args.cni.mac", false, true, false, fromConfig},
+		{"a MAC address can be asked for by the capability mac", false, false, true, fromRuntime},
+		{"args.cni.mac comes before MAC of CNI_ARGS", true, true, false, fromConfig},
+		{"the capability mac comes before MAC of CNI_ARGS", true, false, true, fromRuntime},
+		{"the capability mac comes before args.cni.mac", false, true, true, fromRuntime},
+	} {
+		rows = append(rows, row{name: c.name, test: func(l *lab) {
+			config, options := lan, []option{}
+			if c.args {
+				options = append(options, args("IgnoreUnknown=1", "MAC="+fromArgs))
+			}
+			if c.config {
+				config = with(config, "args", `{"cni":{"mac":"`+fromConfig+`"}}`)
+			}
+			if c.runtime {
+				options = append(options, capability("mac", `"`+fromRuntime+`"`))
+			}
+			web := l.attach(conf(config), "web", options...)
+			l.has(&web.Namespace, "eth0", "address", c.want)
+			l.same(web.result.Interfaces[2].Mac, c.want)
+			l.pings(&web.Namespace, "10.44.0.1")
+		}})
+	}
+	return append(rows,
+		row{name: "a MAC address may be written with hyphens", test: func(l *lab) {
+			c := l.attach(conf(lan), "web", capability("mac", `"02-AA-00-00-00-01"`))
+			l.same(c.result.Interfaces[2].Mac, "02:aa:00:00:00:01")
+		}},
+		row{name: "a MAC address may be written with dots", known: "a MAC address with dots is refused", test: func(l *lab) {
+			c := l.attach(conf(lan), "web", capability("mac", `"02aa.0000.0001"`))
+			l.same(c.result.Interfaces[2].Mac, "02:aa:00:00:00:01")
+		}},
+		row{name: "a MAC address without ipam", test: func(l *lab) {
+			c := l.attach(conf(layer2), "web", capability("mac", `"02:aa:00:00:00:01"`))
+			l.has(&c.Namespace, "eth0", "address", "02:aa:00:00:00:01")
+		}},
+		row{name: "containers have different MAC addresses", test: func(l *lab) {
+			a, b := l.attach(conf(layer2), "a"), l.attach(conf(layer2), "b")
+			macs := []string{a.result.Interfaces[1].Mac, a.result.Interfaces[2].Mac, b.result.Interfaces[1].Mac, b.result.Interfaces[2].Mac}
+			slices.Sort(macs)
+			l.same(len(slices.Compact(macs)), 4)
+		}},
+		row{name: "the container announces its IPv4 addresses", test: func(l *lab) {
+			c := l.attach(conf(lan), "web", capability("mac", `"02:aa:00:00:00:01"`))
+			l.same(l.sysctl(&c.Namespace, "ipv4/conf/eth0/arp_notify"), "1")
+		}},
+		row{name: "the host reaches at once who has an address next, with another MAC address",
+			differs: "the host keeps the neighbour entry of the address's last holder", test: func(l *lab) {
+				n := l.fixedLan("10.44.0.2/24 10.44.0.1", "fd00:44::2/64 fd00:44::1")
+				l.attach(l.lan(), "stays", capability("ips", `["10.44.0.9","fd00:44::9"]`)) // so that the bridge keeps its carrier
+				before := l.attach(n, "before", capability("mac", `"02:aa:00:00:00:01"`))
+				l.pings(&l.host.Namespace, "10.44.0.2", "fd00:44::2")
+				l.must(before.del())
+				l.attach(n, "after", capability("mac", `"02:aa:00:00:00:02"`)).settles()
+				l.pingsAtOnce(&l.host.Namespace, "10.44.0.2", "fd00:44::2")
+			}},
+		row{name: "a neighbour reaches at once who has an address next", choice: true, differs: randomMACs, test: func(l *lab) {
+			if l.suite.name == "copies" {
+				l.Skip("the IPAM plugin is another program, which the next row is about")
+			}
+			l.handsOn()
+		}},
+		row{name: "a neighbour reaches at once who has an address next, when the IPAM plugin is another program", choice: true, differs: randomMACs,
+			known: "the MAC address is chosen before the addresses are known", test: func(l *lab) {
+				l.run("cp -L " + netlab.PluginDir + "/static " + netlab.PluginDir + "/copy")
+				l.run("mv " + netlab.PluginDir + "/copy " + netlab.PluginDir + "/static")
+				l.handsOn()
+			}},
+	)
+}
+
+const randomMACs = "MAC addresses are random, and neighbours remember that of the address's last holder"
+
+// handsOn has one container follow another at its addresses, which a neighbour knows.
+func (l *lab) handsOn() {
+	n := l.fixedLan("10.44.0.2/24 10.44.0.1", "fd00:44::2/64 fd00:44::1")
+	neighbour := l.attach(l.lan(), "neighbour", capability("ips", `["10.44.0.9","fd00:44::9"]`))
+	before := l.attach(n, "before")
+	l.pings(&neighbour.Namespace, "10.44.0.2", "fd00:44::2")
+	l.must(before.del())
+	l.attach(n, "after").settles()
+	l.pingsAtOnce(&neighbour.Namespace, "10.44.0.2", "fd00:44::2")
+}
+
+var bridgeGateways = []row{
+	{name: "isGateway gives the bridge the gateways' addresses and lets the host forward packets", test: func(l *lab) {
+		c := l.attach(l.lan("isDefaultGateway", "false", "isGateway", "true"), "web")
+		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24", "fd00:44::1/64"})
+		l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "11")
+		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		l.same(c.routes("default")+c.routes("::/default"), "")
+	}},
+	{name: "isGateway lets the host forward packets of the families that it has a gateway of", test: func(l *lab) {
+		l.attach(l.fixedLan("10.44.0.2/24"), "web")
+		l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "10")
+	}},
+	{name: "isGateway with IPv6 alone leaves IPv4 as it is", test: func(l *lab) {
+		l.attach(l.fixedLan("fd00:44::2/64"), "web")
+		l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "01")
+	}},
+	{name: "without isGateway the bridge has no address and the host does not forward", test: func(l *lab) {
+		c := l.attach(l.lan("isDefaultGateway", "false", "ipMasq", "false"), "web")
+		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{})
+		l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "00")
+		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/24", "fd00:44::2/64"})
+	}},
+	{name: "without isGateway containers of a network reach each other", test: func(l *lab) {
+		n := l.lan("isDefaultGateway", "false", "ipMasq", "false")
+		a, b := l.attach(n, "a"), l.attach(n, "b")
+		l.pings(&a.Namespace, b.v4, b.v6)
+	}},
+	{name: "the gateway is the one that the IPAM plugin says", test: func(l *lab) {
+		c := l.attach(l.fixedLan("10.44.0.2/24 10.44.0.99", "fd00:44::2/64 fd00:44::99"), "web")
+		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.99/24", "fd00:44::99/64"})
+		l.shows(c.routes("default")+c.routes("::/default"), "default via 10.44.0.99 dev eth0", "default via fd00:44::99 dev eth0")
+	}},
+	{name: "a gateway that the IPAM plugin does not say is the first address of the subnet", test: func(l *lab) {
+		c := l.attach(l.fixedLan("10.44.7.9/22", "fd00:44::9:9/112"), "web")
+		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.4.1/22", "fd00:44::9:1/112"})
+		l.shows(c.printed, `"10.44.4.1"`, `"fd00:44::9:1"`)
+	}},
+	{name: "without isGateway there is no gateway that the IPAM plugin does not say", test: func(l *lab) {
+		c := l.attach(conf(with(layer2, "ipam", fixedIPs("10.44.0.2/24"))), "web")
+		l.lacks(c.printed, "gateway", "gw")
+	}},
+	{name: "isDefaultGateway makes a default route for each family", test: func(l *lab) {
+		c := l.attach(l.lan(), "web")
+		l.shows(c.routes("default"), "default via 10.44.0.1 dev eth0")
+		l.shows(c.routes("::/default"), "default via fd00:44::1 dev eth0")
+	}},
+	{name: "isDefaultGateway leaves the IPAM plugin's default route with a gateway alone", test: func(l *lab) {
+		c := l.attach(l.lan("ipam", with(fixedIPs("10.44.0.2/24", "fd00:44::2/64"), "routes", `[{"dst":"0.0.0.0/0","gw":"10.44.0.9"}]`)), "web")
+		l.same(strings.TrimSpace(c.routes("default")), "default via 10.44.0.9 dev eth0")
+		l.same(text(c.result.Routes), `[{"dst":"0.0.0.0/0","gw":"10.44.0.9"},{"dst":"::/0","gw":"fd00:44::1"}]`)
+	}},
+	{name: "isDefaultGateway adds nothing to the IPAM plugin's default route without a gateway",
+		differs: "there are two default routes then, which the kernel refuses", test: func(l *lab) {
+			c := l.attach(l.lan("ipam", with(fixedIPs("10.44.0.2/24", "fd00:44::2/64"), "routes", `[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`)), "web")
+			l.same(strings.TrimSpace(c.routes("default")), "default via 10.44.0.1 dev eth0")
+			l.shows(c.routes("::/default"), "default via fd00:44::1 dev eth0")
+			l.same(text(c.result.Routes), `[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`)
+		}},
+	{name: "two subnets of IPv6 have a gateway each", test: func(l *lab) {
+		c := l.attach(l.fixedLan("fd00:44::2/64", "fd00:45::2/64"), "web")
+		l.same(l.addresses(&c.Namespace, "eth0"), []string{"fd00:45::2/64", "fd00:44::2/64"})
+		l.pings(&c.Namespace, "fd00:44::1", "fd00:45::1")
+	}},
+	{name: "two subnets of IPv4 have a gateway each", differs: "it gives the bridge one IPv4 address", test: func(l *lab) {
+		c := l.attach(l.fixedLan("10.44.0.2/24", "10.45.0.2/24"), "web")
+		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/24", "10.45.0.2/24"})
+		l.pings(&c.Namespace, "10.44.0.1", "10.45.0.1")
 	}},
 	{name: "a bridge with another network's address is refused", test: func(l *lab) {
 		l.run("ip link add lan0 type bridge")
@@ -44,4 +448,316 @@ var bridgeRows = group{name: "bridge", rows: []row{
 		c := l.pod("web")
 		l.refused(c.add(conf(lan)), "lan0")
 	}},
-}}
+	{name: "a bridge with an IPv6 address of an overlapping network is refused", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		l.run("ip address add fd00:44::9/48 dev lan0")
+		l.refused(l.pod("web").add(l.fixedLan("fd00:44::2/64")), "lan0", "fd00:44::1/64")
+	}},
+	{name: "a bridge may have the gateway's address already, and IPv6 addresses of other networks", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		for _, a := range []string{"10.44.0.1/24", "fd00:9::1/64"} {
+			l.run("ip address add " + a + " dev lan0")
+		}
+		c := l.attach(conf(lan), "web")
+		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24", "fd00:44::1/64", "fd00:9::1/64"})
+		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+	}},
+	{name: "forceAddress takes conflicting addresses from the bridge, and no others", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		for _, a := range []string{"10.9.9.1/24", "fd00:44::9/48", "fd00:9::1/64"} {
+			l.run("ip address add " + a + " dev lan0")
+		}
+		c := l.attach(l.lan("forceAddress", "true"), "web")
+		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24", "fd00:44::1/64", "fd00:9::1/64"})
+		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+	}},
+	{name: "containers of one subnet share the gateway", test: func(l *lab) {
+		a, b := l.attach(l.lan(), "a"), l.attach(l.lan(), "b")
+		l.pings(&a.Namespace, "10.44.0.1", b.v4)
+		l.pings(&b.Namespace, "10.44.0.1", a.v6)
+	}},
+}
+
+func bridgeRoutes() (rows []row) {
+	for _, c := range []struct{ name, route, dst, want, lacks, differs string }{
+		{"a route goes by the gateway of its family", `{"dst":"10.50.0.0/16"}`, "10.50.0.0/16", "via 10.44.0.1 dev eth0", "", ""},
+		{"an IPv6 route goes by the gateway of its family", `{"dst":"fd00:50::/48"}`, "fd00:50::/48", "via fd00:44::1 dev eth0", "", ""},
+		{"a route with a gateway goes by it", `{"dst":"10.50.0.0/16","gw":"10.44.0.9"}`, "10.50.0.0/16", "via 10.44.0.9 dev eth0", "", ""},
+		{"an IPv6 route with a gateway goes by it", `{"dst":"fd00:50::/48","gw":"fd00:44::9"}`, "fd00:50::/48", "via fd00:44::9 dev eth0", "", ""},
+		{"a route with the gateway 0.0.0.0 goes by none", `{"dst":"10.50.0.0/16","gw":"0.0.0.0"}`, "10.50.0.0/16", "10.50.0.0/16 dev eth0", "via", ""},
+		{"an IPv6 route with the gateway :: goes by none", `{"dst":"fd00:50::/48","gw":"::"}`, "fd00:50::/48", "fd00:50::/48 dev eth0", "via",
+			"the kernel refuses that gateway"},
+		{"a route of scope link goes by no gateway", `{"dst":"10.50.0.0/16","scope":253}`, "10.50.0.0/16", "scope link", "via",
+			"it takes the gateway, which the kernel refuses for that scope"},
+		{"a route has its priority", `{"dst":"10.50.0.0/16","priority":50}`, "10.50.0.0/16", "metric 50", "", ""},
+		{"an IPv6 route has its priority", `{"dst":"fd00:50::/48","priority":50}`, "fd00:50::/48", "metric 50", "", ""},
+		{"a route is in its table", `{"dst":"10.50.0.0/16","table":300}`, "10.50.0.0/16", "table 300", "", ""},
+		{"a route has its mtu and advmss", `{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200}`, "10.50.0.0/16", "mtu 1300 advmss 1200", "",
+			"it does not set mtu and advmss of a route"},
+		{"a destination need not be masked", `{"dst":"10.50.7.7/16"}`, "10.50.0.0/16", "via 10.44.0.1", "",
+			"the kernel refuses one that is not"},
+	} {
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			web := l.attach(l.lan("isDefaultGateway", "false", "isGateway", "true",
+				"ipam", with(fixedIPs("10.44.0.2/24", "fd00:44::2/64"), "routes", "["+c.route+"]")), "web")
+			l.shows(web.routes(c.dst), c.want)
+			if c.lacks != "" {
+				l.lacks(web.routes(c.dst), c.lacks)
+			}
+		}})
+	}
+	return append(rows,
+		row{name: "routes are in the result as the IPAM plugin says", test: func(l *lab) {
+			routes := `[{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200,"priority":50,"table":300},{"dst":"10.51.0.0/16","gw":"10.44.0.9","scope":0}]`
+			c := l.attach(l.lan("isDefaultGateway", "false", "ipam", with(fixedIPs("10.44.0.2/24 10.44.0.1"), "routes", routes)), "web")
+			l.printed(text(c.result.Routes), routes)
+		}},
+		row{name: "a route without any gateway goes by the link", test: func(l *lab) {
+			c := l.attach(conf(with(layer2, "ipam", with(fixedIPs("10.44.0.2/24"), "routes", `[{"dst":"10.50.0.0/16"}]`))), "web")
+			l.shows(c.routes("10.50.0.0/16"), "10.50.0.0/16 dev eth0")
+		}},
+		row{name: "a route that is asked for twice is made once", differs: "it asks the kernel twice, which refuses", test: func(l *lab) {
+			c := l.attach(l.lan("ipam", with(fixedIPs("10.44.0.2/24"), "routes", `[{"dst":"10.50.0.0/16"},{"dst":"10.50.0.0/16","gw":"10.44.0.1"}]`)), "web")
+			l.same(strings.Count(c.routes("10.50.0.0/16"), "10.50.0.0/16"), 1)
+		}},
+	)
+}
+
+var bridgeIPv6 = []row{
+	{name: "an IPv6 address can be used when ADD returns, though the namespace wants all addresses probed", test: func(l *lab) {
+		c := l.pod("web")
+		c.run("sysctl -qw net.ipv6.conf.all.accept_dad=1")
+		l.must(c.add(conf(lan)))
+		l.same(l.probed(&c.Namespace, "eth0"), "")
+	}},
+	{name: "the gateway's IPv6 address can be used when ADD returns", differs: probes, test: func(l *lab) {
+		l.attach(conf(lan), "web")
+		l.same(l.probed(&l.host.Namespace, "lan0"), "")
+	}},
+	{name: "the gateway's IPv6 address can be used when ADD returns, on a bridge that was there",
+		differs: probes, test: func(l *lab) {
+			l.run("ip link add lan0 type bridge")
+			l.run("ip link set lan0 up")
+			l.attach(conf(lan), "web")
+			l.same(l.probed(&l.host.Namespace, "lan0"), "")
+		}},
+	{name: "without enabledad nothing is probed on the container's interface", test: func(l *lab) {
+		c := l.attach(conf(lan), "web")
+		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad"), "0")
+	}},
+	{name: "enabledad has ADD wait until addresses are probed", test: func(l *lab) {
+		c := l.attach(l.lan("enabledad", "true"), "web")
+		l.same(l.probed(&c.Namespace, "eth0"), "")
+		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/enhanced_dad"), "11")
+	}},
+	{name: "enabledad refuses an address that somebody else has", test: func(l *lab) {
+		n := l.lan("enabledad", "true", "ipam", fixedIPs("fd00:44::2/64 fd00:44::1"))
+		l.attach(n, "first")
+		l.refused(l.pod("second").add(n), "eth0")
+	}},
+	{name: "IPv6 is switched on where the runtime switched it off", test: func(l *lab) {
+		c := l.pod("web")
+		c.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
+		l.must(c.add(conf(lan)))
+		c.SetLoopbackUp(l)
+		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/24", "fd00:44::2/64"})
+		l.pings(&c.Namespace, "fd00:44::1", "fd00:44::2", "::1")
+	}},
+	{name: "IPv6 stays switched off in a container with IPv4 alone", test: func(l *lab) {
+		c := l.pod("web")
+		c.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
+		l.must(c.add(l.fixedLan("10.44.0.2/24")))
+		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/disable_ipv6"), "1")
+	}},
+	{name: "IPv6 addresses stay when the container's interface goes down and up", test: func(l *lab) {
+		c := l.attach(conf(lan), "web")
+		c.run("ip link set eth0 down")
+		c.run("ip link set eth0 up")
+		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/24", "fd00:44::2/64"})
+	}},
+	{name: "a bridge that is made takes no router advertisements", test: func(l *lab) {
+		l.attach(conf(layer2), "web")
+		l.same(l.sysctl(&l.host.Namespace, "ipv6/conf/lan0/accept_ra"), "0")
+	}},
+}
+
+// bridgeOfOthers is about bridges that the plugin has not made.
+var bridgeOfOthers = []row{
+	{name: "a bridge that was there is set up", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		c := l.attach(conf(lan), "web")
+		l.pings(&c.Namespace, "10.44.0.1")
+	}},
+	{name: "a bridge that was there keeps its settings", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge ageing_time 12300 mcast_snooping 0 group_fwd_mask 8")
+		l.attach(conf(lan), "web")
+		l.has(&l.host.Namespace, "lan0", "ageing_time", 12300, "mcast_snooping", 0, "group_fwd_mask", "0x8")
+	}},
+	{name: "a bridge that was there keeps a MAC address that it was given", test: func(l *lab) {
+		l.run("ip link add lan0 address fe:00:00:00:00:77 type bridge")
+		c := l.attach(conf(lan), "web")
+		l.has(&l.host.Namespace, "lan0", "address", "fe:00:00:00:00:77")
+		l.same(c.result.Interfaces[0].Mac, "fe:00:00:00:00:77")
+	}},
+	{name: "a gateway's bridge that was there keeps the MAC address of the result", known: stolenMAC, test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		c := l.attach(conf(lan), "web")
+		mac := c.result.Interfaces[0].Mac
+		l.has(&l.host.Namespace, "lan0", "address", mac)
+		other := l.attach(conf(lan), "other")
+		l.has(&l.host.Namespace, "lan0", "address", mac)
+		l.must(other.del())
+		l.has(&l.host.Namespace, "lan0", "address", mac)
+	}},
+	{name: "containers on a bridge that was there reach the gateway while others come and go", known: stolenMAC, test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		containers := []*container{l.attach(conf(lan), "a"), l.attach(conf(lan), "b")}
+		for _, c := range containers {
+			l.pings(&c.Namespace, "10.44.0.1")
+		}
+		// The first to go is the one that the bridge might have its address of.
+		goes, stays := containers[0], containers[1]
+		if l.link(&l.host.Namespace, "lan0")["address"] == stays.result.Interfaces[1].Mac {
+			goes, stays = stays, goes
+		}
+		l.must(goes.del())
+		l.pingsAtOnce(&stays.Namespace, "10.44.0.1")
+	}},
+	{name: "a gateway's bridge keeps the MAC address of the port that was there before", known: stolenMAC, test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		l.run("ip link add port0 address fe:00:00:00:00:01 type veth peer name port1")
+		l.run("ip link set port0 master lan0")
+		c := l.attach(conf(lan), "web")
+		l.has(&l.host.Namespace, "lan0", "address", "fe:00:00:00:00:01")
+		l.same(c.result.Interfaces[0].Mac, "fe:00:00:00:00:01")
+	}},
+	{name: "a bridge that was there takes router advertisements as before", choice: true, differs: "it switches them off on any bridge", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		before := l.sysctl(&l.host.Namespace, "ipv6/conf/lan0/accept_ra")
+		l.attach(conf(layer2), "web")
+		l.same(l.sysctl(&l.host.Namespace, "ipv6/conf/lan0/accept_ra"), before)
+	}},
+}
+
+// Why rows about bridges fail.
+const probes = "the kernel probes it for one to two seconds"
+const stolenMAC = "a bridge that has no MAC address of its own takes the lowest of its ports"
+
+// bridgeRefusals is what ADD refuses before it does anything.
+func bridgeRefusals() (rows []row) {
+	const noVLAN = "it has VLANs"
+	for _, c := range []struct {
+		name, config, says, differs string
+		choice                      bool
+	}{
+		{name: "hairpinMode with promiscMode", config: with(lan, "hairpinMode", "true", "promiscMode", "true")},
+		{name: "disableContainerInterface with ipam", config: with(lan, "disableContainerInterface", "true")},
+		{name: "an mtu below 68", config: with(lan, "mtu", "67")},
+		{name: "an mtu above 65535", config: with(lan, "mtu", "65536")},
+		{name: "an mtu that is no number", config: with(lan, "mtu", `"1400"`), says: "mtu"},
+		{name: "a word for isGateway", config: with(lan, "isGateway", `"yes"`), says: "isGateway"},
+		{name: "a bridge's name of 16 characters", config: with(lan, "bridge", `"lan0123456789012"`), says: "lan0123456789012"},
+		{name: "a slash in a bridge's name", config: with(lan, "bridge", `"lan/0"`), says: "lan/0"},
+		{name: "an IPAM plugin that is not there", config: with(lan, "ipam", `{"type":"frobnicate"}`), says: "frobnicate", differs: noRollback},
+		{name: "a backend of masquerading that nobody has", config: with(lan, "ipMasqBackend", `"frobnicate"`), says: "frobnicate", differs: noRollback},
+		{name: "a vlan above 4094", config: with(lan, "vlan", "4095")},
+		{name: "a vlan", config: with(lan, "vlan", "100"), says: "vlan", choice: true, differs: noVLAN},
+		{name: "a vlanTrunk", config: with(lan, "vlanTrunk", `[{"id":100}]`), says: "vlanTrunk", choice: true, differs: noVLAN},
+		{name: "a MAC address that is none", config: with(lan, "args", `{"cni":{"mac":"02:00:00"}}`), says: "02:00:00"},
+		{name: "a MAC address of a group", config: with(lan, "args", `{"cni":{"mac":"03:00:00:00:00:01"}}`)},
+		{name: "the MAC address of nobody", config: with(lan, "args", `{"cni":{"mac":"00:00:00:00:00:00"}}`)},
+	} {
+		rows = append(rows, row{name: c.name + " is refused, and changes nothing", choice: c.choice, differs: c.differs, test: func(l *lab) {
+			l.warm(conf(lan))
+			web := l.pod("web")
+			before := l.now(web)
+			l.refused(web.add(conf(c.config)), c.says)
+			before.unchanged()
+		}})
+	}
+	return append(rows,
+		row{name: "a pattern for the bridge's name is refused, and changes nothing", known: "br%d makes br0, and fails",
+			differs: "br%d makes br0, and fails", test: func(l *lab) {
+				l.warm(conf(lan))
+				web := l.pod("web")
+				before := l.now(web)
+				l.refused(web.add(conf(with(lan, "bridge", `"br%d"`))), "br%d")
+				before.unchanged()
+			}},
+		row{name: "a link that is no bridge is refused, and stays as it is", test: func(l *lab) {
+			l.run("ip link add lan0 type veth peer name other0")
+			web := l.pod("web")
+			before := l.now(web)
+			l.refused(web.add(conf(lan)), "lan0")
+			before.unchanged()
+		}},
+		row{name: "an argument of CNI_ARGS that nobody knows is refused", test: func(l *lab) {
+			l.refused(l.pod("web").add(conf(layer2), args("COLOUR=green")), "COLOUR")
+		}},
+		row{name: "an argument of CNI_ARGS that nobody knows is taken with IgnoreUnknown", test: func(l *lab) {
+			c := l.attach(conf(lan), "web", args("IgnoreUnknown=true", "COLOUR=green"))
+			l.pings(&c.Namespace, "10.44.0.1")
+		}},
+	)
+}
+
+// bridgeFailures is what ADD finds out on its way.
+func bridgeFailures() (rows []row) {
+	range1 := `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24","rangeStart":"10.44.0.5","rangeEnd":"10.44.0.5"}]]}`
+	for _, c := range []struct {
+		name, config, says, differs string
+		prepare                     func(l *lab, web *container)
+	}{
+		{name: "a gateway out of reach", differs: noRollback, says: "172.31.0.1",
+			config: with(lan, "ipam", `{"type":"host-local","subnet":"10.44.0.0/24","routes":[{"dst":"10.60.0.0/16","gw":"172.31.0.1"}]}`)},
+		{name: "a bridge with another network's address", differs: noRollback, says: "10.9.9.1/24", config: lan,
+			prepare: func(l *lab, _ *container) {
+				l.run("ip address flush dev lan0")
+				l.run("ip address add 10.9.9.1/24 dev lan0")
+			}},
+		{name: "a container that has the interface", says: "eth0", config: lan,
+			prepare: func(_ *lab, web *container) { web.run("ip link add eth0 type bridge") }},
+		{name: "no free address", differs: noRollback, config: with(lan, "ipam", range1),
+			prepare: func(l *lab, _ *container) { l.attach(conf(with(lan, "ipam", range1)), "first") }},
+		{name: "an IPAM plugin that gives no address", differs: noRollback, config: with(lan, "ipam", `{"type":"static"}`)},
+		{name: "two gateways on one address with enabledad", differs: noRollback, says: "fd00:44::7",
+			config:  with(lan, "enabledad", "true", "ipam", fixedIPs("fd00:44::7/64 fd00:44::1")),
+			prepare: func(l *lab, _ *container) { l.attach(conf(with(lan, "ipam", fixedIPs("fd00:44::7/64"))), "first") }},
+	} {
+		rows = append(rows, row{name: "after an ADD that fails all is as before: " + c.name, differs: c.differs, test: func(l *lab) {
+			l.warm(conf(lan))
+			web := l.pod("web")
+			if c.prepare != nil {
+				c.prepare(l, web)
+			}
+			before := l.now()
+			links := web.run("ip -o link")
+			l.refused(web.add(conf(c.config)), c.says)
+			before.unchanged()
+			l.same(web.run("ip -o link"), links)
+		}})
+	}
+	return append(rows,
+		row{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
+			c := l.attach(conf(lan), "web")
+			before := l.now(c)
+			l.refused(c.add(conf(lan)), "eth0")
+			before.unchanged()
+		}},
+		row{name: "a second ADD without ipam is refused, and changes nothing", test: func(l *lab) {
+			c := l.attach(conf(layer2), "web")
+			before := l.now(c)
+			l.refused(c.add(conf(layer2)), "eth0")
+			before.unchanged()
+		}},
+		row{name: "ADD after an ADD that failed succeeds", differs: noRollback, test: func(l *lab) {
+			l.run("ip link add lan0 type bridge")
+			l.run("ip address add 10.9.9.1/24 dev lan0")
+			c := l.pod("web")
+			l.refused(c.add(conf(lan)), "lan0")
+			l.run("ip address flush dev lan0")
+			l.must(c.add(conf(lan)))
+			l.pings(&c.Namespace, "10.44.0.1")
+		}},
+	)
+}

@@ -1,0 +1,399 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// Why the reference fails rows about what is left.
+const (
+	leftWithoutNetns = "its DEL removes no masquerading once the namespace is gone"
+	noGC             = "it has no GC"
+)
+
+// bridgeDels attach a container, have DEL find it in some state, and compare with what was there before.
+func bridgeDels() (rows []row) {
+	del := func(_ *lab, c *container) error { return c.del() }
+	for _, c := range []struct {
+		name, differs string
+		keys          []string // of bridge
+		backends      bool
+		state         func(l *lab, c *container)
+		del           func(l *lab, c *container) error
+	}{
+		{name: "DEL leaves nothing", backends: true},
+		{name: "DEL with the namespace gone leaves nothing", differs: leftWithoutNetns, backends: true,
+			state: func(l *lab, c *container) { c.Delete(l) }},
+		{name: "DEL with the namespace gone removes the spoof check", differs: "its DEL removes no spoof check once the namespace is gone",
+			keys: []string{"macspoofchk", "true", "ipMasq", "false"}, state: func(l *lab, c *container) { c.Delete(l) }},
+		{name: "DEL with the namespace gone and no result leaves nothing", differs: leftWithoutNetns, backends: true,
+			state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
+		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then, and releases no address",
+			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
+		{name: "DEL without the namespace's path leaves nothing", differs: "without the path its DEL releases the addresses and no more", backends: true,
+			del: func(_ *lab, c *container) error { return c.delBare() }},
+		{name: "DEL without a result leaves nothing", backends: true, state: func(l *lab, _ *container) { l.forget() }},
+		{name: "DEL with the interface gone leaves nothing", differs: "its DEL removes no rules of iptables once the interface is gone", backends: true,
+			state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
+		{name: "DEL with the interface and the namespace gone leaves nothing", differs: leftWithoutNetns, backends: true,
+			state: func(l *lab, c *container) { c.run("ip link del eth0"); c.Delete(l) }},
+		{name: "DEL with the interface renamed leaves nothing", differs: "it looks for the interface by its name",
+			state: func(_ *lab, c *container) { c.run("ip link set eth0 down"); c.run("ip link set eth0 name net7") }},
+		{name: "DEL with another namespace at the path leaves nothing", differs: leftWithoutNetns,
+			state: func(l *lab, c *container) { c.Replace(l) }},
+		{name: "DEL with the address taken off the interface leaves nothing", differs: "it takes the addresses from the interface", backends: true,
+			state: func(_ *lab, c *container) { c.run("ip address flush dev eth0") }},
+		{name: "DEL with the bridge gone leaves nothing else", keys: []string{"bridge", `"gone0"`}, backends: true,
+			state: func(l *lab, _ *container) { l.run("ip link del gone0") }},
+		{name: "DEL without ipMasq, which ADD had, leaves nothing", differs: "its DEL removes masquerading if it is still configured", backends: true,
+			state: func(l *lab, c *container) { c.network = l.lan("ipMasq", "false") }},
+		{name: "DEL with another ipMasqBackend leaves nothing", backends: true, state: func(l *lab, c *container) {
+			other := map[string]string{"": "iptables", "iptables": "nftables"}[l.backend]
+			c.network = l.lan("ipMasqBackend", text(other))
+		}},
+		{name: "DEL without macspoofchk, which ADD had, leaves nothing", differs: "its DEL removes the spoof check if it is still configured",
+			keys: []string{"macspoofchk", "true"}, state: func(l *lab, c *container) { c.network = l.lan() }},
+		{name: "DEL with macspoofchk leaves nothing", keys: []string{"macspoofchk", "true"}},
+		{name: "DEL with portIsolation leaves nothing", keys: []string{"portIsolation", "true"}},
+		{name: "DEL with enabledad leaves nothing", keys: []string{"enabledad", "true"}},
+		{name: "DEL with a configuration that ADD refuses leaves nothing",
+			state: func(l *lab, c *container) { c.network = l.lan("hairpinMode", "true", "promiscMode", "true") }},
+		{name: "DEL with a value of the wrong kind that only ADD needs leaves nothing", differs: "it reads all keys for DEL",
+			state: func(l *lab, c *container) { c.network = l.lan("mtu", `"1400"`) }},
+		{name: "DEL with a MAC address that ADD refuses leaves nothing",
+			state: func(l *lab, c *container) { c.network = l.lan("args", `{"cni":{"mac":"frobnicate"}}`) }},
+		{name: "DEL with a vlan that ADD refuses leaves nothing", differs: "it reads all keys for DEL",
+			state: func(l *lab, c *container) { c.network = l.lan("vlan", "4095") }},
+		{name: "DEL with another bridge configured leaves nothing", backends: true,
+			state: func(l *lab, c *container) { c.network = l.lan("bridge", `"other0"`) }},
+		{name: "DEL twice is no error", backends: true, del: func(l *lab, c *container) error {
+			l.must(c.del())
+			return c.del()
+		}},
+		{name: "DEL twice, the second time with the namespace gone, is no error", del: func(l *lab, c *container) error {
+			l.must(c.del())
+			c.Delete(l)
+			return c.del()
+		}},
+	} {
+		if c.del == nil {
+			c.del = del
+		}
+		rows = append(rows, row{name: c.name, differs: c.differs, backends: c.backends, test: func(l *lab) {
+			l.warm(l.lan(apart(c.keys, "bridge")...))
+			before := l.now()
+			web := l.attach(l.lan(c.keys...), "web")
+			if c.state != nil {
+				c.state(l, web)
+			}
+			l.must(c.del(l, web))
+			before.unchanged()
+		}})
+	}
+	return append(rows,
+		row{name: "DEL leaves nothing in the container", test: func(l *lab) {
+			web := l.pod("web")
+			before := web.Snapshot(l)
+			l.must(web.add(conf(lan)))
+			l.must(web.del())
+			l.same(before.Diff(web.Snapshot(l), "sysctl"), "")
+		}},
+		row{name: "DEL of a container that was never attached changes nothing", backends: true, test: func(l *lab) {
+			l.warm(l.lan())
+			l.attach(l.lan(), "other")
+			never := l.pod("never")
+			never.network = l.lan()
+			before := l.now(never)
+			l.must(never.del())
+			l.must(never.delBare())
+			before.unchanged()
+		}},
+		row{name: "DEL on a node where nothing was ever attached changes nothing", backends: true, test: func(l *lab) {
+			never := l.pod("never")
+			never.network = l.lan()
+			before := l.now(never)
+			l.must(never.del())
+			before.unchanged()
+		}},
+		row{name: "DEL keeps the bridge, its addresses and forwarding", test: func(l *lab) {
+			l.must(l.attach(conf(lan), "web").del())
+			l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24", "fd00:44::1/64"})
+			l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "11")
+		}},
+		row{name: "DEL after all rules were flushed removes the rest", backends: true, test: func(l *lab) {
+			c := l.attach(l.lan(), "web")
+			end := c.hostEnd()
+			l.run("nft flush ruleset")
+			l.must(c.del())
+			l.same(l.link(&l.host.Namespace, end) == nil, true)
+			l.same(len(l.files("/var/lib/cni/networks/lan/[1f]*")), 0)
+		}},
+		row{name: "DEL of one interface leaves another on the same network", backends: true,
+			differs: "both interfaces have one chain of iptables, which the first DEL empties", test: func(l *lab) {
+				l.serve(&l.outside().Namespace, 80)
+				c := l.attach(l.lan("isDefaultGateway", "false", "isGateway", "true"), "web")
+				net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+				l.must(net1.add(l.lan("ipam", fixedIPs("10.44.0.77/24 10.44.0.1")), ifname("net1")))
+				l.must(c.del())
+				l.answers(tcp(&c.Namespace, netlab.OutsideIPv4, 80), "outside saw "+netlab.HostIPv4)
+				l.must(net1.check())
+			}},
+		row{name: "DEL of one network leaves another with the same bridge", backends: true, test: func(l *lab) {
+			c, other := l.attach(l.lan(), "web"), l.pod("other")
+			l.must(other.add(l.lan("ipam", fixedIPs("10.44.0.77/24 10.44.0.1")).called("lan2")))
+			l.must(c.del())
+			l.pings(&other.Namespace, "10.44.0.1")
+			l.must(other.check())
+		}},
+	)
+}
+
+// apart returns keys and values without those of one key.
+func apart(keys []string, key string) (rest []string) {
+	for i := 0; i < len(keys); i += 2 {
+		if keys[i] != key {
+			rest = append(rest, keys[i], keys[i+1])
+		}
+	}
+	return rest
+}
+
+// newer makes a container of another id that has the namespace of another, as after a runtime has used its path again.
+func (c *container) newer(name string) *container {
+	pod := *c.Pod
+	pod.ID = strings.Repeat(name[:1], 64)
+	return &container{Pod: &pod, lab: c.lab, runtime: pod.RuntimeConf(nil)}
+}
+
+// vanish has a container's namespace be gone, and waits for the kernel.
+func (c *container) vanish() {
+	end := c.hostEnd()
+	c.Delete(c.lab)
+	c.lab.eventually(func() string {
+		if c.lab.link(&c.lab.host.Namespace, end) != nil {
+			return end + " is there"
+		}
+		return ""
+	})
+}
+
+var bridgeLateDels = []row{
+	{name: "a late DEL leaves the container that has the namespace's path by now",
+		differs: "its DEL removes the interface of whatever namespace the path is", test: func(l *lab) {
+			old := l.attach(conf(lan), "web")
+			old.Replace(l)
+			newer := old.newer("newer")
+			l.must(newer.add(conf(lan)))
+			l.must(old.del())
+			l.pings(&newer.Namespace, "10.44.0.1", "fd00:44::1")
+			l.must(newer.check())
+		}},
+	{name: "a late DEL without a result leaves the container that has the namespace's path by now",
+		differs: "its DEL removes the interface of whatever namespace the path is", test: func(l *lab) {
+			old := l.attach(conf(lan), "web")
+			old.Replace(l)
+			newer := old.newer("newer")
+			l.must(newer.add(conf(lan)))
+			_, err := l.exec("DEL", old, bare)
+			l.must(err)
+			l.pings(&newer.Namespace, "10.44.0.1", "fd00:44::1")
+		}},
+	{name: "a late DEL leaves the masquerade of who has the address by now", backends: true, test: func(l *lab) {
+		l.serve(&l.outside().Namespace, 80)
+		n := l.fixedLan("10.44.0.2/24", "fd00:44::2/64")
+		old := l.attach(n, "old")
+		old.vanish()
+		newer := l.attach(n, "newer")
+		l.must(old.del())
+		l.seenAs(newer, netlab.HostIPv4, netlab.HostIPv6)
+		l.must(newer.check())
+	}},
+	{name: "a late DEL without a result leaves the masquerade of who has the address by now", backends: true, test: func(l *lab) {
+		l.serve(&l.outside().Namespace, 80)
+		n := l.fixedLan("10.44.0.2/24", "fd00:44::2/64")
+		old := l.attach(n, "old")
+		old.vanish()
+		newer := l.attach(n, "newer")
+		l.must(old.delBare())
+		l.seenAs(newer, netlab.HostIPv4, netlab.HostIPv6)
+	}},
+	{name: "GC of the last holder leaves the masquerade of who has the address by now", backends: true, test: func(l *lab) {
+		l.serve(&l.outside().Namespace, 80)
+		n := l.fixedLan("10.44.0.2/24", "fd00:44::2/64")
+		l.attach(n, "old").vanish()
+		newer := l.attach(n, "newer")
+		l.must(l.gc(n, newer))
+		l.seenAs(newer, netlab.HostIPv4, netlab.HostIPv6)
+	}},
+	{name: "a late DEL leaves a link of another that is called as the host end was", test: func(l *lab) {
+		c := l.attach(conf(lan), "web")
+		end := c.hostEnd()
+		c.vanish()
+		l.run("ip link add " + end + " type veth peer name other0")
+		l.must(c.del())
+		l.has(&l.host.Namespace, end, "link", "other0")
+	}},
+	{name: "a late DEL leaves a container of another network that is called as the host end was", test: func(l *lab) {
+		c := l.attach(conf(lan), "web")
+		end := c.hostEnd()
+		c.vanish()
+		other := l.pod("other")
+		l.run("ip link add " + end + " master lan0 type veth peer name eth0 netns other")
+		l.run("ip link set " + end + " up")
+		other.run("ip address add 10.44.0.77/24 dev eth0")
+		other.run("ip link set eth0 up")
+		l.must(c.del())
+		l.pings(&other.Namespace, "10.44.0.1")
+	}},
+	{name: "DEL removes a veth pair that the reference plugin made", test: func(l *lab) {
+		c := l.attach(conf(layer2), "other").lab.pod("web")
+		l.asReference(c, "vethabcdef01", "")
+		c.network = conf(layer2)
+		l.must(c.del())
+		l.same(l.link(&l.host.Namespace, "vethabcdef01") == nil, true)
+	}},
+	{name: "DEL with a result removes a veth pair that the reference plugin made, though it is in no bridge", test: func(l *lab) {
+		c := l.pod("web")
+		l.asReference(c, "vethabcdef01", "")
+		l.run("ip link set vethabcdef01 nomaster")
+		mac := l.link(&c.Namespace, "eth0")["address"]
+		_, err := l.exec("DEL", c, with(layer2, "capabilities", "{}", "prevResult", fmt.Sprintf(
+			`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":%q,"sandbox":%q}]}`, mac, c.Path())))
+		l.must(err)
+		l.same(l.link(&l.host.Namespace, "vethabcdef01") == nil, true)
+	}},
+	{name: "DEL leaves an interface that is neither in the bridge nor in the result", choice: true,
+		differs: "its DEL removes the interface of whatever namespace the path is", test: func(l *lab) {
+			c := l.pod("web")
+			c.network = conf(layer2)
+			l.run("ip link add stranger0 type veth peer name eth0 netns web")
+			l.must(c.del())
+			l.has(&c.Namespace, "eth0", "ifname", "eth0")
+		}},
+	{name: "DEL leaves a veth pair of another container, whatever its own container says of its interface",
+		known: "DEL removes the host's veth that has the index which the container's interface names", test: func(l *lab) {
+			evil := l.attach(conf(lan), "evil")
+			victim := l.pod("victim")
+			l.asReference(victim, "vethvictim", "10.44.0.77/24")
+			l.pings(&victim.Namespace, "10.44.0.1")
+			evil.run("ip link del eth0")
+			evil.run("ip link add p0 index 4242 type veth peer name eth0")
+			l.must(evil.del())
+			l.pings(&victim.Namespace, "10.44.0.1")
+		}},
+}
+
+// asReference attaches a container as the reference plugin does: a veth pair whose host end, with index 4242, is known by nothing
+// but where it leads.
+func (l *lab) asReference(c *container, hostEnd, address string) {
+	if l.link(&l.host.Namespace, "lan0") == nil {
+		l.run("ip link add lan0 up type bridge")
+	}
+	l.run("ip link add " + hostEnd + " index 4242 master lan0 type veth peer name eth0 netns " + c.Name())
+	l.run("ip link set " + hostEnd + " up")
+	if address != "" {
+		c.run("ip address add " + address + " dev eth0")
+	}
+	c.run("ip link set eth0 up")
+}
+
+// collected is warm with a GC, after which nothing is left of a network but what stays with the node.
+func (l *lab) collected(n network) {
+	l.warm(n)
+	l.must(l.gc(n))
+}
+
+var bridgeGCs = []row{
+	{name: "GC removes attachments whose namespaces are gone", differs: noGC, backends: true, test: func(l *lab) {
+		n := l.lan("macspoofchk", "true")
+		keep := l.attach(n, "keep")
+		l.warm(n)
+		before := l.now(keep)
+		l.attach(n, "lost").Delete(l)
+		l.must(l.gc(n, keep))
+		before.unchanged()
+		l.must(keep.check())
+	}},
+	{name: "GC removes attachments that are not valid, though their namespaces are there", differs: noGC, backends: true, test: func(l *lab) {
+		l.warm(l.lan())
+		keep := l.attach(l.lan(), "keep")
+		before := l.now(keep)
+		lost := l.attach(l.lan(), "lost")
+		l.must(l.gc(l.lan(), keep))
+		before.unchanged()
+		l.same(strings.Contains(lost.run("ip link"), "eth0"), false)
+	}},
+	{name: "GC removes spoof checks", differs: noGC, test: func(l *lab) {
+		n := conf(with(layer2, "macspoofchk", "true"))
+		l.collected(n)
+		before := l.now()
+		l.attach(n, "lost").Delete(l)
+		l.must(l.gc(n))
+		before.unchanged()
+	}},
+	{name: "GC removes what ADD made and the configuration does not have any more", differs: noGC, backends: true, test: func(l *lab) {
+		n := l.lan("macspoofchk", "true")
+		l.collected(n)
+		before := l.now()
+		l.attach(n, "lost").Delete(l)
+		l.must(l.gc(l.lan("ipMasq", "false")))
+		before.unchanged()
+	}},
+	{name: "GC removes another interface of a container that has a valid one", differs: noGC, backends: true, test: func(l *lab) {
+		l.warm(l.lan())
+		c := l.attach(l.lan(), "web")
+		before := l.now()
+		net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+		l.must(net1.add(l.lan("isDefaultGateway", "false"), ifname("net1")))
+		l.must(l.gc(l.lan(), c))
+		before.unchanged()
+		l.same(l.link(&c.Namespace, "net1") == nil, true)
+		l.pings(&c.Namespace, "10.44.0.1")
+	}},
+	{name: "GC leaves a network whose name begins alike", backends: true, test: func(l *lab) {
+		other := l.lan("bridge", `"other0"`, "ipam", fixedIPs("10.55.0.2/24")).called("lan2")
+		c := l.attach(other, "web")
+		before := l.now(c)
+		l.must(l.gc(l.lan("bridge", `"other0"`)))
+		before.unchanged()
+		l.must(c.check())
+	}},
+	{name: "GC leaves all that is valid", backends: true, test: func(l *lab) {
+		n := l.lan("macspoofchk", "true")
+		a, b := l.attach(n, "a"), l.attach(n, "b")
+		before := l.now(a, b)
+		l.must(l.gc(n, a, b))
+		before.unchanged()
+	}},
+	{name: "GC without a list removes nothing", test: func(l *lab) {
+		c := l.attach(conf(lan), "web")
+		before := l.now(c)
+		_, err := l.exec("GC", nil, with(bare, "cniVersion", `"1.1.0"`))
+		l.must(err)
+		before.unchanged()
+	}},
+	{name: "GC leaves a veth pair that is not from CNI", test: func(l *lab) {
+		l.collected(conf(lan))
+		l.asReference(l.pod("other"), "vethabcdef01", "10.44.0.77/24")
+		before := l.now()
+		l.must(l.gc(conf(lan)))
+		before.unchanged()
+	}},
+	{name: "GC after the last container of a subnet leaves nothing of its masquerade", backends: true, test: func(l *lab) {
+		other := l.lan("bridge", `"other0"`, "ipam", fixedIPs("10.55.0.2/24", "fd00:55::2/64")).called("other")
+		l.warm(other)
+		l.attach(other, "other") // has what all networks share
+		l.warm(l.lan("ipMasq", "false"))
+		before := l.now()
+		l.must(l.attach(l.lan(), "web").del())
+		l.must(l.gc(l.lan()))
+		before.unchanged()
+	}},
+	{name: "GC on a node where nothing was ever attached changes nothing", backends: true, test: func(l *lab) {
+		before := l.now()
+		l.must(l.gc(l.lan("macspoofchk", "true")))
+		before.unchanged()
+	}},
+}
