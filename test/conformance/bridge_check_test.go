@@ -33,31 +33,31 @@ func bridgeChecks() (rows []row) {
 		backends            bool
 		harm                func(l *lab, c *container)
 	}{
-		{name: "its IPv4 address is gone", says: "10.44.0.2", harm: inside("ip address del 10.44.0.2/24 dev eth0")},
-		{name: "its IPv6 address is gone", says: "fd00:44::2", harm: inside("ip address del fd00:44::2/64 dev eth0")},
-		{name: "its address has another prefix length", harm: inside("ip address add 10.44.0.2/25 dev eth0", "ip address del 10.44.0.2/24 dev eth0",
+		{name: "the container's IPv4 address is gone", says: "10.44.0.2", harm: inside("ip address del 10.44.0.2/24 dev eth0")},
+		{name: "the container's IPv6 address is gone", says: "fd00:44::2", harm: inside("ip address del fd00:44::2/64 dev eth0")},
+		{name: "the container's IPv4 address has another prefix length", harm: inside("ip address add 10.44.0.2/25 dev eth0", "ip address del 10.44.0.2/24 dev eth0",
 			"ip route replace default via 10.44.0.1", "ip route add 10.44.0.0/24 dev eth0")},
-		{name: "its IPv4 default route is gone", says: "10.44.0.1", harm: inside("ip route del default")},
-		{name: "its IPv6 default route is gone", says: "fd00:44::1", harm: inside("ip -6 route del default")},
-		{name: "its default route has another gateway", says: "0.0.0.0/0", differs: "its CHECK does not compare the gateway of a default route",
+		{name: "the container's IPv4 default route is gone", says: "10.44.0.1", harm: inside("ip route del default")},
+		{name: "the container's IPv6 default route is gone", says: "fd00:44::1", harm: inside("ip -6 route del default")},
+		{name: "the container's default route has another gateway", says: "0.0.0.0/0", differs: "its CHECK does not compare the gateway of a default route",
 			harm: inside("ip route replace default via 10.44.0.9")},
 		{name: "another route is gone", says: "10.51.0.0", keys: []string{"ipam", otherRoute}, harm: inside("ip route del 10.51.0.0/16")},
 		{name: "a route with a gateway has another one", says: "10.51.0.0", keys: []string{"ipam", otherRoute},
 			harm: inside("ip route replace 10.51.0.0/16 via 10.44.0.9")},
 		{name: "a route without a gateway has another one than it was given", says: "10.50.0.0", keys: []string{"ipam", otherRoute},
 			differs: "its CHECK does not compare the gateway of a route that names none", harm: inside("ip route replace 10.50.0.0/16 via 10.44.0.9")},
-		{name: "the route to its own subnet is gone", harm: inside("ip route del 10.44.0.0/24")},
-		{name: "its interface has another MAC address", says: "02:66:66:66:66:66", harm: inside("ip link set eth0 address 02:66:66:66:66:66")},
-		{name: "its interface is down", harm: inside("ip link set eth0 down")},
-		{name: "its interface is gone", says: "eth0", harm: inside("ip link del eth0")},
-		{name: "its interface is no veth", says: "eth0", harm: func(l *lab, c *container) {
+		{name: "the route to the container's own subnet is gone", harm: inside("ip route del 10.44.0.0/24")},
+		{name: "the container's interface has another MAC address", says: "02:66:66:66:66:66", harm: inside("ip link set eth0 address 02:66:66:66:66:66")},
+		{name: "the container's interface is down", harm: inside("ip link set eth0 down")},
+		{name: "the container's interface is gone", says: "eth0", harm: inside("ip link del eth0")},
+		{name: "the container's interface is no veth", says: "eth0", harm: func(l *lab, c *container) {
 			mac := c.result.Interfaces[2].Mac
 			for _, command := range []string{"link del eth0", "link add eth0 address " + mac + " type bridge", "address add 10.44.0.2/24 dev eth0",
 				"address add fd00:44::2/64 dev eth0 nodad", "link set eth0 up", "route add default via 10.44.0.1", "-6 route add default via fd00:44::1"} {
 				c.run("ip " + command)
 			}
 		}},
-		{name: "its interface leads elsewhere", harm: func(l *lab, c *container) {
+		{name: "the container's interface does not lead to the host", harm: func(l *lab, c *container) {
 			mac := c.result.Interfaces[2].Mac
 			for _, command := range []string{"link del eth0", "link add eth0 address " + mac + " type veth peer name p0", "address add 10.44.0.2/24 dev eth0",
 				"address add fd00:44::2/64 dev eth0 nodad", "link set p0 up", "link set eth0 up", "route add default via 10.44.0.1", "-6 route add default via fd00:44::1"} {
@@ -70,13 +70,13 @@ func bridgeChecks() (rows []row) {
 			l.run("ip link add other0 type bridge")
 			l.run("ip link set " + c.hostEnd() + " master other0")
 		}},
-		{name: "the host end is called otherwise", harm: func(l *lab, c *container) {
+		{name: "the host end has another name", harm: func(l *lab, c *container) {
 			end := c.hostEnd()
 			l.run("ip link set " + end + " down")
 			l.run("ip link set " + end + " name other0 up")
 		}},
 		{name: "the bridge is gone", says: "lan0", harm: onHost("ip link del lan0")},
-		{name: "the bridge is none any more", says: "lan0", harm: func(l *lab, _ *container) {
+		{name: "another kind of link has the bridge's name", says: "lan0", harm: func(l *lab, _ *container) {
 			l.run("ip link del lan0")
 			l.run("ip link add lan0 type veth peer name other0")
 		}},
@@ -87,11 +87,11 @@ func bridgeChecks() (rows []row) {
 		{name: "portIsolation is on, and not configured", differs: blindToPort, harm: onHost("bridge link set dev END isolated on")},
 		{name: "all rules of the masquerade are flushed", differs: blindToMasquerade, backends: true, harm: onHost("nft flush ruleset")},
 		{name: "the chains of the masquerade are empty", differs: blindToMasquerade, backends: true, harm: func(l *lab, _ *container) { l.emptyChains() }},
-		{name: "the rules of its spoof check are flushed", differs: "its CHECK does not look at the spoof check",
+		{name: "the rules of the spoof check are flushed", differs: "its CHECK does not look at the spoof check",
 			keys: []string{"macspoofchk", "true", "ipMasq", "false"}, harm: onHost("nft flush ruleset")},
-		{name: "the chains of its spoof check are empty", differs: "its CHECK does not look at the spoof check",
+		{name: "the chains of the spoof check are empty", differs: "its CHECK does not look at the spoof check",
 			keys: []string{"macspoofchk", "true", "ipMasq", "false"}, harm: func(l *lab, _ *container) { l.emptyChains() }},
-		{name: "its lease is gone", harm: onHost("rm -r /var/lib/cni/networks/lan")},
+		{name: "the container's lease is gone", harm: onHost("rm -r /var/lib/cni/networks/lan")},
 	} {
 		rows = append(rows, row{name: "CHECK fails when " + c.name, differs: c.differs, backends: c.backends, test: func(l *lab) {
 			web := l.attach(l.lan(c.keys...), "web")
@@ -126,7 +126,6 @@ func bridgeChecks() (rows []row) {
 		{name: "a route is in a table of its own", differs: "its CHECK looks into the main table only",
 			keys: []string{"ipam", `{"type":"static","addresses":[{"address":"10.44.0.2/24"}],"routes":[{"dst":"10.50.0.0/16","table":300}]}`}},
 		{name: "there is no ipam", differs: "its CHECK calls an IPAM plugin though there is none", keys: []string{"ipam", "{}"}},
-		{name: "two interfaces are up and the second has no address", keys: []string{"isDefaultGateway", "false", "isGateway", "true"}, change: inside("ip link add net1 type veth peer name net2")},
 	} {
 		rows = append(rows, row{name: "CHECK succeeds, and changes nothing, when " + c.name, choice: c.name == "the bridge has another MAC address",
 			differs: c.differs, test: func(l *lab) {
@@ -151,7 +150,7 @@ var bridgeMoreChecks = []row{
 		l.refused(c.check())
 		before.unchanged()
 	}},
-	{name: "CHECK of a container that has a masquerade says nothing of another's", backends: true, test: func(l *lab) {
+	{name: "CHECK succeeds after another container of the network is gone", backends: true, test: func(l *lab) {
 		a, b := l.attach(l.lan(), "a"), l.attach(l.lan(), "b")
 		l.must(a.del())
 		l.must(b.check())
@@ -186,7 +185,7 @@ var bridgeStatus = []row{
 		l.attach(conf(lan), "web")
 		l.must(l.status(conf(lan)))
 	}},
-	{name: "STATUS fails when a link has the bridge's name that is none", differs: "its STATUS does not look at the bridge", test: func(l *lab) {
+	{name: "STATUS fails when a link that is no bridge has the bridge's name", differs: "its STATUS does not look at the bridge", test: func(l *lab) {
 		l.run("ip link add lan0 type veth peer name other0")
 		l.refused(l.status(conf(lan)), "lan0")
 	}},

@@ -152,6 +152,25 @@ var bridgeMasquerade = []row{
 			l.emptyChains()
 			l.seenAs(l.attach(l.lan(), "web"), netlab.HostIPv4, netlab.HostIPv6)
 		}},
+	{name: "ipMasqBackend iptables masquerades by rules that iptables shows", test: func(l *lab) {
+		c := l.attach(l.lan("ipMasqBackend", `"iptables"`), "web")
+		l.shows(l.run("iptables-save"), c.v4)
+		l.shows(l.run("ip6tables-save"), c.v6)
+	}},
+	{name: "ipMasqBackend nftables masquerades by none that iptables shows", test: func(l *lab) {
+		c := l.attach(l.lan("ipMasqBackend", `"nftables"`), "web")
+		l.lacks(l.run("iptables-save")+l.run("ip6tables-save"), c.v4, c.v6)
+		l.shows(l.run("nft list ruleset"), c.v4, c.v6)
+	}},
+	{name: "without ipMasqBackend it is nftables", choice: true, differs: "its backend is iptables unless nftables is named", test: func(l *lab) {
+		c := l.attach(l.lan(), "web")
+		l.lacks(l.run("iptables-save")+l.run("ip6tables-save"), c.v4, c.v6)
+	}},
+	{name: "without ipMasqBackend it is iptables where kube-proxy works with IPVS", test: func(l *lab) {
+		l.run("ip link add kube-ipvs0 type bridge") // a dummy link as a rule, which not every kernel has
+		c := l.attach(l.lan(), "web")
+		l.shows(l.run("iptables-save"), c.v4)
+	}},
 	{name: "ipMasq is off unless it is set", test: func(l *lab) {
 		l.served()
 		c := l.attach(conf(`{"type":"bridge","bridge":"lan0","isDefaultGateway":true,"ipam":`+fixedIPs("10.44.0.2/24")+`}`), "web")

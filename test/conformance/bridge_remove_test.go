@@ -32,7 +32,7 @@ func bridgeDels() (rows []row) {
 			state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
 		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then, and releases no address",
 			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
-		{name: "DEL without the namespace's path leaves nothing", differs: "without the path its DEL releases the addresses and no more", backends: true,
+		{name: "DEL without the namespace's path and without a result leaves nothing", differs: "without the path its DEL releases the addresses and no more", backends: true,
 			del: func(_ *lab, c *container) error { return c.delBare() }},
 		{name: "DEL without a result leaves nothing", backends: true, state: func(l *lab, _ *container) { l.forget() }},
 		{name: "DEL with the interface gone leaves nothing", differs: "its DEL removes no rules of iptables once the interface is gone", backends: true,
@@ -227,7 +227,7 @@ var bridgeLateDels = []row{
 		l.must(l.gc(n, newer))
 		l.seenAs(newer, netlab.HostIPv4, netlab.HostIPv6)
 	}},
-	{name: "a late DEL leaves a link of another that is called as the host end was", test: func(l *lab) {
+	{name: "a late DEL leaves another link that has the name of the host end", test: func(l *lab) {
 		c := l.attach(conf(lan), "web")
 		end := c.hostEnd()
 		c.vanish()
@@ -235,7 +235,7 @@ var bridgeLateDels = []row{
 		l.must(c.del())
 		l.has(&l.host.Namespace, end, "link", "other0")
 	}},
-	{name: "a late DEL leaves a container of another network that is called as the host end was", test: func(l *lab) {
+	{name: "a late DEL leaves a container whose host end has the name of the old one", test: func(l *lab) {
 		c := l.attach(conf(lan), "web")
 		end := c.hostEnd()
 		c.vanish()
@@ -248,7 +248,7 @@ var bridgeLateDels = []row{
 		l.pings(&other.Namespace, "10.44.0.1")
 	}},
 	{name: "DEL removes a veth pair that the reference plugin made", test: func(l *lab) {
-		c := l.attach(conf(layer2), "other").lab.pod("web")
+		c := l.pod("web")
 		l.asReference(c, "vethabcdef01", "")
 		c.network = conf(layer2)
 		l.must(c.del())

@@ -655,7 +655,7 @@ func bridgeRefusals() (rows []row) {
 		{name: "an mtu below 68", config: with(lan, "mtu", "67")},
 		{name: "an mtu above 65535", config: with(lan, "mtu", "65536")},
 		{name: "an mtu that is no number", config: with(lan, "mtu", `"1400"`), says: "mtu"},
-		{name: "a word for isGateway", config: with(lan, "isGateway", `"yes"`), says: "isGateway"},
+		{name: "an isGateway that is no boolean", config: with(lan, "isGateway", `"yes"`), says: "isGateway"},
 		{name: "a bridge's name of 16 characters", config: with(lan, "bridge", `"lan0123456789012"`), says: "lan0123456789012"},
 		{name: "a slash in a bridge's name", config: with(lan, "bridge", `"lan/0"`), says: "lan/0"},
 		{name: "an IPAM plugin that is not there", config: with(lan, "ipam", `{"type":"frobnicate"}`), says: "frobnicate", differs: noRollback},
@@ -664,8 +664,8 @@ func bridgeRefusals() (rows []row) {
 		{name: "a vlan", config: with(lan, "vlan", "100"), says: "vlan", choice: true, differs: noVLAN},
 		{name: "a vlanTrunk", config: with(lan, "vlanTrunk", `[{"id":100}]`), says: "vlanTrunk", choice: true, differs: noVLAN},
 		{name: "a MAC address that is none", config: with(lan, "args", `{"cni":{"mac":"02:00:00"}}`), says: "02:00:00"},
-		{name: "a MAC address of a group", config: with(lan, "args", `{"cni":{"mac":"03:00:00:00:00:01"}}`)},
-		{name: "the MAC address of nobody", config: with(lan, "args", `{"cni":{"mac":"00:00:00:00:00:00"}}`)},
+		{name: "a multicast MAC address", config: with(lan, "args", `{"cni":{"mac":"03:00:00:00:00:01"}}`)},
+		{name: "the MAC address 00:00:00:00:00:00", config: with(lan, "args", `{"cni":{"mac":"00:00:00:00:00:00"}}`)},
 	} {
 		rows = append(rows, row{name: c.name + " is refused, and changes nothing", choice: c.choice, differs: c.differs, test: func(l *lab) {
 			l.warm(conf(lan))
@@ -720,7 +720,7 @@ func bridgeFailures() (rows []row) {
 		{name: "no free address", differs: noRollback, config: with(lan, "ipam", range1),
 			prepare: func(l *lab, _ *container) { l.attach(conf(with(lan, "ipam", range1)), "first") }},
 		{name: "an IPAM plugin that gives no address", differs: noRollback, config: with(lan, "ipam", `{"type":"static"}`)},
-		{name: "two gateways on one address with enabledad", differs: noRollback, says: "fd00:44::7",
+		{name: "an address that somebody else has, with enabledad", differs: noRollback, says: "fd00:44::7",
 			config:  with(lan, "enabledad", "true", "ipam", fixedIPs("fd00:44::7/64 fd00:44::1")),
 			prepare: func(l *lab, _ *container) { l.attach(conf(with(lan, "ipam", fixedIPs("fd00:44::7/64"))), "first") }},
 	} {
