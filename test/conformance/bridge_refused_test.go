@@ -1,0 +1,120 @@
+package conformance
+
+// bridgeRefusals is what ADD refuses before it does anything.
+func bridgeRefusals() (rows []row) {
+	const noVLAN = "it has VLANs"
+	for _, c := range []struct {
+		name, config, says, differs string
+		choice                      bool
+	}{
+		{name: "hairpinMode with promiscMode", config: with(lan, "hairpinMode", "true", "promiscMode", "true")},
+		{name: "disableContainerInterface with ipam", config: with(lan, "disableContainerInterface", "true")},
+		{name: "an mtu below 68", config: with(lan, "mtu", "67")},
+		{name: "an mtu above 65535", config: with(lan, "mtu", "65536")},
+		{name: "an mtu that is no number", config: with(lan, "mtu", `"1400"`), says: "mtu"},
+		{name: "an isGateway that is no boolean", config: with(lan, "isGateway", `"yes"`), says: "isGateway"},
+		{name: "a bridge's name of 16 characters", config: with(lan, "bridge", `"lan0123456789012"`), says: "lan0123456789012"},
+		{name: "a slash in a bridge's name", config: with(lan, "bridge", `"lan/0"`), says: "lan/0"},
+		{name: "an IPAM plugin that is not there", config: with(lan, "ipam", `{"type":"frobnicate"}`), says: "frobnicate", differs: noRollback},
+		{name: "a backend of masquerading that nobody has", config: with(lan, "ipMasqBackend", `"frobnicate"`), says: "frobnicate", differs: noRollback},
+		{name: "a vlan above 4094", config: with(lan, "vlan", "4095")},
+		{name: "a vlan", config: with(lan, "vlan", "100"), says: "vlan", choice: true, differs: noVLAN},
+		{name: "a vlanTrunk", config: with(lan, "vlanTrunk", `[{"id":100}]`), says: "vlanTrunk", choice: true, differs: noVLAN},
+		{name: "a MAC address that is none", config: with(lan, "args", `{"cni":{"mac":"02:00:00"}}`), says: "02:00:00"},
+		{name: "a multicast MAC address", config: with(lan, "args", `{"cni":{"mac":"03:00:00:00:00:01"}}`)},
+		{name: "the MAC address 00:00:00:00:00:00", config: with(lan, "args", `{"cni":{"mac":"00:00:00:00:00:00"}}`)},
+	} {
+		rows = append(rows, row{name: c.name + " is refused, and changes nothing", choice: c.choice, differs: c.differs, test: func(l *lab) {
+			l.warm(conf(lan))
+			web := l.pod("web")
+			before := l.now(web)
+			l.refused(web.add(conf(c.config)), c.says)
+			before.unchanged()
+		}})
+	}
+	return append(rows,
+		row{name: "a pattern for the bridge's name is refused, and changes nothing", known: "br%d makes br0, and fails",
+			differs: "br%d makes br0, and fails", test: func(l *lab) {
+				l.warm(conf(lan))
+				web := l.pod("web")
+				before := l.now(web)
+				l.refused(web.add(conf(with(lan, "bridge", `"br%d"`))), "br%d")
+				before.unchanged()
+			}},
+		row{name: "a link that is no bridge is refused, and stays as it is", test: func(l *lab) {
+			l.run("ip link add lan0 type veth peer name other0")
+			web := l.pod("web")
+			before := l.now(web)
+			l.refused(web.add(conf(lan)), "lan0")
+			before.unchanged()
+		}},
+		row{name: "an argument of CNI_ARGS that nobody knows is refused", test: func(l *lab) {
+			l.refused(l.pod("web").add(conf(layer2), args("COLOUR=green")), "COLOUR")
+		}},
+		row{name: "an argument of CNI_ARGS that nobody knows is taken with IgnoreUnknown", test: func(l *lab) {
+			c := l.attach(conf(lan), "web", args("IgnoreUnknown=true", "COLOUR=green"))
+			l.pings(&c.Namespace, "10.44.0.1")
+		}},
+	)
+}
+
+// bridgeFailures is what ADD finds out on its way.
+func bridgeFailures() (rows []row) {
+	range1 := `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24","rangeStart":"10.44.0.5","rangeEnd":"10.44.0.5"}]]}`
+	for _, c := range []struct {
+		name, config, says, differs string
+		prepare                     func(l *lab, web *container)
+	}{
+		{name: "a gateway out of reach", differs: noRollback, says: "172.31.0.1",
+			config: with(lan, "ipam", `{"type":"host-local","subnet":"10.44.0.0/24","routes":[{"dst":"10.60.0.0/16","gw":"172.31.0.1"}]}`)},
+		{name: "a bridge with another network's address", differs: noRollback, says: "10.9.9.1/24", config: lan,
+			prepare: func(l *lab, _ *container) {
+				l.run("ip address flush dev lan0")
+				l.run("ip address add 10.9.9.1/24 dev lan0")
+			}},
+		{name: "a container that has the interface", says: "eth0", config: lan,
+			prepare: func(_ *lab, web *container) { web.run("ip link add eth0 type bridge") }},
+		{name: "no free address", differs: noRollback, config: with(lan, "ipam", range1),
+			prepare: func(l *lab, _ *container) { l.attach(conf(with(lan, "ipam", range1)), "first") }},
+		{name: "an IPAM plugin that gives no address", differs: noRollback, config: with(lan, "ipam", `{"type":"static"}`)},
+		{name: "an address that somebody else has, with enabledad", differs: noRollback, says: "fd00:44::7",
+			config:  with(lan, "enabledad", "true", "ipam", fixedIPs("fd00:44::7/64 fd00:44::1")),
+			prepare: func(l *lab, _ *container) { l.attach(conf(with(lan, "ipam", fixedIPs("fd00:44::7/64"))), "first") }},
+	} {
+		rows = append(rows, row{name: "after an ADD that fails all is as before: " + c.name, differs: c.differs, test: func(l *lab) {
+			l.warm(conf(lan))
+			web := l.pod("web")
+			if c.prepare != nil {
+				c.prepare(l, web)
+			}
+			before := l.now()
+			links := web.run("ip -o link")
+			l.refused(web.add(conf(c.config)), c.says)
+			before.unchanged()
+			l.same(web.run("ip -o link"), links)
+		}})
+	}
+	return append(rows,
+		row{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
+			c := l.attach(conf(lan), "web")
+			before := l.now(c)
+			l.refused(c.add(conf(lan)), "eth0")
+			before.unchanged()
+		}},
+		row{name: "a second ADD without ipam is refused, and changes nothing", test: func(l *lab) {
+			c := l.attach(conf(layer2), "web")
+			before := l.now(c)
+			l.refused(c.add(conf(layer2)), "eth0")
+			before.unchanged()
+		}},
+		row{name: "ADD after an ADD that failed succeeds", differs: noRollback, test: func(l *lab) {
+			l.run("ip link add lan0 type bridge")
+			l.run("ip address add 10.9.9.1/24 dev lan0")
+			c := l.pod("web")
+			l.refused(c.add(conf(lan)), "lan0")
+			l.run("ip address flush dev lan0")
+			l.must(c.add(conf(lan)))
+			l.pings(&c.Namespace, "10.44.0.1")
+		}},
+	)
+}
