@@ -8,10 +8,7 @@ import (
 )
 
 // Why the reference fails rows about what is left.
-const (
-	leftWithoutNetns = "its DEL removes no masquerading once the namespace is gone"
-	noGC             = "it has no GC"
-)
+const leftWithoutNetns = "its DEL removes no masquerading once the namespace is gone"
 
 // bridgeDels attach a container, have DEL find it in some state, and compare with what was there before.
 func bridgeDels() (rows []row) {
