@@ -2,10 +2,6 @@ package e2e
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
-	"strings"
-	"syscall"
 	"testing"
 	"time"
 
@@ -66,64 +62,6 @@ func killBefore(t *testing.T, host *netlab.Host, plugin string, call netlab.Plug
 	strace.Env, strace.Stdin = cmd.Env, cmd.Stdin
 	_, err := host.Output(strace)
 	return err == nil
-}
-
-// TestSignalDuringAdd ends an ADD that waits for its IPAM plugin: it unwinds
-// and says so. A DEL goes on.
-func TestSignalDuringAdd(t *testing.T) {
-	t.Parallel()
-	host, _ := node(t)
-	script := filepath.Join(t.TempDir(), "ipam")
-	err := os.WriteFile(script, []byte(`#!/bin/sh
-echo "$CNI_COMMAND" >>/run/ipam.log
-sleep 2
-echo "$CNI_COMMAND ended" >>/run/ipam.log
-`), 0o755)
-	if err != nil {
-		t.Fatal(err)
-	}
-	host.InstallPlugin(t, "slow", script)
-	conf := `{"cniVersion":"1.1.0","name":"slow","type":"bridge","bridge":"slow0","ipam":{"type":"slow"}}`
-	pod := host.NewPod(t, "web")
-	host.MustRun(t, "ip", "link", "add", "slow0", "type", "bridge")
-	host.MustRun(t, "ip", "link", "set", "slow0", "up")
-	before, inside := host.Snapshot(t), pod.Snapshot(t)
-
-	interrupt := func(command string) (string, error) {
-		call := pod.Call(command, conf)
-		call.Env = []string{"PATH=" + os.Getenv("PATH")}
-		cmd := host.PluginCommand(t, "bridge", call)
-		var out strings.Builder
-		cmd.Stdout = &out
-		if err := host.Start(cmd); err != nil {
-			t.Fatal(err)
-		}
-		await(t, func() bool {
-			log, _ := host.Output(host.Command("cat", "/run/ipam.log"))
-			return strings.Contains(log, command+"\n")
-		})
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Fatal(err)
-		}
-		err := cmd.Wait()
-		return out.String(), err
-	}
-
-	out, err := interrupt("ADD")
-	if err == nil || !strings.Contains(out, `"code"`) || !strings.Contains(out, "terminated") {
-		t.Errorf("ADD: %v, %s", err, out)
-	}
-	left := before.Diff(host.Snapshot(t), "file /run/ipam.log", "link slow0") + inside.Diff(pod.Snapshot(t))
-	if left != "" {
-		t.Errorf("the interrupted ADD left:\n%s", left)
-	}
-	host.MustRun(t, "rm", "/run/ipam.log")
-	if out, err := interrupt("DEL"); err != nil || out != "" {
-		t.Errorf("DEL: %v, %s", err, out)
-	}
-	if log := host.MustRun(t, "cat", "/run/ipam.log"); !strings.Contains(log, "DEL ended") {
-		t.Errorf("DEL did not let the IPAM plugin end: %s", log)
-	}
 }
 
 // await waits until a condition holds.

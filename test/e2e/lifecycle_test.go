@@ -34,57 +34,10 @@ func TestNothingIsLeft(t *testing.T) {
 		{"DEL", func(t *testing.T, host *netlab.Host, c *container) {
 			detach(t, host, demo, c, allPorts)
 		}},
-		{"DEL twice", func(t *testing.T, host *netlab.Host, c *container) {
-			detach(t, host, demo, c, allPorts)
-			detach(t, host, demo, c, allPorts)
-		}},
-		{"namespace gone", func(t *testing.T, host *netlab.Host, c *container) {
-			c.Delete(t)
-			detach(t, host, demo, c, allPorts)
-		}},
 		{"namespace about to go", func(t *testing.T, host *netlab.Host, c *container) {
 			wait := c.BeginDelete(t)
 			detach(t, host, demo, c, allPorts)
 			wait()
-		}},
-		{"a plain file where the namespace was", func(t *testing.T, host *netlab.Host, c *container) {
-			c.DeleteKeepFile(t)
-			detach(t, host, demo, c, allPorts)
-		}},
-		{"another namespace at the path", func(t *testing.T, host *netlab.Host, c *container) {
-			c.Replace(t)
-			detach(t, host, demo, c, allPorts)
-		}},
-		{"no netns, no prevResult, no runtimeConfig", func(t *testing.T, host *netlab.Host, c *container) {
-			delBare(t, host, c, "")
-		}},
-		{"netns, no prevResult, no runtimeConfig", func(t *testing.T, host *netlab.Host, c *container) {
-			delBare(t, host, c, c.Path())
-		}},
-		{"the host's own namespace", func(t *testing.T, host *netlab.Host, c *container) {
-			delBare(t, host, c, host.NetnsPath())
-		}},
-		{"configuration broken since", func(t *testing.T, host *netlab.Host, c *container) {
-			broken := strings.NewReplacer(`"isDefaultGateway":true`, `"isDefaultGateway":"what"`, `"subnet":"10.88.0.0/24"`, `"subnet":12`, `"ipMasq":true`, `"mtu":"x"`)
-			for plugin, config := range map[string]string{
-				"portmap": `{"cniVersion":"1.1.0","name":"demo","type":"portmap","backend":"none","snat":5,"prevResult":{"ips":"none"}}`,
-				"tuning":  `{"cniVersion":"1.1.0","name":"demo","type":"tuning","sysctl":{"net.a":1},"mtu":"x"}`,
-				"bridge":  broken.Replace(bridgeConf),
-			} {
-				if r := host.Exec(t, plugin, c.Call("DEL", config)); r.ExitCode != 0 {
-					t.Errorf("DEL of %s: %v", plugin, r)
-				}
-			}
-		}},
-		{"GC with no attachment valid", func(t *testing.T, host *netlab.Host, c *container) {
-			// Not through libcni, which would call DEL for what it has in its cache.
-			for plugin, config := range map[string]string{"portmap": portmapConf, "tuning": tuningConf, "bridge": bridgeConf} {
-				call := netlab.PluginCall{Command: "GC", Path: netlab.PluginDir, Config: with(t, config, "cni.dev/valid-attachments", []any{})}
-				if r := host.Exec(t, plugin, call); r.ExitCode != 0 {
-					t.Errorf("GC of %s: %v", plugin, r)
-				}
-			}
-			warm(t, host, demo) // GC has taken the subnets' empty sets away too
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -112,18 +65,6 @@ func leavesNothing(t *testing.T, conflist string, del func(*testing.T, *netlab.H
 	}
 }
 
-// delBare calls DEL with as little as a runtime may send.
-func delBare(t *testing.T, host *netlab.Host, c *container, netns string) {
-	t.Helper()
-	for _, step := range []struct{ plugin, config string }{{"portmap", portmapConf}, {"tuning", tuningConf}, {"bridge", bridgeConf}} {
-		call := c.Call("DEL", step.config)
-		call.Netns = netns
-		if r := host.Exec(t, step.plugin, call); r.ExitCode != 0 || r.Stdout != "" {
-			t.Errorf("DEL of %s: %v", step.plugin, r)
-		}
-	}
-}
-
 // with returns a configuration with one more key.
 func with(t *testing.T, config, key string, value any) string {
 	t.Helper()
@@ -137,170 +78,6 @@ func with(t *testing.T, config, key string, value any) string {
 		t.Fatal(err)
 	}
 	return string(out)
-}
-
-// TestDelWithoutAdd changes nothing and is no error.
-func TestDelWithoutAdd(t *testing.T) {
-	t.Parallel()
-	host, _ := node(t)
-	pod := host.NewPod(t, "never")
-	before := host.Snapshot(t)
-	inside := pod.Snapshot(t)
-	for _, step := range []struct{ plugin, config string }{
-		{"portmap", portmapConf}, {"tuning", tuningConf}, {"bridge", bridgeConf}, {"loopback", `{"cniVersion":"1.1.0","name":"lo","type":"loopback"}`},
-	} {
-		if r := host.Exec(t, step.plugin, pod.Call("DEL", step.config)); r.ExitCode != 0 || r.Stdout != "" {
-			t.Errorf("DEL of %s: %v", step.plugin, r)
-		}
-	}
-	if diff := before.Diff(host.Snapshot(t)); diff != "" {
-		t.Errorf("a DEL without ADD changed the host:\n%s", diff)
-	}
-	if diff := inside.Diff(pod.Snapshot(t)); diff != "" {
-		t.Errorf("a DEL without ADD changed the pod:\n%s", diff)
-	}
-}
-
-// TestSecondAdd of the same attachment fails, and harms nothing.
-func TestSecondAdd(t *testing.T) {
-	t.Parallel()
-	for name, ipam := range map[string]string{
-		"host-local": `{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/24"}]]}`,
-		"static":     `{"type":"static","addresses":[{"address":"10.88.0.9/24","gateway":"10.88.0.1"}]}`,
-		"none":       `{}`,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			host, _ := node(t)
-			conf := fmt.Sprintf(`{"cniVersion":"1.1.0","name":"demo","type":"bridge","bridge":"demo0","isGateway":true,"ipMasq":true,"ipam":%s}`, ipam)
-			pod := host.NewPod(t, "web")
-			if r := host.Exec(t, "bridge", pod.Call("ADD", conf)); r.ExitCode != 0 {
-				t.Fatal(r)
-			}
-			before, inside := host.Snapshot(t), pod.Snapshot(t)
-			r := host.Exec(t, "bridge", pod.Call("ADD", conf))
-			if r.Error == nil || r.Error.Details == "" {
-				t.Errorf("second ADD: want one error with a remedy, got %v", r)
-			}
-			if diff := before.Diff(host.Snapshot(t)); diff != "" {
-				t.Errorf("the second ADD changed the host:\n%s", diff)
-			}
-			if diff := inside.Diff(pod.Snapshot(t)); diff != "" {
-				t.Errorf("the second ADD changed the pod:\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestCheck passes after ADD and finds what was changed since.
-func TestCheck(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		name string
-		harm func(t *testing.T, host *netlab.Host, c *container)
-		says string // part of the error
-	}{
-		{"nothing", func(*testing.T, *netlab.Host, *container) {}, ""},
-		{"address removed", func(t *testing.T, _ *netlab.Host, c *container) {
-			c.MustRun(t, "ip", "address", "del", c.v4.String()+"/24", "dev", "eth0")
-		}, "lacks the address"},
-		{"default route removed", func(t *testing.T, _ *netlab.Host, c *container) {
-			c.MustRun(t, "ip", "route", "del", "default")
-		}, "lacks the route"},
-		{"v6 default route removed", func(t *testing.T, _ *netlab.Host, c *container) {
-			c.MustRun(t, "ip", "-6", "route", "del", "default")
-		}, "lacks the route"},
-		{"MAC address changed", func(t *testing.T, _ *netlab.Host, c *container) {
-			c.MustRun(t, "ip", "link", "set", "eth0", "address", "02:00:00:00:00:99")
-		}, "MAC address"},
-		{"taken off the bridge", func(t *testing.T, host *netlab.Host, c *container) {
-			host.MustRun(t, "ip", "link", "set", c.result.Interfaces[1].Name, "nomaster")
-		}, "not in bridge"},
-		{"interface removed", func(t *testing.T, _ *netlab.Host, c *container) {
-			c.MustRun(t, "ip", "link", "del", "eth0")
-		}, "eth0"},
-		{"sysctl changed", func(t *testing.T, _ *netlab.Host, c *container) {
-			c.MustRun(t, "sysctl", "-qw", "net.ipv4.conf.eth0.log_martians=0")
-		}, "log_martians"},
-		{"rules flushed", func(t *testing.T, host *netlab.Host, _ *container) {
-			host.MustRun(t, "nft", "flush", "ruleset")
-		}, ""},
-		{"lease removed", func(t *testing.T, host *netlab.Host, c *container) {
-			host.MustRun(t, "rm", "/var/lib/cni/networks/demo/"+c.v4.String())
-		}, "10.88.0."},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
-			host, _ := node(t)
-			pod := attach(t, host, demo, "web", allPorts)
-			c.harm(t, host, pod)
-			before, inside := host.Snapshot(t), pod.Snapshot(t)
-			err := host.CheckList(demo, pod.RuntimeConf(allPorts))
-			if c.name == "nothing" {
-				if err != nil {
-					t.Fatalf("CHECK after ADD: %v", err)
-				}
-			} else if err == nil || !strings.Contains(err.Error(), c.says) {
-				t.Errorf("CHECK says %v, want %q", err, c.says)
-			}
-			if diff := before.Diff(host.Snapshot(t)) + inside.Diff(pod.Snapshot(t)); diff != "" {
-				t.Errorf("CHECK changed something:\n%s", diff)
-			}
-		})
-	}
-}
-
-// TestGC keeps what is valid, and removes the rest of this network only.
-func TestGC(t *testing.T) {
-	t.Parallel()
-	host, outside := node(t)
-	second := strings.NewReplacer(`"demo"`, `"second"`, "10.88.0", "10.99.0", "fd00:88", "fd00:99").Replace(demo) // the same bridge
-	second = strings.Replace(second, `"bridge": "demo0"`, `"bridge": "second0"`, 1)
-	keep := attach(t, host, demo, "keep", ports("8080:80/tcp"))
-	lost := attach(t, host, demo, "lost", ports("8081:80/tcp"))
-	foreign := attach(t, host, second, "foreign", ports("8082:80/tcp"))
-	for _, c := range []*container{keep, lost, foreign} {
-		c.ServeTCP(t, ":80")
-	}
-	list := []any{map[string]string{"containerID": keep.ID, "ifname": "eth0"}}
-	gc := func(key string, value any) {
-		t.Helper()
-		for plugin, config := range map[string]string{"portmap": portmapConf, "tuning": tuningConf, "bridge": bridgeConf} {
-			if key != "" {
-				config = with(t, config, key, value)
-			}
-			if r := host.Exec(t, plugin, netlab.PluginCall{Command: "GC", Path: netlab.PluginDir, Config: config}); r.ExitCode != 0 {
-				t.Fatalf("GC of %s: %v", plugin, r)
-			}
-		}
-	}
-	reach := func(port string, want string) {
-		t.Helper()
-		wait := timeout
-		if want == "" {
-			wait = refusal
-		}
-		reply, err := outside.DialTCP(netlab.HostIPv4+":"+port, wait)
-		if want == "" && err == nil || want != "" && !strings.HasPrefix(reply, want) {
-			t.Errorf("port %s: %q %v, want %q", port, reply, err, want)
-		}
-	}
-	before := host.Snapshot(t)
-	gc("", nil)
-	gc("cni.dev/valid-attachments", nil)
-	if diff := before.Diff(host.Snapshot(t)); diff != "" {
-		t.Errorf("GC without a list removed:\n%s", diff)
-	}
-	gc("cni.dev/attachments", list)
-	reach("8080", "keep saw")
-	reach("8081", "")
-	reach("8082", "foreign saw")
-	if files := host.MustRun(t, "sh", "-c", "grep -l "+lost.ID+" -r /var/lib/cni/networks || true"); files != "" {
-		t.Errorf("GC left leases of the lost container: %s", files)
-	}
-	gc("cni.dev/valid-attachments", []any{})
-	reach("8080", "")
-	reach("8082", "foreign saw")
 }
 
 // TestGCByLibcni removes what libcni knows of.
@@ -322,23 +99,6 @@ func TestGCByLibcni(t *testing.T) {
 	left := before.Diff(host.Snapshot(t), slices.Concat(storeFiles, []string{"file /run/netns/", "mount /run/netns/"})...)
 	if left != "" {
 		t.Errorf("left behind:\n%s", left)
-	}
-}
-
-// TestStatus is nil for a network that works.
-func TestStatus(t *testing.T) {
-	t.Parallel()
-	host, _ := node(t)
-	before := host.Snapshot(t)
-	if err := host.StatusList(demo); err != nil {
-		t.Errorf("STATUS: %v", err)
-	}
-	if diff := before.Diff(host.Snapshot(t)); diff != "" {
-		t.Errorf("STATUS changed something:\n%s", diff)
-	}
-	host.MustRun(t, "ip", "link", "add", "demo0", "type", "veth", "peer", "name", "x")
-	if err := host.StatusList(demo); err == nil || !strings.Contains(err.Error(), "not a bridge") {
-		t.Errorf("STATUS with a veth called as the bridge: %v", err)
 	}
 }
 
