@@ -294,15 +294,23 @@ func (c *Conn) read() ([]byte, error) {
 		c.buffer = takeBuffer()
 	}
 	for {
-		n, err := unix.Read(c.fd, c.buffer.bytes[:]) // no word of the sender, which would be allocated
+		n, from, err := unix.Recvfrom(c.fd, c.buffer.bytes[:], 0)
 		switch {
 		case errors.Is(err, unix.EINTR):
 		case err != nil:
 			return nil, fmt.Errorf("receive netlink message: %w", err)
+		case !isKernel(from):
+			// A process of the container with CAP_NET_ADMIN can send to a socket that was opened there.
 		default:
 			return c.buffer.bytes[:n], nil
 		}
 	}
+}
+
+// isKernel reports whether a message is the kernel's own (netlink(7)).
+func isKernel(from unix.Sockaddr) bool {
+	sa, ok := from.(*unix.SockaddrNetlink)
+	return ok && sa.Pid == 0
 }
 
 // lastAnswered is the last message that the kernel answers even when all is

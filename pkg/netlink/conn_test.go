@@ -430,3 +430,26 @@ func TestManySockets(t *testing.T) {
 		}
 	}
 }
+
+// TestForgedAnswer has another process of the namespace send what looks like the kernel's answer.
+func TestForgedAnswer(t *testing.T) {
+	c, ns := dial(t)
+	if err := unix.Bind(c.FD(), &unix.SockaddrNetlink{Family: unix.AF_NETLINK}); err != nil {
+		t.Fatal(err)
+	}
+	address, err := unix.Getsockname(c.FD())
+	if err != nil {
+		t.Fatal(err)
+	}
+	forged := &netlink.Batch{}
+	create(forged, "forged0", "bridge", 0)
+	other := dialIn(t, ns)
+	if err := unix.Sendto(other.FD(), other.Number(forged), 0, address); err != nil {
+		t.Fatal(err)
+	}
+	b := &netlink.Batch{}
+	get(b, "lo", unix.NLM_F_ACK)
+	if list, err := names(c, b); len(list) != 1 || list[0] != "0:lo" || err != nil {
+		t.Errorf("answers %v, error %v", list, err)
+	}
+}
