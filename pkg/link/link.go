@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netlink"
+	"github.com/cnibox/cnibox/pkg/netns"
 )
 
 // OperUp is the operational state (RFC 2863) of a link that passes packets.
@@ -30,6 +31,7 @@ type Link struct {
 	Flags     uint32
 	Master    int // index of the bridge or VRF it belongs to, 0 for none
 	Peer      int // of a veth, the other end's index in its own namespace
+	PeerNetns int // that namespace's id in this one (see NetnsID), -1 if it is this one
 	OperState int
 	Alias     string
 	Hairpin   bool // of a bridge's port
@@ -201,6 +203,23 @@ func (c *Conn) change(op string, i info, attrs func(b *netlink.Batch)) error {
 	return notFound(c.Do(b, nil))
 }
 
+// NetnsID returns the id that a network namespace has in the socket's, -1 if it has none: then no link here has its peer there
+// (RTM_GETNSID, rtnetlink(7)).
+func (c *Conn) NetnsID(ns *netns.NS) (int, error) {
+	b := &netlink.Batch{}
+	b.Begin(unix.RTM_GETNSID, 0, "look up network namespace "+ns.Path())
+	b.Header(unix.AF_UNSPEC, 0, 0, 0)
+	b.U32(unix.NETNSA_FD, uint32(ns.FD()))
+	b.End()
+	id := -1
+	err := c.Do(b, func(m netlink.Message) {
+		if m.Type == unix.RTM_NEWNSID {
+			id = int(int32(number(netlink.Attr(m.Payload[4:], unix.NETNSA_NSID)))) // behind struct rtgenmsg
+		}
+	})
+	return id, err
+}
+
 // one returns the link that a batch of one lookup answers with.
 func (c *Conn) one(b *netlink.Batch) (*Link, error) {
 	var l *Link
@@ -247,7 +266,7 @@ func indexOf(payload []byte) int {
 }
 
 func parse(payload []byte) *Link {
-	l := &Link{Index: indexOf(payload)}
+	l := &Link{Index: indexOf(payload), PeerNetns: -1}
 	if len(payload) < unix.SizeofIfInfomsg {
 		return l
 	}
@@ -266,6 +285,8 @@ func parse(payload []byte) *Link {
 			l.Master = number(v)
 		case unix.IFLA_LINK:
 			l.Peer = number(v)
+		case unix.IFLA_LINK_NETNSID:
+			l.PeerNetns = number(v)
 		case unix.IFLA_OPERSTATE:
 			l.OperState = int(first(v))
 		case unix.IFLA_IFALIAS:

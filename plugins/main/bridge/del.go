@@ -9,6 +9,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -83,13 +84,22 @@ func disconnectForeign(host *link.Conn, r *plugin.Request, c *config) error {
 	if err != nil {
 		return gone(err)
 	}
-	if inside.Kind != "veth" || outside.Kind != "veth" || strings.HasPrefix(outside.Alias, aliasPrefix) {
-		return nil
+	theirs, err := pointsTo(host, outside, inside, r.NS())
+	if err != nil || !theirs || strings.HasPrefix(outside.Alias, aliasPrefix) {
+		return err
 	}
 	if !reported(r, inside) && !onBridge(host, outside, c.bridge) {
 		return nil
 	}
 	return gone(remove(host, r, outside.Index))
+}
+
+// pointsTo reports whether a veth of the host has the container's interface as its other end. What the container's side says of
+// that is the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
+func pointsTo(host *link.Conn, outside, inside *link.Link, ns *netns.NS) (bool, error) {
+	id, err := host.NetnsID(ns)
+	return err == nil && id >= 0 && inside.Kind == "veth" && outside.Kind == "veth" &&
+		outside.Peer == inside.Index && outside.PeerNetns == id, err
 }
 
 // remove deletes a link, and does not wait for the kernel to free its memory if
