@@ -195,7 +195,7 @@ func (a *attachment) announces() bool {
 func (a *attachment) connect() (link.Pair, error) {
 	a.containerMAC = a.chooseMAC()
 	v := link.Veth{
-		HostMAC:      a.Key.MAC(hostEnd),
+		HostMAC:      hostMAC(a.Key),
 		Alias:        alias(a.Key),
 		Master:       a.bridge.Index,
 		Container:    a.IfName,

@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -16,6 +17,14 @@ import (
 
 // hostEnd is the use a key's MAC address is derived for.
 const hostEnd = "host end"
+
+// hostMAC returns the MAC address of the attachment's host end. It is higher than others, because a bridge whose own address
+// nobody has set takes the lowest of its ports.
+func hostMAC(k plugin.Key) [6]byte {
+	mac := k.MAC(hostEnd)
+	mac[0] = 0xfe // locally administered, unicast
+	return mac
+}
 
 // aliasPrefix starts the alias of every host end. What follows is the key, for
 // `ip link` to show and for GC to read.
@@ -46,6 +55,9 @@ func ensureBridge(c *link.Conn, conf *config) (*link.Link, error) {
 		return nil, plugin.ConfigError("name another bridge, or remove that link",
 			"bridge: %q already exists but is not a bridge (it is %s)", conf.bridge, kind(l))
 	}
+	if err := keepMAC(c, l); err != nil {
+		return nil, err
+	}
 	if !l.Up() {
 		if err := c.SetUp(l.Index); err != nil {
 			return nil, err
@@ -55,6 +67,17 @@ func ensureBridge(c *link.Conn, conf *config) (*link.Link, error) {
 		return l, c.SetFlag(l.Index, unix.IFF_PROMISC, true)
 	}
 	return l, nil
+}
+
+// keepMAC sets the bridge's MAC address to what it is, unless somebody has set it: the kernel would change it as ports come and
+// go, and who knows the old one would be cut off.
+func keepMAC(c *link.Conn, bridge *link.Link) error {
+	const set = "3" // NET_ADDR_SET of linux/netdevice.h
+	how, err := os.ReadFile("/sys/class/net/" + bridge.Name + "/addr_assign_type")
+	if err == nil && strings.TrimSpace(string(how)) == set {
+		return nil
+	}
+	return c.SetMAC(bridge.Index, bridge.MAC)
 }
 
 func kind(l *link.Link) string {
@@ -115,7 +138,7 @@ func createVeth(c *link.Conn, ns *netns.NS, k plugin.Key, v *link.Veth) (link.Pa
 // owns tells whether a link with one of the key's names is the host end of its
 // attachment. An ADD killed at the wrong moment leaves one without an alias.
 func owns(l *link.Link, k plugin.Key) bool {
-	return l.Kind == "veth" && (owner(l) == alias(k) || l.Alias == "" && l.MAC == k.MAC(hostEnd))
+	return l.Kind == "veth" && (owner(l) == alias(k) || l.Alias == "" && l.MAC == hostMAC(k))
 }
 
 // hostEnds returns the links that are host ends of the key's attachment: one,
