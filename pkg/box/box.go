@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/version"
 )
@@ -86,13 +88,13 @@ func (b *Box) help(p Process) {
 	}
 }
 
-func (b *Box) unknown(name string) *plugin.Error {
+func (b *Box) unknown(name string) *types.Error {
 	names := make([]string, 0, len(b.Plugins))
 	for _, row := range b.Plugins {
 		names = append(names, row.Name)
 	}
-	return &plugin.Error{
-		Code:    plugin.CodeInvalidEnvironment,
+	return &types.Error{
+		Code:    types.ErrInvalidEnvironmentVariables,
 		Msg:     fmt.Sprintf("cnibox has no plugin called %q", name),
 		Details: "call it by the name of one of its plugins: " + strings.Join(names, ", "),
 	}
@@ -100,6 +102,6 @@ func (b *Box) unknown(name string) *plugin.Error {
 
 // fail prints err as the one document of the call.
 func fail(p Process, version string, err error) int {
-	_, _ = p.Stdout.Write(append(plugin.AsError(err).JSON(version), '\n'))
+	_, _ = p.Stdout.Write(plugin.PrintError(plugin.AsError(err), version))
 	return 1
 }

@@ -15,6 +15,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -26,7 +28,7 @@ import (
 type fake struct {
 	seen   *plugin.Request
 	hadNS  bool
-	result *plugin.Result
+	result *types100.Result
 	do     func(ctx context.Context, r *plugin.Request) error
 }
 
@@ -38,7 +40,7 @@ func (f *fake) verb(ctx context.Context, r *plugin.Request) error {
 	return f.do(ctx, r)
 }
 
-func (f *fake) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (f *fake) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	return f.result, f.verb(ctx, r)
 }
 func (f *fake) Del(ctx context.Context, r *plugin.Request) error    { return f.verb(ctx, r) }
@@ -108,7 +110,7 @@ func sandboxPath(t *testing.T) string {
 // document is the error that the run printed, which must be its only output.
 type document struct {
 	CNIVersion string
-	Code       plugin.Code
+	Code       uint
 	Msg        string
 	Details    string
 }
@@ -160,7 +162,7 @@ func TestRefusals(t *testing.T) {
 		name           string
 		command, stdin string
 		changes        []string
-		code           plugin.Code
+		code           uint
 		msg            string // a regular expression
 	}{
 		{"unknown command", "UPDATE", config, nil, 4, `^unknown CNI_COMMAND: UPDATE$`},
@@ -474,17 +476,17 @@ func TestGCList(t *testing.T) {
 
 func TestAddPrintsTheResult(t *testing.T) {
 	for _, version := range plugin.Versions("") {
-		for name, result := range map[string]*plugin.Result{
-			"full": {Interfaces: []plugin.Interface{{Name: "eth0", Sandbox: "/x"}}}, "empty": {}, "none": nil,
+		for name, result := range map[string]*types100.Result{
+			"full": {Interfaces: []*types100.Interface{{Name: "eth0", Sandbox: "/x"}}}, "empty": {}, "none": nil,
 		} {
 			r := prepare(t, "ADD", fmt.Sprintf(`{"cniVersion": %q, "name": "net"}`, version))
 			r.plugin.result = result
 			r.main()
 			r.success(t)
 			if result == nil {
-				result = &plugin.Result{}
+				result = &types100.Result{}
 			}
-			if want := string(result.JSON(version)) + "\n"; r.stdout.String() != want || r.stderr.Len() > 0 {
+			if want := string(plugin.PrintResult(result, version)); r.stdout.String() != want || r.stderr.Len() > 0 {
 				t.Errorf("%s %s: printed\n%swant\n%s%s", name, version, &r.stdout, want, &r.stderr)
 			}
 		}
@@ -513,8 +515,8 @@ func TestPluginFails(t *testing.T) {
 		err  error
 		want document
 	}{
-		{"with a CNI error", &plugin.Error{Code: 11, Msg: "no address left", Details: "add a range"}, document{"0.4.0", 11, "no address left", "add a range"}},
-		{"with a wrapped one", fmt.Errorf("ipam: %w", &plugin.Error{Code: 11, Msg: "no address left", Details: "add a range"}),
+		{"with a CNI error", &types.Error{Code: 11, Msg: "no address left", Details: "add a range"}, document{"0.4.0", 11, "no address left", "add a range"}},
+		{"with a wrapped one", fmt.Errorf("ipam: %w", &types.Error{Code: 11, Msg: "no address left", Details: "add a range"}),
 			document{"0.4.0", 11, "ipam: no address left", "add a range"}},
 		{"with any other", errors.New("file exists"), document{"0.4.0", 999, "file exists", ""}},
 	}
@@ -522,7 +524,7 @@ func TestPluginFails(t *testing.T) {
 		for _, command := range []string{"ADD", "DEL", "CHECK"} {
 			t.Run(tt.name+" "+command, func(t *testing.T) {
 				r := prepare(t, command, `{"cniVersion": "0.4.0", "name": "net"}`)
-				r.plugin.result = &plugin.Result{}
+				r.plugin.result = &types100.Result{}
 				r.plugin.do = func(context.Context, *plugin.Request) error { return tt.err }
 				r.main()
 				if d := r.failure(t); d != tt.want {

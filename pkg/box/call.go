@@ -7,6 +7,9 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -28,7 +31,7 @@ func limit(c plugin.Command) time.Duration {
 // call serves one CNI call and returns the exit code.
 func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	if p.Getenv("CNI_COMMAND") == string(plugin.Version) {
-		return answer(p, plugin.VersionJSON(row.Oldest))
+		return answer(p, append(plugin.PrintVersions(row.Oldest), '\n'))
 	}
 	r, version, err := b.request(p, row)
 	if err != nil {
@@ -52,12 +55,12 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	if r.Command != plugin.Add {
 		return 0
 	}
-	return answer(p, result.JSON(version))
+	return answer(p, plugin.PrintResult(result, version))
 }
 
 // answer prints the one document of a call that succeeded.
 func answer(p Process, document []byte) int {
-	if _, err := p.Stdout.Write(append(document, '\n')); err != nil {
+	if _, err := p.Stdout.Write(document); err != nil {
 		fmt.Fprintln(p.Stderr, "write the answer to standard output:", err)
 		return 1
 	}
@@ -66,12 +69,12 @@ func answer(p Process, document []byte) int {
 
 // outcome is what came of a plugin's verb.
 type outcome struct {
-	result *plugin.Result
+	result *types100.Result
 	err    error
 }
 
 // guard runs the verb in a context that ends with the call's time or a signal.
-func guard(r *plugin.Request, row *plugin.Descriptor, limit time.Duration) (*plugin.Result, error) {
+func guard(r *plugin.Request, row *plugin.Descriptor, limit time.Duration) (*types100.Result, error) {
 	ctx := newCallContext(r.Command, limit)
 	defer ctx.end()
 	run := perform
@@ -94,9 +97,8 @@ func performWithin(ctx context.Context, r *plugin.Request, row *plugin.Descripto
 	case out := <-done:
 		return out
 	case <-ctx.Done():
-		err := plugin.Errorf("%s %s: %v", row.Name, r.Command, context.Cause(ctx))
-		err.Code = plugin.CodeNotAvailable
-		return outcome{err: err.WithDetails("a step does not end; repeat the call, and see CNIBOX_TRACE=1 for which")}
+		return outcome{err: types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("%s %s: %v", row.Name, r.Command, context.Cause(ctx)),
+			"a step does not end; repeat the call, and see CNIBOX_TRACE=1 for which")}
 	}
 }
 
@@ -107,7 +109,7 @@ func because(stopped, err error) error {
 	}
 	e := plugin.AsError(err)
 	if e.Details == "" {
-		return e.WithDetails("the call was %v; it can be repeated", stopped)
+		e.Details = fmt.Sprintf("the call was %v; it can be repeated", stopped)
 	}
 	return e
 }
@@ -117,15 +119,14 @@ func because(stopped, err error) error {
 func perform(ctx context.Context, r *plugin.Request, row *plugin.Descriptor) (out outcome) {
 	defer func() {
 		if p := recover(); p != nil {
-			out = outcome{err: plugin.Errorf("%s %s: bug: %v", row.Name, r.Command, p).
-				WithDetails("please report it with this trace: %s", firstFrames(string(debug.Stack())))}
+			out = outcome{err: plugin.Errorf(fmt.Sprintf("please report it with this trace: %s", firstFrames(string(debug.Stack()))), "%s %s: bug: %v", row.Name, r.Command, p)}
 		}
 	}()
 	switch r.Command {
 	case plugin.Add:
 		out.result, out.err = row.Plugin.Add(ctx, r)
 		if out.err == nil && out.result == nil {
-			out.result = &plugin.Result{}
+			out.result = &types100.Result{}
 		}
 	case plugin.Del:
 		out.err = row.Plugin.Del(ctx, r)

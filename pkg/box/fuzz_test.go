@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -29,7 +31,7 @@ func (curious) read(r *plugin.Request) error {
 	return r.Config.Err()
 }
 
-func (c curious) Add(_ context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (c curious) Add(_ context.Context, r *plugin.Request) (*types100.Result, error) {
 	return r.PrevResult, c.read(r)
 }
 func (c curious) Del(_ context.Context, r *plugin.Request) error    { return c.read(r) }

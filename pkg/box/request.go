@@ -6,6 +6,8 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -42,13 +44,13 @@ func standardInput(p Process) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(p.Stdin, maxStdin+1))
 	switch {
 	case err != nil:
-		return nil, &plugin.Error{
-			Code: plugin.CodeIOFailure, Msg: "read the configuration from standard input: " + err.Error(),
+		return nil, &types.Error{
+			Code: types.ErrIOFailure, Msg: "read the configuration from standard input: " + err.Error(),
 			Details: "the runtime writes it there; see the CNI specification",
 		}
 	case len(data) > maxStdin:
-		return nil, &plugin.Error{
-			Code: plugin.CodeIOFailure, Msg: fmt.Sprintf("the configuration on standard input is longer than %d MiB", maxStdin>>20),
+		return nil, &types.Error{
+			Code: types.ErrIOFailure, Msg: fmt.Sprintf("the configuration on standard input is longer than %d MiB", maxStdin>>20),
 			Details: "check what the runtime sends",
 		}
 	}
@@ -77,8 +79,8 @@ func environment(p Process, r *plugin.Request) error {
 	case plugin.GC, plugin.Status:
 		variables = []variable{paths}
 	default:
-		return &plugin.Error{
-			Code: plugin.CodeInvalidEnvironment, Msg: fmt.Sprintf("unknown CNI_COMMAND: %s", r.Command),
+		return &types.Error{
+			Code: types.ErrInvalidEnvironmentVariables, Msg: fmt.Sprintf("unknown CNI_COMMAND: %s", r.Command),
 			Details: "set it to ADD, DEL, CHECK, GC, STATUS or VERSION",
 		}
 	}
@@ -90,16 +92,16 @@ func environment(p Process, r *plugin.Request) error {
 		case value == "" && !optional:
 			missing = append(missing, v.name)
 		case value != "" && v.invalid != nil && v.invalid(value) != "":
-			return &plugin.Error{
-				Code: plugin.CodeInvalidEnvironment, Msg: fmt.Sprintf("%s is %q: %s", v.name, value, v.invalid(value)),
+			return &types.Error{
+				Code: types.ErrInvalidEnvironmentVariables, Msg: fmt.Sprintf("%s is %q: %s", v.name, value, v.invalid(value)),
 				Details: "the runtime sets it; correct it there",
 			}
 		}
 		*v.to = value
 	}
 	if missing != nil {
-		return &plugin.Error{
-			Code: plugin.CodeInvalidEnvironment, Msg: fmt.Sprintf("required env variables [%s] missing", strings.Join(missing, ",")),
+		return &types.Error{
+			Code: types.ErrInvalidEnvironmentVariables, Msg: fmt.Sprintf("required env variables [%s] missing", strings.Join(missing, ",")),
 			Details: fmt.Sprintf("a runtime sets them for %s; see the CNI specification, section Parameters", r.Command),
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -52,7 +54,7 @@ func openForeign(path string, override bool) (*netns.NS, error) {
 }
 
 func noSandbox(msg, details string) error {
-	return &plugin.Error{Code: plugin.CodeInvalidNetns, Msg: msg, Details: details}
+	return &types.Error{Code: types.ErrInvalidNetNS, Msg: msg, Details: details}
 }
 
 // check is for ADD and CHECK, which need it.

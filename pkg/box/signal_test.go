@@ -13,6 +13,8 @@ import (
 	"syscall"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -31,7 +33,7 @@ func TestMain(m *testing.M) {
 // its end (ADD) or for a line in the pipe that is its file 3 (DEL).
 type waiter struct{ fake }
 
-func (*waiter) Add(ctx context.Context, r *plugin.Request) (_ *plugin.Result, err error) {
+func (*waiter) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	for _, what := range []string{"link", "lease"} {

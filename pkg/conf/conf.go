@@ -12,6 +12,7 @@ package conf
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -84,10 +85,8 @@ func Parse(data []byte) (*Object, error) {
 		return nil, errors.New("empty")
 	}
 	v, err := fastjson.ParseBytes(data)
-	if err == nil {
-		// The parser takes some malformed numbers and strings. The validator
-		// knows no limit of depth, so that it must not come first.
-		err = fastjson.ValidateBytes(data)
+	if err == nil && !json.Valid(data) { // the parser takes some of these
+		err = errors.New("a malformed number or string")
 	}
 	if err != nil {
 		why := strings.TrimPrefix(err.Error(), "cannot parse JSON: ")

@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"strings"
 	"unicode/utf8"
 
 	"github.com/valyala/fastjson"
@@ -47,21 +48,21 @@ func appendValue(out []byte, v *fastjson.Value) []byte {
 	}
 }
 
-// AppendString appends s as a JSON string. Only what JSON forbids is escaped,
-// and bytes that are no UTF-8 become the replacement character.
+// AppendString appends s as a JSON string, escaped as encoding/json does by default. Bytes that are no UTF-8 become the replacement
+// character.
 func AppendString(out []byte, s string) []byte {
-	const hex = "0123456789abcdef"
+	const hex, named, names = "0123456789abcdef", "\b\f\n\r\t", "bfnrt"
 	out = append(out, '"')
 	for _, c := range s {
 		switch {
-		case c == '"' || c == '\\':
+		case c == '"', c == '\\':
 			out = append(out, '\\', byte(c))
-		case c == '\n':
-			out = append(out, `\n`...)
-		case c == '\t':
-			out = append(out, `\t`...)
-		case c < ' ':
+		case strings.ContainsRune(named, c):
+			out = append(out, '\\', names[strings.IndexRune(named, c)])
+		case c < ' ', c == '<', c == '>', c == '&':
 			out = append(out, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		case c == '\u2028', c == '\u2029':
+			out = append(out, '\\', 'u', '2', '0', '2', hex[c&15])
 		default:
 			out = utf8.AppendRune(out, c)
 		}

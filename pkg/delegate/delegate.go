@@ -9,6 +9,8 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -45,8 +47,8 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 		}
 		return &Delegate{Plugin: external{path: path}, name: name, external: true}, nil
 	}
-	return nil, &plugin.Error{
-		Code:    plugin.CodeInvalidConfig,
+	return nil, &types.Error{
+		Code:    types.ErrInvalidNetworkConfig,
 		Msg:     "plugin " + name + " is not in CNI_PATH (" + strings.Join(r.Path, ":") + ")",
 		Details: "install it there, or correct the type in the configuration",
 	}
@@ -82,7 +84,7 @@ func (d *Delegate) External() bool { return d.external }
 func (d *Delegate) Oldest() string { return d.oldest }
 
 // Add calls the plugin's ADD.
-func (d *Delegate) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (d *Delegate) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	return d.Plugin.Add(ctx, d.request(r, plugin.Add))
 }
 

@@ -9,6 +9,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -18,8 +21,8 @@ type inside struct{ seen *plugin.Request }
 
 func (i *inside) verb(r *plugin.Request) error { i.seen = r; return nil }
 
-func (i *inside) Add(_ context.Context, r *plugin.Request) (*plugin.Result, error) {
-	return &plugin.Result{}, i.verb(r)
+func (i *inside) Add(_ context.Context, r *plugin.Request) (*types100.Result, error) {
+	return &types100.Result{}, i.verb(r)
 }
 func (i *inside) Del(_ context.Context, r *plugin.Request) error    { return i.verb(r) }
 func (i *inside) Check(_ context.Context, r *plugin.Request) error  { return i.verb(r) }
@@ -135,8 +138,8 @@ func TestFindRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			d, err := Find(request(t, plugin.Add, dir, "/none"), tt.plugin)
-			var e *plugin.Error
-			if d != nil || !errors.As(err, &e) || e.Code != plugin.CodeInvalidConfig || e.Details == "" || !strings.Contains(e.Msg, tt.want) {
+			var e *types.Error
+			if d != nil || !errors.As(err, &e) || e.Code != types.ErrInvalidNetworkConfig || e.Details == "" || !strings.Contains(e.Msg, tt.want) {
 				t.Errorf("Find = %v, %#v; want code 7 and %s", d, err, tt.want)
 			}
 		})

@@ -4,11 +4,15 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"syscall"
 	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -28,7 +32,7 @@ type external struct {
 	path string
 }
 
-func (e external) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (e external) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	out, err := e.run(ctx, r)
 	if err != nil {
 		return nil, err
@@ -41,11 +45,10 @@ func (e external) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, e
 	del := *r
 	del.Command = plugin.Del
 	_, undone := e.run(context.WithoutCancel(ctx), &del)
-	return nil, plugin.Errorf("plugin %s: its result can't be used: %v", e.path, errors.Join(err, undone)).
-		WithDetails("replace that plugin: on success it must print a CNI result")
+	return nil, plugin.Errorf("replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %v", e.path, errors.Join(err, undone))
 }
 
-func parse(out []byte, version string) (*plugin.Result, error) {
+func parse(out []byte, version string) (*types100.Result, error) {
 	o, err := conf.Parse(out)
 	if err != nil {
 		return nil, err
@@ -64,11 +67,11 @@ func (external) only(_ []byte, err error) error { return err }
 
 // newVerb forgives a plugin that is older than the verb.
 func (external) newVerb(_ []byte, err error) error {
-	var refused *plugin.Error
+	var refused *types.Error
 	if !errors.As(err, &refused) {
 		return err
 	}
-	if refused.Code == plugin.CodeInvalidEnvironment && strings.Contains(refused.Msg, "CNI_COMMAND") {
+	if refused.Code == types.ErrInvalidEnvironmentVariables && strings.Contains(refused.Msg, "CNI_COMMAND") {
 		return nil
 	}
 	return err
@@ -122,15 +125,15 @@ func environment(r *plugin.Request) []string {
 func (e external) failure(err error, stdout []byte, stderr string) error {
 	if o, perr := conf.Parse(stdout); perr == nil {
 		var code int
-		printed := &plugin.Error{}
+		printed := &types.Error{}
 		o.Int("code", &code)
 		o.String("msg", &printed.Msg)
 		o.String("details", &printed.Details)
 		if code <= 0 {
-			code = int(plugin.CodeInternal)
+			code = int(types.ErrInternal)
 		}
 		if o.Err() == nil && printed.Msg != "" {
-			printed.Code = plugin.Code(code)
+			printed.Code = uint(code)
 			return printed
 		}
 	}
@@ -138,5 +141,5 @@ func (e external) failure(err error, stdout []byte, stderr string) error {
 	if said == "" {
 		said = "nothing"
 	}
-	return plugin.Errorf("plugin %s failed without a CNI error: %v", e.path, err).WithDetails("it printed on stderr: %s", said)
+	return plugin.Errorf(fmt.Sprintf("it printed on stderr: %s", said), "plugin %s failed without a CNI error: %v", e.path, err)
 }

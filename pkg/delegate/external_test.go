@@ -10,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -82,23 +84,23 @@ func TestExternalGetsTheRuntimesNamespace(t *testing.T) {
 func TestExternalFails(t *testing.T) {
 	tests := []struct {
 		name, body string
-		want       plugin.Error // Msg and Details are parts
+		want       types.Error // Msg and Details are parts
 	}{
-		{"with an error", `echo '{"cniVersion": "1.0.0", "code": 11, "msg": "pool is full", "details": "wait"}'; exit 1`, plugin.Error{Code: 11, Msg: "pool is full", Details: "wait"}},
-		{"with a bare error", `echo '{"msg": "no code"}'; exit 1`, plugin.Error{Code: 999, Msg: "no code"}},
-		{"with a code below zero", `echo '{"code": -7, "msg": "odd"}'; exit 1`, plugin.Error{Code: 999, Msg: "odd"}},
-		{"without a word", `exit 3`, plugin.Error{Code: 999, Msg: "failed without a CNI error: exit status 3", Details: "it printed on stderr: nothing"}},
-		{"with a word on stderr", `echo panic >&2; exit 2`, plugin.Error{Code: 999, Msg: "failed without a CNI error: exit status 2", Details: "it printed on stderr: panic"}},
-		{"with something else on stdout", `echo '{"ips": []}'; exit 1`, plugin.Error{Code: 999, Msg: "failed without a CNI error: exit status 1"}},
-		{"with an error of a wrong type", `echo '{"code": "x", "msg": "y"}'; exit 1`, plugin.Error{Code: 999, Msg: "failed without a CNI error: exit status 1"}},
-		{"by a signal", `kill -9 $$`, plugin.Error{Code: 999, Msg: "failed without a CNI error: signal: killed"}},
+		{"with an error", `echo '{"cniVersion": "1.0.0", "code": 11, "msg": "pool is full", "details": "wait"}'; exit 1`, types.Error{Code: 11, Msg: "pool is full", Details: "wait"}},
+		{"with a bare error", `echo '{"msg": "no code"}'; exit 1`, types.Error{Code: 999, Msg: "no code"}},
+		{"with a code below zero", `echo '{"code": -7, "msg": "odd"}'; exit 1`, types.Error{Code: 999, Msg: "odd"}},
+		{"without a word", `exit 3`, types.Error{Code: 999, Msg: "failed without a CNI error: exit status 3", Details: "it printed on stderr: nothing"}},
+		{"with a word on stderr", `echo panic >&2; exit 2`, types.Error{Code: 999, Msg: "failed without a CNI error: exit status 2", Details: "it printed on stderr: panic"}},
+		{"with something else on stdout", `echo '{"ips": []}'; exit 1`, types.Error{Code: 999, Msg: "failed without a CNI error: exit status 1"}},
+		{"with an error of a wrong type", `echo '{"code": "x", "msg": "y"}'; exit 1`, types.Error{Code: 999, Msg: "failed without a CNI error: exit status 1"}},
+		{"by a signal", `kill -9 $$`, types.Error{Code: 999, Msg: "failed without a CNI error: signal: killed"}},
 	}
 	for _, tt := range tests {
 		for _, verb := range []string{"ADD", "DEL", "CHECK"} {
 			t.Run(tt.name+" "+verb, func(t *testing.T) {
 				d, dir := script(t, tt.body)
 				err := run(d, plugin.Command(verb), request(t, plugin.Command(verb), dir))
-				var e *plugin.Error
+				var e *types.Error
 				if !errors.As(err, &e) || e.Code != tt.want.Code || !strings.Contains(e.Msg, tt.want.Msg) || !strings.Contains(e.Details, tt.want.Details) {
 					t.Errorf("error %#v\nwant %#v", err, tt.want)
 				}
@@ -148,7 +150,7 @@ func TestExternalResultCannotBeUsed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			d, dir := script(t, `echo $CNI_COMMAND >> $DIR/calls; test $CNI_COMMAND = ADD || exit 0; `+body)
 			result, err := d.Add(context.Background(), request(t, plugin.Add, dir))
-			var e *plugin.Error
+			var e *types.Error
 			if result != nil || !errors.As(err, &e) || e.Code != 999 || !strings.Contains(e.Msg, "its result can't be used") || e.Details == "" {
 				t.Errorf("Add = %v, %#v", result, err)
 			}
@@ -214,7 +216,7 @@ func TestExternalIsCancelled(t *testing.T) {
 			if tt.ok && (err != nil || len(result.IPs) != 1) {
 				t.Errorf("Add = %+v, %v; what it did is done", result, err)
 			}
-			var e *plugin.Error
+			var e *types.Error
 			if !tt.ok && (!errors.As(err, &e) || e.Code != 11) {
 				t.Errorf("error %#v", err)
 			}

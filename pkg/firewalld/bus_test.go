@@ -11,10 +11,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/godbus/dbus/v5"
 
 	"github.com/cnibox/cnibox/pkg/firewalld/firewalldtest"
-	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -187,8 +187,8 @@ func TestFirewalldFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close()
-	wantError(t, c.AddSource("trusted", "10.88.0.2/32"), plugin.CodeInternal, "add 10.88.0.2/32 in firewalld's zone trusted: COMMAND_FAILED: nft is on fire", "firewall-cmd --state")
-	wantError(t, c.RemoveSource("trusted", "10.88.0.2/32"), plugin.CodeInternal, "remove 10.88.0.2/32 in firewalld's zone trusted")
+	wantError(t, c.AddSource("trusted", "10.88.0.2/32"), types.ErrInternal, "add 10.88.0.2/32 in firewalld's zone trusted: COMMAND_FAILED: nft is on fire", "firewall-cmd --state")
+	wantError(t, c.RemoveSource("trusted", "10.88.0.2/32"), types.ErrInternal, "remove 10.88.0.2/32 in firewalld's zone trusted")
 }
 
 func TestNoSuchBus(t *testing.T) {

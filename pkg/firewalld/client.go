@@ -14,6 +14,8 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -92,9 +94,9 @@ func (c *Client) AddSource(zone, addr string) error {
 	return c.failure(err, "add", zone, addr)
 }
 
-// conflictError is a plugin.Error that is errConflict too.
+// conflictError is a types.Error that is errConflict too.
 type conflictError struct {
-	shown plugin.Error
+	shown types.Error
 	zone  string // that has the address
 }
 
@@ -107,9 +109,8 @@ func (c *Client) conflict(zone, addr string) error {
 		return err
 	}
 	return &conflictError{
-		shown: *plugin.Errorf("add %s to firewalld's zone %s: it is a source of zone %s", addr, zone, other).
-			WithDetails("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
-				"(and the same with --permanent), or have the network use that zone", other, addr),
+		shown: *plugin.Errorf(fmt.Sprintf("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
+			"(and the same with --permanent), or have the network use that zone", other, addr), "add %s to firewalld's zone %s: it is a source of zone %s", addr, zone, other),
 		zone: other,
 	}
 }
@@ -167,8 +168,7 @@ func (c *Client) failure(err error, what, zone, addr string) error {
 	case hasLeft(e.name):
 		return fmt.Errorf("%w (any more): %w", ErrNotRunning, err)
 	}
-	return plugin.Errorf("%s %s in firewalld's zone %s: %v", what, addr, zone, err).
-		WithDetails("see `firewall-cmd --state` and `journalctl -u firewalld`")
+	return plugin.Errorf("see `firewall-cmd --state` and `journalctl -u firewalld`", "%s %s in firewalld's zone %s: %v", what, addr, zone, err)
 }
 
 // hasLeft tells whether the bus answered in firewalld's place.

@@ -3,6 +3,7 @@ package firewalld
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
@@ -195,8 +196,7 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 			return err
 		}
 		if found && owner.attachment != key.String() {
-			return plugin.Errorf("%s in firewalld's zone %s belongs to %s", source(addr), owner.zone, owner.attachment).
-				WithDetails("two containers have one address: restart this one")
+			return plugin.Errorf("two containers have one address: restart this one", "%s in firewalld's zone %s belongs to %s", source(addr), owner.zone, owner.attachment)
 		}
 		if err := z.checkSource(c, source(addr)); err != nil {
 			return err
@@ -218,9 +218,8 @@ func (z Zone) checkSource(c *Client, source string) error {
 	if other != "" {
 		where = "it is in zone " + other
 	}
-	return plugin.Errorf("%s is not a source of firewalld's zone %s: %s", source, z.Name, where).
-		WithDetails("firewalld forgets the sources of containers when it is reloaded or restarted: "+
-			"add it again with `firewall-cmd --zone=%s --change-source=%s`, or restart the container", z.Name, source)
+	return plugin.Errorf(fmt.Sprintf("firewalld forgets the sources of containers when it is reloaded or restarted: "+
+		"add it again with `firewall-cmd --zone=%s --change-source=%s`, or restart the container", z.Name, source), "%s is not a source of firewalld's zone %s: %s", source, z.Name, where)
 }
 
 // GCForward implements netfilter.Forwarder.
@@ -257,6 +256,5 @@ func notRunning(err error) error {
 	if !errors.Is(err, ErrNotRunning) {
 		return err
 	}
-	return plugin.Errorf("%v", err).
-		WithDetails("start it with `systemctl start firewalld`, or set another \"backend\" of the firewall plugin")
+	return plugin.Errorf("start it with `systemctl start firewalld`, or set another \"backend\" of the firewall plugin", "%v", err)
 }

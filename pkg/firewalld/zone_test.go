@@ -12,6 +12,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/firewalld/firewalldtest"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -206,13 +208,13 @@ func TestErrors(t *testing.T) {
 	tests := []struct {
 		name, zone string
 		addrs      []string
-		code       plugin.Code
+		code       uint
 		texts      []string
 	}{
-		{"no such zone", "nowhere", []string{"10.88.0.2"}, plugin.CodeInvalidConfig, []string{`no zone "nowhere"`, "--get-zones"}},
-		{"no name", "", []string{"10.88.0.2"}, plugin.CodeInvalidConfig, []string{`"" is not the name of a zone`}},
-		{"no name that can be", "a\nb", []string{"10.88.0.2"}, plugin.CodeInvalidConfig, []string{`"a\nb" is not the name of a zone`}},
-		{"an administrator's source", "trusted", []string{"10.88.0.2", "10.88.0.3"}, plugin.CodeInternal,
+		{"no such zone", "nowhere", []string{"10.88.0.2"}, types.ErrInvalidNetworkConfig, []string{`no zone "nowhere"`, "--get-zones"}},
+		{"no name", "", []string{"10.88.0.2"}, types.ErrInvalidNetworkConfig, []string{`"" is not the name of a zone`}},
+		{"no name that can be", "a\nb", []string{"10.88.0.2"}, types.ErrInvalidNetworkConfig, []string{`"a\nb" is not the name of a zone`}},
+		{"an administrator's source", "trusted", []string{"10.88.0.2", "10.88.0.3"}, types.ErrInternal,
 			[]string{"add 10.88.0.3/32 to firewalld's zone trusted: it is a source of zone internal", "--zone=internal --remove-source=10.88.0.3/32"}},
 	}
 	for _, tt := range tests {
@@ -226,9 +228,9 @@ func TestErrors(t *testing.T) {
 	l.wantFiles(t, 0)
 }
 
-func wantError(t *testing.T, err error, code plugin.Code, texts ...string) {
+func wantError(t *testing.T, err error, code uint, texts ...string) {
 	t.Helper()
-	var e *plugin.Error
+	var e *types.Error
 	if !errors.As(err, &e) || e.Code != code {
 		t.Fatalf("error %v, want one of code %d", err, code)
 	}
@@ -245,11 +247,11 @@ func TestReload(t *testing.T) {
 	l := newLab(t, "nftables")
 	l.add(t, "trusted", "web", "10.88.0.2")
 	l.daemon.Reload(t)
-	wantError(t, l.check("trusted", "web", "10.88.0.2"), plugin.CodeInternal,
+	wantError(t, l.check("trusted", "web", "10.88.0.2"), types.ErrInternal,
 		"10.88.0.2/32 is not a source of firewalld's zone trusted: it is in no zone", "firewall-cmd --zone=trusted --change-source=10.88.0.2/32")
 	l.daemon.AddSource(t, "internal", "10.88.0.2/32")
-	wantError(t, l.check("trusted", "web", "10.88.0.2"), plugin.CodeInternal, "it is in zone internal")
-	wantError(t, l.check("nowhere", "web", "10.88.0.2"), plugin.CodeInternal, "it is in zone internal")
+	wantError(t, l.check("trusted", "web", "10.88.0.2"), types.ErrInternal, "it is in zone internal")
+	wantError(t, l.check("nowhere", "web", "10.88.0.2"), types.ErrInternal, "it is in zone internal")
 	l.del(t, "trusted", "web")
 	l.wantSources(t, "internal", "10.88.0.2/32") // somebody else's decision
 	l.wantFiles(t, 0)
@@ -290,9 +292,9 @@ func TestNoBus(t *testing.T) {
 
 func withoutFirewalld(t *testing.T, l lab) {
 	t.Helper()
-	wantError(t, l.check("trusted", "web", "10.88.0.2"), plugin.CodeInternal, "firewalld is not running", "systemctl start firewalld")
+	wantError(t, l.check("trusted", "web", "10.88.0.2"), types.ErrInternal, "firewalld is not running", "systemctl start firewalld")
 	err := l.in(func() error { return Zone{"trusted"}.AddForward(ctx, keyOf("new"), forward("10.88.0.3")) })
-	wantError(t, err, plugin.CodeInternal, "firewalld is not running")
+	wantError(t, err, types.ErrInternal, "firewalld is not running")
 	l.del(t, "trusted", "web")
 	l.del(t, "trusted", "none", "10.88.0.9/24")
 	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net", nil) })

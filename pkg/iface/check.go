@@ -4,6 +4,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -13,13 +16,13 @@ const repeat = "something changed the container's network after ADD: restart the
 // Check compares a link with what a result says of it: it exists, with that
 // MAC address, and has the addresses and routes. Routes may stand in any
 // table, since later plugins move them (sbr, vrf). It returns the link.
-func Check(c *link.Conn, want plugin.Interface, ips []plugin.IP, routes []plugin.Route) (*link.Link, error) {
+func Check(c *link.Conn, want *types100.Interface, ips []*types100.IPConfig, routes []*types.Route) (*link.Link, error) {
 	l, err := c.ByName(want.Name)
 	if err != nil {
-		return nil, plugin.Errorf("interface %s is not in the container: %v", want.Name, err).WithDetails(repeat)
+		return nil, plugin.Errorf(repeat, "interface %s is not in the container: %v", want.Name, err)
 	}
-	if mac := link.MACText(l.MAC); want.MAC != "" && mac != want.MAC {
-		return l, plugin.Errorf("interface %s has the MAC address %s, ADD gave it %s", want.Name, mac, want.MAC).WithDetails(repeat)
+	if mac := link.MACText(l.MAC); want.Mac != "" && mac != want.Mac {
+		return l, plugin.Errorf(repeat, "interface %s has the MAC address %s, ADD gave it %s", want.Name, mac, want.Mac)
 	}
 	if err := checkAddresses(c, l, ips); err != nil {
 		return l, err
@@ -27,7 +30,7 @@ func Check(c *link.Conn, want plugin.Interface, ips []plugin.IP, routes []plugin
 	return l, checkRoutes(c, l, ips, routes)
 }
 
-func checkAddresses(c *link.Conn, l *link.Link, ips []plugin.IP) error {
+func checkAddresses(c *link.Conn, l *link.Link, ips []*types100.IPConfig) error {
 	if len(ips) == 0 {
 		return nil
 	}
@@ -36,14 +39,14 @@ func checkAddresses(c *link.Conn, l *link.Link, ips []plugin.IP) error {
 		return err
 	}
 	for _, ip := range ips {
-		if !slices.ContainsFunc(have, func(a link.Address) bool { return a.Prefix == ip.Address }) {
-			return plugin.Errorf("interface %s lacks the address %s", l.Name, ip.Address).WithDetails(repeat)
+		if !slices.ContainsFunc(have, func(a link.Address) bool { return a.Prefix == plugin.Prefix(ip.Address) }) {
+			return plugin.Errorf(repeat, "interface %s lacks the address %s", l.Name, plugin.Prefix(ip.Address))
 		}
 	}
 	return nil
 }
 
-func checkRoutes(c *link.Conn, l *link.Link, ips []plugin.IP, routes []plugin.Route) error {
+func checkRoutes(c *link.Conn, l *link.Link, ips []*types100.IPConfig, routes []*types.Route) error {
 	if len(ips) == 0 && len(routes) == 0 {
 		return nil
 	}
@@ -52,17 +55,18 @@ func checkRoutes(c *link.Conn, l *link.Link, ips []plugin.IP, routes []plugin.Ro
 		return err
 	}
 	for _, ip := range ips {
-		if ip.Address.IsSingleIP() {
+		network := plugin.Prefix(ip.Address).Masked()
+		if network.IsSingleIP() {
 			continue // the kernel makes no route for it
 		}
-		if !has(have, ip.Address.Masked(), netip.Addr{}) {
-			return plugin.Errorf("interface %s lacks the route to its own network %s", l.Name, ip.Address.Masked()).WithDetails(repeat)
+		if !has(have, network, netip.Addr{}) {
+			return plugin.Errorf(repeat, "interface %s lacks the route to its own network %s", l.Name, network)
 		}
 	}
 	for _, r := range routes {
 		gw := nextHop(r, ips)
-		if !has(have, r.Dst.Masked(), gw) {
-			return plugin.Errorf("interface %s lacks the route %s", l.Name, link.Route{Dst: r.Dst, Gateway: gw}).WithDetails(repeat)
+		if !has(have, plugin.Prefix(r.Dst).Masked(), gw) {
+			return plugin.Errorf(repeat, "interface %s lacks the route %s", l.Name, link.Route{Dst: plugin.Prefix(r.Dst), Gateway: gw})
 		}
 	}
 	return nil

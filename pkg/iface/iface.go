@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/link"
@@ -36,11 +38,11 @@ type Options struct {
 // Configure gives the link called name, with an index in ns, the addresses and
 // routes of a result, and sets it up. A route without a gateway goes by the
 // first gateway of its family.
-func Configure(ns *netns.NS, name string, index int, ips []plugin.IP, routes []plugin.Route, o Options) error {
+func Configure(ns *netns.NS, name string, index int, ips []*types100.IPConfig, routes []*types.Route, o Options) error {
 	setup := link.Setup{Announce: o.Announce, Down: o.Down}
 	for _, ip := range ips {
-		a := link.Address{Prefix: ip.Address}
-		if ip.Address.Addr().Is6() && !o.DAD {
+		a := link.Address{Prefix: plugin.Prefix(ip.Address)}
+		if isIPv6(ip) && !o.DAD {
 			a.Flags = unix.IFA_F_NODAD
 		}
 		setup.Addresses = append(setup.Addresses, a)
@@ -99,10 +101,10 @@ func prepareIPv6(ns *netns.NS, name string, dad bool) error {
 
 // resolve fills in gateways, and leaves out routes that are there twice: IPAM
 // and a plugin may both ask for the default route.
-func resolve(routes []plugin.Route, ips []plugin.IP) []link.Route {
+func resolve(routes []*types.Route, ips []*types100.IPConfig) []link.Route {
 	var out []link.Route
 	for _, r := range routes {
-		k := link.Route{Dst: r.Dst.Masked(), Gateway: nextHop(r, ips), Priority: r.Priority, MTU: r.MTU, AdvMSS: r.AdvMSS}
+		k := link.Route{Dst: plugin.Prefix(r.Dst).Masked(), Gateway: nextHop(r, ips), Priority: r.Priority, MTU: r.MTU, AdvMSS: r.AdvMSS}
 		if r.Table != nil {
 			k.Table = *r.Table
 		}
@@ -119,29 +121,29 @@ func resolve(routes []plugin.Route, ips []plugin.IP) []link.Route {
 // nextHop returns a route's gateway: its own, or else the one of its family,
 // unless the route says that there is none, by its scope or by 0.0.0.0 (as
 // DHCP's option 121 does, RFC 3442).
-func nextHop(r plugin.Route, ips []plugin.IP) netip.Addr {
+func nextHop(r *types.Route, ips []*types100.IPConfig) netip.Addr {
 	onLink := r.Scope != nil && *r.Scope >= unix.RT_SCOPE_LINK
 	switch {
-	case r.GW.IsValid() && !r.GW.IsUnspecified():
-		return r.GW
-	case onLink || r.GW.IsValid():
+	case r.GW != nil && !r.GW.IsUnspecified():
+		return plugin.Addr(r.GW)
+	case onLink || r.GW != nil:
 		return netip.Addr{}
 	}
-	return Gateway(ips, r.Dst.Addr())
+	return Gateway(ips, plugin.Addr(r.Dst.IP))
 }
 
 // Gateway returns the first gateway of an address's family, the zero Addr if
 // there is none.
-func Gateway(ips []plugin.IP, family netip.Addr) netip.Addr {
+func Gateway(ips []*types100.IPConfig, family netip.Addr) netip.Addr {
 	for _, ip := range ips {
-		if ip.Gateway.IsValid() && ip.Gateway.Is4() == family.Is4() {
-			return ip.Gateway
+		if gw := plugin.Addr(ip.Gateway); gw.IsValid() && gw.Is4() == family.Is4() {
+			return gw
 		}
 	}
 	return netip.Addr{}
 }
 
-func isIPv6(ip plugin.IP) bool { return ip.Address.Addr().Is6() }
+func isIPv6(ip *types100.IPConfig) bool { return ip.Address.IP.To4() == nil }
 
 // settle waits until the link has no address that is still being probed.
 func settle(ns *netns.NS, index int, name string) error {
@@ -156,8 +158,7 @@ func settle(ns *netns.NS, index int, name string) error {
 			return fmt.Errorf("%s: wait for duplicate address detection: %w", name, err)
 		}
 		if failed.IsValid() {
-			return plugin.Errorf("%s: duplicate address detection found another user of %s", name, failed.Addr()).
-				WithDetails("take that address from the other host, or from the pool")
+			return plugin.Errorf("take that address from the other host, or from the pool", "%s: duplicate address detection found another user of %s", name, failed.Addr())
 		}
 		return nil
 	})
@@ -165,12 +166,12 @@ func settle(ns *netns.NS, index int, name string) error {
 
 // explain adds what to do to the errors that configurations cause.
 func explain(err error, name string) error {
-	e := plugin.Errorf("%s: %v", name, err)
+	remedy := ""
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
-		return e.WithDetails("a route's gateway must be reachable through an address of the interface: correct the gateway or the subnet")
+		remedy = "a route's gateway must be reachable through an address of the interface: correct the gateway or the subnet"
 	case errors.Is(err, unix.EEXIST):
-		return e.WithDetails("two addresses or routes of the configuration are the same to the kernel: remove one, or give it another priority or table")
+		remedy = "two addresses or routes of the configuration are the same to the kernel: remove one, or give it another priority or table"
 	}
-	return e
+	return plugin.Errorf(remedy, "%s: %v", name, err)
 }

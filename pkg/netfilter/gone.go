@@ -44,15 +44,15 @@ func netnsOf(cache string, key plugin.Key) (string, error) {
 	}
 	v, err := fastjson.ParseBytes(text)
 	if err != nil {
-		return "", plugin.Errorf("%s is not JSON: %v", name, err)
+		return "", plugin.Errorf("", "%s is not JSON: %v", name, err)
 	}
 	field := func(name string) string { return string(v.GetStringBytes(name)) }
 	// Names may have dashes too: several keys lead to one file.
 	if field("networkName") != key.Network || field("containerId") != key.ContainerID || field("ifName") != key.IfName {
-		return "", plugin.Errorf("%s is about another attachment", name)
+		return "", plugin.Errorf("", "%s is about another attachment", name)
 	}
 	if field("netns") == "" {
-		return "", plugin.Errorf("%s names no network namespace", name)
+		return "", plugin.Errorf("", "%s names no network namespace", name)
 	}
 	return field("netns"), nil
 }

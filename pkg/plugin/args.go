@@ -4,6 +4,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 // Arguments reads CNI_ARGS, "KEY=value;KEY=value", and returns the values of
@@ -43,5 +45,5 @@ func Arguments(args string, known ...string) (map[string]string, error) {
 }
 
 func argsError(remedy, msg string) error {
-	return &Error{Code: CodeInvalidEnvironment, Msg: msg, Details: remedy}
+	return &types.Error{Code: types.ErrInvalidEnvironmentVariables, Msg: msg, Details: remedy}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 func TestArguments(t *testing.T) {
@@ -43,8 +45,8 @@ func TestArguments(t *testing.T) {
 				}
 				return
 			}
-			var e *Error
-			if !errors.As(err, &e) || e.Code != CodeInvalidEnvironment || e.Details == "" || !strings.Contains(e.Msg, tt.err) {
+			var e *types.Error
+			if !errors.As(err, &e) || e.Code != types.ErrInvalidEnvironmentVariables || e.Details == "" || !strings.Contains(e.Msg, tt.err) {
 				t.Errorf("Arguments(%q): error %#v; want code 4, details, and %q", tt.args, err, tt.err)
 			}
 		})
@@ -75,8 +77,8 @@ func FuzzArguments(f *testing.F) {
 	f.Fuzz(func(t *testing.T, args string) {
 		values, err := Arguments(args, known...)
 		if err != nil {
-			var e *Error
-			if !errors.As(err, &e) || e.Code != CodeInvalidEnvironment || e.Msg == "" || e.Details == "" {
+			var e *types.Error
+			if !errors.As(err, &e) || e.Code != types.ErrInvalidEnvironmentVariables || e.Msg == "" || e.Details == "" {
 				t.Fatalf("Arguments(%q): error %#v", args, err)
 			}
 			return

@@ -1,6 +1,8 @@
 package plugin
 
 import (
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 )
 
@@ -12,8 +14,8 @@ func (r *Request) Configure(stdin []byte, oldest string) error {
 	r.Stdin = stdin
 	config, err := conf.Parse(stdin)
 	if err != nil {
-		return &Error{
-			Code: CodeDecodingFailure, Msg: "the configuration on standard input is " + err.Error(),
+		return &types.Error{
+			Code: types.ErrDecodingFailure, Msg: "the configuration on standard input is " + err.Error(),
 			Details: "check the file in /etc/cni/net.d",
 		}
 	}
@@ -53,7 +55,7 @@ func (r *Request) Text() []byte {
 		return text
 	}
 	text = append(text[:len(text)-1], `,"prevResult":`...) // behind the name, which is there
-	return append(append(text, r.PrevResult.JSON(r.Version)...), '}')
+	return append(append(text, PrintResult(r.PrevResult, r.Version)...), '}')
 }
 
 // readNetwork reads the keys that every verb needs.
@@ -65,7 +67,7 @@ func (r *Request) readNetwork() error {
 	}
 	r.Config.String("name", &r.Network)
 	if err := r.Config.Err(); err != nil {
-		return &Error{Code: CodeDecodingFailure, Msg: "the configuration can't be used: " + err.Error(), Details: "correct the type of that value"}
+		return &types.Error{Code: types.ErrDecodingFailure, Msg: "the configuration can't be used: " + err.Error(), Details: "correct the type of that value"}
 	}
 	if r.Network == "" {
 		return ConfigError("give the network a name in its configuration", "missing network name")

@@ -5,13 +5,15 @@ import (
 	"net/netip"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 )
 
 func TestText(t *testing.T) {
-	result := &Result{Interfaces: []Interface{{Name: "eth0"}}}
+	result := &types100.Result{Interfaces: []*types100.Interface{{Name: "eth0"}}}
 	const written = `{"name": "net", "cniVersion": "1.1.0", "prevResult": {"interfaces": [{"name": "eth1"}]}, "mtu": 1.50}`
 	tests := []struct {
 		name    string
@@ -69,30 +71,30 @@ func TestConfigureBy(t *testing.T) {
 	if by.Network != "net" || by.Version != "1.0.0" || !cmp.Equal(by.PrevResult, from.PrevResult) {
 		t.Errorf("got %+v, want %+v", by, from)
 	}
-	result := &Result{}
+	result := &types100.Result{}
 	own := &Request{Command: Add, PrevResult: result}
 	if err := own.ConfigureBy(o.Copy(), ""); err != nil || own.PrevResult != result {
 		t.Errorf("error %v, previous result %+v, want the one it had", err, own.PrevResult)
 	}
-	if err := (&Request{Command: GC}).ConfigureBy(o.Copy(), ""); AsError(err).Code != CodeIncompatibleVersion {
+	if err := (&Request{Command: GC}).ConfigureBy(o.Copy(), ""); AsError(err).Code != types.ErrIncompatibleCNIVersion {
 		t.Errorf("GC of 1.0.0: %v", err)
 	}
 }
 
 // A result is handed on in the form of the version, which may have less in it.
 func TestResultIn(t *testing.T) {
-	result := &Result{
-		Interfaces: []Interface{{Name: "eth0", MTU: 1500}},
-		IPs:        []IP{{Address: netip.MustParsePrefix("10.0.0.2/24")}, {Address: netip.MustParsePrefix("10.0.0.3/24")}},
+	result := &types100.Result{
+		Interfaces: []*types100.Interface{{Name: "eth0", Mtu: 1500}},
+		IPs:        []*types100.IPConfig{{Address: IPNet(netip.MustParsePrefix("10.0.0.2/24"))}, {Address: IPNet(netip.MustParsePrefix("10.0.0.3/24"))}},
 	}
 	for version, want := range map[string]struct{ interfaces, mtu, ips int }{
 		"0.2.0": {0, 0, 1}, "0.4.0": {1, 0, 2}, "1.0.0": {1, 1500, 2}, "1.1.0": {1, 1500, 2},
 	} {
-		got, err := result.In(version)
+		got, err := In(result, version)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Interfaces) != want.interfaces || len(got.IPs) != want.ips || want.interfaces == 1 && got.Interfaces[0].MTU != want.mtu {
+		if len(got.Interfaces) != want.interfaces || len(got.IPs) != want.ips || want.interfaces == 1 && got.Interfaces[0].Mtu != want.mtu {
 			t.Errorf("%s: %+v, want %+v", version, got, want)
 		}
 	}

@@ -7,6 +7,10 @@ package plugin
 
 import (
 	"context"
+	"net/netip"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -17,7 +21,7 @@ import (
 // host answers STATUS, with nil.
 type Plugin interface {
 	// Add makes the attachment. When it fails it has undone what it did.
-	Add(ctx context.Context, r *Request) (*Result, error)
+	Add(ctx context.Context, r *Request) (*types100.Result, error)
 
 	// Del removes what Add made. It works from the request's Key alone:
 	// everything else is a hint. What is missing is success; what could not
@@ -118,7 +122,7 @@ type Request struct {
 	// PrevResult is the previous plugin's result; on CHECK and DEL the whole
 	// chain's. It is nil when there is none and, on DEL, when it can't be read.
 	// Others read it too: a plugin copies what it changes.
-	PrevResult *Result
+	PrevResult *types100.Result
 
 	// Valid are the attachments that GC must leave alone. HasValid is false
 	// when the runtime sent no list, and then nothing may be removed.
@@ -171,11 +175,19 @@ func (r *Request) Step(ctx context.Context, step string) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return &Error{
-		Code:    CodeTryAgainLater,
+	return &types.Error{
+		Code:    types.ErrTryAgainLater,
 		Msg:     "stopped before the step: " + step,
 		Details: context.Cause(ctx).Error() + "; what was made is removed again, so the call can be repeated",
 	}
+}
+
+// PrevAddresses returns the addresses that the previous result may have for the request's interface; none if there is no result.
+func (r *Request) PrevAddresses() []netip.Prefix {
+	if r.PrevResult == nil {
+		return nil
+	}
+	return Prefixes(AddressesOf(r.PrevResult, r.IfName))
 }
 
 // IsValid tells whether GC must leave the attachment alone.

@@ -1,74 +1,26 @@
 package plugin
 
 import (
+	"net"
 	"net/netip"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 )
 
-// Result is what an ADD made: the form of CNI 1.1.0 (spec, section "ADD
-// Success"), from which the older forms are printed.
-type Result struct {
-	Interfaces []Interface
-	IPs        []IP
-	Routes     []Route
-	DNS        DNS
-}
-
-// Interface is a link that the chain made or uses.
-type Interface struct {
-	Name       string
-	MAC        string // lower case, colons
-	MTU        int    // bytes; 0 is not given
-	Sandbox    string // CNI_NETNS of a container's link, "" on the host
-	SocketPath string
-	PCIID      string
-}
-
-// IP is an address of a link.
-type IP struct {
-	Address   netip.Prefix // the address with its prefix length
-	Gateway   netip.Addr   // the zero Addr if there is none
-	Interface *int         // index into Interfaces, nil if not known
-}
-
-// Route is a route in the container.
-type Route struct {
-	Dst      netip.Prefix
-	GW       netip.Addr // the zero Addr: the gateway of the address's family
-	MTU      int        // bytes; 0 is not given
-	AdvMSS   int        // bytes; 0 is not given
-	Priority int        // metric; 0 is the kernel's choice
-	Table    *int       // routing table; nil is main
-	Scope    *int       // rtnetlink(7) scope; nil is global
-}
-
-// DNS is what the container's resolv.conf should hold.
-type DNS struct {
-	Nameservers []string
-	Domain      string
-	Search      []string
-	Options     []string
-}
-
-// IsZero tells whether no DNS setting is given.
-func (d DNS) IsZero() bool {
-	return len(d.Nameservers) == 0 && d.Domain == "" && len(d.Search) == 0 && len(d.Options) == 0
-}
-
-// ContainerInterface returns the index and the value of the last interface
-// that stands for the request's own, nil if the result has none.
-func (r *Result) ContainerInterface(ifName, netns string) (int, *Interface) {
+// ContainerInterface returns the last interface of a result that stands for the request's own, nil if it has none.
+func ContainerInterface(r *types100.Result, ifName, netns string) *types100.Interface {
 	for i := len(r.Interfaces) - 1; i >= 0; i-- {
-		if f := &r.Interfaces[i]; f.Name == ifName && f.Sandbox == netns {
-			return i, f
+		if f := r.Interfaces[i]; f.Name == ifName && f.Sandbox == netns {
+			return f
 		}
 	}
-	return -1, nil
+	return nil
 }
 
-// AddressesOf returns the IPs that may be the container's on ifName: those on
-// an interface of that name in a sandbox, and those on no known interface.
-func (r *Result) AddressesOf(ifName string) []IP {
-	var ips []IP
+// AddressesOf returns the IPs that may be the container's on ifName: those on an interface of that name in a sandbox, and those on
+// no known interface.
+func AddressesOf(r *types100.Result, ifName string) []*types100.IPConfig {
+	var ips []*types100.IPConfig
 	for _, ip := range r.IPs {
 		if ip.Interface == nil || *ip.Interface < 0 || *ip.Interface >= len(r.Interfaces) {
 			ips = append(ips, ip)
@@ -81,15 +33,51 @@ func (r *Result) AddressesOf(ifName string) []IP {
 	return ips
 }
 
-// Prefixes returns the addresses of AddressesOf; there may be no result.
-func (r *Result) Prefixes(ifName string) []netip.Prefix {
-	if r == nil {
-		return nil
-	}
-	ips := r.AddressesOf(ifName)
+// Prefixes returns addresses with their prefix lengths.
+func Prefixes(ips []*types100.IPConfig) []netip.Prefix {
 	list := make([]netip.Prefix, 0, len(ips))
 	for _, ip := range ips {
-		list = append(list, ip.Address)
+		list = append(list, Prefix(ip.Address))
 	}
 	return list
 }
+
+// Prefix returns an address with its prefix length in the other form that Go has for it.
+func Prefix(n net.IPNet) netip.Prefix {
+	bits, _ := n.Mask.Size()
+	return netip.PrefixFrom(Addr(n.IP), bits)
+}
+
+// Addr returns an address in the other form that Go has for it; the zero Addr for none.
+func Addr(ip net.IP) netip.Addr {
+	addr, _ := netip.AddrFromSlice(ip)
+	return addr.Unmap()
+}
+
+// IPNet is the reverse of Prefix.
+func IPNet(p netip.Prefix) net.IPNet {
+	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
+}
+
+// Copy returns a result that can be changed without the other one.
+func Copy(r *types100.Result) *types100.Result {
+	to := &types100.Result{CNIVersion: r.CNIVersion, DNS: *r.DNS.Copy()}
+	for _, i := range r.Interfaces {
+		to.Interfaces = append(to.Interfaces, i.Copy())
+	}
+	for _, ip := range r.IPs {
+		to.IPs = append(to.IPs, ip.Copy())
+	}
+	for _, route := range r.Routes {
+		to.Routes = append(to.Routes, route.Copy())
+	}
+	return to
+}
+
+// family reports whether an address is of a family.
+type family = func(net.IP) bool
+
+func isIPv4(ip net.IP) bool { return ip.To4() != nil }
+func isIPv6(ip net.IP) bool { return ip.To4() == nil }
+
+func ipText(ip []byte) string { return net.IP(ip).String() }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 // steps pushes steps that note their names, and do what is given for them.
@@ -32,7 +34,7 @@ func add(ctx context.Context, do map[string]func() error, result error) (ran []s
 }
 
 func TestUndoRunsNewestFirst(t *testing.T) {
-	failure := &Error{Code: CodeTryAgainLater, Msg: "no address left", Details: "wait"}
+	failure := &types.Error{Code: types.ErrTryAgainLater, Msg: "no address left", Details: "wait"}
 	ran, err := add(context.Background(), nil, failure)
 	if want := []string{"rule", "lease", "link"}; !slices.Equal(ran, want) {
 		t.Errorf("ran %v, want %v", ran, want)
@@ -69,7 +71,7 @@ func TestUndoRunsInACancelledCall(t *testing.T) {
 }
 
 func TestUndoGoesOnAfterAFailure(t *testing.T) {
-	failure := &Error{Code: CodeTryAgainLater, Msg: "no address left", Details: "wait"}
+	failure := &types.Error{Code: types.ErrTryAgainLater, Msg: "no address left", Details: "wait"}
 	ran, err := add(context.Background(), map[string]func() error{
 		"rule":  func() error { return errors.New("busy") },
 		"lease": func() error { panic("no lease") },

@@ -1,6 +1,10 @@
 package plugin
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+)
 
 // CurrentVersion is the newest CNI version: results are kept in its form and
 // turned into an older one when they are printed.
@@ -50,15 +54,15 @@ func firstVersion(c Command) string {
 func CheckVersion(version string, c Command, oldest string) error {
 	supported := Versions(oldest)
 	if age(version) < age(supported[0]) {
-		return &Error{
-			Code:    CodeIncompatibleVersion,
+		return &types.Error{
+			Code:    types.ErrIncompatibleCNIVersion,
 			Msg:     "incompatible CNI versions: the configuration's cniVersion is \"" + version + "\"",
 			Details: "set cniVersion to one of " + strings.Join(supported, ", "),
 		}
 	}
 	if first := firstVersion(c); !AtLeast(version, first) {
-		return &Error{
-			Code:    CodeIncompatibleVersion,
+		return &types.Error{
+			Code:    types.ErrIncompatibleCNIVersion,
 			Msg:     "the configuration's cniVersion " + version + " does not allow " + string(c),
 			Details: string(c) + " came with CNI " + first + ": set cniVersion to that or newer",
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/cni/pkg/version"
 )
 
@@ -27,15 +28,15 @@ func TestVersionsFrom(t *testing.T) {
 
 func TestVersionJSONIsReadByTheField(t *testing.T) {
 	for _, oldest := range []string{"", "0.3.0", "0.4.0"} {
-		info, err := (&version.PluginDecoder{}).Decode(VersionJSON(oldest))
+		info, err := (&version.PluginDecoder{}).Decode(PrintVersions(oldest))
 		if err != nil {
-			t.Fatalf("%s: %v", VersionJSON(oldest), err)
+			t.Fatalf("%s: %v", PrintVersions(oldest), err)
 		}
 		if !slices.Equal(info.SupportedVersions(), Versions(oldest)) {
 			t.Errorf("oldest %q: %q, want %q", oldest, info.SupportedVersions(), Versions(oldest))
 		}
-		if !json.Valid(VersionJSON(oldest)) {
-			t.Errorf("no JSON: %s", VersionJSON(oldest))
+		if !json.Valid(PrintVersions(oldest)) {
+			t.Errorf("no JSON: %s", PrintVersions(oldest))
 		}
 	}
 }
@@ -73,11 +74,11 @@ func TestCheckVersion(t *testing.T) {
 				}
 				return
 			}
-			var e *Error
+			var e *types.Error
 			if !errors.As(err, &e) {
 				t.Fatalf("error %v", err)
 			}
-			if e.Code != CodeIncompatibleVersion || !strings.Contains(e.Msg, tt.msg) || !strings.Contains(e.Details, tt.details) {
+			if e.Code != types.ErrIncompatibleCNIVersion || !strings.Contains(e.Msg, tt.msg) || !strings.Contains(e.Details, tt.details) {
 				t.Errorf("got code %d, %q, %q\nwant code 1, %q, %q", e.Code, e.Msg, e.Details, tt.msg, tt.details)
 			}
 		})

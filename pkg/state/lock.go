@@ -8,9 +8,8 @@ import (
 	"os"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
-
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Lock is an exclusive flock(2) on a file, held by this process.
@@ -114,8 +113,8 @@ func busy(path, why string) error {
 	if by == "" {
 		by = "another process"
 	}
-	return &plugin.Error{
-		Code:    plugin.CodeTryAgainLater,
+	return &types.Error{
+		Code:    types.ErrTryAgainLater,
 		Msg:     fmt.Sprintf("the lock %s is held by %s; gave up waiting: %s", path, by, why),
 		Details: "repeat the call; if that process hangs, end it: the lock goes with it (never remove the file)",
 	}

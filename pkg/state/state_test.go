@@ -14,9 +14,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
-
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // lockHelper makes the test binary lock that file and wait for its end.
@@ -86,8 +85,8 @@ func TestLockNamesItsHolder(t *testing.T) {
 	}
 
 	_, err = Acquire(t.Context(), path, 0o600, time.Millisecond)
-	var e *plugin.Error
-	if !errors.As(err, &e) || e.Code != plugin.CodeTryAgainLater {
+	var e *types.Error
+	if !errors.As(err, &e) || e.Code != types.ErrTryAgainLater {
 		t.Fatalf("got %v, want an error of code 11", err)
 	}
 	if !strings.Contains(e.Msg, path) {

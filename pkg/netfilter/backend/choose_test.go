@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -71,8 +73,8 @@ func TestValidate(t *testing.T) {
 	} {
 		tt.wish.Key = "backend"
 		err := tt.wish.Validate()
-		var e *plugin.Error
-		if !errors.As(err, &e) || e.Code != plugin.CodeInvalidConfig || e.Msg != tt.want || e.Details == "" {
+		var e *types.Error
+		if !errors.As(err, &e) || e.Code != types.ErrInvalidNetworkConfig || e.Msg != tt.want || e.Details == "" {
 			t.Errorf("%+v: %v; want %q", tt.wish, err, tt.want)
 		}
 	}
@@ -98,7 +100,7 @@ func TestExplain(t *testing.T) {
 }
 
 func TestReasonIsInErrors(t *testing.T) {
-	failed := &plugin.Error{Code: plugin.CodeTryAgainLater, Msg: "the lock is held", Details: "wait"}
+	failed := &types.Error{Code: types.ErrTryAgainLater, Msg: "the lock is held", Details: "wait"}
 	c := Choice{Backend: IPTables, Reason: "backend says so"}
 	if e := plugin.AsError(c.explain(failed)); e.Msg != "backend iptables (backend says so): the lock is held" || e.Code != failed.Code || e.Details != "wait" {
 		t.Errorf("%+v", e)

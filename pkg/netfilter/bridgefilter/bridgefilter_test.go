@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -258,7 +259,7 @@ func TestUnavailable(t *testing.T) {
 	other := &Table{&holding.Table{Ruleset: r, Conn: table.held.Conn}}
 	err := other.Available()
 	shown := plugin.AsError(err)
-	if !errors.Is(err, ErrUnavailable) || shown.Code != plugin.CodeNotAvailable || !strings.Contains(shown.Details, "NF_TABLES_BRIDGE") {
+	if !errors.Is(err, ErrUnavailable) || shown.Code != types.ErrPluginNotAvailable || !strings.Contains(shown.Details, "NF_TABLES_BRIDGE") {
 		t.Errorf("%v", err)
 	}
 }

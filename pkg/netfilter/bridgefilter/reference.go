@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -113,8 +114,8 @@ func removeNames(ctx context.Context, c *nftables.Conn, names []string) error {
 			return last
 		}
 	}
-	return &plugin.Error{
-		Code:    plugin.CodeTryAgainLater,
+	return &types.Error{
+		Code:    types.ErrTryAgainLater,
 		Msg:     "table " + referenceTable.String() + ": given up to remove what the reference bridge plugin made: " + last.Error(),
 		Details: "other processes change nftables all the time; look who with `nft monitor`",
 	}

@@ -3,6 +3,7 @@ package holding
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -33,9 +34,8 @@ func (t *Table) absence(h Holder) error {
 	case err != nil:
 		return t.explain(nil, err)
 	case !found:
-		return plugin.Errorf("table %s is missing, and with it what all attachments of this host had in it", t.Table).
-			WithDetails("`nft flush ruleset` (a reload of nftables.service does that) or `nft delete table %s` took it: "+
-				"restart the containers; the next ADD makes the table again", t.Table)
+		return plugin.Errorf(fmt.Sprintf("`nft flush ruleset` (a reload of nftables.service does that) or `nft delete table %s` took it: "+
+			"restart the containers; the next ADD makes the table again", t.Table), "table %s is missing, and with it what all attachments of this host had in it", t.Table)
 	}
 	return t.mismatch("%s has nothing in it", h.Comment)
 }
@@ -74,8 +74,7 @@ func (t *Table) checkRules() error {
 	}
 	for _, c := range t.Chains {
 		if count[c.Name] < len(c.Rules) {
-			return t.mismatch("chain %s has %d of its %d rules", c.Name, count[c.Name], len(c.Rules)).
-				WithDetails("`nft flush table %s` or something like it took them: remove the rest with `nft delete table %s`, and restart the containers", t.Table, t.Table)
+			return t.mismatch("chain %s has %d of its %d rules", c.Name, count[c.Name], len(c.Rules))
 		}
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -11,9 +12,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// unavailableError is a plugin.Error that is netfilter.ErrUnavailable too.
+// unavailableError is a types.Error that is netfilter.ErrUnavailable too.
 type unavailableError struct {
-	shown plugin.Error
+	shown types.Error
 	cause error
 }
 
@@ -21,8 +22,8 @@ type unavailableError struct {
 // netfilter.ErrUnavailable.
 func (r *Ruleset) Unavailable(cause error) error {
 	return &unavailableError{
-		shown: plugin.Error{
-			Code:    plugin.CodeNotAvailable,
+		shown: types.Error{
+			Code:    types.ErrPluginNotAvailable,
 			Msg:     fmt.Sprintf("nftables table %s can't be made: %v", r.Table, cause),
 			Details: r.Need,
 		},
@@ -51,16 +52,15 @@ func (t *Table) explain(tx *nftables.Transaction, err error) error {
 
 // contended is the error of a call that met others too often.
 func (t *Table) contended(last error) error {
-	return &plugin.Error{
-		Code:    plugin.CodeTryAgainLater,
+	return &types.Error{
+		Code:    types.ErrTryAgainLater,
 		Msg:     fmt.Sprintf("table %s: given up after %d attempts: %v", t.Table, nftables.Tries, last),
 		Details: "other processes change that table all the time; look who with `nft monitor`",
 	}
 }
 
-func (t *Table) mismatch(format string, args ...any) *plugin.Error {
-	return plugin.Errorf("table %s: %s", t.Table, fmt.Sprintf(format, args...)).
-		WithDetails("something changed it after ADD: restart the container; see `nft list table %s`", t.Table)
+func (t *Table) mismatch(format string, args ...any) *types.Error {
+	return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container; see `nft list table %s`", t.Table), "table %s: %s", t.Table, fmt.Sprintf(format, args...))
 }
 
 func isMissing(err error) bool { return errors.Is(err, unix.ENOENT) }

@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -168,9 +169,8 @@ func (s *session) hasChain(f family, table, chain string) (bool, error) {
 }
 
 func portTaken(m netfilter.PortMap, owner plugin.Key, known string) error {
-	return plugin.Errorf("host port %s is already published by %s", m, owner).
-		WithDetails("%s; publish another port of the host, or stop that container (network/container/interface); "+
-			"if it is gone, the network's GC frees the port", known)
+	return plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
+		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", m, owner)
 }
 
 // ensure adds what is missing of the attachment's rules in one family. others

@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -84,7 +85,5 @@ func whereIs(p *probes, f family, a attachment, w wants) (flavour, error) {
 }
 
 func mismatch(a attachment, f family, r rule, fl flavour) error {
-	return plugin.Errorf("table %s of iptables-%s (%s) lacks the rule of %s: %s", a.use.table, fl, f, a.key, r).
-		WithDetails("something removed it after ADD, such as a reload of the host's firewall: restart the container; see `%s -t %s`",
-			flavouredName(f, fl, "save"), a.use.table)
+	return plugin.Errorf(fmt.Sprintf("something removed it after ADD, such as a reload of the host's firewall: restart the container; see `%s -t %s`", flavouredName(f, fl, "save"), a.use.table), "table %s of iptables-%s (%s) lacks the rule of %s: %s", a.use.table, fl, f, a.key, r)
 }

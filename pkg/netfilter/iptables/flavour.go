@@ -8,7 +8,7 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/containernetworking/cni/pkg/types"
 )
 
 // flavour is where rules of iptables are in the kernel.
@@ -93,8 +93,8 @@ func find(name string) (string, error) {
 }
 
 func missing(name string) error {
-	return &plugin.Error{
-		Code: plugin.CodeNotAvailable,
+	return &types.Error{
+		Code: types.ErrPluginNotAvailable,
 		Msg:  fmt.Sprintf("iptables: there is no program %s in PATH", name),
 		Details: "install iptables (package iptables of Debian and others has all its programs), " +
 			"or use the backend nftables, which needs none",

@@ -7,6 +7,8 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -123,7 +125,7 @@ func TestLocked(t *testing.T) {
 			must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
 			err = New().AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/16"))
 			wantError(t, err, "another process held the lock of iptables for 10 seconds", "/run/xtables.lock")
-			if plugin.AsError(err).Code != plugin.CodeTryAgainLater {
+			if plugin.AsError(err).Code != types.ErrTryAgainLater {
 				t.Errorf("code %d", plugin.AsError(err).Code)
 			}
 		})

@@ -95,8 +95,7 @@ func (m Marked) Check() error {
 	if err != nil {
 		return err
 	}
-	return plugin.Errorf("iptables (%s, %s), table filter: what lets containers' packets pass is not complete: missing is %q", p.flavour, p.family, lines).
-		WithDetails("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again")
+	return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again", "iptables (%s, %s), table filter: what lets containers' packets pass is not complete: missing is %q", p.flavour, p.family, lines)
 }
 
 func (m Marked) valid() (Marked, error) {

@@ -7,8 +7,9 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/nftables"
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 var bothFamilies = Marked{Mark: 0x1000, Addrs: addrs("10.88.0.2", "fd00:88::2")}
@@ -127,7 +128,7 @@ func TestMarkedWithoutPrograms(t *testing.T) {
 		defer back()
 		err := n.try(accept(bothFamilies))
 		wantError(t, err, "chain FORWARD of iptables ("+n.flavour+", ipv4) drops", "no program")
-		var e *plugin.Error
+		var e *types.Error
 		if !errors.As(err, &e) || e.Details == "" {
 			t.Errorf("no remedy: %v", err)
 		}

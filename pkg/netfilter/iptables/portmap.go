@@ -55,8 +55,7 @@ func (*Backend) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilt
 		return nil
 	}
 	if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
-		return plugin.Errorf("route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside).
-			WithDetails("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside)
+		return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
 	}
 	return nil
 }

@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -22,7 +24,7 @@ const lockSeconds = 10
 func (p program) restore(ctx context.Context, table string, lines []string) error {
 	input := "*" + table + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
 	if strings.Count(input, "\n") != len(lines)+2 || strings.Contains(input, "\x00") {
-		return plugin.Errorf("bug: a rule of iptables has more than one line: %q", lines)
+		return plugin.Errorf("", "bug: a rule of iptables has more than one line: %q", lines)
 	}
 	_, err := p.run(ctx, input, lines, "--noflush", "--wait", strconv.Itoa(lockSeconds))
 	return err
@@ -115,12 +117,11 @@ func explain(err error) error {
 		return err
 	}
 	if r.locked() {
-		return &plugin.Error{
-			Code:    plugin.CodeTryAgainLater,
+		return &types.Error{
+			Code:    types.ErrTryAgainLater,
 			Msg:     fmt.Sprintf("%s: another process held the lock of iptables for %d seconds", r.program.name(), lockSeconds),
 			Details: "repeat the call; if that process hangs, end it (fuser /run/xtables.lock tells which it is)",
 		}
 	}
-	return plugin.Errorf("%v", r).WithDetails("look at the rules with %s; the kernel needs the tables, matches and targets that they name",
-		strings.Replace(r.program.name(), "restore", "save", 1))
+	return plugin.Errorf(fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name", strings.Replace(r.program.name(), "restore", "save", 1)), "%v", r)
 }

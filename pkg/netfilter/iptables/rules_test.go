@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -182,7 +183,7 @@ func TestRefused(t *testing.T) {
 		{"path for a bridge", errorOf(forwardWants(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: ".."}))},
 		{"pattern for a bridge", errorOf(forwardWants(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "br+"}))},
 	} {
-		if tt.err == nil || plugin.AsError(tt.err).Code != plugin.CodeInvalidConfig || plugin.AsError(tt.err).Details == "" {
+		if tt.err == nil || plugin.AsError(tt.err).Code != types.ErrInvalidNetworkConfig || plugin.AsError(tt.err).Details == "" {
 			t.Errorf("%s: %v", tt.name, tt.err)
 		}
 	}

@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"strings"
 	"time"
@@ -59,8 +60,7 @@ func list(ctx context.Context, f family, fl flavour, table string) (listing, err
 		return listing{}, explain(err)
 	}
 	if strings.Contains(text, incompatible) {
-		return listing{}, plugin.Errorf("%s can't list table %s: it has rules of nft that iptables does not understand", p.name(), table).
-			WithDetails("remove those rules: see `nft list table %s %s`", nftFamily(f), table)
+		return listing{}, plugin.Errorf(fmt.Sprintf("remove those rules: see `nft list table %s %s`", nftFamily(f), table), "%s can't list table %s: it has rules of nft that iptables does not understand", p.name(), table)
 	}
 	return parseListing(f, text), nil
 }

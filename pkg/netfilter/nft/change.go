@@ -330,12 +330,10 @@ func (t *Table) check(ctx context.Context, a attachment, claims []claim) error {
 }
 
 func tableMissing() error {
-	return plugin.Errorf("table inet %s is missing, and with it all that attachments of this host had published and masqueraded", TableName).
-		WithDetails("`nft flush ruleset` (a reload of nftables.service does that) or `nft delete table inet %s` took it: "+
-			"restart the containers; the next ADD makes the table again", TableName)
+	return plugin.Errorf(fmt.Sprintf("`nft flush ruleset` (a reload of nftables.service does that) or `nft delete table inet %s` took it: "+
+		"restart the containers; the next ADD makes the table again", TableName), "table inet %s is missing, and with it all that attachments of this host had published and masqueraded", TableName)
 }
 
 func mismatch(format string, args ...any) error {
-	return plugin.Errorf("table inet %s: %s", TableName, fmt.Sprintf(format, args...)).
-		WithDetails("something changed it after ADD: restart the container; see `nft list table inet %s`", TableName)
+	return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container; see `nft list table inet %s`", TableName), "table inet %s: %s", TableName, fmt.Sprintf(format, args...))
 }

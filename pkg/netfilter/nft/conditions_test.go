@@ -2,12 +2,12 @@ package nft
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
-
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 func TestParseConditions(t *testing.T) {
@@ -58,7 +58,7 @@ func TestParseConditionsRefuses(t *testing.T) {
 	many := "saddr {" + strings.Repeat("10.0.0.1,", maxValues+1) + "10.0.0.2}" // one value many times is one
 	tooMany := "mark {"
 	for i := range maxValues + 1 {
-		tooMany += plugin.Errorf("%d,", i).Msg
+		tooMany += fmt.Sprintf("%d,", i)
 	}
 	for words, want := range map[string]string{
 		"tcp dport 80":                            `"tcp" stands where there should be saddr, daddr, iifname or mark`,
@@ -97,8 +97,8 @@ func TestParseConditionsRefuses(t *testing.T) {
 		strings.Repeat("mark {1,2} ", maxLists+1): "has 9 lists",
 	} {
 		err := ParseConditions("conditionsV4", strings.Split(words, " "), unix.AF_INET)
-		var shown *plugin.Error
-		if !errors.As(err, &shown) || shown.Code != plugin.CodeInvalidConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") ||
+		var shown *types.Error
+		if !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") ||
 			!strings.Contains(shown.Msg, want) || !strings.Contains(shown.Details, "iptables") {
 			t.Errorf("%q: %v; want %q", words, err, want)
 		}
@@ -122,7 +122,7 @@ func FuzzParseConditions(f *testing.F) {
 		}
 		c, err := parseConditions("key", strings.Split(text, " "), of)
 		if err != nil {
-			var shown *plugin.Error
+			var shown *types.Error
 			if !errors.As(err, &shown) || shown.Details == "" {
 				t.Errorf("%q: %v has no remedy", text, err)
 			}

@@ -10,6 +10,8 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -294,9 +296,9 @@ func TestForwardRefuses(t *testing.T) {
 		passing(netfilter.Isolated, "a-name-that-is-too-long", ""),
 		{Addrs: []netip.Addr{netip.MustParseAddr("10.88.0.2")}, AdminChain: "no chain"},
 	} {
-		var e *plugin.Error
+		var e *types.Error
 		h.Do(func() {
-			if err := table.AddForward(ctx, keyOf("a"), f); !errors.As(err, &e) || e.Code != plugin.CodeInvalidConfig || e.Details == "" {
+			if err := table.AddForward(ctx, keyOf("a"), f); !errors.As(err, &e) || e.Code != types.ErrInvalidNetworkConfig || e.Details == "" {
 				t.Errorf("%+v: %v", f, err)
 			}
 		})

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -184,7 +185,7 @@ func TestConditionalPortTaken(t *testing.T) {
 	}
 	must(t, add("a", "saddr 10.0.0.0/8", "tcp/80=10.88.0.2:80"))
 	for _, condition := range []string{"saddr 10.0.0.0/8", "saddr 192.168.0.0/16"} {
-		var shown *plugin.Error
+		var shown *types.Error
 		err := add("b", condition, "tcp/80=10.88.0.3:80")
 		if !errors.As(err, &shown) || shown.Msg != "host port tcp/80 is already published by net/a/eth0" {
 			t.Errorf("%s: %v", condition, err)
@@ -200,8 +201,8 @@ func TestConditionalPortTaken(t *testing.T) {
 		{SetMarkChain: "KUBE-MARK-MASQ"},
 	} {
 		bad.Maps = portMaps(t, "tcp/99=10.88.0.5:80")
-		var shown *plugin.Error
-		if err := table.AddPortMaps(ctx, keyOf("d"), bad); !errors.As(err, &shown) || shown.Code != plugin.CodeInvalidConfig || shown.Details == "" {
+		var shown *types.Error
+		if err := table.AddPortMaps(ctx, keyOf("d"), bad); !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || shown.Details == "" {
 			t.Errorf("%+v: %v", bad, err)
 		}
 	}

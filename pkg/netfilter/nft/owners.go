@@ -206,8 +206,7 @@ func (t *Table) heldNow(ctx context.Context, id plugin.ID) (records []record, ea
 		for _, f := range found {
 			r, ok := parseRecord(f.Data)
 			if !ok {
-				return nil, false, plugin.Errorf("table inet %s: %s has data that is not ours", TableName, owners.Name).
-					WithDetails("remove the table with `nft delete table inet %s` and restart the containers", TableName)
+				return nil, false, plugin.Errorf(fmt.Sprintf("remove the table with `nft delete table inet %s` and restart the containers", TableName), "table inet %s: %s has data that is not ours", TableName, owners.Name)
 			}
 			records = append(records, r)
 		}

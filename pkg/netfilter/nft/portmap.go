@@ -3,6 +3,7 @@ package nft
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"slices"
 
@@ -64,8 +65,7 @@ func (t *Table) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilt
 	}
 	if needsLocalhost(ports) && !ports.InsideRoutesLocalnet {
 		if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
-			return plugin.Errorf("route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside).
-				WithDetails("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside)
+			return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
 		}
 	}
 	return t.checkRules(claims)

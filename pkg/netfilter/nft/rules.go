@@ -1,6 +1,7 @@
 package nft
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/nftables"
@@ -116,9 +117,8 @@ func (t *Table) compareRules(claims []claim) error {
 		left += count[c.Name]
 	}
 	if left == 0 {
-		return plugin.Errorf("table inet %s: all its rules are missing, so that nothing is published or masqueraded", TableName).
-			WithDetails("`nft flush table inet %s` or something like it took them: remove the rest of the table with `nft delete table inet %s`, "+
-				"and restart the containers", TableName, TableName)
+		return plugin.Errorf(fmt.Sprintf("`nft flush table inet %s` or something like it took them: remove the rest of the table with `nft delete table inet %s`, "+
+			"and restart the containers", TableName, TableName), "table inet %s: all its rules are missing, so that nothing is published or masqueraded", TableName)
 	}
 	ports := slices.ContainsFunc(claims, func(c claim) bool { return c.record.kind&kindPort != 0 })
 	for _, c := range expected {

@@ -12,11 +12,11 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/nftables"
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // TableName is the name of our table, of family inet.
@@ -90,16 +90,16 @@ func (t *Table) Available() error {
 	return explain(tx, err)
 }
 
-// unavailableError is a plugin.Error that is ErrUnavailable too.
+// unavailableError is a types.Error that is ErrUnavailable too.
 type unavailableError struct {
-	shown plugin.Error
+	shown types.Error
 	cause error
 }
 
 func unavailable(cause error) error {
 	return &unavailableError{
-		shown: plugin.Error{
-			Code: plugin.CodeNotAvailable,
+		shown: types.Error{
+			Code: types.ErrPluginNotAvailable,
 			Msg:  "nftables can't be used: " + cause.Error(),
 			Details: "the kernel needs nf_tables with NAT in family inet (Linux 5.2; CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, " +
 				"CONFIG_NFT_CT, CONFIG_NFT_FIB_INET) or must be able to load its modules (nft_chain_nat, nft_masq, nft_ct, nft_fib_inet)",
@@ -129,8 +129,8 @@ func explain(tx *nftables.Transaction, err error) error {
 
 // contended is the error of a change that met others too often.
 func contended(what string, last error) error {
-	return &plugin.Error{
-		Code:    plugin.CodeTryAgainLater,
+	return &types.Error{
+		Code:    types.ErrTryAgainLater,
 		Msg:     fmt.Sprintf("%s: given up after %d attempts: %v", what, nftables.Tries, last),
 		Details: "other processes change table inet " + TableName + " all the time; look who with `nft monitor`",
 	}

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -144,7 +145,7 @@ func TestPortTaken(t *testing.T) {
 		{"tcp/192.0.2.1:443=10.88.0.3:443", "host port tcp/192.0.2.1:443 is already published by net/first/eth0"},
 	} {
 		err := add("second", "tcp/9999=10.88.0.3:80", c.port)
-		var shown *plugin.Error
+		var shown *types.Error
 		if !errors.As(err, &shown) || shown.Msg != c.want || shown.Details == "" {
 			t.Errorf("%s: %v", c.port, err)
 		}
@@ -373,7 +374,7 @@ func TestAvailableLeavesNothing(t *testing.T) {
 func TestUnavailableError(t *testing.T) {
 	err := unavailable(unix.EOPNOTSUPP)
 	shown := plugin.AsError(fmt.Errorf("bridge: %w", err))
-	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, unix.EOPNOTSUPP) || shown.Code != plugin.CodeNotAvailable || shown.Details == "" {
+	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, unix.EOPNOTSUPP) || shown.Code != types.ErrPluginNotAvailable || shown.Details == "" {
 		t.Errorf("%#v is shown as %#v", err, shown)
 	}
 }

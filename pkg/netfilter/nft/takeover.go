@@ -2,6 +2,7 @@ package nft
 
 import (
 	"context"
+	"fmt"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -47,7 +48,6 @@ func portTaken(port, owner, known string) error {
 	if owner == "" {
 		owner, known = "something that left no name", "see what holds it with `nft list table inet "+TableName+"`"
 	}
-	return plugin.Errorf("host port %s is already published by %s", port, owner).
-		WithDetails("%s; publish another port of the host, or stop that container (network/container/interface); "+
-			"if it is gone, the network's GC frees the port", known)
+	return plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
+		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, owner)
 }

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -76,7 +78,7 @@ func TestTakeOver(t *testing.T) {
 				must(t, table.CheckPortMaps(ctx, keyOf("third"), behind("cni0", portMaps(t, "tcp/9000=10.88.0.9:80"))))
 			})
 			if tt.known != "" {
-				var shown *plugin.Error
+				var shown *types.Error
 				if !errors.As(err, &shown) || shown.Msg != "host port tcp/8080 is already published by "+commentOf(tt.owner) || !strings.Contains(shown.Details, tt.known) {
 					t.Errorf("%v; want %q", err, tt.known)
 				}

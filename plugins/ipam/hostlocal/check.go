@@ -16,8 +16,8 @@ func (c *config) own(r *plugin.Request) []netip.Addr {
 		return nil
 	}
 	var addresses []netip.Addr
-	for _, ip := range r.PrevResult.AddressesOf(r.IfName) {
-		if a := ip.Address.Addr(); c.setOf(a) >= 0 {
+	for _, ip := range plugin.AddressesOf(r.PrevResult, r.IfName) {
+		if a := plugin.Addr(ip.Address.IP); c.setOf(a) >= 0 {
 			addresses = append(addresses, a)
 		}
 	}
@@ -32,9 +32,9 @@ func compare(addresses []netip.Addr, a plugin.Attachment, store *lease.Store) er
 		case err != nil:
 			return storeError(err, store, "look up %s", address)
 		case !held:
-			return plugin.Errorf("host-local: %s of %s is not held in %s", address, lease.Name(a), store.Path()).WithDetails(lost)
+			return plugin.Errorf(lost, "host-local: %s of %s is not held in %s", address, lease.Name(a), store.Path())
 		case by != a && by != plugin.Attachment{ContainerID: a.ContainerID}:
-			return plugin.Errorf("host-local: %s is not held by %s but by %s", address, lease.Name(a), lease.Name(by)).WithDetails(lost)
+			return plugin.Errorf(lost, "host-local: %s is not held by %s but by %s", address, lease.Name(a), lease.Name(by))
 		}
 	}
 	return nil

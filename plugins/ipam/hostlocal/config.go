@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -15,7 +17,7 @@ import (
 type config struct {
 	dataDir    string
 	resolvConf string
-	routes     []plugin.Route
+	routes     []*types.Route
 	sets       []rangeSet
 	requests   []request
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"os"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -22,17 +24,16 @@ func explain(err error, c *config, network string) error {
 	)
 	switch {
 	case errors.As(err, &second):
-		return plugin.Errorf("failed to allocate for range %d: %v", second.Pool, err).
-			WithDetails("an attachment gets one address of each range set: call DEL for it before the next ADD; what it has is unchanged")
+		return plugin.Errorf("an attachment gets one address of each range set: call DEL for it before the next ADD; what it has is unchanged", "failed to allocate for range %d: %v", second.Pool, err)
 	case errors.As(err, &taken):
-		return &plugin.Error{
-			Code:    plugin.CodeTryAgainLater,
+		return &types.Error{
+			Code:    types.ErrTryAgainLater,
 			Msg:     fmt.Sprintf("failed to allocate for range %d: %v", taken.Pool.Index, err),
 			Details: "ask for another address, or call DEL for that attachment if it is gone",
 		}
 	case errors.As(err, &full):
-		return &plugin.Error{
-			Code:    plugin.CodeTryAgainLater,
+		return &types.Error{
+			Code:    types.ErrTryAgainLater,
 			Msg:     fmt.Sprintf("failed to allocate for range %d: %v; %d are held in network %s", full.Pool.Index, err, len(full.Leases), network),
 			Details: staleness(resultsDir, network, full.Leases) + "run `cnictl gc` to free what is stale, or enlarge the range",
 		}
@@ -68,10 +69,9 @@ func staleness(dir, network string, leases []lease.Lease) string {
 // lock) is kept as it is.
 func storeError(err error, store *lease.Store, format string, args ...any) error {
 	what := fmt.Sprintf(format, args...)
-	var known *plugin.Error
+	var known *types.Error
 	if errors.As(err, &known) {
 		return fmt.Errorf("host-local: %s: %w", what, err)
 	}
-	return plugin.Errorf("host-local: %s: %v", what, err).
-		WithDetails("the leases are kept in %s: make sure it can be read and written and its disk is not full", store.Path())
+	return plugin.Errorf(fmt.Sprintf("the leases are kept in %s: make sure it can be read and written and its disk is not full", store.Path()), "host-local: %s: %v", what, err)
 }

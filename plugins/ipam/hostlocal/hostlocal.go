@@ -5,6 +5,9 @@ package hostlocal
 import (
 	"context"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -13,12 +16,12 @@ import (
 type Plugin struct{}
 
 // Add takes one address of each range set, all or none.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	c, err := load(r)
 	if err != nil {
 		return nil, err
 	}
-	result := &plugin.Result{Routes: c.routes}
+	result := &types100.Result{Routes: c.routes}
 	if c.resolvConf != "" {
 		if result.DNS, err = readResolvConf(c.resolvConf); err != nil {
 			return nil, err
@@ -77,8 +80,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return storeError(err, store, "look up the addresses of %s", lease.Name(owner(r)))
 	}
 	if len(held) == 0 {
-		return plugin.Errorf("host-local: Failed to find address added by container %s for interface %s in %s", r.ContainerID, r.IfName, store.Path()).
-			WithDetails(lost)
+		return plugin.Errorf(lost, "host-local: Failed to find address added by container %s for interface %s in %s", r.ContainerID, r.IfName, store.Path())
 	}
 	return nil
 }
@@ -100,8 +102,8 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	if err := store.Writable(); err != nil {
-		return &plugin.Error{
-			Code: plugin.CodeNotAvailable, Msg: "no lease can be written: " + err.Error(),
+		return &types.Error{
+			Code: types.ErrPluginNotAvailable, Msg: "no lease can be written: " + err.Error(),
 			Details: "make that directory writable and make sure its disk is not full, or set ipam.dataDir to another one",
 		}
 	}

@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -56,12 +59,12 @@ func (n *node) request(command plugin.Command, c call) *plugin.Request {
 	return r
 }
 
-func (n *node) add(c call) (*plugin.Result, error) {
+func (n *node) add(c call) (*types100.Result, error) {
 	n.Helper()
 	return Plugin{}.Add(n.Context(), n.request(plugin.Add, c))
 }
 
-func (n *node) mustAdd(c call) *plugin.Result {
+func (n *node) mustAdd(c call) *types100.Result {
 	n.Helper()
 	result, err := n.add(c)
 	if err != nil {
@@ -108,7 +111,7 @@ func ipam(members string) string {
 	return fmt.Sprintf(`{"ipam": {"type": "host-local", "dataDir": "DIR", %s}}`, members)
 }
 
-func addressesOf(r *plugin.Result) string {
+func addressesOf(r *types100.Result) string {
 	var all []string
 	for _, ip := range r.IPs {
 		all = append(all, ip.Address.String()+">"+ip.Gateway.String())
@@ -162,6 +165,11 @@ func TestResult(t *testing.T) {
 		"routes": [{"dst": "0.0.0.0/0"}, {"dst": "192.168.0.0/16", "gw": "10.1.2.9", "mtu": 1400, "priority": 7}]`)})
 	const want = `{
     "cniVersion": "1.1.0",
+    "dns": {
+        "nameservers": [
+            "192.0.2.1"
+        ]
+    },
     "ips": [
         {
             "address": "10.1.2.2/24",
@@ -178,14 +186,9 @@ func TestResult(t *testing.T) {
             "mtu": 1400,
             "priority": 7
         }
-    ],
-    "dns": {
-        "nameservers": [
-            "192.0.2.1"
-        ]
-    }
+    ]
 }`
-	if got := string(result.JSON("1.1.0")); got != want {
+	if got := string(plugin.PrintResult(result, "1.1.0")); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -247,7 +250,7 @@ func TestConfigErrors(t *testing.T) {
 			if e.Details == "" {
 				t.Errorf("%s: no remedy", e.Msg)
 			}
-			if e.Code != plugin.CodeInvalidConfig && e.Code != plugin.CodeInvalidEnvironment {
+			if e.Code != types.ErrInvalidNetworkConfig && e.Code != types.ErrInvalidEnvironmentVariables {
 				t.Errorf("code %d", e.Code)
 			}
 			if entries, _ := os.ReadDir(n.dir); len(entries) > 0 {
@@ -289,7 +292,7 @@ func TestAddressTaken(t *testing.T) {
 	c.id = "c2"
 	_, err := n.add(c)
 	e := plugin.AsError(err)
-	if want := "failed to allocate for range 0: requested IP address 10.1.2.7 is not available in range set 10.1.2.1-10.1.2.254: it is held by container c1, interface eth0"; e.Msg != want || e.Code != plugin.CodeTryAgainLater || e.Details == "" {
+	if want := "failed to allocate for range 0: requested IP address 10.1.2.7 is not available in range set 10.1.2.1-10.1.2.254: it is held by container c1, interface eth0"; e.Msg != want || e.Code != types.ErrTryAgainLater || e.Details == "" {
 		t.Errorf("got code %d, %q (%s)\nwant %q", e.Code, e.Msg, e.Details, want)
 	}
 }
@@ -305,7 +308,7 @@ func TestPoolExhausted(t *testing.T) {
 	c.id = "late"
 	_, err := n.add(c)
 	e := plugin.AsError(err)
-	if want := "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6; 5 are held in network net"; e.Msg != want || e.Code != plugin.CodeTryAgainLater {
+	if want := "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6; 5 are held in network net"; e.Msg != want || e.Code != types.ErrTryAgainLater {
 		t.Errorf("got code %d, %q\nwant %q", e.Code, e.Msg, want)
 	}
 	if !strings.Contains(e.Details, "cnictl gc") {
@@ -399,15 +402,15 @@ func TestCheck(t *testing.T) {
 func TestStatus(t *testing.T) {
 	for _, test := range []struct {
 		name, config string
-		want         plugin.Code // 0 is no error
+		want         uint // 0 is no error
 	}{
 		{"fine", ipam(`"subnet": "10.1.2.0/24"`), 0},
 		{"ranges come from the runtime", `{"capabilities": {"ipRanges": true}, "ipam": {"dataDir": "DIR"}}`, 0},
-		{"no ranges", `{"ipam": {"dataDir": "DIR"}}`, plugin.CodeInvalidConfig},
-		{"bad range", ipam(`"subnet": "10.1.2.1/24"`), plugin.CodeInvalidConfig},
-		{"no resolvConf", ipam(`"subnet": "10.1.2.0/24", "resolvConf": "/does/not/exist"`), plugin.CodeInvalidConfig},
-		{"not writable", `{"ipam": {"subnet": "10.1.2.0/24", "dataDir": "/proc/self"}}`, plugin.CodeNotAvailable},
-		{"below a file", `{"ipam": {"subnet": "10.1.2.0/24", "dataDir": "/proc/self/comm/x"}}`, plugin.CodeNotAvailable},
+		{"no ranges", `{"ipam": {"dataDir": "DIR"}}`, types.ErrInvalidNetworkConfig},
+		{"bad range", ipam(`"subnet": "10.1.2.1/24"`), types.ErrInvalidNetworkConfig},
+		{"no resolvConf", ipam(`"subnet": "10.1.2.0/24", "resolvConf": "/does/not/exist"`), types.ErrInvalidNetworkConfig},
+		{"not writable", `{"ipam": {"subnet": "10.1.2.0/24", "dataDir": "/proc/self"}}`, types.ErrPluginNotAvailable},
+		{"below a file", `{"ipam": {"subnet": "10.1.2.0/24", "dataDir": "/proc/self/comm/x"}}`, types.ErrPluginNotAvailable},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			n := newNode(t)
@@ -488,7 +491,7 @@ options ndots:5
 options edns0 trust-ad
 #nameserver 192.0.2.3
 sortlist 10.0.0.0`)
-	want := plugin.DNS{
+	want := types.DNS{
 		Nameservers: []string{"192.0.2.1", "192.0.2.2"}, Domain: "two.example",
 		Search: []string{"a.example", "b.example", "c.example"}, Options: []string{"ndots:5", "edns0", "trust-ad"},
 	}
@@ -545,7 +548,7 @@ func FuzzConfig(f *testing.F) {
 		r := &plugin.Request{Command: plugin.Add, Key: plugin.Key{Network: "net", ContainerID: "c1", IfName: "eth0"}, Args: args, Version: "1.1.0", Config: o}
 		c, err := load(r)
 		if err != nil {
-			_ = plugin.AsError(err).JSON("1.1.0")
+			_ = plugin.PrintError(plugin.AsError(err), "1.1.0")
 			return
 		}
 		pools, err := c.pools()
@@ -563,7 +566,7 @@ func FuzzConfig(f *testing.F) {
 		}
 		for i, l := range leases {
 			ip := c.sets[i].result(l.Address)
-			if !ip.Address.IsValid() || l.Address == ip.Gateway || !pools[i].Contains(l.Address) {
+			if ip.Address.IP == nil || l.Address == plugin.Addr(ip.Gateway) || !pools[i].Contains(l.Address) {
 				t.Fatalf("%s: got %+v", config, ip)
 			}
 		}

@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"strconv"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -47,9 +49,9 @@ func (s rangeSet) rangeOf(a netip.Addr) (addressRange, bool) {
 }
 
 // result is what an attachment that got a is told.
-func (s rangeSet) result(a netip.Addr) plugin.IP {
+func (s rangeSet) result(a netip.Addr) *types100.IPConfig {
 	r, _ := s.rangeOf(a)
-	return plugin.IP{Address: netip.PrefixFrom(a, r.subnet.Bits()), Gateway: r.Gateway}
+	return &types100.IPConfig{Address: plugin.IPNet(netip.PrefixFrom(a, r.subnet.Bits())), Gateway: r.Gateway.AsSlice()}
 }
 
 func (s rangeSet) pool(index int) lease.Pool {
@@ -86,10 +88,10 @@ func readSet(list []*conf.Object) (rangeSet, error) {
 // to the last but an IPv4 broadcast address.
 func readRange(o *conf.Object) (addressRange, error) {
 	var r addressRange
-	plugin.Prefix(o, "subnet", &r.subnet)
-	plugin.Addr(o, "rangeStart", &r.First)
-	plugin.Addr(o, "rangeEnd", &r.Last)
-	plugin.Addr(o, "gateway", &r.Gateway)
+	plugin.ReadPrefix(o, "subnet", &r.subnet)
+	plugin.ReadAddr(o, "rangeStart", &r.First)
+	plugin.ReadAddr(o, "rangeEnd", &r.Last)
+	plugin.ReadAddr(o, "gateway", &r.Gateway)
 	if err := o.Err(); err != nil {
 		return r, err
 	}

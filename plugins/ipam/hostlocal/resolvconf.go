@@ -4,22 +4,24 @@ import (
 	"os"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // readResolvConf reads a file in the form of resolv.conf(5). Unlike the
 // resolver, which takes the last line of a kind, it collects search domains and
 // options over all lines, as the reference plugin does.
-func readResolvConf(path string) (plugin.DNS, error) {
+func readResolvConf(path string) (types.DNS, error) {
 	data, err := os.ReadFile(path)
 	if err != nil {
-		return plugin.DNS{}, plugin.ConfigError("correct the path, or remove the key", "key %q: %v", "ipam.resolvConf", err)
+		return types.DNS{}, plugin.ConfigError("correct the path, or remove the key", "key %q: %v", "ipam.resolvConf", err)
 	}
 	return parseResolvConf(string(data)), nil
 }
 
-func parseResolvConf(text string) plugin.DNS {
-	var d plugin.DNS
+func parseResolvConf(text string) types.DNS {
+	var d types.DNS
 	for _, line := range strings.Split(text, "\n") {
 		f := strings.Fields(line)
 		if len(f) < 2 || strings.HasPrefix(f[0], "#") || strings.HasPrefix(f[0], ";") {

@@ -4,6 +4,8 @@ import (
 	"net/netip"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -11,8 +13,8 @@ import (
 // config is the ipam object, with what the runtime asks for.
 type config struct {
 	addresses []address
-	routes    []plugin.Route
-	dns       plugin.DNS
+	routes    []*types.Route
+	dns       types.DNS
 }
 
 // address is one address of the container.
@@ -77,7 +79,7 @@ func readConfigured(ipam *conf.Object) (list []address, err error) {
 		var a address
 		text := ""
 		e.String("address", &text)
-		plugin.Addr(e, "gateway", &a.gateway)
+		plugin.ReadAddr(e, "gateway", &a.gateway)
 		a.gateway = a.gateway.Unmap()
 		var ok bool
 		if a.prefix, ok = parseCIDR(text); !ok && err == nil {

@@ -5,6 +5,8 @@ package static
 import (
 	"context"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -12,14 +14,14 @@ import (
 type Plugin struct{}
 
 // Add returns the addresses, routes and DNS settings that are configured.
-func (Plugin) Add(_ context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (Plugin) Add(_ context.Context, r *plugin.Request) (*types100.Result, error) {
 	c, err := load(r)
 	if err != nil {
 		return nil, err
 	}
-	result := &plugin.Result{Routes: c.routes, DNS: c.dns}
+	result := &types100.Result{Routes: c.routes, DNS: c.dns}
 	for _, a := range c.addresses {
-		result.IPs = append(result.IPs, plugin.IP{Address: a.prefix, Gateway: a.gateway})
+		result.IPs = append(result.IPs, &types100.IPConfig{Address: plugin.IPNet(a.prefix), Gateway: a.gateway.AsSlice()})
 	}
 	return result, nil
 }
@@ -37,7 +39,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	if r.PrevResult == nil {
 		return plugin.ConfigError("CHECK needs the result of ADD, which the runtime passes as prevResult", "static: required prevResult missing")
 	}
-	actual := r.PrevResult.AddressesOf(r.IfName)
+	actual := plugin.AddressesOf(r.PrevResult, r.IfName)
 	for _, a := range c.addresses {
 		if err := a.find(actual, r.IfName); err != nil {
 			return err
@@ -56,17 +58,15 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
 
 // find looks for the address among those of the interface.
-func (a address) find(actual []plugin.IP, ifName string) error {
+func (a address) find(actual []*types100.IPConfig, ifName string) error {
 	for _, ip := range actual {
-		if ip.Address != a.prefix {
+		if plugin.Prefix(ip.Address) != a.prefix {
 			continue
 		}
-		if a.gateway.IsValid() && ip.Gateway != a.gateway {
-			return plugin.Errorf("static: the gateway of %s on interface %s is configured as %s and was set up as %s", a.prefix, ifName, a.gateway, orNone(ip.Gateway)).
-				WithDetails("the configuration changed since ADD: restart the container")
+		if a.gateway.IsValid() && plugin.Addr(ip.Gateway) != a.gateway {
+			return plugin.Errorf("the configuration changed since ADD: restart the container", "static: the gateway of %s on interface %s is configured as %s and was set up as %s", a.prefix, ifName, a.gateway, orNone(plugin.Addr(ip.Gateway)))
 		}
 		return nil
 	}
-	return plugin.Errorf("static: the configured address %s is not on interface %s", a.prefix, ifName).
-		WithDetails("the configuration changed since ADD: restart the container")
+	return plugin.Errorf("the configuration changed since ADD: restart the container", "static: the configured address %s is not on interface %s", a.prefix, ifName)
 }

@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -29,11 +31,11 @@ func request(t testing.TB, config, args, version string) *plugin.Request {
 	return r
 }
 
-func addressesOf(r *plugin.Result) string {
+func addressesOf(r *types100.Result) string {
 	var all []string
 	for _, ip := range r.IPs {
 		text := ip.Address.String()
-		if ip.Gateway.IsValid() {
+		if ip.Gateway != nil {
 			text += ">" + ip.Gateway.String()
 		}
 		all = append(all, text)
@@ -80,6 +82,18 @@ func TestResult(t *testing.T) {
 	}
 	const want = `{
     "cniVersion": "1.1.0",
+    "dns": {
+        "domain": "a.example",
+        "nameservers": [
+            "192.0.2.1"
+        ],
+        "options": [
+            "ndots:5"
+        ],
+        "search": [
+            "b.example"
+        ]
+    },
     "ips": [
         {
             "address": "10.1.2.3/24"
@@ -90,21 +104,9 @@ func TestResult(t *testing.T) {
             "dst": "0.0.0.0/0",
             "gw": "10.1.2.1"
         }
-    ],
-    "dns": {
-        "nameservers": [
-            "192.0.2.1"
-        ],
-        "domain": "a.example",
-        "search": [
-            "b.example"
-        ],
-        "options": [
-            "ndots:5"
-        ]
-    }
+    ]
 }`
-	if got := string(result.JSON("1.1.0")); got != want {
+	if got := string(plugin.PrintResult(result, "1.1.0")); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -180,16 +182,16 @@ func FuzzConfig(f *testing.F) {
 		}
 		result, err := Plugin{}.Add(t.Context(), request(t, config, args, ""))
 		if err != nil {
-			_ = plugin.AsError(err).JSON("1.1.0")
+			_ = plugin.PrintError(plugin.AsError(err), "1.1.0")
 			return
 		}
 		for _, ip := range result.IPs {
-			if !ip.Address.IsValid() {
+			if ip.Address.IP == nil {
 				t.Fatalf("%s: %+v", config, result)
 			}
 		}
 		// What was made is printed so that it can be read again.
-		o, err := conf.Parse(result.JSON("1.1.0"))
+		o, err := conf.Parse(plugin.PrintResult(result, "1.1.0"))
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/delegate"
@@ -38,11 +40,11 @@ type attachment struct {
 	bridge       *link.Link
 	containerMAC [6]byte
 	undo         plugin.Undo
-	result       plugin.Result
+	result       types100.Result
 }
 
 // Add makes the veth pair, and what the configuration asks for around it.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *plugin.Result, err error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
@@ -117,7 +119,7 @@ func (a *attachment) make(ctx context.Context) error {
 	if err := a.hideBehindHost(ctx); err != nil {
 		return err
 	}
-	if !a.dns.IsZero() {
+	if !a.dns.IsEmpty() {
 		a.result.DNS = a.dns
 	}
 	return a.awaitPort(port)
@@ -134,16 +136,14 @@ func (a *attachment) addresses(ctx context.Context) error {
 	}
 	a.undo.Push("give back the address", func(ctx context.Context) error { return a.ipam.Del(ctx, a.Request) })
 	if len(leased.IPs) == 0 {
-		return plugin.Errorf("IPAM plugin %s returned no address", a.config.ipam).
-			WithDetails("give it addresses to hand out, or remove the ipam section for a layer 2 network")
+		return plugin.Errorf("give it addresses to hand out, or remove the ipam section for a layer 2 network", "IPAM plugin %s returned no address", a.config.ipam)
 	}
 	a.result.IPs, a.result.Routes, a.result.DNS = leased.IPs, leased.Routes, leased.DNS
 	container := 2 // bridge, host end, container end
-	for i := range a.result.IPs {
-		ip := &a.result.IPs[i]
+	for _, ip := range a.result.IPs {
 		ip.Interface = &container
-		if !ip.Gateway.IsValid() && a.gateway {
-			ip.Gateway = ip.Address.Masked().Addr().Next()
+		if ip.Gateway == nil && a.gateway {
+			ip.Gateway = plugin.Prefix(ip.Address).Masked().Addr().Next().AsSlice()
 		}
 	}
 	if a.defaultRoute {
@@ -154,13 +154,13 @@ func (a *attachment) addresses(ctx context.Context) error {
 
 // withDefaultRoutes adds a default route for each family that has a gateway and
 // no default route yet.
-func withDefaultRoutes(routes []plugin.Route, ips []plugin.IP) []plugin.Route {
+func withDefaultRoutes(routes []*types.Route, ips []*types100.IPConfig) []*types.Route {
 	for _, unspecified := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
 		dst := netip.PrefixFrom(unspecified, 0)
 		gw := iface.Gateway(ips, unspecified)
-		there := slices.ContainsFunc(routes, func(r plugin.Route) bool { return r.Dst == dst })
+		there := slices.ContainsFunc(routes, func(r *types.Route) bool { return plugin.Prefix(r.Dst) == dst })
 		if gw.IsValid() && !there {
-			routes = append(routes, plugin.Route{Dst: dst, GW: gw})
+			routes = append(routes, &types.Route{Dst: plugin.IPNet(dst), GW: gw.AsSlice()})
 		}
 	}
 	return routes
@@ -174,7 +174,7 @@ func (a *attachment) chooseMAC() [6]byte {
 		return mac
 	}
 	if len(a.result.IPs) > 0 {
-		return plugin.MACOf(a.result.IPs[0].Address.Addr())
+		return plugin.MACOf(plugin.Addr(a.result.IPs[0].Address.IP))
 	}
 	return a.Key.MAC("container end")
 }
@@ -188,7 +188,7 @@ func (a *attachment) announces() bool {
 	if len(a.result.IPs) == 0 {
 		return false
 	}
-	return a.containerMAC != plugin.MACOf(a.result.IPs[0].Address.Addr()) || !netns.Crowded()
+	return a.containerMAC != plugin.MACOf(plugin.Addr(a.result.IPs[0].Address.IP)) || !netns.Crowded()
 }
 
 // connect makes the veth pair and fills in the result's interfaces.
@@ -208,17 +208,16 @@ func (a *attachment) connect() (link.Pair, error) {
 	}
 	pair, err := createVeth(a.host, a.NS(), a.Key, &v)
 	if errors.Is(err, unix.EXFULL) {
-		err = plugin.Errorf("bridge %s has as many ports as a bridge can have, 1,023", a.config.bridge).
-			WithDetails("give some of the node's containers a network with another bridge; `bridge link show` lists the ports")
+		err = plugin.Errorf("give some of the node's containers a network with another bridge; `bridge link show` lists the ports", "bridge %s has as many ports as a bridge can have, 1,023", a.config.bridge)
 	}
 	if err != nil {
 		return pair, err
 	}
 	a.undo.Push("delete the veth pair", func(context.Context) error { return gone(a.host.Delete(pair.Host)) })
-	a.result.Interfaces = []plugin.Interface{
-		{Name: a.config.bridge, MAC: link.MACText(a.bridge.MAC)},
-		{Name: v.Host, MAC: link.MACText(v.HostMAC)},
-		{Name: a.IfName, MAC: link.MACText(v.ContainerMAC), Sandbox: a.Netns},
+	a.result.Interfaces = []*types100.Interface{
+		{Name: a.config.bridge, Mac: link.MACText(a.bridge.MAC)},
+		{Name: v.Host, Mac: link.MACText(v.HostMAC)},
+		{Name: a.IfName, Mac: link.MACText(v.ContainerMAC), Sandbox: a.Netns},
 	}
 	return pair, nil
 }
@@ -234,7 +233,7 @@ func (a *attachment) serveGateway(host int) (*link.Link, error) {
 		arrival.Gateways = append(arrival.Gateways, gatewayAddress(g))
 	}
 	for _, ip := range a.result.IPs {
-		arrival.Addresses = append(arrival.Addresses, ip.Address.Addr())
+		arrival.Addresses = append(arrival.Addresses, plugin.Addr(ip.Address.IP))
 	}
 	added, port, err := a.host.Welcome(a.bridge.Index, arrival)
 	if err != nil {
@@ -271,15 +270,7 @@ func (a *attachment) hideBehindHost(ctx context.Context) error {
 		return nil
 	}
 	a.undo.Push("stop masquerading", func(ctx context.Context) error { return backend.DelMasquerade(ctx, a.Key, nil) })
-	return backend.AddMasquerade(ctx, a.masqueradeBy, a.Key, prefixes(a.result.IPs))
-}
-
-func prefixes(ips []plugin.IP) []netip.Prefix {
-	list := make([]netip.Prefix, 0, len(ips))
-	for _, ip := range ips {
-		list = append(list, ip.Address)
-	}
-	return list
+	return backend.AddMasquerade(ctx, a.masqueradeBy, a.Key, plugin.Prefixes(a.result.IPs))
 }
 
 // awaitPort waits until the bridge passes packets of the new port, which it may
@@ -291,8 +282,7 @@ func (a *attachment) awaitPort(port *link.Link) error {
 	}
 	l, err := a.host.WaitUntil(port.Index, portTime, passesPackets)
 	if err != nil {
-		return plugin.Errorf("bridge %s: port is in operational state %d: %v", a.config.bridge, state(l), err).
-			WithDetails("look at the port and the bridge with `ip -d link`")
+		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: port is in operational state %d: %v", a.config.bridge, state(l), err)
 	}
 	return nil
 }

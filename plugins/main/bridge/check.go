@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -45,28 +47,27 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if !c.masquerade || len(ips) == 0 {
 		return nil
 	}
-	return backend.CheckMasquerade(ctx, c.masqueradeBy, r.Key, prefixes(ips))
+	return backend.CheckMasquerade(ctx, c.masqueradeBy, r.Key, plugin.Prefixes(ips))
 }
 
-func checkContainer(r *plugin.Request) (*link.Link, []plugin.IP, error) {
-	_, want := r.PrevResult.ContainerInterface(r.IfName, r.Netns)
+func checkContainer(r *plugin.Request) (*link.Link, []*types100.IPConfig, error) {
+	want := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
 	if want == nil {
-		return nil, nil, plugin.Errorf("prevResult has no interface %s in %s", r.IfName, r.Netns).
-			WithDetails("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME")
+		return nil, nil, plugin.Errorf("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME", "prevResult has no interface %s in %s", r.IfName, r.Netns)
 	}
 	pod, err := link.OpenIn(r.NS())
 	if err != nil {
 		return nil, nil, err
 	}
 	defer pod.Close()
-	ips := r.PrevResult.AddressesOf(r.IfName)
-	var routes []plugin.Route
+	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
+	var routes []*types.Route
 	if len(ips) > 0 {
 		routes = r.PrevResult.Routes
 	}
-	l, err := iface.Check(pod, *want, ips, routes)
+	l, err := iface.Check(pod, want, ips, routes)
 	if err == nil && l.Kind != "veth" {
-		err = plugin.Errorf("interface %s of the container is not a veth but %s", l.Name, kind(l)).WithDetails(repeat)
+		err = plugin.Errorf(repeat, "interface %s of the container is not a veth but %s", l.Name, kind(l))
 	}
 	return l, ips, err
 }
@@ -80,23 +81,23 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside *link.L
 	defer host.Close()
 	bridge, end, err := host.ByNameAndIndex(c.bridge, inside.Peer)
 	if bridge == nil {
-		return plugin.Errorf("bridge %s is not there: %v", c.bridge, err).WithDetails(repeat)
+		return plugin.Errorf(repeat, "bridge %s is not there: %v", c.bridge, err)
 	}
 	if err := checkBridge(c, bridge); err != nil {
 		return err
 	}
 	switch {
 	case errors.Is(err, link.ErrNotFound):
-		return plugin.Errorf("the other end of %s is not on this host", r.IfName).WithDetails(repeat)
+		return plugin.Errorf(repeat, "the other end of %s is not on this host", r.IfName)
 	case err != nil:
 		return err
 	case end.Kind != "veth":
-		return plugin.Errorf("the other end of %s is %s, not a veth but %s", r.IfName, end.Name, kind(end)).WithDetails(repeat)
+		return plugin.Errorf(repeat, "the other end of %s is %s, not a veth but %s", r.IfName, end.Name, kind(end))
 	case end.Master != bridge.Index:
-		return plugin.Errorf("veth %s is not in bridge %s", end.Name, c.bridge).WithDetails(repeat)
+		return plugin.Errorf(repeat, "veth %s is not in bridge %s", end.Name, c.bridge)
 	case end.Hairpin != c.port.Hairpin || end.Isolated != c.port.Isolated:
-		return plugin.Errorf("veth %s: hairpin is %v and isolated is %v, configured are %v and %v",
-			end.Name, end.Hairpin, end.Isolated, c.port.Hairpin, c.port.Isolated).WithDetails(repeat)
+		return plugin.Errorf(repeat, "veth %s: hairpin is %v and isolated is %v, configured are %v and %v",
+			end.Name, end.Hairpin, end.Isolated, c.port.Hairpin, c.port.Isolated)
 	}
 	if c.spoofCheck {
 		if err := checkSpoofCheck(ctx, r, end.Name); err != nil {
@@ -108,24 +109,24 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside *link.L
 			return sameMAC(f, end)
 		}
 	}
-	return plugin.Errorf("veth %s, the other end of %s, is not in prevResult", end.Name, r.IfName).WithDetails(repeat)
+	return plugin.Errorf(repeat, "veth %s, the other end of %s, is not in prevResult", end.Name, r.IfName)
 }
 
 // checkBridge does not compare the bridge's MAC address: one that the reference
 // plugin made without isGateway changes it as other containers come and go.
 func checkBridge(c *config, bridge *link.Link) error {
 	if bridge.Kind != "bridge" {
-		return plugin.Errorf("%s is not a bridge but %s", bridge.Name, kind(bridge)).WithDetails(repeat)
+		return plugin.Errorf(repeat, "%s is not a bridge but %s", bridge.Name, kind(bridge))
 	}
 	if promiscuous := bridge.Flags&unix.IFF_PROMISC != 0; c.promiscuous && !promiscuous {
-		return plugin.Errorf("bridge %s is not promiscuous, the configuration has promiscMode", bridge.Name).WithDetails(repeat)
+		return plugin.Errorf(repeat, "bridge %s is not promiscuous, the configuration has promiscMode", bridge.Name)
 	}
 	return nil
 }
 
-func sameMAC(want plugin.Interface, l *link.Link) error {
-	if have := link.MACText(l.MAC); have != want.MAC {
-		return plugin.Errorf("%s has the MAC address %s, ADD reported %s", l.Name, have, want.MAC).WithDetails(repeat)
+func sameMAC(want *types100.Interface, l *link.Link) error {
+	if have := link.MACText(l.MAC); have != want.Mac {
+		return plugin.Errorf(repeat, "%s has the MAC address %s, ADD reported %s", l.Name, have, want.Mac)
 	}
 	return nil
 }
@@ -154,7 +155,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	defer host.Close()
 	l, err := host.ByName(c.bridge)
 	if err == nil && l.Kind != "bridge" {
-		return &plugin.Error{Code: plugin.CodeNotAvailable, Msg: c.bridge + " exists and is not a bridge but " + kind(l),
+		return &types.Error{Code: types.ErrPluginNotAvailable, Msg: c.bridge + " exists and is not a bridge but " + kind(l),
 			Details: "name another bridge, or remove that link"}
 	}
 	if gone(err) != nil {

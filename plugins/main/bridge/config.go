@@ -3,6 +3,9 @@ package bridge
 import (
 	"net/netip"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -25,7 +28,7 @@ type config struct {
 	containerDown bool
 	mac           string // of the container's end; "" is one of its own
 	ipam          string // "" is layer 2 only
-	dns           plugin.DNS
+	dns           types.DNS
 }
 
 // The least MTU of IPv4 (RFC 791) and the most the kernel gives a veth.
@@ -132,21 +135,21 @@ func unsupported(r *plugin.Request) error {
 	default:
 		return nil
 	}
-	return &plugin.Error{
-		Code: plugin.CodeUnsupportedField, Msg: key + ": this version of the bridge plugin does not have it",
+	return &types.Error{
+		Code: types.ErrUnsupportedField, Msg: key + ": this version of the bridge plugin does not have it",
 		Details: "remove the key, or use the reference bridge plugin for this network",
 	}
 }
 
 // gateways returns the addresses that the bridge itself must have.
-func (c *config) gateways(ips []plugin.IP) []netip.Prefix {
+func (c *config) gateways(ips []*types100.IPConfig) []netip.Prefix {
 	if !c.gateway {
 		return nil
 	}
 	var list []netip.Prefix
 	for _, ip := range ips {
-		if ip.Gateway.IsValid() {
-			list = append(list, netip.PrefixFrom(ip.Gateway, ip.Address.Bits()))
+		if ip.Gateway != nil {
+			list = append(list, netip.PrefixFrom(plugin.Addr(ip.Gateway), plugin.Prefix(ip.Address).Bits()))
 		}
 	}
 	return list

@@ -5,6 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -40,10 +43,10 @@ func TestParse(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if !got.dns.IsZero() {
+			if !got.dns.IsEmpty() {
 				t.Errorf("dns: %v", got.dns)
 			}
-			got.dns = plugin.DNS{}
+			got.dns = types.DNS{}
 			if equal := *got; !same(equal, c.want) {
 				t.Errorf("got %+v\nwant %+v", equal, c.want)
 			}
@@ -61,7 +64,7 @@ func same(a, b config) bool {
 func TestParseRefuses(t *testing.T) {
 	for _, c := range []struct {
 		config, args string
-		code         plugin.Code
+		code         uint
 		says         string
 	}{
 		{`{"bridge":""}`, "", 7, "no interface name"},
@@ -110,29 +113,29 @@ func TestLocateIsTolerant(t *testing.T) {
 }
 
 func TestDefaultRoutes(t *testing.T) {
-	ips := []plugin.IP{
-		{Address: netip.MustParsePrefix("10.1.0.2/24"), Gateway: netip.MustParseAddr("10.1.0.1")},
-		{Address: netip.MustParsePrefix("fd00::2/64"), Gateway: netip.MustParseAddr("fd00::1")},
-		{Address: netip.MustParsePrefix("10.2.0.2/24"), Gateway: netip.MustParseAddr("10.2.0.1")},
+	ips := []*types100.IPConfig{
+		{Address: plugin.IPNet(netip.MustParsePrefix("10.1.0.2/24")), Gateway: netip.MustParseAddr("10.1.0.1").AsSlice()},
+		{Address: plugin.IPNet(netip.MustParsePrefix("fd00::2/64")), Gateway: netip.MustParseAddr("fd00::1").AsSlice()},
+		{Address: plugin.IPNet(netip.MustParsePrefix("10.2.0.2/24")), Gateway: netip.MustParseAddr("10.2.0.1").AsSlice()},
 	}
 	v4, v6 := netip.MustParsePrefix("0.0.0.0/0"), netip.MustParsePrefix("::/0")
 	for _, c := range []struct {
 		name   string
-		routes []plugin.Route
+		routes []*types.Route
 		want   int
 	}{
 		{"none there", nil, 2},
-		{"one there without gateway", []plugin.Route{{Dst: v4}}, 2},
-		{"one there with gateway", []plugin.Route{{Dst: v4, GW: netip.MustParseAddr("10.1.0.9")}}, 2},
-		{"both there", []plugin.Route{{Dst: v4}, {Dst: v6}}, 2},
-		{"another there", []plugin.Route{{Dst: netip.MustParsePrefix("10.9.0.0/16")}}, 3},
+		{"one there without gateway", []*types.Route{{Dst: plugin.IPNet(v4)}}, 2},
+		{"one there with gateway", []*types.Route{{Dst: plugin.IPNet(v4), GW: netip.MustParseAddr("10.1.0.9").AsSlice()}}, 2},
+		{"both there", []*types.Route{{Dst: plugin.IPNet(v4)}, {Dst: plugin.IPNet(v6)}}, 2},
+		{"another there", []*types.Route{{Dst: plugin.IPNet(netip.MustParsePrefix("10.9.0.0/16"))}}, 3},
 	} {
 		got := withDefaultRoutes(c.routes, ips)
 		if len(got) != c.want {
 			t.Errorf("%s: %v", c.name, got)
 		}
 	}
-	if got := withDefaultRoutes(nil, ips[:1]); len(got) != 1 || got[0].GW != ips[0].Gateway {
+	if got := withDefaultRoutes(nil, ips[:1]); len(got) != 1 || !got[0].GW.Equal(ips[0].Gateway) {
 		t.Errorf("v4 only: %v", got)
 	}
 }

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
@@ -26,7 +28,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	var errs []error
 	if len(ends) == 0 || slices.ContainsFunc(ends, isFiltered) {
 		r.Announce("masquerade")
-		errs = append(errs, backend.DelBridge(ctx, r.Key, r.PrevResult.Prefixes(r.IfName)))
+		errs = append(errs, backend.DelBridge(ctx, r.Key, r.PrevAddresses()))
 	}
 	var ipam *delegate.Delegate
 	if c.ipam != "" {
@@ -116,8 +118,8 @@ func reported(r *plugin.Request, l *link.Link) bool {
 	if r.PrevResult == nil {
 		return false
 	}
-	return slices.ContainsFunc(r.PrevResult.Interfaces, func(f plugin.Interface) bool {
-		return f.Name == l.Name && f.Sandbox != "" && strings.EqualFold(f.MAC, link.MACText(l.MAC))
+	return slices.ContainsFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool {
+		return f.Name == l.Name && f.Sandbox != "" && strings.EqualFold(f.Mac, link.MACText(l.MAC))
 	})
 }
 

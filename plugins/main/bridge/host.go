@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"slices"
@@ -93,11 +94,11 @@ func kind(l *link.Link) string {
 func createBridge(c *link.Conn, conf *config) (*link.Link, error) {
 	mac := [6]byte{0x02}
 	if _, err := unix.Getrandom(mac[1:], 0); err != nil {
-		return nil, plugin.Errorf("bridge %s: choose a MAC address: %v", conf.bridge, err)
+		return nil, plugin.Errorf("", "bridge %s: choose a MAC address: %v", conf.bridge, err)
 	}
 	err := c.CreateBridge(conf.bridge, mac, conf.mtu)
 	if err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, plugin.Errorf("%v", err).WithDetails("bridge: check the name and the mtu (%d)", conf.mtu)
+		return nil, plugin.Errorf(fmt.Sprintf("bridge: check the name and the mtu (%d)", conf.mtu), "%v", err)
 	}
 	// Both are absent without IPv6. A gateway must not take router
 	// advertisements from its own containers, and while its link-local address
@@ -122,17 +123,14 @@ func createVeth(c *link.Conn, ns *netns.NS, k plugin.Key, v *link.Veth) (link.Pa
 		l, err := c.ByName(v.Host)
 		switch {
 		case errors.Is(err, link.ErrNotFound): // so it was the other end's name
-			return pair, plugin.Errorf("the container already has an interface %s", k.IfName).
-				WithDetails("give the attachment another CNI_IFNAME, or remove that interface")
+			return pair, plugin.Errorf("give the attachment another CNI_IFNAME, or remove that interface", "the container already has an interface %s", k.IfName)
 		case err != nil:
 			return pair, err
 		case owns(l, k):
-			return pair, plugin.Errorf("container %s is already attached to network %s as %s (host end %s)", k.ContainerID, k.Network, k.IfName, v.Host).
-				WithDetails("call DEL before a second ADD")
+			return pair, plugin.Errorf("call DEL before a second ADD", "container %s is already attached to network %s as %s (host end %s)", k.ContainerID, k.Network, k.IfName, v.Host)
 		}
 	}
-	return link.Pair{}, plugin.Errorf("all %d names for the host end are taken, the last is %s", plugin.HostEnds, v.Host).
-		WithDetails("remove stale links: see `ip link show type veth`")
+	return link.Pair{}, plugin.Errorf("remove stale links: see `ip link show type veth`", "all %d names for the host end are taken, the last is %s", plugin.HostEnds, v.Host)
 }
 
 // owns tells whether a link with one of the key's names is the host end of its

@@ -27,8 +27,8 @@ func (a *attachment) checkSpoofing(ctx context.Context) error {
 // checkSpoofCheck does not take the address that the container's end has now: the
 // container can change it.
 func checkSpoofCheck(ctx context.Context, r *plugin.Request, hostEnd string) error {
-	_, reported := r.PrevResult.ContainerInterface(r.IfName, r.Netns)
-	mac, err := link.ParseMAC(reported.MAC)
+	reported := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
+	mac, err := link.ParseMAC(reported.Mac)
 	if err != nil {
 		return err
 	}

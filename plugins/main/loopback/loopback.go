@@ -5,6 +5,8 @@ import (
 	"context"
 	"fmt"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -21,7 +23,7 @@ const (
 )
 
 // Add sets lo up. The kernel then gives it its addresses.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result, err error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
 	c, err := open(r)
 	if err != nil {
 		return nil, err
@@ -55,8 +57,7 @@ func checkAddresses(c *link.Conn, path string) error {
 	}
 	for _, a := range addresses {
 		if !a.Prefix.Addr().IsLoopback() {
-			return plugin.Errorf("loopback interface found with non-loopback address %q in %s", a.Prefix, path).
-				WithDetails("the namespace is used by something else already: remove the address from lo, or give the container a new namespace")
+			return plugin.Errorf("the namespace is used by something else already: remove the address from lo, or give the container a new namespace", "loopback interface found with non-loopback address %q in %s", a.Prefix, path)
 		}
 	}
 	return nil
@@ -76,12 +77,12 @@ func setUp(ctx context.Context, r *plugin.Request, c *link.Conn, undo *plugin.Un
 }
 
 // newResult names lo and its first address of each family.
-func newResult(sandbox string, addresses []link.Address) *plugin.Result {
-	result := &plugin.Result{Interfaces: []plugin.Interface{{Name: name, MAC: "00:00:00:00:00:00", Sandbox: sandbox}}}
+func newResult(sandbox string, addresses []link.Address) *types100.Result {
+	result := &types100.Result{Interfaces: []*types100.Interface{{Name: name, Mac: "00:00:00:00:00:00", Sandbox: sandbox}}}
 	for _, v4 := range []bool{true, false} {
 		for _, a := range addresses {
 			if a.Prefix.Addr().Is4() == v4 {
-				result.IPs = append(result.IPs, plugin.IP{Address: a.Prefix, Interface: new(int)})
+				result.IPs = append(result.IPs, &types100.IPConfig{Address: plugin.IPNet(a.Prefix), Interface: new(int)})
 				break
 			}
 		}
@@ -117,8 +118,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	if !lo.Up() {
-		return plugin.Errorf("loopback interface is down in %s", r.Netns).
-			WithDetails("something set it down since ADD: `ip link set lo up` inside, or attach the container again")
+		return plugin.Errorf("something set it down since ADD: `ip link set lo up` inside, or attach the container again", "loopback interface is down in %s", r.Netns)
 	}
 	return nil
 }

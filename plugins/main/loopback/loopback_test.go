@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
-	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/netns/netnstest"
@@ -33,7 +33,7 @@ func (l *lab) request() *plugin.Request {
 	return &plugin.Request{Key: plugin.Key{Network: "net", ContainerID: "cid", IfName: "eth0"}, Netns: l.pod.Path(), Version: "1.1.0"}
 }
 
-func (l *lab) add(r *plugin.Request) (result *plugin.Result, err error) {
+func (l *lab) add(r *plugin.Request) (result *types100.Result, err error) {
 	l.at(r, func() { result, err = Plugin{}.Add(context.Background(), r) })
 	return result, err
 }
@@ -61,11 +61,11 @@ func (l *lab) isUp() bool {
 func TestLoopback(t *testing.T) {
 	l := newLab(t)
 	first := 0
-	want := &plugin.Result{
-		Interfaces: []plugin.Interface{{Name: "lo", MAC: "00:00:00:00:00:00", Sandbox: l.pod.Path()}},
-		IPs: []plugin.IP{
-			{Address: netip.MustParsePrefix("127.0.0.1/8"), Interface: &first},
-			{Address: netip.MustParsePrefix("::1/128"), Interface: &first},
+	want := &types100.Result{
+		Interfaces: []*types100.Interface{{Name: "lo", Mac: "00:00:00:00:00:00", Sandbox: l.pod.Path()}},
+		IPs: []*types100.IPConfig{
+			{Address: plugin.IPNet(netip.MustParsePrefix("127.0.0.1/8")), Interface: &first},
+			{Address: plugin.IPNet(netip.MustParsePrefix("::1/128")), Interface: &first},
 		},
 	}
 	for range 2 { // lo may be up already
@@ -73,7 +73,7 @@ func TestLoopback(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(want, result, cmpopts.EquateComparable(netip.Prefix{}, netip.Addr{})); diff != "" {
+		if diff := cmp.Diff(want, result); diff != "" {
 			t.Errorf("result (-want +got):\n%s", diff)
 		}
 		if !l.isUp() {
@@ -109,7 +109,7 @@ func TestAddWithoutIPv6(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(result.IPs) != 1 || result.IPs[0].Address != netip.MustParsePrefix("127.0.0.1/8") {
+	if len(result.IPs) != 1 || plugin.Prefix(result.IPs[0].Address) != netip.MustParsePrefix("127.0.0.1/8") {
 		t.Errorf("addresses %v", result.IPs)
 	}
 }
@@ -117,7 +117,7 @@ func TestAddWithoutIPv6(t *testing.T) {
 func TestAddPassesPrevResultOn(t *testing.T) {
 	l := newLab(t)
 	r := l.request()
-	r.PrevResult = &plugin.Result{Interfaces: []plugin.Interface{{Name: "eth0", Sandbox: l.pod.Path()}}}
+	r.PrevResult = &types100.Result{Interfaces: []*types100.Interface{{Name: "eth0", Sandbox: l.pod.Path()}}}
 	result, err := l.add(r)
 	if err != nil || result != r.PrevResult {
 		t.Errorf("result %v, error %v", result, err)

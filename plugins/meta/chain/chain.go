@@ -7,6 +7,8 @@ import (
 	"errors"
 	"slices"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -20,12 +22,12 @@ type Plugin struct{}
 // The one that failed is among them only if it is another program. One of ours
 // has undone what it did, and may have failed because a repeated ADD found the
 // attachment there, which a DEL would take away.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result, err error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
 	steps, err := validate(r)
 	if err != nil {
 		return nil, err
 	}
-	var made *plugin.Result // by the plugins so far
+	var made *types100.Result // by the plugins so far
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	for _, s := range steps {

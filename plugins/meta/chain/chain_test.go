@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -38,7 +40,7 @@ func TestOrder(t *testing.T) {
 func TestRequestIsPassedOn(t *testing.T) {
 	l := newLab(t, "a")
 	var seen *plugin.Request
-	l.does["DEL a"] = func(_ context.Context, r *plugin.Request) (*plugin.Result, error) {
+	l.does["DEL a"] = func(_ context.Context, r *plugin.Request) (*types100.Result, error) {
 		seen = r
 		r.Announce("step")
 		return nil, nil
@@ -55,7 +57,7 @@ func TestRequestIsPassedOn(t *testing.T) {
 	if seen.Key != r.Key || seen.Netns != r.Netns || seen.Args != r.Args || seen.Version != "1.1.0" || !cmp.Equal(seen.Path, r.Path) || len(seen.Plugins) != len(r.Plugins) {
 		t.Errorf("got  %+v\nwant %+v", seen, r)
 	}
-	if seen.PrevResult == nil || seen.PrevResult.IPs[0].Address != prefix("10.0.0.9/24") {
+	if seen.PrevResult == nil || plugin.Prefix(seen.PrevResult.IPs[0].Address) != prefix("10.0.0.9/24") {
 		t.Errorf("previous result %+v", seen.PrevResult)
 	}
 	seen.Config.Int("mtu", new(int))
@@ -72,7 +74,7 @@ func TestGCList(t *testing.T) {
 	for _, key := range []string{"cni.dev/valid-attachments", "cni.dev/attachments"} {
 		l := newLab(t, "a", "b", "c")
 		valid := 0
-		l.does["GC b"] = func(_ context.Context, r *plugin.Request) (*plugin.Result, error) {
+		l.does["GC b"] = func(_ context.Context, r *plugin.Request) (*types100.Result, error) {
 			if r.HasValid && r.IsValid("c0ffee", "eth0") {
 				valid = len(r.Valid)
 			}
@@ -98,7 +100,7 @@ func TestNoResultIsAnEmptyOne(t *testing.T) {
 func TestRefusals(t *testing.T) {
 	tests := []struct {
 		name, version, keys, list string
-		code                      plugin.Code
+		code                      uint
 		msg, details              string
 		del                       string // what DEL calls all the same
 	}{
@@ -158,7 +160,7 @@ func TestRefusals(t *testing.T) {
 	}
 }
 
-var failure = &plugin.Error{Code: plugin.CodeTryAgainLater, Msg: "no address left", Details: "add a range"}
+var failure = &types.Error{Code: types.ErrTryAgainLater, Msg: "no address left", Details: "add a range"}
 
 // check compares an error with failure in the name of a plugin.
 func check(t *testing.T, err error, msg string) {
@@ -261,16 +263,16 @@ test "$CNI_COMMAND" = DEL || { echo '{"code": 11, "msg": "no address left", "det
 func TestCancelled(t *testing.T) {
 	l := newLab(t, "a", "b", "c")
 	ctx, cancel := context.WithCancelCause(context.Background())
-	l.does["ADD b"] = func(context.Context, *plugin.Request) (*plugin.Result, error) {
+	l.does["ADD b"] = func(context.Context, *plugin.Request) (*types100.Result, error) {
 		cancel(errors.New("ended by signal terminated"))
 		return nil, nil
 	}
 	for _, what := range []string{"DEL a", "DEL b"} {
-		l.does[what] = func(ctx context.Context, _ *plugin.Request) (*plugin.Result, error) { return nil, ctx.Err() }
+		l.does[what] = func(ctx context.Context, _ *plugin.Request) (*types100.Result, error) { return nil, ctx.Err() }
 	}
 	_, err := l.run(t, ctx, plugin.Add, config("1.1.0", "", abc))
 	e := plugin.AsError(err)
-	if e.Code != plugin.CodeTryAgainLater || e.Msg != "chain: c: stopped before the step: c" || !strings.Contains(e.Details, "ended by signal terminated") {
+	if e.Code != types.ErrTryAgainLater || e.Msg != "chain: c: stopped before the step: c" || !strings.Contains(e.Details, "ended by signal terminated") {
 		t.Errorf("error %#v", e)
 	}
 	if got, want := l.names(), "ADD a, ADD b, DEL b, DEL a"; got != want {
@@ -281,7 +283,7 @@ func TestCancelled(t *testing.T) {
 // A plugin that has a bug takes nothing of the others with it.
 func TestPanic(t *testing.T) {
 	l := newLab(t, "a", "b")
-	l.does["ADD b"] = func(context.Context, *plugin.Request) (*plugin.Result, error) { panic("a bug") }
+	l.does["ADD b"] = func(context.Context, *plugin.Request) (*types100.Result, error) { panic("a bug") }
 	func() {
 		defer func() {
 			if p := recover(); p != "a bug" {
@@ -329,9 +331,9 @@ func TestFailures(t *testing.T) {
 // idle does nothing, and counts nothing.
 type idle struct{ plugin.Plugin }
 
-func (idle) Add(_ context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (idle) Add(_ context.Context, r *plugin.Request) (*types100.Result, error) {
 	if r.PrevResult == nil {
-		return &plugin.Result{Interfaces: []plugin.Interface{{Name: "eth0", Sandbox: r.Netns}}}, nil
+		return &types100.Result{Interfaces: []*types100.Interface{{Name: "eth0", Sandbox: r.Netns}}}, nil
 	}
 	return r.PrevResult, nil
 }

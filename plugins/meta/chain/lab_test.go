@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -19,7 +21,7 @@ type lab struct {
 	dir   string
 	table plugin.Table
 	calls []call
-	does  map[string]func(ctx context.Context, r *plugin.Request) (*plugin.Result, error) // by "VERB name"
+	does  map[string]func(ctx context.Context, r *plugin.Request) (*types100.Result, error) // by "VERB name"
 }
 
 // call is one call of a plugin.
@@ -31,7 +33,7 @@ type call struct {
 // newLab has the plugins called names, and the chain.
 func newLab(t *testing.T, names ...string) *lab {
 	t.Helper()
-	l := &lab{dir: t.TempDir(), does: map[string]func(context.Context, *plugin.Request) (*plugin.Result, error){}}
+	l := &lab{dir: t.TempDir(), does: map[string]func(context.Context, *plugin.Request) (*types100.Result, error){}}
 	l.table = plugin.Table{{Name: ownType, Kind: plugin.Meta, Plugin: Plugin{}}}
 	own, err := os.Executable()
 	if err != nil {
@@ -50,7 +52,7 @@ func newLab(t *testing.T, names ...string) *lab {
 
 // fails has a plugin fail in a verb ("VERB name").
 func (l *lab) fails(what string, err error) {
-	l.does[what] = func(context.Context, *plugin.Request) (*plugin.Result, error) { return nil, err }
+	l.does[what] = func(context.Context, *plugin.Request) (*types100.Result, error) { return nil, err }
 }
 
 // names are the calls there were, in order.
@@ -73,7 +75,7 @@ func (l *lab) request(command plugin.Command, config string) (*plugin.Request, e
 }
 
 // run calls the chain.
-func (l *lab) run(t *testing.T, ctx context.Context, command plugin.Command, config string) (*plugin.Result, error) {
+func (l *lab) run(t *testing.T, ctx context.Context, command plugin.Command, config string) (*types100.Result, error) {
 	t.Helper()
 	r, err := l.request(command, config)
 	if err != nil {
@@ -83,7 +85,7 @@ func (l *lab) run(t *testing.T, ctx context.Context, command plugin.Command, con
 }
 
 // serve calls the request's verb of a plugin.
-func serve(ctx context.Context, p plugin.Plugin, r *plugin.Request) (*plugin.Result, error) {
+func serve(ctx context.Context, p plugin.Plugin, r *plugin.Request) (*types100.Result, error) {
 	switch r.Command {
 	case plugin.Add:
 		return p.Add(ctx, r)
@@ -105,7 +107,7 @@ type fake struct {
 	name string
 }
 
-func (f fake) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (f fake) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	return f.verb(ctx, plugin.Add, r)
 }
 func (f fake) Del(ctx context.Context, r *plugin.Request) error {
@@ -127,7 +129,7 @@ func (f fake) GC(ctx context.Context, r *plugin.Request) error {
 
 // verb keeps the call. Without other orders an ADD adds an interface called
 // like the plugin.
-func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Request) (*plugin.Result, error) {
+func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Request) (*types100.Result, error) {
 	what := string(command) + " " + f.name
 	var stdin map[string]any
 	if err := json.Unmarshal(r.Text(), &stdin); err != nil {
@@ -140,12 +142,12 @@ func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Reques
 	if do := f.lab.does[what]; do != nil {
 		return do(ctx, r)
 	}
-	result := plugin.Result{}
+	result := &types100.Result{}
 	if r.PrevResult != nil {
-		result = *r.PrevResult
+		result = plugin.Copy(r.PrevResult)
 	}
-	result.Interfaces = append(result.Interfaces, plugin.Interface{Name: f.name, MTU: 1400})
-	return &result, nil
+	result.Interfaces = append(result.Interfaces, &types100.Interface{Name: f.name, Mtu: 1400})
+	return result, nil
 }
 
 // config is a chain's configuration, with more keys and a list of plugins.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/version"
 	"github.com/google/go-cmp/cmp"
 
@@ -35,7 +36,7 @@ func (l *lab) ExecPlugin(ctx context.Context, path string, stdin []byte, environ
 	if err != nil || command != plugin.Add {
 		return nil, err
 	}
-	return result.JSON(r.Version), nil
+	return plugin.PrintResult(result, r.Version), nil
 }
 
 func (*lab) Decode(out []byte) (version.PluginInfo, error) {
@@ -126,16 +127,16 @@ func drive(t *testing.T, version string, plugins []string, caps map[string]any) 
 }
 
 // addresses is the ADD of a main plugin.
-func addresses(context.Context, *plugin.Request) (*plugin.Result, error) {
+func addresses(context.Context, *plugin.Request) (*types100.Result, error) {
 	inside := 0
-	ips := []plugin.IP{
-		{Address: prefix("10.0.0.9/24"), Gateway: prefix("10.0.0.1/32").Addr(), Interface: &inside},
-		{Address: prefix("fd00::9/64"), Interface: &inside},
-		{Address: prefix("10.0.1.9/24"), Interface: &inside},
+	ips := []*types100.IPConfig{
+		{Address: plugin.IPNet(prefix("10.0.0.9/24")), Gateway: prefix("10.0.0.1/32").Addr().AsSlice(), Interface: &inside},
+		{Address: plugin.IPNet(prefix("fd00::9/64")), Interface: &inside},
+		{Address: plugin.IPNet(prefix("10.0.1.9/24")), Interface: &inside},
 	}
-	return &plugin.Result{
-		Interfaces: []plugin.Interface{{Name: "eth0", MAC: "02:00:00:00:00:01", MTU: 1500, Sandbox: "/run/netns/web", PCIID: "0000:00:01.0"}},
-		IPs:        ips, Routes: []plugin.Route{{Dst: prefix("0.0.0.0/0"), MTU: 1300}, {Dst: prefix("::/0")}},
-		DNS: plugin.DNS{Nameservers: []string{"10.0.0.53"}, Search: []string{"lab"}},
+	return &types100.Result{
+		Interfaces: []*types100.Interface{{Name: "eth0", Mac: "02:00:00:00:00:01", Mtu: 1500, Sandbox: "/run/netns/web", PciID: "0000:00:01.0"}},
+		IPs:        ips, Routes: []*types.Route{{Dst: plugin.IPNet(prefix("0.0.0.0/0")), MTU: 1300}, {Dst: plugin.IPNet(prefix("::/0"))}},
+		DNS: types.DNS{Nameservers: []string{"10.0.0.53"}, Search: []string{"lab"}},
 	}, nil
 }

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -18,7 +20,7 @@ type step struct {
 }
 
 // add calls ADD with the result of the plugin before, nil if this is the first.
-func (s *step) add(ctx context.Context, r *plugin.Request, made *plugin.Result) (*plugin.Result, error) {
+func (s *step) add(ctx context.Context, r *plugin.Request, made *types100.Result) (*types100.Result, error) {
 	own, err := s.request(r, plugin.Add, made)
 	if err != nil {
 		return nil, err
@@ -28,13 +30,13 @@ func (s *step) add(ctx context.Context, r *plugin.Request, made *plugin.Result) 
 	}
 	result, err := s.plugin.Add(ctx, own)
 	if err == nil && result == nil {
-		result = &plugin.Result{}
+		result = &types100.Result{}
 	}
 	return result, err
 }
 
 // del calls DEL, also while an ADD that has made something is undone.
-func (s *step) del(ctx context.Context, r *plugin.Request, made *plugin.Result) error {
+func (s *step) del(ctx context.Context, r *plugin.Request, made *types100.Result) error {
 	own, err := s.request(r, plugin.Del, made)
 	if err != nil {
 		return err
@@ -55,7 +57,7 @@ func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.
 
 // request is what a process of the plugin's own would have been asked, with the
 // result that the chain has made so far; nil is the one that the chain was given.
-func (s *step) request(r *plugin.Request, command plugin.Command, made *plugin.Result) (*plugin.Request, error) {
+func (s *step) request(r *plugin.Request, command plugin.Command, made *types100.Result) (*plugin.Request, error) {
 	own := &plugin.Request{
 		Command: command, Key: r.Key, Netns: r.Netns, OpenNS: r.OpenNS, Args: r.Args, Path: r.Path, Plugins: r.Plugins, Detach: r.Detach,
 		PrevResult: r.PrevResult,
@@ -63,7 +65,7 @@ func (s *step) request(r *plugin.Request, command plugin.Command, made *plugin.R
 	config := s.compose(r.Config)
 	if made != nil {
 		var err error
-		if own.PrevResult, err = made.In(r.Version); err != nil {
+		if own.PrevResult, err = plugin.In(made, r.Version); err != nil {
 			return nil, err
 		}
 		config.Drop("prevResult") // which is the one before the chain

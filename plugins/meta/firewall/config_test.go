@@ -5,6 +5,8 @@ import (
 	"net/netip"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -72,15 +74,15 @@ func TestFilter(t *testing.T) {
 func TestBridgeAndPort(t *testing.T) {
 	for _, c := range []struct {
 		name         string
-		interfaces   []plugin.Interface
+		interfaces   []*types100.Interface
 		bridge, port string
 	}{
 		{"none", nil, "", ""},
-		{"bridge", []plugin.Interface{{Name: "cni0"}, {Name: "veth1"}, {Name: "eth0", Sandbox: "/ns"}, {Name: "cni0.5"}}, "cni0", "veth1"},
-		{"ptp", []plugin.Interface{{Name: "veth1"}, {Name: "eth0", Sandbox: "/ns"}}, "veth1", ""},
-		{"macvlan", []plugin.Interface{{Name: "eth0", Sandbox: "/ns"}}, "", ""},
+		{"bridge", []*types100.Interface{{Name: "cni0"}, {Name: "veth1"}, {Name: "eth0", Sandbox: "/ns"}, {Name: "cni0.5"}}, "cni0", "veth1"},
+		{"ptp", []*types100.Interface{{Name: "veth1"}, {Name: "eth0", Sandbox: "/ns"}}, "veth1", ""},
+		{"macvlan", []*types100.Interface{{Name: "eth0", Sandbox: "/ns"}}, "", ""},
 	} {
-		bridge, port := bridgeAndPort(&plugin.Result{Interfaces: c.interfaces})
+		bridge, port := bridgeAndPort(&types100.Result{Interfaces: c.interfaces})
 		if bridge != c.bridge || port != c.port {
 			t.Errorf("%s: %q, %q", c.name, bridge, port)
 		}
@@ -90,7 +92,7 @@ func TestBridgeAndPort(t *testing.T) {
 // TestAllAddresses takes those that are on no interface, or on another one, too.
 func TestAllAddresses(t *testing.T) {
 	other := 7
-	r := &plugin.Result{IPs: []plugin.IP{{Address: netip.MustParsePrefix("10.0.0.2/24")}, {Address: netip.MustParsePrefix("fd00::2/64"), Interface: &other}}}
+	r := &types100.Result{IPs: []*types100.IPConfig{{Address: plugin.IPNet(netip.MustParsePrefix("10.0.0.2/24"))}, {Address: plugin.IPNet(netip.MustParsePrefix("fd00::2/64")), Interface: &other}}}
 	if got := allPrefixes(r); len(got) != 2 {
 		t.Errorf("%v", got)
 	}

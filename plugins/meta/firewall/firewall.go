@@ -8,6 +8,9 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/firewalld"
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -19,7 +22,7 @@ import (
 type Plugin struct{}
 
 // Add lets all addresses of the previous result pass, and protects the bridge.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *plugin.Result, err error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, f, err := wanted(r)
 	if err != nil {
 		return nil, err
@@ -106,7 +109,7 @@ func running(ctx context.Context) error {
 	if is || err != nil {
 		return err
 	}
-	return &plugin.Error{Code: plugin.CodeNotAvailable, Msg: `backend is "firewalld", and firewalld is not running`,
+	return &types.Error{Code: types.ErrPluginNotAvailable, Msg: `backend is "firewalld", and firewalld is not running`,
 		Details: "start firewalld, or leave the key out"}
 }
 
@@ -171,7 +174,7 @@ func policyOf(f netfilter.Forward) netfilter.Forward {
 
 // bridgeAndPort returns the names that a plugin which connects containers to a
 // bridge reports: the bridge's first, then that of the veth's end in it.
-func bridgeAndPort(r *plugin.Result) (bridge, port string) {
+func bridgeAndPort(r *types100.Result) (bridge, port string) {
 	for i, f := range r.Interfaces {
 		switch {
 		case f.Sandbox != "":
@@ -186,13 +189,13 @@ func bridgeAndPort(r *plugin.Result) (bridge, port string) {
 
 // allPrefixes returns all addresses, of whichever interface: each may send
 // packets. There may be no result.
-func allPrefixes(r *plugin.Result) []netip.Prefix {
+func allPrefixes(r *types100.Result) []netip.Prefix {
 	if r == nil {
 		return nil
 	}
 	list := make([]netip.Prefix, 0, len(r.IPs))
 	for _, ip := range r.IPs {
-		list = append(list, ip.Address)
+		list = append(list, plugin.Prefix(ip.Address))
 	}
 	return list
 }

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"strings"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -104,7 +105,7 @@ func readMapping(o *conf.Object) mapping {
 		o.Fail("protocol", "tcp, udp or sctp", fmt.Sprintf("%q", name))
 	}
 	m.protocol = number
-	plugin.Addr(o, "hostIP", &m.hostIP)
+	plugin.ReadAddr(o, "hostIP", &m.hostIP)
 	m.hostIP = m.hostIP.Unmap()
 	return m
 }
@@ -120,7 +121,7 @@ func readPort(o *conf.Object, key string) uint16 {
 
 // portMaps returns what the mappings ask for, given the container's addresses.
 // The first address of each family is published.
-func (c *config) portMaps(ips []plugin.IP) ([]netfilter.PortMap, error) {
+func (c *config) portMaps(ips []*types100.IPConfig) ([]netfilter.PortMap, error) {
 	var maps []netfilter.PortMap
 	for _, is := range []func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6} {
 		container, ok := first(ips, is)
@@ -143,10 +144,10 @@ func (c *config) portMaps(ips []plugin.IP) ([]netfilter.PortMap, error) {
 	return distinct(maps)
 }
 
-func first(ips []plugin.IP, is func(netip.Addr) bool) (netip.Addr, bool) {
+func first(ips []*types100.IPConfig, is func(netip.Addr) bool) (netip.Addr, bool) {
 	for _, ip := range ips {
-		if is(ip.Address.Addr()) {
-			return ip.Address.Addr(), true
+		if a := plugin.Addr(ip.Address.IP); is(a) {
+			return a, true
 		}
 	}
 	return netip.Addr{}, false

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -98,10 +99,10 @@ func TestMarks(t *testing.T) {
 	}
 }
 
-func addresses(texts ...string) []plugin.IP {
-	var out []plugin.IP
+func addresses(texts ...string) []*types100.IPConfig {
+	var out []*types100.IPConfig
 	for _, s := range texts {
-		out = append(out, plugin.IP{Address: netip.MustParsePrefix(s)})
+		out = append(out, &types100.IPConfig{Address: plugin.IPNet(netip.MustParsePrefix(s))})
 	}
 	return out
 }
@@ -120,7 +121,7 @@ func TestPortMaps(t *testing.T) {
 	}
 	for _, tt := range []struct {
 		name, mappings string
-		ips            []plugin.IP
+		ips            []*types100.IPConfig
 		want           []netfilter.PortMap
 		wantErr        string
 	}{

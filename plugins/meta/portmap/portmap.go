@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -21,7 +22,7 @@ type Plugin struct{}
 
 // Add publishes the ports that the runtime asks for. It is one transaction, so
 // that there is nothing to undo.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	c, ports, err := wanted(r)
 	if err != nil || len(ports.Maps) == 0 {
 		return r.PrevResult, err
@@ -39,7 +40,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*plugin.Result, error
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return backend.DelPortMaps(ctx, r.Key, r.PrevResult.Prefixes(r.IfName))
+	return backend.DelPortMaps(ctx, r.Key, r.PrevAddresses())
 }
 
 // Check compares what is published with what the runtime asks for.
@@ -92,9 +93,9 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 		SNAT: c.snat, MasqAll: c.snat && c.masqAll,
 		MarkBit: c.markBit, SetMarkChain: c.setMarkChain,
 		Conditions4: c.conditions4, Conditions6: c.conditions6,
-		Networks: r.PrevResult.Prefixes(r.IfName),
+		Networks: r.PrevAddresses(),
 	}
-	ports.Maps, err = c.portMaps(r.PrevResult.AddressesOf(r.IfName))
+	ports.Maps, err = c.portMaps(plugin.AddressesOf(r.PrevResult, r.IfName))
 	if err != nil || len(ports.Maps) == 0 || !c.snat {
 		return c, ports, err
 	}
@@ -137,8 +138,7 @@ func linkTowards(m netfilter.PortMap) (*link.Link, error) {
 func explain(err error) error {
 	var e *sysctl.Error
 	if errors.As(err, &e) {
-		return plugin.Errorf("let processes of the host reach published ports by 127.0.0.1: %v", e).
-			WithDetails("%s; or set \"snat\" to false to do without", e.Remedy())
+		return plugin.Errorf(fmt.Sprintf("%s; or set \"snat\" to false to do without", e.Remedy()), "let processes of the host reach published ports by 127.0.0.1: %v", e)
 	}
 	return err
 }

@@ -8,6 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -48,15 +51,15 @@ func (l *lab) request(command plugin.Command, keys, mappings string) *plugin.Req
 	return &plugin.Request{
 		Command: command, Version: "1.1.0", Config: o,
 		Key: plugin.Key{Network: "net", ContainerID: "c", IfName: "eth0"}, Netns: "/run/netns/web",
-		PrevResult: &plugin.Result{
-			Interfaces: []plugin.Interface{{Name: "port0"}, {Name: "eth0", Sandbox: "/run/netns/web"}},
-			IPs:        []plugin.IP{{Address: netip.MustParsePrefix("10.88.0.2/24")}},
+		PrevResult: &types100.Result{
+			Interfaces: []*types100.Interface{{Name: "port0"}, {Name: "eth0", Sandbox: "/run/netns/web"}},
+			IPs:        []*types100.IPConfig{{Address: plugin.IPNet(netip.MustParsePrefix("10.88.0.2/24"))}},
 		},
 	}
 }
 
 // call calls the verb of the request in the host's namespaces.
-func (l *lab) call(r *plugin.Request) (result *plugin.Result, err error) {
+func (l *lab) call(r *plugin.Request) (result *types100.Result, err error) {
 	ctx := context.Background()
 	l.Do(func() {
 		switch r.Command {
@@ -167,8 +170,8 @@ func TestErrorsChangeNothing(t *testing.T) {
 		{``, `{"hostPort":1,"containerPort":1,"protocol":"tcp","hostIP":"2001:db8::1"}`, "no address of that family"},
 	} {
 		_, err := l.call(l.request(plugin.Add, tt.keys, tt.mappings))
-		var shown *plugin.Error
-		if !errors.As(err, &shown) || !strings.Contains(shown.Msg, tt.want) || shown.Code != plugin.CodeInvalidConfig || shown.Details == "" {
+		var shown *types.Error
+		if !errors.As(err, &shown) || !strings.Contains(shown.Msg, tt.want) || shown.Code != types.ErrInvalidNetworkConfig || shown.Details == "" {
 			t.Errorf("%s: %v, want %q", tt.keys, err, tt.want)
 		}
 	}

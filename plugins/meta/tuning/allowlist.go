@@ -5,6 +5,8 @@ import (
 	"os"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -23,7 +25,7 @@ func checkAllowlist(sysctls []setting) error {
 		return nil
 	}
 	if err != nil {
-		return &plugin.Error{Code: plugin.CodeIOFailure, Msg: err.Error(), Details: "make the file readable, or remove it to allow all sysctls"}
+		return &types.Error{Code: types.ErrIOFailure, Msg: err.Error(), Details: "make the file readable, or remove it to allow all sysctls"}
 	}
 	lines, patterns, err := parseAllowlist(string(text))
 	if err != nil {

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -109,8 +110,8 @@ func (b backup) remove() error {
 }
 
 func (b backup) failure(err error) error {
-	return &plugin.Error{
-		Code: plugin.CodeIOFailure, Msg: "file of previous attributes: " + err.Error(),
+	return &types.Error{
+		Code: types.ErrIOFailure, Msg: "file of previous attributes: " + err.Error(),
 		Details: "the directory, \"dataDir\" in the configuration, must be one that root can write to, and not full",
 	}
 }

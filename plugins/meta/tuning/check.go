@@ -36,8 +36,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		different = append(different, differentAttributes(i.link, s.attributes)...)
 	}
 	if different != nil {
-		return plugin.Errorf("%s in %s: %s", r.IfName, r.Netns, strings.Join(different, "; ")).
-			WithDetails("something changed it since ADD, or the configuration was changed: attach the container again")
+		return plugin.Errorf("something changed it since ADD, or the configuration was changed: attach the container again", "%s in %s: %s", r.IfName, r.Netns, strings.Join(different, "; "))
 	}
 	return nil
 }

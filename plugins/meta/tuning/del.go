@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -19,7 +21,8 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	}
 	if found {
 		if err := restore(ctx, r, recorded); err != nil {
-			return plugin.AsError(err).WithDetails("set it by hand, or remove the file %s if it does not matter: the next DEL then succeeds", b.path)
+			failed := plugin.AsError(err)
+			return types.NewError(failed.Code, failed.Msg, "set it by hand, or remove the file "+b.path+" if it does not matter: the next DEL then succeeds")
 		}
 	}
 	return b.remove()
@@ -47,11 +50,11 @@ func restore(ctx context.Context, r *plugin.Request, recorded attributes) error 
 			return err
 		}
 		if err := i.set(a); err != nil && !isGone(err) {
-			failed = append(failed, attributeError(r, a, err).Msg)
+			failed = append(failed, attributeError("", r, a, err).Error())
 		}
 	}
 	if failed != nil {
-		return plugin.Errorf("%s", strings.Join(failed, "; "))
+		return plugin.Errorf("", "%s", strings.Join(failed, "; "))
 	}
 	return nil
 }
@@ -84,7 +87,7 @@ func reportedMACs(r *plugin.Request) (macs [][6]byte) {
 		if f.Name != r.IfName || f.Sandbox == "" {
 			continue
 		}
-		if mac, err := link.ParseMAC(f.MAC); err == nil {
+		if mac, err := link.ParseMAC(f.Mac); err == nil {
 			macs = append(macs, mac)
 		}
 	}

@@ -22,8 +22,7 @@ func openInterface(r *plugin.Request, s *settings) (*iface, error) {
 	}
 	i, err := lookUp(r.NS(), r.IfName)
 	if errors.Is(err, link.ErrNotFound) {
-		return nil, plugin.Errorf("%s has no interface %q", r.Netns, r.IfName).
-			WithDetails("tuning changes the interface that the runtime names in CNI_IFNAME: a plugin before it must have made it")
+		return nil, plugin.Errorf("tuning changes the interface that the runtime names in CNI_IFNAME: a plugin before it must have made it", "%s has no interface %q", r.Netns, r.IfName)
 	}
 	return i, err
 }
@@ -54,6 +53,6 @@ func (i *iface) close() {
 // isGone tells whether err says that there is no such link.
 func isGone(err error) bool { return errors.Is(err, link.ErrNotFound) }
 
-func attributeError(r *plugin.Request, a attribute, err error) *plugin.Error {
-	return plugin.Errorf("set %s of %s in %s to %s: %v", a.name, r.IfName, r.Netns, a.value, err)
+func attributeError(remedy string, r *plugin.Request, a attribute, err error) error {
+	return plugin.Errorf(remedy, "set %s of %s in %s to %s: %v", a.name, r.IfName, r.Netns, a.value, err)
 }

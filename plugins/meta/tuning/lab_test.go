@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -62,19 +63,19 @@ func (l *lab) request(c plugin.Command, keys string) *plugin.Request {
 	return r
 }
 
-func (l *lab) previousResult(mac string) *plugin.Result {
-	return &plugin.Result{Interfaces: []plugin.Interface{
-		{Name: "eth0", MAC: "0a:00:00:00:00:01"}, // a link of the host that happens to be called the same
-		{Name: "eth0", MAC: mac, MTU: 1500, Sandbox: l.pod.Path()},
+func (l *lab) previousResult(mac string) *types100.Result {
+	return &types100.Result{Interfaces: []*types100.Interface{
+		{Name: "eth0", Mac: "0a:00:00:00:00:01"}, // a link of the host that happens to be called the same
+		{Name: "eth0", Mac: mac, Mtu: 1500, Sandbox: l.pod.Path()},
 	}}
 }
 
-func (l *lab) add(r *plugin.Request) (result *plugin.Result, err error) {
+func (l *lab) add(r *plugin.Request) (result *types100.Result, err error) {
 	l.at(r, func() { result, err = Plugin{}.Add(context.Background(), r) })
 	return result, err
 }
 
-func (l *lab) mustAdd(keys string) *plugin.Result {
+func (l *lab) mustAdd(keys string) *types100.Result {
 	l.Helper()
 	result, err := l.add(l.request(plugin.Add, keys))
 	if err != nil {

@@ -3,6 +3,9 @@ package tuning
 import (
 	"path"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
@@ -67,7 +70,7 @@ func macFromCNIArgs(text string) (*[6]byte, error) {
 	}
 	mac, err := parseMAC(values["MAC"])
 	if err != nil {
-		return nil, &plugin.Error{Code: plugin.CodeInvalidEnvironment, Msg: "CNI_ARGS: MAC: " + err.Error(), Details: "correct it where the container is started"}
+		return nil, &types.Error{Code: types.ErrInvalidEnvironmentVariables, Msg: "CNI_ARGS: MAC: " + err.Error(), Details: "correct it where the container is started"}
 	}
 	return &mac, nil
 }
@@ -133,20 +136,18 @@ func givenDataDir(c *conf.Object) (dir string) {
 
 // result returns the previous result with what was changed of the container's
 // interface.
-func (s *settings) result(r *plugin.Request) *plugin.Result {
-	result := *r.PrevResult
-	result.Interfaces = append([]plugin.Interface(nil), result.Interfaces...)
-	for i := range result.Interfaces {
-		f := &result.Interfaces[i]
+func (s *settings) result(r *plugin.Request) *types100.Result {
+	result := plugin.Copy(r.PrevResult)
+	for _, f := range result.Interfaces {
 		if f.Name != r.IfName || f.Sandbox == "" {
 			continue
 		}
 		if s.attributes.mac != nil {
-			f.MAC = macText(*s.attributes.mac)
+			f.Mac = macText(*s.attributes.mac)
 		}
 		if s.attributes.mtu != nil {
-			f.MTU = *s.attributes.mtu
+			f.Mtu = *s.attributes.mtu
 		}
 	}
-	return &result
+	return result
 }

@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -78,7 +80,7 @@ func TestCNIArgsErrors(t *testing.T) {
 		}
 		_, err = readSettings(&plugin.Request{Config: config, Args: args})
 		wantError(t, args, err, text)
-		if code := plugin.AsError(err).Code; code != plugin.CodeInvalidEnvironment {
+		if code := plugin.AsError(err).Code; code != types.ErrInvalidEnvironmentVariables {
 			t.Errorf("%s: code %d", args, code)
 		}
 	}

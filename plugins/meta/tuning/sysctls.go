@@ -3,6 +3,7 @@ package tuning
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -53,5 +54,5 @@ func sysctlError(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	return plugin.Errorf("%v", err).WithDetails("%s", e.Remedy())
+	return plugin.Errorf(fmt.Sprintf("%s", e.Remedy()), "%v", err)
 }

@@ -4,6 +4,10 @@ package tuning
 
 import (
 	"context"
+	"fmt"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
@@ -14,7 +18,7 @@ type Plugin struct{}
 
 // Add sets the sysctls and then the interface's attributes, whose values
 // before it leaves in a file for DEL.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *plugin.Result, err error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
 	s, err := readSettings(r)
 	if err != nil {
 		return nil, err
@@ -70,7 +74,7 @@ func setAttributes(ctx context.Context, r *plugin.Request, i *iface, s *settings
 			return err
 		}
 		if err := i.set(a); err != nil {
-			return attributeError(r, a, err).WithDetails("correct %q in tuning's configuration or arguments: the link does not take that value", a.name)
+			return attributeError(fmt.Sprintf("correct %q in tuning's configuration or arguments: the link does not take that value", a.name), r, a, err)
 		}
 		undo.Push("set "+a.name+" back", func(context.Context) error { return i.set(before[n]) })
 	}
@@ -90,7 +94,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	if err := sysctl.Writable(); err != nil {
-		return &plugin.Error{Code: plugin.CodeNotAvailable, Msg: err.Error(), Details: "the configuration sets sysctls: give the runtime a writable /proc/sys"}
+		return &types.Error{Code: types.ErrPluginNotAvailable, Msg: err.Error(), Details: "the configuration sets sysctls: give the runtime a writable /proc/sys"}
 	}
 	return nil
 }

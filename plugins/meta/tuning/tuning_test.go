@@ -25,7 +25,7 @@ func TestAddChangesAndDelRestores(t *testing.T) {
 	result := l.mustAdd(everything)
 
 	want := l.previousResult("c2:11:22:33:44:55")
-	want.Interfaces[1].MTU = 1400
+	want.Interfaces[1].Mtu = 1400
 	if diff := cmp.Diff(want, result); diff != "" {
 		t.Errorf("result (-want +got):\n%s", diff)
 	}

@@ -1,62 +1,66 @@
 package plugin
 
 import (
+	"net"
 	"net/netip"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 )
 
-// ParseResult reads a result in the form of the version it names, or of the
-// given one if it names none. It is strict unless o is lenient.
-func ParseResult(o *conf.Object, version string) (*Result, error) {
+// ParseResult reads a result in the form of the version it names, or of the given one if it names none. It is strict unless o is
+// lenient.
+func ParseResult(o *conf.Object, version string) (*types100.Result, error) {
 	o.String("cniVersion", &version)
 	if age(version) < 0 {
 		return nil, ConfigError("the plugin that made the result must name a CNI version up to "+CurrentVersion,
 			"key %q: unknown CNI version %q", o.Path("cniVersion"), version)
 	}
-	r := &Result{}
+	r := &types100.Result{CNIVersion: CurrentVersion}
 	if AtLeast(version, "0.3.0") {
-		r.parse(o)
+		parseLists(r, o)
 	} else {
-		r.parseFirst(o)
+		parseFamilies(r, o)
 	}
 	r.DNS = ParseDNS(o.Object("dns"))
 	if err := o.Err(); err != nil {
-		return nil, &Error{Code: CodeInvalidConfig, Msg: err.Error(), Details: "a result must have the form of CNI " + version}
+		return nil, ConfigError("a result must have the form of CNI "+version, "%v", err)
 	}
 	return r, nil
 }
 
-// In returns what a plugin reads of the result when it is handed on in the form
-// of a version: all of it from 1.0.0 on, without printing it.
-func (r *Result) In(version string) (*Result, error) {
+// In returns what a plugin reads of a result when it is handed on in the form of a version: all of it from 1.0.0 on, without
+// printing it.
+func In(r *types100.Result, version string) (*types100.Result, error) {
 	if AtLeast(version, "1.0.0") {
 		return r, nil
 	}
-	o, err := conf.Parse(r.JSON(version))
+	o, err := conf.Parse(PrintResult(r, version))
 	if err != nil {
 		return nil, err
 	}
 	return ParseResult(o, version)
 }
 
-func (r *Result) parse(o *conf.Object) {
+func parseLists(r *types100.Result, o *conf.Object) {
 	o.Objects("interfaces", func(e *conf.Object) {
-		var f Interface
+		f := &types100.Interface{}
 		e.String("name", &f.Name)
-		e.String("mac", &f.MAC)
-		e.Int("mtu", &f.MTU)
+		e.String("mac", &f.Mac)
+		e.Int("mtu", &f.Mtu)
 		e.String("sandbox", &f.Sandbox)
 		e.String("socketPath", &f.SocketPath)
-		e.String("pciID", &f.PCIID)
+		e.String("pciID", &f.PciID)
 		r.Interfaces = append(r.Interfaces, f)
 	})
 	o.Objects("ips", func(e *conf.Object) {
-		var ip IP
-		Prefix(e, "address", &ip.Address)
-		Addr(e, "gateway", &ip.Gateway)
+		ip := &types100.IPConfig{}
+		ReadIPNet(e, "address", &ip.Address)
+		ReadIP(e, "gateway", &ip.Gateway)
 		e.OptionalInt("interface", &ip.Interface)
-		if !ip.Address.IsValid() {
+		if ip.Address.IP == nil {
 			e.Fail("address", "an address with prefix length, such as 10.88.0.2/24", "none")
 			return
 		}
@@ -65,13 +69,13 @@ func (r *Result) parse(o *conf.Object) {
 	r.Routes = ParseRoutes(o, "routes")
 }
 
-func (r *Result) parseFirst(o *conf.Object) {
+func parseFamilies(r *types100.Result, o *conf.Object) {
 	for _, key := range []string{"ip4", "ip6"} {
 		e := o.Object(key)
-		var ip IP
-		Prefix(e, "ip", &ip.Address)
-		Addr(e, "gateway", &ip.Gateway)
-		if !ip.Address.IsValid() {
+		ip := &types100.IPConfig{}
+		ReadIPNet(e, "ip", &ip.Address)
+		ReadIP(e, "gateway", &ip.Gateway)
+		if ip.Address.IP == nil {
 			continue
 		}
 		r.IPs = append(r.IPs, ip)
@@ -80,18 +84,18 @@ func (r *Result) parseFirst(o *conf.Object) {
 }
 
 // ParseRoutes reads the list of routes at key.
-func ParseRoutes(o *conf.Object, key string) []Route {
-	var routes []Route
+func ParseRoutes(o *conf.Object, key string) []*types.Route {
+	var routes []*types.Route
 	o.Objects(key, func(e *conf.Object) {
-		var route Route
-		Prefix(e, "dst", &route.Dst)
-		Addr(e, "gw", &route.GW)
+		route := &types.Route{}
+		ReadIPNet(e, "dst", &route.Dst)
+		ReadIP(e, "gw", &route.GW)
 		e.Int("mtu", &route.MTU)
 		e.Int("advmss", &route.AdvMSS)
 		e.Int("priority", &route.Priority)
 		e.OptionalInt("table", &route.Table)
 		e.OptionalInt("scope", &route.Scope)
-		if !route.Dst.IsValid() {
+		if route.Dst.IP == nil {
 			e.Fail("dst", "a network such as 0.0.0.0/0", "none")
 			return
 		}
@@ -101,8 +105,8 @@ func ParseRoutes(o *conf.Object, key string) []Route {
 }
 
 // ParseDNS reads a dns object.
-func ParseDNS(o *conf.Object) DNS {
-	var d DNS
+func ParseDNS(o *conf.Object) types.DNS {
+	var d types.DNS
 	o.Strings("nameservers", &d.Nameservers)
 	o.String("domain", &d.Domain)
 	o.Strings("search", &d.Search)
@@ -110,9 +114,26 @@ func ParseDNS(o *conf.Object) DNS {
 	return d
 }
 
-// Prefix stores the address with prefix length at key, if present. Bits behind
-// the prefix are kept.
-func Prefix(o *conf.Object, key string, to *netip.Prefix) {
+// ReadIPNet stores the address with prefix length at key, if present. Bits behind the prefix are kept.
+func ReadIPNet(o *conf.Object, key string, to *net.IPNet) {
+	var p netip.Prefix
+	ReadPrefix(o, key, &p)
+	if p.IsValid() {
+		*to = IPNet(p)
+	}
+}
+
+// ReadIP stores the address at key, if present.
+func ReadIP(o *conf.Object, key string, to *net.IP) {
+	var a netip.Addr
+	ReadAddr(o, key, &a)
+	if a.IsValid() {
+		*to = a.AsSlice()
+	}
+}
+
+// ReadPrefix is ReadIPNet.
+func ReadPrefix(o *conf.Object, key string, to *netip.Prefix) {
 	text := ""
 	o.String(key, &text)
 	if text == "" {
@@ -126,9 +147,8 @@ func Prefix(o *conf.Object, key string, to *netip.Prefix) {
 	*to = p
 }
 
-// Addr stores the address at key, if present. An IPv4 address written as IPv6
-// (::ffff:10.88.0.1) is the IPv4 address.
-func Addr(o *conf.Object, key string, to *netip.Addr) {
+// ReadAddr is ReadIP. An IPv4 address written as IPv6 (::ffff:10.88.0.1) is the IPv4 address.
+func ReadAddr(o *conf.Object, key string, to *netip.Addr) {
 	text := ""
 	o.String(key, &text)
 	if text == "" {
