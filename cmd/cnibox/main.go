@@ -6,7 +6,7 @@ import (
 	"os"
 
 	"github.com/cnibox/cnibox/pkg/box"
-	_ "github.com/cnibox/cnibox/pkg/start" // for its speed
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/plugins"
 )
 
@@ -15,6 +15,7 @@ by the names of its plugins, through links in /opt/cni/bin that "cnictl install"
 makes; "cnibox PLUGIN" does the same.`
 
 func main() {
+	link.ServeDeleter()
 	b := &box.Box{Plugins: plugins.All, Help: help}
 	os.Exit(b.Main(box.OS()))
 }

@@ -6,6 +6,8 @@ import (
 	"io"
 	"os"
 	"runtime"
+
+	"github.com/cnibox/cnibox/pkg/link"
 )
 
 // The main thread stays with the main goroutine, so that no other one, which
@@ -13,6 +15,7 @@ import (
 func init() { runtime.LockOSThread() }
 
 func main() {
+	link.ServeDeleter()
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
 

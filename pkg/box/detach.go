@@ -1,7 +1,7 @@
 package box
 
 import (
-	"github.com/cnibox/cnibox/pkg/orphan"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -15,7 +15,7 @@ func detacher(r *plugin.Request, how string) func() bool {
 	return func() bool {
 		detach, why := how == "always", "CNIBOX_DETACH="+how
 		if how == "auto" {
-			detach, why = orphan.Reaped(orphan.Records)
+			detach, why = link.MayLeave()
 		}
 		if detach {
 			r.Announce("leave the end to an orphan: " + why)

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/containernetworking/plugins/pkg/ns"
 
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -16,7 +17,7 @@ type sandbox struct {
 	path     string
 	override bool // our own namespace counts too
 	asked    bool
-	ns       *netns.NS
+	found    ns.NetNS
 	err      error // why there is none
 }
 
@@ -27,30 +28,30 @@ func newSandbox(p Process, path string) *sandbox {
 
 // open opens it. There is none at an empty path, where something else is, and where
 // our own namespace is.
-func (s *sandbox) open() *netns.NS {
+func (s *sandbox) open() ns.NetNS {
 	if !s.asked && s.path != "" {
-		s.ns, s.err = openForeign(s.path, s.override)
+		s.found, s.err = openForeign(s.path, s.override)
 	}
 	s.asked = true
-	return s.ns
+	return s.found
 }
 
-func openForeign(path string, override bool) (*netns.NS, error) {
-	ns, err := netns.Open(path)
+func openForeign(path string, override bool) (ns.NetNS, error) {
+	found, err := netns.Open(path)
 	if err != nil {
 		return nil, noSandbox("CNI_NETNS: "+err.Error(), "the runtime must make the namespace before it calls ADD or CHECK")
 	}
-	own, err := ns.IsOwn()
+	own, err := netns.IsOwn(found)
 	switch {
 	case err != nil:
-		ns.Close()
+		_ = found.Close()
 		return nil, noSandbox("CNI_NETNS: "+err.Error(), "give the plugin a /proc, or CAP_NET_ADMIN over its own network namespace")
 	case own && !override:
-		ns.Close()
+		_ = found.Close()
 		return nil, noSandbox(fmt.Sprintf("CNI_NETNS %s is the plugin's own network namespace", path),
 			"give the container a namespace of its own; to attach the host's all the same, set CNI_NETNS_OVERRIDE=1")
 	}
-	return ns, nil
+	return found, nil
 }
 
 func noSandbox(msg, details string) error {
@@ -66,7 +67,7 @@ func (s *sandbox) check(c plugin.Command) error {
 }
 
 func (s *sandbox) close() {
-	if s.ns != nil {
-		s.ns.Close()
+	if s.found != nil {
+		_ = s.found.Close()
 	}
 }

@@ -54,6 +54,14 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 	}
 }
 
+// FindIPAM looks for an IPAM plugin. Plugins of other kinds call one themselves, and would do so for ever.
+func FindIPAM(r *plugin.Request, name string) (*Delegate, error) {
+	if row := r.Plugins.Find(name); row != nil && row.Kind != plugin.IPAM {
+		return nil, plugin.ConfigError("name one that hands out addresses, such as host-local", "ipam: %s is no IPAM plugin", name)
+	}
+	return Find(r, name)
+}
+
 // own is the file of this process's binary, which stays the same also when
 // another one takes its name. It is looked at once: the kernel makes the way to
 // it anew for each process, in 12 us.
@@ -101,10 +109,11 @@ func (d *Delegate) Check(ctx context.Context, r *plugin.Request) error {
 // request is the delegate's view of the caller's request. The verb can differ:
 // an ADD that fails calls its delegate's DEL.
 func (d *Delegate) request(r *plugin.Request, c plugin.Command) *plugin.Request {
-	own := *r
-	own.Command = c
+	config := r.Config
 	if c == plugin.Del && r.Command != plugin.Del {
-		own.Config = r.Config.Lenient()
+		config = config.Lenient()
 	}
-	return &own
+	own := r.For(c, config)
+	own.Stdin = r.Stdin
+	return own
 }

@@ -26,7 +26,7 @@ func Gone(cache string, key plugin.Key) (gone bool, known string) {
 	ns, err := netns.Open(path)
 	switch {
 	case err == nil:
-		ns.Close()
+		_ = ns.Close()
 		return false, "its network namespace " + path + " is there, so that it seems to be running"
 	case errors.Is(err, netns.ErrNotExist):
 		return true, ""

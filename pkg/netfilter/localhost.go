@@ -17,12 +17,7 @@ func routeLocalnet(link string) string { return "net/ipv4/conf/" + link + "/rout
 // AllowLocalhost lets processes of the host reach containers behind a link
 // through ports published on 127.0.0.1. The guard must be in place before.
 func AllowLocalhost(link string) error {
-	tree := sysctl.Open()
-	defer tree.Close()
-	if value, err := tree.Get(routeLocalnet(link)); err == nil && value == "1" {
-		return nil
-	}
-	return tree.Set(routeLocalnet(link), "1")
+	return sysctl.Set(routeLocalnet(link), "1")
 }
 
 // ForbidLocalhost takes that back. A link that is gone is no error.

@@ -120,10 +120,6 @@ type PortMaps struct {
 	// its bridge; "" or lo if there is none, and then SNAT does nothing.
 	Inside string
 
-	// InsideRoutesLocalnet says that the kernel routes 127.0.0.0/8 to Inside
-	// already, so that SNAT need not make it do so.
-	InsideRoutesLocalnet bool
-
 	// InsideShared says that other attachments may be behind Inside too, as
 	// behind a bridge: what is set for the link stays when this one goes.
 	InsideShared bool

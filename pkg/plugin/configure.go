@@ -105,6 +105,7 @@ func (r *Request) readValid() error {
 	if r.Command != GC {
 		return nil
 	}
+	r.Valid, r.HasValid = nil, false
 	for _, key := range [...]string{ValidKey, OldValidKey} {
 		if !r.Config.Has(key) {
 			continue

@@ -7,13 +7,15 @@ package plugin
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
+	"runtime/debug"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netns"
 )
 
 // Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations").
@@ -105,7 +107,7 @@ type Request struct {
 	Netns string
 
 	// OpenNS, when set, opens what is there: see NS.
-	OpenNS func() *netns.NS
+	OpenNS func() ns.NetNS
 
 	Args    string   // CNI_ARGS, unparsed: see Arguments
 	Path    []string // CNI_PATH, where delegates are looked for
@@ -132,9 +134,8 @@ type Request struct {
 	// Plugins are the plugins that can be called in this process.
 	Plugins Table
 
-	// Detach, when set, tells whether the end of what takes the kernel long may
-	// be left to an orphan (pkg/orphan): the process ends after this call, and
-	// orphans are reaped. It is asked when there is such a thing to do.
+	// Detach, when set, reports whether a second process may be left behind for what takes the kernel long (link.Deleter): this one
+	// ends after the call, and orphans are reaped. It is asked when there is such a thing to do.
 	Detach func() bool
 
 	// Trace, when set, is told what the plugin is about to do.
@@ -158,14 +159,26 @@ func (r *Request) Announce(step string) {
 // ADD and CHECK it has been seen to be one, and not our own. On DEL it is nil when
 // there is nothing to look into: no path was given, what was there is gone, or it is
 // our own namespace.
-func (r *Request) NS() *netns.NS {
+func (r *Request) NS() ns.NetNS {
 	if r.OpenNS == nil {
 		return nil
 	}
 	return r.OpenNS()
 }
 
-// MayDetach tells whether an orphan may be left behind.
+// Inside calls f in the container's namespace. A panic in it is an error like any other.
+func (r *Request) Inside(f func() error) error {
+	return r.NS().Do(func(ns.NetNS) (err error) {
+		defer func() {
+			if p := recover(); p != nil {
+				err = Errorf(fmt.Sprintf("please report it with this trace: %s", debug.Stack()), "bug: %v", p)
+			}
+		}()
+		return f()
+	})
+}
+
+// MayDetach reports whether a second process may be left behind.
 func (r *Request) MayDetach() bool { return r.Detach != nil && r.Detach() }
 
 // Step announces the next step, and stops a call that was cancelled: a plugin
@@ -175,11 +188,11 @@ func (r *Request) Step(ctx context.Context, step string) error {
 	if ctx.Err() == nil {
 		return nil
 	}
-	return &types.Error{
-		Code:    types.ErrTryAgainLater,
-		Msg:     "stopped before the step: " + step,
-		Details: context.Cause(ctx).Error() + "; what was made is removed again, so the call can be repeated",
+	remedy := context.Cause(ctx).Error() + "; the call can be repeated"
+	if r.Command == Add {
+		remedy = context.Cause(ctx).Error() + "; what was made is removed again, so the call can be repeated"
 	}
+	return types.NewError(types.ErrTryAgainLater, "stopped before the step: "+step, remedy)
 }
 
 // PrevAddresses returns the addresses that the previous result may have for the request's interface; none if there is no result.
@@ -188,6 +201,13 @@ func (r *Request) PrevAddresses() []netip.Prefix {
 		return nil
 	}
 	return Prefixes(AddressesOf(r.PrevResult, r.IfName))
+}
+
+// For returns a request of the same attachment for another plugin, or for another verb.
+func (r *Request) For(command Command, config *conf.Object) *Request {
+	own := *r
+	own.Command, own.Config, own.Stdin = command, config, nil
+	return &own
 }
 
 // IsValid tells whether GC must leave the attachment alone.

@@ -1,66 +1,91 @@
-// Package sysctl reads and sets the sysctls (proc_sys_net(5)) of the calling
-// thread's network namespace, or of another: see OpenIn.
+// Package sysctl reads and sets the sysctls (proc_sys_net(5)) of the calling thread's network namespace. Keys are checked, and
+// errors say what can be done. (containernetworking/plugins' package of the same name reads back what it has written, which not all
+// sysctls allow, doesn't see that the kernel took a part of a value, and panics where a sysctl shows nothing.)
 package sysctl
 
 import (
 	"errors"
 	"fmt"
+	"io"
+	"os"
 	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Get returns the value of a sysctl, such as "net/ipv4/ip_forward", without the
-// newline behind it.
+// root is where procfs shows the sysctls: those below net/ are the ones of the namespace of the thread that looks.
+const root = "/proc/sys"
+
+// Get returns the value of a sysctl, such as "net/ipv4/ip_forward", without the newline behind it.
 func Get(key string) (string, error) {
-	t := Open()
-	defer t.Close()
-	return t.Get(key)
-}
-
-// Set sets a sysctl. For several, open a Tree.
-func Set(key, value string) error {
-	t := Open()
-	defer t.Close()
-	return t.Set(key, value)
-}
-
-// Get returns the value of a sysctl without the newline behind it.
-func (t Tree) Get(key string) (string, error) {
 	k, err := ParseKey(key)
 	if err != nil {
 		return "", err
 	}
-	return t.GetKey(k)
+	return k.Get()
 }
 
-// Set sets a sysctl.
-func (t Tree) Set(key, value string) error {
+// Set sets a sysctl, unless it has the value already.
+func Set(key, value string) error {
 	k, err := ParseKey(key)
 	if err != nil {
 		return err
 	}
-	return t.SetKey(k, value)
+	if has, err := k.Get(); err == nil && has == value {
+		return nil
+	}
+	return k.Set(value)
 }
 
-// GetKey returns the value of a sysctl without the newline behind it.
-func (t Tree) GetKey(k Key) (string, error) {
-	text, err := t.read(k)
+// Get returns the value of the sysctl without the newline behind it.
+func (k Key) Get() (string, error) {
+	const most = 128 << 10 // bytes: what a read cuts off is not there for a second one
+	file, err := os.Open(root + "/" + k.Path())
 	if err != nil {
 		return "", &Error{Op: "read", Key: k, Err: err}
 	}
-	return strings.TrimSuffix(text, "\n"), nil
+	defer file.Close()
+	value := make([]byte, most)
+	n, err := file.Read(value)
+	if err != nil && err != io.EOF {
+		return "", &Error{Op: "read", Key: k, Err: err}
+	}
+	return strings.TrimSuffix(string(value[:n]), "\n"), nil
 }
 
-// SetKey sets a sysctl. A value with more numbers than the sysctl has is
-// unix.EINVAL like one of a wrong form, although the kernel has taken the first
-// ones.
-func (t Tree) SetKey(k Key, value string) error {
-	if err := t.write(k, value); err != nil {
+// Set sets the sysctl. A value with more numbers than it has is unix.EINVAL like one of a wrong form, although the kernel has taken
+// the first ones.
+func (k Key) Set(value string) error {
+	if err := k.write(value); err != nil {
 		return &Error{Op: "set", Key: k, Value: value, Err: err}
 	}
 	return nil
+}
+
+// write hands the value to the kernel with a newline: without one an empty value would be no value, and a write of 0 bytes changes
+// nothing.
+func (k Key) write(value string) error {
+	const piece = 4000 // how much the kernel takes at a time: less than the smallest page
+	fd, err := unix.Open(root+"/"+k.Path(), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	for text := value + "\n"; ; {
+		n, err := unix.Write(fd, []byte(text))
+		if err != nil {
+			return err
+		}
+		rest := text[n:]
+		switch {
+		case strings.TrimSpace(rest) == "":
+			return nil
+		case n < piece:
+			return fmt.Errorf("%w: the kernel took only %q", unix.EINVAL, text[:n])
+		}
+		text = rest // of a long list of ports
+	}
 }
 
 // Writable returns an error when sysctls can't be set because /proc/sys is
@@ -74,75 +99,6 @@ func Writable() error {
 		return fmt.Errorf("%s is mounted read-only", root)
 	}
 	return nil
-}
-
-// piece is how much of a value the kernel takes at a time, in bytes: less than
-// the smallest page.
-const piece = 4000
-
-func (t Tree) read(k Key) (string, error) {
-	var small [512]byte // on the stack: most values have a few bytes
-	buffer := small[:]
-	for {
-		n, err := t.readInto(buffer, k)
-		if err != nil {
-			return "", err
-		}
-		if n < len(buffer) {
-			return string(buffer[:n]), nil
-		}
-		// What does not fit is cut off and not there for a second read.
-		buffer = make([]byte, 16*len(buffer))
-	}
-}
-
-// write hands the value to the kernel with a newline: without one an empty
-// value would be no value, and a write of 0 bytes changes nothing.
-func (t Tree) write(k Key, value string) error {
-	text := value + "\n"
-	if t.passage == nil {
-		return t.writePieces(k, text)
-	}
-	if len(text) > piece {
-		return t.passage.Run(func() error { return t.writePieces(k, text) })
-	}
-	n, err := t.passage.Write(t.dir, t.file(k), []byte(text))
-	if err != nil {
-		return err
-	}
-	return taken(text, n)
-}
-
-// writePieces writes a value of any length. Long lists of ports are taken in
-// several pieces; of anything else the kernel takes only as much as it has use for,
-// and ignores what comes in a second write.
-func (t Tree) writePieces(k Key, text string) error {
-	fd, err := unix.Openat(t.dir, t.file(k), unix.O_WRONLY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return err
-	}
-	defer unix.Close(fd)
-	for {
-		n, err := unix.Write(fd, []byte(text))
-		if err != nil {
-			return err
-		}
-		if n < piece {
-			return taken(text, n)
-		}
-		text = text[n:]
-		if strings.TrimSpace(text) == "" {
-			return nil
-		}
-	}
-}
-
-// taken is an error if the kernel has taken less of a value than there is.
-func taken(text string, n int) error {
-	if strings.TrimSpace(text[n:]) == "" {
-		return nil
-	}
-	return fmt.Errorf("%w: the kernel took only %q", unix.EINVAL, text[:n])
 }
 
 // Error is the kernel's refusal to show or set a sysctl.

@@ -42,10 +42,7 @@ func want(t *testing.T, where string, get func(string) (string, error), key, val
 }
 
 func TestValues(t *testing.T) {
-	onEachNode(t, testValues)
-}
-
-func testValues(t *testing.T, pod *netlab.Pod) {
+	pod := netlab.NewHost(t).NewPod(t, "pod")
 	// Each second port, so that the kernel can't join them to ranges: more
 	// than one read holds.
 	long := "10001"
@@ -74,10 +71,7 @@ func testValues(t *testing.T, pod *netlab.Pod) {
 }
 
 func TestErrors(t *testing.T) {
-	onEachNode(t, testErrors)
-}
-
-func testErrors(t *testing.T, pod *netlab.Pod) {
+	pod := netlab.NewHost(t).NewPod(t, "pod")
 	tests := []struct {
 		key, value string
 		is         error
@@ -121,4 +115,14 @@ func TestWritable(t *testing.T) {
 			t.Errorf("set with a read-only /proc/sys: %v", err)
 		}
 	})
+}
+
+// forbidWrites makes /proc/sys read-only, as it is in containers.
+func forbidWrites(t *testing.T) {
+	t.Helper()
+	for _, flags := range []uintptr{unix.MS_BIND, unix.MS_BIND | unix.MS_REMOUNT | unix.MS_RDONLY} {
+		if err := unix.Mount("/proc/sys", "/proc/sys", "", flags, ""); err != nil {
+			t.Fatal(err)
+		}
+	}
 }

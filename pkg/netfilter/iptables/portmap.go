@@ -25,7 +25,7 @@ func (*Backend) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 		return err
 	}
 	w := portWants(key, ports)
-	if needsLocalhost(ports) && !ports.InsideRoutesLocalnet {
+	if needsLocalhost(ports) {
 		w.after = func() error { return netfilter.AllowLocalhost(ports.Inside) }
 	}
 	return add(ctx, attachment{forPorts(), key}, w)

@@ -22,7 +22,7 @@ func (t *Table) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 	if err := t.hold(ctx, a, claims); err != nil {
 		return err
 	}
-	if !needsLocalhost(ports) || ports.InsideRoutesLocalnet {
+	if !needsLocalhost(ports) {
 		return nil
 	}
 	if err := netfilter.AllowLocalhost(ports.Inside); err != nil {
@@ -63,7 +63,7 @@ func (t *Table) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilt
 	if err := t.check(ctx, attachmentOf(key, usePortMap), claims); err != nil {
 		return err
 	}
-	if needsLocalhost(ports) && !ports.InsideRoutesLocalnet {
+	if needsLocalhost(ports) {
 		if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
 			return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
 		}

@@ -1,24 +1,19 @@
-// Package bridge connects containers to a bridge of the host by a veth pair,
-// and makes the bridge their gateway if asked to.
+// Package bridge connects containers to a bridge of the host by a veth pair, and makes the bridge their gateway if asked to.
 package bridge
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
-	"slices"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/delegate"
-	"github.com/cnibox/cnibox/pkg/iface"
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -26,272 +21,140 @@ import (
 // Plugin is the bridge plugin.
 type Plugin struct{}
 
-// portTime bounds the wait for the bridge's new port to pass packets. The
-// kernel takes milliseconds; a bridge with spanning tree takes longer, and is
-// not waited for beyond this.
+// portTime bounds the wait for the bridge's new port to pass packets. The kernel takes milliseconds; a bridge with spanning tree
+// takes longer, and is not waited for beyond this.
 const portTime = 3 * time.Second
 
 // attachment is one ADD on its way.
 type attachment struct {
-	*plugin.Request
-	config
-	host         *link.Conn
-	ipam         *delegate.Delegate // nil is layer 2 only
-	bridge       *link.Link
-	containerMAC [6]byte
-	undo         plugin.Undo
-	result       types100.Result
+	*config
+	bridge netlink.Link
+	port   netlink.Link // the host end
 }
 
 // Add makes the veth pair, and what the configuration asks for around it.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
 	}
-	a := &attachment{Request: r, config: *c}
-	if c.ipam != "" {
-		if a.ipam, err = delegate.Find(r, c.ipam); err != nil {
-			return nil, err
-		}
-	}
-	if a.host, err = link.Open(); err != nil {
-		return nil, err
-	}
-	defer a.host.Close()
-	defer a.undo.OnError(ctx, &err)
-	if err := a.make(ctx); err != nil {
-		return nil, err
-	}
-	return &a.result, nil
+	a := &attachment{config: c}
+	return attach.Add(ctx, r, &c.Config, attach.Link{Make: a.connect, Finish: a.finish})
 }
 
-func (a *attachment) make(ctx context.Context) error {
-	// An address is asked for before anything is made, so that a pool that is
-	// empty costs nothing; an IPAM plugin that works through the link has to
-	// wait for it.
-	if a.ipam != nil && !a.ipam.NeedsLink() {
-		if err := a.addresses(ctx); err != nil {
-			return err
-		}
-	}
-	if err := a.Step(ctx, "bridge"); err != nil {
+// connect makes the veth pair, with its host end in the bridge.
+func (a *attachment) connect(ctx context.Context, at *attach.Attachment) (err error) {
+	if a.bridge, err = ensureBridge(a.config); err != nil {
 		return err
 	}
-	bridge, err := ensureBridge(a.host, &a.config)
-	if err != nil {
-		return err
-	}
-	a.bridge = bridge
-	if err := a.Step(ctx, "veth"); err != nil {
-		return err
-	}
-	pair, err := a.connect()
-	if err != nil {
-		return err
-	}
-	if err := a.checkSpoofing(ctx); err != nil {
-		return err
-	}
-	if a.ipam != nil && a.ipam.NeedsLink() {
-		if err := a.addresses(ctx); err != nil {
-			return err
-		}
-	}
-	if err := a.Step(ctx, "container"); err != nil {
-		return err
-	}
-	err = iface.Configure(a.NS(), a.IfName, pair.Container, a.result.IPs, a.result.Routes,
-		iface.Options{DAD: a.dad, Announce: a.announces(), Down: a.containerDown})
-	if err != nil {
-		return err
-	}
-	if err := a.Step(ctx, "gateway"); err != nil {
-		return err
-	}
-	port, err := a.serveGateway(pair.Host)
-	if err != nil {
-		return err
-	}
-	if err := a.Step(ctx, "masquerade"); err != nil {
-		return err
-	}
-	if err := a.hideBehindHost(ctx); err != nil {
-		return err
-	}
-	if !a.dns.IsEmpty() {
-		a.result.DNS = a.dns
-	}
-	return a.awaitPort(port)
-}
-
-// addresses asks the IPAM plugin, and completes what it answers.
-func (a *attachment) addresses(ctx context.Context) error {
-	if err := a.Step(ctx, "ipam"); err != nil {
-		return err
-	}
-	leased, err := a.ipam.Add(ctx, a.Request)
-	if err != nil {
-		return err
-	}
-	a.undo.Push("give back the address", func(ctx context.Context) error { return a.ipam.Del(ctx, a.Request) })
-	if len(leased.IPs) == 0 {
-		return plugin.Errorf("give it addresses to hand out, or remove the ipam section for a layer 2 network", "IPAM plugin %s returned no address", a.config.ipam)
-	}
-	a.result.IPs, a.result.Routes, a.result.DNS = leased.IPs, leased.Routes, leased.DNS
-	container := 2 // bridge, host end, container end
-	for _, ip := range a.result.IPs {
-		ip.Interface = &container
-		if ip.Gateway == nil && a.gateway {
-			ip.Gateway = plugin.Prefix(ip.Address).Masked().Addr().Next().AsSlice()
-		}
-	}
-	if a.defaultRoute {
-		a.result.Routes = withDefaultRoutes(a.result.Routes, a.result.IPs)
-	}
-	return nil
-}
-
-// withDefaultRoutes adds a default route for each family that has a gateway and
-// no default route yet.
-func withDefaultRoutes(routes []*types.Route, ips []*types100.IPConfig) []*types.Route {
-	for _, unspecified := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
-		dst := netip.PrefixFrom(unspecified, 0)
-		gw := iface.Gateway(ips, unspecified)
-		there := slices.ContainsFunc(routes, func(r *types.Route) bool { return plugin.Prefix(r.Dst) == dst })
-		if gw.IsValid() && !there {
-			routes = append(routes, &types.Route{Dst: plugin.IPNet(dst), GW: gw.AsSlice()})
-		}
-	}
-	return routes
-}
-
-// chooseMAC returns the MAC address of the container's end: what was asked for, or
-// else what is made from the first IP address, if that is known already.
-func (a *attachment) chooseMAC() [6]byte {
-	if a.mac != "" {
-		mac, _ := link.ParseMAC(a.mac) // parse has done so
-		return mac
-	}
-	if len(a.result.IPs) > 0 {
-		return plugin.MACOf(plugin.Addr(a.result.IPs[0].Address.IP))
-	}
-	return a.Key.MAC("container end")
-}
-
-// announces tells whether the container's addresses are announced, as the
-// reference plugin does it. The bridge hands that to all of its ports: with 1,000
-// of them it takes 3 ms of the 9 of an ADD. On a node that is crowded so an
-// address whose MAC address is made from it, and was its last holder's, goes
-// without.
-func (a *attachment) announces() bool {
-	if len(a.result.IPs) == 0 {
-		return false
-	}
-	return a.containerMAC != plugin.MACOf(plugin.Addr(a.result.IPs[0].Address.IP)) || !netns.Crowded()
-}
-
-// connect makes the veth pair and fills in the result's interfaces.
-func (a *attachment) connect() (link.Pair, error) {
-	a.containerMAC = a.chooseMAC()
-	v := link.Veth{
-		HostMAC:      hostMAC(a.Key),
-		Alias:        alias(a.Key),
-		Master:       a.bridge.Index,
-		Container:    a.IfName,
-		ContainerMAC: a.containerMAC,
-		MTU:          a.mtu,
-		Port:         a.port,
-	}
-	if !a.masquerade && !a.spoofCheck {
-		v.Alias += unfiltered
-	}
-	pair, err := createVeth(a.host, a.NS(), a.Key, &v)
+	a.port, err = at.MakeVeth(a.bridge.Attrs().Index)
 	if errors.Is(err, unix.EXFULL) {
-		err = plugin.Errorf("give some of the node's containers a network with another bridge; `bridge link show` lists the ports", "bridge %s has as many ports as a bridge can have, 1,023", a.config.bridge)
+		return plugin.Errorf("give some of the node's containers a network with another bridge; `bridge link show` lists the ports",
+			"bridge %s has as many ports as a bridge can have, 1,023", a.name)
 	}
 	if err != nil {
-		return pair, err
+		return err
 	}
-	a.undo.Push("delete the veth pair", func(context.Context) error { return gone(a.host.Delete(pair.Host)) })
-	a.result.Interfaces = []*types100.Interface{
-		{Name: a.config.bridge, Mac: link.MACText(a.bridge.MAC)},
-		{Name: v.Host, Mac: link.MACText(v.HostMAC)},
-		{Name: a.IfName, Mac: link.MACText(v.ContainerMAC), Sandbox: a.Netns},
+	if err := errors.Join(a.setPort(), a.checkSpoofing(ctx, at)); err != nil {
+		return errors.Join(err, link.Delete(a.port.Attrs().Index))
 	}
-	return pair, nil
+	for _, l := range []netlink.Link{a.bridge, a.port} {
+		at.Result.Interfaces = append(at.Result.Interfaces, &types100.Interface{Name: l.Attrs().Name, Mac: l.Attrs().HardwareAddr.String()})
+	}
+	return nil
 }
 
-// serveGateway gives the bridge the gateways' addresses and lets the host
-// forward packets. What it does is shared by all attachments of the bridge and
-// stays, as it does with the reference plugin. It returns the host end as it is
-// then.
-func (a *attachment) serveGateway(host int) (*link.Link, error) {
-	gateways := a.gateways(a.result.IPs)
-	arrival := link.Arrival{Port: host}
-	for _, g := range gateways {
-		arrival.Gateways = append(arrival.Gateways, gatewayAddress(g))
-	}
-	for _, ip := range a.result.IPs {
-		arrival.Addresses = append(arrival.Addresses, plugin.Addr(ip.Address.IP))
-	}
-	added, port, err := a.host.Welcome(a.bridge.Index, arrival)
-	if err != nil {
-		return nil, err
-	}
-	if err := resolveConflicts(a.host, a.bridge, gateways, added, a.forceAddress); err != nil {
-		return nil, err
-	}
-	return port, forward(a.host, gateways)
-}
-
-func forward(host *link.Conn, gateways []netip.Prefix) error {
-	for _, family := range []struct {
-		number uint8
-		key    string
-		is     func(netip.Addr) bool
-	}{{unix.AF_INET, "net/ipv4/ip_forward", netip.Addr.Is4}, {unix.AF_INET6, "net/ipv6/conf/all/forwarding", netip.Addr.Is6}} {
-		if !slices.ContainsFunc(gateways, func(p netip.Prefix) bool { return family.is(p.Addr()) }) {
-			continue
+// setPort sets the options of the bridge's port.
+func (a *attachment) setPort() error {
+	if a.hairpin {
+		if err := netlink.LinkSetHairpin(a.port, true); err != nil {
+			return fmt.Errorf("set %s to hairpin mode: %w", a.port.Attrs().Name, err)
 		}
-		if on, _ := host.Forwards(family.number); on {
-			continue // writing it again would walk all interfaces
-		}
-		if err := sysctl.Set(family.key, "1"); err != nil {
-			return fmt.Errorf("let the host forward packets: %w", err)
+	}
+	if a.isolated {
+		if err := netlink.LinkSetIsolated(a.port, true); err != nil {
+			return fmt.Errorf("isolate %s: %w", a.port.Attrs().Name, err)
 		}
 	}
 	return nil
 }
 
-// hideBehindHost masquerades what the container sends out of its network.
-func (a *attachment) hideBehindHost(ctx context.Context) error {
-	if !a.masquerade || len(a.result.IPs) == 0 {
+// finish makes the bridge the gateway, and masquerades what the container sends out of its network.
+func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
+	if err := at.Step(ctx, "gateway"); err != nil {
+		return err
+	}
+	if err := serveGateway(a.config, a.bridge, at.Result.IPs); err != nil {
+		return err
+	}
+	if a.masquerade && len(at.Result.IPs) > 0 {
+		if err := at.Step(ctx, "masquerade"); err != nil {
+			return err
+		}
+		at.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.DelMasquerade(ctx, at.Key, nil) })
+		if err := backend.AddMasquerade(ctx, a.masqueradeBy, at.Key, plugin.Prefixes(at.Result.IPs)); err != nil {
+			return err
+		}
+	}
+	if a.Down {
 		return nil
 	}
-	a.undo.Push("stop masquerading", func(ctx context.Context) error { return backend.DelMasquerade(ctx, a.Key, nil) })
-	return backend.AddMasquerade(ctx, a.masqueradeBy, a.Key, plugin.Prefixes(a.result.IPs))
-}
-
-// awaitPort waits until the bridge passes packets of the new port, which it may
-// do already: the kernel notices the carrier a moment after the container's end
-// is up.
-func (a *attachment) awaitPort(port *link.Link) error {
-	if a.containerDown || passesPackets(port) {
-		return nil
-	}
-	l, err := a.host.WaitUntil(port.Index, portTime, passesPackets)
+	state, err := link.WaitUp(a.port.Attrs().Name, portTime)
 	if err != nil {
-		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: port is in operational state %d: %v", a.config.bridge, state(l), err)
+		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %v", a.name, state, err)
 	}
-	return nil
+	return at.Announce()
 }
 
-func passesPackets(l *link.Link) bool { return l.OperState == link.OperUp }
-
-func state(l *link.Link) int {
-	if l == nil {
-		return 0
+// ensureBridge returns the network's bridge, up, made if it is not there.
+func ensureBridge(c *config) (netlink.Link, error) {
+	l, err := netlink.LinkByName(c.name)
+	if link.IsNotFound(err) {
+		l, err = createBridge(c)
 	}
-	return l.OperState
+	if err != nil {
+		return nil, fmt.Errorf("bridge %s: %w", c.name, err)
+	}
+	if l.Type() != "bridge" {
+		return nil, plugin.ConfigError("name another bridge, or remove that link",
+			"bridge: %q already exists but is not a bridge (it is %s)", c.name, kind(l))
+	}
+	if err := link.KeepMAC(l); err != nil {
+		return nil, err
+	}
+	if l.Attrs().RawFlags&unix.IFF_UP == 0 {
+		if err := netlink.LinkSetUp(l); err != nil {
+			return nil, fmt.Errorf("set bridge %s up: %w", c.name, err)
+		}
+	}
+	if c.promiscuous && l.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
+		if err := netlink.SetPromiscOn(l); err != nil {
+			return nil, fmt.Errorf("make bridge %s promiscuous: %w", c.name, err)
+		}
+	}
+	return l, nil
+}
+
+func kind(l netlink.Link) string {
+	if l.Type() == "device" {
+		return "hardware"
+	}
+	return "a " + l.Type()
+}
+
+// createBridge makes the bridge, which is down yet; another ADD may do so at the same time. Its MAC address is random: one derived
+// from the name would be the same on all nodes, which may be on one segment.
+func createBridge(c *config) (netlink.Link, error) {
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, link.RandomMAC(), c.MTU
+	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %v", err)
+	}
+	// Both are absent without IPv6. A gateway must not take router advertisements from its own containers, and while its link-local
+	// address is looked for elsewhere the kernel looks for no neighbour: the first packets to the first container would be lost.
+	_ = sysctl.Set("net/ipv6/conf/"+c.name+"/accept_ra", "0")
+	if c.Gateway {
+		_ = sysctl.Set("net/ipv6/conf/"+c.name+"/accept_dad", "0")
+	}
+	return netlink.LinkByName(c.name)
 }

@@ -2,163 +2,116 @@ package bridge
 
 import (
 	"context"
-	"errors"
+	"os"
+	"slices"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/delegate"
-	"github.com/cnibox/cnibox/pkg/iface"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-const repeat = "something changed the network after ADD: restart the container, or put it back by hand"
-
-// Check compares the bridge, the veth pair, the container's addresses and
-// routes, the masquerading and the lease with the result of ADD.
+// Check compares the bridge, the veth pair, the container's addresses and routes, the masquerading and the lease with the result
+// of ADD.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)
 	if err != nil {
 		return err
 	}
-	if r.PrevResult == nil {
-		return plugin.ConfigError("the runtime must pass the result of ADD to CHECK", "required prevResult missing")
-	}
-	if c.ipam != "" {
-		ipam, err := delegate.Find(r, c.ipam)
-		if err != nil {
-			return err
-		}
-		if err := ipam.Check(ctx, r); err != nil {
-			return err
-		}
-	}
-	inside, ips, err := checkContainer(r)
+	inside, err := attach.Check(ctx, r, &c.Config, "veth")
 	if err != nil {
 		return err
 	}
 	if err := checkHost(ctx, r, c, inside); err != nil {
 		return err
 	}
+	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
 	if !c.masquerade || len(ips) == 0 {
 		return nil
 	}
 	return backend.CheckMasquerade(ctx, c.masqueradeBy, r.Key, plugin.Prefixes(ips))
 }
 
-func checkContainer(r *plugin.Request) (*link.Link, []*types100.IPConfig, error) {
-	want := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
-	if want == nil {
-		return nil, nil, plugin.Errorf("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME", "prevResult has no interface %s in %s", r.IfName, r.Netns)
-	}
-	pod, err := link.OpenIn(r.NS())
-	if err != nil {
-		return nil, nil, err
-	}
-	defer pod.Close()
-	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
-	var routes []*types.Route
-	if len(ips) > 0 {
-		routes = r.PrevResult.Routes
-	}
-	l, err := iface.Check(pod, want, ips, routes)
-	if err == nil && l.Kind != "veth" {
-		err = plugin.Errorf(repeat, "interface %s of the container is not a veth but %s", l.Name, kind(l))
-	}
-	return l, ips, err
-}
-
 // checkHost finds the veth's other end on the host and in its bridge.
-func checkHost(ctx context.Context, r *plugin.Request, c *config, inside *link.Link) error {
-	host, err := link.Open()
+func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink.Link) error {
+	bridge, err := netlink.LinkByName(c.name)
 	if err != nil {
-		return err
+		return different("bridge %s is not there: %v", c.name, err)
 	}
-	defer host.Close()
-	bridge, end, err := host.ByNameAndIndex(c.bridge, inside.Peer)
-	if bridge == nil {
-		return plugin.Errorf(repeat, "bridge %s is not there: %v", c.bridge, err)
+	// The bridge's MAC address is not compared: one that the reference plugin made without isGateway changes it as other containers
+	// come and go.
+	if bridge.Type() != "bridge" {
+		return different("%s is not a bridge but %s", c.name, kind(bridge))
 	}
-	if err := checkBridge(c, bridge); err != nil {
-		return err
+	if c.promiscuous && bridge.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
+		return different("bridge %s is not promiscuous, the configuration has promiscMode", c.name)
 	}
-	switch {
-	case errors.Is(err, link.ErrNotFound):
-		return plugin.Errorf(repeat, "the other end of %s is not on this host", r.IfName)
-	case err != nil:
-		return err
-	case end.Kind != "veth":
-		return plugin.Errorf(repeat, "the other end of %s is %s, not a veth but %s", r.IfName, end.Name, kind(end))
-	case end.Master != bridge.Index:
-		return plugin.Errorf(repeat, "veth %s is not in bridge %s", end.Name, c.bridge)
-	case end.Hairpin != c.port.Hairpin || end.Isolated != c.port.Isolated:
-		return plugin.Errorf(repeat, "veth %s: hairpin is %v and isolated is %v, configured are %v and %v",
-			end.Name, end.Hairpin, end.Isolated, c.port.Hairpin, c.port.Isolated)
+	end, err := netlink.LinkByIndex(inside.Attrs().ParentIndex)
+	if err != nil {
+		return different("the other end of %s is not on this host: %v", r.IfName, err)
+	}
+	name := end.Attrs().Name
+	if end.Type() != "veth" {
+		return different("the other end of %s is %s, not a veth but %s", r.IfName, name, kind(end))
+	}
+	if end.Attrs().MasterIndex != bridge.Attrs().Index {
+		return different("veth %s is not in bridge %s", name, c.name)
+	}
+	for option, want := range map[string]bool{"hairpin_mode": c.hairpin, "isolated": c.isolated} {
+		if has := portOption(name, option); has != want {
+			return different("veth %s: %s is %v, configured is %v", name, option, has, want)
+		}
 	}
 	if c.spoofCheck {
-		if err := checkSpoofCheck(ctx, r, end.Name); err != nil {
+		if err := checkSpoofCheck(ctx, r, name); err != nil {
 			return err
 		}
 	}
-	for _, f := range r.PrevResult.Interfaces {
-		if f.Name == end.Name && f.Sandbox == "" {
-			return sameMAC(f, end)
-		}
+	at := slices.IndexFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool { return f.Name == name && f.Sandbox == "" })
+	if at < 0 {
+		return different("veth %s, the other end of %s, is not in prevResult", name, r.IfName)
 	}
-	return plugin.Errorf(repeat, "veth %s, the other end of %s, is not in prevResult", end.Name, r.IfName)
+	return attach.CheckMAC(r.PrevResult.Interfaces[at], end)
 }
 
-// checkBridge does not compare the bridge's MAC address: one that the reference
-// plugin made without isGateway changes it as other containers come and go.
-func checkBridge(c *config, bridge *link.Link) error {
-	if bridge.Kind != "bridge" {
-		return plugin.Errorf(repeat, "%s is not a bridge but %s", bridge.Name, kind(bridge))
-	}
-	if promiscuous := bridge.Flags&unix.IFF_PROMISC != 0; c.promiscuous && !promiscuous {
-		return plugin.Errorf(repeat, "bridge %s is not promiscuous, the configuration has promiscMode", bridge.Name)
-	}
-	return nil
+// portOption reads an option of a bridge's port, which vishvananda/netlink tells of all ports at once or not at all.
+func portOption(port, option string) bool {
+	value, err := os.ReadFile("/sys/class/net/" + port + "/brport/" + option)
+	return err == nil && strings.TrimSpace(string(value)) == "1"
 }
 
-func sameMAC(want *types100.Interface, l *link.Link) error {
-	if have := link.MACText(l.MAC); have != want.Mac {
-		return plugin.Errorf(repeat, "%s has the MAC address %s, ADD reported %s", l.Name, have, want.Mac)
-	}
-	return nil
+func different(format string, args ...any) error {
+	return plugin.Errorf(attach.Repair, format, args...)
 }
 
 // Explain implements plugin.Explainer.
 func (Plugin) Explain(o *conf.Object) []string {
 	c := locate(&plugin.Request{Config: o})
-	if !c.masquerade || c.ipam == "" {
+	if !c.masquerade || c.IPAM == "" {
 		return nil
 	}
 	return []string{backend.Explain("masquerades", c.masqueradeBy)}
 }
 
-// Status tells whether an ADD could be served: the configuration is valid, the
-// bridge's name is free or a bridge's, nftables is there if needed, and the
-// IPAM plugin is ready.
+// Status reports whether an ADD could be served: the configuration is valid, the bridge's name is free or a bridge's, the packet
+// filter has what is needed, and the IPAM plugin is ready.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)
 	if err != nil {
 		return err
 	}
-	host, err := link.Open()
-	if err != nil {
-		return err
-	}
-	defer host.Close()
-	l, err := host.ByName(c.bridge)
-	if err == nil && l.Kind != "bridge" {
-		return &types.Error{Code: types.ErrPluginNotAvailable, Msg: c.bridge + " exists and is not a bridge but " + kind(l),
-			Details: "name another bridge, or remove that link"}
-	}
-	if gone(err) != nil {
+	l, err := netlink.LinkByName(c.name)
+	switch {
+	case err == nil && l.Type() != "bridge":
+		return types.NewError(types.ErrPluginNotAvailable, c.name+" exists and is not a bridge but "+kind(l), "name another bridge, or remove that link")
+	case err != nil && !link.IsNotFound(err):
 		return err
 	}
 	if c.masquerade {
@@ -171,12 +124,5 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 			return err
 		}
 	}
-	if c.ipam == "" {
-		return nil
-	}
-	ipam, err := delegate.Find(r, c.ipam)
-	if err != nil {
-		return err
-	}
-	return ipam.Status(ctx, r)
+	return attach.Status(ctx, r, &c.Config)
 }

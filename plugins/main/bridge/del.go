@@ -3,164 +3,81 @@ package bridge
 import (
 	"context"
 	"errors"
-	"slices"
-	"strings"
 
-	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
 
-	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Del removes the masquerading, then the veth pair, and gives back the address
-// last, when nothing points at it any more.
+// Del removes what the packet filter has, then the veth pair, and gives back the addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
-	host, err := link.Open()
-	if err != nil {
-		return err
-	}
-	defer host.Close()
-	ends, err := hostEnds(host, r.Key)
-	var errs []error
-	if len(ends) == 0 || slices.ContainsFunc(ends, isFiltered) {
-		r.Announce("masquerade")
-		errs = append(errs, backend.DelBridge(ctx, r.Key, r.PrevAddresses()))
-	}
-	var ipam *delegate.Delegate
-	if c.ipam != "" {
-		var err error
-		ipam, err = delegate.Find(r, c.ipam)
-		errs = append(errs, err)
-	}
-	early := ipam != nil && ipam.ReleasesThroughLink()
-	if early {
-		r.Announce("ipam")
-		errs = append(errs, ipam.Del(ctx, r))
-	}
-	r.Announce("veth")
-	if err == nil {
-		err = disconnect(r, c, host, ends)
-	}
-	errs = append(errs, err)
-	if ipam != nil && !early && err == nil {
-		r.Announce("ipam")
-		errs = append(errs, ipam.Del(ctx, r))
-	}
-	return errors.Join(errs...)
-}
-
-// disconnect deletes the attachment's veth pair, of which the host ends were
-// found by the key. If there is none the container may still have an interface
-// that the reference plugin made.
-func disconnect(r *plugin.Request, c *config, host *link.Conn, ends []*link.Link) error {
-	for _, l := range ends {
-		if err := gone(remove(host, r, l.Index)); err != nil {
-			return err
+	var deleter *link.Deleter
+	if r.MayDetach() {
+		if d, err := link.StartDeleter(); err == nil { // early, to be ready when it is needed; without one this process waits
+			deleter = d
+			defer d.Close()
 		}
 	}
-	if len(ends) > 0 || r.NS() == nil {
-		return nil
-	}
-	return disconnectForeign(host, r, c)
-}
-
-// disconnectForeign deletes a veth pair of the reference plugin, whose host end
-// has a random name: it is found from the container's side. The namespace's
-// path may be another container's by now, so the pair must not be one of ours
-// and must look like what ADD reported, or else be on the network's bridge.
-func disconnectForeign(host *link.Conn, r *plugin.Request, c *config) error {
-	pod, err := link.OpenIn(r.NS())
-	if err != nil {
-		return err
-	}
-	defer pod.Close()
-	inside, err := pod.ByName(r.IfName)
-	if err != nil {
-		return gone(err)
-	}
-	outside, err := host.ByIndex(inside.Peer)
-	if err != nil {
-		return gone(err)
-	}
-	theirs, err := pointsTo(host, outside, inside, r.NS())
-	if err != nil || !theirs || strings.HasPrefix(outside.Alias, aliasPrefix) {
-		return err
-	}
-	if !reported(r, inside) && !onBridge(host, outside, c.bridge) {
-		return nil
-	}
-	return gone(remove(host, r, outside.Index))
-}
-
-// pointsTo reports whether a veth of the host has the container's interface as its other end. What the container's side says of
-// that is the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
-func pointsTo(host *link.Conn, outside, inside *link.Link, ns *netns.NS) (bool, error) {
-	id, err := host.NetnsID(ns)
-	return err == nil && id >= 0 && inside.Kind == "veth" && outside.Kind == "veth" &&
-		outside.Peer == inside.Index && outside.PeerNetns == id, err
-}
-
-// remove deletes a link, and does not wait for the kernel to free its memory if
-// it need not.
-func remove(host *link.Conn, r *plugin.Request, index int) error {
-	if r.MayDetach() {
-		return host.DeleteDetached(index)
-	}
-	return host.Delete(index)
-}
-
-// reported tells whether the previous result names the link as the container's.
-func reported(r *plugin.Request, l *link.Link) bool {
-	if r.PrevResult == nil {
-		return false
-	}
-	return slices.ContainsFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool {
-		return f.Name == l.Name && f.Sandbox != "" && strings.EqualFold(f.Mac, link.MACText(l.MAC))
+	return attach.Del(ctx, r, &c.Config, attach.Removal{
+		Filter: func(ctx context.Context) error { return backend.DelBridge(ctx, r.Key, r.PrevAddresses()) },
+		Link:   func() error { return disconnect(r, c, deleter) },
 	})
 }
 
-func onBridge(c *link.Conn, l *link.Link, bridge string) bool {
-	b, err := c.ByName(bridge)
-	return err == nil && l.Master == b.Index
+// disconnect deletes the attachment's veth pair. If there is none that is found by the key the container may still have an
+// interface that the reference plugin made.
+func disconnect(r *plugin.Request, c *config, deleter *link.Deleter) error {
+	ends, err := attach.HostEnds(r.Key)
+	if len(ends) > 0 {
+		return errors.Join(err, attach.DeleteHostEnds(r.Key, deleter))
+	}
+	if err != nil || r.NS() == nil {
+		return err
+	}
+	return disconnectForeign(r, c, deleter)
 }
 
-// GC removes the veth pairs and masquerading of the network's attachments that
-// are not valid, and has the IPAM plugin do the same with their addresses.
+// disconnectForeign deletes a veth pair of the reference plugin, whose host end has a random name: it is found from the
+// container's side. The namespace's path may be another container's by now, so the pair must look like what ADD reported, or else
+// be on the network's bridge.
+func disconnectForeign(r *plugin.Request, c *config, deleter *link.Deleter) error {
+	var inside netlink.Link
+	err := r.Inside(func() (err error) {
+		inside, err = netlink.LinkByName(r.IfName)
+		return err
+	})
+	if link.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	outside, err := netlink.LinkByIndex(inside.Attrs().ParentIndex)
+	if link.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	leads, err := attach.LeadsTo(outside, inside, r.NS())
+	if err != nil || !leads || attach.IsHostEnd(outside) || !attach.Reported(r, inside) && !onBridge(outside, c.name) {
+		return err
+	}
+	return attach.Delete(outside, deleter)
+}
+
+func onBridge(l netlink.Link, bridge string) bool {
+	b, err := netlink.LinkByName(bridge)
+	return err == nil && l.Attrs().MasterIndex == b.Attrs().Index
+}
+
+// GC removes what the packet filter, links and leases hold for the network's attachments that are not valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	errs := []error{backend.GCMasquerade(ctx, r.Network, r.ValidKeys()), collectSpoofChecks(ctx, r), collectLinks(r)}
-	if c := locate(r); c.ipam != "" {
-		ipam, err := delegate.Find(r, c.ipam)
-		if err == nil {
-			err = ipam.GC(ctx, r)
-		}
-		errs = append(errs, err)
-	}
-	return errors.Join(errs...)
-}
-
-func collectLinks(r *plugin.Request) error {
-	valid := map[string]bool{}
-	for _, k := range r.ValidKeys() {
-		valid[alias(k)] = true
-	}
-	host, err := link.Open()
-	if err != nil {
-		return err
-	}
-	defer host.Close()
-	links, err := host.List()
-	if err != nil {
-		return err
-	}
-	var stale []int
-	for _, l := range links {
-		if l.Kind == "veth" && strings.HasPrefix(l.Alias, aliasPrefix+r.Network+"/") && !valid[owner(l)] {
-			stale = append(stale, l.Index)
-		}
-	}
-	return host.DeleteAll(stale)
+	return errors.Join(
+		backend.GCMasquerade(ctx, r.Network, r.ValidKeys()), collectSpoofChecks(ctx, r),
+		attach.GC(ctx, r, &locate(r).Config))
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/bridgefilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -11,16 +12,16 @@ import (
 
 // checkSpoofing has the bridge drop what the container sends from any MAC
 // address but its own. The container's end is down yet.
-func (a *attachment) checkSpoofing(ctx context.Context) error {
+func (a *attachment) checkSpoofing(ctx context.Context, at *attach.Attachment) error {
 	if !a.spoofCheck {
 		return nil
 	}
-	if err := a.Step(ctx, "spoof check"); err != nil {
+	if err := at.Step(ctx, "spoof check"); err != nil {
 		return err
 	}
-	a.undo.Push("remove the spoof check", func(ctx context.Context) error { return removeSpoofCheck(ctx, a.Key) })
+	at.Undo.Push("remove the spoof check", func(ctx context.Context) error { return removeSpoofCheck(ctx, at.Key) })
 	return withBridgeFilter(func(t *bridgefilter.Table) error {
-		return t.AddSpoofCheck(ctx, a.Key, a.result.Interfaces[1].Name, a.containerMAC)
+		return t.AddSpoofCheck(ctx, at.Key, a.port.Attrs().Name, [6]byte(at.ContainerMAC()))
 	})
 }
 
@@ -32,7 +33,7 @@ func checkSpoofCheck(ctx context.Context, r *plugin.Request, hostEnd string) err
 	if err != nil {
 		return err
 	}
-	return withBridgeFilter(func(t *bridgefilter.Table) error { return t.CheckSpoofCheck(ctx, r.Key, hostEnd, mac) })
+	return withBridgeFilter(func(t *bridgefilter.Table) error { return t.CheckSpoofCheck(ctx, r.Key, hostEnd, [6]byte(mac)) })
 }
 
 // removeSpoofCheck is for an ADD that fails. DEL has backend.DelBridge do it, also

@@ -6,88 +6,73 @@ import (
 	"fmt"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Plugin is the loopback plugin. It works on the link "lo" whatever CNI_IFNAME
-// says.
+// Plugin is the loopback plugin. It works on the link "lo" whatever CNI_IFNAME says.
 type Plugin struct{}
 
-// The name and the index that lo has in every network namespace
-// (LOOPBACK_IFINDEX of the kernel's net/net_namespace.h).
-const (
-	name  = "lo"
-	index = 1
-)
+const name = "lo"
 
 // Add sets lo up. The kernel then gives it its addresses.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
-	c, err := open(r)
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	// Before lo is set up: setting it down again takes IPv6 addresses from it.
-	if err := checkAddresses(c, r.Netns); err != nil {
-		return nil, err
-	}
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	if err := setUp(ctx, r, c, &undo); err != nil {
-		return nil, err
-	}
-	if r.PrevResult != nil {
-		return r.PrevResult, nil
-	}
-	addresses, err := c.Addresses(index)
-	if err != nil {
-		return nil, err
-	}
-	return newResult(r.Netns, addresses), nil
+	return result, inside(r, func(lo netlink.Link) error {
+		// Before it is set up: setting it down again takes IPv6 addresses from it.
+		if err := checkAddresses(lo, r.Netns); err != nil {
+			return err
+		}
+		if !isUp(lo) {
+			if err := r.Step(ctx, "set lo up"); err != nil {
+				return err
+			}
+			undo.Push("set lo down", func(context.Context) error { return inside(r, netlink.LinkSetDown) })
+			if err := netlink.LinkSetUp(lo); err != nil {
+				return err
+			}
+		}
+		result = r.PrevResult
+		if result == nil {
+			result, err = newResult(lo, r.Netns)
+		}
+		return err
+	})
 }
 
-// checkAddresses refuses a namespace whose lo has been given an address by
-// someone else.
-func checkAddresses(c *link.Conn, path string) error {
-	addresses, err := c.Addresses(index)
+func isUp(lo netlink.Link) bool { return lo.Attrs().RawFlags&unix.IFF_UP != 0 }
+
+// checkAddresses refuses a namespace whose lo has been given an address by someone else.
+func checkAddresses(lo netlink.Link, path string) error {
+	addresses, err := netlink.AddrList(lo, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
 	for _, a := range addresses {
-		if !a.Prefix.Addr().IsLoopback() {
-			return plugin.Errorf("the namespace is used by something else already: remove the address from lo, or give the container a new namespace", "loopback interface found with non-loopback address %q in %s", a.Prefix, path)
+		if !a.IP.IsLoopback() {
+			return plugin.Errorf("the namespace is used by something else already: remove the address from lo, or give the container a new namespace",
+				"loopback interface found with non-loopback address %q in %s", a.IPNet, path)
 		}
 	}
 	return nil
 }
 
-// setUp sets lo up, unless it is.
-func setUp(ctx context.Context, r *plugin.Request, c *link.Conn, undo *plugin.Undo) error {
-	lo, err := c.ByIndex(index)
-	if err != nil || lo.Up() {
-		return err
-	}
-	if err := r.Step(ctx, "set lo up"); err != nil {
-		return err
-	}
-	undo.Push("set lo down", func(context.Context) error { return c.SetDown(index) })
-	return c.SetUp(index)
-}
-
 // newResult names lo and its first address of each family.
-func newResult(sandbox string, addresses []link.Address) *types100.Result {
+func newResult(lo netlink.Link, sandbox string) (*types100.Result, error) {
 	result := &types100.Result{Interfaces: []*types100.Interface{{Name: name, Mac: "00:00:00:00:00:00", Sandbox: sandbox}}}
-	for _, v4 := range []bool{true, false} {
-		for _, a := range addresses {
-			if a.Prefix.Addr().Is4() == v4 {
-				result.IPs = append(result.IPs, &types100.IPConfig{Address: plugin.IPNet(a.Prefix), Interface: new(int)})
-				break
-			}
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		addresses, err := netlink.AddrList(lo, family)
+		if err != nil {
+			return nil, err
+		}
+		if len(addresses) > 0 {
+			result.IPs = append(result.IPs, &types100.IPConfig{Address: *addresses[0].IPNet, Interface: new(int)})
 		}
 	}
-	return result
+	return result, nil
 }
 
 // Del sets lo down, if the namespace is still there.
@@ -95,32 +80,20 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
 	}
-	c, err := open(r)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
 	if err := r.Step(ctx, "set lo down"); err != nil {
 		return err
 	}
-	return c.SetDown(index)
+	return inside(r, netlink.LinkSetDown)
 }
 
 // Check looks whether lo is up.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
-	c, err := open(r)
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	lo, err := c.ByIndex(index)
-	if err != nil {
-		return err
-	}
-	if !lo.Up() {
+	return inside(r, func(lo netlink.Link) error {
+		if isUp(lo) {
+			return nil
+		}
 		return plugin.Errorf("something set it down since ADD: `ip link set lo up` inside, or attach the container again", "loopback interface is down in %s", r.Netns)
-	}
-	return nil
+	})
 }
 
 // Status finds nothing that could be missing.
@@ -129,11 +102,16 @@ func (Plugin) Status(context.Context, *plugin.Request) error { return nil }
 // GC has nothing to do: lo goes with its namespace.
 func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
 
-// open opens a connection into the container's namespace.
-func open(r *plugin.Request) (*link.Conn, error) {
-	c, err := link.OpenIn(r.NS())
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", r.Netns, err)
-	}
-	return c, nil
+// inside does something with the container's lo.
+func inside(r *plugin.Request, do func(lo netlink.Link) error) error {
+	return r.Inside(func() error {
+		lo, err := netlink.LinkByName(name)
+		if err == nil {
+			err = do(lo)
+		}
+		if err != nil {
+			return fmt.Errorf("%s: %w", r.Netns, err)
+		}
+		return nil
+	})
 }

@@ -58,11 +58,8 @@ func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.
 // request is what a process of the plugin's own would have been asked, with the
 // result that the chain has made so far; nil is the one that the chain was given.
 func (s *step) request(r *plugin.Request, command plugin.Command, made *types100.Result) (*plugin.Request, error) {
-	own := &plugin.Request{
-		Command: command, Key: r.Key, Netns: r.Netns, OpenNS: r.OpenNS, Args: r.Args, Path: r.Path, Plugins: r.Plugins, Detach: r.Detach,
-		PrevResult: r.PrevResult,
-	}
 	config := s.compose(r.Config)
+	own := r.For(command, config)
 	if made != nil {
 		var err error
 		if own.PrevResult, err = plugin.In(made, r.Version); err != nil {

@@ -7,10 +7,10 @@ import (
 	"fmt"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -103,32 +103,27 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 	if err != nil || inside == nil {
 		return c, ports, err
 	}
-	ports.Inside, ports.InsideShared, ports.InsideRoutesLocalnet = inside.Name, inside.Kind != "veth", inside.RoutesLocalnet
+	ports.Inside, ports.InsideShared = inside.Attrs().Name, inside.Type() != "veth"
 	return c, ports, nil
 }
 
 // linkTowards finds the host's link towards the container of a port map by the
 // route to it, nil if there is none. A veth leads to one container; behind any
 // other kind of link there can be several.
-func linkTowards(m netfilter.PortMap) (*link.Link, error) {
-	conn, err := link.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
+func linkTowards(m netfilter.PortMap) (netlink.Link, error) {
 	container := m.Container.Addr()
-	index, err := conn.LinkTo(container)
+	routes, err := netlink.RouteGet(container.AsSlice())
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
 		return nil, nil
 	}
-	if err != nil {
+	if err != nil || len(routes) == 0 {
 		return nil, fmt.Errorf("find the link to %s: %w", container, err)
 	}
-	l, err := conn.ByIndex(index)
+	l, err := netlink.LinkByIndex(routes[0].LinkIndex)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find the link to %s: %w", container, err)
-	case l.Flags&unix.IFF_LOOPBACK != 0:
+	case l.Attrs().RawFlags&unix.IFF_LOOPBACK != 0:
 		return nil, nil // an address of the host
 	}
 	return l, nil

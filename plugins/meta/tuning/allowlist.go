@@ -3,6 +3,7 @@ package tuning
 import (
 	"errors"
 	"os"
+	"regexp"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -29,7 +30,7 @@ func checkAllowlist(sysctls []setting) error {
 	}
 	lines, patterns, err := parseAllowlist(string(text))
 	if err != nil {
-		return plugin.ConfigError("write one regular expression of plain characters, . [] () | * + ? {} ^ and $ on each line",
+		return plugin.ConfigError("write one regular expression of Go's syntax on each line",
 			"%s: %v", allowlistFile, err)
 	}
 	for _, s := range sysctls {
@@ -42,13 +43,13 @@ func checkAllowlist(sysctls []setting) error {
 }
 
 // parseAllowlist returns the lines that hold something, and their patterns.
-func parseAllowlist(text string) (lines []string, patterns []*pattern, err error) {
+func parseAllowlist(text string) (lines []string, patterns []*regexp.Regexp, err error) {
 	for _, line := range strings.Split(text, "\n") {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
-		p, err := parsePattern(line)
+		p, err := regexp.Compile(line)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -58,9 +59,9 @@ func parseAllowlist(text string) (lines []string, patterns []*pattern, err error
 	return lines, patterns, nil
 }
 
-func matchesAny(patterns []*pattern, text string) bool {
+func matchesAny(patterns []*regexp.Regexp, text string) bool {
 	for _, p := range patterns {
-		if p.matches(text) {
+		if p.MatchString(text) {
 			return true
 		}
 	}

@@ -3,8 +3,10 @@ package tuning
 import (
 	"fmt"
 	"math"
+	"net"
 	"strconv"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -14,7 +16,7 @@ import (
 // attributes are values of a link. What is nil is not given: on ADD it stays
 // as it is, in the file for DEL it was not recorded.
 type attributes struct {
-	mac      *[6]byte
+	mac      net.HardwareAddr
 	promisc  *bool
 	mtu      *int // bytes
 	allmulti *bool
@@ -25,44 +27,45 @@ type attributes struct {
 type attribute struct {
 	name  string // its key in the configuration and in the file for DEL
 	value string // as people and the file write it
-	set   func(c *link.Conn, index int) error
+	set   func(l netlink.Link) error
 }
 
-// list returns the attributes that are given, in the order in which they are
-// set and recorded.
+// list returns the attributes that are given, in the order in which they are set and recorded.
 func (a attributes) list() []attribute {
 	var list []attribute
 	if a.mac != nil {
-		list = append(list, attribute{"mac", macText(*a.mac), func(c *link.Conn, index int) error {
-			return c.SetMAC(index, *a.mac)
-		}})
+		list = append(list, attribute{"mac", a.mac.String(), func(l netlink.Link) error { return netlink.LinkSetHardwareAddr(l, a.mac) }})
 	}
 	if a.promisc != nil {
-		list = append(list, attribute{"promisc", strconv.FormatBool(*a.promisc), func(c *link.Conn, index int) error {
-			return c.SetFlag(index, unix.IFF_PROMISC, *a.promisc)
-		}})
+		list = append(list, attribute{"promisc", strconv.FormatBool(*a.promisc), switched(*a.promisc, netlink.SetPromiscOn, netlink.SetPromiscOff)})
 	}
 	if a.mtu != nil {
-		list = append(list, attribute{"mtu", strconv.Itoa(*a.mtu), func(c *link.Conn, index int) error {
-			return c.SetMTU(index, *a.mtu)
-		}})
+		list = append(list, attribute{"mtu", strconv.Itoa(*a.mtu), func(l netlink.Link) error { return netlink.LinkSetMTU(l, *a.mtu) }})
 	}
 	if a.allmulti != nil {
-		list = append(list, attribute{"allmulti", strconv.FormatBool(*a.allmulti), func(c *link.Conn, index int) error {
-			return c.SetFlag(index, unix.IFF_ALLMULTI, *a.allmulti)
-		}})
+		list = append(list, attribute{"allmulti", strconv.FormatBool(*a.allmulti),
+			switched(*a.allmulti, netlink.LinkSetAllmulticastOn, netlink.LinkSetAllmulticastOff)})
 	}
 	if a.txQLen != nil {
-		list = append(list, attribute{"txQLen", strconv.Itoa(*a.txQLen), func(c *link.Conn, index int) error {
-			return c.SetTxQueue(index, *a.txQLen)
-		}})
+		list = append(list, attribute{"txQLen", strconv.Itoa(*a.txQLen), func(l netlink.Link) error { return netlink.LinkSetTxQLen(l, *a.txQLen) }})
 	}
 	return list
 }
 
+func switched(on bool, setOn, setOff func(netlink.Link) error) func(netlink.Link) error {
+	if on {
+		return setOn
+	}
+	return setOff
+}
+
+func (a attributes) isZero() bool { return len(a.list()) == 0 }
+
 // override replaces the attributes that b gives.
 func (a *attributes) override(b attributes) {
-	replace(&a.mac, b.mac)
+	if b.mac != nil {
+		a.mac = b.mac
+	}
 	replace(&a.promisc, b.promisc)
 	replace(&a.mtu, b.mtu)
 	replace(&a.allmulti, b.allmulti)
@@ -76,15 +79,18 @@ func replace[T any](old **T, new *T) {
 }
 
 // attributesOf returns what the link has of the attributes that like gives.
-func attributesOf(l *link.Link, like attributes) attributes {
-	promisc, allmulti := l.Flags&unix.IFF_PROMISC != 0, l.Flags&unix.IFF_ALLMULTI != 0
-	return attributes{
-		mac:      where(like.mac, l.MAC),
-		promisc:  where(like.promisc, promisc),
-		mtu:      where(like.mtu, l.MTU),
-		allmulti: where(like.allmulti, allmulti),
-		txQLen:   where(like.txQLen, l.TxQueue),
+func attributesOf(l netlink.Link, like attributes) attributes {
+	has := l.Attrs()
+	of := attributes{
+		promisc:  where(like.promisc, has.RawFlags&unix.IFF_PROMISC != 0),
+		mtu:      where(like.mtu, has.MTU),
+		allmulti: where(like.allmulti, has.RawFlags&unix.IFF_ALLMULTI != 0),
+		txQLen:   where(like.txQLen, has.TxQLen),
 	}
+	if like.mac != nil {
+		of.mac = has.HardwareAddr
+	}
+	return of
 }
 
 func where[T any](given *T, value T) *T {
@@ -98,9 +104,8 @@ func where[T any](given *T, value T) *T {
 // and that of the loopback link. A kind of link can have narrower bounds.
 const minMTU, maxMTU = 68, 65536
 
-// readAttributes reads the keys of the configuration, or of args.cni. There
-// "promisc" false and "mtu" 0 are the same as none: promiscuous mode is only
-// ever switched on.
+// readAttributes reads the keys of the configuration, or of args.cni. There "promisc" false, and "mtu" or
+// "txQLen" below 1 or 0, are the same as none: promiscuous mode is only ever switched on.
 func readAttributes(o *conf.Object) attributes {
 	a := attributes{mac: readMAC(o)}
 	promisc, mtu := false, 0
@@ -111,43 +116,32 @@ func readAttributes(o *conf.Object) attributes {
 	if promisc {
 		a.promisc = &promisc
 	}
-	if mtu != 0 {
+	if mtu > 0 {
 		a.mtu = &mtu
 	}
-	if mtu != 0 && (mtu < minMTU || mtu > maxMTU) {
+	if mtu > 0 && (mtu < minMTU || mtu > maxMTU) {
 		o.Fail("mtu", fmt.Sprintf("a number of bytes from %d to %d", minMTU, maxMTU), strconv.Itoa(mtu))
 	}
-	if a.txQLen != nil && (*a.txQLen < 0 || *a.txQLen > math.MaxInt32) {
+	if a.txQLen != nil && *a.txQLen < 0 {
+		a.txQLen = nil
+	}
+	if a.txQLen != nil && *a.txQLen > math.MaxInt32 {
 		o.Fail("txQLen", fmt.Sprintf("a number of packets from 0 to %d", math.MaxInt32), strconv.Itoa(*a.txQLen))
 	}
 	return a
 }
 
 // readMAC reads the key "mac", nil if there is none.
-func readMAC(o *conf.Object) *[6]byte {
+func readMAC(o *conf.Object) net.HardwareAddr {
 	text := ""
 	o.String("mac", &text)
 	if text == "" {
 		return nil
 	}
-	mac, err := parseMAC(text)
+	mac, err := link.ParseMAC(text)
 	if err != nil {
 		o.Fail("mac", "the MAC address of one interface, such as 02:00:00:12:34:56", strconv.Quote(text))
 		return nil
 	}
-	return &mac
+	return mac
 }
-
-// parseMAC reads a MAC address that an Ethernet link can have.
-func parseMAC(text string) ([6]byte, error) {
-	mac, err := link.ParseMAC(text)
-	if err != nil {
-		return mac, err
-	}
-	if mac[0]&1 != 0 || mac == [6]byte{} {
-		return mac, fmt.Errorf("%q is no MAC address of one interface: its first byte is odd or all are zero", text)
-	}
-	return mac, nil
-}
-
-func macText(mac [6]byte) string { return link.MACText(mac) }

@@ -5,6 +5,9 @@ import (
 	"testing"
 )
 
+// recorded is a file of the reference plugin.
+const recorded = "{\n \"mac\": \"02:00:00:00:00:01\",\n \"promisc\": false,\n \"mtu\": 1500,\n \"allmulti\": false,\n \"txQLen\": 1000\n}"
+
 func TestBackupForm(t *testing.T) {
 	tests := []struct{ text, canonical string }{
 		{recorded, recorded},

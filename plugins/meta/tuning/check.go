@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // Check compares the interface and the sysctls with the configuration.
@@ -23,17 +21,20 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if r.PrevResult == nil {
 		return noPrevResult()
 	}
-	i, err := openInterface(r, s)
+	var different []string
+	err = r.Inside(func() error {
+		l, err := findInterface(r, s)
+		if err != nil {
+			return err
+		}
+		different, err = differentSysctls(s.sysctls)
+		if l != nil {
+			different = append(different, differentAttributes(l, s.attributes)...)
+		}
+		return err
+	})
 	if err != nil {
 		return err
-	}
-	defer i.close()
-	different, err := differentSysctls(r.NS(), s.sysctls)
-	if err != nil {
-		return err
-	}
-	if i != nil {
-		different = append(different, differentAttributes(i.link, s.attributes)...)
 	}
 	if different != nil {
 		return plugin.Errorf("something changed it since ADD, or the configuration was changed: attach the container again", "%s in %s: %s", r.IfName, r.Netns, strings.Join(different, "; "))
@@ -41,18 +42,10 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// differentSysctls says which sysctls in ns do not have the wanted values.
-func differentSysctls(ns *netns.NS, wanted []setting) (different []string, err error) {
-	if len(wanted) == 0 {
-		return nil, nil
-	}
-	tree, err := sysctl.OpenIn(ns)
-	if err != nil {
-		return nil, err
-	}
-	defer tree.Close()
+// differentSysctls says which sysctls do not have the wanted values.
+func differentSysctls(wanted []setting) (different []string, err error) {
 	for _, want := range wanted {
-		have, err := tree.GetKey(want.key)
+		have, err := want.key.Get()
 		switch {
 		case errors.Is(err, unix.EACCES): // it can only be written to
 		case err != nil:
@@ -71,7 +64,7 @@ func sameValue(a, b string) bool {
 }
 
 // differentAttributes says which attributes of the link are not the wanted ones.
-func differentAttributes(l *link.Link, wanted attributes) (different []string) {
+func differentAttributes(l netlink.Link, wanted attributes) (different []string) {
 	have := attributesOf(l, wanted).list()
 	for i, want := range wanted.list() {
 		if have[i].value != want.value {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -33,53 +34,47 @@ func restore(ctx context.Context, r *plugin.Request, recorded attributes) error 
 	if r.NS() == nil {
 		return nil
 	}
-	i, err := lookUp(r.NS(), r.IfName)
-	if isGone(err) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer i.close()
-	if isOther(i.link, r, recorded) {
-		return nil
-	}
-	var failed []string
-	for _, a := range recorded.list() {
-		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" back to "+a.value); err != nil {
+	return r.Inside(func() error {
+		l, err := netlink.LinkByName(r.IfName)
+		if link.IsNotFound(err) {
+			return nil
+		}
+		if err != nil || isOther(l, r, recorded) {
 			return err
 		}
-		if err := i.set(a); err != nil && !isGone(err) {
-			failed = append(failed, attributeError("", r, a, err).Error())
+		var failed []string
+		for _, a := range recorded.list() {
+			if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" back to "+a.value); err != nil {
+				return err
+			}
+			if err := a.set(l); err != nil && !link.IsNotFound(err) {
+				failed = append(failed, attributeError("", r, a, err).Error())
+			}
 		}
-	}
-	if failed != nil {
-		return plugin.Errorf("", "%s", strings.Join(failed, "; "))
-	}
-	return nil
+		if failed != nil {
+			return plugin.Errorf("", "%s", strings.Join(failed, "; "))
+		}
+		return nil
+	})
 }
 
 // isOther tells whether the link is not the attachment's: the path of its
 // namespace can have been given to another container since. The attachment's
 // has one of the MAC addresses that it is known to have had.
-func isOther(l *link.Link, r *plugin.Request, recorded attributes) bool {
+func isOther(l netlink.Link, r *plugin.Request, recorded attributes) bool {
 	reported := reportedMACs(r)
 	if len(reported) == 0 {
 		return false // there is nothing to tell it by
 	}
 	known := reported
 	wanted, _ := wantedAttributes(r)
-	for _, mac := range []*[6]byte{wanted.mac, recorded.mac} {
-		if mac != nil {
-			known = append(known, *mac)
-		}
-	}
-	return !slices.Contains(known, l.MAC)
+	known = append(known, wanted.mac.String(), recorded.mac.String())
+	return !slices.Contains(known, l.Attrs().HardwareAddr.String())
 }
 
 // reportedMACs returns what the results of the chain say of the container's
 // interface.
-func reportedMACs(r *plugin.Request) (macs [][6]byte) {
+func reportedMACs(r *plugin.Request) (macs []string) {
 	if r.PrevResult == nil {
 		return nil
 	}
@@ -88,7 +83,7 @@ func reportedMACs(r *plugin.Request) (macs [][6]byte) {
 			continue
 		}
 		if mac, err := link.ParseMAC(f.Mac); err == nil {
-			macs = append(macs, mac)
+			macs = append(macs, mac.String())
 		}
 	}
 	return macs

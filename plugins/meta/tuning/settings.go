@@ -1,12 +1,14 @@
 package tuning
 
 import (
+	"net"
 	"path"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -63,16 +65,16 @@ func wantedAttributes(r *plugin.Request) (attributes, error) {
 
 func args(r *plugin.Request) *conf.Object { return r.Config.Object("args").Object("cni") }
 
-func macFromCNIArgs(text string) (*[6]byte, error) {
+func macFromCNIArgs(text string) (net.HardwareAddr, error) {
 	values, err := plugin.Arguments(text, "MAC")
 	if err != nil || values["MAC"] == "" {
 		return nil, err
 	}
-	mac, err := parseMAC(values["MAC"])
+	mac, err := link.ParseMAC(values["MAC"])
 	if err != nil {
 		return nil, &types.Error{Code: types.ErrInvalidEnvironmentVariables, Msg: "CNI_ARGS: MAC: " + err.Error(), Details: "correct it where the container is started"}
 	}
-	return &mac, nil
+	return mac, nil
 }
 
 // setAll adds sysctls. One that is there already takes the new value.
@@ -143,7 +145,7 @@ func (s *settings) result(r *plugin.Request) *types100.Result {
 			continue
 		}
 		if s.attributes.mac != nil {
-			f.Mac = macText(*s.attributes.mac)
+			f.Mac = s.attributes.mac.String()
 		}
 		if s.attributes.mtu != nil {
 			f.Mtu = *s.attributes.mtu

@@ -103,3 +103,21 @@ func TestDataDir(t *testing.T) {
 		}
 	}
 }
+
+// wantError checks that err holds all texts, in its message or its remedy.
+func wantError(t *testing.T, what string, err error, texts ...string) {
+	t.Helper()
+	if err == nil {
+		t.Errorf("%s: no error, want one with %q", what, texts)
+		return
+	}
+	e := plugin.AsError(err)
+	for _, text := range texts {
+		if !strings.Contains(e.Msg+"\n"+e.Details, text) {
+			t.Errorf("%s: error %q with remedy %q, want %q in it", what, e.Msg, e.Details, text)
+		}
+	}
+	if e.Details == "" {
+		t.Errorf("%s: error %q has no remedy", what, e.Msg)
+	}
+}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
@@ -29,21 +30,18 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Resu
 	if r.PrevResult == nil {
 		return nil, noPrevResult()
 	}
-	i, err := openInterface(r, s)
-	if err != nil {
-		return nil, err
-	}
-	defer i.close()
-
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	if err := setSysctls(ctx, r, s.sysctls, &undo); err != nil {
-		return nil, err
-	}
-	if err := setAttributes(ctx, r, i, s, &undo); err != nil {
-		return nil, err
-	}
-	return s.result(r), nil
+	return s.result(r), r.Inside(func() error {
+		l, err := findInterface(r, s)
+		if err != nil {
+			return err
+		}
+		if err := setSysctls(ctx, r, s.sysctls, &undo); err != nil || l == nil {
+			return err
+		}
+		return setAttributes(ctx, r, l, s, &undo)
+	})
 }
 
 func noPrevResult() error {
@@ -53,11 +51,8 @@ func noPrevResult() error {
 
 // setAttributes records the attributes that the interface has and sets the
 // wanted ones.
-func setAttributes(ctx context.Context, r *plugin.Request, i *iface, s *settings, undo *plugin.Undo) error {
-	if i == nil {
-		return nil
-	}
-	previous := attributesOf(i.link, s.attributes)
+func setAttributes(ctx context.Context, r *plugin.Request, l netlink.Link, s *settings, undo *plugin.Undo) error {
+	previous := attributesOf(l, s.attributes)
 	b := newBackup(s.dataDir, r.Key)
 	if err := r.Step(ctx, "record previous attributes in "+b.path); err != nil {
 		return err
@@ -73,10 +68,12 @@ func setAttributes(ctx context.Context, r *plugin.Request, i *iface, s *settings
 		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" to "+a.value); err != nil {
 			return err
 		}
-		if err := i.set(a); err != nil {
+		if err := a.set(l); err != nil {
 			return attributeError(fmt.Sprintf("correct %q in tuning's configuration or arguments: the link does not take that value", a.name), r, a, err)
 		}
-		undo.Push("set "+a.name+" back", func(context.Context) error { return i.set(before[n]) })
+		undo.Push("set "+a.name+" back", func(context.Context) error {
+			return r.Inside(func() error { return before[n].set(l) })
+		})
 	}
 	return nil
 }

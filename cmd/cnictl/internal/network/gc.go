@@ -51,7 +51,7 @@ func isGone(path string) bool {
 	}
 	ns, err := netns.Open(path)
 	if err == nil {
-		ns.Close()
+		_ = ns.Close()
 	}
 	return errors.Is(err, netns.ErrNotExist)
 }

@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 
+	plugins "github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -108,7 +109,7 @@ func (ns *Namespace) setLoopbackUp() error {
 		return err
 	}
 	defer opened.Close()
-	return opened.Run(func() error {
+	return opened.Do(func(plugins.NetNS) error {
 		lo, err := netlink.LinkByName("lo")
 		if err != nil {
 			return fmt.Errorf("find lo in namespace %s: %w", ns.path, err)

@@ -9,6 +9,7 @@ import (
 	"runtime"
 	"syscall"
 
+	plugins "github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -32,13 +33,13 @@ func (ns *Namespace) Start(cmd *exec.Cmd, resolvConf string) error {
 	return <-done
 }
 
-func start(cmd *exec.Cmd, ns *netns.NS, resolvConf string) error {
+func start(cmd *exec.Cmd, ns plugins.NetNS, resolvConf string) error {
 	if resolvConf != "" {
 		if err := coverResolvConf(resolvConf); err != nil {
 			return err
 		}
 	}
-	if err := unix.Setns(ns.FD(), unix.CLONE_NEWNET); err != nil {
+	if err := ns.Set(); err != nil {
 		return fmt.Errorf("enter namespace %s: %w", ns.Path(), err)
 	}
 	return cmd.Start()

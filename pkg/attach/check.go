@@ -1,0 +1,103 @@
+package attach
+
+import (
+	"context"
+	"net"
+	"slices"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Repair is what to do about a difference that CHECK finds.
+const Repair = "something changed the network after ADD: restart the container, or put it back by hand"
+
+// Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link.
+func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netlink.Link, error) {
+	if r.PrevResult == nil {
+		return nil, plugin.ConfigError("the runtime must pass the result of ADD to CHECK", "required prevResult missing")
+	}
+	ipam, err := findIPAM(r, c)
+	if err != nil {
+		return nil, err
+	}
+	if ipam != nil {
+		if err := ipam.Check(ctx, r); err != nil {
+			return nil, err
+		}
+	}
+	want := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
+	if want == nil {
+		return nil, plugin.Errorf("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME",
+			"prevResult has no interface %s in %s", r.IfName, r.Netns)
+	}
+	var l netlink.Link
+	err = r.Inside(func() (err error) {
+		if l, err = netlink.LinkByName(r.IfName); err != nil {
+			return different("interface %s is not in the container: %v", r.IfName, err)
+		}
+		if l.Type() != kind {
+			return different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
+		}
+		if err := CheckMAC(want, l); err != nil {
+			return err
+		}
+		return checkAddresses(r, l)
+	})
+	return l, err
+}
+
+func different(format string, args ...any) error { return plugin.Errorf(Repair, format, args...) }
+
+// CheckMAC compares a link's MAC address with what ADD reported.
+func CheckMAC(want *types100.Interface, l netlink.Link) error {
+	if mac := l.Attrs().HardwareAddr.String(); want.Mac != "" && mac != want.Mac {
+		return different("%s has the MAC address %s, ADD reported %s", want.Name, mac, want.Mac)
+	}
+	return nil
+}
+
+// checkAddresses looks for the addresses and routes of the previous result. Routes may stand in any table, since later plugins move
+// them (sbr, vrf).
+func checkAddresses(r *plugin.Request, l netlink.Link) error {
+	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
+	if len(ips) == 0 {
+		return nil
+	}
+	addresses, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return err
+	}
+	filter := &netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	for _, ip := range ips {
+		address := plugin.Prefix(ip.Address)
+		if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return plugin.Prefix(*a.IPNet) == address }) {
+			return different("interface %s lacks the address %s", r.IfName, address)
+		}
+		network := plugin.IPNet(address.Masked())
+		if !address.IsSingleIP() && !hasRoute(routes, &network, nil) { // the kernel makes none for a single one
+			return different("interface %s lacks the route to its own network %s", r.IfName, address.Masked())
+		}
+	}
+	for _, want := range r.PrevResult.Routes {
+		route := routeBy(l, want, ips)
+		if !hasRoute(routes, route.Dst, route.Gw) {
+			return different("interface %s lacks the route %s", r.IfName, describe(route))
+		}
+	}
+	return nil
+}
+
+// hasRoute reports whether there is a route to dst, by gw if that is given.
+func hasRoute(routes []netlink.Route, dst *net.IPNet, gw net.IP) bool {
+	return slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return r.Dst != nil && plugin.Prefix(*r.Dst) == plugin.Prefix(*dst) && (gw == nil || gw.Equal(r.Gw))
+	})
+}

@@ -1,0 +1,71 @@
+package attach
+
+import (
+	"fmt"
+	"math"
+	"net"
+	"strconv"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Config is what the configuration of a plugin says that makes one link.
+type Config struct {
+	IPAM string    // the IPAM plugin; "" is layer 2 only
+	DNS  types.DNS // in place of IPAM's, unless it is empty
+	MTU  int       // bytes; 0 is the kernel's default
+	MAC  net.HardwareAddr
+
+	Gateway      bool // an address without a gateway gets the first of its network
+	DefaultRoute bool // each family with a gateway gets a default route
+	DAD          bool // look for other users of an IPv6 address before it is used
+	Down         bool // leave the link down
+}
+
+// Locate reads what DEL and GC need.
+func Locate(o *conf.Object) *Config {
+	c := &Config{}
+	o.Object("ipam").String("type", &c.IPAM)
+	return c
+}
+
+// Parse reads the keys that all plugins have, for ADD, CHECK and STATUS.
+func Parse(o *conf.Object) *Config {
+	c := Locate(o)
+	c.DNS = plugin.ParseDNS(o.Object("dns"))
+	return c
+}
+
+// MinMTU is the least that IPv4 allows (RFC 791), in bytes.
+const MinMTU = 68
+
+// ReadMTU reads the key "mtu". Below 1 it is not set.
+func (c *Config) ReadMTU(o *conf.Object) {
+	o.Int("mtu", &c.MTU)
+	if c.MTU = max(c.MTU, 0); c.MTU != 0 && (c.MTU < MinMTU || c.MTU > math.MaxUint16) {
+		o.Fail("mtu", fmt.Sprintf("a number of bytes from %d to %d", MinMTU, math.MaxUint16), strconv.Itoa(c.MTU))
+	}
+}
+
+// ReadMAC takes the address of the container's link from the last of these that gives one: CNI_ARGS, args.cni.mac if it counts,
+// and runtimeConfig.mac.
+func (c *Config) ReadMAC(r *plugin.Request) error {
+	args, err := plugin.Arguments(r.Args, "MAC")
+	if err != nil {
+		return err
+	}
+	text := args["MAC"]
+	r.Config.Object("args").Object("cni").String("mac", &text)
+	r.Config.Object("runtimeConfig").String("mac", &text)
+	if err := r.Config.Err(); err != nil || text == "" {
+		return err
+	}
+	if c.MAC, err = link.ParseMAC(text); err != nil {
+		return plugin.ConfigError("correct the MAC address that was asked for", "%v", err)
+	}
+	return nil
+}

@@ -1,0 +1,184 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// settleTime bounds the wait for duplicate address detection, which takes one to two seconds (RFC 4862).
+const settleTime = 5 * time.Second
+
+// configure gives the container's link the addresses and routes of the result, and sets it up.
+func (a *Attachment) configure(ctx context.Context) error {
+	if err := a.Step(ctx, "container"); err != nil {
+		return err
+	}
+	own := len(a.Result.Interfaces) - 1
+	for _, ip := range a.Result.IPs {
+		ip.Interface = &own
+	}
+	return a.Inside(func() error {
+		l, err := netlink.LinkByName(a.IfName)
+		if err != nil {
+			return err
+		}
+		if err := a.setSysctls(); err != nil {
+			return err
+		}
+		if err := a.setUp(l); err != nil {
+			return explain(err, a.IfName)
+		}
+		if !a.DAD || !slices.ContainsFunc(a.Result.IPs, isIPv6) {
+			return nil
+		}
+		return a.settle(l)
+	})
+}
+
+// setSysctls sets what the link's addresses need: that neighbours are told of an IPv4 address whose MAC address they may not know;
+// IPv6 itself, which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are
+// looked for elsewhere first.
+func (a *Attachment) setSysctls() error {
+	if len(a.Result.IPs) > 0 && a.MAC != nil {
+		if err := sysctl.Set("net/ipv4/conf/"+a.IfName+"/arp_notify", "1"); err != nil {
+			return err
+		}
+	}
+	if !slices.ContainsFunc(a.Result.IPs, isIPv6) {
+		return nil
+	}
+	own, dad := "net/ipv6/conf/"+a.IfName+"/", "0"
+	if a.DAD {
+		dad = "1"
+		_ = sysctl.Set(own+"enhanced_dad", "1") // absent before Linux 4.10
+	}
+	for _, s := range [][2]string{
+		{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}, {own + "keep_addr_on_down", "1"}, {own + "accept_dad", dad},
+	} {
+		if err := sysctl.Set(s[0], s[1]); err != nil {
+			return fmt.Errorf("enable IPv6 in the container: %w", err)
+		}
+	}
+	return nil
+}
+
+// Announce tells neighbours of an IPv4 address whose MAC address they may not know. The kernel has done so when the link came up,
+// but a port that does not pass packets yet drops it. To set the address that the link has makes the kernel do it again.
+func (a *Attachment) Announce() error {
+	if a.MAC == nil || len(a.Result.IPs) == 0 {
+		return nil
+	}
+	return a.Inside(func() error {
+		l, err := netlink.LinkByName(a.IfName)
+		if err != nil {
+			return err
+		}
+		return netlink.LinkSetHardwareAddr(l, a.MAC)
+	})
+}
+
+// setUp adds addresses before the link is up, so that they are announced when it comes up, and routes, which need it to be.
+func (a *Attachment) setUp(l netlink.Link) error {
+	for _, ip := range a.Result.IPs {
+		address := &netlink.Addr{IPNet: &ip.Address}
+		if isIPv6(ip) && !a.DAD {
+			address.Flags = unix.IFA_F_NODAD
+		}
+		if err := netlink.AddrAdd(l, address); err != nil {
+			return fmt.Errorf("add the address %s: %w", &ip.Address, err)
+		}
+	}
+	if a.Down {
+		return nil
+	}
+	if err := netlink.LinkSetUp(l); err != nil {
+		return fmt.Errorf("set the link up: %w", err)
+	}
+	var done []netlink.Route
+	for _, r := range a.Result.Routes {
+		route := routeBy(l, r, a.Result.IPs)
+		if slices.ContainsFunc(done, route.Equal) {
+			continue // IPAM and a plugin may both ask for the default route
+		}
+		if err := netlink.RouteAdd(&route); err != nil {
+			return fmt.Errorf("add the route %s: %w", describe(route), err)
+		}
+		done = append(done, route)
+	}
+	return nil
+}
+
+// routeBy returns a route of a result as the kernel is to have it.
+func routeBy(l netlink.Link, r *types.Route, ips []*types100.IPConfig) netlink.Route {
+	dst := plugin.IPNet(plugin.Prefix(r.Dst).Masked())
+	route := netlink.Route{
+		LinkIndex: l.Attrs().Index, Dst: &dst, Gw: nextHop(r, ips), Priority: r.Priority, MTU: r.MTU, AdvMSS: r.AdvMSS,
+	}
+	if r.Table != nil {
+		route.Table = *r.Table
+	}
+	if r.Scope != nil {
+		route.Scope = netlink.Scope(*r.Scope)
+	}
+	return route
+}
+
+// nextHop returns a route's gateway: its own, or else the one of its family, unless the route says that there is none, by its scope
+// or by 0.0.0.0 (as DHCP's option 121 does, RFC 3442).
+func nextHop(r *types.Route, ips []*types100.IPConfig) net.IP {
+	onLink := r.Scope != nil && *r.Scope >= unix.RT_SCOPE_LINK
+	switch {
+	case r.GW != nil && !r.GW.IsUnspecified():
+		return r.GW
+	case onLink || r.GW != nil:
+		return nil
+	}
+	return gatewayOf(ips, r.Dst.IP.To4() != nil)
+}
+
+func describe(r netlink.Route) string {
+	if r.Gw == nil {
+		return r.Dst.String()
+	}
+	return r.Dst.String() + " via " + r.Gw.String()
+}
+
+func isIPv6(ip *types100.IPConfig) bool { return ip.Address.IP.To4() == nil }
+
+// settle waits until no address of the link is still looked for elsewhere.
+func (a *Attachment) settle(l netlink.Link) error {
+	failed, err := link.WaitForAddresses(l, settleTime)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s: wait for duplicate address detection: %w", a.IfName, err)
+	case failed != nil:
+		return plugin.Errorf("take that address from the other host, or from the pool",
+			"%s: duplicate address detection found another user of %s", a.IfName, failed)
+	}
+	return nil
+}
+
+// explain adds what to do to the errors that configurations cause.
+func explain(err error, name string) error {
+	remedy := ""
+	switch {
+	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH):
+		remedy = "a route's gateway must be reachable through an address of the interface: correct the gateway or the subnet"
+	case errors.Is(err, unix.EEXIST):
+		remedy = "two addresses or routes of the configuration are the same to the kernel: remove one, or give it another priority or table"
+	}
+	return plugin.Errorf(remedy, "%s: %v", name, err)
+}

@@ -1,0 +1,91 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Removal is how a plugin removes what it made.
+type Removal struct {
+	// Filter, if there is one, removes what the packet filter has.
+	Filter func(ctx context.Context) error
+	// Link, if there is one, removes the link. Otherwise the container's is deleted, if it is the attachment's.
+	Link func() error
+}
+
+// Del removes what the packet filter has, then the link, and gives back the addresses last, when nothing points at them any more;
+// first only where IPAM needs the link for that. It tries all of it, except that an address is kept as long as its link is there.
+func Del(ctx context.Context, r *plugin.Request, c *Config, remove Removal) error {
+	var errs []error
+	if remove.Filter != nil {
+		r.Announce("packet filter")
+		errs = append(errs, remove.Filter(ctx))
+	}
+	ipam, err := findIPAM(r, c)
+	errs = append(errs, err)
+	early := ipam != nil && ipam.ReleasesThroughLink()
+	if early {
+		errs = append(errs, release(ctx, r, ipam))
+	}
+	r.Announce("link")
+	if remove.Link == nil {
+		remove.Link = func() error { return deleteOwn(r) }
+	}
+	err = remove.Link()
+	errs = append(errs, err)
+	if ipam != nil && !early && err == nil {
+		errs = append(errs, release(ctx, r, ipam))
+	}
+	return errors.Join(errs...)
+}
+
+func release(ctx context.Context, r *plugin.Request, ipam *delegate.Delegate) error {
+	r.Announce("ipam")
+	return ipam.Del(ctx, r)
+}
+
+// deleteOwn deletes the container's link. The path of the namespace may be another container's by now: the link must have the MAC
+// address that ADD reported, if the runtime says which.
+func deleteOwn(r *plugin.Request) error {
+	if r.NS() == nil {
+		return nil
+	}
+	return r.Inside(func() error {
+		l, err := netlink.LinkByName(r.IfName)
+		switch {
+		case link.IsNotFound(err):
+			return nil
+		case err != nil:
+			return err
+		case r.PrevResult != nil && !Reported(r, l):
+			return nil
+		}
+		return link.Delete(l.Attrs().Index)
+	})
+}
+
+// Reported reports whether the previous result names a link as the container's.
+func Reported(r *plugin.Request, l netlink.Link) bool {
+	return r.PrevResult != nil && slices.ContainsFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool {
+		return f.Name == l.Attrs().Name && f.Sandbox != "" && strings.EqualFold(f.Mac, l.Attrs().HardwareAddr.String())
+	})
+}
+
+// GC removes the host ends and leases of the network's attachments that are not valid.
+func GC(ctx context.Context, r *plugin.Request, c *Config) error {
+	err := collectHostEnds(r)
+	ipam, missing := findIPAM(r, c)
+	if ipam == nil {
+		return errors.Join(err, missing)
+	}
+	return errors.Join(err, ipam.GC(ctx, r))
+}

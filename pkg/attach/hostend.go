@@ -1,0 +1,170 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// aliasPrefix starts the alias of every host end. What follows is the key, for `ip link` to show and for GC to read.
+const aliasPrefix = "cnibox "
+
+func alias(k plugin.Key) string { return aliasPrefix + k.String() }
+
+// hostMAC returns the MAC address of the attachment's host end. It is higher than others, because a bridge whose own address nobody
+// has set takes the lowest of its ports.
+func hostMAC(k plugin.Key) net.HardwareAddr {
+	mac := k.MAC("host end")
+	mac[0] = 0xfe // locally administered, unicast
+	return mac[:]
+}
+
+// MakeVeth makes a veth pair: the container's end, which is down, and a host end that is named from the key, a port of a master
+// unless that is 0, and up. It returns the host end.
+func (a *Attachment) MakeVeth(master int) (netlink.Link, error) {
+	for salt := range plugin.HostEnds {
+		name := a.Key.HostEnd(salt)
+		err := a.makeVeth(name, master)
+		if err == nil {
+			return netlink.LinkByName(name)
+		}
+		if !errors.Is(err, unix.EEXIST) {
+			return nil, err
+		}
+		l, err := netlink.LinkByName(name)
+		switch {
+		case link.IsNotFound(err): // so it was the other end's name
+			return nil, plugin.Errorf("give the attachment another CNI_IFNAME, or remove that interface", "the container already has an interface %s", a.IfName)
+		case err != nil:
+			return nil, err
+		case owns(l, a.Key):
+			return nil, plugin.Errorf("call DEL before a second ADD",
+				"container %s is already attached to network %s as %s (host end %s)", a.ContainerID, a.Network, a.IfName, name)
+		}
+	}
+	return nil, plugin.Errorf("remove stale links: see `ip link show type veth`", "all %d names for the host end are taken", plugin.HostEnds)
+}
+
+// makeVeth makes the pair under a name, whole or not at all. Both MAC addresses are set, so that udev leaves them alone
+// (systemd.link(5), MACAddressPolicy). One queue is asked for in so many words: otherwise the kernel makes one for each CPU.
+func (a *Attachment) makeVeth(name string, master int) error {
+	const usualQueue = 1000 // packets; the host end has none, as with the reference plugins
+	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC(a.Key), MTU: a.MTU, TxQLen: 0, NumTxQueues: 1, NumRxQueues: 1, MasterIndex: master}
+	veth := &netlink.Veth{
+		LinkAttrs: attrs, PeerName: a.IfName, PeerHardwareAddr: a.ContainerMAC(), PeerNamespace: netlink.NsFd(int(a.NS().Fd())),
+		PeerTxQLen: usualQueue, PeerMTU: uint32(a.MTU), PeerNumTxQueues: 1, PeerNumRxQueues: 1,
+	}
+	if err := netlink.LinkAdd(veth); err != nil {
+		if !errors.Is(err, unix.EEXIST) {
+			err = errors.Join(err, a.deleteHostEnds(nil)) // it may be there, and not have become a port
+		}
+		return fmt.Errorf("create veth %s: %w", name, err)
+	}
+	if err := finish(veth, alias(a.Key), master != 0); err != nil {
+		return errors.Join(err, link.Delete(veth.Index))
+	}
+	return nil
+}
+
+// finish sets what a host end can't be born with. A bridge's port gets no IPv6 address of its own: nobody could reach it.
+func finish(l netlink.Link, alias string, isPort bool) error {
+	const none = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
+	if err := netlink.LinkSetAlias(l, alias); err != nil {
+		return fmt.Errorf("set the alias of %s: %w", l.Attrs().Name, err)
+	}
+	if isPort {
+		if err := netlink.LinkSetIP6AddrGenMode(l, none); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+			return fmt.Errorf("keep IPv6 addresses off %s: %w", l.Attrs().Name, err)
+		}
+	}
+	if err := netlink.LinkSetUp(l); err != nil {
+		return fmt.Errorf("set %s up: %w", l.Attrs().Name, err)
+	}
+	return nil
+}
+
+// owns reports whether a link with one of the key's names is the host end of its attachment. An ADD that was killed leaves one
+// without an alias.
+func owns(l netlink.Link, k plugin.Key) bool {
+	attrs := l.Attrs()
+	return l.Type() == "veth" && (attrs.Alias == alias(k) || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, hostMAC(k)))
+}
+
+// HostEnds returns the links that are host ends of the key's attachment: one, or none.
+func HostEnds(k plugin.Key) ([]netlink.Link, error) {
+	var ends []netlink.Link
+	for salt := range plugin.HostEnds {
+		l, err := netlink.LinkByName(k.HostEnd(salt))
+		switch {
+		case link.IsNotFound(err):
+		case err != nil:
+			return ends, fmt.Errorf("look up %s: %w", k.HostEnd(salt), err)
+		case owns(l, k):
+			return append(ends, l), nil
+		}
+	}
+	return ends, nil
+}
+
+// deleteHostEnds deletes the attachment's host ends, by a second process if there is one.
+func (a *Attachment) deleteHostEnds(d *link.Deleter) error { return DeleteHostEnds(a.Key, d) }
+
+// DeleteHostEnds deletes the host ends of the key's attachment, by a second process if there is one.
+func DeleteHostEnds(k plugin.Key, d *link.Deleter) error {
+	ends, err := HostEnds(k)
+	errs := []error{err}
+	for _, l := range ends {
+		errs = append(errs, Delete(l, d))
+	}
+	return errors.Join(errs...)
+}
+
+// Delete deletes a link of the host, by a second process if there is one.
+func Delete(l netlink.Link, d *link.Deleter) error {
+	if d != nil {
+		return d.Delete(l.Attrs().Index)
+	}
+	return link.Delete(l.Attrs().Index)
+}
+
+// LeadsTo reports whether a veth of the host has the container's link as its other end. What the container's side says of that is
+// the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
+func LeadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {
+	id, err := netlink.GetNetNsIdByFd(int(n.Fd()))
+	if err != nil {
+		return false, fmt.Errorf("look up the id of %s: %w", n.Path(), err)
+	}
+	return id >= 0 && inside.Type() == "veth" && outside.Type() == "veth" &&
+		outside.Attrs().ParentIndex == inside.Attrs().Index && outside.Attrs().NetNsID == id, nil
+}
+
+// collectHostEnds deletes the host ends of the network's attachments that are not valid.
+func collectHostEnds(r *plugin.Request) error {
+	valid := map[string]bool{}
+	for _, k := range r.ValidKeys() {
+		valid[alias(k)] = true
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return fmt.Errorf("list links: %w", err)
+	}
+	var stale []int
+	for _, l := range links {
+		if a := l.Attrs(); l.Type() == "veth" && strings.HasPrefix(a.Alias, aliasPrefix+r.Network+"/") && !valid[a.Alias] {
+			stale = append(stale, a.Index)
+		}
+	}
+	return link.DeleteAll(stale)
+}
+
+// IsHostEnd reports whether a link is an attachment's host end that was made here.
+func IsHostEnd(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }

@@ -1,0 +1,77 @@
+// Package dummy gives containers a dummy link: one with addresses that leads nowhere.
+package dummy
+
+import (
+	"context"
+	"fmt"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is the dummy plugin.
+type Plugin struct{}
+
+// parse reads the configuration of an ADD, CHECK or STATUS.
+func parse(r *plugin.Request) (*attach.Config, error) {
+	c := attach.Parse(r.Config)
+	if err := r.Config.Err(); err != nil {
+		return nil, err
+	}
+	if c.IPAM == "" {
+		return nil, plugin.ConfigError(`add "ipam": a dummy link is for its addresses`, "dummy interface requires an IPAM configuration")
+	}
+	return c, nil
+}
+
+// Add makes the link and gives it IPAM's addresses.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	return attach.Add(ctx, r, c, attach.Link{Make: create})
+}
+
+func create(_ context.Context, a *attach.Attachment) error {
+	return a.Inside(func() error {
+		attrs := netlink.NewLinkAttrs()
+		attrs.Name, attrs.HardwareAddr = a.IfName, a.ContainerMAC()
+		if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: attrs}); err != nil {
+			return fmt.Errorf("create dummy %s: %w", a.IfName, err)
+		}
+		return nil
+	})
+}
+
+// Del deletes the link and gives back its addresses.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+}
+
+// Check compares the link and its addresses with the result of ADD.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	_, err = attach.Check(ctx, r, c, "dummy")
+	return err
+}
+
+// Status reports whether an ADD could be served.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	return attach.Status(ctx, r, c)
+}
+
+// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return attach.GC(ctx, r, attach.Locate(r.Config))
+}
