@@ -6,6 +6,7 @@ import (
 	"github.com/cnibox/cnibox/plugins/ipam/hostlocal"
 	"github.com/cnibox/cnibox/plugins/ipam/static"
 	"github.com/cnibox/cnibox/plugins/main/bridge"
+	"github.com/cnibox/cnibox/plugins/main/dummy"
 	"github.com/cnibox/cnibox/plugins/main/loopback"
 	"github.com/cnibox/cnibox/plugins/meta/chain"
 	"github.com/cnibox/cnibox/plugins/meta/firewall"
@@ -16,6 +17,7 @@ import (
 // All are the plugins of cnibox.
 var All = plugin.Table{
 	{Name: "bridge", Kind: plugin.Main, Summary: "connect the container to a bridge, which can be its gateway", Plugin: bridge.Plugin{}},
+	{Name: "dummy", Kind: plugin.Main, Summary: "give the container a link with addresses that leads nowhere", Plugin: dummy.Plugin{}},
 	{Name: "loopback", Kind: plugin.Main, Summary: "set the container's lo up", Plugin: loopback.Plugin{}},
 	{Name: "host-local", Kind: plugin.IPAM, Summary: "hand out addresses from ranges, kept in files on this node", Plugin: hostlocal.Plugin{}},
 	{Name: "static", Kind: plugin.IPAM, Summary: "hand out the addresses that the configuration names", Plugin: static.Plugin{}},

@@ -38,6 +38,7 @@ func TestExamples(t *testing.T) {
 			}
 			t.Run(strings.TrimSuffix(filepath.Base(page), ".md")+"/"+list.Name, func(t *testing.T) {
 				t.Parallel()
+				needLinks(t, conflist)
 				host, _ := node(t)
 				caps := ports("8080:80/tcp")
 				pod := attach(t, host, conflist, "web", caps)

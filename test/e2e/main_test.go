@@ -50,7 +50,7 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "host-local", "static", "tuning", "portmap", "firewall", "loopback", "chain")
+	host.InstallPlugins(t, "bridge", "dummy", "host-local", "static", "tuning", "portmap", "firewall", "loopback", "chain")
 	return host, host.NewOutside(t)
 }
 
@@ -124,4 +124,12 @@ func warm(t *testing.T, host *netlab.Host, conflist string) {
 	c := attach(t, host, conflist, "warm", ports("1:1/tcp", "1:1/udp"))
 	detach(t, host, conflist, c, ports("1:1/tcp", "1:1/udp"))
 	c.Delete(t)
+}
+
+// needLinks skips a test of a network whose kind of links the kernel does not have.
+func needLinks(t *testing.T, conflist string) {
+	t.Helper()
+	if strings.Contains(conflist, `"dummy"`) {
+		netlab.Need(t, netlab.Dummy)
+	}
 }

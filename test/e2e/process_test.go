@@ -35,8 +35,8 @@ func TestOneExecPerPlugin(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if n := strings.Count(string(text), "execve("); n != 1 {
-				t.Errorf("%s of %s executes %d programs, want itself only:\n%s", command, step.plugin, n, text)
+			if n := strings.Count(string(text), "execve(") - strings.Count(string(text), `execve("/proc/self/exe"`); n != 1 {
+				t.Errorf("%s of %s executes %d programs, want itself only (DEL a second time, for the kernel's part):\n%s", command, step.plugin, n, text)
 			}
 			if command == "ADD" && step.plugin == "bridge" {
 				prev = netlab.PluginResult{Stdout: out}.Map(t)
