@@ -8,16 +8,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/netlink"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// flow is the arguments with which conntrack(8) makes an entry for a flow from
+// entryOf is the arguments with which conntrack(8) makes an entry for a flow from
 // a client's port to a host's, which the address and port at leadsTo answers.
-func flow(protocol, from, to, leadsTo string, more ...string) string {
+func entryOf(protocol, from, to, leadsTo string, more ...string) string {
 	src, sport := cut(from)
 	dst, dport := cut(to)
 	rsrc, rport := cut(leadsTo)
@@ -47,35 +47,35 @@ func entries() []string {
 	const web, old, host, host6 = "10.1.0.2", "10.1.0.9", netlab.HostIPv4, netlab.HostIPv6
 	return []string{
 		// To the host's port 5353, from before it was published.
-		flow("udp", "192.0.2.254/4001", host+"/5353", host+"/5353"),
-		flow("udp", "127.0.0.1/4002", "127.0.0.1/5353", "127.0.0.1/5353"),
-		flow("udp", host+"/4003", host+"/5353", host+"/5353"),
-		flow("udp", "127.0.0.1/4004", "127.9.9.9/5353", "127.9.9.9/5353"),
+		entryOf("udp", "192.0.2.254/4001", host+"/5353", host+"/5353"),
+		entryOf("udp", "127.0.0.1/4002", "127.0.0.1/5353", "127.0.0.1/5353"),
+		entryOf("udp", host+"/4003", host+"/5353", host+"/5353"),
+		entryOf("udp", "127.0.0.1/4004", "127.9.9.9/5353", "127.9.9.9/5353"),
 		// To a container that is gone.
-		flow("udp", "192.0.2.254/4011", host+"/5353", old+"/53"),
-		flow("udp", "192.0.2.254/4012", host+"/5353", old+"/53", "-w 7"),
-		flow("udp", "192.0.2.254/4013", host+"/5353", old+"/53", "--orig-zone 8"),
+		entryOf("udp", "192.0.2.254/4011", host+"/5353", old+"/53"),
+		entryOf("udp", "192.0.2.254/4012", host+"/5353", old+"/53", "-w 7"),
+		entryOf("udp", "192.0.2.254/4013", host+"/5353", old+"/53", "--orig-zone 8"),
 		// To the container.
-		flow("udp", "192.0.2.254/4021", host+"/5353", web+"/53"),
-		flow("udp", "127.0.0.1/4022", "127.0.0.1/5353", web+"/53"),
-		flow("udp", "192.0.2.254/4023", host+"/5353", web+"/54"), // another port of it
+		entryOf("udp", "192.0.2.254/4021", host+"/5353", web+"/53"),
+		entryOf("udp", "127.0.0.1/4022", "127.0.0.1/5353", web+"/53"),
+		entryOf("udp", "192.0.2.254/4023", host+"/5353", web+"/54"), // another port of it
 		// None of ours.
-		flow("udp", "192.0.2.254/4031", host+"/5354", host+"/5354"),
-		flow("udp", "192.0.2.254/4032", host+"/53", old+"/5353"),
-		flow("udp", web+"/4033", "192.0.2.254/5353", "192.0.2.254/5353"),       // passes the host
-		flow("udp", web+"/4034", "224.0.0.251/5353", "224.0.0.251/5353"),       // multicast
-		flow("udp", "10.1.0.3/4035", web+"/5353", web+"/5353"),                 // to the container itself
-		flow("udp", web+"/5353", "192.0.2.254/4036", "192.0.2.254/4036"),       // from the container
-		flow("udp", "10.1.0.3/4037", "203.0.113.9/5353", old+"/53"),            // another machine's address
-		flow("tcp", "192.0.2.254/4038", host+"/5353", old+"/53"),               // TCP
-		flow("sctp", "192.0.2.254/4041", host+"/5353", old+"/53"),              // SCTP
-		flow("sctp", "192.0.2.254/4042", host+"/5353", web+"/53"),              // SCTP
-		flow("sctp", "192.0.2.254/4043", host+"/5355", old+"/53"),              // SCTP
-		flow("udp", "2001:db8:2::254/4061", host6+"/5353", host6+"/5353"),      // IPv6
-		flow("udp", "2001:db8:2::254/4062", host6+"/5353", "fd00:1::9/53"),     // IPv6
-		flow("udp", "2001:db8:2::254/4063", host6+"/5353", "fd00:1::2/53"),     // IPv6
-		flow("udp", "::1/4064", "::1/5353", "::1/5353"),                        // IPv6
-		flow("udp", "fd00:1::2/4065", "2001:db8:2::254/5353", "2001:db8::9/1"), // IPv6
+		entryOf("udp", "192.0.2.254/4031", host+"/5354", host+"/5354"),
+		entryOf("udp", "192.0.2.254/4032", host+"/53", old+"/5353"),
+		entryOf("udp", web+"/4033", "192.0.2.254/5353", "192.0.2.254/5353"),       // passes the host
+		entryOf("udp", web+"/4034", "224.0.0.251/5353", "224.0.0.251/5353"),       // multicast
+		entryOf("udp", "10.1.0.3/4035", web+"/5353", web+"/5353"),                 // to the container itself
+		entryOf("udp", web+"/5353", "192.0.2.254/4036", "192.0.2.254/4036"),       // from the container
+		entryOf("udp", "10.1.0.3/4037", "203.0.113.9/5353", old+"/53"),            // another machine's address
+		entryOf("tcp", "192.0.2.254/4038", host+"/5353", old+"/53"),               // TCP
+		entryOf("sctp", "192.0.2.254/4041", host+"/5353", old+"/53"),              // SCTP
+		entryOf("sctp", "192.0.2.254/4042", host+"/5353", web+"/53"),              // SCTP
+		entryOf("sctp", "192.0.2.254/4043", host+"/5355", old+"/53"),              // SCTP
+		entryOf("udp", "2001:db8:2::254/4061", host6+"/5353", host6+"/5353"),      // IPv6
+		entryOf("udp", "2001:db8:2::254/4062", host6+"/5353", "fd00:1::9/53"),     // IPv6
+		entryOf("udp", "2001:db8:2::254/4063", host6+"/5353", "fd00:1::2/53"),     // IPv6
+		entryOf("udp", "::1/4064", "::1/5353", "::1/5353"),                        // IPv6
+		entryOf("udp", "fd00:1::2/4065", "2001:db8:2::254/5353", "2001:db8::9/1"), // IPv6
 	}
 }
 
@@ -149,9 +149,9 @@ func TestFlushMany(t *testing.T) {
 	const n = 2000
 	var many []string
 	for i := range n {
-		many = append(many, flow("udp", fmt.Sprintf("192.0.2.254/%d", 10000+i), netlab.HostIPv4+"/5353", "10.1.0.9/53"))
+		many = append(many, entryOf("udp", fmt.Sprintf("192.0.2.254/%d", 10000+i), netlab.HostIPv4+"/5353", "10.1.0.9/53"))
 	}
-	load(t, h, append(many, flow("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.2/53"))...)
+	load(t, h, append(many, entryOf("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.2/53"))...)
 	h.Do(func() {
 		if err := FlushPublished(t.Context(), portMaps(t, "udp/5353=10.1.0.2:53")); err != nil {
 			t.Error(err)
@@ -166,7 +166,7 @@ func TestFlushStops(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	h.NewOutside(t)
-	load(t, h, flow("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53"))
+	load(t, h, entryOf("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53"))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	h.Do(func() {
@@ -179,80 +179,54 @@ func TestFlushStops(t *testing.T) {
 	}
 }
 
-// A host without any connection is not asked for a list of them.
-func TestEmptyTable(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	conn := dial(t, h)
-	if n, err := count(conn); n != 0 || err != nil {
-		t.Errorf("%d entries, error %v", n, err)
-	}
-	load(t, h, flow("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53"))
-	if n, err := count(conn); n != 1 || err != nil {
-		t.Errorf("%d entries, error %v, want 1", n, err)
-	}
-}
-
 // An entry that made place for another one of the same tuple is another flow.
-func TestRemoveOnlyTheEntryThatWasListed(t *testing.T) {
+func TestForgetOnlyTheEntryThatWasListed(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
-	conn := dial(t, h)
-	made := flow("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53")
-	load(t, h, made)
-	found, err := list(conn, groups(portMaps(t, "udp/5353=10.1.0.2:53"))[0])
-	if err != nil || len(found) != 1 {
-		t.Fatalf("entries %v, error %v", found, err)
-	}
-	another := found[0].clone()
-	another.id[0] ^= 1
-	if err := remove(conn, another); err != nil {
-		t.Error(err)
-	}
-	if left := clients(t, h, "udp"); len(left) != 1 {
-		t.Error("an entry of another id was removed")
-	}
-	for range 2 { // the second time it is gone
-		if err := remove(conn, found[0]); err != nil {
-			t.Error(err)
+	load(t, h, entryOf("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53"))
+	h.Do(func() {
+		flows, err := table{unix.AF_INET, unix.IPPROTO_UDP}.list(map[uint16][]netfilter.PortMap{5353: {{}}})
+		if err != nil || len(flows) != 1 {
+			t.Errorf("flows %v, error %v, want one", flows, err)
+			return
 		}
-	}
-	if left := clients(t, h, "udp"); len(left) != 0 {
-		t.Error("the entry was not removed")
-	}
+		id := attribute(flows[0].entry[nl.SizeofNfgenmsg:], nl.CTA_ID)
+		for _, wrong := range []byte{1, 0, 0} { // the third time it is gone
+			id[0] ^= wrong
+			if err := flows[0].forget(); err != nil {
+				t.Error(err)
+			}
+			id[0] ^= wrong
+			if left := clients(t, h, "udp"); len(left) != int(wrong) {
+				t.Errorf("entries %v are left, want %d", left, wrong)
+			}
+		}
+	})
 }
 
-// The kernel leaves out the flows of other protocols and, if one is asked for,
-// ports. What else it lists is looked through by us.
+// The kernel leaves out the flows of other protocols and, if one port is asked
+// for, those of UDP to others. What else it lists is looked through by us.
 func TestKernelFilters(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	h.NewOutside(t)
 	load(t, h, entries()...)
-	conn := dial(t, h)
-	for ports, want := range map[string]int{"udp/5353=10.1.0.2:53": 14, "udp/5353=10.1.0.2:53 udp/1=10.1.0.2:1": 17, "udp/5353=[fd00::2]:53": 5} {
-		b := &netlink.Batch{}
-		b.Begin(msgGet, unix.NLM_F_DUMP, "list")
-		g := groups(portMaps(t, strings.Fields(ports)...))[0]
-		b.Header(header(g.family)...)
-		appendFilter(b, g)
-		b.End()
-		n := 0
-		if err := conn.Do(b, func(netlink.Message) { n++ }); err != nil || n != want {
-			t.Errorf("%s: %d entries listed, error %v; want %d", ports, n, err, want)
-		}
-	}
-}
-
-func TestExplain(t *testing.T) {
-	for err, unavailable := range map[error]bool{
-		nil: false, unix.EPERM: false, unix.ENOBUFS: false,
-		unix.EINVAL: true, unix.EOPNOTSUPP: true, unix.EPROTONOSUPPORT: true,
-		&netlink.Error{Op: "count", Errno: unix.EINVAL}: true,
+	one, two := map[uint16][]netfilter.PortMap{5353: nil}, map[uint16][]netfilter.PortMap{5353: nil, 1: nil}
+	for _, tt := range []struct {
+		table table
+		maps  map[uint16][]netfilter.PortMap
+		want  int
+	}{
+		{table{unix.AF_INET, unix.IPPROTO_UDP}, one, 14},
+		{table{unix.AF_INET, unix.IPPROTO_UDP}, two, 17},
+		{table{unix.AF_INET, unix.IPPROTO_SCTP}, one, 3},
+		{table{unix.AF_INET6, unix.IPPROTO_UDP}, one, 5},
 	} {
-		got := explain(err)
-		if errors.Is(got, ErrUnavailable) != unavailable || !errors.Is(got, err) {
-			t.Errorf("%v is explained as %v", err, got)
-		}
+		h.Do(func() {
+			listed, err := tt.table.listing(tt.maps).Execute(unix.NETLINK_NETFILTER, 0)
+			if err != nil || len(listed) != tt.want {
+				t.Errorf("%v, ports %v: %d entries listed, error %v; want %d", tt.table, tt.maps, len(listed), err, tt.want)
+			}
+		})
 	}
 }

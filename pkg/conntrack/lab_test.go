@@ -8,10 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/netlink"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -69,17 +66,4 @@ func clients(t testing.TB, h *netlab.Host, protocol string) (ports []string) {
 	}
 	slices.Sort(ports)
 	return ports
-}
-
-// dial opens a socket of the host's ctnetlink.
-func dial(t testing.TB, h *netlab.Host) *netlink.Conn {
-	t.Helper()
-	var conn *netlink.Conn
-	var err error
-	h.Do(func() { conn, err = netlink.Dial(unix.NETLINK_NETFILTER) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	return conn
 }

@@ -1,20 +1,19 @@
 // Package firewalld lets containers' packets pass a host whose packet filter is
 // firewalld's: it makes their addresses sources of one of firewalld's zones, as
 // the reference plugins do.
-//
-// firewalld is spoken to over D-Bus. The little of D-Bus that this takes is
-// here because the field's client, github.com/godbus/dbus/v5, makes a process
-// start 1.25 times as slowly as an empty one and 1.5 MB larger, and each call of
-// each plugin would pay for that.
 package firewalld
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"net/netip"
 	"strings"
+	"time"
 
-	"github.com/containernetworking/cni/pkg/types"
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -22,160 +21,187 @@ import (
 // ErrNotRunning says that there is no firewalld on the system bus, or no bus.
 var ErrNotRunning = errors.New("firewalld is not running")
 
-// errConflict says that an address is a source of another zone.
-var errConflict = errors.New("a source of another zone")
-
-// firewalld's names on the bus.
 const (
-	busName       = "org.fedoraproject.FirewallD1"
-	objectPath    = "/org/fedoraproject/FirewallD1"
-	zoneInterface = "org.fedoraproject.FirewallD1.zone"
+	busName    = "org.fedoraproject.FirewallD1"
+	objectPath = "/org/fedoraproject/FirewallD1"
+
+	// patience bounds the wait for one answer of the bus. A call takes some ten
+	// milliseconds, and waits while firewalld serves others.
+	patience = 10 * time.Second
 )
 
-// Running tells whether there is a firewalld on the system bus. Without a bus
+// Running reports whether there is a firewalld on the system bus. Without a bus
 // there is none.
 func Running(ctx context.Context) (bool, error) {
-	b, err := dial(ctx)
-	if errors.Is(err, errNoBus) {
+	c, err := open(ctx)
+	if errors.Is(err, ErrNotRunning) {
 		return false, nil
 	}
 	if err != nil {
 		return false, err
 	}
-	defer b.close()
-	return b.truth(busCall("NameHasOwner", busName))
+	c.close()
+	return true, nil
 }
 
-// Client is a connection to firewalld. One goroutine at a time.
-type Client struct {
-	bus *bus
+// client is a connection to firewalld, for one goroutine at a time.
+type client struct {
+	ctx    context.Context // its end ends the connection
+	stop   func() bool
+	socket net.Conn
+	bus    *dbus.Conn
 }
 
-// Open connects to firewalld, until Close, the end of the context, or ten
-// seconds have passed. The error is ErrNotRunning if there is none.
-func Open(ctx context.Context) (*Client, error) {
-	b, err := dial(ctx)
-	if errors.Is(err, errNoBus) {
-		return nil, fmt.Errorf("%w: %w", ErrNotRunning, err)
+// open connects to firewalld until close. The error is ErrNotRunning if there
+// is none.
+func open(ctx context.Context) (*client, error) {
+	socket, err := connect(ctx)
+	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
+		return nil, fmt.Errorf("%w: no D-Bus system bus runs: %w", ErrNotRunning, err)
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("connect to the D-Bus system bus: %w", err)
 	}
-	owned, err := b.truth(busCall("NameHasOwner", busName))
-	if err == nil && !owned {
+	bus, err := dbus.NewConn(socket)
+	if err != nil {
+		return nil, errors.Join(err, socket.Close())
+	}
+	c := &client{ctx, context.AfterFunc(ctx, func() { _ = socket.Close() }), socket, bus}
+	running := false
+	err = c.wait(func() error {
+		if err := bus.Auth(nil); err != nil {
+			return err
+		}
+		return bus.Hello()
+	})
+	if err != nil {
+		err = fmt.Errorf("log in to the D-Bus system bus: %w", err)
+	} else if err = c.call(bus.BusObject(), "org.freedesktop.DBus.NameHasOwner", &running, busName); err == nil && !running {
 		err = ErrNotRunning
 	}
 	if err != nil {
-		b.close()
+		c.close()
 		return nil, err
 	}
-	return &Client{b}, nil
+	return c, nil
 }
 
-// Close closes the connection.
-func (c *Client) Close() { c.bus.close() }
+// connect opens the system bus's socket, where every system has it or where it
+// was before there was /run. While the bus's queue is full the kernel says EAGAIN.
+func connect(ctx context.Context) (socket net.Conn, err error) {
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	for _, path := range []string{"/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket"} {
+		socket, err = new(net.Dialer).DialContext(ctx, "unix", path)
+		for errors.Is(err, unix.EAGAIN) && ctx.Err() == nil {
+			time.Sleep(time.Millisecond)
+			socket, err = new(net.Dialer).DialContext(ctx, "unix", path)
+		}
+		if !errors.Is(err, unix.ENOENT) {
+			break
+		}
+	}
+	if err != nil && ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	return socket, err
+}
 
-// AddSource makes packets from an address, such as 10.88.0.2/32, belong to a
-// zone until firewalld is reloaded or restarted. That they do already is no
-// error.
-func (c *Client) AddSource(zone, addr string) error {
-	_, err := c.bus.str(zoneCall("addSource", zone, addr))
-	switch refusal(err) {
-	case "":
-		return c.failure(err, "add", zone, addr)
+func (c *client) close() {
+	c.stop()
+	_ = c.bus.Close()
+}
+
+// wait has f wait for answers no longer than patience, and says why it gave up
+// if that is the context.
+func (c *client) wait(f func() error) error {
+	_ = c.socket.SetDeadline(time.Now().Add(patience))
+	err := f()
+	if cause := context.Cause(c.ctx); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
+
+// call calls a method, for which the bus does not start firewalld, and stores
+// what it returns.
+func (c *client) call(object dbus.BusObject, method string, result any, args ...any) error {
+	return c.wait(func() error { return object.Call(method, dbus.FlagNoAutoStart, args...).Store(result) })
+}
+
+// callZone calls a method of firewalld that is about zones. refusal is the code
+// with which firewalld says no, such as INVALID_ZONE.
+func (c *client) callZone(method string, args ...any) (result, refusal string, err error) {
+	err = c.call(c.bus.Object(busName, objectPath), busName+".zone."+method, &result, args...)
+	var answer dbus.Error
+	if errors.As(err, &answer) && strings.HasPrefix(answer.Name, busName+".") {
+		refusal, _, _ = strings.Cut(answer.Error(), ":")
+	}
+	return result, refusal, err
+}
+
+// addSource makes packets from an address belong to a zone until firewalld is
+// reloaded or restarted. That they do already is no error.
+func (c *client) addSource(zone string, addr netip.Addr) error {
+	_, refusal, err := c.callZone("addSource", zone, source(addr))
+	switch refusal {
 	case "ZONE_ALREADY_SET", "ALREADY_ENABLED":
 		return nil
 	case "ZONE_CONFLICT":
-		return c.conflict(zone, addr)
+		other, err := c.zoneOf(addr)
+		if err != nil {
+			return err
+		}
+		return plugin.Errorf(fmt.Sprintf("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
+			"(and the same with --permanent), or have the network use that zone", other, source(addr)), "add %s to firewalld's zone %s: it is a source of zone %s", source(addr), zone, other)
 	case "INVALID_ZONE":
 		return plugin.ConfigError("name one that `firewall-cmd --get-zones` lists; one that was added with --permanent is there after `firewall-cmd --reload`",
 			"firewalld has no zone %q", zone)
 	}
-	return c.failure(err, "add", zone, addr)
+	return failure(err, "add", zone, addr)
 }
 
-// conflictError is a types.Error that is errConflict too.
-type conflictError struct {
-	shown types.Error
-	zone  string // that has the address
-}
-
-func (e *conflictError) Error() string   { return e.shown.Error() }
-func (e *conflictError) Unwrap() []error { return []error{&e.shown, errConflict} }
-
-func (c *Client) conflict(zone, addr string) error {
-	other, err := c.ZoneOfSource(addr)
-	if err != nil {
-		return err
+// removeSource takes an address out of a zone. That it is not in it, or that
+// there is no such zone, is no error; nor that there is no firewalld, for which
+// c is nil: it has taken its sources with it.
+func (c *client) removeSource(zone string, addr netip.Addr) error {
+	if c == nil {
+		return nil
 	}
-	return &conflictError{
-		shown: *plugin.Errorf(fmt.Sprintf("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
-			"(and the same with --permanent), or have the network use that zone", other, addr), "add %s to firewalld's zone %s: it is a source of zone %s", addr, zone, other),
-		zone: other,
-	}
-}
-
-// RemoveSource takes an address out of a zone. That it is not in it, or that
-// there is no such zone, is no error.
-func (c *Client) RemoveSource(zone, addr string) error {
-	_, err := c.bus.str(zoneCall("removeSource", zone, addr))
-	switch refusal(err) {
+	_, refusal, err := c.callZone("removeSource", zone, source(addr))
+	switch refusal {
 	case "UNKNOWN_SOURCE", "NOT_ENABLED", "ZONE_CONFLICT", "INVALID_ZONE":
 		return nil
 	}
-	return c.failure(err, "remove", zone, addr)
-}
-
-// QuerySource tells whether an address is in a zone. In a zone that does not
-// exist there is none.
-func (c *Client) QuerySource(zone, addr string) (bool, error) {
-	is, err := c.bus.truth(zoneCall("querySource", zone, addr))
-	if refusal(err) == "INVALID_ZONE" {
-		return false, nil
-	}
-	return is, c.failure(err, "look up", zone, addr)
-}
-
-// ZoneOfSource returns which zone an address is in, "" for none.
-func (c *Client) ZoneOfSource(addr string) (string, error) {
-	zone, err := c.bus.str(zoneCall("getZoneOfSource", addr))
-	return zone, c.failure(err, "look up", "any", addr)
-}
-
-func zoneCall(member string, args ...string) call {
-	return call{busName, objectPath, zoneInterface, member, args}
-}
-
-// refusal returns the code of an error of firewalld, which is the first word of
-// its text: "INVALID_ZONE: nowhere".
-func refusal(err error) string {
-	var e *busError
-	if !errors.As(err, &e) || !strings.HasPrefix(e.name, busName+".") {
-		return ""
-	}
-	code, _, _ := strings.Cut(e.text, ":")
-	return code
-}
-
-// failure says what a call was to do.
-func (c *Client) failure(err error, what, zone, addr string) error {
-	var e *busError
-	switch {
-	case err == nil:
+	if err = failure(err, "remove", zone, addr); errors.Is(err, ErrNotRunning) {
 		return nil
-	case !errors.As(err, &e):
-		return fmt.Errorf("%s %s in firewalld's zone %s: %w", what, addr, zone, err)
-	case hasLeft(e.name):
+	}
+	return err
+}
+
+// zoneOf returns which zone an address is in, "" for none.
+func (c *client) zoneOf(addr netip.Addr) (string, error) {
+	zone, _, err := c.callZone("getZoneOfSource", source(addr))
+	return zone, failure(err, "look up", "any", addr)
+}
+
+// source is how the reference plugins write an address, which firewalld keeps
+// apart from the same one written differently.
+func source(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+
+// failure says what a call was to do. Where the bus answers in firewalld's
+// place, firewalld has gone meanwhile.
+func failure(err error, what, zone string, addr netip.Addr) error {
+	var answer dbus.Error
+	if err == nil {
+		return nil
+	}
+	if !errors.As(err, &answer) {
+		return fmt.Errorf("%s %s in firewalld's zone %s: %w", what, source(addr), zone, err)
+	}
+	switch answer.Name {
+	case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.NoReply":
 		return fmt.Errorf("%w (any more): %w", ErrNotRunning, err)
 	}
-	return plugin.Errorf("see `firewall-cmd --state` and `journalctl -u firewalld`", "%s %s in firewalld's zone %s: %v", what, addr, zone, err)
-}
-
-// hasLeft tells whether the bus answered in firewalld's place.
-func hasLeft(errorName string) bool {
-	switch errorName {
-	case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.NoReply":
-		return true
-	}
-	return false
+	return plugin.Errorf("see `firewall-cmd --state` and `journalctl -u firewalld`", "%s %s in firewalld's zone %s: %v (%s)", what, source(addr), zone, err, answer.Name)
 }

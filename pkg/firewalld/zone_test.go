@@ -50,7 +50,6 @@ type lab struct {
 
 func newLab(t *testing.T, backend string) lab {
 	h := netlab.NewHost(t)
-	firewalldtest.StartBus(t, h)
 	return lab{h, firewalldtest.Start(t, h, backend)}
 }
 
@@ -90,18 +89,20 @@ func (l lab) wantSources(t *testing.T, zone string, want ...string) {
 	}
 }
 
-// wantFiles says what files there are, but the lock's.
-func (l lab) wantFiles(t *testing.T, n int) {
+// wantRecorded says how many attachments are in the record.
+func (l lab) wantRecorded(t *testing.T, n int) {
 	t.Helper()
 	l.Do(func() {
-		for _, dir := range []string{attachmentsDir, addressesDir} {
-			entries, err := os.ReadDir(dir)
-			if err != nil || (len(entries) == 0) != (n == 0) {
-				t.Errorf("%s has %v, error %v", dir, entries, err)
-			}
-			if dir == attachmentsDir && len(entries) != n {
-				t.Errorf("%d records, want %d", len(entries), n)
-			}
+		list, err := readRecord()
+		keys := map[plugin.Key]bool{}
+		for _, h := range list {
+			keys[h.key] = true
+		}
+		if err != nil || len(keys) != n {
+			t.Errorf("%v is recorded, error %v; want %d attachments", list, err, n)
+		}
+		if _, err := os.Stat(recordFile); n == 0 && !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("the record is there: %v", err)
 		}
 	})
 }
@@ -123,7 +124,7 @@ func TestLife(t *testing.T) {
 			l.add(t, "internal", "web", "10.88.0.3")
 			l.wantSources(t, "trusted")
 			l.wantSources(t, "internal", "10.88.0.3/32")
-			l.wantFiles(t, 1)
+			l.wantRecorded(t, 1)
 
 			l.add(t, "trusted", "other", "10.88.0.4")
 			for range 2 {
@@ -133,7 +134,7 @@ func TestLife(t *testing.T) {
 			l.wantSources(t, "trusted", "10.88.0.4/32")
 			l.del(t, "trusted", "other", "10.88.0.4/24")
 			l.wantSources(t, "trusted")
-			l.wantFiles(t, 0)
+			l.wantRecorded(t, 0)
 		})
 	}
 }
@@ -159,7 +160,7 @@ func TestLateDel(t *testing.T) {
 	l.wantSources(t, "internal", "10.88.0.2/32")
 	l.del(t, "internal", "newer")
 	l.wantSources(t, "internal")
-	l.wantFiles(t, 0)
+	l.wantRecorded(t, 0)
 }
 
 // What the reference plugins added has no record.
@@ -177,7 +178,7 @@ func TestForeignSources(t *testing.T) {
 	l.del(t, "trusted", "web", "10.88.0.2/24", "fd00::2/64", "10.88.0.3/24", "10.88.0.4/24")
 	l.wantSources(t, "trusted")
 	l.wantSources(t, "internal", "10.88.0.3/32")
-	l.wantFiles(t, 0)
+	l.wantRecorded(t, 0)
 }
 
 func TestGC(t *testing.T) {
@@ -193,12 +194,12 @@ func TestGC(t *testing.T) {
 		return Zone{"trusted"}.GCForward(ctx, "net", []plugin.Key{keyOf("valid"), keyOf("unknown")})
 	})
 	l.wantSources(t, "trusted", "10.88.0.2/32", "10.89.0.2/32")
-	l.wantFiles(t, 2)
+	l.wantRecorded(t, 2)
 	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net", nil) })
 	l.wantSources(t, "trusted", "10.89.0.2/32")
 	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net2", nil) })
 	l.wantSources(t, "trusted")
-	l.wantFiles(t, 0)
+	l.wantRecorded(t, 0)
 }
 
 func TestErrors(t *testing.T) {
@@ -225,7 +226,7 @@ func TestErrors(t *testing.T) {
 	}
 	l.wantSources(t, "trusted") // what had been added is taken back
 	l.wantSources(t, "internal", "10.88.0.3/32")
-	l.wantFiles(t, 0)
+	l.wantRecorded(t, 0)
 }
 
 func wantError(t *testing.T, err error, code uint, texts ...string) {
@@ -254,7 +255,7 @@ func TestReload(t *testing.T) {
 	wantError(t, l.check("nowhere", "web", "10.88.0.2"), types.ErrInternal, "it is in zone internal")
 	l.del(t, "trusted", "web")
 	l.wantSources(t, "internal", "10.88.0.2/32") // somebody else's decision
-	l.wantFiles(t, 0)
+	l.wantRecorded(t, 0)
 }
 
 // Without firewalld there are no sources to remove, and none can be added.
@@ -272,7 +273,7 @@ func TestNotRunning(t *testing.T) {
 	if !running() {
 		t.Error("firewalld is not found")
 	}
-	l.daemon.Stop()
+	l.daemon.Stop(t)
 	if running() {
 		t.Error("firewalld is found, and has gone")
 	}
@@ -298,7 +299,7 @@ func withoutFirewalld(t *testing.T, l lab) {
 	l.del(t, "trusted", "web")
 	l.del(t, "trusted", "none", "10.88.0.9/24")
 	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net", nil) })
-	l.wantFiles(t, 0)
+	l.wantRecorded(t, 0)
 }
 
 // TestPackets has firewalld reject what passes the host, as it does unless told
@@ -340,20 +341,21 @@ func TestPackets(t *testing.T) {
 func TestInterruptedAdd(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "nftables")
-	a := attachmentOf(keyOf("web"))
 	l.must(t, func() error {
 		held, err := lock(ctx)
 		if err != nil {
 			return err
 		}
 		defer held.Release()
-		r := record{attachment: a.key, zone: "trusted", addresses: forward("10.88.0.2", "10.88.0.3").Addrs}
-		return r.write(a.path())
+		return writeRecord([]holding{
+			{netip.MustParseAddr("10.88.0.2"), "trusted", keyOf("web")},
+			{netip.MustParseAddr("10.88.0.3"), "trusted", keyOf("web")},
+		})
 	})
 	l.daemon.AddSource(t, "trusted", "10.88.0.2/32")
 	l.del(t, "trusted", "web")
 	l.wantSources(t, "trusted")
-	l.wantFiles(t, 0)
+	l.wantRecorded(t, 0)
 }
 
 func TestConcurrentCalls(t *testing.T) {
@@ -379,5 +381,5 @@ func TestConcurrentCalls(t *testing.T) {
 	}
 	all(func(z Zone, key plugin.Key, _ string) error { return z.DelForward(ctx, key, nil) })
 	l.wantSources(t, "trusted")
-	l.wantFiles(t, 0)
+	l.wantRecorded(t, 0)
 }

@@ -282,7 +282,6 @@ func firewallStatus() (rows []row) {
 
 // firewalld starts one on the node, which is to drop what it does not know.
 func (l *lab) firewalld() *firewalldtest.Daemon {
-	firewalldtest.StartBus(l, l.host)
 	return firewalldtest.Start(l, l.host, "nftables")
 }
 

@@ -228,7 +228,6 @@ func TestForwardDropInNFTables(t *testing.T) {
 func TestFirewalldZone(t *testing.T) {
 	t.Parallel()
 	host, outside := node(t)
-	firewalldtest.StartBus(t, host)
 	firewalldtest.Start(t, host, "iptables")
 	bare := guarded("fw0", 77, "")
 	conflist := guarded("fw0", 77, `, "ingressPolicy": "isolated"`) // no backend: firewalld runs

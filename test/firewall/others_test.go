@@ -99,7 +99,6 @@ func TestFirewalldReload(t *testing.T) {
 		t.Run(with, func(t *testing.T) {
 			t.Parallel()
 			host := newHost(t, backends[0])
-			firewalldtest.StartBus(t, host)
 			daemon := firewalldtest.Start(t, host, with)
 			conflist := network(backends[0], podsBridge)
 			pod := attach(t, host, conflist, "web", web)

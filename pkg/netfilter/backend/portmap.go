@@ -23,7 +23,7 @@ func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.Po
 	if err != nil {
 		return err
 	}
-	if err := ignoreUnavailable(conntrack.FlushPublished(ctx, ports.Maps)); err != nil {
+	if err := conntrack.FlushPublished(ctx, ports.Maps); err != nil {
 		return errors.Join(err, DelPortMaps(context.WithoutCancel(ctx), key, nil))
 	}
 	return nil
@@ -47,7 +47,7 @@ func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 		h.inNFTables(func(t *nft.Table) error { return del(t) }),
 		h.inReference(reference.HostPortTables(), func() error { return reference.DelPortMaps(ctx, key, hint) }),
 		del(h.iptables(iptables.NATTables())))
-	return errors.Join(err, ignoreUnavailable(conntrack.FlushWithdrawn(ctx, removed)))
+	return errors.Join(err, conntrack.FlushWithdrawn(ctx, removed))
 }
 
 // CheckPortMaps is netfilter.PortMapper's with the backend that is wished for,
