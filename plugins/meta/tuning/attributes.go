@@ -104,8 +104,8 @@ func where[T any](given *T, value T) *T {
 // and that of the loopback link. A kind of link can have narrower bounds.
 const minMTU, maxMTU = 68, 65536
 
-// readAttributes reads the keys of the configuration, or of args.cni. There "promisc" false, and "mtu" or
-// "txQLen" below 1 or 0, are the same as none: promiscuous mode is only ever switched on.
+// readAttributes reads the keys of the configuration, or of args.cni. There "promisc" false and "mtu" 0 are the same as
+// none: promiscuous mode is only ever switched on.
 func readAttributes(o *conf.Object) attributes {
 	a := attributes{mac: readMAC(o)}
 	promisc, mtu := false, 0
@@ -116,16 +116,13 @@ func readAttributes(o *conf.Object) attributes {
 	if promisc {
 		a.promisc = &promisc
 	}
-	if mtu > 0 {
+	if mtu != 0 {
 		a.mtu = &mtu
 	}
-	if mtu > 0 && (mtu < minMTU || mtu > maxMTU) {
+	if mtu != 0 && (mtu < minMTU || mtu > maxMTU) {
 		o.Fail("mtu", fmt.Sprintf("a number of bytes from %d to %d", minMTU, maxMTU), strconv.Itoa(mtu))
 	}
-	if a.txQLen != nil && *a.txQLen < 0 {
-		a.txQLen = nil
-	}
-	if a.txQLen != nil && *a.txQLen > math.MaxInt32 {
+	if a.txQLen != nil && (*a.txQLen < 0 || *a.txQLen > math.MaxInt32) {
 		o.Fail("txQLen", fmt.Sprintf("a number of packets from 0 to %d", math.MaxInt32), strconv.Itoa(*a.txQLen))
 	}
 	return a

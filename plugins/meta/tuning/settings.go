@@ -59,7 +59,17 @@ func wantedAttributes(r *plugin.Request) (attributes, error) {
 	}
 	wanted.override(attributes{mac: fromArgs})
 	wanted.override(attributes{mac: readMAC(r.Config.Object("runtimeConfig"))})
-	wanted.override(readAttributes(args(r)))
+	asked := args(r)
+	wanted.override(readAttributes(asked))
+	off, zero := true, -1
+	asked.Bool("promisc", &off)
+	asked.Int("mtu", &zero)
+	if !off {
+		wanted.promisc = nil
+	}
+	if zero == 0 {
+		wanted.mtu = nil
+	}
 	return wanted, nil
 }
 
