@@ -4,8 +4,6 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-
-	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // TestFullBridge has a bridge with all ports that the kernel lets one have
