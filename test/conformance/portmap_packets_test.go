@@ -197,16 +197,15 @@ func portmapHostIPRows() []row {
 			l.silent(local(l, 8081))
 			l.must(web.check())
 		}},
-		{name: "hostIP: an address of a family that the container lacks is left out, and the other ports are published", backends: true,
-			known: "ADD refuses a hostIP of a family that the container lacks", test: func(l *lab) {
-				n := published(l)
-				n.plugins[0] = with(n.plugins[0], "ipam", `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}]]}`)
-				web := publish(l, n, "web", "[2001:db8:2::1]:8081:80/tcp", "8080:80/tcp")
-				l.answers(local(l, 8080), "web")
-				l.silent(local(l, 8081))
-				l.must(web.check())
-				l.must(web.del())
-			}},
+		{name: "hostIP: an address of a family that the container lacks is left out, and the other ports are published", backends: true, test: func(l *lab) {
+			n := published(l)
+			n.plugins[0] = with(n.plugins[0], "ipam", `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}]]}`)
+			web := publish(l, n, "web", "[2001:db8:2::1]:8081:80/tcp", "8080:80/tcp")
+			l.answers(local(l, 8080), "web")
+			l.silent(local(l, 8081))
+			l.must(web.check())
+			l.must(web.del())
+		}},
 	}...)
 }
 

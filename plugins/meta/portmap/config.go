@@ -120,25 +120,24 @@ func readPort(o *conf.Object, key string) uint16 {
 }
 
 // portMaps returns what the mappings ask for, given the container's addresses.
-// The first address of each family is published.
+// The first address of each family is published; a mapping of a family of which
+// there is none is left out.
 func (c *config) portMaps(ips []*types100.IPConfig) ([]netfilter.PortMap, error) {
 	var maps []netfilter.PortMap
 	for _, is := range []func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6} {
 		container, ok := first(ips, is)
+		if !ok {
+			continue
+		}
 		for _, m := range c.mappings {
+			if m.hostIP.IsValid() && !is(m.hostIP) {
+				continue
+			}
 			p := netfilter.PortMap{Protocol: m.protocol, HostPort: m.hostPort, Container: netip.AddrPortFrom(container, m.containerPort)}
 			if !m.hostIP.IsUnspecified() {
 				p.HostIP = m.hostIP
 			}
-			switch {
-			case m.hostIP.IsValid() && !is(m.hostIP):
-				// of the other family
-			case ok:
-				maps = append(maps, p)
-			case p.HostIP.IsValid():
-				return nil, plugin.ConfigError("publish on an address of a family that the container has, or give the network addresses of that family",
-					"hostIP of %s: the container has no address of that family", p)
-			}
+			maps = append(maps, p)
 		}
 	}
 	return distinct(maps)
