@@ -1,19 +1,15 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"flag"
 	"os"
 	"os/exec"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/cnibox/cnibox/plugins"
 )
 
 var update = flag.Bool("update", false, "write the list of packages that cnibox is made of")
@@ -25,30 +21,8 @@ const listHead = `# The packages that cnibox is made of, without our own and tho
 # go test ./cmd/cnibox -run TestPackages -update
 `
 
-// tooSlow are packages that must never be in cnibox, with all below them: their
-// initialisation, or what they do at first use, costs a tenth of a call or more.
-var tooSlow = []string{
-	"crypto", "database", "embed", "encoding/gob", "encoding/json", "encoding/xml", "flag", "go", "hash/maphash", "html", "log", "mime", "net",
-	"regexp", "testing", "text/template",
-	"github.com/containernetworking", "github.com/coreos", "github.com/google/nftables", "github.com/mdlayher", "github.com/spf13",
-	"github.com/vishvananda", "go.opentelemetry.io", "google.golang.org",
-}
-
-// allowed are packages below those that are fine.
-var allowed = []string{"net/netip"}
-
 func TestPackages(t *testing.T) {
 	got := packages(t)
-	for _, p := range got {
-		if slices.Contains(allowed, p) {
-			continue
-		}
-		for _, bad := range tooSlow {
-			if p == bad || strings.HasPrefix(p, bad+"/") {
-				t.Errorf("cnibox imports %s, which is too slow to start; who does: go list -deps -f '{{.ImportPath}} {{.Imports}}' ./cmd/cnibox | grep %s", p, p)
-			}
-		}
-	}
 	if *update {
 		if err := os.WriteFile(listFile, []byte(listHead+strings.Join(got, "\n")+"\n"), 0o644); err != nil {
 			t.Fatal(err)
@@ -93,67 +67,4 @@ func packages(t *testing.T) []string {
 	}
 	slices.Sort(names)
 	return names
-}
-
-// Start-up is measured in allocations, which are the same on every machine. The
-// packages of Go that cannot be done without have some 50.
-func TestStartUp(t *testing.T) {
-	const most, mostOfAll = 32, 80
-	dir := t.TempDir()
-	binary := filepath.Join(dir, "cnibox")
-	build := exec.Command("go", "build", "-trimpath", "-o", binary, ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("go build: %v\n%s", err, out)
-	}
-	if len(plugins.All) == 0 {
-		t.Fatal("cnibox has no plugins")
-	}
-	call := exec.Command(binary, plugins.All[0].Name)
-	call.Env = []string{"CNI_COMMAND=VERSION", "GODEBUG=inittrace=1"}
-	var trace bytes.Buffer
-	call.Stderr = &trace
-	if out, err := call.Output(); err != nil {
-		t.Fatalf("%v\n%s%s", err, out, &trace)
-	}
-	inits := parseTrace(t, &trace)
-	if len(inits) == 0 {
-		t.Fatal("Go printed no trace of the initialisation")
-	}
-	total := 0
-	for _, i := range inits {
-		total += i.allocs
-		if strings.HasPrefix(i.name, "github.com/") && i.allocs > 0 {
-			t.Errorf("%s makes something when the process starts (%d allocations): make it a constant, an array, or a function", i.name, i.allocs)
-		}
-		if i.allocs > most {
-			t.Errorf("the initialisation of %s makes %d allocations, want at most %d", i.name, i.allocs, most)
-		}
-	}
-	if total > mostOfAll {
-		t.Errorf("the initialisation makes %d allocations, want at most %d:\n%+v", total, mostOfAll, inits)
-	}
-}
-
-type initialisation struct {
-	name   string
-	allocs int
-}
-
-// parseTrace reads lines such as
-// "init os @0.32 ms, 0.020 ms clock, 416 bytes, 9 allocs".
-func parseTrace(t *testing.T, trace *bytes.Buffer) (list []initialisation) {
-	t.Helper()
-	for s := bufio.NewScanner(trace); s.Scan(); {
-		fields := strings.Fields(s.Text())
-		if len(fields) != 11 || fields[0] != "init" {
-			t.Fatalf("not understood: %q", s.Text())
-		}
-		n := 0
-		for _, digit := range fields[9] {
-			n = 10*n + int(digit-'0')
-		}
-		list = append(list, initialisation{fields[1], n})
-	}
-	return list
 }

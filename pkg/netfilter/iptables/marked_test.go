@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -28,7 +28,7 @@ func checked(m Marked) func() error { return over(m, Marked.Check) }
 // over opens a connection in the thread in which the rules are made or compared.
 func over(m Marked, do func(Marked) error) func() error {
 	return func() error {
-		conn, err := nftables.Open()
+		conn, err := nft.Open()
 		if err != nil {
 			return err
 		}

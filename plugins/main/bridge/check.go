@@ -94,12 +94,12 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside *link.L
 		return plugin.Errorf("the other end of %s is %s, not a veth but %s", r.IfName, end.Name, kind(end)).WithDetails(repeat)
 	case end.Master != bridge.Index:
 		return plugin.Errorf("veth %s is not in bridge %s", end.Name, c.bridge).WithDetails(repeat)
-	case end.Hairpin != c.port.Hairpin || end.Isolated != c.port.Isolated:
+	case end.Hairpin != c.port.Hairpin || c.port.Isolated && !end.Isolated: // the firewall plugin isolates ports too
 		return plugin.Errorf("veth %s: hairpin is %v and isolated is %v, configured are %v and %v",
 			end.Name, end.Hairpin, end.Isolated, c.port.Hairpin, c.port.Isolated).WithDetails(repeat)
 	}
 	if c.spoofCheck {
-		if err := checkSpoofCheck(ctx, r, end.Name); err != nil {
+		if err := checkSpoofCheck(r, end.Name); err != nil {
 			return err
 		}
 	}
@@ -166,7 +166,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		}
 	}
 	if c.spoofCheck {
-		if err := spoofCheckAvailable(); err != nil {
+		if err := backend.SpoofCheckAvailable(); err != nil {
 			return err
 		}
 	}

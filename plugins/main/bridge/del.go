@@ -119,7 +119,7 @@ func onBridge(c *link.Conn, l *link.Link, bridge string) bool {
 // GC removes the veth pairs and masquerading of the network's attachments that
 // are not valid, and has the IPAM plugin do the same with their addresses.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	errs := []error{backend.GCMasquerade(ctx, r.Network, r.ValidKeys()), collectSpoofChecks(ctx, r), collectLinks(r)}
+	errs := []error{backend.GCMasquerade(ctx, r.Network, r.ValidKeys()), backend.GCSpoofCheck(ctx, r.Network, r.ValidKeys()), collectLinks(r)}
 	if c := locate(r); c.ipam != "" {
 		ipam, err := delegate.Find(r, c.ipam)
 		if err == nil {

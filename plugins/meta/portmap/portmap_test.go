@@ -163,7 +163,7 @@ func TestErrorsChangeNothing(t *testing.T) {
 	l := newLab(t)
 	for _, tt := range []struct{ keys, mappings, want string }{
 		{`,"backend":"ipchains"`, webPort, `backend: unknown backend "ipchains"`},
-		{`,"conditionsV4":["ip","ttl","1"]`, webPort, "conditionsV4"},
+		{`,"conditionsV4":["ip","tll","1"]`, webPort, "conditionsV4"},
 		{``, `{"hostPort":1,"containerPort":1,"protocol":"tcp","hostIP":"2001:db8::1"}`, "no address of that family"},
 	} {
 		_, err := l.call(l.request(plugin.Add, tt.keys, tt.mappings))
