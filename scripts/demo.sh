@@ -96,8 +96,8 @@ say "What was made"
 ip -brief link show type veth
 ip -brief address show demo0
 ip -d link show type veth | grep -o 'alias.*' || true
-nft list map inet cnibox ports4_v2
-nft list set inet cnibox masq_v2_10.89.0.0/24
+nft list map inet cnibox ports4_v1
+nft list set inet cnibox masq_v1_10.89.0.0/24
 find /var/lib/cni -type f | sort
 
 say "Stop it, and compare with before"

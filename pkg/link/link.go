@@ -102,3 +102,9 @@ func ParseMAC(text string) (net.HardwareAddr, error) {
 	}
 	return mac, nil
 }
+
+// PortOption reads an option of a bridge's port such as isolated. vishvananda/netlink asks the kernel for all ports to tell of one.
+func PortOption(port, option string) bool {
+	value, err := os.ReadFile("/sys/class/net/" + port + "/brport/" + option)
+	return err == nil && strings.TrimSpace(string(value)) == "1"
+}

@@ -48,7 +48,7 @@ func TestPortsInUse(t *testing.T) {
 				t.Errorf("the port is in the rules of iptables: %v", inRules)
 			}
 			if b.config == "nftables" {
-				if got := host.MustRun(t, "nft", "list", "map", "inet", "cnibox", "ports4_v2"); !strings.Contains(got, "tcp . 8080") {
+				if got := host.MustRun(t, "nft", "list", "map", "inet", "cnibox", "ports4_v1"); !strings.Contains(got, "tcp . 8080") {
 					t.Errorf("not in the map:\n%s", got)
 				}
 			}

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -221,11 +222,26 @@ var emptyStores = []string{
 // below /var/lib/cni, except for lines of a snapshot that begin in a known way.
 func (n *node) nothingLeft(t testing.TB, except ...string) {
 	t.Helper()
-	ignored := slices.Concat(otherState, emptyStores, staticChains(), except)
-	if diff := n.before.Diff(n.Snapshot(t), ignored...); diff != "" {
+	now := n.Snapshot(t)
+	ignored := slices.Concat(otherState, emptyStores, staticChains(), referenceTables, except)
+	if diff := n.before.Diff(now, ignored...); diff != "" {
 		t.Errorf("left behind:\n%s", diff)
 	}
+	for _, table := range referenceTables {
+		for _, line := range now.Lines(table) {
+			if ofAttachment.MatchString(line) {
+				t.Errorf("left behind: %s", line)
+			}
+		}
+	}
 }
+
+// referenceTables begin the lines of the reference plugins' tables of nftables, which
+// stay. What is an attachment's in them has chains of its own.
+var (
+	referenceTables = []string{"nft table inet cni_plugins_masquerade", "nft table ip cni_hostport", "nft table ip6 cni_hostport"}
+	ofAttachment    = regexp.MustCompile(` chain (masq_checks|hostports|hostip_hostports|masquerading): [^c].* comment`)
+)
 
 // noVeths makes sure that no attachment has a veth pair.
 func (n *node) noVeths(t testing.TB) {

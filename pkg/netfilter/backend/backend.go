@@ -8,14 +8,14 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
-// Available tells whether the backend that is wished for, or the one that would
+// Available reports whether the backend that is wished for, or the one that would
 // stand in for it, can be used.
 func Available(w Wish) error {
-	return w.one((*nft.Table).Available, (*iptables.Backend).Available)
+	return w.one((*nft.Conn).Available, (*iptables.Backend).Available)
 }
 
 // one does something with the backend that is wished for.
-func (w Wish) one(withNFT func(*nft.Table) error, withIPTables func(*iptables.Backend) error) error {
+func (w Wish) one(withNFT func(*nft.Conn) error, withIPTables func(*iptables.Backend) error) error {
 	h, err := openHost()
 	if err != nil {
 		return err
@@ -30,7 +30,7 @@ func (w Wish) one(withNFT func(*nft.Table) error, withIPTables func(*iptables.Ba
 
 // either is one, and tries the other backend if it fails and nothing is said.
 // The error is the first one's.
-func (w Wish) either(withNFT func(*nft.Table) error, withIPTables func(*iptables.Backend) error) error {
+func (w Wish) either(withNFT func(*nft.Conn) error, withIPTables func(*iptables.Backend) error) error {
 	h, err := openHost()
 	if err != nil {
 		return err
@@ -48,9 +48,9 @@ func (w Wish) either(withNFT func(*nft.Table) error, withIPTables func(*iptables
 }
 
 // with does something with the backend that was chosen, or stands in for it.
-func (h *host) with(c Choice, withNFT func(*nft.Table) error, withIPTables func(*iptables.Backend) error) error {
+func (h *host) with(c Choice, withNFT func(*nft.Conn) error, withIPTables func(*iptables.Backend) error) error {
 	if c.Backend == NFTables {
-		err := h.withTable(withNFT)
+		err := h.withNFT(withNFT)
 		if !c.Preferred || !errors.Is(err, netfilter.ErrUnavailable) {
 			return c.explain(err)
 		}

@@ -81,7 +81,11 @@ func (w Wish) configured() (Choice, error) {
 // that it would have to load.
 func (h *host) choose(w Wish) (Choice, error) {
 	c, err := w.configured()
-	if err == nil && c.Preferred && h.hasLink(ipvsLink) {
+	if err != nil || !c.Preferred {
+		return c, err
+	}
+	isIPVS, err := hasLink(ipvsLink)
+	if isIPVS {
 		return Choice{Backend: IPTables, Reason: "kube-proxy is in IPVS mode (" + ipvsLink + " is there), which needs its own rules to come first"}, nil
 	}
 	return c, err
@@ -108,7 +112,7 @@ func effective(w Wish) (Choice, error) {
 	if err != nil || !c.Preferred {
 		return c, err
 	}
-	if err := h.withTable((*nft.Table).Available); errors.Is(err, netfilter.ErrUnavailable) {
+	if err := h.withNFT((*nft.Conn).Available); errors.Is(err, netfilter.ErrUnavailable) {
 		return c.without(err), nil
 	}
 	return c, nil

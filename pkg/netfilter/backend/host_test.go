@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/bridgefilter"
+	"github.com/google/nftables"
+
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
-	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -35,7 +35,7 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	groups := map[string][]nftables.Table{
 		"reference masquerade": reference.MasqueradeTables(), "reference ports": reference.HostPortTables(),
-		"nat": iptables.NATTables(), "filter": iptables.FilterTables(), "bridge": bridgefilter.Tables(),
+		"nat": iptables.NATTables(), "filter": iptables.FilterTables(), "bridge": spoofCheckTables(),
 	}
 	for _, tt := range []struct{ table, group string }{
 		{"", ""},
@@ -63,9 +63,6 @@ func TestLook(t *testing.T) {
 					return
 				}
 				defer host.close()
-				if n := host.table.Conn().Sends; n != 1 {
-					t.Errorf("asked with %d messages", n)
-				}
 				for name, tables := range groups {
 					if got := host.hasAny(tables); got != (name == tt.group) {
 						t.Errorf("%s: %v", name, got)

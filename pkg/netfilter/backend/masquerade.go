@@ -5,7 +5,6 @@ import (
 	"errors"
 	"net/netip"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/bridgefilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
@@ -15,7 +14,7 @@ import (
 // AddMasquerade is netfilter.Masquerader's with the backend that is wished for.
 func AddMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Prefix) error {
 	return w.one(
-		func(t *nft.Table) error { return t.AddMasquerade(ctx, key, addrs) },
+		func(t *nft.Conn) error { return t.AddMasquerade(ctx, key, addrs) },
 		func(b *iptables.Backend) error { return b.AddMasquerade(ctx, key, addrs) })
 }
 
@@ -33,20 +32,20 @@ func DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) err
 // masquerade, as DelMasquerade does, and the spoof check. The bridge plugin's DEL
 // removes both whatever its configuration, and saves a look at the host.
 func DelBridge(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	h, err := look(reference.MasqueradeTables(), iptables.NATTables(), bridgefilter.Tables())
+	h, err := look(reference.MasqueradeTables(), iptables.NATTables(), spoofCheckTables())
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	return errors.Join(
 		h.delMasquerade(ctx, key, hint),
-		h.inBridgeFilter(func(t *bridgefilter.Table) error { return t.DelSpoofCheck(ctx, key) }))
+		h.delSpoofCheck(ctx, key))
 }
 
 func (h *host) delMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
 	return errors.Join(
-		h.inNFTables(func(t *nft.Table) error { return t.DelMasquerade(ctx, key, hint) }),
-		h.inReference(reference.MasqueradeTables(), func() error { return reference.DelMasquerade(ctx, key) }),
+		h.inNFT(func(t *nft.Conn) error { return t.DelMasquerade(ctx, key, hint) }),
+		h.inReference(reference.MasqueradeTables(), func(c *nft.Conn) error { return reference.DelMasquerade(ctx, c, key) }),
 		h.iptables(iptables.NATTables()).DelMasquerade(ctx, key, hint))
 }
 
@@ -55,7 +54,7 @@ func (h *host) delMasquerade(ctx context.Context, key plugin.Key, hint []netip.P
 // from before an upgrade.
 func CheckMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Prefix) error {
 	return w.either(
-		func(t *nft.Table) error { return t.CheckMasquerade(ctx, key, addrs) },
+		func(t *nft.Conn) error { return t.CheckMasquerade(ctx, key, addrs) },
 		func(b *iptables.Backend) error { return b.CheckMasquerade(ctx, key, addrs) })
 }
 
@@ -67,7 +66,7 @@ func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error
 	}
 	defer h.close()
 	return errors.Join(
-		h.inNFTables(func(t *nft.Table) error { return t.GCMasquerade(ctx, network, valid) }),
-		reference.GCMasquerade(ctx, network, valid),
+		h.inNFT(func(t *nft.Conn) error { return t.GCMasquerade(ctx, network, valid) }),
+		h.inNFT(func(c *nft.Conn) error { return reference.GCMasquerade(ctx, c, network, valid) }),
 		iptables.New().GCMasquerade(ctx, network, valid))
 }

@@ -18,7 +18,7 @@ import (
 // made before and would go on to lead elsewhere.
 func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
 	err := w.one(
-		func(t *nft.Table) error { return t.AddPortMaps(ctx, key, ports) },
+		func(t *nft.Conn) error { return t.AddPortMaps(ctx, key, ports) },
 		func(b *iptables.Backend) error { return b.AddPortMaps(ctx, key, ports) })
 	if err != nil {
 		return err
@@ -44,8 +44,8 @@ func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 		return err
 	}
 	err = errors.Join(
-		h.inNFTables(func(t *nft.Table) error { return del(t) }),
-		h.inReference(reference.HostPortTables(), func() error { return reference.DelPortMaps(ctx, key, hint) }),
+		h.inNFT(func(t *nft.Conn) error { return del(t) }),
+		h.inReference(reference.HostPortTables(), func(c *nft.Conn) error { return reference.DelPortMaps(ctx, c, key, hint) }),
 		del(h.iptables(iptables.NATTables())))
 	return errors.Join(err, conntrack.FlushWithdrawn(ctx, removed))
 }
@@ -55,7 +55,7 @@ func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 // before an upgrade.
 func CheckPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
 	return w.either(
-		func(t *nft.Table) error { return t.CheckPortMaps(ctx, key, ports) },
+		func(t *nft.Conn) error { return t.CheckPortMaps(ctx, key, ports) },
 		func(b *iptables.Backend) error { return b.CheckPortMaps(ctx, key, ports) })
 }
 
@@ -67,7 +67,16 @@ func GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
 	}
 	defer h.close()
 	return errors.Join(
-		h.inNFTables(func(t *nft.Table) error { return t.GCPortMaps(ctx, network, valid) }),
-		reference.GCPortMaps(ctx, network, valid),
+		h.inNFT(func(t *nft.Conn) error { return t.GCPortMaps(ctx, network, valid) }),
+		h.inNFT(func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, valid) }),
 		iptables.New().GCPortMaps(ctx, network, valid))
+}
+
+// CheckConditions has the backend that conditions are for say whether they are
+// right, as far as it can before there are any ports.
+func CheckConditions(ctx context.Context, w Wish, conditions4, conditions6 []string) error {
+	if w.NFTables == "" {
+		return nil
+	}
+	return nft.CheckConditions(ctx, conditions4, conditions6)
 }

@@ -1,17 +1,17 @@
 package iptables
 
 import (
-	"golang.org/x/sys/unix"
+	"github.com/google/nftables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
 // Backend is the backend on iptables, in the network namespace of the thread
 // that calls it. It keeps nothing between calls.
 type Backend struct {
-	asked bool           // whoever made it has asked nf_tables …
-	conn  *nftables.Conn // … over this; nil if iptables-nft has nothing there
+	asked bool      // whoever made it has asked nf_tables …
+	conn  *nft.Conn // … over this; nil if iptables-nft has nothing there
 }
 
 var (
@@ -26,7 +26,7 @@ func New() *Backend { return &Backend{} }
 // On returns the backend for what removes things, which asks nf_tables over a
 // connection that the caller has. It is nil if the caller knows that none of the
 // tables is there.
-func On(conn *nftables.Conn) *Backend { return &Backend{asked: true, conn: conn} }
+func On(conn *nft.Conn) *Backend { return &Backend{asked: true, conn: conn} }
 
 // NATTables are the tables of iptables-nft in which masquerading and port maps are.
 func NATTables() []nftables.Table { return tablesOf(natTable) }
@@ -35,7 +35,7 @@ func NATTables() []nftables.Table { return tablesOf(natTable) }
 func FilterTables() []nftables.Table { return tablesOf(filterTable) }
 
 func tablesOf(name string) []nftables.Table {
-	return []nftables.Table{{Family: unix.NFPROTO_IPV4, Name: name}, {Family: unix.NFPROTO_IPV6, Name: name}}
+	return []nftables.Table{{Family: nftables.TableFamilyIPv4, Name: name}, {Family: nftables.TableFamilyIPv6, Name: name}}
 }
 
 // Available tells whether the host has the program that changes rules. Whether

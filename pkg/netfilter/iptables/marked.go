@@ -6,7 +6,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -27,7 +27,7 @@ type Marked struct {
 	AdminChain string       // "" is CNI-ADMIN
 
 	// Conn is what nf_tables is asked over.
-	Conn *nftables.Conn
+	Conn *nft.Conn
 }
 
 const (

@@ -24,19 +24,6 @@ type noLayout struct{ nothing }
 func (noLayout) jumps(family, string) ([]string, error) { return nil, nil }
 func (noLayout) drops(family) (bool, error)             { return false, nil }
 
-func (p *nftProbe) jumps(f family, chain string) ([]string, error) {
-	rules, err := p.conn.Rules(p.table(f, filterTable), chain)
-	targets := make([]string, 0, len(rules))
-	for _, r := range rules {
-		targets = append(targets, r.Jump)
-	}
-	return targets, err
-}
-
-func (p *nftProbe) drops(f family) (bool, error) {
-	return p.conn.Drops(p.table(f, filterTable), hookChain)
-}
-
 // legacyLayout reads the entries of a table, which are its rules, chain by
 // chain. A jump is the offset of the rule that it leads to.
 type legacyLayout struct {

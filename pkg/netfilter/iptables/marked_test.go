@@ -9,7 +9,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
 var bothFamilies = Marked{Mark: 0x1000, Addrs: addrs("10.88.0.2", "fd00:88::2")}
@@ -29,7 +29,7 @@ func checked(m Marked) func() error { return over(m, Marked.Check) }
 // over opens a connection in the thread in which the rules are made or compared.
 func over(m Marked, do func(Marked) error) func() error {
 	return func() error {
-		conn, err := nftables.Open()
+		conn, err := nft.Open()
 		if err != nil {
 			return err
 		}

@@ -4,9 +4,8 @@ import (
 	"errors"
 	"net/netip"
 
-	"golang.org/x/sys/unix"
-
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
 // probe asks the kernel what is in the tables of one flavour, without a program
@@ -36,13 +35,13 @@ func (b *Backend) probes() (*probes, error) {
 	return openProbes()
 }
 
-func probesOver(conn *nftables.Conn) *probes {
+func probesOver(conn *nft.Conn) *probes {
 	return &probes{nft: nftProbe{conn: conn}, shared: true}
 }
 
 func openProbes() (*probes, error) {
-	conn, err := nftables.Open()
-	if errors.Is(err, unix.EPROTONOSUPPORT) || err != nil && nftables.Lacking(err) {
+	conn, err := nft.Open()
+	if errors.Is(err, netfilter.ErrUnavailable) {
 		return &probes{}, nil
 	}
 	if err != nil {
@@ -63,23 +62,23 @@ func (p *probes) forget() {
 	p.legacy = legacyProbe{}
 }
 
-// ask asks nf_tables about chains of a table, with one message: hasChain knows the
-// answers then. iptables-legacy's are all read at once anyway.
+// ask asks nf_tables about chains of a table, with one message for each family:
+// hasChain knows the answers then. iptables-legacy's are all read at once anyway.
 func (p *probes) ask(in []family, table string, chains ...string) error {
 	if p.nft.conn == nil {
 		return nil
 	}
-	var names []nftables.ChainOf
+	p.nft.asked, p.nft.there = nil, nil
 	for _, f := range in {
-		for _, c := range chains {
-			names = append(names, nftables.ChainOf{Table: p.nft.table(f, table), Chain: c})
+		t := p.nft.table(f, table)
+		there, err := p.nft.conn.HasChains(t, chains...)
+		if err != nil {
+			return err
+		}
+		for i, c := range chains {
+			p.nft.asked, p.nft.there = append(p.nft.asked, tableChain{t, c}), append(p.nft.there, there[i])
 		}
 	}
-	there, err := p.nft.conn.HasChains(names...)
-	if err != nil {
-		return err
-	}
-	p.nft.asked, p.nft.there = names, there
 	return nil
 }
 

@@ -2,60 +2,107 @@ package iptables
 
 import (
 	"bytes"
-	"errors"
 	"net/netip"
 	"slices"
+	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 
-	"github.com/cnibox/cnibox/pkg/netlink"
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
 // nftProbe looks into the tables of iptables-nft, which are tables of nftables.
 type nftProbe struct {
-	conn *nftables.Conn
+	conn *nft.Conn
 
-	asked []nftables.ChainOf // by probes.ask
-	there []bool             // which of them there are
+	asked []tableChain // by probes.ask
+	there []bool       // which of them there are
+}
+
+// tableChain names a chain of a table.
+type tableChain struct {
+	table nftables.Table
+	chain string
 }
 
 func (p *nftProbe) table(f family, name string) nftables.Table {
 	if f == ipv6 {
-		return nftables.Table{Family: unix.NFPROTO_IPV6, Name: name}
+		return nftables.Table{Family: nftables.TableFamilyIPv6, Name: name}
 	}
-	return nftables.Table{Family: unix.NFPROTO_IPV4, Name: name}
+	return nftables.Table{Family: nftables.TableFamilyIPv4, Name: name}
 }
 
 func (p *nftProbe) hasChain(f family, table, chain string) (bool, error) {
 	t := p.table(f, table)
-	if i := slices.Index(p.asked, nftables.ChainOf{Table: t, Chain: chain}); i >= 0 {
+	if i := slices.Index(p.asked, tableChain{t, chain}); i >= 0 {
 		return p.there[i], nil
 	}
-	return p.conn.HasChain(t, chain)
+	there, err := p.conn.HasChains(t, chain)
+	return err == nil && there[0], err
 }
 
 func (p *nftProbe) chains(f family, table string) ([]string, error) {
-	return p.conn.Chains(p.table(f, table), "CNI-")
+	list, err := p.list(f, table)
+	var names []string
+	for _, c := range list {
+		if strings.HasPrefix(c.Name, "CNI-") {
+			names = append(names, c.Name)
+		}
+	}
+	return names, err
+}
+
+// list lists the chains of a table.
+func (p *nftProbe) list(f family, table string) ([]*nftables.Chain, error) {
+	t := p.table(f, table)
+	there, err := p.conn.HasTables(t)
+	if err != nil || !there[0] {
+		return nil, err
+	}
+	all, err := p.conn.ListChainsOfTableFamily(t.Family)
+	return slices.DeleteFunc(all, func(c *nftables.Chain) bool { return c.Table.Name != table }), err
+}
+
+func (p *nftProbe) rules(f family, table, chain string) ([]*nftables.Rule, error) {
+	t := p.table(f, table)
+	there, err := p.conn.HasChains(t, chain)
+	if err != nil || !there[0] {
+		return nil, err
+	}
+	return p.conn.GetRules(&t, &nftables.Chain{Name: chain})
 }
 
 // mentions lists the rules of one chain. An address is compared with in its own
-// bytes; an interrupted list may have left out a rule.
+// bytes; a list that can't be read may have it.
 func (p *nftProbe) mentions(f family, table, chain string, addr netip.Addr) (bool, error) {
-	t := p.table(f, table)
-	b := &netlink.Batch{}
-	b.Begin(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_GETRULE, unix.NLM_F_DUMP, "list the rules of chain "+chain)
-	b.Header(t.Family, unix.NFNETLINK_V0, 0, 0)
-	b.String(unix.NFTA_RULE_TABLE, t.Name)
-	b.String(unix.NFTA_RULE_CHAIN, chain)
-	b.End()
-	found := false
-	err := p.conn.Do(b, func(m netlink.Message) { found = found || bytes.Contains(m.Payload, addr.AsSlice()) })
-	switch {
-	case errors.Is(err, netlink.ErrInterrupted):
-		return true, nil
-	case errors.Is(err, unix.ENOENT), err != nil && nftables.Lacking(err):
-		return false, nil
+	rules, err := p.rules(f, table, chain)
+	for _, r := range rules {
+		for _, e := range r.Exprs {
+			if c, ok := e.(*expr.Cmp); ok && bytes.Equal(c.Data, addr.AsSlice()) {
+				return true, nil
+			}
+		}
 	}
-	return found, err
+	return err != nil, nil
+}
+
+func (p *nftProbe) jumps(f family, chain string) ([]string, error) {
+	rules, err := p.rules(f, filterTable, chain)
+	targets := make([]string, len(rules))
+	for i, r := range rules {
+		for _, e := range r.Exprs {
+			if v, ok := e.(*expr.Verdict); ok {
+				targets[i] = v.Chain
+			}
+		}
+	}
+	return targets, err
+}
+
+func (p *nftProbe) drops(f family) (bool, error) {
+	list, err := p.list(f, filterTable)
+	return slices.ContainsFunc(list, func(c *nftables.Chain) bool {
+		return c.Name == hookChain && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+	}), err
 }

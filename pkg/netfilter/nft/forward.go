@@ -2,107 +2,164 @@ package nft
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/netfilter/bridgefilter"
-	"github.com/cnibox/cnibox/pkg/netfilter/holding"
-	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-var _ netfilter.Forwarder = (*Table)(nil)
+// ForwardMark is the bit of the mark of packets that may be forwarded, between
+// priorities -10 and 10 of hook forward. It is none of those that others use: 0x2000
+// for masquerading (portmap, netavark), 0x4000 and 0x8000 (kube-proxy), 0x0f00
+// (Cilium), 0xff0000 (Tailscale), 0xffff0000 (Calico), or the numbers that proxies
+// set (Istio's 0x539, WireGuard's 0xca6c).
+const ForwardMark = 0x1000
 
-func (t *Table) forwarding() *holding.Table {
-	return &holding.Table{Ruleset: forwarding(), Conn: t.conn}
-}
-
-// AddForward implements netfilter.Forwarder. What keeps containers apart is in
-// place before anything is let through.
-func (t *Table) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
-	things, err := forwardThings(f)
+// AddForward marks packets from and to the addresses, and protects the bridge. To
+// accept what is marked, and to isolate the port, is for others.
+func (c *Conn) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
+	claims, err := forwardClaims(f)
 	if err != nil {
 		return err
 	}
-	ports := bridgefilter.On(t.conn)
-	if f.Ingress == netfilter.Isolated && f.HostEnd != "" {
-		err = ports.AddIsolated(ctx, key, f.HostEnd)
-	} else {
-		err = ports.DelIsolated(ctx, key)
-	}
+	return c.forwarding().hold(ctx, ownerOf(key, useForward), claims, nil)
+}
+
+// DelForward takes that back.
+func (c *Conn) DelForward(ctx context.Context, key plugin.Key) error {
+	_, _, err := c.forwarding().release(ctx, ownerOf(key, useForward))
+	return err
+}
+
+// CheckForward compares what is there with what AddForward makes.
+func (c *Conn) CheckForward(key plugin.Key, f netfilter.Forward) error {
+	claims, err := forwardClaims(f)
 	if err != nil {
 		return err
 	}
-	if err := t.forwarding().Hold(ctx, holding.HolderOf(key, useForward), things); err != nil {
-		return err
-	}
-	return t.marked(f).Accept(ctx)
+	return c.forwarding().check(ownerOf(key, useForward), claims)
 }
 
-// DelForward implements netfilter.Forwarder. The rules of iptables that accept
-// what is marked stay: they are for all, and accept nothing else.
-func (t *Table) DelForward(ctx context.Context, key plugin.Key, _ []netip.Prefix) error {
-	return errors.Join(
-		t.forwarding().Release(ctx, holding.HolderOf(key, useForward)),
-		bridgefilter.On(t.conn).DelIsolated(ctx, key))
+// GCForward removes what attachments of the network have that are not valid.
+func (c *Conn) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
+	return c.forwarding().collect(ctx, network, useForward, valid)
 }
 
-// CheckForward implements netfilter.Forwarder.
-func (t *Table) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
-	things, err := forwardThings(f)
-	if err != nil {
-		return err
-	}
-	if err := t.forwarding().Check(ctx, holding.HolderOf(key, useForward), things); err != nil {
-		return err
-	}
-	if f.Ingress == netfilter.Isolated && f.HostEnd != "" {
-		if err := bridgefilter.On(t.conn).CheckIsolated(ctx, key, f.HostEnd); err != nil {
-			return err
-		}
-	}
-	return t.marked(f).Check()
-}
-
-// GCForward implements netfilter.Forwarder.
-func (t *Table) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	return errors.Join(
-		t.forwarding().Collect(ctx, network, useForward, valid),
-		bridgefilter.On(t.conn).GCIsolated(ctx, network, valid))
-}
-
-// ForwardAvailable tries whether the kernel takes what forwarding needs, without
+// ForwardAvailable tries whether the kernel takes the table for forwarding, without
 // leaving anything in it.
-func (t *Table) ForwardAvailable() error { return t.forwarding().Available() }
+func (c *Conn) ForwardAvailable() error { return c.forwarding().available() }
 
-// marked is what iptables has to accept.
-func (t *Table) marked(f netfilter.Forward) iptables.Marked {
-	return iptables.Marked{Mark: forwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain, Conn: t.conn}
-}
-
-func forwardThings(f netfilter.Forward) ([]holding.Thing, error) {
-	var things []holding.Thing
+func forwardClaims(f netfilter.Forward) ([]claim, error) {
+	var claims []claim
 	seen := map[netip.Addr]bool{}
 	for _, a := range f.Addrs {
 		if !seen[a] {
 			seen[a] = true
-			things = append(things, addressThing(a))
+			claims = append(claims, claim{record: record{kind: kindForwarded, link: noLink, addr: a}})
 		}
 	}
 	if f.Ingress == netfilter.Open {
-		return things, nil
+		return claims, nil
 	}
-	if f.Bridge == "" || len(f.Bridge) > maxLinkName {
+	if f.Bridge == "" || len(f.Bridge) >= unix.IFNAMSIZ {
 		return nil, plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
 			"ingressPolicy: %q is no bridge", f.Bridge)
 	}
-	things = append(things, bridgeThing(forwardProtected, f.Bridge))
+	claims = append(claims, claim{record: record{kind: kindProtected, link: f.Bridge, addr: netip.IPv6Unspecified()}})
 	if f.Ingress == netfilter.Isolated {
-		things = append(things, bridgeThing(forwardIsolated, f.Bridge))
+		claims = append(claims, claim{record: record{kind: kindIsolated, link: f.Bridge, addr: netip.IPv6Unspecified()}})
 	}
-	return things, nil
+	return claims, nil
 }
 
-// maxLinkName is the length of the longest name of a link.
-const maxLinkName = 15
+// forwarding returns the table inet cnibox-forward:
+//
+//	chain passes_v1 {
+//		ip saddr @pods4_v1 meta mark set meta mark | 0x00001000
+//		ip daddr @pods4_v1 ct state established,related meta mark set meta mark | 0x00001000
+//		ip daddr @pods4_v1 ct status dnat meta mark set meta mark | 0x00001000
+//		… the same for IPv6
+//	}
+//	chain forward_v1 {
+//		type filter hook forward priority filter - 10; policy accept;
+//		meta mark set meta mark & 0xffffefff
+//		iifname . oifname @isolated_v1 drop
+//		iifname . oifname @same_v1 goto passes_v1
+//		iifname @protected_v1 oifname @protected_v1 drop
+//		goto passes_v1
+//	}
+//	chain forwarded_v1 {
+//		type filter hook forward priority filter + 10; policy accept;
+//		meta mark set meta mark & 0xffffefff
+//	}
+//
+// A drop is final, and so bridges are kept apart here. An accept is not: a later
+// chain at the hook still sees the packet, and it is there, mostly in chain FORWARD
+// of iptables, that a host drops what it does not know. So a packet that may pass
+// gets a bit of the mark, which one rule of iptables accepts. It has it between the
+// two chains only: one with the bit set by someone else loses it, since it must not
+// pass for that.
+//
+// New connections to a container pass only if they are to a published port: their
+// destination was changed (ct status dnat).
+//
+// nf_tables can't compare two links with each other; a pair of a bridge with itself
+// in a set stands for "the same one".
+func (c *Conn) forwarding() *table {
+	t := &table{conn: c, ruleset: ruleset{
+		table:   nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox-forward"},
+		refusal: "nftables table inet cnibox-forward can't be made",
+		need: "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +
+			"or must be able to load its modules (nf_tables, nft_ct)",
+		lost: "what all attachments of this host had in it",
+	}}
+	t.owners = newOwners(&t.table)
+	pair := concat(nftables.TypeIFName, nftables.TypeIFName)
+	pods := map[*family]*nftables.Set{
+		&ipv4: newSet(&t.table, "pods4", nftables.TypeIPAddr),
+		&ipv6: newSet(&t.table, "pods6", nftables.TypeIP6Addr),
+	}
+	protected := newSet(&t.table, "protected", nftables.TypeIFName)
+	same := newSet(&t.table, "same", pair)
+	isolated := newSet(&t.table, "isolated", pair)
+	t.sets = []*nftables.Set{pods[&ipv4], pods[&ipv6], protected, same, isolated}
+
+	t.elements = func(r record) []element {
+		both := append(linkKey(r.link), linkKey(r.link)...)
+		switch r.kind {
+		case kindForwarded:
+			return []element{{set: pods[familyOf(r.addr)], key: r.addr.AsSlice(), what: r.String()}}
+		case kindProtected:
+			return []element{{set: protected, key: linkKey(r.link), what: r.link, sharing: common}, {set: same, key: both, what: r.link, sharing: common}}
+		}
+		return []element{{set: isolated, key: both, what: r.link, sharing: common}}
+	}
+
+	const passes, forward, forwarded = "passes" + version, "forward" + version, "forwarded" + version
+	var pass []rule
+	for _, f := range families() {
+		from, to := words(f.is(), in(pods[f], f.src())), words(f.is(), in(pods[f], f.dst()))
+		pass = append(pass,
+			words(from, setMark(ForwardMark)),
+			words(to, isAnswer(), setMark(ForwardMark)),
+			words(to, wasRedirected(), setMark(ForwardMark)))
+	}
+	const before, behind = -10, 10 // iptables' filter table
+	t.chains = []chain{
+		{name: passes, rules: pass, jumps: 2},
+		{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: []rule{
+			clearMark(ForwardMark),
+			words(in(isolated, inLink(), outLink()), drop()),
+			words(in(same, inLink(), outLink()), goOnIn(passes)),
+			words(in(protected, inLink()), in(protected, outLink()), drop()),
+			goOnIn(passes),
+		}},
+		{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
+			clearMark(ForwardMark),
+		}},
+	}
+	return t
+}

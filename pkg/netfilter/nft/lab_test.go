@@ -4,13 +4,10 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -68,7 +65,7 @@ func behind(link string, maps []netfilter.PortMap) netfilter.PortMaps {
 }
 
 // delPorts takes the ports of an attachment back and returns them as text.
-func delPorts(t testing.TB, table *Table, key plugin.Key) []string {
+func delPorts(t testing.TB, table *Conn, key plugin.Key) []string {
 	t.Helper()
 	maps, err := table.DelPortMaps(ctx, key, nil)
 	must(t, err)
@@ -80,9 +77,9 @@ func delPorts(t testing.TB, table *Table, key plugin.Key) []string {
 }
 
 // open opens the table of a host until the test ends.
-func open(t testing.TB, h *netlab.Host) *Table {
+func open(t testing.TB, h *netlab.Host) *Conn {
 	t.Helper()
-	var table *Table
+	var table *Conn
 	var err error
 	h.Do(func() { table, err = Open() })
 	if err != nil {
@@ -99,9 +96,8 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// listing returns what nft lists of our table, "" if it is not there, in an
-// order that does not depend on hashes, without what does not belong to any
-// attachment and depends on the kernel.
+// listing returns what nft lists of our table, "" if it is not there, in an order that
+// does not depend on hashes.
 func listing(t testing.TB, h *netlab.Host) string {
 	t.Helper()
 	if h.MustRun(t, "nft", "list", "tables") == "" {
@@ -112,76 +108,23 @@ func listing(t testing.TB, h *netlab.Host) string {
 
 var (
 	elementsBlock = regexp.MustCompile(`(?s)elements = \{ (.*?) \}`)
-	trialElements = regexp.MustCompile(`(?s)(\tset trials_v\d \{\n\t\ttype mark \. mark\n\t\tflags timeout\n)\t\telements = \{.*?\}\n`)
 	space         = regexp.MustCompile(`\s+`)
 )
 
 func canonical(text string) string {
-	text = trialElements.ReplaceAllString(text, "$1")
-	text = elementsBlock.ReplaceAllStringFunc(text, func(block string) string {
+	return elementsBlock.ReplaceAllStringFunc(text, func(block string) string {
 		inside := elementsBlock.FindStringSubmatch(block)[1]
 		list := strings.Split(space.ReplaceAllString(inside, " "), ", ")
 		slices.Sort(list)
 		return "elements = { " + strings.Join(list, ",\n\t\t\t     ") + " }"
 	})
-	return text
 }
 
 // restore replaces the host's ruleset by a saved one.
 func restore(t testing.TB, h *netlab.Host, saved string) {
 	t.Helper()
 	h.MustRun(t, "nft", "flush", "ruleset")
-	cmd := exec.Command("nft", "-f", "-")
-	cmd.Stdin = strings.NewReader(saved)
-	if _, err := h.Output(cmd); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// sortedLines sorts what is listed: sets and rules stand in the order in which
-// they were made.
-func sortedLines(text string) string {
-	lines := strings.Split(text, "\n")
-	for i := range lines {
-		lines[i] = strings.TrimSuffix(lines[i], ",")
-	}
-	slices.Sort(lines)
-	return strings.Join(lines, "\n")
-}
-
-var (
-	ownerData   = regexp.MustCompile(`0x00(..)0([0d])(..) \. 0x00000000 \. (\S+ \. \S+) \. (\d+)`)
-	trialsBlock = regexp.MustCompile(`(?s)\tset trials_v2 \{.*?\n\t\}\n\n`)
-	conditional = regexp.MustCompile(`(?s)\tmap \w*ifports\d_v2 \{.*?\n\t\}\n\n`)
-)
-
-// asVersion1 makes a listing what the first version would have made.
-func asVersion1(text string) string {
-	text = conditional.ReplaceAllString(text, "")
-	text = trialsBlock.ReplaceAllString(text, "")
-	text = asBeforeGone(text)
-	text = strings.NewReplacer(
-		"mark : mark . mark . ifname . ipv6_addr . inet_service", "mark : mark . ifname . ipv6_addr . inet_proto . inet_service",
-		"\t\tflags timeout\n", "",
-		"\t\tjump hostoptions_v2\n", "", "\t\tjump options_v2\n", "",
-		"\tchain hostoptions_v2 {\n\t}\n\n", "", "\tchain options_v2 {\n\t}\n\n", "",
-	).Replace(text)
-	text = ownerData.ReplaceAllStringFunc(text, func(s string) string {
-		m := ownerData.FindStringSubmatch(s)
-		proto := map[string]string{"00": "255", "06": "tcp", "11": "udp", "84": "sctp"}[m[1]]
-		return "0x000000" + m[3] + " . " + m[4] + " . " + proto + " . " + m[5]
-	})
-	return strings.ReplaceAll(text, version, version1)
-}
-
-var (
-	goneSet    = regexp.MustCompile(`(?s)\tset \w*gone\d?_v2\S* \{.*?\n\t\}\n\n`)
-	goneLookup = regexp.MustCompile(`(\t\t|meta nfproto ipv. )[^!\n]* != @\w*gone\d?_v2\S* `)
-)
-
-// asBeforeGone makes a listing what there was before keys were withdrawn.
-func asBeforeGone(text string) string {
-	return goneLookup.ReplaceAllString(goneSet.ReplaceAllString(text, ""), "$1")
+	h.Feed(t, saved, "nft", "-f", "-")
 }
 
 // addLink gives the host a link, for route_localnet.
@@ -190,4 +133,7 @@ func addLink(t testing.TB, h *netlab.Host, name string) {
 	h.MustRun(t, "ip", "link", "add", name, "type", "bridge")
 }
 
-const tcp = unix.IPPROTO_TCP
+func sorted(lines []string) []string {
+	slices.Sort(lines)
+	return lines
+}

@@ -10,6 +10,9 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
+// tick is as long as elements stay at most that DEL lets expire.
+const tick = 20 * time.Millisecond
+
 // patience is for what must be answered, grace for what must not.
 const (
 	patience = 5 * time.Second
@@ -23,7 +26,7 @@ type node struct {
 	*netlab.Host
 	outside           *netlab.Outside
 	web, peer, remote *netlab.Pod
-	table             *Table
+	table             *Conn
 }
 
 func newNode(t *testing.T) *node {
@@ -190,6 +193,7 @@ func testPublishedPorts(t *testing.T, n *node) {
 		}
 	}
 	n.Do(func() { delPorts(t, n.table, keyOf("web")) })
+	time.Sleep(tick)
 	if got, err := outside.DialTCP("192.0.2.1:8080", patience); err == nil {
 		t.Errorf("a port answers after it was taken back: %q", got)
 	}
@@ -302,6 +306,7 @@ func TestMasquerade(t *testing.T) {
 		}
 	}
 	must(t, n.table.DelMasquerade(ctx, keyOf("peer"), nil))
+	time.Sleep(tick)
 	if got, err := n.peer.DialTCP("192.0.2.254:80", grace); err == nil {
 		t.Errorf("masqueraded after it was taken back: %q", got)
 	}

@@ -1,452 +1,421 @@
 package nft
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/netip"
 	"os"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/nftables"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// sends returns how many messages f sends.
-func sends(table *Table, f func()) int {
-	before := table.conn.Sends
-	f()
-	return table.conn.Sends - before
+// attached is a host with an attachment that has addresses and ports.
+type attached struct {
+	*netlab.Host
+	conn  *Conn
+	ports netfilter.PortMaps
 }
 
-func TestMessageBudget(t *testing.T) {
-	for _, way := range ways {
-		t.Run(way, func(t *testing.T) {
-			t.Parallel()
-			h := netlab.NewHost(t)
-			addLink(t, h, "cni0")
-			table := open(t, h)
-			tried(t, h, table, way)
-			del := 3 // what is held, whose it is, delete
-			if way == "expire" {
-				del = 4 // … and whether it expires in time
-			}
-			must(t, table.AddMasquerade(ctx, keyOf("first"), prefixes("10.88.0.1/24")))
-			k := keyOf("second")
+func newAttached(t *testing.T) attached {
+	t.Helper()
+	a := attached{Host: netlab.NewHost(t)}
+	addLink(t, a.Host, "cni0")
+	a.conn = open(t, a.Host)
+	a.ports = behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "tcp/[2001:db8::1]:443=[fd00::2]:443"))
+	a.add(t, "a")
+	return a
+}
+
+func (a attached) add(t *testing.T, id string) {
+	t.Helper()
+	a.Do(func() {
+		must(t, a.conn.AddMasquerade(ctx, keyOf(id), prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")))
+		must(t, a.conn.AddPortMaps(ctx, keyOf(id), a.ports))
+	})
+}
+
+func (a attached) check() (err error) {
+	a.Do(func() {
+		err = errors.Join(
+			a.conn.CheckMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")),
+			a.conn.CheckPortMaps(ctx, keyOf("a"), a.ports))
+	})
+	return err
+}
+
+// TestSaveAndLoad has nft load what it lists.
+func TestSaveAndLoad(t *testing.T) {
+	t.Parallel()
+	a := newAttached(t)
+	saved := listing(t, a.Host)
+	if golden, err := os.ReadFile("testdata/ruleset.nft"); err != nil || string(golden) != saved {
+		t.Errorf("%v; not as in testdata/ruleset.nft:\n%s", err, saved)
+	}
+	restore(t, a.Host, saved)
+	must(t, a.check())
+	if got := listing(t, a.Host); got != saved {
+		t.Errorf("loaded:\n%s", got)
+	}
+}
+
+// TestRepair has the next ADD of anybody heal what is missing, and CHECK say so
+// before.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	a := newAttached(t)
+	must(t, a.conn.AddMasquerade(ctx, keyOf("b"), prefixes("10.88.1.2/24")))
+	saved := listing(t, a.Host)
+	for _, tt := range []struct{ damage, check string }{
+		{"flush table inet cnibox", "all its rules are missing"},
+		{"flush chain inet cnibox guard_v1", "chain guard_v1 has not all"},
+		{"flush chain inet cnibox dnat_v1", "chain dnat_v1 has not all"},
+		{"flush chain inet cnibox subnets_v1", "chain masq_v1_10.88.0.0/24"},
+		{"flush chain inet cnibox masq_v1_10.88.0.0/24", "chain masq_v1_10.88.0.0/24"},
+		{"delete table inet cnibox", "table inet cnibox is missing"},
+		{"flush set inet cnibox inside_v1", "cni0 is not in inside_v1"},
+		{"flush map inet cnibox owners_v1", "holds [], and should hold [10.88.0.2"},
+		{"delete element inet cnibox ports4_v1 { tcp . 80 }", "tcp/80 is not in ports4_v1"},
+		{"delete element inet cnibox ports4_v1 { tcp . 80 }; add element inet cnibox ports4_v1 { tcp . 80 comment \"net/a/eth0\" : 10.88.0.9 . 80 }", "tcp/80 in ports4_v1 leads elsewhere"},
+		{"add rule inet cnibox guard_v1 counter", ""},
+	} {
+		a.MustRun(t, "nft", tt.damage)
+		if err := a.check(); (err == nil) != (tt.check == "") || err != nil && !strings.Contains(err.Error(), tt.check) {
+			t.Errorf("%s: CHECK says %v", tt.damage, err)
+		}
+		a.add(t, "a")
+		must(t, a.conn.AddMasquerade(ctx, keyOf("b"), prefixes("10.88.1.2/24")))
+		if got := strings.Replace(listing(t, a.Host), "\t\tcounter packets 0 bytes 0\n", "", 1); sortedLines(got) != sortedLines(saved) {
+			t.Errorf("%s: after ADD:\n%s", tt.damage, got)
+		}
+		must(t, a.check())
+	}
+}
+
+// TestBuiltOnce has many make the table at once.
+func TestBuiltOnce(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	var all sync.WaitGroup
+	for i := range 16 {
+		all.Go(func() {
 			h.Do(func() {
-				for _, step := range []struct {
-					name string
-					want int
-					do   func() error
-				}{
-					{"add masquerade", 2, func() error { return table.AddMasquerade(ctx, k, prefixes("10.88.0.2/24")) }}, // whether it is in the way, add
-					{"add port maps", 2, func() error {
-						return table.AddPortMaps(ctx, k, behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "udp/53=10.88.0.2:53")))
-					}},
-					{"delete masquerade", del, func() error { return table.DelMasquerade(ctx, k, nil) }},
-					{"delete port maps", del, func() error { _, err := table.DelPortMaps(ctx, k, nil); return err }},
-					{"delete nothing", 1, func() error { return table.DelMasquerade(ctx, k, nil) }},
-				} {
-					if got := sends(table, func() { must(t, step.do()) }); got != step.want {
-						t.Errorf("%s: %d messages, want %d", step.name, got, step.want)
-					}
+				c, err := Open()
+				if err == nil {
+					defer c.Close()
+					err = c.AddMasquerade(ctx, keyOf(fmt.Sprint(i)), prefixes(fmt.Sprintf("10.88.0.%d/24", i+2)))
+				}
+				if err != nil {
+					t.Error(err)
 				}
 			})
 		})
 	}
-}
-
-func TestDelWithoutAdd(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	table := open(t, h)
-	must(t, table.DelMasquerade(ctx, keyOf("a"), nil))
-	delPorts(t, table, keyOf("a"))
-	must(t, table.GCMasquerade(ctx, "net", nil))
-	must(t, table.GCPortMaps(ctx, "net", nil))
-	if got := listing(t, h); got != "" {
-		t.Errorf("made a table:\n%s", got)
-	}
-}
-
-// TestAddTwice adds what is there, and other things in its place.
-func TestAddTwice(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	table := open(t, h)
-	k := keyOf("a")
-	add := func(ports ...string) {
-		t.Helper()
-		h.Do(func() { must(t, table.AddPortMaps(ctx, k, behind("cni0", portMaps(t, ports...)))) })
-	}
-	must(t, table.AddMasquerade(ctx, k, prefixes("10.88.0.2/24", "fd00::2/64")))
-	add("tcp/80=10.88.0.2:80", "tcp/81=10.88.0.2:81")
-	once := listing(t, h)
-	must(t, table.AddMasquerade(ctx, k, prefixes("10.88.0.2/24", "fd00::2/64")))
-	add("tcp/80=10.88.0.2:80", "tcp/81=10.88.0.2:81")
-	if got := listing(t, h); got != once {
-		t.Errorf("once:\n%s\ntwice:\n%s", once, got)
-	}
-	must(t, table.AddMasquerade(ctx, k, prefixes("10.88.0.3/24")))
-	add("tcp/81=10.88.0.2:8181")
+	all.Wait()
 	got := listing(t, h)
-	for _, gone := range []string{"10.88.0.2 ", "fd00::2 ", "tcp . 80 ", "0x00000001"} {
-		if strings.Contains(got, "elements = { "+gone) || strings.Contains(got, "\t     "+gone) {
-			t.Errorf("%q is still there:\n%s", gone, got)
-		}
+	if strings.Count(got, "fib daddr") != 2 || strings.Count(got, "jump masq_v1") != 1 || strings.Count(got, "comment") != 2*16 {
+		t.Errorf("made:\n%s", got)
 	}
-	must(t, table.CheckMasquerade(ctx, k, prefixes("10.88.0.3/24")))
-	h.Do(func() { must(t, table.CheckPortMaps(ctx, k, behind("cni0", portMaps(t, "tcp/81=10.88.0.2:8181")))) })
 }
 
-func TestLateDelLeavesNewOwner(t *testing.T) {
+// TestAgain gives everything back and takes it again at once, for another one too.
+func TestAgain(t *testing.T) {
 	t.Parallel()
-	h := netlab.NewHost(t)
-	table := open(t, h)
-	oldKey, newKey := keyOf("old"), keyOf("new")
-	must(t, table.AddMasquerade(ctx, oldKey, prefixes("10.88.0.2/24", "10.88.0.3/24")))
-	must(t, table.AddMasquerade(ctx, newKey, prefixes("10.88.0.2/24")))
-	if err := table.CheckMasquerade(ctx, oldKey, prefixes("10.88.0.2/24", "10.88.0.3/24")); err == nil || !strings.Contains(err.Error(), "net/new/eth0") {
-		t.Errorf("check of the old owner: %v", err)
-	}
-	must(t, table.DelMasquerade(ctx, oldKey, nil))
-	must(t, table.CheckMasquerade(ctx, newKey, prefixes("10.88.0.2/24")))
-	if got := listing(t, h); strings.Contains(got, "10.88.0.3") || strings.Contains(got, "old") {
-		t.Errorf("the old owner left something:\n%s", got)
-	}
-	must(t, table.DelMasquerade(ctx, newKey, nil))
-	if got := listing(t, h); strings.Contains(got, "elements") {
-		t.Errorf("left behind:\n%s", got)
+	a := newAttached(t)
+	a.Do(func() {
+		for i := range 40 {
+			before, now := keyOf("a"), keyOf([]string{"b", "a"}[i/2%2])
+			if i/2%2 == 1 {
+				before = keyOf("b")
+			}
+			if i%2 == 1 {
+				before, now = now, before
+				continue
+			}
+			must(t, a.conn.DelMasquerade(ctx, before, nil))
+			if got := delPorts(t, a.conn, before); len(got) != 2 {
+				t.Fatalf("round %d: DEL has taken back %v", i, got)
+			}
+			must(t, a.conn.AddMasquerade(ctx, now, prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")))
+			must(t, a.conn.AddPortMaps(ctx, now, a.ports))
+			must(t, a.conn.CheckPortMaps(ctx, now, a.ports))
+			time.Sleep(tick) // what had a timeout would be gone
+			must(t, a.conn.CheckPortMaps(ctx, now, a.ports))
+			must(t, a.conn.CheckMasquerade(ctx, now, prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")))
+		}
+	})
+}
+
+// TestLateDel leaves what has passed to another one.
+func TestLateDel(t *testing.T) {
+	t.Parallel()
+	a := newAttached(t)
+	must(t, a.conn.AddMasquerade(ctx, keyOf("b"), prefixes("10.88.0.2/24")))
+	must(t, a.conn.DelMasquerade(ctx, keyOf("a"), nil))
+	time.Sleep(tick)
+	must(t, a.conn.CheckMasquerade(ctx, keyOf("b"), prefixes("10.88.0.2/24")))
+	if got := listing(t, a.Host); strings.Contains(got, "fd00::2 comment") {
+		t.Errorf("left:\n%s", got)
 	}
 }
 
+// TestPortTaken names the owner.
 func TestPortTaken(t *testing.T) {
 	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	table := open(t, h)
-	add := func(id string, ports ...string) (err error) {
-		h.Do(func() { err = table.AddPortMaps(ctx, keyOf(id), behind("cni0", portMaps(t, ports...))) })
-		return err
-	}
-	must(t, add("first", "tcp/8080=10.88.0.2:80", "tcp/192.0.2.1:443=10.88.0.2:443"))
-	before := listing(t, h)
-	for _, c := range []struct{ port, want string }{
-		{"tcp/8080=10.88.0.3:80", "host port tcp/8080 is already published by net/first/eth0"},
-		{"tcp/8080=10.88.0.2:80", "host port tcp/8080 is already published by net/first/eth0"},
-		{"tcp/192.0.2.1:443=10.88.0.3:443", "host port tcp/192.0.2.1:443 is already published by net/first/eth0"},
-	} {
-		err := add("second", "tcp/9999=10.88.0.3:80", c.port)
-		var shown *types.Error
-		if !errors.As(err, &shown) || shown.Msg != c.want || shown.Details == "" {
-			t.Errorf("%s: %v", c.port, err)
+	a := newAttached(t)
+	a.Do(func() {
+		err := a.conn.AddPortMaps(ctx, keyOf("b"), a.ports)
+		if err == nil || !strings.Contains(err.Error(), "host port tcp/80 is already published by net/a/eth0") {
+			t.Error(err)
 		}
-	}
-	if got := listing(t, h); got != before {
-		t.Errorf("changed by what failed:\n%s", got)
-	}
-	// The same number for another protocol, family or address is another port.
-	must(t, add("second", "udp/8080=10.88.0.3:80", "tcp/8080=[fd00::3]:80", "tcp/192.0.2.1:8080=10.88.0.3:80", "tcp/443=10.88.0.3:443"))
-}
-
-func TestCheckFindsWhatIsMissing(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	table := open(t, h)
-	k := keyOf("a")
-	ports := behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80"))
-	h.Do(func() {
-		must(t, table.AddMasquerade(ctx, k, prefixes("10.88.0.2/24")))
-		must(t, table.AddPortMaps(ctx, k, ports))
+		if got := delPorts(t, a.conn, keyOf("b")); got != nil {
+			t.Errorf("b had %v", got)
+		}
 	})
-	saved := listing(t, h)
-	check := func() (err error) {
-		h.Do(func() {
-			err = errors.Join(table.CheckMasquerade(ctx, k, prefixes("10.88.0.2/24")), table.CheckPortMaps(ctx, k, ports))
-		})
-		return err
-	}
-	must(t, check())
-	for _, c := range []struct{ do, want string }{
-		{"delete element inet cnibox ports4_v2 { tcp . 80 }", "tcp/80 is not in ports4_v2"},
-		{"delete element inet cnibox snat4_v2 { cni0 . tcp . 80 }", "tcp/80 is not in snat4_v2"},
-		{"delete element inet cnibox inside_v2 { cni0 }", "tcp/80 is not in inside_v2"},
-		{"delete element inet cnibox masq_v2_10.88.0.0/24 { 10.88.0.2 }", "10.88.0.2 is not in masq_v2_10.88.0.0/24"},
-		{"flush map inet cnibox owners_v2", "should hold"},
-		{"flush chain inet cnibox dnat_v2", "chain dnat_v2 has 0 of its 16 rules"},
-		{"flush chain inet cnibox postrouting_v2", "postrouting_v2"},
-		{"delete element inet cnibox ports4_v2 { tcp . 80 }; add element inet cnibox ports4_v2 { tcp . 80 comment \"net/a/eth0\" : 10.88.0.9 . 80 }", "tcp/80 in ports4_v2 leads elsewhere"},
-		{"flush table inet cnibox", "all its rules are missing"},
-		{"delete table inet cnibox", "table inet cnibox is missing"},
-		{"flush ruleset", "table inet cnibox is missing"},
-	} {
-		h.MustRun(t, "nft", c.do)
-		if err := check(); err == nil || !strings.Contains(err.Error(), c.want) {
-			t.Errorf("after %q: %v", c.do, err)
-		}
-		restore(t, h, saved)
-	}
-	must(t, check())
-	h.Do(func() { must(t, netfilter.ForbidLocalhost("cni0")) })
-	if err := check(); err == nil || !strings.Contains(err.Error(), "route_localnet") {
-		t.Errorf("without route_localnet: %v", err)
-	}
+	must(t, a.check())
 }
 
-// TestDamagedTable removes what can still be found.
-func TestDamagedTable(t *testing.T) {
+// TestCollision has two attachments with one hash.
+func TestCollision(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	table := open(t, h)
-	ports := behind("cni0", portMaps(t, "tcp/80=10.88.0.2:80", "tcp/81=10.88.0.2:81"))
-	h.Do(func() { must(t, table.AddPortMaps(ctx, keyOf("a"), ports)) })
-	h.MustRun(t, "nft", "delete element inet cnibox ports4_v2 { tcp . 80 }; delete element inet cnibox snat4_v2 { lo . tcp . 81 }")
-	h.Do(func() { delPorts(t, table, keyOf("a")) })
-	if got := strings.ReplaceAll(listing(t, h), guardComment, ""); strings.Contains(got, "80") && strings.Contains(got, "net/a/eth0") {
-		t.Errorf("left behind:\n%s", got)
+	c := open(t, h)
+	table, claims := c.host(), addressClaims(prefixes("10.88.0.2/24"))
+	first, second := ownerOf(keyOf("a"), useMasquerade), ownerOf(keyOf("b"), useMasquerade)
+	second.id = first.id
+	must(t, table.hold(ctx, first, claims, nil))
+	err := table.hold(ctx, second, addressClaims(prefixes("10.88.0.3/24")), nil)
+	if err == nil || !strings.Contains(err.Error(), "the same number as what net/a/eth0 has") {
+		t.Error(err)
 	}
-	h.MustRun(t, "nft", "flush", "ruleset")
-	h.Do(func() { must(t, table.AddPortMaps(ctx, keyOf("a"), ports)) })
-	h.Do(func() { must(t, table.CheckPortMaps(ctx, keyOf("a"), ports)) })
+	_, _, err = table.release(ctx, second)
+	must(t, err)
+	must(t, table.check(first, claims))
 }
 
+// TestGC removes what is not valid, and then what is for nobody.
 func TestGC(t *testing.T) {
 	t.Parallel()
-	h := netlab.NewHost(t)
-	table := open(t, h)
-	for _, link := range []string{"cni0", "cni1"} {
-		addLink(t, h, link)
-	}
+	a := newAttached(t)
 	other := plugin.Key{Network: "other", ContainerID: "a", IfName: "eth0"}
-	h.Do(func() {
-		for i, k := range []plugin.Key{keyOf("a"), keyOf("b"), other} {
-			addr := netip.AddrFrom4([4]byte{10, byte(i), 0, 2})
-			must(t, table.AddMasquerade(ctx, k, []netip.Prefix{netip.PrefixFrom(addr, 24)}))
-			m := netfilter.PortMap{Protocol: tcp, HostPort: uint16(8000 + i), Container: netip.AddrPortFrom(addr, 80)}
-			must(t, table.AddPortMaps(ctx, k, behind(fmt.Sprintf("cni%d", i%2), []netfilter.PortMap{m})))
-		}
+	a.Do(func() {
+		must(t, a.conn.AddMasquerade(ctx, other, prefixes("10.88.1.2/24")))
+		must(t, a.conn.AddPortMaps(ctx, keyOf("b"), behind("cni0", portMaps(t, "tcp/81=10.88.0.3:80"))))
+		must(t, a.conn.GCPortMaps(ctx, "net", []plugin.Key{keyOf("a")}))
+		must(t, a.conn.GCMasquerade(ctx, "net", []plugin.Key{keyOf("a")}))
+		must(t, a.check())
+		must(t, a.conn.GCMasquerade(ctx, "net", nil))
+		must(t, a.conn.GCPortMaps(ctx, "net", nil))
+		a.MustRun(t, "ip", "link", "del", "cni0")
+		must(t, a.conn.GCPortMaps(ctx, "net", nil))
+		must(t, a.conn.CheckMasquerade(ctx, other, prefixes("10.88.1.2/24")))
+		must(t, a.conn.DelMasquerade(ctx, other, nil))
+		must(t, a.conn.GCMasquerade(ctx, "any", nil))
 	})
-	h.MustRun(t, "ip", "link", "delete", "cni1")
-
-	must(t, table.GCMasquerade(ctx, "net", []plugin.Key{keyOf("a")}))
-	got := listing(t, h)
-	for _, want := range []string{"masq_v2_10.0.0.0/24", "masq_v2_10.2.0.0/24", "tcp . 8001", `"cni1"`} {
-		if !strings.Contains(got, want) {
-			t.Errorf("%s is gone:\n%s", want, got)
-		}
-	}
-	if strings.Contains(got, "10.1.0.0") {
-		t.Errorf("the empty subnet is still there:\n%s", got)
-	}
-	h.Do(func() { must(t, table.GCPortMaps(ctx, "net", []plugin.Key{keyOf("a")})) })
-	got = listing(t, h)
-	if strings.Contains(got, "net/b/") || strings.Contains(got, `"cni1"`) {
-		t.Errorf("b or its link is still there:\n%s", got)
-	}
-	h.Do(func() {
-		must(t, table.GCMasquerade(ctx, "net", nil))
-		must(t, table.GCPortMaps(ctx, "net", nil))
-	})
-	got = listing(t, h)
-	if strings.Contains(got, "net/a/") || !strings.Contains(got, "other/a/") {
-		t.Errorf("an empty list must take all of the network and nothing else:\n%s", got)
-	}
-	must(t, table.GCMasquerade(ctx, "other", nil))
-	must(t, table.GCPortMaps(ctx, "other", nil))
-	if got := listing(t, h); strings.Contains(strings.ReplaceAll(got, guardComment, ""), "comment") {
-		t.Errorf("left behind:\n%s", got)
+	time.Sleep(tick)
+	if got := listing(t, a.Host); strings.Contains(got, "elements") || strings.Contains(got, "masq_v1") {
+		t.Errorf("left:\n%s", got)
 	}
 }
 
-// TestManyBuildersMakeOneRuleset has several sockets, each of which is a
-// process to the kernel, build the ruleset at once.
-func TestManyBuildersMakeOneRuleset(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	golden, err := os.ReadFile("testdata/ruleset.nft")
-	must(t, err)
-	var wg sync.WaitGroup
-	start := make(chan struct{})
-	for i := range 8 {
-		table := open(t, h)
-		wg.Go(func() {
-			<-start
-			for j := range 3 {
-				addr := netip.AddrFrom4([4]byte{10, byte(j), 0, byte(i + 2)})
-				k := keyOf(fmt.Sprintf("c%d-%d", i, j))
-				if err := table.AddMasquerade(ctx, k, []netip.Prefix{netip.PrefixFrom(addr, 24)}); err != nil {
-					t.Error(err)
-				}
-				m := netfilter.PortMap{Protocol: tcp, HostPort: uint16(8000 + 8*i + j), Container: netip.AddrPortFrom(addr, 80)}
-				if err := table.AddPortMaps(ctx, k, netfilter.PortMaps{Maps: []netfilter.PortMap{m}}); err != nil {
-					t.Error(err)
-				}
-			}
-		})
-	}
-	close(start)
-	wg.Wait()
-	got := listing(t, h)
-	for _, line := range strings.Split(string(golden), "\n") {
-		if strings.Contains(line, "@") && !strings.Contains(line, "@masq_") && strings.Count(got, line) != 1 {
-			t.Errorf("%d times: %s", strings.Count(got, line), line)
-		}
-	}
-	for j := range 3 {
-		if rule := fmt.Sprintf("@masq_v2_10.%d.0.0/24", j); strings.Count(got, rule) != 1 {
-			t.Errorf("%d rules with %s", strings.Count(got, rule), rule)
-		}
-	}
-	if n := strings.Count(got, "ports4_v2 {"); n != 4 { // on all addresses and on one, without conditions and with
-		t.Errorf("%d maps of ports", n)
-	}
-	if n := strings.Count(got, `comment "net/c`); n != 8*3*(1+1+1+1) { // two entries of owners, an address, a port
-		t.Errorf("%d elements", n)
-	}
-}
-
-// TestThousandsOfPorts needs several messages and a large send buffer.
-func TestThousandsOfPorts(t *testing.T) {
+// TestMany publishes as many ports at once as one message does not hold.
+func TestMany(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	addLink(t, h, "cni0")
-	table := open(t, h)
-	const n = 5000
-	var maps []netfilter.PortMap
-	for i := range n {
-		maps = append(maps, netfilter.PortMap{
-			Protocol: tcp, HostPort: uint16(10000 + i), Container: netip.AddrPortFrom(netip.MustParseAddr("10.88.0.2"), uint16(1+i)),
-		})
+	c := open(t, h)
+	var ports netfilter.PortMaps
+	for i := range 10000 {
+		ports.Maps = append(ports.Maps, portMap(t, fmt.Sprintf("tcp/%d=10.88.0.2:80", 10000+i)))
 	}
-	k := keyOf(strings.Repeat("0123456789abcdef", 8)) // the longest comment
-	ports := behind("cni0", maps)
+	ports = behind("cni0", ports.Maps)
+	long := plugin.Key{Network: strings.Repeat("n", 40), ContainerID: strings.Repeat("c", 80), IfName: "eth0"}
 	h.Do(func() {
-		must(t, table.AddPortMaps(ctx, k, ports))
-		must(t, table.CheckPortMaps(ctx, k, ports))
+		start := time.Now()
+		must(t, c.AddPortMaps(ctx, long, ports))
+		t.Log("ADD", time.Since(start))
+		must(t, c.CheckPortMaps(ctx, long, ports))
+		t.Log("CHECK", time.Since(start))
+		if got := len(delPorts(t, c, long)); got != 10000 {
+			t.Errorf("DEL has taken back %d", got)
+		}
+		t.Log("DEL", time.Since(start))
 	})
-	for s, want := range map[*nftables.Set]int{&owners: n, &ipv4.all.ports: n, &ipv4.all.snat: 2 * n} {
-		if got := count(t, table, s); got != want {
-			t.Errorf("%s has %d elements, want %d", s.Name, got, want)
-		}
-	}
-	h.Do(func() { must(t, table.AddPortMaps(ctx, k, ports)) })
-	var removed []string
-	h.Do(func() { removed = delPorts(t, table, k) })
-	if len(removed) != n {
-		t.Errorf("%d ports were removed, want %d", len(removed), n)
-	}
-	for _, s := range []*nftables.Set{&owners, &ipv4.all.ports, &ipv4.all.snat} {
-		if got := count(t, table, s); got != 0 {
-			t.Errorf("%s has %d elements left", s.Name, got)
-		}
+	time.Sleep(50 * time.Millisecond)
+	if got := listing(t, h); strings.Contains(got, "tcp") && strings.Contains(got, " . 10000") {
+		t.Errorf("left:\n%.2000s", got)
 	}
 }
 
-func count(t testing.TB, table *Table, s *nftables.Set) int {
-	t.Helper()
-	n := 0
-	must(t, table.conn.List(s, func([]byte, nftables.Found) { n++ }))
-	return n
-}
-
-func TestAvailableLeavesNothing(t *testing.T) {
+// TestWithoutCapability gets a clear error at once.
+func TestWithoutCapability(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
-	table := open(t, h)
-	must(t, table.Available())
-	if got := listing(t, h); got != "" {
-		t.Errorf("made a table:\n%s", got)
-	}
-	must(t, table.AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/24")))
-	must(t, table.Available())
-}
-
-func TestUnavailableError(t *testing.T) {
-	err := unavailable(unix.EOPNOTSUPP)
-	shown := plugin.AsError(fmt.Errorf("bridge: %w", err))
-	if !errors.Is(err, ErrUnavailable) || !errors.Is(err, unix.EOPNOTSUPP) || shown.Code != types.ErrPluginNotAvailable || shown.Details == "" {
-		t.Errorf("%#v is shown as %#v", err, shown)
-	}
-}
-
-// TestOwnLink is about a link that belongs to one attachment: what is set for
-// it goes with the attachment.
-func TestOwnLink(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "veth0")
-	table := open(t, h)
-	ports := behind("veth0", portMaps(t, "tcp/80=10.88.0.2:80", "tcp/80=[fd00::2]:80"))
-	ports.InsideShared = false
-	h.Do(func() {
-		must(t, table.AddPortMaps(ctx, keyOf("a"), ports))
-		must(t, table.CheckPortMaps(ctx, keyOf("a"), ports))
-		delPorts(t, table, keyOf("a"))
-		if allowed, err := netfilter.LocalhostAllowed("veth0"); err != nil || allowed {
-			t.Errorf("route_localnet is %v, %v after the attachment is gone", allowed, err)
-		}
-		ports.Inside = "gone0"
-		if err := table.AddPortMaps(ctx, keyOf("a"), ports); err == nil {
-			t.Error("a link that is not there was no error")
-		}
+	done := make(chan error)
+	go h.Do(func() {
+		runtime.LockOSThread() // and never unlock it: the thread ends with its privileges
+		var data [2]unix.CapUserData
+		header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+		must(t, unix.Capget(&header, &data[0]))
+		data[0].Effective &^= 1 << unix.CAP_NET_ADMIN
+		must(t, unix.Capset(&header, &data[0]))
+		c, err := Open()
+		must(t, err)
+		defer c.Close()
+		done <- c.DelMasquerade(ctx, keyOf("a"), nil)
 	})
-	if got := listing(t, h); strings.Contains(got, "comment") {
-		t.Errorf("left behind:\n%s", got)
+	select {
+	case err := <-done:
+		var shown *types.Error
+		if !errors.As(err, &shown) || !strings.Contains(shown.Details, "CAP_NET_ADMIN") {
+			t.Error(err)
+		}
+	case <-time.After(5 * time.Second):
+		t.Error("no answer")
 	}
 }
 
-// TestCancelledContext stops a long change between two messages, and leaves what
-// was there.
-func TestCancelledContext(t *testing.T) {
+// TestOptions publishes ports with conditions and with another bit of the mark.
+func TestOptions(t *testing.T) {
 	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	table := open(t, h)
-	var texts []string
-	for i := range 600 {
-		texts = append(texts, fmt.Sprintf("tcp/%d=10.88.0.2:80", 10000+i))
-	}
-	ports := behind("cni0", portMaps(t, texts...))
-	h.Do(func() { must(t, table.AddPortMaps(ctx, keyOf("a"), ports)) })
-	for name, do := range map[string]func(context.Context) error{
-		"ADD":   func(ctx context.Context) error { return table.AddPortMaps(ctx, keyOf("a"), ports) },
-		"CHECK": func(ctx context.Context) error { return table.CheckPortMaps(ctx, keyOf("a"), ports) },
-		"DEL":   func(ctx context.Context) error { _, err := table.DelPortMaps(ctx, keyOf("a"), nil); return err },
+	n := newNode(t)
+	n.MustRun(t, "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0")
+	n.web.ServeTCP(t, ":80")
+	n.peer.ServeTCP(t, ":80")
+	web := behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80", "tcp/8080=[fd00:1::2]:80", "tcp/192.0.2.1:9000=10.1.0.2:80"))
+	web.Conditions4, web.Conditions6 = []string{"ip", "saddr", "!=", "{ 192.0.2.254 }"}, []string{"ip6 saddr != 2001:db8:2::254"}
+	web.MarkBit = 14
+	peer := behind("cni0", portMaps(t, "tcp/8080=10.1.0.3:80", "tcp/8080=[fd00:1::3]:80", "tcp/8081=10.1.0.3:80"))
+	peer.MarkBit = 15
+	n.addPorts(t, "web", web)
+	n.addPorts(t, "web", web)
+	n.addPorts(t, "peer", peer)
+	for _, c := range []struct {
+		from         *netlab.Namespace
+		target, want string
+	}{
+		{&n.outside.Namespace, "192.0.2.1:8080", "peer saw 192.0.2.254"},
+		{&n.outside.Namespace, "[2001:db8:2::1]:8080", "peer saw 2001:db8:2::254"},
+		{&n.Namespace, "192.0.2.1:8080", "web saw 192.0.2.1"},
+		{&n.Namespace, "192.0.2.1:9000", "web saw 192.0.2.1"},
+		{&n.Namespace, "127.0.0.1:8080", "web saw 10.1.0.1"},
+		{&n.web.Namespace, "192.0.2.1:8080", "web saw 10.1.0.1"},
+		{&n.peer.Namespace, "10.1.0.1:8081", "peer saw 10.1.0.1"},
+		{&n.remote.Namespace, "[2001:db8:2::1]:8080", "web saw fd00:2::2"},
 	} {
-		late := &lateCancel{Context: ctx, after: 4}
-		sent := sends(table, func() {
-			h.Do(func() {
-				if err := do(late); !errors.Is(err, context.Canceled) {
-					t.Errorf("%s: %v", name, err)
-				}
-			})
-		})
-		if sent == 0 || sent > 40 {
-			t.Errorf("%s: %d messages before it stopped", name, sent)
+		if got := ask(c.from, "tcp", c.target); got != c.want {
+			t.Errorf("%s to %s: %q, want %q", c.from.Name(), c.target, got, c.want)
 		}
 	}
-	h.Do(func() { must(t, table.CheckPortMaps(ctx, keyOf("a"), ports)) })
-}
-
-// lateCancel is cancelled after it has been asked a number of times.
-type lateCancel struct {
-	context.Context
-	after int
-}
-
-func (c *lateCancel) Err() error {
-	if c.after--; c.after < 0 {
-		return context.Canceled
+	saved := listing(t, n.Host)
+	n.Do(func() {
+		must(t, n.table.CheckPortMaps(ctx, keyOf("web"), web))
+		must(t, n.table.CheckPortMaps(ctx, keyOf("peer"), peer))
+		changed := web
+		changed.Conditions4 = []string{"ip saddr 10.0.0.0/8"}
+		if err := n.table.CheckPortMaps(ctx, keyOf("web"), changed); err == nil {
+			t.Error("CHECK takes other conditions for the same")
+		}
+		taken := behind("cni0", portMaps(t, "tcp/8080=10.1.0.9:80"))
+		taken.Conditions4 = []string{"ip saddr 10.0.0.0/8"}
+		if err := n.table.AddPortMaps(ctx, keyOf("other"), taken); err == nil || !strings.Contains(err.Error(), "already published by net/web/eth0") {
+			t.Error(err)
+		}
+		for _, wrong := range []string{"ip saddr", "ip6 saddr fd00::1", "ip saddr 10.0.0.1; flush ruleset", "accept #"} {
+			taken.Conditions4 = []string{wrong}
+			var shown *types.Error
+			if err := n.table.AddPortMaps(ctx, keyOf("other"), taken); !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") {
+				t.Errorf("%s: %v", wrong, err)
+			}
+		}
+	})
+	if got := listing(t, n.Host); got != saved {
+		t.Errorf("what was refused has left something:\n%s", got)
 	}
-	return nil
+	n.MustRun(t, "nft", "flush", "chain", "inet", TableName, chainOptions)
+	n.Do(func() {
+		if err := n.table.CheckPortMaps(ctx, keyOf("web"), web); err == nil || !strings.Contains(err.Error(), "of its own 9 rules") {
+			t.Errorf("CHECK of flushed options: %v", err)
+		}
+		for _, id := range []string{"web", "peer"} {
+			if got := delPorts(t, n.table, keyOf(id)); len(got) != 3 {
+				t.Errorf("DEL of %s: %v", id, got)
+			}
+		}
+	})
+	time.Sleep(tick)
+	if got := listing(t, n.Host); strings.Contains(got, "net/") {
+		t.Errorf("left:\n%s", got)
+	}
+}
+
+func sortedLines(text string) string {
+	lines := strings.Split(text, "\n")
+	for i := range lines {
+		lines[i] = strings.TrimRight(strings.TrimSpace(lines[i]), ",")
+	}
+	return strings.Join(sorted(lines), "\n")
+}
+
+// TestProtection has what protects a bridge go with the last attachment that wants it.
+func TestProtection(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	c := open(t, h)
+	list := func() string {
+		time.Sleep(tick)
+		return h.MustRun(t, "nft", "list", "table", "inet", "cnibox-forward")
+	}
+	policy := func(ingress netfilter.Ingress, addr string) netfilter.Forward {
+		return netfilter.Forward{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Ingress: ingress, Bridge: "cni0"}
+	}
+	must(t, c.ForwardAvailable())
+	must(t, c.AddForward(ctx, keyOf("a"), policy(netfilter.Isolated, "10.88.0.2")))
+	must(t, c.AddForward(ctx, keyOf("b"), policy(netfilter.SameBridge, "10.88.0.3")))
+	must(t, c.AddForward(ctx, keyOf("c"), policy(netfilter.Open, "fd00::4")))
+	must(t, c.CheckForward(keyOf("a"), policy(netfilter.Isolated, "10.88.0.2")))
+	must(t, c.DelForward(ctx, keyOf("a")))
+	if got := list(); strings.Contains(got, "10.88.0.2") || strings.Count(got, `{ "cni0" . "cni0" }`) != 1 || !strings.Contains(got, `{ "cni0" }`) {
+		t.Errorf("after the first DEL:\n%s", got)
+	}
+	must(t, c.AddForward(ctx, keyOf("b"), policy(netfilter.Open, "10.88.0.3")))
+	if got := list(); strings.Contains(got, `{ "cni0"`) || !strings.Contains(got, "{ 10.88.0.3 comment") {
+		t.Errorf("after a change of policy:\n%s", got)
+	}
+	must(t, c.GCForward(ctx, "net", []plugin.Key{keyOf("c")}))
+	if got := list(); strings.Contains(got, "10.88") || !strings.Contains(got, "fd00::4") {
+		t.Errorf("after GC:\n%s", got)
+	}
+	h.MustRun(t, "nft", "flush", "table", "inet", "cnibox-forward")
+	if err := c.CheckForward(keyOf("c"), policy(netfilter.Open, "fd00::4")); err == nil || !strings.Contains(err.Error(), "all its rules are missing") {
+		t.Error(err)
+	}
+}
+
+func TestSpoofCheck(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	c := open(t, h)
+	mac := [6]byte{2, 0, 0, 0, 0, 1}
+	must(t, c.SpoofCheckAvailable())
+	must(t, c.AddSpoofCheck(ctx, keyOf("a"), "veth1", mac))
+	must(t, c.CheckSpoofCheck(keyOf("a"), "veth1", mac))
+	if got := h.MustRun(t, "nft", "list", "table", "bridge", "cnibox"); !strings.Contains(got, `{ "veth1" . 02:00:00:00:00:01 comment "net/a/eth0" }`) ||
+		!strings.Contains(got, "iifname . ether saddr @allowed_v1 accept\n\t\tiifname @checked_v1 drop") {
+		t.Errorf("made:\n%s", got)
+	}
+	must(t, c.DelSpoofCheck(ctx, keyOf("a")))
+	time.Sleep(tick)
+	if got := h.MustRun(t, "nft", "list", "table", "bridge", "cnibox"); strings.Contains(got, "elements") {
+		t.Errorf("left:\n%s", got)
+	}
 }

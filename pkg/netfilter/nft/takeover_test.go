@@ -17,7 +17,7 @@ import (
 
 // cacheResult writes what libcni keeps of an attachment; format has %q for the
 // namespace's path, if it is not all.
-func cacheResult(t *testing.T, table *Table, key plugin.Key, text string) {
+func cacheResult(t *testing.T, table *Conn, key plugin.Key, text string) {
 	t.Helper()
 	name := filepath.Join(table.cache, key.Network+"-"+key.ContainerID+"-"+key.IfName)
 	must(t, os.WriteFile(name, []byte(text), 0o600))
@@ -79,7 +79,7 @@ func TestTakeOver(t *testing.T) {
 			})
 			if tt.known != "" {
 				var shown *types.Error
-				if !errors.As(err, &shown) || shown.Msg != "host port tcp/8080 is already published by "+commentOf(tt.owner) || !strings.Contains(shown.Details, tt.known) {
+				if !errors.As(err, &shown) || shown.Msg != "host port tcp/8080 is already published by "+ownerOf(tt.owner, usePortMap).comment || !strings.Contains(shown.Details, tt.known) {
 					t.Errorf("%v; want %q", err, tt.known)
 				}
 				h.Do(func() { must(t, table.CheckPortMaps(ctx, tt.owner, theirs)) })
@@ -100,29 +100,5 @@ func TestTakeOver(t *testing.T) {
 				t.Errorf("the old owner's other ports are still there:\n%s", got)
 			}
 		})
-	}
-}
-
-// TestTakeOverOfGroups takes over ports with conditions from two owners at once.
-func TestTakeOverOfGroups(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	table := open(t, h)
-	table.cache = t.TempDir()
-	limited := func(ports ...string) netfilter.PortMaps {
-		return withBit(14, onCondition("saddr 10.0.0.0/8", behind("cni0", portMaps(t, ports...))))
-	}
-	for _, id := range []string{"one", "two"} {
-		cacheResult(t, table, keyOf(id), resultOf(keyOf(id), "/run/netns/gone"))
-	}
-	h.Do(func() {
-		must(t, table.AddPortMaps(ctx, keyOf("one"), limited("tcp/80=10.88.0.2:80", "tcp/81=10.88.0.2:80")))
-		must(t, table.AddPortMaps(ctx, keyOf("two"), limited("tcp/82=10.88.0.3:80")))
-		must(t, table.AddPortMaps(ctx, keyOf("new"), limited("tcp/81=10.88.0.4:80", "tcp/82=10.88.0.4:80")))
-		must(t, table.CheckPortMaps(ctx, keyOf("new"), limited("tcp/81=10.88.0.4:80", "tcp/82=10.88.0.4:80")))
-	})
-	if got := listing(t, h); strings.Contains(got, "net/one") || strings.Contains(got, "net/two") {
-		t.Errorf("left behind:\n%s", got)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/valyala/fastjson"
@@ -37,13 +38,13 @@ func (c *results) load() error {
 	return nil
 }
 
-// exists tells whether there is a cache.
+// exists reports whether there is a cache.
 func (c *results) exists() (bool, error) {
 	err := c.load()
 	return c.there, err
 }
 
-// hasOther tells whether a container has an attachment besides one. An entry
+// hasOther reports whether a container has an attachment besides one. An entry
 // that can't be read may be one.
 func (c *results) hasOther(k plugin.Key) (bool, error) {
 	if answer, asked := c.answers[k]; asked {
@@ -77,7 +78,7 @@ func (c *results) search(k plugin.Key) (bool, error) {
 	return false, nil
 }
 
-// isOf tells whether a file of the cache is, or may be, about a container.
+// isOf reports whether a file of the cache is, or may be, about a container.
 func isOf(path, containerID string) (bool, error) {
 	text, err := os.ReadFile(path)
 	if err != nil {
@@ -91,4 +92,18 @@ func isOf(path, containerID string) (bool, error) {
 		return true, nil // torn, or of an old libcni: only its name says what it is about
 	}
 	return string(v.GetStringBytes("containerId")) == containerID, nil
+}
+
+// mayHave reports whether a file may be about the container in CONTAINERID-IFNAME,
+// both of which may have a "-".
+func (c *results) mayHave(name string) bool {
+	for i := range name {
+		if i == 0 || name[i] != '-' {
+			continue
+		}
+		if slices.ContainsFunc(c.names, func(file string) bool { return strings.Contains(file, "-"+name[:i]+"-") }) {
+			return true
+		}
+	}
+	return false
 }

@@ -3,52 +3,42 @@ package reference
 import (
 	"context"
 	"encoding/hex"
-	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/google/nftables"
 
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sha512"
 )
 
-// masquerading is the table of bridge and ptp.
-func masquerading() []furniture {
-	return []furniture{{
-		Table:         nftables.Table{Family: unix.NFPROTO_INET, Name: "cni_plugins_masquerade"},
-		perAttachment: []string{"masq_checks"},
-		static:        []string{"postrouting"},
-	}}
+// masqueradeTable is that of bridge and ptp.
+func masqueradeTable() furniture {
+	return furniture{nftables.Table{Family: nftables.TableFamilyINet, Name: "cni_plugins_masquerade"}, []string{"masq_checks"}}
 }
 
 // MasqueradeTables are the tables in which DelMasquerade looks.
-func MasqueradeTables() []nftables.Table { return tablesOf(masquerading()) }
+func MasqueradeTables() []nftables.Table { return []nftables.Table{masqueradeTable().table} }
 
 // DelMasquerade removes the masquerade of an attachment.
-func DelMasquerade(ctx context.Context, key plugin.Key) error {
+func DelMasquerade(ctx context.Context, c *nft.Conn, key plugin.Key) error {
 	own := attachmentHash(key)
-	return remove(ctx, masquerading(), func(r nftables.Installed) (bool, error) {
-		return strings.HasPrefix(r.Comment, own), nil
+	return remove(ctx, c, []furniture{masqueradeTable()}, func(r *nftables.Rule) (bool, error) {
+		return strings.HasPrefix(commentOf(r), own), nil
 	})
 }
 
 // GCMasquerade removes the masquerades of a network's attachments that are not
 // valid.
-func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
-	keep := make([]string, len(valid))
-	for i, k := range valid {
-		keep[i] = attachmentHash(k)
+func GCMasquerade(ctx context.Context, c *nft.Conn, network string, valid []plugin.Key) error {
+	keep := make(map[string]bool, len(valid))
+	for _, k := range valid {
+		keep[attachmentHash(k)] = true
 	}
-	slices.Sort(keep)
 	own := networkHash(network) + "-"
-	return remove(ctx, masquerading(), func(r nftables.Installed) (bool, error) {
-		if !strings.HasPrefix(r.Comment, own) {
-			return false, nil
-		}
-		owner, _, _ := strings.Cut(r.Comment, ",")
-		_, isValid := slices.BinarySearch(keep, owner)
-		return !isValid, nil
+	return remove(ctx, c, []furniture{masqueradeTable()}, func(r *nftables.Rule) (bool, error) {
+		owner, _, _ := strings.Cut(commentOf(r), ",")
+		return strings.HasPrefix(owner, own) && !keep[owner], nil
 	})
 }
 

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -37,35 +38,18 @@ func TestMasquerade(t *testing.T) {
 			t.Parallel()
 			h := netlab.NewHost(t)
 			load(t, h, masqueraded(tt.before...))
-			h.Do(func() {
-				var err error
+			err := on(t, h, func(c *nft.Conn) error {
 				if tt.gc != nil {
-					err = GCMasquerade(ctx, "a", keys(tt.gc...))
-				} else {
-					err = DelMasquerade(ctx, key(tt.del))
+					return GCMasquerade(ctx, c, "a", keys(tt.gc...))
 				}
-				if err != nil {
-					t.Error(err)
-				}
+				return DelMasquerade(ctx, c, key(tt.del))
 			})
-			same(t, h, expect(tt.then))
-		})
-	}
-}
-
-// TestEmptyTableGoes: the reference plugins leave it.
-func TestEmptyTableGoes(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	load(t, h, masqueraded()+"\n"+published())
-	h.Do(func() {
-		for _, err := range []error{DelMasquerade(ctx, key("a/1/eth0")), DelPortMaps(ctx, key("a/1/eth0"), nil)} {
 			if err != nil {
 				t.Error(err)
 			}
-		}
-	})
-	same(t, h, "")
+			same(t, h, masqueraded(tt.then...))
+		})
+	}
 }
 
 func TestConcurrentDel(t *testing.T) {
@@ -80,13 +64,11 @@ func TestConcurrentDel(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, a := range all {
 		wg.Go(func() {
-			h.Do(func() {
-				if err := DelMasquerade(ctx, key(a)); err != nil {
-					t.Errorf("%s: %v", a, err)
-				}
-			})
+			if err := on(t, h, func(c *nft.Conn) error { return DelMasquerade(ctx, c, key(a)) }); err != nil {
+				t.Errorf("%s: %v", a, err)
+			}
 		})
 	}
 	wg.Wait()
-	same(t, h, "")
+	same(t, h, masqueraded())
 }

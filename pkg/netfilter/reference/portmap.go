@@ -5,37 +5,35 @@ import (
 	"net/netip"
 	"slices"
 
-	"golang.org/x/sys/unix"
+	"github.com/google/nftables"
 
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // hostPorts are the tables of portmap.
 func hostPorts() []furniture {
 	var list []furniture
-	for _, family := range []uint8{unix.NFPROTO_IPV4, unix.NFPROTO_IPV6} {
-		list = append(list, furniture{
-			Table: nftables.Table{Family: family, Name: "cni_hostport"},
-			// Until 1.8 the second had what is published on one address.
-			perAttachment: []string{"hostports", "hostip_hostports", "masquerading"},
-			static:        []string{"hostports_all", "prerouting", "output"},
-		})
+	for _, f := range []nftables.TableFamily{nftables.TableFamilyIPv4, nftables.TableFamilyIPv6} {
+		// Until 1.8 the second had what is published on one address.
+		list = append(list, furniture{nftables.Table{Family: f, Name: "cni_hostport"}, []string{"hostports", "hostip_hostports", "masquerading"}})
 	}
 	return list
 }
 
 // HostPortTables are the tables in which DelPortMaps looks.
-func HostPortTables() []nftables.Table { return tablesOf(hostPorts()) }
+func HostPortTables() []nftables.Table {
+	return []nftables.Table{hostPorts()[0].table, hostPorts()[1].table}
+}
 
 // DelPortMaps removes the published ports of an attachment. Their rules tell the
 // container, but neither the network nor the interface: removed are those that
 // lead to one of the addresses that the attachment had (hint), or if they are
 // not known, all of the container's unless libcni's cache has another
 // attachment of it. The DEL of the last one removes what is left that way.
-func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+func DelPortMaps(ctx context.Context, c *nft.Conn, key plugin.Key, hint []netip.Prefix) error {
 	cache := &results{}
-	return remove(ctx, hostPorts(), func(r nftables.Installed) (bool, error) {
+	return remove(ctx, c, hostPorts(), func(r *nftables.Rule) (bool, error) {
 		owner, to := publisher(r)
 		if owner != key.ContainerID {
 			return false, nil
@@ -55,14 +53,14 @@ func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 // An ADD of the reference plugin that is under way in another network has rules
 // and no entry in the cache yet: the old portmap and GC must not be in use at
 // the same time.
-func GCPortMaps(ctx context.Context, _ string, valid []plugin.Key) error {
+func GCPortMaps(ctx context.Context, c *nft.Conn, valid []plugin.Key) error {
 	cache := &results{}
 	keep := make([]string, len(valid))
 	for i, k := range valid {
 		keep[i] = k.ContainerID
 	}
 	slices.Sort(keep)
-	return remove(ctx, hostPorts(), func(r nftables.Installed) (bool, error) {
+	return remove(ctx, c, hostPorts(), func(r *nftables.Rule) (bool, error) {
 		owner, _ := publisher(r)
 		if owner == "" {
 			return false, nil
@@ -80,13 +78,13 @@ func GCPortMaps(ctx context.Context, _ string, valid []plugin.Key) error {
 
 // publisher returns the id and the address of the container that a rule is for,
 // "" if it is not one of portmap's.
-func publisher(r nftables.Installed) (containerID string, to netip.Addr) {
-	to = r.DNAT
-	if r.Chain == "masquerading" {
-		to = r.Destination
+func publisher(r *nftables.Rule) (containerID string, addr netip.Addr) {
+	to, dnat := addressesOf(r)
+	if r.Chain.Name == "masquerading" {
+		dnat = to
 	}
-	if !to.IsValid() {
-		return "", to
+	if !dnat.IsValid() {
+		return "", dnat
 	}
-	return r.Comment, to
+	return commentOf(r), dnat
 }

@@ -3,176 +3,157 @@
 // nftables: rules in tables of their own, one or more for each attachment, that
 // tell by their comments whose they are.
 //
-// Whoever has asked for their tables (MasqueradeTables, HostPortTables) and found
-// none need not call. Where their tables are, their rules are listed, which takes
-// the longer the more of them there are, until the last is gone: the table goes
-// with it. The reference plugins never remove a table, but make what they need of
-// it in the transaction of each ADD, so that they don't miss it.
+// Whoever has asked for their tables and found none need not call. The tables stay,
+// as with those plugins: an ADD of theirs may be about to use one.
 package reference
 
 import (
 	"context"
 	"errors"
-	"slices"
+	"fmt"
+	"net/netip"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/nftables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
-// furniture is a table of the reference plugins.
+// furniture is a table of the reference plugins, and its chains that have rules of
+// attachments.
 type furniture struct {
-	nftables.Table
-	perAttachment []string // chains of attachments' rules
-	static        []string // chains whose rules lead to those
-}
-
-// isStatic tells whether all attachments share the rules of a chain.
-func (f furniture) isStatic(chain string) bool { return slices.Contains(f.static, chain) }
-
-// isKnown tells whether the reference plugins make a chain of the name.
-func (f furniture) isKnown(chain string) bool {
-	return slices.Contains(f.perAttachment, chain) || f.isStatic(chain)
-}
-
-func tablesOf(list []furniture) []nftables.Table {
-	tables := make([]nftables.Table, len(list))
-	for i, f := range list {
-		tables[i] = f.Table
-	}
-	return tables
+	table  nftables.Table
+	chains []string
 }
 
 // doomed says whether a rule has to go.
-type doomed func(nftables.Installed) (bool, error)
+type doomed func(*nftables.Rule) (bool, error)
 
-// remove removes rules of attachments from the tables that are there, and those
-// tables in which nobody has anything then. A kernel without nf_tables has none.
-func remove(ctx context.Context, tables []furniture, is doomed) error {
-	conn, err := nftables.Open()
-	if err != nil {
-		if nftables.Lacking(err) {
-			return nil
-		}
-		return err
-	}
-	defer conn.Close()
-	return removeOver(ctx, conn, tables, is)
-}
-
-func removeOver(ctx context.Context, conn *nftables.Conn, tables []furniture, is doomed) error {
-	there, err := conn.HasTables(tablesOf(tables)...)
-	if err != nil {
-		return err
-	}
+// remove removes rules of attachments. Another process may remove the same at the
+// same time, which makes a second look worth while.
+func remove(ctx context.Context, c *nft.Conn, tables []furniture, is doomed) error {
 	var errs []error
-	for i, t := range tables {
-		if there[i] {
-			errs = append(errs, clean(ctx, conn, t, is))
+	for _, t := range tables {
+		err := clean(ctx, c, t, is)
+		for try := 0; try < tries && errors.Is(err, unix.ENOENT); try++ {
+			err = clean(ctx, c, t, is)
 		}
+		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
 }
 
-func clean(ctx context.Context, conn *nftables.Conn, t furniture, is doomed) error {
-	var last error
-	for range nftables.Tries {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		generation, err := conn.Generation()
-		if err != nil {
-			return err
-		}
-		tx, left, err := selectRules(conn, t, is)
-		if err != nil || tx.Empty() && left {
-			return err
-		}
-		last = conn.Commit(tx)
-		switch {
-		case errors.Is(last, unix.ENOENT):
-			// Another process removed one of the rules: look again.
-		case last != nil || left && isNext(conn, generation):
-			return last
-		default:
-			return removeUnused(ctx, conn, t)
-		}
+// tries is how often a removal is tried again. Each one that fails has met another
+// one that did not.
+const tries = 100
+
+func clean(ctx context.Context, c *nft.Conn, t furniture, is doomed) error {
+	if err := ctx.Err(); err != nil {
+		return err
 	}
-	return last
-}
-
-// isNext tells whether there has been one transaction since a generation. If
-// there were more, what was left then may be gone.
-func isNext(conn *nftables.Conn, generation uint32) bool {
-	now, err := conn.Generation()
-	return err == nil && now == generation+1
-}
-
-// selectRules returns the removal of the rules that have to go, and whether
-// something is left then that is not static.
-func selectRules(conn *nftables.Conn, t furniture, is doomed) (tx *nftables.Transaction, left bool, err error) {
-	rules, err := conn.Rules(t.Table, "")
+	rules, err := rulesOf(c, t.table, t.chains...)
 	if err != nil {
-		return nil, false, err
+		return err
 	}
-	tx = &nftables.Transaction{}
+	var gone []*nftables.Rule
 	for _, r := range rules {
-		if t.isStatic(r.Chain) {
-			continue
-		}
-		gone := false
-		if slices.Contains(t.perAttachment, r.Chain) {
-			if gone, err = is(r); err != nil {
-				return nil, false, err
-			}
-		}
-		if gone {
-			tx.RemoveRule(0, t.Table, r)
-		} else {
-			left = true
-		}
-	}
-	return tx, left, nil
-}
-
-// removeUnused removes a table that has chains of the reference plugins alone
-// and no rule of an attachment. An ADD at the same moment changes the generation
-// and so keeps the table, or comes after and makes a new one. Where nf_tables
-// changes all the time the table stays for the next DEL or GC to remove.
-func removeUnused(ctx context.Context, conn *nftables.Conn, t furniture) error {
-	for range nftables.Tries {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		generation, err := conn.Generation()
+		remove, err := is(r)
 		if err != nil {
 			return err
 		}
-		unused, err := isUnused(conn, t)
-		if err != nil || !unused {
-			return err
+		if remove {
+			gone = append(gone, r)
 		}
-		tx := &nftables.Transaction{}
-		tx.RemoveTable(0, t.Table)
-		err = conn.CommitIf(tx, generation)
-		switch {
-		case errors.Is(err, unix.ENOENT):
-			return nil // another process was faster
-		case !errors.Is(err, unix.ERESTART):
-			return err
-		}
+	}
+	for _, r := range gone {
+		_ = c.DelRule(r) // fails for a rule without a handle only
+	}
+	if err := c.Flush(); err != nil {
+		return fmt.Errorf("remove what the reference plugins made from table %s: %w", t.table.Name, err)
 	}
 	return nil
 }
 
-func isUnused(conn *nftables.Conn, t furniture) (bool, error) {
-	chains, err := conn.Chains(t.Table, "")
-	if err != nil || slices.ContainsFunc(chains, func(name string) bool { return !t.isKnown(name) }) {
-		return false, err
-	}
-	rules, err := conn.Rules(t.Table, "")
+// rulesOf lists the rules of those chains that are there, each once: a list that is
+// interrupted by a change may have one twice.
+func rulesOf(c *nft.Conn, t nftables.Table, chains ...string) ([]*nftables.Rule, error) {
+	there, err := c.HasChains(t, chains...)
 	if err != nil {
-		return false, err
+		return nil, err
 	}
-	return !slices.ContainsFunc(rules, func(r nftables.Installed) bool { return !t.isStatic(r.Chain) }), nil
+	var all []*nftables.Rule
+	seen := map[uint64]bool{}
+	for i, name := range chains {
+		if !there[i] {
+			continue
+		}
+		rules, err := c.GetRules(&t, &nftables.Chain{Name: name})
+		if err != nil {
+			return nil, fmt.Errorf("list the rules of chain %s of table %s: %w", name, t.Name, err)
+		}
+		for _, r := range rules {
+			if !seen[r.Handle] {
+				seen[r.Handle] = true
+				all = append(all, r)
+			}
+		}
+	}
+	return all, nil
+}
+
+func commentOf(r *nftables.Rule) string {
+	text, _ := userdata.GetString(r.UserData, userdata.TypeComment)
+	return text
+}
+
+// targetOf returns the chain that a rule jumps to, "" if it does not.
+func targetOf(r *nftables.Rule) (chain string) {
+	for _, e := range r.Exprs {
+		if v, ok := e.(*expr.Verdict); ok {
+			chain = v.Chain
+		}
+	}
+	return chain
+}
+
+// addressesOf returns the address that a rule is for packets to, and that to which it
+// makes connections go.
+func addressesOf(r *nftables.Rule) (to, dnat netip.Addr) {
+	constants := map[uint32][]byte{} // by register
+	size := 0                        // of the address that was loaded last
+	for _, e := range r.Exprs {
+		was := size
+		size = 0
+		switch e := e.(type) {
+		case *expr.Payload:
+			size = destinationIn(e)
+		case *expr.Cmp:
+			if was > 0 && e.Op == expr.CmpOpEq && len(e.Data) >= was {
+				to, _ = netip.AddrFromSlice(e.Data[len(e.Data)-was:])
+			}
+		case *expr.Immediate:
+			constants[e.Register] = e.Data
+		case *expr.NAT:
+			if e.Type == expr.NATTypeDestNAT {
+				dnat, _ = netip.AddrFromSlice(constants[e.RegAddrMin])
+			}
+		}
+	}
+	return to, dnat
+}
+
+// destinationIn returns the size of the destination address that a part of the
+// packet ends with, 0 if there is none. nft compares both addresses at once where
+// they fit into one register.
+func destinationIn(p *expr.Payload) int {
+	switch {
+	case p.Base != expr.PayloadBaseNetworkHeader:
+	case (p.Offset == 16 || p.Offset == 12) && p.Offset+p.Len == 20:
+		return 4
+	case (p.Offset == 24 || p.Offset == 8) && p.Offset+p.Len == 40:
+		return 16
+	}
+	return 0
 }

@@ -2,9 +2,7 @@ package bridge
 
 import (
 	"context"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -64,13 +62,14 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	if end.Attrs().MasterIndex != bridge.Attrs().Index {
 		return different("veth %s is not in bridge %s", name, c.name)
 	}
-	for option, want := range map[string]bool{"hairpin_mode": c.hairpin, "isolated": c.isolated} {
-		if has := portOption(name, option); has != want {
-			return different("veth %s: %s is %v, configured is %v", name, option, has, want)
-		}
+	if has := link.PortOption(name, "hairpin_mode"); has != c.hairpin {
+		return different("veth %s: hairpin_mode is %v, configured is %v", name, has, c.hairpin)
+	}
+	if c.isolated && !link.PortOption(name, "isolated") { // one that is not configured may be the firewall plugin's
+		return different("veth %s is not isolated, the configuration has portIsolation", name)
 	}
 	if c.spoofCheck {
-		if err := checkSpoofCheck(ctx, r, name); err != nil {
+		if err := checkSpoofCheck(r, name); err != nil {
 			return err
 		}
 	}
@@ -79,12 +78,6 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 		return different("veth %s, the other end of %s, is not in prevResult", name, r.IfName)
 	}
 	return attach.CheckMAC(r.PrevResult.Interfaces[at], end)
-}
-
-// portOption reads an option of a bridge's port, which vishvananda/netlink tells of all ports at once or not at all.
-func portOption(port, option string) bool {
-	value, err := os.ReadFile("/sys/class/net/" + port + "/brport/" + option)
-	return err == nil && strings.TrimSpace(string(value)) == "1"
 }
 
 func different(format string, args ...any) error {
@@ -120,7 +113,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		}
 	}
 	if c.spoofCheck {
-		if err := spoofCheckAvailable(); err != nil {
+		if err := backend.SpoofCheckAvailable(); err != nil {
 			return err
 		}
 	}

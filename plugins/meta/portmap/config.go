@@ -1,18 +1,15 @@
 package portmap
 
 import (
-	"errors"
 	"fmt"
 	"net/netip"
 	"strings"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -54,7 +51,7 @@ func parse(o *conf.Object) (*config, error) {
 	}
 	c.sortConditions("conditionsV4", c.conditions4)
 	c.sortConditions("conditionsV6", c.conditions6)
-	return c, c.validate()
+	return c, c.backend.Validate()
 }
 
 // sortConditions finds out whose language conditions are in, as the reference
@@ -67,15 +64,6 @@ func (c *config) sortConditions(key string, words []string) {
 	default:
 		c.backend.NFTables = key + " (in the words of nft)"
 	}
-}
-
-func (c *config) validate() error {
-	if err := c.backend.Validate(); err != nil || c.backend.IPTables != "" {
-		return err // iptables takes conditions in its own words as they are
-	}
-	return errors.Join(
-		nft.ParseConditions("conditionsV4", c.conditions4, unix.AF_INET),
-		nft.ParseConditions("conditionsV6", c.conditions6, unix.AF_INET6))
 }
 
 // readMark reads the two keys that say how connections are marked that are to

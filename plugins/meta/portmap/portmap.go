@@ -52,13 +52,14 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return backend.CheckPortMaps(ctx, c.backend, r.Key, ports)
 }
 
-// Status tells whether the kernel has what publishing a port needs.
-func (Plugin) Status(_ context.Context, r *plugin.Request) error {
+// Status tells whether the kernel has what publishing a port needs, and whether
+// conditions are right.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
 	if err != nil {
 		return err
 	}
-	return backend.Available(c.backend)
+	return errors.Join(backend.Available(c.backend), backend.CheckConditions(ctx, c.backend, c.conditions4, c.conditions6))
 }
 
 // Explain implements plugin.Explainer.

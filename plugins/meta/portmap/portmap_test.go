@@ -166,7 +166,7 @@ func TestErrorsChangeNothing(t *testing.T) {
 	l := newLab(t)
 	for _, tt := range []struct{ keys, mappings, want string }{
 		{`,"backend":"ipchains"`, webPort, `backend: unknown backend "ipchains"`},
-		{`,"conditionsV4":["ip","ttl","1"]`, webPort, "conditionsV4"},
+		{`,"conditionsV4":["ip","tll","1"]`, webPort, "conditionsV4"},
 	} {
 		_, err := l.call(l.request(plugin.Add, tt.keys, tt.mappings))
 		var shown *types.Error

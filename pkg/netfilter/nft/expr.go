@@ -1,0 +1,184 @@
+package nft
+
+import (
+	"encoding/binary"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+)
+
+// The words that rules are made of. Most load something of the packet into
+// registers, and end the rule unless that is as it should be.
+
+type rule []expr.Any
+
+// words puts words behind one another.
+func words(parts ...rule) rule { return slices.Concat(parts...) }
+
+// value is something of the packet that can be loaded into registers.
+type value struct {
+	size uint32
+	into func(register uint32) expr.Any
+}
+
+// register is the number of the n-th register of 32 bits.
+func register(n uint32) uint32 { return unix.NFT_REG32_00 + n }
+
+// registers is how many of them a size takes.
+func registers(size uint32) uint32 { return (size + 3) / 4 }
+
+func meta(key expr.MetaKey, size uint32) value {
+	return value{size, func(r uint32) expr.Any { return &expr.Meta{Key: key, Register: r} }}
+}
+
+func payload(base expr.PayloadBase, offset, size uint32) value {
+	return value{size, func(r uint32) expr.Any { return &expr.Payload{DestRegister: r, Base: base, Offset: offset, Len: size} }}
+}
+
+func conntrack(key expr.CtKey) value {
+	return value{4, func(r uint32) expr.Any { return &expr.Ct{Key: key, Register: r} }}
+}
+
+func inLink() value    { return meta(expr.MetaKeyIIFNAME, unix.IFNAMSIZ) }
+func outLink() value   { return meta(expr.MetaKeyOIFNAME, unix.IFNAMSIZ) }
+func protocol() value  { return meta(expr.MetaKeyL4PROTO, 1) }
+func mark() value      { return meta(expr.MetaKeyMARK, 4) }
+func srcEther() value  { return payload(expr.PayloadBaseLLHeader, 6, 6) }
+func portValue() value { return payload(expr.PayloadBaseTransportHeader, 2, 2) } // in TCP, UDP and SCTP
+
+// load loads values one behind the other, as a key.
+func load(values ...value) rule {
+	var out rule
+	at := uint32(0)
+	for _, v := range values {
+		out = append(out, v.into(register(at)))
+		at += registers(v.size)
+	}
+	return out
+}
+
+// in goes on if the key is in a set. With a map it loads the key's data.
+func in(s *nftables.Set, key ...value) rule {
+	return append(load(key...), &expr.Lookup{SourceRegister: register(0), DestRegister: register(0), IsDestRegSet: s.IsMap, SetName: s.Name})
+}
+
+// compare goes on if the value relates to data by op.
+func compare(v value, op expr.CmpOp, data []byte) rule {
+	return append(load(v), &expr.Cmp{Op: op, Register: register(0), Data: data})
+}
+
+// compareBits is compare for the bits of a mask.
+func compareBits(v value, mask []byte, op expr.CmpOp, data []byte) rule {
+	return append(load(v),
+		&expr.Bitwise{SourceRegister: register(0), DestRegister: register(0), Len: v.size, Mask: mask, Xor: make([]byte, v.size)},
+		&expr.Cmp{Op: op, Register: register(0), Data: data})
+}
+
+func compareNet(v value, op expr.CmpOp, network netip.Prefix) rule {
+	mask := make([]byte, v.size)
+	for i := range network.Bits() {
+		mask[i/8] |= 0x80 >> (i % 8)
+	}
+	return compareBits(v, mask, op, network.Masked().Addr().AsSlice())
+}
+
+// hasBit goes on if one of the bits is set.
+func hasBit(v value, bits uint32) rule {
+	return compareBits(v, native(bits), expr.CmpOpNeq, native(0))
+}
+
+// isMarked goes on if the bit of the mark is set.
+func isMarked(bit uint8) rule {
+	return compareBits(mark(), native(1<<bit), expr.CmpOpEq, native(1<<bit))
+}
+
+func setMark(bits uint32) rule   { return changeMark(bits, bits) }
+func clearMark(bits uint32) rule { return changeMark(bits, 0) }
+
+func changeMark(bits, to uint32) rule {
+	return append(load(mark()),
+		&expr.Bitwise{SourceRegister: register(0), DestRegister: register(0), Len: 4, Mask: native(^bits), Xor: native(to)},
+		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register(0)})
+}
+
+func verdict(kind expr.VerdictKind, chain string) rule {
+	return rule{&expr.Verdict{Kind: kind, Chain: chain}}
+}
+
+func accept() rule          { return verdict(expr.VerdictAccept, "") }
+func drop() rule            { return verdict(expr.VerdictDrop, "") }
+func back() rule            { return verdict(expr.VerdictReturn, "") }
+func jump(to string) rule   { return verdict(expr.VerdictJump, to) }
+func goOnIn(to string) rule { return verdict(expr.VerdictGoto, to) }
+func masquerade() rule      { return rule{&expr.Masq{}} }
+
+// family is what differs between IPv4 and IPv6.
+type family struct {
+	number         byte
+	name, digit    string // as nft calls it, and in names
+	addr           nftables.SetDatatype
+	srcAt, dstAt   uint32 // of the addresses, in bytes from the start of the IP header
+	multicast      netip.Prefix
+	unspecified    netip.Addr
+	conditionsName string // of the configuration's key
+}
+
+var (
+	ipv4 = family{unix.NFPROTO_IPV4, "ip", "4", nftables.TypeIPAddr, 12, 16, netip.PrefixFrom(netip.AddrFrom4([4]byte{224}), 4), netip.IPv4Unspecified(), "conditionsV4"}
+	ipv6 = family{unix.NFPROTO_IPV6, "ip6", "6", nftables.TypeIP6Addr, 8, 24, netip.PrefixFrom(netip.AddrFrom16([16]byte{0xff}), 8), netip.IPv6Unspecified(), "conditionsV6"}
+)
+
+func families() []*family { return []*family{&ipv4, &ipv6} }
+
+func familyOf(a netip.Addr) *family {
+	if a.Is4() {
+		return &ipv4
+	}
+	return &ipv6
+}
+
+func (f *family) is() rule {
+	return compare(meta(expr.MetaKeyNFPROTO, 1), expr.CmpOpEq, []byte{f.number})
+}
+
+func (f *family) src() value { return payload(expr.PayloadBaseNetworkHeader, f.srcAt, f.addr.Bytes) }
+func (f *family) dst() value { return payload(expr.PayloadBaseNetworkHeader, f.dstAt, f.addr.Bytes) }
+
+// dnat sends a connection to the address and port that a map's data has.
+func (f *family) dnat() rule {
+	return rule{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.number), RegAddrMin: register(0), RegProtoMin: register(registers(f.addr.Bytes))}}
+}
+
+// wasRedirected goes on if the destination of the packet's connection was changed.
+func wasRedirected() rule {
+	const dstNAT = 1 << 5 // IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h
+	return hasBit(conntrack(expr.CtKeySTATUS), dstNAT)
+}
+
+// isAnswer goes on if the packet is of a connection that is known, or that
+// belongs to one.
+func isAnswer() rule {
+	const established, related = 1 << 1, 1 << 2 // NF_CT_STATE_BIT of linux/netfilter/nf_conntrack_common.h
+	return hasBit(conntrack(expr.CtKeySTATE), established|related)
+}
+
+// isLocal goes on if the packet is for an address of the host.
+func isLocal() rule {
+	kind := value{4, func(r uint32) expr.Any { return &expr.Fib{Register: r, FlagDADDR: true, ResultADDRTYPE: true} }}
+	return compare(kind, expr.CmpOpEq, native(unix.RTN_LOCAL))
+}
+
+// The parts of keys and data, each filled up to whole registers.
+
+func native(n uint32) []byte      { return binary.NativeEndian.AppendUint32(nil, n) }
+func protocolKey(p uint8) []byte  { return []byte{p, 0, 0, 0} }
+func portKey(p uint16) []byte     { return []byte{byte(p >> 8), byte(p), 0, 0} }
+func etherKey(mac [6]byte) []byte { return append(mac[:], 0, 0) }
+func linkKey(name string) []byte {
+	var b [unix.IFNAMSIZ]byte
+	copy(b[:], name)
+	return b[:]
+}

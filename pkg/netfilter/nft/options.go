@@ -1,0 +1,211 @@
+package nft
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"os/exec"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/google/nftables"
+
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Ports with conditions, or with another bit of the mark, have rules of their own,
+// which are made by the program nft from text: conditions are in its language. An
+// attachment with a condition for its port 8080 has, besides the elements that say
+// whose port it is:
+//
+//	chain options_v1 {
+//		meta l4proto . th dport { tcp . 8080 } ip saddr 10.0.0.0/8 iifname "cni0" meta mark set meta mark | 0x00002000 comment "pods/web/eth0"
+//		meta l4proto . th dport { tcp . 8080 } ip saddr 10.0.0.0/8 oifname "lo" ip saddr 127.0.0.0/8 meta mark set … comment "pods/web/eth0"
+//		meta l4proto . th dport { tcp . 8080 } ip saddr 10.0.0.0/8 dnat ip to meta l4proto . th dport map @ifports4_v1 comment "pods/web/eth0"
+//	}
+//
+// One with bit 14 and no conditions has the marks alone, and a rule that masquerades
+// in chain marks. The comments say whose rules they are.
+
+// optionChains are the chains that have such rules.
+func optionChains() []string { return []string{chainHostOptions, chainOptions, chainMarks} }
+
+// hasOwnRules reports whether a published port has rules of its own.
+func (r record) hasOwnRules() bool {
+	return r.kind == kindPort && (r.conditions != 0 || r.bit != defaultBit)
+}
+
+func conditionsFor(f *family, ports netfilter.PortMaps) string {
+	if f == &ipv4 {
+		return strings.Join(ports.Conditions4, " ")
+	}
+	return strings.Join(ports.Conditions6, " ")
+}
+
+// hashOf is a hash of conditions, 0 if there are none.
+func hashOf(conditions string) uint32 {
+	if conditions == "" {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(conditions))
+	return max(h.Sum32(), 1)
+}
+
+// options returns the commands of nft that make the rules which an attachment needs
+// for its ports, a rule each.
+func (t *table) options(o owner, ports netfilter.PortMaps, claims []claim) (commands []string) {
+	bit := defaultBit
+	for _, f := range families() {
+		for _, bound := range []bool{true, false} {
+			var own []string
+			var r record // all have the same options
+			for _, c := range claims {
+				if c.record.hasOwnRules() && familyOf(c.record.addr) == f && c.record.isBound() == bound {
+					r = c.record
+					own = append(own, keyText(r))
+				}
+			}
+			if len(own) == 0 {
+				continue
+			}
+			bit = int(r.bit)
+			chain, key := chainOptions, "meta l4proto . th dport"
+			if bound {
+				chain, key = chainHostOptions, f.name+" daddr . "+key
+			}
+			match := fmt.Sprintf("meta nfproto ipv%s %s { %s } %s", f.digit, key, strings.Join(own, ", "), conditionsFor(f, ports))
+			for _, then := range optionWords(r, fmt.Sprintf("dnat %s to %s map @%s", f.name, key, t.published(f, bound).conditional.Name)) {
+				// A connection whose port is published by one attachment on conditions, and
+				// by another one without, must not get the latter's mark: each rule with
+				// conditions goes to the front.
+				verb := "add"
+				if r.conditions != 0 {
+					verb = "insert"
+				}
+				commands = append(commands, fmt.Sprintf("%s rule %s %s %s %s comment %q", verb, t, chain, match, then, o.comment))
+			}
+		}
+	}
+	if bit != defaultBit {
+		commands = append(commands, fmt.Sprintf("add rule %s %s meta mark & %#[3]x == %#[3]x masquerade comment %q", t, chainMarks, uint32(1)<<bit, o.comment))
+	}
+	return commands
+}
+
+// optionWords are what rules for a port do. With conditions they send connections to
+// the container too; of rules that are each put to the front that comes first.
+func optionWords(r record, dnat string) (list []string) {
+	set := fmt.Sprintf("meta mark set meta mark | %#x", uint32(1)<<r.bit)
+	if r.conditions != 0 {
+		list = append(list, dnat)
+	}
+	if r.flags&flagSNAT != 0 {
+		list = append(list, fmt.Sprintf("iifname %q %s", r.link, set))
+	}
+	if r.flags&flagSNAT != 0 && r.addr.Is4() {
+		list = append(list, `oifname "lo" ip saddr 127.0.0.0/8 `+set)
+	}
+	if r.flags&flagMasqAll != 0 {
+		list = append(list, set)
+	}
+	return list
+}
+
+// keyText is the key of a port in the words of nft.
+func keyText(r record) string {
+	key := fmt.Sprintf("%s . %d", netfilter.ProtocolName(r.proto), r.port)
+	if r.isBound() {
+		return r.addr.String() + " . " + key
+	}
+	return key
+}
+
+// ownRules lists the rules that an owner has.
+func (t *table) ownRules(o owner) (own []*nftables.Rule, err error) {
+	for _, name := range optionChains() {
+		rules, err := t.conn.GetRules(&t.table, &nftables.Chain{Name: name})
+		if err != nil {
+			return nil, explain("list the rules of chain "+name, err)
+		}
+		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return commentIn(r.UserData) != o.comment })...)
+	}
+	return own, nil
+}
+
+// checkOptions makes sure that all rules are there.
+func (t *table) checkOptions(o owner, options []string) error {
+	if len(options) == 0 {
+		return nil
+	}
+	rules, err := t.ownRules(o)
+	if err == nil && len(rules) < len(options) {
+		return t.mismatch("%s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
+	}
+	return err
+}
+
+// CheckConditions has the program nft say whether conditions are right. It changes
+// nothing, and needs nothing of ours to be there.
+func CheckConditions(ctx context.Context, words4, words6 []string) error {
+	return checkConditions(ctx, netfilter.PortMaps{Conditions4: words4, Conditions6: words6})
+}
+
+func checkConditions(ctx context.Context, ports netfilter.PortMaps) error {
+	for _, f := range families() {
+		text := conditionsFor(f, ports)
+		if text == "" {
+			continue
+		}
+		const remedy = "they are written as in a rule of nft: see nft(8)"
+		if strings.ContainsAny(text, ";#\n\r") {
+			return plugin.ConfigError(remedy, "%s: %q has more in it than conditions", f.conditionsName, text)
+		}
+		const try = "add table inet cnibox-try\nadd chain inet cnibox-try conditions\nadd rule inet cnibox-try conditions meta nfproto ipv%s %s accept\n"
+		if err := runNFT(ctx, fmt.Sprintf(try, f.digit, text), "--check"); err != nil {
+			var refusal *nftRefusal
+			if errors.As(err, &refusal) {
+				return plugin.ConfigError(remedy, "%s: %v", f.conditionsName, err)
+			}
+			return fmt.Errorf("%s: %w", f.conditionsName, err)
+		}
+	}
+	return nil
+}
+
+// nftRefusal is what the program says when it fails.
+type nftRefusal struct{ text string }
+
+func (r *nftRefusal) Error() string { return "nft refuses them: " + r.text }
+
+// runNFT has the program make changes, all of them or none.
+func runNFT(ctx context.Context, text string, args ...string) error {
+	path, err := exec.LookPath("nft")
+	if err != nil {
+		path, err = exec.LookPath("/usr/sbin/nft") // a runtime may have a short PATH
+	}
+	if err != nil {
+		return &types.Error{Code: types.ErrPluginNotAvailable, Msg: "the program nft is not installed, which conditions and markMasqBit need",
+			Details: "install nftables, or leave these keys out, or use backend \"iptables\""}
+	}
+	cmd := exec.CommandContext(ctx, path, append(args, "-f", "-")...)
+	cmd.Stdin = strings.NewReader(text)
+	// Our lock is released when we are killed, and must not be before the change is
+	// made or dropped.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	out, err := cmd.CombinedOutput()
+	var exit *exec.ExitError
+	switch {
+	case err == nil:
+		return nil
+	case ctx.Err() != nil:
+		return fmt.Errorf("nft: %w", context.Cause(ctx))
+	case errors.As(err, &exit):
+		return &nftRefusal{strings.Join(strings.Fields(string(out)), " ")}
+	}
+	return fmt.Errorf("run %s: %w", path, err)
+}
