@@ -580,20 +580,23 @@ func TestStatusIsBounded(t *testing.T) {
 func TestDeadlineReachesThePlugin(t *testing.T) {
 	tests := []struct {
 		name    string
+		command plugin.Command
 		do      func(ctx context.Context, r *plugin.Request) error
 		msg     string
 		details string
 	}{
-		{"by Step", func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return r.Step(ctx, "make the link") },
-			"stopped before the step: make the link", "out of time after 20ms; "},
-		{"by the context", func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return ctx.Err() },
+		{"by Step", plugin.Add, func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return r.Step(ctx, "make the link") },
+			"stopped before the step: make the link", "out of time after 20ms; what was made is removed again"},
+		{"by Step of DEL, which undoes nothing", plugin.Del, func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return r.Step(ctx, "call the next") },
+			"stopped before the step: call the next", "out of time after 20ms; the call can be repeated"},
+		{"by the context", plugin.Add, func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return ctx.Err() },
 			"context canceled", "the call was out of time after 20ms"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p := &fake{do: tt.do}
 			row := &plugin.Descriptor{Name: "demo", Plugin: p}
-			_, err := guard(&plugin.Request{Command: plugin.Add}, row, 20*time.Millisecond)
+			_, err := guard(&plugin.Request{Command: tt.command}, row, 20*time.Millisecond)
 			e := plugin.AsError(err)
 			if e.Msg != tt.msg || !strings.HasPrefix(e.Details, tt.details) {
 				t.Errorf("error %+v", e)

@@ -127,23 +127,6 @@ func (l *lab) interrupt(signal os.Signal, verb string, c *container, config stri
 	return l.ended(cmd, stdout.String(), stderr.String())
 }
 
-// outOfTimeRows are about a call that is out of time, which takes a minute.
-var outOfTimeRows = []row{
-	{name: "DEL that is out of time does not say that it undid something", known: "its error says that what was made is removed again", test: func(l *lab) {
-		if !l.suite.has("chain") || l.suite.chained {
-			l.Skip("a DEL that is out of time takes a minute: it is tried where the plugin chain is called by its name")
-		}
-		l.inside()
-		l.script("slow", "exec sleep 90")
-		c := l.pod("web")
-		const list = `{"type":"chain","plugins":[{"type":"loopback"},{"type":"slow"}]}`
-		l.must(failure(l.process("ADD", c, `{"type":"loopback"}`)))
-		_, err := l.exec("DEL", c, list)
-		l.refused(err, "slow")
-		l.lacks(full(err), "removed")
-	}},
-}
-
 var undoRows = []row{
 	{name: "ADD that fails after it got an address gives it back and removes the interface", differs: keepsLink, test: func(l *lab) {
 		unreachable := strings.Replace(lan, `"type":"host-local"`, `"type":"host-local","routes":[{"dst":"10.99.0.0/16","gw":"192.0.2.77"}]`, 1)
@@ -256,7 +239,7 @@ var externalRows = []row{
 		before.unchanged()
 	}},
 	{name: "an IPAM plugin's ADD that fails is followed by its DEL, as the specification has it", differs: "calls DEL only after an ADD that succeeded",
-		known: "bridge calls DEL only after an ADD that succeeded", test: func(l *lab) {
+		test: func(l *lab) {
 			l.ipam(`test "$CNI_COMMAND" != ADD || { echo '{"cniVersion":"1.0.0","code":11,"msg":"half done"}'; exit 1; }`)
 			_, err := l.exec("ADD", l.pod("web"), other)
 			l.refused(err, "half done")
@@ -365,25 +348,24 @@ var externalRows = []row{
 // limitRows are about calls that must come to an end.
 func limitRows() (rows []row) {
 	const itself = `{"type":"bridge","bridge":"lan0","ipam":{"type":"bridge"}}`
-	const endless = "a bridge plugin is called as IPAM plugin without end"
 	// Neither memory nor processes without end: the machine has other things to do.
 	const limited = "prlimit --data=400000000 --core=0"
 	rows = append(rows,
-		row{name: "ADD of a bridge that is its own IPAM plugin is refused with one document", known: endless, test: func(l *lab) {
+		row{name: "ADD of a bridge that is its own IPAM plugin is refused with one document", test: func(l *lab) {
 			c := l.pod("web")
 			r, _ := l.under(limited, "ADD", c, itself)
 			if r.ExitCode != 1 || r.Error == nil {
 				l.Errorf("want exit code 1 and one error document, got exit code %d, %.200s", r.ExitCode, r.Stdout+r.Stderr)
 			}
 		}},
-		row{name: "CHECK of a bridge that is its own IPAM plugin comes to an end", known: endless, differs: "calls itself without end", test: func(l *lab) {
+		row{name: "CHECK of a bridge that is its own IPAM plugin comes to an end", differs: "calls itself without end", test: func(l *lab) {
 			c := l.attach(conf(lan), "web")
 			r, _ := l.under(limited, "CHECK", c, with(itself, "prevResult", text(object(c.printed))))
 			if r.ExitCode != 0 && r.Error == nil {
 				l.Errorf("exit code %d without an error document: %.200s", r.ExitCode, r.Stdout+r.Stderr)
 			}
 		}},
-		row{name: "GC of a bridge that is its own IPAM plugin comes to an end", known: endless, test: func(l *lab) {
+		row{name: "GC of a bridge that is its own IPAM plugin comes to an end", test: func(l *lab) {
 			r, _ := l.under(limited, "GC", nil, with(itself, "cniVersion", `"1.1.0"`, "cni.dev/valid-attachments", "[]"))
 			if r.ExitCode != 0 && r.Error == nil {
 				l.Errorf("exit code %d without an error document: %.200s", r.ExitCode, r.Stdout+r.Stderr)
