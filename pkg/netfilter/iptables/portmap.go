@@ -26,7 +26,12 @@ func (*Backend) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 	}
 	w := portWants(key, ports)
 	if needsLocalhost(ports) {
-		w.after = func() error { return netfilter.AllowLocalhost(ports.Inside) }
+		w.after = func() error {
+			if err := guardLocalhost(); err != nil {
+				return err
+			}
+			return netfilter.AllowLocalhost(ports.Inside)
+		}
 	}
 	return add(ctx, attachment{forPorts(), key}, w)
 }
@@ -53,6 +58,9 @@ func (*Backend) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilt
 	}
 	if !needsLocalhost(ports) {
 		return nil
+	}
+	if err := checkGuard(); err != nil {
+		return err
 	}
 	if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
 		return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
