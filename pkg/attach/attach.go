@@ -17,6 +17,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -181,10 +182,13 @@ func (a *Attachment) ContainerMAC() net.HardwareAddr {
 	return mac[:]
 }
 
-// Status reports whether the IPAM plugin is ready for an ADD.
+// Status reports whether containers can be entered and the IPAM plugin is ready for an ADD.
 func Status(ctx context.Context, r *plugin.Request, c *Config) error {
 	ipam, err := findIPAM(r, c)
-	if ipam == nil {
+	if err == nil {
+		err = netns.CheckEntry()
+	}
+	if err != nil || ipam == nil {
 		return err
 	}
 	return ipam.Status(ctx, r)

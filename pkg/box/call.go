@@ -55,7 +55,14 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	if r.Command != plugin.Add {
 		return 0
 	}
-	return answer(p, plugin.PrintResult(result, version))
+	code := answer(p, plugin.PrintResult(result, version))
+	if code != 0 { // the runtime knows nothing of what was made
+		r.Command, r.PrevResult = plugin.Del, result
+		if _, err := guard(r, row, limit(plugin.Del)); err != nil {
+			fmt.Fprintln(p.Stderr, "take back what was made:", err)
+		}
+	}
+	return code
 }
 
 // answer prints the one document of a call that succeeded.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 )
@@ -41,4 +42,18 @@ func IsOwn(n ns.NetNS) (bool, error) {
 		return false, fmt.Errorf("compare %s with our own network namespace: %w", n.Path(), err)
 	}
 	return ours.Dev == theirs.Dev && ours.Ino == theirs.Ino, nil
+}
+
+// CheckEntry reports whether this process may enter namespaces, for STATUS.
+func CheckEntry() error {
+	own, err := ns.GetCurrentNS()
+	if err == nil {
+		defer own.Close()
+		err = own.Do(func(ns.NetNS) error { return nil })
+	}
+	if err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("network namespaces can't be entered: %v", err),
+			"run the container runtime as root with CAP_SYS_ADMIN (setns(2))")
+	}
+	return nil
 }

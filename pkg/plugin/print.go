@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"strings"
@@ -87,7 +88,17 @@ func addFamily(doc object, key string, r *types100.Result, is family) object {
 
 // PrintError returns an error as the document a runtime reads (spec 1.1.0, section "Error").
 func PrintError(e *types.Error, version string) []byte {
-	return indented(object{}.add("cniVersion", version).add("code", int(e.Code)).add("msg", e.Msg).addNonEmpty("details", e.Details))
+	return indented(object{}.add("cniVersion", version).add("code", int(e.Code)).add("msg", shortened(e.Msg)).addNonEmpty("details", shortened(e.Details)))
+}
+
+// mostText is how many bytes of a text an error document has: values that are shown can be of any size.
+const mostText = 4096
+
+func shortened(text string) string {
+	if len(text) <= mostText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:mostText], "") + fmt.Sprintf("… (%d bytes more)", len(text)-mostText)
 }
 
 // PrintVersions returns the answer to VERSION of a plugin that takes configurations of versions from oldest on.

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -97,7 +98,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 }
 
 // Status finds nothing that could be missing.
-func (Plugin) Status(context.Context, *plugin.Request) error { return nil }
+func (Plugin) Status(context.Context, *plugin.Request) error { return netns.CheckEntry() }
 
 // GC has nothing to do: lo goes with its namespace.
 func (Plugin) GC(context.Context, *plugin.Request) error { return nil }

@@ -10,6 +10,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -81,11 +82,11 @@ func setAttributes(ctx context.Context, r *plugin.Request, l netlink.Link, s *se
 // Status tells whether the configuration can be used and sysctls can be set.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	s, err := readSettings(r)
-	if err != nil {
-		return err
+	if err == nil {
+		err = netns.CheckEntry()
 	}
-	if len(s.sysctls) == 0 {
-		return nil
+	if err != nil || len(s.sysctls) == 0 {
+		return err
 	}
 	if err := checkAllowlist(s.sysctls); err != nil {
 		return err
