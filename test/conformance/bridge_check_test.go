@@ -84,7 +84,6 @@ func bridgeChecks() (rows []row) {
 		{name: "hairpinMode is off", differs: blindToPort, keys: []string{"hairpinMode", "true"}, harm: onHost("bridge link set dev END hairpin off")},
 		{name: "hairpinMode is on, and not configured", differs: blindToPort, harm: onHost("bridge link set dev END hairpin on")},
 		{name: "portIsolation is off", differs: blindToPort, keys: []string{"portIsolation", "true"}, harm: onHost("bridge link set dev END isolated off")},
-		{name: "portIsolation is on, and not configured", differs: blindToPort, harm: onHost("bridge link set dev END isolated on")},
 		{name: "all rules of the masquerade are flushed", differs: blindToMasquerade, backends: true, harm: onHost("nft flush ruleset")},
 		{name: "the chains of the masquerade are empty", differs: blindToMasquerade, backends: true, harm: func(l *lab, _ *container) { l.emptyChains() }},
 		{name: "the rules of the spoof check are flushed", differs: "its CHECK does not look at the spoof check",

@@ -377,7 +377,7 @@ func limitRows() (rows []row) {
 		if name == "firewall" {
 			differs = "its firewall's DEL does not say that it could remove nothing"
 		}
-		rows = append(rows, row{differs: differs, name: "DEL of " + name + " without CAP_NET_ADMIN fails at once", known: "it waits twenty seconds and blames a busy resource", test: func(l *lab) {
+		rows = append(rows, row{differs: differs, name: "DEL of " + name + " without CAP_NET_ADMIN fails at once", test: func(l *lab) {
 			c := l.attach(conf(lan, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`), "web", ports("8080:80/tcp"))
 			config := with(plugin, "prevResult", text(object(c.printed)), "runtimeConfig", `{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}`)
 			r, ended := l.under("setpriv --bounding-set=-net_admin --inh-caps=-net_admin", "DEL", c, config)

@@ -205,8 +205,13 @@ func (l *lab) answers(p path, want string) {
 	}
 }
 
+// tick is a little more than the kernel needs to the next tick of its clock, with which
+// DEL lets what was in the packet filter expire.
+const tick = 20 * time.Millisecond
+
 // silent makes sure that nobody answers along any of the paths, which are tried at the same time.
 func (l *lab) silent(paths ...path) {
+	time.Sleep(tick)
 	var wait sync.WaitGroup
 	for _, p := range paths {
 		wait.Add(1)

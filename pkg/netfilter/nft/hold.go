@@ -20,36 +20,43 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// lockFile is locked by whoever changes one of our tables, from the look at what
-// is there until the change is made. No other lock is taken meanwhile.
+// lockFile is locked by whoever changes one of our tables, or one of the reference
+// plugins', from the look at what is there until the change is made. No other lock is
+// taken meanwhile.
 const lockFile = "/run/cnibox/nftables.lock"
 
-// lockWait is how long a call waits for others to finish their changes.
-const lockWait = time.Minute
+// Locked does something while nobody else of us changes a table.
+func Locked(ctx context.Context, do func() error) error {
+	const wait = time.Minute
+	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
+		return err
+	}
+	lock, err := state.Acquire(ctx, lockFile, 0o600, wait)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return do()
+}
 
 // change makes a change that is decided on by a look at what is there. What
 // others, who don't know the lock, change between the two makes it fail; then it
 // is tried once more.
 func (t *table) change(ctx context.Context, what string, try func() error) error {
-	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
-		return err
-	}
-	lock, err := state.Acquire(ctx, lockFile, 0o600, lockWait)
-	if err != nil {
-		return err
-	}
-	defer lock.Release()
-	if err = try(); isContention(err) {
-		err = try()
-	}
-	if isContention(err) {
-		return &types.Error{
-			Code:    types.ErrTryAgainLater,
-			Msg:     fmt.Sprintf("%s in table %s: given up after 2 attempts: %v", what, t, err),
-			Details: "another program changes that table at the same time; look which with `nft monitor`",
+	return Locked(ctx, func() error {
+		err := try()
+		if isContention(err) {
+			err = try()
 		}
-	}
-	return err
+		if isContention(err) {
+			return &types.Error{
+				Code:    types.ErrTryAgainLater,
+				Msg:     fmt.Sprintf("%s in table %s: given up after 2 attempts: %v", what, t, err),
+				Details: "another program changes that table at the same time; look which with `nft monitor`",
+			}
+		}
+		return err
+	})
 }
 
 func isContention(err error) bool {

@@ -282,10 +282,6 @@ type holding struct {
 
 // holdings lists what all owners have, without what is about to go.
 func (t *table) holdings() ([]holding, error) {
-	there, err := t.conn.HasTables(t.table)
-	if err != nil || !there[0] {
-		return nil, err
-	}
 	entries, err := t.conn.GetSetElements(t.owners)
 	if err != nil {
 		return nil, explain("list what attachments have in table "+t.String(), err)

@@ -104,22 +104,31 @@ func (t *table) portsAmong(records []record, elements []element) []claim {
 }
 
 // collect releases what attachments of a network have for a use and are not
-// valid.
+// valid, and waits until nothing of it matches.
 func (t *table) collect(ctx context.Context, network, use string, valid []plugin.Key) error {
-	holdings, err := t.holdings()
+	there, err := t.conn.HasTables(t.table)
+	if err != nil || !there[0] {
+		return err
+	}
+	var holdings []holding
+	err = Locked(ctx, func() (err error) { // a list that is interrupted by a change may lack something
+		holdings, err = t.holdings()
+		return err
+	})
 	if err != nil {
 		return err
 	}
 	hash := plugin.NetworkHash(network)
 	var errs []error
+	last := func() error { return nil } // what was taken away last is gone last
 	for _, h := range holdings {
 		isOfNetwork := [8]byte(h.id[:8]) == hash &&
 			(strings.HasPrefix(h.comment, comment(network+"/")) || len(h.comment) == plugin.MaxKeyText)
 		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(use) == h.id })
 		if h.first && h.record.kind.use() == use && isOfNetwork && !isValid {
-			_, _, err := t.release(ctx, h.owner)
-			errs = append(errs, err)
+			_, gone, err := t.release(ctx, h.owner)
+			errs, last = append(errs, err), gone
 		}
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, last())...)
 }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -31,23 +32,29 @@ type furniture struct {
 // doomed says whether a rule has to go.
 type doomed func(*nftables.Rule) (bool, error)
 
-// remove removes rules of attachments. Another process may remove the same at the
+// remove removes rules of attachments. A reference plugin may remove the same at the
 // same time, which makes a second look worth while.
 func remove(ctx context.Context, c *nft.Conn, tables []furniture, is doomed) error {
-	var errs []error
-	for _, t := range tables {
-		err := clean(ctx, c, t, is)
-		for try := 0; try < tries && errors.Is(err, unix.ENOENT); try++ {
-			err = clean(ctx, c, t, is)
-		}
-		errs = append(errs, err)
+	names := make([]nftables.Table, len(tables))
+	for i, t := range tables {
+		names[i] = t.table
 	}
-	return errors.Join(errs...)
+	there, err := c.HasTables(names...)
+	if err != nil || !slices.Contains(there, true) {
+		return err
+	}
+	return nft.Locked(ctx, func() error {
+		var errs []error
+		for _, t := range tables {
+			err := clean(ctx, c, t, is)
+			if errors.Is(err, unix.ENOENT) {
+				err = clean(ctx, c, t, is)
+			}
+			errs = append(errs, err)
+		}
+		return errors.Join(errs...)
+	})
 }
-
-// tries is how often a removal is tried again. Each one that fails has met another
-// one that did not.
-const tries = 100
 
 func clean(ctx context.Context, c *nft.Conn, t furniture, is doomed) error {
 	if err := ctx.Err(); err != nil {

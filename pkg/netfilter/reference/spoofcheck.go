@@ -85,11 +85,13 @@ func GCSpoofCheck(ctx context.Context, c *nft.Conn, valid []plugin.Key) error {
 
 // removeSpoofChecks removes the chains of some CONTAINERID-IFNAME.
 func removeSpoofChecks(ctx context.Context, c *nft.Conn, names []string) error {
-	err := tryToRemove(ctx, c, names)
-	if errors.Is(err, unix.ENOENT) { // another process removed one of them
-		err = tryToRemove(ctx, c, names)
-	}
-	return err
+	return nft.Locked(ctx, func() error {
+		err := tryToRemove(ctx, c, names)
+		if errors.Is(err, unix.ENOENT) { // a reference plugin removed one of them
+			err = tryToRemove(ctx, c, names)
+		}
+		return err
+	})
 }
 
 func tryToRemove(ctx context.Context, c *nft.Conn, names []string) error {
