@@ -32,20 +32,17 @@ type external struct {
 	path string
 }
 
+// Add calls ADD. Whoever calls it calls DEL if it fails: another program may hold something even then.
 func (e external) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	out, err := e.run(ctx, r)
 	if err != nil {
 		return nil, err
 	}
 	result, err := parse(out, r.Version)
-	if err == nil {
-		return result, nil
+	if err != nil {
+		return nil, plugin.Errorf("replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %v", e.path, err)
 	}
-	// It holds what nobody can use now.
-	del := *r
-	del.Command = plugin.Del
-	_, undone := e.run(context.WithoutCancel(ctx), &del)
-	return nil, plugin.Errorf("replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %v", e.path, errors.Join(err, undone))
+	return result, nil
 }
 
 func parse(out []byte, version string) (*types100.Result, error) {

@@ -178,7 +178,7 @@ func chainList() []row {
 		{name: "a plugin's answer that is no result is an error, and all is undone", test: func(l *lab) {
 			l.scripts()
 			l.script("two", `echo "two $CNI_COMMAND" >>/run/calls`)
-			l.refused(l.called("ADD", l.pod("web"), chainOf(one, two, three), "one ADD\ntwo ADD\ntwo DEL\ntwo DEL\none DEL\n"), "two")
+			l.refused(l.called("ADD", l.pod("web"), chainOf(one, two, three), "one ADD\ntwo ADD\ntwo DEL\none DEL\n"), "two")
 		}},
 		{name: "SIGTERM during ADD: the plugins after it are not called, and all is undone", test: func(l *lab) {
 			l.scripts()
