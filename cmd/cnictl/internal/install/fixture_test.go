@@ -86,7 +86,7 @@ func mountExt4(t *testing.T, dir string) {
 	if err := os.WriteFile(image, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if err := os.Truncate(image, 128<<20); err != nil {
+	if err := os.Truncate(image, 256<<20); err != nil {
 		t.Fatal(err)
 	}
 	if out, err := exec.Command("mkfs.ext4", "-q", image).CombinedOutput(); err != nil {
