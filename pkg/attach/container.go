@@ -48,11 +48,11 @@ func (a *Attachment) configure(ctx context.Context) error {
 	})
 }
 
-// setSysctls sets what the link's addresses need: that neighbours are told of an IPv4 address whose MAC address they may not know;
+// setSysctls sets what the link's addresses need: that neighbours are told of those whose MAC address they may not know;
 // IPv6 itself, which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are
 // looked for elsewhere first.
 func (a *Attachment) setSysctls() error {
-	if len(a.Result.IPs) > 0 && a.MAC != nil {
+	if a.isNews() {
 		if err := sysctl.Set("net/ipv4/conf/"+a.IfName+"/arp_notify", "1"); err != nil {
 			return err
 		}
@@ -60,13 +60,16 @@ func (a *Attachment) setSysctls() error {
 	if !slices.ContainsFunc(a.Result.IPs, isIPv6) {
 		return nil
 	}
-	own, dad := "net/ipv6/conf/"+a.IfName+"/", "0"
+	own, dad, news := "net/ipv6/conf/"+a.IfName+"/", "0", "0"
+	if a.isNews() {
+		news = "1"
+	}
 	if a.DAD {
 		dad = "1"
 		_ = sysctl.Set(own+"enhanced_dad", "1") // absent before Linux 4.10
 	}
 	for _, s := range [][2]string{
-		{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}, {own + "keep_addr_on_down", "1"}, {own + "accept_dad", dad},
+		{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}, {own + "keep_addr_on_down", "1"}, {own + "accept_dad", dad}, {own + "ndisc_notify", news},
 	} {
 		if err := sysctl.Set(s[0], s[1]); err != nil {
 			return fmt.Errorf("enable IPv6 in the container: %w", err)
@@ -75,10 +78,15 @@ func (a *Attachment) setSysctls() error {
 	return nil
 }
 
-// Announce tells neighbours of an IPv4 address whose MAC address they may not know. The kernel has done so when the link came up,
-// but a port that does not pass packets yet drops it. To set the address that the link has makes the kernel do it again.
+// isNews tells whether neighbours may not know the MAC address that an address has: it is not made from that.
+func (a *Attachment) isNews() bool {
+	return len(a.Result.IPs) > 0 && (a.MAC != nil || a.ipam.NeedsLink())
+}
+
+// Announce tells neighbours of addresses whose MAC address they may not know. The kernel has done so when the link came up, but a port
+// that does not pass packets yet drops it. To set the address that the link has makes the kernel do it again.
 func (a *Attachment) Announce() error {
-	if a.MAC == nil || len(a.Result.IPs) == 0 {
+	if !a.isNews() {
 		return nil
 	}
 	return a.Inside(func() error {
@@ -86,7 +94,7 @@ func (a *Attachment) Announce() error {
 		if err != nil {
 			return err
 		}
-		return netlink.LinkSetHardwareAddr(l, a.MAC)
+		return netlink.LinkSetHardwareAddr(l, l.Attrs().HardwareAddr)
 	})
 }
 
