@@ -702,3 +702,23 @@ func TestCalledByTheBox(t *testing.T) {
 	r.main()
 	r.success(t)
 }
+
+// A runtime that gets no result knows nothing of what was made.
+func TestAddThatCannotAnswerIsTakenBack(t *testing.T) {
+	r := prepare(t, "ADD", config)
+	var verbs []plugin.Command
+	r.plugin.do = func(_ context.Context, q *plugin.Request) error {
+		verbs = append(verbs, q.Command)
+		return nil
+	}
+	full, err := os.OpenFile("/dev/full", os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer full.Close()
+	b := &Box{Plugins: plugin.Table{{Name: "demo", Kind: plugin.Main, Plugin: r.plugin}}}
+	code := b.Main(Process{Args: r.args, Getenv: func(key string) string { return r.env[key] }, Stdin: r.stdin, Stdout: full, Stderr: &r.stderr})
+	if code != 1 || !slices.Equal(verbs, []plugin.Command{plugin.Add, plugin.Del}) || !strings.Contains(r.stderr.String(), "no space left") {
+		t.Errorf("exit code %d, called %v: %s", code, verbs, &r.stderr)
+	}
+}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -72,5 +73,15 @@ func TestErrorJSONLooksLikeThis(t *testing.T) {
 }`
 	if got := string(PrintError(ConfigError("give it one", "missing network %s", "name"), "1.1.0")); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+}
+
+// Values that an error shows can be of any size, and need not be text.
+func TestErrorsAreCut(t *testing.T) {
+	long := strings.Repeat("ä", 1<<20)
+	doc := PrintError(ConfigError(long, "%s", long), "1.1.0")
+	var got struct{ Msg, Details string }
+	if err := json.Unmarshal(doc, &got); err != nil || len(doc) > 10_000 || !strings.HasSuffix(got.Msg, "more)") || !strings.HasSuffix(got.Details, "more)") {
+		t.Errorf("%d bytes, %v: %.100s", len(doc), err, doc)
 	}
 }
