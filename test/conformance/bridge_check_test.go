@@ -186,7 +186,9 @@ var bridgeStatus = []row{
 	}},
 	{name: "STATUS fails when a link that is no bridge has the bridge's name", differs: "its STATUS does not look at the bridge", test: func(l *lab) {
 		l.run("ip link add lan0 type veth peer name other0")
-		l.refused(l.status(conf(lan)), "lan0")
+		err := l.status(conf(lan))
+		l.refused(err, "lan0")
+		l.code(err, 50)
 	}},
 	{name: "STATUS fails with a configuration that ADD refuses", differs: "its STATUS does not look at the keys together", test: func(l *lab) {
 		l.refused(l.status(conf(with(lan, "hairpinMode", "true", "promiscMode", "true"))))
