@@ -1,8 +1,6 @@
 package iptables
 
 import (
-	"fmt"
-
 	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -17,19 +15,20 @@ const guardTable, guardChain = "raw", "PREROUTING"
 
 // guardLocalhost makes sure of the guard.
 func guardLocalhost() error {
-	t, err := iptables.New(iptables.Timeout(lockSeconds))
+	t, err := guardProgram()
 	if err == nil {
 		err = t.AppendUnique(guardTable, guardChain, guardRule...)
 	}
 	if err != nil {
-		return fmt.Errorf("keep containers from 127.0.0.1 of the host: %w", err)
+		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
+			"keep containers from 127.0.0.1 of the host: %v", err)
 	}
 	return nil
 }
 
 // checkGuard tells whether the guard is missing.
 func checkGuard() error {
-	t, err := iptables.New(iptables.Timeout(lockSeconds))
+	t, err := guardProgram()
 	if err != nil {
 		return err
 	}
@@ -39,4 +38,13 @@ func checkGuard() error {
 			"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 	}
 	return err
+}
+
+// guardProgram is found as the other programs are: runtimes have a PATH without it, or none.
+func guardProgram() (*iptables.IPTables, error) {
+	path, err := find("iptables")
+	if err != nil {
+		return nil, missing("iptables")
+	}
+	return iptables.New(iptables.Path(path), iptables.Timeout(lockSeconds))
 }
