@@ -38,6 +38,7 @@ type Attachment struct {
 	Undo   plugin.Undo
 
 	ipam *delegate.Delegate // nil is layer 2 only
+	link netlink.Link       // the container's, when it is made
 }
 
 // Add makes the link, and all that belongs to it.
@@ -141,31 +142,34 @@ func (a *Attachment) making(l Link) func(context.Context) error {
 			return err
 		}
 		a.Undo.Push("delete "+a.IfName, func(context.Context) error { return deleteInside(a.Request) })
-		return a.Inside(func() error {
-			made, err := netlink.LinkByName(a.IfName)
-			if err != nil {
-				return fmt.Errorf("look up %s, which was just made: %w", a.IfName, err)
-			}
-			a.Result.Interfaces = append(a.Result.Interfaces, &types100.Interface{
-				Name: a.IfName, Mac: made.Attrs().HardwareAddr.String(), Sandbox: a.Netns,
-			})
-			return nil
+		inside, err := a.LinksInside()
+		if err != nil {
+			return err
+		}
+		if a.link, err = inside.LinkByName(a.IfName); err != nil {
+			return fmt.Errorf("look up %s, which was just made: %w", a.IfName, err)
+		}
+		a.Result.Interfaces = append(a.Result.Interfaces, &types100.Interface{
+			Name: a.IfName, Mac: a.link.Attrs().HardwareAddr.String(), Sandbox: a.Netns,
 		})
+		return nil
 	}
 }
 
 // deleteInside deletes the container's link.
 func deleteInside(r *plugin.Request) error {
-	return r.Inside(func() error {
-		l, err := netlink.LinkByName(r.IfName)
-		if link.IsNotFound(err) {
-			return nil
-		}
-		if err != nil {
-			return err
-		}
-		return link.Delete(l.Attrs().Index)
-	})
+	inside, err := r.LinksInside()
+	if err != nil {
+		return err
+	}
+	l, err := inside.LinkByName(r.IfName)
+	if link.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return link.Delete(inside, l.Attrs().Index)
 }
 
 // ContainerMAC returns the MAC address for the container's link: the one that was asked for, else one made from the first IP

@@ -34,20 +34,21 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 		return nil, plugin.Errorf("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME",
 			"prevResult has no interface %s in %s", r.IfName, r.Netns)
 	}
-	var l netlink.Link
-	err = r.Inside(func() (err error) {
-		if l, err = netlink.LinkByName(r.IfName); err != nil {
-			return different("interface %s is not in the container: %v", r.IfName, err)
-		}
-		if l.Type() != kind {
-			return different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
-		}
-		if err := CheckMAC(want, l); err != nil {
-			return err
-		}
-		return checkAddresses(r, l)
-	})
-	return l, err
+	inside, err := r.LinksInside()
+	if err != nil {
+		return nil, err
+	}
+	l, err := inside.LinkByName(r.IfName)
+	if err != nil {
+		return nil, different("interface %s is not in the container: %v", r.IfName, err)
+	}
+	if l.Type() != kind {
+		return nil, different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
+	}
+	if err := CheckMAC(want, l); err != nil {
+		return nil, err
+	}
+	return l, checkAddresses(r, inside, l)
 }
 
 func different(format string, args ...any) error { return plugin.Errorf(Repair, format, args...) }
@@ -62,17 +63,17 @@ func CheckMAC(want *types100.Interface, l netlink.Link) error {
 
 // checkAddresses looks for the addresses and routes of the previous result. Routes may stand in any table, since later plugins move
 // them (sbr, vrf).
-func checkAddresses(r *plugin.Request, l netlink.Link) error {
+func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) error {
 	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
 	if len(ips) == 0 {
 		return nil
 	}
-	addresses, err := netlink.AddrList(l, netlink.FAMILY_ALL)
+	addresses, err := inside.AddrList(l, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
 	filter := &netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	routes, err := inside.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}

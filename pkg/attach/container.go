@@ -30,53 +30,53 @@ func (a *Attachment) configure(ctx context.Context) error {
 	for _, ip := range a.Result.IPs {
 		ip.Interface = &own
 	}
-	return a.Inside(func() error {
-		l, err := netlink.LinkByName(a.IfName)
-		if err != nil {
-			return err
-		}
-		if err := a.setSysctls(); err != nil {
-			return err
-		}
-		if err := a.setUp(l); err != nil {
-			return explain(err, a.IfName)
-		}
-		if !a.DAD || !slices.ContainsFunc(a.Result.IPs, isIPv6) {
-			return nil
-		}
-		return a.settle(l)
-	})
-}
-
-// setSysctls sets what the link's addresses need: that neighbours are told of those whose MAC address they may not know;
-// IPv6 itself, which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are
-// looked for elsewhere first.
-func (a *Attachment) setSysctls() error {
-	if a.isNews() {
-		if err := sysctl.Set("net/ipv4/conf/"+a.IfName+"/arp_notify", "1"); err != nil {
+	if len(a.sysctls()) > 0 {
+		if err := a.Inside(a.setSysctls); err != nil {
 			return err
 		}
 	}
-	if !slices.ContainsFunc(a.Result.IPs, isIPv6) {
+	if err := a.setUp(); err != nil {
+		return explain(err, a.IfName)
+	}
+	if !a.DAD || !a.hasIPv6() {
 		return nil
 	}
-	own, dad, news := "net/ipv6/conf/"+a.IfName+"/", "0", "0"
+	return a.Inside(a.settle)
+}
+
+// sysctls are what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
+// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are looked for
+// elsewhere first.
+func (a *Attachment) sysctls() [][2]string {
+	var list [][2]string
+	news, dad := "0", "0"
 	if a.isNews() {
 		news = "1"
+		list = append(list, [2]string{"net/ipv4/conf/" + a.IfName + "/arp_notify", news})
 	}
+	if !a.hasIPv6() {
+		return list
+	}
+	own := "net/ipv6/conf/" + a.IfName + "/"
 	if a.DAD {
 		dad = "1"
-		_ = sysctl.Set(own+"enhanced_dad", "1") // absent before Linux 4.10
+		list = append(list, [2]string{own + "enhanced_dad", dad})
 	}
-	for _, s := range [][2]string{
+	return append(list, [][2]string{
 		{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}, {own + "keep_addr_on_down", "1"}, {own + "accept_dad", dad}, {own + "ndisc_notify", news},
-	} {
+	}...)
+}
+
+func (a *Attachment) setSysctls() error {
+	for _, s := range a.sysctls() {
 		if err := sysctl.Set(s[0], s[1]); err != nil {
-			return fmt.Errorf("enable IPv6 in the container: %w", err)
+			return fmt.Errorf("prepare the container for its addresses: %w", err)
 		}
 	}
 	return nil
 }
+
+func (a *Attachment) hasIPv6() bool { return slices.ContainsFunc(a.Result.IPs, isIPv6) }
 
 // isNews tells whether neighbours may not know the MAC address that an address has: it is not made from that.
 func (a *Attachment) isNews() bool {
@@ -89,39 +89,41 @@ func (a *Attachment) Announce() error {
 	if !a.isNews() {
 		return nil
 	}
-	return a.Inside(func() error {
-		l, err := netlink.LinkByName(a.IfName)
-		if err != nil {
-			return err
-		}
-		return netlink.LinkSetHardwareAddr(l, l.Attrs().HardwareAddr)
-	})
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	return inside.LinkSetHardwareAddr(a.link, a.link.Attrs().HardwareAddr)
 }
 
 // setUp adds addresses before the link is up, so that they are announced when it comes up, and routes, which need it to be.
-func (a *Attachment) setUp(l netlink.Link) error {
+func (a *Attachment) setUp() error {
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
 	for _, ip := range a.Result.IPs {
 		address := &netlink.Addr{IPNet: &ip.Address}
 		if isIPv6(ip) && !a.DAD {
 			address.Flags = unix.IFA_F_NODAD
 		}
-		if err := netlink.AddrAdd(l, address); err != nil {
+		if err := inside.AddrAdd(a.link, address); err != nil {
 			return fmt.Errorf("add the address %s: %w", &ip.Address, err)
 		}
 	}
 	if a.Down {
 		return nil
 	}
-	if err := netlink.LinkSetUp(l); err != nil {
+	if err := inside.LinkSetUp(a.link); err != nil {
 		return fmt.Errorf("set the link up: %w", err)
 	}
 	var done []netlink.Route
 	for _, r := range a.Result.Routes {
-		route := routeBy(l, r, a.Result.IPs)
+		route := routeBy(a.link, r, a.Result.IPs)
 		if slices.ContainsFunc(done, route.Equal) {
 			continue // IPAM and a plugin may both ask for the default route
 		}
-		if err := netlink.RouteAdd(&route); err != nil {
+		if err := inside.RouteAdd(&route); err != nil {
 			return fmt.Errorf("add the route %s: %w", describe(route), err)
 		}
 		done = append(done, route)
@@ -167,8 +169,8 @@ func describe(r netlink.Route) string {
 func isIPv6(ip *types100.IPConfig) bool { return ip.Address.IP.To4() == nil }
 
 // settle waits until no address of the link is still looked for elsewhere.
-func (a *Attachment) settle(l netlink.Link) error {
-	failed, err := link.WaitForAddresses(l, settleTime)
+func (a *Attachment) settle() error {
+	failed, err := link.WaitForAddresses(a.link, settleTime)
 	switch {
 	case err != nil:
 		return fmt.Errorf("%s: wait for duplicate address detection: %w", a.IfName, err)

@@ -59,18 +59,20 @@ func deleteOwn(r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
 	}
-	return r.Inside(func() error {
-		l, err := netlink.LinkByName(r.IfName)
-		switch {
-		case link.IsNotFound(err):
-			return nil
-		case err != nil:
-			return err
-		case r.PrevResult != nil && !Reported(r, l):
-			return nil
-		}
-		return link.Delete(l.Attrs().Index)
-	})
+	inside, err := r.LinksInside()
+	if err != nil {
+		return err
+	}
+	l, err := inside.LinkByName(r.IfName)
+	switch {
+	case link.IsNotFound(err):
+		return nil
+	case err != nil:
+		return err
+	case r.PrevResult != nil && !Reported(r, l):
+		return nil
+	}
+	return link.Delete(inside, l.Attrs().Index)
 }
 
 // Reported reports whether the previous result names a link as the container's.

@@ -35,12 +35,12 @@ func (a *Attachment) MakeVeth(master int) (netlink.Link, error) {
 		name := a.Key.HostEnd(salt)
 		err := a.makeVeth(name, master)
 		if err == nil {
-			return netlink.LinkByName(name)
+			return a.Links().LinkByName(name)
 		}
 		if !errors.Is(err, unix.EEXIST) {
 			return nil, err
 		}
-		l, err := netlink.LinkByName(name)
+		l, err := a.Links().LinkByName(name)
 		switch {
 		case link.IsNotFound(err): // so it was the other end's name
 			return nil, plugin.Errorf("give the attachment another CNI_IFNAME, or remove that interface", "the container already has an interface %s", a.IfName)
@@ -63,30 +63,30 @@ func (a *Attachment) makeVeth(name string, master int) error {
 		LinkAttrs: attrs, PeerName: a.IfName, PeerHardwareAddr: a.ContainerMAC(), PeerNamespace: netlink.NsFd(int(a.NS().Fd())),
 		PeerTxQLen: usualQueue, PeerMTU: uint32(a.MTU), PeerNumTxQueues: 1, PeerNumRxQueues: 1,
 	}
-	if err := netlink.LinkAdd(veth); err != nil {
+	if err := a.Links().LinkAdd(veth); err != nil {
 		if !errors.Is(err, unix.EEXIST) {
-			err = errors.Join(err, a.deleteHostEnds(nil)) // it may be there, and not have become a port
+			err = errors.Join(err, deleteHostEnd(a.Request)) // it may be there, and not have become a port
 		}
 		return fmt.Errorf("create veth %s: %w", name, err)
 	}
-	if err := finish(veth, alias(a.Key), master != 0); err != nil {
-		return errors.Join(err, link.Delete(veth.Index))
+	if err := finish(a.Links(), veth, alias(a.Key), master != 0); err != nil {
+		return errors.Join(err, link.Delete(a.Links(), veth.Index))
 	}
 	return nil
 }
 
 // finish sets what a host end can't be born with. A bridge's port gets no IPv6 address of its own: nobody could reach it.
-func finish(l netlink.Link, alias string, isPort bool) error {
+func finish(h *netlink.Handle, l netlink.Link, alias string, isPort bool) error {
 	const none = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
-	if err := netlink.LinkSetAlias(l, alias); err != nil {
+	if err := h.LinkSetAlias(l, alias); err != nil {
 		return fmt.Errorf("set the alias of %s: %w", l.Attrs().Name, err)
 	}
 	if isPort {
-		if err := netlink.LinkSetIP6AddrGenMode(l, none); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
+		if err := h.LinkSetIP6AddrGenMode(l, none); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
 			return fmt.Errorf("keep IPv6 addresses off %s: %w", l.Attrs().Name, err)
 		}
 	}
-	if err := netlink.LinkSetUp(l); err != nil {
+	if err := h.LinkSetUp(l); err != nil {
 		return fmt.Errorf("set %s up: %w", l.Attrs().Name, err)
 	}
 	return nil
@@ -99,41 +99,28 @@ func owns(l netlink.Link, k plugin.Key) bool {
 	return l.Type() == "veth" && (attrs.Alias == alias(k) || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, hostMAC(k)))
 }
 
-// HostEnds returns the links that are host ends of the key's attachment: one, or none.
-func HostEnds(k plugin.Key) ([]netlink.Link, error) {
-	var ends []netlink.Link
+// HostEnd returns the host end of the request's attachment, nil if there is none.
+func HostEnd(r *plugin.Request) (netlink.Link, error) {
 	for salt := range plugin.HostEnds {
-		l, err := netlink.LinkByName(k.HostEnd(salt))
+		l, err := r.Links().LinkByName(r.HostEnd(salt))
 		switch {
 		case link.IsNotFound(err):
 		case err != nil:
-			return ends, fmt.Errorf("look up %s: %w", k.HostEnd(salt), err)
-		case owns(l, k):
-			return append(ends, l), nil
+			return nil, fmt.Errorf("look up %s: %w", r.HostEnd(salt), err)
+		case owns(l, r.Key):
+			return l, nil
 		}
 	}
-	return ends, nil
+	return nil, nil
 }
 
-// deleteHostEnds deletes the attachment's host ends, by a second process if there is one.
-func (a *Attachment) deleteHostEnds(d *link.Deleter) error { return DeleteHostEnds(a.Key, d) }
-
-// DeleteHostEnds deletes the host ends of the key's attachment, by a second process if there is one.
-func DeleteHostEnds(k plugin.Key, d *link.Deleter) error {
-	ends, err := HostEnds(k)
-	errs := []error{err}
-	for _, l := range ends {
-		errs = append(errs, Delete(l, d))
+// deleteHostEnd deletes the attachment's host end, if there is one.
+func deleteHostEnd(r *plugin.Request) error {
+	l, err := HostEnd(r)
+	if l == nil {
+		return err
 	}
-	return errors.Join(errs...)
-}
-
-// Delete deletes a link of the host, by a second process if there is one.
-func Delete(l netlink.Link, d *link.Deleter) error {
-	if d != nil {
-		return d.Delete(l.Attrs().Index)
-	}
-	return link.Delete(l.Attrs().Index)
+	return link.Delete(r.Links(), l.Attrs().Index)
 }
 
 // LeadsTo reports whether a veth of the host has the container's link as its other end. What the container's side says of that is
@@ -153,7 +140,7 @@ func collectHostEnds(r *plugin.Request) error {
 	for _, k := range r.ValidKeys() {
 		valid[alias(k)] = true
 	}
-	links, err := netlink.LinkList()
+	links, err := r.Links().LinkList()
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}
@@ -163,7 +150,7 @@ func collectHostEnds(r *plugin.Request) error {
 			stale = append(stale, a.Index)
 		}
 	}
-	return link.DeleteAll(stale)
+	return link.DeleteAll(r.Links(), stale)
 }
 
 // IsHostEnd reports whether a link is an attachment's host end that was made here.

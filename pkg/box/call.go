@@ -46,6 +46,7 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 		}
 	}
 	r.OpenNS = s.open
+	defer r.Close()
 	r.Trace = tracer(p, row.Name)
 	r.Detach = detacher(r, p.Getenv("CNIBOX_DETACH"))
 	result, err := guard(r, row, limit(r.Command))

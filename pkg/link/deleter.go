@@ -2,7 +2,6 @@ package link
 
 import (
 	"bufio"
-	"errors"
 	"fmt"
 	"os"
 	"strconv"
@@ -10,12 +9,14 @@ import (
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // Deleter is a second process of this binary. It deletes a link and waits until the kernel has freed the link's memory, so that the
 // first need not: that takes many times as long as all else in a DEL. It is started early, to be ready when it is needed.
 type Deleter struct {
-	orders *os.File // to its standard input; it ends when that does
+	started chan struct{} // closed when it is, or could not be
+	process *os.File      // its standard input and output: it ends when that is closed. Nil if it could not be started
 }
 
 // deleterName is what the second process is called by.
@@ -25,42 +26,74 @@ const deleterName = "cnibox-delete-link"
 // links.
 const detachedWithin = 2 * time.Second
 
-// StartDeleter starts the second process. It has no file of the first one but its orders, and stays when the first one ends.
-func StartDeleter() (*Deleter, error) {
-	read, write, err := os.Pipe()
-	if err != nil {
-		return nil, err
-	}
-	defer read.Close()
-	null, err := os.OpenFile(os.DevNull, os.O_RDWR, 0)
-	if err != nil {
-		return nil, errors.Join(err, write.Close())
-	}
-	defer null.Close()
-	process, err := os.StartProcess("/proc/self/exe", []string{deleterName}, &os.ProcAttr{
-		Dir: "/", Env: []string{}, Files: []*os.File{read, null, null}, Sys: &syscall.SysProcAttr{Setsid: true},
-	})
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("start a second process: %w", err), write.Close())
-	}
-	return &Deleter{write}, errors.Join(noteOrphan(process.Pid), process.Release())
+// StartDeleter starts the second process, and does not wait for that.
+func StartDeleter() *Deleter {
+	d := &Deleter{started: make(chan struct{})}
+	go func() {
+		defer close(d.started)
+		d.process = startDeleter()
+	}()
+	return d
 }
 
-// Delete removes a link as the function Delete does, but returns when the link is gone.
-func (d *Deleter) Delete(index int) error {
-	_, err := fmt.Fprintln(d.orders, index)
-	for end := time.Now().Add(detachedWithin); err == nil && time.Now().Before(end); {
+// startDeleter starts the second process, which has no other file of the first one, and stays when that one ends.
+func startDeleter() *os.File {
+	ends, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	ours, theirs := os.NewFile(uintptr(ends[0]), deleterName), os.NewFile(uintptr(ends[1]), deleterName)
+	defer theirs.Close()
+	file := theirs.Fd() // which sets it to wait
+	// os.StartProcess would start one more process, to see what the kernel can.
+	pid, err := syscall.ForkExec("/proc/self/exe", []string{deleterName}, &syscall.ProcAttr{
+		Dir: "/", Env: []string{"GOMAXPROCS=1"}, Files: []uintptr{file, file, file}, Sys: &syscall.SysProcAttr{Setsid: true},
+	})
+	if err != nil || noteOrphan(pid) != nil {
+		_ = ours.Close()
+		return nil
+	}
+	return ours
+}
+
+// Delete removes a link as the function Delete does, but returns when the link is gone. Without a second process it waits.
+func (d *Deleter) Delete(h *netlink.Handle, index int) error {
+	if d.wait() == nil {
+		return Delete(h, index)
+	}
+	end := time.Now().Add(detachedWithin)
+	err := d.process.SetDeadline(end)
+	if err == nil {
+		_, err = fmt.Fprintln(d.process, index)
+	}
+	if err == nil {
+		_, err = d.process.Read(make([]byte, 1)) // that it begins
+	}
+	for pause := unix.NsecToTimespec(50_000); err == nil && time.Now().Before(end); {
 		// The question waits for the kernel's lock on all links, and so for the deletion: it is asked a few times at most.
-		if _, err = netlink.LinkByIndex(index); IsNotFound(err) {
+		if _, err = h.LinkByIndex(index); IsNotFound(err) {
 			return nil
 		}
-		time.Sleep(time.Millisecond / 5)
+		_ = unix.Nanosleep(&pause, nil)
 	}
-	return Delete(index) // it was refused, or there is no second process
+	return Delete(h, index) // it was refused, or the second process is gone
+}
+
+// wait waits until the second process is started, and returns its file, nil if there is none.
+func (d *Deleter) wait() *os.File {
+	if d == nil {
+		return nil
+	}
+	<-d.started
+	return d.process
 }
 
 // Close lets the second process end when it has done what it was told.
-func (d *Deleter) Close() { _ = d.orders.Close() }
+func (d *Deleter) Close() {
+	if process := d.wait(); process != nil {
+		_ = process.Close()
+	}
+}
 
 // ServeDeleter is the second process, and ends it, if this is one.
 func ServeDeleter() {
@@ -69,7 +102,8 @@ func ServeDeleter() {
 	}
 	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
 		if index, err := strconv.Atoi(orders.Text()); err == nil {
-			_ = Delete(index) // the first process asks what came of it
+			fmt.Println()
+			_ = Delete(&netlink.Handle{}, index) // the first process asks what came of it
 		}
 	}
 	os.Exit(0)

@@ -23,10 +23,18 @@ func IsNotFound(err error) bool {
 	return errors.As(err, &notFound) || errors.Is(err, unix.ENODEV) || errors.Is(err, unix.ENXIO)
 }
 
+// IgnoreNotFound returns an error unless it says that there is no such link.
+func IgnoreNotFound(err error) error {
+	if IsNotFound(err) {
+		return nil
+	}
+	return err
+}
+
 // Delete removes a link, and of a veth the other end too. One that is gone is no error.
-func Delete(index int) error {
-	err := netlink.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}})
-	if err != nil && !IsNotFound(err) {
+func Delete(h *netlink.Handle, index int) error {
+	err := h.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}})
+	if IgnoreNotFound(err) != nil {
 		return fmt.Errorf("delete link %d: %w", index, err)
 	}
 	return nil
@@ -34,25 +42,25 @@ func Delete(index int) error {
 
 // DeleteAll removes links as Delete does. It makes a group of them and deletes that (ip-link(8), "group"), so that the kernel waits
 // once for all and not once for each.
-func DeleteAll(indexes []int) error {
-	if len(indexes) > 1 && deleteGroup(indexes) == nil {
+func DeleteAll(h *netlink.Handle, indexes []int) error {
+	if len(indexes) > 1 && deleteGroup(h, indexes) == nil {
 		return nil
 	}
 	var errs []error
 	for _, index := range indexes {
-		errs = append(errs, Delete(index))
+		errs = append(errs, Delete(h, index))
 	}
 	return errors.Join(errs...)
 }
 
 // deleteGroup deletes all of them or, if the error is not nil, any of them.
-func deleteGroup(indexes []int) error {
+func deleteGroup(h *netlink.Handle, indexes []int) error {
 	var random [4]byte
 	_, _ = rand.Read(random[:])                            // never fails
 	group := binary.NativeEndian.Uint32(random[:]) | 1<<31 // people's are small
 	for _, index := range indexes {
 		link := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
-		if err := netlink.LinkSetGroup(link, int(group)); err != nil && !IsNotFound(err) {
+		if err := h.LinkSetGroup(link, int(group)); err != nil && !IsNotFound(err) {
 			return err
 		}
 	}
@@ -66,7 +74,7 @@ func deleteGroup(indexes []int) error {
 // KeepMAC sets a bridge's MAC address to what it is, unless somebody has set it. The kernel gives a bridge whose address nobody has
 // set the lowest of its ports', and changes it as they come and go: who knows the old one would be cut off. Without ports it has
 // none.
-func KeepMAC(link netlink.Link) error {
+func KeepMAC(h *netlink.Handle, link netlink.Link) error {
 	const set = "3" // NET_ADDR_SET of linux/netdevice.h
 	attrs := link.Attrs()
 	how, err := os.ReadFile("/sys/class/net/" + attrs.Name + "/addr_assign_type")
@@ -77,7 +85,7 @@ func KeepMAC(link netlink.Link) error {
 	if slices.Equal(mac, make(net.HardwareAddr, len(mac))) {
 		mac = RandomMAC()
 	}
-	if err := netlink.LinkSetHardwareAddr(link, mac); err != nil {
+	if err := h.LinkSetHardwareAddr(link, mac); err != nil {
 		return fmt.Errorf("keep the MAC address of %s: %w", attrs.Name, err)
 	}
 	attrs.HardwareAddr = mac

@@ -11,12 +11,12 @@ import (
 
 // WaitUp waits until a link passes packets: the kernel notices a carrier a moment after the other end is up. It returns the link's
 // operational state as last seen, and an error when the time is up.
-func WaitUp(name string, limit time.Duration) (state netlink.LinkOperState, err error) {
+func WaitUp(h *netlink.Handle, name string, limit time.Duration) (state netlink.LinkOperState, err error) {
 	changes, done := make(chan netlink.LinkUpdate, 16), make(chan struct{})
 	defer close(done)
 	subscribe := func() error { return netlink.LinkSubscribe(changes, done) }
 	err = await(limit, subscribe, drain(changes), func() (bool, error) {
-		l, err := netlink.LinkByName(name)
+		l, err := h.LinkByName(name)
 		if err != nil {
 			return false, fmt.Errorf("look up link %s: %w", name, err)
 		}

@@ -14,8 +14,11 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
 )
 
 // Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations").
@@ -134,12 +137,21 @@ type Request struct {
 	// Plugins are the plugins that can be called in this process.
 	Plugins Table
 
-	// Detach, when set, reports whether a second process may be left behind for what takes the kernel long (link.Deleter): this one
-	// ends after the call, and orphans are reaped. It is asked when there is such a thing to do.
+	// Detach, when set, reports whether a second process may be left behind for what takes the kernel long: this one ends after the
+	// call, and orphans are reaped. See Deleter.
 	Detach func() bool
 
 	// Trace, when set, is told what the plugin is about to do.
 	Trace func(step string)
+
+	opened *opened
+}
+
+// opened is what a call opens when it is first asked for.
+type opened struct {
+	host, inside *netlink.Handle
+	deleter      *link.Deleter
+	mayNotDetach bool
 }
 
 // Attachment names one attachment of a network whose name is known.
@@ -166,6 +178,63 @@ func (r *Request) NS() ns.NetNS {
 	return r.OpenNS()
 }
 
+// Links returns the host's links, addresses and routes, by one socket for the whole call.
+func (r *Request) Links() *netlink.Handle {
+	o := r.shared()
+	if o.host == nil {
+		var err error
+		if o.host, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+			o.host = &netlink.Handle{} // opens a socket for each question, and says why it can't
+		}
+	}
+	return o.host
+}
+
+// LinksInside is Links for the container's namespace.
+func (r *Request) LinksInside() (*netlink.Handle, error) {
+	o := r.shared()
+	if o.inside != nil {
+		return o.inside, nil
+	}
+	err := r.Inside(func() (err error) {
+		o.inside, err = netlink.NewHandle(unix.NETLINK_ROUTE)
+		return err
+	})
+	return o.inside, err
+}
+
+// Deleter returns a second process that deletes links, nil if none may be left behind. Who is going to need it asks early, so that it
+// is ready then.
+func (r *Request) Deleter() *link.Deleter {
+	o := r.shared()
+	if o.deleter == nil && !o.mayNotDetach {
+		if o.mayNotDetach = r.Detach == nil || !r.Detach(); !o.mayNotDetach {
+			o.deleter = link.StartDeleter()
+		}
+	}
+	return o.deleter
+}
+
+// shared returns what is opened for this request, and for those that are made of it.
+func (r *Request) shared() *opened {
+	if r.opened == nil {
+		r.opened = &opened{}
+	}
+	return r.opened
+}
+
+// Close closes what was opened for the call.
+func (r *Request) Close() {
+	o := r.shared()
+	for _, h := range []*netlink.Handle{o.host, o.inside} {
+		if h != nil {
+			h.Close()
+		}
+	}
+	o.deleter.Close()
+	*o = opened{}
+}
+
 // Inside calls f in the container's namespace. A panic in it is an error like any other.
 func (r *Request) Inside(f func() error) error {
 	return r.NS().Do(func(ns.NetNS) (err error) {
@@ -177,9 +246,6 @@ func (r *Request) Inside(f func() error) error {
 		return f()
 	})
 }
-
-// MayDetach reports whether a second process may be left behind.
-func (r *Request) MayDetach() bool { return r.Detach != nil && r.Detach() }
 
 // Step announces the next step, and stops a call that was cancelled: a plugin
 // asks before each step of an ADD that changes something.
@@ -205,6 +271,7 @@ func (r *Request) PrevAddresses() []netip.Prefix {
 
 // For returns a request of the same attachment for another plugin, or for another verb.
 func (r *Request) For(command Command, config *conf.Object) *Request {
+	r.shared()
 	own := *r
 	own.Command, own.Config, own.Stdin = command, config, nil
 	return &own

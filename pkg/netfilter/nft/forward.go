@@ -138,28 +138,30 @@ func (c *Conn) forwarding() *table {
 		return []element{{set: isolated, key: both, what: r.link, sharing: common}}
 	}
 
-	const passes, forward, forwarded = "passes" + version, "forward" + version, "forwarded" + version
-	var pass []rule
-	for _, f := range families() {
-		from, to := words(f.is(), in(pods[f], f.src())), words(f.is(), in(pods[f], f.dst()))
-		pass = append(pass,
-			words(from, setMark(ForwardMark)),
-			words(to, isAnswer(), setMark(ForwardMark)),
-			words(to, wasRedirected(), setMark(ForwardMark)))
-	}
-	const before, behind = -10, 10 // iptables' filter table
-	t.chains = []chain{
-		{name: passes, rules: pass, jumps: 2},
-		{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: []rule{
-			clearMark(ForwardMark),
-			words(in(isolated, inLink(), outLink()), drop()),
-			words(in(same, inLink(), outLink()), goOnIn(passes)),
-			words(in(protected, inLink()), in(protected, outLink()), drop()),
-			goOnIn(passes),
-		}},
-		{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
-			clearMark(ForwardMark),
-		}},
+	t.chains = func() []chain {
+		const passes, forward, forwarded = "passes" + version, "forward" + version, "forwarded" + version
+		var pass []rule
+		for _, f := range families() {
+			from, to := words(f.is(), in(pods[f], f.src())), words(f.is(), in(pods[f], f.dst()))
+			pass = append(pass,
+				words(from, setMark(ForwardMark)),
+				words(to, isAnswer(), setMark(ForwardMark)),
+				words(to, wasRedirected(), setMark(ForwardMark)))
+		}
+		const before, behind = -10, 10 // iptables' filter table
+		return []chain{
+			{name: passes, rules: pass, jumps: 2},
+			{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: []rule{
+				clearMark(ForwardMark),
+				words(in(isolated, inLink(), outLink()), drop()),
+				words(in(same, inLink(), outLink()), goOnIn(passes)),
+				words(in(protected, inLink()), in(protected, outLink()), drop()),
+				goOnIn(passes),
+			}},
+			{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
+				clearMark(ForwardMark),
+			}},
+		}
 	}
 	return t
 }

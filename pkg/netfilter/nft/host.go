@@ -70,7 +70,7 @@ func (c *Conn) host() *table {
 			t.sets = append(t.sets, p.ports, p.conditional, p.snat, p.masqAll)
 		}
 	}
-	t.chains = t.hostChains()
+	t.chains = t.hostChains
 	t.elements = t.hostElements
 	t.onDemand = t.subnetNamed
 	return t

@@ -250,8 +250,7 @@ func (t *table) entry(o owner, n int) element {
 // What has another comment is another's, whose ID is the same.
 func (t *table) held(o owner) ([]record, error) {
 	var records []record
-	for {
-		const atOnce = 4 // most have one to three
+	for atOnce := 2; ; atOnce *= 2 { // most have one
 		entries := make([]element, atOnce)
 		for i := range entries {
 			entries[i] = t.entry(o, len(records)+i)

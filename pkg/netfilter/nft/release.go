@@ -18,9 +18,6 @@ import (
 // next tick: gone waits for that.
 func (t *table) release(ctx context.Context, o owner) (ports []claim, gone func() error, err error) {
 	gone = func() error { return nil }
-	if records, err := t.held(o); err != nil || len(records) == 0 {
-		return nil, gone, err // most have nothing in most tables, and need no lock
-	}
 	err = t.change(ctx, "remove what "+o.comment+" has", func() error {
 		records, err := t.held(o)
 		if err != nil || len(records) == 0 {

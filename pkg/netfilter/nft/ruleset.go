@@ -22,7 +22,7 @@ type ruleset struct {
 	table  nftables.Table
 	owners *nftables.Set   // the records of attachments
 	sets   []*nftables.Set // all but owners, and those that are made on demand
-	chains []chain
+	chains func() []chain  // with their rules: DEL needs none
 
 	// elements returns what the owner of a record has put into sets. The first
 	// of them is that with data, if there is one.
@@ -104,7 +104,7 @@ func nameOf(t nftables.Table) string {
 func (t *table) incomplete(parts []part) (missing []string, lost bool, err error) {
 	var names []string
 	var want []int
-	for _, c := range t.chains {
+	for _, c := range t.chains() {
 		if !c.own && !c.toParts {
 			names, want = append(names, c.name), append(want, len(c.rules)+c.jumps)
 		}
@@ -165,7 +165,7 @@ func (t *table) parts() ([]part, error) {
 // build adds the table's sets, chains and rules to the transaction. What attachments
 // have in chains stays as it is.
 func (t *table) build(parts []part) {
-	sets, chains := append([]*nftables.Set{t.owners}, t.sets...), slices.Clone(t.chains)
+	sets, chains := append([]*nftables.Set{t.owners}, t.sets...), t.chains()
 	jumps := map[string]string{} // to parts, from other chains
 	for _, p := range parts {
 		if jumps[p.chain.name] == "" {

@@ -79,12 +79,14 @@ func (c *Conn) bridges() *table {
 		return []element{{set: allowed, key: append(linkKey(r.link), mac...), what: r.link}, {set: checked, key: linkKey(r.link), what: r.link}}
 	}
 	const priorityNAT = -300 // dstnat in family bridge (linux/netfilter_bridge.h)
-	t.chains = []chain{{
-		name: "prerouting" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: priorityNAT,
-		rules: []rule{
-			words(in(allowed, inLink(), srcEther()), accept()),
-			words(in(checked, inLink()), drop()),
-		},
-	}}
+	t.chains = func() []chain {
+		return []chain{{
+			name: "prerouting" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: priorityNAT,
+			rules: []rule{
+				words(in(allowed, inLink(), srcEther()), accept()),
+				words(in(checked, inLink()), drop()),
+			},
+		}}
+	}
 	return t
 }

@@ -44,7 +44,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 
 // connect makes the veth pair, with its host end in the bridge.
 func (a *attachment) connect(ctx context.Context, at *attach.Attachment) (err error) {
-	if a.bridge, err = ensureBridge(a.config); err != nil {
+	if a.bridge, err = ensureBridge(at.Links(), a.config); err != nil {
 		return err
 	}
 	a.port, err = at.MakeVeth(a.bridge.Attrs().Index)
@@ -55,8 +55,8 @@ func (a *attachment) connect(ctx context.Context, at *attach.Attachment) (err er
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(a.setPort(), a.checkSpoofing(ctx, at)); err != nil {
-		return errors.Join(err, link.Delete(a.port.Attrs().Index))
+	if err := errors.Join(a.setPort(at.Links()), a.checkSpoofing(ctx, at)); err != nil {
+		return errors.Join(err, link.Delete(at.Links(), a.port.Attrs().Index))
 	}
 	for _, l := range []netlink.Link{a.bridge, a.port} {
 		at.Result.Interfaces = append(at.Result.Interfaces, &types100.Interface{Name: l.Attrs().Name, Mac: l.Attrs().HardwareAddr.String()})
@@ -65,14 +65,14 @@ func (a *attachment) connect(ctx context.Context, at *attach.Attachment) (err er
 }
 
 // setPort sets the options of the bridge's port.
-func (a *attachment) setPort() error {
+func (a *attachment) setPort(h *netlink.Handle) error {
 	if a.hairpin {
-		if err := netlink.LinkSetHairpin(a.port, true); err != nil {
+		if err := h.LinkSetHairpin(a.port, true); err != nil {
 			return fmt.Errorf("set %s to hairpin mode: %w", a.port.Attrs().Name, err)
 		}
 	}
 	if a.isolated {
-		if err := netlink.LinkSetIsolated(a.port, true); err != nil {
+		if err := h.LinkSetIsolated(a.port, true); err != nil {
 			return fmt.Errorf("isolate %s: %w", a.port.Attrs().Name, err)
 		}
 	}
@@ -84,7 +84,7 @@ func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
 	if err := at.Step(ctx, "gateway"); err != nil {
 		return err
 	}
-	if err := serveGateway(a.config, a.bridge, at.Result.IPs); err != nil {
+	if err := serveGateway(at.Links(), a.config, a.bridge, at.Result.IPs); err != nil {
 		return err
 	}
 	if a.masquerade && len(at.Result.IPs) > 0 {
@@ -99,7 +99,7 @@ func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
 	if a.Down {
 		return nil
 	}
-	state, err := link.WaitUp(a.port.Attrs().Name, portTime)
+	state, err := link.WaitUp(at.Links(), a.port.Attrs().Name, portTime)
 	if err != nil {
 		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %v", a.name, state, err)
 	}
@@ -107,10 +107,10 @@ func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
 }
 
 // ensureBridge returns the network's bridge, up, made if it is not there.
-func ensureBridge(c *config) (netlink.Link, error) {
-	l, err := netlink.LinkByName(c.name)
+func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
+	l, err := h.LinkByName(c.name)
 	if link.IsNotFound(err) {
-		l, err = createBridge(c)
+		l, err = createBridge(h, c)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("bridge %s: %w", c.name, err)
@@ -119,16 +119,16 @@ func ensureBridge(c *config) (netlink.Link, error) {
 		return nil, plugin.ConfigError("name another bridge, or remove that link",
 			"bridge: %q already exists but is not a bridge (it is %s)", c.name, kind(l))
 	}
-	if err := link.KeepMAC(l); err != nil {
+	if err := link.KeepMAC(h, l); err != nil {
 		return nil, err
 	}
 	if l.Attrs().RawFlags&unix.IFF_UP == 0 {
-		if err := netlink.LinkSetUp(l); err != nil {
+		if err := h.LinkSetUp(l); err != nil {
 			return nil, fmt.Errorf("set bridge %s up: %w", c.name, err)
 		}
 	}
 	if c.promiscuous && l.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
-		if err := netlink.SetPromiscOn(l); err != nil {
+		if err := h.SetPromiscOn(l); err != nil {
 			return nil, fmt.Errorf("make bridge %s promiscuous: %w", c.name, err)
 		}
 	}
@@ -144,10 +144,10 @@ func kind(l netlink.Link) string {
 
 // createBridge makes the bridge, which is down yet; another ADD may do so at the same time. Its MAC address is random: one derived
 // from the name would be the same on all nodes, which may be on one segment.
-func createBridge(c *config) (netlink.Link, error) {
+func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, link.RandomMAC(), c.MTU
-	if err := netlink.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
+	if err := h.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %v", err)
 	}
 	// Both are absent without IPv6. A gateway must not take router advertisements from its own containers, and while its link-local
@@ -156,5 +156,5 @@ func createBridge(c *config) (netlink.Link, error) {
 	if c.Gateway {
 		_ = sysctl.Set("net/ipv6/conf/"+c.name+"/accept_dad", "0")
 	}
-	return netlink.LinkByName(c.name)
+	return h.LinkByName(c.name)
 }

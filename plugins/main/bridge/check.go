@@ -39,7 +39,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 
 // checkHost finds the veth's other end on the host and in its bridge.
 func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink.Link) error {
-	bridge, err := netlink.LinkByName(c.name)
+	bridge, err := r.Links().LinkByName(c.name)
 	if err != nil {
 		return different("bridge %s is not there: %v", c.name, err)
 	}
@@ -51,7 +51,7 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	if c.promiscuous && bridge.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
 		return different("bridge %s is not promiscuous, the configuration has promiscMode", c.name)
 	}
-	end, err := netlink.LinkByIndex(inside.Attrs().ParentIndex)
+	end, err := r.Links().LinkByIndex(inside.Attrs().ParentIndex)
 	if err != nil {
 		return different("the other end of %s is not on this host: %v", r.IfName, err)
 	}
@@ -100,7 +100,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	l, err := netlink.LinkByName(c.name)
+	l, err := r.Links().LinkByName(c.name)
 	switch {
 	case err == nil && l.Type() != "bridge":
 		return types.NewError(types.ErrPluginNotAvailable, c.name+" exists and is not a bridge but "+kind(l), "name another bridge, or remove that link")

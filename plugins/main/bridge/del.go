@@ -15,63 +15,51 @@ import (
 // Del removes what the packet filter has, then the veth pair, and gives back the addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
-	var deleter *link.Deleter
-	if r.MayDetach() {
-		if d, err := link.StartDeleter(); err == nil { // early, to be ready when it is needed; without one this process waits
-			deleter = d
-			defer d.Close()
-		}
-	}
+	r.Deleter()
 	return attach.Del(ctx, r, &c.Config, attach.Removal{
 		Filter: func(ctx context.Context) error { return backend.DelBridge(ctx, r.Key, r.PrevAddresses()) },
-		Link:   func() error { return disconnect(r, c, deleter) },
+		Link:   func() error { return disconnect(r, c) },
 	})
 }
 
 // disconnect deletes the attachment's veth pair. If there is none that is found by the key the container may still have an
 // interface that the reference plugin made.
-func disconnect(r *plugin.Request, c *config, deleter *link.Deleter) error {
-	ends, err := attach.HostEnds(r.Key)
-	if len(ends) > 0 {
-		return errors.Join(err, attach.DeleteHostEnds(r.Key, deleter))
+func disconnect(r *plugin.Request, c *config) error {
+	end, err := attach.HostEnd(r)
+	if end == nil && err == nil && r.NS() != nil {
+		end, err = foreignHostEnd(r, c)
 	}
-	if err != nil || r.NS() == nil {
+	if end == nil {
 		return err
 	}
-	return disconnectForeign(r, c, deleter)
+	return r.Deleter().Delete(r.Links(), end.Attrs().Index)
 }
 
-// disconnectForeign deletes a veth pair of the reference plugin, whose host end has a random name: it is found from the
-// container's side. The namespace's path may be another container's by now, so the pair must look like what ADD reported, or else
-// be on the network's bridge.
-func disconnectForeign(r *plugin.Request, c *config, deleter *link.Deleter) error {
-	var inside netlink.Link
-	err := r.Inside(func() (err error) {
-		inside, err = netlink.LinkByName(r.IfName)
-		return err
-	})
-	if link.IsNotFound(err) {
-		return nil
-	}
+// foreignHostEnd returns the host end of the reference plugin's veth pair, nil if there is none. It has a random name and is found
+// from the container's side. The namespace's path may be another container's by now, so the pair must look like what ADD reported,
+// or else be on the network's bridge.
+func foreignHostEnd(r *plugin.Request, c *config) (netlink.Link, error) {
+	links, err := r.LinksInside()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	outside, err := netlink.LinkByIndex(inside.Attrs().ParentIndex)
-	if link.IsNotFound(err) {
-		return nil
-	}
+	inside, err := links.LinkByName(r.IfName)
 	if err != nil {
-		return err
+		return nil, link.IgnoreNotFound(err)
+	}
+	outside, err := r.Links().LinkByIndex(inside.Attrs().ParentIndex)
+	if err != nil {
+		return nil, link.IgnoreNotFound(err)
 	}
 	leads, err := attach.LeadsTo(outside, inside, r.NS())
-	if err != nil || !leads || attach.IsHostEnd(outside) || !attach.Reported(r, inside) && !onBridge(outside, c.name) {
-		return err
+	if err != nil || !leads || attach.IsHostEnd(outside) || !attach.Reported(r, inside) && !onBridge(r, outside, c.name) {
+		return nil, err
 	}
-	return attach.Delete(outside, deleter)
+	return outside, nil
 }
 
-func onBridge(l netlink.Link, bridge string) bool {
-	b, err := netlink.LinkByName(bridge)
+func onBridge(r *plugin.Request, l netlink.Link, bridge string) bool {
+	b, err := r.Links().LinkByName(bridge)
 	return err == nil && l.Attrs().MasterIndex == b.Attrs().Index
 }
 

@@ -17,9 +17,9 @@ import (
 // serveGateway gives the bridge the gateways' addresses and lets the host forward packets. What it does is shared by all
 // attachments of the bridge and stays, as it does with the reference plugin. The host forgets what it knew of the container's
 // addresses, which others may have had a moment ago.
-func serveGateway(c *config, bridge netlink.Link, ips []*types100.IPConfig) error {
+func serveGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*types100.IPConfig) error {
 	for _, ip := range ips {
-		err := netlink.NeighDel(&netlink.Neigh{LinkIndex: bridge.Attrs().Index, IP: ip.Address.IP})
+		err := h.NeighDel(&netlink.Neigh{LinkIndex: bridge.Attrs().Index, IP: ip.Address.IP})
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("forget the neighbour %s of %s: %w", ip.Address.IP, c.name, err)
 		}
@@ -27,17 +27,17 @@ func serveGateway(c *config, bridge netlink.Link, ips []*types100.IPConfig) erro
 	gateways := gatewaysOf(c, ips)
 	var added []netip.Prefix
 	for _, g := range gateways {
-		err := addAddress(bridge, g)
+		err := addAddress(h, bridge, g)
 		switch {
 		case err == nil:
 			added = append(added, g)
 		case !errors.Is(err, unix.EEXIST):
-			return errors.Join(fmt.Errorf("give bridge %s the address %s: %w", c.name, g, err), withdraw(bridge, added))
+			return errors.Join(fmt.Errorf("give bridge %s the address %s: %w", c.name, g, err), withdraw(h, bridge, added))
 		}
 	}
 	if len(added) > 0 {
-		if err := resolveConflicts(c, bridge, gateways, added); err != nil {
-			return errors.Join(err, withdraw(bridge, added))
+		if err := resolveConflicts(h, c, bridge, gateways, added); err != nil {
+			return errors.Join(err, withdraw(h, bridge, added))
 		}
 	}
 	return forward(gateways)
@@ -55,18 +55,18 @@ func gatewaysOf(c *config, ips []*types100.IPConfig) []netip.Prefix {
 }
 
 // addAddress gives the bridge an address. An IPv6 one is not looked for elsewhere first: IPAM owns the network.
-func addAddress(bridge netlink.Link, p netip.Prefix) error {
+func addAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error {
 	network := plugin.IPNet(p)
 	address := &netlink.Addr{IPNet: &network}
 	if p.Addr().Is6() {
 		address.Flags = unix.IFA_F_NODAD
 	}
-	return netlink.AddrAdd(bridge, address)
+	return h.AddrAdd(bridge, address)
 }
 
-func deleteAddress(bridge netlink.Link, p netip.Prefix) error {
+func deleteAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error {
 	network := plugin.IPNet(p)
-	err := netlink.AddrDel(bridge, &netlink.Addr{IPNet: &network})
+	err := h.AddrDel(bridge, &netlink.Addr{IPNet: &network})
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		return nil
 	}
@@ -74,18 +74,18 @@ func deleteAddress(bridge netlink.Link, p netip.Prefix) error {
 }
 
 // withdraw takes back the gateways' addresses that were added.
-func withdraw(bridge netlink.Link, added []netip.Prefix) error {
+func withdraw(h *netlink.Handle, bridge netlink.Link, added []netip.Prefix) error {
 	var errs []error
 	for _, g := range added {
-		errs = append(errs, deleteAddress(bridge, g))
+		errs = append(errs, deleteAddress(h, bridge, g))
 	}
 	return errors.Join(errs...)
 }
 
 // resolveConflicts looks for other addresses of the bridge that stand against the gateways' that were just added. They are removed
 // by force, or else are an error.
-func resolveConflicts(c *config, bridge netlink.Link, gateways, added []netip.Prefix) error {
-	addresses, err := netlink.AddrList(bridge, netlink.FAMILY_ALL)
+func resolveConflicts(h *netlink.Handle, c *config, bridge netlink.Link, gateways, added []netip.Prefix) error {
+	addresses, err := h.AddrList(bridge, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("list the addresses of bridge %s: %w", c.name, err)
 	}
@@ -99,7 +99,7 @@ func resolveConflicts(c *config, bridge netlink.Link, gateways, added []netip.Pr
 				return plugin.ConfigError("remove that address, set forceAddress, or use another bridge for this network",
 					"bridge %s already has an IP address different from %s: %s", c.name, want, have)
 			}
-			if err := deleteAddress(bridge, have); err != nil {
+			if err := deleteAddress(h, bridge, have); err != nil {
 				return fmt.Errorf("take the address %s from bridge %s: %w", have, c.name, err)
 			}
 		}

@@ -37,14 +37,16 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 }
 
 func create(_ context.Context, a *attach.Attachment) error {
-	return a.Inside(func() error {
-		attrs := netlink.NewLinkAttrs()
-		attrs.Name, attrs.HardwareAddr = a.IfName, a.ContainerMAC()
-		if err := netlink.LinkAdd(&netlink.Dummy{LinkAttrs: attrs}); err != nil {
-			return fmt.Errorf("create dummy %s: %w", a.IfName, err)
-		}
-		return nil
-	})
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr = a.IfName, a.ContainerMAC()
+	if err := inside.LinkAdd(&netlink.Dummy{LinkAttrs: attrs}); err != nil {
+		return fmt.Errorf("create dummy %s: %w", a.IfName, err)
+	}
+	return nil
 }
 
 // Del deletes the link and gives back its addresses.

@@ -49,6 +49,9 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Resu
 // Del calls the plugins in reverse order, all of them even if one fails.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	steps, err := read(r)
+	if slices.ContainsFunc(steps, func(s *step) bool { return s.makesLink(r) }) {
+		r.Deleter() // first, so that it is ready when the plugin needs it, which comes last
+	}
 	errs := []error{err}
 	for _, s := range slices.Backward(steps) {
 		errs = append(errs, s.wrap(s.del(ctx, r, nil)))

@@ -45,6 +45,12 @@ func (s *step) del(ctx context.Context, r *plugin.Request, made *types100.Result
 	return s.plugin.Del(ctx, own)
 }
 
+// makesLink reports whether the plugin is one that makes a link, in this process.
+func (s *step) makesLink(r *plugin.Request) bool {
+	row := r.Plugins.Find(s.name)
+	return row != nil && row.Kind == plugin.Main && !s.plugin.External()
+}
+
 // call calls the request's verb.
 func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.Delegate, context.Context, *plugin.Request) error) error {
 	own, err := s.request(r, r.Command, nil)

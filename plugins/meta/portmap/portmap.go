@@ -100,7 +100,7 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 	if err != nil || len(ports.Maps) == 0 || !c.snat {
 		return c, ports, err
 	}
-	inside, err := linkTowards(ports.Maps[0])
+	inside, err := linkTowards(r.Links(), ports.Maps[0])
 	if err != nil || inside == nil {
 		return c, ports, err
 	}
@@ -111,16 +111,16 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 // linkTowards finds the host's link towards the container of a port map by the
 // route to it, nil if there is none. A veth leads to one container; behind any
 // other kind of link there can be several.
-func linkTowards(m netfilter.PortMap) (netlink.Link, error) {
+func linkTowards(h *netlink.Handle, m netfilter.PortMap) (netlink.Link, error) {
 	container := m.Container.Addr()
-	routes, err := netlink.RouteGet(container.AsSlice())
+	routes, err := h.RouteGet(container.AsSlice())
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {
 		return nil, nil
 	}
 	if err != nil || len(routes) == 0 {
 		return nil, fmt.Errorf("find the link to %s: %w", container, err)
 	}
-	l, err := netlink.LinkByIndex(routes[0].LinkIndex)
+	l, err := h.LinkByIndex(routes[0].LinkIndex)
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("find the link to %s: %w", container, err)
