@@ -1,8 +1,6 @@
 package main
 
 import (
-	"fmt"
-
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/pkg/version"
@@ -24,8 +22,13 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 
 		SilenceErrors: true, // printed by fail
 		SilenceUsage:  true,
-		Args:          noCommand,
-		RunE:          func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q; cnictl --help lists them", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("cnictl v{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
@@ -35,30 +38,3 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 	)
 	return root
 }
-
-// noCommand makes what cobra says about an unknown command a usage error.
-func noCommand(cmd *cobra.Command, args []string) error {
-	if len(args) == 0 {
-		return nil
-	}
-	return usagef("there is no command %q; cnictl --help lists them", args[0])
-}
-
-// arguments takes from least to most positional arguments, which are called as
-// in the usage line.
-func arguments(least, most int) cobra.PositionalArgs {
-	return func(cmd *cobra.Command, args []string) error {
-		switch {
-		case len(args) < least:
-			return usagef("an argument is missing: %s", cmd.UseLine())
-		case len(args) > most:
-			return usagef("%q is one argument too many: %s", args[most], cmd.UseLine())
-		}
-		return nil
-	}
-}
-
-// usageError is the caller's mistake on the command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
