@@ -15,10 +15,7 @@ import (
 )
 
 func newInstall() *cobra.Command {
-	var (
-		o    install.Options
-		only []string
-	)
+	var o install.Options
 	cmd := &cobra.Command{
 		Use:   "install --dir DIR",
 		Short: "Install cnibox and a link for each plugin into a directory",
@@ -41,12 +38,16 @@ written so, use --link copy.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in")
 	self, _ := os.Executable()
+	var all []string
+	for _, p := range plugins.All {
+		all = append(all, p.Name)
+	}
 	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), install.Binary), "the cnibox to install, if not the one beside cnictl")
 	flags.StringVar((*string)(&o.Link), "link", string(install.Links[0]), "how names lead to cnibox: sym, hard or copy")
-	flags.StringSliceVar(&only, "only", nil, "install only these plugins, separated by commas (default: all); those of an earlier install stay")
+	flags.StringSliceVar(&o.Names, "only", all, "install only these plugins, separated by commas; those of an earlier install stay")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		if err := completeOptions(&o, only); err != nil {
+		if err := checkOptions(&o); err != nil {
 			return err
 		}
 		r, err := install.Install(o)
@@ -81,18 +82,12 @@ func requireDir(dir string) error {
 	return nil
 }
 
-func completeOptions(o *install.Options, only []string) error {
+func checkOptions(o *install.Options) error {
 	if err := requireDir(o.Dir); err != nil {
 		return err
 	}
 	if !slices.Contains(install.Links, o.Link) {
 		return usagef("--link %s: it is one of sym, hard and copy", o.Link)
-	}
-	o.Names = only
-	if only == nil {
-		for _, p := range plugins.All {
-			o.Names = append(o.Names, p.Name)
-		}
 	}
 	for _, name := range o.Names {
 		if plugins.All.Find(name) == nil {

@@ -38,7 +38,7 @@ func (p Parameters) RuntimeConf() (*libcni.RuntimeConf, error) {
 	switch {
 	case p.ID != "":
 	case p.Netns == "":
-		return nil, errors.New("the namespace is missing: give its path as NETNS, such as /run/netns/web; or, of an attachment that was made before, --id")
+		return nil, errors.New("the namespace is missing: give its path as NETNS, such as /run/netns/web (ip netns add web); or --id, of an attachment that was made before")
 	default: // the id that cnitool makes, so that either finds the other's attachments
 		sum := sha512.Sum512([]byte(rt.NetNS))
 		rt.ContainerID = fmt.Sprintf("cnitool-%x", sum[:10])
