@@ -49,28 +49,26 @@ there: cnictl del with the same arguments removes it.
 		Example: `  ip netns add web
   cnictl add demo /run/netns/web
   cnictl add demo /run/netns/web -p 8080:80 -p '[::1]:5353:53/udp' --json`,
-	}, add)
-}
-
-func add(cmd *cobra.Command, f *attachmentFlags, network string, rt *libcni.RuntimeConf) error {
-	if rt.NetNS == "" {
-		return usagef("the namespace is missing: give its path as NETNS, such as /run/netns/web (ip netns add web)")
-	}
-	list, err := f.loadToAdd(network)
-	if err != nil {
-		return err
-	}
-	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
-	defer stop()
-	result, err := f.CNI().AddNetworkList(ctx, list, rt)
-	if err != nil {
-		return err
-	}
-	r, err := types100.NewResultFromResult(result)
-	if err != nil {
-		return fmt.Errorf("read the result of network %s: %w", list.Name, err)
-	}
-	return output(cmd, result, func(w io.Writer) { describe(w, list.Name, rt, r) })
+	}, func(cmd *cobra.Command, f *attachmentFlags, network string, rt *libcni.RuntimeConf) error {
+		if rt.NetNS == "" {
+			return usagef("the namespace is missing: give its path as NETNS, such as /run/netns/web (ip netns add web)")
+		}
+		list, err := f.loadToAdd(network)
+		if err != nil {
+			return err
+		}
+		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+		defer stop()
+		result, err := f.CNI().AddNetworkList(ctx, list, rt)
+		if err != nil {
+			return err
+		}
+		r, err := types100.NewResultFromResult(result)
+		if err != nil {
+			return fmt.Errorf("read the result of network %s: %w", list.Name, err)
+		}
+		return output(cmd, result, func(w io.Writer) { describe(w, list.Name, rt, r) })
+	})
 }
 
 func newDel() *cobra.Command {
@@ -83,26 +81,24 @@ add, the network too if its file is gone.
 `,
 		Example: `  cnictl del demo /run/netns/web
   cnictl del demo --id 3f2a9c`,
-	}, del)
-}
-
-func del(cmd *cobra.Command, f *attachmentFlags, network string, rt *libcni.RuntimeConf) error {
-	kept, err := f.Complete(network, rt)
-	if err != nil {
-		return err
-	}
-	list, err := f.Load(network)
-	if err != nil && kept != nil {
-		list, err = libcni.NetworkConfFromBytes(kept)
-	}
-	if err != nil {
-		return err
-	}
-	// A plugin that is at work when cnictl is interrupted finishes.
-	if err := f.CNI().DelNetworkList(cmd.Context(), list, rt); err != nil {
-		return err
-	}
-	return printStatus(cmd, list.Name, rt, "deleted")
+	}, func(cmd *cobra.Command, f *attachmentFlags, network string, rt *libcni.RuntimeConf) error {
+		kept, err := f.Complete(network, rt)
+		if err != nil {
+			return err
+		}
+		list, err := f.Load(network)
+		if err != nil && kept != nil {
+			list, err = libcni.NetworkConfFromBytes(kept)
+		}
+		if err != nil {
+			return err
+		}
+		// A plugin that is at work when cnictl is interrupted finishes.
+		if err := f.CNI().DelNetworkList(cmd.Context(), list, rt); err != nil {
+			return err
+		}
+		return printStatus(cmd, list.Name, rt, "deleted")
+	})
 }
 
 func newCheck() *cobra.Command {
@@ -113,28 +109,26 @@ func newCheck() *cobra.Command {
 from what was kept of the add.
 `,
 		Example: "  cnictl check demo /run/netns/web",
-	}, check)
-}
-
-func check(cmd *cobra.Command, f *attachmentFlags, network string, rt *libcni.RuntimeConf) error {
-	if _, err := f.Complete(network, rt); err != nil {
-		return err
-	}
-	list, err := f.Load(network)
-	if err != nil {
-		return err
-	}
-	if list.DisableCheck {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: network %s has disableCheck: no plugin is asked\n", list.Name)
-	}
-	err = f.CNI().CheckNetworkList(cmd.Context(), list, rt)
-	if errors.Is(err, libcni.ErrorCheckNotSupp) {
-		return fmt.Errorf("network %s: %w; it needs 0.4.0 or newer", list.Name, err)
-	}
-	if err != nil {
-		return err
-	}
-	return printStatus(cmd, list.Name, rt, "ok")
+	}, func(cmd *cobra.Command, f *attachmentFlags, network string, rt *libcni.RuntimeConf) error {
+		if _, err := f.Complete(network, rt); err != nil {
+			return err
+		}
+		list, err := f.Load(network)
+		if err != nil {
+			return err
+		}
+		if list.DisableCheck {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: network %s has disableCheck: no plugin is asked\n", list.Name)
+		}
+		err = f.CNI().CheckNetworkList(cmd.Context(), list, rt)
+		if errors.Is(err, libcni.ErrorCheckNotSupp) {
+			return fmt.Errorf("network %s: %w; it needs 0.4.0 or newer", list.Name, err)
+		}
+		if err != nil {
+			return err
+		}
+		return printStatus(cmd, list.Name, rt, "ok")
+	})
 }
 
 // attachment is what del and check print with --json.
