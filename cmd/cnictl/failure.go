@@ -1,10 +1,8 @@
 package main
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -28,9 +26,10 @@ func (e commandError) Error() string {
 
 // fail prints an error and returns the exit code for it.
 func fail(cmd *cobra.Command, err error) int {
+	w := cmd.ErrOrStderr()
 	var usage usageError
 	if errors.As(err, &usage) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
+		fmt.Fprintf(w, "%s: %v\nSee %s --help.\n", cmd.CommandPath(), err, cmd.CommandPath())
 		return exitUsage
 	}
 	code := exitFailed
@@ -43,11 +42,19 @@ func fail(cmd *cobra.Command, err error) int {
 		failures = append(failures, e)
 	}
 	if wantsJSON(cmd) && failures != nil {
-		printJSON(cmd.OutOrStdout(), newErrorDocument(errors.Join(failures...)))
+		_ = printJSON(cmd, newErrorDocument(errors.Join(failures...)))
 		return code
 	}
 	for _, e := range failures {
-		describeFailure(cmd.ErrOrStderr(), cmd.CommandPath(), e)
+		d := newErrorDocument(e)
+		fmt.Fprintf(w, "%s: %s\n", cmd.CommandPath(), d.Msg)
+		if d.Details != "" {
+			fmt.Fprintf(w, "  details: %s\n", strings.ReplaceAll(d.Details, "\n", "\n           "))
+		}
+		var cni *types.Error
+		if errors.As(e, &cni) {
+			fmt.Fprintf(w, "  code:    %d (%s)\n", d.Code, codeName(d.Code))
+		}
 	}
 	return code
 }
@@ -55,15 +62,12 @@ func fail(cmd *cobra.Command, err error) int {
 // errorDocument is an error as CNI plugins print it (spec 1.1.0, section 5).
 type errorDocument struct {
 	CNIVersion string `json:"cniVersion"`
-	Code       uint   `json:"code"`
-	Msg        string `json:"msg"`
-	Details    string `json:"details,omitempty"`
+	types.Error
 }
 
-// newErrorDocument makes a document of any error. What wraps a plugin's error
-// goes in front of its message.
+// newErrorDocument makes a document of any error. What wraps a plugin's error goes in front of its message.
 func newErrorDocument(err error) errorDocument {
-	d := errorDocument{CNIVersion: plugin.CurrentVersion, Code: types.ErrInternal, Msg: err.Error()}
+	d := errorDocument{plugin.CurrentVersion, types.Error{Code: types.ErrInternal, Msg: err.Error()}}
 	var cni *types.Error
 	if !errors.As(err, &cni) {
 		return d
@@ -75,47 +79,25 @@ func newErrorDocument(err error) errorDocument {
 	return d
 }
 
-func describeFailure(w io.Writer, command string, err error) {
-	d := newErrorDocument(err)
-	fmt.Fprintf(w, "%s: %s\n", command, d.Msg)
-	if d.Details != "" {
-		fmt.Fprintf(w, "  details: %s\n", strings.ReplaceAll(d.Details, "\n", "\n           "))
-	}
-	var cni *types.Error
-	if errors.As(err, &cni) {
-		fmt.Fprintf(w, "  code:    %d (%s)\n", d.Code, codeName(d.Code))
-	}
-}
-
 // codeName says what a CNI error code means.
 func codeName(code uint) string {
-	switch code {
-	case types.ErrIncompatibleCNIVersion:
-		return "incompatible CNI version"
-	case types.ErrUnsupportedField:
-		return "unsupported field"
-	case types.ErrUnknownContainer:
-		return "unknown container"
-	case types.ErrInvalidEnvironmentVariables:
-		return "invalid environment variables"
-	case types.ErrIOFailure:
-		return "I/O failure"
-	case types.ErrDecodingFailure:
-		return "not decodable"
-	case types.ErrInvalidNetworkConfig:
-		return "invalid network configuration"
-	case types.ErrInvalidNetNS:
-		return "invalid network namespace"
-	case types.ErrTryAgainLater:
-		return "try again later"
-	case types.ErrPluginNotAvailable:
-		return "plugin not available"
-	case types.ErrLimitedConnectivity:
-		return "limited connectivity"
-	case types.ErrUnknown:
-		return "the plugin did not say"
-	case types.ErrInternal:
-		return "internal error"
+	names := map[uint]string{
+		types.ErrUnknown:                     "the plugin did not say",
+		types.ErrIncompatibleCNIVersion:      "incompatible CNI version",
+		types.ErrUnsupportedField:            "unsupported field",
+		types.ErrUnknownContainer:            "unknown container",
+		types.ErrInvalidEnvironmentVariables: "invalid environment variables",
+		types.ErrIOFailure:                   "I/O failure",
+		types.ErrDecodingFailure:             "not decodable",
+		types.ErrInvalidNetworkConfig:        "invalid network configuration",
+		types.ErrInvalidNetNS:                "invalid network namespace",
+		types.ErrTryAgainLater:               "try again later",
+		types.ErrPluginNotAvailable:          "plugin not available",
+		types.ErrLimitedConnectivity:         "limited connectivity",
+		types.ErrInternal:                    "internal error",
+	}
+	if name, ok := names[code]; ok {
+		return name
 	}
 	return "the plugin's own"
 }
@@ -131,22 +113,4 @@ func flatten(err error) []error {
 		all = append(all, flatten(e)...)
 	}
 	return all
-}
-
-// addJSONFlag gives a command the --json flag.
-func addJSONFlag(cmd *cobra.Command) {
-	cmd.Flags().Bool("json", false, "print JSON for machines, errors too, on standard output")
-}
-
-func wantsJSON(cmd *cobra.Command) bool {
-	wanted, err := cmd.Flags().GetBool("json")
-	return err == nil && wanted
-}
-
-func printJSON(w io.Writer, document any) {
-	text, err := json.MarshalIndent(document, "", "    ")
-	if err != nil {
-		panic(err) // our own types always marshal
-	}
-	fmt.Fprintf(w, "%s\n", text)
 }

@@ -85,35 +85,3 @@ func TestInstallWhileRuntimesExecute(t *testing.T) {
 		})
 	}
 }
-
-// Without the capability for it, as in many containers, cnibox stays as
-// mutable as any file; and an immutable one can't be replaced.
-func TestInstallWithoutCapability(t *testing.T) {
-	b := newBench(t)
-	without := func(args ...string) (string, error) {
-		args = append([]string{"--bounding-set=-linux_immutable", netlab.Cnictl(t)}, args...)
-		out, err := exec.Command("setpriv", args...).CombinedOutput()
-		return string(out), err
-	}
-	dir := t.TempDir()
-	t.Cleanup(func() { b.must("uninstall", "--dir", dir) })
-	out, err := without("install", "--dir", dir, "--from", netlab.Cnibox(t))
-	if err != nil {
-		t.Fatal(err, out)
-	}
-	assertContains(t, out, "can't be made immutable", "operation not permitted")
-
-	b.must("install", "--dir", dir, "--from", netlab.Cnibox(t)) // now it is
-	before := b.host.MustRun(t, "ls", "-lA", dir)
-	for _, args := range [][]string{
-		{"install", "--dir", dir, "--from", newerCnibox(t)},
-		{"uninstall", "--dir", dir},
-	} {
-		out, err = without(args...)
-		if err == nil {
-			t.Errorf("%s succeeded: %s", args[0], out)
-		}
-		assertContains(t, out, "immutable flag", "CAP_LINUX_IMMUTABLE")
-		assertEqual(t, "directory", b.host.MustRun(t, "ls", "-lA", dir), before)
-	}
-}

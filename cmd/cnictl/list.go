@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -23,27 +24,20 @@ func newList() *cobra.Command {
 		Long:  "List the plugins of cnibox: the name to write as \"type\" in a network, and what it does.",
 		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			list(cmd)
-			return nil
+			rows := []listed{}
+			for _, p := range plugins.All {
+				rows = append(rows, listed{p.Name, string(p.Kind), p.Summary})
+			}
+			return output(cmd, rows, func(w io.Writer) {
+				table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+				fmt.Fprintln(table, "NAME\tKIND\tSUMMARY")
+				for _, p := range rows {
+					fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p.Kind, p.Summary)
+				}
+				table.Flush()
+			})
 		},
 	}
 	addJSONFlag(cmd)
 	return cmd
-}
-
-func list(cmd *cobra.Command) {
-	if wantsJSON(cmd) {
-		rows := []listed{}
-		for _, p := range plugins.All {
-			rows = append(rows, listed{p.Name, string(p.Kind), p.Summary})
-		}
-		printJSON(cmd.OutOrStdout(), rows)
-		return
-	}
-	table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(table, "NAME\tKIND\tSUMMARY")
-	for _, p := range plugins.All {
-		fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p.Kind, p.Summary)
-	}
-	table.Flush()
 }

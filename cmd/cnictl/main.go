@@ -7,11 +7,14 @@ import (
 	"os"
 	"runtime"
 
+	"github.com/spf13/cobra"
+
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/version"
 )
 
-// The main thread stays with the main goroutine, so that no other one, which
-// may change its thread's namespaces, makes it look as if the process had.
+// The main thread stays with the main goroutine, so that no other one, which may change its thread's namespaces, makes it look
+// as if the process had.
 func init() { runtime.LockOSThread() }
 
 func main() {
@@ -30,4 +33,37 @@ func execute(args []string, stdout, stderr io.Writer) int {
 		return 0
 	}
 	return fail(cmd, err)
+}
+
+func newRoot() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "cnictl",
+		Short: "Install cnibox's plugins, and use networks by hand",
+		Long: `cnictl installs the plugins of cnibox on a node, and does by hand what a
+container runtime does with them: attach a namespace to a network, check it,
+detach it, collect what is left over, run a command in a namespace of its own.
+
+Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
+		Example: `  cnictl install --dir /opt/cni/bin
+  cnictl run --net demo -p 8080:80 -- busybox httpd -f -p 80
+  cnictl add demo /run/netns/web -p 8080:80/tcp`,
+		Version: version.Cnibox + " (plugins v" + version.Plugins + ")",
+
+		SilenceErrors: true, // printed by fail
+		SilenceUsage:  true,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return usagef("there is no command %q; cnictl --help lists them", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	root.SetVersionTemplate("cnictl v{{.Version}}\n")
+	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
+	root.AddCommand(
+		newInstall(), newUninstall(), newList(),
+		newRun(), newAdd(), newDel(), newCheck(), newGC(), newStatus(),
+	)
+	return root
 }

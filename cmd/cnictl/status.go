@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"text/tabwriter"
 
 	"github.com/containernetworking/cni/libcni"
@@ -27,85 +28,70 @@ type pluginStatus struct {
 	Ready bool           `json:"ready"`
 	Error *errorDocument `json:"error,omitempty"`
 
-	// Choices is how the plugin would do its work, and why so: "publishes
-	// ports with nftables: …".
+	// Choices is how the plugin would do its work, and why so: "publishes ports with nftables: …".
 	Choices []string `json:"choices,omitempty"`
 }
 
 func newStatus() *cobra.Command {
-	var f nodeFlags
+	var node network.Node
 	cmd := &cobra.Command{
 		Use:   "status NETWORK",
 		Short: "Ask a network's plugins whether they could serve an add (CNI STATUS)",
 		Long: `Ask each plugin of a network whether it could serve an add now. The exit code is
 1 if one could not. Networks older than CNI 1.1.0 can't be asked.
-` + environment,
+`,
 		Example: "  cnictl status demo",
 		Args:    arguments(1, 1),
+		RunE:    func(cmd *cobra.Command, args []string) error { return status(cmd, node, args[0]) },
 	}
-	f.add(cmd)
+	addNodeFlags(cmd, &node)
 	addJSONFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		s, err := askStatus(cmd, f.node(cmd), args[0])
-		if err != nil {
-			return err
-		}
-		s.print(cmd)
-		if !s.Ready {
-			return commandError{exitFailed}
-		}
-		return nil
-	}
 	return cmd
 }
 
-func askStatus(cmd *cobra.Command, node network.Node, name string) (*networkStatus, error) {
+func status(cmd *cobra.Command, node network.Node, name string) error {
 	list, err := node.Load(name)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	s := &networkStatus{
-		Network: name, CNIVersion: list.CNIVersion, Asked: network.HasVerbsOf110(list),
-		Ready: true, Plugins: []pluginStatus{},
-	}
-	if !s.Asked {
-		return s, nil
-	}
+	s := &networkStatus{Network: name, CNIVersion: list.CNIVersion, Asked: network.HasVerbsOf110(list), Ready: true, Plugins: []pluginStatus{}}
 	for i, p := range list.Plugins {
-		status := pluginStatus{Type: p.Network.Type, Ready: true, Choices: choices(p)}
-		if err := node.Status(cmd.Context(), list, i); err != nil {
-			document := newErrorDocument(err)
-			status.Ready, status.Error, s.Ready = false, &document, false
+		if !s.Asked {
+			break
 		}
-		s.Plugins = append(s.Plugins, status)
+		asked := pluginStatus{Type: p.Network.Type, Ready: true, Choices: choices(p)}
+		one := *list
+		one.Plugins = list.Plugins[i : i+1]
+		if err := node.CNI().GetStatusNetworkList(cmd.Context(), &one); err != nil {
+			document := newErrorDocument(err)
+			asked.Ready, asked.Error, s.Ready = false, &document, false
+		}
+		s.Plugins = append(s.Plugins, asked)
 	}
-	return s, nil
+	if err := output(cmd, s, s.describe); err != nil {
+		return err
+	}
+	if !s.Ready {
+		return commandError{exitFailed}
+	}
+	return nil
 }
 
-// choices asks our own plugin of that name, if it is one that chooses, how it
-// would do its work on this host.
+// choices asks our own plugin of that name, if it is one that chooses, how it would do its work on this host.
 func choices(p *libcni.PluginConfig) []string {
 	row := plugins.All.Find(p.Network.Type)
 	if row == nil {
 		return nil
 	}
 	explainer, ok := row.Plugin.(plugin.Explainer)
-	if !ok {
-		return nil
-	}
 	config, err := conf.Parse(p.Bytes)
-	if err != nil {
+	if !ok || err != nil {
 		return nil
 	}
 	return explainer.Explain(config)
 }
 
-func (s *networkStatus) print(cmd *cobra.Command) {
-	w := cmd.OutOrStdout()
-	if wantsJSON(cmd) {
-		printJSON(w, s)
-		return
-	}
+func (s *networkStatus) describe(w io.Writer) {
 	if !s.Asked {
 		fmt.Fprintf(w, "network %s has cniVersion %s, and plugins know STATUS since 1.1.0: none was asked\n", s.Network, s.CNIVersion)
 		return

@@ -1,8 +1,11 @@
 package install
 
 import (
+	"debug/buildinfo"
+	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -11,6 +14,7 @@ import (
 )
 
 const (
+	manifestFile  = ".cnibox.json"
 	replacedDir   = ".cnibox-replaced"
 	stagingPrefix = ".cnibox-staging-"
 )
@@ -21,82 +25,122 @@ type directory struct {
 	file *os.File
 }
 
-// open opens the directory and keeps other installers of cnibox out of it.
+// open opens the directory, keeps other installers of cnibox out of it, and removes what a killed one has left.
 func open(path string) (*directory, error) {
-	real, err := filepath.EvalSymlinks(path)
+	path, err := filepath.Abs(path)
+	if err == nil {
+		path, err = filepath.EvalSymlinks(path)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("find the directory of plugins: %w", err)
 	}
-	if real, err = filepath.Abs(real); err != nil {
-		return nil, err
-	}
-	file, err := os.OpenFile(real, os.O_RDONLY|unix.O_DIRECTORY, 0)
+	file, err := os.Open(path)
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of plugins: %w", err)
 	}
-	d := &directory{path: real, file: file}
-	locked, err := d.lock()
-	if err != nil {
-		file.Close()
-		return nil, err
-	}
-	if locked {
-		d.removeStale()
-	}
-	return d, nil
-}
-
-// lock returns false where directories can't be locked (NFS): staging names
-// are unique, so that nothing worse comes of it than a mix of two versions.
-func (d *directory) lock() (bool, error) {
-	err := unix.Flock(int(d.file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	// Where directories can't be locked (NFS) we go on without.
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if errors.Is(err, unix.EWOULDBLOCK) {
-		return false, fmt.Errorf("another cnictl is at work in %s; try again when it is done", d.path)
+		file.Close()
+		return nil, fmt.Errorf("another cnictl is at work in %s; try again when it is done", path)
 	}
-	return err == nil, nil
-}
-
-// removeStale removes what a killed installation has left.
-func (d *directory) removeStale() {
-	entries, _ := os.ReadDir(d.path)
-	for _, e := range entries {
-		if e.IsDir() && strings.HasPrefix(e.Name(), stagingPrefix) {
-			(&stage{d.join(e.Name())}).remove()
+	d := &directory{path: path, file: file}
+	if err == nil {
+		stale, _ := fs.Glob(os.DirFS(path), stagingPrefix+"*")
+		for _, name := range stale {
+			_ = os.RemoveAll(d.join(name))
 		}
 	}
+	return d, nil
 }
 
 func (d *directory) join(elements ...string) string {
 	return filepath.Join(append([]string{d.path}, elements...)...)
 }
 
-// sync makes renames last.
-func (d *directory) sync() error {
-	if err := d.file.Sync(); err != nil {
-		return fmt.Errorf("sync %s: %w", d.path, err)
+// foreign says, without running it, what somebody else's file at a name is; "" if there is ours or none. An error is why the
+// name can't be replaced.
+func (d *directory) foreign(name string) (string, error) {
+	path := d.join(name)
+	info, err := os.Lstat(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return "", nil
+	case err != nil:
+		return "", err
+	case info.Mode().Type() == fs.ModeSymlink:
+		target, err := os.Readlink(path)
+		if err != nil {
+			return "", err
+		}
+		end, _ := filepath.EvalSymlinks(path)
+		if name != Binary && (target == Binary || end == d.join(Binary)) {
+			return "", nil
+		}
+		return "a symbolic link to " + target, nil
+	case !info.Mode().IsRegular():
+		return "", fmt.Errorf("it is not a file (%s)", info.Mode())
 	}
-	return nil
+	build, err := buildinfo.ReadFile(path)
+	switch {
+	case err != nil || build.Path == "":
+		return "a file of unknown origin", nil
+	case build.Path == mainPackage:
+		return "", nil
+	}
+	return build.Path, nil
 }
 
-func (d *directory) close() { d.file.Close() }
+// keep gives the file of somebody else that is about to be replaced a second name.
+func (d *directory) keep(name string) error {
+	if err := os.Mkdir(d.join(replacedDir), 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	path, kept := d.join(name), d.join(replacedDir, name)
+	if err := os.Remove(kept); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if os.Link(path, kept) == nil {
+		return nil
+	}
+	return os.Rename(path, kept) // no hard links on this filesystem: the name is missing for a moment
+}
 
-// has tells whether the link is there as it should be.
-func (d *directory) has(l link) bool {
-	path, binary := d.join(l.name), d.join(Binary)
-	info, err := os.Lstat(path)
+// manifest is the file of the names that install has made. Whether what is there is still ours is seen from the files.
+type manifest struct {
+	Names []string `json:"names"` // sorted, without cnibox itself
+}
+
+// readManifest returns no names if there is no manifest.
+func (d *directory) readManifest() ([]string, error) {
+	path := d.join(manifestFile)
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
 	if err != nil {
-		return false
+		return nil, err
 	}
-	if l.kind == Symbolic {
-		target, err := os.Readlink(path)
-		return err == nil && target == Binary
+	var m manifest
+	err = json.Unmarshal(text, &m)
+	if err == nil {
+		err = checkNames(m.Names)
 	}
-	of, err := os.Lstat(binary)
 	if err != nil {
-		return false
+		return nil, fmt.Errorf("%s is damaged: %w; remove it, and install again", path, err)
 	}
-	if l.kind == Hard {
-		return os.SameFile(info, of)
+	return m.Names, nil
+}
+
+// checkNames refuses names that are not plain file names of plugins.
+func checkNames(names []string) error {
+	if len(names) == 0 {
+		return errors.New("there is no plugin to install")
 	}
-	return !os.SameFile(info, of) && sameContent(path, binary)
+	for _, name := range names {
+		if name == "" || name == Binary || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
+			return fmt.Errorf("%q is no name for a plugin", name)
+		}
+	}
+	return nil
 }

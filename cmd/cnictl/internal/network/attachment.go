@@ -1,6 +1,7 @@
 package network
 
 import (
+	"cmp"
 	"crypto/sha512"
 	"encoding/json"
 	"errors"
@@ -28,20 +29,20 @@ type Parameters struct {
 // RuntimeConf returns the parameters in libcni's form.
 func (p Parameters) RuntimeConf() (*libcni.RuntimeConf, error) {
 	rt := &libcni.RuntimeConf{ContainerID: p.ID, IfName: p.IfName}
+	var err error
 	if p.Netns != "" {
-		path, err := filepath.Abs(p.Netns)
-		if err != nil {
+		if rt.NetNS, err = filepath.Abs(p.Netns); err != nil {
 			return nil, err
 		}
-		rt.NetNS = path
 	}
-	if rt.ContainerID == "" {
-		if rt.NetNS == "" {
-			return nil, errors.New("neither a namespace nor a container id is given; name one with NETNS or --id")
-		}
-		rt.ContainerID = defaultID(rt.NetNS)
+	switch {
+	case p.ID != "":
+	case p.Netns == "":
+		return nil, errors.New("the namespace is missing: give its path as NETNS, such as /run/netns/web (ip netns add web); or --id, of an attachment that was made before")
+	default: // the id that cnitool makes, so that either finds the other's attachments
+		sum := sha512.Sum512([]byte(rt.NetNS))
+		rt.ContainerID = fmt.Sprintf("cnitool-%x", sum[:10])
 	}
-	var err error
 	if rt.Args, err = parseArgs(p.Args); err != nil {
 		return nil, err
 	}
@@ -49,15 +50,7 @@ func (p Parameters) RuntimeConf() (*libcni.RuntimeConf, error) {
 	return rt, err
 }
 
-// defaultID is the id that cnitool makes, so that either finds the other's
-// attachments.
-func defaultID(netns string) string {
-	sum := sha512.Sum512([]byte(netns))
-	return fmt.Sprintf("cnitool-%x", sum[:10])
-}
-
-// parseArgs reads CNI_ARGS. Like the plugins of cnibox, and unlike cnitool, it
-// takes a trailing ";" and values with a "=" in them.
+// parseArgs reads CNI_ARGS. Like the plugins of cnibox, and unlike cnitool, it takes a trailing ";" and values with a "=" in them.
 func parseArgs(text string) ([][2]string, error) {
 	var args [][2]string
 	for _, pair := range strings.Split(text, ";") {
@@ -80,60 +73,53 @@ func (p Parameters) capabilities() (map[string]any, error) {
 			return nil, fmt.Errorf(`CAP_ARGS: %w; it must be an object like {"mac": "02:00:00:00:00:01"}`, err)
 		}
 	}
-	if len(p.Publish) == 0 {
+	if p.Publish == nil {
 		return caps, nil
 	}
-	given, isList := caps[portMappings].([]any)
+	ports, isList := caps[portMappings].([]any)
 	if !isList && caps[portMappings] != nil {
 		return nil, fmt.Errorf("CAP_ARGS: %s must be a list", portMappings)
 	}
-	all := slices.Clone(given)
 	for _, text := range p.Publish {
 		port, err := ParsePort(text)
 		if err != nil {
 			return nil, err
 		}
-		all = append(all, port)
+		ports = append(ports, port)
 	}
 	if caps == nil {
 		caps = make(map[string]any)
 	}
-	caps[portMappings] = all
+	caps[portMappings] = ports
 	return caps, nil
 }
 
-// RequirePublisher makes sure that a plugin of the network is told about
-// published ports. libcni drops what no plugin asks for.
+// RequirePublisher makes sure that a plugin of the network is told about published ports. libcni drops what no plugin asks for.
 func RequirePublisher(list *libcni.NetworkConfigList) error {
-	for _, plugin := range list.Plugins {
-		if plugin.Network.Capabilities[portMappings] {
-			return nil
-		}
+	asks := func(plugin *libcni.PluginConfig) bool { return plugin.Network.Capabilities[portMappings] }
+	if slices.ContainsFunc(list.Plugins, asks) {
+		return nil
 	}
 	return fmt.Errorf(`network %s can't publish ports: none of its plugins has the capability %s; add {"type": "portmap", "capabilities": {"portMappings": true}} to its plugins`,
 		list.Name, portMappings)
 }
 
-// Complete fills in what was not given, for CHECK and DEL, from what libcni has
-// kept of the ADD: namespace, arguments and capabilities.
-func (n Node) Complete(network string, rt *libcni.RuntimeConf) error {
-	attachments, err := n.CNI().GetCachedAttachments(rt.ContainerID)
-	if err != nil {
-		return fmt.Errorf("read the cache of results: %w", err)
-	}
+// Complete fills in what was not given, for CHECK and DEL, from what libcni has kept of the ADD. It returns the network as it
+// was then, nil if nothing is kept.
+func (n Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err error) {
+	attachments, err := n.Attachments(network)
 	for _, a := range attachments {
-		if a.Network != network || a.IfName != rt.IfName {
+		if a.ContainerID != rt.ContainerID || a.IfName != rt.IfName {
 			continue
 		}
-		if rt.NetNS == "" {
-			rt.NetNS = a.NetNS
-		}
+		rt.NetNS = cmp.Or(rt.NetNS, a.NetNS)
 		if rt.Args == nil {
 			rt.Args = a.CniArgs
 		}
 		if rt.CapabilityArgs == nil {
 			rt.CapabilityArgs = a.CapabilityArgs
 		}
+		kept = a.Config
 	}
-	return nil
+	return kept, err
 }

@@ -4,7 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
@@ -14,6 +14,7 @@ import (
 
 // Collection is what a GC did to the attachments that libcni knows of.
 type Collection struct {
+	Network string               `json:"network"`
 	Kept    []types.GCAttachment `json:"kept"`
 	Removed []types.GCAttachment `json:"removed"`
 }
@@ -24,27 +25,44 @@ func (n Node) Attachments(network string) ([]*libcni.NetworkAttachment, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read the cache of results: %w", err)
 	}
-	var own []*libcni.NetworkAttachment
-	for _, a := range all {
-		if a.Network == network {
-			own = append(own, a)
-		}
-	}
-	return own, nil
+	return slices.DeleteFunc(all, func(a *libcni.NetworkAttachment) bool { return a.Network != network }), nil
 }
 
-// Live returns those of the attachments that may still be in use. Only an
-// attachment whose namespace is seen to be gone is not.
-func Live(attachments []*libcni.NetworkAttachment) []types.GCAttachment {
-	live := []types.GCAttachment{}
-	for _, a := range attachments {
-		if !isGone(a.NetNS) {
-			live = append(live, types.GCAttachment{ContainerID: a.ContainerID, IfName: a.IfName})
+// GC removes every attachment of the network but those that are named and, unless all are to go, those that may be in use.
+func (n Node) GC(ctx context.Context, list *libcni.NetworkConfigList, named []types.GCAttachment, all bool) (*Collection, error) {
+	before, err := n.Attachments(list.Name)
+	if err != nil {
+		return nil, err
+	}
+	// Never nil, which libcni leaves out: plugins would then keep everything.
+	valid := append([]types.GCAttachment{}, named...)
+	for _, a := range before {
+		if !all && !isGone(a.NetNS) {
+			valid = append(valid, nameOf(a))
 		}
 	}
-	return live
+	failed := n.CNI().GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid})
+	after, err := n.Attachments(list.Name)
+	if err != nil {
+		return nil, errors.Join(failed, err)
+	}
+	c := &Collection{list.Name, []types.GCAttachment{}, []types.GCAttachment{}}
+	for _, a := range after {
+		c.Kept = append(c.Kept, nameOf(a))
+	}
+	for _, a := range before {
+		if !slices.Contains(c.Kept, nameOf(a)) {
+			c.Removed = append(c.Removed, nameOf(a))
+		}
+	}
+	return c, failed
 }
 
+func nameOf(a *libcni.NetworkAttachment) types.GCAttachment {
+	return types.GCAttachment{ContainerID: a.ContainerID, IfName: a.IfName}
+}
+
+// isGone reports whether a namespace is seen to be gone: one that can't be seen may be there.
 func isGone(path string) bool {
 	if path == "" {
 		return false
@@ -54,50 +72,4 @@ func isGone(path string) bool {
 		_ = ns.Close()
 	}
 	return errors.Is(err, netns.ErrNotExist)
-}
-
-// ParseValid reads ID/IFNAME.
-func ParseValid(text string) (types.GCAttachment, error) {
-	id, ifName, _ := strings.Cut(text, "/")
-	if id == "" || ifName == "" {
-		return types.GCAttachment{}, fmt.Errorf("--valid %q is not CONTAINER-ID/INTERFACE, such as 3f2a…/eth0", text)
-	}
-	return types.GCAttachment{ContainerID: id, IfName: ifName}, nil
-}
-
-// GC removes every attachment of the network but the valid ones, of which none
-// at all is an empty list.
-func (n Node) GC(ctx context.Context, list *libcni.NetworkConfigList, valid []types.GCAttachment) (*Collection, error) {
-	before, err := n.Attachments(list.Name)
-	if err != nil {
-		return nil, err
-	}
-	// libcni leaves out a list that is nil, and plugins then keep everything.
-	if valid == nil {
-		valid = []types.GCAttachment{}
-	}
-	failed := n.CNI().GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: valid})
-	after, err := n.Attachments(list.Name)
-	if err != nil {
-		return nil, errors.Join(failed, err)
-	}
-	return compare(before, after), failed
-}
-
-// compare tells which attachments of before are gone after.
-func compare(before, after []*libcni.NetworkAttachment) *Collection {
-	c := &Collection{Kept: []types.GCAttachment{}, Removed: []types.GCAttachment{}}
-	there := make(map[types.GCAttachment]bool)
-	for _, a := range after {
-		there[types.GCAttachment{ContainerID: a.ContainerID, IfName: a.IfName}] = true
-	}
-	for _, a := range before {
-		id := types.GCAttachment{ContainerID: a.ContainerID, IfName: a.IfName}
-		if there[id] {
-			c.Kept = append(c.Kept, id)
-		} else {
-			c.Removed = append(c.Removed, id)
-		}
-	}
-	return c
 }

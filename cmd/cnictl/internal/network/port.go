@@ -3,7 +3,6 @@ package network
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 	"strconv"
 	"strings"
 )
@@ -25,42 +24,43 @@ func (p Port) String() string {
 	return fmt.Sprintf("%s -> %d/%s", host, p.ContainerPort, p.Protocol)
 }
 
-var protocols = []string{"tcp", "udp", "sctp"}
-
-// ParsePort reads [hostIP:]hostPort:containerPort[/protocol]. An IPv6 address
-// is in brackets; the protocol is tcp if none is given.
+// ParsePort reads [hostIP:]hostPort:containerPort[/protocol]. An IPv6 address is in brackets; the protocol is tcp if none is given.
 func ParsePort(text string) (Port, error) {
-	p := Port{Protocol: "tcp"}
-	ports, protocol, given := strings.Cut(text, "/")
-	if given {
-		p.Protocol = strings.ToLower(protocol)
+	refuse := func(format string, args ...any) (Port, error) {
+		return Port{}, fmt.Errorf("-p %s: %s; write [hostIP:]hostPort:containerPort[/tcp|udp|sctp], such as 8080:80 or [::1]:53:53/udp",
+			text, fmt.Sprintf(format, args...))
 	}
-	if !slices.Contains(protocols, p.Protocol) {
-		return Port{}, portError(text, "the protocol must be one of "+strings.Join(protocols, ", "))
+	ports, protocol, given := strings.Cut(strings.ToLower(text), "/")
+	if !given {
+		protocol = "tcp"
+	}
+	if protocol != "tcp" && protocol != "udp" && protocol != "sctp" {
+		return refuse("the protocol must be one of tcp, udp, sctp")
 	}
 	host, container, ok := cutLast(ports)
 	if !ok {
-		return Port{}, portError(text, "the host's port is missing")
+		return refuse("the host's port is missing")
 	}
+	p := Port{Protocol: protocol}
 	if ip, port, ok := cutLast(host); ok {
-		addr, err := parseHostIP(ip)
-		if err != nil {
-			return Port{}, portError(text, err.Error())
+		bare := strings.Trim(ip, "[]")
+		addr, err := netip.ParseAddr(bare)
+		if err != nil || addr.Is4() && ip != bare || addr.Is6() && ip != "["+bare+"]" {
+			return refuse("%q is no IP address; brackets belong around an IPv6 address, and only there", ip)
 		}
 		p.HostIP, host = addr.String(), port
 	}
-	var err error
-	if p.HostPort, err = parsePort(host); err != nil {
-		return Port{}, portError(text, err.Error())
-	}
-	if p.ContainerPort, err = parsePort(container); err != nil {
-		return Port{}, portError(text, err.Error())
+	for _, field := range []struct {
+		text string
+		port *int
+	}{{host, &p.HostPort}, {container, &p.ContainerPort}} {
+		port, err := strconv.ParseUint(field.text, 10, 16)
+		if err != nil || port == 0 {
+			return refuse("%q is no port from 1 to 65535", field.text)
+		}
+		*field.port = int(port)
 	}
 	return p, nil
-}
-
-func portError(text, why string) error {
-	return fmt.Errorf("-p %s: %s; write [hostIP:]hostPort:containerPort[/tcp|udp|sctp], such as 8080:80 or [::1]:53:53/udp", text, why)
 }
 
 // cutLast splits at the last colon outside of brackets.
@@ -70,27 +70,4 @@ func cutLast(s string) (before, after string, found bool) {
 		return s, "", false
 	}
 	return s[:i], s[i+1:], true
-}
-
-func parseHostIP(s string) (netip.Addr, error) {
-	inner, bracketed := strings.CutPrefix(s, "[")
-	if bracketed {
-		inner, bracketed = strings.CutSuffix(inner, "]")
-	}
-	addr, err := netip.ParseAddr(inner)
-	if err != nil {
-		return netip.Addr{}, fmt.Errorf("%q is no IP address", s)
-	}
-	if addr.Is6() != bracketed {
-		return netip.Addr{}, fmt.Errorf("brackets belong around an IPv6 address, and only there: %q", s)
-	}
-	return addr, nil
-}
-
-func parsePort(s string) (int, error) {
-	port, err := strconv.ParseUint(s, 10, 16)
-	if err != nil || port == 0 {
-		return 0, fmt.Errorf("%q is no port from 1 to 65535", s)
-	}
-	return int(port), nil
 }

@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -11,8 +12,7 @@ import (
 
 const resolvConfPath = "/etc/resolv.conf"
 
-// ResolvConf returns what a result's DNS is as a resolv.conf(5), "" if it says
-// nothing.
+// ResolvConf returns what a result's DNS is as a resolv.conf(5), "" if it says nothing.
 func ResolvConf(dns types.DNS) string {
 	var b strings.Builder
 	if dns.Domain != "" {
@@ -30,21 +30,16 @@ func ResolvConf(dns types.DNS) string {
 	return b.String()
 }
 
-// coverResolvConf mounts a file of the given content over /etc/resolv.conf, in
-// a mount namespace that it makes for the calling thread. The thread must be
-// locked and must not be used for anything else.
+// coverResolvConf mounts a file of the given content over /etc/resolv.conf, in a mount namespace that it makes for the calling
+// thread, which must not be used for anything else.
 func coverResolvConf(content string) error {
 	file, err := os.CreateTemp("", "cnictl-resolv-")
 	if err != nil {
 		return err
 	}
-	// The mount keeps the content.
-	defer os.Remove(file.Name())
-	defer file.Close()
-	if err := file.Chmod(0o644); err != nil {
-		return err
-	}
-	if _, err := file.WriteString(content); err != nil {
+	defer os.Remove(file.Name()) // the mount keeps the content
+	_, err = file.WriteString(content)
+	if err := errors.Join(err, file.Chmod(0o644), file.Close()); err != nil {
 		return err
 	}
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {

@@ -1,0 +1,78 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+
+	"github.com/containernetworking/cni/libcni"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+)
+
+// addJSONFlag gives a command the --json flag.
+func addJSONFlag(cmd *cobra.Command) {
+	cmd.Flags().Bool("json", false, "print JSON for machines, errors too, on standard output")
+}
+
+func wantsJSON(cmd *cobra.Command) bool {
+	wanted, err := cmd.Flags().GetBool("json")
+	return err == nil && wanted
+}
+
+// output prints a document with --json, and otherwise what people read.
+func output(cmd *cobra.Command, document any, people func(io.Writer)) error {
+	if wantsJSON(cmd) {
+		return printJSON(cmd, document)
+	}
+	people(cmd.OutOrStdout())
+	return nil
+}
+
+func printJSON(cmd *cobra.Command, document any) error {
+	text, err := json.MarshalIndent(document, "", "    ")
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
+	return nil
+}
+
+// describe prints an attachment for people.
+func describe(w io.Writer, name string, rt *libcni.RuntimeConf, r *types100.Result) {
+	fmt.Fprintf(w, "attached %s to network %s as %s\n", rt.NetNS, name, rt.IfName)
+	fmt.Fprintf(w, "  container id  %s\n", rt.ContainerID)
+	for _, i := range r.Interfaces {
+		where := "host"
+		if i.Sandbox != "" {
+			where = "container"
+		}
+		fmt.Fprintf(w, "  interface     %s (%s) %s\n", i.Name, where, i.Mac)
+	}
+	for _, ip := range r.IPs {
+		gateway := ""
+		if ip.Gateway != nil {
+			gateway = ", gateway " + ip.Gateway.String()
+		}
+		fmt.Fprintf(w, "  address       %s%s\n", ip.Address.String(), gateway)
+	}
+	for _, route := range r.Routes {
+		via := ""
+		if route.GW != nil {
+			via = " via " + route.GW.String()
+		}
+		fmt.Fprintf(w, "  route         %s%s\n", route.Dst.String(), via)
+	}
+	for _, server := range r.DNS.Nameservers {
+		fmt.Fprintf(w, "  name server   %s\n", server)
+	}
+	// The port maps that the plugins were given, from whatever they were made.
+	var ports []network.Port
+	if text, err := json.Marshal(rt.CapabilityArgs["portMappings"]); err == nil && json.Unmarshal(text, &ports) == nil {
+		for _, p := range ports {
+			fmt.Fprintf(w, "  published     %s\n", p)
+		}
+	}
+}
