@@ -26,7 +26,8 @@ const grace = 30 * time.Second
 // terminal does not reach plugins, which may be taking something away.
 type pluginExec struct {
 	version.PluginDecoder
-	stderr io.Writer
+	stderr   io.Writer
+	cacheDir string // Node.CacheDir, which plugins look into too
 }
 
 var _ invoke.Exec = &pluginExec{}
@@ -46,7 +47,7 @@ func (e *pluginExec) FindInPath(plugin string, paths []string) (string, error) {
 func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = environ
+	cmd.Env = append(environ, "CNIBOX_CACHE_DIR="+e.cacheDir)
 	cmd.Stdin = bytes.NewReader(stdin)
 	cmd.Stdout = &stdout
 	cmd.Stderr = io.MultiWriter(&stderr, e.stderr)

@@ -33,7 +33,7 @@ type Node struct {
 
 // CNI returns libcni for the node.
 func (n Node) CNI() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(n.BinDirs, n.CacheDir, &pluginExec{stderr: n.Stderr})
+	return libcni.NewCNIConfigWithCacheDir(n.BinDirs, n.CacheDir, &pluginExec{stderr: n.Stderr, cacheDir: n.CacheDir})
 }
 
 // broken is a file that can't be read as a network.
