@@ -11,12 +11,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// resultsDir is where libcni keeps the result of each attachment unless the
-// runtime sets another place.
-const resultsDir = "/var/lib/cni/results"
-
 // explain turns an error of the store's Allocate into one that helps.
-func explain(err error, c *config, network string) error {
+func explain(err error, c *config, r *plugin.Request) error {
 	var (
 		second *lease.HeldError
 		taken  *lease.TakenError
@@ -34,11 +30,11 @@ func explain(err error, c *config, network string) error {
 	case errors.As(err, &full):
 		return &types.Error{
 			Code:    types.ErrTryAgainLater,
-			Msg:     fmt.Sprintf("failed to allocate for range %d: %v; %d are held in network %s", full.Pool.Index, err, len(full.Leases), network),
-			Details: staleness(resultsDir, network, full.Leases) + "run `cnictl gc` to free what is stale, or enlarge the range",
+			Msg:     fmt.Sprintf("failed to allocate for range %d: %v; %d are held in network %s", full.Pool.Index, err, len(full.Leases), r.Network),
+			Details: staleness(r.Results, r.Network, full.Leases) + "run `cnictl gc` to free what is stale, or enlarge the range",
 		}
 	}
-	store, serr := c.store(network)
+	store, serr := c.store(r.Network)
 	if serr != nil {
 		return serr
 	}

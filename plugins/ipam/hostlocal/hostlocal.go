@@ -40,7 +40,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	}
 	leases, err := store.Allocate(ctx, owner(r), pools)
 	if err != nil {
-		return nil, explain(err, c, r.Network)
+		return nil, explain(err, c, r)
 	}
 	for i, l := range leases {
 		result.IPs = append(result.IPs, c.sets[i].result(l.Address))
