@@ -19,8 +19,6 @@ type Zone struct {
 	Name string // such as trusted, which accepts all packets
 }
 
-var _ netfilter.Forwarder = Zone{}
-
 // check refuses a name that firewalld does not have and that the file or the
 // bus could not hold.
 func (z Zone) check() error {

@@ -11,10 +11,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Gone reports whether the network namespace of an attachment is known to be gone,
-// though no DEL has come for it, as after a crash of the runtime. known says, for
-// people, what is known instead. results is the directory in which libcni keeps,
-// among other things, the namespace of each attachment until DEL.
+// Gone reports whether the network namespace of an attachment is known to be gone, though no DEL has come for it, as after a crash of the
+// runtime. known says, for people, what is known instead. results is the directory in which libcni keeps, among other things, the
+// namespace of each attachment until DEL.
 func Gone(results string, key plugin.Key) (gone bool, known string) {
 	path, err := netnsOf(results, key)
 	if err != nil {
@@ -22,17 +21,16 @@ func Gone(results string, key plugin.Key) (gone bool, known string) {
 	}
 	ns, err := netns.Open(path)
 	switch {
-	case err == nil:
-		_ = ns.Close()
-		return false, "its network namespace " + path + " is there, so that it seems to be running"
 	case errors.Is(err, netns.ErrNotExist):
 		return true, ""
+	case err != nil:
+		return false, "it is not known whether it runs: " + err.Error()
 	}
-	return false, "it is not known whether it runs: " + err.Error()
+	_ = ns.Close()
+	return false, "its network namespace " + path + " is there, so that it seems to be running"
 }
 
-// netnsOf reads the path of an attachment's network namespace out of libcni's
-// cache.
+// netnsOf reads the path of an attachment's network namespace out of libcni's cache.
 func netnsOf(results string, key plugin.Key) (string, error) {
 	name := filepath.Join(results, key.Network+"-"+key.ContainerID+"-"+key.IfName)
 	text, err := os.ReadFile(name)
@@ -44,11 +42,11 @@ func netnsOf(results string, key plugin.Key) (string, error) {
 		return "", plugin.Errorf("", "%s is not JSON: %v", name, err)
 	}
 	field := func(name string) string { return string(v.GetStringBytes(name)) }
-	// Names may have dashes too: several keys lead to one file.
-	if field("networkName") != key.Network || field("containerId") != key.ContainerID || field("ifName") != key.IfName {
+	switch {
+	case field("networkName") != key.Network || field("containerId") != key.ContainerID || field("ifName") != key.IfName:
+		// Names may have dashes too: several keys lead to one file.
 		return "", plugin.Errorf("", "%s is about another attachment", name)
-	}
-	if field("netns") == "" {
+	case field("netns") == "":
 		return "", plugin.Errorf("", "%s names no network namespace", name)
 	}
 	return field("netns"), nil

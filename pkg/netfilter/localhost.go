@@ -8,17 +8,14 @@ import (
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
-// routeLocalnet makes the kernel route packets from and to 127.0.0.0/8 by a
-// link, which it otherwise refuses as martians. It works both ways: without a
-// guard in the packet filter, whoever is on the link reaches services of the
-// host that listen on 127.0.0.1 (CVE-2020-8558).
+// routeLocalnet makes the kernel route packets from and to 127.0.0.0/8 by a link, which it otherwise refuses as martians. It works both
+// ways: without a guard in the packet filter, whoever is on the link reaches services of the host that listen on 127.0.0.1
+// (CVE-2020-8558).
 func routeLocalnet(link string) string { return "net/ipv4/conf/" + link + "/route_localnet" }
 
-// AllowLocalhost lets processes of the host reach containers behind a link
-// through ports published on 127.0.0.1. The guard must be in place before.
-func AllowLocalhost(link string) error {
-	return sysctl.Set(routeLocalnet(link), "1")
-}
+// AllowLocalhost lets processes of the host reach containers behind a link through ports published on 127.0.0.1. The guard must be in
+// place before.
+func AllowLocalhost(link string) error { return sysctl.Set(routeLocalnet(link), "1") }
 
 // ForbidLocalhost takes that back. A link that is gone is no error.
 func ForbidLocalhost(link string) error {
@@ -29,8 +26,7 @@ func ForbidLocalhost(link string) error {
 	return err
 }
 
-// LocalhostAllowed tells whether a link lets them; the error is unix.ENOENT
-// when there is no such link.
+// LocalhostAllowed reports whether a link lets them; the error is unix.ENOENT when there is no such link.
 func LocalhostAllowed(link string) (bool, error) {
 	value, err := sysctl.Get(routeLocalnet(link))
 	return value == "1", err

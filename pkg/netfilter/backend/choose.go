@@ -1,19 +1,13 @@
-// Package backend chooses between pkg/netfilter's backends, and cleans up in
-// all of them.
-//
-// What an ADD makes is made by one: the one that is configured, else iptables if
-// something on the host or in the configuration can't do without it, else
-// nftables, else iptables. What a DEL or GC removes may have been made with
-// another configuration, by an earlier version, or by the reference plugins; so
-// it looks in all of them. Where nothing is, that is one message of nf_tables, a
-// look for the directory of records, and one for tables of iptables-legacy.
 package backend
 
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -42,10 +36,6 @@ type Choice struct {
 	// Preferred says that the other one will do if the kernel lacks this one.
 	Preferred bool
 }
-
-// ipvsLink is the link on which kube-proxy has the addresses of Services when it
-// is in IPVS mode.
-const ipvsLink = "kube-ipvs0"
 
 // Validate refuses a wish that no backend can fulfil. It looks at the
 // configuration alone.
@@ -77,18 +67,21 @@ func (w Wish) configured() (Choice, error) {
 	return Choice{Backend: NFTables, Reason: w.Key + " is left out, and nftables is preferred", Preferred: true}, nil
 }
 
-// choose chooses a backend. It looks at the host, and asks the kernel for nothing
-// that it would have to load.
-func (h *host) choose(w Wish) (Choice, error) {
+// choose chooses a backend. It looks at the host, and asks the kernel for nothing that it would have to load.
+func (w Wish) choose() (Choice, error) {
 	c, err := w.configured()
 	if err != nil || !c.Preferred {
 		return c, err
 	}
-	isIPVS, err := hasLink(ipvsLink)
-	if isIPVS {
-		return Choice{Backend: IPTables, Reason: "kube-proxy is in IPVS mode (" + ipvsLink + " is there), which needs its own rules to come first"}, nil
+	const ipvsLink = "kube-ipvs0" // on which kube-proxy has the addresses of Services in IPVS mode
+	_, err = os.Stat("/proc/sys/net/ipv4/conf/" + ipvsLink)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return c, nil
+	case err != nil:
+		return c, fmt.Errorf("look for link %s: %w", ipvsLink, err)
 	}
-	return c, err
+	return Choice{Backend: IPTables, Reason: "kube-proxy is in IPVS mode (" + ipvsLink + " is there), which needs its own rules to come first"}, nil
 }
 
 // Explain says in a sentence what does a work and why: "masquerades with
@@ -103,19 +96,48 @@ func Explain(work string, w Wish) string {
 
 // effective is the choice, or what stands in for it.
 func effective(w Wish) (Choice, error) {
-	h, err := openHost()
-	if err != nil {
-		return Choice{}, err
-	}
-	defer h.close()
-	c, err := h.choose(w)
+	c, err := w.choose()
 	if err != nil || !c.Preferred {
 		return c, err
 	}
-	if err := h.withNFT((*nft.Conn).Available); errors.Is(err, netfilter.ErrUnavailable) {
+	err = withNFT(func(conn *nft.Conn) error { return conn.Masquerade(nil).Available() })
+	if errors.Is(err, netfilter.ErrUnavailable) {
 		return c.without(err), nil
 	}
 	return c, nil
+}
+
+// one does something with the backend that is wished for.
+func (w Wish) one(withNFT func(*nft.Conn) error, withIPTables func(*iptables.Backend) error) error {
+	c, err := w.choose()
+	if err != nil {
+		return err
+	}
+	return onHost(func(h *host) error {
+		if c.Backend == NFTables {
+			err := h.withNFT(withNFT)
+			if !c.Preferred || !errors.Is(err, netfilter.ErrUnavailable) {
+				return c.explain(err)
+			}
+			c = c.without(err)
+		}
+		return c.explain(withIPTables(iptables.On(h.conn)))
+	})
+}
+
+// either is one, and tries the other backend if nftables fails and nothing is said. The error is nftables'.
+func (w Wish) either(withNFT func(*nft.Conn) error, withIPTables func(*iptables.Backend) error) error {
+	c, err := w.configured()
+	if err != nil {
+		return err
+	}
+	return w.one(func(conn *nft.Conn) error {
+		err := withNFT(conn)
+		if err != nil && c.Preferred && withIPTables(iptables.On(conn)) == nil {
+			return nil
+		}
+		return err
+	}, withIPTables)
 }
 
 // without is the choice when the kernel has no nftables.

@@ -35,28 +35,17 @@ func TestChoose(t *testing.T) {
 			t.Parallel()
 			h := netlab.NewHost(t)
 			if tt.ipvs {
-				h.MustRun(t, "ip", "link", "add", ipvsLink, "type", "bridge") // of any kind: a dummy is not in every kernel
+				h.MustRun(t, "ip", "link", "add", "kube-ipvs0", "type", "bridge") // of any kind: a dummy is not in every kernel
 			}
 			tt.wish.Key = "backend"
 			h.Do(func() {
-				host := open(t)
-				c, err := host.choose(tt.wish)
+				c, err := tt.wish.choose()
 				if err != nil || c.Backend != tt.want || !strings.Contains(c.Reason, tt.reason) || c.Preferred != tt.preferred {
 					t.Errorf("%+v, %v; want %s because of %q", c, err, tt.want, tt.reason)
 				}
 			})
 		})
 	}
-}
-
-// open opens the host for as long as the test runs.
-func open(t *testing.T) *host {
-	h, err := openHost()
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(h.close)
-	return h
 }
 
 func TestValidate(t *testing.T) {

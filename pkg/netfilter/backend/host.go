@@ -2,66 +2,51 @@ package backend
 
 import (
 	"errors"
-	"fmt"
 	"slices"
 
 	"github.com/google/nftables"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
-// host is the packet filter of the calling thread's network namespace, for one
-// call, which needs but one connection to it.
+// host is the packet filter of the calling thread's network namespace, for one call, which needs but one connection to it.
 type host struct {
-	conn    *nft.Conn // nil if the kernel has no netfilter over netlink
-	lacking error     // which then says so
-
-	others []nftables.Table // that look has asked for
-	there  []bool           // which of them there are
+	conn    *nft.Conn        // nil if the kernel has no netfilter over netlink
+	lacking error            // which then says so
+	there   []nftables.Table // which of the tables that onHost asked for are there
 }
 
-func openHost() (*host, error) {
+// onHost does something on the host. It asks first which of some tables are there, with one message for all of them. Nearly always none
+// is, and then nobody need look into them.
+func onHost(do func(*host) error, tables ...[]nftables.Table) error {
 	conn, err := nft.Open()
 	if err != nil && !errors.Is(err, netfilter.ErrUnavailable) {
-		return nil, err
+		return err
 	}
-	return &host{conn: conn, lacking: err}, nil
-}
-
-// look opens the host to remove something from it, and asks which of some other
-// tables are there, with one message for all of them. Nearly always none is, and
-// then nobody need look into them.
-func look(others ...[]nftables.Table) (*host, error) {
-	h, err := openHost()
-	if err != nil || h.conn == nil {
-		return h, err
+	h := &host{conn: conn, lacking: err}
+	if conn == nil {
+		return do(h)
 	}
-	h.others = slices.Concat(others...)
-	h.there, err = h.conn.HasTables(h.others...)
-	if err != nil {
-		h.close()
-		return nil, err
-	}
-	return h, nil
-}
-
-func (h *host) close() {
-	if h.conn != nil {
-		h.conn.Close()
-	}
-}
-
-// hasAny reports whether one of the tables is there. look has asked for them.
-func (h *host) hasAny(tables []nftables.Table) bool {
-	for i, there := range h.there {
-		if there && slices.Contains(tables, h.others[i]) {
-			return true
+	defer conn.Close()
+	if asked := slices.Concat(tables...); len(asked) > 0 {
+		there, err := conn.HasTables(asked...)
+		if err != nil {
+			return err
+		}
+		for i, t := range asked {
+			if there[i] {
+				h.there = append(h.there, t)
+			}
 		}
 	}
-	return false
+	return do(h)
+}
+
+// hasAny reports whether one of the tables is there.
+func (h *host) hasAny(tables []nftables.Table) bool {
+	return slices.ContainsFunc(tables, func(t nftables.Table) bool { return slices.Contains(h.there, t) })
 }
 
 // withNFT does something with nftables.
@@ -72,20 +57,22 @@ func (h *host) withNFT(do func(*nft.Conn) error) error {
 	return do(h.conn)
 }
 
-// inNFT is withNFT for what removes things: nothing is in the kernel that it can't
-// have.
+func withNFT(do func(*nft.Conn) error) error {
+	return onHost(func(h *host) error { return h.withNFT(do) })
+}
+
+// inNFT is withNFT for what removes things: nothing is in the kernel that it can't have.
 func (h *host) inNFT(do func(*nft.Conn) error) error { return ignoreUnavailable(h.withNFT(do)) }
 
-// inReference does something if one of the reference plugins' tables is there.
-func (h *host) inReference(tables []nftables.Table, do func(*nft.Conn) error) error {
+// ifThere is inNFT if one of the tables is there.
+func (h *host) ifThere(tables []nftables.Table, do func(*nft.Conn) error) error {
 	if !h.hasAny(tables) {
 		return nil
 	}
-	return do(h.conn)
+	return h.inNFT(do)
 }
 
-// iptables returns the backend, which asks nf_tables only if one of iptables-nft's
-// tables is there.
+// iptables returns the backend, which asks nf_tables only if one of iptables-nft's tables is there.
 func (h *host) iptables(tables []nftables.Table) *iptables.Backend {
 	if !h.hasAny(tables) {
 		return iptables.On(nil)
@@ -93,17 +80,9 @@ func (h *host) iptables(tables []nftables.Table) *iptables.Backend {
 	return iptables.On(h.conn)
 }
 
-// hasLink reports whether the host has a link, by binding a socket to it.
-// SIOCGIFINDEX would have the kernel run modprobe for a link that is not there.
-func hasLink(name string) (bool, error) {
-	socket, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
-	if err != nil {
-		return false, fmt.Errorf("look for link %s: %w", name, err)
+func ignoreUnavailable(err error) error {
+	if errors.Is(err, netfilter.ErrUnavailable) {
+		return nil
 	}
-	defer unix.Close(socket)
-	err = unix.BindToDevice(socket, name)
-	if err != nil && err != unix.ENODEV {
-		return false, fmt.Errorf("look for link %s: %w", name, err)
-	}
-	return err == nil, nil
+	return err
 }

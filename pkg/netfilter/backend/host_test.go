@@ -31,7 +31,7 @@ var dels = map[string]func() error{
 	"forward":    func() error { return DelForward(context.Background(), key, hint) },
 }
 
-func TestLook(t *testing.T) {
+func TestOnHost(t *testing.T) {
 	t.Parallel()
 	groups := map[string][]nftables.Table{
 		"reference masquerade": reference.MasqueradeTables(), "reference ports": reference.HostPortTables(),
@@ -57,16 +57,16 @@ func TestLook(t *testing.T) {
 				all = append(all, tables)
 			}
 			h.Do(func() {
-				host, err := look(all...)
+				err := onHost(func(h *host) error {
+					for name, tables := range groups {
+						if got := h.hasAny(tables); got != (name == tt.group) {
+							t.Errorf("%s: %v", name, got)
+						}
+					}
+					return nil
+				}, all...)
 				if err != nil {
 					t.Error(err)
-					return
-				}
-				defer host.close()
-				for name, tables := range groups {
-					if got := host.hasAny(tables); got != (name == tt.group) {
-						t.Errorf("%s: %v", name, got)
-					}
 				}
 			})
 		})

@@ -3,7 +3,6 @@ package iptables
 import (
 	"github.com/google/nftables"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
@@ -13,12 +12,6 @@ type Backend struct {
 	asked bool      // whoever made it has asked nf_tables …
 	conn  *nft.Conn // … over this; nil if iptables-nft has nothing there
 }
-
-var (
-	_ netfilter.Masquerader = (*Backend)(nil)
-	_ netfilter.PortMapper  = (*Backend)(nil)
-	_ netfilter.Forwarder   = (*Backend)(nil)
-)
 
 // New returns the backend.
 func New() *Backend { return &Backend{} }

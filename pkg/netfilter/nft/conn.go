@@ -1,16 +1,12 @@
-// Package nft keeps what attachments need of netfilter in nftables tables of our
-// own, over netlink.
+// Package nft keeps what attachments need of netfilter in nftables tables of our own, over netlink.
 //
-// A table has rules that are the same for all attachments (Ruleset). An attachment
-// is elements of its sets and maps, so that adding and removing one costs the same
-// however many there are. The map of owners says which elements an attachment has;
-// it changes in the same transaction as they do, and is where DEL, CHECK and GC
-// begin. Who changes a table looks first at what is there, and holds a lock from
-// then until the change is made.
+// A table has rules that are the same for all attachments. An attachment is elements of its sets and maps, so that adding and
+// removing one costs the same however many there are. The map of owners says which elements an attachment has; it changes in the
+// same transaction as they do, and is where DEL, CHECK and GC begin. Who changes a table looks first at what is there, and holds a
+// lock from then until the change is made.
 package nft
 
 import (
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"slices"
@@ -25,16 +21,13 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Conn is a connection to the nf_tables of one network namespace. One goroutine
-// at a time.
+// Conn is a connection to the nf_tables of one network namespace. One goroutine at a time.
 type Conn struct {
-	*nftables.Conn // transactions and lists
-
-	socket *netlink.Conn // the same connection, for questions that the library can't ask
+	*nftables.Conn               // transactions and lists
+	socket         *netlink.Conn // the same connection, for questions that the library can't ask
 }
 
-// Open opens a connection in the calling thread's namespace. The tables are made
-// by the first who put something in them.
+// Open opens a connection in the calling thread's namespace.
 func Open() (*Conn, error) {
 	c := &Conn{}
 	var err error
@@ -56,21 +49,18 @@ func Open() (*Conn, error) {
 // Close closes the connection.
 func (c *Conn) Close() { _ = c.CloseLasting() }
 
-// question asks for one object of nf_tables.
-type question struct {
-	message uint16 // NFT_MSG_GET…
-	family  nftables.TableFamily
-	attrs   []netlink.Attribute
+// question asks for one object of a table by one of NFT_MSG_GET….
+func question(message uint16, t nftables.Table, attrs ...netlink.Attribute) netlink.Message {
+	data, _ := netlink.MarshalAttributes(attrs) // refuses lengths of 64 KiB only
+	return netlink.Message{
+		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | message), Flags: netlink.Request},
+		Data:   append([]byte{byte(t.Family), unix.NFNETLINK_V0, 0, 0}, data...),
+	}
 }
 
-func tableQuestion(t nftables.Table) question {
-	return question{unix.NFT_MSG_GETTABLE, t.Family, []netlink.Attribute{textAttr(unix.NFTA_TABLE_NAME, t.Name)}}
-}
-
-func chainQuestions(t nftables.Table, names []string) []question {
-	list := make([]question, len(names))
-	for i, name := range names {
-		list[i] = question{unix.NFT_MSG_GETCHAIN, t.Family, []netlink.Attribute{textAttr(unix.NFTA_CHAIN_TABLE, t.Name), textAttr(unix.NFTA_CHAIN_NAME, name)}}
+func chainQuestions(t nftables.Table, names []string) (list []netlink.Message) {
+	for _, name := range names {
+		list = append(list, question(unix.NFT_MSG_GETCHAIN, t, textAttr(unix.NFTA_CHAIN_TABLE, t.Name), textAttr(unix.NFTA_CHAIN_NAME, name)))
 	}
 	return list
 }
@@ -79,53 +69,75 @@ func textAttr(number uint16, text string) netlink.Attribute {
 	return netlink.Attribute{Type: number, Data: []byte(text + "\x00")}
 }
 
-// ask returns the attributes of what each question asks for, nil for what is not
-// there. Some questions share a message to the kernel: all of their answers have
-// to fit into the socket's buffer.
-func (c *Conn) ask(questions []question) ([][]byte, error) {
+// ask returns the attributes of what each question asks for, nil for what is not there. Some questions share a message to the
+// kernel: all of their answers have to fit into the socket's buffer.
+func (c *Conn) ask(questions []netlink.Message) ([]map[uint16][]byte, error) {
 	const atOnce = 64
-	answers := make([][]byte, 0, len(questions))
+	answers := make([]map[uint16][]byte, 0, len(questions))
 	var refusal error
 	for part := range slices.Chunk(questions, atOnce) {
-		messages := make([]netlink.Message, 0, len(part))
-		for _, q := range part {
-			attrs, err := netlink.MarshalAttributes(q.attrs)
-			if err != nil {
-				return nil, err
-			}
-			messages = append(messages, netlink.Message{
-				Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | q.message), Flags: netlink.Request},
-				Data:   append([]byte{byte(q.family), unix.NFNETLINK_V0, 0, 0}, attrs...),
-			})
-		}
-		if _, err := c.socket.SendMessages(messages); err != nil {
+		if _, err := c.socket.SendMessages(part); err != nil {
 			return nil, fmt.Errorf("ask nf_tables: %w", err)
 		}
 		for range part {
 			replies, err := c.socket.Receive()
+			var answer map[uint16][]byte
 			switch {
 			case errors.Is(err, unix.EPERM):
 				return nil, explain("ask nf_tables", err) // of several questions one is answered
 			case err != nil && !errors.Is(err, unix.ENOENT):
 				refusal = err
 			case err == nil && len(replies) == 1 && len(replies[0].Data) >= 4:
-				answers = append(answers, replies[0].Data[4:])
-				continue
+				answer = attributes(replies[0].Data[4:])
 			}
-			answers = append(answers, nil)
+			answers = append(answers, answer)
 		}
 	}
 	return answers, explain("ask nf_tables", refusal)
 }
 
-// commit makes the changes that were collected, all or none. what is for the
-// error: what the changes are for.
-func (c *Conn) commit(what string) error {
-	return explain(what, c.Flush())
+// attributes returns the values of attributes by their numbers.
+func attributes(data []byte) map[uint16][]byte {
+	values := map[uint16][]byte{}
+	if d, err := netlink.NewAttributeDecoder(data); err == nil {
+		for d.Next() {
+			values[d.Type()] = d.Bytes()
+		}
+	}
+	return values
 }
 
-// explain says in an error of the kernel what was tried. Of several, which the
-// kernel gives when one causes the next, it keeps the first.
+// HasTables reports which tables, of anybody, are there. Without nf_tables none is.
+func (c *Conn) HasTables(tables ...nftables.Table) ([]bool, error) {
+	questions := make([]netlink.Message, len(tables))
+	for i, t := range tables {
+		questions[i] = question(unix.NFT_MSG_GETTABLE, t, textAttr(unix.NFTA_TABLE_NAME, t.Name))
+	}
+	return c.there(questions)
+}
+
+// HasChains is HasTables for chains of a table.
+func (c *Conn) HasChains(t nftables.Table, chains ...string) ([]bool, error) {
+	return c.there(chainQuestions(t, chains))
+}
+
+func (c *Conn) there(questions []netlink.Message) ([]bool, error) {
+	there := make([]bool, len(questions))
+	answers, err := c.ask(questions)
+	if lacking(err) {
+		return there, nil
+	}
+	for i, a := range answers {
+		there[i] = a != nil
+	}
+	return there, err
+}
+
+// commit makes the changes that were collected, all or none. what is for the error: what the changes are for.
+func (c *Conn) commit(what string) error { return explain(what, c.Flush()) }
+
+// explain says in an error of the kernel what was tried. Of several, which the kernel gives when one causes the next, it keeps the
+// first.
 func explain(what string, err error) error {
 	var several interface{ Unwrap() []error }
 	for errors.As(err, &several) {
@@ -140,88 +152,28 @@ func explain(what string, err error) error {
 	case errors.As(err, &of) && of.Message != "":
 		return fmt.Errorf("%s: %w (%s)", what, of.Err, of.Message)
 	case errors.As(err, &of):
-		return fmt.Errorf("%s: %w", what, of.Err)
+		err = of.Err
 	}
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// lacking reports whether the kernel refused a request because it has no
-// nf_tables, or not that part of it. EINVAL is how it refuses messages for a
-// subsystem of nfnetlink that it does not have.
+// lacking reports whether the kernel refused a request because it has no nf_tables, or not that part of it. EINVAL is how it refuses
+// messages for a subsystem of nfnetlink that it does not have.
 func lacking(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
 }
 
-// HasTables reports which tables, of anybody, are there. Without nf_tables none
-// is.
-func (c *Conn) HasTables(tables ...nftables.Table) ([]bool, error) {
-	questions := make([]question, len(tables))
-	for i, t := range tables {
-		questions[i] = tableQuestion(t)
-	}
-	return c.there(questions)
-}
-
-// HasChains is HasTables for chains of a table.
-func (c *Conn) HasChains(t nftables.Table, chains ...string) ([]bool, error) {
-	return c.there(chainQuestions(t, chains))
-}
-
-func (c *Conn) there(questions []question) ([]bool, error) {
-	there := make([]bool, len(questions))
-	answers, err := c.ask(questions)
-	if lacking(err) {
-		return there, nil
-	}
-	for i, a := range answers {
-		there[i] = a != nil
-	}
-	return there, err
-}
-
-// uses returns what the kernel counts for each chain: its rules, and the jumps to
-// it in others. It is 0 for a chain that is not there.
-func (c *Conn) uses(t nftables.Table, chains []string) ([]int, error) {
-	answers, err := c.ask(chainQuestions(t, chains))
-	if err != nil {
-		return nil, err
-	}
-	uses := make([]int, len(chains))
-	for i, a := range answers {
-		err = errors.Join(err, attributes(a, func(number uint16, value []byte) {
-			if number == unix.NFTA_CHAIN_USE && len(value) == 4 {
-				uses[i] = int(binary.BigEndian.Uint32(value))
-			}
-		}))
-	}
-	return uses, err
-}
-
-// attributes calls each for all attributes that stand behind one another in data.
-func attributes(data []byte, each func(number uint16, value []byte)) error {
-	d, err := netlink.NewAttributeDecoder(data)
-	if err != nil {
-		return err
-	}
-	for d.Next() {
-		each(d.Type(), d.Bytes())
-	}
-	return d.Err()
-}
-
-// unavailableError is a types.Error that is netfilter.ErrUnavailable too.
+// unavailableError is an error that a runtime is shown, and netfilter.ErrUnavailable too.
 type unavailableError struct {
-	shown types.Error
+	shown *types.Error
 	cause error
 }
 
 func unavailable(what, need string, cause error) error {
-	return &unavailableError{types.Error{Code: types.ErrPluginNotAvailable, Msg: what + ": " + cause.Error(), Details: need}, cause}
+	return &unavailableError{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need), cause}
 }
 
 func (e *unavailableError) Error() string { return e.shown.Error() }
-
-// Unwrap returns the error that a runtime is shown, the class, and the cause.
 func (e *unavailableError) Unwrap() []error {
-	return []error{&e.shown, netfilter.ErrUnavailable, e.cause}
+	return []error{e.shown, netfilter.ErrUnavailable, e.cause}
 }

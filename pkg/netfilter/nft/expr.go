@@ -10,9 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The words that rules are made of. Most load something of the packet into
-// registers, and end the rule unless that is as it should be.
-
+// rule is the words of a rule. Most load something of the packet into registers, and end the rule unless that is as it should be.
 type rule []expr.Any
 
 // words puts words behind one another.
@@ -24,11 +22,8 @@ type value struct {
 	into func(register uint32) expr.Any
 }
 
-// register is the number of the n-th register of 32 bits.
-func register(n uint32) uint32 { return unix.NFT_REG32_00 + n }
-
-// registers is how many of them a size takes.
-func registers(size uint32) uint32 { return (size + 3) / 4 }
+// register is the number of the register, of 32 bits, that is behind the first bytes.
+func register(bytes uint32) uint32 { return unix.NFT_REG32_00 + (bytes+3)/4 }
 
 func meta(key expr.MetaKey, size uint32) value {
 	return value{size, func(r uint32) expr.Any { return &expr.Meta{Key: key, Register: r} }}
@@ -50,14 +45,13 @@ func srcEther() value  { return payload(expr.PayloadBaseLLHeader, 6, 6) }
 func portValue() value { return payload(expr.PayloadBaseTransportHeader, 2, 2) } // in TCP, UDP and SCTP
 
 // load loads values one behind the other, as a key.
-func load(values ...value) rule {
-	var out rule
+func load(values ...value) (r rule) {
 	at := uint32(0)
 	for _, v := range values {
-		out = append(out, v.into(register(at)))
-		at += registers(v.size)
+		r = append(r, v.into(register(at)))
+		at += (v.size + 3) / 4 * 4
 	}
-	return out
+	return r
 }
 
 // in goes on if the key is in a set. With a map it loads the key's data.
@@ -72,9 +66,11 @@ func compare(v value, op expr.CmpOp, data []byte) rule {
 
 // compareBits is compare for the bits of a mask.
 func compareBits(v value, mask []byte, op expr.CmpOp, data []byte) rule {
-	return append(load(v),
-		&expr.Bitwise{SourceRegister: register(0), DestRegister: register(0), Len: v.size, Mask: mask, Xor: make([]byte, v.size)},
-		&expr.Cmp{Op: op, Register: register(0), Data: data})
+	return append(load(v), bitwise(mask, make([]byte, v.size)), &expr.Cmp{Op: op, Register: register(0), Data: data})
+}
+
+func bitwise(mask, xor []byte) expr.Any {
+	return &expr.Bitwise{SourceRegister: register(0), DestRegister: register(0), Len: uint32(len(mask)), Mask: mask, Xor: xor}
 }
 
 func compareNet(v value, op expr.CmpOp, network netip.Prefix) rule {
@@ -86,9 +82,7 @@ func compareNet(v value, op expr.CmpOp, network netip.Prefix) rule {
 }
 
 // hasBit goes on if one of the bits is set.
-func hasBit(v value, bits uint32) rule {
-	return compareBits(v, native(bits), expr.CmpOpNeq, native(0))
-}
+func hasBit(v value, bits uint32) rule { return compareBits(v, native(bits), expr.CmpOpNeq, native(0)) }
 
 // isMarked goes on if the bit of the mark is set.
 func isMarked(bit uint8) rule {
@@ -99,9 +93,7 @@ func setMark(bits uint32) rule   { return changeMark(bits, bits) }
 func clearMark(bits uint32) rule { return changeMark(bits, 0) }
 
 func changeMark(bits, to uint32) rule {
-	return append(load(mark()),
-		&expr.Bitwise{SourceRegister: register(0), DestRegister: register(0), Len: 4, Mask: native(^bits), Xor: native(to)},
-		&expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register(0)})
+	return append(load(mark()), bitwise(native(^bits), native(to)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register(0)})
 }
 
 func verdict(kind expr.VerdictKind, chain string) rule {
@@ -143,13 +135,17 @@ func familyOf(a netip.Addr) *family {
 func (f *family) is() rule {
 	return compare(meta(expr.MetaKeyNFPROTO, 1), expr.CmpOpEq, []byte{f.number})
 }
-
 func (f *family) src() value { return payload(expr.PayloadBaseNetworkHeader, f.srcAt, f.addr.Bytes) }
 func (f *family) dst() value { return payload(expr.PayloadBaseNetworkHeader, f.dstAt, f.addr.Bytes) }
 
+// isLocalhost goes on if an IPv4 address is of 127.0.0.0/8.
+func isLocalhost(addr value) rule {
+	return words(ipv4.is(), compareNet(addr, expr.CmpOpEq, netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)))
+}
+
 // dnat sends a connection to the address and port that a map's data has.
 func (f *family) dnat() rule {
-	return rule{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.number), RegAddrMin: register(0), RegProtoMin: register(registers(f.addr.Bytes))}}
+	return rule{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.number), RegAddrMin: register(0), RegProtoMin: register(f.addr.Bytes)}}
 }
 
 // wasRedirected goes on if the destination of the packet's connection was changed.
@@ -158,8 +154,7 @@ func wasRedirected() rule {
 	return hasBit(conntrack(expr.CtKeySTATUS), dstNAT)
 }
 
-// isAnswer goes on if the packet is of a connection that is known, or that
-// belongs to one.
+// isAnswer goes on if the packet is of a connection that is known, or that belongs to one.
 func isAnswer() rule {
 	const established, related = 1 << 1, 1 << 2 // NF_CT_STATE_BIT of linux/netfilter/nf_conntrack_common.h
 	return hasBit(conntrack(expr.CtKeySTATE), established|related)

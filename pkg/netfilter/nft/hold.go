@@ -9,20 +9,19 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// lockFile is locked by whoever changes one of our tables, or one of the reference
-// plugins', from the look at what is there until the change is made. No other lock is
-// taken meanwhile.
+// lockFile is locked by whoever changes one of our tables, or one of the reference plugins', from the look at what is there until
+// the change is made. No other lock is taken meanwhile.
 const lockFile = "/run/cnibox/nftables.lock"
 
 // Locked does something while nobody else of us changes a table.
@@ -39,24 +38,18 @@ func Locked(ctx context.Context, do func() error) error {
 	return do()
 }
 
-// change makes a change that is decided on by a look at what is there. What
-// others, who don't know the lock, change between the two makes it fail; then it
-// is tried once more.
-func (t *table) change(ctx context.Context, what string, try func() error) error {
-	return Locked(ctx, func() error {
-		err := try()
-		if isContention(err) {
-			err = try()
-		}
-		if isContention(err) {
-			return &types.Error{
-				Code:    types.ErrTryAgainLater,
-				Msg:     fmt.Sprintf("%s in table %s: given up after 2 attempts: %v", what, t, err),
-				Details: "another program changes that table at the same time; look which with `nft monitor`",
-			}
-		}
-		return err
-	})
+// change makes a change, under the lock, that is decided on by a look at what is there. What others, who don't know the lock, change
+// between the two makes it fail; then it is tried once more.
+func (t *table) change(what string, try func() error) error {
+	err := try()
+	if isContention(err) {
+		err = try()
+	}
+	if isContention(err) {
+		return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s in table %s: given up after 2 attempts: %v", what, t, err),
+			"another program changes that table at the same time; look which with `nft monitor`")
+	}
+	return err
 }
 
 func isContention(err error) bool {
@@ -64,156 +57,103 @@ func isContention(err error) bool {
 	return !errors.As(err, &shown) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY))
 }
 
-// hold gives an owner what it claims, in place of what it has. after, if it is not
-// nil, is done at the end, before others may change anything.
-func (t *table) hold(ctx context.Context, o owner, claims []claim, after func() error) error {
-	if len(claims) == 0 {
-		_, _, err := t.release(ctx, o)
+// hold gives an owner what records say, in place of what it has.
+func (t *table) hold(o owner, records []record) error {
+	if len(records) == 0 {
+		_, err := t.release(o)
 		return err
 	}
-	var last error // of after
-	err := t.change(ctx, "change what "+o.comment+" has", func() error {
-		if err := t.complete(t.partsOf(recordsOf(claims))); err != nil {
+	return t.change("change what "+o.comment+" has", func() error {
+		if err := t.complete(records); err != nil {
 			return err
 		}
-		records, err := t.held(o)
+		old, err := t.held(o)
 		if err != nil {
 			return err
 		}
-		wanted := t.claimed(o, claims)
-		there, err := t.lookWhenExpired(wanted)
+		wanted := t.elementsOf(o, records)
+		missing, obsolete, err := t.compare(o, wanted)
 		if err != nil {
 			return err
 		}
-		missing, obsolete, err := t.compare(o, wanted, there)
+		own, err := t.own(o, old)
 		if err != nil {
 			return err
 		}
-		old, err := t.removalOf(o, records)
+		rules, err := t.rulesOf(append(obsolete, own...))
 		if err != nil {
 			return err
 		}
-		old.elements = without(old.elements, wanted)
-		t.removeRules(append(obsolete.rules, old.rules...))
-		t.remove(append(obsolete.elements, old.elements...))
+		isWanted := map[string]bool{}
+		for _, e := range wanted {
+			isWanted[e.id()] = true
+		}
+		own = slices.DeleteFunc(own, func(e element) bool { return isWanted[e.id()] })
+		t.removeRules(rules)
+		t.remove(append(obsolete, own...))
 		t.add(missing, 0)
-		if err := t.conn.commit("change what " + o.comment + " has in table " + t.String()); err != nil || after == nil {
-			return err
-		}
-		last = after()
-		return nil
+		return t.conn.commit("change what " + o.comment + " has in table " + t.String())
 	})
-	if err != nil {
-		return err
-	}
-	return last
 }
 
-// claimed returns all elements that an owner is to have for its claims.
-func (t *table) claimed(o owner, claims []claim) []element {
-	var list []element
-	for n, c := range claims {
-		entry := t.entry(o, n)
-		entry.data = c.record.data()
-		list = append(list, entry)
-		elements := t.elements(c.record)
-		elements[0].data = c.data
-		for _, e := range elements {
-			switch e.sharing {
-			case alone:
-				e.comment = o.comment
-			case forGood:
-				e.comment = guardComment
+// compare returns which of the wanted elements have to be added, and what is in their way: what the owner had under the same keys, and
+// what another one was given and never gave back, such as an address that has been leased anew. A published port is only taken away
+// from an owner that is gone; otherwise that is an error.
+func (t *table) compare(o owner, wanted []element) (missing, obsolete []element, err error) {
+	there, err := t.lookWhenExpired(wanted)
+	for i, f := range there {
+		e := wanted[i]
+		isForeign := f.there && f.comment != o.comment
+		switch {
+		case !f.there:
+		case e.sharing != alone || f.stays() && f.comment == e.comment && bytes.Equal(f.data, e.data):
+			continue
+		case isForeign && e.set == t.owners:
+			return nil, nil, plugin.Errorf("two names have the same hash: choose another container ID or another name for the network", "table %s: what %s has is kept under the same number as what %s has", t, o.comment, f.comment)
+		default:
+			isKnown := slices.ContainsFunc(obsolete, func(other element) bool { return other.comment == f.comment })
+			if isForeign && e.set.IsMap && !isKnown {
+				theirs, err := t.leftBy(f.comment, e.what)
+				if err != nil {
+					return nil, nil, err
+				}
+				obsolete = append(obsolete, theirs...)
 			}
-			list = append(list, e)
+			obsolete = append(obsolete, e)
 		}
+		missing = append(missing, e)
 	}
-	return distinct(list)
+	return missing, obsolete, err
 }
 
-// removal is what is to be removed.
-type removal struct {
-	elements []element
-	rules    []*nftables.Rule
-}
-
-// removalOf returns the elements that an owner has for its records, those that it
-// has in common with others if no other has an equal record, and rules of its own.
-func (t *table) removalOf(o owner, records []record) (r removal, err error) {
-	var list []element
-	for n, r := range records {
-		list = append(append(list, t.entry(o, n)), t.elements(r)...)
-	}
-	list = distinct(slices.DeleteFunc(list, func(e element) bool { return e.sharing == forGood }))
-	var others map[string]bool
+// own returns the elements that an owner has for its records, and those that it has in common with others if no other needs them. The
+// data is what is there.
+func (t *table) own(o owner, records []record) (own []element, err error) {
+	list := slices.DeleteFunc(t.elementsOf(o, records), func(e element) bool { return e.sharing == forGood })
+	needed := map[string]bool{}
 	if slices.ContainsFunc(list, func(e element) bool { return e.sharing == common }) {
-		if others, err = t.inCommon(o); err != nil {
-			return r, err
+		holdings, err := t.holdings()
+		if err != nil {
+			return nil, err
+		}
+		for _, h := range holdings {
+			if h.owner != o {
+				for _, e := range t.elements(h.record) {
+					needed[e.id()] = true
+				}
+			}
 		}
 	}
 	there, err := t.look(list)
-	if err != nil {
-		return r, err
-	}
-	for i, e := range list {
-		isOwn := there[i].comment == o.comment
-		if e.sharing == common {
-			isOwn = !others[e.id()]
-		}
-		if isOwn && !there[i].isGone() {
-			e.data, e.comment = there[i].data, there[i].comment
-			r.elements = append(r.elements, e)
+	for i, f := range there {
+		e := list[i]
+		isOwn := e.sharing == alone && f.comment == o.comment || e.sharing == common && !needed[e.id()]
+		if isOwn && f.stays() {
+			e.data, e.comment = f.data, f.comment
+			own = append(own, e)
 		}
 	}
-	if slices.ContainsFunc(records, record.hasOwnRules) {
-		r.rules, err = t.ownRules(o)
-	}
-	return r, err
-}
-
-// inCommon returns the IDs of elements that others than the owner need too.
-func (t *table) inCommon(o owner) (map[string]bool, error) {
-	holdings, err := t.holdings()
-	needed := map[string]bool{}
-	for _, h := range holdings {
-		if h.comment == o.comment && h.id == o.id {
-			continue
-		}
-		for _, e := range t.elements(h.record) {
-			needed[e.id()] = needed[e.id()] || e.sharing == common
-		}
-	}
-	return needed, err
-}
-
-// compare returns which of the wanted elements have to be added, and what is in
-// their way: what the owner had under the same keys, and what another one was given
-// and never gave back, such as an address that has been leased anew. A published
-// port is only taken away from an owner that is gone; otherwise that is an error.
-func (t *table) compare(o owner, wanted []element, there []found) (missing []element, obsolete removal, err error) {
-	released := map[string]bool{}
-	for i, e := range wanted {
-		f := there[i]
-		switch {
-		case !f.there:
-			missing = append(missing, e)
-			continue
-		case e.sharing != alone || f.comment == e.comment && bytes.Equal(f.data, e.data) && !f.expiring:
-			continue
-		case f.comment != o.comment && e.set.Name == t.owners.Name:
-			return nil, obsolete, plugin.Errorf("two names have the same hash: choose another container ID or another name for the network", "table %s: what %s has is kept under the same number as what %s has", t, o.comment, f.comment)
-		case f.comment != o.comment && e.set.IsMap && !released[f.comment]:
-			released[f.comment] = true
-			theirs, err := t.leftBy(f.comment, e.what)
-			if err != nil {
-				return nil, obsolete, err
-			}
-			obsolete.elements, obsolete.rules = append(obsolete.elements, theirs.elements...), append(obsolete.rules, theirs.rules...)
-		}
-		missing, obsolete.elements = append(missing, e), append(obsolete.elements, e)
-	}
-	obsolete.elements = distinct(obsolete.elements)
-	return missing, obsolete, nil
+	return own, err
 }
 
 // lookWhenExpired is look, and waits until nothing of it is about to go.
@@ -228,50 +168,136 @@ func (t *table) lookWhenExpired(elements []element) ([]found, error) {
 	}
 }
 
-// partsOf returns those of the table that records need.
-func (t *table) partsOf(records []record) (parts []part) {
-	if t.onDemand == nil {
+// release takes away what the owner has, except what has passed to another one. Elements may match until the kernel's next tick:
+// lookWhenExpired waits for that.
+func (t *table) release(o owner) (removed []element, err error) {
+	err = t.change("remove what "+o.comment+" has", func() error {
+		records, err := t.held(o)
+		if err != nil || len(records) == 0 {
+			return err
+		}
+		if removed, err = t.own(o, records); err != nil || len(removed) == 0 {
+			return err
+		}
+		rules, err := t.rulesOf(removed)
+		if err != nil {
+			return err
+		}
+		if err := forbidLocalhost(records); err != nil {
+			return err
+		}
+		t.removeRules(rules)
+		return t.takeAway("remove what "+o.comment+" has in table "+t.String(), removed)
+	})
+	return removed, err
+}
+
+// takeAway takes elements out of their sets, and commits the transaction.
+//
+// Where the kernel can, it lets them expire. To remove them makes everybody who uses nf_tables wait: the kernel waits for all packets
+// under way before it frees them, and whoever closes a socket of nf_tables waits with it.
+func (t *table) takeAway(what string, elements []element) error {
+	if canExpire() {
+		// The kernel makes its next tick of the shortest timeout.
+		t.add(elements, time.Millisecond)
+		if err := t.conn.commit(what); err != nil {
+			return err
+		}
+		there, err := t.look(elements[:1])
+		if err != nil || !there[0].stays() {
+			return err
+		}
+		// The kernel said that it can, and did not.
+	}
+	t.remove(elements)
+	return t.conn.commit(what)
+}
+
+// canExpire reports whether the kernel can give a timeout to an element that is there, as Linux 6.12 and later can. Earlier ones
+// answer as if they could.
+func canExpire() bool {
+	var kernel unix.Utsname
+	_ = unix.Uname(&kernel) // can't fail
+	var major, minor int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(kernel.Release[:]), "%d.%d", &major, &minor)
+	return err == nil && (major > 6 || major == 6 && minor >= 12)
+}
+
+// check compares what the owner has with what records say, and makes sure that the table has its rules.
+func (t *table) check(o owner, want []record) error {
+	records, err := t.held(o)
+	if err != nil {
+		return err
+	}
+	if len(records) == 0 && len(want) > 0 {
+		if there, err := t.conn.HasTables(t.Table); err == nil && !there[0] {
+			return plugin.Errorf(fmt.Sprintf("`nft flush ruleset` (a reload of nftables.service does that) or `nft delete table %s` took it: "+
+				"restart the containers; the next ADD makes the table again", t), "table %s is missing, and with it %s", t, t.lost)
+		}
+	}
+	if !slices.EqualFunc(records, want, func(r, w record) bool { r.target = w.target; return r == w }) {
+		return t.mismatch("%s holds %v, and should hold %v", o.comment, records, want)
+	}
+	wanted := t.elementsOf(o, want)
+	there, err := t.look(wanted)
+	if err != nil {
+		return err
+	}
+	for i, e := range wanted {
+		f := there[i]
+		switch {
+		case !f.stays():
+			return t.mismatch("%s is not in %s", e.what, e.set.Name)
+		case f.comment != e.comment && e.sharing == alone:
+			return t.mismatch("%s in %s belongs to %s", e.what, e.set.Name, f.comment)
+		case !bytes.Equal(f.data, e.data):
+			return t.mismatch("%s in %s leads elsewhere", e.what, e.set.Name)
+		}
+	}
+	if len(want) == 0 {
 		return nil
 	}
-	done := map[string]bool{}
-	for _, r := range records {
-		for _, e := range t.elements(r) {
-			if p, ok := t.onDemand(e.set.Name); ok && !done[e.set.Name] {
-				done[e.set.Name] = true
-				parts = append(parts, p)
-			}
+	missing, lost, err := t.incomplete(want)
+	switch {
+	case err != nil:
+		return err
+	case lost:
+		return plugin.Errorf(fmt.Sprintf("`nft flush table %s` or something like it took them: the next ADD makes them again", t), "table %s: all its rules are missing, and so %s", t, t.lost)
+	case len(missing) > 0:
+		return plugin.Errorf(fmt.Sprintf("something changed it after ADD: the next ADD makes them again; see `nft list table %s`", t), "table %s: chain %s has not all of its rules", t, strings.Join(missing, ", "))
+	}
+	return nil
+}
+
+// collect releases what attachments of a network have for a use and are not valid, and waits until nothing of it matches.
+func (t *table) collect(ctx context.Context, network string, u Use, valid []plugin.Key) error {
+	var holdings []holding
+	err := Locked(ctx, func() (err error) { // a list that is interrupted by a change may lack something
+		holdings, err = t.holdings()
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	hash := plugin.NetworkHash(network)
+	var errs []error
+	var last []element // what was taken away last is gone last
+	for _, h := range holdings {
+		isOfNetwork := [8]byte(h.id[:8]) == hash &&
+			(strings.HasPrefix(h.comment, comment(network+"/")) || len(h.comment) == plugin.MaxKeyText)
+		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(u.name) == h.id })
+		if h.first && slices.Contains(u.kinds, h.record.kind) && isOfNetwork && !isValid {
+			errs = append(errs, Locked(ctx, func() (err error) {
+				last, err = t.release(h.owner)
+				return err
+			}))
 		}
 	}
-	return parts
+	_, err = t.lookWhenExpired(last)
+	return errors.Join(append(errs, err)...)
 }
 
-// id tells elements apart.
-func (e element) id() string { return e.set.Name + string(e.key) }
-
-// distinct returns elements, each once.
-func distinct(list []element) []element {
-	seen := make(map[string]bool, len(list))
-	var once []element
-	for _, e := range list {
-		if id := e.id(); !seen[id] {
-			seen[id] = true
-			once = append(once, e)
-		}
-	}
-	return once
-}
-
-// without returns the elements of a list that are not in the other.
-func without(list, other []element) []element {
-	isIn := make(map[string]bool, len(other))
-	for _, e := range other {
-		isIn[e.id()] = true
-	}
-	return slices.DeleteFunc(slices.Clone(list), func(e element) bool { return isIn[e.id()] })
-}
-
-// add adds the addition of elements to the transaction. They are there for a
-// time, or for good if it is 0.
+// add adds the addition of elements to the transaction. They are there for a time, or for good if it is 0.
 func (t *table) add(elements []element, timeout time.Duration) {
 	send(elements, func(s *nftables.Set, list []nftables.SetElement) error {
 		for i := range list {
@@ -298,13 +324,12 @@ func (t *table) removeRules(rules []*nftables.Rule) {
 	}
 }
 
-// send calls a method of the library for elements of one set at a time, and not
-// for more than fit into one attribute of 64 KiB: the kernel drops the rest without
-// an error.
+// send calls a method of the library for elements, each once, of one set at a time, and not for more than fit into one attribute of
+// 64 KiB: the kernel drops the rest without an error.
 func send(elements []element, call func(*nftables.Set, []nftables.SetElement) error) {
 	const atOnce = 200
-	sorted := slices.Clone(elements)
-	slices.SortStableFunc(sorted, func(x, y element) int { return cmp.Compare(x.set.Name, y.set.Name) })
+	sorted := slices.SortedFunc(slices.Values(elements), func(x, y element) int { return cmp.Compare(x.id(), y.id()) })
+	sorted = slices.CompactFunc(sorted, func(x, y element) bool { return x.id() == y.id() })
 	for len(sorted) > 0 {
 		set := sorted[0].set
 		var list []nftables.SetElement
@@ -314,14 +339,4 @@ func send(elements []element, call func(*nftables.Set, []nftables.SetElement) er
 		}
 		_ = call(set, list) // fails for lists of more than 64 KiB, and for anonymous sets
 	}
-}
-
-// targetOf returns the chain that a rule jumps to, "" if it does not.
-func targetOf(r rule) string {
-	for _, word := range r {
-		if v, ok := word.(*expr.Verdict); ok && v.Chain != "" {
-			return v.Chain
-		}
-	}
-	return ""
 }

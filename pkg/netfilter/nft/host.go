@@ -1,28 +1,29 @@
 package nft
 
 import (
+	"errors"
 	"net/netip"
+	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netfilter"
 )
 
-// The table for masquerading and published ports is inet cnibox; docs/netfilter.md
-// shows it as nft lists it. A connection to an address of the host looks its port up,
-// first among the ports published on that address, then among those published on all.
+// The table for masquerading and published ports is inet cnibox; docs/netfilter.md shows it as nft lists it. A connection to an
+// address of the host looks its port up, first among the ports published on that address, then among those published on all.
 //
-// The mark 0x2000 makes postrouting masquerade a connection that was just sent to a
-// published port: one that came in by the link which the container is behind, so that
-// the answer would find its way back without us (the snat sets have that link); one
-// from 127.0.0.0/8, to which a container can't answer (they have lo as the link it
-// leaves by); or any, with masqAll.
+// The mark 0x2000 makes postrouting masquerade a connection that was just sent to a published port: one that came in by the link
+// which the container is behind, so that the answer would find its way back without us (the snat sets have that link); one from
+// 127.0.0.0/8, to which a container can't answer (they have lo as the link it leaves by); or any, with masqAll.
 //
-// 127.0.0.1 works as a host address only where the sysctl route_localnet is set for
-// the link towards the container, and that alone would let whoever is on that link
-// reach all that listens on 127.0.0.1 (CVE-2020-8558). The guard closes that for the
-// links in the set inside. For the same reason a packet that comes in from anywhere
-// to 127.0.0.0/8 is not sent to a published port. ::1 has no route_localnet: a DNAT
-// from there can't work, so that it is left to the host's own servers.
+// 127.0.0.1 works as a host address only where the sysctl route_localnet is set for the link towards the container, and that alone
+// would let whoever is on that link reach all that listens on 127.0.0.1 (CVE-2020-8558). The guard closes that for the links in the
+// set inside. For the same reason a packet that comes in from anywhere to 127.0.0.0/8 is not sent to a published port. ::1 has no
+// route_localnet: a DNAT from there can't work, so that it is left to the host's own servers.
 
 // TableName is the name of the table, of family inet.
 const TableName = "cnibox"
@@ -56,13 +57,14 @@ const needNAT = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; 
 
 // host returns the table.
 func (c *Conn) host() *table {
-	t := &table{conn: c, ruleset: ruleset{
-		table:   nftables.Table{Family: nftables.TableFamilyINet, Name: TableName},
+	t := &table{
+		Table:   nftables.Table{Family: nftables.TableFamilyINet, Name: TableName},
+		conn:    c,
 		refusal: "nftables can't be used",
 		need:    needNAT,
 		lost:    "all that attachments of this host had published and masqueraded",
-	}}
-	t.owners = newOwners(&t.table)
+	}
+	t.owners = newOwners(&t.Table)
 	t.sets = []*nftables.Set{t.inside()}
 	for _, f := range families() {
 		for _, bound := range []bool{false, true} {
@@ -70,17 +72,28 @@ func (c *Conn) host() *table {
 			t.sets = append(t.sets, p.ports, p.conditional, p.snat, p.masqAll)
 		}
 	}
-	t.chains = t.hostChains
-	t.elements = t.hostElements
-	t.onDemand = t.subnetNamed
+	t.chains, t.elements = t.hostChains, t.hostElements
 	return t
 }
 
-// inside is the set of links with route_localnet.
-func (t *table) inside() *nftables.Set { return newSet(&t.table, "inside", nftables.TypeIFName) }
+// Masquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
+// multicast. An address passes from an attachment that held it before to a new one.
+func (c *Conn) Masquerade(addrs []netip.Prefix) Use {
+	t := c.host()
+	u := Use{table: t, name: "masquerade", kinds: []kind{kindAddress}, sweep: t.removeUnused}
+	for _, p := range addrs {
+		r := record{kind: kindAddress, link: noLink, addr: p.Addr(), port: uint16(p.Bits())}
+		if !slices.ContainsFunc(u.records, func(other record) bool { return other.addr == r.addr }) {
+			u.records = append(u.records, r)
+		}
+	}
+	return u
+}
 
-// published are the sets of published ports of one family, on one address of the
-// host or on all.
+// inside is the set of links with route_localnet.
+func (t *table) inside() *nftables.Set { return newSet(&t.Table, "inside", nftables.TypeIFName) }
+
+// published are the sets of published ports of one family, on one address of the host or on all.
 type published struct {
 	key []value // what the keys are about
 
@@ -91,45 +104,39 @@ type published struct {
 }
 
 func (t *table) published(f *family, bound bool) published {
-	key, prefix := []nftables.SetDatatype{nftables.TypeInetProto, nftables.TypeInetService}, ""
-	p := published{key: []value{protocol(), portValue()}}
+	types, prefix, key := []nftables.SetDatatype{nftables.TypeInetProto, nftables.TypeInetService}, "", []value{protocol(), portValue()}
 	if bound {
-		key, prefix = append([]nftables.SetDatatype{f.addr}, key...), "host"
-		p.key = append([]value{f.dst()}, p.key...)
+		types, prefix, key = append([]nftables.SetDatatype{f.addr}, types...), "host", append([]value{f.dst()}, key...)
 	}
 	to := concat(f.addr, nftables.TypeInetService)
-	p.ports = newMap(&t.table, prefix+"ports"+f.digit, concat(key...), to)
-	p.conditional = newMap(&t.table, prefix+"ifports"+f.digit, concat(key...), to)
-	p.snat = newSet(&t.table, prefix+"snat"+f.digit, concat(append([]nftables.SetDatatype{nftables.TypeIFName}, key...)...))
-	p.masqAll = newSet(&t.table, prefix+"masqall"+f.digit, concat(key...))
-	return p
+	return published{
+		key:         key,
+		ports:       newMap(&t.Table, prefix+"ports"+f.digit, concat(types...), to),
+		conditional: newMap(&t.Table, prefix+"ifports"+f.digit, concat(types...), to),
+		snat:        newSet(&t.Table, prefix+"snat"+f.digit, concat(append([]nftables.SetDatatype{nftables.TypeIFName}, types...)...)),
+		masqAll:     newSet(&t.Table, prefix+"masqall"+f.digit, concat(types...)),
+	}
 }
 
 // hostChains returns the chains. There is an order only among rules.
 func (t *table) hostChains() []chain {
-	localhost4 := netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)
-	isLocalhost4 := func(v value) rule { return words(ipv4.is(), compareNet(v, expr.CmpOpEq, localhost4)) }
 	isLocalhost6 := words(ipv6.is(), compare(ipv6.dst(), expr.CmpOpEq, netip.IPv6Loopback().AsSlice()))
 	fromInside := words(in(t.inside(), inLink()), drop())
-
 	// A port may be published on one address and on all, each with its own options.
-	dnat := []rule{jump(chainHostOptions)}
-	dnat = append(append(dnat, t.portRules(&ipv4, true)...), t.portRules(&ipv6, true)...)
-	dnat = append(dnat, jump(chainOptions))
-	dnat = append(append(dnat, t.portRules(&ipv4, false)...), t.portRules(&ipv6, false)...)
-
+	dnat := slices.Concat([]rule{jump(chainHostOptions)}, t.portRules(&ipv4, true), t.portRules(&ipv6, true),
+		[]rule{jump(chainOptions)}, t.portRules(&ipv4, false), t.portRules(&ipv6, false))
 	return []chain{
 		{name: chainGuard, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: priorityRaw, rules: []rule{
-			words(isLocalhost4(ipv4.dst()), fromInside),
-			words(isLocalhost4(ipv4.src()), fromInside),
+			words(isLocalhost(ipv4.dst()), fromInside),
+			words(isLocalhost(ipv4.src()), fromInside),
 		}},
 		{name: chainHostOptions, own: true},
 		{name: chainOptions, own: true},
 		{name: chainMarks, own: true},
-		{name: chainSubnets, toParts: true},
+		{name: chainSubnets},
 		{name: chainDNAT, rules: dnat, jumps: 2},
 		{name: chainPrerouting, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: priorityDstNAT, rules: []rule{
-			words(isLocalhost4(ipv4.dst()), back()),
+			words(isLocalhost(ipv4.dst()), back()),
 			words(isLocalhost6, back()),
 			words(isLocal(), jump(chainDNAT)),
 		}},
@@ -145,16 +152,13 @@ func (t *table) hostChains() []chain {
 	}
 }
 
-// portRules mark connections that are to be masqueraded, and send all to the
-// containers.
+// portRules mark connections that are to be masqueraded, and send all to the containers.
 func (t *table) portRules(f *family, bound bool) []rule {
-	p := t.published(f, bound)
+	p, marked := t.published(f, bound), setMark(1<<defaultBit)
 	by := func(link value) rule { return in(p.snat, append([]value{link}, p.key...)...) }
-	marked := setMark(1 << defaultBit)
 	rules := []rule{words(f.is(), by(inLink()), marked)}
 	if f == &ipv4 {
-		fromLocalhost := words(f.is(), compareNet(f.src(), expr.CmpOpEq, netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)))
-		rules = append(rules, words(fromLocalhost, by(outLink()), marked))
+		rules = append(rules, words(isLocalhost(f.src()), by(outLink()), marked))
 	}
 	return append(rules,
 		words(f.is(), in(p.masqAll, p.key...), marked),
@@ -162,30 +166,37 @@ func (t *table) portRules(f *family, bound bool) []rule {
 }
 
 // hostElements returns the elements of a record.
-func (t *table) hostElements(r record) []element {
+func (t *table) hostElements(r record) (list []element) {
+	add := func(s *nftables.Set, key ...[]byte) {
+		list = append(list, element{set: s, key: slices.Concat(key...), what: r.String()})
+	}
 	if r.kind == kindAddress {
-		subnet := t.subnetOf(netip.PrefixFrom(r.addr, int(r.port)))
-		return []element{{set: subnet.set, key: r.addr.AsSlice(), what: r.String()}}
+		add(t.subnet(netip.PrefixFrom(r.addr, int(r.port))).set, r.addr.AsSlice())
+		return list
 	}
-	p, first := t.published(familyOf(r.addr), r.isBound()), portElement(r)
-	first.set = p.ports
+	p, key := t.published(familyOf(r.addr), r.isBound()), slices.Concat(protocolKey(r.proto), portKey(r.port))
+	if r.isBound() {
+		key = append(r.addr.AsSlice(), key...)
+	}
 	if r.conditions != 0 {
-		first.set = p.conditional
+		p.ports = p.conditional
 	}
-	list := []element{first}
-	add := func(s *nftables.Set, key []byte) { list = append(list, element{set: s, key: key, what: first.what}) }
+	add(p.ports, key)
+	if r.target.IsValid() {
+		list[0].data = append(r.target.Addr().AsSlice(), portKey(r.target.Port())...)
+	}
 	if r.flags&flagMasqAll != 0 && !r.hasOwnRules() {
-		add(p.masqAll, first.key)
+		add(p.masqAll, key)
 	}
 	if r.flags&flagSNAT == 0 {
 		return list
 	}
 	if !r.hasOwnRules() {
-		add(p.snat, append(linkKey(r.link), first.key...))
+		add(p.snat, linkKey(r.link), key)
 	}
 	if r.addr.Is4() {
 		if !r.hasOwnRules() {
-			add(p.snat, append(linkKey("lo"), first.key...))
+			add(p.snat, linkKey("lo"), key)
 		}
 		guard := element{set: t.inside(), key: linkKey(r.link), what: r.link}
 		if r.flags&flagOwnLink == 0 {
@@ -196,17 +207,120 @@ func (t *table) hostElements(r record) []element {
 	return list
 }
 
-// guardComment is the comment of elements that stay when their attachment goes.
-const guardComment = "keeps 127.0.0.0/8 to the host while route_localnet is set"
+// masqueradeSet begins the names of subnets' sets and chains.
+const masqueradeSet = "masq" + version + "_"
 
-func (r record) isBound() bool { return !r.addr.IsUnspecified() }
-
-// portElement is the element that a published port has one owner by. Its set is
-// up to the table.
-func portElement(r record) element {
-	key := append(protocolKey(r.proto), portKey(r.port)...)
-	if r.isBound() {
-		key = append(r.addr.AsSlice(), key...)
+// subnet returns the chain that masquerades the addresses of one network, and has a set with the same name. Addresses without a network
+// around them share one for each family, with the name single4 or single6.
+func (t *table) subnet(p netip.Prefix) chain {
+	f, network := familyOf(p.Addr()), p.Masked()
+	name := masqueradeSet + strings.ReplaceAll(network.String(), ":", "-") // nft's names have no colons
+	if network.IsSingleIP() {
+		name = masqueradeSet + "single" + f.digit
 	}
-	return element{key: key, what: r.String()}
+	set := &nftables.Set{Table: &t.Table, Name: name, KeyType: f.addr, HasTimeout: true}
+	r := words(f.is(), in(set, f.src()))
+	if !network.IsSingleIP() {
+		r = words(r, compareNet(f.dst(), expr.CmpOpNeq, network))
+	}
+	r = words(r, compareNet(f.dst(), expr.CmpOpNeq, f.multicast), masquerade())
+	return chain{name: name, rules: []rule{r}, jumps: 1, set: set, from: chainSubnets}
+}
+
+// subnetNamed returns the subnet that has a set of that name.
+func (t *table) subnetNamed(set string) (chain, bool) {
+	text, ok := strings.CutPrefix(set, masqueradeSet)
+	for _, f := range families() {
+		if text == "single"+f.digit {
+			return t.subnet(netip.PrefixFrom(f.unspecified, f.unspecified.BitLen())), ok
+		}
+	}
+	network, err := netip.ParsePrefix(strings.ReplaceAll(text, "-", ":"))
+	if !ok || err != nil {
+		return chain{}, false
+	}
+	return t.subnet(network), true
+}
+
+// subnetsOf returns the subnets that records need.
+func (t *table) subnetsOf(records []record) (list []chain) {
+	for _, r := range records {
+		if r.kind == kindAddress {
+			list = append(list, t.subnet(netip.PrefixFrom(r.addr, int(r.port))))
+		}
+	}
+	return list
+}
+
+// subnets lists those whose sets are there.
+func (t *table) subnets() (list []chain, err error) {
+	there, err := t.conn.HasTables(t.Table)
+	if err != nil || !there[0] {
+		return nil, err
+	}
+	sets, err := t.conn.GetSets(&t.Table)
+	if err != nil {
+		return nil, explain("list the sets of table "+t.String(), err)
+	}
+	for _, s := range sets {
+		if c, ok := t.subnetNamed(s.Name); ok {
+			list = append(list, c)
+		}
+	}
+	return list, nil
+}
+
+// removeUnused removes the guards of links that are gone, and subnets without addresses. A link that comes again has route_localnet
+// unset, and a guard is made before it is set.
+func (t *table) removeUnused() error {
+	const what = "remove what is for nobody"
+	return t.change(what, func() error {
+		links, err := t.conn.GetSetElements(t.inside())
+		if err != nil {
+			return explain("list set "+t.inside().Name, err)
+		}
+		var gone []element
+		for _, e := range links {
+			if _, err := netfilter.LocalhostAllowed(unix.ByteSliceToString(e.Key)); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
+				gone = append(gone, element{set: t.inside(), key: e.Key})
+			}
+		}
+		subnets, err := t.subnets()
+		if err != nil {
+			return err
+		}
+		empty := map[string]chain{}
+		for _, c := range subnets {
+			addrs, err := t.conn.GetSetElements(c.set)
+			if err != nil {
+				return explain("list set "+c.name, err)
+			}
+			if !slices.ContainsFunc(addrs, func(e nftables.SetElement) bool { return e.Timeout == 0 }) {
+				empty[c.name] = c
+			}
+		}
+		jumps, err := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
+		if err != nil {
+			return explain("list the rules of chain "+chainSubnets, err)
+		}
+		t.removeRules(slices.DeleteFunc(jumps, func(r *nftables.Rule) bool { return empty[targetOf(r.Exprs)].set == nil }))
+		for _, c := range empty {
+			chain := &nftables.Chain{Table: &t.Table, Name: c.name}
+			t.conn.FlushChain(chain)
+			t.conn.DelChain(chain)
+			t.conn.DelSet(c.set)
+		}
+		t.remove(gone)
+		return t.conn.commit(what + " from table " + t.String())
+	})
+}
+
+// targetOf returns the chain that a rule jumps to, "" if it does not.
+func targetOf(r rule) string {
+	for _, word := range r {
+		if v, ok := word.(*expr.Verdict); ok && v.Chain != "" {
+			return v.Chain
+		}
+	}
+	return ""
 }

@@ -67,7 +67,7 @@ func behind(link string, maps []netfilter.PortMap) netfilter.PortMaps {
 // delPorts takes the ports of an attachment back and returns them as text.
 func delPorts(t testing.TB, table *Conn, key plugin.Key) []string {
 	t.Helper()
-	maps, err := table.DelPortMaps(ctx, key, nil)
+	maps, err := table.PortMaps(netfilter.PortMaps{}).DelPorts(ctx, key)
 	must(t, err)
 	var out []string
 	for _, m := range maps {

@@ -17,19 +17,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Ports with conditions, or with another bit of the mark, have rules of their own,
-// which are made by the program nft from text: conditions are in its language. An
-// attachment with a condition for its port 8080 has, besides the elements that say
-// whose port it is:
-//
-//	chain options_v1 {
-//		meta l4proto . th dport { tcp . 8080 } ip saddr 10.0.0.0/8 iifname "cni0" meta mark set meta mark | 0x00002000 comment "pods/web/eth0"
-//		meta l4proto . th dport { tcp . 8080 } ip saddr 10.0.0.0/8 oifname "lo" ip saddr 127.0.0.0/8 meta mark set … comment "pods/web/eth0"
-//		meta l4proto . th dport { tcp . 8080 } ip saddr 10.0.0.0/8 dnat ip to meta l4proto . th dport map @ifports4_v1 comment "pods/web/eth0"
-//	}
-//
-// One with bit 14 and no conditions has the marks alone, and a rule that masquerades
-// in chain marks. The comments say whose rules they are.
+// Ports with conditions, or with another bit of the mark, have rules of their own, besides the elements that say whose port it is. They
+// are made by the program nft from text, since conditions are in its language; docs/netfilter.md shows them. The comments say whose
+// rules they are.
 
 // optionChains are the chains that have such rules.
 func optionChains() []string { return []string{chainHostOptions, chainOptions, chainMarks} }
@@ -56,49 +46,48 @@ func hashOf(conditions string) uint32 {
 	return max(h.Sum32(), 1)
 }
 
-// options returns the commands of nft that make the rules which an attachment needs
-// for its ports, a rule each.
-func (t *table) options(o owner, ports netfilter.PortMaps, claims []claim) (commands []string) {
-	bit := defaultBit
+// options returns the commands of nft that make the rules which an attachment needs for its ports, a rule each.
+func (t *table) options(o owner, ports netfilter.PortMaps, records []record) (commands []string) {
+	if len(records) == 0 || !slices.ContainsFunc(records, record.hasOwnRules) {
+		return nil
+	}
 	for _, f := range families() {
 		for _, bound := range []bool{true, false} {
 			var own []string
 			var r record // all have the same options
-			for _, c := range claims {
-				if c.record.hasOwnRules() && familyOf(c.record.addr) == f && c.record.isBound() == bound {
-					r = c.record
+			for _, other := range records {
+				if other.hasOwnRules() && familyOf(other.addr) == f && other.isBound() == bound {
+					r = other
 					own = append(own, keyText(r))
 				}
 			}
 			if len(own) == 0 {
 				continue
 			}
-			bit = int(r.bit)
 			chain, key := chainOptions, "meta l4proto . th dport"
 			if bound {
 				chain, key = chainHostOptions, f.name+" daddr . "+key
 			}
+			// A connection whose port is published by one attachment on conditions, and by another one without, must not get the latter's
+			// mark: each rule with conditions goes to the front.
+			verb := "add"
+			if r.conditions != 0 {
+				verb = "insert"
+			}
 			match := fmt.Sprintf("meta nfproto ipv%s %s { %s } %s", f.digit, key, strings.Join(own, ", "), conditionsFor(f, ports))
 			for _, then := range optionWords(r, fmt.Sprintf("dnat %s to %s map @%s", f.name, key, t.published(f, bound).conditional.Name)) {
-				// A connection whose port is published by one attachment on conditions, and
-				// by another one without, must not get the latter's mark: each rule with
-				// conditions goes to the front.
-				verb := "add"
-				if r.conditions != 0 {
-					verb = "insert"
-				}
 				commands = append(commands, fmt.Sprintf("%s rule %s %s %s %s comment %q", verb, t, chain, match, then, o.comment))
 			}
 		}
 	}
-	if bit != defaultBit {
+	if bit := records[0].bit; bit != defaultBit {
 		commands = append(commands, fmt.Sprintf("add rule %s %s meta mark & %#[3]x == %#[3]x masquerade comment %q", t, chainMarks, uint32(1)<<bit, o.comment))
 	}
 	return commands
 }
 
-// optionWords are what rules for a port do. With conditions they send connections to
-// the container too; of rules that are each put to the front that comes first.
+// optionWords are what rules for a port do. With conditions they send connections to the container too; of rules that are each put to
+// the front that comes first.
 func optionWords(r record, dnat string) (list []string) {
 	set := fmt.Sprintf("meta mark set meta mark | %#x", uint32(1)<<r.bit)
 	if r.conditions != 0 {
@@ -125,37 +114,29 @@ func keyText(r record) string {
 	return key
 }
 
-// ownRules lists the rules that an owner has.
-func (t *table) ownRules(o owner) (own []*nftables.Rule, err error) {
+// rulesOf lists the rules that the owners of elements have besides them.
+func (t *table) rulesOf(elements []element) (own []*nftables.Rule, err error) {
+	isOwner := map[string]bool{}
+	for _, e := range elements {
+		if e.record.hasOwnRules() {
+			isOwner[e.comment] = true
+		}
+	}
+	if len(isOwner) == 0 {
+		return nil, nil
+	}
 	for _, name := range optionChains() {
-		rules, err := t.conn.GetRules(&t.table, &nftables.Chain{Name: name})
+		rules, err := t.conn.GetRules(&t.Table, &nftables.Chain{Name: name})
 		if err != nil {
 			return nil, explain("list the rules of chain "+name, err)
 		}
-		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return commentIn(r.UserData) != o.comment })...)
+		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return !isOwner[commentIn(r.UserData)] })...)
 	}
 	return own, nil
 }
 
-// checkOptions makes sure that all rules are there.
-func (t *table) checkOptions(o owner, options []string) error {
-	if len(options) == 0 {
-		return nil
-	}
-	rules, err := t.ownRules(o)
-	if err == nil && len(rules) < len(options) {
-		return t.mismatch("%s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
-	}
-	return err
-}
-
-// CheckConditions has the program nft say whether conditions are right. It changes
-// nothing, and needs nothing of ours to be there.
-func CheckConditions(ctx context.Context, words4, words6 []string) error {
-	return checkConditions(ctx, netfilter.PortMaps{Conditions4: words4, Conditions6: words6})
-}
-
-func checkConditions(ctx context.Context, ports netfilter.PortMaps) error {
+// CheckConditions has the program nft say whether conditions are right. It changes nothing, and needs nothing of ours to be there.
+func CheckConditions(ctx context.Context, ports netfilter.PortMaps) error {
 	for _, f := range families() {
 		text := conditionsFor(f, ports)
 		if text == "" {
@@ -167,8 +148,7 @@ func checkConditions(ctx context.Context, ports netfilter.PortMaps) error {
 		}
 		const try = "add table inet cnibox-try\nadd chain inet cnibox-try conditions\nadd rule inet cnibox-try conditions meta nfproto ipv%s %s accept\n"
 		if err := runNFT(ctx, fmt.Sprintf(try, f.digit, text), "--check"); err != nil {
-			var refusal *nftRefusal
-			if errors.As(err, &refusal) {
+			if errors.As(err, new(nftRefusal)) {
 				return plugin.ConfigError(remedy, "%s: %v", f.conditionsName, err)
 			}
 			return fmt.Errorf("%s: %w", f.conditionsName, err)
@@ -178,9 +158,9 @@ func checkConditions(ctx context.Context, ports netfilter.PortMaps) error {
 }
 
 // nftRefusal is what the program says when it fails.
-type nftRefusal struct{ text string }
+type nftRefusal string
 
-func (r *nftRefusal) Error() string { return "nft refuses them: " + r.text }
+func (r nftRefusal) Error() string { return "nft refuses them: " + string(r) }
 
 // runNFT has the program make changes, all of them or none.
 func runNFT(ctx context.Context, text string, args ...string) error {
@@ -189,13 +169,12 @@ func runNFT(ctx context.Context, text string, args ...string) error {
 		path, err = exec.LookPath("/usr/sbin/nft") // a runtime may have a short PATH
 	}
 	if err != nil {
-		return &types.Error{Code: types.ErrPluginNotAvailable, Msg: "the program nft is not installed, which conditions and markMasqBit need",
-			Details: "install nftables, or leave these keys out, or use backend \"iptables\""}
+		return types.NewError(types.ErrPluginNotAvailable, "the program nft is not installed, which conditions and markMasqBit need",
+			"install nftables, or leave these keys out, or use backend \"iptables\"")
 	}
 	cmd := exec.CommandContext(ctx, path, append(args, "-f", "-")...)
 	cmd.Stdin = strings.NewReader(text)
-	// Our lock is released when we are killed, and must not be before the change is
-	// made or dropped.
+	// Our lock is released when we are killed, and must not be before the change is made or dropped.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
 	var exit *exec.ExitError
@@ -205,7 +184,7 @@ func runNFT(ctx context.Context, text string, args ...string) error {
 	case ctx.Err() != nil:
 		return fmt.Errorf("nft: %w", context.Cause(ctx))
 	case errors.As(err, &exit):
-		return &nftRefusal{strings.Join(strings.Fields(string(out)), " ")}
+		return nftRefusal(strings.Join(strings.Fields(string(out)), " "))
 	}
 	return fmt.Errorf("run %s: %w", path, err)
 }

@@ -87,7 +87,7 @@ func ask(from *netlab.Namespace, network, target string) string {
 
 func (n *node) addPorts(t *testing.T, id string, ports netfilter.PortMaps) {
 	t.Helper()
-	n.Do(func() { must(t, n.table.AddPortMaps(ctx, keyOf(id), ports)) })
+	n.Do(func() { must(t, n.table.PortMaps(ports).Add(ctx, keyOf(id))) })
 }
 
 // TestPublishedPorts asks for each published port from everywhere. With
@@ -287,8 +287,8 @@ func TestMasquerade(t *testing.T) {
 	n := newNode(t)
 	n.outside.ServeTCP(t, ":80")
 	n.web.ServeTCP(t, ":80")
-	must(t, n.table.AddMasquerade(ctx, keyOf("peer"), prefixes("10.1.0.3/24", "fd00:1::3/64")))
-	must(t, n.table.AddMasquerade(ctx, keyOf("remote"), prefixes("10.2.0.2/32", "fd00:2::2/128")))
+	must(t, n.table.Masquerade(prefixes("10.1.0.3/24", "fd00:1::3/64")).Add(ctx, keyOf("peer")))
+	must(t, n.table.Masquerade(prefixes("10.2.0.2/32", "fd00:2::2/128")).Add(ctx, keyOf("remote")))
 	for _, c := range []struct {
 		from         *netlab.Pod
 		target, want string
@@ -305,7 +305,7 @@ func TestMasquerade(t *testing.T) {
 			t.Errorf("%s to %s: %q, want %q", c.from.Name(), c.target, got, c.want)
 		}
 	}
-	must(t, n.table.DelMasquerade(ctx, keyOf("peer"), nil))
+	must(t, n.table.Masquerade(nil).Del(ctx, keyOf("peer")))
 	time.Sleep(tick)
 	if got, err := n.peer.DialTCP("192.0.2.254:80", grace); err == nil {
 		t.Errorf("masqueraded after it was taken back: %q", got)

@@ -3,100 +3,56 @@ package nft
 import (
 	"context"
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-var _ netfilter.PortMapper = (*Conn)(nil)
-
-// AddPortMaps implements netfilter.PortMapper. The guard of 127.0.0.0/8 is in place
-// before the sysctl is set that it is for.
-func (c *Conn) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
-	claims, err := portClaims(ports)
-	if err != nil {
-		return err
-	}
-	t, o := c.host(), ownerOf(key, usePortMap)
-	t.results = ports.Results
-	options := t.options(o, ports, claims)
-	if err := checkConditions(ctx, ports); err != nil {
-		return err
-	}
-	published := false
-	err = t.hold(ctx, o, claims, func() error {
-		published = true
-		if len(options) > 0 {
-			if err := runNFT(ctx, strings.Join(options, "\n")+"\n"); err != nil {
-				return fmt.Errorf("publish ports on conditions: %w", err)
-			}
-		}
-		if !needsLocalhost(ports) {
-			return nil
-		}
-		return netfilter.AllowLocalhost(ports.Inside)
-	})
-	if err != nil && published {
-		_, _, undo := t.release(context.WithoutCancel(ctx), o)
-		err = errors.Join(err, undo)
-	}
-	return err
-}
-
-// DelPortMaps implements netfilter.PortMapper. Connections of a protocol that has
-// none of its own end may be cut when it returns: their ports are closed.
-func (c *Conn) DelPortMaps(ctx context.Context, key plugin.Key, _ []netip.Prefix) ([]netfilter.PortMap, error) {
-	claims, gone, err := c.host().release(ctx, ownerOf(key, usePortMap))
-	var maps []netfilter.PortMap
-	for _, c := range claims {
-		m := c.record.portMap()
-		m.Container = parseTarget(c.data)
-		maps = append(maps, m)
-	}
-	if err == nil && slices.ContainsFunc(maps, func(m netfilter.PortMap) bool { return m.Protocol != unix.IPPROTO_TCP }) {
-		err = gone()
-	}
-	return maps, err
-}
-
-// CheckPortMaps implements netfilter.PortMapper.
-func (c *Conn) CheckPortMaps(_ context.Context, key plugin.Key, ports netfilter.PortMaps) error {
-	claims, err := portClaims(ports)
-	if err != nil {
-		return err
-	}
-	t, o := c.host(), ownerOf(key, usePortMap)
-	if err := t.check(o, claims); err != nil {
-		return err
-	}
-	if needsLocalhost(ports) {
-		if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
-			return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
-		}
-	}
-	return t.checkOptions(o, t.options(o, ports, claims))
-}
-
-// GCPortMaps implements netfilter.PortMapper. It also removes the guards of links
-// that are gone.
-func (c *Conn) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
+// PortMaps publishes ports of a container on the host. Add fails if another attachment has one of the ports, with an error that names
+// it, or takes the port over if that one is gone.
+func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 	t := c.host()
-	return errors.Join(t.collect(ctx, network, usePortMap, valid), t.collectGuards(ctx))
+	t.results = ports.Results
+	records, err := portRecords(ports)
+	return Use{
+		table: t, name: usePortMap, kinds: []kind{kindPort}, records: records, err: err,
+		before: func(ctx context.Context) error { return CheckConditions(ctx, ports) },
+		after: func(ctx context.Context, o owner) error {
+			if options := t.options(o, ports, records); len(options) > 0 {
+				if err := runNFT(ctx, strings.Join(options, "\n")+"\n"); err != nil {
+					return fmt.Errorf("publish ports on conditions: %w", err)
+				}
+			}
+			if !needsLocalhost(ports) {
+				return nil
+			}
+			return netfilter.AllowLocalhost(ports.Inside) // the guard is there by now
+		},
+		also: func(o owner) error {
+			if needsLocalhost(ports) {
+				if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
+					return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
+				}
+			}
+			options := t.options(o, ports, records)
+			rules, err := t.rulesOf(t.elementsOf(o, records))
+			if err == nil && len(rules) < len(options) {
+				return t.mismatch("%s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
+			}
+			return err
+		},
+		sweep: t.removeUnused,
+	}
 }
 
-// Available tries whether the kernel takes the table for masquerading and published
-// ports, without leaving anything in it.
-func (c *Conn) Available() error { return c.host().available() }
+const usePortMap = "portmap"
 
-// portClaims returns what an attachment is to have for its ports.
-func portClaims(ports netfilter.PortMaps) ([]claim, error) {
+// portRecords returns what an attachment is to have for its ports.
+func portRecords(ports netfilter.PortMaps) (records []record, err error) {
 	if ports.SetMarkChain != "" {
 		return nil, plugin.ConfigError(`use backend "iptables"`, "chain %s, which is to mark connections, is one of iptables", ports.SetMarkChain)
 	}
@@ -117,17 +73,16 @@ func portClaims(ports netfilter.PortMaps) ([]claim, error) {
 	if r.flags&(flagSNAT|flagMasqAll) != 0 {
 		r.bit = uint8(ports.MarkBit)
 	}
-	claims := make([]claim, 0, len(ports.Maps))
 	for _, m := range ports.Maps {
 		f := familyOf(m.Container.Addr())
 		r.conditions = hashOf(conditionsFor(f, ports))
-		r.addr, r.proto, r.port = m.HostIP, m.Protocol, m.HostPort
+		r.addr, r.proto, r.port, r.target = m.HostIP, m.Protocol, m.HostPort, m.Container
 		if !r.addr.IsValid() {
 			r.addr = f.unspecified
 		}
-		claims = append(claims, claim{r, append(m.Container.Addr().AsSlice(), portKey(m.Container.Port())...)})
+		records = append(records, r)
 	}
-	return claims, nil
+	return records, nil
 }
 
 // parseTarget reads the data of maps of ports: where a connection goes.
@@ -162,67 +117,29 @@ func forbidLocalhost(records []record) error {
 	return nil
 }
 
-// collectGuards removes guards of links that are gone. A link that comes again has
-// route_localnet unset, and a guard is made before it is set.
-func (t *table) collectGuards(ctx context.Context) error {
-	there, err := t.conn.HasTables(t.table)
-	if err != nil || !there[0] {
-		return err
+// leftBy returns what an owner of published ports has that is gone: a node that crashed never sent its DEL. The error is that the port is
+// taken, by an owner that is not known to be gone.
+func (t *table) leftBy(comment, port string) ([]element, error) {
+	var key plugin.Key
+	gone, known := false, "its whole name, and so whether it runs, can't be told from the table"
+	if parts := strings.Split(comment, "/"); len(parts) == 3 && !strings.ContainsAny(comment, "~:") { // not shortened, no character replaced
+		key = plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}
+		gone, known = netfilter.Gone(t.results, key)
 	}
-	return t.change(ctx, "remove guards of links that are gone", func() error {
-		elements, err := t.conn.GetSetElements(t.inside())
-		if err != nil {
-			return explain("list set "+t.inside().Name, err)
-		}
-		var gone []element
-		for _, e := range elements {
-			link := unix.ByteSliceToString(e.Key)
-			if _, err := netfilter.LocalhostAllowed(link); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
-				gone = append(gone, element{set: t.inside(), key: e.Key})
-			}
-		}
-		t.remove(distinct(gone))
-		return t.conn.commit("remove guards of links that are gone from table " + t.String())
-	})
-}
-
-// leftBy returns what an owner of published ports has that is gone: a node that
-// crashed never sent its DEL. The error is that the port is taken, by an owner that
-// is not known to be gone.
-func (t *table) leftBy(comment, port string) (removal, error) {
-	key, ok := keyIn(comment)
-	if !ok {
-		return removal{}, portTaken(port, comment, "its whole name, and so whether it runs, can't be told from the table")
-	}
-	gone, known := netfilter.Gone(t.results, key)
 	if !gone {
-		return removal{}, portTaken(port, comment, known)
+		if comment == "" {
+			comment, known = "something that left no name", "see what holds it with `nft list table inet "+TableName+"`"
+		}
+		return nil, plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
+			"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, comment)
 	}
 	o := ownerOf(key, usePortMap)
 	records, err := t.held(o)
 	if err != nil {
-		return removal{}, err
+		return nil, err
 	}
 	if err := forbidLocalhost(records); err != nil {
-		return removal{}, err
+		return nil, err
 	}
-	return t.removalOf(o, records)
-}
-
-// keyIn returns the key that an element's comment stands for, unless it was
-// shortened or has a character replaced.
-func keyIn(comment string) (key plugin.Key, ok bool) {
-	parts := strings.Split(comment, "/")
-	if len(parts) != 3 || strings.ContainsAny(comment, "~:") {
-		return key, false
-	}
-	return plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}, true
-}
-
-func portTaken(port, owner, known string) error {
-	if owner == "" {
-		owner, known = "something that left no name", "see what holds it with `nft list table inet "+TableName+"`"
-	}
-	return plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
-		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, owner)
+	return t.own(o, records)
 }

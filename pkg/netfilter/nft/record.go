@@ -2,7 +2,6 @@ package nft
 
 import (
 	"encoding/binary"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -23,22 +22,11 @@ type owner struct {
 	comment string // of its elements
 }
 
-// ownerOf returns the owner that an attachment is for a use. The comment is the
-// key without what nft could not read back from a saved ruleset; no part of a key
-// has a colon.
-func ownerOf(key plugin.Key, use string) owner {
-	return owner{id: key.ID(use), comment: comment(key.String())}
-}
+// ownerOf returns the owner that an attachment is for a use. The comment is the key without what nft could not read back from a
+// saved ruleset; no part of a key has a colon.
+func ownerOf(key plugin.Key, use string) owner { return owner{key.ID(use), comment(key.String())} }
 
 func comment(text string) string { return strings.ReplaceAll(text, `"`, ":") }
-
-// The uses of an attachment.
-const (
-	useMasquerade = "masquerade"
-	usePortMap    = "portmap"
-	useForward    = "forward"
-	useSpoofCheck = "spoof check"
-)
 
 // kind is what a record is about.
 type kind uint8
@@ -52,18 +40,6 @@ const (
 	kindMAC                       // the address that a link may send from
 )
 
-func (k kind) use() string {
-	switch k {
-	case kindAddress:
-		return useMasquerade
-	case kindPort:
-		return usePortMap
-	case kindMAC:
-		return useSpoofCheck
-	}
-	return useForward
-}
-
 // flag is more about a published port, in bits.
 type flag uint8
 
@@ -73,8 +49,8 @@ const (
 	flagOwnLink                  // the link is the attachment's alone
 )
 
-// record is a value of the map of owners: one thing that an attachment has. What
-// of it does not matter to a kind is the same for all of that kind.
+// record is a value of the map of owners: one thing that an attachment has. What of it does not matter to a kind is the same for all
+// of that kind.
 type record struct {
 	kind       kind
 	flags      flag
@@ -84,15 +60,15 @@ type record struct {
 	link       string     // noLink if there is none
 	addr       netip.Addr // of a published port the host's, unspecified for all
 	port       uint16     // published; or the length of a masqueraded address's prefix
+
+	target netip.AddrPort // of a published port; not in the map of owners but in that of ports
 }
 
 // noLink is what nft can print and read back where there is no link.
 const noLink = "-"
 
-// data returns the record as the map has it, in types that nft lists and loads:
-// the first number is, from its lowest byte on, the kind, the flags, the bit and
-// the protocol. Addresses of both families stand in an IPv6 address, and so does
-// a MAC address.
+// data returns the record as the map has it, in types that nft lists and loads: the first number is, from its lowest byte on, the
+// kind, the flags, the bit and the protocol. Addresses of both families stand in an IPv6 address, and so does a MAC address.
 func (r record) data() []byte {
 	addr := r.addr.As16()
 	first := uint32(r.kind) | uint32(r.flags)<<8 | uint32(r.bit)<<16 | uint32(r.proto)<<24
@@ -128,29 +104,16 @@ func (r record) String() string {
 	return r.link
 }
 
-// portMap returns the host's side of a published port.
 func (r record) portMap() netfilter.PortMap {
-	m := netfilter.PortMap{Protocol: r.proto, HostPort: r.port}
-	if !r.addr.IsUnspecified() {
+	m := netfilter.PortMap{Protocol: r.proto, HostPort: r.port, Container: r.target}
+	if r.isBound() {
 		m.HostIP = r.addr
 	}
 	return m
 }
 
-// claim is what an attachment is to have: a record, and the data of the first of
-// its elements.
-type claim struct {
-	record record
-	data   []byte
-}
-
-func recordsOf(claims []claim) []record {
-	records := make([]record, len(claims))
-	for i, c := range claims {
-		records[i] = c.record
-	}
-	return records
-}
+// isBound reports whether a port is published on one address of the host.
+func (r record) isBound() bool { return !r.addr.IsUnspecified() }
 
 // element is an element of a set or map.
 type element struct {
@@ -159,6 +122,7 @@ type element struct {
 	comment   string
 	what      string // for errors: "tcp/8080"
 	sharing   sharing
+	record    record // that it is there for
 }
 
 // sharing is how long an element stays that several attachments may need.
@@ -170,6 +134,41 @@ const (
 	forGood                // it stays
 )
 
+// guardComment is the comment of elements that stay.
+const guardComment = "keeps 127.0.0.0/8 to the host while route_localnet is set"
+
+// id tells elements apart.
+func (e element) id() string { return e.set.Name + string(e.key) }
+
+// entry is an owner's n-th element of the map of owners.
+func (t *table) entry(o owner, n int) element {
+	return element{set: t.owners, key: slices.Concat(o.id[:], native(uint32(n))), comment: o.comment, what: o.comment}
+}
+
+// elementsOf returns all elements that an owner has for records, each once.
+func (t *table) elementsOf(o owner, records []record) (list []element) {
+	seen := map[string]bool{}
+	for n, r := range records {
+		entry := t.entry(o, n)
+		entry.data = r.data()
+		for _, e := range append([]element{entry}, t.elements(r)...) {
+			if seen[e.id()] {
+				continue
+			}
+			seen[e.id()] = true
+			switch e.sharing {
+			case alone:
+				e.comment = o.comment
+			case forGood:
+				e.comment = guardComment
+			}
+			e.record = r
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
 // found is what is there under an element's key.
 type found struct {
 	there    bool
@@ -178,31 +177,30 @@ type found struct {
 	comment  string
 }
 
-// isGone reports whether nothing stays there.
-func (f found) isGone() bool { return !f.there || f.expiring }
+// stays reports whether something is there that is not about to go.
+func (f found) stays() bool { return f.there && !f.expiring }
 
 // look looks elements up by their keys, in the order given.
 func (t *table) look(elements []element) ([]found, error) {
-	questions := make([]question, 0, len(elements))
-	for _, e := range elements {
+	questions := make([]netlink.Message, len(elements))
+	for i, e := range elements {
 		key := nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: e.key}))
-		questions = append(questions, question{unix.NFT_MSG_GETSETELEM, t.table.Family, []netlink.Attribute{
-			textAttr(unix.NFTA_SET_ELEM_LIST_TABLE, t.table.Name),
-			textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name),
-			nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key),
-		}})
+		questions[i] = question(unix.NFT_MSG_GETSETELEM, t.Table, textAttr(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name),
+			textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
 	}
 	answers, err := t.conn.ask(questions)
 	if err != nil {
 		return nil, t.explain(err)
 	}
-	out := make([]found, len(elements))
+	list := make([]found, len(elements))
 	for i, a := range answers {
-		if a != nil && err == nil {
-			out[i], err = parseFound(a)
+		if a != nil {
+			e := attributes(attributes(a[unix.NFTA_SET_ELEM_LIST_ELEMENTS])[unix.NFTA_LIST_ELEM])
+			_, expiring := e[unix.NFTA_SET_ELEM_EXPIRATION]
+			list[i] = found{true, expiring, attributes(e[unix.NFTA_SET_ELEM_DATA])[unix.NFTA_DATA_VALUE], commentIn(e[unix.NFTA_SET_ELEM_USERDATA])}
 		}
 	}
-	return out, err
+	return list, nil
 }
 
 func nested(number uint16, inside netlink.Attribute) netlink.Attribute {
@@ -210,46 +208,15 @@ func nested(number uint16, inside netlink.Attribute) netlink.Attribute {
 	return netlink.Attribute{Type: number | unix.NLA_F_NESTED, Data: data}
 }
 
-func parseFound(answer []byte) (found, error) {
-	f := found{there: true}
-	var err error
-	inside := func(data []byte, each func(uint16, []byte)) { err = errors.Join(err, attributes(data, each)) }
-	inside(answer, func(number uint16, list []byte) {
-		if number != unix.NFTA_SET_ELEM_LIST_ELEMENTS {
-			return
-		}
-		inside(list, func(_ uint16, element []byte) {
-			inside(element, func(number uint16, v []byte) {
-				switch number {
-				case unix.NFTA_SET_ELEM_DATA:
-					inside(v, func(_ uint16, data []byte) { f.data = data })
-				case unix.NFTA_SET_ELEM_EXPIRATION:
-					f.expiring = true
-				case unix.NFTA_SET_ELEM_USERDATA:
-					f.comment = commentIn(v)
-				}
-			})
-		})
-	})
-	return f, err
-}
-
-// commentIn reads the comment in the user data of a rule or an element, in which
-// it has the same number.
+// commentIn reads the comment in the user data of a rule or an element, in which it has the same number.
 func commentIn(userData []byte) string {
 	text, _ := userdata.GetString(userData, userdata.TypeComment)
 	return text
 }
 
-// entry is an owner's n-th element of the map of owners.
-func (t *table) entry(o owner, n int) element {
-	return element{set: t.owners, key: append(o.id[:len(o.id):len(o.id)], native(uint32(n))...), comment: o.comment, what: o.comment}
-}
-
-// held returns the records of an owner, without those that are about to go.
-// What has another comment is another's, whose ID is the same.
-func (t *table) held(o owner) ([]record, error) {
-	var records []record
+// held returns the records of an owner, without those that are about to go. What has another comment is another's, whose ID is the
+// same.
+func (t *table) held(o owner) (records []record, err error) {
 	for atOnce := 2; ; atOnce *= 2 { // most have one
 		entries := make([]element, atOnce)
 		for i := range entries {
@@ -260,10 +227,10 @@ func (t *table) held(o owner) ([]record, error) {
 			return nil, err
 		}
 		for _, f := range there {
-			r, ok := parseRecord(f.data)
-			if f.isGone() || f.comment != o.comment {
+			if !f.stays() || f.comment != o.comment {
 				return records, nil
 			}
+			r, ok := parseRecord(f.data)
 			if !ok {
 				return nil, plugin.Errorf(fmt.Sprintf("remove the table with `nft delete table %s` and restart the containers", t), "table %s: %s has data that is not ours", t, t.owners.Name)
 			}
@@ -280,22 +247,15 @@ type holding struct {
 }
 
 // holdings lists what all owners have, without what is about to go.
-func (t *table) holdings() ([]holding, error) {
+func (t *table) holdings() (list []holding, err error) {
 	entries, err := t.conn.GetSetElements(t.owners)
 	if err != nil {
 		return nil, explain("list what attachments have in table "+t.String(), err)
 	}
-	var list []holding
 	for _, e := range entries {
-		r, ok := parseRecord(e.Val)
-		if !ok || e.Timeout != 0 || len(e.Key) != 16+4 {
-			continue
+		if r, ok := parseRecord(e.Val); ok && e.Timeout == 0 && len(e.Key) == 16+4 {
+			list = append(list, holding{owner{plugin.ID(e.Key[:16]), e.Comment}, r, binary.NativeEndian.Uint32(e.Key[16:]) == 0})
 		}
-		list = append(list, holding{
-			owner:  owner{id: plugin.ID(e.Key[:16]), comment: e.Comment},
-			record: r,
-			first:  binary.NativeEndian.Uint32(e.Key[16:]) == 0,
-		})
 	}
 	return list, nil
 }

@@ -39,16 +39,16 @@ func newAttached(t *testing.T) attached {
 func (a attached) add(t *testing.T, id string) {
 	t.Helper()
 	a.Do(func() {
-		must(t, a.conn.AddMasquerade(ctx, keyOf(id), prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")))
-		must(t, a.conn.AddPortMaps(ctx, keyOf(id), a.ports))
+		must(t, a.conn.Masquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")).Add(ctx, keyOf(id)))
+		must(t, a.conn.PortMaps(a.ports).Add(ctx, keyOf(id)))
 	})
 }
 
 func (a attached) check() (err error) {
 	a.Do(func() {
 		err = errors.Join(
-			a.conn.CheckMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")),
-			a.conn.CheckPortMaps(ctx, keyOf("a"), a.ports))
+			a.conn.Masquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")).Check(keyOf("a")),
+			a.conn.PortMaps(a.ports).Check(keyOf("a")))
 	})
 	return err
 }
@@ -73,7 +73,7 @@ func TestSaveAndLoad(t *testing.T) {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	a := newAttached(t)
-	must(t, a.conn.AddMasquerade(ctx, keyOf("b"), prefixes("10.88.1.2/24")))
+	must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Add(ctx, keyOf("b")))
 	saved := listing(t, a.Host)
 	for _, tt := range []struct{ damage, check string }{
 		{"flush table inet cnibox", "all its rules are missing"},
@@ -93,7 +93,7 @@ func TestRepair(t *testing.T) {
 			t.Errorf("%s: CHECK says %v", tt.damage, err)
 		}
 		a.add(t, "a")
-		must(t, a.conn.AddMasquerade(ctx, keyOf("b"), prefixes("10.88.1.2/24")))
+		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Add(ctx, keyOf("b")))
 		if got := strings.Replace(listing(t, a.Host), "\t\tcounter packets 0 bytes 0\n", "", 1); sortedLines(got) != sortedLines(saved) {
 			t.Errorf("%s: after ADD:\n%s", tt.damage, got)
 		}
@@ -112,7 +112,7 @@ func TestBuiltOnce(t *testing.T) {
 				c, err := Open()
 				if err == nil {
 					defer c.Close()
-					err = c.AddMasquerade(ctx, keyOf(fmt.Sprint(i)), prefixes(fmt.Sprintf("10.88.0.%d/24", i+2)))
+					err = c.Masquerade(prefixes(fmt.Sprintf("10.88.0.%d/24", i+2))).Add(ctx, keyOf(fmt.Sprint(i)))
 				}
 				if err != nil {
 					t.Error(err)
@@ -141,16 +141,16 @@ func TestAgain(t *testing.T) {
 				before, now = now, before
 				continue
 			}
-			must(t, a.conn.DelMasquerade(ctx, before, nil))
+			must(t, a.conn.Masquerade(nil).Del(ctx, before))
 			if got := delPorts(t, a.conn, before); len(got) != 2 {
 				t.Fatalf("round %d: DEL has taken back %v", i, got)
 			}
-			must(t, a.conn.AddMasquerade(ctx, now, prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")))
-			must(t, a.conn.AddPortMaps(ctx, now, a.ports))
-			must(t, a.conn.CheckPortMaps(ctx, now, a.ports))
+			must(t, a.conn.Masquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")).Add(ctx, now))
+			must(t, a.conn.PortMaps(a.ports).Add(ctx, now))
+			must(t, a.conn.PortMaps(a.ports).Check(now))
 			time.Sleep(tick) // what had a timeout would be gone
-			must(t, a.conn.CheckPortMaps(ctx, now, a.ports))
-			must(t, a.conn.CheckMasquerade(ctx, now, prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")))
+			must(t, a.conn.PortMaps(a.ports).Check(now))
+			must(t, a.conn.Masquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")).Check(now))
 		}
 	})
 }
@@ -159,10 +159,10 @@ func TestAgain(t *testing.T) {
 func TestLateDel(t *testing.T) {
 	t.Parallel()
 	a := newAttached(t)
-	must(t, a.conn.AddMasquerade(ctx, keyOf("b"), prefixes("10.88.0.2/24")))
-	must(t, a.conn.DelMasquerade(ctx, keyOf("a"), nil))
+	must(t, a.conn.Masquerade(prefixes("10.88.0.2/24")).Add(ctx, keyOf("b")))
+	must(t, a.conn.Masquerade(nil).Del(ctx, keyOf("a")))
 	time.Sleep(tick)
-	must(t, a.conn.CheckMasquerade(ctx, keyOf("b"), prefixes("10.88.0.2/24")))
+	must(t, a.conn.Masquerade(prefixes("10.88.0.2/24")).Check(keyOf("b")))
 	if got := listing(t, a.Host); strings.Contains(got, "fd00::2 comment") {
 		t.Errorf("left:\n%s", got)
 	}
@@ -173,7 +173,7 @@ func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	a := newAttached(t)
 	a.Do(func() {
-		err := a.conn.AddPortMaps(ctx, keyOf("b"), a.ports)
+		err := a.conn.PortMaps(a.ports).Add(ctx, keyOf("b"))
 		if err == nil || !strings.Contains(err.Error(), "host port tcp/80 is already published by net/a/eth0") {
 			t.Error(err)
 		}
@@ -189,17 +189,17 @@ func TestCollision(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	c := open(t, h)
-	table, claims := c.host(), addressClaims(prefixes("10.88.0.2/24"))
-	first, second := ownerOf(keyOf("a"), useMasquerade), ownerOf(keyOf("b"), useMasquerade)
+	use := c.Masquerade(prefixes("10.88.0.2/24"))
+	first, second := ownerOf(keyOf("a"), use.name), ownerOf(keyOf("b"), use.name)
 	second.id = first.id
-	must(t, table.hold(ctx, first, claims, nil))
-	err := table.hold(ctx, second, addressClaims(prefixes("10.88.0.3/24")), nil)
+	must(t, use.hold(first, use.records))
+	err := use.hold(second, c.Masquerade(prefixes("10.88.0.3/24")).records)
 	if err == nil || !strings.Contains(err.Error(), "the same number as what net/a/eth0 has") {
 		t.Error(err)
 	}
-	_, _, err = table.release(ctx, second)
+	_, err = use.release(second)
 	must(t, err)
-	must(t, table.check(first, claims))
+	must(t, use.check(first, use.records))
 }
 
 // TestGC removes what is not valid, and then what is for nobody.
@@ -208,18 +208,18 @@ func TestGC(t *testing.T) {
 	a := newAttached(t)
 	other := plugin.Key{Network: "other", ContainerID: "a", IfName: "eth0"}
 	a.Do(func() {
-		must(t, a.conn.AddMasquerade(ctx, other, prefixes("10.88.1.2/24")))
-		must(t, a.conn.AddPortMaps(ctx, keyOf("b"), behind("cni0", portMaps(t, "tcp/81=10.88.0.3:80"))))
-		must(t, a.conn.GCPortMaps(ctx, "net", []plugin.Key{keyOf("a")}))
-		must(t, a.conn.GCMasquerade(ctx, "net", []plugin.Key{keyOf("a")}))
+		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Add(ctx, other))
+		must(t, a.conn.PortMaps(behind("cni0", portMaps(t, "tcp/81=10.88.0.3:80"))).Add(ctx, keyOf("b")))
+		must(t, a.conn.PortMaps(netfilter.PortMaps{}).GC(ctx, "net", []plugin.Key{keyOf("a")}))
+		must(t, a.conn.Masquerade(nil).GC(ctx, "net", []plugin.Key{keyOf("a")}))
 		must(t, a.check())
-		must(t, a.conn.GCMasquerade(ctx, "net", nil))
-		must(t, a.conn.GCPortMaps(ctx, "net", nil))
+		must(t, a.conn.Masquerade(nil).GC(ctx, "net", nil))
+		must(t, a.conn.PortMaps(netfilter.PortMaps{}).GC(ctx, "net", nil))
 		a.MustRun(t, "ip", "link", "del", "cni0")
-		must(t, a.conn.GCPortMaps(ctx, "net", nil))
-		must(t, a.conn.CheckMasquerade(ctx, other, prefixes("10.88.1.2/24")))
-		must(t, a.conn.DelMasquerade(ctx, other, nil))
-		must(t, a.conn.GCMasquerade(ctx, "any", nil))
+		must(t, a.conn.PortMaps(netfilter.PortMaps{}).GC(ctx, "net", nil))
+		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Check(other))
+		must(t, a.conn.Masquerade(nil).Del(ctx, other))
+		must(t, a.conn.Masquerade(nil).GC(ctx, "any", nil))
 	})
 	time.Sleep(tick)
 	if got := listing(t, a.Host); strings.Contains(got, "elements") || strings.Contains(got, "masq_v1") {
@@ -241,9 +241,9 @@ func TestMany(t *testing.T) {
 	long := plugin.Key{Network: strings.Repeat("n", 40), ContainerID: strings.Repeat("c", 80), IfName: "eth0"}
 	h.Do(func() {
 		start := time.Now()
-		must(t, c.AddPortMaps(ctx, long, ports))
+		must(t, c.PortMaps(ports).Add(ctx, long))
 		t.Log("ADD", time.Since(start))
-		must(t, c.CheckPortMaps(ctx, long, ports))
+		must(t, c.PortMaps(ports).Check(long))
 		t.Log("CHECK", time.Since(start))
 		if got := len(delPorts(t, c, long)); got != 10000 {
 			t.Errorf("DEL has taken back %d", got)
@@ -271,7 +271,7 @@ func TestWithoutCapability(t *testing.T) {
 		c, err := Open()
 		must(t, err)
 		defer c.Close()
-		done <- c.DelMasquerade(ctx, keyOf("a"), nil)
+		done <- c.Masquerade(nil).Del(ctx, keyOf("a"))
 	})
 	select {
 	case err := <-done:
@@ -318,22 +318,22 @@ func TestOptions(t *testing.T) {
 	}
 	saved := listing(t, n.Host)
 	n.Do(func() {
-		must(t, n.table.CheckPortMaps(ctx, keyOf("web"), web))
-		must(t, n.table.CheckPortMaps(ctx, keyOf("peer"), peer))
+		must(t, n.table.PortMaps(web).Check(keyOf("web")))
+		must(t, n.table.PortMaps(peer).Check(keyOf("peer")))
 		changed := web
 		changed.Conditions4 = []string{"ip saddr 10.0.0.0/8"}
-		if err := n.table.CheckPortMaps(ctx, keyOf("web"), changed); err == nil {
+		if err := n.table.PortMaps(changed).Check(keyOf("web")); err == nil {
 			t.Error("CHECK takes other conditions for the same")
 		}
 		taken := behind("cni0", portMaps(t, "tcp/8080=10.1.0.9:80"))
 		taken.Conditions4 = []string{"ip saddr 10.0.0.0/8"}
-		if err := n.table.AddPortMaps(ctx, keyOf("other"), taken); err == nil || !strings.Contains(err.Error(), "already published by net/web/eth0") {
+		if err := n.table.PortMaps(taken).Add(ctx, keyOf("other")); err == nil || !strings.Contains(err.Error(), "already published by net/web/eth0") {
 			t.Error(err)
 		}
 		for _, wrong := range []string{"ip saddr", "ip6 saddr fd00::1", "ip saddr 10.0.0.1; flush ruleset", "accept #"} {
 			taken.Conditions4 = []string{wrong}
 			var shown *types.Error
-			if err := n.table.AddPortMaps(ctx, keyOf("other"), taken); !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") {
+			if err := n.table.PortMaps(taken).Add(ctx, keyOf("other")); !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") {
 				t.Errorf("%s: %v", wrong, err)
 			}
 		}
@@ -343,7 +343,7 @@ func TestOptions(t *testing.T) {
 	}
 	n.MustRun(t, "nft", "flush", "chain", "inet", TableName, chainOptions)
 	n.Do(func() {
-		if err := n.table.CheckPortMaps(ctx, keyOf("web"), web); err == nil || !strings.Contains(err.Error(), "of its own 9 rules") {
+		if err := n.table.PortMaps(web).Check(keyOf("web")); err == nil || !strings.Contains(err.Error(), "of its own 9 rules") {
 			t.Errorf("CHECK of flushed options: %v", err)
 		}
 		for _, id := range []string{"web", "peer"} {
@@ -378,25 +378,25 @@ func TestProtection(t *testing.T) {
 	policy := func(ingress netfilter.Ingress, addr string) netfilter.Forward {
 		return netfilter.Forward{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Ingress: ingress, Bridge: "cni0"}
 	}
-	must(t, c.ForwardAvailable())
-	must(t, c.AddForward(ctx, keyOf("a"), policy(netfilter.Isolated, "10.88.0.2")))
-	must(t, c.AddForward(ctx, keyOf("b"), policy(netfilter.SameBridge, "10.88.0.3")))
-	must(t, c.AddForward(ctx, keyOf("c"), policy(netfilter.Open, "fd00::4")))
-	must(t, c.CheckForward(keyOf("a"), policy(netfilter.Isolated, "10.88.0.2")))
-	must(t, c.DelForward(ctx, keyOf("a")))
+	must(t, c.Forward(netfilter.Forward{}).Available())
+	must(t, c.Forward(policy(netfilter.Isolated, "10.88.0.2")).Add(ctx, keyOf("a")))
+	must(t, c.Forward(policy(netfilter.SameBridge, "10.88.0.3")).Add(ctx, keyOf("b")))
+	must(t, c.Forward(policy(netfilter.Open, "fd00::4")).Add(ctx, keyOf("c")))
+	must(t, c.Forward(policy(netfilter.Isolated, "10.88.0.2")).Check(keyOf("a")))
+	must(t, c.Forward(netfilter.Forward{}).Del(ctx, keyOf("a")))
 	if got := list(); strings.Contains(got, "10.88.0.2") || strings.Count(got, `{ "cni0" . "cni0" }`) != 1 || !strings.Contains(got, `{ "cni0" }`) {
 		t.Errorf("after the first DEL:\n%s", got)
 	}
-	must(t, c.AddForward(ctx, keyOf("b"), policy(netfilter.Open, "10.88.0.3")))
+	must(t, c.Forward(policy(netfilter.Open, "10.88.0.3")).Add(ctx, keyOf("b")))
 	if got := list(); strings.Contains(got, `{ "cni0"`) || !strings.Contains(got, "{ 10.88.0.3 comment") {
 		t.Errorf("after a change of policy:\n%s", got)
 	}
-	must(t, c.GCForward(ctx, "net", []plugin.Key{keyOf("c")}))
+	must(t, c.Forward(netfilter.Forward{}).GC(ctx, "net", []plugin.Key{keyOf("c")}))
 	if got := list(); strings.Contains(got, "10.88") || !strings.Contains(got, "fd00::4") {
 		t.Errorf("after GC:\n%s", got)
 	}
 	h.MustRun(t, "nft", "flush", "table", "inet", "cnibox-forward")
-	if err := c.CheckForward(keyOf("c"), policy(netfilter.Open, "fd00::4")); err == nil || !strings.Contains(err.Error(), "all its rules are missing") {
+	if err := c.Forward(policy(netfilter.Open, "fd00::4")).Check(keyOf("c")); err == nil || !strings.Contains(err.Error(), "all its rules are missing") {
 		t.Error(err)
 	}
 }
@@ -406,14 +406,14 @@ func TestSpoofCheck(t *testing.T) {
 	h := netlab.NewHost(t)
 	c := open(t, h)
 	mac := [6]byte{2, 0, 0, 0, 0, 1}
-	must(t, c.SpoofCheckAvailable())
-	must(t, c.AddSpoofCheck(ctx, keyOf("a"), "veth1", mac))
-	must(t, c.CheckSpoofCheck(keyOf("a"), "veth1", mac))
+	must(t, c.SpoofCheck("", mac).Available())
+	must(t, c.SpoofCheck("veth1", mac).Add(ctx, keyOf("a")))
+	must(t, c.SpoofCheck("veth1", mac).Check(keyOf("a")))
 	if got := h.MustRun(t, "nft", "list", "table", "bridge", "cnibox"); !strings.Contains(got, `{ "veth1" . 02:00:00:00:00:01 comment "net/a/eth0" }`) ||
 		!strings.Contains(got, "iifname . ether saddr @allowed_v1 accept\n\t\tiifname @checked_v1 drop") {
 		t.Errorf("made:\n%s", got)
 	}
-	must(t, c.DelSpoofCheck(ctx, keyOf("a")))
+	must(t, c.SpoofCheck("", [6]byte{}).Del(ctx, keyOf("a")))
 	time.Sleep(tick)
 	if got := h.MustRun(t, "nft", "list", "table", "bridge", "cnibox"); strings.Contains(got, "elements") {
 		t.Errorf("left:\n%s", got)

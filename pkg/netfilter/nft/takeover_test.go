@@ -68,30 +68,30 @@ func TestTakeOver(t *testing.T) {
 			}
 			var err error
 			h.Do(func() {
-				must(t, table.AddMasquerade(ctx, tt.owner, prefixes("10.88.0.2/24")))
-				must(t, table.AddPortMaps(ctx, tt.owner, theirs))
-				must(t, table.AddPortMaps(ctx, keyOf("third"), behind("cni0", portMaps(t, "tcp/9000=10.88.0.9:80"))))
-				err = table.AddPortMaps(ctx, keyOf("new"), ours)
+				must(t, table.Masquerade(prefixes("10.88.0.2/24")).Add(ctx, tt.owner))
+				must(t, table.PortMaps(theirs).Add(ctx, tt.owner))
+				must(t, table.PortMaps(behind("cni0", portMaps(t, "tcp/9000=10.88.0.9:80"))).Add(ctx, keyOf("third")))
+				err = table.PortMaps(ours).Add(ctx, keyOf("new"))
 			})
 			h.Do(func() {
-				must(t, table.CheckMasquerade(ctx, tt.owner, prefixes("10.88.0.2/24")))
-				must(t, table.CheckPortMaps(ctx, keyOf("third"), behind("cni0", portMaps(t, "tcp/9000=10.88.0.9:80"))))
+				must(t, table.Masquerade(prefixes("10.88.0.2/24")).Check(tt.owner))
+				must(t, table.PortMaps(behind("cni0", portMaps(t, "tcp/9000=10.88.0.9:80"))).Check(keyOf("third")))
 			})
 			if tt.known != "" {
 				var shown *types.Error
 				if !errors.As(err, &shown) || shown.Msg != "host port tcp/8080 is already published by "+ownerOf(tt.owner, usePortMap).comment || !strings.Contains(shown.Details, tt.known) {
 					t.Errorf("%v; want %q", err, tt.known)
 				}
-				h.Do(func() { must(t, table.CheckPortMaps(ctx, tt.owner, theirs)) })
+				h.Do(func() { must(t, table.PortMaps(theirs).Check(tt.owner)) })
 				return
 			}
 			must(t, err)
 			h.Do(func() {
-				must(t, table.CheckPortMaps(ctx, keyOf("new"), ours))
+				must(t, table.PortMaps(ours).Check(keyOf("new")))
 				if left := delPorts(t, table, tt.owner); left != nil { // late
 					t.Errorf("the old owner still had %v", left)
 				}
-				must(t, table.CheckPortMaps(ctx, keyOf("new"), ours))
+				must(t, table.PortMaps(ours).Check(keyOf("new")))
 				if allowed, err := netfilter.LocalhostAllowed("p2p0"); allowed || err != nil {
 					t.Errorf("route_localnet of the old owner's link is %v, %v", allowed, err)
 				}

@@ -1,0 +1,200 @@
+package nft
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"github.com/google/nftables/binaryutil"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// version ends the names of all that is in our tables, so that a later one can be made beside it.
+const version = "_v1"
+
+// table is one of our tables in one network namespace: what is in it for all attachments, and how an attachment's elements are told
+// from its records.
+type table struct {
+	nftables.Table
+	conn *Conn
+
+	owners   *nftables.Set          // the records of attachments
+	sets     []*nftables.Set        // all but owners, and those of subnets
+	chains   func() []chain         // with their rules: DEL needs none
+	elements func(record) []element // that the owner of a record has in sets
+
+	refusal string // what can't be done without the table, for errors
+	need    string // of the kernel
+	lost    string // what is lost with the table
+
+	results string // netfilter.PortMaps.Results
+}
+
+// chain is a chain with its rules. One without a kind is entered from others.
+type chain struct {
+	name     string
+	kind     nftables.ChainType
+	hook     *nftables.ChainHook
+	priority nftables.ChainPriority
+	rules    []rule
+	jumps    int // to it, from other chains
+
+	own  bool          // attachments have rules of their own in it
+	set  *nftables.Set // of a subnet: its addresses
+	from string        // of a subnet: the chain that jumps to it
+}
+
+// newOwners returns a map of owners. Its key is the owner's ID and a number that counts from 0.
+func newOwners(t *nftables.Table) *nftables.Set {
+	return newMap(t, "owners", concat(nftables.TypeIP6Addr, nftables.TypeMark),
+		concat(nftables.TypeMark, nftables.TypeMark, nftables.TypeIFName, nftables.TypeIP6Addr, nftables.TypeInetService))
+}
+
+func newSet(t *nftables.Table, name string, key nftables.SetDatatype) *nftables.Set {
+	s := &nftables.Set{Table: t, Name: name + version, KeyType: key, HasTimeout: true}
+	if key == nftables.TypeIFName {
+		s.KeyByteOrder = binaryutil.NativeEndian // in which nft prints it
+	}
+	return s
+}
+
+func newMap(t *nftables.Table, name string, key, data nftables.SetDatatype) *nftables.Set {
+	s := newSet(t, name, key)
+	s.IsMap, s.DataType = true, data
+	return s
+}
+
+func concat(types ...nftables.SetDatatype) nftables.SetDatatype {
+	return nftables.MustConcatSetType(types...)
+}
+
+// String returns the table as nft's commands take it: "inet cnibox".
+func (t *table) String() string {
+	if t.Family == nftables.TableFamilyBridge {
+		return "bridge " + t.Name
+	}
+	return "inet " + t.Name
+}
+
+// incomplete returns the names of chains that lack a rule or a jump to them, of all that have rules of ours, and those of subnets
+// that records need; lost is whether they all lack everything. Only numbers are looked at: what an administrator adds is no harm.
+func (t *table) incomplete(records []record) (missing []string, lost bool, err error) {
+	var names []string
+	var want []uint32
+	for _, c := range append(t.chains(), t.subnetsOf(records)...) {
+		if len(c.rules) > 0 {
+			names, want = append(names, c.name), append(want, uint32(len(c.rules)+c.jumps))
+		}
+	}
+	answers, err := t.conn.ask(chainQuestions(t.Table, names))
+	if err != nil {
+		return nil, false, t.explain(err)
+	}
+	lost = true
+	for i, a := range answers {
+		uses := uint32(0) // the kernel counts the chain's rules, and the jumps to it
+		if v := a[unix.NFTA_CHAIN_USE]; len(v) == 4 {
+			uses = binary.BigEndian.Uint32(v)
+		}
+		lost = lost && uses == 0
+		if uses < want[i] {
+			missing = append(missing, names[i])
+		}
+	}
+	return missing, lost, nil
+}
+
+// complete makes what of the table is missing, and subnets that records need: all of it is made, or made again, in one transaction.
+func (t *table) complete(records []record) error {
+	missing, _, err := t.incomplete(records)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	subnets, err := t.subnets()
+	if err != nil {
+		return err
+	}
+	t.conn.AddTable(&t.Table)
+	t.build(append(subnets, t.subnetsOf(records)...))
+	return t.commitBuild("make table " + t.String())
+}
+
+// build adds the table's sets, chains and rules to the transaction. What attachments have in chains stays as it is.
+func (t *table) build(subnets []chain) {
+	slices.SortFunc(subnets, func(x, y chain) int { return strings.Compare(x.name, y.name) })
+	subnets = slices.CompactFunc(subnets, func(x, y chain) bool { return x.name == y.name })
+	sets, chains := append([]*nftables.Set{t.owners}, t.sets...), append(t.chains(), subnets...)
+	for _, c := range subnets {
+		sets = append(sets, c.set)
+	}
+	for _, s := range sets {
+		_ = t.conn.AddSet(s, nil) // fails for anonymous sets only
+	}
+	for _, c := range chains {
+		added := &nftables.Chain{Table: &t.Table, Name: c.name, Type: c.kind}
+		if c.kind != "" {
+			added.Hooknum, added.Priority = c.hook, &c.priority
+		}
+		t.conn.AddChain(added)
+		if !c.own {
+			t.conn.FlushChain(added)
+		}
+	}
+	add := func(chain string, r rule) {
+		t.conn.AddRule(&nftables.Rule{Table: &t.Table, Chain: &nftables.Chain{Name: chain}, Exprs: r})
+	}
+	for _, c := range chains {
+		for _, r := range c.rules {
+			add(c.name, r)
+		}
+		if c.from != "" {
+			add(c.from, jump(c.name))
+		}
+	}
+}
+
+func (t *table) commitBuild(what string) error {
+	err := t.conn.commit(what)
+	if errors.Is(err, unix.ENOENT) { // a kind of chain or expression that there is not
+		return unavailable(t.refusal, t.need, err)
+	}
+	return t.explain(err)
+}
+
+// available tries whether the kernel takes the table, without leaving anything in it: the table is made and removed in one
+// transaction.
+func (t *table) available() error {
+	there, err := t.conn.HasTables(t.Table)
+	if err != nil || there[0] {
+		return err
+	}
+	if _, _, err := t.incomplete(nil); err != nil { // there is no nf_tables at all
+		return err
+	}
+	t.conn.CreateTable(&t.Table) // not one that was made just now
+	t.build(nil)
+	t.conn.DelTable(&t.Table)
+	err = t.commitBuild("try to make table " + t.String())
+	if errors.Is(err, unix.EEXIST) {
+		return nil
+	}
+	return err
+}
+
+// explain makes an error out of one of the kernel's that may be about what the kernel lacks.
+func (t *table) explain(err error) error {
+	if lacking(err) {
+		return unavailable(t.refusal, t.need, err)
+	}
+	return err
+}
+
+// mismatch is the error of a CHECK.
+func (t *table) mismatch(format string, args ...any) error {
+	return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container; see `nft list table %s`", t), "table %s: %s", t, fmt.Sprintf(format, args...))
+}
