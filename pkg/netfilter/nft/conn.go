@@ -71,7 +71,7 @@ func textAttr(number uint16, text string) netlink.Attribute {
 
 // ask returns the attributes of what each question asks for, nil for what is not there. Some questions share a message to the
 // kernel: all of their answers have to fit into the socket's buffer.
-func (c *Conn) ask(questions []netlink.Message) ([]map[uint16][]byte, error) {
+func (c *Conn) ask(questions ...netlink.Message) ([]map[uint16][]byte, error) {
 	const atOnce = 64
 	answers := make([]map[uint16][]byte, 0, len(questions))
 	var refusal error
@@ -113,17 +113,17 @@ func (c *Conn) HasTables(tables ...nftables.Table) ([]bool, error) {
 	for i, t := range tables {
 		questions[i] = question(unix.NFT_MSG_GETTABLE, t, textAttr(unix.NFTA_TABLE_NAME, t.Name))
 	}
-	return c.there(questions)
+	return c.there(questions...)
 }
 
 // HasChains is HasTables for chains of a table.
 func (c *Conn) HasChains(t nftables.Table, chains ...string) ([]bool, error) {
-	return c.there(chainQuestions(t, chains))
+	return c.there(chainQuestions(t, chains)...)
 }
 
-func (c *Conn) there(questions []netlink.Message) ([]bool, error) {
+func (c *Conn) there(questions ...netlink.Message) ([]bool, error) {
 	there := make([]bool, len(questions))
-	answers, err := c.ask(questions)
+	answers, err := c.ask(questions...)
 	if lacking(err) {
 		return there, nil
 	}

@@ -41,31 +41,31 @@ func Locked(ctx context.Context, do func() error) error {
 // change makes a change, under the lock, that is decided on by a look at what is there. What others, who don't know the lock, change
 // between the two makes it fail; then it is tried once more.
 func (t *table) change(what string, try func() error) error {
-	err := try()
-	if isContention(err) {
-		err = try()
-	}
-	if isContention(err) {
-		return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s in table %s: given up after 2 attempts: %v", what, t, err),
-			"another program changes that table at the same time; look which with `nft monitor`")
-	}
-	return err
-}
-
-func isContention(err error) bool {
-	var shown *types.Error
-	return !errors.As(err, &shown) && (errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY))
-}
-
-// hold gives an owner what records say, in place of what it has.
-func (t *table) hold(o owner, records []record) error {
-	if len(records) == 0 {
-		_, err := t.release(o)
-		return err
-	}
-	return t.change("change what "+o.comment+" has", func() error {
-		if err := t.complete(records); err != nil {
+	for again := true; ; again = false {
+		err := try()
+		var shown *types.Error
+		if errors.As(err, &shown) || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EBUSY) {
 			return err
+		}
+		if !again {
+			return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s in table %s: given up after 2 attempts: %v", what, t, err),
+				"another program changes that table at the same time; look which with `nft monitor`")
+		}
+	}
+}
+
+// hold gives an owner what records say, in place of what it has. It returns what it took away. If that is all it does, elements may match
+// until the kernel's next tick: lookWhenExpired waits for that.
+func (t *table) hold(o owner, records []record) (removed []element, err error) {
+	what := "change what " + o.comment + " has"
+	if len(records) == 0 {
+		what = "remove what " + o.comment + " has"
+	}
+	err = t.change(what, func() error {
+		if len(records) > 0 {
+			if err := t.complete(records); err != nil {
+				return err
+			}
 		}
 		old, err := t.held(o)
 		if err != nil {
@@ -80,20 +80,21 @@ func (t *table) hold(o owner, records []record) error {
 		if err != nil {
 			return err
 		}
-		rules, err := t.rulesOf(append(obsolete, own...))
+		removed = append(obsolete, own...)
+		rules, err := t.rulesOf(removed)
 		if err != nil {
 			return err
 		}
-		isWanted := map[string]bool{}
-		for _, e := range wanted {
-			isWanted[e.id()] = true
+		if len(records) == 0 && len(own) > 0 {
+			if err := forbidLocalhost(old); err != nil {
+				return err
+			}
 		}
-		own = slices.DeleteFunc(own, func(e element) bool { return isWanted[e.id()] })
+		removed = append(obsolete, without(own, wanted)...)
 		t.removeRules(rules)
-		t.remove(append(obsolete, own...))
-		t.add(missing, 0)
-		return t.conn.commit("change what " + o.comment + " has in table " + t.String())
+		return t.replace(what+" in table "+t.String(), removed, missing)
 	})
+	return removed, err
 }
 
 // compare returns which of the wanted elements have to be added, and what is in their way: what the owner had under the same keys, and
@@ -168,48 +169,24 @@ func (t *table) lookWhenExpired(elements []element) ([]found, error) {
 	}
 }
 
-// release takes away what the owner has, except what has passed to another one. Elements may match until the kernel's next tick:
-// lookWhenExpired waits for that.
-func (t *table) release(o owner) (removed []element, err error) {
-	err = t.change("remove what "+o.comment+" has", func() error {
-		records, err := t.held(o)
-		if err != nil || len(records) == 0 {
-			return err
-		}
-		if removed, err = t.own(o, records); err != nil || len(removed) == 0 {
-			return err
-		}
-		rules, err := t.rulesOf(removed)
-		if err != nil {
-			return err
-		}
-		if err := forbidLocalhost(records); err != nil {
-			return err
-		}
-		t.removeRules(rules)
-		return t.takeAway("remove what "+o.comment+" has in table "+t.String(), removed)
-	})
-	return removed, err
-}
-
-// takeAway takes elements out of their sets, and commits the transaction.
+// replace takes elements out of their sets and puts others in, and commits the transaction.
 //
-// Where the kernel can, it lets them expire. To remove them makes everybody who uses nf_tables wait: the kernel waits for all packets
-// under way before it frees them, and whoever closes a socket of nf_tables waits with it.
-func (t *table) takeAway(what string, elements []element) error {
-	if canExpire() {
-		// The kernel makes its next tick of the shortest timeout.
-		t.add(elements, time.Millisecond)
+// Where the kernel can, elements that nothing takes the place of expire. To remove them makes everybody who uses nf_tables wait: the
+// kernel waits for all packets under way before it frees them, and whoever closes a socket of nf_tables waits with it.
+func (t *table) replace(what string, old, new []element) error {
+	if len(new) == 0 && len(old) > 0 && canExpire() {
+		send(old, time.Millisecond, t.conn.SetAddElements) // the kernel makes its next tick of the shortest timeout
 		if err := t.conn.commit(what); err != nil {
 			return err
 		}
-		there, err := t.look(elements[:1])
+		there, err := t.look(old[:1])
 		if err != nil || !there[0].stays() {
 			return err
 		}
 		// The kernel said that it can, and did not.
 	}
-	t.remove(elements)
+	send(old, 0, t.conn.SetDeleteElements)
+	send(new, 0, t.conn.SetAddElements)
 	return t.conn.commit(what)
 }
 
@@ -269,18 +246,15 @@ func (t *table) check(o owner, want []record) error {
 	return nil
 }
 
-// collect releases what attachments of a network have for a use and are not valid, and waits until nothing of it matches.
+// collect takes away what attachments of a network have for a use and are not valid, and waits until nothing of it matches.
 func (t *table) collect(ctx context.Context, network string, u Use, valid []plugin.Key) error {
 	var holdings []holding
 	err := Locked(ctx, func() (err error) { // a list that is interrupted by a change may lack something
 		holdings, err = t.holdings()
 		return err
 	})
-	if err != nil {
-		return err
-	}
 	hash := plugin.NetworkHash(network)
-	var errs []error
+	errs := []error{err}
 	var last []element // what was taken away last is gone last
 	for _, h := range holdings {
 		isOfNetwork := [8]byte(h.id[:8]) == hash &&
@@ -288,7 +262,7 @@ func (t *table) collect(ctx context.Context, network string, u Use, valid []plug
 		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(u.name) == h.id })
 		if h.first && slices.Contains(u.kinds, h.record.kind) && isOfNetwork && !isValid {
 			errs = append(errs, Locked(ctx, func() (err error) {
-				last, err = t.release(h.owner)
+				last, err = t.hold(h.owner, nil)
 				return err
 			}))
 		}
@@ -297,24 +271,13 @@ func (t *table) collect(ctx context.Context, network string, u Use, valid []plug
 	return errors.Join(append(errs, err)...)
 }
 
-// add adds the addition of elements to the transaction. They are there for a time, or for good if it is 0.
-func (t *table) add(elements []element, timeout time.Duration) {
-	send(elements, func(s *nftables.Set, list []nftables.SetElement) error {
-		for i := range list {
-			list[i].Timeout = timeout
-		}
-		return t.conn.SetAddElements(s, list)
-	})
-}
-
-// remove adds the removal of elements to the transaction.
-func (t *table) remove(elements []element) {
-	send(elements, func(s *nftables.Set, list []nftables.SetElement) error {
-		for i := range list {
-			list[i] = nftables.SetElement{Key: list[i].Key}
-		}
-		return t.conn.SetDeleteElements(s, list)
-	})
+// without returns the elements of a list that are not in the other.
+func without(list, other []element) []element {
+	isIn := map[string]bool{}
+	for _, e := range other {
+		isIn[e.id()] = true
+	}
+	return slices.DeleteFunc(list, func(e element) bool { return isIn[e.id()] })
 }
 
 // removeRules adds the removal of rules to the transaction.
@@ -326,7 +289,7 @@ func (t *table) removeRules(rules []*nftables.Rule) {
 
 // send calls a method of the library for elements, each once, of one set at a time, and not for more than fit into one attribute of
 // 64 KiB: the kernel drops the rest without an error.
-func send(elements []element, call func(*nftables.Set, []nftables.SetElement) error) {
+func send(elements []element, timeout time.Duration, call func(*nftables.Set, []nftables.SetElement) error) {
 	const atOnce = 200
 	sorted := slices.SortedFunc(slices.Values(elements), func(x, y element) int { return cmp.Compare(x.id(), y.id()) })
 	sorted = slices.CompactFunc(sorted, func(x, y element) bool { return x.id() == y.id() })
@@ -334,7 +297,7 @@ func send(elements []element, call func(*nftables.Set, []nftables.SetElement) er
 		set := sorted[0].set
 		var list []nftables.SetElement
 		for len(sorted) > 0 && sorted[0].set.Name == set.Name && len(list) < atOnce {
-			list = append(list, nftables.SetElement{Key: sorted[0].key, Val: sorted[0].data, Comment: sorted[0].comment})
+			list = append(list, nftables.SetElement{Key: sorted[0].key, Val: sorted[0].data, Timeout: timeout, Comment: sorted[0].comment})
 			sorted = sorted[1:]
 		}
 		_ = call(set, list) // fails for lists of more than 64 KiB, and for anonymous sets

@@ -227,47 +227,19 @@ func (t *table) subnet(p netip.Prefix) chain {
 	return chain{name: name, rules: []rule{r}, jumps: 1, set: set, from: chainSubnets}
 }
 
-// subnetNamed returns the subnet that has a set of that name.
-func (t *table) subnetNamed(set string) (chain, bool) {
-	text, ok := strings.CutPrefix(set, masqueradeSet)
-	for _, f := range families() {
-		if text == "single"+f.digit {
-			return t.subnet(netip.PrefixFrom(f.unspecified, f.unspecified.BitLen())), ok
-		}
-	}
-	network, err := netip.ParsePrefix(strings.ReplaceAll(text, "-", ":"))
-	if !ok || err != nil {
-		return chain{}, false
-	}
-	return t.subnet(network), true
-}
-
-// subnetsOf returns the subnets that records need.
+// subnetsOf returns the subnets that records need, each once.
 func (t *table) subnetsOf(records []record) (list []chain) {
+	seen := map[string]bool{}
 	for _, r := range records {
-		if r.kind == kindAddress {
-			list = append(list, t.subnet(netip.PrefixFrom(r.addr, int(r.port))))
+		if r.kind != kindAddress {
+			continue
 		}
-	}
-	return list
-}
-
-// subnets lists those whose sets are there.
-func (t *table) subnets() (list []chain, err error) {
-	there, err := t.conn.HasTables(t.Table)
-	if err != nil || !there[0] {
-		return nil, err
-	}
-	sets, err := t.conn.GetSets(&t.Table)
-	if err != nil {
-		return nil, explain("list the sets of table "+t.String(), err)
-	}
-	for _, s := range sets {
-		if c, ok := t.subnetNamed(s.Name); ok {
+		if c := t.subnet(netip.PrefixFrom(r.addr, int(r.port))); !seen[c.name] {
+			seen[c.name] = true
 			list = append(list, c)
 		}
 	}
-	return list, nil
+	return list
 }
 
 // removeUnused removes the guards of links that are gone, and subnets without addresses. A link that comes again has route_localnet
@@ -275,9 +247,27 @@ func (t *table) subnets() (list []chain, err error) {
 func (t *table) removeUnused() error {
 	const what = "remove what is for nobody"
 	return t.change(what, func() error {
+		holdings, err := t.holdings()
+		if err != nil {
+			return err
+		}
+		isUsed := map[string]bool{}
+		for _, h := range holdings {
+			for _, e := range t.elements(h.record) {
+				isUsed[e.set.Name] = true
+			}
+		}
+		sets, err := t.conn.GetSets(&t.Table)
+		if err != nil {
+			return explain("list the sets of table "+t.String(), err)
+		}
+		jumps, err := t.conn.GetRules(&t.Table, &nftables.Chain{Name: "subnets" + version})
+		if err != nil {
+			return explain("list the jumps to subnets", err)
+		}
 		links, err := t.conn.GetSetElements(t.inside())
 		if err != nil {
-			return explain("list set "+t.inside().Name, err)
+			return explain("list links with route_localnet", err)
 		}
 		var gone []element
 		for _, e := range links {
@@ -285,33 +275,17 @@ func (t *table) removeUnused() error {
 				gone = append(gone, element{set: t.inside(), key: e.Key})
 			}
 		}
-		subnets, err := t.subnets()
-		if err != nil {
-			return err
-		}
-		empty := map[string]chain{}
-		for _, c := range subnets {
-			addrs, err := t.conn.GetSetElements(c.set)
-			if err != nil {
-				return explain("list set "+c.name, err)
+		for _, s := range sets {
+			if isUsed[s.Name] || !strings.HasPrefix(s.Name, masqueradeSet) {
+				continue
 			}
-			if !slices.ContainsFunc(addrs, func(e nftables.SetElement) bool { return e.Timeout == 0 }) {
-				empty[c.name] = c
-			}
-		}
-		jumps, err := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
-		if err != nil {
-			return explain("list the rules of chain "+chainSubnets, err)
-		}
-		t.removeRules(slices.DeleteFunc(jumps, func(r *nftables.Rule) bool { return empty[targetOf(r.Exprs)].set == nil }))
-		for _, c := range empty {
-			chain := &nftables.Chain{Table: &t.Table, Name: c.name}
+			t.removeRules(slices.DeleteFunc(slices.Clone(jumps), func(r *nftables.Rule) bool { return targetOf(r.Exprs) != s.Name }))
+			chain := &nftables.Chain{Table: &t.Table, Name: s.Name}
 			t.conn.FlushChain(chain)
 			t.conn.DelChain(chain)
-			t.conn.DelSet(c.set)
+			t.conn.DelSet(s)
 		}
-		t.remove(gone)
-		return t.conn.commit(what + " from table " + t.String())
+		return t.replace(what+" from table "+t.String(), gone, nil)
 	})
 }
 

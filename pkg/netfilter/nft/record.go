@@ -188,7 +188,7 @@ func (t *table) look(elements []element) ([]found, error) {
 		questions[i] = question(unix.NFT_MSG_GETSETELEM, t.Table, textAttr(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name),
 			textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
 	}
-	answers, err := t.conn.ask(questions)
+	answers, err := t.conn.ask(questions...)
 	if err != nil {
 		return nil, t.explain(err)
 	}
@@ -246,8 +246,17 @@ type holding struct {
 	first  bool // of the owner's
 }
 
+// isMade reports whether the table is there, with the map of owners of this version.
+func (t *table) isMade() (bool, error) {
+	there, err := t.conn.there(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_TABLE, t.Name), textAttr(unix.NFTA_SET_NAME, t.owners.Name)))
+	return err == nil && there[0], err
+}
+
 // holdings lists what all owners have, without what is about to go.
 func (t *table) holdings() (list []holding, err error) {
+	if made, err := t.isMade(); err != nil || !made {
+		return nil, err
+	}
 	entries, err := t.conn.GetSetElements(t.owners)
 	if err != nil {
 		return nil, explain("list what attachments have in table "+t.String(), err)

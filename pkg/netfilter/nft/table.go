@@ -4,8 +4,6 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
@@ -91,7 +89,7 @@ func (t *table) incomplete(records []record) (missing []string, lost bool, err e
 			names, want = append(names, c.name), append(want, uint32(len(c.rules)+c.jumps))
 		}
 	}
-	answers, err := t.conn.ask(chainQuestions(t.Table, names))
+	answers, err := t.conn.ask(chainQuestions(t.Table, names)...)
 	if err != nil {
 		return nil, false, t.explain(err)
 	}
@@ -109,25 +107,27 @@ func (t *table) incomplete(records []record) (missing []string, lost bool, err e
 	return missing, lost, nil
 }
 
-// complete makes what of the table is missing, and subnets that records need: all of it is made, or made again, in one transaction.
+// complete makes what of the table is missing for records: all of it is made, or made again, in one transaction.
 func (t *table) complete(records []record) error {
 	missing, _, err := t.incomplete(records)
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	subnets, err := t.subnets()
+	holdings, err := t.holdings()
 	if err != nil {
 		return err
 	}
+	for _, h := range holdings {
+		records = append(records, h.record)
+	}
 	t.conn.AddTable(&t.Table)
-	t.build(append(subnets, t.subnetsOf(records)...))
+	t.build(records)
 	return t.commitBuild("make table " + t.String())
 }
 
-// build adds the table's sets, chains and rules to the transaction. What attachments have in chains stays as it is.
-func (t *table) build(subnets []chain) {
-	slices.SortFunc(subnets, func(x, y chain) int { return strings.Compare(x.name, y.name) })
-	subnets = slices.CompactFunc(subnets, func(x, y chain) bool { return x.name == y.name })
+// build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. What attachments have in chains stays as it is.
+func (t *table) build(records []record) {
+	subnets := t.subnetsOf(records)
 	sets, chains := append([]*nftables.Set{t.owners}, t.sets...), append(t.chains(), subnets...)
 	for _, c := range subnets {
 		sets = append(sets, c.set)

@@ -192,12 +192,13 @@ func TestCollision(t *testing.T) {
 	use := c.Masquerade(prefixes("10.88.0.2/24"))
 	first, second := ownerOf(keyOf("a"), use.name), ownerOf(keyOf("b"), use.name)
 	second.id = first.id
-	must(t, use.hold(first, use.records))
-	err := use.hold(second, c.Masquerade(prefixes("10.88.0.3/24")).records)
+	_, err := use.hold(first, use.records)
+	must(t, err)
+	_, err = use.hold(second, c.Masquerade(prefixes("10.88.0.3/24")).records)
 	if err == nil || !strings.Contains(err.Error(), "the same number as what net/a/eth0 has") {
 		t.Error(err)
 	}
-	_, err = use.release(second)
+	_, err = use.hold(second, nil)
 	must(t, err)
 	must(t, use.check(first, use.records))
 }

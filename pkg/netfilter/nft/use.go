@@ -39,12 +39,12 @@ func (u Use) Add(ctx context.Context, key plugin.Key) error {
 	}
 	o := ownerOf(key, u.name)
 	return Locked(ctx, func() error {
-		err := u.hold(o, u.records)
+		_, err := u.hold(o, u.records)
 		if err != nil || u.after == nil {
 			return err
 		}
 		if err = u.after(ctx, o); err != nil {
-			_, undo := u.release(o)
+			_, undo := u.hold(o, nil)
 			err = errors.Join(err, undo)
 		}
 		return err
@@ -59,7 +59,7 @@ func (u Use) Del(ctx context.Context, key plugin.Key) error {
 
 func (u Use) del(ctx context.Context, key plugin.Key) (removed []element, err error) {
 	err = Locked(ctx, func() (err error) {
-		removed, err = u.release(ownerOf(key, u.name))
+		removed, err = u.hold(ownerOf(key, u.name), nil)
 		return err
 	})
 	return removed, err
@@ -95,8 +95,8 @@ func (u Use) Check(key plugin.Key) error {
 
 // GC takes back what attachments of the network have that are not valid, and waits until no packet matches it.
 func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
-	there, err := u.conn.HasTables(u.Table)
-	if err != nil || !there[0] {
+	made, err := u.isMade()
+	if err != nil || !made {
 		return err
 	}
 	err = u.collect(ctx, network, u, valid)
