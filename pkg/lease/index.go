@@ -38,8 +38,8 @@ type index struct {
 	changed bool   // it, or that directory, is not as it was opened
 }
 
-// files is how many files the leases are spread over.
-const files = 64
+// indexFiles is how many files the leases are spread over.
+const indexFiles = 64
 
 // openIndex looks whether the index can be trusted.
 func openIndex(path, leases string) *index {
@@ -76,7 +76,7 @@ func (x *index) seal() {
 func (x *index) file(containerID string) string {
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(containerID))
-	return filepath.Join(x.path, fmt.Sprintf("%02x", h.Sum32()%files))
+	return filepath.Join(x.path, fmt.Sprintf("%02x", h.Sum32()%indexFiles))
 }
 
 func (x *index) lines(containerID string) ([]string, error) {
