@@ -336,7 +336,7 @@ func TestRequest(t *testing.T) {
 			r.success(t)
 			got := r.plugin.seen
 			if string(got.Command) != command || got.Key != (plugin.Key{Network: "net", ContainerID: "c0ffee", IfName: "eth0"}) ||
-				got.Netns != r.env["CNI_NETNS"] || got.Args != "A=b" || got.Version != "0.4.0" || string(got.Stdin) != text ||
+				got.Netns != r.env["CNI_NETNS"] || got.Args != "A=b" || got.Version != "0.4.0" || string(got.Config.JSON()) != strings.ReplaceAll(text, " ", "") ||
 				got.HasValid || got.Valid != nil || got.Trace != nil {
 				t.Errorf("request %+v", got)
 			}

@@ -57,7 +57,8 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	}
 	code := answer(p, plugin.PrintResult(result, version))
 	if code != 0 { // the runtime knows nothing of what was made
-		r.Command, r.PrevResult = plugin.Del, result
+		r = r.For(plugin.Del)
+		r.PrevResult = result
 		if _, err := guard(r, row, limit(plugin.Del)); err != nil {
 			fmt.Fprintln(p.Stderr, "take back what was made:", err)
 		}

@@ -148,9 +148,6 @@ func TestValues(t *testing.T) {
 	if text := string(o.Object("raw").JSON()); text != `{"A":[1,2.50,null]}` {
 		t.Errorf("JSON = %s", text)
 	}
-	if !o.IsList("empty") || o.IsList("o") || o.IsList("absent") {
-		t.Error("IsList")
-	}
 	if o.Err() != nil {
 		t.Error(o.Err())
 	}

@@ -34,7 +34,7 @@ type Plugin interface {
 	// nothing.
 	Check(ctx context.Context, r *Request) error
 
-	// Status tells whether an Add could be served now.
+	// Status reports whether an Add could be served now.
 	Status(ctx context.Context, r *Request) error
 
 	// GC removes what is held by attachments of the request's network that
@@ -116,10 +116,6 @@ type Request struct {
 	// Config is the whole configuration. It is strict on ADD, CHECK and
 	// STATUS and lenient on DEL and GC.
 	Config *conf.Object
-
-	// Stdin is the configuration's text as it was read, nil if there was none.
-	// See Text, which delegates get.
-	Stdin []byte
 
 	// PrevResult is the previous plugin's result; on CHECK and DEL the whole
 	// chain's. It is nil when there is none and, on DEL, when it can't be read.
@@ -203,21 +199,14 @@ func (r *Request) PrevAddresses() []netip.Prefix {
 	return Prefixes(AddressesOf(r.PrevResult, r.IfName))
 }
 
-// For returns a request of the same attachment for another plugin, or for another verb.
-func (r *Request) For(command Command, config *conf.Object) *Request {
+// For returns a request of the same attachment for another verb: a DEL, when an ADD fails.
+func (r *Request) For(command Command) *Request {
 	own := *r
-	own.Command, own.Config, own.Stdin = command, config, nil
-	return &own
-}
-
-// IsValid tells whether GC must leave the attachment alone.
-func (r *Request) IsValid(containerID, ifName string) bool {
-	for _, a := range r.Valid {
-		if a.ContainerID == containerID && a.IfName == ifName {
-			return true
-		}
+	own.Command = command
+	if command == Del {
+		own.Config = r.Config.Lenient()
 	}
-	return false
+	return &own
 }
 
 // ValidKeys returns the keys that GC must leave alone.

@@ -73,11 +73,3 @@ func Copy(r *types100.Result) *types100.Result {
 	}
 	return to
 }
-
-// family reports whether an address is of a family.
-type family = func(net.IP) bool
-
-func isIPv4(ip net.IP) bool { return ip.To4() != nil }
-func isIPv6(ip net.IP) bool { return ip.To4() == nil }
-
-func ipText(ip []byte) string { return net.IP(ip).String() }

@@ -12,6 +12,7 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -71,7 +72,11 @@ func (l *lab) request(command plugin.Command, config string) (*plugin.Request, e
 		r.Key = plugin.Key{ContainerID: "c0ffee", IfName: "eth0"}
 		r.Netns = "/run/netns/web"
 	}
-	return r, r.Configure([]byte(config), "")
+	o, err := conf.Parse([]byte(config))
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Configure(o, "")
 }
 
 // run calls the chain.
@@ -132,7 +137,7 @@ func (f fake) GC(ctx context.Context, r *plugin.Request) error {
 func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Request) (*types100.Result, error) {
 	what := string(command) + " " + f.name
 	var stdin map[string]any
-	if err := json.Unmarshal(r.Text(), &stdin); err != nil {
+	if err := json.Unmarshal(r.Config.JSON(), &stdin); err != nil {
 		return nil, err
 	}
 	f.lab.calls = append(f.lab.calls, call{what, stdin})

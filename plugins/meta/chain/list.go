@@ -55,7 +55,7 @@ func readStep(r *plugin.Request, o *conf.Object) (*step, error) {
 	if s.plugin, err = delegate.Find(r, s.name); err != nil {
 		return nil, s.wrap(err)
 	}
-	return s, s.wrap(plugin.CheckVersion(r.Version, r.Command, s.plugin.Oldest()))
+	return s, s.wrap(plugin.CheckVersion(r.Version, r.Command, s.plugin.Oldest))
 }
 
 // validate is read for the verbs that refuse a configuration with a mistake,

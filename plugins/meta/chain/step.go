@@ -19,9 +19,9 @@ type step struct {
 	capabilities []string
 }
 
-// add calls ADD with the result of the plugin before, nil if this is the first.
-func (s *step) add(ctx context.Context, r *plugin.Request, made *types100.Result) (*types100.Result, error) {
-	own, err := s.request(r, plugin.Add, made)
+// add calls ADD with the result of the plugin before.
+func (s *step) add(ctx context.Context, r *plugin.Request, before *types100.Result) (*types100.Result, error) {
+	own, err := s.request(r, plugin.Add, before)
 	if err != nil {
 		return nil, err
 	}
@@ -35,7 +35,7 @@ func (s *step) add(ctx context.Context, r *plugin.Request, made *types100.Result
 	return result, err
 }
 
-// del calls DEL, also while an ADD that has made something is undone.
+// del calls DEL, also while an ADD is undone, with the newest result.
 func (s *step) del(ctx context.Context, r *plugin.Request, made *types100.Result) error {
 	own, err := s.request(r, plugin.Del, made)
 	if err != nil {
@@ -47,7 +47,7 @@ func (s *step) del(ctx context.Context, r *plugin.Request, made *types100.Result
 
 // call calls the request's verb.
 func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.Delegate, context.Context, *plugin.Request) error) error {
-	own, err := s.request(r, r.Command, nil)
+	own, err := s.request(r, r.Command, r.PrevResult)
 	if err != nil {
 		return err
 	}
@@ -55,32 +55,22 @@ func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.
 	return verb(s.plugin, ctx, own)
 }
 
-// request is what a process of the plugin's own would have been asked, with the
-// result that the chain has made so far; nil is the one that the chain was given.
-func (s *step) request(r *plugin.Request, command plugin.Command, made *types100.Result) (*plugin.Request, error) {
-	config := s.compose(r.Config)
-	own := r.For(command, config)
-	if made != nil {
-		var err error
-		if own.PrevResult, err = plugin.In(made, r.Version); err != nil {
-			return nil, err
-		}
-		config.Drop("prevResult") // which is the one before the chain
+// request is what libcni would ask of the plugin: its own configuration with the network's name and version, what a runtime adds to
+// each plugin's for a verb, and of runtimeConfig what the plugin's capabilities ask for.
+func (s *step) request(r *plugin.Request, command plugin.Command, prev *types100.Result) (*plugin.Request, error) {
+	config := s.config.Copy()
+	config.Take(r.Config, "name", "cniVersion", plugin.ValidKey, plugin.OldValidKey)
+	if asked := r.Config.Object("runtimeConfig").Only(s.capabilities...); len(asked.Keys()) > 0 {
+		config.Set("runtimeConfig", asked)
 	}
+	if prev != nil {
+		config.Set("prevResult", plugin.FormOf(prev, r.Version))
+	}
+	own := r.For(command)
 	if r.Trace != nil {
 		own.Trace = func(what string) { r.Trace(s.name + ": " + what) }
 	}
-	return own, own.ConfigureBy(config, s.plugin.Oldest())
-}
-
-// compose makes the configuration that libcni would send: the plugin's own with
-// the network's name and version, what a runtime adds to each plugin's for a
-// verb, and of runtimeConfig what the plugin's capabilities ask for.
-func (s *step) compose(chain *conf.Object) *conf.Object {
-	config := s.config.Copy()
-	config.Take(chain, "name", "cniVersion", "prevResult", plugin.ValidKey, plugin.OldValidKey)
-	config.TakeSome(chain, "runtimeConfig", s.capabilities)
-	return config
+	return own, own.Configure(config, s.plugin.Oldest)
 }
 
 // wrap says whose error it is.
