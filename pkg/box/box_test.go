@@ -590,7 +590,7 @@ func TestDeadlineReachesThePlugin(t *testing.T) {
 		{"by Step of DEL, which undoes nothing", plugin.Del, func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return r.Step(ctx, "call the next") },
 			"stopped before the step: call the next", "out of time after 20ms; the call can be repeated"},
 		{"by the context", plugin.Add, func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return ctx.Err() },
-			"context canceled", "the call was out of time after 20ms"},
+			"context deadline exceeded", "the call was out of time after 20ms"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -15,8 +15,7 @@ import (
 // maxIfName is IFNAMSIZ less the terminating zero.
 const maxIfName = 15
 
-// maxStdin bounds the configuration, in bytes. The largest there are, with a
-// GC list of a full node, have some hundred KiB.
+// maxStdin bounds the configuration, in bytes. The largest there are, with a GC list of a full node, have some hundred KiB.
 const maxStdin = 16 << 20
 
 // request reads and validates a call. Nothing is changed by it. The version is what an error document should name, as far as it is

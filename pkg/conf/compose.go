@@ -39,8 +39,13 @@ func (o *Object) Take(from *Object, keys ...string) {
 	}
 }
 
-// Set sets a key to a string, an int, a *Object, or a list of strings or objects.
-func (o *Object) Set(key string, value any) { o.replace(key, valueOf(value)) }
+// Set sets a key to a string, an int, a list of strings or objects, or a *Object. Nothing is set for an empty value ("", 0, nil, a list
+// of nothing), but what a pointer points to is never empty.
+func (o *Object) Set(key string, value any) {
+	if v := valueOf(value); v != nil {
+		o.replace(key, v)
+	}
+}
 
 // replace puts a member in place of those that have its key in any case.
 func (o *Object) replace(key string, v *fastjson.Value) {
@@ -53,26 +58,42 @@ func (o *Object) replace(key string, v *fastjson.Value) {
 }
 
 func valueOf(value any) *fastjson.Value {
-	var arena fastjson.Arena
 	switch v := value.(type) {
 	case string:
-		return fastjson.MustParseBytes(appendString(nil, v)) // Arena.NewString quotes as Go does
+		if v != "" {
+			return valueOf(&v)
+		}
+	case *string:
+		return fastjson.MustParseBytes(appendString(nil, *v)) // fastjson's own strings are quoted as Go does
 	case int:
-		return arena.NewNumberInt(v)
-	case *Object:
-		return v.value
+		if v != 0 {
+			return valueOf(&v)
+		}
+	case *int:
+		if v != nil {
+			return new(fastjson.Arena).NewNumberInt(*v)
+		}
 	case []string:
-		return list(v)
+		return list(v, func(s string) any { return &s })
 	case []*Object:
-		return list(v)
+		return list(v, func(o *Object) any { return o })
+	case *Object:
+		if v != nil {
+			return v.value
+		}
+	default:
+		panic(fmt.Sprintf("%T is no type of JSON", value))
 	}
-	panic(fmt.Sprintf("%T is no type of JSON", value))
+	return nil
 }
 
-func list[T any](items []T) *fastjson.Value {
+func list[T any](items []T, to func(T) any) *fastjson.Value {
+	if len(items) == 0 {
+		return nil
+	}
 	array := new(fastjson.Arena).NewArray()
 	for i, item := range items {
-		array.SetArrayItem(i, valueOf(item))
+		array.SetArrayItem(i, valueOf(to(item)))
 	}
 	return array
 }

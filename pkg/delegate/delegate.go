@@ -1,6 +1,5 @@
-// Package delegate calls one plugin from another: in this process when the
-// file that CNI_PATH leads to is this very binary, by exec otherwise (spec
-// 1.1.0, section "Plugin Delegation").
+// Package delegate calls one plugin from another: in this process when the file that CNI_PATH leads to is this very binary, by exec
+// otherwise (spec 1.1.0, section "Plugin Delegation").
 package delegate
 
 import (
@@ -13,8 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// dhcp is the IPAM plugin that sends its requests, and its releases, through the
-// attachment's interface.
+// dhcp is the IPAM plugin that sends its requests, and its releases, through the attachment's interface.
 const dhcp = "dhcp"
 
 // Delegate is a plugin found in CNI_PATH. When its ADD fails it has undone what it did.
@@ -64,7 +62,8 @@ func isSelf(file *unix.Stat_t) bool {
 	return unix.Stat("/proc/self/exe", &own) == nil && own.Dev == file.Dev && own.Ino == file.Ino
 }
 
-// NeedsLink reports whether the plugin, an IPAM, may work through the attachment's interface. Of one that is not ours it has to be assumed.
+// NeedsLink reports whether the plugin, an IPAM, may work through the attachment's interface. Of one that is not ours it has to be
+// assumed.
 func (d *Delegate) NeedsLink() bool { return d.External || d.name == dhcp }
 
 // ReleasesThroughLink reports whether the plugin, an IPAM, can give back an address only while the interface exists.

@@ -91,9 +91,8 @@ func (e external) exec(ctx context.Context, r *plugin.Request) (printed []byte, 
 	}
 }
 
-// environment is our own (TRACEPARENT and all) with the request's verb. The
-// other parameters are there already when a runtime started this process, and
-// are not when the caller is a plugin inside some other program.
+// environment is our own (TRACEPARENT and all) with the request's verb. The other parameters are there already when a runtime
+// started this process, and are not when the caller is a plugin inside some other program.
 func environment(r *plugin.Request) []string {
 	env := append(os.Environ(), "CNI_COMMAND="+string(r.Command))
 	for _, v := range []struct{ name, value string }{
@@ -110,8 +109,7 @@ func environment(r *plugin.Request) []string {
 	return env
 }
 
-// failure is the error the plugin printed, code and all, or what can be said
-// of one that printed none.
+// failure is the error the plugin printed, code and all, or what can be said of one that printed none.
 func (e external) failure(err error, stdout []byte, stderr string) error {
 	if o, perr := conf.Parse(stdout); perr == nil {
 		var code int

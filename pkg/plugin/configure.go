@@ -8,9 +8,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 )
 
-// Configure reads a configuration, which is strict, into the request, whose Command says how strict to be, for a plugin that takes CNI
-// versions from oldest on. Nothing is changed by it. When it fails, Version says which one the configuration names, as far as that was
-// read.
+// Configure reads a configuration, which is strict, into the request, whose Command says how strict to be, for a plugin that takes
+// CNI versions from oldest on. Nothing is changed by it. When it fails, Version says which one the configuration names, as far as
+// that was read.
 func (r *Request) Configure(config *conf.Object, oldest string) error {
 	r.Config = config
 	if err := r.readNetwork(); err != nil {
@@ -69,8 +69,8 @@ func (r *Request) readPrevResult() error {
 	return nil
 }
 
-// readValid reads GC's list, under the name of the spec or the one that older versions of libcni send. It is strict, unlike everything
-// else that GC reads: an entry not understood would be an attachment taken for stale.
+// readValid reads GC's list, under the name of the spec or the one that older versions of libcni send. It is strict, unlike
+// everything else that GC reads: an entry not understood would be an attachment taken for stale.
 func (r *Request) readValid() error {
 	if r.Command != GC {
 		return nil
@@ -99,16 +99,14 @@ func (r *Request) readValid() error {
 	return nil
 }
 
-// The keys of GC's list: the one of spec 1.1.0, and the one that libcni had
-// before it was corrected and still sends.
+// The keys of GC's list: the one of spec 1.1.0, and the one that libcni had before it was corrected and still sends.
 const (
 	ValidKey    = "cni.dev/valid-attachments"
 	OldValidKey = "cni.dev/attachments"
 )
 
-// InvalidName says what is wrong with a container id or network name, which
-// end up in file names, rules and links: ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$ (libcni).
-// It returns "" for nothing.
+// InvalidName says what is wrong with a container id or network name, which end up in file names, rules and links:
+// ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$ (libcni). It returns "" for nothing.
 func InvalidName(s string) string {
 	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
 	for i, c := range s {

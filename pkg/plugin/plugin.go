@@ -1,8 +1,8 @@
-// Package plugin is the contract between a CNI plugin and whatever runs it: a
-// process started by a runtime, another plugin, or a Go test.
+// Package plugin is the contract between a CNI plugin and whatever runs it: a process started by a runtime, another plugin, or a Go
+// test.
 //
-// A plugin gets a Request and answers with a Result or an error. It never
-// reads the environment, prints, exits or keeps package-level state.
+// A plugin gets a Request and answers with a Result or an error. It never reads the environment, prints, exits or keeps
+// package-level state.
 package plugin
 
 import (
@@ -18,34 +18,29 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 )
 
-// Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations").
-// A plugin that owns no state answers GC, and one that needs nothing of the
-// host answers STATUS, with nil.
+// Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations"). A plugin that owns no state answers GC, and one that
+// needs nothing of the host answers STATUS, with nil.
 type Plugin interface {
 	// Add makes the attachment. When it fails it has undone what it did.
 	Add(ctx context.Context, r *Request) (*types100.Result, error)
 
-	// Del removes what Add made. It works from the request's Key alone:
-	// everything else is a hint. What is missing is success; what could not
-	// be removed is one error after every other step was tried.
+	// Del removes what Add made. It works from the request's Key alone: everything else is a hint. What is missing is success;
+	// what could not be removed is one error after every other step was tried.
 	Del(ctx context.Context, r *Request) error
 
-	// Check compares what Add made with the request's PrevResult. It changes
-	// nothing.
+	// Check compares what Add made with the request's PrevResult. It changes nothing.
 	Check(ctx context.Context, r *Request) error
 
 	// Status reports whether an Add could be served now.
 	Status(ctx context.Context, r *Request) error
 
-	// GC removes what is held by attachments of the request's network that
-	// are not in its Valid list.
+	// GC removes what is held by attachments of the request's network that are not in its Valid list.
 	GC(ctx context.Context, r *Request) error
 }
 
 // Explainer is a plugin that chooses how to do its work by what is on the host.
 type Explainer interface {
-	// Explain says what it would choose for a configuration, and why: a
-	// sentence for each choice. It changes nothing.
+	// Explain says what it would choose for a configuration, and why: a sentence for each choice. It changes nothing.
 	Explain(config *conf.Object) []string
 }
 
@@ -56,8 +51,7 @@ type Descriptor struct {
 	Summary string // one line, for people
 	Plugin  Plugin
 
-	// Oldest is the oldest configuration version the plugin takes; "" is
-	// 0.1.0.
+	// Oldest is the oldest configuration version the plugin takes; "" is 0.1.0.
 	Oldest string
 }
 
@@ -113,25 +107,23 @@ type Request struct {
 	Path    []string // CNI_PATH, where delegates are looked for
 	Version string   // the configuration's cniVersion, "0.1.0" if it has none
 
-	// Config is the whole configuration. It is strict on ADD, CHECK and
-	// STATUS and lenient on DEL and GC.
+	// Config is the whole configuration. It is strict on ADD, CHECK and STATUS and lenient on DEL and GC.
 	Config *conf.Object
 
-	// PrevResult is the previous plugin's result; on CHECK and DEL the whole
-	// chain's. It is nil when there is none and, on DEL, when it can't be read.
-	// Others read it too: a plugin copies what it changes.
+	// PrevResult is the previous plugin's result; on CHECK and DEL the whole chain's. It is nil when there is none and, on DEL,
+	// when it can't be read. It is the plugin's own: ADD may change it into its result.
 	PrevResult *types100.Result
 
-	// Valid are the attachments that GC must leave alone. HasValid is false
-	// when the runtime sent no list, and then nothing may be removed.
+	// Valid are the attachments that GC must leave alone. HasValid is false when the runtime sent no list, and then nothing may be
+	// removed.
 	Valid    []Attachment
 	HasValid bool
 
 	// Plugins are the plugins that can be called in this process.
 	Plugins Table
 
-	// Detach, when set, reports whether a second process may be left behind for what takes the kernel long (link.Deleter): this one
-	// ends after the call, and orphans are reaped. It is asked when there is such a thing to do.
+	// Detach, when set, reports whether a second process may be left behind for what takes the kernel long (link.Deleter): this
+	// one ends after the call, and orphans are reaped. It is asked when there is such a thing to do.
 	Detach func() bool
 
 	// Trace, when set, is told what the plugin is about to do.
@@ -177,8 +169,8 @@ func (r *Request) Inside(f func() error) error {
 // MayDetach reports whether a second process may be left behind.
 func (r *Request) MayDetach() bool { return r.Detach != nil && r.Detach() }
 
-// Step announces the next step, and stops a call that was cancelled: a plugin
-// asks before each step of an ADD that changes something.
+// Step announces the next step, and stops a call that was cancelled: a plugin asks before each step of an ADD that changes
+// something.
 func (r *Request) Step(ctx context.Context, step string) error {
 	r.Announce(step)
 	if ctx.Err() == nil {

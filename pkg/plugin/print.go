@@ -38,7 +38,7 @@ func FormOf(r *types100.Result, version string) *conf.Object {
 type form struct{ sorted bool }
 
 func (f form) networkInterface(i *types100.Interface) *conf.Object {
-	members := []any{"name", always(i.Name), "mac", i.Mac, "sandbox", i.Sandbox}
+	members := []any{"name", &i.Name, "mac", i.Mac, "sandbox", i.Sandbox}
 	if f.sorted {
 		members = append(members, "mtu", i.Mtu, "socketPath", i.SocketPath, "pciID", i.PciID)
 	}
@@ -53,11 +53,11 @@ func (f form) ip(ip *types100.IPConfig) *conf.Object {
 	case isIPv4(ip.Address.IP):
 		version = "4"
 	}
-	return f.object("version", version, "interface", ip.Interface, "address", ip.Address.String(), "gateway", ip.Gateway)
+	return f.object("version", version, "interface", ip.Interface, "address", ip.Address.String(), "gateway", text(ip.Gateway))
 }
 
 func (f form) route(r *types.Route) *conf.Object {
-	return f.object("dst", r.Dst.String(), "gw", r.GW, "mtu", r.MTU, "advmss", r.AdvMSS, "priority", r.Priority, "table", r.Table, "scope", r.Scope)
+	return f.object("dst", r.Dst.String(), "gw", text(r.GW), "mtu", r.MTU, "advmss", r.AdvMSS, "priority", r.Priority, "table", r.Table, "scope", r.Scope)
 }
 
 // family is the form of 0.1.0 and 0.2.0, which has one address of each family and keeps its routes beside it.
@@ -69,10 +69,17 @@ func family(r *types100.Result, is func(net.IP) bool) *conf.Object {
 	var routes []*conf.Object
 	for _, route := range r.Routes {
 		if is(route.Dst.IP) {
-			routes = append(routes, form{}.object("dst", route.Dst.String(), "gw", route.GW))
+			routes = append(routes, form{}.object("dst", route.Dst.String(), "gw", text(route.GW)))
 		}
 	}
-	return form{}.object("ip", r.IPs[at].Address.String(), "gateway", r.IPs[at].Gateway, "routes", routes)
+	return form{}.object("ip", r.IPs[at].Address.String(), "gateway", text(r.IPs[at].Gateway), "routes", routes)
+}
+
+func text(ip net.IP) string {
+	if len(ip) == 0 {
+		return ""
+	}
+	return ip.String()
 }
 
 func isIPv4(ip net.IP) bool { return ip.To4() != nil }
@@ -80,7 +87,8 @@ func isIPv6(ip net.IP) bool { return ip.To4() == nil }
 
 // PrintError returns an error as the document a runtime reads (spec 1.1.0, section "Error").
 func PrintError(e *types.Error, version string) []byte {
-	return indented(form{}.object("cniVersion", version, "code", int(e.Code), "msg", always(shortened(e.Msg)), "details", shortened(e.Details)))
+	msg := shortened(e.Msg)
+	return indented(form{}.object("cniVersion", version, "code", int(e.Code), "msg", &msg, "details", shortened(e.Details)))
 }
 
 // mostText is how many bytes of a text an error document has: values that are shown can be of any size.
@@ -98,9 +106,6 @@ func PrintVersions(oldest string) []byte {
 	return indented(form{}.object("cniVersion", CurrentVersion, "supportedVersions", Versions(oldest)))
 }
 
-// always is a text that is printed even if it is empty.
-type always string
-
 // object makes an object of keys, each followed by its value. Empty values are left out.
 func (f form) object(keysAndValues ...any) *conf.Object {
 	members := slices.Collect(slices.Chunk(keysAndValues, 2))
@@ -109,36 +114,9 @@ func (f form) object(keysAndValues ...any) *conf.Object {
 	}
 	o := conf.New()
 	for _, m := range members {
-		if value, empty := printed(m[1]); !empty {
-			o.Set(m[0].(string), value)
-		}
+		o.Set(m[0].(string), m[1])
 	}
 	return o
-}
-
-func printed(value any) (as any, empty bool) {
-	switch v := value.(type) {
-	case always:
-		return string(v), false
-	case string:
-		return v, v == ""
-	case int:
-		return v, v == 0
-	case *int:
-		if v == nil {
-			return nil, true
-		}
-		return *v, false
-	case net.IP:
-		return v.String(), len(v) == 0
-	case []string:
-		return v, len(v) == 0
-	case []*conf.Object:
-		return v, len(v) == 0
-	case *conf.Object:
-		return v, v == nil
-	}
-	panic(fmt.Sprintf("%T is in no result", value))
 }
 
 func list[T any](items []T, to func(T) *conf.Object) []*conf.Object {

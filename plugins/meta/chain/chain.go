@@ -1,5 +1,4 @@
-// Package chain runs a list of plugins, as a runtime would run them one after
-// the other, in one process.
+// Package chain runs a list of plugins, as a runtime would run them one after the other, in one process.
 package chain
 
 import (

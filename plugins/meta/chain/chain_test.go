@@ -220,8 +220,7 @@ func TestRollbackGoesOnAfterAFailure(t *testing.T) {
 	}
 }
 
-// Another program that fails is called with DEL too, as the specification
-// wants it.
+// Another program that fails is called with DEL too, as the specification wants it.
 func TestRollbackOfAnotherProgram(t *testing.T) {
 	l := newLab(t, "a", "b")
 	script := `#!/bin/sh
@@ -258,8 +257,7 @@ test "$CNI_COMMAND" = DEL || { echo '{"code": 11, "msg": "no address left", "det
 	}
 }
 
-// A call that is cancelled stops before the next plugin, and the DELs are not
-// cancelled with it.
+// A call that is cancelled stops before the next plugin, and the DELs are not cancelled with it.
 func TestCancelled(t *testing.T) {
 	l := newLab(t, "a", "b", "c")
 	ctx, cancel := context.WithCancelCause(context.Background())

@@ -16,8 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// lab is a table of plugins that keep what they are asked, and the directory
-// that CNI_PATH leads to them by.
+// lab is a table of plugins that keep what they are asked, and the directory that CNI_PATH leads to them by.
 type lab struct {
 	dir   string
 	table plugin.Table
@@ -132,8 +131,7 @@ func (f fake) GC(ctx context.Context, r *plugin.Request) error {
 	return err
 }
 
-// verb keeps the call. Without other orders an ADD adds an interface called
-// like the plugin.
+// verb keeps the call. Without other orders an ADD adds an interface called like the plugin.
 func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Request) (*types100.Result, error) {
 	what := string(command) + " " + f.name
 	var stdin map[string]any
@@ -149,7 +147,7 @@ func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Reques
 	}
 	result := &types100.Result{}
 	if r.PrevResult != nil {
-		result = plugin.Copy(r.PrevResult)
+		result = r.PrevResult
 	}
 	result.Interfaces = append(result.Interfaces, &types100.Interface{Name: f.name, Mtu: 1400})
 	return result, nil

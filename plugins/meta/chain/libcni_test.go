@@ -43,9 +43,8 @@ func (*lab) Decode(out []byte) (version.PluginInfo, error) {
 	return (&version.PluginDecoder{}).Decode(out)
 }
 
-// TestSameAsLibcni has libcni run the same plugins one by one and in chains:
-// each of them is asked the same, in the same order, and the result is the same
-// to the byte.
+// TestSameAsLibcni has libcni run the same plugins one by one and in chains: each of them is asked the same, in the same order, and
+// the result is the same to the byte.
 func TestSameAsLibcni(t *testing.T) {
 	const (
 		a     = `{"type": "a", "capabilities": {"ips": true, "mac": false}, "ipam": {"type": "x", "list": [1, 2.5, null, "\u0001\"é😀"]}, "name": "own", "cniVersion": "0.1.0"}`

@@ -14,8 +14,8 @@ import (
 // ownType is what the plugin is called in a configuration.
 const ownType = "chain"
 
-// read reads the list of plugins and finds each of them. What it returns beside
-// an error are those that can be called: DEL and GC do what they can.
+// read reads the list of plugins and finds each of them. What it returns beside an error are those that can be called: DEL and GC
+// do what they can.
 func read(r *plugin.Request) ([]*step, error) {
 	var steps []*step
 	var errs []error
@@ -58,8 +58,7 @@ func readStep(r *plugin.Request, o *conf.Object) (*step, error) {
 	return s, s.wrap(plugin.CheckVersion(r.Version, r.Command, s.plugin.Oldest))
 }
 
-// validate is read for the verbs that refuse a configuration with a mistake,
-// before anything is changed.
+// validate is read for the verbs that refuse a configuration with a mistake, before anything is changed.
 func validate(r *plugin.Request) ([]*step, error) {
 	steps, err := read(r)
 	if err != nil {
@@ -78,8 +77,8 @@ func validate(r *plugin.Request) ([]*step, error) {
 	return steps, checkCapabilities(steps, declared)
 }
 
-// checkCapabilities makes sure that the chain gets from the runtime what its
-// plugins need: an entry of a conflist gets what it declares itself.
+// checkCapabilities makes sure that the chain gets from the runtime what its plugins need: an entry of a conflist gets what it
+// declares itself.
 func checkCapabilities(steps []*step, declared []string) error {
 	var missing, lacks []string
 	for _, s := range steps {
