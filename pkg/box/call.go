@@ -117,24 +117,7 @@ func perform(ctx context.Context, r *plugin.Request, row *plugin.Descriptor) (re
 			result, err = nil, plugin.Errorf("please report it with this trace: "+firstFrames(string(debug.Stack())), "%s %s: bug: %v", row.Name, r.Command, p)
 		}
 	}()
-	switch r.Command {
-	case plugin.Add:
-		result, err = row.Plugin.Add(ctx, r)
-		if err == nil && result == nil {
-			result = &types100.Result{}
-		}
-	case plugin.Del:
-		err = row.Plugin.Del(ctx, r)
-	case plugin.Check:
-		err = row.Plugin.Check(ctx, r)
-	case plugin.Status:
-		err = row.Plugin.Status(ctx, r)
-	case plugin.GC:
-		if r.HasValid {
-			err = row.Plugin.GC(ctx, r)
-		}
-	}
-	return result, err
+	return plugin.Serve(ctx, row.Plugin, r)
 }
 
 // firstFrames cuts a stack trace to what an error document can carry.

@@ -206,16 +206,17 @@ func (o *Object) StringMap(f func(key, value string)) {
 	})
 }
 
-// BoolMap calls f for each key and boolean of the object, in document order, duplicates included. A null is left out.
-func (o *Object) BoolMap(f func(key string, value bool)) {
+// TrueKeys returns the keys whose value is true, in document order. Other values must be false or null.
+func (o *Object) TrueKeys() (keys []string) {
 	o.each(func(key string, v *fastjson.Value) {
 		if v.Type() == fastjson.TypeNull {
 			return
 		}
-		if b, ok := as(o, o.Path(key), aBool, v, (*fastjson.Value).Bool); ok {
-			f(key, b)
+		if b, _ := as(o, o.Path(key), aBool, v, (*fastjson.Value).Bool); b {
+			keys = append(keys, key)
 		}
 	})
+	return keys
 }
 
 // each calls f for each member in document order, duplicates included.

@@ -38,6 +38,28 @@ type Plugin interface {
 	GC(ctx context.Context, r *Request) error
 }
 
+// Serve calls the request's verb of a plugin. ADD always has a result, and GC without a list of what is valid removes nothing.
+func Serve(ctx context.Context, p Plugin, r *Request) (result *types100.Result, err error) {
+	switch r.Command {
+	case Add:
+		result, err = p.Add(ctx, r)
+		if err == nil && result == nil {
+			result = &types100.Result{}
+		}
+	case Del:
+		err = p.Del(ctx, r)
+	case Check:
+		err = p.Check(ctx, r)
+	case Status:
+		err = p.Status(ctx, r)
+	case GC:
+		if r.HasValid {
+			err = p.GC(ctx, r)
+		}
+	}
+	return result, err
+}
+
 // Explainer is a plugin that chooses how to do its work by what is on the host.
 type Explainer interface {
 	// Explain says what it would choose for a configuration, and why: a sentence for each choice. It changes nothing.

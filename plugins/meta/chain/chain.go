@@ -9,7 +9,6 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
-	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -31,12 +30,15 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	for _, s := range steps {
-		result, err := s.add(ctx, r, made)
+		result, err := s.call(ctx, r, plugin.Add, made)
 		if err != nil {
 			return nil, s.wrap(err)
 		}
 		made = result
-		undo.Push("DEL of "+s.name, func(ctx context.Context) error { return s.del(ctx, r, made) })
+		undo.Push("DEL of "+s.name, func(ctx context.Context) error {
+			_, err := s.call(ctx, r, plugin.Del, made)
+			return err
+		})
 	}
 	return made, nil
 }
@@ -64,11 +66,8 @@ func refuseSecond(r *plugin.Request, steps []*step) error {
 // Del calls the plugins in reverse order, all of them even if one fails.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	steps, err := read(r)
-	errs := []error{err}
-	for _, s := range slices.Backward(steps) {
-		errs = append(errs, s.wrap(s.del(ctx, r, r.PrevResult)))
-	}
-	return errors.Join(errs...)
+	slices.Reverse(steps)
+	return errors.Join(err, all(ctx, r, steps))
 }
 
 // Check calls the plugins in order, up to one that fails.
@@ -78,7 +77,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	for _, s := range steps {
-		if err := s.call(ctx, r, (*delegate.Delegate).Check); err != nil {
+		if _, err := s.call(ctx, r, r.Command, r.PrevResult); err != nil {
 			return s.wrap(err)
 		}
 	}
@@ -91,19 +90,20 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, s := range steps {
-		errs = append(errs, s.wrap(s.call(ctx, r, (*delegate.Delegate).Status)))
-	}
-	return errors.Join(errs...)
+	return all(ctx, r, steps)
 }
 
 // GC calls the plugins in order, all of them even if one fails.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	steps, err := read(r)
-	errs := []error{err}
+	return errors.Join(err, all(ctx, r, steps))
+}
+
+func all(ctx context.Context, r *plugin.Request, steps []*step) error {
+	var errs []error
 	for _, s := range steps {
-		errs = append(errs, s.wrap(s.call(ctx, r, (*delegate.Delegate).GC)))
+		_, err := s.call(ctx, r, r.Command, r.PrevResult)
+		errs = append(errs, s.wrap(err))
 	}
 	return errors.Join(errs...)
 }

@@ -18,6 +18,9 @@ import (
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
 
+// nothingValid is what a runtime sends to GC when it has no attachments.
+const nothingValid = `"cni.dev/valid-attachments": [],`
+
 func TestOrder(t *testing.T) {
 	for command, want := range map[plugin.Command]string{
 		plugin.Add:    "ADD a, ADD b, ADD c",
@@ -27,7 +30,7 @@ func TestOrder(t *testing.T) {
 		plugin.GC:     "GC a, GC b, GC c",
 	} {
 		l := newLab(t, "a", "b", "c")
-		if _, err := l.run(t, context.Background(), command, config("1.1.0", "", abc)); err != nil {
+		if _, err := l.run(t, context.Background(), command, config("1.1.0", nothingValid, abc)); err != nil {
 			t.Error(err)
 		}
 		if got := l.names(); got != want {
@@ -335,13 +338,13 @@ func TestFailures(t *testing.T) {
 		t.Run(string(tt.command), func(t *testing.T) {
 			l := newLab(t, "a", "b", "c")
 			l.fails(string(tt.command)+" b", failure)
-			_, err := l.run(t, context.Background(), tt.command, config("1.1.0", "", abc))
+			_, err := l.run(t, context.Background(), tt.command, config("1.1.0", nothingValid, abc))
 			check(t, err, tt.msg)
 			if got := l.names(); got != tt.calls {
 				t.Errorf("calls %s, want %s", got, tt.calls)
 			}
 			l.fails(string(tt.command)+" c", errors.New("busy"))
-			_, err = l.run(t, context.Background(), tt.command, config("1.1.0", "", abc))
+			_, err = l.run(t, context.Background(), tt.command, config("1.1.0", nothingValid, abc))
 			if e := plugin.AsError(err); e.Code != failure.Code || e.Msg != tt.both {
 				t.Errorf("error %#v\nwant code %d, %q", e, failure.Code, tt.both)
 			}

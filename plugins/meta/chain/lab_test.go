@@ -85,24 +85,7 @@ func (l *lab) run(t *testing.T, ctx context.Context, command plugin.Command, con
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(ctx, Plugin{}, r)
-}
-
-// serve calls the request's verb of a plugin.
-func serve(ctx context.Context, p plugin.Plugin, r *plugin.Request) (*types100.Result, error) {
-	switch r.Command {
-	case plugin.Add:
-		return p.Add(ctx, r)
-	case plugin.Del:
-		return nil, p.Del(ctx, r)
-	case plugin.Check:
-		return nil, p.Check(ctx, r)
-	case plugin.Status:
-		return nil, p.Status(ctx, r)
-	case plugin.GC:
-		return nil, p.GC(ctx, r)
-	}
-	return nil, fmt.Errorf("no verb %s", r.Command)
+	return plugin.Serve(ctx, Plugin{}, r)
 }
 
 // fake is a plugin of a lab.

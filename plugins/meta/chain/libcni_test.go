@@ -32,7 +32,7 @@ func (l *lab) ExecPlugin(ctx context.Context, path string, stdin []byte, environ
 	if err != nil {
 		return nil, err
 	}
-	result, err := serve(ctx, l.table.Find(filepath.Base(path)).Plugin, r)
+	result, err := plugin.Serve(ctx, l.table.Find(filepath.Base(path)).Plugin, r)
 	if err != nil || command != plugin.Add {
 		return nil, err
 	}
