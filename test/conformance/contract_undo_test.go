@@ -388,5 +388,11 @@ func limitRows() (rows []row) {
 			l.must(c.del())
 		}})
 	}
-	return rows
+	return append(rows, row{name: "STATUS of bridge without CAP_SYS_ADMIN fails with code 50", differs: "its STATUS does not look", test: func(l *lab) {
+		r, ended := l.under("setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin", "STATUS", nil, with(lan, "cniVersion", `"1.1.0"`))
+		if ended == "" {
+			l.answered(r, 50, "CAP_SYS_ADMIN")
+			l.code(failure(r), 50)
+		}
+	}})
 }

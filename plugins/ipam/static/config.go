@@ -85,9 +85,8 @@ func readAddresses(r *plugin.Request, ipam *conf.Object) ([]*types100.IPConfig, 
 func readConfigured(ipam *conf.Object) (ips []*types100.IPConfig, err error) {
 	ipam.Objects("addresses", func(e *conf.Object) {
 		text := ""
-		var gateway net.IP
 		e.String("address", &text)
-		plugin.ReadIP(e, "gateway", &gateway)
+		gateway := plugin.ParseIP(e, "gateway")
 		if err != nil {
 			return
 		}

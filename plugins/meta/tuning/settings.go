@@ -149,7 +149,7 @@ func givenDataDir(c *conf.Object) (dir string) {
 // result returns the previous result with what was changed of the container's
 // interface.
 func (s *settings) result(r *plugin.Request) *types100.Result {
-	result := plugin.Copy(r.PrevResult)
+	result := r.PrevResult
 	for _, f := range result.Interfaces {
 		if f.Name != r.IfName || f.Sandbox == "" {
 			continue
