@@ -15,6 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/firewalld"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -92,8 +93,11 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 			err = types.NewError(types.ErrPluginNotAvailable, `backend is "firewalld", and firewalld is not running`, "start firewalld, or leave the key out")
 		}
 	}
-	if inFilter != nil {
-		err = errors.Join(err, backend.ForwardAvailable(c.filter()))
+	if inFilter != nil && err == nil {
+		err = netns.CheckAdmin()
+	}
+	if inFilter != nil && err == nil {
+		err = backend.ForwardAvailable(c.filter())
 	}
 	return err
 }

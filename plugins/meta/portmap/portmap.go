@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -56,6 +57,9 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 // conditions are right.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
+	if err == nil {
+		err = netns.CheckAdmin()
+	}
 	if err != nil {
 		return err
 	}
