@@ -18,8 +18,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// ErrNotRunning says that there is no firewalld on the system bus, or no bus.
-var ErrNotRunning = errors.New("firewalld is not running")
+// errNotRunning says that there is no firewalld on the system bus, or no bus.
+var errNotRunning = errors.New("firewalld is not running")
 
 const (
 	busSocket  = "/run/dbus/system_bus_socket" // whatever the environment of the runtime says
@@ -44,16 +44,15 @@ func Running(ctx context.Context) (is bool, err error) {
 // client is a connection to firewalld, for one goroutine at a time.
 type client struct {
 	ctx     context.Context // its end ends the connection
-	socket  net.Conn
 	bus     *dbus.Conn
-	missing error // ErrNotRunning if there is no bus, and then nothing else
+	missing error // errNotRunning if there is no bus, and then nothing else
 }
 
 // open connects to firewalld until close.
 func open(ctx context.Context) (*client, error) {
 	socket, err := connect(ctx)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
-		return &client{missing: fmt.Errorf("%w: no D-Bus system bus runs: %w", ErrNotRunning, err)}, nil
+		return &client{missing: fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to the D-Bus system bus: %w", err)
@@ -62,16 +61,17 @@ func open(ctx context.Context) (*client, error) {
 	if err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
-	c := &client{ctx: ctx, socket: socket, bus: bus}
-	err = c.wait(func() error {
-		if err := bus.Auth(nil); err != nil {
-			return err
-		}
-		return bus.Hello()
-	})
-	if err != nil {
+	c := &client{ctx: ctx, bus: bus}
+	err = socket.SetDeadline(time.Now().Add(patience))
+	if err == nil {
+		err = bus.Auth(nil)
+	}
+	if err == nil {
+		err = bus.Hello()
+	}
+	if err = errors.Join(err, socket.SetDeadline(time.Time{})); err != nil {
 		c.close()
-		return nil, fmt.Errorf("log in to the D-Bus system bus: %w", err)
+		return nil, fmt.Errorf("log in to the D-Bus system bus: %w", because(ctx, err))
 	}
 	return c, nil
 }
@@ -98,11 +98,9 @@ func (c *client) close() {
 	}
 }
 
-// wait has f wait for answers no longer than patience, and says why it gave up if that is the context.
-func (c *client) wait(f func() error) error {
-	_ = c.socket.SetDeadline(time.Now().Add(patience))
-	err := f()
-	if cause := context.Cause(c.ctx); err != nil && cause != nil {
+// because returns why the context ended, if it has, in place of an error that came of it.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
 	}
 	return err
@@ -110,7 +108,9 @@ func (c *client) wait(f func() error) error {
 
 // call calls a method, for which the bus does not start firewalld, and stores what it returns.
 func (c *client) call(object dbus.BusObject, method string, result any, args ...any) error {
-	return c.wait(func() error { return object.Call(method, dbus.FlagNoAutoStart, args...).Store(result) })
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	return because(ctx, object.CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(result))
 }
 
 // ask calls a method of firewalld about an address in a zone; what is for the error. refusal is the code with which firewalld says
@@ -130,7 +130,7 @@ func (c *client) ask(what, method, zone string, addr netip.Addr, args ...any) (r
 	}
 	switch answer.Name { // of the bus in firewalld's place
 	case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.NoReply":
-		return "", "", fmt.Errorf("%w: %w", ErrNotRunning, err)
+		return "", "", fmt.Errorf("%w: %w", errNotRunning, err)
 	}
 	if strings.HasPrefix(answer.Name, busName+".") {
 		refusal, _, _ = strings.Cut(answer.Error(), ":")
@@ -163,7 +163,7 @@ func (c *client) addSource(zone string, addr netip.Addr) error {
 // no firewalld: it has taken its sources with it.
 func (c *client) removeSource(zone string, addr netip.Addr) error {
 	_, refusal, err := c.ask("remove", "removeSource", zone, addr, zone, source(addr))
-	if slices.Contains([]string{"UNKNOWN_SOURCE", "NOT_ENABLED", "ZONE_CONFLICT", "INVALID_ZONE"}, refusal) || errors.Is(err, ErrNotRunning) {
+	if slices.Contains([]string{"UNKNOWN_SOURCE", "NOT_ENABLED", "ZONE_CONFLICT", "INVALID_ZONE"}, refusal) || errors.Is(err, errNotRunning) {
 		return nil
 	}
 	return err

@@ -39,31 +39,27 @@ func (z Zone) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forwar
 	if err := release(ctx, mine); err != nil || len(f.Addrs) == 0 {
 		return err
 	}
-	err := locked(ctx, func(c *client, list []holding) error { return z.add(c, list, key, f.Addrs) })
+	err := locked(ctx, func(c *client, list []holding) error {
+		var errs []error
+		for _, addr := range f.Addrs {
+			if i := slices.IndexFunc(list, has(addr)); i >= 0 {
+				if list[i].zone != z.Name {
+					errs = append(errs, c.removeSource(list[i].zone, addr))
+				}
+				list = slices.Delete(list, i, i+1)
+			}
+			list = append(list, holding{addr, z.Name, key})
+		}
+		err := errors.Join(append(errs, writeRecord(list))...)
+		for _, addr := range f.Addrs {
+			if err == nil {
+				err = c.addSource(z.Name, addr)
+			}
+		}
+		return err
+	})
 	if err != nil {
 		return errors.Join(notRunning(err), release(context.WithoutCancel(ctx), mine))
-	}
-	return nil
-}
-
-func (z Zone) add(c *client, list []holding, key plugin.Key, addrs []netip.Addr) error {
-	var errs []error
-	for _, addr := range addrs {
-		if i := slices.IndexFunc(list, has(addr)); i >= 0 {
-			if list[i].zone != z.Name {
-				errs = append(errs, c.removeSource(list[i].zone, addr))
-			}
-			list = slices.Delete(list, i, i+1)
-		}
-		list = append(list, holding{addr, z.Name, key})
-	}
-	if err := errors.Join(append(errs, writeRecord(list))...); err != nil {
-		return err
-	}
-	for _, addr := range addrs {
-		if err := c.addSource(z.Name, addr); err != nil {
-			return err
-		}
 	}
 	return nil
 }
@@ -152,7 +148,7 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 
 // notRunning says what to do when firewalld is needed and not there.
 func notRunning(err error) error {
-	if !errors.Is(err, ErrNotRunning) {
+	if !errors.Is(err, errNotRunning) {
 		return err
 	}
 	return plugin.Errorf("start it with `systemctl start firewalld`, or set another \"backend\" of the firewall plugin", "%v", err)
