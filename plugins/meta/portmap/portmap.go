@@ -53,7 +53,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return backend.CheckPortMaps(ctx, c.backend, r.Key, ports)
 }
 
-// Status tells whether the kernel has what publishing a port needs, and whether
+// Status reports whether the kernel has what publishing a port needs, and whether
 // conditions are right.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)

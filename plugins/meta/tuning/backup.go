@@ -42,10 +42,9 @@ func (p backupPath) temporary() string { return string(p) + temporarySuffix }
 // record writes down values, those left out that are written down already: these an earlier ADD found before it changed them. It
 // returns what takes the change of the file back.
 func (p backupPath) record(b backup) (undo func() error, err error) {
-	old, err := os.ReadFile(string(p))
-	existed := err == nil
-	if err != nil && !isNoFile(err) {
-		return nil, fileError(err)
+	old, found, err := p.read()
+	if err != nil {
+		return nil, err
 	}
 	recorded, _ := parseBackup(old)
 	b.values.override(recorded.values)
@@ -53,7 +52,7 @@ func (p backupPath) record(b backup) (undo func() error, err error) {
 		return nil, fileError(err)
 	}
 	return func() error {
-		if existed {
+		if found {
 			return p.write(old)
 		}
 		return p.remove()
@@ -75,17 +74,16 @@ func (p backupPath) write(text []byte) error {
 	return err
 }
 
-// read returns what is recorded. A file that is torn holds nothing.
-func (p backupPath) read() (recorded values, found bool, err error) {
-	text, err := os.ReadFile(string(p))
+// read returns the file's text.
+func (p backupPath) read() (text []byte, found bool, err error) {
+	text, err = os.ReadFile(string(p))
 	switch {
 	case isNoFile(err):
-		return values{}, false, nil
+		return nil, false, nil
 	case err != nil:
-		return values{}, false, fileError(err)
+		return nil, false, fileError(err)
 	}
-	b, _ := parseBackup(text)
-	return b.values, true, nil
+	return text, true, nil
 }
 
 // remove removes the file, if it is there.
@@ -128,7 +126,8 @@ func (b backup) text() []byte {
 }
 
 // parseBackup reads the file's text. What is in it that can't be set on a link is left out. isBackup is false when it has keys that
-// no backup has: in a directory that is shared it is somebody else's. An empty file is one whose writing was cut off.
+// no backup has: in a directory that is shared it is somebody else's. An empty file is one whose writing was cut off, and a torn one
+// holds nothing.
 func parseBackup(text []byte) (b backup, isBackup bool) {
 	o, err := conf.Parse(text)
 	if err != nil {

@@ -16,22 +16,21 @@ import (
 // there, and removes the record. Sysctls go with the namespace.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	file := backupFile(r)
-	recorded, found, err := file.read()
+	text, _, err := file.read()
 	if err != nil {
 		return err
 	}
-	if found {
-		if err := restore(ctx, r, recorded); err != nil {
-			failed := plugin.AsError(err)
-			return types.NewError(failed.Code, failed.Msg, "set it by hand, or remove the file "+string(file)+" if it does not matter: the next DEL then succeeds")
-		}
+	recorded, _ := parseBackup(text)
+	if err := restore(ctx, r, recorded.values); err != nil {
+		failed := plugin.AsError(err)
+		return types.NewError(failed.Code, failed.Msg, "set it by hand, or remove the file "+string(file)+" if it does not matter: the next DEL then succeeds")
 	}
 	return file.remove()
 }
 
 // restore sets the recorded attributes. It tries all of them.
 func restore(ctx context.Context, r *plugin.Request, recorded values) error {
-	if r.NS() == nil {
+	if recorded == (values{}) || r.NS() == nil {
 		return nil
 	}
 	return r.Inside(func() error {
