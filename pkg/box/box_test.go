@@ -357,6 +357,18 @@ func TestRequest(t *testing.T) {
 	}
 }
 
+func TestResults(t *testing.T) {
+	for dir, want := range map[string]string{"": "/var/lib/cni/results", "/run/other": "/run/other/results"} {
+		for _, command := range []string{"ADD", "DEL", "GC"} {
+			r := call(t, command, `{"cniVersion": "1.1.0", "name": "net", "type": "demo", "cni.dev/valid-attachments": []}`, "CNIBOX_CACHE_DIR="+dir)
+			r.success(t)
+			if got := r.plugin.seen.Results; got != want {
+				t.Errorf("%s with CNIBOX_CACHE_DIR=%s: %q, want %q", command, dir, got, want)
+			}
+		}
+	}
+}
+
 func TestRequestWithLittle(t *testing.T) {
 	r := call(t, "ADD", `{"NAME": "net"}`)
 	r.success(t)

@@ -1,8 +1,10 @@
 package box
 
 import (
+	"cmp"
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
 	"unicode"
 
@@ -14,6 +16,9 @@ import (
 
 // maxIfName is IFNAMSIZ less the terminating zero.
 const maxIfName = 15
+
+// cacheDir is libcni's cache unless the runtime has another one, which CNIBOX_CACHE_DIR names.
+const cacheDir = "/var/lib/cni"
 
 // maxStdin bounds the configuration, in bytes. The largest there are, with a GC list of a full node, have some hundred KiB.
 const maxStdin = 16 << 20
@@ -81,6 +86,7 @@ func environment(p Process, r *plugin.Request) error {
 		return invalid(fmt.Sprintf("a runtime sets them for %s; see the CNI specification, section Parameters", r.Command),
 			"required env variables [%s] missing", strings.Join(missing, ","))
 	}
+	r.Results = filepath.Join(cmp.Or(p.Getenv("CNIBOX_CACHE_DIR"), cacheDir), "results")
 	return nil
 }
 

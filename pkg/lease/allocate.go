@@ -108,17 +108,13 @@ func (x *session) full(p Pool) error {
 			inPool = append(inPool, l)
 		}
 	}
-	return tryLater(staleness(resultsDir, x.network, inPool)+"run `cnictl gc` to free what is stale, or enlarge the range",
+	return tryLater(staleness(x.results, x.network, inPool)+"run `cnictl gc` to free what is stale, or enlarge the range",
 		"failed to allocate for range %d: no IP addresses available in range set: %s; %d are held in network %s", p.Index, p, len(inPool), x.network)
 }
 
 func tryLater(remedy, format string, args ...any) error {
 	return types.NewError(types.ErrTryAgainLater, fmt.Sprintf(format, args...), remedy)
 }
-
-// resultsDir is where libcni keeps the result of each attachment unless the
-// runtime sets another place.
-const resultsDir = "/var/lib/cni/results"
 
 // staleness says how many leases look like nobody's: libcni keeps a result for
 // each attachment that it made. It says nothing when the runtime keeps none

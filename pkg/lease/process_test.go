@@ -33,7 +33,7 @@ func both() []Pool {
 }
 
 func work(dir, name string) {
-	s, err := NewStore(dir, "net")
+	s, err := NewStore(dir, "net", "")
 	for i := 0; err == nil; i++ {
 		id := fmt.Sprint(name, "-", i%20)
 		var leases []Lease

@@ -28,11 +28,12 @@ type Store struct {
 	network   string
 	path      string // the directory of the leases
 	indexPath string
+	results   string // libcni's of each attachment
 }
 
 // NewStore returns the store of a network below dataDir, an absolute path. It
-// touches nothing.
-func NewStore(dataDir, network string) (*Store, error) {
+// touches nothing. results is the directory of libcni's results.
+func NewStore(dataDir, network, results string) (*Store, error) {
 	if !filepath.IsAbs(dataDir) {
 		return nil, fmt.Errorf("the directory of the leases, %q, is not an absolute path", dataDir)
 	}
@@ -43,6 +44,7 @@ func NewStore(dataDir, network string) (*Store, error) {
 		network:   network,
 		path:      filepath.Join(dataDir, network),
 		indexPath: filepath.Join(dataDir, ".cnibox", network),
+		results:   results,
 	}, nil
 }
 

@@ -24,7 +24,7 @@ type bench struct {
 func newBench(t *testing.T) *bench {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := NewStore(dir, "net")
+	s, err := NewStore(dir, "net", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -459,7 +459,7 @@ func TestWritable(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s, err := NewStore(file, "net")
+	s, err := NewStore(file, "net", "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -472,7 +472,7 @@ func TestNewStoreRefuses(t *testing.T) {
 	for _, test := range []struct{ dir, network string }{
 		{"relative", "net"}, {"", "net"}, {"/d", ""}, {"/d", "."}, {"/d", ".."}, {"/d", ".cnibox"}, {"/d", "a/b"}, {"/d", "../etc"},
 	} {
-		if _, err := NewStore(test.dir, test.network); err == nil {
+		if _, err := NewStore(test.dir, test.network, ""); err == nil {
 			t.Errorf("%q, %q: no error", test.dir, test.network)
 		}
 	}

@@ -11,15 +11,12 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// ResultCache is where libcni keeps, among other things, the network namespace
-// of each attachment, until DEL.
-const ResultCache = "/var/lib/cni/results"
-
-// Gone tells whether the network namespace of an attachment is known to be gone,
+// Gone reports whether the network namespace of an attachment is known to be gone,
 // though no DEL has come for it, as after a crash of the runtime. known says, for
-// people, what is known instead. cache is ResultCache.
-func Gone(cache string, key plugin.Key) (gone bool, known string) {
-	path, err := netnsOf(cache, key)
+// people, what is known instead. results is the directory in which libcni keeps,
+// among other things, the namespace of each attachment until DEL.
+func Gone(results string, key plugin.Key) (gone bool, known string) {
+	path, err := netnsOf(results, key)
 	if err != nil {
 		return false, "it is not known whether it runs: " + err.Error()
 	}
@@ -36,8 +33,8 @@ func Gone(cache string, key plugin.Key) (gone bool, known string) {
 
 // netnsOf reads the path of an attachment's network namespace out of libcni's
 // cache.
-func netnsOf(cache string, key plugin.Key) (string, error) {
-	name := filepath.Join(cache, key.Network+"-"+key.ContainerID+"-"+key.IfName)
+func netnsOf(results string, key plugin.Key) (string, error) {
+	name := filepath.Join(results, key.Network+"-"+key.ContainerID+"-"+key.IfName)
 	text, err := os.ReadFile(name)
 	if err != nil {
 		return "", err

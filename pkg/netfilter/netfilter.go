@@ -123,6 +123,10 @@ type PortMaps struct {
 	// InsideShared says that other attachments may be behind Inside too, as
 	// behind a bridge: what is set for the link stays when this one goes.
 	InsideShared bool
+
+	// Results is the directory of libcni's results, which say whether an
+	// attachment that has one of the ports is gone.
+	Results string
 }
 
 // SNATLink returns the link that SNAT is about, "" if there is no SNAT.

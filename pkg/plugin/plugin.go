@@ -130,6 +130,7 @@ type Request struct {
 
 	Args    string   // CNI_ARGS, unparsed: see Arguments
 	Path    []string // CNI_PATH, where delegates are looked for
+	Results string   // the directory in which libcni keeps results; "" is not known
 	Version string   // the configuration's cniVersion, "0.1.0" if it has none
 
 	// Config is the whole configuration. It is strict on ADD, CHECK and STATUS and lenient on DEL and GC.

@@ -388,11 +388,25 @@ func limitRows() (rows []row) {
 			l.must(c.del())
 		}})
 	}
-	return append(rows, row{name: "STATUS of bridge without CAP_SYS_ADMIN fails with code 50", differs: "its STATUS does not look", test: func(l *lab) {
-		r, ended := l.under("setpriv --bounding-set=-sys_admin --inh-caps=-sys_admin", "STATUS", nil, with(lan, "cniVersion", `"1.1.0"`))
-		if ended == "" {
-			l.answered(r, 50, "CAP_SYS_ADMIN")
+	for _, c := range []struct{ plugin, keys, capability string }{
+		{"bridge", ``, "net_admin"},
+		{"bridge", ``, "sys_admin"},
+		{"loopback", ``, "net_admin"},
+		{"loopback", ``, "sys_admin"},
+		{"tuning", `,"mtu":1400`, "net_admin"},
+		{"tuning", `,"sysctl":{"net.ipv4.ip_forward":"1"}`, "sys_admin"},
+		{"portmap", ``, "net_admin"},
+		{"portmap", `,"backend":"iptables"`, "net_admin"},
+		{"firewall", ``, "net_admin"},
+		{"firewall", `,"backend":"iptables"`, "net_admin"},
+	} {
+		capability := "CAP_" + strings.ToUpper(c.capability)
+		name := fmt.Sprintf("STATUS of %s%s has code 50 without %s", c.plugin, strings.NewReplacer(`,`, " with ", `"`, "").Replace(c.keys), capability)
+		rows = append(rows, row{name: name, differs: noStatus, test: func(l *lab) {
+			r, _ := l.under("setpriv --bounding-set=-"+c.capability+" --inh-caps=-"+c.capability, "STATUS", nil, `{"cniVersion":"1.1.0","type":"`+c.plugin+`"`+c.keys+`}`)
 			l.code(failure(r), 50)
-		}
-	}})
+			l.refused(failure(r), capability)
+		}})
+	}
+	return rows
 }

@@ -3,7 +3,7 @@ package conformance
 import (
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/firewalld/firewalldtest"
+	"github.com/cnibox/cnibox/test/firewalldtest"
 )
 
 // noneAdded makes sure that there is nothing that was not there before. That a port of

@@ -122,6 +122,15 @@ func portmapOwnerRows() (rows []row) {
 			l.answers(local(l, 8080), "next")
 			l.answers(local(l, 8081), "next")
 		}},
+		{name: "the port of a container that is gone is taken over where libcni's cache is in another directory", backends: true, differs: portsNotOwned, test: func(l *lab) {
+			old := publish(l, published(l), "old", "8080:80/tcp")
+			old.Delete(l)
+			l.run("mkdir /var/lib/cni/runtime")
+			l.run("mv /var/lib/cni/results /var/lib/cni/runtime")
+			web := l.bare("web")
+			_, err := l.exec("ADD", web, web.portmap(mappings("8080:80/tcp")), env("CNIBOX_CACHE_DIR=/var/lib/cni/runtime"))
+			l.must(err)
+		}},
 		{name: "the UDP port of a container that is gone is taken over with its clients", backends: true, differs: portsNotOwned, test: func(l *lab) {
 			from := &l.outside().Namespace
 			old := publish(l, published(l), "old", "5353:80/udp")

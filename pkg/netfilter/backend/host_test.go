@@ -27,7 +27,7 @@ var (
 var dels = map[string]func() error{
 	"masquerade": func() error { return DelMasquerade(context.Background(), key, hint) },
 	"bridge":     func() error { return DelBridge(context.Background(), key, hint) },
-	"port maps":  func() error { return DelPortMaps(context.Background(), key, hint) },
+	"port maps":  func() error { return DelPortMaps(context.Background(), "", key, hint) },
 	"forward":    func() error { return DelForward(context.Background(), key, hint) },
 }
 

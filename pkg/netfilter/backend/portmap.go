@@ -24,14 +24,15 @@ func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.Po
 		return err
 	}
 	if err := conntrack.FlushPublished(ctx, ports.Maps); err != nil {
-		return errors.Join(err, DelPortMaps(context.WithoutCancel(ctx), key, nil))
+		return errors.Join(err, DelPortMaps(context.WithoutCancel(ctx), ports.Results, key, nil))
 	}
 	return nil
 }
 
 // DelPortMaps is netfilter.PortMapper's in all backends. Connections to the
-// container that have no end of their own are cut.
-func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+// container that have no end of their own are cut. results is the directory of
+// libcni's, which say what of the reference plugins' is still in use.
+func DelPortMaps(ctx context.Context, results string, key plugin.Key, hint []netip.Prefix) error {
 	h, err := look(reference.HostPortTables(), iptables.NATTables())
 	if err != nil {
 		return err
@@ -45,7 +46,7 @@ func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 	}
 	err = errors.Join(
 		h.inNFT(func(t *nft.Conn) error { return del(t) }),
-		h.inReference(reference.HostPortTables(), func(c *nft.Conn) error { return reference.DelPortMaps(ctx, c, key, hint) }),
+		h.inReference(reference.HostPortTables(), func(c *nft.Conn) error { return reference.DelPortMaps(ctx, c, results, key, hint) }),
 		del(h.iptables(iptables.NATTables())))
 	return errors.Join(err, conntrack.FlushWithdrawn(ctx, removed))
 }
@@ -59,8 +60,9 @@ func CheckPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.
 		func(b *iptables.Backend) error { return b.CheckPortMaps(ctx, key, ports) })
 }
 
-// GCPortMaps is netfilter.PortMapper's in all backends.
-func GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
+// GCPortMaps is netfilter.PortMapper's in all backends. results are as for
+// DelPortMaps.
+func GCPortMaps(ctx context.Context, results, network string, valid []plugin.Key) error {
 	h, err := openHost()
 	if err != nil {
 		return err
@@ -68,7 +70,7 @@ func GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
 	defer h.close()
 	return errors.Join(
 		h.inNFT(func(t *nft.Conn) error { return t.GCPortMaps(ctx, network, valid) }),
-		h.inNFT(func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, valid) }),
+		h.inNFT(func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, results, valid) }),
 		iptables.New().GCPortMaps(ctx, network, valid))
 }
 

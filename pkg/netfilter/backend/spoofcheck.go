@@ -61,9 +61,10 @@ func CheckSpoofCheck(key plugin.Key, hostEnd string, mac [6]byte) error {
 }
 
 // GCSpoofCheck removes what attachments of the network have that are not valid.
-func GCSpoofCheck(ctx context.Context, network string, valid []plugin.Key) error {
+// results are as for DelPortMaps.
+func GCSpoofCheck(ctx context.Context, results, network string, valid []plugin.Key) error {
 	return ignoreUnavailable(withConn(func(c *nft.Conn) error {
-		return errors.Join(c.GCSpoofCheck(ctx, network, valid), reference.GCSpoofCheck(ctx, c, valid))
+		return errors.Join(c.GCSpoofCheck(ctx, network, valid), reference.GCSpoofCheck(ctx, c, results, valid))
 	}))
 }
 

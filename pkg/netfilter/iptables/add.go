@@ -19,6 +19,7 @@ type wants struct {
 	bridges    []rule   // that stay until nobody wants the protection
 	own        []rule
 	protection *protection
+	results    string // netfilter.PortMaps.Results
 
 	// after is done when the rules are in place; nil for nothing.
 	after func() error
@@ -68,7 +69,7 @@ func (s *session) add(ctx context.Context, a attachment, w wants) (err error) {
 			return err
 		}
 	}
-	if err := s.freePorts(ctx, a, want.rules); err != nil {
+	if err := s.freePorts(ctx, a, want.rules, w.results); err != nil {
 		return err
 	}
 	var undo plugin.Undo
@@ -111,7 +112,7 @@ func (s *session) note(a attachment, r *record, want section) error {
 }
 
 // freePorts makes sure that nobody else has the ports that rules publish.
-func (s *session) freePorts(ctx context.Context, a attachment, rules []rule) error {
+func (s *session) freePorts(ctx context.Context, a attachment, rules []rule, results string) error {
 	for _, rule := range rules {
 		m, ok := portMapOf(rule)
 		if !ok {
@@ -125,7 +126,7 @@ func (s *session) freePorts(ctx context.Context, a attachment, rules []rule) err
 		if !ok {
 			continue
 		}
-		if err := s.takeOver(ctx, attachment{a.use, r.key(ifName)}, r, rule.family, m); err != nil {
+		if err := s.takeOver(ctx, attachment{a.use, r.key(ifName)}, r, rule.family, m, results); err != nil {
 			return err
 		}
 	}
@@ -135,13 +136,13 @@ func (s *session) freePorts(ctx context.Context, a attachment, rules []rule) err
 // takeOver takes a port from an attachment that is gone: it has no rules any
 // more, its address has been leased to the container that the port is to lead
 // to, or its network namespace is known to be gone.
-func (s *session) takeOver(ctx context.Context, owner attachment, r *record, f family, m netfilter.PortMap) error {
+func (s *session) takeOver(ctx context.Context, owner attachment, r *record, f family, m netfilter.PortMap, results string) error {
 	there, err := s.hasChain(f, owner.use.table, owner.chain())
 	if err != nil || !there {
 		return err
 	}
 	if !hasAddress(r.of(owner.key.IfName), m) {
-		if gone, known := netfilter.Gone(netfilter.ResultCache, owner.key); !gone {
+		if gone, known := netfilter.Gone(results, owner.key); !gone {
 			return portTaken(m, owner.key, known)
 		}
 	}

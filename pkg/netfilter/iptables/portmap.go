@@ -25,6 +25,7 @@ func (*Backend) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter
 		return err
 	}
 	w := portWants(key, ports)
+	w.results = ports.Results
 	if needsLocalhost(ports) {
 		w.after = func() error {
 			if err := guardLocalhost(); err != nil {

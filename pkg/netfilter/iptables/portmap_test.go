@@ -182,12 +182,15 @@ func TestPortTakenOver(t *testing.T) {
 
 		n.portmap(t, "a", publish(t, "tcp/8080=10.88.0.2:80"))
 		pod := n.NewPod(t, "pod")
+		const results = "/run/another/results"
 		cached := `{"networkName":"net","containerId":"a","ifName":"eth0","netns":"` + pod.Path() + `"}`
 		n.Do(func() {
-			must(t, os.MkdirAll(netfilter.ResultCache, 0o755))
-			must(t, os.WriteFile(netfilter.ResultCache+"/net-a-eth0", []byte(cached), 0o644))
+			must(t, os.MkdirAll(results, 0o755))
+			must(t, os.WriteFile(results+"/net-a-eth0", []byte(cached), 0o644))
 		})
-		add := func() error { return New().AddPortMaps(ctx, keyOf("b"), publish(t, "tcp/8080=10.88.0.3:80")) }
+		ports := publish(t, "tcp/8080=10.88.0.3:80")
+		ports.Results = results
+		add := func() error { return New().AddPortMaps(ctx, keyOf("b"), ports) }
 		wantError(t, n.try(add), "by net/a/eth0", pod.Path()+" is there")
 		pod.Delete(t)
 		n.do(t, add)

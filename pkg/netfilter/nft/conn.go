@@ -31,13 +31,12 @@ type Conn struct {
 	*nftables.Conn // transactions and lists
 
 	socket *netlink.Conn // the same connection, for questions that the library can't ask
-	cache  string        // the directory of libcni's results
 }
 
 // Open opens a connection in the calling thread's namespace. The tables are made
 // by the first who put something in them.
 func Open() (*Conn, error) {
-	c := &Conn{cache: netfilter.ResultCache}
+	c := &Conn{}
 	var err error
 	c.Conn, err = nftables.New(nftables.AsLasting(), nftables.WithSockOptions(func(s *netlink.Conn) error {
 		const room = 64 << 20           // a transaction is sent as a whole, and has an answer for each message

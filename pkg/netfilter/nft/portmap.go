@@ -25,6 +25,7 @@ func (c *Conn) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.
 		return err
 	}
 	t, o := c.host(), ownerOf(key, usePortMap)
+	t.results = ports.Results
 	options := t.options(o, ports, claims)
 	if err := checkConditions(ctx, ports); err != nil {
 		return err
@@ -193,7 +194,7 @@ func (t *table) leftBy(comment, port string) (removal, error) {
 	if !ok {
 		return removal{}, portTaken(port, comment, "its whole name, and so whether it runs, can't be told from the table")
 	}
-	gone, known := netfilter.Gone(t.conn.cache, key)
+	gone, known := netfilter.Gone(t.results, key)
 	if !gone {
 		return removal{}, portTaken(port, comment, known)
 	}

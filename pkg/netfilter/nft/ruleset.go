@@ -87,7 +87,8 @@ func concat(types ...nftables.SetDatatype) nftables.SetDatatype {
 // table is a ruleset in one network namespace.
 type table struct {
 	ruleset
-	conn *Conn
+	conn    *Conn
+	results string // netfilter.PortMaps.Results
 }
 
 func (t *table) String() string { return nameOf(t.table) }

@@ -17,9 +17,9 @@ import (
 
 // cacheResult writes what libcni keeps of an attachment; format has %q for the
 // namespace's path, if it is not all.
-func cacheResult(t *testing.T, table *Conn, key plugin.Key, text string) {
+func cacheResult(t *testing.T, results string, key plugin.Key, text string) {
 	t.Helper()
-	name := filepath.Join(table.cache, key.Network+"-"+key.ContainerID+"-"+key.IfName)
+	name := filepath.Join(results, key.Network+"-"+key.ContainerID+"-"+key.IfName)
 	must(t, os.WriteFile(name, []byte(text), 0o600))
 }
 
@@ -59,13 +59,13 @@ func TestTakeOver(t *testing.T) {
 			addLink(t, h, "cni0")
 			addLink(t, h, "p2p0")
 			table := open(t, h)
-			table.cache = t.TempDir()
-			if tt.cache != "" {
-				cacheResult(t, table, tt.owner, tt.cache)
-			}
 			theirs := behind("p2p0", portMaps(t, "tcp/8080=10.88.0.2:80", "udp/53=10.88.0.2:53", "tcp/[2001:db8::1]:443=[fd00::2]:443"))
 			theirs.InsideShared = false
 			ours := behind("cni0", portMaps(t, "tcp/8080=10.88.0.3:80", "udp/53=10.88.0.3:53"))
+			ours.Results = t.TempDir()
+			if tt.cache != "" {
+				cacheResult(t, ours.Results, tt.owner, tt.cache)
+			}
 			var err error
 			h.Do(func() {
 				must(t, table.AddMasquerade(ctx, tt.owner, prefixes("10.88.0.2/24")))

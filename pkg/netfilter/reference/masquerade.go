@@ -12,43 +12,38 @@ import (
 	"github.com/cnibox/cnibox/pkg/sha512"
 )
 
-// masqueradeTable is that of bridge and ptp.
-func masqueradeTable() furniture {
-	return furniture{nftables.Table{Family: nftables.TableFamilyINet, Name: "cni_plugins_masquerade"}, []string{"masq_checks"}}
+// MasqueradeTables are those of bridge and ptp.
+func MasqueradeTables() []nftables.Table {
+	return []nftables.Table{{Family: nftables.TableFamilyINet, Name: "cni_plugins_masquerade"}}
 }
-
-// MasqueradeTables are the tables in which DelMasquerade looks.
-func MasqueradeTables() []nftables.Table { return []nftables.Table{masqueradeTable().table} }
 
 // DelMasquerade removes the masquerade of an attachment.
 func DelMasquerade(ctx context.Context, c *nft.Conn, key plugin.Key) error {
 	own := attachmentHash(key)
-	return remove(ctx, c, []furniture{masqueradeTable()}, func(r *nftables.Rule) (bool, error) {
-		return strings.HasPrefix(commentOf(r), own), nil
-	})
+	return removeMasquerades(ctx, c, func(owner string) bool { return owner == own })
 }
 
-// GCMasquerade removes the masquerades of a network's attachments that are not
-// valid.
+// GCMasquerade removes the masquerades of a network's attachments that are not valid.
 func GCMasquerade(ctx context.Context, c *nft.Conn, network string, valid []plugin.Key) error {
 	keep := make(map[string]bool, len(valid))
 	for _, k := range valid {
 		keep[attachmentHash(k)] = true
 	}
-	own := networkHash(network) + "-"
-	return remove(ctx, c, []furniture{masqueradeTable()}, func(r *nftables.Rule) (bool, error) {
+	return removeMasquerades(ctx, c, func(owner string) bool { return strings.HasPrefix(owner, hash(network)+"-") && !keep[owner] })
+}
+
+// removeMasquerades removes those of some attachments, whose hashes their comments begin with. What follows is for people, and may
+// be cut.
+func removeMasquerades(ctx context.Context, c *nft.Conn, isStale func(owner string) bool) error {
+	return remove(ctx, c, MasqueradeTables(), []string{"masq_checks"}, func(r *nftables.Rule) bool {
 		owner, _, _ := strings.Cut(commentOf(r), ",")
-		return strings.HasPrefix(owner, own) && !keep[owner], nil
+		return isStale(owner)
 	})
 }
 
-// attachmentHash is what the comments of an attachment's rules begin with. What
-// follows is for people, and may be cut.
 func attachmentHash(k plugin.Key) string {
-	return networkHash(k.Network) + "-" + hash(k.IfName+":"+k.ContainerID)
+	return hash(k.Network) + "-" + hash(k.IfName+":"+k.ContainerID)
 }
-
-func networkHash(network string) string { return hash(network) }
 
 func hash(text string) string {
 	const bytes = 8

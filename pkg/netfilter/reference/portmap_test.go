@@ -33,7 +33,7 @@ func TestDelPortMaps(t *testing.T) {
 				if !tt.noCache {
 					cached(t, tt.cache...)
 				}
-				must(t, DelPortMaps(ctx, conn(t), key("a/1/eth0"), prefixes(tt.hint...)))
+				must(t, DelPortMaps(ctx, conn(t), cacheDir, key("a/1/eth0"), prefixes(tt.hint...)))
 			})
 			same(t, h, published(tt.then...))
 		})
@@ -61,7 +61,7 @@ func TestGCPortMaps(t *testing.T) {
 				if !tt.noCache {
 					cached(t, tt.cache...)
 				}
-				must(t, GCPortMaps(ctx, conn(t), keys(tt.valid...)))
+				must(t, GCPortMaps(ctx, conn(t), cacheDir, keys(tt.valid...)))
 			})
 			same(t, h, published(tt.then...))
 		})
@@ -79,7 +79,7 @@ func TestUnreadableEntry(t *testing.T) {
 			h.Do(func() {
 				cached(t)
 				write(t, "b-1-eth0", text)
-				must(t, DelPortMaps(ctx, conn(t), key("a/1/eth0"), nil))
+				must(t, DelPortMaps(ctx, conn(t), cacheDir, key("a/1/eth0"), nil))
 			})
 			same(t, h, published("1=2"))
 		})
@@ -94,7 +94,22 @@ func TestForeignPortRulesStay(t *testing.T) {
 	load(t, h, published("1=2")+foreign)
 	h.Do(func() {
 		cached(t)
-		must(t, GCPortMaps(ctx, conn(t), nil))
+		must(t, GCPortMaps(ctx, conn(t), cacheDir, nil))
 	})
 	same(t, h, published()+foreign)
+}
+
+// TestIncompleteTables: without snat there is no chain for it, and without IPv6 no table.
+func TestIncompleteTables(t *testing.T) {
+	t.Parallel()
+	const empty = "table ip cni_hostport { chain hostports { }\n}"
+	h := netlab.NewHost(t)
+	load(t, h, empty)
+	h.MustRun(t, "nft", "add", "rule", "ip", "cni_hostport", "hostports", "tcp", "dport", "80", "dnat", "to", "10.88.0.2:80", "comment", `"1"`)
+	h.MustRun(t, "nft", "add", "table", "bridge", "nat")
+	h.Do(func() {
+		must(t, DelPortMaps(ctx, conn(t), cacheDir, key("a/1/eth0"), prefixes("10.88.0.2/24")))
+		must(t, DelSpoofCheck(ctx, conn(t), key("a/1/eth0")))
+	})
+	same(t, h, empty+"\ntable bridge nat { }")
 }

@@ -1,17 +1,12 @@
-// Package reference removes what the reference plugins
-// (github.com/containernetworking/plugins, 1.6.0 to 1.9.1) have left in
-// nftables: rules in tables of their own, one or more for each attachment, that
-// tell by their comments whose they are.
-//
-// Whoever has asked for their tables and found none need not call. The tables stay,
-// as with those plugins: an ADD of theirs may be about to use one.
+// Package reference removes what the reference plugins (github.com/containernetworking/plugins, 1.6.0 to 1.9.1) have left in
+// nftables: rules in tables of their own, whose comments and chains say whose they are. The tables stay, as with those plugins: an
+// ADD of theirs may be about to use one.
 package reference
 
 import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
@@ -22,92 +17,53 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
-// furniture is a table of the reference plugins, and its chains that have rules of
-// attachments.
-type furniture struct {
-	table  nftables.Table
-	chains []string
-}
-
-// doomed says whether a rule has to go.
-type doomed func(*nftables.Rule) (bool, error)
-
-// remove removes rules of attachments. A reference plugin may remove the same at the
-// same time, which makes a second look worth while.
-func remove(ctx context.Context, c *nft.Conn, tables []furniture, is doomed) error {
-	names := make([]nftables.Table, len(tables))
-	for i, t := range tables {
-		names[i] = t.table
-	}
-	there, err := c.HasTables(names...)
+// remove removes some rules from chains of tables. What is not there has none.
+func remove(ctx context.Context, c *nft.Conn, tables []nftables.Table, chains []string, isStale func(*nftables.Rule) bool) error {
+	there, err := c.HasTables(tables...)
 	if err != nil || !slices.Contains(there, true) {
 		return err
 	}
-	return nft.Locked(ctx, func() error {
-		var errs []error
+	return change(ctx, c, func() error {
+		var stale []*nftables.Rule
 		for _, t := range tables {
-			err := clean(ctx, c, t, is)
-			if errors.Is(err, unix.ENOENT) {
-				err = clean(ctx, c, t, is)
+			for _, name := range chains {
+				rules, err := c.GetRules(&t, &nftables.Chain{Name: name})
+				if err != nil {
+					return fmt.Errorf("list the rules of chain %s of table %s: %w", name, t.Name, err)
+				}
+				stale = append(stale, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return !isStale(r) })...)
 			}
-			errs = append(errs, err)
 		}
-		return errors.Join(errs...)
+		deleteRules(c, stale)
+		return nil
 	})
 }
 
-func clean(ctx context.Context, c *nft.Conn, t furniture, is doomed) error {
-	if err := ctx.Err(); err != nil {
-		return err
-	}
-	rules, err := rulesOf(c, t.table, t.chains...)
-	if err != nil {
-		return err
-	}
-	var gone []*nftables.Rule
+func deleteRules(c *nft.Conn, rules []*nftables.Rule) {
 	for _, r := range rules {
-		remove, err := is(r)
-		if err != nil {
-			return err
-		}
-		if remove {
-			gone = append(gone, r)
-		}
-	}
-	for _, r := range gone {
 		_ = c.DelRule(r) // fails for a rule without a handle only
 	}
-	if err := c.Flush(); err != nil {
-		return fmt.Errorf("remove what the reference plugins made from table %s: %w", t.table.Name, err)
-	}
-	return nil
 }
 
-// rulesOf lists the rules of those chains that are there, each once: a list that is
-// interrupted by a change may have one twice.
-func rulesOf(c *nft.Conn, t nftables.Table, chains ...string) ([]*nftables.Rule, error) {
-	there, err := c.HasChains(t, chains...)
-	if err != nil {
-		return nil, err
+// change commits what prepare looks up to be removed. A reference plugin may remove the same at the same time, which makes a second
+// look worth while.
+func change(ctx context.Context, c *nft.Conn, prepare func() error) error {
+	try := func() error {
+		if err := errors.Join(ctx.Err(), prepare()); err != nil {
+			return err
+		}
+		if err := c.Flush(); err != nil {
+			return fmt.Errorf("remove what the reference plugins made in nftables: %w", err)
+		}
+		return nil
 	}
-	var all []*nftables.Rule
-	seen := map[uint64]bool{}
-	for i, name := range chains {
-		if !there[i] {
-			continue
+	return nft.Locked(ctx, func() error {
+		err := try()
+		if errors.Is(err, unix.ENOENT) {
+			err = try()
 		}
-		rules, err := c.GetRules(&t, &nftables.Chain{Name: name})
-		if err != nil {
-			return nil, fmt.Errorf("list the rules of chain %s of table %s: %w", name, t.Name, err)
-		}
-		for _, r := range rules {
-			if !seen[r.Handle] {
-				seen[r.Handle] = true
-				all = append(all, r)
-			}
-		}
-	}
-	return all, nil
+		return err
+	})
 }
 
 func commentOf(r *nftables.Rule) string {
@@ -123,44 +79,4 @@ func targetOf(r *nftables.Rule) (chain string) {
 		}
 	}
 	return chain
-}
-
-// addressesOf returns the address that a rule is for packets to, and that to which it
-// makes connections go.
-func addressesOf(r *nftables.Rule) (to, dnat netip.Addr) {
-	constants := map[uint32][]byte{} // by register
-	size := 0                        // of the address that was loaded last
-	for _, e := range r.Exprs {
-		was := size
-		size = 0
-		switch e := e.(type) {
-		case *expr.Payload:
-			size = destinationIn(e)
-		case *expr.Cmp:
-			if was > 0 && e.Op == expr.CmpOpEq && len(e.Data) >= was {
-				to, _ = netip.AddrFromSlice(e.Data[len(e.Data)-was:])
-			}
-		case *expr.Immediate:
-			constants[e.Register] = e.Data
-		case *expr.NAT:
-			if e.Type == expr.NATTypeDestNAT {
-				dnat, _ = netip.AddrFromSlice(constants[e.RegAddrMin])
-			}
-		}
-	}
-	return to, dnat
-}
-
-// destinationIn returns the size of the destination address that a part of the
-// packet ends with, 0 if there is none. nft compares both addresses at once where
-// they fit into one register.
-func destinationIn(p *expr.Payload) int {
-	switch {
-	case p.Base != expr.PayloadBaseNetworkHeader:
-	case (p.Offset == 16 || p.Offset == 12) && p.Offset+p.Len == 20:
-		return 4
-	case (p.Offset == 24 || p.Offset == 8) && p.Offset+p.Len == 40:
-		return 16
-	}
-	return 0
 }

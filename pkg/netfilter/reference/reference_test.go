@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -19,6 +18,8 @@ import (
 func TestMain(m *testing.M) { netlab.Main(m) }
 
 var ctx = context.Background()
+
+const cacheDir = "/var/lib/cni/results"
 
 // key reads "net/cid/eth0".
 func key(text string) plugin.Key {
@@ -112,7 +113,7 @@ func published(containers ...string) string {
 // cached puts an entry in libcni's cache for each attachment.
 func cached(t testing.TB, attachments ...string) {
 	t.Helper()
-	if err := os.MkdirAll(netfilter.ResultCache, 0o700); err != nil {
+	if err := os.MkdirAll(cacheDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
 	for _, a := range attachments {
@@ -124,7 +125,7 @@ func cached(t testing.TB, attachments ...string) {
 
 func write(t testing.TB, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(netfilter.ResultCache, name), []byte(text), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(cacheDir, name), []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -78,13 +77,13 @@ func TestGCSpoofCheck(t *testing.T) {
 		h.Feed(t, referenceRules(name, fmt.Sprintf("veth%d", i)), "nft", "-f", "-")
 	}
 	h.Do(func() {
-		must(t, GCSpoofCheck(ctx, conn(t), nil))
+		must(t, GCSpoofCheck(ctx, conn(t), cacheDir, nil))
 		if got := h.MustRun(t, "nft", "list", "ruleset"); strings.Count(got, "chain cni-br-iface-") != 6 {
 			t.Errorf("removed without libcni's cache, which alone tells what is gone:\n%s", got)
 		}
-		must(t, os.MkdirAll(netfilter.ResultCache, 0o755))
-		must(t, os.WriteFile(netfilter.ResultCache+"/other-net-b-c-eth1", nil, 0o600))
-		must(t, GCSpoofCheck(ctx, conn(t), keys("net/a/eth0")))
+		must(t, os.MkdirAll(cacheDir, 0o755))
+		must(t, os.WriteFile(cacheDir+"/other-net-b-c-eth1", nil, 0o600))
+		must(t, GCSpoofCheck(ctx, conn(t), cacheDir, keys("net/a/eth0")))
 	})
 	got := h.MustRun(t, "nft", "list", "ruleset")
 	for name, want := range map[string]bool{"a-eth0": true, "b-c-eth0": true, "gone-eth0": false} {

@@ -37,7 +37,7 @@ func load(r *plugin.Request) (*config, error) {
 	if err != nil {
 		return nil, err
 	}
-	if c.store, err = lease.NewStore(dir, r.Network); err != nil {
+	if c.store, err = lease.NewStore(dir, r.Network, r.Results); err != nil {
 		return nil, plugin.ConfigError("set ipam.dataDir to an absolute path, such as "+lease.DefaultDir, "host-local: %v", err)
 	}
 	return c, nil

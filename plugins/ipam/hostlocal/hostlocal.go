@@ -145,7 +145,7 @@ func owner(r *plugin.Request) plugin.Attachment {
 // storeOf returns the store that DEL and GC work on, nil if the configuration
 // names a place where Add would have put nothing.
 func storeOf(r *plugin.Request) *lease.Store {
-	store, err := lease.NewStore(dataDir(r.Config.Object("ipam")), r.Network)
+	store, err := lease.NewStore(dataDir(r.Config.Object("ipam")), r.Network, r.Results)
 	if err != nil {
 		return nil
 	}

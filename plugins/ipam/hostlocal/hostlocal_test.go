@@ -527,7 +527,7 @@ func FuzzConfig(f *testing.F) {
 		if c.readRequests(r) != nil {
 			return
 		}
-		c.store, err = lease.NewStore(t.TempDir(), "net")
+		c.store, err = lease.NewStore(t.TempDir(), "net", "")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -66,6 +66,6 @@ func onBridge(r *plugin.Request, l netlink.Link, bridge string) bool {
 // GC removes what the packet filter, links and leases hold for the network's attachments that are not valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	return errors.Join(
-		backend.GCMasquerade(ctx, r.Network, r.ValidKeys()), backend.GCSpoofCheck(ctx, r.Network, r.ValidKeys()),
+		backend.GCMasquerade(ctx, r.Network, r.ValidKeys()), backend.GCSpoofCheck(ctx, r.Results, r.Network, r.ValidKeys()),
 		attach.GC(ctx, r, &locate(r).Config))
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -40,7 +41,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return backend.DelPortMaps(ctx, r.Key, r.PrevAddresses())
+	return backend.DelPortMaps(ctx, r.Results, r.Key, r.PrevAddresses())
 }
 
 // Check compares what is published with what the runtime asks for.
@@ -52,10 +53,13 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return backend.CheckPortMaps(ctx, c.backend, r.Key, ports)
 }
 
-// Status tells whether the kernel has what publishing a port needs, and whether
+// Status reports whether the kernel has what publishing a port needs, and whether
 // conditions are right.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
+	if err == nil {
+		err = netns.CheckAdmin()
+	}
 	if err != nil {
 		return err
 	}
@@ -73,7 +77,7 @@ func (Plugin) Explain(o *conf.Object) []string {
 
 // GC takes back the ports of the network's attachments that are not valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return backend.GCPortMaps(ctx, r.Network, r.ValidKeys())
+	return backend.GCPortMaps(ctx, r.Results, r.Network, r.ValidKeys())
 }
 
 // wanted returns the ports that the configuration asks to publish, none if
@@ -94,7 +98,7 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 		SNAT: c.snat, MasqAll: c.snat && c.masqAll,
 		MarkBit: c.markBit, SetMarkChain: c.setMarkChain,
 		Conditions4: c.conditions4, Conditions6: c.conditions6,
-		Networks: r.PrevAddresses(),
+		Networks: r.PrevAddresses(), Results: r.Results,
 	}
 	ports.Maps, err = c.portMaps(plugin.AddressesOf(r.PrevResult, r.IfName))
 	if err != nil || len(ports.Maps) == 0 || !c.snat {

@@ -22,7 +22,10 @@ const grace = 30 * time.Second
 
 // pluginExec runs plugins for libcni. Unlike libcni's own, which kills a plugin when the call is cancelled, it sends SIGTERM and
 // waits; and a Ctrl-C at the terminal does not reach plugins, which may be taking something away.
-type pluginExec struct{ version.PluginDecoder }
+type pluginExec struct {
+	version.PluginDecoder
+	cacheDir string // Node.CacheDir, which plugins look into too
+}
 
 func (*pluginExec) FindInPath(plugin string, paths []string) (string, error) {
 	path, err := invoke.FindInPath(plugin, paths)
@@ -34,10 +37,10 @@ func (*pluginExec) FindInPath(plugin string, paths []string) (string, error) {
 	return path, nil
 }
 
-func (*pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
+func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, path)
-	cmd.Env = environ
+	cmd.Env = append(environ, "CNIBOX_CACHE_DIR="+e.cacheDir)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, io.MultiWriter(&stderr, os.Stderr)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = grace

@@ -28,7 +28,7 @@ type Node struct {
 
 // CNI returns libcni for the node.
 func (n Node) CNI() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(filepath.SplitList(n.BinDirs), n.CacheDir, &pluginExec{})
+	return libcni.NewCNIConfigWithCacheDir(filepath.SplitList(n.BinDirs), n.CacheDir, &pluginExec{cacheDir: n.CacheDir})
 }
 
 // Load returns the network called name. Unlike libcni it finds a network in spite of another one's file being broken.
