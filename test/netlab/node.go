@@ -45,14 +45,14 @@ func newNode(prepare func() error) (*node, error) {
 }
 
 func (n *node) start(prepare func() error) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("unshare the network and mount namespaces of a host: %w", err)
+	err := unshareNode()
+	if err == nil {
+		err = prepare()
 	}
-	if err := prepare(); err != nil {
+	if err != nil {
 		return err
 	}
 	n.keeperTID = unix.Gettid()
-	var err error
 	if n.hostNetns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return err
 	}
