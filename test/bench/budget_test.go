@@ -22,21 +22,17 @@ var budgets = map[string]map[string]tally{
 }
 
 func TestBudget(t *testing.T) {
-	adoptOrphans(t)
-	r := &runner{programs: buildPrograms(t), profile: full, random: newRandom()}
+	r := newRunner(t, full)
 	for _, i := range implementations {
 		budget, ok := budgets[i.name]
 		if !ok {
 			continue
 		}
-		s := r.newSubject(t, i, usual(hostLocal()), "")
+		s := r.newSubject(t, i, usual(hostLocal), "")
 		pods := r.makePods(t, s.Host, 2)
 		r.warmUp(t, s, pods[0])
 		for _, verb := range verbs {
-			got, err := s.traced(t, verb, s.conf(pods[1], measuredPort))
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := s.traced(t, verb, s.conf(pods[1], measuredPort))
 			t.Logf("%s %s: %+v", i.name, verb, got)
 			if most := budget[verb]; got.exceeds(most) {
 				t.Errorf("%s of %s is over its budget:\n%+v, and may be\n%+v", verb, i.name, got, most)
@@ -45,7 +41,7 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// exceeds tells whether anything is more than in most. System calls are not compared: Go's runtime makes more or fewer of them.
+// exceeds reports whether anything is more than in most. System calls are not compared: Go's runtime makes more or fewer of them.
 func (t tally) exceeds(most tally) bool {
 	return t.execs > most.execs || t.processes > most.processes || t.sends > most.sends || t.messages > most.messages
 }

@@ -40,10 +40,9 @@ func buildPrograms(b testing.TB) programs {
 }
 
 // goBuild builds packages of the module in dir, with the flags of a release.
-func goBuild(b testing.TB, dir, output string, packages ...string) {
+func goBuild(b testing.TB, dir, output, packages string) {
 	b.Helper()
-	flags := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output}
-	cmd := exec.Command("go", append(flags, packages...)...)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output, packages)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	netlab.Build(b, cmd)
@@ -65,23 +64,18 @@ func (p programs) installed(t testing.TB, path string) string {
 	if err := os.WriteFile(made, program, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if err := keepInMemory(made, len(program)); err != nil {
+	file, err := os.Open(made)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	pages, err := unix.Mmap(int(file.Fd()), 0, len(program), unix.PROT_READ, unix.MAP_SHARED)
+	if err == nil {
+		err = unix.Mlock(pages) // for the life of this process
+	}
+	if err != nil {
 		t.Fatalf("keep %s in memory: %v", path, err)
 	}
 	p.copies[path] = made
 	return made
-}
-
-// keepInMemory locks the pages of a file for the life of this process.
-func keepInMemory(path string, size int) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	pages, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return err
-	}
-	return unix.Mlock(pages)
 }

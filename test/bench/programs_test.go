@@ -52,11 +52,3 @@ func TestLaunch(t *testing.T) {
 		t.Error("a program that fails passes for one that does not")
 	}
 }
-
-func TestParseUsage(t *testing.T) {
-	for _, text := range []string{"", "1", "a b"} {
-		if _, err := parseUsage(text); err == nil {
-			t.Errorf("%q passes for a report", text)
-		}
-	}
-}

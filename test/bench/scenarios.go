@@ -1,10 +1,15 @@
 package bench
 
 import (
+	"net/netip"
+	"os"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"testing"
 
 	"github.com/cnibox/cnibox/test/bench/report"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // everyone are all implementations; contenders those that do something, without the one that is much like another.
@@ -17,7 +22,7 @@ var (
 func (r *runner) node(b *testing.B, scenario string) {
 	var subjects []*subject
 	for _, i := range choose(everyone...) {
-		subjects = append(subjects, r.newSubject(b, i, usual(hostLocal()), "0"))
+		subjects = append(subjects, r.newSubject(b, i, usual(hostLocal), "0"))
 	}
 	r.measure(b, scenario, r.profile.rounds, subjects)
 }
@@ -30,13 +35,13 @@ func (r *runner) attachments(b *testing.B, scenario string) {
 	var cnibox *subject
 	for _, i := range choose(contenders...) {
 		if i.name == report.Chain && cnibox != nil {
-			i.install(b, cnibox.Host, r.programs, "chain")
-			s := newSubjectOn(b, cnibox.Host, i, usual(hostLocal()), "")
+			i.install(b, cnibox.Host, r.programs)
+			s := newSubjectOn(b, cnibox.Host, i, usual(hostLocal), "")
 			s.port++ // the other one's was given back a moment ago
 			subjects = append(subjects, s)
 			continue
 		}
-		s := r.newSubject(b, i, usual(hostLocal()), "")
+		s := r.newSubject(b, i, usual(hostLocal), "")
 		subjects, nodes = append(subjects, s), append(nodes, s)
 		if i.name == report.Cnibox {
 			cnibox = s
@@ -60,12 +65,47 @@ func (r *runner) ports(b *testing.B, scenario string) {
 	var subjects []*subject
 	for _, ports := range []int{0, 1, 10} {
 		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain, report.NoOp) {
-			s := r.newSubject(b, i, usual(hostLocal()), strconv.Itoa(ports))
+			s := r.newSubject(b, i, usual(hostLocal), strconv.Itoa(ports))
 			s.ports = ports
 			subjects = append(subjects, s)
 		}
 	}
 	r.measure(b, scenario, r.profile.fewRounds, subjects)
+}
+
+// leases measures a bridge whose network has handed out addresses already. The no-op tells how fast the machine is
+// meanwhile.
+func (r *runner) leases(b *testing.B, scenario string) {
+	var subjects []*subject
+	for _, n := range r.profile.leases {
+		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.NoOp) {
+			s := r.newSubject(b, i, network{bridge(hostLocal)}, strconv.Itoa(n))
+			var err error
+			s.Do(func() { err = addLeases(n) })
+			if err != nil {
+				b.Fatal(err)
+			}
+			subjects = append(subjects, s)
+		}
+	}
+	r.measure(b, scenario, r.profile.fewRounds, subjects)
+}
+
+// addLeases writes n leases the way the reference plugin does.
+func addLeases(n int) error {
+	dir := filepath.Join(netlab.CacheDir, "networks", networkName)
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	address := netip.MustParsePrefix(subnet).Addr().Next() // the gateway
+	for i := range n {
+		address = address.Next()
+		holder := strings.Repeat(strconv.Itoa(100000+i), 10) + "\r\neth0"
+		if err := os.WriteFile(filepath.Join(dir, address.String()), []byte(holder), 0o600); err != nil {
+			return err
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, "last_reserved_ip.0"), []byte(address.String()), 0o600)
 }
 
 // dualStack measures an IPv6 address beside the IPv4 one.
@@ -74,7 +114,7 @@ func (r *runner) dualStack(b *testing.B, scenario string) {
 	for _, c := range []struct {
 		varied string
 		ipam   object
-	}{{"IPv4", hostLocal()}, {"IPv4 and IPv6", dualStack()}} {
+	}{{"IPv4", hostLocal}, {"IPv4 and IPv6", dualStack}} {
 		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain) {
 			subjects = append(subjects, r.newSubject(b, i, usual(c.ipam), c.varied))
 		}
@@ -84,22 +124,20 @@ func (r *runner) dualStack(b *testing.B, scenario string) {
 
 // plugins measures each plugin by itself.
 func (r *runner) plugins(b *testing.B, scenario string) {
-	cases := []struct {
+	var subjects []*subject
+	for _, c := range []struct {
 		varied  string
 		network network
-		// plugin is the one of several that counts.
-		plugin string
+		plugin  string // the one of several that counts
 	}{
 		{"loopback", network{{"type": "loopback"}}, ""},
-		{"bridge with host-local", network{bridge(hostLocal())}, ""},
-		{"bridge with static", network{bridge(static())}, ""},
-		{"host-local", network{{"type": "host-local", "ipam": hostLocal()}}, ""},
-		{"static", network{{"type": "static", "ipam": static()}}, ""},
-		{"tuning, one sysctl", network{bridge(hostLocal()), tuning()}, "tuning"},
-		{"portmap, one port", network{bridge(hostLocal()), portmap()}, "portmap"},
-	}
-	var subjects []*subject
-	for _, c := range cases {
+		{"bridge with host-local", network{bridge(hostLocal)}, ""},
+		{"bridge with static", network{bridge(static)}, ""},
+		{"host-local", network{{"type": "host-local", "ipam": hostLocal}}, ""},
+		{"static", network{{"type": "static", "ipam": static}}, ""},
+		{"tuning, one sysctl", network{bridge(hostLocal), tuning}, "tuning"},
+		{"portmap, one port", network{bridge(hostLocal), portmap}, "portmap"},
+	} {
 		for _, i := range choose(report.Reference, report.Debian, report.Cnibox) {
 			s := r.newSubject(b, i, c.network, c.varied)
 			s.plugin = c.plugin
