@@ -1,33 +1,35 @@
 package netlab
 
 import (
+	"errors"
 	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
 )
 
-// Feature is something a kernel may lack: a probe returns an error that isUnsupported knows, then.
+// Feature is something a kernel may lack. The probe finds out whether it does.
 type Feature struct {
 	name  string
-	probe func() error
+	probe func() (lacks bool, err error)
 }
 
 // The features that tests need and that not every kernel has.
 var (
-	Dummy = Feature{"dummy links", func() error {
+	Dummy = Feature{"dummy links", func() (bool, error) {
 		node, err := newNode(func() error { return runIP("link add probe0 type dummy") })
-		if err == nil {
-			node.close()
+		if err != nil {
+			return strings.Contains(err.Error(), "Unknown device type"), err
 		}
-		return err
+		node.close()
+		return false, nil
 	}}
-	SCTP = Feature{"SCTP sockets", func() error {
+	SCTP = Feature{"SCTP sockets", func() (bool, error) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
-		if err == nil {
-			err = unix.Close(fd)
+		if err != nil {
+			return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ESOCKTNOSUPPORT), err
 		}
-		return err
+		return false, unix.Close(fd)
 	}}
 )
 
@@ -42,19 +44,9 @@ func Need(t testing.TB, feature Feature) {
 // Has reports whether the kernel has the feature, and fails the test when that can't be found out.
 func Has(t testing.TB, feature Feature) bool {
 	t.Helper()
-	err := feature.probe()
-	if err != nil && !isUnsupported(err) {
+	lacks, err := feature.probe()
+	if err != nil && !lacks {
 		t.Fatalf("find out whether the kernel has %s: %v", feature.name, err)
 	}
-	return err == nil
-}
-
-// isUnsupported reports whether the kernel says that it lacks something, by itself or through ip.
-func isUnsupported(err error) bool {
-	for _, no := range []error{unix.EOPNOTSUPP, unix.EPROTONOSUPPORT, unix.ESOCKTNOSUPPORT} {
-		if strings.Contains(strings.ToLower(err.Error()), no.Error()) {
-			return true
-		}
-	}
-	return strings.Contains(err.Error(), "Unknown device type")
+	return !lacks
 }
