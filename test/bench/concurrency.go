@@ -3,6 +3,7 @@ package bench
 import (
 	"errors"
 	"os/exec"
+	"slices"
 	"strconv"
 	"testing"
 	"time"
@@ -13,13 +14,11 @@ import (
 
 // concurrency measures a runtime that starts and stops many pods at once.
 func (r *runner) concurrency(b *testing.B, scenario string) {
-	var subjects []*subject
+	subjects := r.newSubjects(b, append([]string{report.NoOps}, contenders...), usual(hostLocal), "")
 	var pods [][]*netlab.Pod // used again and again: new ones would be thousands
-	for _, i := range choose(report.Reference, report.Cnibox, report.Chain, report.NoOps) {
-		s := r.newSubject(b, i, usual(hostLocal), "")
-		own := r.makePods(b, s.Host, r.profile.batch)
-		r.warmUp(b, s, own[0])
-		subjects, pods = append(subjects, s), append(pods, own)
+	for i, s := range subjects {
+		pods = append(pods, r.makePods(b, s.Host, r.profile.batch))
+		r.warmUp(b, s, pods[i][0])
 	}
 	for _, atOnce := range r.profile.atOnce {
 		taken := make([]samples, len(subjects))
@@ -37,7 +36,11 @@ func (r *runner) concurrency(b *testing.B, scenario string) {
 			for _, verb := range batchVerbs {
 				r.results.Add(s.point(scenario, verb), "ms", taken[i][verb]...)
 				r.results.Add(s.point(scenario, verb+" wall"), "ms", taken[i][verb+" wall"]...)
-				r.results.Add(s.point(scenario, verb+" failed"), "calls", sum(taken[i][verb+" failed"]))
+				failed := 0.0
+				for _, n := range taken[i][verb+" failed"] {
+					failed += n
+				}
+				r.results.Add(s.point(scenario, verb+" failed"), "calls", failed)
 			}
 		}
 	}
@@ -61,28 +64,16 @@ func (s *subject) batch(pods []*netlab.Pod, atOnce int, taken samples) error {
 			each[i] = milliseconds(took)
 			return err
 		})
-		wall, failed := milliseconds(time.Since(start)), 0
-		for _, err := range errs {
-			if err != nil {
-				failed++
-			}
+		wall := milliseconds(time.Since(start)) / float64(len(pods))
+		failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+		taken[verb], taken[verb+" wall"] = append(taken[verb], each...), append(taken[verb+" wall"], wall)
+		if len(failed) > tolerated*len(pods)/100 {
+			return errors.Join(failed...)
 		}
-		taken[verb] = append(taken[verb], each...)
-		taken[verb+" wall"] = append(taken[verb+" wall"], wall/float64(len(pods)))
-		taken[verb+" failed"] = append(taken[verb+" failed"], float64(failed))
-		if failed > tolerated*len(pods)/100 {
-			return errors.Join(errs...)
-		}
+		taken[verb+" failed"] = append(taken[verb+" failed"], float64(len(failed)))
 		if err := reapOrphans(); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func sum(values []float64) (total float64) {
-	for _, v := range values {
-		total += v
-	}
-	return total
 }

@@ -13,8 +13,7 @@ import (
 
 // counts counts what ADD and DEL do.
 func (r *runner) counts(b *testing.B, scenario string) {
-	for _, i := range choose(everyone...) {
-		s := r.newSubject(b, i, usual(hostLocal), "0")
+	for _, s := range r.newSubjects(b, everyone, usual(hostLocal), "0") {
 		pod := r.makePods(b, s.Host, 1)[0]
 		r.warmUp(b, s, pod)
 		for _, verb := range batchVerbs {

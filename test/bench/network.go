@@ -2,6 +2,7 @@ package bench
 
 import (
 	"encoding/json"
+	"testing"
 
 	"github.com/containernetworking/cni/libcni"
 )
@@ -44,16 +45,21 @@ func usual(ipam object) network {
 }
 
 // list returns the network as libcni takes it; as one entry of type chain if asked for.
-func (n network) list(chain bool) (*libcni.NetworkConfigList, error) {
+func (n network) list(t testing.TB, chain bool) *libcni.NetworkConfigList {
+	t.Helper()
 	plugins := []object(n)
 	if chain {
 		plugins = []object{{"type": "chain", "capabilities": object{"portMappings": true}, "plugins": plugins}}
 	}
 	text, err := json.Marshal(object{"cniVersion": cniVersion, "name": networkName, "plugins": plugins})
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return libcni.NetworkConfFromBytes(text)
+	list, err := libcni.NetworkConfFromBytes(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 // portMappings are n port maps in a row.

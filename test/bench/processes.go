@@ -50,8 +50,7 @@ func (r *runner) start(b *testing.B, scenario string) {
 // memory measures the largest process of each plugin's calls, and of a whole call of libcni.
 func (r *runner) memory(b *testing.B, scenario string) {
 	const largest = "largest"
-	for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain) {
-		s := r.newSubject(b, i, usual(hostLocal), "")
+	for _, s := range r.newSubjects(b, working, usual(hostLocal), "") {
 		peaks := map[report.Point][]float64{}
 		for _, pod := range r.makePods(b, s.Host, r.profile.fewRounds) {
 			for _, verb := range batchVerbs {
@@ -103,25 +102,20 @@ func (r *runner) disk(b *testing.B, scenario string) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		size := int64(0)
+		size, names := 0.0, len(files)
 		for _, file := range files {
 			info, err := os.Stat(file)
 			if err != nil {
 				b.Fatal(err)
 			}
-			size += info.Size()
+			size += float64(info.Size())
 		}
-		names := len(files)
 		if i.name == report.Cnibox {
 			names = len(plugins.All)
 		}
-		point := report.Point{Scenario: scenario, Case: "all plugins", Plugins: i.name}
-		for _, of := range []struct {
-			metric, unit string
-			value        float64
-		}{{"plugins", "", float64(names)}, {"files", "", float64(len(files))}, {"size", "bytes", float64(size)}} {
-			point.Metric = of.metric
-			r.results.Add(point, of.unit, of.value)
-		}
+		s := subject{implementation: i, varied: "all plugins"}
+		r.results.Add(s.point(scenario, "plugins"), "", float64(names))
+		r.results.Add(s.point(scenario, "files"), "", float64(len(files)))
+		r.results.Add(s.point(scenario, "size"), "bytes", size)
 	}
 }

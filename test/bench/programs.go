@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -49,33 +47,18 @@ func goBuild(b testing.TB, dir, output, packages string) {
 }
 
 // installed returns the path of a copy of a program, made the way "cnictl install" makes it, and once: by one write. The
-// kernel keeps what the linker has written in other pieces, and whoever installs a plugin copies it. It stays in memory, as
-// on a node that calls it all the time: one that was read in anew, from the disk, would be in other pieces again.
+// kernel keeps what the linker has written in other pieces, and whoever installs a plugin copies it.
 func (p programs) installed(t testing.TB, path string) string {
 	t.Helper()
-	if made, ok := p.copies[path]; ok {
-		return made
+	if p.copies[path] == "" {
+		program, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.copies[path] = filepath.Join(p.dir, fmt.Sprintf("copy%d", len(p.copies)))
+		if err := os.WriteFile(p.copies[path], program, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
-	program, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := filepath.Join(p.dir, fmt.Sprintf("copy%d", len(p.copies)))
-	if err := os.WriteFile(made, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	file, err := os.Open(made)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	pages, err := unix.Mmap(int(file.Fd()), 0, len(program), unix.PROT_READ, unix.MAP_SHARED)
-	if err == nil {
-		err = unix.Mlock(pages) // for the life of this process
-	}
-	if err != nil {
-		t.Fatalf("keep %s in memory: %v", path, err)
-	}
-	p.copies[path] = made
-	return made
+	return p.copies[path]
 }

@@ -12,19 +12,16 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// everyone are all implementations; contenders those that do something, without the one that is much like another.
+// everyone are all implementations; working those that do something, contenders of them those that differ most.
 var (
 	everyone   = []string{report.Reference, report.Debian, report.Cnibox, report.Chain, report.NoOps, report.NoOp}
+	working    = []string{report.Reference, report.Debian, report.Cnibox, report.Chain}
 	contenders = []string{report.Reference, report.Cnibox, report.Chain}
 )
 
 // node measures the first attachment of a node.
 func (r *runner) node(b *testing.B, scenario string) {
-	var subjects []*subject
-	for _, i := range choose(everyone...) {
-		subjects = append(subjects, r.newSubject(b, i, usual(hostLocal), "0"))
-	}
-	r.measure(b, scenario, r.profile.rounds, subjects)
+	r.measure(b, scenario, r.profile.rounds, r.newSubjects(b, everyone, usual(hostLocal), "0"))
 }
 
 // attachments measures one more attachment on nodes that fill up. cnibox has one node, with or without a chain: what is
@@ -35,10 +32,11 @@ func (r *runner) attachments(b *testing.B, scenario string) {
 	var cnibox *subject
 	for _, i := range choose(contenders...) {
 		if i.name == report.Chain && cnibox != nil {
-			i.install(b, cnibox.Host, r.programs)
-			s := newSubjectOn(b, cnibox.Host, i, usual(hostLocal), "")
+			s := *cnibox
+			s.implementation, s.list = i, usual(hostLocal).list(b, true)
 			s.port++ // the other one's was given back a moment ago
-			subjects = append(subjects, s)
+			i.install(b, s.Host, r.programs)
+			subjects = append(subjects, &s)
 			continue
 		}
 		s := r.newSubject(b, i, usual(hostLocal), "")
@@ -64,8 +62,7 @@ func (r *runner) attachments(b *testing.B, scenario string) {
 func (r *runner) ports(b *testing.B, scenario string) {
 	var subjects []*subject
 	for _, ports := range []int{0, 1, 10} {
-		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain, report.NoOp) {
-			s := r.newSubject(b, i, usual(hostLocal), strconv.Itoa(ports))
+		for _, s := range r.newSubjects(b, append([]string{report.NoOp}, working...), usual(hostLocal), strconv.Itoa(ports)) {
 			s.ports = ports
 			subjects = append(subjects, s)
 		}
@@ -78,8 +75,8 @@ func (r *runner) ports(b *testing.B, scenario string) {
 func (r *runner) leases(b *testing.B, scenario string) {
 	var subjects []*subject
 	for _, n := range r.profile.leases {
-		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.NoOp) {
-			s := r.newSubject(b, i, network{bridge(hostLocal)}, strconv.Itoa(n))
+		names := []string{report.Reference, report.Debian, report.Cnibox, report.NoOp}
+		for _, s := range r.newSubjects(b, names, network{bridge(hostLocal)}, strconv.Itoa(n)) {
 			var err error
 			s.Do(func() { err = addLeases(n) })
 			if err != nil {
@@ -110,15 +107,8 @@ func addLeases(n int) error {
 
 // dualStack measures an IPv6 address beside the IPv4 one.
 func (r *runner) dualStack(b *testing.B, scenario string) {
-	var subjects []*subject
-	for _, c := range []struct {
-		varied string
-		ipam   object
-	}{{"IPv4", hostLocal}, {"IPv4 and IPv6", dualStack}} {
-		for _, i := range choose(report.Reference, report.Debian, report.Cnibox, report.Chain) {
-			subjects = append(subjects, r.newSubject(b, i, usual(c.ipam), c.varied))
-		}
-	}
+	subjects := r.newSubjects(b, working, usual(hostLocal), "IPv4")
+	subjects = append(subjects, r.newSubjects(b, working, usual(dualStack), "IPv4 and IPv6")...)
 	r.measure(b, scenario, r.profile.rounds, subjects)
 }
 
@@ -138,8 +128,7 @@ func (r *runner) plugins(b *testing.B, scenario string) {
 		{"tuning, one sysctl", network{bridge(hostLocal), tuning}, "tuning"},
 		{"portmap, one port", network{bridge(hostLocal), portmap}, "portmap"},
 	} {
-		for _, i := range choose(report.Reference, report.Debian, report.Cnibox) {
-			s := r.newSubject(b, i, c.network, c.varied)
+		for _, s := range r.newSubjects(b, []string{report.Reference, report.Debian, report.Cnibox}, c.network, c.varied) {
 			s.plugin = c.plugin
 			subjects = append(subjects, s)
 		}

@@ -31,19 +31,18 @@ type subject struct {
 // newSubject makes a Host with the implementation's plugins, for one network.
 func (r *runner) newSubject(b testing.TB, i implementation, n network, varied string) *subject {
 	b.Helper()
-	host := netlab.NewHost(b)
-	i.install(b, host, r.programs, pluginNames...)
-	return newSubjectOn(b, host, i, n, varied)
+	s := &subject{Host: netlab.NewHost(b), implementation: i, varied: varied, list: n.list(b, i.chain), ports: 1, port: measuredPort}
+	i.install(b, s.Host, r.programs, pluginNames...)
+	return s
 }
 
-// newSubjectOn is newSubject with a Host that has the plugins.
-func newSubjectOn(b testing.TB, host *netlab.Host, i implementation, n network, varied string) *subject {
+// newSubjects makes one of each chosen implementation of those that are named.
+func (r *runner) newSubjects(b testing.TB, names []string, n network, varied string) (subjects []*subject) {
 	b.Helper()
-	list, err := n.list(i.chain)
-	if err != nil {
-		b.Fatal(err)
+	for _, i := range choose(names...) {
+		subjects = append(subjects, r.newSubject(b, i, n, varied))
 	}
-	return &subject{Host: host, implementation: i, varied: varied, list: list, ports: 1, port: measuredPort}
+	return subjects
 }
 
 // measuredPort is the first port of the pods that are measured. Those of pods that are there already begin at

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
+	"time"
 )
 
 // object is one of what a program lists as JSON.
@@ -62,22 +63,22 @@ func describe(prefix string, o object, leftOut ...string) string {
 // interfaceLines describes the links and what belongs to them. It starts again if links have come or gone meanwhile: a part
 // of one would look like something that was left behind, and what has gone can't be read.
 func interfaceLines() ([]string, error) {
-	for {
+	const patience = 20 * time.Second
+	for end := time.Now().Add(patience); time.Now().Before(end); {
 		links, lines, err := linkLines()
-		if err != nil && !errors.Is(err, errInterrupted) {
-			return nil, err
-		}
 		for _, source := range []func() ([]string, error){addressLines, routeLines, ruleLines, qdiscLines} {
 			more, failed := source()
 			lines, err = append(lines, more...), errors.Join(err, failed)
 		}
-		more, failed := sysctlLines(links)
+		more, failed := sysctlLines(slices.AppendSeq([]string{"all", "default"}, maps.Keys(links)))
 		lines, err = append(lines, more...), errors.Join(err, failed)
 		now, _, failed := linkLines()
-		if !errors.Is(err, errInterrupted) && failed == nil && maps.Equal(links, now) {
+		err = errors.Join(err, failed)
+		if !errors.Is(err, errInterrupted) && maps.Equal(links, now) {
 			return lines, err
 		}
 	}
+	return nil, fmt.Errorf("links have come and gone for %v", patience)
 }
 
 // linkFields are what tests look at of a link; the rest changes with the carrier, with time or with the kernel.
@@ -174,9 +175,9 @@ var sysctlsOf = map[string][]string{
 	"ipv6": {"accept_dad", "accept_ra", "autoconf", "disable_ipv6", "forwarding", "proxy_ndp"},
 }
 
-func sysctlLines(links map[string]any) (lines []string, err error) {
+func sysctlLines(links []string) (lines []string, err error) {
 	for family, keys := range sysctlsOf {
-		for _, link := range slices.AppendSeq([]string{"all", "default"}, maps.Keys(links)) {
+		for _, link := range links {
 			dir := "/proc/sys/net/" + family + "/conf/" + link + "/"
 			if _, err := os.Stat(dir); err != nil {
 				continue // the link has gone meanwhile, or has no such family
