@@ -22,25 +22,23 @@ const binDirEnv = "CNIBOX_BIN_DIR"
 const debianDir = "/usr/lib/cni"
 
 var (
-	cnibox    = sync.OnceValues(func() (string, error) { return provide("cnibox") })
-	cnictl    = sync.OnceValues(func() (string, error) { return provide("cnictl") })
+	binaries  = sync.OnceValues(provide)
 	reference = sync.OnceValues(buildReference)
 	// buildDir is the directory of what this process has built; "" while that is nothing.
 	buildDir string
-	building sync.Mutex
 )
 
 // Cnibox returns the path of the plugins' binary under test. The first call builds it, unless CNIBOX_BIN_DIR names a
 // directory that has it.
 func Cnibox(t testing.TB) string {
 	t.Helper()
-	return provided(t, "cnibox", cnibox)
+	return filepath.Join(provided(t, "programs", binaries), "cnibox")
 }
 
 // Cnictl returns the path of the operator's tool under test, as Cnibox does.
 func Cnictl(t testing.TB) string {
 	t.Helper()
-	return provided(t, "cnictl", cnictl)
+	return filepath.Join(provided(t, "programs", binaries), "cnictl")
 }
 
 // Reference returns the directory with the reference plugins that test/reference/go.mod lists, in its version. They are
@@ -62,36 +60,30 @@ func Debian(t testing.TB) string {
 
 func provided(t testing.TB, what string, provide func() (string, error)) string {
 	t.Helper()
-	path, err := provide()
+	dir, err := provide()
 	if err != nil {
 		t.Fatalf("get the %s to test: %v", what, err)
 	}
-	return path
+	return dir
 }
 
-// provide returns the path of a prebuilt program, or builds it the way make build does.
-func provide(name string) (string, error) {
-	if dir := os.Getenv(binDirEnv); dir != "" {
+// provide returns the directory with prebuilt programs, or builds them the way make build does.
+func provide() (dir string, err error) {
+	if dir = os.Getenv(binDirEnv); dir != "" {
 		if !filepath.IsAbs(dir) {
 			return "", fmt.Errorf("%s=%s must be an absolute path: every test package has its own working directory", binDirEnv, dir)
 		}
-		path := filepath.Join(dir, name)
-		_, err := os.Stat(path)
-		return path, err
+		_, err := os.Stat(filepath.Join(dir, "cnibox"))
+		return dir, err
 	}
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
 	}
-	building.Lock()
-	defer building.Unlock()
-	if buildDir == "" {
-		if buildDir, err = os.MkdirTemp("", "netlab-bin-"); err != nil {
-			return "", err
-		}
+	if buildDir, err = os.MkdirTemp("", "netlab-bin-"); err != nil {
+		return "", err
 	}
-	path := filepath.Join(buildDir, name)
-	return path, goBuild(root, path, "./cmd/"+name)
+	return buildDir, goBuild(root, buildDir, "./cmd/...")
 }
 
 // buildReference builds the tools of the reference module into a directory that is there with all of them or not at all,

@@ -2,8 +2,8 @@ package netlab
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"slices"
@@ -26,11 +26,7 @@ type Pod struct {
 // NewPod makes a pod. Names are unique on a Host.
 func (h *Host) NewPod(t testing.TB, name string) *Pod {
 	t.Helper()
-	id := sha256.Sum256([]byte(name))
-	p := &Pod{
-		Namespace: Namespace{name: name, node: h.node},
-		ID:        hex.EncodeToString(id[:]),
-	}
+	p := &Pod{Namespace: Namespace{name: name, node: h.node}, ID: fmt.Sprintf("%x", sha256.Sum256([]byte(name)))}
 	if err := p.create(); err != nil {
 		t.Fatalf("make pod %s: %v", name, err)
 	}
