@@ -183,7 +183,7 @@ func TestSCTP(t *testing.T) {
 	bridgePods(t, h, a, b)
 	for _, family := range []struct{ listen, target, client string }{
 		{":5000", "10.1.0.3:5000", "10.1.0.2"},
-		{"[fd00:1::3]:5000", "[fd00:1::3]:5000", "fd00:1::2"},
+		{"[fd00:1::3]:5001", "[fd00:1::3]:5001", "fd00:1::2"},
 	} {
 		if got, err := a.DialSCTP(family.target, patience); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("SCTP to %s, where nobody listens: %q, %v, want a refusal", family.target, got, err)
