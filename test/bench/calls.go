@@ -5,19 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
-	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
-	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
-
-	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // verbs are what a runtime asks of an attachment, in order.
@@ -25,24 +20,6 @@ var verbs = []string{"ADD", "CHECK", "DEL"}
 
 // starter runs the command of a plugin, changed as it likes.
 type starter func(plugin *exec.Cmd) error
-
-// operate makes one call of libcni. It must run in a Host.
-func operate(run starter, verb string, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) (err error) {
-	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir,
-		&executor{&invoke.DefaultExec{RawExec: &invoke.RawExec{}, PluginDecoder: version.PluginDecoder{}}, run})
-	ctx := context.Background()
-	switch verb {
-	case "ADD":
-		_, err = cni.AddNetworkList(ctx, list, rt)
-	case "CHECK":
-		err = cni.CheckNetworkList(ctx, list, rt)
-	case "DEL":
-		err = cni.DelNetworkList(ctx, list, rt)
-	default:
-		err = fmt.Errorf("no such verb: %q", verb)
-	}
-	return err
-}
 
 // executor is libcni's own, but for who runs the plugins.
 type executor struct {
@@ -116,25 +93,17 @@ type usage struct {
 	peak float64 // resident set of the largest process, bytes
 }
 
-// launch runs cmd with the launcher.
+// launch runs cmd with the launcher, whose report is the last line of what is printed on standard error.
 func (p programs) launch(cmd *exec.Cmd) (used usage, err error) {
-	reader, writer, err := os.Pipe()
-	if err != nil {
-		return used, err
-	}
-	defer reader.Close()
 	under(cmd, p.launcher)
-	cmd.ExtraFiles = []*os.File{writer} // descriptor 3
-	err = cmd.Run()
-	writer.Close()
-	if err != nil {
-		return used, err
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	if err := cmd.Run(); err != nil {
+		return used, fmt.Errorf("%w: %s", err, stderr.String())
 	}
-	text, err := io.ReadAll(reader)
-	if err != nil {
-		return used, err
-	}
-	if _, err := fmt.Sscan(string(text), &used.wall, &used.peak); err != nil {
+	text := strings.TrimSpace(stderr.String())
+	text = text[strings.LastIndex(text, "\n")+1:]
+	if _, err := fmt.Sscan(text, &used.wall, &used.peak); err != nil {
 		return used, fmt.Errorf("read the launcher's report %q: %w", text, err)
 	}
 	used.peak *= 1024

@@ -1,7 +1,6 @@
 package bench
 
 import (
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -34,9 +33,9 @@ func TestNoOp(t *testing.T) {
 
 func TestLaunch(t *testing.T) {
 	p := buildPrograms(t)
-	shell := exec.Command("sh", "-c", "cat; test ! -e /proc/self/fd/3")
+	shell := exec.Command("sh", "-c", "cat; echo 1 2 >&2; test ! -e /proc/self/fd/3")
 	var out strings.Builder
-	shell.Stdin, shell.Stdout, shell.Stderr = strings.NewReader("handed on"), &out, os.Stderr
+	shell.Stdin, shell.Stdout = strings.NewReader("handed on"), &out
 	shell.Args[0] = shell.Path
 	used, err := p.launch(shell)
 	if err != nil {

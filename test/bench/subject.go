@@ -1,6 +1,7 @@
 package bench
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os/exec"
@@ -10,6 +11,8 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
+	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/cnibox/cnibox/test/bench/report"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -63,10 +66,19 @@ func (s *subject) point(scenario, metric string) report.Point {
 }
 
 // operate makes one call of libcni, and returns what it took. It must run in the subject's Host.
-func (s *subject) operate(run starter, verb string, rt *libcni.RuntimeConf) (time.Duration, error) {
-	start := time.Now()
-	err := operate(run, verb, s.list, rt)
-	took := time.Since(start)
+func (s *subject) operate(run starter, verb string, rt *libcni.RuntimeConf) (took time.Duration, err error) {
+	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir,
+		&executor{&invoke.DefaultExec{RawExec: &invoke.RawExec{}, PluginDecoder: version.PluginDecoder{}}, run})
+	ctx, start := context.Background(), time.Now()
+	switch verb {
+	case "ADD":
+		_, err = cni.AddNetworkList(ctx, s.list, rt)
+	case "CHECK":
+		err = cni.CheckNetworkList(ctx, s.list, rt)
+	case "DEL":
+		err = cni.DelNetworkList(ctx, s.list, rt)
+	}
+	took = time.Since(start)
 	if err != nil {
 		err = fmt.Errorf("%s of %s (%s): %w", verb, s.name, s.varied, err)
 	}
