@@ -10,7 +10,7 @@ import (
 // the bridge is isolated goes with the port.
 func (s *state) noneAdded() {
 	for line := range strings.Lines(s.changed()) {
-		if strings.HasPrefix(line, "+") && !strings.Contains(line, " isolated alias ") {
+		if strings.HasPrefix(line, "+") && !strings.Contains(line, " isolated ") {
 			s.lab.Errorf("there is %s", line)
 		}
 	}
