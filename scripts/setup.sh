@@ -8,6 +8,7 @@ need() { # PROGRAM PACKAGE
     command -v "$1" >/dev/null 2>&1 || [ -x "/usr/sbin/$1" ] || missing="$missing $2"
 }
 need ip iproute2
+need ping iputils-ping
 need nft nftables
 need iptables iptables
 need conntrack conntrack

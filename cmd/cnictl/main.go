@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/version"
 )
 
 // The main thread stays with the main goroutine, so that no other one, which may change its thread's namespaces, makes it look
@@ -47,7 +47,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 		Example: `  cnictl install --dir /opt/cni/bin
   cnictl run --net demo -p 8080:80 -- busybox httpd -f -p 80
   cnictl add demo /run/netns/web -p 8080:80/tcp`,
-		Version: version.Cnibox + " (plugins v" + version.Plugins + ")",
+		Version: box.Version + " (plugins v" + box.PluginsVersion + ")",
 
 		SilenceErrors: true, // printed by fail
 		SilenceUsage:  true,

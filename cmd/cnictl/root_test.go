@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/version"
+	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/plugins"
 )
 
@@ -52,7 +52,7 @@ func TestUsageErrors(t *testing.T) {
 func TestVersion(t *testing.T) {
 	out := inProcess("--version")
 	assertEqual(t, "exit code", out.code, 0)
-	assertContains(t, out.stdout, "cnictl v"+version.Cnibox, version.Plugins)
+	assertContains(t, out.stdout, "cnictl v"+box.Version, box.PluginsVersion)
 }
 
 // Whoever is lost finds an example of everything.

@@ -83,17 +83,11 @@ func (a *Attachment) lease(ctx context.Context) error {
 	if err := a.Step(ctx, "ipam"); err != nil {
 		return err
 	}
-	giveBack := func(ctx context.Context) error { return a.ipam.Del(ctx, a.Request) }
-	if a.ipam.External() { // CNI specification, section 4; one of ours has undone what it did
-		a.Undo.Push("DEL of "+a.IPAM, giveBack)
-	}
 	leased, err := a.ipam.Add(ctx, a.Request)
 	if err != nil {
 		return err
 	}
-	if !a.ipam.External() {
-		a.Undo.Push("give back the address", giveBack)
-	}
+	a.Undo.Push("give back the address", func(ctx context.Context) error { return a.ipam.Del(ctx, a.Request) })
 	if len(leased.IPs) == 0 {
 		return plugin.Errorf("give it addresses to hand out, or remove the ipam section for a layer 2 network", "IPAM plugin %s returned no address", a.IPAM)
 	}

@@ -1,6 +1,5 @@
-// Package box is the process side of CNI (spec 1.1.0, section 2): environment
-// and standard input in, one JSON document out. It validates a call before the
-// plugin sees it and guards what the plugin does with it.
+// Package box is the process side of CNI (spec 1.1.0, section 2): environment and standard input in, one JSON document out. It
+// validates a call before the plugin sees it and guards what the plugin does with it.
 package box
 
 import (
@@ -13,8 +12,14 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/version"
 )
+
+// Version is the version of this release.
+const Version = "0.1.0"
+
+// PluginsVersion is what each plugin calls itself: the version of the reference plugins it stands for, since programs compare it
+// (nerdctl wants firewall to be at least 1.0.0), with ours as build metadata.
+const PluginsVersion = "1.9.1+cnibox." + Version
 
 // Box is one multicall binary.
 type Box struct {
@@ -36,8 +41,7 @@ func OS() Process {
 	return Process{Args: os.Args, Getenv: os.Getenv, Stdin: os.Stdin, Stdout: os.Stdout, Stderr: os.Stderr}
 }
 
-// Main runs the plugin that the process is called by, and returns the exit
-// code. `bridge` and `cnibox bridge` are the same.
+// Main runs the plugin that the process is called by, and returns the exit code. `bridge` and `cnibox bridge` are the same.
 func (b *Box) Main(p Process) int {
 	name, row := b.find(p.Args)
 	called := p.Getenv("CNI_COMMAND") != ""
@@ -72,17 +76,17 @@ func (b *Box) find(args []string) (name string, row *plugin.Descriptor) {
 	return name, row
 }
 
-// about answers a call by a person or a runtime that wants to know the version
-// (nerdctl parses the first line of the firewall plugin).
+// about answers a call by a person or a runtime that wants to know the version (nerdctl parses the first line of the firewall
+// plugin).
 func (b *Box) about(p Process, row *plugin.Descriptor) {
-	fmt.Fprintf(p.Stderr, "CNI %s plugin v%s\n", row.Name, version.Plugins)
+	fmt.Fprintf(p.Stderr, "CNI %s plugin v%s\n", row.Name, PluginsVersion)
 	fmt.Fprintf(p.Stderr, "CNI protocol versions supported: %s\n", strings.Join(plugin.Versions(row.Oldest), ", "))
 	fmt.Fprintf(p.Stderr, "\n%s: %s\n", row.Name, row.Summary)
 	fmt.Fprintf(p.Stderr, "A container runtime calls this program (https://www.cni.dev/docs/spec/): CNI_COMMAND is not set.\n")
 }
 
 func (b *Box) help(p Process) {
-	fmt.Fprintf(p.Stdout, "cnibox v%s\n%s\n\nPlugins:\n", version.Cnibox, b.Help)
+	fmt.Fprintf(p.Stdout, "cnibox v%s\n%s\n\nPlugins:\n", Version, b.Help)
 	for _, row := range b.Plugins {
 		fmt.Fprintf(p.Stdout, "  %-12s %-5s %s\n", row.Name, row.Kind, row.Summary)
 	}
@@ -93,11 +97,8 @@ func (b *Box) unknown(name string) *types.Error {
 	for _, row := range b.Plugins {
 		names = append(names, row.Name)
 	}
-	return &types.Error{
-		Code:    types.ErrInvalidEnvironmentVariables,
-		Msg:     fmt.Sprintf("cnibox has no plugin called %q", name),
-		Details: "call it by the name of one of its plugins: " + strings.Join(names, ", "),
-	}
+	return types.NewError(types.ErrInvalidEnvironmentVariables, fmt.Sprintf("cnibox has no plugin called %q", name),
+		"call it by the name of one of its plugins: "+strings.Join(names, ", "))
 }
 
 // fail prints err as the one document of the call.

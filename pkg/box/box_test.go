@@ -336,7 +336,7 @@ func TestRequest(t *testing.T) {
 			r.success(t)
 			got := r.plugin.seen
 			if string(got.Command) != command || got.Key != (plugin.Key{Network: "net", ContainerID: "c0ffee", IfName: "eth0"}) ||
-				got.Netns != r.env["CNI_NETNS"] || got.Args != "A=b" || got.Version != "0.4.0" || string(got.Stdin) != text ||
+				got.Netns != r.env["CNI_NETNS"] || got.Args != "A=b" || got.Version != "0.4.0" || string(got.Config.JSON()) != strings.ReplaceAll(text, " ", "") ||
 				got.HasValid || got.Valid != nil || got.Trace != nil {
 				t.Errorf("request %+v", got)
 			}
@@ -602,7 +602,7 @@ func TestDeadlineReachesThePlugin(t *testing.T) {
 		{"by Step of DEL, which undoes nothing", plugin.Del, func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return r.Step(ctx, "call the next") },
 			"stopped before the step: call the next", "out of time after 20ms; the call can be repeated"},
 		{"by the context", plugin.Add, func(ctx context.Context, r *plugin.Request) error { <-ctx.Done(); return ctx.Err() },
-			"context canceled", "the call was out of time after 20ms"},
+			"context deadline exceeded", "the call was out of time after 20ms"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

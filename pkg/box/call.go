@@ -13,8 +13,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// limit is how long a verb may take. An ADD may wait for a DHCP server; a
-// STATUS is asked without a deadline by runtimes that ask often.
+// limit is how long a verb may take. An ADD may wait for a DHCP server; a STATUS is asked without a deadline by runtimes that ask
+// often.
 func limit(c plugin.Command) time.Duration {
 	switch c {
 	case plugin.Add:
@@ -58,7 +58,8 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	}
 	code := answer(p, plugin.PrintResult(result, version))
 	if code != 0 { // the runtime knows nothing of what was made
-		r.Command, r.PrevResult = plugin.Del, result
+		r = r.For(plugin.Del)
+		r.PrevResult = result
 		if _, err := guard(r, row, limit(plugin.Del)); err != nil {
 			fmt.Fprintln(p.Stderr, "take back what was made:", err)
 		}
@@ -75,79 +76,49 @@ func answer(p Process, document []byte) int {
 	return 0
 }
 
-// outcome is what came of a plugin's verb.
-type outcome struct {
-	result *types100.Result
-	err    error
-}
-
 // guard runs the verb in a context that ends with the call's time or a signal.
-func guard(r *plugin.Request, row *plugin.Descriptor, limit time.Duration) (*types100.Result, error) {
-	ctx := newCallContext(r.Command, limit)
-	defer ctx.end()
-	run := perform
+func guard(r *plugin.Request, row *plugin.Descriptor, limit time.Duration) (result *types100.Result, err error) {
+	ctx, end := callContext(r.Command, limit)
+	defer end()
 	if r.Command == plugin.Status {
-		run = performWithin
+		err = status(ctx, r, row)
+	} else {
+		result, err = perform(ctx, r, row)
 	}
-	out := run(ctx, r, row)
-	if stopped := context.Cause(ctx); stopped != nil {
-		out.err = because(stopped, out.err)
+	if stopped := context.Cause(ctx); stopped != nil && err != nil {
+		e := plugin.AsError(err)
+		if e.Details == "" {
+			e.Details = fmt.Sprintf("the call was %v; it can be repeated", stopped)
+		}
+		err = e
 	}
-	return out.result, out.err
+	return result, err
 }
 
-// performWithin is perform, and does not wait for a verb that goes on when its
-// context has ended: runtimes ask for the status without a deadline of their own.
-func performWithin(ctx context.Context, r *plugin.Request, row *plugin.Descriptor) outcome {
-	done := make(chan outcome, 1)
-	go func() { done <- perform(ctx, r, row) }()
+// status does not wait for a STATUS that goes on when its context has ended: runtimes ask for it without a deadline of their own.
+func status(ctx context.Context, r *plugin.Request, row *plugin.Descriptor) error {
+	done := make(chan error, 1)
+	go func() {
+		_, err := perform(ctx, r, row)
+		done <- err
+	}()
 	select {
-	case out := <-done:
-		return out
+	case err := <-done:
+		return err
 	case <-ctx.Done():
-		return outcome{err: types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("%s %s: %v", row.Name, r.Command, context.Cause(ctx)),
-			"a step does not end; repeat the call, and see CNIBOX_TRACE=1 for which")}
+		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("%s %s: %v", row.Name, r.Command, context.Cause(ctx)),
+			"a step does not end; repeat the call, and see CNIBOX_TRACE=1 for which")
 	}
 }
 
-// because adds why a call was stopped to an error that does not say it.
-func because(stopped, err error) error {
-	if err == nil {
-		return nil
-	}
-	e := plugin.AsError(err)
-	if e.Details == "" {
-		e.Details = fmt.Sprintf("the call was %v; it can be repeated", stopped)
-	}
-	return e
-}
-
-// perform calls the verb. A panic is an error like any other, with where it
-// happened.
-func perform(ctx context.Context, r *plugin.Request, row *plugin.Descriptor) (out outcome) {
+// perform calls the verb. A panic is an error like any other, with where it happened.
+func perform(ctx context.Context, r *plugin.Request, row *plugin.Descriptor) (result *types100.Result, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			out = outcome{err: plugin.Errorf(fmt.Sprintf("please report it with this trace: %s", firstFrames(string(debug.Stack()))), "%s %s: bug: %v", row.Name, r.Command, p)}
+			result, err = nil, plugin.Errorf("please report it with this trace: "+firstFrames(string(debug.Stack())), "%s %s: bug: %v", row.Name, r.Command, p)
 		}
 	}()
-	switch r.Command {
-	case plugin.Add:
-		out.result, out.err = row.Plugin.Add(ctx, r)
-		if out.err == nil && out.result == nil {
-			out.result = &types100.Result{}
-		}
-	case plugin.Del:
-		out.err = row.Plugin.Del(ctx, r)
-	case plugin.Check:
-		out.err = row.Plugin.Check(ctx, r)
-	case plugin.Status:
-		out.err = row.Plugin.Status(ctx, r)
-	case plugin.GC:
-		if r.HasValid {
-			out.err = row.Plugin.GC(ctx, r)
-		}
-	}
-	return out
+	return plugin.Serve(ctx, row.Plugin, r)
 }
 
 // firstFrames cuts a stack trace to what an error document can carry.
@@ -157,8 +128,7 @@ func firstFrames(stack string) string {
 	return strings.Join(lines[:min(len(lines), most)], "\n")
 }
 
-// tracer prints each step with the time since the start to stderr when
-// CNIBOX_TRACE is set.
+// tracer prints each step with the time since the start to stderr when CNIBOX_TRACE is set.
 func tracer(p Process, name string) func(string) {
 	if p.Getenv("CNIBOX_TRACE") == "" {
 		return nil

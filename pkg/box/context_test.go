@@ -11,16 +11,16 @@ import (
 
 func TestCallContextEndsWithTheTime(t *testing.T) {
 	const limit = 20 * time.Millisecond
-	for name, notice := range map[string]func(*callContext){
-		"who waits":      func(c *callContext) { <-c.Done() },
-		"who asks":       func(c *callContext) { time.Sleep(limit) },
-		"who waits late": func(c *callContext) { time.Sleep(limit); <-c.Done() },
+	for name, notice := range map[string]func(context.Context){
+		"who waits":      func(c context.Context) { <-c.Done() },
+		"who asks":       func(c context.Context) { time.Sleep(2 * limit) },
+		"who waits late": func(c context.Context) { time.Sleep(limit); <-c.Done() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c := newCallContext(plugin.Check, limit)
-			defer c.end()
+			c, end := callContext(plugin.Add, limit)
+			defer end()
 			notice(c)
-			if err := c.Err(); !errors.Is(err, context.Canceled) {
+			if err := c.Err(); !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("error %v", err)
 			}
 			if why := context.Cause(c); why == nil || why.Error() != "out of time after 20ms" {
@@ -32,8 +32,8 @@ func TestCallContextEndsWithTheTime(t *testing.T) {
 
 // What is derived from the context ends with it, for the same reason.
 func TestCallContextHasDescendants(t *testing.T) {
-	c := newCallContext(plugin.Check, time.Minute)
-	defer c.end()
+	c, end := callContext(plugin.Add, 100*time.Millisecond)
+	defer end()
 	if err := c.Err(); err != nil {
 		t.Fatalf("%v before the time is up", err)
 	}
@@ -43,9 +43,8 @@ func TestCallContextHasDescendants(t *testing.T) {
 	if d, ok := derived.Deadline(); !ok || time.Until(d) > time.Minute {
 		t.Errorf("deadline %v", d)
 	}
-	c.cancel(errors.New("enough"))
 	<-derived.Done()
-	if why := context.Cause(derived); why.Error() != "enough" {
+	if why := context.Cause(derived); why.Error() != "out of time after 100ms" {
 		t.Errorf("cause %v", why)
 	}
 	if context.WithoutCancel(derived).Err() != nil {

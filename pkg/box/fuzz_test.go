@@ -22,7 +22,7 @@ func (curious) read(r *plugin.Request) error {
 	_ = r.HostEnd(0)
 	_ = r.ValidKeys()
 	_ = r.Config.Keys()
-	_ = r.Text()
+	_ = r.Config.JSON()
 	r.Config.Object("ipam").String("type", new(string))
 	r.Config.Int("mtu", new(int))
 	if _, err := plugin.Arguments(r.Args, "MAC"); err != nil {

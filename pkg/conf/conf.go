@@ -1,13 +1,11 @@
 // Package conf reads values out of a network configuration.
 //
-// It binds JSON keys to Go variables the way encoding/json would (keys match
-// without regard to case, the last of two equal keys wins, null and unknown
-// keys are ignored: configurations in the wild rely on each of these), but
-// without reflection, whose first use costs a process of two milliseconds a
-// tenth of its life, and with errors that name the key by its full path.
+// It binds JSON keys to Go variables the way encoding/json would (keys match without regard to case, the last of two equal keys
+// wins, null and unknown keys are ignored: configurations in the wild rely on each of these), but without its reflection, which is
+// slow to start, and with errors that name the key by its full path.
 //
-// A lenient object skips values of a wrong type instead of recording an error:
-// DEL must find what ADD made even when the configuration was edited since.
+// A lenient object skips values of a wrong type instead of recording an error: DEL must find what ADD made even when the
+// configuration was edited since.
 package conf
 
 import (
@@ -32,45 +30,11 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("key %q: want %s, got %s", e.Path, e.Want, e.Got)
 }
 
-// Object is one JSON object. The zero of an absent key is an empty object, so
-// that nested reads need no check for presence.
+// Object is one JSON object. The zero of an absent key is an empty object, so that nested reads need no check for presence.
 type Object struct {
-	value *fastjson.Object // nil is an empty object
-	set   []member         // behind those of value, and in place of the same keys
-	place place
+	value *fastjson.Value // nil is an empty object
+	path  string          // where it stands in its document, "" at the top
 	state *state
-}
-
-// place is where in its document an object stands. It is made a text only for
-// an error: texts for all objects were a third of the allocations of reading a
-// result, and the first text that fmt makes in a process takes it 25 us.
-type place struct {
-	parent *place // nil at the top
-	key    string // in the parent; "" for an element of a list in a list
-	index  int    // in the list at key, whole when it is no list
-}
-
-const whole = -1
-
-func (p *place) String() string {
-	if p.parent == nil {
-		return ""
-	}
-	path := p.parent.String()
-	if p.key != "" {
-		path = join(path, p.key)
-	}
-	if p.index != whole {
-		path += "[" + strconv.Itoa(p.index) + "]"
-	}
-	return path
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
 }
 
 // state is shared by an object and all objects below it.
@@ -92,11 +56,10 @@ func Parse(data []byte) (*Object, error) {
 		why := strings.TrimPrefix(err.Error(), "cannot parse JSON: ")
 		return nil, fmt.Errorf("not valid JSON: %s", cut(why, 300)) // it may quote all of the rest
 	}
-	o, err := v.Object()
-	if err != nil {
+	if v.Type() != fastjson.TypeObject {
 		return nil, fmt.Errorf("not a JSON object but %s", describe(v))
 	}
-	return &Object{value: o, state: &state{}}, nil
+	return &Object{value: v, state: &state{}}, nil
 }
 
 // Lenient returns the same object with wrong types ignored, here and below.
@@ -106,39 +69,47 @@ func (o *Object) Lenient() *Object {
 	return &lenient
 }
 
-// Err returns the first error of this object and all objects read from the
-// same document.
+// Err returns the first error of this object and all objects read from the same document.
 func (o *Object) Err() error { return o.state.err }
 
-// Fail records an error of the caller's own for key, for a value that has the
-// right type and yet can't be used: want says what belongs there.
-func (o *Object) Fail(key, want, got string) {
-	o.fail(&Error{Path: o.Path(key), Want: want, Got: got})
+// Fail records an error of the caller's own for key, for a value that has the right type and yet can't be used: want says what
+// belongs there.
+func (o *Object) Fail(key, want, got string) { o.fail(o.Path(key), want, got) }
+
+func (o *Object) fail(path, want, got string) {
+	if !o.state.lenient && o.state.err == nil {
+		o.state.err = &Error{Path: path, Want: want, Got: got}
+	}
 }
 
 // Path returns the full path of key, for error messages.
-func (o *Object) Path(key string) string { return join(o.place.String(), key) }
+func (o *Object) Path(key string) string {
+	if o.path == "" {
+		return key
+	}
+	return o.path + "." + key
+}
 
-// Has tells whether key is present with a value other than null.
+// Has reports whether key is present with a value other than null.
 func (o *Object) Has(key string) bool { return o.find(key) != nil }
 
 // String stores the string at key, if present.
 func (o *Object) String(key string, to *string) {
-	if b, ok := read(o, key, "a string", (*fastjson.Value).StringBytes); ok {
+	if b, ok := read(o, key, aString, (*fastjson.Value).StringBytes); ok {
 		*to = string(b)
 	}
 }
 
 // Bool stores the boolean at key, if present.
 func (o *Object) Bool(key string, to *bool) {
-	if b, ok := read(o, key, "true or false", (*fastjson.Value).Bool); ok {
+	if b, ok := read(o, key, aBool, (*fastjson.Value).Bool); ok {
 		*to = b
 	}
 }
 
 // OptionalBool stores a pointer to the boolean at key, if present.
 func (o *Object) OptionalBool(key string, to **bool) {
-	if b, ok := read(o, key, "true or false", (*fastjson.Value).Bool); ok {
+	if b, ok := read(o, key, aBool, (*fastjson.Value).Bool); ok {
 		*to = &b
 	}
 }
@@ -157,22 +128,14 @@ func (o *Object) OptionalInt(key string, to **int) {
 	}
 }
 
-// Strings stores the list of strings at key, if present.
+// Strings stores the list of strings at key, if present and all of its elements are strings.
 func (o *Object) Strings(key string, to *[]string) {
-	values, ok := o.array(key, "a list of strings")
-	if !ok {
-		return
-	}
+	values, ok := read(o, key, "a list of strings", (*fastjson.Value).Array)
 	list := make([]string, 0, len(values))
 	for i, v := range values {
-		b, err := v.StringBytes()
-		if err != nil {
-			at := place{&o.place, key, i}
-			o.fail(&Error{Path: at.String(), Want: "a string", Got: describe(v)})
-			ok = false
-			continue
-		}
+		b, is := as(o, element(o.Path(key), i), aString, v, (*fastjson.Value).StringBytes)
 		list = append(list, string(b))
+		ok = ok && is
 	}
 	if ok {
 		*to = list
@@ -181,159 +144,120 @@ func (o *Object) Strings(key string, to *[]string) {
 
 // Object returns the object at key, an empty one if there is none.
 func (o *Object) Object(key string) *Object {
-	return o.child(key, o.find(key))
+	if v := o.find(key); v != nil {
+		if child := o.object(o.Path(key), v); child != nil {
+			return child
+		}
+	}
+	return &Object{path: o.Path(key), state: o.state}
 }
 
 // Objects calls f for each object of the list at key.
 func (o *Object) Objects(key string, f func(e *Object)) {
-	values, _ := o.array(key, "a list of objects")
+	values, _ := read(o, key, "a list of objects", (*fastjson.Value).Array)
+	o.elements(o.Path(key), values, f)
+}
+
+// ObjectLists calls f for each list of the list of lists of objects at key.
+func (o *Object) ObjectLists(key string, f func(list []*Object)) {
+	values, _ := read(o, key, "a list of lists", (*fastjson.Value).Array)
 	for i, v := range values {
-		if e := o.element(place{&o.place, key, i}, v); e != nil {
+		path := element(o.Path(key), i)
+		if inner, ok := as(o, path, "a list of objects", v, (*fastjson.Value).Array); ok {
+			var list []*Object
+			o.elements(path, inner, func(e *Object) { list = append(list, e) })
+			f(list)
+		}
+	}
+}
+
+// elements calls f for each of the values that is an object.
+func (o *Object) elements(path string, values []*fastjson.Value, f func(e *Object)) {
+	for i, v := range values {
+		if e := o.object(element(path, i), v); e != nil {
 			f(e)
 		}
 	}
 }
 
-// ObjectLists calls f for each list of the list of lists of objects at key.
-func (o *Object) ObjectLists(key string, f func(list []*Object)) {
-	values, _ := o.array(key, "a list of lists")
-	for i, v := range values {
-		at := place{&o.place, key, i}
-		inner, err := v.Array()
-		if err != nil {
-			o.fail(&Error{Path: at.String(), Want: "a list of objects", Got: describe(v)})
-			continue
-		}
-		list := make([]*Object, 0, len(inner))
-		for j, w := range inner {
-			if e := o.element(place{parent: &at, index: j}, w); e != nil {
-				list = append(list, e)
-			}
-		}
-		f(list)
+// object returns the object that stands at a path, nil if it is something else.
+func (o *Object) object(path string, v *fastjson.Value) *Object {
+	if _, ok := as(o, path, "an object", v, (*fastjson.Value).Object); !ok {
+		return nil
 	}
+	return &Object{value: v, path: path, state: o.state}
 }
+
+func element(path string, i int) string { return path + "[" + strconv.Itoa(i) + "]" }
 
 // Keys returns the keys in document order, duplicates included.
 func (o *Object) Keys() []string {
 	var keys []string
-	o.each(func(k []byte, _ *fastjson.Value) { keys = append(keys, string(k)) })
+	o.each(func(key string, _ *fastjson.Value) { keys = append(keys, key) })
 	return keys
 }
 
-// StringMap calls f for each key and string of the object, in document order,
-// duplicates included.
+// StringMap calls f for each key and string of the object, in document order, duplicates included.
 func (o *Object) StringMap(f func(key, value string)) {
-	o.each(func(k []byte, v *fastjson.Value) {
-		b, err := v.StringBytes()
-		if err != nil {
-			o.wrong(string(k), "a string", v)
-			return
+	o.each(func(key string, v *fastjson.Value) {
+		if b, ok := as(o, o.Path(key), aString, v, (*fastjson.Value).StringBytes); ok {
+			f(key, string(b))
 		}
-		f(string(k), string(b))
 	})
 }
 
-// BoolMap calls f for each key and boolean of the object, in document order,
-// duplicates included. A null is left out.
-func (o *Object) BoolMap(f func(key string, value bool)) {
-	o.each(func(k []byte, v *fastjson.Value) {
+// TrueKeys returns the keys whose value is true, in document order. Other values must be false or null.
+func (o *Object) TrueKeys() (keys []string) {
+	o.each(func(key string, v *fastjson.Value) {
 		if v.Type() == fastjson.TypeNull {
 			return
 		}
-		b, err := v.Bool()
-		if err != nil {
-			o.wrong(string(k), "true or false", v)
-			return
+		if b, _ := as(o, o.Path(key), aBool, v, (*fastjson.Value).Bool); b {
+			keys = append(keys, key)
 		}
-		f(string(k), b)
 	})
+	return keys
 }
 
-// IsList tells whether key holds a list.
-func (o *Object) IsList(key string) bool {
-	v := o.find(key)
-	return v != nil && v.Type() == fastjson.TypeArray
+// each calls f for each member in document order, duplicates included.
+func (o *Object) each(f func(key string, v *fastjson.Value)) {
+	o.value.GetObject().Visit(func(key []byte, v *fastjson.Value) { f(string(key), v) })
 }
 
-// read converts the value at key; ok is false when it is absent or of a wrong
-// type, which is recorded.
-func read[T any](o *Object, key, want string, convert func(*fastjson.Value) (T, error)) (value T, ok bool) {
-	v := o.find(key)
-	if v == nil {
-		return value, false
-	}
-	value, err := convert(v)
-	if err != nil {
-		o.wrong(key, want, v)
-		return value, false
-	}
-	return value, true
-}
-
-func (o *Object) find(key string) *fastjson.Value {
-	var found *fastjson.Value
-	o.value.Visit(func(k []byte, v *fastjson.Value) {
+// find returns the value at key, nil if there is none or null.
+func (o *Object) find(key string) (found *fastjson.Value) {
+	o.value.GetObject().Visit(func(k []byte, v *fastjson.Value) {
 		if strings.EqualFold(string(k), key) {
 			found = v
 		}
 	})
-	for _, m := range o.set {
-		if strings.EqualFold(m.key, key) {
-			found = m.value
-		}
-	}
 	if found != nil && found.Type() == fastjson.TypeNull {
 		return nil
 	}
 	return found
 }
 
-func (o *Object) array(key, want string) (list []*fastjson.Value, ok bool) {
+const (
+	aString = "a string"
+	aBool   = "true or false"
+)
+
+// read converts the value at key; ok is false when it is absent or of a wrong type, which is recorded.
+func read[T any](o *Object, key, want string, convert func(*fastjson.Value) (T, error)) (value T, ok bool) {
 	v := o.find(key)
 	if v == nil {
-		return nil, false
+		return value, false
 	}
-	list, err := v.Array()
+	return as(o, o.Path(key), want, v, convert)
+}
+
+// as is read of the value that stands at a path.
+func as[T any](o *Object, path, want string, v *fastjson.Value, convert func(*fastjson.Value) (T, error)) (value T, ok bool) {
+	value, err := convert(v)
 	if err != nil {
-		o.wrong(key, want, v)
-		return nil, false
+		o.fail(path, want, describe(v))
 	}
-	return list, true
-}
-
-func (o *Object) child(key string, v *fastjson.Value) *Object {
-	c := &Object{place: place{&o.place, key, whole}, state: o.state}
-	if v == nil {
-		return c
-	}
-	obj, err := v.Object()
-	if err != nil {
-		o.wrong(key, "an object", v)
-		return c
-	}
-	c.value = obj
-	return c
-}
-
-func (o *Object) element(at place, v *fastjson.Value) *Object {
-	obj, err := v.Object()
-	if err != nil {
-		o.fail(&Error{Path: at.String(), Want: "an object", Got: describe(v)})
-		return nil
-	}
-	return &Object{value: obj, place: at, state: o.state}
-}
-
-func (o *Object) wrong(key, want string, v *fastjson.Value) {
-	o.fail(&Error{Path: o.Path(key), Want: want, Got: describe(v)})
-}
-
-func (o *Object) fail(err error) {
-	if o.state.lenient || o.state.err != nil {
-		return
-	}
-	o.state.err = err
+	return value, err == nil
 }
 
 // describe names a value for an error message, cut to a length that fits one.

@@ -148,9 +148,6 @@ func TestValues(t *testing.T) {
 	if text := string(o.Object("raw").JSON()); text != `{"A":[1,2.50,null]}` {
 		t.Errorf("JSON = %s", text)
 	}
-	if !o.IsList("empty") || o.IsList("o") || o.IsList("absent") {
-		t.Error("IsList")
-	}
 	if o.Err() != nil {
 		t.Error(o.Err())
 	}
@@ -323,21 +320,15 @@ func TestFirstErrorStays(t *testing.T) {
 	}
 }
 
-func TestBoolMap(t *testing.T) {
-	o := parse(t, `{"capabilities": {"b": true, "a": false, "none": null, "b": false}}`)
-	var got []string
-	o.Object("capabilities").BoolMap(func(key string, value bool) {
-		if value {
-			key += "!"
-		}
-		got = append(got, key)
-	})
-	if want := []string{"b!", "a", "b"}; !slices.Equal(got, want) || o.Err() != nil {
+func TestTrueKeys(t *testing.T) {
+	o := parse(t, `{"capabilities": {"b": true, "a": false, "none": null, "B": true}}`)
+	if got, want := o.Object("capabilities").TrueKeys(), []string{"b", "B"}; !slices.Equal(got, want) || o.Err() != nil {
 		t.Errorf("got %v, want %v, error %v", got, want, o.Err())
 	}
-	o.Object("absent").BoolMap(func(string, bool) { t.Error("an entry of nothing") })
 	wrong := parse(t, `{"capabilities": {"mac": "yes"}}`)
-	wrong.Object("capabilities").BoolMap(func(string, bool) { t.Error("an entry of a wrong type") })
+	if got := append(o.Object("absent").TrueKeys(), wrong.Object("capabilities").TrueKeys()...); len(got) > 0 {
+		t.Errorf("keys of nothing, or with another type: %v", got)
+	}
 	if want := `key "capabilities.mac": want true or false, got the string "yes"`; wrong.Err() == nil || wrong.Err().Error() != want {
 		t.Errorf("error %v, want %s", wrong.Err(), want)
 	}

@@ -8,49 +8,44 @@ import (
 )
 
 // JSON returns the object's text, its members in order, duplicates included.
-func (o *Object) JSON() []byte { return o.appendTo(nil) }
-
-func (o *Object) appendTo(out []byte) []byte {
-	out = append(out, '{')
-	start := len(out)
-	o.each(func(key []byte, v *fastjson.Value) {
-		if len(out) > start {
-			out = append(out, ',')
-		}
-		out = append(AppendString(out, string(key)), ':')
-		out = appendValue(out, v)
-	})
-	return append(out, '}')
+func (o *Object) JSON() []byte {
+	if o.value == nil {
+		return []byte("{}")
+	}
+	return appendValue(nil, o.value)
 }
 
-// appendValue appends the JSON text of v. (fastjson's own MarshalTo quotes
-// strings and keys that were read before as Go does, \x01, which is no JSON.)
+// appendValue appends the JSON text of v. (fastjson's own MarshalTo quotes strings and keys that were read before as Go does, \x01,
+// which is no JSON.)
 func appendValue(out []byte, v *fastjson.Value) []byte {
+	separator := ""
 	switch v.Type() {
 	case fastjson.TypeString:
 		s, _ := v.StringBytes()
-		return AppendString(out, string(s))
+		return appendString(out, string(s))
 	case fastjson.TypeArray:
-		list, _ := v.Array()
 		out = append(out, '[')
-		for i, e := range list {
-			if i > 0 {
-				out = append(out, ',')
-			}
-			out = appendValue(out, e)
+		for _, e := range v.GetArray() {
+			out = appendValue(append(out, separator...), e)
+			separator = ","
 		}
 		return append(out, ']')
 	case fastjson.TypeObject:
-		object, _ := v.Object()
-		return (&Object{value: object}).appendTo(out)
+		out = append(out, '{')
+		v.GetObject().Visit(func(key []byte, e *fastjson.Value) {
+			out = appendString(append(out, separator...), string(key))
+			out = appendValue(append(out, ':'), e)
+			separator = ","
+		})
+		return append(out, '}')
 	default:
 		return v.MarshalTo(out)
 	}
 }
 
-// AppendString appends s as a JSON string, escaped as encoding/json does by default. Bytes that are no UTF-8 become the replacement
+// appendString appends s as a JSON string, escaped as encoding/json does by default. Bytes that are no UTF-8 become the replacement
 // character.
-func AppendString(out []byte, s string) []byte {
+func appendString(out []byte, s string) []byte {
 	const hex, named, names = "0123456789abcdef", "\b\f\n\r\t", "bfnrt"
 	out = append(out, '"')
 	for _, c := range s {

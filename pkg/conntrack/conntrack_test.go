@@ -185,7 +185,7 @@ func TestForgetOnlyTheEntryThatWasListed(t *testing.T) {
 	h := netlab.NewHost(t)
 	load(t, h, entryOf("udp", "192.0.2.254/4000", netlab.HostIPv4+"/5353", "10.1.0.9/53"))
 	h.Do(func() {
-		flows, err := table{unix.AF_INET, unix.IPPROTO_UDP}.list(map[uint16][]netfilter.PortMap{5353: {{}}})
+		flows, err := list(unix.AF_INET, unix.IPPROTO_UDP, func(flow) bool { return true })
 		if err != nil || len(flows) != 1 {
 			t.Errorf("flows %v, error %v, want one", flows, err)
 			return
@@ -202,31 +202,4 @@ func TestForgetOnlyTheEntryThatWasListed(t *testing.T) {
 			}
 		}
 	})
-}
-
-// The kernel leaves out the flows of other protocols and, if one port is asked
-// for, those of UDP to others. What else it lists is looked through by us.
-func TestKernelFilters(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	h.NewOutside(t)
-	load(t, h, entries()...)
-	one, two := map[uint16][]netfilter.PortMap{5353: nil}, map[uint16][]netfilter.PortMap{5353: nil, 1: nil}
-	for _, tt := range []struct {
-		table table
-		maps  map[uint16][]netfilter.PortMap
-		want  int
-	}{
-		{table{unix.AF_INET, unix.IPPROTO_UDP}, one, 14},
-		{table{unix.AF_INET, unix.IPPROTO_UDP}, two, 17},
-		{table{unix.AF_INET, unix.IPPROTO_SCTP}, one, 3},
-		{table{unix.AF_INET6, unix.IPPROTO_UDP}, one, 5},
-	} {
-		h.Do(func() {
-			listed, err := tt.table.listing(tt.maps).Execute(unix.NETLINK_NETFILTER, 0)
-			if err != nil || len(listed) != tt.want {
-				t.Errorf("%v, ports %v: %d entries listed, error %v; want %d", tt.table, tt.maps, len(listed), err, tt.want)
-			}
-		})
-	}
 }

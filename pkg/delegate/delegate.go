@@ -1,34 +1,27 @@
-// Package delegate calls one plugin from another: in this process when the
-// file that CNI_PATH leads to is this very binary, by exec otherwise (spec
-// 1.1.0, section "Plugin Delegation").
+// Package delegate calls one plugin from another: in this process when the file that CNI_PATH leads to is this very binary, by exec
+// otherwise (spec 1.1.0, section "Plugin Delegation").
 package delegate
 
 import (
 	"context"
 	"path/filepath"
 	"strings"
-	"sync"
 
-	"github.com/containernetworking/cni/pkg/types"
-	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// self is the binary of this process.
-const self = "/proc/self/exe"
-
-// dhcp is the IPAM plugin that sends its requests, and its releases, through the
-// attachment's interface.
+// dhcp is the IPAM plugin that sends its requests, and its releases, through the attachment's interface.
 const dhcp = "dhcp"
 
-// Delegate is a plugin found in CNI_PATH.
+// Delegate is a plugin found in CNI_PATH. When its ADD fails it has undone what it did.
 type Delegate struct {
 	plugin.Plugin
+	Kind     plugin.Kind // as in the plugin.Descriptor of that name; "" if there is none
+	Oldest   string      // likewise
+	External bool        // it is another program
 	name     string
-	oldest   string
-	external bool
 }
 
 // Find looks for the plugin called name in the request's CNI_PATH.
@@ -42,16 +35,17 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 		if unix.Stat(path, &file) != nil || file.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
 		}
-		if row := r.Plugins.Find(name); row != nil && isSelf(&file) {
-			return &Delegate{Plugin: row.Plugin, name: name, oldest: row.Oldest}, nil
+		d := &Delegate{Plugin: external{name, path}, External: true, name: name}
+		if row := r.Plugins.Find(name); row != nil {
+			d.Kind, d.Oldest = row.Kind, row.Oldest
+			if isSelf(&file) {
+				d.Plugin, d.External = row.Plugin, false
+			}
 		}
-		return &Delegate{Plugin: external{path: path}, name: name, external: true}, nil
+		return d, nil
 	}
-	return nil, &types.Error{
-		Code:    types.ErrInvalidNetworkConfig,
-		Msg:     "plugin " + name + " is not in CNI_PATH (" + strings.Join(r.Path, ":") + ")",
-		Details: "install it there, or correct the type in the configuration",
-	}
+	return nil, plugin.ConfigError("install it there, or correct the type in the configuration",
+		"plugin %s is not in CNI_PATH (%s)", name, strings.Join(r.Path, ":"))
 }
 
 // FindIPAM looks for an IPAM plugin. Plugins of other kinds call one themselves, and would do so for ever.
@@ -62,58 +56,20 @@ func FindIPAM(r *plugin.Request, name string) (*Delegate, error) {
 	return Find(r, name)
 }
 
-// own is the file of this process's binary, which stays the same also when
-// another one takes its name. It is looked at once: the kernel makes the way to
-// it anew for each process, in 12 us.
-var own struct {
-	once sync.Once
-	file unix.Stat_t
-	err  error
-}
-
+// isSelf reports whether a file is this process's binary, also when another one has taken its name since.
 func isSelf(file *unix.Stat_t) bool {
-	own.once.Do(func() { own.err = unix.Stat(self, &own.file) })
-	return own.err == nil && own.file.Dev == file.Dev && own.file.Ino == file.Ino
+	var own unix.Stat_t
+	return unix.Stat("/proc/self/exe", &own) == nil && own.Dev == file.Dev && own.Ino == file.Ino
 }
 
-// NeedsLink tells whether the plugin, an IPAM, may work through the
-// attachment's interface. Of one that is not ours it has to be assumed.
-func (d *Delegate) NeedsLink() bool { return d.external || d.name == dhcp }
+// NeedsLink reports whether the plugin, an IPAM, may work through the attachment's interface. Of one that is not ours it has to be
+// assumed.
+func (d *Delegate) NeedsLink() bool { return d.External || d.name == dhcp }
 
-// ReleasesThroughLink tells whether the plugin, an IPAM, can give back an
-// address only while the interface exists.
+// ReleasesThroughLink reports whether the plugin, an IPAM, can give back an address only while the interface exists.
 func (d *Delegate) ReleasesThroughLink() bool { return d.name == dhcp }
 
-// External tells whether the plugin is another program.
-func (d *Delegate) External() bool { return d.external }
-
-// Oldest is the oldest configuration version the plugin takes, as in its
-// plugin.Descriptor; another program checks that itself.
-func (d *Delegate) Oldest() string { return d.oldest }
-
-// Add calls the plugin's ADD.
-func (d *Delegate) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
-	return d.Plugin.Add(ctx, d.request(r, plugin.Add))
-}
-
-// Del calls the plugin's DEL.
+// Del calls the plugin's DEL, also in place of the caller's request for another verb: an ADD that fails gives back what it has.
 func (d *Delegate) Del(ctx context.Context, r *plugin.Request) error {
-	return d.Plugin.Del(ctx, d.request(r, plugin.Del))
-}
-
-// Check calls the plugin's CHECK.
-func (d *Delegate) Check(ctx context.Context, r *plugin.Request) error {
-	return d.Plugin.Check(ctx, d.request(r, plugin.Check))
-}
-
-// request is the delegate's view of the caller's request. The verb can differ:
-// an ADD that fails calls its delegate's DEL.
-func (d *Delegate) request(r *plugin.Request, c plugin.Command) *plugin.Request {
-	config := r.Config
-	if c == plugin.Del && r.Command != plugin.Del {
-		config = config.Lenient()
-	}
-	own := r.For(c, config)
-	own.Stdin = r.Stdin
-	return own
+	return d.Plugin.Del(ctx, r.For(plugin.Del))
 }

@@ -39,7 +39,7 @@ func request(t *testing.T, command plugin.Command, path ...string) *plugin.Reque
 	}
 	return &plugin.Request{
 		Command: command, Key: plugin.Key{Network: "net", ContainerID: "c0ffee", IfName: "eth0"}, Netns: "/run/netns/web",
-		Args: "IgnoreUnknown=1", Path: path, Version: "1.1.0", Config: o, Stdin: []byte(config),
+		Args: "IgnoreUnknown=1", Path: path, Version: "1.1.0", Config: o,
 		Plugins: plugin.Table{
 			{Name: "host-local", Kind: plugin.IPAM, Plugin: &inside{}},
 			{Name: "dhcp", Kind: plugin.IPAM, Plugin: &inside{}},
@@ -100,7 +100,7 @@ func TestFindTellsOurselvesFromOthers(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if _, in := d.Plugin.(*inside); in == tt.external || d.External() != tt.external {
+			if _, in := d.Plugin.(*inside); in == tt.external || d.External != tt.external {
 				t.Errorf("found %T", d.Plugin)
 			}
 		})
@@ -120,7 +120,7 @@ func TestFindTakesTheFirst(t *testing.T) {
 		third := t.TempDir()
 		place(t, third, name, copyFile)
 		d, err := Find(request(t, plugin.Add, "/none", first, second, third), name)
-		if err != nil || d.external {
+		if err != nil || d.External {
 			t.Errorf("%s: %+v, %v; want the one in the second directory", name, d, err)
 		}
 	}
@@ -188,7 +188,7 @@ func TestRequestOfADelegate(t *testing.T) {
 		return c.Err() != nil
 	}
 
-	if _, err := d.Add(context.Background(), r); err != nil || in.seen.Command != plugin.Add || in.seen.Key != r.Key || string(in.seen.Stdin) != config {
+	if _, err := d.Add(context.Background(), r); err != nil || in.seen.Command != plugin.Add || in.seen.Key != r.Key {
 		t.Errorf("ADD: %v, request %+v", err, in.seen)
 	}
 	if err := d.Del(context.Background(), r); err != nil || in.seen.Command != plugin.Del || strict() {
@@ -197,7 +197,7 @@ func TestRequestOfADelegate(t *testing.T) {
 	if r.Command != plugin.Add || r.Config.Err() != nil {
 		t.Error("the caller's request was changed")
 	}
-	if err := d.Check(context.Background(), r); err != nil || in.seen.Command != plugin.Check || !strict() {
+	if err := d.Check(context.Background(), request(t, plugin.Check, dir)); err != nil || in.seen.Command != plugin.Check || !strict() {
 		t.Errorf("CHECK: %v, request %+v; want a strict one", err, in.seen)
 	}
 	status := request(t, plugin.Status, dir)

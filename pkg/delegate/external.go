@@ -28,79 +28,71 @@ const (
 const stopTime = 10 * time.Second
 
 // external is a plugin that is another program.
-type external struct {
-	path string
-}
+type external struct{ name, path string }
 
-// Add calls ADD. Whoever calls it calls DEL if it fails: another program may hold something even then.
-func (e external) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
-	out, err := e.run(ctx, r)
+// Add calls ADD, and DEL if it fails: another program may hold something even then (CNI specification, section 4).
+func (e external) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
+	var undo plugin.Undo
+	defer undo.OnError(ctx, &err)
+	out, started, err := e.exec(ctx, r)
+	if started {
+		undo.Push("DEL of "+e.name, func(ctx context.Context) error { return e.Del(ctx, r.For(plugin.Del)) })
+	}
 	if err != nil {
 		return nil, err
 	}
-	result, err := parse(out, r.Version)
+	o, err := conf.Parse(out)
+	if err == nil {
+		result, err = plugin.ParseResult(o, r.Version)
+	}
 	if err != nil {
 		return nil, plugin.Errorf("replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %v", e.path, err)
 	}
 	return result, nil
 }
 
-func parse(out []byte, version string) (*types100.Result, error) {
-	o, err := conf.Parse(out)
-	if err != nil {
-		return nil, err
-	}
-	return plugin.ParseResult(o, version)
-}
+func (e external) Del(ctx context.Context, r *plugin.Request) error    { return e.run(ctx, r) }
+func (e external) Check(ctx context.Context, r *plugin.Request) error  { return e.run(ctx, r) }
+func (e external) Status(ctx context.Context, r *plugin.Request) error { return ifOlder(e.run(ctx, r)) }
+func (e external) GC(ctx context.Context, r *plugin.Request) error     { return ifOlder(e.run(ctx, r)) }
 
-func (e external) Del(ctx context.Context, r *plugin.Request) error   { return e.only(e.run(ctx, r)) }
-func (e external) Check(ctx context.Context, r *plugin.Request) error { return e.only(e.run(ctx, r)) }
-func (e external) Status(ctx context.Context, r *plugin.Request) error {
-	return e.newVerb(e.run(ctx, r))
-}
-func (e external) GC(ctx context.Context, r *plugin.Request) error { return e.newVerb(e.run(ctx, r)) }
-
-func (external) only(_ []byte, err error) error { return err }
-
-// newVerb forgives a plugin that is older than the verb.
-func (external) newVerb(_ []byte, err error) error {
+// ifOlder forgives a plugin that is older than the verb.
+func ifOlder(err error) error {
 	var refused *types.Error
-	if !errors.As(err, &refused) {
-		return err
-	}
-	if refused.Code == types.ErrInvalidEnvironmentVariables && strings.Contains(refused.Msg, "CNI_COMMAND") {
+	if errors.As(err, &refused) && refused.Code == types.ErrInvalidEnvironmentVariables && strings.Contains(refused.Msg, "CNI_COMMAND") {
 		return nil
 	}
 	return err
 }
 
-// run executes the plugin and returns what it printed.
-func (e external) run(ctx context.Context, r *plugin.Request) ([]byte, error) {
-	var stdout, stderr bytes.Buffer
+func (e external) run(ctx context.Context, r *plugin.Request) error {
+	_, _, err := e.exec(ctx, r)
+	return err
+}
+
+// exec executes the plugin and returns what it printed, and whether it came to run at all.
+func (e external) exec(ctx context.Context, r *plugin.Request) (printed []byte, started bool, err error) {
 	for try := 1; ; try++ {
-		stdout.Reset()
-		stderr.Reset()
+		var stdout, stderr bytes.Buffer
 		cmd := exec.CommandContext(ctx, e.path)
 		cmd.Env = environment(r)
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // let it clean up
 		cmd.WaitDelay = stopTime
-		cmd.Stdin = bytes.NewReader(r.Text())
+		cmd.Stdin = bytes.NewReader(r.Config.JSON())
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
 		if cmd.ProcessState != nil && cmd.ProcessState.Success() {
-			// What it did is done, even if the call was cancelled meanwhile.
-			return stdout.Bytes(), nil
+			return stdout.Bytes(), true, nil // what it did is done, even if the call was cancelled meanwhile
 		}
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries || ctx.Err() != nil {
-			return nil, e.failure(err, stdout.Bytes(), stderr.String())
+			return nil, cmd.Process != nil, e.failure(err, stdout.Bytes(), stderr.String())
 		}
 		time.Sleep(busyPause)
 	}
 }
 
-// environment is our own (TRACEPARENT and all) with the request's verb. The
-// other parameters are there already when a runtime started this process, and
-// are not when the caller is a plugin inside some other program.
+// environment is our own (TRACEPARENT and all) with the request's verb. The other parameters are there already when a runtime
+// started this process, and are not when the caller is a plugin inside some other program.
 func environment(r *plugin.Request) []string {
 	env := append(os.Environ(), "CNI_COMMAND="+string(r.Command))
 	for _, v := range []struct{ name, value string }{
@@ -117,8 +109,7 @@ func environment(r *plugin.Request) []string {
 	return env
 }
 
-// failure is the error the plugin printed, code and all, or what can be said
-// of one that printed none.
+// failure is the error the plugin printed, code and all, or what can be said of one that printed none.
 func (e external) failure(err error, stdout []byte, stderr string) error {
 	if o, perr := conf.Parse(stdout); perr == nil {
 		var code int

@@ -45,14 +45,14 @@ func TestExternalGetsTheCall(t *testing.T) {
 	t.Setenv("TRACEPARENT", "00-1-2-01")
 	t.Setenv("CNI_COMMAND", "DEL")
 	t.Setenv("CNI_IFNAME", "another")
-	result, err := d.Add(context.Background(), request(t, plugin.Check, "/opt/cni/bin", dir))
+	result, err := d.Add(context.Background(), request(t, plugin.Add, "/opt/cni/bin", dir))
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(result.IPs) != 1 || result.IPs[0].Address.String() != "10.88.0.2/16" {
 		t.Errorf("result %+v", result)
 	}
-	if got := read(t, dir, "stdin"); got != config {
+	if got := read(t, dir, "stdin"); got != strings.ReplaceAll(config, " ", "") {
 		t.Errorf("standard input %q", got)
 	}
 	env := "\n" + read(t, dir, "env")
@@ -137,7 +137,7 @@ func TestExternalCannotBeExecuted(t *testing.T) {
 	}
 }
 
-// An ADD that can't be understood has failed; DEL is the caller's.
+// An ADD that can't be understood has failed, and is undone.
 func TestExternalResultCannotBeUsed(t *testing.T) {
 	tests := map[string]string{
 		"nothing":         ``,
@@ -154,8 +154,8 @@ func TestExternalResultCannotBeUsed(t *testing.T) {
 			if result != nil || !errors.As(err, &e) || e.Code != 999 || !strings.Contains(e.Msg, "its result can't be used") || e.Details == "" {
 				t.Errorf("Add = %v, %#v", result, err)
 			}
-			if calls := read(t, dir, "calls"); calls != "ADD\n" {
-				t.Errorf("calls %q, want ADD", calls)
+			if calls := read(t, dir, "calls"); calls != "ADD\nDEL\n" {
+				t.Errorf("calls %q, want ADD and DEL", calls)
 			}
 		})
 	}
@@ -201,7 +201,7 @@ func TestExternalIsCancelled(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d, dir := script(t, fmt.Sprintf("trap '%s' TERM\n: > $DIR/ready\nwhile :; do sleep 0.01; done", strings.ReplaceAll(tt.onSignal, "'", `'\''`)))
+			d, dir := script(t, fmt.Sprintf("test $CNI_COMMAND = ADD || exit 0; trap '%s' TERM\n: > $DIR/ready\nwhile :; do sleep 0.01; done", strings.ReplaceAll(tt.onSignal, "'", `'\''`)))
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
 			go func() {

@@ -205,8 +205,8 @@ func TestFirewalldLeaves(t *testing.T) {
 	withFirewalld(t, fails("org.freedesktop.DBus.Error.ServiceUnknown", "The name is not provided by any .service files"), func(c *client) {
 		_, queried := c.zoneOf(web)
 		for _, err := range []error{c.addSource("trusted", web), queried} {
-			if !errors.Is(err, ErrNotRunning) {
-				t.Errorf("error %v, want ErrNotRunning", err)
+			if !errors.Is(err, errNotRunning) {
+				t.Errorf("error %v, want errNotRunning", err)
 			}
 		}
 		if err := c.removeSource("trusted", web); err != nil {

@@ -1,6 +1,5 @@
-// Package firewalld lets containers' packets pass a host whose packet filter is
-// firewalld's: it makes their addresses sources of one of firewalld's zones, as
-// the reference plugins do.
+// Package firewalld lets containers' packets pass a host whose packet filter is firewalld's: it makes their addresses sources of
+// one of firewalld's zones, as the reference plugins do.
 package firewalld
 
 import (
@@ -9,6 +8,7 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,132 +18,130 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// ErrNotRunning says that there is no firewalld on the system bus, or no bus.
-var ErrNotRunning = errors.New("firewalld is not running")
+// errNotRunning says that there is no firewalld on the system bus, or no bus.
+var errNotRunning = errors.New("firewalld is not running")
 
 const (
+	busSocket  = "/run/dbus/system_bus_socket" // whatever the environment of the runtime says
 	busName    = "org.fedoraproject.FirewallD1"
 	objectPath = "/org/fedoraproject/FirewallD1"
 
-	// patience bounds the wait for one answer of the bus. A call takes some ten
-	// milliseconds, and waits while firewalld serves others.
+	// patience bounds the wait for one answer of the bus. A call waits while firewalld serves others.
 	patience = 10 * time.Second
 )
 
-// Running reports whether there is a firewalld on the system bus. Without a bus
-// there is none.
-func Running(ctx context.Context) (bool, error) {
+// Running reports whether there is a firewalld on the system bus. Without a bus there is none.
+func Running(ctx context.Context) (is bool, err error) {
 	c, err := open(ctx)
-	if errors.Is(err, ErrNotRunning) {
-		return false, nil
-	}
-	if err != nil {
+	if err != nil || c.missing != nil {
 		return false, err
 	}
-	c.close()
-	return true, nil
+	defer c.close()
+	err = c.call(c.bus.BusObject(), "org.freedesktop.DBus.NameHasOwner", &is, busName)
+	return is, err
 }
 
 // client is a connection to firewalld, for one goroutine at a time.
 type client struct {
-	ctx    context.Context // its end ends the connection
-	stop   func() bool
-	socket net.Conn
-	bus    *dbus.Conn
+	ctx     context.Context // its end ends the connection
+	bus     *dbus.Conn
+	missing error // errNotRunning if there is no bus, and then nothing else
 }
 
-// open connects to firewalld until close. The error is ErrNotRunning if there
-// is none.
+// open connects to firewalld until close.
 func open(ctx context.Context) (*client, error) {
 	socket, err := connect(ctx)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: no D-Bus system bus runs: %w", ErrNotRunning, err)
+		return &client{missing: fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("connect to the D-Bus system bus: %w", err)
 	}
-	bus, err := dbus.NewConn(socket)
+	bus, err := dbus.NewConn(socket, dbus.WithContext(ctx))
 	if err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
-	c := &client{ctx, context.AfterFunc(ctx, func() { _ = socket.Close() }), socket, bus}
-	running := false
-	err = c.wait(func() error {
-		if err := bus.Auth(nil); err != nil {
-			return err
-		}
-		return bus.Hello()
-	})
-	if err != nil {
-		err = fmt.Errorf("log in to the D-Bus system bus: %w", err)
-	} else if err = c.call(bus.BusObject(), "org.freedesktop.DBus.NameHasOwner", &running, busName); err == nil && !running {
-		err = ErrNotRunning
+	c := &client{ctx: ctx, bus: bus}
+	err = socket.SetDeadline(time.Now().Add(patience))
+	if err == nil {
+		err = bus.Auth(nil)
 	}
-	if err != nil {
+	if err == nil {
+		err = bus.Hello()
+	}
+	if err = errors.Join(err, socket.SetDeadline(time.Time{})); err != nil {
 		c.close()
-		return nil, err
+		return nil, fmt.Errorf("log in to the D-Bus system bus: %w", because(ctx, err))
 	}
 	return c, nil
 }
 
-// connect opens the system bus's socket, where every system has it or where it
-// was before there was /run. While the bus's queue is full the kernel says EAGAIN.
-func connect(ctx context.Context) (socket net.Conn, err error) {
+// connect opens the bus's socket. While the bus's queue is full the kernel says EAGAIN.
+func connect(ctx context.Context) (net.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	for _, path := range []string{"/run/dbus/system_bus_socket", "/var/run/dbus/system_bus_socket"} {
-		socket, err = new(net.Dialer).DialContext(ctx, "unix", path)
-		for errors.Is(err, unix.EAGAIN) && ctx.Err() == nil {
-			time.Sleep(time.Millisecond)
-			socket, err = new(net.Dialer).DialContext(ctx, "unix", path)
+	for {
+		socket, err := new(net.Dialer).DialContext(ctx, "unix", busSocket)
+		if err != nil && ctx.Err() != nil {
+			return nil, context.Cause(ctx)
 		}
-		if !errors.Is(err, unix.ENOENT) {
-			break
+		if !errors.Is(err, unix.EAGAIN) {
+			return socket, err
 		}
+		time.Sleep(time.Millisecond)
 	}
-	if err != nil && ctx.Err() != nil {
-		return nil, context.Cause(ctx)
-	}
-	return socket, err
 }
 
 func (c *client) close() {
-	c.stop()
-	_ = c.bus.Close()
+	if c.bus != nil {
+		_ = c.bus.Close()
+	}
 }
 
-// wait has f wait for answers no longer than patience, and says why it gave up
-// if that is the context.
-func (c *client) wait(f func() error) error {
-	_ = c.socket.SetDeadline(time.Now().Add(patience))
-	err := f()
-	if cause := context.Cause(c.ctx); err != nil && cause != nil {
+// because returns why the context ended, if it has, in place of an error that came of it.
+func because(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
 	}
 	return err
 }
 
-// call calls a method, for which the bus does not start firewalld, and stores
-// what it returns.
+// call calls a method, for which the bus does not start firewalld, and stores what it returns.
 func (c *client) call(object dbus.BusObject, method string, result any, args ...any) error {
-	return c.wait(func() error { return object.Call(method, dbus.FlagNoAutoStart, args...).Store(result) })
+	ctx, cancel := context.WithTimeout(c.ctx, patience)
+	defer cancel()
+	return because(ctx, object.CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(result))
 }
 
-// callZone calls a method of firewalld that is about zones. refusal is the code
-// with which firewalld says no, such as INVALID_ZONE.
-func (c *client) callZone(method string, args ...any) (result, refusal string, err error) {
+// ask calls a method of firewalld about an address in a zone; what is for the error. refusal is the code with which firewalld says
+// no, such as INVALID_ZONE.
+func (c *client) ask(what, method, zone string, addr netip.Addr, args ...any) (result, refusal string, err error) {
+	if c.missing != nil {
+		return "", "", c.missing
+	}
 	err = c.call(c.bus.Object(busName, objectPath), busName+".zone."+method, &result, args...)
+	if err == nil {
+		return result, "", nil
+	}
+	what = fmt.Sprintf("%s %s in firewalld's zone %s", what, source(addr), zone)
 	var answer dbus.Error
-	if errors.As(err, &answer) && strings.HasPrefix(answer.Name, busName+".") {
+	if !errors.As(err, &answer) {
+		return "", "", fmt.Errorf("%s: %w", what, err)
+	}
+	switch answer.Name { // of the bus in firewalld's place
+	case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.NoReply":
+		return "", "", fmt.Errorf("%w: %w", errNotRunning, err)
+	}
+	if strings.HasPrefix(answer.Name, busName+".") {
 		refusal, _, _ = strings.Cut(answer.Error(), ":")
 	}
-	return result, refusal, err
+	return "", refusal, plugin.Errorf("see `firewall-cmd --state` and `journalctl -u firewalld`", "%s: %v (%s)", what, err, answer.Name)
 }
 
-// addSource makes packets from an address belong to a zone until firewalld is
-// reloaded or restarted. That they do already is no error.
+// addSource makes packets from an address belong to a zone until firewalld is reloaded or restarted. That they do already is no
+// error.
 func (c *client) addSource(zone string, addr netip.Addr) error {
-	_, refusal, err := c.callZone("addSource", zone, source(addr))
+	_, refusal, err := c.ask("add", "addSource", zone, addr, zone, source(addr))
 	switch refusal {
 	case "ZONE_ALREADY_SET", "ALREADY_ENABLED":
 		return nil
@@ -158,22 +156,14 @@ func (c *client) addSource(zone string, addr netip.Addr) error {
 		return plugin.ConfigError("name one that `firewall-cmd --get-zones` lists; one that was added with --permanent is there after `firewall-cmd --reload`",
 			"firewalld has no zone %q", zone)
 	}
-	return failure(err, "add", zone, addr)
+	return err
 }
 
-// removeSource takes an address out of a zone. That it is not in it, or that
-// there is no such zone, is no error; nor that there is no firewalld, for which
-// c is nil: it has taken its sources with it.
+// removeSource takes an address out of a zone. That it is not in it, or that there is no such zone, is no error; nor that there is
+// no firewalld: it has taken its sources with it.
 func (c *client) removeSource(zone string, addr netip.Addr) error {
-	if c == nil {
-		return nil
-	}
-	_, refusal, err := c.callZone("removeSource", zone, source(addr))
-	switch refusal {
-	case "UNKNOWN_SOURCE", "NOT_ENABLED", "ZONE_CONFLICT", "INVALID_ZONE":
-		return nil
-	}
-	if err = failure(err, "remove", zone, addr); errors.Is(err, ErrNotRunning) {
+	_, refusal, err := c.ask("remove", "removeSource", zone, addr, zone, source(addr))
+	if slices.Contains([]string{"UNKNOWN_SOURCE", "NOT_ENABLED", "ZONE_CONFLICT", "INVALID_ZONE"}, refusal) || errors.Is(err, errNotRunning) {
 		return nil
 	}
 	return err
@@ -181,27 +171,9 @@ func (c *client) removeSource(zone string, addr netip.Addr) error {
 
 // zoneOf returns which zone an address is in, "" for none.
 func (c *client) zoneOf(addr netip.Addr) (string, error) {
-	zone, _, err := c.callZone("getZoneOfSource", source(addr))
-	return zone, failure(err, "look up", "any", addr)
+	zone, _, err := c.ask("look up", "getZoneOfSource", "any", addr, source(addr))
+	return zone, err
 }
 
-// source is how the reference plugins write an address, which firewalld keeps
-// apart from the same one written differently.
+// source is how the reference plugins write an address, which firewalld keeps apart from the same one written differently.
 func source(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
-
-// failure says what a call was to do. Where the bus answers in firewalld's
-// place, firewalld has gone meanwhile.
-func failure(err error, what, zone string, addr netip.Addr) error {
-	var answer dbus.Error
-	if err == nil {
-		return nil
-	}
-	if !errors.As(err, &answer) {
-		return fmt.Errorf("%s %s in firewalld's zone %s: %w", what, source(addr), zone, err)
-	}
-	switch answer.Name {
-	case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.NoReply":
-		return fmt.Errorf("%w (any more): %w", ErrNotRunning, err)
-	}
-	return plugin.Errorf("see `firewall-cmd --state` and `journalctl -u firewalld`", "%s %s in firewalld's zone %s: %v (%s)", what, source(addr), zone, err, answer.Name)
-}

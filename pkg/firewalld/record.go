@@ -3,6 +3,7 @@ package firewalld
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
 	"strings"
@@ -29,12 +30,26 @@ type holding struct {
 	key  plugin.Key
 }
 
-// lock excludes other processes that add and remove sources.
-func lock(ctx context.Context) (*state.Lock, error) {
+// locked calls f with firewalld and the record, while no other process adds or removes sources.
+func locked(ctx context.Context, f func(c *client, list []holding) error) error {
 	if err := os.MkdirAll(stateDir, 0o755); err != nil {
-		return nil, err
+		return err
 	}
-	return state.Acquire(ctx, stateDir+"/lock", 0o600, 30*time.Second)
+	l, err := state.Acquire(ctx, stateDir+"/lock", 0o600, 30*time.Second)
+	if err != nil {
+		return err
+	}
+	defer l.Release()
+	c, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	list, err := readRecord()
+	if err != nil {
+		return err
+	}
+	return f(c, list)
 }
 
 // readRecord returns the file's lines, without those that make no sense.
@@ -57,7 +72,7 @@ func readRecord() (list []holding, err error) {
 func writeRecord(list []holding) error {
 	var b strings.Builder
 	for _, h := range list {
-		b.WriteString(strings.Join([]string{h.addr.String(), h.zone, h.key.Network, h.key.ContainerID, h.key.IfName}, " ") + "\n")
+		fmt.Fprintln(&b, h.addr, h.zone, h.key.Network, h.key.ContainerID, h.key.IfName)
 	}
 	if b.Len() > 0 {
 		return state.Write(recordFile, []byte(b.String()), 0o600)

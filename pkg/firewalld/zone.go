@@ -39,43 +39,27 @@ func (z Zone) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forwar
 	if err := release(ctx, mine); err != nil || len(f.Addrs) == 0 {
 		return err
 	}
-	if err := z.add(ctx, key, f.Addrs); err != nil {
-		return errors.Join(notRunning(err), release(context.WithoutCancel(ctx), mine))
-	}
-	return nil
-}
-
-func (z Zone) add(ctx context.Context, key plugin.Key, addrs []netip.Addr) error {
-	l, err := lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
-	c, err := open(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	list, err := readRecord()
-	if err != nil {
-		return err
-	}
-	for _, addr := range addrs {
-		if i := slices.IndexFunc(list, has(addr)); i >= 0 {
-			if list[i].zone != z.Name {
-				err = errors.Join(err, c.removeSource(list[i].zone, addr))
+	err := locked(ctx, func(c *client, list []holding) error {
+		var errs []error
+		for _, addr := range f.Addrs {
+			if i := slices.IndexFunc(list, has(addr)); i >= 0 {
+				if list[i].zone != z.Name {
+					errs = append(errs, c.removeSource(list[i].zone, addr))
+				}
+				list = slices.Delete(list, i, i+1)
 			}
-			list = slices.Delete(list, i, i+1)
+			list = append(list, holding{addr, z.Name, key})
 		}
-		list = append(list, holding{addr, z.Name, key})
-	}
-	if err := errors.Join(err, writeRecord(list)); err != nil {
+		err := errors.Join(append(errs, writeRecord(list))...)
+		for _, addr := range f.Addrs {
+			if err == nil {
+				err = c.addSource(z.Name, addr)
+			}
+		}
 		return err
-	}
-	for _, addr := range addrs {
-		if err := c.addSource(z.Name, addr); err != nil {
-			return err
-		}
+	})
+	if err != nil {
+		return errors.Join(notRunning(err), release(context.WithoutCancel(ctx), mine))
 	}
 	return nil
 }
@@ -92,35 +76,22 @@ func release(ctx context.Context, lost func(holding) bool, foreign ...holding) e
 	if err != nil || len(foreign) == 0 && !slices.ContainsFunc(list, lost) {
 		return err
 	}
-	l, err := lock(ctx)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
-	if list, err = readRecord(); err != nil {
-		return err
-	}
-	if !slices.ContainsFunc(list, lost) {
-		foreign = slices.DeleteFunc(foreign, func(h holding) bool { return slices.ContainsFunc(list, has(h.addr)) })
-		list = append(list, foreign...)
-	}
-	c, err := open(ctx)
-	switch {
-	case err == nil:
-		defer c.close()
-	case !errors.Is(err, ErrNotRunning):
-		return err
-	}
-	var errs []error
-	kept := slices.DeleteFunc(list, func(h holding) bool {
-		if !lost(h) || ctx.Err() != nil {
-			return false
+	return locked(ctx, func(c *client, list []holding) error {
+		if !slices.ContainsFunc(list, lost) {
+			foreign = slices.DeleteFunc(foreign, func(h holding) bool { return slices.ContainsFunc(list, has(h.addr)) })
+			list = append(list, foreign...)
 		}
-		err := c.removeSource(h.zone, h.addr)
-		errs = append(errs, err)
-		return err == nil
+		var errs []error
+		kept := slices.DeleteFunc(list, func(h holding) bool {
+			if !lost(h) || ctx.Err() != nil {
+				return false
+			}
+			err := c.removeSource(h.zone, h.addr)
+			errs = append(errs, err)
+			return err == nil
+		})
+		return errors.Join(append(errs, context.Cause(ctx), writeRecord(kept))...)
 	})
-	return errors.Join(append(errs, context.Cause(ctx), writeRecord(kept))...)
 }
 
 // DelForward implements netfilter.Forwarder. The hint is for what the reference
@@ -147,7 +118,7 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 	}
 	c, err := open(ctx)
 	if err != nil {
-		return notRunning(err)
+		return err
 	}
 	defer c.close()
 	list, err := readRecord()
@@ -158,29 +129,26 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 		if i := slices.IndexFunc(list, has(addr)); i >= 0 && list[i].key != key {
 			return plugin.Errorf("two containers have one address: restart this one", "%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
 		}
-		if err := z.checkSource(c, addr); err != nil {
-			return err
+		zone, err := c.zoneOf(addr)
+		if err != nil {
+			return notRunning(err)
+		}
+		where := "no zone"
+		if zone != "" {
+			where = "zone " + zone
+		}
+		if zone != z.Name {
+			return plugin.Errorf(fmt.Sprintf("firewalld forgets the sources of containers when it is reloaded or restarted: "+
+				"add it again with `firewall-cmd --zone=%s --change-source=%s`, or restart the container", z.Name, source(addr)),
+				"%s is not a source of firewalld's zone %s: it is in %s", source(addr), z.Name, where)
 		}
 	}
 	return nil
 }
 
-func (z Zone) checkSource(c *client, addr netip.Addr) error {
-	zone, err := c.zoneOf(addr)
-	if zone == z.Name || err != nil {
-		return err
-	}
-	where := "it is in no zone"
-	if zone != "" {
-		where = "it is in zone " + zone
-	}
-	return plugin.Errorf(fmt.Sprintf("firewalld forgets the sources of containers when it is reloaded or restarted: "+
-		"add it again with `firewall-cmd --zone=%s --change-source=%s`, or restart the container", z.Name, source(addr)), "%s is not a source of firewalld's zone %s: %s", source(addr), z.Name, where)
-}
-
 // notRunning says what to do when firewalld is needed and not there.
 func notRunning(err error) error {
-	if !errors.Is(err, ErrNotRunning) {
+	if !errors.Is(err, errNotRunning) {
 		return err
 	}
 	return plugin.Errorf("start it with `systemctl start firewalld`, or set another \"backend\" of the firewall plugin", "%v", err)

@@ -14,9 +14,9 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/firewalld/firewalldtest"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/firewalldtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -342,14 +342,11 @@ func TestInterruptedAdd(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "nftables")
 	l.must(t, func() error {
-		held, err := lock(ctx)
-		if err != nil {
-			return err
-		}
-		defer held.Release()
-		return writeRecord([]holding{
-			{netip.MustParseAddr("10.88.0.2"), "trusted", keyOf("web")},
-			{netip.MustParseAddr("10.88.0.3"), "trusted", keyOf("web")},
+		return locked(ctx, func(*client, []holding) error {
+			return writeRecord([]holding{
+				{netip.MustParseAddr("10.88.0.2"), "trusted", keyOf("web")},
+				{netip.MustParseAddr("10.88.0.3"), "trusted", keyOf("web")},
+			})
 		})
 	})
 	l.daemon.AddSource(t, "trusted", "10.88.0.2/32")

@@ -2,14 +2,17 @@ package lease
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
 	"os"
+
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // patience is how many taken addresses in a row a search asks for one by one
-// before it reads the whole list of names, which costs about 0.2 us a name.
+// before it reads the whole list of names.
 const patience = 16
 
 // allocate takes one address of each pool, all or none.
@@ -17,16 +20,10 @@ func (x *session) allocate(owner plugin.Attachment, pools []Pool) (leases []Leas
 	if err := x.refuseSecond(owner, pools); err != nil {
 		return nil, err
 	}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, x.removeAll(leases))
-			leases = nil
-		}
-	}()
 	for _, p := range pools {
 		a, err := x.take(owner, p)
 		if err != nil {
-			return leases, err
+			return nil, errors.Join(err, x.removeAll(leases))
 		}
 		leases = append(leases, Lease{Address: a, Owner: owner})
 	}
@@ -36,94 +33,68 @@ func (x *session) allocate(owner plugin.Attachment, pools []Pool) (leases []Leas
 // refuseSecond fails when owner, or its container in the old form, holds an
 // address of one of the pools.
 func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
-	own, err := x.leasesOf(owner)
-	if err != nil {
-		return err
-	}
-	old, err := x.leasesOf(plugin.Attachment{ContainerID: owner.ContainerID})
-	if err != nil {
-		return err
-	}
-	for _, l := range append(own, old...) {
+	leases, err := x.leasesOf(owner.ContainerID)
+	for _, l := range leases {
 		for _, p := range pools {
-			if p.Contains(l.Address) {
-				return &HeldError{Pool: p.Index, Address: l.Address, Owner: l.Owner}
+			if p.Contains(l.Address) && (l.Owner == owner || l.Owner.IfName == "") {
+				return plugin.Errorf("an attachment gets one address of each range set: call DEL for it before the next ADD; what it has is unchanged",
+					"failed to allocate for range %d: %s has been allocated to %s, duplicate allocation is not allowed", p.Index, l.Address, Name(l.Owner))
 			}
 		}
 	}
-	return nil
+	return err
 }
 
-// take takes one address of the pool. The memory of where to search next is
-// written before the lease: whichever step fails, no lease is left behind.
+// take takes one address of the pool.
 func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
-	last := x.openHint(p.Index)
-	defer last.close()
 	if p.Want.IsValid() {
-		return p.Want, x.takeWanted(owner, p, last)
+		return p.Want, x.takeWanted(owner, p)
 	}
-	free := x.free()
-	for a := range p.after(last.address) {
-		ok, err := free(a)
-		if err != nil {
-			return a, err
+	asked := 0
+	taken := map[netip.Addr]bool{}
+	for a := range p.after(x.last(p.Index)) {
+		if asked++; asked == patience {
+			all, err := x.addresses()
+			if err != nil {
+				return a, err
+			}
+			for _, b := range all {
+				taken[b] = true
+			}
 		}
-		if !ok {
+		if taken[a] {
 			continue
 		}
-		err = x.reserve(owner, last, a)
-		if err == nil || !errors.Is(err, os.ErrExist) {
+		if asked < patience {
+			if _, err := os.Lstat(x.file(a)); err == nil {
+				continue
+			}
+		}
+		err := x.add(p.Index, Lease{Address: a, Owner: owner})
+		if !errors.Is(err, os.ErrExist) {
 			return a, err
 		}
 	}
 	return netip.Addr{}, x.full(p)
 }
 
-func (x *session) takeWanted(owner plugin.Attachment, p Pool, last *hint) error {
+func (x *session) takeWanted(owner plugin.Attachment, p Pool) error {
 	by, is, err := x.read(p.Want)
-	switch {
-	case err != nil:
-		return err
-	case is == held || is == foreign:
-		return &TakenError{Pool: p, Address: p.Want, By: by}
-	case is == torn:
-		if err := x.directory.remove(p.Want); err != nil {
-			return err
-		}
+	if err == nil && is == torn {
+		err = x.remove(p.Want)
 	}
-	return x.reserve(owner, last, p.Want)
-}
-
-func (x *session) reserve(owner plugin.Attachment, last *hint, a netip.Addr) error {
-	x.changed = true
-	if err := last.set(a); err != nil {
+	if err != nil {
 		return err
 	}
-	return x.add(Lease{Address: a, Owner: owner})
-}
-
-// free returns a function that tells whether no file has an address's name. In
-// a pool with long stretches of leases it reads the directory, once.
-func (x *session) free() func(netip.Addr) (bool, error) {
-	asked := 0
-	var taken map[netip.Addr]struct{}
-	return func(a netip.Addr) (bool, error) {
-		if asked++; asked <= patience {
-			return !x.exists(a), nil
-		}
-		if taken == nil {
-			taken = map[netip.Addr]struct{}{}
-			err := x.addresses(func(a netip.Addr) error {
-				taken[a] = struct{}{}
-				return nil
-			})
-			if err != nil {
-				return false, err
-			}
-		}
-		_, is := taken[a]
-		return !is, nil
+	holder := Name(by)
+	switch is {
+	case foreign:
+		holder = "something that is not a lease"
+	case absent, torn:
+		return x.add(p.Index, Lease{Address: p.Want, Owner: owner})
 	}
+	return tryLater("ask for another address, or call DEL for that attachment if it is gone",
+		"failed to allocate for range %d: requested IP address %s is not available in range set %s: it is held by %s", p.Index, p.Want, p, holder)
 }
 
 func (x *session) full(p Pool) error {
@@ -131,11 +102,36 @@ func (x *session) full(p Pool) error {
 	if err != nil {
 		return err
 	}
-	e := &FullError{Pool: p}
+	var inPool []Lease
 	for _, l := range all {
 		if p.Contains(l.Address) {
-			e.Leases = append(e.Leases, l)
+			inPool = append(inPool, l)
 		}
 	}
-	return e
+	return tryLater(staleness(x.results, x.network, inPool)+"run `cnictl gc` to free what is stale, or enlarge the range",
+		"failed to allocate for range %d: no IP addresses available in range set: %s; %d are held in network %s", p.Index, p, len(inPool), x.network)
+}
+
+func tryLater(remedy, format string, args ...any) error {
+	return types.NewError(types.ErrTryAgainLater, fmt.Sprintf(format, args...), remedy)
+}
+
+// staleness says how many leases look like nobody's: libcni keeps a result for
+// each attachment that it made. It says nothing when the runtime keeps none
+// there.
+func staleness(dir, network string, leases []Lease) string {
+	without := 0
+	for _, l := range leases {
+		if l.Owner.IfName == "" {
+			continue
+		}
+		_, err := os.Stat(fmt.Sprintf("%s/%s-%s-%s", dir, network, l.Owner.ContainerID, l.Owner.IfName))
+		if errors.Is(err, os.ErrNotExist) {
+			without++
+		}
+	}
+	if _, err := os.Stat(dir); err != nil || without == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d of them have no result in %s and may be stale: ", without, dir)
 }

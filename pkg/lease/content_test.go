@@ -23,7 +23,7 @@ func TestParse(t *testing.T) {
 		{content: "\x00\x00\x00\x00", torn: true},
 		{content: "abc\r\n\x00\x00", torn: true},
 	} {
-		owner, torn := parse([]byte(test.content))
+		owner, torn := parse(test.content)
 		if want := (plugin.Attachment{ContainerID: test.id, IfName: test.ifName}); owner != want || torn != test.torn {
 			t.Errorf("%q: got %+v, torn %v; want %+v, torn %v", test.content, owner, torn, want, test.torn)
 		}
@@ -32,9 +32,9 @@ func TestParse(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{"abc\r\neth0", "abc", "", "\x00", "a\nb\r\nc"} {
-		f.Add([]byte(s))
+		f.Add(s)
 	}
-	f.Fuzz(func(t *testing.T, data []byte) {
+	f.Fuzz(func(t *testing.T, data string) {
 		owner, torn := parse(data)
 		if torn {
 			if owner != (plugin.Attachment{}) {
@@ -53,7 +53,7 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%q: %+v is written and read as %+v", data, owner, again)
 		}
 		// What the reference plugin takes for the owner's is the owner's.
-		if whole := strings.TrimSpace(string(data)); strings.Count(whole, "\n") == 1 && strings.Contains(whole, "\r\n") {
+		if whole := strings.TrimSpace(data); strings.Count(whole, "\n") == 1 && strings.Contains(whole, "\r\n") {
 			id, ifName, _ := strings.Cut(whole, "\r\n")
 			if strings.TrimSpace(id) == id && strings.TrimSpace(ifName) == ifName && (owner.ContainerID != id || owner.IfName != ifName) {
 				t.Fatalf("%q: got %+v", data, owner)

@@ -8,11 +8,12 @@
 // the address handed out last from the Nth range set, and whoever reads or
 // writes any of it holds a flock on the file lock.
 //
-// These files are the truth. What is beside them in <dataDir>/.cnibox is a
-// cache that can be removed at any time (see index).
+// These files are the truth. What is beside them in <dataDir>/.cnibox is an
+// index that can be removed at any time.
 package lease
 
 import (
+	"fmt"
 	"net/netip"
 	"strings"
 
@@ -26,16 +27,22 @@ type Lease struct {
 	Owner   plugin.Attachment
 }
 
-// format returns the content of the file of owner's lease.
-func format(owner plugin.Attachment) []byte {
-	return []byte(owner.ContainerID + "\r\n" + owner.IfName)
+// Name returns an attachment as people read it.
+func Name(a plugin.Attachment) string {
+	if a.IfName == "" {
+		return "container " + a.ContainerID
+	}
+	return fmt.Sprintf("container %s, interface %s", a.ContainerID, a.IfName)
 }
+
+// format returns the content of the file of owner's lease.
+func format(owner plugin.Attachment) string { return owner.ContainerID + "\r\n" + owner.IfName }
 
 // parse returns whose lease a file with that content is. A torn file is
 // nobody's: the reference plugin leaves an empty one when it is killed, a power
 // failure an empty one or zeros. A bare LF, left by an editor, counts as CRLF.
-func parse(data []byte) (owner plugin.Attachment, torn bool) {
-	text := strings.TrimSpace(string(data))
+func parse(content string) (owner plugin.Attachment, torn bool) {
+	text := strings.TrimSpace(content)
 	if text == "" || strings.ContainsRune(text, 0) {
 		return owner, true
 	}

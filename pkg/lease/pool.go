@@ -2,17 +2,19 @@ package lease
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 )
 
 // Range is a stretch of addresses of one family, both ends included, without
 // Gateway, which is not handed out.
 type Range struct {
+	Subnet      netip.Prefix // it is a part of
 	First, Last netip.Addr
 	Gateway     netip.Addr
 }
 
-// Contains tells whether a lies in the range, the gateway included.
+// Contains reports whether a lies in the range, the gateway included.
 func (r Range) Contains(a netip.Addr) bool {
 	return a.BitLen() == r.First.BitLen() && r.First.Compare(a) <= 0 && a.Compare(r.Last) <= 0
 }
@@ -37,8 +39,8 @@ type Pool struct {
 	Want   netip.Addr // the address to take; the zero Addr is any
 }
 
-// Contains tells whether a lies in one of the pool's ranges.
-func (p Pool) Contains(a netip.Addr) bool { return p.rangeOf(a) >= 0 }
+// Contains reports whether a lies in one of the pool's ranges.
+func (p Pool) Contains(a netip.Addr) bool { return p.Find(a) >= 0 }
 
 // String returns the pool as first-last,first-last.
 func (p Pool) String() string {
@@ -49,13 +51,9 @@ func (p Pool) String() string {
 	return strings.Join(texts, ",")
 }
 
-func (p Pool) rangeOf(a netip.Addr) int {
-	for i, r := range p.Ranges {
-		if r.Contains(a) {
-			return i
-		}
-	}
-	return -1
+// Find returns which of the pool's ranges holds a, -1 if none does.
+func (p Pool) Find(a netip.Addr) int {
+	return slices.IndexFunc(p.Ranges, func(r Range) bool { return r.Contains(a) })
 }
 
 // after yields each address of the pool once, in the order of handing out:
@@ -63,7 +61,7 @@ func (p Pool) rangeOf(a netip.Addr) int {
 // pool (the configuration changed) the order is that of the ranges.
 func (p Pool) after(last netip.Addr) func(yield func(netip.Addr) bool) {
 	return func(yield func(netip.Addr) bool) {
-		start := p.rangeOf(last)
+		start := p.Find(last)
 		if start < 0 {
 			p.walk(0, len(p.Ranges), yield)
 			return

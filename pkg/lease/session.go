@@ -3,9 +3,12 @@ package lease
 import (
 	"context"
 	"errors"
-	"net/netip"
+	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -13,93 +16,74 @@ import (
 
 // session is a store with its lock held.
 type session struct {
-	directory
-	network  string
-	lock     *state.Lock
-	index    *index // nil when there is none
-	trusted  bool   // the index says what the files say
-	changed  bool   // the directory or the index is not as begin found it
+	*Store
+	index    *index
 	readOnly bool
 }
 
-// begin locks the store. A store that does not exist is os.ErrNotExist. An
-// index is used where there is one, and made if makeIndex is set.
-func (s *Store) begin(ctx context.Context, makeIndex bool) (*session, error) {
+// locked does something with the lock held. A store that is missing is made if
+// create is set; otherwise there are no leases.
+func (s *Store) locked(ctx context.Context, create bool, what string, do func(x *session) ([]Lease, error)) ([]Lease, error) {
+	if create {
+		if err := os.MkdirAll(s.path, 0o755); err != nil {
+			return nil, s.failed(what, err)
+		}
+	}
 	lock, err := state.Acquire(ctx, filepath.Join(s.path, "lock"), 0o750, lockWait)
-	if err != nil {
-		return nil, err
+	var busy *types.Error
+	switch {
+	case !create && errors.Is(err, os.ErrNotExist):
+		return nil, nil
+	case errors.As(err, &busy):
+		return nil, fmt.Errorf("host-local: %s: %w", what, err)
+	case err != nil:
+		return nil, s.failed(what, err)
 	}
-	d, err := openDirectory(s.path)
-	if err != nil {
-		lock.Release()
-		return nil, err
-	}
-	x := &session{directory: d, network: s.network, lock: lock, index: openIndex(s.index, makeIndex)}
-	x.trusted = x.index != nil && x.index.trusted(d)
-	return x, nil
+	defer lock.Release()
+	x := &session{Store: s, index: openIndex(s.indexPath, s.path)}
+	leases, err := do(x)
+	x.index.seal()
+	return leases, s.failed(what, err)
 }
 
-// end unlocks the store. An index that can't be kept up is not trusted by the
-// next session, which is all there is to do about it.
-func (x *session) end() {
-	if x.trusted && x.changed {
-		_ = x.index.seal(x.directory)
+// failed says what can be done about an error of the files.
+func (s *Store) failed(what string, err error) error {
+	var known *types.Error
+	if err == nil || errors.As(err, &known) {
+		return err
 	}
-	x.index.close()
-	x.directory.close()
-	x.lock.Release()
+	return plugin.Errorf(fmt.Sprintf("the leases are kept in %s: make sure it can be read and written and its disk is not full", s.path), "host-local: %s: %v", what, err)
 }
 
 // heldBy returns the leases of owner: those in its name or, when there are
 // none, those in the old form of its container.
 func (x *session) heldBy(owner plugin.Attachment) ([]Lease, error) {
-	leases, err := x.leasesOf(owner)
-	if err != nil || len(leases) > 0 {
-		return leases, err
+	leases, err := x.leasesOf(owner.ContainerID)
+	if slices.ContainsFunc(leases, func(l Lease) bool { return l.Owner == owner }) {
+		return slices.DeleteFunc(leases, func(l Lease) bool { return l.Owner != owner }), err
 	}
-	return x.leasesOf(plugin.Attachment{ContainerID: owner.ContainerID})
+	return slices.DeleteFunc(leases, func(l Lease) bool { return l.Owner.IfName != "" }), err
 }
 
-// leasesOf returns the leases with exactly that owner.
-func (x *session) leasesOf(owner plugin.Attachment) ([]Lease, error) {
-	if x.trusted {
-		leases, err := x.lookUp(owner)
-		if !errors.Is(err, errIndex) {
-			return leases, err
+// leasesOf returns the leases of a container. When a file does not bear the
+// index out, all are read.
+func (x *session) leasesOf(containerID string) ([]Lease, error) {
+	if x.index.trusted {
+		leases, err := x.index.find(containerID)
+		right := err == nil
+		for _, l := range leases {
+			owner, is, err := x.read(l.Address)
+			if err != nil {
+				return nil, err
+			}
+			right = right && is == held && owner == l.Owner
 		}
-		x.trusted = false
+		if right {
+			return leases, nil
+		}
 	}
 	all, err := x.rebuild()
-	if err != nil {
-		return nil, err
-	}
-	var leases []Lease
-	for _, l := range all {
-		if l.Owner == owner {
-			leases = append(leases, l)
-		}
-	}
-	return leases, nil
-}
-
-// lookUp is leasesOf by the index, errIndex when a file does not bear it out.
-func (x *session) lookUp(owner plugin.Attachment) ([]Lease, error) {
-	addresses, err := x.index.find(hashOf(x.network, owner))
-	if err != nil {
-		return nil, err
-	}
-	leases := make([]Lease, 0, len(addresses))
-	for _, a := range addresses {
-		actual, is, err := x.read(a)
-		if err != nil {
-			return nil, err
-		}
-		if is != held || actual != owner {
-			return nil, errIndex
-		}
-		leases = append(leases, Lease{Address: a, Owner: owner})
-	}
-	return leases, nil
+	return slices.DeleteFunc(all, func(l Lease) bool { return l.Owner.ContainerID != containerID }), err
 }
 
 // rebuild reads all files, removes what is torn and builds the index anew.
@@ -109,50 +93,25 @@ func (x *session) rebuild() ([]Lease, error) {
 		return leases, err
 	}
 	for _, a := range broken {
-		if err := x.directory.remove(a); err != nil {
+		if err := x.remove(a); err != nil {
 			return nil, err
 		}
 	}
-	if x.index == nil {
-		return leases, nil
-	}
-	entries := make([]slot, 0, len(leases))
-	for _, l := range leases {
-		entries = append(entries, slot{hashOf(x.network, l.Owner), l.Address})
-	}
-	x.changed = true
-	x.trusted = x.index.build(entries) == nil
+	x.index.build(leases)
 	return leases, nil
 }
 
-// scan reads the files of all addresses.
-func (d directory) scan() (leases []Lease, broken []netip.Addr, err error) {
-	err = d.addresses(func(a netip.Addr) error {
-		owner, is, err := d.read(a)
-		switch {
-		case errors.Is(err, os.ErrPermission):
-			return nil // a file we can't read is not ours to judge
-		case err != nil:
-			return err
-		case is == held:
-			leases = append(leases, Lease{Address: a, Owner: owner})
-		case is == torn:
-			broken = append(broken, a)
-		}
-		return nil
-	})
-	return leases, broken, err
-}
-
-// add makes a lease.
-func (x *session) add(l Lease) error {
-	if err := x.create(l.Address, l.Owner); err != nil {
+// add makes a lease, after the note of where to search next: whichever fails, no
+// lease is left behind.
+func (x *session) add(pool int, l Lease) error {
+	x.index.changed = true
+	if err := overwrite(x.hint(pool), l.Address.String()); err != nil {
 		return err
 	}
-	x.changed = true
-	if x.trusted {
-		x.trusted = x.index.add(slot{hashOf(x.network, l.Owner), l.Address}) == nil
+	if err := state.Create(x.file(l.Address), []byte(format(l.Owner)), 0o600); err != nil {
+		return err
 	}
+	x.index.add(l)
 	return nil
 }
 
@@ -160,14 +119,11 @@ func (x *session) add(l Lease) error {
 func (x *session) removeAll(leases []Lease) error {
 	var errs []error
 	for _, l := range leases {
-		if err := x.directory.remove(l.Address); err != nil {
+		if err := x.remove(l.Address); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		x.changed = true
-		if x.trusted {
-			x.trusted = x.index.remove(slot{hashOf(x.network, l.Owner), l.Address}) == nil
-		}
+		x.index.remove(l)
 	}
 	return errors.Join(errs...)
 }

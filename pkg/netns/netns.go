@@ -8,6 +8,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -44,7 +45,7 @@ func IsOwn(n ns.NetNS) (bool, error) {
 	return ours.Dev == theirs.Dev && ours.Ino == theirs.Ino, nil
 }
 
-// CheckEntry reports whether this process may enter namespaces, for STATUS.
+// CheckEntry reports whether this process may enter namespaces and change their network, for STATUS.
 func CheckEntry() error {
 	own, err := ns.GetCurrentNS()
 	if err == nil {
@@ -54,6 +55,18 @@ func CheckEntry() error {
 	if err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("network namespaces can't be entered: %v", err),
 			"run the container runtime as root with CAP_SYS_ADMIN (setns(2))")
+	}
+	return CheckAdmin()
+}
+
+// CheckAdmin reports whether this process may change the network of its own namespace, for STATUS. It asks the kernel to change no
+// link at all, which is refused as an invalid request to those who may.
+func CheckAdmin() error {
+	r := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	r.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	if _, err := r.Execute(unix.NETLINK_ROUTE, 0); errors.Is(err, unix.EPERM) {
+		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("networks can't be changed: %v", err),
+			"run the container runtime as root with CAP_NET_ADMIN in the host's network namespace")
 	}
 	return nil
 }

@@ -8,11 +8,9 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 )
 
-// Arguments reads CNI_ARGS, "KEY=value;KEY=value", and returns the values of
-// the keys a plugin knows. Another key is an error unless IgnoreUnknown=1 is
-// among them (a convention of the reference plugins: every plugin of a chain
-// gets the same arguments). A trailing semicolon and an equals sign within a
-// value are fine.
+// Arguments reads CNI_ARGS, "KEY=value;KEY=value", and returns the values of the keys a plugin knows. Another key is an error
+// unless IgnoreUnknown=1 is among them (a convention of the reference plugins: every plugin of a chain gets the same arguments). A
+// trailing semicolon and an equals sign within a value are fine.
 func Arguments(args string, known ...string) (map[string]string, error) {
 	values := map[string]string{}
 	var unknown []string

@@ -2,10 +2,9 @@ package plugin
 
 import (
 	"encoding/binary"
-	"encoding/hex"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
-	"strconv"
 )
 
 // Key is what everything that an attachment holds is named and found by.
@@ -15,13 +14,12 @@ type Key struct {
 	IfName      string // the name inside the container
 }
 
-// MaxKeyText is the length of the longest text Key.String returns: the longest
-// comment that `nft -f` accepts when it loads a saved ruleset.
+// MaxKeyText is the length of the longest text Key.String returns: the longest comment that `nft -f` accepts when it loads a saved
+// ruleset.
 const MaxKeyText = 128
 
-// String returns the key as people read it, network/containerID/ifname. The
-// three can't hold a slash, so equal texts of up to MaxKeyText bytes are equal
-// keys; a longer one has its container id cut and its hash added.
+// String returns the key as people read it, network/containerID/ifname. The three can't hold a slash, so equal texts of up to
+// MaxKeyText bytes are equal keys; a longer one has its container id cut and its hash added.
 func (k Key) String() string {
 	text := k.Network + "/" + k.ContainerID + "/" + k.IfName
 	if len(text) <= MaxKeyText {
@@ -32,55 +30,44 @@ func (k Key) String() string {
 	return head[:MaxKeyText-len(tail)] + tail
 }
 
-// ID is a key in a fixed size, for maps and sets of the kernel: first half the
-// network's hash, so that all of a network's can be told from others', second
-// half the hash of the whole key and of what it is used for.
+// ID is a key in a fixed size, for maps and sets of the kernel: first half the network's hash, so that all of a network's can be
+// told from others', second half the hash of the whole key and of what it is used for.
 type ID [16]byte
 
 // ID returns the key's ID for one use of it, such as "masquerade".
 func (k Key) ID(use string) ID {
-	var id ID
 	network := NetworkHash(k.Network)
-	copy(id[:8], network[:])
-	binary.BigEndian.PutUint64(id[8:], k.hash(use))
-	return id
+	return ID(binary.BigEndian.AppendUint64(network[:], k.hash(use)))
 }
 
 // NetworkHash returns the first half of the IDs of all keys of a network.
 func NetworkHash(network string) [8]byte {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], hash(network))
-	return b
+	return [8]byte(binary.BigEndian.AppendUint64(nil, hash(network)))
 }
 
-// HostEnds is how many names the host end of a veth can have: the first that
-// is free is used.
+// HostEnds is how many names the host end of a veth can have: the first that is free is used.
 const HostEnds = 4
 
-// HostEnd returns the salt-th name for the host end of the attachment's veth:
-// "veth" and eight hex digits, the form the reference plugins use.
+// HostEnd returns the salt-th name for the host end of the attachment's veth: "veth" and eight hex digits, the form the reference
+// plugins use.
 func (k Key) HostEnd(salt int) string {
-	h := k.hash("host end " + strconv.Itoa(salt))
-	return "veth" + hex.EncodeToString([]byte{byte(h >> 24), byte(h >> 16), byte(h >> 8), byte(h)})
+	return fmt.Sprintf("veth%08x", uint32(k.hash(fmt.Sprint("host end ", salt))))
 }
 
-// MAC returns a locally administered unicast address that belongs to the
-// attachment: the same key and use always get the same one.
+// MAC returns a locally administered unicast address that belongs to the attachment: the same key and use always get the same one.
 func (k Key) MAC(use string) [6]byte {
 	return MAC(use, k.Network, k.ContainerID, k.IfName)
 }
 
 // MAC returns a locally administered unicast address derived from texts.
 func MAC(texts ...string) [6]byte {
-	var b [8]byte
-	binary.BigEndian.PutUint64(b[:], hash(texts...))
+	b := binary.BigEndian.AppendUint64(nil, hash(texts...))
 	return [6]byte{0x02, b[3], b[4], b[5], b[6], b[7]}
 }
 
-// MACOf returns the locally administered unicast address for the interface that
-// has an IP address. Whoever holds the IP address next has it too, so that
-// neighbours who remember it are right. That of an IPv4 address can be read:
-// 0a:58 and its four bytes, as in the first CNI plugins and in ovn-kubernetes.
+// MACOf returns the locally administered unicast address for the interface that has an IP address. Whoever holds the IP address
+// next has it too, so that neighbours who remember it are right. That of an IPv4 address can be read: 0a:58 and its four bytes, as
+// in the first CNI plugins and in ovn-kubernetes.
 func MACOf(a netip.Addr) [6]byte {
 	if !a.Is4() {
 		return MAC("address", a.String())
@@ -93,24 +80,15 @@ func (k Key) hash(use string) uint64 {
 	return hash(use, k.Network, k.ContainerID, k.IfName)
 }
 
-// hash is 64-bit FNV-1a over the texts, each preceded by its length so that
-// ("ab", "c") and ("a", "bc") differ, with the finishing step of MurmurHash3:
-// FNV alone leaves the upper bits of short texts nearly equal. A cryptographic
-// hash would cost every exec 0.05 ms of package initialisation; names come
-// from the runtime, and who uses a hash to remove something compares the full
-// key kept beside it.
+// hash is 64-bit FNV-1a over the texts, each preceded by its length so that ("ab", "c") and ("a", "bc") differ, with the finishing
+// step of MurmurHash3: FNV alone leaves the upper bits of short texts nearly equal. It need not be cryptographic: names come from the
+// runtime, and who uses a hash to remove something compares the full key kept beside it.
 func hash(texts ...string) uint64 {
-	const offset, prime = 14695981039346656037, 1099511628211
-	h := uint64(offset)
+	f := fnv.New64a()
 	for _, t := range texts {
-		n := uint32(len(t))
-		for shift := 0; shift < 32; shift += 8 {
-			h = (h ^ uint64(byte(n>>shift))) * prime
-		}
-		for i := 0; i < len(t); i++ {
-			h = (h ^ uint64(t[i])) * prime
-		}
+		f.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(t))), t...))
 	}
+	h := f.Sum64()
 	h ^= h >> 33
 	h *= 0xff51afd7ed558ccd
 	h ^= h >> 33

@@ -1,6 +1,7 @@
 package plugin
 
 import (
+	"errors"
 	"net"
 	"net/netip"
 
@@ -31,19 +32,6 @@ func ParseResult(o *conf.Object, version string) (*types100.Result, error) {
 	return r, nil
 }
 
-// In returns what a plugin reads of a result when it is handed on in the form of a version: all of it from 1.0.0 on, without
-// printing it.
-func In(r *types100.Result, version string) (*types100.Result, error) {
-	if AtLeast(version, "1.0.0") {
-		return r, nil
-	}
-	o, err := conf.Parse(PrintResult(r, version))
-	if err != nil {
-		return nil, err
-	}
-	return ParseResult(o, version)
-}
-
 func parseLists(r *types100.Result, o *conf.Object) {
 	o.Objects("interfaces", func(e *conf.Object) {
 		f := &types100.Interface{}
@@ -56,9 +44,7 @@ func parseLists(r *types100.Result, o *conf.Object) {
 		r.Interfaces = append(r.Interfaces, f)
 	})
 	o.Objects("ips", func(e *conf.Object) {
-		ip := &types100.IPConfig{}
-		ReadIPNet(e, "address", &ip.Address)
-		ReadIP(e, "gateway", &ip.Gateway)
+		ip := parseIP(e, "address")
 		e.OptionalInt("interface", &ip.Interface)
 		if ip.Address.IP == nil {
 			e.Fail("address", "an address with prefix length, such as 10.88.0.2/24", "none")
@@ -72,24 +58,22 @@ func parseLists(r *types100.Result, o *conf.Object) {
 func parseFamilies(r *types100.Result, o *conf.Object) {
 	for _, key := range []string{"ip4", "ip6"} {
 		e := o.Object(key)
-		ip := &types100.IPConfig{}
-		ReadIPNet(e, "ip", &ip.Address)
-		ReadIP(e, "gateway", &ip.Gateway)
-		if ip.Address.IP == nil {
-			continue
+		if ip := parseIP(e, "ip"); ip.Address.IP != nil {
+			r.IPs = append(r.IPs, ip)
+			r.Routes = append(r.Routes, ParseRoutes(e, "routes")...)
 		}
-		r.IPs = append(r.IPs, ip)
-		r.Routes = append(r.Routes, ParseRoutes(e, "routes")...)
 	}
+}
+
+func parseIP(o *conf.Object, key string) *types100.IPConfig {
+	return &types100.IPConfig{Address: parseNet(o, key), Gateway: ParseIP(o, "gateway")}
 }
 
 // ParseRoutes reads the list of routes at key.
 func ParseRoutes(o *conf.Object, key string) []*types.Route {
 	var routes []*types.Route
 	o.Objects(key, func(e *conf.Object) {
-		route := &types.Route{}
-		ReadIPNet(e, "dst", &route.Dst)
-		ReadIP(e, "gw", &route.GW)
+		route := &types.Route{Dst: parseNet(e, "dst"), GW: ParseIP(e, "gw")}
 		e.Int("mtu", &route.MTU)
 		e.Int("advmss", &route.AdvMSS)
 		e.Int("priority", &route.Priority)
@@ -114,52 +98,46 @@ func ParseDNS(o *conf.Object) types.DNS {
 	return d
 }
 
-// ReadIPNet stores the address with prefix length at key, if present. Bits behind the prefix are kept.
-func ReadIPNet(o *conf.Object, key string, to *net.IPNet) {
+// parseNet is ReadPrefix in the other form that Go has for an address. Bits behind the prefix are kept.
+func parseNet(o *conf.Object, key string) net.IPNet {
 	var p netip.Prefix
 	ReadPrefix(o, key, &p)
-	if p.IsValid() {
-		*to = IPNet(p)
-	}
+	return IPNet(p)
 }
 
-// ReadIP stores the address at key, if present.
-func ReadIP(o *conf.Object, key string, to *net.IP) {
+// ParseIP is ReadAddr in the other form that Go has for an address.
+func ParseIP(o *conf.Object, key string) net.IP {
 	var a netip.Addr
 	ReadAddr(o, key, &a)
-	if a.IsValid() {
-		*to = a.AsSlice()
-	}
+	return a.AsSlice()
 }
 
-// ReadPrefix is ReadIPNet.
+// ReadPrefix stores the address with prefix length at key, if present.
 func ReadPrefix(o *conf.Object, key string, to *netip.Prefix) {
-	text := ""
-	o.String(key, &text)
-	if text == "" {
-		return
-	}
-	p, err := netip.ParsePrefix(text)
-	if err != nil {
-		o.Fail(key, "an address with prefix length, such as 10.88.0.2/24", quoted(text))
-		return
-	}
-	*to = p
+	readText(o, key, "an address with prefix length, such as 10.88.0.2/24", to, netip.ParsePrefix)
 }
 
-// ReadAddr is ReadIP. An IPv4 address written as IPv6 (::ffff:10.88.0.1) is the IPv4 address.
+// ReadAddr stores the address at key, if present. An IPv4 address written as IPv6 (::ffff:10.88.0.1) is the IPv4 address.
 func ReadAddr(o *conf.Object, key string, to *netip.Addr) {
+	readText(o, key, "an address such as 10.88.0.1", to, func(text string) (netip.Addr, error) {
+		a, err := netip.ParseAddr(text)
+		if a.Zone() != "" {
+			err = errors.New("no zones")
+		}
+		return a.Unmap(), err
+	})
+}
+
+func readText[T any](o *conf.Object, key, want string, to *T, parse func(text string) (T, error)) {
 	text := ""
 	o.String(key, &text)
 	if text == "" {
 		return
 	}
-	a, err := netip.ParseAddr(text)
-	if err != nil || a.Zone() != "" {
-		o.Fail(key, "an address such as 10.88.0.1", quoted(text))
+	value, err := parse(text)
+	if err != nil {
+		o.Fail(key, want, `"`+text+`"`)
 		return
 	}
-	*to = a.Unmap()
+	*to = value
 }
-
-func quoted(s string) string { return `"` + s + `"` }

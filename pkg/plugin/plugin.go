@@ -1,8 +1,8 @@
-// Package plugin is the contract between a CNI plugin and whatever runs it: a
-// process started by a runtime, another plugin, or a Go test.
+// Package plugin is the contract between a CNI plugin and whatever runs it: a process started by a runtime, another plugin, or a Go
+// test.
 //
-// A plugin gets a Request and answers with a Result or an error. It never
-// reads the environment, prints, exits or keeps package-level state.
+// A plugin gets a Request and answers with a Result or an error. It never reads the environment, prints, exits or keeps
+// package-level state.
 package plugin
 
 import (
@@ -21,34 +21,51 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 )
 
-// Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations").
-// A plugin that owns no state answers GC, and one that needs nothing of the
-// host answers STATUS, with nil.
+// Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations"). A plugin that owns no state answers GC, and one that
+// needs nothing of the host answers STATUS, with nil.
 type Plugin interface {
 	// Add makes the attachment. When it fails it has undone what it did.
 	Add(ctx context.Context, r *Request) (*types100.Result, error)
 
-	// Del removes what Add made. It works from the request's Key alone:
-	// everything else is a hint. What is missing is success; what could not
-	// be removed is one error after every other step was tried.
+	// Del removes what Add made. It works from the request's Key alone: everything else is a hint. What is missing is success;
+	// what could not be removed is one error after every other step was tried.
 	Del(ctx context.Context, r *Request) error
 
-	// Check compares what Add made with the request's PrevResult. It changes
-	// nothing.
+	// Check compares what Add made with the request's PrevResult. It changes nothing.
 	Check(ctx context.Context, r *Request) error
 
-	// Status tells whether an Add could be served now.
+	// Status reports whether an Add could be served now.
 	Status(ctx context.Context, r *Request) error
 
-	// GC removes what is held by attachments of the request's network that
-	// are not in its Valid list.
+	// GC removes what is held by attachments of the request's network that are not in its Valid list.
 	GC(ctx context.Context, r *Request) error
+}
+
+// Serve calls the request's verb of a plugin. ADD always has a result, and GC without a list of what is valid removes nothing.
+func Serve(ctx context.Context, p Plugin, r *Request) (result *types100.Result, err error) {
+	switch r.Command {
+	case Add:
+		result, err = p.Add(ctx, r)
+		if err == nil && result == nil {
+			result = &types100.Result{}
+		}
+	case Del:
+		err = p.Del(ctx, r)
+	case Check:
+		err = p.Check(ctx, r)
+	case Status:
+		err = p.Status(ctx, r)
+	case GC:
+		if r.HasValid {
+			err = p.GC(ctx, r)
+		}
+	}
+	return result, err
 }
 
 // Explainer is a plugin that chooses how to do its work by what is on the host.
 type Explainer interface {
-	// Explain says what it would choose for a configuration, and why: a
-	// sentence for each choice. It changes nothing.
+	// Explain says what it would choose for a configuration, and why: a sentence for each choice. It changes nothing.
 	Explain(config *conf.Object) []string
 }
 
@@ -59,8 +76,7 @@ type Descriptor struct {
 	Summary string // one line, for people
 	Plugin  Plugin
 
-	// Oldest is the oldest configuration version the plugin takes; "" is
-	// 0.1.0.
+	// Oldest is the oldest configuration version the plugin takes; "" is 0.1.0.
 	Oldest string
 }
 
@@ -117,21 +133,15 @@ type Request struct {
 	Results string   // the directory in which libcni keeps results; "" is not known
 	Version string   // the configuration's cniVersion, "0.1.0" if it has none
 
-	// Config is the whole configuration. It is strict on ADD, CHECK and
-	// STATUS and lenient on DEL and GC.
+	// Config is the whole configuration. It is strict on ADD, CHECK and STATUS and lenient on DEL and GC.
 	Config *conf.Object
 
-	// Stdin is the configuration's text as it was read, nil if there was none.
-	// See Text, which delegates get.
-	Stdin []byte
-
-	// PrevResult is the previous plugin's result; on CHECK and DEL the whole
-	// chain's. It is nil when there is none and, on DEL, when it can't be read.
-	// Others read it too: a plugin copies what it changes.
+	// PrevResult is the previous plugin's result; on CHECK and DEL the whole chain's. It is nil when there is none and, on DEL,
+	// when it can't be read. It is the plugin's own: ADD may change it into its result.
 	PrevResult *types100.Result
 
-	// Valid are the attachments that GC must leave alone. HasValid is false
-	// when the runtime sent no list, and then nothing may be removed.
+	// Valid are the attachments that GC must leave alone. HasValid is false when the runtime sent no list, and then nothing may be
+	// removed.
 	Valid    []Attachment
 	HasValid bool
 
@@ -248,8 +258,8 @@ func (r *Request) Inside(f func() error) error {
 	})
 }
 
-// Step announces the next step, and stops a call that was cancelled: a plugin
-// asks before each step of an ADD that changes something.
+// Step announces the next step, and stops a call that was cancelled: a plugin asks before each step of an ADD that changes
+// something.
 func (r *Request) Step(ctx context.Context, step string) error {
 	r.Announce(step)
 	if ctx.Err() == nil {
@@ -270,22 +280,15 @@ func (r *Request) PrevAddresses() []netip.Prefix {
 	return Prefixes(AddressesOf(r.PrevResult, r.IfName))
 }
 
-// For returns a request of the same attachment for another plugin, or for another verb.
-func (r *Request) For(command Command, config *conf.Object) *Request {
+// For returns a request of the same attachment for another verb: a DEL, when an ADD fails.
+func (r *Request) For(command Command) *Request {
 	r.shared()
 	own := *r
-	own.Command, own.Config, own.Stdin = command, config, nil
-	return &own
-}
-
-// IsValid tells whether GC must leave the attachment alone.
-func (r *Request) IsValid(containerID, ifName string) bool {
-	for _, a := range r.Valid {
-		if a.ContainerID == containerID && a.IfName == ifName {
-			return true
-		}
+	own.Command = command
+	if command == Del {
+		own.Config = r.Config.Lenient()
 	}
-	return false
+	return &own
 }
 
 // ValidKeys returns the keys that GC must leave alone.

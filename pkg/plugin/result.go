@@ -58,26 +58,3 @@ func Addr(ip net.IP) netip.Addr {
 func IPNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }
-
-// Copy returns a result that can be changed without the other one.
-func Copy(r *types100.Result) *types100.Result {
-	to := &types100.Result{CNIVersion: r.CNIVersion, DNS: *r.DNS.Copy()}
-	for _, i := range r.Interfaces {
-		to.Interfaces = append(to.Interfaces, i.Copy())
-	}
-	for _, ip := range r.IPs {
-		to.IPs = append(to.IPs, ip.Copy())
-	}
-	for _, route := range r.Routes {
-		to.Routes = append(to.Routes, route.Copy())
-	}
-	return to
-}
-
-// family reports whether an address is of a family.
-type family = func(net.IP) bool
-
-func isIPv4(ip net.IP) bool { return ip.To4() != nil }
-func isIPv6(ip net.IP) bool { return ip.To4() == nil }
-
-func ipText(ip []byte) string { return net.IP(ip).String() }

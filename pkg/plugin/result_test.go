@@ -234,7 +234,7 @@ func stable(t *testing.T, r *types100.Result) {
 			t.Fatalf("%s: printed\n%s\nthen\n%s", version, first, second)
 		}
 		// Handing it on without printing it makes no difference either.
-		handed, err := In(r, version)
+		handed, err := ParseResult(FormOf(r, version), version)
 		if err != nil || string(PrintResult(handed, version)) != string(first) {
 			t.Fatalf("%s: handed on (%v) as\n%s\nwant\n%s", version, err, PrintResult(handed, version), first)
 		}

@@ -15,7 +15,6 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
-	"golang.org/x/sys/unix"
 )
 
 // lockHelper makes the test binary lock that file and wait for its end.
@@ -92,7 +91,7 @@ func TestLockNamesItsHolder(t *testing.T) {
 	if !strings.Contains(e.Msg, path) {
 		t.Errorf("%q does not name the file %s", e.Msg, path)
 	}
-	if want := fmt.Sprintf("process %d", cmd.Process.Pid); Holder(path) != "" && !strings.Contains(e.Msg, want) {
+	if want := fmt.Sprintf("process %d", cmd.Process.Pid); holder(path) != "" && !strings.Contains(e.Msg, want) {
 		t.Errorf("%q does not name %s", e.Msg, want)
 	}
 
@@ -139,7 +138,7 @@ func TestLockFollowsRemovedFile(t *testing.T) {
 	first.Release()
 	l := <-second
 	defer l.Release()
-	if !isAt(l.fd, path) {
+	if !isAt(l.file, path) {
 		t.Error("the second lock is on a file that has no name")
 	}
 }
@@ -174,7 +173,7 @@ func TestHolderOfTable(t *testing.T) {
 5: FLOCK  ADVISORY  WRITE 0 fe:00:8 0 EOF
 `
 	for file, want := range map[string]string{"fe:00:7": "4", "fe:00:77": "3", "fe:00:8": "", "fe:01:7": ""} {
-		if got := holder(table, file); got != want {
+		if got := holderIn(table, file); got != want {
 			t.Errorf("holder of %s is %q, want %q", file, got, want)
 		}
 	}
@@ -208,25 +207,21 @@ func TestWriteFailsCleanly(t *testing.T) {
 	onlyFiles(t, dir, "taken")
 }
 
-func TestCreateAt(t *testing.T) {
-	for name, create := range map[string]func(int, string, []byte, os.FileMode) error{"CreateAt": CreateAt, "createNamed": createNamed} {
+func TestCreate(t *testing.T) {
+	for name, create := range map[string]func(string, []byte, os.FileMode) error{"Create": Create, "createNamed": createNamed} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			fd, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-			if err != nil {
+			path := filepath.Join(dir, "a")
+			if err := create(path, []byte("one"), 0o600); err != nil {
 				t.Fatal(err)
 			}
-			defer unix.Close(fd)
-			if err := create(fd, "a", []byte("one"), 0o600); err != nil {
-				t.Fatal(err)
-			}
-			if err := create(fd, "a", []byte("two"), 0o600); !errors.Is(err, os.ErrExist) {
+			if err := create(path, []byte("two"), 0o600); !errors.Is(err, os.ErrExist) {
 				t.Errorf("the second time: %v, want that it exists", err)
 			}
-			if got, _ := os.ReadFile(filepath.Join(dir, "a")); string(got) != "one" {
+			if got, _ := os.ReadFile(path); string(got) != "one" {
 				t.Errorf("the file holds %q", got)
 			}
-			if st, _ := os.Stat(filepath.Join(dir, "a")); st.Mode() != 0o600 {
+			if st, _ := os.Stat(path); st.Mode() != 0o600 {
 				t.Errorf("mode %v, want 0600", st.Mode())
 			}
 			onlyFiles(t, dir, "a")
@@ -247,28 +242,6 @@ func onlyFiles(t *testing.T, dir string, want ...string) {
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("the directory holds %v, want %v", got, want)
 	}
-}
-
-// Where a descriptor can't be given a name directly, its path in /proc can.
-func TestLinkByPath(t *testing.T) {
-	dir := t.TempDir()
-	d, err := unix.Open(dir, unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer unix.Close(d)
-	fd, err := unix.Openat(d, ".", unix.O_TMPFILE|unix.O_WRONLY|unix.O_CLOEXEC, 0o600)
-	if err != nil {
-		t.Skipf("the filesystem has no files without a name: %v", err)
-	}
-	defer unix.Close(fd)
-	if err := linkByPath(fd, d, "a"); err != nil {
-		t.Fatal(err)
-	}
-	if err := link(fd, d, "a"); err != unix.EEXIST {
-		t.Errorf("the second time: %v, want that it exists", err)
-	}
-	onlyFiles(t, dir, "a")
 }
 
 // patient is a context that nobody may wait for.

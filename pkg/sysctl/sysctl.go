@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strconv"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
@@ -16,6 +16,61 @@ import (
 
 // root is where procfs shows the sysctls: those below net/ are the ones of the namespace of the thread that looks.
 const root = "/proc/sys"
+
+// Key names a sysctl below net/, the only ones that a network namespace has
+// values of its own for.
+type Key struct {
+	text string // as it was written, for messages
+	path string // below /proc/sys
+}
+
+// ParseKey reads a key the way sysctl(8) does. The first separator in it tells
+// its form: in net/ipv4/conf/eth0.5/arp_filter dots belong to the names, in
+// net.ipv4.conf.eth0/5.arp_filter they separate them and a slash stands for a
+// dot within a name. A key that leads out of net/ is an error.
+func ParseKey(text string) (Key, error) {
+	invalid := func(why string) (Key, error) { return Key{}, fmt.Errorf("invalid net sysctl key %q: %s", text, why) }
+	path := text
+	if i := strings.IndexAny(text, "./"); i >= 0 && text[i] == '.' {
+		path = strings.NewReplacer(".", "/", "/", ".").Replace(text)
+	}
+	parts := strings.FieldsFunc(path, func(c rune) bool { return c == '/' })
+	for _, upwards := range []string{".", ".."} {
+		if slices.Contains(parts, upwards) {
+			return invalid("a part of it is \"" + upwards + "\"")
+		}
+	}
+	switch {
+	case strings.ContainsFunc(text, func(c rune) bool { return c <= ' ' || c == 0x7f }):
+		return invalid("it holds white space or a control character")
+	case len(parts) < 2 || parts[0] != "net":
+		return invalid("it must lie below net")
+	}
+	return Key{text, strings.Join(parts, "/")}, nil
+}
+
+// ForInterface returns the key with the first IFNAME in it, which configurations
+// that many attachments share write for the interface, replaced by a link's
+// name. That may hold dots but no slash.
+func (k Key) ForInterface(name string) Key {
+	return Key{k.text, strings.Replace(k.path, "IFNAME", name, 1)}
+}
+
+// String returns the key as it was written.
+func (k Key) String() string { return k.text }
+
+// Path returns the key in the form with slashes. Keys of the same sysctl have
+// the same path.
+func (k Key) Path() string { return k.path }
+
+// describe returns the key as it was written and, if that is not plain from
+// it, what it was read as.
+func (k Key) describe() string {
+	if k.path == k.text || k.path == strings.ReplaceAll(k.text, ".", "/") {
+		return k.text
+	}
+	return k.text + " (" + k.path + ")"
+}
 
 // Get returns the value of a sysctl, such as "net/ipv4/ip_forward", without the newline behind it.
 func Get(key string) (string, error) {
@@ -40,16 +95,15 @@ func Set(key, value string) error {
 
 // Get returns the value of the sysctl without the newline behind it.
 func (k Key) Get() (string, error) {
-	const most = 128 << 10 // bytes: what a read cuts off is not there for a second one
-	file, err := os.Open(root + "/" + k.Path())
-	if err != nil {
-		return "", &Error{Op: "read", Key: k, Err: err}
+	value := make([]byte, 128<<10) // what a read cuts off is not there for a second one
+	n := 0
+	file, err := os.Open(root + "/" + k.path)
+	if err == nil {
+		defer file.Close()
+		n, err = file.Read(value)
 	}
-	defer file.Close()
-	value := make([]byte, most)
-	n, err := file.Read(value)
 	if err != nil && err != io.EOF {
-		return "", &Error{Op: "read", Key: k, Err: err}
+		return "", &Error{"read sysctl " + k.describe(), err}
 	}
 	return strings.TrimSuffix(string(value[:n]), "\n"), nil
 }
@@ -57,35 +111,37 @@ func (k Key) Get() (string, error) {
 // Set sets the sysctl. A value with more numbers than it has is unix.EINVAL like one of a wrong form, although the kernel has taken
 // the first ones.
 func (k Key) Set(value string) error {
-	if err := k.write(value); err != nil {
-		return &Error{Op: "set", Key: k, Value: value, Err: err}
+	err := k.write(value)
+	if err == nil {
+		return nil
 	}
-	return nil
+	if len(value) > 80 {
+		value = value[:80] + "…"
+	}
+	return &Error{fmt.Sprintf("set sysctl %s to %q", k.describe(), value), err}
 }
 
 // write hands the value to the kernel with a newline: without one an empty value would be no value, and a write of 0 bytes changes
 // nothing.
 func (k Key) write(value string) error {
 	const piece = 4000 // how much the kernel takes at a time: less than the smallest page
-	fd, err := unix.Open(root+"/"+k.Path(), unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Open(root+"/"+k.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return err
 	}
 	defer unix.Close(fd)
-	for text := value + "\n"; ; {
+	text := value + "\n"
+	for more := true; more; more = strings.TrimSpace(text) != "" {
 		n, err := unix.Write(fd, []byte(text))
 		if err != nil {
 			return err
 		}
-		rest := text[n:]
-		switch {
-		case strings.TrimSpace(rest) == "":
-			return nil
-		case n < piece:
+		if n < piece && strings.TrimSpace(text[n:]) != "" {
 			return fmt.Errorf("%w: the kernel took only %q", unix.EINVAL, text[:n])
 		}
-		text = rest // of a long list of ports
+		text = text[n:] // of a long list of ports
 	}
+	return nil
 }
 
 // Writable returns an error when sysctls can't be set because /proc/sys is
@@ -103,43 +159,27 @@ func Writable() error {
 
 // Error is the kernel's refusal to show or set a sysctl.
 type Error struct {
-	Op    string // "read" or "set"
-	Key   Key
-	Value string // what was to be set
-	Err   error  // a unix.Errno is in it
+	what string
+	err  error // a unix.Errno is in it
 }
 
-func (e *Error) Error() string {
-	if e.Op == "set" {
-		return fmt.Sprintf("set sysctl %s to %s: %v", e.Key.describe(), quote(e.Value), e.Err)
-	}
-	return fmt.Sprintf("read sysctl %s: %v", e.Key.describe(), e.Err)
-}
-
-// quote returns a value as it can stand in a message.
-func quote(value string) string {
-	const most = 80
-	if len(value) > most {
-		return strconv.Quote(value[:most]) + "…"
-	}
-	return strconv.Quote(value)
-}
+func (e *Error) Error() string { return e.what + ": " + e.err.Error() }
 
 // Unwrap returns the cause.
-func (e *Error) Unwrap() error { return e.Err }
+func (e *Error) Unwrap() error { return e.err }
 
 // Remedy says what can be done about it.
 func (e *Error) Remedy() string {
 	switch {
-	case errors.Is(e.Err, unix.ENOENT), errors.Is(e.Err, unix.ENOTDIR):
+	case errors.Is(e.err, unix.ENOENT), errors.Is(e.err, unix.ENOTDIR):
 		return "this network namespace has no such sysctl: check the spelling (in a key with slashes, dots belong to the names), " +
 			"whether the interface exists, whether the kernel module that brings it is loaded, " +
 			"and whether it can be set for each namespace at all; `sysctl -a` inside shows those there are"
-	case errors.Is(e.Err, unix.EINVAL), errors.Is(e.Err, unix.ERANGE), errors.Is(e.Err, unix.EDOM):
+	case errors.Is(e.err, unix.EINVAL), errors.Is(e.err, unix.ERANGE), errors.Is(e.err, unix.EDOM):
 		return "the kernel does not take that value: see what `sysctl` shows for the key, and the kernel's documentation of it for its range"
-	case errors.Is(e.Err, unix.EROFS):
+	case errors.Is(e.err, unix.EROFS):
 		return root + " is mounted read-only where the plugin runs: give the runtime a writable one"
-	case errors.Is(e.Err, unix.EACCES), errors.Is(e.Err, unix.EPERM):
+	case errors.Is(e.err, unix.EACCES), errors.Is(e.err, unix.EPERM):
 		return "the sysctl does not allow it, or the plugin does not run as root with CAP_NET_ADMIN in the namespace"
 	}
 	return ""

@@ -18,11 +18,14 @@ func TestMain(m *testing.M) { netlab.Main(m) }
 // BenchmarkPlugins runs the scenarios, prints their tables and writes the report. How often it does things is for it to
 // say: run it with -benchtime 1x.
 func BenchmarkPlugins(b *testing.B) {
-	adoptOrphans(b)
-	r := &runner{programs: buildPrograms(b), profile: full.withRounds(*rounds), random: newRandom()}
+	profile := full
 	if testing.Short() {
-		r.profile = short.withRounds(*rounds)
+		profile = short
 	}
+	if *rounds > 0 {
+		profile.rounds, profile.fewRounds = *rounds, min(profile.fewRounds, *rounds)
+	}
+	r := newRunner(b, profile)
 	for _, s := range scenarios {
 		b.Run(s.name, func(b *testing.B) {
 			if b.N > 1 {

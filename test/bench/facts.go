@@ -17,67 +17,44 @@ import (
 )
 
 // facts describe the machine and what was measured, without the machine's name.
-func (r *runner) facts(b *testing.B) []report.Fact {
+func (r *runner) facts(b *testing.B) (facts []report.Fact) {
 	b.Helper()
-	var uname unix.Utsname
-	if err := unix.Uname(&uname); err != nil {
-		b.Fatal(err)
-	}
-	facts := []report.Fact{
-		{Name: "date", Value: time.Now().UTC().Format(time.DateOnly)},
-		{Name: "CPU", Value: fmt.Sprintf("%d × %s", runtime.NumCPU(), found("/proc/cpuinfo", `(?m)^model name\s*: (.*)$`))},
-		{Name: "memory", Value: memory()},
-		{Name: "kernel", Value: unix.ByteSliceToString(uname.Release[:]) + " " + unix.ByteSliceToString(uname.Machine[:])},
-		{Name: "system", Value: found("/etc/os-release", `(?m)^PRETTY_NAME="?(.*?)"?$`)},
-		{Name: "load, the benchmark's included", Value: found("/proc/loadavg", `^(\S+ \S+ \S+)`) + " (1, 5 and 15 minutes, at the end)"},
-		{Name: "Go", Value: runtime.Version()},
-		{Name: "iptables", Value: printed("iptables", "--version")},
-		{Name: "nftables", Value: printed("nft", "--version")},
-		{Name: "cnibox", Value: printed(netlab.Cnibox(b), "--version") + ", revision " + printed("git", "describe", "--always", "--dirty")},
-		{Name: "reference plugins", Value: found("../reference/go.mod", `containernetworking/plugins (v\S+)`)},
-	}
-	if len(choose(report.Debian)) > 0 {
-		facts = append(facts, report.Fact{Name: "debian plugins", Value: printed("dpkg-query", "-W", "-f", "${Version}", "containernetworking-plugins")})
-	}
-	if env := settings(os.Environ()); env != "" {
-		facts = append(facts, report.Fact{Name: "environment", Value: env})
-	}
-	return append(facts,
-		report.Fact{Name: "no-op plugins", Value: "written in " + r.programs.noopLanguage},
-		report.Fact{Name: "rounds", Value: fmt.Sprintf("%d, or %d where an operation takes long", r.profile.rounds, r.profile.fewRounds)})
-}
-
-// settings returns the variables that change what cnibox does.
-func settings(environ []string) string {
-	var set []string
-	for _, v := range environ {
-		if strings.HasPrefix(v, "CNIBOX_") && !strings.HasPrefix(v, "CNIBOX_BIN_DIR=") {
-			set = append(set, v)
-		}
-	}
-	return strings.Join(set, " ")
-}
-
-// memory returns how much the machine has.
-func memory() string {
+	add := func(name, value string) { facts = append(facts, report.Fact{Name: name, Value: value}) }
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
-		return unknown
+		b.Fatal(err)
 	}
-	return fmt.Sprintf("%.0f GiB", float64(info.Totalram)*float64(info.Unit)/(1<<30))
+	add("date", time.Now().UTC().Format(time.DateOnly))
+	add("CPU", fmt.Sprintf("%d × %s", runtime.NumCPU(), found("/proc/cpuinfo", `(?m)^model name\s*: (.*)$`)))
+	add("memory", fmt.Sprintf("%.0f GiB", float64(info.Totalram)*float64(info.Unit)/(1<<30)))
+	add("kernel", printed("uname", "-rm"))
+	add("system", found("/etc/os-release", `(?m)^PRETTY_NAME="?(.*?)"?$`))
+	add("load, the benchmark's included", found("/proc/loadavg", `^(\S+ \S+ \S+)`)+" (1, 5 and 15 minutes, at the end)")
+	add("Go", runtime.Version())
+	add("iptables", printed("iptables", "--version"))
+	add("nftables", printed("nft", "--version"))
+	add("cnibox", printed(netlab.Cnibox(b), "--version")+", revision "+printed("git", "describe", "--always", "--dirty"))
+	add("reference plugins", found("../reference/go.mod", `containernetworking/plugins (v\S+)`))
+	if len(choose(report.Debian)) > 0 {
+		add("debian plugins", printed("dpkg-query", "-W", "-f", "${Version}", "containernetworking-plugins"))
+	}
+	for _, v := range os.Environ() { // what changes what cnibox does
+		if strings.HasPrefix(v, "CNIBOX_") && !strings.HasPrefix(v, "CNIBOX_BIN_DIR=") {
+			add("environment", v)
+		}
+	}
+	add("no-op plugins", "written in "+r.programs.noopLanguage)
+	add("rounds", fmt.Sprintf("%d, or %d where an operation takes long", r.profile.rounds, r.profile.fewRounds))
+	return facts
 }
 
 // found returns the part of a file that a pattern's group matches.
 func found(file, pattern string) string {
-	text, err := os.ReadFile(file)
-	if err != nil {
-		return unknown
+	text, _ := os.ReadFile(file)
+	if match := regexp.MustCompile(pattern).FindSubmatch(text); match != nil {
+		return string(match[1])
 	}
-	match := regexp.MustCompile(pattern).FindSubmatch(text)
-	if match == nil {
-		return unknown
-	}
-	return string(match[1])
+	return unknown
 }
 
 // printed returns the first line that a program prints.

@@ -38,16 +38,12 @@ var implementations = []implementation{
 	{name: report.NoOp, chain: true, program: noop},
 }
 
-// pluginNames are those that every implementation but the chains has.
-var pluginNames = []string{"bridge", "host-local", "static", "loopback", "tuning", "portmap"}
-
 func cnibox(t testing.TB, _ programs, _ string) string { return netlab.Cnibox(t) }
 
 func noop(_ testing.TB, p programs, _ string) string { return p.noop }
 
 // choose returns the chosen implementations, of those that are named.
-func choose(names ...string) []implementation {
-	var picked []implementation
+func choose(names ...string) (picked []implementation) {
 	for _, i := range implementations {
 		if slices.Contains(names, i.name) && slices.Contains(strings.Split(*chosen, ","), i.name) {
 			picked = append(picked, i)
@@ -56,20 +52,15 @@ func choose(names ...string) []implementation {
 	return picked
 }
 
-// newHost makes a Host with the implementation's plugins.
-func (i implementation) newHost(t testing.TB, p programs) *netlab.Host {
-	t.Helper()
-	host := netlab.NewHost(t)
-	i.install(t, host, p, pluginNames...)
-	if i.chain {
-		i.install(t, host, p, "chain")
-	}
-	return host
-}
+// pluginNames are those that every implementation but the chains has.
+var pluginNames = []string{"bridge", "host-local", "static", "loopback", "tuning", "portmap"}
 
-// install puts the plugins with these names into a Host.
+// install puts the plugins with these names into a Host, and the chain if the implementation has one.
 func (i implementation) install(t testing.TB, host *netlab.Host, p programs, names ...string) {
 	t.Helper()
+	if i.chain {
+		names = append(slices.Clone(names), "chain")
+	}
 	for _, name := range names {
 		host.InstallPlugin(t, name, p.installed(t, i.program(t, p, name)))
 	}

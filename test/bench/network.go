@@ -2,6 +2,7 @@ package bench
 
 import (
 	"encoding/json"
+	"testing"
 
 	"github.com/containernetworking/cni/libcni"
 )
@@ -14,66 +15,55 @@ const cniVersion = "1.0.0"
 // networkName is that of all networks: each is alone on its Host.
 const networkName = "pods"
 
+// subnet has room for more than 60,000 leases.
+const subnet = "10.88.0.0/16"
+
 // network describes a network by the configurations of its plugins.
 type network []object
 
-// Subnets; the first has room for more than 60,000 leases.
-const (
-	subnet  = "10.88.0.0/16"
-	subnet6 = "fd00:88::/64"
+var (
+	hostLocal = object{"type": "host-local", "ranges": [][]object{{{"subnet": subnet}}}, "routes": []object{{"dst": "0.0.0.0/0"}}}
+	dualStack = object{
+		"type":   "host-local",
+		"ranges": [][]object{{{"subnet": subnet}}, {{"subnet": "fd00:88::/64"}}},
+		"routes": []object{{"dst": "0.0.0.0/0"}, {"dst": "::/0"}},
+	}
+	static  = object{"type": "static", "addresses": []object{{"address": "10.88.0.2/16", "gateway": "10.88.0.1"}}}
+	tuning  = object{"type": "tuning", "sysctl": object{"net.core.somaxconn": "500"}}
+	portmap = object{"type": "portmap", "capabilities": object{"portMappings": true}}
 )
-
-// usual is the chain that most nodes have.
-func usual(ipam object) network {
-	bridge := bridge(ipam)
-	bridge["ipMasq"] = true
-	return network{bridge, tuning(), portmap()}
-}
 
 func bridge(ipam object) object {
 	return object{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipam": ipam}
 }
 
-func hostLocal() object {
-	return object{"type": "host-local", "ranges": [][]object{{{"subnet": subnet}}}, "routes": []object{{"dst": "0.0.0.0/0"}}}
-}
-
-func dualStack() object {
-	return object{
-		"type":   "host-local",
-		"ranges": [][]object{{{"subnet": subnet}}, {{"subnet": subnet6}}},
-		"routes": []object{{"dst": "0.0.0.0/0"}, {"dst": "::/0"}},
-	}
-}
-
-func static() object {
-	return object{"type": "static", "addresses": []object{{"address": "10.88.0.2/16", "gateway": "10.88.0.1"}}}
-}
-
-func tuning() object {
-	return object{"type": "tuning", "sysctl": object{"net.core.somaxconn": "500"}}
-}
-
-func portmap() object {
-	return object{"type": "portmap", "capabilities": object{"portMappings": true}}
+// usual is the chain that most nodes have.
+func usual(ipam object) network {
+	bridge := bridge(ipam)
+	bridge["ipMasq"] = true
+	return network{bridge, tuning, portmap}
 }
 
 // list returns the network as libcni takes it; as one entry of type chain if asked for.
-func (n network) list(chain bool) (*libcni.NetworkConfigList, error) {
+func (n network) list(t testing.TB, chain bool) *libcni.NetworkConfigList {
+	t.Helper()
 	plugins := []object(n)
 	if chain {
 		plugins = []object{{"type": "chain", "capabilities": object{"portMappings": true}, "plugins": plugins}}
 	}
 	text, err := json.Marshal(object{"cniVersion": cniVersion, "name": networkName, "plugins": plugins})
 	if err != nil {
-		return nil, err
+		t.Fatal(err)
 	}
-	return libcni.NetworkConfFromBytes(text)
+	list, err := libcni.NetworkConfFromBytes(text)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return list
 }
 
 // portMappings are n port maps in a row.
-func portMappings(first, n int) []object {
-	var maps []object
+func portMappings(first, n int) (maps []object) {
 	for port := first; port < first+n; port++ {
 		maps = append(maps, object{"hostPort": port, "containerPort": 80, "protocol": "tcp"})
 	}

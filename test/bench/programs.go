@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"testing"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -40,48 +38,27 @@ func buildPrograms(b testing.TB) programs {
 }
 
 // goBuild builds packages of the module in dir, with the flags of a release.
-func goBuild(b testing.TB, dir, output string, packages ...string) {
+func goBuild(b testing.TB, dir, output, packages string) {
 	b.Helper()
-	flags := []string{"build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output}
-	cmd := exec.Command("go", append(flags, packages...)...)
+	cmd := exec.Command("go", "build", "-trimpath", "-buildvcs=false", "-ldflags=-s -w", "-o", output, packages)
 	cmd.Dir = dir
 	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
 	netlab.Build(b, cmd)
 }
 
 // installed returns the path of a copy of a program, made the way "cnictl install" makes it, and once: by one write. The
-// kernel keeps what the linker has written in other pieces, and whoever installs a plugin copies it. It stays in memory, as
-// on a node that calls it all the time: one that was read in anew, from the disk, would be in other pieces again.
+// kernel keeps what the linker has written in other pieces, and whoever installs a plugin copies it.
 func (p programs) installed(t testing.TB, path string) string {
 	t.Helper()
-	if made, ok := p.copies[path]; ok {
-		return made
+	if p.copies[path] == "" {
+		program, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		p.copies[path] = filepath.Join(p.dir, fmt.Sprintf("copy%d", len(p.copies)))
+		if err := os.WriteFile(p.copies[path], program, 0o755); err != nil {
+			t.Fatal(err)
+		}
 	}
-	program, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	made := filepath.Join(p.dir, fmt.Sprintf("copy%d", len(p.copies)))
-	if err := os.WriteFile(made, program, 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := keepInMemory(made, len(program)); err != nil {
-		t.Fatalf("keep %s in memory: %v", path, err)
-	}
-	p.copies[path] = made
-	return made
-}
-
-// keepInMemory locks the pages of a file for the life of this process.
-func keepInMemory(path string, size int) error {
-	file, err := os.Open(path)
-	if err != nil {
-		return err
-	}
-	defer file.Close()
-	pages, err := unix.Mmap(int(file.Fd()), 0, size, unix.PROT_READ, unix.MAP_SHARED)
-	if err != nil {
-		return err
-	}
-	return unix.Mlock(pages)
+	return p.copies[path]
 }

@@ -1,3 +1,14 @@
+// Package bench measures what a runtime waits for: ADD, CHECK and DEL through libcni, with cnibox, with the reference
+// plugins and with plugins that do nothing.
+//
+//	make bench
+//
+// or a part of it, without a report:
+//
+//	go test ./test/bench -run '^$' -bench Plugins/node -benchtime 1x -args -rounds 10
+//
+// Each implementation has a [netlab.Host] of its own, and they take turns. With -short each scenario runs, smaller, to
+// show that it works; its figures say little.
 package bench
 
 import (
@@ -24,6 +35,12 @@ type runner struct {
 	links uint64
 }
 
+func newRunner(b testing.TB, p profile) *runner {
+	b.Helper()
+	adoptOrphans(b)
+	return &runner{programs: buildPrograms(b), profile: p, random: rand.New(rand.NewPCG(1, 2)), links: links()}
+}
+
 // makePods makes n pods, with names that no other pod has.
 func (r *runner) makePods(b testing.TB, host *netlab.Host, n int) []*netlab.Pod {
 	b.Helper()
@@ -38,9 +55,6 @@ func (r *runner) makePods(b testing.TB, host *netlab.Host, n int) []*netlab.Pod 
 // awaitQuiet waits until the kernel has destroyed the network namespaces of the scenario before, which keeps it busy: until
 // there are no more links in the machine than at first, or for half a minute, since they may be somebody else's.
 func (r *runner) awaitQuiet() {
-	if r.links == 0 {
-		r.links = links()
-	}
 	for end := time.Now().Add(30 * time.Second); links() > r.links && time.Now().Before(end); {
 		time.Sleep(50 * time.Millisecond)
 	}
@@ -55,14 +69,11 @@ func links() uint64 {
 	return uint64(st.Nlink)
 }
 
-// scenario is one thing to look into.
-type scenario struct {
+// scenarios are run in this order. The last one leaves thousands of namespaces for the kernel to clean up.
+var scenarios = []struct {
 	name string
 	run  func(r *runner, b *testing.B, scenario string)
-}
-
-// scenarios are run in this order. The last one leaves thousands of namespaces for the kernel to clean up.
-var scenarios = []scenario{
+}{
 	{"node", (*runner).node},
 	{"ports", (*runner).ports},
 	{"concurrency", (*runner).concurrency},
@@ -78,8 +89,7 @@ var scenarios = []scenario{
 
 // profile says how much is done.
 type profile struct {
-	// warmups are rounds that don't count: the first operations on a node make bridge and ruleset, and find out how orphans
-	// fare.
+	// warmups are calls that don't count: the first on a node make bridge and ruleset, and find out how orphans fare.
 	warmups int
 	rounds  int
 	// fewRounds are those of what takes long.
@@ -109,12 +119,3 @@ var (
 		atOnce:      []int{1, 8}, batch: 8, batches: 1,
 	}
 )
-
-// withRounds returns the profile with another number of rounds, if that is not 0.
-func (p profile) withRounds(n int) profile {
-	if n > 0 {
-		p.rounds = n
-		p.fewRounds = min(p.fewRounds, n)
-	}
-	return p
-}

@@ -388,5 +388,25 @@ func limitRows() (rows []row) {
 			l.must(c.del())
 		}})
 	}
+	for _, c := range []struct{ plugin, keys, capability string }{
+		{"bridge", ``, "net_admin"},
+		{"bridge", ``, "sys_admin"},
+		{"loopback", ``, "net_admin"},
+		{"loopback", ``, "sys_admin"},
+		{"tuning", `,"mtu":1400`, "net_admin"},
+		{"tuning", `,"sysctl":{"net.ipv4.ip_forward":"1"}`, "sys_admin"},
+		{"portmap", ``, "net_admin"},
+		{"portmap", `,"backend":"iptables"`, "net_admin"},
+		{"firewall", ``, "net_admin"},
+		{"firewall", `,"backend":"iptables"`, "net_admin"},
+	} {
+		capability := "CAP_" + strings.ToUpper(c.capability)
+		name := fmt.Sprintf("STATUS of %s%s has code 50 without %s", c.plugin, strings.NewReplacer(`,`, " with ", `"`, "").Replace(c.keys), capability)
+		rows = append(rows, row{name: name, differs: noStatus, test: func(l *lab) {
+			r, _ := l.under("setpriv --bounding-set=-"+c.capability+" --inh-caps=-"+c.capability, "STATUS", nil, `{"cniVersion":"1.1.0","type":"`+c.plugin+`"`+c.keys+`}`)
+			l.code(failure(r), 50)
+			l.refused(failure(r), capability)
+		}})
+	}
 	return rows
 }

@@ -3,14 +3,14 @@ package conformance
 import (
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/firewalld/firewalldtest"
+	"github.com/cnibox/cnibox/test/firewalldtest"
 )
 
 // noneAdded makes sure that there is nothing that was not there before. That a port of
 // the bridge is isolated goes with the port.
 func (s *state) noneAdded() {
 	for line := range strings.Lines(s.changed()) {
-		if strings.HasPrefix(line, "+") && !strings.Contains(line, " isolated alias ") {
+		if strings.HasPrefix(line, "+") && !strings.Contains(line, " isolated ") {
 			s.lab.Errorf("there is %s", line)
 		}
 	}

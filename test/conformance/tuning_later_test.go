@@ -1,17 +1,22 @@
 package conformance
 
+import "fmt"
+
 // What comes after ADD.
 
 func tuningBackups() []row {
 	return []row{
 		{name: "the values before are recorded in the reference's form", test: func(l *lab) {
 			c := l.tuned(allAttributes)
-			l.same(l.read(c.backup()), allRecorded)
+			l.same(c.recorded(), allRecorded)
 			l.same(l.run("stat -c %a "+c.backup()), "600\n")
 		}},
 		{name: "only values are recorded that are configured", test: func(l *lab) {
 			c := l.tuned(arpFilter + `,"mtu":1400,"allmulti":true`)
-			l.same(l.read(c.backup()), "{\n \"mtu\": 1500,\n \"allmulti\": false\n}")
+			l.same(c.recorded(), "{\n \"mtu\": 1500,\n \"allmulti\": false\n}")
+		}},
+		{name: "the record says the network", differs: "it does not record it", test: func(l *lab) {
+			l.same(l.read(l.tuned(`"mtu":1400`).backup()), "{\n \"mtu\": 1500,\n \"network\": \"lan\"\n}")
 		}},
 		{name: "without attributes nothing is recorded", test: func(l *lab) {
 			l.tuned(arpFilter)
@@ -25,7 +30,7 @@ func tuningBackups() []row {
 		{name: "dataDir is where the record is", test: func(l *lab) {
 			const keys = `"mtu":1400,"dataDir":"/var/lib/cni/records/"`
 			c := l.tuned(keys)
-			l.same(l.read("/var/lib/cni/records/"+c.ID+"_eth0.json"), "{\n \"mtu\": 1500\n}")
+			l.shows(l.read("/var/lib/cni/records/"+c.ID+"_eth0.json"), `"mtu": 1500`)
 			l.same(l.files("/run/cni/tuning/*"), []string(nil))
 			l.must(c.tune("DEL", keys))
 			c.looks(untuned)
@@ -35,17 +40,19 @@ func tuningBackups() []row {
 			c := l.tuned(`"mac":"02:00:00:00:00:aa","mtu":1400`)
 			l.must(c.tune("ADD", `"mac":"02:00:00:00:00:bb","mtu":1300,"txQLen":77`))
 			c.looks("02:00:00:00:00:bb mtu 1300 txqlen 77")
-			l.same(l.read(c.backup()), "{\n \"mac\": \""+untunedMAC+"\",\n \"mtu\": 1500,\n \"txQLen\": 1000\n}")
+			l.same(c.recorded(), "{\n \"mac\": \""+untunedMAC+"\",\n \"mtu\": 1500,\n \"txQLen\": 1000\n}")
 			l.must(c.tune("DEL", ""+`"mac":"02:00:00:00:00:bb","mtu":1300,"txQLen":77`))
 			c.looks(untuned)
 		}},
-		{name: "DEL sets back what the reference recorded", test: func(l *lab) {
-			c := l.fresh("web")
-			c.run("ip link set eth0 promisc on allmulticast on mtu 1400 txqueuelen 77")
-			l.write(c.backup(), "{\n \"promisc\": false,\n \"mtu\": 1450,\n \"allmulti\": false,\n \"txQLen\": 500\n}")
-			l.must(c.tune("DEL", `"mtu":1400`))
-			c.looks(untunedMAC + " mtu 1450 txqlen 500")
-			l.same(l.read(c.backup()), "")
+		{name: "DEL sets back what the reference or cnibox recorded", test: func(l *lab) {
+			for i, network := range []string{"", ",\n \"network\": \"lan\""} {
+				c := l.fresh(fmt.Sprint("web", i))
+				c.run("ip link set eth0 promisc on allmulticast on mtu 1400 txqueuelen 77")
+				l.write(c.backup(), "{\n \"promisc\": false,\n \"mtu\": 1450,\n \"allmulti\": false,\n \"txQLen\": 500"+network+"\n}")
+				l.must(c.tune("DEL", `"mtu":1400`))
+				c.looks(untunedMAC + " mtu 1450 txqlen 500")
+				l.same(l.read(c.backup()), "")
+			}
 		}},
 	}
 }
@@ -109,7 +116,7 @@ func tuningDel() (rows []row) {
 			l.must(other.tune("ADD", `"mtu":1400`))
 			l.must(c.tune("DEL", `"mtu":1400`))
 			other.looks(untunedMAC + " mtu 1400 txqlen 1000")
-			l.same(l.read(other.backup()), "{\n \"mtu\": 1500\n}")
+			l.same(other.recorded(), "{\n \"mtu\": 1500\n}")
 		}},
 		row{name: "a late DEL leaves the interface of a newer container at the path alone", differs: anyInterface, test: func(l *lab) {
 			c := l.tuned(allAttributes)
@@ -193,7 +200,33 @@ func tuningGC() []row {
 			other := conf(with(lan, "ipMasq", "false"), tuning(`"mtu":1400`)).called("other")
 			c := l.attach(other, "web")
 			l.must(l.gc(net))
-			l.same(l.read(c.backup()), "{\n \"mtu\": 1500\n}")
+			l.same(c.recorded(), "{\n \"mtu\": 1500\n}")
+		}},
+		{name: "GC of one network keeps the records of another where libcni has no results", test: func(l *lab) {
+			c := l.fresh("web")
+			_, err := l.exec("ADD", c, with(tuning(`"mtu":1400`), "prevResult", c.previous(), "name", `"other"`))
+			l.must(err)
+			l.must(l.gc(net))
+			l.same(c.recorded(), "{\n \"mtu\": 1500\n}")
+		}},
+		{name: "GC removes the record of a container that another network has, too", differs: noGC, test: func(l *lab) {
+			c := l.attach(conf(with(lan, "ipMasq", "false"), tuning(`"mtu":1400`)).called("other"), "web")
+			second := &container{Pod: c.Pod, lab: l, runtime: c.Pod.RuntimeConf(nil)}
+			second.runtime.IfName = "net1"
+			second.addLink(untunedMAC)
+			l.must(second.tune("ADD", `"mtu":1400`))
+			l.must(l.gc(net))
+			l.same(l.files("/run/cni/tuning/*"), []string{c.backup()})
+		}},
+		{name: "GC removes what the reference recorded of containers that libcni has no result of", differs: noGC, test: func(l *lab) {
+			c := l.attach(conf(with(lan, "ipMasq", "false"), tuning(`"mtu":1400`)).called("other"), "web")
+			l.write(c.backup(), `{"mtu": 1500}`)
+			l.write("/run/cni/tuning/gone_eth0.json", `{"mtu": 1500}`)
+			l.must(l.gc(net))
+			l.same(l.files("/run/cni/tuning/*"), []string{c.backup()})
+			l.forget()
+			l.must(l.gc(net))
+			l.same(l.files("/run/cni/tuning/*"), []string{c.backup()})
 		}},
 		{name: "GC keeps other files in dataDir", test: func(l *lab) {
 			const keys = `"mtu":1400,"dataDir":"/var/lib/cni/shared"`

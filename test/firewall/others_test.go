@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/firewalld/firewalldtest"
+	"github.com/cnibox/cnibox/test/firewalldtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 

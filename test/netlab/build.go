@@ -1,9 +1,139 @@
 package netlab
 
 import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
 	"os/exec"
+	"path/filepath"
+	"sync"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
+
+// binDirEnv names a directory with prebuilt cnibox and cnictl, for machines without the Go tool and for runs that should
+// not build once per test package.
+const binDirEnv = "CNIBOX_BIN_DIR"
+
+// debianDir is where the packages of Debian and its children have the reference plugins.
+const debianDir = "/usr/lib/cni"
+
+var (
+	binaries  = sync.OnceValues(provide)
+	reference = sync.OnceValues(buildReference)
+	// buildDir is the directory of what this process has built; "" while that is nothing.
+	buildDir string
+)
+
+// Cnibox returns the path of the plugins' binary under test. The first call builds it, unless CNIBOX_BIN_DIR names a
+// directory that has it.
+func Cnibox(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(provided(t, "programs", binaries), "cnibox")
+}
+
+// Cnictl returns the path of the operator's tool under test, as Cnibox does.
+func Cnictl(t testing.TB) string {
+	t.Helper()
+	return filepath.Join(provided(t, "programs", binaries), "cnictl")
+}
+
+// Reference returns the directory with the reference plugins that test/reference/go.mod lists, in its version. They are
+// built once per machine and version, into the user's cache directory.
+func Reference(t testing.TB) string {
+	t.Helper()
+	return provided(t, "reference plugins", reference)
+}
+
+// Debian returns the directory with the reference plugins of the distribution's package containernetworking-plugins,
+// which are older: 1.1.1 in Debian 12.
+func Debian(t testing.TB) string {
+	t.Helper()
+	if _, err := os.Stat(filepath.Join(debianDir, "bridge")); err != nil {
+		t.Fatalf("the distribution's reference plugins: %v: install containernetworking-plugins (make setup)", err)
+	}
+	return debianDir
+}
+
+func provided(t testing.TB, what string, provide func() (string, error)) string {
+	t.Helper()
+	dir, err := provide()
+	if err != nil {
+		t.Fatalf("get the %s to test: %v", what, err)
+	}
+	return dir
+}
+
+// provide returns the directory with prebuilt programs, or builds them the way make build does.
+func provide() (dir string, err error) {
+	if dir = os.Getenv(binDirEnv); dir != "" {
+		if !filepath.IsAbs(dir) {
+			return "", fmt.Errorf("%s=%s must be an absolute path: every test package has its own working directory", binDirEnv, dir)
+		}
+		_, err := os.Stat(filepath.Join(dir, "cnibox"))
+		return dir, err
+	}
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	if buildDir, err = os.MkdirTemp("", "netlab-bin-"); err != nil {
+		return "", err
+	}
+	return buildDir, goBuild(root, buildDir, "./cmd/...")
+}
+
+// buildReference builds the tools of the reference module into a directory that is there with all of them or not at all,
+// whoever else builds them at the same moment.
+func buildReference() (string, error) {
+	root, err := moduleRoot()
+	if err != nil {
+		return "", err
+	}
+	base, err := os.UserCacheDir()
+	if err != nil {
+		return "", err
+	}
+	module, hash := filepath.Join(root, "test", "reference"), sha256.New()
+	for _, name := range []string{"go.mod", "go.sum"} {
+		text, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return "", err
+		}
+		hash.Write(text)
+	}
+	dir := filepath.Join(base, "cnibox-test", fmt.Sprintf("reference-%.8x", hash.Sum(nil)))
+	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
+		return dir, err
+	}
+	if err := os.MkdirAll(filepath.Dir(dir), 0o755); err != nil {
+		return "", err
+	}
+	made, err := os.MkdirTemp(filepath.Dir(dir), "build-")
+	if err != nil {
+		return "", err
+	}
+	defer os.RemoveAll(made)
+	if err := goBuild(module, made+"/", "tool"); err != nil {
+		return "", err
+	}
+	if err := os.Rename(made, dir); err != nil && !errors.Is(err, fs.ErrExist) { // it exists where another process was faster
+		return "", err
+	}
+	return dir, nil
+}
+
+func goBuild(module, output, packages string) error {
+	cmd := exec.Command("go", "build", "-trimpath", "-o", output, packages)
+	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
+	if out, err := onMachineNetwork(cmd); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, out)
+	}
+	return nil
+}
 
 // Build runs a compiler, in the network the test process came from: the Go tool may have modules to download. Nothing
 // else is to be run so.
@@ -12,4 +142,28 @@ func Build(t testing.TB, cmd *exec.Cmd) {
 	if out, err := onMachineNetwork(cmd); err != nil {
 		t.Fatalf("%s: %v\n%s", cmd, err, out)
 	}
+}
+
+func onMachineNetwork(cmd *exec.Cmd) (out []byte, err error) {
+	err = onThread(func() (err error) {
+		if err = setns(machineNetns, unix.CLONE_NEWNET); err == nil {
+			out, err = cmd.CombinedOutput()
+		}
+		return err
+	})
+	return out, err
+}
+
+// moduleRoot returns the directory of the go.mod above the working directory.
+func moduleRoot() (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for ; dir != "/"; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+			return dir, nil
+		}
+	}
+	return "", errors.New("no go.mod above the working directory: set " + binDirEnv + " to a directory with cnibox and cnictl")
 }

@@ -2,12 +2,15 @@ package netlab
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os/exec"
+	"strconv"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 )
 
 // Command returns a command that runs in the namespace when it is started with Start, Run or Output (not with its own
@@ -36,23 +39,17 @@ func (n *Namespace) Run(cmd *exec.Cmd) error {
 // Output runs cmd in the namespace and returns what it printed on its standard output. The error holds what it printed
 // on its standard error.
 func (n *Namespace) Output(cmd *exec.Cmd) (string, error) {
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
-	if err := n.Run(cmd); err != nil {
-		return stdout.String(), fmt.Errorf("%s in %s: %w: %s",
-			strings.Join(cmd.Args, " "), n.name, err, strings.TrimSpace(stderr.String()))
+	out, err := capture(cmd, n.Run)
+	if err != nil {
+		err = fmt.Errorf("in %s: %w", n.name, err)
 	}
-	return stdout.String(), nil
+	return out, err
 }
 
 // MustRun runs a program in the namespace and returns what it printed on its standard output. A failure ends the test.
 func (n *Namespace) MustRun(t testing.TB, program string, args ...string) string {
 	t.Helper()
-	out, err := n.Output(n.Command(program, args...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return out
+	return n.Feed(t, "", program, args...)
 }
 
 // Feed is MustRun for a program that reads text.
@@ -82,4 +79,36 @@ func (n *Namespace) Background(t testing.TB, cmd *exec.Cmd) {
 			t.Errorf("wait for %s: %v", cmd.Path, err)
 		}
 	})
+}
+
+// Ping sends one ICMP echo request from the namespace and waits for the reply.
+func (n *Namespace) Ping(target string, timeout time.Duration) error {
+	seconds := strconv.FormatFloat(timeout.Seconds(), 'f', -1, 64)
+	_, err := n.Output(n.Command("ping", "-n", "-c", "1", "-W", seconds, target))
+	return err
+}
+
+// capture returns what cmd prints on its standard output when it is run. The error holds what it printed on its standard
+// error, or if that is nothing the other.
+func capture(cmd *exec.Cmd, run func(*exec.Cmd) error) (string, error) {
+	var stdout, stderr bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &stdout, &stderr
+	if err := run(cmd); err != nil {
+		why := strings.TrimSpace(cmp.Or(stderr.String(), stdout.String()))
+		return stdout.String(), fmt.Errorf("%s: %w: %s", strings.Join(cmd.Args, " "), err, why)
+	}
+	return stdout.String(), nil
+}
+
+// output runs a program from the calling thread, and so in its namespaces, and returns its standard output.
+func output(program string, args ...string) (string, error) {
+	return capture(exec.Command(program, args...), (*exec.Cmd).Run)
+}
+
+// runIP has ip(8) run commands from the calling thread.
+func runIP(commands ...string) error {
+	cmd := exec.Command("ip", "-batch", "-")
+	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
+	_, err := capture(cmd, (*exec.Cmd).Run)
+	return err
 }

@@ -6,19 +6,13 @@
 //	func TestMain(m *testing.M) { netlab.Main(m) }
 //
 //	func TestPodReachesOutside(t *testing.T) {
-//		t.Parallel()
 //		host := netlab.NewHost(t)
 //		host.InstallPlugins(t, "bridge", "host-local")
-//		outside := host.NewOutside(t)
-//		pod := host.NewPod(t, "web")
-//
-//		before := host.Snapshot(t)
-//		if _, err := host.AddList(conflist, pod.RuntimeConf(nil)); err != nil { … }
+//		outside, pod := host.NewOutside(t), host.NewPod(t, "web")
+//		result, err := host.AddList(conflist, pod.RuntimeConf(nil))
+//		…
 //		server := outside.ServeTCP(t, "192.0.2.254:80")
 //		reply, err := pod.DialTCP(server.String(), time.Second) // "outside saw 192.0.2.1": masqueraded
-//		…
-//		if err := host.DelList(conflist, pod.RuntimeConf(nil)); err != nil { … }
-//		if diff := before.Diff(host.Snapshot(t)); diff != "" { … }
 //	}
 //
 // Functions that can only fail because the laboratory itself is broken take a testing.TB and end the test; functions

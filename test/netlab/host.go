@@ -1,17 +1,23 @@
 package netlab
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // Host is a node: a network namespace with its loopback link up and forwarding off, and a mount namespace with empty
 // /run, /var/lib/cni, /etc/cni and /opt/cni. Hosts know nothing of each other.
 type Host struct {
 	Namespace
-	// programs is the directory that plugins look for programs in first; "" if there is none.
-	programs string
+	// path is the PATH of the plugins.
+	path string
 }
 
 // NewHost makes a node that lasts until the test ends. Processes that are then still in it fail the test.
@@ -29,7 +35,7 @@ func NewHost(t testing.TB) *Host {
 			t.Errorf("still running at the end of the test: %s", stray)
 		}
 	})
-	return &Host{Namespace: Namespace{name: "host", netns: node.hostNetns, node: node}}
+	return &Host{Namespace: Namespace{name: "host", netns: node.hostNetns, node: node}, path: os.Getenv("PATH")}
 }
 
 // NetnsPath returns a path at which the Host's own network namespace can be opened, by its processes too.
@@ -37,34 +43,106 @@ func (h *Host) NetnsPath() string {
 	return fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), h.node.keeperTID)
 }
 
+// UseIPTables makes the Host's plugins find one flavour of iptables, "nft" or "legacy", by the plain names of its programs. It is
+// to be called before the plugins are.
+func (h *Host) UseIPTables(t testing.TB, flavour string) {
+	t.Helper()
+	dir := t.TempDir()
+	for _, family := range []string{"iptables", "ip6tables"} {
+		for _, verb := range []string{"", "-save", "-restore"} {
+			program, err := exec.LookPath(family + "-" + flavour + verb)
+			if err != nil {
+				t.Fatalf("use iptables-%s: %v", flavour, err)
+			}
+			if err := os.Symlink(program, filepath.Join(dir, family+verb)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	h.path = dir + string(filepath.ListSeparator) + os.Getenv("PATH")
+}
+
 // prepareHost readies the namespaces of the calling thread.
 func prepareHost() error {
-	if err := privateFiles(); err != nil {
-		return err
-	}
-	if err := resetSysctls(); err != nil {
-		return err
-	}
-	return setLinkUp("lo")
+	return errors.Join(privateFiles(), resetSysctls(), setLoopbackUp())
 }
 
 // resetSysctls sets to the kernel's defaults what a new network namespace copies from the machine's instead.
 func resetSysctls() error {
-	values := []struct{ key, value string }{
-		// First: writing it resets other values.
-		{"ipv4/ip_forward", "0"},
-		{"ipv4/conf/all/rp_filter", "0"},
-		{"ipv4/conf/default/rp_filter", "0"},
-		{"ipv4/conf/all/route_localnet", "0"},
-		{"ipv4/conf/default/route_localnet", "0"},
-		{"ipv6/conf/all/forwarding", "0"},
-		{"ipv6/conf/all/disable_ipv6", "0"},
-		{"ipv6/conf/default/disable_ipv6", "0"},
-	}
-	for _, v := range values {
-		if err := os.WriteFile("/proc/sys/net/"+v.key, []byte(v.value), 0); err != nil {
+	for _, key := range []string{
+		"ipv4/ip_forward", // first: writing it resets other values
+		"ipv4/conf/all/rp_filter", "ipv4/conf/default/rp_filter",
+		"ipv4/conf/all/route_localnet", "ipv4/conf/default/route_localnet",
+		"ipv6/conf/all/forwarding", "ipv6/conf/all/disable_ipv6", "ipv6/conf/default/disable_ipv6",
+	} {
+		if err := os.WriteFile("/proc/sys/net/"+key, []byte("0"), 0); err != nil {
 			return fmt.Errorf("reset a sysctl: %w", err)
 		}
+	}
+	return nil
+}
+
+// privateDirs are the directories every Host has for itself, empty at first. /run is another.
+var privateDirs = []string{"/var/lib/cni", "/etc/cni", "/opt/cni"}
+
+// privateFiles gives the calling thread, which must be in a new mount namespace, the files of a fresh node: an empty
+// /run and empty privateDirs, and a /sys that shows the thread's network namespace. All else is the machine's.
+func privateFiles() error {
+	// The first /run is a workbench and is hidden by the second.
+	if err := mountTmpfs("/run"); err != nil {
+		return err
+	}
+	for i, dir := range privateDirs {
+		_, err := os.Lstat(dir)
+		if errors.Is(err, fs.ErrNotExist) {
+			err = makeInOverlay(dir, fmt.Sprintf("/run/overlay%d", i))
+		}
+		if err != nil {
+			return err
+		}
+		if err := mountTmpfs(dir); err != nil {
+			return err
+		}
+	}
+	if err := mountSysfs(); err != nil {
+		return err
+	}
+	return errors.Join(mountTmpfs("/run"), os.Mkdir("/run/netns", 0o755))
+}
+
+// makeInOverlay makes a directory in an overlay over its parent, so that nothing is left on the machine. What is written
+// there goes to the workbench.
+func makeInOverlay(dir, bench string) error {
+	upper, work, parent := bench+"/upper", bench+"/work", filepath.Dir(dir)
+	if err := errors.Join(os.MkdirAll(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
+		return err
+	}
+	if err := mount("overlay", parent, "overlay", 0, "lowerdir="+parent+",upperdir="+upper+",workdir="+work); err != nil {
+		return err
+	}
+	return os.Mkdir(dir, 0o755)
+}
+
+// mountSysfs mounts the sysfs of the thread's network namespace on /sys; a sysfs shows the links of the namespace it was
+// mounted in. The control groups, which live below /sys, move to the new one.
+func mountSysfs() error {
+	const cgroups, aside = "/sys/fs/cgroup", "/run/cgroup"
+	if _, err := os.Lstat(cgroups); err != nil {
+		return mount("sysfs", "/sys", "sysfs", 0, "")
+	}
+	return errors.Join(os.Mkdir(aside, 0o755),
+		mount(cgroups, aside, "", unix.MS_BIND|unix.MS_REC, ""),
+		mount("sysfs", "/sys", "sysfs", 0, ""),
+		mount(aside, cgroups, "", unix.MS_MOVE, ""))
+}
+
+func mountTmpfs(dir string) error {
+	return mount("tmpfs", dir, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=0755")
+}
+
+func mount(source, target, kind string, flags uintptr, options string) error {
+	if err := unix.Mount(source, target, kind, flags, options); err != nil {
+		return fmt.Errorf("mount %s on %s (%s): %w", source, target, options, err)
 	}
 	return nil
 }

@@ -117,7 +117,7 @@ func foreignThreads(t *testing.T) int {
 func TestHostIsFresh(t *testing.T) {
 	t.Parallel()
 	h := NewHost(t)
-	want := []string{"address lo: 127.0.0.1/8 scope host label lo", "address lo: ::1/128 scope host"}
+	want := []string{"address lo: 127.0.0.1/8 label lo scope host", "address lo: ::1/128 scope host"}
 	if got := h.Snapshot(t).Lines("address "); !slices.Equal(got, want) {
 		t.Errorf("addresses are %q, want %q", got, want)
 	}

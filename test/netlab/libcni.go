@@ -14,15 +14,19 @@ import (
 // CacheDir is where a Host's libcni keeps its results.
 const CacheDir = "/var/lib/cni"
 
-// Libcni returns a libcni for the Host, with plugins from PluginDir and its cache in CacheDir. It reads files and starts
-// processes, so it must be used in Host.Do.
-func (h *Host) Libcni() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir([]string{PluginDir}, CacheDir, h.Executor())
+// executor is libcni's own, with the PATH of a Host.
+type executor struct {
+	*invoke.DefaultExec
+	path string
+}
+
+func (e *executor) ExecPlugin(ctx context.Context, plugin string, stdin []byte, environ []string) ([]byte, error) {
+	return e.DefaultExec.ExecPlugin(ctx, plugin, stdin, append(environ, "PATH="+e.path)) // the last of two equal names counts
 }
 
 // Executor returns what a libcni of the Host starts plugins with.
 func (h *Host) Executor() invoke.Exec {
-	return &executor{path: h.searchPath(), DefaultExec: &invoke.DefaultExec{
+	return &executor{path: h.path, DefaultExec: &invoke.DefaultExec{
 		RawExec:       &invoke.RawExec{Stderr: io.Discard},
 		PluginDecoder: version.PluginDecoder{},
 	}}
@@ -30,14 +34,12 @@ func (h *Host) Executor() invoke.Exec {
 
 // AddList attaches a container to the network that a conflist (JSON) describes, and returns the result, converted to the
 // newest version.
-func (h *Host) AddList(conflist string, rt *libcni.RuntimeConf) (*types100.Result, error) {
-	var result *types100.Result
-	err := h.withList(conflist, func(cni libcni.CNI, list *libcni.NetworkConfigList) error {
-		answer, err := cni.AddNetworkList(context.Background(), list, rt)
-		if err != nil {
-			return err
+func (h *Host) AddList(conflist string, rt *libcni.RuntimeConf) (result *types100.Result, err error) {
+	err = h.withList(conflist, func(ctx context.Context, cni libcni.CNI, list *libcni.NetworkConfigList) error {
+		answer, err := cni.AddNetworkList(ctx, list, rt)
+		if err == nil {
+			result, err = types100.NewResultFromResult(answer)
 		}
-		result, err = types100.NewResultFromResult(answer)
 		return err
 	})
 	return result, err
@@ -45,37 +47,39 @@ func (h *Host) AddList(conflist string, rt *libcni.RuntimeConf) (*types100.Resul
 
 // DelList detaches a container.
 func (h *Host) DelList(conflist string, rt *libcni.RuntimeConf) error {
-	return h.withList(conflist, func(cni libcni.CNI, list *libcni.NetworkConfigList) error {
-		return cni.DelNetworkList(context.Background(), list, rt)
+	return h.withList(conflist, func(ctx context.Context, cni libcni.CNI, list *libcni.NetworkConfigList) error {
+		return cni.DelNetworkList(ctx, list, rt)
 	})
 }
 
 // CheckList checks an attachment.
 func (h *Host) CheckList(conflist string, rt *libcni.RuntimeConf) error {
-	return h.withList(conflist, func(cni libcni.CNI, list *libcni.NetworkConfigList) error {
-		return cni.CheckNetworkList(context.Background(), list, rt)
+	return h.withList(conflist, func(ctx context.Context, cni libcni.CNI, list *libcni.NetworkConfigList) error {
+		return cni.CheckNetworkList(ctx, list, rt)
 	})
 }
 
 // GCList removes what the network has of attachments that are not in args. With nil args libcni detaches everything it
 // has in its cache, and gives the plugins no list.
 func (h *Host) GCList(conflist string, args *libcni.GCArgs) error {
-	return h.withList(conflist, func(cni libcni.CNI, list *libcni.NetworkConfigList) error {
-		return cni.GCNetworkList(context.Background(), list, args)
+	return h.withList(conflist, func(ctx context.Context, cni libcni.CNI, list *libcni.NetworkConfigList) error {
+		return cni.GCNetworkList(ctx, list, args)
 	})
 }
 
 // StatusList asks whether the network is ready for an ADD.
 func (h *Host) StatusList(conflist string) error {
-	return h.withList(conflist, func(cni libcni.CNI, list *libcni.NetworkConfigList) error {
-		return cni.GetStatusNetworkList(context.Background(), list)
+	return h.withList(conflist, func(ctx context.Context, cni libcni.CNI, list *libcni.NetworkConfigList) error {
+		return cni.GetStatusNetworkList(ctx, list)
 	})
 }
 
-func (h *Host) withList(conflist string, use func(libcni.CNI, *libcni.NetworkConfigList) error) error {
+// withList lends a libcni for the Host, with plugins from PluginDir and its cache in CacheDir.
+func (h *Host) withList(conflist string, use func(context.Context, libcni.CNI, *libcni.NetworkConfigList) error) error {
 	list, err := libcni.NetworkConfFromBytes([]byte(conflist))
 	if err != nil {
 		return fmt.Errorf("load a conflist: %w", err)
 	}
-	return h.do(func() error { return use(h.Libcni(), list) })
+	cni := libcni.NewCNIConfigWithCacheDir([]string{PluginDir}, CacheDir, h.Executor())
+	return h.do(func() error { return use(context.Background(), cni, list) })
 }

@@ -10,7 +10,6 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -31,21 +30,24 @@ func init() { runtime.LockOSThread() }
 // The whole test process is first moved to a network and mount namespace of its own, so that even a test that forgets
 // to enter its Host can't touch the machine. That needs root: without it the run fails, nothing is skipped.
 func Main(m *testing.M) {
-	if err := enterSandbox(); err != nil {
+	enter := enterSandbox
+	if os.Getenv(sandboxEnv) != "" {
+		enter = settleInSandbox
+	}
+	if err := enter(); err != nil {
 		fmt.Fprintln(os.Stderr, "netlab:", err)
 		os.Exit(1)
 	}
 	code := m.Run()
-	removeBuilds()
+	if buildDir != "" {
+		_ = os.RemoveAll(buildDir)
+	}
 	os.Exit(code)
 }
 
-// enterSandbox replaces the process by itself in new namespaces, and returns in the process that is already there.
-// Namespaces belong to threads; the exec is what gives the ones of this thread to the whole process.
+// enterSandbox replaces the process by itself in new namespaces. Namespaces belong to threads; the exec is what gives the
+// ones of this thread to the whole process.
 func enterSandbox() error {
-	if os.Getenv(sandboxEnv) != "" {
-		return settleInSandbox()
-	}
 	if os.Geteuid() != 0 {
 		return errors.New("these tests make network namespaces and must be run as root (make test)")
 	}
@@ -54,10 +56,7 @@ func enterSandbox() error {
 	if err != nil {
 		return fmt.Errorf("open the network namespace of the machine: %w", err)
 	}
-	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("unshare the network and mount namespaces (is CAP_SYS_ADMIN there?): %w", err)
-	}
-	if err := makeMountsPrivate(); err != nil {
+	if err := unshareNode(); err != nil {
 		return err
 	}
 	env := append(os.Environ(), sandboxEnv+"="+strconv.Itoa(fd))
@@ -75,15 +74,11 @@ func settleInSandbox() error {
 	unix.CloseOnExec(fd)
 	machineNetns = os.NewFile(uintptr(fd), "the machine's network namespace")
 	// Tests may use a server on 127.0.0.1 of their own process.
-	if err := setLinkUp("lo"); err != nil {
+	if err := setLoopbackUp(); err != nil {
 		return err
 	}
-	return learnFamilies()
-}
-
-// learnFamilies has package net find out here that there is IPv6. It does so once, when it makes its first socket, by
-// the addresses of the loopback link: in a pod, whose loopback is down, it would conclude that there is none.
-func learnFamilies() error {
+	// Package net finds out once, with its first socket, whether there is IPv6, by the addresses of the loopback link: in a
+	// pod, whose loopback is down, it would conclude that there is none.
 	listener, err := net.Listen("tcp", "[::1]:0")
 	if err != nil {
 		return fmt.Errorf("use IPv6 (does this kernel have it?): %w", err)
@@ -91,23 +86,16 @@ func learnFamilies() error {
 	return listener.Close()
 }
 
-// makeMountsPrivate stops mounts made in the calling thread's mount namespace from reaching any other, and the other
-// way round.
-func makeMountsPrivate() error {
+// unshareNode moves the calling thread to a network and a mount namespace of its own, whose mounts reach no other one.
+func unshareNode() error {
+	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
+		return fmt.Errorf("unshare the network and mount namespaces (is CAP_SYS_ADMIN there?): %w", err)
+	}
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make all mounts private: %w", err)
 	}
 	return nil
 }
 
-// setLinkUp sets a link of the calling thread's network namespace up.
-func setLinkUp(name string) error {
-	link, err := netlink.LinkByName(name)
-	if err != nil {
-		return fmt.Errorf("find link %s: %w", name, err)
-	}
-	if err := netlink.LinkSetUp(link); err != nil {
-		return fmt.Errorf("set link %s up: %w", name, err)
-	}
-	return nil
-}
+// setLoopbackUp sets the loopback link of the calling thread's network namespace up.
+func setLoopbackUp() error { return runIP("link set lo up") }

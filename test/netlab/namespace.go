@@ -26,28 +26,22 @@ func (n *Namespace) Name() string { return n.name }
 // A panic in fn is raised again in the calling goroutine, with the stack of the original, and t.FailNow and t.SkipNow
 // work in fn as they do outside of it. Goroutines that fn starts run outside of the namespace.
 func (n *Namespace) Do(fn func()) {
-	var (
-		returned bool
-		panicked any
-		stack    []byte
-		done     = make(chan struct{})
-	)
-	go func() {
-		defer close(done)
+	var panicked any
+	var stack []byte
+	returned := false
+	onThread(func() error {
 		defer func() {
 			if panicked = recover(); panicked != nil {
 				stack = debug.Stack()
 			}
 		}()
-		// Never unlocked: the thread ends with this goroutine, so nobody else gets a thread in a foreign namespace.
-		runtime.LockOSThread()
 		if err := n.enter(); err != nil {
 			panic(err)
 		}
 		fn()
 		returned = true
-	}()
-	<-done
+		return nil
+	})
 	switch {
 	case panicked != nil:
 		panic(fmt.Sprintf("in %s: %v\n\n%s", n.name, panicked, stack))
@@ -59,6 +53,18 @@ func (n *Namespace) Do(fn func()) {
 // do is Do for a function that returns an error.
 func (n *Namespace) do(fn func() error) (err error) {
 	n.Do(func() { err = fn() })
+	return err
+}
+
+// onThread runs fn on a thread that ends with it, so that nobody else gets one in a foreign namespace.
+func onThread(fn func() error) (err error) {
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		runtime.LockOSThread() // never unlocked
+		err = fn()
+	}()
+	<-done
 	return err
 }
 
@@ -102,16 +108,12 @@ func setns(file *os.File, kind int) error {
 
 // newNetns makes a network namespace, with its loopback link down as a runtime leaves it, and returns it open.
 func newNetns() (file *os.File, err error) {
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		runtime.LockOSThread() // never unlocked, see Do
-		if err = unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			err = fmt.Errorf("unshare a network namespace: %w", err)
-			return
+	err = onThread(func() error {
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("unshare a network namespace: %w", err)
 		}
 		file, err = os.Open("/proc/thread-self/ns/net")
-	}()
-	<-done
+		return err
+	})
 	return file, err
 }

@@ -45,14 +45,14 @@ func newNode(prepare func() error) (*node, error) {
 }
 
 func (n *node) start(prepare func() error) error {
-	if err := unix.Unshare(unix.CLONE_NEWNET | unix.CLONE_NEWNS); err != nil {
-		return fmt.Errorf("unshare the network and mount namespaces of a host: %w", err)
+	err := unshareNode()
+	if err == nil {
+		err = prepare()
 	}
-	if err := prepare(); err != nil {
+	if err != nil {
 		return err
 	}
 	n.keeperTID = unix.Gettid()
-	var err error
 	if n.hostNetns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return err
 	}
@@ -64,19 +64,16 @@ func (n *node) start(prepare func() error) error {
 // holds up all others.
 func (n *node) on(netns *os.File, job func() error) error {
 	done := make(chan error)
-	n.work <- func() { done <- n.in(netns, job) }
+	n.work <- func() {
+		err := setns(netns, unix.CLONE_NEWNET)
+		if err == nil {
+			err = errors.Join(job(), setns(n.hostNetns, unix.CLONE_NEWNET))
+		} else {
+			err = fmt.Errorf("enter a network namespace (deleted already?): %w", err)
+		}
+		done <- err
+	}
 	return <-done
-}
-
-func (n *node) in(netns *os.File, job func() error) error {
-	if netns == n.hostNetns {
-		return job()
-	}
-	if err := setns(netns, unix.CLONE_NEWNET); err != nil {
-		return fmt.Errorf("enter a network namespace (deleted already?): %w", err)
-	}
-	err := job()
-	return errors.Join(err, setns(n.hostNetns, unix.CLONE_NEWNET))
 }
 
 // close lets the thread end, and with it the namespaces, unless a process is still in them. It returns a description of

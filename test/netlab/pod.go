@@ -2,7 +2,6 @@ package netlab
 
 import (
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -27,11 +26,7 @@ type Pod struct {
 // NewPod makes a pod. Names are unique on a Host.
 func (h *Host) NewPod(t testing.TB, name string) *Pod {
 	t.Helper()
-	id := sha256.Sum256([]byte(name))
-	p := &Pod{
-		Namespace: Namespace{name: name, node: h.node},
-		ID:        hex.EncodeToString(id[:]),
-	}
+	p := &Pod{Namespace: Namespace{name: name, node: h.node}, ID: fmt.Sprintf("%x", sha256.Sum256([]byte(name)))}
 	if err := p.create(); err != nil {
 		t.Fatalf("make pod %s: %v", name, err)
 	}
@@ -55,9 +50,7 @@ func (p *Pod) RuntimeConf(caps map[string]any) *libcni.RuntimeConf {
 // SetLoopbackUp does what the loopback plugin does. Without it a pod can't even reach its own addresses.
 func (p *Pod) SetLoopbackUp(t testing.TB) {
 	t.Helper()
-	if err := p.do(func() error { return setLinkUp("lo") }); err != nil {
-		t.Fatal(err)
-	}
+	p.MustRun(t, "ip", "link", "set", "lo", "up")
 }
 
 // Delete takes the namespace and its path away, as a runtime does (some before they call DEL), and waits until the kernel
@@ -71,7 +64,7 @@ func (p *Pod) Delete(t testing.TB) {
 func (p *Pod) BeginDelete(t testing.TB) (wait func()) {
 	t.Helper()
 	wait = p.letGo(t)
-	if err := p.node.on(p.node.hostNetns, func() error { return os.Remove(p.Path()) }); err != nil {
+	if err := p.onHost(func() error { return os.Remove(p.Path()) }); err != nil {
 		t.Fatal(err)
 	}
 	return wait
@@ -93,13 +86,22 @@ func (p *Pod) Replace(t testing.TB) {
 	}
 }
 
+func (p *Pod) onHost(job func() error) error { return p.node.on(p.node.hostNetns, job) }
+
 // create makes the namespace and mounts it at the pod's path.
 func (p *Pod) create() error {
 	netns, err := newNetns()
 	if err != nil {
 		return err
 	}
-	err = p.node.on(netns, func() error { return bindThreadNetns(p.Path()) })
+	err = p.node.on(netns, func() error {
+		file, err := os.OpenFile(p.Path(), os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
+		if err != nil {
+			return err
+		}
+		file.Close()
+		return mount("/proc/thread-self/ns/net", p.Path(), "", unix.MS_BIND, "")
+	})
 	if err != nil {
 		return errors.Join(err, netns.Close())
 	}
@@ -107,42 +109,19 @@ func (p *Pod) create() error {
 	return nil
 }
 
-// bindThreadNetns mounts the calling thread's network namespace on a new file.
-func bindThreadNetns(path string) error {
-	file, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_RDONLY, 0o444)
-	if err != nil {
-		return err
-	}
-	if err := file.Close(); err != nil {
-		return err
-	}
-	if err := unix.Mount("/proc/thread-self/ns/net", path, "", unix.MS_BIND, ""); err != nil {
-		return errors.Join(fmt.Errorf("mount a network namespace on %s: %w", path, err), os.Remove(path))
-	}
-	return nil
-}
-
-// unmount lets go of the namespace, so that the kernel destroys it unless something else holds it.
-func (p *Pod) unmount() error {
-	err := p.node.on(p.node.hostNetns, func() error {
-		if err := unix.Unmount(p.Path(), unix.MNT_DETACH); err != nil {
-			return fmt.Errorf("unmount %s: %w", p.Path(), err)
-		}
-		return nil
-	})
-	return errors.Join(err, p.netns.Close())
-}
-
-// letGo lets go of the namespace, and returns what waits until the kernel has destroyed it. Then the host ends of its veth
-// pairs are gone.
+// letGo lets go of the namespace, so that the kernel destroys it unless something else holds it, and returns what waits
+// until it has. Then the host ends of its veth pairs are gone.
 func (p *Pod) letGo(t testing.TB) (wait func()) {
 	t.Helper()
 	netns := p.netns
-	ends, err := p.hostEnds()
-	if err != nil {
-		t.Fatalf("list the host ends of pod %s: %v", p.name, err)
-	}
-	if err := p.unmount(); err != nil {
+	var ends []int
+	err := p.onHost(func() (err error) {
+		if ends, err = hostEnds(netns); err != nil {
+			return err
+		}
+		return unix.Unmount(p.Path(), unix.MNT_DETACH)
+	})
+	if err := errors.Join(err, netns.Close()); err != nil {
 		t.Fatalf("delete pod %s: %v", p.name, err)
 	}
 	return func() {
@@ -151,47 +130,40 @@ func (p *Pod) letGo(t testing.TB) (wait func()) {
 			return
 		}
 		const patience = 30 * time.Second
-		for end := time.Now().Add(patience); p.anyOnHost(ends); time.Sleep(time.Millisecond) {
-			if time.Now().After(end) {
+		gone := func(index int) bool {
+			err := p.onHost(func() error { _, err := netlink.LinkByIndex(index); return err })
+			return errors.As(err, &netlink.LinkNotFoundError{})
+		}
+		for end := time.Now().Add(patience); len(ends) > 0; time.Sleep(time.Millisecond) {
+			if ends = slices.DeleteFunc(ends, gone); len(ends) > 0 && time.Now().After(end) {
 				t.Fatalf("pod %s was deleted %v ago, and something still holds its namespace", p.name, patience)
 			}
 		}
 	}
 }
 
-// hostEnds returns the indexes of the host's links whose other end is in the pod.
-func (p *Pod) hostEnds() (indexes []int, err error) {
-	err = p.node.on(p.node.hostNetns, func() error {
-		id, err := netlink.GetNetNsIdByFd(int(p.netns.Fd()))
-		if err != nil || id < 0 { // the host has no link to the namespace
-			return err
+// hostEnds returns the indexes of the calling thread's links whose other end is in the namespace.
+func hostEnds(netns *os.File) (indexes []int, err error) {
+	id, err := netlink.GetNetNsIdByFd(int(netns.Fd()))
+	if err != nil || id < 0 { // there is no link to the namespace
+		return nil, err
+	}
+	links, err := netlink.LinkList()
+	for errors.Is(err, netlink.ErrDumpInterrupted) {
+		links, err = netlink.LinkList()
+	}
+	for _, link := range links {
+		if a := link.Attrs(); a.NetNsID == id {
+			indexes = append(indexes, a.Index)
 		}
-		links, err := dump(netlink.LinkList)
-		for _, link := range links {
-			if a := link.Attrs(); a.NetNsID == id {
-				indexes = append(indexes, a.Index)
-			}
-		}
-		return err
-	})
+	}
 	return indexes, err
-}
-
-// anyOnHost reports whether the host has any of the links.
-func (p *Pod) anyOnHost(indexes []int) bool {
-	return slices.ContainsFunc(indexes, func(index int) bool {
-		err := p.node.on(p.node.hostNetns, func() error {
-			_, err := netlink.LinkByIndex(index)
-			return err
-		})
-		return !errors.As(err, &netlink.LinkNotFoundError{})
-	})
 }
 
 // drop removes whatever the test has left of the pod.
 func (p *Pod) drop() error {
 	_ = p.netns.Close() // closed already when the test has deleted the pod
-	return p.node.on(p.node.hostNetns, func() error {
+	return p.onHost(func() error {
 		_ = unix.Unmount(p.Path(), unix.MNT_DETACH) // a plain file when DeleteKeepFile has been called
 		if err := os.Remove(p.Path()); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err

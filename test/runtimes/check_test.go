@@ -74,7 +74,7 @@ var (
 	// ofAllocation is what an address leaves behind: where to look for the next one, and host-local's index of the
 	// leases, in which the time of the last change is written.
 	ofAllocation = []string{
-		"file /var/lib/cni/networks/web/last_reserved_ip.0 ", "file /var/lib/cni/networks/.cnibox/web ",
+		"file /var/lib/cni/networks/web/last_reserved_ip.0 ", "file /var/lib/cni/networks/.cnibox/web",
 	}
 
 	// ofRuntime are the runtimes' own things.

@@ -243,7 +243,7 @@ var localhostGuard = []string{"iptables ip nft raw:", "iptables ip legacy raw:",
 // stay. What is an attachment's in them has chains of its own.
 var (
 	referenceTables = []string{"nft table inet cni_plugins_masquerade", "nft table ip cni_hostport", "nft table ip6 cni_hostport"}
-	ofAttachment    = regexp.MustCompile(` chain (masq_checks|hostports|hostip_hostports|masquerading): [^c].* comment`)
+	ofAttachment    = regexp.MustCompile(` chain (masq_checks|hostports|hostip_hostports|masquerading): comment `)
 )
 
 // noVeths makes sure that no attachment has a veth pair.

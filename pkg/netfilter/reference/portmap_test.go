@@ -98,3 +98,18 @@ func TestForeignPortRulesStay(t *testing.T) {
 	})
 	same(t, h, published()+foreign)
 }
+
+// TestIncompleteTables: without snat there is no chain for it, and without IPv6 no table.
+func TestIncompleteTables(t *testing.T) {
+	t.Parallel()
+	const empty = "table ip cni_hostport { chain hostports { }\n}"
+	h := netlab.NewHost(t)
+	load(t, h, empty)
+	h.MustRun(t, "nft", "add", "rule", "ip", "cni_hostport", "hostports", "tcp", "dport", "80", "dnat", "to", "10.88.0.2:80", "comment", `"1"`)
+	h.MustRun(t, "nft", "add", "table", "bridge", "nat")
+	h.Do(func() {
+		must(t, DelPortMaps(ctx, conn(t), cacheDir, key("a/1/eth0"), prefixes("10.88.0.2/24")))
+		must(t, DelSpoofCheck(ctx, conn(t), key("a/1/eth0")))
+	})
+	same(t, h, empty+"\ntable bridge nat { }")
+}

@@ -1,9 +1,9 @@
 package hostlocal
 
 import (
-	"errors"
 	"net/netip"
-	"slices"
+	"os"
+	"strconv"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -13,44 +13,32 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// config is the ipam object, with what the runtime asks for.
+// config is the ipam object. An attachment gets one address of each pool.
 type config struct {
-	dataDir    string
+	store      *lease.Store
 	resolvConf string
 	routes     []*types.Route
-	sets       []rangeSet
-	requests   []request
+	pools      []lease.Pool
 }
 
-// request is an address that the runtime asks for.
-type request struct {
-	address netip.Addr
-	source  string // where it asks, for messages
-}
-
-// load reads the whole configuration, as ADD needs it.
+// load reads the configuration without the addresses that the runtime asks for.
 func load(r *plugin.Request) (*config, error) {
-	c, err := loadRanges(r)
-	if err != nil {
-		return nil, err
-	}
-	c.requests, err = requests(r)
-	return c, err
-}
-
-// loadRanges reads the configuration without the requested addresses.
-func loadRanges(r *plugin.Request) (*config, error) {
 	if !r.Config.Has("ipam") {
 		return nil, plugin.ConfigError("add the object ipam with its type and ranges", "IPAM config missing 'ipam' key")
 	}
 	ipam := r.Config.Object("ipam")
-	c := &config{dataDir: dataDir(ipam), routes: plugin.ParseRoutes(ipam, "routes")}
+	c := &config{routes: plugin.ParseRoutes(ipam, "routes")}
 	ipam.String("resolvConf", &c.resolvConf)
-	if err := r.Config.Err(); err != nil {
+	dir := dataDir(ipam)
+	err := r.Config.Err()
+	if err == nil {
+		err = c.readPools(r, ipam)
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := c.readSets(r, ipam); err != nil {
-		return nil, err
+	if c.store, err = lease.NewStore(dir, r.Network, r.Results); err != nil {
+		return nil, plugin.ConfigError("set ipam.dataDir to an absolute path, such as "+lease.DefaultDir, "host-local: %v", err)
 	}
 	return c, nil
 }
@@ -65,17 +53,9 @@ func dataDir(ipam *conf.Object) string {
 	return dir
 }
 
-func (c *config) store(network string) (*lease.Store, error) {
-	store, err := lease.NewStore(c.dataDir, network)
-	if err != nil {
-		return nil, plugin.ConfigError("set ipam.dataDir to an absolute path, such as "+lease.DefaultDir, "host-local: %v", err)
-	}
-	return store, nil
-}
-
-// readSets reads the range sets in the order that numbers them: those of the
+// readPools reads the range sets in the order that numbers them: those of the
 // runtime, the range written into ipam itself, those of ipam.ranges.
-func (c *config) readSets(r *plugin.Request, ipam *conf.Object) error {
+func (c *config) readPools(r *plugin.Request, ipam *conf.Object) error {
 	var sets [][]*conf.Object
 	add := func(list []*conf.Object) { sets = append(sets, list) }
 	r.Config.Object("runtimeConfig").ObjectLists("ipRanges", add)
@@ -87,95 +67,132 @@ func (c *config) readSets(r *plugin.Request, ipam *conf.Object) error {
 		return err
 	}
 	for i, list := range sets {
-		set, err := readSet(list)
+		p, err := readPool(i, list)
 		if err != nil {
-			e := *plugin.AsError(err)
-			e.Msg = "invalid range set " + itoa(i) + ": " + e.Msg
-			return &e
+			e := plugin.AsError(err)
+			return types.NewError(e.Code, "invalid range set "+strconv.Itoa(i)+": "+e.Msg, e.Details)
 		}
-		c.sets = append(c.sets, set)
+		c.pools = append(c.pools, p)
 	}
 	return c.validate(r)
 }
 
-// validate looks at the sets together.
+// validate looks at the pools together.
 func (c *config) validate(r *plugin.Request) error {
-	if len(c.sets) == 0 && !awaitsRanges(r) {
+	// A STATUS has no runtimeConfig: the ranges may come with each ADD.
+	fromRuntime := false
+	r.Config.Object("capabilities").Bool("ipRanges", &fromRuntime)
+	if len(c.pools) == 0 && !(fromRuntime && r.Command == plugin.Status) {
 		return plugin.ConfigError(`add for example "ranges": [[{"subnet": "10.88.0.0/16"}]] to ipam`, "no IP ranges specified")
 	}
 	v4 := 0
-	for i, s := range c.sets {
-		if s.is4() {
+	for i, p := range c.pools {
+		if isIPv4(p) {
 			v4++
 		}
-		for j, t := range c.sets[:i] {
-			if a, b, ok := s.overlap(t); ok {
-				return plugin.ConfigError("give each range set addresses of its own",
-					"range set %d overlaps with %d: %s and %s", j, i, b, a)
+		for j, q := range c.pools[:i] {
+			if a, b, ok := overlap(p, q); ok {
+				return plugin.ConfigError("give each range set addresses of its own", "range set %d overlaps with %d: %s and %s", j, i, b, a)
 			}
 		}
 	}
-	if (v4 > 1 || len(c.sets)-v4 > 1) && !plugin.AtLeast(r.Version, "0.3.0") {
+	if (v4 > 1 || len(c.pools)-v4 > 1) && !plugin.AtLeast(r.Version, "0.3.0") {
 		return plugin.ConfigError("set cniVersion to 0.3.0 or newer, or keep one range set of each family",
 			"CNI version %s does not support more than 1 address per family", r.Version)
 	}
 	return nil
 }
 
-// awaitsRanges tells whether the ranges come with each ADD: a STATUS has no
-// runtimeConfig.
-func awaitsRanges(r *plugin.Request) bool {
-	awaits := false
-	r.Config.Object("capabilities").Bool("ipRanges", &awaits)
-	return awaits && r.Command == plugin.Status
-}
-
-// requests returns the addresses asked for in CNI_ARGS, args.cni.ips and
-// runtimeConfig.ips together, each once.
-func requests(r *plugin.Request) ([]request, error) {
-	var all []request
-	add := func(text, source string) error {
-		a, err := parseAddress(text)
-		if err != nil {
-			return plugin.ConfigError("ask for an address such as 10.88.0.7", "%s: %q is no IP address", source, text)
-		}
-		if !slices.ContainsFunc(all, func(q request) bool { return q.address == a }) {
-			all = append(all, request{a, source})
-		}
-		return nil
-	}
+// readRequests reads the addresses that the runtime asks for, in CNI_ARGS,
+// args.cni.ips and runtimeConfig.ips together.
+func (c *config) readRequests(r *plugin.Request) error {
 	args, err := plugin.Arguments(r.Args, "IP")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if text, ok := args["IP"]; ok {
-		if err := add(text, "CNI_ARGS IP"); err != nil {
-			return nil, err
+		if err := c.request(text, "CNI_ARGS IP"); err != nil {
+			return err
 		}
 	}
 	for _, o := range []*conf.Object{r.Config.Object("args").Object("cni"), r.Config.Object("runtimeConfig")} {
 		var texts []string
 		o.Strings("ips", &texts)
 		for _, text := range texts {
-			if err := add(text, o.Path("ips")); err != nil {
-				return nil, err
+			if err := c.request(text, o.Path("ips")); err != nil {
+				return err
 			}
 		}
 	}
-	return all, r.Config.Err()
+	return r.Config.Err()
 }
 
-var errZone = errors.New("an address with a zone")
-
-// parseAddress reads an address; a prefix length behind it is ignored.
-func parseAddress(text string) (netip.Addr, error) {
-	if strings.ContainsRune(text, '/') {
-		p, err := netip.ParsePrefix(text)
-		return p.Addr().Unmap(), err
-	}
+// request asks the pool that holds an address for it. A pool serves one
+// request; the prefix length that may follow the address is ignored.
+func (c *config) request(text, source string) error {
 	a, err := netip.ParseAddr(text)
-	if err == nil && a.Zone() != "" {
-		err = errZone
+	if p, perr := netip.ParsePrefix(text); perr == nil {
+		a, err = p.Addr(), nil
 	}
-	return a.Unmap(), err
+	if err != nil || a.Zone() != "" {
+		return plugin.ConfigError("ask for an address such as 10.88.0.7", "%s: %q is no IP address", source, text)
+	}
+	a = a.Unmap()
+	for i := range c.pools {
+		p := &c.pools[i]
+		at := p.Find(a)
+		switch {
+		case at < 0:
+			continue
+		case a == p.Ranges[at].Gateway:
+			return plugin.ConfigError("ask for another address", "failed to allocate for range %d: requested ip %s (%s) is subnet's gateway", i, a, source)
+		case p.Want.IsValid() && p.Want != a:
+			return plugin.ConfigError("ask for at most one address of each range set",
+				"failed to allocate all requested IPs: %s (%s): range set %d is to serve %s already", a, source, i, p.Want)
+		}
+		p.Want = a
+		return nil
+	}
+	var ranges []string
+	for _, p := range c.pools {
+		ranges = append(ranges, p.String())
+	}
+	all := strings.Join(ranges, ",")
+	return plugin.ConfigError("ask for an address of a configured range: "+all,
+		"failed to allocate all requested IPs: %s (%s) is not in range set %s", a, source, all)
+}
+
+// dns reads the file resolvConf in the form of resolv.conf(5), if it is set.
+func (c *config) dns() (types.DNS, error) {
+	if c.resolvConf == "" {
+		return types.DNS{}, nil
+	}
+	text, err := os.ReadFile(c.resolvConf)
+	if err != nil {
+		return types.DNS{}, plugin.ConfigError("correct the path, or remove the key", "key %q: %v", "ipam.resolvConf", err)
+	}
+	return parseResolvConf(string(text)), nil
+}
+
+// parseResolvConf collects search domains and options over all lines, as the
+// reference plugin does; the resolver takes the last line of a kind.
+func parseResolvConf(text string) types.DNS {
+	var d types.DNS
+	for line := range strings.Lines(text) {
+		f := strings.Fields(line)
+		if len(f) < 2 {
+			continue
+		}
+		switch f[0] {
+		case "nameserver":
+			d.Nameservers = append(d.Nameservers, f[1])
+		case "domain":
+			d.Domain = f[1]
+		case "search":
+			d.Search = append(d.Search, f[1:]...)
+		case "options":
+			d.Options = append(d.Options, f[1:]...)
+		}
+	}
+	return d
 }

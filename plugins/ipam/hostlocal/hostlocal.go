@@ -4,6 +4,7 @@ package hostlocal
 
 import (
 	"context"
+	"net/netip"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -21,29 +22,26 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err != nil {
 		return nil, err
 	}
-	result := &types100.Result{Routes: c.routes}
-	if c.resolvConf != "" {
-		if result.DNS, err = readResolvConf(c.resolvConf); err != nil {
-			return nil, err
-		}
+	if err := c.readRequests(r); err != nil {
+		return nil, err
 	}
-	pools, err := c.pools()
+	dns, err := c.dns()
 	if err != nil {
 		return nil, err
 	}
-	store, err := c.store(r.Network)
+	if err := r.Step(ctx, "take addresses from "+c.store.Path()); err != nil {
+		return nil, err
+	}
+	leases, err := c.store.Allocate(ctx, owner(r), c.pools)
 	if err != nil {
 		return nil, err
 	}
-	if err := r.Step(ctx, "take addresses from "+store.Path()); err != nil {
-		return nil, err
-	}
-	leases, err := store.Allocate(ctx, owner(r), pools)
-	if err != nil {
-		return nil, explain(err, c, r)
-	}
+	result := &types100.Result{Routes: c.routes, DNS: dns}
 	for i, l := range leases {
-		result.IPs = append(result.IPs, c.sets[i].result(l.Address))
+		from := c.pools[i].Ranges[c.pools[i].Find(l.Address)]
+		result.IPs = append(result.IPs, &types100.IPConfig{
+			Address: plugin.IPNet(netip.PrefixFrom(l.Address, from.Subnet.Bits())), Gateway: from.Gateway.AsSlice(),
+		})
 	}
 	return result, nil
 }
@@ -55,57 +53,71 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if store == nil {
 		return nil
 	}
-	if _, err := store.Release(ctx, owner(r)); err != nil {
-		return storeError(err, store, "give back the addresses of %s", lease.Name(owner(r)))
-	}
-	return nil
+	_, err := store.Release(ctx, owner(r))
+	return err
 }
+
+const lost = "its lease was removed by someone else: restart the container, so that it gets an address of its own again"
 
 // Check looks at the lease file of each address in prevResult that lies in the
 // configured ranges. Without such an address the attachment must hold any.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
-	c, err := loadRanges(r)
+	c, err := load(r)
 	if err != nil {
 		return err
 	}
-	store, err := c.store(r.Network)
-	if err != nil {
+	checked := false
+	if r.PrevResult != nil {
+		for _, ip := range plugin.AddressesOf(r.PrevResult, r.IfName) {
+			for _, p := range c.pools {
+				if a := plugin.Addr(ip.Address.IP); p.Contains(a) {
+					checked = true
+					if err := checkLease(a, owner(r), c.store); err != nil {
+						return err
+					}
+				}
+			}
+		}
+	}
+	if checked {
+		return nil
+	}
+	held, err := c.store.HeldBy(ctx, owner(r))
+	if err == nil && len(held) == 0 {
+		return plugin.Errorf(lost, "host-local: Failed to find address added by container %s for interface %s in %s", r.ContainerID, r.IfName, c.store.Path())
+	}
+	return err
+}
+
+// checkLease checks that the attachment holds the address.
+func checkLease(address netip.Addr, a plugin.Attachment, store *lease.Store) error {
+	by, held, err := store.OwnerOf(address)
+	switch {
+	case err != nil:
 		return err
-	}
-	if addresses := c.own(r); len(addresses) > 0 {
-		return compare(addresses, owner(r), store)
-	}
-	held, err := store.HeldBy(ctx, owner(r))
-	if err != nil {
-		return storeError(err, store, "look up the addresses of %s", lease.Name(owner(r)))
-	}
-	if len(held) == 0 {
-		return plugin.Errorf(lost, "host-local: Failed to find address added by container %s for interface %s in %s", r.ContainerID, r.IfName, store.Path())
+	case !held:
+		return plugin.Errorf(lost, "host-local: %s of %s is not held in %s", address, lease.Name(a), store.Path())
+	case by != a && by != plugin.Attachment{ContainerID: a.ContainerID}:
+		return plugin.Errorf(lost, "host-local: %s is not held by %s but by %s", address, lease.Name(a), lease.Name(by))
 	}
 	return nil
 }
 
-// Status tells whether the configuration is valid and a lease could be
+// Status reports whether the configuration is valid and a lease could be
 // written. A pool without a free address is no failure: the addresses of
 // running containers come back, while a runtime would take the whole node out
 // of service.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
-	c, err := loadRanges(r)
-	if err == nil && c.resolvConf != "" {
-		_, err = readResolvConf(c.resolvConf)
-	}
+	c, err := load(r)
 	if err != nil {
 		return err
 	}
-	store, err := c.store(r.Network)
-	if err != nil {
+	if _, err := c.dns(); err != nil {
 		return err
 	}
-	if err := store.Writable(); err != nil {
-		return &types.Error{
-			Code: types.ErrPluginNotAvailable, Msg: "no lease can be written: " + err.Error(),
-			Details: "make that directory writable and make sure its disk is not full, or set ipam.dataDir to another one",
-		}
+	if err := c.store.Writable(); err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, "no lease can be written: "+err.Error(),
+			"make that directory writable and make sure its disk is not full, or set ipam.dataDir to another one")
 	}
 	return nil
 }
@@ -113,11 +125,8 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 // GC removes the leases of attachments that are not valid any more. Leases in
 // the old form name a container only and stay while any of its is valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	if !r.HasValid {
-		return nil
-	}
 	store := storeOf(r)
-	if store == nil {
+	if store == nil || !r.HasValid {
 		return nil
 	}
 	valid := map[plugin.Attachment]bool{}
@@ -125,10 +134,8 @@ func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 		valid[a] = true
 		valid[plugin.Attachment{ContainerID: a.ContainerID}] = true
 	}
-	if _, err := store.Collect(ctx, func(owner plugin.Attachment) bool { return valid[owner] }); err != nil {
-		return storeError(err, store, "collect the stale leases of network %s", r.Network)
-	}
-	return nil
+	_, err := store.Collect(ctx, func(owner plugin.Attachment) bool { return valid[owner] })
+	return err
 }
 
 func owner(r *plugin.Request) plugin.Attachment {
@@ -138,7 +145,7 @@ func owner(r *plugin.Request) plugin.Attachment {
 // storeOf returns the store that DEL and GC work on, nil if the configuration
 // names a place where Add would have put nothing.
 func storeOf(r *plugin.Request) *lease.Store {
-	store, err := lease.NewStore(dataDir(r.Config.Object("ipam")), r.Network)
+	store, err := lease.NewStore(dataDir(r.Config.Object("ipam")), r.Network, r.Results)
 	if err != nil {
 		return nil
 	}

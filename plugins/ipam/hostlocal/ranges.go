@@ -1,35 +1,19 @@
 package hostlocal
 
 import (
-	"math"
 	"net/netip"
-	"strconv"
-
-	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// rangeSet is one address for an attachment: the ranges it may come from, all
-// of one family.
-type rangeSet []addressRange
+func isIPv4(p lease.Pool) bool { return p.Ranges[0].First.Is4() }
 
-// addressRange is the part of a subnet that addresses are handed out of.
-type addressRange struct {
-	lease.Range
-	subnet netip.Prefix
-}
-
-func itoa(i int) string { return strconv.Itoa(i) }
-
-func (s rangeSet) is4() bool { return s[0].First.Is4() }
-
-// overlap returns a range of s and one of t that have addresses in common.
-func (s rangeSet) overlap(t rangeSet) (a, b addressRange, ok bool) {
-	for _, a := range s {
-		for _, b := range t {
+// overlap returns a range of p and one of q that have addresses in common.
+func overlap(p, q lease.Pool) (a, b lease.Range, ok bool) {
+	for _, a := range p.Ranges {
+		for _, b := range q.Ranges {
 			if a.Contains(b.First) || b.Contains(a.First) {
 				return a, b, true
 			}
@@ -38,68 +22,44 @@ func (s rangeSet) overlap(t rangeSet) (a, b addressRange, ok bool) {
 	return a, b, false
 }
 
-// rangeOf returns the range that holds a.
-func (s rangeSet) rangeOf(a netip.Addr) (addressRange, bool) {
-	for _, r := range s {
-		if r.Contains(a) {
-			return r, true
-		}
-	}
-	return addressRange{}, false
-}
-
-// result is what an attachment that got a is told.
-func (s rangeSet) result(a netip.Addr) *types100.IPConfig {
-	r, _ := s.rangeOf(a)
-	return &types100.IPConfig{Address: plugin.IPNet(netip.PrefixFrom(a, r.subnet.Bits())), Gateway: r.Gateway.AsSlice()}
-}
-
-func (s rangeSet) pool(index int) lease.Pool {
+// readPool reads a range set, whose ranges are all of one family.
+func readPool(index int, list []*conf.Object) (lease.Pool, error) {
 	p := lease.Pool{Index: index}
-	for _, r := range s {
-		p.Ranges = append(p.Ranges, r.Range)
-	}
-	return p
-}
-
-func readSet(list []*conf.Object) (rangeSet, error) {
-	if len(list) == 0 {
-		return nil, plugin.ConfigError("give it at least one range, or remove it", "empty range set")
-	}
-	var set rangeSet
 	for _, o := range list {
 		r, err := readRange(o)
 		if err != nil {
-			return nil, err
+			return p, err
 		}
-		if len(set) > 0 && set.is4() != r.First.Is4() {
-			return nil, plugin.ConfigError("put each family in a range set of its own", "mixed address families: %s and %s", set[0].subnet, r.subnet)
+		if len(p.Ranges) > 0 && isIPv4(p) != r.First.Is4() {
+			return p, plugin.ConfigError("put each family in a range set of its own", "mixed address families: %s and %s", p.Ranges[0].Subnet, r.Subnet)
 		}
-		if a, b, ok := (rangeSet{r}).overlap(set); ok {
-			return nil, plugin.ConfigError("give each range addresses of its own", "subnets %s and %s overlap", b, a)
+		if a, b, ok := overlap(lease.Pool{Ranges: []lease.Range{r}}, p); ok {
+			return p, plugin.ConfigError("give each range addresses of its own", "subnets %s and %s overlap", b, a)
 		}
-		set = append(set, r)
+		p.Ranges = append(p.Ranges, r)
 	}
-	return set, nil
+	if len(list) == 0 {
+		return p, plugin.ConfigError("give it at least one range, or remove it", "empty range set")
+	}
+	return p, nil
 }
 
 // readRange reads and checks one range and fills in what it leaves out: the
 // subnet's first address is the gateway, and addresses are handed out from it
 // to the last but an IPv4 broadcast address.
-func readRange(o *conf.Object) (addressRange, error) {
-	var r addressRange
-	plugin.ReadPrefix(o, "subnet", &r.subnet)
+func readRange(o *conf.Object) (lease.Range, error) {
+	var r lease.Range
+	plugin.ReadPrefix(o, "subnet", &r.Subnet)
 	plugin.ReadAddr(o, "rangeStart", &r.First)
 	plugin.ReadAddr(o, "rangeEnd", &r.Last)
 	plugin.ReadAddr(o, "gateway", &r.Gateway)
 	if err := o.Err(); err != nil {
 		return r, err
 	}
-	r.First, r.Last, r.Gateway = r.First.Unmap(), r.Last.Unmap(), r.Gateway.Unmap()
-	if err := r.checkSubnet(o); err != nil {
+	if err := checkSubnet(r.Subnet, o.Path("subnet")); err != nil {
 		return r, err
 	}
-	first, last := r.subnet.Addr().Next(), lastOf(r.subnet)
+	first := r.Subnet.Addr().Next()
 	if !r.Gateway.IsValid() {
 		r.Gateway = first
 	}
@@ -107,41 +67,33 @@ func readRange(o *conf.Object) (addressRange, error) {
 		r.First = first
 	}
 	if !r.Last.IsValid() {
-		r.Last = last
+		r.Last = lastOf(r.Subnet)
 	}
-	return r, r.checkEnds(o)
-}
-
-func (r addressRange) checkSubnet(o *conf.Object) error {
-	key := o.Path("subnet")
+	const outside = "set it to an address of the subnet"
 	switch {
-	case !r.subnet.IsValid():
-		return plugin.ConfigError("set it to a network such as 10.88.0.0/16", "key %q is missing", key)
-	case r.subnet.Addr().Is4In6():
-		return plugin.ConfigError("write it as an IPv4 network", "key %q: %s is IPv4 written as IPv6", key, r.subnet)
-	case r.subnet.Bits() > r.subnet.Addr().BitLen()-2:
-		return plugin.ConfigError("at most /30 for IPv4 and /126 for IPv6", "key %q: Network %s too small to allocate from", key, r.subnet)
-	case r.subnet != r.subnet.Masked():
-		return plugin.ConfigError("write "+r.subnet.Masked().String(),
-			"key %q: Network has host bits set: %s. For a subnet mask of length %d the network address is %s", key, r.subnet, r.subnet.Bits(), r.subnet.Masked().Addr())
+	case !r.Subnet.Contains(r.First):
+		return r, plugin.ConfigError(outside, "key %q: RangeStart %s not in network %s", o.Path("rangeStart"), r.First, r.Subnet)
+	case !r.Subnet.Contains(r.Last):
+		return r, plugin.ConfigError(outside, "key %q: RangeEnd %s not in network %s", o.Path("rangeEnd"), r.Last, r.Subnet)
+	case r.Last.Less(r.First):
+		return r, plugin.ConfigError("exchange the two", "key %q: RangeStart %s is behind RangeEnd %s", o.Path("rangeStart"), r.First, r.Last)
+	case r.First == r.Last && r.First == r.Gateway:
+		return r, plugin.ConfigError("give the range more addresses", "key %q: the range %s holds only the gateway", o.Path("subnet"), r)
 	}
-	return nil
+	return r, nil
 }
 
-func (r addressRange) checkEnds(o *conf.Object) error {
-	for _, end := range []struct {
-		key, name string
-		address   netip.Addr
-	}{{"rangeStart", "RangeStart", r.First}, {"rangeEnd", "RangeEnd", r.Last}} {
-		if !r.subnet.Contains(end.address) {
-			return plugin.ConfigError("set it to an address of the subnet", "key %q: %s %s not in network %s", o.Path(end.key), end.name, end.address, r.subnet)
-		}
-	}
-	if r.Last.Less(r.First) {
-		return plugin.ConfigError("exchange the two", "key %q: RangeStart %s is behind RangeEnd %s", o.Path("rangeStart"), r.First, r.Last)
-	}
-	if r.First == r.Last && r.First == r.Gateway {
-		return plugin.ConfigError("give the range more addresses", "key %q: the range %s holds only the gateway", o.Path("subnet"), r)
+func checkSubnet(p netip.Prefix, key string) error {
+	switch {
+	case !p.IsValid():
+		return plugin.ConfigError("set it to a network such as 10.88.0.0/16", "key %q is missing", key)
+	case p.Addr().Is4In6():
+		return plugin.ConfigError("write it as an IPv4 network", "key %q: %s is IPv4 written as IPv6", key, p)
+	case p.Bits() > p.Addr().BitLen()-2:
+		return plugin.ConfigError("at most /30 for IPv4 and /126 for IPv6", "key %q: Network %s too small to allocate from", key, p)
+	case p != p.Masked():
+		return plugin.ConfigError("write "+p.Masked().String(),
+			"key %q: Network has host bits set: %s. For a subnet mask of length %d the network address is %s", key, p, p.Bits(), p.Masked().Addr())
 	}
 	return nil
 }
@@ -150,9 +102,8 @@ func (r addressRange) checkEnds(o *conf.Object) error {
 // less one for IPv4, where that is the broadcast address.
 func lastOf(p netip.Prefix) netip.Addr {
 	bytes := p.Addr().AsSlice()
-	for i := range bytes {
-		host := max(0, min(8, 8*(i+1)-p.Bits()))
-		bytes[i] |= byte(math.MaxUint8 >> (8 - host))
+	for i := p.Bits(); i < p.Addr().BitLen(); i++ {
+		bytes[i/8] |= 0x80 >> (i % 8)
 	}
 	a, _ := netip.AddrFromSlice(bytes)
 	if a.Is4() {

@@ -1,136 +1,120 @@
 package static
 
 import (
+	"net"
 	"net/netip"
 	"strings"
 
-	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// config is the ipam object, with what the runtime asks for.
-type config struct {
-	addresses []address
-	routes    []*types.Route
-	dns       types.DNS
-}
-
-// address is one address of the container.
-type address struct {
-	prefix  netip.Prefix
-	gateway netip.Addr // the zero Addr: none
-}
-
-func orNone(a netip.Addr) string {
-	if !a.IsValid() {
-		return "none"
-	}
-	return a.String()
-}
-
-func load(r *plugin.Request) (*config, error) {
+// load returns what the ipam object and the runtime ask for.
+func load(r *plugin.Request) (*types100.Result, error) {
 	if !r.Config.Has("ipam") {
 		return nil, plugin.ConfigError("add the object ipam with its type and addresses", "IPAM config missing 'ipam' key")
 	}
 	ipam := r.Config.Object("ipam")
-	c := &config{routes: plugin.ParseRoutes(ipam, "routes"), dns: plugin.ParseDNS(ipam.Object("dns"))}
-	if err := c.readAddresses(r, ipam); err != nil {
+	result := &types100.Result{Routes: plugin.ParseRoutes(ipam, "routes"), DNS: plugin.ParseDNS(ipam.Object("dns"))}
+	var err error
+	if result.IPs, err = readAddresses(r, ipam); err == nil {
+		err = r.Config.Err()
+	}
+	if err != nil {
 		return nil, err
 	}
-	if err := r.Config.Err(); err != nil {
-		return nil, err
+	v4 := 0
+	for _, ip := range result.IPs {
+		if ip.Address.IP.To4() != nil {
+			v4++
+		}
 	}
-	return c, c.validate(r)
+	if (v4 > 1 || len(result.IPs)-v4 > 1) && !plugin.AtLeast(r.Version, "0.3.0") {
+		return nil, plugin.ConfigError("set cniVersion to 0.3.0 or newer, or keep one address of each family",
+			"CNI version %s does not support more than 1 address per family", r.Version)
+	}
+	return result, nil
 }
 
 // readAddresses reads the addresses from the first of these that gives any:
 // runtimeConfig.ips, args.cni.ips, and the configuration together with
 // CNI_ARGS. CNI_ARGS has to be valid all the same.
-func (c *config) readAddresses(r *plugin.Request, ipam *conf.Object) error {
-	asked, gateways, err := arguments(r)
+func readAddresses(r *plugin.Request, ipam *conf.Object) ([]*types100.IPConfig, error) {
+	args, err := plugin.Arguments(r.Args, "IP", "GATEWAY")
 	if err != nil {
-		return err
+		return nil, err
+	}
+	asked, err := parse(split(args["IP"]), "CNI_ARGS IP: the 'ip' field is expected to be in CIDR notation")
+	if err != nil {
+		return nil, err
+	}
+	var gateways []net.IP
+	for _, text := range split(args["GATEWAY"]) {
+		g := net.ParseIP(text)
+		if g == nil {
+			return nil, plugin.ConfigError("write an address such as 10.88.0.1", "CNI_ARGS GATEWAY: invalid gateway address: %s", text)
+		}
+		gateways = append(gateways, g)
 	}
 	for _, o := range []*conf.Object{r.Config.Object("runtimeConfig"), r.Config.Object("args").Object("cni")} {
-		c.addresses, err = readIPs(o)
-		if err != nil || len(c.addresses) > 0 {
-			return err
+		var texts []string
+		o.Strings("ips", &texts)
+		ips, err := parse(texts, o.Path("ips")+": an entry in the 'ips' field is NOT in CIDR notation")
+		if err != nil || len(ips) > 0 {
+			return ips, err
 		}
 	}
-	if c.addresses, err = readConfigured(ipam); err != nil {
-		return err
+	ips, err := readConfigured(ipam)
+	if err != nil {
+		return nil, err
 	}
-	c.addresses = append(c.addresses, asked...)
+	ips = append(ips, asked...)
 	for _, g := range gateways {
-		for i := range c.addresses {
-			if c.addresses[i].prefix.Contains(g) {
-				c.addresses[i].gateway = g
+		for _, ip := range ips {
+			if ip.Address.Contains(g) {
+				ip.Gateway = g
 			}
 		}
 	}
-	return nil
+	return ips, nil
 }
 
 // readConfigured reads ipam.addresses.
-func readConfigured(ipam *conf.Object) (list []address, err error) {
+func readConfigured(ipam *conf.Object) (ips []*types100.IPConfig, err error) {
 	ipam.Objects("addresses", func(e *conf.Object) {
-		var a address
 		text := ""
 		e.String("address", &text)
-		plugin.ReadAddr(e, "gateway", &a.gateway)
-		a.gateway = a.gateway.Unmap()
-		var ok bool
-		if a.prefix, ok = parseCIDR(text); !ok && err == nil {
-			err = notation(e.Path("address"), "the 'address' field is expected to be in CIDR notation, got: '"+text+"'")
+		gateway := plugin.ParseIP(e, "gateway")
+		if err != nil {
+			return
 		}
-		list = append(list, a)
+		var one []*types100.IPConfig
+		if one, err = parse([]string{text}, e.Path("address")+": the 'address' field is expected to be in CIDR notation"); err == nil {
+			one[0].Gateway = gateway
+			ips = append(ips, one[0])
+		}
 	})
 	if cerr := ipam.Err(); cerr != nil { // a wrong type comes first: it left the text empty
 		return nil, cerr
 	}
-	return list, err
+	return ips, err
 }
 
-// readIPs reads the addresses that a runtime asks for by the key ips.
-func readIPs(o *conf.Object) ([]address, error) {
-	var texts []string
-	o.Strings("ips", &texts)
-	var list []address
+// parse reads addresses with a prefix length.
+func parse(texts []string, expectation string) (ips []*types100.IPConfig, err error) {
 	for _, text := range texts {
-		p, ok := parseCIDR(text)
-		if !ok {
-			return nil, notation(o.Path("ips"), "an entry in the 'ips' field is NOT in CIDR notation, got: '"+text+"'")
+		p, err := netip.ParsePrefix(text)
+		if err != nil || p.Addr().Is4In6() {
+			return nil, plugin.ConfigError("write it with a prefix length, such as 10.88.0.2/24", "%s, got: '%s'", expectation, text)
 		}
-		list = append(list, address{prefix: p})
+		ips = append(ips, &types100.IPConfig{Address: plugin.IPNet(p)})
 	}
-	return list, nil
+	return ips, nil
 }
 
-// arguments reads IP and GATEWAY of CNI_ARGS, lists separated by commas.
-func arguments(r *plugin.Request) (asked []address, gateways []netip.Addr, err error) {
-	args, err := plugin.Arguments(r.Args, "IP", "GATEWAY")
-	if err != nil {
-		return nil, nil, err
-	}
-	for _, text := range split(args["IP"]) {
-		p, ok := parseCIDR(text)
-		if !ok {
-			return nil, nil, notation("CNI_ARGS IP", "the 'ip' field is expected to be in CIDR notation, got: '"+text+"'")
-		}
-		asked = append(asked, address{prefix: p})
-	}
-	for _, text := range split(args["GATEWAY"]) {
-		g, err := netip.ParseAddr(text)
-		if err != nil || g.Zone() != "" {
-			return nil, nil, plugin.ConfigError("write an address such as 10.88.0.1", "CNI_ARGS GATEWAY: invalid gateway address: %s", text)
-		}
-		gateways = append(gateways, g.Unmap())
-	}
-	return asked, gateways, nil
-}
-
+// split returns the items of a list in CNI_ARGS.
 func split(list string) []string {
 	if list == "" {
 		return nil
@@ -140,29 +124,4 @@ func split(list string) []string {
 		items[i] = strings.TrimSpace(items[i])
 	}
 	return items
-}
-
-func parseCIDR(text string) (p netip.Prefix, ok bool) {
-	p, err := netip.ParsePrefix(text)
-	return p, err == nil && !p.Addr().Is4In6()
-}
-
-func notation(where, msg string) error {
-	return plugin.ConfigError("write it with a prefix length, such as 10.88.0.2/24", "%s: %s", where, msg)
-}
-
-// validate counts the addresses: the oldest results have room for one of each
-// family.
-func (c *config) validate(r *plugin.Request) error {
-	v4 := 0
-	for _, a := range c.addresses {
-		if a.prefix.Addr().Is4() {
-			v4++
-		}
-	}
-	if (v4 > 1 || len(c.addresses)-v4 > 1) && !plugin.AtLeast(r.Version, "0.3.0") {
-		return plugin.ConfigError("set cniVersion to 0.3.0 or newer, or keep one address of each family",
-			"CNI version %s does not support more than 1 address per family", r.Version)
-	}
-	return nil
 }

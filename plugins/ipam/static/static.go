@@ -4,6 +4,7 @@ package static
 
 import (
 	"context"
+	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
@@ -15,15 +16,7 @@ type Plugin struct{}
 
 // Add returns the addresses, routes and DNS settings that are configured.
 func (Plugin) Add(_ context.Context, r *plugin.Request) (*types100.Result, error) {
-	c, err := load(r)
-	if err != nil {
-		return nil, err
-	}
-	result := &types100.Result{Routes: c.routes, DNS: c.dns}
-	for _, a := range c.addresses {
-		result.IPs = append(result.IPs, &types100.IPConfig{Address: plugin.IPNet(a.prefix), Gateway: a.gateway.AsSlice()})
-	}
-	return result, nil
+	return load(r)
 }
 
 // Del has nothing to give back.
@@ -32,23 +25,32 @@ func (Plugin) Del(context.Context, *plugin.Request) error { return nil }
 // Check compares the configured addresses, and their gateways where given,
 // with those of prevResult.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
-	c, err := load(r)
+	wanted, err := load(r)
 	if err != nil {
 		return err
 	}
 	if r.PrevResult == nil {
 		return plugin.ConfigError("CHECK needs the result of ADD, which the runtime passes as prevResult", "static: required prevResult missing")
 	}
+	const changed = "the configuration changed since ADD: restart the container"
 	actual := plugin.AddressesOf(r.PrevResult, r.IfName)
-	for _, a := range c.addresses {
-		if err := a.find(actual, r.IfName); err != nil {
-			return err
+	for _, w := range wanted.IPs {
+		i := slices.IndexFunc(actual, func(ip *types100.IPConfig) bool { return plugin.Prefix(ip.Address) == plugin.Prefix(w.Address) })
+		if i < 0 {
+			return plugin.Errorf(changed, "static: the configured address %s is not on interface %s", &w.Address, r.IfName)
+		}
+		if w.Gateway != nil && !w.Gateway.Equal(actual[i].Gateway) {
+			was := "none"
+			if actual[i].Gateway != nil {
+				was = actual[i].Gateway.String()
+			}
+			return plugin.Errorf(changed, "static: the gateway of %s on interface %s is configured as %s and was set up as %s", &w.Address, r.IfName, w.Gateway, was)
 		}
 	}
 	return nil
 }
 
-// Status tells whether the configuration is valid.
+// Status reports whether the configuration is valid.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	_, err := load(r)
 	return err
@@ -56,17 +58,3 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 
 // GC has nothing to remove.
 func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
-
-// find looks for the address among those of the interface.
-func (a address) find(actual []*types100.IPConfig, ifName string) error {
-	for _, ip := range actual {
-		if plugin.Prefix(ip.Address) != a.prefix {
-			continue
-		}
-		if a.gateway.IsValid() && plugin.Addr(ip.Gateway) != a.gateway {
-			return plugin.Errorf("the configuration changed since ADD: restart the container", "static: the gateway of %s on interface %s is configured as %s and was set up as %s", a.prefix, ifName, a.gateway, orNone(plugin.Addr(ip.Gateway)))
-		}
-		return nil
-	}
-	return plugin.Errorf("the configuration changed since ADD: restart the container", "static: the configured address %s is not on interface %s", a.prefix, ifName)
-}

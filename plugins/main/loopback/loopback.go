@@ -22,7 +22,7 @@ const name = "lo"
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	return result, inside(r, func(lo netlink.Link) error {
+	err = inside(r, func(lo netlink.Link) error {
 		// Before it is set up: setting it down again takes IPv6 addresses from it.
 		if err := checkAddresses(lo, r.Netns); err != nil {
 			return err
@@ -42,6 +42,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Resu
 		}
 		return err
 	})
+	return result, err
 }
 
 func isUp(lo netlink.Link) bool { return lo.Attrs().RawFlags&unix.IFF_UP != 0 }

@@ -1,5 +1,4 @@
-// Package chain runs a list of plugins, as a runtime would run them one after
-// the other, in one process.
+// Package chain runs a list of plugins, as a runtime would run them one after the other, in one process.
 package chain
 
 import (
@@ -8,55 +7,70 @@ import (
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
 
-	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Plugin is the chain plugin.
 type Plugin struct{}
 
-// Add calls the plugins in order, each with the result of the one before. When
-// one fails, those that ran are called with DEL, the last one first.
-//
-// The one that failed is among them only if it is another program. One of ours
-// has undone what it did, and may have failed because a repeated ADD found the
-// attachment there, which a DEL would take away.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
+// Add calls the plugins in order, each with the result of the one before. When one fails, those that ran are called with DEL, the
+// last one first, all with the newest result. The one that failed has undone what it did.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	steps, err := validate(r)
 	if err != nil {
 		return nil, err
 	}
-	var made *types100.Result // by the plugins so far
+	if err := refuseSecond(r, steps); err != nil {
+		return nil, err
+	}
+	made := r.PrevResult // by the plugins so far
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	for _, s := range steps {
-		takeBack := func(ctx context.Context) error { return s.del(ctx, r, made) }
-		if s.plugin.External() {
-			undo.Push("DEL of "+s.name, takeBack)
-		}
-		if result, err = s.add(ctx, r, made); err != nil {
+		result, err := s.call(ctx, r, plugin.Add, made)
+		if err != nil {
 			return nil, s.wrap(err)
 		}
-		if !s.plugin.External() {
-			undo.Push("DEL of "+s.name, takeBack)
-		}
 		made = result
+		undo.Push("DEL of "+s.name, func(ctx context.Context) error {
+			_, err := s.call(ctx, r, plugin.Del, made)
+			return err
+		})
 	}
-	return result, nil
+	return made, nil
+}
+
+// refuseSecond refuses an ADD of an attachment that is there, if another program would make its interface: that program's ADD would
+// fail, and its DEL take the attachment away.
+func refuseSecond(r *plugin.Request, steps []*step) error {
+	i := slices.IndexFunc(steps, func(s *step) bool { return s.plugin.External && s.plugin.Kind == plugin.Main && s.name != "loopback" })
+	if i < 0 {
+		return nil
+	}
+	err := r.Inside(func() error {
+		_, err := netlink.LinkByName(r.IfName)
+		return err
+	})
+	switch {
+	case link.IsNotFound(err):
+		return nil
+	case err == nil:
+		err = plugin.Errorf("call DEL before another ADD, or choose another interface name", "interface %s is in %s already", r.IfName, r.Netns)
+	}
+	return steps[i].wrap(err)
 }
 
 // Del calls the plugins in reverse order, all of them even if one fails.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	steps, err := read(r)
-	if slices.ContainsFunc(steps, func(s *step) bool { return s.makesLink(r) }) {
+	if slices.ContainsFunc(steps, func(s *step) bool { return s.plugin.Kind == plugin.Main && !s.plugin.External }) {
 		r.Deleter() // first, so that it is ready when the plugin needs it, which comes last
 	}
-	errs := []error{err}
-	for _, s := range slices.Backward(steps) {
-		errs = append(errs, s.wrap(s.del(ctx, r, nil)))
-	}
-	return errors.Join(errs...)
+	slices.Reverse(steps)
+	return errors.Join(err, all(ctx, r, steps))
 }
 
 // Check calls the plugins in order, up to one that fails.
@@ -66,7 +80,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	for _, s := range steps {
-		if err := s.call(ctx, r, (*delegate.Delegate).Check); err != nil {
+		if _, err := s.call(ctx, r, r.Command, r.PrevResult); err != nil {
 			return s.wrap(err)
 		}
 	}
@@ -79,19 +93,20 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
-	for _, s := range steps {
-		errs = append(errs, s.wrap(s.call(ctx, r, (*delegate.Delegate).Status)))
-	}
-	return errors.Join(errs...)
+	return all(ctx, r, steps)
 }
 
 // GC calls the plugins in order, all of them even if one fails.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	steps, err := read(r)
-	errs := []error{err}
+	return errors.Join(err, all(ctx, r, steps))
+}
+
+func all(ctx context.Context, r *plugin.Request, steps []*step) error {
+	var errs []error
 	for _, s := range steps {
-		errs = append(errs, s.wrap(s.call(ctx, r, (*delegate.Delegate).GC)))
+		_, err := s.call(ctx, r, r.Command, r.PrevResult)
+		errs = append(errs, s.wrap(err))
 	}
 	return errors.Join(errs...)
 }

@@ -12,11 +12,11 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// lab is a table of plugins that keep what they are asked, and the directory
-// that CNI_PATH leads to them by.
+// lab is a table of plugins that keep what they are asked, and the directory that CNI_PATH leads to them by.
 type lab struct {
 	dir   string
 	table plugin.Table
@@ -71,7 +71,11 @@ func (l *lab) request(command plugin.Command, config string) (*plugin.Request, e
 		r.Key = plugin.Key{ContainerID: "c0ffee", IfName: "eth0"}
 		r.Netns = "/run/netns/web"
 	}
-	return r, r.Configure([]byte(config), "")
+	o, err := conf.Parse([]byte(config))
+	if err != nil {
+		return nil, err
+	}
+	return r, r.Configure(o, "")
 }
 
 // run calls the chain.
@@ -81,24 +85,7 @@ func (l *lab) run(t *testing.T, ctx context.Context, command plugin.Command, con
 	if err != nil {
 		t.Fatal(err)
 	}
-	return serve(ctx, Plugin{}, r)
-}
-
-// serve calls the request's verb of a plugin.
-func serve(ctx context.Context, p plugin.Plugin, r *plugin.Request) (*types100.Result, error) {
-	switch r.Command {
-	case plugin.Add:
-		return p.Add(ctx, r)
-	case plugin.Del:
-		return nil, p.Del(ctx, r)
-	case plugin.Check:
-		return nil, p.Check(ctx, r)
-	case plugin.Status:
-		return nil, p.Status(ctx, r)
-	case plugin.GC:
-		return nil, p.GC(ctx, r)
-	}
-	return nil, fmt.Errorf("no verb %s", r.Command)
+	return plugin.Serve(ctx, Plugin{}, r)
 }
 
 // fake is a plugin of a lab.
@@ -127,12 +114,11 @@ func (f fake) GC(ctx context.Context, r *plugin.Request) error {
 	return err
 }
 
-// verb keeps the call. Without other orders an ADD adds an interface called
-// like the plugin.
+// verb keeps the call. Without other orders an ADD adds an interface called like the plugin.
 func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Request) (*types100.Result, error) {
 	what := string(command) + " " + f.name
 	var stdin map[string]any
-	if err := json.Unmarshal(r.Text(), &stdin); err != nil {
+	if err := json.Unmarshal(r.Config.JSON(), &stdin); err != nil {
 		return nil, err
 	}
 	f.lab.calls = append(f.lab.calls, call{what, stdin})
@@ -144,7 +130,7 @@ func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Reques
 	}
 	result := &types100.Result{}
 	if r.PrevResult != nil {
-		result = plugin.Copy(r.PrevResult)
+		result = r.PrevResult
 	}
 	result.Interfaces = append(result.Interfaces, &types100.Interface{Name: f.name, Mtu: 1400})
 	return result, nil

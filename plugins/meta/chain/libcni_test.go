@@ -32,7 +32,7 @@ func (l *lab) ExecPlugin(ctx context.Context, path string, stdin []byte, environ
 	if err != nil {
 		return nil, err
 	}
-	result, err := serve(ctx, l.table.Find(filepath.Base(path)).Plugin, r)
+	result, err := plugin.Serve(ctx, l.table.Find(filepath.Base(path)).Plugin, r)
 	if err != nil || command != plugin.Add {
 		return nil, err
 	}
@@ -43,9 +43,8 @@ func (*lab) Decode(out []byte) (version.PluginInfo, error) {
 	return (&version.PluginDecoder{}).Decode(out)
 }
 
-// TestSameAsLibcni has libcni run the same plugins one by one and in chains:
-// each of them is asked the same, in the same order, and the result is the same
-// to the byte.
+// TestSameAsLibcni has libcni run the same plugins one by one and in chains: each of them is asked the same, in the same order, and
+// the result is the same to the byte.
 func TestSameAsLibcni(t *testing.T) {
 	const (
 		a     = `{"type": "a", "capabilities": {"ips": true, "mac": false}, "ipam": {"type": "x", "list": [1, 2.5, null, "\u0001\"é😀"]}, "name": "own", "cniVersion": "0.1.0"}`

@@ -2,7 +2,10 @@ package chain
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
@@ -10,6 +13,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
+
+// ownType is what the plugin is called in a configuration.
+const ownType = "chain"
 
 // step is one plugin of the list.
 type step struct {
@@ -19,74 +25,114 @@ type step struct {
 	capabilities []string
 }
 
-// add calls ADD with the result of the plugin before, nil if this is the first.
-func (s *step) add(ctx context.Context, r *plugin.Request, made *types100.Result) (*types100.Result, error) {
-	own, err := s.request(r, plugin.Add, made)
-	if err != nil {
-		return nil, err
-	}
-	if err := r.Step(ctx, s.name); err != nil {
-		return nil, err
-	}
-	result, err := s.plugin.Add(ctx, own)
-	if err == nil && result == nil {
-		result = &types100.Result{}
-	}
-	return result, err
-}
-
-// del calls DEL, also while an ADD that has made something is undone.
-func (s *step) del(ctx context.Context, r *plugin.Request, made *types100.Result) error {
-	own, err := s.request(r, plugin.Del, made)
-	if err != nil {
-		return err
-	}
-	r.Announce(s.name)
-	return s.plugin.Del(ctx, own)
-}
-
-// makesLink reports whether the plugin is one that makes a link, in this process.
-func (s *step) makesLink(r *plugin.Request) bool {
-	row := r.Plugins.Find(s.name)
-	return row != nil && row.Kind == plugin.Main && !s.plugin.External()
-}
-
-// call calls the request's verb.
-func (s *step) call(ctx context.Context, r *plugin.Request, verb func(*delegate.Delegate, context.Context, *plugin.Request) error) error {
-	own, err := s.request(r, r.Command, nil)
-	if err != nil {
-		return err
-	}
-	r.Announce(s.name)
-	return verb(s.plugin, ctx, own)
-}
-
-// request is what a process of the plugin's own would have been asked, with the
-// result that the chain has made so far; nil is the one that the chain was given.
-func (s *step) request(r *plugin.Request, command plugin.Command, made *types100.Result) (*plugin.Request, error) {
-	config := s.compose(r.Config)
-	own := r.For(command, config)
-	if made != nil {
-		var err error
-		if own.PrevResult, err = plugin.In(made, r.Version); err != nil {
-			return nil, err
+// read reads the list of plugins and finds each of them. What it returns beside an error are those that can be called: DEL and GC
+// do what they can.
+func read(r *plugin.Request) ([]*step, error) {
+	var steps []*step
+	var errs []error
+	r.Config.Objects("plugins", func(o *conf.Object) {
+		s, err := readStep(r, o)
+		if err != nil {
+			errs = append(errs, err)
+			return
 		}
-		config.Drop("prevResult") // which is the one before the chain
+		steps = append(steps, s)
+	})
+	if err := r.Config.Err(); err != nil {
+		return nil, fmt.Errorf("chain: %w", err)
 	}
+	if len(steps)+len(errs) == 0 {
+		return nil, plugin.ConfigError(`list the plugins to run, as in a conflist: "plugins": [{"type": "bridge", …}, …]`,
+			"chain: %q has no plugins", "plugins")
+	}
+	return steps, errors.Join(errs...)
+}
+
+func readStep(r *plugin.Request, o *conf.Object) (*step, error) {
+	s := &step{config: o, capabilities: o.Object("capabilities").TrueKeys()}
+	o.String("type", &s.name)
+	switch s.name {
+	case "":
+		return nil, plugin.ConfigError("each of the plugins names itself by \"type\"", "chain: key %q: want the name of a plugin, got none", o.Path("type"))
+	case ownType:
+		return nil, plugin.ConfigError("list its plugins in its place", "chain: key %q: a chain can't be part of a chain", o.Path("type"))
+	}
+	var err error
+	if s.plugin, err = delegate.Find(r, s.name); err != nil {
+		return nil, s.wrap(err)
+	}
+	return s, s.wrap(plugin.CheckVersion(r.Version, r.Command, s.plugin.Oldest))
+}
+
+// validate is read for the verbs that refuse a configuration with a mistake, before anything is changed.
+func validate(r *plugin.Request) ([]*step, error) {
+	steps, err := read(r)
+	if err != nil {
+		return nil, err
+	}
+	declared := r.Config.Object("capabilities").TrueKeys()
+	r.Config.Object("runtimeConfig")
+	if err := r.Config.Err(); err != nil {
+		return nil, fmt.Errorf("chain: %w", err)
+	}
+	return steps, checkCapabilities(steps, declared)
+}
+
+// checkCapabilities makes sure that the chain gets from the runtime what its plugins need: an entry of a conflist gets what it
+// declares itself.
+func checkCapabilities(steps []*step, declared []string) error {
+	var missing, lacks []string
+	for _, s := range steps {
+		for _, c := range s.capabilities {
+			if slices.Contains(declared, c) {
+				continue
+			}
+			lacks = append(lacks, fmt.Sprintf("%s (of %s)", c, s.name))
+			missing = append(missing, fmt.Sprintf("%q: true", c))
+		}
+	}
+	if lacks == nil {
+		return nil
+	}
+	slices.Sort(missing)
+	return plugin.ConfigError(
+		fmt.Sprintf(`add {%s} to the "capabilities" beside "type": "chain": the runtime hands over what is declared there`, strings.Join(slices.Compact(missing), ", ")),
+		"chain: key %q lacks %s", "capabilities", strings.Join(lacks, ", "))
+}
+
+// call calls a verb with the result of the plugins so far, DEL also while an ADD is undone.
+func (s *step) call(ctx context.Context, r *plugin.Request, command plugin.Command, prev *types100.Result) (*types100.Result, error) {
+	own, err := s.request(r, command, prev)
+	if err != nil {
+		return nil, err
+	}
+	if command == plugin.Add {
+		err = r.Step(ctx, s.name)
+	} else {
+		r.Announce(s.name)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return plugin.Serve(ctx, s.plugin, own)
+}
+
+// request is what libcni would ask of the plugin: its own configuration with the network's name and version, what a runtime adds to
+// each plugin's for a verb, and of runtimeConfig what the plugin's capabilities ask for.
+func (s *step) request(r *plugin.Request, command plugin.Command, prev *types100.Result) (*plugin.Request, error) {
+	config := s.config.Copy()
+	config.Take(r.Config, "name", "cniVersion", plugin.ValidKey, plugin.OldValidKey)
+	if asked := r.Config.Object("runtimeConfig").Only(s.capabilities...); len(asked.Keys()) > 0 {
+		config.Set("runtimeConfig", asked)
+	}
+	if prev != nil {
+		config.Set("prevResult", plugin.FormOf(prev, r.Version))
+	}
+	own := r.For(command)
 	if r.Trace != nil {
 		own.Trace = func(what string) { r.Trace(s.name + ": " + what) }
 	}
-	return own, own.ConfigureBy(config, s.plugin.Oldest())
-}
-
-// compose makes the configuration that libcni would send: the plugin's own with
-// the network's name and version, what a runtime adds to each plugin's for a
-// verb, and of runtimeConfig what the plugin's capabilities ask for.
-func (s *step) compose(chain *conf.Object) *conf.Object {
-	config := s.config.Copy()
-	config.Take(chain, "name", "cniVersion", "prevResult", plugin.ValidKey, plugin.OldValidKey)
-	config.TakeSome(chain, "runtimeConfig", s.capabilities)
-	return config
+	return own, own.Configure(config, s.plugin.Oldest)
 }
 
 // wrap says whose error it is.

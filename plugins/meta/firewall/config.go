@@ -1,6 +1,7 @@
 package firewall
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 
@@ -47,17 +48,30 @@ func parse(o *conf.Object) (*config, error) {
 
 // locate reads what DEL and GC need.
 func locate(o *conf.Object) *config {
-	c := &config{zone: firewalld.Zone{Name: "trusted"}}
+	c := &config{}
 	o.String("backend", &c.backend)
-	zone := ""
-	o.String("firewalldZone", &zone)
-	if zone != "" {
-		c.zone.Name = zone
-	}
+	o.String("firewalldZone", &c.zone.Name)
+	c.zone.Name = cmp.Or(c.zone.Name, "trusted")
 	return c
 }
 
-// usesZone tells whether addresses go to a zone of firewalld: because the
+// split returns what is up to a zone of firewalld and what to a backend, nil for nothing. firewalld has no policies like ours.
+func (c *config) split(ctx context.Context, f netfilter.Forward) (inZone, inFilter *netfilter.Forward, err error) {
+	uses, err := c.usesZone(ctx)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case !uses:
+		return nil, &f, nil
+	case f.Ingress == netfilter.Open:
+		return &f, nil, nil
+	}
+	policy := f
+	policy.Addrs = nil
+	return &f, &policy, nil
+}
+
+// usesZone reports whether addresses go to a zone of firewalld: because the
 // configuration says so, or says nothing and firewalld is there.
 func (c *config) usesZone(ctx context.Context) (bool, error) {
 	if c.backend != "" {

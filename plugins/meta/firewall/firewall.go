@@ -15,6 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/firewalld"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -27,7 +28,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	zone, err := c.usesZone(ctx)
+	inZone, inFilter, err := c.split(ctx, f)
 	if err != nil {
 		return nil, err
 	}
@@ -37,16 +38,13 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	undo.Push("stop letting packets pass", func(ctx context.Context) error { return remove(ctx, r, nil) })
-	if !zone {
-		return r.PrevResult, backend.AddForward(ctx, c.filter(), r.Key, f)
+	if inFilter != nil {
+		err = backend.AddForward(ctx, c.filter(), r.Key, *inFilter)
 	}
-	// firewalld has no policies like ours: they are up to a backend.
-	if f.Ingress != netfilter.Open {
-		if err := backend.AddForward(ctx, c.filter(), r.Key, policyOf(f)); err != nil {
-			return nil, err
-		}
+	if inZone != nil && err == nil {
+		err = c.zone.AddForward(ctx, r.Key, *inZone)
 	}
-	return r.PrevResult, c.zone.AddForward(ctx, r.Key, f)
+	return r.PrevResult, err
 }
 
 // Del removes what ADD made, in whichever backend it is. It needs the
@@ -72,45 +70,36 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	zone, err := c.usesZone(ctx)
-	if err != nil {
-		return err
+	inZone, inFilter, err := c.split(ctx, f)
+	if inZone != nil {
+		err = c.zone.CheckForward(ctx, r.Key, *inZone)
 	}
-	if !zone {
-		return backend.CheckForward(ctx, c.filter(), r.Key, f)
+	if inFilter != nil && err == nil {
+		err = backend.CheckForward(ctx, c.filter(), r.Key, *inFilter)
 	}
-	if err := c.zone.CheckForward(ctx, r.Key, f); err != nil || f.Ingress == netfilter.Open {
-		return err
-	}
-	return backend.CheckForward(ctx, c.filter(), r.Key, policyOf(f))
+	return err
 }
 
-// Status tells whether the host has what the backend needs.
+// Status reports whether the host has what the backend needs.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
 	if err != nil {
 		return err
 	}
-	zone, err := c.usesZone(ctx)
-	if err != nil {
-		return err
+	inZone, inFilter, err := c.split(ctx, netfilter.Forward{Ingress: c.ingress})
+	if inZone != nil {
+		var running bool
+		if running, err = firewalld.Running(ctx); !running && err == nil {
+			err = types.NewError(types.ErrPluginNotAvailable, `backend is "firewalld", and firewalld is not running`, "start firewalld, or leave the key out")
+		}
 	}
-	if zone && c.ingress == netfilter.Open {
-		return running(ctx)
+	if inFilter != nil && err == nil {
+		err = netns.CheckAdmin()
 	}
-	if zone {
-		err = running(ctx)
+	if inFilter != nil && err == nil {
+		err = backend.ForwardAvailable(c.filter())
 	}
-	return errors.Join(err, backend.ForwardAvailable(c.filter()))
-}
-
-func running(ctx context.Context) error {
-	is, err := firewalld.Running(ctx)
-	if is || err != nil {
-		return err
-	}
-	return &types.Error{Code: types.ErrPluginNotAvailable, Msg: `backend is "firewalld", and firewalld is not running`,
-		Details: "start firewalld, or leave the key out"}
+	return err
 }
 
 // GC removes what attachments of the network have that are not valid.
@@ -127,11 +116,11 @@ func (Plugin) Explain(o *conf.Object) []string {
 	if err != nil {
 		return nil // which STATUS says
 	}
-	zone, err := c.usesZone(context.Background())
+	inZone, inFilter, err := c.split(context.Background(), netfilter.Forward{Ingress: c.ingress})
 	switch {
 	case err != nil:
 		return []string{fmt.Sprintf("lets packets pass with nothing: %v", err)}
-	case !zone:
+	case inZone == nil:
 		return []string{backend.Explain("lets packets pass", c.filter())}
 	}
 	reason := "backend says so"
@@ -139,7 +128,7 @@ func (Plugin) Explain(o *conf.Object) []string {
 		reason = "backend is left out, and firewalld is running"
 	}
 	list := []string{fmt.Sprintf("lets packets pass with zone %s of firewalld: %s", c.zone.Name, reason)}
-	if c.ingress != netfilter.Open {
+	if inFilter != nil {
 		list = append(list, backend.Explain("keeps bridges apart", c.filter()))
 	}
 	return list
@@ -166,12 +155,6 @@ func wanted(r *plugin.Request) (*config, netfilter.Forward, error) {
 	return c, f, nil
 }
 
-// policyOf is what is left when firewalld lets the addresses pass.
-func policyOf(f netfilter.Forward) netfilter.Forward {
-	f.Addrs = nil
-	return f
-}
-
 // bridgeAndPort returns the names that a plugin which connects containers to a
 // bridge reports: the bridge's first, then that of the veth's end in it.
 func bridgeAndPort(r *types100.Result) (bridge, port string) {
@@ -193,9 +176,5 @@ func allPrefixes(r *types100.Result) []netip.Prefix {
 	if r == nil {
 		return nil
 	}
-	list := make([]netip.Prefix, 0, len(r.IPs))
-	for _, ip := range r.IPs {
-		list = append(list, plugin.Prefix(ip.Address))
-	}
-	return list
+	return plugin.Prefixes(r.IPs)
 }

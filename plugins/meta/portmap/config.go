@@ -140,28 +140,17 @@ func first(ips []*types100.IPConfig, is func(netip.Addr) bool) (netip.Addr, bool
 	return netip.Addr{}, false
 }
 
-// hostPort is the host's side of a port map.
-type hostPort struct {
-	ipv6     bool
-	ip       netip.Addr
-	protocol uint8
-	port     uint16
-}
-
 // distinct returns port maps, each once. Runtimes do repeat themselves; what
 // they can't want is one port that leads to two.
 func distinct(maps []netfilter.PortMap) ([]netfilter.PortMap, error) {
-	if len(maps) < 2 {
-		return maps, nil
-	}
-	of := make(map[hostPort]netip.AddrPort, len(maps))
+	targets := make(map[netfilter.PortMap]netip.AddrPort, len(maps))
 	once := maps[:0]
 	for _, p := range maps {
-		side := hostPort{ipv6: p.Container.Addr().Is6(), ip: p.HostIP, protocol: p.Protocol, port: p.HostPort}
-		before, there := of[side]
-		switch {
+		side := p // the host's: a family has but one address of the container
+		side.Container = netip.AddrPortFrom(p.Container.Addr(), 0)
+		switch before, there := targets[side]; {
 		case !there:
-			of[side] = p.Container
+			targets[side] = p.Container
 			once = append(once, p)
 		case before != p.Container:
 			return nil, plugin.ConfigError("remove one of the two from the runtime's port mappings",

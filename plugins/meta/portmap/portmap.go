@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -52,10 +53,13 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return backend.CheckPortMaps(ctx, c.backend, r.Key, ports)
 }
 
-// Status tells whether the kernel has what publishing a port needs, and whether
+// Status reports whether the kernel has what publishing a port needs, and whether
 // conditions are right.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
+	if err == nil {
+		err = netns.CheckAdmin()
+	}
 	if err != nil {
 		return err
 	}

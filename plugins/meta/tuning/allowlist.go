@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -26,44 +27,24 @@ func checkAllowlist(sysctls []setting) error {
 		return nil
 	}
 	if err != nil {
-		return &types.Error{Code: types.ErrIOFailure, Msg: err.Error(), Details: "make the file readable, or remove it to allow all sysctls"}
+		return types.NewError(types.ErrIOFailure, err.Error(), "make the file readable, or remove it to allow all sysctls")
 	}
-	lines, patterns, err := parseAllowlist(string(text))
-	if err != nil {
-		return plugin.ConfigError("write one regular expression of Go's syntax on each line",
-			"%s: %v", allowlistFile, err)
-	}
-	for _, s := range sysctls {
-		if !matchesAny(patterns, s.key.String()) {
-			return plugin.ConfigError("remove it from the configuration, or add a line that matches it to "+allowlistFile,
-				"Sysctl %s is not allowed. Only the following sysctls are allowed: [%s]", s.key, strings.Join(lines, " "))
-		}
-	}
-	return nil
-}
-
-// parseAllowlist returns the lines that hold something, and their patterns.
-func parseAllowlist(text string) (lines []string, patterns []*regexp.Regexp, err error) {
-	for _, line := range strings.Split(text, "\n") {
-		line = strings.TrimSpace(line)
-		if line == "" {
+	var patterns []*regexp.Regexp
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" {
 			continue
 		}
 		p, err := regexp.Compile(line)
 		if err != nil {
-			return nil, nil, err
+			return plugin.ConfigError("write one regular expression of Go's syntax on each line", "%s: %v", allowlistFile, err)
 		}
-		lines = append(lines, line)
 		patterns = append(patterns, p)
 	}
-	return lines, patterns, nil
-}
-
-func matchesAny(patterns []*regexp.Regexp, text string) bool {
-	for _, p := range patterns {
-		if p.MatchString(text) {
-			return true
+	for _, s := range sysctls {
+		if !slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(s.key.String()) }) {
+			return plugin.ConfigError("remove it from the configuration, or add a line that matches it to "+allowlistFile,
+				"Sysctl %s is not allowed. Only the following sysctls are allowed: %v", s.key, patterns)
 		}
 	}
-	return false
+	return nil
 }

@@ -11,134 +11,144 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// attributes are values of a link. What is nil is not given: on ADD it stays
-// as it is, in the file for DEL it was not recorded.
-type attributes struct {
-	mac      net.HardwareAddr
-	promisc  *bool
-	mtu      *int // bytes
-	allmulti *bool
-	txQLen   *int // packets
-}
+// values are those of a link's attributes, as people and the file for DEL write them. "" is not given: on ADD it stays as it is, in
+// the file it was not recorded.
+type values [5]string
 
-// attribute is one value of a link.
+const (
+	mac = iota
+	promisc
+	mtu
+	allmulti
+	txQLen
+)
+
+// attribute is what can be changed of a link.
 type attribute struct {
-	name  string // its key in the configuration and in the file for DEL
-	value string // as people and the file write it
-	set   func(l netlink.Link) error
+	name string // its key in the configuration and in the file for DEL
+	of   func(*netlink.LinkAttrs) string
+	set  func(links *netlink.Handle, l netlink.Link, value string) error
 }
 
-// list returns the attributes that are given, in the order in which they are set and recorded.
-func (a attributes) list() []attribute {
-	var list []attribute
-	if a.mac != nil {
-		list = append(list, attribute{"mac", a.mac.String(), func(l netlink.Link) error { return netlink.LinkSetHardwareAddr(l, a.mac) }})
-	}
-	if a.promisc != nil {
-		list = append(list, attribute{"promisc", strconv.FormatBool(*a.promisc), switched(*a.promisc, netlink.SetPromiscOn, netlink.SetPromiscOff)})
-	}
-	if a.mtu != nil {
-		list = append(list, attribute{"mtu", strconv.Itoa(*a.mtu), func(l netlink.Link) error { return netlink.LinkSetMTU(l, *a.mtu) }})
-	}
-	if a.allmulti != nil {
-		list = append(list, attribute{"allmulti", strconv.FormatBool(*a.allmulti),
-			switched(*a.allmulti, netlink.LinkSetAllmulticastOn, netlink.LinkSetAllmulticastOff)})
-	}
-	if a.txQLen != nil {
-		list = append(list, attribute{"txQLen", strconv.Itoa(*a.txQLen), func(l netlink.Link) error { return netlink.LinkSetTxQLen(l, *a.txQLen) }})
-	}
-	return list
+// attributes are in the order in which they are changed and recorded.
+var attributes = [len(values{})]attribute{
+	mac:      {"mac", func(a *netlink.LinkAttrs) string { return a.HardwareAddr.String() }, setMAC},
+	promisc:  {"promisc", flag(unix.IFF_PROMISC), switching((*netlink.Handle).SetPromiscOn, (*netlink.Handle).SetPromiscOff)},
+	mtu:      {"mtu", func(a *netlink.LinkAttrs) string { return strconv.Itoa(a.MTU) }, number((*netlink.Handle).LinkSetMTU)},
+	allmulti: {"allmulti", flag(unix.IFF_ALLMULTI), switching((*netlink.Handle).LinkSetAllmulticastOn, (*netlink.Handle).LinkSetAllmulticastOff)},
+	txQLen:   {"txQLen", func(a *netlink.LinkAttrs) string { return strconv.Itoa(a.TxQLen) }, number((*netlink.Handle).LinkSetTxQLen)},
 }
 
-func switched(on bool, setOn, setOff func(netlink.Link) error) func(netlink.Link) error {
-	if on {
-		return setOn
-	}
-	return setOff
+func flag(bit uint32) func(*netlink.LinkAttrs) string {
+	return func(a *netlink.LinkAttrs) string { return strconv.FormatBool(a.RawFlags&bit != 0) }
 }
 
-func (a attributes) isZero() bool { return len(a.list()) == 0 }
-
-// override replaces the attributes that b gives.
-func (a *attributes) override(b attributes) {
-	if b.mac != nil {
-		a.mac = b.mac
+func setMAC(links *netlink.Handle, l netlink.Link, value string) error {
+	address, err := net.ParseMAC(value)
+	if err != nil {
+		return err
 	}
-	replace(&a.promisc, b.promisc)
-	replace(&a.mtu, b.mtu)
-	replace(&a.allmulti, b.allmulti)
-	replace(&a.txQLen, b.txQLen)
+	return links.LinkSetHardwareAddr(l, address)
 }
 
-func replace[T any](old **T, new *T) {
-	if new != nil {
-		*old = new
+func switching(on, off func(*netlink.Handle, netlink.Link) error) func(*netlink.Handle, netlink.Link, string) error {
+	return func(links *netlink.Handle, l netlink.Link, value string) error {
+		if value == "true" {
+			return on(links, l)
+		}
+		return off(links, l)
 	}
 }
 
-// attributesOf returns what the link has of the attributes that like gives.
-func attributesOf(l netlink.Link, like attributes) attributes {
-	has := l.Attrs()
-	of := attributes{
-		promisc:  where(like.promisc, has.RawFlags&unix.IFF_PROMISC != 0),
-		mtu:      where(like.mtu, has.MTU),
-		allmulti: where(like.allmulti, has.RawFlags&unix.IFF_ALLMULTI != 0),
-		txQLen:   where(like.txQLen, has.TxQLen),
+func number(set func(*netlink.Handle, netlink.Link, int) error) func(*netlink.Handle, netlink.Link, string) error {
+	return func(links *netlink.Handle, l netlink.Link, value string) error {
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return err
+		}
+		return set(links, l, n)
 	}
-	if like.mac != nil {
-		of.mac = has.HardwareAddr
-	}
-	return of
 }
 
-func where[T any](given *T, value T) *T {
-	if given == nil {
-		return nil
+// override replaces the values that others gives.
+func (v *values) override(others values) {
+	for i, value := range others {
+		if value != "" {
+			v[i] = value
+		}
 	}
-	return &value
 }
 
-// The range of MTUs that are of any use, in bytes: IPv4's smallest (RFC 791),
-// and that of the loopback link. A kind of link can have narrower bounds.
-const minMTU, maxMTU = 68, 65536
-
-// readAttributes reads the keys of the configuration, or of args.cni. There "promisc" false and "mtu" 0 are the same as
-// none: promiscuous mode is only ever switched on.
-func readAttributes(o *conf.Object) attributes {
-	a := attributes{mac: readMAC(o)}
-	promisc, mtu := false, 0
-	o.Bool("promisc", &promisc)
-	o.Int("mtu", &mtu)
-	o.OptionalBool("allmulti", &a.allmulti)
-	o.OptionalInt("txQLen", &a.txQLen)
-	if promisc {
-		a.promisc = &promisc
+// valuesOf returns what the link has of the attributes that like gives.
+func valuesOf(l netlink.Link, like values) (v values) {
+	for i, a := range attributes {
+		if like[i] != "" {
+			v[i] = a.of(l.Attrs())
+		}
 	}
-	if mtu != 0 {
-		a.mtu = &mtu
-	}
-	if mtu != 0 && (mtu < minMTU || mtu > maxMTU) {
-		o.Fail("mtu", fmt.Sprintf("a number of bytes from %d to %d", minMTU, maxMTU), strconv.Itoa(mtu))
-	}
-	if a.txQLen != nil && (*a.txQLen < 0 || *a.txQLen > math.MaxInt32) {
-		o.Fail("txQLen", fmt.Sprintf("a number of packets from 0 to %d", math.MaxInt32), strconv.Itoa(*a.txQLen))
-	}
-	return a
+	return v
 }
 
-// readMAC reads the key "mac", nil if there is none.
-func readMAC(o *conf.Object) net.HardwareAddr {
+// findInterface returns the attachment's interface, nil when nothing of it is wanted. It is called in the namespace.
+func findInterface(links *netlink.Handle, r *plugin.Request, wanted values) (netlink.Link, error) {
+	if wanted == (values{}) {
+		return nil, nil
+	}
+	l, err := links.LinkByName(r.IfName)
+	if link.IsNotFound(err) {
+		return nil, plugin.Errorf("tuning changes the interface that the runtime names in CNI_IFNAME: a plugin before it must have made it", "%s has no interface %q", r.Netns, r.IfName)
+	}
+	return l, err
+}
+
+func attributeError(remedy string, r *plugin.Request, name, value string, err error) error {
+	return plugin.Errorf(remedy, "set %s of %s in %s to %s: %v", name, r.IfName, r.Netns, value, err)
+}
+
+// readValues reads the keys of the configuration, of args.cni, or of the file for DEL. What no link can have is an error or, where
+// errors don't count, not given. The range of MTUs is that which is of any use: IPv4's smallest (RFC 791), and that of the loopback
+// link; a kind of link can have narrower bounds.
+func readValues(o *conf.Object) values {
+	return values{
+		mac: readMAC(o), promisc: readSwitch(o, "promisc"), allmulti: readSwitch(o, "allmulti"),
+		mtu: readNumber(o, "mtu", "bytes", 68, 65536), txQLen: readNumber(o, "txQLen", "packets", 0, math.MaxInt32),
+	}
+}
+
+func readMAC(o *conf.Object) string {
 	text := ""
 	o.String("mac", &text)
 	if text == "" {
-		return nil
+		return ""
 	}
-	mac, err := link.ParseMAC(text)
+	address, err := link.ParseMAC(text)
 	if err != nil {
 		o.Fail("mac", "the MAC address of one interface, such as 02:00:00:12:34:56", strconv.Quote(text))
-		return nil
 	}
-	return mac
+	return address.String()
+}
+
+func readSwitch(o *conf.Object, key string) string {
+	var on *bool
+	if o.OptionalBool(key, &on); on == nil {
+		return ""
+	}
+	return strconv.FormatBool(*on)
+}
+
+func readNumber(o *conf.Object, key, unit string, least, most int) string {
+	var n *int
+	if o.OptionalInt(key, &n); n == nil {
+		return ""
+	}
+	if *n != 0 && (*n < least || *n > most) {
+		o.Fail(key, fmt.Sprintf("a number of %s from %d to %d", unit, least, most), strconv.Itoa(*n))
+	}
+	if *n < 0 || *n > math.MaxInt32 {
+		return ""
+	}
+	return strconv.Itoa(*n)
 }

@@ -15,15 +15,15 @@ func TestBackupForm(t *testing.T) {
 		{`{"txQLen":0,"mtu":1500,"mac":"02-00-00-00-00-0A","PROMISC":true}`, "{\n \"mac\": \"02:00:00:00:00:0a\",\n \"promisc\": true,\n \"mtu\": 1500,\n \"txQLen\": 0\n}"},
 		{`{"mac":"","mtu":-1,"txQLen":-1,"allmulti":"x","promisc":null}`, "{\n}"},
 		{`{"mac":"01:00:00:00:00:00","mtu":99999999999}`, "{\n}"},
-		{`{"new":1,"mtu":1500}`, "{\n \"mtu\": 1500\n}"},
+		{`{"mtu":0}`, "{\n}"},
+		{`{"new":1,"mtu":70000}`, "{\n \"mtu\": 70000\n}"},
+		{`{"network":"lan","mtu":1500}`, "{\n \"mtu\": 1500,\n \"network\": \"lan\"\n}"},
+		{"", "{\n}"},
+		{"{", "{\n}"},
 	}
 	for _, tt := range tests {
-		a, ok := parseBackup([]byte(tt.text))
-		if !ok {
-			t.Errorf("%s: not taken", tt.text)
-			continue
-		}
-		if got := string(formatBackup(a)); got != tt.canonical {
+		b, _ := parseBackup([]byte(tt.text))
+		if got := string(b.text()); got != tt.canonical {
 			t.Errorf("%s: %s, want %s", tt.text, got, tt.canonical)
 		}
 	}
@@ -31,32 +31,44 @@ func TestBackupForm(t *testing.T) {
 
 func TestIsBackup(t *testing.T) {
 	for text, want := range map[string]bool{
-		recorded: true, ``: true, `{}`: true, `{"mtu":"x"}`: true,
+		recorded: true, ``: true, `{}`: true, `{"mtu":"x"}`: true, `{"mtu":1500,"network":"lan"}`: true,
 		`{"mtu":1500,"name":"x"}`: false, `[]`: false, `{`: false, `text`: false,
 	} {
-		if got := isBackup([]byte(text)); got != want {
+		if _, got := parseBackup([]byte(text)); got != want {
 			t.Errorf("%q: %v, want %v", text, got, want)
 		}
 	}
 }
 
+// The reference plugin reads what we write.
+func TestBackupForTheReference(t *testing.T) {
+	b := backup{values{"02:00:00:00:00:01", "false", "1500", "true", "1000"}, "lan"}
+	var read struct {
+		Mac      string `json:"mac,omitempty"`
+		Promisc  *bool  `json:"promisc,omitempty"`
+		Mtu      int    `json:"mtu,omitempty"`
+		Allmulti *bool  `json:"allmulti,omitempty"`
+		TxQLen   *int   `json:"txQLen,omitempty"`
+	}
+	if err := json.Unmarshal(b.text(), &read); err != nil {
+		t.Fatal(err)
+	}
+	if read.Mac != b.values[mac] || *read.Promisc || read.Mtu != 1500 || !*read.Allmulti || *read.TxQLen != 1000 {
+		t.Errorf("%s is read as %+v", b.text(), read)
+	}
+}
+
 func FuzzBackup(f *testing.F) {
-	for _, text := range []string{recorded, "{}", `{"mac":"zz","mtu":-5}`, `{"mtu":1e400}`, `{"promisc":true`, `{"txQLen":4294967295}`} {
+	for _, text := range []string{recorded, "{}", `{"mac":"zz","mtu":-5}`, `{"mtu":1e400}`, `{"promisc":true`, `{"txQLen":4294967295}`, `{"network":"lan"}`} {
 		f.Add([]byte(text))
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
-		isBackup(text)
-		a, ok := parseBackup(text)
-		if !ok {
-			return
-		}
-		out := formatBackup(a)
-		if !json.Valid(out) || !isBackup(out) {
-			t.Fatalf("%q is written as %q", text, out)
-		}
-		again, ok := parseBackup(out)
-		if !ok || string(formatBackup(again)) != string(out) {
-			t.Fatalf("%q is written as %q, which reads as %q", text, out, formatBackup(again))
+		b, _ := parseBackup(text)
+		b.network = "lan"
+		out := b.text()
+		again, isBackup := parseBackup(out)
+		if !json.Valid(out) || !isBackup || string(again.text()) != string(out) {
+			t.Fatalf("%q is written as %q, which reads as %q", text, out, again.text())
 		}
 	})
 }

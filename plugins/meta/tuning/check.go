@@ -23,13 +23,16 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	}
 	var different []string
 	err = r.Inside(func() error {
-		l, err := findInterface(r, s)
+		l, err := findInterface(&netlink.Handle{}, r, s.values)
 		if err != nil {
 			return err
 		}
+		have := valuesOf(l, s.values)
 		different, err = differentSysctls(s.sysctls)
-		if l != nil {
-			different = append(different, differentAttributes(l, s.attributes)...)
+		for i, want := range s.values {
+			if have[i] != want {
+				different = append(different, fmt.Sprintf("%s is %s, not %s", attributes[i].name, have[i], want))
+			}
 		}
 		return err
 	})
@@ -61,15 +64,4 @@ func differentSysctls(wanted []setting) (different []string, err error) {
 // numbers: the kernel shows tabs, people write spaces.
 func sameValue(a, b string) bool {
 	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
-}
-
-// differentAttributes says which attributes of the link are not the wanted ones.
-func differentAttributes(l netlink.Link, wanted attributes) (different []string) {
-	have := attributesOf(l, wanted).list()
-	for i, want := range wanted.list() {
-		if have[i].value != want.value {
-			different = append(different, fmt.Sprintf("%s is %s, not %s", want.name, have[i].value, want.value))
-		}
-	}
-	return different
 }

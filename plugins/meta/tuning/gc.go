@@ -4,106 +4,67 @@ import (
 	"context"
 	"errors"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/results"
 )
 
-// cacheDir is where libcni keeps a file for each attachment, called
-// <network>-<container id>-<ifname>.
-const cacheDir = "/var/lib/cni/results"
-
-// GC removes the files for DEL that nobody will ask for. Their names do not
-// tell the network, so that of a container that libcni's cache still has on any
-// network all are left.
+// GC removes the files for DEL that nobody will ask for. Those of the reference plugin don't say the network: of a container that
+// libcni still has a result of, on any network, they are left, and all of them where libcni's results are not known.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	dir := dataDir(r.Config)
 	stems, err := backupStems(dir)
 	if err != nil || len(stems) == 0 {
 		return err
 	}
-	cached, err := readNames(cacheDir)
+	known, err := results.Open(r.Results, plugin.Key{})
 	if err != nil {
 		return err
 	}
-	valid := map[string]bool{}
 	for _, a := range r.Valid {
-		valid[backupStem(a.ContainerID, a.IfName)] = true
+		delete(stems, backupStem(a.ContainerID, a.IfName))
 	}
 	var errs []error
-	for _, stem := range stems {
-		b := backup{filepath.Join(dir, stem+backupSuffix)}
-		if valid[stem] || isCached(cached, stem) || !b.isOurs() {
+	for stem := range stems {
+		file := pathOf(dir, stem)
+		network, ok := file.owner()
+		if network == "" {
+			ok = ok && known != nil && !known.Has(results.Containers(stem, "_")...)
+		}
+		if !ok || network != "" && network != r.Network {
 			continue
 		}
-		if err := r.Step(ctx, "remove "+b.path); err != nil {
+		if err := r.Step(ctx, "remove "+string(file)); err != nil {
 			return err
 		}
-		errs = append(errs, b.remove())
+		errs = append(errs, file.remove())
 	}
 	return errors.Join(errs...)
 }
 
-// backupStems returns what files in dir can be a backup's, without endings.
-func backupStems(dir string) (stems []string, err error) {
-	names, err := readNames(dir)
-	for _, name := range names {
-		stem, ok := strings.CutSuffix(name, temporarySuffix)
-		if !ok {
-			stem, ok = strings.CutSuffix(name, backupSuffix)
-		}
-		if ok && len(containers(stem)) > 0 {
-			stems = append(stems, stem)
-		}
-	}
-	return stems, err
-}
-
-// containers returns the container ids that a file with a stem can belong to:
-// ids and names of interfaces may hold the underscore that is between them.
-func containers(stem string) (ids []string) {
-	for i := 1; i < len(stem)-1; i++ {
-		if stem[i] == '_' {
-			ids = append(ids, stem[:i])
-		}
-	}
-	return ids
-}
-
-// isCached tells whether one of the containers is in a name of libcni's cache.
-func isCached(cached []string, stem string) bool {
-	for _, id := range containers(stem) {
-		for _, name := range cached {
-			if strings.Contains(name, "-"+id+"-") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
-// isOurs tells whether there is a backup in the file, or in the one it is
-// written to first.
-func (b backup) isOurs() bool {
-	text, err := os.ReadFile(b.path)
+// owner returns the network that the file, or the one that is written first, is from: "" if it does not say.
+func (p backupPath) owner() (network string, isBackup bool) {
+	text, err := os.ReadFile(string(p))
 	if isNoFile(err) {
-		text, err = os.ReadFile(b.temporary())
+		text, err = os.ReadFile(p.temporary())
 	}
-	return err == nil && isBackup(text)
+	b, isBackup := parseBackup(text)
+	return b.network, err == nil && isBackup
 }
 
-// readNames returns the names of the files in a directory, none if there is no
-// such directory.
-func readNames(dir string) (names []string, err error) {
+// backupStems returns the names, without endings, of the files in dir that can be backups.
+func backupStems(dir string) (map[string]bool, error) {
 	entries, err := os.ReadDir(dir)
 	if isNoFile(err) {
 		return nil, nil
 	}
+	stems := map[string]bool{}
 	for _, e := range entries {
-		if e.Type().IsRegular() {
-			names = append(names, e.Name())
+		stem, ok := strings.CutSuffix(strings.TrimSuffix(e.Name(), temporarySuffix), suffix)
+		if ok && e.Type().IsRegular() && len(results.Containers(stem, "_")) > 0 {
+			stems[stem] = true
 		}
 	}
-	return names, err
+	return stems, err
 }

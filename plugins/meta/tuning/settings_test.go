@@ -12,13 +12,15 @@ import (
 )
 
 // describe prints settings in the order in which they are set.
-func (s *settings) describe() string {
+func (s settings) describe() string {
 	var parts []string
 	for _, one := range s.sysctls {
 		parts = append(parts, fmt.Sprintf("%s=%s", one.key.Path(), one.value))
 	}
-	for _, a := range s.attributes.list() {
-		parts = append(parts, a.name+"="+a.value)
+	for i, value := range s.values {
+		if value != "" {
+			parts = append(parts, attributes[i].name+"="+value)
+		}
 	}
 	return strings.Join(parts, " ")
 }

@@ -4,7 +4,9 @@ package tuning
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"strconv"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -34,14 +36,15 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Resu
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	return s.result(r), r.Inside(func() error {
-		l, err := findInterface(r, s)
+		links := &netlink.Handle{}
+		l, err := findInterface(links, r, s.values)
 		if err != nil {
 			return err
 		}
 		if err := setSysctls(ctx, r, s.sysctls, &undo); err != nil || l == nil {
 			return err
 		}
-		return setAttributes(ctx, r, l, s, &undo)
+		return setValues(ctx, r, links, l, s.values, &undo)
 	})
 }
 
@@ -50,36 +53,65 @@ func noPrevResult() error {
 		"Required prevResult missing")
 }
 
-// setAttributes records the attributes that the interface has and sets the
-// wanted ones.
-func setAttributes(ctx context.Context, r *plugin.Request, l netlink.Link, s *settings, undo *plugin.Undo) error {
-	previous := attributesOf(l, s.attributes)
-	b := newBackup(s.dataDir, r.Key)
-	if err := r.Step(ctx, "record previous attributes in "+b.path); err != nil {
+// setSysctls sets them in the order of the configuration.
+func setSysctls(ctx context.Context, r *plugin.Request, sysctls []setting, undo *plugin.Undo) error {
+	for _, s := range sysctls {
+		if err := r.Step(ctx, "set sysctl "+s.key.String()+" to "+strconv.Quote(s.value)); err != nil {
+			return err
+		}
+		// What can't be read, such as net.ipv4.route.flush, does
+		// something instead of holding a value.
+		if previous, err := s.key.Get(); err == nil {
+			undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
+				return r.Inside(func() error { return s.key.Set(previous) })
+			})
+		}
+		if err := s.key.Set(s.value); err != nil {
+			return sysctlError(err)
+		}
+	}
+	return nil
+}
+
+// sysctlError adds what can be done about it.
+func sysctlError(err error) error {
+	var e *sysctl.Error
+	if !errors.As(err, &e) {
 		return err
 	}
-	unrecord, err := b.record(previous)
+	return plugin.Errorf(e.Remedy(), "%v", err)
+}
+
+// setValues records the attributes that the interface has and sets the wanted ones.
+func setValues(ctx context.Context, r *plugin.Request, links *netlink.Handle, l netlink.Link, wanted values, undo *plugin.Undo) error {
+	previous, file := valuesOf(l, wanted), backupFile(r)
+	if err := r.Step(ctx, "record previous attributes in "+string(file)); err != nil {
+		return err
+	}
+	unrecord, err := file.record(backup{previous, r.Network})
 	if err != nil {
 		return err
 	}
-	undo.Push("put "+b.path+" back", func(context.Context) error { return unrecord() })
+	undo.Push("put "+string(file)+" back", func(context.Context) error { return unrecord() })
 
-	before := previous.list()
-	for n, a := range s.attributes.list() {
-		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" to "+a.value); err != nil {
+	for i, a := range attributes {
+		if wanted[i] == "" {
+			continue
+		}
+		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" to "+wanted[i]); err != nil {
 			return err
 		}
-		if err := a.set(l); err != nil {
-			return attributeError(fmt.Sprintf("correct %q in tuning's configuration or arguments: the link does not take that value", a.name), r, a, err)
+		if err := a.set(links, l, wanted[i]); err != nil {
+			return attributeError(fmt.Sprintf("correct %q in tuning's configuration or arguments: the link does not take that value", a.name), r, a.name, wanted[i], err)
 		}
 		undo.Push("set "+a.name+" back", func(context.Context) error {
-			return r.Inside(func() error { return before[n].set(l) })
+			return r.Inside(func() error { return a.set(links, l, previous[i]) })
 		})
 	}
 	return nil
 }
 
-// Status tells whether the configuration can be used and sysctls can be set.
+// Status reports whether the configuration can be used and sysctls can be set.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	s, err := readSettings(r)
 	if err == nil {
@@ -92,7 +124,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	if err := sysctl.Writable(); err != nil {
-		return &types.Error{Code: types.ErrPluginNotAvailable, Msg: err.Error(), Details: "the configuration sets sysctls: give the runtime a writable /proc/sys"}
+		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "the configuration sets sysctls: give the runtime a writable /proc/sys")
 	}
 	return nil
 }

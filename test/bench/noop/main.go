@@ -3,39 +3,16 @@
 package main
 
 import (
-	"bytes"
-	"io"
+	"encoding/json"
 	"os"
 )
 
 func main() {
-	stdin, err := io.ReadAll(os.Stdin)
-	if err != nil {
+	config := struct{ PrevResult json.RawMessage }{json.RawMessage(`{"cniVersion":"1.0.0"}`)}
+	if err := json.NewDecoder(os.Stdin).Decode(&config); err != nil {
 		os.Exit(1)
 	}
-	if os.Getenv("CNI_COMMAND") != "ADD" {
-		return
+	if os.Getenv("CNI_COMMAND") == "ADD" {
+		_, _ = os.Stdout.Write(config.PrevResult)
 	}
-	_, _ = os.Stdout.Write(result(stdin))
-}
-
-// result cuts the previous result out of the configuration: it is an object without braces in its strings.
-func result(stdin []byte) []byte {
-	_, rest, found := bytes.Cut(stdin, []byte(`"prevResult":`))
-	if !found {
-		return []byte(`{"cniVersion":"1.0.0"}`)
-	}
-	depth := 0
-	for i, c := range rest {
-		switch c {
-		case '{':
-			depth++
-		case '}':
-			depth--
-		}
-		if depth == 0 {
-			return rest[:i+1]
-		}
-	}
-	return nil
 }

@@ -37,7 +37,7 @@ func sample() *Results {
 }
 
 func TestMarkdown(t *testing.T) {
-	text := sample().Markdown("### Misses\n\nNone.\n")
+	text := sample().markdown("### Misses\n\nNone.\n")
 	for _, want := range []string{
 		"| three entries (bridge+host-local, tuning, portmap): ADD | 7x | 8.5x | 10.0x | yes, the aim |\n",
 		"\n\n### Misses\n\nNone.\n\n## An empty node\n",
@@ -62,7 +62,7 @@ func TestMarkdown(t *testing.T) {
 // A table is one only if each of its lines has as many cells.
 func TestTables(t *testing.T) {
 	cells := 0
-	for line := range strings.Lines(sample().Markdown("")) {
+	for line := range strings.Lines(sample().markdown("")) {
 		if !strings.HasPrefix(line, "|") {
 			cells = 0
 			continue

@@ -1,7 +1,7 @@
 package report
 
 import (
-	"bytes"
+	"encoding/xml"
 	"fmt"
 	"math"
 	"slices"
@@ -9,87 +9,108 @@ import (
 	"strings"
 )
 
-// plot is a diagram of lines. Its y axis is logarithmic: what is compared differs by orders of magnitude.
+// plot is a diagram of one metric of a scenario against its cases. Its y axis is logarithmic: what is compared differs by
+// orders of magnitude.
 type plot struct {
-	title string
-	x, y  string // what the axes are
-	logX  bool
-	lines []line
+	file, title, metric string
+	x, y                string // what the axes are
+	logX                bool
 }
 
+// line is what an implementation has in a plot.
 type line struct {
-	name, colour string
-	points       []point
+	name   string
+	points [][2]float64
 }
 
-type point struct{ x, y float64 }
-
-// Sizes in pixels: the picture, and the margins around the area of the lines.
-const (
-	width, height                        = 720, 420
-	left, right, top, bottom     float64 = 70, 20, 70, 50
-	areaRight, areaBottom                = width - right, height - bottom
-	gridColour, axisColour, text         = "#e5e7e9", "#566573", "#212f3c"
-)
-
-// svg draws the plot.
-func (p plot) svg() []byte {
-	xs, ys := p.ranges()
-	at := func(q point) (float64, float64) {
-		return left + xs.place(q.x)*(areaRight-left), areaBottom - ys.place(q.y)*(areaBottom-top)
-	}
-	var b bytes.Buffer
-	fmt.Fprintf(&b, `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="%s">`+"\n", width, height, text)
-	fmt.Fprintf(&b, `<rect width="%d" height="%d" fill="#ffffff"/>`+"\n", width, height)
-	fmt.Fprintf(&b, `<text x="%g" y="24" font-size="16">%s</text>`+"\n", left, escape(p.title))
-	for _, y := range marks(ys) {
-		_, py := at(point{xs.low, y})
-		fmt.Fprintf(&b, `<path d="M%g %.1fH%g" stroke="%s"/>`+"\n", left, py, areaRight, gridColour)
-		fmt.Fprintf(&b, `<text x="%g" y="%.1f" text-anchor="end">%s</text>`+"\n", left-8, py+4, plain(y))
-	}
-	for _, x := range p.ticks() {
-		px, _ := at(point{x, ys.low})
-		fmt.Fprintf(&b, `<path d="M%.1f %gv5" stroke="%s"/>`+"\n", px, areaBottom, axisColour)
-		fmt.Fprintf(&b, `<text x="%.1f" y="%g" text-anchor="middle">%s</text>`+"\n", px, areaBottom+18, grouped(plain(x)))
-	}
-	fmt.Fprintf(&b, `<path d="M%g %gV%gH%g" fill="none" stroke="%s"/>`+"\n", left, top, areaBottom, areaRight, axisColour)
-	fmt.Fprintf(&b, `<text x="%g" y="%d" text-anchor="middle">%s</text>`+"\n", (left+areaRight)/2, height-12, escape(p.x))
-	fmt.Fprintf(&b, `<text transform="translate(20 %g) rotate(-90)" text-anchor="middle">%s</text>`+"\n", (top+areaBottom)/2, escape(p.y))
-	for i, l := range p.lines {
-		l.draw(&b, at)
-		l.legend(&b, left+float64(i)*100)
-	}
-	b.WriteString("</svg>\n")
-	return b.Bytes()
+// colours are those of the implementations in plots; who has none is not plotted.
+var colours = map[string]string{
+	Reference: "#c0392b", Debian: "#e59866", Cnibox: "#2471a3", Chain: "#1e8449", NoOps: "#99a3a4", NoOp: "#d0d3d4",
 }
 
-func (l line) draw(b *bytes.Buffer, at func(point) (float64, float64)) {
-	var path, dots strings.Builder
-	for i, q := range l.points {
-		x, y := at(q)
-		if i > 0 {
-			path.WriteByte(' ')
+// plots returns the plots of what was measured, by the names of their files.
+func (r *Results) plots() map[string]string {
+	plots := map[string]string{}
+	for _, s := range sections {
+		for _, p := range s.plots {
+			if lines := r.lines(s.scenario, p.metric); len(lines) > 0 {
+				plots[p.file] = p.svg(lines)
+			}
 		}
-		fmt.Fprintf(&path, "%.1f,%.1f", x, y)
-		fmt.Fprintf(&dots, `<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"><title>%s: %s</title></circle>`+"\n", x, y, l.colour, escape(l.name), number(q.y))
 	}
-	fmt.Fprintf(b, `<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`+"\n%s", path.String(), l.colour, dots.String())
+	return plots
 }
 
-func (l line) legend(b *bytes.Buffer, x float64) {
-	fmt.Fprintf(b, `<path d="M%g 46h18" stroke="%s" stroke-width="3"/>`+"\n", x, l.colour)
-	fmt.Fprintf(b, `<text x="%g" y="50">%s</text>`+"\n", x+24, escape(l.name))
+// lines returns a line for each implementation, in the order they were measured.
+func (r *Results) lines(scenario, metric string) (lines []line) {
+	for _, f := range r.Figures {
+		x, err := strconv.ParseFloat(f.Case, 64)
+		if f.Scenario != scenario || f.Metric != metric || err != nil || colours[f.Plugins] == "" {
+			continue
+		}
+		i := slices.IndexFunc(lines, func(l line) bool { return l.name == f.Plugins })
+		if i < 0 {
+			i, lines = len(lines), append(lines, line{name: f.Plugins})
+		}
+		lines[i].points = append(lines[i].points, [2]float64{x, f.Median})
+	}
+	return lines
 }
 
-// scale maps values to 0…1.
-type scale struct {
-	low, high float64
-	log       bool
+// The area of the lines in the picture, in pixels: what is around it is for titles and numbers.
+const width, height, left, right, top, bottom = 720, 420, 70.0, 700.0, 70.0, 370.0
+
+func (p plot) svg(lines []line) string {
+	var xs, ys []float64
+	for _, l := range lines {
+		for _, q := range l.points {
+			xs, ys = append(xs, q[0]), append(ys, q[1])
+		}
+	}
+	slices.Sort(xs)
+	xs, ys = slices.Compact(xs), scale(slices.Min(ys), slices.Max(ys))
+	atX := func(x float64) float64 { return left + place(x, xs, p.logX)*(right-left) }
+	atY := func(y float64) float64 { return bottom - place(y, ys, true)*(bottom-top) }
+
+	var b strings.Builder
+	add := func(format string, a ...any) { fmt.Fprintf(&b, format+"\n", a...) }
+	label := func(x, y float64, attributes, text string) {
+		add(`<text x="%.1f" y="%.1f"%s>%s</text>`, x, y, attributes, escape(text))
+	}
+	const middle = ` text-anchor="middle"`
+	add(`<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12" fill="#212f3c">`, width, height)
+	add(`<rect width="%d" height="%d" fill="#ffffff"/>`, width, height)
+	label(left, 24, ` font-size="16"`, p.title)
+	for _, y := range ys {
+		add(`<path d="M%g %.1fH%g" stroke="#e5e7e9"/>`, left, atY(y), right)
+		label(left-8, atY(y)+4, ` text-anchor="end"`, fmt.Sprintf("%g", y))
+	}
+	for _, x := range xs {
+		add(`<path d="M%.1f %gv5" stroke="#566573"/>`, atX(x), bottom)
+		label(atX(x), bottom+18, middle, grouped(fmt.Sprintf("%g", x)))
+	}
+	add(`<path d="M%g %gV%gH%g" fill="none" stroke="#566573"/>`, left, top, bottom, right)
+	label((left+right)/2, height-12, middle, p.x)
+	label(0, 0, fmt.Sprintf(` transform="translate(20 %g) rotate(-90)"`, (top+bottom)/2)+middle, p.y)
+	for i, l := range lines {
+		var path []string
+		for _, q := range l.points {
+			path = append(path, fmt.Sprintf("%.1f,%.1f", atX(q[0]), atY(q[1])))
+		}
+		add(`<polyline points="%s" fill="none" stroke="%s" stroke-width="2"/>`, strings.Join(path, " "), colours[l.name])
+		for _, q := range l.points {
+			add(`<circle cx="%.1f" cy="%.1f" r="3.5" fill="%s"><title>%s: %s</title></circle>`, atX(q[0]), atY(q[1]), colours[l.name], escape(l.name), number(q[1]))
+		}
+		add(`<path d="M%g 46h18" stroke="%s" stroke-width="3"/>`, left+float64(i)*100, colours[l.name])
+		label(left+float64(i)*100+24, 50, "", l.name)
+	}
+	return b.String() + "</svg>\n"
 }
 
-func (s scale) place(v float64) float64 {
-	low, high := s.low, s.high
-	if s.log {
+// place returns where a value is between the first and the last of a scale, from 0 to 1.
+func place(v float64, scale []float64, log bool) float64 {
+	low, high := scale[0], scale[len(scale)-1]
+	if log {
 		v, low, high = math.Log(v), math.Log(low), math.Log(high)
 	}
 	if high == low {
@@ -98,69 +119,25 @@ func (s scale) place(v float64) float64 {
 	return (v - low) / (high - low)
 }
 
-// ranges returns the scales of the axes: x as wide as the lines, y to the next of 1, 2, 5, 10, ….
-func (p plot) ranges() (xs, ys scale) {
-	xs = scale{math.Inf(1), math.Inf(-1), p.logX}
-	ys = scale{math.Inf(1), math.Inf(-1), true}
-	for _, l := range p.lines {
-		for _, q := range l.points {
-			xs.low, xs.high = min(xs.low, q.x), max(xs.high, q.x)
-			ys.low, ys.high = min(ys.low, q.y), max(ys.high, q.y)
+// scale returns values that are 1, 2 or 5 times a power of ten, from the last that is not above low to the first that is
+// not below high.
+func scale(low, high float64) (values []float64) {
+	for power := math.Floor(math.Log10(low)); len(values) == 0 || values[len(values)-1] < high; power++ {
+		for _, v := range []float64{1, 2, 5} {
+			v *= math.Pow10(int(power))
+			if v <= low {
+				values = values[:0]
+			}
+			if len(values) == 0 || values[len(values)-1] < high {
+				values = append(values, v)
+			}
 		}
 	}
-	ys.low, ys.high = roundDown(ys.low), roundUp(ys.high)
-	return xs, ys
+	return values
 }
-
-// ticks are the x values of all points.
-func (p plot) ticks() []float64 {
-	var ticks []float64
-	for _, l := range p.lines {
-		for _, q := range l.points {
-			ticks = append(ticks, q.x)
-		}
-	}
-	slices.Sort(ticks)
-	return slices.Compact(ticks)
-}
-
-// marks returns the values that are 1, 2 or 5 times a power of ten, of a scale that begins with one.
-func marks(s scale) []float64 {
-	var all []float64
-	for v := s.low; v <= s.high*1.001; v = next(v) {
-		all = append(all, v)
-	}
-	return all
-}
-
-// steps are the values of a decade that get a mark.
-var steps = []float64{1, 2, 5, 10}
-
-// roundDown returns the largest mark that is not above v.
-func roundDown(v float64) float64 {
-	power := math.Pow(10, math.Floor(math.Log10(v)))
-	mark := power
-	for _, s := range steps {
-		if s*power <= v {
-			mark = s * power
-		}
-	}
-	return mark
-}
-
-// roundUp returns the smallest mark that is not below v.
-func roundUp(v float64) float64 {
-	if down := roundDown(v); down < v {
-		return next(down)
-	}
-	return v
-}
-
-// next returns the mark above a mark.
-func next(mark float64) float64 { return roundDown(mark * 2.5001) }
-
-func plain(v float64) string { return strconv.FormatFloat(v, 'g', 6, 64) }
 
 func escape(s string) string {
-	return strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;").Replace(s)
+	var b strings.Builder
+	_ = xml.EscapeText(&b, []byte(s)) // a Builder takes everything
+	return b.String()
 }

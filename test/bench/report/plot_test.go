@@ -14,11 +14,11 @@ import (
 )
 
 func TestPlots(t *testing.T) {
-	plots := sample().Plots()
+	plots := sample().plots()
 	if got := slices.Sorted(maps.Keys(plots)); !slices.Equal(got, []string{"attachments-add.svg"}) {
 		t.Fatalf("plots of what was measured: %v", got)
 	}
-	text := string(plots["attachments-add.svg"])
+	text := plots["attachments-add.svg"]
 	if err := wellFormed(text); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -41,39 +41,40 @@ func wellFormed(text string) error {
 }
 
 func TestPlotEscapes(t *testing.T) {
-	p := plot{title: "a < b & c", lines: []line{{name: "<x>", points: []point{{1, 1}}}}}
-	if err := wellFormed(string(p.svg())); err != nil {
+	p := plot{title: "a < b & c"}
+	if err := wellFormed(p.svg([]line{{name: "<x>", points: [][2]float64{{1, 1}}}})); err != nil {
 		t.Error(err)
 	}
 }
 
-// Whatever is plotted stays inside of the axes.
-func TestPlotPlaces(t *testing.T) {
-	p := plot{logX: true, lines: []line{{points: []point{{1, 0.7}, {64, 3100}}}}}
-	xs, ys := p.ranges()
-	for _, q := range p.lines[0].points {
-		for name, place := range map[string]float64{"x": xs.place(q.x), "y": ys.place(q.y)} {
-			if place < 0 || place > 1 {
-				t.Errorf("%s of %v is at %v", name, q, place)
-			}
+func TestPlace(t *testing.T) {
+	for _, test := range []struct {
+		v    float64
+		log  bool
+		want float64
+	}{{1, true, 0}, {8, true, 0.5}, {64, true, 1}, {32.5, false, 0.5}} {
+		if got := place(test.v, []float64{1, 2, 64}, test.log); math.Abs(got-test.want) > 1e-9 {
+			t.Errorf("%v is at %v between 1 and 64, not at %v", test.v, got, test.want)
 		}
 	}
-	if at := xs.place(8); math.Abs(at-0.5) > 1e-9 {
-		t.Errorf("8 is at %v between 1 and 64, not in the middle", at)
+	if got := place(1, []float64{1}, true); got != 0.5 {
+		t.Errorf("a single value is at %v", got)
 	}
 }
 
-func TestMarks(t *testing.T) {
+func TestScale(t *testing.T) {
 	for _, test := range []struct {
 		low, high float64
 		want      []float64
 	}{
 		{3, 40, []float64{2, 5, 10, 20, 50}},
+		{5, 40, []float64{5, 10, 20, 50}},
 		{1, 1, []float64{1}},
+		{7, 9, []float64{5, 10}},
 		{0.04, 0.11, []float64{0.02, 0.05, 0.1, 0.2}},
 		{1000, 1001, []float64{1000, 2000}},
 	} {
-		got := marks(scale{low: roundDown(test.low), high: roundUp(test.high)})
+		got := scale(test.low, test.high)
 		if diff := cmp.Diff(test.want, got, cmp.Comparer(func(a, b float64) bool { return math.Abs(a-b) < 1e-9*(a+b) })); diff != "" {
 			t.Errorf("%g…%g: -want +got:\n%s", test.low, test.high, diff)
 		}

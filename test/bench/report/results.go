@@ -1,7 +1,14 @@
+// Package report keeps what the benchmark measured, and shows it: as JSON, as tables beside the marks it should reach, and
+// as plots.
 package report
 
 import (
 	"encoding/json"
+	"errors"
+	"io/fs"
+	"math"
+	"os"
+	"path/filepath"
 	"slices"
 )
 
@@ -44,16 +51,25 @@ type Point struct {
 // Figure is one number that was measured, usually more than once.
 type Figure struct {
 	Point
-	Unit string `json:"unit"`
-	Summary
+	Unit   string  `json:"unit"`
+	N      int     `json:"n"`
+	Median float64 `json:"median"`
+	// P95 always is one that was measured: of ten samples the largest.
+	P95 float64 `json:"p95"`
 }
 
 // Add records the samples of a figure. No samples are no figure.
 func (r *Results) Add(point Point, unit string, samples ...float64) {
-	if len(samples) == 0 {
+	n := len(samples)
+	if n == 0 {
 		return
 	}
-	r.Figures = append(r.Figures, Figure{Point: point, Unit: unit, Summary: Summarize(samples)})
+	sorted := slices.Sorted(slices.Values(samples))
+	r.Figures = append(r.Figures, Figure{
+		Point: point, Unit: unit, N: n,
+		Median: (sorted[(n-1)/2] + sorted[n/2]) / 2,
+		P95:    sorted[int(math.Ceil(0.95*float64(n)))-1],
+	})
 }
 
 // Find returns the figure of a point, if it was measured.
@@ -75,21 +91,29 @@ func (r *Results) Ratio(over, under Point) (float64, bool) {
 	return a.Median / b.Median, true
 }
 
-// rows returns the points of a scenario, without their metrics, in the order they were measured.
-func (r *Results) rows(scenario string) []Point {
-	var rows []Point
-	for _, f := range r.Figures {
-		row := f.Point
-		row.Metric = ""
-		if f.Scenario == scenario && !slices.Contains(rows, row) {
-			rows = append(rows, row)
+// NotesFile is a file in the report's directory that is written by hand; its text is put below the marks.
+const NotesFile = "notes.md"
+
+// Write writes the report into a directory: README.md, results.json and the plots.
+func (r *Results) Write(dir string) error {
+	notes, err := os.ReadFile(filepath.Join(dir, NotesFile))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	figures, err := json.MarshalIndent(r, "", "\t")
+	if err != nil {
+		return err
+	}
+	files := r.plots()
+	files["README.md"] = r.markdown(string(notes))
+	files["results.json"] = string(figures) + "\n"
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	for name, text := range files {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o644); err != nil {
+			return err
 		}
 	}
-	return rows
-}
-
-// JSON returns the results for programs, and for a report that is made later.
-func (r *Results) JSON() ([]byte, error) {
-	text, err := json.MarshalIndent(r, "", "\t")
-	return append(text, '\n'), err
+	return nil
 }

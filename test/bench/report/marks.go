@@ -12,65 +12,33 @@ type target struct {
 }
 
 // kind is how a quotient is meant.
-type kind int
+type kind struct {
+	mark   string // format of a mark
+	show   func(quotient float64) string
+	atMost bool // less is better
+}
 
-const (
-	faster kind = iota // times as fast; more is better
-	atMost             // times as much; less is better
-	share              // as small as 1/N; a larger N is better
+var (
+	faster = kind{mark: "%gx", show: func(q float64) string { return number(q) + "x" }}
+	share  = kind{mark: "≤ 1/%g", show: func(q float64) string { return "1/" + number(q) }}
+	atMost = kind{mark: "≤ %gx", show: func(q float64) string { return fmt.Sprintf("%.2fx", q) }, atMost: true}
 )
 
-// format shows a quotient as one would say it.
-func (k kind) format(quotient float64) string {
-	switch k {
-	case share:
-		return "1/" + number(quotient)
-	case atMost:
-		return fmt.Sprintf("%.2fx", quotient)
-	default:
-		return number(quotient) + "x"
-	}
-}
-
-// bound shows a mark.
-func (k kind) bound(mark float64) string {
-	switch k {
-	case share:
-		return fmt.Sprintf("≤ 1/%g", mark)
-	case atMost:
-		return fmt.Sprintf("≤ %gx", mark)
-	default:
-		return fmt.Sprintf("%gx", mark)
-	}
-}
-
-// reached tells whether a quotient is as good as a mark.
-func (k kind) reached(quotient, mark float64) bool {
-	if k == atMost {
-		return quotient <= mark
-	}
-	return quotient >= mark
-}
-
-// verdict says how good a quotient is.
-func (t target) verdict(quotient float64) string {
-	switch {
-	case t.kind.reached(quotient, t.aim):
-		return "yes, the aim"
-	case t.kind.reached(quotient, t.least):
-		return "yes"
-	default:
-		return "**no**"
-	}
-}
-
+// row shows the marks, what was measured, and how good that is.
 func (t target) row(r *Results) []string {
-	row := []string{t.what, t.kind.bound(t.least), t.kind.bound(t.aim)}
+	row := []string{t.what, fmt.Sprintf(t.kind.mark, t.least), fmt.Sprintf(t.kind.mark, t.aim)}
 	quotient, measured := r.Ratio(t.over, t.under)
 	if !measured {
 		return append(row, none, "not measured")
 	}
-	return append(row, t.kind.format(quotient), t.verdict(quotient))
+	reached := func(mark float64) bool { return quotient == mark || (quotient < mark) == t.kind.atMost }
+	verdict := "**no**"
+	if reached(t.aim) {
+		verdict = "yes, the aim"
+	} else if reached(t.least) {
+		verdict = "yes"
+	}
+	return append(row, t.kind.show(quotient), verdict)
 }
 
 // targets are the marks of the project. They are those of one machine: what they compare depends on kernel and CPU too.

@@ -1,0 +1,79 @@
+package bench
+
+import (
+	"errors"
+	"os/exec"
+	"slices"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/test/bench/report"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// concurrency measures a runtime that starts and stops many pods at once.
+func (r *runner) concurrency(b *testing.B, scenario string) {
+	subjects := r.newSubjects(b, append([]string{report.NoOps}, contenders...), usual(hostLocal), "")
+	var pods [][]*netlab.Pod // used again and again: new ones would be thousands
+	for i, s := range subjects {
+		pods = append(pods, r.makePods(b, s.Host, r.profile.batch))
+		r.warmUp(b, s, pods[i][0])
+	}
+	for _, atOnce := range r.profile.atOnce {
+		taken := make([]samples, len(subjects))
+		for i, s := range subjects {
+			taken[i], s.varied = samples{}, strconv.Itoa(atOnce)
+		}
+		for range r.profile.batches {
+			for _, i := range r.random.Perm(len(subjects)) {
+				if err := subjects[i].batch(pods[i], atOnce, taken[i]); err != nil {
+					b.Fatal(err)
+				}
+			}
+		}
+		for i, s := range subjects {
+			for _, verb := range batchVerbs {
+				r.results.Add(s.point(scenario, verb), "ms", taken[i][verb]...)
+				r.results.Add(s.point(scenario, verb+" wall"), "ms", taken[i][verb+" wall"]...)
+				failed := 0.0
+				for _, n := range taken[i][verb+" failed"] {
+					failed += n
+				}
+				r.results.Add(s.point(scenario, verb+" failed"), "calls", failed)
+			}
+		}
+	}
+}
+
+// batchVerbs are what pods that come and go together need.
+var batchVerbs = []string{"ADD", "DEL"}
+
+// tolerated is what share of the calls of a batch may fail, in percent: under load those of the reference plugins do now
+// and then, and that is a result.
+const tolerated = 5
+
+// batch attaches the pods and detaches them, atOnce at a time: it takes ms of each call, ms of the batch per call, and how
+// many calls failed.
+func (s *subject) batch(pods []*netlab.Pod, atOnce int, taken samples) error {
+	for _, verb := range batchVerbs {
+		each := make([]float64, len(pods))
+		start := time.Now()
+		errs := s.parallel(len(pods), atOnce, func(i int) error {
+			took, err := s.operate((*exec.Cmd).Run, verb, s.conf(pods[i], measuredPort+i*s.ports))
+			each[i] = milliseconds(took)
+			return err
+		})
+		wall := milliseconds(time.Since(start)) / float64(len(pods))
+		failed := slices.DeleteFunc(errs, func(err error) bool { return err == nil })
+		taken[verb], taken[verb+" wall"] = append(taken[verb], each...), append(taken[verb+" wall"], wall)
+		if len(failed) > tolerated*len(pods)/100 {
+			return errors.Join(failed...)
+		}
+		taken[verb+" failed"] = append(taken[verb+" failed"], float64(len(failed)))
+		if err := reapOrphans(); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,195 @@
+package netlab
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"time"
+)
+
+// object is one of what a program lists as JSON.
+type object = map[string]any
+
+// errInterrupted is that something changed while it was being listed.
+var errInterrupted = errors.New("the list was interrupted")
+
+// list runs a program from the calling thread, and so in its namespaces, and returns the objects that it lists.
+func list(command string) (objects []object, err error) {
+	words := strings.Fields(command)
+	cmd := exec.Command(words[0], words[1:]...)
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	out, err := cmd.Output()
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w: %s", command, err, stderr.String())
+	}
+	if strings.Contains(stderr.String(), "interrupted") { // what ip and tc say of it, and go on
+		return nil, fmt.Errorf("%s: %w", command, errInterrupted)
+	}
+	if len(out) > 0 {
+		err = decodeOne(string(out), &objects)
+	}
+	return objects, err
+}
+
+// describe is a line about an object: name and value of each thing that is known of it, but for the names left out.
+func describe(prefix string, o object, leftOut ...string) string {
+	var line strings.Builder
+	line.WriteString(prefix)
+	for _, name := range slices.Sorted(maps.Keys(o)) {
+		if slices.Contains(leftOut, name) {
+			continue
+		}
+		value, err := json.Marshal(o[name])
+		if err != nil {
+			panic(err) // can't be: it comes from JSON
+		}
+		switch text := strings.Trim(string(value), `"`); text {
+		case "", "0", "false", "null", "[]", "{}":
+		case "true":
+			line.WriteString(" " + name)
+		default:
+			line.WriteString(" " + name + " " + text)
+		}
+	}
+	return line.String()
+}
+
+// interfaceLines describes the links and what belongs to them. It starts again if links have come or gone meanwhile: a part
+// of one would look like something that was left behind, and what has gone can't be read.
+func interfaceLines() ([]string, error) {
+	const patience = 20 * time.Second
+	for end := time.Now().Add(patience); time.Now().Before(end); {
+		links, lines, err := linkLines()
+		for _, source := range []func() ([]string, error){addressLines, routeLines, ruleLines, qdiscLines} {
+			more, failed := source()
+			lines, err = append(lines, more...), errors.Join(err, failed)
+		}
+		more, failed := sysctlLines(slices.AppendSeq([]string{"all", "default"}, maps.Keys(links)))
+		lines, err = append(lines, more...), errors.Join(err, failed)
+		now, _, failed := linkLines()
+		err = errors.Join(err, failed)
+		if !errors.Is(err, errInterrupted) && maps.Equal(links, now) {
+			return lines, err
+		}
+	}
+	return nil, fmt.Errorf("links have come and gone for %v", patience)
+}
+
+// linkFields are what tests look at of a link; the rest changes with the carrier, with time or with the kernel.
+var linkFields = []string{
+	"up", "noarp", "promisc", "allmulti", "mtu", "txqlen", "address", "group", "master", "ifalias", "altnames", "info_kind",
+	"vlan_filtering", "vlan_default_pvid", "mcast_snooping", "hairpin", "isolated", "guard",
+}
+
+// linkLines describes the links, and returns their indexes by name.
+func linkLines() (indexes map[string]any, lines []string, err error) {
+	links, err := list("ip -d -j link show")
+	indexes = map[string]any{}
+	for _, link := range links {
+		name := link["ifname"].(string)
+		indexes[name] = link["ifindex"]
+		flags, _ := link["flags"].([]any)
+		for _, flag := range flags {
+			link[strings.ToLower(flag.(string))] = true
+		}
+		info, _ := link["linkinfo"].(object)
+		maps.Copy(link, info)
+		for _, of := range []string{"info_data", "info_slave_data"} {
+			data, _ := info[of].(object)
+			maps.Copy(link, data)
+		}
+		maps.DeleteFunc(link, func(field string, _ any) bool { return !slices.Contains(linkFields, field) })
+		lines = append(lines, describe("link "+name+":", link))
+	}
+	return indexes, lines, err
+}
+
+func addressLines() (lines []string, err error) {
+	links, err := list("ip -j address show")
+	for _, link := range links {
+		addresses, _ := link["addr_info"].([]any)
+		for _, a := range addresses {
+			a := a.(object)
+			if a["family"] == "inet6" && a["scope"] == "link" {
+				continue
+			}
+			lines = append(lines, describe(fmt.Sprintf("address %s: %s/%v", link["ifname"], a["local"], a["prefixlen"]), a,
+				"family", "local", "prefixlen", "tentative", "valid_life_time", "preferred_life_time"))
+		}
+	}
+	return lines, err
+}
+
+func routeLines() (lines []string, err error) {
+	for family, option := range map[string]string{"ipv4": "-4", "ipv6": "-6"} {
+		routes, failed := list("ip " + option + " -d -j route show table all")
+		err = errors.Join(err, failed)
+		for _, r := range routes {
+			// The kernel adds and removes these with an IPv6 link-local address or with the carrier of the link. It makes the
+			// local route of an IPv6 address some time after the address, which has a line itself.
+			dst := r["dst"].(string)
+			ofKernel := r["table"] == "local" && r["protocol"] == "kernel" || strings.HasPrefix(dst, "fe80:") || strings.HasPrefix(dst, "ff")
+			if family == "ipv6" && ofKernel {
+				continue
+			}
+			hops, _ := r["nexthops"].([]any)
+			for _, hop := range hops {
+				delete(hop.(object), "flags")
+			}
+			flags, _ := r["flags"].([]any)
+			r["onlink"] = slices.Contains(flags, any("onlink"))
+			lines = append(lines, describe("route "+family+" "+dst, r, "dst", "flags", "expires"))
+		}
+	}
+	return lines, err
+}
+
+func ruleLines() (lines []string, err error) {
+	for family, option := range map[string]string{"ipv4": "-4", "ipv6": "-6"} {
+		rules, failed := list("ip " + option + " -j rule show")
+		err = errors.Join(err, failed)
+		for _, r := range rules {
+			lines = append(lines, describe(fmt.Sprintf("rule %s %v:", family, r["priority"]), r, "priority"))
+		}
+	}
+	return lines, err
+}
+
+func qdiscLines() (lines []string, err error) {
+	qdiscs, err := list("tc -j qdisc show")
+	for _, q := range qdiscs {
+		lines = append(lines, describe(fmt.Sprintf("qdisc %s:", q["dev"]), q, "dev", "handle", "refcnt"))
+	}
+	return lines, err
+}
+
+// sysctlsOf are the per-interface sysctls that CNI plugins change, by family.
+var sysctlsOf = map[string][]string{
+	"ipv4": {"accept_local", "arp_ignore", "arp_notify", "forwarding", "proxy_arp", "route_localnet", "rp_filter"},
+	"ipv6": {"accept_dad", "accept_ra", "autoconf", "disable_ipv6", "forwarding", "proxy_ndp"},
+}
+
+func sysctlLines(links []string) (lines []string, err error) {
+	for family, keys := range sysctlsOf {
+		for _, link := range links {
+			dir := "/proc/sys/net/" + family + "/conf/" + link + "/"
+			if _, err := os.Stat(dir); err != nil {
+				continue // the link has gone meanwhile, or has no such family
+			}
+			line := "sysctl " + family + " " + link + ":"
+			for _, key := range keys {
+				value, failed := os.ReadFile(dir + key)
+				err = errors.Join(err, failed)
+				line += " " + key + "=" + strings.TrimSpace(string(value))
+			}
+			lines = append(lines, line)
+		}
+	}
+	return lines, err
+}
