@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -168,12 +169,9 @@ func isLocal() rule {
 
 // The parts of keys and data, each filled up to whole registers.
 
-func native(n uint32) []byte      { return binary.NativeEndian.AppendUint32(nil, n) }
-func protocolKey(p uint8) []byte  { return []byte{p, 0, 0, 0} }
-func portKey(p uint16) []byte     { return []byte{byte(p >> 8), byte(p), 0, 0} }
-func etherKey(mac [6]byte) []byte { return append(mac[:], 0, 0) }
+func pad(b ...byte) []byte    { return append(b[:len(b):len(b)], make([]byte, -len(b)&3)...) }
+func native(n uint32) []byte  { return binary.NativeEndian.AppendUint32(nil, n) }
+func portKey(p uint16) []byte { return pad(byte(p>>8), byte(p)) }
 func linkKey(name string) []byte {
-	var b [unix.IFNAMSIZ]byte
-	copy(b[:], name)
-	return b[:]
+	return []byte(name + strings.Repeat("\x00", unix.IFNAMSIZ))[:unix.IFNAMSIZ:unix.IFNAMSIZ]
 }

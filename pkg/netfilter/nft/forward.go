@@ -53,20 +53,15 @@ func forwardRecords(f netfilter.Forward) (records []record, err error) {
 // New connections to a container pass only if they are to a published port: their destination was changed (ct status dnat).
 // nf_tables can't compare two links with each other; a pair of a bridge with itself in a set stands for "the same one".
 func (c *Conn) forwarding() *table {
-	t := &table{
-		Table:   nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox-forward"},
-		conn:    c,
-		refusal: "nftables table inet cnibox-forward can't be made",
-		need: "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +
-			"or must be able to load its modules (nf_tables, nft_ct)",
-		lost: "what all attachments of this host had in it",
-	}
-	t.owners = newOwners(&t.Table)
+	t := c.table(nftables.TableFamilyINet, "cnibox-forward")
+	t.refusal, t.lost = "nftables table inet cnibox-forward can't be made", "what all attachments of this host had in it"
+	t.need = "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +
+		"or must be able to load its modules (nf_tables, nft_ct)"
 	pair := concat(nftables.TypeIFName, nftables.TypeIFName)
-	pods := map[*family]*nftables.Set{&ipv4: newSet(&t.Table, "pods4", ipv4.addr), &ipv6: newSet(&t.Table, "pods6", ipv6.addr)}
-	protected := newSet(&t.Table, "protected", nftables.TypeIFName)
-	same := newSet(&t.Table, "same", pair)
-	isolated := newSet(&t.Table, "isolated", pair)
+	pods := map[*family]*nftables.Set{&ipv4: t.newSet("pods4", ipv4.addr), &ipv6: t.newSet("pods6", ipv6.addr)}
+	protected := t.newSet("protected", nftables.TypeIFName)
+	same := t.newSet("same", pair)
+	isolated := t.newSet("isolated", pair)
 	t.sets = []*nftables.Set{pods[&ipv4], pods[&ipv6], protected, same, isolated}
 
 	t.elements = func(r record) []element {

@@ -31,20 +31,9 @@ const TableName = "cnibox"
 // defaultBit is the reference plugin's bit of the packet mark.
 const defaultBit = 13
 
-// Priorities in hooks, where netfilter's own are those of linux/netfilter_ipv4.h.
 const (
-	priorityRaw    = -300
-	priorityDstNAT = -90 // behind -100, where kube-proxy is
-	prioritySrcNAT = 110 // behind 100, where administrators are
-)
-
-const (
-	chainGuard       = "guard" + version
-	chainPrerouting  = "prerouting" + version
-	chainOutput      = "output" + version
-	chainDNAT        = "dnat" + version
-	chainPostrouting = "postrouting" + version
-	chainSubnets     = "subnets" + version
+	chainDNAT    = "dnat" + version
+	chainSubnets = "subnets" + version
 
 	// Of ports with conditions, or with another bit of the mark (options.go).
 	chainHostOptions = "hostoptions" + version // published on one address
@@ -57,14 +46,8 @@ const needNAT = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; 
 
 // host returns the table.
 func (c *Conn) host() *table {
-	t := &table{
-		Table:   nftables.Table{Family: nftables.TableFamilyINet, Name: TableName},
-		conn:    c,
-		refusal: "nftables can't be used",
-		need:    needNAT,
-		lost:    "all that attachments of this host had published and masqueraded",
-	}
-	t.owners = newOwners(&t.Table)
+	t := c.table(nftables.TableFamilyINet, TableName)
+	t.refusal, t.need, t.lost = "nftables can't be used", needNAT, "all that attachments of this host had published and masqueraded"
 	t.sets = []*nftables.Set{t.inside()}
 	for _, f := range families() {
 		for _, bound := range []bool{false, true} {
@@ -91,7 +74,7 @@ func (c *Conn) Masquerade(addrs []netip.Prefix) Use {
 }
 
 // inside is the set of links with route_localnet.
-func (t *table) inside() *nftables.Set { return newSet(&t.Table, "inside", nftables.TypeIFName) }
+func (t *table) inside() *nftables.Set { return t.newSet("inside", nftables.TypeIFName) }
 
 // published are the sets of published ports of one family, on one address of the host or on all.
 type published struct {
@@ -111,22 +94,23 @@ func (t *table) published(f *family, bound bool) published {
 	to := concat(f.addr, nftables.TypeInetService)
 	return published{
 		key:         key,
-		ports:       newMap(&t.Table, prefix+"ports"+f.digit, concat(types...), to),
-		conditional: newMap(&t.Table, prefix+"ifports"+f.digit, concat(types...), to),
-		snat:        newSet(&t.Table, prefix+"snat"+f.digit, concat(append([]nftables.SetDatatype{nftables.TypeIFName}, types...)...)),
-		masqAll:     newSet(&t.Table, prefix+"masqall"+f.digit, concat(types...)),
+		ports:       t.newMap(prefix+"ports"+f.digit, concat(types...), to),
+		conditional: t.newMap(prefix+"ifports"+f.digit, concat(types...), to),
+		snat:        t.newSet(prefix+"snat"+f.digit, concat(append([]nftables.SetDatatype{nftables.TypeIFName}, types...)...)),
+		masqAll:     t.newSet(prefix+"masqall"+f.digit, concat(types...)),
 	}
 }
 
-// hostChains returns the chains. There is an order only among rules.
+// hostChains returns the chains. There is an order only among rules. Netfilter's own priorities are those of linux/netfilter_ipv4.h.
 func (t *table) hostChains() []chain {
+	const raw, dstNAT, srcNAT = -300, -90, 110 // behind -100, where kube-proxy is, and behind 100, where administrators are
 	isLocalhost6 := words(ipv6.is(), compare(ipv6.dst(), expr.CmpOpEq, netip.IPv6Loopback().AsSlice()))
 	fromInside := words(in(t.inside(), inLink()), drop())
 	// A port may be published on one address and on all, each with its own options.
 	dnat := slices.Concat([]rule{jump(chainHostOptions)}, t.portRules(&ipv4, true), t.portRules(&ipv6, true),
 		[]rule{jump(chainOptions)}, t.portRules(&ipv4, false), t.portRules(&ipv6, false))
 	return []chain{
-		{name: chainGuard, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: priorityRaw, rules: []rule{
+		{name: "guard" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: raw, rules: []rule{
 			words(isLocalhost(ipv4.dst()), fromInside),
 			words(isLocalhost(ipv4.src()), fromInside),
 		}},
@@ -135,16 +119,16 @@ func (t *table) hostChains() []chain {
 		{name: chainMarks, own: true},
 		{name: chainSubnets},
 		{name: chainDNAT, rules: dnat, jumps: 2},
-		{name: chainPrerouting, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: priorityDstNAT, rules: []rule{
+		{name: "prerouting" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: dstNAT, rules: []rule{
 			words(isLocalhost(ipv4.dst()), back()),
 			words(isLocalhost6, back()),
 			words(isLocal(), jump(chainDNAT)),
 		}},
-		{name: chainOutput, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput, priority: priorityDstNAT, rules: []rule{
+		{name: "output" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput, priority: dstNAT, rules: []rule{
 			words(isLocalhost6, back()),
 			words(isLocal(), jump(chainDNAT)),
 		}},
-		{name: chainPostrouting, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: prioritySrcNAT, rules: []rule{
+		{name: "postrouting" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: srcNAT, rules: []rule{
 			words(wasRedirected(), isMarked(defaultBit), masquerade()),
 			words(wasRedirected(), jump(chainMarks)),
 			jump(chainSubnets),
@@ -171,10 +155,10 @@ func (t *table) hostElements(r record) (list []element) {
 		list = append(list, element{set: s, key: slices.Concat(key...), what: r.String()})
 	}
 	if r.kind == kindAddress {
-		add(t.subnet(netip.PrefixFrom(r.addr, int(r.port))).set, r.addr.AsSlice())
+		add(t.subnet(r).set, r.addr.AsSlice())
 		return list
 	}
-	p, key := t.published(familyOf(r.addr), r.isBound()), slices.Concat(protocolKey(r.proto), portKey(r.port))
+	p, key := t.published(familyOf(r.addr), r.isBound()), append(pad(r.proto), portKey(r.port)...)
 	if r.isBound() {
 		key = append(r.addr.AsSlice(), key...)
 	}
@@ -188,16 +172,13 @@ func (t *table) hostElements(r record) (list []element) {
 	if r.flags&flagMasqAll != 0 && !r.hasOwnRules() {
 		add(p.masqAll, key)
 	}
-	if r.flags&flagSNAT == 0 {
-		return list
-	}
-	if !r.hasOwnRules() {
+	if r.flags&flagSNAT != 0 && !r.hasOwnRules() {
 		add(p.snat, linkKey(r.link), key)
-	}
-	if r.addr.Is4() {
-		if !r.hasOwnRules() {
+		if r.addr.Is4() {
 			add(p.snat, linkKey("lo"), key)
 		}
+	}
+	if r.flags&flagSNAT != 0 && r.addr.Is4() {
 		guard := element{set: t.inside(), key: linkKey(r.link), what: r.link}
 		if r.flags&flagOwnLink == 0 {
 			guard.sharing = forGood
@@ -210,36 +191,31 @@ func (t *table) hostElements(r record) (list []element) {
 // masqueradeSet begins the names of subnets' sets and chains.
 const masqueradeSet = "masq" + version + "_"
 
-// subnet returns the chain that masquerades the addresses of one network, and has a set with the same name. Addresses without a network
-// around them share one for each family, with the name single4 or single6.
-func (t *table) subnet(p netip.Prefix) chain {
-	f, network := familyOf(p.Addr()), p.Masked()
+// subnet returns the chain that masquerades the addresses of one network, that of a record, and has a set with the same name. Addresses
+// without a network around them share one for each family, with the name single4 or single6.
+func (t *table) subnet(r record) chain {
+	f, network := familyOf(r.addr), netip.PrefixFrom(r.addr, int(r.port)).Masked()
 	name := masqueradeSet + strings.ReplaceAll(network.String(), ":", "-") // nft's names have no colons
 	if network.IsSingleIP() {
 		name = masqueradeSet + "single" + f.digit
 	}
 	set := &nftables.Set{Table: &t.Table, Name: name, KeyType: f.addr, HasTimeout: true}
-	r := words(f.is(), in(set, f.src()))
+	is := words(f.is(), in(set, f.src()))
 	if !network.IsSingleIP() {
-		r = words(r, compareNet(f.dst(), expr.CmpOpNeq, network))
+		is = words(is, compareNet(f.dst(), expr.CmpOpNeq, network))
 	}
-	r = words(r, compareNet(f.dst(), expr.CmpOpNeq, f.multicast), masquerade())
-	return chain{name: name, rules: []rule{r}, jumps: 1, set: set, from: chainSubnets}
+	return chain{name: name, rules: []rule{words(is, compareNet(f.dst(), expr.CmpOpNeq, f.multicast), masquerade())}, jumps: 1, set: set}
 }
 
 // subnetsOf returns the subnets that records need, each once.
 func (t *table) subnetsOf(records []record) (list []chain) {
-	seen := map[string]bool{}
 	for _, r := range records {
-		if r.kind != kindAddress {
-			continue
-		}
-		if c := t.subnet(netip.PrefixFrom(r.addr, int(r.port))); !seen[c.name] {
-			seen[c.name] = true
-			list = append(list, c)
+		if r.kind == kindAddress {
+			list = append(list, t.subnet(r))
 		}
 	}
-	return list
+	slices.SortFunc(list, func(x, y chain) int { return strings.Compare(x.name, y.name) })
+	return slices.CompactFunc(list, func(x, y chain) bool { return x.name == y.name })
 }
 
 // removeUnused removes the guards of links that are gone, and subnets without addresses. A link that comes again has route_localnet
@@ -248,31 +224,16 @@ func (t *table) removeUnused() error {
 	const what = "remove what is for nobody"
 	return t.change(what, func() error {
 		holdings, err := t.holdings()
-		if err != nil {
-			return err
+		sets, err2 := t.conn.GetSets(&t.Table)
+		jumps, err3 := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
+		links, err4 := t.conn.GetSetElements(t.inside())
+		if err := errors.Join(err, err2, err3, err4); err != nil {
+			return explain("list what is in table "+t.String(), err)
 		}
 		isUsed := map[string]bool{}
 		for _, h := range holdings {
 			for _, e := range t.elements(h.record) {
 				isUsed[e.set.Name] = true
-			}
-		}
-		sets, err := t.conn.GetSets(&t.Table)
-		if err != nil {
-			return explain("list the sets of table "+t.String(), err)
-		}
-		jumps, err := t.conn.GetRules(&t.Table, &nftables.Chain{Name: "subnets" + version})
-		if err != nil {
-			return explain("list the jumps to subnets", err)
-		}
-		links, err := t.conn.GetSetElements(t.inside())
-		if err != nil {
-			return explain("list links with route_localnet", err)
-		}
-		var gone []element
-		for _, e := range links {
-			if _, err := netfilter.LocalhostAllowed(unix.ByteSliceToString(e.Key)); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
-				gone = append(gone, element{set: t.inside(), key: e.Key})
 			}
 		}
 		for _, s := range sets {
@@ -285,16 +246,20 @@ func (t *table) removeUnused() error {
 			t.conn.DelChain(chain)
 			t.conn.DelSet(s)
 		}
+		var gone []element
+		for _, e := range links {
+			if _, err := netfilter.LocalhostAllowed(unix.ByteSliceToString(e.Key)); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
+				gone = append(gone, element{set: t.inside(), key: e.Key})
+			}
+		}
 		return t.replace(what+" from table "+t.String(), gone, nil)
 	})
 }
 
 // targetOf returns the chain that a rule jumps to, "" if it does not.
 func targetOf(r rule) string {
-	for _, word := range r {
-		if v, ok := word.(*expr.Verdict); ok && v.Chain != "" {
-			return v.Chain
-		}
+	if v, ok := r[len(r)-1].(*expr.Verdict); ok {
+		return v.Chain
 	}
 	return ""
 }

@@ -87,31 +87,25 @@ func portRecords(ports netfilter.PortMaps) (records []record, err error) {
 
 // parseTarget reads the data of maps of ports: where a connection goes.
 func parseTarget(data []byte) netip.AddrPort {
-	const portLen = 4 // filled up to a register
-	if len(data) < portLen {
+	if len(data) < 4 {
 		return netip.AddrPort{}
 	}
-	addr, _ := netip.AddrFromSlice(data[:len(data)-portLen])
-	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(data[len(data)-portLen:]))
+	host, port := data[:len(data)-4], data[len(data)-4:] // which is filled up to a register
+	addr, _ := netip.AddrFromSlice(host)
+	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(port))
 }
 
 // needsLocalhost reports whether ports are published on 127.0.0.1.
 func needsLocalhost(ports netfilter.PortMaps) bool {
-	return ports.SNATLink() != "" &&
-		slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() })
+	return ports.SNATLink() != "" && slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() })
 }
 
-// forbidLocalhost undoes route_localnet of a link that nobody else is behind,
-// before the guard for it goes.
+// forbidLocalhost undoes route_localnet of a link that nobody else is behind, before the guard for it goes. All ports of an attachment
+// have the same link.
 func forbidLocalhost(records []record) error {
-	done := map[string]bool{}
 	for _, r := range records {
-		if r.flags&flagOwnLink == 0 || !r.addr.Is4() || done[r.link] {
-			continue
-		}
-		done[r.link] = true
-		if err := netfilter.ForbidLocalhost(r.link); err != nil {
-			return err
+		if r.flags&flagOwnLink != 0 && r.addr.Is4() {
+			return netfilter.ForbidLocalhost(r.link)
 		}
 	}
 	return nil

@@ -28,21 +28,15 @@ func (c *Conn) SpoofCheck(hostEnd string, mac [6]byte) Use {
 //
 // No chain is bound to a link: on recent kernels it would outlive that, and grab the next one of its name.
 func (c *Conn) bridges() *table {
-	t := &table{
-		Table:   SpoofCheckTable(),
-		conn:    c,
-		refusal: "nftables table bridge cnibox can't be made",
-		need:    "the kernel needs nf_tables for bridges (CONFIG_NF_TABLES_BRIDGE), or must be able to load its modules (nf_tables, nft_meta_bridge)",
-		lost:    "what all attachments of this host had in it",
-	}
-	t.owners = newOwners(&t.Table)
-	allowed := newSet(&t.Table, "allowed", concat(nftables.TypeIFName, nftables.TypeEtherAddr))
-	checked := newSet(&t.Table, "checked", nftables.TypeIFName)
+	t := c.table(SpoofCheckTable().Family, SpoofCheckTable().Name)
+	t.refusal, t.lost = "nftables table bridge cnibox can't be made", "what all attachments of this host had in it"
+	t.need = "the kernel needs nf_tables for bridges (CONFIG_NF_TABLES_BRIDGE), or must be able to load its modules (nf_tables, nft_meta_bridge)"
+	allowed := t.newSet("allowed", concat(nftables.TypeIFName, nftables.TypeEtherAddr))
+	checked := t.newSet("checked", nftables.TypeIFName)
 	t.sets = []*nftables.Set{allowed, checked}
 	t.elements = func(r record) []element {
-		bytes := r.addr.As16()
-		mac := etherKey([6]byte(bytes[:6]))
-		return []element{{set: allowed, key: append(linkKey(r.link), mac...), what: r.link}, {set: checked, key: linkKey(r.link), what: r.link}}
+		mac := r.addr.As16()
+		return []element{{set: allowed, key: append(linkKey(r.link), pad(mac[:6]...)...), what: r.link}, {set: checked, key: linkKey(r.link), what: r.link}}
 	}
 	const priorityNAT = -300 // dstnat in family bridge (linux/netfilter_bridge.h)
 	t.chains = func() []chain {

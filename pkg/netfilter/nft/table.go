@@ -25,12 +25,11 @@ type table struct {
 	sets     []*nftables.Set        // all but owners, and those of subnets
 	chains   func() []chain         // with their rules: DEL needs none
 	elements func(record) []element // that the owner of a record has in sets
+	results  string                 // netfilter.PortMaps.Results
 
 	refusal string // what can't be done without the table, for errors
 	need    string // of the kernel
 	lost    string // what is lost with the table
-
-	results string // netfilter.PortMaps.Results
 }
 
 // chain is a chain with its rules. One without a kind is entered from others.
@@ -42,27 +41,28 @@ type chain struct {
 	rules    []rule
 	jumps    int // to it, from other chains
 
-	own  bool          // attachments have rules of their own in it
-	set  *nftables.Set // of a subnet: its addresses
-	from string        // of a subnet: the chain that jumps to it
+	own bool          // attachments have rules of their own in it
+	set *nftables.Set // of a subnet: its addresses
 }
 
-// newOwners returns a map of owners. Its key is the owner's ID and a number that counts from 0.
-func newOwners(t *nftables.Table) *nftables.Set {
-	return newMap(t, "owners", concat(nftables.TypeIP6Addr, nftables.TypeMark),
+func (c *Conn) table(family nftables.TableFamily, name string) *table {
+	t := &table{conn: c, Table: nftables.Table{Family: family, Name: name}}
+	// The key is the owner's ID and a number that counts from 0.
+	t.owners = t.newMap("owners", concat(nftables.TypeIP6Addr, nftables.TypeMark),
 		concat(nftables.TypeMark, nftables.TypeMark, nftables.TypeIFName, nftables.TypeIP6Addr, nftables.TypeInetService))
+	return t
 }
 
-func newSet(t *nftables.Table, name string, key nftables.SetDatatype) *nftables.Set {
-	s := &nftables.Set{Table: t, Name: name + version, KeyType: key, HasTimeout: true}
+func (t *table) newSet(name string, key nftables.SetDatatype) *nftables.Set {
+	s := &nftables.Set{Table: &t.Table, Name: name + version, KeyType: key, HasTimeout: true}
 	if key == nftables.TypeIFName {
 		s.KeyByteOrder = binaryutil.NativeEndian // in which nft prints it
 	}
 	return s
 }
 
-func newMap(t *nftables.Table, name string, key, data nftables.SetDatatype) *nftables.Set {
-	s := newSet(t, name, key)
+func (t *table) newMap(name string, key, data nftables.SetDatatype) *nftables.Set {
+	s := t.newSet(name, key)
 	s.IsMap, s.DataType = true, data
 	return s
 }
@@ -125,16 +125,13 @@ func (t *table) complete(records []record) error {
 	return t.commitBuild("make table " + t.String())
 }
 
-// build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. What attachments have in chains stays as it is.
+// build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. What attachments have in chains
+// stays as it is.
 func (t *table) build(records []record) {
-	subnets := t.subnetsOf(records)
-	sets, chains := append([]*nftables.Set{t.owners}, t.sets...), append(t.chains(), subnets...)
-	for _, c := range subnets {
-		sets = append(sets, c.set)
-	}
-	for _, s := range sets {
+	for _, s := range append([]*nftables.Set{t.owners}, t.sets...) {
 		_ = t.conn.AddSet(s, nil) // fails for anonymous sets only
 	}
+	chains := append(t.chains(), t.subnetsOf(records)...)
 	for _, c := range chains {
 		added := &nftables.Chain{Table: &t.Table, Name: c.name, Type: c.kind}
 		if c.kind != "" {
@@ -149,11 +146,12 @@ func (t *table) build(records []record) {
 		t.conn.AddRule(&nftables.Rule{Table: &t.Table, Chain: &nftables.Chain{Name: chain}, Exprs: r})
 	}
 	for _, c := range chains {
+		if c.set != nil {
+			_ = t.conn.AddSet(c.set, nil)
+			add(chainSubnets, jump(c.name))
+		}
 		for _, r := range c.rules {
 			add(c.name, r)
-		}
-		if c.from != "" {
-			add(c.from, jump(c.name))
 		}
 	}
 }
