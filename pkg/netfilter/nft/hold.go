@@ -54,72 +54,49 @@ func (t *table) change(what string, try func() error) error {
 	}
 }
 
-// hold gives an owner what records say, in place of what it has. It returns what it took away. If that is all it does, elements may match
-// until the kernel's next tick: lookWhenExpired waits for that.
-func (t *table) hold(o owner, records []record) (removed []element, err error) {
-	what := "change what " + o.comment + " has"
+// hold gives an owner what records say, in place of what it has.
+func (t *table) hold(o owner, records []record) error {
 	if len(records) == 0 {
-		what = "remove what " + o.comment + " has"
+		_, err := t.release(o)
+		return err
 	}
-	err = t.change(what, func() error {
-		if len(records) > 0 {
-			if err := t.complete(records); err != nil {
-				return err
-			}
+	what := "change what " + o.comment + " has"
+	return t.change(what, func() error {
+		if err := t.complete(records); err != nil {
+			return err
 		}
-		old, err := t.held(o)
+		if _, err := t.release(o); err != nil {
+			return err
+		}
+		missing, obsolete, err := t.compare(o, t.elementsOf(o, records))
 		if err != nil {
 			return err
 		}
-		wanted := t.elementsOf(o, records)
-		missing, obsolete, err := t.compare(o, wanted)
-		if err != nil {
-			return err
-		}
-		own, err := t.own(o, old)
-		if err != nil {
-			return err
-		}
-		removed = append(obsolete, own...)
-		rules, err := t.rulesOf(removed)
-		if err != nil {
-			return err
-		}
-		if len(records) == 0 && len(own) > 0 {
-			if err := forbidLocalhost(old); err != nil {
-				return err
-			}
-		}
-		removed = append(obsolete, without(own, wanted)...)
-		t.removeRules(rules)
-		return t.replace(what+" in table "+t.String(), removed, missing)
+		return t.replace(what+" in table "+t.String(), obsolete, missing)
 	})
-	return removed, err
 }
 
-// compare returns which of the wanted elements have to be added, and what is in their way: what the owner had under the same keys, and
-// what another one was given and never gave back, such as an address that has been leased anew. A published port is only taken away
-// from an owner that is gone; otherwise that is an error.
+// compare returns which of the wanted elements have to be added, and what another owner was given and never gave back, such as an
+// address that has been leased anew. A published port is only taken away from an owner that is gone; otherwise that is an error.
 func (t *table) compare(o owner, wanted []element) (missing, obsolete []element, err error) {
 	there, err := t.lookWhenExpired(wanted)
 	for i, f := range there {
 		e := wanted[i]
-		isForeign := f.there && f.comment != o.comment
 		switch {
-		case !f.there:
-		case e.sharing != alone || f.stays() && f.comment == e.comment && bytes.Equal(f.data, e.data):
+		case f.there && e.sharing != alone:
 			continue
-		case isForeign && e.set == t.owners:
+		case f.there && e.set == t.owners && f.comment != o.comment:
 			return nil, nil, plugin.Errorf("two names have the same hash: choose another container ID or another name for the network", "table %s: what %s has is kept under the same number as what %s has", t, o.comment, f.comment)
-		default:
-			isKnown := slices.ContainsFunc(obsolete, func(other element) bool { return other.comment == f.comment })
-			if isForeign && e.set.IsMap && !isKnown {
-				theirs, err := t.leftBy(f.comment, e.what)
-				if err != nil {
-					return nil, nil, err
-				}
-				obsolete = append(obsolete, theirs...)
+		case f.there && e.set.IsMap && f.comment != o.comment:
+			removed, err := t.releaseGone(f.comment, e.what)
+			if err != nil {
+				return nil, nil, err
 			}
+			if len(removed) > 0 {
+				return t.compare(o, wanted)
+			}
+			obsolete = append(obsolete, e)
+		case f.there:
 			obsolete = append(obsolete, e)
 		}
 		missing = append(missing, e)
@@ -127,34 +104,58 @@ func (t *table) compare(o owner, wanted []element) (missing, obsolete []element,
 	return missing, obsolete, err
 }
 
-// own returns the elements that an owner has for its records, and those that it has in common with others if no other needs them. The
-// data is what is there.
-func (t *table) own(o owner, records []record) (own []element, err error) {
-	list := slices.DeleteFunc(t.elementsOf(o, records), func(e element) bool { return e.sharing == forGood })
-	needed := map[string]bool{}
-	if slices.ContainsFunc(list, func(e element) bool { return e.sharing == common }) {
-		holdings, err := t.holdings()
-		if err != nil {
-			return nil, err
+// release takes away what an owner has, except what has passed to another one, and what it has in common with others that still need it.
+// Elements may match until the kernel's next tick: lookWhenExpired waits for that.
+func (t *table) release(o owner) (removed []element, err error) {
+	what := "remove what " + o.comment + " has"
+	err = t.change(what, func() error {
+		records, err := t.held(o)
+		if err != nil || len(records) == 0 {
+			return err
 		}
-		for _, h := range holdings {
-			if h.owner != o {
-				for _, e := range t.elements(h.record) {
-					needed[e.id()] = true
-				}
+		list := t.elementsOf(o, records)
+		needed := map[string]bool{}
+		if slices.ContainsFunc(list, func(e element) bool { return e.sharing == common }) {
+			if needed, err = t.neededByOthers(o); err != nil {
+				return err
+			}
+		}
+		there, err := t.look(list)
+		if err != nil {
+			return err
+		}
+		removed = nil
+		for i, e := range list {
+			isOwn := e.sharing == alone && there[i].comment == o.comment || e.sharing == common && !needed[e.id()]
+			if isOwn && there[i].stays() {
+				e.data, e.comment = there[i].data, there[i].comment
+				removed = append(removed, e)
+			}
+		}
+		rules, err := t.rulesOf(removed)
+		if err != nil || len(removed) == 0 {
+			return err
+		}
+		if err := forbidLocalhost(records); err != nil {
+			return err
+		}
+		t.removeRules(rules)
+		return t.replace(what+" in table "+t.String(), removed, nil)
+	})
+	return removed, err
+}
+
+func (t *table) neededByOthers(o owner) (map[string]bool, error) {
+	needed := map[string]bool{}
+	holdings, err := t.holdings()
+	for _, h := range holdings {
+		if h.owner != o {
+			for _, e := range t.elements(h.record) {
+				needed[e.id()] = true
 			}
 		}
 	}
-	there, err := t.look(list)
-	for i, f := range there {
-		e := list[i]
-		isOwn := e.sharing == alone && f.comment == o.comment || e.sharing == common && !needed[e.id()]
-		if isOwn && f.stays() {
-			e.data, e.comment = f.data, f.comment
-			own = append(own, e)
-		}
-	}
-	return own, err
+	return needed, err
 }
 
 // lookWhenExpired is look, and waits until nothing of it is about to go.
@@ -262,22 +263,13 @@ func (t *table) collect(ctx context.Context, network string, u Use, valid []plug
 		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(u.name) == h.id })
 		if h.first && slices.Contains(u.kinds, h.record.kind) && isOfNetwork && !isValid {
 			errs = append(errs, Locked(ctx, func() (err error) {
-				last, err = t.hold(h.owner, nil)
+				last, err = t.release(h.owner)
 				return err
 			}))
 		}
 	}
 	_, err = t.lookWhenExpired(last)
 	return errors.Join(append(errs, err)...)
-}
-
-// without returns the elements of a list that are not in the other.
-func without(list, other []element) []element {
-	isIn := map[string]bool{}
-	for _, e := range other {
-		isIn[e.id()] = true
-	}
-	return slices.DeleteFunc(list, func(e element) bool { return isIn[e.id()] })
 }
 
 // removeRules adds the removal of rules to the transaction.

@@ -240,7 +240,8 @@ func (t *table) removeUnused() error {
 			if isUsed[s.Name] || !strings.HasPrefix(s.Name, masqueradeSet) {
 				continue
 			}
-			t.removeRules(slices.DeleteFunc(slices.Clone(jumps), func(r *nftables.Rule) bool { return targetOf(r.Exprs) != s.Name }))
+			isJump := func(e expr.Any) bool { v, ok := e.(*expr.Verdict); return ok && v.Chain == s.Name }
+			t.removeRules(slices.DeleteFunc(slices.Clone(jumps), func(r *nftables.Rule) bool { return !slices.ContainsFunc(r.Exprs, isJump) }))
 			chain := &nftables.Chain{Table: &t.Table, Name: s.Name}
 			t.conn.FlushChain(chain)
 			t.conn.DelChain(chain)
@@ -254,12 +255,4 @@ func (t *table) removeUnused() error {
 		}
 		return t.replace(what+" from table "+t.String(), gone, nil)
 	})
-}
-
-// targetOf returns the chain that a rule jumps to, "" if it does not.
-func targetOf(r rule) string {
-	if v, ok := r[len(r)-1].(*expr.Verdict); ok {
-		return v.Chain
-	}
-	return ""
 }

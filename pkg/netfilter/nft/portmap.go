@@ -111,29 +111,20 @@ func forbidLocalhost(records []record) error {
 	return nil
 }
 
-// leftBy returns what an owner of published ports has that is gone: a node that crashed never sent its DEL. The error is that the port is
-// taken, by an owner that is not known to be gone.
-func (t *table) leftBy(comment, port string) ([]element, error) {
-	var key plugin.Key
-	gone, known := false, "its whole name, and so whether it runs, can't be told from the table"
+// releaseGone releases what an owner of published ports has that is gone: a node that crashed never sent its DEL. The error is that the
+// port is taken, by an owner that is not known to be gone.
+func (t *table) releaseGone(comment, port string) (removed []element, err error) {
+	known := "its whole name, and so whether it runs, can't be told from the table"
 	if parts := strings.Split(comment, "/"); len(parts) == 3 && !strings.ContainsAny(comment, "~:") { // not shortened, no character replaced
-		key = plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}
-		gone, known = netfilter.Gone(t.results, key)
-	}
-	if !gone {
-		if comment == "" {
-			comment, known = "something that left no name", "see what holds it with `nft list table inet "+TableName+"`"
+		key := plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}
+		var gone bool
+		if gone, known = netfilter.Gone(t.results, key); gone {
+			return t.release(ownerOf(key, usePortMap))
 		}
-		return nil, plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
-			"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, comment)
 	}
-	o := ownerOf(key, usePortMap)
-	records, err := t.held(o)
-	if err != nil {
-		return nil, err
+	if comment == "" {
+		comment, known = "something that left no name", "see what holds it with `nft list table inet "+TableName+"`"
 	}
-	if err := forbidLocalhost(records); err != nil {
-		return nil, err
-	}
-	return t.own(o, records)
+	return nil, plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
+		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, comment)
 }

@@ -192,13 +192,12 @@ func TestCollision(t *testing.T) {
 	use := c.Masquerade(prefixes("10.88.0.2/24"))
 	first, second := ownerOf(keyOf("a"), use.name), ownerOf(keyOf("b"), use.name)
 	second.id = first.id
-	_, err := use.hold(first, use.records)
-	must(t, err)
-	_, err = use.hold(second, c.Masquerade(prefixes("10.88.0.3/24")).records)
+	must(t, use.hold(first, use.records))
+	err := use.hold(second, c.Masquerade(prefixes("10.88.0.3/24")).records)
 	if err == nil || !strings.Contains(err.Error(), "the same number as what net/a/eth0 has") {
 		t.Error(err)
 	}
-	_, err = use.hold(second, nil)
+	_, err = use.release(second)
 	must(t, err)
 	must(t, use.check(first, use.records))
 }

@@ -39,13 +39,12 @@ func (u Use) Add(ctx context.Context, key plugin.Key) error {
 	}
 	o := ownerOf(key, u.name)
 	return Locked(ctx, func() error {
-		_, err := u.hold(o, u.records)
-		if err != nil || u.after == nil {
-			return err
-		}
-		if err = u.after(ctx, o); err != nil {
-			_, undo := u.hold(o, nil)
-			err = errors.Join(err, undo)
+		err := u.hold(o, u.records)
+		if err == nil && u.after != nil {
+			if err = u.after(ctx, o); err != nil {
+				_, undo := u.release(o)
+				err = errors.Join(err, undo)
+			}
 		}
 		return err
 	})
@@ -59,7 +58,7 @@ func (u Use) Del(ctx context.Context, key plugin.Key) error {
 
 func (u Use) del(ctx context.Context, key plugin.Key) (removed []element, err error) {
 	err = Locked(ctx, func() (err error) {
-		removed, err = u.hold(ownerOf(key, u.name), nil)
+		removed, err = u.release(ownerOf(key, u.name))
 		return err
 	})
 	return removed, err
