@@ -49,9 +49,9 @@ func Open() (*Conn, error) {
 // Close closes the connection.
 func (c *Conn) Close() { _ = c.CloseLasting() }
 
-// question asks for one object of a table by one of NFT_MSG_GET….
+// question asks for one object of a table by one of NFT_MSG_GET…, which all have the table's name as their first attribute.
 func question(message uint16, t nftables.Table, attrs ...netlink.Attribute) netlink.Message {
-	data, _ := netlink.MarshalAttributes(attrs) // refuses lengths of 64 KiB only
+	data, _ := netlink.MarshalAttributes(append([]netlink.Attribute{textAttr(unix.NFTA_TABLE_NAME, t.Name)}, attrs...)) // refuses 64 KiB only
 	return netlink.Message{
 		Header: netlink.Header{Type: netlink.HeaderType(unix.NFNL_SUBSYS_NFTABLES<<8 | message), Flags: netlink.Request},
 		Data:   append([]byte{byte(t.Family), unix.NFNETLINK_V0, 0, 0}, data...),
@@ -60,7 +60,7 @@ func question(message uint16, t nftables.Table, attrs ...netlink.Attribute) netl
 
 func chainQuestions(t nftables.Table, names []string) (list []netlink.Message) {
 	for _, name := range names {
-		list = append(list, question(unix.NFT_MSG_GETCHAIN, t, textAttr(unix.NFTA_CHAIN_TABLE, t.Name), textAttr(unix.NFTA_CHAIN_NAME, name)))
+		list = append(list, question(unix.NFT_MSG_GETCHAIN, t, textAttr(unix.NFTA_CHAIN_NAME, name)))
 	}
 	return list
 }
@@ -109,9 +109,9 @@ func attributes(data []byte) map[uint16][]byte {
 
 // HasTables reports which tables, of anybody, are there. Without nf_tables none is.
 func (c *Conn) HasTables(tables ...nftables.Table) ([]bool, error) {
-	questions := make([]netlink.Message, len(tables))
-	for i, t := range tables {
-		questions[i] = question(unix.NFT_MSG_GETTABLE, t, textAttr(unix.NFTA_TABLE_NAME, t.Name))
+	var questions []netlink.Message
+	for _, t := range tables {
+		questions = append(questions, question(unix.NFT_MSG_GETTABLE, t))
 	}
 	return c.there(questions...)
 }

@@ -132,7 +132,7 @@ func (t *table) release(o owner) (removed []element, err error) {
 				removed = append(removed, e)
 			}
 		}
-		rules, err := t.rulesOf(removed)
+		rules, err := t.rulesOf(o, records)
 		if err != nil || len(removed) == 0 {
 			return err
 		}

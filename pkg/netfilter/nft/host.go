@@ -181,7 +181,7 @@ func (t *table) hostElements(r record) (list []element) {
 	if r.flags&flagSNAT != 0 && r.addr.Is4() {
 		guard := element{set: t.inside(), key: linkKey(r.link), what: r.link}
 		if r.flags&flagOwnLink == 0 {
-			guard.sharing = forGood
+			guard.sharing, guard.comment = forGood, "keeps 127.0.0.0/8 to the host while route_localnet is set"
 		}
 		list = append(list, guard)
 	}

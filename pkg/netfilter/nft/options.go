@@ -48,20 +48,20 @@ func hashOf(conditions string) uint32 {
 
 // options returns the commands of nft that make the rules which an attachment needs for its ports, a rule each.
 func (t *table) options(o owner, ports netfilter.PortMaps, records []record) (commands []string) {
-	if len(records) == 0 || !slices.ContainsFunc(records, record.hasOwnRules) {
+	if !slices.ContainsFunc(records, record.hasOwnRules) {
 		return nil
 	}
 	for _, f := range families() {
 		for _, bound := range []bool{true, false} {
-			var own []string
+			var keys []string
 			var r record // all have the same options
 			for _, other := range records {
 				if other.hasOwnRules() && familyOf(other.addr) == f && other.isBound() == bound {
 					r = other
-					own = append(own, keyText(r))
+					keys = append(keys, keyText(r))
 				}
 			}
-			if len(own) == 0 {
+			if len(keys) == 0 {
 				continue
 			}
 			chain, key := chainOptions, "meta l4proto . th dport"
@@ -69,14 +69,25 @@ func (t *table) options(o owner, ports netfilter.PortMaps, records []record) (co
 				chain, key = chainHostOptions, f.name+" daddr . "+key
 			}
 			// A connection whose port is published by one attachment on conditions, and by another one without, must not get the latter's
-			// mark: each rule with conditions goes to the front.
-			verb := "add"
+			// mark: each rule with conditions goes to the front, so that the last here is the first there.
+			verb, mark := "add", fmt.Sprintf("meta mark set meta mark | %#x", uint32(1)<<r.bit)
+			var actions []string
 			if r.conditions != 0 {
 				verb = "insert"
+				actions = append(actions, fmt.Sprintf("dnat %s to %s map @%s", f.name, key, t.published(f, bound).conditional.Name))
 			}
-			match := fmt.Sprintf("meta nfproto ipv%s %s { %s } %s", f.digit, key, strings.Join(own, ", "), conditionsFor(f, ports))
-			for _, then := range optionWords(r, fmt.Sprintf("dnat %s to %s map @%s", f.name, key, t.published(f, bound).conditional.Name)) {
-				commands = append(commands, fmt.Sprintf("%s rule %s %s %s %s comment %q", verb, t, chain, match, then, o.comment))
+			if r.flags&flagSNAT != 0 {
+				actions = append(actions, fmt.Sprintf("iifname %q %s", r.link, mark))
+			}
+			if r.flags&flagSNAT != 0 && f == &ipv4 {
+				actions = append(actions, `oifname "lo" ip saddr 127.0.0.0/8 `+mark)
+			}
+			if r.flags&flagMasqAll != 0 {
+				actions = append(actions, mark)
+			}
+			match := fmt.Sprintf("meta nfproto ipv%s %s { %s } %s", f.digit, key, strings.Join(keys, ", "), conditionsFor(f, ports))
+			for _, action := range actions {
+				commands = append(commands, fmt.Sprintf("%s rule %s %s %s %s comment %q", verb, t, chain, match, action, o.comment))
 			}
 		}
 	}
@@ -84,25 +95,6 @@ func (t *table) options(o owner, ports netfilter.PortMaps, records []record) (co
 		commands = append(commands, fmt.Sprintf("add rule %s %s meta mark & %#[3]x == %#[3]x masquerade comment %q", t, chainMarks, uint32(1)<<bit, o.comment))
 	}
 	return commands
-}
-
-// optionWords are what rules for a port do. With conditions they send connections to the container too; of rules that are each put to
-// the front that comes first.
-func optionWords(r record, dnat string) (list []string) {
-	set := fmt.Sprintf("meta mark set meta mark | %#x", uint32(1)<<r.bit)
-	if r.conditions != 0 {
-		list = append(list, dnat)
-	}
-	if r.flags&flagSNAT != 0 {
-		list = append(list, fmt.Sprintf("iifname %q %s", r.link, set))
-	}
-	if r.flags&flagSNAT != 0 && r.addr.Is4() {
-		list = append(list, `oifname "lo" ip saddr 127.0.0.0/8 `+set)
-	}
-	if r.flags&flagMasqAll != 0 {
-		list = append(list, set)
-	}
-	return list
 }
 
 // keyText is the key of a port in the words of nft.
@@ -114,15 +106,9 @@ func keyText(r record) string {
 	return key
 }
 
-// rulesOf lists the rules that the owners of elements have besides them.
-func (t *table) rulesOf(elements []element) (own []*nftables.Rule, err error) {
-	isOwner := map[string]bool{}
-	for _, e := range elements {
-		if e.record.hasOwnRules() {
-			isOwner[e.comment] = true
-		}
-	}
-	if len(isOwner) == 0 {
+// rulesOf lists the rules that an owner has for its records.
+func (t *table) rulesOf(o owner, records []record) (own []*nftables.Rule, err error) {
+	if !slices.ContainsFunc(records, record.hasOwnRules) {
 		return nil, nil
 	}
 	for _, name := range optionChains() {
@@ -130,7 +116,7 @@ func (t *table) rulesOf(elements []element) (own []*nftables.Rule, err error) {
 		if err != nil {
 			return nil, explain("list the rules of chain "+name, err)
 		}
-		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return !isOwner[commentIn(r.UserData)] })...)
+		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return commentIn(r.UserData) != o.comment })...)
 	}
 	return own, nil
 }

@@ -39,7 +39,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 				}
 			}
 			options := t.options(o, ports, records)
-			rules, err := t.rulesOf(t.elementsOf(o, records))
+			rules, err := t.rulesOf(o, records)
 			if err == nil && len(rules) < len(options) {
 				return t.mismatch("%s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
 			}

@@ -134,9 +134,6 @@ const (
 	forGood                // it stays
 )
 
-// guardComment is the comment of elements that stay.
-const guardComment = "keeps 127.0.0.0/8 to the host while route_localnet is set"
-
 // id tells elements apart.
 func (e element) id() string { return e.set.Name + string(e.key) }
 
@@ -156,11 +153,8 @@ func (t *table) elementsOf(o owner, records []record) (list []element) {
 				continue
 			}
 			seen[e.id()] = true
-			switch e.sharing {
-			case alone:
+			if e.sharing == alone {
 				e.comment = o.comment
-			case forGood:
-				e.comment = guardComment
 			}
 			e.record = r
 			list = append(list, e)
@@ -185,8 +179,7 @@ func (t *table) look(elements []element) ([]found, error) {
 	questions := make([]netlink.Message, len(elements))
 	for i, e := range elements {
 		key := nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: e.key}))
-		questions[i] = question(unix.NFT_MSG_GETSETELEM, t.Table, textAttr(unix.NFTA_SET_ELEM_LIST_TABLE, t.Name),
-			textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
+		questions[i] = question(unix.NFT_MSG_GETSETELEM, t.Table, textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
 	}
 	answers, err := t.conn.ask(questions...)
 	if err != nil {
@@ -248,7 +241,7 @@ type holding struct {
 
 // isMade reports whether the table is there, with the map of owners of this version.
 func (t *table) isMade() (bool, error) {
-	there, err := t.conn.there(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_TABLE, t.Name), textAttr(unix.NFTA_SET_NAME, t.owners.Name)))
+	there, err := t.conn.there(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, t.owners.Name)))
 	return err == nil && there[0], err
 }
 
