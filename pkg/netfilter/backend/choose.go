@@ -23,40 +23,35 @@ type Wish struct {
 	Key   string // the configuration's key, such as "ipMasqBackend"
 	Value string // of that key; "" if it is not there
 
-	// IPTables and NFTables are what of the configuration only that backend
-	// can do, such as "externalSetMarkChain"; "" if there is nothing.
+	// IPTables and NFTables are what of the configuration only that backend can do, such as "externalSetMarkChain"; "" if there is nothing.
 	IPTables, NFTables string
 }
 
 // Choice is a backend, and why it is that one.
 type Choice struct {
-	Backend string
-	Reason  string
-
-	// Preferred says that the other one will do if the kernel lacks this one.
-	Preferred bool
+	Backend, Reason string
+	Preferred       bool // the other one will do if the kernel lacks this one
 }
 
-// Validate refuses a wish that no backend can fulfil. It looks at the
-// configuration alone.
+// Validate refuses a wish that no backend can fulfil. It looks at the configuration alone.
 func (w Wish) Validate() error {
 	_, err := w.configured()
 	return err
 }
 
-// configured is what the configuration chooses. It is Preferred if the host may
-// choose otherwise.
+// configured is what the configuration chooses. It is Preferred if the host may choose otherwise.
 func (w Wish) configured() (Choice, error) {
 	c := Choice{Backend: w.Value, Reason: w.Key + " says so"}
+	const remedy = "leave out one of the two"
 	switch {
 	case w.Value != "" && w.Value != NFTables && w.Value != IPTables:
 		return c, plugin.ConfigError(`use "nftables" or "iptables", or leave it out`, "%s: unknown backend %q", w.Key, w.Value)
 	case w.IPTables != "" && w.NFTables != "":
-		return c, plugin.ConfigError("leave out one of the two", "%s needs iptables, but %s needs nftables", w.IPTables, w.NFTables)
+		return c, plugin.ConfigError(remedy, "%s needs iptables, but %s needs nftables", w.IPTables, w.NFTables)
 	case w.Value == NFTables && w.IPTables != "":
-		return c, plugin.ConfigError("leave out one of the two", "%s is %q, but %s needs iptables", w.Key, w.Value, w.IPTables)
+		return c, plugin.ConfigError(remedy, "%s is %q, but %s needs iptables", w.Key, w.Value, w.IPTables)
 	case w.Value == IPTables && w.NFTables != "":
-		return c, plugin.ConfigError("leave out one of the two", "%s is %q, but %s needs nftables", w.Key, w.Value, w.NFTables)
+		return c, plugin.ConfigError(remedy, "%s is %q, but %s needs nftables", w.Key, w.Value, w.NFTables)
 	case w.Value != "":
 		return c, nil
 	case w.IPTables != "":
@@ -84,27 +79,18 @@ func (w Wish) choose() (Choice, error) {
 	return Choice{Backend: IPTables, Reason: "kube-proxy is in IPVS mode (" + ipvsLink + " is there), which needs its own rules to come first"}, nil
 }
 
-// Explain says in a sentence what does a work and why: "masquerades with
-// iptables: ipMasqBackend says so".
+// Explain says in a sentence what does a work and why: "masquerades with iptables: ipMasqBackend says so".
 func Explain(work string, w Wish) string {
-	c, err := effective(w)
+	c, err := w.choose()
 	if err != nil {
 		return work + " with nothing: " + err.Error()
 	}
+	if c.Preferred {
+		if err := withNFT(func(c *nft.Conn) error { return c.Masquerade(nil).Available() }); errors.Is(err, netfilter.ErrUnavailable) {
+			c = c.without(err)
+		}
+	}
 	return work + " with " + c.Backend + ": " + c.Reason
-}
-
-// effective is the choice, or what stands in for it.
-func effective(w Wish) (Choice, error) {
-	c, err := w.choose()
-	if err != nil || !c.Preferred {
-		return c, err
-	}
-	err = withNFT(func(conn *nft.Conn) error { return conn.Masquerade(nil).Available() })
-	if errors.Is(err, netfilter.ErrUnavailable) {
-		return c.without(err), nil
-	}
-	return c, nil
 }
 
 // one does something with the backend that is wished for.
@@ -145,8 +131,7 @@ func (c Choice) without(err error) Choice {
 	return Choice{Backend: IPTables, Reason: fmt.Sprintf("the kernel has no usable nftables (%v)", err)}
 }
 
-// explain says in an error which backend failed and why it was that one. With
-// nftables for no special reason there is nothing to say.
+// explain says in an error which backend failed and why it was that one. With nftables for no special reason there is nothing to say.
 func (c Choice) explain(err error) error {
 	if err == nil || c.Preferred {
 		return err

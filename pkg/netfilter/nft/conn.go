@@ -46,7 +46,7 @@ func Open() (*Conn, error) {
 	return c, nil
 }
 
-// Close closes the connection.
+// Close ends the connection.
 func (c *Conn) Close() { _ = c.CloseLasting() }
 
 // question asks for one object of a table by one of NFT_MSG_GET…, which all have the table's name as their first attribute.
@@ -66,7 +66,7 @@ func chainQuestions(t nftables.Table, names []string) (list []netlink.Message) {
 }
 
 func textAttr(number uint16, text string) netlink.Attribute {
-	return netlink.Attribute{Type: number, Data: []byte(text + "\x00")}
+	return netlink.Attribute{Type: number, Data: append([]byte(text), 0)}
 }
 
 // ask returns the attributes of what each question asks for, nil for what is not there. Some questions share a message to the

@@ -2,6 +2,7 @@ package nft
 
 import (
 	"encoding/binary"
+	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -39,6 +40,7 @@ func conntrack(key expr.CtKey) value {
 }
 
 func inLink() value    { return meta(expr.MetaKeyIIFNAME, unix.IFNAMSIZ) }
+func nfproto() value   { return meta(expr.MetaKeyNFPROTO, 1) }
 func outLink() value   { return meta(expr.MetaKeyOIFNAME, unix.IFNAMSIZ) }
 func protocol() value  { return meta(expr.MetaKeyL4PROTO, 1) }
 func mark() value      { return meta(expr.MetaKeyMARK, 4) }
@@ -75,11 +77,7 @@ func bitwise(mask, xor []byte) expr.Any {
 }
 
 func compareNet(v value, op expr.CmpOp, network netip.Prefix) rule {
-	mask := make([]byte, v.size)
-	for i := range network.Bits() {
-		mask[i/8] |= 0x80 >> (i % 8)
-	}
-	return compareBits(v, mask, op, network.Masked().Addr().AsSlice())
+	return compareBits(v, net.CIDRMask(network.Bits(), 8*int(v.size)), op, network.Masked().Addr().AsSlice())
 }
 
 // hasBit goes on if one of the bits is set.
@@ -97,8 +95,8 @@ func changeMark(bits, to uint32) rule {
 	return append(load(mark()), bitwise(native(^bits), native(to)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register(0)})
 }
 
-func verdict(kind expr.VerdictKind, chain string) rule {
-	return rule{&expr.Verdict{Kind: kind, Chain: chain}}
+func verdict(k expr.VerdictKind, chain string) rule {
+	return rule{&expr.Verdict{Kind: k, Chain: chain}}
 }
 
 func accept() rule          { return verdict(expr.VerdictAccept, "") }
@@ -133,32 +131,18 @@ func familyOf(a netip.Addr) *family {
 	return &ipv6
 }
 
-func (f *family) is() rule {
-	return compare(meta(expr.MetaKeyNFPROTO, 1), expr.CmpOpEq, []byte{f.number})
-}
+func (f *family) is() rule   { return compare(nfproto(), expr.CmpOpEq, []byte{f.number}) }
 func (f *family) src() value { return payload(expr.PayloadBaseNetworkHeader, f.srcAt, f.addr.Bytes) }
 func (f *family) dst() value { return payload(expr.PayloadBaseNetworkHeader, f.dstAt, f.addr.Bytes) }
-
-// isLocalhost goes on if an IPv4 address is of 127.0.0.0/8.
-func isLocalhost(addr value) rule {
-	return words(ipv4.is(), compareNet(addr, expr.CmpOpEq, netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)))
-}
 
 // dnat sends a connection to the address and port that a map's data has.
 func (f *family) dnat() rule {
 	return rule{&expr.NAT{Type: expr.NATTypeDestNAT, Family: uint32(f.number), RegAddrMin: register(0), RegProtoMin: register(f.addr.Bytes)}}
 }
 
-// wasRedirected goes on if the destination of the packet's connection was changed.
-func wasRedirected() rule {
-	const dstNAT = 1 << 5 // IPS_DST_NAT of linux/netfilter/nf_conntrack_common.h
-	return hasBit(conntrack(expr.CtKeySTATUS), dstNAT)
-}
-
-// isAnswer goes on if the packet is of a connection that is known, or that belongs to one.
-func isAnswer() rule {
-	const established, related = 1 << 1, 1 << 2 // NF_CT_STATE_BIT of linux/netfilter/nf_conntrack_common.h
-	return hasBit(conntrack(expr.CtKeySTATE), established|related)
+// isLocalhost goes on if an IPv4 address is of 127.0.0.0/8.
+func isLocalhost(addr value) rule {
+	return words(ipv4.is(), compareNet(addr, expr.CmpOpEq, netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)))
 }
 
 // isLocal goes on if the packet is for an address of the host.
@@ -166,6 +150,18 @@ func isLocal() rule {
 	kind := value{4, func(r uint32) expr.Any { return &expr.Fib{Register: r, FlagDADDR: true, ResultADDRTYPE: true} }}
 	return compare(kind, expr.CmpOpEq, native(unix.RTN_LOCAL))
 }
+
+// Of linux/netfilter/nf_conntrack_common.h.
+const (
+	ipsDstNAT          = 1 << 5
+	ctStateEstablished = 1 << 1
+	ctStateRelated     = 1 << 2
+)
+
+// wasRedirected goes on if the destination of the packet's connection was changed, isAnswer if the packet is of a connection that is
+// known, or that belongs to one.
+func wasRedirected() rule { return hasBit(conntrack(expr.CtKeySTATUS), ipsDstNAT) }
+func isAnswer() rule      { return hasBit(conntrack(expr.CtKeySTATE), ctStateEstablished|ctStateRelated) }
 
 // The parts of keys and data, each filled up to whole registers.
 

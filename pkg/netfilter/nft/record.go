@@ -115,7 +115,7 @@ func (r record) portMap() netfilter.PortMap {
 // isBound reports whether a port is published on one address of the host.
 func (r record) isBound() bool { return !r.addr.IsUnspecified() }
 
-// element is an element of a set or map.
+// element is one of a set or map.
 type element struct {
 	set       *nftables.Set
 	key, data []byte

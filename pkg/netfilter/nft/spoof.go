@@ -18,15 +18,8 @@ func (c *Conn) SpoofCheck(hostEnd string, mac [6]byte) Use {
 	return Use{table: c.bridges(), name: "spoof check", kinds: []kind{kindMAC}, records: []record{{kind: kindMAC, link: hostEnd, addr: netip.AddrFrom16(addr)}}}
 }
 
-// bridges returns the table bridge cnibox:
-//
-//	chain prerouting_v1 {
-//		type filter hook prerouting priority dstnat; policy accept;
-//		iifname . ether saddr @allowed_v1 accept
-//		iifname @checked_v1 drop
-//	}
-//
-// No chain is bound to a link: on recent kernels it would outlive that, and grab the next one of its name.
+// bridges returns the table bridge cnibox, which docs/netfilter.md shows. No chain is bound to a link: on recent kernels it would outlive
+// that, and grab the next one of its name.
 func (c *Conn) bridges() *table {
 	t := c.table(SpoofCheckTable().Family, SpoofCheckTable().Name)
 	t.refusal, t.lost = "nftables table bridge cnibox can't be made", "what all attachments of this host had in it"
