@@ -2,7 +2,6 @@ package nft
 
 import (
 	"bytes"
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -232,12 +231,9 @@ func (t *table) check(o owner, want []record) error {
 			return t.mismatch("%s in %s leads elsewhere", e.what, e.set.Name)
 		}
 	}
-	if len(want) == 0 {
-		return nil
-	}
 	missing, lost, err := t.incomplete(want)
 	switch {
-	case err != nil:
+	case err != nil || len(want) == 0:
 		return err
 	case lost:
 		return plugin.Errorf(fmt.Sprintf("`nft flush table %s` or something like it took them: the next ADD makes them again", t), "table %s: all its rules are missing, and so %s", t, t.lost)
@@ -279,12 +275,11 @@ func (t *table) removeRules(rules []*nftables.Rule) {
 	}
 }
 
-// send calls a method of the library for elements, each once, of one set at a time, and not for more than fit into one attribute of
-// 64 KiB: the kernel drops the rest without an error.
+// send calls a method of the library for elements of one set at a time, and not for more than fit into one attribute of 64 KiB: the
+// kernel drops the rest without an error.
 func send(elements []element, timeout time.Duration, call func(*nftables.Set, []nftables.SetElement) error) {
 	const atOnce = 200
-	sorted := slices.SortedFunc(slices.Values(elements), func(x, y element) int { return cmp.Compare(x.id(), y.id()) })
-	sorted = slices.CompactFunc(sorted, func(x, y element) bool { return x.id() == y.id() })
+	sorted := slices.SortedFunc(slices.Values(elements), func(x, y element) int { return strings.Compare(x.set.Name, y.set.Name) })
 	for len(sorted) > 0 {
 		set := sorted[0].set
 		var list []nftables.SetElement

@@ -73,10 +73,7 @@ func concat(types ...nftables.SetDatatype) nftables.SetDatatype {
 
 // String returns the table as nft's commands take it: "inet cnibox".
 func (t *table) String() string {
-	if t.Family == nftables.TableFamilyBridge {
-		return "bridge " + t.Name
-	}
-	return "inet " + t.Name
+	return map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet ", nftables.TableFamilyBridge: "bridge "}[t.Family] + t.Name
 }
 
 // incomplete returns the names of chains that lack a rule or a jump to them, of all that have rules of ours, and those of subnets
@@ -164,8 +161,7 @@ func (t *table) commitBuild(what string) error {
 	return t.explain(err)
 }
 
-// available tries whether the kernel takes the table, without leaving anything in it: the table is made and removed in one
-// transaction.
+// available tries whether the kernel takes the table, which is made and removed in one transaction.
 func (t *table) available() error {
 	there, err := t.conn.HasTables(t.Table)
 	if err != nil || there[0] {
