@@ -29,7 +29,7 @@ func (z Zone) check() error {
 	return nil
 }
 
-// AddForward implements netfilter.Forwarder. An address that another attachment
+// AddForward makes the addresses sources of the zone. An address that another attachment
 // was given before, in whatever zone, passes to this one.
 func (z Zone) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
 	if err := z.check(); err != nil {
@@ -94,7 +94,7 @@ func release(ctx context.Context, lost func(holding) bool, foreign ...holding) e
 	})
 }
 
-// DelForward implements netfilter.Forwarder. The hint is for what the reference
+// DelForward takes that back. The hint is for what the reference
 // plugins made: addresses that no attachment of ours was given leave the zone.
 func (z Zone) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
 	var foreign []holding
@@ -106,12 +106,12 @@ func (z Zone) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefi
 	return release(ctx, func(h holding) bool { return h.key == key }, foreign...)
 }
 
-// GCForward implements netfilter.Forwarder.
+// GCForward takes it back from attachments of the network that are not valid.
 func (z Zone) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
 	return release(ctx, func(h holding) bool { return h.key.Network == network && !slices.Contains(valid, h.key) })
 }
 
-// CheckForward implements netfilter.Forwarder.
+// CheckForward compares what is there with what AddForward makes.
 func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
 	if err := z.check(); err != nil {
 		return err
