@@ -41,7 +41,7 @@ func (w Wish) either(withNFT func(*nft.Conn) error, withIPTables func(*iptables.
 		return err
 	}
 	err = h.with(c, withNFT, withIPTables)
-	if err != nil && c.Preferred && withIPTables(iptables.New()) == nil {
+	if err != nil && c.Preferred && withIPTables(iptables.On(h.conn)) == nil {
 		return nil
 	}
 	return err
@@ -56,7 +56,7 @@ func (h *host) with(c Choice, withNFT func(*nft.Conn) error, withIPTables func(*
 		}
 		c = c.without(err)
 	}
-	return c.explain(withIPTables(iptables.New()))
+	return c.explain(withIPTables(iptables.On(h.conn)))
 }
 
 func ignoreUnavailable(err error) error {

@@ -57,7 +57,7 @@ func CheckForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forwa
 			if err := checkPort(f); err != nil {
 				return err
 			}
-			return marked(c, f).Check()
+			return marked(c, f).Check(ctx)
 		},
 		func(b *iptables.Backend) error { return b.CheckForward(ctx, key, f) })
 }
@@ -71,7 +71,7 @@ func GCForward(ctx context.Context, network string, valid []plugin.Key) error {
 	defer h.close()
 	return errors.Join(
 		h.inNFT(func(c *nft.Conn) error { return c.GCForward(ctx, network, valid) }),
-		iptables.New().GCForward(ctx, network, valid))
+		iptables.On(h.conn).GCForward(ctx, network, valid))
 }
 
 // ForwardAvailable is Available for forwarding, which needs other things of the

@@ -68,5 +68,5 @@ func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error
 	return errors.Join(
 		h.inNFT(func(t *nft.Conn) error { return t.GCMasquerade(ctx, network, valid) }),
 		h.inNFT(func(c *nft.Conn) error { return reference.GCMasquerade(ctx, c, network, valid) }),
-		iptables.New().GCMasquerade(ctx, network, valid))
+		iptables.On(h.conn).GCMasquerade(ctx, network, valid))
 }

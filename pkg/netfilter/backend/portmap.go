@@ -69,7 +69,7 @@ func GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
 	return errors.Join(
 		h.inNFT(func(t *nft.Conn) error { return t.GCPortMaps(ctx, network, valid) }),
 		h.inNFT(func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, valid) }),
-		iptables.New().GCPortMaps(ctx, network, valid))
+		iptables.On(h.conn).GCPortMaps(ctx, network, valid))
 }
 
 // CheckConditions has the backend that conditions are for say whether they are

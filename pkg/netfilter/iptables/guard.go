@@ -26,7 +26,7 @@ func guardLocalhost() error {
 	return nil
 }
 
-// checkGuard tells whether the guard is missing.
+// checkGuard makes sure that the guard is there.
 func checkGuard() error {
 	t, err := guardProgram()
 	if err != nil {

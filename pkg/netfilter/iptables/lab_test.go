@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -49,6 +50,15 @@ func (n *node) use(t testing.TB, flavour string) {
 		}
 	}
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+}
+
+// New returns the backend in the namespace of the calling thread.
+func New() *Backend {
+	conn, err := nft.Open()
+	if err != nil {
+		panic(err)
+	}
+	return On(conn)
 }
 
 func keyOf(id string) plugin.Key { return second(id, "eth0") }
@@ -128,10 +138,10 @@ func (n *node) try(what func() error) (err error) {
 
 // rules returns what iptables-save prints of a table, without comments, counters
 // and the kernel's own chains.
-func (n *node) rules(t testing.TB, f family, table string) string {
+func (n *node) rules(t testing.TB, f *family, table string) string {
 	t.Helper()
 	prefix := "iptables-"
-	if f == ipv6 {
+	if f == &ipv6 {
 		prefix = "ip6tables-"
 	}
 	var lines []string
@@ -152,10 +162,10 @@ func (n *node) restore(t testing.TB, table string, lines ...string) {
 	n.Feed(t, "*"+table+"\n"+strings.Join(lines, "\n")+"\nCOMMIT\n", "iptables-"+n.flavour+"-restore", "--noflush")
 }
 
-// kept returns what is below the state directory, but the lock.
+// kept returns the file of owners.
 func (n *node) kept(t testing.TB) string {
 	t.Helper()
-	return n.MustRun(t, "sh", "-c", "cd "+stateDir+" 2>/dev/null || exit 0; find . -type f -o -type l | grep -v lock | sort")
+	return n.MustRun(t, "sh", "-c", "cat "+ownersFile+" 2>/dev/null || exit 0")
 }
 
 // hidePrograms takes all programs of iptables away from the host until the

@@ -6,6 +6,9 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -35,185 +38,127 @@ const (
 	hookChain   = "FORWARD"
 )
 
-// place is a table in which the rules belong.
-type place struct {
-	family  family
-	flavour flavour
-	probe   layout
-}
-
-// layout tells what is in chains of table filter.
-type layout interface {
-	hasChain(f family, table, chain string) (bool, error)
-
-	// jumps returns where rules of a chain jump to, "" for one that does not.
-	jumps(f family, chain string) ([]string, error)
-
-	// drops tells whether chain FORWARD is there with the policy DROP.
-	drops(f family) (bool, error)
-}
-
-// Accept makes the rules that are missing. If none is, no program runs.
+// Accept makes the rules that are missing. If none is, no program of iptables-nft runs.
 func (m Marked) Accept(ctx context.Context) error {
-	m, err := m.valid()
-	if err != nil || len(m.Addrs) == 0 {
+	tables, err := m.tables(ctx)
+	if err != nil || len(tables) == 0 {
 		return err
 	}
-	missing, err := m.missing(probesOver(m.Conn))
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	s, err := begin(ctx)
+	return locked(ctx, func() error {
+		for _, t := range tables {
+			if err := t.edit(ctx, func(l *listing) ([]string, error) { return m.missing(t.family, l), nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Check makes sure that no rule is missing.
+func (m Marked) Check(ctx context.Context) error {
+	tables, err := m.tables(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.end()
-	// Again, now that nobody else of us makes them.
-	if missing, err = m.missing(s.probes); err != nil {
-		return err
-	}
-	for _, p := range missing {
-		if err := m.complete(ctx, p); err != nil {
+	for _, t := range tables {
+		l, err := t.list(ctx)
+		if err != nil {
 			return err
+		}
+		if lines := m.missing(t.family, l); len(lines) > 0 {
+			return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again",
+				"%s: what lets containers' packets pass is not complete: missing is %q", t, lines)
 		}
 	}
 	return nil
 }
 
-// Check tells whether a rule is missing.
-func (m Marked) Check() error {
-	m, err := m.valid()
-	if err != nil || len(m.Addrs) == 0 {
-		return err
-	}
-	missing, err := m.missing(probesOver(m.Conn))
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	p := missing[0]
-	lines, err := m.lines(p)
-	if err != nil {
-		return err
-	}
-	return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again", "iptables (%s, %s), table filter: what lets containers' packets pass is not complete: missing is %q", p.flavour, p.family, lines)
-}
-
-func (m Marked) valid() (Marked, error) {
+func (m Marked) admin() string {
 	if m.AdminChain == "" {
-		m.AdminChain = defaultAdminChain
+		return defaultAdminChain
 	}
-	return m, validateChain("iptablesAdminChainName", m.AdminChain)
+	return m.AdminChain
 }
 
-// missing returns the places where a rule is missing.
-func (m Marked) missing(probes *probes) ([]place, error) {
-	families := m.families()
-	if err := probes.ask(families, filterTable, hookChain, markedChain, m.AdminChain); err != nil {
+// missing returns what makes the rules of a table complete.
+func (m Marked) missing(f *family, l *listing) []string {
+	return change{chains: []string{markedChain, m.admin()}, shared: []rule{
+		{family: f, chain: markedChain, spec: "-j " + m.admin(), first: true},
+		{family: f, chain: markedChain, spec: fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", m.Mark, m.Mark)},
+		{family: f, chain: hookChain, spec: `-m comment --comment "cnibox firewall" -j ` + markedChain, first: true},
+	}}.lines(l)
+}
+
+// tables returns those in which rules may be missing.
+func (m Marked) tables(ctx context.Context) (list []*table, err error) {
+	if err := validateChain("iptablesAdminChainName", m.admin()); err != nil {
 		return nil, err
 	}
-	var out []place
-	for _, f := range families {
-		places, err := places(f, probes)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range places {
-			lines, err := m.lines(p)
-			if err != nil {
-				return nil, err
-			}
-			if len(lines) > 0 && !p.unreachable() {
-				out = append(out, p)
-			}
-		}
-	}
-	return out, nil
-}
-
-func (m Marked) families() []family {
-	var list []family
 	for _, f := range families() {
-		if len(f.of(m.Addrs)) > 0 {
-			list = append(list, f)
+		if !slices.ContainsFunc(m.Addrs, func(a netip.Addr) bool { return familyOf(a) == f }) {
+			continue
 		}
-	}
-	return list
-}
-
-// places returns where the rules belong in a family.
-func places(f family, probes *probes) ([]place, error) {
-	var out []place
-	for _, fl := range flavours() {
-		p := place{f, fl, probes.layoutOf(fl)}
-		there, err := p.probe.hasChain(f, filterTable, hookChain)
+		isNFT, complete, err := m.inNFT(f)
 		if err != nil {
 			return nil, err
 		}
-		if there {
-			out = append(out, p)
+		var programs []program
+		if isNFT && !complete {
+			p, err := flavouredProgram(ctx, f, nfTables)
+			if err != nil && m.drops(f) {
+				return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w", hookChain, nfTables, f.name, err)
+			}
+			programs = append(programs, p)
+		}
+		if hasLegacy(f, filterTable) {
+			p, _ := flavouredProgram(ctx, f, legacy)
+			programs = append(programs, p)
+		} else if !isNFT {
+			p, _ := plainProgram(f)
+			programs = append(programs, p)
+		}
+		for _, p := range programs {
+			if p != "" { // without a program, nothing here drops packets
+				list = append(list, &table{family: f, name: filterTable, program: p})
+			}
 		}
 	}
-	if len(out) > 0 {
-		return out, nil
-	}
-	program, err := plainProgram(f, "restore")
-	if err != nil {
-		return nil, nil // no iptables: nothing that it could drop
-	}
-	return []place{{f, program.flavour, probes.layoutOf(program.flavour)}}, nil
+	return list, nil
 }
 
-// unreachable tells whether nothing can be done, and need not be: there is no
-// program, and chain FORWARD lets pass what it does not know.
-func (p place) unreachable() bool {
-	if _, err := flavouredProgram(p.family, p.flavour, "restore"); err == nil {
-		return false
+// inNFT reports whether nf_tables has chain FORWARD, and all rules, without a program.
+func (m Marked) inNFT(f *family) (there, complete bool, err error) {
+	if m.Conn == nil {
+		return false, false, nil
 	}
-	drops, err := p.probe.drops(p.family)
-	return err == nil && !drops
-}
-
-// lines returns what makes the rules complete.
-func (m Marked) lines(p place) ([]string, error) {
-	var lines []string
-	for _, chain := range []string{markedChain, m.AdminChain} {
-		there, err := p.probe.hasChain(p.family, filterTable, chain)
+	t := nftTable(f, filterTable)
+	chains, err := m.Conn.HasChains(t, hookChain, markedChain, m.admin())
+	if err != nil || slices.Contains(chains, false) {
+		return chains[0], false, err
+	}
+	var targets []string
+	for _, chain := range []string{hookChain, markedChain} {
+		rules, err := m.Conn.GetRules(&t, &nftables.Chain{Name: chain})
 		if err != nil {
-			return nil, err
+			return true, false, err
 		}
-		if !there {
-			lines = append(lines, "-N "+chain)
+		for _, r := range rules {
+			for _, e := range r.Exprs {
+				if v, ok := e.(*expr.Verdict); ok {
+					targets = append(targets, chain+" "+v.Chain)
+				}
+			}
 		}
 	}
-	inside, err := p.probe.jumps(p.family, markedChain)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Contains(inside, m.AdminChain) {
-		lines = append(lines, "-I "+markedChain+" 1 -j "+m.AdminChain)
-	}
-	if !slices.Contains(inside, "") {
-		lines = append(lines, fmt.Sprintf("-A %s -m mark --mark %#x/%#x -j ACCEPT", markedChain, m.Mark, m.Mark))
-	}
-	before, err := p.probe.jumps(p.family, hookChain)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Contains(before, markedChain) {
-		lines = append(lines, `-I `+hookChain+` 1 -m comment --comment "cnibox firewall" -j `+markedChain)
-	}
-	return lines, nil
+	complete = !slices.ContainsFunc([]string{hookChain + " " + markedChain, markedChain + " " + m.admin(), markedChain + " "}, func(want string) bool {
+		return !slices.Contains(targets, want)
+	})
+	return true, complete, nil
 }
 
-func (m Marked) complete(ctx context.Context, p place) error {
-	program, err := flavouredProgram(p.family, p.flavour, "restore")
-	if err != nil {
-		return fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
-			hookChain, p.flavour, p.family, err)
-	}
-	lines, err := m.lines(p)
-	if err != nil || len(lines) == 0 {
-		return err
-	}
-	return explain(program.restore(ctx, filterTable, lines))
+// drops reports whether chain FORWARD of nf_tables has that policy.
+func (m Marked) drops(f *family) bool {
+	t := nftTable(f, filterTable)
+	c, err := m.Conn.ListChain(&t, hookChain)
+	return err == nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 }

@@ -20,26 +20,27 @@ const (
 )
 
 // AddPortMaps implements netfilter.PortMapper.
-func (*Backend) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
+func (b *Backend) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
 	if err := validatePorts(ports); err != nil {
 		return err
 	}
 	w := portWants(key, ports)
-	if needsLocalhost(ports) {
-		w.after = func() error {
-			if err := guardLocalhost(); err != nil {
-				return err
-			}
-			return netfilter.AllowLocalhost(ports.Inside)
+	w.free = func(t *table) error { return b.freePorts(ctx, key, t, ports.Maps) }
+	w.after = func() error {
+		if !needsLocalhost(ports) {
+			return nil
 		}
+		if err := guardLocalhost(); err != nil {
+			return err
+		}
+		return netfilter.AllowLocalhost(ports.Inside)
 	}
-	return add(ctx, attachment{forPorts(), key}, w)
+	return b.hold(ctx, forPorts(), key, w)
 }
 
 // DelPortMaps implements netfilter.PortMapper.
-func (b *Backend) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) ([]netfilter.PortMap, error) {
-	removed, err := del(ctx, b, attachment{forPorts(), key}, addrsOf(hint))
-	var maps []netfilter.PortMap
+func (b *Backend) DelPortMaps(ctx context.Context, key plugin.Key, _ []netip.Prefix) (maps []netfilter.PortMap, err error) {
+	removed, err := b.release(ctx, removal{use: forPorts(), keys: []plugin.Key{key}})
 	for _, r := range removed {
 		if m, ok := portMapOf(r); ok {
 			maps = append(maps, m)
@@ -49,18 +50,15 @@ func (b *Backend) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.
 }
 
 // CheckPortMaps implements netfilter.PortMapper.
-func (*Backend) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
+func (b *Backend) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
 	if err := validatePorts(ports); err != nil {
 		return err
 	}
-	if err := check(ctx, attachment{forPorts(), key}, portWants(key, ports)); err != nil {
+	if err := b.check(ctx, forPorts(), key, portWants(key, ports)); err != nil || !needsLocalhost(ports) {
 		return err
 	}
-	if !needsLocalhost(ports) {
-		return nil
-	}
-	r, err := loadRecord(attachment{forPorts(), key})
-	if err == nil && r.of(key.IfName) != nil { // the reference plugin has no guard
+	list, err := readOwners()
+	if err == nil && len(list.of(owner{forPorts().name, key})) > 0 { // the reference plugin has no guard
 		err = checkGuard()
 	}
 	if err != nil {
@@ -73,11 +71,80 @@ func (*Backend) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilt
 }
 
 // GCPortMaps implements netfilter.PortMapper.
-func (*Backend) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
-	return collect(ctx, forPorts(), network, valid)
+func (b *Backend) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
+	return b.collect(ctx, forPorts(), network, valid)
 }
 
-// needsLocalhost tells whether ports are published on 127.0.0.1.
+// freePorts makes sure that nobody else has the ports. They are taken from an
+// attachment that is gone: its address is that of the container which they are to lead
+// to, or its network namespace is known to be gone.
+func (b *Backend) freePorts(ctx context.Context, key plugin.Key, t *table, maps []netfilter.PortMap) error {
+	l, err := t.list(ctx)
+	if err != nil {
+		return err
+	}
+	list, err := readOwners()
+	if err != nil {
+		return err
+	}
+	done := map[plugin.Key]bool{key: true}
+	for _, r := range l.rules {
+		if !forPorts().isChain(r.chain) {
+			continue
+		}
+		other, ok := portMapOf(r)
+		i := slices.IndexFunc(maps, func(m netfilter.PortMap) bool {
+			return ok && familyOf(m.Container.Addr()) == t.family && m.HostIP == other.HostIP && m.Protocol == other.Protocol && m.HostPort == other.HostPort
+		})
+		if i < 0 {
+			continue
+		}
+		holder := list.publisher(l, r, key)
+		if done[holder] {
+			continue
+		}
+		if other.Container.Addr() != maps[i].Container.Addr() {
+			if gone, known := netfilter.Gone(netfilter.ResultCache, holder); !gone {
+				return portTaken(maps[i], holder, known)
+			}
+		}
+		done[holder] = true
+		if _, err := b.releaseLocked(ctx, removal{use: forPorts(), keys: []plugin.Key{holder}}); err != nil {
+			return err
+		}
+		t.read = nil
+	}
+	return nil
+}
+
+// publisher returns the attachment that a rule of a container's chain is for. The
+// reference plugin does not say for which interface it is: most have but one, with the
+// same name as others.
+func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
+	for _, h := range list {
+		if h.use == forPorts().name && sameRule(h.rule, r) {
+			return h.key
+		}
+	}
+	if forPorts().chains(asking)[0] == r.chain {
+		return asking
+	}
+	holder := plugin.Key{IfName: asking.IfName}
+	for _, entry := range l.jumpsTo(r.chain) {
+		_, err := fmt.Sscanf(option(words(entry.spec), "--comment"), "dnat name: %q id: %q", &holder.Network, &holder.ContainerID)
+		if err == nil {
+			return holder
+		}
+	}
+	return plugin.Key{Network: "?", ContainerID: r.chain, IfName: "?"}
+}
+
+func portTaken(m netfilter.PortMap, holder plugin.Key, known string) error {
+	return plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
+		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", m, holder)
+}
+
+// needsLocalhost reports whether ports are published on 127.0.0.1.
 func needsLocalhost(ports netfilter.PortMaps) bool {
 	return ports.SNATLink() != "" &&
 		slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() })
@@ -120,7 +187,7 @@ func portWants(key plugin.Key, ports netfilter.PortMaps) wants {
 	}
 	w.chains = append(w.chains, dnatChain)
 	for _, f := range families() {
-		maps := mapsOf(f, ports.Maps)
+		maps := filter(ports.Maps, func(m netfilter.PortMap) bool { return familyOf(m.Container.Addr()) == f })
 		if len(maps) == 0 {
 			continue
 		}
@@ -134,13 +201,9 @@ func portWants(key plugin.Key, ports netfilter.PortMaps) wants {
 	return w
 }
 
-func mapsOf(f family, maps []netfilter.PortMap) []netfilter.PortMap {
-	return slices.DeleteFunc(slices.Clone(maps), func(m netfilter.PortMap) bool { return familyOf(m.Container.Addr()) != f })
-}
-
 // markRules mark connections and masquerade those that are marked. The jump goes
 // before those to containers' masquerading, which would accept them.
-func markRules(f family, bit int) []rule {
+func markRules(f *family, bit int) []rule {
 	mark := fmt.Sprintf("%#x/%#x", uint32(1)<<bit, uint32(1)<<bit)
 	return []rule{
 		{family: f, chain: markChain, spec: `-m comment --comment "CNI portfwd masquerade mark" -j MARK --set-xmark ` + mark},
@@ -150,15 +213,15 @@ func markRules(f family, bit int) []rule {
 }
 
 // topRules send what is for the host itself to the entries.
-func topRules(f family) []rule {
+func topRules(f *family) []rule {
 	const spec = "-m addrtype --dst-type LOCAL -j " + dnatChain
 	return []rule{{family: f, chain: "PREROUTING", spec: spec}, {family: f, chain: "OUTPUT", spec: spec}}
 }
 
 // dnatRules are the rules of the container's chain: for each port, what marks
 // connections to be masqueraded, then what redirects.
-func dnatRules(f family, key plugin.Key, ports netfilter.PortMaps, maps []netfilter.PortMap) []rule {
-	chain := attachment{forPorts(), key}.chain()
+func dnatRules(f *family, key plugin.Key, ports netfilter.PortMaps, maps []netfilter.PortMap) []rule {
+	chain := forPorts().chains(key)[0]
 	mark := markChain
 	if ports.SetMarkChain != "" {
 		mark = ports.SetMarkChain
@@ -188,12 +251,12 @@ func matchOf(m netfilter.PortMap) string {
 // markSources returns the options for the sources whose connections are
 // masqueraded: the container's network and the host's loopback addresses, or
 // all of them.
-func markSources(f family, ports netfilter.PortMaps, container netip.Addr) []string {
+func markSources(f *family, ports netfilter.PortMaps, container netip.Addr) []string {
 	if ports.MasqAll {
 		return []string{""}
 	}
 	sources := []string{"-s " + networkOf(ports, container) + " "}
-	if f == ipv4 {
+	if f == &ipv4 {
 		sources = append(sources, "-s 127.0.0.1/32 ")
 	}
 	return sources
@@ -215,11 +278,10 @@ const maxPorts = 15
 
 // entryRules lead to the container's chain, by protocol. They name the ports of
 // both families, as the reference plugin's do.
-func entryRules(f family, key plugin.Key, ports netfilter.PortMaps) []rule {
-	target := attachment{forPorts(), key}.chain()
-	comment := quote(trimComment(portsComment(key.Network) + `id: "` + key.ContainerID + `"`))
+func entryRules(f *family, key plugin.Key, ports netfilter.PortMaps) []rule {
+	target := forPorts().chains(key)[0]
 	conditions := ports.Conditions4
-	if f == ipv6 {
+	if f == &ipv6 {
 		conditions = ports.Conditions6
 	}
 	words := ""
@@ -229,15 +291,12 @@ func entryRules(f family, key plugin.Key, ports netfilter.PortMaps) []rule {
 	var rules []rule
 	for _, protocol := range []string{"sctp", "tcp", "udp"} { // sorted
 		for list := range slices.Chunk(hostPorts(protocol, ports.Maps), maxPorts) {
-			spec := "-p " + protocol + " -m comment --comment " + comment + " -m multiport --dports " + strings.Join(list, ",") + words + " -j " + target
+			spec := "-p " + protocol + " " + forPorts().commentOf(key) + " -m multiport --dports " + strings.Join(list, ",") + words + " -j " + target
 			rules = append(rules, rule{family: f, chain: dnatChain, spec: spec})
 		}
 	}
 	return rules
 }
-
-// portsComment is what the comments of a network's entries begin with.
-func portsComment(network string) string { return `dnat name: "` + network + `" ` }
 
 // hostPorts returns the host ports of a protocol, those that are in both
 // families once.
@@ -246,7 +305,7 @@ func hostPorts(protocol string, maps []netfilter.PortMap) []string {
 		ip   netip.Addr
 		port uint16
 	}
-	first := map[side]family{}
+	first := map[side]*family{}
 	var list []string
 	for _, m := range maps {
 		if netfilter.ProtocolName(m.Protocol) != protocol {
@@ -264,7 +323,7 @@ func hostPorts(protocol string, maps []netfilter.PortMap) []string {
 
 // portMapOf reads a port map from the rule that redirects to the container.
 func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
-	w, _ := words(r.spec)
+	w := words(r.spec)
 	if option(w, "-j") != "DNAT" {
 		return m, false
 	}

@@ -43,7 +43,7 @@ func (n *node) exec(t *testing.T, command, path string, key plugin.Key, config s
 
 func (n *node) both(t *testing.T, table string) string {
 	t.Helper()
-	return n.rules(t, ipv4, table) + n.rules(t, ipv6, table)
+	return n.rules(t, &ipv4, table) + n.rules(t, &ipv6, table)
 }
 
 // What both make is equal to the letter, and each can check and remove what the
@@ -106,7 +106,7 @@ func TestPortMapsOfReference(t *testing.T) {
 func containers(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
-		if strings.Contains(line, portsPrefix) || strings.Contains(line, "POSTROUTING -s") || isChain(masqueradePrefix, strings.Trim(line, ":\n")) {
+		if strings.Contains(line, portsPrefix) || strings.Contains(line, "POSTROUTING -s") || forMasquerade().isChain(strings.Trim(line, ":\n")) {
 			lines = append(lines, line)
 		}
 	}
@@ -207,14 +207,14 @@ func TestMasqueradeHint(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		key := keyOf("a")
 		n.do(t, func() error { return New().AddMasquerade(ctx, key, prefixes("10.88.0.2/16", "10.88.0.3/16")) })
-		n.MustRun(t, "rm", "-r", stateDir)
+		n.MustRun(t, "rm", ownersFile)
 		old := `-A POSTROUTING -s 10.88.0.0/16 -m comment --comment "name: \"net\" id: \"a\"" -j ` + chainOf(forMasquerade(), "a")
 		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.2/16")) })
-		same(t, "one", n.rules(t, ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
+		same(t, "one", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
 		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.2/16")) })
-		same(t, "still one", n.rules(t, ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
+		same(t, "still one", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
 		n.restore(t, "nat", old) // the form of old versions
 		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.3/16")) })
-		same(t, "none", n.rules(t, ipv4, "nat"), "")
+		same(t, "none", n.rules(t, &ipv4, "nat"), "")
 	})
 }
