@@ -17,7 +17,7 @@ import (
 
 func TestGC(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-				other := plugin.Key{Network: "other", ContainerID: "a", IfName: "eth0"}
+		other := plugin.Key{Network: "other", ContainerID: "a", IfName: "eth0"}
 		for _, a := range []struct {
 			key      plugin.Key
 			ip, port string
@@ -41,7 +41,9 @@ func TestGC(t *testing.T) {
 			}
 		}
 		n.do(t, func() error { return New().CheckMasquerade(ctx, second("a", "eth1"), prefixes("10.88.0.4/16")) })
-		n.do(t, func() error { return New().CheckPortMaps(ctx, second("a", "eth1"), publish(t, "tcp/8804=10.88.0.4:80")) })
+		n.do(t, func() error {
+			return New().CheckPortMaps(ctx, second("a", "eth1"), publish(t, "tcp/8804=10.88.0.4:80"))
+		})
 		n.do(t, func() error { return New().CheckForward(ctx, other, netfilter.Forward{Addrs: addrs("10.99.0.2")}) })
 		n.do(t, func() error { return New().CheckMasquerade(ctx, other, prefixes("10.99.0.2/16")) })
 	})
@@ -51,7 +53,7 @@ func TestGC(t *testing.T) {
 func TestGCWithoutRecords(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	eachFlavour(t, func(t *testing.T, n *node) {
-				sn := forPorts().chains(keyOf("a"))[1]
+		sn := forPorts().chains(keyOf("a"))[1]
 		for i, id := range []string{"a", "b", long} {
 			ip := "10.88.0." + string(rune('2'+i))
 			n.do(t, func() error { return New().AddMasquerade(ctx, keyOf(id), prefixes(ip+"/16")) })
@@ -141,7 +143,9 @@ func TestKilledAdd(t *testing.T) {
 		n.portmap(t, "a", ports)
 		before := n.rules(t, &ipv4, "nat")
 		n.unmap(t, keyOf("a"))
-		n.Do(func() { must(t, owners{}.with(owner{"ports", keyOf("a")}, &ipv4, portWants(keyOf("a"), ports).own).write()) })
+		n.Do(func() {
+			must(t, owners{}.with(owner{"ports", keyOf("a")}, &ipv4, portWants(keyOf("a"), ports).own).write())
+		})
 		n.portmap(t, "b", publish(t, "tcp/8080=10.88.0.3:80")) // the port is not taken
 		n.unmap(t, keyOf("b"))
 		n.portmap(t, "a", ports) // an ADD again

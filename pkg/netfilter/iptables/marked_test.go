@@ -24,7 +24,9 @@ func accept(m Marked) func() error {
 	return over(m, func(m Marked) error { return m.Accept(context.Background()) })
 }
 
-func checked(m Marked) func() error { return over(m, func(m Marked) error { return m.Check(context.Background()) }) }
+func checked(m Marked) func() error {
+	return over(m, func(m Marked) error { return m.Check(context.Background()) })
+}
 
 // over opens a connection in the thread in which the rules are made or compared.
 func over(m Marked, do func(Marked) error) func() error {

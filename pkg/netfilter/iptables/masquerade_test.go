@@ -35,7 +35,7 @@ func same(t testing.TB, what, got, want string) {
 
 func TestMasquerade(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-				dual := prefixes("10.88.0.2/16", "fd00::2/64")
+		dual := prefixes("10.88.0.2/16", "fd00::2/64")
 		for range 3 { // the same rules once
 			n.do(t, func() error { return New().AddMasquerade(ctx, keyOf("a"), dual) })
 			same(t, "nat", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.2/32"))
@@ -56,7 +56,7 @@ func TestMasquerade(t *testing.T) {
 // Another ADD with other addresses takes the first one's place.
 func TestMasqueradeReplaced(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-				n.do(t, func() error { return New().AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/16", "fd00::2/64")) })
+		n.do(t, func() error { return New().AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/16", "fd00::2/64")) })
 		n.do(t, func() error { return New().AddMasquerade(ctx, keyOf("a"), prefixes("10.99.0.7/24")) })
 		same(t, "nat", n.rules(t, &ipv4, "nat")+n.rules(t, &ipv6, "nat"), masqueraded("a", "10.99.0.0/24", "10.99.0.7/32"))
 		n.do(t, func() error { return New().AddMasquerade(ctx, keyOf("a"), nil) })
@@ -67,7 +67,7 @@ func TestMasqueradeReplaced(t *testing.T) {
 // Two interfaces of a container share a chain; each goes alone.
 func TestMasqueradeTwoInterfaces(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-				eth0, eth1, eth2 := second("a", "eth0"), second("a", "eth1"), second("a", "eth2")
+		eth0, eth1, eth2 := second("a", "eth0"), second("a", "eth1"), second("a", "eth2")
 		n.do(t, func() error { return New().AddMasquerade(ctx, eth0, prefixes("10.88.0.2/16")) })
 		n.do(t, func() error { return New().AddMasquerade(ctx, eth1, prefixes("10.88.0.3/16")) })
 		same(t, "two", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.2/32", "10.88.0.3/32"))

@@ -91,7 +91,7 @@ func TestLineNumber(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]int{
 		"iptables-restore: line 3 failed":                                  3,
-		"iptables-nft-restore: line 2 failed: Chain already exists.":      2,
+		"iptables-nft-restore: line 2 failed: Chain already exists.":       2,
 		"v1.8.9 (legacy): Couldn't load\n\nError occurred at line: 2\nTry": 2,
 		"nothing":        0,
 		"line 12 failed": 0,
