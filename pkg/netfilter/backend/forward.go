@@ -28,21 +28,21 @@ func AddForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forward
 			}
 			return marked(c, f).Accept(ctx)
 		},
-		func(b *iptables.Backend) error { return b.AddForward(ctx, key, f) })
+		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.Forward(f)) })
 }
 
 // DelForward is netfilter.Forwarder's in all backends. The rules of iptables that
 // accept what nftables marks stay: they are for all, and accept nothing else. That
 // the port is isolated goes with the port.
 func DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	h, err := look(iptables.FilterTables())
+	h, err := look(iptables.Forwarding.Tables())
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	return errors.Join(
 		h.inNFT(func(c *nft.Conn) error { return c.DelForward(ctx, key) }),
-		h.iptables(iptables.FilterTables()).DelForward(ctx, key, hint))
+		h.delIPTables(ctx, iptables.Forwarding, key, hint))
 }
 
 // CheckForward is netfilter.Forwarder's with the backend that is wished for, or
@@ -59,7 +59,7 @@ func CheckForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forwa
 			}
 			return marked(c, f).Check(ctx)
 		},
-		func(b *iptables.Backend) error { return b.CheckForward(ctx, key, f) })
+		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.Forward(f)) })
 }
 
 // GCForward is netfilter.Forwarder's in all backends.
@@ -71,7 +71,7 @@ func GCForward(ctx context.Context, network string, valid []plugin.Key) error {
 	defer h.close()
 	return errors.Join(
 		h.inNFT(func(c *nft.Conn) error { return c.GCForward(ctx, network, valid) }),
-		iptables.On(h.conn).GCForward(ctx, network, valid))
+		iptables.On(h.conn).GC(ctx, iptables.Forwarding, network, valid))
 }
 
 // ForwardAvailable is Available for forwarding, which needs other things of the

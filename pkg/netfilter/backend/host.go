@@ -1,8 +1,10 @@
 package backend
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
@@ -11,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // host is the packet filter of the calling thread's network namespace, for one
@@ -84,13 +87,17 @@ func (h *host) inReference(tables []nftables.Table, do func(*nft.Conn) error) er
 	return do(h.conn)
 }
 
-// iptables returns the backend, which asks nf_tables only if one of iptables-nft's
-// tables is there.
-func (h *host) iptables(tables []nftables.Table) *iptables.Backend {
-	if !h.hasAny(tables) {
+// iptables returns the backend for a use, which asks nf_tables only if one of iptables-nft's tables is there.
+func (h *host) iptables(u iptables.Use) *iptables.Backend {
+	if !h.hasAny(u.Tables()) {
 		return iptables.On(nil)
 	}
 	return iptables.On(h.conn)
+}
+
+func (h *host) delIPTables(ctx context.Context, u iptables.Use, key plugin.Key, hint []netip.Prefix) error {
+	_, err := h.iptables(u).Del(ctx, u, key, hint)
+	return err
 }
 
 // hasLink reports whether the host has a link, by binding a socket to it.

@@ -15,12 +15,12 @@ import (
 func AddMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Prefix) error {
 	return w.one(
 		func(t *nft.Conn) error { return t.AddMasquerade(ctx, key, addrs) },
-		func(b *iptables.Backend) error { return b.AddMasquerade(ctx, key, addrs) })
+		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.Masquerade(key, addrs)) })
 }
 
 // DelMasquerade is netfilter.Masquerader's in all backends.
 func DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	h, err := look(reference.MasqueradeTables(), iptables.NATTables())
+	h, err := look(reference.MasqueradeTables(), iptables.Masquerading.Tables())
 	if err != nil {
 		return err
 	}
@@ -32,7 +32,7 @@ func DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) err
 // masquerade, as DelMasquerade does, and the spoof check. The bridge plugin's DEL
 // removes both whatever its configuration, and saves a look at the host.
 func DelBridge(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	h, err := look(reference.MasqueradeTables(), iptables.NATTables(), spoofCheckTables())
+	h, err := look(reference.MasqueradeTables(), iptables.Masquerading.Tables(), spoofCheckTables())
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,7 @@ func (h *host) delMasquerade(ctx context.Context, key plugin.Key, hint []netip.P
 	return errors.Join(
 		h.inNFT(func(t *nft.Conn) error { return t.DelMasquerade(ctx, key, hint) }),
 		h.inReference(reference.MasqueradeTables(), func(c *nft.Conn) error { return reference.DelMasquerade(ctx, c, key) }),
-		h.iptables(iptables.NATTables()).DelMasquerade(ctx, key, hint))
+		h.delIPTables(ctx, iptables.Masquerading, key, hint))
 }
 
 // CheckMasquerade is netfilter.Masquerader's with the backend that is wished
@@ -55,7 +55,7 @@ func (h *host) delMasquerade(ctx context.Context, key plugin.Key, hint []netip.P
 func CheckMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Prefix) error {
 	return w.either(
 		func(t *nft.Conn) error { return t.CheckMasquerade(ctx, key, addrs) },
-		func(b *iptables.Backend) error { return b.CheckMasquerade(ctx, key, addrs) })
+		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.Masquerade(key, addrs)) })
 }
 
 // GCMasquerade is netfilter.Masquerader's in all backends.
@@ -68,5 +68,5 @@ func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error
 	return errors.Join(
 		h.inNFT(func(t *nft.Conn) error { return t.GCMasquerade(ctx, network, valid) }),
 		h.inNFT(func(c *nft.Conn) error { return reference.GCMasquerade(ctx, c, network, valid) }),
-		iptables.On(h.conn).GCMasquerade(ctx, network, valid))
+		iptables.On(h.conn).GC(ctx, iptables.Masquerading, network, valid))
 }

@@ -19,7 +19,7 @@ import (
 func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
 	err := w.one(
 		func(t *nft.Conn) error { return t.AddPortMaps(ctx, key, ports) },
-		func(b *iptables.Backend) error { return b.AddPortMaps(ctx, key, ports) })
+		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.PortMaps(key, ports)) })
 	if err != nil {
 		return err
 	}
@@ -32,21 +32,20 @@ func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.Po
 // DelPortMaps is netfilter.PortMapper's in all backends. Connections to the
 // container that have no end of their own are cut.
 func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	h, err := look(reference.HostPortTables(), iptables.NATTables())
+	h, err := look(reference.HostPortTables(), iptables.PortMapping.Tables())
 	if err != nil {
 		return err
 	}
 	defer h.close()
 	var removed []netfilter.PortMap
-	del := func(m netfilter.PortMapper) error {
-		maps, err := m.DelPortMaps(ctx, key, hint)
+	also := func(maps []netfilter.PortMap, err error) error {
 		removed = append(removed, maps...)
 		return err
 	}
 	err = errors.Join(
-		h.inNFT(func(t *nft.Conn) error { return del(t) }),
+		h.inNFT(func(t *nft.Conn) error { return also(t.DelPortMaps(ctx, key, hint)) }),
 		h.inReference(reference.HostPortTables(), func(c *nft.Conn) error { return reference.DelPortMaps(ctx, c, key, hint) }),
-		del(h.iptables(iptables.NATTables())))
+		also(h.iptables(iptables.PortMapping).Del(ctx, iptables.PortMapping, key, nil)))
 	return errors.Join(err, conntrack.FlushWithdrawn(ctx, removed))
 }
 
@@ -56,7 +55,7 @@ func DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) error
 func CheckPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
 	return w.either(
 		func(t *nft.Conn) error { return t.CheckPortMaps(ctx, key, ports) },
-		func(b *iptables.Backend) error { return b.CheckPortMaps(ctx, key, ports) })
+		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.PortMaps(key, ports)) })
 }
 
 // GCPortMaps is netfilter.PortMapper's in all backends.
@@ -69,7 +68,7 @@ func GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
 	return errors.Join(
 		h.inNFT(func(t *nft.Conn) error { return t.GCPortMaps(ctx, network, valid) }),
 		h.inNFT(func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, valid) }),
-		iptables.On(h.conn).GCPortMaps(ctx, network, valid))
+		iptables.On(h.conn).GC(ctx, iptables.PortMapping, network, valid))
 }
 
 // CheckConditions has the backend that conditions are for say whether they are

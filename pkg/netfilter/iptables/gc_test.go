@@ -53,7 +53,7 @@ func TestGC(t *testing.T) {
 func TestGCWithoutRecords(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	eachFlavour(t, func(t *testing.T, n *node) {
-		sn := forPorts().chains(keyOf("a"))[1]
+		sn := PortMapping.chains(keyOf("a"))[1]
 		for i, id := range []string{"a", "b", long} {
 			ip := "10.88.0." + string(rune('2'+i))
 			n.do(t, func() error { return New().AddMasquerade(ctx, keyOf(id), prefixes(ip+"/16")) })
@@ -84,7 +84,7 @@ func TestGCWithoutRecords(t *testing.T) {
 // A chain of an old version goes with DEL, too.
 func TestOldPortMaps(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		sn := forPorts().chains(keyOf("a"))[1]
+		sn := PortMapping.chains(keyOf("a"))[1]
 		n.restore(t, "nat", "-N CNI-HOSTPORT-SNAT", "-N "+sn, "-A CNI-HOSTPORT-SNAT -j "+sn)
 		n.portmap(t, "a", publish(t, "tcp/8080=10.88.0.2:80"))
 		n.unmap(t, keyOf("a"))
@@ -144,7 +144,7 @@ func TestKilledAdd(t *testing.T) {
 		before := n.rules(t, &ipv4, "nat")
 		n.unmap(t, keyOf("a"))
 		n.Do(func() {
-			must(t, owners{}.with(owner{"ports", keyOf("a")}, &ipv4, portWants(keyOf("a"), ports).own).write())
+			must(t, owners{}.with(owner{"ports", keyOf("a")}, &ipv4, PortMaps(keyOf("a"), ports).own).write())
 		})
 		n.portmap(t, "b", publish(t, "tcp/8080=10.88.0.3:80")) // the port is not taken
 		n.unmap(t, keyOf("b"))
@@ -159,13 +159,12 @@ func TestKilledAdd(t *testing.T) {
 func TestOwners(t *testing.T) {
 	netlab.NewHost(t).Do(func() {
 		must(t, os.MkdirAll(filepath.Dir(ownersFile), 0o755))
-		w, err := forwardWants(netfilter.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: netfilter.Isolated, Bridge: "br0"})
-		must(t, err)
+		w := Forward(netfilter.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: netfilter.Isolated, Bridge: "br0"})
 		for i := range w.own {
 			w.own[i].common = false // which need not be known any more
 		}
 		list := owners{}.with(owner{"forward", keyOf("a")}, &ipv4, in(&ipv4, w.own)).with(owner{"forward", keyOf("a")}, &ipv6, in(&ipv6, w.own)).
-			with(owner{"ports", second("a", "eth1")}, &ipv4, portWants(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)
+			with(owner{"ports", second("a", "eth1")}, &ipv4, PortMaps(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)
 		must(t, list.write())
 		again, err := readOwners()
 		must(t, err)

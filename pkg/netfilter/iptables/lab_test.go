@@ -52,13 +52,66 @@ func (n *node) use(t testing.TB, flavour string) {
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
+// uses is the backend with a method for each use and verb.
+type uses struct{ *Backend }
+
 // New returns the backend in the namespace of the calling thread.
-func New() *Backend {
+func New() uses {
 	conn, err := nft.Open()
 	if err != nil {
 		panic(err)
 	}
-	return On(conn)
+	return uses{On(conn)}
+}
+
+func (u uses) AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
+	return u.Add(ctx, key, Masquerade(key, addrs))
+}
+
+func (u uses) CheckMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
+	return u.Check(ctx, key, Masquerade(key, addrs))
+}
+
+func (u uses) DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	_, err := u.Del(ctx, Masquerading, key, hint)
+	return err
+}
+
+func (u uses) GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
+	return u.GC(ctx, Masquerading, network, valid)
+}
+
+func (u uses) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
+	return u.Add(ctx, key, PortMaps(key, ports))
+}
+
+func (u uses) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
+	return u.Check(ctx, key, PortMaps(key, ports))
+}
+
+func (u uses) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) ([]netfilter.PortMap, error) {
+	return u.Del(ctx, PortMapping, key, hint)
+}
+
+func (u uses) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
+	return u.GC(ctx, PortMapping, network, valid)
+}
+
+func (u uses) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
+	return u.Add(ctx, key, Forward(f))
+}
+
+func (u uses) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
+	return u.Check(ctx, key, Forward(f))
+}
+
+func (u uses) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	_, err := u.Del(ctx, Forwarding, key, hint)
+	return err
+}
+
+func (u uses) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
+	return u.GC(ctx, Forwarding, network, valid)
 }
 
 func keyOf(id string) plugin.Key { return second(id, "eth0") }

@@ -98,27 +98,24 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 		if !slices.ContainsFunc(m.Addrs, func(a netip.Addr) bool { return familyOf(a) == f }) {
 			continue
 		}
-		isNFT, complete, err := m.inNFT(f)
+		forward, complete, err := m.inNFT(f)
 		if err != nil {
 			return nil, err
 		}
-		var programs []program
-		if isNFT && !complete {
-			p, err := flavouredProgram(ctx, f, nfTables)
-			if err != nil && m.drops(f) {
+		var nft, other program // "" without one: nothing here drops packets
+		if forward != nil && !complete {
+			nft, err = flavouredProgram(ctx, f, nfTables)
+			if err != nil && forward.Policy != nil && *forward.Policy == nftables.ChainPolicyDrop {
 				return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w", hookChain, nfTables, f.name, err)
 			}
-			programs = append(programs, p)
 		}
 		if hasLegacy(f, filterTable) {
-			p, _ := flavouredProgram(ctx, f, legacy)
-			programs = append(programs, p)
-		} else if !isNFT {
-			p, _ := plainProgram(f)
-			programs = append(programs, p)
+			other, _ = flavouredProgram(ctx, f, legacy)
+		} else if forward == nil {
+			other, _ = plainProgram(f)
 		}
-		for _, p := range programs {
-			if p != "" { // without a program, nothing here drops packets
+		for _, p := range []program{nft, other} {
+			if p != "" {
 				list = append(list, &table{family: f, name: filterTable, program: p})
 			}
 		}
@@ -126,39 +123,33 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 	return list, nil
 }
 
-// inNFT reports whether nf_tables has chain FORWARD, and all rules, without a program.
-func (m Marked) inNFT(f *family) (there, complete bool, err error) {
+// inNFT returns chain FORWARD of nf_tables, nil if there is none, and whether all rules
+// are there. It needs no program.
+func (m Marked) inNFT(f *family) (forward *nftables.Chain, complete bool, err error) {
 	if m.Conn == nil {
-		return false, false, nil
+		return nil, false, nil
 	}
 	t := nftTable(f, filterTable)
-	chains, err := m.Conn.HasChains(t, hookChain, markedChain, m.admin())
-	if err != nil || slices.Contains(chains, false) {
-		return chains[0], false, err
+	there, err := m.Conn.HasChains(t, hookChain, markedChain, m.admin())
+	if err != nil || !there[0] {
+		return nil, false, err
 	}
-	var targets []string
+	if forward, err = m.Conn.ListChain(&t, hookChain); err != nil || slices.Contains(there, false) {
+		return forward, false, err
+	}
+	jumps := map[[2]string]bool{}
 	for _, chain := range []string{hookChain, markedChain} {
 		rules, err := m.Conn.GetRules(&t, &nftables.Chain{Name: chain})
 		if err != nil {
-			return true, false, err
+			return nil, false, err
 		}
 		for _, r := range rules {
 			for _, e := range r.Exprs {
 				if v, ok := e.(*expr.Verdict); ok {
-					targets = append(targets, chain+" "+v.Chain)
+					jumps[[2]string{chain, v.Chain}] = true // to "" is an accept
 				}
 			}
 		}
 	}
-	complete = !slices.ContainsFunc([]string{hookChain + " " + markedChain, markedChain + " " + m.admin(), markedChain + " "}, func(want string) bool {
-		return !slices.Contains(targets, want)
-	})
-	return true, complete, nil
-}
-
-// drops reports whether chain FORWARD of nf_tables has that policy.
-func (m Marked) drops(f *family) bool {
-	t := nftTable(f, filterTable)
-	c, err := m.Conn.ListChain(&t, hookChain)
-	return err == nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
+	return forward, jumps[[2]string{hookChain, markedChain}] && jumps[[2]string{markedChain, m.admin()}] && jumps[[2]string{markedChain, ""}], nil
 }

@@ -8,11 +8,11 @@ import (
 )
 
 // chainOf returns the chain of a container of network net.
-func chainOf(u use, id string) string { return u.chains(keyOf(id))[0] }
+func chainOf(u Use, id string) string { return u.chains(keyOf(id))[0] }
 
 // masqueraded is what the nat table holds for one container.
 func masqueraded(id, network string, sources ...string) string {
-	chain := chainOf(forMasquerade(), id)
+	chain := chainOf(Masquerading, id)
 	c := ` -m comment --comment "name: \"net\" id: \"` + id + `\""`
 	text := ":" + chain + "\n"
 	for _, s := range sources {
@@ -88,7 +88,7 @@ func TestMasqueradeTwoInterfaces(t *testing.T) {
 
 // What a killed ADD, an administrator or another flavour leaves is removed too.
 func TestMasqueradeDamaged(t *testing.T) {
-	chain := chainOf(forMasquerade(), "a")
+	chain := chainOf(Masquerading, "a")
 	for _, tt := range []struct {
 		name   string
 		damage func(t *testing.T, n *node)
@@ -117,7 +117,7 @@ func TestMasqueradeDamaged(t *testing.T) {
 
 // An ADD puts right what is damaged.
 func TestMasqueradeRepaired(t *testing.T) {
-	chain := chainOf(forMasquerade(), "a")
+	chain := chainOf(Masquerading, "a")
 	for _, lines := range [][]string{{"-F"}, {"-F", "-X"}, {"-F POSTROUTING"}, {"-F " + chain}} {
 		eachFlavour(t, func(t *testing.T, n *node) {
 			add := func() error { return New().AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/16")) }
@@ -134,7 +134,7 @@ func TestMasqueradeCheck(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		add := func() error { return New().AddMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/16")) }
 		check := func() error { return New().CheckMasquerade(ctx, keyOf("a"), prefixes("10.88.0.2/16")) }
-		chain := chainOf(forMasquerade(), "a")
+		chain := chainOf(Masquerading, "a")
 		wantError(t, n.try(check), "table nat of iptables lacks the rule of net/a/eth0", "-A "+chain)
 		for _, tt := range []struct{ damage, want string }{
 			{"-F POSTROUTING", "-A POSTROUTING -s 10.88.0.2/32"},

@@ -44,6 +44,9 @@ type owner struct {
 	key plugin.Key
 }
 
+// isOf reports whether an owner has its rules for a use, and is of a network.
+func (o owner) isOf(u Use, network string) bool { return o.use == u.name && o.key.Network == network }
+
 // holding is a rule that an owner has.
 type holding struct {
 	owner
@@ -63,10 +66,8 @@ func readOwners() (list owners, err error) {
 		w := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", fields)
 		for _, f := range families() {
 			if len(w) == fields && w[4] == f.name {
-				list = append(list, holding{
-					owner{w[0], plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}},
-					rule{family: f, chain: w[6], spec: w[7], first: w[5] == "-I"},
-				})
+				o := owner{w[0], plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}
+				list = append(list, holding{o, rule{family: f, chain: w[6], spec: w[7], first: w[5] == "-I"}})
 			}
 		}
 	}
@@ -75,7 +76,7 @@ func readOwners() (list owners, err error) {
 
 func (list owners) write() error {
 	if len(list) == 0 {
-		if err := os.Remove(ownersFile); !errors.Is(err, fs.ErrNotExist) {
+		if err := os.Remove(ownersFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
@@ -95,21 +96,15 @@ func (list owners) rules() (rules []rule) {
 	return distinct(rules)
 }
 
+// split divides them into those that are meant and the rest.
+func (list owners) split(is func(owner) bool) (meant, rest owners) {
+	return filter(list, func(h holding) bool { return is(h.owner) }), filter(list, func(h holding) bool { return !is(h.owner) })
+}
+
 // of returns the rules that an owner has.
 func (list owners) of(o owner) []rule {
 	own, _ := list.split(func(other owner) bool { return other == o })
 	return own.rules()
-}
-
-// unheld returns those of the rules that nobody has.
-func (list owners) unheld(rules []rule) []rule {
-	held := ids(list.rules())
-	return filter(rules, func(r rule) bool { return !held[r.id()] })
-}
-
-// split divides them into those that are meant and the rest.
-func (list owners) split(is func(owner) bool) (meant, rest owners) {
-	return filter(list, func(h holding) bool { return is(h.owner) }), filter(list, func(h holding) bool { return !is(h.owner) })
 }
 
 // with gives an owner rules of one family, in place of those that it had.

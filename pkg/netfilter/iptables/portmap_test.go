@@ -55,8 +55,8 @@ func TestPortMaps(t *testing.T) {
 			n.portmap(t, "a", ports)
 		}
 		var want strings.Builder
-		want.WriteString(topChains + topJumps + topMarks + ":" + chainOf(forPorts(), "a") + "\n")
-		for _, r := range in(&ipv4, portWants(key, ports).own) {
+		want.WriteString(topChains + topJumps + topMarks + ":" + chainOf(PortMapping, "a") + "\n")
+		for _, r := range in(&ipv4, PortMaps(key, ports).own) {
 			spec := r.spec
 			if strings.Contains(spec, "! -s") { // as iptables-save prints it
 				spec = "! -s 192.0.2.0/24 " + strings.Replace(spec, " ! -s 192.0.2.0/24", "", 1)
@@ -94,7 +94,7 @@ func TestPortMapsRepaired(t *testing.T) {
 		ports := publish(t, "tcp/8080=10.88.0.2:80", "tcp/8081=10.88.0.2:81")
 		n.portmap(t, "a", ports)
 		want := n.rules(t, &ipv4, "nat")
-		chain := chainOf(forPorts(), "a")
+		chain := chainOf(PortMapping, "a")
 		for _, lines := range [][]string{
 			{"-F PREROUTING"}, {"-F " + markChain}, {"-F " + chain}, {"-F"}, {"-F", "-X"},
 			{"-D " + chain + " -s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j " + markChain},
@@ -169,7 +169,7 @@ func TestPortTakenOver(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		n.portmap(t, "a", publish(t, "tcp/8080=10.88.0.2:80"))
 		n.portmap(t, "b", publish(t, "tcp/8080=10.88.0.2:81"))
-		if got := n.rules(t, &ipv4, "nat"); strings.Contains(got, chainOf(forPorts(), "a")) {
+		if got := n.rules(t, &ipv4, "nat"); strings.Contains(got, chainOf(PortMapping, "a")) {
 			t.Errorf("a has lost its address, and still has a port:\n%s", got)
 		}
 		n.unmap(t, keyOf("a"))
@@ -191,7 +191,7 @@ func TestPortTakenOver(t *testing.T) {
 		wantError(t, n.try(add), "by net/a/eth0", pod.Path()+" is there")
 		pod.Delete(t)
 		n.do(t, add)
-		if got := n.rules(t, &ipv4, "nat"); strings.Contains(got, chainOf(forPorts(), "a")) {
+		if got := n.rules(t, &ipv4, "nat"); strings.Contains(got, chainOf(PortMapping, "a")) {
 			t.Errorf("a is gone, and still has a port:\n%s", got)
 		}
 	})
@@ -222,7 +222,7 @@ func TestPortMapsTwoInterfaces(t *testing.T) {
 		n.unmap(t, eth0)
 		n.do(t, check(eth1, two))
 		wantError(t, n.try(check(eth0, one)), "lacks the rule")
-		n.Feed(t, "*nat\n-F "+forPorts().chains(eth1)[0]+"\nCOMMIT\n", "ip6tables-"+n.flavour+"-restore", "--noflush")
+		n.Feed(t, "*nat\n-F "+PortMapping.chains(eth1)[0]+"\nCOMMIT\n", "ip6tables-"+n.flavour+"-restore", "--noflush")
 		n.do(t, func() error { return New().AddPortMaps(ctx, eth1, two) }) // repairs
 		n.do(t, check(eth1, two))
 		n.unmap(t, eth1)

@@ -1,11 +1,9 @@
 package iptables
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
@@ -58,13 +56,11 @@ func flavouredProgram(ctx context.Context, f *family, flavour string) (program, 
 
 // find finds a program in PATH, or where distributions have it: runtimes may give
 // their plugins a PATH for users, or none.
-func find(name string) (string, error) {
-	path, err := exec.LookPath(name)
-	for _, dir := range []string{"/usr/sbin", "/sbin", "/usr/local/sbin"} {
-		if err == nil {
+func find(name string) (path string, err error) {
+	for _, dir := range []string{"", "/usr/sbin", "/sbin", "/usr/local/sbin"} {
+		if path, err = exec.LookPath(filepath.Join(dir, name)); err == nil {
 			break
 		}
-		path, err = exec.LookPath(filepath.Join(dir, name))
 	}
 	return path, err
 }
@@ -98,23 +94,21 @@ func (p program) save(ctx context.Context, table string) (string, error) {
 func run(ctx context.Context, path, input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second
 	// The lock of this package is released when we are killed, and must not be
 	// before the change is made or dropped.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
+	out, err := cmd.Output()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return stdout.String(), nil
+		return string(out), nil
 	case ctx.Err() != nil:
 		return "", fmt.Errorf("%s: %w", filepath.Base(path), context.Cause(ctx))
 	case !errors.As(err, &exit):
 		return "", fmt.Errorf("run %s: %w", path, err)
 	}
-	return "", &refusal{filepath.Base(path), exit.ExitCode(), strings.Join(strings.Fields(stderr.String()), " "), input}
+	return "", &refusal{filepath.Base(path), exit.ExitCode(), strings.Join(strings.Fields(string(exit.Stderr)), " "), input}
 }
 
 // refusal is what a program says when it fails.
@@ -125,9 +119,6 @@ type refusal struct {
 	input   string
 }
 
-// isLocked reports whether another process held iptables' lock all the time.
-func (r *refusal) isLocked() bool { return strings.Contains(r.text, "xtables lock") }
-
 func (r *refusal) Error() string {
 	what := fmt.Sprintf("%s failed (exit status %d)", r.program, r.status)
 	// "line 3 failed", "Error occurred at line: 3"
@@ -137,19 +128,19 @@ func (r *refusal) Error() string {
 			what += fmt.Sprintf(" at %q", lines[n-1])
 		}
 	}
-	if r.text == "" {
-		return what
-	}
-	return what + ": " + r.text
+	return strings.TrimSuffix(what+": "+r.text, ": ")
 }
+
+// isLocked reports whether another process held iptables' lock all the time.
+func (r *refusal) isLocked() bool { return strings.Contains(r.text, "xtables lock") }
 
 // explain makes an error that a runtime can show of a refusal.
 func explain(err error) error {
 	var r *refusal
-	if !errors.As(err, &r) {
+	switch {
+	case !errors.As(err, &r):
 		return err
-	}
-	if r.isLocked() {
+	case r.isLocked():
 		return &types.Error{
 			Code:    types.ErrTryAgainLater,
 			Msg:     fmt.Sprintf("%s: another process held the lock of iptables for %d seconds", r.program, lockSeconds),
@@ -157,11 +148,4 @@ func explain(err error) error {
 		}
 	}
 	return plugin.Errorf(fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name", strings.Replace(r.program, "restore", "save", 1)), "%v", r)
-}
-
-// hasLegacy reports whether iptables-legacy has a table. To ask iptables-legacy
-// would make it.
-func hasLegacy(f *family, table string) bool {
-	names, _ := os.ReadFile(f.names) // there is none without iptables-legacy
-	return strings.Contains("\n"+string(names), "\n"+table+"\n")
 }

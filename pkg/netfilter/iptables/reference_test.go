@@ -106,7 +106,7 @@ func TestPortMapsOfReference(t *testing.T) {
 func containers(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
-		if strings.Contains(line, portsPrefix) || strings.Contains(line, "POSTROUTING -s") || forMasquerade().isChain(strings.Trim(line, ":\n")) {
+		if strings.Contains(line, portsPrefix) || strings.Contains(line, "POSTROUTING -s") || Masquerading.isChain(strings.Trim(line, ":\n")) {
 			lines = append(lines, line)
 		}
 	}
@@ -156,12 +156,12 @@ func TestForwardOfReference(t *testing.T) {
 }
 
 func withoutAddresses(text string) string {
-	return without(text, func(line string) bool {
+	return leaving(text, func(line string) bool {
 		return strings.Contains(line, "10.88.0.2/32") || strings.Contains(line, "fd00::2/128")
 	})
 }
 
-func without(text string, drop func(string) bool) string {
+func leaving(text string, drop func(string) bool) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		if !drop(line) {
@@ -208,7 +208,7 @@ func TestMasqueradeHint(t *testing.T) {
 		key := keyOf("a")
 		n.do(t, func() error { return New().AddMasquerade(ctx, key, prefixes("10.88.0.2/16", "10.88.0.3/16")) })
 		n.MustRun(t, "rm", ownersFile)
-		old := `-A POSTROUTING -s 10.88.0.0/16 -m comment --comment "name: \"net\" id: \"a\"" -j ` + chainOf(forMasquerade(), "a")
+		old := `-A POSTROUTING -s 10.88.0.0/16 -m comment --comment "name: \"net\" id: \"a\"" -j ` + chainOf(Masquerading, "a")
 		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.2/16")) })
 		same(t, "one", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
 		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.2/16")) })

@@ -3,6 +3,7 @@ package iptables
 import (
 	"net/netip"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
@@ -12,7 +13,7 @@ import (
 type family struct {
 	name      string
 	program   string // what the names of its programs begin with
-	names     string // the file that lists the tables that iptables-legacy has
+	legacy    string // the file that lists the tables that iptables-legacy has
 	multicast string
 	nft       nftables.TableFamily
 }
@@ -64,7 +65,7 @@ func (r rule) target() string { return option(words(r.spec), "-j") }
 func (r rule) id() string {
 	w := words(r.spec)
 	if target := option(w, "-j"); strings.HasPrefix(target, portsPrefix) {
-		w = []string{"-p" + option(w, "-p"), "--dports" + option(w, "--dports"), "-j" + target}
+		w = []string{"-p", option(w, "-p"), "--dports", option(w, "--dports"), "-j", target}
 	}
 	var options []string
 	for i, word := range w {
@@ -78,9 +79,36 @@ func (r rule) id() string {
 	return r.family.name + "\n" + r.chain + "\n" + strings.Join(options, "\n")
 }
 
+func sameRule(a, b rule) bool { return a.id() == b.id() }
+
 // in returns the rules of one family.
 func in(f *family, rules []rule) []rule {
 	return filter(rules, func(r rule) bool { return r.family == f })
+}
+
+// without returns the rules that are not among others.
+func without(rules, others []rule) []rule {
+	set := ids(others)
+	return filter(rules, func(r rule) bool { return !set[r.id()] })
+}
+
+// distinct returns the rules, each once.
+func distinct(rules []rule) []rule {
+	seen := map[string]bool{}
+	return filter(rules, func(r rule) bool {
+		id := r.id()
+		again := seen[id]
+		seen[id] = true
+		return !again
+	})
+}
+
+func ids(rules []rule) map[string]bool {
+	set := make(map[string]bool, len(rules))
+	for _, r := range rules {
+		set[r.id()] = true
+	}
+	return set
 }
 
 func filter[T any](list []T, keep func(T) bool) (kept []T) {
@@ -92,53 +120,24 @@ func filter[T any](list []T, keep func(T) bool) (kept []T) {
 	return kept
 }
 
-// distinct returns the rules, each once.
-func distinct(rules []rule) []rule {
-	seen := map[string]bool{}
-	return filter(rules, func(r rule) bool {
-		id := r.id()
-		first := !seen[id]
-		seen[id] = true
-		return first
-	})
-}
-
-// ids returns the identities of rules.
-func ids(rules []rule) map[string]bool {
-	set := make(map[string]bool, len(rules))
-	for _, r := range rules {
-		set[r.id()] = true
-	}
-	return set
-}
-
 // alone returns an address as rules have it.
 func alone(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
 
-// words splits a line as iptables-restore does: at blanks, except between double
-// quotes, where a backslash makes the next character an ordinary one.
+// singleQuotes takes the backslash from what Go's strings have none for.
+var singleQuotes = strings.NewReplacer(`\\`, `\\`, `\'`, `'`)
+
+// words splits a line as iptables-restore does.
 func words(line string) (list []string) {
-	var word strings.Builder
-	quoted, escaped, started := false, false, false
-	for _, c := range []byte(line + " ") {
-		switch {
-		case escaped:
-			escaped = false
-			word.WriteByte(c)
-		case quoted && c == '\\':
-			escaped = true
-		case c == '"':
-			quoted, started = !quoted, true
-		case !quoted && (c == ' ' || c == '\t'):
-			if started {
-				list = append(list, word.String())
+	line = strings.TrimSpace(singleQuotes.Replace(line))
+	for line != "" {
+		word, rest, _ := strings.Cut(line, " ")
+		if line[0] == '"' {
+			if quoted, err := strconv.QuotedPrefix(line); err == nil {
+				word, _ = strconv.Unquote(quoted)
+				rest = line[len(quoted):]
 			}
-			word.Reset()
-			started = false
-		default:
-			word.WriteByte(c)
-			started = true
 		}
+		list, line = append(list, word), strings.TrimSpace(rest)
 	}
 	return list
 }
@@ -163,7 +162,7 @@ func quote(word string) string {
 // maxWord is more than any word has use for; iptables-restore reads lines of 10 KiB at most.
 const maxWord = 512
 
-// quotable reports whether iptables-restore can be given the word at all.
-func quotable(word string) bool {
+// isQuotable reports whether iptables-restore can be given the word at all.
+func isQuotable(word string) bool {
 	return word != "" && len(word) <= maxWord && !strings.ContainsFunc(word, func(c rune) bool { return c < ' ' || c == 0x7f })
 }

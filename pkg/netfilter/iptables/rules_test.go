@@ -15,12 +15,12 @@ import (
 func TestChainNames(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		use                      use
+		use                      Use
 		network, container, want string
 	}{
-		{forMasquerade(), "net1", "cid1", "CNI-e8f6f419596f7f47b3468487"},
-		{forMasquerade(), "test", "1234", "CNI-2bbe0c48b91a7d1b8a6753a8"},
-		{forPorts(), "net1", "cid1", "CNI-DN-e8f6f419596f7f47b3468"},
+		{Masquerading, "net1", "cid1", "CNI-e8f6f419596f7f47b3468487"},
+		{Masquerading, "test", "1234", "CNI-2bbe0c48b91a7d1b8a6753a8"},
+		{PortMapping, "net1", "cid1", "CNI-DN-e8f6f419596f7f47b3468"},
 	} {
 		got := tt.use.chains(plugin.Key{Network: tt.network, ContainerID: tt.container})[0]
 		if got != tt.want || !tt.use.isChain(got) {
@@ -28,7 +28,7 @@ func TestChainNames(t *testing.T) {
 		}
 	}
 	for _, name := range []string{"CNI-FORWARD", "CNI-HOSTPORT-DNAT", "CNI-ISOLATION-STAGE-1", "CNI-DN-e8f6f419596f7f47b3468", "PREROUTING", ""} {
-		if forMasquerade().isChain(name) {
+		if Masquerading.isChain(name) {
 			t.Errorf("%q is taken for a container's chain", name)
 		}
 	}
@@ -46,7 +46,7 @@ func texts(rules []rule) string {
 func TestMasqueradeRules(t *testing.T) {
 	t.Parallel()
 	key := plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}
-	got := texts(masqueradeWants(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own)
+	got := texts(Masquerade(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own)
 	const c = ` -m comment --comment "name: \"net1\" id: \"cid1\""`
 	const chain = "CNI-e8f6f419596f7f47b3468487"
 	want := "ipv4 -I " + chain + " -d 10.88.0.0/16" + c + " -j ACCEPT\n" +
@@ -101,7 +101,7 @@ func TestPortRules(t *testing.T) {
 				tt.set(&ports)
 			}
 			var got strings.Builder
-			for _, r := range portWants(plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}, ports).own {
+			for _, r := range PortMaps(plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}, ports).own {
 				got.WriteString(r.add() + "\n")
 			}
 			if diff := cmp.Diff(tt.want, got.String()); diff != "" {
@@ -148,8 +148,8 @@ func TestHostPorts(t *testing.T) {
 
 func TestForwardRules(t *testing.T) {
 	t.Parallel()
-	w, err := forwardWants(netfilter.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: netfilter.Isolated, Bridge: "br0"})
-	must(t, err)
+	w := Forward(netfilter.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: netfilter.Isolated, Bridge: "br0"})
+	must(t, w.err)
 	const both = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`
 	const own = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: isolated)"`
 	want := `ipv4 -I FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD
@@ -180,11 +180,11 @@ func TestRefused(t *testing.T) {
 		{"newline in a condition", validatePorts(netfilter.PortMaps{Conditions4: []string{"-s", "1\n-F"}})},
 		{"empty condition", validatePorts(netfilter.PortMaps{Conditions6: []string{""}})},
 		{"mark chain", validatePorts(netfilter.PortMaps{SetMarkChain: "-j ACCEPT"})},
-		{"admin chain", errorOf(forwardWants(netfilter.Forward{AdminChain: "A\nB"}))},
-		{"long admin chain", errorOf(forwardWants(netfilter.Forward{AdminChain: strings.Repeat("A", 29)}))},
-		{"no bridge", errorOf(forwardWants(netfilter.Forward{Ingress: netfilter.SameBridge}))},
-		{"path for a bridge", errorOf(forwardWants(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: ".."}))},
-		{"pattern for a bridge", errorOf(forwardWants(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "br+"}))},
+		{"admin chain", Forward(netfilter.Forward{AdminChain: "A\nB"}).err},
+		{"long admin chain", Forward(netfilter.Forward{AdminChain: strings.Repeat("A", 29)}).err},
+		{"no bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge}).err},
+		{"path for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: ".."}).err},
+		{"pattern for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "br+"}).err},
 	} {
 		if tt.err == nil || plugin.AsError(tt.err).Code != types.ErrInvalidNetworkConfig || plugin.AsError(tt.err).Details == "" {
 			t.Errorf("%s: %v", tt.name, tt.err)
@@ -192,12 +192,10 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func errorOf(_ wants, err error) error { return err }
-
 // A comment is cut as the reference plugin cuts it.
 func TestComment(t *testing.T) {
 	t.Parallel()
-	comment := func(id string) string { return words(forMasquerade().commentOf(keyOf(id)))[3] }
+	comment := func(id string) string { return words(Masquerading.commentOf(keyOf(id)))[3] }
 	const around = len(`name: "net" id: ""`)
 	if got := comment(strings.Repeat("x", 255-around)); len(got) != 255 || !strings.HasSuffix(got, `x"`) {
 		t.Errorf("255 characters became %q", got)

@@ -41,7 +41,7 @@ func TestWords(t *testing.T) {
 		want []string
 	}{
 		{"", nil},
-		{" a  b\tc ", []string{"a", "b", "c"}},
+		{" a  b c ", []string{"a", "b", "c"}},
 		{`--comment "a b" x`, []string{"--comment", "a b", "x"}},
 		{`"a \"b\" \\ \'c\'"`, []string{`a "b" \ 'c'`}},
 		{`a\b`, []string{`a\b`}},
@@ -59,7 +59,7 @@ func FuzzQuote(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
-		if !quotable(word) {
+		if !isQuotable(word) {
 			return
 		}
 		got := words("-m " + quote(word) + " -j ACCEPT")

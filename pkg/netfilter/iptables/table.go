@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
-)
-
-// The tables.
-const (
-	natTable    = "nat"
-	filterTable = "filter"
 )
 
 // table is a table of one family, in the flavour of a program.
@@ -30,52 +25,52 @@ func (t *table) String() string {
 	return fmt.Sprintf("table %s of %s (%s)", t.name, strings.TrimSuffix(t.program.name(), "-restore"), t.family.name)
 }
 
-// plainTable returns the table in the flavour that the host's iptables has.
-func plainTable(f *family, name string) (*table, error) {
-	p, err := plainProgram(f)
-	return &table{family: f, name: name, program: p}, err
+func nftTable(f *family, name string) nftables.Table { return nftables.Table{Family: f.nft, Name: name} }
+
+// hasLegacy reports whether iptables-legacy has a table. To ask iptables-legacy
+// would make it.
+func hasLegacy(f *family, name string) bool {
+	names, _ := os.ReadFile(f.legacy) // there is none without iptables-legacy
+	return slices.Contains(strings.Fields(string(names)), name)
 }
 
-func nftTable(f *family, name string) nftables.Table {
-	return nftables.Table{Family: f.nft, Name: name}
-}
-
-// tables returns the tables of a name that are there, in both flavours. In nf_tables
-// one of the chains has to be there too, unless none is named. One without a program
-// is an error if it is known to have what is looked for.
+// tables returns the tables of a name that are there, in both flavours; in nf_tables
+// only if one of the chains is, unless none is named. One without a program is an error
+// if it is certain that it has what is looked for.
 func (b *Backend) tables(ctx context.Context, f *family, name string, certain bool, chains ...string) (list []*table, err error) {
-	add := func(flavour string, certain bool) error {
-		p, err := flavouredProgram(ctx, f, flavour)
-		if err == nil {
-			list = append(list, &table{family: f, name: name, program: p})
-		} else if !certain && ctx.Err() == nil {
-			return nil
-		}
-		return err
-	}
+	var flavours []string
 	if b.conn != nil {
 		there, err := b.conn.HasTables(nftTable(f, name))
 		if len(chains) > 0 {
 			there, err = b.conn.HasChains(nftTable(f, name), chains...)
 		}
-		if err == nil && slices.Contains(there, true) {
-			err = add(nfTables, certain || len(chains) > 0)
-		}
 		if err != nil {
 			return nil, err
 		}
+		if slices.Contains(there, true) {
+			flavours = append(flavours, nfTables)
+		}
 	}
 	if hasLegacy(f, name) {
-		err = add(legacy, certain)
+		flavours = append(flavours, legacy)
 	}
-	return list, err
+	for _, flavour := range flavours {
+		p, err := flavouredProgram(ctx, f, flavour)
+		switch {
+		case err == nil:
+			list = append(list, &table{family: f, name: name, program: p})
+		case certain || flavour == nfTables && len(chains) > 0 || ctx.Err() != nil:
+			return nil, err
+		}
+	}
+	return list, nil
 }
 
 // listing is what iptables-save tells of a table.
 type listing struct {
 	chains map[string]bool // without the kernel's own
 	rules  []rule
-	ids    map[string]bool
+	ids    map[string]bool // of the rules
 }
 
 // parseListing reads the output of iptables-save for one table, whose lines are
@@ -101,11 +96,12 @@ func parseListing(f *family, text string) *listing {
 
 func (l *listing) has(r rule) bool { return l.ids[r.id()] }
 
-// jumpsTo returns the rules that jump to a chain, and inChain those of a chain.
+// jumpsTo returns the rules that jump to a chain.
 func (l *listing) jumpsTo(chain string) []rule {
 	return filter(l.rules, func(r rule) bool { return strings.Contains(r.spec, chain) && r.target() == chain })
 }
 
+// inChain returns the rules of a chain.
 func (l *listing) inChain(chain string) []rule {
 	return filter(l.rules, func(r rule) bool { return r.chain == chain })
 }
@@ -175,17 +171,18 @@ func (c change) lines(l *listing) (lines []string) {
 			lines = append(lines, jump.remove(), jump.add()) // has to stay before it
 		}
 	}
-	gone := ids(c.gone)
-	for _, r := range l.rules {
-		if gone[r.id()] && !slices.Contains(c.own, r.chain) && !slices.Contains(c.own, r.target()) {
-			lines = append(lines, r.remove())
-		}
-	}
 	for _, chain := range c.own {
 		lines = append(lines, c.container(l, chain)...)
 	}
-	for _, r := range c.wanted {
-		if !l.has(r) && !slices.Contains(c.own, r.chain) && !slices.Contains(c.own, r.target()) {
+	isOther := func(r rule) bool { return !slices.Contains(c.own, r.chain) && !slices.Contains(c.own, r.target()) }
+	gone := ids(filter(c.gone, isOther))
+	for _, r := range l.rules {
+		if gone[r.id()] {
+			lines = append(lines, r.remove())
+		}
+	}
+	for _, r := range filter(c.wanted, isOther) {
+		if !l.has(r) {
 			lines = append(lines, r.add())
 		}
 	}
@@ -208,27 +205,18 @@ func (c change) container(l *listing, chain string) (lines []string) {
 		}
 	}
 	there := l.jumpsTo(chain)
-	differ := !slices.EqualFunc(there, jumps, sameRule)
-	if differ {
-		for _, r := range there {
-			lines = append(lines, r.remove())
-		}
+	if l.chains[chain] == (len(content) > 0) && slices.EqualFunc(l.inChain(chain), content, sameRule) && slices.EqualFunc(there, jumps, sameRule) {
+		return nil
 	}
-	switch {
-	case len(content) == 0 && l.chains[chain]:
-		lines = append(lines, "-F "+chain, "-X "+chain)
-	case len(content) > 0 && (!l.chains[chain] || !slices.EqualFunc(l.inChain(chain), content, sameRule)):
-		lines = append(lines, ":"+chain+" - [0:0]")
-		for _, r := range content {
-			lines = append(lines, r.String())
-		}
+	for _, r := range there {
+		lines = append(lines, r.remove())
 	}
-	if differ {
-		for _, r := range jumps {
-			lines = append(lines, r.add())
-		}
+	if len(content) == 0 {
+		return append(lines, "-F "+chain, "-X "+chain)
+	}
+	lines = append(lines, ":"+chain+" - [0:0]")
+	for _, r := range append(content, jumps...) {
+		lines = append(lines, r.String())
 	}
 	return lines
 }
-
-func sameRule(a, b rule) bool { return a.id() == b.id() }

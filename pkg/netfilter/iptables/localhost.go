@@ -1,8 +1,11 @@
 package iptables
 
 import (
+	"fmt"
+
 	"github.com/coreos/go-iptables/iptables"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -13,8 +16,8 @@ var guardRule = []string{"!", "-i", "lo", "-d", "127.0.0.0/8", "-m", "comment", 
 
 const guardTable, guardChain = "raw", "PREROUTING"
 
-// guardLocalhost makes sure of the guard.
-func guardLocalhost() error {
+// allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
+func allowLocalhost(link string) error {
 	t, err := guardProgram()
 	if err == nil {
 		err = t.AppendUnique(guardTable, guardChain, guardRule...)
@@ -23,21 +26,26 @@ func guardLocalhost() error {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
 			"keep containers from 127.0.0.1 of the host: %v", err)
 	}
-	return nil
+	return netfilter.AllowLocalhost(link)
 }
 
-// checkGuard makes sure that the guard is there.
-func checkGuard() error {
-	t, err := guardProgram()
-	if err != nil {
-		return err
+// checkLocalhost makes sure of both. The reference plugin has no guard.
+func checkLocalhost(link string, isGuarded bool) error {
+	if isGuarded {
+		t, err := guardProgram()
+		if err != nil {
+			return err
+		}
+		if there, err := t.Exists(guardTable, guardChain, guardRule...); err != nil || !there {
+			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): the ADD of any container with published ports makes it again",
+				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
+		}
 	}
-	there, err := t.Exists(guardTable, guardChain, guardRule...)
-	if err == nil && !there {
-		return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): the ADD of any container with published ports makes it again",
-			"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
+	if allowed, err := netfilter.LocalhostAllowed(link); err != nil || !allowed {
+		return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", link),
+			"route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", link)
 	}
-	return err
+	return nil
 }
 
 // guardProgram is found as the other programs are: runtimes have a PATH without it, or none.
