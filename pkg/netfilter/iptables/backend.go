@@ -39,26 +39,9 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 		return err
 	}
 	return locked(ctx, func() (err error) {
-		o := owner{w.use.name, key}
 		list, err := readOwners()
 		if err != nil {
 			return err
-		}
-		before := list.of(o)
-		var tables []*table
-		for _, f := range families() {
-			if len(w.rules(f))+len(in(f, before)) == 0 {
-				continue
-			}
-			p, err := plainProgram(f)
-			t := &table{family: f, name: w.use.table, program: p}
-			if err == nil && w.free != nil {
-				err = w.free(ctx, b, t)
-			}
-			if err != nil {
-				return err
-			}
-			tables = append(tables, t)
 		}
 		var undo plugin.Undo
 		defer undo.OnError(ctx, &err)
@@ -66,34 +49,56 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			_, err := b.remove(ctx, removal{use: w.use, keys: []plugin.Key{key}, isLocked: true})
 			return err
 		})
-		if list, err = readOwners(); err != nil { // those of whom room was made are gone
-			return err
-		}
-		for _, t := range tables {
-			err := t.edit(ctx, func(l *listing) ([]string, error) {
-				own := in(t.family, w.own)
-				foreign := filter(without(own, list.rules()), func(r rule) bool { return r.common && l.has(r) })
-				list = list.with(o, t.family, without(own, foreign))
-				if err := list.write(); err != nil {
+		for _, f := range families() {
+			o := owner{w.use.name, key}
+			if len(w.rules(f))+len(in(f, list.of(o))) == 0 {
+				continue
+			}
+			p, err := plainProgram(f)
+			if err != nil {
+				return err
+			}
+			next := list
+			t := table{family: f, name: w.use.table, program: p}
+			err = t.edit(ctx, func(l *listing) (lines []string, err error) {
+				if next, lines, err = w.plan(f, l, o, list); err != nil {
 					return nil, err
 				}
-				c := change{own: w.use.chains(key), shared: in(t.family, w.shared), gone: without(in(t.family, before), list.rules())}
-				container, _ := list.split(func(other owner) bool { return other.isOf(w.use, key.Network) && other.key.ContainerID == key.ContainerID })
-				c.wanted = in(t.family, container.rules())
-				if len(w.rules(t.family)) > 0 {
-					c.chains = w.chains
-				}
-				return c.lines(l), nil
+				return lines, next.write()
 			})
 			if err != nil {
 				return err
 			}
+			list = next
 		}
 		if w.after == nil {
 			return nil
 		}
 		return w.after()
 	})
+}
+
+// plan returns the owners as they are to be, and the lines that give one of them what it is to have in a table.
+func (w Wants) plan(f *family, l *listing, o owner, list owners) (owners, []string, error) {
+	before, own := in(f, list.of(o)), in(f, w.own)
+	c := change{own: w.use.chains(o.key)}
+	if w.evict != nil {
+		gone, err := w.evict(f, l, list)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, key := range gone {
+			c.own = append(c.own, w.use.chains(key)...)
+			list = list.with(owner{w.use.name, key}, f, nil)
+		}
+	}
+	foreign := filter(without(own, list.rules()), func(r rule) bool { return r.common && l.has(r) })
+	list = list.with(o, f, without(own, foreign))
+	c.wanted, c.gone = distinct(append(list.about(f, c.own), own...)), without(before, list.rules())
+	if c.shared = in(f, w.shared); len(c.shared)+len(own) > 0 {
+		c.chains = w.chains
+	}
+	return list, c.lines(l), nil
 }
 
 // Del takes away what an attachment has for a use, and returns the published ports among it. hint is what it had, if
@@ -116,21 +121,19 @@ func (b *Backend) Check(ctx context.Context, key plugin.Key, w Wants) error {
 	}
 	isHeld := len(list.of(owner{w.use.name, key})) > 0
 	for _, f := range families() {
-		// Versions of the reference plugin differ in what they make for all.
-		wanted := filter(w.rules(f), func(r rule) bool { return isHeld || !r.common })
-		lacking, where := wanted, "table "+w.use.table+" of "+f.program
 		tables, err := b.tables(ctx, f, w.use.table, false)
 		if err != nil {
 			return err
 		}
+		// Versions of the reference plugin differ in what they make for all.
+		lacking := filter(w.rules(f), func(r rule) bool { return isHeld || !r.common })
+		where := "table " + w.use.table + " of " + f.program
 		for _, t := range tables {
 			l, err := t.list(ctx)
 			if err != nil {
 				return err
 			}
-			if missing := without(wanted, l.rules); len(missing) < len(lacking) {
-				lacking, where = missing, t.String()
-			}
+			lacking, where = without(lacking, l.rules), t.String()
 		}
 		if len(lacking) > 0 {
 			return plugin.Errorf("something removed it after ADD, such as a reload of the host's firewall: restart the container; "+
@@ -179,4 +182,119 @@ func (b *Backend) GC(ctx context.Context, u Use, network string, valid []plugin.
 	}
 	_, err = b.remove(ctx, rm)
 	return err
+}
+
+// removal is what is to be taken away: what attachments have for a use, but for rules that others have too. What the
+// reference plugins made is known by the containers' chains and by addresses.
+type removal struct {
+	use      Use
+	keys     []plugin.Key
+	hint     []netip.Prefix          // what the attachment had, if a runtime says so
+	unowned  func(*listing) []string // returns more containers' chains, unless it is nil
+	isLocked bool                    // by the caller
+}
+
+// remove takes it away, and returns the rules that went. It runs no program and takes no lock if there is nothing.
+func (b *Backend) remove(ctx context.Context, rm removal) (removed []rule, err error) {
+	list, err := readOwners()
+	if err != nil {
+		return nil, err
+	}
+	mine, _ := list.split(rm.isMeant)
+	tables, err := rm.tables(ctx, b, mine)
+	if err != nil || len(mine)+len(tables) == 0 {
+		return nil, err
+	}
+	if !rm.isLocked {
+		rm.isLocked = true
+		err = locked(ctx, func() error {
+			removed, err = b.remove(ctx, rm)
+			return err
+		})
+		return removed, err
+	}
+	_, rest := list.split(rm.isMeant)
+	var errs []error
+	for _, t := range tables {
+		var unknown []rule
+		errs = append(errs, t.edit(ctx, func(l *listing) (lines []string, err error) {
+			lines, unknown = rm.plan(t.family, l, mine, rest)
+			return lines, nil
+		}))
+		removed = append(removed, unknown...)
+	}
+	if err := errors.Join(errs...); err != nil || len(mine) == 0 {
+		return removed, err
+	}
+	return mine.rules(), rest.write()
+}
+
+func (rm removal) isMeant(o owner) bool {
+	return o.use == rm.use.name && slices.Contains(rm.keys, o.key)
+}
+
+// tables returns those in which there may be something to remove.
+func (rm removal) tables(ctx context.Context, b *Backend, mine owners) (list []*table, err error) {
+	for _, f := range families() {
+		isHeld, chains := len(in(f, mine.rules())) > 0, rm.own()
+		if rm.use.prefixes == nil {
+			if !isHeld && len(rm.hinted(f)) == 0 {
+				continue
+			}
+			chains = []string{forwardChain, stage1}
+		}
+		if rm.unowned != nil {
+			chains = nil // any
+		}
+		tables, err := b.tables(ctx, f, rm.use.table, isHeld, chains...)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, tables...)
+	}
+	return list, nil
+}
+
+// own returns the containers' chains.
+func (rm removal) own() (chains []string) {
+	for _, key := range rm.keys {
+		chains = append(chains, rm.use.chains(key)...)
+	}
+	return chains
+}
+
+// hinted returns the rules in chains that all share which an attachment had for the addresses of the hint.
+func (rm removal) hinted(f *family) (rules []rule) {
+	for _, p := range rm.hint {
+		if rm.use.prefixes == nil {
+			rules = append(rules, addressRules(p.Addr())...)
+		}
+	}
+	return in(f, rules)
+}
+
+// plan returns the lines that remove it, and the rules of containers' chains that go.
+func (rm removal) plan(f *family, l *listing, mine, rest owners) (lines []string, gone []rule) {
+	c := change{own: rm.own(), gone: without(slices.Concat(mine.rules(), rm.hinted(f)), rest.rules())}
+	if rm.unowned != nil {
+		c.own = append(c.own, rm.unowned(l)...)
+	}
+	c.wanted = rest.about(f, filter(c.own, func(chain string) bool { return l.chains[chain] }))
+	if rm.use.name == Masquerading.name && len(mine)+len(c.wanted) == 0 && len(rm.hint) > 0 {
+		// The reference plugins masquerade all interfaces of a container by one chain.
+		if others := filter(l.jumpsTo(c.own[0]), func(r rule) bool { return !rm.isFrom(r) }); len(others) > 0 {
+			c.wanted = append(l.inChain(c.own[0]), others...)
+		}
+	}
+	for _, chain := range c.own {
+		gone = append(gone, without(l.inChain(chain), c.wanted)...)
+	}
+	return c.lines(l), gone
+}
+
+// isFrom reports whether a rule is for an address of the hint. Older versions of the reference plugins name the
+// network's prefix with it.
+func (rm removal) isFrom(r rule) bool {
+	source, err := netip.ParsePrefix(option(words(r.spec), "-s"))
+	return err == nil && slices.ContainsFunc(rm.hint, func(p netip.Prefix) bool { return source.Contains(p.Addr()) })
 }

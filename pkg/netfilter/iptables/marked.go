@@ -95,61 +95,48 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 		return nil, err
 	}
 	for _, f := range families() {
-		if !slices.ContainsFunc(m.Addrs, func(a netip.Addr) bool { return familyOf(a) == f }) {
+		isMeant := slices.ContainsFunc(m.Addrs, func(a netip.Addr) bool { return familyOf(a) == f })
+		if !isMeant || m.isComplete(f) && !hasLegacy(f, filterTable) {
 			continue
 		}
-		forward, complete, err := m.inNFT(f)
-		if err != nil {
-			return nil, err
-		}
-		var nft, other program // "" without one: nothing here drops packets
-		if forward != nil && !complete {
-			nft, err = flavouredProgram(ctx, f, nfTables)
-			if err != nil && forward.Policy != nil && *forward.Policy == nftables.ChainPolicyDrop {
-				return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w", hookChain, nfTables, f.name, err)
+		tables, err := On(m.Conn).tables(ctx, f, filterTable, false, hookChain)
+		switch {
+		case err != nil && m.drops(f):
+			return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
+				hookChain, nfTables, f.name, err)
+		case err == nil && len(tables) == 0:
+			if p, err := plainProgram(f); err == nil {
+				tables = []*table{{family: f, name: filterTable, program: p}}
 			}
 		}
-		if hasLegacy(f, filterTable) {
-			other, _ = flavouredProgram(ctx, f, legacy)
-		} else if forward == nil {
-			other, _ = plainProgram(f)
-		}
-		for _, p := range []program{nft, other} {
-			if p != "" {
-				list = append(list, &table{family: f, name: filterTable, program: p})
-			}
-		}
+		list = append(list, tables...) // none without a program: nothing drops packets
 	}
 	return list, nil
 }
 
-// inNFT returns chain FORWARD of nf_tables, nil if there is none, and whether all rules
-// are there. It needs no program.
-func (m Marked) inNFT(f *family) (forward *nftables.Chain, complete bool, err error) {
+// isComplete reports whether nf_tables has all rules. It needs no program.
+func (m Marked) isComplete(f *family) bool {
 	if m.Conn == nil {
-		return nil, false, nil
+		return false
 	}
-	t := nftTable(f, filterTable)
-	there, err := m.Conn.HasChains(t, hookChain, markedChain, m.admin())
-	if err != nil || !there[0] {
-		return nil, false, err
-	}
-	if forward, err = m.Conn.ListChain(&t, hookChain); err != nil || slices.Contains(there, false) {
-		return forward, false, err
-	}
-	jumps := map[[2]string]bool{}
+	jumps := map[string]bool{}
 	for _, chain := range []string{hookChain, markedChain} {
-		rules, err := m.Conn.GetRules(&t, &nftables.Chain{Name: chain})
-		if err != nil {
-			return nil, false, err
-		}
+		t := nftTable(f, filterTable)
+		rules, _ := m.Conn.GetRules(&t, &nftables.Chain{Name: chain}) // none if the chain is not there
 		for _, r := range rules {
 			for _, e := range r.Exprs {
 				if v, ok := e.(*expr.Verdict); ok {
-					jumps[[2]string{chain, v.Chain}] = true // to "" is an accept
+					jumps[chain+" "+v.Chain] = true // to "" is an accept
 				}
 			}
 		}
 	}
-	return forward, jumps[[2]string{hookChain, markedChain}] && jumps[[2]string{markedChain, m.admin()}] && jumps[[2]string{markedChain, ""}], nil
+	return jumps[hookChain+" "+markedChain] && jumps[markedChain+" "+m.admin()] && jumps[markedChain+" "]
+}
+
+// drops reports whether chain FORWARD of nf_tables has that policy.
+func (m Marked) drops(f *family) bool {
+	t := nftTable(f, filterTable)
+	c, err := m.Conn.ListChain(&t, hookChain)
+	return err == nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -105,6 +106,11 @@ func (list owners) split(is func(owner) bool) (meant, rest owners) {
 func (list owners) of(o owner) []rule {
 	own, _ := list.split(func(other owner) bool { return other == o })
 	return own.rules()
+}
+
+// about returns the rules in chains of containers and those that jump to them.
+func (list owners) about(f *family, chains []string) []rule {
+	return filter(in(f, list.rules()), func(r rule) bool { return slices.Contains(chains, r.chain) || slices.Contains(chains, r.target()) })
 }
 
 // with gives an owner rules of one family, in place of those that it had.

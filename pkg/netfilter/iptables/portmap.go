@@ -1,12 +1,13 @@
 package iptables
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -47,7 +48,7 @@ func PortMaps(key plugin.Key, ports netfilter.PortMaps) Wants {
 		}
 		w.own = append(w.own, entryRules(f, key, ports)...)
 	}
-	w.free = func(ctx context.Context, b *Backend, t *table) error { return b.freePorts(ctx, key, t, ports.Maps) }
+	w.evict = func(f *family, l *listing, list owners) ([]plugin.Key, error) { return list.evict(f, l, key, ports.Maps) }
 	if ports.SNATLink() != "" && slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() }) {
 		w.after = func() error { return allowLocalhost(ports.Inside) }
 		w.inspect = func(isHeld bool) error { return checkLocalhost(ports.Inside, isHeld) }
@@ -144,46 +145,30 @@ func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
 	return m, ok && errPort == nil && errTo == nil && (errHost == nil || option(w, "-d") == "")
 }
 
-// freePorts makes sure that nobody else has the ports. They are taken from an attachment that is gone: its address is
-// that of the container which they are to lead to, or its network namespace is known to be gone.
-func (b *Backend) freePorts(ctx context.Context, key plugin.Key, t *table, maps []netfilter.PortMap) error {
-	l, err := t.list(ctx)
-	if err != nil {
-		return err
-	}
-	list, err := readOwners()
-	if err != nil {
-		return err
-	}
-	isFree := map[plugin.Key]bool{key: true}
+// evict makes sure that nobody else has the ports, but for attachments that are gone, which it returns: their address is
+// that of the container which the ports are to lead to, or their network namespace is known to be gone.
+func (list owners) evict(f *family, l *listing, key plugin.Key, maps []netfilter.PortMap) (gone []plugin.Key, err error) {
 	for _, r := range l.rules {
-		if !PortMapping.isChain(r.chain) {
-			continue
-		}
 		other, ok := portMapOf(r)
 		i := slices.IndexFunc(maps, func(m netfilter.PortMap) bool {
-			return ok && familyOf(m.Container.Addr()) == t.family && m.HostIP == other.HostIP && m.Protocol == other.Protocol && m.HostPort == other.HostPort
+			return familyOf(m.Container.Addr()) == f && m.HostIP == other.HostIP && m.Protocol == other.Protocol && m.HostPort == other.HostPort
 		})
-		if i < 0 {
+		if i < 0 || !ok || !PortMapping.isChain(r.chain) {
 			continue
 		}
 		holder := list.publisher(l, r, key)
-		if isFree[holder] {
+		if holder == key || slices.Contains(gone, holder) {
 			continue
 		}
 		if other.Container.Addr() != maps[i].Container.Addr() {
-			if gone, known := netfilter.Gone(netfilter.ResultCache, holder); !gone {
-				return plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
+			if isGone, known := netfilter.Gone(netfilter.ResultCache, holder); !isGone {
+				return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
 					"if it is gone, the network's GC frees the port", "host port %s is already published by %s", maps[i], holder)
 			}
 		}
-		isFree[holder] = true
-		if _, err := b.remove(ctx, removal{use: PortMapping, keys: []plugin.Key{holder}, isLocked: true}); err != nil {
-			return err
-		}
-		t.read = nil
+		gone = append(gone, holder)
 	}
-	return nil
+	return gone, nil
 }
 
 // publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for
@@ -205,4 +190,52 @@ func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
 		}
 	}
 	return plugin.Key{Network: "?", ContainerID: r.chain, IfName: "?"}
+}
+
+// guardRule drops what comes from elsewhere for 127.0.0.0/8. Where route_localnet is off the kernel does so itself
+// (ip-sysctl.rst); with it on, containers would reach what the host serves there for itself (CVE-2020-8558). It stays: the switch
+// stays on as long as the link is there.
+var guardRule = []string{"!", "-i", "lo", "-d", "127.0.0.0/8", "-m", "comment", "--comment", "cnibox: route_localnet", "-j", "DROP"}
+
+const guardTable, guardChain = "raw", "PREROUTING"
+
+// allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
+func allowLocalhost(link string) error {
+	t, err := guardProgram()
+	if err == nil {
+		err = t.AppendUnique(guardTable, guardChain, guardRule...)
+	}
+	if err != nil {
+		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
+			"keep containers from 127.0.0.1 of the host: %v", err)
+	}
+	return netfilter.AllowLocalhost(link)
+}
+
+// checkLocalhost makes sure of both. The reference plugin has no guard.
+func checkLocalhost(link string, isGuarded bool) error {
+	if isGuarded {
+		t, err := guardProgram()
+		if err != nil {
+			return err
+		}
+		if there, err := t.Exists(guardTable, guardChain, guardRule...); err != nil || !there {
+			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): the ADD of any container with published ports makes it again",
+				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
+		}
+	}
+	if allowed, err := netfilter.LocalhostAllowed(link); err != nil || !allowed {
+		return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", link),
+			"route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", link)
+	}
+	return nil
+}
+
+// guardProgram is found as the other programs are: runtimes have a PATH without it, or none.
+func guardProgram() (*iptables.IPTables, error) {
+	path, err := find("iptables")
+	if err != nil {
+		return nil, missing("iptables")
+	}
+	return iptables.New(iptables.Path(path), iptables.Timeout(lockSeconds))
 }

@@ -171,6 +171,8 @@ func (c change) lines(l *listing) (lines []string) {
 			lines = append(lines, jump.remove(), jump.add()) // has to stay before it
 		}
 	}
+	slices.Sort(c.own)
+	c.own = slices.Compact(c.own)
 	for _, chain := range c.own {
 		lines = append(lines, c.container(l, chain)...)
 	}

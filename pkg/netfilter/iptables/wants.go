@@ -1,7 +1,6 @@
 package iptables
 
 import (
-	"context"
 	"crypto/sha512"
 	"encoding/hex"
 	"fmt"
@@ -78,9 +77,9 @@ type Wants struct {
 	own    []rule
 	err    error // of the configuration
 
-	// Unless they are nil: free makes room in a table, after does what is to be done when the rules are in place, and
-	// inspect makes sure of that. isHeld says that the reference plugin did not make them.
-	free    func(ctx context.Context, b *Backend, t *table) error
+	// Unless they are nil: evict returns attachments that have to lose something for this one, after does what is to be
+	// done when the rules are in place, and inspect makes sure of that. isHeld says that not the reference plugin made them.
+	evict   func(f *family, l *listing, list owners) ([]plugin.Key, error)
 	after   func() error
 	inspect func(isHeld bool) error
 }
