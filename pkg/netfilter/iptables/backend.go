@@ -102,9 +102,15 @@ func (w Wants) plan(f *family, l *listing, o owner, list owners) (owners, []stri
 }
 
 // Del takes away what an attachment has for a use, and returns the published ports among it. hint is what it had, if
-// a runtime says so: only that tells of some rules of the reference plugins whose they are.
+// a runtime says so: some rules of the reference plugins do not say whose they are.
 func (b *Backend) Del(ctx context.Context, u Use, key plugin.Key, hint []netip.Prefix) (maps []netfilter.PortMap, err error) {
-	removed, err := b.remove(ctx, removal{use: u, keys: []plugin.Key{key}, hint: hint})
+	rm := removal{use: u, keys: []plugin.Key{key}, hint: hint}
+	for _, p := range hint {
+		if u.prefixes == nil {
+			rm.rules = append(rm.rules, addressRules(p.Addr())...)
+		}
+	}
+	removed, err := b.remove(ctx, rm)
 	for _, r := range removed {
 		if m, ok := portMapOf(r); ok {
 			maps = append(maps, m)
@@ -147,32 +153,28 @@ func (b *Backend) Check(ctx context.Context, key plugin.Key, w Wants) error {
 }
 
 // GC removes what attachments of a network have for a use and are not valid: what they own, and containers' chains
-// that nobody owns and whose rules name the network.
+// whose rules name the network.
 func (b *Backend) GC(ctx context.Context, u Use, network string, valid []plugin.Key) error {
 	list, err := readOwners()
 	if err != nil {
 		return err
 	}
-	stale, rest := list.split(func(o owner) bool { return o.isOf(u, network) && !slices.Contains(valid, o.key) })
 	rm := removal{use: u}
-	for _, h := range stale {
-		rm.keys = append(rm.keys, h.key)
-	}
-	known := map[string]bool{}
-	for _, h := range rest {
-		known[h.rule.chain] = true
-	}
-	for _, key := range valid {
-		for _, chain := range u.chains(key) {
-			known[chain] = true
+	for _, h := range list {
+		if h.use == u.name && h.key.Network == network && !slices.Contains(valid, h.key) {
+			rm.keys = append(rm.keys, h.key)
 		}
+	}
+	var known []string
+	for _, key := range valid {
+		known = append(known, u.chains(key)...)
 	}
 	if u.prefixes != nil {
 		comment := `name: \"` + network + `\" id: ` // as a rule has it
-		rm.unowned = func(l *listing) (chains []string) {
+		rm.more = func(l *listing) (chains []string) {
 			for _, r := range l.rules {
 				for _, chain := range []string{r.chain, r.target()} {
-					if u.isChain(chain) && !known[chain] && strings.Contains(r.spec, comment) {
+					if u.isChain(chain) && strings.Contains(r.spec, comment) && !slices.Contains(known, chain) {
 						chains = append(chains, chain)
 					}
 				}
@@ -189,19 +191,21 @@ func (b *Backend) GC(ctx context.Context, u Use, network string, valid []plugin.
 type removal struct {
 	use      Use
 	keys     []plugin.Key
-	hint     []netip.Prefix          // what the attachment had, if a runtime says so
-	unowned  func(*listing) []string // returns more containers' chains, unless it is nil
+	hint     []netip.Prefix          // what the attachment had, if a runtime says so,
+	rules    []rule                  // and the rules for that in chains that all share
+	more     func(*listing) []string // containers' chains, unless it is nil
 	isLocked bool                    // by the caller
 }
 
-// remove takes it away, and returns the rules that went. It runs no program and takes no lock if there is nothing.
+// remove takes it away, and returns the rules that went from containers' chains. It runs no program and takes no lock
+// if there is nothing.
 func (b *Backend) remove(ctx context.Context, rm removal) (removed []rule, err error) {
 	list, err := readOwners()
 	if err != nil {
 		return nil, err
 	}
-	mine, _ := list.split(rm.isMeant)
-	tables, err := rm.tables(ctx, b, mine)
+	mine, rest := list.split(func(o owner) bool { return o.use == rm.use.name && slices.Contains(rm.keys, o.key) })
+	tables, err := b.tablesFor(ctx, rm, mine)
 	if err != nil || len(mine)+len(tables) == 0 {
 		return nil, err
 	}
@@ -213,37 +217,31 @@ func (b *Backend) remove(ctx context.Context, rm removal) (removed []rule, err e
 		})
 		return removed, err
 	}
-	_, rest := list.split(rm.isMeant)
 	var errs []error
 	for _, t := range tables {
-		var unknown []rule
+		var gone []rule
 		errs = append(errs, t.edit(ctx, func(l *listing) (lines []string, err error) {
-			lines, unknown = rm.plan(t.family, l, mine, rest)
+			lines, gone = rm.plan(t.family, l, mine, rest)
 			return lines, nil
 		}))
-		removed = append(removed, unknown...)
+		removed = append(removed, gone...)
 	}
 	if err := errors.Join(errs...); err != nil || len(mine) == 0 {
 		return removed, err
 	}
-	return mine.rules(), rest.write()
+	return removed, rest.write()
 }
 
-func (rm removal) isMeant(o owner) bool {
-	return o.use == rm.use.name && slices.Contains(rm.keys, o.key)
-}
-
-// tables returns those in which there may be something to remove.
-func (rm removal) tables(ctx context.Context, b *Backend, mine owners) (list []*table, err error) {
+// tablesFor returns those in which there may be something to remove.
+func (b *Backend) tablesFor(ctx context.Context, rm removal, mine owners) (list []*table, err error) {
 	for _, f := range families() {
 		isHeld, chains := len(in(f, mine.rules())) > 0, rm.own()
-		if rm.use.prefixes == nil {
-			if !isHeld && len(rm.hinted(f)) == 0 {
-				continue
-			}
+		switch {
+		case rm.use.prefixes == nil && !isHeld && len(in(f, rm.rules)) == 0:
+			continue
+		case rm.use.prefixes == nil:
 			chains = []string{forwardChain, stage1}
-		}
-		if rm.unowned != nil {
+		case rm.more != nil:
 			chains = nil // any
 		}
 		tables, err := b.tables(ctx, f, rm.use.table, isHeld, chains...)
@@ -263,26 +261,21 @@ func (rm removal) own() (chains []string) {
 	return chains
 }
 
-// hinted returns the rules in chains that all share which an attachment had for the addresses of the hint.
-func (rm removal) hinted(f *family) (rules []rule) {
-	for _, p := range rm.hint {
-		if rm.use.prefixes == nil {
-			rules = append(rules, addressRules(p.Addr())...)
-		}
-	}
-	return in(f, rules)
-}
-
 // plan returns the lines that remove it, and the rules of containers' chains that go.
 func (rm removal) plan(f *family, l *listing, mine, rest owners) (lines []string, gone []rule) {
-	c := change{own: rm.own(), gone: without(slices.Concat(mine.rules(), rm.hinted(f)), rest.rules())}
-	if rm.unowned != nil {
-		c.own = append(c.own, rm.unowned(l)...)
+	c := change{own: rm.own(), gone: without(append(mine.rules(), rm.rules...), rest.rules())}
+	if rm.more != nil {
+		c.own = append(c.own, rm.more(l)...)
 	}
 	c.wanted = rest.about(f, filter(c.own, func(chain string) bool { return l.chains[chain] }))
 	if rm.use.name == Masquerading.name && len(mine)+len(c.wanted) == 0 && len(rm.hint) > 0 {
-		// The reference plugins masquerade all interfaces of a container by one chain.
-		if others := filter(l.jumpsTo(c.own[0]), func(r rule) bool { return !rm.isFrom(r) }); len(others) > 0 {
+		// The reference plugins masquerade all interfaces of a container by one chain; older ones name the network's prefix
+		// with the address.
+		others := filter(l.jumpsTo(c.own[0]), func(r rule) bool {
+			source, err := netip.ParsePrefix(option(words(r.spec), "-s"))
+			return err != nil || !slices.ContainsFunc(rm.hint, func(p netip.Prefix) bool { return source.Contains(p.Addr()) })
+		})
+		if len(others) > 0 {
 			c.wanted = append(l.inChain(c.own[0]), others...)
 		}
 	}
@@ -290,11 +283,4 @@ func (rm removal) plan(f *family, l *listing, mine, rest owners) (lines []string
 		gone = append(gone, without(l.inChain(chain), c.wanted)...)
 	}
 	return c.lines(l), gone
-}
-
-// isFrom reports whether a rule is for an address of the hint. Older versions of the reference plugins name the
-// network's prefix with it.
-func (rm removal) isFrom(r rule) bool {
-	source, err := netip.ParsePrefix(option(words(r.spec), "-s"))
-	return err == nil && slices.ContainsFunc(rm.hint, func(p netip.Prefix) bool { return source.Contains(p.Addr()) })
 }

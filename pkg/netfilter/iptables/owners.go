@@ -45,9 +45,6 @@ type owner struct {
 	key plugin.Key
 }
 
-// isOf reports whether an owner has its rules for a use, and is of a network.
-func (o owner) isOf(u Use, network string) bool { return o.use == u.name && o.key.Network == network }
-
 // holding is a rule that an owner has.
 type holding struct {
 	owner

@@ -38,10 +38,7 @@ type rule struct {
 	chain  string
 	spec   string
 	first  bool // it goes to the head of the chain
-
-	// common is for a rule that somebody else may have made for himself: it is
-	// removed only if it was not there before us.
-	common bool
+	common bool // somebody else may have made it for himself: it is removed only if it was not there before us
 }
 
 func (r rule) String() string { return "-A " + r.chain + " " + r.spec }
@@ -59,24 +56,14 @@ func (r rule) remove() string { return "-D " + r.chain + " " + r.spec }
 // target returns what the rule jumps to.
 func (r rule) target() string { return option(words(r.spec), "-j") }
 
-// id is equal for two texts of one rule, whatever the order of the options is.
-// Rules that lead to a container's port maps are known by their ports: conditions
+// id is equal for two texts of one rule. Those that lead to a container's port maps are known by their ports: conditions
 // are in them in the words of the configuration, which iptables-save prints in others.
 func (r rule) id() string {
 	w := words(r.spec)
 	if target := option(w, "-j"); strings.HasPrefix(target, portsPrefix) {
-		w = []string{"-p", option(w, "-p"), "--dports", option(w, "--dports"), "-j", target}
+		w = []string{option(w, "-p"), option(w, "--dports"), target}
 	}
-	var options []string
-	for i, word := range w {
-		if word == "!" || strings.HasPrefix(word, "-") && (i == 0 || w[i-1] != "!") {
-			options = append(options, word)
-		} else if len(options) > 0 {
-			options[len(options)-1] += "\x00" + word
-		}
-	}
-	slices.Sort(options)
-	return r.family.name + "\n" + r.chain + "\n" + strings.Join(options, "\n")
+	return r.family.name + "\x00" + r.chain + "\x00" + strings.Join(w, "\x00")
 }
 
 func sameRule(a, b rule) bool { return a.id() == b.id() }
