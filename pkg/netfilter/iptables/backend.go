@@ -22,8 +22,8 @@ type Backend struct {
 // iptables-nft's tables is there.
 func On(conn *nft.Conn) *Backend { return &Backend{conn} }
 
-// Available reports whether the host has the program that changes rules. Whether the kernel has what they need is
-// only seen by adding one.
+// Available reports whether the host has the program that changes rules. Whether the kernel has what they need is only seen
+// by adding one.
 func (*Backend) Available() error {
 	_, err := plainProgram(&ipv4)
 	return err
@@ -71,10 +71,10 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			}
 			list = next
 		}
-		if w.after == nil {
+		if w.localhost == "" {
 			return nil
 		}
-		return w.after()
+		return allowLocalhost(w.localhost)
 	})
 }
 
@@ -82,15 +82,13 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 func (w Wants) plan(f *family, l *listing, o owner, list owners) (owners, []string, error) {
 	before, own := in(f, list.of(o)), in(f, w.own)
 	c := change{own: w.use.chains(o.key)}
-	if w.evict != nil {
-		gone, err := w.evict(f, l, list)
-		if err != nil {
-			return nil, nil, err
-		}
-		for _, key := range gone {
-			c.own = append(c.own, w.use.chains(key)...)
-			list = list.with(owner{w.use.name, key}, f, nil)
-		}
+	gone, err := list.evict(f, l, o.key, w.ports)
+	if err != nil {
+		return nil, nil, err
+	}
+	for _, key := range gone {
+		c.own = append(c.own, w.use.chains(key)...)
+		list = list.with(owner{w.use.name, key}, f, nil)
 	}
 	foreign := filter(without(own, list.rules()), func(r rule) bool { return r.common && l.has(r) })
 	list = list.with(o, f, without(own, foreign))
@@ -101,8 +99,8 @@ func (w Wants) plan(f *family, l *listing, o owner, list owners) (owners, []stri
 	return list, c.lines(l), nil
 }
 
-// Del takes away what an attachment has for a use, and returns the published ports among it. hint is what it had, if
-// a runtime says so: some rules of the reference plugins do not say whose they are.
+// Del takes away what an attachment has for a use, and returns the published ports among it. hint is what it had, if a
+// runtime says so: some rules of the reference plugins do not say whose they are.
 func (b *Backend) Del(ctx context.Context, u Use, key plugin.Key, hint []netip.Prefix) (maps []netfilter.PortMap, err error) {
 	rm := removal{use: u, keys: []plugin.Key{key}, hint: hint}
 	for _, p := range hint {
@@ -121,13 +119,16 @@ func (b *Backend) Del(ctx context.Context, u Use, key plugin.Key, hint []netip.P
 
 // Check makes sure that an attachment has what it is to have, in either flavour. It changes nothing.
 func (b *Backend) Check(ctx context.Context, key plugin.Key, w Wants) error {
+	if w.err != nil {
+		return w.err
+	}
 	list, err := readOwners()
-	if err = errors.Join(w.err, err); err != nil {
+	if err != nil {
 		return err
 	}
 	isHeld := len(list.of(owner{w.use.name, key})) > 0
 	for _, f := range families() {
-		tables, err := b.tables(ctx, f, w.use.table, false)
+		tables, err := b.tables(ctx, f, w.use.table, false, append(w.use.chains(key), w.chains...))
 		if err != nil {
 			return err
 		}
@@ -146,40 +147,26 @@ func (b *Backend) Check(ctx context.Context, key plugin.Key, w Wants) error {
 				fmt.Sprintf("see `%s-save -t %s`", f.program, w.use.table), "%s lacks the rule of %s: %s", where, key, lacking[0])
 		}
 	}
-	if w.inspect == nil {
+	if w.localhost == "" {
 		return nil
 	}
-	return w.inspect(isHeld)
+	return checkLocalhost(w.localhost, isHeld)
 }
 
-// GC removes what attachments of a network have for a use and are not valid: what they own, and containers' chains
-// whose rules name the network.
+// GC removes what attachments of a network have for a use and are not valid: what they own, and containers' chains whose
+// rules name the network.
 func (b *Backend) GC(ctx context.Context, u Use, network string, valid []plugin.Key) error {
 	list, err := readOwners()
 	if err != nil {
 		return err
 	}
-	rm := removal{use: u}
+	rm := removal{use: u, network: network, known: map[string]bool{}}
+	for _, chain := range u.chains(valid...) {
+		rm.known[chain] = true
+	}
 	for _, h := range list {
 		if h.use == u.name && h.key.Network == network && !slices.Contains(valid, h.key) {
 			rm.keys = append(rm.keys, h.key)
-		}
-	}
-	var known []string
-	for _, key := range valid {
-		known = append(known, u.chains(key)...)
-	}
-	if u.prefixes != nil {
-		comment := `name: \"` + network + `\" id: ` // as a rule has it
-		rm.more = func(l *listing) (chains []string) {
-			for _, r := range l.rules {
-				for _, chain := range []string{r.chain, r.target()} {
-					if u.isChain(chain) && strings.Contains(r.spec, comment) && !slices.Contains(known, chain) {
-						chains = append(chains, chain)
-					}
-				}
-			}
-			return chains
 		}
 	}
 	_, err = b.remove(ctx, rm)
@@ -191,14 +178,15 @@ func (b *Backend) GC(ctx context.Context, u Use, network string, valid []plugin.
 type removal struct {
 	use      Use
 	keys     []plugin.Key
-	hint     []netip.Prefix          // what the attachment had, if a runtime says so,
-	rules    []rule                  // and the rules for that in chains that all share
-	more     func(*listing) []string // containers' chains, unless it is nil
-	isLocked bool                    // by the caller
+	hint     []netip.Prefix  // what the attachment had, if a runtime says so,
+	rules    []rule          // and the rules for that in chains that all share
+	network  string          // all containers' chains of it go, but for those that are known; "" for none
+	known    map[string]bool // containers' chains that stay
+	isLocked bool            // by the caller
 }
 
-// remove takes it away, and returns the rules that went from containers' chains. It runs no program and takes no lock
-// if there is nothing.
+// remove takes it away, and returns the rules that went from containers' chains. It runs no program and takes no lock if
+// there is nothing.
 func (b *Backend) remove(ctx context.Context, rm removal) (removed []rule, err error) {
 	list, err := readOwners()
 	if err != nil {
@@ -235,16 +223,21 @@ func (b *Backend) remove(ctx context.Context, rm removal) (removed []rule, err e
 // tablesFor returns those in which there may be something to remove.
 func (b *Backend) tablesFor(ctx context.Context, rm removal, mine owners) (list []*table, err error) {
 	for _, f := range families() {
-		isHeld, chains := len(in(f, mine.rules())) > 0, rm.own()
-		switch {
-		case rm.use.prefixes == nil && !isHeld && len(in(f, rm.rules)) == 0:
-			continue
-		case rm.use.prefixes == nil:
+		isHeld, chains := len(in(f, mine.rules())) > 0, rm.use.chains(rm.keys...)
+		if rm.use.prefixes == nil {
 			chains = []string{forwardChain, stage1}
-		case rm.more != nil:
-			chains = nil // any
+			if !isHeld && len(in(f, rm.rules)) == 0 {
+				continue
+			}
 		}
-		tables, err := b.tables(ctx, f, rm.use.table, isHeld, chains...)
+		if rm.network != "" {
+			there, err := b.nftChains(f, rm.use.table)
+			if err != nil {
+				return nil, err
+			}
+			chains = append(chains, filter(there, rm.isUnknown)...)
+		}
+		tables, err := b.tables(ctx, f, rm.use.table, isHeld, chains)
 		if err != nil {
 			return nil, err
 		}
@@ -253,19 +246,18 @@ func (b *Backend) tablesFor(ctx context.Context, rm removal, mine owners) (list 
 	return list, nil
 }
 
-// own returns the containers' chains.
-func (rm removal) own() (chains []string) {
-	for _, key := range rm.keys {
-		chains = append(chains, rm.use.chains(key)...)
-	}
-	return chains
-}
+func (rm removal) isUnknown(chain string) bool { return rm.use.isChain(chain) && !rm.known[chain] }
 
 // plan returns the lines that remove it, and the rules of containers' chains that go.
 func (rm removal) plan(f *family, l *listing, mine, rest owners) (lines []string, gone []rule) {
-	c := change{own: rm.own(), gone: without(append(mine.rules(), rm.rules...), rest.rules())}
-	if rm.more != nil {
-		c.own = append(c.own, rm.more(l)...)
+	c := change{own: rm.use.chains(rm.keys...), gone: without(append(mine.rules(), rm.rules...), rest.rules())}
+	for _, r := range l.rules {
+		isOf := rm.network != "" && strings.Contains(r.spec, `name: \"`+rm.network+`\" id: `) // as a comment has it
+		for _, chain := range []string{r.chain, r.target()} {
+			if isOf && rm.isUnknown(chain) {
+				c.own = append(c.own, chain)
+			}
+		}
 	}
 	c.wanted = rest.about(f, filter(c.own, func(chain string) bool { return l.chains[chain] }))
 	if rm.use.name == Masquerading.name && len(mine)+len(c.wanted) == 0 && len(rm.hint) > 0 {

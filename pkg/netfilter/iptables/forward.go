@@ -10,8 +10,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// The chains of all containers: with the rules of addresses, and those that keep bridges apart. Of the latter the
-// first is for packets that leave a protected bridge, the second for those of them that would enter another.
+// The chains of all containers: with the rules of addresses, and those that keep bridges apart. Of the latter the first is
+// for packets that leave a protected bridge, the second for those of them that would enter another.
 const (
 	forwardChain = "CNI-FORWARD"
 	stage1       = "CNI-ISOLATION-STAGE-1"

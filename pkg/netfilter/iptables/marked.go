@@ -13,13 +13,11 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Marked has iptables accept forwarded packets that have a bit of the mark set,
-// for a backend that marks what may pass and can't accept it for good: a later
-// chain, such as FORWARD with policy DROP, still drops it.
+// Marked has iptables accept forwarded packets that have a bit of the mark set, for a backend that marks what may pass and
+// can't accept it for good: a later chain, such as FORWARD with policy DROP, still drops it.
 //
-// The rules are the same for all attachments and stay. They are in each flavour
-// that has a chain FORWARD, and if none has, in that of the plain program, so
-// that a program started later, such as Docker, does not cut the containers off:
+// The rules are the same for all attachments and stay. They are in each flavour that has a chain FORWARD, and if none has,
+// in that of the plain program, so that a program started later, such as Docker, does not cut the containers off:
 //
 //	-A FORWARD -m comment --comment "cnibox firewall" -j CNIBOX-FORWARD
 //	-A CNIBOX-FORWARD -j CNI-ADMIN
@@ -99,7 +97,7 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 		if !isMeant || m.isComplete(f) && !hasLegacy(f, filterTable) {
 			continue
 		}
-		tables, err := On(m.Conn).tables(ctx, f, filterTable, false, hookChain)
+		tables, err := On(m.Conn).tables(ctx, f, filterTable, false, []string{hookChain})
 		switch {
 		case err != nil && m.drops(f):
 			return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
@@ -136,6 +134,9 @@ func (m Marked) isComplete(f *family) bool {
 
 // drops reports whether chain FORWARD of nf_tables has that policy.
 func (m Marked) drops(f *family) bool {
+	if m.Conn == nil {
+		return false
+	}
 	t := nftTable(f, filterTable)
 	c, err := m.Conn.ListChain(&t, hookChain)
 	return err == nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop

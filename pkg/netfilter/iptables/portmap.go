@@ -22,7 +22,7 @@ const (
 
 // PortMaps returns the rules of port maps: the shared ones, the container's chain, and the entries that lead to it.
 func PortMaps(key plugin.Key, ports netfilter.PortMaps) Wants {
-	w := Wants{use: PortMapping, err: validatePorts(ports), chains: []string{dnatChain}}
+	w := Wants{use: PortMapping, err: validatePorts(ports), chains: []string{dnatChain}, ports: ports.Maps}
 	marking := ports.SNAT && ports.SetMarkChain == ""
 	if marking {
 		w.chains = append(w.chains, markChain, masqChain)
@@ -48,10 +48,8 @@ func PortMaps(key plugin.Key, ports netfilter.PortMaps) Wants {
 		}
 		w.own = append(w.own, entryRules(f, key, ports)...)
 	}
-	w.evict = func(f *family, l *listing, list owners) ([]plugin.Key, error) { return list.evict(f, l, key, ports.Maps) }
-	if ports.SNATLink() != "" && slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() }) {
-		w.after = func() error { return allowLocalhost(ports.Inside) }
-		w.inspect = func(isHeld bool) error { return checkLocalhost(ports.Inside, isHeld) }
+	if slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() }) {
+		w.localhost = ports.SNATLink()
 	}
 	return w
 }
@@ -68,8 +66,8 @@ func validatePorts(ports netfilter.PortMaps) error {
 	return validateChain("externalSetMarkChain", ports.SetMarkChain)
 }
 
-// dnatRules are the rules of the container's chain for a port: what marks connections to be masqueraded, which are
-// those from the container's network and the host's loopback addresses, then what redirects.
+// dnatRules are the rules of the container's chain for a port: what marks connections to be masqueraded, which are those
+// from the container's network and the host's loopback addresses, then what redirects.
 func dnatRules(f *family, chain string, ports netfilter.PortMaps, m netfilter.PortMap) (rules []rule) {
 	protocol, mark := netfilter.ProtocolName(m.Protocol), markChain
 	match := fmt.Sprintf("-p %s -m %s --dport %d", protocol, protocol, m.HostPort)
@@ -100,8 +98,7 @@ func dnatRules(f *family, chain string, ports netfilter.PortMaps, m netfilter.Po
 	return append(rules, rule{family: f, chain: chain, spec: match + " -j DNAT --to-destination " + m.Container.String()})
 }
 
-// entryRules lead to the container's chain, by protocol. They name the ports of both families, as the reference
-// plugin's do.
+// entryRules lead to the container's chain, by protocol. They name the ports of both families, as the reference plugin's do.
 func entryRules(f *family, key plugin.Key, ports netfilter.PortMaps) (rules []rule) {
 	conditions := ports.Conditions4
 	if f == &ipv6 {
@@ -149,11 +146,14 @@ func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
 // that of the container which the ports are to lead to, or their network namespace is known to be gone.
 func (list owners) evict(f *family, l *listing, key plugin.Key, maps []netfilter.PortMap) (gone []plugin.Key, err error) {
 	for _, r := range l.rules {
+		if !PortMapping.isChain(r.chain) {
+			continue
+		}
 		other, ok := portMapOf(r)
 		i := slices.IndexFunc(maps, func(m netfilter.PortMap) bool {
 			return familyOf(m.Container.Addr()) == f && m.HostIP == other.HostIP && m.Protocol == other.Protocol && m.HostPort == other.HostPort
 		})
-		if i < 0 || !ok || !PortMapping.isChain(r.chain) {
+		if i < 0 || !ok {
 			continue
 		}
 		holder := list.publisher(l, r, key)
@@ -171,8 +171,8 @@ func (list owners) evict(f *family, l *listing, key plugin.Key, maps []netfilter
 	return gone, nil
 }
 
-// publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for
-// which interface it is: it is taken to have the name that the one who asks has.
+// publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for which
+// interface it is: it is taken to have the name that the one who asks has.
 func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
 	for _, h := range list {
 		if h.use == PortMapping.name && sameRule(h.rule, r) {
@@ -193,8 +193,8 @@ func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
 }
 
 // guardRule drops what comes from elsewhere for 127.0.0.0/8. Where route_localnet is off the kernel does so itself
-// (ip-sysctl.rst); with it on, containers would reach what the host serves there for itself (CVE-2020-8558). It stays: the switch
-// stays on as long as the link is there.
+// (ip-sysctl.rst); with it on, containers would reach what the host serves there for itself (CVE-2020-8558). It stays: the
+// switch stays on as long as the link is there.
 var guardRule = []string{"!", "-i", "lo", "-d", "127.0.0.0/8", "-m", "comment", "--comment", "cnibox: route_localnet", "-j", "DROP"}
 
 const guardTable, guardChain = "raw", "PREROUTING"
@@ -212,7 +212,7 @@ func allowLocalhost(link string) error {
 	return netfilter.AllowLocalhost(link)
 }
 
-// checkLocalhost makes sure of both. The reference plugin has no guard.
+// checkLocalhost makes sure of both. What the reference plugin made has no guard.
 func checkLocalhost(link string, isGuarded bool) error {
 	if isGuarded {
 		t, err := guardProgram()

@@ -17,8 +17,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// The flavours of iptables: where its rules are in the kernel. Programs have them
-// in their names.
+// The flavours of iptables: where its rules are in the kernel. Programs have them in their names.
 const (
 	nfTables = "nft"
 	legacy   = "legacy"
@@ -54,8 +53,7 @@ func flavouredProgram(ctx context.Context, f *family, flavour string) (program, 
 	return p, ctx.Err()
 }
 
-// find finds a program in PATH, or where distributions have it: runtimes may give
-// their plugins a PATH for users, or none.
+// find finds a program in PATH, or where distributions have it: runtimes may give their plugins a PATH for users, or none.
 func find(name string) (path string, err error) {
 	for _, dir := range []string{"", "/usr/sbin", "/sbin", "/usr/local/sbin"} {
 		if path, err = exec.LookPath(filepath.Join(dir, name)); err == nil {
@@ -95,8 +93,7 @@ func run(ctx context.Context, path, input string, args ...string) (string, error
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)
 	cmd.WaitDelay = time.Second
-	// The lock of this package is released when we are killed, and must not be
-	// before the change is made or dropped.
+	// The lock of this package is released when we are killed, and must not be before the change is made or dropped.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.Output()
 	var exit *exec.ExitError

@@ -56,8 +56,8 @@ func (r rule) remove() string { return "-D " + r.chain + " " + r.spec }
 // target returns what the rule jumps to.
 func (r rule) target() string { return option(words(r.spec), "-j") }
 
-// id is equal for two texts of one rule. Those that lead to a container's port maps are known by their ports: conditions
-// are in them in the words of the configuration, which iptables-save prints in others.
+// id is equal for two texts of one rule. Those that lead to a container's port maps are known by their ports: conditions are
+// in them in the words of the configuration, which iptables-save prints in others.
 func (r rule) id() string {
 	w := words(r.spec)
 	if target := option(w, "-j"); strings.HasPrefix(target, portsPrefix) {

@@ -25,25 +25,22 @@ func (t *table) String() string {
 	return fmt.Sprintf("table %s of %s (%s)", t.name, strings.TrimSuffix(t.program.name(), "-restore"), t.family.name)
 }
 
-func nftTable(f *family, name string) nftables.Table { return nftables.Table{Family: f.nft, Name: name} }
+func nftTable(f *family, name string) nftables.Table {
+	return nftables.Table{Family: f.nft, Name: name}
+}
 
-// hasLegacy reports whether iptables-legacy has a table. To ask iptables-legacy
-// would make it.
+// hasLegacy reports whether iptables-legacy has a table. To ask iptables-legacy would make it.
 func hasLegacy(f *family, name string) bool {
 	names, _ := os.ReadFile(f.legacy) // there is none without iptables-legacy
 	return slices.Contains(strings.Fields(string(names)), name)
 }
 
-// tables returns the tables of a name that are there, in both flavours; in nf_tables
-// only if one of the chains is, unless none is named. One without a program is an error
-// if it is certain that it has what is looked for.
-func (b *Backend) tables(ctx context.Context, f *family, name string, certain bool, chains ...string) (list []*table, err error) {
+// tables returns the tables of a name in which there may be something: in nf_tables if one of the chains is there, and all
+// of iptables-legacy. One without a program is an error if it is certain that it has what is looked for.
+func (b *Backend) tables(ctx context.Context, f *family, name string, certain bool, chains []string) (list []*table, err error) {
 	var flavours []string
 	if b.conn != nil {
-		there, err := b.conn.HasTables(nftTable(f, name))
-		if len(chains) > 0 {
-			there, err = b.conn.HasChains(nftTable(f, name), chains...)
-		}
+		there, err := b.conn.HasChains(nftTable(f, name), chains...)
 		if err != nil {
 			return nil, err
 		}
@@ -59,11 +56,28 @@ func (b *Backend) tables(ctx context.Context, f *family, name string, certain bo
 		switch {
 		case err == nil:
 			list = append(list, &table{family: f, name: name, program: p})
-		case certain || flavour == nfTables && len(chains) > 0 || ctx.Err() != nil:
+		case certain || flavour == nfTables || ctx.Err() != nil:
 			return nil, err
 		}
 	}
 	return list, nil
+}
+
+// nftChains lists the chains of a table of nf_tables.
+func (b *Backend) nftChains(f *family, name string) (names []string, err error) {
+	if b.conn == nil {
+		return nil, nil
+	}
+	if there, err := b.conn.HasTables(nftTable(f, name)); err != nil || !there[0] {
+		return nil, err
+	}
+	chains, err := b.conn.ListChainsOfTableFamily(f.nft)
+	for _, c := range chains {
+		if c.Table.Name == name {
+			names = append(names, c.Name)
+		}
+	}
+	return names, err
 }
 
 // listing is what iptables-save tells of a table.
@@ -124,8 +138,8 @@ func (t *table) list(ctx context.Context) (*listing, error) {
 	return t.read, nil
 }
 
-// edit makes a change that is planned from what the table has, and plans anew when
-// that has changed meanwhile, by programs that do not know our lock.
+// edit makes a change that is planned from what the table has, and plans anew when that has changed meanwhile, by programs
+// that do not know our lock.
 func (t *table) edit(ctx context.Context, plan func(*listing) ([]string, error)) error {
 	const tries = 3
 	for n := 1; ; n++ {
@@ -191,9 +205,8 @@ func (c change) lines(l *listing) (lines []string) {
 	return lines
 }
 
-// container makes a chain, and the jumps to it, what they are to be. They are made
-// anew as a whole if something differs: in the chain the order matters, and
-// ip6tables-legacy (as of 1.8.9) takes rules for equal that differ in their ports only.
+// container makes a chain, and the jumps to it, what they are to be. They are made anew as a whole if something differs: in
+// the chain the order matters, and ip6tables-legacy (as of 1.8.9) takes rules for equal that differ in their ports only.
 func (c change) container(l *listing, chain string) (lines []string) {
 	var content, jumps []rule
 	for _, r := range c.wanted {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -42,11 +43,13 @@ func (u Use) Tables() []nftables.Table {
 // chainLength is the length of the names of containers' chains.
 const chainLength = 28
 
-// chains returns the names of a container's chains, as the reference plugins make them. Its interfaces share them.
-func (u Use) chains(key plugin.Key) (names []string) {
-	sum := sha512.Sum512([]byte(key.Network + key.ContainerID))
-	for _, prefix := range u.prefixes {
-		names = append(names, (prefix + hex.EncodeToString(sum[:]))[:chainLength])
+// chains returns the names of containers' chains, as the reference plugins make them. A container's interfaces share them.
+func (u Use) chains(keys ...plugin.Key) (names []string) {
+	for _, key := range keys {
+		sum := sha512.Sum512([]byte(key.Network + key.ContainerID))
+		for _, prefix := range u.prefixes {
+			names = append(names, (prefix + hex.EncodeToString(sum[:]))[:chainLength])
+		}
 	}
 	return names
 }
@@ -77,17 +80,14 @@ type Wants struct {
 	own    []rule
 	err    error // of the configuration
 
-	// Unless they are nil: evict returns attachments that have to lose something for this one, after does what is to be
-	// done when the rules are in place, and inspect makes sure of that. isHeld says that not the reference plugin made them.
-	evict   func(f *family, l *listing, list owners) ([]plugin.Key, error)
-	after   func() error
-	inspect func(isHeld bool) error
+	ports     []netfilter.PortMap // that nobody else may have
+	localhost string              // is the link towards them if 127.0.0.1 is to reach them, else ""
 }
 
 func (w Wants) rules(f *family) []rule { return in(f, slices.Concat(w.shared, w.own)) }
 
-// Masquerade returns the rules of the container's chain and the jumps to it. What stays in the networks of the
-// addresses comes first in the chain.
+// Masquerade returns the rules of the container's chain and the jumps to it. What stays in the networks of the addresses
+// comes first in the chain.
 func Masquerade(key plugin.Key, addrs []netip.Prefix) Wants {
 	w := Wants{use: Masquerading}
 	chain, comment := w.use.chains(key)[0], w.use.commentOf(key)
