@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"cmp"
 	"net/netip"
 	"os"
 	"slices"
@@ -18,15 +19,12 @@ const (
 	stage2       = "CNI-ISOLATION-STAGE-2"
 )
 
-// defaultAdminChain is the administrator's if no other is named.
-const defaultAdminChain = "CNI-ADMIN"
+// adminChain returns the administrator's chain.
+func adminChain(name string) string { return cmp.Or(name, "CNI-ADMIN") }
 
 // Forward returns the rules of addresses, and of the policy of their bridge.
 func Forward(f netfilter.Forward) Wants {
-	admin := f.AdminChain
-	if admin == "" {
-		admin = defaultAdminChain
-	}
+	admin := adminChain(f.AdminChain)
 	w := Wants{use: Forwarding, err: validateChain("iptablesAdminChainName", admin)}
 	for _, fam := range families() {
 		addrs := filter(f.Addrs, func(a netip.Addr) bool { return familyOf(a) == fam })

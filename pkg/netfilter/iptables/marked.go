@@ -71,17 +71,10 @@ func (m Marked) Check(ctx context.Context) error {
 	return nil
 }
 
-func (m Marked) admin() string {
-	if m.AdminChain == "" {
-		return defaultAdminChain
-	}
-	return m.AdminChain
-}
-
 // missing returns what makes the rules of a table complete.
 func (m Marked) missing(f *family, l *listing) []string {
-	return change{chains: []string{markedChain, m.admin()}, shared: []rule{
-		{family: f, chain: markedChain, spec: "-j " + m.admin(), first: true},
+	return change{chains: []string{markedChain, adminChain(m.AdminChain)}, shared: []rule{
+		{family: f, chain: markedChain, spec: "-j " + adminChain(m.AdminChain), first: true},
 		{family: f, chain: markedChain, spec: fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", m.Mark, m.Mark)},
 		{family: f, chain: hookChain, spec: `-m comment --comment "cnibox firewall" -j ` + markedChain, first: true},
 	}}.lines(l)
@@ -89,7 +82,7 @@ func (m Marked) missing(f *family, l *listing) []string {
 
 // tables returns those in which rules may be missing.
 func (m Marked) tables(ctx context.Context) (list []*table, err error) {
-	if err := validateChain("iptablesAdminChainName", m.admin()); err != nil {
+	if err := validateChain("iptablesAdminChainName", adminChain(m.AdminChain)); err != nil {
 		return nil, err
 	}
 	for _, f := range families() {
@@ -129,7 +122,7 @@ func (m Marked) isComplete(f *family) bool {
 			}
 		}
 	}
-	return jumps[hookChain+" "+markedChain] && jumps[markedChain+" "+m.admin()] && jumps[markedChain+" "]
+	return jumps[hookChain+" "+markedChain] && jumps[markedChain+" "+adminChain(m.AdminChain)] && jumps[markedChain+" "]
 }
 
 // drops reports whether chain FORWARD of nf_tables has that policy.

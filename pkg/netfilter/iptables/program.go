@@ -105,44 +105,30 @@ func run(ctx context.Context, path, input string, args ...string) (string, error
 	case !errors.As(err, &exit):
 		return "", fmt.Errorf("run %s: %w", path, err)
 	}
-	return "", &refusal{filepath.Base(path), exit.ExitCode(), strings.Join(strings.Fields(string(exit.Stderr)), " "), input}
+	return "", newRefusal(filepath.Base(path), exit.ExitCode(), string(exit.Stderr), input)
 }
 
-// refusal is what a program says when it fails.
-type refusal struct {
-	program string
-	status  int
-	text    string
-	input   string
-}
+// refusal is the error of a change that can't be made to what is there.
+type refusal struct{ error }
 
-func (r *refusal) Error() string {
-	what := fmt.Sprintf("%s failed (exit status %d)", r.program, r.status)
-	// "line 3 failed", "Error occurred at line: 3"
-	if number := regexp.MustCompile(`\bline:? (\d+)`).FindStringSubmatch(r.text); number != nil {
-		n, _ := strconv.Atoi(number[1])
-		if lines := strings.Split(r.input, "\n"); n > 1 && n < len(lines)-1 {
-			what += fmt.Sprintf(" at %q", lines[n-1])
-		}
-	}
-	return strings.TrimSuffix(what+": "+r.text, ": ")
-}
-
-// isLocked reports whether another process held iptables' lock all the time.
-func (r *refusal) isLocked() bool { return strings.Contains(r.text, "xtables lock") }
-
-// explain makes an error that a runtime can show of a refusal.
-func explain(err error) error {
-	var r *refusal
-	switch {
-	case !errors.As(err, &r):
-		return err
-	case r.isLocked():
+// newRefusal returns what a program says when it fails, with the line of its input that it is about.
+func newRefusal(name string, status int, text, input string) error {
+	if strings.Contains(text, "xtables lock") {
 		return &types.Error{
 			Code:    types.ErrTryAgainLater,
-			Msg:     fmt.Sprintf("%s: another process held the lock of iptables for %d seconds", r.program, lockSeconds),
+			Msg:     fmt.Sprintf("%s: another process held the lock of iptables for %d seconds", name, lockSeconds),
 			Details: "repeat the call; if that process hangs, end it (fuser /run/xtables.lock tells which it is)",
 		}
 	}
-	return plugin.Errorf(fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name", strings.Replace(r.program, "restore", "save", 1)), "%v", r)
+	where, lines := "", strings.Split(input, "\n")
+	// "line 3 failed", "Error occurred at line: 3"
+	if number := regexp.MustCompile(`\bline:? (\d+)`).FindStringSubmatch(text); number != nil {
+		if n, _ := strconv.Atoi(number[1]); n > 1 && n < len(lines)-1 {
+			where = fmt.Sprintf(" at %q", lines[n-1])
+		}
+	}
+	return &refusal{plugin.Errorf(fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name",
+		strings.Replace(name, "restore", "save", 1)), "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))}
 }
+
+func (r *refusal) Unwrap() error { return r.error }

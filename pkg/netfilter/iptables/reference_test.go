@@ -3,6 +3,7 @@ package iptables
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -76,6 +77,14 @@ func TestPortMapsOfReference(t *testing.T) {
 				n.reference(t, "ADD", path, key, config)
 				theirs := n.both(t, "nat")
 				n.do(t, func() error { return New().CheckPortMaps(ctx, key, ports) })
+				other := ports
+				other.Maps = []netfilter.PortMap{ports.Maps[0]}
+				other.Maps[0].Container = netip.MustParseAddrPort("10.88.0.9:80")
+				err := n.try(func() error { return New().AddPortMaps(ctx, keyOf("other"), other) })
+				wantError(t, err, "host port "+ports.Maps[0].String()+" is already published by ")
+				if tt.id == "a" {
+					wantError(t, err, "net/a/eth0")
+				}
 				removed := n.unmap(t, key)
 				if len(removed) != len(ports.Maps) {
 					t.Errorf("removed %v", removed)

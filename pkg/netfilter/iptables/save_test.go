@@ -97,8 +97,8 @@ func TestLineNumber(t *testing.T) {
 		"line 12 failed": 0,
 		"a lineage of 5": 0,
 	} {
-		r := refusal{program: "iptables-restore", text: text, input: "*nat\nline 2\nline 3\nCOMMIT\n"}
-		if got := r.Error(); strings.Contains(got, fmt.Sprintf("at \"line %d\"", want)) != (want > 0) || strings.Contains(got, " at ") != (want > 0) {
+		err := newRefusal("iptables-restore", 2, text, "*nat\nline 2\nline 3\nCOMMIT\n")
+		if got := err.Error(); strings.Contains(got, fmt.Sprintf("at \"line %d\"", want)) != (want > 0) || strings.Contains(got, ` at "`) != (want > 0) {
 			t.Errorf("%q: %s, want line %d", text, got, want)
 		}
 	}

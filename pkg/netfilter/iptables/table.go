@@ -127,7 +127,7 @@ func (t *table) list(ctx context.Context) (*listing, error) {
 	}
 	text, err := t.program.save(ctx, t.name)
 	if err != nil {
-		return nil, explain(err)
+		return nil, err
 	}
 	if strings.Contains(text, "is incompatible, use 'nft' tool") {
 		family := map[*family]string{&ipv4: "ip", &ipv6: "ip6"}[t.family]
@@ -154,8 +154,8 @@ func (t *table) edit(ctx context.Context, plan func(*listing) ([]string, error))
 		t.read = nil
 		err = t.program.restore(ctx, t.name, lines)
 		var refused *refusal
-		if n == tries || !errors.As(err, &refused) || refused.isLocked() {
-			return explain(err)
+		if n == tries || !errors.As(err, &refused) {
+			return err
 		}
 	}
 }
