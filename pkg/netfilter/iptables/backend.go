@@ -43,14 +43,9 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 		if err != nil {
 			return err
 		}
-		var undo plugin.Undo
-		defer undo.OnError(ctx, &err)
-		undo.Push("remove the rules of iptables again", func(ctx context.Context) error {
-			_, err := b.remove(ctx, removal{use: w.use, keys: []plugin.Key{key}, isLocked: true})
-			return err
-		})
+		o := owner{w.use.name, key}
+		var tables []*table
 		for _, f := range families() {
-			o := owner{w.use.name, key}
 			if len(w.rules(f))+len(in(f, list.of(o))) == 0 {
 				continue
 			}
@@ -58,10 +53,26 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			if err != nil {
 				return err
 			}
+			t := &table{family: f, name: w.use.table, program: p}
+			l, err := t.list(ctx)
+			if err == nil {
+				_, _, err = w.plan(f, l, o, list) // fails if a port is taken, before anything has changed
+			}
+			if err != nil {
+				return err
+			}
+			tables = append(tables, t)
+		}
+		var undo plugin.Undo
+		defer undo.OnError(ctx, &err)
+		undo.Push("remove the rules of iptables again", func(ctx context.Context) error {
+			_, err := b.remove(ctx, removal{use: w.use, keys: []plugin.Key{key}, isLocked: true})
+			return err
+		})
+		for _, t := range tables {
 			next := list
-			t := table{family: f, name: w.use.table, program: p}
-			err = t.edit(ctx, func(l *listing) (lines []string, err error) {
-				if next, lines, err = w.plan(f, l, o, list); err != nil {
+			err := t.edit(ctx, func(l *listing) (lines []string, err error) {
+				if next, lines, err = w.plan(t.family, l, o, list); err != nil {
 					return nil, err
 				}
 				return lines, next.write()
@@ -192,7 +203,8 @@ func (b *Backend) remove(ctx context.Context, rm removal) (removed []rule, err e
 	if err != nil {
 		return nil, err
 	}
-	mine, rest := list.split(func(o owner) bool { return o.use == rm.use.name && slices.Contains(rm.keys, o.key) })
+	isMine := func(h holding) bool { return h.use == rm.use.name && slices.Contains(rm.keys, h.key) }
+	mine, rest := owners(filter(list, isMine)), owners(filter(list, func(h holding) bool { return !isMine(h) }))
 	tables, err := b.tablesFor(ctx, rm, mine)
 	if err != nil || len(mine)+len(tables) == 0 {
 		return nil, err

@@ -92,15 +92,9 @@ func (list owners) rules() (rules []rule) {
 	return distinct(rules)
 }
 
-// split divides them into those that are meant and the rest.
-func (list owners) split(is func(owner) bool) (meant, rest owners) {
-	return filter(list, func(h holding) bool { return is(h.owner) }), filter(list, func(h holding) bool { return !is(h.owner) })
-}
-
 // of returns the rules that an owner has.
 func (list owners) of(o owner) []rule {
-	own, _ := list.split(func(other owner) bool { return other == o })
-	return own.rules()
+	return owners(filter(list, func(h holding) bool { return h.owner == o })).rules()
 }
 
 // about returns the rules in chains of containers and those that jump to them.

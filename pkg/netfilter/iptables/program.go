@@ -23,30 +23,27 @@ const (
 	legacy   = "legacy"
 )
 
-// program is the path of an iptables-restore. iptables-save is beside it.
-type program string
-
-// plainProgram finds that of the plain name, of whichever flavour.
-func plainProgram(f *family) (program, error) {
+// plainProgram finds the iptables-restore of the plain name, of whichever flavour. iptables-save is beside it.
+func plainProgram(f *family) (string, error) {
 	name := f.program + "-restore"
 	path, err := find(name)
 	if err != nil {
 		return "", missing(name)
 	}
-	return program(path), nil
+	return path, nil
 }
 
 // flavouredProgram finds that of a flavour, by its own name or the plain one.
-func flavouredProgram(ctx context.Context, f *family, flavour string) (program, error) {
+func flavouredProgram(ctx context.Context, f *family, flavour string) (string, error) {
 	name := f.program + "-" + flavour + "-restore"
 	if path, err := find(name); err == nil {
-		return program(path), nil
+		return path, nil
 	}
 	p, err := plainProgram(f)
 	if err != nil {
 		return "", missing(name)
 	}
-	version, err := run(ctx, string(p), "", "--version")
+	version, err := run(ctx, p, "", "--version")
 	if isNFT := err == nil && strings.Contains(version, "nf_tables"); isNFT != (flavour == nfTables) {
 		return "", missing(name) // before 1.8 all were legacy, and some had no --version
 	}
@@ -72,23 +69,10 @@ func missing(name string) error {
 	}
 }
 
-func (p program) name() string { return filepath.Base(string(p)) }
-
 // lockSeconds is how long iptables may wait for its own lock.
 const lockSeconds = 10
 
-// restore makes changes to a table, all of them or none.
-func (p program) restore(ctx context.Context, table string, lines []string) error {
-	input := "*" + table + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
-	_, err := run(ctx, string(p), input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
-	return err
-}
-
-// save lists a table. One that is not there is empty.
-func (p program) save(ctx context.Context, table string) (string, error) {
-	return run(ctx, strings.TrimSuffix(string(p), "restore")+"save", "", "-t", table)
-}
-
+// run runs a program and returns what it prints.
 func run(ctx context.Context, path, input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)

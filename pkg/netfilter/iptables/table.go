@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
@@ -17,12 +19,12 @@ import (
 type table struct {
 	family  *family
 	name    string
-	program program
+	program string   // its iptables-restore
 	read    *listing // nil until it is needed
 }
 
 func (t *table) String() string {
-	return fmt.Sprintf("table %s of %s (%s)", t.name, strings.TrimSuffix(t.program.name(), "-restore"), t.family.name)
+	return fmt.Sprintf("table %s of %s (%s)", t.name, strings.TrimSuffix(filepath.Base(t.program), "-restore"), t.family.name)
 }
 
 func nftTable(f *family, name string) nftables.Table {
@@ -125,14 +127,15 @@ func (t *table) list(ctx context.Context) (*listing, error) {
 	if t.read != nil {
 		return t.read, nil
 	}
-	text, err := t.program.save(ctx, t.name)
+	save := strings.TrimSuffix(t.program, "restore") + "save"
+	text, err := run(ctx, save, "", "-t", t.name)
 	if err != nil {
 		return nil, err
 	}
 	if strings.Contains(text, "is incompatible, use 'nft' tool") {
 		family := map[*family]string{&ipv4: "ip", &ipv6: "ip6"}[t.family]
 		return nil, plugin.Errorf(fmt.Sprintf("remove those rules: see `nft list table %s %s`", family, t.name),
-			"%s can't list table %s: it has rules of nft that iptables does not understand", strings.Replace(t.program.name(), "restore", "save", 1), t.name)
+			"%s can't list table %s: it has rules of nft that iptables does not understand", filepath.Base(save), t.name)
 	}
 	t.read = parseListing(t.family, text)
 	return t.read, nil
@@ -152,7 +155,8 @@ func (t *table) edit(ctx context.Context, plan func(*listing) ([]string, error))
 			return err
 		}
 		t.read = nil
-		err = t.program.restore(ctx, t.name, lines)
+		input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
+		_, err = run(ctx, t.program, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
 		var refused *refusal
 		if n == tries || !errors.As(err, &refused) {
 			return err
