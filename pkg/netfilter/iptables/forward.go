@@ -68,7 +68,8 @@ func addressRules(a netip.Addr) []rule {
 func (w *Wants) protect(f *family, want netfilter.Forward) {
 	name := want.Bridge
 	const longest = 15 // of names of links
-	if !isQuotable(name) || len(name) > longest || strings.ContainsAny(name, "/ +") || strings.HasPrefix(name, "-") || slices.Contains([]string{".", "..", "!"}, name) {
+	if !isQuotable(name) || len(name) > longest || strings.ContainsAny(name, "/ +") || strings.HasPrefix(name, "-") ||
+		slices.Contains([]string{".", "..", "!"}, name) {
 		w.err = plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
 			"ingressPolicy: %q is no bridge", name)
 	}

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -97,9 +96,9 @@ func (list owners) of(o owner) []rule {
 	return owners(filter(list, func(h holding) bool { return h.owner == o })).rules()
 }
 
-// about returns the rules in chains of containers and those that jump to them.
+// about returns the rules of containers' chains, and the jumps to them.
 func (list owners) about(f *family, chains []string) []rule {
-	return filter(in(f, list.rules()), func(r rule) bool { return slices.Contains(chains, r.chain) || slices.Contains(chains, r.target()) })
+	return filter(in(f, list.rules()), func(r rule) bool { return r.isAbout(chains) })
 }
 
 // with gives an owner rules of one family, in place of those that it had.

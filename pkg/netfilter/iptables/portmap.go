@@ -57,7 +57,8 @@ func PortMaps(key plugin.Key, ports netfilter.PortMaps) Wants {
 func validatePorts(ports netfilter.PortMaps) error {
 	for _, w := range slices.Concat(ports.Conditions4, ports.Conditions6) {
 		if !isQuotable(w) {
-			return plugin.ConfigError(fmt.Sprintf("use words of at most %d printable characters", maxWord), "conditions: iptables can't be given the word %q", w)
+			return plugin.ConfigError(fmt.Sprintf("use words of at most %d printable characters", maxWord),
+				"conditions: iptables can't be given the word %q", w)
 		}
 	}
 	if ports.SetMarkChain == "" {
@@ -220,8 +221,8 @@ func checkLocalhost(link string, isGuarded bool) error {
 			return err
 		}
 		if there, err := t.Exists(guardTable, guardChain, guardRule...); err != nil || !there {
-			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): the ADD of any container with published ports makes it again",
-				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
+			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
+				"the ADD of any container with published ports makes it again", "iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
 	}
 	if allowed, err := netfilter.LocalhostAllowed(link); err != nil || !allowed {

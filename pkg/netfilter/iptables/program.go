@@ -111,8 +111,9 @@ func newRefusal(name string, status int, text, input string) error {
 			where = fmt.Sprintf(" at %q", lines[n-1])
 		}
 	}
-	return &refusal{plugin.Errorf(fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name",
-		strings.Replace(name, "restore", "save", 1)), "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))}
+	remedy := fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name",
+		strings.Replace(name, "restore", "save", 1))
+	return &refusal{plugin.Errorf(remedy, "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))}
 }
 
 func (r *refusal) Unwrap() error { return r.error }

@@ -56,6 +56,11 @@ func (r rule) remove() string { return "-D " + r.chain + " " + r.spec }
 // target returns what the rule jumps to.
 func (r rule) target() string { return option(words(r.spec), "-j") }
 
+// isAbout reports whether the rule is in one of the chains, or jumps to one.
+func (r rule) isAbout(chains []string) bool {
+	return slices.Contains(chains, r.chain) || slices.Contains(chains, r.target())
+}
+
 // id is equal for two texts of one rule. Those that lead to a container's port maps are known by their ports: conditions are
 // in them in the words of the configuration, which iptables-save prints in others.
 func (r rule) id() string {

@@ -194,7 +194,7 @@ func (c change) lines(l *listing) (lines []string) {
 	for _, chain := range c.own {
 		lines = append(lines, c.container(l, chain)...)
 	}
-	isOther := func(r rule) bool { return !slices.Contains(c.own, r.chain) && !slices.Contains(c.own, r.target()) }
+	isOther := func(r rule) bool { return !r.isAbout(c.own) }
 	gone := ids(filter(c.gone, isOther))
 	for _, r := range l.rules {
 		if gone[r.id()] {
