@@ -297,7 +297,7 @@ var portmapResultRows = []row{
 			l.answers(local(l, 8000+i), fmt.Sprintf("web%d", i))
 		}
 	}},
-	{name: "no program has to be in PATH", differs: "it runs iptables or nft", test: func(l *lab) {
+	{name: "no program has to be in PATH", backends: true, differs: "it runs iptables or nft", test: func(l *lab) {
 		c := l.bare("web")
 		l.serve(&c.Namespace, 80)
 		config := c.portmap(mappings("8080:80/tcp"))

@@ -4,7 +4,7 @@
 // do without it, else nftables, else iptables. CHECK looks there, and if nothing is configured in the other one too: what an
 // attachment has may be from before an upgrade. What a DEL or GC removes may have been made with another configuration, by an earlier
 // version, or by the reference plugins; so it looks in all of them. Where nothing is, that is one message of nf_tables, a look for the
-// directory of records, and one for tables of iptables-legacy.
+// file of iptables' owners, and one for tables of iptables-legacy.
 //
 // All of it is found again by the attachment's key alone. What is not found is gone, and no error. Hints are the addresses that a runtime
 // says the attachment had, nil if it says nothing; they only matter for what the reference plugins made, which does not always tell
@@ -45,12 +45,12 @@ func ForwardAvailable(w Wish) error {
 func AddMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Prefix) error {
 	return w.one(
 		func(c *nft.Conn) error { return c.Masquerade(addrs).Add(ctx, key) },
-		func(b *iptables.Backend) error { return b.AddMasquerade(ctx, key, addrs) })
+		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.Masquerade(key, addrs)) })
 }
 
 // DelMasquerade takes that back.
 func DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	return onHost(func(h *host) error { return h.delMasquerade(ctx, key, hint) }, reference.MasqueradeTables(), iptables.NATTables())
+	return onHost(func(h *host) error { return h.delMasquerade(ctx, key, hint) }, reference.MasqueradeTables(), iptables.Masquerading.Tables())
 }
 
 // DelBridge removes what the attachment has for being behind a bridge: the masquerade, as DelMasquerade does, and the spoof check. The
@@ -58,21 +58,21 @@ func DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) err
 func DelBridge(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
 	return onHost(func(h *host) error {
 		return errors.Join(h.delMasquerade(ctx, key, hint), h.delSpoofCheck(ctx, key))
-	}, reference.MasqueradeTables(), iptables.NATTables(), spoofCheckTables())
+	}, reference.MasqueradeTables(), iptables.Masquerading.Tables(), spoofCheckTables())
 }
 
 func (h *host) delMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
 	return errors.Join(
 		h.inNFT(func(c *nft.Conn) error { return c.Masquerade(nil).Del(ctx, key) }),
 		h.ifThere(reference.MasqueradeTables(), func(c *nft.Conn) error { return reference.DelMasquerade(ctx, c, key) }),
-		h.iptables(iptables.NATTables()).DelMasquerade(ctx, key, hint))
+		h.delIPTables(ctx, iptables.Masquerading, key, hint))
 }
 
 // CheckMasquerade compares what is there with what AddMasquerade makes.
 func CheckMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Prefix) error {
 	return w.either(
 		func(c *nft.Conn) error { return c.Masquerade(addrs).Check(key) },
-		func(b *iptables.Backend) error { return b.CheckMasquerade(ctx, key, addrs) })
+		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.Masquerade(key, addrs)) })
 }
 
 // GCMasquerade removes what attachments of the network have that are not valid.
@@ -81,7 +81,7 @@ func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error
 		return errors.Join(
 			h.inNFT(func(c *nft.Conn) error { return c.Masquerade(nil).GC(ctx, network, valid) }),
 			h.inNFT(func(c *nft.Conn) error { return reference.GCMasquerade(ctx, c, network, valid) }),
-			iptables.On(h.conn).GCMasquerade(ctx, network, valid))
+			iptables.On(h.conn).GC(ctx, iptables.Masquerading, network, valid))
 	})
 }
 
@@ -91,7 +91,7 @@ func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error
 func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
 	err := w.one(
 		func(c *nft.Conn) error { return c.PortMaps(ports).Add(ctx, key) },
-		func(b *iptables.Backend) error { return b.AddPortMaps(ctx, key, ports) })
+		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.PortMaps(key, ports)) })
 	if err != nil {
 		return err
 	}
@@ -110,16 +110,16 @@ func DelPortMaps(ctx context.Context, results string, key plugin.Key, hint []net
 			return err
 		})
 		errReference := h.ifThere(reference.HostPortTables(), func(c *nft.Conn) error { return reference.DelPortMaps(ctx, c, results, key, hint) })
-		more, err := h.iptables(iptables.NATTables()).DelPortMaps(ctx, key, hint)
+		more, err := h.iptables(iptables.PortMapping).Del(ctx, iptables.PortMapping, key, nil)
 		return errors.Join(errNFT, errReference, err, conntrack.FlushWithdrawn(ctx, append(removed, more...)))
-	}, reference.HostPortTables(), iptables.NATTables())
+	}, reference.HostPortTables(), iptables.PortMapping.Tables())
 }
 
 // CheckPortMaps compares what is there with what AddPortMaps makes.
 func CheckPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
 	return w.either(
 		func(c *nft.Conn) error { return c.PortMaps(ports).Check(key) },
-		func(b *iptables.Backend) error { return b.CheckPortMaps(ctx, key, ports) })
+		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.PortMaps(key, ports)) })
 }
 
 // GCPortMaps removes what attachments of the network have that are not valid.
@@ -128,7 +128,7 @@ func GCPortMaps(ctx context.Context, results, network string, valid []plugin.Key
 		return errors.Join(
 			h.inNFT(func(c *nft.Conn) error { return c.PortMaps(netfilter.PortMaps{}).GC(ctx, network, valid) }),
 			h.inNFT(func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, results, valid) }),
-			iptables.On(h.conn).GCPortMaps(ctx, network, valid))
+			iptables.On(h.conn).GC(ctx, iptables.PortMapping, network, valid))
 	})
 }
 
@@ -153,7 +153,7 @@ func AddForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forward
 			}
 			return marked(c, f).Accept(ctx)
 		},
-		func(b *iptables.Backend) error { return b.AddForward(ctx, key, f) })
+		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.Forward(f)) })
 }
 
 // DelForward takes that back. The rules of iptables that accept what nftables marks stay: they are for all, and accept nothing else.
@@ -162,8 +162,8 @@ func DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error 
 	return onHost(func(h *host) error {
 		return errors.Join(
 			h.inNFT(func(c *nft.Conn) error { return c.Forward(netfilter.Forward{}).Del(ctx, key) }),
-			h.iptables(iptables.FilterTables()).DelForward(ctx, key, hint))
-	}, iptables.FilterTables())
+			h.delIPTables(ctx, iptables.Forwarding, key, hint))
+	}, iptables.Forwarding.Tables())
 }
 
 // CheckForward compares what is there with what AddForward makes.
@@ -177,9 +177,9 @@ func CheckForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forwa
 				return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", f.HostEnd),
 					"the bridge's port %s is not isolated", f.HostEnd)
 			}
-			return marked(c, f).Check()
+			return marked(c, f).Check(ctx)
 		},
-		func(b *iptables.Backend) error { return b.CheckForward(ctx, key, f) })
+		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.Forward(f)) })
 }
 
 // GCForward removes what attachments of the network have that are not valid.
@@ -187,7 +187,7 @@ func GCForward(ctx context.Context, network string, valid []plugin.Key) error {
 	return onHost(func(h *host) error {
 		return errors.Join(
 			h.inNFT(func(c *nft.Conn) error { return c.Forward(netfilter.Forward{}).GC(ctx, network, valid) }),
-			iptables.On(h.conn).GCForward(ctx, network, valid))
+			iptables.On(h.conn).GC(ctx, iptables.Forwarding, network, valid))
 	})
 }
 

@@ -1,7 +1,9 @@
 package backend
 
 import (
+	"context"
 	"errors"
+	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
@@ -9,6 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // host is the packet filter of the calling thread's network namespace, for one call, which needs but one connection to it.
@@ -72,12 +75,17 @@ func (h *host) ifThere(tables []nftables.Table, do func(*nft.Conn) error) error 
 	return h.inNFT(do)
 }
 
-// iptables returns the backend, which asks nf_tables only if one of iptables-nft's tables is there.
-func (h *host) iptables(tables []nftables.Table) *iptables.Backend {
-	if !h.hasAny(tables) {
+// iptables returns the backend for a use, which asks nf_tables only if one of iptables-nft's tables is there.
+func (h *host) iptables(u iptables.Use) *iptables.Backend {
+	if !h.hasAny(u.Tables()) {
 		return iptables.On(nil)
 	}
 	return iptables.On(h.conn)
+}
+
+func (h *host) delIPTables(ctx context.Context, u iptables.Use, key plugin.Key, hint []netip.Prefix) error {
+	_, err := h.iptables(u).Del(ctx, u, key, hint)
+	return err
 }
 
 func ignoreUnavailable(err error) error {

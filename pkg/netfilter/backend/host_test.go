@@ -35,7 +35,7 @@ func TestOnHost(t *testing.T) {
 	t.Parallel()
 	groups := map[string][]nftables.Table{
 		"reference masquerade": reference.MasqueradeTables(), "reference ports": reference.HostPortTables(),
-		"nat": iptables.NATTables(), "filter": iptables.FilterTables(), "bridge": spoofCheckTables(),
+		"nat": iptables.Masquerading.Tables(), "filter": iptables.Forwarding.Tables(), "bridge": spoofCheckTables(),
 	}
 	for _, tt := range []struct{ table, group string }{
 		{"", ""},

@@ -1,8 +1,9 @@
 package iptables
 
 import (
-	"context"
+	"cmp"
 	"net/netip"
+	"os"
 	"slices"
 	"strings"
 
@@ -10,108 +11,86 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// forwardChain is the chain with the rules of all addresses.
-const forwardChain = "CNI-FORWARD"
+// The chains of all containers: with the rules of addresses, and those that keep bridges apart. Of the latter the first is
+// for packets that leave a protected bridge, the second for those of them that would enter another.
+const (
+	forwardChain = "CNI-FORWARD"
+	stage1       = "CNI-ISOLATION-STAGE-1"
+	stage2       = "CNI-ISOLATION-STAGE-2"
+)
 
-// defaultAdminChain is the administrator's if no other is named.
-const defaultAdminChain = "CNI-ADMIN"
+// adminChain returns the administrator's chain.
+func adminChain(name string) string { return cmp.Or(name, "CNI-ADMIN") }
 
-// AddForward implements netfilter.Forwarder.
-func (*Backend) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
-	w, err := forwardWants(f)
-	if err != nil {
-		return err
-	}
-	return add(ctx, attachment{forForward(), key}, w)
-}
-
-// DelForward implements netfilter.Forwarder.
-func (b *Backend) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	_, err := del(ctx, b, attachment{forForward(), key}, addrsOf(hint))
-	return err
-}
-
-// CheckForward implements netfilter.Forwarder.
-func (*Backend) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
-	w, err := forwardWants(f)
-	if err != nil {
-		return err
-	}
-	r, err := loadRecord(attachment{forForward(), key})
-	if err != nil {
-		return err
-	}
-	if r.of(key.IfName) == nil {
-		w = w.asReference()
-	}
-	return check(ctx, attachment{forForward(), key}, w)
-}
-
-// GCForward implements netfilter.Forwarder.
-func (*Backend) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	return collect(ctx, forForward(), network, valid)
-}
-
-func forwardWants(f netfilter.Forward) (wants, error) {
-	admin := f.AdminChain
-	if admin == "" {
-		admin = defaultAdminChain
-	}
-	if err := validateChain("iptablesAdminChainName", admin); err != nil {
-		return wants{}, err
-	}
-	var w wants
-	if len(f.Addrs) > 0 {
-		w.chains = append(w.chains, forwardChain, admin)
-	}
+// Forward returns the rules of addresses, and of the policy of their bridge.
+func Forward(f netfilter.Forward) Wants {
+	admin := adminChain(f.AdminChain)
+	w := Wants{use: Forwarding, err: validateChain("iptablesAdminChainName", admin)}
 	for _, fam := range families() {
-		addrs := fam.of(f.Addrs)
-		if len(addrs) == 0 {
-			continue
+		addrs := filter(f.Addrs, func(a netip.Addr) bool { return familyOf(a) == fam })
+		if len(addrs) > 0 {
+			w.chains = []string{forwardChain, admin}
+			w.shared = append(w.shared,
+				rule{family: fam, chain: hookChain, spec: `-m comment --comment "CNI firewall plugin rules" -j ` + forwardChain, first: true},
+				rule{family: fam, chain: forwardChain, spec: `-m comment --comment "CNI firewall plugin admin overrides" -j ` + admin, first: true})
 		}
-		w.shared = append(w.shared,
-			rule{family: fam, chain: "FORWARD", spec: `-m comment --comment "CNI firewall plugin rules" -j ` + forwardChain, first: true},
-			rule{family: fam, chain: forwardChain, spec: `-m comment --comment "CNI firewall plugin admin overrides" -j ` + admin, first: true})
 		for _, a := range addrs {
 			w.own = append(w.own, addressRules(a)...)
 		}
+		if f.Ingress != netfilter.Open && (len(addrs) > 0 || len(f.Addrs) == 0 && fam.isThere()) {
+			w.protect(fam, f)
+		}
+	}
+	if f.Ingress != netfilter.Open {
+		w.chains = append(w.chains, stage1, stage2)
 	}
 	w.own = distinct(w.own)
-	if f.Ingress == netfilter.Open {
-		return w, nil
-	}
-	return w, w.protect(f)
-}
-
-// asReference is what every version of the reference plugin makes, and checks.
-func (w wants) asReference() wants {
-	w.shared = slices.DeleteFunc(w.shared, func(r rule) bool { return r.chain == stage1 || r.chain == stage2 || r.target() == stage1 })
-	w.bridges = nil
-	w.own = slices.DeleteFunc(w.own, func(r rule) bool { return r.chain != forwardChain })
 	return w
 }
 
-// addressRules let an address connect and be answered. New connections to its
-// published ports are left to the administrator's chain, as the reference plugin
-// does: it could not remove a rule for them.
+// isThere reports whether the kernel has the family.
+func (f *family) isThere() bool {
+	_, err := os.Stat("/proc/sys/net/" + f.name)
+	return err == nil
+}
+
+// addressRules let an address connect and be answered. New connections to its published ports are left to the
+// administrator's chain, as the reference plugin does: it could not remove a rule for them.
 func addressRules(a netip.Addr) []rule {
 	f := familyOf(a)
 	return []rule{
-		{family: f, chain: forwardChain, spec: "-d " + alone(a) + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT", addr: a},
-		{family: f, chain: forwardChain, spec: "-s " + alone(a) + " -j ACCEPT", addr: a},
+		{family: f, chain: forwardChain, spec: "-d " + alone(a) + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"},
+		{family: f, chain: forwardChain, spec: "-s " + alone(a) + " -j ACCEPT"},
 	}
 }
 
-// addressOf reads the address that a rule of forwardChain is for.
-func addressOf(r rule) (netip.Addr, bool) {
-	if r.chain != forwardChain {
-		return netip.Addr{}, false
+// protect adds what a policy needs: rules that all attachments of the bridge have in common.
+func (w *Wants) protect(f *family, want netfilter.Forward) {
+	name := want.Bridge
+	const longest = 15 // of names of links
+	if !isQuotable(name) || len(name) > longest || strings.ContainsAny(name, "/ +") || strings.HasPrefix(name, "-") ||
+		slices.Contains([]string{".", "..", "!"}, name) {
+		w.err = plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
+			"ingressPolicy: %q is no bridge", name)
 	}
-	w, _ := words(r.spec)
-	text := option(w, "-s")
-	if text == "" {
-		text = option(w, "-d")
+	policy, b := "same-bridge", quote(name)
+	w.shared = append(w.shared, isolationJump(f), policyRule(f, stage1, "", anyPolicy, "RETURN"), policyRule(f, stage2, "", anyPolicy, "RETURN"))
+	if want.Ingress == netfilter.Isolated {
+		policy = "isolated"
 	}
-	p, err := netip.ParsePrefix(text)
-	return p.Addr(), err == nil && p.IsSingleIP() && strings.HasSuffix(r.spec, " -j ACCEPT")
+	w.own = append(w.own, policyRule(f, stage1, "-i "+b+" ! -o "+b+" ", policy, stage2))
+	if want.Ingress == netfilter.Isolated {
+		w.own = append(w.own, policyRule(f, stage1, "-i "+b+" -o "+b+" ", policy, "DROP"))
+	}
+	w.own = append(w.own, policyRule(f, stage2, "-o "+b+" ", anyPolicy, "DROP"))
 }
+
+const anyPolicy = "same-bridge|isolated"
+
+func policyRule(f *family, chain, match, policy, target string) rule {
+	spec := match + `-m comment --comment "CNI firewall plugin rules (ingressPolicy: ` + policy + `)" -j ` + target
+	return rule{family: f, chain: chain, spec: spec, first: target != "RETURN", common: true}
+}
+
+// isolationJump has to come before the jump to CNI-FORWARD.
+func isolationJump(f *family) rule { return policyRule(f, hookChain, "", anyPolicy, stage1) }

@@ -3,6 +3,7 @@ package iptables
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -11,11 +12,11 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 func TestGC(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		b := New()
 		other := plugin.Key{Network: "other", ContainerID: "a", IfName: "eth0"}
 		for _, a := range []struct {
 			key      plugin.Key
@@ -23,26 +24,28 @@ func TestGC(t *testing.T) {
 		}{
 			{keyOf("a"), "10.88.0.2", "8802"}, {second("a", "eth1"), "10.88.0.4", "8804"}, {keyOf("b"), "10.88.0.3", "8803"}, {other, "10.99.0.2", "9902"},
 		} {
-			n.do(t, func() error { return b.AddMasquerade(ctx, a.key, prefixes(a.ip+"/16")) })
-			n.do(t, func() error { return b.AddPortMaps(ctx, a.key, publish(t, "tcp/"+a.port+"="+a.ip+":80")) })
-			n.do(t, func() error { return b.AddForward(ctx, a.key, netfilter.Forward{Addrs: addrs(a.ip)}) })
+			n.do(t, func() error { return New().AddMasquerade(ctx, a.key, prefixes(a.ip+"/16")) })
+			n.do(t, func() error { return New().AddPortMaps(ctx, a.key, publish(t, "tcp/"+a.port+"="+a.ip+":80")) })
+			n.do(t, func() error { return New().AddForward(ctx, a.key, netfilter.Forward{Addrs: addrs(a.ip)}) })
 		}
 		valid := []plugin.Key{second("a", "eth1")}
 		for range 2 {
-			n.do(t, func() error { return b.GCMasquerade(ctx, "net", valid) })
-			n.do(t, func() error { return b.GCPortMaps(ctx, "net", valid) })
-			n.do(t, func() error { return b.GCForward(ctx, "net", valid) })
-			all := n.rules(t, ipv4, "nat") + n.rules(t, ipv4, "filter") + n.kept(t)
+			n.do(t, func() error { return New().GCMasquerade(ctx, "net", valid) })
+			n.do(t, func() error { return New().GCPortMaps(ctx, "net", valid) })
+			n.do(t, func() error { return New().GCForward(ctx, "net", valid) })
+			all := n.rules(t, &ipv4, "nat") + n.rules(t, &ipv4, "filter") + n.kept(t)
 			for _, gone := range []string{"10.88.0.2", "10.88.0.3", "8802", "8803"} {
 				if strings.Contains(all, gone) {
 					t.Errorf("%s is still there:\n%s", gone, all)
 				}
 			}
 		}
-		n.do(t, func() error { return b.CheckMasquerade(ctx, second("a", "eth1"), prefixes("10.88.0.4/16")) })
-		n.do(t, func() error { return b.CheckPortMaps(ctx, second("a", "eth1"), publish(t, "tcp/8804=10.88.0.4:80")) })
-		n.do(t, func() error { return b.CheckForward(ctx, other, netfilter.Forward{Addrs: addrs("10.99.0.2")}) })
-		n.do(t, func() error { return b.CheckMasquerade(ctx, other, prefixes("10.99.0.2/16")) })
+		n.do(t, func() error { return New().CheckMasquerade(ctx, second("a", "eth1"), prefixes("10.88.0.4/16")) })
+		n.do(t, func() error {
+			return New().CheckPortMaps(ctx, second("a", "eth1"), publish(t, "tcp/8804=10.88.0.4:80"))
+		})
+		n.do(t, func() error { return New().CheckForward(ctx, other, netfilter.Forward{Addrs: addrs("10.99.0.2")}) })
+		n.do(t, func() error { return New().CheckMasquerade(ctx, other, prefixes("10.99.0.2/16")) })
 	})
 }
 
@@ -50,43 +53,42 @@ func TestGC(t *testing.T) {
 func TestGCWithoutRecords(t *testing.T) {
 	long := strings.Repeat("x", 300)
 	eachFlavour(t, func(t *testing.T, n *node) {
-		b := New()
-		sn := chainName(oldPortsPrefix, "net", "a")
+		sn := PortMapping.chains(keyOf("a"))[1]
 		for i, id := range []string{"a", "b", long} {
 			ip := "10.88.0." + string(rune('2'+i))
-			n.do(t, func() error { return b.AddMasquerade(ctx, keyOf(id), prefixes(ip+"/16")) })
+			n.do(t, func() error { return New().AddMasquerade(ctx, keyOf(id), prefixes(ip+"/16")) })
 			n.do(t, func() error {
-				return b.AddPortMaps(ctx, keyOf(id), publish(t, "tcp/808"+string(rune('0'+i))+"="+ip+":80"))
+				return New().AddPortMaps(ctx, keyOf(id), publish(t, "tcp/808"+string(rune('0'+i))+"="+ip+":80"))
 			})
 		}
 		n.restore(t, "nat", "-N CNI-HOSTPORT-SNAT", "-N "+sn, "-A CNI-HOSTPORT-SNAT -m comment --comment \"snat name: \\\"net\\\" id: \\\"a\\\"\" -j "+sn,
 			"-A "+sn+" -s 127.0.0.1/32 -j MASQUERADE")
-		n.MustRun(t, "rm", "-r", stateDir)
+		n.MustRun(t, "rm", ownersFile)
 		for _, network := range []string{"ne", "net2", "net"} { // the first two have nothing
-			n.do(t, func() error { return b.GCMasquerade(ctx, network, []plugin.Key{keyOf("b")}) })
-			n.do(t, func() error { return b.GCPortMaps(ctx, network, []plugin.Key{keyOf("b")}) })
-			got := n.rules(t, ipv4, "nat")
+			n.do(t, func() error { return New().GCMasquerade(ctx, network, []plugin.Key{keyOf("b")}) })
+			n.do(t, func() error { return New().GCPortMaps(ctx, network, []plugin.Key{keyOf("b")}) })
+			got := n.rules(t, &ipv4, "nat")
 			if there := strings.Contains(got, "10.88.0.2"); there != (network != "net") {
 				t.Errorf("after GC of %s:\n%s", network, got)
 			}
 		}
-		got := n.rules(t, ipv4, "nat")
+		got := n.rules(t, &ipv4, "nat")
 		if strings.Contains(got, sn) || strings.Contains(got, "10.88.0.4") {
 			t.Errorf("left over:\n%s", got)
 		}
-		n.do(t, func() error { return b.CheckMasquerade(ctx, keyOf("b"), prefixes("10.88.0.3/16")) })
-		n.do(t, func() error { return b.CheckPortMaps(ctx, keyOf("b"), publish(t, "tcp/8081=10.88.0.3:80")) })
+		n.do(t, func() error { return New().CheckMasquerade(ctx, keyOf("b"), prefixes("10.88.0.3/16")) })
+		n.do(t, func() error { return New().CheckPortMaps(ctx, keyOf("b"), publish(t, "tcp/8081=10.88.0.3:80")) })
 	})
 }
 
 // A chain of an old version goes with DEL, too.
 func TestOldPortMaps(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		sn := chainName(oldPortsPrefix, "net", "a")
+		sn := PortMapping.chains(keyOf("a"))[1]
 		n.restore(t, "nat", "-N CNI-HOSTPORT-SNAT", "-N "+sn, "-A CNI-HOSTPORT-SNAT -j "+sn)
 		n.portmap(t, "a", publish(t, "tcp/8080=10.88.0.2:80"))
 		n.unmap(t, keyOf("a"))
-		if got := n.rules(t, ipv4, "nat"); strings.Contains(got, sn) || strings.Contains(got, portsPrefix) {
+		if got := n.rules(t, &ipv4, "nat"); strings.Contains(got, sn) || strings.Contains(got, portsPrefix) {
 			t.Errorf("left over:\n%s", got)
 		}
 	})
@@ -129,7 +131,7 @@ func TestLocked(t *testing.T) {
 				t.Errorf("code %d", plugin.AsError(err).Code)
 			}
 		})
-		same(t, "left over", n.rules(t, ipv4, "nat")+n.kept(t), "")
+		same(t, "left over", n.rules(t, &ipv4, "nat")+n.kept(t), "")
 	})
 }
 
@@ -139,39 +141,41 @@ func TestKilledAdd(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		ports := publish(t, "tcp/8080=10.88.0.2:80")
 		n.portmap(t, "a", ports)
-		before := n.rules(t, ipv4, "nat")
+		before := n.rules(t, &ipv4, "nat")
 		n.unmap(t, keyOf("a"))
-		n.Do(func() { // only the record and the index
-			a := attachment{forPorts(), keyOf("a")}
-			s, err := begin(ctx)
-			must(t, err)
-			r, err := loadRecord(a)
-			must(t, err)
-			must(t, s.note(a, r, section{ifName: "eth0", rules: portWants(a.key, ports).own}))
-			s.end()
+		n.Do(func() {
+			must(t, owners{}.with(owner{"ports", keyOf("a")}, &ipv4, PortMaps(keyOf("a"), ports).own).write())
 		})
 		n.portmap(t, "b", publish(t, "tcp/8080=10.88.0.3:80")) // the port is not taken
 		n.unmap(t, keyOf("b"))
 		n.portmap(t, "a", ports) // an ADD again
-		same(t, "nat", sorted(n.rules(t, ipv4, "nat")), sorted(before))
+		same(t, "nat", sorted(n.rules(t, &ipv4, "nat")), sorted(before))
 		n.unmap(t, keyOf("a"))
 		same(t, "left over", n.kept(t), "")
 	})
 }
 
-func TestRecordNames(t *testing.T) {
-	t.Parallel()
-	r := &record{name: "forward-00", network: "net", container: "c", sections: []section{
-		{ifName: "eth0", rules: addressRules(addrs("10.88.0.2")[0]), protection: &protection{bridge: "br0", policy: isolated, families: []family{ipv4, ipv6}}},
-		{ifName: "eth1", rules: portWants(keyOf("c"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own},
-	}}
-	again := parseRecord(r.name, r.String())
-	same(t, "record", again.String(), r.String())
-	for i := range r.sections {
-		if !r.sections[i].equal(&again.sections[i]) {
-			t.Errorf("section %d changed", i)
+// What is written is read again, and nothing else.
+func TestOwners(t *testing.T) {
+	netlab.NewHost(t).Do(func() {
+		must(t, os.MkdirAll(filepath.Dir(ownersFile), 0o755))
+		w := Forward(netfilter.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: netfilter.Isolated, Bridge: "br0"})
+		for i := range w.own {
+			w.own[i].common = false // which need not be known any more
 		}
-	}
-	same(t, "index", strings.Join(append(indexNames(&again.sections[0])[:1], indexNames(&again.sections[1])...), " "),
-		filepath.Join(addrsDir, "10.88.0.2")+" "+filepath.Join(portsDir, "ipv4-tcp-192.0.2.1-80"))
+		list := owners{}.with(owner{"forward", keyOf("a")}, &ipv4, in(&ipv4, w.own)).with(owner{"forward", keyOf("a")}, &ipv6, in(&ipv6, w.own)).
+			with(owner{"ports", second("a", "eth1")}, &ipv4, PortMaps(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)
+		must(t, list.write())
+		again, err := readOwners()
+		must(t, err)
+		if !slices.Equal(list, again) {
+			t.Errorf("read %v, want %v", again, list)
+		}
+		must(t, os.WriteFile(ownersFile, []byte("\nforward net\n\n"), 0o644))
+		if again, err := readOwners(); err != nil || len(again) != 0 {
+			t.Errorf("read %v %v", again, err)
+		}
+		must(t, owners{}.write())
+		must(t, owners{}.write())
+	})
 }

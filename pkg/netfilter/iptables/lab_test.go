@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -49,6 +50,68 @@ func (n *node) use(t testing.TB, flavour string) {
 		}
 	}
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+}
+
+// uses is the backend with a method for each use and verb.
+type uses struct{ *Backend }
+
+// New returns the backend in the namespace of the calling thread.
+func New() uses {
+	conn, err := nft.Open()
+	if err != nil {
+		panic(err)
+	}
+	return uses{On(conn)}
+}
+
+func (u uses) AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
+	return u.Add(ctx, key, Masquerade(key, addrs))
+}
+
+func (u uses) CheckMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
+	return u.Check(ctx, key, Masquerade(key, addrs))
+}
+
+func (u uses) DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	_, err := u.Del(ctx, Masquerading, key, hint)
+	return err
+}
+
+func (u uses) GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
+	return u.GC(ctx, Masquerading, network, valid)
+}
+
+func (u uses) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
+	return u.Add(ctx, key, PortMaps(key, ports))
+}
+
+func (u uses) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
+	return u.Check(ctx, key, PortMaps(key, ports))
+}
+
+func (u uses) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) ([]netfilter.PortMap, error) {
+	return u.Del(ctx, PortMapping, key, hint)
+}
+
+func (u uses) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
+	return u.GC(ctx, PortMapping, network, valid)
+}
+
+func (u uses) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
+	return u.Add(ctx, key, Forward(f))
+}
+
+func (u uses) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
+	return u.Check(ctx, key, Forward(f))
+}
+
+func (u uses) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	_, err := u.Del(ctx, Forwarding, key, hint)
+	return err
+}
+
+func (u uses) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
+	return u.GC(ctx, Forwarding, network, valid)
 }
 
 func keyOf(id string) plugin.Key { return second(id, "eth0") }
@@ -128,10 +191,10 @@ func (n *node) try(what func() error) (err error) {
 
 // rules returns what iptables-save prints of a table, without comments, counters
 // and the kernel's own chains.
-func (n *node) rules(t testing.TB, f family, table string) string {
+func (n *node) rules(t testing.TB, f *family, table string) string {
 	t.Helper()
 	prefix := "iptables-"
-	if f == ipv6 {
+	if f == &ipv6 {
 		prefix = "ip6tables-"
 	}
 	var lines []string
@@ -152,10 +215,10 @@ func (n *node) restore(t testing.TB, table string, lines ...string) {
 	n.Feed(t, "*"+table+"\n"+strings.Join(lines, "\n")+"\nCOMMIT\n", "iptables-"+n.flavour+"-restore", "--noflush")
 }
 
-// kept returns what is below the state directory, but the lock.
+// kept returns the file of owners.
 func (n *node) kept(t testing.TB) string {
 	t.Helper()
-	return n.MustRun(t, "sh", "-c", "cd "+stateDir+" 2>/dev/null || exit 0; find . -type f -o -type l | grep -v lock | sort")
+	return n.MustRun(t, "sh", "-c", "cat "+ownersFile+" 2>/dev/null || exit 0")
 }
 
 // hidePrograms takes all programs of iptables away from the host until the

@@ -6,17 +6,18 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Marked has iptables accept forwarded packets that have a bit of the mark set,
-// for a backend that marks what may pass and can't accept it for good: a later
-// chain, such as FORWARD with policy DROP, still drops it.
+// Marked has iptables accept forwarded packets that have a bit of the mark set, for a backend that marks what may pass and
+// can't accept it for good: a later chain, such as FORWARD with policy DROP, still drops it.
 //
-// The rules are the same for all attachments and stay. They are in each flavour
-// that has a chain FORWARD, and if none has, in that of the plain program, so
-// that a program started later, such as Docker, does not cut the containers off:
+// The rules are the same for all attachments and stay. They are in each flavour that has a chain FORWARD, and if none has,
+// in that of the plain program, so that a program started later, such as Docker, does not cut the containers off:
 //
 //	-A FORWARD -m comment --comment "cnibox firewall" -j CNIBOX-FORWARD
 //	-A CNIBOX-FORWARD -j CNI-ADMIN
@@ -35,185 +36,101 @@ const (
 	hookChain   = "FORWARD"
 )
 
-// place is a table in which the rules belong.
-type place struct {
-	family  family
-	flavour flavour
-	probe   layout
-}
-
-// layout tells what is in chains of table filter.
-type layout interface {
-	hasChain(f family, table, chain string) (bool, error)
-
-	// jumps returns where rules of a chain jump to, "" for one that does not.
-	jumps(f family, chain string) ([]string, error)
-
-	// drops tells whether chain FORWARD is there with the policy DROP.
-	drops(f family) (bool, error)
-}
-
-// Accept makes the rules that are missing. If none is, no program runs.
+// Accept makes the rules that are missing. If none is, no program of iptables-nft runs.
 func (m Marked) Accept(ctx context.Context) error {
-	m, err := m.valid()
-	if err != nil || len(m.Addrs) == 0 {
+	tables, err := m.tables(ctx)
+	if err != nil || len(tables) == 0 {
 		return err
 	}
-	missing, err := m.missing(probesOver(m.Conn))
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	s, err := begin(ctx)
+	return locked(ctx, func() error {
+		for _, t := range tables {
+			if err := t.edit(ctx, func(l *listing) ([]string, error) { return m.missing(t.family, l), nil }); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}
+
+// Check makes sure that no rule is missing.
+func (m Marked) Check(ctx context.Context) error {
+	tables, err := m.tables(ctx)
 	if err != nil {
 		return err
 	}
-	defer s.end()
-	// Again, now that nobody else of us makes them.
-	if missing, err = m.missing(s.probes); err != nil {
-		return err
-	}
-	for _, p := range missing {
-		if err := m.complete(ctx, p); err != nil {
+	for _, t := range tables {
+		l, err := t.list(ctx)
+		if err != nil {
 			return err
+		}
+		if lines := m.missing(t.family, l); len(lines) > 0 {
+			return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again",
+				"%s: what lets containers' packets pass is not complete: missing is %q", t, lines)
 		}
 	}
 	return nil
 }
 
-// Check tells whether a rule is missing.
-func (m Marked) Check() error {
-	m, err := m.valid()
-	if err != nil || len(m.Addrs) == 0 {
-		return err
-	}
-	missing, err := m.missing(probesOver(m.Conn))
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	p := missing[0]
-	lines, err := m.lines(p)
-	if err != nil {
-		return err
-	}
-	return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again", "iptables (%s, %s), table filter: what lets containers' packets pass is not complete: missing is %q", p.flavour, p.family, lines)
+// missing returns what makes the rules of a table complete.
+func (m Marked) missing(f *family, l *listing) []string {
+	return change{chains: []string{markedChain, adminChain(m.AdminChain)}, shared: []rule{
+		{family: f, chain: markedChain, spec: "-j " + adminChain(m.AdminChain), first: true},
+		{family: f, chain: markedChain, spec: fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", m.Mark, m.Mark)},
+		{family: f, chain: hookChain, spec: `-m comment --comment "cnibox firewall" -j ` + markedChain, first: true},
+	}}.lines(l)
 }
 
-func (m Marked) valid() (Marked, error) {
-	if m.AdminChain == "" {
-		m.AdminChain = defaultAdminChain
-	}
-	return m, validateChain("iptablesAdminChainName", m.AdminChain)
-}
-
-// missing returns the places where a rule is missing.
-func (m Marked) missing(probes *probes) ([]place, error) {
-	families := m.families()
-	if err := probes.ask(families, filterTable, hookChain, markedChain, m.AdminChain); err != nil {
+// tables returns those in which rules may be missing.
+func (m Marked) tables(ctx context.Context) (list []*table, err error) {
+	if err := validateChain("iptablesAdminChainName", adminChain(m.AdminChain)); err != nil {
 		return nil, err
 	}
-	var out []place
-	for _, f := range families {
-		places, err := places(f, probes)
-		if err != nil {
-			return nil, err
-		}
-		for _, p := range places {
-			lines, err := m.lines(p)
-			if err != nil {
-				return nil, err
-			}
-			if len(lines) > 0 && !p.unreachable() {
-				out = append(out, p)
-			}
-		}
-	}
-	return out, nil
-}
-
-func (m Marked) families() []family {
-	var list []family
 	for _, f := range families() {
-		if len(f.of(m.Addrs)) > 0 {
-			list = append(list, f)
+		isMeant := slices.ContainsFunc(m.Addrs, func(a netip.Addr) bool { return familyOf(a) == f })
+		if !isMeant || m.isComplete(f) && !hasLegacy(f, filterTable) {
+			continue
 		}
+		tables, err := On(m.Conn).tables(ctx, f, filterTable, false, []string{hookChain})
+		switch {
+		case err != nil && m.drops(f):
+			return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
+				hookChain, nfTables, f.name, err)
+		case err == nil && len(tables) == 0:
+			if p, err := plainProgram(f); err == nil {
+				tables = []*table{{family: f, name: filterTable, program: p}}
+			}
+		}
+		list = append(list, tables...) // none without a program: nothing drops packets
 	}
-	return list
+	return list, nil
 }
 
-// places returns where the rules belong in a family.
-func places(f family, probes *probes) ([]place, error) {
-	var out []place
-	for _, fl := range flavours() {
-		p := place{f, fl, probes.layoutOf(fl)}
-		there, err := p.probe.hasChain(f, filterTable, hookChain)
-		if err != nil {
-			return nil, err
-		}
-		if there {
-			out = append(out, p)
-		}
-	}
-	if len(out) > 0 {
-		return out, nil
-	}
-	program, err := plainProgram(f, "restore")
-	if err != nil {
-		return nil, nil // no iptables: nothing that it could drop
-	}
-	return []place{{f, program.flavour, probes.layoutOf(program.flavour)}}, nil
-}
-
-// unreachable tells whether nothing can be done, and need not be: there is no
-// program, and chain FORWARD lets pass what it does not know.
-func (p place) unreachable() bool {
-	if _, err := flavouredProgram(p.family, p.flavour, "restore"); err == nil {
+// isComplete reports whether nf_tables has all rules. It needs no program.
+func (m Marked) isComplete(f *family) bool {
+	if m.Conn == nil {
 		return false
 	}
-	drops, err := p.probe.drops(p.family)
-	return err == nil && !drops
-}
-
-// lines returns what makes the rules complete.
-func (m Marked) lines(p place) ([]string, error) {
-	var lines []string
-	for _, chain := range []string{markedChain, m.AdminChain} {
-		there, err := p.probe.hasChain(p.family, filterTable, chain)
-		if err != nil {
-			return nil, err
-		}
-		if !there {
-			lines = append(lines, "-N "+chain)
+	jumps := map[string]bool{}
+	for _, chain := range []string{hookChain, markedChain} {
+		t := nftTable(f, filterTable)
+		rules, _ := m.Conn.GetRules(&t, &nftables.Chain{Name: chain}) // none if the chain is not there
+		for _, r := range rules {
+			for _, e := range r.Exprs {
+				if v, ok := e.(*expr.Verdict); ok {
+					jumps[chain+" "+v.Chain] = true // to "" is an accept
+				}
+			}
 		}
 	}
-	inside, err := p.probe.jumps(p.family, markedChain)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Contains(inside, m.AdminChain) {
-		lines = append(lines, "-I "+markedChain+" 1 -j "+m.AdminChain)
-	}
-	if !slices.Contains(inside, "") {
-		lines = append(lines, fmt.Sprintf("-A %s -m mark --mark %#x/%#x -j ACCEPT", markedChain, m.Mark, m.Mark))
-	}
-	before, err := p.probe.jumps(p.family, hookChain)
-	if err != nil {
-		return nil, err
-	}
-	if !slices.Contains(before, markedChain) {
-		lines = append(lines, `-I `+hookChain+` 1 -m comment --comment "cnibox firewall" -j `+markedChain)
-	}
-	return lines, nil
+	return jumps[hookChain+" "+markedChain] && jumps[markedChain+" "+adminChain(m.AdminChain)] && jumps[markedChain+" "]
 }
 
-func (m Marked) complete(ctx context.Context, p place) error {
-	program, err := flavouredProgram(p.family, p.flavour, "restore")
-	if err != nil {
-		return fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
-			hookChain, p.flavour, p.family, err)
+// drops reports whether chain FORWARD of nf_tables has that policy.
+func (m Marked) drops(f *family) bool {
+	if m.Conn == nil {
+		return false
 	}
-	lines, err := m.lines(p)
-	if err != nil || len(lines) == 0 {
-		return err
-	}
-	return explain(program.restore(ctx, filterTable, lines))
+	t := nftTable(f, filterTable)
+	c, err := m.Conn.ListChain(&t, hookChain)
+	return err == nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 }

@@ -24,7 +24,9 @@ func accept(m Marked) func() error {
 	return over(m, func(m Marked) error { return m.Accept(context.Background()) })
 }
 
-func checked(m Marked) func() error { return over(m, Marked.Check) }
+func checked(m Marked) func() error {
+	return over(m, func(m Marked) error { return m.Check(context.Background()) })
+}
 
 // over opens a connection in the thread in which the rules are made or compared.
 func over(m Marked, do func(Marked) error) func() error {
@@ -48,14 +50,14 @@ func TestMarked(t *testing.T) {
 		}
 		for _, f := range families() {
 			if got := n.rules(t, f, "filter"); got != markedRules {
-				t.Errorf("%s:\n%swant\n%s", f, got, markedRules)
+				t.Errorf("%s:\n%swant\n%s", f.name, got, markedRules)
 			}
 		}
 		again := bothFamilies
 		again.AdminChain = "SITE-ADMIN"
 		n.do(t, accept(again))
 		n.do(t, accept(bothFamilies))
-		if got := n.rules(t, ipv4, "filter"); strings.Count(got, "-A ") != 4 || !strings.Contains(got, "-A CNIBOX-FORWARD -j SITE-ADMIN\n") ||
+		if got := n.rules(t, &ipv4, "filter"); strings.Count(got, "-A ") != 4 || !strings.Contains(got, "-A CNIBOX-FORWARD -j SITE-ADMIN\n") ||
 			!strings.HasSuffix(got, "-j ACCEPT\n") {
 			t.Errorf("with a second admin chain:\n%s", got)
 		}
@@ -70,7 +72,7 @@ func TestMarkedRepairs(t *testing.T) {
 		program := "iptables-" + n.flavour
 		n.restore(t, "filter", "-A FORWARD -s 192.0.2.0/24 -j DROP", "-N CNI-ADMIN", "-A CNI-ADMIN -s 10.88.0.66/32 -j DROP", "-P FORWARD DROP")
 		n.do(t, accept(bothFamilies))
-		whole := n.rules(t, ipv4, "filter")
+		whole := n.rules(t, &ipv4, "filter")
 		if !strings.HasPrefix(whole, ":CNI-ADMIN\n-A FORWARD -m comment") || !strings.Contains(whole, "-A CNI-ADMIN -s 10.88.0.66/32 -j DROP\n") {
 			t.Errorf("not before the other rules, or the administrator's are gone:\n%s", whole)
 		}
@@ -78,9 +80,9 @@ func TestMarkedRepairs(t *testing.T) {
 			{"-D", "FORWARD", "1"}, {"-F", "CNIBOX-FORWARD"}, {"-D", "CNIBOX-FORWARD", "1"}, {"-D", "CNIBOX-FORWARD", "2"},
 		} {
 			n.MustRun(t, program, harm...)
-			wantError(t, n.try(checked(bothFamilies)), "iptables ("+n.flavour+", ipv4)", "is not complete")
+			wantError(t, n.try(checked(bothFamilies)), "table filter of iptables-"+n.flavour+" (ipv4)", "is not complete")
 			n.do(t, accept(bothFamilies))
-			if got := n.rules(t, ipv4, "filter"); got != whole {
+			if got := n.rules(t, &ipv4, "filter"); got != whole {
 				t.Errorf("after %v:\n%swant\n%s", harm, got, whole)
 			}
 		}
@@ -105,7 +107,7 @@ func TestMarkedInBothFlavours(t *testing.T) {
 			n.flavour = fl
 			for _, f := range families() {
 				if got := n.rules(t, f, "filter"); got != markedRules {
-					t.Errorf("%s %s:\n%s", fl, f, got)
+					t.Errorf("%s %s:\n%s", fl, f.name, got)
 				}
 			}
 		}
@@ -123,6 +125,9 @@ func TestMarkedWithoutPrograms(t *testing.T) {
 		n.do(t, accept(bothFamilies))
 		n.do(t, checked(bothFamilies))
 		back()
+		if n.flavour == "legacy" {
+			return // what it drops can't be seen without a program
+		}
 		n.restore(t, "filter", "-P FORWARD DROP")
 		back = n.hidePrograms(t)
 		defer back()
@@ -146,20 +151,8 @@ func TestMarkedTogether(t *testing.T) {
 			})
 		}
 		wg.Wait()
-		if got := n.rules(t, ipv4, "filter"); got != markedRules {
+		if got := n.rules(t, &ipv4, "filter"); got != markedRules {
 			t.Errorf("not once:\n%s", got)
 		}
-	})
-}
-
-// FuzzParseLegacy reads what is no table.
-func FuzzParseLegacy(f *testing.F) {
-	f.Add(make([]byte, 400), true)
-	f.Fuzz(func(t *testing.T, entries []byte, six bool) {
-		family := ipv4
-		if six {
-			family = ipv6
-		}
-		parseLegacy(family, entries)
 	})
 }

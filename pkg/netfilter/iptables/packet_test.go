@@ -70,7 +70,7 @@ func (s *site) attach(t *testing.T, pod *netlab.Pod, bridge string, ingress netf
 	s.do(t, func() error { return New().AddMasquerade(ctx, key, nets) })
 	s.do(t, func() error { return New().AddPortMaps(ctx, key, ports) })
 	s.do(t, func() error {
-		return New().AddForward(ctx, key, netfilter.Forward{Addrs: addrsOf(nets), Ingress: ingress, Bridge: bridge})
+		return New().AddForward(ctx, key, netfilter.Forward{Addrs: []netip.Addr{nets[0].Addr(), nets[1].Addr()}, Ingress: ingress, Bridge: bridge})
 	})
 	s.do(t, func() error { return New().CheckPortMaps(ctx, key, ports) })
 }

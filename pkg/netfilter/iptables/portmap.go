@@ -1,12 +1,13 @@
 package iptables
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -19,271 +20,223 @@ const (
 	masqChain = "CNI-HOSTPORT-MASQ"
 )
 
-// AddPortMaps implements netfilter.PortMapper.
-func (*Backend) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
-	if err := validatePorts(ports); err != nil {
-		return err
-	}
-	w := portWants(key, ports)
-	w.results = ports.Results
-	if needsLocalhost(ports) {
-		w.after = func() error {
-			if err := guardLocalhost(); err != nil {
-				return err
-			}
-			return netfilter.AllowLocalhost(ports.Inside)
-		}
-	}
-	return add(ctx, attachment{forPorts(), key}, w)
-}
-
-// DelPortMaps implements netfilter.PortMapper.
-func (b *Backend) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) ([]netfilter.PortMap, error) {
-	removed, err := del(ctx, b, attachment{forPorts(), key}, addrsOf(hint))
-	var maps []netfilter.PortMap
-	for _, r := range removed {
-		if m, ok := portMapOf(r); ok {
-			maps = append(maps, m)
-		}
-	}
-	return maps, err
-}
-
-// CheckPortMaps implements netfilter.PortMapper.
-func (*Backend) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
-	if err := validatePorts(ports); err != nil {
-		return err
-	}
-	if err := check(ctx, attachment{forPorts(), key}, portWants(key, ports)); err != nil {
-		return err
-	}
-	if !needsLocalhost(ports) {
-		return nil
-	}
-	r, err := loadRecord(attachment{forPorts(), key})
-	if err == nil && r.of(key.IfName) != nil { // the reference plugin has no guard
-		err = checkGuard()
-	}
-	if err != nil {
-		return err
-	}
-	if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
-		return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
-	}
-	return nil
-}
-
-// GCPortMaps implements netfilter.PortMapper.
-func (*Backend) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
-	return collect(ctx, forPorts(), network, valid)
-}
-
-// needsLocalhost tells whether ports are published on 127.0.0.1.
-func needsLocalhost(ports netfilter.PortMaps) bool {
-	return ports.SNATLink() != "" &&
-		slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() })
-}
-
-func validatePorts(ports netfilter.PortMaps) error {
-	if ports.SetMarkChain != "" {
-		if err := validateChain("externalSetMarkChain", ports.SetMarkChain); err != nil {
-			return err
-		}
-	}
-	for _, w := range slices.Concat(ports.Conditions4, ports.Conditions6) {
-		if !quotable(w) {
-			return plugin.ConfigError(fmt.Sprintf("use words of at most %d printable characters", maxWord),
-				"conditions: iptables can't be given the word %q", w)
-		}
-	}
-	return nil
-}
-
-// maxChainName is the length of the longest name of a chain.
-const maxChainName = 28
-
-// validateChain refuses names that iptables would take for something else.
-func validateChain(key, name string) error {
-	if quotable(name) && len(name) <= maxChainName && !strings.ContainsAny(name, ` "\`) && !strings.ContainsAny(name[:1], "-!:") {
-		return nil
-	}
-	return plugin.ConfigError(fmt.Sprintf("use a name of at most %d letters, digits and dashes", maxChainName),
-		"%s: %q is no name of a chain", key, name)
-}
-
-// portWants returns the rules of port maps: the shared ones, the container's
-// chain, and the entries that lead to it.
-func portWants(key plugin.Key, ports netfilter.PortMaps) wants {
-	var w wants
+// PortMaps returns the rules of port maps: the shared ones, the container's chain, and the entries that lead to it.
+func PortMaps(key plugin.Key, ports netfilter.PortMaps) Wants {
+	w := Wants{use: PortMapping, err: validatePorts(ports), chains: []string{dnatChain}, ports: ports}
 	marking := ports.SNAT && ports.SetMarkChain == ""
 	if marking {
 		w.chains = append(w.chains, markChain, masqChain)
 	}
-	w.chains = append(w.chains, dnatChain)
 	for _, f := range families() {
-		maps := mapsOf(f, ports.Maps)
+		maps := filter(ports.Maps, func(m netfilter.PortMap) bool { return familyOf(m.Container.Addr()) == f })
 		if len(maps) == 0 {
 			continue
 		}
 		if marking {
-			w.shared = append(w.shared, markRules(f, ports.MarkBit)...)
+			mark := fmt.Sprintf("%#x/%#x", uint32(1)<<ports.MarkBit, uint32(1)<<ports.MarkBit)
+			w.shared = append(w.shared,
+				rule{family: f, chain: markChain, spec: `-m comment --comment "CNI portfwd masquerade mark" -j MARK --set-xmark ` + mark},
+				rule{family: f, chain: masqChain, spec: "-m mark --mark " + mark + " -j MASQUERADE"},
+				// Before the jumps to containers' masquerading, which would accept them.
+				rule{family: f, chain: "POSTROUTING", spec: `-m comment --comment "CNI portfwd requiring masquerade" -j ` + masqChain, first: true})
 		}
-		w.shared = append(w.shared, topRules(f)...)
-		w.own = append(w.own, dnatRules(f, key, ports, maps)...)
+		for _, chain := range []string{"PREROUTING", "OUTPUT"} {
+			w.shared = append(w.shared, rule{family: f, chain: chain, spec: "-m addrtype --dst-type LOCAL -j " + dnatChain})
+		}
+		for _, m := range maps {
+			w.own = append(w.own, dnatRules(f, w.use.chains(key)[0], ports, m)...)
+		}
 		w.own = append(w.own, entryRules(f, key, ports)...)
+	}
+	if slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() }) {
+		w.localhost = ports.SNATLink()
 	}
 	return w
 }
 
-func mapsOf(f family, maps []netfilter.PortMap) []netfilter.PortMap {
-	return slices.DeleteFunc(slices.Clone(maps), func(m netfilter.PortMap) bool { return familyOf(m.Container.Addr()) != f })
-}
-
-// markRules mark connections and masquerade those that are marked. The jump goes
-// before those to containers' masquerading, which would accept them.
-func markRules(f family, bit int) []rule {
-	mark := fmt.Sprintf("%#x/%#x", uint32(1)<<bit, uint32(1)<<bit)
-	return []rule{
-		{family: f, chain: markChain, spec: `-m comment --comment "CNI portfwd masquerade mark" -j MARK --set-xmark ` + mark},
-		{family: f, chain: masqChain, spec: "-m mark --mark " + mark + " -j MASQUERADE"},
-		{family: f, chain: "POSTROUTING", spec: `-m comment --comment "CNI portfwd requiring masquerade" -j ` + masqChain, first: true},
-	}
-}
-
-// topRules send what is for the host itself to the entries.
-func topRules(f family) []rule {
-	const spec = "-m addrtype --dst-type LOCAL -j " + dnatChain
-	return []rule{{family: f, chain: "PREROUTING", spec: spec}, {family: f, chain: "OUTPUT", spec: spec}}
-}
-
-// dnatRules are the rules of the container's chain: for each port, what marks
-// connections to be masqueraded, then what redirects.
-func dnatRules(f family, key plugin.Key, ports netfilter.PortMaps, maps []netfilter.PortMap) []rule {
-	chain := attachment{forPorts(), key}.chain()
-	mark := markChain
-	if ports.SetMarkChain != "" {
-		mark = ports.SetMarkChain
-	}
-	var rules []rule
-	for _, m := range maps {
-		match := matchOf(m)
-		if ports.SNAT {
-			for _, source := range markSources(f, ports, m.Container.Addr()) {
-				rules = append(rules, rule{family: f, chain: chain, spec: source + match + " -j " + mark})
-			}
+func validatePorts(ports netfilter.PortMaps) error {
+	for _, w := range slices.Concat(ports.Conditions4, ports.Conditions6) {
+		if !isQuotable(w) {
+			return plugin.ConfigError(fmt.Sprintf("use words of at most %d printable characters", maxWord),
+				"conditions: iptables can't be given the word %q", w)
 		}
-		rules = append(rules, rule{family: f, chain: chain, spec: match + " -j DNAT --to-destination " + m.Container.String()})
 	}
-	return rules
+	if ports.SetMarkChain == "" {
+		return nil
+	}
+	return validateChain("externalSetMarkChain", ports.SetMarkChain)
 }
 
-func matchOf(m netfilter.PortMap) string {
-	protocol := netfilter.ProtocolName(m.Protocol)
-	match := "-p " + protocol + " -m " + protocol + " --dport " + strconv.Itoa(int(m.HostPort))
+// dnatRules are the rules of the container's chain for a port: what marks connections to be masqueraded, which are those
+// from the container's network and the host's loopback addresses, then what redirects.
+func dnatRules(f *family, chain string, ports netfilter.PortMaps, m netfilter.PortMap) (rules []rule) {
+	protocol, mark := netfilter.ProtocolName(m.Protocol), markChain
+	match := fmt.Sprintf("-p %s -m %s --dport %d", protocol, protocol, m.HostPort)
 	if m.HostIP.IsValid() {
 		match = "-d " + alone(m.HostIP) + " " + match
 	}
-	return match
-}
-
-// markSources returns the options for the sources whose connections are
-// masqueraded: the container's network and the host's loopback addresses, or
-// all of them.
-func markSources(f family, ports netfilter.PortMaps, container netip.Addr) []string {
-	if ports.MasqAll {
-		return []string{""}
+	if ports.SetMarkChain != "" {
+		mark = ports.SetMarkChain
 	}
-	sources := []string{"-s " + networkOf(ports, container) + " "}
-	if f == ipv4 {
-		sources = append(sources, "-s 127.0.0.1/32 ")
-	}
-	return sources
-}
-
-// networkOf returns the network of the container's address, the address alone if
-// it is not known.
-func networkOf(ports netfilter.PortMaps, container netip.Addr) string {
+	network := alone(m.Container.Addr()) // if it is not known
 	for _, p := range ports.Networks {
-		if p.Addr() == container {
-			return p.Masked().String()
+		if p.Addr() == m.Container.Addr() {
+			network = p.Masked().String()
 		}
 	}
-	return alone(container)
+	sources := []string{"-s " + network + " ", "-s 127.0.0.1/32 "}
+	switch {
+	case !ports.SNAT:
+		sources = nil
+	case ports.MasqAll:
+		sources = []string{""}
+	case f == &ipv6:
+		sources = sources[:1]
+	}
+	for _, source := range sources {
+		rules = append(rules, rule{family: f, chain: chain, spec: source + match + " -j " + mark})
+	}
+	return append(rules, rule{family: f, chain: chain, spec: match + " -j DNAT --to-destination " + m.Container.String()})
 }
 
-// maxPorts is how many ports one rule takes (multiport).
-const maxPorts = 15
-
-// entryRules lead to the container's chain, by protocol. They name the ports of
-// both families, as the reference plugin's do.
-func entryRules(f family, key plugin.Key, ports netfilter.PortMaps) []rule {
-	target := attachment{forPorts(), key}.chain()
-	comment := quote(trimComment(portsComment(key.Network) + `id: "` + key.ContainerID + `"`))
+// entryRules lead to the container's chain, by protocol. They name the ports of both families, as the reference plugin's do.
+func entryRules(f *family, key plugin.Key, ports netfilter.PortMaps) (rules []rule) {
 	conditions := ports.Conditions4
-	if f == ipv6 {
+	if f == &ipv6 {
 		conditions = ports.Conditions6
 	}
 	words := ""
 	for _, w := range conditions {
-		words += " " + quote(w)
+		words += quote(w) + " "
 	}
-	var rules []rule
 	for _, protocol := range []string{"sctp", "tcp", "udp"} { // sorted
-		for list := range slices.Chunk(hostPorts(protocol, ports.Maps), maxPorts) {
-			spec := "-p " + protocol + " -m comment --comment " + comment + " -m multiport --dports " + strings.Join(list, ",") + words + " -j " + target
-			rules = append(rules, rule{family: f, chain: dnatChain, spec: spec})
+		const atOnce = 15 // a rule takes no more (multiport)
+		for list := range slices.Chunk(hostPorts(protocol, ports.Maps), atOnce) {
+			rules = append(rules, rule{family: f, chain: dnatChain, spec: fmt.Sprintf("-p %s %s -m multiport --dports %s %s-j %s",
+				protocol, PortMapping.commentOf(key), strings.Join(list, ","), words, PortMapping.chains(key)[0])})
 		}
 	}
 	return rules
 }
 
-// portsComment is what the comments of a network's entries begin with.
-func portsComment(network string) string { return `dnat name: "` + network + `" ` }
-
-// hostPorts returns the host ports of a protocol, those that are in both
-// families once.
-func hostPorts(protocol string, maps []netfilter.PortMap) []string {
-	type side struct {
-		ip   netip.Addr
-		port uint16
-	}
-	first := map[side]family{}
-	var list []string
+// hostPorts returns the host ports of a protocol, those that are in both families once.
+func hostPorts(protocol string, maps []netfilter.PortMap) (list []string) {
+	first := map[netfilter.PortMap]*family{} // by the host's side
 	for _, m := range maps {
-		if netfilter.ProtocolName(m.Protocol) != protocol {
-			continue
+		side, f := netfilter.PortMap{HostIP: m.HostIP, HostPort: m.HostPort}, familyOf(m.Container.Addr())
+		if netfilter.ProtocolName(m.Protocol) == protocol && (first[side] == nil || first[side] == f) {
+			first[side] = f
+			list = append(list, strconv.Itoa(int(m.HostPort)))
 		}
-		s, f := side{m.HostIP, m.HostPort}, familyOf(m.Container.Addr())
-		if before, there := first[s]; there && before != f {
-			continue
-		}
-		first[s] = f
-		list = append(list, strconv.Itoa(int(m.HostPort)))
 	}
 	return list
 }
 
 // portMapOf reads a port map from the rule that redirects to the container.
 func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
-	w, _ := words(r.spec)
-	if option(w, "-j") != "DNAT" {
-		return m, false
-	}
-	if m.Protocol, ok = netfilter.Protocol(option(w, "-p")); !ok {
-		return m, false
-	}
-	port, err := strconv.ParseUint(option(w, "--dport"), 10, 16)
-	if err != nil {
-		return m, false
-	}
-	m.HostPort = uint16(port)
-	if host := option(w, "-d"); host != "" {
-		p, err := netip.ParsePrefix(host)
-		if err != nil {
-			return m, false
+	w := words(r.spec)
+	protocol, ok := netfilter.Protocol(option(w, "-p"))
+	port, errPort := strconv.ParseUint(option(w, "--dport"), 10, 16)
+	to, errTo := netip.ParseAddrPort(option(w, "--to-destination"))
+	host, errHost := netip.ParsePrefix(option(w, "-d"))
+	m = netfilter.PortMap{Protocol: protocol, HostPort: uint16(port), Container: to, HostIP: host.Addr()}
+	return m, ok && errPort == nil && errTo == nil && (errHost == nil || option(w, "-d") == "")
+}
+
+// evict makes sure that nobody else has the ports, but for attachments that are gone, which it returns: their address is
+// that of the container which the ports are to lead to, or their network namespace is known to be gone.
+func (list owners) evict(f *family, l *listing, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
+	for _, r := range l.rules {
+		if !PortMapping.isChain(r.chain) {
+			continue
 		}
-		m.HostIP = p.Addr()
+		other, ok := portMapOf(r)
+		i := slices.IndexFunc(ports.Maps, func(m netfilter.PortMap) bool {
+			return familyOf(m.Container.Addr()) == f && m.HostIP == other.HostIP && m.Protocol == other.Protocol && m.HostPort == other.HostPort
+		})
+		if i < 0 || !ok {
+			continue
+		}
+		holder := list.publisher(l, r, key)
+		if holder == key || slices.Contains(gone, holder) {
+			continue
+		}
+		if other.Container.Addr() != ports.Maps[i].Container.Addr() {
+			if isGone, known := netfilter.Gone(ports.Results, holder); !isGone {
+				return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
+					"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder)
+			}
+		}
+		gone = append(gone, holder)
 	}
-	m.Container, err = netip.ParseAddrPort(option(w, "--to-destination"))
-	return m, err == nil
+	return gone, nil
+}
+
+// publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for which
+// interface it is: it is taken to have the name that the one who asks has.
+func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
+	for _, h := range list {
+		if h.use == PortMapping.name && sameRule(h.rule, r) {
+			return h.key
+		}
+	}
+	if slices.Contains(PortMapping.chains(asking), r.chain) {
+		return asking
+	}
+	holder := plugin.Key{IfName: asking.IfName}
+	for _, entry := range l.jumpsTo(r.chain) {
+		_, err := fmt.Sscanf(option(words(entry.spec), "--comment"), "dnat name: %q id: %q", &holder.Network, &holder.ContainerID)
+		if err == nil {
+			return holder
+		}
+	}
+	return plugin.Key{Network: "?", ContainerID: r.chain, IfName: "?"}
+}
+
+// guardRule drops what comes from elsewhere for 127.0.0.0/8. Where route_localnet is off the kernel does so itself
+// (ip-sysctl.rst); with it on, containers would reach what the host serves there for itself (CVE-2020-8558). It stays: the
+// switch stays on as long as the link is there.
+var guardRule = []string{"!", "-i", "lo", "-d", "127.0.0.0/8", "-m", "comment", "--comment", "cnibox: route_localnet", "-j", "DROP"}
+
+const guardTable, guardChain = "raw", "PREROUTING"
+
+// allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
+func allowLocalhost(link string) error {
+	t, err := guardProgram()
+	if err == nil {
+		err = t.AppendUnique(guardTable, guardChain, guardRule...)
+	}
+	if err != nil {
+		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
+			"keep containers from 127.0.0.1 of the host: %v", err)
+	}
+	return netfilter.AllowLocalhost(link)
+}
+
+// checkLocalhost makes sure of both. What the reference plugin made has no guard.
+func checkLocalhost(link string, isGuarded bool) error {
+	if isGuarded {
+		t, err := guardProgram()
+		if err != nil {
+			return err
+		}
+		if there, err := t.Exists(guardTable, guardChain, guardRule...); err != nil || !there {
+			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
+				"the ADD of any container with published ports makes it again", "iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
+		}
+	}
+	if allowed, err := netfilter.LocalhostAllowed(link); err != nil || !allowed {
+		return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", link),
+			"route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", link)
+	}
+	return nil
+}
+
+// guardProgram is found as the other programs are: runtimes have a PATH without it, or none.
+func guardProgram() (*iptables.IPTables, error) {
+	path, err := find("iptables")
+	if err != nil {
+		return nil, missing("iptables")
+	}
+	return iptables.New(iptables.Path(path), iptables.Timeout(lockSeconds))
 }

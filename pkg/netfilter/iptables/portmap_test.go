@@ -55,16 +55,16 @@ func TestPortMaps(t *testing.T) {
 			n.portmap(t, "a", ports)
 		}
 		var want strings.Builder
-		want.WriteString(topChains + topJumps + topMarks + ":" + chainOf(forPorts(), "a") + "\n")
-		for _, r := range in(ipv4, portWants(key, ports).own) {
+		want.WriteString(topChains + topJumps + topMarks + ":" + chainOf(PortMapping, "a") + "\n")
+		for _, r := range in(&ipv4, PortMaps(key, ports).own) {
 			spec := r.spec
 			if strings.Contains(spec, "! -s") { // as iptables-save prints it
 				spec = "! -s 192.0.2.0/24 " + strings.Replace(spec, " ! -s 192.0.2.0/24", "", 1)
 			}
 			want.WriteString("-A " + r.chain + " " + spec + "\n")
 		}
-		same(t, "nat", sorted(n.rules(t, ipv4, "nat")), sorted(want.String()))
-		if got := n.rules(t, ipv6, "nat"); !strings.Contains(got, "--to-destination [fd00::2]:80") {
+		same(t, "nat", sorted(n.rules(t, &ipv4, "nat")), sorted(want.String()))
+		if got := n.rules(t, &ipv6, "nat"); !strings.Contains(got, "--to-destination [fd00::2]:80") {
 			t.Errorf("nat of IPv6:\n%s", got)
 		}
 		n.do(t, func() error { return New().CheckPortMaps(ctx, key, ports) })
@@ -77,7 +77,7 @@ func TestPortMaps(t *testing.T) {
 		if diff := cmp.Diff(fmt.Sprint(ports.Maps), fmt.Sprint(removed)); diff != "" {
 			t.Errorf("removed (-want +got):\n%s", diff)
 		}
-		same(t, "nat after DEL", sorted(n.rules(t, ipv4, "nat")+n.kept(t)), sorted(topChains+topJumps+topMarks))
+		same(t, "nat after DEL", sorted(n.rules(t, &ipv4, "nat")+n.kept(t)), sorted(topChains+topJumps+topMarks))
 
 		back := n.hidePrograms(t)
 		if removed := n.unmap(t, key); removed != nil {
@@ -93,16 +93,16 @@ func TestPortMapsRepaired(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		ports := publish(t, "tcp/8080=10.88.0.2:80", "tcp/8081=10.88.0.2:81")
 		n.portmap(t, "a", ports)
-		want := n.rules(t, ipv4, "nat")
-		chain := chainOf(forPorts(), "a")
+		want := n.rules(t, &ipv4, "nat")
+		chain := chainOf(PortMapping, "a")
 		for _, lines := range [][]string{
 			{"-F PREROUTING"}, {"-F " + markChain}, {"-F " + chain}, {"-F"}, {"-F", "-X"},
 			{"-D " + chain + " -s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j " + markChain},
 		} {
 			n.restore(t, "nat", lines...)
 			n.portmap(t, "a", ports)
-			same(t, strings.Join(lines, "; "), sorted(n.rules(t, ipv4, "nat")), sorted(want))
-			if got := n.rules(t, ipv4, "nat"); strings.Index(got, "127.0.0.1/32 -p tcp -m tcp --dport 8080") > strings.Index(got, "--dport 8080 -j DNAT") {
+			same(t, strings.Join(lines, "; "), sorted(n.rules(t, &ipv4, "nat")), sorted(want))
+			if got := n.rules(t, &ipv4, "nat"); strings.Index(got, "127.0.0.1/32 -p tcp -m tcp --dport 8080") > strings.Index(got, "--dport 8080 -j DNAT") {
 				t.Errorf("%v: a mark comes too late:\n%s", lines, got)
 			}
 		}
@@ -115,28 +115,28 @@ func TestPortMapOptions(t *testing.T) {
 		ports := publish(t, "tcp/8080=10.88.0.2:80")
 		ports.SetMarkChain = "KUBE-MARK-MASQ"
 		n.portmap(t, "a", ports)
-		if got := n.rules(t, ipv4, "nat"); strings.Contains(got, markChain) || !strings.Contains(got, "-s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ") {
+		if got := n.rules(t, &ipv4, "nat"); strings.Contains(got, markChain) || !strings.Contains(got, "-s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ") {
 			t.Errorf("with a chain of someone else:\n%s", got)
 		}
 		other := publish(t, "tcp/9090=10.88.0.3:80")
 		other.MarkBit, other.MasqAll = 31, true
 		n.portmap(t, "b", other)
-		got := n.rules(t, ipv4, "nat")
+		got := n.rules(t, &ipv4, "nat")
 		for _, want := range []string{"-j MARK --set-xmark 0x80000000/0x80000000", "-p tcp -m tcp --dport 9090 -j " + markChain} {
 			if !strings.Contains(got, want) {
 				t.Errorf("no %q in\n%s", want, got)
 			}
 		}
 		n.portmap(t, "c", publish(t, "tcp/9091=10.88.0.4:80")) // another bit beside it
-		if got := n.rules(t, ipv4, "nat"); !strings.Contains(got, "0x2000/0x2000 -j MASQUERADE") || !strings.Contains(got, "0x80000000/0x80000000 -j MASQUERADE") {
+		if got := n.rules(t, &ipv4, "nat"); !strings.Contains(got, "0x2000/0x2000 -j MASQUERADE") || !strings.Contains(got, "0x80000000/0x80000000 -j MASQUERADE") {
 			t.Errorf("two bits:\n%s", got)
 		}
 		missing := publish(t, "tcp/7070=10.88.0.5:80")
 		missing.SetMarkChain = "NOT-THERE"
-		before := n.rules(t, ipv4, "nat")
+		before := n.rules(t, &ipv4, "nat")
 		err := n.try(func() error { return New().AddPortMaps(ctx, keyOf("d"), missing) })
 		wantError(t, err, "NOT-THERE", "failed")
-		same(t, "nat after a failure", n.rules(t, ipv4, "nat"), before)
+		same(t, "nat after a failure", n.rules(t, &ipv4, "nat"), before)
 		if kept := n.kept(t); strings.Contains(kept, "7070") {
 			t.Errorf("left over: %s", kept)
 		}
@@ -146,12 +146,12 @@ func TestPortMapOptions(t *testing.T) {
 func TestPortTaken(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		n.portmap(t, "a", publish(t, "tcp/8080=10.88.0.2:80", "tcp/192.0.2.1:81=10.88.0.2:80"))
-		before := n.rules(t, ipv4, "nat") + n.kept(t)
+		before := n.rules(t, &ipv4, "nat") + n.kept(t)
 		for _, m := range []string{"tcp/8080=10.88.0.3:80", "tcp/192.0.2.1:81=10.88.0.3:80"} {
 			host, _, _ := strings.Cut(m, "=")
 			err := n.try(func() error { return New().AddPortMaps(ctx, keyOf("b"), publish(t, "tcp/9999=10.88.0.3:1", m)) })
 			wantError(t, err, "host port "+host+" is already published by net/a/eth0")
-			same(t, "after a conflict", n.rules(t, ipv4, "nat")+n.kept(t), before)
+			same(t, "after a conflict", n.rules(t, &ipv4, "nat")+n.kept(t), before)
 		}
 		// Not the same port.
 		n.portmap(t, "c", publish(t, "udp/8080=10.88.0.3:80", "tcp/81=10.88.0.3:80", "tcp/8080=[fd00::3]:80"))
@@ -169,7 +169,7 @@ func TestPortTakenOver(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		n.portmap(t, "a", publish(t, "tcp/8080=10.88.0.2:80"))
 		n.portmap(t, "b", publish(t, "tcp/8080=10.88.0.2:81"))
-		if got := n.rules(t, ipv4, "nat"); strings.Contains(got, chainOf(forPorts(), "a")) {
+		if got := n.rules(t, &ipv4, "nat"); strings.Contains(got, chainOf(PortMapping, "a")) {
 			t.Errorf("a has lost its address, and still has a port:\n%s", got)
 		}
 		n.unmap(t, keyOf("a"))
@@ -194,7 +194,7 @@ func TestPortTakenOver(t *testing.T) {
 		wantError(t, n.try(add), "by net/a/eth0", pod.Path()+" is there")
 		pod.Delete(t)
 		n.do(t, add)
-		if got := n.rules(t, ipv4, "nat"); strings.Contains(got, chainOf(forPorts(), "a")) {
+		if got := n.rules(t, &ipv4, "nat"); strings.Contains(got, chainOf(PortMapping, "a")) {
 			t.Errorf("a is gone, and still has a port:\n%s", got)
 		}
 	})
@@ -225,7 +225,7 @@ func TestPortMapsTwoInterfaces(t *testing.T) {
 		n.unmap(t, eth0)
 		n.do(t, check(eth1, two))
 		wantError(t, n.try(check(eth0, one)), "lacks the rule")
-		n.Feed(t, "*nat\n-F "+attachment{forPorts(), eth1}.chain()+"\nCOMMIT\n", "ip6tables-"+n.flavour+"-restore", "--noflush")
+		n.Feed(t, "*nat\n-F "+PortMapping.chains(eth1)[0]+"\nCOMMIT\n", "ip6tables-"+n.flavour+"-restore", "--noflush")
 		n.do(t, func() error { return New().AddPortMaps(ctx, eth1, two) }) // repairs
 		n.do(t, check(eth1, two))
 		n.unmap(t, eth1)
@@ -247,7 +247,7 @@ func TestPortMapsConcurrently(t *testing.T) {
 		all(func(i int) error {
 			return New().AddPortMaps(ctx, keyOf(id(i)), publish(t, fmt.Sprintf("tcp/%d=10.88.0.%d:80", 8000+i, i+2)))
 		})
-		got := n.rules(t, ipv4, "nat")
+		got := n.rules(t, &ipv4, "nat")
 		if count := strings.Count(got, "-A CNI-HOSTPORT-DNAT "); count != containers || strings.Count(got, "-A PREROUTING") != 1 || strings.Count(got, "-A OUTPUT") != 1 {
 			t.Errorf("%d entries in\n%s", count, got)
 		}
@@ -269,7 +269,7 @@ func TestPortMapsConcurrently(t *testing.T) {
 			_, err = New().DelPortMaps(ctx, keyOf("x"+id(i)), nil)
 			return err
 		})
-		same(t, "nat", sorted(n.rules(t, ipv4, "nat")+n.kept(t)), sorted(topChains+topJumps+topMarks))
+		same(t, "nat", sorted(n.rules(t, &ipv4, "nat")+n.kept(t)), sorted(topChains+topJumps+topMarks))
 	})
 }
 

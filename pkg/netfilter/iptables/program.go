@@ -1,12 +1,12 @@
 package iptables
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"strconv"
 	"strings"
 	"syscall"
@@ -17,111 +17,103 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// The flavours of iptables: where its rules are in the kernel. Programs have them in their names.
+const (
+	nfTables = "nft"
+	legacy   = "legacy"
+)
+
+// plainProgram finds the iptables-restore of the plain name, of whichever flavour. iptables-save is beside it.
+func plainProgram(f *family) (string, error) {
+	name := f.program + "-restore"
+	path, err := find(name)
+	if err != nil {
+		return "", missing(name)
+	}
+	return path, nil
+}
+
+// flavouredProgram finds that of a flavour, by its own name or the plain one.
+func flavouredProgram(ctx context.Context, f *family, flavour string) (string, error) {
+	name := f.program + "-" + flavour + "-restore"
+	if path, err := find(name); err == nil {
+		return path, nil
+	}
+	p, err := plainProgram(f)
+	if err != nil {
+		return "", missing(name)
+	}
+	version, err := run(ctx, p, "", "--version")
+	if isNFT := err == nil && strings.Contains(version, "nf_tables"); isNFT != (flavour == nfTables) {
+		return "", missing(name) // before 1.8 all were legacy, and some had no --version
+	}
+	return p, ctx.Err()
+}
+
+// find finds a program in PATH, or where distributions have it: runtimes may give their plugins a PATH for users, or none.
+func find(name string) (path string, err error) {
+	for _, dir := range []string{"", "/usr/sbin", "/sbin", "/usr/local/sbin"} {
+		if path, err = exec.LookPath(filepath.Join(dir, name)); err == nil {
+			break
+		}
+	}
+	return path, err
+}
+
+func missing(name string) error {
+	return &types.Error{
+		Code: types.ErrPluginNotAvailable,
+		Msg:  fmt.Sprintf("iptables: there is no program %s in PATH", name),
+		Details: "install iptables (package iptables of Debian and others has all its programs), " +
+			"or use the backend nftables, which needs none",
+	}
+}
+
 // lockSeconds is how long iptables may wait for its own lock.
 const lockSeconds = 10
 
-// restore makes changes to a table, all of them or none.
-func (p program) restore(ctx context.Context, table string, lines []string) error {
-	input := "*" + table + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
-	if strings.Count(input, "\n") != len(lines)+2 || strings.Contains(input, "\x00") {
-		return plugin.Errorf("", "bug: a rule of iptables has more than one line: %q", lines)
-	}
-	_, err := p.run(ctx, input, lines, "--noflush", "--wait", strconv.Itoa(lockSeconds))
-	return err
-}
-
-// save lists a table. One that is not there is empty.
-func (p program) save(ctx context.Context, table string) (string, error) {
-	return p.run(ctx, "", nil, "-t", table)
-}
-
-// run runs the program. lines are those of a table in its input.
-func (p program) run(ctx context.Context, input string, lines []string, args ...string) (string, error) {
-	cmd := exec.CommandContext(ctx, p.path, args...)
+// run runs a program and returns what it prints.
+func run(ctx context.Context, path, input string, args ...string) (string, error) {
+	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)
-	var stdout, stderr bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	cmd.WaitDelay = time.Second
-	// The lock of this package is released when we are killed, and must not be
-	// before the change is made or dropped.
+	// The lock of this package is released when we are killed, and must not be before the change is made or dropped.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	err := cmd.Run()
+	out, err := cmd.Output()
 	var exit *exec.ExitError
 	switch {
 	case err == nil:
-		return stdout.String(), nil
+		return string(out), nil
 	case ctx.Err() != nil:
-		return "", fmt.Errorf("%s: %w", p.name(), context.Cause(ctx))
+		return "", fmt.Errorf("%s: %w", filepath.Base(path), context.Cause(ctx))
 	case !errors.As(err, &exit):
-		return "", fmt.Errorf("run %s: %w", p.path, err)
+		return "", fmt.Errorf("run %s: %w", path, err)
 	}
-	return "", newRefusal(p, lines, exit.ExitCode(), stderr.String())
+	return "", newRefusal(filepath.Base(path), exit.ExitCode(), string(exit.Stderr), input)
 }
 
-func (p program) name() string { return filepath.Base(p.path) }
+// refusal is the error of a change that can't be made to what is there.
+type refusal struct{ error }
 
-// refusal is what iptables says when it fails.
-type refusal struct {
-	program program
-	status  int
-	text    string
-	line    string // of the input, "" if it does not tell
-}
-
-func newRefusal(p program, lines []string, status int, text string) *refusal {
-	r := &refusal{program: p, status: status, text: strings.Join(strings.Fields(text), " ")}
-	if n := lineNumber(text) - 2; n >= 0 && n < len(lines) { // the first is *table, counted from 1
-		r.line = lines[n]
-	}
-	return r
-}
-
-// lineNumber reads the number from iptables' words: "line 3 failed",
-// "Error occurred at line: 3".
-func lineNumber(text string) int {
-	_, after, ok := strings.Cut(text, "line")
-	if !ok {
-		return 0
-	}
-	after = strings.TrimLeft(after, ": ")
-	end := strings.IndexFunc(after, func(c rune) bool { return c < '0' || c > '9' })
-	if end < 0 {
-		end = len(after)
-	}
-	n, err := strconv.Atoi(after[:end])
-	if err != nil {
-		return 0
-	}
-	return n
-}
-
-// locked tells whether another process held iptables' lock all the time.
-func (r *refusal) locked() bool { return strings.Contains(r.text, "xtables lock") }
-
-func (r *refusal) Error() string {
-	what := fmt.Sprintf("%s failed (exit status %d)", r.program.name(), r.status)
-	if r.line != "" {
-		what += fmt.Sprintf(" at %q", r.line)
-	}
-	if r.text == "" {
-		return what
-	}
-	return what + ": " + r.text
-}
-
-// explain makes an error that a runtime can show of one that restore or save
-// returned.
-func explain(err error) error {
-	var r *refusal
-	if !errors.As(err, &r) {
-		return err
-	}
-	if r.locked() {
+// newRefusal returns what a program says when it fails, with the line of its input that it is about.
+func newRefusal(name string, status int, text, input string) error {
+	if strings.Contains(text, "xtables lock") {
 		return &types.Error{
 			Code:    types.ErrTryAgainLater,
-			Msg:     fmt.Sprintf("%s: another process held the lock of iptables for %d seconds", r.program.name(), lockSeconds),
+			Msg:     fmt.Sprintf("%s: another process held the lock of iptables for %d seconds", name, lockSeconds),
 			Details: "repeat the call; if that process hangs, end it (fuser /run/xtables.lock tells which it is)",
 		}
 	}
-	return plugin.Errorf(fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name", strings.Replace(r.program.name(), "restore", "save", 1)), "%v", r)
+	where, lines := "", strings.Split(input, "\n")
+	// "line 3 failed", "Error occurred at line: 3"
+	if number := regexp.MustCompile(`\bline:? (\d+)`).FindStringSubmatch(text); number != nil {
+		if n, _ := strconv.Atoi(number[1]); n > 1 && n < len(lines)-1 {
+			where = fmt.Sprintf(" at %q", lines[n-1])
+		}
+	}
+	remedy := fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name",
+		strings.Replace(name, "restore", "save", 1))
+	return &refusal{plugin.Errorf(remedy, "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))}
 }
+
+func (r *refusal) Unwrap() error { return r.error }

@@ -3,6 +3,7 @@ package iptables
 import (
 	"encoding/json"
 	"fmt"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -43,7 +44,7 @@ func (n *node) exec(t *testing.T, command, path string, key plugin.Key, config s
 
 func (n *node) both(t *testing.T, table string) string {
 	t.Helper()
-	return n.rules(t, ipv4, table) + n.rules(t, ipv6, table)
+	return n.rules(t, &ipv4, table) + n.rules(t, &ipv6, table)
 }
 
 // What both make is equal to the letter, and each can check and remove what the
@@ -76,6 +77,14 @@ func TestPortMapsOfReference(t *testing.T) {
 				n.reference(t, "ADD", path, key, config)
 				theirs := n.both(t, "nat")
 				n.do(t, func() error { return New().CheckPortMaps(ctx, key, ports) })
+				other := ports
+				other.Maps = []netfilter.PortMap{ports.Maps[0]}
+				other.Maps[0].Container = netip.MustParseAddrPort("10.88.0.9:80")
+				err := n.try(func() error { return New().AddPortMaps(ctx, keyOf("other"), other) })
+				wantError(t, err, "host port "+ports.Maps[0].String()+" is already published by ")
+				if tt.id == "a" {
+					wantError(t, err, "net/a/eth0")
+				}
 				removed := n.unmap(t, key)
 				if len(removed) != len(ports.Maps) {
 					t.Errorf("removed %v", removed)
@@ -106,7 +115,7 @@ func TestPortMapsOfReference(t *testing.T) {
 func containers(text string) string {
 	var lines []string
 	for line := range strings.Lines(text) {
-		if strings.Contains(line, portsPrefix) || strings.Contains(line, "POSTROUTING -s") || isChain(masqueradePrefix, strings.Trim(line, ":\n")) {
+		if strings.Contains(line, portsPrefix) || strings.Contains(line, "POSTROUTING -s") || Masquerading.isChain(strings.Trim(line, ":\n")) {
 			lines = append(lines, line)
 		}
 	}
@@ -156,12 +165,12 @@ func TestForwardOfReference(t *testing.T) {
 }
 
 func withoutAddresses(text string) string {
-	return without(text, func(line string) bool {
+	return leaving(text, func(line string) bool {
 		return strings.Contains(line, "10.88.0.2/32") || strings.Contains(line, "fd00::2/128")
 	})
 }
 
-func without(text string, drop func(string) bool) string {
+func leaving(text string, drop func(string) bool) string {
 	var lines []string
 	for line := range strings.Lines(text) {
 		if !drop(line) {
@@ -207,14 +216,14 @@ func TestMasqueradeHint(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		key := keyOf("a")
 		n.do(t, func() error { return New().AddMasquerade(ctx, key, prefixes("10.88.0.2/16", "10.88.0.3/16")) })
-		n.MustRun(t, "rm", "-r", stateDir)
-		old := `-A POSTROUTING -s 10.88.0.0/16 -m comment --comment "name: \"net\" id: \"a\"" -j ` + chainOf(forMasquerade(), "a")
+		n.MustRun(t, "rm", ownersFile)
+		old := `-A POSTROUTING -s 10.88.0.0/16 -m comment --comment "name: \"net\" id: \"a\"" -j ` + chainOf(Masquerading, "a")
 		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.2/16")) })
-		same(t, "one", n.rules(t, ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
+		same(t, "one", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
 		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.2/16")) })
-		same(t, "still one", n.rules(t, ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
+		same(t, "still one", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
 		n.restore(t, "nat", old) // the form of old versions
 		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.3/16")) })
-		same(t, "none", n.rules(t, ipv4, "nat"), "")
+		same(t, "none", n.rules(t, &ipv4, "nat"), "")
 	})
 }

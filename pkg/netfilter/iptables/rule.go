@@ -2,82 +2,159 @@ package iptables
 
 import (
 	"net/netip"
+	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/google/nftables"
 )
 
-// rule is a rule of a table, as iptables-save prints it: the options in its
-// order, the target last.
+// family is a family of addresses. Each has tables and programs of its own.
+type family struct {
+	name      string
+	program   string // what the names of its programs begin with
+	legacy    string // the file that lists the tables that iptables-legacy has
+	multicast string
+	nft       nftables.TableFamily
+}
+
+var (
+	ipv4 = family{"ipv4", "iptables", "/proc/thread-self/net/ip_tables_names", "224.0.0.0/4", nftables.TableFamilyIPv4}
+	ipv6 = family{"ipv6", "ip6tables", "/proc/thread-self/net/ip6_tables_names", "ff00::/8", nftables.TableFamilyIPv6}
+)
+
+func families() []*family { return []*family{&ipv4, &ipv6} }
+
+func familyOf(a netip.Addr) *family {
+	if a.Is4() {
+		return &ipv4
+	}
+	return &ipv6
+}
+
+// rule is a rule of a table, as iptables-save prints it.
 type rule struct {
-	family family
+	family *family
 	chain  string
 	spec   string
-
-	// first says that it goes to the head of the chain.
-	first bool
-
-	// addr is an address in it, for a rule in a chain that others share; the
-	// zero Addr if there is nothing to know it by but its target.
-	addr netip.Addr
+	first  bool // it goes to the head of the chain
+	common bool // somebody else may have made it for himself: it is removed only if it was not there before us
 }
 
 func (r rule) String() string { return "-A " + r.chain + " " + r.spec }
 
-// add is the line of iptables-restore that adds the rule.
+// add and remove are lines of iptables-restore. The latter fails if the rule is not there.
 func (r rule) add() string {
 	if r.first {
 		return "-I " + r.chain + " " + r.spec
 	}
-	return "-A " + r.chain + " " + r.spec
+	return r.String()
 }
 
-// check is the line that fails if the rule is not there.
-func (r rule) check() string { return "-C " + r.chain + " " + r.spec }
-
-// remove is the line that removes the rule, and fails if it is not there.
 func (r rule) remove() string { return "-D " + r.chain + " " + r.spec }
 
 // target returns what the rule jumps to.
-func (r rule) target() string {
-	w, _ := words(r.spec)
-	return option(w, "-j")
+func (r rule) target() string { return option(words(r.spec), "-j") }
+
+// isAbout reports whether the rule is in one of the chains, or jumps to one.
+func (r rule) isAbout(chains []string) bool {
+	return slices.Contains(chains, r.chain) || slices.Contains(chains, r.target())
 }
 
-// identity is equal for two texts of one rule. Rules that lead to a container's
-// port maps are known by their ports: conditions are in them in the words of
-// the configuration, which iptables-save prints in others.
-func (r rule) identity() string {
-	w, _ := words(r.spec)
+// id is equal for two texts of one rule. Those that lead to a container's port maps are known by their ports: conditions are
+// in them in the words of the configuration, which iptables-save prints in others.
+func (r rule) id() string {
+	w := words(r.spec)
 	if target := option(w, "-j"); strings.HasPrefix(target, portsPrefix) {
 		w = []string{option(w, "-p"), option(w, "--dports"), target}
 	}
-	return r.family.String() + "\n" + r.chain + "\n" + strings.Join(w, "\n")
+	return r.family.name + "\x00" + r.chain + "\x00" + strings.Join(w, "\x00")
 }
 
-// option returns the word that follows name, "" if there is none.
-func option(words []string, name string) string {
-	for i, w := range words[:max(len(words)-1, 0)] {
-		if w == name {
-			return words[i+1]
+func sameRule(a, b rule) bool { return a.id() == b.id() }
+
+// in returns the rules of one family.
+func in(f *family, rules []rule) []rule {
+	return filter(rules, func(r rule) bool { return r.family == f })
+}
+
+// without returns the rules that are not among others.
+func without(rules, others []rule) []rule {
+	set := ids(others)
+	return filter(rules, func(r rule) bool { return !set[r.id()] })
+}
+
+// distinct returns the rules, each once.
+func distinct(rules []rule) []rule {
+	seen := map[string]bool{}
+	return filter(rules, func(r rule) bool {
+		id := r.id()
+		again := seen[id]
+		seen[id] = true
+		return !again
+	})
+}
+
+func ids(rules []rule) map[string]bool {
+	set := make(map[string]bool, len(rules))
+	for _, r := range rules {
+		set[r.id()] = true
+	}
+	return set
+}
+
+func filter[T any](list []T, keep func(T) bool) (kept []T) {
+	for _, v := range list {
+		if keep(v) {
+			kept = append(kept, v)
 		}
 	}
-	return ""
+	return kept
 }
 
-func in(f family, rules []rule) []rule {
-	var list []rule
-	for _, r := range rules {
-		if r.family == f {
-			list = append(list, r)
+// alone returns an address as rules have it.
+func alone(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+
+// singleQuotes takes the backslash from what Go's strings have none for.
+var singleQuotes = strings.NewReplacer(`\\`, `\\`, `\'`, `'`)
+
+// words splits a line as iptables-restore does.
+func words(line string) (list []string) {
+	line = strings.TrimSpace(singleQuotes.Replace(line))
+	for line != "" {
+		word, rest, _ := strings.Cut(line, " ")
+		if line[0] == '"' {
+			if quoted, err := strconv.QuotedPrefix(line); err == nil {
+				word, _ = strconv.Unquote(quoted)
+				rest = line[len(quoted):]
+			}
 		}
+		list, line = append(list, word), strings.TrimSpace(rest)
 	}
 	return list
 }
 
-// identities returns the identities of rules.
-func identities(rules []rule) map[string]bool {
-	set := make(map[string]bool, len(rules))
-	for _, r := range rules {
-		set[r.identity()] = true
+// option returns the word that follows name, "" if there is none.
+func option(words []string, name string) string {
+	if i := slices.Index(words, name); i >= 0 && i+1 < len(words) {
+		return words[i+1]
 	}
-	return set
+	return ""
+}
+
+// quote writes a word so that iptables-restore reads the same one.
+func quote(word string) string {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,+!@%=~[]"
+	if word != "" && strings.Trim(word, plain) == "" {
+		return word
+	}
+	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`
+}
+
+// maxWord is more than any word has use for; iptables-restore reads lines of 10 KiB at most.
+const maxWord = 512
+
+// isQuotable reports whether iptables-restore can be given the word at all.
+func isQuotable(word string) bool {
+	return word != "" && len(word) <= maxWord && !strings.ContainsFunc(word, func(c rune) bool { return c < ' ' || c == 0x7f })
 }

@@ -14,18 +14,21 @@ import (
 
 func TestChainNames(t *testing.T) {
 	t.Parallel()
-	for _, tt := range []struct{ prefix, network, container, want string }{
-		{masqueradePrefix, "net1", "cid1", "CNI-e8f6f419596f7f47b3468487"},
-		{masqueradePrefix, "test", "1234", "CNI-2bbe0c48b91a7d1b8a6753a8"},
-		{portsPrefix, "net1", "cid1", "CNI-DN-e8f6f419596f7f47b3468"},
+	for _, tt := range []struct {
+		use                      Use
+		network, container, want string
+	}{
+		{Masquerading, "net1", "cid1", "CNI-e8f6f419596f7f47b3468487"},
+		{Masquerading, "test", "1234", "CNI-2bbe0c48b91a7d1b8a6753a8"},
+		{PortMapping, "net1", "cid1", "CNI-DN-e8f6f419596f7f47b3468"},
 	} {
-		got := chainName(tt.prefix, tt.network, tt.container)
-		if got != tt.want || !isChain(tt.prefix, got) {
+		got := tt.use.chains(plugin.Key{Network: tt.network, ContainerID: tt.container})[0]
+		if got != tt.want || !tt.use.isChain(got) {
 			t.Errorf("%s %s: %s, want %s", tt.network, tt.container, got, tt.want)
 		}
 	}
 	for _, name := range []string{"CNI-FORWARD", "CNI-HOSTPORT-DNAT", "CNI-ISOLATION-STAGE-1", "CNI-DN-e8f6f419596f7f47b3468", "PREROUTING", ""} {
-		if isChain(masqueradePrefix, name) {
+		if Masquerading.isChain(name) {
 			t.Errorf("%q is taken for a container's chain", name)
 		}
 	}
@@ -35,7 +38,7 @@ func TestChainNames(t *testing.T) {
 func texts(rules []rule) string {
 	var b strings.Builder
 	for _, r := range rules {
-		b.WriteString(r.family.String() + " " + r.add() + "\n")
+		b.WriteString(r.family.name + " " + r.add() + "\n")
 	}
 	return b.String()
 }
@@ -43,7 +46,7 @@ func texts(rules []rule) string {
 func TestMasqueradeRules(t *testing.T) {
 	t.Parallel()
 	key := plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}
-	got := texts(masqueradeRules(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")))
+	got := texts(Masquerade(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own)
 	const c = ` -m comment --comment "name: \"net1\" id: \"cid1\""`
 	const chain = "CNI-e8f6f419596f7f47b3468487"
 	want := "ipv4 -I " + chain + " -d 10.88.0.0/16" + c + " -j ACCEPT\n" +
@@ -98,7 +101,7 @@ func TestPortRules(t *testing.T) {
 				tt.set(&ports)
 			}
 			var got strings.Builder
-			for _, r := range portWants(plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}, ports).own {
+			for _, r := range PortMaps(plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}, ports).own {
 				got.WriteString(r.add() + "\n")
 			}
 			if diff := cmp.Diff(tt.want, got.String()); diff != "" {
@@ -114,10 +117,10 @@ func TestEntriesHoldFifteenPorts(t *testing.T) {
 	for i := range 31 {
 		ports.Maps = append(ports.Maps, netfilter.PortMap{Protocol: 6, HostPort: uint16(1000 + i), Container: netip.MustParseAddrPort("10.88.0.2:80")})
 	}
-	rules := entryRules(ipv4, keyOf("a"), ports)
+	rules := entryRules(&ipv4, keyOf("a"), ports)
 	var counts []int
 	for _, r := range rules {
-		w, _ := words(r.spec)
+		w := words(r.spec)
 		counts = append(counts, len(strings.Split(option(w, "--dports"), ",")))
 	}
 	if diff := cmp.Diff([]int{15, 15, 1}, counts); diff != "" {
@@ -145,8 +148,8 @@ func TestHostPorts(t *testing.T) {
 
 func TestForwardRules(t *testing.T) {
 	t.Parallel()
-	w, err := forwardWants(netfilter.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: netfilter.Isolated, Bridge: "br0"})
-	must(t, err)
+	w := Forward(netfilter.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: netfilter.Isolated, Bridge: "br0"})
+	must(t, w.err)
 	const both = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`
 	const own = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: isolated)"`
 	want := `ipv4 -I FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD
@@ -154,16 +157,16 @@ ipv4 -I CNI-FORWARD -m comment --comment "CNI firewall plugin admin overrides" -
 ipv4 -I FORWARD` + both + ` -j CNI-ISOLATION-STAGE-1
 ipv4 -A CNI-ISOLATION-STAGE-1` + both + ` -j RETURN
 ipv4 -A CNI-ISOLATION-STAGE-2` + both + ` -j RETURN
+ipv4 -A CNI-FORWARD -d 10.88.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
+ipv4 -A CNI-FORWARD -s 10.88.0.2/32 -j ACCEPT
 ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 ! -o br0` + own + ` -j CNI-ISOLATION-STAGE-2
 ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 -o br0` + own + ` -j DROP
 ipv4 -I CNI-ISOLATION-STAGE-2 -o br0` + both + ` -j DROP
-ipv4 -A CNI-FORWARD -d 10.88.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
-ipv4 -A CNI-FORWARD -s 10.88.0.2/32 -j ACCEPT
 `
-	if diff := cmp.Diff(want, texts(w.in(ipv4).rules())); diff != "" {
+	if diff := cmp.Diff(want, texts(w.rules(&ipv4))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(strings.ReplaceAll(strings.ReplaceAll(want, "ipv4", "ipv6"), "10.88.0.2/32", "fd00::2/128"), texts(w.in(ipv6).rules())); diff != "" {
+	if diff := cmp.Diff(strings.ReplaceAll(strings.ReplaceAll(want, "ipv4", "ipv6"), "10.88.0.2/32", "fd00::2/128"), texts(w.rules(&ipv6))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -177,11 +180,11 @@ func TestRefused(t *testing.T) {
 		{"newline in a condition", validatePorts(netfilter.PortMaps{Conditions4: []string{"-s", "1\n-F"}})},
 		{"empty condition", validatePorts(netfilter.PortMaps{Conditions6: []string{""}})},
 		{"mark chain", validatePorts(netfilter.PortMaps{SetMarkChain: "-j ACCEPT"})},
-		{"admin chain", errorOf(forwardWants(netfilter.Forward{AdminChain: "A\nB"}))},
-		{"long admin chain", errorOf(forwardWants(netfilter.Forward{AdminChain: strings.Repeat("A", 29)}))},
-		{"no bridge", errorOf(forwardWants(netfilter.Forward{Ingress: netfilter.SameBridge}))},
-		{"path for a bridge", errorOf(forwardWants(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: ".."}))},
-		{"pattern for a bridge", errorOf(forwardWants(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "br+"}))},
+		{"admin chain", Forward(netfilter.Forward{AdminChain: "A\nB"}).err},
+		{"long admin chain", Forward(netfilter.Forward{AdminChain: strings.Repeat("A", 29)}).err},
+		{"no bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge}).err},
+		{"path for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: ".."}).err},
+		{"pattern for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "br+"}).err},
 	} {
 		if tt.err == nil || plugin.AsError(tt.err).Code != types.ErrInvalidNetworkConfig || plugin.AsError(tt.err).Details == "" {
 			t.Errorf("%s: %v", tt.name, tt.err)
@@ -189,22 +192,22 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-func errorOf(_ wants, err error) error { return err }
-
 // A comment is cut as the reference plugin cuts it.
 func TestComment(t *testing.T) {
 	t.Parallel()
-	if got := trimComment(strings.Repeat("x", 255)); len(got) != 255 {
-		t.Errorf("255 characters became %d", len(got))
+	comment := func(id string) string { return words(Masquerading.commentOf(keyOf(id)))[3] }
+	const around = len(`name: "net" id: ""`)
+	if got := comment(strings.Repeat("x", 255-around)); len(got) != 255 || !strings.HasSuffix(got, `x"`) {
+		t.Errorf("255 characters became %q", got)
 	}
-	if got := trimComment(strings.Repeat("x", 300)); got != strings.Repeat("x", 253)+"..." {
+	if got := comment(strings.Repeat("x", 300)); len(got) != 256 || !strings.HasSuffix(got, "x...") {
 		t.Errorf("300 characters became %q", got)
 	}
 }
 
 func TestIdentity(t *testing.T) {
 	t.Parallel()
-	of := func(chain, spec string) string { return rule{family: ipv4, chain: chain, spec: spec}.identity() }
+	of := func(chain, spec string) string { return rule{family: &ipv4, chain: chain, spec: spec}.id() }
 	const to = " -j CNI-DN-e8f6f419596f7f47b3468"
 	for _, tt := range []struct {
 		a, b string

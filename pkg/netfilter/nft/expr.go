@@ -43,7 +43,6 @@ func inLink() value    { return meta(expr.MetaKeyIIFNAME, unix.IFNAMSIZ) }
 func nfproto() value   { return meta(expr.MetaKeyNFPROTO, 1) }
 func outLink() value   { return meta(expr.MetaKeyOIFNAME, unix.IFNAMSIZ) }
 func protocol() value  { return meta(expr.MetaKeyL4PROTO, 1) }
-func mark() value      { return meta(expr.MetaKeyMARK, 4) }
 func srcEther() value  { return payload(expr.PayloadBaseLLHeader, 6, 6) }
 func portValue() value { return payload(expr.PayloadBaseTransportHeader, 2, 2) } // in TCP, UDP and SCTP
 
@@ -84,15 +83,17 @@ func compareNet(v value, op expr.CmpOp, network netip.Prefix) rule {
 func hasBit(v value, bits uint32) rule { return compareBits(v, native(bits), expr.CmpOpNeq, native(0)) }
 
 // isMarked goes on if the bit of the mark is set.
-func isMarked(bit uint8) rule {
-	return compareBits(mark(), native(1<<bit), expr.CmpOpEq, native(1<<bit))
+func isMarked(bit uint8) rule { return isSet(expr.MetaKeyMARK, 1<<bit) }
+
+func setMark(bits uint32) rule { return change(expr.MetaKeyMARK, bits, bits) }
+
+func isSet(key expr.MetaKey, bits uint32) rule {
+	return compareBits(meta(key, 4), native(bits), expr.CmpOpEq, native(bits))
 }
 
-func setMark(bits uint32) rule   { return changeMark(bits, bits) }
-func clearMark(bits uint32) rule { return changeMark(bits, 0) }
-
-func changeMark(bits, to uint32) rule {
-	return append(load(mark()), bitwise(native(^bits), native(to)), &expr.Meta{Key: expr.MetaKeyMARK, SourceRegister: true, Register: register(0)})
+// change sets bits to others.
+func change(key expr.MetaKey, bits, to uint32) rule {
+	return append(load(meta(key, 4)), bitwise(native(^bits), native(to)), &expr.Meta{Key: key, SourceRegister: true, Register: register(0)})
 }
 
 func verdict(k expr.VerdictKind, chain string) rule {

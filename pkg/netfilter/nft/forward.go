@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -15,6 +16,10 @@ import (
 // those that others use: 0x2000 for masquerading (portmap, netavark), 0x4000 and 0x8000 (kube-proxy), 0x0f00 (Cilium), 0xff0000
 // (Tailscale), 0xffff0000 (Calico), or the numbers that proxies set (Istio's 0x539, WireGuard's 0xca6c).
 const ForwardMark = 0x1000
+
+// foreignMark is the bit of the priority of packets that came with ForwardMark, in between. As a class of tc it would be 4000:, which
+// neither people nor tc give.
+const foreignMark = 0x40000000
 
 // Forward marks packets from and to addresses, and protects a bridge. To accept what is marked, and to isolate the port, is for
 // others.
@@ -47,8 +52,8 @@ func forwardRecords(f netfilter.Forward) (records []record, err error) {
 //
 // A drop is final, and so bridges are kept apart here. An accept is not: a later chain at the hook still sees the packet, and it is
 // there, mostly in chain FORWARD of iptables, that a host drops what it does not know. So a packet that may pass gets a bit of the
-// mark, which one rule of iptables accepts. It has it between the two chains only: one with the bit set by someone else loses it,
-// since it must not pass for that.
+// mark, which one rule of iptables accepts. It has it between the two chains only. One with the bit set by someone else must not pass
+// for that: there, it has a bit of its priority set instead, which no program that filters looks at.
 //
 // New connections to a container pass only if they are to a published port: their destination was changed (ct status dnat).
 // nf_tables can't compare two links with each other; a pair of a bridge with itself in a set stands for "the same one".
@@ -89,14 +94,15 @@ func (c *Conn) forwarding() *table {
 		return []chain{
 			{name: passes, rules: pass, jumps: 2},
 			{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: []rule{
-				clearMark(ForwardMark),
+				words(isSet(expr.MetaKeyMARK, ForwardMark), change(expr.MetaKeyPRIORITY, foreignMark, foreignMark), change(expr.MetaKeyMARK, ForwardMark, 0)),
 				words(in(isolated, inLink(), outLink()), drop()),
 				words(in(same, inLink(), outLink()), goOnIn(passes)),
 				words(in(protected, inLink()), in(protected, outLink()), drop()),
 				goOnIn(passes),
 			}},
 			{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
-				clearMark(ForwardMark),
+				change(expr.MetaKeyMARK, ForwardMark, 0),
+				words(isSet(expr.MetaKeyPRIORITY, foreignMark), change(expr.MetaKeyPRIORITY, foreignMark, 0), setMark(ForwardMark)),
 			}},
 		}
 	}

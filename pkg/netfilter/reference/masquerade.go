@@ -2,6 +2,7 @@ package reference
 
 import (
 	"context"
+	"crypto/sha512"
 	"encoding/hex"
 	"strings"
 
@@ -9,7 +10,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/sha512"
 )
 
 // MasqueradeTables are those of bridge and ptp.

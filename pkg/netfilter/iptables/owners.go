@@ -1,0 +1,111 @@
+package iptables
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// ownersFile says which interface has which rules, which the rules don't: a line for each. It is written before the rules
+// are made and after they are removed. It is in /run because it means nothing after a reboot, as the rules.
+//
+//	ports net 0123456789ab eth0 ipv4 -A CNI-DN-e8f6f419596f7f47b3468 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.88.0.2:80
+const ownersFile = "/run/cnibox/iptables"
+
+// lockFile is locked by whoever changes rules, from the look at what is there until the change is made.
+const lockFile = "/run/cnibox/iptables.lock"
+
+func locked(ctx context.Context, do func() error) error {
+	const wait = time.Minute // a change takes some ten milliseconds, more with thousands of rules
+	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
+		return err
+	}
+	lock, err := state.Acquire(ctx, lockFile, 0o600, wait)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return do()
+}
+
+// owner is an attachment, for one of the things that it has rules for.
+type owner struct {
+	use string
+	key plugin.Key
+}
+
+// holding is a rule that an owner has.
+type holding struct {
+	owner
+	rule rule
+}
+
+// owners are all holdings.
+type owners []holding
+
+func readOwners() (list owners, err error) {
+	text, err := os.ReadFile(ownersFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, err
+	}
+	for line := range strings.Lines(string(text)) {
+		const fields = 8
+		w := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", fields)
+		for _, f := range families() {
+			if len(w) == fields && w[4] == f.name {
+				o := owner{w[0], plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}
+				list = append(list, holding{o, rule{family: f, chain: w[6], spec: w[7], first: w[5] == "-I"}})
+			}
+		}
+	}
+	return list, nil
+}
+
+func (list owners) write() error {
+	if len(list) == 0 {
+		if err := os.Remove(ownersFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+		return nil
+	}
+	var text strings.Builder
+	for _, h := range list {
+		fmt.Fprintln(&text, h.use, h.key.Network, h.key.ContainerID, h.key.IfName, h.rule.family.name, h.rule.add())
+	}
+	return state.Write(ownersFile, []byte(text.String()), 0o644)
+}
+
+// rules returns all rules, each once.
+func (list owners) rules() (rules []rule) {
+	for _, h := range list {
+		rules = append(rules, h.rule)
+	}
+	return distinct(rules)
+}
+
+// of returns the rules that an owner has.
+func (list owners) of(o owner) []rule {
+	return owners(filter(list, func(h holding) bool { return h.owner == o })).rules()
+}
+
+// about returns the rules of containers' chains, and the jumps to them.
+func (list owners) about(f *family, chains []string) []rule {
+	return filter(in(f, list.rules()), func(r rule) bool { return r.isAbout(chains) })
+}
+
+// with gives an owner rules of one family, in place of those that it had.
+func (list owners) with(o owner, f *family, rules []rule) owners {
+	list = filter(list, func(h holding) bool { return h.owner != o || h.rule.family != f })
+	for _, r := range rules {
+		list = append(list, holding{o, r})
+	}
+	return list
+}
