@@ -29,15 +29,21 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// The uses of nftables, for those verbs that are not about what an attachment needs.
+func masquerading(c *nft.Conn) nft.Use { return c.Masquerade(nil) }
+func portMapping(c *nft.Conn) nft.Use  { return c.PortMaps(netfilter.PortMaps{}) }
+func forwarding(c *nft.Conn) nft.Use   { return c.Forward(netfilter.Forward{}) }
+func spoofChecks(c *nft.Conn) nft.Use  { return c.SpoofCheck("", [6]byte{}) }
+
 // Available reports whether the backend for masquerading and published ports that is wished for, or the one that would stand in for it,
 // can be used.
 func Available(w Wish) error {
-	return w.one(func(c *nft.Conn) error { return c.Masquerade(nil).Available() }, (*iptables.Backend).Available)
+	return w.one(func(c *nft.Conn) error { return masquerading(c).Available() }, (*iptables.Backend).Available)
 }
 
 // ForwardAvailable is Available for forwarding, which needs other things of the kernel.
 func ForwardAvailable(w Wish) error {
-	return w.one(func(c *nft.Conn) error { return c.Forward(netfilter.Forward{}).Available() }, (*iptables.Backend).Available)
+	return w.one(func(c *nft.Conn) error { return forwarding(c).Available() }, (*iptables.Backend).Available)
 }
 
 // AddMasquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
@@ -62,10 +68,8 @@ func DelBridge(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
 }
 
 func (h *host) delMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	return errors.Join(
-		h.inNFT(func(c *nft.Conn) error { return c.Masquerade(nil).Del(ctx, key) }),
-		h.ifThere(reference.MasqueradeTables(), func(c *nft.Conn) error { return reference.DelMasquerade(ctx, c, key) }),
-		h.delIPTables(ctx, iptables.Masquerading, key, hint))
+	_, err := h.del(ctx, key, hint, masquerading, iptables.Masquerading)
+	return errors.Join(err, h.ifThere(reference.MasqueradeTables(), func(c *nft.Conn) error { return reference.DelMasquerade(ctx, c, key) }))
 }
 
 // CheckMasquerade compares what is there with what AddMasquerade makes.
@@ -78,10 +82,7 @@ func CheckMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.
 // GCMasquerade removes what attachments of the network have that are not valid.
 func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
 	return onHost(func(h *host) error {
-		return errors.Join(
-			h.inNFT(func(c *nft.Conn) error { return c.Masquerade(nil).GC(ctx, network, valid) }),
-			h.inNFT(func(c *nft.Conn) error { return reference.GCMasquerade(ctx, c, network, valid) }),
-			iptables.On(h.conn).GC(ctx, iptables.Masquerading, network, valid))
+		return h.gc(ctx, network, valid, masquerading, iptables.Masquerading, func(c *nft.Conn) error { return reference.GCMasquerade(ctx, c, network, valid) })
 	})
 }
 
@@ -104,14 +105,10 @@ func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.Po
 // DelPortMaps takes them back. Connections to the container that have no end of their own are cut.
 func DelPortMaps(ctx context.Context, results string, key plugin.Key, hint []netip.Prefix) error {
 	return onHost(func(h *host) error {
-		var removed []netfilter.PortMap
-		errNFT := h.inNFT(func(c *nft.Conn) (err error) {
-			removed, err = c.PortMaps(netfilter.PortMaps{}).DelPorts(ctx, key)
-			return err
-		})
-		errReference := h.ifThere(reference.HostPortTables(), func(c *nft.Conn) error { return reference.DelPortMaps(ctx, c, results, key, hint) })
-		more, err := h.iptables(iptables.PortMapping).Del(ctx, iptables.PortMapping, key, nil)
-		return errors.Join(errNFT, errReference, err, conntrack.FlushWithdrawn(ctx, append(removed, more...)))
+		removed, err := h.del(ctx, key, nil, portMapping, iptables.PortMapping)
+		return errors.Join(err,
+			h.ifThere(reference.HostPortTables(), func(c *nft.Conn) error { return reference.DelPortMaps(ctx, c, results, key, hint) }),
+			conntrack.FlushWithdrawn(ctx, removed))
 	}, reference.HostPortTables(), iptables.PortMapping.Tables())
 }
 
@@ -125,10 +122,7 @@ func CheckPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.
 // GCPortMaps removes what attachments of the network have that are not valid.
 func GCPortMaps(ctx context.Context, results, network string, valid []plugin.Key) error {
 	return onHost(func(h *host) error {
-		return errors.Join(
-			h.inNFT(func(c *nft.Conn) error { return c.PortMaps(netfilter.PortMaps{}).GC(ctx, network, valid) }),
-			h.inNFT(func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, results, valid) }),
-			iptables.On(h.conn).GC(ctx, iptables.PortMapping, network, valid))
+		return h.gc(ctx, network, valid, portMapping, iptables.PortMapping, func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, results, valid) })
 	})
 }
 
@@ -160,9 +154,8 @@ func AddForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forward
 // That the port is isolated goes with the port.
 func DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
 	return onHost(func(h *host) error {
-		return errors.Join(
-			h.inNFT(func(c *nft.Conn) error { return c.Forward(netfilter.Forward{}).Del(ctx, key) }),
-			h.delIPTables(ctx, iptables.Forwarding, key, hint))
+		_, err := h.del(ctx, key, hint, forwarding, iptables.Forwarding)
+		return err
 	}, iptables.Forwarding.Tables())
 }
 
@@ -185,9 +178,8 @@ func CheckForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forwa
 // GCForward removes what attachments of the network have that are not valid.
 func GCForward(ctx context.Context, network string, valid []plugin.Key) error {
 	return onHost(func(h *host) error {
-		return errors.Join(
-			h.inNFT(func(c *nft.Conn) error { return c.Forward(netfilter.Forward{}).GC(ctx, network, valid) }),
-			iptables.On(h.conn).GC(ctx, iptables.Forwarding, network, valid))
+		nothing := func(*nft.Conn) error { return nil } // the reference plugin has no nftables for this
+		return h.gc(ctx, network, valid, forwarding, iptables.Forwarding, nothing)
 	})
 }
 
@@ -232,7 +224,10 @@ func DelSpoofCheck(ctx context.Context, key plugin.Key) error {
 
 func (h *host) delSpoofCheck(ctx context.Context, key plugin.Key) error {
 	return errors.Join(
-		h.ifThere(spoofCheckTables(), func(c *nft.Conn) error { return c.SpoofCheck("", [6]byte{}).Del(ctx, key) }),
+		h.ifThere(spoofCheckTables(), func(c *nft.Conn) error {
+			_, err := spoofChecks(c).Del(ctx, key)
+			return err
+		}),
 		h.ifThere(reference.SpoofCheckTables(), func(c *nft.Conn) error { return reference.DelSpoofCheck(ctx, c, key) }))
 }
 
@@ -253,11 +248,11 @@ func CheckSpoofCheck(key plugin.Key, hostEnd string, mac [6]byte) error {
 // GCSpoofCheck removes what attachments of the network have that are not valid.
 func GCSpoofCheck(ctx context.Context, results, network string, valid []plugin.Key) error {
 	return ignoreUnavailable(withNFT(func(c *nft.Conn) error {
-		return errors.Join(c.SpoofCheck("", [6]byte{}).GC(ctx, network, valid), reference.GCSpoofCheck(ctx, c, results, valid))
+		return errors.Join(spoofChecks(c).GC(ctx, network, valid), reference.GCSpoofCheck(ctx, c, results, valid))
 	}))
 }
 
 // SpoofCheckAvailable reports whether the kernel has what the check needs.
 func SpoofCheckAvailable() error {
-	return withNFT(func(c *nft.Conn) error { return c.SpoofCheck("", [6]byte{}).Available() })
+	return withNFT(func(c *nft.Conn) error { return spoofChecks(c).Available() })
 }

@@ -86,7 +86,7 @@ func Explain(work string, w Wish) string {
 		return work + " with nothing: " + err.Error()
 	}
 	if c.Preferred {
-		if err := withNFT(func(c *nft.Conn) error { return c.Masquerade(nil).Available() }); errors.Is(err, netfilter.ErrUnavailable) {
+		if err := withNFT(func(c *nft.Conn) error { return masquerading(c).Available() }); errors.Is(err, netfilter.ErrUnavailable) {
 			c = c.without(err)
 		}
 	}

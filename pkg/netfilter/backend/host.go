@@ -75,17 +75,28 @@ func (h *host) ifThere(tables []nftables.Table, do func(*nft.Conn) error) error 
 	return h.inNFT(do)
 }
 
-// iptables returns the backend for a use, which asks nf_tables only if one of iptables-nft's tables is there.
-func (h *host) iptables(u iptables.Use) *iptables.Backend {
-	if !h.hasAny(u.Tables()) {
-		return iptables.On(nil)
+// del removes what the attachment has for a use from both backends, and returns the published ports among it. iptables asks nf_tables only
+// if one of iptables-nft's tables is there.
+func (h *host) del(ctx context.Context, key plugin.Key, hint []netip.Prefix, inNFT func(*nft.Conn) nft.Use, u iptables.Use) ([]netfilter.PortMap, error) {
+	var ports []netfilter.PortMap
+	errNFT := h.inNFT(func(c *nft.Conn) (err error) {
+		ports, err = inNFT(c).Del(ctx, key)
+		return err
+	})
+	b := iptables.On(nil)
+	if h.hasAny(u.Tables()) {
+		b = iptables.On(h.conn)
 	}
-	return iptables.On(h.conn)
+	more, err := b.Del(ctx, u, key, hint)
+	return append(ports, more...), errors.Join(errNFT, err)
 }
 
-func (h *host) delIPTables(ctx context.Context, u iptables.Use, key plugin.Key, hint []netip.Prefix) error {
-	_, err := h.iptables(u).Del(ctx, u, key, hint)
-	return err
+// gc removes what attachments of the network have for a use and are not valid, from both backends and what the reference plugins made.
+func (h *host) gc(ctx context.Context, network string, valid []plugin.Key, inNFT func(*nft.Conn) nft.Use, u iptables.Use, inReference func(*nft.Conn) error) error {
+	return errors.Join(
+		h.inNFT(func(c *nft.Conn) error { return inNFT(c).GC(ctx, network, valid) }),
+		h.inNFT(inReference),
+		iptables.On(h.conn).GC(ctx, u, network, valid))
 }
 
 func ignoreUnavailable(err error) error {

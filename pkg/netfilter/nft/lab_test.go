@@ -67,13 +67,19 @@ func behind(link string, maps []netfilter.PortMap) netfilter.PortMaps {
 // delPorts takes the ports of an attachment back and returns them as text.
 func delPorts(t testing.TB, table *Conn, key plugin.Key) []string {
 	t.Helper()
-	maps, err := table.PortMaps(netfilter.PortMaps{}).DelPorts(ctx, key)
+	maps, err := table.PortMaps(netfilter.PortMaps{}).Del(ctx, key)
 	must(t, err)
 	var out []string
 	for _, m := range maps {
 		out = append(out, m.String()+"="+m.Container.String())
 	}
 	return out
+}
+
+func del(t testing.TB, u Use, key plugin.Key) {
+	t.Helper()
+	_, err := u.Del(ctx, key)
+	must(t, err)
 }
 
 // open opens the table of a host until the test ends.

@@ -305,7 +305,7 @@ func TestMasquerade(t *testing.T) {
 			t.Errorf("%s to %s: %q, want %q", c.from.Name(), c.target, got, c.want)
 		}
 	}
-	must(t, n.table.Masquerade(nil).Del(ctx, keyOf("peer")))
+	del(t, n.table.Masquerade(nil), keyOf("peer"))
 	time.Sleep(tick)
 	if got, err := n.peer.DialTCP("192.0.2.254:80", grace); err == nil {
 		t.Errorf("masqueraded after it was taken back: %q", got)

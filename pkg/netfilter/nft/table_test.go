@@ -141,7 +141,7 @@ func TestAgain(t *testing.T) {
 				before, now = now, before
 				continue
 			}
-			must(t, a.conn.Masquerade(nil).Del(ctx, before))
+			del(t, a.conn.Masquerade(nil), before)
 			if got := delPorts(t, a.conn, before); len(got) != 2 {
 				t.Fatalf("round %d: DEL has taken back %v", i, got)
 			}
@@ -160,7 +160,7 @@ func TestLateDel(t *testing.T) {
 	t.Parallel()
 	a := newAttached(t)
 	must(t, a.conn.Masquerade(prefixes("10.88.0.2/24")).Add(ctx, keyOf("b")))
-	must(t, a.conn.Masquerade(nil).Del(ctx, keyOf("a")))
+	del(t, a.conn.Masquerade(nil), keyOf("a"))
 	time.Sleep(tick)
 	must(t, a.conn.Masquerade(prefixes("10.88.0.2/24")).Check(keyOf("b")))
 	if got := listing(t, a.Host); strings.Contains(got, "fd00::2 comment") {
@@ -218,7 +218,7 @@ func TestGC(t *testing.T) {
 		a.MustRun(t, "ip", "link", "del", "cni0")
 		must(t, a.conn.PortMaps(netfilter.PortMaps{}).GC(ctx, "net", nil))
 		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Check(other))
-		must(t, a.conn.Masquerade(nil).Del(ctx, other))
+		del(t, a.conn.Masquerade(nil), other)
 		must(t, a.conn.Masquerade(nil).GC(ctx, "any", nil))
 	})
 	time.Sleep(tick)
@@ -271,7 +271,8 @@ func TestWithoutCapability(t *testing.T) {
 		c, err := Open()
 		must(t, err)
 		defer c.Close()
-		done <- c.Masquerade(nil).Del(ctx, keyOf("a"))
+		_, err = c.Masquerade(nil).Del(ctx, keyOf("a"))
+		done <- err
 	})
 	select {
 	case err := <-done:
@@ -383,7 +384,7 @@ func TestProtection(t *testing.T) {
 	must(t, c.Forward(policy(netfilter.SameBridge, "10.88.0.3")).Add(ctx, keyOf("b")))
 	must(t, c.Forward(policy(netfilter.Open, "fd00::4")).Add(ctx, keyOf("c")))
 	must(t, c.Forward(policy(netfilter.Isolated, "10.88.0.2")).Check(keyOf("a")))
-	must(t, c.Forward(netfilter.Forward{}).Del(ctx, keyOf("a")))
+	del(t, c.Forward(netfilter.Forward{}), keyOf("a"))
 	if got := list(); strings.Contains(got, "10.88.0.2") || strings.Count(got, `{ "cni0" . "cni0" }`) != 1 || !strings.Contains(got, `{ "cni0" }`) {
 		t.Errorf("after the first DEL:\n%s", got)
 	}
@@ -413,7 +414,7 @@ func TestSpoofCheck(t *testing.T) {
 		!strings.Contains(got, "iifname . ether saddr @allowed_v1 accept\n\t\tiifname @checked_v1 drop") {
 		t.Errorf("made:\n%s", got)
 	}
-	must(t, c.SpoofCheck("", [6]byte{}).Del(ctx, keyOf("a")))
+	del(t, c.SpoofCheck("", [6]byte{}), keyOf("a"))
 	time.Sleep(tick)
 	if got := h.MustRun(t, "nft", "list", "table", "bridge", "cnibox"); strings.Contains(got, "elements") {
 		t.Errorf("left:\n%s", got)

@@ -50,24 +50,14 @@ func (u Use) Add(ctx context.Context, key plugin.Key) error {
 	})
 }
 
-// Del takes back what the attachment has. Packets may match it for some milliseconds more.
-func (u Use) Del(ctx context.Context, key plugin.Key) error {
-	_, err := u.del(ctx, key)
-	return err
-}
-
-func (u Use) del(ctx context.Context, key plugin.Key) (removed []element, err error) {
+// Del takes back what the attachment has, and returns the published ports among it. Packets may match it for some milliseconds more, but
+// for those to ports of a protocol whose connections have no end of their own: they may be cut when it returns.
+func (u Use) Del(ctx context.Context, key plugin.Key) (maps []netfilter.PortMap, err error) {
+	var removed []element
 	err = Locked(ctx, func() (err error) {
 		removed, err = u.release(ownerOf(key, u.name))
 		return err
 	})
-	return removed, err
-}
-
-// DelPorts is Del for published ports, and returns them. Connections of a protocol that has none of its own end may be cut when it
-// returns: their ports are closed.
-func (u Use) DelPorts(ctx context.Context, key plugin.Key) (maps []netfilter.PortMap, err error) {
-	removed, err := u.del(ctx, key)
 	for _, e := range removed {
 		if e.set.IsMap && e.set != u.owners {
 			e.record.target = parseTarget(e.data)
