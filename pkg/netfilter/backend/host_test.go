@@ -88,7 +88,7 @@ func TestDelMakesNothing(t *testing.T) {
 						t.Errorf("%s: %q", file, text)
 					}
 				}
-				if _, err := os.Stat("/run/cnibox/iptables"); err == nil {
+				if _, err := os.Stat("/run/cnibox/iptables.owners"); err == nil {
 					t.Error("records are kept from now on")
 				}
 			})

@@ -18,7 +18,7 @@ import (
 // are made and after they are removed. It is in /run because it means nothing after a reboot, as the rules.
 //
 //	ports net 0123456789ab eth0 ipv4 -A CNI-DN-e8f6f419596f7f47b3468 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.88.0.2:80
-const ownersFile = "/run/cnibox/iptables"
+const ownersFile = "/run/cnibox/iptables.owners" // earlier versions have a directory /run/cnibox/iptables
 
 // lockFile is locked by whoever changes rules, from the look at what is there until the change is made.
 const lockFile = "/run/cnibox/iptables.lock"
