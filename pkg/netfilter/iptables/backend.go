@@ -56,7 +56,7 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			t := &table{family: f, name: w.use.table, program: p}
 			l, err := t.list(ctx)
 			if err == nil {
-				_, _, err = w.plan(f, l, o, list) // fails if a port is taken, before anything has changed
+				_, err = list.evict(f, l, key, w.ports) // fails if a port is taken, before anything has changed
 			}
 			if err != nil {
 				return err

@@ -83,12 +83,11 @@ func (list owners) write() error {
 	return state.Write(ownersFile, []byte(text.String()), 0o644)
 }
 
-// rules returns all rules, each once.
 func (list owners) rules() (rules []rule) {
 	for _, h := range list {
 		rules = append(rules, h.rule)
 	}
-	return distinct(rules)
+	return rules
 }
 
 // of returns the rules that an owner has.
@@ -96,9 +95,9 @@ func (list owners) of(o owner) []rule {
 	return owners(filter(list, func(h holding) bool { return h.owner == o })).rules()
 }
 
-// about returns the rules of containers' chains, and the jumps to them.
+// about returns the rules of containers' chains, and the jumps to them, each once.
 func (list owners) about(f *family, chains []string) []rule {
-	return filter(in(f, list.rules()), func(r rule) bool { return r.isAbout(chains) })
+	return distinct(filter(in(f, list.rules()), func(r rule) bool { return r.isAbout(chains) }))
 }
 
 // with gives an owner rules of one family, in place of those that it had.

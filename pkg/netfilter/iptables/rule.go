@@ -115,12 +115,12 @@ func filter[T any](list []T, keep func(T) bool) (kept []T) {
 // alone returns an address as rules have it.
 func alone(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
 
-// singleQuotes takes the backslash from what Go's strings have none for.
-var singleQuotes = strings.NewReplacer(`\\`, `\\`, `\'`, `'`)
-
 // words splits a line as iptables-restore does.
 func words(line string) (list []string) {
-	line = strings.TrimSpace(singleQuotes.Replace(line))
+	if strings.Contains(line, `\'`) {
+		line = strings.NewReplacer(`\\`, `\\`, `\'`, `'`).Replace(line) // in Go's strings it has no backslash
+	}
+	line = strings.TrimSpace(line)
 	for line != "" {
 		word, rest, _ := strings.Cut(line, " ")
 		if line[0] == '"' {
