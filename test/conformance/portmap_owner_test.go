@@ -258,7 +258,7 @@ func slowly(l *lab, verb string, c *container, config string, n int, waits chan<
 	cmd := l.host.PluginCommand(l, plugin, c.Call(verb, config))
 	log := filepath.Join(l.TempDir(), "calls")
 	strace := l.host.Command("strace", "-f", "-b", "execve", "-qq", "-o", log, "-e", "trace=sendto,sendmsg",
-		"-e", fmt.Sprintf("inject=sendto,sendmsg:delay_enter=%d", 1_000_000+n*70_000), cmd.Path)
+		"-e", fmt.Sprintf("inject=sendto,sendmsg:delay_enter=%d", 100_000+n*10_000), cmd.Path)
 	strace.Env, strace.Stdin = cmd.Env, cmd.Stdin
 	ended := make(chan error, 1)
 	go func() {
