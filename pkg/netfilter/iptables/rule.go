@@ -3,7 +3,6 @@ package iptables
 import (
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/google/nftables"
@@ -115,21 +114,25 @@ func filter[T any](list []T, keep func(T) bool) (kept []T) {
 // alone returns an address as rules have it.
 func alone(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
 
-// words splits a line as iptables-restore does.
+// words splits a line as iptables-restore does: a backslash within quotes stands before a character that is meant as it is.
 func words(line string) (list []string) {
-	if strings.Contains(line, `\'`) {
-		line = strings.NewReplacer(`\\`, `\\`, `\'`, `'`).Replace(line) // in Go's strings it has no backslash
-	}
-	line = strings.TrimSpace(line)
-	for line != "" {
-		word, rest, _ := strings.Cut(line, " ")
-		if line[0] == '"' {
-			if quoted, err := strconv.QuotedPrefix(line); err == nil {
-				word, _ = strconv.Unquote(quoted)
-				rest = line[len(quoted):]
-			}
+	var word []byte
+	started, quoted := false, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && quoted && i+1 < len(line):
+			i++
+			word = append(word, line[i])
+		case c == '"':
+			quoted, started = !quoted, true
+		case c != ' ' || quoted:
+			word, started = append(word, c), true
+		case started:
+			list, word, started = append(list, string(word)), nil, false
 		}
-		list, line = append(list, word), strings.TrimSpace(rest)
+	}
+	if started {
+		list = append(list, string(word))
 	}
 	return list
 }

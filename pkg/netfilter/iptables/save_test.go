@@ -55,7 +55,7 @@ func TestWords(t *testing.T) {
 
 // What is quoted is read as the same word, whatever is around it.
 func FuzzQuote(f *testing.F) {
-	for _, s := range []string{"a", "", `a "b" \`, "-j", "x y", "ü", "#"} {
+	for _, s := range []string{"a", "", `a "b" \`, "-j", "x y", "ü", "#", "\x88"} {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, word string) {
