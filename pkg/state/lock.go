@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 	"time"
 
@@ -21,6 +22,20 @@ type Lock struct {
 // removals is how often in a row the file may be removed under us before that
 // is taken for a filesystem that reports inodes inconsistently.
 const removals = 10
+
+// Locked does something with the lock of a file below /run held, which is made with its directory if it is missing. It waits for other
+// holders a minute at most.
+func Locked(ctx context.Context, path string, do func() error) error {
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	lock, err := Acquire(ctx, path, 0o600, time.Minute)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	return do()
+}
 
 // Acquire locks the file at path, which is created with mode if it is missing
 // (its directory is not). It waits for other holders until ctx ends, and wait

@@ -6,9 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"path/filepath"
 	"strings"
-	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -23,18 +21,7 @@ const ownersFile = "/run/cnibox/iptables.owners" // earlier versions have a dire
 // lockFile is locked by whoever changes rules, from the look at what is there until the change is made.
 const lockFile = "/run/cnibox/iptables.lock"
 
-func locked(ctx context.Context, do func() error) error {
-	const wait = time.Minute // a change takes some ten milliseconds, more with thousands of rules
-	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
-		return err
-	}
-	lock, err := state.Acquire(ctx, lockFile, 0o600, wait)
-	if err != nil {
-		return err
-	}
-	defer lock.Release()
-	return do()
-}
+func locked(ctx context.Context, do func() error) error { return state.Locked(ctx, lockFile, do) }
 
 // owner is an attachment, for one of the things that it has rules for.
 type owner struct {

@@ -5,8 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -24,18 +22,7 @@ import (
 const lockFile = "/run/cnibox/nftables.lock"
 
 // Locked does something while nobody else of us changes a table.
-func Locked(ctx context.Context, do func() error) error {
-	const wait = time.Minute
-	if err := os.MkdirAll(filepath.Dir(lockFile), 0o755); err != nil {
-		return err
-	}
-	lock, err := state.Acquire(ctx, lockFile, 0o600, wait)
-	if err != nil {
-		return err
-	}
-	defer lock.Release()
-	return do()
-}
+func Locked(ctx context.Context, do func() error) error { return state.Locked(ctx, lockFile, do) }
 
 // change makes a change, under the lock, that is decided on by a look at what is there. What others, who don't know the lock, change
 // between the two makes it fail; then it is tried once more.
