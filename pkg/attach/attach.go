@@ -143,11 +143,20 @@ func (a *Attachment) making(l Link) func(context.Context) error {
 		if a.link, err = inside.LinkByName(a.IfName); err != nil {
 			return fmt.Errorf("look up %s, which was just made: %w", a.IfName, err)
 		}
-		a.Result.Interfaces = append(a.Result.Interfaces, &types100.Interface{
-			Name: a.IfName, Mac: a.link.Attrs().HardwareAddr.String(), Sandbox: a.Netns,
-		})
+		own := a.Describe(a.link)
+		own.Sandbox = a.Netns
+		a.Result.Interfaces = append(a.Result.Interfaces, own)
 		return nil
 	}
+}
+
+// Describe describes a link for the result, by what the result's version has.
+func (a *Attachment) Describe(l netlink.Link) *types100.Interface {
+	i := &types100.Interface{Name: l.Attrs().Name, Mac: l.Attrs().HardwareAddr.String()}
+	if plugin.AtLeast(a.Version, "1.1.0") {
+		i.Mtu = l.Attrs().MTU
+	}
+	return i
 }
 
 // deleteInside deletes the container's link.

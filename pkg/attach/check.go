@@ -48,6 +48,9 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 	if err := CheckMAC(want, l); err != nil {
 		return nil, err
 	}
+	if l.Attrs().RawFlags&unix.IFF_UP == 0 && !c.Down {
+		return nil, different("interface %s is down", r.IfName)
+	}
 	return l, checkAddresses(r, inside, l)
 }
 

@@ -22,7 +22,9 @@ type Config struct {
 
 	Gateway      bool // an address without a gateway gets the first of its network
 	DefaultRoute bool // each family with a gateway gets a default route
+	Segment      bool // the link is on a segment with hosts that are not this node's
 	DAD          bool // look for other users of an IPv6 address before it is used
+	AcceptRA     bool // take IPv6 addresses and routes from routers, besides those of IPAM
 	Down         bool // leave the link down
 }
 
@@ -36,8 +38,15 @@ func Locate(o *conf.Object) *Config {
 // Parse reads the keys that all plugins have, for ADD, CHECK and STATUS.
 func Parse(o *conf.Object) *Config {
 	c := Locate(o)
-	c.DNS = plugin.ParseDNS(o.Object("dns"))
+	c.Complete(o)
 	return c
+}
+
+// Complete reads what ADD, CHECK and STATUS need besides.
+func (c *Config) Complete(o *conf.Object) {
+	c.DNS = plugin.ParseDNS(o.Object("dns"))
+	o.Bool("enabledad", &c.DAD)
+	o.Bool("acceptRA", &c.AcceptRA)
 }
 
 // MinMTU is the least that IPv4 allows (RFC 791), in bytes.

@@ -38,17 +38,21 @@ func (a *Attachment) configure(ctx context.Context) error {
 	if err := a.setUp(); err != nil {
 		return explain(err, a.IfName)
 	}
-	if !a.DAD || !a.hasIPv6() {
+	if !a.needsDAD() || !a.hasIPv6() {
 		return nil
 	}
 	return a.Inside(a.settle)
 }
 
 // sysctls are what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
-// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are looked for
-// elsewhere first.
+// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; whether they are looked for elsewhere
+// first; and that another container can't make itself this one's router, whatever families it has addresses of (CVE-2020-10749).
 func (a *Attachment) sysctls() [][2]string {
 	var list [][2]string
+	own := "net/ipv6/conf/" + a.IfName + "/"
+	if a.ipam != nil && !a.AcceptRA {
+		list = append(list, [2]string{own + "accept_ra", "0"}, [2]string{own + "autoconf", "0"})
+	}
 	news, dad := "0", "0"
 	if a.isNews() {
 		news = "1"
@@ -57,8 +61,7 @@ func (a *Attachment) sysctls() [][2]string {
 	if !a.hasIPv6() {
 		return list
 	}
-	own := "net/ipv6/conf/" + a.IfName + "/"
-	if a.DAD {
+	if a.needsDAD() {
 		dad = "1"
 		list = append(list, [2]string{own + "enhanced_dad", dad})
 	}
@@ -69,18 +72,29 @@ func (a *Attachment) sysctls() [][2]string {
 
 func (a *Attachment) setSysctls() error {
 	for _, s := range a.sysctls() {
-		if err := sysctl.Set(s[0], s[1]); err != nil {
+		err := sysctl.Set(s[0], s[1])
+		if errors.Is(err, unix.ENOENT) && !a.hasIPv6() { // the kernel has no IPv6
+			continue
+		}
+		if err != nil {
 			return fmt.Errorf("prepare the container for its addresses: %w", err)
 		}
 	}
 	return nil
 }
 
+// needsDAD reports whether another host may have an IPv6 address of the container: on a shared segment, unless IPAM hands out each
+// address once.
+func (a *Attachment) needsDAD() bool {
+	return a.DAD || a.Segment && (a.ipam == nil || !a.ipam.HandsOutOnce())
+}
+
 func (a *Attachment) hasIPv6() bool { return slices.ContainsFunc(a.Result.IPs, isIPv6) }
 
-// isNews tells whether neighbours may not know the MAC address that an address has: it is not made from that.
+// isNews reports whether neighbours may not know the MAC address that an address has: it is not made from that, or others had it
+// before.
 func (a *Attachment) isNews() bool {
-	return len(a.Result.IPs) > 0 && (a.MAC != nil || a.ipam.NeedsLink())
+	return len(a.Result.IPs) > 0 && (a.MAC != nil || a.Segment || a.ipam == nil || a.ipam.NeedsLink())
 }
 
 // Announce tells neighbours of addresses whose MAC address they may not know. The kernel has done so when the link came up, but a port
@@ -104,7 +118,7 @@ func (a *Attachment) setUp() error {
 	}
 	for _, ip := range a.Result.IPs {
 		address := &netlink.Addr{IPNet: &ip.Address}
-		if isIPv6(ip) && !a.DAD {
+		if isIPv6(ip) && !a.needsDAD() {
 			address.Flags = unix.IFA_F_NODAD
 		}
 		if err := inside.AddrAdd(a.link, address); err != nil {

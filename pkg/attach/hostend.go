@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net"
@@ -57,11 +58,12 @@ func (a *Attachment) MakeVeth(master int) (netlink.Link, error) {
 // makeVeth makes the pair under a name, whole or not at all. Both MAC addresses are set, so that udev leaves them alone
 // (systemd.link(5), MACAddressPolicy). One queue is asked for in so many words: otherwise the kernel makes one for each CPU.
 func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
-	const usualQueue = 1000 // packets; the host end has none, as with the reference plugins
-	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC(a.Key), MTU: a.MTU, TxQLen: 0, NumTxQueues: 1, NumRxQueues: 1}
+	const usualMTU, usualQueue = 1500, 1000 // bytes, packets: the kernel's; the host end has no queue, as with the reference plugins
+	mtu := cmp.Or(a.MTU, usualMTU)
+	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC(a.Key), MTU: mtu, TxQLen: 0, NumTxQueues: 1, NumRxQueues: 1}
 	veth := &netlink.Veth{
 		LinkAttrs: attrs, PeerName: a.IfName, PeerHardwareAddr: a.ContainerMAC(), PeerNamespace: netlink.NsFd(int(a.NS().Fd())),
-		PeerTxQLen: usualQueue, PeerMTU: uint32(a.MTU), PeerNumTxQueues: 1, PeerNumRxQueues: 1,
+		PeerTxQLen: usualQueue, PeerMTU: uint32(mtu), PeerNumTxQueues: 1, PeerNumRxQueues: 1,
 	}
 	if err := a.Links().LinkAdd(veth); err != nil {
 		if !errors.Is(err, unix.EEXIST) {

@@ -12,8 +12,10 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// dhcp is the IPAM plugin that sends its requests, and its releases, through the attachment's interface.
-const dhcp = "dhcp"
+const (
+	dhcp      = "dhcp"       // sends its requests, and its releases, through the attachment's interface
+	hostLocal = "host-local" // hands out addresses that are this node's alone
+)
 
 // Delegate is a plugin found in CNI_PATH. When its ADD fails it has undone what it did.
 type Delegate struct {
@@ -68,6 +70,9 @@ func (d *Delegate) NeedsLink() bool { return d.External || d.name == dhcp }
 
 // ReleasesThroughLink reports whether the plugin, an IPAM, can give back an address only while the interface exists.
 func (d *Delegate) ReleasesThroughLink() bool { return d.name == dhcp }
+
+// HandsOutOnce reports whether nobody else can have an address that the plugin, an IPAM, hands out.
+func (d *Delegate) HandsOutOnce() bool { return d.name == hostLocal }
 
 // Del calls the plugin's DEL, also in place of the caller's request for another verb: an ADD that fails gives back what it has.
 func (d *Delegate) Del(ctx context.Context, r *plugin.Request) error {

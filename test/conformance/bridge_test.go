@@ -554,6 +554,20 @@ var bridgeIPv6 = []row{
 		l.attach(n, "first")
 		l.refused(l.pod("second").add(n), "eth0")
 	}},
+	{name: "the container takes no router for its own that another container pretends to be", differs: believesRouters, test: func(l *lab) {
+		for name, n := range map[string]network{"web": conf(lan), "old": l.fixedLan("10.44.0.9/24")} {
+			c := l.attach(n, name)
+			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/autoconf"), "00")
+		}
+	}},
+	{name: "acceptRA has the container listen to routers", test: func(l *lab) {
+		c := l.attach(l.lan("acceptRA", "true"), "web")
+		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra"), "1")
+	}},
+	{name: "without ipam the container listens to routers", test: func(l *lab) {
+		c := l.attach(conf(layer2), "web")
+		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/autoconf"), "11")
+	}},
 	{name: "IPv6 is switched on where the runtime switched it off", test: func(l *lab) {
 		c := l.pod("web")
 		c.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
@@ -639,4 +653,7 @@ var bridgeOfOthers = []row{
 }
 
 // Why rows about bridges fail.
-const probes = "the kernel probes it for one to two seconds"
+const (
+	probes          = "the kernel probes it for one to two seconds"
+	believesRouters = "it leaves router advertisements on, which any container of the bridge can send (the class of CVE-2020-10749)"
+)

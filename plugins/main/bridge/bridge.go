@@ -59,7 +59,7 @@ func (a *attachment) connect(ctx context.Context, at *attach.Attachment) (err er
 		return errors.Join(err, link.Delete(at.Links(), a.port.Attrs().Index))
 	}
 	for _, l := range []netlink.Link{a.bridge, a.port} {
-		at.Result.Interfaces = append(at.Result.Interfaces, &types100.Interface{Name: l.Attrs().Name, Mac: l.Attrs().HardwareAddr.String()})
+		at.Result.Interfaces = append(at.Result.Interfaces, at.Describe(l))
 	}
 	return nil
 }

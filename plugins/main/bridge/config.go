@@ -27,13 +27,12 @@ type config struct {
 func parse(r *plugin.Request) (*config, error) {
 	c := locate(r)
 	o := r.Config
-	c.Config.DNS = plugin.ParseDNS(o.Object("dns"))
+	c.Complete(o)
 	c.ReadMTU(o)
 	o.Bool("forceAddress", &c.forceAddress)
 	o.Bool("hairpinMode", &c.hairpin)
 	o.Bool("portIsolation", &c.isolated)
 	o.Bool("promiscMode", &c.promiscuous)
-	o.Bool("enabledad", &c.DAD)
 	o.Bool("macspoofchk", &c.spoofCheck)
 	o.Bool("disableContainerInterface", &c.Down)
 	if err := c.ReadMAC(r); err != nil {
