@@ -46,11 +46,12 @@ func (a *Attachment) configure(ctx context.Context) error {
 
 // sysctls are what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
 // which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; whether they are looked for elsewhere
-// first; and that another container can't make itself this one's router, whatever families it has addresses of (CVE-2020-10749).
+// first; and that another container can't make itself this one's router, whatever families it has addresses of (CVE-2020-10749): on
+// a segment of others the routers are theirs.
 func (a *Attachment) sysctls() [][2]string {
 	var list [][2]string
 	own := "net/ipv6/conf/" + a.IfName + "/"
-	if a.ipam != nil && !a.AcceptRA {
+	if a.ipam != nil && !a.AcceptRA && !a.Segment {
 		list = append(list, [2]string{own + "accept_ra", "0"}, [2]string{own + "autoconf", "0"})
 	}
 	news, dad := "0", "0"
@@ -203,6 +204,10 @@ func explain(err error, name string) error {
 		remedy = "a route's gateway must be reachable through an address of the interface: correct the gateway or the subnet"
 	case errors.Is(err, unix.EEXIST):
 		remedy = "two addresses or routes of the configuration are the same to the kernel: remove one, or give it another priority or table"
+	case errors.Is(err, unix.ENETDOWN):
+		remedy = "the link's master is down: set it up"
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EADDRINUSE):
+		remedy = "the master, or another link that is made on it, has the same MAC or IP address: ask for another one"
 	}
 	return plugin.Errorf(remedy, "%s: %v", name, err)
 }

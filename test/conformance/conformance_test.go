@@ -22,6 +22,9 @@ var (
 var groups = []group{
 	contractRows,
 	bridgeRows,
+	macvlanRows,
+	ipvlanRows,
+	vlanRows,
 	loopbackRows,
 	hostLocalRows,
 	staticRows,
@@ -42,7 +45,7 @@ type suite struct {
 }
 
 // plugins are the names that a suite of ours has.
-var plugins = []string{"bridge", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
+var plugins = []string{"bridge", "macvlan", "ipvlan", "vlan", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {
@@ -148,7 +151,12 @@ func (s *suite) try(t *testing.T, g group, r row) outcome {
 	if g.only != "" && !s.has(g.only) {
 		return outcome{skipped: "there is no plugin " + g.only}
 	}
-	return try(t, func(j *judge) { r.test(newLab(j, s)) })
+	return try(t, func(j *judge) {
+		if g.needs != nil {
+			netlab.Need(j, *g.needs)
+		}
+		r.test(newLab(j, s))
+	})
 }
 
 // judge fails the test unless the outcome is what the row's marks say.

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // group is the rows of one plugin, or of the contract that all plugins share.
@@ -15,7 +17,9 @@ type group struct {
 	name string
 	// only is a plugin that not every collection has: without it the rows can't be tried.
 	only string
-	rows []row
+	// needs is what the kernel must have for any of the rows.
+	needs *netlab.Feature
+	rows  []row
 }
 
 // row is one promise to users.

@@ -16,15 +16,10 @@ type Feature struct {
 
 // The features that tests need and that not every kernel has.
 var (
-	Dummy = Feature{"dummy links", func() (bool, error) {
-		node, err := newNode(func() error { return runIP("link add probe0 type dummy") })
-		if err != nil {
-			return strings.Contains(err.Error(), "Unknown device type"), err
-		}
-		node.close()
-		return false, nil
-	}}
-	SCTP = Feature{"SCTP sockets", func() (bool, error) {
+	Dummy  = linkFeature("dummy", "link add probe0 type dummy")
+	IPVLAN = linkFeature("ipvlan", "link add base0 type bridge", "link add probe0 link base0 type ipvlan")
+	VLAN   = linkFeature("vlan", "link add base0 type bridge", "link add probe0 link base0 type vlan id 5")
+	SCTP   = Feature{"SCTP sockets", func() (bool, error) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 		if err != nil {
 			return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ESOCKTNOSUPPORT), err
@@ -32,6 +27,18 @@ var (
 		return false, unix.Close(fd)
 	}}
 )
+
+// linkFeature is a kind of link, of which ip makes one.
+func linkFeature(kind string, commands ...string) Feature {
+	return Feature{kind + " links", func() (bool, error) {
+		node, err := newNode(func() error { return runIP(commands...) })
+		if err != nil {
+			return strings.Contains(err.Error(), "Unknown device type"), err
+		}
+		node.close()
+		return false, nil
+	}}
+}
 
 // Need skips the test when the kernel lacks the feature, and fails it when that can't be found out.
 func Need(t testing.TB, feature Feature) {
