@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,7 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "dummy", "host-local", "static", "tuning", "portmap", "firewall", "loopback", "chain")
+	host.InstallPlugins(t, "bridge", "macvlan", "ipvlan", "vlan", "dummy", "host-local", "static", "tuning", "portmap", "firewall", "loopback", "chain")
 	return host, host.NewOutside(t)
 }
 
@@ -129,7 +130,9 @@ func warm(t *testing.T, host *netlab.Host, conflist string) {
 // needLinks skips a test of a network whose kind of links the kernel does not have.
 func needLinks(t *testing.T, conflist string) {
 	t.Helper()
-	if strings.Contains(conflist, `"dummy"`) {
-		netlab.Need(t, netlab.Dummy)
+	for kind, feature := range map[string]netlab.Feature{"dummy": netlab.Dummy, "ipvlan": netlab.IPVLAN, "vlan": netlab.VLAN} {
+		if strings.Contains(conflist, strconv.Quote(kind)) {
+			netlab.Need(t, feature)
+		}
 	}
 }
