@@ -23,7 +23,8 @@ var ipvlanModes = []row{
 	}},
 	{name: "modes l3 and l3s reach what the segment has a route back for", test: func(l *lab) {
 		for _, mode := range []string{"l3", "l3s"} {
-			n := l.on("ipvlan", "mode", text(mode), "ipam", `{"type":"host-local","ranges":[[{"subnet":"10.47.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0","scope":253}]}`)
+			n := l.on("ipvlan", "mode", text(mode), "ipam",
+				`{"type":"host-local","ranges":[[{"subnet":"10.47.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0","scope":253}]}`)
 			if mode == "l3" {
 				l.outside().AddRoute(l, "10.47.0.0/24")
 			}
@@ -107,6 +108,7 @@ var ipvlanChained = []row{
 		l.pings(&c.Namespace, "10.46.0.1")
 	}},
 	{name: "behind another plugin with several interfaces, or none, a master must be named", test: func(l *lab) {
+		l.segment("ipvlan")
 		web := l.pod("web")
 		state := l.now(web)
 		for _, interfaces := range []string{`[{"name":"uplink0"},{"name":"uplink0"}]`, "[]", `[{"name":""}]`} {
@@ -116,14 +118,15 @@ var ipvlanChained = []row{
 		state.unchanged()
 	}},
 	{name: "behind another plugin without addresses ipam is needed", differs: leavesLink, test: func(l *lab) {
+		l.segment("ipvlan")
 		web := l.pod("web")
 		state := l.now(web)
 		_, err := l.exec("ADD", web, l.chainedIPVLAN(before(uplinkBefore, "[]")))
 		l.refused(err, "ipam")
 		state.unchanged()
 	}},
-	{name: "CHECK and DEL get the result of the whole chain, with the interfaces of later plugins", differs: "its DEL looks for the master, and its CHECK wants it named",
-		test: func(l *lab) {
+	{name: "CHECK and DEL get the result of the whole chain, with the interfaces of later plugins",
+		differs: "its DEL looks for the master, and its CHECK wants it named", test: func(l *lab) {
 			web := l.pod("web")
 			printed, err := l.exec("ADD", web, l.chainedIPVLAN(before(uplinkBefore, addressBefore)))
 			l.must(err)
