@@ -14,6 +14,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -58,15 +60,17 @@ func question(message uint16, t nftables.Table, attrs ...netlink.Attribute) netl
 	}
 }
 
-func chainQuestions(t nftables.Table, names []string) (list []netlink.Message) {
-	for _, name := range names {
-		list = append(list, question(unix.NFT_MSG_GETCHAIN, t, textAttr(unix.NFTA_CHAIN_NAME, name)))
-	}
-	return list
+func chainQuestion(t nftables.Table, name string) netlink.Message {
+	return question(unix.NFT_MSG_GETCHAIN, t, textAttr(unix.NFTA_CHAIN_NAME, name))
 }
 
 func textAttr(number uint16, text string) netlink.Attribute {
 	return netlink.Attribute{Type: number, Data: append([]byte(text), 0)}
+}
+
+func nested(number uint16, inside netlink.Attribute) netlink.Attribute {
+	data, _ := netlink.MarshalAttributes([]netlink.Attribute{inside}) // refuses lengths of 64 KiB only
+	return netlink.Attribute{Type: number | unix.NLA_F_NESTED, Data: data}
 }
 
 // ask returns the attributes of what each question asks for, nil for what is not there. Some questions share a message to the
@@ -118,7 +122,11 @@ func (c *Conn) HasTables(tables ...nftables.Table) ([]bool, error) {
 
 // HasChains is HasTables for chains of a table.
 func (c *Conn) HasChains(t nftables.Table, chains ...string) ([]bool, error) {
-	return c.there(chainQuestions(t, chains)...)
+	var questions []netlink.Message
+	for _, name := range chains {
+		questions = append(questions, chainQuestion(t, name))
+	}
+	return c.there(questions...)
 }
 
 func (c *Conn) there(questions ...netlink.Message) ([]bool, error) {
@@ -133,8 +141,31 @@ func (c *Conn) there(questions ...netlink.Message) ([]bool, error) {
 	return there, err
 }
 
-// commit makes the changes that were collected, all or none. what is for the error: what the changes are for.
-func (c *Conn) commit(what string) error { return explain(what, c.Flush()) }
+// Commit makes the changes that were collected, all or none. what is for the error: what the changes are for.
+func (c *Conn) Commit(what string) error { return explain(what, c.Flush()) }
+
+// DeleteRules adds the removal of rules to the changes.
+func (c *Conn) DeleteRules(rules []*nftables.Rule) {
+	for _, r := range rules {
+		_ = c.DelRule(r) // fails for a rule without a handle only
+	}
+}
+
+// TargetOf returns the chain that a rule jumps to, "" if it does not.
+func TargetOf(r *nftables.Rule) (chain string) {
+	for _, e := range r.Exprs {
+		if v, ok := e.(*expr.Verdict); ok {
+			chain = v.Chain
+		}
+	}
+	return chain
+}
+
+// CommentIn reads the comment in the user data of a rule or an element, in which it has the same number.
+func CommentIn(userData []byte) string {
+	text, _ := userdata.GetString(userData, userdata.TypeComment)
+	return text
+}
 
 // explain says in an error of the kernel what was tried. Of several, which the kernel gives when one causes the next, it keeps the
 // first.

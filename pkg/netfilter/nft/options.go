@@ -42,57 +42,48 @@ func hashOf(conditions string) uint32 {
 		return 0
 	}
 	h := fnv.New32a()
-	_, _ = h.Write([]byte(conditions))
-	return max(h.Sum32(), 1)
+	_, _ = h.Write([]byte(conditions)) // can't fail
+	return h.Sum32()
 }
 
 // options returns the commands of nft that make the rules which an attachment needs for its ports, a rule each.
-func (t *table) options(o owner, ports netfilter.PortMaps, records []record) (commands []string) {
-	if !slices.ContainsFunc(records, record.hasOwnRules) {
-		return nil
-	}
-	for _, f := range families() {
-		for _, bound := range []bool{true, false} {
-			var keys []string
-			var r record // all have the same options
-			for _, other := range records {
-				if other.hasOwnRules() && familyOf(other.addr) == f && other.isBound() == bound {
-					r = other
-					keys = append(keys, keyText(r))
-				}
-			}
-			if len(keys) == 0 {
-				continue
-			}
-			chain, key := chainOptions, "meta l4proto . th dport"
-			if bound {
-				chain, key = chainHostOptions, f.name+" daddr . "+key
-			}
-			// A connection whose port is published by one attachment on conditions, and by another one without, must not get the latter's
-			// mark: each rule with conditions goes to the front, so that the last here is the first there.
-			verb, mark := "add", fmt.Sprintf("meta mark set meta mark | %#x", uint32(1)<<r.bit)
-			var actions []string
-			if r.conditions != 0 {
-				verb = "insert"
-				actions = append(actions, fmt.Sprintf("dnat %s to %s map @%s", f.name, key, t.published(f, bound).conditional.Name))
-			}
-			if r.flags&flagSNAT != 0 {
-				actions = append(actions, fmt.Sprintf("iifname %q %s", r.link, mark))
-			}
-			if r.flags&flagSNAT != 0 && f == &ipv4 {
-				actions = append(actions, `oifname "lo" ip saddr 127.0.0.0/8 `+mark)
-			}
-			if r.flags&flagMasqAll != 0 {
-				actions = append(actions, mark)
-			}
-			match := fmt.Sprintf("meta nfproto ipv%s %s { %s } %s", f.digit, key, strings.Join(keys, ", "), conditionsFor(f, ports))
-			for _, action := range actions {
-				commands = append(commands, fmt.Sprintf("%s rule %s %s %s %s comment %q", verb, t, chain, match, action, o.comment))
+func (t *table) options(o owner, wanted netfilter.PortMaps, records []record) (commands []string) {
+	for _, p := range t.ports {
+		var keys []string
+		var r record // all have the same options
+		for _, other := range records {
+			if other.hasOwnRules() && p.has(other) {
+				r, keys = other, append(keys, keyText(other))
 			}
 		}
+		if len(keys) == 0 {
+			continue
+		}
+		mark := fmt.Sprintf("meta mark set meta mark | %#x", uint32(1)<<r.bit)
+		match := fmt.Sprintf("meta nfproto ipv%s %s { %s } %s", p.family.digit, p.text, strings.Join(keys, ", "), conditionsFor(p.family, wanted))
+		verb := "add"
+		add := func(action string) {
+			commands = append(commands, fmt.Sprintf("%s rule %s %s %s %s comment %q", verb, t, p.options, match, action, o.comment))
+		}
+		if r.conditions != 0 {
+			// A connection whose port is published by one attachment on conditions, and by another one without, must not get the latter's
+			// mark: each rule with conditions goes to the front, so that the last here is the first there.
+			verb = "insert"
+			add(fmt.Sprintf("dnat %s to %s map @%s", p.family.name, p.text, p.conditional.Name))
+		}
+		if r.flags&flagSNAT != 0 {
+			add(fmt.Sprintf("iifname %q %s", r.link, mark))
+		}
+		if r.flags&flagSNAT != 0 && p.family == &ipv4 {
+			add(`oifname "lo" ip saddr 127.0.0.0/8 ` + mark)
+		}
+		if r.flags&flagMasqAll != 0 {
+			add(mark)
+		}
 	}
-	if bit := records[0].bit; bit != defaultBit {
-		commands = append(commands, fmt.Sprintf("add rule %s %s meta mark & %#[3]x == %#[3]x masquerade comment %q", t, chainMarks, uint32(1)<<bit, o.comment))
+	if len(commands) > 0 && records[0].bit != defaultBit {
+		const masquerade = "add rule %s %s meta mark & %#[3]x == %#[3]x masquerade comment %q"
+		commands = append(commands, fmt.Sprintf(masquerade, t, chainMarks, uint32(1)<<records[0].bit, o.comment))
 	}
 	return commands
 }
@@ -116,7 +107,7 @@ func (t *table) rulesOf(o owner, records []record) (own []*nftables.Rule, err er
 		if err != nil {
 			return nil, explain("list the rules of chain "+name, err)
 		}
-		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return commentIn(r.UserData) != o.comment })...)
+		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return CommentIn(r.UserData) != o.comment })...)
 	}
 	return own, nil
 }

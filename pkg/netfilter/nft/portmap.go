@@ -34,8 +34,8 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 		},
 		also: func(o owner) error {
 			if needsLocalhost(ports) {
-				if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
-					return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
+				if err := netfilter.CheckLocalhost(ports.Inside); err != nil {
+					return err
 				}
 			}
 			options := t.options(o, ports, records)
@@ -45,7 +45,6 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 			}
 			return err
 		},
-		sweep: t.removeUnused,
 	}
 }
 

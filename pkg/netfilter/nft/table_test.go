@@ -194,7 +194,7 @@ func TestCollision(t *testing.T) {
 	second.id = first.id
 	must(t, use.hold(first, use.records))
 	err := use.hold(second, c.Masquerade(prefixes("10.88.0.3/24")).records)
-	if err == nil || !strings.Contains(err.Error(), "the same number as what net/a/eth0 has") {
+	if err == nil || !strings.Contains(err.Error(), "net/a/eth0") {
 		t.Error(err)
 	}
 	_, err = use.release(second)

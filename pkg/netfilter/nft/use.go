@@ -22,10 +22,10 @@ type Use struct {
 	records []record // what is needed
 	err     error    // why that can't be had
 
+	// What some uses need besides, else nil.
 	before func(context.Context) error        // begins Add
 	after  func(context.Context, owner) error // ends Add, still under the lock
 	also   func(owner) error                  // ends Check
-	sweep  func() error                       // ends GC
 }
 
 // Add gives the attachment what it needs, in place of what it has.
@@ -38,8 +38,8 @@ func (u Use) Add(ctx context.Context, key plugin.Key) error {
 		return err
 	}
 	o := ownerOf(key, u.name)
-	return Locked(ctx, func() error {
-		err := u.hold(o, u.records)
+	return locked(ctx, func() error {
+		err := twice(u.changing(), func() error { return u.hold(o, u.records) })
 		if err == nil && u.after != nil {
 			if err = u.after(ctx, o); err != nil {
 				_, undo := u.release(o)
@@ -53,14 +53,10 @@ func (u Use) Add(ctx context.Context, key plugin.Key) error {
 // Del takes back what the attachment has, and returns the published ports among it. Packets may match it for some milliseconds more, but
 // for those to ports of a protocol whose connections have no end of their own: they may be cut when it returns.
 func (u Use) Del(ctx context.Context, key plugin.Key) (maps []netfilter.PortMap, err error) {
-	var removed []element
-	err = Locked(ctx, func() (err error) {
-		removed, err = u.release(ownerOf(key, u.name))
-		return err
-	})
+	removed, err := u.del(ctx, ownerOf(key, u.name))
 	for _, e := range removed {
-		if e.set.IsMap && e.set != u.owners {
-			e.record.target = parseTarget(e.data)
+		if e.record.kind == kindPort && e.set.IsMap && e.set != u.owners {
+			e.record.target = parseTarget(e.Val)
 			maps = append(maps, e.record.portMap())
 		}
 	}
@@ -68,6 +64,14 @@ func (u Use) Del(ctx context.Context, key plugin.Key) (maps []netfilter.PortMap,
 		_, err = u.lookWhenExpired(removed)
 	}
 	return maps, err
+}
+
+func (u Use) del(ctx context.Context, o owner) (removed []element, err error) {
+	err = Change(ctx, u.changing(), func() (err error) {
+		removed, err = u.release(o)
+		return err
+	})
+	return removed, err
 }
 
 // Check compares what the attachment has with what it needs.
@@ -82,17 +86,32 @@ func (u Use) Check(key plugin.Key) error {
 	return u.also(o)
 }
 
-// GC takes back what attachments of the network have that are not valid, and waits until no packet matches it.
+// GC takes back what attachments of the network have that are not valid, waits until no packet matches it, and removes what is for
+// nobody then.
 func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
-	made, err := u.isMade()
-	if err != nil || !made {
+	var holdings map[owner][]record
+	err := locked(ctx, func() (err error) { // a list that is interrupted by a change may lack something
+		holdings, err = u.holdings()
+		return err
+	})
+	if err != nil || holdings == nil {
 		return err
 	}
-	err = u.collect(ctx, network, u, valid)
-	if u.sweep == nil {
-		return err
+	var errs []error
+	var last []element // what was taken away last is gone last
+	for o, records := range holdings {
+		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(u.name) == o.id })
+		if slices.Contains(u.kinds, records[0].kind) && o.isOf(network) && !isValid {
+			removed, err := u.del(ctx, o)
+			last, errs = removed, append(errs, err)
+		}
 	}
-	return errors.Join(err, Locked(ctx, u.sweep))
+	_, err = u.lookWhenExpired(last)
+	errs = append(errs, err)
+	if u.sweep != nil {
+		errs = append(errs, Change(ctx, u.changing(), u.sweep))
+	}
+	return errors.Join(errs...)
 }
 
 // Available tries whether the kernel takes the table, without leaving anything in it.

@@ -7,76 +7,60 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/expr"
-	"github.com/google/nftables/userdata"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// remove removes some rules from chains of tables. What is not there has none.
-func remove(ctx context.Context, c *nft.Conn, tables []nftables.Table, chains []string, isStale func(*nftables.Rule) bool) error {
-	there, err := c.HasTables(tables...)
-	if err != nil || !slices.Contains(there, true) {
-		return err
-	}
-	return change(ctx, c, func() error {
-		var stale []*nftables.Rule
+// Use is what the reference plugins have nftables for. Del and GC are for when one of the tables is there.
+type Use struct {
+	Tables []nftables.Table
+	// Del removes what an attachment has. hint is the addresses that it had, nil if they are not known.
+	Del func(ctx context.Context, c *nft.Conn, key plugin.Key, hint []netip.Prefix) error
+	// GC removes what attachments of the network have that are not valid.
+	GC func(ctx context.Context, c *nft.Conn, network string, valid []plugin.Key) error
+}
+
+// stale is what is to be removed: rules, and chains that attachments have for themselves.
+type stale struct {
+	rule  func(*nftables.Rule) bool
+	chain func(name string) bool // nil if there are none
+}
+
+// remove removes what is stale in tables. Rules are in some chains that all attachments have in common; what is not there has none.
+func (s stale) remove(ctx context.Context, c *nft.Conn, tables []nftables.Table, common ...string) error {
+	const what = "remove what the reference plugins made in nftables"
+	return nft.Change(ctx, what, func() error {
+		var rules []*nftables.Rule
+		var chains []*nftables.Chain
 		for _, t := range tables {
-			for _, name := range chains {
-				rules, err := c.GetRules(&t, &nftables.Chain{Name: name})
-				if err != nil {
+			for _, name := range common {
+				list, err := c.GetRules(&t, &nftables.Chain{Name: name})
+				if err := errors.Join(ctx.Err(), err); err != nil {
 					return fmt.Errorf("list the rules of chain %s of table %s: %w", name, t.Name, err)
 				}
-				stale = append(stale, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return !isStale(r) })...)
+				rules = append(rules, slices.DeleteFunc(list, func(r *nftables.Rule) bool { return !s.rule(r) })...)
 			}
+			if s.chain == nil {
+				continue
+			}
+			list, err := c.ListChainsOfTableFamily(t.Family)
+			if err != nil {
+				return fmt.Errorf("list the chains of table %s: %w", t.Name, err)
+			}
+			chains = append(chains, slices.DeleteFunc(list, func(c *nftables.Chain) bool { return c.Table.Name != t.Name || !s.chain(c.Name) })...)
 		}
-		deleteRules(c, stale)
-		return nil
+		c.DeleteRules(rules)
+		for _, chain := range chains { // one may jump to another
+			c.FlushChain(chain)
+		}
+		for _, chain := range chains {
+			c.DelChain(chain)
+		}
+		return c.Commit(what)
 	})
-}
-
-func deleteRules(c *nft.Conn, rules []*nftables.Rule) {
-	for _, r := range rules {
-		_ = c.DelRule(r) // fails for a rule without a handle only
-	}
-}
-
-// change commits what prepare looks up to be removed. A reference plugin may remove the same at the same time, which makes a second
-// look worth while.
-func change(ctx context.Context, c *nft.Conn, prepare func() error) error {
-	try := func() error {
-		if err := errors.Join(ctx.Err(), prepare()); err != nil {
-			return err
-		}
-		if err := c.Flush(); err != nil {
-			return fmt.Errorf("remove what the reference plugins made in nftables: %w", err)
-		}
-		return nil
-	}
-	return nft.Locked(ctx, func() error {
-		err := try()
-		if errors.Is(err, unix.ENOENT) {
-			err = try()
-		}
-		return err
-	})
-}
-
-func commentOf(r *nftables.Rule) string {
-	text, _ := userdata.GetString(r.UserData, userdata.TypeComment)
-	return text
-}
-
-// targetOf returns the chain that a rule jumps to, "" if it does not.
-func targetOf(r *nftables.Rule) (chain string) {
-	for _, e := range r.Exprs {
-		if v, ok := e.(*expr.Verdict); ok {
-			chain = v.Chain
-		}
-	}
-	return chain
 }
