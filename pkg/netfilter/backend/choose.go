@@ -80,7 +80,7 @@ func (u Use) Explain(work string, w Wish) string {
 		return work + " with nothing: " + err.Error()
 	}
 	if c.Preferred {
-		if err := withNFT(func(c *nft.Conn) error { return u.inNFT(c).Available() }); errors.Is(err, netfilter.ErrUnavailable) {
+		if err := onHost(func(conn *nft.Conn) error { return u.inNFT(conn).Available() }); errors.Is(err, netfilter.ErrUnavailable) {
 			c = without(err)
 		}
 	}
@@ -93,14 +93,16 @@ func (w Wish) with(inNFT func(*nft.Conn) error, inIPTables func(*iptables.Backen
 	if err != nil {
 		return err
 	}
-	if c.Backend == NFTables {
-		err := withNFT(inNFT)
-		if !c.Preferred || !errors.Is(err, netfilter.ErrUnavailable) {
-			return c.explain(err)
+	return onHost(func(conn *nft.Conn) error {
+		if c.Backend == NFTables {
+			err := inNFT(conn)
+			if !c.Preferred || !errors.Is(err, netfilter.ErrUnavailable) {
+				return c.explain(err)
+			}
+			c = without(err)
 		}
-		c = without(err)
-	}
-	return onHost(func(conn *nft.Conn) error { return c.explain(inIPTables(iptables.On(conn))) })
+		return c.explain(inIPTables(iptables.On(conn)))
+	})
 }
 
 // without is the choice when the kernel has no nftables.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // The chains that all port maps share.
@@ -162,7 +163,7 @@ func (list owners) evict(f *family, l *listing, key plugin.Key, ports netfilter.
 			continue
 		}
 		if other.Container.Addr() != ports.Maps[i].Container.Addr() {
-			if isGone, known := netfilter.Gone(ports.Results, holder); !isGone {
+			if isGone, known := results.Gone(ports.Results, holder); !isGone {
 				return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
 					"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder)
 			}

@@ -27,6 +27,7 @@ import (
 type Conn struct {
 	*nftables.Conn               // transactions and lists
 	socket         *netlink.Conn // the same connection, for questions that the library can't ask
+	lacking        error         // why there is none: the kernel has no netfilter over netlink, and so none of our tables or others'
 }
 
 // Open opens a connection in the calling thread's namespace.
@@ -37,10 +38,11 @@ func Open() (*Conn, error) {
 		const room = 64 << 20           // a transaction is sent as a whole, and has an answer for each message
 		const longest = 5 * time.Minute // for what the kernel never answers
 		c.socket = s
-		return errors.Join(s.SetWriteBuffer(room), s.SetReadBuffer(room), s.SetOption(netlink.ExtendedAcknowledge, true), s.SetDeadline(time.Now().Add(longest)))
+		return errors.Join(s.SetWriteBuffer(room), s.SetReadBuffer(room), s.SetOption(netlink.ExtendedAcknowledge, true),
+			s.SetDeadline(time.Now().Add(longest)))
 	}))
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, unavailable("nftables can't be used", needNAT, err)
+		return &Conn{lacking: err}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open a socket of nf_tables: %w", err)
@@ -49,7 +51,11 @@ func Open() (*Conn, error) {
 }
 
 // Close ends the connection.
-func (c *Conn) Close() { _ = c.CloseLasting() }
+func (c *Conn) Close() {
+	if c.lacking == nil {
+		_ = c.CloseLasting()
+	}
+}
 
 // question asks for one object of a table by one of NFT_MSG_GET…, which all have the table's name as their first attribute.
 func question(message uint16, t nftables.Table, attrs ...netlink.Attribute) netlink.Message {
@@ -77,6 +83,9 @@ func nested(number uint16, inside netlink.Attribute) netlink.Attribute {
 // kernel: all of their answers have to fit into the socket's buffer.
 func (c *Conn) ask(questions ...netlink.Message) ([]map[uint16][]byte, error) {
 	const atOnce = 64
+	if c.lacking != nil {
+		return nil, explain("ask nf_tables", c.lacking)
+	}
 	answers := make([]map[uint16][]byte, 0, len(questions))
 	var refusal error
 	for part := range slices.Chunk(questions, atOnce) {
@@ -191,20 +200,15 @@ func explain(what string, err error) error {
 // lacking reports whether the kernel refused a request because it has no nf_tables, or not that part of it. EINVAL is how it refuses
 // messages for a subsystem of nfnetlink that it does not have.
 func lacking(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }
 
 // unavailableError is an error that a runtime is shown, and netfilter.ErrUnavailable too.
-type unavailableError struct {
-	shown *types.Error
-	cause error
-}
+type unavailableError struct{ shown *types.Error }
 
 func unavailable(what, need string, cause error) error {
-	return &unavailableError{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need), cause}
+	return unavailableError{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need)}
 }
 
-func (e *unavailableError) Error() string { return e.shown.Error() }
-func (e *unavailableError) Unwrap() []error {
-	return []error{e.shown, netfilter.ErrUnavailable, e.cause}
-}
+func (e unavailableError) Error() string   { return e.shown.Error() }
+func (e unavailableError) Unwrap() []error { return []error{e.shown, netfilter.ErrUnavailable} }

@@ -9,7 +9,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -28,9 +27,8 @@ const foreignMark = 0x40000000
 // Forward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it. To accept what is marked is
 // for others.
 func (c *Conn) Forward(f netfilter.Forward) Use {
-	records, err := forwardRecords(f)
 	return Use{
-		table: c.forwarding(), name: "forward", kinds: []kind{kindForwarded, kindProtected, kindIsolated}, records: records, err: err,
+		table: c.forwarding(), name: "forward", kinds: []kind{kindForwarded, kindProtected, kindIsolated}, records: forwardRecords(f),
 		before: func(context.Context) error { return isolatePort(f) },
 		also: func(owner) error {
 			if !isolates(f) || link.PortOption(f.HostEnd, "isolated") {
@@ -60,24 +58,22 @@ func isolatePort(f netfilter.Forward) error {
 	return nil
 }
 
-func forwardRecords(f netfilter.Forward) (records []record, err error) {
+func forwardRecords(f netfilter.Forward) (records []record) {
 	for _, a := range f.Addrs {
 		if r := (record{kind: kindForwarded, link: noLink, addr: a}); !slices.Contains(records, r) {
 			records = append(records, r)
 		}
 	}
-	if f.Ingress == netfilter.Open {
-		return records, nil
+	bridge := record{link: f.Bridge, addr: netip.IPv6Unspecified()}
+	if f.Ingress != netfilter.Open {
+		bridge.kind = kindProtected
+		records = append(records, bridge)
 	}
-	if f.Bridge == "" || len(f.Bridge) >= unix.IFNAMSIZ {
-		return nil, plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
-			"ingressPolicy: %q is no bridge", f.Bridge)
-	}
-	records = append(records, record{kind: kindProtected, link: f.Bridge, addr: netip.IPv6Unspecified()})
 	if f.Ingress == netfilter.Isolated {
-		records = append(records, record{kind: kindIsolated, link: f.Bridge, addr: netip.IPv6Unspecified()})
+		bridge.kind = kindIsolated
+		records = append(records, bridge)
 	}
-	return records, nil
+	return records
 }
 
 // forwarding returns the table inet cnibox-forward, which docs/netfilter.md shows.

@@ -1,19 +1,16 @@
 package nft
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -174,49 +171,4 @@ func send(elements []element, timeout time.Duration, call func(*nftables.Set, []
 			_ = call(sets[name], part) // fails for lists of more than 64 KiB, and for anonymous sets
 		}
 	}
-}
-
-// check compares what the owner has with what records say, and makes sure that the table has its rules.
-func (t *table) check(o owner, want []record) error {
-	records, err := t.held(o)
-	if err != nil {
-		return err
-	}
-	if len(records) == 0 && len(want) > 0 {
-		if there, err := t.conn.HasTables(t.Table); err == nil && !there[0] {
-			return plugin.Errorf(fmt.Sprintf("`nft flush ruleset` (a reload of nftables.service does that) or `nft delete table %s` took it: "+
-				"restart the containers; the next ADD makes the table again", t), "table %s is missing, and with it %s", t, t.lost)
-		}
-	}
-	if !slices.EqualFunc(records, want, func(r, w record) bool { r.target = w.target; return r == w }) {
-		return t.mismatch("%s holds %v, and should hold %v", o.comment, records, want)
-	}
-	wanted := t.elementsOf(o, want)
-	there, _, err := t.look(wanted)
-	if err != nil {
-		return err
-	}
-	for i, e := range wanted {
-		f := there[i]
-		switch {
-		case f == nil:
-			return t.mismatch("%s is not in %s", e.what, e.set.Name)
-		case f.Comment != e.Comment && e.sharing == alone:
-			return t.mismatch("%s in %s belongs to %s", e.what, e.set.Name, f.Comment)
-		case !bytes.Equal(f.Val, e.Val):
-			return t.mismatch("%s in %s leads elsewhere", e.what, e.set.Name)
-		}
-	}
-	missing, lost, err := t.incomplete(want)
-	switch {
-	case err != nil || len(want) == 0:
-		return err
-	case lost:
-		return plugin.Errorf(fmt.Sprintf("`nft flush table %s` or something like it took them: the next ADD makes them again", t),
-			"table %s: all its rules are missing, and so %s", t, t.lost)
-	case len(missing) > 0:
-		return plugin.Errorf(fmt.Sprintf("something changed it after ADD: the next ADD makes them again; see `nft list table %s`", t),
-			"table %s: chain %s has not all of its rules", t, strings.Join(missing, ", "))
-	}
-	return nil
 }

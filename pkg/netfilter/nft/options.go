@@ -124,10 +124,11 @@ func CheckConditions(ctx context.Context, ports netfilter.PortMaps) error {
 			return plugin.ConfigError(remedy, "%s: %q has more in it than conditions", f.conditionsName, text)
 		}
 		const try = "add table inet cnibox-try\nadd chain inet cnibox-try conditions\nadd rule inet cnibox-try conditions meta nfproto ipv%s %s accept\n"
-		if err := runNFT(ctx, fmt.Sprintf(try, f.digit, text), "--check"); err != nil {
-			if errors.As(err, new(nftRefusal)) {
-				return plugin.ConfigError(remedy, "%s: %v", f.conditionsName, err)
-			}
+		err := runNFT(ctx, fmt.Sprintf(try, f.digit, text), "--check")
+		switch {
+		case errors.As(err, new(nftRefusal)):
+			return plugin.ConfigError(remedy, "%s: %v", f.conditionsName, err)
+		case err != nil:
 			return fmt.Errorf("%s: %w", f.conditionsName, err)
 		}
 	}
@@ -154,14 +155,13 @@ func runNFT(ctx context.Context, text string, args ...string) error {
 	// Our lock is released when we are killed, and must not be before the change is made or dropped.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.CombinedOutput()
-	var exit *exec.ExitError
 	switch {
 	case err == nil:
 		return nil
 	case ctx.Err() != nil:
 		return fmt.Errorf("nft: %w", context.Cause(ctx))
-	case errors.As(err, &exit):
-		return nftRefusal(strings.Join(strings.Fields(string(out)), " "))
+	case cmd.ProcessState == nil: // it was not started
+		return fmt.Errorf("run %s: %w", path, err)
 	}
-	return fmt.Errorf("run %s: %w", path, err)
+	return nftRefusal(strings.Join(strings.Fields(string(out)), " "))
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // PortMaps publishes ports of a container on the host. Add fails if another attachment has one of the ports, with an error that names
@@ -17,9 +18,9 @@ import (
 func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 	t := c.host()
 	t.results = ports.Results
-	records, err := portRecords(ports)
+	records := portRecords(ports)
 	return Use{
-		table: t, name: usePortMap, kinds: []kind{kindPort}, records: records, err: err,
+		table: t, name: usePortMap, kinds: []kind{kindPort}, records: records,
 		before: func(ctx context.Context) error { return CheckConditions(ctx, ports) },
 		after: func(ctx context.Context, o owner) error {
 			if options := t.options(o, ports, records); len(options) > 0 {
@@ -41,7 +42,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 			options := t.options(o, ports, records)
 			rules, err := t.rulesOf(o, records)
 			if err == nil && len(rules) < len(options) {
-				return t.mismatch("%s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
+				return t.mismatch(": %s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
 			}
 			return err
 		},
@@ -51,13 +52,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 const usePortMap = "portmap"
 
 // portRecords returns what an attachment is to have for its ports.
-func portRecords(ports netfilter.PortMaps) (records []record, err error) {
-	if ports.SetMarkChain != "" {
-		return nil, plugin.ConfigError(`use backend "iptables"`, "chain %s, which is to mark connections, is one of iptables", ports.SetMarkChain)
-	}
-	if ports.MarkBit < 0 || ports.MarkBit > 31 {
-		return nil, plugin.ConfigError("use a bit from 0 to 31", "a packet's mark has no bit %d", ports.MarkBit)
-	}
+func portRecords(ports netfilter.PortMaps) (records []record) {
 	r := record{kind: kindPort, bit: defaultBit, link: noLink}
 	if ports.MasqAll {
 		r.flags |= flagMasqAll
@@ -81,7 +76,7 @@ func portRecords(ports netfilter.PortMaps) (records []record, err error) {
 		}
 		records = append(records, r)
 	}
-	return records, nil
+	return records
 }
 
 // parseTarget reads the data of maps of ports: where a connection goes.
@@ -117,7 +112,7 @@ func (t *table) releaseGone(comment, port string) (removed []element, err error)
 	if parts := strings.Split(comment, "/"); len(parts) == 3 && !strings.ContainsAny(comment, "~:") { // not shortened, no character replaced
 		key := plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}
 		var gone bool
-		if gone, known = netfilter.Gone(t.results, key); gone {
+		if gone, known = results.Gone(t.results, key); gone {
 			return t.release(ownerOf(key, usePortMap))
 		}
 	}

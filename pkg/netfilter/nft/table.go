@@ -128,7 +128,7 @@ func (t *table) complete(records []record) error {
 	}
 	t.conn.AddTable(&t.Table)
 	t.build(records)
-	return t.commitBuild("make table " + t.String())
+	return t.explain(t.conn.Commit("make table " + t.String()))
 }
 
 // build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. What attachments have in chains
@@ -162,16 +162,8 @@ func (t *table) build(records []record) {
 	}
 }
 
-func (t *table) commitBuild(what string) error {
-	err := t.conn.Commit(what)
-	if errors.Is(err, unix.ENOENT) { // a kind of chain or expression that there is not
-		return unavailable(t.refusal, t.need, err)
-	}
-	return t.explain(err)
-}
-
-// available tries whether the kernel takes the table, which is made and removed in one transaction.
-func (t *table) available() error {
+// Available tries whether the kernel takes the table, which is made and removed in one transaction.
+func (t *table) Available() error {
 	there, err := t.conn.ask(question(unix.NFT_MSG_GETTABLE, t.Table))
 	if err != nil || there[0] != nil {
 		return t.explain(err)
@@ -179,16 +171,16 @@ func (t *table) available() error {
 	t.conn.CreateTable(&t.Table) // not one that was made just now
 	t.build(nil)
 	t.conn.DelTable(&t.Table)
-	err = t.commitBuild("try to make table " + t.String())
+	err = t.conn.Commit("try to make table " + t.String())
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
-	return err
+	return t.explain(err)
 }
 
-// explain makes an error out of one of the kernel's that may be about what the kernel lacks.
+// explain makes an error out of one of the kernel's that may be about what the kernel lacks, such as a kind of chain or expression.
 func (t *table) explain(err error) error {
-	if lacking(err) {
+	if lacking(err) || errors.Is(err, unix.ENOENT) {
 		return unavailable(t.refusal, t.need, err)
 	}
 	return err
@@ -196,5 +188,6 @@ func (t *table) explain(err error) error {
 
 // mismatch is the error of a CHECK.
 func (t *table) mismatch(format string, args ...any) error {
-	return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container; see `nft list table %s`", t), "table %s: %s", t, fmt.Sprintf(format, args...))
+	return plugin.Errorf(fmt.Sprintf("something changed it after ADD, such as a reload of nftables.service or another `nft flush ruleset`: "+
+		"restart the container; see `nft list table %s`", t), "table %s%s", t, fmt.Sprintf(format, args...))
 }

@@ -199,7 +199,7 @@ func TestCollision(t *testing.T) {
 	}
 	_, err = use.release(second)
 	must(t, err)
-	must(t, use.check(first, use.records))
+	must(t, use.Check(keyOf("a")))
 }
 
 // TestGC removes what is not valid, and then what is for nobody.

@@ -1,9 +1,11 @@
 package nft
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -20,7 +22,6 @@ type Use struct {
 	kinds []kind // of their records
 
 	records []record // what is needed
-	err     error    // why that can't be had
 
 	// What some uses need besides, else nil.
 	before func(context.Context) error        // begins Add
@@ -30,12 +31,10 @@ type Use struct {
 
 // Add gives the attachment what it needs, in place of what it has.
 func (u Use) Add(ctx context.Context, key plugin.Key) error {
-	err := u.err
-	if err == nil && u.before != nil {
-		err = u.before(ctx)
-	}
-	if err != nil {
-		return err
+	if u.before != nil {
+		if err := u.before(ctx); err != nil {
+			return err
+		}
 	}
 	o := ownerOf(key, u.name)
 	return locked(ctx, func() error {
@@ -74,16 +73,49 @@ func (u Use) del(ctx context.Context, o owner) (removed []element, err error) {
 	return removed, err
 }
 
-// Check compares what the attachment has with what it needs.
+// Check compares what the attachment has with what it needs, and makes sure that the table has its rules.
 func (u Use) Check(key plugin.Key) error {
-	if u.err != nil {
-		return u.err
-	}
 	o := ownerOf(key, u.name)
-	if err := u.check(o, u.records); err != nil || u.also == nil {
+	records, err := u.held(o)
+	if err != nil {
 		return err
 	}
-	return u.also(o)
+	if len(records) == 0 && len(u.records) > 0 {
+		if there, err := u.conn.HasTables(u.Table); err == nil && !there[0] {
+			return u.mismatch(" is missing, and with it %s", u.lost)
+		}
+	}
+	if !slices.EqualFunc(records, u.records, func(r, w record) bool { r.target = w.target; return r == w }) {
+		return u.mismatch(": %s holds %v, and should hold %v", o.comment, records, u.records)
+	}
+	wanted := u.elementsOf(o, u.records)
+	there, _, err := u.look(wanted)
+	if err != nil {
+		return err
+	}
+	for i, e := range wanted {
+		f := there[i]
+		switch {
+		case f == nil:
+			return u.mismatch(": %s is not in %s", e.what, e.set.Name)
+		case f.Comment != e.Comment && e.sharing == alone:
+			return u.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, f.Comment)
+		case !bytes.Equal(f.Val, e.Val):
+			return u.mismatch(": %s in %s leads elsewhere", e.what, e.set.Name)
+		}
+	}
+	missing, lost, err := u.incomplete(u.records)
+	switch {
+	case err != nil:
+		return err
+	case lost && len(u.records) > 0:
+		return u.mismatch(": all its rules are missing, and so %s", u.lost)
+	case len(missing) > 0 && len(u.records) > 0:
+		return u.mismatch(": chain %s has not all of its rules", strings.Join(missing, ", "))
+	case u.also != nil:
+		return u.also(o)
+	}
+	return nil
 }
 
 // GC takes back what attachments of the network have that are not valid, waits until no packet matches it, and removes what is for
@@ -113,6 +145,3 @@ func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
 	}
 	return errors.Join(errs...)
 }
-
-// Available tries whether the kernel takes the table, without leaving anything in it.
-func (u Use) Available() error { return u.available() }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/firewalld"
@@ -151,6 +152,10 @@ func wanted(r *plugin.Request) (*config, netfilter.Forward, error) {
 	}
 	if c.ingress != netfilter.Open {
 		f.Bridge, f.HostEnd = bridgeAndPort(r.PrevResult)
+		if f.Bridge == "" || len(f.Bridge) >= unix.IFNAMSIZ {
+			return nil, f, plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
+				"ingressPolicy: %q is no bridge", f.Bridge)
+		}
 	}
 	return c, f, nil
 }
