@@ -35,6 +35,11 @@ func newElement(s *nftables.Set, key ...[]byte) element {
 	return element{set: s, SetElement: nftables.SetElement{Key: slices.Concat(key...)}}
 }
 
+func (e element) shared(how sharing) element {
+	e.sharing = how
+	return e
+}
+
 // id tells elements apart.
 func (e element) id() string { return e.set.Name + string(e.Key) }
 

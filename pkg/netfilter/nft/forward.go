@@ -95,19 +95,15 @@ func (c *Conn) forwarding() *table {
 	same := t.newSet("same", inLink(), outLink())
 	isolated := t.newSet("isolated", inLink(), outLink())
 
-	t.elements = func(r record) (list []element) {
+	t.elements = func(r record) []element {
 		switch name := linkKey(r.link); r.kind {
 		case kindForwarded:
 			return []element{newElement(pods[familyOf(r.addr)], r.addr.AsSlice())}
 		case kindProtected:
-			list = []element{newElement(protected, name), newElement(same, name, name)}
+			return []element{newElement(protected, name).shared(common), newElement(same, name, name).shared(common)}
 		default:
-			list = []element{newElement(isolated, name, name)}
+			return []element{newElement(isolated, name, name).shared(common)}
 		}
-		for i := range list {
-			list[i].sharing = common
-		}
-		return list
 	}
 
 	t.chains = func() []chain {
