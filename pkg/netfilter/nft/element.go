@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"fmt"
 	"slices"
 	"time"
 
@@ -129,8 +128,7 @@ func (t *table) held(o owner) (records []record, err error) {
 			}
 			r, ok := parseRecord(f.Val)
 			if !ok {
-				return nil, plugin.Errorf(fmt.Sprintf("remove the table with `nft delete table %s` and restart the containers", t),
-					"table %s: %s has data that is not ours", t, t.owners.Name)
+				return records, nil
 			}
 			records = append(records, r)
 		}

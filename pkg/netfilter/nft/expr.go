@@ -105,18 +105,16 @@ func masquerade() rule      { return rule{&expr.Masq{}} }
 
 // family is what differs between IPv4 and IPv6.
 type family struct {
-	number         byte
-	name, digit    string // as nft calls it, and in names
-	addr           nftables.SetDatatype
-	srcAt, dstAt   uint32 // of the addresses, in bytes from the start of the IP header
-	multicast      netip.Prefix
-	unspecified    netip.Addr
-	conditionsName string // of the configuration's key
+	number       byte
+	name, digit  string // as nft calls it, and in names
+	addr         nftables.SetDatatype
+	srcAt, dstAt uint32 // of the addresses, in bytes from the start of the IP header
+	multicast    netip.Prefix
 }
 
 var (
-	ipv4 = family{unix.NFPROTO_IPV4, "ip", "4", nftables.TypeIPAddr, 12, 16, netip.PrefixFrom(netip.AddrFrom4([4]byte{224}), 4), netip.IPv4Unspecified(), "conditionsV4"}
-	ipv6 = family{unix.NFPROTO_IPV6, "ip6", "6", nftables.TypeIP6Addr, 8, 24, netip.PrefixFrom(netip.AddrFrom16([16]byte{0xff}), 8), netip.IPv6Unspecified(), "conditionsV6"}
+	ipv4 = family{unix.NFPROTO_IPV4, "ip", "4", nftables.TypeIPAddr, 12, 16, netip.MustParsePrefix("224.0.0.0/4")}
+	ipv6 = family{unix.NFPROTO_IPV6, "ip6", "6", nftables.TypeIP6Addr, 8, 24, netip.MustParsePrefix("ff00::/8")}
 )
 
 func families() []*family { return []*family{&ipv4, &ipv6} }
@@ -139,7 +137,7 @@ func (f *family) dnat() rule {
 
 // isLocalhost goes on if an IPv4 address is of 127.0.0.0/8.
 func isLocalhost(addr value) rule {
-	return words(ipv4.is(), compareNet(addr, expr.CmpOpEq, netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)))
+	return words(ipv4.is(), compareNet(addr, expr.CmpOpEq, netip.MustParsePrefix("127.0.0.0/8")))
 }
 
 // isLocal goes on if the packet is for an address of the host.

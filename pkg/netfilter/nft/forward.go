@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -60,9 +59,7 @@ func isolatePort(f netfilter.Forward) error {
 
 func forwardRecords(f netfilter.Forward) (records []record) {
 	for _, a := range f.Addrs {
-		if r := (record{kind: kindForwarded, link: noLink, addr: a}); !slices.Contains(records, r) {
-			records = append(records, r)
-		}
+		records = append(records, record{kind: kindForwarded, link: noLink, addr: a})
 	}
 	bridge := record{link: f.Bridge, addr: netip.IPv6Unspecified()}
 	if f.Ingress != netfilter.Open {
@@ -87,7 +84,6 @@ func forwardRecords(f netfilter.Forward) (records []record) {
 // nf_tables can't compare two links with each other; a pair of a bridge with itself in a set stands for "the same one".
 func (c *Conn) forwarding() *table {
 	t := c.table(nftables.TableFamilyINet, "cnibox-forward")
-	t.refusal, t.lost = "nftables table inet cnibox-forward can't be made", "what all attachments of this host had in it"
 	t.need = "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +
 		"or must be able to load its modules (nf_tables, nft_ct)"
 	pods := map[*family]*nftables.Set{&ipv4: t.newSet("pods4", ipv4.src()), &ipv6: t.newSet("pods6", ipv6.src())}

@@ -41,13 +41,11 @@ const (
 	chainMarks       = "marks" + version       // masquerade
 )
 
-const needNAT = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, " +
-	"CONFIG_NFT_CT, CONFIG_NFT_FIB_INET) or must be able to load its modules (nft_chain_nat, nft_masq, nft_ct, nft_fib_inet)"
-
 // host returns the table.
 func (c *Conn) host() *table {
 	t := c.table(nftables.TableFamilyINet, TableName)
-	t.refusal, t.need, t.lost = "nftables can't be used", needNAT, "all that attachments of this host had published and masqueraded"
+	t.need = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, " +
+		"CONFIG_NFT_CT, CONFIG_NFT_FIB_INET) or must be able to load its modules (nft_chain_nat, nft_masq, nft_ct, nft_fib_inet)"
 	t.inside = t.newSet("inside", inLink())
 	for _, f := range families() {
 		t.ports = append(t.ports, t.newPorts(f, false), t.newPorts(f, true))
@@ -59,13 +57,9 @@ func (c *Conn) host() *table {
 // Masquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
 // multicast. An address passes from an attachment that held it before to a new one.
 func (c *Conn) Masquerade(addrs []netip.Prefix) Use {
-	t := c.host()
-	u := Use{table: t, name: "masquerade", kinds: []kind{kindAddress}}
+	u := Use{table: c.host(), name: "masquerade", kinds: []kind{kindAddress}}
 	for _, p := range addrs {
-		r := record{kind: kindAddress, link: noLink, addr: p.Addr(), port: uint16(p.Bits())}
-		if !slices.ContainsFunc(u.records, func(other record) bool { return other.addr == r.addr }) {
-			u.records = append(u.records, r)
-		}
+		u.records = append(u.records, record{kind: kindAddress, link: noLink, addr: p.Addr(), port: uint16(p.Bits())})
 	}
 	return u
 }

@@ -115,21 +115,21 @@ func (t *table) rulesOf(o owner, records []record) (own []*nftables.Rule, err er
 // CheckConditions has the program nft say whether conditions are right. It changes nothing, and needs nothing of ours to be there.
 func CheckConditions(ctx context.Context, ports netfilter.PortMaps) error {
 	for _, f := range families() {
-		text := conditionsFor(f, ports)
+		key, text := "conditionsV"+f.digit, conditionsFor(f, ports)
 		if text == "" {
 			continue
 		}
 		const remedy = "they are written as in a rule of nft: see nft(8)"
 		if strings.ContainsAny(text, ";#\n\r") {
-			return plugin.ConfigError(remedy, "%s: %q has more in it than conditions", f.conditionsName, text)
+			return plugin.ConfigError(remedy, "%s: %q has more in it than conditions", key, text)
 		}
 		const try = "add table inet cnibox-try\nadd chain inet cnibox-try conditions\nadd rule inet cnibox-try conditions meta nfproto ipv%s %s accept\n"
 		err := runNFT(ctx, fmt.Sprintf(try, f.digit, text), "--check")
 		switch {
 		case errors.As(err, new(nftRefusal)):
-			return plugin.ConfigError(remedy, "%s: %v", f.conditionsName, err)
+			return plugin.ConfigError(remedy, "%s: %v", key, err)
 		case err != nil:
-			return fmt.Errorf("%s: %w", f.conditionsName, err)
+			return fmt.Errorf("%s: %w", key, err)
 		}
 	}
 	return nil

@@ -1,11 +1,11 @@
 package nft
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"fmt"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -19,6 +19,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 	t := c.host()
 	t.results = ports.Results
 	records := portRecords(ports)
+	link, _ := localhostLink(records)
 	return Use{
 		table: t, name: usePortMap, kinds: []kind{kindPort}, records: records,
 		before: func(ctx context.Context) error { return CheckConditions(ctx, ports) },
@@ -28,23 +29,23 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 					return fmt.Errorf("publish ports on conditions: %w", err)
 				}
 			}
-			if !needsLocalhost(ports) {
+			if link == "" {
 				return nil
 			}
-			return netfilter.AllowLocalhost(ports.Inside) // the guard is there by now
+			return netfilter.AllowLocalhost(link) // the guard is there by now
 		},
 		also: func(o owner) error {
-			if needsLocalhost(ports) {
-				if err := netfilter.CheckLocalhost(ports.Inside); err != nil {
-					return err
-				}
-			}
 			options := t.options(o, ports, records)
 			rules, err := t.rulesOf(o, records)
-			if err == nil && len(rules) < len(options) {
+			switch {
+			case err != nil:
+				return err
+			case len(rules) < len(options):
 				return t.mismatch(": %s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
+			case link != "":
+				return netfilter.CheckLocalhost(link)
 			}
-			return err
+			return nil
 		},
 	}
 }
@@ -72,7 +73,7 @@ func portRecords(ports netfilter.PortMaps) (records []record) {
 		r.conditions = hashOf(conditionsFor(f, ports))
 		r.addr, r.proto, r.port, r.target = m.HostIP, m.Protocol, m.HostPort, m.Container
 		if !r.addr.IsValid() {
-			r.addr = f.unspecified
+			r.addr = netip.PrefixFrom(m.Container.Addr(), 0).Masked().Addr() // the unspecified one of the family
 		}
 		records = append(records, r)
 	}
@@ -89,20 +90,15 @@ func parseTarget(data []byte) netip.AddrPort {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(port))
 }
 
-// needsLocalhost reports whether ports are published on 127.0.0.1.
-func needsLocalhost(ports netfilter.PortMaps) bool {
-	return ports.SNATLink() != "" && slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() })
-}
-
-// forbidLocalhost undoes route_localnet of a link that nobody else is behind, before the guard for it goes. All ports of an attachment
-// have the same link.
-func forbidLocalhost(records []record) error {
+// localhostLink returns the link by which ports on 127.0.0.1 lead to the container, "" if there is none, and whether nobody else is
+// behind it. All ports of an attachment have the same link.
+func localhostLink(records []record) (link string, own bool) {
 	for _, r := range records {
-		if r.flags&flagOwnLink != 0 && r.addr.Is4() {
-			return netfilter.ForbidLocalhost(r.link)
+		if r.kind == kindPort && r.flags&flagSNAT != 0 && r.addr.Is4() {
+			return r.link, r.flags&flagOwnLink != 0
 		}
 	}
-	return nil
+	return "", false
 }
 
 // releaseGone releases what an owner of published ports has that is gone: a node that crashed never sent its DEL. The error is that the
@@ -116,9 +112,6 @@ func (t *table) releaseGone(comment, port string) (removed []element, err error)
 			return t.release(ownerOf(key, usePortMap))
 		}
 	}
-	if comment == "" {
-		comment, known = "something that left no name", "see what holds it with `nft list table inet "+TableName+"`"
-	}
 	return nil, plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
-		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, comment)
+		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, cmp.Or(comment, "something that left no name"))
 }

@@ -86,7 +86,7 @@ func (u Use) Check(key plugin.Key) error {
 		case err != nil:
 			return err
 		case lost:
-			return u.mismatch(" is missing, or all its rules are missing, and with them %s", u.lost)
+			return u.mismatch(" is missing, or all its rules are missing, and with them what all attachments of this host had in it")
 		case len(missing) > 0:
 			return u.mismatch(": chain %s has not all of its rules", strings.Join(missing, ", "))
 		}
@@ -253,8 +253,10 @@ func (t *table) release(o owner) (removed []element, err error) {
 	if err != nil || len(removed) == 0 {
 		return nil, err
 	}
-	if err := forbidLocalhost(records); err != nil {
-		return nil, err
+	if link, own := localhostLink(records); own { // before the guard goes
+		if err := netfilter.ForbidLocalhost(link); err != nil {
+			return nil, err
+		}
 	}
 	t.conn.DeleteRules(rules)
 	return removed, t.replace(removed, nil)
