@@ -25,7 +25,7 @@ func adminChain(name string) string { return cmp.Or(name, "CNI-ADMIN") }
 // Forward returns the rules of addresses, and of the policy of their bridge.
 func Forward(f netfilter.Forward) Wants {
 	admin := adminChain(f.AdminChain)
-	w := Wants{use: Forwarding, err: validateChain("iptablesAdminChainName", admin)}
+	w := Wants{use: Forwarding, err: ValidateChain("iptablesAdminChainName", admin)}
 	for _, fam := range families() {
 		addrs := filter(f.Addrs, func(a netip.Addr) bool { return familyOf(a) == fam })
 		if len(addrs) > 0 {

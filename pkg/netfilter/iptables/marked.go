@@ -82,7 +82,7 @@ func (m Marked) missing(f *family, l *listing) []string {
 
 // tables returns those in which rules may be missing.
 func (m Marked) tables(ctx context.Context) (list []*table, err error) {
-	if err := validateChain("iptablesAdminChainName", adminChain(m.AdminChain)); err != nil {
+	if err := ValidateChain("iptablesAdminChainName", adminChain(m.AdminChain)); err != nil {
 		return nil, err
 	}
 	for _, f := range families() {

@@ -65,7 +65,7 @@ func validatePorts(ports netfilter.PortMaps) error {
 	if ports.SetMarkChain == "" {
 		return nil
 	}
-	return validateChain("externalSetMarkChain", ports.SetMarkChain)
+	return ValidateChain("externalSetMarkChain", ports.SetMarkChain)
 }
 
 // dnatRules are the rules of the container's chain for a port: what marks connections to be masqueraded, which are those

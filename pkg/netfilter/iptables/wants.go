@@ -102,8 +102,8 @@ func Masquerade(key plugin.Key, addrs []netip.Prefix) Wants {
 	return w
 }
 
-// validateChain refuses names that iptables would take for something else.
-func validateChain(key, name string) error {
+// ValidateChain refuses names that iptables would take for something else.
+func ValidateChain(key, name string) error {
 	const longest = 28
 	if isQuotable(name) && len(name) <= longest && !strings.ContainsAny(name, ` "\`) && !strings.ContainsAny(name[:1], "-!:") {
 		return nil
