@@ -61,12 +61,12 @@ func in(s *nftables.Set, key ...value) rule {
 	return append(load(key...), &expr.Lookup{SourceRegister: register(0), DestRegister: register(0), IsDestRegSet: s.IsMap, SetName: s.Name})
 }
 
-// compare goes on if the value relates to data by op.
-func compare(v value, op expr.CmpOp, data []byte) rule {
-	return append(load(v), &expr.Cmp{Op: op, Register: register(0), Data: data})
+// equals goes on if the value is the data.
+func equals(v value, data []byte) rule {
+	return append(load(v), &expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: data})
 }
 
-// compareBits is compare for the bits of a mask.
+// compareBits goes on if the bits of a mask relate to data by op.
 func compareBits(v value, mask []byte, op expr.CmpOp, data []byte) rule {
 	return append(load(v), bitwise(mask, make([]byte, len(mask))), &expr.Cmp{Op: op, Register: register(0), Data: data})
 }
@@ -126,7 +126,7 @@ func familyOf(a netip.Addr) *family {
 	return &ipv6
 }
 
-func (f *family) is() rule   { return compare(nfproto(), expr.CmpOpEq, []byte{f.number}) }
+func (f *family) is() rule   { return equals(nfproto(), []byte{f.number}) }
 func (f *family) src() value { return payload(expr.PayloadBaseNetworkHeader, f.srcAt, f.addr) }
 func (f *family) dst() value { return payload(expr.PayloadBaseNetworkHeader, f.dstAt, f.addr) }
 
@@ -143,7 +143,7 @@ func isLocalhost(addr value) rule {
 // isLocal goes on if the packet is for an address of the host.
 func isLocal() rule {
 	kind := func(r uint32) expr.Any { return &expr.Fib{Register: r, FlagDADDR: true, ResultADDRTYPE: true} }
-	return compare(value{nftables.TypeInteger, kind}, expr.CmpOpEq, native(unix.RTN_LOCAL))
+	return equals(value{nftables.TypeInteger, kind}, native(unix.RTN_LOCAL))
 }
 
 // connection goes on if something of the packet's connection has one of the bits, which are those of

@@ -23,38 +23,31 @@ const ForwardMark = 0x1000
 // neither people nor tc give.
 const foreignMark = 0x40000000
 
-// Forward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it. To accept what is marked is
-// for others.
+// Forward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it, which goes with the port. To
+// accept what is marked is for others.
 func (c *Conn) Forward(f netfilter.Forward) Use {
-	return Use{
-		table: c.forwarding(), name: "forward", kinds: []kind{kindForwarded, kindProtected, kindIsolated}, records: forwardRecords(f),
-		before: func(context.Context) error { return isolatePort(f) },
-		also: func(owner) error {
-			if !isolates(f) || link.PortOption(f.HostEnd, "isolated") {
-				return nil
-			}
-			return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", f.HostEnd),
-				"the bridge's port %s is not isolated", f.HostEnd)
-		},
+	u := Use{table: c.forwarding(), name: "forward", kinds: []kind{kindForwarded, kindProtected, kindIsolated}, records: forwardRecords(f)}
+	if f.Ingress != netfilter.Isolated || f.HostEnd == "" {
+		return u
 	}
-}
-
-// isolates reports whether the attachment's port of the bridge is not to exchange packets with other isolated ones.
-func isolates(f netfilter.Forward) bool { return f.Ingress == netfilter.Isolated && f.HostEnd != "" }
-
-// isolatePort sets that. It goes with the port.
-func isolatePort(f netfilter.Forward) error {
-	if !isolates(f) {
+	u.before = func(context.Context) error {
+		port, err := netlink.LinkByName(f.HostEnd)
+		if err == nil {
+			err = netlink.LinkSetIsolated(port, true)
+		}
+		if err != nil {
+			return fmt.Errorf("isolate the bridge's port %s: %w", f.HostEnd, err)
+		}
 		return nil
 	}
-	port, err := netlink.LinkByName(f.HostEnd)
-	if err == nil {
-		err = netlink.LinkSetIsolated(port, true)
+	u.also = func(owner) error {
+		if link.PortOption(f.HostEnd, "isolated") {
+			return nil
+		}
+		return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", f.HostEnd),
+			"the bridge's port %s is not isolated", f.HostEnd)
 	}
-	if err != nil {
-		return fmt.Errorf("isolate the bridge's port %s: %w", f.HostEnd, err)
-	}
-	return nil
+	return u
 }
 
 func forwardRecords(f netfilter.Forward) (records []record) {

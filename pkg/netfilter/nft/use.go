@@ -65,7 +65,7 @@ func (u Use) Del(ctx context.Context, key plugin.Key) (maps []netfilter.PortMap,
 		}
 	}
 	if err == nil && slices.ContainsFunc(maps, func(m netfilter.PortMap) bool { return m.Protocol != unix.IPPROTO_TCP }) {
-		_, err = u.lookWhenExpired(removed)
+		err = u.lookWhenExpired(removed)
 	}
 	return maps, err
 }
@@ -100,18 +100,16 @@ func (u Use) Check(key plugin.Key) error {
 		return u.mismatch(": %s holds %v, and should hold %v", o.comment, records, u.records)
 	}
 	wanted := u.elementsOf(o, u.records)
-	there, _, err := u.look(wanted)
-	if err != nil {
+	if _, err := u.look(wanted); err != nil {
 		return err
 	}
-	for i, e := range wanted {
-		f := there[i]
+	for _, e := range wanted {
 		switch {
-		case f == nil:
+		case e.there == nil:
 			return u.mismatch(": %s is not in %s", e.what, e.set.Name)
-		case f.Comment != e.Comment && e.sharing == alone:
-			return u.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, f.Comment)
-		case !bytes.Equal(f.Val, e.Val):
+		case e.there.Comment != e.Comment && e.sharing == alone:
+			return u.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, e.there.Comment)
+		case !bytes.Equal(e.there.Val, e.Val):
 			return u.mismatch(": %s in %s leads elsewhere", e.what, e.set.Name)
 		}
 	}
@@ -141,8 +139,7 @@ func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
 			last, errs = removed, append(errs, err)
 		}
 	}
-	_, err = u.lookWhenExpired(last)
-	errs = append(errs, err)
+	errs = append(errs, u.lookWhenExpired(last))
 	if u.sweep != nil {
 		errs = append(errs, Change(ctx, u.changing(), u.sweep))
 	}
@@ -190,18 +187,16 @@ func (t *table) hold(o owner, records []record) error {
 		return err
 	}
 	wanted := t.elementsOf(o, records)
-	there, err := t.lookWhenExpired(wanted)
-	if err != nil {
+	if err := t.lookWhenExpired(wanted); err != nil {
 		return err
 	}
 	var missing, obsolete []element
-	for i, e := range wanted {
-		f := there[i]
-		if f != nil && e.sharing != alone {
+	for _, e := range wanted {
+		if e.there != nil && e.sharing != alone {
 			continue
 		}
-		if f != nil && e.set.IsMap && f.Comment != o.comment {
-			removed, err := t.releaseGone(f.Comment, e.what)
+		if e.there != nil && e.set.IsMap && e.there.Comment != o.comment {
+			removed, err := t.releaseGone(e.there.Comment, e.what)
 			if err != nil {
 				return err
 			}
@@ -209,7 +204,7 @@ func (t *table) hold(o owner, records []record) error {
 				return t.hold(o, records)
 			}
 		}
-		if f != nil {
+		if e.there != nil {
 			obsolete = append(obsolete, e)
 		}
 		missing = append(missing, e)
@@ -238,14 +233,12 @@ func (t *table) release(o owner) (removed []element, err error) {
 			}
 		}
 	}
-	there, _, err := t.look(list)
-	if err != nil {
+	if _, err := t.look(list); err != nil {
 		return nil, err
 	}
-	for i, e := range list {
-		f := there[i]
-		if f != nil && (e.sharing == alone && f.Comment == o.comment || e.sharing == common && !needed[e.id()]) {
-			e.SetElement = *f
+	for _, e := range list {
+		if e.there != nil && (e.sharing == alone && e.there.Comment == o.comment || e.sharing == common && !needed[e.id()]) {
+			e.SetElement = *e.there
 			removed = append(removed, e)
 		}
 	}
