@@ -121,7 +121,8 @@ func (t *table) releaseGone(comment, port string) (removed []element, err error)
 		}
 	}
 	return nil, plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
-		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, cmp.Or(comment, "something that left no name"))
+		"if it is gone, the network's GC frees the port", known),
+		"host port %s is already published by %s", port, cmp.Or(comment, "something that left no name"))
 }
 
 // Ports with conditions, or with another bit of the mark, have rules of their own, besides the elements that say whose port it is. They

@@ -23,14 +23,8 @@ type owner struct {
 
 // ownerOf returns the owner that an attachment is for a use. The comment is the key without what nft could not read back from a
 // saved ruleset; no part of a key has a colon.
-func ownerOf(key plugin.Key, use string) owner { return owner{key.ID(use), comment(key.String())} }
-
-func comment(text string) string { return strings.ReplaceAll(text, `"`, ":") }
-
-// isOf reports whether the attachment is one of a network. The name in a comment that is full may be cut.
-func (o owner) isOf(network string) bool {
-	return [8]byte(o.id[:8]) == plugin.NetworkHash(network) &&
-		(strings.HasPrefix(o.comment, comment(network+"/")) || len(o.comment) == plugin.MaxKeyText)
+func ownerOf(key plugin.Key, use string) owner {
+	return owner{key.ID(use), strings.ReplaceAll(key.String(), `"`, ":")}
 }
 
 // kind is what a record is about.

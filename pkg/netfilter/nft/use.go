@@ -42,16 +42,18 @@ func (u Use) Add(ctx context.Context, key plugin.Key) error {
 		}
 	}
 	o := ownerOf(key, u.name)
-	return locked(ctx, func() error {
-		err := twice(u.changing(), func() error { return u.hold(o, u.records) })
-		if err == nil && u.after != nil {
-			if err = u.after(ctx, o); err != nil {
-				_, undo := u.release(o)
-				err = errors.Join(err, undo)
-			}
+	var later error
+	err := Change(ctx, u.changing(), func() error {
+		if err := u.hold(o, u.records); err != nil || u.after == nil {
+			return err
 		}
-		return err
+		if later = u.after(ctx, o); later != nil {
+			_, err := u.release(o)
+			return err
+		}
+		return nil
 	})
+	return errors.Join(later, err)
 }
 
 // Del takes back what the attachment has, and returns the published ports among it. Packets may match it for some milliseconds more, but
@@ -123,7 +125,7 @@ func (u Use) Check(key plugin.Key) error {
 // nobody then.
 func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
 	var holdings map[owner][]record
-	err := locked(ctx, func() (err error) { // a list that is interrupted by a change may lack something
+	err := Change(ctx, u.changing(), func() (err error) { // a list that is interrupted by a change may lack something
 		holdings, err = u.holdings()
 		return err
 	})
@@ -134,7 +136,8 @@ func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
 	var last []element // what was taken away last is gone last
 	for o, records := range holdings {
 		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(u.name) == o.id })
-		if slices.Contains(u.kinds, records[0].kind) && o.isOf(network) && !isValid {
+		isOfNetwork := [8]byte(o.id[:8]) == plugin.NetworkHash(network)
+		if slices.Contains(u.kinds, records[0].kind) && isOfNetwork && !isValid {
 			removed, err := u.del(ctx, o)
 			last, errs = removed, append(errs, err)
 		}
@@ -150,26 +153,22 @@ func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
 // the change is made. No other lock is taken meanwhile.
 const lockFile = "/run/cnibox/nftables.lock"
 
-func locked(ctx context.Context, do func() error) error { return state.Locked(ctx, lockFile, do) }
-
-// Change makes a change, while nobody else of us does, that is decided on by a look at what is there. what is for errors.
+// Change makes a change, while nobody else of us does, that is decided on by a look at what is there. If it fails by what others, who
+// don't know the lock, have changed in between, it is tried again. what is for errors.
 func Change(ctx context.Context, what string, try func() error) error {
-	return locked(ctx, func() error { return twice(what, try) })
-}
-
-// twice tries a change again if it fails by what others, who don't know the lock, have changed since the look.
-func twice(what string, try func() error) error {
-	for again := true; ; again = false {
-		err := try()
-		var shown *types.Error
-		if errors.As(err, &shown) || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EBUSY) {
-			return err
+	return state.Locked(ctx, lockFile, func() error {
+		for again := true; ; again = false {
+			err := try()
+			var shown *types.Error
+			if errors.As(err, &shown) || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EBUSY) {
+				return err
+			}
+			if !again {
+				return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s: given up after 2 attempts: %v", what, err),
+					"another program changes the same at the same time; look which with `nft monitor`")
+			}
 		}
-		if !again {
-			return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s: given up after 2 attempts: %v", what, err),
-				"another program changes the same at the same time; look which with `nft monitor`")
-		}
-	}
+	})
 }
 
 // changing says in errors what was tried.
