@@ -75,7 +75,8 @@ func Forward(f netfilter.Forward) Use {
 	}
 }
 
-// SpoofCheck has packets dropped that the host's end of the attachment's veth gets from any other MAC address. It is nftables' alone.
+// SpoofCheck has packets dropped that the host's end of the attachment's veth gets from any other MAC address. It is nftables' alone,
+// whatever is wished.
 // Of its arguments Del needs none, and GC the directory of libcni's results.
 func SpoofCheck(results, hostEnd string, mac [6]byte) Use {
 	return Use{
@@ -87,12 +88,12 @@ func SpoofCheck(results, hostEnd string, mac [6]byte) Use {
 
 // Available reports whether the backend that is wished for, or the one that would stand in for it, can be used.
 func (u Use) Available(w Wish) error {
-	return w.with(func(c *nft.Conn) error { return u.inNFT(c).Available() }, (*iptables.Backend).Available)
+	return u.with(w, func(c *nft.Conn) error { return u.inNFT(c).Available() }, (*iptables.Backend).Available)
 }
 
 // Add gives the attachment what it needs, in place of what it has.
 func (u Use) Add(ctx context.Context, w Wish, key plugin.Key) error {
-	err := w.with(
+	err := u.with(w,
 		func(c *nft.Conn) error {
 			if err := u.inNFT(c).Add(ctx, key); err != nil || u.marked == nil {
 				return err
@@ -113,7 +114,7 @@ func (u Use) Add(ctx context.Context, w Wish, key plugin.Key) error {
 // error is nftables'.
 func (u Use) Check(ctx context.Context, w Wish, key plugin.Key) error {
 	inIPTables := func(b *iptables.Backend) error { return b.Check(ctx, key, u.wants(key)) }
-	return w.with(func(c *nft.Conn) error {
+	return u.with(w, func(c *nft.Conn) error {
 		err := u.inNFT(c).Check(key)
 		if err == nil && u.marked != nil {
 			err = u.markedOver(c).Check(ctx)
@@ -121,7 +122,7 @@ func (u Use) Check(ctx context.Context, w Wish, key plugin.Key) error {
 		switch {
 		case err != nil && u.hasReference != nil && u.hasReference(c, key):
 			return nil
-		case err != nil && w.Value+w.IPTables+w.NFTables == "" && inIPTables(iptables.On(c)) == nil:
+		case err != nil && u.wants != nil && w == (Wish{Key: w.Key}) && inIPTables(iptables.On(c)) == nil:
 			return nil
 		}
 		return err

@@ -87,8 +87,11 @@ func (u Use) Explain(work string, w Wish) string {
 	return work + " with " + c.Backend + ": " + c.Reason
 }
 
-// with does something with the backend that is wished for.
-func (w Wish) with(inNFT func(*nft.Conn) error, inIPTables func(*iptables.Backend) error) error {
+// with does something with the backend that is wished for, if there is a choice.
+func (u Use) with(w Wish, inNFT func(*nft.Conn) error, inIPTables func(*iptables.Backend) error) error {
+	if u.wants == nil {
+		return onHost(inNFT)
+	}
 	c, err := w.choose()
 	if err != nil {
 		return err

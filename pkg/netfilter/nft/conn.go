@@ -206,8 +206,8 @@ func lacking(err error) bool {
 // unavailableError is an error that a runtime is shown, and netfilter.ErrUnavailable too.
 type unavailableError struct{ shown *types.Error }
 
-func unavailable(need string, cause error) error {
-	return unavailableError{types.NewError(types.ErrPluginNotAvailable, "nftables can't be used: "+cause.Error(), need)}
+func unavailable(what, need string, cause error) error {
+	return unavailableError{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need)}
 }
 
 func (e unavailableError) Error() string   { return e.shown.Error() }

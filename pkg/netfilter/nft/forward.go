@@ -77,6 +77,7 @@ func forwardRecords(f netfilter.Forward) (records []record) {
 // nf_tables can't compare two links with each other; a pair of a bridge with itself in a set stands for "the same one".
 func (c *Conn) forwarding() *table {
 	t := c.table(nftables.TableFamilyINet, "cnibox-forward")
+	t.refusal = "nftables table inet cnibox-forward can't be made"
 	t.need = "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +
 		"or must be able to load its modules (nf_tables, nft_ct)"
 	pods := map[*family]*nftables.Set{&ipv4: t.newSet("pods4", ipv4.src()), &ipv6: t.newSet("pods6", ipv6.src())}

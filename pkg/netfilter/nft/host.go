@@ -44,6 +44,7 @@ const (
 // host returns the table.
 func (c *Conn) host() *table {
 	t := c.table(nftables.TableFamilyINet, TableName)
+	t.refusal = "nftables can't be used"
 	t.need = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, " +
 		"CONFIG_NFT_CT, CONFIG_NFT_FIB_INET) or must be able to load its modules (nft_chain_nat, nft_masq, nft_ct, nft_fib_inet)"
 	t.inside = t.newSet("inside", inLink())
@@ -223,10 +224,9 @@ func (t *table) subnetsOf(records []record) (list []chain) {
 // unset, and a guard is made before it is set.
 func (t *table) removeUnused() error {
 	holdings, err := t.holdings()
-	sets, err2 := t.conn.GetSets(&t.Table)
-	jumps, err3 := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
-	links, err4 := t.conn.GetSetElements(t.inside)
-	if err := errors.Join(err, err2, err3, err4); err != nil {
+	jumps, err2 := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
+	links, err3 := t.conn.GetSetElements(t.inside)
+	if err := errors.Join(err, err2, err3); err != nil {
 		return explain("list what is in table "+t.String(), err)
 	}
 	isUsed := map[string]bool{}
@@ -235,15 +235,13 @@ func (t *table) removeUnused() error {
 			isUsed[c.name] = true
 		}
 	}
-	for _, s := range sets {
-		if isUsed[s.Name] || !strings.HasPrefix(s.Name, masqueradeSet) {
-			continue
+	for _, r := range jumps {
+		name := TargetOf(r)
+		if !isUsed[name] && strings.HasPrefix(name, masqueradeSet) {
+			t.conn.DeleteRules([]*nftables.Rule{r})
+			t.conn.DelChain(&nftables.Chain{Table: &t.Table, Name: name})
+			t.conn.DelSet(&nftables.Set{Table: &t.Table, Name: name})
 		}
-		t.conn.DeleteRules(slices.DeleteFunc(slices.Clone(jumps), func(r *nftables.Rule) bool { return TargetOf(r) != s.Name }))
-		chain := &nftables.Chain{Table: &t.Table, Name: s.Name}
-		t.conn.FlushChain(chain)
-		t.conn.DelChain(chain)
-		t.conn.DelSet(s)
 	}
 	var gone []element
 	for _, e := range links {

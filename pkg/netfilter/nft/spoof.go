@@ -18,6 +18,7 @@ func (c *Conn) SpoofCheck(hostEnd string, mac [6]byte) Use {
 // that, and grab the next one of its name.
 func (c *Conn) bridges() *table {
 	t := c.table(nftables.TableFamilyBridge, TableName)
+	t.refusal = "nftables table bridge cnibox can't be made"
 	t.need = "the kernel needs nf_tables for bridges (CONFIG_NF_TABLES_BRIDGE), or must be able to load its modules (nf_tables, nft_meta_bridge)"
 	allowed := t.newSet("allowed", inLink(), srcEther())
 	checked := t.newSet("checked", inLink())

@@ -33,7 +33,8 @@ type table struct {
 	ports   []ports       // the sets of published ports
 	results string        // netfilter.PortMaps.Results
 
-	need string // of the kernel, for errors
+	refusal string // what can't be done without the table, for errors
+	need    string // of the kernel
 }
 
 // chain is a chain with its rules. One without a kind is entered from others.
@@ -179,7 +180,7 @@ func (t *table) Available() error {
 // explain makes an error out of one of the kernel's that may be about what the kernel lacks, such as a kind of chain or expression.
 func (t *table) explain(err error) error {
 	if lacking(err) || errors.Is(err, unix.ENOENT) {
-		return unavailable(t.need, err)
+		return unavailable(t.refusal, t.need, err)
 	}
 	return err
 }

@@ -113,7 +113,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		}
 	}
 	if c.spoofCheck {
-		if err := backend.SpoofCheck(r.Results, "", [6]byte{}).Available(spoofCheckBy); err != nil {
+		if err := backend.SpoofCheck(r.Results, "", [6]byte{}).Available(backend.Wish{}); err != nil {
 			return err
 		}
 	}

@@ -9,9 +9,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// spoofCheckBy says why the spoof check is nftables'.
-var spoofCheckBy = backend.Wish{NFTables: "macspoofchk"}
-
 // packetFilter is what an attachment can have there, for DEL and GC: also what was made when the configuration was another one.
 func packetFilter(r *plugin.Request) []backend.Use {
 	return []backend.Use{backend.Masquerade(nil), backend.SpoofCheck(r.Results, "", [6]byte{})}
@@ -28,7 +25,7 @@ func (a *attachment) checkSpoofing(ctx context.Context, at *attach.Attachment) e
 	}
 	use := backend.SpoofCheck(at.Results, a.port.Attrs().Name, [6]byte(at.ContainerMAC()))
 	at.Undo.Push("remove the spoof check", func(ctx context.Context) error { return backend.Del(ctx, at.Key, nil, use) })
-	return use.Add(ctx, spoofCheckBy, at.Key)
+	return use.Add(ctx, backend.Wish{}, at.Key)
 }
 
 // checkSpoofCheck does not take the address that the container's end has now: the
@@ -39,5 +36,5 @@ func checkSpoofCheck(ctx context.Context, r *plugin.Request, hostEnd string) err
 	if err != nil {
 		return err
 	}
-	return backend.SpoofCheck(r.Results, hostEnd, [6]byte(mac)).Check(ctx, spoofCheckBy, r.Key)
+	return backend.SpoofCheck(r.Results, hostEnd, [6]byte(mac)).Check(ctx, backend.Wish{}, r.Key)
 }
