@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -80,7 +79,7 @@ func (u Use) Explain(work string, w Wish) string {
 		return work + " with nothing: " + err.Error()
 	}
 	if c.Preferred {
-		if err := onHost(func(conn *nft.Conn) error { return u.inNFT(conn).Available() }); errors.Is(err, netfilter.ErrUnavailable) {
+		if err := onHost(func(conn *nft.Conn) error { return u.inNFT(conn).Available() }); errors.As(err, new(nft.Unavailable)) {
 			c = without(err)
 		}
 	}
@@ -99,7 +98,7 @@ func (u Use) with(w Wish, inNFT func(*nft.Conn) error, inIPTables func(*iptables
 	return onHost(func(conn *nft.Conn) error {
 		if c.Backend == NFTables {
 			err := inNFT(conn)
-			if !c.Preferred || !errors.Is(err, netfilter.ErrUnavailable) {
+			if !c.Preferred || !errors.As(err, new(nft.Unavailable)) {
 				return c.explain(err)
 			}
 			c = without(err)

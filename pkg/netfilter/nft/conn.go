@@ -19,7 +19,6 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -203,12 +202,12 @@ func lacking(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }
 
-// unavailableError is an error that a runtime is shown, and netfilter.ErrUnavailable too.
-type unavailableError struct{ shown *types.Error }
+// Unavailable is an error that says that the kernel lacks what one of our tables needs, and so that nothing of ours can be in it either.
+type Unavailable struct{ shown *types.Error }
 
 func unavailable(what, need string, cause error) error {
-	return unavailableError{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need)}
+	return Unavailable{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need)}
 }
 
-func (e unavailableError) Error() string   { return e.shown.Error() }
-func (e unavailableError) Unwrap() []error { return []error{e.shown, netfilter.ErrUnavailable} }
+func (e Unavailable) Error() string { return e.shown.Error() }
+func (e Unavailable) Unwrap() error { return e.shown }

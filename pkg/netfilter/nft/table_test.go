@@ -420,3 +420,20 @@ func TestSpoofCheck(t *testing.T) {
 		t.Errorf("left:\n%s", got)
 	}
 }
+
+// TestLacking has a kernel without netfilter over netlink: nothing is there, and nothing can be made.
+func TestLacking(t *testing.T) {
+	t.Parallel()
+	c := &Conn{lacking: unix.EPROTONOSUPPORT}
+	defer c.Close()
+	use := c.Masquerade(prefixes("10.88.0.2/24"))
+	if there, err := c.HasTables(use.Table); err != nil || there[0] {
+		t.Error(there, err)
+	}
+	for name, err := range map[string]error{"STATUS": use.Available(), "ADD": use.Add(ctx, keyOf("a")), "CHECK": use.Check(keyOf("a"))} {
+		var shown *types.Error
+		if !errors.As(err, new(Unavailable)) || !errors.As(err, &shown) || shown.Code != types.ErrPluginNotAvailable {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
