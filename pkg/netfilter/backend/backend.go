@@ -26,7 +26,8 @@ import (
 // Use is something that attachments have the packet filter for: the same thing in each backend, and of the reference plugins. It comes
 // with what one attachment needs, which matters to Add and Check.
 type Use struct {
-	inNFT func(*nft.Conn) nft.Use // with no connection it only says its table
+	table nftables.Table // of ours
+	inNFT func(*nft.Conn) nft.Use
 
 	inIPTables iptables.Use
 	wants      func(plugin.Key) iptables.Wants // nil for what nftables alone can do
@@ -42,6 +43,7 @@ type Use struct {
 // multicast. It takes over an address that another attachment held before.
 func Masquerade(addrs []netip.Prefix) Use {
 	return Use{
+		table:      nft.HostTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.Masquerade(addrs) },
 		inIPTables: iptables.Masquerading,
 		wants:      func(key plugin.Key) iptables.Wants { return iptables.Masquerade(key, addrs) },
@@ -54,6 +56,7 @@ func Masquerade(addrs []netip.Prefix) Use {
 // and would go on to lead elsewhere; Del cuts those to the container. Of ports, Del and GC need Results alone.
 func PortMaps(ports netfilter.PortMaps) Use {
 	return Use{
+		table:      nft.HostTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.PortMaps(ports) },
 		inIPTables: iptables.PortMapping,
 		wants:      func(key plugin.Key) iptables.Wants { return iptables.PortMaps(key, ports) },
@@ -68,6 +71,7 @@ func PortMaps(ports netfilter.PortMaps) Use {
 // Del leaves the rules of iptables that accept what nftables marks: they are for all, and accept nothing else.
 func Forward(f netfilter.Forward) Use {
 	return Use{
+		table:      nft.ForwardTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.Forward(f) },
 		inIPTables: iptables.Forwarding,
 		wants:      func(plugin.Key) iptables.Wants { return iptables.Forward(f) },
@@ -80,6 +84,7 @@ func Forward(f netfilter.Forward) Use {
 // Of its arguments Del needs none, and GC the directory of libcni's results.
 func SpoofCheck(results, hostEnd string, mac [6]byte) Use {
 	return Use{
+		table:        nft.BridgeTable,
 		inNFT:        func(c *nft.Conn) nft.Use { return c.SpoofCheck(hostEnd, mac) },
 		reference:    reference.SpoofCheck(results),
 		hasReference: reference.HasSpoofCheck,
@@ -142,7 +147,7 @@ func Del(ctx context.Context, key plugin.Key, hint []netip.Prefix, uses ...Use) 
 	return onEach(uses, func(h host, u Use) error {
 		var ports []netfilter.PortMap
 		var errNFT, errIPTables, errReference error
-		if h.has(u.inNFT(nil).Table) {
+		if h.has(u.table) {
 			ports, errNFT = u.inNFT(h.conn).Del(ctx, key)
 		}
 		if u.wants != nil {
@@ -165,7 +170,7 @@ func Del(ctx context.Context, key plugin.Key, hint []netip.Prefix, uses ...Use) 
 func GC(ctx context.Context, network string, valid []plugin.Key, uses ...Use) error {
 	return onEach(uses, func(h host, u Use) error {
 		var errs []error
-		if h.has(u.inNFT(nil).Table) {
+		if h.has(u.table) {
 			errs = append(errs, u.inNFT(h.conn).GC(ctx, network, valid))
 		}
 		if h.has(u.reference.Tables...) {
@@ -180,7 +185,7 @@ func GC(ctx context.Context, network string, valid []plugin.Key, uses ...Use) er
 
 // tables are those of nf_tables in which there can be something to remove.
 func (u Use) tables() []nftables.Table {
-	list := append([]nftables.Table{u.inNFT(nil).Table}, u.reference.Tables...)
+	list := append([]nftables.Table{u.table}, u.reference.Tables...)
 	if u.wants != nil {
 		list = append(list, u.inIPTables.Tables()...)
 	}

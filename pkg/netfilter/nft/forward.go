@@ -76,7 +76,7 @@ func forwardRecords(f netfilter.Forward) (records []record) {
 // New connections to a container pass only if they are to a published port: their destination was changed (ct status dnat).
 // nf_tables can't compare two links with each other; a pair of a bridge with itself in a set stands for "the same one".
 func (c *Conn) forwarding() *table {
-	t := c.table(nftables.TableFamilyINet, "cnibox-forward")
+	t := c.table(ForwardTable)
 	t.refusal = "nftables table inet cnibox-forward can't be made"
 	t.need = "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +
 		"or must be able to load its modules (nf_tables, nft_ct)"

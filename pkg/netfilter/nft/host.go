@@ -25,9 +25,6 @@ import (
 // set inside. For the same reason a packet that comes in from anywhere to 127.0.0.0/8 is not sent to a published port. ::1 has no
 // route_localnet: a DNAT from there can't work, so that it is left to the host's own servers.
 
-// TableName is the name of the table, and of that of family bridge.
-const TableName = "cnibox"
-
 // defaultBit is the reference plugin's bit of the packet mark.
 const defaultBit = 13
 
@@ -43,7 +40,7 @@ const (
 
 // host returns the table.
 func (c *Conn) host() *table {
-	t := c.table(nftables.TableFamilyINet, TableName)
+	t := c.table(HostTable)
 	t.refusal = "nftables can't be used"
 	t.need = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, " +
 		"CONFIG_NFT_CT, CONFIG_NFT_FIB_INET) or must be able to load its modules (nft_chain_nat, nft_masq, nft_ct, nft_fib_inet)"

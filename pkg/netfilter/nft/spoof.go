@@ -17,7 +17,7 @@ func (c *Conn) SpoofCheck(hostEnd string, mac [6]byte) Use {
 // bridges returns the table bridge cnibox, which docs/netfilter.md shows. No chain is bound to a link: on recent kernels it would outlive
 // that, and grab the next one of its name.
 func (c *Conn) bridges() *table {
-	t := c.table(nftables.TableFamilyBridge, TableName)
+	t := c.table(BridgeTable)
 	t.refusal = "nftables table bridge cnibox can't be made"
 	t.need = "the kernel needs nf_tables for bridges (CONFIG_NF_TABLES_BRIDGE), or must be able to load its modules (nf_tables, nft_meta_bridge)"
 	allowed := t.newSet("allowed", inLink(), srcEther())

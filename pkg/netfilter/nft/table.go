@@ -17,6 +17,13 @@ import (
 // version ends the names of all that is in our tables, so that a later one can be made beside it.
 const version = "_v1"
 
+// Our tables: for masquerading and published ports, for forwarding, and for spoof checks.
+var (
+	HostTable    = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox"}
+	ForwardTable = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox-forward"}
+	BridgeTable  = nftables.Table{Family: nftables.TableFamilyBridge, Name: "cnibox"}
+)
+
 // table is one of our tables in one network namespace: what is in it for all attachments, and how an attachment's elements are told
 // from its records.
 type table struct {
@@ -50,8 +57,8 @@ type chain struct {
 	set *nftables.Set // of a subnet: its addresses
 }
 
-func (c *Conn) table(family nftables.TableFamily, name string) *table {
-	t := &table{conn: c, Table: nftables.Table{Family: family, Name: name}}
+func (c *Conn) table(is nftables.Table) *table {
+	t := &table{conn: c, Table: is}
 	// The key is the owner's ID and a number that counts from 0.
 	t.owners = t.newMap("owners", []value{{kind: nftables.TypeIP6Addr}, {kind: nftables.TypeMark}},
 		nftables.TypeMark, nftables.TypeMark, nftables.TypeIFName, nftables.TypeIP6Addr, nftables.TypeInetService)

@@ -342,7 +342,7 @@ func TestOptions(t *testing.T) {
 	if got := listing(t, n.Host); got != saved {
 		t.Errorf("what was refused has left something:\n%s", got)
 	}
-	n.MustRun(t, "nft", "flush", "chain", "inet", TableName, chainOptions)
+	n.MustRun(t, "nft", "flush", "chain", "inet", HostTable.Name, chainOptions)
 	n.Do(func() {
 		if err := n.table.PortMaps(web).Check(keyOf("web")); err == nil || !strings.Contains(err.Error(), "of its own 9 rules") {
 			t.Errorf("CHECK of flushed options: %v", err)
