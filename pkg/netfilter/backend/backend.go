@@ -36,7 +36,7 @@ type Use struct {
 	hasReference func(*nft.Conn, plugin.Key) bool // whether what they made will do for Check; nil if it won't
 
 	ports  []netfilter.PortMap
-	marked *iptables.Marked // what iptables has to accept for nftables, which can't accept a packet for good; nil for nothing
+	marked func(*nft.Conn) iptables.Marked // what iptables has to accept for nftables, which can't accept a packet for good; nil for nothing
 }
 
 // Masquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
@@ -75,7 +75,9 @@ func Forward(f netfilter.Forward) Use {
 		inNFT:      func(c *nft.Conn) nft.Use { return c.Forward(f) },
 		inIPTables: iptables.Forwarding,
 		wants:      func(plugin.Key) iptables.Wants { return iptables.Forward(f) },
-		marked:     &iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain},
+		marked: func(c *nft.Conn) iptables.Marked {
+			return iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain, Conn: c}
+		},
 	}
 }
 
@@ -103,7 +105,7 @@ func (u Use) Add(ctx context.Context, w Wish, key plugin.Key) error {
 			if err := u.inNFT(c).Add(ctx, key); err != nil || u.marked == nil {
 				return err
 			}
-			return u.markedOver(c).Accept(ctx)
+			return u.marked(c).Accept(ctx)
 		},
 		func(b *iptables.Backend) error { return b.Add(ctx, key, u.wants(key)) })
 	if err != nil {
@@ -122,7 +124,7 @@ func (u Use) Check(ctx context.Context, w Wish, key plugin.Key) error {
 	return u.with(w, func(c *nft.Conn) error {
 		err := u.inNFT(c).Check(key)
 		if err == nil && u.marked != nil {
-			err = u.markedOver(c).Check(ctx)
+			err = u.marked(c).Check(ctx)
 		}
 		switch {
 		case err != nil && u.hasReference != nil && u.hasReference(c, key):
@@ -134,35 +136,30 @@ func (u Use) Check(ctx context.Context, w Wish, key plugin.Key) error {
 	}, inIPTables)
 }
 
-func (u Use) markedOver(c *nft.Conn) iptables.Marked {
-	m := *u.marked
-	m.Conn = c
-	return m
-}
-
 // Del takes back what the attachment has for some uses, at the price of one look at the host. It is found by the key alone, and what is
 // not found is gone, and no error. hint is the addresses that a runtime says the attachment had, nil if it says nothing; they only
 // matter for what the reference plugins made, which does not always tell whose it is.
 func Del(ctx context.Context, key plugin.Key, hint []netip.Prefix, uses ...Use) error {
 	return onEach(uses, func(h host, u Use) error {
-		var ports []netfilter.PortMap
-		var errNFT, errIPTables, errReference error
+		var published []netfilter.PortMap
+		var errs []error
+		took := func(ports []netfilter.PortMap, err error) {
+			published, errs = append(published, ports...), append(errs, err)
+		}
 		if h.has(u.table) {
-			ports, errNFT = u.inNFT(h.conn).Del(ctx, key)
+			took(u.inNFT(h.conn).Del(ctx, key))
 		}
 		if u.wants != nil {
 			b := iptables.On(nil) // which asks nf_tables for nothing
 			if h.has(u.inIPTables.Tables()...) {
 				b = iptables.On(h.conn)
 			}
-			var more []netfilter.PortMap
-			more, errIPTables = b.Del(ctx, u.inIPTables, key, hint)
-			ports = append(ports, more...)
+			took(b.Del(ctx, u.inIPTables, key, hint))
 		}
 		if h.has(u.reference.Tables...) {
-			errReference = u.reference.Del(ctx, h.conn, key, hint)
+			took(nil, u.reference.Del(ctx, h.conn, key, hint))
 		}
-		return errors.Join(errNFT, errIPTables, errReference, conntrack.FlushWithdrawn(ctx, ports))
+		return errors.Join(append(errs, conntrack.FlushWithdrawn(ctx, published))...)
 	})
 }
 
