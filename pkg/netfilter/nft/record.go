@@ -211,8 +211,8 @@ func (t *table) lookWhenExpired(elements []element) error {
 	}
 }
 
-// held returns the records of an owner, without those that are about to go. What has another comment is another's, whose ID is the
-// same.
+// held returns the records of an owner, up to one that is about to go or that we can't have made. What has another comment is another's,
+// whose ID is the same.
 func (t *table) held(o owner) (records []record, err error) {
 	for atOnce := 2; ; atOnce *= 2 { // most have one
 		entries := make([]element, atOnce)
