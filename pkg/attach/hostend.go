@@ -33,9 +33,9 @@ func hostMAC(k plugin.Key) net.HardwareAddr {
 func (a *Attachment) MakeVeth(master int) (netlink.Link, error) {
 	for salt := range plugin.HostEnds {
 		name := a.Key.HostEnd(salt)
-		err := a.makeVeth(name, master)
+		veth, err := a.makeVeth(name, master)
 		if err == nil {
-			return a.Links().LinkByName(name)
+			return veth, nil
 		}
 		if !errors.Is(err, unix.EEXIST) {
 			return nil, err
@@ -56,40 +56,23 @@ func (a *Attachment) MakeVeth(master int) (netlink.Link, error) {
 
 // makeVeth makes the pair under a name, whole or not at all. Both MAC addresses are set, so that udev leaves them alone
 // (systemd.link(5), MACAddressPolicy). One queue is asked for in so many words: otherwise the kernel makes one for each CPU.
-func (a *Attachment) makeVeth(name string, master int) error {
+func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
 	const usualQueue = 1000 // packets; the host end has none, as with the reference plugins
-	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC(a.Key), MTU: a.MTU, TxQLen: 0, NumTxQueues: 1, NumRxQueues: 1, MasterIndex: master}
+	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC(a.Key), MTU: a.MTU, TxQLen: 0, NumTxQueues: 1, NumRxQueues: 1}
 	veth := &netlink.Veth{
 		LinkAttrs: attrs, PeerName: a.IfName, PeerHardwareAddr: a.ContainerMAC(), PeerNamespace: netlink.NsFd(int(a.NS().Fd())),
 		PeerTxQLen: usualQueue, PeerMTU: uint32(a.MTU), PeerNumTxQueues: 1, PeerNumRxQueues: 1,
 	}
 	if err := a.Links().LinkAdd(veth); err != nil {
 		if !errors.Is(err, unix.EEXIST) {
-			err = errors.Join(err, deleteHostEnd(a.Request)) // it may be there, and not have become a port
+			err = errors.Join(err, deleteHostEnd(a.Request)) // it may be there, and its index not known
 		}
-		return fmt.Errorf("create veth %s: %w", name, err)
+		return nil, fmt.Errorf("create veth %s: %w", name, err)
 	}
-	if err := finish(a.Links(), veth, alias(a.Key), master != 0); err != nil {
-		return errors.Join(err, link.Delete(a.Links(), veth.Index))
+	if err := link.SetUpAs(veth.Index, alias(a.Key), master); err != nil {
+		return nil, errors.Join(fmt.Errorf("set up %s: %w", name, err), link.Delete(a.Links(), veth.Index))
 	}
-	return nil
-}
-
-// finish sets what a host end can't be born with. A bridge's port gets no IPv6 address of its own: nobody could reach it.
-func finish(h *netlink.Handle, l netlink.Link, alias string, isPort bool) error {
-	const none = 1 // IN6_ADDR_GEN_MODE_NONE of linux/if_link.h
-	if err := h.LinkSetAlias(l, alias); err != nil {
-		return fmt.Errorf("set the alias of %s: %w", l.Attrs().Name, err)
-	}
-	if isPort {
-		if err := h.LinkSetIP6AddrGenMode(l, none); err != nil && !errors.Is(err, unix.EAFNOSUPPORT) {
-			return fmt.Errorf("keep IPv6 addresses off %s: %w", l.Attrs().Name, err)
-		}
-	}
-	if err := h.LinkSetUp(l); err != nil {
-		return fmt.Errorf("set %s up: %w", l.Attrs().Name, err)
-	}
-	return nil
+	return veth, nil
 }
 
 // owns reports whether a link with one of the key's names is the host end of its attachment. An ADD that was killed leaves one

@@ -71,6 +71,39 @@ func deleteGroup(h *netlink.Handle, indexes []int) error {
 	return err
 }
 
+// SetUpAs gives a link of the calling thread's namespace an alias, makes it a port of a master unless that is 0, and sets it up, with
+// one message where vishvananda/netlink takes one for each. A port gets no IPv6 address of its own: nobody could reach it.
+func SetUpAs(index int, alias string, master int) error {
+	attrs := []nl.NetlinkRequestData{nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias))}
+	if master != 0 {
+		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))), withoutIPv6Address())
+	}
+	err := change(index, unix.IFF_UP, attrs)
+	if errors.Is(err, unix.EAFNOSUPPORT) && master != 0 { // there is no IPv6
+		err = change(index, unix.IFF_UP, attrs[:2])
+	}
+	return err
+}
+
+func withoutIPv6Address() *nl.RtAttr {
+	families := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+	families.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, nl.Uint8Attr(nl.IN6_ADDR_GEN_MODE_NONE))
+	return families
+}
+
+// change sets flags and attributes of a link.
+func change(index int, flags uint32, attrs []nl.NetlinkRequestData) error {
+	request := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	message.Index, message.Flags, message.Change = int32(index), flags, flags
+	request.AddData(message)
+	for _, a := range attrs {
+		request.AddData(a)
+	}
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
 // KeepMAC sets a bridge's MAC address to what it is, unless somebody has set it. The kernel gives a bridge whose address nobody has
 // set the lowest of its ports', and changes it as they come and go: who knows the old one would be cut off. Without ports it has
 // none.

@@ -95,17 +95,30 @@ func Set(key, value string) error {
 
 // Get returns the value of the sysctl without the newline behind it.
 func (k Key) Get() (string, error) {
-	value := make([]byte, 128<<10) // what a read cuts off is not there for a second one
-	n := 0
-	file, err := os.Open(root + "/" + k.path)
-	if err == nil {
-		defer file.Close()
-		n, err = file.Read(value)
+	const usual, most = 4 << 10, 128 << 10 // bytes; a list of many ports is long
+	value, err := k.read(usual)
+	if len(value) == usual { // the kernel has cut it off, and has no rest for a second read
+		value, err = k.read(most)
 	}
-	if err != nil && err != io.EOF {
+	if err != nil {
 		return "", &Error{"read sysctl " + k.describe(), err}
 	}
-	return strings.TrimSuffix(string(value[:n]), "\n"), nil
+	return strings.TrimSuffix(string(value), "\n"), nil
+}
+
+// read reads the value, up to a number of bytes, for which the kernel takes memory too.
+func (k Key) read(most int) ([]byte, error) {
+	file, err := os.Open(root + "/" + k.path)
+	if err != nil {
+		return nil, err
+	}
+	defer file.Close()
+	value := make([]byte, most)
+	n, err := file.Read(value)
+	if err == io.EOF {
+		err = nil
+	}
+	return value[:n], err
 }
 
 // Set sets the sysctl. A value with more numbers than it has is unix.EINVAL like one of a wrong form, although the kernel has taken
