@@ -29,19 +29,20 @@ func FlushPublished(ctx context.Context, ports []netfilter.PortMap) error {
 	local := map[netip.Addr]bool{} // which addresses are the host's, once asked for
 	return flush(ctx, ports, func(f flow, maps []netfilter.PortMap) bool {
 		to := f.to.Addr()
-		governs, bound := -1, false // the map for the address, else the one for all
-		for i, m := range maps {
-			if m.HostIP == to || !m.HostIP.IsValid() && !bound {
-				governs, bound = i, m.HostIP == to
-			}
+		mapOf := func(host netip.Addr) int {
+			return slices.IndexFunc(maps, func(m netfilter.PortMap) bool { return m.HostIP == host })
+		}
+		governs := mapOf(to)
+		if governs < 0 {
+			governs = mapOf(netip.Addr{})
 		}
 		if governs < 0 || f.leadsTo == maps[governs].Container {
 			return false
 		}
-		if _, asked := local[to]; !asked && !bound {
-			local[to] = isLocal(to)
+		if _, asked := local[to]; !asked {
+			local[to] = maps[governs].HostIP == to || isLocal(to)
 		}
-		return bound || local[to] // what only passes the host, to that port of some other machine, is none of ours
+		return local[to] // what only passes the host, to that port of some other machine, is none of ours
 	})
 }
 
@@ -49,13 +50,10 @@ func FlushPublished(ctx context.Context, ports []netfilter.PortMap) error {
 // ports have left the packet filter: a packet that comes in between would begin the flow again.
 func FlushWithdrawn(ctx context.Context, ports []netfilter.PortMap) error {
 	return flush(ctx, ports, func(f flow, maps []netfilter.PortMap) bool {
-		for _, m := range maps {
-			redirected := f.leadsTo.Addr() == m.Container.Addr() && f.to.Addr() != m.Container.Addr()
-			if redirected && (!m.HostIP.IsValid() || m.HostIP == f.to.Addr()) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(maps, func(m netfilter.PortMap) bool {
+			isRedirected := f.leadsTo.Addr() == m.Container.Addr() && f.to.Addr() != m.Container.Addr()
+			return isRedirected && (!m.HostIP.IsValid() || m.HostIP == f.to.Addr())
+		})
 	})
 }
 
