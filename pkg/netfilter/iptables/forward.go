@@ -44,7 +44,7 @@ func Forward(f netfilter.Forward) Wants {
 	if f.Ingress != netfilter.Open {
 		w.chains = append(w.chains, stage1, stage2)
 	}
-	w.own = distinct(w.own)
+	w.own = without(w.own, nil)
 	return w
 }
 

@@ -144,7 +144,7 @@ func TestKilledAdd(t *testing.T) {
 		before := n.rules(t, &ipv4, "nat")
 		n.unmap(t, keyOf("a"))
 		n.Do(func() {
-			must(t, owners{}.with(owner{"ports", keyOf("a")}, &ipv4, PortMaps(keyOf("a"), ports).own).write())
+			must(t, owners{}.with(owner{"ports", keyOf("a")}, PortMaps(keyOf("a"), ports).own).write())
 		})
 		n.portmap(t, "b", publish(t, "tcp/8080=10.88.0.3:80")) // the port is not taken
 		n.unmap(t, keyOf("b"))
@@ -163,8 +163,8 @@ func TestOwners(t *testing.T) {
 		for i := range w.own {
 			w.own[i].common = false // which need not be known any more
 		}
-		list := owners{}.with(owner{"forward", keyOf("a")}, &ipv4, in(&ipv4, w.own)).with(owner{"forward", keyOf("a")}, &ipv6, in(&ipv6, w.own)).
-			with(owner{"ports", second("a", "eth1")}, &ipv4, PortMaps(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)
+		list := owners{}.with(owner{"forward", keyOf("a")}, w.own).
+			with(owner{"ports", second("a", "eth1")}, PortMaps(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)
 		must(t, list.write())
 		again, err := readOwners()
 		must(t, err)

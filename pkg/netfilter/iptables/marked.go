@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // Marked has iptables accept forwarded packets that have a bit of the mark set, for a backend that marks what may pass and
@@ -42,9 +43,9 @@ func (m Marked) Accept(ctx context.Context) error {
 	if err != nil || len(tables) == 0 {
 		return err
 	}
-	return locked(ctx, func() error {
+	return state.Locked(ctx, lockFile, func() error {
 		for _, t := range tables {
-			if err := t.edit(ctx, func(l *listing) ([]string, error) { return m.missing(t.family, l), nil }); err != nil {
+			if err := t.edit(ctx, m.rules(t.family).lines); err != nil {
 				return err
 			}
 		}
@@ -63,7 +64,7 @@ func (m Marked) Check(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if lines := m.missing(t.family, l); len(lines) > 0 {
+		if lines := m.rules(t.family).lines(l); len(lines) > 0 {
 			return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again",
 				"%s: what lets containers' packets pass is not complete: missing is %q", t, lines)
 		}
@@ -71,13 +72,14 @@ func (m Marked) Check(ctx context.Context) error {
 	return nil
 }
 
-// missing returns what makes the rules of a table complete.
-func (m Marked) missing(f *family, l *listing) []string {
-	return change{chains: []string{markedChain, adminChain(m.AdminChain)}, shared: []rule{
-		{family: f, chain: markedChain, spec: "-j " + adminChain(m.AdminChain), first: true},
+// rules are what is to be in a table.
+func (m Marked) rules(f *family) change {
+	admin := adminChain(m.AdminChain)
+	return change{chains: []string{markedChain, admin}, shared: []rule{
+		{family: f, chain: markedChain, spec: "-j " + admin, first: true},
 		{family: f, chain: markedChain, spec: fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", m.Mark, m.Mark)},
 		{family: f, chain: hookChain, spec: `-m comment --comment "cnibox firewall" -j ` + markedChain, first: true},
-	}}.lines(l)
+	}}
 }
 
 // tables returns those in which rules may be missing.
@@ -96,8 +98,8 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 			return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
 				hookChain, nfTables, f.name, err)
 		case err == nil && len(tables) == 0:
-			if p, err := plainProgram(f); err == nil {
-				tables = []*table{{family: f, name: filterTable, program: p}}
+			if t, err := plainTable(f, filterTable); err == nil {
+				tables = append(tables, t)
 			}
 		}
 		list = append(list, tables...) // none without a program: nothing drops packets

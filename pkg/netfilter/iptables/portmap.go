@@ -1,13 +1,12 @@
 package iptables
 
 import (
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
-
-	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -123,13 +122,19 @@ func entryRules(f *family, key plugin.Key, ports netfilter.PortMaps) (rules []ru
 func hostPorts(protocol string, maps []netfilter.PortMap) (list []string) {
 	first := map[netfilter.PortMap]*family{} // by the host's side
 	for _, m := range maps {
-		side, f := netfilter.PortMap{HostIP: m.HostIP, HostPort: m.HostPort}, familyOf(m.Container.Addr())
+		side, f := hostSide(m), familyOf(m.Container.Addr())
 		if netfilter.ProtocolName(m.Protocol) == protocol && (first[side] == nil || first[side] == f) {
 			first[side] = f
 			list = append(list, strconv.Itoa(int(m.HostPort)))
 		}
 	}
 	return list
+}
+
+// hostSide is equal for port maps of the same port of the host.
+func hostSide(m netfilter.PortMap) netfilter.PortMap {
+	m.Container = netip.AddrPort{}
+	return m
 }
 
 // portMapOf reads a port map from the rule that redirects to the container.
@@ -145,20 +150,20 @@ func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
 
 // evict makes sure that nobody else has the ports, but for attachments that are gone, which it returns: their address is
 // that of the container which the ports are to lead to, or their network namespace is known to be gone.
-func (list owners) evict(f *family, l *listing, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
+func (list owners) evict(l *listing, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
 	for _, r := range l.rules {
 		if !PortMapping.isChain(r.chain) {
 			continue
 		}
 		other, ok := portMapOf(r)
 		i := slices.IndexFunc(ports.Maps, func(m netfilter.PortMap) bool {
-			return familyOf(m.Container.Addr()) == f && m.HostIP == other.HostIP && m.Protocol == other.Protocol && m.HostPort == other.HostPort
+			return familyOf(m.Container.Addr()) == l.family && hostSide(m) == hostSide(other)
 		})
 		if i < 0 || !ok {
 			continue
 		}
 		holder := list.publisher(l, r, key)
-		if holder == key || slices.Contains(gone, holder) {
+		if holder == key {
 			continue
 		}
 		if other.Container.Addr() != ports.Maps[i].Container.Addr() {
@@ -193,18 +198,18 @@ func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
 	return plugin.Key{Network: "?", ContainerID: r.chain, IfName: "?"}
 }
 
-// guardRule drops what comes from elsewhere for 127.0.0.0/8. Where route_localnet is off the kernel does so itself
+// guard drops what comes from elsewhere for 127.0.0.0/8. Where route_localnet is off the kernel does so itself
 // (ip-sysctl.rst); with it on, containers would reach what the host serves there for itself (CVE-2020-8558). It stays: the
 // switch stays on as long as the link is there.
-var guardRule = []string{"!", "-i", "lo", "-d", "127.0.0.0/8", "-m", "comment", "--comment", "cnibox: route_localnet", "-j", "DROP"}
+var guard = rule{family: &ipv4, chain: "PREROUTING", spec: `-d 127.0.0.0/8 ! -i lo -m comment --comment "cnibox: route_localnet" -j DROP`}
 
-const guardTable, guardChain = "raw", "PREROUTING"
+const guardTable = "raw"
 
 // allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
-func allowLocalhost(link string) error {
-	t, err := guardProgram()
+func allowLocalhost(ctx context.Context, link string) error {
+	t, err := plainTable(guard.family, guardTable)
 	if err == nil {
-		err = t.AppendUnique(guardTable, guardChain, guardRule...)
+		err = t.edit(ctx, change{shared: []rule{guard}}.lines)
 	}
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
@@ -214,13 +219,13 @@ func allowLocalhost(link string) error {
 }
 
 // checkLocalhost makes sure of both. What the reference plugin made has no guard.
-func checkLocalhost(link string, isGuarded bool) error {
+func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
-		t, err := guardProgram()
+		t, err := plainTable(guard.family, guardTable)
 		if err != nil {
 			return err
 		}
-		if there, err := t.Exists(guardTable, guardChain, guardRule...); err != nil || !there {
+		if l, err := t.list(ctx); err != nil || !l.has(guard) {
 			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
 				"the ADD of any container with published ports makes it again", "iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
@@ -230,13 +235,4 @@ func checkLocalhost(link string, isGuarded bool) error {
 			"route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", link)
 	}
 	return nil
-}
-
-// guardProgram is found as the other programs are: runtimes have a PATH without it, or none.
-func guardProgram() (*iptables.IPTables, error) {
-	path, err := find("iptables")
-	if err != nil {
-		return nil, missing("iptables")
-	}
-	return iptables.New(iptables.Path(path), iptables.Timeout(lockSeconds))
 }

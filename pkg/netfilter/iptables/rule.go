@@ -77,15 +77,9 @@ func in(f *family, rules []rule) []rule {
 	return filter(rules, func(r rule) bool { return r.family == f })
 }
 
-// without returns the rules that are not among others.
+// without returns the rules that are not among others, each once.
 func without(rules, others []rule) []rule {
-	set := ids(others)
-	return filter(rules, func(r rule) bool { return !set[r.id()] })
-}
-
-// distinct returns the rules, each once.
-func distinct(rules []rule) []rule {
-	seen := map[string]bool{}
+	seen := ids(others)
 	return filter(rules, func(r rule) bool {
 		id := r.id()
 		again := seen[id]

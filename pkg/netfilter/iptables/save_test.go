@@ -25,7 +25,7 @@ func TestParseListing(t *testing.T) {
 	if diff := cmp.Diff(map[string]bool{"CNI-A": true}, l.chains); diff != "" {
 		t.Error(diff)
 	}
-	if len(l.rules) != 2 || l.rules[0].target() != "CNI-A" || len(l.jumpsTo("CNI-A")) != 1 || len(l.inChain("CNI-A")) != 1 {
+	if len(l.rules) != 2 || l.rules[0].target() != "CNI-A" || len(l.jumpsTo("CNI-A")) != 1 || len(l.in("CNI-A")) != 1 {
 		t.Errorf("rules: %v", l.rules)
 	}
 	w := words(l.rules[1].spec)

@@ -54,10 +54,10 @@ func (b *Backend) tables(ctx context.Context, f *family, name string, certain bo
 		flavours = append(flavours, legacy)
 	}
 	for _, flavour := range flavours {
-		p, err := flavouredProgram(ctx, f, flavour)
+		t, err := flavouredTable(ctx, f, name, flavour)
 		switch {
 		case err == nil:
-			list = append(list, &table{family: f, name: name, program: p})
+			list = append(list, t)
 		case certain || flavour == nfTables || ctx.Err() != nil:
 			return nil, err
 		}
@@ -84,6 +84,7 @@ func (b *Backend) nftChains(f *family, name string) (names []string, err error) 
 
 // listing is what iptables-save tells of a table.
 type listing struct {
+	family *family
 	chains map[string]bool // without the kernel's own
 	rules  []rule
 	ids    map[string]bool // of the rules
@@ -96,7 +97,7 @@ type listing struct {
 //	-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
 //	COMMIT
 func parseListing(f *family, text string) *listing {
-	l := &listing{chains: map[string]bool{}}
+	l := &listing{family: f, chains: map[string]bool{}}
 	for line := range strings.Lines(text) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if name, ok := strings.CutPrefix(kind, ":"); ok && strings.HasPrefix(rest, "-") {
@@ -117,9 +118,9 @@ func (l *listing) jumpsTo(chain string) []rule {
 	return filter(l.rules, func(r rule) bool { return strings.Contains(r.spec, chain) && r.target() == chain })
 }
 
-// inChain returns the rules of a chain.
-func (l *listing) inChain(chain string) []rule {
-	return filter(l.rules, func(r rule) bool { return r.chain == chain })
+// in returns the rules of some chains.
+func (l *listing) in(chains ...string) []rule {
+	return filter(l.rules, func(r rule) bool { return slices.Contains(chains, r.chain) })
 }
 
 // list reads the table, unless that has been done.
@@ -143,16 +144,16 @@ func (t *table) list(ctx context.Context) (*listing, error) {
 
 // edit makes a change that is planned from what the table has, and plans anew when that has changed meanwhile, by programs
 // that do not know our lock.
-func (t *table) edit(ctx context.Context, plan func(*listing) ([]string, error)) error {
+func (t *table) edit(ctx context.Context, plan func(*listing) []string) error {
 	const tries = 3
 	for n := 1; ; n++ {
 		l, err := t.list(ctx)
 		if err != nil {
 			return err
 		}
-		lines, err := plan(l)
-		if err != nil || len(lines) == 0 {
-			return err
+		lines := plan(l)
+		if len(lines) == 0 {
+			return nil
 		}
 		t.read = nil
 		input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
@@ -190,7 +191,7 @@ func (c change) lines(l *listing) (lines []string) {
 		}
 	}
 	slices.Sort(c.own)
-	c.own = slices.Compact(c.own)
+	c.own, c.wanted = slices.Compact(c.own), without(c.wanted, nil)
 	for _, chain := range c.own {
 		lines = append(lines, c.container(l, chain)...)
 	}
@@ -224,7 +225,7 @@ func (c change) container(l *listing, chain string) (lines []string) {
 		}
 	}
 	there := l.jumpsTo(chain)
-	if l.chains[chain] == (len(content) > 0) && slices.EqualFunc(l.inChain(chain), content, sameRule) && slices.EqualFunc(there, jumps, sameRule) {
+	if l.chains[chain] == (len(content) > 0) && slices.EqualFunc(l.in(chain), content, sameRule) && slices.EqualFunc(there, jumps, sameRule) {
 		return nil
 	}
 	for _, r := range there {

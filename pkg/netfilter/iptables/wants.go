@@ -98,7 +98,7 @@ func Masquerade(key plugin.Key, addrs []netip.Prefix) Wants {
 			rule{family: f, chain: chain, spec: "! -d " + f.multicast + " " + comment + " -j MASQUERADE"},
 			rule{family: f, chain: "POSTROUTING", spec: "-s " + alone(p.Addr()) + " " + comment + " -j " + chain})
 	}
-	w.own = distinct(w.own)
+	w.own = without(w.own, nil)
 	return w
 }
 
