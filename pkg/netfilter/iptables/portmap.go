@@ -139,13 +139,12 @@ func hostSide(m netfilter.PortMap) netfilter.PortMap {
 
 // portMapOf reads a port map from the rule that redirects to the container.
 func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
-	w := words(r.spec)
-	protocol, ok := netfilter.Protocol(option(w, "-p"))
-	port, errPort := strconv.ParseUint(option(w, "--dport"), 10, 16)
-	to, errTo := netip.ParseAddrPort(option(w, "--to-destination"))
-	host, errHost := netip.ParsePrefix(option(w, "-d"))
+	protocol, ok := netfilter.Protocol(r.option("-p"))
+	port, errPort := strconv.ParseUint(r.option("--dport"), 10, 16)
+	to, errTo := netip.ParseAddrPort(r.option("--to-destination"))
+	host, errHost := netip.ParsePrefix(r.option("-d"))
 	m = netfilter.PortMap{Protocol: protocol, HostPort: uint16(port), Container: to, HostIP: host.Addr()}
-	return m, ok && errPort == nil && errTo == nil && (errHost == nil || option(w, "-d") == "")
+	return m, ok && errPort == nil && errTo == nil && (errHost == nil || r.option("-d") == "")
 }
 
 // evict makes sure that nobody else has the ports, but for attachments that are gone, which it returns: their address is
@@ -190,8 +189,8 @@ func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
 	}
 	holder := plugin.Key{IfName: asking.IfName}
 	for _, entry := range l.jumpsTo(r.chain) {
-		_, err := fmt.Sscanf(option(words(entry.spec), "--comment"), "dnat name: %q id: %q", &holder.Network, &holder.ContainerID)
-		if err == nil {
+		_, comment, _ := strings.Cut(strings.ReplaceAll(entry.spec, `\"`, `"`), `--comment "`)
+		if _, err := fmt.Sscanf(comment, "dnat name: %q id: %q", &holder.Network, &holder.ContainerID); err == nil {
 			return holder
 		}
 	}

@@ -28,10 +28,32 @@ func TestParseListing(t *testing.T) {
 	if len(l.rules) != 2 || l.rules[0].target() != "CNI-A" || len(l.jumpsTo("CNI-A")) != 1 || len(l.in("CNI-A")) != 1 {
 		t.Errorf("rules: %v", l.rules)
 	}
-	w := words(l.rules[1].spec)
-	if got := option(w, "--comment"); got != `name: "n" id: "c"` {
-		t.Errorf("comment: %q", got)
+	if got := l.rules[1].option("-d"); got != "10.0.0.0/8" {
+		t.Errorf("destination: %q", got)
 	}
+}
+
+// words splits a line as iptables-restore does: a backslash within quotes stands before a character that is meant as it is.
+func words(line string) (list []string) {
+	var word []byte
+	started, quoted := false, false
+	for i := 0; i < len(line); i++ {
+		switch c := line[i]; {
+		case c == '\\' && quoted && i+1 < len(line):
+			i++
+			word = append(word, line[i])
+		case c == '"':
+			quoted, started = !quoted, true
+		case c != ' ' || quoted:
+			word, started = append(word, c), true
+		case started:
+			list, word, started = append(list, string(word)), nil, false
+		}
+	}
+	if started {
+		list = append(list, string(word))
+	}
+	return list
 }
 
 func TestWords(t *testing.T) {
