@@ -65,15 +65,14 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			if err != nil {
 				return err
 			}
-			l, err := t.list(ctx)
+			if err := t.read(ctx); err != nil {
+				return err
+			}
+			gone, err := before.evict(t, key, w.ports)
 			if err != nil {
 				return err
 			}
-			gone, err := before.evict(l, key, w.ports)
-			if err != nil {
-				return err
-			}
-			foreign := filter(without(own, before.rules()), func(r rule) bool { return r.common && l.has(r) })
+			foreign := filter(without(own, before.rules()), func(r rule) bool { return r.common && t.has(r) })
 			own = without(own, foreign)
 			replaced.keys, tables = append(replaced.keys, gone...), append(tables, t)
 		}
@@ -91,12 +90,9 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			return err
 		}
 		for _, t := range tables {
-			err := t.edit(ctx, func(l *listing) []string {
-				c := replaced.change(l, before, after)
-				c.chains, c.shared, c.wanted = w.chains, in(t.family, w.shared), append(c.wanted, in(t.family, own)...)
-				return c.lines(l)
-			})
-			if err != nil {
+			c := replaced.change(t, before, after)
+			c.chains, c.shared, c.wanted = w.chains, in(t.family, w.shared), append(c.wanted, in(t.family, own)...)
+			if err := t.edit(ctx, c); err != nil {
 				return err
 			}
 		}
@@ -158,11 +154,10 @@ func (b *Backend) Check(ctx context.Context, key plugin.Key, w Wants) error {
 		lacking := filter(w.rules(f), func(r rule) bool { return isHeld || !r.common })
 		where := "table " + w.use.table + " of " + f.program
 		for _, t := range tables {
-			l, err := t.list(ctx)
-			if err != nil {
+			if err := t.read(ctx); err != nil {
 				return err
 			}
-			lacking, where = without(lacking, l.rules), t.String()
+			lacking, where = without(lacking, t.rules), t.String()
 		}
 		if len(lacking) > 0 {
 			return plugin.Errorf("something removed it after ADD, such as a reload of the host's firewall: restart the container; "+

@@ -45,7 +45,7 @@ func (m Marked) Accept(ctx context.Context) error {
 	}
 	return state.Locked(ctx, lockFile, func() error {
 		for _, t := range tables {
-			if err := t.edit(ctx, m.rules(t.family).lines); err != nil {
+			if err := t.edit(ctx, m.rules(t.family)); err != nil {
 				return err
 			}
 		}
@@ -60,11 +60,10 @@ func (m Marked) Check(ctx context.Context) error {
 		return err
 	}
 	for _, t := range tables {
-		l, err := t.list(ctx)
-		if err != nil {
+		if err := t.read(ctx); err != nil {
 			return err
 		}
-		if lines := m.rules(t.family).lines(l); len(lines) > 0 {
+		if lines := t.lines(m.rules(t.family)); len(lines) > 0 {
 			return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again",
 				"%s: what lets containers' packets pass is not complete: missing is %q", t, lines)
 		}
@@ -109,9 +108,6 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 
 // isComplete reports whether nf_tables has all rules. It needs no program.
 func (m Marked) isComplete(f *family) bool {
-	if m.Conn == nil {
-		return false
-	}
 	jumps := map[string]bool{}
 	for _, chain := range []string{hookChain, markedChain} {
 		t := nftTable(f, filterTable)
@@ -129,9 +125,6 @@ func (m Marked) isComplete(f *family) bool {
 
 // drops reports whether chain FORWARD of nf_tables has that policy.
 func (m Marked) drops(f *family) bool {
-	if m.Conn == nil {
-		return false
-	}
 	t := nftTable(f, filterTable)
 	c, err := m.Conn.ListChain(&t, hookChain)
 	return err == nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop

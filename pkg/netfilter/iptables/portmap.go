@@ -149,19 +149,19 @@ func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
 
 // evict makes sure that nobody else has the ports, but for attachments that are gone, which it returns: their address is
 // that of the container which the ports are to lead to, or their network namespace is known to be gone.
-func (list owners) evict(l *listing, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
-	for _, r := range l.rules {
+func (list owners) evict(t *table, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
+	for _, r := range t.rules {
 		if !PortMapping.isChain(r.chain) {
 			continue
 		}
 		other, ok := portMapOf(r)
 		i := slices.IndexFunc(ports.Maps, func(m netfilter.PortMap) bool {
-			return familyOf(m.Container.Addr()) == l.family && hostSide(m) == hostSide(other)
+			return familyOf(m.Container.Addr()) == t.family && hostSide(m) == hostSide(other)
 		})
 		if i < 0 || !ok {
 			continue
 		}
-		holder := list.publisher(l, r, key)
+		holder := list.publisher(t, r, key)
 		if holder == key {
 			continue
 		}
@@ -178,7 +178,7 @@ func (list owners) evict(l *listing, key plugin.Key, ports netfilter.PortMaps) (
 
 // publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for which
 // interface it is: it is taken to have the name that the one who asks has.
-func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
+func (list owners) publisher(t *table, r rule, asking plugin.Key) plugin.Key {
 	for _, h := range list {
 		if h.use == PortMapping.name && sameRule(h.rule, r) {
 			return h.key
@@ -188,7 +188,7 @@ func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
 		return asking
 	}
 	holder := plugin.Key{IfName: asking.IfName}
-	for _, entry := range l.jumpsTo(r.chain) {
+	for _, entry := range t.jumpsTo(r.chain) {
 		_, comment, _ := strings.Cut(strings.ReplaceAll(entry.spec, `\"`, `"`), `--comment "`)
 		if _, err := fmt.Sscanf(comment, "dnat name: %q id: %q", &holder.Network, &holder.ContainerID); err == nil {
 			return holder
@@ -208,7 +208,7 @@ const guardTable = "raw"
 func allowLocalhost(ctx context.Context, link string) error {
 	t, err := plainTable(guard.family, guardTable)
 	if err == nil {
-		err = t.edit(ctx, change{shared: []rule{guard}}.lines)
+		err = t.edit(ctx, change{shared: []rule{guard}})
 	}
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
@@ -224,7 +224,7 @@ func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 		if err != nil {
 			return err
 		}
-		if l, err := t.list(ctx); err != nil || !l.has(guard) {
+		if err := t.read(ctx); err != nil || !t.has(guard) {
 			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
 				"the ADD of any container with published ports makes it again", "iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}

@@ -74,11 +74,6 @@ func run(ctx context.Context, path, input string, args ...string) (string, error
 	return out, err
 }
 
-// refusal is the error of a change that can't be made to what is there.
-type refusal struct{ error }
-
-func (r *refusal) Unwrap() error { return r.error }
-
 // newRefusal returns what a program says when it fails, with the line of its input that it is about.
 func newRefusal(name string, status int, text, input string) error {
 	if strings.Contains(text, "xtables lock") {
@@ -97,5 +92,5 @@ func newRefusal(name string, status int, text, input string) error {
 	}
 	remedy := fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name",
 		strings.Replace(name, "restore", "save", 1))
-	return &refusal{plugin.Errorf(remedy, "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))}
+	return plugin.Errorf(remedy, "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))
 }

@@ -81,17 +81,17 @@ func (rm removal) from(ctx context.Context, tables []*table) (maps []netfilter.P
 	after := owners(filter(before, func(h holding) bool { return !rm.takes(h) }))
 	var errs []error
 	for _, t := range tables {
-		var gone []rule
-		errs = append(errs, t.edit(ctx, func(l *listing) []string {
-			c := rm.change(l, before, after)
-			gone = without(l.in(c.own...), c.wanted)
-			return c.lines(l)
-		}))
-		for _, r := range gone {
+		if err := t.read(ctx); err != nil {
+			errs = append(errs, err)
+			continue
+		}
+		c := rm.change(t, before, after)
+		for _, r := range without(t.in(c.own...), c.wanted) {
 			if m, ok := portMapOf(r); ok {
 				maps = append(maps, m)
 			}
 		}
+		errs = append(errs, t.edit(ctx, c))
 	}
 	if err := errors.Join(errs...); err != nil || len(after) == len(before) {
 		return maps, err
@@ -100,13 +100,13 @@ func (rm removal) from(ctx context.Context, tables []*table) (maps []netfilter.P
 }
 
 // change returns what takes it away from a table, when the owners are to be others than before.
-func (rm removal) change(l *listing, before, after owners) change {
+func (rm removal) change(t *table, before, after owners) change {
 	own := rm.use.chains(rm.keys...)
-	for _, r := range l.rules {
+	for _, r := range t.rules {
 		if rm.network != "" && strings.Contains(r.spec, `name: \"`+rm.network+`\" id: `) { // as a comment has it
 			own = append(own, filter([]string{r.chain, r.target()}, rm.isUnknown)...)
 		}
 	}
-	there := filter(own, func(chain string) bool { return l.chains[chain] })
-	return change{own: own, wanted: after.about(l.family, there), gone: without(append(before.rules(), rm.hint...), after.rules())}
+	there := filter(own, func(chain string) bool { return t.chains[chain] })
+	return change{own: own, wanted: after.about(t.family, there), gone: without(append(before.rules(), rm.hint...), after.rules())}
 }

@@ -19,9 +19,10 @@ COMMIT
 # Warning: iptables-legacy tables present, use iptables-legacy-save to see them
 `
 
-func TestParseListing(t *testing.T) {
+func TestParse(t *testing.T) {
 	t.Parallel()
-	l := parseListing(&ipv4, saved)
+	l := &table{family: &ipv4}
+	l.parse(saved)
 	if diff := cmp.Diff(map[string]bool{"CNI-A": true}, l.chains); diff != "" {
 		t.Error(diff)
 	}
@@ -92,16 +93,17 @@ func FuzzQuote(f *testing.F) {
 }
 
 // Whatever is listed, what is made of it are single lines that remove it.
-func FuzzParseListing(f *testing.F) {
+func FuzzParse(f *testing.F) {
 	f.Add(saved)
 	f.Add("-A \n-A X\n:\n: -\n-A X \"")
 	f.Fuzz(func(t *testing.T, text string) {
-		l := parseListing(&ipv4, text)
+		l := &table{family: &ipv4}
+		l.parse(text)
 		all := change{gone: l.rules}
 		for chain := range l.chains {
 			all.own = append(all.own, chain)
 		}
-		for _, line := range all.lines(l) {
+		for _, line := range l.lines(all) {
 			if strings.Contains(line, "\n") || len(line) < 3 {
 				t.Errorf("line %q", line)
 			}
