@@ -6,6 +6,7 @@
 package conntrack
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -123,12 +124,11 @@ func list(family, protocol uint8, wanted func(flow) bool) (flows []flow, err err
 	r.AddData(compare)
 	err = r.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(entry []byte) bool {
 		original, reply := attribute(entry[nl.SizeofNfgenmsg:], nl.CTA_TUPLE_ORIG), attribute(entry[nl.SizeofNfgenmsg:], nl.CTA_TUPLE_REPLY)
-		is := attribute(original, nl.CTA_TUPLE_PROTO, nl.CTA_PROTO_NUM)
 		f := flow{
 			to:      endpoint(original, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT),
 			leadsTo: endpoint(reply, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT), entry: entry,
 		}
-		if len(is) == 1 && is[0] == protocol && wanted(f) {
+		if bytes.Equal(attribute(original, nl.CTA_TUPLE_PROTO, nl.CTA_PROTO_NUM), []byte{protocol}) && wanted(f) {
 			flows = append(flows, f)
 		}
 		return true

@@ -52,7 +52,7 @@ type client struct {
 func open(ctx context.Context) (*client, error) {
 	login, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	socket, err := connect(login)
+	socket, err := new(net.Dialer).DialContext(login, "unix", busSocket)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 		return &client{missing: fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)}, nil
 	}
@@ -73,17 +73,6 @@ func open(ctx context.Context) (*client, error) {
 		return nil, fmt.Errorf("log in to the D-Bus system bus: %w", because(login, err))
 	}
 	return &client{ctx: ctx, bus: bus}, nil
-}
-
-// connect opens the bus's socket. While the bus's queue is full the kernel says EAGAIN.
-func connect(ctx context.Context) (net.Conn, error) {
-	for {
-		socket, err := new(net.Dialer).DialContext(ctx, "unix", busSocket)
-		if !errors.Is(err, unix.EAGAIN) {
-			return socket, err
-		}
-		time.Sleep(time.Millisecond)
-	}
 }
 
 func (c *client) close() {

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/netip"
@@ -69,13 +70,10 @@ func validatePorts(ports netfilter.PortMaps) error {
 // dnatRules are the rules of the container's chain for a port: what marks connections to be masqueraded, which are those
 // from the container's network and the host's loopback addresses, then what redirects.
 func dnatRules(f *family, chain string, ports netfilter.PortMaps, m netfilter.PortMap) (rules []rule) {
-	protocol, mark := netfilter.ProtocolName(m.Protocol), markChain
+	protocol, mark := netfilter.ProtocolName(m.Protocol), cmp.Or(ports.SetMarkChain, markChain)
 	match := fmt.Sprintf("-p %s -m %s --dport %d", protocol, protocol, m.HostPort)
 	if m.HostIP.IsValid() {
 		match = "-d " + alone(m.HostIP) + " " + match
-	}
-	if ports.SetMarkChain != "" {
-		mark = ports.SetMarkChain
 	}
 	network := alone(m.Container.Addr()) // if it is not known
 	for _, p := range ports.Networks {
@@ -100,19 +98,15 @@ func dnatRules(f *family, chain string, ports netfilter.PortMaps, m netfilter.Po
 
 // entryRules lead to the container's chain, by protocol. They name the ports of both families, as the reference plugin's do.
 func entryRules(f *family, key plugin.Key, ports netfilter.PortMaps) (rules []rule) {
-	conditions := ports.Conditions4
-	if f == &ipv6 {
-		conditions = ports.Conditions6
-	}
-	words := ""
-	for _, w := range conditions {
-		words += quote(w) + " "
+	conditions := ""
+	for _, word := range map[*family][]string{&ipv4: ports.Conditions4, &ipv6: ports.Conditions6}[f] {
+		conditions += quote(word) + " "
 	}
 	for _, protocol := range []string{"sctp", "tcp", "udp"} { // sorted
 		const atOnce = 15 // a rule takes no more (multiport)
 		for list := range slices.Chunk(hostPorts(protocol, ports.Maps), atOnce) {
 			rules = append(rules, rule{family: f, chain: dnatChain, spec: fmt.Sprintf("-p %s %s -m multiport --dports %s %s-j %s",
-				protocol, PortMapping.commentOf(key), strings.Join(list, ","), words, PortMapping.chains(key)[0])})
+				protocol, PortMapping.commentOf(key), strings.Join(list, ","), conditions, PortMapping.chains(key)[0])})
 		}
 	}
 	return rules
@@ -221,10 +215,10 @@ func allowLocalhost(ctx context.Context, link string) error {
 func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
 		t, err := plainTable(guard.family, guardTable)
-		if err != nil {
-			return err
+		if err == nil {
+			err = t.read(ctx)
 		}
-		if err := t.read(ctx); err != nil || !t.has(guard) {
+		if err != nil || !t.has(guard) {
 			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
 				"the ADD of any container with published ports makes it again", "iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
