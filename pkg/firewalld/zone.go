@@ -35,30 +35,13 @@ func (z Zone) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forwar
 	if err := z.check(); err != nil {
 		return err
 	}
-	err := locked(ctx, func(c *client, list []holding) error {
-		var errs []error
-		list = slices.DeleteFunc(list, func(h holding) bool {
-			isWanted := slices.Contains(f.Addrs, h.addr)
-			isReplaced := isWanted || h.key == key
-			if isReplaced && !(isWanted && h.zone == z.Name) {
-				errs = append(errs, c.removeSource(h.zone, h.addr))
-			}
-			return isReplaced
-		})
-		for _, addr := range f.Addrs {
-			list = append(list, holding{addr, z.Name, key})
-		}
-		err := errors.Join(append(errs, writeRecord(list))...)
-		for _, addr := range f.Addrs {
-			if err == nil {
-				err = c.addSource(z.Name, addr)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		mine := func(h holding) bool { return h.key == key }
-		return errors.Join(notRunning(err), release(context.WithoutCancel(ctx), mine))
+	var added []holding
+	for _, addr := range f.Addrs {
+		added = append(added, holding{addr, z.Name, key})
+	}
+	lost := func(h holding) bool { return h.key == key || slices.Contains(f.Addrs, h.addr) }
+	if err := exchange(ctx, lost, nil, added); err != nil {
+		return errors.Join(notRunning(err), z.DelForward(context.WithoutCancel(ctx), key, nil))
 	}
 	return nil
 }
@@ -72,24 +55,20 @@ func (z Zone) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefi
 			foreign = append(foreign, holding{p.Addr(), z.Name, key})
 		}
 	}
-	return release(ctx, func(h holding) bool { return h.key == key }, foreign...)
+	return exchange(ctx, func(h holding) bool { return h.key == key }, foreign, nil)
 }
 
 // GCForward takes it back from attachments of the network that are not valid.
 func (z Zone) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	return release(ctx, func(h holding) bool { return h.key.Network == network && !slices.Contains(valid, h.key) })
+	lost := func(h holding) bool { return h.key.Network == network && !slices.Contains(valid, h.key) }
+	return exchange(ctx, lost, nil, nil)
 }
 
-// has returns a function that reports whether a holding is of the address.
-func has(addr netip.Addr) func(holding) bool {
-	return func(h holding) bool { return h.addr == addr }
-}
-
-// release takes what is lost out of its zones, and then out of the record. What
-// is foreign is lost too, but for addresses in the record.
-func release(ctx context.Context, lost func(holding) bool, foreign ...holding) error {
+// exchange takes what is lost out of its zones, and then out of the record; what is foreign too, but for addresses in the record.
+// It writes down what is added, and then adds it. Without anything to do it asks nobody.
+func exchange(ctx context.Context, lost func(holding) bool, foreign, added []holding) error {
 	list, err := readRecord()
-	if err != nil || len(foreign) == 0 && !slices.ContainsFunc(list, lost) {
+	if err != nil || len(foreign)+len(added) == 0 && !slices.ContainsFunc(list, lost) {
 		return err
 	}
 	return locked(ctx, func(c *client, list []holding) error {
@@ -99,16 +78,31 @@ func release(ctx context.Context, lost func(holding) bool, foreign ...holding) e
 			}
 		}
 		var errs []error
-		kept := slices.DeleteFunc(list, func(h holding) bool {
+		list = slices.DeleteFunc(list, func(h holding) bool {
 			if !lost(h) || ctx.Err() != nil {
 				return false
+			}
+			stays := slices.ContainsFunc(added, func(a holding) bool { return a.addr == h.addr && a.zone == h.zone })
+			if stays {
+				return true
 			}
 			err := c.removeSource(h.zone, h.addr)
 			errs = append(errs, err)
 			return err == nil
 		})
-		return errors.Join(append(errs, context.Cause(ctx), writeRecord(kept))...)
+		err := errors.Join(append(errs, context.Cause(ctx), writeRecord(append(list, added...)))...)
+		for _, h := range added {
+			if err == nil {
+				err = c.addSource(h.zone, h.addr)
+			}
+		}
+		return err
 	})
+}
+
+// has returns a function that reports whether a holding is of the address.
+func has(addr netip.Addr) func(holding) bool {
+	return func(h holding) bool { return h.addr == addr }
 }
 
 // CheckForward compares what is there with what AddForward makes.

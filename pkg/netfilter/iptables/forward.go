@@ -3,7 +3,6 @@ package iptables
 import (
 	"cmp"
 	"net/netip"
-	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -60,7 +59,7 @@ func addressRules(a netip.Addr) []rule {
 func (w *Wants) protect(f *family, want netfilter.Forward) {
 	b := want.Bridge
 	const longest = 15 // of names of links
-	if !isPlain(b) || len(b) > longest || strings.ContainsAny(b, "/:+") || strings.HasPrefix(b, "-") || slices.Contains([]string{".", "..", "!"}, b) {
+	if !isName(b, longest) || strings.ContainsAny(b, "/+") {
 		w.err = plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
 			"ingressPolicy: %q is no bridge", b)
 	}

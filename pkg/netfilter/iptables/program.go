@@ -22,43 +22,43 @@ const (
 	legacy   = "legacy"
 )
 
-// plainTable returns a table in the flavour of the program with the plain name, whichever that is.
-func plainTable(f *family, name string) (*table, error) {
-	program := f.program + "-restore"
+// tableOf returns a table, if there is a program for it.
+func tableOf(f *family, name, program string) (*table, error) {
 	path, err := netfilter.FindProgram(program)
 	if err != nil {
-		return nil, missing(program)
+		return nil, &types.Error{
+			Code: types.ErrPluginNotAvailable,
+			Msg:  fmt.Sprintf("iptables: there is no program %s in PATH", program),
+			Details: "install iptables (package iptables of Debian and others has all its programs), " +
+				"or use the backend nftables, which needs none",
+		}
 	}
 	return &table{family: f, name: name, program: path}, nil
 }
 
+// plainTable returns a table in the flavour of the program with the plain name, whichever that is.
+func plainTable(f *family, name string) (*table, error) {
+	return tableOf(f, name, f.program+"-restore")
+}
+
 // flavouredTable returns a table in a flavour, for the program with its name or the plain one.
 func flavouredTable(ctx context.Context, f *family, name, flavour string) (*table, error) {
-	program := f.program + "-" + flavour + "-restore"
-	if path, err := netfilter.FindProgram(program); err == nil {
-		return &table{family: f, name: name, program: path}, nil
+	t, missing := tableOf(f, name, f.program+"-"+flavour+"-restore")
+	if missing == nil {
+		return t, nil
 	}
 	t, err := plainTable(f, name)
 	if err != nil {
-		return nil, missing(program)
+		return nil, missing
 	}
 	version, err := netfilter.RunProgram(ctx, t.program, "", "--version")
 	switch isNFT := strings.Contains(version, "nf_tables"); { // before 1.8 all were legacy, and some had no --version
 	case ctx.Err() != nil:
 		return nil, err
 	case isNFT != (flavour == nfTables):
-		return nil, missing(program)
+		return nil, missing
 	}
 	return t, nil
-}
-
-func missing(program string) error {
-	return &types.Error{
-		Code: types.ErrPluginNotAvailable,
-		Msg:  fmt.Sprintf("iptables: there is no program %s in PATH", program),
-		Details: "install iptables (package iptables of Debian and others has all its programs), " +
-			"or use the backend nftables, which needs none",
-	}
 }
 
 // lockSeconds is how long iptables may wait for its own lock.

@@ -121,6 +121,11 @@ func isPlain(word string) bool {
 	return word != "" && strings.Trim(word, plain) == ""
 }
 
+// isName reports whether a word can be a name in rules.
+func isName(word string, longest int) bool {
+	return isPlain(word) && len(word) <= longest && !strings.ContainsAny(word[:1], "-!:")
+}
+
 // quote writes a word so that iptables-restore reads the same one.
 func quote(word string) string {
 	if isPlain(word) {

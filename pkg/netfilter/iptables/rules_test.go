@@ -182,7 +182,7 @@ func TestRefused(t *testing.T) {
 		{"admin chain", Forward(netfilter.Forward{AdminChain: "A\nB"}).err},
 		{"long admin chain", Forward(netfilter.Forward{AdminChain: strings.Repeat("A", 29)}).err},
 		{"no bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge}).err},
-		{"path for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: ".."}).err},
+		{"path for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "../br0"}).err},
 		{"pattern for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "br+"}).err},
 	} {
 		if tt.err == nil || plugin.AsError(tt.err).Code != types.ErrInvalidNetworkConfig || plugin.AsError(tt.err).Details == "" {

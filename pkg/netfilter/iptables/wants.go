@@ -104,7 +104,7 @@ func Masquerade(key plugin.Key, addrs []netip.Prefix) Wants {
 // validateChain refuses names that iptables would take for something else.
 func validateChain(key, name string) error {
 	const longest = 28
-	if isPlain(name) && len(name) <= longest && !strings.ContainsAny(name[:1], "-!:") {
+	if isName(name, longest) {
 		return nil
 	}
 	return plugin.ConfigError(fmt.Sprintf("use a name of at most %d letters, digits and dashes", longest), "%s: %q is no name of a chain", key, name)
