@@ -40,10 +40,12 @@ func FlushPublished(ctx context.Context, ports []netfilter.PortMap) error {
 		if governs < 0 || f.leadsTo == maps[governs].Container {
 			return false
 		}
-		if _, asked := local[to]; !asked {
-			local[to] = maps[governs].HostIP == to || isLocal(to)
+		isBound := maps[governs].HostIP == to
+		if _, asked := local[to]; !asked && !isBound {
+			routes, err := netlink.RouteGet(to.AsSlice())
+			local[to] = err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 		}
-		return local[to] // what only passes the host, to that port of some other machine, is none of ours
+		return isBound || local[to] // what only passes the host, to that port of some other machine, is none of ours
 	})
 }
 
@@ -56,11 +58,6 @@ func FlushWithdrawn(ctx context.Context, ports []netfilter.PortMap) error {
 			return isRedirected && (!m.HostIP.IsValid() || m.HostIP == f.to.Addr())
 		})
 	})
-}
-
-func isLocal(a netip.Addr) bool {
-	routes, err := netlink.RouteGet(a.AsSlice())
-	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 }
 
 // flush forgets the flows to ports that are stale, judged by the port maps of the flow's port.

@@ -59,7 +59,7 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 		var tables []*table
 		for _, f := range families() {
 			if len(w.rules(f))+len(in(f, before.of(mine))) == 0 {
-				continue
+				continue // the kernel may lack it
 			}
 			t, err := plainTable(f, w.use.table)
 			if err != nil {
@@ -154,10 +154,10 @@ func (b *Backend) Check(ctx context.Context, key plugin.Key, w Wants) error {
 		lacking := filter(w.rules(f), func(r rule) bool { return isHeld || !r.common })
 		where := "table " + w.use.table + " of " + f.program
 		for _, t := range tables {
-			if err := t.read(ctx); err != nil {
+			where = t.String()
+			if lacking, err = t.lacking(ctx, lacking...); err != nil {
 				return err
 			}
-			lacking, where = without(lacking, t.rules), t.String()
 		}
 		if len(lacking) > 0 {
 			return plugin.Errorf("something removed it after ADD, such as a reload of the host's firewall: restart the container; "+

@@ -60,12 +60,13 @@ func (m Marked) Check(ctx context.Context) error {
 		return err
 	}
 	for _, t := range tables {
-		if err := t.read(ctx); err != nil {
+		lacking, err := t.lacking(ctx, m.rules(t.family).shared...)
+		if err != nil {
 			return err
 		}
-		if lines := t.lines(m.rules(t.family)); len(lines) > 0 {
+		if len(lacking) > 0 {
 			return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again",
-				"%s: what lets containers' packets pass is not complete: missing is %q", t, lines)
+				"%s: what lets containers' packets pass is not complete: missing is %q", t, lacking)
 		}
 	}
 	return nil

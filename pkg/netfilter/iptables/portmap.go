@@ -215,10 +215,10 @@ func allowLocalhost(ctx context.Context, link string) error {
 func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
 		t, err := plainTable(guard.family, guardTable)
-		if err == nil {
-			err = t.read(ctx)
+		if err != nil {
+			return err
 		}
-		if err != nil || !t.has(guard) {
+		if lacking, err := t.lacking(ctx, guard); err != nil || len(lacking) > 0 {
 			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
 				"the ADD of any container with published ports makes it again", "iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}

@@ -124,6 +124,14 @@ func (t *table) parse(text string) {
 	t.ids = ids(t.rules)
 }
 
+// lacking returns the rules that the table does not have.
+func (t *table) lacking(ctx context.Context, rules ...rule) ([]rule, error) {
+	if err := t.read(ctx); err != nil {
+		return nil, err
+	}
+	return without(rules, t.rules), nil
+}
+
 func (t *table) has(r rule) bool { return t.ids[r.id()] }
 
 // jumpsTo returns the rules that jump to a chain.
