@@ -50,15 +50,15 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 		return err
 	}
 	return state.Locked(ctx, lockFile, func() (err error) {
-		before, err := readOwners()
+		before, err := readOwned()
 		if err != nil {
 			return err
 		}
-		mine := owner{w.use.name, key}
-		replaced, own := removal{use: w.use, keys: []plugin.Key{key}}, w.own
+		mine := removal{use: w.use, keys: []plugin.Key{key}}
+		replaced, own := mine, w.own
 		var tables []*table
 		for _, f := range families() {
-			if len(w.rules(f))+len(in(f, before.of(mine))) == 0 {
+			if len(w.rules(f))+len(in(f, filter(before, mine.takes))) == 0 {
 				continue // the kernel may lack it
 			}
 			t, err := plainTable(f, w.use.table)
@@ -68,25 +68,29 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			if err := t.read(ctx); err != nil {
 				return err
 			}
-			gone, err := before.evict(t, key, w.ports)
+			gone, err := evict(before, t, key, w.ports)
 			if err != nil {
 				return err
 			}
-			foreign := filter(without(own, before.rules()), func(r rule) bool { return r.common && t.has(r) })
+			foreign := filter(without(own, before), func(r rule) bool { return r.common && t.has(r) })
 			own = without(own, foreign)
 			replaced.keys, tables = append(replaced.keys, gone...), append(tables, t)
 		}
 		var undo plugin.Undo
 		defer undo.OnError(ctx, &err)
 		undo.Push("remove the rules of iptables again", func(ctx context.Context) error {
-			_, err := removal{use: w.use, keys: []plugin.Key{key}}.from(ctx, tables)
+			_, err := mine.from(ctx, tables)
 			return err
 		})
-		after := owners(filter(before, func(h holding) bool {
-			isListed := slices.ContainsFunc(tables, func(t *table) bool { return t.family == h.rule.family })
-			return !isListed || !replaced.takes(h)
-		})).with(mine, own)
-		if err := after.write(); err != nil {
+		after := filter(before, func(r rule) bool {
+			isEdited := slices.ContainsFunc(tables, func(t *table) bool { return t.family == r.family })
+			return !isEdited || !replaced.takes(r)
+		})
+		for _, r := range own {
+			r.owner = owner{w.use.name, key}
+			after = append(after, r)
+		}
+		if err := writeOwned(after); err != nil {
 			return err
 		}
 		for _, t := range tables {
@@ -118,7 +122,7 @@ func (b *Backend) Del(ctx context.Context, u Use, key plugin.Key, hint []netip.P
 // GC removes what attachments of a network have for a use and are not valid: what they own, and containers' chains whose
 // rules name the network.
 func (b *Backend) GC(ctx context.Context, u Use, network string, valid []plugin.Key) error {
-	list, err := readOwners()
+	owned, err := readOwned()
 	if err != nil {
 		return err
 	}
@@ -126,9 +130,9 @@ func (b *Backend) GC(ctx context.Context, u Use, network string, valid []plugin.
 	for _, chain := range u.chains(valid...) {
 		rm.known[chain] = true
 	}
-	for _, h := range list {
-		if h.use == u.name && h.key.Network == network && !slices.Contains(valid, h.key) {
-			rm.keys = append(rm.keys, h.key)
+	for _, r := range owned {
+		if r.owner.use == u.name && r.owner.key.Network == network && !slices.Contains(valid, r.owner.key) {
+			rm.keys = append(rm.keys, r.owner.key)
 		}
 	}
 	_, err = b.remove(ctx, rm)
@@ -140,11 +144,11 @@ func (b *Backend) Check(ctx context.Context, key plugin.Key, w Wants) error {
 	if w.err != nil {
 		return w.err
 	}
-	list, err := readOwners()
+	owned, err := readOwned()
 	if err != nil {
 		return err
 	}
-	isHeld := len(list.of(owner{w.use.name, key})) > 0
+	isHeld := slices.ContainsFunc(owned, func(r rule) bool { return r.owner == owner{w.use.name, key} })
 	for _, f := range families() {
 		tables, err := b.tables(ctx, f, w.use.table, false, append(w.use.chains(key), w.chains...))
 		if err != nil {

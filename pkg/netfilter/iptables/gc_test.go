@@ -144,7 +144,7 @@ func TestKilledAdd(t *testing.T) {
 		before := n.rules(t, &ipv4, "nat")
 		n.unmap(t, keyOf("a"))
 		n.Do(func() {
-			must(t, owners{}.with(owner{"ports", keyOf("a")}, PortMaps(keyOf("a"), ports).own).write())
+			must(t, writeOwned(ownedBy(owner{"ports", keyOf("a")}, PortMaps(keyOf("a"), ports).own)))
 		})
 		n.portmap(t, "b", publish(t, "tcp/8080=10.88.0.3:80")) // the port is not taken
 		n.unmap(t, keyOf("b"))
@@ -155,6 +155,13 @@ func TestKilledAdd(t *testing.T) {
 	})
 }
 
+func ownedBy(o owner, rules []rule) []rule {
+	for i := range rules {
+		rules[i].owner = o
+	}
+	return rules
+}
+
 // What is written is read again, and nothing else.
 func TestOwners(t *testing.T) {
 	netlab.NewHost(t).Do(func() {
@@ -163,19 +170,19 @@ func TestOwners(t *testing.T) {
 		for i := range w.own {
 			w.own[i].common = false // which need not be known any more
 		}
-		list := owners{}.with(owner{"forward", keyOf("a")}, w.own).
-			with(owner{"ports", second("a", "eth1")}, PortMaps(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)
-		must(t, list.write())
-		again, err := readOwners()
+		list := append(ownedBy(owner{"forward", keyOf("a")}, w.own),
+			ownedBy(owner{"ports", second("a", "eth1")}, PortMaps(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)...)
+		must(t, writeOwned(list))
+		again, err := readOwned()
 		must(t, err)
 		if !slices.Equal(list, again) {
 			t.Errorf("read %v, want %v", again, list)
 		}
 		must(t, os.WriteFile(ownersFile, []byte("\nforward net\n\n"), 0o644))
-		if again, err := readOwners(); err != nil || len(again) != 0 {
+		if again, err := readOwned(); err != nil || len(again) != 0 {
 			t.Errorf("read %v %v", again, err)
 		}
-		must(t, owners{}.write())
-		must(t, owners{}.write())
+		must(t, writeOwned(nil))
+		must(t, writeOwned(nil))
 	})
 }

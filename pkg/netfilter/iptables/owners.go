@@ -19,16 +19,8 @@ type owner struct {
 	key plugin.Key
 }
 
-// holding is a rule that an owner has.
-type holding struct {
-	owner
-	rule rule
-}
-
-// owners are all holdings.
-type owners []holding
-
-func readOwners() (list owners, err error) {
+// readOwned returns the rules of all owners.
+func readOwned() (list []rule, err error) {
 	lines, err := state.ReadLines(ownersFile)
 	for _, line := range lines {
 		const fields = 8
@@ -36,43 +28,18 @@ func readOwners() (list owners, err error) {
 		for _, f := range families() {
 			if len(w) == fields && w[4] == f.name {
 				o := owner{w[0], plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}
-				list = append(list, holding{o, rule{family: f, chain: w[6], spec: w[7], first: w[5] == "-I"}})
+				list = append(list, rule{family: f, chain: w[6], spec: w[7], first: w[5] == "-I", owner: o})
 			}
 		}
 	}
 	return list, err
 }
 
-func (list owners) write() error {
+func writeOwned(list []rule) error {
 	var lines []string
-	for _, h := range list {
-		words := []string{h.use, h.key.Network, h.key.ContainerID, h.key.IfName, h.rule.family.name, h.rule.add()}
-		lines = append(lines, strings.Join(words, " "))
+	for _, r := range list {
+		key := r.owner.key
+		lines = append(lines, strings.Join([]string{r.owner.use, key.Network, key.ContainerID, key.IfName, r.family.name, r.add()}, " "))
 	}
 	return state.WriteLines(ownersFile, lines, 0o644)
-}
-
-func (list owners) rules() (rules []rule) {
-	for _, h := range list {
-		rules = append(rules, h.rule)
-	}
-	return rules
-}
-
-// of returns the rules that an owner has.
-func (list owners) of(o owner) []rule {
-	return owners(filter(list, func(h holding) bool { return h.owner == o })).rules()
-}
-
-// about returns the rules of containers' chains, and the jumps to them.
-func (list owners) about(f *family, chains []string) []rule {
-	return filter(in(f, list.rules()), func(r rule) bool { return r.isAbout(chains) })
-}
-
-// with gives an owner more rules.
-func (list owners) with(o owner, rules []rule) owners {
-	for _, r := range rules {
-		list = append(list, holding{o, r})
-	}
-	return list
 }

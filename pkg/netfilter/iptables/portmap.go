@@ -143,7 +143,7 @@ func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
 
 // evict makes sure that nobody else has the ports, but for attachments that are gone, which it returns: their address is
 // that of the container which the ports are to lead to, or their network namespace is known to be gone.
-func (list owners) evict(t *table, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
+func evict(owned []rule, t *table, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
 	for _, r := range t.rules {
 		if !PortMapping.isChain(r.chain) {
 			continue
@@ -155,7 +155,7 @@ func (list owners) evict(t *table, key plugin.Key, ports netfilter.PortMaps) (go
 		if i < 0 || !ok {
 			continue
 		}
-		holder := list.publisher(t, r, key)
+		holder := publisher(owned, t, r, key)
 		if holder == key {
 			continue
 		}
@@ -172,10 +172,10 @@ func (list owners) evict(t *table, key plugin.Key, ports netfilter.PortMaps) (go
 
 // publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for which
 // interface it is: it is taken to have the name that the one who asks has.
-func (list owners) publisher(t *table, r rule, asking plugin.Key) plugin.Key {
-	for _, h := range list {
-		if h.use == PortMapping.name && sameRule(h.rule, r) {
-			return h.key
+func publisher(owned []rule, t *table, r rule, asking plugin.Key) plugin.Key {
+	for _, o := range owned {
+		if o.owner.use == PortMapping.name && sameRule(o, r) {
+			return o.owner.key
 		}
 	}
 	if slices.Contains(PortMapping.chains(asking), r.chain) {

@@ -21,21 +21,21 @@ type removal struct {
 	known   map[string]bool // containers' chains that stay
 }
 
-// takes reports whether a holding goes.
-func (rm removal) takes(h holding) bool {
-	return h.use == rm.use.name && slices.Contains(rm.keys, h.key)
+// takes reports whether a rule goes because of its owner.
+func (rm removal) takes(r rule) bool {
+	return r.owner.use == rm.use.name && slices.Contains(rm.keys, r.owner.key)
 }
 
 func (rm removal) isUnknown(chain string) bool { return rm.use.isChain(chain) && !rm.known[chain] }
 
 // remove takes it away, and returns the published ports that went. It runs no program and takes no lock if there is nothing.
 func (b *Backend) remove(ctx context.Context, rm removal) (maps []netfilter.PortMap, err error) {
-	list, err := readOwners()
+	owned, err := readOwned()
 	if err != nil {
 		return nil, err
 	}
-	mine := owners(filter(list, rm.takes))
-	tables, err := b.tablesFor(ctx, rm, mine.rules())
+	mine := filter(owned, rm.takes)
+	tables, err := b.tablesFor(ctx, rm, mine)
 	if err != nil || len(mine)+len(tables) == 0 {
 		return nil, err
 	}
@@ -74,11 +74,11 @@ func (b *Backend) tablesFor(ctx context.Context, rm removal, mine []rule) (list 
 
 // from takes it away from tables and then from the file of owners. The lock is held.
 func (rm removal) from(ctx context.Context, tables []*table) (maps []netfilter.PortMap, err error) {
-	before, err := readOwners()
+	before, err := readOwned()
 	if err != nil {
 		return nil, err
 	}
-	after := owners(filter(before, func(h holding) bool { return !rm.takes(h) }))
+	after := filter(before, func(r rule) bool { return !rm.takes(r) })
 	var errs []error
 	for _, t := range tables {
 		if err := t.read(ctx); err != nil {
@@ -96,11 +96,11 @@ func (rm removal) from(ctx context.Context, tables []*table) (maps []netfilter.P
 	if err := errors.Join(errs...); err != nil || len(after) == len(before) {
 		return maps, err
 	}
-	return maps, after.write()
+	return maps, writeOwned(after)
 }
 
-// change returns what takes it away from a table, when the owners are to be others than before.
-func (rm removal) change(t *table, before, after owners) change {
+// change returns what takes it away from a table, when the rules of all owners are to be others than before.
+func (rm removal) change(t *table, before, after []rule) change {
 	own := rm.use.chains(rm.keys...)
 	for _, r := range t.rules {
 		if rm.network != "" && strings.Contains(r.spec, `name: \"`+rm.network+`\" id: `) { // as a comment has it
@@ -108,5 +108,6 @@ func (rm removal) change(t *table, before, after owners) change {
 		}
 	}
 	there := filter(own, func(chain string) bool { return t.chains[chain] })
-	return change{own: own, wanted: after.about(t.family, there), gone: without(append(before.rules(), rm.hint...), after.rules())}
+	others := filter(in(t.family, after), func(r rule) bool { return r.isAbout(there) })
+	return change{own: own, wanted: others, gone: without(slices.Concat(before, rm.hint), after)}
 }

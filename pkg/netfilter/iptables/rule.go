@@ -38,6 +38,7 @@ type rule struct {
 	spec   string
 	first  bool // it goes to the head of the chain
 	common bool // somebody else may have made it for himself: it is removed only if it was not there before us
+	owner  owner
 }
 
 func (r rule) String() string { return "-A " + r.chain + " " + r.spec }
