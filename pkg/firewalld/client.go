@@ -133,11 +133,12 @@ func (c *client) addSource(zone string, addr netip.Addr) error {
 		if err != nil {
 			return err
 		}
-		return plugin.Errorf(fmt.Sprintf("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
-			"(and the same with --permanent), or have the network use that zone", other, source(addr)), "add %s to firewalld's zone %s: it is a source of zone %s", source(addr), zone, other)
+		remedy := fmt.Sprintf("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
+			"(and the same with --permanent), or have the network use that zone", other, source(addr))
+		return plugin.Errorf(remedy, "add %s to firewalld's zone %s: it is a source of zone %s", source(addr), zone, other)
 	case "INVALID_ZONE":
-		return plugin.ConfigError("name one that `firewall-cmd --get-zones` lists; one that was added with --permanent is there after `firewall-cmd --reload`",
-			"firewalld has no zone %q", zone)
+		const remedy = "name one that `firewall-cmd --get-zones` lists; one that was added with --permanent is there after `firewall-cmd --reload`"
+		return plugin.ConfigError(remedy, "firewalld has no zone %q", zone)
 	}
 	return err
 }

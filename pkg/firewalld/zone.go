@@ -121,7 +121,8 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 	}
 	for _, addr := range f.Addrs {
 		if i := slices.IndexFunc(list, has(addr)); i >= 0 && list[i].key != key {
-			return plugin.Errorf("two containers have one address: restart this one", "%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
+			return plugin.Errorf("two containers have one address: restart this one",
+				"%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
 		}
 		zone, err := c.zoneOf(addr)
 		if err != nil {

@@ -1,12 +1,15 @@
 package iptables
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -108,6 +111,28 @@ func TestWithoutPrograms(t *testing.T) {
 		if kept := n.kept(t); strings.Contains(kept, "ports") {
 			t.Errorf("left of an ADD that failed: %s", kept)
 		}
+	})
+}
+
+// A program that hangs is ended with the call, and what was done is undone.
+func TestHangingProgram(t *testing.T) {
+	eachFlavour(t, func(t *testing.T, n *node) {
+		dir := t.TempDir()
+		save, err := exec.LookPath("iptables-save")
+		must(t, err)
+		restore, err := exec.LookPath("iptables-restore")
+		must(t, err)
+		script := "#!/bin/sh\n[ \"$2\" != raw ] || exec sleep 60\nexec " + save + " \"$@\"\n"
+		must(t, os.WriteFile(filepath.Join(dir, "iptables-save"), []byte(script), 0o755))
+		must(t, os.Symlink(restore, filepath.Join(dir, "iptables-restore")))
+		t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		late, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		ports := publish(t, "tcp/8080=10.88.0.2:80")
+		ports.Inside = "br0"
+		err = n.try(func() error { return New().AddPortMaps(late, keyOf("a"), ports) })
+		wantError(t, err, "keep containers from 127.0.0.1 of the host", context.DeadlineExceeded.Error())
+		same(t, "left over", n.kept(t)+containers(n.rules(t, &ipv4, "nat")), "")
 	})
 }
 

@@ -220,7 +220,8 @@ func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 		}
 		if lacking, err := t.lacking(ctx, guard); err != nil || len(lacking) > 0 {
 			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
-				"the ADD of any container with published ports makes it again", "iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
+				"the ADD of any container with published ports makes it again",
+				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
 	}
 	if allowed, err := netfilter.LocalhostAllowed(link); err != nil || !allowed {
