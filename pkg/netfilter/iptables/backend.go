@@ -55,7 +55,8 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			return err
 		}
 		mine := removal{use: w.use, keys: []plugin.Key{key}}
-		replaced, own := mine, w.own
+		replaced := mine // and attachments that are gone and have the ports
+		own := w.own     // but what somebody else has made
 		var tables []*table
 		for _, f := range families() {
 			if len(w.rules(f))+len(in(f, filter(before, mine.takes))) == 0 {
@@ -82,6 +83,7 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			_, err := mine.from(ctx, tables)
 			return err
 		})
+		// What is evicted stays written down for a family of which no table is edited.
 		after := filter(before, func(r rule) bool {
 			isEdited := slices.ContainsFunc(tables, func(t *table) bool { return t.family == r.family })
 			return !isEdited || !replaced.takes(r)
