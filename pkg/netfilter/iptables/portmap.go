@@ -225,9 +225,5 @@ func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
 	}
-	if allowed, err := netfilter.LocalhostAllowed(link); err != nil || !allowed {
-		return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", link),
-			"route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", link)
-	}
-	return nil
+	return netfilter.CheckLocalhost(link)
 }

@@ -11,7 +11,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"syscall"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/nftables"
@@ -151,7 +150,7 @@ func hashOf(conditions string) uint32 {
 	}
 	h := fnv.New32a()
 	_, _ = h.Write([]byte(conditions)) // can't fail
-	return h.Sum32()
+	return max(h.Sum32(), 1)
 }
 
 // options returns the commands of nft that make the rules which an attachment needs for its ports, a rule each.
@@ -250,26 +249,15 @@ func (r nftRefusal) Error() string { return "nft refuses them: " + string(r) }
 
 // runNFT has the program make changes, all of them or none.
 func runNFT(ctx context.Context, text string, args ...string) error {
-	path, err := exec.LookPath("nft")
-	if err != nil {
-		path, err = exec.LookPath("/usr/sbin/nft") // a runtime may have a short PATH
-	}
+	path, err := netfilter.FindProgram("nft")
 	if err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "the program nft is not installed, which conditions and markMasqBit need",
 			"install nftables, or leave these keys out, or use backend \"iptables\"")
 	}
-	cmd := exec.CommandContext(ctx, path, append(args, "-f", "-")...)
-	cmd.Stdin = strings.NewReader(text)
-	// Our lock is released when we are killed, and must not be before the change is made or dropped.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	out, err := cmd.CombinedOutput()
-	switch {
-	case err == nil:
-		return nil
-	case ctx.Err() != nil:
-		return fmt.Errorf("nft: %w", context.Cause(ctx))
-	case cmd.ProcessState == nil: // it was not started
-		return fmt.Errorf("run %s: %w", path, err)
+	_, err = netfilter.RunProgram(ctx, path, text, append(args, "-f", "-")...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nftRefusal(strings.Join(strings.Fields(string(exit.Stderr)), " "))
 	}
-	return nftRefusal(strings.Join(strings.Fields(string(out)), " "))
+	return err
 }

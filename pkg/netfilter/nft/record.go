@@ -23,9 +23,9 @@ type owner struct {
 
 // ownerOf returns the owner that an attachment is for a use. The comment is the key without what nft could not read back from a
 // saved ruleset; no part of a key has a colon.
-func ownerOf(key plugin.Key, use string) owner {
-	return owner{key.ID(use), strings.ReplaceAll(key.String(), `"`, ":")}
-}
+func ownerOf(key plugin.Key, use string) owner { return owner{key.ID(use), asComment(key.String())} }
+
+func asComment(text string) string { return strings.ReplaceAll(text, `"`, ":") }
 
 // kind is what a record is about.
 type kind uint8

@@ -136,7 +136,8 @@ func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
 	var last []element // what was taken away last is gone last
 	for o, records := range holdings {
 		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(u.name) == o.id })
-		isOfNetwork := [8]byte(o.id[:8]) == plugin.NetworkHash(network)
+		isNamed := strings.HasPrefix(o.comment, asComment(network+"/")) || len(o.comment) == plugin.MaxKeyText // it may be cut off
+		isOfNetwork := isNamed && [8]byte(o.id[:8]) == plugin.NetworkHash(network)
 		if slices.Contains(u.kinds, records[0].kind) && isOfNetwork && !isValid {
 			removed, err := u.del(ctx, o)
 			last, errs = removed, append(errs, err)
@@ -259,11 +260,17 @@ func (t *table) release(o owner) (removed []element, err error) {
 // Where the kernel can, elements that nothing takes the place of expire. To remove them makes everybody who uses nf_tables wait: the
 // kernel waits for all packets under way before it frees them, and whoever closes a socket of nf_tables waits with it.
 func (t *table) replace(old, new []element) error {
-	if len(new) == 0 && canExpire() {
+	if len(new) == 0 && len(old) > 0 && canExpire() {
 		send(old, time.Millisecond, t.conn.SetAddElements) // the kernel makes its next tick of the shortest timeout
-	} else {
-		send(old, 0, t.conn.SetDeleteElements)
+		if err := t.conn.Commit(t.changing()); err != nil {
+			return err
+		}
+		if _, err := t.look(old[:1]); err != nil || old[0].there == nil {
+			return err
+		}
+		// The kernel said that it can, and did not.
 	}
+	send(old, 0, t.conn.SetDeleteElements)
 	send(new, 0, t.conn.SetAddElements)
 	return t.conn.Commit(t.changing())
 }
