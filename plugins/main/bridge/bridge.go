@@ -91,8 +91,9 @@ func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
 		if err := at.Step(ctx, "masquerade"); err != nil {
 			return err
 		}
-		at.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.DelMasquerade(ctx, at.Key, nil) })
-		if err := backend.AddMasquerade(ctx, a.masqueradeBy, at.Key, plugin.Prefixes(at.Result.IPs)); err != nil {
+		use := backend.Masquerade(plugin.Prefixes(at.Result.IPs))
+		at.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.Del(ctx, at.Key, nil, use) })
+		if err := use.Add(ctx, a.masqueradeBy, at.Key); err != nil {
 			return err
 		}
 	}

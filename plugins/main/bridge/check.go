@@ -34,7 +34,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if !c.masquerade || len(ips) == 0 {
 		return nil
 	}
-	return backend.CheckMasquerade(ctx, c.masqueradeBy, r.Key, plugin.Prefixes(ips))
+	return backend.Masquerade(plugin.Prefixes(ips)).Check(ctx, c.masqueradeBy, r.Key)
 }
 
 // checkHost finds the veth's other end on the host and in its bridge.
@@ -69,7 +69,7 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 		return different("veth %s is not isolated, the configuration has portIsolation", name)
 	}
 	if c.spoofCheck {
-		if err := checkSpoofCheck(r, name); err != nil {
+		if err := checkSpoofCheck(ctx, r, name); err != nil {
 			return err
 		}
 	}
@@ -90,7 +90,7 @@ func (Plugin) Explain(o *conf.Object) []string {
 	if !c.masquerade || c.IPAM == "" {
 		return nil
 	}
-	return []string{backend.Explain("masquerades", c.masqueradeBy)}
+	return []string{backend.Masquerade(nil).Explain("masquerades", c.masqueradeBy)}
 }
 
 // Status reports whether an ADD could be served: the configuration is valid, the bridge's name is free or a bridge's, the packet
@@ -108,12 +108,12 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if c.masquerade {
-		if err := backend.Available(c.masqueradeBy); err != nil {
+		if err := backend.Masquerade(nil).Available(c.masqueradeBy); err != nil {
 			return err
 		}
 	}
 	if c.spoofCheck {
-		if err := backend.SpoofCheckAvailable(); err != nil {
+		if err := backend.SpoofCheck(r.Results, "", [6]byte{}).Available(backend.Wish{}); err != nil {
 			return err
 		}
 	}

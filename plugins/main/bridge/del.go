@@ -17,7 +17,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
 	r.Deleter()
 	return attach.Del(ctx, r, &c.Config, attach.Removal{
-		Filter: func(ctx context.Context) error { return backend.DelBridge(ctx, r.Key, r.PrevAddresses()) },
+		Filter: func(ctx context.Context) error { return backend.Del(ctx, r.Key, r.PrevAddresses(), packetFilter(r)...) },
 		Link:   func() error { return disconnect(r, c) },
 	})
 }
@@ -66,6 +66,6 @@ func onBridge(r *plugin.Request, l netlink.Link, bridge string) bool {
 // GC removes what the packet filter, links and leases hold for the network's attachments that are not valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	return errors.Join(
-		backend.GCMasquerade(ctx, r.Network, r.ValidKeys()), backend.GCSpoofCheck(ctx, r.Results, r.Network, r.ValidKeys()),
+		backend.GC(ctx, r.Network, r.ValidKeys(), packetFilter(r)...),
 		attach.GC(ctx, r, &locate(r).Config))
 }
