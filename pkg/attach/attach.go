@@ -136,6 +136,11 @@ func (a *Attachment) making(l Link) func(context.Context) error {
 			return err
 		}
 		a.Undo.Push("delete "+a.IfName, func(context.Context) error { return deleteInside(a.Request) })
+		if a.ipam != nil && !a.AcceptRA {
+			if err := a.Inside(a.refuseRouters); err != nil {
+				return err
+			}
+		}
 		inside, err := a.LinksInside()
 		if err != nil {
 			return err

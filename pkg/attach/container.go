@@ -45,14 +45,11 @@ func (a *Attachment) configure(ctx context.Context) error {
 }
 
 // sysctls are what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
-// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; whether they are looked for elsewhere
-// first; and that another container can't make itself this one's router, whatever families it has addresses of (CVE-2020-10749).
+// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are looked for
+// elsewhere first.
 func (a *Attachment) sysctls() [][2]string {
 	var list [][2]string
 	own := "net/ipv6/conf/" + a.IfName + "/"
-	if a.ipam != nil && !a.AcceptRA {
-		list = append(list, [2]string{own + "accept_ra", "0"}, [2]string{own + "autoconf", "0"})
-	}
 	news, dad := "0", "0"
 	if a.isNews() {
 		news = "1"
@@ -72,12 +69,19 @@ func (a *Attachment) sysctls() [][2]string {
 
 func (a *Attachment) setSysctls() error {
 	for _, s := range a.sysctls() {
-		err := sysctl.Set(s[0], s[1])
-		if errors.Is(err, unix.ENOENT) && !a.hasIPv6() { // the kernel has no IPv6
-			continue
-		}
-		if err != nil {
+		if err := sysctl.Set(s[0], s[1]); err != nil {
 			return fmt.Errorf("prepare the container for its addresses: %w", err)
+		}
+	}
+	return nil
+}
+
+// refuseRouters keeps others on the link's segment from making themselves the container's router, whatever families it has addresses
+// of (CVE-2020-10749). Without IPv6 there is nothing to refuse.
+func (a *Attachment) refuseRouters() error {
+	for _, name := range []string{"accept_ra", "autoconf"} {
+		if err := sysctl.Set("net/ipv6/conf/"+a.IfName+"/"+name, "0"); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("refuse router advertisements: %w", err)
 		}
 	}
 	return nil
