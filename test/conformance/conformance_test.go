@@ -128,7 +128,7 @@ func TestConformance(t *testing.T) {
 					t.Parallel()
 					for _, all := range g.rows {
 						for _, r := range all.each() {
-							if *needsFlag && g.needs == nil && r.needs == nil {
+							if *needsFlag && len(g.needed(r)) == 0 {
 								continue
 							}
 							t.Run(r.name, func(t *testing.T) {
@@ -137,7 +137,7 @@ func TestConformance(t *testing.T) {
 								results.Lock()
 								results.of[s.name][g.name+": "+r.name] = o
 								results.Unlock()
-								if o.skipped != "" && g.needs == nil && r.needs == nil {
+								if o.skipped != "" && len(g.needed(r)) == 0 {
 									t.Errorf("%s: a row that needs that says so in needs", o.skipped)
 								}
 								s.judge(t, r, o)
@@ -157,10 +157,8 @@ func (s *suite) try(t *testing.T, g group, r row) outcome {
 		return outcome{foreign: "there is no plugin " + g.only}
 	}
 	return try(t, func(j *judge) {
-		for _, needs := range []*netlab.Feature{g.needs, r.needs} {
-			if needs != nil {
-				netlab.Need(j, *needs)
-			}
+		for _, feature := range g.needed(r) {
+			netlab.Need(j, feature)
 		}
 		r.test(newLab(j, s))
 	})

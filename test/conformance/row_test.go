@@ -53,6 +53,16 @@ func (r row) each() []row {
 	return []row{r, with}
 }
 
+// needed returns what the kernel must have for a row of the group.
+func (g group) needed(r row) (features []netlab.Feature) {
+	for _, feature := range []*netlab.Feature{g.needs, r.needs} {
+		if feature != nil {
+			features = append(features, *feature)
+		}
+	}
+	return features
+}
+
 // outcome is what came of trying a row.
 type outcome struct {
 	failures []string // none: it holds
