@@ -9,7 +9,8 @@ import (
 // service is a dual-stack network of dummy links.
 const service = `{"type":"dummy","ipam":{"type":"host-local","ranges":[[{"subnet":"10.45.0.0/24"}],[{"subnet":"fd00:45::/64"}]]}}`
 
-var dummyRows = group{name: "dummy", needs: &netlab.Dummy, rows: slices.Concat(dummyResults, dummyRefusals(), dummyChecks(), dummyDels(), dummyOthers)}
+var dummyRows = group{name: "dummy", only: "dummy", needs: &netlab.Dummy,
+	rows: slices.Concat(dummyResults, dummyRefusals(), dummyChecks(), dummyDels(), dummyOthers)}
 
 var dummyResults = []row{
 	{name: "the result, to the byte", test: func(l *lab) {
