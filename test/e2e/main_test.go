@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -129,7 +130,9 @@ func warm(t *testing.T, host *netlab.Host, conflist string) {
 // needLinks skips a test of a network whose kind of links the kernel does not have.
 func needLinks(t *testing.T, conflist string) {
 	t.Helper()
-	if strings.Contains(conflist, `"dummy"`) {
-		netlab.Need(t, netlab.Dummy)
+	for _, feature := range []netlab.Feature{netlab.Dummy, netlab.IPVLAN, netlab.VLAN} {
+		if regexp.MustCompile(`"type": *"` + feature.Name + `"`).MatchString(conflist) {
+			netlab.Need(t, feature)
+		}
 	}
 }
