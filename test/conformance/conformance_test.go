@@ -22,6 +22,7 @@ var (
 var groups = []group{
 	contractRows,
 	bridgeRows,
+	ptpRows,
 	loopbackRows,
 	hostLocalRows,
 	staticRows,
@@ -42,7 +43,7 @@ type suite struct {
 }
 
 // plugins are the names that a suite of ours has.
-var plugins = []string{"bridge", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
+var plugins = []string{"bridge", "ptp", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {

@@ -13,7 +13,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -87,14 +86,8 @@ func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
 	if err := serveGateway(at.Links(), a.config, a.bridge, at.Result.IPs); err != nil {
 		return err
 	}
-	if a.masquerade && len(at.Result.IPs) > 0 {
-		if err := at.Step(ctx, "masquerade"); err != nil {
-			return err
-		}
-		at.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.DelMasquerade(ctx, at.Key, nil) })
-		if err := backend.AddMasquerade(ctx, a.masqueradeBy, at.Key, plugin.Prefixes(at.Result.IPs)); err != nil {
-			return err
-		}
+	if err := a.masquerade.Add(ctx, at); err != nil {
+		return err
 	}
 	if a.Down {
 		return nil
