@@ -94,8 +94,9 @@ var ptpResults = []row{
 				l.Error(err)
 			}
 		}
-		for _, c := range pods {
-			l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", pods[0].v4, pods[7].v6)
+		for i, c := range pods {
+			next := pods[(i+1)%containers]
+			l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", next.v4, next.v6)
 		}
 	}},
 }
@@ -249,6 +250,7 @@ var ptpAddresses = []row{
 		l.must(c.check())
 	}},
 	{name: "a gateway may lie outside the subnet", differs: "it adds routes by the gateway before it is reachable", test: func(l *lab) {
+		l.outside()
 		c := l.attach(l.fixedPtp("10.44.0.2/24 169.254.1.1", "fd00:44::2/64 fe80::1"), "web")
 		l.pings(&c.Namespace, "169.254.1.1", netlab.HostIPv4)
 		l.pings(&l.host.Namespace, "10.44.0.2", "fd00:44::2")
@@ -319,13 +321,13 @@ var ptpIPv6 = []row{
 		l.same(l.probed(&c.Namespace, "eth0")+l.probed(&l.host.Namespace, c.hostEnd()), "")
 		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad")+l.sysctl(&l.host.Namespace, "ipv6/conf/"+c.hostEnd()+"/accept_dad"), "00")
 	}},
-	{name: "containers reach each other at once", differs: probes, test: func(l *lab) {
+	{name: "containers reach each other at once", test: func(l *lab) {
 		a, b := l.attach(conf(ptp), "a"), l.attach(conf(ptp), "b")
 		a.settles()
 		b.settles()
 		l.pingsAtOnce(&a.Namespace, b.v4, b.v6)
 	}},
-	{name: "enabledad has ADD wait until addresses are probed", choice: true, differs: "it has no such key", test: func(l *lab) {
+	{name: "enabledad has ADD wait until addresses are probed", test: func(l *lab) {
 		c := l.attach(l.ptp("enabledad", "true"), "web")
 		l.same(l.probed(&c.Namespace, "eth0"), "")
 		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/enhanced_dad"), "11")
