@@ -24,8 +24,10 @@ var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridge
 	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus)}
 
 // lan returns the network lan with more keys of bridge, each followed by its value in JSON, and the backend of the row.
-func (l *lab) lan(keys ...string) network {
-	config := with(lan, keys...)
+func (l *lab) lan(keys ...string) network { return l.masquerading(lan, keys...) }
+
+func (l *lab) masquerading(config string, keys ...string) network {
+	config = with(config, keys...)
 	if l.backend != "" {
 		config = with(config, "ipMasqBackend", text(l.backend))
 	}

@@ -23,6 +23,7 @@ var (
 var groups = []group{
 	contractRows,
 	bridgeRows,
+	ptpRows,
 	loopbackRows,
 	hostLocalRows,
 	staticRows,
@@ -44,7 +45,7 @@ type suite struct {
 }
 
 // plugins are the names that a suite of ours has.
-var plugins = []string{"bridge", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain", "dummy"}
+var plugins = []string{"bridge", "ptp", "dummy", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {

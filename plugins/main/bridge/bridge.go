@@ -13,7 +13,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -87,15 +86,8 @@ func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
 	if err := serveGateway(at.Links(), a.config, a.bridge, at.Result.IPs); err != nil {
 		return err
 	}
-	if a.masquerade && len(at.Result.IPs) > 0 {
-		if err := at.Step(ctx, "masquerade"); err != nil {
-			return err
-		}
-		use := backend.Masquerade(plugin.Prefixes(at.Result.IPs))
-		at.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.Del(ctx, at.Key, nil, use) })
-		if err := use.Add(ctx, a.masqueradeBy, at.Key); err != nil {
-			return err
-		}
+	if err := a.masquerade.Add(ctx, at); err != nil {
+		return err
 	}
 	if a.Down {
 		return nil

@@ -7,7 +7,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -16,8 +15,7 @@ type config struct {
 	attach.Config
 	name              string // of the bridge
 	forceAddress      bool
-	masquerade        bool
-	masqueradeBy      backend.Wish
+	masquerade        attach.Masquerade
 	promiscuous       bool
 	hairpin, isolated bool // of the port
 	spoofCheck        bool // macspoofchk
@@ -54,9 +52,7 @@ func locate(r *plugin.Request) *config {
 	o.String("bridge", &c.name)
 	o.Bool("isGateway", &c.Gateway)
 	o.Bool("isDefaultGateway", &c.DefaultRoute)
-	o.Bool("ipMasq", &c.masquerade)
-	c.masqueradeBy.Key = "ipMasqBackend"
-	o.String(c.masqueradeBy.Key, &c.masqueradeBy.Value)
+	c.masquerade = attach.ReadMasquerade(o)
 	c.Gateway = c.Gateway || c.DefaultRoute
 	return c
 }
@@ -74,7 +70,7 @@ func (c *config) validate() error {
 		return plugin.ConfigError("remove the ipam section, or let the interface come up",
 			"disableContainerInterface can't be used with IPAM (%s): addresses need an interface that is up", c.IPAM)
 	}
-	return c.masqueradeBy.Validate()
+	return c.masquerade.By.Validate()
 }
 
 // unsupported refuses keys of the reference plugin that this version does not have: to ignore them would be to leave out separation

@@ -10,8 +10,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // serveGateway gives the bridge the gateways' addresses and lets the host forward packets. What it does is shared by all
@@ -27,7 +27,7 @@ func serveGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*type
 	gateways := gatewaysOf(c, ips)
 	var added []netip.Prefix
 	for _, g := range gateways {
-		err := addAddress(h, bridge, g)
+		err := attach.AddAddress(h, bridge, g)
 		switch {
 		case err == nil:
 			added = append(added, g)
@@ -40,7 +40,7 @@ func serveGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*type
 			return errors.Join(err, withdraw(h, bridge, added))
 		}
 	}
-	return forward(gateways)
+	return attach.Forward(gateways)
 }
 
 // gatewaysOf returns the addresses that the bridge itself must have.
@@ -52,16 +52,6 @@ func gatewaysOf(c *config, ips []*types100.IPConfig) []netip.Prefix {
 		}
 	}
 	return list
-}
-
-// addAddress gives the bridge an address. An IPv6 one is not looked for elsewhere first: IPAM owns the network.
-func addAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error {
-	network := plugin.IPNet(p)
-	address := &netlink.Addr{IPNet: &network}
-	if p.Addr().Is6() {
-		address.Flags = unix.IFA_F_NODAD
-	}
-	return h.AddrAdd(bridge, address)
 }
 
 func deleteAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error {
@@ -111,19 +101,4 @@ func resolveConflicts(h *netlink.Handle, c *config, bridge netlink.Link, gateway
 // network overlaps.
 func conflict(gateway, other netip.Prefix) bool {
 	return gateway.Addr().Is4() == other.Addr().Is4() && (gateway.Addr().Is4() || other.Overlaps(gateway))
-}
-
-// forward lets the host forward packets of the gateways' families.
-func forward(gateways []netip.Prefix) error {
-	for key, is := range map[string]func(netip.Addr) bool{
-		"net/ipv4/ip_forward": netip.Addr.Is4, "net/ipv6/conf/all/forwarding": netip.Addr.Is6,
-	} {
-		if !slices.ContainsFunc(gateways, func(p netip.Prefix) bool { return is(p.Addr()) }) {
-			continue
-		}
-		if err := sysctl.Set(key, "1"); err != nil {
-			return fmt.Errorf("let the host forward packets: %w", err)
-		}
-	}
-	return nil
 }
