@@ -21,7 +21,7 @@ var bare = with(lan, "capabilities", "{}")
 
 var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
 	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
-	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus)}
+	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus, bridgeVLANs())}
 
 // lan returns the network lan with more keys of bridge, each followed by its value in JSON, and the backend of the row.
 func (l *lab) lan(keys ...string) network {
@@ -134,26 +134,31 @@ var bridgeResults = []row{
 		l.lacks(printed, "wg0")
 	}},
 	{name: "containers that come at the same time on a new node all get in", test: func(l *lab) {
-		const containers = 8
-		pods, errs := make([]*container, containers), make(chan error, containers)
-		for i := range pods {
-			pods[i] = l.pod(fmt.Sprintf("c%d", i))
-			go func() { errs <- pods[i].add(conf(lan)) }()
-		}
-		for range pods {
-			if err := <-errs; err != nil {
-				l.Error(err)
-			}
-		}
-		seen := map[string]bool{}
-		for _, c := range pods {
-			if c.result == nil || seen[c.v4] || seen[c.v6] {
-				l.Fatalf("no address of its own: %s", c.printed)
-			}
-			seen[c.v4], seen[c.v6] = true, true
-			l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
-		}
+		l.allGetIn(conf(lan))
 	}},
+}
+
+// allGetIn attaches several containers at the same time to a network of lan's addresses.
+func (l *lab) allGetIn(n network) {
+	const containers = 8
+	pods, errs := make([]*container, containers), make(chan error, containers)
+	for i := range pods {
+		pods[i] = l.pod(fmt.Sprintf("c%d", i))
+		go func() { errs <- pods[i].add(n) }()
+	}
+	for range pods {
+		if err := <-errs; err != nil {
+			l.Error(err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, c := range pods {
+		if c.result == nil || seen[c.v4] || seen[c.v6] {
+			l.Fatalf("no address of its own: %s", c.printed)
+		}
+		seen[c.v4], seen[c.v6] = true, true
+		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+	}
 }
 
 // noRollback is why the reference fails several rows.

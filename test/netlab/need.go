@@ -24,7 +24,9 @@ var (
 		node.close()
 		return false, nil
 	}}
-	SCTP = Feature{"SCTP sockets", func() (bool, error) {
+	BridgeVLANFiltering = Feature{"bridge vlan filtering", probeLink("not supported", "link add probe0 type bridge vlan_filtering 1")}
+	VLAN                = Feature{"vlan links", probeLink("Unknown device type", "link add base0 type bridge", "link add probe0 link base0 type vlan id 5")}
+	SCTP                = Feature{"SCTP sockets", func() (bool, error) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 		if err != nil {
 			return errors.Is(err, unix.EPROTONOSUPPORT) || errors.Is(err, unix.ESOCKTNOSUPPORT), err
@@ -32,6 +34,18 @@ var (
 		return false, unix.Close(fd)
 	}}
 )
+
+// probeLink runs commands of ip on a node of their own. When one fails with these words the kernel lacks what they need.
+func probeLink(lacking string, commands ...string) func() (lacks bool, err error) {
+	return func() (bool, error) {
+		node, err := newNode(func() error { return runIP(commands...) })
+		if err != nil {
+			return strings.Contains(err.Error(), lacking), err
+		}
+		node.close()
+		return false, nil
+	}
+}
 
 // Need skips the test when the kernel lacks the feature, and fails it when that can't be found out.
 func Need(t testing.TB, feature Feature) {

@@ -68,6 +68,9 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	if c.isolated && !link.PortOption(name, "isolated") { // one that is not configured may be the firewall plugin's
 		return different("veth %s is not isolated, the configuration has portIsolation", name)
 	}
+	if err := checkVLANs(r.Links(), c, bridge, end); err != nil {
+		return err
+	}
 	if c.spoofCheck {
 		if err := checkSpoofCheck(ctx, r, name); err != nil {
 			return err
@@ -106,6 +109,11 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return types.NewError(types.ErrPluginNotAvailable, c.name+" exists and is not a bridge but "+kind(l), "name another bridge, or remove that link")
 	case err != nil && !link.IsNotFound(err):
 		return err
+	case err == nil:
+		if err := checkFiltering(c, l); err != nil {
+			e := plugin.AsError(err)
+			return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
+		}
 	}
 	if c.masquerade {
 		if err := backend.Masquerade(nil).Available(c.masqueradeBy); err != nil {

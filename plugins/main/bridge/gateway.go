@@ -14,36 +14,36 @@ import (
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
-// serveGateway gives the bridge the gateways' addresses and lets the host forward packets. What it does is shared by all
-// attachments of the bridge and stays, as it does with the reference plugin. The host forgets what it knew of the container's
-// addresses, which others may have had a moment ago.
-func serveGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*types100.IPConfig) error {
+// serveGateway gives the bridge, or the link that is the gateway in its place, the gateways' addresses, and lets the host forward
+// packets. What it does is shared by all attachments of the bridge and stays, as it does with the reference plugin. The host forgets
+// what it knew of the container's addresses, which others may have had a moment ago.
+func serveGateway(h *netlink.Handle, c *config, gateway netlink.Link, ips []*types100.IPConfig) error {
 	for _, ip := range ips {
-		err := h.NeighDel(&netlink.Neigh{LinkIndex: bridge.Attrs().Index, IP: ip.Address.IP})
+		err := h.NeighDel(&netlink.Neigh{LinkIndex: gateway.Attrs().Index, IP: ip.Address.IP})
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("forget the neighbour %s of %s: %w", ip.Address.IP, c.name, err)
+			return fmt.Errorf("forget the neighbour %s of %s: %w", ip.Address.IP, gateway.Attrs().Name, err)
 		}
 	}
 	gateways := gatewaysOf(c, ips)
 	var added []netip.Prefix
 	for _, g := range gateways {
-		err := addAddress(h, bridge, g)
+		err := addAddress(h, gateway, g)
 		switch {
 		case err == nil:
 			added = append(added, g)
 		case !errors.Is(err, unix.EEXIST):
-			return errors.Join(fmt.Errorf("give bridge %s the address %s: %w", c.name, g, err), withdraw(h, bridge, added))
+			return errors.Join(fmt.Errorf("give %s the address %s: %w", gateway.Attrs().Name, g, err), withdraw(h, gateway, added))
 		}
 	}
 	if len(added) > 0 {
-		if err := resolveConflicts(h, c, bridge, gateways, added); err != nil {
-			return errors.Join(err, withdraw(h, bridge, added))
+		if err := resolveConflicts(h, c, gateway, gateways, added); err != nil {
+			return errors.Join(err, withdraw(h, gateway, added))
 		}
 	}
 	return forward(gateways)
 }
 
-// gatewaysOf returns the addresses that the bridge itself must have.
+// gatewaysOf returns the addresses that the gateway must have.
 func gatewaysOf(c *config, ips []*types100.IPConfig) []netip.Prefix {
 	var list []netip.Prefix
 	for _, ip := range ips {
@@ -54,19 +54,19 @@ func gatewaysOf(c *config, ips []*types100.IPConfig) []netip.Prefix {
 	return list
 }
 
-// addAddress gives the bridge an address. An IPv6 one is not looked for elsewhere first: IPAM owns the network.
-func addAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error {
+// addAddress gives the gateway an address. An IPv6 one is not looked for elsewhere first: IPAM owns the network.
+func addAddress(h *netlink.Handle, gateway netlink.Link, p netip.Prefix) error {
 	network := plugin.IPNet(p)
 	address := &netlink.Addr{IPNet: &network}
 	if p.Addr().Is6() {
 		address.Flags = unix.IFA_F_NODAD
 	}
-	return h.AddrAdd(bridge, address)
+	return h.AddrAdd(gateway, address)
 }
 
-func deleteAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error {
+func deleteAddress(h *netlink.Handle, gateway netlink.Link, p netip.Prefix) error {
 	network := plugin.IPNet(p)
-	err := h.AddrDel(bridge, &netlink.Addr{IPNet: &network})
+	err := h.AddrDel(gateway, &netlink.Addr{IPNet: &network})
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		return nil
 	}
@@ -74,20 +74,20 @@ func deleteAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error
 }
 
 // withdraw takes back the gateways' addresses that were added.
-func withdraw(h *netlink.Handle, bridge netlink.Link, added []netip.Prefix) error {
+func withdraw(h *netlink.Handle, gateway netlink.Link, added []netip.Prefix) error {
 	var errs []error
 	for _, g := range added {
-		errs = append(errs, deleteAddress(h, bridge, g))
+		errs = append(errs, deleteAddress(h, gateway, g))
 	}
 	return errors.Join(errs...)
 }
 
-// resolveConflicts looks for other addresses of the bridge that stand against the gateways' that were just added. They are removed
+// resolveConflicts looks for other addresses of the gateway that stand against the gateways' that were just added. They are removed
 // by force, or else are an error.
-func resolveConflicts(h *netlink.Handle, c *config, bridge netlink.Link, gateways, added []netip.Prefix) error {
-	addresses, err := h.AddrList(bridge, netlink.FAMILY_ALL)
+func resolveConflicts(h *netlink.Handle, c *config, gateway netlink.Link, gateways, added []netip.Prefix) error {
+	addresses, err := h.AddrList(gateway, netlink.FAMILY_ALL)
 	if err != nil {
-		return fmt.Errorf("list the addresses of bridge %s: %w", c.name, err)
+		return fmt.Errorf("list the addresses of %s: %w", gateway.Attrs().Name, err)
 	}
 	for _, want := range added {
 		for _, a := range addresses {
@@ -97,20 +97,20 @@ func resolveConflicts(h *netlink.Handle, c *config, bridge netlink.Link, gateway
 			}
 			if !c.forceAddress {
 				return plugin.ConfigError("remove that address, set forceAddress, or use another bridge for this network",
-					"bridge %s already has an IP address different from %s: %s", c.name, want, have)
+					"%s already has an IP address different from %s: %s", gateway.Attrs().Name, want, have)
 			}
-			if err := deleteAddress(h, bridge, have); err != nil {
-				return fmt.Errorf("take the address %s from bridge %s: %w", have, c.name, err)
+			if err := deleteAddress(h, gateway, have); err != nil {
+				return fmt.Errorf("take the address %s from %s: %w", have, gateway.Attrs().Name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// conflict reports whether a bridge that is the one gateway can't have the other address too: for IPv4 any, for IPv6 one whose
+// conflict reports whether a link that is the one gateway can't have the other address too: for IPv4 any, for IPv6 one whose
 // network overlaps.
-func conflict(gateway, other netip.Prefix) bool {
-	return gateway.Addr().Is4() == other.Addr().Is4() && (gateway.Addr().Is4() || other.Overlaps(gateway))
+func conflict(own, other netip.Prefix) bool {
+	return own.Addr().Is4() == other.Addr().Is4() && (own.Addr().Is4() || other.Overlaps(own))
 }
 
 // forward lets the host forward packets of the gateways' families.

@@ -1,0 +1,153 @@
+package bridge
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// lastVLAN is the highest VLAN ID (IEEE 802.1Q).
+const lastVLAN = 4094
+
+// readVLANs reads the keys "vlan", "vlanTrunk" and "preserveDefaultVlan".
+func (c *config) readVLANs(o *conf.Object) (err error) {
+	o.Int("vlan", &c.vlan)
+	o.Bool("preserveDefaultVlan", &c.keepDefaultVLAN)
+	o.Objects("vlanTrunk", func(e *conf.Object) {
+		ids, wrong := readTrunk(e)
+		c.trunk, err = append(c.trunk, ids...), cmp.Or(err, wrong)
+	})
+	slices.Sort(c.trunk)
+	c.trunk = slices.Compact(c.trunk)
+	c.filterVLANs = c.vlan != 0 || o.Has("vlanTrunk")
+	if c.vlan < 0 || c.vlan > lastVLAN {
+		return plugin.ConfigError("use 1 to 4094, or 0 for none", "vlan: invalid VLAN ID %d (must be between 0 and 4094)", c.vlan)
+	}
+	return err
+}
+
+// readTrunk returns the VLANs of an entry of vlanTrunk: a range, one, or both.
+func readTrunk(e *conf.Object) (ids []uint16, err error) {
+	var first, last, id *int
+	e.OptionalInt("minID", &first)
+	e.OptionalInt("maxID", &last)
+	e.OptionalInt("id", &id)
+	wrong := func(key, text string) ([]uint16, error) {
+		return nil, plugin.ConfigError("use minID and maxID together, or id, each from 1 to 4094", "%s: %s", e.Path(key), text)
+	}
+	switch {
+	case first == nil && last == nil:
+	case first == nil:
+		return wrong("minID", "minID and maxID should be configured simultaneously, minID is missing")
+	case last == nil:
+		return wrong("maxID", "minID and maxID should be configured simultaneously, maxID is missing")
+	case !isVLAN(*first):
+		return wrong("minID", fmt.Sprintf("incorrect trunk minID parameter: %d", *first))
+	case !isVLAN(*last):
+		return wrong("maxID", fmt.Sprintf("incorrect trunk maxID parameter: %d", *last))
+	case *first > *last:
+		return wrong("minID", fmt.Sprintf("minID is greater than maxID in trunk parameter: %d, %d", *first, *last))
+	default:
+		for i := *first; i <= *last; i++ {
+			ids = append(ids, uint16(i))
+		}
+	}
+	if id == nil {
+		return ids, nil
+	}
+	if !isVLAN(*id) {
+		return wrong("id", fmt.Sprintf("incorrect trunk id parameter: %d", *id))
+	}
+	return append(ids, uint16(*id)), nil
+}
+
+func isVLAN(id int) bool { return id >= 1 && id <= lastVLAN }
+
+// hasVLANs reports whether the container's port is to be in VLANs.
+func (c *config) hasVLANs() bool { return c.vlan != 0 || len(c.trunk) > 0 }
+
+// untagged returns the VLAN of what a port takes and gives without a tag.
+func (c *config) untagged() uint16 { return uint16(cmp.Or(c.vlan, 1)) }
+
+// checkFiltering refuses a bridge that does not filter VLANs. The kernel takes the VLANs of its ports all the same, and separates nothing.
+func checkFiltering(c *config, bridge netlink.Link) error {
+	if b, ok := bridge.(*netlink.Bridge); !c.hasVLANs() || ok && b.VlanFiltering != nil && *b.VlanFiltering {
+		return nil
+	}
+	return plugin.ConfigError("use another bridge, or `ip link set dev "+c.name+" type bridge vlan_filtering 1`: ports without a VLAN are in VLAN 1 then",
+		"bridge %s does not filter VLANs: it would not separate the containers of different ones", c.name)
+}
+
+// setVLANs puts a new port of the bridge into VLANs, and takes it out of that which the bridge puts all ports into. One that is tagged
+// and untagged is untagged.
+func setVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link, tagged []uint16) error {
+	failed := func(id uint16, err error) error {
+		return fmt.Errorf("put %s into VLAN %d: %w", port.Attrs().Name, id, err)
+	}
+	for len(tagged) > 0 {
+		n := 1
+		for n < len(tagged) && tagged[n] == tagged[n-1]+1 {
+			n++
+		}
+		last := tagged[n-1]
+		if n == 1 {
+			last = 0 // no range
+		}
+		if err := h.BridgeVlanAddRange(port, tagged[0], last, false, false, false, true); err != nil {
+			return failed(tagged[0], err)
+		}
+		tagged = tagged[n:]
+	}
+	if err := h.BridgeVlanAdd(port, c.untagged(), true, true, false, true); err != nil {
+		return failed(c.untagged(), err)
+	}
+	unwanted := bridge.(*netlink.Bridge).VlanDefaultPVID
+	if c.keepDefaultVLAN || unwanted == nil || *unwanted == 0 || *unwanted == c.untagged() || slices.Contains(c.trunk, *unwanted) {
+		return nil
+	}
+	if err := h.BridgeVlanDel(port, *unwanted, false, false, false, true); err != nil {
+		return fmt.Errorf("take %s out of VLAN %d: %w", port.Attrs().Name, *unwanted, err)
+	}
+	return nil
+}
+
+// checkVLANs compares the VLANs of the container's port, and looks for their gateway.
+func checkVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link) error {
+	if !c.hasVLANs() {
+		return nil
+	}
+	if err := checkFiltering(c, bridge); err != nil {
+		return err
+	}
+	all, err := h.BridgeVlanList()
+	if err != nil {
+		return fmt.Errorf("list the VLANs of ports: %w", err)
+	}
+	want := map[uint16]uint16{}
+	for _, id := range c.trunk {
+		want[id] = 0
+	}
+	want[c.untagged()] = nl.BRIDGE_VLAN_INFO_PVID | nl.BRIDGE_VLAN_INFO_UNTAGGED
+	for _, has := range all[int32(port.Attrs().Index)] {
+		flags, wanted := want[has.Vid]
+		if wanted && flags != has.Flags || !wanted && !c.keepDefaultVLAN {
+			return different("port %s is in VLAN %d, which is not as configured", port.Attrs().Name, has.Vid)
+		}
+		delete(want, has.Vid)
+	}
+	for id := range want {
+		return different("port %s is not in VLAN %d", port.Attrs().Name, id)
+	}
+	if name := c.gatewayLink(); name != "" {
+		if _, err := h.LinkByName(name); err != nil {
+			return different("the gateway's link %s is not there: %v", name, err)
+		}
+	}
+	return nil
+}
