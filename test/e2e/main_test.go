@@ -132,4 +132,7 @@ func needLinks(t *testing.T, conflist string) {
 	if strings.Contains(conflist, `"dummy"`) {
 		netlab.Need(t, netlab.Dummy)
 	}
+	if strings.Contains(conflist, `"vlan":`) {
+		netlab.Need(t, netlab.BridgeVLANFiltering)
+	}
 }
