@@ -94,10 +94,10 @@ func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
 		return err
 	}
 	gateway := a.bridge
-	if a.gatewayLink() != "" {
+	if name := a.gatewayLink(); name != "" {
 		var err error
 		if gateway, err = ensureGatewayLink(at.Links(), a.config, a.bridge); err != nil {
-			return err
+			return fmt.Errorf("gateway %s: %w", name, err)
 		}
 		at.Result.Interfaces = append(at.Result.Interfaces, at.Describe(gateway))
 	}
@@ -168,17 +168,13 @@ func kind(l netlink.Link) string {
 func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, link.RandomMAC(), c.MTU
-	bridge := &netlink.Bridge{LinkAttrs: attrs}
+	bridge, remedy := &netlink.Bridge{LinkAttrs: attrs}, fmt.Sprintf("check the name and the mtu (%d)", c.MTU)
 	if c.filterVLANs {
 		bridge.VlanFiltering = &c.filterVLANs
+		remedy += "; vlan and vlanTrunk need a kernel with CONFIG_BRIDGE_VLAN_FILTERING"
 	}
-	err := h.LinkAdd(bridge)
-	switch {
-	case err == nil || errors.Is(err, unix.EEXIST):
-	case errors.Is(err, unix.EOPNOTSUPP) && c.filterVLANs:
-		return nil, plugin.Errorf("vlan and vlanTrunk need a kernel with CONFIG_BRIDGE_VLAN_FILTERING", "create it with VLAN filtering: %v", err)
-	default:
-		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %v", err)
+	if err := h.LinkAdd(bridge); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, plugin.Errorf(remedy, "create it: %v", err)
 	}
 	trustNoRouter(c, c.name)
 	return h.LinkByName(c.name)

@@ -20,10 +20,10 @@ type config struct {
 	hairpin, isolated bool // of the port
 	spoofCheck        bool // macspoofchk
 
-	vlan            int      // of what has no tag; 0 is none
-	trunk           []uint16 // VLANs of what has a tag, sorted
-	keepDefaultVLAN bool     // preserveDefaultVlan
-	filterVLANs     bool     // have a bridge that is made filter them
+	vlan            int         // of what has no tag; 0 is none
+	trunk           []vlanRange // of what has a tag
+	keepDefaultVLAN bool        // preserveDefaultVlan
+	filterVLANs     bool        // have a bridge that is made filter them
 }
 
 // parse reads and validates the configuration of an ADD, CHECK or STATUS.

@@ -30,23 +30,17 @@ func ensureGatewayLink(h *netlink.Handle, c *config, bridge netlink.Link) (netli
 	if link.IsNotFound(err) {
 		l, err = createGatewayLink(h, name, bridge.Attrs().MTU)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("gateway %s: %w", name, err)
-	}
-	if l.Type() != "veth" {
-		return l, nil
+	if err != nil || l.Type() != "veth" {
+		return l, err
 	}
 	port, err := h.LinkByIndex(l.Attrs().ParentIndex)
 	if err != nil || l.Attrs().NetNsID >= 0 || port.Attrs().MasterIndex != 0 && port.Attrs().MasterIndex != bridge.Attrs().Index {
-		return nil, plugin.Errorf("remove that link, which is made again, or name another bridge", "gateway %s: its other end is no port of bridge %s", name, c.name)
+		return nil, plugin.Errorf("remove that link, which is made again, or name another bridge", "its other end is no port of bridge %s", c.name)
 	}
 	if port.Attrs().MasterIndex != 0 && port.Attrs().OperState == netlink.OperUp {
 		return l, nil
 	}
-	if err := connectGateway(h, c, bridge, l, port); err != nil {
-		return nil, fmt.Errorf("gateway %s: %w", name, err)
-	}
-	return l, nil
+	return l, connectGateway(h, c, bridge, l, port)
 }
 
 // createGatewayLink makes the pair, both ends down; another ADD may do so at the same time.

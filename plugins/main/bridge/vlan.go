@@ -2,8 +2,8 @@ package bridge
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -15,16 +15,17 @@ import (
 // lastVLAN is the highest VLAN ID (IEEE 802.1Q).
 const lastVLAN = 4094
 
+// vlanRange is one VLAN, or all from first to last.
+type vlanRange struct{ first, last uint16 } // last is 0 for one
+
 // readVLANs reads the keys "vlan", "vlanTrunk" and "preserveDefaultVlan".
 func (c *config) readVLANs(o *conf.Object) (err error) {
 	o.Int("vlan", &c.vlan)
 	o.Bool("preserveDefaultVlan", &c.keepDefaultVLAN)
 	o.Objects("vlanTrunk", func(e *conf.Object) {
-		ids, wrong := readTrunk(e)
-		c.trunk, err = append(c.trunk, ids...), cmp.Or(err, wrong)
+		ranges, wrong := readTrunk(e)
+		c.trunk, err = append(c.trunk, ranges...), cmp.Or(err, wrong)
 	})
-	slices.Sort(c.trunk)
-	c.trunk = slices.Compact(c.trunk)
 	c.filterVLANs = c.vlan != 0 || o.Has("vlanTrunk")
 	if c.vlan < 0 || c.vlan > lastVLAN {
 		return plugin.ConfigError("use 1 to 4094, or 0 for none", "vlan: invalid VLAN ID %d (must be between 0 and 4094)", c.vlan)
@@ -33,12 +34,12 @@ func (c *config) readVLANs(o *conf.Object) (err error) {
 }
 
 // readTrunk returns the VLANs of an entry of vlanTrunk: a range, one, or both.
-func readTrunk(e *conf.Object) (ids []uint16, err error) {
+func readTrunk(e *conf.Object) (ranges []vlanRange, err error) {
 	var first, last, id *int
 	e.OptionalInt("minID", &first)
 	e.OptionalInt("maxID", &last)
 	e.OptionalInt("id", &id)
-	wrong := func(key, text string) ([]uint16, error) {
+	wrong := func(key, text string) ([]vlanRange, error) {
 		return nil, plugin.ConfigError("use minID and maxID together, or id, each from 1 to 4094", "%s: %s", e.Path(key), text)
 	}
 	switch {
@@ -53,18 +54,18 @@ func readTrunk(e *conf.Object) (ids []uint16, err error) {
 		return wrong("maxID", fmt.Sprintf("incorrect trunk maxID parameter: %d", *last))
 	case *first > *last:
 		return wrong("minID", fmt.Sprintf("minID is greater than maxID in trunk parameter: %d, %d", *first, *last))
+	case *first == *last:
+		ranges = []vlanRange{{first: uint16(*first)}}
 	default:
-		for i := *first; i <= *last; i++ {
-			ids = append(ids, uint16(i))
-		}
+		ranges = []vlanRange{{uint16(*first), uint16(*last)}}
 	}
-	if id == nil {
-		return ids, nil
-	}
-	if !isVLAN(*id) {
+	switch {
+	case id == nil:
+		return ranges, nil
+	case !isVLAN(*id):
 		return wrong("id", fmt.Sprintf("incorrect trunk id parameter: %d", *id))
 	}
-	return append(ids, uint16(*id)), nil
+	return append(ranges, vlanRange{first: uint16(*id)}), nil
 }
 
 func isVLAN(id int) bool { return id >= 1 && id <= lastVLAN }
@@ -84,35 +85,20 @@ func checkFiltering(c *config, bridge netlink.Link) error {
 		"bridge %s does not filter VLANs: it would not separate the containers of different ones", c.name)
 }
 
-// setVLANs puts a new port of the bridge into VLANs, and takes it out of that which the bridge puts all ports into. One that is tagged
-// and untagged is untagged.
-func setVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link, tagged []uint16) error {
-	failed := func(id uint16, err error) error {
-		return fmt.Errorf("put %s into VLAN %d: %w", port.Attrs().Name, id, err)
+// setVLANs puts a new port of the bridge into VLANs, after it has taken it out of the one that the bridge puts all ports into. One that
+// is tagged and untagged is untagged.
+func setVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link, tagged []vlanRange) error {
+	var errs []error
+	first := bridge.(*netlink.Bridge).VlanDefaultPVID
+	if !c.keepDefaultVLAN && first != nil && *first != 0 && *first != c.untagged() {
+		errs = append(errs, h.BridgeVlanDel(port, *first, false, false, false, true))
 	}
-	for len(tagged) > 0 {
-		n := 1
-		for n < len(tagged) && tagged[n] == tagged[n-1]+1 {
-			n++
-		}
-		last := tagged[n-1]
-		if n == 1 {
-			last = 0 // no range
-		}
-		if err := h.BridgeVlanAddRange(port, tagged[0], last, false, false, false, true); err != nil {
-			return failed(tagged[0], err)
-		}
-		tagged = tagged[n:]
+	for _, r := range tagged {
+		errs = append(errs, h.BridgeVlanAddRange(port, r.first, r.last, false, false, false, true))
 	}
-	if err := h.BridgeVlanAdd(port, c.untagged(), true, true, false, true); err != nil {
-		return failed(c.untagged(), err)
-	}
-	unwanted := bridge.(*netlink.Bridge).VlanDefaultPVID
-	if c.keepDefaultVLAN || unwanted == nil || *unwanted == 0 || *unwanted == c.untagged() || slices.Contains(c.trunk, *unwanted) {
-		return nil
-	}
-	if err := h.BridgeVlanDel(port, *unwanted, false, false, false, true); err != nil {
-		return fmt.Errorf("take %s out of VLAN %d: %w", port.Attrs().Name, *unwanted, err)
+	errs = append(errs, h.BridgeVlanAdd(port, c.untagged(), true, true, false, true))
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("set the VLANs of port %s: %w", port.Attrs().Name, err)
 	}
 	return nil
 }
@@ -130,8 +116,10 @@ func checkVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link) error {
 		return fmt.Errorf("list the VLANs of ports: %w", err)
 	}
 	want := map[uint16]uint16{}
-	for _, id := range c.trunk {
-		want[id] = 0
+	for _, r := range c.trunk {
+		for id := r.first; id <= max(r.first, r.last); id++ {
+			want[id] = 0
+		}
 	}
 	want[c.untagged()] = nl.BRIDGE_VLAN_INFO_PVID | nl.BRIDGE_VLAN_INFO_UNTAGGED
 	for _, has := range all[int32(port.Attrs().Index)] {
