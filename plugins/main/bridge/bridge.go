@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -133,12 +134,8 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bridge %s: %w", c.name, err)
 	}
-	if l.Type() != "bridge" {
-		return nil, plugin.ConfigError("name another bridge, or remove that link",
-			"bridge: %q already exists but is not a bridge (it is %s)", c.name, kind(l))
-	}
-	if err := checkFiltering(c, l); err != nil {
-		return nil, err
+	if wrong := c.checkBridge(l); wrong != nil {
+		return nil, wrong
 	}
 	if err := link.KeepMAC(h, l); err != nil {
 		return nil, err
@@ -154,6 +151,21 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 		}
 	}
 	return l, nil
+}
+
+// checkBridge refuses a link that can't be the network's bridge. The kernel puts ports of any bridge into VLANs, but one that does not
+// filter them separates nothing.
+func (c *config) checkBridge(l netlink.Link) *types.Error {
+	bridge, ok := l.(*netlink.Bridge)
+	switch {
+	case !ok:
+		return plugin.ConfigError("name another bridge, or remove that link", "bridge: %q already exists but is not a bridge (it is %s)", c.name, kind(l))
+	case c.hasVLANs() && (bridge.VlanFiltering == nil || !*bridge.VlanFiltering):
+		return plugin.ConfigError(
+			fmt.Sprintf("use another bridge, or `ip link set dev %s type bridge vlan_filtering 1`: ports without a VLAN are in VLAN 1 then", c.name),
+			"bridge %s does not filter VLANs: it would not separate containers", c.name)
+	}
+	return nil
 }
 
 func kind(l netlink.Link) string {

@@ -76,15 +76,6 @@ func (c *config) hasVLANs() bool { return c.vlan != 0 || len(c.trunk) > 0 }
 // untagged returns the VLAN of what a port takes and gives without a tag.
 func (c *config) untagged() uint16 { return uint16(cmp.Or(c.vlan, 1)) }
 
-// checkFiltering refuses a bridge that does not filter VLANs. The kernel takes the VLANs of its ports all the same, and separates nothing.
-func checkFiltering(c *config, bridge netlink.Link) error {
-	if b, ok := bridge.(*netlink.Bridge); !c.hasVLANs() || ok && b.VlanFiltering != nil && *b.VlanFiltering {
-		return nil
-	}
-	return plugin.ConfigError("use another bridge, or `ip link set dev "+c.name+" type bridge vlan_filtering 1`: ports without a VLAN are in VLAN 1 then",
-		"bridge %s does not filter VLANs: it would not separate the containers of different ones", c.name)
-}
-
 // setVLANs puts a new port of the bridge into VLANs, after it has taken it out of the one that the bridge puts all ports into. One that
 // is tagged and untagged is untagged.
 func setVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link, tagged []vlanRange) error {
@@ -104,12 +95,9 @@ func setVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link, tagged []
 }
 
 // checkVLANs compares the VLANs of the container's port, and looks for their gateway.
-func checkVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link) error {
+func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
 	if !c.hasVLANs() {
 		return nil
-	}
-	if err := checkFiltering(c, bridge); err != nil {
-		return err
 	}
 	all, err := h.BridgeVlanList()
 	if err != nil {
