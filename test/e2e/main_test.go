@@ -135,4 +135,7 @@ func needLinks(t *testing.T, conflist string) {
 			netlab.Need(t, feature)
 		}
 	}
+	if strings.Contains(conflist, `"vlan":`) {
+		netlab.Need(t, netlab.BridgeVLANFiltering)
+	}
 }

@@ -39,8 +39,8 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	}
 	// The bridge's MAC address is not compared: one that the reference plugin made without isGateway changes it as other containers
 	// come and go.
-	if bridge.Type() != "bridge" {
-		return different("%s is not a bridge but %s", c.name, kind(bridge))
+	if wrong := c.checkBridge(bridge); wrong != nil {
+		return wrong
 	}
 	if c.promiscuous && bridge.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
 		return different("bridge %s is not promiscuous, the configuration has promiscMode", c.name)
@@ -58,6 +58,9 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	}
 	if c.isolated && !link.PortOption(name, "isolated") { // one that is not configured may be the firewall plugin's
 		return different("veth %s is not isolated, the configuration has portIsolation", name)
+	}
+	if err := checkVLANs(r.Links(), c, end); err != nil {
+		return err
 	}
 	if c.spoofCheck {
 		return checkSpoofCheck(ctx, r, name)
@@ -84,9 +87,12 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	}
 	l, err := r.Links().LinkByName(c.name)
 	switch {
-	case err == nil && l.Type() != "bridge":
-		return types.NewError(types.ErrPluginNotAvailable, c.name+" exists and is not a bridge but "+kind(l), "name another bridge, or remove that link")
-	case err != nil && !link.IsNotFound(err):
+	case err == nil:
+		if wrong := c.checkBridge(l); wrong != nil {
+			wrong.Code = types.ErrPluginNotAvailable
+			return wrong
+		}
+	case !link.IsNotFound(err):
 		return err
 	}
 	if err := c.masquerade.Available(); err != nil {
