@@ -26,6 +26,8 @@ type Link struct {
 	// Make makes the link in the container, under the request's interface name, and leaves it down. If it fails it has made nothing.
 	// Interfaces of the host that belong into the result it adds there.
 	Make func(ctx context.Context, a *Attachment) error
+	// Remove, if there is one, takes back what Make did. Otherwise the link is deleted.
+	Remove func() error
 	// Finish, if there is one, does what is left when the link has its addresses.
 	Finish func(ctx context.Context, a *Attachment) error
 }
@@ -135,7 +137,10 @@ func (a *Attachment) making(l Link) func(context.Context) error {
 		if err := l.Make(ctx, a); err != nil {
 			return err
 		}
-		a.Undo.Push("delete "+a.IfName, func(context.Context) error { return deleteInside(a.Request) })
+		if l.Remove == nil {
+			l.Remove = func() error { return deleteInside(a.Request) }
+		}
+		a.Undo.Push("remove "+a.IfName, func(context.Context) error { return l.Remove() })
 		inside, err := a.LinksInside()
 		if err != nil {
 			return err
