@@ -23,6 +23,8 @@ var groups = []group{
 	contractRows,
 	bridgeRows,
 	loopbackRows,
+	hostDeviceRows,
+	tapRows,
 	hostLocalRows,
 	staticRows,
 	tuningRows,
@@ -42,7 +44,7 @@ type suite struct {
 }
 
 // plugins are the names that a suite of ours has.
-var plugins = []string{"bridge", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
+var plugins = []string{"bridge", "loopback", "host-device", "tap", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {

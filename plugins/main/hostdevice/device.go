@@ -134,7 +134,7 @@ func (c *config) find(h *netlink.Handle) (netlink.Link, error) {
 }
 
 func (c *config) findByMAC(h *netlink.Handle) (netlink.Link, error) {
-	links, err := h.LinkList()
+	links, err := link.List(h)
 	if err != nil {
 		return nil, err
 	}

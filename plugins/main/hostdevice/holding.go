@@ -31,7 +31,9 @@ type holding struct {
 
 const holdingsDir = "/run/cnibox/host-device"
 
-func pathOf(k plugin.Key) string { return filepath.Join(holdingsDir, fmt.Sprintf("%x", k.ID("host-device"))) }
+func pathOf(k plugin.Key) string {
+	return filepath.Join(holdingsDir, fmt.Sprintf("%x", k.ID("host-device")))
+}
 
 // newHolding describes a device of the host for the request's container.
 func newHolding(r *plugin.Request, l netlink.Link) holding {

@@ -70,7 +70,7 @@ func find(r *plugin.Request, h *holding) (*holding, netlink.Link, error) {
 	if h == nil {
 		return findUnnoted(r, inside)
 	}
-	links, err := inside.LinkList()
+	links, err := link.List(inside)
 	if err != nil {
 		return h, nil, err
 	}
@@ -192,7 +192,7 @@ func (h *holding) restore(links *netlink.Handle) error {
 
 // findBack returns the device on the host if it came back and was not restored, nil otherwise.
 func (h *holding) findBack(links *netlink.Handle) (netlink.Link, error) {
-	list, err := links.LinkList()
+	list, err := link.List(links)
 	for _, l := range list {
 		a := l.Attrs()
 		hasName := a.Name == h.name || a.Name == h.IfName || strings.HasPrefix(a.Name, "dev")
