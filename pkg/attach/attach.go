@@ -26,6 +26,8 @@ type Link struct {
 	// Make makes the link in the container, under the request's interface name, and leaves it down. If it fails it has made nothing.
 	// Interfaces of the host that belong into the result it adds there.
 	Make func(ctx context.Context, a *Attachment) error
+	// Remove, if there is one, takes back what Make did. Otherwise the link is deleted.
+	Remove func() error
 	// Routes, if there is one, returns all routes that the container is to have, given those of the result. Then the kernel makes none
 	// to the addresses' own networks. The container's link need not be set in them.
 	Routes func(ips []*types100.IPConfig, result []netlink.Route) ([]netlink.Route, error)
@@ -139,7 +141,10 @@ func (a *Attachment) making(l Link) func(context.Context) error {
 		if err := l.Make(ctx, a); err != nil {
 			return err
 		}
-		a.Undo.Push("delete "+a.IfName, func(context.Context) error { return deleteInside(a.Request) })
+		if l.Remove == nil {
+			l.Remove = func() error { return deleteInside(a.Request) }
+		}
+		a.Undo.Push("remove "+a.IfName, func(context.Context) error { return l.Remove() })
 		if a.ipam != nil && !a.AcceptRA {
 			if err := a.Inside(a.refuseRouters); err != nil {
 				return err

@@ -15,19 +15,10 @@ import (
 // Repair is what to do about a difference that CHECK finds.
 const Repair = "something changed the network after ADD: restart the container, or put it back by hand"
 
-// Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link.
+// Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link. A kind of "" is any.
 func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netlink.Link, error) {
-	if r.PrevResult == nil {
-		return nil, plugin.ConfigError("the runtime must pass the result of ADD to CHECK", "required prevResult missing")
-	}
-	ipam, err := findIPAM(r, c)
-	if err != nil {
+	if err := CheckLease(ctx, r, c); err != nil {
 		return nil, err
-	}
-	if ipam != nil {
-		if err := ipam.Check(ctx, r); err != nil {
-			return nil, err
-		}
 	}
 	want := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
 	if want == nil {
@@ -42,7 +33,7 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 	if err != nil {
 		return nil, different("interface %s is not in the container: %v", r.IfName, err)
 	}
-	if l.Type() != kind {
+	if kind != "" && l.Type() != kind {
 		return nil, different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
 	}
 	if err := CheckMAC(want, l); err != nil {

@@ -60,6 +60,18 @@ func (c *Config) ReadMTU(o *conf.Object) {
 	}
 }
 
+// ReadOwnMAC reads the key "mac", which what ReadMAC takes comes before.
+func (c *Config) ReadOwnMAC(o *conf.Object) {
+	text := ""
+	if o.String("mac", &text); text == "" {
+		return
+	}
+	var err error
+	if c.MAC, err = link.ParseMAC(text); err != nil {
+		o.Fail("mac", "a MAC address that one interface can have, such as 02:00:00:12:34:56", strconv.Quote(text))
+	}
+}
+
 // ReadMAC takes the address of the container's link from the last of these that gives one: CNI_ARGS, args.cni.mac if it counts,
 // and runtimeConfig.mac.
 func (c *Config) ReadMAC(r *plugin.Request) error {

@@ -31,6 +31,17 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
+// List returns all links. It asks again when links came or went meanwhile: one may be missing then.
+func List(h *netlink.Handle) (links []netlink.Link, err error) {
+	const most = 100
+	for range most {
+		if links, err = h.LinkList(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return links, err
+}
+
 // Delete removes a link, and of a veth the other end too. One that is gone is no error.
 func Delete(h *netlink.Handle, index int) error {
 	err := h.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}})

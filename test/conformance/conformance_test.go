@@ -25,6 +25,8 @@ var groups = []group{
 	bridgeRows,
 	ptpRows,
 	loopbackRows,
+	hostDeviceRows,
+	tapRows,
 	hostLocalRows,
 	staticRows,
 	tuningRows,
@@ -45,7 +47,8 @@ type suite struct {
 }
 
 // plugins are the names that a suite of ours has.
-var plugins = []string{"bridge", "ptp", "dummy", "loopback", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
+var plugins = []string{"bridge", "ptp", "dummy", "loopback", "host-device", "tap", "host-local", "static", "tuning", "portmap", "firewall",
+	"chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {
