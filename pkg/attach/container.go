@@ -241,6 +241,10 @@ func explain(err error, name string) error {
 		remedy = "a route's gateway must be reachable through an address of the interface: correct the gateway or the subnet"
 	case errors.Is(err, unix.EEXIST):
 		remedy = "two addresses or routes of the configuration are the same to the kernel: remove one, or give it another priority or table"
+	case errors.Is(err, unix.ENETDOWN):
+		remedy = "the link's master is down: set it up"
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EADDRINUSE):
+		remedy = "the master, or another link that is made on it, has the same MAC or IP address: ask for another one"
 	}
 	return plugin.Errorf(remedy, "%s: %v", name, err)
 }

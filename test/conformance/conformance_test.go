@@ -24,6 +24,9 @@ var groups = []group{
 	contractRows,
 	bridgeRows,
 	ptpRows,
+	macvlanRows,
+	ipvlanRows,
+	vlanRows,
 	loopbackRows,
 	hostDeviceRows,
 	tapRows,
@@ -47,8 +50,8 @@ type suite struct {
 }
 
 // plugins are the names that a suite of ours has.
-var plugins = []string{"bridge", "ptp", "dummy", "loopback", "host-device", "tap", "host-local", "static", "tuning", "portmap", "firewall",
-	"chain"}
+var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static",
+	"tuning", "portmap", "firewall", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {
