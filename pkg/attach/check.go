@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -62,12 +63,12 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 	if len(ips) == 0 {
 		return nil
 	}
-	addresses, err := inside.AddrList(l, netlink.FAMILY_ALL)
+	addresses, err := link.Addresses(inside, l, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
 	filter := &netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-	routes, err := inside.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	routes, err := link.Routes(inside, netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func FindProgram(name string) (path string, err error) {
 func RunProgram(ctx context.Context, path, input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)
-	cmd.WaitDelay = time.Second
+	cmd.WaitDelay = 10 * time.Second // on a node that is busy what it has printed may take long
 	// Our lock is released when we are killed, and must not be before the change is made or dropped.
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	out, err := cmd.Output()

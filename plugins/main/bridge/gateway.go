@@ -139,7 +139,7 @@ func withdraw(h *netlink.Handle, gateway netlink.Link, added []netip.Prefix) err
 // resolveConflicts looks for other addresses of the gateway that stand against the gateways' that were just added. They are removed
 // by force, or else are an error.
 func resolveConflicts(h *netlink.Handle, c *config, gateway netlink.Link, gateways, added []netip.Prefix) error {
-	addresses, err := h.AddrList(gateway, netlink.FAMILY_ALL)
+	addresses, err := link.Addresses(h, gateway, netlink.FAMILY_ALL)
 	if err != nil {
 		return fmt.Errorf("list the addresses of %s: %w", gateway.Attrs().Name, err)
 	}

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -57,14 +58,14 @@ func checkGateway(r *plugin.Request, inside, end netlink.Link, gateway netip.Add
 		return err
 	}
 	filter := &netlink.Route{Dst: alone(gateway), LinkIndex: inside.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-	routes, err := links.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_DST|netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	routes, err := link.Routes(links, netlink.FAMILY_ALL, filter, netlink.RT_FILTER_DST|netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}
 	if len(routes) == 0 {
 		return different("interface %s lacks the route to the gateway %s", r.IfName, gateway)
 	}
-	addresses, err := r.Links().AddrList(end, netlink.FAMILY_ALL)
+	addresses, err := link.Addresses(r.Links(), end, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}

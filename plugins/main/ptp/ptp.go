@@ -164,7 +164,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 // servesAlone reports whether a host end serves one container, as the reference plugin's do: it is in no bridge, and has an address
 // without a network.
 func servesAlone(r *plugin.Request, end netlink.Link) bool {
-	addresses, err := r.Links().AddrList(end, netlink.FAMILY_ALL)
+	addresses, err := link.Addresses(r.Links(), end, netlink.FAMILY_ALL)
 	return err == nil && end.Attrs().MasterIndex == 0 &&
 		slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return plugin.Prefix(*a.IPNet).IsSingleIP() })
 }
