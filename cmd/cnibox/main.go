@@ -8,6 +8,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/main/tap"
 )
 
 const help = `Every CNI plugin a Linux node needs, in one binary. Container runtimes call it
@@ -16,6 +17,7 @@ makes; "cnibox PLUGIN" does the same.`
 
 func main() {
 	link.ServeDeleter()
+	tap.ServeLabelled()
 	b := &box.Box{Plugins: plugins.All, Help: help}
 	os.Exit(b.Main(box.OS()))
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/plugins/main/tap"
 )
 
 // The main thread stays with the main goroutine, so that no other one, which may change its thread's namespaces, makes it look
@@ -19,6 +20,7 @@ func init() { runtime.LockOSThread() }
 
 func main() {
 	link.ServeDeleter()
+	tap.ServeLabelled()
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }
 

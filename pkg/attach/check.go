@@ -9,25 +9,17 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Repair is what to do about a difference that CHECK finds.
 const Repair = "something changed the network after ADD: restart the container, or put it back by hand"
 
-// Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link.
+// Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link. A kind of "" is any.
 func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netlink.Link, error) {
-	if r.PrevResult == nil {
-		return nil, plugin.ConfigError("the runtime must pass the result of ADD to CHECK", "required prevResult missing")
-	}
-	ipam, err := findIPAM(r, c)
-	if err != nil {
+	if err := CheckLease(ctx, r, c); err != nil {
 		return nil, err
-	}
-	if ipam != nil {
-		if err := ipam.Check(ctx, r); err != nil {
-			return nil, err
-		}
 	}
 	want := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
 	if want == nil {
@@ -42,7 +34,7 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 	if err != nil {
 		return nil, different("interface %s is not in the container: %v", r.IfName, err)
 	}
-	if l.Type() != kind {
+	if kind != "" && l.Type() != kind {
 		return nil, different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
 	}
 	if err := CheckMAC(want, l); err != nil {
@@ -71,12 +63,12 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 	if len(ips) == 0 {
 		return nil
 	}
-	addresses, err := inside.AddrList(l, netlink.FAMILY_ALL)
+	addresses, err := link.Addresses(inside, l, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
 	filter := &netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-	routes, err := inside.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	routes, err := link.Routes(inside, netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}

@@ -125,7 +125,7 @@ func collectHostEnds(r *plugin.Request) error {
 	for _, k := range r.ValidKeys() {
 		valid[alias(k)] = true
 	}
-	links, err := r.Links().LinkList()
+	links, err := link.List(r.Links())
 	if err != nil {
 		return fmt.Errorf("list links: %w", err)
 	}

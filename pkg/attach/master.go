@@ -86,7 +86,7 @@ func (m Master) find(r *plugin.Request) (netlink.Link, error) {
 
 func (m Master) ofDefaultRoute(links *netlink.Handle, where string) (netlink.Link, error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := links.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
+		routes, err := link.Routes(links, family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
 		if err != nil {
 			return nil, fmt.Errorf("list the default routes %s: %w", where, err)
 		}

@@ -31,6 +31,30 @@ func IgnoreNotFound(err error) error {
 	return err
 }
 
+// List returns all links.
+func List(h *netlink.Handle) ([]netlink.Link, error) { return whole(h.LinkList) }
+
+// Addresses returns a link's addresses.
+func Addresses(h *netlink.Handle, l netlink.Link, family int) ([]netlink.Addr, error) {
+	return whole(func() ([]netlink.Addr, error) { return h.AddrList(l, family) })
+}
+
+// Routes returns the routes that are like one, by what the mask says.
+func Routes(h *netlink.Handle, family int, like *netlink.Route, mask uint64) ([]netlink.Route, error) {
+	return whole(func() ([]netlink.Route, error) { return h.RouteListFiltered(family, like, mask) })
+}
+
+// whole lists again what has changed meanwhile, since something may be missing then (NLM_F_DUMP_INTR).
+func whole[T any](list func() ([]T, error)) (all []T, err error) {
+	const most = 100
+	for range most {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
 // Delete removes a link, and of a veth the other end too. One that is gone is no error.
 func Delete(h *netlink.Handle, index int) error {
 	err := h.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}})

@@ -33,7 +33,7 @@ func WaitForAddresses(l netlink.Link, limit time.Duration) (failed net.IP, err e
 	defer close(done)
 	subscribe := func() error { return netlink.AddrSubscribe(changes, done) }
 	err = await(limit, subscribe, drain(changes), func() (bool, error) {
-		addresses, err := netlink.AddrList(l, unix.AF_INET6)
+		addresses, err := Addresses(&netlink.Handle{}, l, unix.AF_INET6)
 		if err != nil {
 			return false, fmt.Errorf("list the addresses of %s: %w", l.Attrs().Name, err)
 		}

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -49,7 +50,7 @@ func isUp(lo netlink.Link) bool { return lo.Attrs().RawFlags&unix.IFF_UP != 0 }
 
 // checkAddresses refuses a namespace whose lo has been given an address by someone else.
 func checkAddresses(lo netlink.Link, path string) error {
-	addresses, err := netlink.AddrList(lo, netlink.FAMILY_ALL)
+	addresses, err := link.Addresses(&netlink.Handle{}, lo, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
@@ -66,7 +67,7 @@ func checkAddresses(lo netlink.Link, path string) error {
 func newResult(lo netlink.Link, sandbox string) (*types100.Result, error) {
 	result := &types100.Result{Interfaces: []*types100.Interface{{Name: name, Mac: "00:00:00:00:00:00", Sandbox: sandbox}}}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		addresses, err := netlink.AddrList(lo, family)
+		addresses, err := link.Addresses(&netlink.Handle{}, lo, family)
 		if err != nil {
 			return nil, err
 		}

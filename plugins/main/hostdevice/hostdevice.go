@@ -1,0 +1,147 @@
+// Package hostdevice gives containers devices of the host.
+package hostdevice
+
+import (
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is the host-device plugin.
+type Plugin struct{}
+
+// Add moves the device into the container and gives it IPAM's addresses. As with the reference plugin the DNS settings are the
+// network's own, whatever IPAM has, and there are none without it.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	result, err := add(ctx, r, c)
+	if err != nil {
+		return nil, err
+	}
+	result.DNS = types.DNS{}
+	if c.IPAM != "" {
+		result.DNS = c.DNS
+	}
+	return result, nil
+}
+
+func add(ctx context.Context, r *plugin.Request, c *config) (*types100.Result, error) {
+	if c.dpdk {
+		own := &types100.Interface{Name: r.IfName, Sandbox: r.Netns}
+		setPCI(r, own, c.pci)
+		return attach.Lease(ctx, r, &c.Config, own)
+	}
+	l, err := c.find(r.Links())
+	if err != nil {
+		return nil, err
+	}
+	if err := checkFree(r); err != nil {
+		return nil, err
+	}
+	result, err := attach.Add(ctx, r, &c.Config, attach.Link{
+		Make:   func(context.Context, *attach.Attachment) error { return take(r, l) },
+		Remove: func() error { return giveBack(r) },
+	})
+	if err == nil {
+		setPCI(r, result.Interfaces[0], c.pciID(l))
+	}
+	return result, err
+}
+
+// setPCI puts a PCI address into the result, if its version has that.
+func setPCI(r *plugin.Request, own *types100.Interface, id string) {
+	if plugin.AtLeast(r.Version, "1.1.0") {
+		own.PciID = id
+	}
+}
+
+// checkFree makes sure that the container has no link of the interface's name.
+func checkFree(r *plugin.Request) error {
+	inside, err := r.LinksInside()
+	if err != nil {
+		return err
+	}
+	_, err = inside.LinkByName(r.IfName)
+	if err == nil {
+		return plugin.Errorf("give the attachment another CNI_IFNAME, or remove that interface", "the container already has an interface %s", r.IfName)
+	}
+	return link.IgnoreNotFound(err)
+}
+
+// Del moves the device back to the host and gives back its addresses.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{Link: func() error { return giveBack(r) }})
+}
+
+// Check compares the device and its addresses with the result of ADD. Of one that a program drives there is only the lease.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	if c.dpdk {
+		return attach.CheckLease(ctx, r, &c.Config)
+	}
+	_, err = attach.Check(ctx, r, &c.Config, "")
+	return err
+}
+
+// Status reports whether an ADD could be served: the device is on the host, or a container has it for the time being.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	if c.isSet() && !c.dpdk && c.holder() == nil {
+		if _, err := c.find(r.Links()); err != nil {
+			e := plugin.AsError(err)
+			return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
+		}
+	}
+	return attach.Status(ctx, r, &c.Config)
+}
+
+// GC gives back what attachments hold that are not valid: devices, and addresses.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	list, err := holdings()
+	errs := []error{err}
+	for _, h := range list {
+		if h.Network == r.Network && !slices.Contains(r.ValidKeys(), h.Key) {
+			errs = append(errs, collect(r, h))
+		}
+	}
+	return errors.Join(append(errs, attach.GC(ctx, r, attach.Locate(r.Config)))...)
+}
+
+// collect gives back the device of an attachment. The namespace is where it was at ADD, or gone.
+func collect(r *plugin.Request, h holding) error {
+	n, err := netns.Open(h.netns)
+	if err != nil && !errors.Is(err, netns.ErrNotExist) {
+		return err
+	}
+	stale := &plugin.Request{Command: plugin.Del, Key: h.Key, Netns: h.netns, Config: r.Config}
+	if n != nil {
+		defer n.Close()
+		own, err := netns.IsOwn(n)
+		if err != nil {
+			return err
+		}
+		if !own {
+			stale.OpenNS = func() ns.NetNS { return n }
+		}
+	}
+	defer stale.Close()
+	return giveBack(stale)
+}

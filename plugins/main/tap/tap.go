@@ -1,0 +1,167 @@
+// Package tap gives containers a tap link: what a program that holds it, such as a virtual machine, writes to it comes out of the link,
+// and the other way round.
+package tap
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is the tap plugin.
+type Plugin struct{}
+
+const device = "/dev/net/tun"
+
+// Add makes the tap and gives it IPAM's addresses. As with the reference plugin the DNS settings are the network's own, whatever IPAM
+// has.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	bridge, err := c.findBridge(r)
+	if err != nil {
+		return nil, err
+	}
+	create := func(_ context.Context, a *attach.Attachment) error {
+		return a.Inside(func() error { return create(a, c, bridge) })
+	}
+	result, err := attach.Add(ctx, r, &c.Config, attach.Link{Make: create})
+	if err != nil {
+		return nil, err
+	}
+	result.DNS = c.DNS
+	return result, nil
+}
+
+// create makes the tap in the calling thread's namespace. Until it is told to persist it goes with the open file, so that a tap is
+// there with all of its settings or not at all.
+func create(a *attach.Attachment, c *config, bridge netlink.Link) error {
+	file, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return explain(a.IfName, err)
+	}
+	defer file.Close()
+	fd := int(file.Fd())
+	if err := c.makeTap(fd, a.IfName); err != nil {
+		return explain(a.IfName, err)
+	}
+	if err := configure(a, c, bridge); err != nil {
+		return fmt.Errorf("set up tap %s: %w", a.IfName, err)
+	}
+	for request, id := range map[uint]*int{unix.TUNSETOWNER: c.owner, unix.TUNSETGROUP: c.group} {
+		if id == nil {
+			continue
+		}
+		if err := unix.IoctlSetInt(fd, request, *id); err != nil {
+			return fmt.Errorf("give tap %s to user or group %d: %w", a.IfName, *id, err)
+		}
+	}
+	if err := unix.IoctlSetInt(fd, unix.TUNSETPERSIST, 1); err != nil {
+		return fmt.Errorf("let tap %s persist: %w", a.IfName, err)
+	}
+	return nil
+}
+
+// makeTap makes the tap that an open file of /dev/net/tun then is, under a name that must be free.
+func (c *config) makeTap(fd int, name string) error {
+	flags := uint16(unix.IFF_TAP | unix.IFF_NO_PI | unix.IFF_TUN_EXCL)
+	if c.multiQueue {
+		flags |= unix.IFF_MULTI_QUEUE
+	}
+	if c.label != "" {
+		return makeLabelledTap(c.label, fd, name, flags)
+	}
+	return makeTap(fd, name, flags)
+}
+
+func configure(a *attach.Attachment, c *config, bridge netlink.Link) error {
+	links, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	l, err := links.LinkByName(a.IfName)
+	if err != nil {
+		return err
+	}
+	if err := links.LinkSetHardwareAddr(l, a.ContainerMAC()); err != nil {
+		return err
+	}
+	if c.MTU != 0 {
+		if err := links.LinkSetMTU(l, c.MTU); err != nil {
+			return err
+		}
+	}
+	if bridge == nil {
+		return nil
+	}
+	return links.LinkSetMaster(l, bridge)
+}
+
+func explain(name string, err error) error {
+	remedy := ""
+	switch {
+	case errors.Is(err, unix.EBUSY):
+		remedy = "the container already has an interface of that name: give the attachment another CNI_IFNAME, or remove that interface"
+	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
+		remedy = "the kernel needs taps (the module tun), and the host " + device
+	}
+	return plugin.Errorf(remedy, "make tap %s: %v", name, err)
+}
+
+// Del deletes the tap and gives back its addresses.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+}
+
+// Check compares the tap and its addresses with the result of ADD and the configuration.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	l, err := attach.Check(ctx, r, &c.Config, "tuntap")
+	if err != nil {
+		return err
+	}
+	if t, ok := l.(*netlink.Tuntap); !ok || t.Mode != netlink.TUNTAP_MODE_TAP {
+		return plugin.Errorf(attach.Repair, "interface %s of the container is not a tap but a tun", r.IfName)
+	}
+	bridge, err := c.findBridge(r)
+	if err != nil {
+		return err
+	}
+	if bridge != nil && l.Attrs().MasterIndex != bridge.Attrs().Index {
+		return plugin.Errorf(attach.Repair, "interface %s is not in bridge %s of the container", r.IfName, c.bridge)
+	}
+	return nil
+}
+
+// Status reports whether an ADD could be served.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(device, os.O_RDWR, 0)
+	if err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("taps can't be made: %v", err), "the kernel needs the module tun, and the host "+device)
+	}
+	_ = file.Close()
+	return attach.Status(ctx, r, &c.Config)
+}
+
+// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return attach.GC(ctx, r, attach.Locate(r.Config))
+}

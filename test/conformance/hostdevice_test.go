@@ -1,0 +1,778 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// device gives containers nic0 of the node, which is wired to another machine.
+const device = `{"type":"host-device","device":"nic0"}`
+
+var hostDeviceRows = group{name: "host-device", only: "host-device", rows: slices.Concat(deviceResults, deviceSelectors(), deviceLinks, deviceDPDK,
+	deviceRefusals(), deviceFailures(), deviceDels(), deviceHostile(), deviceLateDels, deviceChecks(), deviceLater)}
+
+// nic gives the node a device, and returns the machine that it is wired to.
+func (l *lab) nic(name string) *container {
+	far := l.pod("far-" + name)
+	l.run("ip link add " + name + " type veth peer name wire0 netns " + far.Name())
+	for _, address := range []string{"10.45.0.1/24", "fd00:45::1/64"} {
+		far.run("ip address add " + address + " dev wire0 nodad")
+	}
+	far.run("ip link set wire0 up")
+	return far
+}
+
+// deviceWith is the network of device with more keys.
+func deviceWith(keys ...string) network { return conf(with(device, keys...)) }
+
+// deviceLan is the network of device with addresses.
+func deviceLan(keys ...string) network {
+	return deviceWith(append([]string{"ipam", fixedIPs("10.45.0.2/24 10.45.0.1", "fd00:45::2/64")}, keys...)...)
+}
+
+// pool is an IPAM section with leases, unlike static's.
+const pool = `{"type":"host-local","subnet":"10.45.0.0/24"}`
+
+// warmPool has a lease of the network lan come and go.
+func (l *lab) warmPool() { l.warm(conf(with(layer2, "ipam", pool))) }
+
+// notHeld makes sure that nothing says that a container has a device of the node.
+func (l *lab) notHeld() {
+	if left := l.files("/run/cnibox/host-device/*"); len(left) > 0 {
+		l.Errorf("left: %v", left)
+	}
+}
+
+// linkShows makes sure that what it prints of a link has all parts.
+func (l *lab) linkShows(name string, parts ...string) {
+	l.shows(l.run("ip link show dev "+name), parts...)
+}
+
+var deviceResults = []row{
+	{name: "the result, to the byte", test: func(l *lab) {
+		l.nic("nic0")
+		mac := fmt.Sprint(l.link(&l.host.Namespace, "nic0")["address"])
+		l.printed(l.attach(deviceLan(), "web").printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"`+mac+`","sandbox":"/run/netns/web"}],
+			"ips":[{"address":"10.45.0.2/24","gateway":"10.45.0.1","interface":0},{"address":"fd00:45::2/64","interface":0}]}`)
+	}},
+	{name: "the result without ipam, to the byte", test: func(l *lab) {
+		l.nic("nic0")
+		l.printed(l.attach(deviceWith(), "web").printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}]}`)
+	}},
+	{name: "the result in 0.4.0 and 0.2.0, to the byte", test: func(l *lab) {
+		l.nic("nic0")
+		c := l.attach(deviceLan().in("0.4.0"), "web")
+		l.printed(c.printed, `{"cniVersion":"0.4.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
+			"ips":[{"version":"4","interface":0,"address":"10.45.0.2/24","gateway":"10.45.0.1"},{"version":"6","interface":0,"address":"fd00:45::2/64"}],"dns":{}}`)
+		l.must(c.del())
+		l.printed(l.attach(deviceLan().in("0.2.0"), "old").printed,
+			`{"cniVersion":"0.2.0","ip4":{"ip":"10.45.0.2/24","gateway":"10.45.0.1"},"ip6":{"ip":"fd00:45::2/64"},"dns":{}}`)
+	}},
+	{name: "the result in 1.1.0 has the mtu", differs: "it never fills in mtu", test: func(l *lab) {
+		l.nic("nic0")
+		l.run("ip link set nic0 mtu 1400")
+		c := l.attach(deviceWith().in("1.1.0"), "web")
+		l.printed(c.printed, `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","mac":"MAC","mtu":1400,"sandbox":"/run/netns/web"}]}`)
+	}},
+	{name: "dns is the network's own, whatever the IPAM plugin has", test: func(l *lab) {
+		l.nic("nic0")
+		ipam := with(fixedIPs("10.45.0.2/24"), "dns", `{"nameservers":["10.45.0.53"]}`)
+		c := l.attach(deviceWith("ipam", ipam), "web")
+		l.same(text(c.result.DNS), `{}`)
+		l.must(c.del())
+		l.same(text(l.attach(deviceWith("ipam", ipam, "dns", `{"domain":"own"}`), "two").result.DNS), `{"domain":"own"}`)
+	}},
+	{name: "dns without ipam is left out of the result", test: func(l *lab) {
+		l.nic("nic0")
+		l.same(text(l.attach(deviceWith("dns", `{"domain":"own"}`), "web").result.DNS), `{}`)
+	}},
+	{name: "a previous result is left out of the result", test: func(l *lab) {
+		l.nic("nic0")
+		printed, err := l.exec("ADD", l.pod("web"), with(device, "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
+		l.must(err)
+		l.lacks(printed, "wg0")
+	}},
+}
+
+// sysfs is a tree of the node's that shows devices which the machine does not have: net names links, driver drivers.
+func (l *lab) sysfs() {
+	for _, dir := range []string{"/sys/bus", "/sys/devices/platform"} {
+		l.run("mount -t tmpfs tmpfs " + dir)
+	}
+	l.run("mkdir -p /sys/bus/pci/drivers/fast /sys/bus/pci/drivers/vfio-pci /sys/bus/pci/drivers/virtio-pci")
+	for id, names := range map[string][2]string{
+		"0000:99:00.0": {"nic0", "net"}, "0000:99:00.1": {"nic1", "virtio3/net"}, "0000:99:00.2": {"", ""}, "0000:99:00.3": {"nic3", "net"},
+	} {
+		dir := "/sys/bus/pci/devices/" + id
+		l.run("mkdir -p " + dir + "/" + names[1] + "/" + names[0])
+		driver := map[string]string{"": "vfio-pci", "nic0": "fast", "nic1": "virtio-pci"}[names[0]]
+		if driver != "" || names[0] == "" {
+			l.run("ln -s ../../drivers/" + driver + " " + dir + "/driver")
+		}
+	}
+	l.run("mkdir -p /sys/bus/auxiliary/devices/mlx5_core.sf.4/net/nic0 /sys/devices/platform/card/net/nic0")
+}
+
+func deviceSelectors() (rows []row) {
+	const macOf = "02:45:00:00:00:07"
+	deviceID := func(id string) option { return capability("deviceID", text(id)) }
+	const assigned = `{"type":"host-device","capabilities":{"deviceID":true}}`
+	for _, c := range []struct {
+		name, config, gets string
+		options            []option
+	}{
+		{"device", device, "nic0", nil},
+		{"hwaddr", `{"type":"host-device","hwaddr":"02:45:00:00:00:07"}`, "nic0", nil},
+		{"hwaddr in capitals", `{"type":"host-device","hwaddr":"02:45:00:00:00:07"}`, "nic0", nil},
+		{"kernelpath", `{"type":"host-device","kernelpath":"/sys/devices/platform/card"}`, "nic0", nil},
+		{"pciBusID", `{"type":"host-device","pciBusID":"0000:99:00.0"}`, "nic0", nil},
+		{"pciBusID of a virtio device", `{"type":"host-device","pciBusID":"0000:99:00.1"}`, "nic1", nil},
+		{"deviceID of a PCI device", assigned, "nic0", []option{deviceID("0000:99:00.0")}},
+		{"deviceID of a PCI device, before pciBusID", with(assigned, "pciBusID", `"0000:99:00.1"`), "nic0", []option{deviceID("0000:99:00.0")}},
+		{"deviceID of an auxiliary device", assigned, "nic0", []option{deviceID("mlx5_core.sf.4")}},
+		{"deviceID of an auxiliary device, before pciBusID", with(assigned, "pciBusID", `"0000:99:00.1"`), "nic0", []option{deviceID("mlx5_core.sf.4")}},
+		{"device, before deviceID", with(assigned, "device", `"nic1"`), "nic1", []option{deviceID("0000:99:00.0")}},
+		{"device, before hwaddr, kernelpath and pciBusID",
+			with(device, "device", `"nic1"`, "hwaddr", `"02:45:00:00:00:07"`, "kernelpath", `"/sys/devices/platform/card"`, "pciBusID", `"0000:99:00.0"`), "nic1", nil},
+		{"hwaddr, before kernelpath and pciBusID", `{"type":"host-device","hwaddr":"02:45:00:00:00:07","pciBusID":"0000:99:00.1"}`, "nic0", nil},
+		{"kernelpath, before pciBusID", `{"type":"host-device","kernelpath":"/sys/devices/platform/card","pciBusID":"0000:99:00.1"}`, "nic0", nil},
+	} {
+		rows = append(rows, row{name: "the device is found by " + c.name + ", and comes back", test: func(l *lab) {
+			l.nic("nic0")
+			l.nic("nic1")
+			l.run("ip link set nic0 address " + macOf)
+			l.sysfs()
+			before := l.now()
+			web := l.attach(conf(c.config), "web", c.options...)
+			l.linkIn(web, "eth0", "alias "+c.gets)
+			l.same(l.link(&l.host.Namespace, c.gets) == nil, true)
+			l.must(web.del())
+			before.unchanged()
+		}})
+	}
+	return append(rows, row{name: "the result in 1.1.0 has the PCI address", differs: "it never fills in mtu and pciID", test: func(l *lab) {
+		l.nic("nic0")
+		l.sysfs()
+		c := l.attach(conf(`{"type":"host-device","pciBusID":"0000:99:00.0"}`).in("1.1.0"), "web")
+		l.printed(c.printed, `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","mac":"MAC","mtu":1500,"sandbox":"/run/netns/web","pciID":"0000:99:00.0"}]}`)
+	}})
+}
+
+// linkIn makes sure that what ip prints of a container's link has all parts.
+func (l *lab) linkIn(c *container, name string, parts ...string) {
+	l.shows(c.run("ip link show dev "+name), parts...)
+}
+
+var deviceLinks = []row{
+	{name: "packets reach what the device is wired to, at once", test: func(l *lab) {
+		l.nic("nic0")
+		c := l.attach(deviceLan(), "web")
+		l.pings(&c.Namespace, "10.45.0.1", "fd00:45::1")
+	}},
+	{name: "packets come from who has the addresses that the IPAM plugin gave", test: func(l *lab) {
+		far := l.nic("nic0")
+		l.serve(&far.Namespace, 80)
+		c := l.attach(deviceLan(), "web")
+		l.answers(tcp(&c.Namespace, "10.45.0.1", 80), far.Name()+" saw 10.45.0.2")
+	}},
+	{name: "the device is up in the container, with its MTU and its MAC address, and its name on the host is its alias", test: func(l *lab) {
+		l.nic("nic0")
+		l.run("ip link set nic0 mtu 1400 address 02:45:00:00:00:09")
+		c := l.attach(deviceWith(), "web", ifname("net1"))
+		l.linkIn(c, "net1", "alias nic0", "mtu 1400", "02:45:00:00:00:09", ",UP")
+		l.same(l.link(&l.host.Namespace, "nic0") == nil, true)
+	}},
+	{name: "an interface may be called as the device", test: func(l *lab) {
+		l.nic("nic0")
+		c := l.attach(deviceWith(), "web", ifname("nic0"))
+		l.linkIn(c, "nic0", "alias nic0", ",UP")
+		l.must(c.del())
+		l.linkShows("nic0")
+	}},
+	{name: "another link of the device's name in the container does not matter", test: func(l *lab) {
+		l.nic("nic0")
+		c := l.pod("web")
+		c.run("ip link add nic0 type bridge")
+		l.must(c.add(deviceWith()))
+		l.linkIn(c, "eth0", "alias nic0")
+		l.must(c.del())
+		l.linkShows("nic0")
+		l.shows(c.run("ip -d link show dev nic0"), "bridge")
+	}},
+	{name: "a link of the host that has the interface's name does not matter", test: func(l *lab) {
+		l.nic("nic0")
+		l.run("ip link add eth0 type bridge")
+		c := l.attach(deviceWith(), "web")
+		l.must(c.del())
+		l.linkShows("nic0")
+		l.linkShows("eth0")
+	}},
+	{name: "an IPv6 address can be used when ADD returns", differs: "it waits for that if the address has a gateway only", test: func(l *lab) {
+		l.nic("nic0")
+		c := l.attach(deviceLan(), "web")
+		l.same(l.probed(&c.Namespace, "eth0"), "")
+	}},
+	{name: "routes have mtu, advmss, priority, table and scope", differs: "it does not set mtu and advmss of a route", test: func(l *lab) {
+		l.nic("nic0")
+		c := l.attach(deviceLan("ipam", with(fixedIPs("10.45.0.2/24 10.45.0.1"), "routes",
+			`[{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200,"priority":50,"table":300},{"dst":"10.51.0.0/16","scope":253}]`)), "web")
+		l.shows(c.routes("10.50.0.0/16"), "via 10.45.0.1", "table 300", "metric 50", "mtu 1300 advmss 1200")
+		l.shows(c.routes("10.51.0.0/16"), "scope link")
+		l.must(c.check())
+	}},
+	{name: "two containers have two devices", test: func(l *lab) {
+		l.nic("nic0")
+		l.nic("nic1")
+		a, b := l.attach(deviceWith(), "a"), l.attach(deviceWith("device", `"nic1"`).called("lan1"), "b")
+		l.must(a.del())
+		l.linkIn(b, "eth0", "alias nic1")
+		l.must(b.del())
+		l.linkShows("nic0")
+		l.linkShows("nic1")
+	}},
+	{name: "a container has two devices", test: func(l *lab) {
+		l.nic("nic0")
+		l.nic("nic1")
+		before := l.now()
+		a := l.attach(deviceWith(), "web")
+		b := &container{Pod: a.Pod, lab: l, runtime: a.RuntimeConf(nil)}
+		l.must(b.add(deviceWith("device", `"nic1"`).called("lan1"), ifname("net1")))
+		l.must(a.del())
+		l.linkIn(b, "net1", "alias nic1")
+		l.must(b.del())
+		before.unchanged()
+	}},
+}
+
+var deviceDPDK = []row{
+	{name: "a device whose driver leaves it to a program is not moved, and has the IPAM plugin's addresses", test: func(l *lab) {
+		l.warmPool()
+		l.sysfs()
+		before := l.now()
+		c := l.attach(conf(`{"type":"host-device","pciBusID":"0000:99:00.2","ipam":`+pool+`}`), "web")
+		l.printed(c.printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/web"}],
+			"ips":[{"address":"`+c.v4+`/24","gateway":"10.45.0.1","interface":0}]}`)
+		l.same(l.link(&c.Namespace, "eth0") == nil, true)
+		l.must(c.check())
+		if !l.suite.reference { // which fails: the link is not in the container
+			l.must(c.del())
+			l.must(c.del())
+			before.unchanged()
+		}
+	}},
+	{name: "a device whose driver leaves it to a program needs no ipam", test: func(l *lab) {
+		l.sysfs()
+		c := l.attach(conf(`{"type":"host-device","pciBusID":"0000:99:00.2"}`), "web")
+		l.printed(c.printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/web"}]}`)
+		l.must(c.check())
+	}},
+	{name: "DEL of a device whose driver leaves it to a program is no error", test: func(l *lab) {
+		l.sysfs()
+		l.must(l.attach(conf(`{"type":"host-device","pciBusID":"0000:99:00.2"}`), "web").del())
+	}},
+	{name: "DPDKMode leaves a device where it is", test: func(l *lab) {
+		l.nic("nic0")
+		c := l.attach(deviceWith("DPDKMode", "true"), "web")
+		l.linkShows("nic0")
+		l.lacks(c.printed, "mac")
+	}},
+	{name: "a device whose driver leaves it to a program has its PCI address in a result of 1.1.0", differs: "it never fills in pciID", test: func(l *lab) {
+		l.sysfs()
+		c := l.attach(conf(`{"type":"host-device","pciBusID":"0000:99:00.2"}`).in("1.1.0"), "web")
+		l.printed(c.printed, `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/web","pciID":"0000:99:00.2"}]}`)
+	}},
+}
+
+// deviceRefusals is what ADD refuses before it does anything.
+func deviceRefusals() (rows []row) {
+	for _, c := range []struct {
+		name, config, says, differs string
+		prepare                     func(l *lab, web *container)
+		options                     []option
+	}{
+		{name: "no device named", config: `{"type":"host-device"}`, says: "device"},
+		{name: "a device that is not there", config: with(device, "device", `"nic9"`)},
+		{name: "a device that is not there, by its name", config: with(device, "device", `"nic9"`), says: "nic9", differs: "its error does not name it"},
+		{name: "a hwaddr that no device has", config: `{"type":"host-device","hwaddr":"02:45:00:00:00:99"}`},
+		{name: "a hwaddr that is none", config: `{"type":"host-device","hwaddr":"02:45"}`, says: "02:45"},
+		{name: "a kernelpath elsewhere", config: `{"type":"host-device","kernelpath":"/proc/net"}`, says: "/proc/net"},
+		{name: "a kernelpath that leads elsewhere", config: `{"type":"host-device","kernelpath":"/sys/devices/../class/net"}`},
+		{name: "a kernelpath that is not there", config: `{"type":"host-device","kernelpath":"/sys/devices/none"}`, says: "/sys/devices/none"},
+		{name: "a pciBusID that is not there", config: `{"type":"host-device","pciBusID":"0000:98:00.0"}`, says: "0000:98:00.0"},
+		{name: "a PCI device without a driver", config: `{"type":"host-device","pciBusID":"0000:99:00.3"}`, says: "0000:99:00.3"},
+		{name: "a deviceID that is not there", config: `{"type":"host-device","capabilities":{"deviceID":true}}`, says: "mlx5_core.sf.9",
+			options: []option{capability("deviceID", `"mlx5_core.sf.9"`)}},
+		{name: "a deviceID that leads elsewhere", config: `{"type":"host-device","capabilities":{"deviceID":true}}`,
+			options: []option{capability("deviceID", `"../drivers"`)}},
+		{name: "a device that is no string", config: with(device, "device", "7"), says: "device"},
+		{name: "lo", config: with(device, "device", `"lo"`), says: "lo"},
+		{name: "an IPAM plugin that is not there", config: with(device, "ipam", `{"type":"frobnicate"}`), says: "frobnicate", differs: deviceStays},
+		{name: "an interface name that is taken", config: device, says: "eth0", prepare: func(_ *lab, web *container) { web.run("ip link add eth0 type bridge") }},
+		{name: "an interface name that is taken, with ipam", config: with(device, "ipam", pool), says: "eth0",
+			prepare: func(_ *lab, web *container) { web.run("ip link add eth0 type bridge") }},
+	} {
+		rows = append(rows, row{name: c.name + " is refused, and changes nothing", differs: c.differs, test: func(l *lab) {
+			l.nic("nic0")
+			l.run("ip link set nic0 up alias uplink")
+			l.warmPool()
+			l.sysfs()
+			web := l.pod("web")
+			if c.prepare != nil {
+				c.prepare(l, web)
+			}
+			before := l.now(web)
+			l.refused(web.add(conf(c.config), c.options...), c.says)
+			l.restored(before)
+		}})
+	}
+	return rows
+}
+
+// deviceStays is why the reference fails several rows.
+const deviceStays = "its failed ADD leaves the device in the container"
+
+// forgetful is another reason.
+const forgetful = "it does not keep the alias, and a device that was up is down then"
+
+// restored makes sure that the node is as it was, but for what the reference does not restore: those have rows of their own.
+func (l *lab) restored(before *state) {
+	if l.suite.reference && l.link(&l.host.Namespace, "nic0") != nil {
+		l.run("ip link set nic0 up alias uplink")
+	}
+	before.unchanged()
+	l.notHeld()
+}
+
+func deviceFailures() (rows []row) {
+	one := `{"type":"host-local","ranges":[[{"subnet":"10.45.0.0/24","rangeStart":"10.45.0.5","rangeEnd":"10.45.0.5"}]]}`
+	for _, c := range []struct {
+		name, ipam, says string
+		prepare          func(l *lab)
+	}{
+		{name: "a gateway out of reach", says: "172.31.0.1", ipam: with(pool, "routes", `[{"dst":"10.60.0.0/16","gw":"172.31.0.1"}]`)},
+		{name: "an IPAM plugin that gives no address", ipam: `{"type":"static"}`},
+		{name: "no free address", ipam: one, prepare: func(l *lab) { l.attach(conf(with(layer2, "ipam", one)), "first") }},
+		{name: "an address that the machine on the wire has", ipam: fixedIPs("fd00:45::1/64 fd00:45::9"), says: "fd00:45::1"},
+	} {
+		rows = append(rows, row{name: "after an ADD that fails all is as before: " + c.name, differs: deviceStays, test: func(l *lab) {
+			l.nic("nic0")
+			l.run("ip link set nic0 up alias uplink")
+			l.warmPool()
+			if c.prepare != nil {
+				c.prepare(l)
+			}
+			web := l.pod("web")
+			before := l.now()
+			l.refused(web.add(deviceWith("ipam", c.ipam)), c.says)
+			before.unchanged()
+			l.notHeld()
+			l.same(strings.Contains(web.run("ip -o link"), "eth0"), false)
+		}})
+	}
+	return append(rows,
+		row{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
+			l.nic("nic0")
+			c := l.attach(deviceWith(), "web")
+			before := l.now(c)
+			l.refused(c.add(deviceWith()))
+			before.unchanged()
+			l.must(c.del())
+			l.linkShows("nic0")
+		}},
+		row{name: "a device that another container has is refused, with that container's name", differs: "its error does not tell", test: func(l *lab) {
+			l.nic("nic0")
+			first := l.attach(deviceWith(), "first")
+			before := l.now(first)
+			l.refused(l.pod("web").add(deviceWith()), "nic0", "lan/"+first.ID[:20])
+			before.unchanged()
+		}},
+		row{name: "of two containers that want a device at the same time one gets it", test: func(l *lab) {
+			l.nic("nic0")
+			before := l.now()
+			pods, errs := []*container{l.pod("a"), l.pod("b")}, make(chan error, 2)
+			for _, c := range pods {
+				go func() { errs <- c.add(deviceWith()) }()
+			}
+			one, other := <-errs, <-errs
+			l.same(one == nil, other != nil)
+			for _, c := range pods {
+				if c.result == nil {
+					if l.suite.reference {
+						continue // its DEL fails, as the interface is not there
+					}
+					l.must(c.del())
+				}
+			}
+			for _, c := range pods {
+				if c.result != nil {
+					l.linkIn(c, "eth0", "alias nic0")
+					l.must(c.del())
+				}
+			}
+			before.unchanged()
+			l.notHeld()
+		}},
+	)
+}
+
+// deviceDels attach a container, have DEL find it in some state, and compare with what was there before.
+func deviceDels() (rows []row) {
+	const twice = "its DEL fails when the interface is not in the container"
+	const noName = "its DEL looks for the interface by its name"
+	del := func(_ *lab, c *container) error { return c.del() }
+	for _, c := range []struct {
+		name, differs string
+		gone          bool // with the namespace, as the device is a virtual one
+		state         func(l *lab, c *container)
+		del           func(l *lab, c *container) error
+	}{
+		{name: "DEL gives the device back"},
+		{name: "DEL without a result gives the device back", state: func(l *lab, _ *container) { l.forget() }},
+		{name: "DEL twice is no error", differs: twice, del: func(_ *lab, c *container) error { c.lab.must(c.del()); return c.del() }},
+		{name: "DEL twice, the second time without a result, is no error", differs: twice,
+			del: func(l *lab, c *container) error { l.must(c.del()); l.forget(); return c.del() }},
+		{name: "DEL twice, the second time with the namespace gone, is no error", differs: "its DEL fails when the namespace is gone",
+			del: func(l *lab, c *container) error { l.must(c.del()); c.Delete(l); return c.del() }},
+		{name: "DEL with the namespace gone gives back the address", differs: "its DEL fails then, and releases no address", gone: true,
+			state: func(l *lab, c *container) { c.Delete(l) }},
+		{name: "DEL with the namespace gone and no result gives back the address", differs: "its DEL fails then, and releases no address", gone: true,
+			state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
+		{name: "DEL with a file left at the namespace's path gives back the address", differs: "its DEL fails then, and releases no address", gone: true,
+			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
+		{name: "DEL with another namespace at the path gives back the address", differs: twice, gone: true,
+			state: func(l *lab, c *container) { c.Replace(l) }},
+		{name: "DEL with the interface gone gives back the address", differs: twice, gone: true,
+			state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
+		{name: "DEL with the interface renamed gives the device back", differs: noName,
+			state: func(_ *lab, c *container) { c.run("ip link set eth0 down"); c.run("ip link set eth0 name net7") }},
+		{name: "DEL with the interface renamed and no result gives the device back", differs: noName,
+			state: func(l *lab, c *container) {
+				c.run("ip link set eth0 down")
+				c.run("ip link set eth0 name net7")
+				l.forget()
+			}},
+		{name: "DEL with the interface in a bridge of the container gives the device back", state: func(_ *lab, c *container) {
+			c.run("ip link add br0 type bridge")
+			c.run("ip link set eth0 master br0")
+		}},
+		{name: "DEL with a configuration that names another device gives the device back",
+			state: func(l *lab, c *container) { c.network = deviceWith("device", `"nic9"`, "ipam", pool) }},
+		{name: "DEL with a configuration that names no device gives the device back", differs: "it reads all keys for DEL",
+			state: func(l *lab, c *container) { c.network = conf(`{"type":"host-device","ipam":` + pool + `}`) }},
+		{name: "DEL with a PCI device gone from the configuration gives the device back", differs: "it reads the driver for DEL",
+			state: func(l *lab, c *container) { c.network = deviceWith("pciBusID", `"0000:98:00.0"`, "ipam", pool) }},
+	} {
+		if c.del == nil {
+			c.del = del
+		}
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			l.warmPool()
+			before := l.now()
+			l.nic("nic0")
+			l.run("ip link set nic0 up alias uplink")
+			if !c.gone {
+				before = l.now()
+			}
+			web := l.attach(deviceWith("ipam", pool), "web")
+			if c.state != nil {
+				c.state(l, web)
+			}
+			l.must(c.del(l, web))
+			l.restored(before)
+		}})
+	}
+	return append(rows,
+		row{name: "DEL without the namespace's path gives back the address", differs: "without the path its DEL releases no address", test: func(l *lab) {
+			l.nic("nic0")
+			c := l.attach(deviceWith("ipam", pool), "web")
+			l.must(c.delBare())
+			l.same(len(l.files("/var/lib/cni/networks/lan/1*")), 0)
+		}},
+		row{name: "DEL sets a device up that was up", differs: forgetful, test: func(l *lab) {
+			l.nic("nic0")
+			l.run("ip link set nic0 up")
+			l.must(l.attach(deviceWith(), "web").del())
+			l.linkShows("nic0", ",UP")
+		}},
+		row{name: "DEL leaves a device down that was down", test: func(l *lab) {
+			l.nic("nic0")
+			l.must(l.attach(deviceWith(), "web").del())
+			l.lacks(l.run("ip link show dev nic0"), ",UP", "alias")
+		}},
+		row{name: "DEL gives a device its alias back", differs: forgetful, test: func(l *lab) {
+			l.nic("nic0")
+			l.run("ip link set nic0 alias uplink")
+			l.must(l.attach(deviceWith(), "web").del())
+			l.linkShows("nic0", "alias uplink")
+		}},
+		row{name: "DEL gives a device the MAC address and the MTU back that it had on the host", differs: "it leaves them as the container has them", test: func(l *lab) {
+			l.nic("nic0")
+			before := l.now()
+			c := l.attach(deviceWith(), "web")
+			c.run("ip link set eth0 address 02:45:00:00:00:66 mtu 1300")
+			l.must(c.del())
+			before.unchanged()
+		}},
+		row{name: "DEL gives back a device whose name another link of the host has by now, under another one", choice: true,
+			differs: "its DEL fails then", test: func(l *lab) {
+				far := l.nic("nic0")
+				c := l.attach(deviceLan(), "web")
+				mac := fmt.Sprint(l.link(&c.Namespace, "eth0")["address"])
+				l.run("ip link add nic0 type bridge")
+				l.must(c.del())
+				l.shows(l.run("ip -d link show dev nic0"), "bridge")
+				var back string
+				for _, link := range l.decode(l.run("ip -j link show")) {
+					if link["address"] == mac {
+						back = fmt.Sprint(link["ifname"])
+					}
+				}
+				l.linkShows(back, "alias nic0")
+				l.run("ip address add 10.45.0.77/24 dev " + back)
+				l.run("ip link set " + back + " up")
+				l.pings(&far.Namespace, "10.45.0.77")
+				l.notHeld()
+			}},
+		row{name: "DEL of a container that was never attached changes nothing", differs: twice, test: func(l *lab) {
+			l.nic("nic0")
+			never := l.attach(conf(layer2), "never")
+			never.network = deviceWith("ipam", pool)
+			before := l.now(never)
+			l.must(l.each("DEL", never, never.network))
+			l.must(never.delBare())
+			before.unchanged()
+		}},
+		row{name: "DEL after an ADD that was refused leaves the device to the container that has it", differs: twice, test: func(l *lab) {
+			l.nic("nic0")
+			first := l.attach(deviceWith(), "first")
+			web := l.pod("web")
+			l.refused(web.add(deviceWith()))
+			before := l.now(first)
+			l.must(web.del())
+			before.unchanged()
+			l.must(first.check())
+		}},
+		row{name: "DEL gives back a device that the kernel has put back under the name of the container, with the namespace gone",
+			differs: "its DEL fails then", test: func(l *lab) {
+				l.nic("nic0")
+				l.run("ip link set nic0 up alias uplink")
+				before := l.now()
+				c := l.attach(deviceWith(), "web")
+				c.run("ip link set eth0 netns " + l.host.NetnsPath())
+				c.Delete(l)
+				l.must(c.del())
+				before.unchanged()
+				l.notHeld()
+			}},
+		row{name: "DEL gives back a device that the reference plugin moved", test: func(l *lab) {
+			l.nic("nic0")
+			before := l.now()
+			c := l.attach(deviceWith(), "web")
+			l.run("rm -rf /run/cnibox")
+			l.must(c.del())
+			before.unchanged()
+		}},
+	)
+}
+
+// deviceHostile is what a container may have done to its namespace before DEL.
+func deviceHostile() (rows []row) {
+	for _, c := range []struct {
+		name, differs string
+		state         func(l *lab, c *container)
+	}{
+		{name: "says that the device has another name", differs: "it takes the name from the alias",
+			state: func(_ *lab, c *container) { c.run("ip link set eth0 alias nic7") }},
+		{name: "says that the device has the name of another link", differs: "it takes the name from the alias",
+			state: func(_ *lab, c *container) { c.run("ip link set eth0 alias lo") }},
+		{name: "says nothing of the device's name", differs: "it takes the name from the alias",
+			state: func(_ *lab, c *container) { c.MustRun(c.lab, "ip", "link", "set", "eth0", "alias", "") }},
+		{name: "has a bridge that says to be the device", differs: "it looks at the interface of that name, whatever it is", state: func(_ *lab, c *container) {
+			c.run("ip link set eth0 down")
+			c.run("ip link set eth0 name net7")
+			c.run("ip link add eth0 type bridge")
+			c.run("ip link set eth0 alias nic0")
+		}},
+		{name: "has given the device a name that the host has", differs: "its DEL fails then",
+			state: func(_ *lab, c *container) { c.run("ip link property add dev eth0 altname lan0") }},
+		{name: "has a link of the device's name", differs: "", state: func(_ *lab, c *container) { c.run("ip link add nic0 type bridge") }},
+	} {
+		rows = append(rows, row{name: "DEL gives the device back, and no more, though the container " + c.name, differs: c.differs, test: func(l *lab) {
+			l.nic("nic0")
+			l.run("ip link set nic0 up alias uplink")
+			l.warm(conf(lan))
+			before := l.now()
+			web := l.attach(deviceWith(), "web")
+			c.state(l, web)
+			l.must(web.del())
+			l.restored(before)
+		}})
+	}
+	return append(rows, row{name: "a second DEL takes no link from the container, whatever that says of it",
+		differs: "it moves what has an alias", test: func(l *lab) {
+			l.nic("nic0")
+			c := l.attach(deviceWith(), "web")
+			mac := c.result.Interfaces[0].Mac
+			l.must(l.each("DEL", c, c.network))
+			before := l.now()
+			c.run("ip link add eth0 address " + mac + " type veth peer name p0")
+			for _, alias := range []string{"nic0", "evil0"} {
+				c.run("ip link set eth0 alias " + alias)
+				l.must(c.del())
+			}
+			before.unchanged()
+		}})
+}
+
+var deviceLateDels = []row{
+	{name: "a late DEL leaves the device to the container that has it, and the namespace's path, by now",
+		differs: "its DEL takes the device from whatever namespace the path is", test: func(l *lab) {
+			l.nic("nic0")
+			old := l.attach(deviceWith(), "web")
+			old.Replace(l)
+			l.nicWired("nic0")
+			newer := old.newer("newer")
+			l.must(newer.add(deviceWith()))
+			l.must(old.del())
+			l.linkIn(newer, "eth0", "alias nic0")
+			l.must(newer.check())
+			l.must(newer.del())
+			l.linkShows("nic0")
+		}},
+	{name: "a late DEL leaves a link of another kind that has the namespace's path and the interface's name by now", test: func(l *lab) {
+		l.nic("nic0")
+		old := l.attach(deviceWith(), "web")
+		old.Replace(l)
+		newer := old.newer("newer")
+		l.must(newer.add(conf(lan).called("other")))
+		_ = old.del()
+		l.pings(&newer.Namespace, "10.44.0.1")
+	}},
+	{name: "a late DEL leaves a new link of the host that has the device's name", differs: "its DEL fails when the interface is not in the container", test: func(l *lab) {
+		l.nic("nic0")
+		old := l.attach(deviceWith(), "web")
+		old.Delete(l)
+		l.nicWired("nic0")
+		l.run("ip link set nic0 mtu 1300")
+		before := l.now()
+		l.must(old.del())
+		before.unchanged()
+		l.notHeld()
+	}},
+}
+
+// nicWired is nic once more, as the first has gone with a namespace.
+func (l *lab) nicWired(name string) {
+	l.eventually(func() string {
+		if l.link(&l.host.Namespace, name) != nil {
+			return name + " is there"
+		}
+		return ""
+	})
+	l.run("ip link add " + name + " type veth peer name far-" + name)
+}
+
+func deviceChecks() (rows []row) {
+	for _, c := range []struct {
+		name, says, differs string
+		change              func(l *lab, c *container)
+	}{
+		{name: "the interface gone", says: "eth0", change: func(_ *lab, c *container) { c.run("ip link del eth0") }},
+		{name: "the interface renamed", says: "eth0", change: func(_ *lab, c *container) { c.run("ip link set eth0 down"); c.run("ip link set eth0 name net7") }},
+		{name: "another MAC address", change: func(_ *lab, c *container) { c.run("ip link set eth0 address 02:45:00:00:00:66") }},
+		{name: "the interface down", change: func(_ *lab, c *container) { c.run("ip link set eth0 down") }},
+		{name: "the address gone", says: "10.45.0.2", change: func(_ *lab, c *container) { c.run("ip address del 10.45.0.2/24 dev eth0") }},
+		{name: "the IPv6 address gone", says: "fd00:45::2", change: func(_ *lab, c *container) { c.run("ip address del fd00:45::2/64 dev eth0") }},
+		{name: "a route gone", says: "10.50.0.0", change: func(_ *lab, c *container) { c.run("ip route del 10.50.0.0/16") }},
+	} {
+		rows = append(rows, row{name: "CHECK finds " + c.name, differs: c.differs, test: func(l *lab) {
+			l.nic("nic0")
+			web := l.attach(deviceLan("ipam", with(fixedIPs("10.45.0.2/24 10.45.0.1", "fd00:45::2/64"), "routes", `[{"dst":"10.50.0.0/16"}]`)), "web")
+			l.must(web.check())
+			c.change(l, web)
+			l.refused(web.check(), c.says)
+		}})
+	}
+	return append(rows,
+		row{name: "CHECK finds nothing wrong with routes that moved to another table", differs: "it looks at the main table only", test: func(l *lab) {
+			l.nic("nic0")
+			c := l.attach(deviceLan("ipam", with(fixedIPs("10.45.0.2/24 10.45.0.1"), "routes", `[{"dst":"10.50.0.0/16"}]`)), "web")
+			c.run("ip route del 10.50.0.0/16")
+			c.run("ip route add 10.50.0.0/16 via 10.45.0.1 table 300")
+			l.must(c.check())
+		}},
+		row{name: "CHECK needs the result of ADD", test: func(l *lab) {
+			l.nic("nic0")
+			c := l.attach(deviceWith(), "web")
+			_, err := l.exec("CHECK", c, device)
+			l.refused(err, "prevResult")
+		}},
+	)
+}
+
+var deviceLater = []row{
+	{name: "STATUS finds the device missing, with code 50", differs: noStatus, test: func(l *lab) {
+		err := l.status(deviceWith())
+		l.refused(err, "nic0")
+		l.code(err, 50)
+		l.nic("nic0")
+		l.must(l.status(deviceWith()))
+	}},
+	{name: "STATUS is fine while a container has the device", test: func(l *lab) {
+		l.nic("nic0")
+		l.attach(deviceWith(), "web")
+		l.must(l.status(deviceWith()))
+	}},
+	{name: "STATUS is fine with a device that the runtime assigns", test: func(l *lab) {
+		l.must(l.status(conf(`{"type":"host-device","capabilities":{"deviceID":true}}`)))
+	}},
+	{name: "STATUS finds that no device is named", differs: noStatus, test: func(l *lab) { l.refused(l.status(conf(`{"type":"host-device"}`)), "device") }},
+	{name: "STATUS asks the IPAM plugin", differs: noStatus, test: func(l *lab) {
+		l.nic("nic0")
+		l.refused(l.status(deviceWith("ipam", `{"type":"host-local"}`)))
+	}},
+	{name: "GC gives back devices and addresses of attachments that are not valid", differs: noGC, test: func(l *lab) {
+		l.nic("nic0")
+		l.nic("nic1")
+		l.run("ip link set nic0 up alias uplink")
+		l.warmPool()
+		keep := l.attach(deviceWith("ipam", pool, "device", `"nic1"`), "keep")
+		before := l.now(keep)
+		l.attach(deviceWith("ipam", pool), "lost")
+		l.must(l.gc(deviceWith("ipam", pool), keep))
+		before.unchanged()
+		l.must(keep.check())
+		l.must(l.gc(deviceWith("ipam", pool)))
+		l.linkShows("nic1")
+		l.notHeld()
+	}},
+	{name: "GC with the namespace gone gives back the address", differs: noGC, test: func(l *lab) {
+		l.nic("nic0")
+		l.warmPool()
+		c := l.attach(deviceWith("ipam", pool), "web")
+		c.Delete(l)
+		l.must(l.gc(deviceWith("ipam", pool)))
+		l.same(len(l.files("/var/lib/cni/networks/lan/1*")), 0)
+		l.notHeld()
+	}},
+	{name: "GC leaves the devices of another network", test: func(l *lab) {
+		l.nic("nic0")
+		c := l.attach(deviceWith().called("lan2"), "web")
+		before := l.now(c)
+		l.must(l.gc(deviceWith()))
+		before.unchanged()
+	}},
+	{name: "a container that has ended gives the device to the next", test: func(l *lab) {
+		far := l.nic("nic0")
+		for _, name := range []string{"a", "b", "c"} {
+			c := l.attach(deviceLan(), name)
+			if err := far.Ping("10.45.0.2", patience); err != nil {
+				time.Sleep(time.Second) // the neighbour's entry for the one before
+				l.pings(&far.Namespace, "10.45.0.2")
+			}
+			l.must(c.del())
+		}
+	}},
+}

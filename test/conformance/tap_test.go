@@ -1,0 +1,428 @@
+package conformance
+
+import (
+	"bytes"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// tap is a tap without addresses, tapLan one that is a gateway for who holds it.
+const (
+	tap    = `{"type":"tap","capabilities":{"mac":true}}`
+	tapLan = `{"type":"tap","capabilities":{"mac":true},"ipam":{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24"}],[{"subnet":"fd00:46::/64"}]]}}`
+)
+
+var tapRows = group{name: "tap", only: "tap", rows: slices.Concat(tapResults, tapLinks(), tapPackets, tapRefusals(), tapFailures(), tapDels(), tapChecks(), tapLater)}
+
+// hold opens a container's tap as a virtual machine does, until the row ends.
+func (c *container) hold(name string, flags uint16) (fd int, err error) {
+	c.Do(func() {
+		if fd, err = unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_NONBLOCK|unix.O_CLOEXEC, 0); err != nil {
+			return
+		}
+		c.lab.Cleanup(func() { unix.Close(fd) })
+		var request *unix.Ifreq
+		if request, err = unix.NewIfreq(name); err == nil {
+			request.SetUint16(unix.IFF_TAP | unix.IFF_NO_PI | flags)
+			err = unix.IoctlIfreq(fd, unix.TUNSETIFF, request)
+		}
+	})
+	return fd, err
+}
+
+// asks has who holds a tap ask for the MAC address of an IPv4 address, as from another one, and returns the answer, nil if none comes.
+func (l *lab) asks(fd int, from, to string) net.HardwareAddr {
+	own := []byte{2, 0x46, 0, 0, 0, 2}
+	broadcast := bytes.Repeat([]byte{0xff}, 6)
+	request := slices.Concat(broadcast, own, []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, own, addr(from).AsSlice(), make([]byte, 6), addr(to).AsSlice())
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		if _, err := unix.Write(fd, request); err != nil {
+			l.Fatal(err)
+		}
+		frame := make([]byte, 2000)
+		for n, err := unix.Read(fd, frame); err == nil; n, err = unix.Read(fd, frame) {
+			if isReply := n >= 42 && bytes.Equal(frame[12:14], []byte{8, 6}) && frame[21] == 2; isReply {
+				return frame[22:28]
+			}
+		}
+	}
+	l.Errorf("nobody answers for %s", to)
+	return nil
+}
+
+var tapResults = []row{
+	{name: "the result, to the byte", test: func(l *lab) {
+		l.printed(l.attach(conf(tapLan), "web").printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
+			"ips":[{"address":"10.46.0.2/24","gateway":"10.46.0.1","interface":0},{"address":"fd00:46::2/64","gateway":"fd00:46::1","interface":0}]}`)
+	}},
+	{name: "the result without ipam, to the byte", test: func(l *lab) {
+		l.printed(l.attach(conf(tap), "web").printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}]}`)
+	}},
+	{name: "the result in 0.4.0, to the byte", test: func(l *lab) {
+		l.printed(l.attach(conf(tap).in("0.4.0"), "web").printed, `{"cniVersion":"0.4.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],"dns":{}}`)
+	}},
+	{name: "the result in 1.1.0 has the mtu", differs: "it never fills in mtu", test: func(l *lab) {
+		l.printed(l.attach(conf(with(tap, "mtu", "1400")).in("1.1.0"), "web").printed,
+			`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","mac":"MAC","mtu":1400,"sandbox":"/run/netns/web"}]}`)
+	}},
+	{name: "the result names the link as it is", test: func(l *lab) {
+		c := l.attach(conf(tapLan), "web", ifname("net1"))
+		l.has(&c.Namespace, "net1", "address", c.result.Interfaces[0].Mac)
+	}},
+	{name: "dns is the network's own, whatever the IPAM plugin has", test: func(l *lab) {
+		ipam := with(fixedIPs("10.46.0.2/24"), "dns", `{"nameservers":["10.46.0.53"]}`)
+		l.same(text(l.attach(conf(with(tap, "ipam", ipam)), "web").result.DNS), `{}`)
+		l.same(text(l.attach(conf(with(tap, "ipam", ipam, "dns", `{"domain":"own"}`)), "two").result.DNS), `{"domain":"own"}`)
+	}},
+	{name: "dns without ipam is in the result", test: func(l *lab) {
+		l.same(text(l.attach(conf(with(tap, "dns", `{"domain":"own"}`)), "web").result.DNS), `{"domain":"own"}`)
+	}},
+	{name: "a previous result is left out of the result", test: func(l *lab) {
+		printed, err := l.exec("ADD", l.pod("web"), with(tap, "capabilities", "{}", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
+		l.must(err)
+		l.lacks(printed, "wg0")
+	}},
+}
+
+func tapLinks() (rows []row) {
+	const program = "it makes no tap without the program ip, or without owner and group"
+	const own = "02:46:00:00:00:01"
+	for _, c := range []struct {
+		name, config, differs string
+		options               []option
+		has                   []any
+		shows                 string
+	}{
+		{name: "the link is a tap that stays, and is up", config: tap, has: []any{"type", "tap", "persist", true, "multi_queue", false}},
+		{name: "multiQueue makes a tap with several queues", config: with(tap, "multiQueue", "true"), has: []any{"multi_queue", true}},
+		{name: "mtu is the tap's", config: with(tap, "mtu", "1400"), has: []any{"mtu", 1400}},
+		{name: "mtu 0 is the kernel's default", config: with(tap, "mtu", "0"), has: []any{"mtu", 1500}},
+		{name: "mac is the tap's", config: with(tap, "mac", text(own)), has: []any{"address", own}},
+		{name: "MAC of CNI_ARGS comes before mac", config: with(tap, "mac", `"02:46:00:00:00:07"`), options: []option{args("MAC=" + own)}, has: []any{"address", own}},
+		{name: "the capability mac comes before MAC of CNI_ARGS and mac", config: with(tap, "mac", `"02:46:00:00:00:07"`),
+			options: []option{args("MAC=02:46:00:00:00:08"), capability("mac", text(own))}, has: []any{"address", own}},
+		{name: "owner and group are the tap's", config: with(tap, "owner", "1234", "group", "2345"), shows: "persist on user 1234 group 2345"},
+		{name: "owner is the tap's", config: with(tap, "owner", "1234"), shows: "persist on user 1234 addrgenmode"},
+		{name: "group is the tap's", config: with(tap, "group", "2345"), shows: "persist on group 2345"},
+		{name: "owner 0 is root", config: with(tap, "owner", "0"), shows: "persist on user root"},
+		{name: "owner and group may be null", config: with(tap, "owner", "null", "group", "null"), shows: "persist on addrgenmode"},
+		{name: "mtu and mac hold together with owner and group", differs: "it leaves out mtu and mac then",
+			config: with(tap, "owner", "1234", "group", "2345", "mtu", "1400", "mac", text(own), "multiQueue", "true"),
+			has:    []any{"mtu", 1400, "address", own, "multi_queue", true, "user", "1234"}},
+	} {
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			web := l.attach(conf(c.config), "web", c.options...)
+			l.has(&web.Namespace, "eth0", c.has...)
+			l.shows(strings.Join(strings.Fields(web.run("ip -d link show dev eth0")), " "), ",UP", c.shows)
+			l.must(web.check())
+		}})
+	}
+	return append(rows,
+		row{name: "no program is needed", differs: program, test: func(l *lab) {
+			c := l.pod("web")
+			_, err := l.exec("ADD", c, with(tap, "capabilities", "{}"), env("PATH=/nonexistent"))
+			l.must(err)
+			l.has(&c.Namespace, "eth0", "type", "tap")
+		}},
+		row{name: "the tap is the only new link of the container", test: func(l *lab) {
+			c := l.attach(conf(tap), "web")
+			l.same(len(l.decode(c.run("ip -j link show"))), 2)
+		}},
+		row{name: "bridge makes the tap a port of a bridge of the container", test: func(l *lab) {
+			c := l.pod("web")
+			c.run("ip link add br0 up type bridge")
+			l.must(c.add(conf(with(tap, "bridge", `"br0"`))))
+			l.has(&c.Namespace, "eth0", "master", "br0")
+			l.must(c.check())
+		}},
+		row{name: "a container has two taps", test: func(l *lab) {
+			c := l.attach(conf(tap), "web")
+			net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+			l.must(net1.add(conf(tap).called("lan1"), ifname("net1")))
+			l.must(c.del())
+			l.has(&c.Namespace, "net1", "type", "tap")
+			l.must(net1.check())
+		}},
+		row{name: "IgnoreUnknown lets other arguments of CNI_ARGS pass", test: func(l *lab) {
+			l.attach(conf(tap), "web", args("IgnoreUnknown=1", "COLOUR=green"))
+		}},
+	)
+}
+
+var tapPackets = []row{
+	{name: "who holds the tap reaches the container", test: func(l *lab) {
+		c := l.attach(conf(tapLan), "web")
+		fd, err := c.hold("eth0", 0)
+		l.must(err)
+		l.same(l.asks(fd, "10.46.0.9", c.v4).String(), c.result.Interfaces[0].Mac)
+	}},
+	{name: "who holds one of several queues reaches the container", test: func(l *lab) {
+		c := l.attach(conf(with(tapLan, "multiQueue", "true")), "web")
+		_, err := c.hold("eth0", unix.IFF_MULTI_QUEUE)
+		l.must(err)
+		fd, err := c.hold("eth0", unix.IFF_MULTI_QUEUE)
+		l.must(err)
+		l.same(l.asks(fd, "10.46.0.9", c.v4).String(), c.result.Interfaces[0].Mac)
+	}},
+	{name: "who holds the tap reaches others in its bridge", test: func(l *lab) {
+		c := l.pod("web")
+		c.run("ip link add br0 address 02:46:00:00:00:0b up type bridge")
+		c.run("ip address add 10.46.0.1/24 dev br0")
+		l.must(c.add(conf(with(tap, "bridge", `"br0"`))))
+		fd, err := c.hold("eth0", 0)
+		l.must(err)
+		l.same(l.asks(fd, "10.46.0.9", "10.46.0.1").String(), "02:46:00:00:00:0b")
+	}},
+	{name: "an IPv6 address can be used when ADD returns", differs: "it is probed until somebody holds the tap", test: func(l *lab) {
+		c := l.attach(conf(tapLan), "web")
+		l.same(l.probed(&c.Namespace, "eth0"), "")
+	}},
+	{name: "routes have mtu, advmss, priority and table, though nobody holds the tap", differs: "it does not set mtu and advmss of a route", test: func(l *lab) {
+		c := l.attach(conf(with(tap, "ipam", with(fixedIPs("10.46.0.2/24 10.46.0.1", "fd00:46::2/64 fd00:46::1"), "routes",
+			`[{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200,"priority":50,"table":300},{"dst":"::/0"}]`))), "web")
+		l.shows(c.routes("10.50.0.0/16"), "via 10.46.0.1", "table 300", "metric 50", "mtu 1300 advmss 1200")
+		l.shows(c.routes("default")+c.run("ip -6 route show default"), "via fd00:46::1")
+		l.must(c.check())
+	}},
+}
+
+// tapRefusals is what ADD refuses before it does anything.
+func tapRefusals() (rows []row) {
+	for _, c := range []struct {
+		name, config, says, differs string
+		prepare                     func(l *lab, web *container)
+		options                     []option
+	}{
+		{name: "an mtu below 68", config: with(tapLan, "mtu", "67"), differs: noTapRollback},
+		{name: "an mtu above 65535", config: with(tapLan, "mtu", "65536"), differs: noTapRollback},
+		{name: "an mtu that is no number", config: with(tapLan, "mtu", `"1400"`), says: "mtu"},
+		{name: "a mac that is none", config: with(tapLan, "mac", `"02:46"`), says: "02:46", differs: noTapRollback},
+		{name: "a multicast mac", config: with(tapLan, "mac", `"03:00:00:00:00:01"`), differs: noTapRollback},
+		{name: "a MAC of CNI_ARGS that is none", config: tapLan, options: []option{args("IgnoreUnknown=1", "MAC=02:46")}, says: "02:46", differs: noTapRollback},
+		{name: "an argument of CNI_ARGS that nobody knows", config: tap, options: []option{args("COLOUR=green")}, says: "COLOUR"},
+		{name: "an owner below 0", config: with(tapLan, "owner", "-1"), says: "owner"},
+		{name: "an owner above 4294967295", config: with(tapLan, "owner", "4294967296"), says: "owner"},
+		{name: "the owner 4294967295, which is nobody", config: with(tapLan, "owner", "4294967295"), says: "owner", differs: "it makes a tap without an owner"},
+		{name: "a group that is a name", config: with(tapLan, "group", `"kvm"`), says: "group"},
+		{name: "a multiQueue that is no boolean", config: with(tapLan, "multiQueue", "4"), says: "multiQueue"},
+		{name: "a selinuxContext without SELinux", config: with(tapLan, "selinuxContext", `"system_u:system_r:container_t:s0"`)},
+		{name: "a selinuxContext without SELinux, which the error says", config: with(tapLan, "selinuxContext", `"system_u:system_r:container_t:s0"`),
+			says: "selinuxContext", differs: "its error does not tell"},
+		{name: "a bridge that is not there", config: with(tapLan, "bridge", `"br9"`), says: "br9", differs: noTapRollback},
+		{name: "a bridge of the node", config: with(tapLan, "bridge", `"host0"`), says: "host0", differs: noTapRollback,
+			prepare: func(l *lab, _ *container) { l.run("ip link add host0 type bridge") }},
+		{name: "a bridge that is none", config: with(tapLan, "bridge", `"wire0"`), says: "wire0", differs: noTapRollback,
+			prepare: func(_ *lab, web *container) { web.run("ip link add wire0 type veth peer name wire1") }},
+		{name: "an IPAM plugin that is not there", config: with(tap, "ipam", `{"type":"frobnicate"}`), says: "frobnicate", differs: noTapRollback},
+	} {
+		rows = append(rows, row{name: c.name + " is refused, and changes nothing", differs: c.differs, test: func(l *lab) {
+			if strings.Contains(c.config, "selinux") && l.sysSELinux() {
+				l.Skip("this kernel has SELinux")
+			}
+			l.warm(conf(tapLan))
+			web := l.pod("web")
+			if c.prepare != nil {
+				c.prepare(l, web)
+			}
+			before := l.now(web)
+			l.refused(web.add(conf(c.config), c.options...), c.says)
+			before.unchanged()
+		}})
+	}
+	return rows
+}
+
+func (l *lab) sysSELinux() bool { return len(l.files("/sys/fs/selinux/enforce")) > 0 }
+
+// noTapRollback is why the reference fails several rows.
+const noTapRollback = "its failed ADD leaves the tap"
+
+// tapFailures is what ADD finds out on its way.
+func tapFailures() (rows []row) {
+	one := `{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24","rangeStart":"10.46.0.5","rangeEnd":"10.46.0.5"}]]}`
+	for _, c := range []struct {
+		name, config, says, differs string
+		prepare                     func(l *lab, web *container)
+	}{
+		{name: "a gateway out of reach", says: "172.31.0.1", differs: noTapRollback,
+			config: with(tap, "ipam", `{"type":"host-local","subnet":"10.46.0.0/24","routes":[{"dst":"10.60.0.0/16","gw":"172.31.0.1"}]}`)},
+		{name: "no free address", config: with(tap, "ipam", one), differs: noTapRollback,
+			prepare: func(l *lab, _ *container) { l.attach(conf(with(tap, "ipam", one)), "first") }},
+		{name: "an IPAM plugin that gives no address", config: with(tap, "ipam", `{"type":"static"}`), differs: noTapRollback},
+		{name: "a container that has the interface", config: tapLan, says: "eth0", differs: "it takes what has the name, and leaves the tap under another one",
+			prepare: func(_ *lab, web *container) { web.run("ip link add eth0 type bridge") }},
+		{name: "a container that has a tap of the interface's name", config: tap, says: "eth0", differs: "it takes what has the name, and leaves the tap under another one",
+			prepare: func(_ *lab, web *container) { web.run("ip tuntap add mode tap name eth0") }},
+	} {
+		rows = append(rows, row{name: "after an ADD that fails all is as before: " + c.name, differs: c.differs, test: func(l *lab) {
+			l.warm(conf(tapLan))
+			web := l.pod("web")
+			if c.prepare != nil {
+				c.prepare(l, web)
+			}
+			before := l.now()
+			links := web.run("ip -o link")
+			l.refused(web.add(conf(c.config)), c.says)
+			before.unchanged()
+			l.same(web.run("ip -o link"), links)
+		}})
+	}
+	return append(rows, row{name: "a second ADD is refused, and changes nothing", differs: "it leaves one more tap, under another name", test: func(l *lab) {
+		c := l.attach(conf(tap), "web")
+		before := l.now(c)
+		l.refused(c.add(conf(tap)), "eth0")
+		before.unchanged()
+	}})
+}
+
+// tapDels attach a container, have DEL find it in some state, and compare with what was there before.
+func tapDels() (rows []row) {
+	del := func(_ *lab, c *container) error { return c.del() }
+	for _, c := range []struct {
+		name, differs string
+		state         func(l *lab, c *container)
+		del           func(l *lab, c *container) error
+	}{
+		{name: "DEL leaves nothing"},
+		{name: "DEL of a tap that is held leaves nothing", state: func(_ *lab, c *container) { _, err := c.hold("eth0", 0); c.lab.must(err) }},
+		{name: "DEL with the namespace gone leaves nothing", state: func(l *lab, c *container) { c.Delete(l) }},
+		{name: "DEL with the namespace gone and no result leaves nothing", state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
+		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then", state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
+		{name: "DEL with another namespace at the path leaves nothing", state: func(l *lab, c *container) { c.Replace(l) }},
+		{name: "DEL without a result leaves nothing", state: func(l *lab, _ *container) { l.forget() }},
+		{name: "DEL with the interface gone leaves nothing", state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
+		{name: "DEL with the bridge gone leaves nothing", state: func(_ *lab, c *container) { c.network = conf(with(tapLan, "bridge", `"br9"`)) }},
+		{name: "DEL with a configuration that ADD refuses leaves nothing", differs: "it reads all keys for DEL",
+			state: func(_ *lab, c *container) { c.network = conf(with(tapLan, "mtu", `"big"`, "owner", "-1")) }},
+		{name: "DEL with arguments that ADD refuses leaves nothing", differs: "it reads CNI_ARGS for DEL",
+			state: func(_ *lab, c *container) { args("COLOUR=green")(c.runtime) }},
+		{name: "DEL without the namespace's path leaves no lease", state: func(_ *lab, c *container) { c.run("ip link del eth0") },
+			del: func(_ *lab, c *container) error { return c.delBare() }},
+		{name: "DEL twice is no error", del: func(l *lab, c *container) error { l.must(c.del()); return c.del() }},
+		{name: "DEL twice, the second time with the namespace gone, is no error",
+			del: func(l *lab, c *container) error { l.must(c.del()); c.Delete(l); return c.del() }},
+	} {
+		if c.del == nil {
+			c.del = del
+		}
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			l.warm(conf(tapLan))
+			before := l.now()
+			web := l.attach(conf(tapLan), "web")
+			if c.state != nil {
+				c.state(l, web)
+			}
+			l.must(c.del(l, web))
+			before.unchanged()
+		}})
+	}
+	return append(rows,
+		row{name: "DEL leaves nothing in the container", test: func(l *lab) {
+			web := l.pod("web")
+			before := web.Snapshot(l)
+			l.must(web.add(conf(tapLan)))
+			l.must(web.del())
+			l.same(before.Diff(web.Snapshot(l), "sysctl"), "")
+		}},
+		row{name: "DEL of a container that was never attached changes nothing", test: func(l *lab) {
+			l.warm(conf(tapLan))
+			never := l.pod("never")
+			never.network = conf(tapLan)
+			before := l.now(never)
+			l.must(never.del())
+			l.must(never.delBare())
+			before.unchanged()
+		}},
+		row{name: "a late DEL leaves the container that has the namespace's path by now", differs: "its DEL removes the interface of whatever namespace the path is",
+			test: func(l *lab) {
+				old := l.attach(conf(tapLan), "web")
+				old.Replace(l)
+				newer := old.newer("newer")
+				l.must(newer.add(conf(tapLan)))
+				l.must(old.del())
+				l.must(newer.check())
+			}},
+	)
+}
+
+func tapChecks() (rows []row) {
+	inBridge := with(tapLan, "bridge", `"br0"`)
+	for _, c := range []struct {
+		name, says, differs string
+		change              func(c *container)
+	}{
+		{name: "the interface gone", says: "eth0", change: func(c *container) { c.run("ip link del eth0") }},
+		{name: "an interface of another kind", says: "eth0", change: func(c *container) {
+			c.run("ip link del eth0")
+			c.run("ip link add eth0 up type veth peer name p0")
+			c.run("ip address add " + c.v4 + "/24 dev eth0")
+		}},
+		{name: "a tun in place of the tap", change: func(c *container) {
+			c.run("ip link del eth0")
+			c.run("ip tuntap add mode tun name eth0")
+			c.run("ip link set eth0 up")
+		}},
+		{name: "another MAC address", says: "02:46:00:00:00:66", differs: "it does not look", change: func(c *container) { c.run("ip link set eth0 address 02:46:00:00:00:66") }},
+		{name: "the interface down", change: func(c *container) { c.run("ip link set eth0 down") }},
+		{name: "the interface out of its bridge", says: "br0", differs: "it does not look", change: func(c *container) { c.run("ip link set eth0 nomaster") }},
+		{name: "the address gone", says: "10.46.0.2", change: func(c *container) { c.run("ip address del 10.46.0.2/24 dev eth0") }},
+		{name: "the IPv6 address gone", says: "fd00:46::2", change: func(c *container) { c.run("ip address del fd00:46::2/64 dev eth0") }},
+	} {
+		rows = append(rows, row{name: "CHECK finds " + c.name, differs: c.differs, test: func(l *lab) {
+			web := l.pod("web")
+			web.run("ip link add br0 up type bridge")
+			l.must(web.add(conf(inBridge)))
+			l.must(web.check())
+			c.change(web)
+			l.refused(web.check(), c.says)
+		}})
+	}
+	return append(rows,
+		row{name: "CHECK finds nothing wrong with a tap without ipam", test: func(l *lab) { l.must(l.attach(conf(tap), "web").check()) }},
+		row{name: "CHECK finds nothing wrong with a tap that is held", test: func(l *lab) {
+			c := l.attach(conf(tapLan), "web")
+			_, err := c.hold("eth0", 0)
+			l.must(err)
+			l.must(c.check())
+		}},
+		row{name: "CHECK needs the result of ADD", test: func(l *lab) {
+			c := l.attach(conf(tap), "web")
+			_, err := l.exec("CHECK", c, with(tap, "capabilities", "{}"))
+			l.refused(err, "prevResult")
+		}},
+	)
+}
+
+var tapLater = []row{
+	{name: "STATUS is fine", test: func(l *lab) { l.must(l.status(conf(tapLan))) }},
+	{name: "STATUS finds /dev/net/tun missing, with code 50", differs: noStatus, test: func(l *lab) {
+		l.run("mount -t tmpfs tmpfs /dev/net")
+		err := l.status(conf(tap))
+		l.refused(err, "/dev/net/tun")
+		l.code(err, 50)
+	}},
+	{name: "ADD without /dev/net/tun is refused, and says so", differs: "its error does not tell", test: func(l *lab) {
+		l.run("mount -t tmpfs tmpfs /dev/net")
+		l.warm(conf(with(layer2, "ipam", pool)))
+		web := l.pod("web")
+		before := l.now(web)
+		l.refused(web.add(conf(with(tap, "ipam", pool))), "/dev/net/tun")
+		before.unchanged()
+	}},
+	{name: "STATUS asks the IPAM plugin", differs: noStatus, test: func(l *lab) {
+		l.refused(l.status(conf(with(tap, "ipam", `{"type":"host-local"}`))))
+	}},
+	{name: "GC gives back the addresses of attachments that are not valid", differs: noGC, test: func(l *lab) {
+		l.warm(conf(tapLan))
+		keep := l.attach(conf(tapLan), "keep")
+		before := l.now(keep)
+		l.attach(conf(tapLan), "lost").Delete(l)
+		l.must(l.gc(conf(tapLan), keep))
+		before.unchanged()
+		l.must(keep.check())
+	}},
+}
