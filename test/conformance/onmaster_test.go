@@ -182,8 +182,12 @@ func onMasterLinks(kind string) []row {
 				return ""
 			})
 		}},
-		{name: "the container listens to the routers of the segment", test: func(l *lab) {
+		{name: "the container does not listen to whoever says that it is a router", differs: "it does", test: func(l *lab) {
 			c := l.attach(l.on(kind), "web")
+			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra"), "0")
+		}},
+		{name: "acceptRA lets the container listen to the routers of the segment", test: func(l *lab) {
+			c := l.attach(l.on(kind, "acceptRA", "true"), "web")
 			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra"), "1")
 		}},
 		{name: "a container has an interface on each of two networks", test: func(l *lab) {
