@@ -29,6 +29,9 @@ type mainPlugin struct {
 var mains = []mainPlugin{
 	{name: "bridge", keys: `"bridge":"demo0","isDefaultGateway":true,"ipMasq":true,`, master: "demo0"},
 	{name: "ptp", keys: `"ipMasq":true,`},
+	{name: "macvlan", keys: `"master":"uplink0",`, master: netlab.UplinkName},
+	{name: "ipvlan", keys: `"master":"uplink0",`, master: netlab.UplinkName, needs: []netlab.Feature{netlab.IPVLAN}},
+	{name: "vlan", keys: `"master":"uplink0","vlanId":5,`, master: netlab.UplinkName, needs: []netlab.Feature{netlab.VLAN}},
 	{name: "dummy", needs: []netlab.Feature{netlab.Dummy}},
 	{name: "loopback", noIPAM: true},
 }
