@@ -51,8 +51,8 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-local", "static", "tuning", "portmap", "firewall", "loopback",
-		"chain")
+	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "host-device", "tap", "dummy", "host-local", "static", "tuning", "portmap", "firewall",
+		"loopback", "chain")
 	return host, host.NewOutside(t)
 }
 
