@@ -104,8 +104,8 @@ func (m Master) ofDefaultRoute(links *netlink.Handle, where string) (netlink.Lin
 }
 
 // onMaster returns what links that are made on a master have in common: they are born in the container, under their final name. The
-// index is the attachment's, for DEL to know the link by, and because kernels before 6.14 look for one that has no index on the host
-// first, by its name.
+// index is the attachment's, for DEL to know the link by, and because older kernels, such as 6.1, look for one that has no index on the
+// host first, by its name.
 func (a *Attachment) onMaster(m Master, master netlink.Link) netlink.LinkAttrs {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.Index, attrs.ParentIndex, attrs.MTU = a.IfName, a.LinkIndex(), master.Attrs().Index, a.MTU

@@ -28,6 +28,7 @@ func TestNamesStayAsTheyAre(t *testing.T) {
 		"NetworkHash": hex.EncodeToString(network[:]),
 		"MAC":         hex.EncodeToString(mac[:]),
 		"bridge MAC":  hex.EncodeToString(bridge[:]),
+		"LinkIndex":   fmt.Sprint(demo.LinkIndex()),
 		"long":        Key{Network: "demo", ContainerID: strings.Repeat("0123456789abcdef", 8), IfName: "eth0"}.String(),
 	}
 	want := map[string]string{
@@ -40,6 +41,7 @@ func TestNamesStayAsTheyAre(t *testing.T) {
 		"NetworkHash": "5ba9038f38cbe676",
 		"MAC":         "027942415b48",
 		"bridge MAC":  "02da6ec43e06",
+		"LinkIndex":   "1163629739",
 		"long": "demo/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" +
 			"0123456789abcdef0123456789abcdef01234~d06b7f4da8df33c8/eth0",
 	}

@@ -23,7 +23,7 @@ var ipvlanModes = []row{
 	}},
 	{name: "modes l3 and l3s reach what the segment has a route back for", test: func(l *lab) {
 		for _, mode := range []string{"l3", "l3s"} {
-			n := l.on("ipvlan", "mode", text(mode), "ipam", `{"type":"host-local","ranges":[[{"subnet":"10.47.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0","scope":253}]}`)
+			n := l.on("ipvlan", "mode", text(mode), "ipam", with(fixedIPs("10.47.0.2/24"), "routes", `[{"dst":"0.0.0.0/0"}]`))
 			if mode == "l3" {
 				l.outside().AddRoute(l, "10.47.0.0/24")
 			}
@@ -45,10 +45,11 @@ var ipvlanModes = []row{
 		l.must(c.check())
 		l.must(c.del())
 	}},
-	{name: "DEL without a master and without a default route leaves nothing", differs: "its DEL looks for the master", test: func(l *lab) {
+	{name: "DEL without a master, a default route and a result leaves nothing", differs: "its DEL looks for the master", test: func(l *lab) {
 		c := l.attach(l.on("ipvlan", "master", `""`), "web")
 		l.run("ip route del default")
 		l.run("ip -6 route del default")
+		l.forget()
 		l.must(c.del())
 		l.same(l.link(&c.Namespace, "eth0") == nil, true)
 		l.same(len(l.files("/var/lib/cni/networks/lan/[1f]*")), 0)
@@ -57,7 +58,7 @@ var ipvlanModes = []row{
 		c := l.attach(l.on("ipvlan", "mtu", "1600"), "web")
 		l.has(&c.Namespace, "eth0", "mtu", 1600)
 	}},
-	{name: "a master that has a macvlan is refused, and changes nothing", differs: leavesLink, test: func(l *lab) {
+	{name: "a master that has a macvlan is refused, and changes nothing", test: func(l *lab) {
 		n := l.on("ipvlan")
 		first, web := l.attach(l.on("macvlan"), "first"), l.pod("web")
 		before := l.now(first, web)
@@ -107,6 +108,7 @@ var ipvlanChained = []row{
 		l.pings(&c.Namespace, "10.46.0.1")
 	}},
 	{name: "behind another plugin with several interfaces, or none, a master must be named", test: func(l *lab) {
+		l.segment("ipvlan")
 		web := l.pod("web")
 		state := l.now(web)
 		for _, interfaces := range []string{`[{"name":"uplink0"},{"name":"uplink0"}]`, "[]", `[{"name":""}]`} {
@@ -116,14 +118,15 @@ var ipvlanChained = []row{
 		state.unchanged()
 	}},
 	{name: "behind another plugin without addresses ipam is needed", differs: leavesLink, test: func(l *lab) {
+		l.segment("ipvlan")
 		web := l.pod("web")
 		state := l.now(web)
 		_, err := l.exec("ADD", web, l.chainedIPVLAN(before(uplinkBefore, "[]")))
 		l.refused(err, "ipam")
 		state.unchanged()
 	}},
-	{name: "CHECK and DEL get the result of the whole chain, with the interfaces of later plugins", differs: "its DEL looks for the master, and its CHECK wants it named",
-		test: func(l *lab) {
+	{name: "CHECK and DEL get the result of the whole chain, with the interfaces of later plugins",
+		differs: "its DEL looks for the master, and its CHECK wants it named", test: func(l *lab) {
 			web := l.pod("web")
 			printed, err := l.exec("ADD", web, l.chainedIPVLAN(before(uplinkBefore, addressBefore)))
 			l.must(err)

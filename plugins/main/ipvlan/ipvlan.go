@@ -52,7 +52,8 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	}
 	before := r.PrevResult
 	if c.IPAM == "" && (before == nil || len(before.IPs) == 0) {
-		return nil, plugin.ConfigError(`add "ipam", or a plugin before this one that has addresses`, "ipvlan needs addresses: it has no MAC address of its own")
+		return nil, plugin.ConfigError(`add "ipam", or a plugin before this one that has addresses`,
+			"ipvlan needs addresses: it has no MAC address of its own")
 	}
 	if c.master.Name == "" && before != nil {
 		if len(before.Interfaces) != 1 || before.Interfaces[0].Name == "" {

@@ -51,7 +51,7 @@ func parse(r *plugin.Request) (*config, error) {
 		o.Fail("mode", "bridge, private, vepa or passthru", strconv.Quote(mode))
 	}
 	o.Int("bcqueuelen", &c.queue)
-	if c.queue < 0 || c.queue > math.MaxUint32 {
+	if c.queue < 0 || int64(c.queue) > math.MaxUint32 {
 		o.Fail("bcqueuelen", "a number of packets", strconv.Itoa(c.queue))
 	}
 	if err := o.Err(); err != nil {
