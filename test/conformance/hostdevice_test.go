@@ -712,7 +712,7 @@ func deviceChecks() (rows []row) {
 	)
 }
 
-var deviceLater = []row{
+var deviceLater = append(aboutPlugin("host-device", `{"type":"host-device","device":"lo"}`), []row{
 	{name: "STATUS finds the device missing, with code 50", differs: noStatus, test: func(l *lab) {
 		err := l.status(deviceWith())
 		l.refused(err, "nic0")
@@ -775,4 +775,4 @@ var deviceLater = []row{
 			l.must(c.del())
 		}
 	}},
-}
+}...)

@@ -397,7 +397,7 @@ func tapChecks() (rows []row) {
 	)
 }
 
-var tapLater = []row{
+var tapLater = append(aboutPlugin("tap", `{"type":"tap"}`), []row{
 	{name: "STATUS is fine", test: func(l *lab) { l.must(l.status(conf(tapLan))) }},
 	{name: "STATUS finds /dev/net/tun missing, with code 50", differs: noStatus, test: func(l *lab) {
 		l.run("mount -t tmpfs tmpfs /dev/net")
@@ -425,4 +425,4 @@ var tapLater = []row{
 		before.unchanged()
 		l.must(keep.check())
 	}},
-}
+}...)

@@ -50,7 +50,7 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "dummy", "host-local", "static", "tuning", "portmap", "firewall", "loopback", "chain")
+	host.InstallPlugins(t, "bridge", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap", "firewall", "loopback", "chain")
 	return host, host.NewOutside(t)
 }
 
@@ -131,5 +131,13 @@ func needLinks(t *testing.T, conflist string) {
 	t.Helper()
 	if strings.Contains(conflist, `"dummy"`) {
 		netlab.Need(t, netlab.Dummy)
+	}
+}
+
+// spareDevice gives the host the device that a host-device network is about.
+func spareDevice(t *testing.T, host *netlab.Host, conflist string) {
+	t.Helper()
+	if strings.Contains(conflist, `"host-device"`) {
+		host.MustRun(t, "ip", "link", "add", "eth1", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "wire1", "address", "02:00:00:00:00:02")
 	}
 }
