@@ -8,8 +8,12 @@ import (
 	"github.com/cnibox/cnibox/plugins/main/bridge"
 	"github.com/cnibox/cnibox/plugins/main/dummy"
 	"github.com/cnibox/cnibox/plugins/main/hostdevice"
+	"github.com/cnibox/cnibox/plugins/main/ipvlan"
 	"github.com/cnibox/cnibox/plugins/main/loopback"
+	"github.com/cnibox/cnibox/plugins/main/macvlan"
+	"github.com/cnibox/cnibox/plugins/main/ptp"
 	"github.com/cnibox/cnibox/plugins/main/tap"
+	"github.com/cnibox/cnibox/plugins/main/vlan"
 	"github.com/cnibox/cnibox/plugins/meta/chain"
 	"github.com/cnibox/cnibox/plugins/meta/firewall"
 	"github.com/cnibox/cnibox/plugins/meta/portmap"
@@ -21,7 +25,11 @@ var All = plugin.Table{
 	{Name: "bridge", Kind: plugin.Main, Summary: "connect the container to a bridge, which can be its gateway", Plugin: bridge.Plugin{}},
 	{Name: "dummy", Kind: plugin.Main, Summary: "give the container a link with addresses that leads nowhere", Plugin: dummy.Plugin{}},
 	{Name: "host-device", Kind: plugin.Main, Summary: "give the container a device of the host", Plugin: hostdevice.Plugin{}},
+	{Name: "ipvlan", Kind: plugin.Main, Summary: "give the container IP addresses of its own behind the MAC address of another link", Plugin: ipvlan.Plugin{}},
+	{Name: "macvlan", Kind: plugin.Main, Summary: "give the container a MAC address of its own on the segment of another link", Plugin: macvlan.Plugin{}},
+	{Name: "vlan", Kind: plugin.Main, Summary: "put the container into an 802.1Q VLAN of another link", Plugin: vlan.Plugin{}},
 	{Name: "loopback", Kind: plugin.Main, Summary: "set the container's lo up", Plugin: loopback.Plugin{}},
+	{Name: "ptp", Kind: plugin.Main, Summary: "connect the container to the host alone, which routes for it", Plugin: ptp.Plugin{}},
 	{Name: "tap", Kind: plugin.Main, Summary: "give the container a tap link, for a virtual machine in it", Plugin: tap.Plugin{}},
 	{Name: "host-local", Kind: plugin.IPAM, Summary: "hand out addresses from ranges, kept in files on this node", Plugin: hostlocal.Plugin{}},
 	{Name: "static", Kind: plugin.IPAM, Summary: "hand out the addresses that the configuration names", Plugin: static.Plugin{}},

@@ -28,6 +28,9 @@ type Link struct {
 	Make func(ctx context.Context, a *Attachment) error
 	// Remove, if there is one, takes back what Make did. Otherwise the link is deleted.
 	Remove func() error
+	// Routes, if there is one, returns all routes that the container is to have, given those of the result. Then the kernel makes none
+	// to the addresses' own networks. The container's link need not be set in them.
+	Routes func(ips []*types100.IPConfig, result []netlink.Route) ([]netlink.Route, error)
 	// Finish, if there is one, does what is left when the link has its addresses.
 	Finish func(ctx context.Context, a *Attachment) error
 }
@@ -39,13 +42,14 @@ type Attachment struct {
 	Result types100.Result
 	Undo   plugin.Undo
 
-	ipam *delegate.Delegate // nil is layer 2 only
-	link netlink.Link       // the container's, when it is made
+	ipam   *delegate.Delegate                                                              // nil is layer 2 only
+	link   netlink.Link                                                                    // the container's, when it is made
+	routes func(ips []*types100.IPConfig, result []netlink.Route) ([]netlink.Route, error) // Link.Routes
 }
 
 // Add makes the link, and all that belongs to it.
 func Add(ctx context.Context, r *plugin.Request, c *Config, l Link) (_ *types100.Result, err error) {
-	a := &Attachment{Request: r, Config: c}
+	a := &Attachment{Request: r, Config: c, routes: l.Routes}
 	if a.ipam, err = findIPAM(r, c); err != nil {
 		return nil, err
 	}
@@ -95,8 +99,8 @@ func (a *Attachment) lease(ctx context.Context) error {
 	}
 	a.Result.IPs, a.Result.Routes, a.Result.DNS = leased.IPs, leased.Routes, leased.DNS
 	for _, ip := range a.Result.IPs {
-		if ip.Gateway == nil && a.Gateway {
-			ip.Gateway = plugin.Prefix(ip.Address).Masked().Addr().Next().AsSlice()
+		if network := plugin.Prefix(ip.Address).Masked(); ip.Gateway == nil && a.Gateway && !network.IsSingleIP() {
+			ip.Gateway = network.Addr().Next().AsSlice()
 		}
 	}
 	if a.DefaultRoute {
@@ -141,6 +145,11 @@ func (a *Attachment) making(l Link) func(context.Context) error {
 			l.Remove = func() error { return deleteInside(a.Request) }
 		}
 		a.Undo.Push("remove "+a.IfName, func(context.Context) error { return l.Remove() })
+		if a.ipam != nil && !a.AcceptRA {
+			if err := a.Inside(a.refuseRouters); err != nil {
+				return err
+			}
+		}
 		inside, err := a.LinksInside()
 		if err != nil {
 			return err

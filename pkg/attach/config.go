@@ -20,7 +20,7 @@ type Config struct {
 	MTU  int       // bytes; 0 is the kernel's default
 	MAC  net.HardwareAddr
 
-	Gateway      bool // an address without a gateway gets the first of its network
+	Gateway      bool // an address without a gateway gets the first of its network, if it has one
 	DefaultRoute bool // each family with a gateway gets a default route
 	Segment      bool // the link is on a segment with hosts that are not this node's
 	DAD          bool // look for other users of an IPv6 address before it is used

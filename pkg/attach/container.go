@@ -30,6 +30,10 @@ func (a *Attachment) configure(ctx context.Context) error {
 	for _, ip := range a.Result.IPs {
 		ip.Interface = &own
 	}
+	routes, err := a.wantedRoutes()
+	if err != nil {
+		return err
+	}
 	if len(a.sysctls()) > 0 {
 		if err := a.Inside(a.setSysctls); err != nil {
 			return err
@@ -38,21 +42,35 @@ func (a *Attachment) configure(ctx context.Context) error {
 	if err := a.setUp(); err != nil {
 		return explain(err, a.IfName)
 	}
-	if !a.needsDAD() || !a.hasIPv6() {
-		return nil
+	if a.needsDAD() && a.hasIPv6() { // a route may have one of the addresses as its source only then
+		if err := a.Inside(a.settle); err != nil {
+			return err
+		}
 	}
-	return a.Inside(a.settle)
+	if err := a.addRoutes(routes); err != nil {
+		return explain(err, a.IfName)
+	}
+	return nil
+}
+
+// wantedRoutes returns the routes that the container is to have, besides those that the kernel makes.
+func (a *Attachment) wantedRoutes() ([]netlink.Route, error) {
+	var routes []netlink.Route
+	for _, r := range a.Result.Routes {
+		routes = append(routes, routeBy(a.link, r, a.Result.IPs))
+	}
+	if a.routes == nil {
+		return routes, nil
+	}
+	return a.routes(a.Result.IPs, routes)
 }
 
 // sysctls are what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
-// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; whether they are looked for elsewhere
-// first; and that another container can't make itself this one's router, whatever families it has addresses of (CVE-2020-10749).
+// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are looked for
+// elsewhere first.
 func (a *Attachment) sysctls() [][2]string {
 	var list [][2]string
 	own := "net/ipv6/conf/" + a.IfName + "/"
-	if a.ipam != nil && !a.AcceptRA {
-		list = append(list, [2]string{own + "accept_ra", "0"}, [2]string{own + "autoconf", "0"})
-	}
 	news, dad := "0", "0"
 	if a.isNews() {
 		news = "1"
@@ -72,12 +90,19 @@ func (a *Attachment) sysctls() [][2]string {
 
 func (a *Attachment) setSysctls() error {
 	for _, s := range a.sysctls() {
-		err := sysctl.Set(s[0], s[1])
-		if errors.Is(err, unix.ENOENT) && !a.hasIPv6() { // the kernel has no IPv6
-			continue
-		}
-		if err != nil {
+		if err := sysctl.Set(s[0], s[1]); err != nil {
 			return fmt.Errorf("prepare the container for its addresses: %w", err)
+		}
+	}
+	return nil
+}
+
+// refuseRouters keeps others on the link's segment from making themselves the container's router, whatever families it has addresses
+// of (CVE-2020-10749). Without IPv6 there is nothing to refuse.
+func (a *Attachment) refuseRouters() error {
+	for _, name := range []string{"accept_ra", "autoconf"} {
+		if err := sysctl.Set("net/ipv6/conf/"+a.IfName+"/"+name, "0"); err != nil && !errors.Is(err, unix.ENOENT) {
+			return fmt.Errorf("refuse router advertisements: %w", err)
 		}
 	}
 	return nil
@@ -110,7 +135,7 @@ func (a *Attachment) Announce() error {
 	return inside.LinkSetHardwareAddr(a.link, a.link.Attrs().HardwareAddr)
 }
 
-// setUp adds addresses before the link is up, so that they are announced when it comes up, and routes, which need it to be.
+// setUp adds addresses before the link is up, so that they are announced when it comes up.
 func (a *Attachment) setUp() error {
 	inside, err := a.LinksInside()
 	if err != nil {
@@ -120,6 +145,9 @@ func (a *Attachment) setUp() error {
 		address := &netlink.Addr{IPNet: &ip.Address}
 		if isIPv6(ip) && !a.needsDAD() {
 			address.Flags = unix.IFA_F_NODAD
+		}
+		if a.routes != nil {
+			address.Flags |= unix.IFA_F_NOPREFIXROUTE
 		}
 		if err := inside.AddrAdd(a.link, address); err != nil {
 			return fmt.Errorf("add the address %s: %w", &ip.Address, err)
@@ -131,16 +159,26 @@ func (a *Attachment) setUp() error {
 	if err := inside.LinkSetUp(a.link); err != nil {
 		return fmt.Errorf("set the link up: %w", err)
 	}
-	var done []netlink.Route
-	for _, r := range a.Result.Routes {
-		route := routeBy(a.link, r, a.Result.IPs)
-		if slices.ContainsFunc(done, route.Equal) {
+	return nil
+}
+
+// addRoutes adds routes, which need the link to be up.
+func (a *Attachment) addRoutes(routes []netlink.Route) error {
+	if a.Down {
+		return nil
+	}
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	for i, route := range routes {
+		if slices.ContainsFunc(routes[:i], route.Equal) {
 			continue // IPAM and a plugin may both ask for the default route
 		}
+		route.LinkIndex = a.link.Attrs().Index
 		if err := inside.RouteAdd(&route); err != nil {
 			return fmt.Errorf("add the route %s: %w", describe(route), err)
 		}
-		done = append(done, route)
 	}
 	return nil
 }
@@ -203,6 +241,10 @@ func explain(err error, name string) error {
 		remedy = "a route's gateway must be reachable through an address of the interface: correct the gateway or the subnet"
 	case errors.Is(err, unix.EEXIST):
 		remedy = "two addresses or routes of the configuration are the same to the kernel: remove one, or give it another priority or table"
+	case errors.Is(err, unix.ENETDOWN):
+		remedy = "the link's master is down: set it up"
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EADDRINUSE):
+		remedy = "the master, or another link that is made on it, has the same MAC or IP address: ask for another one"
 	}
 	return plugin.Errorf(remedy, "%s: %v", name, err)
 }

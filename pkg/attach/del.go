@@ -53,8 +53,7 @@ func release(ctx context.Context, r *plugin.Request, ipam *delegate.Delegate) er
 	return ipam.Del(ctx, r)
 }
 
-// deleteOwn deletes the container's link. The path of the namespace may be another container's by now: the link must have the MAC
-// address that ADD reported, if the runtime says which.
+// deleteOwn deletes the container's link: one with the attachment's index, whatever its name is by now, or else the one with its name.
 func deleteOwn(r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
@@ -63,16 +62,28 @@ func deleteOwn(r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	l, err := inside.LinkByName(r.IfName)
+	l, err := inside.LinkByIndex(r.LinkIndex())
+	if link.IsNotFound(err) {
+		l, err = inside.LinkByName(r.IfName)
+	}
 	switch {
 	case link.IsNotFound(err):
 		return nil
 	case err != nil:
 		return err
-	case r.PrevResult != nil && !Reported(r, l):
+	case !isOwn(r, l):
 		return nil
 	}
 	return link.Delete(inside, l.Attrs().Index)
+}
+
+// isOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It
+// has the index that was made for it or, without one, the MAC address that ADD reported, if the runtime says which.
+func isOwn(r *plugin.Request, l netlink.Link) bool {
+	if index := l.Attrs().Index; index >= plugin.FirstLinkIndex {
+		return index == r.LinkIndex()
+	}
+	return r.PrevResult == nil || Reported(r, l)
 }
 
 // Reported reports whether the previous result names a link as the container's.

@@ -1,9 +1,13 @@
 package attach
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -16,6 +20,7 @@ import (
 type Master struct {
 	Name        string // "" is the link of the default route
 	InContainer bool   // it is in the container's namespace
+	MTU         int    // it must carry packets of that size; 0 is any
 }
 
 // ReadMaster reads the keys "master" and "linkInContainer".
@@ -33,8 +38,34 @@ func (m Master) links(r *plugin.Request) (*netlink.Handle, error) {
 	return r.Links(), nil
 }
 
-// Find looks the master up.
-func (m Master) Find(r *plugin.Request) (netlink.Link, error) {
+// AddOn is Add for a link that create makes on the master, with the attributes that it is given and MakeOn. As with the reference
+// plugins the DNS settings are the network's own, whatever IPAM has.
+func AddOn(ctx context.Context, r *plugin.Request, c *Config, m Master, create func(*Attachment, netlink.LinkAttrs) error) (*types100.Result, error) {
+	master, err := m.fit(r)
+	if err != nil {
+		return nil, err
+	}
+	result, err := Add(ctx, r, c, Link{Make: func(_ context.Context, a *Attachment) error { return create(a, a.onMaster(m, master)) }})
+	if err != nil {
+		return nil, err
+	}
+	result.DNS = c.DNS
+	return result, nil
+}
+
+// fit looks the master up, and refuses one that can't carry what it must.
+func (m Master) fit(r *plugin.Request) (netlink.Link, error) {
+	l, err := m.find(r)
+	if err != nil {
+		return nil, err
+	}
+	if most := l.Attrs().MTU; m.MTU > most {
+		return nil, plugin.ConfigError("use one that its packets fit in, or leave it out", "mtu: %d is more than the %d of %s", m.MTU, most, l.Attrs().Name)
+	}
+	return l, nil
+}
+
+func (m Master) find(r *plugin.Request) (netlink.Link, error) {
 	links, err := m.links(r)
 	if err != nil {
 		return nil, err
@@ -72,18 +103,12 @@ func (m Master) ofDefaultRoute(links *netlink.Handle, where string) (netlink.Lin
 	return nil, plugin.ConfigError(`name the link with "master"`, "no default route %s tells which link is the master", where)
 }
 
-// LimitMTU refuses an MTU that the master can't carry.
-func (c *Config) LimitMTU(master netlink.Link) error {
-	if most := master.Attrs().MTU; c.MTU > most {
-		return plugin.ConfigError("use one that its packets fit in, or leave it out", "mtu: %d is more than the %d of %s", c.MTU, most, master.Attrs().Name)
-	}
-	return nil
-}
-
-// OnMaster returns what links that are made on a master have in common: they are born in the container, under their final name.
-func (a *Attachment) OnMaster(m Master, l netlink.Link) netlink.LinkAttrs {
+// onMaster returns what links that are made on a master have in common: they are born in the container, under their final name. The
+// index is the attachment's, for DEL to know the link by, and because kernels before 6.14 look for one that has no index on the host
+// first, by its name.
+func (a *Attachment) onMaster(m Master, master netlink.Link) netlink.LinkAttrs {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.ParentIndex, attrs.MTU = a.IfName, l.Attrs().Index, a.MTU
+	attrs.Name, attrs.Index, attrs.ParentIndex, attrs.MTU = a.IfName, a.LinkIndex(), master.Attrs().Index, a.MTU
 	if !m.InContainer {
 		attrs.Namespace = netlink.NsFd(int(a.NS().Fd()))
 	}
@@ -106,19 +131,52 @@ func (a *Attachment) explainMake(l netlink.Link, err error) error {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.EEXIST):
-		remedy = fmt.Sprintf("the container already has an interface %s: give the attachment another CNI_IFNAME, or remove that interface", a.IfName)
+		remedy = fmt.Sprintf("either the container already has an interface %s: give the attachment another CNI_IFNAME, or remove that interface; "+
+			"or, of a vlan, the master already has that one, here or in another container", a.IfName)
 	case errors.Is(err, unix.EOPNOTSUPP):
 		remedy = fmt.Sprintf("the kernel needs links of type %s, or must be able to load the module for them", l.Type())
-	case errors.Is(err, unix.EBUSY):
-		remedy = "the master is in use for links of another kind: a macvlan and an ipvlan can't have the same, and a bridge's port can be no master of theirs"
+	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
+		remedy = "the master may be in use: a macvlan, an ipvlan and a bridge can't have the same, and a macvlan of mode passthru has it alone"
 	}
 	return plugin.Errorf(remedy, "make %s %s: %v", l.Type(), a.IfName, err)
 }
 
-// CheckMaster compares the master of the container's link.
-func CheckMaster(l, master netlink.Link) error {
-	if l.Attrs().ParentIndex != master.Attrs().Index {
-		return different("%s is not made on %s", l.Attrs().Name, master.Attrs().Name)
+// CheckOn is Check for a link on a master. If none is named nothing says which was taken.
+func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind string) (netlink.Link, error) {
+	l, err := Check(ctx, r, c, kind)
+	if err != nil || m.Name == "" {
+		return l, err
 	}
-	return nil
+	master, err := m.find(r)
+	if err != nil {
+		return nil, err
+	}
+	inContainer := l.Attrs().NetNsID < 0
+	if l.Attrs().ParentIndex != master.Attrs().Index || inContainer != m.InContainer {
+		return nil, different("%s is not made on %s", r.IfName, m.Name)
+	}
+	return l, nil
+}
+
+// StatusOn is StatusOf for links on a master.
+func StatusOn(ctx context.Context, r *plugin.Request, c *Config, m Master, l netlink.Link) error {
+	if !m.InContainer { // there is no container yet
+		if _, err := m.fit(r); err != nil {
+			e := plugin.AsError(err)
+			return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
+		}
+	}
+	return StatusOf(ctx, r, c, l)
+}
+
+// StatusOf is Status for a plugin that makes links of a kind that not every kernel has. It asks for one on a master that can't be
+// there: a kernel that knows the kind misses the master.
+func StatusOf(ctx context.Context, r *plugin.Request, c *Config, l netlink.Link) error {
+	*l.Attrs() = netlink.NewLinkAttrs()
+	l.Attrs().Name, l.Attrs().Index, l.Attrs().ParentIndex = "probe0", r.LinkIndex(), math.MaxInt32
+	if err := r.Links().LinkAdd(l); errors.Is(err, unix.EOPNOTSUPP) {
+		return types.NewError(types.ErrPluginNotAvailable, "the kernel has no links of type "+l.Type(),
+			"load the module for them, or use a kernel that has them")
+	}
+	return Status(ctx, r, c)
 }

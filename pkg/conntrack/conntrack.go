@@ -6,6 +6,7 @@
 package conntrack
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -29,19 +30,22 @@ func FlushPublished(ctx context.Context, ports []netfilter.PortMap) error {
 	local := map[netip.Addr]bool{} // which addresses are the host's, once asked for
 	return flush(ctx, ports, func(f flow, maps []netfilter.PortMap) bool {
 		to := f.to.Addr()
-		governs, bound := -1, false // the map for the address, else the one for all
-		for i, m := range maps {
-			if m.HostIP == to || !m.HostIP.IsValid() && !bound {
-				governs, bound = i, m.HostIP == to
-			}
+		mapOf := func(host netip.Addr) int {
+			return slices.IndexFunc(maps, func(m netfilter.PortMap) bool { return m.HostIP == host })
+		}
+		governs := mapOf(to)
+		if governs < 0 {
+			governs = mapOf(netip.Addr{})
 		}
 		if governs < 0 || f.leadsTo == maps[governs].Container {
 			return false
 		}
-		if _, asked := local[to]; !asked && !bound {
-			local[to] = isLocal(to)
+		isBound := maps[governs].HostIP == to
+		if _, asked := local[to]; !asked && !isBound {
+			routes, err := netlink.RouteGet(to.AsSlice())
+			local[to] = err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 		}
-		return bound || local[to] // what only passes the host, to that port of some other machine, is none of ours
+		return isBound || local[to] // what only passes the host, to that port of some other machine, is none of ours
 	})
 }
 
@@ -49,19 +53,11 @@ func FlushPublished(ctx context.Context, ports []netfilter.PortMap) error {
 // ports have left the packet filter: a packet that comes in between would begin the flow again.
 func FlushWithdrawn(ctx context.Context, ports []netfilter.PortMap) error {
 	return flush(ctx, ports, func(f flow, maps []netfilter.PortMap) bool {
-		for _, m := range maps {
-			redirected := f.leadsTo.Addr() == m.Container.Addr() && f.to.Addr() != m.Container.Addr()
-			if redirected && (!m.HostIP.IsValid() || m.HostIP == f.to.Addr()) {
-				return true
-			}
-		}
-		return false
+		return slices.ContainsFunc(maps, func(m netfilter.PortMap) bool {
+			isRedirected := f.leadsTo.Addr() == m.Container.Addr() && f.to.Addr() != m.Container.Addr()
+			return isRedirected && (!m.HostIP.IsValid() || m.HostIP == f.to.Addr())
+		})
 	})
-}
-
-func isLocal(a netip.Addr) bool {
-	routes, err := netlink.RouteGet(a.AsSlice())
-	return err == nil && len(routes) > 0 && routes[0].Type == unix.RTN_LOCAL
 }
 
 // flush forgets the flows to ports that are stale, judged by the port maps of the flow's port.
@@ -125,12 +121,11 @@ func list(family, protocol uint8, wanted func(flow) bool) (flows []flow, err err
 	r.AddData(compare)
 	err = r.ExecuteIter(unix.NETLINK_NETFILTER, 0, func(entry []byte) bool {
 		original, reply := attribute(entry[nl.SizeofNfgenmsg:], nl.CTA_TUPLE_ORIG), attribute(entry[nl.SizeofNfgenmsg:], nl.CTA_TUPLE_REPLY)
-		is := attribute(original, nl.CTA_TUPLE_PROTO, nl.CTA_PROTO_NUM)
 		f := flow{
 			to:      endpoint(original, nl.CTA_IP_V4_DST, nl.CTA_IP_V6_DST, nl.CTA_PROTO_DST_PORT),
 			leadsTo: endpoint(reply, nl.CTA_IP_V4_SRC, nl.CTA_IP_V6_SRC, nl.CTA_PROTO_SRC_PORT), entry: entry,
 		}
-		if len(is) == 1 && is[0] == protocol && wanted(f) {
+		if bytes.Equal(attribute(original, nl.CTA_TUPLE_PROTO, nl.CTA_PROTO_NUM), []byte{protocol}) && wanted(f) {
 			flows = append(flows, f)
 		}
 		return true

@@ -16,7 +16,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/godbus/dbus/v5"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -168,35 +167,6 @@ func TestSilentBus(t *testing.T) {
 			}
 		})
 	}
-}
-
-// A bus whose queue is full is waited for too.
-func TestFullQueue(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	h.Do(func() {
-		if err := os.MkdirAll("/run/dbus", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		fd, err := unix.Socket(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer unix.Close(fd)
-		if err := errors.Join(unix.Bind(fd, &unix.SockaddrUnix{Name: "/run/dbus/system_bus_socket"}), unix.Listen(fd, 0)); err != nil {
-			t.Fatal(err)
-		}
-		first, err := connect(ctx)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer first.Close()
-		late, cancel := context.WithTimeout(ctx, 20*time.Millisecond)
-		defer cancel()
-		if _, err := Running(late); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("error %v, want that of the context", err)
-		}
-	})
 }
 
 // A firewalld that leaves between two calls.

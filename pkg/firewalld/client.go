@@ -50,46 +50,29 @@ type client struct {
 
 // open connects to firewalld until close.
 func open(ctx context.Context) (*client, error) {
-	socket, err := connect(ctx)
+	login, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	socket, err := new(net.Dialer).DialContext(login, "unix", busSocket)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 		return &client{missing: fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)}, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("connect to the D-Bus system bus: %w", err)
+		return nil, fmt.Errorf("connect to the D-Bus system bus: %w", because(login, err))
 	}
 	bus, err := dbus.NewConn(socket, dbus.WithContext(ctx))
 	if err != nil {
 		return nil, errors.Join(err, socket.Close())
 	}
-	c := &client{ctx: ctx, bus: bus}
-	err = socket.SetDeadline(time.Now().Add(patience))
-	if err == nil {
-		err = bus.Auth(nil)
-	}
-	if err == nil {
+	stop := context.AfterFunc(login, func() { _ = bus.Close() }) // what follows has no context of its own
+	defer stop()
+	if err = bus.Auth(nil); err == nil {
 		err = bus.Hello()
 	}
-	if err = errors.Join(err, socket.SetDeadline(time.Time{})); err != nil {
-		c.close()
-		return nil, fmt.Errorf("log in to the D-Bus system bus: %w", because(ctx, err))
+	if err != nil {
+		_ = bus.Close()
+		return nil, fmt.Errorf("log in to the D-Bus system bus: %w", because(login, err))
 	}
-	return c, nil
-}
-
-// connect opens the bus's socket. While the bus's queue is full the kernel says EAGAIN.
-func connect(ctx context.Context) (net.Conn, error) {
-	ctx, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	for {
-		socket, err := new(net.Dialer).DialContext(ctx, "unix", busSocket)
-		if err != nil && ctx.Err() != nil {
-			return nil, context.Cause(ctx)
-		}
-		if !errors.Is(err, unix.EAGAIN) {
-			return socket, err
-		}
-		time.Sleep(time.Millisecond)
-	}
+	return &client{ctx: ctx, bus: bus}, nil
 }
 
 func (c *client) close() {
@@ -150,11 +133,12 @@ func (c *client) addSource(zone string, addr netip.Addr) error {
 		if err != nil {
 			return err
 		}
-		return plugin.Errorf(fmt.Sprintf("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
-			"(and the same with --permanent), or have the network use that zone", other, source(addr)), "add %s to firewalld's zone %s: it is a source of zone %s", source(addr), zone, other)
+		remedy := fmt.Sprintf("an address is in one zone at most: remove it from that one with `firewall-cmd --zone=%s --remove-source=%s` "+
+			"(and the same with --permanent), or have the network use that zone", other, source(addr))
+		return plugin.Errorf(remedy, "add %s to firewalld's zone %s: it is a source of zone %s", source(addr), zone, other)
 	case "INVALID_ZONE":
-		return plugin.ConfigError("name one that `firewall-cmd --get-zones` lists; one that was added with --permanent is there after `firewall-cmd --reload`",
-			"firewalld has no zone %q", zone)
+		const remedy = "name one that `firewall-cmd --get-zones` lists; one that was added with --permanent is there after `firewall-cmd --reload`"
+		return plugin.ConfigError(remedy, "firewalld has no zone %q", zone)
 	}
 	return err
 }

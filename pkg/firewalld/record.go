@@ -2,12 +2,8 @@ package firewalld
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"net/netip"
-	"os"
 	"strings"
-	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -32,33 +28,24 @@ type holding struct {
 
 // locked calls f with firewalld and the record, while no other process adds or removes sources.
 func locked(ctx context.Context, f func(c *client, list []holding) error) error {
-	if err := os.MkdirAll(stateDir, 0o755); err != nil {
-		return err
-	}
-	l, err := state.Acquire(ctx, stateDir+"/lock", 0o600, 30*time.Second)
-	if err != nil {
-		return err
-	}
-	defer l.Release()
-	c, err := open(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.close()
-	list, err := readRecord()
-	if err != nil {
-		return err
-	}
-	return f(c, list)
+	return state.Locked(ctx, stateDir+"/lock", func() error {
+		c, err := open(ctx)
+		if err != nil {
+			return err
+		}
+		defer c.close()
+		list, err := readRecord()
+		if err != nil {
+			return err
+		}
+		return f(c, list)
+	})
 }
 
 // readRecord returns the file's lines, without those that make no sense.
 func readRecord() (list []holding, err error) {
-	text, err := os.ReadFile(recordFile)
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	for line := range strings.Lines(string(text)) {
+	lines, err := state.ReadLines(recordFile)
+	for _, line := range lines {
 		if f := strings.Fields(line); len(f) == 5 {
 			if addr, err := netip.ParseAddr(f[0]); err == nil {
 				list = append(list, holding{addr, f[1], plugin.Key{Network: f[2], ContainerID: f[3], IfName: f[4]}})
@@ -70,15 +57,9 @@ func readRecord() (list []holding, err error) {
 
 // writeRecord replaces the file. The lock is held.
 func writeRecord(list []holding) error {
-	var b strings.Builder
+	var lines []string
 	for _, h := range list {
-		fmt.Fprintln(&b, h.addr, h.zone, h.key.Network, h.key.ContainerID, h.key.IfName)
+		lines = append(lines, strings.Join([]string{h.addr.String(), h.zone, h.key.Network, h.key.ContainerID, h.key.IfName}, " "))
 	}
-	if b.Len() > 0 {
-		return state.Write(recordFile, []byte(b.String()), 0o600)
-	}
-	if err := os.Remove(recordFile); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
+	return state.WriteLines(recordFile, lines, 0o600)
 }

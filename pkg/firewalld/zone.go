@@ -29,69 +29,21 @@ func (z Zone) check() error {
 	return nil
 }
 
-// AddForward makes the addresses sources of the zone. An address that another attachment
+// AddForward makes the addresses sources of the zone, in place of what the attachment had. An address that another attachment
 // was given before, in whatever zone, passes to this one.
 func (z Zone) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
 	if err := z.check(); err != nil {
 		return err
 	}
-	mine := func(h holding) bool { return h.key == key }
-	if err := release(ctx, mine); err != nil || len(f.Addrs) == 0 {
-		return err
+	var added []holding
+	for _, addr := range f.Addrs {
+		added = append(added, holding{addr, z.Name, key})
 	}
-	err := locked(ctx, func(c *client, list []holding) error {
-		var errs []error
-		for _, addr := range f.Addrs {
-			if i := slices.IndexFunc(list, has(addr)); i >= 0 {
-				if list[i].zone != z.Name {
-					errs = append(errs, c.removeSource(list[i].zone, addr))
-				}
-				list = slices.Delete(list, i, i+1)
-			}
-			list = append(list, holding{addr, z.Name, key})
-		}
-		err := errors.Join(append(errs, writeRecord(list))...)
-		for _, addr := range f.Addrs {
-			if err == nil {
-				err = c.addSource(z.Name, addr)
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return errors.Join(notRunning(err), release(context.WithoutCancel(ctx), mine))
+	lost := func(h holding) bool { return h.key == key || slices.Contains(f.Addrs, h.addr) }
+	if err := exchange(ctx, lost, nil, added); err != nil {
+		return errors.Join(notRunning(err), z.DelForward(context.WithoutCancel(ctx), key, nil))
 	}
 	return nil
-}
-
-// has returns a function that reports whether a holding is of the address.
-func has(addr netip.Addr) func(holding) bool {
-	return func(h holding) bool { return h.addr == addr }
-}
-
-// release takes what is lost out of its zones, and then out of the record. If
-// nothing is, it does so with what is foreign, but addresses in the record.
-func release(ctx context.Context, lost func(holding) bool, foreign ...holding) error {
-	list, err := readRecord()
-	if err != nil || len(foreign) == 0 && !slices.ContainsFunc(list, lost) {
-		return err
-	}
-	return locked(ctx, func(c *client, list []holding) error {
-		if !slices.ContainsFunc(list, lost) {
-			foreign = slices.DeleteFunc(foreign, func(h holding) bool { return slices.ContainsFunc(list, has(h.addr)) })
-			list = append(list, foreign...)
-		}
-		var errs []error
-		kept := slices.DeleteFunc(list, func(h holding) bool {
-			if !lost(h) || ctx.Err() != nil {
-				return false
-			}
-			err := c.removeSource(h.zone, h.addr)
-			errs = append(errs, err)
-			return err == nil
-		})
-		return errors.Join(append(errs, context.Cause(ctx), writeRecord(kept))...)
-	})
 }
 
 // DelForward takes that back. The hint is for what the reference
@@ -103,12 +55,54 @@ func (z Zone) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefi
 			foreign = append(foreign, holding{p.Addr(), z.Name, key})
 		}
 	}
-	return release(ctx, func(h holding) bool { return h.key == key }, foreign...)
+	return exchange(ctx, func(h holding) bool { return h.key == key }, foreign, nil)
 }
 
 // GCForward takes it back from attachments of the network that are not valid.
 func (z Zone) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	return release(ctx, func(h holding) bool { return h.key.Network == network && !slices.Contains(valid, h.key) })
+	lost := func(h holding) bool { return h.key.Network == network && !slices.Contains(valid, h.key) }
+	return exchange(ctx, lost, nil, nil)
+}
+
+// exchange takes what is lost out of its zones, and then out of the record; what is foreign too, but for addresses in the record.
+// It writes down what is added, and then adds it. Without anything to do it asks nobody.
+func exchange(ctx context.Context, lost func(holding) bool, foreign, added []holding) error {
+	list, err := readRecord()
+	if err != nil || len(foreign)+len(added) == 0 && !slices.ContainsFunc(list, lost) {
+		return err
+	}
+	return locked(ctx, func(c *client, list []holding) error {
+		for _, h := range foreign {
+			if !slices.ContainsFunc(list, has(h.addr)) {
+				list = append(list, h)
+			}
+		}
+		var errs []error
+		list = slices.DeleteFunc(list, func(h holding) bool {
+			if !lost(h) || ctx.Err() != nil {
+				return false
+			}
+			stays := slices.ContainsFunc(added, func(a holding) bool { return a.addr == h.addr && a.zone == h.zone })
+			if stays {
+				return true
+			}
+			err := c.removeSource(h.zone, h.addr)
+			errs = append(errs, err)
+			return err == nil
+		})
+		err := errors.Join(append(errs, context.Cause(ctx), writeRecord(append(list, added...)))...)
+		for _, h := range added {
+			if err == nil {
+				err = c.addSource(h.zone, h.addr)
+			}
+		}
+		return err
+	})
+}
+
+// has returns a function that reports whether a holding is of the address.
+func has(addr netip.Addr) func(holding) bool {
+	return func(h holding) bool { return h.addr == addr }
 }
 
 // CheckForward compares what is there with what AddForward makes.
@@ -127,17 +121,18 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 	}
 	for _, addr := range f.Addrs {
 		if i := slices.IndexFunc(list, has(addr)); i >= 0 && list[i].key != key {
-			return plugin.Errorf("two containers have one address: restart this one", "%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
+			return plugin.Errorf("two containers have one address: restart this one",
+				"%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
 		}
 		zone, err := c.zoneOf(addr)
 		if err != nil {
 			return notRunning(err)
 		}
-		where := "no zone"
-		if zone != "" {
-			where = "zone " + zone
-		}
 		if zone != z.Name {
+			where := "no zone"
+			if zone != "" {
+				where = "zone " + zone
+			}
 			return plugin.Errorf(fmt.Sprintf("firewalld forgets the sources of containers when it is reloaded or restarted: "+
 				"add it again with `firewall-cmd --zone=%s --change-source=%s`, or restart the container", z.Name, source(addr)),
 				"%s is not a source of firewalld's zone %s: it is in %s", source(addr), z.Name, where)

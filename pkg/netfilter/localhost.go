@@ -2,9 +2,11 @@ package netfilter
 
 import (
 	"errors"
+	"fmt"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -30,4 +32,13 @@ func ForbidLocalhost(link string) error {
 func LocalhostAllowed(link string) (bool, error) {
 	value, err := sysctl.Get(routeLocalnet(link))
 	return value == "1", err
+}
+
+// CheckLocalhost makes sure that a link lets them.
+func CheckLocalhost(link string) error {
+	if allowed, err := LocalhostAllowed(link); err == nil && allowed {
+		return nil
+	}
+	return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", link),
+		"route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", link)
 }

@@ -3,13 +3,9 @@
 package netfilter
 
 import (
-	"errors"
 	"net/netip"
 	"strconv"
 )
-
-// ErrUnavailable says that the kernel lacks what a backend needs, and so that nothing of that backend can be in it either.
-var ErrUnavailable = errors.New("the kernel lacks a feature of netfilter")
 
 // Forward is what the forwarding of one attachment's packets needs.
 type Forward struct {

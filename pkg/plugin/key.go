@@ -54,6 +54,12 @@ func (k Key) HostEnd(salt int) string {
 	return fmt.Sprintf("veth%08x", uint32(k.hash(fmt.Sprint("host end ", salt))))
 }
 
+// FirstLinkIndex is the least that LinkIndex returns. The kernel counts links from 1, and does not get there.
+const FirstLinkIndex = 1 << 30
+
+// LinkIndex returns an index for the attachment's link in the container.
+func (k Key) LinkIndex() int { return FirstLinkIndex | int(k.hash("link")%FirstLinkIndex) }
+
 // MAC returns a locally administered unicast address that belongs to the attachment: the same key and use always get the same one.
 func (k Key) MAC(use string) [6]byte {
 	return MAC(use, k.Network, k.ContainerID, k.IfName)

@@ -207,10 +207,7 @@ func (r *Request) LinksInside() (*netlink.Handle, error) {
 	if o.inside != nil {
 		return o.inside, nil
 	}
-	err := r.Inside(func() (err error) {
-		o.inside, err = netlink.NewHandle(unix.NETLINK_ROUTE)
-		return err
-	})
+	err := r.Inside(func() error { return nil })
 	return o.inside, err
 }
 
@@ -254,6 +251,12 @@ func (r *Request) Inside(f func() error) error {
 				err = Errorf(fmt.Sprintf("please report it with this trace: %s", debug.Stack()), "bug: %v", p)
 			}
 		}()
+		// The socket of LinksInside is opened on the first visit: one to open it alone takes longer than that.
+		if o := r.shared(); o.inside == nil {
+			if o.inside, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
+				return err
+			}
+		}
 		return f()
 	})
 }

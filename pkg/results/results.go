@@ -18,7 +18,24 @@ import (
 // Cache is what the cache has of attachments, without one that is of no interest.
 type Cache struct {
 	dir   string
-	files []string // NETWORK-CONTAINERID-IFNAME, all of which may have a "-"
+	files []string // as of fileOf
+}
+
+// fileOf returns the name of an attachment's file. All its parts may have a "-": several keys lead to one file.
+func fileOf(k plugin.Key) string { return k.Network + "-" + k.ContainerID + "-" + k.IfName }
+
+// read reads a file, and returns what its fields are.
+func read(dir, file string) (field func(name string) string, err error) {
+	path := filepath.Join(dir, file)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	v, err := fastjson.ParseBytes(text)
+	if err != nil {
+		return nil, plugin.Errorf("", "%s is not JSON: %v", path, err)
+	}
+	return func(name string) string { return string(v.GetStringBytes(name)) }, nil
 }
 
 // Open lists the files in the directory of libcni's results but the one of an attachment. It returns nil if there is no such directory.
@@ -29,7 +46,7 @@ func Open(dir string, except plugin.Key) (*Cache, error) {
 	}
 	c := &Cache{dir: dir}
 	for _, e := range entries {
-		if e.Name() != except.Network+"-"+except.ContainerID+"-"+except.IfName {
+		if e.Name() != fileOf(except) {
 			c.files = append(c.files, e.Name())
 		}
 	}
@@ -44,15 +61,14 @@ func (c *Cache) Has(ids ...string) bool {
 }
 
 func (c *Cache) mayBeOf(file, id string) bool {
-	text, err := os.ReadFile(filepath.Join(c.dir, file))
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	v, err := fastjson.ParseBytes(text)
-	if err != nil || string(v.GetStringBytes("kind")) != "cniCacheV1" {
+	field, err := read(c.dir, file)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return false
+	case err != nil || field("kind") != "cniCacheV1":
 		return true // torn, or of an old libcni: only its name says what it is about
 	}
-	return string(v.GetStringBytes("containerId")) == id
+	return field("containerId") == id
 }
 
 // Containers returns the container ids that can be meant by name, which is one, a separator, and the name of an interface: all of

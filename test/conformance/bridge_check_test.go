@@ -8,24 +8,27 @@ const (
 	blindToPort       = "its CHECK does not look at the port's settings"
 )
 
+// onHost runs a command on the node, in which END stands for the container's host end, and inside runs some in the container.
+func onHost(command string) func(*lab, *container) {
+	return func(l *lab, c *container) {
+		harm := command
+		if strings.Contains(command, "END") {
+			harm = strings.ReplaceAll(command, "END", c.hostEnd())
+		}
+		l.run(harm)
+	}
+}
+
+func inside(commands ...string) func(*lab, *container) {
+	return func(_ *lab, c *container) {
+		for _, command := range commands {
+			c.run(command)
+		}
+	}
+}
+
 // bridgeChecks attach a container, do it harm, and have CHECK find that, or not if it is none.
 func bridgeChecks() (rows []row) {
-	onHost := func(command string) func(*lab, *container) {
-		return func(l *lab, c *container) {
-			harm := command
-			if strings.Contains(command, "END") {
-				harm = strings.ReplaceAll(command, "END", c.hostEnd())
-			}
-			l.run(harm)
-		}
-	}
-	inside := func(commands ...string) func(*lab, *container) {
-		return func(_ *lab, c *container) {
-			for _, command := range commands {
-				c.run(command)
-			}
-		}
-	}
 	const otherRoute = `{"type":"static","addresses":[{"address":"10.44.0.2/24","gateway":"10.44.0.1"}],"routes":[{"dst":"10.50.0.0/16"},{"dst":"10.51.0.0/16","gw":"10.44.0.8"}]}`
 	for _, c := range []struct {
 		name, differs, says string

@@ -21,11 +21,13 @@ var bare = with(lan, "capabilities", "{}")
 
 var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
 	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
-	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus)}
+	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus, bridgeVLANs())}
 
 // lan returns the network lan with more keys of bridge, each followed by its value in JSON, and the backend of the row.
-func (l *lab) lan(keys ...string) network {
-	config := with(lan, keys...)
+func (l *lab) lan(keys ...string) network { return l.masquerading(lan, keys...) }
+
+func (l *lab) masquerading(config string, keys ...string) network {
+	config = with(config, keys...)
 	if l.backend != "" {
 		config = with(config, "ipMasqBackend", text(l.backend))
 	}
@@ -134,26 +136,31 @@ var bridgeResults = []row{
 		l.lacks(printed, "wg0")
 	}},
 	{name: "containers that come at the same time on a new node all get in", test: func(l *lab) {
-		const containers = 8
-		pods, errs := make([]*container, containers), make(chan error, containers)
-		for i := range pods {
-			pods[i] = l.pod(fmt.Sprintf("c%d", i))
-			go func() { errs <- pods[i].add(conf(lan)) }()
-		}
-		for range pods {
-			if err := <-errs; err != nil {
-				l.Error(err)
-			}
-		}
-		seen := map[string]bool{}
-		for _, c := range pods {
-			if c.result == nil || seen[c.v4] || seen[c.v6] {
-				l.Fatalf("no address of its own: %s", c.printed)
-			}
-			seen[c.v4], seen[c.v6] = true, true
-			l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
-		}
+		l.allGetIn(conf(lan))
 	}},
+}
+
+// allGetIn attaches several containers at the same time to a network of lan's addresses.
+func (l *lab) allGetIn(n network) {
+	const containers = 8
+	pods, errs := make([]*container, containers), make(chan error, containers)
+	for i := range pods {
+		pods[i] = l.pod(fmt.Sprintf("c%d", i))
+		go func() { errs <- pods[i].add(n) }()
+	}
+	for range pods {
+		if err := <-errs; err != nil {
+			l.Error(err)
+		}
+	}
+	seen := map[string]bool{}
+	for _, c := range pods {
+		if c.result == nil || seen[c.v4] || seen[c.v6] {
+			l.Fatalf("no address of its own: %s", c.printed)
+		}
+		seen[c.v4], seen[c.v6] = true, true
+		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+	}
 }
 
 // noRollback is why the reference fails several rows.
@@ -380,6 +387,18 @@ var bridgeGateways = []row{
 		l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "11")
 		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
 		l.same(c.routes("default")+c.routes("::/default"), "")
+	}},
+	{name: "isGateway gives the bridge the gateway of each of several subnets", differs: "its bridge has one IPv4 address", test: func(l *lab) {
+		n := l.lan("ipam", `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}],[{"subnet":"10.45.0.0/24"}],[{"subnet":"fd00:44::/64"}],[{"subnet":"fd00:45::/64"}]]}`)
+		gateways := []string{"10.44.0.1", "10.45.0.1", "fd00:44::1", "fd00:45::1"}
+		for _, name := range []string{"first", "second"} {
+			c := l.attach(n, name)
+			l.pings(&c.Namespace, gateways...)
+			l.must(c.check())
+		}
+		got := l.addresses(&l.host.Namespace, "lan0")
+		slices.Sort(got)
+		l.same(got, []string{"10.44.0.1/24", "10.45.0.1/24", "fd00:44::1/64", "fd00:45::1/64"})
 	}},
 	{name: "isGateway lets the host forward packets of the families that it has a gateway of", test: func(l *lab) {
 		l.attach(l.fixedLan("10.44.0.2/24"), "web")
@@ -643,6 +662,25 @@ var bridgeOfOthers = []row{
 		c := l.attach(conf(lan), "web")
 		l.has(&l.host.Namespace, "lan0", "address", "fe:00:00:00:00:01")
 		l.same(c.result.Interfaces[0].Mac, "fe:00:00:00:00:01")
+	}},
+	{name: "a port of others keeps its MAC address and its packets as containers come and go", test: func(l *lab) {
+		machine := l.pod("machine")
+		l.run("ip link add lan0 type bridge")
+		l.run("ip link add port0 address 02:00:00:00:00:01 type veth peer name eth0 netns " + machine.Path())
+		l.run("ip link set port0 master lan0 up")
+		l.run("ip link set lan0 up")
+		machine.run("ip address add 10.44.0.200/24 dev eth0")
+		machine.run("ip link set eth0 up")
+		stays := l.attach(conf(lan), "stays")
+		l.pings(&machine.Namespace, "10.44.0.1", stays.v4)
+		for i := range 20 {
+			c := l.attach(conf(lan), fmt.Sprintf("c%d", i))
+			l.pingsAtOnce(&machine.Namespace, "10.44.0.1", stays.v4, c.v4)
+			l.must(c.del())
+			l.pingsAtOnce(&machine.Namespace, "10.44.0.1", stays.v4)
+			l.has(&l.host.Namespace, "port0", "address", "02:00:00:00:00:01", "master", "lan0")
+			l.has(&l.host.Namespace, "lan0", "address", stays.result.Interfaces[0].Mac)
+		}
 	}},
 	{name: "a bridge that was there takes router advertisements as before", choice: true, differs: "it switches them off on any bridge", test: func(l *lab) {
 		l.run("ip link add lan0 type bridge")

@@ -15,6 +15,7 @@ import (
 var (
 	pluginsFlag = flag.String("plugins", "", "test the plugins of this directory, not ours")
 	suitesFlag  = flag.String("suites", "links,chain", "which to test: links, copies, chain, reference, debian")
+	needsFlag   = flag.Bool("needs", false, "try the rows alone that need what a kernel may lack")
 	reportFlag  = flag.String("report", "", "write what the suites do to this file, as a page")
 )
 
@@ -22,6 +23,10 @@ var (
 var groups = []group{
 	contractRows,
 	bridgeRows,
+	ptpRows,
+	macvlanRows,
+	ipvlanRows,
+	vlanRows,
 	loopbackRows,
 	hostDeviceRows,
 	tapRows,
@@ -31,6 +36,7 @@ var groups = []group{
 	portmapRows,
 	firewallRows,
 	chainRows,
+	dummyRows,
 }
 
 // suite is a collection of plugins to test.
@@ -44,7 +50,8 @@ type suite struct {
 }
 
 // plugins are the names that a suite of ours has.
-var plugins = []string{"bridge", "loopback", "host-device", "tap", "host-local", "static", "tuning", "portmap", "firewall", "chain"}
+var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static",
+	"tuning", "portmap", "firewall", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {
@@ -128,12 +135,18 @@ func TestConformance(t *testing.T) {
 					t.Parallel()
 					for _, all := range g.rows {
 						for _, r := range all.each() {
+							if *needsFlag && len(g.needed(r)) == 0 {
+								continue
+							}
 							t.Run(r.name, func(t *testing.T) {
 								t.Parallel()
 								o := s.try(t, g, r)
 								results.Lock()
 								results.of[s.name][g.name+": "+r.name] = o
 								results.Unlock()
+								if o.skipped != "" && len(g.needed(r)) == 0 {
+									t.Errorf("%s: a row that needs that says so in needs", o.skipped)
+								}
 								s.judge(t, r, o)
 							})
 						}
@@ -148,9 +161,14 @@ func TestConformance(t *testing.T) {
 func (s *suite) try(t *testing.T, g group, r row) outcome {
 	t.Helper()
 	if g.only != "" && !s.has(g.only) {
-		return outcome{skipped: "there is no plugin " + g.only}
+		return outcome{foreign: "there is no plugin " + g.only}
 	}
-	return try(t, func(j *judge) { r.test(newLab(j, s)) })
+	return try(t, func(j *judge) {
+		for _, feature := range g.needed(r) {
+			netlab.Need(j, feature)
+		}
+		r.test(newLab(j, s))
+	})
 }
 
 // judge fails the test unless the outcome is what the row's marks say.
@@ -160,6 +178,8 @@ func (s *suite) judge(t *testing.T, r row, o outcome) {
 	switch {
 	case o.skipped != "":
 		t.Skip(o.skipped)
+	case o.foreign != "":
+		t.Log(o.foreign)
 	case s.ours && r.known != "":
 		if why == "" {
 			t.Errorf("holds now: remove the mark %q", r.known)

@@ -372,7 +372,7 @@ func (l *lab) complete(config string) (plugin, complete string) {
 	switch {
 	case !l.suite.chained || plugin == "chain":
 	case plugin == "host-local" || plugin == "static":
-		l.Skip("other plugins call it: it is no entry of a list")
+		l.foreign("other plugins call it: it is no entry of a list")
 	default:
 		plugin, o = "chain", chained(o)
 	}

@@ -328,8 +328,7 @@ var portmapResultRows = []row{
 		l.must(c.del())
 		l.silent(local(l, 8080))
 	}},
-	{name: "sctp is published", backends: true, test: func(l *lab) {
-		netlab.Need(l, netlab.SCTP)
+	{name: "sctp is published", backends: true, needs: &netlab.SCTP, test: func(l *lab) {
 		c := l.attach(published(l), "web", ports("8080:80/sctp"))
 		c.ServeSCTP(l, ":80")
 		if reply, err := l.outside().DialSCTP(netlab.HostIPv4+":8080", patience); err != nil || reply != "web saw "+netlab.OutsideIPv4 {

@@ -28,7 +28,8 @@ go test -v ./test/conformance -args -plugins /opt/cni/bin
 | reference | the reference plugins, 1.9.1 |
 | debian | the reference plugins as Debian 12 packages them, 1.1.1 |
 
-A row that says "our choice" is about what neither the CNI specification nor the reference settles.
+A row that says "our choice" is about what neither the CNI specification nor the reference settles. One that says what it needs in the
+kernel is n/a where this page was written on a kernel that lacks it: ` + "`make test-vm`" + ` tries it in a guest.
 `
 
 // writeReport writes the page of what all suites do.
@@ -47,7 +48,7 @@ func writeReport(t *testing.T, path string, suites []*suite, of map[string]map[s
 				for _, s := range suites {
 					fmt.Fprintf(&page, " %s |", of[s.name][g.name+": "+r.name])
 				}
-				fmt.Fprintf(&page, " %s |\n", remark(r))
+				fmt.Fprintf(&page, " %s |\n", remark(g, r))
 			}
 		}
 	}
@@ -56,9 +57,12 @@ func writeReport(t *testing.T, path string, suites []*suite, of map[string]map[s
 	}
 }
 
-// remark is what a row's marks say.
-func remark(r row) string {
+// remark is what the marks of a row and its group say.
+func remark(g group, r row) string {
 	var remarks []string
+	for _, feature := range g.needed(r) {
+		remarks = append(remarks, "needs "+feature.Name+" in the kernel")
+	}
 	if r.choice {
 		remarks = append(remarks, "our choice")
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // group is the rows of one plugin, or of the contract that all plugins share.
@@ -15,7 +17,9 @@ type group struct {
 	name string
 	// only is a plugin that not every collection has: without it the rows can't be tried.
 	only string
-	rows []row
+	// needs is what the kernel must have for any of the rows.
+	needs *netlab.Feature
+	rows  []row
 }
 
 // row is one promise to users.
@@ -30,7 +34,9 @@ type row struct {
 	known string
 	// backends has the row tried with rules of iptables too, which lab.backend then asks for.
 	backends bool
-	test     func(l *lab)
+	// needs is what the kernel must have.
+	needs *netlab.Feature
+	test  func(l *lab)
 }
 
 // each returns the row as it is tried: once, or once for each backend.
@@ -47,15 +53,26 @@ func (r row) each() []row {
 	return []row{r, with}
 }
 
+// needed returns what the kernel must have for a row of the group.
+func (g group) needed(r row) (features []netlab.Feature) {
+	for _, feature := range []*netlab.Feature{g.needs, r.needs} {
+		if feature != nil {
+			features = append(features, *feature)
+		}
+	}
+	return features
+}
+
 // outcome is what came of trying a row.
 type outcome struct {
 	failures []string // none: it holds
-	skipped  string   // why it could not be tried
+	skipped  string   // what the kernel lacks
+	foreign  string   // why the row is not about these plugins
 }
 
 func (o outcome) String() string {
 	switch {
-	case o.skipped != "":
+	case o.skipped != "", o.foreign != "":
 		return "n/a"
 	case len(o.failures) > 0:
 		return "FAIL"
@@ -136,5 +153,11 @@ func (j *judge) Skipped() bool                    { return j.outcome.skipped != 
 
 func (j *judge) skip(why string) {
 	j.outcome.skipped = why
+	runtime.Goexit()
+}
+
+// foreign ends a row that is not about the plugins that are tested.
+func (j *judge) foreign(why string) {
+	j.outcome.foreign = why
 	runtime.Goexit()
 }

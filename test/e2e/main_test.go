@@ -5,6 +5,7 @@ package e2e
 import (
 	"fmt"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -50,7 +51,8 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap", "firewall", "loopback", "chain")
+	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap",
+		"firewall", "loopback", "chain")
 	return host, host.NewOutside(t)
 }
 
@@ -129,8 +131,13 @@ func warm(t *testing.T, host *netlab.Host, conflist string) {
 // needLinks skips a test of a network whose kind of links the kernel does not have.
 func needLinks(t *testing.T, conflist string) {
 	t.Helper()
-	if strings.Contains(conflist, `"dummy"`) {
-		netlab.Need(t, netlab.Dummy)
+	for _, feature := range []netlab.Feature{netlab.Dummy, netlab.IPVLAN, netlab.VLAN} {
+		if regexp.MustCompile(`"type": *"` + feature.Name + `"`).MatchString(conflist) {
+			netlab.Need(t, feature)
+		}
+	}
+	if strings.Contains(conflist, `"vlan":`) {
+		netlab.Need(t, netlab.BridgeVLANFiltering)
 	}
 }
 

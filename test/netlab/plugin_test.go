@@ -181,8 +181,8 @@ func TestLibcniErrors(t *testing.T) {
 // TestProbes asks for every feature: there must be an answer, whatever it is.
 func TestProbes(t *testing.T) {
 	t.Parallel()
-	for _, feature := range []Feature{Dummy, SCTP} {
-		t.Logf("%s: %v", feature.name, Has(t, feature))
+	for _, feature := range []Feature{Dummy, IPVLAN, VLAN, VRF, BridgeVLANFiltering, BridgeNetfilter, SCTP} {
+		t.Logf("%s: %v", feature.Name, Has(t, feature))
 	}
 }
 

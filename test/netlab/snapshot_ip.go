@@ -1,6 +1,7 @@
 package netlab
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -18,23 +19,42 @@ type object = map[string]any
 // errInterrupted is that something changed while it was being listed.
 var errInterrupted = errors.New("the list was interrupted")
 
-// list runs a program from the calling thread, and so in its namespaces, and returns the objects that it lists.
-func list(command string) (objects []object, err error) {
-	words := strings.Fields(command)
-	cmd := exec.Command(words[0], words[1:]...)
+// lists runs a program from the calling thread, and so in its namespaces, and returns the lists of objects that it prints.
+func lists(input, program string, args ...string) (lists [][]object, err error) {
+	cmd := exec.Command(program, args...)
 	var stderr strings.Builder
-	cmd.Stderr = &stderr
+	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &stderr
 	out, err := cmd.Output()
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", command, err, stderr.String())
+		return nil, fmt.Errorf("%s: %w: %s", cmd, err, stderr.String())
 	}
 	if strings.Contains(stderr.String(), "interrupted") { // what ip and tc say of it, and go on
-		return nil, fmt.Errorf("%s: %w", command, errInterrupted)
+		return nil, fmt.Errorf("%s: %w", cmd, errInterrupted)
 	}
-	if len(out) > 0 {
-		err = decodeOne(string(out), &objects)
+	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
+		var objects []object
+		if err := decoder.Decode(&objects); err != nil {
+			return nil, fmt.Errorf("decode what %s prints: %w", cmd, err)
+		}
+		lists = append(lists, objects)
 	}
-	return objects, err
+	return lists, nil
+}
+
+// list returns the list that a program prints.
+func list(command string) ([]object, error) {
+	words := strings.Fields(command)
+	lists, err := lists("", words[0], words[1:]...)
+	return slices.Concat(lists...), err
+}
+
+// ipLists has one process of ip, with the option of a family, list several things: what takes time are processes.
+func ipLists(option string, things ...string) ([][]object, error) {
+	lists, err := lists(strings.Join(things, "\n")+"\n", "ip", option, "-d", "-j", "-batch", "-")
+	if err == nil && len(lists) != len(things) {
+		err = fmt.Errorf("ip lists %q in %d lists", things, len(lists))
+	}
+	return lists, err
 }
 
 // describe is a line about an object: name and value of each thing that is known of it, but for the names left out.
@@ -65,20 +85,40 @@ func describe(prefix string, o object, leftOut ...string) string {
 func interfaceLines() ([]string, error) {
 	const patience = 20 * time.Second
 	for end := time.Now().Add(patience); time.Now().Before(end); {
-		links, lines, err := linkLines()
-		for _, source := range []func() ([]string, error){addressLines, routeLines, ruleLines, qdiscLines} {
-			more, failed := source()
-			lines, err = append(lines, more...), errors.Join(err, failed)
-		}
-		more, failed := sysctlLines(slices.AppendSeq([]string{"all", "default"}, maps.Keys(links)))
-		lines, err = append(lines, more...), errors.Join(err, failed)
-		now, _, failed := linkLines()
-		err = errors.Join(err, failed)
-		if !errors.Is(err, errInterrupted) && maps.Equal(links, now) {
+		lines, same, err := interfaceLinesNow()
+		if same && !errors.Is(err, errInterrupted) {
 			return lines, err
 		}
 	}
 	return nil, fmt.Errorf("links have come and gone for %v", patience)
+}
+
+// interfaceLinesNow is interfaceLines without starting again. It reports whether the links are the same afterwards.
+func interfaceLinesNow() (lines []string, same bool, err error) {
+	v4, err := ipLists("-4", "link show", "address show", "route show table all", "rule show")
+	if err != nil {
+		return nil, true, err
+	}
+	links := indexes(v4[0])
+	sysctls, err := sysctlLines(slices.AppendSeq([]string{"all", "default"}, maps.Keys(links)))
+	qdiscs, failed := list("tc -j qdisc show")
+	err = errors.Join(err, failed)
+	v6, failed := ipLists("-6", "address show", "route show table all", "rule show", "link show")
+	if failed != nil {
+		return nil, true, errors.Join(err, failed)
+	}
+	lines = slices.Concat(linkLines(v4[0]), sysctls, qdiscLines(qdiscs), addressLines(v4[1]), addressLines(v6[0]),
+		routeLines("ipv4", v4[2]), routeLines("ipv6", v6[1]), ruleLines("ipv4", v4[3]), ruleLines("ipv6", v6[2]))
+	return lines, maps.Equal(links, indexes(v6[3])), err
+}
+
+// indexes returns the indexes of links by name.
+func indexes(links []object) map[string]any {
+	of := map[string]any{}
+	for _, link := range links {
+		of[link["ifname"].(string)] = link["ifindex"]
+	}
+	return of
 }
 
 // linkFields are what tests look at of a link; the rest changes with the carrier, with time or with the kernel.
@@ -87,13 +127,9 @@ var linkFields = []string{
 	"vlan_filtering", "vlan_default_pvid", "mcast_snooping", "hairpin", "isolated", "guard",
 }
 
-// linkLines describes the links, and returns their indexes by name.
-func linkLines() (indexes map[string]any, lines []string, err error) {
-	links, err := list("ip -d -j link show")
-	indexes = map[string]any{}
+func linkLines(links []object) (lines []string) {
 	for _, link := range links {
 		name := link["ifname"].(string)
-		indexes[name] = link["ifindex"]
 		flags, _ := link["flags"].([]any)
 		for _, flag := range flags {
 			link[strings.ToLower(flag.(string))] = true
@@ -107,11 +143,10 @@ func linkLines() (indexes map[string]any, lines []string, err error) {
 		maps.DeleteFunc(link, func(field string, _ any) bool { return !slices.Contains(linkFields, field) })
 		lines = append(lines, describe("link "+name+":", link))
 	}
-	return indexes, lines, err
+	return lines
 }
 
-func addressLines() (lines []string, err error) {
-	links, err := list("ip -j address show")
+func addressLines(links []object) (lines []string) {
 	for _, link := range links {
 		addresses, _ := link["addr_info"].([]any)
 		for _, a := range addresses {
@@ -123,50 +158,41 @@ func addressLines() (lines []string, err error) {
 				"family", "local", "prefixlen", "tentative", "valid_life_time", "preferred_life_time"))
 		}
 	}
-	return lines, err
+	return lines
 }
 
-func routeLines() (lines []string, err error) {
-	for family, option := range map[string]string{"ipv4": "-4", "ipv6": "-6"} {
-		routes, failed := list("ip " + option + " -d -j route show table all")
-		err = errors.Join(err, failed)
-		for _, r := range routes {
-			// The kernel adds and removes these with an IPv6 link-local address or with the carrier of the link. It makes the
-			// local route of an IPv6 address some time after the address, which has a line itself.
-			dst := r["dst"].(string)
-			ofKernel := r["table"] == "local" && r["protocol"] == "kernel" || strings.HasPrefix(dst, "fe80:") || strings.HasPrefix(dst, "ff")
-			if family == "ipv6" && ofKernel {
-				continue
-			}
-			hops, _ := r["nexthops"].([]any)
-			for _, hop := range hops {
-				delete(hop.(object), "flags")
-			}
-			flags, _ := r["flags"].([]any)
-			r["onlink"] = slices.Contains(flags, any("onlink"))
-			lines = append(lines, describe("route "+family+" "+dst, r, "dst", "flags", "expires"))
+func routeLines(family string, routes []object) (lines []string) {
+	for _, r := range routes {
+		// The kernel adds and removes these with an IPv6 link-local address or with the carrier of the link. It makes the
+		// local route of an IPv6 address some time after the address, which has a line itself.
+		dst := r["dst"].(string)
+		ofKernel := r["table"] == "local" && r["protocol"] == "kernel" || strings.HasPrefix(dst, "fe80:") || strings.HasPrefix(dst, "ff")
+		if family == "ipv6" && ofKernel {
+			continue
 		}
-	}
-	return lines, err
-}
-
-func ruleLines() (lines []string, err error) {
-	for family, option := range map[string]string{"ipv4": "-4", "ipv6": "-6"} {
-		rules, failed := list("ip " + option + " -j rule show")
-		err = errors.Join(err, failed)
-		for _, r := range rules {
-			lines = append(lines, describe(fmt.Sprintf("rule %s %v:", family, r["priority"]), r, "priority"))
+		hops, _ := r["nexthops"].([]any)
+		for _, hop := range hops {
+			delete(hop.(object), "flags")
 		}
+		flags, _ := r["flags"].([]any)
+		r["onlink"] = slices.Contains(flags, any("onlink"))
+		lines = append(lines, describe("route "+family+" "+dst, r, "dst", "flags", "expires"))
 	}
-	return lines, err
+	return lines
 }
 
-func qdiscLines() (lines []string, err error) {
-	qdiscs, err := list("tc -j qdisc show")
+func ruleLines(family string, rules []object) (lines []string) {
+	for _, r := range rules {
+		lines = append(lines, describe(fmt.Sprintf("rule %s %v:", family, r["priority"]), r, "priority", "protocol"))
+	}
+	return lines
+}
+
+func qdiscLines(qdiscs []object) (lines []string) {
 	for _, q := range qdiscs {
 		lines = append(lines, describe(fmt.Sprintf("qdisc %s:", q["dev"]), q, "dev", "handle", "refcnt"))
 	}
-	return lines, err
+	return lines
 }
 
 // sysctlsOf are the per-interface sysctls that CNI plugins change, by family.

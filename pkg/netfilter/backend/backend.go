@@ -5,23 +5,17 @@
 // attachment has may be from before an upgrade. What a DEL or GC removes may have been made with another configuration, by an earlier
 // version, or by the reference plugins; so it looks in all of them. Where nothing is, that is one message of nf_tables, a look for the
 // file of iptables' owners, and one for tables of iptables-legacy.
-//
-// All of it is found again by the attachment's key alone. What is not found is gone, and no error. Hints are the addresses that a runtime
-// says the attachment had, nil if it says nothing; they only matter for what the reference plugins made, which does not always tell
-// whose it is. results is the directory of libcni's, which say what of the reference plugins' is still in use.
 package backend
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
-	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conntrack"
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
@@ -29,230 +23,222 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// The uses of nftables, for those verbs that are not about what an attachment needs.
-func masquerading(c *nft.Conn) nft.Use { return c.Masquerade(nil) }
-func portMapping(c *nft.Conn) nft.Use  { return c.PortMaps(netfilter.PortMaps{}) }
-func forwarding(c *nft.Conn) nft.Use   { return c.Forward(netfilter.Forward{}) }
-func spoofChecks(c *nft.Conn) nft.Use  { return c.SpoofCheck("", [6]byte{}) }
+// Use is something that attachments have the packet filter for: the same thing in each backend, and of the reference plugins. It comes
+// with what one attachment needs, which matters to Add and Check.
+type Use struct {
+	table nftables.Table // of ours
+	inNFT func(*nft.Conn) nft.Use
 
-// Available reports whether the backend for masquerading and published ports that is wished for, or the one that would stand in for it,
-// can be used.
-func Available(w Wish) error {
-	return w.one(func(c *nft.Conn) error { return masquerading(c).Available() }, (*iptables.Backend).Available)
+	inIPTables iptables.Use
+	wants      func(plugin.Key) iptables.Wants // nil for what nftables alone can do
+
+	reference    reference.Use                    // empty if they have no nftables for it
+	hasReference func(*nft.Conn, plugin.Key) bool // whether what they made will do for Check; nil if it won't
+
+	ports  []netfilter.PortMap
+	marked func(*nft.Conn) iptables.Marked // what iptables has to accept for nftables, which can't accept a packet for good; nil for nothing
 }
 
-// ForwardAvailable is Available for forwarding, which needs other things of the kernel.
-func ForwardAvailable(w Wish) error {
-	return w.one(func(c *nft.Conn) error { return forwarding(c).Available() }, (*iptables.Backend).Available)
-}
-
-// AddMasquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
+// Masquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
 // multicast. It takes over an address that another attachment held before.
-func AddMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Prefix) error {
-	return w.one(
-		func(c *nft.Conn) error { return c.Masquerade(addrs).Add(ctx, key) },
-		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.Masquerade(key, addrs)) })
+func Masquerade(addrs []netip.Prefix) Use {
+	return Use{
+		table:      nft.HostTable,
+		inNFT:      func(c *nft.Conn) nft.Use { return c.Masquerade(addrs) },
+		inIPTables: iptables.Masquerading,
+		wants:      func(key plugin.Key) iptables.Wants { return iptables.Masquerade(key, addrs) },
+		reference:  reference.Masquerade(),
+	}
 }
 
-// DelMasquerade takes that back.
-func DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	return onHost(func(h *host) error { return h.delMasquerade(ctx, key, hint) }, reference.MasqueradeTables(), iptables.Masquerading.Tables())
-}
-
-// DelBridge removes what the attachment has for being behind a bridge: the masquerade, as DelMasquerade does, and the spoof check. The
-// bridge plugin's DEL removes both whatever its configuration, and saves a look at the host.
-func DelBridge(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	return onHost(func(h *host) error {
-		return errors.Join(h.delMasquerade(ctx, key, hint), h.delSpoofCheck(ctx, key))
-	}, reference.MasqueradeTables(), iptables.Masquerading.Tables(), spoofCheckTables())
-}
-
-func (h *host) delMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	_, err := h.del(ctx, key, hint, masquerading, iptables.Masquerading)
-	return errors.Join(err, h.ifThere(reference.MasqueradeTables(), func(c *nft.Conn) error { return reference.DelMasquerade(ctx, c, key) }))
-}
-
-// CheckMasquerade compares what is there with what AddMasquerade makes.
-func CheckMasquerade(ctx context.Context, w Wish, key plugin.Key, addrs []netip.Prefix) error {
-	return w.either(
-		func(c *nft.Conn) error { return c.Masquerade(addrs).Check(key) },
-		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.Masquerade(key, addrs)) })
-}
-
-// GCMasquerade removes what attachments of the network have that are not valid.
-func GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
-	return onHost(func(h *host) error {
-		return h.gc(ctx, network, valid, masquerading, iptables.Masquerading, func(c *nft.Conn) error { return reference.GCMasquerade(ctx, c, network, valid) })
-	})
-}
-
-// AddPortMaps publishes ports of containers on the host. It fails if another attachment has one of them, with an error that names it, or
+// PortMaps publishes ports of containers on the host. Add fails if another attachment has one of them, with an error that names it, or
 // takes the port over if that one is gone. It also cuts connections without a connection's end, such as UDP's, that were made before
-// and would go on to lead elsewhere.
-func AddPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
-	err := w.one(
-		func(c *nft.Conn) error { return c.PortMaps(ports).Add(ctx, key) },
-		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.PortMaps(key, ports)) })
+// and would go on to lead elsewhere; Del cuts those to the container. Of ports, Del and GC need Results alone.
+func PortMaps(ports netfilter.PortMaps) Use {
+	return Use{
+		table:      nft.HostTable,
+		inNFT:      func(c *nft.Conn) nft.Use { return c.PortMaps(ports) },
+		inIPTables: iptables.PortMapping,
+		wants:      func(key plugin.Key) iptables.Wants { return iptables.PortMaps(key, ports) },
+		reference:  reference.PortMaps(ports.Results),
+		ports:      ports.Maps,
+	}
+}
+
+// Forward lets containers' packets be forwarded by a host that otherwise drops them, and keeps containers of different networks
+// apart. What keeps them apart is in place before anything is let through.
+//
+// Del leaves the rules of iptables that accept what nftables marks: they are for all, and accept nothing else.
+func Forward(f netfilter.Forward) Use {
+	return Use{
+		table:      nft.ForwardTable,
+		inNFT:      func(c *nft.Conn) nft.Use { return c.Forward(f) },
+		inIPTables: iptables.Forwarding,
+		wants:      func(plugin.Key) iptables.Wants { return iptables.Forward(f) },
+		marked: func(c *nft.Conn) iptables.Marked {
+			return iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain, Conn: c}
+		},
+	}
+}
+
+// SpoofCheck has packets dropped that the host's end of the attachment's veth gets from any other MAC address. It is nftables' alone,
+// whatever is wished.
+// Of its arguments Del needs none, and GC the directory of libcni's results.
+func SpoofCheck(results, hostEnd string, mac [6]byte) Use {
+	return Use{
+		table:        nft.BridgeTable,
+		inNFT:        func(c *nft.Conn) nft.Use { return c.SpoofCheck(hostEnd, mac) },
+		reference:    reference.SpoofCheck(results),
+		hasReference: reference.HasSpoofCheck,
+	}
+}
+
+// Available reports whether the backend that is wished for, or the one that would stand in for it, can be used.
+func (u Use) Available(w Wish) error {
+	return u.with(w, func(c *nft.Conn) error { return u.inNFT(c).Available() }, (*iptables.Backend).Available)
+}
+
+// Add gives the attachment what it needs, in place of what it has.
+func (u Use) Add(ctx context.Context, w Wish, key plugin.Key) error {
+	err := u.with(w,
+		func(c *nft.Conn) error {
+			if err := u.inNFT(c).Add(ctx, key); err != nil || u.marked == nil {
+				return err
+			}
+			return u.marked(c).Accept(ctx)
+		},
+		func(b *iptables.Backend) error { return b.Add(ctx, key, u.wants(key)) })
 	if err != nil {
 		return err
 	}
-	if err := conntrack.FlushPublished(ctx, ports.Maps); err != nil {
-		return errors.Join(err, DelPortMaps(context.WithoutCancel(ctx), ports.Results, key, nil))
+	if err := conntrack.FlushPublished(ctx, u.ports); err != nil {
+		return errors.Join(err, Del(context.WithoutCancel(ctx), key, nil, u))
 	}
 	return nil
 }
 
-// DelPortMaps takes them back. Connections to the container that have no end of their own are cut.
-func DelPortMaps(ctx context.Context, results string, key plugin.Key, hint []netip.Prefix) error {
-	return onHost(func(h *host) error {
-		removed, err := h.del(ctx, key, nil, portMapping, iptables.PortMapping)
-		return errors.Join(err,
-			h.ifThere(reference.HostPortTables(), func(c *nft.Conn) error { return reference.DelPortMaps(ctx, c, results, key, hint) }),
-			conntrack.FlushWithdrawn(ctx, removed))
-	}, reference.HostPortTables(), iptables.PortMapping.Tables())
+// Check compares what is there with what Add makes. It tries the other backend too if nftables fails and nothing is said about it; the
+// error is nftables'.
+func (u Use) Check(ctx context.Context, w Wish, key plugin.Key) error {
+	inIPTables := func(b *iptables.Backend) error { return b.Check(ctx, key, u.wants(key)) }
+	return u.with(w, func(c *nft.Conn) error {
+		err := u.inNFT(c).Check(key)
+		if err == nil && u.marked != nil {
+			err = u.marked(c).Check(ctx)
+		}
+		switch {
+		case err != nil && u.hasReference != nil && u.hasReference(c, key):
+			return nil
+		case err != nil && u.wants != nil && w == (Wish{Key: w.Key}) && inIPTables(iptables.On(c)) == nil:
+			return nil
+		}
+		return err
+	}, inIPTables)
 }
 
-// CheckPortMaps compares what is there with what AddPortMaps makes.
-func CheckPortMaps(ctx context.Context, w Wish, key plugin.Key, ports netfilter.PortMaps) error {
-	return w.either(
-		func(c *nft.Conn) error { return c.PortMaps(ports).Check(key) },
-		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.PortMaps(key, ports)) })
-}
-
-// GCPortMaps removes what attachments of the network have that are not valid.
-func GCPortMaps(ctx context.Context, results, network string, valid []plugin.Key) error {
-	return onHost(func(h *host) error {
-		return h.gc(ctx, network, valid, portMapping, iptables.PortMapping, func(c *nft.Conn) error { return reference.GCPortMaps(ctx, c, results, valid) })
+// Del takes back what the attachment has for some uses, at the price of one look at the host. It is found by the key alone, and what is
+// not found is gone, and no error. hint is the addresses that a runtime says the attachment had, nil if it says nothing; they only
+// matter for what the reference plugins made, which does not always tell whose it is.
+func Del(ctx context.Context, key plugin.Key, hint []netip.Prefix, uses ...Use) error {
+	return onEach(uses, func(h host, u Use) error {
+		var published []netfilter.PortMap
+		var errs []error
+		took := func(ports []netfilter.PortMap, err error) {
+			published, errs = append(published, ports...), append(errs, err)
+		}
+		if h.has(u.table) {
+			took(u.inNFT(h.conn).Del(ctx, key))
+		}
+		if u.wants != nil {
+			b := iptables.On(nil) // which asks nf_tables for nothing
+			if h.has(u.inIPTables.Tables()...) {
+				b = iptables.On(h.conn)
+			}
+			took(b.Del(ctx, u.inIPTables, key, hint))
+		}
+		if h.has(u.reference.Tables...) {
+			took(nil, u.reference.Del(ctx, h.conn, key, hint))
+		}
+		return errors.Join(append(errs, conntrack.FlushWithdrawn(ctx, published))...)
 	})
 }
 
-// CheckConditions has the backend that conditions are for say whether they are right, as far as it can before there are any ports.
-func CheckConditions(ctx context.Context, w Wish, conditions4, conditions6 []string) error {
+// GC removes what attachments of the network have for some uses and are not valid.
+func GC(ctx context.Context, network string, valid []plugin.Key, uses ...Use) error {
+	return onEach(uses, func(h host, u Use) error {
+		var errs []error
+		if h.has(u.table) {
+			errs = append(errs, u.inNFT(h.conn).GC(ctx, network, valid))
+		}
+		if h.has(u.reference.Tables...) {
+			errs = append(errs, u.reference.GC(ctx, h.conn, network, valid))
+		}
+		if u.wants != nil {
+			errs = append(errs, iptables.On(h.conn).GC(ctx, u.inIPTables, network, valid))
+		}
+		return errors.Join(errs...)
+	})
+}
+
+// tables are those of nf_tables in which there can be something to remove.
+func (u Use) tables() []nftables.Table {
+	list := append([]nftables.Table{u.table}, u.reference.Tables...)
+	if u.wants != nil {
+		list = append(list, u.inIPTables.Tables()...)
+	}
+	return list
+}
+
+// CheckConditions has the backend that conditions of ports are for say whether they are right, as far as it can before there are any
+// ports.
+func CheckConditions(ctx context.Context, w Wish, ports netfilter.PortMaps) error {
 	if w.NFTables == "" {
 		return nil
 	}
-	return nft.CheckConditions(ctx, netfilter.PortMaps{Conditions4: conditions4, Conditions6: conditions6})
+	return nft.CheckConditions(ctx, ports)
 }
 
-// AddForward lets containers' packets be forwarded by a host that otherwise drops them, and keeps containers of different networks
-// apart. What keeps them apart is in place before anything is let through.
-func AddForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forward) error {
-	return w.one(
-		func(c *nft.Conn) error {
-			if err := isolatePort(f); err != nil {
-				return err
-			}
-			if err := c.Forward(f).Add(ctx, key); err != nil {
-				return err
-			}
-			return marked(c, f).Accept(ctx)
-		},
-		func(b *iptables.Backend) error { return b.Add(ctx, key, iptables.Forward(f)) })
-}
-
-// DelForward takes that back. The rules of iptables that accept what nftables marks stay: they are for all, and accept nothing else.
-// That the port is isolated goes with the port.
-func DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	return onHost(func(h *host) error {
-		_, err := h.del(ctx, key, hint, forwarding, iptables.Forwarding)
-		return err
-	}, iptables.Forwarding.Tables())
-}
-
-// CheckForward compares what is there with what AddForward makes.
-func CheckForward(ctx context.Context, w Wish, key plugin.Key, f netfilter.Forward) error {
-	return w.either(
-		func(c *nft.Conn) error {
-			if err := c.Forward(f).Check(key); err != nil {
-				return err
-			}
-			if isolates(f) && !link.PortOption(f.HostEnd, "isolated") {
-				return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", f.HostEnd),
-					"the bridge's port %s is not isolated", f.HostEnd)
-			}
-			return marked(c, f).Check(ctx)
-		},
-		func(b *iptables.Backend) error { return b.Check(ctx, key, iptables.Forward(f)) })
-}
-
-// GCForward removes what attachments of the network have that are not valid.
-func GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	return onHost(func(h *host) error {
-		nothing := func(*nft.Conn) error { return nil } // the reference plugin has no nftables for this
-		return h.gc(ctx, network, valid, forwarding, iptables.Forwarding, nothing)
-	})
-}
-
-// marked is what iptables has to accept for nftables, which can't accept a packet for good.
-func marked(c *nft.Conn, f netfilter.Forward) iptables.Marked {
-	return iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain, Conn: c}
-}
-
-// isolates reports whether the attachment's port of the bridge is not to exchange packets with other isolated ones.
-func isolates(f netfilter.Forward) bool { return f.Ingress == netfilter.Isolated && f.HostEnd != "" }
-
-func isolatePort(f netfilter.Forward) error {
-	if !isolates(f) {
-		return nil
-	}
-	port, err := netlink.LinkByName(f.HostEnd)
-	if err == nil {
-		err = netlink.LinkSetIsolated(port, true)
-	}
+// onHost does something with the packet filter of the calling thread's network namespace.
+func onHost(do func(*nft.Conn) error) error {
+	conn, err := nft.Open()
 	if err != nil {
-		return fmt.Errorf("isolate the bridge's port %s: %w", f.HostEnd, err)
-	}
-	return nil
-}
-
-// The check of the MAC address that a container sends from is nftables' alone.
-
-// spoofCheckTables are the tables in which there can be something to remove: ours, and the reference plugin's.
-func spoofCheckTables() []nftables.Table {
-	return append(reference.SpoofCheckTables(), nft.SpoofCheckTable())
-}
-
-// AddSpoofCheck has packets dropped that the host's end of the attachment's veth gets from any other MAC address.
-func AddSpoofCheck(ctx context.Context, key plugin.Key, hostEnd string, mac [6]byte) error {
-	return withNFT(func(c *nft.Conn) error { return c.SpoofCheck(hostEnd, mac).Add(ctx, key) })
-}
-
-// DelSpoofCheck removes that, and what the reference bridge plugin has made for the attachment.
-func DelSpoofCheck(ctx context.Context, key plugin.Key) error {
-	return onHost(func(h *host) error { return h.delSpoofCheck(ctx, key) }, spoofCheckTables())
-}
-
-func (h *host) delSpoofCheck(ctx context.Context, key plugin.Key) error {
-	return errors.Join(
-		h.ifThere(spoofCheckTables(), func(c *nft.Conn) error {
-			_, err := spoofChecks(c).Del(ctx, key)
-			return err
-		}),
-		h.ifThere(reference.SpoofCheckTables(), func(c *nft.Conn) error { return reference.DelSpoofCheck(ctx, c, key) }))
-}
-
-// CheckSpoofCheck compares what is there with what AddSpoofCheck makes. What the reference plugin has made will do.
-func CheckSpoofCheck(key plugin.Key, hostEnd string, mac [6]byte) error {
-	return withNFT(func(c *nft.Conn) error {
-		err := c.SpoofCheck(hostEnd, mac).Check(key)
-		if err == nil {
-			return nil
-		}
-		if there, asked := reference.HasSpoofCheck(c, key); there && asked == nil {
-			return nil
-		}
 		return err
+	}
+	defer conn.Close()
+	return do(conn)
+}
+
+// host is the packet filter for one call, which needs but one connection to it.
+type host struct {
+	conn  *nft.Conn
+	there map[nftables.Table]bool
+}
+
+// onEach does something for each use. It asks first which of their tables are there, with one message for all of them. Nearly always it
+// is our own at most, and then nobody need look into the others. A kernel without nftables has none.
+func onEach(uses []Use, do func(host, Use) error) error {
+	return onHost(func(conn *nft.Conn) error {
+		var tables []nftables.Table
+		for _, u := range uses {
+			tables = append(tables, u.tables()...)
+		}
+		answers, err := conn.HasTables(tables...)
+		if err != nil {
+			return err
+		}
+		h := host{conn, map[nftables.Table]bool{}}
+		for i, t := range tables {
+			h.there[t] = answers[i]
+		}
+		var errs []error
+		for _, u := range uses {
+			errs = append(errs, do(h, u))
+		}
+		return errors.Join(errs...)
 	})
 }
 
-// GCSpoofCheck removes what attachments of the network have that are not valid.
-func GCSpoofCheck(ctx context.Context, results, network string, valid []plugin.Key) error {
-	return ignoreUnavailable(withNFT(func(c *nft.Conn) error {
-		return errors.Join(spoofChecks(c).GC(ctx, network, valid), reference.GCSpoofCheck(ctx, c, results, valid))
-	}))
-}
-
-// SpoofCheckAvailable reports whether the kernel has what the check needs.
-func SpoofCheckAvailable() error {
-	return withNFT(func(c *nft.Conn) error { return spoofChecks(c).Available() })
+// has reports whether one of the tables is there.
+func (h host) has(tables ...nftables.Table) bool {
+	return slices.ContainsFunc(tables, func(t nftables.Table) bool { return h.there[t] })
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -35,99 +34,81 @@ type Choice struct {
 
 // Validate refuses a wish that no backend can fulfil. It looks at the configuration alone.
 func (w Wish) Validate() error {
-	_, err := w.configured()
-	return err
-}
-
-// configured is what the configuration chooses. It is Preferred if the host may choose otherwise.
-func (w Wish) configured() (Choice, error) {
-	c := Choice{Backend: w.Value, Reason: w.Key + " says so"}
 	const remedy = "leave out one of the two"
 	switch {
 	case w.Value != "" && w.Value != NFTables && w.Value != IPTables:
-		return c, plugin.ConfigError(`use "nftables" or "iptables", or leave it out`, "%s: unknown backend %q", w.Key, w.Value)
+		return plugin.ConfigError(`use "nftables" or "iptables", or leave it out`, "%s: unknown backend %q", w.Key, w.Value)
 	case w.IPTables != "" && w.NFTables != "":
-		return c, plugin.ConfigError(remedy, "%s needs iptables, but %s needs nftables", w.IPTables, w.NFTables)
+		return plugin.ConfigError(remedy, "%s needs iptables, but %s needs nftables", w.IPTables, w.NFTables)
 	case w.Value == NFTables && w.IPTables != "":
-		return c, plugin.ConfigError(remedy, "%s is %q, but %s needs iptables", w.Key, w.Value, w.IPTables)
+		return plugin.ConfigError(remedy, "%s is %q, but %s needs iptables", w.Key, w.Value, w.IPTables)
 	case w.Value == IPTables && w.NFTables != "":
-		return c, plugin.ConfigError(remedy, "%s is %q, but %s needs nftables", w.Key, w.Value, w.NFTables)
+		return plugin.ConfigError(remedy, "%s is %q, but %s needs nftables", w.Key, w.Value, w.NFTables)
+	}
+	return nil
+}
+
+// choose chooses a backend. It looks at the host, and asks the kernel for nothing that it would have to load.
+func (w Wish) choose() (Choice, error) {
+	if err := w.Validate(); err != nil {
+		return Choice{}, err
+	}
+	switch {
 	case w.Value != "":
-		return c, nil
+		return Choice{Backend: w.Value, Reason: w.Key + " says so"}, nil
 	case w.IPTables != "":
 		return Choice{Backend: IPTables, Reason: w.IPTables + " needs it"}, nil
 	case w.NFTables != "":
 		return Choice{Backend: NFTables, Reason: w.NFTables + " needs it"}, nil
 	}
-	return Choice{Backend: NFTables, Reason: w.Key + " is left out, and nftables is preferred", Preferred: true}, nil
-}
-
-// choose chooses a backend. It looks at the host, and asks the kernel for nothing that it would have to load.
-func (w Wish) choose() (Choice, error) {
-	c, err := w.configured()
-	if err != nil || !c.Preferred {
-		return c, err
-	}
 	const ipvsLink = "kube-ipvs0" // on which kube-proxy has the addresses of Services in IPVS mode
-	_, err = os.Stat("/proc/sys/net/ipv4/conf/" + ipvsLink)
+	_, err := os.Stat("/proc/sys/net/ipv4/conf/" + ipvsLink)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return c, nil
+		return Choice{Backend: NFTables, Reason: w.Key + " is left out, and nftables is preferred", Preferred: true}, nil
 	case err != nil:
-		return c, fmt.Errorf("look for link %s: %w", ipvsLink, err)
+		return Choice{}, fmt.Errorf("look for link %s: %w", ipvsLink, err)
 	}
 	return Choice{Backend: IPTables, Reason: "kube-proxy is in IPVS mode (" + ipvsLink + " is there), which needs its own rules to come first"}, nil
 }
 
 // Explain says in a sentence what does a work and why: "masquerades with iptables: ipMasqBackend says so".
-func Explain(work string, w Wish) string {
+func (u Use) Explain(work string, w Wish) string {
 	c, err := w.choose()
 	if err != nil {
 		return work + " with nothing: " + err.Error()
 	}
 	if c.Preferred {
-		if err := withNFT(func(c *nft.Conn) error { return masquerading(c).Available() }); errors.Is(err, netfilter.ErrUnavailable) {
-			c = c.without(err)
+		if err := onHost(func(conn *nft.Conn) error { return u.inNFT(conn).Available() }); errors.As(err, new(nft.Unavailable)) {
+			c = without(err)
 		}
 	}
 	return work + " with " + c.Backend + ": " + c.Reason
 }
 
-// one does something with the backend that is wished for.
-func (w Wish) one(withNFT func(*nft.Conn) error, withIPTables func(*iptables.Backend) error) error {
+// with does something with the backend that is wished for, if there is a choice.
+func (u Use) with(w Wish, inNFT func(*nft.Conn) error, inIPTables func(*iptables.Backend) error) error {
+	if u.wants == nil {
+		return onHost(inNFT)
+	}
 	c, err := w.choose()
 	if err != nil {
 		return err
 	}
-	return onHost(func(h *host) error {
+	return onHost(func(conn *nft.Conn) error {
 		if c.Backend == NFTables {
-			err := h.withNFT(withNFT)
-			if !c.Preferred || !errors.Is(err, netfilter.ErrUnavailable) {
+			err := inNFT(conn)
+			if !c.Preferred || !errors.As(err, new(nft.Unavailable)) {
 				return c.explain(err)
 			}
-			c = c.without(err)
+			c = without(err)
 		}
-		return c.explain(withIPTables(iptables.On(h.conn)))
+		return c.explain(inIPTables(iptables.On(conn)))
 	})
 }
 
-// either is one, and tries the other backend if nftables fails and nothing is said. The error is nftables'.
-func (w Wish) either(withNFT func(*nft.Conn) error, withIPTables func(*iptables.Backend) error) error {
-	c, err := w.configured()
-	if err != nil {
-		return err
-	}
-	return w.one(func(conn *nft.Conn) error {
-		err := withNFT(conn)
-		if err != nil && c.Preferred && withIPTables(iptables.On(conn)) == nil {
-			return nil
-		}
-		return err
-	}, withIPTables)
-}
-
 // without is the choice when the kernel has no nftables.
-func (c Choice) without(err error) Choice {
+func without(err error) Choice {
 	return Choice{Backend: IPTables, Reason: fmt.Sprintf("the kernel has no usable nftables (%v)", err)}
 }
 

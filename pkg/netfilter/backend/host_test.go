@@ -12,6 +12,7 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -25,17 +26,22 @@ var (
 
 // dels are what DELs remove.
 var dels = map[string]func() error{
-	"masquerade": func() error { return DelMasquerade(context.Background(), key, hint) },
-	"bridge":     func() error { return DelBridge(context.Background(), key, hint) },
-	"port maps":  func() error { return DelPortMaps(context.Background(), "", key, hint) },
-	"forward":    func() error { return DelForward(context.Background(), key, hint) },
+	"masquerade": func() error { return Del(context.Background(), key, hint, Masquerade(nil)) },
+	"bridge": func() error {
+		return Del(context.Background(), key, hint, Masquerade(nil), SpoofCheck("", "", [6]byte{}))
+	},
+	"port maps": func() error { return Del(context.Background(), key, hint, PortMaps(netfilter.PortMaps{})) },
+	"forward":   func() error { return Del(context.Background(), key, hint, Forward(netfilter.Forward{})) },
 }
 
-func TestOnHost(t *testing.T) {
+func TestOnEach(t *testing.T) {
 	t.Parallel()
+	uses := []Use{Masquerade(nil), PortMaps(netfilter.PortMaps{}), Forward(netfilter.Forward{}), SpoofCheck("", "", [6]byte{})}
 	groups := map[string][]nftables.Table{
-		"reference masquerade": reference.MasqueradeTables(), "reference ports": reference.HostPortTables(),
-		"nat": iptables.Masquerading.Tables(), "filter": iptables.Forwarding.Tables(), "bridge": spoofCheckTables(),
+		"reference masquerade": reference.Masquerade().Tables, "reference ports": reference.PortMaps("").Tables,
+		"nat": iptables.Masquerading.Tables(), "filter": iptables.Forwarding.Tables(),
+		"reference bridge": reference.SpoofCheck("").Tables, "bridge": {{Family: nftables.TableFamilyBridge, Name: "cnibox"}},
+		"host": {{Family: nftables.TableFamilyINet, Name: "cnibox"}}, "forward": {{Family: nftables.TableFamilyINet, Name: "cnibox-forward"}},
 	}
 	for _, tt := range []struct{ table, group string }{
 		{"", ""},
@@ -43,7 +49,8 @@ func TestOnHost(t *testing.T) {
 		{"ip cni_hostport", "reference ports"}, {"ip6 cni_hostport", "reference ports"},
 		{"ip nat", "nat"}, {"ip6 nat", "nat"},
 		{"ip filter", "filter"}, {"ip6 filter", "filter"},
-		{"bridge cnibox", "bridge"}, {"bridge nat", "bridge"},
+		{"bridge cnibox", "bridge"}, {"bridge nat", "reference bridge"},
+		{"inet cnibox", "host"}, {"inet cnibox-forward", "forward"},
 		{"inet nat", ""}, {"bridge filter", ""},
 	} {
 		t.Run(tt.table, func(t *testing.T) {
@@ -52,19 +59,15 @@ func TestOnHost(t *testing.T) {
 			if tt.table != "" {
 				h.MustRun(t, "nft", "add", "table", tt.table)
 			}
-			var all [][]nftables.Table
-			for _, tables := range groups {
-				all = append(all, tables)
-			}
 			h.Do(func() {
-				err := onHost(func(h *host) error {
+				err := onEach(uses, func(h host, _ Use) error {
 					for name, tables := range groups {
-						if got := h.hasAny(tables); got != (name == tt.group) {
+						if got := h.has(tables...); got != (name == tt.group) {
 							t.Errorf("%s: %v", name, got)
 						}
 					}
 					return nil
-				}, all...)
+				})
 				if err != nil {
 					t.Error(err)
 				}

@@ -10,7 +10,7 @@
 // What follows from the form of the reference plugins' rules:
 //
 //   - Several interfaces of a container on one network share chains. Here each is added and removed alone, but the
-//     reference plugins' DEL of one removes the rules of all, and a DEL here of something that they made takes all port maps.
+//     reference plugins' DEL of one removes the rules of all, as does a DEL here of something that they made.
 //   - The rules are appended to iptables' chains, at priority -100. kube-proxy in nftables mode has its own chains there, so
 //     which of a Service and a published port of the same address wins depends on which was made first.
 //   - Of a port published on one host address and the same port published on all of them by another container, the one

@@ -3,8 +3,6 @@ package iptables
 import (
 	"cmp"
 	"net/netip"
-	"os"
-	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -25,7 +23,7 @@ func adminChain(name string) string { return cmp.Or(name, "CNI-ADMIN") }
 // Forward returns the rules of addresses, and of the policy of their bridge.
 func Forward(f netfilter.Forward) Wants {
 	admin := adminChain(f.AdminChain)
-	w := Wants{use: Forwarding, err: validateChain("iptablesAdminChainName", admin)}
+	w := Wants{use: Forwarding, err: ValidateChain("iptablesAdminChainName", admin)}
 	for _, fam := range families() {
 		addrs := filter(f.Addrs, func(a netip.Addr) bool { return familyOf(a) == fam })
 		if len(addrs) > 0 {
@@ -37,21 +35,14 @@ func Forward(f netfilter.Forward) Wants {
 		for _, a := range addrs {
 			w.own = append(w.own, addressRules(a)...)
 		}
-		if f.Ingress != netfilter.Open && (len(addrs) > 0 || len(f.Addrs) == 0 && fam.isThere()) {
+		if f.Ingress != netfilter.Open && (len(addrs) > 0 || len(f.Addrs) == 0) {
 			w.protect(fam, f)
 		}
 	}
 	if f.Ingress != netfilter.Open {
 		w.chains = append(w.chains, stage1, stage2)
 	}
-	w.own = distinct(w.own)
 	return w
-}
-
-// isThere reports whether the kernel has the family.
-func (f *family) isThere() bool {
-	_, err := os.Stat("/proc/sys/net/" + f.name)
-	return err == nil
 }
 
 // addressRules let an address connect and be answered. New connections to its published ports are left to the
@@ -66,23 +57,20 @@ func addressRules(a netip.Addr) []rule {
 
 // protect adds what a policy needs: rules that all attachments of the bridge have in common.
 func (w *Wants) protect(f *family, want netfilter.Forward) {
-	name := want.Bridge
+	b := want.Bridge
 	const longest = 15 // of names of links
-	if !isQuotable(name) || len(name) > longest || strings.ContainsAny(name, "/ +") || strings.HasPrefix(name, "-") ||
-		slices.Contains([]string{".", "..", "!"}, name) {
+	if !isName(b, longest) || strings.ContainsAny(b, "/+") {
 		w.err = plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
-			"ingressPolicy: %q is no bridge", name)
+			"ingressPolicy: %q is no bridge", b)
 	}
-	policy, b := "same-bridge", quote(name)
 	w.shared = append(w.shared, isolationJump(f), policyRule(f, stage1, "", anyPolicy, "RETURN"), policyRule(f, stage2, "", anyPolicy, "RETURN"))
-	if want.Ingress == netfilter.Isolated {
-		policy = "isolated"
-	}
-	w.own = append(w.own, policyRule(f, stage1, "-i "+b+" ! -o "+b+" ", policy, stage2))
+	policy := map[netfilter.Ingress]string{netfilter.SameBridge: "same-bridge", netfilter.Isolated: "isolated"}[want.Ingress]
+	w.own = append(w.own,
+		policyRule(f, stage1, "-i "+b+" ! -o "+b+" ", policy, stage2),
+		policyRule(f, stage2, "-o "+b+" ", anyPolicy, "DROP"))
 	if want.Ingress == netfilter.Isolated {
 		w.own = append(w.own, policyRule(f, stage1, "-i "+b+" -o "+b+" ", policy, "DROP"))
 	}
-	w.own = append(w.own, policyRule(f, stage2, "-o "+b+" ", anyPolicy, "DROP"))
 }
 
 const anyPolicy = "same-bridge|isolated"

@@ -1,12 +1,15 @@
 package iptables
 
 import (
+	"context"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -111,6 +114,28 @@ func TestWithoutPrograms(t *testing.T) {
 	})
 }
 
+// A program that hangs is ended with the call, and what was done is undone.
+func TestHangingProgram(t *testing.T) {
+	eachFlavour(t, func(t *testing.T, n *node) {
+		dir := t.TempDir()
+		save, err := exec.LookPath("iptables-save")
+		must(t, err)
+		restore, err := exec.LookPath("iptables-restore")
+		must(t, err)
+		script := "#!/bin/sh\n[ \"$2\" != raw ] || exec sleep 60\nexec " + save + " \"$@\"\n"
+		must(t, os.WriteFile(filepath.Join(dir, "iptables-save"), []byte(script), 0o755))
+		must(t, os.Symlink(restore, filepath.Join(dir, "iptables-restore")))
+		t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		late, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		ports := publish(t, "tcp/8080=10.88.0.2:80")
+		ports.Inside = "br0"
+		err = n.try(func() error { return New().AddPortMaps(late, keyOf("a"), ports) })
+		wantError(t, err, "keep containers from 127.0.0.1 of the host", context.DeadlineExceeded.Error())
+		same(t, "left over", n.kept(t)+containers(n.rules(t, &ipv4, "nat")), "")
+	})
+}
+
 // A program that hangs with iptables' lock is named after a while. nft has none.
 func TestLocked(t *testing.T) {
 	if testing.Short() {
@@ -144,7 +169,7 @@ func TestKilledAdd(t *testing.T) {
 		before := n.rules(t, &ipv4, "nat")
 		n.unmap(t, keyOf("a"))
 		n.Do(func() {
-			must(t, owners{}.with(owner{"ports", keyOf("a")}, &ipv4, PortMaps(keyOf("a"), ports).own).write())
+			must(t, writeOwned(ownedBy(owner{"ports", keyOf("a")}, PortMaps(keyOf("a"), ports).own)))
 		})
 		n.portmap(t, "b", publish(t, "tcp/8080=10.88.0.3:80")) // the port is not taken
 		n.unmap(t, keyOf("b"))
@@ -155,6 +180,13 @@ func TestKilledAdd(t *testing.T) {
 	})
 }
 
+func ownedBy(o owner, rules []rule) []rule {
+	for i := range rules {
+		rules[i].owner = o
+	}
+	return rules
+}
+
 // What is written is read again, and nothing else.
 func TestOwners(t *testing.T) {
 	netlab.NewHost(t).Do(func() {
@@ -163,19 +195,19 @@ func TestOwners(t *testing.T) {
 		for i := range w.own {
 			w.own[i].common = false // which need not be known any more
 		}
-		list := owners{}.with(owner{"forward", keyOf("a")}, &ipv4, in(&ipv4, w.own)).with(owner{"forward", keyOf("a")}, &ipv6, in(&ipv6, w.own)).
-			with(owner{"ports", second("a", "eth1")}, &ipv4, PortMaps(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)
-		must(t, list.write())
-		again, err := readOwners()
+		list := append(ownedBy(owner{"forward", keyOf("a")}, w.own),
+			ownedBy(owner{"ports", second("a", "eth1")}, PortMaps(keyOf("a"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")).own)...)
+		must(t, writeOwned(list))
+		again, err := readOwned()
 		must(t, err)
 		if !slices.Equal(list, again) {
 			t.Errorf("read %v, want %v", again, list)
 		}
 		must(t, os.WriteFile(ownersFile, []byte("\nforward net\n\n"), 0o644))
-		if again, err := readOwners(); err != nil || len(again) != 0 {
+		if again, err := readOwned(); err != nil || len(again) != 0 {
 			t.Errorf("read %v %v", again, err)
 		}
-		must(t, owners{}.write())
-		must(t, owners{}.write())
+		must(t, writeOwned(nil))
+		must(t, writeOwned(nil))
 	})
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // Marked has iptables accept forwarded packets that have a bit of the mark set, for a backend that marks what may pass and
@@ -42,9 +43,9 @@ func (m Marked) Accept(ctx context.Context) error {
 	if err != nil || len(tables) == 0 {
 		return err
 	}
-	return locked(ctx, func() error {
+	return state.Locked(ctx, lockFile, func() error {
 		for _, t := range tables {
-			if err := t.edit(ctx, func(l *listing) ([]string, error) { return m.missing(t.family, l), nil }); err != nil {
+			if err := t.edit(ctx, m.rules(t.family)); err != nil {
 				return err
 			}
 		}
@@ -59,30 +60,31 @@ func (m Marked) Check(ctx context.Context) error {
 		return err
 	}
 	for _, t := range tables {
-		l, err := t.list(ctx)
+		lacking, err := t.lacking(ctx, m.rules(t.family).shared...)
 		if err != nil {
 			return err
 		}
-		if lines := m.missing(t.family, l); len(lines) > 0 {
+		if len(lacking) > 0 {
 			return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again",
-				"%s: what lets containers' packets pass is not complete: missing is %q", t, lines)
+				"%s: what lets containers' packets pass is not complete: missing is %q", t, lacking)
 		}
 	}
 	return nil
 }
 
-// missing returns what makes the rules of a table complete.
-func (m Marked) missing(f *family, l *listing) []string {
-	return change{chains: []string{markedChain, adminChain(m.AdminChain)}, shared: []rule{
-		{family: f, chain: markedChain, spec: "-j " + adminChain(m.AdminChain), first: true},
+// rules are what is to be in a table.
+func (m Marked) rules(f *family) change {
+	admin := adminChain(m.AdminChain)
+	return change{chains: []string{markedChain, admin}, shared: []rule{
+		{family: f, chain: markedChain, spec: "-j " + admin, first: true},
 		{family: f, chain: markedChain, spec: fmt.Sprintf("-m mark --mark %#x/%#x -j ACCEPT", m.Mark, m.Mark)},
 		{family: f, chain: hookChain, spec: `-m comment --comment "cnibox firewall" -j ` + markedChain, first: true},
-	}}.lines(l)
+	}}
 }
 
 // tables returns those in which rules may be missing.
 func (m Marked) tables(ctx context.Context) (list []*table, err error) {
-	if err := validateChain("iptablesAdminChainName", adminChain(m.AdminChain)); err != nil {
+	if err := ValidateChain("iptablesAdminChainName", adminChain(m.AdminChain)); err != nil {
 		return nil, err
 	}
 	for _, f := range families() {
@@ -96,8 +98,8 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 			return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
 				hookChain, nfTables, f.name, err)
 		case err == nil && len(tables) == 0:
-			if p, err := plainProgram(f); err == nil {
-				tables = []*table{{family: f, name: filterTable, program: p}}
+			if t, err := plainTable(f, filterTable); err == nil {
+				tables = append(tables, t)
 			}
 		}
 		list = append(list, tables...) // none without a program: nothing drops packets
@@ -107,9 +109,6 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 
 // isComplete reports whether nf_tables has all rules. It needs no program.
 func (m Marked) isComplete(f *family) bool {
-	if m.Conn == nil {
-		return false
-	}
 	jumps := map[string]bool{}
 	for _, chain := range []string{hookChain, markedChain} {
 		t := nftTable(f, filterTable)
@@ -127,9 +126,6 @@ func (m Marked) isComplete(f *family) bool {
 
 // drops reports whether chain FORWARD of nf_tables has that policy.
 func (m Marked) drops(f *family) bool {
-	if m.Conn == nil {
-		return false
-	}
 	t := nftTable(f, filterTable)
 	c, err := m.Conn.ListChain(&t, hookChain)
 	return err == nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop

@@ -1,11 +1,6 @@
 package iptables
 
 import (
-	"context"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -18,80 +13,33 @@ import (
 //	ports net 0123456789ab eth0 ipv4 -A CNI-DN-e8f6f419596f7f47b3468 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.88.0.2:80
 const ownersFile = "/run/cnibox/iptables.owners" // earlier versions have a directory /run/cnibox/iptables
 
-// lockFile is locked by whoever changes rules, from the look at what is there until the change is made.
-const lockFile = "/run/cnibox/iptables.lock"
-
-func locked(ctx context.Context, do func() error) error { return state.Locked(ctx, lockFile, do) }
-
 // owner is an attachment, for one of the things that it has rules for.
 type owner struct {
 	use string
 	key plugin.Key
 }
 
-// holding is a rule that an owner has.
-type holding struct {
-	owner
-	rule rule
-}
-
-// owners are all holdings.
-type owners []holding
-
-func readOwners() (list owners, err error) {
-	text, err := os.ReadFile(ownersFile)
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	for line := range strings.Lines(string(text)) {
+// readOwned returns the rules of all owners.
+func readOwned() (list []rule, err error) {
+	lines, err := state.ReadLines(ownersFile)
+	for _, line := range lines {
 		const fields = 8
-		w := strings.SplitN(strings.TrimSuffix(line, "\n"), " ", fields)
+		w := strings.SplitN(line, " ", fields)
 		for _, f := range families() {
 			if len(w) == fields && w[4] == f.name {
 				o := owner{w[0], plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}
-				list = append(list, holding{o, rule{family: f, chain: w[6], spec: w[7], first: w[5] == "-I"}})
+				list = append(list, rule{family: f, chain: w[6], spec: w[7], first: w[5] == "-I", owner: o})
 			}
 		}
 	}
-	return list, nil
+	return list, err
 }
 
-func (list owners) write() error {
-	if len(list) == 0 {
-		if err := os.Remove(ownersFile); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
-		}
-		return nil
+func writeOwned(list []rule) error {
+	var lines []string
+	for _, r := range list {
+		key := r.owner.key
+		lines = append(lines, strings.Join([]string{r.owner.use, key.Network, key.ContainerID, key.IfName, r.family.name, r.add()}, " "))
 	}
-	var text strings.Builder
-	for _, h := range list {
-		fmt.Fprintln(&text, h.use, h.key.Network, h.key.ContainerID, h.key.IfName, h.rule.family.name, h.rule.add())
-	}
-	return state.Write(ownersFile, []byte(text.String()), 0o644)
-}
-
-func (list owners) rules() (rules []rule) {
-	for _, h := range list {
-		rules = append(rules, h.rule)
-	}
-	return rules
-}
-
-// of returns the rules that an owner has.
-func (list owners) of(o owner) []rule {
-	return owners(filter(list, func(h holding) bool { return h.owner == o })).rules()
-}
-
-// about returns the rules of containers' chains, and the jumps to them, each once.
-func (list owners) about(f *family, chains []string) []rule {
-	return distinct(filter(in(f, list.rules()), func(r rule) bool { return r.isAbout(chains) }))
-}
-
-// with gives an owner rules of one family, in place of those that it had.
-func (list owners) with(o owner, f *family, rules []rule) owners {
-	list = filter(list, func(h holding) bool { return h.owner != o || h.rule.family != f })
-	for _, r := range rules {
-		list = append(list, holding{o, r})
-	}
-	return list
+	return state.WriteLines(ownersFile, lines, 0o644)
 }

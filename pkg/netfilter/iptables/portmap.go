@@ -1,16 +1,17 @@
 package iptables
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/coreos/go-iptables/iptables"
-
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // The chains that all port maps share.
@@ -64,19 +65,16 @@ func validatePorts(ports netfilter.PortMaps) error {
 	if ports.SetMarkChain == "" {
 		return nil
 	}
-	return validateChain("externalSetMarkChain", ports.SetMarkChain)
+	return ValidateChain("externalSetMarkChain", ports.SetMarkChain)
 }
 
 // dnatRules are the rules of the container's chain for a port: what marks connections to be masqueraded, which are those
 // from the container's network and the host's loopback addresses, then what redirects.
 func dnatRules(f *family, chain string, ports netfilter.PortMaps, m netfilter.PortMap) (rules []rule) {
-	protocol, mark := netfilter.ProtocolName(m.Protocol), markChain
+	protocol, mark := netfilter.ProtocolName(m.Protocol), cmp.Or(ports.SetMarkChain, markChain)
 	match := fmt.Sprintf("-p %s -m %s --dport %d", protocol, protocol, m.HostPort)
 	if m.HostIP.IsValid() {
 		match = "-d " + alone(m.HostIP) + " " + match
-	}
-	if ports.SetMarkChain != "" {
-		mark = ports.SetMarkChain
 	}
 	network := alone(m.Container.Addr()) // if it is not known
 	for _, p := range ports.Networks {
@@ -101,19 +99,15 @@ func dnatRules(f *family, chain string, ports netfilter.PortMaps, m netfilter.Po
 
 // entryRules lead to the container's chain, by protocol. They name the ports of both families, as the reference plugin's do.
 func entryRules(f *family, key plugin.Key, ports netfilter.PortMaps) (rules []rule) {
-	conditions := ports.Conditions4
-	if f == &ipv6 {
-		conditions = ports.Conditions6
-	}
-	words := ""
-	for _, w := range conditions {
-		words += quote(w) + " "
+	conditions := ""
+	for _, word := range map[*family][]string{&ipv4: ports.Conditions4, &ipv6: ports.Conditions6}[f] {
+		conditions += quote(word) + " "
 	}
 	for _, protocol := range []string{"sctp", "tcp", "udp"} { // sorted
 		const atOnce = 15 // a rule takes no more (multiport)
 		for list := range slices.Chunk(hostPorts(protocol, ports.Maps), atOnce) {
 			rules = append(rules, rule{family: f, chain: dnatChain, spec: fmt.Sprintf("-p %s %s -m multiport --dports %s %s-j %s",
-				protocol, PortMapping.commentOf(key), strings.Join(list, ","), words, PortMapping.chains(key)[0])})
+				protocol, PortMapping.commentOf(key), strings.Join(list, ","), conditions, PortMapping.chains(key)[0])})
 		}
 	}
 	return rules
@@ -123,7 +117,7 @@ func entryRules(f *family, key plugin.Key, ports netfilter.PortMaps) (rules []ru
 func hostPorts(protocol string, maps []netfilter.PortMap) (list []string) {
 	first := map[netfilter.PortMap]*family{} // by the host's side
 	for _, m := range maps {
-		side, f := netfilter.PortMap{HostIP: m.HostIP, HostPort: m.HostPort}, familyOf(m.Container.Addr())
+		side, f := hostSide(m), familyOf(m.Container.Addr())
 		if netfilter.ProtocolName(m.Protocol) == protocol && (first[side] == nil || first[side] == f) {
 			first[side] = f
 			list = append(list, strconv.Itoa(int(m.HostPort)))
@@ -132,37 +126,42 @@ func hostPorts(protocol string, maps []netfilter.PortMap) (list []string) {
 	return list
 }
 
+// hostSide is equal for port maps of the same port of the host.
+func hostSide(m netfilter.PortMap) netfilter.PortMap {
+	m.Container = netip.AddrPort{}
+	return m
+}
+
 // portMapOf reads a port map from the rule that redirects to the container.
 func portMapOf(r rule) (m netfilter.PortMap, ok bool) {
-	w := words(r.spec)
-	protocol, ok := netfilter.Protocol(option(w, "-p"))
-	port, errPort := strconv.ParseUint(option(w, "--dport"), 10, 16)
-	to, errTo := netip.ParseAddrPort(option(w, "--to-destination"))
-	host, errHost := netip.ParsePrefix(option(w, "-d"))
+	protocol, ok := netfilter.Protocol(r.option("-p"))
+	port, errPort := strconv.ParseUint(r.option("--dport"), 10, 16)
+	to, errTo := netip.ParseAddrPort(r.option("--to-destination"))
+	host, errHost := netip.ParsePrefix(r.option("-d"))
 	m = netfilter.PortMap{Protocol: protocol, HostPort: uint16(port), Container: to, HostIP: host.Addr()}
-	return m, ok && errPort == nil && errTo == nil && (errHost == nil || option(w, "-d") == "")
+	return m, ok && errPort == nil && errTo == nil && (errHost == nil || r.option("-d") == "")
 }
 
 // evict makes sure that nobody else has the ports, but for attachments that are gone, which it returns: their address is
 // that of the container which the ports are to lead to, or their network namespace is known to be gone.
-func (list owners) evict(f *family, l *listing, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
-	for _, r := range l.rules {
+func evict(owned []rule, t *table, key plugin.Key, ports netfilter.PortMaps) (gone []plugin.Key, err error) {
+	for _, r := range t.rules {
 		if !PortMapping.isChain(r.chain) {
 			continue
 		}
 		other, ok := portMapOf(r)
 		i := slices.IndexFunc(ports.Maps, func(m netfilter.PortMap) bool {
-			return familyOf(m.Container.Addr()) == f && m.HostIP == other.HostIP && m.Protocol == other.Protocol && m.HostPort == other.HostPort
+			return familyOf(m.Container.Addr()) == t.family && hostSide(m) == hostSide(other)
 		})
 		if i < 0 || !ok {
 			continue
 		}
-		holder := list.publisher(l, r, key)
-		if holder == key || slices.Contains(gone, holder) {
+		holder := publisher(owned, t, r, key)
+		if holder == key {
 			continue
 		}
 		if other.Container.Addr() != ports.Maps[i].Container.Addr() {
-			if isGone, known := netfilter.Gone(ports.Results, holder); !isGone {
+			if isGone, known := results.Gone(ports.Results, holder); !isGone {
 				return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
 					"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder)
 			}
@@ -174,37 +173,37 @@ func (list owners) evict(f *family, l *listing, key plugin.Key, ports netfilter.
 
 // publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for which
 // interface it is: it is taken to have the name that the one who asks has.
-func (list owners) publisher(l *listing, r rule, asking plugin.Key) plugin.Key {
-	for _, h := range list {
-		if h.use == PortMapping.name && sameRule(h.rule, r) {
-			return h.key
+func publisher(owned []rule, t *table, r rule, asking plugin.Key) plugin.Key {
+	for _, o := range owned {
+		if o.owner.use == PortMapping.name && sameRule(o, r) {
+			return o.owner.key
 		}
 	}
 	if slices.Contains(PortMapping.chains(asking), r.chain) {
 		return asking
 	}
 	holder := plugin.Key{IfName: asking.IfName}
-	for _, entry := range l.jumpsTo(r.chain) {
-		_, err := fmt.Sscanf(option(words(entry.spec), "--comment"), "dnat name: %q id: %q", &holder.Network, &holder.ContainerID)
-		if err == nil {
+	for _, entry := range t.jumpsTo(r.chain) {
+		_, comment, _ := strings.Cut(strings.ReplaceAll(entry.spec, `\"`, `"`), `--comment "`)
+		if _, err := fmt.Sscanf(comment, "dnat name: %q id: %q", &holder.Network, &holder.ContainerID); err == nil {
 			return holder
 		}
 	}
 	return plugin.Key{Network: "?", ContainerID: r.chain, IfName: "?"}
 }
 
-// guardRule drops what comes from elsewhere for 127.0.0.0/8. Where route_localnet is off the kernel does so itself
+// guard drops what comes from elsewhere for 127.0.0.0/8. Where route_localnet is off the kernel does so itself
 // (ip-sysctl.rst); with it on, containers would reach what the host serves there for itself (CVE-2020-8558). It stays: the
 // switch stays on as long as the link is there.
-var guardRule = []string{"!", "-i", "lo", "-d", "127.0.0.0/8", "-m", "comment", "--comment", "cnibox: route_localnet", "-j", "DROP"}
+var guard = rule{family: &ipv4, chain: "PREROUTING", spec: `-d 127.0.0.0/8 ! -i lo -m comment --comment "cnibox: route_localnet" -j DROP`}
 
-const guardTable, guardChain = "raw", "PREROUTING"
+const guardTable = "raw"
 
 // allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
-func allowLocalhost(link string) error {
-	t, err := guardProgram()
+func allowLocalhost(ctx context.Context, link string) error {
+	t, err := plainTable(guard.family, guardTable)
 	if err == nil {
-		err = t.AppendUnique(guardTable, guardChain, guardRule...)
+		err = t.edit(ctx, change{shared: []rule{guard}})
 	}
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
@@ -214,29 +213,17 @@ func allowLocalhost(link string) error {
 }
 
 // checkLocalhost makes sure of both. What the reference plugin made has no guard.
-func checkLocalhost(link string, isGuarded bool) error {
+func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
-		t, err := guardProgram()
+		t, err := plainTable(guard.family, guardTable)
 		if err != nil {
 			return err
 		}
-		if there, err := t.Exists(guardTable, guardChain, guardRule...); err != nil || !there {
+		if lacking, err := t.lacking(ctx, guard); err != nil || len(lacking) > 0 {
 			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
-				"the ADD of any container with published ports makes it again", "iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
+				"the ADD of any container with published ports makes it again",
+				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
 	}
-	if allowed, err := netfilter.LocalhostAllowed(link); err != nil || !allowed {
-		return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", link),
-			"route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", link)
-	}
-	return nil
-}
-
-// guardProgram is found as the other programs are: runtimes have a PATH without it, or none.
-func guardProgram() (*iptables.IPTables, error) {
-	path, err := find("iptables")
-	if err != nil {
-		return nil, missing("iptables")
-	}
-	return iptables.New(iptables.Path(path), iptables.Timeout(lockSeconds))
+	return netfilter.CheckLocalhost(link)
 }

@@ -209,21 +209,3 @@ func TestMasqueradeOfReference(t *testing.T) {
 		same(t, "records", n.kept(t), "")
 	})
 }
-
-// Of two interfaces that the reference plugin has masqueraded, DEL with a hint
-// takes one.
-func TestMasqueradeHint(t *testing.T) {
-	eachFlavour(t, func(t *testing.T, n *node) {
-		key := keyOf("a")
-		n.do(t, func() error { return New().AddMasquerade(ctx, key, prefixes("10.88.0.2/16", "10.88.0.3/16")) })
-		n.MustRun(t, "rm", ownersFile)
-		old := `-A POSTROUTING -s 10.88.0.0/16 -m comment --comment "name: \"net\" id: \"a\"" -j ` + chainOf(Masquerading, "a")
-		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.2/16")) })
-		same(t, "one", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
-		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.2/16")) })
-		same(t, "still one", n.rules(t, &ipv4, "nat"), masqueraded("a", "10.88.0.0/16", "10.88.0.3/32"))
-		n.restore(t, "nat", old) // the form of old versions
-		n.do(t, func() error { return New().DelMasquerade(ctx, key, prefixes("10.88.0.3/16")) })
-		same(t, "none", n.rules(t, &ipv4, "nat"), "")
-	})
-}

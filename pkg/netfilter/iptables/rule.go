@@ -38,6 +38,7 @@ type rule struct {
 	spec   string
 	first  bool // it goes to the head of the chain
 	common bool // somebody else may have made it for himself: it is removed only if it was not there before us
+	owner  owner
 }
 
 func (r rule) String() string { return "-A " + r.chain + " " + r.spec }
@@ -52,8 +53,15 @@ func (r rule) add() string {
 
 func (r rule) remove() string { return "-D " + r.chain + " " + r.spec }
 
+// option returns the word that follows a name, "" if there is none.
+func (r rule) option(name string) string {
+	_, rest, _ := strings.Cut(" "+r.spec, " "+name+" ")
+	word, _, _ := strings.Cut(rest, " ")
+	return word
+}
+
 // target returns what the rule jumps to.
-func (r rule) target() string { return option(words(r.spec), "-j") }
+func (r rule) target() string { return r.option("-j") }
 
 // isAbout reports whether the rule is in one of the chains, or jumps to one.
 func (r rule) isAbout(chains []string) bool {
@@ -63,11 +71,11 @@ func (r rule) isAbout(chains []string) bool {
 // id is equal for two texts of one rule. Those that lead to a container's port maps are known by their ports: conditions are
 // in them in the words of the configuration, which iptables-save prints in others.
 func (r rule) id() string {
-	w := words(r.spec)
-	if target := option(w, "-j"); strings.HasPrefix(target, portsPrefix) {
-		w = []string{option(w, "-p"), option(w, "--dports"), target}
+	spec := r.spec
+	if target := r.target(); strings.HasPrefix(target, portsPrefix) {
+		spec = strings.Join([]string{r.option("-p"), r.option("--dports"), target}, " ")
 	}
-	return r.family.name + "\x00" + r.chain + "\x00" + strings.Join(w, "\x00")
+	return strings.Join([]string{r.family.name, r.chain, spec}, " ")
 }
 
 func sameRule(a, b rule) bool { return a.id() == b.id() }
@@ -77,15 +85,9 @@ func in(f *family, rules []rule) []rule {
 	return filter(rules, func(r rule) bool { return r.family == f })
 }
 
-// without returns the rules that are not among others.
+// without returns the rules that are not among others, each once.
 func without(rules, others []rule) []rule {
-	set := ids(others)
-	return filter(rules, func(r rule) bool { return !set[r.id()] })
-}
-
-// distinct returns the rules, each once.
-func distinct(rules []rule) []rule {
-	seen := map[string]bool{}
+	seen := ids(others)
 	return filter(rules, func(r rule) bool {
 		id := r.id()
 		again := seen[id]
@@ -114,41 +116,20 @@ func filter[T any](list []T, keep func(T) bool) (kept []T) {
 // alone returns an address as rules have it.
 func alone(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
 
-// words splits a line as iptables-restore does: a backslash within quotes stands before a character that is meant as it is.
-func words(line string) (list []string) {
-	var word []byte
-	started, quoted := false, false
-	for i := 0; i < len(line); i++ {
-		switch c := line[i]; {
-		case c == '\\' && quoted && i+1 < len(line):
-			i++
-			word = append(word, line[i])
-		case c == '"':
-			quoted, started = !quoted, true
-		case c != ' ' || quoted:
-			word, started = append(word, c), true
-		case started:
-			list, word, started = append(list, string(word)), nil, false
-		}
-	}
-	if started {
-		list = append(list, string(word))
-	}
-	return list
+// isPlain reports whether a word is one for iptables-restore without quotes.
+func isPlain(word string) bool {
+	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,+!@%=~[]"
+	return word != "" && strings.Trim(word, plain) == ""
 }
 
-// option returns the word that follows name, "" if there is none.
-func option(words []string, name string) string {
-	if i := slices.Index(words, name); i >= 0 && i+1 < len(words) {
-		return words[i+1]
-	}
-	return ""
+// isName reports whether a word can be a name in rules.
+func isName(word string, longest int) bool {
+	return isPlain(word) && len(word) <= longest && !strings.ContainsAny(word[:1], "-!:")
 }
 
 // quote writes a word so that iptables-restore reads the same one.
 func quote(word string) string {
-	const plain = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_./:,+!@%=~[]"
-	if word != "" && strings.Trim(word, plain) == "" {
+	if isPlain(word) {
 		return word
 	}
 	return `"` + strings.NewReplacer(`\`, `\\`, `"`, `\"`).Replace(word) + `"`

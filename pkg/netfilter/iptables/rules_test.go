@@ -46,7 +46,7 @@ func texts(rules []rule) string {
 func TestMasqueradeRules(t *testing.T) {
 	t.Parallel()
 	key := plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}
-	got := texts(Masquerade(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own)
+	got := texts(without(Masquerade(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own, nil))
 	const c = ` -m comment --comment "name: \"net1\" id: \"cid1\""`
 	const chain = "CNI-e8f6f419596f7f47b3468487"
 	want := "ipv4 -I " + chain + " -d 10.88.0.0/16" + c + " -j ACCEPT\n" +
@@ -120,8 +120,7 @@ func TestEntriesHoldFifteenPorts(t *testing.T) {
 	rules := entryRules(&ipv4, keyOf("a"), ports)
 	var counts []int
 	for _, r := range rules {
-		w := words(r.spec)
-		counts = append(counts, len(strings.Split(option(w, "--dports"), ",")))
+		counts = append(counts, len(strings.Split(r.option("--dports"), ",")))
 	}
 	if diff := cmp.Diff([]int{15, 15, 1}, counts); diff != "" {
 		t.Error(diff)
@@ -160,8 +159,8 @@ ipv4 -A CNI-ISOLATION-STAGE-2` + both + ` -j RETURN
 ipv4 -A CNI-FORWARD -d 10.88.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
 ipv4 -A CNI-FORWARD -s 10.88.0.2/32 -j ACCEPT
 ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 ! -o br0` + own + ` -j CNI-ISOLATION-STAGE-2
-ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 -o br0` + own + ` -j DROP
 ipv4 -I CNI-ISOLATION-STAGE-2 -o br0` + both + ` -j DROP
+ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 -o br0` + own + ` -j DROP
 `
 	if diff := cmp.Diff(want, texts(w.rules(&ipv4))); diff != "" {
 		t.Error(diff)
@@ -183,7 +182,7 @@ func TestRefused(t *testing.T) {
 		{"admin chain", Forward(netfilter.Forward{AdminChain: "A\nB"}).err},
 		{"long admin chain", Forward(netfilter.Forward{AdminChain: strings.Repeat("A", 29)}).err},
 		{"no bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge}).err},
-		{"path for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: ".."}).err},
+		{"path for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "../br0"}).err},
 		{"pattern for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "br+"}).err},
 	} {
 		if tt.err == nil || plugin.AsError(tt.err).Code != types.ErrInvalidNetworkConfig || plugin.AsError(tt.err).Details == "" {
@@ -215,7 +214,6 @@ func TestIdentity(t *testing.T) {
 	}{
 		{"-s 10.0.0.1/32 -j ACCEPT", "-s 10.0.0.1/32 -j ACCEPT", true},
 		{"-s 10.0.0.1/32 -j ACCEPT", "-s 10.0.0.2/32 -j ACCEPT", false},
-		{`-m comment --comment "a b" -j X`, `-m comment  --comment "a b"  -j X`, true},
 		{"-p tcp -m multiport --dports 1,2 -s 10.0.0.0/8" + to, "-s 10.0.0.0/8 -p tcp -m multiport --dports 1,2" + to, true},
 		{"-p tcp -m multiport --dports 1,2" + to, "-p tcp -m multiport --dports 1,3" + to, false},
 		{"-p tcp -m multiport --dports 1,2" + to, "-p udp -m multiport --dports 1,2" + to, false},

@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -19,8 +18,12 @@ import (
 type table struct {
 	family  *family
 	name    string
-	program string   // its iptables-restore
-	read    *listing // nil until it is needed
+	program string // its iptables-restore
+
+	// What is in it, once it is read.
+	chains map[string]bool // without the kernel's own
+	rules  []rule
+	ids    map[string]bool // of the rules; nil if it is to be read
 }
 
 func (t *table) String() string {
@@ -54,10 +57,10 @@ func (b *Backend) tables(ctx context.Context, f *family, name string, certain bo
 		flavours = append(flavours, legacy)
 	}
 	for _, flavour := range flavours {
-		p, err := flavouredProgram(ctx, f, flavour)
+		t, err := flavouredTable(ctx, f, name, flavour)
 		switch {
 		case err == nil:
-			list = append(list, &table{family: f, name: name, program: p})
+			list = append(list, t)
 		case certain || flavour == nfTables || ctx.Err() != nil:
 			return nil, err
 		}
@@ -82,86 +85,63 @@ func (b *Backend) nftChains(f *family, name string) (names []string, err error) 
 	return names, err
 }
 
-// listing is what iptables-save tells of a table.
-type listing struct {
-	chains map[string]bool // without the kernel's own
-	rules  []rule
-	ids    map[string]bool // of the rules
+// read has iptables-save list the table, unless that has been done.
+func (t *table) read(ctx context.Context) error {
+	if t.ids != nil {
+		return nil
+	}
+	save := strings.TrimSuffix(t.program, "restore") + "save"
+	text, err := run(ctx, save, "", "-t", t.name)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(text, "is incompatible, use 'nft' tool") {
+		family := map[*family]string{&ipv4: "ip", &ipv6: "ip6"}[t.family]
+		return plugin.Errorf(fmt.Sprintf("remove those rules: see `nft list table %s %s`", family, t.name),
+			"%s can't list table %s: it has rules of nft that iptables does not understand", filepath.Base(save), t.name)
+	}
+	t.parse(text)
+	return nil
 }
 
-// parseListing reads the output of iptables-save for one table, whose lines are
+// parse reads the output of iptables-save for one table, whose lines are
 //
 //	*nat
 //	:CNI-HOSTPORT-DNAT - [0:0]
 //	-A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT
 //	COMMIT
-func parseListing(f *family, text string) *listing {
-	l := &listing{chains: map[string]bool{}}
+func (t *table) parse(text string) {
+	t.chains, t.rules = map[string]bool{}, nil
 	for line := range strings.Lines(text) {
 		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
 		if name, ok := strings.CutPrefix(kind, ":"); ok && strings.HasPrefix(rest, "-") {
-			l.chains[name] = true
+			t.chains[name] = true
 		}
 		if chain, spec, ok := strings.Cut(rest, " "); ok && kind == "-A" {
-			l.rules = append(l.rules, rule{family: f, chain: chain, spec: spec})
+			t.rules = append(t.rules, rule{family: t.family, chain: chain, spec: spec})
 		}
 	}
-	l.ids = ids(l.rules)
-	return l
+	t.ids = ids(t.rules)
 }
 
-func (l *listing) has(r rule) bool { return l.ids[r.id()] }
-
-// jumpsTo returns the rules that jump to a chain.
-func (l *listing) jumpsTo(chain string) []rule {
-	return filter(l.rules, func(r rule) bool { return strings.Contains(r.spec, chain) && r.target() == chain })
-}
-
-// inChain returns the rules of a chain.
-func (l *listing) inChain(chain string) []rule {
-	return filter(l.rules, func(r rule) bool { return r.chain == chain })
-}
-
-// list reads the table, unless that has been done.
-func (t *table) list(ctx context.Context) (*listing, error) {
-	if t.read != nil {
-		return t.read, nil
-	}
-	save := strings.TrimSuffix(t.program, "restore") + "save"
-	text, err := run(ctx, save, "", "-t", t.name)
-	if err != nil {
+// lacking returns the rules that the table does not have.
+func (t *table) lacking(ctx context.Context, rules ...rule) ([]rule, error) {
+	if err := t.read(ctx); err != nil {
 		return nil, err
 	}
-	if strings.Contains(text, "is incompatible, use 'nft' tool") {
-		family := map[*family]string{&ipv4: "ip", &ipv6: "ip6"}[t.family]
-		return nil, plugin.Errorf(fmt.Sprintf("remove those rules: see `nft list table %s %s`", family, t.name),
-			"%s can't list table %s: it has rules of nft that iptables does not understand", filepath.Base(save), t.name)
-	}
-	t.read = parseListing(t.family, text)
-	return t.read, nil
+	return without(rules, t.rules), nil
 }
 
-// edit makes a change that is planned from what the table has, and plans anew when that has changed meanwhile, by programs
-// that do not know our lock.
-func (t *table) edit(ctx context.Context, plan func(*listing) ([]string, error)) error {
-	const tries = 3
-	for n := 1; ; n++ {
-		l, err := t.list(ctx)
-		if err != nil {
-			return err
-		}
-		lines, err := plan(l)
-		if err != nil || len(lines) == 0 {
-			return err
-		}
-		t.read = nil
-		input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
-		_, err = run(ctx, t.program, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
-		var refused *refusal
-		if n == tries || !errors.As(err, &refused) {
-			return err
-		}
-	}
+func (t *table) has(r rule) bool { return t.ids[r.id()] }
+
+// jumpsTo returns the rules that jump to a chain.
+func (t *table) jumpsTo(chain string) []rule {
+	return filter(t.rules, func(r rule) bool { return strings.Contains(r.spec, chain) && r.target() == chain })
+}
+
+// in returns the rules of some chains.
+func (t *table) in(chains ...string) []rule {
+	return filter(t.rules, func(r rule) bool { return slices.Contains(chains, r.chain) })
 }
 
 // change is what is to become of a table.
@@ -173,47 +153,60 @@ type change struct {
 	gone   []rule // in other chains
 }
 
-// lines are the lines of iptables-restore that make it.
-func (c change) lines(l *listing) (lines []string) {
+// edit makes a change, by one run of iptables-restore if something differs.
+func (t *table) edit(ctx context.Context, c change) error {
+	if err := t.read(ctx); err != nil {
+		return err
+	}
+	lines := t.lines(c)
+	if len(lines) == 0 {
+		return nil
+	}
+	t.ids = nil
+	input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
+	_, err := run(ctx, t.program, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
+	return err
+}
+
+// lines are the lines of iptables-restore that make a change.
+func (t *table) lines(c change) (lines []string) {
 	for _, chain := range c.chains {
-		if !l.chains[chain] {
+		if !t.chains[chain] {
 			lines = append(lines, "-N "+chain)
 		}
 	}
 	for _, r := range c.shared {
-		if l.has(r) {
+		if t.has(r) {
 			continue
 		}
 		lines = append(lines, r.add())
-		if jump := isolationJump(r.family); r.target() == forwardChain && l.has(jump) {
+		if jump := isolationJump(r.family); r.target() == forwardChain && t.has(jump) {
 			lines = append(lines, jump.remove(), jump.add()) // has to stay before it
 		}
 	}
 	slices.Sort(c.own)
-	c.own = slices.Compact(c.own)
+	c.own, c.wanted = slices.Compact(c.own), without(c.wanted, nil)
 	for _, chain := range c.own {
-		lines = append(lines, c.container(l, chain)...)
+		lines = append(lines, t.container(chain, c.wanted)...)
 	}
 	isOther := func(r rule) bool { return !r.isAbout(c.own) }
 	gone := ids(filter(c.gone, isOther))
-	for _, r := range l.rules {
+	for _, r := range t.rules {
 		if gone[r.id()] {
 			lines = append(lines, r.remove())
 		}
 	}
-	for _, r := range filter(c.wanted, isOther) {
-		if !l.has(r) {
-			lines = append(lines, r.add())
-		}
+	for _, r := range without(filter(c.wanted, isOther), t.rules) {
+		lines = append(lines, r.add())
 	}
 	return lines
 }
 
 // container makes a chain, and the jumps to it, what they are to be. They are made anew as a whole if something differs: in
 // the chain the order matters, and ip6tables-legacy (as of 1.8.9) takes rules for equal that differ in their ports only.
-func (c change) container(l *listing, chain string) (lines []string) {
+func (t *table) container(chain string, wanted []rule) (lines []string) {
 	var content, jumps []rule
-	for _, r := range c.wanted {
+	for _, r := range wanted {
 		switch {
 		case r.target() == chain:
 			jumps = append(jumps, r)
@@ -223,8 +216,8 @@ func (c change) container(l *listing, chain string) (lines []string) {
 			content = append(content, r)
 		}
 	}
-	there := l.jumpsTo(chain)
-	if l.chains[chain] == (len(content) > 0) && slices.EqualFunc(l.inChain(chain), content, sameRule) && slices.EqualFunc(there, jumps, sameRule) {
+	there := t.jumpsTo(chain)
+	if t.chains[chain] == (len(content) > 0) && slices.EqualFunc(t.in(chain), content, sameRule) && slices.EqualFunc(there, jumps, sameRule) {
 		return nil
 	}
 	for _, r := range there {

@@ -98,14 +98,13 @@ func Masquerade(key plugin.Key, addrs []netip.Prefix) Wants {
 			rule{family: f, chain: chain, spec: "! -d " + f.multicast + " " + comment + " -j MASQUERADE"},
 			rule{family: f, chain: "POSTROUTING", spec: "-s " + alone(p.Addr()) + " " + comment + " -j " + chain})
 	}
-	w.own = distinct(w.own)
 	return w
 }
 
-// validateChain refuses names that iptables would take for something else.
-func validateChain(key, name string) error {
+// ValidateChain refuses names that iptables would take for something else.
+func ValidateChain(key, name string) error {
 	const longest = 28
-	if isQuotable(name) && len(name) <= longest && !strings.ContainsAny(name, ` "\`) && !strings.ContainsAny(name[:1], "-!:") {
+	if isName(name, longest) {
 		return nil
 	}
 	return plugin.ConfigError(fmt.Sprintf("use a name of at most %d letters, digits and dashes", longest), "%s: %q is no name of a chain", key, name)

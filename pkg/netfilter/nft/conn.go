@@ -14,10 +14,11 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
+	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -25,6 +26,7 @@ import (
 type Conn struct {
 	*nftables.Conn               // transactions and lists
 	socket         *netlink.Conn // the same connection, for questions that the library can't ask
+	lacking        error         // why there is none: the kernel has no netfilter over netlink, and so none of our tables or others'
 }
 
 // Open opens a connection in the calling thread's namespace.
@@ -35,10 +37,11 @@ func Open() (*Conn, error) {
 		const room = 64 << 20           // a transaction is sent as a whole, and has an answer for each message
 		const longest = 5 * time.Minute // for what the kernel never answers
 		c.socket = s
-		return errors.Join(s.SetWriteBuffer(room), s.SetReadBuffer(room), s.SetOption(netlink.ExtendedAcknowledge, true), s.SetDeadline(time.Now().Add(longest)))
+		return errors.Join(s.SetWriteBuffer(room), s.SetReadBuffer(room), s.SetOption(netlink.ExtendedAcknowledge, true),
+			s.SetDeadline(time.Now().Add(longest)))
 	}))
 	if errors.Is(err, unix.EPROTONOSUPPORT) {
-		return nil, unavailable("nftables can't be used", needNAT, err)
+		return &Conn{lacking: err}, nil
 	}
 	if err != nil {
 		return nil, fmt.Errorf("open a socket of nf_tables: %w", err)
@@ -47,7 +50,11 @@ func Open() (*Conn, error) {
 }
 
 // Close ends the connection.
-func (c *Conn) Close() { _ = c.CloseLasting() }
+func (c *Conn) Close() {
+	if c.lacking == nil {
+		_ = c.CloseLasting()
+	}
+}
 
 // question asks for one object of a table by one of NFT_MSG_GET…, which all have the table's name as their first attribute.
 func question(message uint16, t nftables.Table, attrs ...netlink.Attribute) netlink.Message {
@@ -58,21 +65,26 @@ func question(message uint16, t nftables.Table, attrs ...netlink.Attribute) netl
 	}
 }
 
-func chainQuestions(t nftables.Table, names []string) (list []netlink.Message) {
-	for _, name := range names {
-		list = append(list, question(unix.NFT_MSG_GETCHAIN, t, textAttr(unix.NFTA_CHAIN_NAME, name)))
-	}
-	return list
+func chainQuestion(t nftables.Table, name string) netlink.Message {
+	return question(unix.NFT_MSG_GETCHAIN, t, textAttr(unix.NFTA_CHAIN_NAME, name))
 }
 
 func textAttr(number uint16, text string) netlink.Attribute {
 	return netlink.Attribute{Type: number, Data: append([]byte(text), 0)}
 }
 
+func nested(number uint16, inside netlink.Attribute) netlink.Attribute {
+	data, _ := netlink.MarshalAttributes([]netlink.Attribute{inside}) // refuses lengths of 64 KiB only
+	return netlink.Attribute{Type: number | unix.NLA_F_NESTED, Data: data}
+}
+
 // ask returns the attributes of what each question asks for, nil for what is not there. Some questions share a message to the
 // kernel: all of their answers have to fit into the socket's buffer.
 func (c *Conn) ask(questions ...netlink.Message) ([]map[uint16][]byte, error) {
 	const atOnce = 64
+	if c.lacking != nil {
+		return nil, explain("ask nf_tables", c.lacking)
+	}
 	answers := make([]map[uint16][]byte, 0, len(questions))
 	var refusal error
 	for part := range slices.Chunk(questions, atOnce) {
@@ -118,7 +130,11 @@ func (c *Conn) HasTables(tables ...nftables.Table) ([]bool, error) {
 
 // HasChains is HasTables for chains of a table.
 func (c *Conn) HasChains(t nftables.Table, chains ...string) ([]bool, error) {
-	return c.there(chainQuestions(t, chains)...)
+	var questions []netlink.Message
+	for _, name := range chains {
+		questions = append(questions, chainQuestion(t, name))
+	}
+	return c.there(questions...)
 }
 
 func (c *Conn) there(questions ...netlink.Message) ([]bool, error) {
@@ -133,8 +149,31 @@ func (c *Conn) there(questions ...netlink.Message) ([]bool, error) {
 	return there, err
 }
 
-// commit makes the changes that were collected, all or none. what is for the error: what the changes are for.
-func (c *Conn) commit(what string) error { return explain(what, c.Flush()) }
+// Commit makes the changes that were collected, all or none. what is for the error: what the changes are for.
+func (c *Conn) Commit(what string) error { return explain(what, c.Flush()) }
+
+// DeleteRules adds the removal of rules to the changes.
+func (c *Conn) DeleteRules(rules []*nftables.Rule) {
+	for _, r := range rules {
+		_ = c.DelRule(r) // fails for a rule without a handle only
+	}
+}
+
+// TargetOf returns the chain that a rule jumps to, "" if it does not.
+func TargetOf(r *nftables.Rule) (chain string) {
+	for _, e := range r.Exprs {
+		if v, ok := e.(*expr.Verdict); ok {
+			chain = v.Chain
+		}
+	}
+	return chain
+}
+
+// CommentIn reads the comment in the user data of a rule or an element, in which it has the same number.
+func CommentIn(userData []byte) string {
+	text, _ := userdata.GetString(userData, userdata.TypeComment)
+	return text
+}
 
 // explain says in an error of the kernel what was tried. Of several, which the kernel gives when one causes the next, it keeps the
 // first.
@@ -160,20 +199,15 @@ func explain(what string, err error) error {
 // lacking reports whether the kernel refused a request because it has no nf_tables, or not that part of it. EINVAL is how it refuses
 // messages for a subsystem of nfnetlink that it does not have.
 func lacking(err error) bool {
-	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT)
+	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }
 
-// unavailableError is an error that a runtime is shown, and netfilter.ErrUnavailable too.
-type unavailableError struct {
-	shown *types.Error
-	cause error
-}
+// Unavailable is an error that says that the kernel lacks what one of our tables needs, and so that nothing of ours can be in it either.
+type Unavailable struct{ shown *types.Error }
 
 func unavailable(what, need string, cause error) error {
-	return &unavailableError{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need), cause}
+	return Unavailable{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need)}
 }
 
-func (e *unavailableError) Error() string { return e.shown.Error() }
-func (e *unavailableError) Unwrap() []error {
-	return []error{e.shown, netfilter.ErrUnavailable, e.cause}
-}
+func (e Unavailable) Error() string { return e.shown.Error() }
+func (e Unavailable) Unwrap() error { return e.shown }

@@ -20,38 +20,38 @@ func words(parts ...rule) rule { return slices.Concat(parts...) }
 
 // value is something of the packet that can be loaded into registers.
 type value struct {
-	size uint32
+	kind nftables.SetDatatype
 	into func(register uint32) expr.Any
 }
 
 // register is the number of the register, of 32 bits, that is behind the first bytes.
 func register(bytes uint32) uint32 { return unix.NFT_REG32_00 + (bytes+3)/4 }
 
-func meta(key expr.MetaKey, size uint32) value {
-	return value{size, func(r uint32) expr.Any { return &expr.Meta{Key: key, Register: r} }}
+func meta(key expr.MetaKey, kind nftables.SetDatatype) value {
+	return value{kind, func(r uint32) expr.Any { return &expr.Meta{Key: key, Register: r} }}
 }
 
-func payload(base expr.PayloadBase, offset, size uint32) value {
-	return value{size, func(r uint32) expr.Any { return &expr.Payload{DestRegister: r, Base: base, Offset: offset, Len: size} }}
+func payload(base expr.PayloadBase, offset uint32, kind nftables.SetDatatype) value {
+	return value{kind, func(r uint32) expr.Any {
+		return &expr.Payload{DestRegister: r, Base: base, Offset: offset, Len: kind.Bytes}
+	}}
 }
 
-func conntrack(key expr.CtKey) value {
-	return value{4, func(r uint32) expr.Any { return &expr.Ct{Key: key, Register: r} }}
-}
+func inLink() value   { return meta(expr.MetaKeyIIFNAME, nftables.TypeIFName) }
+func outLink() value  { return meta(expr.MetaKeyOIFNAME, nftables.TypeIFName) }
+func nfproto() value  { return meta(expr.MetaKeyNFPROTO, nftables.TypeNFProto) }
+func protocol() value { return meta(expr.MetaKeyL4PROTO, nftables.TypeInetProto) }
+func srcEther() value { return payload(expr.PayloadBaseLLHeader, 6, nftables.TypeEtherAddr) }
 
-func inLink() value    { return meta(expr.MetaKeyIIFNAME, unix.IFNAMSIZ) }
-func nfproto() value   { return meta(expr.MetaKeyNFPROTO, 1) }
-func outLink() value   { return meta(expr.MetaKeyOIFNAME, unix.IFNAMSIZ) }
-func protocol() value  { return meta(expr.MetaKeyL4PROTO, 1) }
-func srcEther() value  { return payload(expr.PayloadBaseLLHeader, 6, 6) }
-func portValue() value { return payload(expr.PayloadBaseTransportHeader, 2, 2) } // in TCP, UDP and SCTP
+// portValue is the port in TCP, UDP and SCTP.
+func portValue() value { return payload(expr.PayloadBaseTransportHeader, 2, nftables.TypeInetService) }
 
 // load loads values one behind the other, as a key.
 func load(values ...value) (r rule) {
 	at := uint32(0)
 	for _, v := range values {
 		r = append(r, v.into(register(at)))
-		at += (v.size + 3) / 4 * 4
+		at += (v.kind.Bytes + 3) / 4 * 4
 	}
 	return r
 }
@@ -61,14 +61,14 @@ func in(s *nftables.Set, key ...value) rule {
 	return append(load(key...), &expr.Lookup{SourceRegister: register(0), DestRegister: register(0), IsDestRegSet: s.IsMap, SetName: s.Name})
 }
 
-// compare goes on if the value relates to data by op.
-func compare(v value, op expr.CmpOp, data []byte) rule {
-	return append(load(v), &expr.Cmp{Op: op, Register: register(0), Data: data})
+// equals goes on if the value is the data.
+func equals(v value, data []byte) rule {
+	return append(load(v), &expr.Cmp{Op: expr.CmpOpEq, Register: register(0), Data: data})
 }
 
-// compareBits is compare for the bits of a mask.
+// compareBits goes on if the bits of a mask relate to data by op.
 func compareBits(v value, mask []byte, op expr.CmpOp, data []byte) rule {
-	return append(load(v), bitwise(mask, make([]byte, v.size)), &expr.Cmp{Op: op, Register: register(0), Data: data})
+	return append(load(v), bitwise(mask, make([]byte, len(mask))), &expr.Cmp{Op: op, Register: register(0), Data: data})
 }
 
 func bitwise(mask, xor []byte) expr.Any {
@@ -76,25 +76,21 @@ func bitwise(mask, xor []byte) expr.Any {
 }
 
 func compareNet(v value, op expr.CmpOp, network netip.Prefix) rule {
-	return compareBits(v, net.CIDRMask(network.Bits(), 8*int(v.size)), op, network.Masked().Addr().AsSlice())
+	return compareBits(v, net.CIDRMask(network.Bits(), 8*int(v.kind.Bytes)), op, network.Masked().Addr().AsSlice())
 }
 
-// hasBit goes on if one of the bits is set.
-func hasBit(v value, bits uint32) rule { return compareBits(v, native(bits), expr.CmpOpNeq, native(0)) }
-
-// isMarked goes on if the bit of the mark is set.
-func isMarked(bit uint8) rule { return isSet(expr.MetaKeyMARK, 1<<bit) }
-
-func setMark(bits uint32) rule { return change(expr.MetaKeyMARK, bits, bits) }
-
+// isSet goes on if all of the bits are set.
 func isSet(key expr.MetaKey, bits uint32) rule {
-	return compareBits(meta(key, 4), native(bits), expr.CmpOpEq, native(bits))
+	return compareBits(meta(key, nftables.TypeMark), native(bits), expr.CmpOpEq, native(bits))
 }
 
 // change sets bits to others.
 func change(key expr.MetaKey, bits, to uint32) rule {
-	return append(load(meta(key, 4)), bitwise(native(^bits), native(to)), &expr.Meta{Key: key, SourceRegister: true, Register: register(0)})
+	return append(load(meta(key, nftables.TypeMark)), bitwise(native(^bits), native(to)),
+		&expr.Meta{Key: key, SourceRegister: true, Register: register(0)})
 }
+
+func setMark(bits uint32) rule { return change(expr.MetaKeyMARK, bits, bits) }
 
 func verdict(k expr.VerdictKind, chain string) rule {
 	return rule{&expr.Verdict{Kind: k, Chain: chain}}
@@ -109,18 +105,16 @@ func masquerade() rule      { return rule{&expr.Masq{}} }
 
 // family is what differs between IPv4 and IPv6.
 type family struct {
-	number         byte
-	name, digit    string // as nft calls it, and in names
-	addr           nftables.SetDatatype
-	srcAt, dstAt   uint32 // of the addresses, in bytes from the start of the IP header
-	multicast      netip.Prefix
-	unspecified    netip.Addr
-	conditionsName string // of the configuration's key
+	number       byte
+	name, digit  string // as nft calls it, and in names
+	addr         nftables.SetDatatype
+	srcAt, dstAt uint32 // of the addresses, in bytes from the start of the IP header
+	multicast    netip.Prefix
 }
 
 var (
-	ipv4 = family{unix.NFPROTO_IPV4, "ip", "4", nftables.TypeIPAddr, 12, 16, netip.PrefixFrom(netip.AddrFrom4([4]byte{224}), 4), netip.IPv4Unspecified(), "conditionsV4"}
-	ipv6 = family{unix.NFPROTO_IPV6, "ip6", "6", nftables.TypeIP6Addr, 8, 24, netip.PrefixFrom(netip.AddrFrom16([16]byte{0xff}), 8), netip.IPv6Unspecified(), "conditionsV6"}
+	ipv4 = family{unix.NFPROTO_IPV4, "ip", "4", nftables.TypeIPAddr, 12, 16, netip.MustParsePrefix("224.0.0.0/4")}
+	ipv6 = family{unix.NFPROTO_IPV6, "ip6", "6", nftables.TypeIP6Addr, 8, 24, netip.MustParsePrefix("ff00::/8")}
 )
 
 func families() []*family { return []*family{&ipv4, &ipv6} }
@@ -132,9 +126,9 @@ func familyOf(a netip.Addr) *family {
 	return &ipv6
 }
 
-func (f *family) is() rule   { return compare(nfproto(), expr.CmpOpEq, []byte{f.number}) }
-func (f *family) src() value { return payload(expr.PayloadBaseNetworkHeader, f.srcAt, f.addr.Bytes) }
-func (f *family) dst() value { return payload(expr.PayloadBaseNetworkHeader, f.dstAt, f.addr.Bytes) }
+func (f *family) is() rule   { return equals(nfproto(), []byte{f.number}) }
+func (f *family) src() value { return payload(expr.PayloadBaseNetworkHeader, f.srcAt, f.addr) }
+func (f *family) dst() value { return payload(expr.PayloadBaseNetworkHeader, f.dstAt, f.addr) }
 
 // dnat sends a connection to the address and port that a map's data has.
 func (f *family) dnat() rule {
@@ -143,26 +137,26 @@ func (f *family) dnat() rule {
 
 // isLocalhost goes on if an IPv4 address is of 127.0.0.0/8.
 func isLocalhost(addr value) rule {
-	return words(ipv4.is(), compareNet(addr, expr.CmpOpEq, netip.PrefixFrom(netip.AddrFrom4([4]byte{127}), 8)))
+	return words(ipv4.is(), compareNet(addr, expr.CmpOpEq, netip.MustParsePrefix("127.0.0.0/8")))
 }
 
 // isLocal goes on if the packet is for an address of the host.
 func isLocal() rule {
-	kind := value{4, func(r uint32) expr.Any { return &expr.Fib{Register: r, FlagDADDR: true, ResultADDRTYPE: true} }}
-	return compare(kind, expr.CmpOpEq, native(unix.RTN_LOCAL))
+	kind := func(r uint32) expr.Any { return &expr.Fib{Register: r, FlagDADDR: true, ResultADDRTYPE: true} }
+	return equals(value{nftables.TypeInteger, kind}, native(unix.RTN_LOCAL))
 }
 
-// Of linux/netfilter/nf_conntrack_common.h.
-const (
-	ipsDstNAT          = 1 << 5
-	ctStateEstablished = 1 << 1
-	ctStateRelated     = 1 << 2
-)
+// connection goes on if something of the packet's connection has one of the bits, which are those of
+// linux/netfilter/nf_conntrack_common.h.
+func connection(key expr.CtKey, bits uint32) rule {
+	v := value{nftables.TypeInteger, func(r uint32) expr.Any { return &expr.Ct{Key: key, Register: r} }}
+	return compareBits(v, native(bits), expr.CmpOpNeq, native(0))
+}
 
 // wasRedirected goes on if the destination of the packet's connection was changed, isAnswer if the packet is of a connection that is
-// known, or that belongs to one.
-func wasRedirected() rule { return hasBit(conntrack(expr.CtKeySTATUS), ipsDstNAT) }
-func isAnswer() rule      { return hasBit(conntrack(expr.CtKeySTATE), ctStateEstablished|ctStateRelated) }
+// known (established), or that belongs to one (related).
+func wasRedirected() rule { return connection(expr.CtKeySTATUS, 1<<5) }
+func isAnswer() rule      { return connection(expr.CtKeySTATE, 1<<1|1<<2) }
 
 // The parts of keys and data, each filled up to whole registers.
 

@@ -1,13 +1,15 @@
 package nft
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
+	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -21,31 +23,47 @@ const ForwardMark = 0x1000
 // neither people nor tc give.
 const foreignMark = 0x40000000
 
-// Forward marks packets from and to addresses, and protects a bridge. To accept what is marked, and to isolate the port, is for
-// others.
+// Forward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it, which goes with the port. To
+// accept what is marked is for others.
 func (c *Conn) Forward(f netfilter.Forward) Use {
-	records, err := forwardRecords(f)
-	return Use{table: c.forwarding(), name: "forward", kinds: []kind{kindForwarded, kindProtected, kindIsolated}, records: records, err: err}
+	u := Use{table: c.forwarding(), name: "forward", kinds: []kind{kindForwarded, kindProtected, kindIsolated}, records: forwardRecords(f)}
+	if f.Ingress != netfilter.Isolated || f.HostEnd == "" {
+		return u
+	}
+	u.before = func(context.Context) error {
+		port, err := netlink.LinkByName(f.HostEnd)
+		if err == nil {
+			err = netlink.LinkSetIsolated(port, true)
+		}
+		if err != nil {
+			return fmt.Errorf("isolate the bridge's port %s: %w", f.HostEnd, err)
+		}
+		return nil
+	}
+	u.also = func(owner) error {
+		if link.PortOption(f.HostEnd, "isolated") {
+			return nil
+		}
+		return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", f.HostEnd),
+			"the bridge's port %s is not isolated", f.HostEnd)
+	}
+	return u
 }
 
-func forwardRecords(f netfilter.Forward) (records []record, err error) {
+func forwardRecords(f netfilter.Forward) (records []record) {
 	for _, a := range f.Addrs {
-		if r := (record{kind: kindForwarded, link: noLink, addr: a}); !slices.Contains(records, r) {
-			records = append(records, r)
-		}
+		records = append(records, record{kind: kindForwarded, link: noLink, addr: a})
 	}
-	if f.Ingress == netfilter.Open {
-		return records, nil
+	bridge := record{link: f.Bridge, addr: netip.IPv6Unspecified()}
+	if f.Ingress != netfilter.Open {
+		bridge.kind = kindProtected
+		records = append(records, bridge)
 	}
-	if f.Bridge == "" || len(f.Bridge) >= unix.IFNAMSIZ {
-		return nil, plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
-			"ingressPolicy: %q is no bridge", f.Bridge)
-	}
-	records = append(records, record{kind: kindProtected, link: f.Bridge, addr: netip.IPv6Unspecified()})
 	if f.Ingress == netfilter.Isolated {
-		records = append(records, record{kind: kindIsolated, link: f.Bridge, addr: netip.IPv6Unspecified()})
+		bridge.kind = kindIsolated
+		records = append(records, bridge)
 	}
-	return records, nil
+	return records
 }
 
 // forwarding returns the table inet cnibox-forward, which docs/netfilter.md shows.
@@ -58,26 +76,24 @@ func forwardRecords(f netfilter.Forward) (records []record, err error) {
 // New connections to a container pass only if they are to a published port: their destination was changed (ct status dnat).
 // nf_tables can't compare two links with each other; a pair of a bridge with itself in a set stands for "the same one".
 func (c *Conn) forwarding() *table {
-	t := c.table(nftables.TableFamilyINet, "cnibox-forward")
-	t.refusal, t.lost = "nftables table inet cnibox-forward can't be made", "what all attachments of this host had in it"
+	t := c.table(ForwardTable)
+	t.refusal = "nftables table inet cnibox-forward can't be made"
 	t.need = "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +
 		"or must be able to load its modules (nf_tables, nft_ct)"
-	pair := concat(nftables.TypeIFName, nftables.TypeIFName)
-	pods := map[*family]*nftables.Set{&ipv4: t.newSet("pods4", ipv4.addr), &ipv6: t.newSet("pods6", ipv6.addr)}
-	protected := t.newSet("protected", nftables.TypeIFName)
-	same := t.newSet("same", pair)
-	isolated := t.newSet("isolated", pair)
-	t.sets = []*nftables.Set{pods[&ipv4], pods[&ipv6], protected, same, isolated}
+	pods := map[*family]*nftables.Set{&ipv4: t.newSet("pods4", ipv4.src()), &ipv6: t.newSet("pods6", ipv6.src())}
+	protected := t.newSet("protected", inLink())
+	same := t.newSet("same", inLink(), outLink())
+	isolated := t.newSet("isolated", inLink(), outLink())
 
 	t.elements = func(r record) []element {
-		both := append(linkKey(r.link), linkKey(r.link)...)
-		switch r.kind {
+		switch name := linkKey(r.link); r.kind {
 		case kindForwarded:
-			return []element{{set: pods[familyOf(r.addr)], key: r.addr.AsSlice(), what: r.String()}}
+			return []element{newElement(pods[familyOf(r.addr)], r.addr.AsSlice())}
 		case kindProtected:
-			return []element{{set: protected, key: linkKey(r.link), what: r.link, sharing: common}, {set: same, key: both, what: r.link, sharing: common}}
+			return []element{newElement(protected, name).shared(common), newElement(same, name, name).shared(common)}
+		default:
+			return []element{newElement(isolated, name, name).shared(common)}
 		}
-		return []element{{set: isolated, key: both, what: r.link, sharing: common}}
 	}
 
 	t.chains = func() []chain {
@@ -90,18 +106,19 @@ func (c *Conn) forwarding() *table {
 				words(to, isAnswer(), setMark(ForwardMark)),
 				words(to, wasRedirected(), setMark(ForwardMark)))
 		}
+		clearMark := change(expr.MetaKeyMARK, ForwardMark, 0)
 		const before, behind = -10, 10 // iptables' filter table
 		return []chain{
 			{name: passes, rules: pass, jumps: 2},
 			{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: []rule{
-				words(isSet(expr.MetaKeyMARK, ForwardMark), change(expr.MetaKeyPRIORITY, foreignMark, foreignMark), change(expr.MetaKeyMARK, ForwardMark, 0)),
+				words(isSet(expr.MetaKeyMARK, ForwardMark), change(expr.MetaKeyPRIORITY, foreignMark, foreignMark), clearMark),
 				words(in(isolated, inLink(), outLink()), drop()),
 				words(in(same, inLink(), outLink()), goOnIn(passes)),
 				words(in(protected, inLink()), in(protected, outLink()), drop()),
 				goOnIn(passes),
 			}},
 			{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
-				change(expr.MetaKeyMARK, ForwardMark, 0),
+				clearMark,
 				words(isSet(expr.MetaKeyPRIORITY, foreignMark), change(expr.MetaKeyPRIORITY, foreignMark, 0), setMark(ForwardMark)),
 			}},
 		}

@@ -25,9 +25,6 @@ import (
 // set inside. For the same reason a packet that comes in from anywhere to 127.0.0.0/8 is not sent to a published port. ::1 has no
 // route_localnet: a DNAT from there can't work, so that it is left to the host's own servers.
 
-// TableName is the name of the table, of family inet.
-const TableName = "cnibox"
-
 // defaultBit is the reference plugin's bit of the packet mark.
 const defaultBit = 13
 
@@ -41,74 +38,80 @@ const (
 	chainMarks       = "marks" + version       // masquerade
 )
 
-const needNAT = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, " +
-	"CONFIG_NFT_CT, CONFIG_NFT_FIB_INET) or must be able to load its modules (nft_chain_nat, nft_masq, nft_ct, nft_fib_inet)"
-
 // host returns the table.
 func (c *Conn) host() *table {
-	t := c.table(nftables.TableFamilyINet, TableName)
-	t.refusal, t.need, t.lost = "nftables can't be used", needNAT, "all that attachments of this host had published and masqueraded"
-	t.sets = []*nftables.Set{t.inside()}
+	t := c.table(HostTable)
+	t.refusal = "nftables can't be used"
+	t.need = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, " +
+		"CONFIG_NFT_CT, CONFIG_NFT_FIB_INET) or must be able to load its modules (nft_chain_nat, nft_masq, nft_ct, nft_fib_inet)"
+	t.inside = t.newSet("inside", inLink())
 	for _, f := range families() {
-		for _, bound := range []bool{false, true} {
-			p := t.published(f, bound)
-			t.sets = append(t.sets, p.ports, p.conditional, p.snat, p.masqAll)
-		}
+		t.ports = append(t.ports, t.newPorts(f, false), t.newPorts(f, true))
 	}
-	t.chains, t.elements = t.hostChains, t.hostElements
+	t.chains, t.elements, t.sweep = t.hostChains, t.hostElements, t.removeUnused
 	return t
 }
 
 // Masquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
 // multicast. An address passes from an attachment that held it before to a new one.
 func (c *Conn) Masquerade(addrs []netip.Prefix) Use {
-	t := c.host()
-	u := Use{table: t, name: "masquerade", kinds: []kind{kindAddress}, sweep: t.removeUnused}
+	u := Use{table: c.host(), name: "masquerade", kinds: []kind{kindAddress}}
 	for _, p := range addrs {
-		r := record{kind: kindAddress, link: noLink, addr: p.Addr(), port: uint16(p.Bits())}
-		if !slices.ContainsFunc(u.records, func(other record) bool { return other.addr == r.addr }) {
-			u.records = append(u.records, r)
-		}
+		u.records = append(u.records, record{kind: kindAddress, link: noLink, addr: p.Addr(), port: uint16(p.Bits())})
 	}
 	return u
 }
 
-// inside is the set of links with route_localnet.
-func (t *table) inside() *nftables.Set { return t.newSet("inside", nftables.TypeIFName) }
+// ports are the sets of published ports of one family, on one address of the host or on all.
+type ports struct {
+	family *family
+	bound  bool
+	key    []value // what the keys are about,
+	text   string  // and that in the words of nft
 
-// published are the sets of published ports of one family, on one address of the host or on all.
-type published struct {
-	key []value // what the keys are about
-
-	ports       *nftables.Set // port of the host to address and port of the container
+	to          *nftables.Set // port of the host to address and port of the container
 	conditional *nftables.Set // the same, of ports that are published on conditions
 	snat        *nftables.Set // link and port of the host: masquerade connections by that link
 	masqAll     *nftables.Set // port of the host: masquerade all connections
+	options     string        // the chain for ports with conditions, or with another bit of the mark
 }
 
-func (t *table) published(f *family, bound bool) published {
-	types, prefix, key := []nftables.SetDatatype{nftables.TypeInetProto, nftables.TypeInetService}, "", []value{protocol(), portValue()}
+func (t *table) newPorts(f *family, bound bool) ports {
+	p, prefix := ports{family: f, key: []value{protocol(), portValue()}, text: "meta l4proto . th dport", options: chainOptions}, ""
 	if bound {
-		types, prefix, key = append([]nftables.SetDatatype{f.addr}, types...), "host", append([]value{f.dst()}, key...)
+		prefix, p.options = "host", chainHostOptions
+		p.bound, p.key, p.text = true, append([]value{f.dst()}, p.key...), f.name+" daddr . "+p.text
 	}
-	to := concat(f.addr, nftables.TypeInetService)
-	return published{
-		key:         key,
-		ports:       t.newMap(prefix+"ports"+f.digit, concat(types...), to),
-		conditional: t.newMap(prefix+"ifports"+f.digit, concat(types...), to),
-		snat:        t.newSet(prefix+"snat"+f.digit, concat(append([]nftables.SetDatatype{nftables.TypeIFName}, types...)...)),
-		masqAll:     t.newSet(prefix+"masqall"+f.digit, concat(types...)),
+	p.to = t.newMap(prefix+"ports"+f.digit, p.key, f.addr, nftables.TypeInetService)
+	p.conditional = t.newMap(prefix+"ifports"+f.digit, p.key, f.addr, nftables.TypeInetService)
+	p.snat = t.newSet(prefix+"snat"+f.digit, append([]value{inLink()}, p.key...)...)
+	p.masqAll = t.newSet(prefix+"masqall"+f.digit, p.key...)
+	return p
+}
+
+// has reports whether a published port is one of them.
+func (p ports) has(r record) bool { return p.family == familyOf(r.addr) && p.bound == r.isBound() }
+
+// rules mark connections that are to be masqueraded, and send all to the containers.
+func (p ports) rules() []rule {
+	is, marked := p.family.is(), setMark(1<<defaultBit)
+	by := func(link value) rule { return in(p.snat, append([]value{link}, p.key...)...) }
+	rules := []rule{words(is, by(inLink()), marked)}
+	if p.family == &ipv4 {
+		rules = append(rules, words(isLocalhost(ipv4.src()), by(outLink()), marked))
 	}
+	return append(rules,
+		words(is, in(p.masqAll, p.key...), marked),
+		words(is, in(p.to, p.key...), p.family.dnat()))
 }
 
 // hostChains returns the chains. There is an order only among rules. Netfilter's own priorities are those of linux/netfilter_ipv4.h.
 func (t *table) hostChains() []chain {
 	const raw, dstNAT, srcNAT = -300, -90, 110 // behind -100, where kube-proxy is, and behind 100, where administrators are
-	isLocalhost6 := words(ipv6.is(), compare(ipv6.dst(), expr.CmpOpEq, netip.IPv6Loopback().AsSlice()))
-	fromInside := words(in(t.inside(), inLink()), drop())
+	isLocalhost6 := words(ipv6.is(), equals(ipv6.dst(), netip.IPv6Loopback().AsSlice()))
+	fromInside := words(in(t.inside, inLink()), drop())
 	// A port may be published on one address and on all, each with its own options.
-	dnat := slices.Concat([]rule{jump(chainHostOptions)}, t.portRules(&ipv4, true), t.portRules(&ipv6, true),
-		[]rule{jump(chainOptions)}, t.portRules(&ipv4, false), t.portRules(&ipv6, false))
+	dnat := slices.Concat([]rule{jump(chainHostOptions)}, t.portRules(true), []rule{jump(chainOptions)}, t.portRules(false))
 	return []chain{
 		{name: "guard" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: raw, rules: []rule{
 			words(isLocalhost(ipv4.dst()), fromInside),
@@ -129,59 +132,55 @@ func (t *table) hostChains() []chain {
 			words(isLocal(), jump(chainDNAT)),
 		}},
 		{name: "postrouting" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: srcNAT, rules: []rule{
-			words(wasRedirected(), isMarked(defaultBit), masquerade()),
+			words(wasRedirected(), isSet(expr.MetaKeyMARK, 1<<defaultBit), masquerade()),
 			words(wasRedirected(), jump(chainMarks)),
 			jump(chainSubnets),
 		}},
 	}
 }
 
-// portRules mark connections that are to be masqueraded, and send all to the containers.
-func (t *table) portRules(f *family, bound bool) []rule {
-	p, marked := t.published(f, bound), setMark(1<<defaultBit)
-	by := func(link value) rule { return in(p.snat, append([]value{link}, p.key...)...) }
-	rules := []rule{words(f.is(), by(inLink()), marked)}
-	if f == &ipv4 {
-		rules = append(rules, words(isLocalhost(f.src()), by(outLink()), marked))
+// portRules are those of ports that are published on one address, or on all.
+func (t *table) portRules(bound bool) (rules []rule) {
+	for _, p := range t.ports {
+		if p.bound == bound {
+			rules = append(rules, p.rules()...)
+		}
 	}
-	return append(rules,
-		words(f.is(), in(p.masqAll, p.key...), marked),
-		words(f.is(), in(p.ports, p.key...), f.dnat()))
+	return rules
 }
 
 // hostElements returns the elements of a record.
 func (t *table) hostElements(r record) (list []element) {
-	add := func(s *nftables.Set, key ...[]byte) {
-		list = append(list, element{set: s, key: slices.Concat(key...), what: r.String()})
-	}
 	if r.kind == kindAddress {
-		add(t.subnet(r).set, r.addr.AsSlice())
-		return list
+		return []element{newElement(t.subnet(r).set, r.addr.AsSlice())}
 	}
-	p, key := t.published(familyOf(r.addr), r.isBound()), append(pad(r.proto), portKey(r.port)...)
-	if r.isBound() {
+	p := t.ports[slices.IndexFunc(t.ports, func(p ports) bool { return p.has(r) })]
+	key := append(pad(r.proto), portKey(r.port)...)
+	if p.bound {
 		key = append(r.addr.AsSlice(), key...)
 	}
+	port := newElement(p.to, key)
 	if r.conditions != 0 {
-		p.ports = p.conditional
+		port.set = p.conditional
 	}
-	add(p.ports, key)
 	if r.target.IsValid() {
-		list[0].data = append(r.target.Addr().AsSlice(), portKey(r.target.Port())...)
+		port.Val = append(r.target.Addr().AsSlice(), portKey(r.target.Port())...)
 	}
+	list = append(list, port)
 	if r.flags&flagMasqAll != 0 && !r.hasOwnRules() {
-		add(p.masqAll, key)
+		list = append(list, newElement(p.masqAll, key))
 	}
 	if r.flags&flagSNAT != 0 && !r.hasOwnRules() {
-		add(p.snat, linkKey(r.link), key)
+		list = append(list, newElement(p.snat, linkKey(r.link), key))
 		if r.addr.Is4() {
-			add(p.snat, linkKey("lo"), key)
+			list = append(list, newElement(p.snat, linkKey("lo"), key))
 		}
 	}
 	if r.flags&flagSNAT != 0 && r.addr.Is4() {
-		guard := element{set: t.inside(), key: linkKey(r.link), what: r.link}
+		guard := newElement(t.inside, linkKey(r.link))
+		guard.what = r.link
 		if r.flags&flagOwnLink == 0 {
-			guard.sharing, guard.comment = forGood, "keeps 127.0.0.0/8 to the host while route_localnet is set"
+			guard.sharing, guard.Comment = forGood, "keeps 127.0.0.0/8 to the host while route_localnet is set"
 		}
 		list = append(list, guard)
 	}
@@ -221,38 +220,31 @@ func (t *table) subnetsOf(records []record) (list []chain) {
 // removeUnused removes the guards of links that are gone, and subnets without addresses. A link that comes again has route_localnet
 // unset, and a guard is made before it is set.
 func (t *table) removeUnused() error {
-	const what = "remove what is for nobody"
-	return t.change(what, func() error {
-		holdings, err := t.holdings()
-		sets, err2 := t.conn.GetSets(&t.Table)
-		jumps, err3 := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
-		links, err4 := t.conn.GetSetElements(t.inside())
-		if err := errors.Join(err, err2, err3, err4); err != nil {
-			return explain("list what is in table "+t.String(), err)
+	holdings, err := t.holdings()
+	jumps, err2 := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
+	links, err3 := t.conn.GetSetElements(t.inside)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return explain("list what is in table "+t.String(), err)
+	}
+	isUsed := map[string]bool{}
+	for _, records := range holdings {
+		for _, c := range t.subnetsOf(records) {
+			isUsed[c.name] = true
 		}
-		isUsed := map[string]bool{}
-		for _, h := range holdings {
-			for _, e := range t.elements(h.record) {
-				isUsed[e.set.Name] = true
-			}
+	}
+	for _, r := range jumps {
+		name := TargetOf(r)
+		if !isUsed[name] && strings.HasPrefix(name, masqueradeSet) {
+			t.conn.DeleteRules([]*nftables.Rule{r})
+			t.conn.DelChain(&nftables.Chain{Table: &t.Table, Name: name})
+			t.conn.DelSet(&nftables.Set{Table: &t.Table, Name: name})
 		}
-		for _, s := range sets {
-			if isUsed[s.Name] || !strings.HasPrefix(s.Name, masqueradeSet) {
-				continue
-			}
-			isJump := func(e expr.Any) bool { v, ok := e.(*expr.Verdict); return ok && v.Chain == s.Name }
-			t.removeRules(slices.DeleteFunc(slices.Clone(jumps), func(r *nftables.Rule) bool { return !slices.ContainsFunc(r.Exprs, isJump) }))
-			chain := &nftables.Chain{Table: &t.Table, Name: s.Name}
-			t.conn.FlushChain(chain)
-			t.conn.DelChain(chain)
-			t.conn.DelSet(s)
+	}
+	var gone []element
+	for _, e := range links {
+		if _, err := netfilter.LocalhostAllowed(unix.ByteSliceToString(e.Key)); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
+			gone = append(gone, newElement(t.inside, e.Key))
 		}
-		var gone []element
-		for _, e := range links {
-			if _, err := netfilter.LocalhostAllowed(unix.ByteSliceToString(e.Key)); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
-				gone = append(gone, element{set: t.inside(), key: e.Key})
-			}
-		}
-		return t.replace(what+" from table "+t.String(), gone, nil)
-	})
+	}
+	return t.replace(gone, nil)
 }

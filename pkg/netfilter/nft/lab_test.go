@@ -109,7 +109,7 @@ func listing(t testing.TB, h *netlab.Host) string {
 	if h.MustRun(t, "nft", "list", "tables") == "" {
 		return ""
 	}
-	return canonical(h.MustRun(t, "nft", "list", "table", "inet", TableName))
+	return canonical(h.MustRun(t, "nft", "list", "table", "inet", HostTable.Name))
 }
 
 var (

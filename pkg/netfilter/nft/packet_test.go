@@ -224,7 +224,7 @@ func TestLocalhostIsGuarded(t *testing.T) {
 	attack(&n.peer.Namespace, "eth0", "10.1.0.1")
 	attack(&n.outside.Namespace, netlab.UplinkName, netlab.HostIPv4)
 	// The attack itself works: without the guard it gets through.
-	n.MustRun(t, "nft", "flush", "chain", "inet", TableName, "guard_v1")
+	n.MustRun(t, "nft", "flush", "chain", "inet", HostTable.Name, "guard_v1")
 	if got := ask(&n.peer.Namespace, "tcp", "127.0.0.1:22"); !strings.HasPrefix(got, "host saw") {
 		t.Errorf("without the guard: %q", got)
 	}

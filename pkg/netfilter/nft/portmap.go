@@ -1,15 +1,23 @@
 package nft
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
+	"errors"
 	"fmt"
+	"hash/fnv"
 	"net/netip"
+	"os/exec"
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/google/nftables"
+
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // PortMaps publishes ports of a container on the host. Add fails if another attachment has one of the ports, with an error that names
@@ -17,9 +25,10 @@ import (
 func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 	t := c.host()
 	t.results = ports.Results
-	records, err := portRecords(ports)
+	records := portRecords(ports)
+	link, _ := localhostLink(records)
 	return Use{
-		table: t, name: usePortMap, kinds: []kind{kindPort}, records: records, err: err,
+		table: t, name: usePortMap, kinds: []kind{kindPort}, records: records,
 		before: func(ctx context.Context) error { return CheckConditions(ctx, ports) },
 		after: func(ctx context.Context, o owner) error {
 			if options := t.options(o, ports, records); len(options) > 0 {
@@ -27,38 +36,31 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 					return fmt.Errorf("publish ports on conditions: %w", err)
 				}
 			}
-			if !needsLocalhost(ports) {
+			if link == "" {
 				return nil
 			}
-			return netfilter.AllowLocalhost(ports.Inside) // the guard is there by now
+			return netfilter.AllowLocalhost(link) // the guard is there by now
 		},
 		also: func(o owner) error {
-			if needsLocalhost(ports) {
-				if allowed, err := netfilter.LocalhostAllowed(ports.Inside); err != nil || !allowed {
-					return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", ports.Inside), "route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", ports.Inside)
-				}
-			}
 			options := t.options(o, ports, records)
 			rules, err := t.rulesOf(o, records)
-			if err == nil && len(rules) < len(options) {
-				return t.mismatch("%s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
+			switch {
+			case err != nil:
+				return err
+			case len(rules) < len(options):
+				return t.mismatch(": %s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
+			case link != "":
+				return netfilter.CheckLocalhost(link)
 			}
-			return err
+			return nil
 		},
-		sweep: t.removeUnused,
 	}
 }
 
 const usePortMap = "portmap"
 
 // portRecords returns what an attachment is to have for its ports.
-func portRecords(ports netfilter.PortMaps) (records []record, err error) {
-	if ports.SetMarkChain != "" {
-		return nil, plugin.ConfigError(`use backend "iptables"`, "chain %s, which is to mark connections, is one of iptables", ports.SetMarkChain)
-	}
-	if ports.MarkBit < 0 || ports.MarkBit > 31 {
-		return nil, plugin.ConfigError("use a bit from 0 to 31", "a packet's mark has no bit %d", ports.MarkBit)
-	}
+func portRecords(ports netfilter.PortMaps) (records []record) {
 	r := record{kind: kindPort, bit: defaultBit, link: noLink}
 	if ports.MasqAll {
 		r.flags |= flagMasqAll
@@ -78,11 +80,11 @@ func portRecords(ports netfilter.PortMaps) (records []record, err error) {
 		r.conditions = hashOf(conditionsFor(f, ports))
 		r.addr, r.proto, r.port, r.target = m.HostIP, m.Protocol, m.HostPort, m.Container
 		if !r.addr.IsValid() {
-			r.addr = f.unspecified
+			r.addr = netip.PrefixFrom(m.Container.Addr(), 0).Masked().Addr() // the unspecified one of the family
 		}
 		records = append(records, r)
 	}
-	return records, nil
+	return records
 }
 
 // parseTarget reads the data of maps of ports: where a connection goes.
@@ -95,20 +97,15 @@ func parseTarget(data []byte) netip.AddrPort {
 	return netip.AddrPortFrom(addr, binary.BigEndian.Uint16(port))
 }
 
-// needsLocalhost reports whether ports are published on 127.0.0.1.
-func needsLocalhost(ports netfilter.PortMaps) bool {
-	return ports.SNATLink() != "" && slices.ContainsFunc(ports.Maps, func(m netfilter.PortMap) bool { return m.Container.Addr().Is4() })
-}
-
-// forbidLocalhost undoes route_localnet of a link that nobody else is behind, before the guard for it goes. All ports of an attachment
-// have the same link.
-func forbidLocalhost(records []record) error {
+// localhostLink returns the link by which ports on 127.0.0.1 lead to the container, "" if there is none, and whether nobody else is
+// behind it. All ports of an attachment have the same link.
+func localhostLink(records []record) (link string, own bool) {
 	for _, r := range records {
-		if r.flags&flagOwnLink != 0 && r.addr.Is4() {
-			return netfilter.ForbidLocalhost(r.link)
+		if r.kind == kindPort && r.flags&flagSNAT != 0 && r.addr.Is4() {
+			return r.link, r.flags&flagOwnLink != 0
 		}
 	}
-	return nil
+	return "", false
 }
 
 // releaseGone releases what an owner of published ports has that is gone: a node that crashed never sent its DEL. The error is that the
@@ -118,13 +115,149 @@ func (t *table) releaseGone(comment, port string) (removed []element, err error)
 	if parts := strings.Split(comment, "/"); len(parts) == 3 && !strings.ContainsAny(comment, "~:") { // not shortened, no character replaced
 		key := plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}
 		var gone bool
-		if gone, known = netfilter.Gone(t.results, key); gone {
+		if gone, known = results.Gone(t.results, key); gone {
 			return t.release(ownerOf(key, usePortMap))
 		}
 	}
-	if comment == "" {
-		comment, known = "something that left no name", "see what holds it with `nft list table inet "+TableName+"`"
-	}
 	return nil, plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
-		"if it is gone, the network's GC frees the port", known), "host port %s is already published by %s", port, comment)
+		"if it is gone, the network's GC frees the port", known),
+		"host port %s is already published by %s", port, cmp.Or(comment, "something that left no name"))
+}
+
+// Ports with conditions, or with another bit of the mark, have rules of their own, besides the elements that say whose port it is. They
+// are made by the program nft from text, since conditions are in its language; docs/netfilter.md shows them. The comments say whose
+// rules they are.
+
+// optionChains are the chains that have such rules.
+func optionChains() []string { return []string{chainHostOptions, chainOptions, chainMarks} }
+
+// hasOwnRules reports whether a published port has rules of its own.
+func (r record) hasOwnRules() bool {
+	return r.kind == kindPort && (r.conditions != 0 || r.bit != defaultBit)
+}
+
+func conditionsFor(f *family, ports netfilter.PortMaps) string {
+	if f == &ipv4 {
+		return strings.Join(ports.Conditions4, " ")
+	}
+	return strings.Join(ports.Conditions6, " ")
+}
+
+// hashOf is a hash of conditions, 0 if there are none.
+func hashOf(conditions string) uint32 {
+	if conditions == "" {
+		return 0
+	}
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(conditions)) // can't fail
+	return max(h.Sum32(), 1)
+}
+
+// options returns the commands of nft that make the rules which an attachment needs for its ports, a rule each.
+func (t *table) options(o owner, wanted netfilter.PortMaps, records []record) (commands []string) {
+	for _, p := range t.ports {
+		var keys []string
+		var r record // all have the same options
+		for _, other := range records {
+			if other.hasOwnRules() && p.has(other) {
+				r, keys = other, append(keys, keyText(other))
+			}
+		}
+		if len(keys) == 0 {
+			continue
+		}
+		mark := fmt.Sprintf("meta mark set meta mark | %#x", uint32(1)<<r.bit)
+		match := fmt.Sprintf("meta nfproto ipv%s %s { %s } %s", p.family.digit, p.text, strings.Join(keys, ", "), conditionsFor(p.family, wanted))
+		verb := "add"
+		add := func(action string) {
+			commands = append(commands, fmt.Sprintf("%s rule %s %s %s %s comment %q", verb, t, p.options, match, action, o.comment))
+		}
+		if r.conditions != 0 {
+			// A connection whose port is published by one attachment on conditions, and by another one without, must not get the latter's
+			// mark: each rule with conditions goes to the front, so that the last here is the first there.
+			verb = "insert"
+			add(fmt.Sprintf("dnat %s to %s map @%s", p.family.name, p.text, p.conditional.Name))
+		}
+		if r.flags&flagSNAT != 0 {
+			add(fmt.Sprintf("iifname %q %s", r.link, mark))
+		}
+		if r.flags&flagSNAT != 0 && p.family == &ipv4 {
+			add(`oifname "lo" ip saddr 127.0.0.0/8 ` + mark)
+		}
+		if r.flags&flagMasqAll != 0 {
+			add(mark)
+		}
+	}
+	if len(commands) > 0 && records[0].bit != defaultBit {
+		const masquerade = "add rule %s %s meta mark & %#[3]x == %#[3]x masquerade comment %q"
+		commands = append(commands, fmt.Sprintf(masquerade, t, chainMarks, uint32(1)<<records[0].bit, o.comment))
+	}
+	return commands
+}
+
+// keyText is the key of a port in the words of nft.
+func keyText(r record) string {
+	key := fmt.Sprintf("%s . %d", netfilter.ProtocolName(r.proto), r.port)
+	if r.isBound() {
+		return r.addr.String() + " . " + key
+	}
+	return key
+}
+
+// rulesOf lists the rules that an owner has for its records.
+func (t *table) rulesOf(o owner, records []record) (own []*nftables.Rule, err error) {
+	if !slices.ContainsFunc(records, record.hasOwnRules) {
+		return nil, nil
+	}
+	for _, name := range optionChains() {
+		rules, err := t.conn.GetRules(&t.Table, &nftables.Chain{Name: name})
+		if err != nil {
+			return nil, explain("list the rules of chain "+name, err)
+		}
+		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return CommentIn(r.UserData) != o.comment })...)
+	}
+	return own, nil
+}
+
+// CheckConditions has the program nft say whether conditions are right. It changes nothing, and needs nothing of ours to be there.
+func CheckConditions(ctx context.Context, ports netfilter.PortMaps) error {
+	for _, f := range families() {
+		key, text := "conditionsV"+f.digit, conditionsFor(f, ports)
+		if text == "" {
+			continue
+		}
+		const remedy = "they are written as in a rule of nft: see nft(8)"
+		if strings.ContainsAny(text, ";#\n\r") {
+			return plugin.ConfigError(remedy, "%s: %q has more in it than conditions", key, text)
+		}
+		const try = "add table inet cnibox-try\nadd chain inet cnibox-try conditions\nadd rule inet cnibox-try conditions meta nfproto ipv%s %s accept\n"
+		err := runNFT(ctx, fmt.Sprintf(try, f.digit, text), "--check")
+		switch {
+		case errors.As(err, new(nftRefusal)):
+			return plugin.ConfigError(remedy, "%s: %v", key, err)
+		case err != nil:
+			return fmt.Errorf("%s: %w", key, err)
+		}
+	}
+	return nil
+}
+
+// nftRefusal is what the program says when it fails.
+type nftRefusal string
+
+func (r nftRefusal) Error() string { return "nft refuses them: " + string(r) }
+
+// runNFT has the program make changes, all of them or none.
+func runNFT(ctx context.Context, text string, args ...string) error {
+	path, err := netfilter.FindProgram("nft")
+	if err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, "the program nft is not installed, which conditions and markMasqBit need",
+			"install nftables, or leave these keys out, or use backend \"iptables\"")
+	}
+	_, err = netfilter.RunProgram(ctx, path, text, append(args, "-f", "-")...)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) {
+		return nftRefusal(strings.Join(strings.Fields(string(exit.Stderr)), " "))
+	}
+	return err
 }

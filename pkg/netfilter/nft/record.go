@@ -2,13 +2,12 @@ package nft
 
 import (
 	"encoding/binary"
-	"fmt"
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
-	"github.com/google/nftables/userdata"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
@@ -24,9 +23,9 @@ type owner struct {
 
 // ownerOf returns the owner that an attachment is for a use. The comment is the key without what nft could not read back from a
 // saved ruleset; no part of a key has a colon.
-func ownerOf(key plugin.Key, use string) owner { return owner{key.ID(use), comment(key.String())} }
+func ownerOf(key plugin.Key, use string) owner { return owner{key.ID(use), asComment(key.String())} }
 
-func comment(text string) string { return strings.ReplaceAll(text, `"`, ":") }
+func asComment(text string) string { return strings.ReplaceAll(text, `"`, ":") }
 
 // kind is what a record is about.
 type kind uint8
@@ -115,14 +114,14 @@ func (r record) portMap() netfilter.PortMap {
 // isBound reports whether a port is published on one address of the host.
 func (r record) isBound() bool { return !r.addr.IsUnspecified() }
 
-// element is one of a set or map.
+// element is one of a set or map, that is there for a record.
 type element struct {
-	set       *nftables.Set
-	key, data []byte
-	comment   string
-	what      string // for errors: "tcp/8080"
-	sharing   sharing
-	record    record // that it is there for
+	nftables.SetElement
+	set     *nftables.Set
+	what    string // for errors: "tcp/8080"
+	sharing sharing
+	record  record
+	there   *nftables.SetElement // what is there under its key, as look has found; nil is nothing, or something that is about to go
 }
 
 // sharing is how long an element stays that several attachments may need.
@@ -134,12 +133,24 @@ const (
 	forGood                // it stays
 )
 
+// newElement returns the element of a set that has the parts of a key.
+func newElement(s *nftables.Set, key ...[]byte) element {
+	return element{set: s, SetElement: nftables.SetElement{Key: slices.Concat(key...)}}
+}
+
+func (e element) shared(how sharing) element {
+	e.sharing = how
+	return e
+}
+
 // id tells elements apart.
-func (e element) id() string { return e.set.Name + string(e.key) }
+func (e element) id() string { return e.set.Name + string(e.Key) }
 
 // entry is an owner's n-th element of the map of owners.
 func (t *table) entry(o owner, n int) element {
-	return element{set: t.owners, key: slices.Concat(o.id[:], native(uint32(n))), comment: o.comment, what: o.comment}
+	e := newElement(t.owners, o.id[:], native(uint32(n)))
+	e.what = o.comment
+	return e
 }
 
 // elementsOf returns all elements that an owner has for records, each once.
@@ -147,14 +158,17 @@ func (t *table) elementsOf(o owner, records []record) (list []element) {
 	seen := map[string]bool{}
 	for n, r := range records {
 		entry := t.entry(o, n)
-		entry.data = r.data()
+		entry.Val = r.data()
 		for _, e := range append([]element{entry}, t.elements(r)...) {
 			if seen[e.id()] {
 				continue
 			}
 			seen[e.id()] = true
 			if e.sharing == alone {
-				e.comment = o.comment
+				e.Comment = o.comment
+			}
+			if e.what == "" {
+				e.what = r.String()
 			}
 			e.record = r
 			list = append(list, e)
@@ -163,101 +177,80 @@ func (t *table) elementsOf(o owner, records []record) (list []element) {
 	return list
 }
 
-// found is what is there under an element's key.
-type found struct {
-	there    bool
-	expiring bool // about to go
-	data     []byte
-	comment  string
-}
-
-// stays reports whether something is there that is not about to go.
-func (f found) stays() bool { return f.there && !f.expiring }
-
-// look looks elements up by their keys, in the order given.
-func (t *table) look(elements []element) ([]found, error) {
+// look finds out what is there of elements. expiring reports whether any is about to go.
+func (t *table) look(elements []element) (expiring bool, err error) {
 	questions := make([]netlink.Message, len(elements))
 	for i, e := range elements {
-		key := nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: e.key}))
-		questions[i] = question(unix.NFT_MSG_GETSETELEM, t.Table, textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
+		key := nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: e.Key}))
+		questions[i] = question(unix.NFT_MSG_GETSETELEM, t.Table,
+			textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
 	}
 	answers, err := t.conn.ask(questions...)
-	if err != nil {
-		return nil, t.explain(err)
-	}
-	list := make([]found, len(elements))
 	for i, a := range answers {
-		if a != nil {
-			e := attributes(attributes(a[unix.NFTA_SET_ELEM_LIST_ELEMENTS])[unix.NFTA_LIST_ELEM])
-			_, expiring := e[unix.NFTA_SET_ELEM_EXPIRATION]
-			list[i] = found{true, expiring, attributes(e[unix.NFTA_SET_ELEM_DATA])[unix.NFTA_DATA_VALUE], commentIn(e[unix.NFTA_SET_ELEM_USERDATA])}
+		e := &elements[i]
+		e.there = nil
+		found := attributes(attributes(a[unix.NFTA_SET_ELEM_LIST_ELEMENTS])[unix.NFTA_LIST_ELEM])
+		if _, expires := found[unix.NFTA_SET_ELEM_EXPIRATION]; expires {
+			expiring = true
+		} else if a != nil {
+			value := attributes(found[unix.NFTA_SET_ELEM_DATA])[unix.NFTA_DATA_VALUE]
+			e.there = &nftables.SetElement{Key: e.Key, Val: value, Comment: CommentIn(found[unix.NFTA_SET_ELEM_USERDATA])}
 		}
 	}
-	return list, nil
+	return expiring, t.explain(err)
 }
 
-func nested(number uint16, inside netlink.Attribute) netlink.Attribute {
-	data, _ := netlink.MarshalAttributes([]netlink.Attribute{inside}) // refuses lengths of 64 KiB only
-	return netlink.Attribute{Type: number | unix.NLA_F_NESTED, Data: data}
+// lookWhenExpired is look, and waits until nothing of it is about to go.
+func (t *table) lookWhenExpired(elements []element) error {
+	const longest = time.Second // someone else's timeout
+	for end := time.Now().Add(longest); ; time.Sleep(time.Millisecond) {
+		expiring, err := t.look(elements)
+		if err != nil || !expiring || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
-// commentIn reads the comment in the user data of a rule or an element, in which it has the same number.
-func commentIn(userData []byte) string {
-	text, _ := userdata.GetString(userData, userdata.TypeComment)
-	return text
-}
-
-// held returns the records of an owner, without those that are about to go. What has another comment is another's, whose ID is the
-// same.
+// held returns the records of an owner, up to one that is about to go or that we can't have made. What has another comment is another's,
+// whose ID is the same.
 func (t *table) held(o owner) (records []record, err error) {
 	for atOnce := 2; ; atOnce *= 2 { // most have one
 		entries := make([]element, atOnce)
 		for i := range entries {
 			entries[i] = t.entry(o, len(records)+i)
 		}
-		there, err := t.look(entries)
-		if err != nil {
+		if _, err := t.look(entries); err != nil {
 			return nil, err
 		}
-		for _, f := range there {
-			if !f.stays() || f.comment != o.comment {
+		for _, e := range entries {
+			if e.there == nil || e.there.Comment != o.comment {
 				return records, nil
 			}
-			r, ok := parseRecord(f.data)
+			r, ok := parseRecord(e.there.Val)
 			if !ok {
-				return nil, plugin.Errorf(fmt.Sprintf("remove the table with `nft delete table %s` and restart the containers", t), "table %s: %s has data that is not ours", t, t.owners.Name)
+				return records, nil
 			}
 			records = append(records, r)
 		}
 	}
 }
 
-// holding is a record and its owner.
-type holding struct {
-	owner
-	record record
-	first  bool // of the owner's
-}
-
-// isMade reports whether the table is there, with the map of owners of this version.
-func (t *table) isMade() (bool, error) {
+// holdings lists the records of all owners, without what is about to go; nil if the map of owners is not there.
+func (t *table) holdings() (map[owner][]record, error) {
 	there, err := t.conn.there(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, t.owners.Name)))
-	return err == nil && there[0], err
-}
-
-// holdings lists what all owners have, without what is about to go.
-func (t *table) holdings() (list []holding, err error) {
-	if made, err := t.isMade(); err != nil || !made {
+	if err != nil || !there[0] {
 		return nil, err
 	}
 	entries, err := t.conn.GetSetElements(t.owners)
 	if err != nil {
 		return nil, explain("list what attachments have in table "+t.String(), err)
 	}
+	holdings := map[owner][]record{}
 	for _, e := range entries {
 		if r, ok := parseRecord(e.Val); ok && e.Timeout == 0 && len(e.Key) == 16+4 {
-			list = append(list, holding{owner{plugin.ID(e.Key[:16]), e.Comment}, r, binary.NativeEndian.Uint32(e.Key[16:]) == 0})
+			o := owner{plugin.ID(e.Key[:16]), e.Comment}
+			holdings[o] = append(holdings[o], r)
 		}
 	}
-	return list, nil
+	return holdings, nil
 }

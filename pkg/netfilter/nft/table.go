@@ -4,9 +4,11 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/binaryutil"
+	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -15,6 +17,13 @@ import (
 // version ends the names of all that is in our tables, so that a later one can be made beside it.
 const version = "_v1"
 
+// Our tables: for masquerading and published ports, for forwarding, and for spoof checks.
+var (
+	HostTable    = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox"}
+	ForwardTable = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox-forward"}
+	BridgeTable  = nftables.Table{Family: nftables.TableFamilyBridge, Name: "cnibox"}
+)
+
 // table is one of our tables in one network namespace: what is in it for all attachments, and how an attachment's elements are told
 // from its records.
 type table struct {
@@ -22,14 +31,17 @@ type table struct {
 	conn *Conn
 
 	owners   *nftables.Set          // the records of attachments
-	sets     []*nftables.Set        // all but owners, and those of subnets
+	sets     []*nftables.Set        // all but those of subnets
 	chains   func() []chain         // with their rules: DEL needs none
 	elements func(record) []element // that the owner of a record has in sets
-	results  string                 // netfilter.PortMaps.Results
+	sweep    func() error           // removes what is for nobody; may be nil
+
+	inside  *nftables.Set // links with route_localnet
+	ports   []ports       // the sets of published ports
+	results string        // netfilter.PortMaps.Results
 
 	refusal string // what can't be done without the table, for errors
 	need    string // of the kernel
-	lost    string // what is lost with the table
 }
 
 // chain is a chain with its rules. One without a kind is entered from others.
@@ -45,30 +57,32 @@ type chain struct {
 	set *nftables.Set // of a subnet: its addresses
 }
 
-func (c *Conn) table(family nftables.TableFamily, name string) *table {
-	t := &table{conn: c, Table: nftables.Table{Family: family, Name: name}}
+func (c *Conn) table(is nftables.Table) *table {
+	t := &table{conn: c, Table: is}
 	// The key is the owner's ID and a number that counts from 0.
-	t.owners = t.newMap("owners", concat(nftables.TypeIP6Addr, nftables.TypeMark),
-		concat(nftables.TypeMark, nftables.TypeMark, nftables.TypeIFName, nftables.TypeIP6Addr, nftables.TypeInetService))
+	t.owners = t.newMap("owners", []value{{kind: nftables.TypeIP6Addr}, {kind: nftables.TypeMark}},
+		nftables.TypeMark, nftables.TypeMark, nftables.TypeIFName, nftables.TypeIP6Addr, nftables.TypeInetService)
 	return t
 }
 
-func (t *table) newSet(name string, key nftables.SetDatatype) *nftables.Set {
-	s := &nftables.Set{Table: &t.Table, Name: name + version, KeyType: key, HasTimeout: true}
-	if key == nftables.TypeIFName {
+// newSet adds a set of values to the table.
+func (t *table) newSet(name string, key ...value) *nftables.Set {
+	var types []nftables.SetDatatype
+	for _, v := range key {
+		types = append(types, v.kind)
+	}
+	s := &nftables.Set{Table: &t.Table, Name: name + version, KeyType: nftables.MustConcatSetType(types...), HasTimeout: true}
+	if s.KeyType == nftables.TypeIFName {
 		s.KeyByteOrder = binaryutil.NativeEndian // in which nft prints it
 	}
+	t.sets = append(t.sets, s)
 	return s
 }
 
-func (t *table) newMap(name string, key, data nftables.SetDatatype) *nftables.Set {
-	s := t.newSet(name, key)
-	s.IsMap, s.DataType = true, data
+func (t *table) newMap(name string, key []value, data ...nftables.SetDatatype) *nftables.Set {
+	s := t.newSet(name, key...)
+	s.IsMap, s.DataType = true, nftables.MustConcatSetType(data...)
 	return s
-}
-
-func concat(types ...nftables.SetDatatype) nftables.SetDatatype {
-	return nftables.MustConcatSetType(types...)
 }
 
 // String returns the table as nft's commands take it: "inet cnibox".
@@ -76,32 +90,33 @@ func (t *table) String() string {
 	return map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet ", nftables.TableFamilyBridge: "bridge "}[t.Family] + t.Name
 }
 
+// chainsFor returns all chains, with those of the subnets that records need.
+func (t *table) chainsFor(records []record) []chain {
+	return append(t.chains(), t.subnetsOf(records)...)
+}
+
 // incomplete returns the names of chains that lack a rule or a jump to them, of all that have rules of ours, and those of subnets
-// that records need; lost is whether they all lack everything. Only numbers are looked at: what an administrator adds is no harm.
+// that records need; lost is whether they all do. Only numbers are looked at: what an administrator adds is no harm.
 func (t *table) incomplete(records []record) (missing []string, lost bool, err error) {
-	var names []string
-	var want []uint32
-	for _, c := range append(t.chains(), t.subnetsOf(records)...) {
-		if len(c.rules) > 0 {
-			names, want = append(names, c.name), append(want, uint32(len(c.rules)+c.jumps))
-		}
+	chains := slices.DeleteFunc(t.chainsFor(records), func(c chain) bool { return len(c.rules) == 0 })
+	var questions []netlink.Message
+	for _, c := range chains {
+		questions = append(questions, chainQuestion(t.Table, c.name))
 	}
-	answers, err := t.conn.ask(chainQuestions(t.Table, names)...)
+	answers, err := t.conn.ask(questions...)
 	if err != nil {
 		return nil, false, t.explain(err)
 	}
-	lost = true
-	for i, a := range answers {
-		uses := uint32(0) // the kernel counts the chain's rules, and the jumps to it
-		if v := a[unix.NFTA_CHAIN_USE]; len(v) == 4 {
-			uses = binary.BigEndian.Uint32(v)
+	for i, c := range chains {
+		uses := 0 // the kernel counts the chain's rules, and the jumps to it
+		if v := answers[i][unix.NFTA_CHAIN_USE]; len(v) == 4 {
+			uses = int(binary.BigEndian.Uint32(v))
 		}
-		lost = lost && uses == 0
-		if uses < want[i] {
-			missing = append(missing, names[i])
+		if uses < len(c.rules)+c.jumps {
+			missing = append(missing, c.name)
 		}
 	}
-	return missing, lost, nil
+	return missing, len(missing) == len(chains), nil
 }
 
 // complete makes what of the table is missing for records: all of it is made, or made again, in one transaction.
@@ -114,21 +129,21 @@ func (t *table) complete(records []record) error {
 	if err != nil {
 		return err
 	}
-	for _, h := range holdings {
-		records = append(records, h.record)
+	for _, held := range holdings {
+		records = append(records, held...)
 	}
 	t.conn.AddTable(&t.Table)
 	t.build(records)
-	return t.commitBuild("make table " + t.String())
+	return t.explain(t.conn.Commit("make table " + t.String()))
 }
 
 // build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. What attachments have in chains
 // stays as it is.
 func (t *table) build(records []record) {
-	for _, s := range append([]*nftables.Set{t.owners}, t.sets...) {
+	for _, s := range t.sets {
 		_ = t.conn.AddSet(s, nil) // fails for anonymous sets only
 	}
-	chains := append(t.chains(), t.subnetsOf(records)...)
+	chains := t.chainsFor(records)
 	for _, c := range chains {
 		added := &nftables.Chain{Table: &t.Table, Name: c.name, Type: c.kind}
 		if c.kind != "" {
@@ -153,36 +168,25 @@ func (t *table) build(records []record) {
 	}
 }
 
-func (t *table) commitBuild(what string) error {
-	err := t.conn.commit(what)
-	if errors.Is(err, unix.ENOENT) { // a kind of chain or expression that there is not
-		return unavailable(t.refusal, t.need, err)
-	}
-	return t.explain(err)
-}
-
-// available tries whether the kernel takes the table, which is made and removed in one transaction.
-func (t *table) available() error {
-	there, err := t.conn.HasTables(t.Table)
-	if err != nil || there[0] {
-		return err
-	}
-	if _, _, err := t.incomplete(nil); err != nil { // there is no nf_tables at all
-		return err
+// Available tries whether the kernel takes the table, which is made and removed in one transaction.
+func (t *table) Available() error {
+	there, err := t.conn.ask(question(unix.NFT_MSG_GETTABLE, t.Table))
+	if err != nil || there[0] != nil {
+		return t.explain(err)
 	}
 	t.conn.CreateTable(&t.Table) // not one that was made just now
 	t.build(nil)
 	t.conn.DelTable(&t.Table)
-	err = t.commitBuild("try to make table " + t.String())
+	err = t.conn.Commit("try to make table " + t.String())
 	if errors.Is(err, unix.EEXIST) {
 		return nil
 	}
-	return err
+	return t.explain(err)
 }
 
-// explain makes an error out of one of the kernel's that may be about what the kernel lacks.
+// explain makes an error out of one of the kernel's that may be about what the kernel lacks, such as a kind of chain or expression.
 func (t *table) explain(err error) error {
-	if lacking(err) {
+	if lacking(err) || errors.Is(err, unix.ENOENT) {
 		return unavailable(t.refusal, t.need, err)
 	}
 	return err
@@ -190,5 +194,6 @@ func (t *table) explain(err error) error {
 
 // mismatch is the error of a CHECK.
 func (t *table) mismatch(format string, args ...any) error {
-	return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container; see `nft list table %s`", t), "table %s: %s", t, fmt.Sprintf(format, args...))
+	return plugin.Errorf(fmt.Sprintf("something changed it after ADD, such as a reload of nftables.service or another `nft flush ruleset`: "+
+		"restart the container; see `nft list table %s`", t), "table %s%s", t, fmt.Sprintf(format, args...))
 }

@@ -194,12 +194,12 @@ func TestCollision(t *testing.T) {
 	second.id = first.id
 	must(t, use.hold(first, use.records))
 	err := use.hold(second, c.Masquerade(prefixes("10.88.0.3/24")).records)
-	if err == nil || !strings.Contains(err.Error(), "the same number as what net/a/eth0 has") {
+	if err == nil || !strings.Contains(err.Error(), "net/a/eth0") {
 		t.Error(err)
 	}
 	_, err = use.release(second)
 	must(t, err)
-	must(t, use.check(first, use.records))
+	must(t, use.Check(keyOf("a")))
 }
 
 // TestGC removes what is not valid, and then what is for nobody.
@@ -342,7 +342,7 @@ func TestOptions(t *testing.T) {
 	if got := listing(t, n.Host); got != saved {
 		t.Errorf("what was refused has left something:\n%s", got)
 	}
-	n.MustRun(t, "nft", "flush", "chain", "inet", TableName, chainOptions)
+	n.MustRun(t, "nft", "flush", "chain", "inet", HostTable.Name, chainOptions)
 	n.Do(func() {
 		if err := n.table.PortMaps(web).Check(keyOf("web")); err == nil || !strings.Contains(err.Error(), "of its own 9 rules") {
 			t.Errorf("CHECK of flushed options: %v", err)
@@ -418,5 +418,22 @@ func TestSpoofCheck(t *testing.T) {
 	time.Sleep(tick)
 	if got := h.MustRun(t, "nft", "list", "table", "bridge", "cnibox"); strings.Contains(got, "elements") {
 		t.Errorf("left:\n%s", got)
+	}
+}
+
+// TestLacking has a kernel without netfilter over netlink: nothing is there, and nothing can be made.
+func TestLacking(t *testing.T) {
+	t.Parallel()
+	c := &Conn{lacking: unix.EPROTONOSUPPORT}
+	defer c.Close()
+	use := c.Masquerade(prefixes("10.88.0.2/24"))
+	if there, err := c.HasTables(use.Table); err != nil || there[0] {
+		t.Error(there, err)
+	}
+	for name, err := range map[string]error{"STATUS": use.Available(), "ADD": use.Add(ctx, keyOf("a")), "CHECK": use.Check(keyOf("a"))} {
+		var shown *types.Error
+		if !errors.As(err, new(Unavailable)) || !errors.As(err, &shown) || shown.Code != types.ErrPluginNotAvailable {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }

@@ -1,14 +1,21 @@
 package nft
 
 import (
+	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // Use is what attachments have one of our tables for. It comes with what one of them needs, which matters to Add and Check. What was
@@ -20,80 +27,277 @@ type Use struct {
 	kinds []kind // of their records
 
 	records []record // what is needed
-	err     error    // why that can't be had
 
+	// What some uses need besides, else nil.
 	before func(context.Context) error        // begins Add
 	after  func(context.Context, owner) error // ends Add, still under the lock
 	also   func(owner) error                  // ends Check
-	sweep  func() error                       // ends GC
 }
 
 // Add gives the attachment what it needs, in place of what it has.
 func (u Use) Add(ctx context.Context, key plugin.Key) error {
-	err := u.err
-	if err == nil && u.before != nil {
-		err = u.before(ctx)
-	}
-	if err != nil {
-		return err
+	if u.before != nil {
+		if err := u.before(ctx); err != nil {
+			return err
+		}
 	}
 	o := ownerOf(key, u.name)
-	return Locked(ctx, func() error {
-		err := u.hold(o, u.records)
-		if err == nil && u.after != nil {
-			if err = u.after(ctx, o); err != nil {
-				_, undo := u.release(o)
-				err = errors.Join(err, undo)
-			}
+	var later error
+	err := Change(ctx, u.changing(), func() error {
+		if err := u.hold(o, u.records); err != nil || u.after == nil {
+			return err
 		}
-		return err
+		if later = u.after(ctx, o); later != nil {
+			_, err := u.release(o)
+			return err
+		}
+		return nil
 	})
+	return errors.Join(later, err)
 }
 
 // Del takes back what the attachment has, and returns the published ports among it. Packets may match it for some milliseconds more, but
 // for those to ports of a protocol whose connections have no end of their own: they may be cut when it returns.
 func (u Use) Del(ctx context.Context, key plugin.Key) (maps []netfilter.PortMap, err error) {
-	var removed []element
-	err = Locked(ctx, func() (err error) {
-		removed, err = u.release(ownerOf(key, u.name))
-		return err
-	})
+	removed, err := u.del(ctx, ownerOf(key, u.name))
 	for _, e := range removed {
-		if e.set.IsMap && e.set != u.owners {
-			e.record.target = parseTarget(e.data)
+		if e.record.kind == kindPort && e.set.IsMap && e.set != u.owners {
+			e.record.target = parseTarget(e.Val)
 			maps = append(maps, e.record.portMap())
 		}
 	}
 	if err == nil && slices.ContainsFunc(maps, func(m netfilter.PortMap) bool { return m.Protocol != unix.IPPROTO_TCP }) {
-		_, err = u.lookWhenExpired(removed)
+		err = u.lookWhenExpired(removed)
 	}
 	return maps, err
 }
 
-// Check compares what the attachment has with what it needs.
+func (u Use) del(ctx context.Context, o owner) (removed []element, err error) {
+	err = Change(ctx, u.changing(), func() (err error) {
+		removed, err = u.release(o)
+		return err
+	})
+	return removed, err
+}
+
+// Check compares what the attachment has with what it needs, and makes sure that the table has its rules.
 func (u Use) Check(key plugin.Key) error {
-	if u.err != nil {
-		return u.err
+	if len(u.records) > 0 {
+		missing, lost, err := u.incomplete(u.records)
+		switch {
+		case err != nil:
+			return err
+		case lost:
+			return u.mismatch(" is missing, or all its rules are missing, and with them what all attachments of this host had in it")
+		case len(missing) > 0:
+			return u.mismatch(": chain %s has not all of its rules", strings.Join(missing, ", "))
+		}
 	}
 	o := ownerOf(key, u.name)
-	if err := u.check(o, u.records); err != nil || u.also == nil {
+	records, err := u.held(o)
+	if err != nil {
 		return err
+	}
+	if !slices.EqualFunc(records, u.records, func(r, w record) bool { r.target = w.target; return r == w }) {
+		return u.mismatch(": %s holds %v, and should hold %v", o.comment, records, u.records)
+	}
+	wanted := u.elementsOf(o, u.records)
+	if _, err := u.look(wanted); err != nil {
+		return err
+	}
+	for _, e := range wanted {
+		switch {
+		case e.there == nil:
+			return u.mismatch(": %s is not in %s", e.what, e.set.Name)
+		case e.there.Comment != e.Comment && e.sharing == alone:
+			return u.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, e.there.Comment)
+		case !bytes.Equal(e.there.Val, e.Val):
+			return u.mismatch(": %s in %s leads elsewhere", e.what, e.set.Name)
+		}
+	}
+	if u.also == nil {
+		return nil
 	}
 	return u.also(o)
 }
 
-// GC takes back what attachments of the network have that are not valid, and waits until no packet matches it.
+// GC takes back what attachments of the network have that are not valid, waits until no packet matches it, and removes what is for
+// nobody then.
 func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
-	made, err := u.isMade()
-	if err != nil || !made {
+	var holdings map[owner][]record
+	err := Change(ctx, u.changing(), func() (err error) { // a list that is interrupted by a change may lack something
+		holdings, err = u.holdings()
+		return err
+	})
+	if err != nil || holdings == nil {
 		return err
 	}
-	err = u.collect(ctx, network, u, valid)
-	if u.sweep == nil {
-		return err
+	var errs []error
+	var last []element // what was taken away last is gone last
+	for o, records := range holdings {
+		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(u.name) == o.id })
+		isNamed := strings.HasPrefix(o.comment, asComment(network+"/")) || len(o.comment) == plugin.MaxKeyText // it may be cut off
+		isOfNetwork := isNamed && [8]byte(o.id[:8]) == plugin.NetworkHash(network)
+		if slices.Contains(u.kinds, records[0].kind) && isOfNetwork && !isValid {
+			removed, err := u.del(ctx, o)
+			last, errs = removed, append(errs, err)
+		}
 	}
-	return errors.Join(err, Locked(ctx, u.sweep))
+	errs = append(errs, u.lookWhenExpired(last))
+	if u.sweep != nil {
+		errs = append(errs, Change(ctx, u.changing(), u.sweep))
+	}
+	return errors.Join(errs...)
 }
 
-// Available tries whether the kernel takes the table, without leaving anything in it.
-func (u Use) Available() error { return u.available() }
+// lockFile is locked by whoever changes one of our tables, or one of the reference plugins', from the look at what is there until
+// the change is made. No other lock is taken meanwhile.
+const lockFile = "/run/cnibox/nftables.lock"
+
+// Change makes a change, while nobody else of us does, that is decided on by a look at what is there. If it fails by what others, who
+// don't know the lock, have changed in between, it is tried again. what is for errors.
+func Change(ctx context.Context, what string, try func() error) error {
+	return state.Locked(ctx, lockFile, func() error {
+		for again := true; ; again = false {
+			err := try()
+			var shown *types.Error
+			if errors.As(err, &shown) || !errors.Is(err, unix.ENOENT) && !errors.Is(err, unix.EEXIST) && !errors.Is(err, unix.EBUSY) {
+				return err
+			}
+			if !again {
+				return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("%s: given up after 2 attempts: %v", what, err),
+					"another program changes the same at the same time; look which with `nft monitor`")
+			}
+		}
+	})
+}
+
+// changing says in errors what was tried.
+func (t *table) changing() string { return "change table " + t.String() }
+
+// hold gives an owner what records say, in place of what it has. What another owner was given and never gave back, such as an address
+// that has been leased anew, is taken away from that; a published port only if that owner is gone.
+func (t *table) hold(o owner, records []record) error {
+	if len(records) > 0 {
+		if err := t.complete(records); err != nil {
+			return err
+		}
+	}
+	if _, err := t.release(o); err != nil {
+		return err
+	}
+	wanted := t.elementsOf(o, records)
+	if err := t.lookWhenExpired(wanted); err != nil {
+		return err
+	}
+	var missing, obsolete []element
+	for _, e := range wanted {
+		if e.there != nil && e.sharing != alone {
+			continue
+		}
+		if e.there != nil && e.set.IsMap && e.there.Comment != o.comment {
+			removed, err := t.releaseGone(e.there.Comment, e.what)
+			if err != nil {
+				return err
+			}
+			if len(removed) > 0 {
+				return t.hold(o, records)
+			}
+		}
+		if e.there != nil {
+			obsolete = append(obsolete, e)
+		}
+		missing = append(missing, e)
+	}
+	return t.replace(obsolete, missing)
+}
+
+// release takes away what an owner has, except what has passed to another one, and what it has in common with others that still need it.
+// Elements may match until the kernel's next tick: lookWhenExpired waits for that.
+func (t *table) release(o owner) (removed []element, err error) {
+	records, err := t.held(o)
+	if err != nil || len(records) == 0 {
+		return nil, err
+	}
+	list := t.elementsOf(o, records)
+	needed := map[string]bool{} // by others
+	if slices.ContainsFunc(list, func(e element) bool { return e.sharing == common }) {
+		holdings, err := t.holdings()
+		if err != nil {
+			return nil, err
+		}
+		delete(holdings, o)
+		for other, records := range holdings {
+			for _, e := range t.elementsOf(other, records) {
+				needed[e.id()] = true
+			}
+		}
+	}
+	if _, err := t.look(list); err != nil {
+		return nil, err
+	}
+	for _, e := range list {
+		if e.there != nil && (e.sharing == alone && e.there.Comment == o.comment || e.sharing == common && !needed[e.id()]) {
+			e.SetElement = *e.there
+			removed = append(removed, e)
+		}
+	}
+	rules, err := t.rulesOf(o, records)
+	if err != nil || len(removed) == 0 {
+		return nil, err
+	}
+	if link, own := localhostLink(records); own { // before the guard goes
+		if err := netfilter.ForbidLocalhost(link); err != nil {
+			return nil, err
+		}
+	}
+	t.conn.DeleteRules(rules)
+	return removed, t.replace(removed, nil)
+}
+
+// replace takes elements out of their sets and puts others in, and commits the transaction.
+//
+// Where the kernel can, elements that nothing takes the place of expire. To remove them makes everybody who uses nf_tables wait: the
+// kernel waits for all packets under way before it frees them, and whoever closes a socket of nf_tables waits with it.
+func (t *table) replace(old, new []element) error {
+	if len(new) == 0 && len(old) > 0 && canExpire() {
+		send(old, time.Millisecond, t.conn.SetAddElements) // the kernel makes its next tick of the shortest timeout
+		if err := t.conn.Commit(t.changing()); err != nil {
+			return err
+		}
+		if _, err := t.look(old[:1]); err != nil || old[0].there == nil {
+			return err
+		}
+		// The kernel said that it can, and did not.
+	}
+	send(old, 0, t.conn.SetDeleteElements)
+	send(new, 0, t.conn.SetAddElements)
+	return t.conn.Commit(t.changing())
+}
+
+// canExpire reports whether the kernel can give a timeout to an element that is there, as Linux 6.12 and later can. Earlier ones
+// answer as if they could.
+func canExpire() bool {
+	var kernel unix.Utsname
+	_ = unix.Uname(&kernel) // can't fail
+	var major, minor int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(kernel.Release[:]), "%d.%d", &major, &minor)
+	return err == nil && (major > 6 || major == 6 && minor >= 12)
+}
+
+// send calls a method of the library for elements of one set at a time, and not for more than fit into one attribute of 64 KiB: the
+// kernel drops the rest without an error.
+func send(elements []element, timeout time.Duration, call func(*nftables.Set, []nftables.SetElement) error) {
+	const atOnce = 200
+	sets, lists := map[string]*nftables.Set{}, map[string][]nftables.SetElement{}
+	for _, e := range elements {
+		e.Timeout = timeout
+		sets[e.set.Name] = e.set
+		lists[e.set.Name] = append(lists[e.set.Name], e.SetElement)
+	}
+	for name, list := range lists {
+		for part := range slices.Chunk(list, atOnce) {
+			_ = call(sets[name], part) // fails for lists of more than 64 KiB, and for anonymous sets
+		}
+	}
+}

@@ -40,9 +40,9 @@ func TestMasquerade(t *testing.T) {
 			load(t, h, masqueraded(tt.before...))
 			err := on(t, h, func(c *nft.Conn) error {
 				if tt.gc != nil {
-					return GCMasquerade(ctx, c, "a", keys(tt.gc...))
+					return Masquerade().GC(ctx, c, "a", keys(tt.gc...))
 				}
-				return DelMasquerade(ctx, c, key(tt.del))
+				return Masquerade().Del(ctx, c, key(tt.del), nil)
 			})
 			if err != nil {
 				t.Error(err)
@@ -64,7 +64,7 @@ func TestConcurrentDel(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, a := range all {
 		wg.Go(func() {
-			if err := on(t, h, func(c *nft.Conn) error { return DelMasquerade(ctx, c, key(a)) }); err != nil {
+			if err := on(t, h, func(c *nft.Conn) error { return Masquerade().Del(ctx, c, key(a), nil) }); err != nil {
 				t.Errorf("%s: %v", a, err)
 			}
 		})

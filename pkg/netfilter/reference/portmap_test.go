@@ -33,7 +33,7 @@ func TestDelPortMaps(t *testing.T) {
 				if !tt.noCache {
 					cached(t, tt.cache...)
 				}
-				must(t, DelPortMaps(ctx, conn(t), cacheDir, key("a/1/eth0"), prefixes(tt.hint...)))
+				must(t, PortMaps(cacheDir).Del(ctx, conn(t), key("a/1/eth0"), prefixes(tt.hint...)))
 			})
 			same(t, h, published(tt.then...))
 		})
@@ -61,7 +61,7 @@ func TestGCPortMaps(t *testing.T) {
 				if !tt.noCache {
 					cached(t, tt.cache...)
 				}
-				must(t, GCPortMaps(ctx, conn(t), cacheDir, keys(tt.valid...)))
+				must(t, PortMaps(cacheDir).GC(ctx, conn(t), "a", keys(tt.valid...)))
 			})
 			same(t, h, published(tt.then...))
 		})
@@ -79,7 +79,7 @@ func TestUnreadableEntry(t *testing.T) {
 			h.Do(func() {
 				cached(t)
 				write(t, "b-1-eth0", text)
-				must(t, DelPortMaps(ctx, conn(t), cacheDir, key("a/1/eth0"), nil))
+				must(t, PortMaps(cacheDir).Del(ctx, conn(t), key("a/1/eth0"), nil))
 			})
 			same(t, h, published("1=2"))
 		})
@@ -94,7 +94,7 @@ func TestForeignPortRulesStay(t *testing.T) {
 	load(t, h, published("1=2")+foreign)
 	h.Do(func() {
 		cached(t)
-		must(t, GCPortMaps(ctx, conn(t), cacheDir, nil))
+		must(t, PortMaps(cacheDir).GC(ctx, conn(t), "a", nil))
 	})
 	same(t, h, published()+foreign)
 }
@@ -108,8 +108,8 @@ func TestIncompleteTables(t *testing.T) {
 	h.MustRun(t, "nft", "add", "rule", "ip", "cni_hostport", "hostports", "tcp", "dport", "80", "dnat", "to", "10.88.0.2:80", "comment", `"1"`)
 	h.MustRun(t, "nft", "add", "table", "bridge", "nat")
 	h.Do(func() {
-		must(t, DelPortMaps(ctx, conn(t), cacheDir, key("a/1/eth0"), prefixes("10.88.0.2/24")))
-		must(t, DelSpoofCheck(ctx, conn(t), key("a/1/eth0")))
+		must(t, PortMaps(cacheDir).Del(ctx, conn(t), key("a/1/eth0"), prefixes("10.88.0.2/24")))
+		must(t, SpoofCheck("").Del(ctx, conn(t), key("a/1/eth0"), nil))
 	})
 	same(t, h, empty+"\ntable bridge nat { }")
 }

@@ -193,7 +193,7 @@ func TestForeignThingsStay(t *testing.T) {
 			t.Parallel()
 			h := netlab.NewHost(t)
 			load(t, h, masqueraded(own)+"\n"+foreign)
-			if err := on(t, h, func(c *nft.Conn) error { return DelMasquerade(ctx, c, key(own)) }); err != nil {
+			if err := on(t, h, func(c *nft.Conn) error { return Masquerade().Del(ctx, c, key(own), nil) }); err != nil {
 				t.Error(err)
 			}
 			same(t, h, masqueraded()+"\n"+foreign)
@@ -207,7 +207,7 @@ func TestCancelled(t *testing.T) {
 	load(t, h, masqueraded("net/cid/eth0"))
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	err := on(t, h, func(c *nft.Conn) error { return DelMasquerade(over, c, key("net/cid/eth0")) })
+	err := on(t, h, func(c *nft.Conn) error { return Masquerade().Del(over, c, key("net/cid/eth0"), nil) })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}

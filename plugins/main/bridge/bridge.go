@@ -7,13 +7,13 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -47,13 +47,8 @@ func (a *attachment) connect(ctx context.Context, at *attach.Attachment) (err er
 	if a.bridge, err = ensureBridge(at.Links(), a.config); err != nil {
 		return err
 	}
-	a.port, err = at.MakeVeth(a.bridge.Attrs().Index)
-	if errors.Is(err, unix.EXFULL) {
-		return plugin.Errorf("give some of the node's containers a network with another bridge; `bridge link show` lists the ports",
-			"bridge %s has as many ports as a bridge can have, 1,023", a.name)
-	}
-	if err != nil {
-		return err
+	if a.port, err = at.MakeVeth(a.bridge.Attrs().Index); err != nil {
+		return explainFull(a.name, err)
 	}
 	if err := errors.Join(a.setPort(at.Links()), a.checkSpoofing(ctx, at)); err != nil {
 		return errors.Join(err, link.Delete(at.Links(), a.port.Attrs().Index))
@@ -64,8 +59,22 @@ func (a *attachment) connect(ctx context.Context, at *attach.Attachment) (err er
 	return nil
 }
 
+// explainFull says what to do about a bridge that takes no more ports.
+func explainFull(bridge string, err error) error {
+	if !errors.Is(err, unix.EXFULL) {
+		return err
+	}
+	return plugin.Errorf("give some of the node's containers a network with another bridge; `bridge link show` lists the ports",
+		"bridge %s has as many ports as a bridge can have, 1,023", bridge)
+}
+
 // setPort sets the options of the bridge's port.
 func (a *attachment) setPort(h *netlink.Handle) error {
+	if a.hasVLANs() {
+		if err := setVLANs(h, a.config, a.bridge, a.port, a.trunk); err != nil {
+			return err
+		}
+	}
 	if a.hairpin {
 		if err := h.LinkSetHairpin(a.port, true); err != nil {
 			return fmt.Errorf("set %s to hairpin mode: %w", a.port.Attrs().Name, err)
@@ -84,17 +93,19 @@ func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
 	if err := at.Step(ctx, "gateway"); err != nil {
 		return err
 	}
-	if err := serveGateway(at.Links(), a.config, a.bridge, at.Result.IPs); err != nil {
+	gateway := a.bridge
+	if name := a.gatewayLink(); name != "" {
+		var err error
+		if gateway, err = ensureGatewayLink(at.Links(), a.config, a.bridge); err != nil {
+			return fmt.Errorf("gateway %s: %w", name, err)
+		}
+		at.Result.Interfaces = append(at.Result.Interfaces, at.Describe(gateway))
+	}
+	if err := serveGateway(at.Links(), a.config, gateway, at.Result.IPs); err != nil {
 		return err
 	}
-	if a.masquerade && len(at.Result.IPs) > 0 {
-		if err := at.Step(ctx, "masquerade"); err != nil {
-			return err
-		}
-		at.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.DelMasquerade(ctx, at.Key, nil) })
-		if err := backend.AddMasquerade(ctx, a.masqueradeBy, at.Key, plugin.Prefixes(at.Result.IPs)); err != nil {
-			return err
-		}
+	if err := a.masquerade.Add(ctx, at); err != nil {
+		return err
 	}
 	if a.Down {
 		return nil
@@ -115,9 +126,8 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bridge %s: %w", c.name, err)
 	}
-	if l.Type() != "bridge" {
-		return nil, plugin.ConfigError("name another bridge, or remove that link",
-			"bridge: %q already exists but is not a bridge (it is %s)", c.name, kind(l))
+	if wrong := c.checkBridge(l); wrong != nil {
+		return nil, wrong
 	}
 	if err := link.KeepMAC(h, l); err != nil {
 		return nil, err
@@ -135,6 +145,21 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	return l, nil
 }
 
+// checkBridge refuses a link that can't be the network's bridge. The kernel puts ports of any bridge into VLANs, but one that does not
+// filter them separates nothing.
+func (c *config) checkBridge(l netlink.Link) *types.Error {
+	bridge, ok := l.(*netlink.Bridge)
+	switch {
+	case !ok:
+		return plugin.ConfigError("name another bridge, or remove that link", "bridge: %q already exists but is not a bridge (it is %s)", c.name, kind(l))
+	case c.hasVLANs() && (bridge.VlanFiltering == nil || !*bridge.VlanFiltering):
+		return plugin.ConfigError(
+			fmt.Sprintf("use another bridge, or `ip link set dev %s type bridge vlan_filtering 1`: ports without a VLAN are in VLAN 1 then", c.name),
+			"bridge %s does not filter VLANs: it would not separate containers", c.name)
+	}
+	return nil
+}
+
 func kind(l netlink.Link) string {
 	if l.Type() == "device" {
 		return "hardware"
@@ -147,14 +172,24 @@ func kind(l netlink.Link) string {
 func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, link.RandomMAC(), c.MTU
-	if err := h.LinkAdd(&netlink.Bridge{LinkAttrs: attrs}); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %v", err)
+	bridge, remedy := &netlink.Bridge{LinkAttrs: attrs}, fmt.Sprintf("check the name and the mtu (%d)", c.MTU)
+	if c.filterVLANs {
+		bridge.VlanFiltering = &c.filterVLANs
+		remedy += "; vlan and vlanTrunk need a kernel with CONFIG_BRIDGE_VLAN_FILTERING"
 	}
-	// Both are absent without IPv6. A gateway must not take router advertisements from its own containers, and while its link-local
-	// address is looked for elsewhere the kernel looks for no neighbour: the first packets to the first container would be lost.
-	_ = sysctl.Set("net/ipv6/conf/"+c.name+"/accept_ra", "0")
-	if c.Gateway {
-		_ = sysctl.Set("net/ipv6/conf/"+c.name+"/accept_dad", "0")
+	if err := h.LinkAdd(bridge); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, plugin.Errorf(remedy, "create it: %v", err)
 	}
+	trustNoRouter(c, c.name)
 	return h.LinkByName(c.name)
+}
+
+// trustNoRouter sets sysctls that are absent without IPv6. A gateway must not take router advertisements from its own containers, and
+// while its link-local address is looked for elsewhere the kernel looks for no neighbour: the first packets to the first container
+// would be lost.
+func trustNoRouter(c *config, name string) {
+	_ = sysctl.Set("net/ipv6/conf/"+name+"/accept_ra", "0")
+	if c.Gateway {
+		_ = sysctl.Set("net/ipv6/conf/"+name+"/accept_dad", "0")
+	}
 }

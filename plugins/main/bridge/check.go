@@ -2,10 +2,8 @@ package bridge
 
 import (
 	"context"
-	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
-	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -30,11 +28,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err := checkHost(ctx, r, c, inside); err != nil {
 		return err
 	}
-	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
-	if !c.masquerade || len(ips) == 0 {
-		return nil
-	}
-	return backend.CheckMasquerade(ctx, c.masqueradeBy, r.Key, plugin.Prefixes(ips))
+	return c.masquerade.Check(ctx, r)
 }
 
 // checkHost finds the veth's other end on the host and in its bridge.
@@ -45,20 +39,17 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	}
 	// The bridge's MAC address is not compared: one that the reference plugin made without isGateway changes it as other containers
 	// come and go.
-	if bridge.Type() != "bridge" {
-		return different("%s is not a bridge but %s", c.name, kind(bridge))
+	if wrong := c.checkBridge(bridge); wrong != nil {
+		return wrong
 	}
 	if c.promiscuous && bridge.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
 		return different("bridge %s is not promiscuous, the configuration has promiscMode", c.name)
 	}
-	end, err := r.Links().LinkByIndex(inside.Attrs().ParentIndex)
+	end, err := attach.CheckHostEnd(r, inside)
 	if err != nil {
-		return different("the other end of %s is not on this host: %v", r.IfName, err)
+		return err
 	}
 	name := end.Attrs().Name
-	if end.Type() != "veth" {
-		return different("the other end of %s is %s, not a veth but %s", r.IfName, name, kind(end))
-	}
 	if end.Attrs().MasterIndex != bridge.Attrs().Index {
 		return different("veth %s is not in bridge %s", name, c.name)
 	}
@@ -68,16 +59,13 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	if c.isolated && !link.PortOption(name, "isolated") { // one that is not configured may be the firewall plugin's
 		return different("veth %s is not isolated, the configuration has portIsolation", name)
 	}
+	if err := checkVLANs(r.Links(), c, end); err != nil {
+		return err
+	}
 	if c.spoofCheck {
-		if err := checkSpoofCheck(r, name); err != nil {
-			return err
-		}
+		return checkSpoofCheck(ctx, r, name)
 	}
-	at := slices.IndexFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool { return f.Name == name && f.Sandbox == "" })
-	if at < 0 {
-		return different("veth %s, the other end of %s, is not in prevResult", name, r.IfName)
-	}
-	return attach.CheckMAC(r.PrevResult.Interfaces[at], end)
+	return nil
 }
 
 func different(format string, args ...any) error {
@@ -87,10 +75,7 @@ func different(format string, args ...any) error {
 // Explain implements plugin.Explainer.
 func (Plugin) Explain(o *conf.Object) []string {
 	c := locate(&plugin.Request{Config: o})
-	if !c.masquerade || c.IPAM == "" {
-		return nil
-	}
-	return []string{backend.Explain("masquerades", c.masqueradeBy)}
+	return c.masquerade.Explain(&c.Config)
 }
 
 // Status reports whether an ADD could be served: the configuration is valid, the bridge's name is free or a bridge's, the packet
@@ -102,18 +87,19 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	}
 	l, err := r.Links().LinkByName(c.name)
 	switch {
-	case err == nil && l.Type() != "bridge":
-		return types.NewError(types.ErrPluginNotAvailable, c.name+" exists and is not a bridge but "+kind(l), "name another bridge, or remove that link")
-	case err != nil && !link.IsNotFound(err):
+	case err == nil:
+		if wrong := c.checkBridge(l); wrong != nil {
+			wrong.Code = types.ErrPluginNotAvailable
+			return wrong
+		}
+	case !link.IsNotFound(err):
 		return err
 	}
-	if c.masquerade {
-		if err := backend.Available(c.masqueradeBy); err != nil {
-			return err
-		}
+	if err := c.masquerade.Available(); err != nil {
+		return err
 	}
 	if c.spoofCheck {
-		if err := backend.SpoofCheckAvailable(); err != nil {
+		if err := backend.SpoofCheck(r.Results, "", [6]byte{}).Available(backend.Wish{}); err != nil {
 			return err
 		}
 	}

@@ -1,13 +1,10 @@
 package bridge
 
 import (
+	"cmp"
 	"strings"
 
-	"github.com/containernetworking/cni/pkg/types"
-
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -16,11 +13,15 @@ type config struct {
 	attach.Config
 	name              string // of the bridge
 	forceAddress      bool
-	masquerade        bool
-	masqueradeBy      backend.Wish
+	masquerade        attach.Masquerade
 	promiscuous       bool
 	hairpin, isolated bool // of the port
 	spoofCheck        bool // macspoofchk
+
+	vlan            int         // of what has no tag; 0 is none
+	trunk           []vlanRange // of what has a tag
+	keepDefaultVLAN bool        // preserveDefaultVlan
+	filterVLANs     bool        // have a bridge that is made filter them
 }
 
 // parse reads and validates the configuration of an ADD, CHECK or STATUS.
@@ -35,16 +36,14 @@ func parse(r *plugin.Request) (*config, error) {
 	o.Bool("promiscMode", &c.promiscuous)
 	o.Bool("macspoofchk", &c.spoofCheck)
 	o.Bool("disableContainerInterface", &c.Down)
+	vlans := c.readVLANs(o)
 	if err := c.ReadMAC(r); err != nil {
 		return nil, err
 	}
-	if err := o.Err(); err != nil {
+	if err := cmp.Or(o.Err(), vlans, c.validate()); err != nil {
 		return nil, err
 	}
-	if err := c.validate(); err != nil {
-		return nil, err
-	}
-	return c, unsupported(r)
+	return c, nil
 }
 
 // locate reads what DEL and GC need: the keys that say where an attachment is.
@@ -54,9 +53,7 @@ func locate(r *plugin.Request) *config {
 	o.String("bridge", &c.name)
 	o.Bool("isGateway", &c.Gateway)
 	o.Bool("isDefaultGateway", &c.DefaultRoute)
-	o.Bool("ipMasq", &c.masquerade)
-	c.masqueradeBy.Key = "ipMasqBackend"
-	o.String(c.masqueradeBy.Key, &c.masqueradeBy.Value)
+	c.masquerade = attach.ReadMasquerade(o)
 	c.Gateway = c.Gateway || c.DefaultRoute
 	return c
 }
@@ -65,6 +62,8 @@ func (c *config) validate() error {
 	switch {
 	case c.name == "" || len(c.name) > 15:
 		return plugin.ConfigError("use 1 to 15 characters", "bridge: %q is no interface name", c.name)
+	case len(c.gatewayLink()) > 15:
+		return plugin.ConfigError("give the bridge a shorter name", "bridge: %s, the name of the VLAN's gateway, has more than 15 characters", c.gatewayLink())
 	case strings.Contains(c.name, "%"):
 		return plugin.ConfigError("use a name without it", "bridge: %q holds %%, which the kernel takes for a pattern", c.name)
 	case c.hairpin && c.promiscuous:
@@ -74,25 +73,5 @@ func (c *config) validate() error {
 		return plugin.ConfigError("remove the ipam section, or let the interface come up",
 			"disableContainerInterface can't be used with IPAM (%s): addresses need an interface that is up", c.IPAM)
 	}
-	return c.masqueradeBy.Validate()
-}
-
-// unsupported refuses keys of the reference plugin that this version does not have: to ignore them would be to leave out separation
-// that the configuration asks for.
-func unsupported(r *plugin.Request) error {
-	vlan, trunk := 0, 0
-	r.Config.Int("vlan", &vlan)
-	r.Config.Objects("vlanTrunk", func(*conf.Object) { trunk++ })
-	if err := r.Config.Err(); err != nil {
-		return err
-	}
-	key := "vlan"
-	switch {
-	case vlan == 0 && trunk == 0:
-		return nil
-	case vlan == 0:
-		key = "vlanTrunk"
-	}
-	return types.NewError(types.ErrUnsupportedField, key+": this version of the bridge plugin does not have it",
-		"remove the key, or use the reference bridge plugin for this network")
+	return c.masquerade.By.Validate()
 }

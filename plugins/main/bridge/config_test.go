@@ -42,8 +42,10 @@ func TestParseRefuses(t *testing.T) {
 		{`{"ipam":{"type":5}}`, "", 7, `"ipam.type"`},
 		{`{"dns":{"nameservers":"10.0.0.1"}}`, "", 7, `"dns.nameservers"`},
 		{`{}`, "MAC=02:00:00:00:00:01;FOO=1", 4, "FOO"},
-		{`{"vlan":5}`, "", 2, "vlan"},
-		{`{"vlanTrunk":[{"id":5}]}`, "", 2, "vlanTrunk"},
+		{`{"vlan":4095}`, "", 7, "vlan: invalid VLAN ID 4095 (must be between 0 and 4094)"},
+		{`{"vlan":"5"}`, "", 7, `"vlan"`},
+		{`{"vlanTrunk":[{"id":5},{"id":4095}]}`, "", 7, "vlanTrunk[1].id: incorrect trunk id parameter"},
+		{`{"vlanTrunk":[{"id":0},{"id":"5"}]}`, "", 7, `"vlanTrunk[1].id"`},
 		{`{"bridge":"br%d"}`, "", 7, "pattern"},
 	} {
 		_, err := parse(request(t, c.config, c.args))
@@ -74,6 +76,7 @@ func TestLocateIsTolerant(t *testing.T) {
 func FuzzParse(f *testing.F) {
 	f.Add(`{"bridge":"cni0","isDefaultGateway":true,"ipMasq":true,"mtu":1450,"ipam":{"type":"host-local"}}`, "MAC=02:00:00:00:00:01")
 	f.Add(`{"runtimeConfig":{"mac":"02-00-00-00-00-01"},"vlanTrunk":[{"id":5}],"dns":{"search":["x"]}}`, "IgnoreUnknown=true;")
+	f.Add(`{"vlan":100,"vlanTrunk":[{"minID":5,"maxID":7,"id":4094},{"id":6}],"isGateway":true,"ipam":{"type":"x"}}`, "")
 	f.Add(`{"MTU":68,"BRIDGE":"x","args":{"cni":{"mac":null}}}`, "")
 	f.Fuzz(func(t *testing.T, text, args string) {
 		o, err := conf.Parse([]byte(text))
@@ -87,6 +90,14 @@ func FuzzParse(f *testing.F) {
 				t.Errorf("an error without a message for %q", text)
 			}
 			return
+		}
+		if c.vlan < 0 || c.vlan > lastVLAN || len(c.gatewayLink()) > 15 {
+			t.Errorf("%q gives vlan %d of %s", text, c.vlan, c.name)
+		}
+		for _, r := range c.trunk {
+			if r.first < 1 || max(r.first, r.last) > lastVLAN || r.last != 0 && r.last <= r.first {
+				t.Errorf("%q gives a trunk of %v", text, r)
+			}
 		}
 		if c.name == "" || len(c.name) > 15 || c.MTU < 0 || c.MTU > math.MaxUint16 || len(c.MAC) > 0 && c.MAC[0]&1 != 0 {
 			t.Errorf("%q gives %+v", text, c)

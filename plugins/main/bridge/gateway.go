@@ -5,45 +5,109 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
+	"strconv"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
-// serveGateway gives the bridge the gateways' addresses and lets the host forward packets. What it does is shared by all
-// attachments of the bridge and stays, as it does with the reference plugin. The host forgets what it knew of the container's
-// addresses, which others may have had a moment ago.
-func serveGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*types100.IPConfig) error {
+// gatewayLink names the link that has the gateways' addresses in the place of the bridge, "" if the bridge has them. The name is the
+// reference plugin's.
+func (c *config) gatewayLink() string {
+	if c.vlan == 0 || !c.Gateway || c.IPAM == "" {
+		return ""
+	}
+	return c.name + "." + strconv.Itoa(c.vlan)
+}
+
+// ensureGatewayLink returns the link that is the gateway of a VLAN, up, made if it is not there: one end of a veth pair, whose other
+// end is a port of the bridge in that VLAN. All containers of the VLAN share it, and it stays. A link of another kind is somebody's
+// own, such as a VLAN device on the bridge, and is taken as it is.
+func ensureGatewayLink(h *netlink.Handle, c *config, bridge netlink.Link) (netlink.Link, error) {
+	name := c.gatewayLink()
+	l, err := h.LinkByName(name)
+	if link.IsNotFound(err) {
+		l, err = createGatewayLink(h, name, bridge.Attrs().MTU)
+	}
+	if err != nil || l.Type() != "veth" {
+		return l, err
+	}
+	port, err := h.LinkByIndex(l.Attrs().ParentIndex)
+	if err != nil || l.Attrs().NetNsID >= 0 || port.Attrs().MasterIndex != 0 && port.Attrs().MasterIndex != bridge.Attrs().Index {
+		return nil, plugin.Errorf("remove that link, which is made again, or name another bridge", "its other end is no port of bridge %s", c.name)
+	}
+	if port.Attrs().MasterIndex != 0 && port.Attrs().OperState == netlink.OperUp {
+		return l, nil
+	}
+	return l, connectGateway(h, c, bridge, l, port)
+}
+
+// createGatewayLink makes the pair, both ends down; another ADD may do so at the same time.
+func createGatewayLink(h *netlink.Handle, name string, mtu int) (netlink.Link, error) {
+	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: link.RandomMAC(), MTU: mtu, TxQLen: -1, NumTxQueues: 1, NumRxQueues: 1}
+	other := link.RandomMAC()
+	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprintf("veth%x", []byte(other[2:])), PeerHardwareAddr: other}
+	if err := h.LinkAdd(pair); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, err
+	}
+	return h.LinkByName(name)
+}
+
+// connectGateway makes the other end of the gateway's link a port in the VLAN, and sets both ends up, the gateway's last: so what is up
+// is whole. Another ADD may do the same at the same time.
+func connectGateway(h *netlink.Handle, c *config, bridge, gateway, port netlink.Link) error {
+	err := link.SetUpAs(port.Attrs().Index, "port of "+gateway.Attrs().Name, bridge.Attrs().Index)
+	if err == nil {
+		err = setVLANs(h, c, bridge, port, nil)
+	}
+	if err == nil {
+		trustNoRouter(c, gateway.Attrs().Name)
+		err = h.LinkSetUp(gateway)
+	}
+	if err == nil {
+		_, err = link.WaitUp(h, port.Attrs().Name, portTime)
+	}
+	if err != nil && port.Attrs().MasterIndex == 0 {
+		err = errors.Join(explainFull(c.name, err), link.Delete(h, gateway.Attrs().Index))
+	}
+	return err
+}
+
+// serveGateway gives the bridge, or the link that is the gateway in its place, the gateways' addresses, and lets the host forward
+// packets. What it does is shared by all attachments of the bridge and stays, as it does with the reference plugin. The host forgets
+// what it knew of the container's addresses, which others may have had a moment ago.
+func serveGateway(h *netlink.Handle, c *config, gateway netlink.Link, ips []*types100.IPConfig) error {
 	for _, ip := range ips {
-		err := h.NeighDel(&netlink.Neigh{LinkIndex: bridge.Attrs().Index, IP: ip.Address.IP})
+		err := h.NeighDel(&netlink.Neigh{LinkIndex: gateway.Attrs().Index, IP: ip.Address.IP})
 		if err != nil && !errors.Is(err, unix.ENOENT) {
-			return fmt.Errorf("forget the neighbour %s of %s: %w", ip.Address.IP, c.name, err)
+			return fmt.Errorf("forget the neighbour %s of %s: %w", ip.Address.IP, gateway.Attrs().Name, err)
 		}
 	}
 	gateways := gatewaysOf(c, ips)
 	var added []netip.Prefix
 	for _, g := range gateways {
-		err := addAddress(h, bridge, g)
+		err := attach.AddAddress(h, gateway, g)
 		switch {
 		case err == nil:
 			added = append(added, g)
 		case !errors.Is(err, unix.EEXIST):
-			return errors.Join(fmt.Errorf("give bridge %s the address %s: %w", c.name, g, err), withdraw(h, bridge, added))
+			return errors.Join(fmt.Errorf("give %s the address %s: %w", gateway.Attrs().Name, g, err), withdraw(h, gateway, added))
 		}
 	}
 	if len(added) > 0 {
-		if err := resolveConflicts(h, c, bridge, gateways, added); err != nil {
-			return errors.Join(err, withdraw(h, bridge, added))
+		if err := resolveConflicts(h, c, gateway, gateways, added); err != nil {
+			return errors.Join(err, withdraw(h, gateway, added))
 		}
 	}
-	return forward(gateways)
+	return attach.Forward(gateways)
 }
 
-// gatewaysOf returns the addresses that the bridge itself must have.
+// gatewaysOf returns the addresses that the gateway must have.
 func gatewaysOf(c *config, ips []*types100.IPConfig) []netip.Prefix {
 	var list []netip.Prefix
 	for _, ip := range ips {
@@ -54,19 +118,9 @@ func gatewaysOf(c *config, ips []*types100.IPConfig) []netip.Prefix {
 	return list
 }
 
-// addAddress gives the bridge an address. An IPv6 one is not looked for elsewhere first: IPAM owns the network.
-func addAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error {
+func deleteAddress(h *netlink.Handle, gateway netlink.Link, p netip.Prefix) error {
 	network := plugin.IPNet(p)
-	address := &netlink.Addr{IPNet: &network}
-	if p.Addr().Is6() {
-		address.Flags = unix.IFA_F_NODAD
-	}
-	return h.AddrAdd(bridge, address)
-}
-
-func deleteAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error {
-	network := plugin.IPNet(p)
-	err := h.AddrDel(bridge, &netlink.Addr{IPNet: &network})
+	err := h.AddrDel(gateway, &netlink.Addr{IPNet: &network})
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		return nil
 	}
@@ -74,20 +128,20 @@ func deleteAddress(h *netlink.Handle, bridge netlink.Link, p netip.Prefix) error
 }
 
 // withdraw takes back the gateways' addresses that were added.
-func withdraw(h *netlink.Handle, bridge netlink.Link, added []netip.Prefix) error {
+func withdraw(h *netlink.Handle, gateway netlink.Link, added []netip.Prefix) error {
 	var errs []error
 	for _, g := range added {
-		errs = append(errs, deleteAddress(h, bridge, g))
+		errs = append(errs, deleteAddress(h, gateway, g))
 	}
 	return errors.Join(errs...)
 }
 
-// resolveConflicts looks for other addresses of the bridge that stand against the gateways' that were just added. They are removed
+// resolveConflicts looks for other addresses of the gateway that stand against the gateways' that were just added. They are removed
 // by force, or else are an error.
-func resolveConflicts(h *netlink.Handle, c *config, bridge netlink.Link, gateways, added []netip.Prefix) error {
-	addresses, err := h.AddrList(bridge, netlink.FAMILY_ALL)
+func resolveConflicts(h *netlink.Handle, c *config, gateway netlink.Link, gateways, added []netip.Prefix) error {
+	addresses, err := h.AddrList(gateway, netlink.FAMILY_ALL)
 	if err != nil {
-		return fmt.Errorf("list the addresses of bridge %s: %w", c.name, err)
+		return fmt.Errorf("list the addresses of %s: %w", gateway.Attrs().Name, err)
 	}
 	for _, want := range added {
 		for _, a := range addresses {
@@ -97,33 +151,18 @@ func resolveConflicts(h *netlink.Handle, c *config, bridge netlink.Link, gateway
 			}
 			if !c.forceAddress {
 				return plugin.ConfigError("remove that address, set forceAddress, or use another bridge for this network",
-					"bridge %s already has an IP address different from %s: %s", c.name, want, have)
+					"%s already has an IP address different from %s: %s", gateway.Attrs().Name, want, have)
 			}
-			if err := deleteAddress(h, bridge, have); err != nil {
-				return fmt.Errorf("take the address %s from bridge %s: %w", have, c.name, err)
+			if err := deleteAddress(h, gateway, have); err != nil {
+				return fmt.Errorf("take the address %s from %s: %w", have, gateway.Attrs().Name, err)
 			}
 		}
 	}
 	return nil
 }
 
-// conflict reports whether a bridge that is the one gateway can't have the other address too: for IPv4 any, for IPv6 one whose
+// conflict reports whether a link that is the one gateway can't have the other address too: for IPv4 any, for IPv6 one whose
 // network overlaps.
-func conflict(gateway, other netip.Prefix) bool {
-	return gateway.Addr().Is4() == other.Addr().Is4() && (gateway.Addr().Is4() || other.Overlaps(gateway))
-}
-
-// forward lets the host forward packets of the gateways' families.
-func forward(gateways []netip.Prefix) error {
-	for key, is := range map[string]func(netip.Addr) bool{
-		"net/ipv4/ip_forward": netip.Addr.Is4, "net/ipv6/conf/all/forwarding": netip.Addr.Is6,
-	} {
-		if !slices.ContainsFunc(gateways, func(p netip.Prefix) bool { return is(p.Addr()) }) {
-			continue
-		}
-		if err := sysctl.Set(key, "1"); err != nil {
-			return fmt.Errorf("let the host forward packets: %w", err)
-		}
-	}
-	return nil
+func conflict(own, other netip.Prefix) bool {
+	return own.Addr().Is4() == other.Addr().Is4() && (own.Addr().Is4() || other.Overlaps(own))
 }

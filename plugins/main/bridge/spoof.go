@@ -9,6 +9,11 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// packetFilter is what an attachment can have there, for DEL and GC: also what was made when the configuration was another one.
+func packetFilter(r *plugin.Request) []backend.Use {
+	return []backend.Use{backend.Masquerade(nil), backend.SpoofCheck(r.Results, "", [6]byte{})}
+}
+
 // checkSpoofing has the bridge drop what the container sends from any MAC
 // address but its own. The container's end is down yet.
 func (a *attachment) checkSpoofing(ctx context.Context, at *attach.Attachment) error {
@@ -18,18 +23,18 @@ func (a *attachment) checkSpoofing(ctx context.Context, at *attach.Attachment) e
 	if err := at.Step(ctx, "spoof check"); err != nil {
 		return err
 	}
-	// DEL has backend.DelBridge do it, also for what was made when the configuration was another one.
-	at.Undo.Push("remove the spoof check", func(ctx context.Context) error { return backend.DelSpoofCheck(ctx, at.Key) })
-	return backend.AddSpoofCheck(ctx, at.Key, a.port.Attrs().Name, [6]byte(at.ContainerMAC()))
+	use := backend.SpoofCheck(at.Results, a.port.Attrs().Name, [6]byte(at.ContainerMAC()))
+	at.Undo.Push("remove the spoof check", func(ctx context.Context) error { return backend.Del(ctx, at.Key, nil, use) })
+	return use.Add(ctx, backend.Wish{}, at.Key)
 }
 
 // checkSpoofCheck does not take the address that the container's end has now: the
 // container can change it.
-func checkSpoofCheck(r *plugin.Request, hostEnd string) error {
+func checkSpoofCheck(ctx context.Context, r *plugin.Request, hostEnd string) error {
 	reported := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
 	mac, err := link.ParseMAC(reported.Mac)
 	if err != nil {
 		return err
 	}
-	return backend.CheckSpoofCheck(r.Key, hostEnd, [6]byte(mac))
+	return backend.SpoofCheck(r.Results, hostEnd, [6]byte(mac)).Check(ctx, backend.Wish{}, r.Key)
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/firewalld"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 )
 
 // config is what the firewall plugin reads of a configuration; docs/firewall.md
@@ -43,7 +44,10 @@ func parse(o *conf.Object) (*config, error) {
 	default:
 		o.Fail("backend", "nftables, iptables or firewalld", fmt.Sprintf("%q", c.backend))
 	}
-	return c, o.Err()
+	if err := o.Err(); err != nil || c.adminChain == "" {
+		return c, err
+	}
+	return c, iptables.ValidateChain("iptablesAdminChainName", c.adminChain)
 }
 
 // locate reads what DEL and GC need.

@@ -2,9 +2,12 @@ package firewall
 
 import (
 	"errors"
+	"fmt"
 	"net/netip"
+	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -58,6 +61,20 @@ func TestParseRefuses(t *testing.T) {
 		var e *conf.Error
 		if !errors.As(err, &e) || e.Path != path {
 			t.Errorf("%s: %v", text, err)
+		}
+	}
+}
+
+// TestParseRefusesChains has every backend refuse what iptables would, before anything is changed.
+func TestParseRefusesChains(t *testing.T) {
+	for _, backend := range []string{"", "nftables", "iptables", "firewalld"} {
+		for _, name := range []string{"no chain", "-j", "ADMIN-OF-A-SITE-THAT-LIKES-NAMES", "a\nb"} {
+			text := fmt.Sprintf(`{"backend": %q, "iptablesAdminChainName": %q}`, backend, name)
+			_, err := parse(object(t, text))
+			var e *types.Error
+			if !errors.As(err, &e) || e.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(e.Msg, "iptablesAdminChainName: ") {
+				t.Errorf("%s: %v", text, err)
+			}
 		}
 	}
 }

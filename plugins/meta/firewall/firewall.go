@@ -10,6 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/firewalld"
@@ -39,7 +40,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	defer undo.OnError(ctx, &err)
 	undo.Push("stop letting packets pass", func(ctx context.Context) error { return remove(ctx, r, nil) })
 	if inFilter != nil {
-		err = backend.AddForward(ctx, c.filter(), r.Key, *inFilter)
+		err = backend.Forward(*inFilter).Add(ctx, c.filter(), r.Key)
 	}
 	if inZone != nil && err == nil {
 		err = c.zone.AddForward(ctx, r.Key, *inZone)
@@ -57,7 +58,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 
 func remove(ctx context.Context, r *plugin.Request, hint []netip.Prefix) error {
 	c := locate(r.Config)
-	err := backend.DelForward(ctx, r.Key, hint)
+	err := backend.Del(ctx, r.Key, hint, backend.Forward(netfilter.Forward{}))
 	if uses, asked := c.usesZone(ctx); asked == nil && !uses {
 		hint = nil // only what we have put there ourselves
 	}
@@ -75,7 +76,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		err = c.zone.CheckForward(ctx, r.Key, *inZone)
 	}
 	if inFilter != nil && err == nil {
-		err = backend.CheckForward(ctx, c.filter(), r.Key, *inFilter)
+		err = backend.Forward(*inFilter).Check(ctx, c.filter(), r.Key)
 	}
 	return err
 }
@@ -97,7 +98,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		err = netns.CheckAdmin()
 	}
 	if inFilter != nil && err == nil {
-		err = backend.ForwardAvailable(c.filter())
+		err = backend.Forward(*inFilter).Available(c.filter())
 	}
 	return err
 }
@@ -106,7 +107,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	valid := r.ValidKeys()
 	return errors.Join(
-		backend.GCForward(ctx, r.Network, valid),
+		backend.GC(ctx, r.Network, valid, backend.Forward(netfilter.Forward{})),
 		locate(r.Config).zone.GCForward(ctx, r.Network, valid))
 }
 
@@ -121,7 +122,7 @@ func (Plugin) Explain(o *conf.Object) []string {
 	case err != nil:
 		return []string{fmt.Sprintf("lets packets pass with nothing: %v", err)}
 	case inZone == nil:
-		return []string{backend.Explain("lets packets pass", c.filter())}
+		return []string{backend.Forward(*inFilter).Explain("lets packets pass", c.filter())}
 	}
 	reason := "backend says so"
 	if c.backend == "" {
@@ -129,7 +130,7 @@ func (Plugin) Explain(o *conf.Object) []string {
 	}
 	list := []string{fmt.Sprintf("lets packets pass with zone %s of firewalld: %s", c.zone.Name, reason)}
 	if inFilter != nil {
-		list = append(list, backend.Explain("keeps bridges apart", c.filter()))
+		list = append(list, backend.Forward(*inFilter).Explain("keeps bridges apart", c.filter()))
 	}
 	return list
 }
@@ -151,6 +152,10 @@ func wanted(r *plugin.Request) (*config, netfilter.Forward, error) {
 	}
 	if c.ingress != netfilter.Open {
 		f.Bridge, f.HostEnd = bridgeAndPort(r.PrevResult)
+		if f.Bridge == "" || len(f.Bridge) >= unix.IFNAMSIZ {
+			return nil, f, plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
+				"ingressPolicy: %q is no bridge", f.Bridge)
+		}
 	}
 	return c, f, nil
 }

@@ -31,7 +31,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err := r.Step(ctx, "publish ports"); err != nil {
 		return nil, err
 	}
-	if err := backend.AddPortMaps(ctx, c.backend, r.Key, ports); err != nil {
+	if err := backend.PortMaps(ports).Add(ctx, c.backend, r.Key); err != nil {
 		return nil, explain(err)
 	}
 	return r.PrevResult, nil
@@ -41,7 +41,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return backend.DelPortMaps(ctx, r.Results, r.Key, r.PrevAddresses())
+	return backend.Del(ctx, r.Key, r.PrevAddresses(), backend.PortMaps(netfilter.PortMaps{Results: r.Results}))
 }
 
 // Check compares what is published with what the runtime asks for.
@@ -50,7 +50,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil || len(ports.Maps) == 0 {
 		return err
 	}
-	return backend.CheckPortMaps(ctx, c.backend, r.Key, ports)
+	return backend.PortMaps(ports).Check(ctx, c.backend, r.Key)
 }
 
 // Status reports whether the kernel has what publishing a port needs, and whether
@@ -63,7 +63,8 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(backend.Available(c.backend), backend.CheckConditions(ctx, c.backend, c.conditions4, c.conditions6))
+	ports := netfilter.PortMaps{Conditions4: c.conditions4, Conditions6: c.conditions6}
+	return errors.Join(backend.PortMaps(ports).Available(c.backend), backend.CheckConditions(ctx, c.backend, ports))
 }
 
 // Explain implements plugin.Explainer.
@@ -72,12 +73,12 @@ func (Plugin) Explain(o *conf.Object) []string {
 	if err != nil {
 		return nil // which STATUS says
 	}
-	return []string{backend.Explain("publishes ports", c.backend)}
+	return []string{backend.PortMaps(netfilter.PortMaps{}).Explain("publishes ports", c.backend)}
 }
 
 // GC takes back the ports of the network's attachments that are not valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return backend.GCPortMaps(ctx, r.Results, r.Network, r.ValidKeys())
+	return backend.GC(ctx, r.Network, r.ValidKeys(), backend.PortMaps(netfilter.PortMaps{Results: r.Results}))
 }
 
 // wanted returns the ports that the configuration asks to publish, none if

@@ -1,0 +1,39 @@
+package attach
+
+import (
+	"fmt"
+	"net/netip"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// AddAddress gives a link of the host a gateway's address. An IPv6 one is not looked for elsewhere first: IPAM owns the network.
+func AddAddress(h *netlink.Handle, l netlink.Link, gateway netip.Prefix) error {
+	network := plugin.IPNet(gateway)
+	address := &netlink.Addr{IPNet: &network}
+	if gateway.Addr().Is6() {
+		address.Flags = unix.IFA_F_NODAD
+	}
+	return h.AddrAdd(l, address)
+}
+
+// Forward lets the host forward packets of the gateways' families. That is shared by all attachments and stays, as it does with the
+// reference plugins.
+func Forward(gateways []netip.Prefix) error {
+	for key, is := range map[string]func(netip.Addr) bool{
+		"net/ipv4/ip_forward": netip.Addr.Is4, "net/ipv6/conf/all/forwarding": netip.Addr.Is6,
+	} {
+		if !slices.ContainsFunc(gateways, func(p netip.Prefix) bool { return is(p.Addr()) }) {
+			continue
+		}
+		if err := sysctl.Set(key, "1"); err != nil {
+			return fmt.Errorf("let the host forward packets: %w", err)
+		}
+	}
+	return nil
+}

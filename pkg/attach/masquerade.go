@@ -1,0 +1,61 @@
+package attach
+
+import (
+	"context"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Masquerade is what a configuration says about what the container sends out of its network.
+type Masquerade struct {
+	On bool
+	By backend.Wish
+}
+
+// ReadMasquerade reads the keys "ipMasq" and "ipMasqBackend".
+func ReadMasquerade(o *conf.Object) Masquerade {
+	m := Masquerade{By: backend.Wish{Key: "ipMasqBackend"}}
+	o.Bool("ipMasq", &m.On)
+	o.String(m.By.Key, &m.By.Value)
+	return m
+}
+
+// Add masquerades the addresses of the result.
+func (m Masquerade) Add(ctx context.Context, a *Attachment) error {
+	if !m.On || len(a.Result.IPs) == 0 {
+		return nil
+	}
+	if err := a.Step(ctx, "masquerade"); err != nil {
+		return err
+	}
+	use := backend.Masquerade(plugin.Prefixes(a.Result.IPs))
+	a.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.Del(ctx, a.Key, nil, use) })
+	return use.Add(ctx, m.By, a.Key)
+}
+
+// Check compares what is there with what Add has made.
+func (m Masquerade) Check(ctx context.Context, r *plugin.Request) error {
+	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
+	if !m.On || len(ips) == 0 {
+		return nil
+	}
+	return backend.Masquerade(plugin.Prefixes(ips)).Check(ctx, m.By, r.Key)
+}
+
+// Available reports whether the host has what Add needs.
+func (m Masquerade) Available() error {
+	if !m.On {
+		return nil
+	}
+	return backend.Masquerade(nil).Available(m.By)
+}
+
+// Explain says which backend Add would choose, and why.
+func (m Masquerade) Explain(c *Config) []string {
+	if !m.On || c.IPAM == "" {
+		return nil
+	}
+	return []string{backend.Masquerade(nil).Explain("masquerades", m.By)}
+}

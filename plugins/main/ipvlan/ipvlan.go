@@ -1,0 +1,110 @@
+// Package ipvlan gives containers an ipvlan: a link that shares the MAC address of another one, its master, and has IP addresses of
+// its own.
+package ipvlan
+
+import (
+	"context"
+	"strconv"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is the ipvlan plugin.
+type Plugin struct{}
+
+// config is what the ipvlan plugin reads of a configuration; docs/ipvlan.md explains each key.
+type config struct {
+	attach.Config
+	master attach.Master
+	mode   netlink.IPVlanMode
+}
+
+var modes = map[string]netlink.IPVlanMode{
+	"":    netlink.IPVLAN_MODE_L2,
+	"l2":  netlink.IPVLAN_MODE_L2,
+	"l3":  netlink.IPVLAN_MODE_L3,
+	"l3s": netlink.IPVLAN_MODE_L3S,
+}
+
+// parse reads the configuration of an ADD, CHECK or STATUS.
+func parse(r *plugin.Request) (*config, error) {
+	o := r.Config
+	c := &config{Config: *attach.Parse(o), master: attach.ReadMaster(o)}
+	c.Segment = true
+	c.ReadMTU(o)
+	mode, known := "", false
+	o.String("mode", &mode)
+	if c.mode, known = modes[mode]; !known {
+		o.Fail("mode", "l2, l3 or l3s", strconv.Quote(mode))
+	}
+	return c, o.Err()
+}
+
+// Add makes the link, and gives it IPAM's addresses or those of the plugin before.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	before := r.PrevResult
+	if c.IPAM == "" && (before == nil || len(before.IPs) == 0) {
+		return nil, plugin.ConfigError(`add "ipam", or a plugin before this one that has addresses`, "ipvlan needs addresses: it has no MAC address of its own")
+	}
+	if c.master.Name == "" && before != nil {
+		if len(before.Interfaces) != 1 || before.Interfaces[0].Name == "" {
+			return nil, plugin.ConfigError(`name it with "master"`,
+				"the plugin before this one must have one interface, which is the master, and it has %d", len(before.Interfaces))
+		}
+		c.master.Name = before.Interfaces[0].Name
+	}
+	return attach.AddOn(ctx, r, &c.Config, c.master, c.create)
+}
+
+func (c *config) create(a *attach.Attachment, attrs netlink.LinkAttrs) error {
+	if c.IPAM == "" {
+		a.Result.IPs, a.Result.Routes = a.PrevResult.IPs, a.PrevResult.Routes
+	}
+	return a.MakeOn(c.master, &netlink.IPVlan{LinkAttrs: attrs, Mode: c.mode})
+}
+
+// Del deletes the link and gives back its addresses.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+}
+
+// Check compares the link and its addresses with the result of ADD, and its master and mode with the configuration.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	l, err := attach.CheckOn(ctx, r, &c.Config, c.master, "ipvlan")
+	if err != nil {
+		return err
+	}
+	if l, ok := l.(*netlink.IPVlan); !ok || l.Mode != c.mode {
+		return plugin.Errorf(attach.Repair, "%s is not in the mode that is configured", r.IfName)
+	}
+	return nil
+}
+
+// Status reports whether an ADD could be served. A master that is not named may be the interface of a plugin before.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	switch {
+	case err != nil:
+		return err
+	case c.master.Name == "":
+		return attach.StatusOf(ctx, r, &c.Config, &netlink.IPVlan{})
+	}
+	return attach.StatusOn(ctx, r, &c.Config, c.master, &netlink.IPVlan{})
+}
+
+// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return attach.GC(ctx, r, attach.Locate(r.Config))
+}

@@ -1,0 +1,122 @@
+// Package macvlan gives containers a macvlan: a link with a MAC address of its own on the segment of another one, its master.
+package macvlan
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"strconv"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is the macvlan plugin.
+type Plugin struct{}
+
+// config is what the macvlan plugin reads of a configuration; docs/macvlan.md explains each key.
+type config struct {
+	attach.Config
+	master attach.Master
+	mode   netlink.MacvlanMode
+	queue  int // packets; 0 is the kernel's default
+}
+
+var modes = map[string]netlink.MacvlanMode{
+	"bridge":   netlink.MACVLAN_MODE_BRIDGE,
+	"private":  netlink.MACVLAN_MODE_PRIVATE,
+	"vepa":     netlink.MACVLAN_MODE_VEPA,
+	"passthru": netlink.MACVLAN_MODE_PASSTHRU,
+}
+
+// parse reads the configuration of an ADD, CHECK or STATUS.
+func parse(r *plugin.Request) (*config, error) {
+	o := r.Config
+	c := &config{Config: *attach.Parse(o), master: attach.ReadMaster(o)}
+	c.Segment = true
+	c.ReadMTU(o)
+	c.master.MTU = c.MTU
+	c.ReadOwnMAC(o)
+	mode := ""
+	if o.String("mode", &mode); mode == "" {
+		mode = "bridge"
+	}
+	known := false
+	if c.mode, known = modes[mode]; !known {
+		o.Fail("mode", "bridge, private, vepa or passthru", strconv.Quote(mode))
+	}
+	o.Int("bcqueuelen", &c.queue)
+	if c.queue < 0 || c.queue > math.MaxUint32 {
+		o.Fail("bcqueuelen", "a number of packets", strconv.Itoa(c.queue))
+	}
+	if err := o.Err(); err != nil {
+		return nil, err
+	}
+	return c, c.ReadMAC(r)
+}
+
+// Add makes the link and gives it IPAM's addresses.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	return attach.AddOn(ctx, r, &c.Config, c.master, c.create)
+}
+
+func (c *config) create(a *attach.Attachment, attrs netlink.LinkAttrs) error {
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	attrs.HardwareAddr = a.ContainerMAC()
+	l := &netlink.Macvlan{LinkAttrs: attrs, Mode: c.mode, BCQueueLen: uint32(c.queue)}
+	if err := a.MakeOn(c.master, l); err != nil || c.mode != netlink.MACVLAN_MODE_PASSTHRU || c.MAC == nil {
+		return err
+	}
+	// The kernel has made it with its master's address. This gives the master another one too, as long as the link is there.
+	if err := inside.LinkSetHardwareAddr(l, c.MAC); err != nil {
+		return errors.Join(fmt.Errorf("give %s the MAC address %s: %w", a.IfName, c.MAC, err), link.Delete(inside, attrs.Index))
+	}
+	return nil
+}
+
+// Del deletes the link and gives back its addresses.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+}
+
+// Check compares the link and its addresses with the result of ADD, and its master and mode with the configuration.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	l, err := attach.CheckOn(ctx, r, &c.Config, c.master, "macvlan")
+	if err != nil {
+		return err
+	}
+	if l, ok := l.(*netlink.Macvlan); !ok || l.Mode != c.mode {
+		return plugin.Errorf(attach.Repair, "%s is not in the mode that is configured", r.IfName)
+	}
+	return nil
+}
+
+// Status reports whether an ADD could be served.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	return attach.StatusOn(ctx, r, &c.Config, c.master, &netlink.Macvlan{})
+}
+
+// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return attach.GC(ctx, r, attach.Locate(r.Config))
+}

@@ -1,0 +1,79 @@
+package ptp
+
+import (
+	"context"
+	"net/netip"
+	"slices"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Check compares the veth pair, the addresses and routes of both its ends, the masquerading and the lease with the result of ADD.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	inside, err := attach.Check(ctx, r, &c.Config, "veth")
+	if err != nil {
+		return err
+	}
+	end, err := attach.CheckHostEnd(r, inside)
+	if err != nil {
+		return err
+	}
+	for _, ip := range plugin.AddressesOf(r.PrevResult, r.IfName) {
+		if err := checkRoutes(r, inside, end, ip); err != nil {
+			return err
+		}
+	}
+	return c.masquerade.Check(ctx, r)
+}
+
+// checkRoutes looks for what the container and the host need to reach each other by one address.
+func checkRoutes(r *plugin.Request, inside, end netlink.Link, ip *types100.IPConfig) error {
+	if ip.Gateway != nil {
+		if err := checkGateway(r, inside, end, plugin.Addr(ip.Gateway)); err != nil {
+			return err
+		}
+	}
+	routes, err := r.Links().RouteGet(ip.Address.IP)
+	if err != nil || !slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.LinkIndex == end.Attrs().Index }) {
+		return different("the host does not route %s to %s", ip.Address.IP, end.Attrs().Name)
+	}
+	return nil
+}
+
+// checkGateway looks for the gateway's address on the host end, and for the container's route to it, which may stand in any table,
+// since later plugins move it.
+func checkGateway(r *plugin.Request, inside, end netlink.Link, gateway netip.Addr) error {
+	links, err := r.LinksInside()
+	if err != nil {
+		return err
+	}
+	filter := &netlink.Route{Dst: alone(gateway), LinkIndex: inside.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
+	routes, err := links.RouteListFiltered(netlink.FAMILY_ALL, filter, netlink.RT_FILTER_DST|netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	if len(routes) == 0 {
+		return different("interface %s lacks the route to the gateway %s", r.IfName, gateway)
+	}
+	addresses, err := r.Links().AddrList(end, netlink.FAMILY_ALL)
+	if err != nil {
+		return err
+	}
+	if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return plugin.Addr(a.IP) == gateway }) {
+		return different("%s, the host end, lacks the gateway's address %s", end.Attrs().Name, gateway)
+	}
+	return nil
+}
+
+func different(format string, args ...any) error {
+	return plugin.Errorf(attach.Repair, format, args...)
+}

@@ -1,0 +1,193 @@
+// Package ptp connects a container to the host by a veth pair of its own: the host is the only neighbour it has, and routes for it.
+package ptp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"slices"
+	"time"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// Plugin is the ptp plugin.
+type Plugin struct{}
+
+// config is what the ptp plugin reads of a configuration; docs/ptp.md explains each key.
+type config struct {
+	attach.Config
+	masquerade attach.Masquerade
+}
+
+// parse reads the configuration of an ADD, CHECK or STATUS.
+func parse(r *plugin.Request) (*config, error) {
+	c := &config{Config: *attach.Parse(r.Config), masquerade: attach.ReadMasquerade(r.Config)}
+	c.Gateway = true
+	c.ReadMTU(r.Config)
+	if err := r.Config.Err(); err != nil {
+		return nil, err
+	}
+	if c.IPAM == "" {
+		return nil, plugin.ConfigError(`add "ipam": the host reaches the container by its addresses alone`, "ptp requires an IPAM configuration")
+	}
+	return c, c.masquerade.By.Validate()
+}
+
+// attachment is one ADD on its way.
+type attachment struct {
+	*config
+	end netlink.Link // the host's
+}
+
+// Add makes the veth pair, and has the container and the host route to each other by it.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	a := &attachment{config: c}
+	return attach.Add(ctx, r, &c.Config, attach.Link{Make: a.connect, Routes: routes, Finish: a.finish})
+}
+
+// connect makes the veth pair. Its host end takes no routers and addresses from the container, and has its own link-local address
+// at once: without that the kernel looks for no neighbour.
+func (a *attachment) connect(_ context.Context, at *attach.Attachment) (err error) {
+	if a.end, err = at.MakeVeth(0); err != nil {
+		return err
+	}
+	for _, key := range []string{"accept_ra", "accept_dad"} {
+		err := sysctl.Set("net/ipv6/conf/"+a.end.Attrs().Name+"/"+key, "0")
+		if err != nil && !errors.Is(err, unix.ENOENT) { // without IPv6 there is none
+			return errors.Join(err, link.Delete(at.Links(), a.end.Attrs().Index))
+		}
+	}
+	at.Result.Interfaces = append(at.Result.Interfaces, at.Describe(a.end))
+	return nil
+}
+
+// routes returns the container's: to its gateways, by them to the networks of its addresses, whose other hosts are not on the link,
+// and those of the result. Addresses that share a gateway or a network share its route.
+func routes(ips []*types100.IPConfig, result []netlink.Route) (list []netlink.Route, err error) {
+	add := func(r netlink.Route) {
+		if !slices.ContainsFunc(list, func(other netlink.Route) bool { return other.Dst.String() == r.Dst.String() }) {
+			list = append(list, r)
+		}
+	}
+	for _, ip := range ips {
+		address, gateway := plugin.Prefix(ip.Address), plugin.Addr(ip.Gateway)
+		if !gateway.IsValid() || slices.ContainsFunc(ips, func(own *types100.IPConfig) bool { return plugin.Addr(own.Address.IP) == gateway }) {
+			return nil, plugin.ConfigError("name a gateway in the ipam section: the host has that address on its end of the link",
+				"the address %s has no gateway other than the container itself", address)
+		}
+		add(netlink.Route{Dst: alone(gateway), Scope: netlink.SCOPE_LINK, Src: ip.Address.IP})
+		if network := plugin.IPNet(address.Masked()); !address.IsSingleIP() {
+			add(netlink.Route{Dst: &network, Gw: ip.Gateway, Src: ip.Address.IP})
+		}
+	}
+	for i, route := range result { // another address of the host may be a gateway too
+		if slices.ContainsFunc(ips, func(ip *types100.IPConfig) bool { return ip.Address.Contains(route.Gw) && !ip.Gateway.Equal(route.Gw) }) {
+			result[i].SetFlag(netlink.FLAG_ONLINK)
+		}
+	}
+	return append(list, result...), nil
+}
+
+// alone returns the network that has one address.
+func alone(a netip.Addr) *net.IPNet {
+	n := plugin.IPNet(netip.PrefixFrom(a, a.BitLen()))
+	return &n
+}
+
+// portTime bounds the wait for the host end to pass packets, which takes the kernel milliseconds.
+const portTime = 3 * time.Second
+
+// finish has the host serve as the gateway, and masquerade what the container sends out of its network.
+func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
+	if err := at.Step(ctx, "gateway"); err != nil {
+		return err
+	}
+	if err := serve(at.Links(), a.end, at.Result.IPs); err != nil {
+		return err
+	}
+	if err := a.masquerade.Add(ctx, at); err != nil {
+		return err
+	}
+	state, err := link.WaitUp(at.Links(), a.end.Attrs().Name, portTime)
+	if err != nil {
+		return plugin.Errorf("look at it with `ip -d link`", "%s, the host end of the veth pair, is %s: %v", a.end.Attrs().Name, state, err)
+	}
+	return nil
+}
+
+// serve gives the host end the gateways' addresses, which many host ends have, and has the host route to the container's addresses
+// by it, also where it has a route to an earlier holder.
+func serve(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig) error {
+	name := end.Attrs().Name
+	var gateways []netip.Prefix
+	for _, ip := range ips {
+		gateway := plugin.Prefix(*alone(plugin.Addr(ip.Gateway)))
+		gateways = append(gateways, gateway)
+		if err := attach.AddAddress(h, end, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
+			return fmt.Errorf("give %s the gateway's address %s: %w", name, gateway, err)
+		}
+		own := netlink.Route{LinkIndex: end.Attrs().Index, Dst: alone(plugin.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
+		if err := h.RouteReplace(&own); err != nil {
+			return fmt.Errorf("route %s to %s: %w", own.Dst, name, err)
+		}
+	}
+	return attach.Forward(gateways)
+}
+
+// Del removes what the packet filter has, then the veth pair, and gives back the addresses.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	r.Deleter()
+	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{
+		Filter: func(ctx context.Context) error {
+			return backend.Del(ctx, r.Key, r.PrevAddresses(), backend.Masquerade(nil))
+		},
+		Link: func() error { return attach.DelVeth(r, func(end netlink.Link) bool { return servesAlone(r, end) }) },
+	})
+}
+
+// servesAlone reports whether a host end serves one container, as the reference plugin's do: it is in no bridge, and has an address
+// without a network.
+func servesAlone(r *plugin.Request, end netlink.Link) bool {
+	addresses, err := r.Links().AddrList(end, netlink.FAMILY_ALL)
+	return err == nil && end.Attrs().MasterIndex == 0 &&
+		slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return plugin.Prefix(*a.IPNet).IsSingleIP() })
+}
+
+// Explain implements plugin.Explainer.
+func (Plugin) Explain(o *conf.Object) []string {
+	return attach.ReadMasquerade(o).Explain(attach.Locate(o))
+}
+
+// Status reports whether an ADD could be served: the configuration is valid, the packet filter has what is needed, and the IPAM
+// plugin is ready.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	if err := c.masquerade.Available(); err != nil {
+		return err
+	}
+	return attach.Status(ctx, r, &c.Config)
+}
+
+// GC removes what the packet filter, links and leases hold for the network's attachments that are not valid.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return errors.Join(backend.GC(ctx, r.Network, r.ValidKeys(), backend.Masquerade(nil)), attach.GC(ctx, r, attach.Locate(r.Config)))
+}

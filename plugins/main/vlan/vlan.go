@@ -1,0 +1,95 @@
+// Package vlan puts containers into an 802.1Q VLAN of another link, their master.
+package vlan
+
+import (
+	"context"
+	"strconv"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is the vlan plugin.
+type Plugin struct{}
+
+// config is what the vlan plugin reads of a configuration; docs/vlan.md explains each key.
+type config struct {
+	attach.Config
+	master attach.Master
+	id     int
+}
+
+// parse reads the configuration of an ADD, CHECK or STATUS.
+func parse(r *plugin.Request) (*config, error) {
+	o := r.Config
+	c := &config{Config: *attach.Parse(o), master: attach.ReadMaster(o)}
+	c.Segment = true
+	c.ReadMTU(o)
+	c.master.MTU = c.MTU
+	o.Int("vlanId", &c.id)
+	if c.id < 0 || c.id > 4094 {
+		o.Fail("vlanId", "a VLAN id from 0 to 4094", strconv.Itoa(c.id))
+	}
+	if err := o.Err(); err != nil {
+		return nil, err
+	}
+	switch {
+	case c.master.Name == "":
+		return nil, plugin.ConfigError("name the link that has the VLAN's packets", `"master" is missing`)
+	case c.IPAM == "":
+		return nil, plugin.ConfigError(`add "ipam"`, "vlan requires an IPAM configuration")
+	}
+	return c, nil
+}
+
+// Add makes the link and gives it IPAM's addresses.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	c, err := parse(r)
+	if err != nil {
+		return nil, err
+	}
+	return attach.AddOn(ctx, r, &c.Config, c.master, func(a *attach.Attachment, attrs netlink.LinkAttrs) error {
+		return a.MakeOn(c.master, &netlink.Vlan{LinkAttrs: attrs, VlanId: c.id})
+	})
+}
+
+// Del deletes the link and gives back its addresses.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+}
+
+// Check compares the link and its addresses with the result of ADD, and its master, VLAN and MTU with the configuration.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	l, err := attach.CheckOn(ctx, r, &c.Config, c.master, "vlan")
+	if err != nil {
+		return err
+	}
+	if l, ok := l.(*netlink.Vlan); !ok || l.VlanId != c.id {
+		return plugin.Errorf(attach.Repair, "%s is not in VLAN %d", r.IfName, c.id)
+	}
+	if is := l.Attrs().MTU; c.MTU != 0 && is != c.MTU {
+		return plugin.Errorf(attach.Repair, "%s has the MTU %d, configured is %d", r.IfName, is, c.MTU)
+	}
+	return nil
+}
+
+// Status reports whether an ADD could be served.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	return attach.StatusOn(ctx, r, &c.Config, c.master, &netlink.Vlan{})
+}
+
+// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return attach.GC(ctx, r, attach.Locate(r.Config))
+}

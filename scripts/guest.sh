@@ -1,0 +1,103 @@
+#!/bin/bash
+# Runs a program under another kernel: guest.sh uml|qemu PROGRAM [ARGUMENT...]
+#
+# The program runs as root in a guest that has this machine's files, with this working directory and environment. What it
+# writes is lost with the guest, there is no network, and its output and its exit status are this script's. The kernels
+# are Debian's 6.1: user-mode-linux, which needs nothing and has nf_tables for bridges only, and in QEMU, which emulates
+# the processor, the kernel for clouds, which has all.
+set -euo pipefail
+
+kind=${1:?uml or qemu}
+shift
+scripts=$(realpath "$(dirname "$0")")
+cache=${XDG_CACHE_HOME:-$HOME/.cache}/cnibox
+
+# The guest writes to this directory and to no other.
+work=$(mktemp -d)
+trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
+trap 'exit 1' INT TERM
+
+# unpack PACKAGE unpacks a Debian package into the cache, if it is not there.
+unpack() {
+	mkdir -p "$cache"
+	exec 9>"$cache/lock"
+	flock 9
+	if [ ! -d "$cache/$1" ]; then
+		apt-get update -q >&2
+		# linux-image-cloud-amd64 is but a name for the newest.
+		local newest
+		newest=$(apt-cache depends "$1" | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')
+		cd "$work"
+		apt-get download -q -o APT::Sandbox::User=root "${newest:-$1}" >&2
+		dpkg-deb -x ./*.deb files
+		[ ! -d files/lib/modules ] || busybox depmod -b files "$(ls files/lib/modules)"
+		cd "$OLDPWD"
+		mv -T "$work/files" "$cache/$1"
+	fi
+	exec 9>&-
+}
+
+boot_uml() {
+	unpack user-mode-linux
+	local uml=$cache/user-mode-linux/usr
+	# Without TMPDIR the guest's memory is a file in /dev/shm.
+	env -u TMPDIR HOME="$work" "$uml/bin/linux.uml" mem=1G uml_dir="$work" con=null con0=null,fd:1 quiet ro \
+		root=/dev/root rootfstype=hostfs rootflags=/ \
+		init="$scripts/guest-init.sh" work="$work" modules="$uml/lib/uml/modules" </dev/null >"$work/console" 2>&1 &
+}
+
+boot_qemu() {
+	unpack linux-image-cloud-amd64
+	local kernel=$cache/linux-image-cloud-amd64 version
+	version=$(ls "$kernel/lib/modules")
+	initramfs "$kernel" "$version"
+	share host / always
+	share work "$work" none
+	# For kernels from 6.12 on: QEMU 7.2 emulates cmpxchg16b wrongly.
+	qemu-system-x86_64 -accel tcg -cpu max,-cx16 -M q35 -m 1G -nodefaults -no-user-config -no-reboot -display none -serial stdio \
+		-kernel "$kernel/boot/vmlinuz-$version" -initrd "$work/initramfs" \
+		-append "console=ttyS0 quiet panic=-1 mitigations=off work=$work modules=$kernel/lib/modules" \
+		-object memory-backend-memfd,id=memory,size=1G,share=on -numa node,memdev=memory "${devices[@]}" \
+		</dev/null >"$work/console" 2>&1 &
+}
+
+# initramfs KERNEL VERSION makes what mounts the machine's files.
+initramfs() {
+	local root=$work/root
+	mkdir -p "$root/bin" "$root/proc" "$root/machine"
+	cp "$(command -v busybox)" "$root/bin/busybox"
+	(cd "$1" && find lib/modules \( -name 'virtio*.ko' -o -name fuse.ko -o -name modules.dep \) -exec cp --parents -t "$root" {} +)
+	cat >"$root/init" <<-INIT
+		#!/bin/busybox sh
+		busybox mount -t proc proc /proc
+		busybox modprobe -a virtio_pci virtiofs
+		busybox umount /proc
+		busybox mount -t virtiofs -o ro host /machine
+		exec busybox switch_root /machine $scripts/guest-init.sh
+	INIT
+	chmod +x "$root/init"
+	(cd "$root" && find . | busybox cpio -o -H newc) >"$work/initramfs" 2>"$work/initramfs.log"
+}
+
+# share NAME DIRECTORY CACHE has a guest of QEMU see a directory.
+devices=()
+share() {
+	/usr/lib/qemu/virtiofsd --socket-path="$work/$1.sock" -o source="$2" -o cache="$3" -o sandbox=chroot >"$work/$1.log" 2>&1 &
+	until [ -S "$work/$1.sock" ]; do kill -0 $! && sleep 0.05; done
+	devices+=(-chardev "socket,id=$1,path=$work/$1.sock" -device "vhost-user-fs-pci,queue-size=1024,chardev=$1,tag=$1")
+}
+
+{
+	export -p
+	printf 'cd %q && exec' "$PWD"
+	printf ' %q' "$@"
+} >"$work/command"
+"boot_$kind"
+wait $! || true # it says nothing of the program
+cat "$work/output" || true
+if [ ! -s "$work/status" ]; then
+	tail -n 20 "$work/console" >&2
+	echo "guest.sh: the guest ended before the program did; the above is from its console" >&2
+	exit 125
+fi
+exit "$(cat "$work/status")"

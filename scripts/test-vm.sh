@@ -1,0 +1,62 @@
+#!/bin/bash
+# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu
+# A test that is skipped here and does not pass there is an error. Some more tests are run there: it is another kernel,
+# and user-mode-linux has iptables alone.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+kind=${1:?uml or qemu}
+logs=$PWD/bin/test-$kind
+export CNIBOX_BIN_DIR=$PWD/bin
+
+# finished OUTCOME LOG lists the tests of that outcome.
+finished() { sed -n "s/^ *--- $1: \(.*\) (.*)\$/\1/p" "$2" | sort; }
+
+# exactly makes patterns for -test.run of the names of tests.
+exactly() { sed 's/[][\\.^$*+?(){}|]/\\&/g; s:/:$/^:g; s/.*/|^&$/' | tr -d '\n'; }
+
+# try NAME PACKAGE MORE [HERE [THERE]] runs the tests of a package here, and in a guest those that are skipped and those
+# that the pattern MORE is for. HERE and THERE are their arguments.
+try() {
+	local log=$logs/$1 program=$logs/$2.test failed= missing
+	cd "test/$2"
+	# shellcheck disable=SC2086 # arguments
+	if ! "$program" -test.v ${4:-} >"$log.here" 2>&1; then
+		cat "$log.here"
+		echo "test-vm: $1: fails here"
+		return 1
+	fi
+	finished SKIP "$log.here" >"$log.skipped"
+	# shellcheck disable=SC2086
+	../../scripts/guest.sh "$kind" "$program" -test.v -test.timeout 30m -test.run "$3$(exactly <"$log.skipped")" ${5:-} \
+		>"$log.there" 2>&1 || failed=yes
+	finished PASS "$log.there" >"$log.passed"
+	missing=$(comm -23 "$log.skipped" "$log.passed")
+	if [ -n "$failed$missing" ]; then
+		grep -vE '^=== (RUN|PAUSE|CONT)|^ *--- PASS' "$log.there" || true
+		echo "test-vm: $1: fails in the guest; skipped here, and not passed there: ${missing:-none}"
+		return 1
+	fi
+	echo "test-vm: $1: passed in the guest: $(wc -l <"$log.passed") tests, of which $(wc -l <"$log.skipped") are skipped here"
+}
+
+if [ "$kind" = qemu ] && ! command -v qemu-system-x86_64 >/dev/null; then
+	scripts/install-packages.sh qemu-system-x86 qemu-system-common
+fi
+# There is no network in a guest, so all is built before: the tests, and by one of them the reference plugins.
+mkdir -p "$logs"
+for package in conformance e2e netlab; do go test -c -o "$logs/$package.test" "./test/$package"; done
+(cd test/netlab && "$logs/netlab.test" -test.run '^TestReferencePlugins$')
+
+tries=()
+try links conformance '^TestConformance$/^links$/./(^the_result,_to_the_byte$|^DEL_leaves_nothing$|legacy)' \
+	'-test.run TestConformance -needs -suites links' '-suites links' &
+tries+=($!)
+try reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference' &
+tries+=($!)
+try e2e e2e '^TestFullBridge$' &
+tries+=($!)
+try netlab netlab '^TestPodsTalkOverBridge$' &
+tries+=($!)
+failed=
+for process in "${tries[@]}"; do wait "$process" || failed=yes; done
+[ -z "$failed" ]

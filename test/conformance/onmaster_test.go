@@ -1,0 +1,605 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// onMasterRows are the rows that plugins share whose links are made on another one, their master. That is the node's uplink here, with
+// the machine outside on the same segment.
+func onMasterRows(kind string) []row {
+	return slices.Concat(onMasterResults(kind), onMasterLinks(kind), onMasterRefusals(kind), onMasterFailures(kind), onMasterDels(kind),
+		onMasterLateDels(kind), onMasterGCs(kind), onMasterChecks(kind), onMasterStatus(kind))
+}
+
+// The VLAN that rows use, and its link outside.
+const (
+	vlanID   = "5"
+	vlanLink = "vlan5"
+)
+
+// segment makes the machine outside, and returns its link that shares a segment with containers: 10.46.0.1 and fd00:46::1.
+func (l *lab) segment(kind string) (link string) {
+	if l.out != nil {
+		return onSegment(kind)
+	}
+	out := &l.outside().Namespace
+	if kind == "vlan" {
+		run(l, out, "ip link add link "+netlab.UplinkName+" name "+vlanLink+" type vlan id "+vlanID)
+	}
+	link = onSegment(kind)
+	run(l, out, "ip address add 10.46.0.1/24 dev "+link)
+	run(l, out, "ip address add fd00:46::1/64 dev "+link+" nodad")
+	run(l, out, "ip link set "+link+" up")
+	return link
+}
+
+func onSegment(kind string) string {
+	if kind == "vlan" {
+		return vlanLink
+	}
+	return netlab.UplinkName
+}
+
+// on is a dual-stack network of a plugin on the segment, with more keys of it, each followed by its value in JSON.
+func (l *lab) on(kind string, keys ...string) network {
+	l.segment(kind)
+	return conf(onMaster(kind, keys...))
+}
+
+func onMaster(kind string, keys ...string) string {
+	config := fmt.Sprintf(`{"type":%q,"master":%q,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24"}],[{"subnet":"fd00:46::/64"}]],
+		"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}}`, kind, netlab.UplinkName)
+	switch kind {
+	case "vlan":
+		config = with(config, "vlanId", vlanID)
+	case "macvlan":
+		config = with(config, "capabilities", `{"mac":true}`)
+	}
+	return with(config, keys...)
+}
+
+func onMasterResults(kind string) []row {
+	return []row{
+		{name: "the result, to the byte", test: func(l *lab) {
+			l.printed(l.attach(l.on(kind), "web").printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
+				"ips":[{"address":"10.46.0.2/24","gateway":"10.46.0.1","interface":0},{"address":"fd00:46::2/64","gateway":"fd00:46::1","interface":0}],
+				"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}`)
+		}},
+		{name: "the result in 0.4.0 and 0.2.0, to the byte", test: func(l *lab) {
+			c := l.attach(l.on(kind).in("0.4.0"), "web")
+			l.printed(c.printed, `{"cniVersion":"0.4.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
+				"ips":[{"version":"4","address":"10.46.0.2/24","gateway":"10.46.0.1","interface":0},
+					{"version":"6","address":"fd00:46::2/64","gateway":"fd00:46::1","interface":0}],
+				"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}],"dns":{}}`)
+			l.must(c.del())
+			l.printed(l.attach(l.on(kind).in("0.2.0"), "old").printed, `{"cniVersion":"0.2.0",
+				"ip4":{"ip":"10.46.0.3/24","gateway":"10.46.0.1","routes":[{"dst":"0.0.0.0/0"}]},
+				"ip6":{"ip":"fd00:46::3/64","gateway":"fd00:46::1","routes":[{"dst":"::/0"}]},"dns":{}}`)
+		}},
+		{name: "the result in 1.1.0 has the MTU", differs: "its results have none", test: func(l *lab) {
+			l.shows(tidy(l.attach(l.on(kind, "mtu", "1400").in("1.1.0"), "web").printed), `"mtu": 1400`)
+		}},
+		{name: "the result names the link as it is", test: func(l *lab) {
+			c := l.attach(l.on(kind), "web", ifname("net1"))
+			own := c.result.Interfaces[0]
+			l.same([]string{own.Name, own.Sandbox}, []string{"net1", c.Path()})
+			l.has(&c.Namespace, "net1", "address", own.Mac, "operstate", "UP")
+		}},
+		{name: "dns is the network's own, and the IPAM plugin's is left out", test: func(l *lab) {
+			ipam := with(fixedIPs("10.46.0.7/24"), "dns", `{"nameservers":["10.46.0.53"]}`)
+			c := l.attach(l.on(kind, "ipam", ipam), "web")
+			l.same(text(c.result.DNS), `{}`)
+			l.must(c.del())
+			l.must(c.add(l.on(kind, "ipam", ipam, "dns", `{"domain":"own","options":["ndots:5"]}`)))
+			l.same(text(c.result.DNS), `{"domain":"own","options":["ndots:5"]}`)
+		}},
+	}
+}
+
+func onMasterLinks(kind string) []row {
+	return []row{
+		{name: "the container and a host of the segment reach each other", test: func(l *lab) {
+			c := l.attach(l.on(kind), "web")
+			l.pingsAtOnce(&c.Namespace, "10.46.0.1", "fd00:46::1")
+			l.serve(&c.Namespace, 80)
+			l.answers(tcp(&l.out.Namespace, c.v4, 80), "web saw 10.46.0.1")
+			l.answers(tcp(&l.out.Namespace, c.v6, 80), "web saw fd00:46::1")
+		}},
+		{name: "ADD leaves no link on the host, and one in the container", test: func(l *lab) {
+			n := l.on(kind)
+			links := l.run("ip -br link")
+			c := l.attach(n, "web")
+			l.same(l.run("ip -br link"), links)
+			l.same(len(l.decode(c.run("ip -j link"))), 2)
+		}},
+		{name: "the host may have a link that is called as the container's", test: func(l *lab) {
+			n := l.on(kind)
+			l.run("ip link add eth0 type veth peer name other0")
+			c := l.attach(n, "web")
+			l.pings(&c.Namespace, "10.46.0.1")
+			l.must(c.del())
+			l.has(&l.host.Namespace, "eth0", "link", "other0")
+		}},
+		{name: "the MTU is the master's unless it is set", test: func(l *lab) {
+			n := l.on(kind)
+			l.run("ip link set " + netlab.UplinkName + " mtu 1450")
+			c := l.attach(n, "web")
+			l.has(&c.Namespace, "eth0", "mtu", 1450)
+			l.must(c.del())
+			l.must(c.add(l.on(kind, "mtu", "1300")))
+			l.has(&c.Namespace, "eth0", "mtu", 1300)
+		}},
+		{name: "the MTU may be as large as the master's", test: func(l *lab) {
+			c := l.attach(l.on(kind, "mtu", "1500"), "web")
+			l.has(&c.Namespace, "eth0", "mtu", 1500)
+		}},
+		{name: "linkInContainer makes the link on one of the container", test: func(l *lab) {
+			n := l.on(kind, "linkInContainer", "true")
+			c := l.pod("web")
+			c.run("ip link add " + netlab.UplinkName + " index 77 type veth peer name base0")
+			c.run("ip link set " + netlab.UplinkName + " up")
+			l.must(c.add(n))
+			l.has(&c.Namespace, "eth0", "link", netlab.UplinkName)
+			l.must(c.check())
+			l.must(c.del())
+			l.same(l.link(&c.Namespace, "eth0") == nil, true)
+		}},
+		{name: "routes are installed with what they ask for", differs: "it leaves out mtu and advmss", test: func(l *lab) {
+			ipam := with(fixedIPs("10.46.0.7/24 10.46.0.1"), "routes", `[{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200,"priority":50,"table":300},
+				{"dst":"10.51.0.0/16","scope":253}]`)
+			c := l.attach(l.on(kind, "ipam", ipam), "web")
+			l.shows(c.routes("10.50.0.0/16"), "via 10.46.0.1", "mtu 1300", "advmss 1200", "metric 50", "table 300")
+			l.shows(c.routes("10.51.0.0/16"), "scope link")
+		}},
+		{name: "IPv6 addresses that IPAM hands out once are used at once", differs: "it waits for duplicate address detection", test: func(l *lab) {
+			c := l.attach(l.on(kind), "web")
+			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad"), "0")
+		}},
+		{name: "an IPv6 address that the configuration names is looked for on the segment first", test: func(l *lab) {
+			n := l.on(kind, "ipam", fixedIPs("fd00:46::7/64 fd00:46::1"))
+			c := l.attach(n, "web")
+			l.same(l.probed(&c.Namespace, "eth0"), "")
+			l.pings(&c.Namespace, "fd00:46::1")
+		}},
+		{name: "neighbours learn that an address has another MAC address", differs: map[string]string{"vlan": "it does not tell them"}[kind], test: func(l *lab) {
+			link := l.segment(kind)
+			out := &l.out.Namespace
+			for _, a := range []string{"10.46.0.2", "fd00:46::2"} {
+				run(l, out, "ip neigh replace "+a+" lladdr 02:66:66:66:66:66 nud stale dev "+link)
+			}
+			c := l.attach(l.on(kind), "web")
+			l.eventually(func() string {
+				for _, a := range []string{c.v4, c.v6} {
+					if known := run(l, out, "ip neigh show "+a); !strings.Contains(known, c.result.Interfaces[0].Mac) {
+						return known
+					}
+				}
+				return ""
+			})
+		}},
+		{name: "the container listens to the routers of the segment", test: func(l *lab) {
+			c := l.attach(l.on(kind), "web")
+			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra"), "1")
+		}},
+		{name: "a container has an interface on each of two networks", test: func(l *lab) {
+			c := l.attach(l.on(kind), "web")
+			net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+			back := l.on(kind, "ipam", fixedIPs("10.55.0.2/24")).called("back")
+			if kind == "vlan" {
+				back = l.on(kind, "ipam", fixedIPs("10.55.0.2/24"), "vlanId", "6").called("back")
+			}
+			l.must(net1.add(back, ifname("net1")))
+			l.must(net1.del())
+			l.pings(&c.Namespace, "10.46.0.1", "fd00:46::1")
+			l.must(c.check())
+		}},
+	}
+}
+
+// onMasterRefusals is what ADD refuses before it does anything.
+func onMasterRefusals(kind string) (rows []row) {
+	for _, c := range []struct {
+		name, says, differs string
+		keys                []string
+		except              string // a plugin that does not mind
+	}{
+		{name: "a master that is not there", says: "other0", differs: nameless, keys: []string{"master", `"other0"`}},
+		{name: "a master that is not in the container", says: netlab.UplinkName, differs: nameless, keys: []string{"linkInContainer", "true"}},
+		{name: "a master that is no string", says: "master", keys: []string{"master", "5"}},
+		{name: "a linkInContainer that is no boolean", says: "linkInContainer", keys: []string{"linkInContainer", `"yes"`}},
+		{name: "an mtu above the master's", says: "1501", keys: []string{"mtu", "1501"}, except: "ipvlan"},
+		{name: "an mtu that is no number", says: "mtu", keys: []string{"mtu", `"1400"`}},
+		{name: "an mtu below 68", says: "mtu", keys: []string{"mtu", "67"}, differs: "it takes any below the master's"},
+		{name: "a mode that there is none of", says: "frobnicate", keys: []string{"mode", `"frobnicate"`}, except: "vlan"},
+		{name: "an IPAM plugin that is not there", says: "frobnicate", keys: []string{"ipam", `{"type":"frobnicate"}`}, differs: leavesLink},
+		{name: "no ipam", says: "ipam", keys: []string{"ipam", "{}"}, except: "macvlan", differs: leavesLink},
+	} {
+		if c.except == kind {
+			continue
+		}
+		rows = append(rows, row{name: c.name + " is refused, and changes nothing", differs: c.differs, test: func(l *lab) {
+			n := l.on(kind, c.keys...)
+			l.warm(l.on(kind))
+			web := l.pod("web")
+			before := l.now(web)
+			err := web.add(n)
+			l.refused(err, c.says)
+			before.unchanged()
+		}})
+	}
+	return append(rows, row{name: "what is refused has an error that says what to do", differs: "its errors have no details", test: func(l *lab) {
+		l.segment(kind)
+		_, err := l.exec("ADD", l.pod("web"), onMaster(kind, "capabilities", "{}", "master", `"other0"`))
+		l.code(err, 7)
+	}})
+}
+
+const (
+	leavesLink = "its failed ADD leaves the link"
+	nameless   = "its error does not name the master"
+)
+
+// onMasterFailures is what ADD finds out on its way.
+func onMasterFailures(kind string) (rows []row) {
+	late := leavesLink // macvlan's deletes a link that it can't rename
+	if kind == "macvlan" {
+		late = ""
+	}
+	range1 := `{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24","rangeStart":"10.46.0.5","rangeEnd":"10.46.0.5"}]]}`
+	for _, c := range []struct {
+		name, says, differs string
+		keys                []string
+		prepare             func(l *lab, web *container)
+	}{
+		{name: "a gateway out of reach", differs: leavesLink, says: "172.31.0.1",
+			keys: []string{"ipam", `{"type":"host-local","subnet":"10.46.0.0/24","routes":[{"dst":"10.60.0.0/16","gw":"172.31.0.1"}]}`}},
+		{name: "a container that has the interface", says: "eth0", differs: late,
+			prepare: func(_ *lab, web *container) { web.run("ip link add eth0 type bridge") }},
+		{name: "no free address", differs: leavesLink, keys: []string{"ipam", range1},
+			prepare: func(l *lab, _ *container) { l.takeAddress("10.46.0.5") }},
+		{name: "an IPAM plugin that gives no address", differs: leavesLink, keys: []string{"ipam", `{"type":"static"}`}},
+		{name: "an IPv6 address that somebody else has", differs: leavesLink, says: "fd00:46::7",
+			keys: []string{"ipam", fixedIPs("fd00:46::7/64 fd00:46::1")}, prepare: func(l *lab, _ *container) {
+				run(l, &l.out.Namespace, "ip address add fd00:46::7/64 nodad dev "+l.segment(kind))
+			}},
+	} {
+		rows = append(rows, row{name: "after an ADD that fails all is as before: " + c.name, differs: c.differs, test: func(l *lab) {
+			n := l.on(kind, c.keys...)
+			l.warm(l.on(kind))
+			web := l.pod("web")
+			if c.prepare != nil {
+				c.prepare(l, web)
+			}
+			before := l.now()
+			links := web.run("ip -o link")
+			l.refused(web.add(n), c.says)
+			before.unchanged()
+			l.same(web.run("ip -o link"), links)
+		}})
+	}
+	return append(rows,
+		row{name: "a second ADD is refused, and changes nothing", differs: late, test: func(l *lab) {
+			c := l.attach(l.on(kind), "web")
+			before := l.now(c)
+			l.refused(c.add(l.on(kind)), "eth0")
+			before.unchanged()
+		}},
+		row{name: "ADD after an ADD that failed succeeds", differs: leavesLink, test: func(l *lab) {
+			bad := l.on(kind, "ipam", `{"type":"host-local","subnet":"10.46.0.0/24","routes":[{"dst":"10.60.0.0/16","gw":"172.31.0.1"}]}`)
+			c := l.pod("web")
+			l.refused(c.add(bad))
+			l.must(c.add(l.on(kind)))
+			l.pings(&c.Namespace, "10.46.0.1")
+		}},
+	)
+}
+
+// takeAddress has somebody hold an address of the network lan.
+func (l *lab) takeAddress(address string) {
+	l.write("/var/lib/cni/networks/lan/"+address, strings.Repeat("0", 64)+"\r\neth0")
+}
+
+// onMasterDels attach a container, have DEL find it in some state, and compare with what was there before.
+func onMasterDels(kind string) (rows []row) {
+	const readsAll = "its DEL reads what ADD needs"
+	differs := func(why string) string { // only macvlan's DEL reads nothing but the section ipam
+		if kind == "macvlan" {
+			return ""
+		}
+		return why
+	}
+	del := func(_ *lab, c *container) error { return c.del() }
+	edited := func(keys ...string) func(*lab, *container) {
+		return func(l *lab, c *container) { c.network = l.on(kind, keys...) }
+	}
+	for _, c := range []struct {
+		name, differs string
+		state         func(l *lab, c *container)
+		del           func(l *lab, c *container) error
+	}{
+		{name: "DEL leaves nothing"},
+		{name: "DEL with the namespace gone leaves nothing", state: func(l *lab, c *container) { c.Delete(l) }},
+		{name: "DEL with the namespace gone and no result leaves nothing", state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
+		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then",
+			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
+		{name: "DEL without the namespace's path and without a result gives back the address",
+			state: func(l *lab, c *container) { c.Delete(l) }, del: func(_ *lab, c *container) error { return c.delBare() }},
+		{name: "DEL without a result leaves nothing", state: func(l *lab, _ *container) { l.forget() }},
+		{name: "DEL with the interface gone leaves nothing", state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
+		{name: "DEL with the interface renamed leaves nothing", differs: "it looks for the interface by its name",
+			state: func(_ *lab, c *container) { c.run("ip link set eth0 down"); c.run("ip link set eth0 name net7") }},
+		{name: "DEL with another namespace at the path leaves nothing", state: func(l *lab, c *container) { c.Replace(l) }},
+		{name: "DEL with another master configured, which is not there, leaves nothing", differs: differs(readsAll), state: edited("master", `"other0"`)},
+		{name: "DEL with no master configured leaves nothing", differs: differs(readsAll), state: edited("master", `""`)},
+		{name: "DEL with linkInContainer, which ADD did not have, leaves nothing", differs: differs(readsAll), state: edited("linkInContainer", "true")},
+		{name: "DEL with values that ADD refuses leaves nothing", differs: differs(readsAll),
+			state: edited("mode", `"frobnicate"`, "vlanId", "4095", "mtu", "99999")},
+		{name: "DEL with values of the wrong kind leaves nothing", differs: "it reads all keys for DEL",
+			state: edited("mode", "7", "vlanId", `"5"`, "mtu", `"1400"`, "master", "{}", "mac", "7")},
+		{name: "DEL twice is no error", del: func(l *lab, c *container) error {
+			l.must(c.del())
+			return c.del()
+		}},
+		{name: "DEL twice, the second time with the namespace gone, is no error", del: func(l *lab, c *container) error {
+			l.must(c.del())
+			c.Delete(l)
+			return c.del()
+		}},
+	} {
+		if c.del == nil {
+			c.del = del
+		}
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			l.warm(l.on(kind))
+			before := l.now()
+			web := l.attach(l.on(kind), "web")
+			if c.state != nil {
+				c.state(l, web)
+			}
+			l.must(c.del(l, web))
+			before.unchanged()
+			if l.isNetns(web.Path()) {
+				l.same(len(l.decode(web.run("ip -j link"))), 1)
+			}
+		}})
+	}
+	return append(rows,
+		row{name: "DEL with the master gone gives back the address", differs: differs("its DEL looks for the master"), test: func(l *lab) {
+			web := l.attach(l.on(kind), "web")
+			l.run("ip link del " + netlab.UplinkName)
+			l.must(web.del())
+			l.same(len(l.files("/var/lib/cni/networks/lan/[1f]*")), 0)
+		}},
+		row{name: "DEL with a section ipam that can't be read removes the link", differs: "its DEL fails then", test: func(l *lab) {
+			web := l.attach(l.on(kind), "web")
+			_, err := l.exec("DEL", web, onMaster(kind, "capabilities", "{}", "ipam", "5"))
+			l.must(err)
+			l.same(l.link(&web.Namespace, "eth0") == nil, true)
+		}},
+		row{name: "DEL leaves nothing in the container", test: func(l *lab) {
+			web := l.pod("web")
+			before := web.Snapshot(l)
+			l.must(web.add(l.on(kind)))
+			l.must(web.del())
+			l.same(before.Diff(web.Snapshot(l), "sysctl"), "")
+		}},
+		row{name: "DEL of a container that was never attached changes nothing", test: func(l *lab) {
+			l.warm(l.on(kind))
+			never := l.pod("never")
+			never.network = l.on(kind)
+			before := l.now(never)
+			l.must(never.del())
+			l.must(never.delBare())
+			before.unchanged()
+		}},
+		row{name: "DEL on a node where nothing was ever attached changes nothing", test: func(l *lab) {
+			never := l.pod("never")
+			never.network = l.on(kind)
+			before := l.now(never)
+			l.must(never.del())
+			before.unchanged()
+		}},
+	)
+}
+
+// isNetns reports whether there is a namespace at a path.
+func (l *lab) isNetns(path string) bool {
+	kind, err := l.host.Output(l.host.Command("stat", "-fc", "%t", path))
+	return err == nil && strings.TrimSpace(kind) == "6e736673"
+}
+
+func onMasterLateDels(kind string) []row {
+	const differs = "its DEL removes the interface of whatever namespace the path is"
+	return []row{
+		{name: "a late DEL leaves the container that has the namespace's path by now", differs: differs, test: func(l *lab) {
+			old := l.attach(l.on(kind), "web")
+			old.Replace(l)
+			newer := old.newer("newer")
+			l.must(newer.add(l.on(kind)))
+			l.must(old.del())
+			l.pings(&newer.Namespace, "10.46.0.1", "fd00:46::1")
+			l.must(newer.check())
+		}},
+		{name: "a late DEL without a result leaves the container that has the namespace's path by now", differs: differs, test: func(l *lab) {
+			old := l.attach(l.on(kind), "web")
+			old.Replace(l)
+			newer := old.newer("newer")
+			l.must(newer.add(l.on(kind)))
+			_, err := l.exec("DEL", old, onMaster(kind, "capabilities", "{}"))
+			l.must(err)
+			l.pings(&newer.Namespace, "10.46.0.1", "fd00:46::1")
+		}},
+		{name: "DEL removes a link that the reference plugin made, with and without a result", test: func(l *lab) {
+			for name, result := range map[string]bool{"with": true, "without": false} {
+				l.segment(kind)
+				c := l.pod(name)
+				c.network = l.on(kind)
+				suffix := map[string]string{"vlan": " id " + vlanID}[kind]
+				l.run("ip link add link " + netlab.UplinkName + " name veth0 netns " + name + " type " + kind + suffix)
+				c.run("ip link set veth0 name eth0")
+				config := onMaster(kind, "capabilities", "{}")
+				if result {
+					config = with(config, "prevResult", fmt.Sprintf(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":%q,"sandbox":%q}]}`,
+						l.link(&c.Namespace, "eth0")["address"], c.Path()))
+				}
+				_, err := l.exec("DEL", c, config)
+				l.must(err)
+				l.same(l.link(&c.Namespace, "eth0") == nil, true)
+			}
+		}},
+		{name: "DEL leaves the host's links, whatever the container has made", test: func(l *lab) {
+			c := l.attach(l.on(kind), "web")
+			links := l.run("ip -br link")
+			c.run("ip link del eth0")
+			c.run("ip link add " + netlab.UplinkName + " index 4242 type veth peer name eth0")
+			l.must(c.del())
+			l.same(l.run("ip -br link"), links)
+		}},
+	}
+}
+
+func onMasterGCs(kind string) []row {
+	return []row{
+		{name: "GC gives back the addresses of containers that are gone", differs: noGC, test: func(l *lab) {
+			keep := l.attach(l.on(kind), "keep")
+			before := l.now(keep)
+			if kind == "vlan" { // one container can have it
+				l.takeAddress("10.46.0.77")
+			} else {
+				l.attach(l.on(kind), "lost").Delete(l)
+			}
+			l.must(l.gc(l.on(kind), keep))
+			before.unchanged()
+			l.must(keep.check())
+		}},
+		{name: "GC works though the master is gone", differs: noGC, test: func(l *lab) {
+			l.attach(l.on(kind), "lost").Delete(l)
+			n := l.on(kind)
+			l.run("ip link del " + netlab.UplinkName)
+			l.must(l.gc(n))
+			l.same(len(l.files("/var/lib/cni/networks/lan/[1f]*")), 0)
+		}},
+	}
+}
+
+// onMasterChecks attach a container, do it harm, and have CHECK find that, or not if it is none.
+func onMasterChecks(kind string) (rows []row) {
+	inside := func(commands ...string) func(*lab, *container) {
+		return func(_ *lab, c *container) {
+			for _, command := range commands {
+				c.run(command)
+			}
+		}
+	}
+	const mainTable = "its CHECK looks into the main table only"
+	addressesAgain := func(c *container) {
+		for _, command := range []string{"address add 10.46.0.2/24 dev eth0", "address add fd00:46::2/64 dev eth0 nodad", "link set eth0 up",
+			"route add default via 10.46.0.1", "-6 route add default via fd00:46::1"} {
+			c.run("ip " + command)
+		}
+	}
+	for _, c := range []struct {
+		name, differs, says string
+		except              string
+		harm                func(l *lab, c *container)
+	}{
+		{name: "the IPv4 address is gone", says: "10.46.0.2", harm: inside("ip address del 10.46.0.2/24 dev eth0")},
+		{name: "the IPv6 address is gone", says: "fd00:46::2", harm: inside("ip address del fd00:46::2/64 dev eth0")},
+		{name: "the IPv4 default route is gone", harm: inside("ip route del default")},
+		{name: "the IPv6 default route is gone", harm: inside("ip -6 route del default")},
+		{name: "the default route has another gateway", says: "0.0.0.0/0", differs: "its CHECK does not compare the gateway of a default route",
+			harm: inside("ip route replace default via 10.46.0.9")},
+		{name: "the route to the container's own subnet is gone", harm: inside("ip route del 10.46.0.0/24")},
+		{name: "the interface has another MAC address", says: "02:66:66:66:66:66", except: "ipvlan", harm: inside("ip link set eth0 address 02:66:66:66:66:66")},
+		{name: "the interface is down", harm: inside("ip link set eth0 down")},
+		{name: "the interface is gone", says: "eth0", harm: inside("ip link del eth0")},
+		{name: "another kind of link has the interface's name", says: "eth0", harm: func(_ *lab, c *container) {
+			mac := c.result.Interfaces[0].Mac
+			c.run("ip link del eth0")
+			c.run("ip link add eth0 address " + mac + " type bridge")
+			addressesAgain(c)
+		}},
+		{name: "the interface is on a link that the container has made", says: netlab.UplinkName, differs: "its CHECK does not compare the master",
+			harm: func(l *lab, c *container) {
+				mac := c.result.Interfaces[0].Mac
+				index := fmt.Sprint(l.link(&l.host.Namespace, netlab.UplinkName)["ifindex"])
+				c.run("ip link del eth0")
+				if kind == "macvlan" {
+					c.run("ip link add base0 index " + index + " type veth peer name base1 index 99")
+					c.run("ip link add link base0 name eth0 address " + mac + " type macvlan mode bridge")
+				} else {
+					c.run("ip link add base0 index " + index + " address " + mac + " type veth peer name base1 index 99")
+					c.run("ip link add link base0 name eth0 type " + kind + map[string]string{"ipvlan": " mode l2", "vlan": " id " + vlanID}[kind])
+				}
+				c.run("ip link set base0 up")
+				addressesAgain(c)
+			}},
+		{name: "the lease is gone", harm: func(l *lab, _ *container) { l.run("rm -r /var/lib/cni/networks/lan") }},
+	} {
+		if c.except == kind {
+			continue
+		}
+		rows = append(rows, row{name: "CHECK fails when " + c.name, differs: c.differs, test: func(l *lab) {
+			web := l.attach(l.on(kind), "web")
+			l.must(web.check())
+			c.harm(l, web)
+			l.refused(web.check(), c.says)
+		}})
+	}
+	for _, c := range []struct {
+		name, differs string
+		keys          []string
+		change        func(l *lab, c *container)
+	}{
+		{name: "nothing has changed", keys: []string{"mtu", "1400"}},
+		{name: "the container has more addresses and routes", change: inside("ip address add 10.46.0.77/24 dev eth0", "ip route add 10.60.0.0/16 via 10.46.0.9")},
+		{name: "a later plugin has moved the routes to a table of its own", differs: mainTable,
+			change: inside("ip route del default", "ip route add default via 10.46.0.1 dev eth0 table 100")},
+		{name: "a route is in a table of its own", differs: mainTable,
+			keys: []string{"ipam", `{"type":"static","addresses":[{"address":"10.46.0.2/24"}],"routes":[{"dst":"10.50.0.0/16","table":300}]}`}},
+	} {
+		rows = append(rows, row{name: "CHECK succeeds, and changes nothing, when " + c.name, differs: c.differs, test: func(l *lab) {
+			web := l.attach(l.on(kind, c.keys...), "web")
+			if c.change != nil {
+				c.change(l, web)
+			}
+			before := l.now(web)
+			l.must(web.check())
+			before.unchanged()
+		}})
+	}
+	return rows
+}
+
+func onMasterStatus(kind string) []row {
+	return []row{
+		{name: "STATUS is good, and changes nothing", test: func(l *lab) {
+			n := l.on(kind)
+			before := l.now()
+			l.must(l.status(n))
+			before.unchanged()
+		}},
+		{name: "STATUS of a network with linkInContainer is good", differs: map[string]string{"vlan": "it looks for a container"}[kind], test: func(l *lab) {
+			l.must(l.status(l.on(kind, "linkInContainer", "true", "master", `"base0"`)))
+		}},
+		{name: "STATUS fails without the master", differs: "its STATUS does not look at the master", test: func(l *lab) {
+			err := l.status(l.on(kind, "master", `"other0"`))
+			l.refused(err, "other0")
+			l.code(err, 50)
+		}},
+		{name: "STATUS fails with a configuration that ADD refuses", differs: "its STATUS does not look at all keys", test: func(l *lab) {
+			l.refused(l.status(l.on(kind, "mtu", "67")), "mtu")
+		}},
+		{name: "STATUS fails without the IPAM plugin", test: func(l *lab) {
+			l.refused(l.status(l.on(kind, "ipam", `{"type":"frobnicate"}`)), "frobnicate")
+		}},
+		{name: "STATUS fails when the IPAM plugin is not ready", differs: "its IPAM plugins have no STATUS", test: func(l *lab) {
+			l.write("/var/lib/cni/networks", "no directory")
+			l.refused(l.status(l.on(kind)), "/var/lib/cni/networks")
+		}},
+	}
+}

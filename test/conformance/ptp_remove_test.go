@@ -1,0 +1,258 @@
+package conformance
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// Why the reference fails rows about what is left of ptp.
+const (
+	ptpLeftWithoutNetns = "its DEL removes no masquerading unless it finds the interface"
+	removesAny          = "its DEL removes the interface of whatever namespace the path is"
+)
+
+// ptpDels attach a container, have DEL find it in some state, and compare with what was there before.
+func ptpDels() (rows []row) {
+	for _, c := range []struct {
+		name, differs string
+		backends      bool
+		state         func(l *lab, c *container)
+		del           func(l *lab, c *container) error
+	}{
+		{name: "DEL leaves nothing", backends: true},
+		{name: "DEL with the namespace gone leaves nothing", differs: ptpLeftWithoutNetns, backends: true, state: func(l *lab, c *container) { c.Delete(l) }},
+		{name: "DEL with the namespace gone and no result leaves nothing", differs: ptpLeftWithoutNetns, backends: true,
+			state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
+		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then",
+			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
+		{name: "DEL without the namespace's path and without a result leaves nothing", differs: ptpLeftWithoutNetns, backends: true,
+			del: func(_ *lab, c *container) error { return c.delBare() }},
+		{name: "DEL without a result leaves nothing", backends: true, state: func(l *lab, _ *container) { l.forget() }},
+		{name: "DEL with the interface gone leaves nothing", differs: ptpLeftWithoutNetns, backends: true, state: inside("ip link del eth0")},
+		{name: "DEL with the interface renamed leaves nothing", differs: "it looks for the interface by its name",
+			state: inside("ip link set eth0 down", "ip link set eth0 name net7")},
+		{name: "DEL with another namespace at the path leaves nothing", differs: ptpLeftWithoutNetns, state: func(l *lab, c *container) { c.Replace(l) }},
+		{name: "DEL with the addresses taken off the interface leaves nothing", differs: ptpLeftWithoutNetns, backends: true,
+			state: inside("ip address flush dev eth0")},
+		{name: "DEL with the host end's addresses and routes gone leaves nothing", state: onHost("ip address flush dev END")},
+		{name: "DEL with the host end down leaves nothing", state: onHost("ip link set END down")},
+		{name: "DEL without ipMasq, which ADD had, leaves nothing", differs: "its DEL removes masquerading if it is still configured", backends: true,
+			state: func(l *lab, c *container) { c.network = l.ptp("ipMasq", "false") }},
+		{name: "DEL with another ipMasqBackend leaves nothing", backends: true, state: func(l *lab, c *container) {
+			other := map[string]string{"": "iptables", "iptables": "nftables"}[l.backend]
+			c.network = l.ptp("ipMasqBackend", text(other))
+		}},
+		{name: "DEL with a backend that ADD refuses leaves nothing", state: func(l *lab, c *container) { c.network = l.ptp("ipMasqBackend", `"frobnicate"`) }},
+		{name: "DEL with a value of the wrong kind that only ADD needs leaves nothing", differs: "it reads all keys for DEL",
+			state: func(l *lab, c *container) { c.network = l.ptp("mtu", `"1400"`) }},
+		{name: "DEL twice is no error", backends: true, del: func(l *lab, c *container) error {
+			l.must(c.del())
+			return c.del()
+		}},
+		{name: "DEL twice, the second time with the namespace gone, is no error", del: func(l *lab, c *container) error {
+			l.must(c.del())
+			c.Delete(l)
+			return c.del()
+		}},
+	} {
+		rows = append(rows, row{name: c.name, differs: c.differs, backends: c.backends, test: func(l *lab) {
+			l.warm(l.ptp())
+			before := l.now()
+			web := l.attach(l.ptp(), "web")
+			if c.state != nil {
+				c.state(l, web)
+			}
+			del := web.del
+			if c.del != nil {
+				del = func() error { return c.del(l, web) }
+			}
+			l.must(del())
+			before.unchanged()
+		}})
+	}
+	return append(rows,
+		row{name: "DEL leaves nothing in the container", test: func(l *lab) {
+			web := l.pod("web")
+			before := web.Snapshot(l)
+			l.must(web.add(conf(ptp)))
+			l.must(web.del())
+			l.same(before.Diff(web.Snapshot(l), "sysctl"), "")
+		}},
+		row{name: "DEL without an ipam section removes the veth pair and the masquerade", backends: true, differs: "its DEL fails then", test: func(l *lab) {
+			web := l.attach(l.ptp(), "web")
+			end := web.hostEnd()
+			web.network = l.ptp("ipam", "{}")
+			l.must(web.del())
+			l.same(l.link(&l.host.Namespace, end) == nil, true)
+			l.lacks(l.run("nft list ruleset")+l.run("iptables-save"), "10.44.0.2")
+		}},
+		row{name: "DEL removes all else when the IPAM plugin fails, and says so", differs: "its DEL stops at the IPAM plugin", test: func(l *lab) {
+			web := l.attach(l.ptp(), "web")
+			end := web.hostEnd()
+			web.network = l.ptp("ipam", `{"type":"frobnicate"}`)
+			l.refused(web.del(), "frobnicate")
+			l.same(l.link(&l.host.Namespace, end) == nil, true)
+			l.lacks(l.run("nft list ruleset"), "10.44.0.2")
+		}},
+		row{name: "DEL of a container that was never attached changes nothing", backends: true, test: func(l *lab) {
+			l.warm(l.ptp())
+			l.attach(l.ptp(), "other")
+			never := l.pod("never")
+			never.network = l.ptp()
+			before := l.now(never)
+			l.must(never.del())
+			l.must(never.delBare())
+			before.unchanged()
+		}},
+		row{name: "DEL of one interface leaves another on the same network", backends: true,
+			differs: "both interfaces have one chain of iptables, which the first DEL empties", test: func(l *lab) {
+				l.serve(&l.outside().Namespace, 80)
+				c := l.attach(l.ptp("ipam", fixedIPs(ptpIPv4Address)), "web")
+				net1 := c.another()
+				l.must(net1.add(l.fixedPtp("10.45.0.2/24 10.45.0.1"), ifname("net1")))
+				l.must(c.del())
+				l.answers(tcp(&c.Namespace, netlab.OutsideIPv4, 80), "outside saw "+netlab.HostIPv4)
+				l.must(net1.check())
+			}},
+	)
+}
+
+var ptpLateDels = []row{
+	{name: "a late DEL leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
+		old := l.attach(conf(ptp), "web")
+		old.Replace(l)
+		newer := old.newer("newer")
+		l.must(newer.add(conf(ptp)))
+		l.must(old.del())
+		l.pings(&newer.Namespace, "10.44.0.1", "fd00:44::1")
+		l.must(newer.check())
+	}},
+	{name: "a late DEL without a result leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
+		old := l.attach(conf(ptp), "web")
+		old.Replace(l)
+		newer := old.newer("newer")
+		l.must(newer.add(conf(ptp)))
+		_, err := l.exec("DEL", old, barePtp)
+		l.must(err)
+		l.pings(&newer.Namespace, "10.44.0.1", "fd00:44::1")
+	}},
+	{name: "a late DEL leaves the masquerade and the routes of who has the address by now", backends: true, test: func(l *lab) {
+		l.serve(&l.outside().Namespace, 80)
+		n := l.fixedPtp(ptpIPv4Address, ptpIPv6Address)
+		old := l.attach(n, "old")
+		old.vanish()
+		newer := l.attach(n, "newer")
+		l.must(old.del())
+		l.seenAs(newer, netlab.HostIPv4, netlab.HostIPv6)
+		l.must(newer.check())
+	}},
+	{name: "DEL removes a veth pair that the reference plugin made", test: func(l *lab) {
+		c := l.pod("web")
+		l.asReferencePtp(c, "10.44.0.2")
+		c.network = conf(ptp)
+		l.must(c.del())
+		l.same(l.link(&l.host.Namespace, "vethabcdef01") == nil, true)
+	}},
+	{name: "DEL with a result removes a veth pair that the reference plugin made, whatever its addresses", test: func(l *lab) {
+		c := l.pod("web")
+		l.asReferencePtp(c, "10.44.0.2")
+		l.run("ip address flush dev vethabcdef01")
+		mac := l.link(&c.Namespace, "eth0")["address"]
+		_, err := l.exec("DEL", c, with(barePtp, "prevResult", fmt.Sprintf(
+			`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":%q,"sandbox":%q}]}`, mac, c.Path())))
+		l.must(err)
+		l.same(l.link(&l.host.Namespace, "vethabcdef01") == nil, true)
+	}},
+	{name: "DEL leaves an interface that neither looks like one of ptp nor is in the result", choice: true, differs: removesAny, test: func(l *lab) {
+		c := l.pod("web")
+		c.network = conf(ptp)
+		l.run("ip link add stranger0 type veth peer name eth0 netns web")
+		l.must(c.del())
+		l.has(&c.Namespace, "eth0", "ifname", "eth0")
+	}},
+	{name: "DEL leaves a container of a bridge that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
+		c := l.pod("web")
+		c.network = conf(ptp)
+		l.asReference(c, "vethabcdef01", "10.44.0.77/24")
+		l.must(c.del())
+		l.has(&l.host.Namespace, "vethabcdef01", "ifname", "vethabcdef01")
+	}},
+	{name: "DEL leaves a veth pair of another container, whatever its own container says of its interface", test: func(l *lab) {
+		evil, victim := l.attach(conf(ptp), "evil"), l.pod("victim")
+		l.asReferencePtp(victim, "10.45.0.77")
+		l.pings(&victim.Namespace, "10.44.0.1")
+		evil.run("ip link del eth0")
+		evil.run("ip link add p0 index 4242 type veth peer name eth0")
+		l.must(evil.del())
+		l.pings(&victim.Namespace, "10.44.0.1")
+	}},
+	{name: "DEL removes the veth pair of a container that has given it away", differs: "it looks for the interface in the container", test: func(l *lab) {
+		l.warm(l.ptp())
+		before := l.now()
+		evil, friend := l.attach(l.ptp(), "evil"), l.pod("friend")
+		evil.run("ip link set eth0 netns " + friend.Path())
+		l.must(evil.del())
+		before.unchanged()
+		l.lacks(friend.run("ip -o link"), "eth0")
+	}},
+}
+
+// asReferencePtp attaches a container as the reference plugin does: a veth pair whose host end, with index 4242, is known by nothing
+// but where it leads.
+func (l *lab) asReferencePtp(c *container, address string) {
+	l.run("ip link add vethabcdef01 index 4242 type veth peer name eth0 netns " + c.Name())
+	for _, command := range []string{"link set vethabcdef01 up", "address add 10.44.0.1/32 dev vethabcdef01"} {
+		l.run("ip " + command)
+	}
+	for _, command := range []string{"address add " + address + "/32 dev eth0", "link set eth0 up", "route add 10.44.0.1 dev eth0"} {
+		c.run("ip " + command)
+	}
+	l.run("ip route add " + address + " dev vethabcdef01 scope host")
+}
+
+var ptpGCs = []row{
+	{name: "GC removes attachments whose namespaces are gone", differs: noGC, backends: true, test: func(l *lab) {
+		l.warm(l.ptp())
+		keep := l.attach(l.ptp(), "keep")
+		before := l.now(keep)
+		l.attach(l.ptp(), "lost").Delete(l)
+		l.must(l.gc(l.ptp(), keep))
+		before.unchanged()
+		l.must(keep.check())
+	}},
+	{name: "GC removes attachments that are not valid, though their namespaces are there", differs: noGC, backends: true, test: func(l *lab) {
+		l.warm(l.ptp())
+		keep := l.attach(l.ptp(), "keep")
+		before := l.now(keep)
+		lost := l.attach(l.ptp(), "lost")
+		l.must(l.gc(l.ptp(), keep))
+		before.unchanged()
+		l.same(strings.Contains(lost.run("ip link"), "eth0"), false)
+	}},
+	{name: "GC leaves a network whose name begins alike", backends: true, test: func(l *lab) {
+		c := l.attach(l.ptp().called("lan2"), "web")
+		before := l.now(c)
+		l.must(l.gc(l.ptp()))
+		before.unchanged()
+	}},
+	{name: "GC leaves all that is valid", backends: true, test: func(l *lab) {
+		a, b := l.attach(l.ptp(), "a"), l.attach(l.ptp(), "b")
+		before := l.now(a, b)
+		l.must(l.gc(l.ptp(), a, b))
+		before.unchanged()
+	}},
+	{name: "GC without a list removes nothing", test: func(l *lab) {
+		c := l.attach(conf(ptp), "web")
+		before := l.now(c)
+		_, err := l.exec("GC", nil, with(barePtp, "cniVersion", `"1.1.0"`))
+		l.must(err)
+		before.unchanged()
+	}},
+	{name: "GC on a node where nothing was ever attached changes nothing", backends: true, test: func(l *lab) {
+		before := l.now()
+		l.must(l.gc(l.ptp()))
+		before.unchanged()
+	}},
+}
