@@ -2,7 +2,6 @@ package attach
 
 import (
 	"context"
-	"net"
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -78,22 +77,24 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 			return different("interface %s lacks the address %s", r.IfName, address)
 		}
 		network := plugin.IPNet(address.Masked())
-		if !address.IsSingleIP() && !hasRoute(routes, &network, nil) { // the kernel makes none for a single one
+		if !address.IsSingleIP() && !hasRoute(routes, netlink.Route{Dst: &network}) { // the kernel makes none for a single one
 			return different("interface %s lacks the route to its own network %s", r.IfName, address.Masked())
 		}
 	}
 	for _, want := range r.PrevResult.Routes {
 		route := routeBy(l, want, ips)
-		if !hasRoute(routes, route.Dst, route.Gw) {
+		if !hasRoute(routes, route) {
 			return different("interface %s lacks the route %s", r.IfName, describe(route))
 		}
 	}
 	return nil
 }
 
-// hasRoute reports whether there is a route to dst, by gw if that is given.
-func hasRoute(routes []netlink.Route, dst *net.IPNet, gw net.IP) bool {
-	return slices.ContainsFunc(routes, func(r netlink.Route) bool {
-		return r.Dst != nil && plugin.Prefix(*r.Dst) == plugin.Prefix(*dst) && (gw == nil || gw.Equal(r.Gw))
+// hasRoute reports whether one of the routes is as it is wanted, in whatever that says.
+func hasRoute(routes []netlink.Route, want netlink.Route) bool {
+	return slices.ContainsFunc(routes, func(is netlink.Route) bool {
+		return is.Dst != nil && plugin.Prefix(*is.Dst) == plugin.Prefix(*want.Dst) && (want.Gw == nil || want.Gw.Equal(is.Gw)) &&
+			(want.MTU == 0 || want.MTU == is.MTU) && (want.AdvMSS == 0 || want.AdvMSS == is.AdvMSS) &&
+			(want.Priority == 0 || want.Priority == is.Priority)
 	})
 }

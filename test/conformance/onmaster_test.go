@@ -557,6 +557,15 @@ func onMasterChecks(kind string) (rows []row) {
 			l.refused(web.check(), c.says)
 		}})
 	}
+	for _, lost := range []string{"mtu", "advmss", "priority"} {
+		rows = append(rows, row{name: "CHECK fails when a route has another " + lost, differs: "its CHECK does not compare it", test: func(l *lab) {
+			web := l.attach(l.on(kind, "ipam", with(fixedIPs("10.46.0.7/24 10.46.0.1"), "routes", `[{"dst":"10.50.0.0/16",`+text(lost)+`:700}]`)), "web")
+			l.must(web.check())
+			web.run("ip route del 10.50.0.0/16")
+			web.run("ip route add 10.50.0.0/16 via 10.46.0.1")
+			l.refused(web.check(), "10.50.0.0/16")
+		}})
+	}
 	for _, c := range []struct {
 		name, differs string
 		keys          []string
