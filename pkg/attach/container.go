@@ -224,6 +224,8 @@ func isIPv6(ip *types100.IPConfig) bool { return ip.Address.IP.To4() == nil }
 func (a *Attachment) settle() error {
 	failed, err := link.WaitForAddresses(a.link, settleTime)
 	switch {
+	case err != nil && a.lacksCarrier(): // nobody is there to be asked
+		return nil
 	case err != nil:
 		return fmt.Errorf("%s: wait for duplicate address detection: %w", a.IfName, err)
 	case failed != nil:
@@ -231,6 +233,12 @@ func (a *Attachment) settle() error {
 			"%s: duplicate address detection found another user of %s", a.IfName, failed)
 	}
 	return nil
+}
+
+// lacksCarrier reports whether nothing is on the other end of the container's link.
+func (a *Attachment) lacksCarrier() bool {
+	l, err := netlink.LinkByName(a.IfName)
+	return err == nil && l.Attrs().RawFlags&unix.IFF_LOWER_UP == 0
 }
 
 // explain adds what to do to the errors that configurations cause.

@@ -116,7 +116,7 @@ func (l *lab) sysfs() {
 }
 
 func deviceSelectors() (rows []row) {
-	const macOf = "02:45:00:00:00:07"
+	const macOf = "02:45:00:00:00:ab"
 	deviceID := func(id string) option { return capability("deviceID", text(id)) }
 	const assigned = `{"type":"host-device","capabilities":{"deviceID":true}}`
 	for _, c := range []struct {
@@ -124,8 +124,8 @@ func deviceSelectors() (rows []row) {
 		options            []option
 	}{
 		{"device", device, "nic0", nil},
-		{"hwaddr", `{"type":"host-device","hwaddr":"02:45:00:00:00:07"}`, "nic0", nil},
-		{"hwaddr in capitals", `{"type":"host-device","hwaddr":"02:45:00:00:00:07"}`, "nic0", nil},
+		{"hwaddr", `{"type":"host-device","hwaddr":"02:45:00:00:00:ab"}`, "nic0", nil},
+		{"hwaddr in capitals", `{"type":"host-device","hwaddr":"02:45:00:00:00:AB"}`, "nic0", nil},
 		{"kernelpath", `{"type":"host-device","kernelpath":"/sys/devices/platform/card"}`, "nic0", nil},
 		{"pciBusID", `{"type":"host-device","pciBusID":"0000:99:00.0"}`, "nic0", nil},
 		{"pciBusID of a virtio device", `{"type":"host-device","pciBusID":"0000:99:00.1"}`, "nic1", nil},
@@ -135,8 +135,8 @@ func deviceSelectors() (rows []row) {
 		{"deviceID of an auxiliary device, before pciBusID", with(assigned, "pciBusID", `"0000:99:00.1"`), "nic0", []option{deviceID("mlx5_core.sf.4")}},
 		{"device, before deviceID", with(assigned, "device", `"nic1"`), "nic1", []option{deviceID("0000:99:00.0")}},
 		{"device, before hwaddr, kernelpath and pciBusID",
-			with(device, "device", `"nic1"`, "hwaddr", `"02:45:00:00:00:07"`, "kernelpath", `"/sys/devices/platform/card"`, "pciBusID", `"0000:99:00.0"`), "nic1", nil},
-		{"hwaddr, before kernelpath and pciBusID", `{"type":"host-device","hwaddr":"02:45:00:00:00:07","pciBusID":"0000:99:00.1"}`, "nic0", nil},
+			with(device, "device", `"nic1"`, "hwaddr", `"02:45:00:00:00:ab"`, "kernelpath", `"/sys/devices/platform/card"`, "pciBusID", `"0000:99:00.0"`), "nic1", nil},
+		{"hwaddr, before kernelpath and pciBusID", `{"type":"host-device","hwaddr":"02:45:00:00:00:ab","pciBusID":"0000:99:00.1"}`, "nic0", nil},
 		{"kernelpath, before pciBusID", `{"type":"host-device","kernelpath":"/sys/devices/platform/card","pciBusID":"0000:99:00.1"}`, "nic0", nil},
 	} {
 		rows = append(rows, row{name: "the device is found by " + c.name + ", and comes back", test: func(l *lab) {
@@ -213,6 +213,14 @@ var deviceLinks = []row{
 		l.nic("nic0")
 		c := l.attach(deviceLan(), "web")
 		l.same(l.probed(&c.Namespace, "eth0"), "")
+	}},
+	{name: "a device without a carrier is attached, with addresses that can't be probed", test: func(l *lab) {
+		far := l.nic("nic0")
+		far.run("ip link set wire0 down")
+		c := l.attach(deviceLan("ipam", with(fixedIPs("fd00:45::2/64 fd00:45::1"), "routes", `[{"dst":"::/0"}]`)), "web")
+		far.run("ip link set wire0 up")
+		far.run("ip address add fd00:45::1/64 dev wire0 nodad")
+		l.pings(&c.Namespace, "fd00:45::1")
 	}},
 	{name: "routes have mtu, advmss, priority, table and scope", differs: "it does not set mtu and advmss of a route", test: func(l *lab) {
 		l.nic("nic0")
@@ -359,6 +367,8 @@ func deviceFailures() (rows []row) {
 		rows = append(rows, row{name: "after an ADD that fails all is as before: " + c.name, differs: deviceStays, test: func(l *lab) {
 			l.nic("nic0")
 			l.run("ip link set nic0 up alias uplink")
+			l.run("ip address add 10.45.7.7/24 brd + dev nic0")
+			l.run("ip address add fd00:4577::7/64 dev nic0 nodad")
 			l.warmPool()
 			if c.prepare != nil {
 				c.prepare(l)
@@ -712,7 +722,7 @@ func deviceChecks() (rows []row) {
 	)
 }
 
-var deviceLater = []row{
+var deviceLater = append(aboutPlugin("host-device", `{"type":"host-device","device":"lo"}`), []row{
 	{name: "STATUS finds the device missing, with code 50", differs: noStatus, test: func(l *lab) {
 		err := l.status(deviceWith())
 		l.refused(err, "nic0")
@@ -775,4 +785,4 @@ var deviceLater = []row{
 			l.must(c.del())
 		}
 	}},
-}
+}...)

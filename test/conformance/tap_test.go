@@ -181,6 +181,9 @@ var tapPackets = []row{
 		c := l.attach(conf(tapLan), "web")
 		l.same(l.probed(&c.Namespace, "eth0"), "")
 	}},
+	{name: "enabledad does not keep ADD from succeeding while nobody holds the tap", test: func(l *lab) {
+		l.attach(conf(with(tapLan, "enabledad", "true")), "web")
+	}},
 	{name: "routes have mtu, advmss, priority and table, though nobody holds the tap", differs: "it does not set mtu and advmss of a route", test: func(l *lab) {
 		c := l.attach(conf(with(tap, "ipam", with(fixedIPs("10.46.0.2/24 10.46.0.1", "fd00:46::2/64 fd00:46::1"), "routes",
 			`[{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200,"priority":50,"table":300},{"dst":"::/0"}]`))), "web")
@@ -397,7 +400,7 @@ func tapChecks() (rows []row) {
 	)
 }
 
-var tapLater = []row{
+var tapLater = append(aboutPlugin("tap", `{"type":"tap"}`), []row{
 	{name: "STATUS is fine", test: func(l *lab) { l.must(l.status(conf(tapLan))) }},
 	{name: "STATUS finds /dev/net/tun missing, with code 50", differs: noStatus, test: func(l *lab) {
 		l.run("mount -t tmpfs tmpfs /dev/net")
@@ -425,4 +428,4 @@ var tapLater = []row{
 		before.unchanged()
 		l.must(keep.check())
 	}},
-}
+}...)

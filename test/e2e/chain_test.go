@@ -158,6 +158,7 @@ func live(t *testing.T, list conflist, caps map[string]any) life {
 	t.Helper()
 	host, _ := node(t)
 	list.flat(t).makeBridges(t, host)
+	spareDevice(t, host, list.String())
 	pod := host.NewPod(t, "web")
 	rec := &recorder{DefaultExec: &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}, PluginDecoder: version.PluginDecoder{}}}
 	network, err := libcni.NetworkConfFromBytes([]byte(list.String()))

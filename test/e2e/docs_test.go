@@ -40,6 +40,7 @@ func TestExamples(t *testing.T) {
 				t.Parallel()
 				needLinks(t, conflist)
 				host, _ := node(t)
+				spareDevice(t, host, conflist)
 				caps := ports("8080:80/tcp")
 				pod := attach(t, host, conflist, "web", caps)
 				if err := host.CheckList(conflist, pod.RuntimeConf(caps)); err != nil {
@@ -62,7 +63,7 @@ func TestPages(t *testing.T) {
 	if err != nil || len(folders) == 0 {
 		t.Fatal("no plugins found", err)
 	}
-	names := map[string]string{"hostlocal": "host-local"}
+	names := map[string]string{"hostlocal": "host-local", "hostdevice": "host-device"}
 	key := regexp.MustCompile(`\.(?:String|Bool|Int|OptionalInt|OptionalBool|Strings|Object|Objects|ObjectLists|Has)\("([A-Za-z]+)"`)
 	for _, folder := range folders {
 		name := filepath.Base(folder)

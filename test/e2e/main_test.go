@@ -51,8 +51,8 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-local", "static", "tuning", "portmap", "firewall", "loopback",
-		"chain")
+	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap",
+		"firewall", "loopback", "chain")
 	return host, host.NewOutside(t)
 }
 
@@ -138,5 +138,13 @@ func needLinks(t *testing.T, conflist string) {
 	}
 	if strings.Contains(conflist, `"vlan":`) {
 		netlab.Need(t, netlab.BridgeVLANFiltering)
+	}
+}
+
+// spareDevice gives the host the device that a host-device network is about.
+func spareDevice(t *testing.T, host *netlab.Host, conflist string) {
+	t.Helper()
+	if strings.Contains(conflist, `"host-device"`) {
+		host.MustRun(t, "ip", "link", "add", "eth1", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "wire1", "address", "02:00:00:00:00:02")
 	}
 }

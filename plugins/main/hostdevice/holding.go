@@ -45,6 +45,14 @@ func newHolding(r *plugin.Request, l netlink.Link) holding {
 }
 
 func (h holding) write() error {
+	if err := errors.Join(os.MkdirAll(holdingsDir, 0o700), h.remove()); err != nil {
+		return err
+	}
+	return state.Create(pathOf(h.Key), h.text(), 0o600)
+}
+
+// text returns the file's text.
+func (h holding) text() []byte {
 	o := conf.New()
 	for key, value := range map[string]any{
 		"network": h.Network, "containerID": h.ContainerID, "ifname": h.IfName, "netns": h.netns,
@@ -55,10 +63,7 @@ func (h holding) write() error {
 	if h.up {
 		o.Set("up", 1)
 	}
-	if err := errors.Join(os.MkdirAll(holdingsDir, 0o700), h.remove()); err != nil {
-		return err
-	}
-	return state.Create(pathOf(h.Key), o.JSON(), 0o600)
+	return o.JSON()
 }
 
 func (h holding) remove() error {

@@ -9,6 +9,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
@@ -50,9 +51,21 @@ func add(ctx context.Context, r *plugin.Request, c *config) (*types100.Result, e
 	if err := checkFree(r); err != nil {
 		return nil, err
 	}
+	addresses, err := r.Links().AddrList(l, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	untake := func() error {
+		return errors.Join(giveBack(r), giveAddresses(r.Links(), l.Attrs().Name, addresses))
+	}
 	result, err := attach.Add(ctx, r, &c.Config, attach.Link{
-		Make:   func(context.Context, *attach.Attachment) error { return take(r, l) },
-		Remove: func() error { return giveBack(r) },
+		Make: func(context.Context, *attach.Attachment) error {
+			if err := take(r, l); err != nil {
+				return errors.Join(err, untake())
+			}
+			return nil
+		},
+		Remove: untake,
 	})
 	if err == nil {
 		setPCI(r, result.Interfaces[0], c.pciID(l))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
@@ -16,21 +17,36 @@ import (
 )
 
 // take moves a device into the container, under the request's interface name. Its alias there is its name on the host, as with the
-// reference plugin.
+// reference plugin. If it fails the device may have been moved all the same.
 func take(r *plugin.Request, l netlink.Link) error {
 	h := newHolding(r, l)
 	if err := h.write(); err != nil {
 		return fmt.Errorf("note that the container has %s: %w", h.name, err)
 	}
 	if err := link.Move(l.Attrs().Index, r.NS(), r.IfName, h.name); err != nil {
-		err = plugin.Errorf("links such as lo and bridges stay in their namespace, and the name, and alternative names, must be free in the container",
+		return plugin.Errorf("links such as lo and bridges stay in their namespace, and the name, and alternative names, must be free in the container",
 			"move %s into the container as %s: %v", h.name, r.IfName, err)
-		return errors.Join(err, giveBack(r))
 	}
-	if err := h.claim(); err != nil {
-		return errors.Join(err, giveBack(r))
+	return h.claim()
+}
+
+// giveAddresses gives a device addresses that it had before it was moved. The kernel makes those of scope link.
+func giveAddresses(links *netlink.Handle, name string, addresses []netlink.Addr) error {
+	if len(addresses) == 0 {
+		return nil
 	}
-	return nil
+	l, err := links.LinkByName(name)
+	if err != nil {
+		return err
+	}
+	has, err := links.AddrList(l, netlink.FAMILY_ALL)
+	errs := []error{err}
+	for _, a := range addresses {
+		if a.Scope != unix.RT_SCOPE_LINK && !slices.ContainsFunc(has, a.Equal) {
+			errs = append(errs, links.AddrReplace(l, &a))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // giveBack moves the attachment's device to the host, as it was there before. A device that is not found is with the host already, or

@@ -49,12 +49,12 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 func create(a *attach.Attachment, c *config, bridge netlink.Link) error {
 	file, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
-		return explain(a.IfName, err)
+		return c.explain(a.IfName, err)
 	}
 	defer file.Close()
 	fd := int(file.Fd())
 	if err := c.makeTap(fd, a.IfName); err != nil {
-		return explain(a.IfName, err)
+		return c.explain(a.IfName, err)
 	}
 	if err := configure(a, c, bridge); err != nil {
 		return fmt.Errorf("set up tap %s: %w", a.IfName, err)
@@ -108,13 +108,16 @@ func configure(a *attach.Attachment, c *config, bridge netlink.Link) error {
 	return links.LinkSetMaster(l, bridge)
 }
 
-func explain(name string, err error) error {
+// explain says what to do about an error of making a tap.
+func (c *config) explain(name string, err error) error {
 	remedy := ""
 	switch {
 	case errors.Is(err, unix.EBUSY):
 		remedy = "the container already has an interface of that name: give the attachment another CNI_IFNAME, or remove that interface"
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
 		remedy = "the kernel needs taps (the module tun), and the host " + device
+	case c.label != "":
+		remedy = "the policy of SELinux must have that context, and let the runtime's enter it through the plugin's binary: see `ausearch -m avc`"
 	}
 	return plugin.Errorf(remedy, "make tap %s: %v", name, err)
 }
