@@ -6,11 +6,12 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -51,19 +52,26 @@ func (h holding) write() error {
 	return state.Create(pathOf(h.Key), h.text(), 0o600)
 }
 
-// text returns the file's text.
+// field is a text in the file.
+type field struct {
+	key   string
+	value *string
+}
+
+func (h *holding) fields() []field {
+	return []field{
+		{"network", &h.Network}, {"containerID", &h.ContainerID}, {"ifname", &h.IfName}, {"netns", &h.netns},
+		{"name", &h.name}, {"alias", &h.alias}, {"kind", &h.kind}, {"parent", &h.parent}, {"mac", &h.mac},
+	}
+}
+
+// text returns the file's text: a line for each field, quoted as in Go, as the kernel allows any bytes in names.
 func (h holding) text() []byte {
-	o := conf.New()
-	for key, value := range map[string]any{
-		"network": h.Network, "containerID": h.ContainerID, "ifname": h.IfName, "netns": h.netns,
-		"name": h.name, "alias": h.alias, "kind": h.kind, "parent": h.parent, "mac": h.mac, "mtu": h.mtu,
-	} {
-		o.Set(key, value)
+	var text []byte
+	for _, f := range h.fields() {
+		text = fmt.Appendf(text, "%s %q\n", f.key, *f.value)
 	}
-	if h.up {
-		o.Set("up", 1)
-	}
-	return o.JSON()
+	return fmt.Appendf(text, "mtu %d\nup %t\n", h.mtu, h.up)
 }
 
 func (h holding) remove() error {
@@ -114,20 +122,15 @@ func holdingOf(k plugin.Key) (*holding, error) {
 
 // parseHolding reads a file's text.
 func parseHolding(text []byte) (h holding, ok bool) {
-	o, err := conf.Parse(text)
-	if err != nil {
-		return h, false
+	values := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSuffix(line, "\n"), " ")
+		values[key] = value
 	}
-	o = o.Lenient()
-	for key, to := range map[string]*string{
-		"network": &h.Network, "containerID": &h.ContainerID, "ifname": &h.IfName, "netns": &h.netns,
-		"name": &h.name, "alias": &h.alias, "kind": &h.kind, "parent": &h.parent, "mac": &h.mac,
-	} {
-		o.String(key, to)
+	for _, f := range h.fields() {
+		*f.value, _ = strconv.Unquote(values[f.key])
 	}
-	up := 0
-	o.Int("mtu", &h.mtu)
-	o.Int("up", &up)
-	h.up = up != 0
+	h.mtu, _ = strconv.Atoi(values["mtu"])
+	h.up = values["up"] == "true"
 	return h, link.IsName(h.name)
 }

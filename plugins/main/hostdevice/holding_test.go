@@ -9,11 +9,11 @@ import (
 
 // FuzzParseHolding makes sure that what is read of a file can be acted on, and is read again as it was written.
 func FuzzParseHolding(f *testing.F) {
-	f.Add(`{"network":"n","containerID":"c","ifname":"eth0","netns":"/run/netns/x","name":"nic0","alias":"up link","kind":"device",` +
-		`"parent":"0000:01:00.0","mac":"02:00:00:00:00:01","mtu":1500,"up":1}`)
-	f.Add(`{"name":"../x"}`)
-	f.Add(`{"name":"nic0","mtu":"x","up":-1}`)
-	f.Add(``)
+	f.Add("network \"n\"\ncontainerID \"c\"\nifname \"eth0\"\nnetns \"/run/netns/x\"\nname \"nic0\"\nalias \"up link\\n\"\n" +
+		"kind \"device\"\nparent \"0000:01:00.0\"\nmac \"02:00:00:00:00:01\"\nmtu 1500\nup true\n")
+	f.Add("name \"\\xf4\"\nmtu x\nup")
+	f.Add("name \"../x\"")
+	f.Add("")
 	f.Fuzz(func(t *testing.T, text string) {
 		h, ok := parseHolding([]byte(text))
 		if !ok {
