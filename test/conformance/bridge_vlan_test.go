@@ -39,11 +39,7 @@ const own100 = "100 PVID Egress Untagged"
 // bridgeVLANs are the rows that need a bridge that filters VLANs.
 func bridgeVLANs() (rows []row) {
 	for _, r := range slices.Concat(vlanPorts, vlanGateways, vlanPackets, vlanBridges, vlanChecks()) {
-		test := r.test
-		r.test = func(l *lab) {
-			netlab.Need(l, netlab.BridgeVLANFiltering)
-			test(l)
-		}
+		r.needs = &netlab.BridgeVLANFiltering
 		rows = append(rows, r)
 	}
 	return rows
