@@ -190,7 +190,7 @@ func (r *Results) markdown(notes string) string {
 	for _, t := range targets {
 		rows = append(rows, t.row(r))
 	}
-	text := head + "## Marks\n\n" + table([]string{"", "at least", "aim", "measured", "reached"}, rows)
+	text := head + "## Marks\n\n" + table([]string{"", "mark", "measured", "reached"}, rows)
 	if notes = strings.TrimSpace(notes); notes != "" {
 		text += "\n" + notes + "\n"
 	}
