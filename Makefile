@@ -12,7 +12,7 @@ GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid='
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME := 10s
 
-.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-short fuzz lint test-vm test-vm-qemu install uninstall setup clean
+.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-short fuzz lint test-vm test-vm-short test-vm-qemu install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -38,6 +38,9 @@ e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml
+
+test-vm-short: setup build ## some of it, to see that it works
+	@scripts/test-vm.sh uml short
 
 test-vm-qemu: setup build ## the same with the kernel of Debian, which takes longer
 	@scripts/test-vm.sh qemu

