@@ -11,14 +11,14 @@ import (
 // operations slower shows on any machine. Whoever gets below one lowers it.
 var budgets = map[string]map[string]tally{
 	report.Cnibox: {
-		"ADD":   {execs: 3, processes: 0, sends: 25, messages: 48},
-		"CHECK": {execs: 3, processes: 0, sends: 13, messages: 29},
-		"DEL":   {execs: 4, processes: 1, sends: 16, messages: 36},
+		"ADD":   {execs: 3, processes: 0, sends: 22, messages: 45},
+		"CHECK": {execs: 3, processes: 0, sends: 14, messages: 30},
+		"DEL":   {execs: 4, processes: 1, sends: 17, messages: 38},
 	},
 	report.Chain: {
-		"ADD":   {execs: 1, processes: 0, sends: 25, messages: 48},
-		"CHECK": {execs: 1, processes: 0, sends: 13, messages: 29},
-		"DEL":   {execs: 2, processes: 1, sends: 16, messages: 36},
+		"ADD":   {execs: 1, processes: 0, sends: 22, messages: 45},
+		"CHECK": {execs: 1, processes: 0, sends: 14, messages: 30},
+		"DEL":   {execs: 2, processes: 1, sends: 17, messages: 38},
 	},
 }
 
