@@ -42,9 +42,11 @@ type Attachment struct {
 	Result types100.Result
 	Undo   plugin.Undo
 
-	ipam   *delegate.Delegate                                                              // nil is layer 2 only
-	link   netlink.Link                                                                    // the container's, when it is made
-	routes func(ips []*types100.IPConfig, result []netlink.Route) ([]netlink.Route, error) // Link.Routes
+	ipam *delegate.Delegate // nil is layer 2 only
+	link netlink.Link       // the container's, when it is made
+
+	// routes is Link.Routes.
+	routes func(ips []*types100.IPConfig, result []netlink.Route) ([]netlink.Route, error)
 }
 
 // Add makes the link, and all that belongs to it.

@@ -32,7 +32,7 @@ const (
 	chainDNAT    = "dnat" + version
 	chainSubnets = "subnets" + version
 
-	// Of ports with conditions, or with another bit of the mark (options.go).
+	// Of ports with conditions, or with another bit of the mark (portmap.go).
 	chainHostOptions = "hostoptions" + version // published on one address
 	chainOptions     = "options" + version     // on all
 	chainMarks       = "marks" + version       // masquerade
