@@ -5,6 +5,7 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"runtime"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -43,6 +44,22 @@ func IsOwn(n ns.NetNS) (bool, error) {
 		return false, fmt.Errorf("compare %s with our own network namespace: %w", n.Path(), err)
 	}
 	return ours.Dev == theirs.Dev && ours.Ino == theirs.Ino, nil
+}
+
+// InNew calls f in a new network namespace, which is gone afterwards with all that is in it.
+func InNew(f func() error) error {
+	failed := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and the namespace with the thread
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err != nil {
+			err = fmt.Errorf("make a network namespace: %w", err)
+		} else {
+			err = f()
+		}
+		failed <- err
+	}()
+	return <-failed
 }
 
 // CheckEntry reports whether this process may enter namespaces and change their network, for STATUS.
