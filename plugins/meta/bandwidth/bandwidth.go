@@ -67,7 +67,7 @@ func (c *config) fits(l netlink.Link) error {
 }
 
 // apply sets the limits of a host end. It returns the ifb, nil if none is needed.
-func (c *config) apply(h *netlink.Handle, k plugin.Key, end netlink.Link, undo *plugin.Undo) (ifb *netlink.Ifb, err error) {
+func (c *config) apply(h *netlink.Handle, k plugin.Key, end netlink.Link, undo *plugin.Undo) (*netlink.Ifb, error) {
 	index, name := end.Attrs().Index, end.Attrs().Name
 	if c.ingress.rate > 0 {
 		tbf := c.tbf(c.ingress, index)
@@ -79,7 +79,8 @@ func (c *config) apply(h *netlink.Handle, k plugin.Key, end netlink.Link, undo *
 	if c.egress.rate == 0 {
 		return nil, nil
 	}
-	if ifb, err = makeIFB(h, k, end.Attrs().MTU); err != nil {
+	ifb, err := makeIFB(h, k, end.Attrs().MTU)
+	if err != nil {
 		return nil, err
 	}
 	undo.Push("delete "+ifb.Name, func(context.Context) error { return link.Delete(h, ifb.Index) })

@@ -27,7 +27,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	if c.ingress.rate > 0 {
-		if err := checkTBF(qdiscs, c.tbf(c.ingress, end.Attrs().Index), end); err != nil {
+		if err := c.checkTBF(qdiscs, c.ingress, end); err != nil {
 			return err
 		}
 	}
@@ -55,28 +55,26 @@ func (c *config) checkEgress(r *plugin.Request, qdiscs []netlink.Qdisc, end netl
 	if ifb.Attrs().RawFlags&unix.IFF_UP == 0 {
 		return different("ifb %s is down", ifb.Attrs().Name)
 	}
-	return checkTBF(qdiscs, c.tbf(c.egress, ifb.Attrs().Index), ifb)
+	return c.checkTBF(qdiscs, c.egress, ifb)
 }
 
 // checkTBF compares what limits what a link sends.
-func checkTBF(qdiscs []netlink.Qdisc, want *netlink.Tbf, l netlink.Link) error {
-	name := l.Attrs().Name
+func (c *config) checkTBF(qdiscs []netlink.Qdisc, want limit, l netlink.Link) error {
+	name, index := l.Attrs().Name, l.Attrs().Index
 	at := slices.IndexFunc(qdiscs, func(q netlink.Qdisc) bool {
-		return q.Attrs().LinkIndex == want.LinkIndex && q.Attrs().Parent == netlink.HANDLE_ROOT
+		return q.Attrs().LinkIndex == index && q.Attrs().Parent == netlink.HANDLE_ROOT
 	})
 	if at < 0 {
 		return different("nothing limits what %s sends", name)
 	}
 	is, ok := qdiscs[at].(*netlink.Tbf)
-	switch {
-	case !ok:
+	if !ok {
 		return different("what %s sends is queued by %s, not limited by tbf", name, qdiscs[at].Type())
-	case is.Rate != want.Rate:
-		return different("%s sends %d bytes a second at most, not %d", name, is.Rate, want.Rate)
-	case is.Buffer != want.Buffer:
-		return different("%s sends a burst of %d ticks at most, not %d", name, is.Buffer, want.Buffer)
-	case is.Limit != want.Limit:
-		return different("%s queues %d bytes at most, not %d", name, is.Limit, want.Limit)
+	}
+	if !c.isTBF(is, want) {
+		tbf := c.tbf(want, index)
+		return different("%s sends %d bytes a second with a burst of %d ticks and a queue of %d bytes, and it should be %d, %d and %d",
+			name, is.Rate, is.Buffer, is.Limit, tbf.Rate, tbf.Buffer, tbf.Limit)
 	}
 	return nil
 }

@@ -80,7 +80,7 @@ func lacking(err error, doing, what, option string) error {
 			"load the module, or use a kernel that has it, or leave the limit out")
 	case errors.Is(err, unix.EEXIST):
 		return plugin.Errorf("call DEL before a second ADD; if others limit that link, leave it to them",
-			"%s: it has a queueing discipline already", doing)
+			"%s: it has a qdisc already", doing)
 	}
 	return fmt.Errorf("%s: %w", doing, err)
 }
