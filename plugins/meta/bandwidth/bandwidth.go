@@ -37,7 +37,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	ifb, err := c.apply(r.Links(), r.Key, end, &undo)
-	if ifb != nil {
+	if err == nil && ifb != nil {
 		r.PrevResult.Interfaces = append(r.PrevResult.Interfaces, &types100.Interface{Name: ifb.Name, Mac: ifb.HardwareAddr.String()})
 	}
 	return r.PrevResult, err

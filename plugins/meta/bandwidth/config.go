@@ -81,7 +81,7 @@ func ticks(micros uint64) uint64 { return micros * 1000 / 64 }
 func (c *config) queue(l limit) uint64 {
 	const largest = 80_000
 	if c.latency != nil {
-		return max(uint64(float64(l.rate)*float64(*c.latency)/1000), largest)
+		return max(uint64(min(float64(l.rate)*float64(*c.latency)/1000, math.MaxUint32)), largest)
 	}
 	return l.rate/1000*25 + l.rate%1000*25/1000 + l.burst
 }
