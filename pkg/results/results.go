@@ -71,22 +71,6 @@ func (c *Cache) mayBeOf(file, id string) bool {
 	return field("containerId") == id
 }
 
-// Keys returns the attachments that the cache has files of. It reports whether these are all, which is not known of a file that is
-// torn, or of an old libcni.
-func (c *Cache) Keys() (keys []plugin.Key, all bool) {
-	for _, file := range c.files {
-		field, err := read(c.dir, file)
-		switch {
-		case errors.Is(err, fs.ErrNotExist):
-		case err != nil || field("kind") != "cniCacheV1":
-			return nil, false
-		default:
-			keys = append(keys, plugin.Key{Network: field("networkName"), ContainerID: field("containerId"), IfName: field("ifName")})
-		}
-	}
-	return keys, true
-}
-
 // Containers returns the container ids that can be meant by name, which is one, a separator, and the name of an interface: all of
 // them may hold the separator.
 func Containers(name, separator string) (ids []string) {

@@ -66,35 +66,6 @@ func (c *config) fits(l netlink.Link) error {
 	return nil
 }
 
-// apply sets the limits of a host end. It returns the ifb, nil if none is needed.
-func (c *config) apply(h *netlink.Handle, k plugin.Key, end netlink.Link, undo *plugin.Undo) (*netlink.Ifb, error) {
-	index, name := end.Attrs().Index, end.Attrs().Name
-	if c.ingress.rate > 0 {
-		tbf := c.tbf(c.ingress, index)
-		if err := addTBF(h, tbf, name); err != nil {
-			return nil, err
-		}
-		undo.Push("stop limiting what "+name+" sends", func(context.Context) error { return h.QdiscDel(tbf) })
-	}
-	if c.egress.rate == 0 {
-		return nil, nil
-	}
-	ifb, err := makeIFB(h, k, end.Attrs().MTU)
-	if err != nil {
-		return nil, err
-	}
-	undo.Push("delete "+ifb.Name, func(context.Context) error { return link.Delete(h, ifb.Index) })
-	if err := addTBF(h, c.tbf(c.egress, ifb.Index), ifb.Name); err != nil {
-		return nil, err
-	}
-	filters := ingress(index)
-	if err := lacking(h.QdiscAdd(filters), "filter what "+name+" receives", "ingress qdisc", "CONFIG_NET_SCH_INGRESS"); err != nil {
-		return nil, err
-	}
-	undo.Push("stop filtering what "+name+" receives", func(context.Context) error { return h.QdiscDel(filters) })
-	return ifb, redirect(h, end, ifb)
-}
-
 // Del deletes the ifb. The rest goes with the veth pair.
 func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 	r.Announce("delete the ifb")

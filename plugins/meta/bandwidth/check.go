@@ -23,60 +23,55 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	qdiscs, err := link.Qdiscs(r.Links())
+	if err == nil && c.ingress.rate > 0 {
+		err = c.checkTBF(qdiscs, c.ingress, end)
+	}
+	if err != nil || c.egress.rate == 0 {
+		return err
+	}
+	ifb, err := usedIFB(r, end)
 	if err != nil {
 		return err
 	}
-	if c.ingress.rate > 0 {
-		if err := c.checkTBF(qdiscs, c.ingress, end); err != nil {
-			return err
-		}
-	}
-	if c.egress.rate == 0 {
-		return nil
-	}
-	return c.checkEgress(r, qdiscs, end)
+	return c.checkTBF(qdiscs, c.egress, ifb)
 }
 
-// checkEgress looks whether what the host end receives goes through an ifb of the attachment, and is limited there.
-func (c *config) checkEgress(r *plugin.Request, qdiscs []netlink.Qdisc, end netlink.Link) error {
+// usedIFB returns the attachment's ifb that what the host end receives is sent through.
+func usedIFB(r *plugin.Request, end netlink.Link) (netlink.Link, error) {
 	ifbs, err := findIFBs(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	to, err := targetsOf(r.Links(), end.Attrs().Index)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	at := slices.IndexFunc(ifbs, func(l netlink.Link) bool { return slices.Contains(to, l.Attrs().Index) })
 	if at < 0 {
-		return different("what %s receives is not sent through an ifb of the attachment", end.Attrs().Name)
+		return nil, different("what %s receives is not sent through an ifb of the attachment", end.Attrs().Name)
 	}
-	ifb := ifbs[at]
-	if ifb.Attrs().RawFlags&unix.IFF_UP == 0 {
-		return different("ifb %s is down", ifb.Attrs().Name)
+	if ifbs[at].Attrs().RawFlags&unix.IFF_UP == 0 {
+		return nil, different("ifb %s is down", ifbs[at].Attrs().Name)
 	}
-	return c.checkTBF(qdiscs, c.egress, ifb)
+	return ifbs[at], nil
 }
 
 // checkTBF compares what limits what a link sends.
 func (c *config) checkTBF(qdiscs []netlink.Qdisc, want limit, l netlink.Link) error {
 	name, index := l.Attrs().Name, l.Attrs().Index
-	at := slices.IndexFunc(qdiscs, func(q netlink.Qdisc) bool {
-		return q.Attrs().LinkIndex == index && q.Attrs().Parent == netlink.HANDLE_ROOT
-	})
-	if at < 0 {
-		return different("nothing limits what %s sends", name)
+	for _, q := range qdiscs {
+		is, ok := q.(*netlink.Tbf)
+		if !ok || is.LinkIndex != index || is.Parent != netlink.HANDLE_ROOT {
+			continue
+		}
+		if !c.isTBF(is, want) {
+			tbf := c.tbf(want, index)
+			return different("%s sends %d bytes a second with a burst of %d ticks and a queue of %d bytes, and it should be %d, %d and %d",
+				name, is.Rate, is.Buffer, is.Limit, tbf.Rate, tbf.Buffer, tbf.Limit)
+		}
+		return nil
 	}
-	is, ok := qdiscs[at].(*netlink.Tbf)
-	if !ok {
-		return different("what %s sends is queued by %s, not limited by tbf", name, qdiscs[at].Type())
-	}
-	if !c.isTBF(is, want) {
-		tbf := c.tbf(want, index)
-		return different("%s sends %d bytes a second with a burst of %d ticks and a queue of %d bytes, and it should be %d, %d and %d",
-			name, is.Rate, is.Buffer, is.Limit, tbf.Rate, tbf.Buffer, tbf.Limit)
-	}
-	return nil
+	return different("nothing limits what %s sends", name)
 }
 
 func different(format string, args ...any) error {
