@@ -5,7 +5,6 @@ package netns
 import (
 	"errors"
 	"fmt"
-	"runtime"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -48,18 +47,17 @@ func IsOwn(n ns.NetNS) (bool, error) {
 
 // InNew calls f in a new network namespace, which is gone afterwards with all that is in it.
 func InNew(f func() error) error {
-	failed := make(chan error)
-	go func() {
-		runtime.LockOSThread() // and never unlocked: the thread ends with the goroutine, and the namespace with the thread
-		err := unix.Unshare(unix.CLONE_NEWNET)
-		if err != nil {
-			err = fmt.Errorf("make a network namespace: %w", err)
-		} else {
-			err = f()
+	own, err := ns.GetCurrentNS()
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	return own.Do(func(ns.NetNS) error { // which takes the thread back
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
 		}
-		failed <- err
-	}()
-	return <-failed
+		return f()
+	})
 }
 
 // CheckEntry reports whether this process may enter namespaces and change their network, for STATUS.

@@ -57,10 +57,10 @@ func wanted(r *plugin.Request) (*config, error) {
 func (c *config) fits(l netlink.Link) error {
 	const header = 14 // of Ethernet
 	packet := uint64(l.Attrs().MTU + header)
-	for i, limit := range []limit{c.ingress, c.egress} {
+	for key, limit := range map[string]limit{"ingressBurst": c.ingress, "egressBurst": c.egress} {
 		if limit.rate > 0 && limit.burst < packet {
 			return plugin.ConfigError(fmt.Sprintf("set it to at least %d, or the MTU of the network lower", packet*8),
-				"%s is %d bytes, and packets of %s have up to %d: none of these would pass", keys[2*i+1], limit.burst, l.Attrs().Name, packet)
+				"%s is %d bytes, and packets of %s have up to %d: none of these would pass", key, limit.burst, l.Attrs().Name, packet)
 		}
 	}
 	return nil

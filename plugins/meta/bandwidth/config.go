@@ -22,8 +22,6 @@ type limit struct {
 	burst uint64 // bytes
 }
 
-var keys = []string{"ingressRate", "ingressBurst", "egressRate", "egressBurst"}
-
 // parse reads and validates the configuration of an ADD, CHECK or STATUS. What the runtime asks for counts only where the
 // configuration says nothing, as with the reference plugin.
 func parse(o *conf.Object) (*config, error) {
@@ -33,11 +31,11 @@ func parse(o *conf.Object) (*config, error) {
 		o.Fail("latency", "a number of milliseconds above 0", fmt.Sprint(*c.latency))
 	}
 	from := o
-	if !slices.ContainsFunc(keys, o.Has) {
+	if !slices.ContainsFunc([]string{"ingressRate", "ingressBurst", "egressRate", "egressBurst"}, o.Has) {
 		from = o.Object("runtimeConfig").Object("bandwidth")
 	}
-	c.ingress = readLimit(from, keys[0], keys[1])
-	c.egress = readLimit(from, keys[2], keys[3])
+	c.ingress = readLimit(from, "ingressRate", "ingressBurst")
+	c.egress = readLimit(from, "egressRate", "egressBurst")
 	return c, o.Err()
 }
 

@@ -49,7 +49,8 @@ func (c *config) apply(h *netlink.Handle, k plugin.Key, end netlink.Link, undo *
 		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: ingressHandle, Priority: 1, Protocol: unix.ETH_P_ALL},
 		Actions:     []netlink.Action{netlink.NewMirredAction(ifb.Index)},
 	})
-	return ifb, lacking(err, "send what "+name+" receives through "+ifb.Name, "u32 filter or mirred action", "CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED")
+	return ifb, lacking(err, "send what "+name+" receives through "+ifb.Name, "u32 filter or mirred action",
+		"CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED")
 }
 
 // addTBF limits what a link sends.
