@@ -14,6 +14,7 @@ import (
 	"github.com/cnibox/cnibox/plugins/main/ptp"
 	"github.com/cnibox/cnibox/plugins/main/tap"
 	"github.com/cnibox/cnibox/plugins/main/vlan"
+	"github.com/cnibox/cnibox/plugins/meta/bandwidth"
 	"github.com/cnibox/cnibox/plugins/meta/chain"
 	"github.com/cnibox/cnibox/plugins/meta/firewall"
 	"github.com/cnibox/cnibox/plugins/meta/portmap"
@@ -36,5 +37,6 @@ var All = plugin.Table{
 	{Name: "tuning", Kind: plugin.Meta, Summary: "set sysctls, MTU, MAC address, queue length and flags of the interface", Plugin: tuning.Plugin{}},
 	{Name: "portmap", Kind: plugin.Meta, Summary: "publish ports of the container on the host", Plugin: portmap.Plugin{}},
 	{Name: "firewall", Kind: plugin.Meta, Summary: "let the container's packets pass the host's firewall, and keep bridges apart", Plugin: firewall.Plugin{}, Oldest: "0.4.0"},
+	{Name: "bandwidth", Kind: plugin.Meta, Summary: "limit what the container receives and sends a second", Plugin: bandwidth.Plugin{}, Oldest: "0.3.0"},
 	{Name: "chain", Kind: plugin.Meta, Summary: "run a list of plugins in one process", Plugin: chain.Plugin{}},
 }

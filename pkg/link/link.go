@@ -44,6 +44,17 @@ func Routes(h *netlink.Handle, family int, like *netlink.Route, mask uint64) ([]
 	return whole(func() ([]netlink.Route, error) { return h.RouteListFiltered(family, like, mask) })
 }
 
+// Qdiscs returns the queueing disciplines of all links.
+func Qdiscs(h *netlink.Handle) ([]netlink.Qdisc, error) {
+	return whole(func() ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
+}
+
+// Filters returns the filters that a link's queueing discipline with a handle has.
+func Filters(h *netlink.Handle, index int, handle uint32) ([]netlink.Filter, error) {
+	l := &netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: index}}
+	return whole(func() ([]netlink.Filter, error) { return h.FilterList(l, handle) })
+}
+
 // whole lists again what has changed meanwhile, since something may be missing then (NLM_F_DUMP_INTR).
 func whole[T any](list func() ([]T, error)) (all []T, err error) {
 	const most = 100

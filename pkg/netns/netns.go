@@ -45,6 +45,21 @@ func IsOwn(n ns.NetNS) (bool, error) {
 	return ours.Dev == theirs.Dev && ours.Ino == theirs.Ino, nil
 }
 
+// InNew calls f in a new network namespace, which is gone afterwards with all that is in it.
+func InNew(f func() error) error {
+	own, err := ns.GetCurrentNS()
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	return own.Do(func(ns.NetNS) error { // which takes the thread back
+		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
+			return fmt.Errorf("make a network namespace: %w", err)
+		}
+		return f()
+	})
+}
+
 // CheckEntry reports whether this process may enter namespaces and change their network, for STATUS.
 func CheckEntry() error {
 	own, err := ns.GetCurrentNS()

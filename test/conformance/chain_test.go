@@ -9,6 +9,8 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 var chainRows = group{name: "chain", only: "chain", rows: asWritten(chainList())}
@@ -94,6 +96,23 @@ func chainList() []row {
 				l.must(c.del())
 				c.Delete(l)
 			}
+			before.unchanged()
+		}},
+		{name: "bridge, portmap, firewall, tuning and bandwidth in one entry do what they do as entries of their own", needs: &netlab.Shaping, test: func(l *lab) {
+			chain := chainOf(lan, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`, `{"type":"tuning","mtu":1400}`,
+				`{"type":"bandwidth","capabilities":{"bandwidth":true}}`)
+			n := conf(with(chain, "capabilities", `{"portMappings":true,"bandwidth":true,"mac":true,"ips":true}`))
+			asked := []option{ports("8080:80/tcp"), capability("bandwidth", `{`+bothWays+`}`)}
+			l.warm(n, asked...)
+			before := l.now()
+			c := l.attach(n, "web", asked...)
+			l.serve(&c.Namespace, 80)
+			l.answers(local(l, 8080), "web")
+			l.has(&c.Namespace, "eth0", "mtu", 1400)
+			c.limits("rate 10Mbit burst 64Kb lat 25ms", "rate 20Mbit burst 128Kb lat 25ms")
+			l.must(c.check())
+			c.Delete(l)
+			l.must(c.del())
 			before.unchanged()
 		}},
 		{name: "capabilities that the chain does not declare are refused before anything is called", test: func(l *lab) {

@@ -51,7 +51,7 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap",
+	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap", "bandwidth",
 		"firewall", "loopback", "chain")
 	return host, host.NewOutside(t)
 }
@@ -135,6 +135,9 @@ func needLinks(t *testing.T, conflist string) {
 		if regexp.MustCompile(`"type": *"` + feature.Name + `"`).MatchString(conflist) {
 			netlab.Need(t, feature)
 		}
+	}
+	if strings.Contains(conflist, `"bandwidth"`) {
+		netlab.Need(t, netlab.Shaping)
 	}
 	if strings.Contains(conflist, `"vlan":`) {
 		netlab.Need(t, netlab.BridgeVLANFiltering)

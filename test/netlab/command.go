@@ -106,8 +106,11 @@ func output(program string, args ...string) (string, error) {
 }
 
 // runIP has ip(8) run commands from the calling thread.
-func runIP(commands ...string) error {
-	cmd := exec.Command("ip", "-batch", "-")
+func runIP(commands ...string) error { return runBatch("ip", commands...) }
+
+// runBatch has ip(8) or tc(8) run commands from the calling thread.
+func runBatch(program string, commands ...string) error {
+	cmd := exec.Command(program, "-batch", "-")
 	cmd.Stdin = strings.NewReader(strings.Join(commands, "\n") + "\n")
 	_, err := capture(cmd, (*exec.Cmd).Run)
 	return err

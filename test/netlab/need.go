@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"regexp"
 	"strings"
 	"sync"
 	"testing"
@@ -30,6 +31,18 @@ var (
 		_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")
 		return errors.Is(err, fs.ErrNotExist), err
 	})
+	// Shaping is what limits bandwidth.
+	Shaping = feature("ifb, tbf, ingress, u32 and mirred", func() (bool, error) {
+		node, err := newNode(func() error {
+			return errors.Join(runIP("link add probe0 type ifb"), runBatch("tc", "qdisc add dev lo root tbf rate 1mbit burst 10kb latency 25ms",
+				"qdisc add dev lo ingress", "filter add dev lo parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev probe0"))
+		})
+		if err != nil {
+			return shapingLacks.MatchString(err.Error()), err
+		}
+		node.close()
+		return false, nil
+	})
 	SCTP = feature("sctp", func() (bool, error) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 		if err != nil {
@@ -38,6 +51,9 @@ var (
 		return false, unix.Close(fd)
 	})
 )
+
+// shapingLacks matches the words by which ip and tc say that the kernel does not have something.
+var shapingLacks = regexp.MustCompile("Unknown device type|qdisc kind is unknown|TC classifier not found|Failed to load TC action module")
 
 func feature(name string, probe func() (lacks bool, err error)) Feature {
 	return Feature{name, sync.OnceValues(probe)}

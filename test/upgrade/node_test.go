@@ -15,7 +15,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var plugins = []string{"bridge", "host-local", "portmap", "firewall"}
+var plugins = []string{"bridge", "host-local", "portmap", "firewall", "bandwidth"}
 
 // node is a host and what was on it before the first ADD.
 type node struct {

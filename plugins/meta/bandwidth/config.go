@@ -1,0 +1,93 @@
+package bandwidth
+
+import (
+	"fmt"
+	"math"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+)
+
+// config is what the bandwidth plugin reads of a configuration; docs/bandwidth.md explains each key.
+type config struct {
+	ingress, egress limit // to the container, and from it
+	latency         *int  // milliseconds, nil if there is none
+}
+
+// limit is what may pass in one direction; zero is all.
+type limit struct {
+	rate  uint64 // bytes a second
+	burst uint64 // bytes
+}
+
+// parse reads and validates the configuration of an ADD, CHECK or STATUS. What the runtime asks for counts only where the
+// configuration says nothing, as with the reference plugin.
+func parse(o *conf.Object) (*config, error) {
+	c := &config{}
+	o.OptionalInt("latency", &c.latency)
+	if c.latency != nil && *c.latency < 1 {
+		o.Fail("latency", "a number of milliseconds above 0", fmt.Sprint(*c.latency))
+	}
+	from := o
+	if !slices.ContainsFunc([]string{"ingressRate", "ingressBurst", "egressRate", "egressBurst"}, o.Has) {
+		from = o.Object("runtimeConfig").Object("bandwidth")
+	}
+	c.ingress = readLimit(from, "ingressRate", "ingressBurst")
+	c.egress = readLimit(from, "egressRate", "egressBurst")
+	return c, o.Err()
+}
+
+func readLimit(o *conf.Object, rateKey, burstKey string) limit {
+	var rate, burst int // in bits
+	o.Int(rateKey, &rate)
+	o.Int(burstKey, &burst)
+	switch {
+	case rate < 0 || rate > 0 && rate < 8:
+		o.Fail(rateKey, "at least 8 bits a second, or 0 for no limit", fmt.Sprint(rate))
+	case burst < 0 || burst/8 >= math.MaxUint32:
+		o.Fail(burstKey, "a burst in bits, below 4 GB", fmt.Sprint(burst))
+	case rate > 0 && burst == 0:
+		o.Fail(burstKey, "a burst in bits, because "+rateKey+" is set", "none")
+	case rate == 0 && burst > 0:
+		o.Fail(rateKey, "a rate in bits a second, because "+burstKey+" is set", "none")
+	}
+	return limit{uint64(rate) / 8, uint64(burst) / 8}
+}
+
+func (c *config) isEmpty() bool { return c.ingress.rate == 0 && c.egress.rate == 0 }
+
+// tbf returns the token bucket filter (tc-tbf(8)) for a limit on what a link sends.
+func (c *config) tbf(l limit, linkIndex int) *netlink.Tbf {
+	return &netlink.Tbf{
+		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: linkIndex, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
+		Rate:       l.rate,
+		Buffer:     uint32(min(ticks(l.micros()), math.MaxUint32)),
+		Limit:      uint32(min(c.queue(l), math.MaxUint32)),
+	}
+}
+
+// micros is how many microseconds the burst takes at the rate.
+func (l limit) micros() uint64 { return l.burst * 1_000_000 / l.rate }
+
+// ticks converts microseconds to the kernel's unit, which is 64 ns.
+func ticks(micros uint64) uint64 { return micros * 1000 / 64 }
+
+// queue returns how many bytes wait at most: what passes in the latency, but at least the largest packet that programs leave to the
+// kernel to cut or, without a latency, what the reference plugin takes.
+func (c *config) queue(l limit) uint64 {
+	const largest = 80_000
+	if c.latency != nil {
+		return max(uint64(min(float64(l.rate)*float64(*c.latency)/1000, math.MaxUint32)), largest)
+	}
+	return l.rate/1000*25 + l.rate%1000*25/1000 + l.burst
+}
+
+// isTBF reports whether a filter has the values for a limit. In those of the reference plugin large numbers are cut to their lower 32
+// bits.
+func (c *config) isTBF(is *netlink.Tbf, l limit) bool {
+	want := c.tbf(l, 0)
+	return is.Rate == want.Rate && (is.Buffer == want.Buffer || is.Buffer == uint32(ticks(l.micros()&math.MaxUint32))) &&
+		(is.Limit == want.Limit || is.Limit == uint32(c.queue(l)))
+}

@@ -1,0 +1,637 @@
+package conformance
+
+import (
+	"context"
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/plugins/pkg/testutils"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+var bandwidthRows = group{name: "bandwidth", needs: &netlab.Shaping, rows: slices.Concat(
+	bandwidthRates(), bandwidthValues(), bandwidthSources(), bandwidthResults(), bandwidthRefusals(), bandwidthFailures(),
+	bandwidthDel(), bandwidthGC(), bandwidthCheck(), bandwidthStatus(),
+)}
+
+// Why the reference plugin fails rows.
+const (
+	oneIFB      = "it has one ifb for all interfaces of a container on a network"
+	overflows   = "it lets numbers overflow that the kernel has 32 bits for"
+	leavesParts = "its failed ADD leaves what it has made"
+)
+
+// bandwidth is the plugin's configuration with these keys.
+func bandwidth(keys string) string { return `{"type":"bandwidth",` + keys + `}` }
+
+// Limits of the rows.
+const (
+	toContainer   = `"ingressRate":10000000,"ingressBurst":524288`
+	fromContainer = `"egressRate":20000000,"egressBurst":1048576`
+	bothWays      = toContainer + `,` + fromContainer
+)
+
+// limited is the network lan with limits.
+func limited(keys string) network { return conf(lan, bandwidth(keys)) }
+
+// limit calls a verb of bandwidth for an attachment that has no limits yet or, after ADD, for one that has.
+func (c *container) limit(verb, keys string, changes ...change) error {
+	printed, err := c.lab.exec(verb, c, with(bandwidth(keys), "prevResult", c.printed), changes...)
+	if verb == "ADD" && err == nil {
+		c.printed = printed
+	}
+	return err
+}
+
+// ifbs are the names of the node's ifbs.
+func (l *lab) ifbs() (names []string) {
+	for _, link := range l.decode(l.run("ip -j link show type ifb")) {
+		if name, ok := link["ifname"].(string); ok {
+			names = append(names, name)
+		}
+	}
+	return names
+}
+
+// ifb is the name that the reference plugin gives the ifb of a container.
+func ifb(network, id string) string {
+	hash := sha512.Sum512([]byte(network + id))
+	return "bwp" + hex.EncodeToString(hash[:])[:12]
+}
+
+var rootTBF = regexp.MustCompile(`qdisc tbf 1: root refcnt \d+ (rate .*\S)`)
+
+// tbf is what tc says of the limit of what a link of the node sends; "" if there is none.
+func (l *lab) tbf(link string) string {
+	if match := rootTBF.FindStringSubmatch(l.run("tc qdisc show dev " + link)); match != nil {
+		return match[1]
+	}
+	return ""
+}
+
+// limits makes sure that tc says this of the two limits of a container.
+func (c *container) limits(ingress, egress string) {
+	c.lab.same(c.lab.tbf(c.hostEnd()), ingress)
+	is := ""
+	if ifbs := c.lab.ifbs(); len(ifbs) == 1 {
+		is = c.lab.tbf(ifbs[0])
+	}
+	c.lab.same(is, egress)
+}
+
+// megabits measures how many megabits a second arrive over TCP besides the burst. Where this process has to wait for a processor it
+// sees less, never more.
+func (l *lab) megabits(from, to *netlab.Namespace, address string, burst, count int64) float64 {
+	var listener net.Listener
+	var err error
+	to.Do(func() { listener, err = net.Listen("tcp", ":0") })
+	l.must(err)
+	defer listener.Close()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
+	sender, err := from.DialContext(ctx, "tcp", netip.AddrPortFrom(addr(address), port).String())
+	l.must(err)
+	defer sender.Close()
+	receiver, err := listener.Accept()
+	l.must(err)
+	defer receiver.Close()
+	l.must(receiver.SetDeadline(time.Now().Add(patience)))
+	start := time.Now()
+	go func() {
+		for block := make([]byte, 1<<16); err == nil; {
+			_, err = sender.Write(block)
+		}
+	}()
+	_, failed := io.CopyN(io.Discard, receiver, burst+count)
+	l.must(failed)
+	return float64(count) * 8 / 1e6 / time.Since(start).Seconds()
+}
+
+// carries makes sure that about as much arrives as is configured: never much more, and at least once not much less.
+func (l *lab) carries(from, to *netlab.Namespace, address string, configured float64) {
+	const burst, tries = 65536, 3
+	measured := 0.0
+	for try := 0; try < tries && measured < configured/2; try++ {
+		measured = l.megabits(from, to, address, burst, int64(configured*1e6/8/4)) // a quarter of a second
+	}
+	l.Logf("configured %.0f Mbit/s, measured %.1f from %s to %s", configured, measured, from.Name(), address)
+	if measured < configured/2 || measured > configured*3/2 {
+		l.Errorf("%.1f Mbit/s from %s to %s, configured are %.0f", measured, from.Name(), address, configured)
+	}
+}
+
+func bandwidthRates() (rows []row) {
+	for _, rate := range []int{10, 50} {
+		limit := fmt.Sprintf(`Rate":%d000000,"`, rate)
+		rows = append(rows,
+			row{name: fmt.Sprintf("ingress of %d Mbit/s is what the container receives", rate), test: func(l *lab) {
+				c := l.attach(limited(`"ingress`+limit+`ingressBurst":524288`), "web")
+				settles(l)
+				l.carries(&l.host.Namespace, &c.Namespace, c.v4, float64(rate))
+				l.carries(&l.host.Namespace, &c.Namespace, c.v6, float64(rate))
+			}},
+			row{name: fmt.Sprintf("egress of %d Mbit/s is what the container sends", rate), test: func(l *lab) {
+				c := l.attach(limited(`"egress`+limit+`egressBurst":524288`), "web")
+				settles(l)
+				l.carries(&c.Namespace, &l.host.Namespace, hostSide, float64(rate))
+				l.carries(&c.Namespace, &l.host.Namespace, hostSide6, float64(rate))
+			}},
+		)
+	}
+	return append(rows,
+		row{name: "both ways have limits of their own", test: func(l *lab) {
+			c := l.attach(limited(`"ingressRate":10000000,"ingressBurst":524288,"egressRate":50000000,"egressBurst":524288`), "web")
+			l.carries(&l.host.Namespace, &c.Namespace, c.v4, 10)
+			l.carries(&c.Namespace, &l.host.Namespace, hostSide, 50)
+		}},
+		row{name: "the way without a limit has none", test: func(l *lab) {
+			c := l.attach(limited(`"egressRate":2000000,"egressBurst":524288`), "web")
+			if got := l.megabits(&l.host.Namespace, &c.Namespace, c.v4, 65536, 2<<20); got < 10 {
+				l.Errorf("the container receives %.1f Mbit/s, though nothing limits it", got)
+			}
+		}},
+		row{name: "another container has a limit of its own", test: func(l *lab) {
+			l.attach(limited(`"egressRate":2000000,"egressBurst":524288,"ingressRate":2000000,"ingressBurst":524288`), "slow")
+			c := l.attach(limited(`"egressRate":50000000,"egressBurst":524288`), "web")
+			l.carries(&c.Namespace, &l.host.Namespace, hostSide, 50)
+		}},
+		row{name: "a limit that the runtime asks for holds", test: func(l *lab) {
+			c := l.attach(limited(`"capabilities":{"bandwidth":true}`), "web",
+				capability("bandwidth", `{"ingressRate":10000000,"ingressBurst":524288,"egressRate":10000000,"egressBurst":524288}`))
+			l.carries(&l.host.Namespace, &c.Namespace, c.v4, 10)
+			l.carries(&c.Namespace, &l.host.Namespace, hostSide, 10)
+		}},
+	)
+}
+
+// bandwidthValues are the values that the kernel gets, as tc shows them.
+func bandwidthValues() (rows []row) {
+	for _, c := range []struct{ name, rate, burst, shown, differs string }{
+		{"10 Mbit/s with a burst of 512 kbit", "10000000", "524288", "rate 10Mbit burst 64Kb lat 25ms", ""},
+		{"1 Gbit/s with the burst that containerd sends", "1000000000", "4294967295", "rate 1Gbit burst 512Mb lat 25ms", ""},
+		{"100 Gbit/s", "100000000000", "8000000000", "rate 100Gbit burst 1000000000b lat 25ms", ""},
+		{"a rate of odd bits", "123457", "123457", "rate 123456bit burst 15432b lat 24.9ms", ""},
+		{"1 Mbit/s with the burst that containerd sends", "1000000", "4294967295", "rate 1Mbit burst 34359738b lat 4.02e+03s", overflows},
+		{"1 Mbit/s with the burst that CRI-O sends", "1000000", "34359738359", "rate 1Mbit burst 34359738b lat 4.02e+03s", overflows}, // of which tc shows the lower 32 bits
+	} {
+		rows = append(rows, row{name: "the kernel's values of " + c.name, differs: c.differs, test: func(l *lab) {
+			web := l.attach(limited(fmt.Sprintf(`"ingressRate":%s,"ingressBurst":%s,"egressRate":%[1]s,"egressBurst":%[2]s`, c.rate, c.burst)), "web")
+			web.limits(c.shown, c.shown)
+		}})
+	}
+	return append(rows,
+		row{name: "latency is how long packets may wait", differs: "it has no such key", test: func(l *lab) {
+			c := l.attach(limited(bothWays+`,"latency":200`), "web")
+			c.limits("rate 10Mbit burst 64Kb lat 148ms", "rate 20Mbit burst 128Kb lat 148ms") // and what the burst takes
+			l.must(c.check())
+		}},
+		row{name: "with a latency and any burst the queue holds the largest packets", differs: "it has no such key", test: func(l *lab) {
+			c := l.attach(limited(`"egressRate":1000000,"egressBurst":4294967295,"latency":1`), "web")
+			c.limits("", "rate 1Mbit burst 34359738b limit 80000b")
+			l.must(c.check())
+		}},
+		row{name: "the ifb has the MTU of the veth, is up, and has no queue besides", test: func(l *lab) {
+			l.attach(conf(with(lan, "mtu", "1400"), bandwidth(fromContainer)), "web")
+			l.has(&l.host.Namespace, l.ifbs()[0], "mtu", 1400, "txqlen", nil)
+			l.shows(l.run("ip link show dev "+l.ifbs()[0]), "UP")
+		}},
+	)
+}
+
+func bandwidthSources() []row {
+	const asked = `{"ingressRate":10000000,"ingressBurst":524288,"egressRate":20000000,"egressBurst":1048576}`
+	const able = `"capabilities":{"bandwidth":true}`
+	return []row{
+		{name: "the runtime's limits are those of the capability", test: func(l *lab) {
+			l.attach(limited(able), "web", capability("bandwidth", asked)).limits("rate 10Mbit burst 64Kb lat 25ms", "rate 20Mbit burst 128Kb lat 25ms")
+		}},
+		{name: "the runtime's limits don't count where the configuration has some", test: func(l *lab) {
+			l.attach(limited(able+`,"ingressRate":5000000,"ingressBurst":524288`), "web", capability("bandwidth", asked)).limits("rate 5Mbit burst 64Kb lat 25ms", "")
+		}},
+		{name: "the runtime's limits don't count where the configuration has a rate of 0", test: func(l *lab) {
+			l.attach(limited(able+`,"ingressRate":0`), "web", capability("bandwidth", asked)).limits("", "")
+		}},
+		{name: "without limits nothing is made, and the result is the one before", test: func(l *lab) {
+			for i, keys := range []string{`"capabilities":{}`, able, `"ingressRate":0,"ingressBurst":0,"egressRate":0,"egressBurst":0`, `"runtimeConfig":{"bandwidth":{}}`} {
+				c := l.attach(conf(bare), fmt.Sprint("web", i))
+				before, previous := l.now(c), c.printed
+				for _, verb := range []string{"ADD", "CHECK", "DEL"} {
+					l.must(c.limit(verb, keys))
+				}
+				l.printed(c.printed, anyVeth.ReplaceAllString(previous, "vethX"))
+				before.unchanged()
+			}
+		}},
+		{name: "subnets, which 1.5 had, are not looked at, as since 1.6", test: func(l *lab) {
+			l.attach(limited(bothWays+`,"unshapedSubnets":["10.44.0.0/24"]`), "web").limits("rate 10Mbit burst 64Kb lat 25ms", "rate 20Mbit burst 128Kb lat 25ms")
+		}},
+	}
+}
+
+func bandwidthResults() []row {
+	const before = `{"name":"lan0","mac":"MAC"},{"name":"vethX","mac":"MAC"},{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}`
+	const rest = `"ips":[{"address":"10.44.0.2/24","gateway":"10.44.0.1","interface":2},{"address":"fd00:44::2/64","gateway":"fd00:44::1","interface":2}],
+		"routes":[{"dst":"0.0.0.0/0","gw":"10.44.0.1"},{"dst":"::/0","gw":"fd00:44::1"}]}`
+	return []row{
+		{name: "VERSION names the versions from 0.3.0 to 1.1.0", test: func(l *lab) {
+			r := l.host.Exec(l, "bandwidth", netlab.PluginCall{Command: "VERSION"})
+			l.printed(r.Stdout, fmt.Sprintf(`{"cniVersion":"1.1.0","supportedVersions":%s}`, text(testutils.AllSpecVersions[2:])))
+		}},
+		{name: "the result has the ifb, by the reference's name", test: func(l *lab) {
+			c := l.attach(limited(bothWays), "web")
+			l.printed(c.printed, `{"cniVersion":"1.0.0","interfaces":[`+before+`,{"name":"`+ifb("lan", c.ID)+`","mac":"MAC"}],`+rest)
+			l.same(l.ifbs(), []string{ifb("lan", c.ID)})
+		}},
+		{name: "the result without a limit of what the container sends is the one before", test: func(l *lab) {
+			l.printed(l.attach(limited(toContainer), "web").printed, `{"cniVersion":"1.0.0","interfaces":[`+before+`],`+rest)
+			l.same(l.ifbs(), []string(nil))
+		}},
+		{name: "the ifb of container cid1 on network net1 is bwpe8f6f419596f", test: func(l *lab) {
+			l.run("ip link add bwpe8f6f419596f type ifb")
+			_, err := l.exec("DEL", l.pod("web"), `{"type":"bandwidth","name":"net1"}`, noNetns, func(call *netlab.PluginCall) { call.ContainerID = "cid1" })
+			l.must(err)
+			l.same(l.ifbs(), []string(nil))
+		}},
+		{name: "two interfaces of a container on one network have limits of their own", differs: oneIFB, test: func(l *lab) {
+			first, second := l.twice(limited(bothWays), conf(second, bandwidth(bothWays)))
+			l.same(len(l.ifbs()), 2)
+			l.must(first.check())
+			l.must(second.check())
+		}},
+		{name: "two interfaces of a container on two networks have limits of their own", test: func(l *lab) {
+			first, second := l.twice(limited(bothWays), conf(elsewhere, bandwidth(bothWays)).called("other"))
+			l.same(len(l.ifbs()), 2)
+			l.must(first.check())
+			l.must(second.check())
+			l.must(first.del())
+			l.must(second.check())
+		}},
+		{name: "behind ptp, portmap, tuning and firewall", test: func(l *lab) {
+			ptp := `{"type":"ptp","ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}`
+			n := conf(ptp, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`, `{"type":"tuning","mtu":1400}`, bandwidth(bothWays))
+			c := l.attach(n, "web", ports("8080:80/tcp"))
+			c.limits("rate 10Mbit burst 64Kb lat 25ms", "rate 20Mbit burst 128Kb lat 25ms")
+			l.must(c.check())
+			l.must(c.del())
+			l.same(l.ifbs(), []string(nil))
+		}},
+	}
+}
+
+// second is a network for another interface of a container on lan.
+var second = with(lan, "isDefaultGateway", "false", "isGateway", "true")
+
+// elsewhere is second with another bridge and subnet.
+var elsewhere = strings.NewReplacer("lan0", "lan1", "10.44.", "10.47.", "fd00:44:", "fd00:47:").Replace(second)
+
+// twice attaches a container twice, as eth0 and eth1.
+func (l *lab) twice(one, two network) (first, second *container) {
+	first = l.attach(one, "web")
+	second = &container{Pod: first.Pod, lab: l, runtime: first.Pod.RuntimeConf(nil)}
+	l.must(second.add(two, ifname("eth1")))
+	return first, second
+}
+
+func bandwidthRefusals() (rows []row) {
+	for _, c := range []struct{ name, keys, names, differs string }{
+		{"a rate without a burst", `"ingressRate":1000000`, "burst", ""},
+		{"a burst without a rate", `"egressBurst":1000000`, "rate", ""},
+		{"a burst of 4 GB", `"ingressRate":1000000,"ingressBurst":34359738360`, "burst", ""},
+		{"a rate of the runtime without a burst", `"runtimeConfig":{"bandwidth":{"egressRate":1000000}}`, "burst", ""},
+		{"a rate that is a text", `"ingressRate":"1M","ingressBurst":1000000`, "ingressRate", ""},
+		{"a rate below 0", `"ingressRate":-1,"ingressBurst":1000000`, "ingressRate", ""},
+		{"a rate below a byte a second", `"ingressRate":7,"ingressBurst":1000000`, "ingressRate", "it divides by 0, and the kernel refuses what comes of it"},
+		{"a burst that no whole packet fits into", `"ingressRate":1000000,"ingressBurst":8000`, "12112", "it takes it, and the kernel drops all packets that are larger"},
+		{"a burst of the other way that no whole packet fits into", `"egressRate":1000000,"egressBurst":8000`, "12112", "it takes it, and the kernel drops all packets that are larger"},
+		{"a latency of 0", bothWays + `,"latency":0`, "latency", "it has no such key"},
+	} {
+		rows = append(rows, row{name: c.name + " is refused, and nothing changes", differs: c.differs, test: func(l *lab) {
+			web := l.attach(conf(bare), "web")
+			before := l.now(web)
+			l.refused(web.limit("ADD", c.keys), c.names)
+			before.unchanged()
+		}})
+	}
+	return append(rows,
+		row{name: "bandwidth that stands first in its list is refused", test: func(l *lab) {
+			_, err := l.exec("ADD", l.pod("web"), bandwidth(bothWays))
+			l.refused(err, "must be called as chained plugin")
+		}},
+		row{name: "bandwidth that stands first in its list and has no limits is refused", differs: "it crashes", test: func(l *lab) {
+			_, err := l.exec("ADD", l.pod("web"), bandwidth(`"capabilities":{}`))
+			l.refused(err, "must be called as chained plugin")
+		}},
+		row{name: "an interface that is no veth is refused, and nothing changes", test: func(l *lab) {
+			c := l.pod("web")
+			c.run("ip link add eth0 type bridge")
+			c.printed = c.previous()
+			before := l.now(c)
+			l.refused(c.limit("ADD", bothWays), "eth0", "veth")
+			before.unchanged()
+		}},
+		row{name: "a veth whose other end is not on the node is refused, and nothing changes", test: func(l *lab) {
+			c := l.fresh("web")
+			c.printed = c.previous()
+			before := l.now(c)
+			l.refused(c.limit("ADD", bothWays), "veth")
+			before.unchanged()
+		}},
+		row{name: "an interface that there is not is refused, and nothing changes", test: func(l *lab) {
+			c := l.pod("web")
+			c.printed = c.previous()
+			before := l.now(c)
+			l.refused(c.limit("ADD", bothWays), "eth0")
+			before.unchanged()
+		}},
+		row{name: "the veth of another container is left alone, whatever the own one says of its interface", differs: "it believes the container", test: func(l *lab) {
+			evil, victim := l.attach(conf(bare), "evil"), l.pod("victim")
+			l.asReference(victim, "vethvictim", "")
+			evil.run("ip link del eth0")
+			evil.run("ip link add p0 index 4242 type veth peer name eth0")
+			evil.printed = with(evil.previous(), "interfaces", `[{"name":"vethvictim"},{"name":"eth0","sandbox":`+text(evil.Path())+`}]`)
+			before := l.now(victim)
+			l.refused(evil.limit("ADD", bothWays), "eth0")
+			before.unchanged()
+		}},
+	)
+}
+
+func bandwidthFailures() []row {
+	return []row{
+		{name: "a second ADD is refused, and the limits of the first one stay", test: func(l *lab) {
+			for i, keys := range []string{toContainer, fromContainer, bothWays} {
+				c := l.attach(conf(bare), fmt.Sprint("web", i))
+				l.must(c.limit("ADD", keys))
+				before := l.now(c)
+				l.refused(c.limit("ADD", keys))
+				before.unchanged()
+			}
+		}},
+		{name: "a host end that sends by somebody else's queue is refused, and nothing changes", test: func(l *lab) {
+			c := l.attach(conf(bare), "web")
+			l.run("tc qdisc add dev " + c.hostEnd() + " root handle 5: tbf rate 1mbit burst 10kb latency 25ms")
+			before := l.now(c)
+			l.refused(c.limit("ADD", bothWays), "qdisc")
+			before.unchanged()
+		}},
+		{name: "a host end that filters what it receives is refused, and nothing changes", differs: leavesParts, test: func(l *lab) {
+			c := l.attach(conf(bare), "web")
+			l.run("tc qdisc add dev " + c.hostEnd() + " ingress")
+			before := l.now(c)
+			l.refused(c.limit("ADD", bothWays), c.hostEnd())
+			before.unchanged()
+		}},
+		{name: "ADD after an ADD that failed succeeds", differs: leavesParts, test: func(l *lab) {
+			c := l.attach(conf(bare), "web")
+			l.run("tc qdisc add dev " + c.hostEnd() + " ingress")
+			l.refused(c.limit("ADD", bothWays))
+			l.run("tc qdisc del dev " + c.hostEnd() + " ingress")
+			l.must(c.limit("ADD", bothWays))
+			l.must(c.limit("CHECK", bothWays))
+		}},
+		{name: "a link with the ifb's name that is something else is left alone", differs: "it takes the name for its own", test: func(l *lab) {
+			c := l.attach(conf(bare), "web")
+			l.run("ip link add " + ifb("lan", c.ID) + " type bridge")
+			l.must(c.limit("ADD", bothWays))
+			l.must(c.limit("CHECK", bothWays))
+			l.must(c.limit("DEL", bothWays))
+			l.same(l.ifbs(), []string(nil))
+			l.has(&l.host.Namespace, ifb("lan", c.ID), "operstate", "DOWN")
+		}},
+	}
+}
+
+func bandwidthDel() (rows []row) {
+	for _, c := range []struct {
+		name, keys, differs string
+		harm                func(l *lab, c *container)
+		del                 func(c *container) error
+	}{
+		{name: "DEL of a list leaves nothing"},
+		{name: "DEL of a list with the namespace gone leaves nothing", harm: func(_ *lab, c *container) { c.Delete(c.lab) }},
+		{name: "DEL of a list with a file left at the namespace's path leaves nothing", harm: func(_ *lab, c *container) { c.DeleteKeepFile(c.lab) },
+			differs: "the DEL of its bridge fails then"},
+		{name: "DEL of a list with the namespace gone and no result leaves nothing", harm: func(l *lab, c *container) { c.Delete(l); l.forget() }},
+		{name: "DEL of a list without the namespace's path and without a result leaves nothing", del: (*container).delBare,
+			differs: "the DEL of its bridge leaves the veth pair to the namespace"},
+		{name: "DEL of a list with the interface gone leaves nothing", harm: func(_ *lab, c *container) { c.run("ip link del eth0") }},
+		{name: "DEL of a list whose limits are gone from the configuration leaves nothing", harm: func(_ *lab, c *container) { c.network = conf(unmasked, bandwidth(`"latency":25`)) }},
+		{name: "DEL of a list whose limits became wrong leaves nothing", differs: "its DEL fails when it can't use the configuration",
+			harm: func(_ *lab, c *container) {
+				c.network = conf(unmasked, bandwidth(`"ingressRate":"fast","egressBurst":5`))
+			}},
+		{name: "DEL of a list whose ifb somebody deleted leaves nothing", harm: func(l *lab, c *container) { l.run("ip link del " + ifb("lan", c.ID)) }},
+		{name: "DEL of a list twice leaves nothing", harm: func(l *lab, c *container) { l.must(c.del()) }},
+	} {
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			n := conf(unmasked, bandwidth(bothWays))
+			l.warm(n)
+			before := l.now()
+			web := l.attach(n, "web")
+			if c.harm != nil {
+				c.harm(l, web)
+			}
+			del := web.del
+			if c.del != nil {
+				del = func() error { return c.del(web) }
+			}
+			l.must(del())
+			before.unchanged()
+		}})
+	}
+	return append(rows,
+		row{name: "DEL of what was never added does nothing", test: func(l *lab) {
+			c := l.attach(conf(bare), "web")
+			before := l.now(c)
+			l.must(c.limit("DEL", bothWays))
+			before.unchanged()
+		}},
+		row{name: "DEL without the namespace, a result and limits deletes the ifb", test: func(l *lab) {
+			c := l.attach(limited(bothWays), "web")
+			_, err := l.exec("DEL", c, `{"type":"bandwidth"}`, noNetns)
+			l.must(err)
+			l.same(l.ifbs(), []string(nil))
+		}},
+		row{name: "DEL deletes the ifb that the reference made", test: func(l *lab) {
+			for _, previous := range []string{"", `,"prevResult":{"cniVersion":"1.0.0","interfaces":[{"name":"NAME","mac":"02:00:00:00:00:01"}]}`} {
+				c := l.pod("web" + fmt.Sprint(len(previous)))
+				name := ifb("lan", c.ID)
+				l.run("ip link add " + name + " up type ifb")
+				_, err := l.exec("DEL", c, `{"type":"bandwidth"`+strings.Replace(previous, "NAME", name, 1)+`}`, noNetns)
+				l.must(err)
+				l.same(l.ifbs(), []string(nil))
+			}
+		}},
+		row{name: "DEL of one of two interfaces leaves the other's limits", differs: oneIFB, test: func(l *lab) {
+			for _, order := range [][]int{{0, 1}, {1, 0}} {
+				first, second := l.twice(limited(bothWays), conf(second, bandwidth(bothWays)))
+				both := []*container{first, second}
+				l.must(both[order[0]].delBare())
+				l.must(both[order[1]].check())
+				l.must(both[order[1]].delBare())
+				l.same(l.ifbs(), []string(nil))
+				first.Delete(l)
+			}
+		}},
+		row{name: "DEL leaves the limits of another network and of another container", test: func(l *lab) {
+			c, peer := l.attach(limited(bothWays), "web"), l.attach(limited(bothWays), "peer")
+			l.must(c.del())
+			_, err := l.exec("DEL", peer, `{"type":"bandwidth","name":"elsewhere"}`)
+			l.must(err)
+			l.must(peer.check())
+		}},
+		row{name: "DEL leaves a link of another kind that has the ifb's name", differs: "its DEL deletes it", test: func(l *lab) {
+			c := l.pod("web")
+			l.run("ip link add " + ifb("lan", c.ID) + " type bridge")
+			_, err := l.exec("DEL", c, `{"type":"bandwidth"}`)
+			l.must(err)
+			l.has(&l.host.Namespace, ifb("lan", c.ID), "operstate", "DOWN")
+		}},
+	)
+}
+
+// unmasked is lan without masquerading, which the reference plugin leaves behind.
+var unmasked = with(lan, "ipMasq", "false")
+
+func bandwidthGC() []row {
+	net := conf(bandwidth(bothWays))
+	return []row{
+		{name: "GC deletes the ifbs of attachments that are not valid", differs: noGC, test: func(l *lab) {
+			kept, lost := l.attach(limited(bothWays), "kept"), l.attach(limited(bothWays), "lost")
+			lost.Delete(l)
+			l.must(l.gc(net, kept))
+			l.same(l.ifbs(), []string{ifb("lan", kept.ID)})
+			l.must(kept.check())
+			l.must(l.gc(net))
+			l.same(l.ifbs(), []string(nil))
+		}},
+		{name: "GC deletes the ifb of another interface of a valid container", differs: noGC, test: func(l *lab) {
+			first, second := l.twice(limited(bothWays), conf(second, bandwidth(bothWays)))
+			l.must(l.gc(net, second))
+			l.must(second.check())
+			l.same(len(l.ifbs()), 1)
+			l.must(first.del())
+			l.must(second.check())
+		}},
+		{name: "GC leaves the ifbs of another network", test: func(l *lab) {
+			c := l.attach(limited(bothWays).called("lan2"), "web")
+			l.must(l.gc(net))
+			l.must(c.check())
+		}},
+		{name: "GC leaves links that are somebody else's", test: func(l *lab) {
+			for _, name := range []string{"ifb7", "bwpass", "bwp0123456789"} {
+				l.run("ip link add " + name + " type ifb")
+			}
+			l.run("ip link add bwp0123456789ab type bridge")
+			l.attach(conf(lan), "web")
+			before := l.now()
+			l.must(l.gc(net))
+			before.unchanged()
+		}},
+		{name: "GC deletes an ifb of the reference that nothing is sent into", differs: noGC, test: func(l *lab) {
+			l.run("ip link add " + ifb("lan", "gone") + " type ifb")
+			l.must(l.gc(net))
+			l.same(l.ifbs(), []string(nil))
+		}},
+		{name: "GC leaves ifbs of the reference that something is sent into", test: func(l *lab) {
+			web, other := l.attach(conf(lan), "web"), l.attach(conf(unmasked).called("lan2"), "other")
+			for i, c := range []*container{web, other} {
+				name := ifb([]string{"lan", "lan2"}[i], c.ID)
+				l.run("ip link add " + name + " type ifb")
+				l.run("tc qdisc add dev " + c.hostEnd() + " ingress")
+				l.run("tc filter add dev " + c.hostEnd() + " parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev " + name)
+			}
+			before := l.now()
+			l.must(l.gc(net, web))
+			before.unchanged()
+		}},
+	}
+}
+
+func bandwidthCheck() (rows []row) {
+	const noTBF = "its CHECK compares limits only where there are some"
+	const other = "root handle 1: tbf rate 5mbit burst 64kb latency 25ms"
+	for _, c := range []struct{ name, harm, differs string }{
+		{"another limit of what the container receives", "tc qdisc replace dev END " + other, ""},
+		{"another burst", "tc qdisc replace dev END root handle 1: tbf rate 10mbit burst 65kb latency 25ms", ""},
+		{"another latency", "tc qdisc replace dev END root handle 1: tbf rate 10mbit burst 64kb latency 26ms", ""},
+		{"no limit of what the container receives", "tc qdisc del dev END root", noTBF},
+		{"another limit of what the container sends", "tc qdisc replace dev IFB " + other, ""},
+		{"no limit of what the container sends", "tc qdisc del dev IFB root", noTBF},
+		{"no ifb", "ip link del IFB", ""},
+		{"an ifb that is down", "ip link set IFB down", "its CHECK does not look whether the ifb is up"},
+		{"that nothing is sent into the ifb", "tc filter del dev END parent ffff:", "its CHECK does not look at the filter"},
+		{"that nothing filters what the host end receives", "tc qdisc del dev END ingress", "its CHECK does not look at the filter"},
+	} {
+		rows = append(rows, row{name: "CHECK finds " + c.name, differs: c.differs, test: func(l *lab) {
+			web := l.attach(limited(bothWays), "web")
+			l.must(web.check())
+			end, ifb := web.hostEnd(), ifb("lan", web.ID)
+			l.run(strings.NewReplacer("END", end, "IFB", ifb).Replace(c.harm))
+			l.refused(web.check())
+		}})
+	}
+	return append(rows,
+		row{name: "CHECK finds limits that are not those of the configuration", test: func(l *lab) {
+			c := l.attach(limited(bothWays), "web")
+			c.network = limited(`"ingressRate":1000000,"ingressBurst":524288`)
+			l.refused(c.check())
+		}},
+		row{name: "CHECK leaves alone what the configuration does not limit", test: func(l *lab) {
+			c := l.attach(limited(fromContainer), "web")
+			l.run("tc qdisc add dev " + c.hostEnd() + " root handle 1: tbf rate 5mbit burst 64kb latency 25ms")
+			l.must(c.check())
+		}},
+		row{name: "CHECK of limits with the burst that containerd sends succeeds", test: func(l *lab) {
+			l.must(l.attach(limited(`"ingressRate":1000000,"ingressBurst":4294967295,"egressRate":1000000,"egressBurst":4294967295`), "web").check())
+		}},
+		row{name: "CHECK changes nothing", test: func(l *lab) {
+			c := l.attach(limited(bothWays), "web")
+			before := l.now(c)
+			l.must(c.check())
+			before.unchanged()
+		}},
+		row{name: "CHECK without a previous result is refused", test: func(l *lab) {
+			_, err := l.exec("CHECK", l.attach(limited(bothWays), "web"), bandwidth(bothWays))
+			l.refused(err, "must be called as", "chained plugin")
+		}},
+	)
+}
+
+func bandwidthStatus() []row {
+	rows := []row{
+		{name: "STATUS with limits succeeds, and leaves nothing", test: func(l *lab) {
+			before := l.now()
+			l.must(l.status(conf(bandwidth(bothWays))))
+			before.unchanged()
+		}},
+		{name: "STATUS without limits succeeds", test: func(l *lab) {
+			l.must(l.status(conf(bandwidth(`"capabilities":{"bandwidth":true}`))))
+		}},
+		{name: "STATUS finds a rate without a burst", differs: noStatus, test: func(l *lab) {
+			l.refused(l.status(conf(bandwidth(`"ingressRate":1000000`))), "ingressBurst")
+		}},
+		{name: "STATUS finds a latency that is none", differs: noStatus, test: func(l *lab) {
+			l.refused(l.status(conf(bandwidth(`"latency":-1`))), "latency")
+		}},
+	}
+	for _, capability := range []string{"net_admin", "sys_admin"} {
+		rows = append(rows, row{name: "STATUS has code 50 without CAP_" + strings.ToUpper(capability), differs: noStatus, test: func(l *lab) {
+			config := with(bandwidth(bothWays), "cniVersion", `"1.1.0"`)
+			r, _ := l.under("setpriv --bounding-set=-"+capability+" --inh-caps=-"+capability, "STATUS", nil, config)
+			l.code(failure(r), 50)
+			l.refused(failure(r), "CAP_"+strings.ToUpper(capability))
+		}})
+	}
+	return rows
+}
