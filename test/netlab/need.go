@@ -30,6 +30,10 @@ var (
 		_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")
 		return errors.Is(err, fs.ErrNotExist), err
 	})
+	TimeNamespace = feature("time namespaces", func() (bool, error) {
+		_, err := os.Stat("/proc/self/ns/time")
+		return errors.Is(err, fs.ErrNotExist), err
+	})
 	SCTP = feature("sctp", func() (bool, error) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 		if err != nil {
