@@ -66,18 +66,16 @@ func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 // Addr if none is.
 func (x *session) takeNext(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 	asked := 0
-	taken := map[netip.Addr]bool{}
+	var taken map[string]bool
+	var name []byte
 	for a := range p.after(x.last(p.Index)) {
 		if asked++; asked == patience {
-			all, err := x.addresses()
-			if err != nil {
+			var err error
+			if taken, err = x.names(); err != nil {
 				return a, err
 			}
-			for _, b := range all {
-				taken[b] = true
-			}
 		}
-		if taken[a] {
+		if name = a.AppendTo(name[:0]); taken[string(name)] {
 			continue
 		}
 		if asked < patience {
