@@ -2,8 +2,11 @@ package hostlocal
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -499,6 +502,38 @@ sortlist 10.0.0.0`)
 	}
 }
 
+// What is left of ranges is each address of theirs that is not excluded, once.
+func TestWithout(t *testing.T) {
+	subnet := netip.MustParsePrefix("10.1.2.0/27")
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		first, last := rng.IntN(32), rng.IntN(32)
+		left := []lease.Range{{Subnet: subnet, First: address(min(first, last)), Last: address(max(first, last))}}
+		var excluded []netip.Prefix
+		for range rng.IntN(4) {
+			excluded = append(excluded, netip.PrefixFrom(address(rng.IntN(32)), 27+rng.IntN(6)).Masked())
+			left = without(left, excluded[len(excluded)-1])
+		}
+		for i := range 32 {
+			a, want, got := address(i), 0, 0
+			if i >= min(first, last) && i <= max(first, last) && !slices.ContainsFunc(excluded, func(p netip.Prefix) bool { return p.Contains(a) }) {
+				want = 1
+			}
+			for _, r := range left {
+				if r.Contains(a) {
+					got++
+				}
+			}
+			if got != want {
+				t.Fatalf("%s without %v is %v: %s is in it %d times, want %d", subnet, excluded, left, a, got, want)
+			}
+		}
+	}
+}
+
+// address returns the ith address of 10.1.2.0/24.
+func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, 2, byte(i)}) }
+
 // Whatever the configuration: no panic; an error names no address as taken, and
 // what ADD took, DEL gives back.
 func FuzzConfig(f *testing.F) {
@@ -507,6 +542,9 @@ func FuzzConfig(f *testing.F) {
 		`{"ipam": {"ranges": [[{"subnet": "10.1.2.0/24", "rangeStart": "10.1.2.5", "rangeEnd": "10.1.2.9", "gateway": "10.1.2.254"}], [{"subnet": "fd00::/64"}]]}}`,
 		`{"ipam": {"ranges": [[]], "routes": [{"dst": "0.0.0.0/0"}]}, "runtimeConfig": {"ips": ["10.1.2.3"], "ipRanges": [[{"subnet": "10.2.0.0/16"}]]}, "args": {"cni": {"ips": []}}}`,
 		`{"ipam": {"subnet": "255.255.255.252/30"}}`,
+		`{"ipam": {"subnet": "255.255.255.254/31", "exclude": ["255.255.255.255"]}}`,
+		`{"ipam": {"subnet": "0.0.0.0/30", "exclude": ["0.0.0.0/31"]}}`,
+		`{"ipam": {"ranges": [[{"subnet": "fd00::/127", "exclude": ["fd00::"]}, {"subnet": "fd00::7/128", "gateway": "fe80::1"}]]}}`,
 		`{"ipam": {"subnet": "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffc/126"}}`,
 	} {
 		f.Add(s, "IP=10.1.2.7")
