@@ -38,7 +38,7 @@ func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
 		for _, p := range pools {
 			if p.Contains(l.Address) && (l.Owner == owner || l.Owner.IfName == "") {
 				holder, state := x.holder(l)
-				return plugin.Errorf(state+"call DEL for it before the next ADD (an attachment gets one address of each range set); what it has is unchanged",
+				return plugin.Errorf(state+"call DEL for it before the next ADD (it gets one address of each range set); what it has is unchanged",
 					"failed to allocate for range %d: %s has been allocated to %s, duplicate allocation is not allowed", p.Index, l.Address, holder)
 			}
 		}
@@ -102,8 +102,9 @@ func (x *session) takeWanted(owner plugin.Attachment, p Pool) error {
 		err = x.removeAll([]Lease{l})
 	case is != absent:
 		holder, state := x.holder(l)
-		return tryLater(state+"ask for another address, or call DEL for that attachment if it is gone",
-			"failed to allocate for range %d: requested IP address %s is not available in range set %s: it is held by %s", p.Index, p.Want, p, holder)
+		return tryLater(state+"ask for another address or, if that attachment is gone, free it by DEL or `cnictl gc "+x.network+"`",
+			"failed to allocate for range %d: requested IP address %s is not available in range set %s: it is held by %s",
+			p.Index, p.Want, p, holder)
 	}
 	if err != nil {
 		return err

@@ -38,8 +38,9 @@ func (x *session) reclaim(p Pool) error {
 	if len(free) > 0 {
 		return x.removeAll(free)
 	}
-	return tryLater("`cnictl gc "+x.network+"` frees those that are stale: libcni has no result of them, or their network namespace is gone; if none are, enlarge the range",
-		"failed to allocate for range %d: no IP addresses available in range set: %s: %d addresses, all in use%s", p.Index, p, p.size(), x.staleText(stale))
+	return tryLater("`cnictl gc "+x.network+"` frees what is stale: libcni has no result of it, or its network namespace is gone; "+
+		"if nothing is, enlarge the range", "failed to allocate for range %d: no IP addresses available in range set: %s: %d addresses, all taken%s",
+		p.Index, p, p.size(), x.staleText(stale))
 }
 
 // staleText says how many leases are stale.

@@ -60,8 +60,8 @@ func TestNothingToReclaim(t *testing.T) {
 			for _, id := range []string{"a", "b", "c"} {
 				b.result(id, "/proc/self/ns/net")
 			}
-		}, ": 3 addresses, all in use, 0 of them by stale leases"},
-		"results are kept elsewhere": {func(b *bench) { b.results = "/run/none" }, `: 3 addresses, all in use; how many of them are stale is not known without libcni's results, which are not in "/run/none"`},
+		}, ": 3 addresses, all taken, 0 of them by stale leases"},
+		"results are kept elsewhere": {func(b *bench) { b.results = "/run/none" }, `: 3 addresses, all taken; how many of them are stale is not known without libcni's results, which are not in "/run/none"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			b := newBench(t)
@@ -89,7 +89,7 @@ func TestLeasesOfThisBootAreKept(t *testing.T) {
 		b.add(id, small)
 	}
 	err := b.addFails("d", small)
-	if want := ": 3 addresses, all in use, 3 of them by stale leases"; !strings.Contains(err.Error(), want) {
+	if want := ": 3 addresses, all taken, 3 of them by stale leases"; !strings.Contains(err.Error(), want) {
 		t.Errorf("got %q, want %q", err, want)
 	}
 	if err := b.addFails("d", Pool{Ranges: small.Ranges, Want: addr("10.1.2.3")}); !strings.Contains(err.Error(), "container b") {

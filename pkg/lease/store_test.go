@@ -185,7 +185,7 @@ func TestFullPool(t *testing.T) {
 		b.add(id, small)
 	}
 	err := b.addFails("d", small)
-	if want := "no IP addresses available in range set: 10.1.2.1-10.1.2.4: 3 addresses, all in use; how many of them are stale is not known"; !strings.Contains(plugin.AsError(err).Msg, want) {
+	if want := "no IP addresses available in range set: 10.1.2.1-10.1.2.4: 3 addresses, all taken; how many of them are stale is not known"; !strings.Contains(plugin.AsError(err).Msg, want) {
 		t.Errorf("got %q, want %q", err, want)
 	}
 	b.del("b", "eth0", "10.1.2.3")

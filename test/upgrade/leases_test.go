@@ -12,8 +12,9 @@ import (
 )
 
 const (
-	leaseConf = `{"cniVersion":"1.0.0","name":"lan","type":"host-local","ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/24"}],[{"subnet":"fd00:88::/64"}]]}}`
-	leaseDir  = "/var/lib/cni/networks/lan"
+	leaseConf = `{"cniVersion":"1.0.0","name":"lan","type":"host-local",
+		"ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/24"}],[{"subnet":"fd00:88::/64"}]]}}`
+	leaseDir = "/var/lib/cni/networks/lan"
 )
 
 // TestMixedLeases has 200 processes, every other one of them the reference's, take and give back addresses of one directory at once. A

@@ -310,7 +310,7 @@ func TestPoolExhausted(t *testing.T) {
 	c.id = "late"
 	_, err := n.add(c)
 	e := plugin.AsError(err)
-	if want := "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6: 5 addresses, all in use"; !strings.HasPrefix(e.Msg, want) || e.Code != types.ErrTryAgainLater {
+	if want := "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6: 5 addresses, all taken"; !strings.HasPrefix(e.Msg, want) || e.Code != types.ErrTryAgainLater {
 		t.Errorf("got code %d, %q\nwant %q", e.Code, e.Msg, want)
 	}
 	if !strings.Contains(e.Details, "cnictl gc") {
