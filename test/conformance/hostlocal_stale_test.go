@@ -143,6 +143,16 @@ var staleLeases = []row{
 		c.Delete(l)
 		l.refused(l.pod("three").add(leased(plainRange), wanted), c.ID, "since", "is gone")
 	}},
+	{name: "DEL says what it can't give back, and the next one gives it back", differs: "its DEL succeeds, and the address stays taken", test: func(l *lab) {
+		l.run("mkdir /run/leases")
+		l.run("mount -t tmpfs tmpfs /run/leases")
+		c := l.attach(leased(dualRanges+`,"dataDir":"/run/leases"`), "web")
+		l.run("mount -o remount,ro /run/leases")
+		l.refused(c.del(), "/run/leases/lan")
+		l.run("mount -o remount,rw /run/leases")
+		l.must(c.del())
+		l.same(l.files("/run/leases/lan/[1f]*"), []string(nil))
+	}},
 	{name: "a full disk leaves no lease behind, and DEL gives back addresses", test: func(l *lab) {
 		n := leased(plainRange + `,"dataDir":"/run/small"`)
 		l.run("mkdir /run/small")
