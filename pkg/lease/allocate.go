@@ -37,8 +37,9 @@ func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
 	for _, l := range leases {
 		for _, p := range pools {
 			if p.Contains(l.Address) && (l.Owner == owner || l.Owner.IfName == "") {
-				return plugin.Errorf("an attachment gets one address of each range set: call DEL for it before the next ADD; what it has is unchanged",
-					"failed to allocate for range %d: %s has been allocated to %s, duplicate allocation is not allowed", p.Index, l.Address, Name(l.Owner))
+				holder, state := x.holder(l)
+				return plugin.Errorf(state+"call DEL for it before the next ADD (it gets one address of each range set); what it has is unchanged",
+					"failed to allocate for range %d: %s has been allocated to %s, duplicate allocation is not allowed", p.Index, l.Address, holder)
 			}
 		}
 	}
@@ -50,19 +51,31 @@ func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 	if p.Want.IsValid() {
 		return p.Want, x.takeWanted(owner, p)
 	}
+	for {
+		a, err := x.takeNext(owner, p)
+		if err != nil || a.IsValid() {
+			return a, err
+		}
+		if err := x.reclaim(p); err != nil {
+			return a, err
+		}
+	}
+}
+
+// takeNext takes the next address of the pool that is free; it returns the zero
+// Addr if none is.
+func (x *session) takeNext(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 	asked := 0
-	taken := map[netip.Addr]bool{}
+	var taken map[string]bool
+	var name []byte
 	for a := range p.after(x.last(p.Index)) {
 		if asked++; asked == patience {
-			all, err := x.addresses()
-			if err != nil {
+			var err error
+			if taken, err = x.names(); err != nil {
 				return a, err
 			}
-			for _, b := range all {
-				taken[b] = true
-			}
 		}
-		if taken[a] {
+		if name = a.AppendTo(name[:0]); taken[string(name)] {
 			continue
 		}
 		if asked < patience {
@@ -75,63 +88,30 @@ func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 			return a, err
 		}
 	}
-	return netip.Addr{}, x.full(p)
+	return netip.Addr{}, nil
 }
 
 func (x *session) takeWanted(owner plugin.Attachment, p Pool) error {
 	by, is, err := x.read(p.Want)
-	if err == nil && is == torn {
+	l := Lease{Address: p.Want, Owner: by}
+	switch {
+	case err != nil:
+	case is == torn:
 		err = x.remove(p.Want)
+	case is == held && x.abandoned(l):
+		err = x.removeAll([]Lease{l})
+	case is != absent:
+		holder, state := x.holder(l)
+		return tryLater(state+"ask for another address or, if that attachment is gone, free it by DEL or `cnictl gc "+x.network+"`",
+			"failed to allocate for range %d: requested IP address %s is not available in range set %s: it is held by %s",
+			p.Index, p.Want, p, holder)
 	}
 	if err != nil {
 		return err
 	}
-	holder := Name(by)
-	switch is {
-	case foreign:
-		holder = "something that is not a lease"
-	case absent, torn:
-		return x.add(p.Index, Lease{Address: p.Want, Owner: owner})
-	}
-	return tryLater("ask for another address, or call DEL for that attachment if it is gone",
-		"failed to allocate for range %d: requested IP address %s is not available in range set %s: it is held by %s", p.Index, p.Want, p, holder)
-}
-
-func (x *session) full(p Pool) error {
-	all, _, err := x.scan()
-	if err != nil {
-		return err
-	}
-	var inPool []Lease
-	for _, l := range all {
-		if p.Contains(l.Address) {
-			inPool = append(inPool, l)
-		}
-	}
-	return tryLater(staleness(x.results, x.network, inPool)+"run `cnictl gc` to free what is stale, or enlarge the range",
-		"failed to allocate for range %d: no IP addresses available in range set: %s; %d are held in network %s", p.Index, p, len(inPool), x.network)
+	return x.add(p.Index, Lease{Address: p.Want, Owner: owner})
 }
 
 func tryLater(remedy, format string, args ...any) error {
 	return types.NewError(types.ErrTryAgainLater, fmt.Sprintf(format, args...), remedy)
-}
-
-// staleness says how many leases look like nobody's: libcni keeps a result for
-// each attachment that it made. It says nothing when the runtime keeps none
-// there.
-func staleness(dir, network string, leases []Lease) string {
-	without := 0
-	for _, l := range leases {
-		if l.Owner.IfName == "" {
-			continue
-		}
-		_, err := os.Stat(fmt.Sprintf("%s/%s-%s-%s", dir, network, l.Owner.ContainerID, l.Owner.IfName))
-		if errors.Is(err, os.ErrNotExist) {
-			without++
-		}
-	}
-	if _, err := os.Stat(dir); err != nil || without == 0 {
-		return ""
-	}
-	return fmt.Sprintf("%d of them have no result in %s and may be stale: ", without, dir)
 }

@@ -75,30 +75,32 @@ func (s *Store) remove(a netip.Addr) error {
 	return nil
 }
 
-// addresses returns the addresses that files are named by.
-func (s *Store) addresses() ([]netip.Addr, error) {
+// names returns the names of all files.
+func (s *Store) names() (map[string]bool, error) {
 	d, err := os.Open(s.path)
 	if err != nil {
 		return nil, err
 	}
 	defer d.Close()
-	names, err := d.Readdirnames(-1)
-	var all []netip.Addr
-	for _, name := range names {
-		if a, ok := parseName(name); ok {
-			all = append(all, a)
-		}
+	list, err := d.Readdirnames(-1)
+	names := make(map[string]bool, len(list))
+	for _, name := range list {
+		names[name] = true
 	}
-	return all, err
+	return names, err
 }
 
 // scan reads the files of all addresses.
 func (s *Store) scan() (leases []Lease, broken []netip.Addr, err error) {
-	all, err := s.addresses()
+	names, err := s.names()
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, a := range all {
+	for name := range names {
+		a, ok := parseName(name)
+		if !ok {
+			continue
+		}
 		owner, is, err := s.read(a)
 		switch {
 		case errors.Is(err, os.ErrPermission): // a file we can't read is not ours to judge

@@ -25,17 +25,19 @@ import (
 //
 // The file stamp says what it is the index of. It is trusted only in the boot
 // it was written in, and only while the directory of the leases has the
-// modification time that we gave it after our own last change. That time is a
-// day in the past, so that no change by someone else (the reference plugin,
-// rm), nor one of ours that was cut short by a kill, leaves it standing.
-// Whatever it says is verified by reading the lease file, and what is not
-// trusted is built anew from the lease files.
+// modification time that we gave it after our own last change. That time is
+// long past, so that no change by someone else (the reference plugin, rm), nor
+// one of ours that was cut short by a kill, leaves it standing. Whatever it says
+// is verified by reading the lease file, and what is not trusted is built anew
+// from the lease files.
 type index struct {
 	path    string
-	leases  string // the directory it is the index of
-	what    string // the boot and that directory
-	trusted bool   // it says what the files say
-	changed bool   // it, or that directory, is not as it was opened
+	leases  string    // the directory it is the index of
+	boot    string    // names the boot
+	what    string    // names that directory
+	began   time.Time // when this boot did, by the earliest that the clock has said
+	trusted bool      // it says what the files say
+	changed bool      // it, or that directory, is not as it was opened
 }
 
 // indexFiles is how many files the leases are spread over.
@@ -43,22 +45,49 @@ const indexFiles = 64
 
 // openIndex looks whether the index can be trusted.
 func openIndex(path, leases string) *index {
-	x := &index{path: path, leases: leases}
-	boot, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
+	x := &index{path: path, leases: leases, began: bootTime()}
+	id, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	var st unix.Stat_t
 	if err != nil || unix.Stat(leases, &st) != nil {
 		return x
 	}
-	x.what = fmt.Sprintf("boot %.36s device %016x inode %016x", boot, st.Dev, st.Ino)
+	x.boot = fmt.Sprintf("boot %.36s began ", id)
+	x.what = fmt.Sprintf(" device %016x inode %016x", st.Dev, st.Ino)
 	text, _ := os.ReadFile(x.stamp())
-	x.trusted = string(text) == x.describe(st.Mtim.Nano())
+	began, ok := x.beganBy(string(text))
+	if !ok {
+		return x
+	}
+	if began.Before(x.began) { // the clock was set forward since
+		x.began = began
+	}
+	x.trusted = string(text) == x.describe(began, time.Unix(0, st.Mtim.Nano()))
 	return x
+}
+
+// bootTime returns when this boot began, as the clock says now.
+func bootTime() time.Time {
+	var since unix.Timespec
+	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) != nil {
+		return time.Unix(0, 0)
+	}
+	return time.Now().Add(-time.Duration(since.Nano()))
 }
 
 func (x *index) stamp() string { return filepath.Join(x.path, "stamp") }
 
 // describe returns the stamp for a modification time.
-func (x *index) describe(mtime int64) string { return fmt.Sprintf("%s time %016x\n", x.what, mtime) }
+func (x *index) describe(began, mtime time.Time) string {
+	return fmt.Sprintf("%s%d%s time %016x\n", x.boot, began.UnixNano(), x.what, mtime.UnixNano())
+}
+
+// beganBy returns when this boot began by a stamp of it.
+func (x *index) beganBy(stamp string) (began time.Time, ok bool) {
+	rest, ok := strings.CutPrefix(stamp, x.boot)
+	number, _, _ := strings.Cut(rest, " ")
+	nanoseconds, err := strconv.ParseInt(number, 10, 64)
+	return time.Unix(0, nanoseconds), ok && err == nil
+}
 
 // seal makes the index trusted. One that can't be sealed is built anew by the
 // next session, which is all there is to do about it.
@@ -66,10 +95,17 @@ func (x *index) seal() {
 	if !x.trusted || !x.changed {
 		return
 	}
-	mtime := time.Now().Add(-24 * time.Hour)
-	if overwrite(x.stamp(), x.describe(mtime.UnixNano())) == nil {
+	mtime := sealTime(time.Now())
+	if overwrite(x.stamp(), x.describe(x.began, mtime)) == nil {
 		_ = os.Chtimes(x.leases, time.Time{}, mtime)
 	}
+}
+
+// sealTime returns a time between 1990 and 2007, in whole and even seconds, which
+// every filesystem keeps, and another one for each microsecond of four minutes.
+func sealTime(now time.Time) time.Time {
+	const in1990, span = 631152000, 1 << 28
+	return time.Unix(in1990+2*(now.UnixMicro()%span), 0)
 }
 
 // file returns the file that a container's leases are in.

@@ -158,6 +158,29 @@ func TestIndexKeepsContainersApart(t *testing.T) {
 	}
 }
 
+// Whatever the files of an index hold: no panic, and only leases of who was
+// asked about.
+func FuzzIndex(f *testing.F) {
+	f.Add("10.1.2.2 \"a\\r\\neth0\"\n", "boot 1 began 7 device 1 inode 2 time 3\n")
+	f.Add("10.1.2.2 \"a\\r\\n", "boot 1 began 99999999999999999999 ")
+	f.Add("x \"a\"\n", "boot 1 began ")
+	f.Fuzz(func(t *testing.T, file, stamp string) {
+		x := &index{path: t.TempDir(), boot: "boot 1 began "}
+		if err := os.WriteFile(x.file("a"), []byte(file), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		leases, err := x.find("a")
+		for _, l := range leases {
+			if err != nil || l.Owner.ContainerID != "a" || !l.Address.IsValid() {
+				t.Errorf("%q: %v, %v", file, leases, err)
+			}
+		}
+		if began, ok := x.beganBy(stamp); ok && x.describe(began, began) == "" {
+			t.Error("no stamp")
+		}
+	})
+}
+
 func TestWorksWithoutIndex(t *testing.T) {
 	b := newBench(t)
 	if err := os.WriteFile(filepath.Join(b.dataDir, ".cnibox"), nil, 0o600); err != nil { // no directory can be made

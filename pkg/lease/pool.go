@@ -74,6 +74,14 @@ func (p Pool) after(last netip.Addr) func(yield func(netip.Addr) bool) {
 	}
 }
 
+// size returns how many addresses the pool has to hand out.
+func (p Pool) size() (n int) {
+	for range p.after(netip.Addr{}) {
+		n++
+	}
+	return n
+}
+
 func (p Pool) walk(from, to int, yield func(netip.Addr) bool) bool {
 	for _, r := range p.Ranges[from:to] {
 		if !r.walk(r.First, r.Last, yield) {

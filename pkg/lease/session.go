@@ -117,6 +117,9 @@ func (x *session) add(pool int, l Lease) error {
 
 // removeAll removes leases, as many as it can.
 func (x *session) removeAll(leases []Lease) error {
+	if len(leases) > indexFiles {
+		x.index.trusted = false // to build it anew takes less
+	}
 	var errs []error
 	for _, l := range leases {
 		if err := x.remove(l.Address); err != nil {

@@ -2,18 +2,15 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // DefaultDir is where networks keep their leases unless they say otherwise.
@@ -102,26 +99,5 @@ func (s *Store) OwnerOf(a netip.Addr) (owner plugin.Attachment, ok bool, err err
 	return owner, is == held, s.failed("look up "+a.String(), err)
 }
 
-// Writable returns an error when no lease could be written now: it writes one
-// without a name. Where the filesystem has no such files it is removed again,
-// and outside of the leases' directory, to leave the index trusted.
-func (s *Store) Writable() error {
-	dir := s.path
-	for _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist); _, err = os.Stat(dir) {
-		dir = filepath.Dir(dir) // Allocate makes the rest
-	}
-	f, err := os.OpenFile(dir, os.O_WRONLY|unix.O_TMPFILE, 0o600)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		if dir == s.path {
-			dir = filepath.Dir(dir)
-		}
-		if f, err = os.CreateTemp(dir, ".cnibox-probe-*"); err == nil {
-			defer os.Remove(f.Name())
-		}
-	}
-	if err != nil {
-		return err
-	}
-	_, err = f.WriteString(format(plugin.Attachment{ContainerID: "probe", IfName: "probe"}))
-	return errors.Join(err, f.Close())
-}
+// Writable returns an error when no lease could be written now.
+func (s *Store) Writable() error { return state.Writable(s.path) }

@@ -185,7 +185,7 @@ func TestFullPool(t *testing.T) {
 		b.add(id, small)
 	}
 	err := b.addFails("d", small)
-	if want := "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.4; 3 are held in network net"; plugin.AsError(err).Msg != want {
+	if want := "no IP addresses available in range set: 10.1.2.1-10.1.2.4: 3 addresses, all taken; how many of them are stale is not known"; !strings.Contains(plugin.AsError(err).Msg, want) {
 		t.Errorf("got %q, want %q", err, want)
 	}
 	b.del("b", "eth0", "10.1.2.3")
@@ -259,7 +259,7 @@ func TestWantedAddress(t *testing.T) {
 		t.Errorf("got %s", got)
 	}
 	err := b.addFails("b", want("10.1.2.3"))
-	if !strings.HasSuffix(plugin.AsError(err).Msg, "it is held by container a, interface eth0") {
+	if !strings.Contains(plugin.AsError(err).Msg, "it is held by container a, interface eth0, since 2") {
 		t.Errorf("got %v, want that a has it", err)
 	}
 	b.put("10.1.2.2", "")
@@ -475,19 +475,5 @@ func TestNewStoreRefuses(t *testing.T) {
 		if _, err := NewStore(test.dir, test.network, ""); err == nil {
 			t.Errorf("%q, %q: no error", test.dir, test.network)
 		}
-	}
-}
-
-func TestStaleness(t *testing.T) {
-	results := t.TempDir()
-	if err := os.WriteFile(filepath.Join(results, "net-c2-eth0"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	leases := []Lease{{Owner: att("c1", "eth0")}, {Owner: att("c2", "eth0")}, {Owner: att("old", "")}}
-	if got := staleness(results, "net", leases); !strings.HasPrefix(got, "1 of them have no result in "+results) {
-		t.Errorf("got %q", got)
-	}
-	if got := staleness(results+"/absent", "net", leases); got != "" {
-		t.Errorf("without a cache: %q", got)
 	}
 }

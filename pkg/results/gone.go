@@ -2,6 +2,9 @@ package results
 
 import (
 	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
 
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -23,6 +26,22 @@ func Gone(dir string, key plugin.Key) (gone bool, known string) {
 	}
 	_ = ns.Close()
 	return false, "its network namespace " + path + " is there, so that it seems to be running"
+}
+
+// Lost reports whether libcni's results say that an attachment is gone: there is none of it, or its network namespace is gone. Where no
+// results are kept they say nothing.
+func Lost(dir string, key plugin.Key) bool {
+	if _, err := os.Lstat(filepath.Join(dir, fileOf(key))); errors.Is(err, fs.ErrNotExist) {
+		return Kept(dir)
+	}
+	gone, _ := Gone(dir, key)
+	return gone
+}
+
+// Kept reports whether there is a directory of libcni's results.
+func Kept(dir string) bool {
+	d, err := os.Stat(dir)
+	return err == nil && d.IsDir()
 }
 
 func netnsOf(dir string, key plugin.Key) (string, error) {

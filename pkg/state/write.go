@@ -59,3 +59,27 @@ func createNamed(path string, data []byte, mode os.FileMode) error {
 	}
 	return err
 }
+
+// Writable returns an error when no file could be made now in a directory, which is made if it is missing: it writes one without a name
+// into it, or into what there is of its path. Where the filesystem has no such files it is one beside the directory, whose own time
+// stays as it is, and is removed again.
+func Writable(dir string) error {
+	probe := dir
+	for _, err := os.Stat(probe); errors.Is(err, os.ErrNotExist); _, err = os.Stat(probe) {
+		probe = filepath.Dir(probe)
+	}
+	f, err := os.OpenFile(probe, os.O_WRONLY|unix.O_TMPFILE, 0o600)
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		if probe == dir {
+			probe = filepath.Dir(dir)
+		}
+		if f, err = os.CreateTemp(probe, ".cnibox-probe-*"); err == nil {
+			defer os.Remove(f.Name())
+		}
+	}
+	if err != nil {
+		return err
+	}
+	_, err = f.WriteString("probe")
+	return errors.Join(err, f.Close())
+}

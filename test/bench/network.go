@@ -22,7 +22,7 @@ const subnet = "10.88.0.0/16"
 type network []object
 
 var (
-	hostLocal = object{"type": "host-local", "ranges": [][]object{{{"subnet": subnet}}}, "routes": []object{{"dst": "0.0.0.0/0"}}}
+	hostLocal = ranged(subnet)
 	dualStack = object{
 		"type":   "host-local",
 		"ranges": [][]object{{{"subnet": subnet}}, {{"subnet": "fd00:88::/64"}}},
@@ -32,6 +32,11 @@ var (
 	tuning  = object{"type": "tuning", "sysctl": object{"net.core.somaxconn": "500"}}
 	portmap = object{"type": "portmap", "capabilities": object{"portMappings": true}}
 )
+
+// ranged is host-local with one range.
+func ranged(subnet string) object {
+	return object{"type": "host-local", "ranges": [][]object{{{"subnet": subnet}}}, "routes": []object{{"dst": "0.0.0.0/0"}}}
+}
 
 func bridge(ipam object) object {
 	return object{"type": "bridge", "bridge": "cni0", "isGateway": true, "ipam": ipam}

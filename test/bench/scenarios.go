@@ -70,13 +70,13 @@ func (r *runner) ports(b *testing.B, scenario string) {
 	r.measure(b, scenario, r.profile.fewRounds, subjects)
 }
 
-// leases measures a bridge whose network has handed out addresses already. The no-op tells how fast the machine is
-// meanwhile.
+// leases measures a bridge whose network has handed out addresses already, at last all of a small range but one. The no-op
+// tells how fast the machine is meanwhile.
 func (r *runner) leases(b *testing.B, scenario string) {
 	var subjects []*subject
-	for _, n := range r.profile.leases {
+	add := func(varied, subnet string, n int) {
 		names := []string{report.Reference, report.Debian, report.Cnibox, report.NoOp}
-		for _, s := range r.newSubjects(b, names, network{bridge(hostLocal)}, strconv.Itoa(n)) {
+		for _, s := range r.newSubjects(b, names, network{bridge(ranged(subnet))}, varied) {
 			var err error
 			s.Do(func() { err = addLeases(n) })
 			if err != nil {
@@ -85,6 +85,10 @@ func (r *runner) leases(b *testing.B, scenario string) {
 			subjects = append(subjects, s)
 		}
 	}
+	for _, n := range r.profile.leases {
+		add(strconv.Itoa(n), subnet, n)
+	}
+	add("252 of 253", strings.Replace(subnet, "/16", "/24", 1), 252)
 	r.measure(b, scenario, r.profile.fewRounds, subjects)
 }
 

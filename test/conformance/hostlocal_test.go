@@ -21,8 +21,8 @@ const (
 const leaseDir = "/var/lib/cni/networks/lan/"
 
 var hostLocalRows = group{name: "host-local", rows: slices.Concat(
-	hostLocalResults, firstAddresses(), addressOrder, requestedAddresses(), refusedConfigs(), refusedRequests(), fullRanges,
-	leaseFiles, leaseReading, releases(), leaseChecks, leaseCollections, hostLocalStatus, leaseCrowds, namespacesOf(ofHostLocal(plainRange)),
+	hostLocalResults, firstAddresses(), smallRanges(), excludedAddresses(), addressOrder, requestedAddresses(), refusedConfigs(), refusedRequests(), fullRanges,
+	leaseFiles, leaseReading, staleLeases, releases(), leaseChecks, leaseCollections, hostLocalStatus, leaseCrowds, namespacesOf(ofHostLocal(plainRange)),
 )}
 
 const (
@@ -172,7 +172,7 @@ func firstAddresses() (rows []row) {
 		{"the broadcast address can be rangeEnd", `"subnet":"10.1.2.0/24","rangeStart":"10.1.2.255","rangeEnd":"10.1.2.255"`, "10.1.2.255/24>10.1.2.1"},
 		{"IPv6", `"subnet":"fd00::/64"`, "fd00::2/64>fd00::1"},
 		{"the last address of an IPv6 subnet is handed out", `"subnet":"fd00::/126","rangeStart":"fd00::3"`, "fd00::3/126>fd00::1"},
-		{"the smallest subnet, /30", `"subnet":"10.1.2.4/30"`, "10.1.2.6/30>10.1.2.5"},
+		{"a subnet of four addresses", `"subnet":"10.1.2.4/30"`, "10.1.2.6/30>10.1.2.5"},
 		{"an address of each range set, in their order", `"ranges":[[{"subnet":"fd00::/64"}],[{"subnet":"10.1.2.0/24"}]]`, "fd00::2/64>fd00::1 10.1.2.2/24>10.1.2.1"},
 		{"two sets of one family", `"ranges":[[{"subnet":"10.1.2.0/24"}],[{"subnet":"10.1.3.0/24"}]]`, "10.1.2.2/24>10.1.2.1 10.1.3.2/24>10.1.3.1"},
 		{"the range beside ranges comes before them", `"ranges":[[{"subnet":"10.1.3.0/24"}]],"subnet":"10.1.2.0/24"`, "10.1.2.2/24>10.1.2.1 10.1.3.2/24>10.1.3.1"},
@@ -323,8 +323,7 @@ func refusedConfigs() (rows []row) {
 		{"a subnet that is a number", `"subnet":10`, []string{"ipam"}, ""},
 		{"a subnet with host bits", `"subnet":"10.1.2.3/24"`, []string{"10.1.2.0"}, ""},
 		{"an IPv4 subnet written as IPv6", `"subnet":"::ffff:10.1.2.0/120"`, []string{"range set 0"}, ""},
-		{"a subnet of two addresses", `"subnet":"10.1.2.0/31"`, []string{"10.1.2.0/31"}, ""},
-		{"an IPv6 subnet of two addresses", `"subnet":"fd00::/127"`, []string{"fd00::/127"}, ""},
+		{"a single address that is the gateway", `"subnet":"10.1.2.7/32","gateway":"10.1.2.7"`, []string{"10.1.2.7"}, ""},
 		{"rangeStart outside of the subnet", `"subnet":"10.1.2.0/24","rangeStart":"10.1.3.1"`, []string{"10.1.3.1", "10.1.2.0/24"}, ""},
 		{"rangeStart of the other family", `"subnet":"10.1.2.0/24","rangeStart":"fd00::1"`, []string{"fd00::1"}, ""},
 		{"rangeStart that is no address", `"subnet":"10.1.2.0/24","rangeStart":"ten"`, []string{"ten"}, ""},

@@ -327,6 +327,16 @@ func tuningStatus() []row {
 		{name: "STATUS finds a sysctl outside of net", differs: noStatus, test: func(l *lab) {
 			l.refused(l.status(conf(tuning(`"sysctl":{"kernel.hostname":"x"}`))), "hostname")
 		}},
+		{name: "STATUS finds a dataDir that can't be written", differs: noStatus, test: func(l *lab) {
+			l.write("/run/plain", "a file")
+			_, err := l.exec("STATUS", nil, tuning(`"mtu":1400,"cniVersion":"1.1.0","dataDir":"/run/plain/records"`))
+			l.code(err, 50)
+			l.refused(err, "/run/plain")
+		}},
+		{name: "STATUS does not mind a dataDir that is not needed", test: func(l *lab) {
+			l.write("/run/plain", "a file")
+			l.must(l.status(conf(tuning(arpFilter + `,"dataDir":"/run/plain/records"`))))
+		}},
 		{name: "STATUS finds a sysctl that the allowlist does not allow", differs: noStatus, test: func(l *lab) {
 			l.write("/etc/cni/tuning/allowlist.conf", "^net.core")
 			l.refused(l.status(conf(tuning(arpFilter))), "arp_filter")

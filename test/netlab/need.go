@@ -43,6 +43,10 @@ var (
 		node.close()
 		return false, nil
 	})
+	TimeNamespace = feature("time namespaces", func() (bool, error) {
+		_, err := os.Stat("/proc/self/ns/time")
+		return errors.Is(err, fs.ErrNotExist), err
+	})
 	SCTP = feature("sctp", func() (bool, error) {
 		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, unix.IPPROTO_SCTP)
 		if err != nil {

@@ -2,8 +2,11 @@ package hostlocal
 
 import (
 	"fmt"
+	"math/rand/v2"
+	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -210,8 +213,6 @@ func TestConfigErrors(t *testing.T) {
 		{"no prefix length", call{config: ipam(`"subnet": "10.1.2.0"`)}, `key "ipam.subnet": want an address with prefix length, such as 10.88.0.2/24, got "10.1.2.0"`},
 		{"a number", call{config: ipam(`"subnet": 10`)}, `key "ipam.subnet": want a string, got the number 10`},
 		{"host bits", call{config: ipam(`"subnet": "10.1.2.3/24"`)}, "Network has host bits set: 10.1.2.3/24. For a subnet mask of length 24 the network address is 10.1.2.0"},
-		{"/31", call{config: ipam(`"subnet": "10.1.2.0/31"`)}, "Network 10.1.2.0/31 too small to allocate from"},
-		{"/127", call{config: ipam(`"subnet": "fd00::/127"`)}, "Network fd00::/127 too small to allocate from"},
 		{"mapped", call{config: ipam(`"subnet": "::ffff:10.1.2.0/120"`)}, "IPv4 written as IPv6"},
 		{"start outside", call{config: ipam(`"subnet": "10.1.2.0/24", "rangeStart": "10.1.3.1"`)}, `key "ipam.rangeStart": RangeStart 10.1.3.1 not in network 10.1.2.0/24`},
 		{"start of the other family", call{config: ipam(`"subnet": "10.1.2.0/24", "rangeStart": "fd00::1"`)}, "RangeStart fd00::1 not in network"},
@@ -219,7 +220,7 @@ func TestConfigErrors(t *testing.T) {
 		{"end before start", call{config: ipam(`"subnet": "10.1.2.0/24", "rangeStart": "10.1.2.9", "rangeEnd": "10.1.2.5"`)}, "RangeStart 10.1.2.9 is behind RangeEnd 10.1.2.5"},
 		{"start no address", call{config: ipam(`"subnet": "10.1.2.0/24", "rangeStart": "ten"`)}, `key "ipam.rangeStart"`},
 		{"gateway no address", call{config: ipam(`"subnet": "10.1.2.0/24", "gateway": "10.1.2.0/24"`)}, `key "ipam.gateway"`},
-		{"only the gateway", call{config: ipam(`"subnet": "10.1.2.0/24", "rangeStart": "10.1.2.1", "rangeEnd": "10.1.2.1"`)}, "holds only the gateway"},
+		{"only the gateway", call{config: ipam(`"subnet": "10.1.2.0/24", "rangeStart": "10.1.2.1", "rangeEnd": "10.1.2.1"`)}, "has no address to hand out"},
 		{"mixed families", call{config: ipam(`"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "fd00::/64"}]]`)}, "mixed address families"},
 		{"overlap in a set", call{config: ipam(`"ranges": [[{"subnet": "10.1.2.0/24"}, {"subnet": "10.1.2.0/28"}]]`)}, "subnets 10.1.2.1-10.1.2.254 and 10.1.2.1-10.1.2.14 overlap"},
 		{"overlap of sets", call{config: ipam(`"ranges": [[{"subnet": "10.1.0.0/16"}], [{"subnet": "fd00::/64"}], [{"subnet": "10.1.2.0/24"}]]`)}, "range set 0 overlaps with 2"},
@@ -293,7 +294,7 @@ func TestAddressTaken(t *testing.T) {
 	c.id = "c2"
 	_, err := n.add(c)
 	e := plugin.AsError(err)
-	if want := "failed to allocate for range 0: requested IP address 10.1.2.7 is not available in range set 10.1.2.1-10.1.2.254: it is held by container c1, interface eth0"; e.Msg != want || e.Code != types.ErrTryAgainLater || e.Details == "" {
+	if want := "failed to allocate for range 0: requested IP address 10.1.2.7 is not available in range set 10.1.2.1-10.1.2.254: it is held by container c1, interface eth0, since 2"; !strings.HasPrefix(e.Msg, want) || e.Code != types.ErrTryAgainLater || e.Details == "" {
 		t.Errorf("got code %d, %q (%s)\nwant %q", e.Code, e.Msg, e.Details, want)
 	}
 }
@@ -309,7 +310,7 @@ func TestPoolExhausted(t *testing.T) {
 	c.id = "late"
 	_, err := n.add(c)
 	e := plugin.AsError(err)
-	if want := "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6; 5 are held in network net"; e.Msg != want || e.Code != types.ErrTryAgainLater {
+	if want := "failed to allocate for range 0: no IP addresses available in range set: 10.1.2.1-10.1.2.6: 5 addresses, all taken"; !strings.HasPrefix(e.Msg, want) || e.Code != types.ErrTryAgainLater {
 		t.Errorf("got code %d, %q\nwant %q", e.Code, e.Msg, want)
 	}
 	if !strings.Contains(e.Details, "cnictl gc") {
@@ -501,6 +502,38 @@ sortlist 10.0.0.0`)
 	}
 }
 
+// What is left of ranges is each address of theirs that is not excluded, once.
+func TestWithout(t *testing.T) {
+	subnet := netip.MustParsePrefix("10.1.2.0/27")
+	rng := rand.New(rand.NewPCG(1, 2))
+	for range 2000 {
+		first, last := rng.IntN(32), rng.IntN(32)
+		left := []lease.Range{{Subnet: subnet, First: address(min(first, last)), Last: address(max(first, last))}}
+		var excluded []netip.Prefix
+		for range rng.IntN(4) {
+			excluded = append(excluded, netip.PrefixFrom(address(rng.IntN(32)), 27+rng.IntN(6)).Masked())
+			left = without(left, excluded[len(excluded)-1])
+		}
+		for i := range 32 {
+			a, want, got := address(i), 0, 0
+			if i >= min(first, last) && i <= max(first, last) && !slices.ContainsFunc(excluded, func(p netip.Prefix) bool { return p.Contains(a) }) {
+				want = 1
+			}
+			for _, r := range left {
+				if r.Contains(a) {
+					got++
+				}
+			}
+			if got != want {
+				t.Fatalf("%s without %v is %v: %s is in it %d times, want %d", subnet, excluded, left, a, got, want)
+			}
+		}
+	}
+}
+
+// address returns the ith address of 10.1.2.0/24.
+func address(i int) netip.Addr { return netip.AddrFrom4([4]byte{10, 1, 2, byte(i)}) }
+
 // Whatever the configuration: no panic; an error names no address as taken, and
 // what ADD took, DEL gives back.
 func FuzzConfig(f *testing.F) {
@@ -509,6 +542,9 @@ func FuzzConfig(f *testing.F) {
 		`{"ipam": {"ranges": [[{"subnet": "10.1.2.0/24", "rangeStart": "10.1.2.5", "rangeEnd": "10.1.2.9", "gateway": "10.1.2.254"}], [{"subnet": "fd00::/64"}]]}}`,
 		`{"ipam": {"ranges": [[]], "routes": [{"dst": "0.0.0.0/0"}]}, "runtimeConfig": {"ips": ["10.1.2.3"], "ipRanges": [[{"subnet": "10.2.0.0/16"}]]}, "args": {"cni": {"ips": []}}}`,
 		`{"ipam": {"subnet": "255.255.255.252/30"}}`,
+		`{"ipam": {"subnet": "255.255.255.254/31", "exclude": ["255.255.255.255"]}}`,
+		`{"ipam": {"subnet": "0.0.0.0/30", "exclude": ["0.0.0.0/31"]}}`,
+		`{"ipam": {"ranges": [[{"subnet": "fd00::/127", "exclude": ["fd00::"]}, {"subnet": "fd00::7/128", "gateway": "fe80::1"}]]}}`,
 		`{"ipam": {"subnet": "ffff:ffff:ffff:ffff:ffff:ffff:ffff:fffc/126"}}`,
 	} {
 		f.Add(s, "IP=10.1.2.7")

@@ -2,6 +2,8 @@ package hostlocal
 
 import (
 	"net/netip"
+	"slices"
+	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
@@ -26,17 +28,17 @@ func overlap(p, q lease.Pool) (a, b lease.Range, ok bool) {
 func readPool(index int, list []*conf.Object) (lease.Pool, error) {
 	p := lease.Pool{Index: index}
 	for _, o := range list {
-		r, err := readRange(o)
+		ranges, err := readRange(o)
 		if err != nil {
 			return p, err
 		}
-		if len(p.Ranges) > 0 && isIPv4(p) != r.First.Is4() {
-			return p, plugin.ConfigError("put each family in a range set of its own", "mixed address families: %s and %s", p.Ranges[0].Subnet, r.Subnet)
+		if len(p.Ranges) > 0 && isIPv4(p) != ranges[0].First.Is4() {
+			return p, plugin.ConfigError("put each family in a range set of its own", "mixed address families: %s and %s", p.Ranges[0].Subnet, ranges[0].Subnet)
 		}
-		if a, b, ok := overlap(lease.Pool{Ranges: []lease.Range{r}}, p); ok {
+		if a, b, ok := overlap(lease.Pool{Ranges: ranges}, p); ok {
 			return p, plugin.ConfigError("give each range addresses of its own", "subnets %s and %s overlap", b, a)
 		}
-		p.Ranges = append(p.Ranges, r)
+		p.Ranges = append(p.Ranges, ranges...)
 	}
 	if len(list) == 0 {
 		return p, plugin.ConfigError("give it at least one range, or remove it", "empty range set")
@@ -44,43 +46,40 @@ func readPool(index int, list []*conf.Object) (lease.Pool, error) {
 	return p, nil
 }
 
-// readRange reads and checks one range and fills in what it leaves out: the
-// subnet's first address is the gateway, and addresses are handed out from it
-// to the last but an IPv4 broadcast address.
-func readRange(o *conf.Object) (lease.Range, error) {
+// readRange reads and checks one range. It returns the parts that are left
+// between the addresses that are excluded.
+func readRange(o *conf.Object) ([]lease.Range, error) {
 	var r lease.Range
 	plugin.ReadPrefix(o, "subnet", &r.Subnet)
 	plugin.ReadAddr(o, "rangeStart", &r.First)
 	plugin.ReadAddr(o, "rangeEnd", &r.Last)
 	plugin.ReadAddr(o, "gateway", &r.Gateway)
 	if err := o.Err(); err != nil {
-		return r, err
+		return nil, err
 	}
 	if err := checkSubnet(r.Subnet, o.Path("subnet")); err != nil {
-		return r, err
+		return nil, err
 	}
-	first := r.Subnet.Addr().Next()
-	if !r.Gateway.IsValid() {
-		r.Gateway = first
-	}
-	if !r.First.IsValid() {
-		r.First = first
-	}
-	if !r.Last.IsValid() {
-		r.Last = lastOf(r.Subnet)
-	}
+	fillIn(&r)
 	const outside = "set it to an address of the subnet"
 	switch {
 	case !r.Subnet.Contains(r.First):
-		return r, plugin.ConfigError(outside, "key %q: RangeStart %s not in network %s", o.Path("rangeStart"), r.First, r.Subnet)
+		return nil, plugin.ConfigError(outside, "key %q: RangeStart %s not in network %s", o.Path("rangeStart"), r.First, r.Subnet)
 	case !r.Subnet.Contains(r.Last):
-		return r, plugin.ConfigError(outside, "key %q: RangeEnd %s not in network %s", o.Path("rangeEnd"), r.Last, r.Subnet)
+		return nil, plugin.ConfigError(outside, "key %q: RangeEnd %s not in network %s", o.Path("rangeEnd"), r.Last, r.Subnet)
 	case r.Last.Less(r.First):
-		return r, plugin.ConfigError("exchange the two", "key %q: RangeStart %s is behind RangeEnd %s", o.Path("rangeStart"), r.First, r.Last)
-	case r.First == r.Last && r.First == r.Gateway:
-		return r, plugin.ConfigError("give the range more addresses", "key %q: the range %s holds only the gateway", o.Path("subnet"), r)
+		return nil, plugin.ConfigError("exchange the two", "key %q: RangeStart %s is behind RangeEnd %s", o.Path("rangeStart"), r.First, r.Last)
 	}
-	return r, nil
+	parts := []lease.Range{r}
+	for _, e := range readExcluded(o, r.Subnet) {
+		parts = without(parts, e)
+	}
+	onlyGateway := func(r lease.Range) bool { return r.First == r.Last && r.First == r.Gateway }
+	if parts = slices.DeleteFunc(parts, onlyGateway); len(parts) == 0 && o.Err() == nil {
+		return nil, plugin.ConfigError("give the range more addresses",
+			"key %q: the range %s has no address to hand out: the gateway and what is excluded are all", o.Path("subnet"), r)
+	}
+	return parts, o.Err()
 }
 
 func checkSubnet(p netip.Prefix, key string) error {
@@ -89,8 +88,6 @@ func checkSubnet(p netip.Prefix, key string) error {
 		return plugin.ConfigError("set it to a network such as 10.88.0.0/16", "key %q is missing", key)
 	case p.Addr().Is4In6():
 		return plugin.ConfigError("write it as an IPv4 network", "key %q: %s is IPv4 written as IPv6", key, p)
-	case p.Bits() > p.Addr().BitLen()-2:
-		return plugin.ConfigError("at most /30 for IPv4 and /126 for IPv6", "key %q: Network %s too small to allocate from", key, p)
 	case p != p.Masked():
 		return plugin.ConfigError("write "+p.Masked().String(),
 			"key %q: Network has host bits set: %s. For a subnet mask of length %d the network address is %s", key, p, p.Bits(), p.Masked().Addr())
@@ -98,16 +95,81 @@ func checkSubnet(p netip.Prefix, key string) error {
 	return nil
 }
 
-// lastOf returns the last address a container can have: all host bits set,
-// less one for IPv4, where that is the broadcast address.
+// fillIn sets what a range leaves out. The first address of the subnet is the
+// gateway, and addresses are handed out from it to the last one. First and last
+// are not the network's own address and IPv4's broadcast address, which a subnet
+// of two addresses does not have (RFC 3021, RFC 6164). A single address has no
+// room for a gateway.
+func fillIn(r *lease.Range) {
+	first, last := r.Subnet.Addr(), lastOf(r.Subnet)
+	hostBits := first.BitLen() - r.Subnet.Bits()
+	if hostBits > 1 {
+		first = first.Next()
+	}
+	if hostBits > 1 && last.Is4() {
+		last = last.Prev()
+	}
+	if !r.Gateway.IsValid() && hostBits > 0 {
+		r.Gateway = first
+	}
+	if !r.First.IsValid() {
+		r.First = first
+	}
+	if !r.Last.IsValid() {
+		r.Last = last
+	}
+}
+
+// lastOf returns a network's last address.
 func lastOf(p netip.Prefix) netip.Addr {
 	bytes := p.Addr().AsSlice()
 	for i := p.Bits(); i < p.Addr().BitLen(); i++ {
 		bytes[i/8] |= 0x80 >> (i % 8)
 	}
 	a, _ := netip.AddrFromSlice(bytes)
-	if a.Is4() {
-		return a.Prev()
-	}
 	return a
+}
+
+// readExcluded reads the addresses and networks that are not to be handed out.
+func readExcluded(o *conf.Object, subnet netip.Prefix) (list []netip.Prefix) {
+	var texts []string
+	o.Strings("exclude", &texts)
+	for _, text := range texts {
+		p, err := netip.ParsePrefix(text)
+		if a, aerr := netip.ParseAddr(text); aerr == nil && a.Zone() == "" {
+			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+		}
+		switch {
+		case err != nil:
+			o.Fail("exclude", "addresses such as 10.88.0.5, and networks such as 10.88.0.16/28", strconv.Quote(text))
+		case p != p.Masked():
+			o.Fail("exclude", "the network "+p.Masked().String(), strconv.Quote(text))
+		case !p.Overlaps(subnet):
+			o.Fail("exclude", "addresses of "+subnet.String(), strconv.Quote(text))
+		default:
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// without returns what is left of ranges before and behind the addresses of a
+// network.
+func without(ranges []lease.Range, excluded netip.Prefix) (left []lease.Range) {
+	first, last := excluded.Addr(), lastOf(excluded)
+	for _, r := range ranges {
+		if last.Less(r.First) || r.Last.Less(first) {
+			left = append(left, r)
+			continue
+		}
+		before, behind := r, r
+		before.Last, behind.First = first.Prev(), last.Next()
+		if r.First.Less(first) {
+			left = append(left, before)
+		}
+		if last.Less(r.Last) {
+			left = append(left, behind)
+		}
+	}
+	return left
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -111,20 +112,28 @@ func setValues(ctx context.Context, r *plugin.Request, links *netlink.Handle, l 
 	return nil
 }
 
-// Status reports whether the configuration can be used and sysctls can be set.
+// Status reports whether the configuration can be used, sysctls can be set, and attributes recorded.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	s, err := readSettings(r)
 	if err == nil {
 		err = netns.CheckEntry()
 	}
-	if err != nil || len(s.sysctls) == 0 {
+	if err == nil {
+		err = checkAllowlist(s.sysctls)
+	}
+	if err != nil {
 		return err
 	}
-	if err := checkAllowlist(s.sysctls); err != nil {
-		return err
+	if len(s.sysctls) > 0 {
+		if err := sysctl.Writable(); err != nil {
+			return types.NewError(types.ErrPluginNotAvailable, err.Error(), "the configuration sets sysctls: give the runtime a writable /proc/sys")
+		}
 	}
-	if err := sysctl.Writable(); err != nil {
-		return types.NewError(types.ErrPluginNotAvailable, err.Error(), "the configuration sets sysctls: give the runtime a writable /proc/sys")
+	if s.values != (values{}) {
+		if err := state.Writable(dataDir(r.Config)); err != nil {
+			return types.NewError(types.ErrPluginNotAvailable, "previous attributes can't be recorded: "+err.Error(),
+				"make that directory writable and make sure its disk is not full, or set dataDir to another one")
+		}
 	}
 	return nil
 }

@@ -1,0 +1,94 @@
+package lease
+
+import (
+	"fmt"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/results"
+)
+
+// reclaim frees what nobody can be using of a pool that has no free address:
+// abandoned leases and torn files. If there are none, it says how full the pool
+// is.
+func (x *session) reclaim(p Pool) error {
+	leases, broken, err := x.scan()
+	if err != nil {
+		return err
+	}
+	var free []Lease
+	stale := 0
+	for _, l := range leases {
+		if !p.Contains(l.Address) || !x.stale(l) {
+			continue
+		}
+		stale++
+		if x.isOld(l) {
+			free = append(free, l)
+		}
+	}
+	for _, a := range broken {
+		if p.Contains(a) {
+			free = append(free, Lease{Address: a})
+		}
+	}
+	if len(free) > 0 {
+		return x.removeAll(free)
+	}
+	return tryLater("`cnictl gc "+x.network+"` frees what is stale: libcni has no result of it, or its network namespace is gone; "+
+		"if nothing is, enlarge the range", "failed to allocate for range %d: no IP addresses available in range set: %s: %d addresses, all taken%s",
+		p.Index, p, p.size(), x.staleText(stale))
+}
+
+// staleText says how many leases are stale.
+func (x *session) staleText(stale int) string {
+	if !results.Kept(x.results) {
+		return fmt.Sprintf("; how many of them are stale is not known without libcni's results, which are not in %q", x.results)
+	}
+	return fmt.Sprintf(", %d of them by stale leases", stale)
+}
+
+// stale reports whether libcni's results say that the owner of a lease is gone.
+// They can't say it of one in the old form.
+func (x *session) stale(l Lease) bool {
+	return l.Owner.IfName != "" && results.Lost(x.results, x.key(l.Owner))
+}
+
+// abandoned reports whether the owner of a lease is gone for certain: it is
+// stale, and from before this boot, which no network namespace survives. So it
+// is no lease of an ADD that is still under way, which libcni has no result of.
+func (x *session) abandoned(l Lease) bool { return x.stale(l) && x.isOld(l) }
+
+// isOld reports whether a lease's file was made, moved or changed last before
+// this boot.
+func (x *session) isOld(l Lease) bool {
+	var st unix.Stat_t
+	return unix.Lstat(x.file(l.Address), &st) == nil && time.Unix(0, st.Ctim.Nano()).Before(x.index.began)
+}
+
+// holder says who has a lease and since when and, as the beginning of a remedy,
+// whether that attachment's network namespace is still there.
+func (x *session) holder(l Lease) (name, state string) {
+	if l.Owner.ContainerID == "" {
+		return "something that is not a lease", ""
+	}
+	name = Name(l.Owner)
+	if file, err := os.Stat(x.file(l.Address)); err == nil {
+		name += ", since " + file.ModTime().UTC().Format(time.RFC3339)
+	}
+	if l.Owner.IfName == "" {
+		return name, ""
+	}
+	gone, known := results.Gone(x.results, x.key(l.Owner))
+	if gone {
+		known = "its network namespace is gone"
+	}
+	return name, known + ": "
+}
+
+func (x *session) key(owner plugin.Attachment) plugin.Key {
+	return plugin.Key{Network: x.network, ContainerID: owner.ContainerID, IfName: owner.IfName}
+}

@@ -1,0 +1,164 @@
+package lease
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// inLaterBoot does something as a session of a boot that begins now.
+func (b *bench) inLaterBoot(do func(x *session) error) error {
+	b.Helper()
+	_, err := b.locked(b.Context(), true, "test", func(x *session) ([]Lease, error) {
+		x.index.began = time.Now()
+		return nil, do(x)
+	})
+	return err
+}
+
+// result writes what libcni keeps of an attachment.
+func (b *bench) result(id, netns string) {
+	b.Helper()
+	if b.results == "" {
+		b.results = b.T.TempDir()
+	}
+	text := fmt.Sprintf(`{"kind":"cniCacheV1","networkName":"net","containerId":%q,"ifName":"eth0","netns":%q}`, id, netns)
+	if err := os.WriteFile(filepath.Join(b.results, "net-"+id+"-eth0"), []byte(text), 0o600); err != nil {
+		b.Fatal(err)
+	}
+}
+
+func TestReclaim(t *testing.T) {
+	all := pool(0, "10.1.2.1-10.1.2.6!10.1.2.1")
+	b := newBench(t)
+	b.put("10.1.2.2", "running\r\neth0")
+	b.put("10.1.2.3", "forgotten\r\neth0")
+	b.put("10.1.2.4", "crashed\r\neth0")
+	b.put("10.1.2.5", "old")
+	b.put("10.1.2.6", "")
+	b.put("10.1.2.7", "outside\r\neth0")
+	b.result("running", "/proc/self/ns/net")
+	b.result("crashed", "/run/netns/none")
+	err := b.inLaterBoot(func(x *session) error { return x.reclaim(all) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.hasFiles(map[string]string{"lock": "", "10.1.2.2": "running\r\neth0", "10.1.2.5": "old", "10.1.2.7": "outside\r\neth0"})
+}
+
+func TestNothingToReclaim(t *testing.T) {
+	for name, test := range map[string]struct {
+		setup func(b *bench)
+		want  string
+	}{
+		"all are in use": {func(b *bench) {
+			for _, id := range []string{"a", "b", "c"} {
+				b.result(id, "/proc/self/ns/net")
+			}
+		}, ": 3 addresses, all taken, 0 of them by stale leases"},
+		"results are kept elsewhere": {func(b *bench) { b.results = "/run/none" }, `: 3 addresses, all taken; how many of them are stale is not known without libcni's results, which are not in "/run/none"`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			b := newBench(t)
+			test.setup(b)
+			for _, id := range []string{"a", "b", "c"} {
+				b.add(id, small)
+			}
+			before := b.files()
+			err := b.inLaterBoot(func(x *session) error { return x.reclaim(small) })
+			e := plugin.AsError(err)
+			if !strings.Contains(e.Msg, test.want) || !strings.Contains(e.Details, "`cnictl gc net`") {
+				t.Errorf("got %q (%s)\nwant %q", e.Msg, e.Details, test.want)
+			}
+			b.hasFiles(before)
+		})
+	}
+}
+
+// Leases of this boot may be those of ADDs under way, of which libcni has no
+// result yet.
+func TestLeasesOfThisBootAreKept(t *testing.T) {
+	b := newBench(t)
+	b.result("else", "/proc/self/ns/net")
+	for _, id := range []string{"a", "b", "c"} {
+		b.add(id, small)
+	}
+	err := b.addFails("d", small)
+	if want := ": 3 addresses, all taken, 3 of them by stale leases"; !strings.Contains(err.Error(), want) {
+		t.Errorf("got %q, want %q", err, want)
+	}
+	if err := b.addFails("d", Pool{Ranges: small.Ranges, Want: addr("10.1.2.3")}); !strings.Contains(err.Error(), "container b") {
+		t.Error(err)
+	}
+}
+
+// The clock may be set while the machine runs: this boot began when it said so
+// first.
+func TestBootBegan(t *testing.T) {
+	b := newBench(t)
+	b.add("a", small)
+	x := openIndex(b.indexPath, b.path)
+	earlier := x.began.Add(-time.Hour).Truncate(time.Second)
+	if err := overwrite(x.stamp(), x.describe(earlier, sealTimeOf(t, b.path))); err != nil {
+		t.Fatal(err)
+	}
+	if x = openIndex(b.indexPath, b.path); !x.trusted || !x.began.Equal(earlier) {
+		t.Errorf("trusted %v, began %v, want %v", x.trusted, x.began, earlier)
+	}
+	b.add("b", small) // writes the stamp anew
+	later := x.began.Add(2 * time.Hour)
+	if err := overwrite(x.stamp(), x.describe(later, sealTimeOf(t, b.path))); err != nil {
+		t.Fatal(err)
+	}
+	if x = openIndex(b.indexPath, b.path); !x.trusted || !x.began.Before(later) {
+		t.Errorf("trusted %v, began %v, want it before %v", x.trusted, x.began, later)
+	}
+}
+
+func sealTimeOf(t *testing.T, path string) time.Time {
+	t.Helper()
+	st, err := os.Stat(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st.ModTime()
+}
+
+// Some filesystems keep times in steps of a second, or two.
+func TestSealTime(t *testing.T) {
+	now := time.Now()
+	for range 1000 {
+		now = now.Add(time.Microsecond)
+		seal := sealTime(now)
+		if seal != seal.Truncate(2*time.Second) || seal.Year() < 1990 || seal.Year() > 2007 || seal.Equal(sealTime(now.Add(time.Microsecond))) {
+			t.Fatalf("%v is marked by %v", now, seal)
+		}
+	}
+	b := newBench(t)
+	b.add("a", small)
+	seal := sealTimeOf(t, b.path)
+	if seal != seal.Truncate(2*time.Second) {
+		t.Errorf("%v is not what every filesystem can keep", seal)
+	}
+}
+
+// An address that is asked for by name has no other to fall back to.
+func TestWantedFromBefore(t *testing.T) {
+	b := newBench(t)
+	b.result("else", "/proc/self/ns/net")
+	b.put("10.1.2.3", "gone\r\neth0")
+	err := b.inLaterBoot(func(x *session) error {
+		return x.takeWanted(att("new", "eth0"), Pool{Ranges: small.Ranges, Want: addr("10.1.2.3")})
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if owner, _, err := b.OwnerOf(addr("10.1.2.3")); owner != att("new", "eth0") || err != nil {
+		t.Error(owner, err)
+	}
+}

@@ -1,0 +1,171 @@
+package conformance
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+const (
+	refKeeps   = "it keeps a lease until its DEL, which never comes after a crash"
+	refSilent  = "it does not say it"
+	refNoOwner = "it says only that the address is allocated"
+)
+
+// uptime returns for how many seconds the machine has been up.
+func (l *lab) uptime() (seconds float64) {
+	text, err := os.ReadFile("/proc/uptime")
+	if err == nil {
+		seconds, err = strconv.ParseFloat(strings.Fields(string(text))[0], 64)
+	}
+	l.must(err)
+	return seconds
+}
+
+// reboot has host-local see a machine that was started again after all leases were made that are there.
+func (l *lab) reboot() {
+	start := int(l.uptime()) + 1
+	for l.uptime() < float64(start) {
+		time.Sleep(10 * time.Millisecond)
+	}
+	l.write("/run/rebooted", fmt.Sprintf("#!/bin/sh\nexec unshare --time --boottime -%d %s\n", start, filepath.Join(l.suite.dir, "host-local")))
+	l.run("chmod +x /run/rebooted")
+	l.write("/run/boot_id", "00000000-0000-4000-8000-000000000000\n")
+	l.run("mount --bind /run/boot_id /proc/sys/kernel/random/boot_id")
+	l.host.InstallPlugin(l, "host-local", "/run/rebooted")
+}
+
+// crashed attaches containers that are gone then, without DEL.
+func (l *lab) crashed(n network, names ...string) (list []*container) {
+	for _, name := range names {
+		c := l.attach(n, name)
+		c.Delete(l)
+		list = append(list, c)
+	}
+	return list
+}
+
+// staleLeases is about leases of attachments that are gone without DEL.
+var staleLeases = []row{
+	{name: "after a reboot, a full range takes back what crashed containers had", needs: &netlab.TimeNamespace, differs: refKeeps, test: func(l *lab) {
+		n := leased(twoLeft)
+		l.crashed(n, "one", "two")
+		l.reboot()
+		l.attach(n, "three").ips("10.1.2.2/24>10.1.2.1")
+		l.held("10.1.2.2")
+	}},
+	{name: "after a reboot, a full range takes back what libcni does not know", needs: &netlab.TimeNamespace, differs: refKeeps, test: func(l *lab) {
+		n := leased(twoLeft)
+		one := l.attach(n, "one")
+		l.lease("10.1.2.3", "unknown", "eth0")
+		l.reboot()
+		l.attach(n, "two").ips("10.1.2.3/24>10.1.2.1")
+		l.must(one.del())
+	}},
+	{name: "after a reboot, an address that is asked for is taken back from a crashed container", needs: &netlab.TimeNamespace, differs: refKeeps, test: func(l *lab) {
+		n := leased(plainRange)
+		l.crashed(n, "one")
+		l.reboot()
+		l.attach(n, "two", capability("ips", `["10.1.2.2"]`)).ips("10.1.2.2/24>10.1.2.1")
+	}},
+	{name: "after a reboot, nothing is taken back while addresses are free", needs: &netlab.TimeNamespace, test: func(l *lab) {
+		n := leased(twoLeft)
+		l.crashed(n, "one")
+		l.reboot()
+		l.attach(n, "two").ips("10.1.2.3/24>10.1.2.1")
+		l.held("10.1.2.2", "10.1.2.3")
+	}},
+	{name: "after a reboot, a container whose namespace is there keeps its address", needs: &netlab.TimeNamespace, test: func(l *lab) {
+		n := leased(twoLeft)
+		l.attach(n, "one")
+		l.attach(n, "two")
+		l.reboot()
+		l.refused(l.pod("three").add(n), "10.1.2.2")
+		l.refused(l.pod("four").add(n, capability("ips", `["10.1.2.3"]`)), "10.1.2.3")
+		l.held("10.1.2.2", "10.1.2.3")
+	}},
+	{name: "after a reboot, nothing is taken back where libcni keeps no results", needs: &netlab.TimeNamespace, test: func(l *lab) {
+		n := leased(twoLeft)
+		l.crashed(n, "one", "two")
+		l.forget()
+		l.reboot()
+		l.refused(l.pod("three").add(n), "10.1.2.2")
+	}},
+	{name: "after a reboot, a lease in the old form stays", needs: &netlab.TimeNamespace, test: func(l *lab) {
+		n := leased(twoLeft)
+		l.attach(n, "one")
+		l.lease("10.1.2.3", "reserved", "")
+		l.reboot()
+		l.refused(l.pod("two").add(n), "10.1.2.2")
+	}},
+	{name: "a late DEL of a container keeps its address for who has it since the reboot", needs: &netlab.TimeNamespace, differs: refKeeps, test: func(l *lab) {
+		n := leased(twoLeft)
+		crashed := l.crashed(n, "one", "two")
+		l.reboot()
+		l.attach(n, "three").ips("10.1.2.2/24>10.1.2.1")
+		for _, c := range crashed {
+			l.must(c.del())
+		}
+		l.held("10.1.2.2")
+	}},
+	{name: "without a reboot nothing is taken back: it may be an ADD under way", test: func(l *lab) {
+		n := leased(twoLeft)
+		l.crashed(n, "one")
+		l.lease("10.1.2.3", "new", "eth0")
+		l.refused(l.pod("two").add(n), "10.1.2.2")
+		l.held("10.1.2.2", "10.1.2.3")
+	}},
+	{name: "the error about a full range says how many addresses it has, how many are stale, and what frees them", differs: refSilent, test: func(l *lab) {
+		n := leased(twoLeft)
+		l.crashed(n, "one")
+		l.attach(n, "two")
+		l.refused(l.pod("three").add(n), "10.1.2.2-10.1.2.3", "2 addresses", "1 of them", "cnictl gc lan")
+	}},
+	{name: "the error about a second ADD says since when the first one's address is held, and whether that container is there", differs: refNoOwner, test: func(l *lab) {
+		c := l.attach(leased(plainRange), "web")
+		again := func(parts ...string) {
+			_, err := l.exec("ADD", c, ofHostLocal(plainRange))
+			l.refused(err, append(parts, "10.1.2.2", c.ID, "eth0", time.Now().UTC().Format("since 2006-01-"))...)
+		}
+		again(c.Path() + " is there")
+		c.Delete(l)
+		again("is gone")
+	}},
+	{name: "the error about an address that is taken says since when, and whether that container is there", differs: refNoOwner, test: func(l *lab) {
+		c := l.attach(leased(plainRange), "one")
+		wanted := capability("ips", `["10.1.2.2"]`)
+		l.refused(l.pod("two").add(leased(plainRange), wanted), c.ID, "since", c.Path()+" is there")
+		c.Delete(l)
+		l.refused(l.pod("three").add(leased(plainRange), wanted), c.ID, "since", "is gone")
+	}},
+	{name: "DEL says what it can't give back, and the next one gives it back", differs: "its DEL succeeds, and the address stays taken", test: func(l *lab) {
+		l.run("mkdir /run/leases")
+		l.run("mount -t tmpfs tmpfs /run/leases")
+		c := l.attach(leased(dualRanges+`,"dataDir":"/run/leases"`), "web")
+		l.run("mount -o remount,ro /run/leases")
+		l.refused(c.del(), "/run/leases/lan")
+		l.run("mount -o remount,rw /run/leases")
+		l.must(c.del())
+		l.same(l.files("/run/leases/lan/[1f]*"), []string(nil))
+	}},
+	{name: "a full disk leaves no lease behind, and DEL gives back addresses", test: func(l *lab) {
+		n := leased(plainRange + `,"dataDir":"/run/small"`)
+		l.run("mkdir /run/small")
+		l.run("mount -t tmpfs -o size=1m,nr_inodes=200 tmpfs /run/small")
+		one := l.attach(n, "one")
+		l.write("/run/fill", "dd if=/dev/zero of=/run/small/full bs=4k 2>/dev/null || true")
+		l.run("sh /run/fill")
+		l.refused(l.pod("two").add(n), "/run/small")
+		l.same(l.files("/run/small/lan/1*"), []string{"/run/small/lan/10.1.2.2"})
+		l.must(one.del())
+		l.same(l.files("/run/small/lan/1*"), []string(nil))
+		l.run("rm /run/small/full")
+		l.attach(n, "three")
+		l.same(len(l.files("/run/small/lan/1*")), 1)
+	}},
+}
