@@ -44,6 +44,11 @@ func Routes(h *netlink.Handle, family int, like *netlink.Route, mask uint64) ([]
 	return whole(func() ([]netlink.Route, error) { return h.RouteListFiltered(family, like, mask) })
 }
 
+// Rules returns the rules of both families, each in the order in which they are asked.
+func Rules(h *netlink.Handle) ([]netlink.Rule, error) {
+	return whole(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
+}
+
 // whole lists again what has changed meanwhile, since something may be missing then (NLM_F_DUMP_INTR).
 func whole[T any](list func() ([]T, error)) (all []T, err error) {
 	const most = 100
