@@ -35,6 +35,8 @@ var groups = []group{
 	tuningRows,
 	portmapRows,
 	firewallRows,
+	sbrRows,
+	vrfRows,
 	chainRows,
 	dummyRows,
 }
@@ -51,7 +53,7 @@ type suite struct {
 
 // plugins are the names that a suite of ours has.
 var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static",
-	"tuning", "portmap", "firewall", "chain"}
+	"tuning", "portmap", "firewall", "sbr", "vrf", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {

@@ -75,13 +75,17 @@ func deleteRules(r *plugin.Request, h *netlink.Handle) error {
 	return errors.Join(errs...)
 }
 
-// isNamed reports whether a rule can be one that leads to a named table, or one of the reference plugin. People's have another protocol.
+// firstTable is the first that the reference plugin chooses.
+const firstTable = 100
+
+// isNamed reports whether a rule leads to a table that the configuration named, or can be one of the reference plugin, which does not
+// mark its rules.
 func isNamed(rule netlink.Rule, table int) bool {
 	switch rule.Protocol {
 	case protocol:
 		return rule.Table < firstOwnTable
 	case unix.RTPROT_UNSPEC:
-		return table == 0 || rule.Table == table
+		return rule.Table == table || table == 0 && rule.Table >= firstTable
 	}
 	return false
 }

@@ -23,35 +23,42 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := joined(r, h)
+	l, v, err := joined(r, h)
 	if v == nil || err != nil {
 		return err
 	}
 	r.Announce("leave VRF " + v.Name)
-	_, err = leave(ctx, r, h, v) // a route whose address or gateway has gone since ADD leads nowhere
-	return err
+	if l != nil {
+		is, err := holdingsOf(h, l)
+		if err == nil { // what is lost had an address or a gateway that has gone since ADD
+			_, err = is.moved(int(v.Table), route.Main).keptBy(ctx, r, l, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return deleteUnused(h, v)
 }
 
-// joined returns the VRF that the interface is in, if we have made it or the configuration names it. Without an interface in a VRF it is
-// that which the configuration names; nil if there is none.
-func joined(r *plugin.Request, h *netlink.Handle) (*netlink.Vrf, error) {
+// joined returns the interface with the VRF that it is in, if we have made that or the configuration names it. With no interface in any
+// it returns the VRF that the configuration names. There may be none.
+func joined(r *plugin.Request, h *netlink.Handle) (netlink.Link, *netlink.Vrf, error) {
 	name := locate(r.Config).name
 	l, err := h.LinkByName(r.IfName)
 	switch {
 	case err == nil && isOther(r, l):
-		return nil, nil
+		return nil, nil, nil
 	case err == nil && l.Attrs().MasterIndex != 0:
 		v, err := vrf(h.LinkByIndex(l.Attrs().MasterIndex))
-		if v != nil && v.Name != name && !isOwn(v) {
-			return nil, nil
+		if v == nil || v.Name != name && !isOwn(v) {
+			return nil, nil, err
 		}
-		return v, err
-	case link.IgnoreNotFound(err) != nil:
-		return nil, err
-	case !link.IsName(name):
-		return nil, nil
+		return l, v, err
+	case link.IgnoreNotFound(err) != nil || !link.IsName(name):
+		return nil, nil, link.IgnoreNotFound(err)
 	}
-	return vrf(h.LinkByName(name))
+	v, err := vrf(h.LinkByName(name))
+	return nil, v, err
 }
 
 // vrf returns a link that was looked up, if it was found and is a VRF.
@@ -72,24 +79,14 @@ func isOther(r *plugin.Request, l netlink.Link) bool {
 // isOwn reports whether this plugin has made a VRF.
 func isOwn(v *netlink.Vrf) bool { return bytes.Equal(v.HardwareAddr, ownMAC(v.Name)) }
 
-// leave takes the interface out of the VRF, if it is there, and deletes that if it is ours and empty. It returns which routes and addresses
-// the interface has lost, and what could not be done.
-func leave(ctx context.Context, r *plugin.Request, h *netlink.Handle, v *netlink.Vrf) (lost, err error) {
-	l, err := h.LinkByName(r.IfName)
-	if link.IgnoreNotFound(err) != nil {
-		return nil, err
-	}
-	if err == nil && l.Attrs().MasterIndex == v.Index {
-		if lost, err = move(ctx, r, l, 0, int(v.Table), route.Main); err != nil {
-			return lost, err
-		}
-	}
+// deleteUnused deletes the VRF if we have made it and nothing is in it.
+func deleteUnused(h *netlink.Handle, v *netlink.Vrf) error {
 	if !isOwn(v) {
-		return lost, nil
+		return nil
 	}
 	links, err := link.List(h)
 	if err != nil || slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().MasterIndex == v.Index }) {
-		return lost, err
+		return err
 	}
-	return lost, link.Delete(h, v.Index)
+	return link.Delete(h, v.Index)
 }

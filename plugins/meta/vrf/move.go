@@ -19,36 +19,48 @@ import (
 // settleTime bounds the wait for duplicate address detection, which takes one to two seconds (RFC 4862).
 const settleTime = 5 * time.Second
 
-// move gives a link another master, or none (0). The kernel takes it down and up for that, by which it loses its routes, and the IPv6
-// addresses that it is not told to keep. They are put back as they were, those routes of the one table into the other. What could not
-// be put back is lost.
-func move(ctx context.Context, r *plugin.Request, l netlink.Link, master, from, to int) (lost, err error) {
-	h, err := r.LinksInside()
-	if err != nil {
-		return nil, err
+// holdings are what a link loses when it gets another master, because the kernel takes it down and up for that: its routes, and the IPv6
+// addresses that the kernel is not told to keep.
+type holdings struct {
+	addresses []netlink.Addr
+	routes    []netlink.Route
+}
+
+func holdingsOf(h *netlink.Handle, l netlink.Link) (is holdings, err error) {
+	if is.addresses, err = link.Addresses(h, l, netlink.FAMILY_V6); err != nil {
+		return is, err
 	}
-	addresses, err := link.Addresses(h, l, netlink.FAMILY_V6)
-	if err != nil {
-		return nil, err
-	}
-	routes, err := routesOf(h, l)
-	if err != nil {
-		return nil, err
-	}
-	for i := range routes {
-		if routes[i].Table == from {
-			routes[i].Table = to
-		}
-	}
-	if err := h.LinkSetMasterByIndex(l, master); err != nil {
-		return nil, fmt.Errorf("make link %d the master of %s: %w", master, l.Attrs().Name, err)
-	}
-	return errors.Join(putAddressesBack(h, l, addresses), r.Inside(func() error { return settle(l) }), putRoutesBack(ctx, h, l, routes)), nil
+	is.routes, err = routesOf(h, l)
+	return is, err
 }
 
 func routesOf(h *netlink.Handle, l netlink.Link) ([]netlink.Route, error) {
 	all, err := route.List(h)
 	return route.Of(all, l.Attrs().Index), err
+}
+
+// moved returns them with the routes of one table in another.
+func (is holdings) moved(from, to int) holdings {
+	is.routes = slices.Clone(is.routes)
+	for i := range is.routes {
+		if is.routes[i].Table == from {
+			is.routes[i].Table = to
+		}
+	}
+	return is
+}
+
+// keptBy gives a link another master, or none (0), and lets it have the holdings then. It returns which of them are lost, if the link
+// has that master.
+func (is holdings) keptBy(ctx context.Context, r *plugin.Request, l netlink.Link, master int) (lost, err error) {
+	h, err := r.LinksInside()
+	if err != nil {
+		return nil, err
+	}
+	if err := h.LinkSetMasterByIndex(l, master); err != nil {
+		return nil, fmt.Errorf("make link %d the master of %s: %w", master, l.Attrs().Name, err)
+	}
+	return errors.Join(putAddressesBack(h, l, is.addresses), r.Inside(func() error { return settle(l) }), putRoutesBack(ctx, h, l, is.routes)), nil
 }
 
 // putAddressesBack gives a link the addresses that it has lost.

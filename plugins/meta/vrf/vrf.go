@@ -50,11 +50,21 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	undo.Push("leave VRF "+c.name, func(ctx context.Context) error { return errors.Join(leave(ctx, r, h, v)) })
+	undo.Push("delete VRF "+c.name, func(context.Context) error { return deleteUnused(h, v) })
+	was, err := holdingsOf(h, l)
+	if err != nil {
+		return nil, err
+	}
 	if err := r.Step(ctx, "join VRF "+c.name); err != nil {
 		return nil, err
 	}
-	return r.PrevResult, errors.Join(move(ctx, r, l, v.Index, route.Main, int(v.Table)))
+	undo.Push("leave VRF "+c.name, func(ctx context.Context) error { return errors.Join(was.keptBy(ctx, r, l, 0)) })
+	lost, err := was.moved(route.Main, int(v.Table)).keptBy(ctx, r, l, v.Index)
+	if lost != nil {
+		err = plugin.Errorf("remove it: the kernel does not let the interface have it in a VRF. A source address must be one of the route's own VRF, so sbr and vrf don't go together",
+			"join VRF %s: %v", c.name, lost)
+	}
+	return r.PrevResult, err
 }
 
 // wanted returns the configuration, if there is a result to go with it.
