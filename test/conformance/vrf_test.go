@@ -20,6 +20,8 @@ const (
 	vrfLoses      = "its DEL loses the routes of the interface"
 	vrfLosesV6    = "it loses routes other than those of scope global in the main table"
 	vrfLosesOther = "it loses routes in other tables than the main one"
+	vrfShares     = "it makes two VRFs with one table"
+	vrfFile       = "its DEL fails when there is a plain file"
 	vrfAny        = "its DEL deletes any VRF that is empty"
 	vrfNoCheck    = "its CHECK looks at the master alone"
 	vrfStrict     = "its DEL fails when it can't read the configuration"
@@ -85,7 +87,7 @@ var vrfRoutes = []row{
 	{name: "routes of any kind, in any table, are kept", differs: vrfLosesV6, test: func(l *lab) {
 		for seed := range int64(2) {
 			c := l.wired(fmt.Sprint("web", seed))
-			c.batch(randomRoutes(seed) + "route add 10.99.0.0/16 via 10.47.0.1 table 99\n-6 route add fd00:99::/48 dev eth0 table 99\n")
+			c.batch(randomRoutes(seed+10) + "route add 10.99.0.0/16 via 10.47.0.1 table 99\n-6 route add fd00:99::/48 dev eth0 table 99\n")
 			v4, v6, other := c.main(false), c.main(true), c.shown(false, "99")+c.shown(true, "99")
 			l.must(c.after("ADD", vrf))
 			table := c.vrfTable()
@@ -137,23 +139,16 @@ func (c *container) vrfTable() string {
 // linesOf returns the lines of a text in the order of the alphabet.
 func linesOf(text string) []string { return slices.Sorted(strings.SplitSeq(text, "\n")) }
 
-// joinSecond calls a verb of vrf for the interface that beside makes.
-func (c *container) joinSecond(verb, config string) error {
-	_, err := c.lab.exec(verb, c, with(config, "name", `"other"`, "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"net1","mac":"02:00:00:00:00:02",
-		"sandbox":"/run/netns/web"}],"ips":[{"address":"10.49.0.2/24","gateway":"10.49.0.1","interface":0}],"routes":[{"dst":"10.61.0.0/16"}]}`))
-	return err
-}
-
 var vrfSeveral = []row{
 	{name: "a VRF is deleted when its last interface leaves", test: func(l *lab) {
 		c := l.wired("web")
 		other := l.beside(c)
 		l.must(c.after("ADD", vrf))
-		l.must(other.joinSecond("ADD", vrf))
+		l.must(other.second("ADD", vrf))
 		l.must(c.after("DEL", vrf))
-		l.must(other.joinSecond("CHECK", vrf))
+		l.must(other.second("CHECK", vrf))
 		l.shows(other.shown(false, c.vrfTable()), "10.61.0.0/16")
-		l.must(other.joinSecond("DEL", vrf))
+		l.must(other.second("DEL", vrf))
 		if l.link(&c.Namespace, "red") != nil {
 			l.Error("there still is a VRF")
 		}
@@ -165,7 +160,7 @@ var vrfSeveral = []row{
 			errs := make([]error, 2)
 			var wait sync.WaitGroup
 			wait.Go(func() { errs[0] = c.after(verb, vrf) })
-			wait.Go(func() { errs[1] = other.joinSecond(verb, vrf) })
+			wait.Go(func() { errs[1] = other.second(verb, vrf) })
 			wait.Wait()
 			l.must(errs[0])
 			l.must(errs[1])
@@ -177,7 +172,7 @@ var vrfSeveral = []row{
 		var wait sync.WaitGroup
 		errs := make([]error, 2)
 		wait.Go(func() { errs[0] = c.after("ADD", vrf) })
-		wait.Go(func() { errs[1] = other.joinSecond("ADD", with(vrf, "vrfname", `"blue"`)) })
+		wait.Go(func() { errs[1] = other.second("ADD", with(vrf, "vrfname", `"blue"`)) })
 		wait.Wait()
 		l.must(errs[0])
 		l.must(errs[1])
@@ -208,12 +203,14 @@ func vrfRefusals() (rows []row) {
 		{name: "a VRF with another table", config: with(vrf, "table", "5000"), harm: "link add red type vrf table 77", says: "77"},
 		{name: "a link of that name that is no VRF", config: vrf, harm: "link add red type bridge", says: "bridge", differs: noUndo},
 		{name: "the interface's own name", config: with(vrf, "vrfname", `"eth0"`), says: "eth0", differs: noUndo},
-		{name: "an interface in another VRF", config: vrf, harm: "link add blue type vrf table 77\nlink set eth0 master blue", says: "blue", differs: noUndo},
-		{name: "the table of another VRF", config: with(vrf, "table", "77"), harm: "link add blue type vrf table 77", says: "blue", differs: "it makes two VRFs with one table"},
+		{name: "an interface in another VRF", config: vrf, says: "blue", differs: noUndo,
+			harm: "link add blue type vrf table 77\nlink set eth0 master blue"},
+		{name: "the table of another VRF", config: with(vrf, "table", "77"), harm: "link add blue type vrf table 77", says: "blue", differs: vrfShares},
 		{name: "the main table", config: with(vrf, "table", "254"), says: "254", differs: "it takes the main table for a VRF's"},
 		{name: "a table below 0", config: with(vrf, "table", "-1"), says: "table"},
 		{name: "a table of no number", config: with(vrf, "table", `"red"`), says: "table"},
-		{name: "a route that can't be kept", config: vrf, harm: "route add 10.99.0.0/16 dev eth0 src 10.47.0.2 table 99", says: "10.99.0.0/16", differs: vrfLosesOther},
+		{name: "a route that can't be kept", config: vrf, says: "10.99.0.0/16", differs: vrfLosesOther,
+			harm: "route add 10.99.0.0/16 dev eth0 src 10.47.0.2 table 99"},
 	} {
 		rows = append(rows, row{name: c.name + " is refused, and nothing changes", differs: c.differs, test: func(l *lab) {
 			web := l.wired("web")
@@ -241,22 +238,23 @@ func vrfRefusals() (rows []row) {
 
 func vrfDels() (rows []row) {
 	for _, c := range []struct {
-		name, del, harm, differs string
-		bare                     bool // without a result
+		name, del, differs string
+		prepare            string // commands of ip
+		bare               bool   // without a result
 	}{
-		{name: "DEL takes the interface out, with its addresses and routes", differs: vrfLoses},
+		{name: "DEL takes the interface out, with its addresses and routes, of any kind", prepare: randomRoutes(7), differs: vrfLoses},
 		{name: "DEL without a previous result does too", bare: true, differs: vrfLoses},
 		{name: "DEL of a configuration that became wrong does too", del: `{"type":"vrf","vrfname":7,"table":"x"}`, differs: vrfStrict},
 		{name: "DEL of a configuration that names another VRF since does too", del: with(vrf, "vrfname", `"blue"`), differs: "its DEL does nothing then"},
 		{name: "DEL of a configuration that names another table since does too", del: with(vrf, "table", "7"), differs: vrfLoses},
-		{name: "DEL leaves a VRF that was there before", harm: "link add red up type vrf table 77", differs: vrfAny},
+		{name: "DEL leaves a VRF that was there before", prepare: "link add red up type vrf table 77\n", differs: vrfAny},
 	} {
 		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
 			if c.del == "" {
 				c.del = vrf
 			}
 			web := l.wired("web")
-			web.batch(randomRoutes(7) + c.harm + "\n")
+			web.batch(c.prepare)
 			before := l.now(web)
 			l.must(web.after("ADD", vrf))
 			for range 2 {
@@ -284,7 +282,7 @@ func vrfDels() (rows []row) {
 			l.must(c.after("DEL", vrf))
 			before.unchanged()
 		}},
-		row{name: "DEL with a namespace that is gone, not there, or a plain file succeeds", differs: "its DEL fails when there is a plain file", test: func(l *lab) {
+		row{name: "DEL with a namespace that is gone, not there, or a plain file succeeds", differs: vrfFile, test: func(l *lab) {
 			c := l.wired("web")
 			l.must(c.after("ADD", vrf))
 			l.must(c.after("DEL", vrf, noNetns))

@@ -84,7 +84,8 @@ func checkRules(h *netlink.Handle, sources []source) error {
 	for _, s := range sources {
 		there := func(rule netlink.Rule) bool { return rule.Table == s.table && s.is(rule) }
 		if slices.ContainsFunc(rules, there) {
-			return plugin.Errorf("call DEL before a second ADD", "there is already a rule that leads packets from %s to table %d", s.prefix.Addr(), s.table)
+			return plugin.Errorf("call DEL before a second ADD",
+				"there is already a rule that leads packets from %s to table %d", s.prefix.Addr(), s.table)
 		}
 	}
 	return err
@@ -169,7 +170,8 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	if _, err := link.Rules(r.Links()); err != nil {
-		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("list rules: %v", err), "sbr needs a kernel with CONFIG_IP_MULTIPLE_TABLES")
+		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("list rules: %v", err),
+			"sbr needs a kernel with CONFIG_IP_MULTIPLE_TABLES")
 	}
 	return nil
 }

@@ -24,8 +24,8 @@ type config struct {
 func parse(o *conf.Object) (*config, error) {
 	c := locate(o)
 	if c.table < 0 || c.table > math.MaxUint32 || c.table >= unix.RT_TABLE_DEFAULT && c.table <= unix.RT_TABLE_LOCAL {
-		o.Fail("table", fmt.Sprintf("the number of a routing table, from 1 to %d, but 253 to 255, which the kernel has a use for", uint32(math.MaxUint32)),
-			strconv.Itoa(c.table))
+		const want = "the number of a routing table, from 1 to %d, but 253 to 255, which the kernel has a use for"
+		o.Fail("table", fmt.Sprintf(want, uint32(math.MaxUint32)), strconv.Itoa(c.table))
 	}
 	if err := o.Err(); err != nil {
 		return nil, err

@@ -60,7 +60,10 @@ func (is holdings) keptBy(ctx context.Context, r *plugin.Request, l netlink.Link
 	if err := h.LinkSetMasterByIndex(l, master); err != nil {
 		return nil, fmt.Errorf("make link %d the master of %s: %w", master, l.Attrs().Name, err)
 	}
-	return errors.Join(putAddressesBack(h, l, is.addresses), r.Inside(func() error { return settle(l) }), putRoutesBack(ctx, h, l, is.routes)), nil
+	return errors.Join(
+		putAddressesBack(h, l, is.addresses),
+		r.Inside(func() error { return settle(l) }),
+		putRoutesBack(ctx, h, l, is.routes)), nil
 }
 
 // putAddressesBack gives a link the addresses that it has lost.

@@ -61,8 +61,8 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	undo.Push("leave VRF "+c.name, func(ctx context.Context) error { return errors.Join(was.keptBy(ctx, r, l, 0)) })
 	lost, err := was.moved(route.Main, int(v.Table)).keptBy(ctx, r, l, v.Index)
 	if lost != nil {
-		err = plugin.Errorf("remove it: the kernel does not let the interface have it in a VRF. A source address must be one of the route's own VRF, so sbr and vrf don't go together",
-			"join VRF %s: %v", c.name, lost)
+		err = plugin.Errorf("the kernel does not let an interface in a VRF have it. In a table that is not the VRF's no route has a source in the VRF: "+
+			"so don't list sbr before vrf", "join VRF %s: %v", c.name, lost)
 	}
 	return r.PrevResult, err
 }
@@ -71,7 +71,8 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 func wanted(r *plugin.Request) (*config, error) {
 	c, err := parse(r.Config)
 	if err == nil && r.PrevResult == nil {
-		err = plugin.ConfigError("vrf is for an interface that a plugin before it in the chain made: list it behind that one", "missing prevResult from earlier plugin")
+		err = plugin.ConfigError("vrf is for an interface that a plugin before it in the chain made: list it behind that one",
+			"missing prevResult from earlier plugin")
 	}
 	return c, err
 }
@@ -115,7 +116,8 @@ func (c *config) find(h *netlink.Handle) (*netlink.Vrf, error) {
 	case !ok:
 		return nil, plugin.Errorf(`name another "vrfname"`, "%s is not a VRF but %s", c.name, l.Type())
 	case c.table != 0 && int(v.Table) != c.table:
-		return nil, plugin.Errorf(`name that table, or leave "table" out`, "VRF %s already exist with different routing table %d, not %d", c.name, v.Table, c.table)
+		return nil, plugin.Errorf(`name that table, or leave "table" out`,
+			"VRF %s already exist with different routing table %d, not %d", c.name, v.Table, c.table)
 	}
 	return v, nil
 }
