@@ -63,7 +63,7 @@ func wanted(r *plugin.Request) (*config, []source, error) {
 	case len(sources) == 0:
 		return nil, nil, plugin.ConfigError("sbr routes by addresses: give the plugin before it an ipam section",
 			"No IP addresses supplied on interface: %s", r.IfName)
-	case len(sources) > tables:
+	case c.table == 0 && len(sources) > tables:
 		return nil, nil, plugin.ConfigError(fmt.Sprintf(`give the interface at most %d addresses, or name a "table"`, tables),
 			"interface %s has %d addresses", r.IfName, len(sources))
 	}

@@ -29,9 +29,9 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	}
 	r.Announce("leave VRF " + v.Name)
 	if l != nil {
-		is, err := holdingsOf(h, l)
+		held, err := holdingsOf(h, l)
 		if err == nil { // what is lost had an address or a gateway that has gone since ADD
-			_, err = is.moved(int(v.Table), route.Main).keptBy(ctx, r, l, 0)
+			_, err = held.moved(int(v.Table), route.Main).keptBy(ctx, r, l, 0)
 		}
 		if err != nil {
 			return err

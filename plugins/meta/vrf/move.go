@@ -26,12 +26,12 @@ type holdings struct {
 	routes    []netlink.Route
 }
 
-func holdingsOf(h *netlink.Handle, l netlink.Link) (is holdings, err error) {
-	if is.addresses, err = link.Addresses(h, l, netlink.FAMILY_V6); err != nil {
-		return is, err
+func holdingsOf(h *netlink.Handle, l netlink.Link) (held holdings, err error) {
+	if held.addresses, err = link.Addresses(h, l, netlink.FAMILY_V6); err != nil {
+		return held, err
 	}
-	is.routes, err = routesOf(h, l)
-	return is, err
+	held.routes, err = routesOf(h, l)
+	return held, err
 }
 
 func routesOf(h *netlink.Handle, l netlink.Link) ([]netlink.Route, error) {
@@ -40,19 +40,19 @@ func routesOf(h *netlink.Handle, l netlink.Link) ([]netlink.Route, error) {
 }
 
 // moved returns them with the routes of one table in another.
-func (is holdings) moved(from, to int) holdings {
-	is.routes = slices.Clone(is.routes)
-	for i := range is.routes {
-		if is.routes[i].Table == from {
-			is.routes[i].Table = to
+func (held holdings) moved(from, to int) holdings {
+	held.routes = slices.Clone(held.routes)
+	for i := range held.routes {
+		if held.routes[i].Table == from {
+			held.routes[i].Table = to
 		}
 	}
-	return is
+	return held
 }
 
 // keptBy gives a link another master, or none (0), and lets it have the holdings then. It returns which of them are lost, if the link
 // has that master.
-func (is holdings) keptBy(ctx context.Context, r *plugin.Request, l netlink.Link, master int) (lost, err error) {
+func (held holdings) keptBy(ctx context.Context, r *plugin.Request, l netlink.Link, master int) (lost, err error) {
 	h, err := r.LinksInside()
 	if err != nil {
 		return nil, err
@@ -61,9 +61,9 @@ func (is holdings) keptBy(ctx context.Context, r *plugin.Request, l netlink.Link
 		return nil, fmt.Errorf("make link %d the master of %s: %w", master, l.Attrs().Name, err)
 	}
 	return errors.Join(
-		putAddressesBack(h, l, is.addresses),
+		putAddressesBack(h, l, held.addresses),
 		r.Inside(func() error { return settle(l) }),
-		putRoutesBack(ctx, h, l, is.routes)), nil
+		putRoutesBack(ctx, h, l, held.routes)), nil
 }
 
 // putAddressesBack gives a link the addresses that it has lost.
