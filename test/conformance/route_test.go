@@ -8,6 +8,9 @@ import (
 
 // What the rows of sbr and vrf share: a container with an interface that some plugin has made and given addresses and routes.
 
+// cantRead is why the reference plugins fail rows about configurations that became wrong.
+const cantRead = "its DEL fails when it can't read the configuration"
+
 // wiredAddresses and wiredRoutes are those of the interface, as ip takes them.
 const (
 	wiredAddresses = "address add 10.47.0.2/24 dev eth0\naddress add fd00:47::2/64 dev eth0 nodad\n"
