@@ -52,7 +52,7 @@ var vrfResults = []row{
 }
 
 var vrfRoutes = []row{
-	{name: "the interface is in a VRF that is up, with its addresses and routes", test: func(l *lab) {
+	{name: "the interface is in a VRF that is up, with its addresses and routes", differs: vrfLosesV6, test: func(l *lab) {
 		c := l.wired("web")
 		v4, v6, addresses := c.main(false), c.main(true), l.addresses(&c.Namespace, "eth0")
 		l.must(c.after("ADD", vrf))
@@ -81,7 +81,6 @@ var vrfRoutes = []row{
 		out.AddRoute(l, "10.44.0.0/24")
 		out.AddRoute(l, "fd00:44::/64")
 		l.pings(&out.Namespace, c.v4, c.v6)
-		l.must(c.check())
 	}},
 	{name: "routes of any kind, in any table, are kept", differs: vrfLosesV6, test: func(l *lab) {
 		for seed := range int64(2) {
@@ -153,6 +152,9 @@ var vrfSeveral = []row{
 		}
 	}},
 	{name: "two attachments that make the same VRF at the same time are both in it", test: func(l *lab) {
+		if l.suite.reference {
+			l.foreign("whether it fails is a matter of chance")
+		}
 		c := l.wired("web")
 		other := l.beside(c)
 		for _, verb := range []string{"ADD", "CHECK", "DEL"} {
@@ -166,6 +168,9 @@ var vrfSeveral = []row{
 		}
 	}},
 	{name: "two VRFs that are made at the same time have tables of their own", test: func(l *lab) {
+		if l.suite.reference {
+			l.foreign("whether it fails is a matter of chance")
+		}
 		c := l.wired("web")
 		other := l.beside(c)
 		var wait sync.WaitGroup
@@ -184,7 +189,6 @@ var vrfSeveral = []row{
 		l.warm(n)
 		before := l.now()
 		c := l.attach(n, "web")
-		l.must(c.check())
 		l.must(c.del())
 		l.same(len(l.decode(c.run("ip -j link"))), 1)
 		c.Delete(l)
@@ -195,13 +199,13 @@ var vrfSeveral = []row{
 func vrfRefusals() (rows []row) {
 	for _, c := range []struct{ name, config, says, harm, differs string }{
 		{name: "no name", config: `{"type":"vrf"}`, says: "vrf name"},
-		{name: "a name that is too long", config: with(vrf, "vrfname", `"sixteen-letters0"`), says: "sixteen-letters0", differs: noUndo},
-		{name: "a name with a slash", config: with(vrf, "vrfname", `"a/b"`), says: "a/b", differs: noUndo},
+		{name: "a name that is too long", config: with(vrf, "vrfname", `"sixteen-letters0"`), says: "sixteen-letters0"},
+		{name: "a name with a slash", config: with(vrf, "vrfname", `"a/b"`), says: "a/b"},
 		{name: "no previous result", config: with(vrf, "prevResult", "null"), says: "prevResult"},
 		{name: "an interface that is not there", config: vrf, harm: "link del eth0", says: "eth0", differs: noUndo},
 		{name: "a VRF with another table", config: with(vrf, "table", "5000"), harm: "link add red type vrf table 77", says: "77"},
 		{name: "a link of that name that is no VRF", config: vrf, harm: "link add red type bridge", says: "bridge", differs: noUndo},
-		{name: "the interface's own name", config: with(vrf, "vrfname", `"eth0"`), says: "eth0", differs: noUndo},
+		{name: "the interface's own name", config: with(vrf, "vrfname", `"eth0"`), says: "eth0"},
 		{name: "an interface in another VRF", config: vrf, says: "blue", differs: noUndo,
 			harm: "link add blue type vrf table 77\nlink set eth0 master blue"},
 		{name: "the table of another VRF", config: with(vrf, "table", "77"), harm: "link add blue type vrf table 77", says: "blue", differs: vrfShares},
@@ -360,7 +364,7 @@ func vrfChecks() (rows []row) {
 	for _, c := range []struct{ name, harm, names, differs string }{
 		{"the interface left", "link set eth0 nomaster", "red", ""},
 		{"the interface is in another VRF", "link add blue up type vrf table 77\nlink set eth0 master blue", "red", ""},
-		{"the VRF is gone", "link del red", "red", ""},
+		{"the VRF is gone", "link del red", "red", "its error does not name the VRF"},
 		{"the VRF is down", "link set red down", "red", vrfNoCheck},
 		{"the interface is gone", "link del eth0", "eth0", ""},
 		{"a route is gone", "route del 10.60.0.0/16 vrf red", "10.60.0.0/16", vrfNoCheck},
