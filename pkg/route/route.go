@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
 	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Main is the table of routes that are in no table in particular.
@@ -58,6 +60,13 @@ func Of(routes []netlink.Route, index int) (own []netlink.Route) {
 func In(r netlink.Route, table int) netlink.Route {
 	r.Table = table
 	return r
+}
+
+// Has reports whether a table has one of the routes to a destination.
+func Has(routes []netlink.Route, table int, dst net.IPNet) bool {
+	return slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return r.Table == table && plugin.Prefix(*r.Dst) == plugin.Prefix(dst).Masked()
+	})
 }
 
 // IsDirect reports whether a route needs no gateway.

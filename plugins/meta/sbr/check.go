@@ -20,13 +20,9 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	h, err := r.LinksInside()
+	h, l, err := attach.Interface(r)
 	if err != nil {
 		return err
-	}
-	l, err := h.LinkByName(r.IfName)
-	if err != nil {
-		return noInterface(r, err)
 	}
 	rules, err := link.Rules(h)
 	if err != nil {
@@ -40,7 +36,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	for _, s := range sources {
 		i := slices.IndexFunc(rules, func(rule netlink.Rule) bool { return s.is(rule) && (c.table == 0 || rule.Table == c.table) })
 		if i < 0 {
-			return different("no rule leads packets from %s to their table", s.prefix.Addr())
+			return plugin.Errorf(attach.Repair, "no rule leads packets from %s to their table", s.prefix.Addr())
 		}
 		if s.table = rules[i].Table; c.table != 0 {
 			continue
@@ -55,26 +51,16 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 // check looks for the address's default route, and for those routes of the result that are for it.
 func (s source) check(routes []netlink.Route, result []*types.Route, all []source) error {
 	if s.gateway.IsValid() && !slices.ContainsFunc(routes, s.isDefault) {
-		return different("table %d, for packets from %s, has no default route by %s", s.table, s.prefix.Addr(), s.gateway)
+		return plugin.Errorf(attach.Repair, "table %d, for packets from %s, has no default route by %s", s.table, s.prefix.Addr(), s.gateway)
 	}
 	for _, w := range result {
 		want := netlink.Route{Dst: &w.Dst, Gw: w.GW, Family: netlink.FAMILY_V6}
 		if w.Dst.IP.To4() != nil {
 			want.Family = netlink.FAMILY_V4
 		}
-		if w.Table != nil || !s.uses(want, all) {
-			continue
-		}
-		has := func(rt netlink.Route) bool {
-			return rt.Table == s.table && plugin.Prefix(*rt.Dst) == plugin.Prefix(w.Dst).Masked()
-		}
-		if !slices.ContainsFunc(routes, has) {
-			return different("table %d, for packets from %s, has no route to %s", s.table, s.prefix.Addr(), route.Describe(want))
+		if w.Table == nil && s.uses(want, all) && !route.Has(routes, s.table, w.Dst) {
+			return plugin.Errorf(attach.Repair, "table %d, for packets from %s, has no route to %s", s.table, s.prefix.Addr(), route.Describe(want))
 		}
 	}
 	return nil
-}
-
-func different(format string, args ...any) error {
-	return plugin.Errorf(attach.Repair, format, args...)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -29,13 +30,9 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	h, err := r.LinksInside()
+	h, l, err := attach.Interface(r)
 	if err != nil {
 		return nil, err
-	}
-	l, err := h.LinkByName(r.IfName)
-	if err != nil {
-		return nil, noInterface(r, err)
 	}
 	if err := checkRules(h, sources); err != nil {
 		return nil, err
@@ -68,14 +65,6 @@ func wanted(r *plugin.Request) (*config, []source, error) {
 			"interface %s has %d addresses", r.IfName, len(sources))
 	}
 	return c, sources, nil
-}
-
-func noInterface(r *plugin.Request, err error) error {
-	if link.IsNotFound(err) {
-		return plugin.Errorf("sbr is for the interface that the runtime names in CNI_IFNAME: a plugin before it must have made it",
-			"%s has no interface %s", r.Netns, r.IfName)
-	}
-	return err
 }
 
 // checkRules makes sure that none of the rules is there already.
@@ -119,7 +108,7 @@ func divert(ctx context.Context, r *plugin.Request, h *netlink.Handle, index int
 	var hinted []netlink.Route
 	if hints {
 		hinted = hintRoutes(index, sources)
-		moved = slices.DeleteFunc(moved, func(rt netlink.Route) bool { return route.IsDirect(rt) && !hasDestination(hinted, rt.Dst) })
+		moved = slices.DeleteFunc(moved, func(rt netlink.Route) bool { return route.IsDirect(rt) && !route.Has(hinted, route.Main, *rt.Dst) })
 	}
 	if err := route.Delete(ctx, h, moved); err != nil {
 		return err

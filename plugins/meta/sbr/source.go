@@ -110,7 +110,7 @@ func (s source) isDefault(rt netlink.Route) bool {
 func hintRoutes(index int, sources []source) (hints []netlink.Route) {
 	for _, s := range sources {
 		network := plugin.IPNet(s.prefix.Masked())
-		if s.prefix.IsSingleIP() || hasDestination(hints, &network) {
+		if s.prefix.IsSingleIP() || route.Has(hints, route.Main, network) {
 			continue
 		}
 		hint := netlink.Route{LinkIndex: index, Dst: &network, Src: s.prefix.Addr().AsSlice(), Table: route.Main, Protocol: protocol}
@@ -120,8 +120,4 @@ func hintRoutes(index int, sources []source) (hints []netlink.Route) {
 		hints = append(hints, hint)
 	}
 	return hints
-}
-
-func hasDestination(routes []netlink.Route, dst *net.IPNet) bool {
-	return slices.ContainsFunc(routes, func(rt netlink.Route) bool { return plugin.Prefix(*rt.Dst) == plugin.Prefix(*dst) })
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -29,13 +30,9 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	h, err := r.LinksInside()
+	h, l, err := attach.Interface(r)
 	if err != nil {
 		return nil, err
-	}
-	l, err := h.LinkByName(r.IfName)
-	if err != nil {
-		return nil, noInterface(r, err)
 	}
 	if master := l.Attrs().MasterIndex; master != 0 {
 		return nil, plugin.Errorf("an interface is in one VRF or bridge at most: call DEL before a second ADD, or take it out",
@@ -75,14 +72,6 @@ func wanted(r *plugin.Request) (*config, error) {
 			"missing prevResult from earlier plugin")
 	}
 	return c, err
-}
-
-func noInterface(r *plugin.Request, err error) error {
-	if link.IsNotFound(err) {
-		return plugin.Errorf("vrf is for the interface that the runtime names in CNI_IFNAME: a plugin before it must have made it",
-			"%s has no interface %s", r.Netns, r.IfName)
-	}
-	return err
 }
 
 func nameOf(h *netlink.Handle, index int) string {
