@@ -346,8 +346,8 @@ func sbrRefusals() (rows []row) {
 		{name: "a gateway that is none", key: "gateways", value: `["10.47.0"]`, says: "10.47.0", differs: sbrNewer},
 		{name: "two gateways of a family", key: "gateways", value: `["10.47.0.1","10.47.0.9"]`, says: "10.47.0.9", differs: sbrNewer},
 		{name: "three gateways", key: "gateways", value: `["10.47.0.1","fd00:47::1","fd00:47::9"]`, says: "fd00:47::9", differs: sbrNewer},
-		{name: "a gateway out of reach", key: "prevResult", value: `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/24","gateway":"172.31.0.1"}]}`,
-			says: "172.31.0.1", differs: noUndo, harm: "ip route del default"},
+		{name: "a gateway out of reach", key: "prevResult", says: "172.31.0.1", differs: noUndo, harm: "ip rule add from 10.47.0.2 table 200",
+			value: `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/24","gateway":"172.31.0.1"}]}`},
 	} {
 		rows = append(rows, row{name: c.name + " is refused, and nothing changes", differs: c.differs, test: func(l *lab) {
 			web := l.wired("web")
@@ -393,6 +393,7 @@ func sbrDels() (rows []row) {
 			differs: "its DEL looks at the table alone that is configured by now"},
 		{name: "DEL of a configuration that names no table any more leaves nothing", add: with(sbr, "table", "5000"), del: sbr},
 		{name: "DEL with gateways leaves nothing", add: with(sbr, "gateways", `["10.47.0.9","fd00:47::9"]`), differs: sbrLeaves},
+		{name: "DEL with a table of a large number leaves nothing", add: with(sbr, "table", "1500000000")},
 	} {
 		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
 			if c.add == "" {

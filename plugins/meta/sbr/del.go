@@ -83,7 +83,7 @@ const firstTable = 100
 func isNamed(rule netlink.Rule, table int) bool {
 	switch rule.Protocol {
 	case protocol:
-		return rule.Table < firstOwnTable
+		return rule.Table < firstOwnTable || rule.Table == table
 	case unix.RTPROT_UNSPEC:
 		return rule.Table == table || table == 0 && rule.Table >= firstTable
 	}

@@ -58,8 +58,8 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	undo.Push("leave VRF "+c.name, func(ctx context.Context) error { return errors.Join(was.keptBy(ctx, r, l, 0)) })
 	lost, err := was.moved(route.Main, int(v.Table)).keptBy(ctx, r, l, v.Index)
 	if lost != nil {
-		err = plugin.Errorf("the kernel does not let an interface in a VRF have it. In a table that is not the VRF's no route has a source in the VRF: "+
-			"so don't list sbr before vrf", "join VRF %s: %v", c.name, lost)
+		err = plugin.Errorf("a route in a table that is not the VRF's can't have a source in the VRF: so don't list sbr before vrf",
+			"join VRF %s: the kernel does not let the interface have what it had: %v", c.name, lost)
 	}
 	return r.PrevResult, err
 }
