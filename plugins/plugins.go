@@ -18,7 +18,9 @@ import (
 	"github.com/cnibox/cnibox/plugins/meta/chain"
 	"github.com/cnibox/cnibox/plugins/meta/firewall"
 	"github.com/cnibox/cnibox/plugins/meta/portmap"
+	"github.com/cnibox/cnibox/plugins/meta/sbr"
 	"github.com/cnibox/cnibox/plugins/meta/tuning"
+	"github.com/cnibox/cnibox/plugins/meta/vrf"
 )
 
 // All are the plugins of cnibox.
@@ -38,5 +40,7 @@ var All = plugin.Table{
 	{Name: "portmap", Kind: plugin.Meta, Summary: "publish ports of the container on the host", Plugin: portmap.Plugin{}},
 	{Name: "firewall", Kind: plugin.Meta, Summary: "let the container's packets pass the host's firewall, and keep bridges apart", Plugin: firewall.Plugin{}, Oldest: "0.4.0"},
 	{Name: "bandwidth", Kind: plugin.Meta, Summary: "limit what the container receives and sends a second", Plugin: bandwidth.Plugin{}, Oldest: "0.3.0"},
+	{Name: "sbr", Kind: plugin.Meta, Summary: "route packets by the address that they come from", Plugin: sbr.Plugin{}},
+	{Name: "vrf", Kind: plugin.Meta, Summary: "put the interface into a VRF, which has routes of its own", Plugin: vrf.Plugin{}, Oldest: "0.3.1"},
 	{Name: "chain", Kind: plugin.Meta, Summary: "run a list of plugins in one process", Plugin: chain.Plugin{}},
 }

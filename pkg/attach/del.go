@@ -71,15 +71,15 @@ func deleteOwn(r *plugin.Request) error {
 		return nil
 	case err != nil:
 		return err
-	case !isOwn(r, l):
+	case !IsOwn(r, l):
 		return nil
 	}
 	return link.Delete(inside, l.Attrs().Index)
 }
 
-// isOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It
+// IsOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It
 // has the index that was made for it or, without one, the MAC address that ADD reported, if the runtime says which.
-func isOwn(r *plugin.Request, l netlink.Link) bool {
+func IsOwn(r *plugin.Request, l netlink.Link) bool {
 	if index := l.Attrs().Index; index >= plugin.FirstLinkIndex {
 		return index == r.LinkIndex()
 	}

@@ -55,6 +55,11 @@ func Filters(h *netlink.Handle, index int, handle uint32) ([]netlink.Filter, err
 	return whole(func() ([]netlink.Filter, error) { return h.FilterList(l, handle) })
 }
 
+// Rules returns the rules of both families, each in the order in which they are asked.
+func Rules(h *netlink.Handle) ([]netlink.Rule, error) {
+	return whole(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
+}
+
 // whole lists again what has changed meanwhile, since something may be missing then (NLM_F_DUMP_INTR).
 func whole[T any](list func() ([]T, error)) (all []T, err error) {
 	const most = 100

@@ -36,6 +36,8 @@ var groups = []group{
 	portmapRows,
 	firewallRows,
 	bandwidthRows,
+	sbrRows,
+	vrfRows,
 	chainRows,
 	dummyRows,
 }
@@ -52,7 +54,7 @@ type suite struct {
 
 // plugins are the names that a suite of ours has.
 var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static",
-	"tuning", "portmap", "firewall", "bandwidth", "chain"}
+	"tuning", "portmap", "firewall", "bandwidth", "sbr", "vrf", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {

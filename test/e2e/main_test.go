@@ -51,8 +51,8 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap", "bandwidth",
-		"firewall", "loopback", "chain")
+	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap",
+		"firewall", "bandwidth", "sbr", "vrf", "loopback", "chain")
 	return host, host.NewOutside(t)
 }
 
@@ -131,7 +131,7 @@ func warm(t *testing.T, host *netlab.Host, conflist string) {
 // needLinks skips a test of a network whose kind of links the kernel does not have.
 func needLinks(t *testing.T, conflist string) {
 	t.Helper()
-	for _, feature := range []netlab.Feature{netlab.Dummy, netlab.IPVLAN, netlab.VLAN} {
+	for _, feature := range []netlab.Feature{netlab.Dummy, netlab.IPVLAN, netlab.VLAN, netlab.VRF} {
 		if regexp.MustCompile(`"type": *"` + feature.Name + `"`).MatchString(conflist) {
 			netlab.Need(t, feature)
 		}

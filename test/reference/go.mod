@@ -18,7 +18,9 @@ tool (
 	github.com/containernetworking/plugins/plugins/meta/bandwidth
 	github.com/containernetworking/plugins/plugins/meta/firewall
 	github.com/containernetworking/plugins/plugins/meta/portmap
+	github.com/containernetworking/plugins/plugins/meta/sbr
 	github.com/containernetworking/plugins/plugins/meta/tuning
+	github.com/containernetworking/plugins/plugins/meta/vrf
 )
 
 require (

@@ -1,0 +1,22 @@
+package attach
+
+import (
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Interface returns the interface that a plugin before in the chain has made, for plugins that change it.
+func Interface(r *plugin.Request) (*netlink.Handle, netlink.Link, error) {
+	inside, err := r.LinksInside()
+	if err != nil {
+		return nil, nil, err
+	}
+	l, err := inside.LinkByName(r.IfName)
+	if link.IsNotFound(err) {
+		err = plugin.Errorf("a plugin before this one in the chain must have made the interface that the runtime names in CNI_IFNAME",
+			"%s has no interface %s", r.Netns, r.IfName)
+	}
+	return inside, l, err
+}

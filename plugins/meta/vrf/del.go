@@ -1,0 +1,92 @@
+package vrf
+
+import (
+	"bytes"
+	"context"
+	"slices"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/route"
+)
+
+// Del takes the interface out of the VRF, which is deleted if ADD has made it and nothing else is in it. What is in a namespace that is
+// gone went with it.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	if r.NS() == nil {
+		return nil
+	}
+	h, err := r.LinksInside()
+	if err != nil {
+		return err
+	}
+	l, v, err := joined(r, h)
+	if v == nil || err != nil {
+		return err
+	}
+	r.Announce("leave VRF " + v.Name)
+	if l != nil {
+		held, err := holdingsOf(h, l)
+		if err == nil { // what is lost had an address or a gateway that has gone since ADD
+			_, err = held.moved(int(v.Table), route.Main).keptBy(ctx, r, l, 0)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return deleteUnused(h, v)
+}
+
+// joined returns the interface with the VRF that it is in, if we have made that or the configuration names it. With no interface in any
+// it returns the VRF that the configuration names. There may be none.
+func joined(r *plugin.Request, h *netlink.Handle) (netlink.Link, *netlink.Vrf, error) {
+	name := locate(r.Config).name
+	l, err := h.LinkByName(r.IfName)
+	switch {
+	case err == nil && isOther(r, l):
+		return nil, nil, nil
+	case err == nil && l.Attrs().MasterIndex != 0:
+		v, err := vrf(h.LinkByIndex(l.Attrs().MasterIndex))
+		if v == nil || v.Name != name && !isOwn(v) {
+			return nil, nil, err
+		}
+		return l, v, err
+	case link.IgnoreNotFound(err) != nil || !link.IsName(name):
+		return nil, nil, link.IgnoreNotFound(err)
+	}
+	v, err := vrf(h.LinkByName(name))
+	return nil, v, err
+}
+
+// vrf returns a link that was looked up, if it was found and is a VRF.
+func vrf(l netlink.Link, err error) (*netlink.Vrf, error) {
+	v, _ := l.(*netlink.Vrf)
+	return v, link.IgnoreNotFound(err)
+}
+
+// isOther reports whether the interface is not the attachment's: the path of the namespace may be another container's by now.
+func isOther(r *plugin.Request, l netlink.Link) bool {
+	if r.PrevResult == nil {
+		return !attach.IsOwn(r, l)
+	}
+	f := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
+	return f != nil && f.Mac != "" && !attach.IsOwn(r, l)
+}
+
+// isOwn reports whether this plugin has made a VRF.
+func isOwn(v *netlink.Vrf) bool { return bytes.Equal(v.HardwareAddr, ownMAC(v.Name)) }
+
+// deleteUnused deletes the VRF if we have made it and nothing is in it.
+func deleteUnused(h *netlink.Handle, v *netlink.Vrf) error {
+	if !isOwn(v) {
+		return nil
+	}
+	links, err := link.List(h)
+	if err != nil || slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().MasterIndex == v.Index }) {
+		return err
+	}
+	return link.Delete(h, v.Index)
+}

@@ -1,0 +1,167 @@
+// Package vrf puts the interface that a plugin before it in the chain made into a VRF of the container: a domain that has routes of
+// its own (virtual routing and forwarding).
+package vrf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/route"
+)
+
+// Plugin is the vrf plugin.
+type Plugin struct{}
+
+// Add makes the VRF, unless it is there, and the interface a member of it.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
+	c, err := wanted(r)
+	if err != nil {
+		return nil, err
+	}
+	h, l, err := attach.Interface(r)
+	if err != nil {
+		return nil, err
+	}
+	if master := l.Attrs().MasterIndex; master != 0 {
+		return nil, plugin.Errorf("an interface is in one VRF or bridge at most: call DEL before a second ADD, or take it out",
+			"interface %s has already a master set: %s", r.IfName, nameOf(h, master))
+	}
+	var undo plugin.Undo
+	defer undo.OnError(ctx, &err)
+	if err := r.Step(ctx, "VRF "+c.name); err != nil {
+		return nil, err
+	}
+	v, err := c.findOrMake(h)
+	if err != nil {
+		return nil, err
+	}
+	undo.Push("delete VRF "+c.name, func(context.Context) error { return deleteUnused(h, v) })
+	was, err := holdingsOf(h, l)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Step(ctx, "join VRF "+c.name); err != nil {
+		return nil, err
+	}
+	undo.Push("leave VRF "+c.name, func(ctx context.Context) error { return errors.Join(was.keptBy(ctx, r, l, 0)) })
+	lost, err := was.moved(route.Main, int(v.Table)).keptBy(ctx, r, l, v.Index)
+	if lost != nil {
+		err = plugin.Errorf("a route in a table that is not the VRF's can't have a source in the VRF: so don't list sbr before vrf",
+			"join VRF %s: the kernel does not let the interface have what it had: %v", c.name, lost)
+	}
+	return r.PrevResult, err
+}
+
+// wanted returns the configuration, if there is a result to go with it.
+func wanted(r *plugin.Request) (*config, error) {
+	c, err := parse(r.Config)
+	if err == nil && r.PrevResult == nil {
+		err = plugin.ConfigError("vrf is for an interface that a plugin before it in the chain made: list it behind that one",
+			"missing prevResult from earlier plugin")
+	}
+	return c, err
+}
+
+func nameOf(h *netlink.Handle, index int) string {
+	l, err := h.LinkByIndex(index)
+	if err != nil {
+		return fmt.Sprint("link ", index)
+	}
+	return l.Attrs().Name
+}
+
+// findOrMake returns the VRF. Another call may make it at the same time.
+func (c *config) findOrMake(h *netlink.Handle) (*netlink.Vrf, error) {
+	v, err := c.find(h)
+	if !link.IsNotFound(err) {
+		return v, err
+	}
+	if err := c.make(h); err != nil && !errors.Is(err, unix.EEXIST) {
+		return nil, err
+	}
+	return c.find(h)
+}
+
+// find looks for the VRF that the configuration asks for.
+func (c *config) find(h *netlink.Handle) (*netlink.Vrf, error) {
+	l, err := h.LinkByName(c.name)
+	if err != nil {
+		return nil, err
+	}
+	v, ok := l.(*netlink.Vrf)
+	switch {
+	case !ok:
+		return nil, plugin.Errorf(`name another "vrfname"`, "%s is not a VRF but %s", c.name, l.Type())
+	case c.table != 0 && int(v.Table) != c.table:
+		return nil, plugin.Errorf(`name that table, or leave "table" out`,
+			"VRF %s already exist with different routing table %d, not %d", c.name, v.Table, c.table)
+	}
+	return v, nil
+}
+
+// make makes the VRF, with a table that no other has.
+func (c *config) make(h *netlink.Handle) error {
+	table := c.table
+	if table == 0 {
+		table = ownTable(c.name)
+	}
+	links, err := link.List(h)
+	if err != nil {
+		return err
+	}
+	for _, l := range links {
+		if v, ok := l.(*netlink.Vrf); ok && int(v.Table) == table && v.Name != c.name {
+			return plugin.Errorf(`name another "table"`, "VRF %s has routing table %d already", v.Name, table)
+		}
+	}
+	attrs := netlink.NewLinkAttrs()
+	attrs.Name, attrs.HardwareAddr, attrs.Flags = c.name, ownMAC(c.name), net.FlagUp
+	err = h.LinkAdd(&netlink.Vrf{LinkAttrs: attrs, Table: uint32(table)})
+	if errors.Is(err, unix.EOPNOTSUPP) {
+		return noVRF(err)
+	}
+	if err != nil {
+		return fmt.Errorf("make VRF %s: %w", c.name, err)
+	}
+	return nil
+}
+
+func noVRF(err error) error {
+	return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("this kernel has no VRFs: %v", err), "load the module vrf (CONFIG_NET_VRF)")
+}
+
+// Status reports whether containers can be entered, and the kernel has VRFs. It asks it to make one without a table, which a kernel
+// that has them refuses as invalid.
+func (Plugin) Status(_ context.Context, r *plugin.Request) error {
+	_, err := parse(r.Config)
+	if err == nil {
+		err = netns.CheckEntry()
+	}
+	if err != nil {
+		return err
+	}
+	request := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, []byte("vrf"))
+	request.AddData(info)
+	if _, err := request.Execute(unix.NETLINK_ROUTE, 0); errors.Is(err, unix.EOPNOTSUPP) {
+		return noVRF(err)
+	}
+	return nil
+}
+
+// GC has nothing to do: VRFs go with their namespace.
+func (Plugin) GC(context.Context, *plugin.Request) error { return nil }

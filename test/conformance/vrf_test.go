@@ -1,0 +1,421 @@
+package conformance
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+var vrfRows = group{name: "vrf", only: "vrf", needs: &netlab.VRF, rows: slices.Concat(
+	vrfResults, vrfRoutes, vrfSeveral, vrfRefusals(), vrfDels(), vrfLateDels, vrfChecks(), vrfStatus())}
+
+// A first VRF brings a rule for all of them, " 1000: src all", which the kernel makes once for each namespace.
+const vrf = `{"type":"vrf","vrfname":"red"}`
+
+// Why the reference plugin fails rows.
+const (
+	vrfLoses      = "its DEL loses the routes of the interface"
+	vrfLosesV6    = "it loses routes other than those of scope global in the main table"
+	vrfLosesOther = "it loses routes in other tables than the main one"
+	vrfShares     = "it makes two VRFs with one table"
+	vrfFile       = "its DEL fails when there is a plain file"
+	vrfAny        = "its DEL deletes any VRF that is empty"
+	vrfNoCheck    = "its CHECK looks at the master alone"
+)
+
+// inVRF makes sure that the container's interface is in the VRF called red, which has its routes.
+func (c *container) inVRF() {
+	l := c.lab
+	l.has(&c.Namespace, c.runtime.IfName, "master", "red")
+	l.same([]string{c.main(false), c.main(true)}, []string{"", ""})
+}
+
+var vrfResults = []row{
+	{name: "the result is the one before", test: func(l *lab) {
+		c := l.wired("web")
+		printed, err := l.exec("ADD", c, with(vrf, "prevResult", c.wiredResult()))
+		l.must(err)
+		l.printed(printed, c.wiredResult())
+	}},
+	{name: "VERSION names the versions from 0.3.1 to 1.1.0", test: func(l *lab) {
+		l.printed(l.host.Exec(l, "vrf", netlab.PluginCall{Command: "VERSION"}).Stdout,
+			`{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}`)
+	}},
+	{name: "the network's version may be 0.3.1", test: func(l *lab) {
+		c := l.attach(conf(lan, vrf).in("0.3.1"), "web")
+		l.shows(c.printed, `"version"`)
+		l.must(c.del())
+	}},
+}
+
+var vrfRoutes = []row{
+	{name: "the interface is in a VRF that is up, with its addresses and routes", differs: vrfLosesV6, test: func(l *lab) {
+		c := l.wired("web")
+		v4, v6, addresses := c.main(false), c.main(true), l.addresses(&c.Namespace, "eth0")
+		l.must(c.after("ADD", vrf))
+		c.inVRF()
+		l.shows(c.run("ip -d link show red"), ",UP", "vrf table")
+		l.same(l.addresses(&c.Namespace, "eth0"), addresses)
+		table := c.vrfTable()
+		l.same(linesOf(c.shown(false, table)), linesOf(v4))
+		l.same(linesOf(c.shown(true, table)), linesOf(v6))
+	}},
+	{name: "IPv6 addresses are kept that the kernel would take", test: func(l *lab) {
+		c := l.wired("web")
+		c.batch("address add fd00:48::2/64 dev eth0 nodad\naddress add fd00:49::2/128 dev eth0 nodad noprefixroute\n")
+		c.run("sysctl -qw net.ipv6.conf.eth0.keep_addr_on_down=0")
+		addresses, v6 := l.addresses(&c.Namespace, "eth0"), c.main(true)
+		l.must(c.after("ADD", vrf))
+		l.same(slices.Sorted(slices.Values(l.addresses(&c.Namespace, "eth0"))), slices.Sorted(slices.Values(addresses)))
+		l.same(linesOf(c.shown(true, c.vrfTable())), linesOf(v6))
+	}},
+	{name: "packets in the VRF go by its routes", test: func(l *lab) {
+		out := l.outside()
+		c := l.attach(conf(lan, vrf), "web")
+		l.shows(c.run("ip route get vrf red 198.51.100.1"), "via 10.44.0.1 dev eth0")
+		l.shows(c.run("ip vrf exec red ping -c1 -w5 10.44.0.1"), "1 received")
+		l.shows(c.run("ip vrf exec red ping -6 -c1 -w5 fd00:44::1"), "1 received")
+		out.AddRoute(l, "10.44.0.0/24")
+		out.AddRoute(l, "fd00:44::/64")
+		l.pings(&out.Namespace, c.v4, c.v6)
+	}},
+	{name: "routes of any kind, in any table, are kept", differs: vrfLosesV6, test: func(l *lab) {
+		for seed := range int64(2) {
+			c := l.wired(fmt.Sprint("web", seed))
+			c.batch(randomRoutes(seed+10) + "route add 10.99.0.0/16 via 10.47.0.1 table 99\n-6 route add fd00:99::/48 dev eth0 table 99\n")
+			v4, v6, other := c.main(false), c.main(true), c.shown(false, "99")+c.shown(true, "99")
+			l.must(c.after("ADD", vrf))
+			table := c.vrfTable()
+			l.same(linesOf(c.shown(false, table)), linesOf(v4))
+			l.same(linesOf(c.shown(true, table)), linesOf(v6))
+			l.same(c.shown(false, "99")+c.shown(true, "99"), other)
+		}
+	}},
+	{name: "table is the VRF's", test: func(l *lab) {
+		c := l.wired("web")
+		l.must(c.after("ADD", with(vrf, "table", "5000")))
+		l.has(&c.Namespace, "red", "table", 5000)
+		l.must(c.after("CHECK", with(vrf, "table", "5000")))
+	}},
+	{name: "a VRF that is there is joined", test: func(l *lab) {
+		for i, config := range []string{vrf, with(vrf, "table", "77")} {
+			c := l.wired(fmt.Sprint("web", i))
+			c.batch("link add red up type vrf table 77\n")
+			l.must(c.after("ADD", config))
+			c.inVRF()
+			l.shows(c.shown(false, "77"), "10.60.0.0/16")
+		}
+	}},
+	{name: "the table is one that no other VRF has", test: func(l *lab) {
+		c := l.wired("web")
+		c.batch("link add blue up type vrf table 1\nlink add green up type vrf table 2\n")
+		l.must(c.after("ADD", vrf))
+		table := c.vrfTable()
+		if table == "1" || table == "2" {
+			l.Errorf("red has the table %s of another", table)
+		}
+	}},
+	{name: "addresses that are looked for elsewhere first are kept", test: func(l *lab) {
+		c := l.wired("web")
+		c.batch("address add fd00:48::2/64 dev eth0\n")
+		l.eventually(func() string { return c.run("ip -6 address show dev eth0 scope global tentative") })
+		v6 := c.main(true)
+		l.must(c.after("ADD", vrf))
+		l.same(linesOf(c.shown(true, c.vrfTable())), linesOf(v6))
+		l.same(c.run("ip -6 address show dev eth0 scope global tentative"), "")
+	}},
+}
+
+// vrfTable returns the number of the VRF's table.
+func (c *container) vrfTable() string {
+	return fmt.Sprintf("%.0f", c.lab.link(&c.Namespace, "red")["table"])
+}
+
+// linesOf returns the lines of a text in the order of the alphabet.
+func linesOf(text string) []string { return slices.Sorted(strings.SplitSeq(text, "\n")) }
+
+var vrfSeveral = []row{
+	{name: "a VRF is deleted when its last interface leaves", test: func(l *lab) {
+		c := l.wired("web")
+		other := l.beside(c)
+		l.must(c.after("ADD", vrf))
+		l.must(other.second("ADD", vrf))
+		l.must(c.after("DEL", vrf))
+		l.must(other.second("CHECK", vrf))
+		l.shows(other.shown(false, c.vrfTable()), "10.61.0.0/16")
+		l.must(other.second("DEL", vrf))
+		if l.link(&c.Namespace, "red") != nil {
+			l.Error("there still is a VRF")
+		}
+	}},
+	{name: "two attachments that make the same VRF at the same time are both in it", test: func(l *lab) {
+		if l.suite.reference {
+			l.foreign("whether it fails is a matter of chance")
+		}
+		c := l.wired("web")
+		other := l.beside(c)
+		for _, verb := range []string{"ADD", "CHECK", "DEL"} {
+			errs := make([]error, 2)
+			var wait sync.WaitGroup
+			wait.Go(func() { errs[0] = c.after(verb, vrf) })
+			wait.Go(func() { errs[1] = other.second(verb, vrf) })
+			wait.Wait()
+			l.must(errs[0])
+			l.must(errs[1])
+		}
+	}},
+	{name: "two VRFs that are made at the same time have tables of their own", test: func(l *lab) {
+		if l.suite.reference {
+			l.foreign("whether it fails is a matter of chance")
+		}
+		c := l.wired("web")
+		other := l.beside(c)
+		var wait sync.WaitGroup
+		errs := make([]error, 2)
+		wait.Go(func() { errs[0] = c.after("ADD", vrf) })
+		wait.Go(func() { errs[1] = other.second("ADD", with(vrf, "vrfname", `"blue"`)) })
+		wait.Wait()
+		l.must(errs[0])
+		l.must(errs[1])
+		if l.link(&c.Namespace, "red")["table"] == l.link(&c.Namespace, "blue")["table"] {
+			l.Error("they share a table")
+		}
+	}},
+	{name: "DEL of a list leaves nothing", test: func(l *lab) {
+		n := conf(lan, vrf)
+		l.warm(n)
+		before := l.now()
+		c := l.attach(n, "web")
+		l.must(c.del())
+		l.same(len(l.decode(c.run("ip -j link"))), 1)
+		c.Delete(l)
+		before.unchanged()
+	}},
+}
+
+func vrfRefusals() (rows []row) {
+	for _, c := range []struct{ name, config, says, harm, differs string }{
+		{name: "no name", config: `{"type":"vrf"}`, says: "vrf name"},
+		{name: "a name that is too long", config: with(vrf, "vrfname", `"sixteen-letters0"`), says: "sixteen-letters0"},
+		{name: "a name with a slash", config: with(vrf, "vrfname", `"a/b"`), says: "a/b"},
+		{name: "no previous result", config: with(vrf, "prevResult", "null"), says: "prevResult"},
+		{name: "an interface that is not there", config: vrf, harm: "link del eth0", says: "eth0", differs: noUndo},
+		{name: "a VRF with another table", config: with(vrf, "table", "5000"), harm: "link add red type vrf table 77", says: "77"},
+		{name: "a link of that name that is no VRF", config: vrf, harm: "link add red type bridge", says: "bridge", differs: noUndo},
+		{name: "the interface's own name", config: with(vrf, "vrfname", `"eth0"`), says: "eth0"},
+		{name: "an interface in another VRF", config: vrf, says: "blue", differs: noUndo,
+			harm: "link add blue type vrf table 77\nlink set eth0 master blue"},
+		{name: "the table of another VRF", config: with(vrf, "table", "77"), harm: "link add blue type vrf table 77", says: "blue", differs: vrfShares},
+		{name: "the main table", config: with(vrf, "table", "254"), says: "254", differs: "it takes the main table for a VRF's"},
+		{name: "a table below 0", config: with(vrf, "table", "-1"), says: "table"},
+		{name: "a table of no number", config: with(vrf, "table", `"red"`), says: "table"},
+		{name: "a route that can't be kept", config: vrf, says: "10.99.0.0/16", differs: vrfLosesOther,
+			harm: "route add 10.99.0.0/16 dev eth0 src 10.47.0.2 table 99"},
+	} {
+		rows = append(rows, row{name: c.name + " is refused, and nothing changes", differs: c.differs, test: func(l *lab) {
+			web := l.wired("web")
+			if c.harm != "" {
+				web.batch(c.harm + "\n")
+			}
+			before := l.now(web)
+			config := c.config
+			if _, given := object(config)["prevResult"]; !given {
+				config = with(config, "prevResult", web.wiredResult())
+			}
+			_, err := l.exec("ADD", web, config)
+			l.refused(err, c.says)
+			before.unchangedBut(" 1000: src all")
+		}})
+	}
+	return append(rows, row{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
+		c := l.wired("web")
+		l.must(c.after("ADD", vrf))
+		before := l.now(c)
+		l.refused(c.after("ADD", vrf), "red")
+		before.unchanged()
+	}})
+}
+
+func vrfDels() (rows []row) {
+	for _, c := range []struct {
+		name, del, differs string
+		prepare            string // commands of ip
+		bare               bool   // without a result
+	}{
+		{name: "DEL takes the interface out, with its addresses and routes, of any kind", prepare: randomRoutes(7), differs: vrfLoses},
+		{name: "DEL without a previous result does too", bare: true, differs: vrfLoses},
+		{name: "DEL of a configuration that became wrong does too", del: `{"type":"vrf","vrfname":7,"table":"x"}`, differs: cantRead},
+		{name: "DEL of a configuration that names another VRF since does too", del: with(vrf, "vrfname", `"blue"`), differs: "its DEL does nothing then"},
+		{name: "DEL of a configuration that names another table since does too", del: with(vrf, "table", "7"), differs: vrfLoses},
+		{name: "DEL leaves a VRF that was there before", prepare: "link add red up type vrf table 77\n", differs: vrfAny},
+	} {
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			if c.del == "" {
+				c.del = vrf
+			}
+			web := l.wired("web")
+			web.batch(c.prepare)
+			before := l.now(web)
+			l.must(web.after("ADD", vrf))
+			for range 2 {
+				if c.bare {
+					l.must(web.bareDel(c.del))
+				} else {
+					l.must(web.after("DEL", c.del))
+				}
+			}
+			before.unchangedBut(" 1000: src all")
+		}})
+	}
+	return append(rows,
+		row{name: "DEL of what was never added does nothing", test: func(l *lab) {
+			c := l.wired("web")
+			before := l.now(c)
+			l.must(c.after("DEL", vrf))
+			l.must(c.bareDel(vrf))
+			before.unchanged()
+		}},
+		row{name: "DEL of what was never added leaves an empty VRF of somebody else", differs: vrfAny, test: func(l *lab) {
+			c := l.wired("web")
+			c.batch("link add red up type vrf table 77\n")
+			before := l.now(c)
+			l.must(c.after("DEL", vrf))
+			before.unchanged()
+		}},
+		row{name: "DEL with a namespace that is gone, not there, or a plain file succeeds", differs: vrfFile, test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", vrf))
+			l.must(c.after("DEL", vrf, noNetns))
+			c.DeleteKeepFile(l)
+			l.must(c.after("DEL", vrf))
+		}},
+		row{name: "DEL with the interface gone deletes the VRF", differs: "its DEL fails without the interface", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", vrf))
+			c.run("ip link del eth0")
+			l.must(c.after("DEL", vrf))
+			if l.link(&c.Namespace, "red") != nil {
+				l.Error("there still is a VRF")
+			}
+		}},
+		row{name: "DEL with the VRF gone succeeds", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", vrf))
+			c.run("ip link del red")
+			l.must(c.after("DEL", vrf))
+		}},
+		row{name: "DEL leaves a VRF that has another interface", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", vrf))
+			c.run("ip link set peer0 master red")
+			l.must(c.after("DEL", vrf))
+			l.has(&c.Namespace, "peer0", "master", "red")
+			l.has(&c.Namespace, "eth0", "master", nil)
+		}},
+		row{name: "DEL leaves an interface that is in a VRF or bridge of somebody else", test: func(l *lab) {
+			c := l.wired("web")
+			for _, kind := range []string{"vrf table 77", "bridge"} {
+				c.batch("link add blue up type " + kind + "\nlink set eth0 master blue\n")
+				l.must(c.after("DEL", vrf))
+				l.has(&c.Namespace, "eth0", "master", "blue")
+				c.run("ip link del blue")
+			}
+		}},
+	)
+}
+
+var vrfLateDels = []row{
+	{name: "a late DEL leaves a newer container at the path alone", differs: anyInterface, test: func(l *lab) {
+		c := l.wired("web")
+		l.must(c.after("ADD", vrf))
+		previous := c.wiredResult()
+		c.Replace(l)
+		c.addLink("02:00:00:00:00:99")
+		c.batch("link set peer0 up\nlink set eth0 up\n" + wiredAddresses + wiredRoutes)
+		newer := strings.ReplaceAll(previous, untunedMAC, "02:00:00:00:00:99")
+		_, err := l.exec("ADD", c, with(vrf, "prevResult", newer), func(call *netlab.PluginCall) { call.ContainerID = "newer" })
+		l.must(err)
+		before := l.now(c)
+		l.must(c.after("DEL", vrf))
+		before.unchanged()
+	}},
+	{name: "DEL succeeds whatever the container has done to its routes and addresses", test: func(l *lab) {
+		c := l.wired("web")
+		l.must(c.after("ADD", vrf))
+		c.batch("address flush dev eth0\nlink set red down\nlink set eth0 down\n")
+		l.must(c.after("DEL", vrf))
+		if l.link(&c.Namespace, "red") != nil {
+			l.Error("there still is a VRF")
+		}
+	}},
+	{name: "GC leaves attachments alone", test: func(l *lab) {
+		c := l.wired("web")
+		l.must(c.after("ADD", vrf))
+		before := l.now(c)
+		l.must(l.gc(conf(vrf)))
+		before.unchanged()
+	}},
+}
+
+func vrfChecks() (rows []row) {
+	for _, c := range []struct{ name, harm, names, differs string }{
+		{"the interface left", "link set eth0 nomaster", "red", ""},
+		{"the interface is in another VRF", "link add blue up type vrf table 77\nlink set eth0 master blue", "red", ""},
+		{"the VRF is gone", "link del red", "red", "its error does not name the VRF"},
+		{"the VRF is down", "link set red down", "red", vrfNoCheck},
+		{"the interface is gone", "link del eth0", "eth0", ""},
+		{"a route is gone", "route del 10.60.0.0/16 vrf red", "10.60.0.0/16", vrfNoCheck},
+		{"the VRF is another one with another table", "link del red\nlink add red up type vrf table 78\nlink set eth0 master red", "10.60.0.0/16", vrfNoCheck},
+	} {
+		rows = append(rows, row{name: "CHECK finds that " + c.name, differs: c.differs, test: func(l *lab) {
+			web := l.wired("web")
+			l.must(web.after("ADD", vrf))
+			l.must(web.after("CHECK", vrf))
+			web.batch(c.harm + "\n")
+			l.refused(web.after("CHECK", vrf), c.names)
+		}})
+	}
+	return append(rows,
+		row{name: "CHECK leaves alone what others add", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", vrf))
+			c.batch("route add 10.99.0.0/16 dev eth0 vrf red\nlink set peer0 master red\naddress add 10.55.0.1/24 dev eth0\n")
+			l.must(c.after("CHECK", vrf))
+		}},
+		row{name: "CHECK changes nothing", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", vrf))
+			before := l.now(c)
+			l.must(c.after("CHECK", vrf))
+			before.unchanged()
+		}},
+		row{name: "CHECK of the plugin before finds its addresses and routes", differs: sbrMainOnly, test: func(l *lab) {
+			c := l.attach(conf(lan, vrf), "web")
+			l.must(c.check())
+			c.run("ip route del default vrf red")
+			l.refused(c.check(), "0.0.0.0/0")
+		}},
+		row{name: "CHECK without a previous result is refused", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", vrf))
+			_, err := l.exec("CHECK", c, vrf)
+			l.refused(err, "prevResult")
+		}},
+	)
+}
+
+func vrfStatus() []row {
+	return []row{
+		{name: "STATUS of a configuration that can be used succeeds, and changes nothing", test: func(l *lab) {
+			before := l.now()
+			l.must(l.status(conf(vrf)))
+			before.unchanged()
+		}},
+		{name: "STATUS finds that there is no name", differs: noStatus, test: func(l *lab) {
+			l.refused(l.status(conf(`{"type":"vrf"}`)), "vrfname")
+		}},
+	}
+}
