@@ -37,6 +37,7 @@ var groups = []group{
 	firewallRows,
 	chainRows,
 	dummyRows,
+	flannelRows,
 }
 
 // suite is a collection of plugins to test.
@@ -51,7 +52,7 @@ type suite struct {
 
 // plugins are the names that a suite of ours has.
 var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static",
-	"tuning", "portmap", "firewall", "chain"}
+	"tuning", "portmap", "firewall", "chain", "flannel"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {
