@@ -198,6 +198,17 @@ var flannelKept = []row{
 		delete(kept, "cnibox/ifName")
 		l.same(tidy(text(kept)), tidy(l.read("/run/one.ADD")))
 	}},
+	{name: "what is kept is all that the delegate's DEL needs, so that the reference plugin's can call it", test: func(l *lab) {
+		n := conf(strings.Replace(pods, `"bridge"`, `"ipMasq":true,"bridge"`, 1))
+		l.warm(n)
+		before := l.now()
+		c := l.attach(n, "web")
+		_, err := l.exec("DEL", c, l.read(c.keptFile()), noNetns)
+		l.must(err)
+		c.Delete(l)
+		l.run("rm " + c.keptFile())
+		before.unchanged()
+	}},
 	{name: "dataDir is where it is kept", test: func(l *lab) {
 		l.scripts()
 		c := l.attach(conf(with(told, "dataDir", `"/var/lib/cni/own/"`)), "web")
@@ -262,7 +273,7 @@ func flannelDels() (rows []row) {
 		}},
 		{name: "DEL with an empty file leaves nothing", state: set("")},
 		{name: "DEL with a torn file leaves nothing", state: set(`{"cniVersion":"1.0.0","name":"la`)},
-		{name: "DEL with a file of something else leaves nothing", state: set(`[]`)},
+		{name: "DEL with a file of something else leaves nothing", state: set(`{"name":"lan","type":7}`)},
 		{name: "DEL with another delegate configured leaves nothing", state: func(_ *lab, c *container) {
 			c.network = conf(`{"type":"flannel","delegate":{"type":"macvlan","master":"none0"},"ipam":{"type":"static"}}`)
 		}},

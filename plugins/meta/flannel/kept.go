@@ -23,7 +23,7 @@ type kept struct {
 	path    string // "" if there is no file
 	network string
 	ifName  string       // "" if the reference wrote it
-	config  *conf.Object // nil if there is no file, or a torn one
+	config  *conf.Object // nil if there is no file, or one that names no plugin since it was torn
 }
 
 const (
@@ -57,10 +57,9 @@ func read(path string) (kept, error) {
 		return kept{}, nil
 	}
 	k := kept{path: path}
-	if o, wrong := conf.Parse(text); wrong == nil {
-		lenient := o.Lenient()
-		lenient.String("name", &k.network)
-		lenient.String(ifNameKey, &k.ifName)
+	if o, wrong := conf.Parse(text); wrong == nil && typeOf(o.Lenient(), "") != "" {
+		o.Lenient().String("name", &k.network)
+		o.Lenient().String(ifNameKey, &k.ifName)
 		k.config = o
 	}
 	return k, err
@@ -99,7 +98,7 @@ func save(r *plugin.Request, config *conf.Object) (path string, err error) {
 
 // remove removes a file, if there is one.
 func remove(path string) error {
-	if err := os.Remove(path); path != "" && !errors.Is(err, os.ErrNotExist) {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
 		return err
 	}
 	return nil
