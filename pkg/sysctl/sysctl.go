@@ -6,16 +6,38 @@ package sysctl
 import (
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 )
 
 // root is where procfs shows the sysctls: those below net/ are the ones of the namespace of the thread that looks.
 const root = "/proc/sys"
+
+// procfs is a procfs of our own. In the one at /proc the kernel goes through the directories of all network namespaces of the node to
+// find those of one. Where none can be mounted, or sysctls are not to be set, it is that one all the same.
+var procfs = sync.OnceValue(func() int {
+	own, err := mountProcfs()
+	if err != nil || Writable() != nil {
+		own, _ = unix.Open("/proc", unix.O_PATH|unix.O_CLOEXEC, 0)
+	}
+	return own
+})
+
+// mountProcfs mounts a procfs that has no path (fsmount(2)), and is there as long as this process.
+func mountProcfs() (int, error) {
+	fs, err := unix.Fsopen("proc", unix.FSOPEN_CLOEXEC)
+	if err != nil {
+		return -1, err
+	}
+	defer unix.Close(fs)
+	if err := unix.FsconfigCreate(fs); err != nil {
+		return -1, err
+	}
+	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
+}
 
 // Key names a sysctl below net/, the only ones that a network namespace has
 // values of its own for.
@@ -108,17 +130,18 @@ func (k Key) Get() (string, error) {
 
 // read reads the value, up to a number of bytes, for which the kernel takes memory too.
 func (k Key) read(most int) ([]byte, error) {
-	file, err := os.Open(root + "/" + k.path)
+	fd, err := k.open(unix.O_RDONLY)
 	if err != nil {
 		return nil, err
 	}
-	defer file.Close()
+	defer unix.Close(fd)
 	value := make([]byte, most)
-	n, err := file.Read(value)
-	if err == io.EOF {
-		err = nil
-	}
-	return value[:n], err
+	n, err := unix.Read(fd, value)
+	return value[:max(n, 0)], err
+}
+
+func (k Key) open(mode int) (fd int, err error) {
+	return unix.Openat(procfs(), "sys/"+k.path, mode|unix.O_CLOEXEC, 0)
 }
 
 // Set sets the sysctl. A value with more numbers than it has is unix.EINVAL like one of a wrong form, although the kernel has taken
@@ -138,7 +161,7 @@ func (k Key) Set(value string) error {
 // nothing.
 func (k Key) write(value string) error {
 	const piece = 4000 // how much the kernel takes at a time: less than the smallest page
-	fd, err := unix.Open(root+"/"+k.path, unix.O_WRONLY|unix.O_CLOEXEC, 0)
+	fd, err := k.open(unix.O_WRONLY)
 	if err != nil {
 		return err
 	}

@@ -564,6 +564,18 @@ func deviceDels() (rows []row) {
 			before.unchanged()
 			l.must(first.check())
 		}},
+		row{name: "DEL gives back a device that the kernel has put back under the name of the container, with the namespace gone",
+			differs: "its DEL fails then", test: func(l *lab) {
+				l.nic("nic0")
+				l.run("ip link set nic0 up alias uplink")
+				before := l.now()
+				c := l.attach(deviceWith(), "web")
+				c.run("ip link set eth0 netns " + l.host.NetnsPath())
+				c.Delete(l)
+				l.must(c.del())
+				before.unchanged()
+				l.notHeld()
+			}},
 		row{name: "DEL gives back a device that the reference plugin moved", test: func(l *lab) {
 			l.nic("nic0")
 			before := l.now()

@@ -331,5 +331,15 @@ func tuningStatus() []row {
 			l.write("/etc/cni/tuning/allowlist.conf", "^net.core")
 			l.refused(l.status(conf(tuning(arpFilter))), "arp_filter")
 		}},
+		{name: "STATUS finds that /proc/sys is read-only", differs: noStatus, test: func(l *lab) {
+			l.forbidSysctls()
+			l.refused(l.status(conf(tuning(arpFilter))), "read-only")
+		}},
 	}
+}
+
+// forbidSysctls makes /proc/sys read-only, as it is in containers.
+func (l *lab) forbidSysctls() {
+	l.run("mount --bind /proc/sys /proc/sys")
+	l.run("mount -o remount,bind,ro /proc/sys")
 }

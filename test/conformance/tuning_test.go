@@ -404,6 +404,12 @@ func tuningRefusals() (rows []row) {
 			l.refused(c.tune("ADD", `"sysctl":"in order"`, inOrder("net.ipv4.ip_forward", "1", "net.ipv4.ip_forward", "1")), "sysctl")
 			l.same(before.changed(), "")
 		}},
+		row{name: "a sysctl is not set where /proc/sys is read-only", test: func(l *lab) {
+			c := l.fresh("web")
+			l.forbidSysctls()
+			l.refused(c.tune("ADD", arpFilter), "read-only")
+			l.same(l.sysctl(&c.Namespace, "ipv4/conf/eth0/arp_filter"), "0")
+		}},
 		row{name: "a sysctl that fails has the others set back", differs: noUndo, test: func(l *lab) {
 			for i := range 6 { // in any order that a plugin may take
 				c := l.fresh(fmt.Sprint("web", i))

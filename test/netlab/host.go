@@ -40,7 +40,7 @@ func NewHost(t testing.TB) *Host {
 
 // NetnsPath returns a path at which the Host's own network namespace can be opened, by its processes too.
 func (h *Host) NetnsPath() string {
-	return fmt.Sprintf("/proc/%d/task/%d/ns/net", os.Getpid(), h.node.keeperTID)
+	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.node.hostNetns.Fd())
 }
 
 // UseIPTables makes the Host's plugins find one flavour of iptables, "nft" or "legacy", by the plain names of its programs. It is

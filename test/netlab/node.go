@@ -21,7 +21,6 @@ import (
 type node struct {
 	mntns     *os.File
 	hostNetns *os.File
-	keeperTID int
 	work      chan func()
 	kept      sync.Map // the open network namespaces (*os.File) that a server or a process keeps until the test ends
 }
@@ -52,7 +51,6 @@ func (n *node) start(prepare func() error) error {
 	if err != nil {
 		return err
 	}
-	n.keeperTID = unix.Gettid()
 	if n.hostNetns, err = os.Open("/proc/thread-self/ns/net"); err != nil {
 		return err
 	}

@@ -4,11 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // The names of the backends, which are values of configuration keys.
@@ -62,7 +62,7 @@ func (w Wish) choose() (Choice, error) {
 		return Choice{Backend: NFTables, Reason: w.NFTables + " needs it"}, nil
 	}
 	const ipvsLink = "kube-ipvs0" // on which kube-proxy has the addresses of Services in IPVS mode
-	_, err := os.Stat("/proc/sys/net/ipv4/conf/" + ipvsLink)
+	_, err := sysctl.Get("net/ipv4/conf/" + ipvsLink + "/forwarding")
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return Choice{Backend: NFTables, Reason: w.Key + " is left out, and nftables is preferred", Preferred: true}, nil
