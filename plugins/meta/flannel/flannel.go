@@ -1,5 +1,5 @@
 // Package flannel completes the configuration of another plugin, bridge unless told otherwise, with what flannel's daemon has leased for
-// this node, and calls that plugin.
+// this node, and calls that plugin. In a list it stands where that one would.
 package flannel
 
 import (
