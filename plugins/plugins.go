@@ -17,6 +17,7 @@ import (
 	"github.com/cnibox/cnibox/plugins/meta/bandwidth"
 	"github.com/cnibox/cnibox/plugins/meta/chain"
 	"github.com/cnibox/cnibox/plugins/meta/firewall"
+	"github.com/cnibox/cnibox/plugins/meta/flannel"
 	"github.com/cnibox/cnibox/plugins/meta/portmap"
 	"github.com/cnibox/cnibox/plugins/meta/sbr"
 	"github.com/cnibox/cnibox/plugins/meta/tuning"
@@ -34,6 +35,7 @@ var All = plugin.Table{
 	{Name: "loopback", Kind: plugin.Main, Summary: "set the container's lo up", Plugin: loopback.Plugin{}},
 	{Name: "ptp", Kind: plugin.Main, Summary: "connect the container to the host alone, which routes for it", Plugin: ptp.Plugin{}},
 	{Name: "tap", Kind: plugin.Main, Summary: "give the container a tap link, for a virtual machine in it", Plugin: tap.Plugin{}},
+	{Name: "flannel", Kind: plugin.Main, Summary: "connect the container to flannel's network, by another main plugin", Plugin: flannel.Plugin{}},
 	{Name: "host-local", Kind: plugin.IPAM, Summary: "hand out addresses from ranges, kept in files on this node", Plugin: hostlocal.Plugin{}},
 	{Name: "static", Kind: plugin.IPAM, Summary: "hand out the addresses that the configuration names", Plugin: static.Plugin{}},
 	{Name: "tuning", Kind: plugin.Meta, Summary: "set sysctls, MTU, MAC address, queue length and flags of the interface", Plugin: tuning.Plugin{}},

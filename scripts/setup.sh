@@ -15,6 +15,7 @@ need conntrack conntrack
 need strace strace
 need sysctl procps
 need busybox busybox-static
+need etcd etcd-server
 need mkfs.ext4 e2fsprogs
 need firewalld firewalld
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"

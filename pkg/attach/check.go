@@ -66,11 +66,11 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 	if err != nil {
 		return err
 	}
-	filter := &netlink.Route{LinkIndex: l.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-	routes, err := link.Routes(inside, netlink.FAMILY_ALL, filter, netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
+	all, err := link.Routes(inside, netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}
+	routes := routesBy(l.Attrs().Index, all)
 	for _, ip := range ips {
 		address := plugin.Prefix(ip.Address)
 		if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return plugin.Prefix(*a.IPNet) == address }) {
@@ -88,6 +88,22 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 		}
 	}
 	return nil
+}
+
+// routesBy returns the routes that lead out by a link. Those of IPv6 that two links have are one with two ways in the kernel.
+func routesBy(link int, all []netlink.Route) (own []netlink.Route) {
+	for _, route := range all {
+		if route.LinkIndex == link {
+			own = append(own, route)
+		}
+		for _, way := range route.MultiPath {
+			if way.LinkIndex == link {
+				route.Gw = way.Gw
+				own = append(own, route)
+			}
+		}
+	}
+	return own
 }
 
 // hasRoute reports whether one of the routes is as it is wanted, in whatever that says.

@@ -176,7 +176,8 @@ func (a *Attachment) addRoutes(routes []netlink.Route) error {
 			continue // IPAM and a plugin may both ask for the default route
 		}
 		route.LinkIndex = a.link.Attrs().Index
-		if err := inside.RouteAdd(&route); err != nil {
+		// Not exclusively: another network of the container may have the same route.
+		if err := inside.RouteAddEcmp(&route); err != nil {
 			return fmt.Errorf("add the route %s: %w", describe(route), err)
 		}
 	}

@@ -39,8 +39,8 @@ func (o *Object) Take(from *Object, keys ...string) {
 	}
 }
 
-// Set sets a key to a string, an int, a list of strings or objects, or a *Object. Nothing is set for an empty value ("", 0, nil, a list
-// of nothing), but what a pointer points to is never empty.
+// Set sets a key to a string, an int, a bool, a list of strings or objects, a list of such lists of objects, or a *Object. Nothing is set
+// for an empty value ("", 0, nil, a list of nothing), but what a pointer points to is never empty; a bool is always given by one.
 func (o *Object) Set(key string, value any) {
 	if v := valueOf(value); v != nil {
 		o.replace(key, v)
@@ -73,10 +73,20 @@ func valueOf(value any) *fastjson.Value {
 		if v != nil {
 			return new(fastjson.Arena).NewNumberInt(*v)
 		}
+	case *bool:
+		switch {
+		case v == nil:
+		case *v:
+			return new(fastjson.Arena).NewTrue()
+		default:
+			return new(fastjson.Arena).NewFalse()
+		}
 	case []string:
 		return list(v, func(s string) any { return &s })
 	case []*Object:
 		return list(v, func(o *Object) any { return o })
+	case [][]*Object:
+		return list(v, func(inner []*Object) any { return inner })
 	case *Object:
 		if v != nil {
 			return v.value

@@ -24,7 +24,10 @@ func TestCompose(t *testing.T) {
 			o.Set("n", -7)
 			o.Set("list", []string{"x", "y"})
 			o.Set("c", []*Object{from.Object("empty"), New()})
-		}, `{"s":"a\"b","n":-7,"list":["x","y"],"c":[{},{}]}`},
+			o.Set("yes", new(true))
+			o.Set("no", new(false))
+			o.Set("lists", [][]*Object{{New()}, {New(), New()}})
+		}, `{"s":"a\"b","n":-7,"list":["x","y"],"c":[{},{}],"yes":true,"no":false,"lists":[[{}],[{},{}]]}`},
 		{"of a copy", `{"c": 1}`, func(o, from *Object) {
 			o.Take(from, "b")
 			o.Copy().Set("b", 1)

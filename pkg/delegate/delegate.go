@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -77,4 +78,20 @@ func (d *Delegate) HandsOutOnce() bool { return d.name == hostLocal }
 // Del calls the plugin's DEL, also in place of the caller's request for another verb: an ADD that fails gives back what it has.
 func (d *Delegate) Del(ctx context.Context, r *plugin.Request) error {
 	return d.Plugin.Del(ctx, r.For(plugin.Del))
+}
+
+// RefuseSecond refuses an ADD of an attachment that is there. A delegate that is another program would fail, and its DEL, which then
+// follows, take the attachment away.
+func RefuseSecond(r *plugin.Request) error {
+	inside, err := r.LinksInside()
+	if err == nil {
+		_, err = inside.LinkByName(r.IfName)
+	}
+	switch {
+	case link.IsNotFound(err):
+		return nil
+	case err == nil:
+		err = plugin.Errorf("call DEL before another ADD, or choose another interface name", "interface %s is in %s already", r.IfName, r.Netns)
+	}
+	return err
 }

@@ -438,6 +438,23 @@ var bridgeGateways = []row{
 		l.shows(c.routes("default"), "default via 10.44.0.1 dev eth0")
 		l.shows(c.routes("::/default"), "default via fd00:44::1 dev eth0")
 	}},
+	{name: "the routes of a container's second network may be those of the first, and come before them", test: func(l *lab) {
+		const ipam = `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}],[{"subnet":"fd00:44::/64"}]],"routes":[{"dst":"10.60.0.0/16"},{"dst":"fd00:60::/48"}]}`
+		first := l.lan("ipam", ipam)
+		second := conf(strings.NewReplacer("lan0", "far0", "10.44.", "10.45.", "fd00:44:", "fd00:45:").Replace(first.plugins[0])).called("far")
+		c := l.attach(first, "web")
+		before := c.Snapshot(l)
+		net1 := c.withIfname("net1")
+		l.must(net1.add(second))
+		l.shows(c.run("ip route get 10.60.0.1"), "via 10.45.0.1 dev net1")
+		l.shows(c.run("ip route get 192.0.2.9"), "via 10.45.0.1 dev net1")
+		l.shows(c.run("ip -6 route show fd00:60::/48"), "dev eth0", "dev net1")
+		l.must(c.check())
+		l.must(net1.check())
+		l.must(net1.del())
+		l.must(c.check())
+		l.same(before.Diff(c.Snapshot(l), "sysctl"), "")
+	}},
 	{name: "isDefaultGateway leaves the IPAM plugin's default route with a gateway alone", test: func(l *lab) {
 		c := l.attach(l.lan("ipam", with(fixedIPs("10.44.0.2/24", "fd00:44::2/64"), "routes", `[{"dst":"0.0.0.0/0","gw":"10.44.0.9"}]`)), "web")
 		l.same(strings.TrimSpace(c.routes("default")), "default via 10.44.0.9 dev eth0")

@@ -38,6 +38,7 @@ var groups = []group{
 	bandwidthRows,
 	sbrRows,
 	vrfRows,
+	flannelRows,
 	chainRows,
 	dummyRows,
 }
@@ -54,7 +55,7 @@ type suite struct {
 
 // plugins are the names that a suite of ours has.
 var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static",
-	"tuning", "portmap", "firewall", "bandwidth", "sbr", "vrf", "chain"}
+	"tuning", "portmap", "firewall", "bandwidth", "sbr", "vrf", "flannel", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.
 func newSuite(t *testing.T, name string) *suite {

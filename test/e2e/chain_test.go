@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -26,6 +27,11 @@ const chainConf = `{"cniVersion":"1.1.0","name":"demo","type":"chain","capabilit
 	{"type":"bridge","bridge":"demo0","isDefaultGateway":true,"ipMasq":true,
 		"ipam":{"type":"host-local","ranges":[[{"subnet":"10.88.0.0/24"}],[{"subnet":"fd00:88::/64"}]]}},
 	{"type":"tuning","sysctl":{"net.ipv4.conf.IFNAME.log_martians":"1"}},
+	{"type":"portmap","capabilities":{"portMappings":true}}]}`
+
+// flannelChain is a network of flannel as one entry.
+const flannelChain = `{"cniVersion":"1.1.0","name":"demo","type":"chain","capabilities":{"portMappings":true},"plugins":[
+	{"type":"flannel","delegate":{"bridge":"demo0","hairpinMode":true,"isDefaultGateway":true}},
 	{"type":"portmap","capabilities":{"portMappings":true}}]}`
 
 // conflist is a network configuration with the plugins as they were written.
@@ -135,12 +141,15 @@ func (r *recorder) ExecPlugin(ctx context.Context, path string, stdin []byte, en
 func (c conflist) makeBridges(t *testing.T, host *netlab.Host) {
 	t.Helper()
 	for i, p := range c.Plugins {
-		var entry struct{ Bridge string }
+		var entry struct {
+			Bridge   string
+			Delegate struct{ Bridge string }
+		}
 		if err := json.Unmarshal(p, &entry); err != nil {
 			t.Fatal(err)
 		}
-		if entry.Bridge != "" {
-			host.MustRun(t, "ip", "link", "add", entry.Bridge, "address", fmt.Sprintf("02:00:00:00:00:%02x", i), "type", "bridge")
+		if name := cmp.Or(entry.Bridge, entry.Delegate.Bridge); name != "" {
+			host.MustRun(t, "ip", "link", "add", name, "address", fmt.Sprintf("02:00:00:00:00:%02x", i), "type", "bridge")
 		}
 	}
 }
@@ -241,16 +250,25 @@ func TestChainIsTheSame(t *testing.T) {
 // executed.
 func TestOneExecPerChain(t *testing.T) {
 	t.Parallel()
+	for name, chain := range map[string]string{"bridge": chainConf, "flannel": flannelChain} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			testOneExec(t, chain)
+		})
+	}
+}
+
+func testOneExec(t *testing.T, chain string) {
 	host, _ := node(t)
 	pod := host.NewPod(t, "web")
-	config := with(t, chainConf, "runtimeConfig", allPorts)
+	config := with(t, chain, "runtimeConfig", allPorts)
 	valid := []map[string]string{{"containerID": pod.ID, "ifname": "eth0"}}
 	result := ""
 	for _, command := range []string{"STATUS", "ADD", "CHECK", "GC", "DEL"} {
 		call := pod.Call(command, config)
 		switch command {
 		case "GC":
-			call.Config = with(t, chainConf, "cni.dev/valid-attachments", valid)
+			call.Config = with(t, chain, "cni.dev/valid-attachments", valid)
 		case "CHECK", "DEL":
 			call.Config = with(t, config, "prevResult", netlab.PluginResult{Stdout: result}.Map(t))
 		}

@@ -52,7 +52,8 @@ func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
 	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap",
-		"firewall", "bandwidth", "sbr", "vrf", "loopback", "chain")
+		"firewall", "bandwidth", "sbr", "vrf", "flannel", "loopback", "chain")
+	leaseSubnet(t, host)
 	return host, host.NewOutside(t)
 }
 
@@ -142,6 +143,13 @@ func needLinks(t *testing.T, conflist string) {
 	if strings.Contains(conflist, `"vlan":`) {
 		netlab.Need(t, netlab.BridgeVLANFiltering)
 	}
+}
+
+// leaseSubnet gives the host the subnet that a flannel network is about, as flannel's daemon does.
+func leaseSubnet(t *testing.T, host *netlab.Host) {
+	t.Helper()
+	host.Feed(t, "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n",
+		"sh", "-c", "mkdir -p /run/flannel && cat >/run/flannel/subnet.env")
 }
 
 // spareDevice gives the host the device that a host-device network is about.

@@ -86,9 +86,17 @@ func provide() (dir string, err error) {
 	return buildDir, goBuild(root, buildDir, "./cmd/...")
 }
 
-// buildReference builds the tools of the reference module into a directory that is there with all of them or not at all,
-// whoever else builds them at the same moment.
-func buildReference() (string, error) {
+// Module returns the directory with what is built of packages of a nested module, named by its path from the root of the repository. It is
+// built once per machine and content, into the user's cache directory.
+func Module(t testing.TB, path, packages string) string {
+	t.Helper()
+	return provided(t, path, func() (string, error) { return buildModule(path, packages) })
+}
+
+func buildReference() (string, error) { return buildModule("test/reference", "tool") }
+
+// buildModule builds into a directory that is there with all of it or not at all, whoever else builds it at the same moment.
+func buildModule(path, packages string) (string, error) {
 	root, err := moduleRoot()
 	if err != nil {
 		return "", err
@@ -97,15 +105,19 @@ func buildReference() (string, error) {
 	if err != nil {
 		return "", err
 	}
-	module, hash := filepath.Join(root, "test", "reference"), sha256.New()
-	for _, name := range []string{"go.mod", "go.sum"} {
-		text, err := os.ReadFile(filepath.Join(module, name))
+	module, hash := filepath.Join(root, path), sha256.New()
+	sources, err := filepath.Glob(filepath.Join(module, "*.go"))
+	if err != nil {
+		return "", err
+	}
+	for _, source := range append([]string{filepath.Join(module, "go.mod"), filepath.Join(module, "go.sum")}, sources...) {
+		text, err := os.ReadFile(source)
 		if err != nil {
 			return "", err
 		}
 		hash.Write(text)
 	}
-	dir := filepath.Join(base, "cnibox-test", fmt.Sprintf("reference-%.8x", hash.Sum(nil)))
+	dir := filepath.Join(base, "cnibox-test", fmt.Sprintf("%s-%.8x", filepath.Base(path), hash.Sum(nil)))
 	if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) {
 		return dir, err
 	}
@@ -117,7 +129,7 @@ func buildReference() (string, error) {
 		return "", err
 	}
 	defer os.RemoveAll(made)
-	if err := goBuild(module, made+"/", "tool"); err != nil {
+	if err := goBuild(module, made+"/", packages); err != nil {
 		return "", err
 	}
 	if err := os.Rename(made, dir); err != nil && !errors.Is(err, fs.ErrExist) { // it exists where another process was faster

@@ -7,9 +7,8 @@ import (
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/vishvananda/netlink"
 
-	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -50,17 +49,7 @@ func refuseSecond(r *plugin.Request, steps []*step) error {
 	if i < 0 {
 		return nil
 	}
-	err := r.Inside(func() error {
-		_, err := netlink.LinkByName(r.IfName)
-		return err
-	})
-	switch {
-	case link.IsNotFound(err):
-		return nil
-	case err == nil:
-		err = plugin.Errorf("call DEL before another ADD, or choose another interface name", "interface %s is in %s already", r.IfName, r.Netns)
-	}
-	return steps[i].wrap(err)
+	return steps[i].wrap(delegate.RefuseSecond(r))
 }
 
 // Del calls the plugins in reverse order, all of them even if one fails.

@@ -1,0 +1,137 @@
+// Package flannel completes the configuration of another plugin, bridge unless told otherwise, with what flannel's daemon has leased for
+// this node, and calls that plugin. In a list it stands where that one would.
+package flannel
+
+import (
+	"context"
+	"errors"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is the flannel plugin.
+type Plugin struct{}
+
+// Add calls the delegate, whose configuration it keeps for DEL.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
+	d, own, err := wanted(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := delegate.RefuseSecond(r); err != nil {
+		return nil, err
+	}
+	if err := r.Step(ctx, "keep the configuration for DEL"); err != nil {
+		return nil, err
+	}
+	var undo plugin.Undo
+	defer undo.OnError(ctx, &err)
+	path, err := save(r, own.Config)
+	if err != nil {
+		return nil, types.NewError(types.ErrIOFailure, "keep the configuration for DEL: "+err.Error(), writableDir)
+	}
+	undo.Push("remove "+path, func(context.Context) error { return remove(path) })
+	return d.Add(ctx, own)
+}
+
+// wanted returns the delegate, and what the configuration and the node's lease ask of it.
+func wanted(r *plugin.Request) (*delegate.Delegate, *plugin.Request, error) {
+	if err := validate(r); err != nil {
+		return nil, nil, err
+	}
+	leased, err := readSubnet(subnetFile(r.Config))
+	if err != nil {
+		return nil, nil, notReady(r.Command, err)
+	}
+	return request(r, render(r, leased))
+}
+
+// notReady is the error of a node that the daemon has not leased a subnet for.
+func notReady(command plugin.Command, err error) error {
+	code := uint(types.ErrTryAgainLater)
+	if command == plugin.Status {
+		code = types.ErrPluginNotAvailable
+	}
+	return types.NewError(code, "failed to load flannel 'subnet.env' file: "+err.Error(),
+		"flannel's daemon writes it when it has a subnet for this node: see the daemon's log (in Kubernetes, of the flannel pod on this node)")
+}
+
+// request returns the delegate that a complete configuration names, and r's verb for it.
+func request(r *plugin.Request, config *conf.Object) (*delegate.Delegate, *plugin.Request, error) {
+	name := ""
+	config.String("type", &name)
+	d, err := delegate.Find(r, name)
+	if err != nil {
+		return nil, nil, err
+	}
+	config = config.Copy()
+	config.Set("cniVersion", r.Version)
+	config.Take(r.Config, plugin.ValidKey, plugin.OldValidKey)
+	if r.Command != plugin.Add && r.PrevResult != nil {
+		config.Set("prevResult", plugin.FormOf(r.PrevResult, r.Version))
+	}
+	own := r.For(r.Command)
+	return d, own, own.Configure(config, d.Oldest)
+}
+
+// Del calls the delegate with what ADD has called it with or, if that is lost, with what there is of it. What was kept is removed only
+// when that has succeeded, so that a DEL that fails can be repeated.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	kept, lost := find(r)
+	if kept.config == nil {
+		kept.config = renderAnyhow(r)
+	}
+	d, own, err := request(r, kept.config)
+	if err == nil {
+		err = d.Del(ctx, own)
+	}
+	if err == nil {
+		err = remove(kept.path)
+	}
+	return errors.Join(err, lost)
+}
+
+// Check has the delegate check what ADD asked of it.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	if err := validate(r); err != nil {
+		return err
+	}
+	kept, err := find(r)
+	if err != nil {
+		return err
+	}
+	d, own, err := kept.request(r)
+	if err != nil {
+		return err
+	}
+	return d.Check(ctx, own)
+}
+
+// Status reports whether the node has a lease, and the delegate is ready for an ADD.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	d, own, err := wanted(r)
+	if err != nil {
+		return err
+	}
+	if err := writable(dataDir(r.Config)); err != nil {
+		return types.NewError(types.ErrPluginNotAvailable, "the configuration can't be kept for DEL: "+err.Error(), writableDir)
+	}
+	return d.Status(ctx, own)
+}
+
+// GC has the delegate remove what attachments have that are not valid, and then removes what was kept for their DEL.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	d, own, err := request(r, renderAnyhow(r))
+	if err == nil {
+		err = d.GC(ctx, own)
+	}
+	if err == nil {
+		err = removeStale(ctx, r)
+	}
+	return err
+}

@@ -1,0 +1,147 @@
+package flannel
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// kept is a file with the configuration that the delegate was called with, from ADD to DEL.
+//
+// The reference plugin has one for each container, with the container's id for a name. Here the first attachment of a container has that
+// name, so that the reference's DEL finds it, and others have a name with all of their key.
+type kept struct {
+	path    string // "" if there is no file
+	network string
+	ifName  string       // "" if the reference wrote it
+	config  *conf.Object // nil if there is no file, or one that names no plugin since it was torn
+}
+
+const (
+	ifNameKey   = "cnibox/ifName" // which a file has besides the delegate's keys
+	separator   = ":"             // which is in no part of a key
+	writableDir = "the directory, \"dataDir\" in the configuration, must be one that root can write to, and not full"
+)
+
+// paths returns the two names that an attachment's file can have.
+func paths(r *plugin.Request) (own, containers string) {
+	containers = filepath.Join(dataDir(r.Config), r.ContainerID)
+	return strings.Join([]string{containers, r.IfName, r.Network}, separator), containers
+}
+
+// find returns the attachment's file. One that does not say whose it is may be its.
+func find(r *plugin.Request) (k kept, err error) {
+	own, containers := paths(r)
+	for _, path := range []string{own, containers} {
+		k, err = read(path)
+		isOther := k.config != nil && (k.network != r.Network || k.ifName != "" && k.ifName != r.IfName)
+		if err != nil || k.path != "" && !isOther {
+			return k, err
+		}
+	}
+	return kept{}, nil
+}
+
+func read(path string) (kept, error) {
+	text, err := os.ReadFile(path)
+	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG) {
+		return kept{}, nil
+	}
+	k := kept{path: path}
+	if o, wrong := conf.Parse(text); wrong == nil && typeOf(o.Lenient(), "") != "" {
+		o.Lenient().String("name", &k.network)
+		o.Lenient().String(ifNameKey, &k.ifName)
+		k.config = o
+	}
+	return k, err
+}
+
+// request is the package's request with what was kept, or if that is lost with what the configuration says now.
+func (k kept) request(r *plugin.Request) (*delegate.Delegate, *plugin.Request, error) {
+	if k.config == nil {
+		return wanted(r)
+	}
+	return request(r, k.config)
+}
+
+// save writes the file, which is there completely or not at all. It need not outlive a crash of the machine: DEL works without. What is
+// there of the same attachment is of an ADD that was killed; what does not say so is left to other attachments.
+func save(r *plugin.Request, config *conf.Object) (path string, err error) {
+	old, err := find(r)
+	if err == nil && (old.config == nil || old.ifName != "") {
+		err = remove(old.path)
+	}
+	if err != nil {
+		return "", err
+	}
+	config = config.Copy()
+	config.Set(ifNameKey, r.IfName)
+	own, path := paths(r)
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return "", err
+	}
+	if err = state.Create(path, config.JSON(), 0o600); errors.Is(err, os.ErrExist) {
+		path = own
+		err = state.Create(path, config.JSON(), 0o600)
+	}
+	return path, err
+}
+
+// remove removes a file, if there is one.
+func remove(path string) error {
+	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// removeStale removes the files of the network's attachments that are not valid. One that does not say its interface stays as long as any
+// of the container's is.
+func removeStale(ctx context.Context, r *plugin.Request) error {
+	valid := map[plugin.Attachment]bool{}
+	for _, a := range r.Valid {
+		valid[a] = true
+		valid[plugin.Attachment{ContainerID: a.ContainerID}] = true
+	}
+	dir := dataDir(r.Config)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	errs := []error{err}
+	for _, e := range entries {
+		if !e.Type().IsRegular() {
+			continue
+		}
+		id, _, _ := strings.Cut(e.Name(), separator)
+		k, err := read(filepath.Join(dir, e.Name()))
+		if k.network == r.Network && !valid[plugin.Attachment{ContainerID: id, IfName: k.ifName}] {
+			if err := r.Step(ctx, "remove "+k.path); err != nil {
+				return err
+			}
+			err = remove(k.path)
+		}
+		errs = append(errs, err)
+	}
+	return errors.Join(errs...)
+}
+
+// writable says why nothing can be written to a directory, or to the one that it would be made in.
+func writable(dir string) error {
+	for _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist); _, err = os.Stat(dir) {
+		dir = filepath.Dir(dir)
+	}
+	if err := unix.Access(dir, unix.W_OK); err != nil {
+		return &os.PathError{Op: "write to", Path: dir, Err: err}
+	}
+	return nil
+}

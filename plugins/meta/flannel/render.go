@@ -1,0 +1,104 @@
+package flannel
+
+import (
+	"cmp"
+	"path/filepath"
+	"strconv"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+func subnetFile(o *conf.Object) string { return pathAt(o, "subnetFile", "/run/flannel/subnet.env") }
+
+func dataDir(o *conf.Object) string { return pathAt(o, "dataDir", "/var/lib/cni/flannel") }
+
+// pathAt returns the absolute path at a key, the usual one if there is none.
+func pathAt(o *conf.Object, key, usual string) string {
+	path := ""
+	o.String(key, &path)
+	if path != "" && !filepath.IsAbs(path) {
+		o.Fail(key, "an absolute path, such as "+usual, strconv.Quote(path))
+		return usual
+	}
+	return filepath.Clean(cmp.Or(path, usual))
+}
+
+// typeOf returns the plugin that an object names, the usual one if it names none.
+func typeOf(o *conf.Object, usual string) string {
+	name := ""
+	o.String("type", &name)
+	return cmp.Or(name, usual)
+}
+
+// validate refuses a configuration with a mistake, which the other verbs pass over.
+func validate(r *plugin.Request) error {
+	o := r.Config
+	subnetFile(o)
+	dataDir(o)
+	o.Object("runtimeConfig")
+	plugin.ParseRoutes(o.Object("ipam"), "routes")
+	typeOf(o.Object("ipam"), "")
+	given := o.Object("delegate")
+	if row := r.Plugins.Find(typeOf(given, "")); row != nil && (row.Kind != plugin.Main || row.Plugin == Plugin{}) {
+		given.Fail("type", "a plugin that makes an interface itself, such as bridge", row.Name)
+	}
+	for _, key := range []string{"name", "ipam"} {
+		if given.Has(key) {
+			given.Fail(key, "nothing: flannel sets it, ipam from the key beside \"delegate\"", "a value")
+		}
+	}
+	return o.Err()
+}
+
+// render returns the delegate's configuration: the key "delegate", completed. Of a lease that is not whole it takes what there is.
+func render(r *plugin.Request, leased subnet) *conf.Object {
+	given := r.Config.Object("delegate")
+	name, o := typeOf(given, "bridge"), given.Copy()
+	o.Set("type", name)
+	o.Set("name", r.Network)
+	o.Set("ipam", renderIPAM(r.Config.Object("ipam"), leased))
+	o.Take(r.Config, "runtimeConfig")
+	if !o.Has("ipMasq") && leased.masquerades != nil {
+		o.Set("ipMasq", new(!*leased.masquerades))
+	}
+	if !o.Has("mtu") {
+		o.Set("mtu", leased.mtu)
+	}
+	if !o.Has("isGateway") && name == "bridge" {
+		o.Set("isGateway", new(true))
+	}
+	return o
+}
+
+// renderIPAM returns the delegate's section ipam: the node's subnets are its ranges, and all nodes' networks are routes besides those it
+// has.
+func renderIPAM(given *conf.Object, leased subnet) *conf.Object {
+	o := given.Copy()
+	o.Set("type", typeOf(given, "host-local"))
+	var ranges [][]*conf.Object
+	for _, p := range leased.own {
+		ranges = append(ranges, []*conf.Object{member("subnet", p.String())})
+	}
+	o.Set("ranges", ranges)
+	var routes []*conf.Object
+	given.Objects("routes", func(route *conf.Object) { routes = append(routes, route) })
+	for _, p := range leased.networks {
+		routes = append(routes, member("dst", p.String()))
+	}
+	o.Set("routes", routes)
+	return o
+}
+
+// member returns an object with one member.
+func member(key, value string) *conf.Object {
+	o := conf.New()
+	o.Set(key, value)
+	return o
+}
+
+// renderAnyhow is render for DEL and GC, which work without a lease.
+func renderAnyhow(r *plugin.Request) *conf.Object {
+	leased, _ := readSubnet(subnetFile(r.Config))
+	return render(r, leased)
+}
