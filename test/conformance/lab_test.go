@@ -34,13 +34,15 @@ type lab struct {
 
 func newLab(j *judge, s *suite) *lab {
 	l := &lab{judge: j, suite: s, host: netlab.NewHost(j)}
-	programs, err := filepath.Glob(filepath.Join(s.dir, "*"))
+	programs, err := os.ReadDir(s.dir)
 	if err != nil || len(programs) == 0 {
 		l.Fatalf("no plugins in %s: %v", s.dir, err)
 	}
+	var names []string
 	for _, p := range programs {
-		l.host.InstallPlugin(l, filepath.Base(p), p)
+		names = append(names, p.Name())
 	}
+	l.host.InstallFrom(l, s.dir, names...)
 	return l
 }
 
