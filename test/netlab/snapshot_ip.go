@@ -211,7 +211,8 @@ func fields(value any) (o object, err error) {
 	if err != nil {
 		return nil, err
 	}
-	return o, json.Unmarshal(text, &o)
+	err = json.Unmarshal(text, &o)
+	return o, err
 }
 
 // sysctlsOf are the per-interface sysctls that CNI plugins change, by family.
