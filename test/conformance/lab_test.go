@@ -279,7 +279,8 @@ func (c *container) call(use func(context.Context, *libcni.CNIConfig, *libcni.Ne
 	if err != nil {
 		c.lab.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	const limit = 10 * time.Minute // a guest loads the packet filter's modules in the first call that needs them, and is slow
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
 	defer cancel()
 	c.lab.host.Do(func() {
 		cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir, &listener{Exec: c.lab.host.Executor(), heard: &c.printed})
