@@ -53,10 +53,11 @@ boot_qemu() {
 	initramfs "$kernel" "$version"
 	share host / always
 	share work "$work" none
-	# For kernels from 6.12 on: QEMU 7.2 emulates cmpxchg16b wrongly.
+	# For kernels from 6.12 on: QEMU 7.2 emulates cmpxchg16b wrongly. On a busy machine the emulated timer comes too late for the
+	# kernel's check of it, which would end in a panic.
 	qemu-system-x86_64 -accel tcg -cpu max,-cx16 -M q35 -m 1G -nodefaults -no-user-config -no-reboot -display none -serial stdio \
 		-kernel "$kernel/boot/vmlinuz-$version" -initrd "$work/initramfs" \
-		-append "console=ttyS0 quiet panic=-1 mitigations=off work=$work modules=$kernel/lib/modules" \
+		-append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check work=$work modules=$kernel/lib/modules" \
 		-object memory-backend-memfd,id=memory,size=1G,share=on -numa node,memdev=memory "${devices[@]}" \
 		</dev/null >"$work/console" 2>&1 &
 }

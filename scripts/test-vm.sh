@@ -29,7 +29,7 @@ try() {
 	finished SKIP "$log.here" >"$log.skipped"
 	# A guest has one processor.
 	# shellcheck disable=SC2086
-	../../scripts/guest.sh "$kind" "$program" -test.v -test.timeout 30m -test.parallel 2 -test.run "$3$(exactly <"$log.skipped")" ${5:-} \
+	../../scripts/guest.sh "$kind" "$program" -test.v -test.timeout 60m -test.parallel 2 -test.run "$3$(exactly <"$log.skipped")" ${5:-} \
 		>"$log.there" 2>&1 || failed=yes
 	finished PASS "$log.there" >"$log.passed"
 	missing=$(comm -23 "$log.skipped" "$log.passed")

@@ -147,7 +147,7 @@ func (a *Attachment) making(l Link) func(context.Context) error {
 			l.Remove = func() error { return deleteInside(a.Request) }
 		}
 		a.Undo.Push("remove "+a.IfName, func(context.Context) error { return l.Remove() })
-		if a.ipam != nil && !a.AcceptRA {
+		if (a.ipam != nil || len(a.Result.IPs) > 0) && !a.AcceptRA {
 			if err := a.Inside(a.refuseRouters); err != nil {
 				return err
 			}

@@ -30,7 +30,7 @@ func Del(ctx context.Context, r *plugin.Request, c *Config, remove Removal) erro
 		r.Announce("packet filter")
 		errs = append(errs, remove.Filter(ctx))
 	}
-	ipam, err := findIPAM(r, c)
+	ipam, err := findReleaser(r, c)
 	errs = append(errs, err)
 	early := ipam != nil && ipam.ReleasesThroughLink()
 	if early {
@@ -46,6 +46,15 @@ func Del(ctx context.Context, r *plugin.Request, c *Config, remove Removal) erro
 		errs = append(errs, release(ctx, r, ipam))
 	}
 	return errors.Join(errs...)
+}
+
+// findReleaser returns the IPAM plugin that gives back addresses, nil if there is none. A section ipam that does not tell which one
+// that is may have done so for ADD. Then it is host-local, which knows its leases by the attachment alone.
+func findReleaser(r *plugin.Request, c *Config) (*delegate.Delegate, error) {
+	if c.IPAM == "" && r.Config.Has("ipam") {
+		return delegate.HostLocal(r), nil
+	}
+	return findIPAM(r, c)
 }
 
 func release(ctx context.Context, r *plugin.Request, ipam *delegate.Delegate) error {
@@ -96,7 +105,7 @@ func Reported(r *plugin.Request, l netlink.Link) bool {
 // GC removes the host ends and leases of the network's attachments that are not valid.
 func GC(ctx context.Context, r *plugin.Request, c *Config) error {
 	err := collectHostEnds(r)
-	ipam, missing := findIPAM(r, c)
+	ipam, missing := findReleaser(r, c)
 	if ipam == nil {
 		return errors.Join(err, missing)
 	}

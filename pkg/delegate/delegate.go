@@ -59,6 +59,15 @@ func FindIPAM(r *plugin.Request, name string) (*Delegate, error) {
 	return Find(r, name)
 }
 
+// HostLocal returns host-local of this binary, whatever CNI_PATH has; nil if the caller has none.
+func HostLocal(r *plugin.Request) *Delegate {
+	row := r.Plugins.Find(hostLocal)
+	if row == nil {
+		return nil
+	}
+	return &Delegate{Plugin: row.Plugin, Kind: row.Kind, Oldest: row.Oldest, name: hostLocal}
+}
+
 // isSelf reports whether a file is this process's binary, also when another one has taken its name since.
 func isSelf(file *unix.Stat_t) bool {
 	var own unix.Stat_t

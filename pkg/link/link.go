@@ -60,8 +60,14 @@ func Rules(h *netlink.Handle) ([]netlink.Rule, error) {
 	return whole(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
 }
 
+// VLANs returns the VLANs of a bridge's port.
+func VLANs(h *netlink.Handle, port netlink.Link) ([]*nl.BridgeVlanInfo, error) {
+	all, err := whole(h.BridgeVlanList)
+	return all[int32(port.Attrs().Index)], err
+}
+
 // whole lists again what has changed meanwhile, since something may be missing then (NLM_F_DUMP_INTR).
-func whole[T any](list func() ([]T, error)) (all []T, err error) {
+func whole[T any](list func() (T, error)) (all T, err error) {
 	const most = 100
 	for range most {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -35,25 +35,19 @@ func bridgeRefusals() (rows []row) {
 		rows = append(rows, row{name: c.name + " is refused, and changes nothing", differs: c.differs, test: func(l *lab) {
 			l.warm(conf(lan))
 			web := l.pod("web")
-			before := l.now(web)
-			l.refused(web.add(conf(c.config)), c.says)
-			before.unchanged()
+			l.refuses(web, conf(c.config), c.says)
 		}})
 	}
 	return append(rows,
 		row{name: "a pattern for the bridge's name is refused, and changes nothing", differs: "br%d makes br0, and fails", test: func(l *lab) {
 			l.warm(conf(lan))
 			web := l.pod("web")
-			before := l.now(web)
-			l.refused(web.add(conf(with(lan, "bridge", `"br%d"`))), "br%d")
-			before.unchanged()
+			l.refuses(web, conf(with(lan, "bridge", `"br%d"`)), "br%d")
 		}},
 		row{name: "a link that is no bridge is refused, and stays as it is", test: func(l *lab) {
 			l.run("ip link add lan0 type veth peer name other0")
 			web := l.pod("web")
-			before := l.now(web)
-			l.refused(web.add(conf(lan)), "lan0")
-			before.unchanged()
+			l.refuses(web, conf(lan), "lan0")
 		}},
 		row{name: "an argument of CNI_ARGS that nobody knows is refused", test: func(l *lab) {
 			l.refused(l.pod("web").add(conf(layer2), args("COLOUR=green")), "COLOUR")
@@ -94,25 +88,17 @@ func bridgeFailures() (rows []row) {
 			if c.prepare != nil {
 				c.prepare(l, web)
 			}
-			before := l.now()
-			links := web.run("ip -o link")
-			l.refused(web.add(conf(c.config)), c.says)
-			before.unchanged()
-			l.same(web.run("ip -o link"), links)
+			l.undoes(web, conf(c.config), c.says)
 		}})
 	}
 	return append(rows,
 		row{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
 			c := l.attach(conf(lan), "web")
-			before := l.now(c)
-			l.refused(c.add(conf(lan)), "eth0")
-			before.unchanged()
+			l.refuses(c, conf(lan), "eth0")
 		}},
 		row{name: "a second ADD without ipam is refused, and changes nothing", test: func(l *lab) {
 			c := l.attach(conf(layer2), "web")
-			before := l.now(c)
-			l.refused(c.add(conf(layer2)), "eth0")
-			before.unchanged()
+			l.refuses(c, conf(layer2), "eth0")
 		}},
 		row{name: "ADD after an ADD that failed succeeds", differs: noRollback, test: func(l *lab) {
 			l.run("ip link add lan0 type bridge")

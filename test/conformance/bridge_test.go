@@ -21,6 +21,7 @@ var bare = with(lan, "capabilities", "{}")
 
 var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
 	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
+	mainRows(func(l *lab) network { return l.lan() }, true, "10.44.0.1", "fd00:44::1"),
 	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus, bridgeVLANs())}
 
 // lan returns the network lan with more keys of bridge, each followed by its value in JSON, and the backend of the row.

@@ -10,7 +10,8 @@ import (
 const service = `{"type":"dummy","ipam":{"type":"host-local","ranges":[[{"subnet":"10.45.0.0/24"}],[{"subnet":"fd00:45::/64"}]]}}`
 
 var dummyRows = group{name: "dummy", only: "dummy", needs: &netlab.Dummy,
-	rows: slices.Concat(dummyResults, dummyRefusals(), dummyChecks(), dummyDels(), dummyOthers)}
+	rows: slices.Concat(dummyResults, dummyRefusals(), dummyChecks(), dummyDels(), dummyOthers,
+		mainRows(func(*lab) network { return conf(service) }, false))}
 
 var dummyResults = []row{
 	{name: "the result, to the byte", test: func(l *lab) {
@@ -77,14 +78,11 @@ func dummyRefusals() (rows []row) {
 		{name: "a second ADD", config: service, says: "eth0", differs: noName, prepare: func(l *lab, web *container) { l.must(web.add(conf(service))) }},
 	} {
 		rows = append(rows, row{name: c.name + " is refused, and all is as before", differs: c.differs, test: func(l *lab) {
-			l.warm(conf(service))
 			web := l.pod("web")
 			if c.prepare != nil {
 				c.prepare(l, web)
 			}
-			before := l.now(web)
-			l.refused(web.add(conf(c.config)), c.says)
-			before.unchanged()
+			l.refuses(web, conf(c.config), c.says)
 		}})
 	}
 	return rows
@@ -133,7 +131,6 @@ func dummyDels() (rows []row) {
 		{name: "DEL twice is no error", state: func(l *lab, c *container) { l.must(c.del()) }},
 	} {
 		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
-			l.warm(conf(service))
 			before := l.now()
 			web := l.attach(conf(service), "web")
 			if c.state != nil {
@@ -148,17 +145,9 @@ func dummyDels() (rows []row) {
 
 var dummyOthers = []row{
 	{name: "DEL without the namespace's path and without a result releases the addresses", test: func(l *lab) {
-		l.warm(conf(service))
 		before := l.now()
 		l.must(l.attach(conf(service), "web").delBare())
 		before.unchanged()
-	}},
-	{name: "DEL removes the link", test: func(l *lab) {
-		c := l.pod("web")
-		before := c.Snapshot(l)
-		l.must(c.add(conf(service)))
-		l.must(c.del())
-		l.same(before.Diff(c.Snapshot(l), "sysctl"), "")
 	}},
 	{name: "DEL without ipam, which ADD had, removes the link", differs: "its DEL fails without ipam", test: func(l *lab) {
 		c := l.attach(conf(service), "web")

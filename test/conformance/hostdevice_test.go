@@ -385,9 +385,7 @@ func deviceFailures() (rows []row) {
 		row{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
 			l.nic("nic0")
 			c := l.attach(deviceWith(), "web")
-			before := l.now(c)
-			l.refused(c.add(deviceWith()))
-			before.unchanged()
+			l.refuses(c, deviceWith())
 			l.must(c.del())
 			l.linkShows("nic0")
 		}},

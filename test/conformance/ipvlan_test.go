@@ -94,6 +94,12 @@ var ipvlanChained = []row{
 		l.pings(&c.Namespace, "10.46.0.1")
 		l.shows(c.routes("default"), "via 10.46.0.1")
 	}},
+	{name: "behind another plugin the container does not listen to whoever says that it is a router", differs: "it does", test: func(l *lab) {
+		c := l.pod("web")
+		_, err := l.exec("ADD", c, l.chainedIPVLAN(before(uplinkBefore, addressBefore)))
+		l.must(err)
+		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra"), "0")
+	}},
 	{name: "behind another plugin the addresses are the IPAM plugin's if there is one", test: func(l *lab) {
 		c := l.pod("web")
 		printed, err := l.exec("ADD", c, l.chainedIPVLAN(before(uplinkBefore, addressBefore), "ipam", fixedIPs("10.46.0.7/24")))

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/netip"
+	"os"
 	"regexp"
 	"strings"
 	"sync"
@@ -144,8 +145,15 @@ func (l *lab) addresses(n *netlab.Namespace, link string) []string {
 }
 
 // sysctl returns the value of a sysctl, named by its path below /proc/sys/net.
-func (l *lab) sysctl(n *netlab.Namespace, path string) string {
-	return strings.TrimSpace(run(l, n, "cat /proc/sys/net/"+path))
+func (l *lab) sysctl(n *netlab.Namespace, path string) (value string) {
+	n.Do(func() {
+		text, err := os.ReadFile("/proc/sys/net/" + path)
+		if err != nil {
+			l.Fatal(err)
+		}
+		value = strings.TrimSpace(string(text))
+	})
+	return value
 }
 
 // hostEnd returns the name of the node's end of a container's veth pair.
@@ -275,6 +283,21 @@ func (s *state) unchanged() {
 		}
 		return ""
 	})
+}
+
+// refuses makes sure that ADD fails with an error that names all parts, and changes nothing, on the node and in the container.
+func (l *lab) refuses(c *container, n network, parts ...string) {
+	before := l.now(c)
+	l.refused(c.add(n), parts...)
+	before.unchanged()
+}
+
+// undoes is refuses for what ADD finds out on its way: sysctls of the container are not set back.
+func (l *lab) undoes(c *container, n network, parts ...string) {
+	before, links := l.now(), c.run("ip -o link")
+	l.refused(c.add(n), parts...)
+	before.unchanged()
+	l.same(c.run("ip -o link"), links)
 }
 
 // warm attaches and detaches a container: what all containers of a network share is there from then on.

@@ -60,9 +60,7 @@ var loopbackRows = group{name: "loopback", rows: []row{
 	{name: "lo with another address is refused and stays down", differs: "sets lo up before it looks at its addresses", test: func(l *lab) {
 		c := l.pod("web")
 		c.run("ip address add 10.9.9.9/32 dev lo")
-		before := l.now(c)
-		l.refused(c.add(conf(loop)))
-		before.unchanged()
+		l.refuses(c, conf(loop))
 	}},
 	{name: "CHECK finds lo set down", test: func(l *lab) {
 		c := l.attach(conf(loop), "web")

@@ -109,9 +109,7 @@ func macvlanMACs() (rows []row) {
 		rows = append(rows, row{name: c.name + " is refused, and changes nothing", differs: c.differs, test: func(l *lab) {
 			l.warm(l.on("macvlan"))
 			web := l.pod("web")
-			before := l.now(web)
-			l.refused(web.add(l.on("macvlan", "mac", c.mac)))
-			before.unchanged()
+			l.refuses(web, l.on("macvlan", "mac", c.mac))
 		}})
 	}
 	return append(rows,
@@ -192,8 +190,6 @@ var macvlanOwn = []row{
 		l.run("ip link add lan0 type bridge")
 		l.run("ip link set " + netlab.UplinkName + " master lan0")
 		web := l.pod("web")
-		before := l.now(web)
-		l.refused(web.add(n), "macvlan")
-		before.unchanged()
+		l.refuses(web, n, "macvlan")
 	}},
 }

@@ -14,9 +14,7 @@ func ptpRefusals() (rows []row) {
 		rows = append(rows, row{name: c.name + " is refused, and changes nothing", differs: c.differs, test: func(l *lab) {
 			l.warm(conf(ptp))
 			web := l.pod("web")
-			before := l.now(web)
-			l.refused(web.add(conf(c.config)), c.says)
-			before.unchanged()
+			l.refuses(web, conf(c.config), c.says)
 		}})
 	}
 	return append(rows, row{name: "no ipam is refused with code 7 and says what to do", differs: always999, test: func(l *lab) {
@@ -57,11 +55,7 @@ func ptpFailures() (rows []row) {
 			if c.prepare != nil {
 				c.prepare(l, web)
 			}
-			before := l.now()
-			links := web.run("ip -o link")
-			l.refused(web.add(conf(c.config)), c.says)
-			before.unchanged()
-			l.same(web.run("ip -o link"), links)
+			l.undoes(web, conf(c.config), c.says)
 		}})
 	}
 	return append(rows,
@@ -78,9 +72,7 @@ func ptpFailures() (rows []row) {
 		}},
 		row{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
 			c := l.attach(conf(ptp), "web")
-			before := l.now(c)
-			l.refused(c.add(conf(ptp)))
-			before.unchanged()
+			l.refuses(c, conf(ptp))
 		}},
 		row{name: "ADD after an ADD that failed succeeds", differs: noPtpRollback, test: func(l *lab) {
 			c := l.pod("web")

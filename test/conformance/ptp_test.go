@@ -16,7 +16,8 @@ const ptp = `{"type":"ptp","ipMasq":true,"capabilities":{"ips":true},
 var barePtp = with(ptp, "capabilities", "{}")
 
 var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets,
-	ptpRefusals(), ptpFailures(), ptpDels(), ptpLateDels, ptpGCs, ptpChecks(), ptpStatus)}
+	ptpRefusals(), ptpFailures(), ptpDels(), ptpLateDels,
+	mainRows(func(l *lab) network { return l.ptp() }, true, "10.44.0.1", "fd00:44::1"), ptpGCs, ptpChecks(), ptpStatus)}
 
 // ptp returns the network ptp with more keys, each followed by its value in JSON, and the backend of the row.
 func (l *lab) ptp(keys ...string) network { return l.masquerading(ptp, keys...) }

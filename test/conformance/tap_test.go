@@ -267,18 +267,12 @@ func tapFailures() (rows []row) {
 			if c.prepare != nil {
 				c.prepare(l, web)
 			}
-			before := l.now()
-			links := web.run("ip -o link")
-			l.refused(web.add(conf(c.config)), c.says)
-			before.unchanged()
-			l.same(web.run("ip -o link"), links)
+			l.undoes(web, conf(c.config), c.says)
 		}})
 	}
 	return append(rows, row{name: "a second ADD is refused, and changes nothing", differs: "it leaves one more tap, under another name", test: func(l *lab) {
 		c := l.attach(conf(tap), "web")
-		before := l.now(c)
-		l.refused(c.add(conf(tap)), "eth0")
-		before.unchanged()
+		l.refuses(c, conf(tap), "eth0")
 	}})
 }
 
@@ -323,33 +317,7 @@ func tapDels() (rows []row) {
 			before.unchanged()
 		}})
 	}
-	return append(rows,
-		row{name: "DEL leaves nothing in the container", test: func(l *lab) {
-			web := l.pod("web")
-			before := web.Snapshot(l)
-			l.must(web.add(conf(tapLan)))
-			l.must(web.del())
-			l.same(before.Diff(web.Snapshot(l), "sysctl"), "")
-		}},
-		row{name: "DEL of a container that was never attached changes nothing", test: func(l *lab) {
-			l.warm(conf(tapLan))
-			never := l.pod("never")
-			never.network = conf(tapLan)
-			before := l.now(never)
-			l.must(never.del())
-			l.must(never.delBare())
-			before.unchanged()
-		}},
-		row{name: "a late DEL leaves the container that has the namespace's path by now", differs: "its DEL removes the interface of whatever namespace the path is",
-			test: func(l *lab) {
-				old := l.attach(conf(tapLan), "web")
-				old.Replace(l)
-				newer := old.newer("newer")
-				l.must(newer.add(conf(tapLan)))
-				l.must(old.del())
-				l.must(newer.check())
-			}},
-	)
+	return append(rows, mainRows(func(*lab) network { return conf(tapLan) }, false)...)
 }
 
 func tapChecks() (rows []row) {
@@ -412,9 +380,7 @@ var tapLater = append(aboutPlugin("tap", `{"type":"tap"}`), []row{
 		l.run("mount -t tmpfs tmpfs /dev/net")
 		l.warm(conf(with(layer2, "ipam", pool)))
 		web := l.pod("web")
-		before := l.now(web)
-		l.refused(web.add(conf(with(tap, "ipam", pool))), "/dev/net/tun")
-		before.unchanged()
+		l.refuses(web, conf(with(tap, "ipam", pool)), "/dev/net/tun")
 	}},
 	{name: "STATUS asks the IPAM plugin", differs: noStatus, test: func(l *lab) {
 		l.refused(l.status(conf(with(tap, "ipam", `{"type":"host-local"}`))))

@@ -35,7 +35,7 @@ var vlanOwn = []row{
 		l.lacks(printed, "wg0")
 	}},
 	{name: "a vlanId that is none is refused, and changes nothing", test: func(l *lab) {
-		l.warm(l.on("vlan"))
+		l.segment("vlan")
 		web := l.pod("web")
 		before := l.now(web)
 		for _, id := range []string{"-1", "4095", `"5"`} {
@@ -44,11 +44,8 @@ var vlanOwn = []row{
 		before.unchanged()
 	}},
 	{name: "no master is refused, and changes nothing", test: func(l *lab) {
-		l.warm(l.on("vlan"))
 		web := l.pod("web")
-		before := l.now(web)
-		l.refused(web.add(l.on("vlan", "master", `""`)), "master")
-		before.unchanged()
+		l.refuses(web, l.on("vlan", "master", `""`), "master")
 	}},
 	{name: "a second container in the same VLAN of a master is refused, and changes nothing", test: func(l *lab) {
 		first, second := l.attach(l.on("vlan"), "first"), l.pod("second")
@@ -60,9 +57,7 @@ var vlanOwn = []row{
 		n := l.on("vlan", "ipam", fixedIPs("10.46.0.9/24"))
 		l.run("ip link set " + netlab.UplinkName + " down")
 		web := l.pod("web")
-		before := l.now(web)
-		l.refused(web.add(n), "down")
-		before.unchanged()
+		l.refuses(web, n, "down")
 	}},
 	{name: "CHECK fails when the link is in another VLAN", test: func(l *lab) {
 		c := l.attach(l.on("vlan", "ipam", fixedIPs("10.46.0.9/24")), "web")

@@ -102,15 +102,14 @@ func TestDELNeedsNothing(t *testing.T) {
 
 // delCase is a state in which DEL finds an attachment, and what it gets.
 type delCase struct {
-	name        string
-	never       bool // there was no ADD
-	nsGone      bool
-	masterGone  bool
-	state       func(t *testing.T, host *netlab.Host, pod *netlab.Pod)
-	keys, ipam  string // those of ADD unless they are given here
-	noPath      bool
-	ipamFails   bool // which is an error
-	ipamUnknown bool // which is none
+	name       string
+	never      bool // there was no ADD
+	nsGone     bool
+	masterGone bool
+	state      func(t *testing.T, host *netlab.Host, pod *netlab.Pod)
+	keys, ipam string // those of ADD unless they are given here
+	noPath     bool
+	ipamFails  bool // which is an error
 }
 
 func (m mainPlugin) dels() []delCase {
@@ -122,7 +121,8 @@ func (m mainPlugin) dels() []delCase {
 		{name: "there is no path, and the namespace is gone", nsGone: true, noPath: true, state: func(t *testing.T, _ *netlab.Host, pod *netlab.Pod) { pod.Delete(t) }},
 		{name: "the keys are wrong", keys: mistakes},
 		{name: "there are no keys", keys: " "},
-		{name: "the section ipam can't be read", ipam: "7", ipamUnknown: true},
+		{name: "the section ipam can't be read", ipam: "7"},
+		{name: "the section ipam names no plugin", ipam: `{"type":7}`},
 		{name: "the IPAM plugin is not there", ipam: `{"type":"frobnicate"}`, ipamFails: true},
 		{name: "the IPAM plugin fails", ipam: `{"type":"broken"}`, ipamFails: true},
 		{name: "it was never added", never: true},
@@ -167,7 +167,7 @@ func (m mainPlugin) testDel(t *testing.T, c delCase) {
 		}
 	}
 	left := before.Diff(host.Snapshot(t), slices.Concat(storeFiles, []string{"file /run/netns/", "mount /run/netns/"})...)
-	if c.ipamFails || c.ipamUnknown {
+	if c.ipamFails {
 		for line := range strings.Lines(left) {
 			if !strings.HasPrefix(line, "+ file /var/lib/cni/networks/demo/") {
 				t.Errorf("not the IPAM plugin's, and left behind: %s", line)

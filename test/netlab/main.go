@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 )
 
@@ -98,4 +99,10 @@ func unshareNode() error {
 }
 
 // setLoopbackUp sets the loopback link of the calling thread's network namespace up.
-func setLoopbackUp() error { return runIP("link set lo up") }
+func setLoopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return fmt.Errorf("look up the loopback link: %w", err)
+	}
+	return netlink.LinkSetUp(lo)
+}

@@ -1,11 +1,16 @@
 package netlab
 
 import (
+	"errors"
 	"fmt"
+	"net"
 	"os"
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 )
 
 // The uplink between a Host and its Outside, from the ranges for documentation.
@@ -17,6 +22,9 @@ const (
 	OutsideIPv4 = "192.0.2.254"
 	OutsideIPv6 = "2001:db8:2::254"
 )
+
+// uplinkIndex is not what a first link gets by itself, as the uplink's other end does.
+const uplinkIndex = 1000
 
 // Outside is a machine on the other end of a Host's uplink. It has no route to any pod network, so it can answer a pod
 // only when the Host masquerades it.
@@ -34,20 +42,17 @@ func (h *Host) NewOutside(t testing.TB) *Outside {
 	}
 	t.Cleanup(func() { _ = netns.Close() })
 	o := &Outside{Namespace{name: "outside", netns: netns, node: h.node}}
-	there := fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), netns.Fd())
 	for _, step := range []struct {
 		in *Namespace
 		do func() error
 	}{
-		{&h.Namespace, func() error {
-			return runIP("link add " + UplinkName + " type veth peer name " + UplinkName + " netns " + there)
-		}},
+		{&h.Namespace, func() error { return makeUplink(netns) }},
 		{&o.Namespace, resetSysctls},
 		{&o.Namespace, func() error { return setUplinkUp(OutsideIPv4, OutsideIPv6) }},
 		{&h.Namespace, func() error { return setUplinkUp(HostIPv4, HostIPv6) }},
 		{&o.Namespace, func() error { return awaitUplink(OutsideIPv6) }},
 		{&h.Namespace, func() error { return awaitUplink(HostIPv6) }},
-		{&h.Namespace, func() error { return runIP("route add 0.0.0.0/0 via "+OutsideIPv4, "route add ::/0 via "+OutsideIPv6) }},
+		{&h.Namespace, routeOutside},
 	} {
 		if err := step.in.do(step.do); err != nil {
 			t.Fatal("connect a host to its outside: ", err)
@@ -66,6 +71,16 @@ func (o *Outside) AddRoute(t testing.TB, network string) {
 	o.MustRun(t, "ip", "route", "add", network, "via", gateway)
 }
 
+// makeUplink makes the uplink's two ends: one for the calling thread, and one for the outside.
+func makeUplink(outside *os.File) error {
+	attrs := netlink.NewLinkAttrs()
+	// The kernel notices the carrier of a link at once, rather than within a second, only where the two ends have different indexes.
+	attrs.Name, attrs.Index = UplinkName, uplinkIndex
+	uplink := netlink.NewVeth(attrs)
+	uplink.PeerName, uplink.PeerNamespace = UplinkName, netlink.NsFd(int(outside.Fd()))
+	return netlink.LinkAdd(uplink)
+}
+
 // setUplinkUp gives the calling thread's end of the uplink its addresses and sets it up.
 func setUplinkUp(ipv4, ipv6 string) error {
 	// The kernel solicits the neighbours of packets it forwards from the link-local address, and not before duplicate
@@ -73,27 +88,36 @@ func setUplinkUp(ipv4, ipv6 string) error {
 	if err := os.WriteFile("/proc/sys/net/ipv6/conf/"+UplinkName+"/accept_dad", []byte("0"), 0); err != nil {
 		return err
 	}
+	end, err := netlink.LinkByName(UplinkName)
+	if err != nil {
+		return err
+	}
+	v4 := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ipv4), Mask: net.CIDRMask(24, 32)}}
+	v6 := &netlink.Addr{IPNet: &net.IPNet{IP: net.ParseIP(ipv6), Mask: net.CIDRMask(64, 128)}, Flags: unix.IFA_F_NODAD}
 	// Up after the addresses: the kernel then has their routes when this returns.
-	return runIP("address add "+ipv4+"/24 dev "+UplinkName, "address add "+ipv6+"/64 nodad dev "+UplinkName,
-		"link set lo up", "link set "+UplinkName+" up")
+	return errors.Join(netlink.AddrAdd(end, v4), netlink.AddrAdd(end, v6), setLoopbackUp(), netlink.LinkSetUp(end))
 }
 
 // awaitUplink waits until the calling thread's end of the uplink carries packets. After both ends are up the kernel
-// takes up to a second to notice that they have a carrier, and drops packets until it has. It takes a moment, too, to
-// have the local route of an IPv6 address, even of one that is not probed.
+// takes a moment to notice that they have a carrier, and drops packets until it has, and another one to have the local
+// route of an IPv6 address, even of one that is not probed.
 func awaitUplink(ipv6 string) error {
-	for deadline := time.Now().Add(5 * time.Second); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
-		links, err := list("ip -j link show dev " + UplinkName)
+	const patience = 30 * time.Second
+	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+		link, err := netlink.LinkByName(UplinkName)
 		if err != nil {
 			return err
 		}
-		local, err := list("ip -j -6 route show table local " + ipv6)
-		if err != nil {
-			return err
-		}
-		if links[0]["operstate"] == "UP" && len(local) > 0 {
+		local, err := netlink.RouteGet(net.ParseIP(ipv6))
+		if link.Attrs().OperState == netlink.OperUp && err == nil && local[0].Type == unix.RTN_LOCAL {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has no carrier or no local IPv6 route after 5 s", UplinkName)
+	return fmt.Errorf("%s has no carrier or no local IPv6 route after %v", UplinkName, patience)
+}
+
+// routeOutside makes the uplink the calling thread's default route.
+func routeOutside() error {
+	return errors.Join(
+		netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(OutsideIPv4)}), netlink.RouteAdd(&netlink.Route{Gw: net.ParseIP(OutsideIPv6)}))
 }

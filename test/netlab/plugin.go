@@ -23,35 +23,42 @@ const PluginDir = "/opt/cni/bin"
 // InstallPlugins links plugin names to the cnibox under test in the Host's PluginDir.
 func (h *Host) InstallPlugins(t testing.TB, names ...string) {
 	t.Helper()
-	for _, name := range names {
-		h.InstallPlugin(t, name, Cnibox(t))
-	}
+	target := Cnibox(t)
+	h.install(t, names, func(string) string { return target })
 }
 
 // InstallFrom links plugin names to the programs of the same names in dir, in the Host's PluginDir.
 func (h *Host) InstallFrom(t testing.TB, dir string, names ...string) {
 	t.Helper()
-	for _, name := range names {
-		h.InstallPlugin(t, name, filepath.Join(dir, name))
-	}
+	h.install(t, names, func(name string) string { return filepath.Join(dir, name) })
 }
 
 // InstallPlugin links one plugin name in the Host's PluginDir to any program: a stand-in, or somebody else's plugin. What
 // has been installed by that name before is replaced.
 func (h *Host) InstallPlugin(t testing.TB, name, target string) {
 	t.Helper()
-	link := filepath.Join(PluginDir, name)
+	h.install(t, []string{name}, func(string) string { return target })
+}
+
+func (h *Host) install(t testing.TB, names []string, target func(name string) string) {
+	t.Helper()
 	err := h.do(func() error {
 		if err := os.MkdirAll(PluginDir, 0o755); err != nil {
 			return err
 		}
-		if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
-			return err
+		for _, name := range names {
+			link := filepath.Join(PluginDir, name)
+			if err := os.Remove(link); err != nil && !errors.Is(err, fs.ErrNotExist) {
+				return err
+			}
+			if err := os.Symlink(target(name), link); err != nil {
+				return err
+			}
 		}
-		return os.Symlink(target, link)
+		return nil
 	})
 	if err != nil {
-		t.Fatalf("install plugin %s: %v", name, err)
+		t.Fatalf("install plugins %s: %v", strings.Join(names, ", "), err)
 	}
 }
 

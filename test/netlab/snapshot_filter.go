@@ -5,18 +5,16 @@ import (
 	"fmt"
 	"os"
 	"strings"
+
+	"github.com/google/nftables"
 )
 
 // filterLines describes the packet filter of the calling thread's namespace. All lines of a table of nftables begin with
 // "nft table FAMILY NAME", those of a table of iptables with "iptables FAMILY VARIANT NAME:".
 func filterLines() ([]string, error) {
-	text, err := output("nft", "-s", "-j", "list", "ruleset")
+	lines, families, err := nftLines()
 	if err != nil {
 		return nil, err
-	}
-	lines, families, err := rulesetLines(text)
-	if err != nil {
-		return nil, fmt.Errorf("decode what nft lists: %w", err)
 	}
 	for _, family := range []string{"ip", "ip6"} {
 		// The programs would make tables themselves, so they are asked only where there are some.
@@ -36,6 +34,21 @@ func filterLines() ([]string, error) {
 		}
 	}
 	return lines, nil
+}
+
+// nftLines describes what nftables has. Where there is no table nft is not asked: what takes time are processes.
+func nftLines() (lines []string, iptables map[string]bool, err error) {
+	if tables, err := new(nftables.Conn).ListTables(); err != nil || len(tables) == 0 {
+		return nil, nil, err
+	}
+	text, err := output("nft", "-s", "-j", "list", "ruleset")
+	if err != nil {
+		return nil, nil, err
+	}
+	if lines, iptables, err = rulesetLines(text); err != nil {
+		return nil, nil, fmt.Errorf("decode what nft lists: %w", err)
+	}
+	return lines, iptables, nil
 }
 
 // rulesetLines returns lines for each table, for each chain, set, map, … in it, and for each rule and element in those,

@@ -11,13 +11,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/vishvananda/netlink"
 )
 
 // object is one of what a program lists as JSON.
 type object = map[string]any
-
-// errInterrupted is that something changed while it was being listed.
-var errInterrupted = errors.New("the list was interrupted")
 
 // lists runs a program from the calling thread, and so in its namespaces, and returns the lists of objects that it prints.
 func lists(input, program string, args ...string) (lists [][]object, err error) {
@@ -28,8 +27,8 @@ func lists(input, program string, args ...string) (lists [][]object, err error) 
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w: %s", cmd, err, stderr.String())
 	}
-	if strings.Contains(stderr.String(), "interrupted") { // what ip and tc say of it, and go on
-		return nil, fmt.Errorf("%s: %w", cmd, errInterrupted)
+	if strings.Contains(stderr.String(), "interrupted") { // what ip says of it, and go on
+		return nil, fmt.Errorf("%s: %w", cmd, netlink.ErrDumpInterrupted)
 	}
 	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
 		var objects []object
@@ -41,16 +40,9 @@ func lists(input, program string, args ...string) (lists [][]object, err error) 
 	return lists, nil
 }
 
-// list returns the list that a program prints.
-func list(command string) ([]object, error) {
-	words := strings.Fields(command)
-	lists, err := lists("", words[0], words[1:]...)
-	return slices.Concat(lists...), err
-}
-
-// ipLists has one process of ip, with the option of a family, list several things: what takes time are processes.
-func ipLists(option string, things ...string) ([][]object, error) {
-	lists, err := lists(strings.Join(things, "\n")+"\n", "ip", option, "-d", "-j", "-batch", "-")
+// ipLists has one process of ip list several things: what takes time are processes.
+func ipLists(things ...string) ([][]object, error) {
+	lists, err := lists(strings.Join(things, "\n")+"\n", "ip", "-d", "-j", "-batch", "-")
 	if err == nil && len(lists) != len(things) {
 		err = fmt.Errorf("ip lists %q in %d lists", things, len(lists))
 	}
@@ -86,7 +78,7 @@ func interfaceLines() ([]string, error) {
 	const patience = 20 * time.Second
 	for end := time.Now().Add(patience); time.Now().Before(end); {
 		lines, same, err := interfaceLinesNow()
-		if same && !errors.Is(err, errInterrupted) {
+		if same && !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return lines, err
 		}
 	}
@@ -95,30 +87,30 @@ func interfaceLines() ([]string, error) {
 
 // interfaceLinesNow is interfaceLines without starting again. It reports whether the links are the same afterwards.
 func interfaceLinesNow() (lines []string, same bool, err error) {
-	v4, err := ipLists("-4", "link show", "address show", "route show table all", "rule show")
+	is, err := ipLists("link show", "address show", "route show table all root 0.0.0.0/0", "route show table all root ::/0")
 	if err != nil {
 		return nil, true, err
 	}
-	links := indexes(v4[0])
-	sysctls, err := sysctlLines(slices.AppendSeq([]string{"all", "default"}, maps.Keys(links)))
-	qdiscs, failed := list("tc -j qdisc show")
-	err = errors.Join(err, failed)
-	v6, failed := ipLists("-6", "address show", "route show table all", "rule show", "link show")
-	if failed != nil {
-		return nil, true, errors.Join(err, failed)
+	links := map[string]int{}
+	for _, link := range is[0] {
+		links[link["ifname"].(string)] = int(link["ifindex"].(float64))
 	}
-	lines = slices.Concat(linkLines(v4[0]), sysctls, qdiscLines(qdiscs), addressLines(v4[1]), addressLines(v6[0]),
-		routeLines("ipv4", v4[2]), routeLines("ipv6", v6[1]), ruleLines("ipv4", v4[3]), ruleLines("ipv6", v6[2]))
-	return lines, maps.Equal(links, indexes(v6[3])), err
+	sysctls, err := sysctlLines(slices.AppendSeq([]string{"all", "default"}, maps.Keys(links)))
+	v4, failed4 := ruleLines("ipv4", netlink.FAMILY_V4)
+	v6, failed6 := ruleLines("ipv6", netlink.FAMILY_V6)
+	qdiscs, failed := qdiscLines()
+	now, failedLinks := netlink.LinkList()
+	lines = slices.Concat(linkLines(is[0]), addressLines(is[1]), routeLines("ipv4", is[2]), routeLines("ipv6", is[3]), sysctls, v4, v6, qdiscs)
+	return lines, sameLinks(links, now), errors.Join(err, failed4, failed6, failed, failedLinks)
 }
 
-// indexes returns the indexes of links by name.
-func indexes(links []object) map[string]any {
-	of := map[string]any{}
-	for _, link := range links {
-		of[link["ifname"].(string)] = link["ifindex"]
+// sameLinks compares the indexes of links by name with links that are listed later.
+func sameLinks(indexes map[string]int, now []netlink.Link) bool {
+	later := map[string]int{}
+	for _, link := range now {
+		later[link.Attrs().Name] = link.Attrs().Index
 	}
-	return of
+	return maps.Equal(indexes, later)
 }
 
 // linkFields are what tests look at of a link; the rest changes with the carrier, with time or with the kernel.
@@ -181,18 +173,46 @@ func routeLines(family string, routes []object) (lines []string) {
 	return lines
 }
 
-func ruleLines(family string, rules []object) (lines []string) {
+func ruleLines(name string, family int) (lines []string, err error) {
+	rules, err := netlink.RuleList(family)
 	for _, r := range rules {
-		lines = append(lines, describe(fmt.Sprintf("rule %s %v:", family, r["priority"]), r, "priority", "protocol"))
+		o, err := fields(r)
+		if err != nil {
+			return nil, err
+		}
+		o["Src"], o["Dst"] = fmt.Sprint(r.Src), fmt.Sprint(r.Dst)
+		maps.DeleteFunc(o, func(_ string, value any) bool { return value == -1.0 || value == "<nil>" }) // not set
+		lines = append(lines, describe(fmt.Sprintf("rule %s %d:", name, r.Priority), o, "Family", "Priority", "Protocol"))
 	}
-	return lines
+	return lines, err
 }
 
-func qdiscLines(qdiscs []object) (lines []string) {
+// qdiscLines describes the qdiscs of all links, but for handles, which are the kernel's choice, and counters.
+func qdiscLines() (lines []string, err error) {
+	qdiscs, err := netlink.QdiscList(nil)
 	for _, q := range qdiscs {
-		lines = append(lines, describe(fmt.Sprintf("qdisc %s:", q["dev"]), q, "dev", "handle", "refcnt"))
+		o, err := fields(q)
+		if err != nil {
+			return nil, err
+		}
+		o["kind"], o["Parent"] = q.Type(), netlink.HandleStr(q.Attrs().Parent)
+		link, err := netlink.LinkByIndex(q.Attrs().LinkIndex)
+		if err != nil {
+			continue // the link has gone meanwhile
+		}
+		lines = append(lines, describe(fmt.Sprintf("qdisc %s:", link.Attrs().Name), o, "LinkIndex", "Handle", "Refcnt", "QdiscType", "Statistics"))
 	}
-	return lines
+	return lines, err
+}
+
+// fields returns the fields of a struct by their names.
+func fields(value any) (o object, err error) {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return nil, err
+	}
+	err = json.Unmarshal(text, &o)
+	return o, err
 }
 
 // sysctlsOf are the per-interface sysctls that CNI plugins change, by family.

@@ -18,7 +18,7 @@ func TestSnapshotDiff(t *testing.T) {
 		{"link up", "ip link add br0 address 02:00:00:00:00:01 type bridge", "ip link set br0 up", []string{
 			"- link br0: address 02:00:00:00:00:01 group default info_kind bridge mcast_snooping 1 mtu 1500 txqlen 1000",
 			"+ link br0: address 02:00:00:00:00:01 group default info_kind bridge mcast_snooping 1 mtu 1500 txqlen 1000 up",
-			"+ qdisc br0: kind noqueue root",
+			"+ qdisc br0: Parent root kind noqueue",
 		}},
 		{"link added", "", "ip link add br0 address 02:00:00:00:00:01 mtu 1400 type bridge && ip link set br0 alias note", []string{
 			"+ link br0: address 02:00:00:00:00:01 group default ifalias note info_kind bridge mcast_snooping 1 mtu 1400 txqlen 1000",
@@ -46,12 +46,12 @@ func TestSnapshotDiff(t *testing.T) {
 			"+ route ipv6 fd09::/64 dev lo metric 1024 pref medium protocol boot scope global table main type unreachable",
 		}},
 		{"rule", "", "ip rule add from 10.9.0.0/24 fwmark 7/0xff iif lo table 77 priority 1000", []string{
-			"+ rule ipv4 1000: fwmark 0x7 fwmask 0xff iif lo src 10.9.0.0 srclen 24 table 77",
+			"+ rule ipv4 1000: IifName lo Mark 7 Mask 255 Src 10.9.0.0/24 Table 77",
 		}},
 		{"rule v6", "", "ip -6 rule add to fd09::/64 table 77 priority 1000", []string{
-			"+ rule ipv6 1000: dst fd09:: dstlen 64 src all table 77",
+			"+ rule ipv6 1000: Dst fd09::/64 Table 77",
 		}},
-		{"qdisc", "ip link add br0 up type bridge", "tc qdisc add dev br0 ingress", []string{"+ qdisc br0: kind ingress parent ffff:fff1"}},
+		{"qdisc", "ip link add br0 up type bridge", "tc qdisc add dev br0 ingress", []string{"+ qdisc br0: Parent ingress kind ingress"}},
 		{"sysctl", "", "echo 1 > /proc/sys/net/ipv4/conf/lo/route_localnet", []string{
 			"- sysctl ipv4 lo: ", "+ sysctl ipv4 lo: ",
 		}},

@@ -9,6 +9,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -99,7 +100,7 @@ func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
 	if !c.hasVLANs() {
 		return nil
 	}
-	all, err := h.BridgeVlanList()
+	vlans, err := link.VLANs(h, port)
 	if err != nil {
 		return fmt.Errorf("list the VLANs of ports: %w", err)
 	}
@@ -110,7 +111,7 @@ func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
 		}
 	}
 	want[c.untagged()] = nl.BRIDGE_VLAN_INFO_PVID | nl.BRIDGE_VLAN_INFO_UNTAGGED
-	for _, has := range all[int32(port.Attrs().Index)] {
+	for _, has := range vlans {
 		flags, wanted := want[has.Vid]
 		if wanted && flags != has.Flags || !wanted && !c.keepDefaultVLAN {
 			return different("port %s is in VLAN %d, which is not as configured", port.Attrs().Name, has.Vid)

@@ -42,7 +42,7 @@ func create(_ context.Context, a *attach.Attachment) error {
 		return err
 	}
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr = a.IfName, a.ContainerMAC()
+	attrs.Name, attrs.Index, attrs.HardwareAddr = a.IfName, a.LinkIndex(), a.ContainerMAC()
 	if err := inside.LinkAdd(&netlink.Dummy{LinkAttrs: attrs}); err != nil {
 		return fmt.Errorf("create dummy %s: %w", a.IfName, err)
 	}

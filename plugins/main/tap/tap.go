@@ -53,6 +53,9 @@ func create(a *attach.Attachment, c *config, bridge netlink.Link) error {
 	}
 	defer file.Close()
 	fd := int(file.Fd())
+	if err := unix.IoctlSetPointerInt(fd, unix.TUNSETIFINDEX, a.LinkIndex()); err != nil { // which DEL knows it by
+		return fmt.Errorf("choose the index of tap %s: %w", a.IfName, err)
+	}
 	if err := c.makeTap(fd, a.IfName); err != nil {
 		return c.explain(a.IfName, err)
 	}
