@@ -16,8 +16,37 @@ import (
 
 // DHCPServer is a DHCP server in an Outside. It leases addresses of the uplink's networks to whoever is on the uplink.
 type DHCPServer struct {
-	dir  string // of its files
-	logs []string
+	dir       string // of its files
+	logs      []string
+	processes []*process
+}
+
+// process is one that a test can stop.
+type process struct{ *exec.Cmd }
+
+// run starts a process that ends with the test.
+func (n *Namespace) run(t testing.TB, cmd *exec.Cmd) *process {
+	t.Helper()
+	if err := n.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	n.node.kept.Store(n.netns, true)
+	p := &process{cmd}
+	t.Cleanup(func() { p.stop(t, syscall.SIGKILL) })
+	return p
+}
+
+// stop sends the process a signal, and waits until it has ended.
+func (p *process) stop(t testing.TB, signal syscall.Signal) {
+	t.Helper()
+	if p.ProcessState != nil {
+		return
+	}
+	_ = p.Process.Signal(signal)
+	var exit *exec.ExitError
+	if err := p.Wait(); err != nil && !errors.As(err, &exit) {
+		t.Errorf("wait for %s: %v", p.Path, err)
+	}
 }
 
 // The addresses that a DHCPServer leases.
@@ -67,11 +96,12 @@ func (o *Outside) ServeKea(t testing.TB, seconds int) *DHCPServer {
 		"6": fmt.Sprintf(`"subnet":"2001:db8:2::/64","interface":"%s","pools":[{"pool":"%s-%s"}],"option-data":[{"name":"dns-servers","data":"%s"}]`,
 			UplinkName, FirstLeased6, LastLeased6, OutsideIPv6),
 	}
+	options := map[string]string{"4": `"authoritative":true,`, "6": `"server-id":{"type":"LL","persist":false},`}
 	for family, subnet := range subnets {
 		config := fmt.Sprintf(`{"Dhcp%[1]s":{"interfaces-config":{"interfaces":["%[2]s"]},"lease-database":{"type":"memfile","persist":true,"name":"%[3]s","lfc-interval":0},
-			"valid-lifetime":%[4]d,"renew-timer":%[5]d,"rebind-timer":%[6]d,"subnet%[1]s":[{"id":1,%[7]s}],
+			%[8]s"valid-lifetime":%[4]d,"renew-timer":%[5]d,"rebind-timer":%[6]d,"subnet%[1]s":[{"id":1,%[7]s}],
 			"loggers":[{"name":"kea-dhcp%[1]s","output_options":[{"output":"stdout"}],"severity":"INFO"}]}}`,
-			family, UplinkName, filepath.Join(s.dir, "leases"+family), seconds, seconds/2, seconds*7/8, subnet)
+			family, UplinkName, filepath.Join(s.dir, "leases"+family), seconds, seconds/2, seconds*7/8, subnet, options[family])
 		s.start(t, o, "DHCP"+family+"_STARTED", "env", "KEA_PIDFILE_DIR="+s.dir, "KEA_LOCKFILE_DIR="+s.dir,
 			"kea-dhcp"+family, "-c", s.write(t, "conf"+family, config))
 	}
@@ -98,7 +128,7 @@ func (s *DHCPServer) start(t testing.TB, o *Outside, ready, program string, args
 	s.logs = append(s.logs, log.Name())
 	cmd := o.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
-	o.Background(t, cmd)
+	s.processes = append(s.processes, o.run(t, cmd))
 	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
 		text, _ := os.ReadFile(log.Name())
 		if strings.Contains(string(text), ready) {
@@ -107,6 +137,14 @@ func (s *DHCPServer) start(t testing.TB, o *Outside, ready, program string, args
 		if time.Now().After(end) {
 			t.Fatalf("%s is not ready after 10 s:\n%s", program, text)
 		}
+	}
+}
+
+// Stop stops the server, which does not get to say so to anybody.
+func (s *DHCPServer) Stop(t testing.TB) {
+	t.Helper()
+	for _, p := range s.processes {
+		p.stop(t, syscall.SIGKILL)
 	}
 }
 
@@ -123,24 +161,28 @@ func (s *DHCPServer) Log() string {
 // Leases returns the path of dnsmasq's file of leases.
 func (s *DHCPServer) Leases() string { return filepath.Join(s.dir, "leases") }
 
-// The lines that servers log of a release, and of a lease that is extended.
+// The lines that servers log of a release, and of a lease that they give for a DHCPREQUEST or extend by DHCPv6.
 var (
-	released = regexp.MustCompile(`DHCPRELEASE[ (]|DHCP4_RELEASE |DHCP6_RELEASE_NA |Client .* releases address|Release message from`)
-	extended = regexp.MustCompile(`DHCPREQUEST[ (]|DHCPRENEW\(|DHCPREBIND\(|DHCP4_LEASE_ALLOC |DHCP6_LEASE_RENEW |Renew message from|Rebind message from`)
+	released  = regexp.MustCompile(`DHCPRELEASE[ (]|DHCP4_RELEASE |DHCP6_RELEASE_NA |Client .* releases address`)
+	extended4 = regexp.MustCompile(`DHCPACK[ (]|DHCP4_LEASE_ALLOC `)
+	extended6 = regexp.MustCompile(`DHCPRENEW\(|DHCPREBIND\(|DHCP6_LEASE_RENEW |Renew message from|Rebind message from`)
 )
 
 // Released returns how many releases the server has seen.
 func (s *DHCPServer) Released() int { return len(released.FindAllString(s.Log(), -1)) }
 
-// Extended returns how often the server was asked for a lease by DHCPREQUEST, or for more time.
-func (s *DHCPServer) Extended() int { return len(extended.FindAllString(s.Log(), -1)) }
+// Extended returns how many leases of IPv4 addresses the server has given or extended.
+func (s *DHCPServer) Extended() int { return len(extended4.FindAllString(s.Log(), -1)) }
+
+// Extended6 returns how many leases of IPv6 addresses the server has extended.
+func (s *DHCPServer) Extended6() int { return len(extended6.FindAllString(s.Log(), -1)) }
 
 // DHCPSocket is where the daemon of the dhcp plugin listens.
 const DHCPSocket = "/run/cni/dhcp.sock"
 
 // DHCPDaemon is a running `dhcp daemon`.
 type DHCPDaemon struct {
-	cmd *exec.Cmd
+	*process
 	log string
 }
 
@@ -152,12 +194,9 @@ func (h *Host) StartDHCPDaemon(t testing.TB, args ...string) *DHCPDaemon {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	d := &DHCPDaemon{h.Command(PluginDir+"/dhcp", append([]string{"daemon"}, args...)...), log.Name()}
-	d.cmd.Stdout, d.cmd.Stderr = log, log
-	if err := h.Start(d.cmd); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { d.Stop(t, syscall.SIGKILL) })
+	cmd := h.Command(PluginDir+"/dhcp", append([]string{"daemon"}, args...)...)
+	cmd.Stdout, cmd.Stderr = log, log
+	d := &DHCPDaemon{h.run(t, cmd), log.Name()}
 	for end := time.Now().Add(10 * time.Second); !h.listens(DHCPSocket); time.Sleep(2 * time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatalf("the DHCP daemon does not listen after 10 s:\n%s", d.Log())
@@ -180,14 +219,7 @@ func (h *Host) listens(path string) bool {
 // Stop sends the daemon a signal, and waits until it has ended.
 func (d *DHCPDaemon) Stop(t testing.TB, signal syscall.Signal) {
 	t.Helper()
-	if d.cmd.ProcessState != nil {
-		return
-	}
-	_ = d.cmd.Process.Signal(signal)
-	var exit *exec.ExitError
-	if err := d.cmd.Wait(); err != nil && !errors.As(err, &exit) {
-		t.Errorf("wait for the DHCP daemon: %v", err)
-	}
+	d.stop(t, signal)
 }
 
 // Memory returns how many bytes the daemon has in memory.
@@ -197,7 +229,7 @@ func (d *DHCPDaemon) Memory() int { return d.status("VmRSS") << 10 }
 func (d *DHCPDaemon) Threads() int { return d.status("Threads") }
 
 func (d *DHCPDaemon) status(key string) (value int) {
-	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.cmd.Process.Pid))
+	text, _ := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Process.Pid))
 	for line := range strings.Lines(string(text)) {
 		if rest, ok := strings.CutPrefix(line, key+":"); ok {
 			_, _ = fmt.Sscan(rest, &value)

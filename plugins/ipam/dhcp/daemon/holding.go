@@ -66,13 +66,17 @@ func (h *holding) rest(now time.Time) time.Duration {
 	return ends[h.phase(now)] - now.Sub(h.since)
 }
 
-// pause returns how long to wait before the next try: to the end of a phase, and half of that when a try has failed (RFC 2131, 4.4.5).
-func (h *holding) pause(now time.Time) time.Duration {
+// pause returns how long to wait before the next try: until the phase ends in which none is due, and half the rest of the phase in which
+// one has failed (RFC 2131, 4.4.5).
+func (h *holding) pause(now time.Time, tried phase) time.Duration {
 	rest := h.rest(now)
-	if h.phase(now) == fresh {
+	switch h.phase(now) {
+	case fresh:
 		return rest
+	case tried:
+		return max(rest/2, min(rest, minPause))
 	}
-	return max(rest/2, min(rest, minPause))
+	return 0
 }
 
 func (h *holding) document() *conf.Object {

@@ -32,30 +32,33 @@ func (d *daemon) takeUp(l *lease) {
 func (d *daemon) keep(l *lease) {
 	for i := range l.families {
 		go func() {
-			for d.wait(l, i) {
+			for tried := fresh; ; {
+				holdings, lost := l.get()
+				if lost != nil {
+					return
+				}
+				select {
+				case <-l.life.Done():
+					return
+				case <-time.After(holdings[i].pause(time.Now(), tried)):
+				}
+				tried = d.extendNow(l, i)
 			}
 		}()
 	}
 }
 
-// wait waits until a holding is to be extended, and tries that. It reports whether it is to be waited for again.
-func (d *daemon) wait(l *lease, i int) bool {
-	holdings, lost := l.get()
-	if lost != nil {
-		return false
-	}
-	select {
-	case <-l.life.Done():
-		return false
-	case <-time.After(holdings[i].pause(time.Now())):
-	}
+// extendNow extends a holding as the phase of its time says, which it returns.
+func (d *daemon) extendNow(l *lease, i int) phase {
 	l.working.Lock()
 	defer l.working.Unlock()
+	holdings, lost := l.get()
 	now := time.Now()
-	if l.life.Err() == nil {
-		d.extend(l, i, holdings[i].phase(now), min(d.timeout, holdings[i].rest(now)))
+	how := holdings[i].phase(now)
+	if l.life.Err() == nil && lost == nil {
+		d.extend(l, i, how, min(d.timeout, holdings[i].rest(now)))
 	}
-	return true
+	return how
 }
 
 // extend asks for more time for a holding, and settles what comes of that. The lease's working is held.

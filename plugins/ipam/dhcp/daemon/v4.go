@@ -60,7 +60,7 @@ func (f *v4) message(mac net.HardwareAddr, kind dhcpv4.MessageType, more ...dhcp
 
 // acquire asks all servers for an offer, and takes the first. If its server does not let it be taken, it starts over.
 func (f *v4) acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding, error) {
-	s, err := f.open(in, nil)
+	s, err := f.open(in, nil, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -111,21 +111,18 @@ func (f *v4) extend(ctx context.Context, in entry, h *holding, how phase) (*hold
 		return nil, err
 	}
 	to, mac, match := net.IPv4bcast, net.HardwareAddr(nil), nclient4.Matcher(func(*dhcpv4.DHCPv4) bool { return true })
-	own := dhcpv4.WithClientIP(ack.YourIPAddr)
+	own, from := dhcpv4.WithClientIP(ack.YourIPAddr), ack.YourIPAddr
 	switch how {
 	case renewing:
 		to, mac, match = ack.ServerIdentifier(), h.from, nclient4.IsCorrectServer(ack.ServerIdentifier())
 	case rebooting: // INIT-REBOOT
-		own = dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ack.YourIPAddr))
+		own, from = dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(ack.YourIPAddr)), nil
 	}
-	s, err := f.open(in, mac)
+	s, err := f.open(in, mac, from)
 	if err != nil {
 		return nil, err
 	}
 	defer s.Close()
-	if how != rebooting {
-		s.bound.IP = ack.YourIPAddr
-	}
 	request, err := f.message(s.mac, dhcpv4.MessageTypeRequest, own, dhcpv4.WithBroadcast(f.broadcast))
 	if err != nil {
 		return nil, err
@@ -194,12 +191,11 @@ func (f *v4) release(in entry, p *place, h *holding) error {
 	if err != nil {
 		return err
 	}
-	s, err := f.open(in, h.from)
+	s, err := f.open(in, h.from, ack.YourIPAddr)
 	if err != nil {
 		return err
 	}
 	defer s.Close()
-	s.bound.IP = ack.YourIPAddr
 	m, err := f.message(p.mac, dhcpv4.MessageTypeRelease, dhcpv4.WithClientIP(ack.YourIPAddr),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(ack.ServerIdentifier())))
 	if err != nil {
@@ -237,9 +233,16 @@ type socket4 struct {
 	*nclient4.Client
 	conn   net.PacketConn
 	frames *frames
-	bound  *net.UDPAddr // the sender's address
 	mac    net.HardwareAddr
 }
+
+// twoWays is a PacketConn that reads from one and writes to another.
+type twoWays struct {
+	net.PacketConn
+	out net.PacketConn
+}
+
+func (c twoWays) WriteTo(b []byte, to net.Addr) (int, error) { return c.out.WriteTo(b, to) }
 
 // frames is a packet socket that sends to one MAC address, and remembers who sent the last packet.
 type frames struct {
@@ -265,27 +268,30 @@ func (s *socket4) from() net.HardwareAddr {
 	return nil
 }
 
-// open opens a socket that sends to a MAC address; nil is all.
-func (f *v4) open(in entry, to net.HardwareAddr) (*socket4, error) {
-	s := &socket4{bound: &net.UDPAddr{Port: nclient4.ClientPort}}
-	if to == nil {
-		to = nclient4.BroadcastMac
-	}
+// open opens a socket that sends to a MAC address, nil is all, and from an IP address, nil is none.
+func (f *v4) open(in entry, to net.HardwareAddr, from net.IP) (*socket4, error) {
 	filter, err := bpf.Assemble(toClient())
 	if err != nil {
 		return nil, err
 	}
-	err = in(func(l netlink.Link) error {
+	if to == nil {
+		to = nclient4.BroadcastMac
+	}
+	s := &socket4{frames: &frames{to: packet.Addr{HardwareAddr: to}}}
+	err = in(func(l netlink.Link) (err error) {
 		s.mac = l.Attrs().HardwareAddr
 		own := &net.Interface{Index: l.Attrs().Index, Name: l.Attrs().Name, HardwareAddr: s.mac}
-		conn, err := packet.Listen(own, packet.Datagram, unix.ETH_P_IP, &packet.Config{Filter: filter})
-		s.frames = &frames{PacketConn: conn, to: packet.Addr{HardwareAddr: to}}
+		s.frames.PacketConn, err = packet.Listen(own, packet.Datagram, unix.ETH_P_IP, &packet.Config{Filter: filter})
 		return err
 	})
 	if err != nil {
 		return nil, err
 	}
-	s.conn = nclient4.NewBroadcastUDPConn(s.frames, s.bound)
+	// Answers come to the address, or are broadcast.
+	s.conn = twoWays{
+		nclient4.NewBroadcastUDPConn(s.frames, &net.UDPAddr{Port: nclient4.ClientPort}),
+		nclient4.NewBroadcastUDPConn(s.frames, &net.UDPAddr{IP: from, Port: nclient4.ClientPort}),
+	}
 	s.Client, err = nclient4.NewWithConn(s.conn, s.mac, nclient4.WithRetry(1), nclient4.WithTimeout(time.Hour))
 	return s, err
 }
