@@ -20,6 +20,7 @@ type holding struct {
 	// renew and rebind are when more time is asked for, of the server and of any server, and end is when the address must not be used
 	// any more, all of them after since.
 	renew, rebind, end time.Duration
+	lost               error // why it is not held any more
 }
 
 // phase is where in its time a holding is.

@@ -20,8 +20,8 @@ func (d *daemon) takeUp(l *lease) {
 		d.end(l)
 		return
 	}
-	for i := range l.families {
-		if l.life.Err() == nil {
+	for i, h := range l.get() {
+		if l.life.Err() == nil && h.lost == nil {
 			d.extend(l, i, rebooting, confirmTime)
 		}
 	}
@@ -33,14 +33,14 @@ func (d *daemon) keep(l *lease) {
 	for i := range l.families {
 		go func() {
 			for tried := fresh; ; {
-				holdings, lost := l.get()
-				if lost != nil {
+				h := l.get()[i]
+				if h.lost != nil {
 					return
 				}
 				select {
 				case <-l.life.Done():
 					return
-				case <-time.After(holdings[i].pause(time.Now(), tried)):
+				case <-time.After(h.pause(time.Now(), tried)):
 				}
 				tried = d.extendNow(l, i)
 			}
@@ -52,11 +52,10 @@ func (d *daemon) keep(l *lease) {
 func (d *daemon) extendNow(l *lease, i int) phase {
 	l.working.Lock()
 	defer l.working.Unlock()
-	holdings, lost := l.get()
-	now := time.Now()
-	how := holdings[i].phase(now)
-	if l.life.Err() == nil && lost == nil {
-		d.extend(l, i, how, min(d.timeout, holdings[i].rest(now)))
+	h, now := l.get()[i], time.Now()
+	how := h.phase(now)
+	if l.life.Err() == nil {
+		d.extend(l, i, how, min(d.timeout, h.rest(now)))
 	}
 	return how
 }
@@ -65,8 +64,7 @@ func (d *daemon) extendNow(l *lease, i int) phase {
 func (d *daemon) extend(l *lease, i int, how phase, limit time.Duration) {
 	ctx, cancel := context.WithTimeout(l.life, limit)
 	defer cancel()
-	holdings, _ := l.get()
-	h, f := holdings[i], l.families[i]
+	h, f := l.get()[i], l.families[i]
 	next, err := h, errors.New("its time is over")
 	if how != expired {
 		next, err = f.extend(ctx, l.enter, h, how)
@@ -77,24 +75,25 @@ func (d *daemon) extend(l *lease, i int, how phase, limit time.Duration) {
 	switch {
 	case l.life.Err() != nil:
 	case err == nil:
-		l.replace(i, next)
-		if err := d.save(l); err != nil {
-			log.Printf("%s: %v", l.Key, err)
-		}
+		d.replace(l, i, next)
 	case errors.Is(err, errGone):
 		log.Printf("%s: %v", l.Key, err)
 		d.end(l)
 	case how == expired, errors.Is(err, errRefused):
-		d.lose(l, h, err)
+		d.lose(l, i, err)
 	default:
 		log.Printf("%s: %s is not extended: %v", l.Key, h.address, err)
 	}
 }
 
-func (l *lease) replace(i int, h *holding) {
+// replace puts a holding in place of the one before.
+func (d *daemon) replace(l *lease, i int, h *holding) {
 	l.mu.Lock()
-	defer l.mu.Unlock()
 	l.holdings[i] = h
+	l.mu.Unlock()
+	if err := d.save(l); err != nil {
+		log.Printf("%s: %v", l.Key, err)
+	}
 }
 
 // again asks for the same address anew, for one that was refused: the server may have forgotten it.
@@ -113,12 +112,11 @@ func (d *daemon) again(l *lease, f family, h *holding) (*holding, error) {
 }
 
 // lose takes an address from the container that must not be used any more. Who asks for the lease is told so until its DEL.
-func (d *daemon) lose(l *lease, h *holding, why error) {
-	l.mu.Lock()
-	l.lost = fmt.Errorf("%s was lost: %w", h.address, why)
-	l.mu.Unlock()
-	err := errors.Join(l.enter(removeAddress(h)), d.dir.Remove(l.Key))
-	log.Printf("%s: %v %v", l.Key, l.lost, err)
+func (d *daemon) lose(l *lease, i int, why error) {
+	h := *l.get()[i]
+	h.lost = fmt.Errorf("%s was lost: %w", h.address, why)
+	log.Printf("%s: %v %v", l.Key, h.lost, l.enter(removeAddress(&h)))
+	d.replace(l, i, &h)
 }
 
 func removeAddress(h *holding) func(netlink.Link) error {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log"
 	"net/netip"
+	"slices"
 	"sync"
 	"time"
 
@@ -28,8 +29,7 @@ type lease struct {
 	working  sync.Mutex // held by who talks to the server
 
 	mu       sync.Mutex
-	holdings []*holding // by family; empty until all are there
-	lost     error      // why one of them is not held any more
+	holdings []*holding // by family; not complete until all are there
 }
 
 // family is DHCPv4 or DHCPv6.
@@ -152,27 +152,24 @@ func (l *lease) set(holdings []*holding) {
 	l.holdings = holdings
 }
 
-// get returns the holdings, and why they are not complete.
-func (l *lease) get() ([]*holding, error) {
+// get returns the holdings.
+func (l *lease) get() []*holding {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	switch {
-	case l.lost != nil:
-		return l.holdings, l.lost
-	case len(l.holdings) < len(l.families):
-		return l.holdings, types.NewError(types.ErrTryAgainLater, "the lease is being asked for", "wait for that ADD to end")
-	}
-	return l.holdings, nil
+	return slices.Clone(l.holdings)
 }
 
 // result returns the lease as a result.
 func (l *lease) result() (*types100.Result, error) {
-	holdings, err := l.get()
-	if err != nil {
-		return nil, err
+	holdings := l.get()
+	if len(holdings) < len(l.families) {
+		return nil, types.NewError(types.ErrTryAgainLater, "the lease is being asked for", "wait for that ADD to end")
 	}
 	r := &types100.Result{CNIVersion: plugin.CurrentVersion}
 	for i, f := range l.families {
+		if holdings[i].lost != nil {
+			return nil, holdings[i].lost
+		}
 		if err := f.report(holdings[i], r); err != nil {
 			return nil, err
 		}
@@ -181,8 +178,7 @@ func (l *lease) result() (*types100.Result, error) {
 }
 
 func (l *lease) describe() (text string) {
-	holdings, _ := l.get()
-	for _, h := range holdings {
+	for _, h := range l.get() {
 		text += fmt.Sprintf("%s for %v ", h.address, h.end)
 	}
 	return text
@@ -223,8 +219,10 @@ func (d *daemon) end(l *lease) {
 		return
 	}
 	l.stop()
-	holdings, _ := l.get()
-	for i, h := range holdings {
+	for i, h := range l.get() {
+		if h.lost != nil {
+			continue
+		}
 		f := l.families[i]
 		err := f.release(l.enter, l.place, h)
 		if err != nil {
@@ -244,9 +242,10 @@ func (d *daemon) end(l *lease) {
 func (d *daemon) save(l *lease) error {
 	o := l.Document()
 	o.Set("place", l.place.document())
-	holdings, _ := l.get()
-	for i, f := range l.families {
-		o.Set(f.String(), holdings[i].document())
+	for i, h := range l.get() {
+		if h.lost == nil {
+			o.Set(l.families[i].String(), h.document())
+		}
 	}
 	return d.dir.Write(l.Key, o)
 }
@@ -262,6 +261,10 @@ func (d *daemon) restore(q *dhcp.Request, o *conf.Object) (*lease, error) {
 		return nil, err
 	}
 	for _, f := range l.families {
+		if !o.Has(f.String()) {
+			l.holdings = append(l.holdings, &holding{lost: fmt.Errorf("the address by %s was lost", f)})
+			continue
+		}
 		h, err := parseHolding(f, o.Object(f.String()))
 		if err != nil {
 			return nil, err
