@@ -51,7 +51,7 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap",
+	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
 		"firewall", "loopback", "chain")
 	return host, host.NewOutside(t)
 }

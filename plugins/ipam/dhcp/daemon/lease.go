@@ -47,7 +47,10 @@ type family interface {
 	report(h *holding, result *types100.Result) error
 }
 
-var errRefused = errors.New("the server refuses the address")
+var (
+	errRefused = errors.New("the server refuses the address")
+	errAsking  = types.NewError(types.ErrTryAgainLater, "the lease is being asked for by another ADD", "wait for that to end")
+)
 
 // confirmTime is how long a server has to answer when a lease is taken up, and when it is to give another one for one it refused.
 const confirmTime = 10 * time.Second
@@ -82,12 +85,13 @@ func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Res
 	l.working.Lock()
 	defer l.working.Unlock()
 	if other := d.enlist(l); other != nil {
-		if result, err = other.result(); err == nil && other.is(p) {
-			return result, undo, nil
+		result, err = other.result()
+		if err == nil && other.is(p) || errors.Is(err, errAsking) {
+			return result, undo, err
 		}
 		d.release(q.Key) // it is of a container before this one, or not held any more
 		if d.enlist(l) != nil {
-			return nil, undo, types.NewError(types.ErrTryAgainLater, "another ADD of "+q.Key.String()+" is under way", "wait for it to end")
+			return nil, undo, errAsking
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.resendTimeout, fmt.Errorf("no answer within %v", d.resendTimeout))
@@ -163,7 +167,7 @@ func (l *lease) get() []*holding {
 func (l *lease) result() (*types100.Result, error) {
 	holdings := l.get()
 	if len(holdings) < len(l.families) {
-		return nil, types.NewError(types.ErrTryAgainLater, "the lease is being asked for", "wait for that ADD to end")
+		return nil, errAsking
 	}
 	r := &types100.Result{CNIVersion: plugin.CurrentVersion}
 	for i, f := range l.families {

@@ -45,8 +45,8 @@ func (f *v4) report(h *holding, result *types100.Result) error {
 
 // routesOf returns the routes of option 121 or else, since that one rules the others out (RFC 3442), of options 33 and 3.
 func routesOf(ack *dhcpv4.DHCPv4, gateway net.IP) (routes []*types.Route) {
-	if ack.Options.Has(dhcpv4.OptionClasslessStaticRoute) {
-		for _, r := range ack.ClasslessStaticRoute() {
+	if classless := ack.ClasslessStaticRoute(); len(classless) > 0 {
+		for _, r := range classless {
 			route := &types.Route{Dst: *r.Dest, GW: r.Router}
 			if r.Router.IsUnspecified() {
 				scope := unix.RT_SCOPE_LINK

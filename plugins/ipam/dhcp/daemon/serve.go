@@ -16,6 +16,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/ipam/dhcp"
@@ -150,6 +151,7 @@ func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (result *types100.
 	case plugin.Del:
 		d.release(q.Key)
 	case plugin.Status:
+		err = netns.CheckEntry()
 	default:
 		err = plugin.Errorf("see docs/dhcp.md", "unknown command %q", q.Command)
 	}

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -65,17 +64,7 @@ func (f *v4) acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding
 		return nil, err
 	}
 	defer s.Close()
-	for last := error(nil); ; {
-		h, err := f.tryAcquire(ctx, s, wanted)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, errRefused) && !errors.Is(err, context.DeadlineExceeded) {
-			return h, errors.Join(err, last)
-		}
-		last = err
-		select {
-		case <-ctx.Done():
-		case <-time.After(firstPause):
-		}
-	}
+	return persist(ctx, func() (*holding, error) { return f.tryAcquire(ctx, s, wanted) })
 }
 
 func (f *v4) tryAcquire(ctx context.Context, s *socket4, wanted netip.Addr) (*holding, error) {
@@ -210,22 +199,6 @@ func (f *v4) exchange(ctx context.Context, s *socket4, to net.IP, m *dhcpv4.DHCP
 	return repeat(ctx, f.resendMax, func(ctx context.Context) (*dhcpv4.DHCPv4, error) {
 		return s.SendAndRead(ctx, &net.UDPAddr{IP: to, Port: nclient4.ServerPort}, m, match)
 	})
-}
-
-// firstPause is how long an answer is waited for before a message is sent again. Then it is twice that, and so on.
-const firstPause = time.Second
-
-// repeat tries something until it is done, or ctx ends, each time for longer.
-func repeat[T any](ctx context.Context, most time.Duration, try func(context.Context) (T, error)) (T, error) {
-	for pause := min(firstPause, most); ; pause = min(2*pause, most) {
-		short, cancel := context.WithTimeout(ctx, pause)
-		done, err := try(short)
-		out := short.Err() != nil
-		cancel()
-		if err == nil || ctx.Err() != nil || !out {
-			return done, err
-		}
-	}
 }
 
 // socket4 sends and receives DHCPv4 packets on a link.

@@ -63,17 +63,7 @@ func (f *v6) acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding
 		return nil, err
 	}
 	defer s.Close()
-	for last := error(nil); ; {
-		h, err := f.tryAcquire(ctx, s, wanted)
-		if err == nil || ctx.Err() != nil || !errors.Is(err, errRefused) && !errors.Is(err, context.DeadlineExceeded) {
-			return h, errors.Join(err, last)
-		}
-		last = err
-		select {
-		case <-ctx.Done():
-		case <-time.After(firstPause):
-		}
-	}
+	return persist(ctx, func() (*holding, error) { return f.tryAcquire(ctx, s, wanted) })
 }
 
 func (f *v6) tryAcquire(ctx context.Context, s *nclient6.Client, wanted netip.Addr) (*holding, error) {
