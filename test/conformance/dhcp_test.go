@@ -69,6 +69,19 @@ var dhcpResults = []row{
 		l.serve(&l.outside().Namespace, 80)
 		l.answers(tcp(&c.Namespace, netlab.OutsideIPv4, 80), "outside saw "+c.v4)
 	}},
+	{name: "an ipvlan, which has its master's MAC address, has a leased address of its own", needs: &netlab.IPVLAN,
+		differs: "it does not ask for answers by broadcast, and others don't reach an ipvlan without its address", test: func(l *lab) {
+			s := l.outside().ServeDNSMasq(l)
+			l.host.StartDHCPDaemon(l, "-timeout", "1s", "-resendtimeout", "5s")
+			n := conf(with(onLAN, "type", `"ipvlan"`))
+			web, db := l.attach(n, "web"), l.attach(n, "db")
+			l.same(web.v4 != db.v4, true)
+			l.serve(&l.outside().Namespace, 80)
+			l.answers(tcp(&web.Namespace, netlab.OutsideIPv4, 80), "outside saw "+web.v4)
+			l.must(web.del())
+			l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
+			l.must(db.check())
+		}},
 	{name: "the server's DNS is in the result", differs: "it does not report DNS", test: func(l *lab) {
 		l.serveDHCP("--dhcp-option=6,192.0.2.53,192.0.2.54", "--dhcp-option=15,lan.example", "--dhcp-option=119,a.example,b.example")
 		l.bridgeUplink()
@@ -111,7 +124,7 @@ var dhcpResults = []row{
 		l.same(l.result(again).IPs[0].Address.IP.String(), c.v4)
 	}},
 	{name: "an IPv6 address is leased", differs: "it has no DHCPv6", test: func(l *lab) {
-		s, _ := l.serveDHCP("--dhcp-range=2001:db8:2::1000,2001:db8:2::1000,64,1h", "--dhcp-option=option6:dns-server,[2001:db8:2::53]")
+		s, _ := l.serveDHCP(single, "--dhcp-range=2001:db8:2::1000,2001:db8:2::1000,64,1h", "--dhcp-option=option6:dns-server,[2001:db8:2::53]")
 		l.bridgeUplink()
 		c := l.attach(conf(with(bridged, "ipam", `{"type":"dhcp","families":["ipv6"]}`)), "web")
 		l.same(l.addresses(&c.Namespace, "eth0"), []string{"2001:db8:2::1000/128"})

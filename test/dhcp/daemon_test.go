@@ -3,6 +3,8 @@ package dhcp
 import (
 	"flag"
 	"fmt"
+	"net"
+	"os"
 	"strings"
 	"sync"
 	"syscall"
@@ -191,5 +193,33 @@ func TestCancelled(t *testing.T) {
 			_ = cmd.Wait()
 			eventually(t, "released", func() bool { return s.Released() == 1 })
 		})
+	}
+}
+
+// TestSocketActivation passes the daemon a socket as systemd does, at a path of its own.
+func TestSocketActivation(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	outside.ServeDNSMasq(t)
+	var socket *os.File
+	host.Do(func() {
+		listener, err := net.Listen("unix", "/run/other.sock")
+		if err == nil {
+			listener.(*net.UnixListener).SetUnlinkOnClose(false)
+			socket, err = listener.(*net.UnixListener).File()
+			listener.Close()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	})
+	defer socket.Close()
+	cmd := host.Command("sh", "-c", "LISTEN_PID=$$ LISTEN_FDS=1 exec "+netlab.PluginDir+"/dhcp daemon")
+	cmd.ExtraFiles = []*os.File{socket}
+	host.Background(t, cmd)
+	conflist := strings.Replace(network("macvlan", ipv4), `"families"`, `"daemonSocketPath":"/run/other.sock","families"`, 1)
+	attach(t, host, conflist, "web")
+	if files := host.MustRun(t, "ls", "/run/other.leases"); !strings.Contains(files, ".json") {
+		t.Errorf("there is no lease beside the socket: %s", files)
 	}
 }

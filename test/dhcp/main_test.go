@@ -14,7 +14,7 @@ import (
 func TestMain(m *testing.M) { netlab.Main(m) }
 
 // patience is how long what should happen may take on a busy machine.
-const patience = 30 * time.Second
+const patience = 2 * time.Minute
 
 // network returns a network on the node's uplink: of macvlans, or of a bridge.
 func network(main, families string) string {

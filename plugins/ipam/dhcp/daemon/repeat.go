@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // firstPause is how long an answer is waited for before a message is sent again. Then it is twice that, and so on.
@@ -15,6 +17,9 @@ func repeat[T any](ctx context.Context, most time.Duration, send func(context.Co
 	for pause := min(firstPause, most); ; pause = min(2*pause, most) {
 		short, cancel := context.WithTimeout(ctx, pause)
 		answer, err := send(short)
+		if errors.Is(err, unix.ENOBUFS) { // the link has too much to do: as good as lost
+			<-short.Done()
+		}
 		silence := short.Err() != nil
 		cancel()
 		if err == nil || ctx.Err() != nil || !silence {

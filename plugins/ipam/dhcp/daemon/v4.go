@@ -93,13 +93,17 @@ func (f *v4) tryAcquire(ctx context.Context, s *socket4, wanted netip.Addr) (*ho
 	return f.request(ctx, s, net.IPv4bcast, request, nclient4.IsCorrectServer(offer.ServerIdentifier()))
 }
 
-// extend asks for more time: the server of the lease, or any.
+// extend asks for more time: the server of the lease, or any. A lease that is taken up is just extended, unless its time is over: the
+// container has not been away, and this is no broadcast.
 func (f *v4) extend(ctx context.Context, in entry, h *holding, how phase) (*holding, error) {
 	ack, err := dhcpv4.FromBytes(h.packet)
 	if err != nil {
 		return nil, err
 	}
 	to, mac, match := net.IPv4bcast, net.HardwareAddr(nil), nclient4.Matcher(func(*dhcpv4.DHCPv4) bool { return true })
+	if how == rebooting && h.phase(time.Now()) != expired {
+		how = renewing
+	}
 	own, from := dhcpv4.WithClientIP(ack.YourIPAddr), ack.YourIPAddr
 	switch how {
 	case renewing:
