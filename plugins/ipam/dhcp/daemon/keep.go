@@ -17,7 +17,7 @@ func (d *daemon) takeUp(l *lease) {
 	l.working.Lock()
 	defer l.working.Unlock()
 	if d.dir.Queued(l.Key) {
-		d.end(l)
+		d.forget(l)
 		return
 	}
 	for i, h := range l.get() {
@@ -26,6 +26,13 @@ func (d *daemon) takeUp(l *lease) {
 		}
 	}
 	d.keep(l)
+}
+
+// forget ends a lease that nobody asked to be ended.
+func (d *daemon) forget(l *lease) {
+	if err := d.end(l); err != nil {
+		log.Printf("%s: %v", l.Key, err)
+	}
 }
 
 // keep extends a lease's holdings as long as it lives.
@@ -78,7 +85,7 @@ func (d *daemon) extend(l *lease, i int, how phase, limit time.Duration) {
 		d.replace(l, i, next)
 	case errors.Is(err, errGone):
 		log.Printf("%s: %v", l.Key, err)
-		d.end(l)
+		d.forget(l)
 	case how == expired, errors.Is(err, errRefused):
 		d.lose(l, i, err)
 	default:

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -86,30 +87,33 @@ func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Res
 	defer l.working.Unlock()
 	if other := d.enlist(l); other != nil {
 		result, err = other.result()
-		if err == nil && other.is(p) || errors.Is(err, errAsking) {
+		if err == nil && other.is(p) && !d.dir.Queued(q.Key) || errors.Is(err, errAsking) {
 			return result, undo, err
 		}
-		d.release(q.Key) // it is of a container before this one, or not held any more
-		if d.enlist(l) != nil {
-			return nil, undo, errAsking
+		// It is of a container before this one, or not held any more.
+		if err := d.release(q.Key); err != nil || d.enlist(l) != nil {
+			return nil, undo, cmp.Or(err, error(errAsking))
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.resendTimeout, fmt.Errorf("no answer within %v", d.resendTimeout))
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
-	if err = l.acquire(ctx); err == nil {
+	// What a daemon left that was killed on the way to forget a lease must not end this one.
+	if err = d.dir.Remove(l.Key); err == nil {
+		err = l.acquire(ctx)
+	}
+	if err == nil {
 		err = d.save(l)
 	}
 	if err == nil {
 		result, err = l.result()
 	}
 	if err != nil {
-		d.end(l)
-		return nil, undo, err
+		return nil, undo, errors.Join(err, d.end(l))
 	}
 	log.Printf("%s: leased %s", l.Key, l.describe())
 	d.keep(l)
-	return result, func() { d.release(q.Key) }, nil
+	return result, func() { _ = d.release(q.Key) }, nil
 }
 
 // enlist adds a lease unless there is one of that key, which it returns.
@@ -206,21 +210,21 @@ func (d *daemon) check(q *dhcp.Request) (*types100.Result, error) {
 }
 
 // release releases what an attachment holds, and stops who is asking for it.
-func (d *daemon) release(k plugin.Key) {
+func (d *daemon) release(k plugin.Key) error {
 	l := d.find(k)
 	if l == nil {
-		return
+		return d.dir.Remove(k) // of a lease that could not be taken up
 	}
 	l.stop()
 	l.working.Lock()
 	defer l.working.Unlock()
-	d.end(l)
+	return d.end(l)
 }
 
 // end releases a lease and forgets it, if that is not done. Its working is held.
-func (d *daemon) end(l *lease) {
+func (d *daemon) end(l *lease) error {
 	if d.find(l.Key) != l {
-		return
+		return nil
 	}
 	l.stop()
 	for i, h := range l.get() {
@@ -234,12 +238,11 @@ func (d *daemon) end(l *lease) {
 		}
 		log.Printf("%s: released %s %v", l.Key, h.address, err)
 	}
-	if err := d.dir.Remove(l.Key); err != nil {
-		log.Printf("%s: %v", l.Key, err)
-	}
+	err := d.dir.Remove(l.Key)
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	delete(d.leases, l.Key)
+	return err
 }
 
 // save writes a lease's file.

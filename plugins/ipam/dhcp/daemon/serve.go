@@ -149,7 +149,7 @@ func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (result *types100.
 	case plugin.Check:
 		result, err = d.check(q)
 	case plugin.Del:
-		d.release(q.Key)
+		err = d.release(q.Key)
 	case plugin.Status:
 		err = netns.CheckEntry()
 	default:
