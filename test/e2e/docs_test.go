@@ -41,10 +41,7 @@ func TestExamples(t *testing.T) {
 				needLinks(t, conflist)
 				host, outside := node(t)
 				spareDevice(t, host, conflist)
-				if strings.Contains(conflist, `"dhcp"`) {
-					outside.ServeDNSMasq(t)
-					host.StartDHCPDaemon(t)
-				}
+				serveDHCP(t, host, outside, conflist)
 				caps := ports("8080:80/tcp")
 				pod := attach(t, host, conflist, "web", caps)
 				if err := host.CheckList(conflist, pod.RuntimeConf(caps)); err != nil {

@@ -148,3 +148,12 @@ func spareDevice(t *testing.T, host *netlab.Host, conflist string) {
 		host.MustRun(t, "ip", "link", "add", "eth1", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "wire1", "address", "02:00:00:00:00:02")
 	}
 }
+
+// serveDHCP has a DHCP server outside, and the daemon on the host, for a network of the dhcp plugin.
+func serveDHCP(t *testing.T, host *netlab.Host, outside *netlab.Outside, conflist string) {
+	t.Helper()
+	if strings.Contains(conflist, `"dhcp"`) {
+		outside.ServeDNSMasq(t)
+		host.StartDHCPDaemon(t)
+	}
+}
