@@ -179,7 +179,8 @@ func TestCancelled(t *testing.T) {
 			s := outside.ServeDNSMasq(t, "--dhcp-range=192.0.2.50,192.0.2.150,255.255.255.0,1h")
 			host.StartDHCPDaemon(t)
 			pod := host.NewPod(t, "web")
-			call := pod.Call("ADD", `{"cniVersion":"1.1.0","name":"lan","type":"macvlan","master":"uplink0","ipam":{"type":"dhcp","families":["ipv4","ipv6"]}}`)
+			call := pod.Call("ADD", `{"cniVersion":"1.1.0","name":"lan","type":"macvlan","master":"uplink0",
+				"ipam":{"type":"dhcp","families":["ipv4","ipv6"]}}`)
 			call.Path = netlab.PluginDir
 			cmd := host.PluginCommand(t, "macvlan", call)
 			if err := host.Start(cmd); err != nil {

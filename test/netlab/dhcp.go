@@ -91,14 +91,16 @@ func (o *Outside) ServeKea(t testing.TB, seconds int) *DHCPServer {
 	t.Helper()
 	s := &DHCPServer{dir: t.TempDir()}
 	subnets := map[string]string{
-		"4": fmt.Sprintf(`"subnet":"192.0.2.0/24","pools":[{"pool":"%s-%s"}],"option-data":[{"name":"routers","data":"%s"},{"name":"domain-name-servers","data":"%s"}]`,
+		"4": fmt.Sprintf(`"subnet":"192.0.2.0/24","pools":[{"pool":"%s-%s"}],
+			"option-data":[{"name":"routers","data":"%s"},{"name":"domain-name-servers","data":"%s"}]`,
 			FirstLeased4, LastLeased4, OutsideIPv4, OutsideIPv4),
 		"6": fmt.Sprintf(`"subnet":"2001:db8:2::/64","interface":"%s","pools":[{"pool":"%s-%s"}],"option-data":[{"name":"dns-servers","data":"%s"}]`,
 			UplinkName, FirstLeased6, LastLeased6, OutsideIPv6),
 	}
 	options := map[string]string{"4": `"authoritative":true,`, "6": `"server-id":{"type":"LL","persist":false},`}
 	for family, subnet := range subnets {
-		config := fmt.Sprintf(`{"Dhcp%[1]s":{"interfaces-config":{"interfaces":["%[2]s"]},"lease-database":{"type":"memfile","persist":true,"name":"%[3]s","lfc-interval":0},
+		config := fmt.Sprintf(`{"Dhcp%[1]s":{"interfaces-config":{"interfaces":["%[2]s"]},
+			"lease-database":{"type":"memfile","persist":true,"name":"%[3]s","lfc-interval":0},
 			%[8]s"valid-lifetime":%[4]d,"renew-timer":%[5]d,"rebind-timer":%[6]d,"subnet%[1]s":[{"id":1,%[7]s}],
 			"loggers":[{"name":"kea-dhcp%[1]s","output_options":[{"output":"stdout"}],"severity":"INFO"}]}}`,
 			family, UplinkName, filepath.Join(s.dir, "leases"+family), seconds, seconds/2, seconds*7/8, subnet, options[family])

@@ -37,7 +37,8 @@ func FuzzConfig(f *testing.F) {
 
 // FuzzRequest reads any request: what is accepted says who it is about, and reads the same when it is written.
 func FuzzRequest(f *testing.F) {
-	f.Add([]byte(`{"command":"ADD","network":"lan","containerID":"web","ifname":"eth0","netns":"/run/netns/web","args":"A=b","ipam":{"type":"dhcp"}}`))
+	f.Add([]byte(`{"command":"ADD","network":"lan","containerID":"web","ifname":"eth0","netns":"/run/netns/web","args":"A=b",
+		"ipam":{"type":"dhcp"}}`))
 	f.Add([]byte(`{"command":"STATUS"}`))
 	f.Add([]byte(`{"command":"DEL","network":"../x","containerID":"web","ifname":"a/b"}`))
 	f.Fuzz(func(t *testing.T, data []byte) {

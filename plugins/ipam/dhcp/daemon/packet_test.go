@@ -42,10 +42,11 @@ func TestReport(t *testing.T) {
 		options []dhcpv4.Option
 		want    string
 	}{
-		"no mask":                 {nil, ""},
-		"a mask with holes":       {[]dhcpv4.Option{raw(1, 255, 0, 255, 0)}, ""},
-		"a router cut off":        {[]dhcpv4.Option{mask, raw(3, 192, 0)}, `{"ips":[{"address":"192.0.2.50/24"}]}`},
-		"an odd old static route": {[]dhcpv4.Option{mask, raw(33, 10, 0, 0, 0, 192, 0, 2, 9, 11, 0, 0, 0)}, `{"ips":[{"address":"192.0.2.50/24"}],"routes":[{"dst":"10.0.0.0/8","gw":"192.0.2.9"}]}`},
+		"no mask":           {nil, ""},
+		"a mask with holes": {[]dhcpv4.Option{raw(1, 255, 0, 255, 0)}, ""},
+		"a router cut off":  {[]dhcpv4.Option{mask, raw(3, 192, 0)}, `{"ips":[{"address":"192.0.2.50/24"}]}`},
+		"an odd old static route": {[]dhcpv4.Option{mask, raw(33, 10, 0, 0, 0, 192, 0, 2, 9, 11, 0, 0, 0)},
+			`{"ips":[{"address":"192.0.2.50/24"}],"routes":[{"dst":"10.0.0.0/8","gw":"192.0.2.9"}]}`},
 		"a classless route that can't be": {[]dhcpv4.Option{mask, raw(3, 192, 0, 2, 1), raw(121, 77, 1)},
 			`{"ips":[{"address":"192.0.2.50/24","gateway":"192.0.2.1"}],"routes":[{"dst":"0.0.0.0/0","gw":"192.0.2.1"}]}`},
 		"a default route that is classless": {[]dhcpv4.Option{mask, raw(3, 192, 0, 2, 1), raw(121, 0, 192, 0, 2, 9)},
@@ -78,8 +79,8 @@ func FuzzACK(f *testing.F) {
 
 // FuzzReply does the same for DHCPv6.
 func FuzzReply(f *testing.F) {
-	v := newV6(nil, key)
-	m, err := v.message(dhcpv6.MessageTypeReply, netip.AddrFrom16([16]byte{0x20, 1, 15: 1}), &dhcpv6.DUIDLL{LinkLayerAddr: make(net.HardwareAddr, 6)})
+	v, leased := newV6(nil, key), netip.MustParseAddr("2001:db8:2::1000")
+	m, err := v.message(dhcpv6.MessageTypeReply, leased, &dhcpv6.DUIDLL{LinkLayerAddr: make(net.HardwareAddr, 6)})
 	if err != nil {
 		f.Fatal(err)
 	}

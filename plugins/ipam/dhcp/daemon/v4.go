@@ -77,7 +77,7 @@ func (f *v4) tryAcquire(ctx context.Context, s *socket4, wanted netip.Addr) (*ho
 		return nil, err
 	}
 	offer, err := f.exchange(ctx, s, net.IPv4bcast, discover, func(m *dhcpv4.DHCPv4) bool {
-		return m.MessageType() == dhcpv4.MessageTypeOffer && m.ServerIdentifier() != nil
+		return m.MessageType() == dhcpv4.MessageTypeOffer && m.ServerIdentifier() != nil && !m.YourIPAddr.IsUnspecified()
 	})
 	if err != nil {
 		return nil, err
