@@ -3,6 +3,7 @@ package plugins
 
 import (
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/ipam/dhcp"
 	"github.com/cnibox/cnibox/plugins/ipam/hostlocal"
 	"github.com/cnibox/cnibox/plugins/ipam/static"
 	"github.com/cnibox/cnibox/plugins/main/bridge"
@@ -37,6 +38,7 @@ var All = plugin.Table{
 	{Name: "tap", Kind: plugin.Main, Summary: "give the container a tap link, for a virtual machine in it", Plugin: tap.Plugin{}},
 	{Name: "flannel", Kind: plugin.Main, Summary: "connect the container to flannel's network, by another main plugin", Plugin: flannel.Plugin{}},
 	{Name: "host-local", Kind: plugin.IPAM, Summary: "hand out addresses from ranges, kept in files on this node", Plugin: hostlocal.Plugin{}},
+	{Name: "dhcp", Kind: plugin.IPAM, Summary: "get addresses from DHCP servers, through a daemon that keeps the leases", Plugin: dhcp.Plugin{}},
 	{Name: "static", Kind: plugin.IPAM, Summary: "hand out the addresses that the configuration names", Plugin: static.Plugin{}},
 	{Name: "tuning", Kind: plugin.Meta, Summary: "set sysctls, MTU, MAC address, queue length and flags of the interface", Plugin: tuning.Plugin{}},
 	{Name: "portmap", Kind: plugin.Meta, Summary: "publish ports of the container on the host", Plugin: portmap.Plugin{}},

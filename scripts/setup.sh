@@ -18,6 +18,10 @@ need busybox busybox-static
 need etcd etcd-server
 need mkfs.ext4 e2fsprogs
 need firewalld firewalld
+need dnsmasq dnsmasq-base
+need dhcpd isc-dhcp-server
+need kea-dhcp4 kea-dhcp4-server
+need kea-dhcp6 kea-dhcp6-server
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 need dbus-daemon dbus-daemon
 

@@ -8,6 +8,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/ipam/dhcp/daemon"
 	"github.com/cnibox/cnibox/plugins/main/tap"
 )
 
@@ -18,6 +19,7 @@ makes; "cnibox PLUGIN" does the same.`
 func main() {
 	link.ServeDeleter()
 	tap.ServeLabelled()
+	daemon.Serve()
 	b := &box.Box{Plugins: plugins.All, Help: help}
 	os.Exit(b.Main(box.OS()))
 }

@@ -32,6 +32,7 @@ var groups = []group{
 	tapRows,
 	hostLocalRows,
 	staticRows,
+	dhcpRows,
 	tuningRows,
 	portmapRows,
 	firewallRows,
@@ -54,7 +55,7 @@ type suite struct {
 }
 
 // plugins are the names that a suite of ours has.
-var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static",
+var plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "loopback", "host-device", "tap", "host-local", "static", "dhcp",
 	"tuning", "portmap", "firewall", "bandwidth", "sbr", "vrf", "flannel", "chain"}
 
 // newSuite returns the suite of a name that -suites may list.

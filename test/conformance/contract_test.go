@@ -104,7 +104,7 @@ func sorted(rows []row) []row {
 func versionRows() (rows []row) {
 	all := testutils.AllSpecVersions[:]
 	for plugin, versions := range map[string][]string{
-		"bridge": all, "ptp": all, "loopback": all, "host-local": all, "static": all, "tuning": all, "portmap": all, "firewall": all[4:],
+		"bridge": all, "ptp": all, "loopback": all, "host-local": all, "static": all, "dhcp": all, "tuning": all, "portmap": all, "firewall": all[4:],
 	} {
 		rows = append(rows, row{name: "VERSION of " + plugin + " names the versions from " + versions[0] + " to 1.1.0", test: func(l *lab) {
 			r := l.host.Exec(l, plugin, netlab.PluginCall{Command: "VERSION"})

@@ -20,11 +20,11 @@ const (
 	inBoth     = inIPv4 + "FLANNEL_IPV6_NETWORK=fd00:244::/48\nFLANNEL_IPV6_SUBNET=fd00:244:0:3::1/64\n"
 )
 
-var flannelRows = group{name: "flannel", only: "flannel", rows: leasing(slices.Concat(flannelResults, flannelDelegates(), flannelRefusals(), flannelKept,
+var flannelRows = group{name: "flannel", only: "flannel", rows: withSubnets(slices.Concat(flannelResults, flannelDelegates(), flannelRefusals(), flannelKept,
 	flannelDels(), flannelMoreDels, flannelOthers, flannelChecks(), flannelStatus()))}
 
-// leasing has the node have subnets of both families.
-func leasing(rows []row) []row {
+// withSubnets has the node have subnets of both families.
+func withSubnets(rows []row) []row {
 	for i, r := range rows {
 		rows[i].test = func(l *lab) {
 			l.write(subnetFile, inBoth)

@@ -374,7 +374,7 @@ func (l *lab) complete(config string) (plugin, complete string) {
 	plugin, _ = o["type"].(string)
 	switch {
 	case !l.suite.chained || plugin == "chain":
-	case plugin == "host-local" || plugin == "static":
+	case plugin == "host-local" || plugin == "static" || plugin == "dhcp":
 		l.foreign("other plugins call it: it is no entry of a list")
 	default:
 		plugin, o = "chain", chained(o)

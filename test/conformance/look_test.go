@@ -248,7 +248,7 @@ type snapshotter interface {
 // what is remembered to be quicker, and files of the runtime.
 var furniture = regexp.MustCompile(`^[-+] (file|mount) (` +
 	`/var/lib/cni(/networks(/[^/ ]+)?)? d|/var/lib/cni/networks/[^ ]*/(lock|last_reserved_ip\.\d+) |/var/lib/cni/networks/\.|` +
-	`/var/lib/cni/results|/run/netns/|/run/xtables\.lock|/run/cni(/tuning)? d|/run/cnibox)`)
+	`/var/lib/cni/results|/run/netns/|/run/xtables\.lock|/run/cni(/tuning|/dhcp\.leases)? d|/run/cni/dhcp\.(sock|leases/lock) |/run/cnibox)`)
 
 // now records what there is on the node, and in the containers given.
 func (l *lab) now(containers ...*container) *state {

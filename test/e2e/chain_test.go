@@ -165,10 +165,11 @@ type life struct {
 // live has libcni attach, check and detach a container.
 func live(t *testing.T, list conflist, caps map[string]any) life {
 	t.Helper()
-	host, _ := node(t)
+	host, outside := node(t)
 	list.flat(t).makeBridges(t, host)
 	host.MustRun(t, "ip", "link", "set", netlab.UplinkName, "address", "02:00:00:00:01:00") // which links on it take
 	spareDevice(t, host, list.String())
+	serveDHCP(t, host, outside, list.String())
 	pod := host.NewPod(t, "web")
 	rec := &recorder{DefaultExec: &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}, PluginDecoder: version.PluginDecoder{}}}
 	network, err := libcni.NetworkConfFromBytes([]byte(list.String()))
@@ -236,8 +237,9 @@ func TestChainIsTheSame(t *testing.T) {
 				{"the host after ADD", plain.host, chain.host}, {"the pod after ADD", plain.pod, chain.pod},
 				{"the host after DEL", plain.left, chain.left}, {"the pod after DEL", plain.bare, chain.bare},
 			} {
-				// libcni's cache holds the configuration, host-local's index a time.
-				diff := s.plain.Diff(s.chain, "file /var/lib/cni/results/", "file /var/lib/cni/networks/.cnibox/", "link uplink0", "mount /run/netns/")
+				// libcni's cache holds the configuration, host-local's index and dhcp's leases a time.
+				diff := s.plain.Diff(s.chain, "file /var/lib/cni/results/", "file /var/lib/cni/networks/.cnibox/", "link uplink0", "mount /run/netns/",
+					"file /run/cni/dhcp.leases/")
 				if diff != "" {
 					t.Errorf("%s, -plain +chain:\n%s", s.what, diff)
 				}

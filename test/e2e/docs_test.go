@@ -39,8 +39,9 @@ func TestExamples(t *testing.T) {
 			t.Run(strings.TrimSuffix(filepath.Base(page), ".md")+"/"+list.Name, func(t *testing.T) {
 				t.Parallel()
 				needLinks(t, conflist)
-				host, _ := node(t)
+				host, outside := node(t)
 				spareDevice(t, host, conflist)
+				serveDHCP(t, host, outside, conflist)
 				caps := ports("8080:80/tcp")
 				pod := attach(t, host, conflist, "web", caps)
 				if err := host.CheckList(conflist, pod.RuntimeConf(caps)); err != nil {

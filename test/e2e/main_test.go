@@ -51,7 +51,7 @@ var storeFiles = []string{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "tuning", "portmap",
+	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
 		"firewall", "bandwidth", "sbr", "vrf", "flannel", "loopback", "chain")
 	leaseSubnet(t, host)
 	return host, host.NewOutside(t)
@@ -157,5 +157,14 @@ func spareDevice(t *testing.T, host *netlab.Host, conflist string) {
 	t.Helper()
 	if strings.Contains(conflist, `"host-device"`) {
 		host.MustRun(t, "ip", "link", "add", "eth1", "address", "02:00:00:00:00:01", "type", "veth", "peer", "name", "wire1", "address", "02:00:00:00:00:02")
+	}
+}
+
+// serveDHCP has a DHCP server outside, and the daemon on the host, for a network of the dhcp plugin.
+func serveDHCP(t *testing.T, host *netlab.Host, outside *netlab.Outside, conflist string) {
+	t.Helper()
+	if strings.Contains(conflist, `"dhcp"`) {
+		outside.ServeDNSMasq(t)
+		host.StartDHCPDaemon(t)
 	}
 }

@@ -50,7 +50,7 @@ func TestAbout(t *testing.T) {
 	t.Parallel()
 	host, _ := node(t)
 	line := regexp.MustCompile(`^CNI (\S+) plugin v(1\.9\.1\+cnibox\.\d+\.\d+\.\d+)$`)
-	for _, name := range []string{"bridge", "host-local", "static", "tuning", "portmap", "loopback"} {
+	for _, name := range []string{"bridge", "host-local", "static", "dhcp", "tuning", "portmap", "loopback"} {
 		r := host.Exec(t, name, netlab.PluginCall{})
 		first, _, _ := strings.Cut(r.Stderr, "\n")
 		if m := line.FindStringSubmatch(first); r.ExitCode != 0 || r.Stdout != "" || m == nil || m[1] != name {

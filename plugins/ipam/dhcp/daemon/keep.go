@@ -1,0 +1,139 @@
+package daemon
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// takeUp goes on with a lease of the daemon before this one.
+func (d *daemon) takeUp(l *lease) {
+	l.working.Lock()
+	defer l.working.Unlock()
+	if d.dir.Queued(l.Key) {
+		d.forget(l)
+		return
+	}
+	for i, h := range l.get() {
+		if l.life.Err() == nil && h.lost == nil {
+			d.extend(l, i, rebooting, confirmTime)
+		}
+	}
+	d.keep(l)
+}
+
+// forget ends a lease that nobody asked to be ended.
+func (d *daemon) forget(l *lease) {
+	if err := d.end(l); err != nil {
+		log.Printf("%s: %v", l.Key, err)
+	}
+}
+
+// keep extends a lease's holdings as long as it lives.
+func (d *daemon) keep(l *lease) {
+	for i := range l.families {
+		go func() {
+			for tried := fresh; ; {
+				h := l.get()[i]
+				if h.lost != nil {
+					return
+				}
+				select {
+				case <-l.life.Done():
+					return
+				case <-time.After(h.pause(time.Now(), tried)):
+				}
+				tried = d.extendNow(l, i)
+			}
+		}()
+	}
+}
+
+// extendNow extends a holding as the phase of its time says, which it returns.
+func (d *daemon) extendNow(l *lease, i int) phase {
+	l.working.Lock()
+	defer l.working.Unlock()
+	h, now := l.get()[i], time.Now()
+	how := h.phase(now)
+	if l.life.Err() == nil {
+		d.extend(l, i, how, min(d.timeout, h.rest(now)))
+	}
+	return how
+}
+
+// extend asks for more time for a holding, and settles what comes of that. The lease's working is held.
+func (d *daemon) extend(l *lease, i int, how phase, limit time.Duration) {
+	ctx, cancel := context.WithTimeout(l.life, limit)
+	defer cancel()
+	h, f := l.get()[i], l.families[i]
+	next, err := h, errors.New("its time is over")
+	if how != expired {
+		next, err = f.extend(ctx, l.enter, h, how)
+	}
+	if errors.Is(err, errRefused) {
+		next, err = d.again(l, f, h)
+	}
+	switch {
+	case l.life.Err() != nil:
+	case err == nil:
+		d.replace(l, i, next)
+	case errors.Is(err, errGone):
+		log.Printf("%s: %v", l.Key, err)
+		d.forget(l)
+	case how == expired, errors.Is(err, errRefused):
+		d.lose(l, i, err)
+	default:
+		log.Printf("%s: %s is not extended: %v", l.Key, h.address, err)
+	}
+}
+
+// replace puts a holding in place of the one before.
+func (d *daemon) replace(l *lease, i int, h *holding) {
+	l.mu.Lock()
+	l.holdings[i] = h
+	l.mu.Unlock()
+	if err := d.save(l); err != nil {
+		log.Printf("%s: %v", l.Key, err)
+	}
+}
+
+// again asks for the same address anew, for one that was refused: the server may have forgotten it.
+func (d *daemon) again(l *lease, f family, h *holding) (*holding, error) {
+	ctx, cancel := context.WithTimeout(l.life, confirmTime)
+	defer cancel()
+	next, err := f.acquire(ctx, l.enter, h.address)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", errRefused, err)
+	}
+	if next.address != h.address {
+		_ = f.release(l.enter, l.place, next)
+		return nil, fmt.Errorf("%w: it offers %s instead", errRefused, next.address)
+	}
+	return next, nil
+}
+
+// lose takes an address from the container that must not be used any more. Who asks for the lease is told so until its DEL.
+func (d *daemon) lose(l *lease, i int, why error) {
+	h := *l.get()[i]
+	h.lost = fmt.Errorf("%s was lost: %w", h.address, why)
+	log.Printf("%s: %v %v", l.Key, h.lost, l.enter(removeAddress(&h)))
+	d.replace(l, i, &h)
+}
+
+func removeAddress(h *holding) func(netlink.Link) error {
+	return func(l netlink.Link) error {
+		all, err := netlink.AddrList(l, unix.AF_UNSPEC)
+		for _, a := range all {
+			if a.IP.Equal(net.IP(h.address.AsSlice())) {
+				err = errors.Join(err, netlink.AddrDel(l, &a))
+			}
+		}
+		return err
+	}
+}

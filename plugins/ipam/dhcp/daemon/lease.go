@@ -1,0 +1,282 @@
+package daemon
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log"
+	"net/netip"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/ipam/dhcp"
+)
+
+// lease is what one attachment holds: an address of each family that it asked for.
+type lease struct {
+	*dhcp.Request
+	*place
+	families []family
+	life     context.Context // ends when the lease is to be released
+	stop     context.CancelFunc
+	working  sync.Mutex // held by who talks to the server
+
+	mu       sync.Mutex
+	holdings []*holding // by family; not complete until all are there
+}
+
+// family is DHCPv4 or DHCPv6.
+type family interface {
+	String() string
+	// acquire asks for a lease, of the wanted address if the server agrees, until ctx ends.
+	acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding, error)
+	// extend asks for more time, until ctx ends. errRefused says that the address must not be used any more.
+	extend(ctx context.Context, in entry, h *holding, how phase) (*holding, error)
+	// release sends word to the server.
+	release(in entry, p *place, h *holding) error
+	// parse reads a holding from what the server sent.
+	parse(packet []byte) (*holding, error)
+	// report adds what the server sent to a result.
+	report(h *holding, result *types100.Result) error
+}
+
+var (
+	errRefused = errors.New("the server refuses the address")
+	errAsking  = types.NewError(types.ErrTryAgainLater, "the lease is being asked for by another ADD", "wait for that to end")
+)
+
+// confirmTime is how long a server has to answer when a lease is taken up, and when it is to give another one for one it refused.
+const confirmTime = 10 * time.Second
+
+func (d *daemon) newLease(q *dhcp.Request, p *place) (*lease, error) {
+	o, err := q.Options()
+	if err != nil {
+		return nil, err
+	}
+	l := &lease{Request: q, place: p}
+	if o.IPv4 {
+		l.families = append(l.families, &v4{settings: d.settings, options: o, clientID: clientID(q.Key), broadcast: d.broadcast || p.kind == "ipvlan"})
+	}
+	if o.IPv6 {
+		l.families = append(l.families, newV6(d.settings, q.Key))
+	}
+	return l, nil
+}
+
+// add gets a lease for an attachment, or returns the one that it has.
+func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Result, undo func(), err error) {
+	undo = func() {}
+	p, err := find(d.netnsPath(q.Netns), q.IfName)
+	if err != nil {
+		return nil, undo, err
+	}
+	l, err := d.newLease(q, p)
+	if err != nil {
+		return nil, undo, err
+	}
+	l.life, l.stop = context.WithCancel(context.WithoutCancel(ctx))
+	l.working.Lock()
+	defer l.working.Unlock()
+	if other := d.enlist(l); other != nil {
+		result, err = other.result()
+		if err == nil && other.is(p) && !d.dir.Queued(q.Key) || errors.Is(err, errAsking) {
+			return result, undo, err
+		}
+		// It is of a container before this one, or not held any more.
+		if err := d.release(q.Key); err != nil || d.enlist(l) != nil {
+			return nil, undo, cmp.Or(err, error(errAsking))
+		}
+	}
+	ctx, cancel := context.WithTimeoutCause(ctx, d.resendTimeout, fmt.Errorf("no answer within %v", d.resendTimeout))
+	defer cancel()
+	defer context.AfterFunc(l.life, cancel)()
+	// What a daemon left that was killed on the way to forget a lease must not end this one.
+	if err = d.dir.Remove(l.Key); err == nil {
+		err = l.acquire(ctx)
+	}
+	if err == nil {
+		err = d.save(l)
+	}
+	if err == nil {
+		result, err = l.result()
+	}
+	if err != nil {
+		return nil, undo, errors.Join(err, d.end(l))
+	}
+	log.Printf("%s: leased %s", l.Key, l.describe())
+	d.keep(l)
+	return result, func() { _ = d.release(q.Key) }, nil
+}
+
+// enlist adds a lease unless there is one of that key, which it returns.
+func (d *daemon) enlist(l *lease) (other *lease) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if other = d.leases[l.Key]; other == nil {
+		d.leases[l.Key] = l
+	}
+	return other
+}
+
+func (d *daemon) find(k plugin.Key) *lease {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.leases[k]
+}
+
+// acquire gets an address of each family, or none.
+func (l *lease) acquire(ctx context.Context) error {
+	if err := l.setUp(); err != nil {
+		return err
+	}
+	var holdings []*holding
+	for _, f := range l.families {
+		h, err := f.acquire(ctx, l.enter, netip.Addr{})
+		if err != nil {
+			l.set(holdings) // to be released
+			if ctx.Err() != nil {
+				return types.NewError(types.ErrTryAgainLater, fmt.Sprintf("no lease of an address by %s: %v", f, err),
+					"is there a server on the segment, with a free address? Packets must pass between it and "+l.IfName)
+			}
+			return fmt.Errorf("%s: %w", f, err)
+		}
+		holdings = append(holdings, h)
+	}
+	l.set(holdings)
+	return nil
+}
+
+func (l *lease) set(holdings []*holding) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.holdings = holdings
+}
+
+// get returns the holdings.
+func (l *lease) get() []*holding {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return slices.Clone(l.holdings)
+}
+
+// result returns the lease as a result.
+func (l *lease) result() (*types100.Result, error) {
+	holdings := l.get()
+	if len(holdings) < len(l.families) {
+		return nil, errAsking
+	}
+	r := &types100.Result{CNIVersion: plugin.CurrentVersion}
+	for i, f := range l.families {
+		if holdings[i].lost != nil {
+			return nil, holdings[i].lost
+		}
+		if err := f.report(holdings[i], r); err != nil {
+			return nil, err
+		}
+	}
+	return r, nil
+}
+
+func (l *lease) describe() (text string) {
+	for _, h := range l.get() {
+		text += fmt.Sprintf("%s for %v ", h.address, h.end)
+	}
+	return text
+}
+
+// check returns the lease that an attachment holds.
+func (d *daemon) check(q *dhcp.Request) (*types100.Result, error) {
+	const repair = "restart the container, so that it gets a lease again"
+	l := d.find(q.Key)
+	if l == nil {
+		return nil, plugin.Errorf(repair, "no lease is held for %s", q.Key)
+	}
+	result, err := l.result()
+	if err != nil {
+		return nil, plugin.Errorf(repair, "the lease of %s is not held: %v", q.Key, err)
+	}
+	if err := l.enter(func(netlink.Link) error { return nil }); err != nil {
+		return nil, plugin.Errorf(repair, "the lease of %s: %v", q.Key, err)
+	}
+	return result, nil
+}
+
+// release releases what an attachment holds, and stops who is asking for it.
+func (d *daemon) release(k plugin.Key) error {
+	l := d.find(k)
+	if l == nil {
+		return d.dir.Remove(k) // of a lease that could not be taken up
+	}
+	l.stop()
+	l.working.Lock()
+	defer l.working.Unlock()
+	return d.end(l)
+}
+
+// end releases a lease and forgets it, if that is not done. Its working is held.
+func (d *daemon) end(l *lease) error {
+	if d.find(l.Key) != l {
+		return nil
+	}
+	l.stop()
+	for i, h := range l.get() {
+		if h.lost != nil {
+			continue
+		}
+		f := l.families[i]
+		err := f.release(l.enter, l.place, h)
+		if err != nil {
+			err = errors.Join(err, f.release(l.outside, l.place, h))
+		}
+		log.Printf("%s: released %s %v", l.Key, h.address, err)
+	}
+	err := d.dir.Remove(l.Key)
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	delete(d.leases, l.Key)
+	return err
+}
+
+// save writes a lease's file.
+func (d *daemon) save(l *lease) error {
+	o := l.Document()
+	o.Set("place", l.place.document())
+	for i, h := range l.get() {
+		if h.lost == nil {
+			o.Set(l.families[i].String(), h.document())
+		}
+	}
+	return d.dir.Write(l.Key, o)
+}
+
+// restore reads what save wrote.
+func (d *daemon) restore(q *dhcp.Request, o *conf.Object) (*lease, error) {
+	p, err := parsePlace(d.netnsPath(q.Netns), o.Object("place"))
+	if err != nil {
+		return nil, err
+	}
+	l, err := d.newLease(q, p)
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range l.families {
+		if !o.Has(f.String()) {
+			l.holdings = append(l.holdings, &holding{lost: fmt.Errorf("the address by %s was lost", f)})
+			continue
+		}
+		h, err := parseHolding(f, o.Object(f.String()))
+		if err != nil {
+			return nil, err
+		}
+		l.holdings = append(l.holdings, h)
+	}
+	return l, nil
+}

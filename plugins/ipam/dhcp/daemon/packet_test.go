@@ -1,0 +1,180 @@
+package daemon
+
+import (
+	"bytes"
+	"net"
+	"net/netip"
+	"testing"
+	"time"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/google/go-cmp/cmp"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv6"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/ipam/dhcp"
+)
+
+var key = plugin.Key{Network: "lan", ContainerID: "web", IfName: "eth0"}
+
+func ack(t testing.TB, options ...dhcpv4.Option) []byte {
+	t.Helper()
+	m, err := dhcpv4.New(dhcpv4.WithMessageType(dhcpv4.MessageTypeAck), dhcpv4.WithYourIP(net.IPv4(192, 0, 2, 50)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, o := range options {
+		m.UpdateOption(o)
+	}
+	return m.ToBytes()
+}
+
+func raw(code uint8, value ...byte) dhcpv4.Option {
+	return dhcpv4.OptGeneric(dhcpv4.GenericOptionCode(code), value)
+}
+
+// TestReport is about options that a server sends in an unusual form.
+func TestReport(t *testing.T) {
+	mask := raw(1, 255, 255, 255, 0)
+	for name, c := range map[string]struct {
+		options []dhcpv4.Option
+		want    string
+	}{
+		"no mask":           {nil, ""},
+		"a mask with holes": {[]dhcpv4.Option{raw(1, 255, 0, 255, 0)}, ""},
+		"a router cut off":  {[]dhcpv4.Option{mask, raw(3, 192, 0)}, `{"ips":[{"address":"192.0.2.50/24"}]}`},
+		"an odd old static route": {[]dhcpv4.Option{mask, raw(33, 10, 0, 0, 0, 192, 0, 2, 9, 11, 0, 0, 0)},
+			`{"ips":[{"address":"192.0.2.50/24"}],"routes":[{"dst":"10.0.0.0/8","gw":"192.0.2.9"}]}`},
+		"a classless route that can't be": {[]dhcpv4.Option{mask, raw(3, 192, 0, 2, 1), raw(121, 77, 1)},
+			`{"ips":[{"address":"192.0.2.50/24","gateway":"192.0.2.1"}],"routes":[{"dst":"0.0.0.0/0","gw":"192.0.2.1"}]}`},
+		"a default route that is classless": {[]dhcpv4.Option{mask, raw(3, 192, 0, 2, 1), raw(121, 0, 192, 0, 2, 9)},
+			`{"ips":[{"address":"192.0.2.50/24","gateway":"192.0.2.1"}],"routes":[{"dst":"0.0.0.0/0","gw":"192.0.2.9"}]}`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := &v4{options: &dhcp.Options{}}
+			h, err := f.parse(ack(t, c.options...))
+			if err != nil {
+				t.Fatal(err)
+			}
+			r, got := &types100.Result{}, ""
+			if f.report(h, r) == nil {
+				o := plugin.FormOf(r, plugin.CurrentVersion).Only("ips", "routes")
+				got = string(o.JSON())
+			}
+			if diff := cmp.Diff(c.want, got); diff != "" {
+				t.Error(diff)
+			}
+		})
+	}
+}
+
+// FuzzACK reads any DHCPACK: what is accepted has an address, and can be written and read again.
+func FuzzACK(f *testing.F) {
+	f.Add(ack(f, raw(1, 255, 255, 255, 0), raw(51, 0, 0, 0, 9), raw(121, 16, 10, 60, 0, 0, 0, 0), raw(119, 1, 'a', 0xc0, 0)))
+	f.Add(ack(f, raw(33, 1, 2, 3), raw(6, 1, 2, 3, 4, 5), raw(26, 1), raw(15)))
+	f.Fuzz(func(t *testing.T, packet []byte) { readAny(t, &v4{options: &dhcp.Options{}}, packet) })
+}
+
+// FuzzReply does the same for DHCPv6.
+func FuzzReply(f *testing.F) {
+	v, leased := newV6(nil, key), netip.MustParseAddr("2001:db8:2::1000")
+	m, err := v.message(dhcpv6.MessageTypeReply, leased, &dhcpv6.DUIDLL{LinkLayerAddr: make(net.HardwareAddr, 6)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	m.Options.OneIANA().Options.OneAddress().ValidLifetime = time.Hour
+	f.Add(m.ToBytes())
+	f.Fuzz(func(t *testing.T, packet []byte) { readAny(t, v, packet) })
+}
+
+func readAny(t *testing.T, f family, packet []byte) {
+	h, err := f.parse(packet)
+	if err != nil {
+		return
+	}
+	if !h.address.IsValid() || h.renew <= 0 || h.renew > h.rebind || h.rebind >= h.end {
+		t.Errorf("%+v", h)
+	}
+	_ = f.report(h, &types100.Result{})
+	h.since = time.Unix(1, 0)
+	again, err := parseHolding(f, h.document())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if again.address != h.address || !bytes.Equal(again.packet, h.packet) {
+		t.Errorf("%+v, was %+v", again, h)
+	}
+}
+
+// FuzzRestore reads any file of a lease.
+func FuzzRestore(f *testing.F) {
+	d := &daemon{settings: &settings{}}
+	q := &dhcp.Request{Command: plugin.Add, Key: key, Netns: "/run/netns/web", IPAM: conf.New()}
+	l, err := d.newLease(q, &place{inode: 7, index: 8, mac: make(net.HardwareAddr, 6)})
+	if err != nil {
+		f.Fatal(err)
+	}
+	h, err := l.families[0].parse(ack(f))
+	if err != nil {
+		f.Fatal(err)
+	}
+	o := l.Document()
+	o.Set("place", l.place.document())
+	o.Set("ipv4", h.document())
+	f.Add(o.JSON())
+	f.Fuzz(func(t *testing.T, text []byte) {
+		o, err := conf.Parse(text)
+		if err != nil {
+			return
+		}
+		q, err := dhcp.ParseRequest(o)
+		if err != nil {
+			return
+		}
+		l, err := d.restore(q, o)
+		if err == nil && len(l.get()) != len(l.families) {
+			t.Errorf("%d of %d families", len(l.get()), len(l.families))
+		}
+	})
+}
+
+// TestTimes is when leases are extended.
+func TestTimes(t *testing.T) {
+	const hour = time.Hour
+	for _, c := range []struct{ renew, rebind, end, wantRenew, wantRebind, wantEnd time.Duration }{
+		{0, 0, 8 * hour, 4 * hour, 7 * hour, 8 * hour},
+		{hour, 2 * hour, 8 * hour, hour, 2 * hour, 8 * hour},
+		{7 * hour, hour, 8 * hour, 4 * hour, 7 * hour, 8 * hour}, // not in order
+		{hour, 9 * hour, 8 * hour, 4 * hour, 7 * hour, 8 * hour},
+		{0, 0, 0, minTime / 2, minTime / 8 * 7, minTime},
+	} {
+		h := &holding{since: time.Unix(0, 0)}
+		h.setTimes(c.renew, c.rebind, c.end)
+		if h.renew > c.wantRenew || h.renew < c.wantRenew-c.wantRenew/10-1 || h.rebind != c.wantRebind || h.end != c.wantEnd {
+			t.Errorf("%+v: got %v, %v, %v", c, h.renew, h.rebind, h.end)
+		}
+	}
+	h := &holding{since: time.Unix(0, 0), renew: 4 * hour, rebind: 7 * hour, end: 8 * hour}
+	for _, c := range []struct {
+		age   time.Duration
+		tried phase
+		phase phase
+		pause time.Duration
+	}{
+		{hour, fresh, fresh, 3 * hour},
+		{4 * hour, fresh, renewing, 0},
+		{5 * hour, renewing, renewing, hour},
+		{7*hour - 15*time.Second, renewing, renewing, minPause},
+		{7*hour - time.Second, renewing, renewing, time.Second},
+		{7 * hour, renewing, rebinding, 0},
+		{7*hour + hour/2, rebinding, rebinding, hour / 4},
+		{9 * hour, rebinding, expired, 0},
+	} {
+		now := h.since.Add(c.age)
+		if phase, pause := h.phase(now), h.pause(now, c.tried); phase != c.phase || pause != c.pause {
+			t.Errorf("%v: phase %v, pause %v, want %v, %v", c.age, phase, pause, c.phase, c.pause)
+		}
+	}
+}

@@ -1,0 +1,84 @@
+package daemon
+
+import (
+	"net"
+	"net/netip"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+	"github.com/insomniacslk/dhcp/dhcpv6"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// report adds what a DHCPACK says to a result: the address, its gateway, routes with their MTU, and DNS.
+func (f *v4) report(h *holding, result *types100.Result) error {
+	ack, err := dhcpv4.FromBytes(h.packet)
+	if err != nil {
+		return err
+	}
+	bits, all := ack.SubnetMask().Size()
+	if all != 32 {
+		return plugin.Errorf("have the server send option 1", "DHCP option Subnet Mask not found in DHCPACK")
+	}
+	ip := &types100.IPConfig{Address: plugin.IPNet(netip.PrefixFrom(h.address, bits))}
+	if routers := ack.Router(); len(routers) > 0 {
+		ip.Gateway = routers[0]
+	}
+	result.IPs = append(result.IPs, ip)
+	mtu, _ := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options)
+	for _, r := range routesOf(ack, ip.Gateway) {
+		r.Priority, r.MTU = f.options.Priority, int(mtu)
+		result.Routes = append(result.Routes, r)
+	}
+	for _, server := range ack.DNS() {
+		result.DNS.Nameservers = append(result.DNS.Nameservers, server.String())
+	}
+	result.DNS.Domain = ack.DomainName()
+	if search := ack.DomainSearch(); search != nil {
+		result.DNS.Search = append(result.DNS.Search, search.Labels...)
+	}
+	return nil
+}
+
+// routesOf returns the routes of option 121 or else, since that one rules the others out (RFC 3442), of options 33 and 3.
+func routesOf(ack *dhcpv4.DHCPv4, gateway net.IP) (routes []*types.Route) {
+	if classless := ack.ClasslessStaticRoute(); len(classless) > 0 {
+		for _, r := range classless {
+			route := &types.Route{Dst: *r.Dest, GW: r.Router}
+			if r.Router.IsUnspecified() {
+				scope := unix.RT_SCOPE_LINK
+				route.Scope = &scope
+			}
+			routes = append(routes, route)
+		}
+		return routes
+	}
+	pairs := dhcpv4.GetIPs(dhcpv4.OptionStaticRoutingTable, ack.Options)
+	for i := 0; i+1 < len(pairs); i += 2 {
+		mask := pairs[i].DefaultMask()
+		routes = append(routes, &types.Route{Dst: net.IPNet{IP: pairs[i].Mask(mask), Mask: mask}, GW: pairs[i+1]})
+	}
+	if gateway != nil {
+		routes = append(routes, &types.Route{Dst: plugin.IPNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), GW: gateway})
+	}
+	return routes
+}
+
+// report adds the address of a REPLY to a result, and DNS. Routers are none of DHCPv6's business.
+func (f *v6) report(h *holding, result *types100.Result) error {
+	m, err := dhcpv6.MessageFromBytes(h.packet)
+	if err != nil {
+		return err
+	}
+	result.IPs = append(result.IPs, &types100.IPConfig{Address: plugin.IPNet(netip.PrefixFrom(h.address, 128))})
+	for _, server := range m.Options.DNS() {
+		result.DNS.Nameservers = append(result.DNS.Nameservers, server.String())
+	}
+	if search := m.Options.DomainSearchList(); search != nil {
+		result.DNS.Search = append(result.DNS.Search, search.Labels...)
+	}
+	return nil
+}

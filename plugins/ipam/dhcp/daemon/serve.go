@@ -1,0 +1,164 @@
+package daemon
+
+import (
+	"context"
+	"fmt"
+	"log"
+	"maps"
+	"net"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"sync"
+	"time"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/dhcp"
+)
+
+// daemon is the running program.
+type daemon struct {
+	*settings
+	dir    dhcp.Dir
+	mu     sync.Mutex
+	leases leases // guarded by mu
+}
+
+type leases map[plugin.Key]*lease
+
+const (
+	requestTime  = 10 * time.Second // in which a request must be there
+	handOverTime = 5 * time.Second  // in which the daemon before this one must have ended
+	stopTime     = 5 * time.Second  // in which calls that were stopped must have ended
+	atOnce       = 16               // leases that are taken up at the same time
+)
+
+// takeOver reads the leases that a daemon before this one left, and takes them up in the background.
+func (d *daemon) takeOver(ctx context.Context) (*state.Lock, error) {
+	if err := os.MkdirAll(string(d.dir), 0o700); err != nil {
+		return nil, err
+	}
+	lock, err := state.Acquire(ctx, filepath.Join(string(d.dir), "lock"), 0o600, handOverTime)
+	if err != nil {
+		return nil, err
+	}
+	unfinished, _ := filepath.Glob(filepath.Join(string(d.dir), ".*")) // of a daemon that was killed while it wrote
+	for _, path := range unfinished {
+		_ = os.Remove(path)
+	}
+	err = d.dir.Read(func(q *dhcp.Request, o *conf.Object, err error) {
+		var l *lease
+		if err == nil {
+			l, err = d.restore(q, o)
+		}
+		if err != nil {
+			log.Printf("a lease can't be taken up: %v", err)
+			return
+		}
+		l.life, l.stop = context.WithCancel(ctx)
+		d.leases[q.Key] = l
+	})
+	log.Printf("%d leases are taken up", len(d.leases))
+	slots := make(chan struct{}, atOnce)
+	for _, l := range maps.Clone(d.leases) {
+		go func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			d.takeUp(l)
+		}()
+	}
+	return lock, err
+}
+
+// serve answers requests until ctx ends.
+func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
+	defer context.AfterFunc(ctx, func() { _ = listener.Close() })()
+	var calls sync.WaitGroup
+	for {
+		conn, err := listener.Accept()
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			log.Printf("accept: %v", err)
+			time.Sleep(time.Second) // such as EMFILE, which passes
+			continue
+		}
+		calls.Go(func() { d.handle(ctx, conn) })
+	}
+	ended := make(chan struct{})
+	go func() { calls.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(stopTime):
+	}
+	return nil
+}
+
+// handle answers one request. If the plugin is gone by then a lease that was got for it is released.
+func (d *daemon) handle(ctx context.Context, conn net.Conn) {
+	defer conn.Close()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	_ = conn.SetReadDeadline(time.Now().Add(requestTime))
+	o, err := dhcp.ReadLine(conn)
+	if err != nil {
+		_ = dhcp.WriteLine(conn, dhcp.Failure(fmt.Errorf("read the request: %w", err)))
+		return
+	}
+	_ = conn.SetReadDeadline(time.Time{})
+	go func() {
+		_, _ = conn.Read(make([]byte, 1)) // the plugin sends no more: it ends
+		cancel()
+	}()
+	q, err := dhcp.ParseRequest(o)
+	answer, undo := conf.New(), func() {}
+	if err == nil {
+		var result *types100.Result
+		if result, undo, err = d.answer(ctx, q); result != nil {
+			answer.Set("result", plugin.FormOf(result, plugin.CurrentVersion))
+		}
+	}
+	if err != nil {
+		log.Printf("%s %s: %v", q.Command, q.Key, err)
+		answer = dhcp.Failure(err)
+	}
+	if ctx.Err() != nil || dhcp.WriteLine(conn, answer) != nil {
+		undo()
+	}
+}
+
+// answer serves a request. undo takes back what it did.
+func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (result *types100.Result, undo func(), err error) {
+	undo = func() {}
+	defer func() {
+		if p := recover(); p != nil {
+			err = plugin.Errorf("please report it, with what the daemon logs", "bug: %v", p)
+			log.Printf("%s %s: bug: %v\n%s", q.Command, q.Key, p, debug.Stack())
+		}
+	}()
+	switch q.Command {
+	case plugin.Add:
+		return d.add(ctx, q)
+	case plugin.Check:
+		result, err = d.check(q)
+	case plugin.Del:
+		err = d.release(q.Key)
+	case plugin.Status:
+		err = netns.CheckEntry()
+	default:
+		err = plugin.Errorf("see docs/dhcp.md", "unknown command %q", q.Command)
+	}
+	return result, undo, err
+}
+
+// netnsPath returns where the daemon finds a namespace.
+func (d *daemon) netnsPath(path string) string {
+	return strings.TrimSuffix(d.prefix, "/") + path
+}

@@ -1,0 +1,290 @@
+package daemon
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/dhcpv6/nclient6"
+	"github.com/insomniacslk/dhcp/iana"
+	"github.com/mdlayher/socket"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// v6 is stateful DHCPv6 (RFC 8415) for one attachment, with one address.
+type v6 struct {
+	*settings
+	duid dhcpv6.DUID
+	iaid [4]byte
+}
+
+// newV6 makes the identity that servers know an attachment by of its key.
+func newV6(s *settings, k plugin.Key) *v6 {
+	id := k.ID("dhcpv6")
+	return &v6{settings: s, duid: &dhcpv6.DUIDUUID{UUID: id}, iaid: [4]byte(id[12:])}
+}
+
+func (f *v6) String() string { return "ipv6" }
+
+// message returns one that says who asks, for which address, and of which server; nil is any.
+func (f *v6) message(kind dhcpv6.MessageType, address netip.Addr, server dhcpv6.DUID) (*dhcpv6.Message, error) {
+	m, err := dhcpv6.NewMessage(dhcpv6.WithClientID(f.duid), dhcpv6.WithIAID(f.iaid))
+	if err != nil {
+		return nil, err
+	}
+	m.MessageType = kind
+	if address.IsValid() {
+		dhcpv6.WithIANA(dhcpv6.OptIAAddress{IPv6Addr: address.AsSlice()})(m)
+	}
+	if server != nil {
+		m.AddOption(dhcpv6.OptServerID(server))
+	}
+	m.AddOption(dhcpv6.OptElapsedTime(0))
+	if kind != dhcpv6.MessageTypeRelease {
+		m.AddOption(dhcpv6.OptRequestedOption(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList))
+	}
+	return m, nil
+}
+
+// acquire solicits all servers, and takes the first address that one advertises.
+func (f *v6) acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding, error) {
+	s, err := f.open(in)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	return persist(ctx, func() (*holding, error) { return f.tryAcquire(ctx, s, wanted) })
+}
+
+func (f *v6) tryAcquire(ctx context.Context, s *nclient6.Client, wanted netip.Addr) (*holding, error) {
+	solicit, err := f.message(dhcpv6.MessageTypeSolicit, wanted, nil)
+	if err != nil {
+		return nil, err
+	}
+	advertise, err := f.exchange(ctx, s, solicit, dhcpv6.MessageTypeAdvertise)
+	if err != nil {
+		return nil, err
+	}
+	offered, err := f.addressIn(advertise)
+	if err != nil {
+		return nil, err
+	}
+	address, _ := netip.AddrFromSlice(offered.IPv6Addr)
+	request, err := f.message(dhcpv6.MessageTypeRequest, address, advertise.Options.ServerID())
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	defer cancel()
+	return f.request(ctx, s, request)
+}
+
+// extend asks for more time: the server of the lease, or any. A lease that is taken up is confirmed, and extended when its time comes.
+func (f *v6) extend(ctx context.Context, in entry, h *holding, how phase) (*holding, error) {
+	before, err := dhcpv6.MessageFromBytes(h.packet)
+	if err != nil {
+		return nil, err
+	}
+	kind, server := dhcpv6.MessageTypeRebind, dhcpv6.DUID(nil)
+	switch how {
+	case renewing:
+		kind, server = dhcpv6.MessageTypeRenew, before.Options.ServerID()
+	case rebooting:
+		kind = dhcpv6.MessageTypeConfirm
+	}
+	m, err := f.message(kind, h.address, server)
+	if err != nil {
+		return nil, err
+	}
+	s, err := f.open(in)
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
+	if how == rebooting {
+		reply, err := f.exchange(ctx, s, m, dhcpv6.MessageTypeReply)
+		if err != nil {
+			return nil, err
+		}
+		return h, refusal(reply.Options.Status())
+	}
+	next, err := f.request(ctx, s, m)
+	if err != nil {
+		return nil, err
+	}
+	if next.address != h.address {
+		return nil, fmt.Errorf("%w: it gives %s instead", errRefused, next.address)
+	}
+	return next, nil
+}
+
+// request sends a message that a lease is the answer to.
+func (f *v6) request(ctx context.Context, s *nclient6.Client, m *dhcpv6.Message) (*holding, error) {
+	reply, err := f.exchange(ctx, s, m, dhcpv6.MessageTypeReply)
+	if err != nil {
+		return nil, err
+	}
+	h, err := f.parse(reply.ToBytes())
+	if err != nil {
+		return nil, err
+	}
+	h.since = time.Now()
+	return h, nil
+}
+
+// parse reads a REPLY.
+func (f *v6) parse(packet []byte) (*holding, error) {
+	m, err := dhcpv6.MessageFromBytes(packet)
+	if err != nil {
+		return nil, err
+	}
+	leased, err := f.addressIn(m)
+	if err != nil {
+		return nil, err
+	}
+	h := &holding{packet: packet}
+	h.address, _ = netip.AddrFromSlice(leased.IPv6Addr)
+	ia := m.Options.OneIANA()
+	h.setTimes(ia.T1, ia.T2, leased.ValidLifetime)
+	return h, nil
+}
+
+// addressIn returns the address that a server offers or leases.
+func (f *v6) addressIn(m *dhcpv6.Message) (*dhcpv6.OptIAAddress, error) {
+	if err := refusal(m.Options.Status()); err != nil {
+		return nil, err
+	}
+	ia := m.Options.OneIANA()
+	if ia == nil || ia.IaId != f.iaid {
+		return nil, fmt.Errorf("%w: it says nothing of an address", errRefused)
+	}
+	if err := refusal(ia.Options.Status()); err != nil {
+		return nil, err
+	}
+	a := ia.Options.OneAddress()
+	if a == nil || a.ValidLifetime == 0 {
+		return nil, fmt.Errorf("%w: it leases none", errRefused)
+	}
+	if ip, ok := netip.AddrFromSlice(a.IPv6Addr); !ok || !ip.IsGlobalUnicast() || ip.Is4In6() {
+		return nil, plugin.Errorf("correct the server's configuration", "the server leased %s, which is no host's address", a.IPv6Addr)
+	}
+	return a, nil
+}
+
+// refusal returns what a status says, if that is no.
+func refusal(s *dhcpv6.OptStatusCode) error {
+	if s == nil || s.StatusCode == iana.StatusSuccess {
+		return nil
+	}
+	return fmt.Errorf("%w: %s %s", errRefused, s.StatusCode, s.StatusMessage)
+}
+
+// release sends a RELEASE, and does not wait for the answer.
+func (f *v6) release(in entry, _ *place, h *holding) error {
+	reply, err := dhcpv6.MessageFromBytes(h.packet)
+	if err != nil {
+		return err
+	}
+	m, err := f.message(dhcpv6.MessageTypeRelease, h.address, reply.Options.ServerID())
+	if err != nil {
+		return err
+	}
+	return in(func(l netlink.Link) error {
+		s, err := newSocket6(l)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		_, err = s.WriteTo(m.ToBytes(), nil)
+		return err
+	})
+}
+
+// exchange sends a message until it is answered.
+func (f *v6) exchange(ctx context.Context, s *nclient6.Client, m *dhcpv6.Message, answer dhcpv6.MessageType) (*dhcpv6.Message, error) {
+	return repeat(ctx, f.resendMax, func(ctx context.Context) (*dhcpv6.Message, error) {
+		return s.SendAndRead(ctx, nclient6.AllDHCPRelayAgentsAndServers, m, func(m *dhcpv6.Message) bool {
+			client := m.Options.ClientID()
+			return m.MessageType == answer && m.Options.ServerID() != nil && client != nil && bytes.Equal(client.ToBytes(), f.duid.ToBytes())
+		})
+	})
+}
+
+// open makes the container's link ready for IPv6, and opens a socket on it.
+func (f *v6) open(in entry) (*nclient6.Client, error) {
+	var s *socket6
+	err := in(func(l netlink.Link) (err error) {
+		own, err := linkLocal(l)
+		if err != nil {
+			return err
+		}
+		if s, err = newSocket6(l); err != nil {
+			return err
+		}
+		if err := s.Bind(&unix.SockaddrInet6{Port: dhcpv6.DefaultClientPort, Addr: own.As16(), ZoneId: uint32(s.index)}); err != nil {
+			return errors.Join(fmt.Errorf("bind to %s: %w", own, err), s.Close())
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return nclient6.NewWithConn(s, nil, nclient6.WithRetry(1), nclient6.WithTimeout(time.Hour))
+}
+
+// settleTime bounds the wait for duplicate address detection.
+const settleTime = 3 * time.Second
+
+// linkLocal returns a link's own address that is made of its MAC address. It is added if the kernel has not, and used at once: whoever
+// has a MAC address of its own has this.
+func linkLocal(l netlink.Link) (netip.Addr, error) {
+	mac := l.Attrs().HardwareAddr
+	if len(mac) != 6 {
+		return netip.Addr{}, fmt.Errorf("%s has the MAC address %q, want six bytes", l.Attrs().Name, mac)
+	}
+	own := netip.AddrFrom16([16]byte{0xfe, 0x80, 8: mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]})
+	if err := sysctl.Set("net/ipv6/conf/"+l.Attrs().Name+"/disable_ipv6", "0"); err != nil {
+		return own, err
+	}
+	network := plugin.IPNet(netip.PrefixFrom(own, 64))
+	err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &network, Flags: unix.IFA_F_NODAD, Scope: unix.RT_SCOPE_LINK})
+	if errors.Is(err, unix.EEXIST) {
+		_, err = link.WaitForAddresses(l, settleTime)
+	}
+	return own, err
+}
+
+// socket6 is a UDP socket on one link. Package net would look the link's name up in another namespace.
+type socket6 struct {
+	*socket.Conn
+	index int
+}
+
+func newSocket6(l netlink.Link) (*socket6, error) {
+	c, err := socket.Socket(unix.AF_INET6, unix.SOCK_DGRAM, unix.IPPROTO_UDP, "dhcpv6", nil)
+	return &socket6{c, l.Attrs().Index}, err
+}
+
+func (s *socket6) ReadFrom(b []byte) (int, net.Addr, error) {
+	n, _, err := s.Recvfrom(context.Background(), b, 0)
+	return n, nil, err
+}
+
+// WriteTo sends to all servers, which is where all messages go (RFC 8415, 16).
+func (s *socket6) WriteTo(b []byte, _ net.Addr) (int, error) {
+	to := nclient6.AllDHCPRelayAgentsAndServers
+	err := s.Sendto(context.Background(), b, 0, &unix.SockaddrInet6{Port: to.Port, Addr: [16]byte(to.IP.To16()), ZoneId: uint32(s.index)})
+	return len(b), err
+}
+
+func (s *socket6) LocalAddr() net.Addr { return nil }

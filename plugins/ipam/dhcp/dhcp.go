@@ -1,0 +1,116 @@
+// Package dhcp gets addresses from DHCP servers, through a daemon that keeps their leases: the IPAM plugin dhcp.
+package dhcp
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Plugin is dhcp.
+type Plugin struct{}
+
+// Add has the daemon get a lease through the container's interface. The daemon lets go of it if the call ends before it is answered.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	if err := r.Step(ctx, "ask the DHCP daemon for a lease"); err != nil {
+		return nil, err
+	}
+	return held(ctx, r)
+}
+
+// held calls the daemon for a result: that of a lease which is got by ADD, and is there on CHECK.
+func held(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	o, err := Read(r.Config, r.Args)
+	if err != nil {
+		return nil, err
+	}
+	netns, err := filepath.Abs(r.Netns) // the daemon has another working directory
+	if err != nil {
+		return nil, err
+	}
+	q := &Request{Command: r.Command, Key: r.Key, Netns: netns, Args: r.Args, IPAM: r.Config.Object("ipam")}
+	answer, err := call(ctx, o.Socket, q)
+	if err != nil {
+		return nil, err
+	}
+	return plugin.ParseResult(answer.Object("result"), plugin.CurrentVersion)
+}
+
+// Del has the daemon release the lease, which it has sent to the server when it answers. If the daemon is down it does so at its next
+// start.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	return release(ctx, socketOf(r), r.Key)
+}
+
+func release(ctx context.Context, socket string, key plugin.Key) error {
+	q := &Request{Command: plugin.Del, Key: key}
+	_, err := call(ctx, socket, q)
+	if !errors.Is(err, errDown) {
+		return err
+	}
+	queued, err := DirOf(socket).queue(key)
+	if err != nil || !queued {
+		return err
+	}
+	// It may have been started meanwhile, and have read the queue before this was in it.
+	if _, err := call(ctx, socket, q); !errors.Is(err, errDown) {
+		return err
+	}
+	return nil
+}
+
+// Check compares the lease that the daemon keeps with the previous result. It asks no server.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	is, err := held(ctx, r)
+	if err != nil || r.PrevResult == nil {
+		return err
+	}
+	was := r.PrevAddresses()
+	for _, address := range plugin.Prefixes(is.IPs) {
+		if !slices.Contains(was, address) {
+			return plugin.Errorf("restart the container, so that it uses the address that it has a lease of",
+				"dhcp: the lease is of %s, which ADD did not report", address)
+		}
+	}
+	return nil
+}
+
+// Status reports whether the configuration is valid and the daemon answers.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	o, err := Read(r.Config, r.Args)
+	if err != nil {
+		return err
+	}
+	if _, err := call(ctx, o.Socket, &Request{Command: plugin.Status}); err != nil {
+		e := plugin.AsError(err)
+		return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
+	}
+	return nil
+}
+
+// GC releases the leases of the network's attachments that are not valid any more.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	socket := socketOf(r)
+	keys, err := DirOf(socket).keys()
+	if err != nil {
+		return err
+	}
+	valid := r.ValidKeys()
+	var errs []error
+	for _, k := range keys {
+		if k.Network != r.Network || slices.Contains(valid, k) {
+			continue
+		}
+		if err := r.Step(ctx, "release the lease of "+k.String()); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, release(ctx, socket, k))
+	}
+	return errors.Join(errs...)
+}
