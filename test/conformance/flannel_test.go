@@ -60,6 +60,17 @@ var flannelResults = []row{
 			"ips":[{"address":"10.244.3.2/24","gateway":"10.244.3.1","interface":2}],
 			"routes":[{"dst":"10.244.0.0/16"},{"dst":"0.0.0.0/0","gw":"10.244.3.1"}]}`)
 	}},
+	{name: "the result in the version of flannel's own manifest, 0.3.1, to the byte", test: func(l *lab) {
+		l.write(subnetFile, inIPv4)
+		c := l.attach(conf(pods).in("0.3.1"), "web")
+		l.printed(c.printed, `{"cniVersion":"0.3.1",
+			"interfaces":[{"name":"pods0","mac":"MAC"},{"name":"vethX","mac":"MAC"},{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
+			"ips":[{"version":"4","interface":2,"address":"10.244.3.2/24","gateway":"10.244.3.1"}],
+			"routes":[{"dst":"10.244.0.0/16"},{"dst":"0.0.0.0/0","gw":"10.244.3.1"}],"dns":{}}`)
+		l.must(c.del())
+		l.same(l.link(&c.Namespace, "eth0") == nil, true)
+		l.same(l.kept(), []string(nil))
+	}},
 	{name: "containers have addresses of the node's subnets and reach each other and the node", test: func(l *lab) {
 		web, client := l.attach(conf(pods), "web"), l.attach(conf(pods), "client")
 		l.same(l.addresses(&web.Namespace, "eth0"), []string{"10.244.3.2/24", "fd00:244:0:3::2/64"})
