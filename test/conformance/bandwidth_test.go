@@ -119,10 +119,10 @@ func (l *lab) megabits(from, to *netlab.Namespace, address string, burst, count 
 
 // carries makes sure that about as much arrives as is configured: never much more, and at least once not much less.
 func (l *lab) carries(from, to *netlab.Namespace, address string, configured float64) {
-	const burst, tries = 65536, 3
+	const burst, tries = 65536, 4
 	measured := 0.0
 	for try := 0; try < tries && measured < configured/2; try++ {
-		measured = l.megabits(from, to, address, burst, int64(configured*1e6/8/4)) // a quarter of a second
+		measured = l.megabits(from, to, address, burst, int64(configured*1e6/8/4)<<try) // a quarter of a second, and then longer
 	}
 	l.Logf("configured %.0f Mbit/s, measured %.1f from %s to %s", configured, measured, from.Name(), address)
 	if measured < configured/2 || measured > configured*3/2 {
