@@ -23,7 +23,8 @@ const (
 // script makes a shell script the plugin of a name. A process of its own writes it, so that nothing else has it open when it is executed.
 func (l *lab) script(name, body string) {
 	path := filepath.Join(netlab.PluginDir, name)
-	l.host.Feed(l, "#!/bin/sh\n"+body+"\n", "sh", "-c", "cat >"+path+" && chmod +x "+path)
+	// What is there may be a link, to the plugin that is tested.
+	l.host.Feed(l, "#!/bin/sh\n"+body+"\n", "sh", "-c", "rm -f "+path+" && cat >"+path+" && chmod +x "+path)
 }
 
 // calls returns what scripts have written down of how they were called, and forgets it.
