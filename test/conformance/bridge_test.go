@@ -701,10 +701,15 @@ var bridgeOfOthers = []row{
 		}
 	}},
 	{name: "a bridge that was there takes router advertisements as before", choice: true, differs: "it switches them off on any bridge", test: func(l *lab) {
-		l.run("ip link add lan0 type bridge")
+		l.run("ip link add lan0 up type bridge")
 		before := l.sysctl(&l.host.Namespace, "ipv6/conf/lan0/accept_ra")
 		l.attach(conf(layer2), "web")
 		l.same(l.sysctl(&l.host.Namespace, "ipv6/conf/lan0/accept_ra"), before)
+	}},
+	{name: "a bridge that is down, as an ADD may leave it that was killed, takes no router advertisements any more", test: func(l *lab) {
+		l.run("ip link add lan0 type bridge")
+		l.attach(conf(layer2), "web")
+		l.same(l.sysctl(&l.host.Namespace, "ipv6/conf/lan0/accept_ra"), "0")
 	}},
 }
 

@@ -132,7 +132,8 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	if err := link.KeepMAC(h, l); err != nil {
 		return nil, err
 	}
-	if l.Attrs().RawFlags&unix.IFF_UP == 0 {
+	if l.Attrs().RawFlags&unix.IFF_UP == 0 { // just made, or by an ADD that was killed
+		trustNoRouter(c, c.name)
 		if err := h.LinkSetUp(l); err != nil {
 			return nil, fmt.Errorf("set bridge %s up: %w", c.name, err)
 		}
@@ -180,7 +181,6 @@ func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	if err := h.LinkAdd(bridge); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, plugin.Errorf(remedy, "create it: %v", err)
 	}
-	trustNoRouter(c, c.name)
 	return h.LinkByName(c.name)
 }
 

@@ -51,7 +51,7 @@ func add(ctx context.Context, r *plugin.Request, c *config) (*types100.Result, e
 	if err := checkFree(r); err != nil {
 		return nil, err
 	}
-	addresses, err := r.Links().AddrList(l, netlink.FAMILY_ALL)
+	addresses, err := link.Addresses(r.Links(), l, netlink.FAMILY_ALL)
 	if err != nil {
 		return nil, err
 	}

@@ -39,7 +39,7 @@ func giveAddresses(links *netlink.Handle, name string, addresses []netlink.Addr)
 	if err != nil {
 		return err
 	}
-	has, err := links.AddrList(l, netlink.FAMILY_ALL)
+	has, err := link.Addresses(links, l, netlink.FAMILY_ALL)
 	errs := []error{err}
 	for _, a := range addresses {
 		if a.Scope != unix.RT_SCOPE_LINK && !slices.ContainsFunc(has, a.Equal) {
