@@ -46,7 +46,7 @@ test-vm-qemu: setup build ## the same with the kernel of Debian, which takes lon
 	@scripts/test-vm.sh qemu
 
 conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/conformance.md
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 30m -args -suites links,copies,chain,reference,debian -report $(CURDIR)/docs/conformance.md
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 60m -args -suites links,copies,chain,reference,debian -report $(CURDIR)/docs/conformance.md
 
 e2e-runtimes: build ## containerd and podman with cnibox
 	@scripts/setup-runtimes.sh
