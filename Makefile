@@ -12,7 +12,7 @@ GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid='
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME := 10s
 
-.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-short fuzz lint test-vm test-vm-short test-vm-qemu install uninstall setup clean
+.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-short fuzz lint test-vm test-vm-short test-vm-qemu crash install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -34,7 +34,7 @@ unit: ## unit tests, and each fuzz test on its seeds
 	go test $$(go list ./... | grep -v /test/)
 
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/netlab ./test/conformance ./test/e2e ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/netlab ./test/conformance ./test/e2e ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml
@@ -44,6 +44,9 @@ test-vm-short: setup build ## some of it, to see that it works
 
 test-vm-qemu: setup build ## the same with the kernel of Debian, which takes longer
 	@scripts/test-vm.sh qemu
+
+crash: setup build ## kill each plugin at each call that changes something, here and in user-mode-linux
+	@scripts/test-vm.sh uml crash
 
 conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/conformance.md
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 60m -args -suites links,copies,chain,reference,debian -report $(CURDIR)/docs/conformance.md

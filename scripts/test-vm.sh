@@ -1,11 +1,11 @@
 #!/bin/bash
-# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu [short]
+# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu [short|crash]
 # A test that is skipped here and does not pass there is an error. Some more tests are run there: it is another kernel,
 # and user-mode-linux has iptables alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=${1:?uml or qemu}
-short=${2:-} # a few rows, and the other tests
+which=${2:-} # short: a few rows, and the other tests; crash: test/crash alone, all of it
 logs=$PWD/bin/test-$kind
 export CNIBOX_BIN_DIR=$PWD/bin
 
@@ -27,9 +27,16 @@ try() {
 		return 1
 	fi
 	finished SKIP "$log.here" >"$log.skipped"
-	# shellcheck disable=SC2086
-	../../scripts/guest.sh "$kind" "$program" -test.v -test.timeout 60m -test.parallel "$parallel" -test.run "$3$(exactly <"$log.skipped")" ${5:-} \
-		>"$log.there" 2>&1 || failed=yes
+	split -n "r/$guests" "$log.skipped" "$log.skipped."
+	local part running=()
+	for part in "$log.skipped."*; do
+		# shellcheck disable=SC2086
+		../../scripts/guest.sh "$kind" "$program" -test.v -test.timeout 90m -test.parallel "$parallel" -test.run "$3$(exactly <"$part")" ${5:-} \
+			>"$log.there${part#"$log.skipped"}" 2>&1 &
+		running+=($!)
+	done
+	for part in "${running[@]}"; do wait "$part" || failed=yes; done
+	cat "$log.there."* >"$log.there"
 	finished PASS "$log.there" >"$log.passed"
 	missing=$(comm -23 "$log.skipped" "$log.passed")
 	if [ -n "$failed$missing" ]; then
@@ -44,13 +51,14 @@ if [ "$kind" = qemu ] && ! command -v qemu-system-x86_64 >/dev/null; then
 	scripts/install-packages.sh qemu-system-x86 qemu-system-common
 fi
 # There is no network in a guest, so all is built before: the tests, and by one of them the reference plugins.
+rm -rf "$logs"
 mkdir -p "$logs"
-for package in conformance e2e netlab; do go test -c -o "$logs/$package.test" "./test/$package"; done
+for package in conformance crash e2e netlab; do go test -c -o "$logs/$package.test" "./test/$package"; done
 (cd test/netlab && "$logs/netlab.test" -test.run '^TestReferencePlugins$')
 
 # A guest has one processor, but tests wait, for the reference plugins' addresses to be probed above all. An emulated processor is slow:
 # there is less at once there, and guests of QEMU run one after another, or tests would exceed their time limits.
-parallel=6 tries=() failed=
+parallel=6 guests=1 tries=() failed=
 [ "$kind" = uml ] || parallel=2
 start() {
 	if [ "$kind" = qemu ]; then
@@ -60,14 +68,24 @@ start() {
 		tries+=($!)
 	fi
 }
-if [ -n "$short" ]; then
+case $which in
+crash)
+	guests=2
+	start crash crash '^$' '-all -test.parallel 4' '-all'
+	;;
+short)
 	start links conformance '^$' '-test.run TestConformance/links/(dummy|vlan)/(ADD|the_result|DEL_twice) -needs -suites links' '-suites links'
-else
+	;;
+*)
 	start links conformance '^TestConformance$/^links$/./(^the_result,_to_the_byte$|^DEL_leaves_nothing$|legacy)' \
 		'-test.run TestConformance -needs -suites links' '-suites links'
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
+	;;
+esac
+if [ "$which" != crash ]; then
+	start e2e e2e '^TestFullBridge$'
+	start netlab netlab '^TestPodsTalkOverBridge$'
 fi
-start e2e e2e '^TestFullBridge$'
-start netlab netlab '^TestPodsTalkOverBridge$'
 for process in "${tries[@]}"; do wait "$process" || failed=yes; done
+[ "$which" != crash ] || grep -hE ' points +[0-9]+ ' "$logs"/crash.{here,there} | sort
 [ -z "$failed" ]

@@ -583,7 +583,7 @@ func TestStatusIsBounded(t *testing.T) {
 	r.plugin.do = func(context.Context, *plugin.Request) error { <-block; return nil }
 	r.main()
 	d := r.failure(t)
-	if d.Code != 50 || d.Msg != "demo STATUS: out of time after 2s" || d.Details == "" {
+	if d.Code != 50 || d.Msg != "demo STATUS: out of time after 5s" || d.Details == "" {
 		t.Errorf("error %+v", d)
 	}
 }
@@ -623,7 +623,7 @@ func TestLimits(t *testing.T) {
 			t.Errorf("%s may take %v", c, d)
 		}
 	}
-	if d := limit(plugin.Status); d > 2*time.Second {
+	if d := limit(plugin.Status); d > 5*time.Second {
 		t.Errorf("STATUS may take %v", d)
 	}
 }

@@ -20,7 +20,7 @@ func limit(c plugin.Command) time.Duration {
 	case plugin.Add:
 		return 4 * time.Minute
 	case plugin.Status:
-		return 2 * time.Second
+		return 5 * time.Second
 	case plugin.GC:
 		return 5 * time.Minute
 	default:

@@ -4,9 +4,12 @@ package vrf
 
 import (
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math"
 	"net"
+	"strconv"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -15,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -165,3 +169,81 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 
 // GC has nothing to do: VRFs go with their namespace.
 func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
+
+// Check looks whether the interface is in the VRF, and the VRF has the routes of the result.
+func (Plugin) Check(_ context.Context, r *plugin.Request) error {
+	c, err := wanted(r)
+	if err != nil {
+		return err
+	}
+	h, l, err := attach.Interface(r)
+	if err != nil {
+		return err
+	}
+	v, err := c.find(h)
+	switch {
+	case link.IsNotFound(err):
+		return plugin.Errorf(attach.Repair, "there is no VRF %s", c.name)
+	case err != nil:
+		return err
+	case l.Attrs().MasterIndex != v.Index:
+		return plugin.Errorf(attach.Repair, "interface %s is not in VRF %s", r.IfName, c.name)
+	case v.RawFlags&unix.IFF_UP == 0:
+		return plugin.Errorf(attach.Repair, "VRF %s is down", c.name)
+	}
+	routes, err := routesOf(h, l)
+	if err != nil {
+		return err
+	}
+	for _, w := range r.PrevResult.Routes {
+		if w.Table == nil && !route.Has(routes, int(v.Table), w.Dst) {
+			return plugin.Errorf(attach.Repair, "VRF %s has no route to %s by interface %s", c.name, &w.Dst, r.IfName)
+		}
+	}
+	return nil
+}
+
+// config is what the vrf plugin reads of a configuration; docs/vrf.md explains each key.
+type config struct {
+	name  string
+	table int // 0 is any
+}
+
+// parse reads and validates the configuration of an ADD, CHECK or STATUS.
+func parse(o *conf.Object) (*config, error) {
+	c := locate(o)
+	if c.table < 0 || c.table > math.MaxUint32 || c.table >= unix.RT_TABLE_DEFAULT && c.table <= unix.RT_TABLE_LOCAL {
+		const want = "the number of a routing table, from 1 to %d, but 253 to 255, which the kernel has a use for"
+		o.Fail("table", fmt.Sprintf(want, uint32(math.MaxUint32)), strconv.Itoa(c.table))
+	}
+	if err := o.Err(); err != nil {
+		return nil, err
+	}
+	if !link.IsName(c.name) {
+		return nil, plugin.ConfigError(`name the VRF in "vrfname", in 1 to 15 characters`,
+			"configuration is expected to have a valid vrf name: %q is none", c.name)
+	}
+	return c, nil
+}
+
+// locate reads what DEL needs.
+func locate(o *conf.Object) *config {
+	c := &config{}
+	o.String("vrfname", &c.name)
+	o.Int("table", &c.table)
+	return c
+}
+
+// ownMAC returns the MAC address of a VRF that this plugin has made, which DEL knows it by. No packet has it.
+func ownMAC(name string) net.HardwareAddr {
+	mac := plugin.MAC("vrf", name)
+	return mac[:]
+}
+
+// ownTable returns the number of the table that a VRF gets if the configuration names none. It is made from the name, so that two
+// that are made at the same time get different ones, and far from the numbers that people choose.
+func ownTable(name string) int {
+	const first = 1 << 29
+	mac := ownMAC(name)
+	return first | int(binary.BigEndian.Uint32(mac[2:])%first)
+}
