@@ -80,35 +80,38 @@ func change(thread int) string {
 	if int64(register(10)) != -int64(unix.ENOSYS) { // the result, which is this one before there is any
 		return ""
 	}
-	first, second, third := register(14), register(13), register(12)
+	// They are read when they are needed, as most calls are of no interest.
+	first := func() uint64 { return register(14) }
+	second := func() uint64 { return register(13) }
+	third := func() uint64 { return register(12) }
 	switch number := register(15); number {
 	case unix.SYS_SENDTO:
-		return message(memory(thread, second, 8))
+		return message(memory(thread, second(), 8))
 	case unix.SYS_SENDMSG: // struct msghdr has its vector at 16
-		vector := pointer(memory(thread, second+16, 8))
+		vector := pointer(memory(thread, second()+16, 8))
 		return message(memory(thread, pointer(memory(thread, vector, 8)), 8))
 	case unix.SYS_WRITE, unix.SYS_PWRITE64:
-		if file := opened(thread, first); strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "/dev/") && int(first) > 2 {
+		if file := opened(thread, first()); strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "/dev/") && int(first()) > 2 {
 			return "write " + file
 		}
 	case unix.SYS_OPENAT:
-		if file := text(thread, second); third&(unix.O_CREAT|unix.O_TRUNC) != 0 && !strings.HasPrefix(file, "/dev/") {
+		if file := text(thread, second()); third()&(unix.O_CREAT|unix.O_TRUNC) != 0 && !strings.HasPrefix(file, "/dev/") {
 			return "open " + file
 		}
 	case unix.SYS_FTRUNCATE:
-		return "ftruncate " + opened(thread, first)
+		return "ftruncate " + opened(thread, first())
 	case unix.SYS_MKDIR, unix.SYS_RMDIR, unix.SYS_UNLINK, unix.SYS_RENAME, unix.SYS_LINK:
-		return fmt.Sprintf("system call %d of %s", number, text(thread, first))
+		return fmt.Sprintf("system call %d of %s", number, text(thread, first()))
 	case unix.SYS_MKDIRAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT:
-		return fmt.Sprintf("system call %d of %s", number, text(thread, second))
+		return fmt.Sprintf("system call %d of %s", number, text(thread, second()))
 	case unix.SYS_SETSOCKOPT:
 		const replace, addCounters = 64, 65 // IPT_SO_SET_REPLACE, IPT_SO_SET_ADD_COUNTERS
-		if (first != 0) && (second == unix.SOL_IP || second == unix.SOL_IPV6) && (third == replace || third == addCounters) {
+		if (second() == unix.SOL_IP || second() == unix.SOL_IPV6) && (third() == replace || third() == addCounters) {
 			return "setsockopt of iptables"
 		}
 	case unix.SYS_IOCTL:
-		if second>>8&0xff == 'T' && second&0x40000000 != 0 {
-			return fmt.Sprintf("ioctl %#x of a tap", second)
+		if second()>>8&0xff == 'T' && second()&0x40000000 != 0 {
+			return fmt.Sprintf("ioctl %#x of a tap", second())
 		}
 	}
 	return ""
