@@ -251,7 +251,7 @@ func (s *scene) renew() {
 
 var (
 	// changing matches what is different in each namespace.
-	changing = regexp.MustCompile(`\b([0-9a-f]{2}:){5}[0-9a-f]{2}\b|net:\[\d+\]`)
+	changing = regexp.MustCompile(`\b([0-9a-f]{2}:){5}[0-9a-f]{2}\b|net:\[\d+\]|\bveth[0-9a-f]{8}\b`)
 	// furniture matches what plugins keep for themselves, and the rule that the kernel makes with the first VRF.
 	furniture = regexp.MustCompile(`^node file (/run/cnibox|/var/lib/cni/networks/\.cnibox|/var/lib/cni/networks/lan/(lock|last_reserved)|/var/lib/cni/results )|` +
 		`^container rule ipv[46] 1000:`)
