@@ -45,7 +45,7 @@ test-vm-short: setup build ## some of it, to see that it works
 test-vm-qemu: setup build ## the same with the kernel of Debian, which takes longer
 	@scripts/test-vm.sh qemu
 
-crash: setup build ## kill each plugin at each call that changes something, here and in user-mode-linux
+crash: setup build ## kill each plugin at each call that changes something, here and in user-mode-linux (an hour)
 	@scripts/test-vm.sh uml crash
 
 conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/conformance.md

@@ -70,7 +70,7 @@ start() {
 }
 case $which in
 crash)
-	guests=2 parallel=16 # it mostly waits for links to be gone
+	guests=2
 	start crash crash '^$' '-all -test.parallel 4' '-all'
 	;;
 short)
