@@ -93,6 +93,9 @@ func (n network) kill(t *testing.T, c circumstances) (points, bad int) {
 		}
 		where := s.killAt(c.killed, at)
 		if where == "" {
+			if points == 0 {
+				t.Errorf("%s was never killed: the tracer saw no call that changes something", c.killed)
+			}
 			return points, bad
 		}
 		points++

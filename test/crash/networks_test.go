@@ -39,6 +39,7 @@ var lan0 = regexp.MustCompile(`\blan0\b`)
 var networks = []network{
 	{name: "bridge", plugins: `{"type":"bridge","bridge":"lan0","isDefaultGateway":true,"ipMasq":true,"hairpinMode":true,` + ipam + `}`, shared: lan0, always: true},
 	{name: "bridge by iptables", plugins: `{"type":"bridge","bridge":"lan0","isGateway":true,"ipMasq":true,"ipMasqBackend":"iptables",` + ipam + `}`, shared: lan0},
+	// The VLAN's gateway has a port of the bridge, whose name is random.
 	{name: "bridge with VLANs", shared: regexp.MustCompile(`\blan0\b|(link|ipv[46]) …:`), needs: []netlab.Feature{netlab.BridgeVLANFiltering, netlab.VLAN},
 		plugins: `{"type":"bridge","bridge":"lan0","isGateway":true,"vlan":100,"preserveDefaultVlan":false,"vlanTrunk":[{"minID":10,"maxID":15},{"id":20}],` + ipam + `}`},
 	{name: "ptp", plugins: `{"type":"ptp","ipMasq":true,` + ipam + `}`},
