@@ -2,21 +2,24 @@ package tuning
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/results"
 )
 
-// backup is what a file has, from ADD to DEL, of the interface before. Its name and form are the reference plugin's, whose DEL can
-// read ours and the other way round, and passes over the network.
+// backup is what a file has, from ADD to DEL, of the interface before. Its name and form are the reference plugin's, whose DEL can read
+// ours and the other way round, and passes over the network.
 type backup struct {
 	values  values
 	network string // "" in a file of the reference plugin
@@ -39,8 +42,8 @@ func backupStem(containerID, ifName string) string { return containerID + "_" + 
 // temporary is the path of the file while it is written: the same for each call, so that what a killed one leaves is found again.
 func (p backupPath) temporary() string { return string(p) + temporarySuffix }
 
-// record writes down values, those left out that are written down already: these an earlier ADD found before it changed them. It
-// returns what takes the change of the file back.
+// record writes down values, those left out that are written down already: these an earlier ADD found before it changed them. It returns
+// what takes the change of the file back.
 func (p backupPath) record(b backup) (undo func() error, err error) {
 	old, found, err := p.read()
 	if err != nil {
@@ -125,9 +128,9 @@ func (b backup) text() []byte {
 	return slices.Concat([]byte("{"), bytes.Join(lines, []byte(",")), []byte("\n}"))
 }
 
-// parseBackup reads the file's text. What is in it that can't be set on a link is left out. isBackup is false when it has keys that
-// no backup has: in a directory that is shared it is somebody else's. An empty file is one whose writing was cut off, and a torn one
-// holds nothing.
+// parseBackup reads the file's text. What is in it that can't be set on a link is left out. isBackup is false when it has keys that no
+// backup has: in a directory that is shared it is somebody else's. An empty file is one whose writing was cut off, and a torn one holds
+// nothing.
 func parseBackup(text []byte) (b backup, isBackup bool) {
 	o, err := conf.Parse(text)
 	if err != nil {
@@ -142,4 +145,63 @@ func parseBackup(text []byte) (b backup, isBackup bool) {
 	return b, !slices.ContainsFunc(o.Keys(), func(key string) bool {
 		return key != "network" && !slices.ContainsFunc(attributes[:], func(a attribute) bool { return a.name == key })
 	})
+}
+
+// GC removes the files for DEL that nobody will ask for. Those of the reference plugin don't say the network: of a container that libcni
+// still has a result of, on any network, they are left, and all of them where libcni's results are not known.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	dir := dataDir(r.Config)
+	stems, err := backupStems(dir)
+	if err != nil || len(stems) == 0 {
+		return err
+	}
+	known, err := results.Open(r.Results, plugin.Key{})
+	if err != nil {
+		return err
+	}
+	for _, a := range r.Valid {
+		delete(stems, backupStem(a.ContainerID, a.IfName))
+	}
+	var errs []error
+	for stem := range stems {
+		file := pathOf(dir, stem)
+		network, ok := file.owner()
+		if network == "" {
+			ok = ok && known != nil && !known.Has(results.Containers(stem, "_")...)
+		}
+		if !ok || network != "" && network != r.Network {
+			continue
+		}
+		if err := r.Step(ctx, "remove "+string(file)); err != nil {
+			return err
+		}
+		errs = append(errs, file.remove())
+	}
+	return errors.Join(errs...)
+}
+
+// owner returns the network that the file, or the one that is written first, is from: "" if it does not say.
+func (p backupPath) owner() (network string, isBackup bool) {
+	text, err := os.ReadFile(string(p))
+	if isNoFile(err) {
+		text, err = os.ReadFile(p.temporary())
+	}
+	b, isBackup := parseBackup(text)
+	return b.network, err == nil && isBackup
+}
+
+// backupStems returns the names, without endings, of the files in dir that can be backups.
+func backupStems(dir string) (map[string]bool, error) {
+	entries, err := os.ReadDir(dir)
+	if isNoFile(err) {
+		return nil, nil
+	}
+	stems := map[string]bool{}
+	for _, e := range entries {
+		stem, ok := strings.CutSuffix(strings.TrimSuffix(e.Name(), temporarySuffix), suffix)
+		if ok && e.Type().IsRegular() && len(results.Containers(stem, "_")) > 0 {
+			stems[stem] = true
+		}
+	}
+	return stems, err
 }

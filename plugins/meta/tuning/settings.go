@@ -2,12 +2,17 @@ package tuning
 
 import (
 	"cmp"
+	"fmt"
+	"math"
+	"net"
 	"path"
 	"slices"
 	"strconv"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
@@ -132,4 +137,143 @@ func (s settings) result(r *plugin.Request) *types100.Result {
 		}
 	}
 	return result
+}
+
+// values are those of a link's attributes, as people and the file for DEL write them. "" is not given: on ADD it stays as it is, in the
+// file it was not recorded.
+type values [5]string
+
+const (
+	mac = iota
+	promisc
+	mtu
+	allmulti
+	txQLen
+)
+
+// attribute is what can be changed of a link.
+type attribute struct {
+	name string // its key in the configuration and in the file for DEL
+	of   func(*netlink.LinkAttrs) string
+	set  func(links *netlink.Handle, l netlink.Link, value string) error
+}
+
+// attributes are in the order in which they are changed and recorded.
+var attributes = [len(values{})]attribute{
+	mac:      {"mac", func(a *netlink.LinkAttrs) string { return a.HardwareAddr.String() }, setMAC},
+	promisc:  {"promisc", flag(unix.IFF_PROMISC), switching((*netlink.Handle).SetPromiscOn, (*netlink.Handle).SetPromiscOff)},
+	mtu:      {"mtu", func(a *netlink.LinkAttrs) string { return strconv.Itoa(a.MTU) }, number((*netlink.Handle).LinkSetMTU)},
+	allmulti: {"allmulti", flag(unix.IFF_ALLMULTI), switching((*netlink.Handle).LinkSetAllmulticastOn, (*netlink.Handle).LinkSetAllmulticastOff)},
+	txQLen:   {"txQLen", func(a *netlink.LinkAttrs) string { return strconv.Itoa(a.TxQLen) }, number((*netlink.Handle).LinkSetTxQLen)},
+}
+
+func flag(bit uint32) func(*netlink.LinkAttrs) string {
+	return func(a *netlink.LinkAttrs) string { return strconv.FormatBool(a.RawFlags&bit != 0) }
+}
+
+func setMAC(links *netlink.Handle, l netlink.Link, value string) error {
+	address, err := net.ParseMAC(value)
+	if err != nil {
+		return err
+	}
+	return links.LinkSetHardwareAddr(l, address)
+}
+
+func switching(on, off func(*netlink.Handle, netlink.Link) error) func(*netlink.Handle, netlink.Link, string) error {
+	return func(links *netlink.Handle, l netlink.Link, value string) error {
+		if value == "true" {
+			return on(links, l)
+		}
+		return off(links, l)
+	}
+}
+
+func number(set func(*netlink.Handle, netlink.Link, int) error) func(*netlink.Handle, netlink.Link, string) error {
+	return func(links *netlink.Handle, l netlink.Link, value string) error {
+		n, err := strconv.Atoi(value)
+		if err != nil {
+			return err
+		}
+		return set(links, l, n)
+	}
+}
+
+// override replaces the values that others gives.
+func (v *values) override(others values) {
+	for i, value := range others {
+		if value != "" {
+			v[i] = value
+		}
+	}
+}
+
+// valuesOf returns what the link has of the attributes that like gives.
+func valuesOf(l netlink.Link, like values) (v values) {
+	for i, a := range attributes {
+		if like[i] != "" {
+			v[i] = a.of(l.Attrs())
+		}
+	}
+	return v
+}
+
+// findInterface returns the attachment's interface, nil when nothing of it is wanted. It is called in the namespace.
+func findInterface(links *netlink.Handle, r *plugin.Request, wanted values) (netlink.Link, error) {
+	if wanted == (values{}) {
+		return nil, nil
+	}
+	l, err := links.LinkByName(r.IfName)
+	if link.IsNotFound(err) {
+		return nil, plugin.Errorf("tuning changes the interface that the runtime names in CNI_IFNAME: a plugin before it must have made it", "%s has no interface %q", r.Netns, r.IfName)
+	}
+	return l, err
+}
+
+func attributeError(remedy string, r *plugin.Request, name, value string, err error) error {
+	return plugin.Errorf(remedy, "set %s of %s in %s to %s: %v", name, r.IfName, r.Netns, value, err)
+}
+
+// readValues reads the keys of the configuration, of args.cni, or of the file for DEL. What no link can have is an error or, where errors
+// don't count, not given. The range of MTUs is that which is of any use: IPv4's smallest (RFC 791), and that of the loopback link; a kind
+// of link can have narrower bounds.
+func readValues(o *conf.Object) values {
+	return values{
+		mac: readMAC(o), promisc: readSwitch(o, "promisc"), allmulti: readSwitch(o, "allmulti"),
+		mtu: readNumber(o, "mtu", "bytes", 68, 65536), txQLen: readNumber(o, "txQLen", "packets", 0, math.MaxInt32),
+	}
+}
+
+func readMAC(o *conf.Object) string {
+	text := ""
+	o.String("mac", &text)
+	if text == "" {
+		return ""
+	}
+	address, err := link.ParseMAC(text)
+	if err != nil {
+		o.Fail("mac", "the MAC address of one interface, such as 02:00:00:12:34:56", strconv.Quote(text))
+	}
+	return address.String()
+}
+
+func readSwitch(o *conf.Object, key string) string {
+	var on *bool
+	if o.OptionalBool(key, &on); on == nil {
+		return ""
+	}
+	return strconv.FormatBool(*on)
+}
+
+func readNumber(o *conf.Object, key, unit string, least, most int) string {
+	var n *int
+	if o.OptionalInt(key, &n); n == nil {
+		return ""
+	}
+	if *n != 0 && (*n < least || *n > most) {
+		o.Fail(key, fmt.Sprintf("a number of %s from %d to %d", unit, least, most), strconv.Itoa(*n))
+	}
+	if *n < 0 || *n > math.MaxInt32 {
+		return ""
+	}
+	return strconv.Itoa(*n)
 }

@@ -1,17 +1,22 @@
-// Package tuning changes the interface that a plugin before it in the chain
-// made, and sysctls of its network namespace.
+// Package tuning changes the interface that a plugin before it in the chain made, and sysctls of its network namespace.
 package tuning
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
+	"regexp"
+	"slices"
 	"strconv"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -21,8 +26,7 @@ import (
 // Plugin is the tuning plugin.
 type Plugin struct{}
 
-// Add sets the sysctls and then the interface's attributes, whose values
-// before it leaves in a file for DEL.
+// Add sets the sysctls and then the interface's attributes, whose values before it leaves in a file for DEL.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
 	s, err := readSettings(r)
 	if err != nil {
@@ -60,8 +64,7 @@ func setSysctls(ctx context.Context, r *plugin.Request, sysctls []setting, undo 
 		if err := r.Step(ctx, "set sysctl "+s.key.String()+" to "+strconv.Quote(s.value)); err != nil {
 			return err
 		}
-		// What can't be read, such as net.ipv4.route.flush, does
-		// something instead of holding a value.
+		// What can't be read, such as net.ipv4.route.flush, does something instead of holding a value.
 		if previous, err := s.key.Get(); err == nil {
 			undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
 				return r.Inside(func() error { return s.key.Set(previous) })
@@ -133,6 +136,161 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 		if err := state.Writable(dataDir(r.Config)); err != nil {
 			return types.NewError(types.ErrPluginNotAvailable, "previous attributes can't be recorded: "+err.Error(),
 				"make that directory writable and make sure its disk is not full, or set dataDir to another one")
+		}
+	}
+	return nil
+}
+
+// Check compares the interface and the sysctls with the configuration.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	s, err := readSettings(r)
+	if err != nil {
+		return err
+	}
+	if r.PrevResult == nil {
+		return noPrevResult()
+	}
+	var different []string
+	err = r.Inside(func() error {
+		l, err := findInterface(&netlink.Handle{}, r, s.values)
+		if err != nil {
+			return err
+		}
+		have := valuesOf(l, s.values)
+		different, err = differentSysctls(s.sysctls)
+		for i, want := range s.values {
+			if have[i] != want {
+				different = append(different, fmt.Sprintf("%s is %s, not %s", attributes[i].name, have[i], want))
+			}
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	if different != nil {
+		return plugin.Errorf("something changed it since ADD, or the configuration was changed: attach the container again", "%s in %s: %s", r.IfName, r.Netns, strings.Join(different, "; "))
+	}
+	return nil
+}
+
+// differentSysctls says which sysctls do not have the wanted values.
+func differentSysctls(wanted []setting) (different []string, err error) {
+	for _, want := range wanted {
+		have, err := want.key.Get()
+		switch {
+		case errors.Is(err, unix.EACCES): // it can only be written to
+		case err != nil:
+			return nil, sysctlError(err)
+		case !sameValue(have, want.value):
+			different = append(different, fmt.Sprintf("sysctl %s is %q, not %q", want.key, have, want.value))
+		}
+	}
+	return different, nil
+}
+
+// sameValue compares values without regard to the white space between several numbers: the kernel shows tabs, people write spaces.
+func sameValue(a, b string) bool {
+	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
+}
+
+// Del gives the interface the attributes that Add recorded, if it is still there, and removes the record. Sysctls go with the namespace.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	file := backupFile(r)
+	text, _, err := file.read()
+	if err != nil {
+		return err
+	}
+	recorded, _ := parseBackup(text)
+	if err := restore(ctx, r, recorded.values); err != nil {
+		failed := plugin.AsError(err)
+		return types.NewError(failed.Code, failed.Msg, "set it by hand, or remove the file "+string(file)+" if it does not matter: the next DEL then succeeds")
+	}
+	return file.remove()
+}
+
+// restore sets the recorded attributes. It tries all of them.
+func restore(ctx context.Context, r *plugin.Request, recorded values) error {
+	if recorded == (values{}) || r.NS() == nil {
+		return nil
+	}
+	return r.Inside(func() error {
+		links := &netlink.Handle{}
+		l, err := links.LinkByName(r.IfName)
+		if link.IsNotFound(err) {
+			return nil
+		}
+		if err != nil || isOther(l, r, recorded) {
+			return err
+		}
+		var failed []string
+		for i, a := range attributes {
+			if recorded[i] == "" {
+				continue
+			}
+			if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" back to "+recorded[i]); err != nil {
+				return err
+			}
+			if err := a.set(links, l, recorded[i]); err != nil && !link.IsNotFound(err) {
+				failed = append(failed, attributeError("", r, a.name, recorded[i], err).Error())
+			}
+		}
+		if failed != nil {
+			return plugin.Errorf("", "%s", strings.Join(failed, "; "))
+		}
+		return nil
+	})
+}
+
+// isOther reports whether the link is not the attachment's: the path of its namespace can have been given to another container since. The
+// attachment's has one of the MAC addresses that it is known to have had.
+func isOther(l netlink.Link, r *plugin.Request, recorded values) bool {
+	if r.PrevResult == nil {
+		return false
+	}
+	wanted, _ := wantedValues(r)
+	known, reported := []string{wanted[mac], recorded[mac]}, false
+	for _, f := range r.PrevResult.Interfaces {
+		address, err := link.ParseMAC(f.Mac)
+		if f.Name == r.IfName && f.Sandbox != "" && err == nil {
+			known, reported = append(known, address.String()), true
+		}
+	}
+	return reported && !slices.Contains(known, l.Attrs().HardwareAddr.String())
+}
+
+// allowlistFile names the sysctls that may be set, where the administrator of a node does not write its configurations. Without the file
+// all may be.
+const allowlistFile = "/etc/cni/tuning/allowlist.conf"
+
+// checkAllowlist returns an error unless each sysctl, as it is written in the configuration, matches the pattern on a line of the
+// allowlist.
+func checkAllowlist(sysctls []setting) error {
+	if len(sysctls) == 0 {
+		return nil
+	}
+	text, err := os.ReadFile(allowlistFile)
+	if errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return types.NewError(types.ErrIOFailure, err.Error(), "make the file readable, or remove it to allow all sysctls")
+	}
+	var patterns []*regexp.Regexp
+	for line := range strings.Lines(string(text)) {
+		if line = strings.TrimSpace(line); line == "" {
+			continue
+		}
+		p, err := regexp.Compile(line)
+		if err != nil {
+			return plugin.ConfigError("write one regular expression of Go's syntax on each line", "%s: %v", allowlistFile, err)
+		}
+		patterns = append(patterns, p)
+	}
+	for _, s := range sysctls {
+		if !slices.ContainsFunc(patterns, func(p *regexp.Regexp) bool { return p.MatchString(s.key.String()) }) {
+			return plugin.ConfigError("remove it from the configuration, or add a line that matches it to "+allowlistFile,
+				"Sysctl %s is not allowed. Only the following sysctls are allowed: %v", s.key, patterns)
 		}
 	}
 	return nil
