@@ -1,6 +1,10 @@
 package conformance
 
-import "fmt"
+import (
+	"fmt"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
 
 // What comes after ADD.
 
@@ -125,6 +129,17 @@ func tuningDel() (rows []row) {
 			c.run("ip link set eth0 mtu 1450")
 			l.must(c.tune("DEL", allAttributes))
 			c.looks("02:00:00:00:00:99 mtu 1450 txqlen 1000")
+			l.same(l.read(c.backup()), "")
+		}},
+		row{name: "a late DEL without a result leaves the interface of a newer container at the path alone", differs: anyInterface, test: func(l *lab) {
+			c := l.tuned(`"mtu":1400`)
+			c.Replace(l)
+			_, err := l.exec("ADD", c, lan, func(call *netlab.PluginCall) { call.ContainerID = "newer" })
+			l.must(err)
+			c.run("ip link set eth0 mtu 1450")
+			_, err = l.exec("DEL", c, tuning(`"mtu":1400`))
+			l.must(err)
+			l.same(l.link(&c.Namespace, "eth0")["mtu"], 1450.0)
 			l.same(l.read(c.backup()), "")
 		}},
 		row{name: "DEL says what it can't set back, and keeps the record", differs: ignoresErrors, test: func(l *lab) {

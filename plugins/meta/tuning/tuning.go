@@ -16,6 +16,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -242,11 +243,11 @@ func restore(ctx context.Context, r *plugin.Request, recorded values) error {
 	})
 }
 
-// isOther reports whether the link is not the attachment's: the path of its namespace can have been given to another container since. The
-// attachment's has one of the MAC addresses that it is known to have had.
+// isOther reports whether the link is not the attachment's: the path of its namespace can have been given to another container since. One
+// that was not made under an index of its own has one of the MAC addresses that the attachment's is known to have had.
 func isOther(l netlink.Link, r *plugin.Request, recorded values) bool {
-	if r.PrevResult == nil {
-		return false
+	if r.PrevResult == nil || l.Attrs().Index >= plugin.FirstLinkIndex {
+		return !attach.IsOwn(r, l)
 	}
 	wanted, _ := wantedValues(r)
 	known, reported := []string{wanted[mac], recorded[mac]}, false
