@@ -87,12 +87,16 @@ func deleteOwn(r *plugin.Request) error {
 }
 
 // IsOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It
-// has the index that was made for it or, without one, the MAC address that ADD reported, if the runtime says which.
+// has the index that was made for it, or the MAC address that ADD reported. If the runtime says nothing of ADD, it is not the end of
+// another attachment's veth pair.
 func IsOwn(r *plugin.Request, l netlink.Link) bool {
 	if index := l.Attrs().Index; index >= plugin.FirstLinkIndex {
 		return index == r.LinkIndex()
 	}
-	return r.PrevResult == nil || Reported(r, l)
+	if r.PrevResult == nil {
+		return !isOthers(r, l)
+	}
+	return Reported(r, l)
 }
 
 // Reported reports whether the previous result names a link as the container's.

@@ -119,6 +119,16 @@ func LeadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {
 		outside.Attrs().ParentIndex == inside.Attrs().Index && outside.Attrs().NetNsID == id, nil
 }
 
+// isOthers reports whether a container's link is the end of a veth pair that was made here for another attachment.
+func isOthers(r *plugin.Request, l netlink.Link) bool {
+	outside, err := r.Links().LinkByIndex(l.Attrs().ParentIndex)
+	if err != nil || !IsHostEnd(outside) || owns(outside, r.Key) {
+		return false
+	}
+	leads, err := LeadsTo(outside, l, r.NS())
+	return err == nil && leads
+}
+
 // collectHostEnds deletes the host ends of the network's attachments that are not valid.
 func collectHostEnds(r *plugin.Request) error {
 	valid := map[string]bool{}

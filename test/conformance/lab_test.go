@@ -329,6 +329,21 @@ func (l *lab) exec(verb string, c *container, config string, changes ...change) 
 	return r.Stdout, failure(r)
 }
 
+// overtake has the container end without DEL, and another one be attached by the plugins of a list that has the path of its namespace.
+func (c *container) overtake(plugins ...string) {
+	c.lab.Helper()
+	c.Replace(c.lab)
+	printed := ""
+	for _, config := range plugins {
+		if printed != "" {
+			config = with(config, "prevResult", printed)
+		}
+		var err error
+		printed, err = c.lab.exec("ADD", c, config, func(call *netlab.PluginCall) { call.ContainerID = "newer" })
+		c.lab.must(err)
+	}
+}
+
 // process is exec for rows that look at all that a process answers.
 func (l *lab) process(verb string, c *container, config string, changes ...change) netlab.PluginResult {
 	plugin, call := l.prepare(verb, c, config, changes...)

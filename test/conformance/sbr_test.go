@@ -490,6 +490,14 @@ var sbrLateDels = []row{
 		l.must(c.after("DEL", sbr))
 		before.unchanged()
 	}},
+	{name: "a late DEL without a result leaves a newer container at the path alone", differs: sbrOthers, test: func(l *lab) {
+		c, config := l.wired("web"), with(sbr, "table", "100")
+		l.must(c.after("ADD", config))
+		c.overtake(lan, config)
+		before := l.now(c)
+		l.must(c.bareDel(config))
+		before.unchanged()
+	}},
 	{name: "DEL succeeds whatever the container has done to its routes and addresses", differs: sbrLeaves, test: func(l *lab) {
 		c := l.wired("web")
 		l.must(c.after("ADD", sbr))

@@ -1,10 +1,6 @@
 package conformance
 
-import (
-	"fmt"
-
-	"github.com/cnibox/cnibox/test/netlab"
-)
+import "fmt"
 
 // What comes after ADD.
 
@@ -98,8 +94,7 @@ func tuningDel() (rows []row) {
 	return append(rows,
 		row{name: "DEL without a previous result sets the interface back", test: func(l *lab) {
 			c := l.tuned(allAttributes)
-			_, err := l.exec("DEL", c, tuning(`"mtu":1400`))
-			l.must(err)
+			l.must(c.bareDel(tuning(`"mtu":1400`)))
 			c.looks(untuned)
 			l.same(l.read(c.backup()), "")
 		}},
@@ -133,13 +128,10 @@ func tuningDel() (rows []row) {
 		}},
 		row{name: "a late DEL without a result leaves the interface of a newer container at the path alone", differs: anyInterface, test: func(l *lab) {
 			c := l.tuned(`"mtu":1400`)
-			c.Replace(l)
-			_, err := l.exec("ADD", c, lan, func(call *netlab.PluginCall) { call.ContainerID = "newer" })
-			l.must(err)
-			c.run("ip link set eth0 mtu 1450")
-			_, err = l.exec("DEL", c, tuning(`"mtu":1400`))
-			l.must(err)
-			l.same(l.link(&c.Namespace, "eth0")["mtu"], 1450.0)
+			c.overtake(with(lan, "mtu", "1450"))
+			before := l.now(c)
+			l.must(c.bareDel(tuning(`"mtu":1400`)))
+			l.lacks(before.changed(), "link")
 			l.same(l.read(c.backup()), "")
 		}},
 		row{name: "DEL says what it can't set back, and keeps the record", differs: ignoresErrors, test: func(l *lab) {

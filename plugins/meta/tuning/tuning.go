@@ -215,32 +215,30 @@ func restore(ctx context.Context, r *plugin.Request, recorded values) error {
 	if recorded == (values{}) || r.NS() == nil {
 		return nil
 	}
-	return r.Inside(func() error {
-		links := &netlink.Handle{}
-		l, err := links.LinkByName(r.IfName)
-		if link.IsNotFound(err) {
-			return nil
+	links, err := r.LinksInside()
+	if err != nil {
+		return err
+	}
+	l, err := links.LinkByName(r.IfName)
+	if err != nil || isOther(l, r, recorded) {
+		return link.IgnoreNotFound(err)
+	}
+	var failed []string
+	for i, a := range attributes {
+		if recorded[i] == "" {
+			continue
 		}
-		if err != nil || isOther(l, r, recorded) {
+		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" back to "+recorded[i]); err != nil {
 			return err
 		}
-		var failed []string
-		for i, a := range attributes {
-			if recorded[i] == "" {
-				continue
-			}
-			if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" back to "+recorded[i]); err != nil {
-				return err
-			}
-			if err := a.set(links, l, recorded[i]); err != nil && !link.IsNotFound(err) {
-				failed = append(failed, attributeError("", r, a.name, recorded[i], err).Error())
-			}
+		if err := a.set(links, l, recorded[i]); err != nil && !link.IsNotFound(err) {
+			failed = append(failed, attributeError("", r, a.name, recorded[i], err).Error())
 		}
-		if failed != nil {
-			return plugin.Errorf("", "%s", strings.Join(failed, "; "))
-		}
-		return nil
-	})
+	}
+	if failed != nil {
+		return plugin.Errorf("", "%s", strings.Join(failed, "; "))
+	}
+	return nil
 }
 
 // isOther reports whether the link is not the attachment's: the path of its namespace can have been given to another container since. One
