@@ -149,14 +149,14 @@ func (a *Attachment) setUp() error {
 		if a.routes != nil {
 			address.Flags |= unix.IFA_F_NOPREFIXROUTE
 		}
-		if err := inside.AddrAdd(a.link, address); err != nil {
+		if err := link.WhenFree(unix.EADDRINUSE, func() error { return inside.AddrAdd(a.link, address) }); err != nil {
 			return fmt.Errorf("add the address %s: %w", &ip.Address, err)
 		}
 	}
 	if a.Down {
 		return nil
 	}
-	if err := inside.LinkSetUp(a.link); err != nil {
+	if err := link.WhenFree(unix.EADDRINUSE, func() error { return inside.LinkSetUp(a.link) }); err != nil {
 		return fmt.Errorf("set the link up: %w", err)
 	}
 	return nil

@@ -121,7 +121,20 @@ func (a *Attachment) MakeOn(m Master, l netlink.Link) error {
 	if err != nil {
 		return err
 	}
-	return a.explainMake(l, links.LinkAdd(l))
+	err = links.LinkAdd(l)
+	if errors.Is(err, unix.EEXIST) && !a.hasInterface() {
+		err = link.WhenFree(unix.EEXIST, func() error { return links.LinkAdd(l) })
+	}
+	return a.explainMake(l, err)
+}
+
+// hasInterface reports whether the container has an interface with the link's name.
+func (a *Attachment) hasInterface() bool {
+	inside, err := a.LinksInside()
+	if err == nil {
+		_, err = inside.LinkByName(a.IfName)
+	}
+	return err == nil
 }
 
 // explainMake says what to do about an error of making a link in the container.

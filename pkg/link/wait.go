@@ -1,6 +1,7 @@
 package link
 
 import (
+	"errors"
 	"fmt"
 	"net"
 	"time"
@@ -51,6 +52,17 @@ func WaitForAddresses(l netlink.Link, limit time.Duration) (failed net.IP, err e
 		return settled || failed != nil && !failed.IsLinkLocalUnicast(), nil
 	})
 	return failed, err
+}
+
+// WhenFree calls a function, and again for a while as long as the kernel answers that another link has what it asks for, such as a MAC
+// address. That can be one of a namespace that nobody has any more: the kernel deletes its links some time later.
+func WhenFree(taken unix.Errno, do func() error) error {
+	const longest, pause = 3 * time.Second, 10 * time.Millisecond
+	for end := time.Now().Add(longest); ; time.Sleep(pause) {
+		if err := do(); !errors.Is(err, taken) || time.Now().After(end) {
+			return err
+		}
+	}
 }
 
 // await waits until something holds: it asks once, and then again after each change, and at least ten times a second, as

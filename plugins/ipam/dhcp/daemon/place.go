@@ -142,7 +142,7 @@ func (p *place) look(l netlink.Link, host ns.NetNS) {
 func (p *place) setUp() error {
 	err := p.enter(func(l netlink.Link) error {
 		if l.Attrs().RawFlags&unix.IFF_UP == 0 {
-			if err := netlink.LinkSetUp(l); err != nil {
+			if err := link.WhenFree(unix.EADDRINUSE, func() error { return netlink.LinkSetUp(l) }); err != nil {
 				return fmt.Errorf("set the container's interface up: %w", err)
 			}
 		}
