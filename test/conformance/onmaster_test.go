@@ -392,7 +392,7 @@ func onMasterLateDels(kind string) []row {
 		{name: "what a container has whose namespace is going without DEL is waited for", differs: fails, test: func(l *lab) {
 			n := l.on(kind, "ipam", fixedIPs("10.46.0.9/24"))
 			c := l.attach(n, "web")
-			keeps := c.Command("sleep", "0.5")
+			keeps := c.Command("sleep", "2") // less than ADD waits
 			l.must(c.Start(keeps))
 			c.Replace(l)
 			l.must(c.add(n))
