@@ -7,6 +7,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"strings"
@@ -106,6 +108,22 @@ func TestStartUp(t *testing.T) {
 	}
 	if total > budget {
 		t.Errorf("the initialisation makes %d allocations, want at most %d:\n%s", total, budget, &trace)
+	}
+}
+
+// TestThreads keeps a call from starting threads that it has no work for.
+func TestThreads(t *testing.T) {
+	if n := runtime.GOMAXPROCS(0); n != 1 {
+		t.Errorf("goroutines run on %d processors at a time, want 1", n)
+	}
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		t.Fatal("the test has no build information")
+	}
+	if !slices.ContainsFunc(info.Settings, func(s debug.BuildSetting) bool {
+		return s.Key == "DefaultGODEBUG" && strings.Contains(s.Value, "updatemaxprocs=0")
+	}) {
+		t.Errorf("cnibox is not built with updatemaxprocs=0: %v", info.Settings)
 	}
 }
 

@@ -1,3 +1,6 @@
+// No call lasts until a change of its CPU limit would matter.
+//go:debug updatemaxprocs=0
+
 // Command cnibox is every CNI plugin in one binary: the name it is called by
 // picks the plugin.
 package main
@@ -5,6 +8,7 @@ package main
 import (
 	"os"
 
+	_ "github.com/cnibox/cnibox/cmd/cnibox/oneproc"
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/plugins"
