@@ -1,10 +1,16 @@
 // Package oneproc runs the goroutines of a program one at a time. A call of a plugin has one thing to do at any moment: more
-// threads would only be started, woken and put to sleep again. It imports nothing, so that Go initialises it before other packages
-// (language specification, "Program initialization"), when there are few threads yet.
+// threads would only be started, woken and put to sleep again. DEL is the exception: it starts a second process beside its work.
+// The package imports next to nothing, so that Go initialises it before others (language specification, "Program
+// initialization"), when there are few threads yet.
 package oneproc
 
-import "runtime"
+import (
+	"runtime"
+	"syscall"
+)
 
 func init() {
-	runtime.GOMAXPROCS(1)
+	if command, _ := syscall.Getenv("CNI_COMMAND"); command != "DEL" {
+		runtime.GOMAXPROCS(1)
+	}
 }
