@@ -345,8 +345,11 @@ var dhcpDaemons = []row{
 		l.refused(err)
 	}},
 	{name: "the daemon writes its process id where it is told, and removes it and its socket at the end", test: func(l *lab) {
+		web := l.pod("web")
+		web.network = conf(onLAN)
 		l.outside()
 		daemon := l.host.StartDHCPDaemon(l, "-pidfile", "/run/dhcp.pid")
+		l.must(web.del()) // it serves by now, and has not only begun to
 		l.eventually(func() string {
 			if l.read("/run/dhcp.pid") == "" {
 				return "there is no pidfile"
