@@ -90,8 +90,11 @@ func (n *node) ctrContainer(t *testing.T, name string, ended <-chan string) cont
 	t.Helper()
 	c := container{
 		id: ctrNamespace + "-" + name,
-		exec: func(t *testing.T, commandLine string) string {
-			return n.run(t, "ctr", ctrExec(name, commandLine)...)
+		exec: func(t *testing.T, commandLine string) (out string) {
+			for try := 0; out == "" && try < 3; try++ { // ctr may lose what was printed (containerd's pull request 13931)
+				out = n.run(t, "ctr", ctrExec(name, commandLine)...)
+			}
+			return out
 		},
 	}
 	eventually(t, func() error {
