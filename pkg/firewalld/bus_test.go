@@ -56,6 +56,8 @@ func logIn(conn net.Conn) *bufio.Reader {
 	_, _ = conn.Write([]byte("REJECTED EXTERNAL\r\n"))
 	_, _ = in.ReadString('\n')
 	_, _ = conn.Write([]byte("OK 0123456789abcdef\r\n"))
+	_, _ = in.ReadString('\n') // NEGOTIATE_UNIX_FD
+	_, _ = conn.Write([]byte("ERROR\r\n"))
 	_, _ = in.ReadString('\n') // BEGIN
 	return in
 }
@@ -172,14 +174,14 @@ func TestSilentBus(t *testing.T) {
 // A firewalld that leaves between two calls.
 func TestFirewalldLeaves(t *testing.T) {
 	t.Parallel()
-	withFirewalld(t, fails("org.freedesktop.DBus.Error.ServiceUnknown", "The name is not provided by any .service files"), func(c *client) {
-		_, queried := c.zoneOf(web)
-		for _, err := range []error{c.addSource("trusted", web), queried} {
+	withFirewalld(t, fails("org.freedesktop.DBus.Error.ServiceUnknown", "The name is not provided by any .service files"), func() {
+		_, queried := zoneOf(ctx, web)
+		for _, err := range []error{addSource(ctx, "trusted", web), queried} {
 			if !errors.Is(err, errNotRunning) {
 				t.Errorf("error %v, want errNotRunning", err)
 			}
 		}
-		if err := c.removeSource("trusted", web); err != nil {
+		if err := removeSource(ctx, "trusted", web); err != nil {
 			t.Errorf("it has taken its sources with it, but: %v", err)
 		}
 	})
@@ -188,18 +190,18 @@ func TestFirewalldLeaves(t *testing.T) {
 // What firewalld says of itself is told.
 func TestFirewalldFails(t *testing.T) {
 	t.Parallel()
-	withFirewalld(t, fails(busName+".Exception", "COMMAND_FAILED: nft is on fire"), func(c *client) {
-		wantError(t, c.addSource("trusted", web), types.ErrInternal,
+	withFirewalld(t, fails(busName+".Exception", "COMMAND_FAILED: nft is on fire"), func() {
+		wantError(t, addSource(ctx, "trusted", web), types.ErrInternal,
 			"add 10.88.0.2/32 in firewalld's zone trusted: COMMAND_FAILED: nft is on fire (org.fedoraproject.FirewallD1.Exception)", "firewall-cmd --state")
-		wantError(t, c.removeSource("trusted", web), types.ErrInternal, "remove 10.88.0.2/32 in firewalld's zone trusted")
+		wantError(t, removeSource(ctx, "trusted", web), types.ErrInternal, "remove 10.88.0.2/32 in firewalld's zone trusted")
 	})
 }
 
 var web = netip.MustParseAddr("10.88.0.2")
 
-// withFirewalld calls f with a client of a firewalld that answers everything by
+// withFirewalld calls f on a host with a firewalld that answers everything by
 // one answer.
-func withFirewalld(t *testing.T, answer *dbus.Message, f func(*client)) {
+func withFirewalld(t *testing.T, answer *dbus.Message, f func()) {
 	t.Helper()
 	l := fakeBus(t, answering(func(member string) *dbus.Message {
 		if member == "NameHasOwner" {
@@ -207,19 +209,15 @@ func withFirewalld(t *testing.T, answer *dbus.Message, f func(*client)) {
 		}
 		return answer
 	}))
-	l.Do(func() {
-		c, err := open(ctx)
-		if err != nil {
-			t.Error(err)
-			return
-		}
-		defer c.close()
-		f(c)
-	})
+	l.Do(f)
 }
 
 // The bus is where every system has it, whatever the runtime's environment says.
 func TestEnvironment(t *testing.T) {
 	t.Setenv("DBUS_SYSTEM_BUS_ADDRESS", "unix:path=/nowhere/bus")
-	withFirewalld(t, returns(""), func(*client) {})
+	withFirewalld(t, returns(""), func() {
+		if is, err := Running(ctx); err != nil || !is {
+			t.Errorf("firewalld runs: %t, error %v", is, err)
+		}
+	})
 }

@@ -6,7 +6,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
 	"slices"
 	"strings"
@@ -22,63 +21,36 @@ import (
 var errNotRunning = errors.New("firewalld is not running")
 
 const (
-	busSocket  = "/run/dbus/system_bus_socket" // whatever the environment of the runtime says
+	busAddress = "unix:path=/run/dbus/system_bus_socket" // whatever the environment of the runtime says
 	busName    = "org.fedoraproject.FirewallD1"
 	objectPath = "/org/fedoraproject/FirewallD1"
 
-	// patience bounds the wait for one answer of the bus. A call waits while firewalld serves others.
+	// patience bounds a call, which waits while firewalld serves others.
 	patience = 10 * time.Second
 )
 
 // Running reports whether there is a firewalld on the system bus. Without a bus there is none.
 func Running(ctx context.Context) (is bool, err error) {
-	c, err := open(ctx)
-	if err != nil || c.missing != nil {
-		return false, err
+	err = call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", &is, busName)
+	if errors.Is(err, errNotRunning) {
+		return false, nil
 	}
-	defer c.close()
-	err = c.call(c.bus.BusObject(), "org.freedesktop.DBus.NameHasOwner", &is, busName)
 	return is, err
 }
 
-// client is a connection to firewalld, for one goroutine at a time.
-type client struct {
-	ctx     context.Context // its end ends the connection
-	bus     *dbus.Conn
-	missing error // errNotRunning if there is no bus, and then nothing else
-}
-
-// open connects to firewalld until close.
-func open(ctx context.Context) (*client, error) {
-	login, cancel := context.WithTimeout(ctx, patience)
+// call calls a method of an object on the bus, for which the bus starts no program, and stores what it returns.
+func call(ctx context.Context, name string, object dbus.ObjectPath, method string, result any, args ...any) error {
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
-	socket, err := new(net.Dialer).DialContext(login, "unix", busSocket)
-	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
-		return &client{missing: fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)}, nil
+	bus, err := dbus.Connect(busAddress, dbus.WithContext(ctx))
+	switch {
+	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED):
+		return fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)
+	case err != nil:
+		return fmt.Errorf("log in to the D-Bus system bus: %w", because(ctx, err))
 	}
-	if err != nil {
-		return nil, fmt.Errorf("connect to the D-Bus system bus: %w", because(login, err))
-	}
-	bus, err := dbus.NewConn(socket, dbus.WithContext(ctx))
-	if err != nil {
-		return nil, errors.Join(err, socket.Close())
-	}
-	stop := context.AfterFunc(login, func() { _ = bus.Close() }) // what follows has no context of its own
-	defer stop()
-	if err = bus.Auth(nil); err == nil {
-		err = bus.Hello()
-	}
-	if err != nil {
-		_ = bus.Close()
-		return nil, fmt.Errorf("log in to the D-Bus system bus: %w", because(login, err))
-	}
-	return &client{ctx: ctx, bus: bus}, nil
-}
-
-func (c *client) close() {
-	if c.bus != nil {
-		_ = c.bus.Close()
-	}
+	defer bus.Close()
+	return because(ctx, bus.Object(name, object).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(result))
 }
 
 // because returns why the context ended, if it has, in place of an error that came of it.
@@ -89,22 +61,12 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// call calls a method, for which the bus does not start firewalld, and stores what it returns.
-func (c *client) call(object dbus.BusObject, method string, result any, args ...any) error {
-	ctx, cancel := context.WithTimeout(c.ctx, patience)
-	defer cancel()
-	return because(ctx, object.CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(result))
-}
-
 // ask calls a method of firewalld about an address in a zone; what is for the error. refusal is the code with which firewalld says
 // no, such as INVALID_ZONE.
-func (c *client) ask(what, method, zone string, addr netip.Addr, args ...any) (result, refusal string, err error) {
-	if c.missing != nil {
-		return "", "", c.missing
-	}
-	err = c.call(c.bus.Object(busName, objectPath), busName+".zone."+method, &result, args...)
-	if err == nil {
-		return result, "", nil
+func ask(ctx context.Context, what, method, zone string, addr netip.Addr, args ...any) (result, refusal string, err error) {
+	err = call(ctx, busName, objectPath, busName+".zone."+method, &result, args...)
+	if err == nil || errors.Is(err, errNotRunning) {
+		return result, "", err
 	}
 	what = fmt.Sprintf("%s %s in firewalld's zone %s", what, source(addr), zone)
 	var answer dbus.Error
@@ -123,13 +85,13 @@ func (c *client) ask(what, method, zone string, addr netip.Addr, args ...any) (r
 
 // addSource makes packets from an address belong to a zone until firewalld is reloaded or restarted. That they do already is no
 // error.
-func (c *client) addSource(zone string, addr netip.Addr) error {
-	_, refusal, err := c.ask("add", "addSource", zone, addr, zone, source(addr))
+func addSource(ctx context.Context, zone string, addr netip.Addr) error {
+	_, refusal, err := ask(ctx, "add", "addSource", zone, addr, zone, source(addr))
 	switch refusal {
 	case "ZONE_ALREADY_SET", "ALREADY_ENABLED":
 		return nil
 	case "ZONE_CONFLICT":
-		other, err := c.zoneOf(addr)
+		other, err := zoneOf(ctx, addr)
 		if err != nil {
 			return err
 		}
@@ -145,8 +107,8 @@ func (c *client) addSource(zone string, addr netip.Addr) error {
 
 // removeSource takes an address out of a zone. That it is not in it, or that there is no such zone, is no error; nor that there is
 // no firewalld: it has taken its sources with it.
-func (c *client) removeSource(zone string, addr netip.Addr) error {
-	_, refusal, err := c.ask("remove", "removeSource", zone, addr, zone, source(addr))
+func removeSource(ctx context.Context, zone string, addr netip.Addr) error {
+	_, refusal, err := ask(ctx, "remove", "removeSource", zone, addr, zone, source(addr))
 	if slices.Contains([]string{"UNKNOWN_SOURCE", "NOT_ENABLED", "ZONE_CONFLICT", "INVALID_ZONE"}, refusal) || errors.Is(err, errNotRunning) {
 		return nil
 	}
@@ -154,8 +116,8 @@ func (c *client) removeSource(zone string, addr netip.Addr) error {
 }
 
 // zoneOf returns which zone an address is in, "" for none.
-func (c *client) zoneOf(addr netip.Addr) (string, error) {
-	zone, _, err := c.ask("look up", "getZoneOfSource", "any", addr, source(addr))
+func zoneOf(ctx context.Context, addr netip.Addr) (string, error) {
+	zone, _, err := ask(ctx, "look up", "getZoneOfSource", "any", addr, source(addr))
 	return zone, err
 }
 

@@ -1,7 +1,6 @@
 package firewalld
 
 import (
-	"context"
 	"net/netip"
 	"strings"
 
@@ -24,22 +23,6 @@ type holding struct {
 	addr netip.Addr
 	zone string
 	key  plugin.Key
-}
-
-// locked calls f with firewalld and the record, while no other process adds or removes sources.
-func locked(ctx context.Context, f func(c *client, list []holding) error) error {
-	return state.Locked(ctx, stateDir+"/lock", func() error {
-		c, err := open(ctx)
-		if err != nil {
-			return err
-		}
-		defer c.close()
-		list, err := readRecord()
-		if err != nil {
-			return err
-		}
-		return f(c, list)
-	})
 }
 
 // readRecord returns the file's lines, without those that make no sense.

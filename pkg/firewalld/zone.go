@@ -10,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // Zone accepts what containers send by making their addresses sources of one of
@@ -71,7 +72,11 @@ func exchange(ctx context.Context, lost func(holding) bool, foreign, added []hol
 	if err != nil || len(foreign)+len(added) == 0 && !slices.ContainsFunc(list, lost) {
 		return err
 	}
-	return locked(ctx, func(c *client, list []holding) error {
+	return state.Locked(ctx, stateDir+"/lock", func() error {
+		list, err := readRecord()
+		if err != nil {
+			return err
+		}
 		for _, h := range foreign {
 			if !slices.ContainsFunc(list, has(h.addr)) {
 				list = append(list, h)
@@ -86,14 +91,14 @@ func exchange(ctx context.Context, lost func(holding) bool, foreign, added []hol
 			if stays {
 				return true
 			}
-			err := c.removeSource(h.zone, h.addr)
+			err := removeSource(ctx, h.zone, h.addr)
 			errs = append(errs, err)
 			return err == nil
 		})
-		err := errors.Join(append(errs, context.Cause(ctx), writeRecord(append(list, added...)))...)
+		err = errors.Join(append(errs, context.Cause(ctx), writeRecord(append(list, added...)))...)
 		for _, h := range added {
 			if err == nil {
-				err = c.addSource(h.zone, h.addr)
+				err = addSource(ctx, h.zone, h.addr)
 			}
 		}
 		return err
@@ -110,11 +115,6 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 	if err := z.check(); err != nil {
 		return err
 	}
-	c, err := open(ctx)
-	if err != nil {
-		return err
-	}
-	defer c.close()
 	list, err := readRecord()
 	if err != nil {
 		return err
@@ -124,7 +124,7 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forw
 			return plugin.Errorf("two containers have one address: restart this one",
 				"%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
 		}
-		zone, err := c.zoneOf(addr)
+		zone, err := zoneOf(ctx, addr)
 		if err != nil {
 			return notRunning(err)
 		}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/test/firewalldtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -342,7 +343,7 @@ func TestInterruptedAdd(t *testing.T) {
 	t.Parallel()
 	l := newLab(t, "nftables")
 	l.must(t, func() error {
-		return locked(ctx, func(*client, []holding) error {
+		return state.Locked(ctx, stateDir+"/lock", func() error {
 			return writeRecord([]holding{
 				{netip.MustParseAddr("10.88.0.2"), "trusted", keyOf("web")},
 				{netip.MustParseAddr("10.88.0.3"), "trusted", keyOf("web")},
