@@ -133,6 +133,18 @@ func TestBusThatMisbehaves(t *testing.T) {
 	}
 }
 
+// What a bus did not let ADD do, DEL does not ask it to undo.
+func TestBusThatRefusesAdd(t *testing.T) {
+	t.Parallel()
+	l := fakeBus(t, func(net.Conn) {})
+	err := l.in(func() error { return Zone{"trusted"}.AddForward(ctx, keyOf("web"), forward("10.88.0.2")) })
+	if err == nil || !strings.Contains(err.Error(), "log in to the D-Bus system bus: ") {
+		t.Errorf("error %v", err)
+	}
+	l.wantRecorded(t, 0)
+	l.del(t, "trusted", "web")
+}
+
 // A bus that is silent is waited for until the context ends, and nothing of the
 // connection stays.
 func TestSilentBus(t *testing.T) {

@@ -73,6 +73,9 @@ func exchange(ctx context.Context, lost func(holding) bool, foreign, added []hol
 		return err
 	}
 	return state.Locked(ctx, stateDir+"/lock", func() error {
+		if _, err := Running(ctx); err != nil { // before anything is written down that could not be undone
+			return err
+		}
 		list, err := readRecord()
 		if err != nil {
 			return err
