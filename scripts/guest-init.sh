@@ -21,11 +21,12 @@ mount -t tmpfs tmpfs /dev/shm
 mount -t tmpfs tmpfs /run
 mount -t hostfs -o "$work" work "$work" || mount -t virtiofs work "$work"
 
-# The kernel loads what it needs with modprobe, but nothing asks for the last two.
+# The kernel loads what it needs with modprobe, but nothing asks for the last ones.
 mount --bind "/mnt$modules" /lib/modules
 ln -sf "$(command -v busybox)" /sbin/modprobe
 modprobe br_netfilter
 modprobe tun
+modprobe virtio_net # QEMU's network card
 
 # Where nf_tables is not to be had, the programs of iptables are the older ones.
 if nft add table inet probe; then

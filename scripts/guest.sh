@@ -2,13 +2,16 @@
 # Runs a program under another kernel: guest.sh uml|qemu PROGRAM [ARGUMENT...]
 #
 # The program runs as root in a guest that has this machine's files, with this working directory and environment. What it
-# writes is lost with the guest, there is no network, and its output and its exit status are this script's. The kernels
+# writes is lost with the guest, there is no network but cards for tests to use up, which CNIBOX_HARDWARE names, and its
+# output and its exit status are this script's. The kernels
 # are Debian's 6.1: user-mode-linux, which needs nothing and has nf_tables for bridges only, and in QEMU, which emulates
 # the processor, the kernel for clouds, which has all.
 set -euo pipefail
 
 kind=${1:?uml or qemu}
 shift
+hardware=(vec{0..31}) # network cards whose wire leads nowhere
+[ "$kind" = uml ] || hardware=(eth0)
 scripts=$(realpath "$(dirname "$0")")
 cache=${XDG_CACHE_HOME:-$HOME/.cache}/cnibox
 
@@ -39,10 +42,18 @@ unpack() {
 
 boot_uml() {
 	unpack user-mode-linux
+	# A card of user-mode-linux can be set up once.
+	local card fd cards=()
+	mkfifo "$work/wire"
+	for card in "${hardware[@]}"; do
+		exec {fd}<>"$work/wire"
+		cards+=("$card:transport=fd,fd=$fd,depth=1")
+	done
 	local uml=$cache/user-mode-linux/usr
 	# Without TMPDIR the guest's memory is a file in /dev/shm.
 	env -u TMPDIR HOME="$work" "$uml/bin/linux.uml" mem=1G uml_dir="$work" con=null con0=null,fd:1 quiet ro \
 		root=/dev/root rootfstype=hostfs rootflags=/ \
+		"${cards[@]}" \
 		init="$scripts/guest-init.sh" work="$work" modules="$uml/lib/uml/modules" </dev/null >"$work/console" 2>&1 &
 }
 
@@ -58,6 +69,7 @@ boot_qemu() {
 	qemu-system-x86_64 -accel tcg -cpu max,-cx16 -M q35 -m 1G -nodefaults -no-user-config -no-reboot -display none -serial stdio \
 		-kernel "$kernel/boot/vmlinuz-$version" -initrd "$work/initramfs" \
 		-append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check work=$work modules=$kernel/lib/modules" \
+		-netdev hubport,id=wire,hubid=0 -device virtio-net-pci,netdev=wire \
 		-object memory-backend-memfd,id=memory,size=1G,share=on -numa node,memdev=memory "${devices[@]}" \
 		</dev/null >"$work/console" 2>&1 &
 }
@@ -90,6 +102,7 @@ share() {
 
 {
 	export -p
+	echo "export CNIBOX_HARDWARE='${hardware[*]}'"
 	printf 'cd %q && exec' "$PWD"
 	printf ' %q' "$@"
 } >"$work/command"

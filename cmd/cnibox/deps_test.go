@@ -114,13 +114,14 @@ func TestStartUp(t *testing.T) {
 
 // TestThreads keeps a call from starting threads that it has no work for. It asks itself in a second process, as each command.
 func TestThreads(t *testing.T) {
-	if os.Getenv("CNI_COMMAND") != "" {
+	if os.Getenv("SECOND_PROCESS") != "" {
 		fmt.Println("processors:", runtime.GOMAXPROCS(0))
 		return // the second process
 	}
-	for command, want := range map[string]string{"ADD": "processors: 1", "DEL": "processors: 2"} {
+	// Without a command it is the DHCP daemon.
+	for command, want := range map[string]string{"CNI_COMMAND=ADD": "processors: 1", "CNI_COMMAND=DEL": "processors: 2", "": "processors: 2"} {
 		call := exec.Command(os.Args[0], "-test.run=^TestThreads$", "-test.v")
-		call.Env = []string{"CNI_COMMAND=" + command, "GOMAXPROCS=2"}
+		call.Env = []string{"SECOND_PROCESS=1", "GOMAXPROCS=2", command}
 		if out, err := call.CombinedOutput(); err != nil || !strings.Contains(string(out), want) {
 			t.Errorf("%s: error %v; want %q in:\n%s", command, err, want, out)
 		}

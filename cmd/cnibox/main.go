@@ -18,12 +18,12 @@ import (
 
 const help = `Every CNI plugin a Linux node needs, in one binary. Container runtimes call it
 by the names of its plugins, through links in /opt/cni/bin that "cnictl install"
-makes; "cnibox PLUGIN" does the same.`
+makes; "cnibox PLUGIN" does the same. A name may have a prefix that ends in "-".`
 
 func main() {
 	link.ServeDeleter()
 	tap.ServeLabelled()
-	daemon.Serve()
+	daemon.Serve(plugins.All)
 	b := &box.Box{Plugins: plugins.All, Help: help}
 	os.Exit(b.Main(box.OS()))
 }

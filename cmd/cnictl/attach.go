@@ -54,6 +54,9 @@ there: cnictl del with the same arguments removes it.
 			return usagef("the namespace is missing: give its path as NETNS, such as /run/netns/web (ip netns add web)")
 		}
 		list, err := f.loadToAdd(network)
+		if err == nil {
+			err = f.CheckResult(network, rt)
+		}
 		if err != nil {
 			return err
 		}

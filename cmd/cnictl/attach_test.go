@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 )
 
@@ -119,5 +120,32 @@ func TestErrorsSayWhatToDo(t *testing.T) {
 		out := b.cnictl(test.args...)
 		assertEqual(t, "exit code", out.code, exitFailed)
 		assertContains(t, out.stderr, test.want...)
+	}
+}
+
+// DEL works from the key: a result that can't be read does not stop it, and one that libcni would wait for is named.
+func TestBrokenResults(t *testing.T) {
+	b := newBench(t)
+	pod := b.host.NewPod(t, "web")
+	const file = "/var/lib/cni/results/demo-web-eth0"
+	for _, text := range []string{"", "null", "{", `{"kind":"cniCacheV1","networkName":"demo","containerId":"other","ifName":"eth0","netns":"/run/netns/other"}`} {
+		b.must("add", "demo", pod.Path(), "--id", "web")
+		b.host.Feed(t, text, "sh", "-c", "cat >"+file)
+		b.log()
+		b.must("del", "demo", "--id", "web")
+		assertEqual(t, "calls", strings.Join(b.log(), ", "), "second DEL web  eth0, fake DEL web  eth0")
+	}
+	for _, makes := range []string{"mkfifo " + file, "truncate -s 4G " + file, "ln -s /dev/zero " + file, "mkdir " + file} {
+		b.host.MustRun(t, "sh", "-c", makes)
+		for _, verb := range []string{"add", "check", "del"} {
+			out := b.cnictl(verb, "demo", pod.Path(), "--id", "web")
+			assertEqual(t, verb+" beside "+makes, out.code, exitFailed)
+			assertContains(t, out.stderr, file, "--cache-dir")
+		}
+		out := b.cnictl("run", "--net", "demo", "--id", "web", "true")
+		assertEqual(t, "run beside "+makes, out.code, exitFailed)
+		assertContains(t, out.stderr, file)
+		assertEqual(t, "calls", b.verbs(), "")
+		b.host.MustRun(t, "rm", "-r", file)
 	}
 }

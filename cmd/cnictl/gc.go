@@ -19,15 +19,14 @@ func newGC() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "gc NETWORK",
-		Short: "Remove what attachments have left behind (CNI GC)",
-		Long: `Remove what a network holds for attachments that are not valid any more:
-addresses, links, rules. Valid are those that are named with --valid, and those
-made through this cache directory whose namespace still exists. The network is
-to have no other users: attachments that a runtime keeps track of elsewhere
-have to be named.
+		Short: "Remove attachments whose namespace is gone",
+		Long: `Remove the attachments of a network whose namespace is gone: addresses, links,
+rules. Nothing is removed of what may be in use: that is what is named with
+--valid, whose namespace is there or can't be looked at, whose result can't be
+read, and what is not a minute old. If the network holds something for an
+attachment that the cache directory knows nothing of, it stops and says whose.
 
-With --all nothing is valid, and everything of the network is removed, of
-running containers too.
+With --all everything of the network is removed, of running containers too.
 `,
 		Example: `  cnictl gc demo
   cnictl gc demo --valid 3f2a9c/eth0
@@ -63,12 +62,23 @@ func collect(cmd *cobra.Command, node network.Node, name string, valid []types.G
 	switch {
 	case list.DisableGC:
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: network %s has disableGC: nothing is done\n", name)
-	case !network.HasVerbsOf110(list):
+	case all && !network.HasVerbsOf110(list):
 		fmt.Fprintf(cmd.ErrOrStderr(), "note: network %s has cniVersion %s, and plugins know GC since 1.1.0: only attachments of this cache are removed\n", name, list.CNIVersion)
 	}
-	c, err := node.GC(cmd.Context(), list, valid, all)
+	var c *network.Collection
+	switch {
+	case list.DisableGC:
+		c = network.NewCollection(name, nil)
+	case all:
+		c, err = node.GCAll(cmd.Context(), list)
+	default:
+		c, err = node.GC(cmd.Context(), list, valid)
+	}
 	if c == nil || err != nil && wantsJSON(cmd) {
 		return err
+	}
+	for _, text := range c.Unread {
+		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: what it is about counts as in use\n", text)
 	}
 	_ = output(cmd, c, func(w io.Writer) {
 		fmt.Fprintf(w, "network %s: %d attachments removed, %d kept\n", name, len(c.Removed), len(c.Kept))
@@ -76,7 +86,7 @@ func collect(cmd *cobra.Command, node network.Node, name string, valid []types.G
 			fmt.Fprintf(w, "  removed  %s/%s\n", a.ContainerID, a.IfName)
 		}
 		for _, a := range c.Kept {
-			fmt.Fprintf(w, "  kept     %s/%s\n", a.ContainerID, a.IfName)
+			fmt.Fprintf(w, "  kept     %s/%s: %s\n", a.ContainerID, a.IfName, a.Why)
 		}
 	})
 	return err

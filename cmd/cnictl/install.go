@@ -38,13 +38,9 @@ written so, use --link copy.`,
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in")
 	self, _ := os.Executable()
-	var all []string
-	for _, p := range plugins.All {
-		all = append(all, p.Name)
-	}
 	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), install.Binary), "the cnibox to install, if not the one beside cnictl")
 	flags.StringVar((*string)(&o.Link), "link", string(install.Links[0]), "how names lead to cnibox: sym, hard or copy")
-	flags.StringSliceVar(&o.Names, "only", all, "install only these plugins, separated by commas; those of an earlier install stay")
+	flags.StringSliceVar(&o.Names, "only", plugins.All.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := checkOptions(&o); err != nil {
@@ -63,6 +59,9 @@ written so, use --link copy.`,
 		printNames(w, "  plugins:  %s\n", r.Names)
 		printNames(w, "  replaced: %s; uninstall brings them back\n", r.Replaced)
 		printNames(w, "  left:     %s, written by another installer since; --force takes it over\n", r.Left)
+		if r.NoExec {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s is mounted noexec: a runtime that sees it so can't execute the plugins; mount it with exec there, or choose another directory\n", r.Dir)
+		}
 		return nil
 	}
 	return cmd

@@ -5,7 +5,9 @@ package main
 import (
 	"io"
 	"os"
+	"os/signal"
 	"runtime"
+	"syscall"
 
 	"github.com/spf13/cobra"
 
@@ -19,6 +21,9 @@ import (
 func init() { runtime.LockOSThread() }
 
 func main() {
+	// Output that nobody reads is an error of who writes it, and no reason to leave something half done. The programs that are run
+	// get the signal as ever.
+	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	link.ServeDeleter()
 	tap.ServeLabelled()
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))

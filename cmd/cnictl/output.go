@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -27,7 +28,16 @@ func output(cmd *cobra.Command, document any, people func(io.Writer)) error {
 	if wantsJSON(cmd) {
 		return printJSON(cmd, document)
 	}
-	people(cmd.OutOrStdout())
+	var text bytes.Buffer
+	people(&text)
+	return show(cmd, text.Bytes())
+}
+
+// show prints all of a command's output, or fails.
+func show(cmd *cobra.Command, text []byte) error {
+	if _, err := cmd.OutOrStdout().Write(text); err != nil {
+		return fmt.Errorf("print what was done: %w", err)
+	}
 	return nil
 }
 
@@ -36,8 +46,7 @@ func printJSON(cmd *cobra.Command, document any) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.OutOrStdout(), "%s\n", text)
-	return nil
+	return show(cmd, append(text, '\n'))
 }
 
 // describe prints an attachment for people.

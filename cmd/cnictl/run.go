@@ -35,8 +35,8 @@ func newRun() *cobra.Command {
 		Long: `Make a network namespace, attach it to a network, run a command in it, and take
 all of it away when the command ends: also when it is killed, when cnictl is told
 to end (SIGTERM, SIGINT, SIGHUP and so on are passed on to the command), and when
-attaching fails. Only a SIGKILL leaves something: ip netns del and cnictl gc
-remove it.
+attaching fails. Only a SIGKILL leaves something: ip netns del ID and cnictl del
+NETWORK --id ID remove it.
 
 Only the network is the command's own. If the network names DNS servers, it sees
 them in /etc/resolv.conf. Meanwhile "ip netns exec ID ..." gets one inside.
@@ -78,7 +78,7 @@ func run(cmd *cobra.Command, f *attachmentFlags, net string, quiet bool, args []
 	}
 	list, err := f.loadToAdd(net)
 	if err == nil {
-		err = requireNew(f.Node, net, f.ID)
+		err = f.RequireNew(cmd.Context(), list, f.ID)
 	}
 	if err != nil {
 		return err
@@ -110,21 +110,6 @@ func run(cmd *cobra.Command, f *attachmentFlags, net string, quiet bool, args []
 		err = commandError{code}
 	}
 	return err
-}
-
-// requireNew refuses the id of another container, whose attachment our DEL would take away.
-func requireNew(node network.Node, net, id string) error {
-	known, err := node.Attachments(net)
-	if err != nil {
-		return err
-	}
-	for _, a := range known {
-		if a.ContainerID == id {
-			return fmt.Errorf("container %s is attached to network %s already; choose another --id, or detach it: cnictl del %s --id %s --ifname %s",
-				id, net, net, id, a.IfName)
-		}
-	}
-	return nil
 }
 
 // attach attaches the namespace. A signal stops it.

@@ -90,6 +90,24 @@ func TestRunRefusesBeforeAnythingIsMade(t *testing.T) {
 	assertEqual(t, "namespaces", b.host.MustRun(t, "ls", "/run/netns"), "taken\n")
 }
 
+// The DEL at the end would take what another container has.
+func TestRunRefusesAnIDThatMayBeInUse(t *testing.T) {
+	b := newBench(t)
+	refused := func() {
+		t.Helper()
+		out := b.cnictl("run", "--net", "demo", "--id", "box", "--", "true")
+		assertEqual(t, "exit code", out.code, exitFailed)
+		assertContains(t, out.stderr, "attached to network demo already")
+		b.assertClean("")
+	}
+	b.lease("/var/lib/cni/networks/demo", "10.1.2.9", "box", "1 day ago")
+	refused()
+	b.host.MustRun(t, "rm", "/var/lib/cni/networks/demo/10.1.2.9")
+	b.host.Feed(t, `{"kind`, "sh", "-c", "mkdir -p /var/lib/cni/results; cat >/var/lib/cni/results/demo-box-eth1")
+	refused()
+	b.must("run", "--net", "demo", "--id", "box2", "--", "true")
+}
+
 // background starts cnictl run and returns when its command has said "up".
 func (b *bench) background(shell string) *exec.Cmd {
 	b.t.Helper()

@@ -70,8 +70,8 @@ func Add(ctx context.Context, r *plugin.Request, c *Config, l Link) (_ *types100
 			return nil, err
 		}
 	}
-	if !c.DNS.IsEmpty() {
-		a.Result.DNS = c.DNS
+	if d := c.DNS; d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil { // an empty list is one
+		a.Result.DNS = d
 	}
 	return &a.Result, nil
 }
@@ -148,7 +148,7 @@ func (a *Attachment) making(l Link) func(context.Context) error {
 		}
 		a.Undo.Push("remove "+a.IfName, func(context.Context) error { return l.Remove() })
 		if (a.ipam != nil || len(a.Result.IPs) > 0) && !a.AcceptRA {
-			if err := a.Inside(a.refuseRouters); err != nil {
+			if err := a.Inside(func() error { return RefuseRouters(a.IfName) }); err != nil {
 				return err
 			}
 		}
@@ -210,6 +210,9 @@ func Status(ctx context.Context, r *plugin.Request, c *Config) error {
 	ipam, err := findIPAM(r, c)
 	if err == nil {
 		err = netns.CheckEntry()
+	}
+	if err == nil && ipam != nil && !c.AcceptRA {
+		err = canRefuseRouters()
 	}
 	if err != nil || ipam == nil {
 		return err

@@ -16,7 +16,7 @@ import (
 // Config is what the configuration of a plugin says that makes one link.
 type Config struct {
 	IPAM string    // the IPAM plugin; "" is layer 2 only
-	DNS  types.DNS // in place of IPAM's, unless it is empty
+	DNS  types.DNS // in place of IPAM's, if it has a domain or any list
 	MTU  int       // bytes; 0 is the kernel's default
 	MAC  net.HardwareAddr
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -90,22 +91,38 @@ func (a *Attachment) sysctls() [][2]string {
 
 func (a *Attachment) setSysctls() error {
 	for _, s := range a.sysctls() {
-		if err := sysctl.Set(s[0], s[1]); err != nil {
+		isNews := strings.HasSuffix(s[0], "_notify") // neighbours ask by themselves, later
+		if err := sysctl.Set(s[0], s[1]); err != nil && !isNews {
 			return fmt.Errorf("prepare the container for its addresses: %w", err)
 		}
 	}
 	return nil
 }
 
-// refuseRouters keeps others on the link's segment from making themselves the container's router, whatever families it has addresses
-// of (CVE-2020-10749). Without IPv6 there is nothing to refuse.
-func (a *Attachment) refuseRouters() error {
+// RefuseRouters keeps others on a link's segment from making themselves a router, whatever families it has addresses of
+// (CVE-2020-10749). Without IPv6 there is nothing to refuse.
+func RefuseRouters(link string) error {
+	const own = "net/ipv6/conf/"
 	for _, name := range []string{"accept_ra", "autoconf"} {
-		if err := sysctl.Set("net/ipv6/conf/"+a.IfName+"/"+name, "0"); err != nil && !errors.Is(err, unix.ENOENT) {
+		err := sysctl.Set(own+link+"/"+name, "0")
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if disabled, _ := sysctl.Get(own + link + "/disable_ipv6"); disabled != "1" {
 			return fmt.Errorf("refuse router advertisements: %w", err)
 		}
 	}
 	return nil
+}
+
+// canRefuseRouters reports whether containers with IPv6 can be kept from router advertisements, for STATUS.
+func canRefuseRouters() error {
+	err := sysctl.Writable()
+	if _, lacksIPv6 := sysctl.Get("net/ipv6/conf/default/accept_ra"); err == nil || lacksIPv6 != nil {
+		return nil
+	}
+	return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("router advertisements can't be refused: %v", err),
+		`give the runtime a /proc/sys that it can write to, or set "acceptRA": true (not with ptp, whose host end refuses them all the same)`)
 }
 
 // needsDAD reports whether another host may have an IPv6 address of the container: on a shared segment, unless IPAM hands out each
@@ -156,10 +173,32 @@ func (a *Attachment) setUp() error {
 	if a.Down {
 		return nil
 	}
-	if err := link.WhenFree(unix.EADDRINUSE, func() error { return inside.LinkSetUp(a.link) }); err != nil {
+	err = inside.LinkSetUp(a.link)
+	if isTaken(err) {
+		err = a.setUpAnyway(inside)
+	}
+	if err != nil {
 		return fmt.Errorf("set the link up: %w", err)
 	}
 	return nil
+}
+
+// isTaken reports whether another link on the same master has the MAC address; EBUSY is what older kernels say.
+func isTaken(err error) bool { return errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EBUSY) }
+
+// setUpAnyway sets the link up though its MAC address is taken. It waits for one that was asked for. Any other can be foretold from the
+// IP address, so that a container could keep it for ever: a random one does.
+func (a *Attachment) setUpAnyway(inside *netlink.Handle) error {
+	if a.MAC != nil {
+		return link.WhenFree(unix.EADDRINUSE, func() error { return inside.LinkSetUp(a.link) })
+	}
+	own := a.link.Attrs()
+	own.HardwareAddr = link.RandomMAC()
+	if err := inside.LinkSetHardwareAddr(a.link, own.HardwareAddr); err != nil {
+		return err
+	}
+	a.Result.Interfaces[len(a.Result.Interfaces)-1].Mac = own.HardwareAddr.String()
+	return inside.LinkSetUp(a.link)
 }
 
 // addRoutes adds routes, which need the link to be up.

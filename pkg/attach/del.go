@@ -3,11 +3,13 @@ package attach
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/link"
@@ -62,7 +64,8 @@ func release(ctx context.Context, r *plugin.Request, ipam *delegate.Delegate) er
 	return ipam.Del(ctx, r)
 }
 
-// deleteOwn deletes the container's link: one with the attachment's index, whatever its name is by now, or else the one with its name.
+// deleteOwn deletes the container's link: one with the attachment's index, whatever its name is by now, or else the one with its name. It
+// looks at the second only, since a container can have links that nobody can read.
 func deleteOwn(r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
@@ -71,32 +74,43 @@ func deleteOwn(r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	l, err := inside.LinkByIndex(r.LinkIndex())
-	if link.IsNotFound(err) {
-		l, err = inside.LinkByName(r.IfName)
-	}
+	err = inside.LinkDel(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: r.LinkIndex()}})
 	switch {
-	case link.IsNotFound(err):
+	case err == nil:
 		return nil
-	case err != nil:
-		return err
-	case !IsOwn(r, l):
+	case !link.IsNotFound(err):
+		return fmt.Errorf("delete link %d: %w", r.LinkIndex(), err)
+	}
+	l, err := inside.LinkByName(r.IfName)
+	if err != nil || !IsOwn(r, l) {
 		return nil
 	}
 	return link.Delete(inside, l.Attrs().Index)
 }
 
-// IsOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It
-// has the index that was made for it, or the MAC address that ADD reported. If the runtime says nothing of ADD, it is not the end of
-// another attachment's veth pair.
-func IsOwn(r *plugin.Request, l netlink.Link) bool {
-	if index := l.Attrs().Index; index >= plugin.FirstLinkIndex {
-		return index == r.LinkIndex()
+// IsOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It has the
+// index that was made for it, or the attachment's host end as its other end. One that has neither is what ADD reported, if the runtime
+// says that: with the MAC address of then, or another of those given. A loopback is nobody's, whatever its container calls it.
+func IsOwn(r *plugin.Request, l netlink.Link, macs ...string) bool {
+	end, err := otherEnd(r, l)
+	switch {
+	case l.Attrs().RawFlags&unix.IFF_LOOPBACK != 0 || err != nil:
+		return false
+	case l.Attrs().Index >= plugin.FirstLinkIndex:
+		return l.Attrs().Index == r.LinkIndex()
+	case end != nil && IsHostEnd(end):
+		return owns(end, r.Key)
+	case r.PrevResult == nil:
+		return true
 	}
-	if r.PrevResult == nil {
-		return !isOthers(r, l)
+	for _, f := range r.PrevResult.Interfaces {
+		if f.Name != r.IfName || f.Sandbox == "" {
+			continue
+		}
+		has := func(mac string) bool { return strings.EqualFold(mac, l.Attrs().HardwareAddr.String()) }
+		return f.Sandbox == r.Netns && (f.Mac == "" || slices.ContainsFunc(append(macs, f.Mac), has))
 	}
-	return Reported(r, l)
+	return true
 }
 
 // Reported reports whether the previous result names a link as the container's.

@@ -19,7 +19,19 @@ import (
 // aliasPrefix starts the alias of every host end. What follows is the key, for `ip link` to show and for GC to read.
 const aliasPrefix = "cnibox "
 
-func alias(k plugin.Key) string { return aliasPrefix + k.String() }
+// Alias is the alias of the attachment's host end, and of what else bears the key. It ends in the network's hash, which GC goes by, if the
+// key's text may not have all of the network's name.
+func Alias(k plugin.Key) string {
+	if text := k.String(); len(text) < plugin.MaxKeyText {
+		return aliasPrefix + text
+	}
+	return shortAlias(k) + networkSuffix(k.Network)
+}
+
+// shortAlias is the alias that earlier versions gave all host ends.
+func shortAlias(k plugin.Key) string { return aliasPrefix + k.String() }
+
+func networkSuffix(network string) string { return fmt.Sprintf(" %x", plugin.NetworkHash(network)) }
 
 // hostMAC returns the MAC address of the attachment's host end. It is higher than others, because a bridge whose own address nobody
 // has set takes the lowest of its ports.
@@ -71,7 +83,7 @@ func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
 		}
 		return nil, fmt.Errorf("create veth %s: %w", name, err)
 	}
-	if err := link.SetUpAs(veth.Index, alias(a.Key), master); err != nil {
+	if err := link.SetUpAs(veth.Index, Alias(a.Key), master); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up %s: %w", name, err), link.Delete(a.Links(), veth.Index))
 	}
 	return veth, nil
@@ -81,7 +93,7 @@ func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
 // without an alias.
 func owns(l netlink.Link, k plugin.Key) bool {
 	attrs := l.Attrs()
-	return l.Type() == "veth" && (attrs.Alias == alias(k) || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, hostMAC(k)))
+	return l.Type() == "veth" && (attrs.Alias == Alias(k) || attrs.Alias == shortAlias(k) || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, hostMAC(k)))
 }
 
 // HostEnd returns the host end of the request's attachment, nil if there is none.
@@ -111,37 +123,39 @@ func deleteHostEnd(r *plugin.Request) error {
 // LeadsTo reports whether a veth of the host has the container's link as its other end. What the container's side says of that is
 // the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
 func LeadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {
-	id, err := netlink.GetNetNsIdByFd(int(n.Fd()))
-	if err != nil {
-		return false, fmt.Errorf("look up the id of %s: %w", n.Path(), err)
-	}
-	return id >= 0 && inside.Type() == "veth" && outside.Type() == "veth" &&
-		outside.Attrs().ParentIndex == inside.Attrs().Index && outside.Attrs().NetNsID == id, nil
+	leads, err := link.LeadsInto(outside, n)
+	return leads && inside.Type() == "veth" && outside.Attrs().ParentIndex == inside.Attrs().Index, err
 }
 
-// isOthers reports whether a container's link is the end of a veth pair that was made here for another attachment.
-func isOthers(r *plugin.Request, l netlink.Link) bool {
-	outside, err := r.Links().LinkByIndex(l.Attrs().ParentIndex)
-	if err != nil || !IsHostEnd(outside) || owns(outside, r.Key) {
-		return false
+// otherEnd returns the host's veth that has a container's link as its other end, nil if there is none.
+func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
+	if inside.Type() != "veth" || inside.Attrs().ParentIndex == 0 {
+		return nil, nil
 	}
-	leads, err := LeadsTo(outside, l, r.NS())
-	return err == nil && leads
+	outside, err := r.Links().LinkByIndex(inside.Attrs().ParentIndex)
+	if err != nil {
+		return nil, link.IgnoreNotFound(err)
+	}
+	leads, err := LeadsTo(outside, inside, r.NS())
+	if !leads {
+		outside = nil
+	}
+	return outside, err
 }
 
 // collectHostEnds deletes the host ends of the network's attachments that are not valid.
 func collectHostEnds(r *plugin.Request) error {
 	valid := map[string]bool{}
 	for _, k := range r.ValidKeys() {
-		valid[alias(k)] = true
+		valid[Alias(k)], valid[shortAlias(k)] = true, true
 	}
-	links, err := link.List(r.Links())
+	veths, err := link.OfKind("veth")
 	if err != nil {
-		return fmt.Errorf("list links: %w", err)
+		return fmt.Errorf("list veth pairs: %w", err)
 	}
 	var stale []int
-	for _, l := range links {
-		if a := l.Attrs(); l.Type() == "veth" && strings.HasPrefix(a.Alias, aliasPrefix+r.Network+"/") && !valid[a.Alias] {
+	for _, l := range veths {
+		if a := l.Attrs(); isHostEndOf(l, r.Network) && !valid[a.Alias] {
 			stale = append(stale, a.Index)
 		}
 	}
@@ -150,3 +164,25 @@ func collectHostEnds(r *plugin.Request) error {
 
 // IsHostEnd reports whether a link is an attachment's host end that was made here.
 func IsHostEnd(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }
+
+// isHostEndOf reports whether a link is the host end of an attachment of the network.
+func isHostEndOf(l netlink.Link, network string) bool {
+	a := l.Attrs().Alias
+	return l.Type() == "veth" && IsHostEnd(l) && (strings.HasPrefix(a, aliasPrefix+network+"/") || strings.HasSuffix(a, networkSuffix(network)))
+}
+
+// HostEnds returns the names of the network's host ends by the keys of their attachments, as Key.String has them.
+func HostEnds(h *netlink.Handle, network string) (map[string]string, error) {
+	links, err := link.List(h)
+	if err != nil {
+		return nil, fmt.Errorf("list links: %w", err)
+	}
+	names := map[string]string{}
+	for _, l := range links {
+		if isHostEndOf(l, network) {
+			key := strings.TrimSuffix(strings.TrimPrefix(l.Attrs().Alias, aliasPrefix), networkSuffix(network))
+			names[key] = l.Attrs().Name
+		}
+	}
+	return names, nil
+}

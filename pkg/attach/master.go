@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -60,7 +59,7 @@ func (m Master) fit(r *plugin.Request) (netlink.Link, error) {
 		return nil, err
 	}
 	if most := l.Attrs().MTU; m.MTU > most {
-		return nil, plugin.ConfigError("use one that its packets fit in, or leave it out", "mtu: %d is more than the %d of %s", m.MTU, most, l.Attrs().Name)
+		return nil, plugin.ConfigError("use one that its packets fit in, or leave it out", "invalid MTU %d, must be [0, master MTU(%d)] of %s", m.MTU, most, l.Attrs().Name)
 	}
 	return l, nil
 }
@@ -147,7 +146,7 @@ func (a *Attachment) explainMake(l netlink.Link, err error) error {
 		remedy = fmt.Sprintf("either the container already has an interface %s: give the attachment another CNI_IFNAME, or remove that interface; "+
 			"or, of a vlan, the master already has that one, here or in another container", a.IfName)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		remedy = fmt.Sprintf("the kernel needs links of type %s, or must be able to load the module for them", l.Type())
+		return NoKind(l.Type(), err)
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
 		remedy = "the master may be in use: a macvlan, an ipvlan and a bridge can't have the same, and a macvlan of mode passthru has it alone"
 	}
@@ -171,25 +170,13 @@ func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind s
 	return l, nil
 }
 
-// StatusOn is StatusOf for links on a master.
-func StatusOn(ctx context.Context, r *plugin.Request, c *Config, m Master, l netlink.Link) error {
+// StatusOn is Status for links on a master. Whether the kernel has links of a kind can't be known without making one.
+func StatusOn(ctx context.Context, r *plugin.Request, c *Config, m Master) error {
 	if !m.InContainer { // there is no container yet
 		if _, err := m.fit(r); err != nil {
 			e := plugin.AsError(err)
 			return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
 		}
-	}
-	return StatusOf(ctx, r, c, l)
-}
-
-// StatusOf is Status for a plugin that makes links of a kind that not every kernel has. It asks for one on a master that can't be
-// there: a kernel that knows the kind misses the master.
-func StatusOf(ctx context.Context, r *plugin.Request, c *Config, l netlink.Link) error {
-	*l.Attrs() = netlink.NewLinkAttrs()
-	l.Attrs().Name, l.Attrs().Index, l.Attrs().ParentIndex = "probe0", r.LinkIndex(), math.MaxInt32
-	if err := r.Links().LinkAdd(l); errors.Is(err, unix.EOPNOTSUPP) {
-		return types.NewError(types.ErrPluginNotAvailable, "the kernel has no links of type "+l.Type(),
-			"load the module for them, or use a kernel that has them")
 	}
 	return Status(ctx, r, c)
 }

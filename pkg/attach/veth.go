@@ -7,7 +7,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -33,15 +32,11 @@ func foreignHostEnd(r *plugin.Request, isReference func(hostEnd netlink.Link) bo
 		return nil, err
 	}
 	inside, err := links.LinkByName(r.IfName)
-	if err != nil {
-		return nil, link.IgnoreNotFound(err)
+	if err != nil { // it is not there, or such that nobody can read it
+		return nil, nil
 	}
-	outside, err := r.Links().LinkByIndex(inside.Attrs().ParentIndex)
-	if err != nil {
-		return nil, link.IgnoreNotFound(err)
-	}
-	leads, err := LeadsTo(outside, inside, r.NS())
-	if err != nil || !leads || IsHostEnd(outside) || !Reported(r, inside) && !isReference(outside) {
+	outside, err := otherEnd(r, inside)
+	if outside == nil || IsHostEnd(outside) || !Reported(r, inside) && !isReference(outside) {
 		return nil, err
 	}
 	return outside, nil

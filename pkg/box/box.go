@@ -93,12 +93,8 @@ func (b *Box) help(p Process) {
 }
 
 func (b *Box) unknown(name string) *types.Error {
-	names := make([]string, 0, len(b.Plugins))
-	for _, row := range b.Plugins {
-		names = append(names, row.Name)
-	}
 	return types.NewError(types.ErrInvalidEnvironmentVariables, fmt.Sprintf("cnibox has no plugin called %q", name),
-		"call it by the name of one of its plugins: "+strings.Join(names, ", "))
+		`call it by the name of one of its plugins, or by one that ends in "-" and such a name: `+strings.Join(b.Plugins.Names(), ", "))
 }
 
 // fail prints err as the one document of the call.

@@ -221,9 +221,9 @@ func TestRefusals(t *testing.T) {
 
 		{"unknown version", "ADD", `{"cniVersion": "1.2.0", "name": "net"}`, nil, 1, `^incompatible CNI versions: .*"1.2.0"$`},
 		{"unknown version on DEL", "DEL", `{"cniVersion": "x", "name": "net"}`, nil, 1, `^incompatible CNI versions: .*"x"$`},
-		{"version too old for CHECK", "CHECK", `{"cniVersion": "0.3.1", "name": "net"}`, nil, 1, `cniVersion 0.3.1 does not allow CHECK$`},
-		{"version too old for GC", "GC", `{"cniVersion": "1.0.0", "name": "net"}`, nil, 1, `cniVersion 1.0.0 does not allow GC$`},
-		{"version too old for STATUS", "STATUS", `{"name": "net"}`, nil, 1, `cniVersion 0.1.0 does not allow STATUS$`},
+		{"version too old for CHECK", "CHECK", `{"cniVersion": "0.3.1", "name": "net"}`, nil, 1, `^config version does not allow CHECK$`},
+		{"version too old for GC", "GC", `{"cniVersion": "1.0.0", "name": "net"}`, nil, 1, `^config version does not allow GC$`},
+		{"version too old for STATUS", "STATUS", `{"name": "net"}`, nil, 1, `^config version does not allow STATUS$`},
 
 		{"prevResult of a wrong type", "ADD", `{"cniVersion": "1.0.0", "name": "net", "prevResult": []}`, nil, 7, `key "prevResult": want an object, got a list$`},
 		{"prevResult of an unknown version", "ADD", `{"cniVersion": "1.0.0", "name": "net", "prevResult": {"cniVersion": "7"}}`, nil, 7,
@@ -661,6 +661,18 @@ func TestTrace(t *testing.T) {
 	}
 }
 
+func TestWarn(t *testing.T) {
+	r := prepare(t, "DEL", config)
+	r.plugin.do = func(_ context.Context, q *plugin.Request) error {
+		q.Warn("the MTU stays")
+		return nil
+	}
+	r.main()
+	if r.code != 0 || r.stdout.Len() > 0 || r.stderr.String() != "demo: the MTU stays\n" {
+		t.Errorf("exit code %d, printed %q and %q", r.code, &r.stdout, &r.stderr)
+	}
+}
+
 func TestCalledByAPerson(t *testing.T) {
 	tests := []struct {
 		name           string
@@ -673,7 +685,9 @@ func TestCalledByAPerson(t *testing.T) {
 		{"a plugin with arguments", []string{"demo", "--version"}, 0, `^$`, `^CNI demo plugin v1\.9\.1`},
 		{"the box", []string{"/usr/bin/cnibox"}, 0, `^cnibox v0\.1\.0\nhelp text\n(?s:.*)  demo +main +Makes a demo\n  host-local +ipam +Hands out addresses\n$`, `^$`},
 		{"the box, for help", []string{"cnibox", "--help"}, 0, `^cnibox v0\.1\.0\nhelp text\n`, `^$`},
-		{"a name that is none", []string{"cnibox", "demos"}, 1, `^$`, `^cnibox has no plugin called "demos"; call it by the name of one of its plugins: demo, host-local\n$`},
+		{"a name that is none", []string{"cnibox", "demos"}, 1, `^$`, `^cnibox has no plugin called "demos"; call it by the name of one of its plugins, or by one that ends in "-" and such a name: demo, host-local\n$`},
+		{"another name for a plugin", []string{"/opt/cni/bin/buildkit-cni-host-local"}, 0, `^$`, `^CNI host-local plugin v1\.9\.1`},
+		{"another name for a plugin, by the box", []string{"cnibox", "cnv-demo"}, 0, `^$`, `^CNI demo plugin v1\.9\.1`},
 		{"no arguments at all", nil, 0, `^cnibox v0\.1\.0\n`, `^$`},
 	}
 	for _, tt := range tests {

@@ -3,8 +3,10 @@ package box
 import (
 	"context"
 	"fmt"
+	"os/signal"
 	"runtime/debug"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -30,6 +32,8 @@ func limit(c plugin.Command) time.Duration {
 
 // call serves one CNI call and returns the exit code.
 func (b *Box) call(p Process, row *plugin.Descriptor) int {
+	// A pipe that nobody reads is an error of who writes, who can undo what was done.
+	signal.Ignore(syscall.SIGPIPE)
 	if p.Getenv("CNI_COMMAND") == string(plugin.Version) {
 		return answer(p, append(plugin.PrintVersions(row.Oldest), '\n'))
 	}
@@ -48,6 +52,7 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	r.OpenNS = s.open
 	defer r.Close()
 	r.Trace = tracer(p, row.Name)
+	r.Warn = func(text string) { fmt.Fprintln(p.Stderr, row.Name+":", text) }
 	r.Detach = detacher(r, p.Getenv("CNIBOX_DETACH"))
 	result, err := guard(r, row, limit(r.Command))
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/signal"
+	"slices"
 	"sync"
 	"syscall"
 	"time"
@@ -12,10 +13,17 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// endings returns the signals that would end the process, of those that can be caught and that the caller does not ignore (nohup).
+func endings() []os.Signal {
+	return slices.DeleteFunc([]os.Signal{
+		syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP, syscall.SIGQUIT, syscall.SIGABRT, syscall.SIGXCPU,
+	}, signal.Ignored)
+}
+
 // callContext ends when the time of a call is up, or when a signal asks an ADD to end, so that it unwinds. A DEL goes on in spite of
 // signals: what it does not remove, another one would have to. The other verbs have nothing to undo and just end.
 func callContext(command plugin.Command, limit time.Duration) (context.Context, context.CancelFunc) {
-	ending := []os.Signal{syscall.SIGTERM, syscall.SIGINT}
+	ending := endings()
 	ctx, end := context.WithTimeoutCause(context.Background(), limit, fmt.Errorf("out of time after %v", limit))
 	if command == plugin.Add || command == plugin.Del {
 		signal.Ignore(ending...)

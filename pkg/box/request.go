@@ -6,7 +6,9 @@ import (
 	"io"
 	"path/filepath"
 	"strings"
+	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -31,7 +33,7 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 	if err := environment(p, r); err != nil {
 		return nil, version, err
 	}
-	config, err := configuration(p)
+	config, err := configuration(p, limit(r.Command))
 	if err != nil {
 		return nil, version, err
 	}
@@ -42,15 +44,30 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 	return r, version, err
 }
 
-func configuration(p Process) (*conf.Object, error) {
-	data, err := io.ReadAll(io.LimitReader(p.Stdin, maxStdin+1))
-	if err != nil {
-		return nil, types.NewError(types.ErrIOFailure, "read the configuration from standard input: "+err.Error(), "the runtime writes it there; see the CNI specification")
+// configuration reads what the runtime sends, which has to end within the time of the call.
+func configuration(p Process, wait time.Duration) (*conf.Object, error) {
+	type input struct {
+		data []byte
+		err  error
 	}
-	if len(data) > maxStdin {
+	read := make(chan input, 1)
+	go func() {
+		data, err := io.ReadAll(io.LimitReader(p.Stdin, maxStdin+1))
+		read <- input{data, err}
+	}()
+	in := input{err: fmt.Errorf("it has not ended after %v", wait)}
+	select {
+	case in = <-read:
+	case <-time.After(wait):
+	}
+	if in.err != nil {
+		return nil, types.NewError(types.ErrIOFailure, "read the configuration from standard input: "+in.err.Error(),
+			"the runtime writes it there, and closes it; see the CNI specification")
+	}
+	if len(in.data) > maxStdin {
 		return nil, types.NewError(types.ErrIOFailure, fmt.Sprintf("the configuration on standard input is longer than %d MiB", maxStdin>>20), "check what the runtime sends")
 	}
-	config, err := conf.Parse(data)
+	config, err := conf.Parse(in.data)
 	if err != nil {
 		return nil, types.NewError(types.ErrDecodingFailure, "the configuration on standard input is "+err.Error(), "check the file in /etc/cni/net.d")
 	}
@@ -101,6 +118,8 @@ func invalidIfName(s string) string {
 		return "interface name should be less than 16 characters"
 	case s == "." || s == "..":
 		return "interface name is . or .."
+	case !utf8.ValidString(s):
+		return "interface name is no UTF-8, which results are printed in"
 	case strings.Contains(s, "%"):
 		return "interface name contains %, which the kernel takes for a pattern"
 	case strings.ContainsFunc(s, func(c rune) bool { return c == '/' || c == ':' || unicode.IsSpace(c) }):

@@ -14,6 +14,7 @@ func TestCompose(t *testing.T) {
 		{"nothing", `{"b": 1, "a": 3, "b": 2}`, func(*Object, *Object) {}, `{"b":2,"a":3}`},
 		{"a new key", `{"c": 1}`, func(o, from *Object) { o.Take(from, "a", "b") }, `{"c":1,"a":{"x":1,"y":null,"X":3},"b":"other"}`},
 		{"a key in any case", `{"B": 1, "c": 2, "b": 3}`, func(o, from *Object) { o.Take(from, "b") }, `{"c":2,"b":"other"}`},
+		{"the exact one of two", `{"c": 1}`, func(o, from *Object) { o.Set("c", 2); o.Take(from.Object("a"), "x") }, `{"c":2,"x":1}`},
 		{"absent or null leaves what is there", `{"n": 1, "m": 2}`, func(o, from *Object) { o.Take(from, "n", "m") }, `{"n":1,"m":2}`},
 		{"twice", `{"c": 1}`, func(o, from *Object) { o.Take(from, "a", "b", "a") }, `{"c":1,"b":"other","a":{"x":1,"y":null,"X":3}}`},
 		{"some", `{"a": 1}`, func(o, from *Object) { o.Set("a", from.Object("a").Only("y", "x", "z")) }, `{"a":{"x":1,"y":null}}`},

@@ -224,11 +224,12 @@ func (o *Object) each(f func(key string, v *fastjson.Value)) {
 	o.value.GetObject().Visit(func(key []byte, v *fastjson.Value) { f(string(key), v) })
 }
 
-// find returns the value at key, nil if there is none or null.
+// find returns the value at key, nil if there is none or null. One that is spelled exactly so comes before others, and of those the last.
 func (o *Object) find(key string) (found *fastjson.Value) {
+	exact := false
 	o.value.GetObject().Visit(func(k []byte, v *fastjson.Value) {
-		if strings.EqualFold(string(k), key) {
-			found = v
+		if is := string(k) == key; is || !exact && strings.EqualFold(string(k), key) {
+			found, exact = v, is
 		}
 	})
 	if found != nil && found.Type() == fastjson.TypeNull {

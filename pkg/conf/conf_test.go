@@ -69,7 +69,7 @@ func TestParseErrorIsShort(t *testing.T) {
 	}
 }
 
-func TestKeysMatchLikeEncodingJSON(t *testing.T) {
+func TestKeysMatchInAnyCase(t *testing.T) {
 	tests := []struct {
 		name, text string
 		want       string
@@ -78,7 +78,10 @@ func TestKeysMatchLikeEncodingJSON(t *testing.T) {
 		{"lower case", `{"isgateway": "a"}`, "a"},
 		{"upper case", `{"ISGATEWAY": "a"}`, "a"},
 		{"last of two wins", `{"isGateway": "a", "isGateway": "b"}`, "b"},
-		{"last of two wins, not the exact one", `{"isGateway": "a", "ISGATEWAY": "b"}`, "b"},
+		{"the exact one wins, first", `{"isGateway": "a", "ISGATEWAY": "b"}`, "a"},
+		{"the exact one wins, in the middle", `{"ISGATEWAY": "b", "isGateway": "a", "isgateway": 7}`, "a"},
+		{"last of two that are not exact wins", `{"isgateway": "a", "ISGATEWAY": "b"}`, "b"},
+		{"an exact null is none", `{"isGateway": null, "ISGATEWAY": "b"}`, "unset"},
 		{"absent", `{"isgateways": "a"}`, "unset"},
 		{"null", `{"isGateway": null}`, "unset"},
 		{"null after a value", `{"isGateway": "a", "isGateway": null}`, "unset"},

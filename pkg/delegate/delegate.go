@@ -21,10 +21,10 @@ const (
 // Delegate is a plugin found in CNI_PATH. When its ADD fails it has undone what it did.
 type Delegate struct {
 	plugin.Plugin
-	Kind     plugin.Kind // as in the plugin.Descriptor of that name; "" if there is none
+	Name     string      // as in the plugin.Descriptor that its name stands for, whatever people call it; "" if there is none
+	Kind     plugin.Kind // likewise
 	Oldest   string      // likewise
 	External bool        // it is another program
-	name     string
 }
 
 // Find looks for the plugin called name in the request's CNI_PATH.
@@ -38,9 +38,9 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 		if unix.Stat(path, &file) != nil || file.Mode&unix.S_IFMT != unix.S_IFREG {
 			continue
 		}
-		d := &Delegate{Plugin: external{name, path}, External: true, name: name}
+		d := &Delegate{Plugin: external{name, path}, External: true}
 		if row := r.Plugins.Find(name); row != nil {
-			d.Kind, d.Oldest = row.Kind, row.Oldest
+			d.Name, d.Kind, d.Oldest = row.Name, row.Kind, row.Oldest
 			if isSelf(&file) {
 				d.Plugin, d.External = row.Plugin, false
 			}
@@ -65,7 +65,7 @@ func HostLocal(r *plugin.Request) *Delegate {
 	if row == nil {
 		return nil
 	}
-	return &Delegate{Plugin: row.Plugin, Kind: row.Kind, Oldest: row.Oldest, name: hostLocal}
+	return &Delegate{Plugin: row.Plugin, Name: row.Name, Kind: row.Kind, Oldest: row.Oldest}
 }
 
 // isSelf reports whether a file is this process's binary, also when another one has taken its name since.
@@ -76,13 +76,13 @@ func isSelf(file *unix.Stat_t) bool {
 
 // NeedsLink reports whether the plugin, an IPAM, may work through the attachment's interface. Of one that is not ours it has to be
 // assumed.
-func (d *Delegate) NeedsLink() bool { return d.External || d.name == dhcp }
+func (d *Delegate) NeedsLink() bool { return d.External || d.Name == dhcp }
 
 // ReleasesThroughLink reports whether the plugin, an IPAM, can give back an address only while the interface exists.
-func (d *Delegate) ReleasesThroughLink() bool { return d.name == dhcp }
+func (d *Delegate) ReleasesThroughLink() bool { return d.Name == dhcp }
 
 // HandsOutOnce reports whether nobody else can have an address that the plugin, an IPAM, hands out.
-func (d *Delegate) HandsOutOnce() bool { return d.name == hostLocal }
+func (d *Delegate) HandsOutOnce() bool { return d.Name == hostLocal }
 
 // Del calls the plugin's DEL, also in place of the caller's request for another verb: an ADD that fails gives back what it has.
 func (d *Delegate) Del(ctx context.Context, r *plugin.Request) error {

@@ -88,7 +88,10 @@ func TestFindTellsOurselvesFromOthers(t *testing.T) {
 		{"symbolic link", "host-local", os.Symlink, false},
 		{"link to a link", "host-local", linkTwice, false},
 		{"hard link", "host-local", os.Link, false},
+		{"another name by symbolic link", "buildkit-cni-host-local", os.Symlink, false},
+		{"another name by hard link", "cnv-dhcp", os.Link, false},
 		{"copy", "host-local", copyFile, true},
+		{"another name by copy", "buildkit-cni-host-local", copyFile, true},
 		{"another program", "host-local", func(_, to string) error { return os.WriteFile(to, []byte("#!/bin/sh\n"), 0o755) }, true},
 		{"our binary, but no plugin of ours", "calico-ipam", os.Symlink, true},
 	}
@@ -146,29 +149,34 @@ func TestFindRefuses(t *testing.T) {
 	}
 }
 
-func TestWhenTheLinkIsNeeded(t *testing.T) {
+func TestWhatIsKnownOfIPAM(t *testing.T) {
 	ours, others := t.TempDir(), t.TempDir()
-	for _, name := range []string{"host-local", "dhcp", "other"} {
+	for _, name := range []string{"host-local", "dhcp", "x-host-local", "x-dhcp", "other"} {
 		place(t, others, name, copyFile)
 		place(t, ours, name, os.Symlink)
 	}
 	tests := []struct {
-		name, dir    string
-		needs, gives bool
+		name, dir          string
+		needs, gives, once bool
 	}{
-		{"host-local", ours, false, false},
-		{"host-local", others, true, false},
-		{"dhcp", ours, true, true},
-		{"dhcp", others, true, true},
-		{"other", others, true, false},
+		{"host-local", ours, false, false, true},
+		{"host-local", others, true, false, true},
+		{"dhcp", ours, true, true, false},
+		{"dhcp", others, true, true, false},
+		{"x-host-local", ours, false, false, true},
+		{"x-host-local", others, true, false, true},
+		{"x-dhcp", ours, true, true, false},
+		{"x-dhcp", others, true, true, false},
+		{"other", others, true, false, false},
 	}
 	for _, tt := range tests {
 		d, err := Find(request(t, plugin.Add, tt.dir), tt.name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.NeedsLink() != tt.needs || d.ReleasesThroughLink() != tt.gives {
-			t.Errorf("%s: NeedsLink %v, ReleasesThroughLink %v; want %v, %v", tt.name, d.NeedsLink(), d.ReleasesThroughLink(), tt.needs, tt.gives)
+		if d.NeedsLink() != tt.needs || d.ReleasesThroughLink() != tt.gives || d.HandsOutOnce() != tt.once {
+			t.Errorf("%s: NeedsLink %v, ReleasesThroughLink %v, HandsOutOnce %v; want %v, %v, %v",
+				tt.name, d.NeedsLink(), d.ReleasesThroughLink(), d.HandsOutOnce(), tt.needs, tt.gives, tt.once)
 		}
 	}
 }

@@ -11,12 +11,14 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/godbus/dbus/v5"
 
+	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -181,6 +183,33 @@ func TestSilentBus(t *testing.T) {
 			}
 		})
 	}
+}
+
+// Nobody waits for another one's answer, and what can't be removed is an error.
+func TestSilentBusForMany(t *testing.T) {
+	t.Parallel()
+	l := fakeBus(t, func(c net.Conn) { _, _ = io.Copy(io.Discard, c) })
+	names := []string{"one", "two", "three"}
+	l.must(t, func() error {
+		var list []holding
+		for i, name := range names {
+			list = append(list, holding{netip.AddrFrom4([4]byte{10, 88, 0, byte(2 + i)}), "trusted", keyOf(name)})
+		}
+		return state.Locked(ctx, stateDir+"/lock", func() error { return writeRecord(list) })
+	})
+	start := time.Now()
+	var wait sync.WaitGroup
+	for _, name := range names {
+		wait.Go(func() {
+			err := l.in(func() error { return Zone{"trusted"}.DelForward(ctx, keyOf(name), nil) })
+			wantError(t, err, types.ErrInternal, "has not answered", "systemctl status dbus")
+		})
+	}
+	wait.Wait()
+	if took := time.Since(start); took > 2*questionPatience {
+		t.Errorf("three at once took %v", took)
+	}
+	l.wantRecorded(t, 3)
 }
 
 // A firewalld that leaves between two calls.

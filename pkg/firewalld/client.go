@@ -25,12 +25,22 @@ const (
 	busName    = "org.fedoraproject.FirewallD1"
 	objectPath = "/org/fedoraproject/FirewallD1"
 
-	// patience bounds a call, which waits while firewalld serves others.
-	patience = 10 * time.Second
+	// patience bounds a change, which waits while firewalld serves others. A question is answered at once, or by nobody: such as when
+	// systemd holds the bus's socket and the bus is down.
+	patience         = 10 * time.Second
+	questionPatience = 2 * time.Second
 )
+
+// questioning bounds a question.
+func questioning(ctx context.Context) (context.Context, context.CancelFunc) {
+	silent := plugin.Errorf("see `systemctl status dbus firewalld`", "the D-Bus system bus, or firewalld, has not answered for %v", questionPatience)
+	return context.WithTimeoutCause(ctx, questionPatience, silent)
+}
 
 // Running reports whether there is a firewalld on the system bus. Without a bus there is none.
 func Running(ctx context.Context) (is bool, err error) {
+	ctx, cancel := questioning(ctx)
+	defer cancel()
 	err = call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", &is, busName)
 	if errors.Is(err, errNotRunning) {
 		return false, nil
@@ -117,6 +127,8 @@ func removeSource(ctx context.Context, zone string, addr netip.Addr) error {
 
 // zoneOf returns which zone an address is in, "" for none.
 func zoneOf(ctx context.Context, addr netip.Addr) (string, error) {
+	ctx, cancel := questioning(ctx)
+	defer cancel()
 	zone, _, err := ask(ctx, "look up", "getZoneOfSource", "any", addr, source(addr))
 	return zone, err
 }

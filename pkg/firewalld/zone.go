@@ -47,12 +47,23 @@ func (z Zone) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forwar
 	return nil
 }
 
-// DelForward takes that back. The hint is for what the reference
-// plugins made: addresses that no attachment of ours was given leave the zone.
+// DelForward takes that back. The hint is for what the reference plugins made: addresses that no attachment of ours was given leave
+// the zone. That one is in it is not taken for granted: without an answer, none is.
 func (z Zone) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+	list, err := readRecord()
+	if err != nil {
+		return err
+	}
 	var foreign []holding
 	for _, p := range hint {
-		if z.check() == nil {
+		if z.check() != nil || slices.ContainsFunc(list, has(p.Addr())) {
+			continue
+		}
+		zone, err := zoneOf(ctx, p.Addr())
+		if err != nil {
+			break
+		}
+		if zone == z.Name {
 			foreign = append(foreign, holding{p.Addr(), z.Name, key})
 		}
 	}
@@ -61,7 +72,11 @@ func (z Zone) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefi
 
 // GCForward takes it back from attachments of the network that are not valid.
 func (z Zone) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	lost := func(h holding) bool { return h.key.Network == network && !slices.Contains(valid, h.key) }
+	isValid := map[plugin.Key]bool{}
+	for _, k := range valid {
+		isValid[k] = true
+	}
+	lost := func(h holding) bool { return h.key.Network == network && !isValid[h.key] }
 	return exchange(ctx, lost, nil, nil)
 }
 
@@ -72,10 +87,11 @@ func exchange(ctx context.Context, lost func(holding) bool, foreign, added []hol
 	if err != nil || len(foreign)+len(added) == 0 && !slices.ContainsFunc(list, lost) {
 		return err
 	}
+	// Before others have to wait for the answer, and before anything is written down that could not be undone.
+	if _, err := Running(ctx); err != nil {
+		return err
+	}
 	return state.Locked(ctx, stateDir+"/lock", func() error {
-		if _, err := Running(ctx); err != nil { // before anything is written down that could not be undone
-			return err
-		}
 		list, err := readRecord()
 		if err != nil {
 			return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net/netip"
 	"os"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -31,19 +32,27 @@ func (x *session) allocate(owner plugin.Attachment, pools []Pool) (leases []Leas
 }
 
 // refuseSecond fails when owner, or its container in the old form, holds an
-// address of one of the pools.
+// address of one of the pools. What it held for another namespace, which is known
+// not to be there any more, is given back.
 func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
 	leases, err := x.leasesOf(owner.ContainerID)
+	if err != nil {
+		return err
+	}
+	var stale []Lease
 	for _, l := range leases {
-		for _, p := range pools {
-			if p.Contains(l.Address) && (l.Owner == owner || l.Owner.IfName == "") {
-				holder, state := x.holder(l)
-				return plugin.Errorf(state+"call DEL for it before the next ADD (it gets one address of each range set); what it has is unchanged",
-					"failed to allocate for range %d: %s has been allocated to %s, duplicate allocation is not allowed", p.Index, l.Address, holder)
-			}
+		at := slices.IndexFunc(pools, func(p Pool) bool { return p.Contains(l.Address) })
+		switch {
+		case at < 0 || l.Owner != owner && l.Owner.IfName != "":
+		case l.Owner == owner && (x.ended(l) || x.replaced(l)):
+			stale = append(stale, l)
+		default:
+			holder, state := x.holder(l)
+			return plugin.Errorf(state+"call DEL for it before the next ADD (it gets one address of each range set); what it has is unchanged",
+				"failed to allocate for range %d: %s has been allocated to %s, duplicate allocation is not allowed", pools[at].Index, l.Address, holder)
 		}
 	}
-	return err
+	return x.removeAll(stale)
 }
 
 // take takes one address of the pool.

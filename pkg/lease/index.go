@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // index answers "which addresses does this container hold" by reading one small
@@ -53,7 +55,7 @@ func openIndex(path, leases string) *index {
 	}
 	x.boot = fmt.Sprintf("boot %.36s began ", id)
 	x.what = fmt.Sprintf(" device %016x inode %016x", st.Dev, st.Ino)
-	text, _ := os.ReadFile(x.stamp())
+	text, _ := state.Read(x.stamp())
 	began, ok := x.beganBy(string(text))
 	if !ok {
 		return x
@@ -116,7 +118,7 @@ func (x *index) file(containerID string) string {
 }
 
 func (x *index) lines(containerID string) ([]string, error) {
-	text, err := os.ReadFile(x.file(containerID))
+	text, err := state.Read(x.file(containerID))
 	if err != nil && !errors.Is(err, os.ErrNotExist) {
 		return nil, err
 	}

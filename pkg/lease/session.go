@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -18,6 +19,7 @@ import (
 type session struct {
 	*Store
 	index    *index
+	now      time.Time
 	readOnly bool
 }
 
@@ -40,7 +42,7 @@ func (s *Store) locked(ctx context.Context, create bool, what string, do func(x 
 		return nil, s.failed(what, err)
 	}
 	defer lock.Release()
-	x := &session{Store: s, index: openIndex(s.indexPath, s.path)}
+	x := &session{Store: s, index: openIndex(s.indexPath, s.path), now: time.Now()}
 	leases, err := do(x)
 	x.index.seal()
 	return leases, s.failed(what, err)

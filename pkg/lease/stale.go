@@ -22,12 +22,12 @@ func (x *session) reclaim(p Pool) error {
 	var free []Lease
 	stale := 0
 	for _, l := range leases {
-		if !p.Contains(l.Address) || !x.stale(l) {
-			continue
-		}
-		stale++
-		if x.isOld(l) {
+		switch {
+		case !p.Contains(l.Address):
+		case x.abandoned(l):
 			free = append(free, l)
+		case x.stale(l):
+			stale++
 		}
 	}
 	for _, a := range broken {
@@ -38,8 +38,8 @@ func (x *session) reclaim(p Pool) error {
 	if len(free) > 0 {
 		return x.removeAll(free)
 	}
-	return tryLater("`cnictl gc "+x.network+"` frees what is stale: libcni has no result of it, or its network namespace is gone; "+
-		"if nothing is, enlarge the range", "failed to allocate for range %d: no IP addresses available in range set: %s: %d addresses, all taken%s",
+	return tryLater("`cnictl gc "+x.network+"` frees those whose network namespace is gone, and names those of which libcni has no result; "+
+		"if none is stale, enlarge the range", "failed to allocate for range %d: no IP addresses available in range set: %s: %d addresses, all taken%s",
 		p.Index, p, p.size(), x.staleText(stale))
 }
 
@@ -54,13 +54,55 @@ func (x *session) staleText(stale int) string {
 // stale reports whether libcni's results say that the owner of a lease is gone.
 // They can't say it of one in the old form.
 func (x *session) stale(l Lease) bool {
-	return l.Owner.IfName != "" && results.Lost(x.results, x.key(l.Owner))
+	return l.Owner.IfName != "" && results.KnownLost(x.results, x.key(l.Owner))
 }
 
 // abandoned reports whether the owner of a lease is gone for certain: it is
-// stale, and from before this boot, which no network namespace survives. So it
-// is no lease of an ADD that is still under way, which libcni has no result of.
-func (x *session) abandoned(l Lease) bool { return x.stale(l) && x.isOld(l) }
+// stale, and from before this boot, which no network namespace survives, or its
+// namespace has been gone for a while. So it is no lease of an ADD that is still
+// under way, which libcni has no result of.
+func (x *session) abandoned(l Lease) bool {
+	return x.isOld(l) && x.stale(l) || !x.isOld(l) && x.isLongGone(l)
+}
+
+// goneTime is how long an attachment of this boot must be gone before somebody
+// else gets its address: its DEL may be late, and something still running.
+const goneTime = 5 * time.Minute
+
+// isLongGone reports whether an attachment is gone, and was seen to be so
+// goneTime ago. A lease of one that is seen to be gone is made read-only, and so
+// has the time of that as its ctime.
+func (x *session) isLongGone(l Lease) bool {
+	var st unix.Stat_t
+	if unix.Lstat(x.file(l.Address), &st) != nil {
+		return false
+	}
+	isMarked := st.Mode&unix.S_IWUSR == 0
+	gone := x.ended(l)
+	switch {
+	case gone && isMarked:
+		return x.now.Sub(time.Unix(0, st.Ctim.Nano())) >= goneTime
+	case gone:
+		_ = os.Chmod(x.file(l.Address), 0o400) // if it fails, the address stays taken
+	case isMarked:
+		_ = os.Chmod(x.file(l.Address), 0o600)
+	}
+	return false
+}
+
+// ended reports whether the namespace is known to be gone for which a lease was
+// made.
+func (x *session) ended(l Lease) bool {
+	made := x.Since(l)
+	return !made.IsZero() && results.KnownEnded(x.results, x.key(l.Owner), made, x.Netns)
+}
+
+// replaced reports whether another namespace is known to be at the path of the
+// one for which a lease was made.
+func (x *session) replaced(l Lease) bool {
+	made := x.Since(l)
+	return !made.IsZero() && results.KnownReplaced(x.results, x.key(l.Owner), made, x.Netns)
+}
 
 // isOld reports whether a lease's file was made, moved or changed last before
 // this boot.
@@ -82,7 +124,7 @@ func (x *session) holder(l Lease) (name, state string) {
 	if l.Owner.IfName == "" {
 		return name, ""
 	}
-	gone, known := results.Gone(x.results, x.key(l.Owner))
+	gone, known := results.KnownGone(x.results, x.key(l.Owner))
 	if gone {
 		known = "its network namespace is gone"
 	}

@@ -11,6 +11,16 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// later does something as a session that begins after a time.
+func (b *bench) later(after time.Duration, do func(x *session) error) error {
+	b.Helper()
+	_, err := b.locked(b.Context(), true, "test", func(x *session) ([]Lease, error) {
+		x.now = time.Now().Add(after)
+		return nil, do(x)
+	})
+	return err
+}
+
 // inLaterBoot does something as a session of a boot that begins now.
 func (b *bench) inLaterBoot(do func(x *session) error) error {
 	b.Helper()
@@ -160,5 +170,68 @@ func TestWantedFromBefore(t *testing.T) {
 	}
 	if owner, _, err := b.OwnerOf(addr("10.1.2.3")); owner != att("new", "eth0") || err != nil {
 		t.Error(owner, err)
+	}
+}
+
+// What an attachment of this boot had is somebody else's when it has been seen to be gone for minutes, and not when it came back meanwhile,
+// when the result is older than the lease, or when it is not known.
+func TestGoneForMinutes(t *testing.T) {
+	b := newBench(t)
+	netns := filepath.Join(t.TempDir(), "netns")
+	full := pool(0, "10.1.2.1-10.1.2.6!10.1.2.1")
+	for _, id := range []string{"gone", "moved", "unknown", "old", "runs"} {
+		b.add(id, full)
+	}
+	b.result("gone", "/run/netns/none")
+	b.result("moved", netns)
+	b.result("old", "/run/netns/none")
+	b.result("runs", "/proc/self/ns/net")
+	yesterday := time.Now().Add(-24 * time.Hour)
+	if err := os.Chtimes(filepath.Join(b.results, "net-old-eth0"), yesterday, yesterday); err != nil {
+		t.Fatal(err)
+	}
+	refused := func(after time.Duration) {
+		t.Helper()
+		err := b.later(after, func(x *session) error { return x.reclaim(full) })
+		if err == nil || len(b.leases()) != 5 {
+			t.Fatalf("after %v: %v, %v", after, err, b.leases())
+		}
+	}
+	refused(0)
+	refused(4 * time.Minute)
+	if err := os.Symlink("/proc/self/ns/net", netns); err != nil {
+		t.Fatal(err)
+	}
+	b.result("gone", "/proc/self/ns/net")
+	refused(6 * time.Minute)
+	if err := os.Remove(netns); err != nil {
+		t.Fatal(err)
+	}
+	b.result("gone", "/run/netns/none")
+	refused(6 * time.Minute)
+	refused(4 * time.Minute)
+	if err := b.later(6*time.Minute, func(x *session) error { return x.reclaim(full) }); err != nil {
+		t.Fatal(err)
+	}
+	left := texts(b.leases())
+	if left != "10.1.2.4 10.1.2.5 10.1.2.6" {
+		t.Errorf("left: %s", left)
+	}
+}
+
+// An address that is asked for by name is taken over in the same way.
+func TestWantedOfOneGoneForMinutes(t *testing.T) {
+	b := newBench(t)
+	wanted := Pool{Ranges: small.Ranges, Want: addr("10.1.2.2")}
+	b.add("gone", small)
+	b.result("gone", "/run/netns/none")
+	take := func(x *session) error { return x.takeWanted(att("new", "eth0"), wanted) }
+	for _, after := range []time.Duration{0, 4 * time.Minute} {
+		if err := b.later(after, take); err == nil {
+			t.Fatalf("taken after %v", after)
+		}
+	}
+	if err := b.later(6*time.Minute, take); err != nil {
+		t.Fatal(err)
 	}
 }

@@ -2,8 +2,10 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,6 +24,8 @@ const lockWait = 45 * time.Second
 
 // Store is the leases of one network.
 type Store struct {
+	Netns string // of an ADD: the path of the container's network namespace
+
 	network   string
 	path      string // the directory of the leases
 	indexPath string
@@ -97,6 +101,23 @@ func (s *Store) HeldBy(ctx context.Context, owner plugin.Attachment) ([]Lease, e
 func (s *Store) OwnerOf(a netip.Addr) (owner plugin.Attachment, ok bool, err error) {
 	owner, is, err := s.read(a)
 	return owner, is == held, s.failed("look up "+a.String(), err)
+}
+
+// List returns all leases that can be read. It takes no lock.
+func (s *Store) List() ([]Lease, error) {
+	leases, _, err := s.scan()
+	if errors.Is(err, os.ErrNotExist) {
+		return nil, nil
+	}
+	return leases, err
+}
+
+// Since returns when a lease was made, the zero Time if that can't be told.
+func (s *Store) Since(l Lease) (made time.Time) {
+	if st, err := os.Lstat(s.file(l.Address)); err == nil {
+		made = st.ModTime()
+	}
+	return made
 }
 
 // Writable returns an error when no lease could be written now.

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -34,6 +35,32 @@ func IgnoreNotFound(err error) error {
 // List returns all links.
 func List(h *netlink.Handle) ([]netlink.Link, error) { return whole(h.LinkList) }
 
+// OfKind returns the links of a kind that the calling thread's namespace has, without their counters, for GC. It asks once: while others
+// come and go it may miss some, which are left to the next GC, and on a busy node nobody gets a list that is whole.
+func OfKind(kind string) (links []netlink.Link, err error) {
+	const skipStats = 1 << 3 // RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(kind))
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	request.AddData(info)
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if errors.Is(err, netlink.ErrDumpInterrupted) {
+		err = nil
+	}
+	for _, m := range messages {
+		l, failed := netlink.LinkDeserialize(nil, m)
+		if failed != nil {
+			return nil, failed
+		}
+		if l.Type() == kind { // a kernel that knows no such kind returns all
+			links = append(links, l)
+		}
+	}
+	return links, err
+}
+
 // Addresses returns a link's addresses.
 func Addresses(h *netlink.Handle, l netlink.Link, family int) ([]netlink.Addr, error) {
 	return whole(func() ([]netlink.Addr, error) { return h.AddrList(l, family) })
@@ -42,11 +69,6 @@ func Addresses(h *netlink.Handle, l netlink.Link, family int) ([]netlink.Addr, e
 // Routes returns the routes that are like one, by what the mask says.
 func Routes(h *netlink.Handle, family int, like *netlink.Route, mask uint64) ([]netlink.Route, error) {
 	return whole(func() ([]netlink.Route, error) { return h.RouteListFiltered(family, like, mask) })
-}
-
-// Qdiscs returns the queueing disciplines of all links.
-func Qdiscs(h *netlink.Handle) ([]netlink.Qdisc, error) {
-	return whole(func() ([]netlink.Qdisc, error) { return h.QdiscList(nil) })
 }
 
 // Filters returns the filters that a link's queueing discipline with a handle has.
@@ -190,8 +212,32 @@ func ParseMAC(text string) (net.HardwareAddr, error) {
 	return mac, nil
 }
 
-// PortOption reads an option of a bridge's port such as isolated. vishvananda/netlink asks the kernel for all ports to tell of one.
-func PortOption(port, option string) bool {
-	value, err := os.ReadFile("/sys/class/net/" + port + "/brport/" + option)
-	return err == nil && strings.TrimSpace(string(value)) == "1"
+// LeadsInto reports whether a link of the host is a veth whose other end is in a namespace.
+func LeadsInto(outside netlink.Link, n ns.NetNS) (bool, error) {
+	id, err := netlink.GetNetNsIdByFd(int(n.Fd()))
+	if err != nil {
+		return false, fmt.Errorf("look up the id of %s: %w", n.Path(), err)
+	}
+	return id >= 0 && outside.Type() == "veth" && outside.Attrs().NetNsID == id, nil
+}
+
+// PortOption reports whether a port of a bridge has one of the options nl.IFLA_BRPORT_…. vishvananda/netlink asks the kernel for all ports to
+// tell of one, and /sys may show another namespace's.
+func PortOption(port string, option uint16) (bool, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	request.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(port)))
+	replies, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil {
+		return false, fmt.Errorf("look up the options of port %s: %w", port, err)
+	}
+	data := replies[0][unix.SizeofIfInfomsg:]
+	for _, number := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_SLAVE_DATA, option} {
+		attrs, err := nl.ParseRouteAttrAsMap(data)
+		if err != nil {
+			return false, err
+		}
+		data = attrs[number].Value
+	}
+	return len(data) == 1 && data[0] == 1, nil
 }

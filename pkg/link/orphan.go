@@ -21,7 +21,7 @@ const Orphans = "/run/cnibox/orphans"
 // and whoever adopts it has to wait for its end: otherwise it stays in the process table for ever, a zombie. Nothing tells whether
 // that is done but what became of the last one. Where it is not, that costs a zombie, and from then on every DEL waits.
 func MayLeave() (bool, string) {
-	text, err := os.ReadFile(record())
+	text, err := state.Read(record())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return true, "none was left behind before"

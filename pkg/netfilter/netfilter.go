@@ -15,8 +15,9 @@ type Forward struct {
 	// AdminChain is the iptables chain of the administrator, whose rules come first.
 	AdminChain string
 
-	// Ingress says who may connect to the attachment.
-	Ingress Ingress
+	// Ingress says who may connect to the attachment. With Published, everybody may connect to its published ports.
+	Ingress   Ingress
+	Published bool
 	// Bridge is the name of the host's link that the container is behind, and HostEnd that of its port there; "" if there is none. They
 	// matter unless Ingress is Open.
 	Bridge, HostEnd string

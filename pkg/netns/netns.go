@@ -5,10 +5,10 @@ package netns
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 )
 
@@ -45,43 +45,45 @@ func IsOwn(n ns.NetNS) (bool, error) {
 	return ours.Dev == theirs.Dev && ours.Ino == theirs.Ino, nil
 }
 
-// InNew calls f in a new network namespace, which is gone afterwards with all that is in it.
-func InNew(f func() error) error {
-	own, err := ns.GetCurrentNS()
-	if err != nil {
-		return err
-	}
-	defer own.Close()
-	return own.Do(func(ns.NetNS) error { // which takes the thread back
-		if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-			return fmt.Errorf("make a network namespace: %w", err)
-		}
-		return f()
-	})
-}
-
 // CheckEntry reports whether this process may enter namespaces and change their network, for STATUS.
 func CheckEntry() error {
-	own, err := ns.GetCurrentNS()
-	if err == nil {
-		defer own.Close()
-		err = own.Do(func(ns.NetNS) error { return nil })
-	}
-	if err != nil {
+	if err := may(unix.CAP_SYS_ADMIN); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("network namespaces can't be entered: %v", err),
 			"run the container runtime as root with CAP_SYS_ADMIN (setns(2))")
 	}
 	return CheckAdmin()
 }
 
-// CheckAdmin reports whether this process may change the network of its own namespace, for STATUS. It asks the kernel to change no
-// link at all, which is refused as an invalid request to those who may.
+// CheckAdmin reports whether this process may change the network of its own namespace, for STATUS.
 func CheckAdmin() error {
-	r := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
-	r.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	if _, err := r.Execute(unix.NETLINK_ROUTE, 0); errors.Is(err, unix.EPERM) {
+	if err := may(unix.CAP_NET_ADMIN); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("networks can't be changed: %v", err),
 			"run the container runtime as root with CAP_NET_ADMIN in the host's network namespace")
 	}
 	return nil
+}
+
+// may reports whether this process has a capability in its network namespace: that its user namespace, or one below, owns it, which the
+// kernel shows to nobody else (ioctl_ns(2)). A kernel without user namespaces shows it to nobody at all.
+func may(capability int) error {
+	header, sets := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
+	if err := unix.Capget(&header, &sets[0]); err != nil {
+		return err
+	}
+	if sets[capability/32].Effective&(1<<(capability%32)) == 0 {
+		return unix.EPERM
+	}
+	if _, err := os.Stat("/proc/self/ns/user"); errors.Is(err, os.ErrNotExist) {
+		return nil
+	}
+	own, err := ns.GetCurrentNS()
+	if err != nil {
+		return err
+	}
+	defer own.Close()
+	owner, err := unix.IoctlRetInt(int(own.Fd()), unix.NS_GET_USERNS)
+	if err != nil {
+		return err
+	}
+	return unix.Close(owner)
 }

@@ -21,7 +21,7 @@ func ConfigError(remedy, format string, args ...any) *types.Error {
 }
 
 // AsError turns any error into one that can be printed. The text of wrapping errors is kept in front of a wrapped types.Error's
-// message, and its code and details are kept.
+// message, and its code and details are kept. An error that has a Remedy gets it for details.
 func AsError(err error) *types.Error {
 	var e *types.Error
 	if !errors.As(err, &e) {
@@ -29,7 +29,11 @@ func AsError(err error) *types.Error {
 		if errors.As(err, &c) {
 			return ConfigError("correct that key in the network's configuration", "%v", err)
 		}
-		return Errorf("", "%v", err)
+		remedy := ""
+		if known := interface{ Remedy() string }(nil); errors.As(err, &known) {
+			remedy = known.Remedy()
+		}
+		return Errorf(remedy, "%v", err)
 	}
 	outer, ok := strings.CutSuffix(err.Error(), e.Error())
 	if !ok {

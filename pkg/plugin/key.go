@@ -19,15 +19,15 @@ type Key struct {
 const MaxKeyText = 128
 
 // String returns the key as people read it, network/containerID/ifname. The three can't hold a slash, so equal texts of up to
-// MaxKeyText bytes are equal keys; a longer one has its container id cut and its hash added.
+// MaxKeyText bytes are equal keys; a longer one is cut and has its hash added.
 func (k Key) String() string {
 	text := k.Network + "/" + k.ContainerID + "/" + k.IfName
 	if len(text) <= MaxKeyText {
 		return text
 	}
-	tail := fmt.Sprintf("~%016x/%s", k.hash(""), k.IfName)
+	tail := fmt.Sprintf("~%016x/%.15s", k.hash(""), k.IfName) // a list of GC may have longer names than links have
 	head := k.Network + "/" + k.ContainerID
-	return head[:MaxKeyText-len(tail)] + tail
+	return head[:min(len(head), MaxKeyText-len(tail))] + tail
 }
 
 // ID is a key in a fixed size, for maps and sets of the kernel: first half the network's hash, so that all of a network's can be

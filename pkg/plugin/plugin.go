@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/netip"
 	"runtime/debug"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -93,14 +94,24 @@ const (
 // Table is the plugins a binary holds.
 type Table []Descriptor
 
-// Find returns the row called name, nil if there is none.
-func (t Table) Find(name string) *Descriptor {
+// Find returns the plugin that people call by a name, nil if there is none. It is called by its own, or by one that ends in its own
+// after a "-": buildkit-cni-bridge is bridge. Of several the longest counts.
+func (t Table) Find(name string) (found *Descriptor) {
 	for i := range t {
-		if t[i].Name == name {
-			return &t[i]
+		before, ends := strings.CutSuffix(name, t[i].Name)
+		if ends && (before == "" || strings.HasSuffix(before, "-")) && (found == nil || len(t[i].Name) > len(found.Name)) {
+			found = &t[i]
 		}
 	}
-	return nil
+	return found
+}
+
+// Names returns the plugins' own names.
+func (t Table) Names() (names []string) {
+	for _, row := range t {
+		names = append(names, row.Name)
+	}
+	return names
 }
 
 // Command is a CNI verb, spelled as in CNI_COMMAND.
@@ -155,6 +166,9 @@ type Request struct {
 	// Trace, when set, is told what the plugin is about to do.
 	Trace func(step string)
 
+	// Warn, when set, is told what a call that succeeds could not do.
+	Warn func(text string)
+
 	opened *opened
 }
 
@@ -175,6 +189,13 @@ type Attachment struct {
 func (r *Request) Announce(step string) {
 	if r.Trace != nil {
 		r.Trace(step)
+	}
+}
+
+// WarnOf warns of an error that a call goes on after, if it is one.
+func (r *Request) WarnOf(err error) {
+	if err != nil && r.Warn != nil {
+		r.Warn(err.Error())
 	}
 }
 

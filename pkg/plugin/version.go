@@ -32,9 +32,9 @@ func CheckVersion(version string, c Command, oldest string) error {
 		return types.NewError(types.ErrIncompatibleCNIVersion, "incompatible CNI versions: the configuration's cniVersion is \""+version+"\"",
 			"set cniVersion to one of "+strings.Join(supported, ", "))
 	}
-	if !AtLeast(version, first[c]) {
-		return types.NewError(types.ErrIncompatibleCNIVersion, "the configuration's cniVersion "+version+" does not allow "+string(c),
-			string(c)+" came with CNI "+first[c]+": set cniVersion to that or newer")
+	if !AtLeast(version, first[c]) { // in the words of the reference plugins, which programs look for
+		return types.NewError(types.ErrIncompatibleCNIVersion, "config version does not allow "+string(c),
+			string(c)+" came with CNI "+first[c]+", the configuration's cniVersion is "+version+": set it to that or newer")
 	}
 	return nil
 }

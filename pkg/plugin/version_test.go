@@ -61,9 +61,9 @@ func TestCheckVersion(t *testing.T) {
 		{"", Add, "", `cniVersion is ""`, "set cniVersion to one of"},
 		{"0.3.1", Add, "0.4.0", `cniVersion is "0.3.1"`, "set cniVersion to one of 0.4.0, 1.0.0, 1.1.0"},
 		{"bogus", Check, "", `cniVersion is "bogus"`, "set cniVersion to one of"},
-		{"0.3.1", Check, "", "cniVersion 0.3.1 does not allow CHECK", "CHECK came with CNI 0.4.0"},
-		{"1.0.0", GC, "", "cniVersion 1.0.0 does not allow GC", "GC came with CNI 1.1.0"},
-		{"1.0.0", Status, "", "cniVersion 1.0.0 does not allow STATUS", "STATUS came with CNI 1.1.0"},
+		{"0.3.1", Check, "", "config version does not allow CHECK", "CHECK came with CNI 0.4.0"},
+		{"1.0.0", GC, "", "config version does not allow GC", "GC came with CNI 1.1.0"},
+		{"1.0.0", Status, "", "config version does not allow STATUS", "STATUS came with CNI 1.1.0"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.version+" "+string(tt.command)+" from "+tt.oldest, func(t *testing.T) {

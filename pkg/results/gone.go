@@ -5,36 +5,96 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"time"
 
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Gone reports whether the network namespace of an attachment is known to be gone, though no DEL has come for it, as after a crash of the
+// KnownGone reports whether the network namespace of an attachment is known to be gone, though no DEL has come for it, as after a crash of the
 // runtime. known says, for people, what is known instead.
-func Gone(dir string, key plugin.Key) (gone bool, known string) {
-	path, err := netnsOf(dir, key)
-	if err != nil {
-		return false, "it is not known whether it runs: " + err.Error()
+func KnownGone(dir string, key plugin.Key) (gone bool, known string) {
+	path, _, err := netnsOf(dir, key)
+	if err == nil {
+		gone, err = isGone(path)
 	}
-	ns, err := netns.Open(path)
 	switch {
-	case errors.Is(err, netns.ErrNotExist):
-		return true, ""
 	case err != nil:
 		return false, "it is not known whether it runs: " + err.Error()
+	case !gone:
+		known = "its network namespace " + path + " is there, so that it seems to be running"
 	}
-	_ = ns.Close()
-	return false, "its network namespace " + path + " is there, so that it seems to be running"
+	return gone, known
 }
 
-// Lost reports whether libcni's results say that an attachment is gone: there is none of it, or its network namespace is gone. Where no
+func isGone(path string) (bool, error) {
+	ns, err := netns.Open(path)
+	if errors.Is(err, netns.ErrNotExist) {
+		return true, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	return false, ns.Close()
+}
+
+// hasHostEnd reports whether the attachment may have the host end of a veth pair. It is there as long as the namespace is that its other
+// end is in, wherever that can be found by now. One that leads to the namespace at the path adding is of the attachment's new ADD.
+func hasHostEnd(key plugin.Key, adding string) bool {
+	for salt := range plugin.HostEnds {
+		l, err := netlink.LinkByName(key.HostEnd(salt))
+		if !link.IsNotFound(err) && (err != nil || !leadsTo(l, adding)) {
+			return true
+		}
+	}
+	return false
+}
+
+func leadsTo(l netlink.Link, path string) bool {
+	ns, err := netns.Open(path)
+	if err != nil {
+		return false
+	}
+	defer ns.Close()
+	leads, err := link.LeadsInto(l, ns)
+	return err == nil && leads
+}
+
+// KnownEnded reports whether the network namespace is known to be gone for which an attachment was given something at a time. A result from
+// before then is that of an earlier ADD, and says nothing. adding is the path of the namespace of the ADD that asks.
+func KnownEnded(dir string, key plugin.Key, given time.Time, adding string) bool {
+	path, written, err := netnsOf(dir, key)
+	if err != nil || given.After(written) {
+		return false
+	}
+	gone, err := isGone(path)
+	return err == nil && gone && !hasHostEnd(key, adding)
+}
+
+// KnownReplaced reports, as KnownEnded does, whether another namespace is known to be at the path by now. The file of one that is mounted has the
+// time when it was mounted first; others are not known.
+func KnownReplaced(dir string, key plugin.Key, given time.Time, adding string) bool {
+	path, written, err := netnsOf(dir, key)
+	if err != nil || given.After(written) {
+		return false
+	}
+	if gone, err := isGone(path); err != nil || gone {
+		return false
+	}
+	file, err := os.Lstat(path)
+	return err == nil && file.Mode().IsRegular() && file.ModTime().After(written) && !hasHostEnd(key, adding)
+}
+
+// KnownLost reports whether libcni's results say that an attachment is gone: there is none of it, or its network namespace is gone. Where no
 // results are kept they say nothing.
-func Lost(dir string, key plugin.Key) bool {
+func KnownLost(dir string, key plugin.Key) bool {
 	if _, err := os.Lstat(filepath.Join(dir, fileOf(key))); errors.Is(err, fs.ErrNotExist) {
 		return Kept(dir)
 	}
-	gone, _ := Gone(dir, key)
+	gone, _ := KnownGone(dir, key)
 	return gone
 }
 
@@ -44,17 +104,22 @@ func Kept(dir string) bool {
 	return err == nil && d.IsDir()
 }
 
-func netnsOf(dir string, key plugin.Key) (string, error) {
+// netnsOf returns the path of an attachment's network namespace, and when libcni wrote it down.
+func netnsOf(dir string, key plugin.Key) (path string, written time.Time, err error) {
 	name := fileOf(key)
 	f, err := read(dir, name)
 	if err != nil {
-		return "", err
+		return "", written, err
 	}
 	switch {
 	case f("networkName") != key.Network || f("containerId") != key.ContainerID || f("ifName") != key.IfName:
-		return "", plugin.Errorf("", "%s is about another attachment", name)
+		return "", written, plugin.Errorf("", "%s is about another attachment", name)
 	case f("netns") == "":
-		return "", plugin.Errorf("", "%s names no network namespace", name)
+		return "", written, plugin.Errorf("", "%s names no network namespace", name)
 	}
-	return f("netns"), nil
+	file, err := os.Stat(filepath.Join(dir, name))
+	if err != nil {
+		return "", written, err
+	}
+	return f("netns"), file.ModTime(), nil
 }

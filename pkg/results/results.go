@@ -13,6 +13,7 @@ import (
 	"github.com/valyala/fastjson"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // Cache is what the cache has of attachments, without one that is of no interest.
@@ -27,7 +28,7 @@ func fileOf(k plugin.Key) string { return k.Network + "-" + k.ContainerID + "-" 
 // read reads a file, and returns what its fields are.
 func read(dir, file string) (field func(name string) string, err error) {
 	path := filepath.Join(dir, file)
-	text, err := os.ReadFile(path)
+	text, err := state.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -53,8 +54,8 @@ func Open(dir string, except plugin.Key) (*Cache, error) {
 	return c, err
 }
 
-// Has reports whether one of the containers has an attachment. Without a cache none has.
-func (c *Cache) Has(ids ...string) bool {
+// MayHave reports whether one of the containers may have an attachment. Without a cache none has.
+func (c *Cache) MayHave(ids ...string) bool {
 	return c != nil && slices.ContainsFunc(c.files, func(file string) bool {
 		return slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(file, "-"+id+"-") && c.mayBeOf(file, id) })
 	})

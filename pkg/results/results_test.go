@@ -1,15 +1,17 @@
 package results
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-func TestHas(t *testing.T) {
+func TestMayHave(t *testing.T) {
 	dir := t.TempDir()
 	for name, text := range map[string]string{
 		"a-own-eth0":   `{"kind":"cniCacheV1","containerId":"own"}`,
@@ -27,7 +29,7 @@ func TestHas(t *testing.T) {
 		t.Fatal(err)
 	}
 	for id, want := range map[string]bool{"own": false, "b-c": true, "b": false, "c": false, "c-1": false, "torn": true, "old": true, "empty": true, "none": false} {
-		if got := c.Has("x", id); got != want {
+		if got := c.MayHave("x", id); got != want {
 			t.Errorf("%s: %v, want %v", id, got, want)
 		}
 	}
@@ -47,5 +49,58 @@ func TestContainers(t *testing.T) {
 		if got := Containers(name, "_"); !slices.Equal(got, want) {
 			t.Errorf("%s: %q, want %q", name, got, want)
 		}
+	}
+}
+
+// What is not known is in use.
+func TestKnownEnded(t *testing.T) {
+	dir := t.TempDir()
+	key := plugin.Key{Network: "a", ContainerID: "b", IfName: "eth0"}
+	file := filepath.Join(dir, "a-b-eth0")
+	plain := filepath.Join(dir, "plain")
+	loop := filepath.Join(dir, "loop")
+	linked := filepath.Join(dir, "linked")
+	if err := errors.Join(os.WriteFile(plain, nil, 0o600), os.Symlink("loop", loop), os.Symlink("/proc/self/ns/net", linked)); err != nil {
+		t.Fatal(err)
+	}
+	result := func(id, netns string) string {
+		return `{"kind":"cniCacheV1","networkName":"a","containerId":"` + id + `","ifName":"eth0","netns":"` + netns + `"}`
+	}
+	for _, test := range []struct {
+		text string
+		want bool
+	}{
+		{result("b", "/run/netns/none"), true},
+		{result("b", plain), true},
+		{result("b", "/proc/self/ns/net"), false},
+		{result("b", loop), false},
+		{result("b", linked), false},
+		{result("b", ""), false},
+		{result("other", "/run/netns/none"), false},
+		{"null", false}, {"", false}, {"{", false}, {"[]", false},
+	} {
+		written := time.Now().Add(-time.Hour)
+		given := written.Add(-time.Second)
+		if err := errors.Join(os.WriteFile(file, []byte(test.text), 0o600), os.Chtimes(file, written, written)); err != nil {
+			t.Fatal(err)
+		}
+		if got := KnownEnded(dir, key, given, ""); got != test.want {
+			t.Errorf("%s: %v", test.text, got)
+		}
+		if gone, _ := KnownGone(dir, key); gone != test.want {
+			t.Errorf("%s: gone %v", test.text, gone)
+		}
+		if KnownEnded(dir, key, written.Add(time.Second), "") {
+			t.Errorf("%s: though the result is older", test.text)
+		}
+		if KnownReplaced(dir, key, given, "") {
+			t.Errorf("%s: replaced, though nothing that is mounted is there", test.text)
+		}
+	}
+	if err := os.Remove(file); err != nil {
+		t.Fatal(err)
+	}
+	if KnownEnded(dir, key, time.Now(), "") || KnownReplaced(dir, key, time.Now(), "") {
+		t.Error("without a result")
 	}
 }

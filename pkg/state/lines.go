@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// ReadLines returns the lines of a file but empty ones, none if it is not there.
+// ReadLines returns the lines of a file of ours but empty ones, none if it is not there. It may have 256 MiB, and is else as for Read.
 func ReadLines(path string) ([]string, error) {
-	text, err := os.ReadFile(path)
+	text, err := read(path, maxLines)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}

@@ -60,26 +60,21 @@ func createNamed(path string, data []byte, mode os.FileMode) error {
 	return err
 }
 
-// Writable returns an error when no file could be made now in a directory, which is made if it is missing: it writes one without a name
-// into it, or into what there is of its path. Where the filesystem has no such files it is one beside the directory, whose own time
-// stays as it is, and is removed again.
+// Writable reports whether files can be made in a directory, or in what there is of the way to it. It makes none.
 func Writable(dir string) error {
-	probe := dir
-	for _, err := os.Stat(probe); errors.Is(err, os.ErrNotExist); _, err = os.Stat(probe) {
-		probe = filepath.Dir(probe)
+	for _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist); _, err = os.Stat(dir) {
+		dir = filepath.Dir(dir)
 	}
-	f, err := os.OpenFile(probe, os.O_WRONLY|unix.O_TMPFILE, 0o600)
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		if probe == dir {
-			probe = filepath.Dir(dir)
-		}
-		if f, err = os.CreateTemp(probe, ".cnibox-probe-*"); err == nil {
-			defer os.Remove(f.Name())
-		}
+	err := unix.Access(dir+"/.", unix.W_OK)
+	var disk unix.Statfs_t
+	if err == nil {
+		err = unix.Statfs(dir, &disk)
+	}
+	if err == nil && disk.Blocks > 0 && disk.Bfree == 0 {
+		err = unix.ENOSPC
 	}
 	if err != nil {
-		return err
+		return &os.PathError{Op: "write to", Path: dir, Err: err}
 	}
-	_, err = f.WriteString("probe")
-	return errors.Join(err, f.Close())
+	return nil
 }

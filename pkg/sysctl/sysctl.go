@@ -184,7 +184,7 @@ func (k Key) write(value string) error {
 // mounted read-only, as in a container without privileges.
 func Writable() error {
 	var fs unix.Statfs_t
-	if err := unix.Statfs(root, &fs); err != nil {
+	if err := unix.Statfs(root+"/net", &fs); err != nil {
 		return fmt.Errorf("look at %s: %w", root, err)
 	}
 	if fs.Flags&unix.ST_RDONLY != 0 {

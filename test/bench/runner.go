@@ -69,11 +69,14 @@ func links() uint64 {
 	return uint64(st.Nlink)
 }
 
-// scenarios are run in this order. The last one leaves thousands of namespaces for the kernel to clean up.
-var scenarios = []struct {
+// scenario is one thing that is measured.
+type scenario struct {
 	name string
 	run  func(r *runner, b *testing.B, scenario string)
-}{
+}
+
+// scenarios are run in this order. The last one leaves thousands of namespaces for the kernel to clean up.
+var scenarios = []scenario{
 	{"node", (*runner).node},
 	{"ports", (*runner).ports},
 	{"concurrency", (*runner).concurrency},
@@ -81,6 +84,7 @@ var scenarios = []struct {
 	{"dual-stack", (*runner).dualStack},
 	{"plugins", (*runner).plugins},
 	{"start", (*runner).start},
+	{"status", (*runner).status},
 	{"memory", (*runner).memory},
 	{"disk", (*runner).disk},
 	{"counts", (*runner).counts},
@@ -100,6 +104,8 @@ type profile struct {
 	atOnce      []int // calls
 	batch       int   // attachments in each batch of concurrent calls
 	batches     int
+	collected   []int // attachments on the node whose GC is measured
+	collections int   // of each plugin
 	// disk is whether all reference plugins are built to see their size, which takes a minute the first time.
 	disk bool
 }
@@ -110,6 +116,7 @@ var (
 		attachments: []int{0, 100, 500, 1000},
 		leases:      []int{0, 1000, 10000, 50000},
 		atOnce:      []int{1, 8, 32, 64}, batch: 64, batches: 3,
+		collected: []int{100, 1000, 5000}, collections: 3,
 		disk: true,
 	}
 	short = profile{
@@ -117,5 +124,6 @@ var (
 		attachments: []int{0, 10},
 		leases:      []int{0, 1000},
 		atOnce:      []int{1, 8}, batch: 8, batches: 1,
+		collected: []int{20}, collections: 1,
 	}
 )

@@ -77,6 +77,13 @@ func (s *subject) operate(run starter, verb string, rt *libcni.RuntimeConf) (too
 		err = cni.CheckNetworkList(ctx, s.list, rt)
 	case "DEL":
 		err = cni.DelNetworkList(ctx, s.list, rt)
+	case "STATUS":
+		err = cni.GetStatusNetworkList(ctx, s.list)
+	case "VERSION":
+		for _, p := range s.list.Plugins {
+			_, failed := cni.GetVersionInfo(ctx, p.Network.Type)
+			err = errors.Join(err, failed)
+		}
 	}
 	took = time.Since(start)
 	if err != nil {

@@ -8,9 +8,13 @@ import (
 	"io"
 	"net"
 	"net/netip"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/containernetworking/plugins/pkg/testutils"
@@ -147,6 +151,16 @@ func bandwidthRates() (rows []row) {
 				l.carries(&c.Namespace, &l.host.Namespace, hostSide6, float64(rate))
 			}},
 		)
+	}
+	for _, rate := range []string{"1000000000", "10000000000"} {
+		rows = append(rows, row{name: "packets of full size pass at " + rate + " bits a second with the least burst",
+			differs: "it counts in whole microseconds, which have no room for the packet", test: func(l *lab) {
+				limits := strings.ReplaceAll(`"ingressRate":RATE,"ingressBurst":12112,"egressRate":RATE,"egressBurst":12112`, "RATE", rate)
+				c := l.attach(limited(limits), "web")
+				c.run("ping -c 3 -i 0.01 -W 1 -M do -s 1472 " + hostSide)
+				l.run("ping -c 3 -i 0.01 -W 1 -M do -s 1472 " + c.v4)
+				l.must(c.check())
+			}})
 	}
 	return append(rows,
 		row{name: "both ways have limits of their own", test: func(l *lab) {
@@ -288,6 +302,65 @@ func bandwidthResults() []row {
 	}
 }
 
+// listsOnce reports whether GC of a plugin lists links more than once, on a node that has more of them than the kernel lists with one
+// answer, and where others come and go.
+func (l *lab) listsOnce(config string) error {
+	var commands strings.Builder
+	for i := range 100 {
+		fmt.Fprintf(&commands, "link add ifb%d type ifb\nlink add crowd%[1]d type veth peer name other%[1]d\n", i)
+	}
+	l.host.Feed(l, commands.String(), "ip", "-batch", "-")
+	l.host.Background(l, l.host.Command("sh", "-c", "while ip link add c0 type veth peer name c1; do ip link del c0; done"))
+	sent := l.sends("GC", &container{lab: l}, with(config, "cniVersion", `"1.1.0"`, "cni.dev/valid-attachments", "[]"))
+	if n := strings.Count(sent, "RTM_GETLINK, nlmsg_flags=NLM_F_REQUEST|NLM_F_DUMP"); n > 1 {
+		return fmt.Errorf("it lists links %d times", n)
+	}
+	return nil
+}
+
+// sends returns what a plugin sends to the kernel, as strace shows it. It waits before it takes each answer.
+func (l *lab) sends(verb string, c *container, config string) string {
+	log := filepath.Join(l.TempDir(), "sent")
+	r, _ := l.under("strace -f -qq -o "+log+" -e trace=sendto,sendmsg,recvfrom -e inject=recvfrom:delay_enter=10000", verb, c, config)
+	if r.ExitCode > 0 {
+		l.Fatal(failure(r))
+	}
+	sent, err := os.ReadFile(log)
+	l.must(err)
+	return string(sent)
+}
+
+// killedAt is exec of a plugin that is killed before its n-th message to the kernel, whichever thread sends it. It is false if there
+// were fewer.
+func (l *lab) killedAt(n int, verb string, c *container, config string) bool {
+	plugin, call := l.prepare(verb, c, config)
+	cmd := l.host.PluginCommand(l, plugin, call)
+	log := filepath.Join(l.TempDir(), "sent")
+	strace := l.host.Command("strace", "-f", "-b", "execve", "-qq", "-o", log, "-e", "trace=sendto,sendmsg",
+		"-e", "inject=sendto,sendmsg:delay_enter=50000", cmd.Path)
+	strace.Env, strace.Stdin = cmd.Env, cmd.Stdin
+	ended := make(chan error, 1)
+	go func() {
+		_, err := l.host.Output(strace)
+		ended <- err
+	}()
+	sent := regexp.MustCompile(`(?m)^(\d+) +send(to|msg)\(`)
+	for {
+		select {
+		case err := <-ended:
+			return err != nil
+		case <-time.After(time.Millisecond):
+			text, _ := os.ReadFile(log)
+			if calls := sent.FindAllSubmatch(text, -1); len(calls) >= n {
+				pid, err := strconv.Atoi(string(calls[n-1][1]))
+				l.must(err)
+				_ = syscall.Kill(pid, syscall.SIGKILL)
+				return <-ended != nil
+			}
+		}
+	}
+}
+
 // second is a network for another interface of a container on lan.
 var second = with(lan, "isDefaultGateway", "false", "isGateway", "true")
 
@@ -304,10 +377,10 @@ func (l *lab) twice(one, two network) (first, second *container) {
 
 func bandwidthRefusals() (rows []row) {
 	for _, c := range []struct{ name, keys, names, differs string }{
-		{"a rate without a burst", `"ingressRate":1000000`, "burst", ""},
-		{"a burst without a rate", `"egressBurst":1000000`, "rate", ""},
+		{"a rate without a burst", `"ingressRate":1000000`, "if rate is set, burst must also be set", ""},
+		{"a burst without a rate", `"egressBurst":1000000`, "if burst is set, rate must also be set", ""},
 		{"a burst of 4 GB", `"ingressRate":1000000,"ingressBurst":34359738360`, "burst", ""},
-		{"a rate of the runtime without a burst", `"runtimeConfig":{"bandwidth":{"egressRate":1000000}}`, "burst", ""},
+		{"a rate of the runtime without a burst", `"runtimeConfig":{"bandwidth":{"egressRate":1000000}}`, "if rate is set, burst must also be set", ""},
 		{"a rate that is a text", `"ingressRate":"1M","ingressBurst":1000000`, "ingressRate", ""},
 		{"a rate below 0", `"ingressRate":-1,"ingressBurst":1000000`, "ingressRate", ""},
 		{"a rate below a byte a second", `"ingressRate":7,"ingressBurst":1000000`, "ingressRate", "it divides by 0, and the kernel refuses what comes of it"},
@@ -352,6 +425,29 @@ func bandwidthRefusals() (rows []row) {
 			before := l.now(c)
 			l.refused(c.limit("ADD", bothWays), "eth0")
 			before.unchanged()
+		}},
+		row{name: "a host end that the previous result does not name is left alone", test: func(l *lab) {
+			c := l.attach(conf(bare), "web")
+			inside := with(c.previous(), "interfaces", `[{"name":`+text(c.hostEnd())+`,"sandbox":`+text(c.Path())+`}]`) // a link of the container's
+			for _, c.printed = range []string{c.previous(), inside} {
+				before := l.now(c)
+				l.refused(c.limit("ADD", bothWays), "no veth peer")
+				before.unchanged()
+			}
+		}},
+		row{name: "the host end of another network is left alone when the container swaps the names of its interfaces", test: func(l *lab) {
+			first, second := l.twice(conf(bare), conf(with(elsewhere, "capabilities", "{}")).called("other"))
+			end := second.hostEnd()
+			for _, swap := range []string{"eth0 down", "eth1 down", "eth0 name eth2", "eth1 name eth0", "eth2 name eth1"} {
+				first.run("ip link set " + swap)
+			}
+			_ = first.limit("ADD", bothWays) // it fails, or limits its own
+			l.same(l.tbf(end), "")
+			l.lacks(l.run("tc qdisc show dev "+end), "ingress")
+			l.run("ip link set " + end + " down") // CHECK looks at its own, too
+			if err := first.limit("CHECK", bothWays); err == nil {
+				l.same(len(l.ifbs()), 1)
+			}
 		}},
 		row{name: "the veth of another container is left alone, whatever the own one says of its interface", differs: "it believes the container", test: func(l *lab) {
 			evil, victim := l.attach(conf(bare), "evil"), l.pod("victim")
@@ -472,6 +568,19 @@ func bandwidthDel() (rows []row) {
 				l.same(l.ifbs(), []string(nil))
 			}
 		}},
+		row{name: "DEL after an ADD that was killed at any message to the kernel deletes the ifb", differs: oneIFB, test: func(l *lab) {
+			first, second := l.twice(conf(bare), conf(with(second, "capabilities", "{}")))
+			l.must(first.limit("ADD", bothWays)) // so that the other one's ifb has the other name
+			for n, wasKilled := 1, true; wasKilled && n < 100; n++ {
+				config := with(bandwidth(fromContainer), "prevResult", second.printed)
+				wasKilled = l.killedAt(n, "ADD", second, config)
+				l.must(second.limit("DEL", fromContainer, noNetns))
+				l.same(l.ifbs(), []string{ifb("lan", first.ID)})
+				if end := second.hostEnd(); strings.Contains(l.run("tc qdisc show dev "+end), "ingress") {
+					l.run("tc qdisc del dev " + end + " ingress") // goes with the veth pair
+				}
+			}
+		}},
 		row{name: "DEL of one of two interfaces leaves the other's limits", differs: oneIFB, test: func(l *lab) {
 			for _, order := range [][]int{{0, 1}, {1, 0}} {
 				first, second := l.twice(limited(bothWays), conf(second, bandwidth(bothWays)))
@@ -515,6 +624,15 @@ func bandwidthGC() []row {
 			l.must(l.gc(net))
 			l.same(l.ifbs(), []string(nil))
 		}},
+		{name: "GC deletes the ifbs of a network with a very long name, and leaves those of one that begins the same", differs: noGC, test: func(l *lab) {
+			long := strings.Repeat("n", 110)
+			l.attach(limited(bothWays).called(long+"1"), "lost")
+			kept := l.attach(conf(elsewhere, bandwidth(bothWays)).called(long+"2"), "kept")
+			l.must(l.gc(net.called(long+"2"), kept))
+			l.same(len(l.ifbs()), 2)
+			l.must(l.gc(net.called(long + "1")))
+			l.same(l.ifbs(), []string{ifb(long+"2", kept.ID)})
+		}},
 		{name: "GC deletes the ifb of another interface of a valid container", differs: noGC, test: func(l *lab) {
 			first, second := l.twice(limited(bothWays), conf(second, bandwidth(bothWays)))
 			l.must(l.gc(net, second))
@@ -539,11 +657,42 @@ func bandwidthGC() []row {
 			before.unchanged()
 		}},
 		{name: "GC deletes an ifb of the reference that nothing is sent into", differs: noGC, test: func(l *lab) {
-			l.run("ip link add " + ifb("lan", "gone") + " type ifb")
+			l.run("ip link add " + ifb("lan", "gone") + " up type ifb")
+			l.run("tc qdisc add dev " + ifb("lan", "gone") + " root handle 1: tbf rate 1mbit burst 10kb latency 25ms")
 			l.must(l.gc(net))
 			l.same(l.ifbs(), []string(nil))
 		}},
-		{name: "GC leaves ifbs of the reference that something is sent into", test: func(l *lab) {
+		{name: "GC leaves an ifb of the reference whose ADD is under way, which limits it last", test: func(l *lab) {
+			for _, network := range []string{"lan", "lan2"} {
+				l.run("ip link add " + ifb(network, "web") + " up type ifb")
+			}
+			l.must(l.gc(net))
+			l.same(len(l.ifbs()), 2)
+		}},
+		{name: "GC deletes the ifb of an ADD that was killed at any message to the kernel, and GC of another network leaves it", differs: noGC, test: func(l *lab) {
+			c := l.attach(conf(bare), "web")
+			var others []*container // so many that few bytes can't tell them all apart
+			for i := range 3000 {
+				others = append(others, &container{Pod: &netlab.Pod{ID: fmt.Sprint("other", i)}, runtime: c.runtime})
+			}
+			for n, wasKilled := 1, true; wasKilled && n < 100; n++ {
+				wasKilled = l.killedAt(n, "ADD", c, with(bandwidth(fromContainer), "prevResult", c.printed))
+				left := l.ifbs()
+				l.must(l.gc(net.called("lan2")))
+				l.same(l.ifbs(), left)
+				l.must(l.gc(net, c))
+				l.same(l.ifbs(), left)
+				l.must(l.gc(net, others...))
+				l.same(l.ifbs(), []string(nil))
+				if strings.Contains(l.run("tc qdisc show dev "+c.hostEnd()), "ingress") {
+					l.run("tc qdisc del dev " + c.hostEnd() + " ingress") // goes with the veth pair
+				}
+			}
+		}},
+		{name: "GC lists links once, however many come and go", test: func(l *lab) {
+			l.must(l.listsOnce(bandwidth(bothWays)))
+		}},
+		{name: "GC leaves ifbs of the reference that something is sent into, limited or not", test: func(l *lab) {
 			web, other := l.attach(conf(lan), "web"), l.attach(conf(unmasked).called("lan2"), "other")
 			for i, c := range []*container{web, other} {
 				name := ifb([]string{"lan", "lan2"}[i], c.ID)
@@ -551,6 +700,7 @@ func bandwidthGC() []row {
 				l.run("tc qdisc add dev " + c.hostEnd() + " ingress")
 				l.run("tc filter add dev " + c.hostEnd() + " parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev " + name)
 			}
+			l.run("tc qdisc add dev " + ifb("lan", web.ID) + " root handle 1: tbf rate 1mbit burst 10kb latency 25ms")
 			before := l.now()
 			l.must(l.gc(net, web))
 			before.unchanged()
@@ -595,6 +745,16 @@ func bandwidthCheck() (rows []row) {
 		row{name: "CHECK of limits with the burst that containerd sends succeeds", test: func(l *lab) {
 			l.must(l.attach(limited(`"ingressRate":1000000,"ingressBurst":4294967295,"egressRate":1000000,"egressBurst":4294967295`), "web").check())
 		}},
+		row{name: "CHECK asks for the qdiscs of its own links only: a list of all lacks some when others go", differs: "it lists all", test: func(l *lab) {
+			c := l.attach(limited(bothWays), "web")
+			l.lacks(l.sends("CHECK", c, with(bandwidth(bothWays), "prevResult", c.printed)), "RTM_GETQDISC, nlmsg_flags=NLM_F_REQUEST|NLM_F_DUMP")
+		}},
+		row{name: "CHECK finds a burst of the reference that has no room for a packet", differs: "it makes it so", test: func(l *lab) {
+			c := l.attach(limited(`"ingressRate":1000000000,"ingressBurst":12112`), "web")
+			l.must(c.check())
+			l.run("tc qdisc replace dev " + c.hostEnd() + " root handle 1: tbf rate 1gbit burst 1500b limit 3126514")
+			l.refused(c.check(), "1514")
+		}},
 		row{name: "CHECK changes nothing", test: func(l *lab) {
 			c := l.attach(limited(bothWays), "web")
 			before := l.now(c)
@@ -614,6 +774,17 @@ func bandwidthStatus() []row {
 			before := l.now()
 			l.must(l.status(conf(bandwidth(bothWays))))
 			before.unchanged()
+		}},
+		{name: "STATUS with limits makes no network namespace", test: func(l *lab) {
+			config := with(bandwidth(bothWays), "cniVersion", `"1.1.0"`)
+			r, _ := l.under("strace -f -qq -o /dev/null -e trace=unshare -e inject=unshare:error=ENOSPC", "STATUS", nil, config)
+			l.must(failure(r))
+		}},
+		{name: "STATUS has code 50 where the kernel says that it has no such filter", differs: noStatus, test: func(l *lab) {
+			config := with(bandwidth(bothWays), "cniVersion", `"1.1.0"`)
+			r, _ := l.under("strace -f -qq -o /dev/null -e trace=recvfrom -e inject=recvfrom:error=ENOENT", "STATUS", nil, config)
+			l.code(failure(r), 50)
+			l.refused(failure(r), "CONFIG_NET_SCH_TBF")
 		}},
 		{name: "STATUS without limits succeeds", test: func(l *lab) {
 			l.must(l.status(conf(bandwidth(`"capabilities":{"bandwidth":true}`))))

@@ -116,6 +116,8 @@ func bridgeChecks() (rows []row) {
 				l.run(command)
 			}
 		}},
+		{name: "sysfs is that of another network namespace", keys: []string{"hairpinMode", "true", "portIsolation", "true"},
+			change: onHost("unshare -n mount -t sysfs another /sys")},
 		{name: "the mtu has changed", change: inside("ip link set eth0 mtu 1400")},
 		{name: "other containers have come and gone", change: func(l *lab, _ *container) {
 			l.attach(conf(lan), "other")

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/test/netlab"
@@ -258,6 +259,13 @@ func (l *lab) collected(n network) {
 	l.must(l.gc(n))
 }
 
+// beside is the network on another bridge, with other addresses.
+func (n network) beside() network {
+	n.plugins = slices.Clone(n.plugins)
+	n.plugins[0] = strings.NewReplacer("lan0", "far0", "10.44.", "10.45.", "fd00:44:", "fd00:45:").Replace(n.plugins[0])
+	return n
+}
+
 var bridgeGCs = []row{
 	{name: "GC removes attachments whose namespaces are gone", differs: noGC, backends: true, test: func(l *lab) {
 		n := l.lan("macspoofchk", "true")
@@ -269,6 +277,9 @@ var bridgeGCs = []row{
 		before.unchanged()
 		l.must(keep.check())
 	}},
+	{name: "GC lists links once, however many come and go", test: func(l *lab) {
+		l.must(l.listsOnce(l.lan("capabilities", "{}").plugins[0]))
+	}},
 	{name: "GC removes attachments that are not valid, though their namespaces are there", differs: noGC, backends: true, test: func(l *lab) {
 		l.warm(l.lan())
 		keep := l.attach(l.lan(), "keep")
@@ -277,6 +288,29 @@ var bridgeGCs = []row{
 		l.must(l.gc(l.lan(), keep))
 		before.unchanged()
 		l.same(strings.Contains(lost.run("ip link"), "eth0"), false)
+	}},
+	{name: "GC of a network with a very long name removes all that its attachments have, and no other network's", differs: noGC, backends: true, test: func(l *lab) {
+		n := published(l).called(strings.Repeat("n", 120))
+		n.plugins = append([]string{with(n.plugins[0], "macspoofchk", "true"), n.plugins[1]}, l.firewall("ingressPolicy", `"same-bridge"`))
+		keep, other := l.attach(n, "keep", ports("8080:80/tcp")), l.attach(n.beside().called(n.name+"o"), "other", ports("8081:80/tcp"))
+		l.warm(n)
+		before := l.now(keep, other)
+		l.attach(n, "lost", ports("8082:80/tcp")).Delete(l)
+		l.must(l.gc(n, keep))
+		before.unchanged()
+		l.must(keep.check())
+		l.must(other.check())
+	}},
+	{name: "GC of a network with a very long name removes host ends whose container is there", differs: noGC, test: func(l *lab) {
+		n := l.lan().called(strings.Repeat("n", 120))
+		keep, other := l.attach(n, "keep"), l.attach(n.beside().called(n.name+"o"), "other")
+		l.warm(n)
+		before := l.now(keep, other)
+		l.attach(n, "lost")
+		l.must(l.gc(n, keep))
+		before.unchanged()
+		l.must(keep.check())
+		l.must(other.check())
 	}},
 	{name: "GC removes spoof checks", differs: noGC, test: func(l *lab) {
 		n := conf(with(layer2, "macspoofchk", "true"))

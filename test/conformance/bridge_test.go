@@ -22,6 +22,7 @@ var bare = with(lan, "capabilities", "{}")
 var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
 	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
 	mainRows(func(l *lab) network { return l.lan() }, true, "10.44.0.1", "fd00:44::1"),
+	hostileRows(nil, func(l *lab) network { return l.lan() }),
 	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus, bridgeVLANs())}
 
 // lan returns the network lan with more keys of bridge, each followed by its value in JSON, and the backend of the row.
@@ -121,6 +122,15 @@ var bridgeResults = []row{
 	{name: "dns is the IPAM plugin's", test: func(l *lab) {
 		c := l.attach(l.lan("ipam", with(fixedIPs("10.44.0.2/24"), "dns", `{"nameservers":["10.44.0.53"],"search":["lab"]}`)), "web")
 		l.same(text(c.result.DNS), `{"nameservers":["10.44.0.53"],"search":["lab"]}`)
+	}},
+	{name: "an empty list in the network's own dns drops the IPAM plugin's, null or an empty domain does not", test: func(l *lab) {
+		for own, want := range map[string]string{`{"nameservers":[]}`: "", `{"options":[],"domain":""}`: "", `{"search":null,"domain":""}`: "10.44.0.53", `{}`: "10.44.0.53"} {
+			c := l.pod("web")
+			l.must(c.add(l.lan("dns", own, "ipam", with(fixedIPs("10.44.0.2/24"), "dns", `{"nameservers":["10.44.0.53"]}`))))
+			l.same(strings.Join(c.result.DNS.Nameservers, " "), want)
+			l.must(c.del())
+			c.Delete(l)
+		}
 	}},
 	{name: "the network's own dns comes before the IPAM plugin's", test: func(l *lab) {
 		own := `{"domain":"own","options":["ndots:5"]}`
@@ -524,6 +534,8 @@ func bridgeRoutes() (rows []row) {
 		{"an IPv6 route with the gateway :: goes by none", `{"dst":"fd00:50::/48","gw":"::"}`, "fd00:50::/48", "fd00:50::/48 dev eth0", "via",
 			"the kernel refuses that gateway"},
 		{"a route of scope link goes by no gateway", `{"dst":"10.50.0.0/16","scope":253}`, "10.50.0.0/16", "scope link", "via",
+			"it takes the gateway, which the kernel refuses for that scope"},
+		{"a route of scope host goes by no gateway", `{"dst":"10.50.0.0/16","scope":254}`, "10.50.0.0/16", "scope host", "via",
 			"it takes the gateway, which the kernel refuses for that scope"},
 		{"a route has its priority", `{"dst":"10.50.0.0/16","priority":50}`, "10.50.0.0/16", "metric 50", "", ""},
 		{"an IPv6 route has its priority", `{"dst":"fd00:50::/48","priority":50}`, "fd00:50::/48", "metric 50", "", ""},

@@ -192,14 +192,14 @@ func chainList() []row {
 			l.scripts()
 			l.script("one", `echo "one $CNI_COMMAND" >>/run/calls; trap "" TERM
 				test "$CNI_COMMAND" != ADD || { sleep 1; echo '{"cniVersion":"1.0.0"}'; }`)
-			r := l.interrupt(syscall.SIGTERM, "ADD", l.pod("web"), chainOf(loop, one, two))
+			r := l.interrupt("ADD", l.pod("web"), chainOf(loop, one, two), syscall.SIGTERM)
 			l.refused(failure(r))
 			l.same(l.calls(), "one ADD\none DEL\n")
 		}},
 		{name: "SIGTERM during DEL: all plugins are called", test: func(l *lab) {
 			l.scripts()
 			l.script("three", `echo "three $CNI_COMMAND" >>/run/calls; trap "" TERM; sleep 1`)
-			l.quiet(l.interrupt(syscall.SIGTERM, "DEL", l.pod("web"), chainOf(one, two, three)))
+			l.quiet(l.interrupt("DEL", l.pod("web"), chainOf(one, two, three), syscall.SIGTERM))
 			l.same(l.calls(), "three DEL\ntwo DEL\none DEL\n")
 		}},
 		{name: "a second ADD of the same attachment is refused and harms nothing", test: func(l *lab) {
@@ -207,6 +207,13 @@ func chainList() []row {
 			c := l.attach(n, "web", ports("8080:80/tcp"))
 			before := l.now(c)
 			l.refused(c.add(n, ports("8080:80/tcp")), "bridge")
+			before.unchanged()
+		}},
+		{name: "a second ADD of the same attachment, with loopback in the chain, leaves lo up", test: func(l *lab) {
+			n := conf(chainOf(loop, bare))
+			c := l.attach(n, "web")
+			before := l.now(c)
+			l.refused(c.add(n), "bridge")
 			before.unchanged()
 		}},
 		{name: "CHECK ends at the first plugin that fails", test: func(l *lab) {

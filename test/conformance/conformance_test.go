@@ -42,6 +42,7 @@ var groups = []group{
 	flannelRows,
 	chainRows,
 	dummyRows,
+	namesRows,
 }
 
 // suite is a collection of plugins to test.

@@ -20,7 +20,7 @@ const (
 )
 
 var contractRows = group{name: "contract", rows: slices.Concat(
-	versionRows(), formRows(), environmentRows(), argsRows(), inputRows(), errorRows(), verbRows, undoRows, externalRows, limitRows(),
+	versionRows(), formRows(), environmentRows(), argsRows(), inputRows(), errorRows(), verbRows, undoRows, externalRows, limitRows(), fileRows(), answerRows(), readOnlyRows(), keptRows(), kindRows,
 )}
 
 // answered makes sure that a process ended as the specification wants a failure: exit code 1, and one document with this code and
@@ -139,9 +139,9 @@ func versionRows() (rows []row) {
 	return append(rows, mistakes(
 		mistake{name: "cniVersion 0.3.1 is refused by firewall with code 1", config: firewall, code: 1, names: "0.3.1"},
 		mistake{name: "DEL with an unknown cniVersion is refused with code 1", verb: "DEL", config: with(lan, "cniVersion", `"7.0.0"`), code: 1, names: "7.0.0"},
-		mistake{name: "CHECK before 0.4.0 is refused with code 1", verb: "CHECK", config: with(lan, "cniVersion", `"0.3.1"`), code: 1, names: "CHECK"},
-		mistake{name: "STATUS before 1.1.0 is refused with code 1", verb: "STATUS", code: 1, names: "STATUS"},
-		mistake{name: "GC before 1.1.0 is refused with code 1", verb: "GC", code: 1, names: "GC"},
+		mistake{name: "CHECK before 0.4.0 is refused with code 1", verb: "CHECK", config: with(lan, "cniVersion", `"0.3.1"`), code: 1, names: "config version does not allow CHECK"},
+		mistake{name: "STATUS before 1.1.0 is refused with code 1", verb: "STATUS", code: 1, names: "config version does not allow STATUS"},
+		mistake{name: "GC before 1.1.0 is refused with code 1", verb: "GC", code: 1, names: "config version does not allow GC"},
 	)...)
 }
 
@@ -314,6 +314,8 @@ func environmentRows() []row {
 	}
 	host := func(l *lab) change { return set("CNI_NETNS", l.host.NetnsPath()) }
 	return append(rows,
+		mistake{name: "an interface name that is no UTF-8 is refused with code 4", change: set("CNI_IFNAME", "eth\xff"), code: 4,
+			differs: "makes it, and prints a result with another name"}.row(),
 		mistake{name: `interface name "eth%d" is refused with code 4`, change: set("CNI_IFNAME", "eth%d"), code: 4, names: "eth%d",
 			differs: "makes eth0, since the kernel takes the name for a pattern, and fails to find it"}.row(),
 		row{name: "names of 15 letters are interface names", test: func(l *lab) {
@@ -455,11 +457,18 @@ func inputRows() []row {
 		}},
 		row{name: "of two equal keys the last one counts", test: func(l *lab) {
 			c := l.pod("web")
-			_, err := l.exec("ADD", c, lan, l.written(`{"cniVersion":"1.0.0","name":"lan","type":"bridge","bridge":"wrong0","bridge":"lan0","mtu":1300,"MTU":1400}`))
+			_, err := l.exec("ADD", c, lan, l.written(`{"cniVersion":"1.0.0","name":"lan","type":"bridge","bridge":"wrong0","bridge":"lan0","MTU":1300,"Mtu":1400}`))
 			l.must(err)
 			l.has(&c.Namespace, "eth0", "mtu", 1400)
 			l.lacks(l.run("ip link"), "wrong0")
 		}},
+		row{name: "of keys that differ in capitals the one in small letters counts, wherever it stands", differs: "takes the last one if no other setting has its name",
+			test: func(l *lab) {
+				c := l.pod("web")
+				_, err := l.exec("ADD", c, lan, l.written(`{"cniVersion":"1.0.0","name":"lan","type":"bridge","MTU":1300,"mtu":1400,"Mtu":1500,"bridge":"lan0"}`))
+				l.must(err)
+				l.has(&c.Namespace, "eth0", "mtu", 1400)
+			}},
 		row{name: "null is as good as no value", test: func(l *lab) {
 			c := l.pod("web")
 			_, err := l.exec("ADD", c, with(lan, "mtu", "null", "hairpinMode", "null", "dns", "null", "args", "null", "prevResult", "null"))

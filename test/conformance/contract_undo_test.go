@@ -110,20 +110,17 @@ func groupSize(group int) (n int) {
 	return n
 }
 
-// interrupt runs a plugin and sends it a signal once a script has been called.
-func (l *lab) interrupt(signal os.Signal, verb string, c *container, config string) netlab.PluginResult {
+// interrupt runs a plugin and sends it signals once a script has been called.
+func (l *lab) interrupt(verb string, c *container, config string, signals ...syscall.Signal) netlab.PluginResult {
 	plugin, call := l.prepare(verb, c, config)
 	cmd := l.host.PluginCommand(l, plugin, call)
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	l.must(l.host.Start(cmd))
-	l.eventually(func() string {
-		if !strings.Contains(l.read("/run/calls"), verb) {
-			return "the script is not called"
-		}
-		return ""
-	})
-	_ = cmd.Process.Signal(signal)
+	l.awaitCall(verb)
+	for _, s := range signals {
+		_ = cmd.Process.Signal(s)
+	}
 	_ = cmd.Wait()
 	return l.ended(cmd, stdout.String(), stderr.String())
 }
@@ -160,26 +157,59 @@ var undoRows = []row{
 	{name: "SIGINT during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) {
 		l.stopped(syscall.SIGINT)
 	}},
-	{name: "SIGTERM during DEL: it goes on", differs: dies, test: func(l *lab) {
+	{name: "SIGHUP, SIGQUIT, SIGABRT or SIGXCPU during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) {
+		for _, s := range ending[2:] {
+			l.stopped(s)
+		}
+	}},
+	{name: "SIGTERM and other signals during DEL: it goes on", differs: dies, test: func(l *lab) {
 		l.ipam(leases + "\n" + `test "$CNI_COMMAND" != DEL || { sleep 2; echo "DEL ended" >>/run/calls; }`)
 		l.onBridge()
 		before := l.now()
 		c := l.pod("web")
 		l.must(failure(l.process("ADD", c, other)))
-		l.quiet(l.interrupt(syscall.SIGTERM, "DEL", c, other))
+		l.quiet(l.interrupt("DEL", c, other, ending...))
 		l.same(l.calls(), "ADD\nDEL\nDEL ended\n")
 		c.Delete(l)
 		before.unchanged()
 	}},
 }
 
+// keptRows are about what DEL could not remove.
+func keptRows() (rows []row) {
+	for kind, config := range map[string]string{
+		"bridge": `{"type":"bridge","bridge":"lan0"}`, "ptp": `{"type":"ptp"}`, "tap": `{"type":"tap"}`, "macvlan": onMaster("macvlan"),
+	} {
+		differs := "its DEL gives the address back first, or says nothing"
+		if kind == "bridge" {
+			differs = ""
+		}
+		rows = append(rows, row{name: "DEL of " + kind + " that can't remove the link keeps the address, and the next one gives it back",
+			differs: differs, test: func(l *lab) {
+				l.outside()
+				config = with(config, "capabilities", "{}", "ipam", `{"type":"host-local","subnet":"10.44.0.0/24"}`)
+				c := l.attach(conf(config), "web")
+				lease := leaseDir + c.v4
+				for _, prev := range []string{"null", text(object(c.printed))} {
+					r, _ := l.under("setpriv --bounding-set=-net_admin --inh-caps=-net_admin", "DEL", c, with(config, "prevResult", prev))
+					l.refused(failure(r))
+					l.shows(l.read(lease), c.ID)
+				}
+				l.must(c.del())
+				l.same(l.read(lease), "")
+			}})
+	}
+	return sorted(rows)
+}
+
 // stopped sends an ADD a signal while it waits for its IPAM plugin, which hands out an address all the same.
-func (l *lab) stopped(signal os.Signal) {
+func (l *lab) stopped(signal syscall.Signal) {
 	l.ipam(`trap "" TERM; test "$CNI_COMMAND" != ADD || sleep 1` + "\n" + leases)
 	l.onBridge()
 	c := l.pod("web")
+	defer c.Delete(l)
 	before := l.now(c)
-	r := l.interrupt(signal, "ADD", c, other)
+	r := l.interrupt("ADD", c, other, signal)
 	if r.ExitCode != 1 || r.Error == nil {
 		l.Errorf("want exit code 1 and one error document, got %s", r)
 	}

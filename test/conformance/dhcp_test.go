@@ -3,6 +3,8 @@ package conformance
 import (
 	"encoding/hex"
 	"fmt"
+	"io"
+	"net"
 	"slices"
 	"strings"
 	"syscall"
@@ -96,6 +98,23 @@ var dhcpResults = []row{
 		c := l.attach(conf(onLAN), "web")
 		l.shows(c.routes("default"), "mtu 1400")
 	}},
+	{name: "a server's MTU above the link's is not that of the routes", test: func(l *lab) {
+		l.serveDHCP("--dhcp-option=26,9000")
+		l.bridgeUplink()
+		c := l.attach(conf(bridged), "web")
+		l.shows(c.routes("default"), "via "+netlab.OutsideIPv4)
+		l.lacks(c.routes("default")+c.printed, "mtu")
+	}},
+	{name: "a server's MTU below 68 is not that of the routes", test: func(l *lab) {
+		l.serveDHCP("--dhcp-option=26,67")
+		l.lacks(l.attach(conf(onLAN), "web").routes("default"), "mtu")
+	}},
+	{name: "a server's domains are in the result if they are domain names", differs: "it does not report DNS", test: func(l *lab) {
+		l.serveDHCP("--dhcp-option=15,6c:61:6e:0a:6e:61:6d:65:73:65:72:76:65:72", // lan, a new line, nameserver
+			"--dhcp-option=119,a.example", "--dhcp-option=6,192.0.2.53")
+		l.bridgeUplink()
+		l.same(text(l.attach(conf(bridged), "web").result.DNS), `{"nameservers":["192.0.2.53"],"search":["a.example"]}`)
+	}},
 	{name: "static routes that are asked for come in place of the router", test: func(l *lab) {
 		l.serveDHCP("--dhcp-option=121,10.60.0.0/16,192.0.2.9,10.61.0.0/16,0.0.0.0", "--dhcp-option=33,10.0.0.0,192.0.2.8")
 		c := l.attach(leasing(`"request":[{"option":"121"},{"option":"33"}]`), "web")
@@ -126,6 +145,15 @@ var dhcpResults = []row{
 		l.must(err)
 		l.same(l.result(again).IPs[0].Address.IP.String(), c.v4)
 	}},
+	{name: "another container of the same id and path gets a lease through its own interface", differs: "it returns the lease of the container that is gone",
+		test: func(l *lab) {
+			s, _ := l.serveDHCP()
+			c := l.attach(conf(onLAN), "web")
+			c.Replace(l)
+			l.must(c.add(conf(onLAN)))
+			l.same(s.Extended(), 2)
+			l.must(c.check())
+		}},
 	{name: "an IPv6 address is leased", differs: "it has no DHCPv6", test: func(l *lab) {
 		s, _ := l.serveDHCP(single, "--dhcp-range=2001:db8:2::1000,2001:db8:2::1000,64,1h", "--dhcp-option=option6:dns-server,[2001:db8:2::53]")
 		l.bridgeUplink()
@@ -228,6 +256,14 @@ var dhcpChecks = []row{
 		l.refused(c.check(), "lease")
 		l.same(s.Extended(), asked)
 	}},
+	{name: "CHECK fails when the lease is of another address than ADD reported", differs: "its CHECK is its ADD", test: func(l *lab) {
+		l.serveDHCP()
+		c := l.attach(conf(onLAN), "web")
+		_, err := l.exec("CHECK", c, with(onLAN, "type", `"dhcp"`, "prevResult", c.printed))
+		l.must(err)
+		_, err = l.exec("CHECK", c, with(onLAN, "type", `"dhcp"`, "prevResult", strings.ReplaceAll(c.printed, c.v4+"/", "192.0.2.7/")))
+		l.refused(err, c.v4)
+	}},
 	{name: "CHECK fails when the daemon is down", test: func(l *lab) {
 		_, daemon := l.serveDHCP()
 		c := l.attach(conf(onLAN), "web")
@@ -291,6 +327,29 @@ func dhcpDels() (rows []row) {
 			web.network = conf(onLAN)
 			l.must(web.del())
 		}},
+		row{name: "GC leaves the leases of other networks", differs: noGC, test: func(l *lab) {
+			s, _ := l.serveDHCP()
+			other := conf(onLAN)
+			other.name = "other"
+			web, db := l.attach(conf(onLAN), "web"), l.attach(other, "db")
+			l.must(l.gc(conf(onLAN)))
+			l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
+			l.must(db.check())
+			l.refused(web.check(), "lease")
+		}},
+		row{name: "GC removes files that can be none of a lease", differs: noGC, test: func(l *lab) {
+			l.serveDHCP()
+			web := l.attach(conf(onLAN), "web")
+			before := l.files("/run/cni/dhcp.leases/*.json")
+			l.write("/run/cni/dhcp.leases/torn.json", "{")
+			l.write("/run/cni/dhcp.leases/nobody.json", `{"command":"ADD"}`)
+			l.run("mkfifo /run/cni/dhcp.leases/pipe.json")
+			l.run("truncate -s 4G /run/cni/dhcp.leases/large.json")
+			l.run("ln -s /dev/null /run/cni/dhcp.leases/device.json")
+			l.must(l.gc(conf(onLAN), web))
+			l.same(l.files("/run/cni/dhcp.leases/*.json"), before)
+			l.must(web.check())
+		}},
 		row{name: "GC leaves the leases that are valid", test: func(l *lab) {
 			s, _ := l.serveDHCP()
 			web := l.attach(conf(onLAN), "web")
@@ -333,6 +392,21 @@ var dhcpDaemons = []row{
 		l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
 		before.unchanged()
 	}},
+	{name: "DEL while the daemon is down is made up for though the interface is still there", differs: "its DEL fails then", test: func(l *lab) {
+		s, daemon := l.serveDHCP()
+		c := l.attach(conf(onLAN), "web")
+		daemon.Stop(l, syscall.SIGKILL)
+		_, err := l.exec("DEL", c, with(onLAN, "type", `"dhcp"`))
+		l.must(err)
+		l.host.StartDHCPDaemon(l)
+		l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
+		l.eventually(func() string { // the daemon forgets the lease a moment after
+			if c.check() == nil {
+				return "CHECK finds the lease yet"
+			}
+			return ""
+		})
+	}},
 	{name: "DEL of what was never added succeeds while the daemon is down", differs: "its DEL fails then", test: func(l *lab) {
 		web := l.pod("web")
 		web.network = conf(onLAN)
@@ -370,8 +444,31 @@ var dhcpDaemons = []row{
 		l.run("mount --bind /run/netns/web /run/host/run/netns/web")
 		l.run("mkdir /run/host/run/cni")
 		l.run("ln -s /run/host/run/cni /run/cni")
-		l.host.StartDHCPDaemon(l, "-hostprefix", "/run/host")
+		// In the daemon's own mount namespace nothing is at the path without the prefix.
+		l.write("/run/contained", "#!/bin/sh\numount /run/netns/web\nexec \"$@\"\n")
+		l.host.StartDHCPDaemonUnder(l, []string{"unshare", "--mount", "sh", "/run/contained"}, "-hostprefix", "/run/host")
 		l.must(web.add(conf(onLAN)))
 		l.shows(s.Log(), "DHCPACK")
+	}},
+	{name: "the daemon refuses to listen where something else is than a socket, and leaves it", differs: "it fails with the error of the kernel",
+		test: func(l *lab) {
+			l.outside()
+			l.write("/run/file", "precious")
+			_, err := l.host.Output(l.host.Command("timeout", "10", "/opt/cni/bin/dhcp", "daemon", "-socketpath", "/run/file"))
+			l.refused(err, "/run/file is no socket")
+			l.same(l.read("/run/file"), "precious")
+		}},
+	{name: "the daemon survives a request that is none", test: func(l *lab) {
+		l.serveDHCP()
+		c := l.attach(conf(onLAN), "web")
+		l.host.Do(func() {
+			conn, err := net.Dial("unix", netlab.DHCPSocket)
+			l.must(err)
+			defer conn.Close()
+			_, err = fmt.Fprintln(conn, `{"command":"ADD"}`)
+			l.must(err)
+			_, _ = io.ReadAll(conn)
+		})
+		l.must(c.check())
 	}},
 }

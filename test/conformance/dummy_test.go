@@ -11,6 +11,7 @@ const service = `{"type":"dummy","ipam":{"type":"host-local","ranges":[[{"subnet
 
 var dummyRows = group{name: "dummy", only: "dummy", needs: &netlab.Dummy,
 	rows: slices.Concat(dummyResults, dummyRefusals(), dummyChecks(), dummyDels(), dummyOthers,
+		hostileRows(nil, func(*lab) network { return conf(service) }),
 		mainRows(func(*lab) network { return conf(service) }, false))}
 
 var dummyResults = []row{

@@ -1,7 +1,11 @@
 package conformance
 
 import (
+	"net"
+	"os"
 	"strings"
+	"sync"
+	"time"
 
 	"github.com/cnibox/cnibox/test/firewalldtest"
 )
@@ -229,6 +233,11 @@ func firewallCheck() (rows []row) {
 			l.must(c.check())
 			l.same(before.changed(), "")
 		}},
+		row{name: "CHECK of a policy succeeds where sysfs is that of another network namespace", backends: true, test: func(l *lab) {
+			c := l.attach(l.guarded("ingressPolicy", `"isolated"`), "web")
+			l.run("unshare -n mount -t sysfs another /sys")
+			l.must(c.check())
+		}},
 		row{name: "CHECK that fails makes nothing", backends: true, differs: checkMakes, test: func(l *lab) {
 			c := l.attach(l.guarded(), "web")
 			l.run("nft flush ruleset")
@@ -284,6 +293,27 @@ func firewallStatus() (rows []row) {
 // firewalld starts one on the node, which is to drop what it does not know.
 func (l *lab) firewalld() *firewalldtest.Daemon {
 	return firewalldtest.Start(l, l.host, "nftables")
+}
+
+// silentBus gives the node a D-Bus that accepts and does not answer, as where systemd holds its socket and it is down. It hangs up after
+// a while.
+func (l *lab) silentBus() {
+	l.host.Do(func() {
+		err := os.MkdirAll("/run/dbus", 0o755)
+		l.must(err)
+		bus, err := net.Listen("unix", "/run/dbus/system_bus_socket")
+		l.must(err)
+		l.Cleanup(func() { _ = bus.Close() })
+		go func() {
+			for {
+				conn, err := bus.Accept()
+				if err != nil {
+					return // the row has ended
+				}
+				time.AfterFunc(time.Minute, func() { _ = conn.Close() })
+			}
+		}()
+	})
 }
 
 func firewallZones() []row {
@@ -342,6 +372,24 @@ func firewallZones() []row {
 			one, two := l.serving(l.guardedBridge(1, "same-bridge"), "one"), l.serving(l.guardedBridge(2, "same-bridge"), "two")
 			l.pass(one.away()...)
 			l.silent(append(one.to(&two.Namespace), two.to(&one.Namespace)...)...)
+		}},
+		{name: "DELs of what firewalld knows nothing of don't wait for a D-Bus that does not answer", differs: "it waits for ever", test: func(l *lab) {
+			list := []*container{l.attach(l.guarded(), "one"), l.attach(l.guarded(), "two"), l.attach(l.guarded(), "three")}
+			l.silentBus()
+			const most = 10 * time.Second
+			start := time.Now()
+			var wait sync.WaitGroup
+			for _, c := range list {
+				wait.Go(func() {
+					if err := c.del(); err != nil {
+						l.Error(err)
+					}
+				})
+			}
+			wait.Wait()
+			if took := time.Since(start); took > most {
+				l.Errorf("three DELs at once take %v", took)
+			}
 		}},
 		{name: "STATUS succeeds when firewalld runs", test: func(l *lab) {
 			l.firewalld()

@@ -17,6 +17,16 @@ func (l *lab) guardedBridge(i int, policy string) network {
 	return n.called(fmt.Sprint("net", i))
 }
 
+// publishing is a network with a policy, published ports and the key allowPublishedPorts.
+func (l *lab) publishing(policy, allow string) network {
+	l.outside() // with which the node has addresses to publish on
+	n := l.guardedBridge(1, policy)
+	n.plugins = []string{n.plugins[0], published(l).plugins[1], with(n.plugins[1], "allowPublishedPorts", allow)}
+	return n
+}
+
+const noSuchKey = "it has no such key"
+
 // bridged has netfilter see what crosses a bridge without being routed, or not.
 func (l *lab) bridged(on int) {
 	for _, key := range []string{"iptables", "ip6tables"} {
@@ -108,7 +118,62 @@ func firewallPolicies() (rows []row) {
 			l.must(one.check())
 		}})
 	}
+	for _, policy := range []string{"same-bridge", "isolated"} {
+		rows = append(rows,
+			row{name: policy + ": with allowPublishedPorts published ports are reached from other protected bridges, and no others", backends: true, differs: noSuchKey, test: func(l *lab) {
+				l.bridged(0)
+				before := l.serving(l.guardedBridge(2, policy), "before")
+				web := l.attach(l.publishing(policy, "true"), "web", ports("8080:80/tcp"))
+				l.serve(&web.Namespace, 80)
+				l.serve(&web.Namespace, 81)
+				after := l.serving(l.guardedBridge(3, policy), "after")
+				beside := l.attach(l.publishing(policy, "true"), "beside")
+				for _, from := range []*container{before, after, beside} {
+					l.pass(tcp(&from.Namespace, netlab.HostIPv4, 8080), tcp(&from.Namespace, netlab.HostIPv6, 8080))
+				}
+				for _, from := range []*container{before, after} {
+					l.silent(append(web.to(&from.Namespace), tcp(&from.Namespace, web.v4, 81), tcp(&from.Namespace, web.v6, 81))...)
+					l.silent(from.to(&web.Namespace)...)
+				}
+				l.silent(append(before.to(&after.Namespace), after.to(&before.Namespace)...)...)
+				l.must(web.check())
+			}},
+			row{name: policy + ": allowPublishedPorts of one bridge opens no published port of another", backends: true, test: func(l *lab) {
+				web := l.attach(l.publishing(policy, "false"), "web", ports("8080:80/tcp"))
+				l.serve(&web.Namespace, 80)
+				n := l.guardedBridge(2, policy)
+				n.plugins[1] = with(n.plugins[1], "allowPublishedPorts", "true")
+				other, beside := l.attach(n, "other"), l.attach(l.publishing(policy, "false"), "beside")
+				web.run("nft add table inet row")
+				web.run("nft add chain inet row got { type filter hook prerouting priority 0 ; }")
+				web.run("nft add rule inet row got tcp dport 80 counter")
+				l.silent(tcp(&other.Namespace, netlab.HostIPv4, 8080), tcp(&other.Namespace, netlab.HostIPv6, 8080))
+				if policy == "isolated" {
+					l.silent(tcp(&beside.Namespace, netlab.HostIPv4, 8080), tcp(&beside.Namespace, netlab.HostIPv6, 8080))
+				}
+				l.shows(web.run("nft list chain inet row got"), "counter packets 0 ")
+			}},
+			row{name: policy + ": allowPublishedPorts goes with the last container that has it", backends: true, differs: noSuchKey, test: func(l *lab) {
+				other := l.attach(l.guardedBridge(2, policy), "other")
+				web := l.attach(l.publishing(policy, "false"), "web", ports("8080:80/tcp"))
+				l.serve(&web.Namespace, 80)
+				to8080 := []path{tcp(&other.Namespace, netlab.HostIPv4, 8080), tcp(&other.Namespace, netlab.HostIPv6, 8080)}
+				l.silent(to8080...)
+				first, second := l.attach(l.publishing(policy, "true"), "first"), l.attach(l.publishing(policy, "true"), "second")
+				l.must(first.del())
+				l.pass(to8080...)
+				l.must(second.check())
+				l.must(second.del())
+				l.silent(to8080...)
+				l.must(web.check())
+			}})
+	}
 	return append(rows,
+		row{name: "CHECK finds that allowPublishedPorts is missing", backends: true, differs: policyNotSeen, test: func(l *lab) {
+			c := l.attach(l.guardedBridge(1, "same-bridge"), "web")
+			c.network.plugins[1] = with(c.network.plugins[1], "allowPublishedPorts", "true")
+			l.refused(c.firewall("CHECK"))
+		}},
 		row{name: "a policy lets through a node that drops forwarded packets", backends: true, test: func(l *lab) {
 			l.closed()
 			l.internet()

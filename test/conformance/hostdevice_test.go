@@ -5,13 +5,15 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // device gives containers nic0 of the node, which is wired to another machine.
 const device = `{"type":"host-device","device":"nic0"}`
 
 var hostDeviceRows = group{name: "host-device", only: "host-device", rows: slices.Concat(deviceResults, deviceSelectors(), deviceLinks, deviceDPDK,
-	deviceRefusals(), deviceFailures(), deviceDels(), deviceHostile(), deviceLateDels, deviceChecks(), deviceLater)}
+	deviceRefusals(), deviceFailures(), deviceDels(), deviceHostile(), deviceActs(), deviceRaces(), deviceLateDels, deviceBestEffort, deviceOldNotes(), deviceChecks(), deviceLater)}
 
 // nic gives the node a device, and returns the machine that it is wired to.
 func (l *lab) nic(name string) *container {
@@ -574,6 +576,20 @@ func deviceDels() (rows []row) {
 				before.unchanged()
 				l.notHeld()
 			}},
+		row{name: "DEL gives back a device that came back under a name of the container's, though another link has its own by now", choice: true,
+			differs: "its DEL fails then", test: func(l *lab) {
+				l.nic("nic0")
+				c := l.attach(deviceWith(), "web")
+				c.run("ip link set eth0 alias x")
+				c.run("ip link set eth0 netns " + l.host.NetnsPath() + " name docker0")
+				c.Delete(l)
+				l.run("ip link add nic0 type bridge")
+				l.must(c.del())
+				l.same(l.link(&l.host.Namespace, "docker0") == nil, true)
+				l.shows(l.run("ip -d link show dev nic0"), "bridge")
+				l.shows(l.run("ip link show"), "alias nic0")
+				l.notHeld()
+			}},
 		row{name: "DEL gives back a device that the reference plugin moved", test: func(l *lab) {
 			l.nic("nic0")
 			before := l.now()
@@ -635,6 +651,69 @@ func deviceHostile() (rows []row) {
 }
 
 var deviceLateDels = []row{
+	{name: "a late DEL leaves the same device to the container that has it, and the namespace's path, by now",
+		differs: "its DEL takes the device from whatever namespace the path is", test: func(l *lab) {
+			l.nic("nic0")
+			old := l.attach(deviceWith("ipam", pool), "web")
+			old.run("ip link set eth0 netns " + l.host.NetnsPath() + " name nic0")
+			old.Replace(l)
+			newer := old.newer("newer")
+			l.must(newer.add(deviceWith("ipam", pool)))
+			l.must(old.del())
+			l.must(newer.check())
+			l.forget()
+			l.must(old.del())
+			l.must(old.delBare())
+			l.linkIn(newer, "eth0", "alias nic0")
+			l.must(newer.del())
+			l.linkShows("nic0")
+			l.notHeld()
+		}},
+	{name: "DEL of a container that never had the device leaves its lo alone, and a veth pair, whatever their names and aliases are",
+		differs: "it moves what has an alias", test: func(l *lab) {
+			web := l.pod("web")
+			web.network = deviceWith()
+			web.run("ip link set lo down")
+			web.run("ip link set lo name eth0")
+			web.run("ip link set eth0 alias nic0")
+			l.must(l.each("DEL", web, web.network))
+			web.run("ip link set eth0 name lo")
+			web.run("ip link add eth0 type veth peer name other")
+			web.run("ip link set eth0 alias nic0")
+			mac := l.link(&web.Namespace, "eth0")["address"]
+			reported := fmt.Sprintf(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"%s","sandbox":"/run/netns/web"}]}`, mac)
+			_, err := l.exec("DEL", web, with(device, "prevResult", reported))
+			l.must(err)
+			web.run("ip link show eth0")
+		}},
+	{name: "a second DEL leaves a link that passes for a device which another container has by now",
+		differs: "its DEL takes the device from whatever namespace the path is", test: func(l *lab) {
+			l.nic("nic0")
+			first := l.attach(deviceWith(), "first")
+			mac := first.result.Interfaces[0].Mac
+			l.must(l.each("DEL", first, first.network))
+			newer := l.attach(deviceWith(), "newer")
+			first.run("ip link add eth0 address " + mac + " type veth peer name p0 netns " + l.pod("sub").Path())
+			first.run("ip link set eth0 alias nic0")
+			before := l.now(newer)
+			l.must(first.del())
+			before.unchanged()
+			l.must(newer.del())
+			l.linkShows("nic0")
+		}},
+	{name: "a new device that has the name of one which a container has changes nothing for that",
+		differs: "its DEL fails when the name is taken", test: func(l *lab) {
+			l.nic("nic0")
+			first := l.attach(deviceWith(), "first")
+			l.run("ip link add nic0 type veth peer name other0")
+			newer := l.attach(deviceWith(), "newer")
+			first.run("ip link set eth0 alias x")
+			l.must(newer.del())
+			l.must(first.del())
+			l.linkShows("nic0", "other0")
+			l.same(strings.Contains(l.run("ip link show"), "alias nic0"), true)
+			l.notHeld()
+		}},
 	{name: "a late DEL leaves the device to the container that has it, and the namespace's path, by now",
 		differs: "its DEL takes the device from whatever namespace the path is", test: func(l *lab) {
 			l.nic("nic0")
@@ -680,6 +759,106 @@ func (l *lab) nicWired(name string) {
 		return ""
 	})
 	l.run("ip link add " + name + " type veth peer name far-" + name)
+}
+
+// deviceOnMaster gives containers m0, a macvlan of the node.
+var deviceOnMaster = deviceWith("device", `"m0"`, "ipam", pool)
+
+var deviceBestEffort = []row{
+	{name: "DEL and GC give a device back that can't have its MAC address and MTU again, and say so", differs: "it restores none of it",
+		test: func(l *lab) {
+			l.warmPool()
+			for _, detach := range []func(c *container) string{
+				func(c *container) string { return l.process("DEL", c, c.network.plugins[0]).Stderr },
+				func(c *container) string {
+					r := l.process("GC", nil, with(c.network.plugins[0], "cniVersion", `"1.1.0"`, "cni.dev/valid-attachments", "[]"))
+					l.same(r.ExitCode, 0)
+					return r.Stderr
+				},
+			} {
+				l.run("ip link add nic0 type veth peer name wire0")
+				l.run("ip link add m0 link nic0 address 02:45:00:00:00:10 type macvlan mode bridge")
+				l.run("ip link set m0 alias uplink up")
+				c := l.attach(deviceOnMaster, "web"+fmt.Sprint(len(l.files("/run/netns/*"))))
+				c.run("ip link set eth0 address 02:45:00:00:00:11")
+				l.run("ip link add m1 link nic0 address 02:45:00:00:00:10 type macvlan mode bridge")
+				l.run("ip link set nic0 up mtu 1400")
+				l.run("ip link set m1 up")
+				l.shows(detach(c), "m0", "MAC address", "MTU")
+				l.linkShows("m0", "02:45:00:00:00:11", "mtu 1400", "alias uplink", ",UP")
+				l.same(len(l.files("/var/lib/cni/networks/lan/1*")), 0)
+				l.notHeld()
+				l.run("ip link del nic0")
+			}
+		}},
+	{name: "DEL gives a device back that can't be set up again, and says so", differs: "it leaves it down", needs: &netlab.VLAN, test: func(l *lab) {
+		l.warmPool()
+		l.run("ip link add nic0 type veth peer name wire0")
+		l.run("ip link set nic0 up")
+		l.run("ip link add m0 link nic0 type vlan id 5")
+		l.run("ip link set m0 alias uplink up")
+		c := l.attach(deviceOnMaster, "web")
+		l.run("ip link set nic0 down")
+		l.shows(l.process("DEL", c, c.network.plugins[0]).Stderr, "m0", "up")
+		l.linkShows("m0", "alias uplink")
+		l.same(len(l.files("/var/lib/cni/networks/lan/1*")), 0)
+		l.notHeld()
+	}},
+}
+
+// ofOldVersion leaves of the notes what earlier versions wrote.
+func (l *lab) ofOldVersion() {
+	for _, path := range l.files("/run/cnibox/host-device/*") {
+		lines := slices.DeleteFunc(strings.SplitAfter(l.read(path), "\n"), func(line string) bool {
+			key, _, _ := strings.Cut(line, " ")
+			return !slices.Contains([]string{"network", "containerID", "ifname", "netns", "name", "alias", "kind", "parent", "mac", "mtu", "up"}, key)
+		})
+		l.write(path, strings.Join(lines, ""))
+	}
+}
+
+// deviceOldNotes has DEL and GC go by notes that an earlier version wrote.
+func deviceOldNotes() (rows []row) {
+	for _, c := range []struct{ name, does string }{
+		{name: "changes nothing"},
+		{name: "renames it", does: "link set eth0 down\nlink set eth0 name net7"},
+		{name: "changes its MAC address", does: "link set eth0 address 02:45:00:00:00:66"},
+		{name: "changes its alias", does: "link set eth0 alias x"},
+		{name: "gives it a name that a bridge may want", does: "link property add dev eth0 altname cni0"},
+		{name: "gives lo its alias", does: "link set lo alias nic0"},
+	} {
+		rows = append(rows, row{name: "a device that an earlier version moved comes back, though the container " + c.name,
+			differs: "it goes by the name, and has no GC", test: func(l *lab) {
+				l.nic("nic0")
+				l.run("ip link set nic0 up alias uplink")
+				before := l.now()
+				for i, detach := range []func(c *container) error{
+					func(c *container) error { return c.del() },
+					func(*container) error { return l.gc(deviceWith()) },
+				} {
+					web := l.attach(deviceWith(), fmt.Sprint("web", i))
+					l.ofOldVersion()
+					web.Feed(l, c.does+"\n", "ip", "-batch", "-")
+					l.must(detach(web))
+					before.unchanged()
+					l.notHeld()
+				}
+			}})
+	}
+	return append(rows, row{name: "of two links that may be a device which an earlier version moved none comes back",
+		differs: "it goes by the name", test: func(l *lab) {
+			l.nic("nic0")
+			web := l.attach(deviceWith(), "web")
+			l.ofOldVersion()
+			web.run("ip link add mine type veth peer name other netns " + l.pod("sub").Path())
+			web.run("ip link set mine alias nic0")
+			before := l.now(web)
+			l.refused(web.del(), "nic0", "several")
+			before.unchanged()
+			web.run("ip link del mine")
+			l.must(web.del())
+			l.linkShows("nic0")
+		}})
 }
 
 func deviceChecks() (rows []row) {

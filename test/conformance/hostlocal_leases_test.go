@@ -473,6 +473,12 @@ var hostLocalStatus = []row{
 		l.run("mount -t tmpfs -o ro tmpfs /run/leases")
 		l.refused(l.status(leased(plainRange+`,"dataDir":"/run/leases"`)), "/run/leases")
 	}},
+	{name: "STATUS fails when the disk is full", differs: noStatus, test: func(l *lab) {
+		l.run("mkdir /run/leases")
+		l.run("mount -t tmpfs -o size=64k tmpfs /run/leases")
+		l.write("/run/leases/much", strings.Repeat("x", 64<<10))
+		l.refused(l.status(leased(plainRange+`,"dataDir":"/run/leases"`)), "/run/leases", "full")
+	}},
 	{name: "STATUS has code 50 when no lease can be made", differs: noStatus, test: func(l *lab) {
 		l.write("/run/plain", "a file")
 		_, err := l.exec("STATUS", nil, ofHostLocal(plainRange+`,"dataDir":"/run/plain/leases"`, "cniVersion", `"1.1.0"`))

@@ -50,6 +50,13 @@ func (l *lab) crashed(n network, names ...string) (list []*container) {
 	return list
 }
 
+// again returns a container with another one's id in a new namespace.
+func (l *lab) again(c *container) *container {
+	again := l.pod("again")
+	again.ID, again.runtime.ContainerID = c.ID, c.ID
+	return again
+}
+
 // staleLeases is about leases of attachments that are gone without DEL.
 var staleLeases = []row{
 	{name: "after a reboot, a full range takes back what crashed containers had", needs: &netlab.TimeNamespace, differs: refKeeps, test: func(l *lab) {
@@ -113,7 +120,7 @@ var staleLeases = []row{
 		}
 		l.held("10.1.2.2")
 	}},
-	{name: "without a reboot nothing is taken back: it may be an ADD under way", test: func(l *lab) {
+	{name: "without a reboot nothing is taken back at once: it may be an ADD under way", test: func(l *lab) {
 		n := leased(twoLeft)
 		l.crashed(n, "one")
 		l.lease("10.1.2.3", "new", "eth0")
@@ -126,15 +133,59 @@ var staleLeases = []row{
 		l.attach(n, "two")
 		l.refused(l.pod("three").add(n), "10.1.2.2-10.1.2.3", "2 addresses", "1 of them", "cnictl gc lan")
 	}},
-	{name: "the error about a second ADD says since when the first one's address is held, and whether that container is there", differs: refNoOwner, test: func(l *lab) {
+	{name: "the error about a second ADD says since when the first one's address is held, and that its container is there", differs: refNoOwner, test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		again := func(parts ...string) {
-			_, err := l.exec("ADD", c, ofHostLocal(plainRange))
-			l.refused(err, append(parts, "10.1.2.2", c.ID, "eth0", time.Now().UTC().Format("since 2006-01-"))...)
-		}
-		again(c.Path() + " is there")
+		_, err := l.exec("ADD", c, ofHostLocal(plainRange))
+		l.refused(err, c.Path()+" is there", "10.1.2.2", c.ID, "eth0", time.Now().UTC().Format("since 2006-01-"))
+	}},
+	{name: "a container that is started again in a new namespace gets an address, though no DEL came for the first", differs: refKeeps, test: func(l *lab) {
+		n := leased(dualRanges)
+		c := l.attach(n, "web")
 		c.Delete(l)
-		again("is gone")
+		l.must(l.again(c).add(n))
+		l.held("10.1.2.3", "fd00::3")
+	}},
+	{name: "a container that is started again in a new namespace at the same path gets an address, though no DEL came for the first", differs: refKeeps, test: func(l *lab) {
+		n := leased(dualRanges)
+		c := l.attach(n, "web")
+		c.Replace(l)
+		l.must(c.add(n))
+		l.held("10.1.2.3", "fd00::3")
+	}},
+	{name: "a container that is started again gets the address it asks for, which it had", differs: refKeeps, test: func(l *lab) {
+		n := leased(plainRange)
+		c := l.attach(n, "web")
+		c.Delete(l)
+		l.must(l.again(c).add(n, capability("ips", `["10.1.2.2"]`)))
+		l.held("10.1.2.2")
+	}},
+	{name: "an ADD for another namespace is refused while the first one is there, and changes nothing", test: func(l *lab) {
+		n := leased(plainRange)
+		c := l.attach(n, "web")
+		_, err := l.exec("ADD", l.again(c), ofHostLocal(plainRange))
+		l.refused(err, "10.1.2.2", c.ID)
+		l.held("10.1.2.2")
+		l.must(c.check())
+	}},
+	{name: "an ADD is refused while the first one's veth is there, though nothing is at its namespace's path", test: func(l *lab) {
+		n := leased(plainRange)
+		c := l.attach(n, "web")
+		l.run("umount " + c.Path())
+		_, err := l.exec("ADD", l.again(c), ofHostLocal(plainRange))
+		l.refused(err, "10.1.2.2", c.ID)
+		l.held("10.1.2.2")
+	}},
+	{name: "an ADD is refused when nothing is known of the first one", test: func(l *lab) {
+		n := leased(plainRange)
+		c := l.attach(n, "web")
+		c.Delete(l)
+		again := l.again(c)
+		for _, unknown := range []string{"touch -d yesterday %s", "truncate -s 20 %s", "truncate -s 0 %s", "rm %s"} {
+			l.run(fmt.Sprintf(unknown, netlab.CacheDir+"/results/lan-"+c.ID+"-eth0"))
+			_, err := l.exec("ADD", again, ofHostLocal(plainRange))
+			l.refused(err, "10.1.2.2", c.ID)
+		}
+		l.held("10.1.2.2")
 	}},
 	{name: "the error about an address that is taken says since when, and whether that container is there", differs: refNoOwner, test: func(l *lab) {
 		c := l.attach(leased(plainRange), "one")

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"regexp"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -31,6 +32,13 @@ func (l *lab) eventually(f func() string) {
 	}
 	if wrong != "" {
 		l.Error(wrong)
+	}
+}
+
+// stopIfFailed ends a row of many cases at the first that fails. Plugins that fail one mostly fail many, some by a time limit each.
+func (l *lab) stopIfFailed() {
+	if len(l.outcome.failures) > 0 {
+		runtime.Goexit()
 	}
 }
 

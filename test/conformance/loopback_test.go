@@ -1,10 +1,13 @@
 package conformance
 
-import "strings"
+import (
+	"fmt"
+	"strings"
+)
 
 const loop = `{"type":"loopback"}`
 
-var loopbackRows = group{name: "loopback", rows: []row{
+var loopbackRows = group{name: "loopback", rows: append(hostileRows(nil, func(*lab) network { return conf(loop) }), []row{
 	{name: "ADD sets lo up", test: func(l *lab) {
 		c := l.attach(conf(loop), "web")
 		l.serve(&c.Namespace, 80)
@@ -81,6 +84,29 @@ var loopbackRows = group{name: "loopback", rows: []row{
 			l.lacks(c.run("ip link show lo"), "LOOPBACK,UP")
 		}
 	}},
+	{name: "DEL leaves lo up if it was up before ADD", differs: "sets it down whoever has set it up", test: func(l *lab) {
+		c := l.pod("web")
+		c.run("ip link set lo up")
+		l.must(c.add(conf(loop)))
+		l.must(c.del())
+		l.shows(c.run("ip link show lo"), "LOOPBACK,UP")
+	}},
+	{name: "a late DEL leaves lo of the container that has the namespace's path by now", differs: "sets lo of whatever namespace the path is down", test: func(l *lab) {
+		for _, result := range []bool{true, false} {
+			old := l.attach(conf(loop), fmt.Sprint("web", result))
+			old.Replace(l)
+			newer := old.newer("newer")
+			l.must(newer.add(conf(loop)))
+			if result {
+				l.must(old.del())
+			} else {
+				l.must(old.bareDel(loop))
+			}
+			l.must(newer.check())
+			l.must(newer.del())
+			l.lacks(newer.run("ip link show lo"), "LOOPBACK,UP")
+		}
+	}},
 	{name: "DEL without a namespace is fine", test: func(l *lab) {
 		c := l.attach(conf(loop), "web")
 		l.must(c.delBare())
@@ -102,4 +128,4 @@ var loopbackRows = group{name: "loopback", rows: []row{
 	{name: "keys of other plugins do not matter", test: func(l *lab) {
 		l.attach(conf(with(loop, "mtu", `"big"`, "ipam", `{}`, "name", `"x"`)), "web", args("COLOUR="+strings.Repeat("red", 3)))
 	}},
-}}
+}...)}

@@ -2,6 +2,8 @@ package conformance
 
 import (
 	"slices"
+	"strings"
+	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -131,6 +133,37 @@ func macvlanMACs() (rows []row) {
 }
 
 var macvlanOwn = []row{
+	{name: "no container can keep others out by a MAC address that they will get", test: func(l *lab) {
+		for _, ip := range []string{"10.46.0.9/24", "fd00:46::9/64"} {
+			n := l.on("macvlan", "ipam", fixedIPs(ip))
+			next := l.attach(n, "next")
+			foretold := next.result.Interfaces[0].Mac
+			l.must(next.del())
+			hostile := l.attach(l.on("macvlan", "ipam", "{}"), "hostile")
+			hostile.run("ip link add link eth0 name taken0 address " + foretold + " up type macvlan mode bridge")
+			begin := time.Now()
+			l.must(next.add(n))
+			if took := time.Since(begin); strings.Contains(ip, ".") && took > 2*time.Second {
+				l.Errorf("ADD waited: it took %v", took)
+			}
+			l.has(&next.Namespace, "eth0", "address", next.result.Interfaces[0].Mac, "operstate", "UP")
+			l.pings(&next.Namespace, map[bool]string{true: "10.46.0.1", false: "fd00:46::1"}[next.v4 != ""])
+			l.must(next.check())
+			l.must(next.del())
+			next.Delete(l)
+			hostile.Delete(l)
+		}
+	}},
+	{name: "two networks that have one subnet can be on one master", test: func(l *lab) {
+		for _, mode := range []string{"private", "vepa"} {
+			n := l.on("macvlan", "mode", text(mode), "ipam", fixedIPs("10.46.0.9/24"))
+			a, b := l.attach(n, "a-"+mode), l.attach(n.called("other"), "b-"+mode)
+			l.must(a.check())
+			l.must(b.check())
+			l.must(a.del())
+			l.must(b.del())
+		}
+	}},
 	{name: "without ipam the interface is up and has no addresses", test: func(l *lab) {
 		c := l.attach(l.on("macvlan", "ipam", "{}"), "web")
 		l.has(&c.Namespace, "eth0", "operstate", "UP")

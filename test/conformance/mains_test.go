@@ -38,8 +38,38 @@ func mainRows(network func(l *lab) network, backends bool, reached ...string) []
 			l.must(never.del())
 			before.unchanged()
 		}},
+		{name: "DEL leaves nothing though the container's lo has the interface's name and MAC address", differs: "its DEL fails, or keeps the address", test: func(l *lab) {
+			l.warm(network(l))
+			before := l.now()
+			for _, del := range []func(*container) error{(*container).del, func(c *container) error {
+				_, err := l.exec("DEL", c, with(c.network.plugins[0], "capabilities", "{}"))
+				return err
+			}} {
+				c := l.attach(network(l), "web")
+				mac := l.link(&c.Namespace, "eth0")["address"].(string)
+				c.run("ip link del eth0")
+				c.run("ip link set lo down name eth0 address " + mac)
+				l.must(del(c))
+				c.Delete(l)
+			}
+			before.unchanged()
+		}},
 		{name: "a late DEL leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
 			late(l, (*container).del)
+		}},
+		{name: "a late DEL leaves the container that has the namespace's path, address and MAC address by now", differs: removesAny, test: func(l *lab) {
+			n := network(l)
+			old := l.attach(n, "web")
+			gateway := ""
+			if len(reached) > 0 {
+				gateway = " " + reached[0]
+			}
+			n.plugins[0] = with(n.plugins[0], "ipam", fixedIPs(old.v4+"/24"+gateway))
+			old.Replace(l)
+			newer := old.newer("newer")
+			l.must(newer.add(n))
+			l.must(old.del())
+			l.must(newer.check())
 		}},
 		{name: "a late DEL without a result leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
 			late(l, func(old *container) error {

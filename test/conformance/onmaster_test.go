@@ -15,7 +15,7 @@ import (
 func onMasterRows(kind string) []row {
 	return slices.Concat(onMasterResults(kind), onMasterLinks(kind), onMasterRefusals(kind), onMasterFailures(kind), onMasterDels(kind),
 		onMasterLateDels(kind), mainRows(func(l *lab) network { return l.on(kind) }, false, "10.46.0.1", "fd00:46::1"),
-		onMasterGCs(kind), onMasterChecks(kind), onMasterStatus(kind))
+		hostileRows(nil, func(l *lab) network { return l.on(kind) }), onMasterGCs(kind), onMasterChecks(kind), onMasterStatus(kind))
 }
 
 // The VLAN that rows use, and its link outside.
@@ -223,7 +223,7 @@ func onMasterRefusals(kind string) (rows []row) {
 		{name: "a master that is not in the container", says: netlab.UplinkName, differs: nameless, keys: []string{"linkInContainer", "true"}},
 		{name: "a master that is no string", says: "master", keys: []string{"master", "5"}},
 		{name: "a linkInContainer that is no boolean", says: "linkInContainer", keys: []string{"linkInContainer", `"yes"`}},
-		{name: "an mtu above the master's", says: "1501", keys: []string{"mtu", "1501"}, except: "ipvlan"},
+		{name: "an mtu above the master's", says: "invalid MTU 1501, must be [0, master MTU(1500)]", keys: []string{"mtu", "1501"}, except: "ipvlan"},
 		{name: "an mtu that is no number", says: "mtu", keys: []string{"mtu", `"1400"`}},
 		{name: "an mtu below 68", says: "mtu", keys: []string{"mtu", "67"}, differs: "it takes any below the master's"},
 		{name: "a mode that there is none of", says: "frobnicate", keys: []string{"mode", `"frobnicate"`}, except: "vlan"},

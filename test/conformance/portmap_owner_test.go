@@ -674,7 +674,7 @@ func portmapStatusRows() []row {
 	for _, c := range []struct{ name, key, value, names string }{
 		{"an unknown backend", "backend", `"ipvs"`, "ipvs"},
 		{"options that are not valid", "snat", `"yes"`, "snat"},
-		{"conditions that nft does not know", "conditionsV4", `["ip","daddrr","192.0.2.1"]`, "daddrr"},
+		{"conditions that are more than that", "conditionsV4", `["ip daddr 192.0.2.1; flush ruleset"]`, "conditionsV4"},
 	} {
 		rows = append(rows, row{name: "STATUS fails with " + c.name, differs: noStatus, test: func(l *lab) {
 			l.refused(l.status(portmapOnly(published(l, c.key, c.value))), c.names)

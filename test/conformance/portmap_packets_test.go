@@ -389,6 +389,19 @@ func portmapConditionRows() []row {
 			l.must(web.check())
 		}})
 	}
+	for _, comment := range []string{`"a -j b"`, `"-j"`, `"it's \"-j\" \\ -p udp --dports 1 -j CNI-DN"`} {
+		rows = append(rows, row{name: "DEL takes back a port with conditions that have the comment " + comment, test: func(l *lab) {
+			n := published(l, "conditionsV4", `["-m","comment","--comment",`+comment+`,"!","-d","192.0.2.7"]`)
+			l.warm(n, ports("8080:80/tcp"))
+			before := l.now()
+			web := publish(l, n, "web", "8080:80/tcp")
+			l.answers(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080), "web")
+			l.must(web.check())
+			l.must(web.del())
+			web.Delete(l)
+			l.same(strings.Contains(before.changed(), "CNI-DN"), false)
+		}})
+	}
 	return append(rows, row{name: "conditions in words of nft: of IPv6", test: func(l *lab) {
 		from := withSecond(l)
 		l.serve(&l.host.Namespace, 8080)

@@ -32,8 +32,8 @@ func published(l *lab, keys ...string) network {
 
 // far is a network like lan, on another bridge and without masquerading.
 func far(l *lab) network {
-	n := published(l).called("far")
-	n.plugins[0] = with(strings.NewReplacer("lan0", "far0", "10.44.", "10.45.", "fd00:44:", "fd00:45:").Replace(n.plugins[0]), "ipMasq", "false")
+	n := published(l).called("far").beside()
+	n.plugins[0] = with(n.plugins[0], "ipMasq", "false")
 	return n
 }
 
@@ -371,6 +371,8 @@ func portmapInvalidRows() (rows []row) {
 		{"conditions in words of nft with backend iptables", "", []string{"backend", `"iptables"`, "conditionsV6", `["ip6","daddr","2001:db8::1"]`}, "conditionsV6", ""},
 		{"conditions in words of both", "", []string{"conditionsV4", `["-d","192.0.2.1"]`, "conditionsV6", `["ip6","daddr","2001:db8::1"]`}, "conditionsV6", ""},
 		{"conditions that nft does not know", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip","daddrr","192.0.2.1"]`}, "daddrr", ""},
+		{"conditions with a zero byte", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip daddr 192.0.2.1\u0000"]`}, "conditionsV4", "it gives nft what is before it"},
+		{"conditions with another command of nft", "", []string{"backend", `"nftables"`, "conditionsV4", `["ip daddr 192.0.2.1; delete table inet x"]`}, "delete table", ""},
 		{"conditions that iptables does not know", "", []string{"conditionsV4", `["--daddrr","192.0.2.1"]`}, "daddrr", noticedLate},
 		{"conditions that are no list", "", []string{"conditionsV4", `"-d 192.0.2.1"`}, "conditionsV4", ""},
 	} {

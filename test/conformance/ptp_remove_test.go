@@ -134,6 +134,15 @@ var ptpLateDels = []row{
 		l.must(c.del())
 		l.has(&c.Namespace, "eth0", "ifname", "eth0")
 	}},
+	{name: "DEL without a result leaves a veth pair that hangs in a bridge, whatever its addresses", differs: removesAny, test: func(l *lab) {
+		c := l.pod("web")
+		c.network = conf(ptp)
+		l.asReferencePtp(c, "10.44.0.2")
+		l.run("ip link add own0 up type bridge")
+		l.run("ip link set vethabcdef01 master own0")
+		l.must(c.del())
+		l.has(&l.host.Namespace, "vethabcdef01", "master", "own0")
+	}},
 	{name: "DEL leaves a container of a bridge that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
 		c := l.pod("web")
 		c.network = conf(ptp)

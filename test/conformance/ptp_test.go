@@ -17,7 +17,8 @@ var barePtp = with(ptp, "capabilities", "{}")
 
 var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets,
 	ptpRefusals(), ptpFailures(), ptpDels(), ptpLateDels,
-	mainRows(func(l *lab) network { return l.ptp() }, true, "10.44.0.1", "fd00:44::1"), ptpGCs, ptpChecks(), ptpStatus)}
+	mainRows(func(l *lab) network { return l.ptp() }, true, "10.44.0.1", "fd00:44::1"), ptpGCs, ptpChecks(), ptpStatus,
+	hostileRows(nil, func(l *lab) network { return l.ptp() }))}
 
 // ptp returns the network ptp with more keys, each followed by its value in JSON, and the backend of the row.
 func (l *lab) ptp(keys ...string) network { return l.masquerading(ptp, keys...) }
@@ -68,6 +69,15 @@ var ptpResults = []row{
 	{name: "dns is the IPAM plugin's", test: func(l *lab) {
 		c := l.attach(l.ptp("ipam", with(fixedIPs(ptpIPv4Address), "dns", `{"nameservers":["10.44.0.53"],"search":["lab"]}`)), "web")
 		l.same(text(c.result.DNS), `{"nameservers":["10.44.0.53"],"search":["lab"]}`)
+	}},
+	{name: "an empty list in the network's own dns drops the IPAM plugin's, null or an empty domain does not", test: func(l *lab) {
+		for own, want := range map[string]string{`{"nameservers":[]}`: "", `{"options":[],"domain":""}`: "", `{"search":null,"domain":""}`: "10.44.0.53", `{}`: "10.44.0.53"} {
+			c := l.pod("web")
+			l.must(c.add(l.ptp("dns", own, "ipam", with(fixedIPs(ptpIPv4Address), "dns", `{"nameservers":["10.44.0.53"]}`))))
+			l.same(strings.Join(c.result.DNS.Nameservers, " "), want)
+			l.must(c.del())
+			c.Delete(l)
+		}
 	}},
 	{name: "the network's own dns comes before the IPAM plugin's", test: func(l *lab) {
 		own := `{"domain":"own","options":["ndots:5"]}`
@@ -284,6 +294,8 @@ func ptpRoutes() (rows []row) {
 		{"a route has its priority", `{"dst":"10.50.0.0/16","priority":50}`, "10.50.0.0/16", "metric 50", "", ""},
 		{"a route is in its table", `{"dst":"10.50.0.0/16","table":300}`, "10.50.0.0/16", "table 300", "", ""},
 		{"a route of scope link goes by no gateway", `{"dst":"10.50.0.0/16","scope":253}`, "10.50.0.0/16", "scope link", "via",
+			"it takes the gateway, which the kernel refuses for that scope"},
+		{"a route of scope host goes by no gateway", `{"dst":"10.50.0.0/16","scope":254}`, "10.50.0.0/16", "scope host", "via",
 			"it takes the gateway, which the kernel refuses for that scope"},
 		{"a route has its mtu and advmss", `{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200}`, "10.50.0.0/16", "mtu 1300 advmss 1200", "",
 			"it does not set mtu and advmss of a route"},

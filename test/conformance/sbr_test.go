@@ -11,7 +11,8 @@ import (
 )
 
 var sbrRows = group{name: "sbr", only: "sbr", rows: slices.Concat(
-	aboutPlugin("sbr", sbr), sbrResults, sbrRoutes(), sbrTables, sbrSeveral, sbrRefusals(), sbrDels(), sbrLateDels, sbrChecks(), sbrStatus())}
+	aboutPlugin("sbr", sbr), sbrResults, sbrRoutes(), sbrTables, sbrSeveral, sbrRefusals(), sbrDels(), sbrLateDels, sbrChecks(), sbrStatus(),
+	hostileRows(onTable(), func(*lab) network { return conf(lan, with(sbr, "addSourceHints", "true")) }))}
 
 const sbr = `{"type":"sbr"}`
 
@@ -159,6 +160,18 @@ func sbrRoutes() []row {
 			l.must(c.after("ADD", sbr))
 			l.shows(c.table("10.47.0.2"), "10.80.0.0/16 via 172.31.0.1 onlink")
 			l.lacks(c.main(false), "10.80")
+		}},
+		{name: "a route that leads over several gateways of the interface moves, and DEL gives it back", differs: sbrLeaves, test: func(l *lab) {
+			c := l.wired("web")
+			c.batch("route add 10.95.0.0/16 nexthop via 10.47.0.1 weight 2 nexthop via 10.47.0.9\n" +
+				"-6 route add fd00:95::/32 nexthop via fd00:47::1 nexthop via fd00:47::9\n")
+			before := l.now(c)
+			l.must(c.after("ADD", sbr))
+			l.shows(c.run("ip route show table "+c.tableOf("10.47.0.2")+" 10.95.0.0/16"), "10.47.0.1", "weight 2", "10.47.0.9")
+			l.shows(c.run("ip -6 route show table "+c.tableOf("fd00:47::2")+" fd00:95::/32"), "fd00:47::1", "fd00:47::9")
+			l.same(c.run("ip route show table main 10.95.0.0/16")+c.run("ip -6 route show table main fd00:95::/32"), "")
+			l.must(c.after("DEL", sbr))
+			before.unchanged()
 		}},
 		{name: "routes of a family that the interface has no address of stay", differs: sbrLoses, test: func(l *lab) {
 			c := l.wired("web")
@@ -497,6 +510,24 @@ var sbrLateDels = []row{
 		before := l.now(c)
 		l.must(c.bareDel(config))
 		before.unchanged()
+	}},
+	{name: "a late DEL leaves a newer container at the path alone that has the same addresses", differs: sbrOthers, test: func(l *lab) {
+		for i, config := range []string{sbr, with(sbr, "addSourceHints", "true"), with(sbr, "table", "5000")} {
+			for _, result := range []bool{true, false} {
+				old := l.attach(conf(with(lan, "ipam", fixedIPs("10.44.0.2/24 10.44.0.1")), config), fmt.Sprint("web", i, result))
+				old.Replace(l)
+				newer := old.newer("newer")
+				l.must(newer.add(old.network))
+				before := l.now(newer)
+				del := config
+				if result {
+					del = with(config, "prevResult", old.printed)
+				}
+				l.must(old.bareDel(del))
+				before.unchanged()
+				l.must(newer.del())
+			}
+		}
 	}},
 	{name: "DEL succeeds whatever the container has done to its routes and addresses", differs: sbrLeaves, test: func(l *lab) {
 		c := l.wired("web")

@@ -55,6 +55,12 @@ var staticResults = []row{
 		l.must(err)
 		l.lacks(out, "192.0.2.1")
 	}},
+	{name: "what the reference plugin prints of its own settings is read, which has address and Address", test: func(l *lab) {
+		out, err := l.exec("ADD", l.pod("web"), ofStatic(""), raw(`{"cniVersion":"1.0.0","name":"lan","type":"static","ipam":{"type":"static",
+			"addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1","Address":{"IP":"10.1.2.3","Mask":"////AA=="},"Version":"4"}]}}`))
+		l.must(err)
+		l.printed(out, `{"cniVersion":"1.0.0","ips":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}]}`)
+	}},
 	{name: "keys are matched in any case", test: func(l *lab) {
 		l.attach(fixed(`"Addresses":[{"ADDRESS":"10.1.2.3/24","GateWay":"10.1.2.1"}]`), "web").ips("10.1.2.3/24>10.1.2.1")
 	}},

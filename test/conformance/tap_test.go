@@ -16,7 +16,8 @@ const (
 	tapLan = `{"type":"tap","capabilities":{"mac":true},"ipam":{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24"}],[{"subnet":"fd00:46::/64"}]]}}`
 )
 
-var tapRows = group{name: "tap", only: "tap", rows: slices.Concat(tapResults, tapLinks(), tapPackets, tapRefusals(), tapFailures(), tapDels(), tapChecks(), tapLater)}
+var tapRows = group{name: "tap", only: "tap", rows: slices.Concat(tapResults, tapLinks(), tapPackets, tapRefusals(), tapFailures(), tapDels(), tapChecks(), tapLater,
+	hostileRows(nil, func(*lab) network { return conf(tapLan) }))}
 
 // hold opens a container's tap as a virtual machine does, until the row ends.
 func (c *container) hold(name string, flags uint16) (fd int, err error) {
@@ -340,6 +341,10 @@ func tapChecks() (rows []row) {
 		{name: "another MAC address", says: "02:46:00:00:00:66", differs: "it does not look", change: func(c *container) { c.run("ip link set eth0 address 02:46:00:00:00:66") }},
 		{name: "the interface down", change: func(c *container) { c.run("ip link set eth0 down") }},
 		{name: "the interface out of its bridge", says: "br0", differs: "it does not look", change: func(c *container) { c.run("ip link set eth0 nomaster") }},
+		{name: "the interface in another bridge", says: "br0", differs: "it does not look", change: func(c *container) {
+			c.run("ip link add br1 up type bridge")
+			c.run("ip link set eth0 master br1")
+		}},
 		{name: "the address gone", says: "10.46.0.2", change: func(c *container) { c.run("ip address del 10.46.0.2/24 dev eth0") }},
 		{name: "the IPv6 address gone", says: "fd00:46::2", change: func(c *container) { c.run("ip address del fd00:46::2/64 dev eth0") }},
 	} {
@@ -359,6 +364,17 @@ func tapChecks() (rows []row) {
 			_, err := c.hold("eth0", 0)
 			l.must(err)
 			l.must(c.check())
+		}},
+		row{name: "CHECK finds a tun in place of the tap though the result has no MAC address", differs: "it does not look", test: func(l *lab) {
+			c := l.attach(conf(tap), "web")
+			config := with(tap, "capabilities", "{}", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/web"}]}`)
+			_, err := l.exec("CHECK", c, config)
+			l.must(err)
+			c.run("ip link del eth0")
+			c.run("ip tuntap add mode tun name eth0")
+			c.run("ip link set eth0 up")
+			_, err = l.exec("CHECK", c, config)
+			l.refused(err, "tun")
 		}},
 		row{name: "CHECK needs the result of ADD", test: func(l *lab) {
 			c := l.attach(conf(tap), "web")

@@ -12,6 +12,12 @@ import (
 var tuningRows = group{name: "tuning", rows: slices.Concat(
 	tuningAttributes(), tuningSources(), tuningSysctls(), tuningAllowlist(), tuningResults(), tuningRefusals(),
 	tuningBackups(), tuningDel(), tuningGC(), tuningCheck(), tuningStatus(),
+	hostileRows([]hostileAct{
+		{"another link of the segment has the MAC address from before", "link add link eth0 name up0 address 02:00:00:00:00:0a up type macvlan mode bridge\n"},
+	}, func(l *lab) network {
+		segment := l.on("macvlan", "mac", `"02:00:00:00:00:0a"`)
+		return conf(append(segment.plugins, tuning(allAttributes))...)
+	}),
 )}
 
 // Why the reference plugin fails rows.

@@ -10,7 +10,12 @@ import (
 )
 
 var vrfRows = group{name: "vrf", only: "vrf", needs: &netlab.VRF, rows: slices.Concat(
-	vrfResults, vrfRoutes, vrfSeveral, vrfRefusals(), vrfDels(), vrfLateDels, vrfChecks(), vrfStatus())}
+	vrfResults, vrfRoutes, vrfSeveral, vrfRefusals(), vrfDels(), vrfLateDels, vrfChecks(), vrfStatus(),
+	hostileRows(append(onTable(), []hostileAct{
+		{"its interface is in another VRF", "link add blue up type vrf table 77\nlink set eth0 master blue\n"},
+		{"a bridge has the VRF's name", "link del red\nlink add red type bridge\nlink set eth0 master red\n"},
+		{"the VRF is not empty, and has another name", "link set red down\nlink set red name red7\nlink add x0 master red7 type veth peer name x1\n"},
+	}...), func(*lab) network { return conf(lan, vrf) }))}
 
 // A first VRF brings a rule for all of them, with priority 1000, which the kernel makes once for each namespace.
 const vrf = `{"type":"vrf","vrfname":"red"}`
@@ -278,6 +283,14 @@ func vrfDels() (rows []row) {
 			l.must(c.bareDel(vrf))
 			before.unchanged()
 		}},
+		row{name: "DEL removes the VRF that the reference plugin has made", test: func(l *lab) {
+			c := l.wired("web")
+			before := l.now(c)
+			c.batch("link add red up type vrf table 1\nlink set eth0 master red\n-6 address add fd00:47::2/64 dev eth0 nodad\n")
+			l.must(c.after("DEL", vrf))
+			l.lacks(before.changed(), "link red")
+			l.same(l.link(&c.Namespace, "red") == nil, true)
+		}},
 		row{name: "DEL of what was never added leaves an empty VRF of somebody else", differs: vrfAny, test: func(l *lab) {
 			c := l.wired("web")
 			c.batch("link add red up type vrf table 77\n")
@@ -340,6 +353,23 @@ var vrfLateDels = []row{
 		l.must(err)
 		before := l.now(c)
 		l.must(c.after("DEL", vrf))
+		before.unchanged()
+	}},
+	{name: "DEL at another path than ADD's leaves the container that is there alone", differs: anyInterface, test: func(l *lab) {
+		c, other := l.wired("web"), l.wired("other")
+		l.must(c.after("ADD", vrf))
+		l.must(other.after("ADD", vrf))
+		before := l.now(other)
+		l.must(c.after("DEL", vrf, func(call *netlab.PluginCall) { call.Netns = other.Path() }))
+		before.unchanged()
+	}},
+	{name: "a late DEL leaves a newer container at the path alone that has the same address", differs: anyInterface, test: func(l *lab) {
+		old := l.attach(conf(with(lan, "ipam", fixedIPs("10.44.0.2/24 10.44.0.1")), vrf), "web")
+		old.Replace(l)
+		newer := old.newer("newer")
+		l.must(newer.add(old.network))
+		before := l.now(newer)
+		l.must(old.bareDel(with(vrf, "prevResult", old.printed)))
 		before.unchanged()
 	}},
 	{name: "a late DEL without a result leaves a newer container at the path alone", differs: anyInterface, test: func(l *lab) {

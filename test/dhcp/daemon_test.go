@@ -187,7 +187,7 @@ func TestCancelled(t *testing.T) {
 				t.Fatal(err)
 			}
 			eventually(t, "an address of one family", func() bool { return s.Extended() == 1 })
-			time.Sleep(100 * time.Millisecond) // for the daemon to have it too
+			time.Sleep(time.Second) // for the daemon to have it too
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
@@ -247,5 +247,24 @@ func TestUnfinishedRelease(t *testing.T) {
 	eventually(t, "taken up", func() bool { return s.Extended() > before })
 	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err != nil || s.Released() != 1 {
 		t.Errorf("CHECK: %v; %d leases were released, want the first", err, s.Released())
+	}
+}
+
+// TestUnits looks at the names of the systemd units: distributions have others for the reference plugin's daemon, cni-dhcp.
+func TestUnits(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/dhcp.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, name := range []string{"cnibox-dhcp.service", "cnibox-dhcp.socket"} {
+		if _, err := os.Stat("../../dist/systemd/" + name); err != nil {
+			t.Error(err)
+		}
+	}
+	for _, part := range []string{"dist/systemd/cnibox-dhcp.*", "enable --now cnibox-dhcp.socket"} {
+		if !strings.Contains(string(page), part) {
+			t.Errorf("docs/dhcp.md does not have %q", part)
+		}
 	}
 }

@@ -2,6 +2,7 @@
 package dhcp
 
 import (
+	"flag"
 	"fmt"
 	"testing"
 	"time"
@@ -11,7 +12,10 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-func TestMain(m *testing.M) { netlab.Main(m) }
+func TestMain(m *testing.M) {
+	_ = flag.Set("test.parallel", "8") // they wait for times of leases, most of the time
+	netlab.Main(m)
+}
 
 // patience is how long what should happen may take on a busy machine.
 const patience = 2 * time.Minute

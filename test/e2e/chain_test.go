@@ -237,9 +237,10 @@ func TestChainIsTheSame(t *testing.T) {
 				{"the host after ADD", plain.host, chain.host}, {"the pod after ADD", plain.pod, chain.pod},
 				{"the host after DEL", plain.left, chain.left}, {"the pod after DEL", plain.bare, chain.bare},
 			} {
-				// libcni's cache holds the configuration, host-local's index and dhcp's leases a time.
+				// libcni's cache holds the configuration, host-local's index and dhcp's leases a time, host-device's note the kernel's
+				// numbers of the device and the namespace.
 				diff := s.plain.Diff(s.chain, "file /var/lib/cni/results/", "file /var/lib/cni/networks/.cnibox/", "link uplink0", "mount /run/netns/",
-					"file /run/cni/dhcp.leases/")
+					"file /run/cni/dhcp.leases/", "file /run/cnibox/host-device/")
 				if diff != "" {
 					t.Errorf("%s, -plain +chain:\n%s", s.what, diff)
 				}
@@ -255,13 +256,27 @@ func TestOneExecPerChain(t *testing.T) {
 	for name, chain := range map[string]string{"bridge": chainConf, "flannel": flannelChain} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			testOneExec(t, chain)
+			host, _ := node(t)
+			testOneExec(t, host, chain)
 		})
+		for way, flags := range map[string]string{"symbolic links": "-sf", "hard links": "-f"} {
+			t.Run(name+" under other names, by "+way, func(t *testing.T) {
+				t.Parallel()
+				host, _ := node(t)
+				file := filepath.Join(netlab.PluginDir, "cnibox")
+				host.MustRun(t, "cp", netlab.Cnibox(t), file)
+				for _, name := range []string{"chain", "cnv-bridge", "cnv-host-local", "cnv-tuning", "cnv-portmap", "cnv-flannel"} {
+					host.MustRun(t, "ln", flags, file, filepath.Join(netlab.PluginDir, name))
+				}
+				renamed := strings.NewReplacer(`"type":"chain"`, `"type":"chain"`, `"type":"`, `"type":"cnv-`,
+					`"delegate":{`, `"ipam":{"type":"cnv-host-local"},"delegate":{"type":"cnv-bridge",`)
+				testOneExec(t, host, renamed.Replace(chain))
+			})
+		}
 	}
 }
 
-func testOneExec(t *testing.T, chain string) {
-	host, _ := node(t)
+func testOneExec(t *testing.T, host *netlab.Host, chain string) {
 	pod := host.NewPod(t, "web")
 	config := with(t, chain, "runtimeConfig", allPorts)
 	valid := []map[string]string{{"containerID": pod.ID, "ifname": "eth0"}}

@@ -39,11 +39,39 @@ func TestNothingIsLeft(t *testing.T) {
 			detach(t, host, demo, c, allPorts)
 			wait()
 		}},
+		{"started again at the same path before its DEL", func(t *testing.T, host *netlab.Host, c *container) {
+			c.Replace(t)
+			startedAgain(t, host, c.Pod)
+		}},
+		{"started again at another path before its DEL", func(t *testing.T, host *netlab.Host, c *container) {
+			c.Delete(t)
+			again := host.NewPod(t, "again")
+			again.ID = c.ID
+			startedAgain(t, host, again)
+		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
 			leavesNothing(t, demo, c.del)
 		})
+	}
+}
+
+// startedAgain attaches a container whose earlier namespace is gone, and detaches it.
+func startedAgain(t *testing.T, host *netlab.Host, pod *netlab.Pod) {
+	t.Helper()
+	result, err := host.AddList(demo, pod.RuntimeConf(allPorts))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := host.Ping(result.IPs[0].Address.IP.String(), timeout); err != nil {
+		t.Error(err)
+	}
+	if err := host.CheckList(demo, pod.RuntimeConf(allPorts)); err != nil {
+		t.Error(err)
+	}
+	if err := host.DelList(demo, pod.RuntimeConf(allPorts)); err != nil {
+		t.Error(err)
 	}
 }
 

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -163,15 +164,19 @@ func (s *DHCPServer) Log() string {
 // Leases returns the path of dnsmasq's file of leases.
 func (s *DHCPServer) Leases() string { return filepath.Join(s.dir, "leases") }
 
-// The lines that servers log of a release, and of a lease that they give for a DHCPREQUEST or extend by DHCPv6.
+// The lines that servers log of a release, of a declined address, and of a lease that they give for a DHCPREQUEST or extend by DHCPv6.
 var (
 	released  = regexp.MustCompile(`DHCPRELEASE[ (]|DHCP4_RELEASE |DHCP6_RELEASE_NA |Client .* releases address`)
+	declined  = regexp.MustCompile(`DHCPDECLINE[ (]|DHCP6_DECLINE_LEASE |Decline message from`)
 	extended4 = regexp.MustCompile(`DHCPACK[ (]|DHCP4_LEASE_ALLOC `)
 	extended6 = regexp.MustCompile(`DHCPRENEW\(|DHCPREBIND\(|DHCP6_LEASE_RENEW |Renew message from|Rebind message from`)
 )
 
 // Released returns how many releases the server has seen.
 func (s *DHCPServer) Released() int { return len(released.FindAllString(s.Log(), -1)) }
+
+// Declined returns how many declined addresses the server has seen.
+func (s *DHCPServer) Declined() int { return len(declined.FindAllString(s.Log(), -1)) }
 
 // Extended returns how many leases of IPv4 addresses the server has given or extended.
 func (s *DHCPServer) Extended() int { return len(extended4.FindAllString(s.Log(), -1)) }
@@ -191,12 +196,19 @@ type DHCPDaemon struct {
 // StartDHCPDaemon starts the daemon of the plugin dhcp, which is installed, and waits until it listens. It ends with the test.
 func (h *Host) StartDHCPDaemon(t testing.TB, args ...string) *DHCPDaemon {
 	t.Helper()
+	return h.StartDHCPDaemonUnder(t, nil, args...)
+}
+
+// StartDHCPDaemonUnder is StartDHCPDaemon by a program that executes the daemon, such as unshare with its arguments.
+func (h *Host) StartDHCPDaemonUnder(t testing.TB, program []string, args ...string) *DHCPDaemon {
+	t.Helper()
 	log, err := os.Create(filepath.Join(t.TempDir(), "log"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer log.Close()
-	cmd := h.Command(PluginDir+"/dhcp", append([]string{"daemon"}, args...)...)
+	line := slices.Concat(program, []string{PluginDir + "/dhcp", "daemon"}, args)
+	cmd := h.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	d := &DHCPDaemon{h.run(t, cmd), log.Name()}
 	for end := time.Now().Add(10 * time.Second); !h.listens(DHCPSocket); time.Sleep(2 * time.Millisecond) {

@@ -43,6 +43,9 @@ var (
 		node.close()
 		return false, nil
 	})
+	// Hardware is network devices that tests may have for themselves: scripts/guest.sh gives them to guests, and has their names in a
+	// variable.
+	Hardware      = feature("network devices to spare", func() (bool, error) { return os.Getenv(HardwareVariable) == "", nil })
 	TimeNamespace = feature("time namespaces", func() (bool, error) {
 		_, err := os.Stat("/proc/self/ns/time")
 		return errors.Is(err, fs.ErrNotExist), err
@@ -55,6 +58,9 @@ var (
 		return false, unix.Close(fd)
 	})
 )
+
+// HardwareVariable is the variable of the environment for Hardware.
+const HardwareVariable = "CNIBOX_HARDWARE"
 
 // shapingLacks matches the words by which ip and tc say that the kernel does not have something.
 var shapingLacks = regexp.MustCompile("Unknown device type|qdisc kind is unknown|TC classifier not found|Failed to load TC action module")

@@ -80,7 +80,7 @@ var (
 	// ofRuntime are the runtimes' own things.
 	ofRuntime = []string{
 		"mount ", "file /run ", "file /run/containerd", "file /run/containers", "file /run/crun", "file /run/libpod",
-		"file /run/lock", "file /run/runc", "file /etc/cni/net.d/cni.lock ",
+		"file /run/buildkit", "file /run/lock", "file /run/runc", "file /etc/cni/net.d/cni.lock ",
 	}
 )
 

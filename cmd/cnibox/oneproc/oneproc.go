@@ -1,5 +1,6 @@
 // Package oneproc runs the goroutines of a program one at a time. A call of a plugin has one thing to do at any moment: more
-// threads would only be started, woken and put to sleep again. DEL is the exception: it starts a second process beside its work.
+// threads would only be started, woken and put to sleep again. DEL is the exception: it starts a second process beside its work. A
+// program that is not called as a plugin, such as the DHCP daemon, has all processors.
 // The package imports next to nothing, so that Go initialises it before others (language specification, "Program
 // initialization"), when there are few threads yet.
 package oneproc
@@ -10,7 +11,7 @@ import (
 )
 
 func init() {
-	if command, _ := syscall.Getenv("CNI_COMMAND"); command != "DEL" {
+	if command, called := syscall.Getenv("CNI_COMMAND"); called && command != "DEL" {
 		runtime.GOMAXPROCS(1)
 	}
 }

@@ -189,13 +189,12 @@ func (u Use) tables() []nftables.Table {
 	return list
 }
 
-// CheckConditions has the backend that conditions of ports are for say whether they are right, as far as it can before there are any
-// ports.
-func CheckConditions(ctx context.Context, w Wish, ports netfilter.PortMaps) error {
+// CheckConditions refuses conditions of ports, as far as that can be told before there are any ports.
+func CheckConditions(w Wish, ports netfilter.PortMaps) error {
 	if w.NFTables == "" {
 		return nil
 	}
-	return nft.CheckConditions(ctx, ports)
+	return nft.CheckConditions(ports)
 }
 
 // onHost does something with the packet filter of the calling thread's network namespace.

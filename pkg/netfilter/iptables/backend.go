@@ -54,9 +54,9 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 		if err != nil {
 			return err
 		}
-		mine := removal{use: w.use, keys: []plugin.Key{key}}
-		replaced := mine // and attachments that are gone and have the ports
-		own := w.own     // but what somebody else has made
+		mine := removal{use: w.use, keys: map[plugin.Key]bool{key: true}}
+		replaced := removal{use: w.use, keys: map[plugin.Key]bool{key: true}} // and attachments that are gone and have the ports
+		own := w.own                                                          // but what somebody else has made
 		var tables []*table
 		for _, f := range families() {
 			if len(w.rules(f))+len(in(f, filter(before, mine.takes))) == 0 {
@@ -75,7 +75,10 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 			}
 			foreign := filter(without(own, before), func(r rule) bool { return r.common && t.has(r) })
 			own = without(own, foreign)
-			replaced.keys, tables = append(replaced.keys, gone...), append(tables, t)
+			for _, k := range gone {
+				replaced.keys[k] = true
+			}
+			tables = append(tables, t)
 		}
 		var undo plugin.Undo
 		defer undo.OnError(ctx, &err)
@@ -112,7 +115,7 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, w Wants) error {
 // Del takes away what an attachment has for a use, and returns the published ports among it. hint is what it had, if a
 // runtime says so: the reference plugin's rules for addresses do not say whose they are.
 func (b *Backend) Del(ctx context.Context, u Use, key plugin.Key, hint []netip.Prefix) ([]netfilter.PortMap, error) {
-	rm := removal{use: u, keys: []plugin.Key{key}}
+	rm := removal{use: u, keys: map[plugin.Key]bool{key: true}}
 	for _, p := range hint {
 		if u.prefixes == nil {
 			rm.hint = append(rm.hint, addressRules(p.Addr())...)
@@ -128,13 +131,14 @@ func (b *Backend) GC(ctx context.Context, u Use, network string, valid []plugin.
 	if err != nil {
 		return err
 	}
-	rm := removal{use: u, network: network, known: map[string]bool{}}
-	for _, chain := range u.chains(valid...) {
-		rm.known[chain] = true
+	rm := removal{use: u, network: network, keys: map[plugin.Key]bool{}, known: setOf(u.chains(valid...))}
+	isValid := map[plugin.Key]bool{}
+	for _, k := range valid {
+		isValid[k] = true
 	}
 	for _, r := range owned {
-		if r.owner.use == u.name && r.owner.key.Network == network && !slices.Contains(valid, r.owner.key) {
-			rm.keys = append(rm.keys, r.owner.key)
+		if r.owner.use == u.name && r.owner.key.Network == network && !isValid[r.owner.key] {
+			rm.keys[r.owner.key] = true
 		}
 	}
 	_, err = b.remove(ctx, rm)

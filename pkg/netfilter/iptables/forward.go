@@ -71,6 +71,18 @@ func (w *Wants) protect(f *family, want netfilter.Forward) {
 	if want.Ingress == netfilter.Isolated {
 		w.own = append(w.own, policyRule(f, stage1, "-i "+b+" -o "+b+" ", policy, "DROP"))
 	}
+	if want.Published {
+		w.own = append(w.own, publishedRule(f, stage1, "-i "+b, "REPLY"), publishedRule(f, stage2, "-o "+b, "ORIGINAL"))
+		if want.Ingress == netfilter.Isolated {
+			w.own = append(w.own, publishedRule(f, stage1, "-i "+b+" -o "+b, "ORIGINAL"))
+		}
+	}
+}
+
+// publishedRule lets packets of connections to published ports pass, before a rule of the same bridge that drops them.
+func publishedRule(f *family, chain, match, way string) rule {
+	spec := match + " -m conntrack --ctstate DNAT --ctdir " + way + ` -m comment --comment "cnibox firewall (allowPublishedPorts)" -j RETURN`
+	return rule{family: f, chain: chain, spec: spec, first: true, common: true}
 }
 
 const anyPolicy = "same-bridge|isolated"

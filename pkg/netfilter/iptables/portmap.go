@@ -161,7 +161,7 @@ func evict(owned []rule, t *table, key plugin.Key, ports netfilter.PortMaps) (go
 			continue
 		}
 		if other.Container.Addr() != ports.Maps[i].Container.Addr() {
-			if isGone, known := results.Gone(ports.Results, holder); !isGone {
+			if isGone, known := results.KnownGone(ports.Results, holder); !isGone {
 				return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
 					"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder)
 			}

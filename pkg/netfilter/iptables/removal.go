@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
@@ -15,7 +16,7 @@ import (
 // reference plugins made is known by the containers' chains and by addresses.
 type removal struct {
 	use     Use
-	keys    []plugin.Key
+	keys    map[plugin.Key]bool
 	hint    []rule          // of the attachments too, if they are nobody else's
 	network string          // all containers' chains of it go, but for those that are known; "" for none
 	known   map[string]bool // containers' chains that stay
@@ -23,8 +24,11 @@ type removal struct {
 
 // takes reports whether a rule goes because of its owner.
 func (rm removal) takes(r rule) bool {
-	return r.owner.use == rm.use.name && slices.Contains(rm.keys, r.owner.key)
+	return r.owner.use == rm.use.name && rm.keys[r.owner.key]
 }
+
+// chains returns the containers' chains of the attachments.
+func (rm removal) chains() []string { return rm.use.chains(slices.Collect(maps.Keys(rm.keys))...) }
 
 func (rm removal) isUnknown(chain string) bool { return rm.use.isChain(chain) && !rm.known[chain] }
 
@@ -49,7 +53,7 @@ func (b *Backend) remove(ctx context.Context, rm removal) (maps []netfilter.Port
 // tablesFor returns those in which there may be something to remove.
 func (b *Backend) tablesFor(ctx context.Context, rm removal, mine []rule) (list []*table, err error) {
 	for _, f := range families() {
-		isHeld, chains := len(in(f, mine)) > 0, rm.use.chains(rm.keys...)
+		isHeld, chains := len(in(f, mine)) > 0, rm.chains()
 		if rm.use.prefixes == nil {
 			chains = []string{forwardChain, stage1}
 			if !isHeld && len(in(f, rm.hint)) == 0 {
@@ -101,13 +105,13 @@ func (rm removal) from(ctx context.Context, tables []*table) (maps []netfilter.P
 
 // change returns what takes it away from a table, when the rules of all owners are to be others than before.
 func (rm removal) change(t *table, before, after []rule) change {
-	own := rm.use.chains(rm.keys...)
+	own := rm.chains()
 	for _, r := range t.rules {
 		if rm.network != "" && strings.Contains(r.spec, `name: \"`+rm.network+`\" id: `) { // as a comment has it
 			own = append(own, filter([]string{r.chain, r.target()}, rm.isUnknown)...)
 		}
 	}
-	there := filter(own, func(chain string) bool { return t.chains[chain] })
+	there := setOf(filter(own, func(chain string) bool { return t.chains[chain] }))
 	others := filter(in(t.family, after), func(r rule) bool { return r.isAbout(there) })
 	return change{own: own, wanted: others, gone: without(slices.Concat(before, rm.hint), after)}
 }

@@ -2,8 +2,9 @@ package iptables
 
 import (
 	"net/netip"
-	"slices"
+	"regexp"
 	"strings"
+	"sync"
 
 	"github.com/google/nftables"
 )
@@ -55,17 +56,42 @@ func (r rule) remove() string { return "-D " + r.chain + " " + r.spec }
 
 // option returns the word that follows a name, "" if there is none.
 func (r rule) option(name string) string {
-	_, rest, _ := strings.Cut(" "+r.spec, " "+name+" ")
+	_, rest, _ := strings.Cut(" "+withoutQuoted(r.spec), " "+name+" ")
 	word, _, _ := strings.Cut(rest, " ")
 	return word
 }
 
-// target returns what the rule jumps to.
-func (r rule) target() string { return r.option("-j") }
+// withoutQuoted returns a rule without words that have quotes, which are not ours to read: comments of conditions.
+func withoutQuoted(spec string) string {
+	if !strings.Contains(spec, `"`) {
+		return spec
+	}
+	return quoted().ReplaceAllString(spec, `""`)
+}
+
+// quoted matches such a word. It is not compiled for calls that have none to look for.
+var quoted = sync.OnceValue(func() *regexp.Regexp { return regexp.MustCompile(`"(\\.|[^"\\])*"`) })
+
+// target returns what the rule jumps to, which comes last: a condition may have a word that looks like the option.
+func (r rule) target() string {
+	spec := " " + withoutQuoted(r.spec)
+	i := strings.LastIndex(spec, " -j ")
+	if i < 0 {
+		return ""
+	}
+	word, _, _ := strings.Cut(spec[i+len(" -j "):], " ")
+	return word
+}
 
 // isAbout reports whether the rule is in one of the chains, or jumps to one.
-func (r rule) isAbout(chains []string) bool {
-	return slices.Contains(chains, r.chain) || slices.Contains(chains, r.target())
+func (r rule) isAbout(chains map[string]bool) bool { return chains[r.chain] || chains[r.target()] }
+
+func setOf(names []string) map[string]bool {
+	set := map[string]bool{}
+	for _, name := range names {
+		set[name] = true
+	}
+	return set
 }
 
 // id is equal for two texts of one rule. Those that lead to a container's port maps are known by their ports: conditions are

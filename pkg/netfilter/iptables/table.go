@@ -141,7 +141,8 @@ func (t *table) jumpsTo(chain string) []rule {
 
 // in returns the rules of some chains.
 func (t *table) in(chains ...string) []rule {
-	return filter(t.rules, func(r rule) bool { return slices.Contains(chains, r.chain) })
+	are := setOf(chains)
+	return filter(t.rules, func(r rule) bool { return are[r.chain] })
 }
 
 // change is what is to become of a table.
@@ -186,10 +187,12 @@ func (t *table) lines(c change) (lines []string) {
 	}
 	slices.Sort(c.own)
 	c.own, c.wanted = slices.Compact(c.own), without(c.wanted, nil)
+	own := setOf(c.own)
+	wanted, there := about(own, c.wanted), about(own, t.rules)
 	for _, chain := range c.own {
-		lines = append(lines, t.container(chain, c.wanted)...)
+		lines = append(lines, t.container(chain, wanted[chain], there[chain])...)
 	}
-	isOther := func(r rule) bool { return !r.isAbout(c.own) }
+	isOther := func(r rule) bool { return !r.isAbout(own) }
 	gone := ids(filter(c.gone, isOther))
 	for _, r := range t.rules {
 		if gone[r.id()] {
@@ -202,25 +205,28 @@ func (t *table) lines(c change) (lines []string) {
 	return lines
 }
 
-// container makes a chain, and the jumps to it, what they are to be. They are made anew as a whole if something differs: in
-// the chain the order matters, and ip6tables-legacy (as of 1.8.9) takes rules for equal that differ in their ports only.
-func (t *table) container(chain string, wanted []rule) (lines []string) {
-	var content, jumps []rule
-	for _, r := range wanted {
-		switch {
-		case r.target() == chain:
-			jumps = append(jumps, r)
-		case r.chain == chain && r.first:
-			content = slices.Insert(content, 0, r)
-		case r.chain == chain:
-			content = append(content, r)
+// about returns for each chain the rules that are about it.
+func about(chains map[string]bool, rules []rule) map[string][]rule {
+	list := map[string][]rule{}
+	for _, r := range rules {
+		for _, chain := range []string{r.chain, r.target()} {
+			if chains[chain] {
+				list[chain] = append(list[chain], r)
+			}
 		}
 	}
-	there := t.jumpsTo(chain)
-	if t.chains[chain] == (len(content) > 0) && slices.EqualFunc(t.in(chain), content, sameRule) && slices.EqualFunc(there, jumps, sameRule) {
+	return list
+}
+
+// container makes a chain, and the jumps to it, what they are to be. They are made anew as a whole if something differs: in
+// the chain the order matters, and ip6tables-legacy (as of 1.8.9) takes rules for equal that differ in their ports only.
+func (t *table) container(chain string, wanted, there []rule) (lines []string) {
+	content, jumps := split(chain, wanted)
+	before, jumpsBefore := split(chain, there)
+	if t.chains[chain] == (len(content) > 0) && slices.EqualFunc(before, content, sameRule) && slices.EqualFunc(jumpsBefore, jumps, sameRule) {
 		return nil
 	}
-	for _, r := range there {
+	for _, r := range jumpsBefore {
 		lines = append(lines, r.remove())
 	}
 	if len(content) == 0 {
@@ -231,4 +237,19 @@ func (t *table) container(chain string, wanted []rule) (lines []string) {
 		lines = append(lines, r.String())
 	}
 	return lines
+}
+
+// split tells the rules of a chain from those that jump to it.
+func split(chain string, rules []rule) (content, jumps []rule) {
+	for _, r := range rules {
+		switch {
+		case r.chain != chain:
+			jumps = append(jumps, r)
+		case r.first:
+			content = slices.Insert(content, 0, r)
+		default:
+			content = append(content, r)
+		}
+	}
+	return content, jumps
 }

@@ -158,6 +158,14 @@ func connection(key expr.CtKey, bits uint32) rule {
 func wasRedirected() rule { return connection(expr.CtKeySTATUS, 1<<5) }
 func isAnswer() rule      { return connection(expr.CtKeySTATE, 1<<1|1<<2) }
 
+// isDirection goes on if the packet goes the way of the one that began its connection, or the way of the answers.
+func isDirection(way byte) rule {
+	direction := func(r uint32) expr.Any { return &expr.Ct{Key: expr.CtKeyDIRECTION, Register: r} }
+	return equals(value{nftables.TypeInteger, direction}, []byte{way})
+}
+
+const original, answer = 0, 1
+
 // The parts of keys and data, each filled up to whole registers.
 
 func pad(b ...byte) []byte    { return append(b[:len(b):len(b)], make([]byte, -len(b)&3)...) }

@@ -4,10 +4,12 @@ import (
 	"context"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -26,7 +28,8 @@ const foreignMark = 0x40000000
 // Forward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it, which goes with the port. To
 // accept what is marked is for others.
 func (c *Conn) Forward(f netfilter.Forward) Use {
-	u := Use{table: c.forwarding(), name: "forward", kinds: []kind{kindForwarded, kindProtected, kindIsolated}, records: forwardRecords(f)}
+	u := Use{table: c.forwarding(), name: useForward, records: forwardRecords(f),
+		kinds: []kind{kindForwarded, kindProtected, kindIsolated, kindPublished}}
 	if f.Ingress != netfilter.Isolated || f.HostEnd == "" {
 		return u
 	}
@@ -41,14 +44,17 @@ func (c *Conn) Forward(f netfilter.Forward) Use {
 		return nil
 	}
 	u.also = func(owner) error {
-		if link.PortOption(f.HostEnd, "isolated") {
-			return nil
+		isolated, err := link.PortOption(f.HostEnd, nl.IFLA_BRPORT_ISOLATED)
+		if err != nil || isolated {
+			return err
 		}
 		return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", f.HostEnd),
 			"the bridge's port %s is not isolated", f.HostEnd)
 	}
 	return u
 }
+
+const useForward = "forward"
 
 func forwardRecords(f netfilter.Forward) (records []record) {
 	for _, a := range f.Addrs {
@@ -63,6 +69,10 @@ func forwardRecords(f netfilter.Forward) (records []record) {
 		bridge.kind = kindIsolated
 		records = append(records, bridge)
 	}
+	if f.Ingress != netfilter.Open && f.Published {
+		bridge.kind = kindPublished
+		records = append(records, bridge)
+	}
 	return records
 }
 
@@ -74,6 +84,7 @@ func forwardRecords(f netfilter.Forward) (records []record) {
 // for that: there, it has a bit of its priority set instead, which no program that filters looks at.
 //
 // New connections to a container pass only if they are to a published port: their destination was changed (ct status dnat).
+// With kindPublished they also do between bridges that are kept apart.
 // nf_tables can't compare two links with each other; a pair of a bridge with itself in a set stands for "the same one".
 func (c *Conn) forwarding() *table {
 	t := c.table(ForwardTable)
@@ -84,6 +95,7 @@ func (c *Conn) forwarding() *table {
 	protected := t.newSet("protected", inLink())
 	same := t.newSet("same", inLink(), outLink())
 	isolated := t.newSet("isolated", inLink(), outLink())
+	published := t.newSet("published", inLink())
 
 	t.elements = func(r record) []element {
 		switch name := linkKey(r.link); r.kind {
@@ -91,12 +103,14 @@ func (c *Conn) forwarding() *table {
 			return []element{newElement(pods[familyOf(r.addr)], r.addr.AsSlice())}
 		case kindProtected:
 			return []element{newElement(protected, name).shared(common), newElement(same, name, name).shared(common)}
+		case kindPublished:
+			return []element{newElement(published, name).shared(common)}
 		default:
 			return []element{newElement(isolated, name, name).shared(common)}
 		}
 	}
 
-	t.chains = func() []chain {
+	t.chains = func(records []record) []chain {
 		const passes, forward, forwarded = "passes" + version, "forward" + version, "forwarded" + version
 		var pass []rule
 		for _, f := range families() {
@@ -106,17 +120,26 @@ func (c *Conn) forwarding() *table {
 				words(to, isAnswer(), setMark(ForwardMark)),
 				words(to, wasRedirected(), setMark(ForwardMark)))
 		}
+		// Only where somebody needs them, so that a table that an earlier version made is complete for all others.
+		var open []rule
+		if slices.ContainsFunc(records, func(r record) bool { return r.kind == kindPublished }) {
+			open = []rule{
+				words(wasRedirected(), isDirection(original), in(published, outLink()), goOnIn(passes)),
+				words(wasRedirected(), isDirection(answer), in(published, inLink()), goOnIn(passes)),
+			}
+		}
 		clearMark := change(expr.MetaKeyMARK, ForwardMark, 0)
 		const before, behind = -10, 10 // iptables' filter table
 		return []chain{
-			{name: passes, rules: pass, jumps: 2},
-			{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: []rule{
+			{name: passes, rules: pass, jumps: 2 + len(open)},
+			{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: slices.Concat([]rule{
 				words(isSet(expr.MetaKeyMARK, ForwardMark), change(expr.MetaKeyPRIORITY, foreignMark, foreignMark), clearMark),
+			}, open, []rule{
 				words(in(isolated, inLink(), outLink()), drop()),
 				words(in(same, inLink(), outLink()), goOnIn(passes)),
 				words(in(protected, inLink()), in(protected, outLink()), drop()),
 				goOnIn(passes),
-			}},
+			})},
 			{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
 				clearMark,
 				words(isSet(expr.MetaKeyPRIORITY, foreignMark), change(expr.MetaKeyPRIORITY, foreignMark, 0), setMark(ForwardMark)),

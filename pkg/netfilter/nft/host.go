@@ -106,7 +106,7 @@ func (p ports) rules() []rule {
 }
 
 // hostChains returns the chains. There is an order only among rules. Netfilter's own priorities are those of linux/netfilter_ipv4.h.
-func (t *table) hostChains() []chain {
+func (t *table) hostChains([]record) []chain {
 	const raw, dstNAT, srcNAT = -300, -90, 110 // behind -100, where kube-proxy is, and behind 100, where administrators are
 	isLocalhost6 := words(ipv6.is(), equals(ipv6.dst(), netip.IPv6Loopback().AsSlice()))
 	fromInside := words(in(t.inside, inLink()), drop())

@@ -29,7 +29,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 	link, _ := localhostLink(records)
 	return Use{
 		table: t, name: usePortMap, kinds: []kind{kindPort}, records: records,
-		before: func(ctx context.Context) error { return CheckConditions(ctx, ports) },
+		before: func(ctx context.Context) error { return tryConditions(ctx, ports) },
 		after: func(ctx context.Context, o owner) error {
 			if options := t.options(o, ports, records); len(options) > 0 {
 				if err := runNFT(ctx, strings.Join(options, "\n")+"\n"); err != nil {
@@ -43,7 +43,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 		},
 		also: func(o owner) error {
 			options := t.options(o, ports, records)
-			rules, err := t.rulesOf(o, records)
+			rules, err := t.rulesOf(map[owner][]record{o: records})
 			switch {
 			case err != nil:
 				return err
@@ -112,10 +112,9 @@ func localhostLink(records []record) (link string, own bool) {
 // port is taken, by an owner that is not known to be gone.
 func (t *table) releaseGone(comment, port string) (removed []element, err error) {
 	known := "its whole name, and so whether it runs, can't be told from the table"
-	if parts := strings.Split(comment, "/"); len(parts) == 3 && !strings.ContainsAny(comment, "~:") { // not shortened, no character replaced
-		key := plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}
+	if key, ok := keyIn(comment); ok {
 		var gone bool
-		if gone, known = results.Gone(t.results, key); gone {
+		if gone, known = results.KnownGone(t.results, key); gone {
 			return t.release(ownerOf(key, usePortMap))
 		}
 	}
@@ -204,9 +203,15 @@ func keyText(r record) string {
 	return key
 }
 
-// rulesOf lists the rules that an owner has for its records.
-func (t *table) rulesOf(o owner, records []record) (own []*nftables.Rule, err error) {
-	if !slices.ContainsFunc(records, record.hasOwnRules) {
+// rulesOf lists the rules that owners have for their records.
+func (t *table) rulesOf(holdings map[owner][]record) (own []*nftables.Rule, err error) {
+	comments := map[string]bool{}
+	for o, records := range holdings {
+		if slices.ContainsFunc(records, record.hasOwnRules) {
+			comments[o.comment] = true
+		}
+	}
+	if len(comments) == 0 {
 		return nil, nil
 	}
 	for _, name := range optionChains() {
@@ -214,29 +219,48 @@ func (t *table) rulesOf(o owner, records []record) (own []*nftables.Rule, err er
 		if err != nil {
 			return nil, explain("list the rules of chain "+name, err)
 		}
-		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return CommentIn(r.UserData) != o.comment })...)
+		own = append(own, slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return !comments[CommentIn(r.UserData)] })...)
 	}
 	return own, nil
 }
 
-// CheckConditions has the program nft say whether conditions are right. It changes nothing, and needs nothing of ours to be there.
-func CheckConditions(ctx context.Context, ports netfilter.PortMaps) error {
+// CheckConditions refuses conditions that are more than that, as far as it can be told without the program nft, which has to be there.
+func CheckConditions(ports netfilter.PortMaps) error {
 	for _, f := range families() {
-		key, text := "conditionsV"+f.digit, conditionsFor(f, ports)
+		text := conditionsFor(f, ports)
 		if text == "" {
 			continue
 		}
-		const remedy = "they are written as in a rule of nft: see nft(8)"
-		if strings.ContainsAny(text, ";#\n\r") {
-			return plugin.ConfigError(remedy, "%s: %q has more in it than conditions", key, text)
+		isMore := func(c rune) bool { return c < ' ' || c == 0x7f || c == ';' || c == '#' }
+		if strings.ContainsFunc(text, isMore) {
+			return plugin.ConfigError(conditionsRemedy, "conditionsV%s: %q has more in it than conditions", f.digit, text)
+		}
+		if _, err := findNFT(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+const conditionsRemedy = "they are written as in a rule of nft: see nft(8)"
+
+// tryConditions has the program nft say whether conditions are right. It changes nothing, and needs nothing of ours to be there.
+func tryConditions(ctx context.Context, ports netfilter.PortMaps) error {
+	if err := CheckConditions(ports); err != nil {
+		return err
+	}
+	for _, f := range families() {
+		text := conditionsFor(f, ports)
+		if text == "" {
+			continue
 		}
 		const try = "add table inet cnibox-try\nadd chain inet cnibox-try conditions\nadd rule inet cnibox-try conditions meta nfproto ipv%s %s accept\n"
 		err := runNFT(ctx, fmt.Sprintf(try, f.digit, text), "--check")
 		switch {
 		case errors.As(err, new(nftRefusal)):
-			return plugin.ConfigError(remedy, "%s: %v", key, err)
+			return plugin.ConfigError(conditionsRemedy, "conditionsV%s: %v", f.digit, err)
 		case err != nil:
-			return fmt.Errorf("%s: %w", key, err)
+			return fmt.Errorf("conditionsV%s: %w", f.digit, err)
 		}
 	}
 	return nil
@@ -247,12 +271,19 @@ type nftRefusal string
 
 func (r nftRefusal) Error() string { return "nft refuses them: " + string(r) }
 
+func findNFT() (path string, err error) {
+	if path, err = netfilter.FindProgram("nft"); err != nil {
+		return "", types.NewError(types.ErrPluginNotAvailable, "the program nft is not installed, which conditions and markMasqBit need",
+			"install nftables, or leave these keys out, or use backend \"iptables\"")
+	}
+	return path, nil
+}
+
 // runNFT has the program make changes, all of them or none.
 func runNFT(ctx context.Context, text string, args ...string) error {
-	path, err := netfilter.FindProgram("nft")
+	path, err := findNFT()
 	if err != nil {
-		return types.NewError(types.ErrPluginNotAvailable, "the program nft is not installed, which conditions and markMasqBit need",
-			"install nftables, or leave these keys out, or use backend \"iptables\"")
+		return err
 	}
 	_, err = netfilter.RunProgram(ctx, path, text, append(args, "-f", "-")...)
 	var exit *exec.ExitError

@@ -27,6 +27,15 @@ func ownerOf(key plugin.Key, use string) owner { return owner{key.ID(use), asCom
 
 func asComment(text string) string { return strings.ReplaceAll(text, `"`, ":") }
 
+// keyIn reads the key in a comment, if it is not shortened and no character is replaced.
+func keyIn(comment string) (key plugin.Key, ok bool) {
+	parts := strings.Split(comment, "/")
+	if len(parts) != 3 || strings.ContainsAny(comment, "~:") {
+		return key, false
+	}
+	return plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}, true
+}
+
 // kind is what a record is about.
 type kind uint8
 
@@ -37,6 +46,7 @@ const (
 	kindProtected                 // a bridge that other protected bridges don't reach
 	kindIsolated                  // a bridge whose ports don't reach each other
 	kindMAC                       // the address that a link may send from
+	kindPublished                 // a bridge to whose published ports protected bridges connect
 )
 
 // flag is more about a published port, in bits.
@@ -90,7 +100,7 @@ func parseRecord(data []byte) (record, bool) {
 		addr:       netip.AddrFrom16([16]byte(behind)).Unmap(),
 		port:       binary.BigEndian.Uint16(behind[16:]),
 	}
-	return r, r.kind >= kindAddress && r.kind <= kindMAC
+	return r, r.kind >= kindAddress && r.kind <= kindPublished
 }
 
 func (r record) String() string {
@@ -129,7 +139,7 @@ type sharing uint8
 
 const (
 	alone   sharing = iota // it has one owner, and goes with that
-	common                 // it goes with the last one that has an equal record
+	common                 // it goes with the last one that has an equal record; the comment is of one of them
 	forGood                // it stays
 )
 
@@ -164,7 +174,7 @@ func (t *table) elementsOf(o owner, records []record) (list []element) {
 				continue
 			}
 			seen[e.id()] = true
-			if e.sharing == alone {
+			if e.sharing != forGood {
 				e.Comment = o.comment
 			}
 			if e.what == "" {

@@ -27,7 +27,7 @@ func (c *Conn) bridges() *table {
 		return []element{newElement(allowed, linkKey(r.link), pad(mac[:6]...)), newElement(checked, linkKey(r.link))}
 	}
 	const priorityNAT = -300 // dstnat in family bridge (linux/netfilter_bridge.h)
-	t.chains = func() []chain {
+	t.chains = func([]record) []chain {
 		return []chain{{
 			name: "prerouting" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: priorityNAT,
 			rules: []rule{

@@ -32,7 +32,7 @@ type table struct {
 
 	owners   *nftables.Set          // the records of attachments
 	sets     []*nftables.Set        // all but those of subnets
-	chains   func() []chain         // with their rules: DEL needs none
+	chains   func([]record) []chain // that records need, with their rules: DEL needs none
 	elements func(record) []element // that the owner of a record has in sets
 	sweep    func() error           // removes what is for nobody; may be nil
 
@@ -92,7 +92,7 @@ func (t *table) String() string {
 
 // chainsFor returns all chains, with those of the subnets that records need.
 func (t *table) chainsFor(records []record) []chain {
-	return append(t.chains(), t.subnetsOf(records)...)
+	return append(t.chains(records), t.subnetsOf(records)...)
 }
 
 // incomplete returns the names of chains that lack a rule or a jump to them, of all that have rules of ours, and those of subnets
@@ -168,19 +168,10 @@ func (t *table) build(records []record) {
 	}
 }
 
-// Available tries whether the kernel takes the table, which is made and removed in one transaction.
+// Available reports whether the kernel has nf_tables. It asks for the table, which need not be there: to try whether the kernel has all that
+// is in the table would hold up others, as a transaction that is taken back does.
 func (t *table) Available() error {
-	there, err := t.conn.ask(question(unix.NFT_MSG_GETTABLE, t.Table))
-	if err != nil || there[0] != nil {
-		return t.explain(err)
-	}
-	t.conn.CreateTable(&t.Table) // not one that was made just now
-	t.build(nil)
-	t.conn.DelTable(&t.Table)
-	err = t.conn.Commit("try to make table " + t.String())
-	if errors.Is(err, unix.EEXIST) {
-		return nil
-	}
+	_, err := t.conn.ask(question(unix.NFT_MSG_GETTABLE, t.Table))
 	return t.explain(err)
 }
 

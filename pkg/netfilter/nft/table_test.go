@@ -385,7 +385,7 @@ func TestProtection(t *testing.T) {
 	must(t, c.Forward(policy(netfilter.Open, "fd00::4")).Add(ctx, keyOf("c")))
 	must(t, c.Forward(policy(netfilter.Isolated, "10.88.0.2")).Check(keyOf("a")))
 	del(t, c.Forward(netfilter.Forward{}), keyOf("a"))
-	if got := list(); strings.Contains(got, "10.88.0.2") || strings.Count(got, `{ "cni0" . "cni0" }`) != 1 || !strings.Contains(got, `{ "cni0" }`) {
+	if got := list(); strings.Contains(got, "10.88.0.2") || strings.Count(got, `{ "cni0" . "cni0" comment "net/b/eth0" }`) != 1 || !strings.Contains(got, `{ "cni0" comment "net/b/eth0" }`) {
 		t.Errorf("after the first DEL:\n%s", got)
 	}
 	must(t, c.Forward(policy(netfilter.Open, "10.88.0.3")).Add(ctx, keyOf("b")))
@@ -399,6 +399,29 @@ func TestProtection(t *testing.T) {
 	h.MustRun(t, "nft", "flush", "table", "inet", "cnibox-forward")
 	if err := c.Forward(policy(netfilter.Open, "fd00::4")).Check(keyOf("c")); err == nil || !strings.Contains(err.Error(), "all its rules are missing") {
 		t.Error(err)
+	}
+}
+
+// TestProtectionWithoutName is TestProtection for elements of earlier versions, which name nobody.
+func TestProtectionWithoutName(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	c := open(t, h)
+	policy := netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "cni0"}
+	must(t, c.Forward(policy).Add(ctx, keyOf("a")))
+	must(t, c.Forward(policy).Add(ctx, keyOf("b")))
+	for _, verb := range []string{"delete", "add"} {
+		h.MustRun(t, "nft", verb, "element", "inet", "cnibox-forward", "protected_v1", `{ "cni0" }`)
+	}
+	del(t, c.Forward(netfilter.Forward{}), keyOf("b"))
+	must(t, c.Forward(policy).Check(keyOf("a")))
+	for _, verb := range []string{"delete", "add"} {
+		h.MustRun(t, "nft", verb, "element", "inet", "cnibox-forward", "protected_v1", `{ "cni0" }`)
+	}
+	del(t, c.Forward(netfilter.Forward{}), keyOf("a"))
+	time.Sleep(tick)
+	if got := h.MustRun(t, "nft", "list", "table", "inet", "cnibox-forward"); strings.Contains(got, `"cni0"`) {
+		t.Errorf("left:\n%s", got)
 	}
 }
 

@@ -124,30 +124,35 @@ func (u Use) Check(key plugin.Key) error {
 // GC takes back what attachments of the network have that are not valid, waits until no packet matches it, and removes what is for
 // nobody then.
 func (u Use) GC(ctx context.Context, network string, valid []plugin.Key) error {
+	isValid := map[plugin.ID]bool{}
+	for _, k := range valid {
+		isValid[k.ID(u.name)] = true
+	}
 	var holdings map[owner][]record
+	var removed []element
 	err := Change(ctx, u.changing(), func() (err error) { // a list that is interrupted by a change may lack something
-		holdings, err = u.holdings()
+		if holdings, err = u.holdings(); err != nil {
+			return err
+		}
+		stale := map[owner][]record{}
+		for o, records := range holdings {
+			isNamed := strings.HasPrefix(o.comment, asComment(network+"/")) || len(o.comment) == plugin.MaxKeyText // it may be cut off
+			isOfNetwork := isNamed && [8]byte(o.id[:8]) == plugin.NetworkHash(network)
+			if slices.Contains(u.kinds, records[0].kind) && isOfNetwork && !isValid[o.id] {
+				stale[o] = records
+			}
+		}
+		removed, err = u.releaseAll(stale)
 		return err
 	})
-	if err != nil || holdings == nil {
+	if holdings == nil {
 		return err
 	}
-	var errs []error
-	var last []element // what was taken away last is gone last
-	for o, records := range holdings {
-		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return k.ID(u.name) == o.id })
-		isNamed := strings.HasPrefix(o.comment, asComment(network+"/")) || len(o.comment) == plugin.MaxKeyText // it may be cut off
-		isOfNetwork := isNamed && [8]byte(o.id[:8]) == plugin.NetworkHash(network)
-		if slices.Contains(u.kinds, records[0].kind) && isOfNetwork && !isValid {
-			removed, err := u.del(ctx, o)
-			last, errs = removed, append(errs, err)
-		}
-	}
-	errs = append(errs, u.lookWhenExpired(last))
+	err = errors.Join(err, u.lookWhenExpired(removed))
 	if u.sweep != nil {
-		errs = append(errs, Change(ctx, u.changing(), u.sweep))
+		err = errors.Join(err, Change(ctx, u.changing(), u.sweep))
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // lockFile is locked by whoever changes one of our tables, or one of the reference plugins', from the look at what is there until
@@ -212,47 +217,102 @@ func (t *table) hold(o owner, records []record) error {
 	return t.replace(obsolete, missing)
 }
 
-// release takes away what an owner has, except what has passed to another one, and what it has in common with others that still need it.
-// Elements may match until the kernel's next tick: lookWhenExpired waits for that.
+// release takes away what an owner has.
 func (t *table) release(o owner) (removed []element, err error) {
 	records, err := t.held(o)
 	if err != nil || len(records) == 0 {
 		return nil, err
 	}
-	list := t.elementsOf(o, records)
-	needed := map[string]bool{} // by others
-	if slices.ContainsFunc(list, func(e element) bool { return e.sharing == common }) {
-		holdings, err := t.holdings()
-		if err != nil {
-			return nil, err
-		}
-		delete(holdings, o)
-		for other, records := range holdings {
-			for _, e := range t.elementsOf(other, records) {
-				needed[e.id()] = true
+	return t.releaseAll(map[owner][]record{o: records})
+}
+
+// releaseAll takes away what owners have, in one transaction, except what has passed to others, and what they have in common with others
+// that still need it. Elements may match until the kernel's next tick: lookWhenExpired waits for that.
+func (t *table) releaseAll(holdings map[owner][]record) (removed []element, err error) {
+	var errs []error
+	for o, records := range holdings {
+		if link, own := localhostLink(records); own { // before the guard goes
+			if err := netfilter.ForbidLocalhost(link); err != nil {
+				errs = append(errs, err)
+				delete(holdings, o)
 			}
+		}
+	}
+	if len(holdings) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	var list, kept []element
+	seen := map[string]bool{} // of what owners have in common
+	for o, records := range holdings {
+		for _, e := range t.elementsOf(o, records) {
+			if e.sharing == alone || !seen[e.id()] {
+				list = append(list, e)
+			}
+			seen[e.id()] = e.sharing != alone
 		}
 	}
 	if _, err := t.look(list); err != nil {
 		return nil, err
 	}
+	others := needs{table: t, going: holdings}
 	for _, e := range list {
-		if e.there != nil && (e.sharing == alone && e.there.Comment == o.comment || e.sharing == common && !needed[e.id()]) {
-			e.SetElement = *e.there
-			removed = append(removed, e)
+		switch {
+		case e.there == nil || e.sharing == forGood || e.sharing == alone && e.there.Comment != e.Comment:
+			continue
+		case e.sharing == common:
+			other, err := others.of(e)
+			switch {
+			case err != nil:
+				return nil, err
+			case other != "" && other == e.there.Comment:
+				continue
+			case other != "":
+				named := e
+				named.Comment = other
+				kept = append(kept, named)
+			}
 		}
+		e.SetElement = *e.there
+		removed = append(removed, e)
 	}
-	rules, err := t.rulesOf(o, records)
+	rules, err := t.rulesOf(holdings)
 	if err != nil || len(removed) == 0 {
-		return nil, err
-	}
-	if link, own := localhostLink(records); own { // before the guard goes
-		if err := netfilter.ForbidLocalhost(link); err != nil {
-			return nil, err
-		}
+		return nil, errors.Join(append(errs, err)...)
 	}
 	t.conn.DeleteRules(rules)
-	return removed, t.replace(removed, nil)
+	return removed, errors.Join(append(errs, t.replace(removed, kept))...)
+}
+
+// needs finds out who else needs an element that several owners have in common, as they have in the table for forwarding. The element's
+// comment is of one that does. So a list of all is only needed when that one goes, or when its name is a shortened one.
+type needs struct {
+	table *table
+	going map[owner][]record
+	all   map[owner][]record // nil if it is to be listed
+}
+
+// of returns the comment of an owner that needs an element and does not go, "" if there is none.
+func (n *needs) of(e element) (comment string, err error) {
+	if key, ok := keyIn(e.there.Comment); ok {
+		o := ownerOf(key, useForward)
+		if _, goes := n.going[o]; !goes {
+			records, err := n.table.held(o)
+			if err != nil || slices.Contains(records, e.record) {
+				return o.comment, err
+			}
+		}
+	}
+	if n.all == nil {
+		if n.all, err = n.table.holdings(); err != nil {
+			return "", err
+		}
+	}
+	for o, records := range n.all { // in no order, so that it is rarely the next one to go
+		if _, goes := n.going[o]; !goes && slices.Contains(records, e.record) {
+			return o.comment, nil
+		}
+	}
+	return "", nil
 }
 
 // replace takes elements out of their sets and puts others in, and commits the transaction.

@@ -87,7 +87,7 @@ func PortMaps(cache string) Use {
 		Del: func(ctx context.Context, c *nft.Conn, key plugin.Key, hint []netip.Prefix) error {
 			if len(hint) == 0 {
 				others, err := results.Open(cache, key)
-				if err != nil || others.Has(key.ContainerID) {
+				if err != nil || others.MayHave(key.ContainerID) {
 					return err
 				}
 			}
@@ -186,9 +186,12 @@ func HasSpoofCheck(c *nft.Conn, key plugin.Key) bool {
 // is known of other networks, and none is gone.
 func goneContainers(cache string, valid []plugin.Key) (isGone func(ids ...string) bool, err error) {
 	known, err := results.Open(cache, plugin.Key{})
+	isValid := map[string]bool{}
+	for _, k := range valid {
+		isValid[k.ContainerID] = true
+	}
 	return func(ids ...string) bool {
-		isValid := slices.ContainsFunc(valid, func(k plugin.Key) bool { return slices.Contains(ids, k.ContainerID) })
-		return known != nil && !isValid && !known.Has(ids...)
+		return known != nil && !slices.ContainsFunc(ids, func(id string) bool { return isValid[id] }) && !known.MayHave(ids...)
 	}, err
 }
 

@@ -4,6 +4,8 @@ package dhcp
 import (
 	"context"
 	"errors"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 
@@ -94,16 +96,25 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// GC releases the leases of the network's attachments that are not valid any more.
+// GC releases the leases of the network's attachments that are not valid any more, and removes files that can be none of a lease.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	socket := socketOf(r)
-	keys, err := DirOf(socket).keys()
+	files, err := DirOf(socket).Read()
 	if err != nil {
 		return err
 	}
 	valid := r.ValidKeys()
 	var errs []error
-	for _, k := range keys {
+	for _, f := range files {
+		if f.isGarbage() {
+			if err := os.Remove(f.Path); !errors.Is(err, fs.ErrNotExist) {
+				errs = append(errs, err)
+			}
+		}
+		if f.Err != nil {
+			continue
+		}
+		k := f.Request.Key
 		if k.Network != r.Network || slices.Contains(valid, k) {
 			continue
 		}

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -63,44 +64,49 @@ func (d Dir) queue(k plugin.Key) (queued bool, err error) {
 	return true, nil
 }
 
-// Read calls use for each lease, and for the error of a file that can't be read.
-func (d Dir) Read(use func(q *Request, o *conf.Object, err error)) error {
+// File is the file of a lease: the request in it, and the whole document, or why it can't be read.
+type File struct {
+	Path     string
+	Request  *Request
+	Document *conf.Object
+	Err      error
+}
+
+// Read reads all files of leases.
+func (d Dir) Read() (files []File, err error) {
 	entries, err := os.ReadDir(string(d))
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	for _, e := range entries {
-		if !strings.HasSuffix(e.Name(), leaseSuffix) || strings.HasPrefix(e.Name(), ".") {
-			continue
+		if strings.HasSuffix(e.Name(), leaseSuffix) && !strings.HasPrefix(e.Name(), ".") {
+			f := File{Path: filepath.Join(string(d), e.Name())}
+			f.Err = f.read(d)
+			files = append(files, f)
 		}
-		q, o, err := read(filepath.Join(string(d), e.Name()))
-		use(q, o, err)
 	}
-	return err
+	return files, err
 }
 
-func read(path string) (*Request, *conf.Object, error) {
-	text, err := os.ReadFile(path)
+func (f *File) read(d Dir) error {
+	text, err := state.Read(f.Path)
 	if err != nil {
-		return nil, nil, err
+		return err
 	}
-	o, err := conf.Parse(text)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	if f.Document, err = conf.Parse(text); err != nil {
+		return err
 	}
-	q, err := ParseRequest(o)
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", path, err)
+	if f.Request, err = ParseRequest(f.Document); err != nil {
+		return err
 	}
-	return q, o, nil
+	if name := d.path(f.Request.Key, leaseSuffix); name != f.Path { // a copy, with times that have passed
+		return fmt.Errorf("it is that of %s, whose own is %s", f.Request.Key, name)
+	}
+	return nil
 }
 
-// keys returns the keys of all leases.
-func (d Dir) keys() (keys []plugin.Key, err error) {
-	err = d.Read(func(q *Request, _ *conf.Object, err error) {
-		if err == nil {
-			keys = append(keys, q.Key)
-		}
-	})
-	return keys, err
+// isGarbage reports whether nobody can ever use a file: it has been read, and is none of a lease.
+func (f *File) isGarbage() bool {
+	var fails unix.Errno
+	return f.Err != nil && !errors.As(f.Err, &fails)
 }

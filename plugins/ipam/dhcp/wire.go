@@ -48,7 +48,7 @@ func (q *Request) Document() *conf.Object {
 	return o
 }
 
-// ParseRequest reads a request.
+// ParseRequest reads a request. What it has read of one that is wrong it returns, too.
 func ParseRequest(o *conf.Object) (*Request, error) {
 	q := &Request{IPAM: conf.New()}
 	command := ""
@@ -64,11 +64,11 @@ func ParseRequest(o *conf.Object) (*Request, error) {
 	}
 	for _, name := range []string{q.Network, q.ContainerID} {
 		if why := plugin.InvalidName(name); why != "" {
-			return nil, plugin.ConfigError("the plugin sends it; correct it there", "%q is no name: %s", name, why)
+			return q, plugin.ConfigError("the plugin sends it; correct it there", "%q is no name: %s", name, why)
 		}
 	}
 	if q.Command != plugin.Status && (q.Network == "" || q.ContainerID == "" || q.IfName == "" || filepath.Base(q.IfName) != q.IfName) {
-		return nil, plugin.ConfigError("the plugin sends them; see docs/dhcp.md", "a request needs network, containerID and ifname")
+		return q, plugin.ConfigError("the plugin sends them; see docs/dhcp.md", "a request needs network, containerID and ifname")
 	}
 	return q, o.Err()
 }

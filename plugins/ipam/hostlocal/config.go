@@ -2,7 +2,6 @@ package hostlocal
 
 import (
 	"net/netip"
-	"os"
 	"strconv"
 	"strings"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // config is the ipam object. An attachment gets one address of each pool.
@@ -167,7 +167,7 @@ func (c *config) dns() (types.DNS, error) {
 	if c.resolvConf == "" {
 		return types.DNS{}, nil
 	}
-	text, err := os.ReadFile(c.resolvConf)
+	text, err := state.Read(c.resolvConf)
 	if err != nil {
 		return types.DNS{}, plugin.ConfigError("correct the path, or remove the key", "key %q: %v", "ipam.resolvConf", err)
 	}

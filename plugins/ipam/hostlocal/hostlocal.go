@@ -32,6 +32,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err := r.Step(ctx, "take addresses from "+c.store.Path()); err != nil {
 		return nil, err
 	}
+	c.store.Netns = r.Netns
 	leases, err := c.store.Allocate(ctx, owner(r), c.pools)
 	if err != nil {
 		return nil, err

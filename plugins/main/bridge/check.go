@@ -5,6 +5,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
@@ -53,11 +54,21 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	if end.Attrs().MasterIndex != bridge.Attrs().Index {
 		return different("veth %s is not in bridge %s", name, c.name)
 	}
-	if has := link.PortOption(name, "hairpin_mode"); has != c.hairpin {
-		return different("veth %s: hairpin_mode is %v, configured is %v", name, has, c.hairpin)
+	hairpin, err := link.PortOption(name, nl.IFLA_BRPORT_MODE)
+	if err != nil {
+		return err
 	}
-	if c.isolated && !link.PortOption(name, "isolated") { // one that is not configured may be the firewall plugin's
-		return different("veth %s is not isolated, the configuration has portIsolation", name)
+	if hairpin != c.hairpin {
+		return different("veth %s: hairpin_mode is %v, configured is %v", name, hairpin, c.hairpin)
+	}
+	if c.isolated { // one that is not configured may be the firewall plugin's
+		isolated, err := link.PortOption(name, nl.IFLA_BRPORT_ISOLATED)
+		if err != nil {
+			return err
+		}
+		if !isolated {
+			return different("veth %s is not isolated, the configuration has portIsolation", name)
+		}
 	}
 	if err := checkVLANs(r.Links(), c, end); err != nil {
 		return err

@@ -3,10 +3,12 @@ package dummy
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -43,7 +45,11 @@ func create(_ context.Context, a *attach.Attachment) error {
 	}
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.Index, attrs.HardwareAddr = a.IfName, a.LinkIndex(), a.ContainerMAC()
-	if err := inside.LinkAdd(&netlink.Dummy{LinkAttrs: attrs}); err != nil {
+	err = inside.LinkAdd(&netlink.Dummy{LinkAttrs: attrs})
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return attach.NoKind("dummy", err)
+	case err != nil:
 		return fmt.Errorf("create dummy %s: %w", a.IfName, err)
 	}
 	return nil

@@ -179,7 +179,7 @@ func (c *config) holder() *holding {
 	for _, h := range list {
 		isParent := h.parent != "" && slices.Contains([]string{c.pci, c.auxiliary, filepath.Base(c.kernelPath)}, h.parent)
 		if h.name == c.name || c.mac != nil && h.mac == c.mac.String() || isParent {
-			return &h
+			return h
 		}
 	}
 	return nil

@@ -19,7 +19,7 @@ func FuzzParseHolding(f *testing.F) {
 		if !ok {
 			return
 		}
-		if again, ok := parseHolding(h.text()); !ok || again != h {
+		if again, ok := parseHolding(h.text()); !ok || *again != *h {
 			t.Errorf("%q: read as %+v, written and read again as %+v", text, h, again)
 		}
 	})

@@ -8,12 +8,11 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -126,35 +125,38 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	return attach.Status(ctx, r, &c.Config)
 }
 
-// GC gives back what attachments hold that are not valid: devices, and addresses.
+// GC gives back what attachments hold that are not valid: devices, and addresses. One whose device can't be given back keeps its address.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	list, err := holdings()
 	errs := []error{err}
+	var kept []plugin.Attachment
 	for _, h := range list {
-		if h.Network == r.Network && !slices.Contains(r.ValidKeys(), h.Key) {
-			errs = append(errs, collect(r, h))
+		if h.Network != r.Network || slices.Contains(r.ValidKeys(), h.Key) {
+			continue
 		}
+		if err := h.collect(r); err != nil {
+			errs = append(errs, err)
+			kept = append(kept, plugin.Attachment{ContainerID: h.ContainerID, IfName: h.IfName})
+		}
+	}
+	if len(kept) > 0 {
+		r = keeping(r, kept)
 	}
 	return errors.Join(append(errs, attach.GC(ctx, r, attach.Locate(r.Config)))...)
 }
 
-// collect gives back the device of an attachment. The namespace is where it was at ADD, or gone.
-func collect(r *plugin.Request, h holding) error {
-	n, err := netns.Open(h.netns)
-	if err != nil && !errors.Is(err, netns.ErrNotExist) {
-		return err
+// keeping returns the request with more attachments that GC must leave alone, for an IPAM plugin that is another program too.
+func keeping(r *plugin.Request, kept []plugin.Attachment) *plugin.Request {
+	own := r.For(plugin.GC)
+	own.Valid = slices.Concat(r.Valid, kept)
+	var list []*conf.Object
+	for _, a := range own.Valid {
+		o := conf.New()
+		o.Set("containerID", a.ContainerID)
+		o.Set("ifname", a.IfName)
+		list = append(list, o)
 	}
-	stale := &plugin.Request{Command: plugin.Del, Key: h.Key, Netns: h.netns, Config: r.Config}
-	if n != nil {
-		defer n.Close()
-		own, err := netns.IsOwn(n)
-		if err != nil {
-			return err
-		}
-		if !own {
-			stale.OpenNS = func() ns.NetNS { return n }
-		}
-	}
-	defer stale.Close()
-	return giveBack(stale)
+	own.Config = r.Config.Copy()
+	own.Config.Set(plugin.ValidKey, list)
+	return own
 }

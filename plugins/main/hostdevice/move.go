@@ -6,13 +6,15 @@ import (
 	"net"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -49,27 +51,51 @@ func giveAddresses(links *netlink.Handle, name string, addresses []netlink.Addr)
 	return errors.Join(errs...)
 }
 
-// giveBack moves the attachment's device to the host, as it was there before. A device that is not found is with the host already, or
-// gone with the container.
+// giveBack moves the attachment's device to the host, as it was there before.
 func giveBack(r *plugin.Request) error {
 	h, err := holdingOf(r.Key)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
-	}
-	var l netlink.Link
-	if r.NS() != nil {
-		if h, l, err = find(r, h); err != nil {
+	case h == nil:
+		if h, err = findUnnoted(r); h == nil {
 			return err
 		}
+	case r.Netns == "": // where the runtime does not say it, the note does
+		return h.collect(r)
 	}
-	if h == nil {
-		return nil
+	return h.giveBack(r)
+}
+
+// collect is giveBack in the namespace that the device was moved to.
+func (h *holding) collect(r *plugin.Request) error {
+	stale := &plugin.Request{Command: plugin.Del, Key: h.Key, Netns: h.netns, Config: r.Config, Trace: r.Trace, Warn: r.Warn}
+	defer stale.Close()
+	n, err := netns.Open(h.netns)
+	switch {
+	case err == nil:
+		defer n.Close()
+		own, err := netns.IsOwn(n)
+		if err != nil {
+			return err
+		}
+		if !own {
+			stale.OpenNS = func() ns.NetNS { return n }
+		}
+	case !errors.Is(err, netns.ErrNotExist):
+		return err
 	}
-	if l != nil {
-		err = moveOut(r, h, l)
-	}
-	if err == nil {
-		err = h.restore(r.Links())
+	return h.giveBack(stale)
+}
+
+func (h *holding) giveBack(r *plugin.Request) error {
+	l, err := h.fetch(r)
+	switch {
+	case err != nil:
+	case l != nil:
+		err = h.restore(r, l)
+	case h.kind == hardware && !h.isOwn(r.NS()):
+		return nil // the note stays for GC: the kernel puts the device back some time
 	}
 	if err != nil {
 		return fmt.Errorf("give %s back to the host: %w", h.name, err)
@@ -77,72 +103,69 @@ func giveBack(r *plugin.Request) error {
 	return h.remove()
 }
 
-// find returns the attachment's device in the container, nil if it is not there. It may have another name by now.
-func find(r *plugin.Request, h *holding) (*holding, netlink.Link, error) {
-	inside, err := r.LinksInside()
+// fetch returns the device on the host, to which it is moved from the container. It returns nil if there is no such device any more.
+func (h *holding) fetch(r *plugin.Request) (netlink.Link, error) {
+	l, err := h.findInside(r)
 	if err != nil {
-		return h, nil, err
+		return nil, err
 	}
-	if h == nil {
-		return findUnnoted(r, inside)
+	if l != nil {
+		return h.moveOut(r, l)
 	}
-	links, err := link.List(inside)
-	if err != nil {
-		return h, nil, err
+	if l, err = h.findOnHost(r); l != nil || err != nil {
+		return l, err
 	}
-	for _, isIt := range []func(a *netlink.LinkAttrs) bool{
-		func(a *netlink.LinkAttrs) bool { return a.Alias == h.name },
-		func(a *netlink.LinkAttrs) bool { return a.HardwareAddr.String() == h.mac && h.mac != "" },
-	} {
-		at := slices.IndexFunc(links, func(l netlink.Link) bool { return l.Type() == h.kind && isIt(l.Attrs()) })
-		if at >= 0 {
-			return h, links[at], nil
-		}
+	if !h.isOwn(r.NS()) {
+		return h.await(r)
 	}
-	return h, nil, nil
+	hidden, err := h.mayBeElsewhere(r)
+	if hidden {
+		err = plugin.Errorf("move it back to the host by hand, or end the container; if it was deleted, remove "+pathOf(h.Key),
+			"the container has it no more, and may have given it to another network namespace")
+	}
+	return nil, err
 }
 
-// findUnnoted returns the device that the reference plugin moved: the container's interface, whose alias is its name on the host. That
-// is the container's own word. Only hardware can't be made by the container: another link must be the one that ADD has reported and
-// that the configuration names, and not be on the host.
-func findUnnoted(r *plugin.Request, inside *netlink.Handle) (*holding, netlink.Link, error) {
-	l, err := inside.LinkByName(r.IfName)
-	if err != nil {
-		return nil, nil, link.IgnoreNotFound(err)
+// await waits for a device of a namespace that has ended: the kernel puts hardware back to the host a moment later, and deletes the rest.
+func (h *holding) await(r *plugin.Request) (l netlink.Link, err error) {
+	const longest, pause = time.Second, 10 * time.Millisecond
+	for end := time.Now().Add(longest); h.kind == hardware && l == nil && err == nil && time.Now().Before(end); time.Sleep(pause) {
+		l, err = h.findOnHost(r)
 	}
-	device, h := "", &holding{Key: r.Key, name: l.Attrs().Alias, kind: l.Type()}
-	r.Config.String("device", &device)
-	_, missing := r.Links().LinkByName(device)
-	isHardware := h.kind == (&netlink.Device{}).Type()
-	switch {
-	case r.PrevResult != nil && !attach.Reported(r, l):
-		return nil, nil, nil
-	case isHardware && link.IsName(h.name), r.PrevResult != nil && h.name == device && link.IsNotFound(missing):
-		return h, l, nil
-	case isHardware && r.PrevResult != nil:
-		return nil, nil, plugin.Errorf("give it back by hand: `ip link set "+r.IfName+" netns 1 name …` inside the container",
-			"%s has no alias that tells its name on the host", r.IfName)
-	}
-	return nil, nil, nil
+	return l, err
 }
 
-// moveOut moves a device to the host. If another link has its name there by now, it gets a free one, and keeps its own as alias.
-func moveOut(r *plugin.Request, h *holding, l netlink.Link) error {
+// moveOut moves a device to the host, without what the container has added to it. If another link has its name there by now, it gets a
+// free one, and keeps its own as alias.
+func (h *holding) moveOut(r *plugin.Request, l netlink.Link) (netlink.Link, error) {
 	name, err := freeName(r.Links(), h.name, l.Attrs().Index)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	host, err := ns.GetCurrentNS()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer host.Close()
-	return r.Inside(func() error {
-		if err := dropTakenNames(r.Links(), l); err != nil {
-			return err
+	inside, err := r.LinksInside()
+	if err != nil {
+		return nil, err
+	}
+	_ = h.dropNames(r, inside, l) // what is left is removed on the host, or in the way
+	if err := deleteUppers(inside, l); err != nil {
+		return nil, err
+	}
+	if err := r.Inside(func() error { return link.Move(l.Attrs().Index, host, name, h.name) }); err != nil {
+		return nil, err
+	}
+	back, err := h.findOnHost(r, name)
+	if back == nil && err == nil {
+		err = plugin.Errorf("repeat the call", "the container has put another link in its place")
+		if other, _ := r.Links().LinkByName(name); other != nil {
+			err = errors.Join(err, link.Move(other.Attrs().Index, r.NS(), "dev%d", ""))
 		}
-		return link.Move(l.Attrs().Index, host, name, h.name)
-	})
+	}
+	return back, err
 }
 
 // freeName returns a name if no link of the host has it, and otherwise one as the kernel gives it to devices of namespaces that end.
@@ -159,62 +182,101 @@ func freeName(h *netlink.Handle, name string, index int) (string, error) {
 	}
 }
 
-// dropTakenNames removes alternative names that links of the host have: with one of them the device could not be moved there, and the
-// container may have given it that.
-func dropTakenNames(h *netlink.Handle, l netlink.Link) error {
+// dropNames removes the alternative names that the device did not have at ADD, and those that the host's links have by now.
+func (h *holding) dropNames(r *plugin.Request, links *netlink.Handle, l netlink.Link) error {
 	var errs []error
 	for _, name := range l.Attrs().AltNames {
-		if _, err := h.LinkByName(name); err == nil {
-			errs = append(errs, netlink.LinkDelAltName(l, name))
+		other, _ := r.Links().LinkByName(name)
+		if !slices.Contains(strings.Fields(h.altNames), name) || links != r.Links() && other != nil {
+			errs = append(errs, links.LinkDelAltName(l, name))
 		}
 	}
 	return errors.Join(errs...)
 }
 
-// restore sets what the device had on the host, where it is again, and has its name as alias: the last to be restored, it says that
-// the rest is to be. If the container's namespace ended before DEL, the kernel has moved the device, under the name that it had there
-// or one that begins with "dev".
-func (h *holding) restore(links *netlink.Handle) error {
-	l, err := h.findBack(links)
-	if l == nil {
+// deleteUppers deletes the links that the container has made on the device, such as macvlans: they would go on to use it on the host.
+func deleteUppers(inside *netlink.Handle, l netlink.Link) error {
+	links, err := link.List(inside)
+	if err != nil {
 		return err
 	}
-	a, alias := l.Attrs(), h.alias
-	var errs []error
-	if a.Name != h.name {
-		_, err := links.LinkByName(h.name)
-		switch {
-		case err == nil:
-			alias = h.name // which is another's by now
-		case link.IsNotFound(err):
-			err = links.LinkSetName(l, h.name)
+	var uppers []int
+	for _, other := range links {
+		a := other.Attrs()
+		isOtherEnd := isLocal(l.Attrs()) && a.Index == l.Attrs().ParentIndex
+		if isLocal(a) && a.ParentIndex == l.Attrs().Index && !isOtherEnd {
+			uppers = append(uppers, a.Index)
 		}
-		errs = append(errs, err)
+	}
+	return link.DeleteAll(inside, uppers)
+}
+
+// restore gives the device, which is on the host, what it had there: its name, and nothing that the container gave it. What else can't be
+// given back is told, since the device can be used. The alias is the last to be restored: until then it is the device's name.
+func (h *holding) restore(r *plugin.Request, l netlink.Link) error {
+	links, a := r.Links(), l.Attrs()
+	if err := errors.Join(h.dropNames(r, links, l), h.dropProgram(l)); err != nil {
+		return err
+	}
+	alias := h.alias
+	if a.Name != h.name {
+		name, err := freeName(links, h.name, a.Index)
+		if name != h.name {
+			alias = h.name // which is another's by now
+		}
+		if err == nil && (name == h.name || !strings.HasPrefix(a.Name, "dev")) {
+			err = errors.Join(links.LinkSetDown(l), links.LinkSetName(l, name))
+		}
+		if err != nil {
+			return err
+		}
 	}
 	if mac, err := net.ParseMAC(h.mac); err == nil && !slices.Equal(mac, a.HardwareAddr) {
-		errs = append(errs, links.LinkSetHardwareAddr(l, mac))
+		h.tell(r, "its MAC address", links.LinkSetHardwareAddr(l, mac))
 	}
 	if h.mtu != 0 && h.mtu != a.MTU {
-		errs = append(errs, links.LinkSetMTU(l, h.mtu))
+		h.tell(r, "its MTU", links.LinkSetMTU(l, h.mtu))
+	}
+	if flags := int(a.RawFlags & settable); h.inode != 0 && (flags != h.flags || a.TxQLen != h.queue || int(a.Group) != h.group) {
+		h.tell(r, "its flags, queue length and group", h.setFlags(l))
+	}
+	for _, name := range strings.Fields(h.altNames) {
+		if !slices.Contains(a.AltNames, name) {
+			h.tell(r, "its name "+name, links.LinkAddAltName(l, name))
+		}
 	}
 	if h.up {
-		errs = append(errs, links.LinkSetUp(l))
-	}
-	if err := errors.Join(errs...); err != nil {
-		return err
+		h.tell(r, "that it is up", links.LinkSetUp(l))
 	}
 	return links.LinkSetAlias(l, alias)
 }
 
-// findBack returns the device on the host if it came back and was not restored, nil otherwise.
-func (h *holding) findBack(links *netlink.Handle) (netlink.Link, error) {
-	list, err := link.List(links)
-	for _, l := range list {
-		a := l.Attrs()
-		hasName := a.Name == h.name || a.Name == h.IfName || strings.HasPrefix(a.Name, "dev")
-		if a.Alias == h.name && l.Type() == h.kind && hasName {
-			return l, nil
-		}
+// tell tells people what could not be restored.
+func (h *holding) tell(r *plugin.Request, what string, err error) {
+	if err != nil && r.Warn != nil {
+		r.Warn(fmt.Sprintf("%s is back on the host, without %s as before: %v", h.name, what, err))
 	}
-	return nil, err
+}
+
+// setFlags gives the device its flags, queue length and group back.
+func (h *holding) setFlags(l netlink.Link) error {
+	request, message := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK), nl.NewIfInfomsg(unix.AF_UNSPEC)
+	message.Index, message.Flags, message.Change = int32(l.Attrs().Index), uint32(h.flags), settable
+	request.AddData(message)
+	request.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(h.queue))))
+	request.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(uint32(h.group))))
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// dropProgram removes an XDP program that the device did not have at ADD: it comes along with the device.
+func (h *holding) dropProgram(l netlink.Link) error {
+	if a := l.Attrs(); a.Xdp == nil || !a.Xdp.Attached || programOf(a) == h.xdp && h.xdp != 0 {
+		return nil
+	}
+	err := netlink.LinkSetXdpFdWithFlags(l, -1, unix.XDP_FLAGS_DRV_MODE)
+	if errors.Is(err, unix.EOPNOTSUPP) { // the driver takes none
+		err = nil
+	}
+	return errors.Join(err, netlink.LinkSetXdpFdWithFlags(l, -1, unix.XDP_FLAGS_SKB_MODE))
 }

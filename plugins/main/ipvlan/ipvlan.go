@@ -100,9 +100,9 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	case err != nil:
 		return err
 	case c.master.Name == "":
-		return attach.StatusOf(ctx, r, &c.Config, &netlink.IPVlan{})
+		return attach.Status(ctx, r, &c.Config)
 	}
-	return attach.StatusOn(ctx, r, &c.Config, c.master, &netlink.IPVlan{})
+	return attach.StatusOn(ctx, r, &c.Config, c.master)
 }
 
 // GC gives back the addresses of attachments that are not valid. Links go with their namespaces.

@@ -3,12 +3,14 @@ package loopback
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -32,8 +34,9 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Resu
 			if err := r.Step(ctx, "set lo up"); err != nil {
 				return err
 			}
-			undo.Push("set lo down", func(context.Context) error { return inside(r, netlink.LinkSetDown) })
-			if err := netlink.LinkSetUp(lo); err != nil {
+			undo.Push("set lo down", func(context.Context) error { return inside(r, setDown) })
+			// The alias tells DEL that this is the attachment's namespace: its path may be another container's by then.
+			if err := link.SetUpAs(lo.Attrs().Index, attach.Alias(r.Key), 0); err != nil {
 				return err
 			}
 		}
@@ -78,15 +81,23 @@ func newResult(lo netlink.Link, sandbox string) (*types100.Result, error) {
 	return result, nil
 }
 
-// Del sets lo down, if the namespace is still there.
-func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+// Del sets lo down if ADD has set it up. What the container keeps it from goes with the namespace.
+func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
 	}
-	if err := r.Step(ctx, "set lo down"); err != nil {
-		return err
-	}
-	return inside(r, netlink.LinkSetDown)
+	r.WarnOf(inside(r, func(lo netlink.Link) error {
+		if lo.Attrs().Alias != attach.Alias(r.Key) {
+			return nil
+		}
+		r.Announce("set lo down")
+		return setDown(lo)
+	}))
+	return nil
+}
+
+func setDown(lo netlink.Link) error {
+	return errors.Join(netlink.LinkSetDown(lo), netlink.LinkSetAlias(lo, ""))
 }
 
 // Check looks whether lo is up.

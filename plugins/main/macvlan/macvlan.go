@@ -113,7 +113,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	return attach.StatusOn(ctx, r, &c.Config, c.master, &netlink.Macvlan{})
+	return attach.StatusOn(ctx, r, &c.Config, c.master)
 }
 
 // GC gives back the addresses of attachments that are not valid. Links go with their namespaces.

@@ -67,11 +67,10 @@ func (a *attachment) connect(_ context.Context, at *attach.Attachment) (err erro
 	if a.end, err = at.MakeVeth(0); err != nil {
 		return err
 	}
-	for _, key := range []string{"accept_ra", "accept_dad"} {
-		err := sysctl.Set("net/ipv6/conf/"+a.end.Attrs().Name+"/"+key, "0")
-		if err != nil && !errors.Is(err, unix.ENOENT) { // without IPv6 there is none
-			return errors.Join(err, link.Delete(at.Links(), a.end.Attrs().Index))
-		}
+	name := a.end.Attrs().Name
+	_ = sysctl.Set("net/ipv6/conf/"+name+"/accept_dad", "0")
+	if err := attach.RefuseRouters(name); err != nil {
+		return errors.Join(err, link.Delete(at.Links(), a.end.Attrs().Index))
 	}
 	at.Result.Interfaces = append(at.Result.Interfaces, at.Describe(a.end))
 	return nil
@@ -184,6 +183,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err := c.masquerade.Available(); err != nil {
 		return err
 	}
+	c.AcceptRA = false // the host end refuses routers all the same
 	return attach.Status(ctx, r, &c.Config)
 }
 

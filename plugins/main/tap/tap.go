@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -118,7 +117,7 @@ func (c *config) explain(name string, err error) error {
 	case errors.Is(err, unix.EBUSY):
 		remedy = "the container already has an interface of that name: give the attachment another CNI_IFNAME, or remove that interface"
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
-		remedy = "the kernel needs taps (the module tun), and the host " + device
+		return attach.NoKind("tap", err)
 	case c.label != "":
 		remedy = "the policy of SELinux must have that context, and let the runtime's enter it through the plugin's binary: see `ausearch -m avc`"
 	}
@@ -159,11 +158,9 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	file, err := os.OpenFile(device, os.O_RDWR, 0)
-	if err != nil {
-		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("taps can't be made: %v", err), "the kernel needs the module tun, and the host "+device)
+	if _, err := os.Stat(device); err != nil { // to open it may load the module
+		return attach.NoKind("tap", err)
 	}
-	_ = file.Close()
 	return attach.Status(ctx, r, &c.Config)
 }
 

@@ -58,8 +58,7 @@ func wanted(r *plugin.Request) (*config, error) {
 
 // fits makes sure that the largest packet of a link fits into the bursts: the kernel drops those that don't.
 func (c *config) fits(l netlink.Link) error {
-	const header = 14 // of Ethernet
-	packet := uint64(l.Attrs().MTU + header)
+	packet := largestPacket(l)
 	for key, limit := range map[string]limit{"ingressBurst": c.ingress, "egressBurst": c.egress} {
 		if limit.rate > 0 && limit.burst < packet {
 			return plugin.ConfigError(fmt.Sprintf("set it to at least %d, or the MTU of the network lower", packet*8),
@@ -68,6 +67,9 @@ func (c *config) fits(l netlink.Link) error {
 	}
 	return nil
 }
+
+// largestPacket is how many bytes a packet of a link can have, with its Ethernet header.
+func largestPacket(l netlink.Link) uint64 { return uint64(l.Attrs().MTU) + 14 }
 
 // Del deletes the ifb. The rest goes with the veth pair.
 func (Plugin) Del(_ context.Context, r *plugin.Request) error {
@@ -80,8 +82,7 @@ func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 	return errors.Join(errs...)
 }
 
-// Status reports whether the kernel can limit what the configuration asks for, by doing it in a network namespace that is gone
-// afterwards. What runtimes will ask for is not known.
+// Status reports whether the kernel has what the configuration's limits need. What runtimes will ask for is not known.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
 	if err == nil {
@@ -90,14 +91,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	if err != nil || c.isEmpty() {
 		return err
 	}
-	return netns.InNew(func() error {
-		h := &netlink.Handle{}
-		lo, err := h.LinkByName("lo")
-		if err == nil {
-			_, err = c.apply(h, r.Key, lo, &plugin.Undo{})
-		}
-		return err
-	})
+	return c.checkKernel(r.Links())
 }
 
 // GC deletes the ifbs of attachments that are not valid.
@@ -116,9 +110,8 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	qdiscs, err := link.Qdiscs(r.Links())
-	if err == nil && c.ingress.rate > 0 {
-		err = c.checkTBF(qdiscs, c.ingress, end)
+	if c.ingress.rate > 0 {
+		err = c.checkTBF(c.ingress, end)
 	}
 	if err != nil || c.egress.rate == 0 {
 		return err
@@ -127,7 +120,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	return c.checkTBF(qdiscs, c.egress, ifb)
+	return c.checkTBF(c.egress, ifb)
 }
 
 // usedIFB returns the attachment's ifb that what the host end receives is sent through.
@@ -151,21 +144,22 @@ func usedIFB(r *plugin.Request, end netlink.Link) (netlink.Link, error) {
 }
 
 // checkTBF compares what limits what a link sends.
-func (c *config) checkTBF(qdiscs []netlink.Qdisc, want limit, l netlink.Link) error {
+func (c *config) checkTBF(want limit, l netlink.Link) error {
 	name, index := l.Attrs().Name, l.Attrs().Index
-	for _, q := range qdiscs {
-		is, ok := q.(*netlink.Tbf)
-		if !ok || is.LinkIndex != index || is.Parent != netlink.HANDLE_ROOT {
-			continue
-		}
-		if !c.isTBF(is, want) {
-			tbf := c.tbf(want, index)
-			return different("%s sends %d bytes a second with a burst of %d ticks and a queue of %d bytes, and it should be %d, %d and %d",
-				name, is.Rate, is.Buffer, is.Limit, tbf.Rate, tbf.Buffer, tbf.Limit)
-		}
-		return nil
+	_, is, err := rootQdisc(index)
+	switch {
+	case err != nil:
+		return fmt.Errorf("look up the qdisc of %s: %w", name, err)
+	case is == nil:
+		return different("nothing limits what %s sends", name)
+	case !c.isTBF(is, want):
+		tbf := c.tbf(want, index)
+		return different("%s sends %d bytes a second with a burst of %d ticks and a queue of %d bytes, and it should be %d, %d and %d",
+			name, is.Rate, is.Buffer, is.Limit, tbf.Rate, tbf.Buffer, tbf.Limit)
+	case uint64(is.Buffer) < limit{is.Rate, largestPacket(l)}.ticks():
+		return different("%s drops its largest packets: the burst of %d ticks has no room for %d bytes", name, is.Buffer, largestPacket(l))
 	}
-	return different("nothing limits what %s sends", name)
+	return nil
 }
 
 func different(format string, args ...any) error {

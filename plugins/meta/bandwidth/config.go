@@ -49,9 +49,9 @@ func readLimit(o *conf.Object, rateKey, burstKey string) limit {
 	case burst < 0 || burst/8 >= math.MaxUint32:
 		o.Fail(burstKey, "a burst in bits, below 4 GB", fmt.Sprint(burst))
 	case rate > 0 && burst == 0:
-		o.Fail(burstKey, "a burst in bits, because "+rateKey+" is set", "none")
+		o.Fail(burstKey, "a burst in bits: if rate is set, burst must also be set", "none")
 	case rate == 0 && burst > 0:
-		o.Fail(rateKey, "a rate in bits a second, because "+burstKey+" is set", "none")
+		o.Fail(rateKey, "a rate in bits a second: if burst is set, rate must also be set", "none")
 	}
 	return limit{uint64(rate) / 8, uint64(burst) / 8}
 }
@@ -63,16 +63,23 @@ func (c *config) tbf(l limit, linkIndex int) *netlink.Tbf {
 	return &netlink.Tbf{
 		QdiscAttrs: netlink.QdiscAttrs{LinkIndex: linkIndex, Handle: netlink.MakeHandle(1, 0), Parent: netlink.HANDLE_ROOT},
 		Rate:       l.rate,
-		Buffer:     uint32(min(ticks(l.micros()), math.MaxUint32)),
+		Buffer:     uint32(min(l.ticks(), math.MaxUint32)),
 		Limit:      uint32(min(c.queue(l), math.MaxUint32)),
 	}
 }
 
-// micros is how many microseconds the burst takes at the rate.
-func (l limit) micros() uint64 { return l.burst * 1_000_000 / l.rate }
+// ticks is how long the burst takes at the rate, in the kernel's unit of 64 ns. It is rounded up: a moment less would have no room for
+// the burst's last packet.
+func (l limit) ticks() uint64 {
+	const perSecond = 1_000_000_000 / 64
+	return (l.burst*perSecond + l.rate - 1) / l.rate
+}
 
-// ticks converts microseconds to the kernel's unit, which is 64 ns.
-func ticks(micros uint64) uint64 { return micros * 1000 / 64 }
+// referenceTicks is the same as the reference plugin has it: in whole microseconds, of which 32 bits are left.
+func (l limit) referenceTicks() uint32 {
+	micros := l.burst * 1_000_000 / l.rate & math.MaxUint32
+	return uint32(micros * 1000 / 64)
+}
 
 // queue returns how many bytes wait at most: what passes in the latency, but at least the largest packet that programs leave to the
 // kernel to cut or, without a latency, what the reference plugin takes.
@@ -84,10 +91,10 @@ func (c *config) queue(l limit) uint64 {
 	return l.rate/1000*25 + l.rate%1000*25/1000 + l.burst
 }
 
-// isTBF reports whether a filter has the values for a limit. In those of the reference plugin large numbers are cut to their lower 32
-// bits.
+// isTBF reports whether a filter has the values for a limit, ours or those of the reference plugin, which cuts large numbers to their
+// lower 32 bits.
 func (c *config) isTBF(is *netlink.Tbf, l limit) bool {
 	want := c.tbf(l, 0)
-	return is.Rate == want.Rate && (is.Buffer == want.Buffer || is.Buffer == uint32(ticks(l.micros()&math.MaxUint32))) &&
+	return is.Rate == want.Rate && (is.Buffer == want.Buffer || is.Buffer == l.referenceTicks()) &&
 		(is.Limit == want.Limit || is.Limit == uint32(c.queue(l)))
 }

@@ -2,6 +2,8 @@ package bandwidth
 
 import (
 	"fmt"
+	"math"
+	"math/bits"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -33,6 +35,10 @@ func FuzzParse(f *testing.F) {
 			tbf := c.tbf(l, 1)
 			if tbf.Rate == 0 || l.burst >= 1500 && uint64(tbf.Limit) < 1500 || !c.isTBF(tbf, l) {
 				t.Errorf("%s makes %+v", text, tbf)
+			}
+			const ticks = 15_625_000 // a second
+			if more, sent := bits.Mul64(uint64(tbf.Buffer), l.rate); tbf.Buffer < math.MaxUint32 && more == 0 && sent < l.burst*ticks {
+				t.Errorf("%s makes %+v, in whose buffer the burst has no room", text, tbf)
 			}
 		}
 	})

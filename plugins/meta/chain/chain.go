@@ -42,11 +42,11 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return made, nil
 }
 
-// refuseSecond refuses an ADD of an attachment that is there, if another program would make its interface: that program's ADD would
-// fail, and its DEL take the attachment away.
+// refuseSecond refuses an ADD of an attachment that is there. The plugin that makes its interface would refuse it, but then DEL of those
+// before it, and of another program itself, would take away what the attachment has.
 func refuseSecond(r *plugin.Request, steps []*step) error {
-	i := slices.IndexFunc(steps, func(s *step) bool { return s.plugin.External && s.plugin.Kind == plugin.Main && s.name != "loopback" })
-	if i < 0 {
+	i := slices.IndexFunc(steps, func(s *step) bool { return s.plugin.Kind == plugin.Main && s.plugin.Name != "loopback" })
+	if i < 0 || i == 0 && !steps[0].plugin.External {
 		return nil
 	}
 	return steps[i].wrap(delegate.RefuseSecond(r))

@@ -14,12 +14,12 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// ownType is what the plugin is called in a configuration.
+// ownType is what the plugin is called.
 const ownType = "chain"
 
 // step is one plugin of the list.
 type step struct {
-	name         string
+	name         string // as the list has it
 	plugin       *delegate.Delegate
 	config       *conf.Object // as it stands in the list
 	capabilities []string
@@ -51,15 +51,15 @@ func read(r *plugin.Request) ([]*step, error) {
 func readStep(r *plugin.Request, o *conf.Object) (*step, error) {
 	s := &step{config: o, capabilities: o.Object("capabilities").TrueKeys()}
 	o.String("type", &s.name)
-	switch s.name {
-	case "":
+	if s.name == "" {
 		return nil, plugin.ConfigError("each of the plugins names itself by \"type\"", "chain: key %q: want the name of a plugin, got none", o.Path("type"))
-	case ownType:
-		return nil, plugin.ConfigError("list its plugins in its place", "chain: key %q: a chain can't be part of a chain", o.Path("type"))
 	}
 	var err error
 	if s.plugin, err = delegate.Find(r, s.name); err != nil {
 		return nil, s.wrap(err)
+	}
+	if s.plugin.Name == ownType {
+		return nil, plugin.ConfigError("list its plugins in its place", "chain: key %q: a chain can't be part of a chain", o.Path("type"))
 	}
 	return s, s.wrap(plugin.CheckVersion(r.Version, r.Command, s.plugin.Oldest))
 }

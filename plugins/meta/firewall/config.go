@@ -19,6 +19,7 @@ type config struct {
 	adminChain string
 	zone       firewalld.Zone
 	ingress    netfilter.Ingress
+	published  bool // allowPublishedPorts
 }
 
 const backendFirewalld = "firewalld"
@@ -27,6 +28,7 @@ const backendFirewalld = "firewalld"
 func parse(o *conf.Object) (*config, error) {
 	c := locate(o)
 	o.String("iptablesAdminChainName", &c.adminChain)
+	o.Bool("allowPublishedPorts", &c.published)
 	policy := ""
 	o.String("ingressPolicy", &policy)
 	switch policy {

@@ -59,7 +59,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 func remove(ctx context.Context, r *plugin.Request, hint []netip.Prefix) error {
 	c := locate(r.Config)
 	err := backend.Del(ctx, r.Key, hint, backend.Forward(netfilter.Forward{}))
-	if uses, asked := c.usesZone(ctx); asked == nil && !uses {
+	if c.backend != "" && c.backend != backendFirewalld {
 		hint = nil // only what we have put there ourselves
 	}
 	return errors.Join(err, c.zone.DelForward(ctx, r.Key, hint))
@@ -146,7 +146,7 @@ func wanted(r *plugin.Request) (*config, netfilter.Forward, error) {
 		return nil, f, plugin.ConfigError("firewall is for what a plugin before it in the chain made: list it behind one that makes an interface",
 			"must be called as chained plugin: missing prevResult from earlier plugin")
 	}
-	f = netfilter.Forward{AdminChain: c.adminChain, Ingress: c.ingress}
+	f = netfilter.Forward{AdminChain: c.adminChain, Ingress: c.ingress, Published: c.published}
 	for _, p := range allPrefixes(r.PrevResult) {
 		f.Addrs = append(f.Addrs, p.Addr())
 	}

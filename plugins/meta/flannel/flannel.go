@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // Plugin is the flannel plugin.
@@ -118,7 +119,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	if err := writable(dataDir(r.Config)); err != nil {
+	if err := state.Writable(dataDir(r.Config)); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, "the configuration can't be kept for DEL: "+err.Error(), writableDir)
 	}
 	return d.Status(ctx, own)

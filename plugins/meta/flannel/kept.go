@@ -52,7 +52,7 @@ func find(r *plugin.Request) (k kept, err error) {
 }
 
 func read(path string) (kept, error) {
-	text, err := os.ReadFile(path)
+	text, err := state.Read(path)
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG) {
 		return kept{}, nil
 	}
@@ -133,15 +133,4 @@ func removeStale(ctx context.Context, r *plugin.Request) error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// writable says why nothing can be written to a directory, or to the one that it would be made in.
-func writable(dir string) error {
-	for _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist); _, err = os.Stat(dir) {
-		dir = filepath.Dir(dir)
-	}
-	if err := unix.Access(dir, unix.W_OK); err != nil {
-		return &os.PathError{Op: "write to", Path: dir, Err: err}
-	}
-	return nil
 }

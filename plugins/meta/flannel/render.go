@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"net/netip"
-	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 func subnetFile(o *conf.Object) string { return pathAt(o, "subnetFile", "/run/flannel/subnet.env") }
@@ -45,8 +45,9 @@ func validate(r *plugin.Request) error {
 	plugin.ParseRoutes(o.Object("ipam"), "routes")
 	typeOf(o.Object("ipam"), "")
 	given := o.Object("delegate")
-	if row := r.Plugins.Find(typeOf(given, "")); row != nil && (row.Kind != plugin.Main || row.Plugin == Plugin{}) {
-		given.Fail("type", "a plugin that makes an interface itself, such as bridge", row.Name)
+	name := typeOf(given, "")
+	if row := r.Plugins.Find(name); row != nil && (row.Kind != plugin.Main || row.Plugin == Plugin{}) {
+		given.Fail("type", "a plugin that makes an interface itself, such as bridge", name)
 	}
 	for _, key := range []string{"name", "ipam"} {
 		if given.Has(key) {
@@ -70,7 +71,7 @@ func render(r *plugin.Request, leased subnet) *conf.Object {
 	if !o.Has("mtu") {
 		o.Set("mtu", leased.mtu)
 	}
-	if !o.Has("isGateway") && name == "bridge" {
+	if row := r.Plugins.Find(name); !o.Has("isGateway") && row != nil && row.Name == "bridge" {
 		o.Set("isGateway", new(true))
 	}
 	return o
@@ -117,7 +118,7 @@ type subnet struct {
 }
 
 func readSubnet(path string) (subnet, error) {
-	text, err := os.ReadFile(path)
+	text, err := state.Read(path)
 	if err != nil {
 		return subnet{}, err
 	}

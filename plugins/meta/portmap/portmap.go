@@ -53,9 +53,8 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return backend.PortMaps(ports).Check(ctx, c.backend, r.Key)
 }
 
-// Status reports whether the kernel has what publishing a port needs, and whether
-// conditions are right.
-func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+// Status reports whether the host has what publishing a port needs.
+func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
 	if err == nil {
 		err = netns.CheckAdmin()
@@ -64,7 +63,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	ports := netfilter.PortMaps{Conditions4: c.conditions4, Conditions6: c.conditions6}
-	return errors.Join(backend.PortMaps(ports).Available(c.backend), backend.CheckConditions(ctx, c.backend, ports))
+	return errors.Join(backend.PortMaps(ports).Available(c.backend), backend.CheckConditions(c.backend, ports))
 }
 
 // Explain implements plugin.Explainer.

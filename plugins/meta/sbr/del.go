@@ -15,7 +15,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/route"
 )
 
-// Del gives the interface's routes back to the main table, and deletes the rules. What is in a namespace that is gone went with it.
+// Del gives the interface's routes back to the main table, and deletes the rules. What the container keeps it from goes with the namespace,
+// as all of it does.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
@@ -24,19 +25,35 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	r.Announce("take the routes back")
-	_, left := takeBack(ctx, r, h) // a route whose address or gateway has gone since ADD leads nowhere
+	r.WarnOf(removeAll(ctx, r, h))
+	return nil
+}
+
+// removeAll leaves an interface alone that is not the attachment's, with the rules for its addresses. Those to the attachment's own tables
+// are nobody else's.
+func removeAll(ctx context.Context, r *plugin.Request, h *netlink.Handle) error {
+	var left error
+	addresses := r.PrevAddresses()
+	l, err := h.LinkByName(r.IfName)
+	switch {
+	case link.IsNotFound(err): // the routes went with it
+		err = nil
+	case err != nil || !attach.IsOwn(r, l):
+		addresses = nil
+	default:
+		r.Announce("take the routes back")
+		_, left = takeBack(ctx, r, h, l) // a route whose address or gateway has gone since ADD leads nowhere
+		if r.PrevResult == nil {
+			addresses, err = addressesOf(h, l)
+		}
+	}
 	r.Announce("delete the rules")
-	return errors.Join(left, deleteRules(r, h))
+	return errors.Join(err, left, deleteRules(r, h, addresses))
 }
 
 // takeBack moves the routes in the attachment's own tables to the main one. It returns which of them the kernel refused there, and what
 // could not be deleted.
-func takeBack(ctx context.Context, r *plugin.Request, h *netlink.Handle) (refused, left error) {
-	l, err := h.LinkByName(r.IfName)
-	if err != nil {
-		return nil, link.IgnoreNotFound(err) // the routes went with the interface
-	}
+func takeBack(ctx context.Context, r *plugin.Request, h *netlink.Handle, l netlink.Link) (refused, left error) {
 	all, err := route.List(h)
 	if err != nil {
 		return nil, err
@@ -59,16 +76,17 @@ func takeBack(ctx context.Context, r *plugin.Request, h *netlink.Handle) (refuse
 
 // deleteRules deletes the rules to the attachment's own tables, and those from its addresses to a table that the configuration named or
 // that the reference plugin has chosen.
-func deleteRules(r *plugin.Request, h *netlink.Handle) error {
+func deleteRules(r *plugin.Request, h *netlink.Handle, addresses []netip.Prefix) error {
 	rules, err := link.Rules(h)
-	if err != nil {
-		return err
-	}
-	addresses, err := addressesOf(r, h)
 	errs := []error{err}
 	for _, rule := range rules {
-		from := func(a netip.Addr) bool { return source{prefix: single(a)}.is(rule) }
-		if isOwnTable(r.Key, rule.Table) || isNamed(rule, locate(r.Config).table) && slices.ContainsFunc(addresses, from) {
+		from := func(p netip.Prefix) bool { return source{prefix: single(p.Addr())}.is(rule) }
+		switch {
+		case isOwnTable(r.Key, rule.Table): // somebody else's too, which may be one that can't be written in full
+			leading := netlink.NewRule()
+			leading.Family, leading.Priority, leading.Table, leading.Src = rule.Family, rule.Priority, rule.Table, rule.Src
+			errs = append(errs, deleteRule(h, leading))
+		case isNamed(rule, locate(r.Config).table) && slices.ContainsFunc(addresses, from):
 			errs = append(errs, deleteRule(h, &rule))
 		}
 	}
@@ -90,21 +108,11 @@ func isNamed(rule netlink.Rule, table int) bool {
 	return false
 }
 
-// addressesOf returns the addresses that the interface has been given: those that it has, if the runtime does not tell.
-func addressesOf(r *plugin.Request, h *netlink.Handle) (list []netip.Addr, err error) {
-	if r.PrevResult != nil {
-		for _, p := range r.PrevAddresses() {
-			list = append(list, p.Addr())
-		}
-		return list, nil
-	}
-	l, err := h.LinkByName(r.IfName)
-	if err != nil || !attach.IsOwn(r, l) {
-		return nil, link.IgnoreNotFound(err)
-	}
+// addressesOf returns the addresses that the interface has.
+func addressesOf(h *netlink.Handle, l netlink.Link) (list []netip.Prefix, err error) {
 	addresses, err := link.Addresses(h, l, netlink.FAMILY_ALL)
 	for _, a := range addresses {
-		list = append(list, plugin.Addr(a.IP))
+		list = append(list, plugin.Prefix(*a.IPNet))
 	}
 	return list, err
 }

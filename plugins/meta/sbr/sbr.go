@@ -42,7 +42,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if c.table != 0 {
 		return r.PrevResult, addRules(ctx, r, h, sources, &undo)
 	}
-	return r.PrevResult, divert(ctx, r, h, l.Attrs().Index, sources, c.hints, &undo)
+	return r.PrevResult, divert(ctx, r, h, l, sources, c.hints, &undo)
 }
 
 // wanted returns what the configuration and the previous result ask for.
@@ -81,7 +81,7 @@ func checkRules(h *netlink.Handle, sources []source) error {
 }
 
 // divert fills the attachment's own tables, has rules lead there, and then takes the routes out of the main table.
-func divert(ctx context.Context, r *plugin.Request, h *netlink.Handle, index int, sources []source, hints bool, undo *plugin.Undo) error {
+func divert(ctx context.Context, r *plugin.Request, h *netlink.Handle, l netlink.Link, sources []source, hints bool, undo *plugin.Undo) error {
 	all, err := route.List(h)
 	if err != nil {
 		return err
@@ -90,9 +90,10 @@ func divert(ctx context.Context, r *plugin.Request, h *netlink.Handle, index int
 		return plugin.Errorf(`call DEL before a second ADD; if something else uses it, name another "table" in sbr's configuration`,
 			"table %d has a route already: %s", all[i].Table, route.Describe(all[i]))
 	}
+	index := l.Attrs().Index
 	moved, own := plan(route.Of(all, index), index, sources)
 
-	undo.Push("take the routes back", func(ctx context.Context) error { return errors.Join(takeBack(ctx, r, h)) })
+	undo.Push("take the routes back", func(ctx context.Context) error { return errors.Join(takeBack(ctx, r, h, l)) })
 	if err := r.Step(ctx, "fill the interface's tables"); err != nil {
 		return err
 	}

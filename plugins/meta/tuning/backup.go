@@ -16,6 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/results"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // backup is what a file has, from ADD to DEL, of the interface before. Its name and form are the reference plugin's, whose DEL can read
@@ -79,7 +80,7 @@ func (p backupPath) write(text []byte) error {
 
 // read returns the file's text.
 func (p backupPath) read() (text []byte, found bool, err error) {
-	text, err = os.ReadFile(string(p))
+	text, err = state.Read(string(p))
 	switch {
 	case isNoFile(err):
 		return nil, false, nil
@@ -167,7 +168,7 @@ func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 		file := pathOf(dir, stem)
 		network, ok := file.owner()
 		if network == "" {
-			ok = ok && known != nil && !known.Has(results.Containers(stem, "_")...)
+			ok = ok && known != nil && !known.MayHave(results.Containers(stem, "_")...)
 		}
 		if !ok || network != "" && network != r.Network {
 			continue
@@ -182,9 +183,9 @@ func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 
 // owner returns the network that the file, or the one that is written first, is from: "" if it does not say.
 func (p backupPath) owner() (network string, isBackup bool) {
-	text, err := os.ReadFile(string(p))
+	text, err := state.Read(string(p))
 	if isNoFile(err) {
-		text, err = os.ReadFile(p.temporary())
+		text, err = state.Read(p.temporary())
 	}
 	b, isBackup := parseBackup(text)
 	return b.network, err == nil && isBackup

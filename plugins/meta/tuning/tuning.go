@@ -195,67 +195,47 @@ func sameValue(a, b string) bool {
 	return strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
 }
 
-// Del gives the interface the attributes that Add recorded, if it is still there, and removes the record. Sysctls go with the namespace.
+// Del gives the interface the attributes that Add recorded, as far as the container lets it, and removes the record. Sysctls go with the
+// namespace.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	file := backupFile(r)
 	text, _, err := file.read()
 	if err != nil {
 		return err
 	}
-	recorded, _ := parseBackup(text)
-	if err := restore(ctx, r, recorded.values); err != nil {
-		failed := plugin.AsError(err)
-		return types.NewError(failed.Code, failed.Msg, "set it by hand, or remove the file "+string(file)+" if it does not matter: the next DEL then succeeds")
+	if recorded, _ := parseBackup(text); recorded.values != (values{}) && r.NS() != nil {
+		links, err := r.LinksInside()
+		if err != nil {
+			return err
+		}
+		r.WarnOf(restore(r, links, recorded.values))
 	}
 	return file.remove()
 }
 
 // restore sets the recorded attributes. It tries all of them.
-func restore(ctx context.Context, r *plugin.Request, recorded values) error {
-	if recorded == (values{}) || r.NS() == nil {
-		return nil
-	}
-	links, err := r.LinksInside()
-	if err != nil {
-		return err
-	}
+func restore(r *plugin.Request, links *netlink.Handle, recorded values) error {
 	l, err := links.LinkByName(r.IfName)
 	if err != nil || isOther(l, r, recorded) {
 		return link.IgnoreNotFound(err)
 	}
-	var failed []string
+	var errs []error
 	for i, a := range attributes {
 		if recorded[i] == "" {
 			continue
 		}
-		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" back to "+recorded[i]); err != nil {
-			return err
-		}
+		r.Announce("set " + a.name + " of " + r.IfName + " back to " + recorded[i])
 		if err := a.set(links, l, recorded[i]); err != nil && !link.IsNotFound(err) {
-			failed = append(failed, attributeError("", r, a.name, recorded[i], err).Error())
+			errs = append(errs, attributeError("", r, a.name, recorded[i], err))
 		}
 	}
-	if failed != nil {
-		return plugin.Errorf("", "%s", strings.Join(failed, "; "))
-	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// isOther reports whether the link is not the attachment's: the path of its namespace can have been given to another container since. One
-// that was not made under an index of its own has one of the MAC addresses that the attachment's is known to have had.
+// isOther reports whether the link is not the attachment's: the path of its namespace can have been given to another container since.
 func isOther(l netlink.Link, r *plugin.Request, recorded values) bool {
-	if r.PrevResult == nil || l.Attrs().Index >= plugin.FirstLinkIndex {
-		return !attach.IsOwn(r, l)
-	}
 	wanted, _ := wantedValues(r)
-	known, reported := []string{wanted[mac], recorded[mac]}, false
-	for _, f := range r.PrevResult.Interfaces {
-		address, err := link.ParseMAC(f.Mac)
-		if f.Name == r.IfName && f.Sandbox != "" && err == nil {
-			known, reported = append(known, address.String()), true
-		}
-	}
-	return reported && !slices.Contains(known, l.Attrs().HardwareAddr.String())
+	return !attach.IsOwn(r, l, wanted[mac], recorded[mac])
 }
 
 // allowlistFile names the sysctls that may be set, where the administrator of a node does not write its configurations. Without the file
@@ -268,7 +248,7 @@ func checkAllowlist(sysctls []setting) error {
 	if len(sysctls) == 0 {
 		return nil
 	}
-	text, err := os.ReadFile(allowlistFile)
+	text, err := state.Read(allowlistFile)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
 	}

@@ -13,8 +13,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/route"
 )
 
-// Del takes the interface out of the VRF, which is deleted if ADD has made it and nothing else is in it. What is in a namespace that is
-// gone went with it.
+// Del takes the interface out of the VRF, which is deleted if ADD has made it and nothing else is in it. What the container keeps it from
+// goes with the namespace, as all of it does.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
@@ -23,6 +23,11 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
+	r.WarnOf(leave(ctx, r, h))
+	return nil
+}
+
+func leave(ctx context.Context, r *plugin.Request, h *netlink.Handle) error {
 	l, v, err := joined(r, h)
 	if v == nil || err != nil {
 		return err
@@ -37,7 +42,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 			return err
 		}
 	}
-	return deleteUnused(h, v)
+	return leaveUnused(h, v, l != nil)
 }
 
 // joined returns the interface with the VRF that it is in, if we have made that or the configuration names it. With no interface in any
@@ -46,7 +51,7 @@ func joined(r *plugin.Request, h *netlink.Handle) (netlink.Link, *netlink.Vrf, e
 	name := locate(r.Config).name
 	l, err := h.LinkByName(r.IfName)
 	switch {
-	case err == nil && isOther(r, l):
+	case err == nil && !attach.IsOwn(r, l):
 		return nil, nil, nil
 	case err == nil && l.Attrs().MasterIndex != 0:
 		v, err := vrf(h.LinkByIndex(l.Attrs().MasterIndex))
@@ -67,26 +72,24 @@ func vrf(l netlink.Link, err error) (*netlink.Vrf, error) {
 	return v, link.IgnoreNotFound(err)
 }
 
-// isOther reports whether the interface is not the attachment's: the path of the namespace may be another container's by now.
-func isOther(r *plugin.Request, l netlink.Link) bool {
-	if r.PrevResult == nil {
-		return !attach.IsOwn(r, l)
-	}
-	f := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
-	return f != nil && f.Mac != "" && !attach.IsOwn(r, l)
-}
-
 // isOwn reports whether this plugin has made a VRF.
 func isOwn(v *netlink.Vrf) bool { return bytes.Equal(v.HardwareAddr, ownMAC(v.Name)) }
 
-// deleteUnused deletes the VRF if we have made it and nothing is in it.
-func deleteUnused(h *netlink.Handle, v *netlink.Vrf) error {
-	if !isOwn(v) {
-		return nil
-	}
+// joinedAlias is the alias of a VRF that ADD has found and joined. One without it that is not ours the reference plugin has made.
+const joinedAlias = "cnibox joined"
+
+// leaveUnused does with a VRF that nothing is in what is to be done: it deletes one that this plugin or the reference plugin has made. The
+// latter's DEL does so when it takes an interface out.
+func leaveUnused(h *netlink.Handle, v *netlink.Vrf, left bool) error {
 	links, err := link.List(h)
-	if err != nil || slices.ContainsFunc(links, func(l netlink.Link) bool { return l.Attrs().MasterIndex == v.Index }) {
+	isMember := func(l netlink.Link) bool { return l.Attrs().MasterIndex == v.Index }
+	switch {
+	case err != nil || slices.ContainsFunc(links, isMember):
 		return err
+	case isOwn(v) || left && v.Alias == "":
+		return link.Delete(h, v.Index)
+	case v.Alias == joinedAlias:
+		return h.LinkSetAlias(v, "")
 	}
-	return link.Delete(h, v.Index)
+	return nil
 }

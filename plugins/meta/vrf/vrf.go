@@ -11,10 +11,8 @@ import (
 	"net"
 	"strconv"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
-	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
@@ -51,7 +49,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	undo.Push("delete VRF "+c.name, func(context.Context) error { return deleteUnused(h, v) })
+	undo.Push("delete VRF "+c.name, func(context.Context) error { return leaveUnused(h, v, false) })
 	was, err := holdingsOf(h, l)
 	if err != nil {
 		return nil, err
@@ -89,6 +87,9 @@ func nameOf(h *netlink.Handle, index int) string {
 // findOrMake returns the VRF. Another call may make it at the same time.
 func (c *config) findOrMake(h *netlink.Handle) (*netlink.Vrf, error) {
 	v, err := c.find(h)
+	if err == nil && !isOwn(v) && v.Alias == "" {
+		err = h.LinkSetAlias(v, joinedAlias)
+	}
 	if !link.IsNotFound(err) {
 		return v, err
 	}
@@ -134,7 +135,7 @@ func (c *config) make(h *netlink.Handle) error {
 	attrs.Name, attrs.HardwareAddr, attrs.Flags = c.name, ownMAC(c.name), net.FlagUp
 	err = h.LinkAdd(&netlink.Vrf{LinkAttrs: attrs, Table: uint32(table)})
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return noVRF(err)
+		return attach.NoKind("vrf", err)
 	}
 	if err != nil {
 		return fmt.Errorf("make VRF %s: %w", c.name, err)
@@ -142,29 +143,12 @@ func (c *config) make(h *netlink.Handle) error {
 	return nil
 }
 
-func noVRF(err error) error {
-	return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("this kernel has no VRFs: %v", err), "load the module vrf (CONFIG_NET_VRF)")
-}
-
-// Status reports whether containers can be entered, and the kernel has VRFs. It asks it to make one without a table, which a kernel
-// that has them refuses as invalid.
+// Status reports whether containers can be entered.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
-	_, err := parse(r.Config)
-	if err == nil {
-		err = netns.CheckEntry()
-	}
-	if err != nil {
+	if _, err := parse(r.Config); err != nil {
 		return err
 	}
-	request := nl.NewNetlinkRequest(unix.RTM_NEWLINK, unix.NLM_F_CREATE|unix.NLM_F_EXCL|unix.NLM_F_ACK)
-	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
-	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
-	info.AddRtAttr(nl.IFLA_INFO_KIND, []byte("vrf"))
-	request.AddData(info)
-	if _, err := request.Execute(unix.NETLINK_ROUTE, 0); errors.Is(err, unix.EOPNOTSUPP) {
-		return noVRF(err)
-	}
-	return nil
+	return netns.CheckEntry()
 }
 
 // GC has nothing to do: VRFs go with their namespace.

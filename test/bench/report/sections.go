@@ -56,10 +56,23 @@ The peak of a program that is smaller than the one that starts it can't be told:
 			{"times the empty Go program", "VERSION", startRatio},
 			{"peak RSS, MiB", "RSS", median(1 << 20)},
 		}},
+	{scenario: "status", title: "STATUS", about: `STATUS of bridge (ipMasq, host-local), tuning, portmap, firewall and bandwidth, through libcni. Some runtimes ask for it every few
+seconds. VERSION of the same plugins only starts them: what STATUS takes besides is its own, and should be below 5 ms for the list.`,
+		varied: "node", columns: []column{
+			{"STATUS ms p50 / p95", "STATUS", latency}, {"faster", "STATUS", times}, {"CPU ms", "STATUS CPU", median(1)},
+			{"VERSION ms p50 / p95", "VERSION", latency}, {"besides, ms p50 / p95", "beside", latency},
+		}},
 	{scenario: "memory", title: "Memory", about: "Peak resident set of the largest process of a call, its children included.",
 		varied: "plugin", columns: []column{{"ADD, MiB", "ADD", median(1 << 20)}, {"DEL, MiB", "DEL", median(1 << 20)}}},
 	{scenario: "disk", title: "Disk", about: "All plugins of an implementation, stripped, on this architecture. A file with several names counts once.",
 		columns: []column{{"plugins", "plugins", count}, {"files", "files", count}, {"size, MB", "size", median(1e6)}}},
+	{scenario: "gc", title: "GC", about: `GC of one plugin with so many attachments of its network on the node, all of them valid: alone, and beside 16 callers that attach and
+detach pods of their own all the time. The last columns are of a GC that removes all attachments.`,
+		varied: "attachments", columns: []column{
+			{"alone, ms p50 / p95", "alone", latency}, {"failed", "alone failed", failures},
+			{"beside callers, ms p50 / p95", "beside", latency}, {"failed", "beside failed", failures},
+			{"all stale, ms", "all stale", median(1)}, {"failed", "all stale failed", failures},
+		}},
 	{scenario: "counts", title: "What an operation does", about: `Counted with strace over all processes of one operation of the chain of the empty node, none of them the first on its node.
 Processes are those started beside the plugins' own; sends are messages to netlink sockets.`,
 		columns: perCount()},

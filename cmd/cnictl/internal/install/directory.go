@@ -45,6 +45,11 @@ func open(path string) (*directory, error) {
 		return nil, fmt.Errorf("another cnictl is at work in %s; try again when it is done", path)
 	}
 	d := &directory{path: path, file: file}
+	// A link would lead what is kept out of the directory.
+	if info, err := os.Lstat(d.join(replacedDir)); err == nil && !info.IsDir() {
+		file.Close()
+		return nil, fmt.Errorf("%s is not a directory (%s), and nothing can be kept there; move it away", d.join(replacedDir), info.Mode())
+	}
 	if err == nil {
 		stale, _ := fs.Glob(os.DirFS(path), stagingPrefix+"*")
 		for _, name := range stale {
@@ -52,6 +57,12 @@ func open(path string) (*directory, error) {
 		}
 	}
 	return d, nil
+}
+
+// noExec reports whether the directory is known to be mounted so that nothing in it can be executed.
+func (d *directory) noExec() bool {
+	var fs unix.Statfs_t
+	return unix.Fstatfs(int(d.file.Fd()), &fs) == nil && fs.Flags&unix.ST_NOEXEC != 0
 }
 
 func (d *directory) join(elements ...string) string {

@@ -62,6 +62,7 @@ type Report struct {
 	Unchanged bool     // all was there already
 	Replaced  []string // names whose former files Uninstall brings back
 	Left      []string // names that another installer has taken over since, and keeps
+	NoExec    bool     // nothing in the directory can be executed, as it is mounted here
 }
 
 // Install makes o.Dir hold cnibox and a link for each of o.Names and for each name of an earlier installation: it takes no
@@ -134,7 +135,7 @@ func readBinary(path string) ([]byte, error) {
 
 // plan decides what becomes of each name, and refuses to overwrite what cnictl did not install.
 func (d *directory) plan(wanted, installed []string, force bool) (*Report, error) {
-	r := &Report{Dir: d.path}
+	r := &Report{Dir: d.path, NoExec: d.noExec()}
 	var inTheWay []string
 	for _, name := range append([]string{Binary}, wanted...) {
 		foreign, err := d.foreign(name)

@@ -2,15 +2,21 @@ package network
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha512"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // portMappings is the capability of plugins that publish ports.
@@ -104,22 +110,62 @@ func RequirePublisher(list *libcni.NetworkConfigList) error {
 		list.Name, portMappings)
 }
 
-// Complete fills in what was not given, for CHECK and DEL, from what libcni has kept of the ADD. It returns the network as it
-// was then, nil if nothing is kept.
-func (n Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err error) {
-	attachments, err := n.Attachments(network)
-	for _, a := range attachments {
-		if a.ContainerID != rt.ContainerID || a.IfName != rt.IfName {
-			continue
-		}
-		rt.NetNS = cmp.Or(rt.NetNS, a.NetNS)
-		if rt.Args == nil {
-			rt.Args = a.CniArgs
-		}
-		if rt.CapabilityArgs == nil {
-			rt.CapabilityArgs = a.CapabilityArgs
-		}
-		kept = a.Config
+// CheckResult makes sure that libcni can read and write its result of an attachment: it would wait for a pipe, and read a file of any
+// size.
+func (n Node) CheckResult(network string, rt *libcni.RuntimeConf) error {
+	path := n.resultOf(network, types.GCAttachment{ContainerID: rt.ContainerID, IfName: rt.IfName})
+	_, err := state.Read(path)
+	if err == nil || errors.Is(err, fs.ErrNotExist) {
+		return nil
 	}
-	return kept, err
+	return plugin.Errorf("remove it, or name another directory with --cache-dir", "libcni's result of the attachment can't be used: %v", err)
+}
+
+// Complete fills in what was not given, for CHECK and DEL, from what libcni has kept of the ADD. It returns the network as it
+// was then, nil if nothing is kept that can be read: DEL does without.
+func (n Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err error) {
+	if err := n.CheckResult(network, rt); err != nil {
+		return nil, err
+	}
+	attachment := types.GCAttachment{ContainerID: rt.ContainerID, IfName: rt.IfName}
+	a, err := readCached(n.resultOf(network, attachment))
+	if err != nil || a.Network != network || a.name() != attachment {
+		return nil, nil
+	}
+	rt.NetNS = cmp.Or(rt.NetNS, a.NetNS)
+	if rt.Args == nil {
+		rt.Args = a.CniArgs
+	}
+	if rt.CapabilityArgs == nil {
+		rt.CapabilityArgs = a.CapabilityArgs
+	}
+	return a.Config, nil
+}
+
+// RequireNew refuses the id of another container of the network, whose attachment a DEL would take away: one that libcni has a result
+// of, readable or not, or for which something is held.
+func (n Node) RequireNew(ctx context.Context, list *libcni.NetworkConfigList, id string) error {
+	holdings, err := findHoldings(ctx, list)
+	if err != nil {
+		return err
+	}
+	known, unread, err := n.attachments(list.Name)
+	if err != nil {
+		return err
+	}
+	for _, a := range known {
+		holdings.of(keyOf(list.Name, a.name()), a.name())
+	}
+	for _, h := range holdings {
+		if h.ContainerID == id {
+			return fmt.Errorf("container %s is attached to network %s already; choose another --id, or detach it: cnictl del %s --id %s --ifname %s",
+				id, list.Name, list.Name, id, h.IfName)
+		}
+	}
+	for path, err := range unread {
+		if strings.HasPrefix(path, n.resultOf(list.Name, types.GCAttachment{ContainerID: id})) {
+			return fmt.Errorf("container %s may be attached to network %s already, of which libcni's result can't be read; choose another --id: %w", id, list.Name, err)
+		}
+	}
+	return nil
 }

@@ -37,11 +37,19 @@ func (*pluginExec) FindInPath(plugin string, paths []string) (string, error) {
 	return path, nil
 }
 
+// bestEffort writes what need not arrive.
+type bestEffort struct{ to io.Writer }
+
+func (w bestEffort) Write(text []byte) (int, error) {
+	_, _ = w.to.Write(text)
+	return len(text), nil
+}
+
 func (e *pluginExec) ExecPlugin(ctx context.Context, path string, stdin []byte, environ []string) ([]byte, error) {
 	var stdout, stderr bytes.Buffer
 	cmd := exec.CommandContext(ctx, path)
 	cmd.Env = append(environ, "CNIBOX_CACHE_DIR="+e.cacheDir)
-	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, io.MultiWriter(&stderr, os.Stderr)
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), &stdout, io.MultiWriter(&stderr, bestEffort{os.Stderr})
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = grace
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}

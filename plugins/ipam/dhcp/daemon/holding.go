@@ -15,7 +15,7 @@ import (
 type holding struct {
 	packet  []byte           // by which it did, and all that it said
 	from    net.HardwareAddr // who sent that
-	since   time.Time
+	since   time.Duration    // by the clock uptime
 	address netip.Addr
 	// renew and rebind are when more time is asked for, of the server and of any server, and end is when the address must not be used
 	// any more, all of them after since.
@@ -49,8 +49,8 @@ func (h *holding) setTimes(renew, rebind, end time.Duration) {
 }
 
 // phase returns where in its time the holding is.
-func (h *holding) phase(now time.Time) phase {
-	switch age := now.Sub(h.since); {
+func (h *holding) phase(now time.Duration) phase {
+	switch age := now - h.since; {
 	case age >= h.end:
 		return expired
 	case age >= h.rebind:
@@ -62,14 +62,14 @@ func (h *holding) phase(now time.Time) phase {
 }
 
 // rest returns how long a phase lasts yet.
-func (h *holding) rest(now time.Time) time.Duration {
+func (h *holding) rest(now time.Duration) time.Duration {
 	ends := map[phase]time.Duration{fresh: h.renew, renewing: h.rebind, rebinding: h.end}
-	return ends[h.phase(now)] - now.Sub(h.since)
+	return ends[h.phase(now)] - (now - h.since)
 }
 
 // pause returns how long to wait before the next try: until the phase ends in which none is due, and half the rest of the phase in which
 // one has failed (RFC 2131, 4.4.5).
-func (h *holding) pause(now time.Time, tried phase) time.Duration {
+func (h *holding) pause(now time.Duration, tried phase) time.Duration {
 	rest := h.rest(now)
 	switch h.phase(now) {
 	case fresh:
@@ -84,16 +84,19 @@ func (h *holding) document() *conf.Object {
 	o := conf.New()
 	o.Set("packet", hex.EncodeToString(h.packet))
 	o.Set("from", h.from.String())
-	o.Set("since", int(h.since.Unix()))
-	o.Set("address", h.address.String()) // for people
+	o.Set("uptime", int(h.since.Milliseconds()))
+	o.Set("since", int(time.Now().Add(h.since-uptime()).Unix())) // for people, and for a daemon that has no uptime to compare with
+	o.Set("address", h.address.String())                         // for people
 	return o
 }
 
-func parseHolding(f family, o *conf.Object) (*holding, error) {
-	text, from, since := "", "", 0
+// parseHolding reads a document of this boot of the machine or of another one.
+func parseHolding(f family, o *conf.Object, thisBoot bool) (*holding, error) {
+	text, from, since, at := "", "", 0, 0
 	o.String("packet", &text)
 	o.String("from", &from)
 	o.Int("since", &since)
+	o.Int("uptime", &at)
 	packet, err := hex.DecodeString(text)
 	if err == nil {
 		err = o.Err()
@@ -105,7 +108,12 @@ func parseHolding(f family, o *conf.Object) (*holding, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", f, err)
 	}
-	h.since = time.Unix(int64(since), 0)
+	now := uptime()
+	h.since = time.Duration(at) * time.Millisecond
+	if !thisBoot {
+		h.since = now - time.Since(time.Unix(int64(since), 0))
+	}
+	h.since = min(h.since, now)
 	h.from, _ = net.ParseMAC(from)
 	return h, nil
 }

@@ -22,7 +22,11 @@ func (d *daemon) takeUp(l *lease) {
 	}
 	for i, h := range l.get() {
 		if l.life.Err() == nil && h.lost == nil {
-			d.extend(l, i, rebooting, confirmTime)
+			limit := confirmTime
+			if rest := h.end - (uptime() - h.since); rest > 0 {
+				limit = min(limit, rest)
+			}
+			d.extend(l, i, rebooting, limit)
 		}
 	}
 	d.keep(l)
@@ -38,28 +42,40 @@ func (d *daemon) forget(l *lease) {
 // keep extends a lease's holdings as long as it lives.
 func (d *daemon) keep(l *lease) {
 	for i := range l.families {
-		go func() {
-			for tried := fresh; ; {
-				h := l.get()[i]
-				if h.lost != nil {
-					return
-				}
-				select {
-				case <-l.life.Done():
-					return
-				case <-time.After(h.pause(time.Now(), tried)):
-				}
-				tried = d.extendNow(l, i)
-			}
-		}()
+		go d.keepOne(l, i)
 	}
+}
+
+func (d *daemon) keepOne(l *lease, i int) {
+	for tried := fresh; ; {
+		h := l.get()[i]
+		if h.lost != nil || !sleepUntil(l.life, uptime()+h.pause(uptime(), tried)) {
+			return
+		}
+		tried = d.extendNow(l, i)
+	}
+}
+
+// longestSleep is how late after a sleep of the machine, in which timers stand still, it is seen what time it is.
+const longestSleep = time.Minute
+
+// sleepUntil waits until the clock uptime shows a time, and reports whether ctx has not ended by then.
+func sleepUntil(ctx context.Context, end time.Duration) bool {
+	for rest := end - uptime(); rest > 0; rest = end - uptime() {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-time.After(min(rest, longestSleep)):
+		}
+	}
+	return ctx.Err() == nil
 }
 
 // extendNow extends a holding as the phase of its time says, which it returns.
 func (d *daemon) extendNow(l *lease, i int) phase {
 	l.working.Lock()
 	defer l.working.Unlock()
-	h, now := l.get()[i], time.Now()
+	h, now := l.get()[i], uptime()
 	how := h.phase(now)
 	if l.life.Err() == nil {
 		d.extend(l, i, how, min(d.timeout, h.rest(now)))
@@ -69,15 +85,10 @@ func (d *daemon) extendNow(l *lease, i int) phase {
 
 // extend asks for more time for a holding, and settles what comes of that. The lease's working is held.
 func (d *daemon) extend(l *lease, i int, how phase, limit time.Duration) {
-	ctx, cancel := context.WithTimeout(l.life, limit)
-	defer cancel()
 	h, f := l.get()[i], l.families[i]
 	next, err := h, errors.New("its time is over")
 	if how != expired {
-		next, err = f.extend(ctx, l.enter, h, how)
-	}
-	if errors.Is(err, errRefused) {
-		next, err = d.again(l, f, h)
+		next, err = l.ask(f, h, how, limit)
 	}
 	switch {
 	case l.life.Err() != nil:
@@ -93,6 +104,18 @@ func (d *daemon) extend(l *lease, i int, how phase, limit time.Duration) {
 	}
 }
 
+// ask asks for more time. If that is refused it asks for the same address anew: the server may have forgotten it.
+func (l *lease) ask(f family, h *holding, how phase, limit time.Duration) (next *holding, err error) {
+	defer caught(&err)
+	ctx, cancel := context.WithTimeout(l.life, limit)
+	defer cancel()
+	next, err = f.extend(ctx, l.enter, h, how)
+	if errors.Is(err, errRefused) {
+		next, err = l.again(f, h)
+	}
+	return next, err
+}
+
 // replace puts a holding in place of the one before.
 func (d *daemon) replace(l *lease, i int, h *holding) {
 	l.mu.Lock()
@@ -103,8 +126,8 @@ func (d *daemon) replace(l *lease, i int, h *holding) {
 	}
 }
 
-// again asks for the same address anew, for one that was refused: the server may have forgotten it.
-func (d *daemon) again(l *lease, f family, h *holding) (*holding, error) {
+// again asks for the same address anew, for one that was refused.
+func (l *lease) again(f family, h *holding) (*holding, error) {
 	ctx, cancel := context.WithTimeout(l.life, confirmTime)
 	defer cancel()
 	next, err := f.acquire(ctx, l.enter, h.address)
@@ -112,7 +135,7 @@ func (d *daemon) again(l *lease, f family, h *holding) (*holding, error) {
 		return nil, fmt.Errorf("%w: %w", errRefused, err)
 	}
 	if next.address != h.address {
-		_ = f.release(l.enter, l.place, next)
+		_ = f.release(l.place, next)
 		return nil, fmt.Errorf("%w: it offers %s instead", errRefused, next.address)
 	}
 	return next, nil

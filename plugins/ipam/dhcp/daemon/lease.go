@@ -40,12 +40,12 @@ type family interface {
 	acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding, error)
 	// extend asks for more time, until ctx ends. errRefused says that the address must not be used any more.
 	extend(ctx context.Context, in entry, h *holding, how phase) (*holding, error)
-	// release sends word to the server.
-	release(in entry, p *place, h *holding) error
+	// release tells the server that the address is not used any more.
+	release(p *place, h *holding) error
 	// parse reads a holding from what the server sent.
 	parse(packet []byte) (*holding, error)
-	// report adds what the server sent to a result.
-	report(h *holding, result *types100.Result) error
+	// report adds what the server sent to a result, for a link of that MTU.
+	report(h *holding, mtu int, result *types100.Result) error
 }
 
 var (
@@ -86,7 +86,7 @@ func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Res
 	l.working.Lock()
 	defer l.working.Unlock()
 	if other := d.enlist(l); other != nil {
-		result, err = other.result()
+		result, err = other.result(p.mtu)
 		if err == nil && other.is(p) && !d.dir.Queued(q.Key) || errors.Is(err, errAsking) {
 			return result, undo, err
 		}
@@ -106,7 +106,7 @@ func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Res
 		err = d.save(l)
 	}
 	if err == nil {
-		result, err = l.result()
+		result, err = l.result(p.mtu)
 	}
 	if err != nil {
 		return nil, undo, errors.Join(err, d.end(l))
@@ -133,7 +133,8 @@ func (d *daemon) find(k plugin.Key) *lease {
 }
 
 // acquire gets an address of each family, or none.
-func (l *lease) acquire(ctx context.Context) error {
+func (l *lease) acquire(ctx context.Context) (err error) {
+	defer caught(&err)
 	if err := l.setUp(); err != nil {
 		return err
 	}
@@ -167,8 +168,8 @@ func (l *lease) get() []*holding {
 	return slices.Clone(l.holdings)
 }
 
-// result returns the lease as a result.
-func (l *lease) result() (*types100.Result, error) {
+// result returns the lease as a result, for a link of that MTU.
+func (l *lease) result(mtu int) (*types100.Result, error) {
 	holdings := l.get()
 	if len(holdings) < len(l.families) {
 		return nil, errAsking
@@ -178,7 +179,7 @@ func (l *lease) result() (*types100.Result, error) {
 		if holdings[i].lost != nil {
 			return nil, holdings[i].lost
 		}
-		if err := f.report(holdings[i], r); err != nil {
+		if err := f.report(holdings[i], mtu, r); err != nil {
 			return nil, err
 		}
 	}
@@ -199,12 +200,13 @@ func (d *daemon) check(q *dhcp.Request) (*types100.Result, error) {
 	if l == nil {
 		return nil, plugin.Errorf(repair, "no lease is held for %s", q.Key)
 	}
-	result, err := l.result()
+	mtu := 0
+	if err := l.enter(func(l netlink.Link) error { mtu = l.Attrs().MTU; return nil }); err != nil {
+		return nil, plugin.Errorf(repair, "the lease of %s: %v", q.Key, err)
+	}
+	result, err := l.result(mtu)
 	if err != nil {
 		return nil, plugin.Errorf(repair, "the lease of %s is not held: %v", q.Key, err)
-	}
-	if err := l.enter(func(netlink.Link) error { return nil }); err != nil {
-		return nil, plugin.Errorf(repair, "the lease of %s: %v", q.Key, err)
 	}
 	return result, nil
 }
@@ -231,12 +233,7 @@ func (d *daemon) end(l *lease) error {
 		if h.lost != nil {
 			continue
 		}
-		f := l.families[i]
-		err := f.release(l.enter, l.place, h)
-		if err != nil {
-			err = errors.Join(err, f.release(l.outside, l.place, h))
-		}
-		log.Printf("%s: released %s %v", l.Key, h.address, err)
+		log.Printf("%s: released %s %v", l.Key, h.address, l.letGo(l.families[i], h))
 	}
 	err := d.dir.Remove(l.Key)
 	d.mu.Lock()
@@ -245,9 +242,15 @@ func (d *daemon) end(l *lease) error {
 	return err
 }
 
+func (l *lease) letGo(f family, h *holding) (err error) {
+	defer caught(&err)
+	return f.release(l.place, h)
+}
+
 // save writes a lease's file.
 func (d *daemon) save(l *lease) error {
 	o := l.Document()
+	o.Set("boot", bootID())
 	o.Set("place", l.place.document())
 	for i, h := range l.get() {
 		if h.lost == nil {
@@ -257,13 +260,20 @@ func (d *daemon) save(l *lease) error {
 	return d.dir.Write(l.Key, o)
 }
 
-// restore reads what save wrote.
-func (d *daemon) restore(q *dhcp.Request, o *conf.Object) (*lease, error) {
-	p, err := parsePlace(d.netnsPath(q.Netns), o.Object("place"))
+// restore reads what save wrote, in this boot of the machine or in an earlier one.
+func (d *daemon) restore(q *dhcp.Request, o *conf.Object) (l *lease, err error) {
+	defer caught(&err)
+	boot, path := "", d.netnsPath(q.Netns)
+	o.String("boot", &boot)
+	thisBoot := boot != "" && boot == bootID()
+	if boot != "" && !thisBoot {
+		path = "" // the container ended with its boot, and another one may be there
+	}
+	p, err := parsePlace(path, o.Object("place"))
 	if err != nil {
 		return nil, err
 	}
-	l, err := d.newLease(q, p)
+	l, err = d.newLease(q, p)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +282,7 @@ func (d *daemon) restore(q *dhcp.Request, o *conf.Object) (*lease, error) {
 			l.holdings = append(l.holdings, &holding{lost: fmt.Errorf("the address by %s was lost", f)})
 			continue
 		}
-		h, err := parseHolding(f, o.Object(f.String()))
+		h, err := parseHolding(f, o.Object(f.String()), thisBoot)
 		if err != nil {
 			return nil, err
 		}

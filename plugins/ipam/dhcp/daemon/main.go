@@ -6,6 +6,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io/fs"
 	"log"
 	"net"
 	"os"
@@ -17,6 +18,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/ipam/dhcp"
 )
@@ -30,13 +32,18 @@ type settings struct {
 	resendTimeout           time.Duration // an ADD waits for a lease
 }
 
-// Serve is the daemon, and ends the process, if it was called so: `dhcp daemon`, or `cnibox dhcp daemon`.
-func Serve() {
+// Serve is the daemon, and ends the process, if it was called so: `dhcp daemon`, or `cnibox dhcp daemon`, where dhcp is any name
+// that stands for dhcp in the table.
+func Serve(plugins plugin.Table) {
+	isDHCP := func(path string) bool {
+		row := plugins.Find(filepath.Base(path))
+		return row != nil && row.Name == "dhcp"
+	}
 	args := os.Args
-	if len(args) > 1 && filepath.Base(args[0]) != "dhcp" {
+	if len(args) > 1 && !isDHCP(args[0]) {
 		args = args[1:]
 	}
-	if len(args) < 2 || filepath.Base(args[0]) != "dhcp" || args[1] != "daemon" {
+	if len(args) < 2 || !isDHCP(args[0]) || args[1] != "daemon" {
 		return
 	}
 	s, err := parse(args[2:])
@@ -79,58 +86,88 @@ func parse(args []string) (*settings, error) {
 func run(s *settings) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, syscall.SIGINT)
 	defer stop()
-	listener, err := listen(s)
+	signal.Ignore(syscall.SIGPIPE) // who reads the log may end
+	listener, err := passedSocket()
 	if err != nil {
 		return err
+	}
+	if listener != nil {
+		s.socket = listener.Addr().String()
+	} else if _, err := isStale(s.socket); err != nil { // which is said at once, and not after a wait for the lock
+		return err
+	}
+	d := &daemon{settings: s, dir: dhcp.DirOf(s.socket), leases: leases{}}
+	lock, err := d.lock(ctx)
+	if err != nil {
+		return err
+	}
+	defer lock.Release() // when the socket is gone
+	if listener == nil {
+		if listener, err = listen(s.socket); err != nil {
+			return err
+		}
 	}
 	defer listener.Close()
-	d := &daemon{settings: s, dir: dhcp.DirOf(listener.Addr().String()), leases: leases{}}
-	lock, err := d.takeOver(ctx)
-	if err != nil {
+	if err := d.takeOver(ctx); err != nil {
 		return err
 	}
-	defer lock.Release()
 	if s.pidFile != "" {
 		if err := state.Write(s.pidFile, []byte(strconv.Itoa(os.Getpid())), 0o644); err != nil {
 			return err
 		}
 		defer os.Remove(s.pidFile)
 	}
-	log.Printf("listening at %s", listener.Addr())
+	log.Printf("listening at %s", s.socket)
 	return d.serve(ctx, listener)
 }
 
-// listen returns the socket that systemd passes (sd_listen_fds(3)), or makes it.
-func listen(s *settings) (net.Listener, error) {
-	if os.Getenv("LISTEN_PID") == strconv.Itoa(os.Getpid()) {
-		if n := os.Getenv("LISTEN_FDS"); n != "1" {
-			return nil, fmt.Errorf("systemd passes %s sockets, want one", n)
-		}
-		const first = 3
-		unix.CloseOnExec(first)
-		file := os.NewFile(first, "systemd's socket")
-		defer file.Close()
-		return net.FileListener(file)
+// passedSocket returns the socket that systemd passes (sd_listen_fds(3)), nil if it passes none.
+func passedSocket() (net.Listener, error) {
+	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
+		return nil, nil
 	}
-	if err := os.MkdirAll(filepath.Dir(s.socket), 0o700); err != nil {
-		return nil, err
+	if n := os.Getenv("LISTEN_FDS"); n != "1" {
+		return nil, fmt.Errorf("systemd passes %s sockets, want one", n)
 	}
-	if err := removeStale(s.socket); err != nil {
+	const first = 3
+	unix.CloseOnExec(first)
+	file := os.NewFile(first, "systemd's socket")
+	defer file.Close()
+	return net.FileListener(file)
+}
+
+// listen makes the socket, in place of a stale one. The lock is held, so no other daemon does.
+func listen(path string) (net.Listener, error) {
+	stale, err := isStale(path)
+	if stale {
+		err = os.Remove(path)
+	}
+	if err != nil {
 		return nil, err
 	}
 	defer unix.Umask(unix.Umask(0o177))
-	return net.Listen("unix", s.socket)
+	return net.Listen("unix", path)
 }
 
-// removeStale removes a socket that nobody listens at.
-func removeStale(path string) error {
+// isStale reports whether a socket is there that nobody listens at. Anything else that is there is an error.
+func isStale(path string) (bool, error) {
+	file, err := os.Lstat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	if file.Mode().Type() != fs.ModeSocket {
+		return false, fmt.Errorf("%s is no socket: remove it, or choose another path with -socketpath", path)
+	}
 	conn, err := net.Dial("unix", path)
 	if err == nil {
 		_ = conn.Close()
-		return fmt.Errorf("another daemon listens at %s", path)
+		return false, fmt.Errorf("another daemon listens at %s", path)
 	}
-	if !errors.Is(err, unix.ECONNREFUSED) {
-		return nil // there is none, or Listen will say what is wrong
+	if errors.Is(err, unix.ECONNREFUSED) {
+		return true, nil
 	}
-	return os.Remove(path)
+	return false, err
 }

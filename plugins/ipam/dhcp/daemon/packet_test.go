@@ -2,8 +2,10 @@ package daemon
 
 import (
 	"bytes"
+	"context"
 	"net"
 	"net/netip"
+	"strings"
 	"testing"
 	"time"
 
@@ -59,7 +61,7 @@ func TestReport(t *testing.T) {
 				t.Fatal(err)
 			}
 			r, got := &types100.Result{}, ""
-			if f.report(h, r) == nil {
+			if f.report(h, 1500, r) == nil {
 				o := plugin.FormOf(r, plugin.CurrentVersion).Only("ips", "routes")
 				got = string(o.JSON())
 			}
@@ -67,6 +69,35 @@ func TestReport(t *testing.T) {
 				t.Error(diff)
 			}
 		})
+	}
+}
+
+// TestMTU is about the MTU that a server sends, on a link of 1500.
+func TestMTU(t *testing.T) {
+	for sent, want := range map[uint16]int{67: 0, 68: 68, 1400: 1400, 1500: 1500, 1501: 0, 9000: 0} {
+		f := &v4{options: &dhcp.Options{}}
+		h, err := f.parse(ack(t, raw(1, 255, 255, 255, 0), raw(3, 192, 0, 2, 1), raw(26, byte(sent>>8), byte(sent))))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := &types100.Result{}
+		if err := f.report(h, 1500, r); err != nil || len(r.Routes) != 1 || r.Routes[0].MTU != want {
+			t.Errorf("%d: %v, error %v; want %d", sent, r.Routes, err, want)
+		}
+	}
+}
+
+// TestIsDomain is about what servers send as a domain name.
+func TestIsDomain(t *testing.T) {
+	long := strings.Repeat("a", 63)
+	for name, want := range map[string]bool{
+		"a": true, "lan.example": true, "lan.example.": true, "_tcp.x-y.1": true, long: true, strings.Repeat(long+".", 3) + long[:61]: true,
+		"": false, ".": false, "a..b": false, ".a": false, "a b": false, "a\nnameserver 192.0.2.66": false, "a\x1b[2J": false, "é.example": false,
+		"a\x00b": false, long + "a": false, strings.Repeat(long+".", 3) + long[:62]: false, "a/b": false, "a;b": false,
+	} {
+		if isDomain(name) != want {
+			t.Errorf("%q: %v, want %v", name, !want, want)
+		}
 	}
 }
 
@@ -97,13 +128,19 @@ func readAny(t *testing.T, f family, packet []byte) {
 	if !h.address.IsValid() || h.renew <= 0 || h.renew > h.rebind || h.rebind >= h.end {
 		t.Errorf("%+v", h)
 	}
-	_ = f.report(h, &types100.Result{})
-	h.since = time.Unix(1, 0)
-	again, err := parseHolding(f, h.document())
+	r := &types100.Result{}
+	_ = f.report(h, 1500, r)
+	for _, name := range append(r.DNS.Search, r.DNS.Domain) {
+		if strings.ContainsFunc(name, func(c rune) bool { return c <= ' ' || c >= 0x7f }) {
+			t.Errorf("the domain name %q", name)
+		}
+	}
+	h.since = uptime()
+	again, err := parseHolding(f, h.document(), true)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again.address != h.address || !bytes.Equal(again.packet, h.packet) {
+	if again.since != h.since.Truncate(time.Millisecond) || again.address != h.address || !bytes.Equal(again.packet, h.packet) {
 		t.Errorf("%+v, was %+v", again, h)
 	}
 }
@@ -134,8 +171,8 @@ func FuzzRestore(f *testing.F) {
 			return
 		}
 		l, err := d.restore(q, o)
-		if err == nil && len(l.get()) != len(l.families) {
-			t.Errorf("%d of %d families", len(l.get()), len(l.families))
+		if err == nil && (len(l.get()) != len(l.families) || l.place.inode == 0) {
+			t.Errorf("%d of %d families, place %+v", len(l.get()), len(l.families), l.place)
 		}
 	})
 }
@@ -150,13 +187,13 @@ func TestTimes(t *testing.T) {
 		{hour, 9 * hour, 8 * hour, 4 * hour, 7 * hour, 8 * hour},
 		{0, 0, 0, minTime / 2, minTime / 8 * 7, minTime},
 	} {
-		h := &holding{since: time.Unix(0, 0)}
+		h := &holding{}
 		h.setTimes(c.renew, c.rebind, c.end)
 		if h.renew > c.wantRenew || h.renew < c.wantRenew-c.wantRenew/10-1 || h.rebind != c.wantRebind || h.end != c.wantEnd {
 			t.Errorf("%+v: got %v, %v, %v", c, h.renew, h.rebind, h.end)
 		}
 	}
-	h := &holding{since: time.Unix(0, 0), renew: 4 * hour, rebind: 7 * hour, end: 8 * hour}
+	h := &holding{since: time.Minute, renew: 4 * hour, rebind: 7 * hour, end: 8 * hour}
 	for _, c := range []struct {
 		age   time.Duration
 		tried phase
@@ -172,9 +209,38 @@ func TestTimes(t *testing.T) {
 		{7*hour + hour/2, rebinding, rebinding, hour / 4},
 		{9 * hour, rebinding, expired, 0},
 	} {
-		now := h.since.Add(c.age)
+		now := h.since + c.age
 		if phase, pause := h.phase(now), h.pause(now, c.tried); phase != c.phase || pause != c.pause {
 			t.Errorf("%v: phase %v, pause %v, want %v, %v", c.age, phase, pause, c.phase, c.pause)
 		}
+	}
+}
+
+// bad is a family whose every method panics.
+type bad struct{ family }
+
+// TestPanics has no panic end the daemon, whatever it is in.
+func TestPanics(t *testing.T) {
+	life, stop := context.WithCancel(t.Context())
+	q := &dhcp.Request{Command: plugin.Add, Key: key}
+	l := &lease{Request: q, place: &place{}, families: []family{bad{}}, life: life, stop: stop}
+	d := &daemon{settings: &settings{timeout: time.Second}, dir: dhcp.Dir(t.TempDir()), leases: leases{key: l}}
+	_, asked := l.ask(bad{}, &holding{}, renewing, time.Second)
+	_, _, answered := d.answer(t.Context(), nil)
+	_, restored := d.restore(nil, nil)
+	for what, err := range map[string]error{"ask": asked, "release": l.letGo(bad{}, &holding{}), "answer": answered, "restore": restored} {
+		if err == nil || !strings.Contains(err.Error(), "bug") {
+			t.Errorf("%s: %v, want that it is a bug", what, err)
+		}
+	}
+	l.set([]*holding{{since: uptime(), renew: 0, rebind: time.Hour, end: time.Hour}})
+	d.extendNow(l, 0) // as the goroutine does that keeps it
+	if err := d.release(key); err != nil || d.find(key) != nil {
+		t.Errorf("release: %v; the lease is %v", err, d.find(key))
+	}
+	ours, theirs := net.Pipe()
+	go func() { _ = dhcp.WriteLine(theirs, conf.New()); _ = theirs.Close() }()
+	if err := (*daemon)(nil).handle(t.Context(), ours); err != nil {
+		t.Error("an empty request:", err)
 	}
 }

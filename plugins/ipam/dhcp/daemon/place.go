@@ -22,6 +22,7 @@ type place struct {
 	inode   uint64 // of the namespace
 	index   int    // of the link
 	mac     net.HardwareAddr
+	mtu     int // only ADD knows it
 	kind    string
 	segment string // the host's link to the same segment, "" if that is not known
 	port    string // the host's end of a veth; only ADD knows it
@@ -57,7 +58,7 @@ func find(path, ifName string) (*place, error) {
 			return plugin.Errorf("call dhcp through a plugin that makes the interface first, such as bridge or macvlan",
 				"no interface %s in %s: %v", ifName, path, err)
 		}
-		p.index, p.mac, p.kind = l.Attrs().Index, l.Attrs().HardwareAddr, l.Type()
+		p.index, p.mac, p.mtu, p.kind = l.Attrs().Index, l.Attrs().HardwareAddr, l.Attrs().MTU, l.Type()
 		p.look(l, host)
 		return nil
 	})
@@ -178,5 +179,8 @@ func parsePlace(path string, o *conf.Object) (*place, error) {
 	p.inode = uint64(inode)
 	var err error
 	p.mac, err = net.ParseMAC(mac)
-	return p, errors.Join(err, o.Err())
+	if err = errors.Join(err, o.Err()); err == nil && p.inode == 0 {
+		err = errors.New("it does not say which namespace the container has")
+	}
+	return p, err
 }

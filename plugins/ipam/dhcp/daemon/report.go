@@ -3,18 +3,23 @@ package daemon
 import (
 	"net"
 	"net/netip"
+	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/insomniacslk/dhcp/dhcpv4"
 	"github.com/insomniacslk/dhcp/dhcpv6"
+	"github.com/insomniacslk/dhcp/rfc1035label"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// leastMTU is the least MTU that a server can mean (RFC 2132, 5.1).
+const leastMTU = 68
+
 // report adds what a DHCPACK says to a result: the address, its gateway, routes with their MTU, and DNS.
-func (f *v4) report(h *holding, result *types100.Result) error {
+func (f *v4) report(h *holding, mtu int, result *types100.Result) error {
 	ack, err := dhcpv4.FromBytes(h.packet)
 	if err != nil {
 		return err
@@ -28,18 +33,21 @@ func (f *v4) report(h *holding, result *types100.Result) error {
 		ip.Gateway = routers[0]
 	}
 	result.IPs = append(result.IPs, ip)
-	mtu, _ := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options)
+	servers, _ := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options)
+	if int(servers) < leastMTU || int(servers) > mtu {
+		servers = 0
+	}
 	for _, r := range routesOf(ack, ip.Gateway) {
-		r.Priority, r.MTU = f.options.Priority, int(mtu)
+		r.Priority, r.MTU = f.options.Priority, int(servers)
 		result.Routes = append(result.Routes, r)
 	}
 	for _, server := range ack.DNS() {
 		result.DNS.Nameservers = append(result.DNS.Nameservers, server.String())
 	}
-	result.DNS.Domain = ack.DomainName()
-	if search := ack.DomainSearch(); search != nil {
-		result.DNS.Search = append(result.DNS.Search, search.Labels...)
+	if name := strings.TrimRight(ack.DomainName(), "\x00"); isDomain(name) { // some servers send the end of a C string, too
+		result.DNS.Domain = name
 	}
+	addSearch(result, ack.DomainSearch())
 	return nil
 }
 
@@ -68,7 +76,7 @@ func routesOf(ack *dhcpv4.DHCPv4, gateway net.IP) (routes []*types.Route) {
 }
 
 // report adds the address of a REPLY to a result, and DNS. Routers are none of DHCPv6's business.
-func (f *v6) report(h *holding, result *types100.Result) error {
+func (f *v6) report(h *holding, _ int, result *types100.Result) error {
 	m, err := dhcpv6.MessageFromBytes(h.packet)
 	if err != nil {
 		return err
@@ -77,8 +85,33 @@ func (f *v6) report(h *holding, result *types100.Result) error {
 	for _, server := range m.Options.DNS() {
 		result.DNS.Nameservers = append(result.DNS.Nameservers, server.String())
 	}
-	if search := m.Options.DomainSearchList(); search != nil {
-		result.DNS.Search = append(result.DNS.Search, search.Labels...)
-	}
+	addSearch(result, m.Options.DomainSearchList())
 	return nil
+}
+
+// addSearch adds the domain names of a search list to a result.
+func addSearch(result *types100.Result, list *rfc1035label.Labels) {
+	if list == nil {
+		return
+	}
+	for _, name := range list.Labels {
+		if isDomain(name) {
+			result.DNS.Search = append(result.DNS.Search, name)
+		}
+	}
+}
+
+// isDomain reports whether a text is a domain name, and so no danger to who writes it into a file (RFC 1035; with the underscores that
+// people use).
+func isDomain(name string) bool {
+	const mostName, mostLabel = 253, 63
+	other := func(c rune) bool {
+		return c != '-' && c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	}
+	for label := range strings.SplitSeq(strings.TrimSuffix(name, "."), ".") {
+		if label == "" || len(label) > mostLabel || strings.ContainsFunc(label, other) {
+			return false
+		}
+	}
+	return len(name) <= mostName
 }

@@ -39,31 +39,34 @@ const (
 	atOnce       = 16               // leases that are taken up at the same time
 )
 
-// takeOver reads the leases that a daemon before this one left, and takes them up in the background.
-func (d *daemon) takeOver(ctx context.Context) (*state.Lock, error) {
+// lock makes this daemon the only one of its socket and directory.
+func (d *daemon) lock(ctx context.Context) (*state.Lock, error) {
 	if err := os.MkdirAll(string(d.dir), 0o700); err != nil {
 		return nil, err
 	}
-	lock, err := state.Acquire(ctx, filepath.Join(string(d.dir), "lock"), 0o600, handOverTime)
-	if err != nil {
-		return nil, err
-	}
+	return state.Acquire(ctx, filepath.Join(string(d.dir), "lock"), 0o600, handOverTime)
+}
+
+// takeOver reads the leases that a daemon before this one left, and takes them up in the background.
+func (d *daemon) takeOver(ctx context.Context) error {
 	unfinished, _ := filepath.Glob(filepath.Join(string(d.dir), ".*")) // of a daemon that was killed while it wrote
 	for _, path := range unfinished {
 		_ = os.Remove(path)
 	}
-	err = d.dir.Read(func(q *dhcp.Request, o *conf.Object, err error) {
+	files, err := d.dir.Read()
+	for _, f := range files {
 		var l *lease
+		err := f.Err
 		if err == nil {
-			l, err = d.restore(q, o)
+			l, err = d.restore(f.Request, f.Document)
 		}
 		if err != nil {
-			log.Printf("a lease can't be taken up: %v", err)
-			return
+			log.Printf("the lease in %s can't be taken up: %v", f.Path, err)
+			continue
 		}
 		l.life, l.stop = context.WithCancel(ctx)
-		d.leases[q.Key] = l
-	})
+		d.leases[l.Key] = l
+	}
 	log.Printf("%d leases are taken up", len(d.leases))
 	slots := make(chan struct{}, atOnce)
 	for _, l := range maps.Clone(d.leases) {
@@ -73,7 +76,7 @@ func (d *daemon) takeOver(ctx context.Context) (*state.Lock, error) {
 			d.takeUp(l)
 		}()
 	}
-	return lock, err
+	return err
 }
 
 // serve answers requests until ctx ends.
@@ -90,7 +93,7 @@ func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
 			time.Sleep(time.Second) // such as EMFILE, which passes
 			continue
 		}
-		calls.Go(func() { d.handle(ctx, conn) })
+		calls.Go(func() { _ = d.handle(ctx, conn) })
 	}
 	ended := make(chan struct{})
 	go func() { calls.Wait(); close(ended) }()
@@ -102,15 +105,15 @@ func (d *daemon) serve(ctx context.Context, listener net.Listener) error {
 }
 
 // handle answers one request. If the plugin is gone by then a lease that was got for it is released.
-func (d *daemon) handle(ctx context.Context, conn net.Conn) {
+func (d *daemon) handle(ctx context.Context, conn net.Conn) (err error) {
 	defer conn.Close()
+	defer caught(&err)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	_ = conn.SetReadDeadline(time.Now().Add(requestTime))
 	o, err := dhcp.ReadLine(conn)
 	if err != nil {
-		_ = dhcp.WriteLine(conn, dhcp.Failure(fmt.Errorf("read the request: %w", err)))
-		return
+		return dhcp.WriteLine(conn, dhcp.Failure(fmt.Errorf("read the request: %w", err)))
 	}
 	_ = conn.SetReadDeadline(time.Time{})
 	go func() {
@@ -132,17 +135,21 @@ func (d *daemon) handle(ctx context.Context, conn net.Conn) {
 	if ctx.Err() != nil || dhcp.WriteLine(conn, answer) != nil {
 		undo()
 	}
+	return nil
+}
+
+// caught turns a panic into an error: none ends the daemon, which keeps the leases of the whole node. It is to be deferred.
+func caught(err *error) {
+	if p := recover(); p != nil {
+		log.Printf("bug: %v\n%s", p, debug.Stack())
+		*err = plugin.Errorf("please report it, with what the daemon logs", "bug: %v", p)
+	}
 }
 
 // answer serves a request. undo takes back what it did.
 func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (result *types100.Result, undo func(), err error) {
 	undo = func() {}
-	defer func() {
-		if p := recover(); p != nil {
-			err = plugin.Errorf("please report it, with what the daemon logs", "bug: %v", p)
-			log.Printf("%s %s: bug: %v\n%s", q.Command, q.Key, p, debug.Stack())
-		}
-	}()
+	defer caught(&err)
 	switch q.Command {
 	case plugin.Add:
 		return d.add(ctx, q)

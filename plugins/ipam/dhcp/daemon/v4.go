@@ -1,11 +1,13 @@
 package daemon
 
 import (
+	"bytes"
 	"context"
+	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
-	"sync/atomic"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv4"
@@ -64,10 +66,10 @@ func (f *v4) acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding
 		return nil, err
 	}
 	defer s.Close()
-	return persist(ctx, func() (*holding, error) { return f.tryAcquire(ctx, s, wanted) })
+	return persist(ctx, func() (*holding, error) { return f.tryAcquire(ctx, in, s, wanted) })
 }
 
-func (f *v4) tryAcquire(ctx context.Context, s *socket4, wanted netip.Addr) (*holding, error) {
+func (f *v4) tryAcquire(ctx context.Context, in entry, s *socket4, wanted netip.Addr) (*holding, error) {
 	var asked []dhcpv4.Modifier
 	if wanted.IsValid() {
 		asked = append(asked, dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(wanted.AsSlice())))
@@ -82,15 +84,21 @@ func (f *v4) tryAcquire(ctx context.Context, s *socket4, wanted netip.Addr) (*ho
 	if err != nil {
 		return nil, err
 	}
+	from := s.frames.from
 	request, err := f.message(s.mac, dhcpv4.MessageTypeRequest, dhcpv4.WithTransactionID(offer.TransactionID),
 		dhcpv4.WithBroadcast(f.broadcast), dhcpv4.WithOption(dhcpv4.OptRequestedIPAddress(offer.YourIPAddr)),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(offer.ServerIdentifier())))
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, f.timeout)
+	request.NumSeconds = discover.NumSeconds // by which a relay chooses the servers (RFC 2131, 3.1)
+	short, cancel := context.WithTimeout(ctx, f.timeout)
 	defer cancel()
-	return f.request(ctx, s, net.IPv4bcast, request, nclient4.IsCorrectServer(offer.ServerIdentifier()))
+	h, err := f.request(short, s, net.IPv4bcast, request, nclient4.IsCorrectServer(offer.ServerIdentifier()))
+	if err != nil && ctx.Err() != nil { // the server may have leased the address all the same
+		_ = f.sendRelease(in, s.mac, &holding{packet: offer.ToBytes(), from: from})
+	}
+	return h, err
 }
 
 // extend asks for more time: the server of the lease, or any. A lease that is taken up is just extended, unless its time is over: the
@@ -101,7 +109,7 @@ func (f *v4) extend(ctx context.Context, in entry, h *holding, how phase) (*hold
 		return nil, err
 	}
 	to, mac, match := net.IPv4bcast, net.HardwareAddr(nil), nclient4.Matcher(func(*dhcpv4.DHCPv4) bool { return true })
-	if how == rebooting && h.phase(time.Now()) != expired {
+	if how == rebooting && h.phase(uptime()) != expired {
 		how = renewing
 	}
 	own, from := dhcpv4.WithClientIP(ack.YourIPAddr), ack.YourIPAddr
@@ -116,6 +124,7 @@ func (f *v4) extend(ctx context.Context, in entry, h *holding, how phase) (*hold
 		return nil, err
 	}
 	defer s.Close()
+	s.begin = min(s.begin, h.since+h.renew)
 	request, err := f.message(s.mac, dhcpv4.MessageTypeRequest, own, dhcpv4.WithBroadcast(f.broadcast))
 	if err != nil {
 		return nil, err
@@ -159,7 +168,7 @@ func (f *v4) request(ctx context.Context, s *socket4, to net.IP, m *dhcpv4.DHCPv
 	if err != nil {
 		return nil, err
 	}
-	h.since, h.from = time.Now(), s.from()
+	h.since, h.from = uptime(), s.frames.from
 	return h, nil
 }
 
@@ -178,8 +187,16 @@ func (f *v4) parse(packet []byte) (*holding, error) {
 	return h, nil
 }
 
-// release sends a DHCPRELEASE. There is no answer to it.
-func (f *v4) release(in entry, p *place, h *holding) error {
+// release sends a DHCPRELEASE, through the host's link if the container's is gone. There is no answer to it.
+func (f *v4) release(p *place, h *holding) error {
+	err := f.sendRelease(p.enter, p.mac, h)
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, f.sendRelease(p.outside, p.mac, h))
+}
+
+func (f *v4) sendRelease(in entry, mac net.HardwareAddr, h *holding) error {
 	ack, err := dhcpv4.FromBytes(h.packet)
 	if err != nil {
 		return err
@@ -189,61 +206,57 @@ func (f *v4) release(in entry, p *place, h *holding) error {
 		return err
 	}
 	defer s.Close()
-	m, err := f.message(p.mac, dhcpv4.MessageTypeRelease, dhcpv4.WithClientIP(ack.YourIPAddr),
+	m, err := f.message(mac, dhcpv4.MessageTypeRelease, dhcpv4.WithClientIP(ack.YourIPAddr),
 		dhcpv4.WithOption(dhcpv4.OptServerIdentifier(ack.ServerIdentifier())))
 	if err != nil {
 		return err
 	}
-	_, err = s.conn.WriteTo(m.ToBytes(), &net.UDPAddr{IP: ack.ServerIdentifier(), Port: nclient4.ServerPort})
+	_, err = s.WriteTo(m.ToBytes(), &net.UDPAddr{IP: ack.ServerIdentifier(), Port: nclient4.ServerPort})
 	return err
 }
 
 // exchange sends a message until it is answered.
 func (f *v4) exchange(ctx context.Context, s *socket4, to net.IP, m *dhcpv4.DHCPv4, match nclient4.Matcher) (*dhcpv4.DHCPv4, error) {
-	return repeat(ctx, f.resendMax, func(ctx context.Context) (*dhcpv4.DHCPv4, error) {
-		return s.SendAndRead(ctx, &net.UDPAddr{IP: to, Port: nclient4.ServerPort}, m, match)
+	message := func(time.Duration) []byte {
+		if m.ServerIdentifier() == nil { // otherwise it says what the DISCOVER did
+			m.NumSeconds = uint16(min((uptime()-s.begin)/time.Second, math.MaxUint16))
+		}
+		return m.ToBytes()
+	}
+	return exchange(ctx, f.resendMax, s, &net.UDPAddr{IP: to, Port: nclient4.ServerPort}, message, func(packet []byte) (*dhcpv4.DHCPv4, bool) {
+		answer, err := dhcpv4.FromBytes(packet)
+		return answer, err == nil && answer.OpCode == dhcpv4.OpcodeBootReply && answer.TransactionID == m.TransactionID &&
+			bytes.Equal(answer.ClientHWAddr, s.mac) && match(answer)
 	})
 }
 
-// socket4 sends and receives DHCPv4 packets on a link.
+// socket4 sends and receives DHCPv4 messages on a link: it receives what comes to any address, and sends from one.
 type socket4 struct {
-	*nclient4.Client
-	conn   net.PacketConn
-	frames *frames
-	mac    net.HardwareAddr
+	net.PacketConn // receives
+	out            net.PacketConn
+	frames         *frames // below both
+	mac            net.HardwareAddr
+	begin          time.Duration // when it was begun to ask for a lease, or for more time
 }
 
-// twoWays is a PacketConn that reads from one and writes to another.
-type twoWays struct {
-	net.PacketConn
-	out net.PacketConn
-}
+func (s *socket4) WriteTo(b []byte, to net.Addr) (int, error) { return s.out.WriteTo(b, to) }
 
-func (c twoWays) WriteTo(b []byte, to net.Addr) (int, error) { return c.out.WriteTo(b, to) }
-
-// frames is a packet socket that sends to one MAC address, and remembers who sent the last packet.
+// frames is a packet socket that sends to one MAC address, and remembers who sent what was read last.
 type frames struct {
 	net.PacketConn
 	to   packet.Addr
-	last atomic.Pointer[packet.Addr]
+	from net.HardwareAddr
 }
 
 func (c *frames) ReadFrom(b []byte) (int, net.Addr, error) {
 	n, from, err := c.PacketConn.ReadFrom(b)
-	if a, ok := from.(*packet.Addr); ok {
-		c.last.Store(a)
+	if a, ok := from.(*packet.Addr); ok && err == nil {
+		c.from = a.HardwareAddr
 	}
 	return n, from, err
 }
 
 func (c *frames) WriteTo(b []byte, _ net.Addr) (int, error) { return c.PacketConn.WriteTo(b, &c.to) }
-
-func (s *socket4) from() net.HardwareAddr {
-	if a := s.frames.last.Load(); a != nil {
-		return a.HardwareAddr
-	}
-	return nil
-}
 
 // open opens a socket that sends to a MAC address, nil is all, and from an IP address, nil is none.
 func (f *v4) open(in entry, to net.HardwareAddr, from net.IP) (*socket4, error) {
@@ -254,7 +267,7 @@ func (f *v4) open(in entry, to net.HardwareAddr, from net.IP) (*socket4, error) 
 	if to == nil {
 		to = nclient4.BroadcastMac
 	}
-	s := &socket4{frames: &frames{to: packet.Addr{HardwareAddr: to}}}
+	s := &socket4{frames: &frames{to: packet.Addr{HardwareAddr: to}}, begin: uptime()}
 	err = in(func(l netlink.Link) (err error) {
 		s.mac = l.Attrs().HardwareAddr
 		own := &net.Interface{Index: l.Attrs().Index, Name: l.Attrs().Name, HardwareAddr: s.mac}
@@ -264,13 +277,9 @@ func (f *v4) open(in entry, to net.HardwareAddr, from net.IP) (*socket4, error) 
 	if err != nil {
 		return nil, err
 	}
-	// Answers come to the address, or are broadcast.
-	s.conn = twoWays{
-		nclient4.NewBroadcastUDPConn(s.frames, &net.UDPAddr{Port: nclient4.ClientPort}),
-		nclient4.NewBroadcastUDPConn(s.frames, &net.UDPAddr{IP: from, Port: nclient4.ClientPort}),
-	}
-	s.Client, err = nclient4.NewWithConn(s.conn, s.mac, nclient4.WithRetry(1), nclient4.WithTimeout(time.Hour))
-	return s, err
+	s.PacketConn = nclient4.NewBroadcastUDPConn(s.frames, &net.UDPAddr{Port: nclient4.ClientPort})
+	s.out = nclient4.NewBroadcastUDPConn(s.frames, &net.UDPAddr{IP: from, Port: nclient4.ClientPort})
+	return s, nil
 }
 
 // toClient lets UDP packets to port 68 pass, and no fragments: a container may have much other traffic.

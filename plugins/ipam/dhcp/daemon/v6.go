@@ -5,12 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"net/netip"
+	"slices"
 	"time"
 
 	"github.com/insomniacslk/dhcp/dhcpv6"
-	"github.com/insomniacslk/dhcp/dhcpv6/nclient6"
 	"github.com/insomniacslk/dhcp/iana"
 	"github.com/mdlayher/socket"
 	"github.com/vishvananda/netlink"
@@ -49,8 +50,7 @@ func (f *v6) message(kind dhcpv6.MessageType, address netip.Addr, server dhcpv6.
 	if server != nil {
 		m.AddOption(dhcpv6.OptServerID(server))
 	}
-	m.AddOption(dhcpv6.OptElapsedTime(0))
-	if kind != dhcpv6.MessageTypeRelease {
+	if kind != dhcpv6.MessageTypeRelease && kind != dhcpv6.MessageTypeDecline {
 		m.AddOption(dhcpv6.OptRequestedOption(dhcpv6.OptionDNSRecursiveNameServer, dhcpv6.OptionDomainSearchList))
 	}
 	return m, nil
@@ -66,7 +66,7 @@ func (f *v6) acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding
 	return persist(ctx, func() (*holding, error) { return f.tryAcquire(ctx, s, wanted) })
 }
 
-func (f *v6) tryAcquire(ctx context.Context, s *nclient6.Client, wanted netip.Addr) (*holding, error) {
+func (f *v6) tryAcquire(ctx context.Context, s *socket6, wanted netip.Addr) (*holding, error) {
 	solicit, err := f.message(dhcpv6.MessageTypeSolicit, wanted, nil)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (f *v6) extend(ctx context.Context, in entry, h *holding, how phase) (*hold
 }
 
 // request sends a message that a lease is the answer to.
-func (f *v6) request(ctx context.Context, s *nclient6.Client, m *dhcpv6.Message) (*holding, error) {
+func (f *v6) request(ctx context.Context, s *socket6, m *dhcpv6.Message) (*holding, error) {
 	reply, err := f.exchange(ctx, s, m, dhcpv6.MessageTypeReply)
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func (f *v6) request(ctx context.Context, s *nclient6.Client, m *dhcpv6.Message)
 	if err != nil {
 		return nil, err
 	}
-	h.since = time.Now()
+	h.since = uptime()
 	return h, nil
 }
 
@@ -189,8 +189,10 @@ func refusal(s *dhcpv6.OptStatusCode) error {
 	return fmt.Errorf("%w: %s %s", errRefused, s.StatusCode, s.StatusMessage)
 }
 
-// release sends a RELEASE, and does not wait for the answer.
-func (f *v6) release(in entry, _ *place, h *holding) error {
+// release sends a RELEASE, or a DECLINE of an address that another host was found to have, and waits a moment for the answer. What is
+// not answered is sent again through the host's link, since the container's goes (four times in all: RFC 8415, REL_MAX_RC). Answers to
+// that are not heard: the host may have a client of its own.
+func (f *v6) release(p *place, h *holding) error {
 	reply, err := dhcpv6.MessageFromBytes(h.packet)
 	if err != nil {
 		return err
@@ -199,31 +201,89 @@ func (f *v6) release(in entry, _ *place, h *holding) error {
 	if err != nil {
 		return err
 	}
-	return in(func(l netlink.Link) error {
+	begin := time.Now()
+	if err = f.releaseInside(p, h, m); err == nil {
+		return nil
+	}
+	if again := sendOutside(p, m, begin); again != nil {
+		return errors.Join(err, again)
+	}
+	go func() {
+		for _, pause := range []time.Duration{2 * firstPause, 4 * firstPause} {
+			time.Sleep(pause)
+			_ = sendOutside(p, m, begin)
+		}
+	}()
+	return nil
+}
+
+// releaseInside sends the message through the container's link, and hears whether it is answered.
+func (f *v6) releaseInside(p *place, h *holding, m *dhcpv6.Message) error {
+	var s *socket6
+	err := p.enter(func(l netlink.Link) (err error) {
+		if isDuplicate(l, h.address) {
+			m.MessageType = dhcpv6.MessageTypeDecline
+		}
+		if s, err = newSocket6(l); err == nil {
+			_ = s.Bind(&unix.SockaddrInet6{Port: dhcpv6.DefaultClientPort}) // if a client of the container has the port, nothing is heard
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	defer s.Close()
+	ctx, cancel := context.WithTimeoutCause(context.Background(), firstPause, errors.New("the server does not answer"))
+	defer cancel()
+	_, err = f.exchange(ctx, s, m, dhcpv6.MessageTypeReply)
+	return err
+}
+
+// sendOutside sends a message, which has been sent since begin, through the host's link.
+func sendOutside(p *place, m *dhcpv6.Message, begin time.Time) error {
+	return p.outside(func(l netlink.Link) error {
 		s, err := newSocket6(l)
 		if err != nil {
 			return err
 		}
 		defer s.Close()
-		_, err = s.WriteTo(m.ToBytes(), nil)
+		_, err = s.WriteTo(bytesOf(m, time.Since(begin)), nil)
 		return err
 	})
 }
 
+// isDuplicate reports whether the kernel has found that another host has an address of a link.
+func isDuplicate(l netlink.Link, address netip.Addr) bool {
+	list, _ := netlink.AddrList(l, unix.AF_INET6)
+	return slices.ContainsFunc(list, func(a netlink.Addr) bool {
+		return a.IP.Equal(address.AsSlice()) && a.Flags&unix.IFA_F_DADFAILED != 0
+	})
+}
+
+// bytesOf returns a message that says for how long it has been sent (RFC 8415, 21.9).
+func bytesOf(m *dhcpv6.Message, elapsed time.Duration) []byte {
+	const most = math.MaxUint16 * 10 * time.Millisecond
+	m.UpdateOption(dhcpv6.OptElapsedTime(min(elapsed, most)))
+	return m.ToBytes()
+}
+
 // exchange sends a message until it is answered.
-func (f *v6) exchange(ctx context.Context, s *nclient6.Client, m *dhcpv6.Message, answer dhcpv6.MessageType) (*dhcpv6.Message, error) {
-	return repeat(ctx, f.resendMax, func(ctx context.Context) (*dhcpv6.Message, error) {
-		return s.SendAndRead(ctx, nclient6.AllDHCPRelayAgentsAndServers, m, func(m *dhcpv6.Message) bool {
-			client := m.Options.ClientID()
-			return m.MessageType == answer && m.Options.ServerID() != nil && client != nil && bytes.Equal(client.ToBytes(), f.duid.ToBytes())
-		})
+func (f *v6) exchange(ctx context.Context, s *socket6, m *dhcpv6.Message, kind dhcpv6.MessageType) (*dhcpv6.Message, error) {
+	message := func(elapsed time.Duration) []byte { return bytesOf(m, elapsed) }
+	return exchange(ctx, f.resendMax, s, nil, message, func(packet []byte) (*dhcpv6.Message, bool) {
+		answer, err := dhcpv6.MessageFromBytes(packet)
+		if err != nil || answer.MessageType != kind || answer.TransactionID != m.TransactionID || answer.Options.ServerID() == nil {
+			return nil, false
+		}
+		client := answer.Options.ClientID()
+		return answer, client != nil && bytes.Equal(client.ToBytes(), f.duid.ToBytes())
 	})
 }
 
 // open makes the container's link ready for IPv6, and opens a socket on it.
-func (f *v6) open(in entry) (*nclient6.Client, error) {
+func (f *v6) open(in entry) (*socket6, error) {
 	var s *socket6
-	err := in(func(l netlink.Link) (err error) {
+	err := in(func(l netlink.Link) error {
 		own, err := linkLocal(l)
 		if err != nil {
 			return err
@@ -236,14 +296,11 @@ func (f *v6) open(in entry) (*nclient6.Client, error) {
 		}
 		return nil
 	})
-	if err != nil {
-		return nil, err
-	}
-	return nclient6.NewWithConn(s, nil, nclient6.WithRetry(1), nclient6.WithTimeout(time.Hour))
+	return s, err
 }
 
 // settleTime bounds the wait for duplicate address detection.
-const settleTime = 3 * time.Second
+const settleTime = 10 * time.Second
 
 // linkLocal returns a link's own address that is made of its MAC address. It is added if the kernel has not, and used at once: whoever
 // has a MAC address of its own has this.
@@ -259,7 +316,9 @@ func linkLocal(l netlink.Link) (netip.Addr, error) {
 	network := plugin.IPNet(netip.PrefixFrom(own, 64))
 	err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &network, Flags: unix.IFA_F_NODAD, Scope: unix.RT_SCOPE_LINK})
 	if errors.Is(err, unix.EEXIST) {
-		_, err = link.WaitForAddresses(l, settleTime)
+		if _, err = link.WaitForAddresses(l, settleTime); err != nil {
+			err = fmt.Errorf("wait for duplicate address detection: %w", err)
+		}
 	}
 	return own, err
 }
@@ -282,9 +341,7 @@ func (s *socket6) ReadFrom(b []byte) (int, net.Addr, error) {
 
 // WriteTo sends to all servers, which is where all messages go (RFC 8415, 16).
 func (s *socket6) WriteTo(b []byte, _ net.Addr) (int, error) {
-	to := nclient6.AllDHCPRelayAgentsAndServers
-	err := s.Sendto(context.Background(), b, 0, &unix.SockaddrInet6{Port: to.Port, Addr: [16]byte(to.IP.To16()), ZoneId: uint32(s.index)})
+	to := &unix.SockaddrInet6{Port: dhcpv6.DefaultServerPort, Addr: [16]byte(dhcpv6.AllDHCPRelayAgentsAndServers), ZoneId: uint32(s.index)}
+	err := s.Sendto(context.Background(), b, 0, to)
 	return len(b), err
 }
-
-func (s *socket6) LocalAddr() net.Addr { return nil }

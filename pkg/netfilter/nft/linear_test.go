@@ -1,0 +1,76 @@
+package nft
+
+import (
+	"fmt"
+	"net/netip"
+	"runtime"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// used are all uses, as the n-th attachment has them.
+func used(c *Conn, n int) map[string]Use {
+	addr := netip.AddrFrom4([4]byte{10, 88, byte(n >> 8), byte(n)})
+	return map[string]Use{
+		"masquerade": c.Masquerade([]netip.Prefix{netip.PrefixFrom(addr, 16)}),
+		"portmap":    c.PortMaps(netfilter.PortMaps{Maps: []netfilter.PortMap{{Protocol: 6, HostPort: uint16(1000 + n), Container: netip.AddrPortFrom(addr, 80)}}}),
+		"forward": c.Forward(netfilter.Forward{
+			Addrs: []netip.Addr{addr}, Ingress: netfilter.Isolated, Bridge: "cni0",
+		}),
+		"spoof check": c.SpoofCheck(fmt.Sprintf("veth%d", n), [6]byte{2, 0, 0, 0, byte(n >> 8), byte(n)}),
+	}
+}
+
+// allocations returns how many pieces of memory f takes, which is how much it does.
+func allocations(t *testing.T, f func() error) int {
+	t.Helper()
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	must(t, f())
+	runtime.ReadMemStats(&after)
+	return int(after.Mallocs - before.Mallocs)
+}
+
+// TestLinear counts what GC and DEL do among a hundred attachments and among a thousand: GC some ten times as
+// much, DEL the same.
+func TestLinear(t *testing.T) {
+	h := netlab.NewHost(t)
+	c := open(t, h)
+	for name := range used(c, 0) {
+		t.Run(name, func(t *testing.T) {
+			did := map[string][]int{}
+			count := func(verb string, f func() error) {
+				t.Helper()
+				h.Do(func() { did[verb] = append(did[verb], allocations(t, f)) })
+			}
+			for _, n := range []int{100, 1000} {
+				var keys []plugin.Key
+				h.Do(func() {
+					for i := range n {
+						keys = append(keys, keyOf(fmt.Sprint("c", i)))
+						must(t, used(c, i)[name].Add(ctx, keys[i]))
+					}
+				})
+				use := used(c, 0)[name]
+				count("GC that removes nothing", func() error { return use.GC(ctx, "net", keys) })
+				// Not of the first, whose name is at what the attachments have in common.
+				count("DEL", func() error { _, err := use.Del(ctx, keys[1]); return err })
+				count("GC that removes half", func() error { return use.GC(ctx, "net", keys[:n/2]) })
+				count("GC that removes the rest", func() error { return use.GC(ctx, "net", nil) })
+			}
+			for verb, n := range did {
+				most := 25 * n[0] // it may have to ask again whether all is gone
+				if verb == "DEL" {
+					most = 3 * n[0] / 2
+				}
+				t.Logf("%s: %d", verb, n)
+				if n[1] > most {
+					t.Errorf("%s does %d among 100 attachments, and %d among 1,000", verb, n[0], n[1])
+				}
+			}
+		})
+	}
+}

@@ -1,0 +1,289 @@
+package dhcp
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/insomniacslk/dhcp/dhcpv4"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// holds fails the test unless CHECK finds that the pod holds its lease.
+func holds(t testing.TB, host *netlab.Host, conflist string, pod *netlab.Pod) {
+	t.Helper()
+	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err != nil {
+		t.Error("CHECK:", err)
+	}
+}
+
+// loses waits until the pod has no address, and CHECK says so.
+func loses(t testing.TB, host *netlab.Host, conflist string, pod *netlab.Pod) {
+	t.Helper()
+	eventually(t, "without the address", func() bool { return addresses(t, pod) == "" })
+	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err == nil {
+		t.Error("CHECK succeeds without a lease")
+	}
+}
+
+func extendsByUnicast(m message) bool   { return m.extends() && m.unicast }
+func extendsByBroadcast(m message) bool { return m.extends() && !m.unicast }
+
+// TestRenewsByUnicast has the lease's server asked for more time at T1 by unicast, and any server at T2 by broadcast. Others on the
+// segment, who send at the same time as the server, don't draw that to themselves.
+func TestRenewsByUnicast(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	outside.MustRun(t, "ip", "link", "add", "other0", "link", netlab.UplinkName, "type", "macvlan", "mode", "bridge")
+	outside.MustRun(t, "ip", "address", "add", "192.0.2.77/24", "dev", "other0")
+	outside.MustRun(t, "ip", "link", "set", "other0", "up")
+	other := listenOn(t, outside, "other0", 6700)
+	defer other.Close()
+	s := serveScript(t, outside, func(m message, send func([]byte)) {
+		if m.extends() {
+			return
+		}
+		noise := func() {
+			for range 80 {
+				_, _ = other.WriteTo([]byte("not an answer"), toClients)
+			}
+		}
+		noise() // so that the answer waits to be read, and what comes after it
+		send(lease(m, times(1, 4, 3600)))
+		noise()
+	})
+	host.StartDHCPDaemon(t, "-timeout", "1s")
+	attach(t, host, network("macvlan", ipv4), "web")
+	s.awaits(t, "asked by broadcast", 1, extendsByBroadcast)
+	if !s.got(message.extends)[0].unicast {
+		t.Error("the server was not asked by unicast before")
+	}
+}
+
+// TestRebindsInTime is about a server that gives a T2 behind the end of the lease: any server is asked at seven eighths of that.
+func TestRebindsInTime(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	s := serveScript(t, outside, func(m message, send func([]byte)) {
+		if !extendsByUnicast(m) {
+			send(lease(m, times(1, 3600, 8)))
+		}
+	})
+	host.StartDHCPDaemon(t, "-timeout", "1s")
+	conflist := network("macvlan", ipv4)
+	pod, _ := attach(t, host, conflist, "web")
+	eventually(t, "asked by broadcast, or lost", func() bool { return len(s.got(extendsByBroadcast)) > 0 || addresses(t, pod) == "" })
+	time.Sleep(2 * time.Second) // the first time is over then
+	holds(t, host, conflist, pod)
+}
+
+// TestTriesAgain has a renewal that is not answered tried again long before T2, when half the time is over that is left of it.
+func TestTriesAgain(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	s := serveScript(t, outside, func(m message, send func([]byte)) {
+		if !m.extends() {
+			send(lease(m, times(1, 41, 3600)))
+		}
+	})
+	host.StartDHCPDaemon(t, "-timeout", "900ms") // in which one message is sent
+	attach(t, host, network("macvlan", ipv4), "web")
+	list := s.awaits(t, "asked twice", 2, message.extends)
+	if pause := list[1].at.Sub(list[0].at); !list[1].unicast || pause > 30*time.Second || pause < 15*time.Second {
+		t.Errorf("the second REQUEST was sent by unicast: %v, after %v; want half of 40 s", list[1].unicast, pause)
+	}
+	if list[1].NumSeconds < 15 {
+		t.Errorf("the second REQUEST says that more time has been asked for since %d s", list[1].NumSeconds)
+	}
+}
+
+// TestSeconds is about how long a client says that it has asked: by this relays and servers see that it needs one.
+func TestSeconds(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	var heard atomic.Int32
+	s := serveScript(t, outside, func(m message, send func([]byte)) {
+		if heard.Add(1) > 1 { // not the first DISCOVER
+			send(lease(m))
+		}
+	})
+	host.StartDHCPDaemon(t)
+	attach(t, host, network("macvlan", ipv4), "web")
+	discovers := s.got(message.discovers)
+	request := s.got(message.selects)[0]
+	if a, b := discovers[0].NumSeconds, discovers[1].NumSeconds; a != 0 || b < 1 || request.NumSeconds != b {
+		t.Errorf("two DISCOVER say %d and %d s, the REQUEST %d s; want 0, some, and the same", a, b, request.NumSeconds)
+	}
+}
+
+// TestStoppedHalfWay ends an ADD that has not seen an answer to its REQUEST: the server may have given one, so the address is released.
+func TestStoppedHalfWay(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	s := serveScript(t, outside, func(m message, send func([]byte)) {
+		if m.discovers() {
+			send(lease(m))
+		}
+	})
+	host.StartDHCPDaemon(t)
+	cmd := host.PluginCommand(t, "macvlan", host.NewPod(t, "web").Call("ADD",
+		`{"cniVersion":"1.1.0","name":"lan","type":"macvlan","master":"uplink0","ipam":{"type":"dhcp"}}`))
+	if err := host.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	s.awaits(t, "a REQUEST", 1, message.selects)
+	_ = cmd.Process.Kill()
+	_ = cmd.Wait()
+	s.awaits(t, "released", 1, func(m message) bool {
+		return m.MessageType() == dhcpv4.MessageTypeRelease && m.ClientIPAddr.Equal(leased4) && m.unicast
+	})
+}
+
+// TestOptionsLeftOut is about a server that says less when it extends a lease: what it said before holds.
+func TestOptionsLeftOut(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	s := serveScript(t, outside, func(m message, send func([]byte)) {
+		if m.extends() {
+			send(bare(m, times(1, 1800, 3600)))
+		} else {
+			send(lease(m, times(1, 1800, 3600)))
+		}
+	})
+	host.StartDHCPDaemon(t)
+	conflist := network("macvlan", ipv4)
+	pod, _ := attach(t, host, conflist, "web")
+	add := func() string {
+		call := pod.Call("ADD", `{"cniVersion":"1.1.0","name":"lan","type":"dhcp","ipam":{"type":"dhcp"}}`)
+		return host.Exec(t, "dhcp", call).Stdout
+	}
+	was := add()
+	s.awaits(t, "extended, and asked again", 2, message.extends)
+	holds(t, host, conflist, pod)
+	if diff := cmp.Diff(was, add()); diff != "" || !strings.Contains(was, `"gw"`) || !strings.Contains(was, `"nameservers"`) {
+		t.Errorf("the result was %s, and is another one: %s", was, diff)
+	}
+}
+
+// TestTakenUpForNewTime has a daemon take up a lease that was extended, for its new time: the server is just asked for more.
+func TestTakenUpForNewTime(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	s := serveScript(t, outside, func(m message, send func([]byte)) {
+		if m.extends() {
+			send(lease(m))
+		} else {
+			send(lease(m, times(1, 3, 4)))
+		}
+	})
+	daemon := host.StartDHCPDaemon(t)
+	conflist := network("macvlan", ipv4)
+	pod, _ := attach(t, host, conflist, "web")
+	end := time.Now().Add(4 * time.Second)
+	s.awaits(t, "extended", 1, message.extends)
+	time.Sleep(time.Until(end))
+	daemon.Stop(t, syscall.SIGKILL)
+	host.StartDHCPDaemon(t)
+	s.awaits(t, "taken up", 2, func(m message) bool { return m.extends() || m.reboots() })
+	if list := s.got(message.reboots); len(list) > 0 {
+		t.Error("the daemon takes the lease for one whose time is over")
+	}
+	holds(t, host, conflist, pod)
+}
+
+// TestClockStep has the time of day set while no daemon runs, or the machine sleep: a lease ends when its time is over, and not sooner or
+// later.
+func TestClockStep(t *testing.T) {
+	t.Parallel()
+	netlab.Need(t, netlab.TimeNamespace)
+	for name, c := range map[string]struct {
+		clock int    // the seconds by which the time of day is set on
+		slept string // the seconds that the machine has slept
+		over  bool
+	}{
+		"a day forward":                            {clock: 86400, slept: "0"},
+		"a day backward":                           {clock: -86400, slept: "0"},
+		"a day backward, and the time is over":     {clock: -86400, slept: "3597", over: true},
+		"none, and the time is over after a sleep": {slept: "3597", over: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			host, outside := node(t, "macvlan")
+			var silent atomic.Bool
+			s := serveScript(t, outside, func(m message, send func([]byte)) {
+				if !silent.Load() {
+					send(lease(m))
+				}
+			})
+			daemon := host.StartDHCPDaemon(t)
+			conflist := network("macvlan", ipv4)
+			pod, _ := attach(t, host, conflist, "web")
+			daemon.Stop(t, syscall.SIGTERM)
+			silent.Store(true)
+			// The clock of the machine can't be set here: the file is changed as if it had been set the other way before.
+			editLeases(t, host, func(text string) string {
+				return since.ReplaceAllStringFunc(text, func(is string) string {
+					was, _ := strconv.Atoi(is[len(`"since":`):])
+					return fmt.Sprintf(`"since":%d`, was-c.clock)
+				})
+			})
+			host.StartDHCPDaemonUnder(t, []string{"unshare", "--time", "--boottime", c.slept, "--kill-child"}, "-timeout", "1s")
+			if c.over {
+				loses(t, host, conflist, pod)
+				return
+			}
+			s.awaits(t, "taken up", 3, func(m message) bool { return m.MessageType() == dhcpv4.MessageTypeRequest })
+			if list := s.got(message.reboots); len(list) > 0 {
+				t.Error("the daemon takes the lease for one whose time is over")
+			}
+			holds(t, host, conflist, pod)
+		})
+	}
+}
+
+var since = regexp.MustCompile(`"since":\d+`)
+
+// editLeases changes the files of leases.
+func editLeases(t testing.TB, host *netlab.Host, edit func(text string) string) {
+	t.Helper()
+	host.Do(func() {
+		paths, err := filepath.Glob("/run/cni/dhcp.leases/*.json")
+		for _, path := range paths {
+			var text []byte
+			if text, err = os.ReadFile(path); err == nil {
+				err = os.WriteFile(path, []byte(edit(string(text))), 0o600)
+			}
+		}
+		if err != nil || len(paths) == 0 {
+			t.Fatalf("%d leases: %v", len(paths), err)
+		}
+	})
+}
+
+// TestNextBoot starts the machine again: what looks like the container of a lease is another one, whose address stays, and the lease is
+// released through the host's link.
+func TestNextBoot(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t, "macvlan")
+	s := outside.ServeDNSMasq(t)
+	daemon := host.StartDHCPDaemon(t)
+	pod, _ := attach(t, host, network("macvlan", ipv4), "web")
+	daemon.Stop(t, syscall.SIGKILL)
+	host.MustRun(t, "sh", "-c", "echo 00000000-0000-4000-8000-000000000000 >/run/boot_id && mount --bind /run/boot_id /proc/sys/kernel/random/boot_id")
+	was := addresses(t, pod)
+	host.StartDHCPDaemon(t)
+	eventually(t, "released", func() bool { return s.Released() == 1 })
+	eventually(t, "forgotten", func() bool { return !strings.Contains(host.MustRun(t, "ls", "/run/cni/dhcp.leases"), ".json") })
+	if diff := cmp.Diff(was, addresses(t, pod)); diff != "" {
+		t.Error("the other container's addresses are changed:", diff)
+	}
+}

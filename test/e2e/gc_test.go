@@ -1,0 +1,196 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+const resultsDir = netlab.CacheDir + "/results"
+
+// fleet is a node with pods of the network demo, all of them attached for some minutes: one and two run, dead and lost are gone without
+// a DEL.
+type fleet struct {
+	*operator
+	addresses map[string]string // by pod
+}
+
+func newFleet(t *testing.T) *fleet {
+	t.Helper()
+	f := &fleet{newOperator(t), map[string]string{}}
+	pods := map[string]*netlab.Pod{}
+	for _, name := range []string{"one", "two", "dead", "lost"} {
+		pods[name], f.addresses[name] = f.attach(name)
+	}
+	pods["dead"].Delete(t)
+	pods["lost"].Delete(t)
+	f.shell(`touch -d "5 minutes ago" /var/lib/cni/networks/demo/*; touch -d "4 minutes ago" ` + resultsDir + `/*`)
+	return f
+}
+
+func (f *fleet) shell(script string) {
+	f.Helper()
+	f.host.MustRun(f, "sh", "-ec", script)
+}
+
+// missing says what a pod does not have: its lease, its elements in nftables, and, of one that runs, its answer to a ping.
+func (f *fleet) missing(name string, runs bool) (parts []string) {
+	f.Helper()
+	if !strings.Contains(f.leases(), "/"+f.addresses[name]+"\n") {
+		parts = append(parts, "lease")
+	}
+	if !strings.Contains(f.host.MustRun(f, "nft", "list", "ruleset"), "demo/"+name+"/eth0") {
+		parts = append(parts, "nft")
+	}
+	if runs && f.host.Ping(f.addresses[name], timeout) != nil {
+		parts = append(parts, "ping")
+	}
+	return parts
+}
+
+// TestGCTrustsNoCache breaks libcni's cache in every way, and has cnictl collect. Nothing that runs loses anything. What is gone is removed
+// where the cache says so; where it does not, the error says what to name.
+func TestGCTrustsNoCache(t *testing.T) {
+	t.Parallel()
+	const all, none = "dead lost", ""
+	each := func(do string) string { return "cd " + resultsDir + "; for f in *; do " + do + "; done" }
+	unknown := []string{"no result of 4", "--valid", "--cache-dir"}
+	for _, kind := range []struct {
+		name   string
+		breaks string   // a shell script
+		args   []string // of gc
+		says   []string // in the error; nil: gc succeeds
+		goes   string   // what is removed
+	}{
+		{name: "whole", breaks: ":", goes: all},
+		{name: "whole, and one that is gone is named", breaks: ":", args: []string{"--valid", "dead/eth0"}, goes: "lost"},
+		{name: "empty directory", breaks: "rm " + resultsDir + "/*", says: unknown},
+		{name: "no directory", breaks: "rm -r " + resultsDir, says: unknown},
+		{name: "a file in place of the directory", breaks: "rm -r " + resultsDir + "; touch " + resultsDir, says: []string{resultsDir}},
+		{name: "torn files", breaks: each(`truncate -s 100 $f`), says: unknown},
+		{name: "empty files", breaks: each(`truncate -s 0 $f`), says: unknown},
+		{name: "null", breaks: each(`echo null >$f`), says: unknown},
+		{name: "an empty object", breaks: each(`echo {} >$f`), says: unknown},
+		{name: "zeros", breaks: each(`head -c 900 /dev/zero >$f`), says: unknown},
+		{name: "bare results, of an old libcni", breaks: each(`echo '{"cniVersion":"0.4.0","ips":[]}' >$f`), says: unknown},
+		{name: "results of another version", breaks: each(`sed -i 's/"result":{"cniVersion":"1.1.0"/"result":{"cniVersion":"9.9.9"/' $f`), goes: all},
+		{name: "no result in the files", breaks: each(`sed -i 's/,"result":.*/,"result":null}/' $f`), goes: all},
+		{name: "no namespace in the files", breaks: each(`sed -i 's/"netns":"[^"]*",//' $f`), goes: none},
+		{name: "files renamed", breaks: each(`mv $f $f.saved`), says: unknown},
+		{name: "files exchanged", breaks: "cd " + resultsDir + "; mv demo-one-eth0 x; mv demo-dead-eth0 demo-one-eth0; mv x demo-dead-eth0",
+			says: []string{"no result of 2", "dead/eth0", "one/eth0", "--valid"}},
+		{name: "directories in place of files", breaks: each(`rm $f; mkdir $f`), says: unknown},
+		{name: "pipes in place of files", breaks: each(`rm $f; mkfifo $f`), says: unknown},
+		{name: "files that can't be read", breaks: each(`rm $f; ln -s $f $f`), says: unknown},
+		{name: "files of 4 GiB", breaks: each(`truncate -s 4G $f`), says: unknown},
+		{name: "multus' directory", breaks: "mkdir /var/lib/cni/multus; mv " + resultsDir + " /var/lib/cni/multus; echo '[]' >/var/lib/cni/multus/one", says: unknown},
+		{name: "multus' directory, named", breaks: "mkdir /var/lib/cni/multus; mv " + resultsDir + " /var/lib/cni/multus; echo '[]' >/var/lib/cni/multus/one",
+			args: []string{"--cache-dir", "/var/lib/cni/multus"}, goes: all},
+		{name: "another --cache-dir", breaks: ":", args: []string{"--cache-dir", "/var/lib/other"}, says: unknown},
+		{name: "of another network only", breaks: each(`sed -i 's/"networkName":"demo"/"networkName":"other"/' $f; mv $f other-${f#demo-}`), says: unknown},
+		{name: "half of the files torn", breaks: "cd " + resultsDir + "; truncate -s 100 demo-one-eth0 demo-lost-eth0", says: []string{"no result of 2", "lost/eth0", "one/eth0"}},
+		{name: "half of the files torn, what runs named", breaks: "cd " + resultsDir + "; truncate -s 100 demo-one-eth0 demo-two-eth0",
+			args: []string{"--valid", "one/eth0", "--valid", "two/eth0"}, goes: all},
+		{name: "of an earlier boot", breaks: each(`sed -i 's#"netns":"/run/netns/#"netns":"/run/netns/earlier-#; s#,"result":.*#,"result":null}#' $f; touch -d "2 days ago" $f`), goes: none},
+		{name: "a copy from before the containers were started anew", breaks: "for l in /sys/class/net/veth*; do ip link set dev ${l##*/} alias ''; done; " +
+			each(`sed -i 's#"netns":"/run/netns/#"netns":"/run/netns/earlier-#' $f; touch -d "2 days ago" $f`), goes: none},
+		{name: "namespaces can't be seen from here", breaks: each(`sed -i 's#"netns":"/run/netns/#"netns":"/elsewhere/netns/#' $f`), goes: all},
+		{name: "namespaces can't be looked at", breaks: "ln -s loop /run/loop; " + each(`sed -i 's#"netns":"/run/netns/#"netns":"/run/loop/#' $f`), goes: none},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			f := newFleet(t)
+			f.shell(kind.breaks)
+			code, printed := f.cnictl(append([]string{"gc", "demo"}, kind.args...)...)
+			var went []string
+			for _, name := range []string{"dead", "lost"} {
+				if f.missing(name, false) != nil {
+					went = append(went, name)
+				}
+			}
+			t.Logf("%s | exit code %d, %s | %s", kind.name, code, strings.SplitN(printed, "\n", 2)[0], strings.Join(went, " "))
+			for _, name := range []string{"one", "two"} {
+				if lost := f.missing(name, true); lost != nil {
+					t.Errorf("%s runs, and lost %v", name, lost)
+				}
+			}
+			if got := strings.Join(went, " "); got != kind.goes {
+				t.Errorf("%q went, want %q", got, kind.goes)
+			}
+			if wrong := code != 0; wrong != (kind.says != nil) {
+				t.Errorf("exit code %d", code)
+			}
+			for _, part := range kind.says {
+				if !strings.Contains(printed, part) {
+					t.Errorf("%q is missing", part)
+				}
+			}
+			if count := strings.Contains(printed, fmt.Sprintf("%d attachments removed", len(went))); kind.says == nil && !count {
+				t.Error("it does not say how many were removed")
+			}
+			if t.Failed() {
+				t.Log(printed)
+			}
+		})
+	}
+}
+
+// TestGCOfLongNames: the alias of a host end has not all of a long key.
+func TestGCOfLongNames(t *testing.T) {
+	t.Parallel()
+	host, _ := node(t)
+	o := &operator{t, host}
+	network, id := strings.Repeat("network", 15), strings.Repeat("id", 60)
+	host.Feed(t, strings.Replace(demo, `"demo"`, `"`+network+`"`, 1), "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-demo.conflist")
+	o.must("add", network, host.NewPod(t, "web").Path(), "--id", id)
+	host.MustRun(t, "sh", "-c", "sed -i 's#/run/netns/#/elsewhere/#' "+resultsDir+"/*")
+	if printed := o.must("gc", network); !strings.Contains(printed, "0 attachments removed, 1 kept") {
+		t.Error(printed)
+	}
+	host.MustRun(t, "rm", "-r", resultsDir)
+	host.MustRun(t, "sh", "-c", `touch -d "5 minutes ago" /var/lib/cni/networks/*/*`)
+	if code, printed := o.cnictl("gc", network); code == 0 || !strings.Contains(printed, "--valid "+id+"/eth0") {
+		t.Error(printed)
+	}
+}
+
+// TestGCBesideADDAndDEL collects while containers come and go. None of them loses anything, and gc finds nothing that it does not know.
+func TestGCBesideADDAndDEL(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	const callers, rounds = 4, 8
+	var wait sync.WaitGroup
+	for i := range callers {
+		rt := o.host.NewPod(t, fmt.Sprintf("pod%d", i)).RuntimeConf(ports(fmt.Sprintf("%d:80/tcp", 8000+i)))
+		wait.Go(func() {
+			for range rounds {
+				if _, err := o.host.AddList(demo, rt); err != nil {
+					t.Error(err)
+				}
+				if err := o.host.CheckList(demo, rt); err != nil {
+					t.Error(err)
+				}
+				if err := o.host.DelList(demo, rt); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	done := make(chan struct{})
+	go func() { wait.Wait(); close(done) }()
+	for runs := 0; ; runs++ {
+		select {
+		case <-done:
+			if runs < 3 {
+				t.Errorf("gc ran %d times only", runs)
+			}
+			return
+		default:
+			if code, printed := o.cnictl("gc", "demo"); code != 0 || !strings.Contains(printed, " 0 attachments removed") {
+				t.Errorf("exit code %d\n%s", code, printed)
+			}
+		}
+	}
+}
