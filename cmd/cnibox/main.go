@@ -10,7 +10,7 @@ import (
 
 	_ "github.com/cnibox/cnibox/cmd/cnibox/oneproc"
 	"github.com/cnibox/cnibox/pkg/box"
-	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/plugins"
 	"github.com/cnibox/cnibox/plugins/ipam/dhcp/daemon"
 	"github.com/cnibox/cnibox/plugins/main/tap"
@@ -21,7 +21,7 @@ by the names of its plugins, through links in /opt/cni/bin that "cnictl install"
 makes; "cnibox PLUGIN" does the same. A name may have a prefix that ends in "-".`
 
 func main() {
-	link.ServeDeleter()
+	detach.Serve()
 	tap.ServeLabelled()
 	daemon.Serve(plugins.All)
 	b := &box.Box{Plugins: plugins.All, Help: help}

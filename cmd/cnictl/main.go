@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/pkg/box"
-	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/plugins/main/tap"
 )
 
@@ -24,7 +24,7 @@ func main() {
 	// Output that nobody reads is an error of who writes it, and no reason to leave something half done. The programs that are run
 	// get the signal as ever.
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
-	link.ServeDeleter()
+	detach.Serve()
 	tap.ServeLabelled()
 	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
 }

@@ -90,7 +90,7 @@ func run(cmd *cobra.Command, f *attachmentFlags, net string, quiet bool, args []
 		return err
 	}
 	defer func() { err = errors.Join(err, sandbox.Remove(f.ID)) }()
-	defer func() { err = errors.Join(err, detach(f.Node, list, rt)) }()
+	defer func() { err = errors.Join(err, takeAway(f.Node, list, rt)) }()
 	result, err := attach(cmd.Context(), f.Node, list, rt, signals)
 	if err != nil {
 		return err
@@ -132,8 +132,8 @@ func attach(ctx context.Context, node network.Node, list *libcni.NetworkConfigLi
 	return result, errors.Join(context.Cause(ctx), err)
 }
 
-// detach detaches the namespace, whatever has become of it.
-func detach(node network.Node, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+// takeAway detaches the namespace, whatever has become of it.
+func takeAway(node network.Node, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
 	ctx, cancel := context.WithTimeout(context.Background(), delLimit)
 	defer cancel()
 	if err := node.CNI().DelNetworkList(ctx, list, rt); err != nil {

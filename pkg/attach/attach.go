@@ -19,6 +19,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Link is how a plugin makes its link.
@@ -59,7 +60,7 @@ func Add(ctx context.Context, r *plugin.Request, c *Config, l Link) (_ *types100
 	// An address is asked for before anything is made, so that a pool that is empty costs nothing; an IPAM plugin that works through
 	// the link has to wait for it.
 	steps := []func(context.Context) error{a.lease, a.making(l), a.configure}
-	if a.ipam != nil && a.ipam.NeedsLink() {
+	if a.ipam != nil && a.ipam.NeedsLink {
 		steps[0], steps[1] = steps[1], steps[0]
 	}
 	if l.Finish != nil {
@@ -101,7 +102,7 @@ func (a *Attachment) lease(ctx context.Context) error {
 	}
 	a.Result.IPs, a.Result.Routes, a.Result.DNS = leased.IPs, leased.Routes, leased.DNS
 	for _, ip := range a.Result.IPs {
-		if network := plugin.Prefix(ip.Address).Masked(); ip.Gateway == nil && a.Gateway && !network.IsSingleIP() {
+		if network := result.Prefix(ip.Address).Masked(); ip.Gateway == nil && a.Gateway && !network.IsSingleIP() {
 			ip.Gateway = network.Addr().Next().AsSlice()
 		}
 	}
@@ -116,9 +117,9 @@ func withDefaultRoutes(routes []*types.Route, ips []*types100.IPConfig) []*types
 	for _, any := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
 		dst := netip.PrefixFrom(any, 0)
 		gw := gatewayOf(ips, any.Is4())
-		there := slices.ContainsFunc(routes, func(r *types.Route) bool { return plugin.Prefix(r.Dst) == dst })
+		there := slices.ContainsFunc(routes, func(r *types.Route) bool { return result.Prefix(r.Dst) == dst })
 		if gw != nil && !there {
-			routes = append(routes, &types.Route{Dst: plugin.IPNet(dst), GW: gw})
+			routes = append(routes, &types.Route{Dst: result.IPNet(dst), GW: gw})
 		}
 	}
 	return routes
@@ -198,7 +199,7 @@ func (a *Attachment) ContainerMAC() net.HardwareAddr {
 	case a.MAC != nil:
 		return a.MAC
 	case len(a.Result.IPs) > 0:
-		mac := plugin.MACOf(plugin.Addr(a.Result.IPs[0].Address.IP))
+		mac := plugin.MACOf(result.Addr(a.Result.IPs[0].Address.IP))
 		return mac[:]
 	}
 	mac := a.Key.MAC("container end")

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Repair is what to do about a difference that CHECK finds.
@@ -20,7 +21,7 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 	if err := CheckLease(ctx, r, c); err != nil {
 		return nil, err
 	}
-	want := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
+	want := result.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
 	if want == nil {
 		return nil, plugin.Errorf("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME",
 			"prevResult has no interface %s in %s", r.IfName, r.Netns)
@@ -58,7 +59,7 @@ func CheckMAC(want *types100.Interface, l netlink.Link) error {
 // checkAddresses looks for the addresses and routes of the previous result. Routes may stand in any table, since later plugins move
 // them (sbr, vrf).
 func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) error {
-	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
+	ips := result.AddressesOf(r.PrevResult, r.IfName)
 	if len(ips) == 0 {
 		return nil
 	}
@@ -72,11 +73,11 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 	}
 	routes := routesBy(l.Attrs().Index, all)
 	for _, ip := range ips {
-		address := plugin.Prefix(ip.Address)
-		if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return plugin.Prefix(*a.IPNet) == address }) {
+		address := result.Prefix(ip.Address)
+		if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == address }) {
 			return different("interface %s lacks the address %s", r.IfName, address)
 		}
-		network := plugin.IPNet(address.Masked())
+		network := result.IPNet(address.Masked())
 		if !address.IsSingleIP() && !hasRoute(routes, netlink.Route{Dst: &network}) { // the kernel makes none for a single one
 			return different("interface %s lacks the route to its own network %s", r.IfName, address.Masked())
 		}
@@ -109,7 +110,7 @@ func routesBy(link int, all []netlink.Route) (own []netlink.Route) {
 // hasRoute reports whether one of the routes is as it is wanted, in whatever that says.
 func hasRoute(routes []netlink.Route, want netlink.Route) bool {
 	return slices.ContainsFunc(routes, func(is netlink.Route) bool {
-		return is.Dst != nil && plugin.Prefix(*is.Dst) == plugin.Prefix(*want.Dst) && (want.Gw == nil || want.Gw.Equal(is.Gw)) &&
+		return is.Dst != nil && result.Prefix(*is.Dst) == result.Prefix(*want.Dst) && (want.Gw == nil || want.Gw.Equal(is.Gw)) &&
 			(want.MTU == 0 || want.MTU == is.MTU) && (want.AdvMSS == 0 || want.AdvMSS == is.AdvMSS) &&
 			(want.Priority == 0 || want.Priority == is.Priority)
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Config is what the configuration of a plugin says that makes one link.
@@ -44,7 +45,7 @@ func Parse(o *conf.Object) *Config {
 
 // Complete reads what ADD, CHECK and STATUS need besides.
 func (c *Config) Complete(o *conf.Object) {
-	c.DNS = plugin.ParseDNS(o.Object("dns"))
+	c.DNS = result.ParseDNS(o.Object("dns"))
 	o.Bool("enabledad", &c.DAD)
 	o.Bool("acceptRA", &c.AcceptRA)
 }

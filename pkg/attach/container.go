@@ -16,6 +16,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -128,7 +129,7 @@ func canRefuseRouters() error {
 // needsDAD reports whether another host may have an IPv6 address of the container: on a shared segment, unless IPAM hands out each
 // address once.
 func (a *Attachment) needsDAD() bool {
-	return a.DAD || a.Segment && (a.ipam == nil || !a.ipam.HandsOutOnce())
+	return a.DAD || a.Segment && (a.ipam == nil || !a.ipam.AddressesUniqueToNode)
 }
 
 func (a *Attachment) hasIPv6() bool { return slices.ContainsFunc(a.Result.IPs, isIPv6) }
@@ -136,7 +137,7 @@ func (a *Attachment) hasIPv6() bool { return slices.ContainsFunc(a.Result.IPs, i
 // isNews reports whether neighbours may not know the MAC address that an address has: it is not made from that, or others had it
 // before.
 func (a *Attachment) isNews() bool {
-	return len(a.Result.IPs) > 0 && (a.MAC != nil || a.Segment || a.ipam == nil || a.ipam.NeedsLink())
+	return len(a.Result.IPs) > 0 && (a.MAC != nil || a.Segment || a.ipam == nil || a.ipam.NeedsLink)
 }
 
 // Announce tells neighbours of addresses whose MAC address they may not know. The kernel has done so when the link came up, but a port
@@ -225,7 +226,7 @@ func (a *Attachment) addRoutes(routes []netlink.Route) error {
 
 // routeBy returns a route of a result as the kernel is to have it.
 func routeBy(l netlink.Link, r *types.Route, ips []*types100.IPConfig) netlink.Route {
-	dst := plugin.IPNet(plugin.Prefix(r.Dst).Masked())
+	dst := result.IPNet(result.Prefix(r.Dst).Masked())
 	route := netlink.Route{
 		LinkIndex: l.Attrs().Index, Dst: &dst, Gw: nextHop(r, ips), Priority: r.Priority, MTU: r.MTU, AdvMSS: r.AdvMSS,
 	}

@@ -34,7 +34,7 @@ func Del(ctx context.Context, r *plugin.Request, c *Config, remove Removal) erro
 	}
 	ipam, err := findReleaser(r, c)
 	errs = append(errs, err)
-	early := ipam != nil && ipam.ReleasesThroughLink()
+	early := ipam != nil && ipam.ReleasesThroughLink
 	if early {
 		errs = append(errs, release(ctx, r, ipam))
 	}

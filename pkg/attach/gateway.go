@@ -8,13 +8,13 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // AddAddress gives a link of the host a gateway's address. An IPv6 one is not looked for elsewhere first: IPAM owns the network.
 func AddAddress(h *netlink.Handle, l netlink.Link, gateway netip.Prefix) error {
-	network := plugin.IPNet(gateway)
+	network := result.IPNet(gateway)
 	address := &netlink.Addr{IPNet: &network}
 	if gateway.Addr().Is6() {
 		address.Flags = unix.IFA_F_NODAD

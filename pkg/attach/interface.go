@@ -20,3 +20,19 @@ func Interface(r *plugin.Request) (*netlink.Handle, netlink.Link, error) {
 	}
 	return inside, l, err
 }
+
+// RefuseSecond refuses an ADD of an attachment that is there. A delegate that is another program would fail, and its DEL, which then
+// follows, take the attachment away.
+func RefuseSecond(r *plugin.Request) error {
+	inside, err := r.LinksInside()
+	if err == nil {
+		_, err = inside.LinkByName(r.IfName)
+	}
+	switch {
+	case link.IsNotFound(err):
+		return nil
+	case err == nil:
+		err = plugin.Errorf("call DEL before another ADD, or choose another interface name", "interface %s is in %s already", r.IfName, r.Netns)
+	}
+	return err
+}

@@ -26,11 +26,8 @@ func Lease(ctx context.Context, r *plugin.Request, c *Config, own *types100.Inte
 	return &a.Result, nil
 }
 
-// CheckLease makes sure that CHECK has the result of ADD, and that the lease is there.
+// CheckLease makes sure that the lease is there.
 func CheckLease(ctx context.Context, r *plugin.Request, c *Config) error {
-	if r.PrevResult == nil {
-		return plugin.ConfigError("the runtime must pass the result of ADD to CHECK", "required prevResult missing")
-	}
 	ipam, err := findIPAM(r, c)
 	if err != nil || ipam == nil {
 		return err

@@ -6,6 +6,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Masquerade is what a configuration says about what the container sends out of its network.
@@ -30,18 +31,18 @@ func (m Masquerade) Add(ctx context.Context, a *Attachment) error {
 	if err := a.Step(ctx, "masquerade"); err != nil {
 		return err
 	}
-	use := backend.Masquerade(plugin.Prefixes(a.Result.IPs))
+	use := backend.Masquerade(result.Prefixes(a.Result.IPs))
 	a.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.Del(ctx, a.Key, nil, use) })
 	return use.Add(ctx, m.By, a.Key)
 }
 
 // Check compares what is there with what Add has made.
 func (m Masquerade) Check(ctx context.Context, r *plugin.Request) error {
-	ips := plugin.AddressesOf(r.PrevResult, r.IfName)
+	ips := result.AddressesOf(r.PrevResult, r.IfName)
 	if !m.On || len(ips) == 0 {
 		return nil
 	}
-	return backend.Masquerade(plugin.Prefixes(ips)).Check(ctx, m.By, r.Key)
+	return backend.Masquerade(result.Prefixes(ips)).Check(ctx, m.By, r.Key)
 }
 
 // Available reports whether the host has what Add needs.

@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -20,7 +21,7 @@ func DelVeth(r *plugin.Request, isReference func(hostEnd netlink.Link) bool) err
 	if end == nil {
 		return err
 	}
-	return r.Deleter().Delete(r.Links(), end.Attrs().Index)
+	return detach.Delete(r, end.Attrs().Index)
 }
 
 // foreignHostEnd returns the host end of the reference plugin's veth pair, nil if there is none. It has a random name and is found

@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Version is the version of this release.
@@ -99,6 +100,6 @@ func (b *Box) unknown(name string) *types.Error {
 
 // fail prints err as the one document of the call.
 func fail(p Process, version string, err error) int {
-	_, _ = p.Stdout.Write(plugin.PrintError(plugin.AsError(err), version))
+	_, _ = p.Stdout.Write(result.PrintError(plugin.AsError(err), version))
 	return 1
 }

@@ -22,6 +22,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // fake is a plugin that does what a test says, and keeps the request.
@@ -85,6 +86,9 @@ func call(t *testing.T, command, stdin string, changes ...string) *run {
 
 func prepare(t *testing.T, command, stdin string, changes ...string) *run {
 	t.Helper()
+	if head, isObject := strings.CutSuffix(stdin, "}"); isObject && command == "CHECK" && !strings.Contains(stdin, "prevResult") {
+		stdin = head + `, "prevResult": {}}` // without which there is nothing to be checked
+	}
 	r := &run{
 		args: []string{"/opt/cni/bin/demo"}, stdin: strings.NewReader(stdin), plugin: &fake{},
 		env: map[string]string{
@@ -499,17 +503,17 @@ func TestGCList(t *testing.T) {
 
 func TestAddPrintsTheResult(t *testing.T) {
 	for _, version := range plugin.Versions("") {
-		for name, result := range map[string]*types100.Result{
+		for name, made := range map[string]*types100.Result{
 			"full": {Interfaces: []*types100.Interface{{Name: "eth0", Sandbox: "/x"}}}, "empty": {}, "none": nil,
 		} {
 			r := prepare(t, "ADD", fmt.Sprintf(`{"cniVersion": %q, "name": "net"}`, version))
-			r.plugin.result = result
+			r.plugin.result = made
 			r.main()
 			r.success(t)
-			if result == nil {
-				result = &types100.Result{}
+			if made == nil {
+				made = &types100.Result{}
 			}
-			if want := string(plugin.PrintResult(result, version)); r.stdout.String() != want || r.stderr.Len() > 0 {
+			if want := string(result.Print(made, version)); r.stdout.String() != want || r.stderr.Len() > 0 {
 				t.Errorf("%s %s: printed\n%swant\n%s%s", name, version, &r.stdout, want, &r.stderr)
 			}
 		}

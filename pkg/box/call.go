@@ -12,7 +12,10 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/cnibox/cnibox/pkg/detach"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // limit is how long a verb may take. An ADD may wait for a DHCP server; a STATUS is asked without a deadline by runtimes that ask
@@ -35,42 +38,44 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	// A pipe that nobody reads is an error of who writes, who can undo what was done.
 	signal.Ignore(syscall.SIGPIPE)
 	if p.Getenv("CNI_COMMAND") == string(plugin.Version) {
-		return answer(p, append(plugin.PrintVersions(row.Oldest), '\n'))
+		return answer(p, append(result.PrintVersions(row.Oldest), '\n'))
 	}
 	r, version, err := b.request(p, row)
 	if err != nil {
 		return fail(p, version, err)
 	}
-	s := newSandbox(p, r.Netns)
-	defer s.close()
+	r.Pair = netns.NewPair(r.Netns, isTrue(p.Getenv("CNI_NETNS_OVERRIDE")))
+	defer r.Close()
 	// IPAM plugins never enter it: whoever calls them may not even see it.
-	if row.Kind != plugin.IPAM {
-		if err := s.check(r.Command); err != nil {
+	if row.Kind != plugin.IPAM && (r.Command == plugin.Add || r.Command == plugin.Check) {
+		if err := r.Pair.Err(); err != nil {
 			return fail(p, version, err)
 		}
 	}
-	r.OpenNS = s.open
-	defer r.Close()
 	r.Trace = tracer(p, row.Name)
 	r.Warn = func(text string) { fmt.Fprintln(p.Stderr, row.Name+":", text) }
-	r.Detach = detacher(r, p.Getenv("CNIBOX_DETACH"))
-	result, err := guard(r, row, limit(r.Command))
+	deleter := detach.New(p.Getenv("CNIBOX_DETACH"), r.Trace)
+	defer deleter.Close()
+	r.Deleter = deleter
+	made, err := guard(r, row, limit(r.Command))
 	if err != nil {
 		return fail(p, version, err)
 	}
 	if r.Command != plugin.Add {
 		return 0
 	}
-	code := answer(p, plugin.PrintResult(result, version))
+	code := answer(p, result.Print(made, version))
 	if code != 0 { // the runtime knows nothing of what was made
 		r = r.For(plugin.Del)
-		r.PrevResult = result
+		r.PrevResult = made
 		if _, err := guard(r, row, limit(plugin.Del)); err != nil {
 			fmt.Fprintln(p.Stderr, "take back what was made:", err)
 		}
 	}
 	return code
 }
+
+func isTrue(text string) bool { return text == "1" || strings.EqualFold(text, "true") }
 
 // answer prints the one document of a call that succeeded.
 func answer(p Process, document []byte) int {

@@ -14,6 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // maxIfName is IFNAMSIZ less the terminating zero.
@@ -37,7 +38,7 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 	if err != nil {
 		return nil, version, err
 	}
-	err = r.Configure(config, row.Oldest)
+	err = request.Configure(r, config, *row)
 	if plugin.AtLeast(r.Version, "0.1.0") {
 		version = r.Version
 	}
@@ -93,8 +94,8 @@ func environment(p Process, r *plugin.Request) error {
 		return invalid("set it to ADD, DEL, CHECK, GC, STATUS or VERSION", "unknown CNI_COMMAND: %s", r.Command)
 	}
 	r.Args, r.Path = p.Getenv("CNI_ARGS"), strings.FieldsFunc(required("CNI_PATH"), func(c rune) bool { return c == ':' })
-	if why := plugin.InvalidName(r.ContainerID); why != "" {
-		return invalid("the runtime sets it; correct it there", "CNI_CONTAINERID is %q: %s", r.ContainerID, why)
+	if err := request.ValidateName(r.ContainerID); err != nil {
+		return invalid("the runtime sets it; correct it there", "CNI_CONTAINERID is %q: %v", r.ContainerID, err)
 	}
 	if why := invalidIfName(r.IfName); why != "" {
 		return invalid("the runtime sets it; correct it there", "CNI_IFNAME is %q: %s", r.IfName, why)

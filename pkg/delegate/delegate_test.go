@@ -41,8 +41,8 @@ func request(t *testing.T, command plugin.Command, path ...string) *plugin.Reque
 		Command: command, Key: plugin.Key{Network: "net", ContainerID: "c0ffee", IfName: "eth0"}, Netns: "/run/netns/web",
 		Args: "IgnoreUnknown=1", Path: path, Version: "1.1.0", Config: o,
 		Plugins: plugin.Table{
-			{Name: "host-local", Kind: plugin.IPAM, Plugin: &inside{}},
-			{Name: "dhcp", Kind: plugin.IPAM, Plugin: &inside{}},
+			{Name: "host-local", Kind: plugin.IPAM, Plugin: &inside{}, AddressesUniqueToNode: true},
+			{Name: "dhcp", Kind: plugin.IPAM, Plugin: &inside{}, NeedsLink: true, ReleasesThroughLink: true},
 		},
 	}
 }
@@ -174,9 +174,9 @@ func TestWhatIsKnownOfIPAM(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if d.NeedsLink() != tt.needs || d.ReleasesThroughLink() != tt.gives || d.HandsOutOnce() != tt.once {
-			t.Errorf("%s: NeedsLink %v, ReleasesThroughLink %v, HandsOutOnce %v; want %v, %v, %v",
-				tt.name, d.NeedsLink(), d.ReleasesThroughLink(), d.HandsOutOnce(), tt.needs, tt.gives, tt.once)
+		if d.NeedsLink != tt.needs || d.ReleasesThroughLink != tt.gives || d.AddressesUniqueToNode != tt.once {
+			t.Errorf("%s: NeedsLink %v, ReleasesThroughLink %v, AddressesUniqueToNode %v; want %v, %v, %v",
+				tt.name, d.NeedsLink, d.ReleasesThroughLink, d.AddressesUniqueToNode, tt.needs, tt.gives, tt.once)
 		}
 	}
 }

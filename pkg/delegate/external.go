@@ -16,6 +16,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // A file that is being replaced can't be executed for a moment (ETXTBSY).
@@ -31,7 +32,7 @@ const stopTime = 10 * time.Second
 type external struct{ name, path string }
 
 // Add calls ADD, and DEL if it fails: another program may hold something even then (CNI specification, section 4).
-func (e external) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
+func (e external) Add(ctx context.Context, r *plugin.Request) (answer *types100.Result, err error) {
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	out, started, err := e.exec(ctx, r)
@@ -43,12 +44,12 @@ func (e external) Add(ctx context.Context, r *plugin.Request) (result *types100.
 	}
 	o, err := conf.Parse(out)
 	if err == nil {
-		result, err = plugin.ParseResult(o, r.Version)
+		answer, err = result.Parse(o, r.Version)
 	}
 	if err != nil {
 		return nil, plugin.Errorf("replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %v", e.path, err)
 	}
-	return result, nil
+	return answer, nil
 }
 
 func (e external) Del(ctx context.Context, r *plugin.Request) error    { return e.run(ctx, r) }

@@ -1,9 +1,9 @@
 package plugin
 
 import (
+	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"hash/fnv"
 	"net/netip"
 )
 
@@ -86,18 +86,12 @@ func (k Key) hash(use string) uint64 {
 	return hash(use, k.Network, k.ContainerID, k.IfName)
 }
 
-// hash is 64-bit FNV-1a over the texts, each preceded by its length so that ("ab", "c") and ("a", "bc") differ, with the finishing
-// step of MurmurHash3: FNV alone leaves the upper bits of short texts nearly equal. It need not be cryptographic: names come from the
-// runtime, and who uses a hash to remove something compares the full key kept beside it.
+// hash is the first eight bytes of SHA-256 over the texts, each preceded by its length so that ("ab", "c") and ("a", "bc") differ.
 func hash(texts ...string) uint64 {
-	f := fnv.New64a()
+	var all []byte
 	for _, t := range texts {
-		f.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(t))), t...))
+		all = append(binary.LittleEndian.AppendUint32(all, uint32(len(t))), t...)
 	}
-	h := f.Sum64()
-	h ^= h >> 33
-	h *= 0xff51afd7ed558ccd
-	h ^= h >> 33
-	h *= 0xc4ceb9fe1a85ec53
-	return h ^ h>>33
+	sum := sha256.Sum256(all)
+	return binary.BigEndian.Uint64(sum[:])
 }

@@ -7,19 +7,14 @@ package plugin
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
-	"runtime/debug"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
 )
 
 // Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations"). A plugin that owns no state answers GC, and one that
@@ -79,6 +74,14 @@ type Descriptor struct {
 
 	// Oldest is the oldest configuration version the plugin takes; "" is 0.1.0.
 	Oldest string
+
+	// Chained plugins change what one before them has made: ADD and CHECK need its result.
+	Chained bool
+
+	// What callers of an IPAM plugin have to know.
+	NeedsLink             bool // ADD works through the container's interface
+	ReleasesThroughLink   bool // so does DEL
+	AddressesUniqueToNode bool // nobody else can have an address that it hands out
 }
 
 // Kind is where in a chain a plugin stands.
@@ -132,12 +135,11 @@ type Request struct {
 	Command Command
 	Key     // only the network on STATUS and GC
 
-	// Netns is the path of the container's network namespace, as the runtime
-	// gave it. On DEL it can be empty.
+	// Netns is the path of the container's network namespace, as the runtime gave it. On DEL it can be empty.
 	Netns string
 
-	// OpenNS, when set, opens what is there: see NS.
-	OpenNS func() ns.NetNS
+	// Pair is the host's namespace and what is at Netns. Nil is the host's alone.
+	*netns.Pair
 
 	Args    string   // CNI_ARGS, unparsed: see Arguments
 	Path    []string // CNI_PATH, where delegates are looked for
@@ -159,24 +161,21 @@ type Request struct {
 	// Plugins are the plugins that can be called in this process.
 	Plugins Table
 
-	// Detach, when set, reports whether a second process may be left behind for what takes the kernel long: this one ends after the
-	// call, and orphans are reaped. See Deleter.
-	Detach func() bool
+	// Deleter, when set, deletes links of the host.
+	Deleter Deleter
 
 	// Trace, when set, is told what the plugin is about to do.
 	Trace func(step string)
 
 	// Warn, when set, is told what a call that succeeds could not do.
 	Warn func(text string)
-
-	opened *opened
 }
 
-// opened is what a call opens when it is first asked for.
-type opened struct {
-	host, inside *netlink.Handle
-	deleter      *link.Deleter
-	mayNotDetach bool
+// Deleter deletes links without a wait for the kernel to free their memory; pkg/detach has one.
+type Deleter interface {
+	// Start prepares for a Delete that comes later.
+	Start()
+	Delete(h *netlink.Handle, index int) error
 }
 
 // Attachment names one attachment of a network whose name is known.
@@ -199,89 +198,6 @@ func (r *Request) WarnOf(err error) {
 	}
 }
 
-// NS returns the container's network namespace, open as long as the call takes. On
-// ADD and CHECK it has been seen to be one, and not our own. On DEL it is nil when
-// there is nothing to look into: no path was given, what was there is gone, or it is
-// our own namespace.
-func (r *Request) NS() ns.NetNS {
-	if r.OpenNS == nil {
-		return nil
-	}
-	return r.OpenNS()
-}
-
-// Links returns the host's links, addresses and routes, by one socket for the whole call.
-func (r *Request) Links() *netlink.Handle {
-	o := r.shared()
-	if o.host == nil {
-		var err error
-		if o.host, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-			o.host = &netlink.Handle{} // opens a socket for each question, and says why it can't
-		}
-	}
-	return o.host
-}
-
-// LinksInside is Links for the container's namespace.
-func (r *Request) LinksInside() (*netlink.Handle, error) {
-	o := r.shared()
-	if o.inside != nil {
-		return o.inside, nil
-	}
-	err := r.Inside(func() error { return nil })
-	return o.inside, err
-}
-
-// Deleter returns a second process that deletes links, nil if none may be left behind. Who is going to need it asks early, so that it
-// is ready then.
-func (r *Request) Deleter() *link.Deleter {
-	o := r.shared()
-	if o.deleter == nil && !o.mayNotDetach {
-		if o.mayNotDetach = r.Detach == nil || !r.Detach(); !o.mayNotDetach {
-			o.deleter = link.StartDeleter()
-		}
-	}
-	return o.deleter
-}
-
-// shared returns what is opened for this request, and for those that are made of it.
-func (r *Request) shared() *opened {
-	if r.opened == nil {
-		r.opened = &opened{}
-	}
-	return r.opened
-}
-
-// Close closes what was opened for the call.
-func (r *Request) Close() {
-	o := r.shared()
-	for _, h := range []*netlink.Handle{o.host, o.inside} {
-		if h != nil {
-			h.Close()
-		}
-	}
-	o.deleter.Close()
-	*o = opened{}
-}
-
-// Inside calls f in the container's namespace. A panic in it is an error like any other.
-func (r *Request) Inside(f func() error) error {
-	return r.NS().Do(func(ns.NetNS) (err error) {
-		defer func() {
-			if p := recover(); p != nil {
-				err = Errorf(fmt.Sprintf("please report it with this trace: %s", debug.Stack()), "bug: %v", p)
-			}
-		}()
-		// The socket of LinksInside is opened on the first visit: one to open it alone takes longer than that.
-		if o := r.shared(); o.inside == nil {
-			if o.inside, err = netlink.NewHandle(unix.NETLINK_ROUTE); err != nil {
-				return err
-			}
-		}
-		return f()
-	})
-}
-
 // Step announces the next step, and stops a call that was cancelled: a plugin asks before each step of an ADD that changes
 // something.
 func (r *Request) Step(ctx context.Context, step string) error {
@@ -296,17 +212,8 @@ func (r *Request) Step(ctx context.Context, step string) error {
 	return types.NewError(types.ErrTryAgainLater, "stopped before the step: "+step, remedy)
 }
 
-// PrevAddresses returns the addresses that the previous result may have for the request's interface; none if there is no result.
-func (r *Request) PrevAddresses() []netip.Prefix {
-	if r.PrevResult == nil {
-		return nil
-	}
-	return Prefixes(AddressesOf(r.PrevResult, r.IfName))
-}
-
 // For returns a request of the same attachment for another verb: a DEL, when an ADD fails.
 func (r *Request) For(command Command) *Request {
-	r.shared()
 	own := *r
 	own.Command = command
 	if command == Del {

@@ -19,6 +19,9 @@ var first = map[Command]string{Check: "0.4.0", GC: "1.1.0", Status: "1.1.0"}
 // Versions returns the CNI versions from oldest on, all of them for "".
 func Versions(oldest string) []string { return versions[max(age(oldest), 0):] }
 
+// KnownVersion reports whether v is a version of CNI.
+func KnownVersion(v string) bool { return age(v) >= 0 }
+
 // age returns where v stands among the versions, -1 for an unknown one.
 func age(v string) int { return slices.Index(versions, v) }
 

@@ -1,7 +1,6 @@
 package plugin
 
 import (
-	"encoding/json"
 	"errors"
 	"slices"
 	"strings"
@@ -23,21 +22,6 @@ func TestVersionsAreTheFields(t *testing.T) {
 func TestVersionsFrom(t *testing.T) {
 	if got, want := Versions("0.4.0"), []string{"0.4.0", "1.0.0", "1.1.0"}; !slices.Equal(got, want) {
 		t.Errorf("Versions(0.4.0) = %q, want %q", got, want)
-	}
-}
-
-func TestVersionJSONIsReadByTheField(t *testing.T) {
-	for _, oldest := range []string{"", "0.3.0", "0.4.0"} {
-		info, err := (&version.PluginDecoder{}).Decode(PrintVersions(oldest))
-		if err != nil {
-			t.Fatalf("%s: %v", PrintVersions(oldest), err)
-		}
-		if !slices.Equal(info.SupportedVersions(), Versions(oldest)) {
-			t.Errorf("oldest %q: %q, want %q", oldest, info.SupportedVersions(), Versions(oldest))
-		}
-		if !json.Valid(PrintVersions(oldest)) {
-			t.Errorf("no JSON: %s", PrintVersions(oldest))
-		}
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Main is the table of routes that are in no table in particular.
@@ -65,7 +65,7 @@ func In(r netlink.Route, table int) netlink.Route {
 // Has reports whether a table has one of the routes to a destination.
 func Has(routes []netlink.Route, table int, dst net.IPNet) bool {
 	return slices.ContainsFunc(routes, func(r netlink.Route) bool {
-		return r.Table == table && plugin.Prefix(*r.Dst) == plugin.Prefix(dst).Masked()
+		return r.Table == table && result.Prefix(*r.Dst) == result.Prefix(dst).Masked()
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Plugin is dhcp.
@@ -41,7 +42,7 @@ func held(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	if err != nil {
 		return nil, err
 	}
-	return plugin.ParseResult(answer.Object("result"), plugin.CurrentVersion)
+	return result.Parse(answer.Object("result"), plugin.CurrentVersion)
 }
 
 // Del has the daemon release the lease, which it has sent to the server when it answers. If the daemon is down it does so at its next
@@ -73,8 +74,8 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil || r.PrevResult == nil {
 		return err
 	}
-	was := r.PrevAddresses()
-	for _, address := range plugin.Prefixes(is.IPs) {
+	was := result.PrefixesOf(r.PrevResult, r.IfName)
+	for _, address := range result.Prefixes(is.IPs) {
 		if !slices.Contains(was, address) {
 			return plugin.Errorf("restart the container, so that it uses the address that it has a lease of",
 				"dhcp: the lease is of %s, which ADD did not report", address)

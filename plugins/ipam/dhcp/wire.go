@@ -15,6 +15,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // Between plugin and daemon, over a unix socket: a request, which is a line with a JSON object, and an answer, which is another one.
@@ -63,8 +64,8 @@ func ParseRequest(o *conf.Object) (*Request, error) {
 		q.IPAM = o.Object("ipam")
 	}
 	for _, name := range []string{q.Network, q.ContainerID} {
-		if why := plugin.InvalidName(name); why != "" {
-			return q, plugin.ConfigError("the plugin sends it; correct it there", "%q is no name: %s", name, why)
+		if err := request.ValidateName(name); err != nil {
+			return q, plugin.ConfigError("the plugin sends it; correct it there", "%q is no name: %v", name, err)
 		}
 	}
 	if q.Command != plugin.Status && (q.Network == "" || q.ContainerID == "" || q.IfName == "" || filepath.Base(q.IfName) != q.IfName) {

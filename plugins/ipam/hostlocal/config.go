@@ -10,6 +10,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -27,7 +28,7 @@ func load(r *plugin.Request) (*config, error) {
 		return nil, plugin.ConfigError("add the object ipam with its type and ranges", "IPAM config missing 'ipam' key")
 	}
 	ipam := r.Config.Object("ipam")
-	c := &config{routes: plugin.ParseRoutes(ipam, "routes")}
+	c := &config{routes: result.ParseRoutes(ipam, "routes")}
 	ipam.String("resolvConf", &c.resolvConf)
 	dir := dataDir(ipam)
 	err := r.Config.Err()

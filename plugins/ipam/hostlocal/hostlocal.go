@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Plugin is host-local.
@@ -37,14 +38,14 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err != nil {
 		return nil, err
 	}
-	result := &types100.Result{Routes: c.routes, DNS: dns}
+	leased := &types100.Result{Routes: c.routes, DNS: dns}
 	for i, l := range leases {
 		from := c.pools[i].Ranges[c.pools[i].Find(l.Address)]
-		result.IPs = append(result.IPs, &types100.IPConfig{
-			Address: plugin.IPNet(netip.PrefixFrom(l.Address, from.Subnet.Bits())), Gateway: from.Gateway.AsSlice(),
+		leased.IPs = append(leased.IPs, &types100.IPConfig{
+			Address: result.IPNet(netip.PrefixFrom(l.Address, from.Subnet.Bits())), Gateway: from.Gateway.AsSlice(),
 		})
 	}
-	return result, nil
+	return leased, nil
 }
 
 // Del gives back all addresses of the attachment, also those of ranges that
@@ -69,9 +70,9 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	}
 	checked := false
 	if r.PrevResult != nil {
-		for _, ip := range plugin.AddressesOf(r.PrevResult, r.IfName) {
+		for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
 			for _, p := range c.pools {
-				if a := plugin.Addr(ip.Address.IP); p.Contains(a) {
+				if a := result.Addr(ip.Address.IP); p.Contains(a) {
 					checked = true
 					if err := checkLease(a, owner(r), c.store); err != nil {
 						return err

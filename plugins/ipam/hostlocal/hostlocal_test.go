@@ -16,6 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // call is a request for the plugin. In the configuration, DIR is the data
@@ -56,7 +57,7 @@ func (n *node) request(command plugin.Command, c call) *plugin.Request {
 		r.Config = o.Lenient()
 	}
 	if o.Has("prevResult") {
-		if r.PrevResult, err = plugin.ParseResult(o.Object("prevResult"), r.Version); err != nil {
+		if r.PrevResult, err = result.Parse(o.Object("prevResult"), r.Version); err != nil {
 			n.Fatal(err)
 		}
 	}
@@ -70,11 +71,11 @@ func (n *node) add(c call) (*types100.Result, error) {
 
 func (n *node) mustAdd(c call) *types100.Result {
 	n.Helper()
-	result, err := n.add(c)
+	leased, err := n.add(c)
 	if err != nil {
 		n.Fatal(err)
 	}
-	return result
+	return leased
 }
 
 func (n *node) mustDel(c call) {
@@ -165,7 +166,7 @@ func TestResult(t *testing.T) {
 	if err := os.WriteFile(resolv, []byte("nameserver 192.0.2.1\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	result := n.mustAdd(call{config: ipam(`"subnet": "10.1.2.0/24", "resolvConf": "` + resolv + `",
+	leased := n.mustAdd(call{config: ipam(`"subnet": "10.1.2.0/24", "resolvConf": "` + resolv + `",
 		"routes": [{"dst": "0.0.0.0/0"}, {"dst": "192.168.0.0/16", "gw": "10.1.2.9", "mtu": 1400, "priority": 7}]`)})
 	const want = `{
     "cniVersion": "1.1.0",
@@ -192,7 +193,7 @@ func TestResult(t *testing.T) {
         }
     ]
 }`
-	if got := string(plugin.PrintResult(result, "1.1.0")); got != want {
+	if got := string(result.Print(leased, "1.1.0")); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -556,7 +557,7 @@ func FuzzConfig(f *testing.F) {
 		r := &plugin.Request{Command: plugin.Add, Key: plugin.Key{Network: "net", ContainerID: "c1", IfName: "eth0"}, Args: args, Version: "1.1.0", Config: o}
 		c, err := load(r)
 		if err != nil {
-			_ = plugin.PrintError(plugin.AsError(err), "1.1.0")
+			_ = result.PrintError(plugin.AsError(err), "1.1.0")
 			return
 		}
 		if c.readRequests(r) != nil {

@@ -8,6 +8,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 func isIPv4(p lease.Pool) bool { return p.Ranges[0].First.Is4() }
@@ -50,10 +51,10 @@ func readPool(index int, list []*conf.Object) (lease.Pool, error) {
 // between the addresses that are excluded.
 func readRange(o *conf.Object) ([]lease.Range, error) {
 	var r lease.Range
-	plugin.ReadPrefix(o, "subnet", &r.Subnet)
-	plugin.ReadAddr(o, "rangeStart", &r.First)
-	plugin.ReadAddr(o, "rangeEnd", &r.Last)
-	plugin.ReadAddr(o, "gateway", &r.Gateway)
+	result.ReadPrefix(o, "subnet", &r.Subnet)
+	result.ReadAddr(o, "rangeStart", &r.First)
+	result.ReadAddr(o, "rangeEnd", &r.Last)
+	result.ReadAddr(o, "gateway", &r.Gateway)
 	if err := o.Err(); err != nil {
 		return nil, err
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // load returns what the ipam object and the runtime ask for.
@@ -17,7 +18,7 @@ func load(r *plugin.Request) (*types100.Result, error) {
 		return nil, plugin.ConfigError("add the object ipam with its type and addresses", "IPAM config missing 'ipam' key")
 	}
 	ipam := r.Config.Object("ipam")
-	result := &types100.Result{Routes: plugin.ParseRoutes(ipam, "routes"), DNS: plugin.ParseDNS(ipam.Object("dns"))}
+	result := &types100.Result{Routes: result.ParseRoutes(ipam, "routes"), DNS: result.ParseDNS(ipam.Object("dns"))}
 	var err error
 	if result.IPs, err = readAddresses(r, ipam); err == nil {
 		err = r.Config.Err()
@@ -86,7 +87,7 @@ func readConfigured(ipam *conf.Object) (ips []*types100.IPConfig, err error) {
 	ipam.Objects("addresses", func(e *conf.Object) {
 		text := ""
 		e.String("address", &text)
-		gateway := plugin.ParseIP(e, "gateway")
+		gateway := result.ParseIP(e, "gateway")
 		if err != nil {
 			return
 		}
@@ -109,7 +110,7 @@ func parse(texts []string, expectation string) (ips []*types100.IPConfig, err er
 		if err != nil || p.Addr().Is4In6() {
 			return nil, plugin.ConfigError("write it with a prefix length, such as 10.88.0.2/24", "%s, got: '%s'", expectation, text)
 		}
-		ips = append(ips, &types100.IPConfig{Address: plugin.IPNet(p)})
+		ips = append(ips, &types100.IPConfig{Address: result.IPNet(p)})
 	}
 	return ips, nil
 }

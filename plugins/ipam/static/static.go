@@ -9,6 +9,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Plugin is static.
@@ -29,13 +30,10 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	if r.PrevResult == nil {
-		return plugin.ConfigError("CHECK needs the result of ADD, which the runtime passes as prevResult", "static: required prevResult missing")
-	}
 	const changed = "the configuration changed since ADD: restart the container"
-	actual := plugin.AddressesOf(r.PrevResult, r.IfName)
+	actual := result.AddressesOf(r.PrevResult, r.IfName)
 	for _, w := range wanted.IPs {
-		i := slices.IndexFunc(actual, func(ip *types100.IPConfig) bool { return plugin.Prefix(ip.Address) == plugin.Prefix(w.Address) })
+		i := slices.IndexFunc(actual, func(ip *types100.IPConfig) bool { return result.Prefix(ip.Address) == result.Prefix(w.Address) })
 		if i < 0 {
 			return plugin.Errorf(changed, "static: the configured address %s is not on interface %s", &w.Address, r.IfName)
 		}

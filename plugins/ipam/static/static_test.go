@@ -8,6 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 func request(t testing.TB, config, args, version string) *plugin.Request {
@@ -24,7 +25,7 @@ func request(t testing.TB, config, args, version string) *plugin.Request {
 		Args: args, Version: version, Config: o,
 	}
 	if o.Has("prevResult") {
-		if r.PrevResult, err = plugin.ParseResult(o.Object("prevResult"), version); err != nil {
+		if r.PrevResult, err = result.Parse(o.Object("prevResult"), version); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -63,11 +64,11 @@ func TestAddresses(t *testing.T) {
 		{"unknown arguments", `{"ipam": {}}`, "IgnoreUnknown=true;K8S_POD_NAME=x;IP=10.4.0.4/16", "10.4.0.4/16"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			result, err := Plugin{}.Add(t.Context(), request(t, test.config, test.args, ""))
+			leased, err := Plugin{}.Add(t.Context(), request(t, test.config, test.args, ""))
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := addressesOf(result); got != test.want {
+			if got := addressesOf(leased); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
@@ -75,7 +76,7 @@ func TestAddresses(t *testing.T) {
 }
 
 func TestResult(t *testing.T) {
-	result, err := Plugin{}.Add(t.Context(), request(t, `{"ipam": {"addresses": [{"address": "10.1.2.3/24"}], "routes": [{"dst": "0.0.0.0/0", "gw": "10.1.2.1"}],
+	leased, err := Plugin{}.Add(t.Context(), request(t, `{"ipam": {"addresses": [{"address": "10.1.2.3/24"}], "routes": [{"dst": "0.0.0.0/0", "gw": "10.1.2.1"}],
 		"dns": {"nameservers": ["192.0.2.1"], "domain": "a.example", "search": ["b.example"], "options": ["ndots:5"]}}, "dns": {"domain": "not this one"}}`, "", ""))
 	if err != nil {
 		t.Fatal(err)
@@ -106,7 +107,7 @@ func TestResult(t *testing.T) {
         }
     ]
 }`
-	if got := string(plugin.PrintResult(result, "1.1.0")); got != want {
+	if got := string(result.Print(leased, "1.1.0")); got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
@@ -180,22 +181,22 @@ func FuzzConfig(f *testing.F) {
 		if _, err := conf.Parse([]byte(config)); err != nil || strings.Contains(strings.ToLower(config), "prevresult") {
 			return
 		}
-		result, err := Plugin{}.Add(t.Context(), request(t, config, args, ""))
+		leased, err := Plugin{}.Add(t.Context(), request(t, config, args, ""))
 		if err != nil {
-			_ = plugin.PrintError(plugin.AsError(err), "1.1.0")
+			_ = result.PrintError(plugin.AsError(err), "1.1.0")
 			return
 		}
-		for _, ip := range result.IPs {
+		for _, ip := range leased.IPs {
 			if ip.Address.IP == nil {
-				t.Fatalf("%s: %+v", config, result)
+				t.Fatalf("%s: %+v", config, leased)
 			}
 		}
 		// What was made is printed so that it can be read again.
-		o, err := conf.Parse(plugin.PrintResult(result, "1.1.0"))
+		o, err := conf.Parse(result.Print(leased, "1.1.0"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := plugin.ParseResult(o, "1.1.0"); err != nil {
+		if _, err := result.Parse(o, "1.1.0"); err != nil {
 			t.Fatal(err)
 		}
 	})

@@ -7,16 +7,20 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Del removes what the packet filter has, then the veth pair, and gives back the addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
-	r.Deleter()
+	detach.Start(r)
 	return attach.Del(ctx, r, &c.Config, attach.Removal{
-		Filter: func(ctx context.Context) error { return backend.Del(ctx, r.Key, r.PrevAddresses(), packetFilter(r)...) },
+		Filter: func(ctx context.Context) error {
+			return backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), packetFilter(r)...)
+		},
 		Link: func() error {
 			return attach.DelVeth(r, func(end netlink.Link) bool { return onBridge(r, end, c.name) })
 		},

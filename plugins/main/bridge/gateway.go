@@ -14,6 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // gatewayLink names the link that has the gateways' addresses in the place of the bridge, "" if the bridge has them. The name is the
@@ -112,14 +113,14 @@ func gatewaysOf(c *config, ips []*types100.IPConfig) []netip.Prefix {
 	var list []netip.Prefix
 	for _, ip := range ips {
 		if c.Gateway && ip.Gateway != nil {
-			list = append(list, netip.PrefixFrom(plugin.Addr(ip.Gateway), plugin.Prefix(ip.Address).Bits()))
+			list = append(list, netip.PrefixFrom(result.Addr(ip.Gateway), result.Prefix(ip.Address).Bits()))
 		}
 	}
 	return list
 }
 
 func deleteAddress(h *netlink.Handle, gateway netlink.Link, p netip.Prefix) error {
-	network := plugin.IPNet(p)
+	network := result.IPNet(p)
 	err := h.AddrDel(gateway, &netlink.Addr{IPNet: &network})
 	if errors.Is(err, unix.EADDRNOTAVAIL) {
 		return nil
@@ -145,7 +146,7 @@ func resolveConflicts(h *netlink.Handle, c *config, gateway netlink.Link, gatewa
 	}
 	for _, want := range added {
 		for _, a := range addresses {
-			have := plugin.Prefix(*a.IPNet)
+			have := result.Prefix(*a.IPNet)
 			if slices.Contains(gateways, have) || !conflict(want, have) {
 				continue
 			}

@@ -7,6 +7,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // packetFilter is what an attachment can have there, for DEL and GC: also what was made when the configuration was another one.
@@ -31,7 +32,7 @@ func (a *attachment) checkSpoofing(ctx context.Context, at *attach.Attachment) e
 // checkSpoofCheck does not take the address that the container's end has now: the
 // container can change it.
 func checkSpoofCheck(ctx context.Context, r *plugin.Request, hostEnd string) error {
-	reported := plugin.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
+	reported := result.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
 	mac, err := link.ParseMAC(reported.Mac)
 	if err != nil {
 		return err

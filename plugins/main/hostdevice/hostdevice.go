@@ -14,6 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // Plugin is the host-device plugin.
@@ -157,6 +158,6 @@ func keeping(r *plugin.Request, kept []plugin.Attachment) *plugin.Request {
 		list = append(list, o)
 	}
 	own.Config = r.Config.Copy()
-	own.Config.Set(plugin.ValidKey, list)
+	own.Config.Set(request.ValidKey, list)
 	return own
 }

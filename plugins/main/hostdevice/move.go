@@ -80,7 +80,7 @@ func (h *holding) collect(r *plugin.Request) error {
 			return err
 		}
 		if !own {
-			stale.OpenNS = func() ns.NetNS { return n }
+			stale.Pair = netns.PairWith(n)
 		}
 	case !errors.Is(err, netns.ErrNotExist):
 		return err

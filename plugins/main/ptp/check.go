@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Check compares the veth pair, the addresses and routes of both its ends, the masquerading and the lease with the result of ADD.
@@ -28,7 +29,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	for _, ip := range plugin.AddressesOf(r.PrevResult, r.IfName) {
+	for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
 		if err := checkRoutes(r, inside, end, ip); err != nil {
 			return err
 		}
@@ -39,7 +40,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 // checkRoutes looks for what the container and the host need to reach each other by one address.
 func checkRoutes(r *plugin.Request, inside, end netlink.Link, ip *types100.IPConfig) error {
 	if ip.Gateway != nil {
-		if err := checkGateway(r, inside, end, plugin.Addr(ip.Gateway)); err != nil {
+		if err := checkGateway(r, inside, end, result.Addr(ip.Gateway)); err != nil {
 			return err
 		}
 	}
@@ -69,7 +70,7 @@ func checkGateway(r *plugin.Request, inside, end netlink.Link, gateway netip.Add
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return plugin.Addr(a.IP) == gateway }) {
+	if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Addr(a.IP) == gateway }) {
 		return different("%s, the host end, lacks the gateway's address %s", end.Attrs().Name, gateway)
 	}
 	return nil

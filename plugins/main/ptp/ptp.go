@@ -16,9 +16,11 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -78,34 +80,34 @@ func (a *attachment) connect(_ context.Context, at *attach.Attachment) (err erro
 
 // routes returns the container's: to its gateways, by them to the networks of its addresses, whose other hosts are not on the link,
 // and those of the result. Addresses that share a gateway or a network share its route.
-func routes(ips []*types100.IPConfig, result []netlink.Route) (list []netlink.Route, err error) {
+func routes(ips []*types100.IPConfig, more []netlink.Route) (list []netlink.Route, err error) {
 	add := func(r netlink.Route) {
 		if !slices.ContainsFunc(list, func(other netlink.Route) bool { return other.Dst.String() == r.Dst.String() }) {
 			list = append(list, r)
 		}
 	}
 	for _, ip := range ips {
-		address, gateway := plugin.Prefix(ip.Address), plugin.Addr(ip.Gateway)
-		if !gateway.IsValid() || slices.ContainsFunc(ips, func(own *types100.IPConfig) bool { return plugin.Addr(own.Address.IP) == gateway }) {
+		address, gateway := result.Prefix(ip.Address), result.Addr(ip.Gateway)
+		if !gateway.IsValid() || slices.ContainsFunc(ips, func(own *types100.IPConfig) bool { return result.Addr(own.Address.IP) == gateway }) {
 			return nil, plugin.ConfigError("name a gateway in the ipam section: the host has that address on its end of the link",
 				"the address %s has no gateway other than the container itself", address)
 		}
 		add(netlink.Route{Dst: alone(gateway), Scope: netlink.SCOPE_LINK, Src: ip.Address.IP})
-		if network := plugin.IPNet(address.Masked()); !address.IsSingleIP() {
+		if network := result.IPNet(address.Masked()); !address.IsSingleIP() {
 			add(netlink.Route{Dst: &network, Gw: ip.Gateway, Src: ip.Address.IP})
 		}
 	}
-	for i, route := range result { // another address of the host may be a gateway too
+	for i, route := range more { // another address of the host may be a gateway too
 		if slices.ContainsFunc(ips, func(ip *types100.IPConfig) bool { return ip.Address.Contains(route.Gw) && !ip.Gateway.Equal(route.Gw) }) {
-			result[i].SetFlag(netlink.FLAG_ONLINK)
+			more[i].SetFlag(netlink.FLAG_ONLINK)
 		}
 	}
-	return append(list, result...), nil
+	return append(list, more...), nil
 }
 
 // alone returns the network that has one address.
 func alone(a netip.Addr) *net.IPNet {
-	n := plugin.IPNet(netip.PrefixFrom(a, a.BitLen()))
+	n := result.IPNet(netip.PrefixFrom(a, a.BitLen()))
 	return &n
 }
 
@@ -136,12 +138,12 @@ func serve(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig) error 
 	name := end.Attrs().Name
 	var gateways []netip.Prefix
 	for _, ip := range ips {
-		gateway := plugin.Prefix(*alone(plugin.Addr(ip.Gateway)))
+		gateway := result.Prefix(*alone(result.Addr(ip.Gateway)))
 		gateways = append(gateways, gateway)
 		if err := attach.AddAddress(h, end, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("give %s the gateway's address %s: %w", name, gateway, err)
 		}
-		own := netlink.Route{LinkIndex: end.Attrs().Index, Dst: alone(plugin.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
+		own := netlink.Route{LinkIndex: end.Attrs().Index, Dst: alone(result.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
 		if err := h.RouteReplace(&own); err != nil {
 			return fmt.Errorf("route %s to %s: %w", own.Dst, name, err)
 		}
@@ -151,10 +153,10 @@ func serve(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig) error 
 
 // Del removes what the packet filter has, then the veth pair, and gives back the addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	r.Deleter()
+	detach.Start(r)
 	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{
 		Filter: func(ctx context.Context) error {
-			return backend.Del(ctx, r.Key, r.PrevAddresses(), backend.Masquerade(nil))
+			return backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), backend.Masquerade(nil))
 		},
 		Link: func() error { return attach.DelVeth(r, func(end netlink.Link) bool { return servesAlone(r, end) }) },
 	})
@@ -165,7 +167,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 func servesAlone(r *plugin.Request, end netlink.Link) bool {
 	addresses, err := link.Addresses(r.Links(), end, netlink.FAMILY_ALL)
 	return err == nil && end.Attrs().MasterIndex == 0 &&
-		slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return plugin.Prefix(*a.IPNet).IsSingleIP() })
+		slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet).IsSingleIP() })
 }
 
 // Explain implements plugin.Explainer.

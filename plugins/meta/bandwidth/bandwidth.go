@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -23,7 +24,7 @@ type Plugin struct{}
 // Add limits what the host end of the container's veth pair sends, and what it receives by way of an ifb, which is added to the
 // result.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
-	c, err := wanted(r)
+	c, err := parse(r.Config)
 	if err != nil || c.isEmpty() {
 		return r.PrevResult, err
 	}
@@ -44,16 +45,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		r.PrevResult.Interfaces = append(r.PrevResult.Interfaces, &types100.Interface{Name: ifb.Name, Mac: ifb.HardwareAddr.String()})
 	}
 	return r.PrevResult, err
-}
-
-// wanted returns what the configuration asks for of what a plugin before has made.
-func wanted(r *plugin.Request) (*config, error) {
-	c, err := parse(r.Config)
-	if err == nil && r.PrevResult == nil {
-		err = plugin.ConfigError("bandwidth is for what a plugin before it in the chain made: list it behind one that makes an interface",
-			"must be called as chained plugin: prevResult is missing")
-	}
-	return c, err
 }
 
 // fits makes sure that the largest packet of a link fits into the bursts: the kernel drops those that don't.
@@ -77,7 +68,7 @@ func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 	ifbs, err := findIFBs(r)
 	errs := []error{err}
 	for _, ifb := range ifbs {
-		errs = append(errs, r.Deleter().Delete(r.Links(), ifb.Attrs().Index))
+		errs = append(errs, detach.Delete(r, ifb.Attrs().Index))
 	}
 	return errors.Join(errs...)
 }
@@ -102,7 +93,7 @@ func (Plugin) GC(_ context.Context, r *plugin.Request) error {
 
 // Check compares the limits that the kernel has with the configuration.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
-	c, err := wanted(r)
+	c, err := parse(r.Config)
 	if err != nil || c.isEmpty() {
 		return err
 	}

@@ -8,7 +8,8 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -49,14 +50,14 @@ func refuseSecond(r *plugin.Request, steps []*step) error {
 	if i < 0 || i == 0 && !steps[0].plugin.External {
 		return nil
 	}
-	return steps[i].wrap(delegate.RefuseSecond(r))
+	return steps[i].wrap(attach.RefuseSecond(r))
 }
 
 // Del calls the plugins in reverse order, all of them even if one fails.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	steps, err := read(r)
 	if slices.ContainsFunc(steps, func(s *step) bool { return s.plugin.Kind == plugin.Main && !s.plugin.External }) {
-		r.Deleter() // first, so that it is ready when the plugin needs it, which comes last
+		detach.Start(r) // first, so that it is ready when the plugin needs it, which comes last
 	}
 	slices.Reverse(steps)
 	return errors.Join(err, all(ctx, r, steps))

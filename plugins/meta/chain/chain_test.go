@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 func prefix(s string) netip.Prefix { return netip.MustParsePrefix(s) }
@@ -60,7 +61,7 @@ func TestRequestIsPassedOn(t *testing.T) {
 	if seen.Key != r.Key || seen.Netns != r.Netns || seen.Args != r.Args || seen.Version != "1.1.0" || !cmp.Equal(seen.Path, r.Path) || len(seen.Plugins) != len(r.Plugins) {
 		t.Errorf("got  %+v\nwant %+v", seen, r)
 	}
-	if seen.PrevResult == nil || plugin.Prefix(seen.PrevResult.IPs[0].Address) != prefix("10.0.0.9/24") {
+	if seen.PrevResult == nil || result.Prefix(seen.PrevResult.IPs[0].Address) != prefix("10.0.0.9/24") {
 		t.Errorf("previous result %+v", seen.PrevResult)
 	}
 	seen.Config.Int("mtu", new(int))

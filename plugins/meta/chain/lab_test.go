@@ -14,6 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // lab is a table of plugins that keep what they are asked, and the directory that CNI_PATH leads to them by.
@@ -75,7 +76,7 @@ func (l *lab) request(command plugin.Command, config string) (*plugin.Request, e
 	if err != nil {
 		return nil, err
 	}
-	return r, r.Configure(o, "")
+	return r, request.Configure(r, o, plugin.Descriptor{})
 }
 
 // run calls the chain.

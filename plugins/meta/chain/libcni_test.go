@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // FindInPath and ExecPlugin let libcni run the plugins of a lab.
@@ -32,11 +33,11 @@ func (l *lab) ExecPlugin(ctx context.Context, path string, stdin []byte, environ
 	if err != nil {
 		return nil, err
 	}
-	result, err := plugin.Serve(ctx, l.table.Find(filepath.Base(path)).Plugin, r)
+	made, err := plugin.Serve(ctx, l.table.Find(filepath.Base(path)).Plugin, r)
 	if err != nil || command != plugin.Add {
 		return nil, err
 	}
-	return plugin.PrintResult(result, r.Version), nil
+	return result.Print(made, r.Version), nil
 }
 
 func (*lab) Decode(out []byte) (version.PluginInfo, error) {
@@ -129,13 +130,13 @@ func drive(t *testing.T, version string, plugins []string, caps map[string]any) 
 func addresses(context.Context, *plugin.Request) (*types100.Result, error) {
 	inside := 0
 	ips := []*types100.IPConfig{
-		{Address: plugin.IPNet(prefix("10.0.0.9/24")), Gateway: prefix("10.0.0.1/32").Addr().AsSlice(), Interface: &inside},
-		{Address: plugin.IPNet(prefix("fd00::9/64")), Interface: &inside},
-		{Address: plugin.IPNet(prefix("10.0.1.9/24")), Interface: &inside},
+		{Address: result.IPNet(prefix("10.0.0.9/24")), Gateway: prefix("10.0.0.1/32").Addr().AsSlice(), Interface: &inside},
+		{Address: result.IPNet(prefix("fd00::9/64")), Interface: &inside},
+		{Address: result.IPNet(prefix("10.0.1.9/24")), Interface: &inside},
 	}
 	return &types100.Result{
 		Interfaces: []*types100.Interface{{Name: "eth0", Mac: "02:00:00:00:00:01", Mtu: 1500, Sandbox: "/run/netns/web", PciID: "0000:00:01.0"}},
-		IPs:        ips, Routes: []*types.Route{{Dst: plugin.IPNet(prefix("0.0.0.0/0")), MTU: 1300}, {Dst: plugin.IPNet(prefix("::/0"))}},
+		IPs:        ips, Routes: []*types.Route{{Dst: result.IPNet(prefix("0.0.0.0/0")), MTU: 1300}, {Dst: result.IPNet(prefix("::/0"))}},
 		DNS: types.DNS{Nameservers: []string{"10.0.0.53"}, Search: []string{"lab"}},
 	}, nil
 }

@@ -12,6 +12,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // ownType is what the plugin is called.
@@ -121,18 +123,18 @@ func (s *step) call(ctx context.Context, r *plugin.Request, command plugin.Comma
 // each plugin's for a verb, and of runtimeConfig what the plugin's capabilities ask for.
 func (s *step) request(r *plugin.Request, command plugin.Command, prev *types100.Result) (*plugin.Request, error) {
 	config := s.config.Copy()
-	config.Take(r.Config, "name", "cniVersion", plugin.ValidKey, plugin.OldValidKey)
+	config.Take(r.Config, "name", "cniVersion", request.ValidKey, request.OldValidKey)
 	if asked := r.Config.Object("runtimeConfig").Only(s.capabilities...); len(asked.Keys()) > 0 {
 		config.Set("runtimeConfig", asked)
 	}
 	if prev != nil {
-		config.Set("prevResult", plugin.FormOf(prev, r.Version))
+		config.Set("prevResult", result.FormOf(prev, r.Version))
 	}
 	own := r.For(command)
 	if r.Trace != nil {
 		own.Trace = func(what string) { r.Trace(s.name + ": " + what) }
 	}
-	return own, own.Configure(config, s.plugin.Oldest)
+	return own, request.Configure(own, config, s.plugin.Descriptor)
 }
 
 // wrap says whose error it is.

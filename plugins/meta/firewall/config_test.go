@@ -12,7 +12,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 func object(t *testing.T, text string) *conf.Object {
@@ -109,7 +109,7 @@ func TestBridgeAndPort(t *testing.T) {
 // TestAllAddresses takes those that are on no interface, or on another one, too.
 func TestAllAddresses(t *testing.T) {
 	other := 7
-	r := &types100.Result{IPs: []*types100.IPConfig{{Address: plugin.IPNet(netip.MustParsePrefix("10.0.0.2/24"))}, {Address: plugin.IPNet(netip.MustParsePrefix("fd00::2/64")), Interface: &other}}}
+	r := &types100.Result{IPs: []*types100.IPConfig{{Address: result.IPNet(netip.MustParsePrefix("10.0.0.2/24"))}, {Address: result.IPNet(netip.MustParsePrefix("fd00::2/64")), Interface: &other}}}
 	if got := allPrefixes(r); len(got) != 2 {
 		t.Errorf("%v", got)
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Plugin is the firewall plugin.
@@ -142,10 +143,6 @@ func wanted(r *plugin.Request) (*config, netfilter.Forward, error) {
 	if err != nil {
 		return nil, f, err
 	}
-	if r.PrevResult == nil {
-		return nil, f, plugin.ConfigError("firewall is for what a plugin before it in the chain made: list it behind one that makes an interface",
-			"must be called as chained plugin: missing prevResult from earlier plugin")
-	}
 	f = netfilter.Forward{AdminChain: c.adminChain, Ingress: c.ingress, Published: c.published}
 	for _, p := range allPrefixes(r.PrevResult) {
 		f.Addrs = append(f.Addrs, p.Addr())
@@ -181,5 +178,5 @@ func allPrefixes(r *types100.Result) []netip.Prefix {
 	if r == nil {
 		return nil
 	}
-	return plugin.Prefixes(r.IPs)
+	return result.Prefixes(r.IPs)
 }

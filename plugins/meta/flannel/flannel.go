@@ -9,9 +9,12 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -24,7 +27,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	if err := delegate.RefuseSecond(r); err != nil {
+	if err := attach.RefuseSecond(r); err != nil {
 		return nil, err
 	}
 	if err := r.Step(ctx, "keep the configuration for DEL"); err != nil {
@@ -49,7 +52,7 @@ func wanted(r *plugin.Request) (*delegate.Delegate, *plugin.Request, error) {
 	if err != nil {
 		return nil, nil, notReady(r.Command, err)
 	}
-	return request(r, render(r, leased))
+	return ofDelegate(r, render(r, leased))
 }
 
 // notReady is the error of a node that the daemon has not leased a subnet for.
@@ -62,8 +65,8 @@ func notReady(command plugin.Command, err error) error {
 		"flannel's daemon writes it when it has a subnet for this node: see the daemon's log (in Kubernetes, of the flannel pod on this node)")
 }
 
-// request returns the delegate that a complete configuration names, and r's verb for it.
-func request(r *plugin.Request, config *conf.Object) (*delegate.Delegate, *plugin.Request, error) {
+// ofDelegate returns the delegate that a complete configuration names, and r's verb for it.
+func ofDelegate(r *plugin.Request, config *conf.Object) (*delegate.Delegate, *plugin.Request, error) {
 	name := ""
 	config.String("type", &name)
 	d, err := delegate.Find(r, name)
@@ -72,12 +75,12 @@ func request(r *plugin.Request, config *conf.Object) (*delegate.Delegate, *plugi
 	}
 	config = config.Copy()
 	config.Set("cniVersion", r.Version)
-	config.Take(r.Config, plugin.ValidKey, plugin.OldValidKey)
+	config.Take(r.Config, request.ValidKey, request.OldValidKey)
 	if r.Command != plugin.Add && r.PrevResult != nil {
-		config.Set("prevResult", plugin.FormOf(r.PrevResult, r.Version))
+		config.Set("prevResult", result.FormOf(r.PrevResult, r.Version))
 	}
 	own := r.For(r.Command)
-	return d, own, own.Configure(config, d.Oldest)
+	return d, own, request.Configure(own, config, d.Descriptor)
 }
 
 // Del calls the delegate with what ADD has called it with or, if that is lost, with what there is of it. What was kept is removed only
@@ -87,7 +90,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if kept.config == nil {
 		kept.config = renderAnyhow(r)
 	}
-	d, own, err := request(r, kept.config)
+	d, own, err := ofDelegate(r, kept.config)
 	if err == nil {
 		err = d.Del(ctx, own)
 	}
@@ -106,7 +109,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	d, own, err := kept.request(r)
+	d, own, err := kept.ofDelegate(r)
 	if err != nil {
 		return err
 	}
@@ -127,7 +130,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 
 // GC has the delegate remove what attachments have that are not valid, and then removes what was kept for their DEL.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	d, own, err := request(r, renderAnyhow(r))
+	d, own, err := ofDelegate(r, renderAnyhow(r))
 	if err == nil {
 		err = d.GC(ctx, own)
 	}

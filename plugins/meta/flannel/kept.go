@@ -66,11 +66,11 @@ func read(path string) (kept, error) {
 }
 
 // request is the package's request with what was kept, or if that is lost with what the configuration says now.
-func (k kept) request(r *plugin.Request) (*delegate.Delegate, *plugin.Request, error) {
+func (k kept) ofDelegate(r *plugin.Request) (*delegate.Delegate, *plugin.Request, error) {
 	if k.config == nil {
 		return wanted(r)
 	}
-	return request(r, k.config)
+	return ofDelegate(r, k.config)
 }
 
 // save writes the file, which is there completely or not at all. It need not outlive a crash of the machine: DEL works without. What is

@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -42,7 +43,7 @@ func validate(r *plugin.Request) error {
 	subnetFile(o)
 	dataDir(o)
 	o.Object("runtimeConfig")
-	plugin.ParseRoutes(o.Object("ipam"), "routes")
+	result.ParseRoutes(o.Object("ipam"), "routes")
 	typeOf(o.Object("ipam"), "")
 	given := o.Object("delegate")
 	name := typeOf(given, "")

@@ -11,6 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // config is what the portmap plugin reads of a configuration; docs/portmap.md
@@ -93,7 +94,7 @@ func readMapping(o *conf.Object) mapping {
 		o.Fail("protocol", "tcp, udp or sctp", fmt.Sprintf("%q", name))
 	}
 	m.protocol = number
-	plugin.ReadAddr(o, "hostIP", &m.hostIP)
+	result.ReadAddr(o, "hostIP", &m.hostIP)
 	m.hostIP = m.hostIP.Unmap()
 	return m
 }
@@ -133,7 +134,7 @@ func (c *config) portMaps(ips []*types100.IPConfig) ([]netfilter.PortMap, error)
 
 func first(ips []*types100.IPConfig, is func(netip.Addr) bool) (netip.Addr, bool) {
 	for _, ip := range ips {
-		if a := plugin.Addr(ip.Address.IP); is(a) {
+		if a := result.Addr(ip.Address.IP); is(a) {
 			return a, true
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 const webPort = `{"hostPort":8080,"containerPort":80,"protocol":"tcp"}`
@@ -102,7 +102,7 @@ func TestMarks(t *testing.T) {
 func addresses(texts ...string) []*types100.IPConfig {
 	var out []*types100.IPConfig
 	for _, s := range texts {
-		out = append(out, &types100.IPConfig{Address: plugin.IPNet(netip.MustParsePrefix(s))})
+		out = append(out, &types100.IPConfig{Address: result.IPNet(netip.MustParsePrefix(s))})
 	}
 	return out
 }

@@ -7,7 +7,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // FuzzPortMaps makes sure that no configuration panics, and that what is
@@ -16,7 +16,7 @@ func FuzzPortMaps(f *testing.F) {
 	f.Add(`{"runtimeConfig":{"portMappings":[{"hostPort":8080,"containerPort":80,"protocol":"tcp"}]}}`)
 	f.Add(`{"snat":false,"markMasqBit":13,"runtimeConfig":{"portMappings":[{"hostPort":53,"containerPort":53,"protocol":"UDP","hostIP":"::"}]}}`)
 	f.Add(`{"backend":"nftables","runtimeConfig":{"portMappings":[{"hostPort":0,"containerPort":70000,"protocol":"","hostIP":"1.2.3"}]}}`)
-	ips := []*types100.IPConfig{{Address: plugin.IPNet(netip.MustParsePrefix("10.88.0.2/24"))}, {Address: plugin.IPNet(netip.MustParsePrefix("fd00::2/64"))}}
+	ips := []*types100.IPConfig{{Address: result.IPNet(netip.MustParsePrefix("10.88.0.2/24"))}, {Address: result.IPNet(netip.MustParsePrefix("fd00::2/64"))}}
 	f.Fuzz(func(t *testing.T, text string) {
 		o, err := conf.Parse([]byte(text))
 		if err != nil {

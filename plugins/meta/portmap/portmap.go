@@ -15,6 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -41,7 +42,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return backend.Del(ctx, r.Key, r.PrevAddresses(), backend.PortMaps(netfilter.PortMaps{Results: r.Results}))
+	return backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), backend.PortMaps(netfilter.PortMaps{Results: r.Results}))
 }
 
 // Check compares what is published with what the runtime asks for.
@@ -87,10 +88,6 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 	if err != nil {
 		return nil, ports, err
 	}
-	if r.PrevResult == nil {
-		return nil, ports, plugin.ConfigError("portmap publishes ports of what a plugin before it in the chain made: list it behind one that makes an interface",
-			"must be called as chained plugin: prevResult is missing")
-	}
 	if len(c.mappings) == 0 {
 		return c, ports, nil
 	}
@@ -98,9 +95,9 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 		SNAT: c.snat, MasqAll: c.snat && c.masqAll,
 		MarkBit: c.markBit, SetMarkChain: c.setMarkChain,
 		Conditions4: c.conditions4, Conditions6: c.conditions6,
-		Networks: r.PrevAddresses(), Results: r.Results,
+		Networks: result.PrefixesOf(r.PrevResult, r.IfName), Results: r.Results,
 	}
-	ports.Maps, err = c.portMaps(plugin.AddressesOf(r.PrevResult, r.IfName))
+	ports.Maps, err = c.portMaps(result.AddressesOf(r.PrevResult, r.IfName))
 	if err != nil || len(ports.Maps) == 0 || !c.snat {
 		return c, ports, err
 	}

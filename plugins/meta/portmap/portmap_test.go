@@ -13,6 +13,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -53,7 +54,7 @@ func (l *lab) request(command plugin.Command, keys, mappings string) *plugin.Req
 		Key: plugin.Key{Network: "net", ContainerID: "c", IfName: "eth0"}, Netns: "/run/netns/web",
 		PrevResult: &types100.Result{
 			Interfaces: []*types100.Interface{{Name: "port0"}, {Name: "eth0", Sandbox: "/run/netns/web"}},
-			IPs:        []*types100.IPConfig{{Address: plugin.IPNet(netip.MustParsePrefix("10.88.0.2/24"))}},
+			IPs:        []*types100.IPConfig{{Address: result.IPNet(netip.MustParsePrefix("10.88.0.2/24"))}},
 		},
 	}
 }

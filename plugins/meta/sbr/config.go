@@ -14,6 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/route"
 )
 
@@ -93,8 +94,8 @@ type source struct {
 
 // sources returns the interface's addresses in the previous result.
 func (c *config) sources(r *plugin.Request) (list []source) {
-	for i, ip := range plugin.AddressesOf(r.PrevResult, r.IfName) {
-		s := source{prefix: plugin.Prefix(ip.Address), gateway: plugin.Addr(ip.Gateway), table: c.table}
+	for i, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
+		s := source{prefix: result.Prefix(ip.Address), gateway: result.Addr(ip.Gateway), table: c.table}
 		if c.table == 0 {
 			s.table = ownTable(r.Key, i)
 		}
@@ -108,7 +109,7 @@ func (c *config) sources(r *plugin.Request) (list []source) {
 
 // rule is what leads packets from the address to the table. The kernel puts it before the rule for the main table.
 func (s source) rule() *netlink.Rule {
-	src := plugin.IPNet(single(s.prefix.Addr()))
+	src := result.IPNet(single(s.prefix.Addr()))
 	rule := netlink.NewRule()
 	rule.Src, rule.Table, rule.Protocol = &src, s.table, protocol
 	return rule
@@ -150,7 +151,7 @@ func (s source) uses(rt netlink.Route, all []source) bool {
 		return false
 	}
 	for _, ip := range []net.IP{rt.Src, rt.Gw} {
-		a := plugin.Addr(ip)
+		a := result.Addr(ip)
 		if a.IsValid() && !s.prefix.Contains(a) && slices.ContainsFunc(all, func(other source) bool { return other.prefix.Contains(a) }) {
 			return false
 		}
@@ -163,7 +164,7 @@ func (s source) defaultRoute(index int, routes []netlink.Route) []netlink.Route 
 	if !s.gateway.IsValid() || slices.ContainsFunc(routes, s.isDefault) {
 		return nil
 	}
-	dst := plugin.IPNet(netip.PrefixFrom(s.gateway, 0).Masked())
+	dst := result.IPNet(netip.PrefixFrom(s.gateway, 0).Masked())
 	added := netlink.Route{LinkIndex: index, Dst: &dst, Gw: s.gateway.AsSlice(), Table: s.table, Protocol: protocol}
 	if s.gateway.Is6() {
 		added.Priority = 1 // the kernel's own choice is 1024
@@ -172,13 +173,13 @@ func (s source) defaultRoute(index int, routes []netlink.Route) []netlink.Route 
 }
 
 func (s source) isDefault(rt netlink.Route) bool {
-	return rt.Table == s.table && plugin.Prefix(*rt.Dst).Bits() == 0 && plugin.Addr(rt.Gw) == s.gateway
+	return rt.Table == s.table && result.Prefix(*rt.Dst).Bits() == 0 && result.Addr(rt.Gw) == s.gateway
 }
 
 // hintRoutes returns routes to the addresses' own networks that tell programs which address to choose there.
 func hintRoutes(index int, sources []source) (hints []netlink.Route) {
 	for _, s := range sources {
-		network := plugin.IPNet(s.prefix.Masked())
+		network := result.IPNet(s.prefix.Masked())
 		if s.prefix.IsSingleIP() || route.Has(hints, route.Main, network) {
 			continue
 		}

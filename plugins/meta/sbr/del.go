@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/route"
 )
 
@@ -33,7 +34,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 // are nobody else's.
 func removeAll(ctx context.Context, r *plugin.Request, h *netlink.Handle) error {
 	var left error
-	addresses := r.PrevAddresses()
+	addresses := result.PrefixesOf(r.PrevResult, r.IfName)
 	l, err := h.LinkByName(r.IfName)
 	switch {
 	case link.IsNotFound(err): // the routes went with it
@@ -112,7 +113,7 @@ func isNamed(rule netlink.Rule, table int) bool {
 func addressesOf(h *netlink.Handle, l netlink.Link) (list []netip.Prefix, err error) {
 	addresses, err := link.Addresses(h, l, netlink.FAMILY_ALL)
 	for _, a := range addresses {
-		list = append(list, plugin.Prefix(*a.IPNet))
+		list = append(list, result.Prefix(*a.IPNet))
 	}
 	return list, err
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // FuzzConfig makes sure that no configuration panics, and that what comes of one can be asked of the kernel.
@@ -16,8 +17,8 @@ func FuzzConfig(f *testing.F) {
 	f.Add(`{"gateways":["::ffff:10.1.0.1","fe80::1%eth0","0.0.0.0"],"table":4294967295}`)
 	f.Add(`{"table":0,"gateways":null}`)
 	result := &types100.Result{IPs: []*types100.IPConfig{
-		{Address: plugin.IPNet(netip.MustParsePrefix("10.1.0.2/24")), Gateway: []byte{10, 1, 0, 9}},
-		{Address: plugin.IPNet(netip.MustParsePrefix("fd00::2/64"))},
+		{Address: result.IPNet(netip.MustParsePrefix("10.1.0.2/24")), Gateway: []byte{10, 1, 0, 9}},
+		{Address: result.IPNet(netip.MustParsePrefix("fd00::2/64"))},
 	}}
 	f.Fuzz(func(t *testing.T, text string) {
 		o, err := conf.Parse([]byte(text))

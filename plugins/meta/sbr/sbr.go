@@ -51,10 +51,6 @@ func wanted(r *plugin.Request) (*config, []source, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	if r.PrevResult == nil {
-		return nil, nil, plugin.ConfigError("list sbr behind a plugin that makes an interface: it routes by that one's addresses",
-			"This plugin must be called as chained plugin: prevResult is missing")
-	}
 	sources := c.sources(r)
 	switch {
 	case len(sources) == 0:

@@ -36,9 +36,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Resu
 	if err := checkAllowlist(s.sysctls); err != nil {
 		return nil, err
 	}
-	if r.PrevResult == nil {
-		return nil, noPrevResult()
-	}
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	return s.result(r), r.Inside(func() error {
@@ -52,11 +49,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Resu
 		}
 		return setValues(ctx, r, links, l, s.values, &undo)
 	})
-}
-
-func noPrevResult() error {
-	return plugin.ConfigError("tuning changes what a plugin before it in the chain made: list it behind one that makes an interface",
-		"Required prevResult missing")
 }
 
 // setSysctls sets them in the order of the configuration.
@@ -147,9 +139,6 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	s, err := readSettings(r)
 	if err != nil {
 		return err
-	}
-	if r.PrevResult == nil {
-		return noPrevResult()
 	}
 	var different []string
 	err = r.Inside(func() error {

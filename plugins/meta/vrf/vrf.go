@@ -28,7 +28,7 @@ type Plugin struct{}
 
 // Add makes the VRF, unless it is there, and the interface a member of it.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
-	c, err := wanted(r)
+	c, err := parse(r.Config)
 	if err != nil {
 		return nil, err
 	}
@@ -64,16 +64,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 			"join VRF %s: the kernel does not let the interface have what it had: %v", c.name, lost)
 	}
 	return r.PrevResult, err
-}
-
-// wanted returns the configuration, if there is a result to go with it.
-func wanted(r *plugin.Request) (*config, error) {
-	c, err := parse(r.Config)
-	if err == nil && r.PrevResult == nil {
-		err = plugin.ConfigError("vrf is for an interface that a plugin before it in the chain made: list it behind that one",
-			"missing prevResult from earlier plugin")
-	}
-	return c, err
 }
 
 func nameOf(h *netlink.Handle, index int) string {
@@ -156,7 +146,7 @@ func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
 
 // Check looks whether the interface is in the VRF, and the VRF has the routes of the result.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
-	c, err := wanted(r)
+	c, err := parse(r.Config)
 	if err != nil {
 		return err
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/plugins/ipam/dhcp"
 )
 
@@ -62,7 +63,7 @@ func TestReport(t *testing.T) {
 			}
 			r, got := &types100.Result{}, ""
 			if f.report(h, 1500, r) == nil {
-				o := plugin.FormOf(r, plugin.CurrentVersion).Only("ips", "routes")
+				o := result.FormOf(r, plugin.CurrentVersion).Only("ips", "routes")
 				got = string(o.JSON())
 			}
 			if diff := cmp.Diff(c.want, got); diff != "" {

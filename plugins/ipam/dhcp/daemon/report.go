@@ -13,13 +13,14 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // leastMTU is the least MTU that a server can mean (RFC 2132, 5.1).
 const leastMTU = 68
 
 // report adds what a DHCPACK says to a result: the address, its gateway, routes with their MTU, and DNS.
-func (f *v4) report(h *holding, mtu int, result *types100.Result) error {
+func (f *v4) report(h *holding, mtu int, to *types100.Result) error {
 	ack, err := dhcpv4.FromBytes(h.packet)
 	if err != nil {
 		return err
@@ -28,26 +29,26 @@ func (f *v4) report(h *holding, mtu int, result *types100.Result) error {
 	if all != 32 {
 		return plugin.Errorf("have the server send option 1", "DHCP option Subnet Mask not found in DHCPACK")
 	}
-	ip := &types100.IPConfig{Address: plugin.IPNet(netip.PrefixFrom(h.address, bits))}
+	ip := &types100.IPConfig{Address: result.IPNet(netip.PrefixFrom(h.address, bits))}
 	if routers := ack.Router(); len(routers) > 0 {
 		ip.Gateway = routers[0]
 	}
-	result.IPs = append(result.IPs, ip)
+	to.IPs = append(to.IPs, ip)
 	servers, _ := dhcpv4.GetUint16(dhcpv4.OptionInterfaceMTU, ack.Options)
 	if int(servers) < leastMTU || int(servers) > mtu {
 		servers = 0
 	}
 	for _, r := range routesOf(ack, ip.Gateway) {
 		r.Priority, r.MTU = f.options.Priority, int(servers)
-		result.Routes = append(result.Routes, r)
+		to.Routes = append(to.Routes, r)
 	}
 	for _, server := range ack.DNS() {
-		result.DNS.Nameservers = append(result.DNS.Nameservers, server.String())
+		to.DNS.Nameservers = append(to.DNS.Nameservers, server.String())
 	}
 	if name := strings.TrimRight(ack.DomainName(), "\x00"); isDomain(name) { // some servers send the end of a C string, too
-		result.DNS.Domain = name
+		to.DNS.Domain = name
 	}
-	addSearch(result, ack.DomainSearch())
+	addSearch(to, ack.DomainSearch())
 	return nil
 }
 
@@ -70,33 +71,33 @@ func routesOf(ack *dhcpv4.DHCPv4, gateway net.IP) (routes []*types.Route) {
 		routes = append(routes, &types.Route{Dst: net.IPNet{IP: pairs[i].Mask(mask), Mask: mask}, GW: pairs[i+1]})
 	}
 	if gateway != nil {
-		routes = append(routes, &types.Route{Dst: plugin.IPNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), GW: gateway})
+		routes = append(routes, &types.Route{Dst: result.IPNet(netip.PrefixFrom(netip.IPv4Unspecified(), 0)), GW: gateway})
 	}
 	return routes
 }
 
 // report adds the address of a REPLY to a result, and DNS. Routers are none of DHCPv6's business.
-func (f *v6) report(h *holding, _ int, result *types100.Result) error {
+func (f *v6) report(h *holding, _ int, to *types100.Result) error {
 	m, err := dhcpv6.MessageFromBytes(h.packet)
 	if err != nil {
 		return err
 	}
-	result.IPs = append(result.IPs, &types100.IPConfig{Address: plugin.IPNet(netip.PrefixFrom(h.address, 128))})
+	to.IPs = append(to.IPs, &types100.IPConfig{Address: result.IPNet(netip.PrefixFrom(h.address, 128))})
 	for _, server := range m.Options.DNS() {
-		result.DNS.Nameservers = append(result.DNS.Nameservers, server.String())
+		to.DNS.Nameservers = append(to.DNS.Nameservers, server.String())
 	}
-	addSearch(result, m.Options.DomainSearchList())
+	addSearch(to, m.Options.DomainSearchList())
 	return nil
 }
 
 // addSearch adds the domain names of a search list to a result.
-func addSearch(result *types100.Result, list *rfc1035label.Labels) {
+func addSearch(to *types100.Result, list *rfc1035label.Labels) {
 	if list == nil {
 		return
 	}
 	for _, name := range list.Labels {
 		if isDomain(name) {
-			result.DNS.Search = append(result.DNS.Search, name)
+			to.DNS.Search = append(to.DNS.Search, name)
 		}
 	}
 }

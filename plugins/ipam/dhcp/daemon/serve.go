@@ -18,6 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/ipam/dhcp"
 )
@@ -123,9 +124,9 @@ func (d *daemon) handle(ctx context.Context, conn net.Conn) (err error) {
 	q, err := dhcp.ParseRequest(o)
 	answer, undo := conf.New(), func() {}
 	if err == nil {
-		var result *types100.Result
-		if result, undo, err = d.answer(ctx, q); result != nil {
-			answer.Set("result", plugin.FormOf(result, plugin.CurrentVersion))
+		var leased *types100.Result
+		if leased, undo, err = d.answer(ctx, q); leased != nil {
+			answer.Set("result", result.FormOf(leased, plugin.CurrentVersion))
 		}
 	}
 	if err != nil {

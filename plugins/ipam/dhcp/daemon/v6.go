@@ -19,6 +19,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -313,7 +314,7 @@ func linkLocal(l netlink.Link) (netip.Addr, error) {
 	if err := sysctl.Set("net/ipv6/conf/"+l.Attrs().Name+"/disable_ipv6", "0"); err != nil {
 		return own, err
 	}
-	network := plugin.IPNet(netip.PrefixFrom(own, 64))
+	network := result.IPNet(netip.PrefixFrom(own, 64))
 	err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &network, Flags: unix.IFA_F_NODAD, Scope: unix.RT_SCOPE_LINK})
 	if errors.Is(err, unix.EEXIST) {
 		if _, err = link.WaitForAddresses(l, settleTime); err != nil {

@@ -1,4 +1,4 @@
-package link
+package detach
 
 import (
 	"errors"
@@ -17,10 +17,10 @@ import (
 // Orphans is where it is noted which second process was left behind last.
 const Orphans = "/run/cnibox/orphans"
 
-// MayLeave reports whether a second process may be left behind, and why, for people. When the first one has ended it is an orphan,
+// mayLeave reports whether a second process may be left behind, and why, for people. When the first one has ended it is an orphan,
 // and whoever adopts it has to wait for its end: otherwise it stays in the process table for ever, a zombie. Nothing tells whether
 // that is done but what became of the last one. Where it is not, that costs a zombie, and from then on every DEL waits.
-func MayLeave() (bool, string) {
+func mayLeave() (bool, string) {
 	text, err := state.Read(record())
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

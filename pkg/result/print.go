@@ -1,4 +1,4 @@
-package plugin
+package result
 
 import (
 	"bytes"
@@ -12,17 +12,18 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// PrintResult returns a result in the form of a CNI version, byte for byte as containernetworking/cni prints it by reflection.
+// Print returns a result in the form of a CNI version, byte for byte as containernetworking/cni prints it by reflection.
 // Unlike there, a result of layer 2 has a form before 0.3.0 too.
-func PrintResult(r *types100.Result, version string) []byte { return indented(FormOf(r, version)) }
+func Print(r *types100.Result, version string) []byte { return indented(FormOf(r, version)) }
 
 // FormOf returns a result in the form of a CNI version.
 func FormOf(r *types100.Result, version string) *conf.Object {
-	f := form{sorted: AtLeast(version, "1.0.0")}
+	f := form{sorted: plugin.AtLeast(version, "1.0.0")}
 	doc := []any{"cniVersion", version}
-	if AtLeast(version, "0.3.0") {
+	if plugin.AtLeast(version, "0.3.0") {
 		doc = append(doc, "interfaces", list(r.Interfaces, f.networkInterface), "ips", list(r.IPs, f.ip), "routes", list(r.Routes, f.route))
 	} else {
 		doc = append(doc, "ip4", family(r, isIPv4), "ip6", family(r, isIPv6))
@@ -103,7 +104,7 @@ func shortened(text string) string {
 
 // PrintVersions returns the answer to VERSION of a plugin that takes configurations of versions from oldest on.
 func PrintVersions(oldest string) []byte {
-	return indented(form{}.object("cniVersion", CurrentVersion, "supportedVersions", Versions(oldest)))
+	return indented(form{}.object("cniVersion", plugin.CurrentVersion, "supportedVersions", plugin.Versions(oldest)))
 }
 
 // object makes an object of keys, each followed by its value. Empty values are left out.

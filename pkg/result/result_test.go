@@ -1,10 +1,11 @@
-package plugin
+package result
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"net"
+	"net/netip"
 	"strings"
 	"testing"
 
@@ -14,6 +15,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 func parseText(t testing.TB, text, version string) (*types100.Result, error) {
@@ -22,7 +24,7 @@ func parseText(t testing.TB, text, version string) (*types100.Result, error) {
 	if err != nil {
 		t.Fatalf("%s: %v", text, err)
 	}
-	return ParseResult(o, version)
+	return Parse(o, version)
 }
 
 // results are in the newest form, between them with a value for every key there is.
@@ -49,7 +51,7 @@ func eachForm(t *testing.T, f func(t *testing.T, result types.Result, version st
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}
-		for _, version := range Versions("") {
+		for _, version := range plugin.Versions("") {
 			t.Run(name+" "+version, func(t *testing.T) {
 				result, err := newest.GetAsVersion(version)
 				if err != nil {
@@ -68,7 +70,7 @@ func eachForm(t *testing.T, f func(t *testing.T, result types.Result, version st
 // TestPrintResult compares with the CNI library, byte for byte.
 func TestPrintResult(t *testing.T) {
 	eachForm(t, func(t *testing.T, result types.Result, version string, want []byte) {
-		if diff := cmp.Diff(string(want), string(PrintResult(result.(*types100.Result), version))); diff != "" {
+		if diff := cmp.Diff(string(want), string(Print(result.(*types100.Result), version))); diff != "" {
 			t.Errorf("-library +ours:\n%s", diff)
 		}
 	})
@@ -81,7 +83,7 @@ func TestParseResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		newest, err := theirs.GetAsVersion(CurrentVersion)
+		newest, err := theirs.GetAsVersion(plugin.CurrentVersion)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -93,7 +95,7 @@ func TestParseResult(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(string(want), string(PrintResult(ours, CurrentVersion))); diff != "" {
+		if diff := cmp.Diff(string(want), string(Print(ours, plugin.CurrentVersion))); diff != "" {
 			t.Errorf("-library +ours:\n%s", diff)
 		}
 	})
@@ -105,7 +107,7 @@ func TestResultWithoutAddresses(t *testing.T) {
 	r := &types100.Result{Interfaces: []*types100.Interface{{Name: "eth0"}}, Routes: []*types.Route{{Dst: *network}}}
 	for _, version := range []string{"0.1.0", "0.2.0"} {
 		want := "{\n    \"cniVersion\": \"" + version + "\",\n    \"dns\": {}\n}"
-		if got := string(PrintResult(r, version)); got != want {
+		if got := string(Print(r, version)); got != want {
 			t.Errorf("got\n%s\nwant\n%s", got, want)
 		}
 	}
@@ -136,7 +138,7 @@ func TestParseResultRefuses(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			_, err = ParseResult(o.Object("prevResult"), "1.0.0")
+			_, err = Parse(o.Object("prevResult"), "1.0.0")
 			var e *types.Error
 			if !errors.As(err, &e) || e.Code != types.ErrInvalidNetworkConfig || e.Details == "" || !strings.Contains(e.Msg, tt.want) {
 				t.Errorf("error %#v\nwant code 7, details, and %s", err, tt.want)
@@ -151,7 +153,7 @@ func TestParseResultLenient(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := ParseResult(o.Lenient(), "1.0.0")
+	got, err := Parse(o.Lenient(), "1.0.0")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,18 +213,18 @@ func FuzzParseResult(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if lenient, err := ParseResult(o.Lenient(), CurrentVersion); err == nil {
+		if lenient, err := Parse(o.Lenient(), plugin.CurrentVersion); err == nil {
 			stable(t, lenient)
 		}
-		if strict, err := ParseResult(o, CurrentVersion); err == nil {
+		if strict, err := Parse(o, plugin.CurrentVersion); err == nil {
 			stable(t, strict)
 		}
 	})
 }
 
 func stable(t *testing.T, r *types100.Result) {
-	for _, version := range Versions("") {
-		first := PrintResult(r, version)
+	for _, version := range plugin.Versions("") {
+		first := Print(r, version)
 		if !json.Valid(first) {
 			t.Fatalf("%s: printed what is no JSON: %s", version, first)
 		}
@@ -230,13 +232,32 @@ func stable(t *testing.T, r *types100.Result) {
 		if err != nil {
 			t.Fatalf("%s: can't read what was printed: %v\n%s", version, err, first)
 		}
-		if second := PrintResult(again, version); string(first) != string(second) {
+		if second := Print(again, version); string(first) != string(second) {
 			t.Fatalf("%s: printed\n%s\nthen\n%s", version, first, second)
 		}
 		// Handing it on without printing it makes no difference either.
-		handed, err := ParseResult(FormOf(r, version), version)
-		if err != nil || string(PrintResult(handed, version)) != string(first) {
-			t.Fatalf("%s: handed on (%v) as\n%s\nwant\n%s", version, err, PrintResult(handed, version), first)
+		handed, err := Parse(FormOf(r, version), version)
+		if err != nil || string(Print(handed, version)) != string(first) {
+			t.Fatalf("%s: handed on (%v) as\n%s\nwant\n%s", version, err, Print(handed, version), first)
+		}
+	}
+}
+
+// A result is handed on in the form of the version, which may have less in it.
+func TestFormOf(t *testing.T) {
+	result := &types100.Result{
+		Interfaces: []*types100.Interface{{Name: "eth0", Mtu: 1500}},
+		IPs:        []*types100.IPConfig{{Address: IPNet(netip.MustParsePrefix("10.0.0.2/24"))}, {Address: IPNet(netip.MustParsePrefix("10.0.0.3/24"))}},
+	}
+	for version, want := range map[string]struct{ interfaces, mtu, ips int }{
+		"0.2.0": {0, 0, 1}, "0.4.0": {1, 0, 2}, "1.0.0": {1, 1500, 2}, "1.1.0": {1, 1500, 2},
+	} {
+		got, err := Parse(FormOf(result, version), version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Interfaces) != want.interfaces || len(got.IPs) != want.ips || want.interfaces == 1 && got.Interfaces[0].Mtu != want.mtu {
+			t.Errorf("%s: %+v, want %+v", version, got, want)
 		}
 	}
 }

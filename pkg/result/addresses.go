@@ -1,4 +1,4 @@
-package plugin
+package result
 
 import (
 	"net"
@@ -18,9 +18,12 @@ func ContainerInterface(r *types100.Result, ifName, netns string) *types100.Inte
 }
 
 // AddressesOf returns the IPs that may be the container's on ifName: those on an interface of that name in a sandbox, and those on
-// no known interface.
+// no known interface. There may be no result.
 func AddressesOf(r *types100.Result, ifName string) []*types100.IPConfig {
 	var ips []*types100.IPConfig
+	if r == nil {
+		return nil
+	}
 	for _, ip := range r.IPs {
 		if ip.Interface == nil || *ip.Interface < 0 || *ip.Interface >= len(r.Interfaces) {
 			ips = append(ips, ip)
@@ -31,6 +34,11 @@ func AddressesOf(r *types100.Result, ifName string) []*types100.IPConfig {
 		}
 	}
 	return ips
+}
+
+// PrefixesOf is AddressesOf with no more than addresses and prefix lengths.
+func PrefixesOf(r *types100.Result, ifName string) []netip.Prefix {
+	return Prefixes(AddressesOf(r, ifName))
 }
 
 // Prefixes returns addresses with their prefix lengths.
@@ -53,6 +61,9 @@ func Addr(ip net.IP) netip.Addr {
 	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()
 }
+
+// Single returns the network that has one address.
+func Single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
 // IPNet is the reverse of Prefix.
 func IPNet(p netip.Prefix) net.IPNet {

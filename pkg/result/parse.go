@@ -1,4 +1,4 @@
-package plugin
+package result
 
 import (
 	"errors"
@@ -9,25 +9,26 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// ParseResult reads a result in the form of the version it names, or of the given one if it names none. It is strict unless o is
+// Parse reads a result in the form of the version it names, or of the given one if it names none. It is strict unless o is
 // lenient.
-func ParseResult(o *conf.Object, version string) (*types100.Result, error) {
+func Parse(o *conf.Object, version string) (*types100.Result, error) {
 	o.String("cniVersion", &version)
-	if age(version) < 0 {
-		return nil, ConfigError("the plugin that made the result must name a CNI version up to "+CurrentVersion,
+	if !plugin.KnownVersion(version) {
+		return nil, plugin.ConfigError("the plugin that made the result must name a CNI version up to "+plugin.CurrentVersion,
 			"key %q: unknown CNI version %q", o.Path("cniVersion"), version)
 	}
-	r := &types100.Result{CNIVersion: CurrentVersion}
-	if AtLeast(version, "0.3.0") {
+	r := &types100.Result{CNIVersion: plugin.CurrentVersion}
+	if plugin.AtLeast(version, "0.3.0") {
 		parseLists(r, o)
 	} else {
 		parseFamilies(r, o)
 	}
 	r.DNS = ParseDNS(o.Object("dns"))
 	if err := o.Err(); err != nil {
-		return nil, ConfigError("a result must have the form of CNI "+version, "%v", err)
+		return nil, plugin.ConfigError("a result must have the form of CNI "+version, "%v", err)
 	}
 	return r, nil
 }

@@ -1,0 +1,132 @@
+// Package request makes a request of a plugin from a configuration.
+package request
+
+import (
+	"errors"
+	"strings"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
+)
+
+// Configure reads a configuration, which is strict, into a request for a plugin. The request's Command says how strict to be. Nothing is
+// changed by it. When it fails, Version says which one the configuration names, as far as that was read.
+func Configure(r *plugin.Request, config *conf.Object, of plugin.Descriptor) error {
+	r.Config = config
+	if err := readNetwork(r); err != nil {
+		return err
+	}
+	if err := plugin.CheckVersion(r.Version, r.Command, of.Oldest); err != nil {
+		return err
+	}
+	if err := readValid(r); err != nil {
+		return err
+	}
+	if r.Command == plugin.Del || r.Command == plugin.GC {
+		r.Config = r.Config.Lenient()
+	}
+	if err := readPrevResult(r, of); err != nil {
+		return err
+	}
+	return r.Config.Err()
+}
+
+// readNetwork reads the keys that every verb needs.
+func readNetwork(r *plugin.Request) error {
+	r.Version = plugin.Versions("")[0]
+	r.Config.String("cniVersion", &r.Version)
+	if r.Version == "" {
+		r.Version = plugin.Versions("")[0]
+	}
+	r.Config.String("name", &r.Network)
+	if err := r.Config.Err(); err != nil {
+		return types.NewError(types.ErrDecodingFailure, "the configuration can't be used: "+err.Error(), "correct the type of that value")
+	}
+	if r.Network == "" {
+		return plugin.ConfigError("give the network a name in its configuration", "missing network name")
+	}
+	if err := ValidateName(r.Network); err != nil {
+		return plugin.ConfigError("rename the network", "the network's name is %q: %v", r.Network, err)
+	}
+	return nil
+}
+
+// readPrevResult reads prevResult, which has to be there and readable where a plugin depends on it only.
+func readPrevResult(r *plugin.Request, of plugin.Descriptor) error {
+	r.PrevResult = nil
+	if !r.Config.Has("prevResult") {
+		return missingPrevResult(r.Command, of)
+	}
+	o := r.Config.Object("prevResult")
+	if err := r.Config.Err(); err != nil {
+		return plugin.ConfigError("prevResult must be the result of the plugin before", "%v", err)
+	}
+	prev, err := result.Parse(o, r.Version)
+	if err != nil && (r.Command == plugin.Add || r.Command == plugin.Check) {
+		return err
+	}
+	r.PrevResult = prev
+	return nil
+}
+
+// missingPrevResult is the error of a plugin that needs prevResult, in words of the reference plugins.
+func missingPrevResult(command plugin.Command, of plugin.Descriptor) error {
+	switch {
+	case of.Chained && (command == plugin.Add || command == plugin.Check):
+		return plugin.ConfigError("list it behind a plugin that makes an interface", "%s must be called as chained plugin: required prevResult missing", of.Name)
+	case command == plugin.Check && of.Kind != plugin.IPAM:
+		return plugin.ConfigError("the runtime must pass the result of ADD to CHECK", "required prevResult missing")
+	}
+	return nil
+}
+
+// readValid reads GC's list, under the name of the spec or the one that older versions of libcni send. It is strict, unlike
+// everything else that GC reads: an entry not understood would be an attachment taken for stale.
+func readValid(r *plugin.Request) error {
+	if r.Command != plugin.GC {
+		return nil
+	}
+	r.Valid = nil
+	key := ValidKey
+	if !r.Config.Has(key) {
+		key = OldValidKey
+	}
+	r.HasValid = r.Config.Has(key)
+	r.Config.Objects(key, func(e *conf.Object) {
+		var a plugin.Attachment
+		e.String("containerID", &a.ContainerID)
+		e.String("ifname", &a.IfName)
+		if a.ContainerID == "" {
+			e.Fail("containerID", "the attachment's container id", "none")
+		}
+		if a.IfName == "" {
+			e.Fail("ifname", "the attachment's interface name", "none")
+		}
+		r.Valid = append(r.Valid, a)
+	})
+	if err := r.Config.Err(); err != nil {
+		return plugin.ConfigError("nothing was removed; the runtime must send a list of containerID and ifname", "%v", err)
+	}
+	return nil
+}
+
+// The keys of GC's list: the one of spec 1.1.0, and the one that libcni had before it was corrected and still sends.
+const (
+	ValidKey    = "cni.dev/valid-attachments"
+	OldValidKey = "cni.dev/attachments"
+)
+
+// ValidateName refuses a container id or network name that is not ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$ (libcni): they end up in file names,
+// rules and links.
+func ValidateName(s string) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	for i, c := range s {
+		if !strings.ContainsRune(letters, c) && (i == 0 || !strings.ContainsRune("_.-", c)) {
+			return errors.New("it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'")
+		}
+	}
+	return nil
+}
