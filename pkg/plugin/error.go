@@ -8,6 +8,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/kernel"
 )
 
 // Errorf returns an internal error (code 999): what failed, on what, with which value, and what to do about it.
@@ -28,6 +29,9 @@ func AsError(err error) *types.Error {
 		var c *conf.Error
 		if errors.As(err, &c) {
 			return ConfigError("correct that key in the network's configuration", "%v", err)
+		}
+		if missing, is := errors.AsType[*kernel.Missing](err); is {
+			return types.NewError(types.ErrPluginNotAvailable, err.Error(), missing.Remedy())
 		}
 		remedy := ""
 		if known := interface{ Remedy() string }(nil); errors.As(err, &known) {

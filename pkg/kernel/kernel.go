@@ -1,0 +1,53 @@
+// Package kernel has the error of a kernel that lacks what a plugin needs.
+package kernel
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"strings"
+)
+
+// Missing is the error of a kernel that lacks a feature. plugin.AsError gives it the code of a plugin that is not available.
+type Missing struct {
+	Feature string // what it lacks, such as "links of type vlan"
+	Module  string // the module that has the feature, or several with commas; "" if it is never in one
+	Option  string // what a kernel is built with to have it, such as "CONFIG_IFB"; can be ""
+	Instead string // what to do without the feature; can be ""
+	Err     error  // what the kernel said
+}
+
+func (m *Missing) Error() string { return fmt.Sprintf("the kernel has no %s: %v", m.Feature, m.Err) }
+
+func (m *Missing) Unwrap() error { return m.Err }
+
+// Remedy says what can be done about it.
+func (m *Missing) Remedy() string {
+	var ways []string
+	if m.Module != "" {
+		ways = append(ways, "load the kernel module "+m.Module)
+	}
+	ways = append(ways, "use a kernel with "+cmp.Or(m.Option, "that module"))
+	if m.Instead != "" {
+		ways = append(ways, m.Instead)
+	}
+	return strings.Join(ways, ", or ")
+}
+
+// IsMissing reports whether an error is about a feature that the kernel lacks.
+func IsMissing(err error) bool {
+	_, is := errors.AsType[*Missing](err)
+	return is
+}
+
+// linkModules are the modules that are not called as the links that they make.
+var linkModules = map[string]string{"vlan": "8021q", "tap": "tun"}
+
+// MissingLink is the error of a kernel that can't make links of a type.
+func MissingLink(linkType string, err error) error {
+	m := &Missing{Feature: "links of type " + linkType, Module: cmp.Or(linkModules[linkType], linkType), Err: err}
+	if linkType == "vlan" {
+		m.Instead = "name another master, as some links can't have VLANs"
+	}
+	return m
+}

@@ -1,0 +1,32 @@
+package kernel
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"golang.org/x/sys/unix"
+)
+
+func TestMissing(t *testing.T) {
+	for _, tt := range []struct {
+		err          error
+		text, remedy string
+	}{
+		{MissingLink("vrf", unix.EOPNOTSUPP), "the kernel has no links of type vrf: operation not supported",
+			"load the kernel module vrf, or use a kernel with that module"},
+		{MissingLink("vlan", unix.EOPNOTSUPP), "the kernel has no links of type vlan: operation not supported",
+			"load the kernel module 8021q, or use a kernel with that module, or name another master, as some links can't have VLANs"},
+		{&Missing{Feature: "rules", Option: "CONFIG_IP_MULTIPLE_TABLES", Err: unix.EOPNOTSUPP}, "the kernel has no rules: operation not supported",
+			"use a kernel with CONFIG_IP_MULTIPLE_TABLES"},
+	} {
+		err := fmt.Errorf("wrapped: %w", tt.err)
+		var m *Missing
+		if !errors.As(err, &m) || !IsMissing(err) || m.Error() != tt.text || m.Remedy() != tt.remedy || !errors.Is(err, unix.EOPNOTSUPP) {
+			t.Errorf("got %v, %q", tt.err, m.Remedy())
+		}
+	}
+	if IsMissing(unix.EOPNOTSUPP) || IsMissing(nil) {
+		t.Error("an error that names no feature is one")
+	}
+}
