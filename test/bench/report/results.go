@@ -1,5 +1,4 @@
-// Package report keeps what the benchmark measured, and shows it: as JSON, as tables beside the marks it should reach, and
-// as plots.
+// Package report keeps what the benchmark measured, and shows it: as JSON, as tables and as plots.
 package report
 
 import (
@@ -91,7 +90,7 @@ func (r *Results) Ratio(over, under Point) (float64, bool) {
 	return a.Median / b.Median, true
 }
 
-// NotesFile is a file in the report's directory that is written by hand; its text is put below the marks.
+// NotesFile is a file in the report's directory that is written by hand; its text closes the part on how the time grows.
 const NotesFile = "notes.md"
 
 // Write writes the report into a directory: README.md, results.json and the plots.
