@@ -15,6 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -51,6 +52,9 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 		if err := r.Pair.Err(); err != nil {
 			return fail(p, version, err)
 		}
+	}
+	if err := request.NeedPrevResult(r, *row); err != nil {
+		return fail(p, version, err)
 	}
 	r.Trace = tracer(p, row.Name)
 	r.Warn = func(text string) { fmt.Fprintln(p.Stderr, row.Name+":", text) }

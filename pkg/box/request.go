@@ -38,7 +38,7 @@ func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, ver
 	if err != nil {
 		return nil, version, err
 	}
-	err = request.Configure(r, config, *row)
+	err = request.Read(r, config, *row)
 	if plugin.AtLeast(r.Version, "0.1.0") {
 		version = r.Version
 	}

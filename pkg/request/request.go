@@ -12,9 +12,17 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-// Configure reads a configuration, which is strict, into a request for a plugin. The request's Command says how strict to be. Nothing is
-// changed by it. When it fails, Version says which one the configuration names, as far as that was read.
+// Configure is Read, and makes sure of what the plugin depends on.
 func Configure(r *plugin.Request, config *conf.Object, of plugin.Descriptor) error {
+	if err := Read(r, config, of); err != nil {
+		return err
+	}
+	return NeedPrevResult(r, of)
+}
+
+// Read reads a configuration, which is strict, into a request for a plugin. The request's Command says how strict to be. Nothing is
+// changed by it. When it fails, Version says which one the configuration names, as far as that was read.
+func Read(r *plugin.Request, config *conf.Object, of plugin.Descriptor) error {
 	r.Config = config
 	if err := readNetwork(r); err != nil {
 		return err
@@ -28,7 +36,7 @@ func Configure(r *plugin.Request, config *conf.Object, of plugin.Descriptor) err
 	if r.Command == plugin.Del || r.Command == plugin.GC {
 		r.Config = r.Config.Lenient()
 	}
-	if err := readPrevResult(r, of); err != nil {
+	if err := readPrevResult(r); err != nil {
 		return err
 	}
 	return r.Config.Err()
@@ -54,11 +62,11 @@ func readNetwork(r *plugin.Request) error {
 	return nil
 }
 
-// readPrevResult reads prevResult, which has to be there and readable where a plugin depends on it only.
-func readPrevResult(r *plugin.Request, of plugin.Descriptor) error {
+// readPrevResult reads prevResult, which only has to be readable where the plugin depends on it.
+func readPrevResult(r *plugin.Request) error {
 	r.PrevResult = nil
 	if !r.Config.Has("prevResult") {
-		return missingPrevResult(r.Command, of)
+		return nil
 	}
 	o := r.Config.Object("prevResult")
 	if err := r.Config.Err(); err != nil {
@@ -72,12 +80,14 @@ func readPrevResult(r *plugin.Request, of plugin.Descriptor) error {
 	return nil
 }
 
-// missingPrevResult is the error of a plugin that needs prevResult, in words of the reference plugins.
-func missingPrevResult(command plugin.Command, of plugin.Descriptor) error {
+// NeedPrevResult is an error, in words of the reference plugins, if a plugin needs prevResult and there is none.
+func NeedPrevResult(r *plugin.Request, of plugin.Descriptor) error {
 	switch {
-	case of.Chained && (command == plugin.Add || command == plugin.Check):
+	case r.PrevResult != nil:
+		return nil
+	case of.Chained && (r.Command == plugin.Add || r.Command == plugin.Check):
 		return plugin.ConfigError("list it behind a plugin that makes an interface", "%s must be called as chained plugin: required prevResult missing", of.Name)
-	case command == plugin.Check && of.Kind != plugin.IPAM:
+	case r.Command == plugin.Check:
 		return plugin.ConfigError("the runtime must pass the result of ADD to CHECK", "required prevResult missing")
 	}
 	return nil

@@ -169,9 +169,6 @@ func TestCheck(t *testing.T) {
 			}
 		})
 	}
-	if err := (Plugin{}).Check(t.Context(), request(t, `{"ipam": {`+two+`}}`, "", "")); err == nil || !strings.Contains(err.Error(), "prevResult missing") {
-		t.Errorf("without prevResult: %v", err)
-	}
 }
 
 func FuzzConfig(f *testing.F) {
