@@ -31,7 +31,7 @@ func TestOrder(t *testing.T) {
 		plugin.GC:     "GC a, GC b, GC c",
 	} {
 		l := newLab(t, "a", "b", "c")
-		if _, err := l.run(t, context.Background(), command, config("1.1.0", nothingValid, abc)); err != nil {
+		if _, err := l.run(t, context.Background(), command, config("1.1.0", nothingValid+`"prevResult": {},`, abc)); err != nil {
 			t.Error(err)
 		}
 		if got := l.names(); got != want {
@@ -339,13 +339,13 @@ func TestFailures(t *testing.T) {
 		t.Run(string(tt.command), func(t *testing.T) {
 			l := newLab(t, "a", "b", "c")
 			l.fails(string(tt.command)+" b", failure)
-			_, err := l.run(t, context.Background(), tt.command, config("1.1.0", nothingValid, abc))
+			_, err := l.run(t, context.Background(), tt.command, config("1.1.0", nothingValid+`"prevResult": {},`, abc))
 			check(t, err, tt.msg)
 			if got := l.names(); got != tt.calls {
 				t.Errorf("calls %s, want %s", got, tt.calls)
 			}
 			l.fails(string(tt.command)+" c", errors.New("busy"))
-			_, err = l.run(t, context.Background(), tt.command, config("1.1.0", nothingValid, abc))
+			_, err = l.run(t, context.Background(), tt.command, config("1.1.0", nothingValid+`"prevResult": {},`, abc))
 			if e := plugin.AsError(err); e.Code != failure.Code || e.Msg != tt.both {
 				t.Errorf("error %#v\nwant code %d, %q", e, failure.Code, tt.both)
 			}

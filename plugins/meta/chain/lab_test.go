@@ -76,7 +76,7 @@ func (l *lab) request(command plugin.Command, config string) (*plugin.Request, e
 	if err != nil {
 		return nil, err
 	}
-	return r, request.Configure(r, o, plugin.Descriptor{})
+	return r, request.Read(r, o, plugin.Descriptor{})
 }
 
 // run calls the chain.
