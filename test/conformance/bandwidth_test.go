@@ -784,7 +784,7 @@ func bandwidthStatus() []row {
 			config := with(bandwidth(bothWays), "cniVersion", `"1.1.0"`)
 			r, _ := l.under("strace -f -qq -o /dev/null -e trace=recvfrom -e inject=recvfrom:error=ENOENT", "STATUS", nil, config)
 			l.code(failure(r), 50)
-			l.refused(failure(r), "CONFIG_NET_SCH_TBF")
+			l.refused(failure(r), "the kernel has no token bucket filter", "CONFIG_NET_SCH_TBF")
 		}},
 		{name: "STATUS without limits succeeds", test: func(l *lab) {
 			l.must(l.status(conf(bandwidth(`"capabilities":{"bandwidth":true}`))))

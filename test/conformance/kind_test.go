@@ -24,7 +24,7 @@ var kindRows = []row{
 				n = conf(lan, vrf)
 			}
 			err := web.add(n)
-			l.refused(err, "this kernel makes no links of type "+c.kind, "load the kernel module "+c.module)
+			l.refused(err, "the kernel has no links of type "+c.kind, "load the kernel module "+c.module)
 			l.code(err, 50)
 		}
 		if !lacking {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
@@ -155,7 +156,8 @@ func (c *config) checkBridge(l netlink.Link) *types.Error {
 		return plugin.ConfigError("name another bridge, or remove that link", "bridge: %q already exists but is not a bridge (it is %s)", c.name, kind(l))
 	case c.hasVLANs() && (bridge.VlanFiltering == nil || !*bridge.VlanFiltering):
 		return plugin.ConfigError(
-			fmt.Sprintf("use another bridge, or `ip link set dev %s type bridge vlan_filtering 1`: ports without a VLAN are in VLAN 1 then", c.name),
+			fmt.Sprintf("use another bridge, or `ip link set dev %s type bridge vlan_filtering 1`: ports without a VLAN are in VLAN 1 then. "+
+				"The kernel needs CONFIG_BRIDGE_VLAN_FILTERING", c.name),
 			"bridge %s does not filter VLANs: it would not separate containers", c.name)
 	}
 	return nil
@@ -173,13 +175,16 @@ func kind(l netlink.Link) string {
 func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
 	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, link.RandomMAC(), c.MTU
-	bridge, remedy := &netlink.Bridge{LinkAttrs: attrs}, fmt.Sprintf("check the name and the mtu (%d)", c.MTU)
+	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	if c.filterVLANs {
 		bridge.VlanFiltering = &c.filterVLANs
-		remedy += "; vlan and vlanTrunk need a kernel with CONFIG_BRIDGE_VLAN_FILTERING"
 	}
-	if err := h.LinkAdd(bridge); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, plugin.Errorf(remedy, "create it: %v", err)
+	err := h.LinkAdd(bridge)
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return nil, kernel.MissingLink("bridge", err)
+	case err != nil && !errors.Is(err, unix.EEXIST):
+		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %v", err)
 	}
 	return h.LinkByName(c.name)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -48,7 +49,7 @@ func create(_ context.Context, a *attach.Attachment) error {
 	err = inside.LinkAdd(&netlink.Dummy{LinkAttrs: attrs})
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return attach.NoKind("dummy", err)
+		return kernel.MissingLink("dummy", err)
 	case err != nil:
 		return fmt.Errorf("create dummy %s: %w", a.IfName, err)
 	}

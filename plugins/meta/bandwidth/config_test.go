@@ -52,12 +52,12 @@ func TestLacking(t *testing.T) {
 		unix.EEXIST:     types.ErrInternal,
 		unix.EPERM:      types.ErrInternal,
 	} {
-		err := lacking(fmt.Errorf("netlink: %w", errno), "limit it", "token bucket filter", "CONFIG_NET_SCH_TBF")
+		err := lacking(fmt.Errorf("netlink: %w", errno), "limit it", tokenBucket)
 		if e := plugin.AsError(err); e.Code != code {
 			t.Errorf("%v: code %d, want %d: %v", errno, e.Code, code, e)
 		}
 	}
-	if err := lacking(nil, "limit it", "token bucket filter", "CONFIG_NET_SCH_TBF"); err != nil {
+	if err := lacking(nil, "limit it", tokenBucket); err != nil {
 		t.Error(err)
 	}
 }

@@ -70,7 +70,7 @@ func makeIFB(h *netlink.Handle, k plugin.Key, mtu int) (*netlink.Ifb, error) {
 			continue
 		}
 		if err != nil {
-			return nil, lacking(err, "make ifb "+name, "ifb links", "CONFIG_IFB")
+			return nil, lacking(err, "make ifb "+name, ifbLinks)
 		}
 		if err := link.SetUpAs(ifb.Index, alias(k), 0); err != nil {
 			return nil, errors.Join(fmt.Errorf("set up %s: %w", name, err), link.Delete(h, ifb.Index))

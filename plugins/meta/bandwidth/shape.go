@@ -6,10 +6,10 @@ import (
 	"fmt"
 	"net"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -40,7 +40,7 @@ func (c *config) apply(h *netlink.Handle, k plugin.Key, end netlink.Link, undo *
 		return nil, err
 	}
 	filters := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: ingressHandle, Parent: netlink.HANDLE_INGRESS}}
-	if err := lacking(h.QdiscAdd(filters), "filter what "+name+" receives", "ingress qdisc", "CONFIG_NET_SCH_INGRESS"); err != nil {
+	if err := lacking(h.QdiscAdd(filters), "filter what "+name+" receives", ingressQdisc); err != nil {
 		return nil, err
 	}
 	undo.Push("stop filtering what "+name+" receives", func(context.Context) error { return h.QdiscDel(filters) })
@@ -49,8 +49,7 @@ func (c *config) apply(h *netlink.Handle, k plugin.Key, end netlink.Link, undo *
 		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: ingressHandle, Priority: 1, Protocol: unix.ETH_P_ALL},
 		Actions:     []netlink.Action{netlink.NewMirredAction(ifb.Index)},
 	})
-	return ifb, lacking(err, "send what "+name+" receives through "+ifb.Name, "u32 filter or mirred action",
-		"CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED")
+	return ifb, lacking(err, "send what "+name+" receives through "+ifb.Name, filterToIFB)
 }
 
 // hostEnd returns the veth of this host that the previous result names and whose other end is in the container. Nothing is asked in
@@ -78,17 +77,25 @@ func hostEnd(r *plugin.Request) (netlink.Link, error) {
 
 // addTBF limits what a link sends.
 func addTBF(h *netlink.Handle, tbf *netlink.Tbf, name string) error {
-	return lacking(h.QdiscAdd(tbf), "limit what "+name+" sends", "token bucket filter", "CONFIG_NET_SCH_TBF")
+	return lacking(h.QdiscAdd(tbf), "limit what "+name+" sends", tokenBucket)
 }
 
+// What the limits need of the kernel.
+var (
+	tokenBucket  = kernel.Missing{Feature: "token bucket filter", Module: "sch_tbf", Option: "CONFIG_NET_SCH_TBF"}
+	ifbLinks     = kernel.Missing{Feature: "ifb links", Module: "ifb", Option: "CONFIG_IFB"}
+	ingressQdisc = kernel.Missing{Feature: "ingress qdisc", Module: "sch_ingress", Option: "CONFIG_NET_SCH_INGRESS"}
+	filterToIFB  = kernel.Missing{Feature: "u32 filter or mirred action", Module: "cls_u32, act_mirred", Option: "CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED"}
+)
+
 // lacking adds to an error what was to be done, and says what the kernel lacks if it is about that.
-func lacking(err error, doing, what, option string) error {
+func lacking(err error, doing string, needed kernel.Missing) error {
 	switch {
 	case err == nil:
 		return nil
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.EOPNOTSUPP):
-		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("%s: the kernel has no %s (%s)", doing, what, option),
-			"load the module, or use a kernel that has it, or leave the limit out")
+		needed.Err, needed.Instead = err, "leave the limit out"
+		err = &needed
 	case errors.Is(err, unix.EEXIST):
 		return plugin.Errorf("call DEL before a second ADD; if others limit that link, leave it to them", "%s: it has a qdisc already", doing)
 	}
@@ -103,10 +110,10 @@ func (c *config) checkKernel(h *netlink.Handle) error {
 	ifb := &netlink.Ifb{LinkAttrs: netlink.LinkAttrs{Name: ifbName(""), HardwareAddr: net.HardwareAddr{1, 0, 0, 0, 0, 0}}}
 	errs := []error{addTBF(h, filter, "a link")}
 	if c.egress.rate > 0 {
-		errs = append(errs, lacking(h.LinkAdd(ifb), "make an ifb", "ifb links", "CONFIG_IFB"))
+		errs = append(errs, lacking(h.LinkAdd(ifb), "make an ifb", ifbLinks))
 	}
 	for _, err := range errs {
-		if plugin.AsError(err).Code == types.ErrPluginNotAvailable {
+		if kernel.IsMissing(err) {
 			return err
 		}
 	}

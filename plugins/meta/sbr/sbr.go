@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -156,8 +157,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	if _, err := link.Rules(r.Links()); err != nil {
-		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("list rules: %v", err),
-			"sbr needs a kernel with CONFIG_IP_MULTIPLE_TABLES")
+		return &kernel.Missing{Feature: "routing by rules", Option: "CONFIG_IP_MULTIPLE_TABLES", Err: err}
 	}
 	return nil
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -125,7 +126,7 @@ func (c *config) make(h *netlink.Handle) error {
 	attrs.Name, attrs.HardwareAddr, attrs.Flags = c.name, ownMAC(c.name), net.FlagUp
 	err = h.LinkAdd(&netlink.Vrf{LinkAttrs: attrs, Table: uint32(table)})
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return attach.NoKind("vrf", err)
+		return kernel.MissingLink("vrf", err)
 	}
 	if err != nil {
 		return fmt.Errorf("make VRF %s: %w", c.name, err)
