@@ -69,7 +69,7 @@ func giveBack(r *plugin.Request) error {
 
 // collect is giveBack in the namespace that the device was moved to.
 func (h *holding) collect(r *plugin.Request) error {
-	stale := &plugin.Request{Command: plugin.Del, Key: h.Key, Netns: h.netns, Config: r.Config, Trace: r.Trace, Warn: r.Warn}
+	stale := &plugin.Request{Command: plugin.Del, Key: h.Key, Netns: h.netns, Config: r.Config, Trace: r.Trace, Warn: r.Warn, Pair: netns.NewPair("", false)}
 	defer stale.Close()
 	n, err := netns.Open(h.netns)
 	switch {
