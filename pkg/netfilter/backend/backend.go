@@ -15,11 +15,11 @@ import (
 
 	"github.com/google/nftables"
 
-	"github.com/cnibox/cnibox/pkg/conntrack"
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/conntrack"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -35,7 +35,7 @@ type Use struct {
 	reference    reference.Use                    // empty if they have no nftables for it
 	hasReference func(*nft.Conn, plugin.Key) bool // whether what they made will do for Check; nil if it won't
 
-	ports  []netfilter.PortMap
+	ports  []spec.PortMap
 	marked func(*nft.Conn) iptables.Marked // what iptables has to accept for nftables, which can't accept a packet for good; nil for nothing
 }
 
@@ -54,7 +54,7 @@ func Masquerade(addrs []netip.Prefix) Use {
 // PortMaps publishes ports of containers on the host. Add fails if another attachment has one of them, with an error that names it, or
 // takes the port over if that one is gone. It also cuts connections without a connection's end, such as UDP's, that were made before
 // and would go on to lead elsewhere; Del cuts those to the container. Of ports, Del and GC need Results alone.
-func PortMaps(ports netfilter.PortMaps) Use {
+func PortMaps(ports spec.PortMaps) Use {
 	return Use{
 		table:      nft.HostTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.PortMaps(ports) },
@@ -69,7 +69,7 @@ func PortMaps(ports netfilter.PortMaps) Use {
 // apart. What keeps them apart is in place before anything is let through.
 //
 // Del leaves the rules of iptables that accept what nftables marks: they are for all, and accept nothing else.
-func Forward(f netfilter.Forward) Use {
+func Forward(f spec.Forward) Use {
 	return Use{
 		table:      nft.ForwardTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.Forward(f) },
@@ -141,9 +141,9 @@ func (u Use) Check(ctx context.Context, w Wish, key plugin.Key) error {
 // matter for what the reference plugins made, which does not always tell whose it is.
 func Del(ctx context.Context, key plugin.Key, hint []netip.Prefix, uses ...Use) error {
 	return onEach(uses, func(h host, u Use) error {
-		var published []netfilter.PortMap
+		var published []spec.PortMap
 		var errs []error
-		took := func(ports []netfilter.PortMap, err error) {
+		took := func(ports []spec.PortMap, err error) {
 			published, errs = append(published, ports...), append(errs, err)
 		}
 		if h.has(u.table) {
@@ -190,7 +190,7 @@ func (u Use) tables() []nftables.Table {
 }
 
 // CheckConditions refuses conditions of ports, as far as that can be told before there are any ports.
-func CheckConditions(w Wish, ports netfilter.PortMaps) error {
+func CheckConditions(w Wish, ports spec.PortMaps) error {
 	if w.NFTables == "" {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -82,7 +82,7 @@ func TestExplain(t *testing.T) {
 			{Wish{Key: "backend", Value: "iptables"}, "publishes ports with iptables: backend says so"},
 			{Wish{Key: "backend", Value: "x"}, `publishes ports with nothing: backend: unknown backend "x"; use "nftables" or "iptables", or leave it out`},
 		} {
-			if got := PortMaps(netfilter.PortMaps{}).Explain("publishes ports", tt.wish); got != tt.want {
+			if got := PortMaps(spec.PortMaps{}).Explain("publishes ports", tt.wish); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		}

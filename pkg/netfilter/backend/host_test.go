@@ -12,9 +12,9 @@ import (
 
 	"github.com/google/nftables"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -30,13 +30,13 @@ var dels = map[string]func() error{
 	"bridge": func() error {
 		return Del(context.Background(), key, hint, Masquerade(nil), SpoofCheck("", "", [6]byte{}))
 	},
-	"port maps": func() error { return Del(context.Background(), key, hint, PortMaps(netfilter.PortMaps{})) },
-	"forward":   func() error { return Del(context.Background(), key, hint, Forward(netfilter.Forward{})) },
+	"port maps": func() error { return Del(context.Background(), key, hint, PortMaps(spec.PortMaps{})) },
+	"forward":   func() error { return Del(context.Background(), key, hint, Forward(spec.Forward{})) },
 }
 
 func TestOnEach(t *testing.T) {
 	t.Parallel()
-	uses := []Use{Masquerade(nil), PortMaps(netfilter.PortMaps{}), Forward(netfilter.Forward{}), SpoofCheck("", "", [6]byte{})}
+	uses := []Use{Masquerade(nil), PortMaps(spec.PortMaps{}), Forward(spec.Forward{}), SpoofCheck("", "", [6]byte{})}
 	groups := map[string][]nftables.Table{
 		"reference masquerade": reference.Masquerade().Tables, "reference ports": reference.PortMaps("").Tables,
 		"nat": iptables.Masquerading.Tables(), "filter": iptables.Forwarding.Tables(),

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	netfilter "github.com/cnibox/cnibox/pkg/netfilter/spec"
 )
 
 func (n *node) forward(t testing.TB, id string, f netfilter.Forward) {

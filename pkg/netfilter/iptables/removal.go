@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	netfilter "github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )

@@ -12,7 +12,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -27,10 +27,10 @@ const foreignMark = 0x40000000
 
 // Forward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it, which goes with the port. To
 // accept what is marked is for others.
-func (c *Conn) Forward(f netfilter.Forward) Use {
+func (c *Conn) Forward(f spec.Forward) Use {
 	u := Use{table: c.forwarding(), name: useForward, records: forwardRecords(f),
 		kinds: []kind{kindForwarded, kindProtected, kindIsolated, kindPublished}}
-	if f.Ingress != netfilter.Isolated || f.HostEnd == "" {
+	if f.Ingress != spec.Isolated || f.HostEnd == "" {
 		return u
 	}
 	u.before = func(context.Context) error {
@@ -56,20 +56,20 @@ func (c *Conn) Forward(f netfilter.Forward) Use {
 
 const useForward = "forward"
 
-func forwardRecords(f netfilter.Forward) (records []record) {
+func forwardRecords(f spec.Forward) (records []record) {
 	for _, a := range f.Addrs {
 		records = append(records, record{kind: kindForwarded, link: noLink, addr: a})
 	}
 	bridge := record{link: f.Bridge, addr: netip.IPv6Unspecified()}
-	if f.Ingress != netfilter.Open {
+	if f.Ingress != spec.Open {
 		bridge.kind = kindProtected
 		records = append(records, bridge)
 	}
-	if f.Ingress == netfilter.Isolated {
+	if f.Ingress == spec.Isolated {
 		bridge.kind = kindIsolated
 		records = append(records, bridge)
 	}
-	if f.Ingress != netfilter.Open && f.Published {
+	if f.Ingress != spec.Open && f.Published {
 		bridge.kind = kindPublished
 		records = append(records, bridge)
 	}

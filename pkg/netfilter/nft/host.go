@@ -10,7 +10,7 @@ import (
 	"github.com/google/nftables/expr"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 )
 
 // The table for masquerading and published ports is inet cnibox; docs/netfilter.md shows it as nft lists it. A connection to an
@@ -242,7 +242,7 @@ func (t *table) removeUnused() error {
 	}
 	var gone []element
 	for _, e := range links {
-		if _, err := netfilter.LocalhostAllowed(unix.ByteSliceToString(e.Key)); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
+		if _, err := spec.LocalhostAllowed(unix.ByteSliceToString(e.Key)); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
 			gone = append(gone, newElement(t.inside, e.Key))
 		}
 	}

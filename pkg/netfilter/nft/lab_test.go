@@ -9,7 +9,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -31,13 +31,13 @@ func prefixes(texts ...string) []netip.Prefix {
 }
 
 // portMap reads "tcp/8080=10.88.0.2:80" and "udp/192.0.2.1:53=10.88.0.2:53".
-func portMap(t testing.TB, s string) netfilter.PortMap {
+func portMap(t testing.TB, s string) spec.PortMap {
 	t.Helper()
 	host, container, _ := strings.Cut(s, "=")
 	name, port, _ := strings.Cut(host, "/")
-	m := netfilter.PortMap{Container: netip.MustParseAddrPort(container)}
+	m := spec.PortMap{Container: netip.MustParseAddrPort(container)}
 	var ok bool
-	if m.Protocol, ok = netfilter.Protocol(name); !ok {
+	if m.Protocol, ok = spec.Protocol(name); !ok {
 		t.Fatalf("protocol of %q", s)
 	}
 	if a, err := netip.ParseAddrPort(port); err == nil {
@@ -50,9 +50,9 @@ func portMap(t testing.TB, s string) netfilter.PortMap {
 	return m
 }
 
-func portMaps(t testing.TB, texts ...string) []netfilter.PortMap {
+func portMaps(t testing.TB, texts ...string) []spec.PortMap {
 	t.Helper()
-	var out []netfilter.PortMap
+	var out []spec.PortMap
 	for _, s := range texts {
 		out = append(out, portMap(t, s))
 	}
@@ -60,14 +60,14 @@ func portMaps(t testing.TB, texts ...string) []netfilter.PortMap {
 }
 
 // behind is for ports of containers behind a bridge.
-func behind(link string, maps []netfilter.PortMap) netfilter.PortMaps {
-	return netfilter.PortMaps{Maps: maps, SNAT: true, MarkBit: defaultBit, Inside: link, InsideShared: true}
+func behind(link string, maps []spec.PortMap) spec.PortMaps {
+	return spec.PortMaps{Maps: maps, SNAT: true, MarkBit: defaultBit, Inside: link, InsideShared: true}
 }
 
 // delPorts takes the ports of an attachment back and returns them as text.
 func delPorts(t testing.TB, table *Conn, key plugin.Key) []string {
 	t.Helper()
-	maps, err := table.PortMaps(netfilter.PortMaps{}).Del(ctx, key)
+	maps, err := table.PortMaps(spec.PortMaps{}).Del(ctx, key)
 	must(t, err)
 	var out []string
 	for _, m := range maps {

@@ -6,7 +6,7 @@ import (
 	"runtime"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -16,9 +16,9 @@ func used(c *Conn, n int) map[string]Use {
 	addr := netip.AddrFrom4([4]byte{10, 88, byte(n >> 8), byte(n)})
 	return map[string]Use{
 		"masquerade": c.Masquerade([]netip.Prefix{netip.PrefixFrom(addr, 16)}),
-		"portmap":    c.PortMaps(netfilter.PortMaps{Maps: []netfilter.PortMap{{Protocol: 6, HostPort: uint16(1000 + n), Container: netip.AddrPortFrom(addr, 80)}}}),
-		"forward": c.Forward(netfilter.Forward{
-			Addrs: []netip.Addr{addr}, Ingress: netfilter.Isolated, Bridge: "cni0",
+		"portmap":    c.PortMaps(spec.PortMaps{Maps: []spec.PortMap{{Protocol: 6, HostPort: uint16(1000 + n), Container: netip.AddrPortFrom(addr, 80)}}}),
+		"forward": c.Forward(spec.Forward{
+			Addrs: []netip.Addr{addr}, Ingress: spec.Isolated, Bridge: "cni0",
 		}),
 		"spoof check": c.SpoofCheck(fmt.Sprintf("veth%d", n), [6]byte{2, 0, 0, 0, byte(n >> 8), byte(n)}),
 	}

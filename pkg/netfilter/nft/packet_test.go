@@ -6,7 +6,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -85,7 +85,7 @@ func ask(from *netlab.Namespace, network, target string) string {
 	return err.Error()
 }
 
-func (n *node) addPorts(t *testing.T, id string, ports netfilter.PortMaps) {
+func (n *node) addPorts(t *testing.T, id string, ports spec.PortMaps) {
 	t.Helper()
 	n.Do(func() { must(t, n.table.PortMaps(ports).Add(ctx, keyOf(id))) })
 }
@@ -267,7 +267,7 @@ func TestWithoutSNAT(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.web.ServeTCP(t, ":80")
-	n.addPorts(t, "web", netfilter.PortMaps{Maps: portMaps(t, "tcp/8080=10.1.0.2:80"), Inside: "cni0", InsideShared: true})
+	n.addPorts(t, "web", spec.PortMaps{Maps: portMaps(t, "tcp/8080=10.1.0.2:80"), Inside: "cni0", InsideShared: true})
 	if got := ask(&n.outside.Namespace, "tcp", "192.0.2.1:8080"); got != "web saw 192.0.2.254" {
 		t.Errorf("from outside: %q", got)
 	}
@@ -275,7 +275,7 @@ func TestWithoutSNAT(t *testing.T) {
 		t.Errorf("hairpin: %q", got)
 	}
 	n.Do(func() {
-		if allowed, err := netfilter.LocalhostAllowed("cni0"); allowed || err != nil {
+		if allowed, err := spec.LocalhostAllowed("cni0"); allowed || err != nil {
 			t.Errorf("route_localnet is %v, %v", allowed, err)
 		}
 	})

@@ -15,14 +15,14 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/nftables"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // PortMaps publishes ports of a container on the host. Add fails if another attachment has one of the ports, with an error that names
 // it, or takes the port over if that one is gone.
-func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
+func (c *Conn) PortMaps(ports spec.PortMaps) Use {
 	t := c.host()
 	t.results = ports.Results
 	records := portRecords(ports)
@@ -39,7 +39,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 			if link == "" {
 				return nil
 			}
-			return netfilter.AllowLocalhost(link) // the guard is there by now
+			return spec.AllowLocalhost(link) // the guard is there by now
 		},
 		also: func(o owner) error {
 			options := t.options(o, ports, records)
@@ -50,7 +50,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 			case len(rules) < len(options):
 				return t.mismatch(": %s has %d of its own %d rules in chains %s", o.comment, len(rules), len(options), strings.Join(optionChains(), ", "))
 			case link != "":
-				return netfilter.CheckLocalhost(link)
+				return spec.CheckLocalhost(link)
 			}
 			return nil
 		},
@@ -60,7 +60,7 @@ func (c *Conn) PortMaps(ports netfilter.PortMaps) Use {
 const usePortMap = "portmap"
 
 // portRecords returns what an attachment is to have for its ports.
-func portRecords(ports netfilter.PortMaps) (records []record) {
+func portRecords(ports spec.PortMaps) (records []record) {
 	r := record{kind: kindPort, bit: defaultBit, link: noLink}
 	if ports.MasqAll {
 		r.flags |= flagMasqAll
@@ -135,7 +135,7 @@ func (r record) hasOwnRules() bool {
 	return r.kind == kindPort && (r.conditions != 0 || r.bit != defaultBit)
 }
 
-func conditionsFor(f *family, ports netfilter.PortMaps) string {
+func conditionsFor(f *family, ports spec.PortMaps) string {
 	if f == &ipv4 {
 		return strings.Join(ports.Conditions4, " ")
 	}
@@ -153,7 +153,7 @@ func hashOf(conditions string) uint32 {
 }
 
 // options returns the commands of nft that make the rules which an attachment needs for its ports, a rule each.
-func (t *table) options(o owner, wanted netfilter.PortMaps, records []record) (commands []string) {
+func (t *table) options(o owner, wanted spec.PortMaps, records []record) (commands []string) {
 	for _, p := range t.ports {
 		var keys []string
 		var r record // all have the same options
@@ -196,7 +196,7 @@ func (t *table) options(o owner, wanted netfilter.PortMaps, records []record) (c
 
 // keyText is the key of a port in the words of nft.
 func keyText(r record) string {
-	key := fmt.Sprintf("%s . %d", netfilter.ProtocolName(r.proto), r.port)
+	key := fmt.Sprintf("%s . %d", spec.ProtocolName(r.proto), r.port)
 	if r.isBound() {
 		return r.addr.String() + " . " + key
 	}
@@ -225,7 +225,7 @@ func (t *table) rulesOf(holdings map[owner][]record) (own []*nftables.Rule, err 
 }
 
 // CheckConditions refuses conditions that are more than that, as far as it can be told without the program nft, which has to be there.
-func CheckConditions(ports netfilter.PortMaps) error {
+func CheckConditions(ports spec.PortMaps) error {
 	for _, f := range families() {
 		text := conditionsFor(f, ports)
 		if text == "" {
@@ -245,7 +245,7 @@ func CheckConditions(ports netfilter.PortMaps) error {
 const conditionsRemedy = "they are written as in a rule of nft: see nft(8)"
 
 // tryConditions has the program nft say whether conditions are right. It changes nothing, and needs nothing of ours to be there.
-func tryConditions(ctx context.Context, ports netfilter.PortMaps) error {
+func tryConditions(ctx context.Context, ports spec.PortMaps) error {
 	if err := CheckConditions(ports); err != nil {
 		return err
 	}
@@ -272,7 +272,7 @@ type nftRefusal string
 func (r nftRefusal) Error() string { return "nft refuses them: " + string(r) }
 
 func findNFT() (path string, err error) {
-	if path, err = netfilter.FindProgram("nft"); err != nil {
+	if path, err = spec.FindProgram("nft"); err != nil {
 		return "", types.NewError(types.ErrPluginNotAvailable, "the program nft is not installed, which conditions and markMasqBit need",
 			"install nftables, or leave these keys out, or use backend \"iptables\"")
 	}
@@ -285,7 +285,7 @@ func runNFT(ctx context.Context, text string, args ...string) error {
 	if err != nil {
 		return err
 	}
-	_, err = netfilter.RunProgram(ctx, path, text, append(args, "-f", "-")...)
+	_, err = spec.RunProgram(ctx, path, text, append(args, "-f", "-")...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		return nftRefusal(strings.Join(strings.Fields(string(exit.Stderr)), " "))

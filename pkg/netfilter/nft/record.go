@@ -11,7 +11,7 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -113,8 +113,8 @@ func (r record) String() string {
 	return r.link
 }
 
-func (r record) portMap() netfilter.PortMap {
-	m := netfilter.PortMap{Protocol: r.proto, HostPort: r.port, Container: r.target}
+func (r record) portMap() spec.PortMap {
+	m := spec.PortMap{Protocol: r.proto, HostPort: r.port, Container: r.target}
 	if r.isBound() {
 		m.HostIP = r.addr
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -23,7 +23,7 @@ import (
 type attached struct {
 	*netlab.Host
 	conn  *Conn
-	ports netfilter.PortMaps
+	ports spec.PortMaps
 }
 
 func newAttached(t *testing.T) attached {
@@ -210,13 +210,13 @@ func TestGC(t *testing.T) {
 	a.Do(func() {
 		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Add(ctx, other))
 		must(t, a.conn.PortMaps(behind("cni0", portMaps(t, "tcp/81=10.88.0.3:80"))).Add(ctx, keyOf("b")))
-		must(t, a.conn.PortMaps(netfilter.PortMaps{}).GC(ctx, "net", []plugin.Key{keyOf("a")}))
+		must(t, a.conn.PortMaps(spec.PortMaps{}).GC(ctx, "net", []plugin.Key{keyOf("a")}))
 		must(t, a.conn.Masquerade(nil).GC(ctx, "net", []plugin.Key{keyOf("a")}))
 		must(t, a.check())
 		must(t, a.conn.Masquerade(nil).GC(ctx, "net", nil))
-		must(t, a.conn.PortMaps(netfilter.PortMaps{}).GC(ctx, "net", nil))
+		must(t, a.conn.PortMaps(spec.PortMaps{}).GC(ctx, "net", nil))
 		a.MustRun(t, "ip", "link", "del", "cni0")
-		must(t, a.conn.PortMaps(netfilter.PortMaps{}).GC(ctx, "net", nil))
+		must(t, a.conn.PortMaps(spec.PortMaps{}).GC(ctx, "net", nil))
 		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Check(other))
 		del(t, a.conn.Masquerade(nil), other)
 		must(t, a.conn.Masquerade(nil).GC(ctx, "any", nil))
@@ -233,7 +233,7 @@ func TestMany(t *testing.T) {
 	h := netlab.NewHost(t)
 	addLink(t, h, "cni0")
 	c := open(t, h)
-	var ports netfilter.PortMaps
+	var ports spec.PortMaps
 	for i := range 10000 {
 		ports.Maps = append(ports.Maps, portMap(t, fmt.Sprintf("tcp/%d=10.88.0.2:80", 10000+i)))
 	}
@@ -376,28 +376,28 @@ func TestProtection(t *testing.T) {
 		time.Sleep(tick)
 		return h.MustRun(t, "nft", "list", "table", "inet", "cnibox-forward")
 	}
-	policy := func(ingress netfilter.Ingress, addr string) netfilter.Forward {
-		return netfilter.Forward{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Ingress: ingress, Bridge: "cni0"}
+	policy := func(ingress spec.Ingress, addr string) spec.Forward {
+		return spec.Forward{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Ingress: ingress, Bridge: "cni0"}
 	}
-	must(t, c.Forward(netfilter.Forward{}).Available())
-	must(t, c.Forward(policy(netfilter.Isolated, "10.88.0.2")).Add(ctx, keyOf("a")))
-	must(t, c.Forward(policy(netfilter.SameBridge, "10.88.0.3")).Add(ctx, keyOf("b")))
-	must(t, c.Forward(policy(netfilter.Open, "fd00::4")).Add(ctx, keyOf("c")))
-	must(t, c.Forward(policy(netfilter.Isolated, "10.88.0.2")).Check(keyOf("a")))
-	del(t, c.Forward(netfilter.Forward{}), keyOf("a"))
+	must(t, c.Forward(spec.Forward{}).Available())
+	must(t, c.Forward(policy(spec.Isolated, "10.88.0.2")).Add(ctx, keyOf("a")))
+	must(t, c.Forward(policy(spec.SameBridge, "10.88.0.3")).Add(ctx, keyOf("b")))
+	must(t, c.Forward(policy(spec.Open, "fd00::4")).Add(ctx, keyOf("c")))
+	must(t, c.Forward(policy(spec.Isolated, "10.88.0.2")).Check(keyOf("a")))
+	del(t, c.Forward(spec.Forward{}), keyOf("a"))
 	if got := list(); strings.Contains(got, "10.88.0.2") || strings.Count(got, `{ "cni0" . "cni0" comment "net/b/eth0" }`) != 1 || !strings.Contains(got, `{ "cni0" comment "net/b/eth0" }`) {
 		t.Errorf("after the first DEL:\n%s", got)
 	}
-	must(t, c.Forward(policy(netfilter.Open, "10.88.0.3")).Add(ctx, keyOf("b")))
+	must(t, c.Forward(policy(spec.Open, "10.88.0.3")).Add(ctx, keyOf("b")))
 	if got := list(); strings.Contains(got, `{ "cni0"`) || !strings.Contains(got, "{ 10.88.0.3 comment") {
 		t.Errorf("after a change of policy:\n%s", got)
 	}
-	must(t, c.Forward(netfilter.Forward{}).GC(ctx, "net", []plugin.Key{keyOf("c")}))
+	must(t, c.Forward(spec.Forward{}).GC(ctx, "net", []plugin.Key{keyOf("c")}))
 	if got := list(); strings.Contains(got, "10.88") || !strings.Contains(got, "fd00::4") {
 		t.Errorf("after GC:\n%s", got)
 	}
 	h.MustRun(t, "nft", "flush", "table", "inet", "cnibox-forward")
-	if err := c.Forward(policy(netfilter.Open, "fd00::4")).Check(keyOf("c")); err == nil || !strings.Contains(err.Error(), "all its rules are missing") {
+	if err := c.Forward(policy(spec.Open, "fd00::4")).Check(keyOf("c")); err == nil || !strings.Contains(err.Error(), "all its rules are missing") {
 		t.Error(err)
 	}
 }
@@ -407,18 +407,18 @@ func TestProtectionWithoutName(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	c := open(t, h)
-	policy := netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "cni0"}
+	policy := spec.Forward{Ingress: spec.SameBridge, Bridge: "cni0"}
 	must(t, c.Forward(policy).Add(ctx, keyOf("a")))
 	must(t, c.Forward(policy).Add(ctx, keyOf("b")))
 	for _, verb := range []string{"delete", "add"} {
 		h.MustRun(t, "nft", verb, "element", "inet", "cnibox-forward", "protected_v1", `{ "cni0" }`)
 	}
-	del(t, c.Forward(netfilter.Forward{}), keyOf("b"))
+	del(t, c.Forward(spec.Forward{}), keyOf("b"))
 	must(t, c.Forward(policy).Check(keyOf("a")))
 	for _, verb := range []string{"delete", "add"} {
 		h.MustRun(t, "nft", verb, "element", "inet", "cnibox-forward", "protected_v1", `{ "cni0" }`)
 	}
-	del(t, c.Forward(netfilter.Forward{}), keyOf("a"))
+	del(t, c.Forward(spec.Forward{}), keyOf("a"))
 	time.Sleep(tick)
 	if got := h.MustRun(t, "nft", "list", "table", "inet", "cnibox-forward"); strings.Contains(got, `"cni0"`) {
 		t.Errorf("left:\n%s", got)

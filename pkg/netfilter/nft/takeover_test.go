@@ -10,7 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -92,7 +92,7 @@ func TestTakeOver(t *testing.T) {
 					t.Errorf("the old owner still had %v", left)
 				}
 				must(t, table.PortMaps(ours).Check(keyOf("new")))
-				if allowed, err := netfilter.LocalhostAllowed("p2p0"); allowed || err != nil {
+				if allowed, err := spec.LocalhostAllowed("p2p0"); allowed || err != nil {
 					t.Errorf("route_localnet of the old owner's link is %v, %v", allowed, err)
 				}
 			})

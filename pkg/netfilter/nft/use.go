@@ -13,7 +13,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -58,7 +58,7 @@ func (u Use) Add(ctx context.Context, key plugin.Key) error {
 
 // Del takes back what the attachment has, and returns the published ports among it. Packets may match it for some milliseconds more, but
 // for those to ports of a protocol whose connections have no end of their own: they may be cut when it returns.
-func (u Use) Del(ctx context.Context, key plugin.Key) (maps []netfilter.PortMap, err error) {
+func (u Use) Del(ctx context.Context, key plugin.Key) (maps []spec.PortMap, err error) {
 	removed, err := u.del(ctx, ownerOf(key, u.name))
 	for _, e := range removed {
 		if e.record.kind == kindPort && e.set.IsMap && e.set != u.owners {
@@ -66,7 +66,7 @@ func (u Use) Del(ctx context.Context, key plugin.Key) (maps []netfilter.PortMap,
 			maps = append(maps, e.record.portMap())
 		}
 	}
-	if err == nil && slices.ContainsFunc(maps, func(m netfilter.PortMap) bool { return m.Protocol != unix.IPPROTO_TCP }) {
+	if err == nil && slices.ContainsFunc(maps, func(m spec.PortMap) bool { return m.Protocol != unix.IPPROTO_TCP }) {
 		err = u.lookWhenExpired(removed)
 	}
 	return maps, err
@@ -232,7 +232,7 @@ func (t *table) releaseAll(holdings map[owner][]record) (removed []element, err 
 	var errs []error
 	for o, records := range holdings {
 		if link, own := localhostLink(records); own { // before the guard goes
-			if err := netfilter.ForbidLocalhost(link); err != nil {
+			if err := spec.ForbidLocalhost(link); err != nil {
 				errs = append(errs, err)
 				delete(holdings, o)
 			}

@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/firewalld"
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter/firewalld"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 )
 
 // config is what the firewall plugin reads of a configuration; docs/firewall.md
@@ -18,7 +18,7 @@ type config struct {
 	backend    string
 	adminChain string
 	zone       firewalld.Zone
-	ingress    netfilter.Ingress
+	ingress    spec.Ingress
 	published  bool // allowPublishedPorts
 }
 
@@ -33,11 +33,11 @@ func parse(o *conf.Object) (*config, error) {
 	o.String("ingressPolicy", &policy)
 	switch policy {
 	case "", "open":
-		c.ingress = netfilter.Open
+		c.ingress = spec.Open
 	case "same-bridge":
-		c.ingress = netfilter.SameBridge
+		c.ingress = spec.SameBridge
 	case "isolated":
-		c.ingress = netfilter.Isolated
+		c.ingress = spec.Isolated
 	default:
 		o.Fail("ingressPolicy", "open, same-bridge or isolated", fmt.Sprintf("%q", policy))
 	}
@@ -62,14 +62,14 @@ func locate(o *conf.Object) *config {
 }
 
 // split returns what is up to a zone of firewalld and what to a backend, nil for nothing. firewalld has no policies like ours.
-func (c *config) split(ctx context.Context, f netfilter.Forward) (inZone, inFilter *netfilter.Forward, err error) {
+func (c *config) split(ctx context.Context, f spec.Forward) (inZone, inFilter *spec.Forward, err error) {
 	uses, err := c.usesZone(ctx)
 	switch {
 	case err != nil:
 		return nil, nil, err
 	case !uses:
 		return nil, &f, nil
-	case f.Ingress == netfilter.Open:
+	case f.Ingress == spec.Open:
 		return &f, nil, nil
 	}
 	policy := f

@@ -11,7 +11,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -27,15 +27,15 @@ func object(t *testing.T, text string) *conf.Object {
 func TestParse(t *testing.T) {
 	for _, c := range []struct {
 		text, admin, zone, backend string
-		ingress                    netfilter.Ingress
+		ingress                    spec.Ingress
 	}{
 		{text: `{}`, zone: "trusted"},
 		{text: `{"backend": "", "ingressPolicy": "", "firewalldZone": ""}`, zone: "trusted"},
 		{text: `{"ingressPolicy": "open"}`, zone: "trusted"},
 		{text: `{"backend": "nftables", "ingressPolicy": "same-bridge", "iptablesAdminChainName": "SITE"}`,
-			admin: "SITE", zone: "trusted", backend: "nftables", ingress: netfilter.SameBridge},
+			admin: "SITE", zone: "trusted", backend: "nftables", ingress: spec.SameBridge},
 		{text: `{"backend": "firewalld", "firewalldZone": "pods", "ingressPolicy": "isolated"}`,
-			zone: "pods", backend: "firewalld", ingress: netfilter.Isolated},
+			zone: "pods", backend: "firewalld", ingress: spec.Isolated},
 	} {
 		got, err := parse(object(t, c.text))
 		if err != nil {

@@ -13,9 +13,9 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/firewalld"
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter/firewalld"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -59,7 +59,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 
 func remove(ctx context.Context, r *plugin.Request, hint []netip.Prefix) error {
 	c := locate(r.Config)
-	err := backend.Del(ctx, r.Key, hint, backend.Forward(netfilter.Forward{}))
+	err := backend.Del(ctx, r.Key, hint, backend.Forward(spec.Forward{}))
 	if c.backend != "" && c.backend != backendFirewalld {
 		hint = nil // only what we have put there ourselves
 	}
@@ -88,7 +88,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	inZone, inFilter, err := c.split(ctx, netfilter.Forward{Ingress: c.ingress})
+	inZone, inFilter, err := c.split(ctx, spec.Forward{Ingress: c.ingress})
 	if inZone != nil {
 		var running bool
 		if running, err = firewalld.Running(ctx); !running && err == nil {
@@ -108,7 +108,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	valid := r.ValidKeys()
 	return errors.Join(
-		backend.GC(ctx, r.Network, valid, backend.Forward(netfilter.Forward{})),
+		backend.GC(ctx, r.Network, valid, backend.Forward(spec.Forward{})),
 		locate(r.Config).zone.GCForward(ctx, r.Network, valid))
 }
 
@@ -118,7 +118,7 @@ func (Plugin) Explain(o *conf.Object) []string {
 	if err != nil {
 		return nil // which STATUS says
 	}
-	inZone, inFilter, err := c.split(context.Background(), netfilter.Forward{Ingress: c.ingress})
+	inZone, inFilter, err := c.split(context.Background(), spec.Forward{Ingress: c.ingress})
 	switch {
 	case err != nil:
 		return []string{fmt.Sprintf("lets packets pass with nothing: %v", err)}
@@ -137,17 +137,17 @@ func (Plugin) Explain(o *conf.Object) []string {
 }
 
 // wanted returns what the configuration and the previous result ask for.
-func wanted(r *plugin.Request) (*config, netfilter.Forward, error) {
-	var f netfilter.Forward
+func wanted(r *plugin.Request) (*config, spec.Forward, error) {
+	var f spec.Forward
 	c, err := parse(r.Config)
 	if err != nil {
 		return nil, f, err
 	}
-	f = netfilter.Forward{AdminChain: c.adminChain, Ingress: c.ingress, Published: c.published}
+	f = spec.Forward{AdminChain: c.adminChain, Ingress: c.ingress, Published: c.published}
 	for _, p := range allPrefixes(r.PrevResult) {
 		f.Addrs = append(f.Addrs, p.Addr())
 	}
-	if c.ingress != netfilter.Open {
+	if c.ingress != spec.Open {
 		f.Bridge, f.HostEnd = bridgeAndPort(r.PrevResult)
 		if f.Bridge == "" || len(f.Bridge) >= unix.IFNAMSIZ {
 			return nil, f, plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",

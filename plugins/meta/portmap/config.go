@@ -8,8 +8,8 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -89,7 +89,7 @@ func readMapping(o *conf.Object) mapping {
 	m := mapping{hostPort: readPort(o, "hostPort"), containerPort: readPort(o, "containerPort")}
 	name := ""
 	o.String("protocol", &name)
-	number, ok := netfilter.Protocol(strings.ToLower(name))
+	number, ok := spec.Protocol(strings.ToLower(name))
 	if !ok {
 		o.Fail("protocol", "tcp, udp or sctp", fmt.Sprintf("%q", name))
 	}
@@ -111,8 +111,8 @@ func readPort(o *conf.Object, key string) uint16 {
 // portMaps returns what the mappings ask for, given the container's addresses.
 // The first address of each family is published; a mapping of a family of which
 // there is none is left out.
-func (c *config) portMaps(ips []*types100.IPConfig) ([]netfilter.PortMap, error) {
-	var maps []netfilter.PortMap
+func (c *config) portMaps(ips []*types100.IPConfig) ([]spec.PortMap, error) {
+	var maps []spec.PortMap
 	for _, is := range []func(netip.Addr) bool{netip.Addr.Is4, netip.Addr.Is6} {
 		container, ok := first(ips, is)
 		if !ok {
@@ -122,7 +122,7 @@ func (c *config) portMaps(ips []*types100.IPConfig) ([]netfilter.PortMap, error)
 			if m.hostIP.IsValid() && !is(m.hostIP) {
 				continue
 			}
-			p := netfilter.PortMap{Protocol: m.protocol, HostPort: m.hostPort, Container: netip.AddrPortFrom(container, m.containerPort)}
+			p := spec.PortMap{Protocol: m.protocol, HostPort: m.hostPort, Container: netip.AddrPortFrom(container, m.containerPort)}
 			if !m.hostIP.IsUnspecified() {
 				p.HostIP = m.hostIP
 			}
@@ -143,8 +143,8 @@ func first(ips []*types100.IPConfig, is func(netip.Addr) bool) (netip.Addr, bool
 
 // distinct returns port maps, each once. Runtimes do repeat themselves; what
 // they can't want is one port that leads to two.
-func distinct(maps []netfilter.PortMap) ([]netfilter.PortMap, error) {
-	targets := make(map[netfilter.PortMap]netip.AddrPort, len(maps))
+func distinct(maps []spec.PortMap) ([]spec.PortMap, error) {
+	targets := make(map[spec.PortMap]netip.AddrPort, len(maps))
 	once := maps[:0]
 	for _, p := range maps {
 		side := p // the host's: a family has but one address of the container

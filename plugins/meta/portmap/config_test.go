@@ -9,8 +9,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -109,8 +109,8 @@ func addresses(texts ...string) []*types100.IPConfig {
 
 func TestPortMaps(t *testing.T) {
 	both := addresses("10.88.0.2/24", "10.88.0.3/24", "fd00::2/64")
-	to := func(hostIP string, protocol uint8, hostPort uint16, container string) netfilter.PortMap {
-		m := netfilter.PortMap{Protocol: protocol, HostPort: hostPort, Container: netip.MustParseAddrPort(container)}
+	to := func(hostIP string, protocol uint8, hostPort uint16, container string) spec.PortMap {
+		m := spec.PortMap{Protocol: protocol, HostPort: hostPort, Container: netip.MustParseAddrPort(container)}
 		if hostIP != "" {
 			m.HostIP = netip.MustParseAddr(hostIP)
 		}
@@ -122,25 +122,25 @@ func TestPortMaps(t *testing.T) {
 	for _, tt := range []struct {
 		name, mappings string
 		ips            []*types100.IPConfig
-		want           []netfilter.PortMap
+		want           []spec.PortMap
 		wantErr        string
 	}{
-		{"both families", webPort, both, []netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("", 6, 8080, "[fd00::2]:80")}, ""},
-		{"hostIP empty", mapping(""), both, []netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("", 6, 8080, "[fd00::2]:80")}, ""},
-		{"hostIP of one family", mapping("192.0.2.1"), both, []netfilter.PortMap{to("192.0.2.1", 6, 8080, "10.88.0.2:80")}, ""},
-		{"any IPv4", mapping("0.0.0.0"), both, []netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80")}, ""},
-		{"any IPv6", mapping("::"), both, []netfilter.PortMap{to("", 6, 8080, "[fd00::2]:80")}, ""},
-		{"IPv4 written as IPv6", mapping("::ffff:192.0.2.1"), both, []netfilter.PortMap{to("192.0.2.1", 6, 8080, "10.88.0.2:80")}, ""},
+		{"both families", webPort, both, []spec.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("", 6, 8080, "[fd00::2]:80")}, ""},
+		{"hostIP empty", mapping(""), both, []spec.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("", 6, 8080, "[fd00::2]:80")}, ""},
+		{"hostIP of one family", mapping("192.0.2.1"), both, []spec.PortMap{to("192.0.2.1", 6, 8080, "10.88.0.2:80")}, ""},
+		{"any IPv4", mapping("0.0.0.0"), both, []spec.PortMap{to("", 6, 8080, "10.88.0.2:80")}, ""},
+		{"any IPv6", mapping("::"), both, []spec.PortMap{to("", 6, 8080, "[fd00::2]:80")}, ""},
+		{"IPv4 written as IPv6", mapping("::ffff:192.0.2.1"), both, []spec.PortMap{to("192.0.2.1", 6, 8080, "10.88.0.2:80")}, ""},
 		{"any IPv6, container has none", mapping("::"), addresses("10.88.0.2/24"), nil, ""},
 		{"an IPv6, container has none", mapping("2001:db8::1"), addresses("10.88.0.2/24"), nil, ""},
 		{"no address", webPort, nil, nil, ""},
 		{"protocols in any case", `{"hostPort":1,"containerPort":2,"protocol":"UDP"},{"hostPort":1,"containerPort":2,"protocol":"Sctp"}`,
-			addresses("10.88.0.2/24"), []netfilter.PortMap{to("", 17, 1, "10.88.0.2:2"), to("", 132, 1, "10.88.0.2:2")}, ""},
-		{"the same twice", webPort + "," + mapping("0.0.0.0"), addresses("10.88.0.2/24"), []netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80")}, ""},
+			addresses("10.88.0.2/24"), []spec.PortMap{to("", 17, 1, "10.88.0.2:2"), to("", 132, 1, "10.88.0.2:2")}, ""},
+		{"the same twice", webPort + "," + mapping("0.0.0.0"), addresses("10.88.0.2/24"), []spec.PortMap{to("", 6, 8080, "10.88.0.2:80")}, ""},
 		{"two targets", webPort + `,{"hostPort":8080,"containerPort":81,"protocol":"tcp"}`, addresses("10.88.0.2/24"), nil,
 			"host port tcp/8080 is mapped to both 10.88.0.2:80 and 10.88.0.2:81"},
 		{"one address and all", webPort + `,{"hostPort":8080,"containerPort":81,"protocol":"tcp","hostIP":"192.0.2.1"}`, addresses("10.88.0.2/24"),
-			[]netfilter.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("192.0.2.1", 6, 8080, "10.88.0.2:81")}, ""},
+			[]spec.PortMap{to("", 6, 8080, "10.88.0.2:80"), to("192.0.2.1", 6, 8080, "10.88.0.2:81")}, ""},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c, err := parseText(t, configText("", tt.mappings))
@@ -157,7 +157,7 @@ func TestPortMaps(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			comparable := cmp.Comparer(func(a, b netfilter.PortMap) bool { return a == b })
+			comparable := cmp.Comparer(func(a, b spec.PortMap) bool { return a == b })
 			if diff := cmp.Diff(tt.want, got, comparable); diff != "" {
 				t.Errorf("-want +got:\n%s", diff)
 			}

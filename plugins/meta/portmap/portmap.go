@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -42,7 +42,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), backend.PortMaps(netfilter.PortMaps{Results: r.Results}))
+	return backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), backend.PortMaps(spec.PortMaps{Results: r.Results}))
 }
 
 // Check compares what is published with what the runtime asks for.
@@ -63,7 +63,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	ports := netfilter.PortMaps{Conditions4: c.conditions4, Conditions6: c.conditions6}
+	ports := spec.PortMaps{Conditions4: c.conditions4, Conditions6: c.conditions6}
 	return errors.Join(backend.PortMaps(ports).Available(c.backend), backend.CheckConditions(c.backend, ports))
 }
 
@@ -73,17 +73,17 @@ func (Plugin) Explain(o *conf.Object) []string {
 	if err != nil {
 		return nil // which STATUS says
 	}
-	return []string{backend.PortMaps(netfilter.PortMaps{}).Explain("publishes ports", c.backend)}
+	return []string{backend.PortMaps(spec.PortMaps{}).Explain("publishes ports", c.backend)}
 }
 
 // GC takes back the ports of the network's attachments that are not valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return backend.GC(ctx, r.Network, r.ValidKeys(), backend.PortMaps(netfilter.PortMaps{Results: r.Results}))
+	return backend.GC(ctx, r.Network, r.ValidKeys(), backend.PortMaps(spec.PortMaps{Results: r.Results}))
 }
 
 // wanted returns the ports that the configuration asks to publish, none if
 // there is nothing to do.
-func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) {
+func wanted(r *plugin.Request) (c *config, ports spec.PortMaps, err error) {
 	c, err = parse(r.Config)
 	if err != nil {
 		return nil, ports, err
@@ -91,7 +91,7 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 	if len(c.mappings) == 0 {
 		return c, ports, nil
 	}
-	ports = netfilter.PortMaps{
+	ports = spec.PortMaps{
 		SNAT: c.snat, MasqAll: c.snat && c.masqAll,
 		MarkBit: c.markBit, SetMarkChain: c.setMarkChain,
 		Conditions4: c.conditions4, Conditions6: c.conditions6,
@@ -112,7 +112,7 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 // linkTowards finds the host's link towards the container of a port map by the
 // route to it, nil if there is none. A veth leads to one container; behind any
 // other kind of link there can be several.
-func linkTowards(h *netlink.Handle, m netfilter.PortMap) (netlink.Link, error) {
+func linkTowards(h *netlink.Handle, m spec.PortMap) (netlink.Link, error) {
 	container := m.Container.Addr()
 	routes, err := h.RouteGet(container.AsSlice())
 	if errors.Is(err, unix.ENETUNREACH) || errors.Is(err, unix.EHOSTUNREACH) {

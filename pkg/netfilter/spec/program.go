@@ -1,4 +1,4 @@
-package netfilter
+package spec
 
 import (
 	"context"

@@ -8,18 +8,18 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
 func TestMain(m *testing.M) { netlab.Main(m) }
 
 // portMap reads "udp/5353=10.1.0.2:53" and "udp/192.0.2.1:53=10.1.0.2:53".
-func portMap(t testing.TB, s string) netfilter.PortMap {
+func portMap(t testing.TB, s string) spec.PortMap {
 	t.Helper()
 	host, container, _ := strings.Cut(s, "=")
 	name, port, _ := strings.Cut(host, "/")
-	protocol, known := netfilter.Protocol(name)
+	protocol, known := spec.Protocol(name)
 	if !strings.Contains(port, ":") {
 		port = "0.0.0.0:" + port
 	}
@@ -27,14 +27,14 @@ func portMap(t testing.TB, s string) netfilter.PortMap {
 	if err != nil || !known {
 		t.Fatalf("port map %q: %v", s, err)
 	}
-	m := netfilter.PortMap{Protocol: protocol, HostPort: at.Port(), Container: netip.MustParseAddrPort(container)}
+	m := spec.PortMap{Protocol: protocol, HostPort: at.Port(), Container: netip.MustParseAddrPort(container)}
 	if !at.Addr().IsUnspecified() {
 		m.HostIP = at.Addr()
 	}
 	return m
 }
 
-func portMaps(t testing.TB, texts ...string) (maps []netfilter.PortMap) {
+func portMaps(t testing.TB, texts ...string) (maps []spec.PortMap) {
 	t.Helper()
 	for _, s := range texts {
 		maps = append(maps, portMap(t, s))

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -33,7 +33,7 @@ func TestSocketIsAnswered(t *testing.T) {
 			web.ServeUDP(t, container.String())
 			h.ServeUDP(t, ":5353")
 			h.MustRun(t, "nft", "add table "+tt.rules+" t; add chain "+tt.rules+" t pre { type nat hook prerouting priority -90; }")
-			ports := []netfilter.PortMap{{Protocol: 17, HostPort: 5353, Container: container}}
+			ports := []spec.PortMap{{Protocol: 17, HostPort: 5353, Container: container}}
 			track(t, h)
 
 			client := newClient(t, &outside.Namespace, target)

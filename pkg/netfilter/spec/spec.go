@@ -1,6 +1,6 @@
-// Package netfilter says what an attachment can need from the host's packet filter, without saying how it is done: pkg/netfilter/nft
+// Package spec says what an attachment can need from the host's packet filter, without saying how it is done: pkg/netfilter/nft
 // does it with nftables, pkg/netfilter/iptables as the reference plugins do, and pkg/netfilter/backend chooses.
-package netfilter
+package spec
 
 import (
 	"net/netip"

@@ -18,7 +18,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -26,12 +26,12 @@ import (
 // published, to the host itself, and those to a container that had them earlier. To be called when the ports are in the packet
 // filter, in a thread of the host's namespace. A flow to another container by a rule that is older and still holds is forgotten too,
 // and goes the same way again.
-func FlushPublished(ctx context.Context, ports []netfilter.PortMap) error {
+func FlushPublished(ctx context.Context, ports []spec.PortMap) error {
 	local := map[netip.Addr]bool{} // which addresses are the host's, once asked for
-	return flush(ctx, ports, func(f flow, maps []netfilter.PortMap) bool {
+	return flush(ctx, ports, func(f flow, maps []spec.PortMap) bool {
 		to := f.to.Addr()
 		mapOf := func(host netip.Addr) int {
-			return slices.IndexFunc(maps, func(m netfilter.PortMap) bool { return m.HostIP == host })
+			return slices.IndexFunc(maps, func(m spec.PortMap) bool { return m.HostIP == host })
 		}
 		governs := mapOf(to)
 		if governs < 0 {
@@ -51,9 +51,9 @@ func FlushPublished(ctx context.Context, ports []netfilter.PortMap) error {
 
 // FlushWithdrawn forgets the flows that lead from the host's side of ports to their containers' addresses. To be called when the
 // ports have left the packet filter: a packet that comes in between would begin the flow again.
-func FlushWithdrawn(ctx context.Context, ports []netfilter.PortMap) error {
-	return flush(ctx, ports, func(f flow, maps []netfilter.PortMap) bool {
-		return slices.ContainsFunc(maps, func(m netfilter.PortMap) bool {
+func FlushWithdrawn(ctx context.Context, ports []spec.PortMap) error {
+	return flush(ctx, ports, func(f flow, maps []spec.PortMap) bool {
+		return slices.ContainsFunc(maps, func(m spec.PortMap) bool {
 			isRedirected := f.leadsTo.Addr() == m.Container.Addr() && f.to.Addr() != m.Container.Addr()
 			return isRedirected && (!m.HostIP.IsValid() || m.HostIP == f.to.Addr())
 		})
@@ -61,11 +61,11 @@ func FlushWithdrawn(ctx context.Context, ports []netfilter.PortMap) error {
 }
 
 // flush forgets the flows to ports that are stale, judged by the port maps of the flow's port.
-func flush(ctx context.Context, ports []netfilter.PortMap, isStale func(flow, []netfilter.PortMap) bool) error {
+func flush(ctx context.Context, ports []spec.PortMap, isStale func(flow, []spec.PortMap) bool) error {
 	var errs []error
 	for _, protocol := range []uint8{unix.IPPROTO_UDP, unix.IPPROTO_SCTP} {
 		for _, family := range []uint8{unix.AF_INET, unix.AF_INET6} {
-			maps := map[uint16][]netfilter.PortMap{}
+			maps := map[uint16][]spec.PortMap{}
 			for _, m := range ports {
 				if m.Protocol == protocol && m.Container.Addr().Is4() == (family == unix.AF_INET) {
 					maps[m.HostPort] = append(maps[m.HostPort], m)
@@ -76,14 +76,14 @@ func flush(ctx context.Context, ports []netfilter.PortMap, isStale func(flow, []
 			}
 			flows, err := list(family, protocol, func(f flow) bool { return isStale(f, maps[f.to.Port()]) })
 			if err != nil {
-				errs = append(errs, fmt.Errorf("list the tracked %s flows: %w", netfilter.ProtocolName(protocol), err))
+				errs = append(errs, fmt.Errorf("list the tracked %s flows: %w", spec.ProtocolName(protocol), err))
 			}
 			for _, f := range flows {
 				if ctx.Err() != nil {
 					return errors.Join(append(errs, ctx.Err())...)
 				}
 				if err := f.forget(); err != nil {
-					errs = append(errs, fmt.Errorf("forget the %s flow to %s: %w", netfilter.ProtocolName(protocol), f.to, err))
+					errs = append(errs, fmt.Errorf("forget the %s flow to %s: %w", spec.ProtocolName(protocol), f.to, err))
 				}
 			}
 		}

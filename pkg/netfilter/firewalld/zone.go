@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -32,7 +32,7 @@ func (z Zone) check() error {
 
 // AddForward makes the addresses sources of the zone, in place of what the attachment had. An address that another attachment
 // was given before, in whatever zone, passes to this one.
-func (z Zone) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
+func (z Zone) AddForward(ctx context.Context, key plugin.Key, f spec.Forward) error {
 	if err := z.check(); err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func has(addr netip.Addr) func(holding) bool {
 }
 
 // CheckForward compares what is there with what AddForward makes.
-func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
+func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f spec.Forward) error {
 	if err := z.check(); err != nil {
 		return err
 	}

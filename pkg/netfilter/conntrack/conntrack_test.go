@@ -11,7 +11,7 @@ import (
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -82,7 +82,7 @@ func entries() []string {
 func TestFlush(t *testing.T) {
 	tests := []struct {
 		name  string
-		flush func(context.Context, []netfilter.PortMap) error
+		flush func(context.Context, []spec.PortMap) error
 		ports []string
 		gone  string // clients' ports
 	}{

@@ -14,7 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/test/firewalldtest"
@@ -29,7 +29,7 @@ func keyOf(id string) plugin.Key {
 	return plugin.Key{Network: "net", ContainerID: id, IfName: "eth0"}
 }
 
-func forward(addrs ...string) (f netfilter.Forward) {
+func forward(addrs ...string) (f spec.Forward) {
 	for _, a := range addrs {
 		f.Addrs = append(f.Addrs, netip.MustParseAddr(a))
 	}
