@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // maxContent is more than any lease file holds: libcni keeps its results in
@@ -68,12 +69,7 @@ func readFile(path string) (content string, is entry, err error) {
 }
 
 // remove removes the file of an address; one that is gone is no error.
-func (s *Store) remove(a netip.Addr) error {
-	if err := os.Remove(s.file(a)); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
-}
+func (s *Store) remove(a netip.Addr) error { return state.Remove(s.file(a)) }
 
 // names returns the names of all files.
 func (s *Store) names() (map[string]bool, error) {

@@ -5,6 +5,8 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+
+	"github.com/cnibox/cnibox/pkg/conf"
 )
 
 // Key is what everything that an attachment holds is named and found by.
@@ -28,6 +30,21 @@ func (k Key) String() string {
 	tail := fmt.Sprintf("~%016x/%.15s", k.hash(""), k.IfName) // a list of GC may have longer names than links have
 	head := k.Network + "/" + k.ContainerID
 	return head[:min(len(head), MaxKeyText-len(tail))] + tail
+}
+
+// Put adds the key to a document: a state file's, or a request's.
+func (k Key) Put(o *conf.Object) {
+	o.Set("network", k.Network)
+	o.Set("containerID", k.ContainerID)
+	o.Set("ifname", k.IfName)
+}
+
+// KeyIn returns the key that Put added to a document.
+func KeyIn(o *conf.Object) (k Key) {
+	o.String("network", &k.Network)
+	o.String("containerID", &k.ContainerID)
+	o.String("ifname", &k.IfName)
+	return k
 }
 
 // ID is a key in a fixed size, for maps and sets of the kernel: first half the network's hash, so that all of a network's can be

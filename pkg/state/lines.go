@@ -9,7 +9,7 @@ import (
 
 // ReadLines returns the lines of a file of ours but empty ones, none if it is not there. It may have 256 MiB, and is else as for Read.
 func ReadLines(path string) ([]string, error) {
-	text, err := read(path, maxLines)
+	text, err := read(path, maxRecords)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
@@ -21,8 +21,5 @@ func WriteLines(path string, lines []string, mode os.FileMode) error {
 	if len(lines) > 0 {
 		return Write(path, []byte(strings.Join(lines, "\n")+"\n"), mode)
 	}
-	if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
-		return err
-	}
-	return nil
+	return Remove(path)
 }

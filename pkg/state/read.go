@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFile and maxLines are in bytes. A file of lines has one for each rule of the node.
-const maxFile, maxLines = 1 << 20, 256 << 20
+// maxFile and maxRecords are in bytes. A file of records has one for each rule of the node.
+const maxFile, maxRecords = 1 << 20, 256 << 20
 
 // Read returns the content of a regular file of 1 MiB at most. Anything else at path, such as a device or a pipe, is an error, and is
 // neither waited for nor read: paths come from configurations.

@@ -60,6 +60,19 @@ func createNamed(path string, data []byte, mode os.FileMode) error {
 	return err
 }
 
+// Remove removes the file at path. That it is gone is no error.
+func Remove(path string) error {
+	if err := os.Remove(path); !IsMissing(err) {
+		return err
+	}
+	return nil
+}
+
+// IsMissing reports whether an error says that there is no such file, or that there can't be one.
+func IsMissing(err error) bool {
+	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
+}
+
 // Writable reports whether files can be made in a directory, or in what there is of the way to it. It makes none.
 func Writable(dir string) error {
 	for _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist); _, err = os.Stat(dir) {

@@ -4,8 +4,6 @@ package dhcp
 import (
 	"context"
 	"errors"
-	"io/fs"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -14,6 +12,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // Plugin is dhcp.
@@ -108,9 +107,7 @@ func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	var errs []error
 	for _, f := range files {
 		if f.isGarbage() {
-			if err := os.Remove(f.Path); !errors.Is(err, fs.ErrNotExist) {
-				errs = append(errs, err)
-			}
+			errs = append(errs, state.Remove(f.Path))
 		}
 		if f.Err != nil {
 			continue

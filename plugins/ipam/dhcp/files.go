@@ -38,9 +38,7 @@ func (d Dir) Write(k plugin.Key, o *conf.Object) error {
 func (d Dir) Remove(k plugin.Key) error {
 	var errs []error
 	for _, suffix := range []string{leaseSuffix, releaseSuffix} { // in this order: what is queued has a lease
-		if err := os.Remove(d.path(k, suffix)); !errors.Is(err, fs.ErrNotExist) {
-			errs = append(errs, err)
-		}
+		errs = append(errs, state.Remove(d.path(k, suffix)))
 	}
 	return errors.Join(errs...)
 }

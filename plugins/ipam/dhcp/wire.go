@@ -40,9 +40,7 @@ type Request struct {
 func (q *Request) Document() *conf.Object {
 	o := conf.New()
 	o.Set("command", string(q.Command))
-	o.Set("network", q.Network)
-	o.Set("containerID", q.ContainerID)
-	o.Set("ifname", q.IfName)
+	q.Key.Put(o)
 	o.Set("netns", q.Netns)
 	o.Set("args", q.Args)
 	o.Set("ipam", q.IPAM)
@@ -51,13 +49,10 @@ func (q *Request) Document() *conf.Object {
 
 // ParseRequest reads a request. What it has read of one that is wrong it returns, too.
 func ParseRequest(o *conf.Object) (*Request, error) {
-	q := &Request{IPAM: conf.New()}
+	q := &Request{Key: plugin.KeyIn(o), IPAM: conf.New()}
 	command := ""
 	o.String("command", &command)
 	q.Command = plugin.Command(command)
-	o.String("network", &q.Network)
-	o.String("containerID", &q.ContainerID)
-	o.String("ifname", &q.IfName)
 	o.String("netns", &q.Netns)
 	o.String("args", &q.Args)
 	if o.Has("ipam") {

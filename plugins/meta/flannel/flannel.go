@@ -39,7 +39,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, types.NewError(types.ErrIOFailure, "keep the configuration for DEL: "+err.Error(), writableDir)
 	}
-	undo.Push("remove "+path, func(context.Context) error { return remove(path) })
+	undo.Push("remove "+path, func(context.Context) error { return state.Remove(path) })
 	return d.Add(ctx, own)
 }
 
@@ -95,7 +95,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 		err = d.Del(ctx, own)
 	}
 	if err == nil {
-		err = remove(kept.path)
+		err = state.Remove(kept.path)
 	}
 	return errors.Join(err, lost)
 }

@@ -7,8 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -53,7 +51,7 @@ func find(r *plugin.Request) (k kept, err error) {
 
 func read(path string) (kept, error) {
 	text, err := state.Read(path)
-	if errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG) {
+	if state.IsMissing(err) {
 		return kept{}, nil
 	}
 	k := kept{path: path}
@@ -78,7 +76,7 @@ func (k kept) ofDelegate(r *plugin.Request) (*delegate.Delegate, *plugin.Request
 func save(r *plugin.Request, config *conf.Object) (path string, err error) {
 	old, err := find(r)
 	if err == nil && (old.config == nil || old.ifName != "") {
-		err = remove(old.path)
+		err = state.Remove(old.path)
 	}
 	if err != nil {
 		return "", err
@@ -94,14 +92,6 @@ func save(r *plugin.Request, config *conf.Object) (path string, err error) {
 		err = state.Create(path, config.JSON(), 0o600)
 	}
 	return path, err
-}
-
-// remove removes a file, if there is one.
-func remove(path string) error {
-	if err := os.Remove(path); !errors.Is(err, os.ErrNotExist) {
-		return err
-	}
-	return nil
 }
 
 // removeStale removes the files of the network's attachments that are not valid. One that does not say its interface stays as long as any
@@ -128,7 +118,7 @@ func removeStale(ctx context.Context, r *plugin.Request) error {
 			if err := r.Step(ctx, "remove "+k.path); err != nil {
 				return err
 			}
-			err = remove(k.path)
+			err = state.Remove(k.path)
 		}
 		errs = append(errs, err)
 	}

@@ -11,7 +11,6 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -82,7 +81,7 @@ func (p backupPath) write(text []byte) error {
 func (p backupPath) read() (text []byte, found bool, err error) {
 	text, err = state.Read(string(p))
 	switch {
-	case isNoFile(err):
+	case state.IsMissing(err):
 		return nil, false, nil
 	case err != nil:
 		return nil, false, fileError(err)
@@ -93,7 +92,7 @@ func (p backupPath) read() (text []byte, found bool, err error) {
 // remove removes the file, if it is there.
 func (p backupPath) remove() error {
 	for _, path := range []string{p.temporary(), string(p)} {
-		if err := os.Remove(path); err != nil && !isNoFile(err) {
+		if err := state.Remove(path); err != nil {
 			return fileError(err)
 		}
 	}
@@ -103,11 +102,6 @@ func (p backupPath) remove() error {
 func fileError(err error) error {
 	return types.NewError(types.ErrIOFailure, "file of previous attributes: "+err.Error(),
 		"the directory, \"dataDir\" in the configuration, must be one that root can write to, and not full")
-}
-
-// isNoFile reports whether err says that there is no such file, or can't be one.
-func isNoFile(err error) bool {
-	return errors.Is(err, os.ErrNotExist) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ENAMETOOLONG)
 }
 
 // text returns the file's text: what is recorded only, each on a line indented by one space.
@@ -184,7 +178,7 @@ func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 // owner returns the network that the file, or the one that is written first, is from: "" if it does not say.
 func (p backupPath) owner() (network string, isBackup bool) {
 	text, err := state.Read(string(p))
-	if isNoFile(err) {
+	if state.IsMissing(err) {
 		text, err = state.Read(p.temporary())
 	}
 	b, isBackup := parseBackup(text)
@@ -194,7 +188,7 @@ func (p backupPath) owner() (network string, isBackup bool) {
 // backupStems returns the names, without endings, of the files in dir that can be backups.
 func backupStems(dir string) (map[string]bool, error) {
 	entries, err := os.ReadDir(dir)
-	if isNoFile(err) {
+	if state.IsMissing(err) {
 		return nil, nil
 	}
 	stems := map[string]bool{}

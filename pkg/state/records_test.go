@@ -1,0 +1,73 @@
+package state
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+)
+
+func TestRecords(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "records")
+	for _, want := range [][]string{nil, {"a b", "c\n"}, {"d"}, nil} {
+		var records []*conf.Object
+		for _, text := range want {
+			o := conf.New()
+			o.Set("text", text)
+			records = append(records, o)
+		}
+		if err := WriteRecords(path, records, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if got, others, err := readTexts(path); err != nil || others != nil || !slices.Equal(got, want) {
+			t.Errorf("read %q and %q, error %v; want %q", got, others, err, want)
+		}
+	}
+	if _, err := os.Stat(path); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a file without records: %v", err)
+	}
+	if err := os.WriteFile(path, []byte("10.88.0.2 trusted\n{\"text\":\"a\"}\n\n{\"text\":"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, others, err := readTexts(path); err != nil || !slices.Equal(got, []string{"a"}) || !slices.Equal(others, []string{"10.88.0.2 trusted", `{"text":`}) {
+		t.Errorf("of an earlier version's file: %q and %q, %v", got, others, err)
+	}
+	if _, _, err := ReadRecords(filepath.Dir(path)); err == nil {
+		t.Error("a directory has records")
+	}
+}
+
+func readTexts(path string) (texts, others []string, err error) {
+	records, others, err := ReadRecords(path)
+	for _, r := range records {
+		text := ""
+		r.String("text", &text)
+		texts = append(texts, text)
+	}
+	return texts, others, err
+}
+
+func TestRemove(t *testing.T) {
+	t.Parallel()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	under := filepath.Join(path, "below")
+	for _, gone := range []string{under, path, path} {
+		if err := Remove(gone); err != nil {
+			t.Error(err)
+		}
+	}
+	if err := os.MkdirAll(under, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if Remove(path) == nil {
+		t.Error("a directory with a file was removed")
+	}
+}
