@@ -51,7 +51,9 @@ crash: setup build ## kill each plugin at each call that changes something, here
 	@scripts/test-vm.sh uml crash
 
 conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/conformance.md
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 60m -args -suites links,copies,chain,reference,debian -report $(CURDIR)/docs/conformance.md
+	@scripts/test-vm.sh uml rows
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 60m -args -suites links,copies,chain,reference,debian \
+		-guest $(CURDIR)/$(BIN)/test-uml/outcomes -report $(CURDIR)/docs/conformance.md
 
 e2e-runtimes: build ## containerd, podman and BuildKit with cnibox
 	@scripts/setup-runtimes.sh

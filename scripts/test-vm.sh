@@ -1,11 +1,11 @@
 #!/bin/bash
-# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu [short|crash]
+# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu [short|crash|rows]
 # A test that is skipped here and does not pass there is an error. Some more tests are run there: it is another kernel,
 # and user-mode-linux has iptables alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=${1:?uml or qemu}
-which=${2:-} # short: a few rows, and the other tests; crash: test/crash alone, all of it
+which=${2:-} # short: a few rows, and the other tests; crash: test/crash alone, all of it; rows: for the page of all rows
 logs=$PWD/bin/test-$kind
 export CNIBOX_BIN_DIR=$PWD/bin
 
@@ -73,6 +73,11 @@ crash)
 	guests=2
 	start crash crash '^$' '-all -test.parallel 4' '-all'
 	;;
+rows)
+	guests=2
+	every=links,copies,chain,reference,debian
+	start rows conformance '^$' "-test.run TestConformance -needs -suites $every" "-suites $every -outcomes"
+	;;
 short)
 	start links conformance '^$' '-test.run TestConformance/links/(dummy|vlan)/(ADD|the_result|DEL_twice) -needs -suites links' '-suites links'
 	;;
@@ -82,10 +87,11 @@ short)
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
 	;;
 esac
-if [ "$which" != crash ]; then
+if [ "$which" != crash ] && [ "$which" != rows ]; then
 	start e2e e2e '^TestFullBridge$'
 	start netlab netlab '^TestPodsTalkOverBridge$'
 fi
 for process in "${tries[@]}"; do wait "$process" || failed=yes; done
+[ "$which" != rows ] || grep -h '^outcome' "$logs"/rows.there >"$logs/outcomes" # see -guest of test/conformance
 [ "$which" != crash ] || grep -hE ' points +[0-9]+ ' "$logs"/crash.{here,there} | sort
 [ -z "$failed" ]

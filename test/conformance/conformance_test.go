@@ -17,6 +17,8 @@ var (
 	suitesFlag  = flag.String("suites", "links,chain", "which to test: links, copies, chain, reference, debian")
 	needsFlag   = flag.Bool("needs", false, "try the rows alone that need what a kernel may lack")
 	reportFlag  = flag.String("report", "", "write what the suites do to this file, as a page")
+	printFlag   = flag.Bool("outcomes", false, "print what came of each row, for -guest")
+	guestFlag   = flag.String("guest", "", "have the report take rows that this kernel can't try from this file, which -outcomes printed on another")
 )
 
 // groups are all rows.
@@ -108,10 +110,10 @@ func TestMain(m *testing.M) {
 	netlab.Main(m)
 }
 
-// outcomes are what came of the rows, by suite and row.
+// outcomes are what came of the rows, by suite and row, as the page says it.
 type outcomes struct {
 	sync.Mutex
-	of map[string]map[string]outcome
+	of map[string]map[string]string
 }
 
 func TestConformance(t *testing.T) {
@@ -127,14 +129,18 @@ func TestConformance(t *testing.T) {
 			suites = append(suites, newSuite(t, name))
 		}
 	}
-	results := &outcomes{of: map[string]map[string]outcome{}}
+	results := &outcomes{of: map[string]map[string]string{}}
 	t.Cleanup(func() { // after all rows, which are parallel
+		if *printFlag {
+			printOutcomes(results.of)
+		}
 		if *reportFlag != "" {
+			readOutcomes(t, *guestFlag, results.of)
 			writeReport(t, *reportFlag, suites, results.of)
 		}
 	})
 	for _, s := range suites {
-		results.of[s.name] = map[string]outcome{}
+		results.of[s.name] = map[string]string{}
 		t.Run(strings.Trim(strings.ReplaceAll(s.name, "/", "-"), "-"), func(t *testing.T) {
 			for _, g := range groups {
 				t.Run(g.name, func(t *testing.T) {
@@ -148,7 +154,7 @@ func TestConformance(t *testing.T) {
 								t.Parallel()
 								o := s.try(t, g, r)
 								results.Lock()
-								results.of[s.name][g.name+": "+r.name] = o
+								results.of[s.name][g.name+": "+r.name] = o.String()
 								results.Unlock()
 								if o.skipped != "" && len(g.needed(r)) == 0 {
 									t.Errorf("%s: a row that needs that says so in needs", o.skipped)

@@ -70,10 +70,13 @@ type outcome struct {
 	foreign  string   // why the row is not about these plugins
 }
 
+// notTried is a row that is not about the plugins, or that the kernel lacks something for.
+const notTried = "n/a"
+
 func (o outcome) String() string {
 	switch {
 	case o.skipped != "", o.foreign != "":
-		return "n/a"
+		return notTried
 	case len(o.failures) > 0:
 		return "FAIL"
 	}
