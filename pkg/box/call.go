@@ -132,7 +132,7 @@ func perform(ctx context.Context, r *plugin.Request, row *plugin.Descriptor) (re
 			result, err = nil, plugin.Errorf("please report it with this trace: "+firstFrames(string(debug.Stack())), "%s %s: bug: %v", row.Name, r.Command, p)
 		}
 	}()
-	return plugin.Serve(ctx, row.Plugin, r)
+	return request.Serve(ctx, row.Plugin, r)
 }
 
 // firstFrames cuts a stack trace to what an error document can carry.

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // Delegate is a plugin found in CNI_PATH. When its ADD fails it has undone what it did.
@@ -70,4 +71,10 @@ func isSelf(file *unix.Stat_t) bool {
 // Del calls the plugin's DEL, also in place of the caller's request for another verb: an ADD that fails gives back what it has.
 func (d *Delegate) Del(ctx context.Context, r *plugin.Request) error {
 	return d.Plugin.Del(ctx, r.For(plugin.Del))
+}
+
+// GC has the plugin remove what attachments hold that are not valid.
+func (d *Delegate) GC(ctx context.Context, r *plugin.Request) error {
+	_, err := request.Serve(ctx, d.Plugin, r)
+	return err
 }

@@ -31,7 +31,7 @@ func (i *inside) GC(_ context.Context, r *plugin.Request) error     { return i.v
 
 const config = `{"cniVersion": "1.1.0", "name": "net", "type": "bridge", "mtu": "wrong", "ipam": {"type": "host-local"}}`
 
-func request(t *testing.T, command plugin.Command, path ...string) *plugin.Request {
+func newRequest(t *testing.T, command plugin.Command, path ...string) *plugin.Request {
 	t.Helper()
 	o, err := conf.Parse([]byte(config))
 	if err != nil {
@@ -99,7 +99,7 @@ func TestFindTellsOurselvesFromOthers(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
 			place(t, dir, tt.plugin, tt.how)
-			d, err := Find(request(t, plugin.Add, dir), tt.plugin)
+			d, err := Find(newRequest(t, plugin.Add, dir), tt.plugin)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -122,7 +122,7 @@ func TestFindTakesTheFirst(t *testing.T) {
 		place(t, second, name, os.Symlink)
 		third := t.TempDir()
 		place(t, third, name, copyFile)
-		d, err := Find(request(t, plugin.Add, "/none", first, second, third), name)
+		d, err := Find(newRequest(t, plugin.Add, "/none", first, second, third), name)
 		if err != nil || d.External {
 			t.Errorf("%s: %+v, %v; want the one in the second directory", name, d, err)
 		}
@@ -140,7 +140,7 @@ func TestFindRefuses(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			d, err := Find(request(t, plugin.Add, dir, "/none"), tt.plugin)
+			d, err := Find(newRequest(t, plugin.Add, dir, "/none"), tt.plugin)
 			var e *types.Error
 			if d != nil || !errors.As(err, &e) || e.Code != types.ErrInvalidNetworkConfig || e.Details == "" || !strings.Contains(e.Msg, tt.want) {
 				t.Errorf("Find = %v, %#v; want code 7 and %s", d, err, tt.want)
@@ -170,7 +170,7 @@ func TestWhatIsKnownOfIPAM(t *testing.T) {
 		{"other", others, true, false, false},
 	}
 	for _, tt := range tests {
-		d, err := Find(request(t, plugin.Add, tt.dir), tt.name)
+		d, err := Find(newRequest(t, plugin.Add, tt.dir), tt.name)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -184,7 +184,7 @@ func TestWhatIsKnownOfIPAM(t *testing.T) {
 func TestRequestOfADelegate(t *testing.T) {
 	dir := t.TempDir()
 	place(t, dir, "host-local", os.Symlink)
-	r := request(t, plugin.Add, dir)
+	r := newRequest(t, plugin.Add, dir)
 	d, err := Find(r, "host-local")
 	if err != nil {
 		t.Fatal(err)
@@ -205,10 +205,10 @@ func TestRequestOfADelegate(t *testing.T) {
 	if r.Command != plugin.Add || r.Config.Err() != nil {
 		t.Error("the caller's request was changed")
 	}
-	if err := d.Check(context.Background(), request(t, plugin.Check, dir)); err != nil || in.seen.Command != plugin.Check || !strict() {
+	if err := d.Check(context.Background(), newRequest(t, plugin.Check, dir)); err != nil || in.seen.Command != plugin.Check || !strict() {
 		t.Errorf("CHECK: %v, request %+v; want a strict one", err, in.seen)
 	}
-	status := request(t, plugin.Status, dir)
+	status := newRequest(t, plugin.Status, dir)
 	if err := d.Status(context.Background(), status); err != nil || in.seen != status {
 		t.Errorf("STATUS: %v, request %+v", err, in.seen)
 	}

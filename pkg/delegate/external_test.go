@@ -24,7 +24,7 @@ func script(t *testing.T, body string) (d *Delegate, dir string) {
 	if err := os.WriteFile(filepath.Join(dir, "host-local"), []byte(text), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	d, err := Find(request(t, plugin.Add, dir), "host-local")
+	d, err := Find(newRequest(t, plugin.Add, dir), "host-local")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -45,7 +45,7 @@ func TestExternalGetsTheCall(t *testing.T) {
 	t.Setenv("TRACEPARENT", "00-1-2-01")
 	t.Setenv("CNI_COMMAND", "DEL")
 	t.Setenv("CNI_IFNAME", "another")
-	result, err := d.Add(context.Background(), request(t, plugin.Add, "/opt/cni/bin", dir))
+	result, err := d.Add(context.Background(), newRequest(t, plugin.Add, "/opt/cni/bin", dir))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -71,7 +71,7 @@ func TestExternalGetsTheCall(t *testing.T) {
 func TestExternalGetsTheRuntimesNamespace(t *testing.T) {
 	d, dir := script(t, `echo "$CNI_NETNS" > $DIR/netns`)
 	t.Setenv("CNI_NETNS", "/run/netns/gone")
-	r := request(t, plugin.Del, dir)
+	r := newRequest(t, plugin.Del, dir)
 	r.Netns = ""
 	if err := d.Del(context.Background(), r); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func TestExternalFails(t *testing.T) {
 		for _, verb := range []string{"ADD", "DEL", "CHECK"} {
 			t.Run(tt.name+" "+verb, func(t *testing.T) {
 				d, dir := script(t, tt.body)
-				err := run(d, plugin.Command(verb), request(t, plugin.Command(verb), dir))
+				err := run(d, plugin.Command(verb), newRequest(t, plugin.Command(verb), dir))
 				var e *types.Error
 				if !errors.As(err, &e) || e.Code != tt.want.Code || !strings.Contains(e.Msg, tt.want.Msg) || !strings.Contains(e.Details, tt.want.Details) {
 					t.Errorf("error %#v\nwant %#v", err, tt.want)
@@ -131,7 +131,7 @@ func TestExternalCannotBeExecuted(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "host-local"), []byte("\x7fELF, but no more"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	err := d.Del(context.Background(), request(t, plugin.Del, dir))
+	err := d.Del(context.Background(), newRequest(t, plugin.Del, dir))
 	if err == nil || !strings.Contains(err.Error(), filepath.Join(dir, "host-local")) || !strings.Contains(err.Error(), "exec format error") {
 		t.Errorf("error %v", err)
 	}
@@ -149,7 +149,7 @@ func TestExternalResultCannotBeUsed(t *testing.T) {
 	for name, body := range tests {
 		t.Run(name, func(t *testing.T) {
 			d, dir := script(t, `echo $CNI_COMMAND >> $DIR/calls; test $CNI_COMMAND = ADD || exit 0; `+body)
-			result, err := d.Add(context.Background(), request(t, plugin.Add, dir))
+			result, err := d.Add(context.Background(), newRequest(t, plugin.Add, dir))
 			var e *types.Error
 			if result != nil || !errors.As(err, &e) || e.Code != 999 || !strings.Contains(e.Msg, "its result can't be used") || e.Details == "" {
 				t.Errorf("Add = %v, %#v", result, err)
@@ -177,14 +177,14 @@ func TestExternalOlderThanTheVerb(t *testing.T) {
 		for _, verb := range []plugin.Command{plugin.Status, plugin.GC} {
 			t.Run(tt.name+" "+string(verb), func(t *testing.T) {
 				d, dir := script(t, tt.body)
-				if err := run(d, verb, request(t, verb, dir)); (err == nil) != tt.ok {
+				if err := run(d, verb, newRequest(t, verb, dir)); (err == nil) != tt.ok {
 					t.Errorf("error %v", err)
 				}
 			})
 		}
 	}
 	d, dir := script(t, unknown)
-	if err := run(d, plugin.Check, request(t, plugin.Check, dir)); err == nil {
+	if err := run(d, plugin.Check, newRequest(t, plugin.Check, dir)); err == nil {
 		t.Error("CHECK is not forgiven: it is as old as the versions that have it")
 	}
 }
@@ -212,7 +212,7 @@ func TestExternalIsCancelled(t *testing.T) {
 					time.Sleep(time.Millisecond)
 				}
 			}()
-			result, err := d.Add(ctx, request(t, plugin.Add, dir))
+			result, err := d.Add(ctx, newRequest(t, plugin.Add, dir))
 			if tt.ok && (err != nil || len(result.IPs) != 1) {
 				t.Errorf("Add = %+v, %v; what it did is done", result, err)
 			}
@@ -231,7 +231,7 @@ func TestExternalIsBeingReplaced(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer file.Close()
-	err = d.Del(context.Background(), request(t, plugin.Del, dir))
+	err = d.Del(context.Background(), newRequest(t, plugin.Del, dir))
 	if err == nil {
 		t.Skip("this kernel executes files that are being written, as 6.11 and 6.12 do")
 	}
@@ -239,7 +239,7 @@ func TestExternalIsBeingReplaced(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 	time.AfterFunc(2*busyPause, func() { file.Close() })
-	if err := d.Del(context.Background(), request(t, plugin.Del, dir)); err != nil {
+	if err := d.Del(context.Background(), newRequest(t, plugin.Del, dir)); err != nil {
 		t.Errorf("the file was free again: %v", err)
 	}
 }

@@ -4,23 +4,16 @@ package held
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
+	"strings"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/results"
 )
 
-// Store is a place where attachments hold something.
-type Store interface {
-	// Held lists what is held, at least all of the network's; "" is all networks. With an error the list may lack something.
-	Held(ctx context.Context, network string) ([]plugin.Held, error)
-
-	// Release lets go of things from such a list, unless they have another owner by now. What is gone is no error. It tries all.
-	Release(ctx context.Context, list []plugin.Held) error
-}
-
 // List lists what is held in some stores, of one network or, for "", of all.
-func List(ctx context.Context, network string, stores ...Store) (list []plugin.Held, err error) {
+func List(ctx context.Context, network string, stores ...plugin.Store) (list []plugin.Held, err error) {
 	for _, s := range stores {
 		own, failed := s.Held(ctx, network)
 		list, err = append(list, own...), errors.Join(err, failed)
@@ -28,33 +21,51 @@ func List(ctx context.Context, network string, stores ...Store) (list []plugin.H
 	return list, err
 }
 
-// GC releases what is held by attachments of the request's network that are not valid. Where a thing does not say its network, its owner
-// has to be on no other network either, by libcni's results; without those nothing is known of others, and it stays.
-func GC(ctx context.Context, r *plugin.Request, stores ...Store) error {
+// GC releases what is held by attachments of the request's network that are not valid. Where a thing does not say its network, its
+// container has to be on no other network either, by libcni's results; without those nothing is known of others, and it stays.
+func GC(ctx context.Context, r *plugin.Request, stores ...plugin.Store) error {
 	valid := newValid(r)
 	var errs []error
 	for _, s := range stores {
 		list, err := s.Held(ctx, r.Network)
 		errs = append(errs, err)
-		list = slices.DeleteFunc(list, func(h plugin.Held) bool { return h.Key.Network != "" && (h.Key.Network != r.Network || valid.has(h)) })
-		list, err = withoutOthers(r, valid, list)
+		list = slices.DeleteFunc(list, func(h plugin.Held) bool {
+			return h.Key.Network != "" && h.Key.Network != r.Network || valid.has(h)
+		})
+		list, err = withoutOthers(r, list)
 		errs = append(errs, err)
-		if len(list) > 0 {
-			errs = append(errs, s.Release(ctx, list))
+		if len(list) == 0 {
+			continue
 		}
+		if err := r.Step(ctx, "release "+text(list)); err != nil {
+			return errors.Join(append(errs, err)...)
+		}
+		errs = append(errs, s.Release(ctx, list))
 	}
 	return errors.Join(errs...)
 }
 
-// withoutOthers returns the list without what may be held for another network, or for a valid attachment.
-func withoutOthers(r *plugin.Request, valid *valid, list []plugin.Held) ([]plugin.Held, error) {
+func text(list []plugin.Held) string {
+	const most = 10
+	var texts []string
+	for _, h := range list[:min(len(list), most)] {
+		texts = append(texts, h.What)
+	}
+	if more := len(list) - most; more > 0 {
+		texts = append(texts, fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// withoutOthers returns the list without what may be held for another network.
+func withoutOthers(r *plugin.Request, list []plugin.Held) ([]plugin.Held, error) {
 	isUnclear := func(h plugin.Held) bool { return h.Key.Network == "" }
 	if !slices.ContainsFunc(list, isUnclear) {
 		return list, nil
 	}
 	known, err := results.Open(r.Results, plugin.Key{})
 	return slices.DeleteFunc(list, func(h plugin.Held) bool {
-		return isUnclear(h) && (known == nil || valid.has(h) || known.MayHave(h.Key.ContainerID))
+		return isUnclear(h) && (known == nil || h.Key.ContainerID == "" || known.MayHave(h.Key.ContainerID))
 	}), err
 }
 
@@ -69,10 +80,13 @@ func newValid(r *plugin.Request) *valid {
 	return v
 }
 
-// has reports whether a valid attachment may hold something.
+// has reports whether a valid attachment may hold something: a container's that does not say the rest is held as long as one of its is.
 func (v *valid) has(h plugin.Held) bool {
-	if h.Owner != "" {
+	switch {
+	case h.Owner != "":
 		return v.owners[h.Owner]
+	case h.Key.Network != "" && h.Key.IfName != "":
+		return v.owners[h.Key.String()]
 	}
 	return v.containers[h.Key.ContainerID]
 }

@@ -17,8 +17,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/netns"
 )
 
-// Plugin has the five verbs of CNI (spec 1.1.0, section "CNI operations"). A plugin that owns no state answers GC, and one that
-// needs nothing of the host answers STATUS, with nil.
+// Plugin has the verbs of CNI that every plugin answers (spec 1.1.0, section "CNI operations"). GC is served by what a Holder holds, or by
+// a Collector.
 type Plugin interface {
 	// Add makes the attachment. When it fails it has undone what it did.
 	Add(ctx context.Context, r *Request) (*types100.Result, error)
@@ -30,33 +30,8 @@ type Plugin interface {
 	// Check compares what Add made with the request's PrevResult. It changes nothing.
 	Check(ctx context.Context, r *Request) error
 
-	// Status reports whether an Add could be served now.
+	// Status reports whether an Add could be served now. A plugin that needs nothing of the host answers nil.
 	Status(ctx context.Context, r *Request) error
-
-	// GC removes what is held by attachments of the request's network that are not in its Valid list.
-	GC(ctx context.Context, r *Request) error
-}
-
-// Serve calls the request's verb of a plugin. ADD always has a result, and GC without a list of what is valid removes nothing.
-func Serve(ctx context.Context, p Plugin, r *Request) (result *types100.Result, err error) {
-	switch r.Command {
-	case Add:
-		result, err = p.Add(ctx, r)
-		if err == nil && result == nil {
-			result = &types100.Result{}
-		}
-	case Del:
-		err = p.Del(ctx, r)
-	case Check:
-		err = p.Check(ctx, r)
-	case Status:
-		err = p.Status(ctx, r)
-	case GC:
-		if r.HasValid {
-			err = p.GC(ctx, r)
-		}
-	}
-	return result, err
 }
 
 // Explainer is a plugin that chooses how to do its work by what is on the host.

@@ -1,13 +1,16 @@
-// Package request makes a request of a plugin from a configuration.
+// Package request makes a request of a plugin from a configuration, and serves it.
 package request
 
 import (
+	"context"
 	"errors"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -137,6 +140,39 @@ func ValidateName(s string) error {
 		if !strings.ContainsRune(letters, c) && (i == 0 || !strings.ContainsRune("_.-", c)) {
 			return errors.New("it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'")
 		}
+	}
+	return nil
+}
+
+// Serve calls the request's verb of a plugin. ADD always has a result, and GC without a list of what is valid removes nothing.
+func Serve(ctx context.Context, p plugin.Plugin, r *plugin.Request) (made *types100.Result, err error) {
+	switch r.Command {
+	case plugin.Add:
+		made, err = p.Add(ctx, r)
+		if err == nil && made == nil {
+			made = &types100.Result{}
+		}
+	case plugin.Del:
+		err = p.Del(ctx, r)
+	case plugin.Check:
+		err = p.Check(ctx, r)
+	case plugin.Status:
+		err = p.Status(ctx, r)
+	case plugin.GC:
+		err = collect(ctx, p, r)
+	}
+	return made, err
+}
+
+func collect(ctx context.Context, p plugin.Plugin, r *plugin.Request) error {
+	if !r.HasValid {
+		return nil
+	}
+	switch p := p.(type) {
+	case plugin.Collector:
+		return p.GC(ctx, r)
+	case plugin.Holder:
+		return held.GC(ctx, r, p.Stores(r)...)
 	}
 	return nil
 }

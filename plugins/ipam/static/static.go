@@ -53,6 +53,3 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	_, err := load(r)
 	return err
 }
-
-// GC has nothing to remove.
-func (Plugin) GC(context.Context, *plugin.Request) error { return nil }

@@ -113,9 +113,6 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 // Status finds nothing that could be missing.
 func (Plugin) Status(context.Context, *plugin.Request) error { return netns.CheckEntry() }
 
-// GC has nothing to do: lo goes with its namespace.
-func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
-
 // inside does something with the container's lo.
 func inside(r *plugin.Request, do func(lo netlink.Link) error) error {
 	return r.Inside(func() error {

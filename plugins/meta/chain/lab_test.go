@@ -86,7 +86,7 @@ func (l *lab) run(t *testing.T, ctx context.Context, command plugin.Command, con
 	if err != nil {
 		t.Fatal(err)
 	}
-	return plugin.Serve(ctx, Plugin{}, r)
+	return request.Serve(ctx, Plugin{}, r)
 }
 
 // fake is a plugin of a lab.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -33,7 +34,7 @@ func (l *lab) ExecPlugin(ctx context.Context, path string, stdin []byte, environ
 	if err != nil {
 		return nil, err
 	}
-	made, err := plugin.Serve(ctx, l.table.Find(filepath.Base(path)).Plugin, r)
+	made, err := request.Serve(ctx, l.table.Find(filepath.Base(path)).Plugin, r)
 	if err != nil || command != plugin.Add {
 		return nil, err
 	}

@@ -116,7 +116,7 @@ func (s *step) call(ctx context.Context, r *plugin.Request, command plugin.Comma
 	if err != nil {
 		return nil, err
 	}
-	return plugin.Serve(ctx, s.plugin, own)
+	return request.Serve(ctx, s.plugin, own)
 }
 
 // request is what libcni would ask of the plugin: its own configuration with the network's name and version, what a runtime adds to

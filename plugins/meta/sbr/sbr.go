@@ -162,9 +162,6 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// GC has nothing to do: rules and routes go with their namespace.
-func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
-
 // Check looks for the rule of each address and, unless the configuration names the table, for the routes that it leads to. A table
 // that the reference plugin has chosen will do.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {

@@ -142,9 +142,6 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return netns.CheckEntry()
 }
 
-// GC has nothing to do: VRFs go with their namespace.
-func (Plugin) GC(context.Context, *plugin.Request) error { return nil }
-
 // Check looks whether the interface is in the VRF, and the VRF has the routes of the result.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
