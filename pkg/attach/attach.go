@@ -1,7 +1,7 @@
 // Package attach puts one link into a container, whatever its kind: it asks IPAM for addresses, gives them to the link with their
 // routes, checks all of it, and removes it again in the order by which nothing is lost.
 //
-// A plugin tells how its link is made. docs/architecture.md shows how one is written.
+// A plugin calls it from top to bottom. docs/architecture.md shows how one is written.
 package attach
 
 import (
@@ -22,59 +22,37 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-// Link is how a plugin makes its link.
-type Link struct {
-	// Make makes the link in the container, under the request's interface name, and leaves it down. If it fails it has made nothing.
-	// Interfaces of the host that belong into the result it adds there.
-	Make func(ctx context.Context, a *Attachment) error
-	// Remove, if there is one, takes back what Make did. Otherwise the link is deleted.
-	Remove func() error
-	// Routes, if there is one, returns all routes that the container is to have, given those of the result. Then the kernel makes none
-	// to the addresses' own networks. The container's link need not be set in them.
-	Routes func(ips []*types100.IPConfig, result []netlink.Route) ([]netlink.Route, error)
-	// Finish, if there is one, does what is left when the link has its addresses.
-	Finish func(ctx context.Context, a *Attachment) error
-}
-
-// Attachment is one ADD on its way.
+// Attachment is one ADD on its way: Begin, then what makes the link, then Configure, then Result.
 type Attachment struct {
 	*plugin.Request
 	*Config
-	Result types100.Result
-	Undo   plugin.Undo
+	Undo plugin.Undo
 
-	ipam *delegate.Delegate // nil is layer 2 only
-	link netlink.Link       // the container's, when it is made
+	// IPs and Routes are IPAM's. Without IPAM a plugin may set them before Configure.
+	IPs    []*types100.IPConfig
+	Routes []*types.Route
 
-	// routes is Link.Routes.
-	routes func(ips []*types100.IPConfig, result []netlink.Route) ([]netlink.Route, error)
+	// Interface is the container's, for the result.
+	Interface *types100.Interface
+
+	ipam  *delegate.Delegate // nil is layer 2 only
+	asked bool               // ipam is
+	dns   types.DNS          // ipam's
+	link  netlink.Link       // the container's, when it is made
 }
 
-// Add makes the link, and all that belongs to it.
-func Add(ctx context.Context, r *plugin.Request, c *Config, l Link) (_ *types100.Result, err error) {
-	a := &Attachment{Request: r, Config: c, routes: l.Routes}
+// Begin begins an ADD. An address is asked for before anything is made, so that an empty pool costs nothing; an IPAM plugin that works
+// through the link has to wait for it. The plugin has to defer Undo.OnError next, which takes back all that is made from here on.
+func Begin(ctx context.Context, r *plugin.Request, c *Config) (_ *Attachment, err error) {
+	a := &Attachment{Request: r, Config: c}
 	if a.ipam, err = findIPAM(r, c); err != nil {
 		return nil, err
 	}
 	defer a.Undo.OnError(ctx, &err)
-	// An address is asked for before anything is made, so that a pool that is empty costs nothing; an IPAM plugin that works through
-	// the link has to wait for it.
-	steps := []func(context.Context) error{a.lease, a.making(l), a.configure}
-	if a.ipam != nil && a.ipam.NeedsLink {
-		steps[0], steps[1] = steps[1], steps[0]
+	if a.ipam == nil || a.ipam.NeedsLink {
+		return a, nil
 	}
-	if l.Finish != nil {
-		steps = append(steps, func(ctx context.Context) error { return l.Finish(ctx, a) })
-	}
-	for _, step := range steps {
-		if err := step(ctx); err != nil {
-			return nil, err
-		}
-	}
-	if d := c.DNS; d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil { // an empty list is one
-		a.Result.DNS = d
-	}
-	return &a.Result, nil
+	return a, a.AskIPAM(ctx)
 }
 
 func findIPAM(r *plugin.Request, c *Config) (*delegate.Delegate, error) {
@@ -84,9 +62,9 @@ func findIPAM(r *plugin.Request, c *Config) (*delegate.Delegate, error) {
 	return delegate.FindIPAM(r, c.IPAM)
 }
 
-// lease asks the IPAM plugin, and completes what it answers.
-func (a *Attachment) lease(ctx context.Context) error {
-	if a.ipam == nil {
+// AskIPAM asks the IPAM plugin for addresses, if that has not been done, and completes what it answers.
+func (a *Attachment) AskIPAM(ctx context.Context) error {
+	if a.ipam == nil || a.asked {
 		return nil
 	}
 	if err := a.Step(ctx, "ipam"); err != nil {
@@ -96,27 +74,28 @@ func (a *Attachment) lease(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.asked = true
 	a.Undo.Push("give back the address", func(ctx context.Context) error { return a.ipam.Del(ctx, a.Request) })
 	if len(leased.IPs) == 0 {
 		return plugin.Errorf("give it addresses to hand out, or remove the ipam section for a layer 2 network", "IPAM plugin %s returned no address", a.IPAM)
 	}
-	a.Result.IPs, a.Result.Routes, a.Result.DNS = leased.IPs, leased.Routes, leased.DNS
-	for _, ip := range a.Result.IPs {
+	a.IPs, a.Routes, a.dns = leased.IPs, leased.Routes, leased.DNS
+	for _, ip := range a.IPs {
 		if network := result.Prefix(ip.Address).Masked(); ip.Gateway == nil && a.Gateway && !network.IsSingleIP() {
 			ip.Gateway = network.Addr().Next().AsSlice()
 		}
 	}
 	if a.DefaultRoute {
-		a.Result.Routes = withDefaultRoutes(a.Result.Routes, a.Result.IPs)
+		a.Routes = withDefaultRoutes(a.Routes, a.IPs)
 	}
 	return nil
 }
 
 // withDefaultRoutes adds a default route for each family that has a gateway and no default route yet.
 func withDefaultRoutes(routes []*types.Route, ips []*types100.IPConfig) []*types.Route {
-	for _, any := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
-		dst := netip.PrefixFrom(any, 0)
-		gw := gatewayOf(ips, any.Is4())
+	for _, unspecified := range []netip.Addr{netip.IPv4Unspecified(), netip.IPv6Unspecified()} {
+		dst := netip.PrefixFrom(unspecified, 0)
+		gw := gatewayOf(ips, unspecified.Is4())
 		there := slices.ContainsFunc(routes, func(r *types.Route) bool { return result.Prefix(r.Dst) == dst })
 		if gw != nil && !there {
 			routes = append(routes, &types.Route{Dst: result.IPNet(dst), GW: gw})
@@ -135,54 +114,34 @@ func gatewayOf(ips []*types100.IPConfig, v4 bool) net.IP {
 	return nil
 }
 
-// making makes the link and puts it into the result.
-func (a *Attachment) making(l Link) func(context.Context) error {
-	return func(ctx context.Context) error {
-		if err := a.Step(ctx, "link"); err != nil {
+// Made says that the container's link is there, down, under the request's interface name, and what takes it back. Others on its
+// segment can't make themselves its router, unless that is wished.
+func (a *Attachment) Made(remove func(context.Context) error) error {
+	a.Undo.Push("remove "+a.IfName, remove)
+	if (a.ipam != nil || len(a.IPs) > 0) && !a.AcceptRA {
+		if err := a.Inside(func() error { return RefuseRouters(a.IfName) }); err != nil {
 			return err
 		}
-		if err := l.Make(ctx, a); err != nil {
-			return err
-		}
-		if l.Remove == nil {
-			l.Remove = func() error { return deleteInside(a.Request) }
-		}
-		a.Undo.Push("remove "+a.IfName, func(context.Context) error { return l.Remove() })
-		if (a.ipam != nil || len(a.Result.IPs) > 0) && !a.AcceptRA {
-			if err := a.Inside(func() error { return RefuseRouters(a.IfName) }); err != nil {
-				return err
-			}
-		}
-		inside, err := a.LinksInside()
-		if err != nil {
-			return err
-		}
-		if a.link, err = inside.LinkByName(a.IfName); err != nil {
-			return fmt.Errorf("look up %s, which was just made: %w", a.IfName, err)
-		}
-		own := a.Describe(a.link)
-		own.Sandbox = a.Netns
-		a.Result.Interfaces = append(a.Result.Interfaces, own)
-		return nil
 	}
-}
-
-// Describe describes a link for the result, by what the result's version has.
-func (a *Attachment) Describe(l netlink.Link) *types100.Interface {
-	i := &types100.Interface{Name: l.Attrs().Name, Mac: l.Attrs().HardwareAddr.String()}
-	if plugin.AtLeast(a.Version, "1.1.0") {
-		i.Mtu = l.Attrs().MTU
-	}
-	return i
-}
-
-// deleteInside deletes the container's link.
-func deleteInside(r *plugin.Request) error {
-	inside, err := r.LinksInside()
+	inside, err := a.LinksInside()
 	if err != nil {
 		return err
 	}
-	l, err := inside.LinkByName(r.IfName)
+	if a.link, err = inside.LinkByName(a.IfName); err != nil {
+		return fmt.Errorf("look up %s, which was just made: %w", a.IfName, err)
+	}
+	a.Interface = a.Describe(a.link)
+	a.Interface.Sandbox = a.Netns
+	return nil
+}
+
+// DeleteLink deletes the container's link.
+func (a *Attachment) DeleteLink(context.Context) error {
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	l, err := inside.LinkByName(a.IfName)
 	if link.IsNotFound(err) {
 		return nil
 	}
@@ -198,12 +157,50 @@ func (a *Attachment) ContainerMAC() net.HardwareAddr {
 	switch {
 	case a.MAC != nil:
 		return a.MAC
-	case len(a.Result.IPs) > 0:
-		mac := plugin.MACOf(result.Addr(a.Result.IPs[0].Address.IP))
+	case len(a.IPs) > 0:
+		mac := plugin.MACOf(result.Addr(a.IPs[0].Address.IP))
 		return mac[:]
 	}
 	mac := a.Key.MAC("container end")
 	return mac[:]
+}
+
+// SetMAC gives the container's link another MAC address.
+func (a *Attachment) SetMAC(mac net.HardwareAddr) error {
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	if err := inside.LinkSetHardwareAddr(a.link, mac); err != nil {
+		return fmt.Errorf("give %s the MAC address %s: %w", a.IfName, mac, err)
+	}
+	a.link.Attrs().HardwareAddr, a.Interface.Mac = mac, mac.String()
+	return nil
+}
+
+// Result returns the result: links of the host, the container's behind them, and what that has.
+func (a *Attachment) Result(host ...netlink.Link) *types100.Result {
+	r := &types100.Result{IPs: a.IPs, Routes: a.Routes, DNS: a.dns}
+	for _, l := range host {
+		r.Interfaces = append(r.Interfaces, a.Describe(l))
+	}
+	r.Interfaces = append(r.Interfaces, a.Interface)
+	for _, ip := range r.IPs {
+		ip.Interface = types100.Int(len(host))
+	}
+	if a.replacesDNS() {
+		r.DNS = a.DNS
+	}
+	return r
+}
+
+// Describe describes a link for the result, by what the result's version has.
+func (a *Attachment) Describe(l netlink.Link) *types100.Interface {
+	i := &types100.Interface{Name: l.Attrs().Name, Mac: l.Attrs().HardwareAddr.String()}
+	if plugin.AtLeast(a.Version, "1.1.0") {
+		i.Mtu = l.Attrs().MTU
+	}
+	return i
 }
 
 // Status reports whether containers can be entered and the IPAM plugin is ready for an ADD.

@@ -32,26 +32,27 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 	}
 	l, err := inside.LinkByName(r.IfName)
 	if err != nil {
-		return nil, different("interface %s is not in the container: %v", r.IfName, err)
+		return nil, Different("interface %s is not in the container: %v", r.IfName, err)
 	}
 	if kind != "" && l.Type() != kind {
-		return nil, different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
+		return nil, Different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
 	}
 	if err := CheckMAC(want, l); err != nil {
 		return nil, err
 	}
 	if l.Attrs().RawFlags&unix.IFF_UP == 0 && !c.Down {
-		return nil, different("interface %s is down", r.IfName)
+		return nil, Different("interface %s is down", r.IfName)
 	}
 	return l, checkAddresses(r, inside, l)
 }
 
-func different(format string, args ...any) error { return plugin.Errorf(Repair, format, args...) }
+// Different returns the error of a CHECK that finds something other than ADD has made.
+func Different(format string, args ...any) error { return plugin.Errorf(Repair, format, args...) }
 
 // CheckMAC compares a link's MAC address with what ADD reported.
 func CheckMAC(want *types100.Interface, l netlink.Link) error {
 	if mac := l.Attrs().HardwareAddr.String(); want.Mac != "" && mac != want.Mac {
-		return different("%s has the MAC address %s, ADD reported %s", want.Name, mac, want.Mac)
+		return Different("%s has the MAC address %s, ADD reported %s", want.Name, mac, want.Mac)
 	}
 	return nil
 }
@@ -75,17 +76,17 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 	for _, ip := range ips {
 		address := result.Prefix(ip.Address)
 		if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == address }) {
-			return different("interface %s lacks the address %s", r.IfName, address)
+			return Different("interface %s lacks the address %s", r.IfName, address)
 		}
 		network := result.IPNet(address.Masked())
 		if !address.IsSingleIP() && !hasRoute(routes, netlink.Route{Dst: &network}) { // the kernel makes none for a single one
-			return different("interface %s lacks the route to its own network %s", r.IfName, address.Masked())
+			return Different("interface %s lacks the route to its own network %s", r.IfName, address.Masked())
 		}
 	}
 	for _, want := range r.PrevResult.Routes {
-		route := routeBy(l, want, ips)
+		route := kernelRoute(l, want, ips)
 		if !hasRoute(routes, route) {
-			return different("interface %s lacks the route %s", r.IfName, describe(route))
+			return Different("interface %s lacks the route %s", r.IfName, describe(route))
 		}
 	}
 	return nil

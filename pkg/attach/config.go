@@ -17,12 +17,13 @@ import (
 // Config is what the configuration of a plugin says that makes one link.
 type Config struct {
 	IPAM string    // the IPAM plugin; "" is layer 2 only
-	DNS  types.DNS // in place of IPAM's, if it has a domain or any list
+	DNS  types.DNS // in place of IPAM's, if it has a domain or any list: an empty one is one
 	MTU  int       // bytes; 0 is the kernel's default
 	MAC  net.HardwareAddr
 
 	Gateway      bool // an address without a gateway gets the first of its network, if it has one
 	DefaultRoute bool // each family with a gateway gets a default route
+	OwnDNS       bool // DNS counts even if it is empty, as with the reference plugins
 	Segment      bool // the link is on a segment with hosts that are not this node's
 	DAD          bool // look for other users of an IPv6 address before it is used
 	AcceptRA     bool // take IPv6 addresses and routes from routers, besides those of IPAM
@@ -48,6 +49,12 @@ func (c *Config) Complete(o *conf.Object) {
 	c.DNS = result.ParseDNS(o.Object("dns"))
 	o.Bool("enabledad", &c.DAD)
 	o.Bool("acceptRA", &c.AcceptRA)
+}
+
+// replacesDNS reports whether the network's DNS settings count, and not IPAM's.
+func (c *Config) replacesDNS() bool {
+	d := c.DNS
+	return c.OwnDNS || d.Domain != "" || d.Nameservers != nil || d.Search != nil || d.Options != nil
 }
 
 // MinMTU is the least that IPv4 allows (RFC 791), in bytes.

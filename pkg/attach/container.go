@@ -23,17 +23,22 @@ import (
 // settleTime bounds the wait for duplicate address detection, which takes one to two seconds (RFC 4862).
 const settleTime = 5 * time.Second
 
-// configure gives the container's link the addresses and routes of the result, and sets it up.
-func (a *Attachment) configure(ctx context.Context) error {
-	if err := a.Step(ctx, "container"); err != nil {
+// Configure gives the container's link its addresses and their routes, and sets it up. An IPAM plugin that needs the link is asked now.
+func (a *Attachment) Configure(ctx context.Context) error {
+	if err := a.AskIPAM(ctx); err != nil {
 		return err
 	}
-	own := len(a.Result.Interfaces) - 1
-	for _, ip := range a.Result.IPs {
-		ip.Interface = &own
-	}
-	routes, err := a.wantedRoutes()
-	if err != nil {
+	return a.configure(ctx, a.KernelRoutes(), 0)
+}
+
+// ConfigureWith is Configure, behind AskIPAM, with all routes that the container is to have: the kernel makes none to the addresses' own
+// networks. The routes need not name the link.
+func (a *Attachment) ConfigureWith(ctx context.Context, routes []netlink.Route) error {
+	return a.configure(ctx, routes, unix.IFA_F_NOPREFIXROUTE)
+}
+
+func (a *Attachment) configure(ctx context.Context, routes []netlink.Route, addressFlags int) error {
+	if err := a.Step(ctx, "container"); err != nil || a.Down {
 		return err
 	}
 	if len(a.sysctls()) > 0 {
@@ -41,30 +46,35 @@ func (a *Attachment) configure(ctx context.Context) error {
 			return err
 		}
 	}
-	if err := a.setUp(); err != nil {
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	// Addresses come before the link is up, so that they are announced when it comes up.
+	err = a.addAddresses(inside, addressFlags)
+	if err == nil {
+		err = a.setUp(inside)
+	}
+	if err != nil {
 		return explain(err, a.IfName)
 	}
 	if a.needsDAD() && a.hasIPv6() { // a route may have one of the addresses as its source only then
-		if err := a.Inside(a.settle); err != nil {
+		if err := a.Inside(a.waitForDAD); err != nil {
 			return err
 		}
 	}
-	if err := a.addRoutes(routes); err != nil {
+	if err := a.addRoutes(inside, routes); err != nil { // which need the link to be up
 		return explain(err, a.IfName)
 	}
 	return nil
 }
 
-// wantedRoutes returns the routes that the container is to have, besides those that the kernel makes.
-func (a *Attachment) wantedRoutes() ([]netlink.Route, error) {
-	var routes []netlink.Route
-	for _, r := range a.Result.Routes {
-		routes = append(routes, routeBy(a.link, r, a.Result.IPs))
+// KernelRoutes returns the routes of the result as the kernel is to have them.
+func (a *Attachment) KernelRoutes() (routes []netlink.Route) {
+	for _, r := range a.Routes {
+		routes = append(routes, kernelRoute(a.link, r, a.IPs))
 	}
-	if a.routes == nil {
-		return routes, nil
-	}
-	return a.routes(a.Result.IPs, routes)
+	return routes
 }
 
 // sysctls are what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
@@ -73,10 +83,10 @@ func (a *Attachment) wantedRoutes() ([]netlink.Route, error) {
 func (a *Attachment) sysctls() [][2]string {
 	var list [][2]string
 	own := "net/ipv6/conf/" + a.IfName + "/"
-	news, dad := "0", "0"
-	if a.isNews() {
-		news = "1"
-		list = append(list, [2]string{"net/ipv4/conf/" + a.IfName + "/arp_notify", news})
+	announce, dad := "0", "0"
+	if a.needsAnnouncement() {
+		announce = "1"
+		list = append(list, [2]string{"net/ipv4/conf/" + a.IfName + "/arp_notify", announce})
 	}
 	if !a.hasIPv6() {
 		return list
@@ -86,14 +96,14 @@ func (a *Attachment) sysctls() [][2]string {
 		list = append(list, [2]string{own + "enhanced_dad", dad})
 	}
 	return append(list, [][2]string{
-		{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}, {own + "keep_addr_on_down", "1"}, {own + "accept_dad", dad}, {own + "ndisc_notify", news},
+		{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}, {own + "keep_addr_on_down", "1"}, {own + "accept_dad", dad}, {own + "ndisc_notify", announce},
 	}...)
 }
 
 func (a *Attachment) setSysctls() error {
 	for _, s := range a.sysctls() {
-		isNews := strings.HasSuffix(s[0], "_notify") // neighbours ask by themselves, later
-		if err := sysctl.Set(s[0], s[1]); err != nil && !isNews {
+		isAnnouncement := strings.HasSuffix(s[0], "_notify") // neighbours ask by themselves, later
+		if err := sysctl.Set(s[0], s[1]); err != nil && !isAnnouncement {
 			return fmt.Errorf("prepare the container for its addresses: %w", err)
 		}
 	}
@@ -132,18 +142,18 @@ func (a *Attachment) needsDAD() bool {
 	return a.DAD || a.Segment && (a.ipam == nil || !a.ipam.AddressesUniqueToNode)
 }
 
-func (a *Attachment) hasIPv6() bool { return slices.ContainsFunc(a.Result.IPs, isIPv6) }
+func (a *Attachment) hasIPv6() bool { return slices.ContainsFunc(a.IPs, isIPv6) }
 
-// isNews reports whether neighbours may not know the MAC address that an address has: it is not made from that, or others had it
-// before.
-func (a *Attachment) isNews() bool {
-	return len(a.Result.IPs) > 0 && (a.MAC != nil || a.Segment || a.ipam == nil || a.ipam.NeedsLink)
+// needsAnnouncement reports whether neighbours may not know the MAC address that an address has: it is not made from that, or others
+// had it before.
+func (a *Attachment) needsAnnouncement() bool {
+	return len(a.IPs) > 0 && (a.MAC != nil || a.Segment || a.ipam == nil || a.ipam.NeedsLink)
 }
 
-// Announce tells neighbours of addresses whose MAC address they may not know. The kernel has done so when the link came up, but a port
+// AnnounceAddresses tells neighbours of addresses whose MAC address they may not know. The kernel has done so when the link came up, but a port
 // that does not pass packets yet drops it. To set the address that the link has makes the kernel do it again.
-func (a *Attachment) Announce() error {
-	if !a.isNews() {
+func (a *Attachment) AnnounceAddresses() error {
+	if !a.needsAnnouncement() {
 		return nil
 	}
 	inside, err := a.LinksInside()
@@ -153,28 +163,21 @@ func (a *Attachment) Announce() error {
 	return inside.LinkSetHardwareAddr(a.link, a.link.Attrs().HardwareAddr)
 }
 
-// setUp adds addresses before the link is up, so that they are announced when it comes up.
-func (a *Attachment) setUp() error {
-	inside, err := a.LinksInside()
-	if err != nil {
-		return err
-	}
-	for _, ip := range a.Result.IPs {
-		address := &netlink.Addr{IPNet: &ip.Address}
+func (a *Attachment) addAddresses(inside *netlink.Handle, flags int) error {
+	for _, ip := range a.IPs {
+		address := &netlink.Addr{IPNet: &ip.Address, Flags: flags}
 		if isIPv6(ip) && !a.needsDAD() {
-			address.Flags = unix.IFA_F_NODAD
-		}
-		if a.routes != nil {
-			address.Flags |= unix.IFA_F_NOPREFIXROUTE
+			address.Flags |= unix.IFA_F_NODAD
 		}
 		if err := link.WhenFree(unix.EADDRINUSE, func() error { return inside.AddrAdd(a.link, address) }); err != nil {
 			return fmt.Errorf("add the address %s: %w", &ip.Address, err)
 		}
 	}
-	if a.Down {
-		return nil
-	}
-	err = inside.LinkSetUp(a.link)
+	return nil
+}
+
+func (a *Attachment) setUp(inside *netlink.Handle) error {
+	err := inside.LinkSetUp(a.link)
 	if isTaken(err) {
 		err = a.setUpAnyway(inside)
 	}
@@ -193,24 +196,13 @@ func (a *Attachment) setUpAnyway(inside *netlink.Handle) error {
 	if a.MAC != nil {
 		return link.WhenFree(unix.EADDRINUSE, func() error { return inside.LinkSetUp(a.link) })
 	}
-	own := a.link.Attrs()
-	own.HardwareAddr = link.RandomMAC()
-	if err := inside.LinkSetHardwareAddr(a.link, own.HardwareAddr); err != nil {
+	if err := a.SetMAC(link.RandomMAC()); err != nil {
 		return err
 	}
-	a.Result.Interfaces[len(a.Result.Interfaces)-1].Mac = own.HardwareAddr.String()
 	return inside.LinkSetUp(a.link)
 }
 
-// addRoutes adds routes, which need the link to be up.
-func (a *Attachment) addRoutes(routes []netlink.Route) error {
-	if a.Down {
-		return nil
-	}
-	inside, err := a.LinksInside()
-	if err != nil {
-		return err
-	}
+func (a *Attachment) addRoutes(inside *netlink.Handle, routes []netlink.Route) error {
 	for i, route := range routes {
 		if slices.ContainsFunc(routes[:i], route.Equal) {
 			continue // IPAM and a plugin may both ask for the default route
@@ -224,8 +216,8 @@ func (a *Attachment) addRoutes(routes []netlink.Route) error {
 	return nil
 }
 
-// routeBy returns a route of a result as the kernel is to have it.
-func routeBy(l netlink.Link, r *types.Route, ips []*types100.IPConfig) netlink.Route {
+// kernelRoute returns a route of a result as the kernel is to have it.
+func kernelRoute(l netlink.Link, r *types.Route, ips []*types100.IPConfig) netlink.Route {
 	dst := result.IPNet(result.Prefix(r.Dst).Masked())
 	route := netlink.Route{
 		LinkIndex: l.Attrs().Index, Dst: &dst, Gw: nextHop(r, ips), Priority: r.Priority, MTU: r.MTU, AdvMSS: r.AdvMSS,
@@ -261,8 +253,8 @@ func describe(r netlink.Route) string {
 
 func isIPv6(ip *types100.IPConfig) bool { return ip.Address.IP.To4() == nil }
 
-// settle waits until no address of the link is still looked for elsewhere.
-func (a *Attachment) settle() error {
+// waitForDAD waits until no address of the link is still looked for elsewhere.
+func (a *Attachment) waitForDAD() error {
 	failed, err := link.WaitForAddresses(a.link, settleTime)
 	switch {
 	case err != nil && a.lacksCarrier(): // nobody is there to be asked

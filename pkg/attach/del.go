@@ -16,38 +16,43 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Removal is how a plugin removes what it made.
-type Removal struct {
-	// Filter, if there is one, removes what the packet filter has.
-	Filter func(ctx context.Context) error
-	// Link, if there is one, removes the link. Otherwise the container's is deleted, if it is the attachment's.
-	Link func() error
+// Del deletes the container's link, if it is the attachment's, and gives back its addresses.
+func Del(ctx context.Context, r *plugin.Request, c *Config) error {
+	d := BeginDel(ctx, r, c)
+	return d.End(ctx, deleteOwn(r))
 }
 
-// Del removes what the packet filter has, then the link, and gives back the addresses last, when nothing points at them any more;
-// first only where IPAM needs the link for that. It tries all of it, except that an address is kept as long as its link is there.
-func Del(ctx context.Context, r *plugin.Request, c *Config, remove Removal) error {
-	var errs []error
-	if remove.Filter != nil {
-		r.Announce("packet filter")
-		errs = append(errs, remove.Filter(ctx))
-	}
-	ipam, err := findReleaser(r, c)
-	errs = append(errs, err)
-	early := ipam != nil && ipam.ReleasesThroughLink
-	if early {
-		errs = append(errs, release(ctx, r, ipam))
+// Removal is one DEL on its way: BeginDel, then what deletes the link, then End.
+type Removal struct {
+	request *plugin.Request
+	ipam    *delegate.Delegate // nil if nothing is left to give back
+	err     error
+}
+
+// BeginDel gives back the addresses if IPAM needs the link for that.
+func BeginDel(ctx context.Context, r *plugin.Request, c *Config) *Removal {
+	d := &Removal{request: r}
+	d.ipam, d.err = findReleaser(r, c)
+	if d.ipam != nil && d.ipam.ReleasesThroughLink {
+		d.release(ctx)
 	}
 	r.Announce("link")
-	if remove.Link == nil {
-		remove.Link = func() error { return deleteOwn(r) }
+	return d
+}
+
+// End gives back the addresses, when nothing points at them any more: not if the link could not be deleted, for the reason that it is
+// given. It returns all that went wrong.
+func (d *Removal) End(ctx context.Context, link error) error {
+	if d.ipam != nil && link == nil {
+		d.release(ctx)
 	}
-	err = remove.Link()
-	errs = append(errs, err)
-	if ipam != nil && !early && err == nil {
-		errs = append(errs, release(ctx, r, ipam))
-	}
-	return errors.Join(errs...)
+	return errors.Join(d.err, link)
+}
+
+func (d *Removal) release(ctx context.Context) {
+	d.request.Announce("ipam")
+	d.err = errors.Join(d.err, d.ipam.Del(ctx, d.request))
+	d.ipam = nil
 }
 
 // findReleaser returns the IPAM plugin that gives back addresses, nil if there is none. A section ipam that does not tell which one
@@ -57,11 +62,6 @@ func findReleaser(r *plugin.Request, c *Config) (*delegate.Delegate, error) {
 		return delegate.HostLocal(r), nil
 	}
 	return findIPAM(r, c)
-}
-
-func release(ctx context.Context, r *plugin.Request, ipam *delegate.Delegate) error {
-	r.Announce("ipam")
-	return ipam.Del(ctx, r)
 }
 
 // deleteOwn deletes the container's link: one with the attachment's index, whatever its name is by now, or else the one with its name. It

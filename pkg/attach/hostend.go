@@ -2,6 +2,7 @@ package attach
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -43,12 +44,15 @@ func hostMAC(k plugin.Key) net.HardwareAddr {
 
 // MakeVeth makes a veth pair: the container's end, which is down, and a host end that is named from the key, a port of a master
 // unless that is 0, and up. It returns the host end.
-func (a *Attachment) MakeVeth(master int) (netlink.Link, error) {
+func (a *Attachment) MakeVeth(ctx context.Context, master int) (netlink.Link, error) {
+	if err := a.Step(ctx, "link"); err != nil {
+		return nil, err
+	}
 	for salt := range plugin.HostEnds {
 		name := a.Key.HostEnd(salt)
 		veth, err := a.makeVeth(name, master)
 		if err == nil {
-			return veth, nil
+			return veth, a.Made(a.DeleteLink)
 		}
 		if !errors.Is(err, unix.EEXIST) {
 			return nil, err

@@ -25,13 +25,13 @@ func ReadMasquerade(o *conf.Object) Masquerade {
 
 // Add masquerades the addresses of the result.
 func (m Masquerade) Add(ctx context.Context, a *Attachment) error {
-	if !m.On || len(a.Result.IPs) == 0 {
+	if !m.On || len(a.IPs) == 0 {
 		return nil
 	}
 	if err := a.Step(ctx, "masquerade"); err != nil {
 		return err
 	}
-	use := backend.Masquerade(result.Prefixes(a.Result.IPs))
+	use := backend.Masquerade(result.Prefixes(a.IPs))
 	a.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.Del(ctx, a.Key, nil, use) })
 	return use.Add(ctx, m.By, a.Key)
 }

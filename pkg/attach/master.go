@@ -2,16 +2,13 @@ package attach
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/containernetworking/cni/pkg/types"
-	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -38,23 +35,8 @@ func (m Master) links(r *plugin.Request) (*netlink.Handle, error) {
 	return r.Links(), nil
 }
 
-// AddOn is Add for a link that create makes on the master, with the attributes that it is given and MakeOn. As with the reference
-// plugins the DNS settings are the network's own, whatever IPAM has.
-func AddOn(ctx context.Context, r *plugin.Request, c *Config, m Master, create func(*Attachment, netlink.LinkAttrs) error) (*types100.Result, error) {
-	master, err := m.fit(r)
-	if err != nil {
-		return nil, err
-	}
-	result, err := Add(ctx, r, c, Link{Make: func(_ context.Context, a *Attachment) error { return create(a, a.onMaster(m, master)) }})
-	if err != nil {
-		return nil, err
-	}
-	result.DNS = c.DNS
-	return result, nil
-}
-
-// fit looks the master up, and refuses one that can't carry what it must.
-func (m Master) fit(r *plugin.Request) (netlink.Link, error) {
+// Find looks the master up, and refuses one that can't carry what it must.
+func (m Master) Find(r *plugin.Request) (netlink.Link, error) {
 	l, err := m.find(r)
 	if err != nil {
 		return nil, err
@@ -103,55 +85,15 @@ func (m Master) ofDefaultRoute(links *netlink.Handle, where string) (netlink.Lin
 	return nil, plugin.ConfigError(`name the link with "master"`, "no default route %s tells which link is the master", where)
 }
 
-// onMaster returns what links that are made on a master have in common: they are born in the container, under their final name. The
-// index is the attachment's, for DEL to know the link by, and because older kernels, such as 6.1, look for one that has no index on the
-// host first, by its name.
-func (a *Attachment) onMaster(m Master, master netlink.Link) netlink.LinkAttrs {
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Index, attrs.ParentIndex, attrs.MTU = a.IfName, a.LinkIndex(), master.Attrs().Index, a.MTU
+// AttrsOn is Attrs for a link on a master. It is born in the container, under its final name, with an index also because older kernels,
+// such as 6.1, look for one that has none on the host first, by its name.
+func (a *Attachment) AttrsOn(m Master, master netlink.Link) netlink.LinkAttrs {
+	attrs := a.Attrs()
+	attrs.ParentIndex = master.Attrs().Index
 	if !m.InContainer {
 		attrs.Namespace = netlink.NsFd(int(a.NS().Fd()))
 	}
 	return attrs
-}
-
-// MakeOn makes a link on a master.
-func (a *Attachment) MakeOn(m Master, l netlink.Link) error {
-	links, err := m.links(a.Request)
-	if err != nil {
-		return err
-	}
-	err = links.LinkAdd(l)
-	if errors.Is(err, unix.EEXIST) && !a.hasInterface() {
-		err = link.WhenFree(unix.EEXIST, func() error { return links.LinkAdd(l) })
-	}
-	return a.explainMake(l, err)
-}
-
-// hasInterface reports whether the container has an interface with the link's name.
-func (a *Attachment) hasInterface() bool {
-	inside, err := a.LinksInside()
-	if err == nil {
-		_, err = inside.LinkByName(a.IfName)
-	}
-	return err == nil
-}
-
-// explainMake says what to do about an error of making a link in the container.
-func (a *Attachment) explainMake(l netlink.Link, err error) error {
-	remedy := ""
-	switch {
-	case err == nil:
-		return nil
-	case errors.Is(err, unix.EEXIST):
-		remedy = fmt.Sprintf("either the container already has an interface %s: give the attachment another CNI_IFNAME, or remove that interface; "+
-			"or, of a vlan, the master already has that one, here or in another container", a.IfName)
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return kernel.MissingLink(l.Type(), err)
-	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
-		remedy = "the master may be in use: a macvlan, an ipvlan and a bridge can't have the same, and a macvlan of mode passthru has it alone"
-	}
-	return plugin.Errorf(remedy, "make %s %s: %v", l.Type(), a.IfName, err)
 }
 
 // CheckOn is Check for a link on a master. If none is named nothing says which was taken.
@@ -166,7 +108,7 @@ func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind s
 	}
 	inContainer := l.Attrs().NetNsID < 0
 	if l.Attrs().ParentIndex != master.Attrs().Index || inContainer != m.InContainer {
-		return nil, different("%s is not made on %s", r.IfName, m.Name)
+		return nil, Different("%s is not made on %s", r.IfName, m.Name)
 	}
 	return l, nil
 }
@@ -174,7 +116,7 @@ func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind s
 // StatusOn is Status for links on a master. Whether the kernel has links of a kind can't be known without making one.
 func StatusOn(ctx context.Context, r *plugin.Request, c *Config, m Master) error {
 	if !m.InContainer { // there is no container yet
-		if _, err := m.fit(r); err != nil {
+		if _, err := m.Find(r); err != nil {
 			e := plugin.AsError(err)
 			return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
 		}

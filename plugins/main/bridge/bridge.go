@@ -26,38 +26,63 @@ type Plugin struct{}
 // takes longer, and is not waited for beyond this.
 const portTime = 3 * time.Second
 
-// attachment is one ADD on its way.
-type attachment struct {
-	*config
-	bridge netlink.Link
-	port   netlink.Link // the host end
-}
-
-// Add makes the veth pair, and what the configuration asks for around it.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+// Add makes the veth pair with its host end in the bridge, and what the configuration asks for around it.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
 	}
-	a := &attachment{config: c}
-	return attach.Add(ctx, r, &c.Config, attach.Link{Make: a.connect, Finish: a.finish})
-}
-
-// connect makes the veth pair, with its host end in the bridge.
-func (a *attachment) connect(ctx context.Context, at *attach.Attachment) (err error) {
-	if a.bridge, err = ensureBridge(at.Links(), a.config); err != nil {
-		return err
+	a, err := attach.Begin(ctx, r, &c.Config)
+	if err != nil {
+		return nil, err
 	}
-	if a.port, err = at.MakeVeth(a.bridge.Attrs().Index); err != nil {
-		return explainFull(a.name, err)
+	defer a.Undo.OnError(ctx, &err)
+	if err := a.Step(ctx, "bridge"); err != nil {
+		return nil, err
 	}
-	if err := errors.Join(a.setPort(at.Links()), a.checkSpoofing(ctx, at)); err != nil {
-		return errors.Join(err, link.Delete(at.Links(), a.port.Attrs().Index))
+	bridge, err := ensureBridge(a.Links(), c)
+	if err != nil {
+		return nil, err
 	}
-	for _, l := range []netlink.Link{a.bridge, a.port} {
-		at.Result.Interfaces = append(at.Result.Interfaces, at.Describe(l))
+	port, err := a.MakeVeth(ctx, bridge.Attrs().Index)
+	if err != nil {
+		return nil, explainFull(c.name, err)
 	}
-	return nil
+	if err := setPort(a.Links(), c, bridge, port); err != nil {
+		return nil, err
+	}
+	if err := checkSpoofing(ctx, a, c, port); err != nil {
+		return nil, err
+	}
+	if err := a.Configure(ctx); err != nil {
+		return nil, err
+	}
+	if err := a.Step(ctx, "gateway"); err != nil {
+		return nil, err
+	}
+	gateway, err := ensureGateway(a.Links(), c, bridge)
+	if err != nil {
+		return nil, err
+	}
+	if err := serveGateway(a.Links(), c, gateway, a.IPs); err != nil {
+		return nil, err
+	}
+	if err := c.masquerade.Add(ctx, a); err != nil {
+		return nil, err
+	}
+	if !c.Down {
+		if err := waitForPort(a.Links(), c, port); err != nil {
+			return nil, err
+		}
+		if err := a.AnnounceAddresses(); err != nil { // the port may have dropped what the kernel has announced
+			return nil, err
+		}
+	}
+	result := a.Result(bridge, port)
+	if gateway != bridge {
+		result.Interfaces = append(result.Interfaces, a.Describe(gateway))
+	}
+	return result, nil
 }
 
 // explainFull says what to do about a bridge that takes no more ports.
@@ -70,52 +95,32 @@ func explainFull(bridge string, err error) error {
 }
 
 // setPort sets the options of the bridge's port.
-func (a *attachment) setPort(h *netlink.Handle) error {
-	if a.hasVLANs() {
-		if err := setVLANs(h, a.config, a.bridge, a.port, a.trunk); err != nil {
+func setPort(h *netlink.Handle, c *config, bridge, port netlink.Link) error {
+	if c.hasVLANs() {
+		if err := setVLANs(h, c, bridge, port, c.trunk); err != nil {
 			return err
 		}
 	}
-	if a.hairpin {
-		if err := h.LinkSetHairpin(a.port, true); err != nil {
-			return fmt.Errorf("set %s to hairpin mode: %w", a.port.Attrs().Name, err)
+	if c.hairpin {
+		if err := h.LinkSetHairpin(port, true); err != nil {
+			return fmt.Errorf("set %s to hairpin mode: %w", port.Attrs().Name, err)
 		}
 	}
-	if a.isolated {
-		if err := h.LinkSetIsolated(a.port, true); err != nil {
-			return fmt.Errorf("isolate %s: %w", a.port.Attrs().Name, err)
+	if c.isolated {
+		if err := h.LinkSetIsolated(port, true); err != nil {
+			return fmt.Errorf("isolate %s: %w", port.Attrs().Name, err)
 		}
 	}
 	return nil
 }
 
-// finish makes the bridge the gateway, and masquerades what the container sends out of its network.
-func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
-	if err := at.Step(ctx, "gateway"); err != nil {
-		return err
-	}
-	gateway := a.bridge
-	if name := a.gatewayLink(); name != "" {
-		var err error
-		if gateway, err = ensureGatewayLink(at.Links(), a.config, a.bridge); err != nil {
-			return fmt.Errorf("gateway %s: %w", name, err)
-		}
-		at.Result.Interfaces = append(at.Result.Interfaces, at.Describe(gateway))
-	}
-	if err := serveGateway(at.Links(), a.config, gateway, at.Result.IPs); err != nil {
-		return err
-	}
-	if err := a.masquerade.Add(ctx, at); err != nil {
-		return err
-	}
-	if a.Down {
-		return nil
-	}
-	state, err := link.WaitUp(at.Links(), a.port.Attrs().Name, portTime)
+// waitForPort waits until the bridge's new port passes packets.
+func waitForPort(h *netlink.Handle, c *config, port netlink.Link) error {
+	state, err := link.WaitUp(h, port.Attrs().Name, portTime)
 	if err != nil {
-		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %v", a.name, state, err)
+		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %v", c.name, state, err)
 	}
-	return at.Announce()
+	return nil
 }
 
 // ensureBridge returns the network's bridge, up, made if it is not there.

@@ -36,7 +36,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink.Link) error {
 	bridge, err := r.Links().LinkByName(c.name)
 	if err != nil {
-		return different("bridge %s is not there: %v", c.name, err)
+		return attach.Different("bridge %s is not there: %v", c.name, err)
 	}
 	// The bridge's MAC address is not compared: one that the reference plugin made without isGateway changes it as other containers
 	// come and go.
@@ -44,7 +44,7 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 		return wrong
 	}
 	if c.promiscuous && bridge.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
-		return different("bridge %s is not promiscuous, the configuration has promiscMode", c.name)
+		return attach.Different("bridge %s is not promiscuous, the configuration has promiscMode", c.name)
 	}
 	end, err := attach.CheckHostEnd(r, inside)
 	if err != nil {
@@ -52,14 +52,14 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	}
 	name := end.Attrs().Name
 	if end.Attrs().MasterIndex != bridge.Attrs().Index {
-		return different("veth %s is not in bridge %s", name, c.name)
+		return attach.Different("veth %s is not in bridge %s", name, c.name)
 	}
 	hairpin, err := link.PortOption(name, nl.IFLA_BRPORT_MODE)
 	if err != nil {
 		return err
 	}
 	if hairpin != c.hairpin {
-		return different("veth %s: hairpin_mode is %v, configured is %v", name, hairpin, c.hairpin)
+		return attach.Different("veth %s: hairpin_mode is %v, configured is %v", name, hairpin, c.hairpin)
 	}
 	if c.isolated { // one that is not configured may be the firewall plugin's
 		isolated, err := link.PortOption(name, nl.IFLA_BRPORT_ISOLATED)
@@ -67,7 +67,7 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 			return err
 		}
 		if !isolated {
-			return different("veth %s is not isolated, the configuration has portIsolation", name)
+			return attach.Different("veth %s is not isolated, the configuration has portIsolation", name)
 		}
 	}
 	if err := checkVLANs(r.Links(), c, end); err != nil {
@@ -77,10 +77,6 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 		return checkSpoofCheck(ctx, r, name)
 	}
 	return nil
-}
-
-func different(format string, args ...any) error {
-	return plugin.Errorf(attach.Repair, format, args...)
 }
 
 // Explain implements plugin.Explainer.

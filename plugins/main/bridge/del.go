@@ -17,18 +17,18 @@ import (
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
 	detach.Start(r)
-	return attach.Del(ctx, r, &c.Config, attach.Removal{
-		Filter: func(ctx context.Context) error {
-			return backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), packetFilter(r)...)
-		},
-		Link: func() error {
-			return attach.DelVeth(r, func(end netlink.Link) bool { return onBridge(r, end, c.name) })
-		},
-	})
+	r.Announce("packet filter")
+	filter := backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), packetFilter(r)...)
+	d := attach.BeginDel(ctx, r, &c.Config)
+	end, certain, err := attach.FindHostEnd(r)
+	if end != nil && (certain || isPort(r.Links(), end, c.name)) {
+		err = detach.Delete(r, end.Attrs().Index)
+	}
+	return errors.Join(filter, d.End(ctx, err))
 }
 
-func onBridge(r *plugin.Request, l netlink.Link, bridge string) bool {
-	b, err := r.Links().LinkByName(bridge)
+func isPort(h *netlink.Handle, l netlink.Link, bridge string) bool {
+	b, err := h.LinkByName(bridge)
 	return err == nil && l.Attrs().MasterIndex == b.Attrs().Index
 }
 

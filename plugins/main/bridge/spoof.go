@@ -3,6 +3,8 @@ package bridge
 import (
 	"context"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
@@ -17,16 +19,16 @@ func packetFilter(r *plugin.Request) []backend.Use {
 
 // checkSpoofing has the bridge drop what the container sends from any MAC
 // address but its own. The container's end is down yet.
-func (a *attachment) checkSpoofing(ctx context.Context, at *attach.Attachment) error {
-	if !a.spoofCheck {
+func checkSpoofing(ctx context.Context, a *attach.Attachment, c *config, port netlink.Link) error {
+	if !c.spoofCheck {
 		return nil
 	}
-	if err := at.Step(ctx, "spoof check"); err != nil {
+	if err := a.Step(ctx, "spoof check"); err != nil {
 		return err
 	}
-	use := backend.SpoofCheck(at.Results, a.port.Attrs().Name, [6]byte(at.ContainerMAC()))
-	at.Undo.Push("remove the spoof check", func(ctx context.Context) error { return backend.Del(ctx, at.Key, nil, use) })
-	return use.Add(ctx, backend.Wish{}, at.Key)
+	use := backend.SpoofCheck(a.Results, port.Attrs().Name, [6]byte(a.ContainerMAC()))
+	a.Undo.Push("remove the spoof check", func(ctx context.Context) error { return backend.Del(ctx, a.Key, nil, use) })
+	return use.Add(ctx, backend.Wish{}, a.Key)
 }
 
 // checkSpoofCheck does not take the address that the container's end has now: the

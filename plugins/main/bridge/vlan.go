@@ -8,6 +8,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -114,16 +115,16 @@ func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
 	for _, has := range vlans {
 		flags, wanted := want[has.Vid]
 		if wanted && flags != has.Flags || !wanted && !c.keepDefaultVLAN {
-			return different("port %s is in VLAN %d, which is not as configured", port.Attrs().Name, has.Vid)
+			return attach.Different("port %s is in VLAN %d, which is not as configured", port.Attrs().Name, has.Vid)
 		}
 		delete(want, has.Vid)
 	}
 	for id := range want {
-		return different("port %s is not in VLAN %d", port.Attrs().Name, id)
+		return attach.Different("port %s is not in VLAN %d", port.Attrs().Name, id)
 	}
 	if name := c.gatewayLink(); name != "" {
 		if _, err := h.LinkByName(name); err != nil {
-			return different("the gateway's link %s is not there: %v", name, err)
+			return attach.Different("the gateway's link %s is not there: %v", name, err)
 		}
 	}
 	return nil

@@ -3,15 +3,11 @@ package dummy
 
 import (
 	"context"
-	"errors"
-	"fmt"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -31,34 +27,30 @@ func parse(r *plugin.Request) (*attach.Config, error) {
 }
 
 // Add makes the link and gives it IPAM's addresses.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
 	}
-	return attach.Add(ctx, r, c, attach.Link{Make: create})
-}
-
-func create(_ context.Context, a *attach.Attachment) error {
-	inside, err := a.LinksInside()
+	a, err := attach.Begin(ctx, r, c)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.Index, attrs.HardwareAddr = a.IfName, a.LinkIndex(), a.ContainerMAC()
-	err = inside.LinkAdd(&netlink.Dummy{LinkAttrs: attrs})
-	switch {
-	case errors.Is(err, unix.EOPNOTSUPP):
-		return kernel.MissingLink("dummy", err)
-	case err != nil:
-		return fmt.Errorf("create dummy %s: %w", a.IfName, err)
+	defer a.Undo.OnError(ctx, &err)
+	attrs := a.Attrs()
+	attrs.HardwareAddr = a.ContainerMAC()
+	if err := a.MakeLink(ctx, &netlink.Dummy{LinkAttrs: attrs}); err != nil {
+		return nil, err
 	}
-	return nil
+	if err := a.Configure(ctx); err != nil {
+		return nil, err
+	}
+	return a.Result(), nil
 }
 
 // Del deletes the link and gives back its addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+	return attach.Del(ctx, r, attach.Locate(r.Config))
 }
 
 // Check compares the link and its addresses with the result of ADD.

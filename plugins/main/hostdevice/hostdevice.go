@@ -95,7 +95,8 @@ func checkFree(r *plugin.Request) error {
 
 // Del moves the device back to the host and gives back its addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{Link: func() error { return giveBack(r) }})
+	d := attach.BeginDel(ctx, r, attach.Locate(r.Config))
+	return d.End(ctx, giveBack(r))
 }
 
 // Check compares the device and its addresses with the result of ADD. Of one that a program drives there is only the lease.

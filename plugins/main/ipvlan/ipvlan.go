@@ -34,7 +34,7 @@ var modes = map[string]netlink.IPVlanMode{
 func parse(r *plugin.Request) (*config, error) {
 	o := r.Config
 	c := &config{Config: *attach.Parse(o), master: attach.ReadMaster(o)}
-	c.Segment = true
+	c.Segment, c.OwnDNS = true, true
 	c.ReadMTU(o)
 	mode, known := "", false
 	o.String("mode", &mode)
@@ -45,7 +45,7 @@ func parse(r *plugin.Request) (*config, error) {
 }
 
 // Add makes the link, and gives it IPAM's addresses or those of the plugin before.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
@@ -62,19 +62,30 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 		}
 		c.master.Name = before.Interfaces[0].Name
 	}
-	return attach.AddOn(ctx, r, &c.Config, c.master, c.create)
-}
-
-func (c *config) create(a *attach.Attachment, attrs netlink.LinkAttrs) error {
-	if c.IPAM == "" {
-		a.Result.IPs, a.Result.Routes = a.PrevResult.IPs, a.PrevResult.Routes
+	master, err := c.master.Find(r)
+	if err != nil {
+		return nil, err
 	}
-	return a.MakeOn(c.master, &netlink.IPVlan{LinkAttrs: attrs, Mode: c.mode})
+	a, err := attach.Begin(ctx, r, &c.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Undo.OnError(ctx, &err)
+	if c.IPAM == "" {
+		a.IPs, a.Routes = before.IPs, before.Routes
+	}
+	if err := a.MakeLink(ctx, &netlink.IPVlan{LinkAttrs: a.AttrsOn(c.master, master), Mode: c.mode}); err != nil {
+		return nil, err
+	}
+	if err := a.Configure(ctx); err != nil {
+		return nil, err
+	}
+	return a.Result(), nil
 }
 
 // Del deletes the link and gives back its addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+	return attach.Del(ctx, r, attach.Locate(r.Config))
 }
 
 // Check compares the link and its addresses with the result of ADD, and its master and mode with the configuration.
@@ -88,7 +99,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if l, ok := l.(*netlink.IPVlan); !ok || l.Mode != c.mode {
-		return plugin.Errorf(attach.Repair, "%s is not in the mode that is configured", r.IfName)
+		return attach.Different("%s is not in the mode that is configured", r.IfName)
 	}
 	return nil
 }

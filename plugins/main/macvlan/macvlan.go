@@ -3,8 +3,6 @@ package macvlan
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"math"
 	"strconv"
 
@@ -12,7 +10,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -38,7 +35,7 @@ var modes = map[string]netlink.MacvlanMode{
 func parse(r *plugin.Request) (*config, error) {
 	o := r.Config
 	c := &config{Config: *attach.Parse(o), master: attach.ReadMaster(o)}
-	c.Segment = true
+	c.Segment, c.OwnDNS = true, true
 	c.ReadMTU(o)
 	c.master.MTU = c.MTU
 	c.ReadOwnMAC(o)
@@ -61,34 +58,41 @@ func parse(r *plugin.Request) (*config, error) {
 }
 
 // Add makes the link and gives it IPAM's addresses.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
 	}
-	return attach.AddOn(ctx, r, &c.Config, c.master, c.create)
-}
-
-func (c *config) create(a *attach.Attachment, attrs netlink.LinkAttrs) error {
-	inside, err := a.LinksInside()
+	master, err := c.master.Find(r)
 	if err != nil {
-		return err
+		return nil, err
 	}
+	a, err := attach.Begin(ctx, r, &c.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Undo.OnError(ctx, &err)
+	attrs := a.AttrsOn(c.master, master)
 	attrs.HardwareAddr = a.ContainerMAC()
-	l := &netlink.Macvlan{LinkAttrs: attrs, Mode: c.mode, BCQueueLen: uint32(c.queue)}
-	if err := a.MakeOn(c.master, l); err != nil || c.mode != netlink.MACVLAN_MODE_PASSTHRU || c.MAC == nil {
-		return err
+	macvlan := &netlink.Macvlan{LinkAttrs: attrs, Mode: c.mode, BCQueueLen: uint32(c.queue)}
+	if err := a.MakeLink(ctx, macvlan); err != nil {
+		return nil, err
 	}
-	// The kernel has made it with its master's address. This gives the master another one too, as long as the link is there.
-	if err := inside.LinkSetHardwareAddr(l, c.MAC); err != nil {
-		return errors.Join(fmt.Errorf("give %s the MAC address %s: %w", a.IfName, c.MAC, err), link.Delete(inside, attrs.Index))
+	if c.mode == netlink.MACVLAN_MODE_PASSTHRU && c.MAC != nil {
+		// The kernel has made it with its master's address. This gives the master another one too, as long as the link is there.
+		if err := a.SetMAC(c.MAC); err != nil {
+			return nil, err
+		}
 	}
-	return nil
+	if err := a.Configure(ctx); err != nil {
+		return nil, err
+	}
+	return a.Result(), nil
 }
 
 // Del deletes the link and gives back its addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+	return attach.Del(ctx, r, attach.Locate(r.Config))
 }
 
 // Check compares the link and its addresses with the result of ADD, and its master and mode with the configuration.
@@ -102,7 +106,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if l, ok := l.(*netlink.Macvlan); !ok || l.Mode != c.mode {
-		return plugin.Errorf(attach.Repair, "%s is not in the mode that is configured", r.IfName)
+		return attach.Different("%s is not in the mode that is configured", r.IfName)
 	}
 	return nil
 }

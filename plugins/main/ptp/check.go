@@ -46,7 +46,7 @@ func checkRoutes(r *plugin.Request, inside, end netlink.Link, ip *types100.IPCon
 	}
 	routes, err := r.Links().RouteGet(ip.Address.IP)
 	if err != nil || !slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.LinkIndex == end.Attrs().Index }) {
-		return different("the host does not route %s to %s", ip.Address.IP, end.Attrs().Name)
+		return attach.Different("the host does not route %s to %s", ip.Address.IP, end.Attrs().Name)
 	}
 	return nil
 }
@@ -58,24 +58,20 @@ func checkGateway(r *plugin.Request, inside, end netlink.Link, gateway netip.Add
 	if err != nil {
 		return err
 	}
-	filter := &netlink.Route{Dst: alone(gateway), LinkIndex: inside.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
+	filter := &netlink.Route{Dst: singleNet(gateway), LinkIndex: inside.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
 	routes, err := link.Routes(links, netlink.FAMILY_ALL, filter, netlink.RT_FILTER_DST|netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return err
 	}
 	if len(routes) == 0 {
-		return different("interface %s lacks the route to the gateway %s", r.IfName, gateway)
+		return attach.Different("interface %s lacks the route to the gateway %s", r.IfName, gateway)
 	}
 	addresses, err := link.Addresses(r.Links(), end, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
 	if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Addr(a.IP) == gateway }) {
-		return different("%s, the host end, lacks the gateway's address %s", end.Attrs().Name, gateway)
+		return attach.Different("%s, the host end, lacks the gateway's address %s", end.Attrs().Name, gateway)
 	}
 	return nil
-}
-
-func different(format string, args ...any) error {
-	return plugin.Errorf(attach.Repair, format, args...)
 }

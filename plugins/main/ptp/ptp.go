@@ -47,103 +47,107 @@ func parse(r *plugin.Request) (*config, error) {
 	return c, c.masquerade.By.Validate()
 }
 
-// attachment is one ADD on its way.
-type attachment struct {
-	*config
-	end netlink.Link // the host's
-}
+// portTime bounds the wait for the host end to pass packets, which takes the kernel milliseconds.
+const portTime = 3 * time.Second
 
 // Add makes the veth pair, and has the container and the host route to each other by it.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
 	}
-	a := &attachment{config: c}
-	return attach.Add(ctx, r, &c.Config, attach.Link{Make: a.connect, Routes: routes, Finish: a.finish})
+	a, err := attach.Begin(ctx, r, &c.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Undo.OnError(ctx, &err)
+	end, err := a.MakeVeth(ctx, 0)
+	if err != nil {
+		return nil, err
+	}
+	if err := trustNoRouter(end.Attrs().Name); err != nil {
+		return nil, err
+	}
+	if err := a.AskIPAM(ctx); err != nil {
+		return nil, err
+	}
+	routes, err := containerRoutes(a.IPs, a.KernelRoutes())
+	if err != nil {
+		return nil, err
+	}
+	if err := a.ConfigureWith(ctx, routes); err != nil {
+		return nil, err
+	}
+	if err := a.Step(ctx, "gateway"); err != nil {
+		return nil, err
+	}
+	if err := serveGateway(a.Links(), end, a.IPs); err != nil {
+		return nil, err
+	}
+	if err := c.masquerade.Add(ctx, a); err != nil {
+		return nil, err
+	}
+	if state, err := link.WaitUp(a.Links(), end.Attrs().Name, portTime); err != nil {
+		return nil, plugin.Errorf("look at it with `ip -d link`", "%s, the host end of the veth pair, is %s: %v", end.Attrs().Name, state, err)
+	}
+	return a.Result(end), nil
 }
 
-// connect makes the veth pair. Its host end takes no routers and addresses from the container, and has its own link-local address
-// at once: without that the kernel looks for no neighbour.
-func (a *attachment) connect(_ context.Context, at *attach.Attachment) (err error) {
-	if a.end, err = at.MakeVeth(0); err != nil {
-		return err
-	}
-	name := a.end.Attrs().Name
-	_ = sysctl.Set("net/ipv6/conf/"+name+"/accept_dad", "0")
-	if err := attach.RefuseRouters(name); err != nil {
-		return errors.Join(err, link.Delete(at.Links(), a.end.Attrs().Index))
-	}
-	at.Result.Interfaces = append(at.Result.Interfaces, at.Describe(a.end))
-	return nil
+// trustNoRouter keeps the host end from taking routers and addresses from the container. It has its own link-local address at once:
+// without that the kernel looks for no neighbour.
+func trustNoRouter(end string) error {
+	_ = sysctl.Set("net/ipv6/conf/"+end+"/accept_dad", "0")
+	return attach.RefuseRouters(end)
 }
 
-// routes returns the container's: to its gateways, by them to the networks of its addresses, whose other hosts are not on the link,
-// and those of the result. Addresses that share a gateway or a network share its route.
-func routes(ips []*types100.IPConfig, more []netlink.Route) (list []netlink.Route, err error) {
-	add := func(r netlink.Route) {
-		if !slices.ContainsFunc(list, func(other netlink.Route) bool { return other.Dst.String() == r.Dst.String() }) {
-			list = append(list, r)
-		}
-	}
+// containerRoutes returns the container's routes: to its gateways, by them to the networks of its addresses, whose other hosts are not
+// on the link, and those of the result. Addresses that share a gateway or a network share its route.
+func containerRoutes(ips []*types100.IPConfig, ofResult []netlink.Route) (list []netlink.Route, err error) {
 	for _, ip := range ips {
 		address, gateway := result.Prefix(ip.Address), result.Addr(ip.Gateway)
 		if !gateway.IsValid() || slices.ContainsFunc(ips, func(own *types100.IPConfig) bool { return result.Addr(own.Address.IP) == gateway }) {
 			return nil, plugin.ConfigError("name a gateway in the ipam section: the host has that address on its end of the link",
 				"the address %s has no gateway other than the container itself", address)
 		}
-		add(netlink.Route{Dst: alone(gateway), Scope: netlink.SCOPE_LINK, Src: ip.Address.IP})
+		list = appendRoute(list, netlink.Route{Dst: singleNet(gateway), Scope: netlink.SCOPE_LINK, Src: ip.Address.IP})
 		if network := result.IPNet(address.Masked()); !address.IsSingleIP() {
-			add(netlink.Route{Dst: &network, Gw: ip.Gateway, Src: ip.Address.IP})
+			list = appendRoute(list, netlink.Route{Dst: &network, Gw: ip.Gateway, Src: ip.Address.IP})
 		}
 	}
-	for i, route := range more { // another address of the host may be a gateway too
+	for i, route := range ofResult { // another address of the host may be a gateway too
 		if slices.ContainsFunc(ips, func(ip *types100.IPConfig) bool { return ip.Address.Contains(route.Gw) && !ip.Gateway.Equal(route.Gw) }) {
-			more[i].SetFlag(netlink.FLAG_ONLINK)
+			ofResult[i].SetFlag(netlink.FLAG_ONLINK)
 		}
 	}
-	return append(list, more...), nil
+	return append(list, ofResult...), nil
 }
 
-// alone returns the network that has one address.
-func alone(a netip.Addr) *net.IPNet {
-	n := result.IPNet(netip.PrefixFrom(a, a.BitLen()))
+// appendRoute adds a route, unless there is one to its destination.
+func appendRoute(list []netlink.Route, r netlink.Route) []netlink.Route {
+	if slices.ContainsFunc(list, func(other netlink.Route) bool { return other.Dst.String() == r.Dst.String() }) {
+		return list
+	}
+	return append(list, r)
+}
+
+// singleNet returns the network that has one address.
+func singleNet(a netip.Addr) *net.IPNet {
+	n := result.IPNet(result.Single(a))
 	return &n
 }
 
-// portTime bounds the wait for the host end to pass packets, which takes the kernel milliseconds.
-const portTime = 3 * time.Second
-
-// finish has the host serve as the gateway, and masquerade what the container sends out of its network.
-func (a *attachment) finish(ctx context.Context, at *attach.Attachment) error {
-	if err := at.Step(ctx, "gateway"); err != nil {
-		return err
-	}
-	if err := serve(at.Links(), a.end, at.Result.IPs); err != nil {
-		return err
-	}
-	if err := a.masquerade.Add(ctx, at); err != nil {
-		return err
-	}
-	state, err := link.WaitUp(at.Links(), a.end.Attrs().Name, portTime)
-	if err != nil {
-		return plugin.Errorf("look at it with `ip -d link`", "%s, the host end of the veth pair, is %s: %v", a.end.Attrs().Name, state, err)
-	}
-	return nil
-}
-
-// serve gives the host end the gateways' addresses, which many host ends have, and has the host route to the container's addresses
+// serveGateway gives the host end the gateways' addresses, which many host ends have, and has the host route to the container's addresses
 // by it, also where it has a route to an earlier holder.
-func serve(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig) error {
+func serveGateway(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig) error {
 	name := end.Attrs().Name
 	var gateways []netip.Prefix
 	for _, ip := range ips {
-		gateway := result.Prefix(*alone(result.Addr(ip.Gateway)))
+		gateway := result.Single(result.Addr(ip.Gateway))
 		gateways = append(gateways, gateway)
 		if err := attach.AddAddress(h, end, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
 			return fmt.Errorf("give %s the gateway's address %s: %w", name, gateway, err)
 		}
-		own := netlink.Route{LinkIndex: end.Attrs().Index, Dst: alone(result.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
+		own := netlink.Route{LinkIndex: end.Attrs().Index, Dst: singleNet(result.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
 		if err := h.RouteReplace(&own); err != nil {
 			return fmt.Errorf("route %s to %s: %w", own.Dst, name, err)
 		}
@@ -154,18 +158,20 @@ func serve(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig) error 
 // Del removes what the packet filter has, then the veth pair, and gives back the addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	detach.Start(r)
-	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{
-		Filter: func(ctx context.Context) error {
-			return backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), backend.Masquerade(nil))
-		},
-		Link: func() error { return attach.DelVeth(r, func(end netlink.Link) bool { return servesAlone(r, end) }) },
-	})
+	r.Announce("packet filter")
+	filter := backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), backend.Masquerade(nil))
+	d := attach.BeginDel(ctx, r, attach.Locate(r.Config))
+	end, certain, err := attach.FindHostEnd(r)
+	if end != nil && (certain || servesOne(r.Links(), end)) {
+		err = detach.Delete(r, end.Attrs().Index)
+	}
+	return errors.Join(filter, d.End(ctx, err))
 }
 
-// servesAlone reports whether a host end serves one container, as the reference plugin's do: it is in no bridge, and has an address
+// servesOne reports whether a host end serves one container, as the reference plugin's do: it is in no bridge, and has an address
 // without a network.
-func servesAlone(r *plugin.Request, end netlink.Link) bool {
-	addresses, err := link.Addresses(r.Links(), end, netlink.FAMILY_ALL)
+func servesOne(h *netlink.Handle, end netlink.Link) bool {
+	addresses, err := link.Addresses(h, end, netlink.FAMILY_ALL)
 	return err == nil && end.Attrs().MasterIndex == 0 &&
 		slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet).IsSingleIP() })
 }

@@ -27,6 +27,7 @@ type config struct {
 func parse(r *plugin.Request) (*config, error) {
 	c := &config{Config: *attach.Parse(r.Config)}
 	o := r.Config
+	c.OwnDNS = true
 	c.ReadMTU(o)
 	c.ReadOwnMAC(o)
 	o.Bool("multiQueue", &c.multiQueue)

@@ -22,9 +22,8 @@ type Plugin struct{}
 
 const device = "/dev/net/tun"
 
-// Add makes the tap and gives it IPAM's addresses. As with the reference plugin the DNS settings are the network's own, whatever IPAM
-// has.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+// Add makes the tap and gives it IPAM's addresses.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
@@ -33,15 +32,24 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err != nil {
 		return nil, err
 	}
-	create := func(_ context.Context, a *attach.Attachment) error {
-		return a.Inside(func() error { return create(a, c, bridge) })
-	}
-	result, err := attach.Add(ctx, r, &c.Config, attach.Link{Make: create})
+	a, err := attach.Begin(ctx, r, &c.Config)
 	if err != nil {
 		return nil, err
 	}
-	result.DNS = c.DNS
-	return result, nil
+	defer a.Undo.OnError(ctx, &err)
+	if err := a.Step(ctx, "link"); err != nil {
+		return nil, err
+	}
+	if err := a.Inside(func() error { return create(a, c, bridge) }); err != nil {
+		return nil, err
+	}
+	if err := a.Made(a.DeleteLink); err != nil {
+		return nil, err
+	}
+	if err := a.Configure(ctx); err != nil {
+		return nil, err
+	}
+	return a.Result(), nil
 }
 
 // create makes the tap in the calling thread's namespace. Until it is told to persist it goes with the open file, so that a tap is
@@ -127,7 +135,7 @@ func (c *config) explain(name string, err error) error {
 
 // Del deletes the tap and gives back its addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+	return attach.Del(ctx, r, attach.Locate(r.Config))
 }
 
 // Check compares the tap and its addresses with the result of ADD and the configuration.
@@ -141,14 +149,14 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if t, ok := l.(*netlink.Tuntap); !ok || t.Mode != netlink.TUNTAP_MODE_TAP {
-		return plugin.Errorf(attach.Repair, "interface %s of the container is not a tap but a tun", r.IfName)
+		return attach.Different("interface %s of the container is not a tap but a tun", r.IfName)
 	}
 	bridge, err := c.findBridge(r)
 	if err != nil {
 		return err
 	}
 	if bridge != nil && l.Attrs().MasterIndex != bridge.Attrs().Index {
-		return plugin.Errorf(attach.Repair, "interface %s is not in bridge %s of the container", r.IfName, c.bridge)
+		return attach.Different("interface %s is not in bridge %s of the container", r.IfName, c.bridge)
 	}
 	return nil
 }

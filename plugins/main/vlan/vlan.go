@@ -26,7 +26,7 @@ type config struct {
 func parse(r *plugin.Request) (*config, error) {
 	o := r.Config
 	c := &config{Config: *attach.Parse(o), master: attach.ReadMaster(o)}
-	c.Segment = true
+	c.Segment, c.OwnDNS = true, true
 	c.ReadMTU(o)
 	c.master.MTU = c.MTU
 	o.Int("vlanId", &c.id)
@@ -46,19 +46,32 @@ func parse(r *plugin.Request) (*config, error) {
 }
 
 // Add makes the link and gives it IPAM's addresses.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
 	}
-	return attach.AddOn(ctx, r, &c.Config, c.master, func(a *attach.Attachment, attrs netlink.LinkAttrs) error {
-		return a.MakeOn(c.master, &netlink.Vlan{LinkAttrs: attrs, VlanId: c.id})
-	})
+	master, err := c.master.Find(r)
+	if err != nil {
+		return nil, err
+	}
+	a, err := attach.Begin(ctx, r, &c.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Undo.OnError(ctx, &err)
+	if err := a.MakeLink(ctx, &netlink.Vlan{LinkAttrs: a.AttrsOn(c.master, master), VlanId: c.id}); err != nil {
+		return nil, err
+	}
+	if err := a.Configure(ctx); err != nil {
+		return nil, err
+	}
+	return a.Result(), nil
 }
 
 // Del deletes the link and gives back its addresses.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config), attach.Removal{})
+	return attach.Del(ctx, r, attach.Locate(r.Config))
 }
 
 // Check compares the link and its addresses with the result of ADD, and its master, VLAN and MTU with the configuration.
@@ -72,10 +85,10 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if l, ok := l.(*netlink.Vlan); !ok || l.VlanId != c.id {
-		return plugin.Errorf(attach.Repair, "%s is not in VLAN %d", r.IfName, c.id)
+		return attach.Different("%s is not in VLAN %d", r.IfName, c.id)
 	}
 	if is := l.Attrs().MTU; c.MTU != 0 && is != c.MTU {
-		return plugin.Errorf(attach.Repair, "%s has the MTU %d, configured is %d", r.IfName, is, c.MTU)
+		return attach.Different("%s has the MTU %d, configured is %d", r.IfName, is, c.MTU)
 	}
 	return nil
 }
