@@ -86,11 +86,11 @@ func (s *Store) names() (map[string]bool, error) {
 	return names, err
 }
 
-// scan reads the files of all addresses.
-func (s *Store) scan() (leases []Lease, broken []netip.Addr, err error) {
+// scan reads the files of all addresses. What is torn is a lease without an owner.
+func (s *Store) scan() (leases []Lease, err error) {
 	names, err := s.names()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	for name := range names {
 		a, ok := parseName(name)
@@ -101,14 +101,12 @@ func (s *Store) scan() (leases []Lease, broken []netip.Addr, err error) {
 		switch {
 		case errors.Is(err, os.ErrPermission): // a file we can't read is not ours to judge
 		case err != nil:
-			return nil, nil, err
-		case is == held:
+			return nil, err
+		case is == held || is == torn:
 			leases = append(leases, Lease{Address: a, Owner: owner})
-		case is == torn:
-			broken = append(broken, a)
 		}
 	}
-	return leases, broken, nil
+	return leases, nil
 }
 
 // hint is the file that names the address handed out last from a pool, behind

@@ -21,11 +21,14 @@ import (
 )
 
 // Lease is an address held by an attachment. Owner.IfName is empty for a lease
-// in the old form, which belongs to the container whatever the interface.
+// in the old form, which belongs to the container whatever the interface. A torn
+// file has no Owner.
 type Lease struct {
 	Address netip.Addr
 	Owner   plugin.Attachment
 }
+
+func (l Lease) isTorn() bool { return l.Owner.ContainerID == "" }
 
 // Name returns an attachment as people read it.
 func Name(a plugin.Attachment) string {

@@ -90,12 +90,15 @@ func (x *session) leasesOf(containerID string) ([]Lease, error) {
 
 // rebuild reads all files, removes what is torn and builds the index anew.
 func (x *session) rebuild() ([]Lease, error) {
-	leases, broken, err := x.scan()
+	all, err := x.scan()
 	if err != nil || x.readOnly {
-		return leases, err
+		return all, err
 	}
-	for _, a := range broken {
-		if err := x.remove(a); err != nil {
+	var leases []Lease
+	for _, l := range all {
+		if !l.isTorn() {
+			leases = append(leases, l)
+		} else if err := x.remove(l.Address); err != nil {
 			return nil, err
 		}
 	}

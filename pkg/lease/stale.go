@@ -15,7 +15,7 @@ import (
 // abandoned leases and torn files. If there are none, it says how full the pool
 // is.
 func (x *session) reclaim(p Pool) error {
-	leases, broken, err := x.scan()
+	leases, err := x.scan()
 	if err != nil {
 		return err
 	}
@@ -24,15 +24,10 @@ func (x *session) reclaim(p Pool) error {
 	for _, l := range leases {
 		switch {
 		case !p.Contains(l.Address):
-		case x.abandoned(l):
+		case l.isTorn() || x.abandoned(l):
 			free = append(free, l)
 		case x.stale(l):
 			stale++
-		}
-	}
-	for _, a := range broken {
-		if p.Contains(a) {
-			free = append(free, Lease{Address: a})
 		}
 	}
 	if len(free) > 0 {

@@ -2,12 +2,10 @@ package lease
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -74,19 +72,6 @@ func (s *Store) Release(ctx context.Context, owner plugin.Attachment) ([]Lease, 
 	})
 }
 
-// Collect removes each lease that keep does not want, and what is torn. Files
-// that are no leases are left alone.
-func (s *Store) Collect(ctx context.Context, keep func(owner plugin.Attachment) bool) ([]Lease, error) {
-	return s.locked(ctx, false, "collect the stale leases of network "+s.network, func(x *session) ([]Lease, error) {
-		leases, err := x.rebuild() // reads every file: the truth, not the index
-		if err != nil {
-			return nil, err
-		}
-		stale := slices.DeleteFunc(leases, func(l Lease) bool { return keep(l.Owner) })
-		return stale, x.removeAll(stale)
-	})
-}
-
 // HeldBy returns what owner holds, as Release would find it. It changes
 // nothing.
 func (s *Store) HeldBy(ctx context.Context, owner plugin.Attachment) ([]Lease, error) {
@@ -101,15 +86,6 @@ func (s *Store) HeldBy(ctx context.Context, owner plugin.Attachment) ([]Lease, e
 func (s *Store) OwnerOf(a netip.Addr) (owner plugin.Attachment, ok bool, err error) {
 	owner, is, err := s.read(a)
 	return owner, is == held, s.failed("look up "+a.String(), err)
-}
-
-// List returns all leases that can be read. It takes no lock.
-func (s *Store) List() ([]Lease, error) {
-	leases, _, err := s.scan()
-	if errors.Is(err, os.ErrNotExist) {
-		return nil, nil
-	}
-	return leases, err
 }
 
 // Since returns when a lease was made, the zero Time if that can't be told.

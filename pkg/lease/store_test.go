@@ -116,7 +116,7 @@ func (b *bench) isTrusted() bool {
 // leases returns all leases of the network.
 func (b *bench) leases() []Lease {
 	b.Helper()
-	leases, _, err := b.scan()
+	leases, err := b.scan()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -334,9 +334,7 @@ func TestForeignFilesStay(t *testing.T) {
 	if got := b.add("a", small); got != "10.1.2.4" {
 		t.Errorf("got %s, want the address no file is named by", got)
 	}
-	if _, err := b.Collect(t.Context(), func(plugin.Attachment) bool { return false }); err != nil {
-		t.Fatal(err)
-	}
+	b.collect()
 	for _, path := range []string{outside, filepath.Join(b.Path(), "10.1.2.2"), filepath.Join(b.Path(), "10.1.2.3"), filepath.Join(b.Path(), "notes")} {
 		if _, err := os.Lstat(path); err != nil {
 			t.Error(err)
@@ -393,9 +391,7 @@ func TestReleaseSparesANewerOwner(t *testing.T) {
 func TestNothingIsMadeForNothing(t *testing.T) {
 	b := newBench(t)
 	b.del("a", "eth0", "")
-	if _, err := b.Collect(t.Context(), func(plugin.Attachment) bool { return false }); err != nil {
-		t.Error(err)
-	}
+	b.collect()
 	if _, err := b.HeldBy(t.Context(), att("a", "eth0")); err != nil {
 		t.Error(err)
 	}
@@ -410,24 +406,31 @@ func TestNothingIsMadeForNothing(t *testing.T) {
 	}
 }
 
-func TestCollect(t *testing.T) {
+// TestReleaseOfAListSparesNewerOwners: what was listed can have another owner by the time it is released.
+func TestReleaseOfAListSparesNewerOwners(t *testing.T) {
 	b := newBench(t)
-	b.add("live", small)
-	b.add("dead", small)
-	b.put("10.1.2.4", "live")
-	b.put("10.1.2.5", "gone")
-	b.put("10.1.2.6", "live\r\neth1")
-	b.put("10.1.2.7", "")
-	removed, err := b.Collect(t.Context(), func(a plugin.Attachment) bool {
-		return a == att("live", "eth0") || a == att("live", "")
-	})
-	if err != nil {
+	for name, content := range map[string]string{"10.1.2.2": "a\r\neth0", "10.1.2.3": "b\r\neth0", "10.1.2.4": "", "10.1.2.5": "", "10.1.2.6": "old"} {
+		b.put(name, content)
+	}
+	list, err := Dir(b.dataDir).Held(t.Context(), "")
+	if err != nil || len(list) != 5 {
+		t.Fatal(list, err)
+	}
+	b.put("10.1.2.3", "new\r\neth0")
+	b.put("10.1.2.5", "new\r\neth0")
+	if err := Dir(b.dataDir).Release(t.Context(), list); err != nil {
 		t.Fatal(err)
 	}
-	if texts(removed) != "10.1.2.3 10.1.2.5 10.1.2.6" {
-		t.Errorf("removed %s", texts(removed))
+	b.hasFiles(map[string]string{"10.1.2.3": "new\r\neth0", "10.1.2.5": "new\r\neth0", "lock": ""})
+}
+
+// collect releases all that is held.
+func (b *bench) collect() {
+	b.Helper()
+	list, err := Dir(b.dataDir).Held(b.Context(), "net")
+	if err = errors.Join(err, Dir(b.dataDir).Release(b.Context(), list)); err != nil {
+		b.Error(err)
 	}
-	b.hasFiles(map[string]string{"10.1.2.2": "live\r\neth0", "10.1.2.4": "live", "last_reserved_ip.0": "10.1.2.3", "lock": ""})
 }
 
 func TestHeldByChangesNothing(t *testing.T) {

@@ -124,27 +124,17 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// GC removes the leases of attachments that are not valid any more. Leases in
-// the old form name a container only and stay while any of its is valid.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	store := storeOf(r)
-	if store == nil || !r.HasValid {
-		return nil
-	}
-	valid := map[plugin.Attachment]bool{}
-	for _, a := range r.Valid {
-		valid[a] = true
-		valid[plugin.Attachment{ContainerID: a.ContainerID}] = true
-	}
-	_, err := store.Collect(ctx, func(owner plugin.Attachment) bool { return valid[owner] })
-	return err
+// Stores returns the directory of the leases. Those in the old form name a
+// container only, and are held while any attachment of it is valid.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store {
+	return []plugin.Store{lease.Dir(dataDir(r.Config.Object("ipam")))}
 }
 
 func owner(r *plugin.Request) plugin.Attachment {
 	return plugin.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
 }
 
-// storeOf returns the store that DEL and GC work on, nil if the configuration
+// storeOf returns the store that DEL works on, nil if the configuration
 // names a place where Add would have put nothing.
 func storeOf(r *plugin.Request) *lease.Store {
 	store, err := lease.NewStore(dataDir(r.Config.Object("ipam")), r.Network, r.Results)

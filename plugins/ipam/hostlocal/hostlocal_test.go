@@ -16,6 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -448,7 +449,7 @@ func TestGC(t *testing.T) {
 		r := n.request(plugin.GC, c)
 		r.Key = plugin.Key{Network: "net"}
 		r.HasValid, r.Valid = has, valid
-		if err := (Plugin{}).GC(t.Context(), r); err != nil {
+		if _, err := request.Serve(t.Context(), Plugin{}, r); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -3,7 +3,6 @@ package network
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"strings"
 	"time"
 
@@ -46,7 +45,7 @@ func (h holdings) add(network, key, text string) *held {
 
 func findHoldings(ctx context.Context, list *libcni.NetworkConfigList) (holdings, error) {
 	all := holdings{}
-	if err := all.addLeases(list); err != nil {
+	if err := all.addLeases(ctx, list); err != nil {
 		return nil, err
 	}
 	handle, err := netlink.NewHandle()
@@ -74,26 +73,21 @@ func findHoldings(ctx context.Context, list *libcni.NetworkConfigList) (holdings
 }
 
 // addLeases adds the leases of host-local that name an interface.
-func (h holdings) addLeases(list *libcni.NetworkConfigList) error {
+func (h holdings) addLeases(ctx context.Context, list *libcni.NetworkConfigList) error {
 	for dir := range leaseDirs(list) {
-		store, err := lease.NewStore(dir, list.Name, "")
+		leases, err := lease.Dir(dir).Held(ctx, list.Name)
 		if err != nil {
-			continue // host-local refuses it, too
-		}
-		leases, err := store.List()
-		if err != nil {
-			return fmt.Errorf("list leases: %w", err)
+			return err
 		}
 		for _, l := range leases {
-			if l.Owner.IfName == "" {
+			if l.Key.IfName == "" {
 				continue
 			}
-			made, a := store.Since(l), types.GCAttachment(l.Owner)
-			of := h.of(keyOf(list.Name, a), a)
-			if made.After(of.newest) {
-				of.newest = made
+			of := h.of(l.Key.String(), types.GCAttachment{ContainerID: l.Key.ContainerID, IfName: l.Key.IfName})
+			if l.Since.After(of.newest) {
+				of.newest = l.Since
 			}
-			of.texts = append(of.texts, fmt.Sprintf("address %s since %s", l.Address, made.UTC().Format(time.RFC3339)))
+			of.texts = append(of.texts, l.What+" since "+l.Since.UTC().Format(time.RFC3339))
 		}
 	}
 	return nil
