@@ -96,30 +96,37 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// GC releases the leases of the network's attachments that are not valid any more, and removes files that can be none of a lease.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	socket := socketOf(r)
-	files, err := DirOf(socket).Read()
-	if err != nil {
-		return err
-	}
-	valid := r.ValidKeys()
-	var errs []error
+// Stores returns the daemon's leases.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{leases{socketOf(r)}} }
+
+// leases are those of the daemon that listens on a socket.
+type leases struct{ socket string }
+
+// Held lists the leases, and the files that can be none of a lease, which are nobody's.
+func (l leases) Held(_ context.Context, network string) (list []plugin.Held, err error) {
+	files, err := DirOf(l.socket).Read()
 	for _, f := range files {
-		if f.isGarbage() {
-			errs = append(errs, state.Remove(f.Path))
+		switch {
+		case f.Err == nil:
+			list = append(list, plugin.Held{Key: f.Request.Key, What: f.lease(), Own: f})
+		case f.isGarbage():
+			list = append(list, plugin.Held{Key: plugin.Key{Network: network}, What: "file " + f.Path, Own: f})
 		}
-		if f.Err != nil {
-			continue
-		}
-		k := f.Request.Key
-		if k.Network != r.Network || slices.Contains(valid, k) {
-			continue
-		}
-		if err := r.Step(ctx, "release the lease of "+k.String()); err != nil {
-			return errors.Join(append(errs, err)...)
-		}
-		errs = append(errs, release(ctx, socket, k))
 	}
-	return errors.Join(errs...)
+	return list, err
+}
+
+// Release has the daemon release leases, and removes the other files.
+func (l leases) Release(ctx context.Context, list []plugin.Held) error {
+	var errs []error
+	for _, h := range list {
+		f := h.Own.(File)
+		switch {
+		case f.Err != nil:
+			errs = append(errs, state.Remove(f.Path))
+		case ctx.Err() == nil:
+			errs = append(errs, release(ctx, l.socket, h.Key))
+		}
+	}
+	return errors.Join(append(errs, context.Cause(ctx))...)
 }

@@ -103,6 +103,17 @@ func (f *File) read(d Dir) error {
 	return nil
 }
 
+// lease says what is leased, for people.
+func (f *File) lease() string {
+	text := "DHCP lease"
+	for _, family := range []string{"ipv4", "ipv6"} {
+		address := ""
+		f.Document.Lenient().Object(family).String("address", &address)
+		text = strings.TrimSuffix(text+" "+address, " ")
+	}
+	return text
+}
+
 // isGarbage reports whether nobody can ever use a file: it has been read, and is none of a lease.
 func (f *File) isGarbage() bool {
 	var fails unix.Errno
