@@ -15,6 +15,7 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/conntrack"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
@@ -29,8 +30,8 @@ type Use struct {
 	table nftables.Table // of ours
 	inNFT func(*nft.Conn) nft.Use
 
-	inIPTables iptables.Use
-	wants      func(plugin.Key) iptables.Wants // nil for what nftables alone can do
+	inIPTables iptables.Kind
+	wants      func(plugin.Key) iptables.Rules // nil for what nftables alone can do
 
 	reference    reference.Use                    // empty if they have no nftables for it
 	hasReference func(*nft.Conn, plugin.Key) bool // whether what they made will do for Check; nil if it won't
@@ -46,7 +47,7 @@ func Masquerade(addrs []netip.Prefix) Use {
 		table:      nft.HostTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.Masquerade(addrs) },
 		inIPTables: iptables.Masquerading,
-		wants:      func(key plugin.Key) iptables.Wants { return iptables.Masquerade(key, addrs) },
+		wants:      func(key plugin.Key) iptables.Rules { return iptables.Masquerade(key, addrs) },
 		reference:  reference.Masquerade(),
 	}
 }
@@ -59,7 +60,7 @@ func PortMaps(ports spec.PortMaps) Use {
 		table:      nft.HostTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.PortMaps(ports) },
 		inIPTables: iptables.PortMapping,
-		wants:      func(key plugin.Key) iptables.Wants { return iptables.PortMaps(key, ports) },
+		wants:      func(key plugin.Key) iptables.Rules { return iptables.PortMaps(key, ports) },
 		reference:  reference.PortMaps(ports.Results),
 		ports:      ports.Maps,
 	}
@@ -74,7 +75,7 @@ func Forward(f spec.Forward) Use {
 		table:      nft.ForwardTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.Forward(f) },
 		inIPTables: iptables.Forwarding,
-		wants:      func(plugin.Key) iptables.Wants { return iptables.Forward(f) },
+		wants:      func(plugin.Key) iptables.Rules { return iptables.Forward(f) },
 		marked: func(c *nft.Conn) iptables.Marked {
 			return iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain, Conn: c}
 		},
@@ -174,7 +175,11 @@ func GC(ctx context.Context, network string, valid []plugin.Key, uses ...Use) er
 			errs = append(errs, u.reference.GC(ctx, h.conn, network, valid))
 		}
 		if u.wants != nil {
-			errs = append(errs, iptables.On(h.conn).GC(ctx, u.inIPTables, network, valid))
+			r := &plugin.Request{Key: plugin.Key{Network: network}}
+			for _, k := range valid {
+				r.Valid = append(r.Valid, plugin.Attachment{ContainerID: k.ContainerID, IfName: k.IfName})
+			}
+			errs = append(errs, held.GC(ctx, r, iptables.On(h.conn).Store(u.inIPTables)))
 		}
 		return errors.Join(errs...)
 	})

@@ -5,7 +5,7 @@ import (
 	"net/netip"
 	"strings"
 
-	netfilter "github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -21,28 +21,28 @@ const (
 func adminChain(name string) string { return cmp.Or(name, "CNI-ADMIN") }
 
 // Forward returns the rules of addresses, and of the policy of their bridge.
-func Forward(f netfilter.Forward) Wants {
+func Forward(f spec.Forward) Rules {
 	admin := adminChain(f.AdminChain)
-	w := Wants{use: Forwarding, err: ValidateChain("iptablesAdminChainName", admin)}
+	r := Rules{kind: Forwarding, err: ValidateChain("iptablesAdminChainName", admin)}
 	for _, fam := range families() {
 		addrs := filter(f.Addrs, func(a netip.Addr) bool { return familyOf(a) == fam })
 		if len(addrs) > 0 {
-			w.chains = []string{forwardChain, admin}
-			w.shared = append(w.shared,
+			r.chains = []string{forwardChain, admin}
+			r.shared = append(r.shared,
 				rule{family: fam, chain: hookChain, spec: `-m comment --comment "CNI firewall plugin rules" -j ` + forwardChain, first: true},
 				rule{family: fam, chain: forwardChain, spec: `-m comment --comment "CNI firewall plugin admin overrides" -j ` + admin, first: true})
 		}
 		for _, a := range addrs {
-			w.own = append(w.own, addressRules(a)...)
+			r.own = append(r.own, addressRules(a)...)
 		}
-		if f.Ingress != netfilter.Open && (len(addrs) > 0 || len(f.Addrs) == 0) {
-			w.protect(fam, f)
+		if f.Ingress != spec.Open && (len(addrs) > 0 || len(f.Addrs) == 0) {
+			r.protect(fam, f)
 		}
 	}
-	if f.Ingress != netfilter.Open {
-		w.chains = append(w.chains, stage1, stage2)
+	if f.Ingress != spec.Open {
+		r.chains = append(r.chains, stage1, stage2)
 	}
-	return w
+	return r
 }
 
 // addressRules let an address connect and be answered. New connections to its published ports are left to the
@@ -50,31 +50,31 @@ func Forward(f netfilter.Forward) Wants {
 func addressRules(a netip.Addr) []rule {
 	f := familyOf(a)
 	return []rule{
-		{family: f, chain: forwardChain, spec: "-d " + alone(a) + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"},
-		{family: f, chain: forwardChain, spec: "-s " + alone(a) + " -j ACCEPT"},
+		{family: f, chain: forwardChain, spec: "-d " + single(a) + " -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT"},
+		{family: f, chain: forwardChain, spec: "-s " + single(a) + " -j ACCEPT"},
 	}
 }
 
 // protect adds what a policy needs: rules that all attachments of the bridge have in common.
-func (w *Wants) protect(f *family, want netfilter.Forward) {
-	b := want.Bridge
+func (r *Rules) protect(f *family, forward spec.Forward) {
+	b := forward.Bridge
 	const longest = 15 // of names of links
 	if !isName(b, longest) || strings.ContainsAny(b, "/+") {
-		w.err = plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
+		r.err = plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
 			"ingressPolicy: %q is no bridge", b)
 	}
-	w.shared = append(w.shared, isolationJump(f), policyRule(f, stage1, "", anyPolicy, "RETURN"), policyRule(f, stage2, "", anyPolicy, "RETURN"))
-	policy := map[netfilter.Ingress]string{netfilter.SameBridge: "same-bridge", netfilter.Isolated: "isolated"}[want.Ingress]
-	w.own = append(w.own,
+	r.shared = append(r.shared, isolationJump(f), policyRule(f, stage1, "", anyPolicy, "RETURN"), policyRule(f, stage2, "", anyPolicy, "RETURN"))
+	policy := map[spec.Ingress]string{spec.SameBridge: "same-bridge", spec.Isolated: "isolated"}[forward.Ingress]
+	r.own = append(r.own,
 		policyRule(f, stage1, "-i "+b+" ! -o "+b+" ", policy, stage2),
 		policyRule(f, stage2, "-o "+b+" ", anyPolicy, "DROP"))
-	if want.Ingress == netfilter.Isolated {
-		w.own = append(w.own, policyRule(f, stage1, "-i "+b+" -o "+b+" ", policy, "DROP"))
+	if forward.Ingress == spec.Isolated {
+		r.own = append(r.own, policyRule(f, stage1, "-i "+b+" -o "+b+" ", policy, "DROP"))
 	}
-	if want.Published {
-		w.own = append(w.own, publishedRule(f, stage1, "-i "+b, "REPLY"), publishedRule(f, stage2, "-o "+b, "ORIGINAL"))
-		if want.Ingress == netfilter.Isolated {
-			w.own = append(w.own, publishedRule(f, stage1, "-i "+b+" -o "+b, "ORIGINAL"))
+	if forward.Published {
+		r.own = append(r.own, publishedRule(f, stage1, "-i "+b, "REPLY"), publishedRule(f, stage2, "-o "+b, "ORIGINAL"))
+		if forward.Ingress == spec.Isolated {
+			r.own = append(r.own, publishedRule(f, stage1, "-i "+b+" -o "+b, "ORIGINAL"))
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	netfilter "github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -78,7 +79,7 @@ func (u uses) DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Pr
 }
 
 func (u uses) GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
-	return u.GC(ctx, Masquerading, network, valid)
+	return u.gc(Masquerading, network, valid)
 }
 
 func (u uses) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
@@ -94,7 +95,7 @@ func (u uses) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Pref
 }
 
 func (u uses) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
-	return u.GC(ctx, PortMapping, network, valid)
+	return u.gc(PortMapping, network, valid)
 }
 
 func (u uses) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
@@ -111,7 +112,15 @@ func (u uses) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefi
 }
 
 func (u uses) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	return u.GC(ctx, Forwarding, network, valid)
+	return u.gc(Forwarding, network, valid)
+}
+
+func (u uses) gc(k Kind, network string, valid []plugin.Key) error {
+	r := &plugin.Request{Key: plugin.Key{Network: network}}
+	for _, key := range valid {
+		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: key.ContainerID, IfName: key.IfName})
+	}
+	return held.GC(ctx, r, u.Store(k))
 }
 
 func keyOf(id string) plugin.Key { return second(id, "eth0") }

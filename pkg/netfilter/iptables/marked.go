@@ -60,7 +60,7 @@ func (m Marked) Check(ctx context.Context) error {
 		return err
 	}
 	for _, t := range tables {
-		lacking, err := t.lacking(ctx, m.rules(t.family).shared...)
+		lacking, err := t.lacking(ctx, m.rules(t.family).shared)
 		if err != nil {
 			return err
 		}

@@ -8,7 +8,7 @@ import (
 )
 
 // chainOf returns the chain of a container of network net.
-func chainOf(u Use, id string) string { return u.chains(keyOf(id))[0] }
+func chainOf(u Kind, id string) string { return u.chains(keyOf(id))[0] }
 
 // masqueraded is what the nat table holds for one container.
 func masqueraded(id, network string, sources ...string) string {

@@ -3,43 +3,78 @@ package iptables
 import (
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// ownersFile says which interface has which rules, which the rules don't: a line for each. It is written before the rules
-// are made and after they are removed. It is in /run because it means nothing after a reboot, as the rules.
+// ownersFile says which interface has which rules, which the rules don't. It is written before the rules are made and after they are
+// removed. It is in /run because it means nothing after a reboot, as the rules.
 //
-//	ports net 0123456789ab eth0 ipv4 -A CNI-DN-e8f6f419596f7f47b3468 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.88.0.2:80
-const ownersFile = "/run/cnibox/iptables.owners" // earlier versions have a directory /run/cnibox/iptables
+//	{"network":"net","containerID":"0123456789ab","ifname":"eth0","kind":"ports",
+//	 "ipv4":["-A CNI-DN-e8f6f419596f7f47b3468 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.88.0.2:80"]}
+const ownersFile = "/run/cnibox/iptables.owners"
 
-// owner is an attachment, for one of the things that it has rules for.
+// owner is an attachment, for one kind of its rules.
 type owner struct {
-	use string
-	key plugin.Key
+	kind string
+	key  plugin.Key
 }
+
+// isOne reports whether it is one of some attachments.
+func (o owner) isOne(k Kind, keys map[plugin.Key]bool) bool { return o.kind == k.name && keys[o.key] }
 
 // readOwned returns the rules of all owners.
 func readOwned() (list []rule, err error) {
-	lines, err := state.ReadLines(ownersFile)
-	for _, line := range lines {
-		const fields = 8
-		w := strings.SplitN(line, " ", fields)
+	records, lines, err := state.ReadRecords(ownersFile)
+	for _, record := range records {
+		o := owner{key: plugin.KeyIn(record)}
+		record.String("kind", &o.kind)
 		for _, f := range families() {
-			if len(w) == fields && w[4] == f.name {
-				o := owner{w[0], plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}
-				list = append(list, rule{family: f, chain: w[6], spec: w[7], first: w[5] == "-I", owner: o})
+			var texts []string
+			record.Strings(f.name, &texts)
+			for _, text := range texts {
+				list = appendRule(list, o, f.name, text)
 			}
+		}
+	}
+	for _, line := range lines { // of the version before: kind, key, family and rule
+		const fields = 6
+		if w := strings.SplitN(line, " ", fields); len(w) == fields {
+			list = appendRule(list, owner{w[0], plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}, w[4], w[5])
 		}
 	}
 	return list, err
 }
 
-func writeOwned(list []rule) error {
-	var lines []string
-	for _, r := range list {
-		key := r.owner.key
-		lines = append(lines, strings.Join([]string{r.owner.use, key.Network, key.ContainerID, key.IfName, r.family.name, r.add()}, " "))
+// appendRule reads what rule.add printed. What is no rule is left out.
+func appendRule(list []rule, o owner, family, text string) []rule {
+	const fields = 3
+	w := strings.SplitN(text, " ", fields)
+	for _, f := range families() {
+		if f.name == family && len(w) == fields {
+			list = append(list, rule{family: f, chain: w[1], spec: w[2], first: w[0] == "-I", owner: o})
+		}
 	}
-	return state.WriteLines(ownersFile, lines, 0o644)
+	return list
+}
+
+// writeOwned makes one record of the rules of an owner that follow each other.
+func writeOwned(list []rule) error {
+	var records []*conf.Object
+	for end := 0; len(list) > 0; list = list[end:] {
+		o, texts := list[0].owner, map[*family][]string{}
+		for end = 0; end < len(list) && list[end].owner == o; end++ {
+			texts[list[end].family] = append(texts[list[end].family], list[end].add())
+		}
+		record := conf.New()
+		o.key.Put(record)
+		record.Set("kind", o.kind)
+		for _, f := range families() {
+			record.Set(f.name, texts[f])
+		}
+		records = append(records, record)
+	}
+	const mode = 0o644
+	return state.WriteRecords(ownersFile, records, mode)
 }

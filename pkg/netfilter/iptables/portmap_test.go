@@ -56,7 +56,7 @@ func TestPortMaps(t *testing.T) {
 		}
 		var want strings.Builder
 		want.WriteString(topChains + topJumps + topMarks + ":" + chainOf(PortMapping, "a") + "\n")
-		for _, r := range in(&ipv4, PortMaps(key, ports).own) {
+		for _, r := range ofFamily(&ipv4, PortMaps(key, ports).own) {
 			spec := r.spec
 			if strings.Contains(spec, "! -s") { // as iptables-save prints it
 				spec = "! -s 192.0.2.0/24 " + strings.Replace(spec, " ! -s 192.0.2.0/24", "", 1)

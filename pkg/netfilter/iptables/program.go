@@ -6,13 +6,13 @@ import (
 	"fmt"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"strconv"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/coreos/go-iptables/iptables"
 
-	netfilter "github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -22,36 +22,52 @@ const (
 	legacy   = "legacy"
 )
 
-// tableOf returns a table, if there is a program for it.
-func tableOf(f *family, name, program string) (*table, error) {
-	path, err := netfilter.FindProgram(program)
+// lockSeconds is how long iptables may wait for its own lock.
+const lockSeconds = 10
+
+// open finds the program of iptables for rules that are handled one by one, and detects its version. Whole tables are listed and changed
+// by iptables-save and iptables-restore, which the library does not run: it would run a program for each rule and chain.
+func open(f *family) (*iptables.IPTables, error) {
+	path, err := find(f.program)
 	if err != nil {
-		return nil, &types.Error{
+		return nil, err
+	}
+	program, err := iptables.New(iptables.Path(path), iptables.Timeout(lockSeconds))
+	if err != nil {
+		return nil, fmt.Errorf("iptables: %w", err)
+	}
+	return program, nil
+}
+
+func find(program string) (path string, err error) {
+	if path, err = spec.FindProgram(program); err != nil {
+		return "", &types.Error{
 			Code: types.ErrPluginNotAvailable,
 			Msg:  fmt.Sprintf("iptables: there is no program %s in PATH", program),
 			Details: "install iptables (package iptables of Debian and others has all its programs), " +
 				"or use the backend nftables, which needs none",
 		}
 	}
-	return &table{family: f, name: name, program: path}, nil
+	return path, nil
 }
 
 // plainTable returns a table in the flavour of the program with the plain name, whichever that is.
 func plainTable(f *family, name string) (*table, error) {
-	return tableOf(f, name, f.program+"-restore")
+	path, err := find(f.program + "-restore")
+	return &table{family: f, name: name, restore: path}, err
 }
 
 // flavouredTable returns a table in a flavour, for the program with its name or the plain one.
 func flavouredTable(ctx context.Context, f *family, name, flavour string) (*table, error) {
-	t, missing := tableOf(f, name, f.program+"-"+flavour+"-restore")
+	path, missing := find(f.program + "-" + flavour + "-restore")
 	if missing == nil {
-		return t, nil
+		return &table{family: f, name: name, restore: path}, nil
 	}
 	t, err := plainTable(f, name)
 	if err != nil {
 		return nil, missing
 	}
-	version, err := netfilter.RunProgram(ctx, t.program, "", "--version")
+	version, err := run(ctx, t.restore, "", "--version")      // go-iptables reads the flavour, too, but does not tell
 	switch isNFT := strings.Contains(version, "nf_tables"); { // before 1.8 all were legacy, and some had no --version
 	case ctx.Err() != nil:
 		return nil, err
@@ -61,21 +77,18 @@ func flavouredTable(ctx context.Context, f *family, name, flavour string) (*tabl
 	return t, nil
 }
 
-// lockSeconds is how long iptables may wait for its own lock.
-const lockSeconds = 10
-
 // run runs a program of iptables and returns what it prints.
 func run(ctx context.Context, path, input string, args ...string) (string, error) {
-	out, err := netfilter.RunProgram(ctx, path, input, args...)
+	out, err := spec.RunProgram(ctx, path, input, args...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
-		err = newRefusal(filepath.Base(path), exit.ExitCode(), string(exit.Stderr), input)
+		err = refusal(filepath.Base(path), exit.ExitCode(), string(exit.Stderr), input)
 	}
 	return out, err
 }
 
-// newRefusal returns what a program says when it fails, with the line of its input that it is about.
-func newRefusal(name string, status int, text, input string) error {
+// refusal returns what a program says when it fails, with the line of its input that it is about.
+func refusal(name string, status int, text, input string) error {
 	if strings.Contains(text, "xtables lock") {
 		return &types.Error{
 			Code:    types.ErrTryAgainLater,
@@ -83,12 +96,10 @@ func newRefusal(name string, status int, text, input string) error {
 			Details: "repeat the call; if that process hangs, end it (fuser /run/xtables.lock tells which it is)",
 		}
 	}
-	where, lines := "", strings.Split(input, "\n")
-	// "line 3 failed", "Error occurred at line: 3"
-	if number := regexp.MustCompile(`\bline:? (\d+)`).FindStringSubmatch(text); number != nil {
-		if n, _ := strconv.Atoi(number[1]); n > 1 && n < len(lines)-1 {
-			where = fmt.Sprintf(" at %q", lines[n-1])
-		}
+	where, number, lines := "", 0, strings.Split(input, "\n")
+	_, after, _ := strings.Cut(text, "line") // "line 3 failed", "Error occurred at line: 3"
+	if _, err := fmt.Sscan(strings.TrimPrefix(after, ":"), &number); err == nil && number > 1 && number < len(lines)-1 {
+		where = " at " + strconv.Quote(lines[number-1])
 	}
 	remedy := fmt.Sprintf("look at the rules with %s; the kernel needs the tables, matches and targets that they name",
 		strings.Replace(name, "restore", "save", 1))

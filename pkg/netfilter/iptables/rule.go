@@ -106,8 +106,8 @@ func (r rule) id() string {
 
 func sameRule(a, b rule) bool { return a.id() == b.id() }
 
-// in returns the rules of one family.
-func in(f *family, rules []rule) []rule {
+// ofFamily returns the rules of one family.
+func ofFamily(f *family, rules []rule) []rule {
 	return filter(rules, func(r rule) bool { return r.family == f })
 }
 
@@ -139,8 +139,8 @@ func filter[T any](list []T, keep func(T) bool) (kept []T) {
 	return kept
 }
 
-// alone returns an address as rules have it.
-func alone(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+// single returns an address as rules have it.
+func single(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
 
 // isPlain reports whether a word is one for iptables-restore without quotes.
 func isPlain(word string) bool {

@@ -15,15 +15,15 @@ import (
 func TestChainNames(t *testing.T) {
 	t.Parallel()
 	for _, tt := range []struct {
-		use                      Use
+		kind                     Kind
 		network, container, want string
 	}{
 		{Masquerading, "net1", "cid1", "CNI-e8f6f419596f7f47b3468487"},
 		{Masquerading, "test", "1234", "CNI-2bbe0c48b91a7d1b8a6753a8"},
 		{PortMapping, "net1", "cid1", "CNI-DN-e8f6f419596f7f47b3468"},
 	} {
-		got := tt.use.chains(plugin.Key{Network: tt.network, ContainerID: tt.container})[0]
-		if got != tt.want || !tt.use.isChain(got) {
+		got := tt.kind.chains(plugin.Key{Network: tt.network, ContainerID: tt.container})[0]
+		if got != tt.want || !tt.kind.isChain(got) {
 			t.Errorf("%s %s: %s, want %s", tt.network, tt.container, got, tt.want)
 		}
 	}
@@ -162,10 +162,10 @@ ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 ! -o br0` + own + ` -j CNI-ISOLATION-STAGE-
 ipv4 -I CNI-ISOLATION-STAGE-2 -o br0` + both + ` -j DROP
 ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 -o br0` + own + ` -j DROP
 `
-	if diff := cmp.Diff(want, texts(w.rules(&ipv4))); diff != "" {
+	if diff := cmp.Diff(want, texts(w.of(&ipv4))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(strings.ReplaceAll(strings.ReplaceAll(want, "ipv4", "ipv6"), "10.88.0.2/32", "fd00::2/128"), texts(w.rules(&ipv6))); diff != "" {
+	if diff := cmp.Diff(strings.ReplaceAll(strings.ReplaceAll(want, "ipv4", "ipv6"), "10.88.0.2/32", "fd00::2/128"), texts(w.of(&ipv6))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"fmt"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -18,7 +19,7 @@ import (
 type table struct {
 	family  *family
 	name    string
-	program string // its iptables-restore
+	restore string // the program
 
 	// What is in it, once it is read.
 	chains map[string]bool // without the kernel's own
@@ -27,7 +28,7 @@ type table struct {
 }
 
 func (t *table) String() string {
-	return fmt.Sprintf("table %s of %s (%s)", t.name, strings.TrimSuffix(filepath.Base(t.program), "-restore"), t.family.name)
+	return fmt.Sprintf("table %s of %s (%s)", t.name, strings.TrimSuffix(filepath.Base(t.restore), "-restore"), t.family.name)
 }
 
 func nftTable(f *family, name string) nftables.Table {
@@ -68,29 +69,12 @@ func (b *Backend) tables(ctx context.Context, f *family, name string, certain bo
 	return list, nil
 }
 
-// nftChains lists the chains of a table of nf_tables.
-func (b *Backend) nftChains(f *family, name string) (names []string, err error) {
-	if b.conn == nil {
-		return nil, nil
-	}
-	if there, err := b.conn.HasTables(nftTable(f, name)); err != nil || !there[0] {
-		return nil, err
-	}
-	chains, err := b.conn.ListChainsOfTableFamily(f.nft)
-	for _, c := range chains {
-		if c.Table.Name == name {
-			names = append(names, c.Name)
-		}
-	}
-	return names, err
-}
-
 // read has iptables-save list the table, unless that has been done.
 func (t *table) read(ctx context.Context) error {
 	if t.ids != nil {
 		return nil
 	}
-	save := strings.TrimSuffix(t.program, "restore") + "save"
+	save := strings.TrimSuffix(t.restore, "restore") + "save"
 	text, err := run(ctx, save, "", "-t", t.name)
 	if err != nil {
 		return err
@@ -113,11 +97,11 @@ func (t *table) read(ctx context.Context) error {
 func (t *table) parse(text string) {
 	t.chains, t.rules = map[string]bool{}, nil
 	for line := range strings.Lines(text) {
-		kind, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
-		if name, ok := strings.CutPrefix(kind, ":"); ok && strings.HasPrefix(rest, "-") {
+		word, rest, _ := strings.Cut(strings.TrimSpace(line), " ")
+		if name, ok := strings.CutPrefix(word, ":"); ok && strings.HasPrefix(rest, "-") {
 			t.chains[name] = true
 		}
-		if chain, spec, ok := strings.Cut(rest, " "); ok && kind == "-A" {
+		if chain, spec, ok := strings.Cut(rest, " "); ok && word == "-A" {
 			t.rules = append(t.rules, rule{family: t.family, chain: chain, spec: spec})
 		}
 	}
@@ -125,7 +109,7 @@ func (t *table) parse(text string) {
 }
 
 // lacking returns the rules that the table does not have.
-func (t *table) lacking(ctx context.Context, rules ...rule) ([]rule, error) {
+func (t *table) lacking(ctx context.Context, rules []rule) ([]rule, error) {
 	if err := t.read(ctx); err != nil {
 		return nil, err
 	}
@@ -134,24 +118,25 @@ func (t *table) lacking(ctx context.Context, rules ...rule) ([]rule, error) {
 
 func (t *table) has(r rule) bool { return t.ids[r.id()] }
 
-// jumpsTo returns the rules that jump to a chain.
-func (t *table) jumpsTo(chain string) []rule {
-	return filter(t.rules, func(r rule) bool { return strings.Contains(r.spec, chain) && r.target() == chain })
-}
-
-// in returns the rules of some chains.
-func (t *table) in(chains ...string) []rule {
-	are := setOf(chains)
-	return filter(t.rules, func(r rule) bool { return are[r.chain] })
-}
-
 // change is what is to become of a table.
 type change struct {
 	chains []string // are made if they are missing
-	shared []rule   // others need them too, and they stay
-	own    []string // containers' chains: they and the jumps to them become what is wanted, or go
-	wanted []rule
-	gone   []rule // in other chains
+	shared []rule   // are made if they are missing; they are for all attachments
+
+	containers map[string]bool // containers' chains: they and the jumps to them become what is wanted, or go
+	wanted     []rule
+	unwanted   []rule // in other chains
+}
+
+// replacing returns the change that makes of what owners had before what they have after, in a table and with some containers' chains. Of
+// those that are not there none is made again for others.
+func (t *table) replacing(before, after []rule, chains []string) change {
+	there := setOf(filter(chains, func(chain string) bool { return t.chains[chain] }))
+	return change{
+		containers: setOf(chains),
+		wanted:     filter(after, func(r rule) bool { return r.family == t.family && r.isAbout(there) }),
+		unwanted:   without(before, after),
+	}
 }
 
 // edit makes a change, by one run of iptables-restore if something differs.
@@ -165,7 +150,7 @@ func (t *table) edit(ctx context.Context, c change) error {
 	}
 	t.ids = nil
 	input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
-	_, err := run(ctx, t.program, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
+	_, err := run(ctx, t.restore, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
 	return err
 }
 
@@ -185,71 +170,63 @@ func (t *table) lines(c change) (lines []string) {
 			lines = append(lines, jump.remove(), jump.add()) // has to stay before it
 		}
 	}
-	slices.Sort(c.own)
-	c.own, c.wanted = slices.Compact(c.own), without(c.wanted, nil)
-	own := setOf(c.own)
-	wanted, there := about(own, c.wanted), about(own, t.rules)
-	for _, chain := range c.own {
-		lines = append(lines, t.container(chain, wanted[chain], there[chain])...)
+	there, wanted := containersIn(t.rules, c.containers), containersIn(without(c.wanted, nil), c.containers)
+	for _, chain := range slices.Sorted(maps.Keys(c.containers)) {
+		lines = append(lines, t.replace(chain, there[chain], wanted[chain])...)
 	}
-	isOther := func(r rule) bool { return !r.isAbout(own) }
-	gone := ids(filter(c.gone, isOther))
+	unwanted := ids(c.unwanted)
 	for _, r := range t.rules {
-		if gone[r.id()] {
+		if unwanted[r.id()] && !r.isAbout(c.containers) {
 			lines = append(lines, r.remove())
 		}
 	}
-	for _, r := range without(filter(c.wanted, isOther), t.rules) {
-		lines = append(lines, r.add())
+	for _, r := range without(c.wanted, t.rules) {
+		if !r.isAbout(c.containers) {
+			lines = append(lines, r.add())
+		}
 	}
 	return lines
 }
 
-// about returns for each chain the rules that are about it.
-func about(chains map[string]bool, rules []rule) map[string][]rule {
-	list := map[string][]rule{}
+// container is what there is of a container's chain.
+type container struct{ content, jumps []rule }
+
+// containersIn sorts the rules that are about containers' chains.
+func containersIn(rules []rule, chains map[string]bool) map[string]*container {
+	list := map[string]*container{}
+	for chain := range chains {
+		list[chain] = &container{}
+	}
 	for _, r := range rules {
-		for _, chain := range []string{r.chain, r.target()} {
-			if chains[chain] {
-				list[chain] = append(list[chain], r)
-			}
+		c, to := list[r.chain], list[r.target()]
+		switch {
+		case to != nil:
+			to.jumps = append(to.jumps, r)
+		case c != nil && r.first:
+			c.content = slices.Insert(c.content, 0, r)
+		case c != nil:
+			c.content = append(c.content, r)
 		}
 	}
 	return list
 }
 
-// container makes a chain, and the jumps to it, what they are to be. They are made anew as a whole if something differs: in
-// the chain the order matters, and ip6tables-legacy (as of 1.8.9) takes rules for equal that differ in their ports only.
-func (t *table) container(chain string, wanted, there []rule) (lines []string) {
-	content, jumps := split(chain, wanted)
-	before, jumpsBefore := split(chain, there)
-	if t.chains[chain] == (len(content) > 0) && slices.EqualFunc(before, content, sameRule) && slices.EqualFunc(jumpsBefore, jumps, sameRule) {
+// replace makes a container's chain anew as a whole if something differs: the order in it matters, and ip6tables-legacy (as of 1.8.9)
+// takes rules for equal that differ in their ports only.
+func (t *table) replace(chain string, there, wanted *container) (lines []string) {
+	isWanted := len(wanted.content) > 0
+	if t.chains[chain] == isWanted && slices.EqualFunc(there.content, wanted.content, sameRule) && slices.EqualFunc(there.jumps, wanted.jumps, sameRule) {
 		return nil
 	}
-	for _, r := range jumpsBefore {
+	for _, r := range there.jumps {
 		lines = append(lines, r.remove())
 	}
-	if len(content) == 0 {
+	if !isWanted {
 		return append(lines, "-F "+chain, "-X "+chain)
 	}
 	lines = append(lines, ":"+chain+" - [0:0]")
-	for _, r := range append(content, jumps...) {
+	for _, r := range slices.Concat(wanted.content, wanted.jumps) {
 		lines = append(lines, r.String())
 	}
 	return lines
-}
-
-// split tells the rules of a chain from those that jump to it.
-func split(chain string, rules []rule) (content, jumps []rule) {
-	for _, r := range rules {
-		switch {
-		case r.chain != chain:
-			jumps = append(jumps, r)
-		case r.first:
-			content = slices.Insert(content, 0, r)
-		default:
-			content = append(content, r)
-		}
-	}
-	return content, jumps
 }

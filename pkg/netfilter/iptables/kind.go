@@ -1,0 +1,123 @@
+package iptables
+
+import (
+	"crypto/sha512"
+	"encoding/hex"
+	"fmt"
+	"net/netip"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Kind is one of the things that attachments have rules for.
+type Kind struct {
+	name     string // in ownersFile
+	table    string
+	prefixes []string // of containers' chains; the second is that of earlier versions of the reference plugin
+	comment  string   // what the comments of containers' rules begin with
+}
+
+const (
+	natTable    = "nat"
+	filterTable = "filter"
+	portsPrefix = "CNI-DN-"
+)
+
+// The kinds.
+var (
+	Masquerading = Kind{"masquerade", natTable, []string{"CNI-"}, ""}
+	PortMapping  = Kind{"ports", natTable, []string{portsPrefix, "CNI-SN-"}, "dnat "}
+	Forwarding   = Kind{"forward", filterTable, nil, ""}
+)
+
+// Tables are those of iptables-nft in which its rules are.
+func (k Kind) Tables() []nftables.Table {
+	return []nftables.Table{nftTable(&ipv4, k.table), nftTable(&ipv6, k.table)}
+}
+
+// chainLength is the length of the names of containers' chains.
+const chainLength = 28
+
+// chains returns the names of a container's chains, as the reference plugins make them. Its interfaces share them.
+func (k Kind) chains(key plugin.Key) (names []string) {
+	sum := sha512.Sum512([]byte(key.Network + key.ContainerID))
+	for _, prefix := range k.prefixes {
+		names = append(names, (prefix + hex.EncodeToString(sum[:]))[:chainLength])
+	}
+	return names
+}
+
+func (k Kind) chainsOf(keys map[plugin.Key]bool) (names []string) {
+	for key := range keys {
+		names = append(names, k.chains(key)...)
+	}
+	return names
+}
+
+// isChain reports whether a chain can be a container's.
+func (k Kind) isChain(name string) bool {
+	return len(name) == chainLength && slices.ContainsFunc(k.prefixes, func(prefix string) bool {
+		hash, ok := strings.CutPrefix(name, prefix)
+		return ok && strings.Trim(hash, "0123456789abcdef") == ""
+	})
+}
+
+// commentOf is the comment of a container's rules.
+func (k Kind) commentOf(key plugin.Key) string {
+	const longest = 255 // the reference plugin cuts a longer one two characters earlier
+	comment := fmt.Sprintf(`%sname: "%s" id: "%s"`, k.comment, key.Network, key.ContainerID)
+	if len(comment) > longest {
+		comment = comment[:longest-2] + "..."
+	}
+	return "-m comment --comment " + quote(comment)
+}
+
+// namedBy returns the network and the container that a rule's comment names, without an interface.
+func namedBy(r rule) (key plugin.Key, ok bool) {
+	_, names, _ := strings.Cut(strings.ReplaceAll(r.spec, `\"`, `"`), "name: ")
+	n, _ := fmt.Sscanf(names, "%q id: %q", &key.Network, &key.ContainerID)
+	return key, n == 2
+}
+
+// Rules is what an attachment is to have for one kind.
+type Rules struct {
+	kind   Kind
+	chains []string // that others use too
+	shared []rule   // that others need too, and that stay
+	own    []rule
+	err    error // of the configuration
+
+	ports     spec.PortMaps // which nobody else may have
+	localhost string        // is the link towards them if 127.0.0.1 is to reach them, else ""
+}
+
+func (r Rules) of(f *family) []rule { return ofFamily(f, slices.Concat(r.shared, r.own)) }
+
+// Masquerade returns the rules of the container's chain and the jumps to it. What stays in the networks of the addresses
+// comes first in the chain.
+func Masquerade(key plugin.Key, addrs []netip.Prefix) Rules {
+	r := Rules{kind: Masquerading}
+	chain, comment := r.kind.chains(key)[0], r.kind.commentOf(key)
+	for _, p := range addrs {
+		f := familyOf(p.Addr())
+		r.own = append(r.own,
+			rule{family: f, chain: chain, spec: "-d " + p.Masked().String() + " " + comment + " -j ACCEPT", first: true},
+			rule{family: f, chain: chain, spec: "! -d " + f.multicast + " " + comment + " -j MASQUERADE"},
+			rule{family: f, chain: "POSTROUTING", spec: "-s " + single(p.Addr()) + " " + comment + " -j " + chain})
+	}
+	return r
+}
+
+// ValidateChain refuses names that iptables would take for something else.
+func ValidateChain(key, name string) error {
+	const longest = 28
+	if isName(name, longest) {
+		return nil
+	}
+	return plugin.ConfigError(fmt.Sprintf("use a name of at most %d letters, digits and dashes", longest), "%s: %q is no name of a chain", key, name)
+}
