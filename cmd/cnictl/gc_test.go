@@ -137,7 +137,7 @@ func TestGCLooksWhereTheNetworkKeepsItsLeases(t *testing.T) {
 func TestGCKeepsWhatIsNewerThanItsResult(t *testing.T) {
 	b := attachTwo(t)
 	b.lease("/var/lib/cni/networks/demo", "10.1.2.9", "gone", "2 seconds")
-	assertContains(t, b.must("gc", "demo").stdout, "0 attachments removed", "kept     gone/eth0: it has an address that is newer than its result")
+	assertContains(t, b.must("gc", "demo").stdout, "0 attachments removed", "kept     gone/eth0: its address 10.1.2.9 is newer than its result")
 	assertEqual(t, "calls", b.verbs(), "")
 }
 

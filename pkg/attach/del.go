@@ -12,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -122,7 +123,7 @@ func Reported(r *plugin.Request, l netlink.Link) bool {
 
 // GC removes the host ends and leases of the network's attachments that are not valid.
 func GC(ctx context.Context, r *plugin.Request, c *Config) error {
-	err := collectHostEnds(r)
+	err := held.GC(ctx, r, HostEnds(r))
 	ipam, missing := findReleaser(r, c)
 	if ipam == nil {
 		return errors.Join(err, missing)

@@ -7,32 +7,15 @@ import (
 	"fmt"
 	"net"
 	"slices"
-	"strings"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
-
-// aliasPrefix starts the alias of every host end. What follows is the key, for `ip link` to show and for GC to read.
-const aliasPrefix = "cnibox "
-
-// Alias is the alias of the attachment's host end, and of what else bears the key. It ends in the network's hash, which GC goes by, if the
-// key's text may not have all of the network's name.
-func Alias(k plugin.Key) string {
-	if text := k.String(); len(text) < plugin.MaxKeyText {
-		return aliasPrefix + text
-	}
-	return shortAlias(k) + networkSuffix(k.Network)
-}
-
-// shortAlias is the alias that earlier versions gave all host ends.
-func shortAlias(k plugin.Key) string { return aliasPrefix + k.String() }
-
-func networkSuffix(network string) string { return fmt.Sprintf(" %x", plugin.NetworkHash(network)) }
 
 // hostMAC returns the MAC address of the attachment's host end. It is higher than others, because a bridge whose own address nobody
 // has set takes the lowest of its ports.
@@ -87,7 +70,7 @@ func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
 		}
 		return nil, fmt.Errorf("create veth %s: %w", name, err)
 	}
-	if err := link.SetUpAs(veth.Index, Alias(a.Key), master); err != nil {
+	if err := link.SetUpAs(veth.Index, held.Alias(a.Key), master); err != nil {
 		return nil, errors.Join(fmt.Errorf("set up %s: %w", name, err), link.Delete(a.Links(), veth.Index))
 	}
 	return veth, nil
@@ -97,7 +80,7 @@ func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
 // without an alias.
 func owns(l netlink.Link, k plugin.Key) bool {
 	attrs := l.Attrs()
-	return l.Type() == "veth" && (attrs.Alias == Alias(k) || attrs.Alias == shortAlias(k) || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, hostMAC(k)))
+	return l.Type() == "veth" && (held.OwnerOf(l) == k.String() || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, hostMAC(k)))
 }
 
 // HostEnd returns the host end of the request's attachment, nil if there is none.
@@ -147,46 +130,8 @@ func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
 	return outside, err
 }
 
-// collectHostEnds deletes the host ends of the network's attachments that are not valid.
-func collectHostEnds(r *plugin.Request) error {
-	valid := map[string]bool{}
-	for _, k := range r.ValidKeys() {
-		valid[Alias(k)], valid[shortAlias(k)] = true, true
-	}
-	veths, err := link.OfKind("veth")
-	if err != nil {
-		return fmt.Errorf("list veth pairs: %w", err)
-	}
-	var stale []int
-	for _, l := range veths {
-		if a := l.Attrs(); isHostEndOf(l, r.Network) && !valid[a.Alias] {
-			stale = append(stale, a.Index)
-		}
-	}
-	return link.DeleteAll(r.Links(), stale)
-}
-
 // IsHostEnd reports whether a link is an attachment's host end that was made here.
-func IsHostEnd(l netlink.Link) bool { return strings.HasPrefix(l.Attrs().Alias, aliasPrefix) }
+func IsHostEnd(l netlink.Link) bool { return held.OwnerOf(l) != "" }
 
-// isHostEndOf reports whether a link is the host end of an attachment of the network.
-func isHostEndOf(l netlink.Link, network string) bool {
-	a := l.Attrs().Alias
-	return l.Type() == "veth" && IsHostEnd(l) && (strings.HasPrefix(a, aliasPrefix+network+"/") || strings.HasSuffix(a, networkSuffix(network)))
-}
-
-// HostEnds returns the names of the network's host ends by the keys of their attachments, as Key.String has them.
-func HostEnds(h *netlink.Handle, network string) (map[string]string, error) {
-	links, err := link.List(h)
-	if err != nil {
-		return nil, fmt.Errorf("list links: %w", err)
-	}
-	names := map[string]string{}
-	for _, l := range links {
-		if isHostEndOf(l, network) {
-			key := strings.TrimSuffix(strings.TrimPrefix(l.Attrs().Alias, aliasPrefix), networkSuffix(network))
-			names[key] = l.Attrs().Name
-		}
-	}
-	return names, nil
-}
+// HostEnds are the host ends of all attachments.
+func HostEnds(r *plugin.Request) plugin.Store { return held.Links{Kind: "veth", Host: r.Links()} }

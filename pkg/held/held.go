@@ -65,7 +65,8 @@ func withoutOthers(r *plugin.Request, list []plugin.Held) ([]plugin.Held, error)
 	}
 	known, err := results.Open(r.Results, plugin.Key{})
 	return slices.DeleteFunc(list, func(h plugin.Held) bool {
-		return isUnclear(h) && (known == nil || h.Key.ContainerID == "" || known.MayHave(h.Key.ContainerID))
+		ids := containers(h)
+		return isUnclear(h) && (known == nil || ids == nil || known.MayHave(ids...))
 	}), err
 }
 
@@ -88,5 +89,13 @@ func (v *valid) has(h plugin.Held) bool {
 	case h.Key.Network != "" && h.Key.IfName != "":
 		return v.owners[h.Key.String()]
 	}
-	return v.containers[h.Key.ContainerID]
+	return slices.ContainsFunc(containers(h), func(id string) bool { return v.containers[id] })
+}
+
+// containers returns those that something can be held for.
+func containers(h plugin.Held) []string {
+	if h.Key.ContainerID != "" {
+		return []string{h.Key.ContainerID}
+	}
+	return h.MayBe
 }

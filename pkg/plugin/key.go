@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 )
@@ -30,6 +31,24 @@ func (k Key) String() string {
 	tail := fmt.Sprintf("~%016x/%.15s", k.hash(""), k.IfName) // a list of GC may have longer names than links have
 	head := k.Network + "/" + k.ContainerID
 	return head[:min(len(head), MaxKeyText-len(tail))] + tail
+}
+
+// ParseKey returns the key whose text String has returned. Of a text that was cut it returns what is known for certain.
+func ParseKey(text string) (k Key) {
+	slash := strings.LastIndexByte(text, '/')
+	if slash < 0 {
+		return k
+	}
+	head, ifName := text[:slash], text[slash+1:]
+	head, _, isCut := strings.Cut(head, "~") // which is in no name of a network or container
+	network, containerID, hasNetwork := strings.Cut(head, "/")
+	switch {
+	case isCut && hasNetwork:
+		return Key{Network: network}
+	case isCut:
+		return Key{}
+	}
+	return Key{Network: network, ContainerID: containerID, IfName: ifName}
 }
 
 // Put adds the key to a document: a state file's, or a request's.

@@ -38,3 +38,6 @@ func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 		backend.GC(ctx, r.Network, r.ValidKeys(), packetFilter(r)...),
 		attach.GC(ctx, r, &locate(r).Config))
 }
+
+// Stores returns the host ends.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{attach.HostEnds(r)} }

@@ -10,7 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -36,7 +36,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Resu
 			}
 			undo.Push("set lo down", func(context.Context) error { return inside(r, setDown) })
 			// The alias tells DEL that this is the attachment's namespace: its path may be another container's by then.
-			if err := link.SetUpAs(lo.Attrs().Index, attach.Alias(r.Key), 0); err != nil {
+			if err := link.SetUpAs(lo.Attrs().Index, held.Alias(r.Key), 0); err != nil {
 				return err
 			}
 		}
@@ -87,7 +87,7 @@ func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 		return nil
 	}
 	r.WarnOf(inside(r, func(lo netlink.Link) error {
-		if lo.Attrs().Alias != attach.Alias(r.Key) {
+		if lo.Attrs().Alias != held.Alias(r.Key) {
 			return nil
 		}
 		r.Announce("set lo down")

@@ -199,3 +199,6 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	return errors.Join(backend.GC(ctx, r.Network, r.ValidKeys(), backend.Masquerade(nil)), attach.GC(ctx, r, attach.Locate(r.Config)))
 }
+
+// Stores returns the host ends.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{attach.HostEnds(r)} }

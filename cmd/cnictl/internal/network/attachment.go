@@ -145,7 +145,7 @@ func (n Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err
 // RequireNew refuses the id of another container of the network, whose attachment a DEL would take away: one that libcni has a result
 // of, readable or not, or for which something is held.
 func (n Node) RequireNew(ctx context.Context, list *libcni.NetworkConfigList, id string) error {
-	holdings, err := findHoldings(ctx, list)
+	holdings, err := n.findHoldings(ctx, list)
 	if err != nil {
 		return err
 	}
@@ -154,7 +154,7 @@ func (n Node) RequireNew(ctx context.Context, list *libcni.NetworkConfigList, id
 		return err
 	}
 	for _, a := range known {
-		holdings.of(keyOf(list.Name, a.name()), a.name())
+		holdings.of(keyOf(list.Name, a.name()).String(), a.name())
 	}
 	for _, h := range holdings {
 		if h.ContainerID == id {

@@ -13,6 +13,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -38,7 +39,7 @@ const settled = time.Minute
 // which leaves all others alone. It removes nothing if something is held that the cache knows nothing of.
 func (n Node) GC(ctx context.Context, list *libcni.NetworkConfigList, named []types.GCAttachment) (*Collection, error) {
 	// What is held is looked at before and after the results: an ADD that ends meanwhile has a result then, and a DEL holds nothing more.
-	before, err := findHoldings(ctx, list)
+	before, err := n.findHoldings(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -46,18 +47,18 @@ func (n Node) GC(ctx context.Context, list *libcni.NetworkConfigList, named []ty
 	if err != nil {
 		return nil, err
 	}
-	holdings, err := findHoldings(ctx, list)
+	holdings, err := n.findHoldings(ctx, list)
 	if err != nil {
 		return nil, err
 	}
-	maps.DeleteFunc(before, func(key string, _ *held) bool { return holdings[key] == nil })
+	maps.DeleteFunc(before, func(key string, _ *holding) bool { return holdings[key] == nil })
 	c := NewCollection(list.Name, unread)
 	if err := n.keepUnknown(c, slices.Sorted(maps.Keys(before)), holdings, known, unread, named); err != nil {
 		return nil, err
 	}
 	var errs []error
 	for _, a := range known {
-		why := reasonToKeep(a, holdings[keyOf(list.Name, a.name())], named)
+		why := reasonToKeep(a, holdings[keyOf(list.Name, a.name()).String()], named)
 		if why == "" {
 			if err := n.del(ctx, list, a); err != nil {
 				why, errs = "its DEL failed", append(errs, err)
@@ -74,7 +75,7 @@ func (n Node) GCAll(ctx context.Context, list *libcni.NetworkConfigList) (*Colle
 	if err != nil {
 		return nil, err
 	}
-	before, err := findHoldings(ctx, list)
+	before, err := n.findHoldings(ctx, list)
 	if err != nil {
 		return nil, err
 	}
@@ -82,19 +83,19 @@ func (n Node) GCAll(ctx context.Context, list *libcni.NetworkConfigList) (*Colle
 	var errs []error
 	for _, a := range known {
 		errs = append(errs, n.del(ctx, list, a))
-		before.of(keyOf(list.Name, a.name()), a.name())
+		before.of(keyOf(list.Name, a.name()).String(), a.name())
 	}
 	// The list is empty and not nil, which libcni leaves out: plugins would then keep everything. libcni is not to look into the cache.
 	nowhere := libcni.NewCNIConfigWithCacheDir(filepath.SplitList(n.BinDirs), filepath.Join(n.CacheDir, "none"), &pluginExec{cacheDir: n.CacheDir})
 	errs = append(errs, nowhere.GCNetworkList(ctx, list, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{}}))
 
-	left, err := findHoldings(ctx, list)
+	left, err := n.findHoldings(ctx, list)
 	if err != nil {
 		return nil, errors.Join(append(errs, err)...)
 	}
 	known, _, err = n.attachments(list.Name)
 	for _, a := range known {
-		left.of(keyOf(list.Name, a.name()), a.name())
+		left.of(keyOf(list.Name, a.name()).String(), a.name())
 	}
 	for _, key := range slices.Sorted(maps.Keys(before)) {
 		why := ""
@@ -134,7 +135,7 @@ func (n Node) del(ctx context.Context, list *libcni.NetworkConfigList, a *cached
 }
 
 // reasonToKeep says why an attachment may be in use, "" if it is gone for certain.
-func reasonToKeep(a *cached, h *held, named []types.GCAttachment) string {
+func reasonToKeep(a *cached, h *holding, named []types.GCAttachment) string {
 	if slices.Contains(named, a.name()) {
 		return "it is named"
 	}
@@ -148,10 +149,15 @@ func reasonToKeep(a *cached, h *held, named []types.GCAttachment) string {
 		return "its network namespace " + a.NetNS + " is there"
 	case !errors.Is(err, netns.ErrNotExist):
 		return "its network namespace can't be looked at: " + err.Error()
-	case h != nil && h.hostEnd != "":
-		return a.NetNS + " is gone, but its link " + h.hostEnd + " is there, and so its network namespace"
-	case h != nil && h.newest.After(a.since):
-		return "it has an address that is newer than its result"
+	case h != nil && h.newest.Since.After(a.since):
+		return "its " + h.newest.What + " is newer than its result"
+	}
+	end, err := attach.HostEnd(&plugin.Request{Key: keyOf(a.Network, a.name())})
+	switch {
+	case err != nil:
+		return "its host end can't be looked at: " + err.Error()
+	case end != nil:
+		return a.NetNS + " is gone, but its link " + end.Attrs().Name + " is there, and so its network namespace"
 	}
 	return ""
 }
@@ -161,10 +167,10 @@ func reasonToKeep(a *cached, h *held, named []types.GCAttachment) string {
 func (n Node) keepUnknown(c *Collection, keys []string, all holdings, known []*cached, unread map[string]error, named []types.GCAttachment) error {
 	explained := map[string]bool{}
 	for _, a := range named {
-		explained[keyOf(c.Network, a)] = true
+		explained[keyOf(c.Network, a).String()] = true
 	}
 	for _, a := range known {
-		explained[keyOf(c.Network, a.name())] = true
+		explained[keyOf(c.Network, a.name()).String()] = true
 	}
 	var unknown []string
 	var first types.GCAttachment
@@ -172,7 +178,7 @@ func (n Node) keepUnknown(c *Collection, keys []string, all holdings, known []*c
 		h := all[key]
 		switch {
 		case explained[key]:
-		case time.Since(h.newest) < settled:
+		case time.Since(h.newest.Since) < settled:
 			c.add(h.GCAttachment, "it is not a minute old")
 		default:
 			if unknown == nil {

@@ -2,130 +2,119 @@ package network
 
 import (
 	"context"
-	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/vishvananda/netlink"
 
-	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/lease"
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins"
 )
 
 // holdings is what the host has of a network's attachments, whether libcni knows of them or not, by their keys as plugin.Key.String has
 // them.
-type holdings map[string]*held
+type holdings map[string]*holding
 
-type held struct {
-	types.GCAttachment           // as far as it can be told from the key
-	hostEnd            string    // the name of its veth on the host, which is there as long as its namespace is
-	newest             time.Time // when its newest lease was made
-	texts              []string  // all of it, for people
+type holding struct {
+	types.GCAttachment             // as far as it can be told from the key
+	newest             plugin.Held // the newest thing of which it is known since when
+	texts              []string    // all of it, for people
 }
 
 // of returns what the attachment has.
-func (h holdings) of(key string, a types.GCAttachment) *held {
+func (h holdings) of(key string, a types.GCAttachment) *holding {
 	if h[key] == nil {
-		h[key] = &held{GCAttachment: a}
+		h[key] = &holding{GCAttachment: a}
 	}
 	return h[key]
 }
 
-// add notes what an attachment has of which only the key is known. A long one is cut off.
-func (h holdings) add(network, key, text string) *held {
-	id, ifName, _ := strings.Cut(strings.TrimPrefix(key, network+"/"), "/")
-	of := h.of(key, types.GCAttachment{ContainerID: id, IfName: ifName})
-	of.texts = append(of.texts, text)
-	return of
+// add notes what an attachment has.
+func (h holdings) add(network string, thing plugin.Held) {
+	k := thing.Key
+	if thing.Owner == "" {
+		thing.Owner = k.String()
+	}
+	id, ifName, _ := strings.Cut(strings.TrimPrefix(thing.Owner, network+"/"), "/") // of a long key a part
+	of := h.of(thing.Owner, types.GCAttachment{ContainerID: id, IfName: ifName})
+	if k.ContainerID != "" {
+		of.GCAttachment = types.GCAttachment{ContainerID: k.ContainerID, IfName: k.IfName}
+	}
+	if thing.Since.After(of.newest.Since) {
+		of.newest = thing
+	}
+	text := thing.What
+	if !thing.Since.IsZero() {
+		text += " since " + thing.Since.UTC().Format(time.RFC3339)
+	}
+	if !slices.Contains(of.texts, text) {
+		of.texts = append(of.texts, text)
+	}
 }
 
-func findHoldings(ctx context.Context, list *libcni.NetworkConfigList) (holdings, error) {
-	all := holdings{}
-	if err := all.addLeases(ctx, list); err != nil {
-		return nil, err
-	}
-	handle, err := netlink.NewHandle()
-	if err != nil {
-		return nil, err
-	}
-	defer handle.Close()
-	ends, err := attach.HostEnds(handle, list.Name)
-	if err != nil {
-		return nil, err
-	}
-	owners, err := nft.Owners(ctx)
-	if err != nil {
-		return nil, err
-	}
-	for key, name := range ends {
-		all.add(list.Name, key, "link "+name).hostEnd = name
-	}
-	for key, table := range owners {
-		if strings.HasPrefix(key, list.Name+"/") {
-			all.add(list.Name, key, "elements of table "+table)
-		}
-	}
-	return all, nil
-}
-
-// addLeases adds the leases of host-local that name an interface.
-func (h holdings) addLeases(ctx context.Context, list *libcni.NetworkConfigList) error {
-	for dir := range leaseDirs(list) {
-		leases, err := lease.Dir(dir).Held(ctx, list.Name)
-		if err != nil {
-			return err
-		}
-		for _, l := range leases {
-			if l.Key.IfName == "" {
-				continue
-			}
-			of := h.of(l.Key.String(), types.GCAttachment{ContainerID: l.Key.ContainerID, IfName: l.Key.IfName})
-			if l.Since.After(of.newest) {
-				of.newest = l.Since
-			}
-			of.texts = append(of.texts, l.What+" since "+l.Since.UTC().Format(time.RFC3339))
-		}
-	}
-	return nil
-}
-
-func keyOf(network string, a types.GCAttachment) string {
-	return plugin.Key{Network: network, ContainerID: a.ContainerID, IfName: a.IfName}.String()
-}
-
-// leaseDirs returns the directories in which host-local may keep leases of a network: its default, and what is called dataDir in any
-// section ipam of the plugins, also of those that other plugins call.
-func leaseDirs(list *libcni.NetworkConfigList) map[string]bool {
-	dirs := map[string]bool{lease.DefaultDir: true}
+// findHoldings asks our plugins, whichever the network uses by now, what they hold.
+func (n Node) findHoldings(ctx context.Context, list *libcni.NetworkConfigList) (holdings, error) {
+	var stores []plugin.Store
+	configs := []*conf.Object{conf.New()}
 	for _, p := range list.Plugins {
-		var config any
-		if json.Unmarshal(p.Bytes, &config) == nil {
-			addLeaseDirs(dirs, config)
+		config, err := conf.Parse(p.Bytes)
+		if err != nil {
+			return nil, fmt.Errorf("read the configuration of plugin %s: %w", p.Network.Type, err)
+		}
+		configs = append(configs, objectsIn(config.Lenient())...)
+	}
+	for _, row := range plugins.All {
+		holder, ok := row.Plugin.(plugin.Holder)
+		for _, c := range configs {
+			if ok && isFor(c, row) {
+				r := &plugin.Request{Key: plugin.Key{Network: list.Name}, Config: c, Results: n.resultsDir()}
+				stores = append(stores, holder.Stores(r)...)
+			}
 		}
 	}
-	return dirs
+	things, err := held.List(ctx, list.Name, stores...)
+	owners, failed := nft.Owners(ctx)
+	for key, table := range owners {
+		things = append(things, plugin.Held{Key: plugin.ParseKey(key), Owner: key, What: "elements of table " + table})
+	}
+	err = errors.Join(err, failed)
+	all := holdings{}
+	for _, thing := range things {
+		if k := thing.Key; k.Network == list.Name && (thing.Owner != "" || k.IfName != "") {
+			all.add(list.Name, thing)
+		}
+	}
+	return all, err
 }
 
-func addLeaseDirs(dirs map[string]bool, config any) {
-	switch config := config.(type) {
-	case []any:
-		for _, c := range config {
-			addLeaseDirs(dirs, c)
+// objectsIn returns an object and all that are in it, since plugins have configurations of others in theirs.
+func objectsIn(o *conf.Object) []*conf.Object {
+	all := []*conf.Object{o}
+	for _, key := range o.Keys() {
+		if o.Object(key).Keys() != nil {
+			all = append(all, objectsIn(o.Object(key))...)
 		}
-	case map[string]any:
-		for key, c := range config {
-			if ipam, ok := c.(map[string]any); ok && strings.EqualFold(key, "ipam") {
-				for key, dir := range ipam {
-					if dir, ok := dir.(string); ok && strings.EqualFold(key, "dataDir") {
-						dirs[dir] = true
-					}
-				}
-			}
-			addLeaseDirs(dirs, c)
-		}
+		o.Objects(key, func(e *conf.Object) { all = append(all, objectsIn(e)...) })
 	}
+	return all
+}
+
+// isFor reports whether a plugin may be called with a configuration, by a runtime or by another plugin. An empty one stands for what
+// plugins do unless they are told otherwise.
+func isFor(config *conf.Object, row plugin.Descriptor) bool {
+	name := ""
+	config.String("type", &name)
+	named := plugins.All.Find(name)
+	return config.Keys() == nil || named != nil && named.Name == row.Name || row.Kind == plugin.IPAM && config.Has("ipam")
+}
+
+func keyOf(network string, a types.GCAttachment) plugin.Key {
+	return plugin.Key{Network: network, ContainerID: a.ContainerID, IfName: a.IfName}
 }
