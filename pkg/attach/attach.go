@@ -151,33 +151,6 @@ func (a *Attachment) DeleteLink(context.Context) error {
 	return link.Delete(inside, l.Attrs().Index)
 }
 
-// ContainerMAC returns the MAC address for the container's link: the one that was asked for, else one made from the first IP
-// address, so that whoever has that next has the address that neighbours remember, else one made from the key.
-func (a *Attachment) ContainerMAC() net.HardwareAddr {
-	switch {
-	case a.MAC != nil:
-		return a.MAC
-	case len(a.IPs) > 0:
-		mac := plugin.MACOf(result.Addr(a.IPs[0].Address.IP))
-		return mac[:]
-	}
-	mac := a.Key.MAC("container end")
-	return mac[:]
-}
-
-// SetMAC gives the container's link another MAC address.
-func (a *Attachment) SetMAC(mac net.HardwareAddr) error {
-	inside, err := a.LinksInside()
-	if err != nil {
-		return err
-	}
-	if err := inside.LinkSetHardwareAddr(a.link, mac); err != nil {
-		return fmt.Errorf("give %s the MAC address %s: %w", a.IfName, mac, err)
-	}
-	a.link.Attrs().HardwareAddr, a.Interface.Mac = mac, mac.String()
-	return nil
-}
-
 // Result returns the result: links of the host, the container's behind them, and what that has.
 func (a *Attachment) Result(host ...netlink.Link) *types100.Result {
 	r := &types100.Result{IPs: a.IPs, Routes: a.Routes, DNS: a.dns}

@@ -9,7 +9,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -75,7 +74,7 @@ func (c *Config) ReadOwnMAC(o *conf.Object) {
 		return
 	}
 	var err error
-	if c.MAC, err = link.ParseMAC(text); err != nil {
+	if c.MAC, err = ParseMAC(text); err != nil {
 		o.Fail("mac", "a MAC address that one interface can have, such as 02:00:00:12:34:56", strconv.Quote(text))
 	}
 }
@@ -93,7 +92,7 @@ func (c *Config) ReadMAC(r *plugin.Request) error {
 	if err := r.Config.Err(); err != nil || text == "" {
 		return err
 	}
-	if c.MAC, err = link.ParseMAC(text); err != nil {
+	if c.MAC, err = ParseMAC(text); err != nil {
 		return plugin.ConfigError("correct the MAC address that was asked for", "%v", err)
 	}
 	return nil

@@ -196,7 +196,7 @@ func (a *Attachment) setUpAnyway(inside *netlink.Handle) error {
 	if a.MAC != nil {
 		return link.WhenFree(unix.EADDRINUSE, func() error { return inside.LinkSetUp(a.link) })
 	}
-	if err := a.SetMAC(link.RandomMAC()); err != nil {
+	if err := a.SetMAC(RandomMAC()); err != nil {
 		return err
 	}
 	return inside.LinkSetUp(a.link)

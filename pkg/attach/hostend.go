@@ -22,7 +22,7 @@ import (
 func hostMAC(k plugin.Key) net.HardwareAddr {
 	mac := k.MAC("host end")
 	mac[0] = 0xfe // locally administered, unicast
-	return mac[:]
+	return mac
 }
 
 // MakeVeth makes a veth pair: the container's end, which is down, and a host end that is named from the key, a port of a master

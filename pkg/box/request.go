@@ -7,18 +7,14 @@ import (
 	"path/filepath"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
 )
-
-// maxIfName is IFNAMSIZ less the terminating zero.
-const maxIfName = 15
 
 // cacheDir is libcni's cache unless the runtime has another one, which CNIBOX_CACHE_DIR names.
 const cacheDir = "/var/lib/cni"
@@ -97,8 +93,8 @@ func environment(p Process, r *plugin.Request) error {
 	if err := request.ValidateName(r.ContainerID); err != nil {
 		return invalid("the runtime sets it; correct it there", "CNI_CONTAINERID is %q: %v", r.ContainerID, err)
 	}
-	if why := invalidIfName(r.IfName); why != "" {
-		return invalid("the runtime sets it; correct it there", "CNI_IFNAME is %q: %s", r.IfName, why)
+	if err := link.ValidateName(r.IfName); r.IfName != "" && err != nil {
+		return invalid("the runtime sets it; correct it there", "CNI_IFNAME is %q: %v", r.IfName, err)
 	}
 	if missing != nil {
 		return invalid(fmt.Sprintf("a runtime sets them for %s; see the CNI specification, section Parameters", r.Command),
@@ -111,20 +107,4 @@ func environment(p Process, r *plugin.Request) error {
 // invalid returns an error about the environment (code 4), and what to do about it.
 func invalid(remedy, format string, args ...any) error {
 	return types.NewError(types.ErrInvalidEnvironmentVariables, fmt.Sprintf(format, args...), remedy)
-}
-
-func invalidIfName(s string) string {
-	switch {
-	case len(s) > maxIfName:
-		return "interface name should be less than 16 characters"
-	case s == "." || s == "..":
-		return "interface name is . or .."
-	case !utf8.ValidString(s):
-		return "interface name is no UTF-8, which results are printed in"
-	case strings.Contains(s, "%"):
-		return "interface name contains %, which the kernel takes for a pattern"
-	case strings.ContainsFunc(s, func(c rune) bool { return c == '/' || c == ':' || unicode.IsSpace(c) }):
-		return "interface name contains / or : or whitespace characters"
-	}
-	return ""
 }

@@ -4,7 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
-	"net/netip"
+	"net"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -97,25 +97,14 @@ const FirstLinkIndex = 1 << 30
 func (k Key) LinkIndex() int { return FirstLinkIndex | int(k.hash("link")%FirstLinkIndex) }
 
 // MAC returns a locally administered unicast address that belongs to the attachment: the same key and use always get the same one.
-func (k Key) MAC(use string) [6]byte {
+func (k Key) MAC(use string) net.HardwareAddr {
 	return MAC(use, k.Network, k.ContainerID, k.IfName)
 }
 
 // MAC returns a locally administered unicast address derived from texts.
-func MAC(texts ...string) [6]byte {
+func MAC(texts ...string) net.HardwareAddr {
 	b := binary.BigEndian.AppendUint64(nil, hash(texts...))
-	return [6]byte{0x02, b[3], b[4], b[5], b[6], b[7]}
-}
-
-// MACOf returns the locally administered unicast address for the interface that has an IP address. Whoever holds the IP address
-// next has it too, so that neighbours who remember it are right. That of an IPv4 address can be read: 0a:58 and its four bytes, as
-// in the first CNI plugins and in ovn-kubernetes.
-func MACOf(a netip.Addr) [6]byte {
-	if !a.Is4() {
-		return MAC("address", a.String())
-	}
-	ip := a.As4()
-	return [6]byte{0x0a, 0x58, ip[0], ip[1], ip[2], ip[3]}
+	return net.HardwareAddr{0x02, b[3], b[4], b[5], b[6], b[7]}
 }
 
 func (k Key) hash(use string) uint64 {

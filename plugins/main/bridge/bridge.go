@@ -5,6 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net"
+	"os"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -135,7 +139,7 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	if wrong := c.checkBridge(l); wrong != nil {
 		return nil, wrong
 	}
-	if err := link.KeepMAC(h, l); err != nil {
+	if err := keepMAC(h, l); err != nil {
 		return nil, err
 	}
 	if l.Attrs().RawFlags&unix.IFF_UP == 0 { // just made, or by an ADD that was killed
@@ -179,7 +183,7 @@ func kind(l netlink.Link) string {
 // from the name would be the same on all nodes, which may be on one segment.
 func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, link.RandomMAC(), c.MTU
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, attach.RandomMAC(), c.MTU
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	if c.filterVLANs {
 		bridge.VlanFiltering = &c.filterVLANs
@@ -192,6 +196,27 @@ func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %v", err)
 	}
 	return h.LinkByName(c.name)
+}
+
+// keepMAC sets a bridge's MAC address to what it is, unless somebody has set it. The kernel gives a bridge whose address nobody has
+// set the lowest of its ports', and changes it as they come and go: who knows the old one would be cut off. Without ports it has
+// none.
+func keepMAC(h *netlink.Handle, bridge netlink.Link) error {
+	const set = "3" // NET_ADDR_SET of linux/netdevice.h
+	attrs := bridge.Attrs()
+	how, err := os.ReadFile("/sys/class/net/" + attrs.Name + "/addr_assign_type")
+	if err == nil && strings.TrimSpace(string(how)) == set {
+		return nil
+	}
+	mac := attrs.HardwareAddr
+	if slices.Equal(mac, make(net.HardwareAddr, len(mac))) {
+		mac = attach.RandomMAC()
+	}
+	if err := h.LinkSetHardwareAddr(bridge, mac); err != nil {
+		return fmt.Errorf("keep the MAC address of %s: %w", attrs.Name, err)
+	}
+	attrs.HardwareAddr = mac
+	return nil
 }
 
 // trustNoRouter sets sysctls that are absent without IPv6. A gateway must not take router advertisements from its own containers, and

@@ -2,9 +2,9 @@ package bridge
 
 import (
 	"cmp"
-	"strings"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -60,12 +60,10 @@ func locate(r *plugin.Request) *config {
 
 func (c *config) validate() error {
 	switch {
-	case c.name == "" || len(c.name) > 15:
-		return plugin.ConfigError("use 1 to 15 characters", "bridge: %q is no interface name", c.name)
-	case len(c.gatewayLink()) > 15:
+	case link.ValidateName(c.name) != nil:
+		return plugin.ConfigError("use 1 to 15 characters", "bridge: %q is no interface name: %v", c.name, link.ValidateName(c.name))
+	case c.gatewayLink() != "" && link.ValidateName(c.gatewayLink()) != nil:
 		return plugin.ConfigError("give the bridge a shorter name", "bridge: %s, the name of the VLAN's gateway, has more than 15 characters", c.gatewayLink())
-	case strings.Contains(c.name, "%"):
-		return plugin.ConfigError("use a name without it", "bridge: %q holds %%, which the kernel takes for a pattern", c.name)
 	case c.hairpin && c.promiscuous:
 		return plugin.ConfigError("a promiscuous bridge reflects packets already: set only one of them",
 			"hairpinMode and promiscMode can't both be set")

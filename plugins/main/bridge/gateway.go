@@ -63,8 +63,8 @@ func ensureGatewayLink(h *netlink.Handle, c *config, bridge netlink.Link) (netli
 
 // createGatewayLink makes the pair, both ends down; another ADD may do so at the same time.
 func createGatewayLink(h *netlink.Handle, name string, mtu int) (netlink.Link, error) {
-	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: link.RandomMAC(), MTU: mtu, TxQLen: -1, NumTxQueues: 1, NumRxQueues: 1}
-	other := link.RandomMAC()
+	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: attach.RandomMAC(), MTU: mtu, TxQLen: -1, NumTxQueues: 1, NumRxQueues: 1}
+	other := attach.RandomMAC()
 	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprintf("veth%x", []byte(other[2:])), PeerHardwareAddr: other}
 	if err := h.LinkAdd(pair); err != nil && !errors.Is(err, unix.EEXIST) {
 		return nil, err

@@ -6,7 +6,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/backend"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -35,7 +34,7 @@ func checkSpoofing(ctx context.Context, a *attach.Attachment, c *config, port ne
 // container can change it.
 func checkSpoofCheck(ctx context.Context, r *plugin.Request, hostEnd string) error {
 	reported := result.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
-	mac, err := link.ParseMAC(reported.Mac)
+	mac, err := attach.ParseMAC(reported.Mac)
 	if err != nil {
 		return err
 	}

@@ -101,7 +101,7 @@ func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
 	if !c.hasVLANs() {
 		return nil
 	}
-	vlans, err := link.VLANs(h, port)
+	vlans, err := link.Whole(h.BridgeVlanList)
 	if err != nil {
 		return fmt.Errorf("list the VLANs of ports: %w", err)
 	}
@@ -112,7 +112,7 @@ func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
 		}
 	}
 	want[c.untagged()] = nl.BRIDGE_VLAN_INFO_PVID | nl.BRIDGE_VLAN_INFO_UNTAGGED
-	for _, has := range vlans {
+	for _, has := range vlans[int32(port.Attrs().Index)] {
 		flags, wanted := want[has.Vid]
 		if wanted && flags != has.Flags || !wanted && !c.keepDefaultVLAN {
 			return attach.Different("port %s is in VLAN %d, which is not as configured", port.Attrs().Name, has.Vid)

@@ -110,7 +110,7 @@ func findUnnoted(r *plugin.Request) (*holding, error) {
 	switch {
 	case isLocal(a), isNoted, r.PrevResult != nil && !attach.Reported(r, l):
 		return nil, nil
-	case h.kind == hardware && link.IsName(h.name), r.PrevResult != nil && h.name == device && link.IsNotFound(missing):
+	case h.kind == hardware && link.ValidateName(h.name) == nil, r.PrevResult != nil && h.name == device && link.IsNotFound(missing):
 		return h, nil
 	case h.kind == hardware && r.PrevResult != nil:
 		return nil, plugin.Errorf("give it back by hand: `ip link set "+r.IfName+" netns 1 name …` inside the container",

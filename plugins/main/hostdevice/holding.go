@@ -183,5 +183,5 @@ func parseHolding(text []byte) (h *holding, ok bool) {
 			*value = values[f.key] == "true"
 		}
 	}
-	return h, link.IsName(h.name)
+	return h, link.ValidateName(h.name) == nil
 }

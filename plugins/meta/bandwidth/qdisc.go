@@ -50,7 +50,9 @@ func readTBF(options []byte) (*netlink.Tbf, error) {
 
 // targetsOf returns the indexes of the links that what one link receives is sent through.
 func targetsOf(h *netlink.Handle, linkIndex int) (to []int, err error) {
-	filters, err := link.Filters(h, linkIndex, ingressHandle)
+	filters, err := link.Whole(func() ([]netlink.Filter, error) {
+		return h.FilterList(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: linkIndex}}, ingressHandle)
+	})
 	for _, f := range filters {
 		if u32, ok := f.(*netlink.U32); ok && u32.RedirIndex != 0 {
 			to = append(to, u32.RedirIndex)

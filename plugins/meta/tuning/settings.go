@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -81,7 +82,7 @@ func macFromCNIArgs(text string) (string, error) {
 	if err != nil || given["MAC"] == "" {
 		return "", err
 	}
-	address, err := link.ParseMAC(given["MAC"])
+	address, err := attach.ParseMAC(given["MAC"])
 	if err != nil {
 		return "", types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS: MAC: "+err.Error(), "correct it where the container is started")
 	}
@@ -249,7 +250,7 @@ func readMAC(o *conf.Object) string {
 	if text == "" {
 		return ""
 	}
-	address, err := link.ParseMAC(text)
+	address, err := attach.ParseMAC(text)
 	if err != nil {
 		o.Fail("mac", "the MAC address of one interface, such as 02:00:00:12:34:56", strconv.Quote(text))
 	}

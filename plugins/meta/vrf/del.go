@@ -59,7 +59,7 @@ func joined(r *plugin.Request, h *netlink.Handle) (netlink.Link, *netlink.Vrf, e
 			return nil, nil, err
 		}
 		return l, v, err
-	case link.IgnoreNotFound(err) != nil || !link.IsName(name):
+	case link.IgnoreNotFound(err) != nil || link.ValidateName(name) != nil:
 		return nil, nil, link.IgnoreNotFound(err)
 	}
 	v, err := vrf(h.LinkByName(name))

@@ -191,7 +191,7 @@ func parse(o *conf.Object) (*config, error) {
 	if err := o.Err(); err != nil {
 		return nil, err
 	}
-	if !link.IsName(c.name) {
+	if link.ValidateName(c.name) != nil {
 		return nil, plugin.ConfigError(`name the VRF in "vrfname", in 1 to 15 characters`,
 			"configuration is expected to have a valid vrf name: %q is none", c.name)
 	}

@@ -1,0 +1,74 @@
+package link
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// SetUpAs gives a link of the calling thread's namespace an alias, makes it a port of a master unless that is 0, and sets it up, with
+// one message where vishvananda/netlink takes one for each. A port gets no IPv6 address of its own: nobody could reach it.
+func SetUpAs(index int, alias string, master int) error {
+	attrs := []nl.NetlinkRequestData{nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias))}
+	if master != 0 {
+		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))), withoutIPv6Address())
+	}
+	err := change(index, unix.IFF_UP, attrs)
+	if errors.Is(err, unix.EAFNOSUPPORT) && master != 0 { // there is no IPv6
+		err = change(index, unix.IFF_UP, attrs[:2])
+	}
+	return err
+}
+
+func withoutIPv6Address() *nl.RtAttr {
+	families := nl.NewRtAttr(unix.IFLA_AF_SPEC, nil)
+	families.AddRtAttr(unix.AF_INET6, nil).AddRtAttr(unix.IFLA_INET6_ADDR_GEN_MODE, nl.Uint8Attr(nl.IN6_ADDR_GEN_MODE_NONE))
+	return families
+}
+
+// Move moves a link of the calling thread's namespace into another one, where it gets a name and an alias, all in one step. It is
+// down then. If the name is taken there the link may have been moved and not renamed.
+func Move(index int, to ns.NetNS, name, alias string) error {
+	return change(index, 0, []nl.NetlinkRequestData{
+		nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))),
+		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)),
+		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias)),
+	})
+}
+
+// change sets flags and attributes of a link.
+func change(index int, flags uint32, attrs []nl.NetlinkRequestData) error {
+	request := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
+	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
+	message.Index, message.Flags, message.Change = int32(index), flags, flags
+	request.AddData(message)
+	for _, a := range attrs {
+		request.AddData(a)
+	}
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// PortOption reports whether a port of a bridge has one of the options nl.IFLA_BRPORT_…. vishvananda/netlink asks the kernel for all ports to
+// tell of one, and /sys may show another namespace's.
+func PortOption(port string, option uint16) (bool, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	request.AddData(nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(port)))
+	replies, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil {
+		return false, fmt.Errorf("look up the options of port %s: %w", port, err)
+	}
+	data := replies[0][unix.SizeofIfInfomsg:]
+	for _, number := range []uint16{unix.IFLA_LINKINFO, nl.IFLA_INFO_SLAVE_DATA, option} {
+		attrs, err := nl.ParseRouteAttrAsMap(data)
+		if err != nil {
+			return false, err
+		}
+		data = attrs[number].Value
+	}
+	return len(data) == 1 && data[0] == 1, nil
+}

@@ -1,0 +1,64 @@
+package link
+
+import (
+	"errors"
+
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+)
+
+// List returns all links.
+func List(h *netlink.Handle) ([]netlink.Link, error) { return Whole(h.LinkList) }
+
+// Addresses returns a link's addresses.
+func Addresses(h *netlink.Handle, l netlink.Link, family int) ([]netlink.Addr, error) {
+	return Whole(func() ([]netlink.Addr, error) { return h.AddrList(l, family) })
+}
+
+// Routes returns the routes that are like one, by what the mask says.
+func Routes(h *netlink.Handle, family int, like *netlink.Route, mask uint64) ([]netlink.Route, error) {
+	return Whole(func() ([]netlink.Route, error) { return h.RouteListFiltered(family, like, mask) })
+}
+
+// Rules returns the rules of both families, each in the order in which they are asked.
+func Rules(h *netlink.Handle) ([]netlink.Rule, error) {
+	return Whole(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
+}
+
+// Whole lists again what has changed meanwhile, since something may be missing then (NLM_F_DUMP_INTR).
+func Whole[T any](list func() (T, error)) (all T, err error) {
+	const most = 100
+	for range most {
+		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {
+			break
+		}
+	}
+	return all, err
+}
+
+// OfKind returns the links of a kind that the calling thread's namespace has, without their counters, for GC. It asks once: while others
+// come and go it may miss some, which are left to the next GC, and on a busy node nobody gets a list that is whole.
+func OfKind(kind string) (links []netlink.Link, err error) {
+	const skipStats = 1 << 3 // RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h
+	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
+	info.AddRtAttr(nl.IFLA_INFO_KIND, nl.NonZeroTerminated(kind))
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
+	request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
+	request.AddData(info)
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		return nil, err
+	}
+	for _, m := range messages {
+		l, err := netlink.LinkDeserialize(nil, m)
+		if err != nil {
+			return nil, err
+		}
+		if l.Type() == kind { // a kernel that knows no such kind returns all
+			links = append(links, l)
+		}
+	}
+	return links, nil
+}
