@@ -23,13 +23,17 @@ type Lock struct {
 // is taken for a filesystem that reports inodes inconsistently.
 const removals = 10
 
-// Locked does something with the lock of a file below /run held, which is made with its directory if it is missing. It waits for other
-// holders a minute at most.
-func Locked(ctx context.Context, path string, do func() error) error {
+// Hold locks a file below /run, which is made with its directory if it is missing. It waits for other holders a minute at most.
+func Hold(ctx context.Context, path string) (*Lock, error) {
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return err
+		return nil, err
 	}
-	lock, err := Acquire(ctx, path, 0o600, time.Minute)
+	return Acquire(ctx, path, 0o600, time.Minute)
+}
+
+// Locked does something with the lock of a file held, as Hold takes it.
+func Locked(ctx context.Context, path string, do func() error) error {
+	lock, err := Hold(ctx, path)
 	if err != nil {
 		return err
 	}

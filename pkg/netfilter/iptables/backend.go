@@ -33,7 +33,7 @@ func (*Backend) Available() error {
 }
 
 // Add gives an attachment what it is to have of a kind, in place of what it had.
-func (b *Backend) Add(ctx context.Context, key plugin.Key, r Rules) error {
+func (b *Backend) Add(ctx context.Context, key plugin.Key, r Rules) (err error) {
 	if r.err != nil {
 		return r.err
 	}
@@ -41,36 +41,27 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, r Rules) error {
 		_, err := b.Del(ctx, r.kind, key, nil)
 		return err
 	}
-	return state.Locked(ctx, lockFile, func() error { return add(ctx, key, r) })
-}
-
-func add(ctx context.Context, key plugin.Key, r Rules) (err error) {
+	lock, err := state.Hold(ctx, lockFile)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
 	before, err := readOwned()
 	if err != nil {
 		return err
 	}
 	mine := map[plugin.Key]bool{key: true}
-	leaving := map[plugin.Key]bool{key: true} // and attachments that are gone and have the ports
-	own := r.own                              // but what somebody else has made
-	var tables []*table
-	for _, f := range families() {
-		isHeld := slices.ContainsFunc(before, func(r2 rule) bool { return r2.family == f && r2.owner.isOne(r.kind, mine) })
-		if len(r.of(f)) == 0 && !isHeld {
-			continue // the kernel may lack it
-		}
-		t, err := plainTable(f, r.kind.table)
-		if err != nil {
-			return err
-		}
-		if err := t.read(ctx); err != nil {
-			return err
-		}
-		if err := evict(before, t, key, r.ports, leaving); err != nil {
-			return err
-		}
-		foreign := filter(without(own, before), func(r rule) bool { return r.common && t.has(r) })
-		own = without(own, foreign)
-		tables = append(tables, t)
+	tables, err := r.tables(ctx, filter(before, func(o rule) bool { return o.owner.isOne(r.kind, mine) }))
+	if err != nil {
+		return err
+	}
+	leaving, err := evict(before, tables, key, r.ports)
+	if err != nil {
+		return err
+	}
+	own, ours := r.own, ids(before)
+	for _, t := range tables { // what somebody else has made for himself is not this attachment's
+		own = filter(own, func(r rule) bool { return !r.common || !t.has(r) || ours[r.id()] })
 	}
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
@@ -101,6 +92,24 @@ func add(ctx context.Context, key plugin.Key, r Rules) (err error) {
 		return nil
 	}
 	return allowLocalhost(r.localhost)
+}
+
+// tables returns those in which an attachment has rules, or is to have some. The kernel may lack others.
+func (r Rules) tables(ctx context.Context, held []rule) (list []*table, err error) {
+	for _, f := range families() {
+		if len(r.of(f))+len(ofFamily(f, held)) == 0 {
+			continue
+		}
+		t, err := plainTable(f, r.kind.table)
+		if err != nil {
+			return nil, err
+		}
+		if err := t.read(ctx); err != nil {
+			return nil, err
+		}
+		list = append(list, t)
+	}
+	return list, nil
 }
 
 // Check makes sure that an attachment has what it is to have, in either flavour. It changes nothing.

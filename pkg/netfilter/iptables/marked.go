@@ -43,14 +43,17 @@ func (m Marked) Accept(ctx context.Context) error {
 	if err != nil || len(tables) == 0 {
 		return err
 	}
-	return state.Locked(ctx, lockFile, func() error {
-		for _, t := range tables {
-			if err := t.edit(ctx, m.rules(t.family)); err != nil {
-				return err
-			}
+	lock, err := state.Hold(ctx, lockFile)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	for _, t := range tables {
+		if err := t.edit(ctx, m.rules(t.family)); err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // Check makes sure that no rule is missing.
@@ -93,14 +96,12 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 			continue
 		}
 		tables, err := On(m.Conn).tables(ctx, f, filterTable, false, []string{hookChain})
-		switch {
-		case err != nil && m.drops(f):
+		if err != nil && m.drops(f) {
 			return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
 				hookChain, nfTables, f.name, err)
-		case err == nil && len(tables) == 0:
-			if t, err := plainTable(f, filterTable); err == nil {
-				tables = append(tables, t)
-			}
+		}
+		if t, missing := plainTable(f, filterTable); err == nil && len(tables) == 0 && missing == nil {
+			tables = append(tables, t)
 		}
 		list = append(list, tables...) // none without a program: nothing drops packets
 	}

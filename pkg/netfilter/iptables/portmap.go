@@ -131,8 +131,11 @@ func hostSide(m spec.PortMap) spec.PortMap {
 	return m
 }
 
-// portMapOf reads a port map from the rule that redirects to the container.
+// portMapOf reads a port map from the rule of a container's chain that redirects to the container.
 func portMapOf(r rule) (m spec.PortMap, ok bool) {
+	if !PortMapping.isChain(r.chain) {
+		return m, false
+	}
 	protocol, ok := spec.Protocol(r.option("-p"))
 	port, errPort := strconv.ParseUint(r.option("--dport"), 10, 16)
 	to, errTo := netip.ParseAddrPort(r.option("--to-destination"))
@@ -141,30 +144,31 @@ func portMapOf(r rule) (m spec.PortMap, ok bool) {
 	return m, ok && errPort == nil && errTo == nil && (errHost == nil || r.option("-d") == "")
 }
 
-// evict makes sure that nobody else has the ports, but for attachments that are gone, which are leaving then: their address is
-// that of the container which the ports are to lead to, or their network namespace is known to be gone.
-func evict(owned []rule, t *table, key plugin.Key, ports spec.PortMaps, leaving map[plugin.Key]bool) error {
-	for _, r := range t.rules {
-		if !PortMapping.isChain(r.chain) {
-			continue
-		}
-		other, ok := portMapOf(r)
-		i := slices.IndexFunc(ports.Maps, func(m spec.PortMap) bool {
-			return familyOf(m.Container.Addr()) == t.family && hostSide(m) == hostSide(other)
-		})
-		if i < 0 || !ok {
-			continue
-		}
-		holder := publisher(owned, t, r, key)
-		if holder != key && other.Container.Addr() != ports.Maps[i].Container.Addr() {
-			if isGone, known := results.KnownGone(ports.Results, holder); !isGone {
-				return plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
-					"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder)
+// evict returns the attachments whose rules have to go for an ADD: the one that it is for, and those that have one of its ports and are
+// gone. Their address is that of the container which the port is to lead to, or their network namespace is known to be gone. A port of any
+// other one is an error.
+func evict(owned []rule, tables []*table, key plugin.Key, ports spec.PortMaps) (leaving map[plugin.Key]bool, err error) {
+	leaving = map[plugin.Key]bool{key: true}
+	for _, t := range tables {
+		for _, r := range t.rules {
+			other, ok := portMapOf(r)
+			i := slices.IndexFunc(ports.Maps, func(m spec.PortMap) bool {
+				return familyOf(m.Container.Addr()) == t.family && hostSide(m) == hostSide(other)
+			})
+			if !ok || i < 0 {
+				continue
 			}
+			holder := publisher(owned, t, r, key)
+			if holder != key && other.Container.Addr() != ports.Maps[i].Container.Addr() {
+				if isGone, known := results.KnownGone(ports.Results, holder); !isGone {
+					return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
+						"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder)
+				}
+			}
+			leaving[holder] = true
 		}
-		leaving[holder] = true
 	}
-	return nil
+	return leaving, nil
 }
 
 // publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for which

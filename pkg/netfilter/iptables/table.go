@@ -44,25 +44,24 @@ func hasLegacy(f *family, name string) bool {
 // tables returns the tables of a name in which there may be something: in nf_tables if one of the chains is there, and all
 // of iptables-legacy. One without a program is an error if it is certain that it has what is looked for.
 func (b *Backend) tables(ctx context.Context, f *family, name string, certain bool, chains []string) (list []*table, err error) {
-	var flavours []string
 	if b.conn != nil {
 		there, err := b.conn.HasChains(nftTable(f, name), chains...)
 		if err != nil {
 			return nil, err
 		}
 		if slices.Contains(there, true) {
-			flavours = append(flavours, nfTables)
+			t, err := flavouredTable(ctx, f, name, nfTables)
+			if err != nil {
+				return nil, err
+			}
+			list = append(list, t)
 		}
 	}
 	if hasLegacy(f, name) {
-		flavours = append(flavours, legacy)
-	}
-	for _, flavour := range flavours {
-		t, err := flavouredTable(ctx, f, name, flavour)
-		switch {
-		case err == nil:
+		t, err := flavouredTable(ctx, f, name, legacy)
+		if err == nil {
 			list = append(list, t)
-		case certain || flavour == nfTables || ctx.Err() != nil:
+		} else if certain || ctx.Err() != nil {
 			return nil, err
 		}
 	}
@@ -123,7 +122,9 @@ type change struct {
 	chains []string // are made if they are missing
 	shared []rule   // are made if they are missing; they are for all attachments
 
-	containers map[string]bool // containers' chains: they and the jumps to them become what is wanted, or go
+	// Containers' chains and the jumps to them are made anew as a whole, or go: the order in them matters, and ip6tables-legacy (as of
+	// 1.8.9) takes rules for equal that differ in their ports only.
+	containers map[string]bool
 	wanted     []rule
 	unwanted   []rule // in other chains
 }
@@ -161,72 +162,32 @@ func (t *table) lines(c change) (lines []string) {
 			lines = append(lines, "-N "+chain)
 		}
 	}
-	for _, r := range c.shared {
-		if t.has(r) {
-			continue
-		}
+	for _, r := range without(c.shared, t.rules) {
 		lines = append(lines, r.add())
 		if jump := isolationJump(r.family); r.target() == forwardChain && t.has(jump) {
 			lines = append(lines, jump.remove(), jump.add()) // has to stay before it
 		}
 	}
-	there, wanted := containersIn(t.rules, c.containers), containersIn(without(c.wanted, nil), c.containers)
-	for _, chain := range slices.Sorted(maps.Keys(c.containers)) {
-		lines = append(lines, t.replace(chain, there[chain], wanted[chain])...)
+	unwanted, wanted, kept := ids(c.unwanted), without(c.wanted, nil), map[string]bool{}
+	for _, r := range wanted {
+		kept[r.chain] = true
 	}
-	unwanted := ids(c.unwanted)
 	for _, r := range t.rules {
-		if unwanted[r.id()] && !r.isAbout(c.containers) {
+		if c.containers[r.target()] || unwanted[r.id()] && !c.containers[r.chain] {
 			lines = append(lines, r.remove())
 		}
 	}
-	for _, r := range without(c.wanted, t.rules) {
-		if !r.isAbout(c.containers) {
+	for _, chain := range slices.Sorted(maps.Keys(c.containers)) {
+		if kept[chain] {
+			lines = append(lines, ":"+chain+" - [0:0]")
+		} else if t.chains[chain] {
+			lines = append(lines, "-F "+chain, "-X "+chain)
+		}
+	}
+	for _, r := range wanted {
+		if r.isAbout(c.containers) || !t.has(r) {
 			lines = append(lines, r.add())
 		}
-	}
-	return lines
-}
-
-// container is what there is of a container's chain.
-type container struct{ content, jumps []rule }
-
-// containersIn sorts the rules that are about containers' chains.
-func containersIn(rules []rule, chains map[string]bool) map[string]*container {
-	list := map[string]*container{}
-	for chain := range chains {
-		list[chain] = &container{}
-	}
-	for _, r := range rules {
-		c, to := list[r.chain], list[r.target()]
-		switch {
-		case to != nil:
-			to.jumps = append(to.jumps, r)
-		case c != nil && r.first:
-			c.content = slices.Insert(c.content, 0, r)
-		case c != nil:
-			c.content = append(c.content, r)
-		}
-	}
-	return list
-}
-
-// replace makes a container's chain anew as a whole if something differs: the order in it matters, and ip6tables-legacy (as of 1.8.9)
-// takes rules for equal that differ in their ports only.
-func (t *table) replace(chain string, there, wanted *container) (lines []string) {
-	isWanted := len(wanted.content) > 0
-	if t.chains[chain] == isWanted && slices.EqualFunc(there.content, wanted.content, sameRule) && slices.EqualFunc(there.jumps, wanted.jumps, sameRule) {
-		return nil
-	}
-	for _, r := range there.jumps {
-		lines = append(lines, r.remove())
-	}
-	if !isWanted {
-		return append(lines, "-F "+chain, "-X "+chain)
-	}
-	lines = append(lines, ":"+chain+" - [0:0]")
-	for _, r := range slices.Concat(wanted.content, wanted.jumps) {
-		lines = append(lines, r.String())
 	}
 	return lines
 }
