@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -806,18 +807,24 @@ var deviceBestEffort = []row{
 	}},
 }
 
-// ofOldVersion leaves of the notes what earlier versions wrote.
-func (l *lab) ofOldVersion() {
+// rewriteNotes replaces what is noted of devices that containers have.
+func (l *lab) rewriteNotes(rewrite func(note string) string) {
 	for _, path := range l.files("/run/cnibox/host-device/*") {
-		lines := slices.DeleteFunc(strings.SplitAfter(l.read(path), "\n"), func(line string) bool {
-			key, _, _ := strings.Cut(line, " ")
-			return !slices.Contains([]string{"network", "containerID", "ifname", "netns", "name", "alias", "kind", "parent", "mac", "mtu", "up"}, key)
-		})
-		l.write(path, strings.Join(lines, ""))
+		l.write(path, rewrite(l.read(path)))
 	}
 }
 
-// deviceOldNotes has DEL and GC go by notes that an earlier version wrote.
+// asLines is a note as an earlier version wrote it: a line for each field.
+func (l *lab) asLines(note string) (lines string) {
+	var fields map[string]json.RawMessage
+	l.must(json.Unmarshal([]byte(note), &fields))
+	for key, value := range fields {
+		lines += fmt.Sprintf("%s %s\n", key, value)
+	}
+	return lines
+}
+
+// deviceOldNotes has DEL and GC go by notes that an earlier version wrote, or where the kernel did not say which device it was.
 func deviceOldNotes() (rows []row) {
 	for _, c := range []struct{ name, does string }{
 		{name: "changes nothing"},
@@ -837,7 +844,7 @@ func deviceOldNotes() (rows []row) {
 					func(*container) error { return l.gc(deviceWith()) },
 				} {
 					web := l.attach(deviceWith(), fmt.Sprint("web", i))
-					l.ofOldVersion()
+					l.rewriteNotes(l.asLines)
 					web.Feed(l, c.does+"\n", "ip", "-batch", "-")
 					l.must(detach(web))
 					before.unchanged()
@@ -845,19 +852,26 @@ func deviceOldNotes() (rows []row) {
 				}
 			}})
 	}
-	return append(rows, row{name: "of two links that may be a device which an earlier version moved none comes back",
-		differs: "it goes by the name", test: func(l *lab) {
+	return append(rows, row{name: "a device of which only name and alias are known comes back unless the container has changed them",
+		differs: "it keeps neither its alias nor that it was up", test: func(l *lab) {
 			l.nic("nic0")
+			l.run("ip link set nic0 up alias uplink")
+			host := l.now()
 			web := l.attach(deviceWith(), "web")
-			l.ofOldVersion()
-			web.run("ip link add mine type veth peer name other netns " + l.pod("sub").Path())
-			web.run("ip link set mine alias nic0")
-			before := l.now(web)
-			l.refused(web.del(), "nic0", "several")
-			before.unchanged()
-			web.run("ip link del mine")
+			l.rewriteNotes(func(note string) string { return with(note, "number", "0") })
+			web.run("ip link set eth0 down")
+			for change, back := range map[string]string{"eth0 alias x": "eth0 alias nic0", "eth0 name net7": "net7 name eth0"} {
+				web.run("ip link set " + change)
+				before := l.now(web)
+				l.refused(web.del(), "nic0")
+				l.refused(l.gc(deviceWith()), "nic0")
+				before.unchanged()
+				web.run("ip link set " + back)
+			}
+			web.run("ip link set eth0 address 02:45:00:00:00:66")
 			l.must(web.del())
-			l.linkShows("nic0")
+			host.unchanged()
+			l.notHeld()
 		}})
 }
 

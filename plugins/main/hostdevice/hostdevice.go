@@ -12,6 +12,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
@@ -20,77 +21,70 @@ import (
 // Plugin is the host-device plugin.
 type Plugin struct{}
 
-// Add moves the device into the container and gives it IPAM's addresses. As with the reference plugin the DNS settings are the
-// network's own, whatever IPAM has, and there are none without it.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+// Add moves the device into the container and gives it IPAM's addresses.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
 	if err != nil {
 		return nil, err
 	}
-	result, err := add(ctx, r, c)
+	if c.dpdk {
+		return c.addLease(ctx, r)
+	}
+	device, err := c.find(r.Links())
 	if err != nil {
 		return nil, err
 	}
-	result.DNS = types.DNS{}
-	if c.IPAM != "" {
-		result.DNS = c.DNS
+	if err := attach.RefuseSecond(r); err != nil {
+		return nil, err
 	}
-	return result, nil
+	addresses, err := link.Addresses(r.Links(), device, netlink.FAMILY_ALL)
+	if err != nil {
+		return nil, err
+	}
+	a, err := attach.Begin(ctx, r, &c.Config)
+	if err != nil {
+		return nil, err
+	}
+	defer a.Undo.OnError(ctx, &err)
+	if err := a.Step(ctx, "link"); err != nil {
+		return nil, err
+	}
+	a.Undo.Push("give back the device's addresses", func(context.Context) error {
+		return giveAddresses(r.Links(), device.Attrs().Name, addresses)
+	})
+	if err := take(r, device); err != nil {
+		return nil, err
+	}
+	if err := a.Made(func(context.Context) error { return giveBack(r) }); err != nil {
+		return nil, err
+	}
+	if err := a.Configure(ctx); err != nil {
+		return nil, err
+	}
+	setPCI(a, c.pciID(device))
+	return a.Result(), nil
 }
 
-func add(ctx context.Context, r *plugin.Request, c *config) (*types100.Result, error) {
-	if c.dpdk {
-		own := &types100.Interface{Name: r.IfName, Sandbox: r.Netns}
-		setPCI(r, own, c.pci)
-		return attach.Lease(ctx, r, &c.Config, own)
-	}
-	l, err := c.find(r.Links())
+// addLease is Add for a device that a program in the container drives: the kernel has no link of it.
+func (c *config) addLease(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
+	a, err := attach.Begin(ctx, r, &c.Config)
 	if err != nil {
 		return nil, err
 	}
-	if err := checkFree(r); err != nil {
+	defer a.Undo.OnError(ctx, &err)
+	if err := a.AskIPAM(ctx); err != nil {
 		return nil, err
 	}
-	addresses, err := link.Addresses(r.Links(), l, netlink.FAMILY_ALL)
-	if err != nil {
-		return nil, err
-	}
-	untake := func() error {
-		return errors.Join(giveBack(r), giveAddresses(r.Links(), l.Attrs().Name, addresses))
-	}
-	result, err := attach.Add(ctx, r, &c.Config, attach.Link{
-		Make: func(context.Context, *attach.Attachment) error {
-			if err := take(r, l); err != nil {
-				return errors.Join(err, untake())
-			}
-			return nil
-		},
-		Remove: untake,
-	})
-	if err == nil {
-		setPCI(r, result.Interfaces[0], c.pciID(l))
-	}
-	return result, err
+	a.Interface = &types100.Interface{Name: r.IfName, Sandbox: r.Netns}
+	setPCI(a, c.pci)
+	return a.Result(), nil
 }
 
 // setPCI puts a PCI address into the result, if its version has that.
-func setPCI(r *plugin.Request, own *types100.Interface, id string) {
-	if plugin.AtLeast(r.Version, "1.1.0") {
-		own.PciID = id
+func setPCI(a *attach.Attachment, id string) {
+	if plugin.AtLeast(a.Version, "1.1.0") {
+		a.Interface.PciID = id
 	}
-}
-
-// checkFree makes sure that the container has no link of the interface's name.
-func checkFree(r *plugin.Request) error {
-	inside, err := r.LinksInside()
-	if err != nil {
-		return err
-	}
-	_, err = inside.LinkByName(r.IfName)
-	if err == nil {
-		return plugin.Errorf("give the attachment another CNI_IFNAME, or remove that interface", "the container already has an interface %s", r.IfName)
-	}
-	return link.IgnoreNotFound(err)
 }
 
 // Del moves the device back to the host and gives back its addresses.
@@ -127,30 +121,25 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	return attach.Status(ctx, r, &c.Config)
 }
 
-// GC gives back what attachments hold that are not valid: devices, and addresses. One whose device can't be given back keeps its address.
+// Stores returns where it is noted which devices containers have.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{devices{r}} }
+
+// GC gives back what attachments hold that are not valid: devices, and addresses. One whose device is not back keeps its address.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	list, err := holdings()
-	errs := []error{err}
-	var kept []plugin.Attachment
-	for _, h := range list {
-		if h.Network != r.Network || slices.Contains(r.ValidKeys(), h.Key) {
-			continue
-		}
-		if err := h.collect(r); err != nil {
-			errs = append(errs, err)
-			kept = append(kept, plugin.Attachment{ContainerID: h.ContainerID, IfName: h.IfName})
-		}
-	}
-	if len(kept) > 0 {
-		r = keeping(r, kept)
-	}
-	return errors.Join(append(errs, attach.GC(ctx, r, attach.Locate(r.Config)))...)
+	err := held.GC(ctx, r, devices{r})
+	left, missing := devices{r}.Held(ctx, r.Network)
+	return errors.Join(err, missing, attach.GC(ctx, keeping(r, left), attach.Locate(r.Config)))
 }
 
 // keeping returns the request with more attachments that GC must leave alone, for an IPAM plugin that is another program too.
-func keeping(r *plugin.Request, kept []plugin.Attachment) *plugin.Request {
+func keeping(r *plugin.Request, left []plugin.Held) *plugin.Request {
 	own := r.For(plugin.GC)
-	own.Valid = slices.Concat(r.Valid, kept)
+	own.Valid = slices.Clone(r.Valid)
+	for _, h := range left {
+		if h.Key.Network == r.Network {
+			own.Valid = append(own.Valid, plugin.Attachment{ContainerID: h.Key.ContainerID, IfName: h.Key.IfName})
+		}
+	}
 	var list []*conf.Object
 	for _, a := range own.Valid {
 		o := conf.New()
@@ -158,7 +147,7 @@ func keeping(r *plugin.Request, kept []plugin.Attachment) *plugin.Request {
 		o.Set("ifname", a.IfName)
 		list = append(list, o)
 	}
-	own.Config = r.Config.Copy()
+	own.Config = r.Config.Copy().Lenient()
 	own.Config.Set(request.ValidKey, list)
 	return own
 }

@@ -14,7 +14,7 @@ import (
 //
 // The kernel gives each directory there a number (its inode) and gives none twice. A device's stays the same in all namespaces, whatever
 // is changed of it. So nobody can make another device that passes for it.
-type sysfs struct{ root *os.File }
+type sysfs struct{ *os.File }
 
 // openSysfs opens that of the calling thread's namespace. Linux 5.2 is the first that can, and not in each user namespace.
 func openSysfs() (*sysfs, error) {
@@ -33,17 +33,10 @@ func openSysfs() (*sysfs, error) {
 	return &sysfs{os.NewFile(uintptr(root), "sysfs")}, nil
 }
 
-// Close closes it. There may be none.
-func (s *sysfs) Close() {
-	if s != nil {
-		_ = s.root.Close()
-	}
-}
-
-// number returns the number of the device that has a name, 0 if it is not known.
+// number returns the number of the device that has a name, 0 if there is none.
 func (s *sysfs) number(name string) int {
 	var directory unix.Stat_t
-	if s == nil || unix.Fstatat(int(s.root.Fd()), "class/net/"+name, &directory, 0) != nil {
+	if unix.Fstatat(int(s.Fd()), "class/net/"+name, &directory, 0) != nil {
 		return 0
 	}
 	return int(directory.Ino)
@@ -51,7 +44,7 @@ func (s *sysfs) number(name string) int {
 
 // names returns the names of all devices.
 func (s *sysfs) names() ([]string, error) {
-	fd, err := unix.Openat(int(s.root.Fd()), "class/net", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	fd, err := unix.Openat(int(s.Fd()), "class/net", unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, os.NewSyscallError("openat", err)
 	}
@@ -60,9 +53,24 @@ func (s *sysfs) names() ([]string, error) {
 	return directory.Readdirnames(-1)
 }
 
-// find returns the device that has a number, nil if it is not there. It is looked for under the likely names, and then under all, so there
-// are two tries at least. More are for a container that renames it meanwhile.
-func (s *sysfs) find(links *netlink.Handle, number, tries int, likely ...string) (netlink.Link, error) {
+// numberOf returns the number of a device of the calling thread's namespace, 0 if it is not known.
+func numberOf(name string) int {
+	s, err := openSysfs()
+	if err != nil {
+		return 0
+	}
+	defer s.Close()
+	return s.number(name)
+}
+
+// findNumber returns the device of the calling thread's namespace that has a number, nil if it is not there. It is looked for under the
+// likely names, and then under all, so there are two tries at least. More are for a container that renames it meanwhile.
+func findNumber(links *netlink.Handle, number, tries int, likely ...string) (netlink.Link, error) {
+	s, err := openSysfs()
+	if err != nil {
+		return nil, err
+	}
+	defer s.Close()
 	for range tries {
 		at := slices.IndexFunc(likely, func(name string) bool { return s.number(name) == number })
 		if at >= 0 {
@@ -71,7 +79,6 @@ func (s *sysfs) find(links *netlink.Handle, number, tries int, likely ...string)
 				return l, err
 			}
 		}
-		var err error
 		if likely, err = s.names(); err != nil {
 			return nil, err
 		}

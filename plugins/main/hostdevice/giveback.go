@@ -1,0 +1,226 @@
+package hostdevice
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// giveBack moves the attachment's device to the host, as it was there before.
+func giveBack(r *plugin.Request) error {
+	n, err := noteOf(r.Key)
+	if n == nil && err == nil {
+		n, err = findReferenceDevice(r)
+	}
+	if n == nil {
+		return err
+	}
+	return n.giveBack(r)
+}
+
+func (n *note) giveBack(r *plugin.Request) error {
+	if r.Netns == "" { // GC, or a runtime that does not say it: the note does
+		own := *r
+		own.Pair = netns.NewPair(n.netns, false)
+		defer own.Close()
+		r = &own
+	}
+	l, err := n.fetch(r)
+	switch {
+	case err != nil:
+	case l != nil:
+		err = n.restore(r, l)
+	case n.kind == hardware && !n.isOwn(r.NS()):
+		return nil // the note stays for GC: the kernel puts the device back some time
+	}
+	if err != nil {
+		return fmt.Errorf("give %s back to the host: %w", n.name, err)
+	}
+	return state.Remove(n.path)
+}
+
+// fetch returns the device on the host, to which it is moved from the container. It returns nil if there is no such device any more.
+func (n *note) fetch(r *plugin.Request) (netlink.Link, error) {
+	l, err := n.findInside(r)
+	if err != nil {
+		return nil, err
+	}
+	if l != nil {
+		return n.moveBack(r, l)
+	}
+	if l, err = n.findOnHost(r); l != nil || err != nil {
+		return l, err
+	}
+	if !n.isOwn(r.NS()) {
+		return n.await(r)
+	}
+	hidden, err := n.mayBeElsewhere(r)
+	if hidden {
+		err = plugin.Errorf("move it back to the host by hand, or end the container; if it was deleted, remove "+n.path,
+			"the container has it no more, and may have given it to another network namespace")
+	}
+	return nil, err
+}
+
+// await waits for a device of a namespace that has ended: the kernel puts hardware back to the host a moment later, and deletes the rest.
+func (n *note) await(r *plugin.Request) (l netlink.Link, err error) {
+	const longest, pause = time.Second, 10 * time.Millisecond
+	for end := time.Now().Add(longest); n.kind == hardware && l == nil && err == nil && time.Now().Before(end); time.Sleep(pause) {
+		l, err = n.findOnHost(r)
+	}
+	return l, err
+}
+
+// moveBack moves a device to the host, without what the container has added to it. If another link has its name there by now, it gets a
+// free one, and keeps its own as alias.
+func (n *note) moveBack(r *plugin.Request, l netlink.Link) (netlink.Link, error) {
+	name, err := freeName(r.Links(), n.name, l.Attrs().Index)
+	if err != nil {
+		return nil, err
+	}
+	host, err := ns.GetCurrentNS()
+	if err != nil {
+		return nil, err
+	}
+	defer host.Close()
+	inside, err := r.LinksInside()
+	if err != nil {
+		return nil, err
+	}
+	_ = dropNames(inside, l) // the host's links may have them; what is left is removed on the host, or in the way
+	if err := deleteUppers(inside, l); err != nil {
+		return nil, err
+	}
+	if err := r.Inside(func() error { return link.Move(l.Attrs().Index, host, name, n.name) }); err != nil {
+		return nil, err
+	}
+	moved, err := n.findOnHost(r, name)
+	if moved == nil && err == nil {
+		err = plugin.Errorf("repeat the call", "the container has put another link in its place")
+		if other, _ := r.Links().LinkByName(name); other != nil {
+			err = errors.Join(err, link.Move(other.Attrs().Index, r.NS(), "dev%d", ""))
+		}
+	}
+	return moved, err
+}
+
+// freeName returns a name if no link of the host has it, and otherwise one as the kernel gives it to devices of namespaces that end.
+func freeName(h *netlink.Handle, name string, index int) (string, error) {
+	for ; ; index++ {
+		_, err := h.LinkByName(name)
+		if link.IsNotFound(err) {
+			return name, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		name = fmt.Sprint("dev", index)
+	}
+}
+
+// dropNames removes alternative names from a device, but those to keep.
+func dropNames(links *netlink.Handle, l netlink.Link, keep ...string) error {
+	var errs []error
+	for _, name := range l.Attrs().AltNames {
+		if !slices.Contains(keep, name) {
+			errs = append(errs, links.LinkDelAltName(l, name))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// deleteUppers deletes the links that the container has made on the device, such as macvlans: they would go on to use it on the host.
+func deleteUppers(inside *netlink.Handle, l netlink.Link) error {
+	links, err := link.List(inside)
+	if err != nil {
+		return err
+	}
+	var uppers []int
+	for _, other := range links {
+		a := other.Attrs()
+		isOtherEnd := isLocal(l.Attrs()) && a.Index == l.Attrs().ParentIndex
+		if isLocal(a) && a.ParentIndex == l.Attrs().Index && !isOtherEnd {
+			uppers = append(uppers, a.Index)
+		}
+	}
+	return link.DeleteAll(inside, uppers)
+}
+
+// restore gives the device, which is on the host, what it had there: its name, and nothing that the container gave it. What else can't be
+// given back is said, since the device can be used. The alias is the last to be restored: until then it is the device's name.
+func (n *note) restore(r *plugin.Request, l netlink.Link) error {
+	links, a := r.Links(), l.Attrs()
+	if err := errors.Join(dropNames(links, l, strings.Fields(n.altNames)...), n.dropProgram(l)); err != nil {
+		return err
+	}
+	alias := n.alias
+	if a.Name != n.name {
+		name, err := freeName(links, n.name, a.Index)
+		if name != n.name {
+			alias = n.name // which is another's by now
+		}
+		if err == nil && (name == n.name || !strings.HasPrefix(a.Name, "dev")) {
+			err = errors.Join(links.LinkSetDown(l), links.LinkSetName(l, name))
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if mac, err := net.ParseMAC(n.mac); err == nil && !slices.Equal(mac, a.HardwareAddr) {
+		n.warn(r, "its MAC address", links.LinkSetHardwareAddr(l, mac))
+	}
+	n.warn(r, "its MTU", links.LinkSetMTU(l, n.mtu))
+	n.warn(r, "its flags, queue length and group", n.setFlags(l))
+	for _, name := range strings.Fields(n.altNames) {
+		if !slices.Contains(a.AltNames, name) {
+			n.warn(r, "its name "+name, links.LinkAddAltName(l, name))
+		}
+	}
+	if n.up {
+		n.warn(r, "that it is up", links.LinkSetUp(l))
+	}
+	return links.LinkSetAlias(l, alias)
+}
+
+// warn says what could not be restored.
+func (n *note) warn(r *plugin.Request, what string, err error) {
+	if err != nil {
+		r.WarnOf(fmt.Errorf("%s is back on the host, without %s as before: %w", n.name, what, err))
+	}
+}
+
+// setFlags gives the device its flags, queue length and group back.
+func (n *note) setFlags(l netlink.Link) error {
+	request, message := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK), nl.NewIfInfomsg(unix.AF_UNSPEC)
+	message.Index, message.Flags, message.Change = int32(l.Attrs().Index), uint32(n.flags), settable
+	request.AddData(message)
+	request.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(n.queue))))
+	request.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(uint32(n.group))))
+	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	return err
+}
+
+// dropProgram removes an XDP program that the device did not have at ADD: it comes along with the device.
+func (n *note) dropProgram(l netlink.Link) error {
+	if programOf(l) == n.xdp {
+		return nil
+	}
+	err := netlink.LinkSetXdpFdWithFlags(l, -1, unix.XDP_FLAGS_DRV_MODE)
+	if errors.Is(err, unix.EOPNOTSUPP) { // the driver takes none
+		err = nil
+	}
+	return errors.Join(err, netlink.LinkSetXdpFdWithFlags(l, -1, unix.XDP_FLAGS_SKB_MODE))
+}

@@ -1,0 +1,216 @@
+package hostdevice
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/plugins/pkg/ns"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// note says which device a container has, and how it was on the host. It is a file of the host, since what the container's namespace shows
+// is the container's own word. What is "" or 0 is not known, or not there.
+type note struct {
+	plugin.Key
+	path  string    // the file's
+	since time.Time // when that was written
+	netns string
+	inode int // the namespace's
+
+	number         int // which device it is: see sysfs
+	name, alias    string
+	altNames       string // with blanks between them, which no name has
+	kind, parent   string // parent is the hardware, as its bus calls it
+	mac            string
+	mtu, xdp       int // xdp is the program's id
+	flags          int // those of settable
+	queue, group   int // queue is its length
+	up             bool
+	needs, needsIn int // the link that it goes with, such as the other end of a veth pair: its index and, unless -1, the namespace's number
+}
+
+// settable are the flags of a link that can be set, but for "up".
+const settable = unix.IFF_NOARP | unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IFF_MULTICAST
+
+const notesDir = "/run/cnibox/host-device"
+
+// newNote describes a device of the calling thread's namespace for the request's container.
+func newNote(r *plugin.Request, l netlink.Link) *note {
+	a := l.Attrs()
+	return &note{
+		Key: r.Key, path: filepath.Join(notesDir, fmt.Sprintf("%x", r.Key.ID("host-device"))), netns: r.Netns, inode: inodeOf(r.NS()), number: numberOf(a.Name),
+		name: a.Name, alias: a.Alias, altNames: strings.Join(a.AltNames, " "), kind: l.Type(), parent: a.ParentDev,
+		mac: a.HardwareAddr.String(), mtu: a.MTU, xdp: programOf(l), flags: int(a.RawFlags & settable),
+		queue: a.TxQLen, group: int(a.Group), up: a.RawFlags&unix.IFF_UP != 0, needs: a.ParentIndex, needsIn: a.NetNsID,
+	}
+}
+
+// inodeOf returns the inode of a namespace, which another one may have when it has ended.
+func inodeOf(n ns.NetNS) int {
+	var file unix.Stat_t
+	_ = unix.Fstat(int(n.Fd()), &file) // it is open, so this can't fail
+	return int(file.Ino)
+}
+
+// isOwn reports whether a namespace, if there is one, can be the one that the device was moved to.
+func (n *note) isOwn(other ns.NetNS) bool { return other != nil && n.inode == inodeOf(other) }
+
+// programOf returns the id of a link's XDP program, 0 if it has none.
+func programOf(l netlink.Link) int {
+	if l.Attrs().Xdp == nil {
+		return 0
+	}
+	return int(l.Attrs().Xdp.ProgId)
+}
+
+// fields are what the file has besides the key.
+func (n *note) fields() map[string]any {
+	return map[string]any{
+		"netns": &n.netns, "inode": &n.inode, "number": &n.number, "name": &n.name, "alias": &n.alias, "altnames": &n.altNames, "kind": &n.kind,
+		"parent": &n.parent, "mac": &n.mac, "mtu": &n.mtu, "xdp": &n.xdp, "flags": &n.flags, "queue": &n.queue, "group": &n.group, "up": &n.up,
+		"needs": &n.needs, "needsIn": &n.needsIn,
+	}
+}
+
+func (n *note) record() *conf.Object {
+	o, fields := conf.New(), n.fields()
+	n.Key.Put(o)
+	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		o.Set(key, fields[key])
+	}
+	return o
+}
+
+func (n *note) write() error {
+	if err := errors.Join(os.MkdirAll(notesDir, 0o700), state.Remove(n.path)); err != nil {
+		return err
+	}
+	return state.Create(n.path, n.record().JSON(), 0o600)
+}
+
+// claim takes the device from attachments that had it before, and whose DEL is still to come.
+func (n *note) claim() error {
+	list, err := notes()
+	errs := []error{err}
+	for _, other := range list {
+		if other.path != n.path && n.isOfSameDevice(other) {
+			errs = append(errs, state.Remove(other.path))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// isOfSameDevice reports whether two notes are of the same device. If that is not known, they are if it had the same name.
+func (n *note) isOfSameDevice(other *note) bool {
+	if n.number != 0 && other.number != 0 {
+		return n.number == other.number
+	}
+	return n.name == other.name
+}
+
+// noteOf returns the note of an attachment, nil if there is none.
+func noteOf(k plugin.Key) (*note, error) {
+	list, err := notes()
+	if at := slices.IndexFunc(list, func(n *note) bool { return n.Key == k }); at >= 0 {
+		return list[at], nil
+	}
+	return nil, err
+}
+
+// notes returns those of all attachments.
+func notes() (list []*note, err error) {
+	files, err := os.ReadDir(notesDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	errs := []error{err}
+	for _, f := range files {
+		path := filepath.Join(notesDir, f.Name())
+		file, err := os.Stat(path)
+		if err != nil { // it was removed just now
+			continue
+		}
+		records, lines, err := state.ReadRecords(path)
+		if len(lines) > 0 {
+			records = append(records, recordIn(lines))
+		}
+		for _, o := range records {
+			if n := readNote(o); link.ValidateName(n.name) == nil {
+				n.path, n.since = path, file.ModTime()
+				list = append(list, n)
+			}
+		}
+		errs = append(errs, err)
+	}
+	return list, errors.Join(errs...)
+}
+
+func readNote(o *conf.Object) *note {
+	n := &note{Key: plugin.KeyIn(o)}
+	for key, field := range n.fields() {
+		switch to := field.(type) {
+		case *string:
+			o.String(key, to)
+		case *int:
+			o.Int(key, to)
+		case *bool:
+			o.Bool(key, to)
+		}
+	}
+	return n
+}
+
+// recordIn reads the file of an earlier version: a line for each field, strings quoted as in Go.
+func recordIn(lines []string) *conf.Object {
+	o := conf.New()
+	for _, line := range lines {
+		key, value, _ := strings.Cut(line, " ")
+		text, isNoText := strconv.Unquote(value)
+		number, isNoNumber := strconv.Atoi(value)
+		switch {
+		case isNoText == nil:
+			o.Set(key, text)
+		case isNoNumber == nil:
+			o.Set(key, number)
+		default:
+			o.Set(key, new(value == "true"))
+		}
+	}
+	return o.Lenient()
+}
+
+// devices are what the notes say that attachments hold.
+type devices struct{ *plugin.Request }
+
+// Held lists the devices that containers have.
+func (d devices) Held(context.Context, string) (held []plugin.Held, err error) {
+	list, err := notes()
+	for _, n := range list {
+		held = append(held, plugin.Held{Key: n.Key, What: "device " + n.name, Since: n.since, Own: n})
+	}
+	return held, err
+}
+
+// Release gives devices back to the host.
+func (d devices) Release(_ context.Context, held []plugin.Held) error {
+	var errs []error
+	for _, h := range held {
+		errs = append(errs, h.Own.(*note).giveBack(d.Request))
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,61 @@
+package hostdevice
+
+import (
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// FuzzNote makes sure that a note is read as it was written, also by an earlier version.
+func FuzzNote(f *testing.F) {
+	f.Add("c", "eth0", "nic0", "up link\n\"", 1500, true)
+	f.Add("", "\x00", "<b>", "\u2028", -1, false)
+	f.Fuzz(func(t *testing.T, containerID, ifName, name, alias string, mtu int, up bool) {
+		if !utf8.ValidString(containerID + ifName + name + alias) {
+			return
+		}
+		n := note{Key: plugin.Key{Network: "n", ContainerID: containerID, IfName: ifName}, name: name, alias: alias, mtu: mtu, up: up}
+		o, err := conf.Parse(n.record().JSON())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if again := readNote(o); *again != n {
+			t.Errorf("%s: read as %+v, was %+v", n.record().JSON(), again, n)
+		}
+		lines := []string{"network \"n\"", fmt.Sprintf("containerID %q", containerID), fmt.Sprintf("ifname %q", ifName), fmt.Sprintf("name %q", name),
+			fmt.Sprintf("alias %q", alias), fmt.Sprint("mtu ", mtu), fmt.Sprint("up ", up)}
+		if again := readNote(recordIn(lines)); *again != n {
+			t.Errorf("%q: read as %+v, was %+v", lines, again, n)
+		}
+	})
+}
+
+// FuzzParse makes sure that no configuration leads out of the directories of devices.
+func FuzzParse(f *testing.F) {
+	f.Add(`{"device":"nic0","hwaddr":"02:00:00:00:00:01"}`)
+	f.Add(`{"kernelpath":"/sys/devices/../..","pciBusID":"../x"}`)
+	f.Add(`{"runtimeConfig":{"deviceID":".."},"DPDKMODE":true}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		o, err := conf.Parse([]byte(text))
+		if err != nil {
+			return
+		}
+		c, err := parse(&plugin.Request{Command: plugin.Add, Config: o})
+		if err != nil {
+			if plugin.AsError(err).Msg == "" {
+				t.Errorf("an error without a message for %q", text)
+			}
+			return
+		}
+		isInside := strings.HasPrefix(filepath.Clean(c.dir), "/sys/devices/") || slices.Contains([]string{pciDevices, auxiliaryDevices}, filepath.Dir(c.dir))
+		if !c.isSet() || c.pci != "" && !isEntry(c.pci) || c.dir != "" && !isInside {
+			t.Errorf("%q gives %+v", text, c)
+		}
+	})
+}
