@@ -370,7 +370,7 @@ var elsewhere = strings.NewReplacer("lan0", "lan1", "10.44.", "10.47.", "fd00:44
 // twice attaches a container twice, as eth0 and eth1.
 func (l *lab) twice(one, two network) (first, second *container) {
 	first = l.attach(one, "web")
-	second = &container{Pod: first.Pod, lab: l, runtime: first.Pod.RuntimeConf(nil)}
+	second = first.another()
 	l.must(second.add(two, ifname("eth1")))
 	return first, second
 }

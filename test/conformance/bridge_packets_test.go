@@ -240,7 +240,7 @@ var bridgeSpoofing = []row{
 func (l *lab) unreachable(from *netlab.Namespace, to ...string) {
 	errs := make(chan error, len(to))
 	for _, address := range to {
-		go func() { errs <- from.Ping(address, refusal) }()
+		go func() { errs <- from.Ping(address, silence) }()
 	}
 	for range to {
 		if <-errs == nil {

@@ -11,86 +11,27 @@ import (
 // Why the reference fails rows about what is left.
 const leftWithoutNetns = "its DEL removes no masquerading once the namespace is gone"
 
-// bridgeDels attach a container, have DEL find it in some state, and compare with what was there before.
-func bridgeDels() (rows []row) {
-	del := func(_ *lab, c *container) error { return c.del() }
-	for _, c := range []struct {
-		name, differs string
-		keys          []string // of bridge
-		backends      bool
-		state         func(l *lab, c *container)
-		del           func(l *lab, c *container) error
-	}{
-		{name: "DEL leaves nothing", backends: true},
-		{name: "DEL with the namespace gone leaves nothing", differs: leftWithoutNetns, backends: true,
-			state: func(l *lab, c *container) { c.Delete(l) }},
+// bridgeDels are states of an attachment that DEL finds, and what else there is to a DEL.
+func bridgeDels() []row {
+	gone := func(l *lab, c *container) { c.Delete(l) }
+	return append(bridgeMain.dels([]stateOfDel{
 		{name: "DEL with the namespace gone removes the spoof check", differs: "its DEL removes no spoof check once the namespace is gone",
-			keys: []string{"macspoofchk", "true", "ipMasq", "false"}, state: func(l *lab, c *container) { c.Delete(l) }},
-		{name: "DEL with the namespace gone and no result leaves nothing", differs: leftWithoutNetns, backends: true,
-			state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
-		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then, and releases no address",
-			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
-		{name: "DEL without the namespace's path and without a result leaves nothing", differs: "without the path its DEL releases the addresses and no more", backends: true,
-			del: func(_ *lab, c *container) error { return c.delBare() }},
-		{name: "DEL without a result leaves nothing", backends: true, state: func(l *lab, _ *container) { l.forget() }},
-		{name: "DEL with the interface gone leaves nothing", differs: "its DEL removes no rules of iptables once the interface is gone", backends: true,
-			state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
+			keys: []string{"macspoofchk", "true", "ipMasq", "false"}, state: gone},
 		{name: "DEL with the interface and the namespace gone leaves nothing", differs: leftWithoutNetns, backends: true,
 			state: func(l *lab, c *container) { c.run("ip link del eth0"); c.Delete(l) }},
-		{name: "DEL with the interface renamed leaves nothing", differs: "it looks for the interface by its name",
-			state: func(_ *lab, c *container) { c.run("ip link set eth0 down"); c.run("ip link set eth0 name net7") }},
-		{name: "DEL with another namespace at the path leaves nothing", differs: leftWithoutNetns,
-			state: func(l *lab, c *container) { c.Replace(l) }},
 		{name: "DEL with the address taken off the interface leaves nothing", differs: "it takes the addresses from the interface", backends: true,
-			state: func(_ *lab, c *container) { c.run("ip address flush dev eth0") }},
-		{name: "DEL with the bridge gone leaves nothing else", keys: []string{"bridge", `"gone0"`}, backends: true,
-			state: func(l *lab, _ *container) { l.run("ip link del gone0") }},
-		{name: "DEL without ipMasq, which ADD had, leaves nothing", differs: "its DEL removes masquerading if it is still configured", backends: true,
-			state: func(l *lab, c *container) { c.network = l.lan("ipMasq", "false") }},
-		{name: "DEL with another ipMasqBackend leaves nothing", backends: true, state: func(l *lab, c *container) {
-			other := map[string]string{"": "iptables", "iptables": "nftables"}[l.backend]
-			c.network = l.lan("ipMasqBackend", text(other))
-		}},
+			state: inside("ip address flush dev eth0")},
+		{name: "DEL with the bridge gone leaves nothing else", keys: []string{"bridge", `"gone0"`}, backends: true, state: onHost("ip link del gone0")},
 		{name: "DEL without macspoofchk, which ADD had, leaves nothing", differs: "its DEL removes the spoof check if it is still configured",
-			keys: []string{"macspoofchk", "true"}, state: func(l *lab, c *container) { c.network = l.lan() }},
+			keys: []string{"macspoofchk", "true"}, state: edited("macspoofchk", "false")},
 		{name: "DEL with macspoofchk leaves nothing", keys: []string{"macspoofchk", "true"}},
 		{name: "DEL with portIsolation leaves nothing", keys: []string{"portIsolation", "true"}},
 		{name: "DEL with enabledad leaves nothing", keys: []string{"enabledad", "true"}},
-		{name: "DEL with a configuration that ADD refuses leaves nothing",
-			state: func(l *lab, c *container) { c.network = l.lan("hairpinMode", "true", "promiscMode", "true") }},
-		{name: "DEL with a value of the wrong kind that only ADD needs leaves nothing", differs: "it reads all keys for DEL",
-			state: func(l *lab, c *container) { c.network = l.lan("mtu", `"1400"`) }},
-		{name: "DEL with a MAC address that ADD refuses leaves nothing",
-			state: func(l *lab, c *container) { c.network = l.lan("args", `{"cni":{"mac":"frobnicate"}}`) }},
-		{name: "DEL with a vlan that ADD refuses leaves nothing", differs: "it reads all keys for DEL",
-			state: func(l *lab, c *container) { c.network = l.lan("vlan", "4095") }},
-		{name: "DEL with another bridge configured leaves nothing", backends: true,
-			state: func(l *lab, c *container) { c.network = l.lan("bridge", `"other0"`) }},
-		{name: "DEL twice is no error", backends: true, del: func(l *lab, c *container) error {
-			l.must(c.del())
-			return c.del()
-		}},
-		{name: "DEL twice, the second time with the namespace gone, is no error", del: func(l *lab, c *container) error {
-			l.must(c.del())
-			c.Delete(l)
-			return c.del()
-		}},
-	} {
-		if c.del == nil {
-			c.del = del
-		}
-		rows = append(rows, row{name: c.name, differs: c.differs, backends: c.backends, test: func(l *lab) {
-			l.warm(l.lan(apart(c.keys, "bridge")...))
-			before := l.now()
-			web := l.attach(l.lan(c.keys...), "web")
-			if c.state != nil {
-				c.state(l, web)
-			}
-			l.must(c.del(l, web))
-			before.unchanged()
-		}})
-	}
-	return append(rows,
+		{name: "DEL with a configuration that ADD refuses leaves nothing", state: edited("hairpinMode", "true", "promiscMode", "true")},
+		{name: "DEL with a MAC address that ADD refuses leaves nothing", state: edited("args", `{"cni":{"mac":"frobnicate"}}`)},
+		{name: "DEL with a vlan that ADD refuses leaves nothing", differs: "it reads all keys for DEL", state: edited("vlan", "4095")},
+		{name: "DEL with another bridge configured leaves nothing", backends: true, state: edited("bridge", `"other0"`)},
+	}),
 		row{name: "DEL keeps the bridge, its addresses and forwarding", test: func(l *lab) {
 			l.must(l.attach(conf(lan), "web").del())
 			l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24", "fd00:44::1/64"})
@@ -108,7 +49,7 @@ func bridgeDels() (rows []row) {
 			differs: "both interfaces have one chain of iptables, which the first DEL empties", test: func(l *lab) {
 				l.serve(&l.outside().Namespace, 80)
 				c := l.attach(l.lan("isDefaultGateway", "false", "isGateway", "true"), "web")
-				net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+				net1 := c.another()
 				l.must(net1.add(l.lan("ipam", fixedIPs("10.44.0.77/24 10.44.0.1")), ifname("net1")))
 				l.must(c.del())
 				l.answers(tcp(&c.Namespace, netlab.OutsideIPv4, 80), "outside saw "+netlab.HostIPv4)
@@ -122,16 +63,6 @@ func bridgeDels() (rows []row) {
 			l.must(other.check())
 		}},
 	)
-}
-
-// apart returns keys and values without those of one key.
-func apart(keys []string, key string) (rest []string) {
-	for i := 0; i < len(keys); i += 2 {
-		if keys[i] != key {
-			rest = append(rest, keys[i], keys[i+1])
-		}
-	}
-	return rest
 }
 
 // newer makes a container of another id that has the namespace of another, as after a runtime has used its path again.
@@ -267,27 +198,8 @@ func (n network) beside() network {
 }
 
 var bridgeGCs = []row{
-	{name: "GC removes attachments whose namespaces are gone", differs: noGC, backends: true, test: func(l *lab) {
-		n := l.lan("macspoofchk", "true")
-		keep := l.attach(n, "keep")
-		l.warm(n)
-		before := l.now(keep)
-		l.attach(n, "lost").Delete(l)
-		l.must(l.gc(n, keep))
-		before.unchanged()
-		l.must(keep.check())
-	}},
 	{name: "GC lists links once, however many come and go", test: func(l *lab) {
 		l.must(l.listsOnce(l.lan("capabilities", "{}").plugins[0]))
-	}},
-	{name: "GC removes attachments that are not valid, though their namespaces are there", differs: noGC, backends: true, test: func(l *lab) {
-		l.warm(l.lan())
-		keep := l.attach(l.lan(), "keep")
-		before := l.now(keep)
-		lost := l.attach(l.lan(), "lost")
-		l.must(l.gc(l.lan(), keep))
-		before.unchanged()
-		l.same(strings.Contains(lost.run("ip link"), "eth0"), false)
 	}},
 	{name: "GC of a network with a very long name removes all that its attachments have, and no other network's", differs: noGC, backends: true, test: func(l *lab) {
 		n := published(l).called(strings.Repeat("n", 120))
@@ -332,34 +244,12 @@ var bridgeGCs = []row{
 		l.warm(l.lan())
 		c := l.attach(l.lan(), "web")
 		before := l.now()
-		net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+		net1 := c.another()
 		l.must(net1.add(l.lan("isDefaultGateway", "false"), ifname("net1")))
 		l.must(l.gc(l.lan(), c))
 		before.unchanged()
 		l.same(l.link(&c.Namespace, "net1") == nil, true)
 		l.pings(&c.Namespace, "10.44.0.1")
-	}},
-	{name: "GC leaves a network whose name begins alike", backends: true, test: func(l *lab) {
-		other := l.lan("bridge", `"other0"`, "ipam", fixedIPs("10.55.0.2/24")).called("lan2")
-		c := l.attach(other, "web")
-		before := l.now(c)
-		l.must(l.gc(l.lan("bridge", `"other0"`)))
-		before.unchanged()
-		l.must(c.check())
-	}},
-	{name: "GC leaves all that is valid", backends: true, test: func(l *lab) {
-		n := l.lan("macspoofchk", "true")
-		a, b := l.attach(n, "a"), l.attach(n, "b")
-		before := l.now(a, b)
-		l.must(l.gc(n, a, b))
-		before.unchanged()
-	}},
-	{name: "GC without a list removes nothing", test: func(l *lab) {
-		c := l.attach(conf(lan), "web")
-		before := l.now(c)
-		_, err := l.exec("GC", nil, with(bare, "cniVersion", `"1.1.0"`))
-		l.must(err)
-		before.unchanged()
 	}},
 	{name: "GC leaves a veth pair that is not from CNI", test: func(l *lab) {
 		l.collected(conf(lan))
@@ -376,11 +266,6 @@ var bridgeGCs = []row{
 		before := l.now()
 		l.must(l.attach(l.lan(), "web").del())
 		l.must(l.gc(l.lan()))
-		before.unchanged()
-	}},
-	{name: "GC on a node where nothing was ever attached changes nothing", backends: true, test: func(l *lab) {
-		before := l.now()
-		l.must(l.gc(l.lan("macspoofchk", "true")))
 		before.unchanged()
 	}},
 }

@@ -19,11 +19,26 @@ const (
 // bare is lan for calls without libcni, which have no capabilities.
 var bare = with(lan, "capabilities", "{}")
 
+var bridgeMain = mainPlugin{kind: "bridge", masquerades: true, reached: []string{"10.44.0.1", "fd00:44::1"}, differs: map[string]string{
+	"an IPAM plugin that is not there is refused, and changes nothing":               noRollback,
+	"a backend of masquerading that nobody has is refused, and changes nothing":      noRollback,
+	"after an ADD that fails all is as before: a gateway out of reach":               noRollback,
+	"after an ADD that fails all is as before: no free address":                      noRollback,
+	"after an ADD that fails all is as before: an IPAM plugin that gives no address": noRollback,
+	"DEL with the namespace gone leaves nothing":                                     leftWithoutNetns,
+	"DEL with the namespace gone and no result leaves nothing":                       leftWithoutNetns,
+	"DEL with another namespace at the path leaves nothing":                          leftWithoutNetns,
+	"DEL with a file left at the namespace's path leaves nothing":                    "its DEL fails then, and releases no address",
+	"DEL without the namespace's path and without a result leaves nothing":           "without the path its DEL releases the addresses and no more",
+	"DEL with the interface gone leaves nothing":                                     "its DEL removes no rules of iptables once the interface is gone",
+}}
+
 var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
 	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
-	mainRows(func(l *lab) network { return l.lan() }, true, "10.44.0.1", "fd00:44::1"),
+	bridgeMain.strangers(),
 	hostileRows(nil, func(l *lab) network { return l.lan() }),
-	bridgeGCs, bridgeChecks(), bridgeMoreChecks, bridgeStatus, bridgeVLANs())}
+	bridgeMain.gcs("macspoofchk", "true"), bridgeGCs, bridgeChecks(), []row{bridgeMain.checkNeedsResult()}, bridgeMoreChecks, bridgeStatus,
+	bridgeMain.statusOfIPAM(), bridgeVLANs())}
 
 // lan returns the network lan with more keys of bridge, each followed by its value in JSON, and the backend of the row.
 func (l *lab) lan(keys ...string) network { return l.masquerading(lan, keys...) }
@@ -282,7 +297,7 @@ var bridgeLinks = []row{
 	}},
 	{name: "a container has an interface on each of two networks", test: func(l *lab) {
 		c := l.attach(conf(lan), "web")
-		net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+		net1 := c.another()
 		l.must(net1.add(conf(with(lan, "bridge", `"back0"`, "isDefaultGateway", "false", "isGateway", "true",
 			"ipam", fixedIPs("10.55.0.2/24 10.55.0.1"))).called("back"), ifname("net1")))
 		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", "10.55.0.1")

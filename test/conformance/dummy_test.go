@@ -9,10 +9,12 @@ import (
 // service is a dual-stack network of dummy links.
 const service = `{"type":"dummy","ipam":{"type":"host-local","ranges":[[{"subnet":"10.45.0.0/24"}],[{"subnet":"fd00:45::/64"}]]}}`
 
+var dummyMain = mainPlugin{kind: "dummy"}
+
 var dummyRows = group{name: "dummy", only: "dummy", needs: &netlab.Dummy,
-	rows: slices.Concat(dummyResults, dummyRefusals(), dummyChecks(), dummyDels(), dummyOthers,
+	rows: slices.Concat(dummyResults, dummyRefusals(), dummyChecks(), dummyMain.dels(nil), dummyOthers,
 		hostileRows(nil, func(*lab) network { return conf(service) }),
-		mainRows(func(*lab) network { return conf(service) }, false))}
+		dummyMain.strangers())}
 
 var dummyResults = []row{
 	{name: "the result, to the byte", test: func(l *lab) {
@@ -50,7 +52,7 @@ var dummyResults = []row{
 	}},
 	{name: "a container has several", test: func(l *lab) {
 		c := l.attach(conf(service), "web")
-		net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+		net1 := c.another()
 		l.must(net1.add(conf(service), ifname("net1")))
 		l.same(l.addresses(&c.Namespace, "net1"), []string{"10.45.0.3/24", "fd00:45::3/64"})
 		l.must(c.del())
@@ -90,58 +92,12 @@ func dummyRefusals() (rows []row) {
 }
 
 // dummyChecks attach a container, do it harm, and have CHECK find that.
-func dummyChecks() (rows []row) {
-	for _, c := range []struct {
-		name, says, differs string
-		harm                []string
-	}{
-		{name: "the link is gone", says: "eth0", harm: []string{"ip link del eth0"}},
-		{name: "the link is down", says: "eth0", harm: []string{"ip link set eth0 down"}},
-		{name: "the link is no dummy link", says: "eth0", harm: []string{"ip link del eth0", "ip link add eth0 type bridge", "ip link set eth0 up"}},
-		{name: "the link has another MAC address", says: "02:66:66:66:66:66", harm: []string{"ip link set eth0 address 02:66:66:66:66:66"}},
-		{name: "the IPv4 address is gone", says: "10.45.0.2", harm: []string{"ip address del 10.45.0.2/24 dev eth0"}},
-		{name: "the IPv6 address is gone", says: "fd00:45::2", harm: []string{"ip address del fd00:45::2/64 dev eth0"}},
-		{name: "a route is gone", says: "10.60.0.0", differs: "its CHECK does not look at routes", harm: []string{"ip route del 10.60.0.0/16"}},
-		{name: "the lease is gone", harm: []string{"rm -r /var/lib/cni/networks/lan"}},
-	} {
-		rows = append(rows, row{name: "CHECK fails when " + c.name, differs: c.differs, test: func(l *lab) {
-			const ipam = `{"type":"host-local","ranges":[[{"subnet":"10.45.0.0/24"}],[{"subnet":"fd00:45::/64"}]],"routes":[{"dst":"10.60.0.0/16"}]}`
-			web := l.attach(conf(with(service, "ipam", ipam)), "web")
-			l.must(web.check())
-			for _, command := range c.harm {
-				web.run(command)
-			}
-			l.refused(web.check(), c.says)
-		}})
-	}
-	return rows
-}
-
-// dummyDels attach a container, have DEL find it in some state, and compare with what was there before.
-func dummyDels() (rows []row) {
-	for _, c := range []struct {
-		name, differs string
-		state         func(l *lab, c *container)
-	}{
-		{name: "DEL leaves nothing"},
-		{name: "DEL with the namespace gone leaves nothing", state: func(l *lab, c *container) { c.Delete(l) }},
-		{name: "DEL with the namespace gone and no result leaves nothing", state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
-		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then",
-			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
-		{name: "DEL with the interface gone leaves nothing", state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
-		{name: "DEL twice is no error", state: func(l *lab, c *container) { l.must(c.del()) }},
-	} {
-		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
-			before := l.now()
-			web := l.attach(conf(service), "web")
-			if c.state != nil {
-				c.state(l, web)
-			}
-			l.must(web.del())
-			before.unchanged()
-		}})
-	}
-	return rows
+func dummyChecks() []row {
+	return dummyMain.harmed([]event{
+		{name: "the container's interface is no dummy link", says: "eth0", happens: inside("ip link del eth0", "ip link add eth0 type bridge", "ip link set eth0 up")},
+		{name: "a route is gone", says: "10.60.0.0", differs: "its CHECK does not look at routes",
+			keys: []string{"ipam", with(fixedIPs("10.45.0.2/24 10.45.0.1"), "routes", `[{"dst":"10.60.0.0/16"}]`)}, happens: inside("ip route del 10.60.0.0/16")},
+	})
 }
 
 var dummyOthers = []row{

@@ -154,7 +154,7 @@ func firewallGC() []row {
 			l.internet()
 			l.routed()
 			c := l.attach(l.guarded(), "web")
-			second := &container{Pod: c.Pod, lab: l, runtime: c.Pod.RuntimeConf(nil)}
+			second := c.another()
 			second.runtime.IfName = "net1"
 			_, err := l.exec("ADD", second, with(l.firewall(), "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.44.0.99/24"}]}`))
 			l.must(err)

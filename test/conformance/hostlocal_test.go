@@ -60,7 +60,7 @@ func cniArgs(text string) change { return func(call *netlab.PluginCall) { call.A
 
 // withIfname returns another attachment of the same pod.
 func (c *container) withIfname(name string) *container {
-	other := &container{Pod: c.Pod, lab: c.lab, runtime: c.Pod.RuntimeConf(nil)}
+	other := c.another()
 	other.runtime.IfName = name
 	return other
 }

@@ -167,6 +167,11 @@ func (l *lab) pod(name string) *container {
 	return &container{Pod: p, lab: l, runtime: p.RuntimeConf(nil)}
 }
 
+// another is the same container, for another attachment.
+func (c *container) another() *container {
+	return &container{Pod: c.Pod, lab: c.lab, runtime: c.RuntimeConf(nil)}
+}
+
 // run runs a program in the container, written as on a command line without quotes, and returns what it prints.
 func (c *container) run(command string) string { return run(c.lab, &c.Namespace, command) }
 

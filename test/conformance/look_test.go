@@ -17,11 +17,11 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// patience is how long what should happen may take on a busy machine, and refusal how long a packet is waited for that must not
+// patience is how long what should happen may take on a busy machine, and silence how long a packet is waited for that must not
 // arrive.
 const (
 	patience = 10 * time.Second
-	refusal  = time.Second
+	silence  = time.Second
 )
 
 // eventually makes sure that something comes to hold: f returns what is still wrong.
@@ -233,7 +233,7 @@ func (l *lab) silent(paths ...path) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			if reply, err := p.ask(refusal); err == nil {
+			if reply, err := p.ask(silence); err == nil {
 				l.Errorf("%s: answers %q", p, reply)
 			}
 		}()

@@ -2,7 +2,6 @@ package conformance
 
 import (
 	"fmt"
-	"strings"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -10,66 +9,15 @@ import (
 // ptpLeftWithoutNetns is why the reference fails rows about what is left of ptp.
 const ptpLeftWithoutNetns = "its DEL removes no masquerading unless it finds the interface"
 
-// ptpDels attach a container, have DEL find it in some state, and compare with what was there before.
-func ptpDels() (rows []row) {
-	for _, c := range []struct {
-		name, differs string
-		backends      bool
-		state         func(l *lab, c *container)
-		del           func(l *lab, c *container) error
-	}{
-		{name: "DEL leaves nothing", backends: true},
-		{name: "DEL with the namespace gone leaves nothing", differs: ptpLeftWithoutNetns, backends: true, state: func(l *lab, c *container) { c.Delete(l) }},
-		{name: "DEL with the namespace gone and no result leaves nothing", differs: ptpLeftWithoutNetns, backends: true,
-			state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
-		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then",
-			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
-		{name: "DEL without the namespace's path and without a result leaves nothing", differs: ptpLeftWithoutNetns, backends: true,
-			del: func(_ *lab, c *container) error { return c.delBare() }},
-		{name: "DEL without a result leaves nothing", backends: true, state: func(l *lab, _ *container) { l.forget() }},
-		{name: "DEL with the interface gone leaves nothing", differs: ptpLeftWithoutNetns, backends: true, state: inside("ip link del eth0")},
-		{name: "DEL with the interface renamed leaves nothing", differs: "it looks for the interface by its name",
-			state: inside("ip link set eth0 down", "ip link set eth0 name net7")},
-		{name: "DEL with another namespace at the path leaves nothing", differs: ptpLeftWithoutNetns, state: func(l *lab, c *container) { c.Replace(l) }},
+// ptpDels are states of an attachment that DEL finds, and what else there is to a DEL.
+func ptpDels() []row {
+	return append(ptpMain.dels([]stateOfDel{
 		{name: "DEL with the addresses taken off the interface leaves nothing", differs: ptpLeftWithoutNetns, backends: true,
 			state: inside("ip address flush dev eth0")},
 		{name: "DEL with the host end's addresses and routes gone leaves nothing", state: onHost("ip address flush dev END")},
 		{name: "DEL with the host end down leaves nothing", state: onHost("ip link set END down")},
-		{name: "DEL without ipMasq, which ADD had, leaves nothing", differs: "its DEL removes masquerading if it is still configured", backends: true,
-			state: func(l *lab, c *container) { c.network = l.ptp("ipMasq", "false") }},
-		{name: "DEL with another ipMasqBackend leaves nothing", backends: true, state: func(l *lab, c *container) {
-			other := map[string]string{"": "iptables", "iptables": "nftables"}[l.backend]
-			c.network = l.ptp("ipMasqBackend", text(other))
-		}},
-		{name: "DEL with a backend that ADD refuses leaves nothing", state: func(l *lab, c *container) { c.network = l.ptp("ipMasqBackend", `"frobnicate"`) }},
-		{name: "DEL with a value of the wrong kind that only ADD needs leaves nothing", differs: "it reads all keys for DEL",
-			state: func(l *lab, c *container) { c.network = l.ptp("mtu", `"1400"`) }},
-		{name: "DEL twice is no error", backends: true, del: func(l *lab, c *container) error {
-			l.must(c.del())
-			return c.del()
-		}},
-		{name: "DEL twice, the second time with the namespace gone, is no error", del: func(l *lab, c *container) error {
-			l.must(c.del())
-			c.Delete(l)
-			return c.del()
-		}},
-	} {
-		rows = append(rows, row{name: c.name, differs: c.differs, backends: c.backends, test: func(l *lab) {
-			l.warm(l.ptp())
-			before := l.now()
-			web := l.attach(l.ptp(), "web")
-			if c.state != nil {
-				c.state(l, web)
-			}
-			del := web.del
-			if c.del != nil {
-				del = func() error { return c.del(l, web) }
-			}
-			l.must(del())
-			before.unchanged()
-		}})
-	}
-	return append(rows,
+		{name: "DEL with a backend that ADD refuses leaves nothing", state: edited("ipMasqBackend", `"frobnicate"`)},
+	}),
 		row{name: "DEL without an ipam section removes the veth pair and the masquerade", backends: true, differs: "its DEL fails then", test: func(l *lab) {
 			web := l.attach(l.ptp(), "web")
 			end := web.hostEnd()
@@ -181,49 +129,4 @@ func (l *lab) asReferencePtp(c *container, address string) {
 		c.run("ip " + command)
 	}
 	l.run("ip route add " + address + " dev vethabcdef01 scope host")
-}
-
-var ptpGCs = []row{
-	{name: "GC removes attachments whose namespaces are gone", differs: noGC, backends: true, test: func(l *lab) {
-		l.warm(l.ptp())
-		keep := l.attach(l.ptp(), "keep")
-		before := l.now(keep)
-		l.attach(l.ptp(), "lost").Delete(l)
-		l.must(l.gc(l.ptp(), keep))
-		before.unchanged()
-		l.must(keep.check())
-	}},
-	{name: "GC removes attachments that are not valid, though their namespaces are there", differs: noGC, backends: true, test: func(l *lab) {
-		l.warm(l.ptp())
-		keep := l.attach(l.ptp(), "keep")
-		before := l.now(keep)
-		lost := l.attach(l.ptp(), "lost")
-		l.must(l.gc(l.ptp(), keep))
-		before.unchanged()
-		l.same(strings.Contains(lost.run("ip link"), "eth0"), false)
-	}},
-	{name: "GC leaves a network whose name begins alike", backends: true, test: func(l *lab) {
-		c := l.attach(l.ptp().called("lan2"), "web")
-		before := l.now(c)
-		l.must(l.gc(l.ptp()))
-		before.unchanged()
-	}},
-	{name: "GC leaves all that is valid", backends: true, test: func(l *lab) {
-		a, b := l.attach(l.ptp(), "a"), l.attach(l.ptp(), "b")
-		before := l.now(a, b)
-		l.must(l.gc(l.ptp(), a, b))
-		before.unchanged()
-	}},
-	{name: "GC without a list removes nothing", test: func(l *lab) {
-		c := l.attach(conf(ptp), "web")
-		before := l.now(c)
-		_, err := l.exec("GC", nil, with(barePtp, "cniVersion", `"1.1.0"`))
-		l.must(err)
-		before.unchanged()
-	}},
-	{name: "GC on a node where nothing was ever attached changes nothing", backends: true, test: func(l *lab) {
-		before := l.now()
-		l.must(l.gc(l.ptp()))
-		before.unchanged()
-	}},
 }

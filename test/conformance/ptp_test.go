@@ -15,9 +15,19 @@ const ptp = `{"type":"ptp","ipMasq":true,"capabilities":{"ips":true},
 // barePtp is ptp for calls without libcni, which have no capabilities.
 var barePtp = with(ptp, "capabilities", "{}")
 
+var ptpMain = mainPlugin{kind: "ptp", masquerades: true, reached: []string{"10.44.0.1", "fd00:44::1"}, differs: map[string]string{
+	"a backend of masquerading that nobody has is refused, and changes nothing": noRollback,
+	"after an ADD that fails all is as before: a gateway out of reach":          noRollback,
+	"DEL with the namespace gone leaves nothing":                                ptpLeftWithoutNetns,
+	"DEL with the namespace gone and no result leaves nothing":                  ptpLeftWithoutNetns,
+	"DEL with another namespace at the path leaves nothing":                     ptpLeftWithoutNetns,
+	"DEL without the namespace's path and without a result leaves nothing":      ptpLeftWithoutNetns,
+	"DEL with the interface gone leaves nothing":                                ptpLeftWithoutNetns,
+}}
+
 var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets,
 	ptpRefusals(), ptpFailures(), ptpDels(), ptpLateDels,
-	mainRows(func(l *lab) network { return l.ptp() }, true, "10.44.0.1", "fd00:44::1"), ptpGCs, ptpChecks(), ptpStatus,
+	ptpMain.strangers(), ptpMain.gcs(), ptpChecks(), []row{ptpMain.checkNeedsResult()}, ptpStatus, ptpMain.statusOfIPAM(),
 	hostileRows(nil, func(l *lab) network { return l.ptp() }))}
 
 // ptp returns the network ptp with more keys, each followed by its value in JSON, and the backend of the row.
@@ -163,11 +173,6 @@ var ptpLinks = []row{
 		l.must(net1.add(l.ptp("ipam", fixedIPs("10.55.0.2/24 10.55.0.1")).called("back"), ifname("net1")))
 		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", "10.55.0.1")
 	}},
-}
-
-// another is the same container, for another attachment.
-func (c *container) another() *container {
-	return &container{Pod: c.Pod, lab: c.lab, runtime: c.RuntimeConf(nil)}
 }
 
 // allRoutes returns a namespace's routes of the main table, of which only those that match.

@@ -16,6 +16,18 @@ const (
 	tapLan = `{"type":"tap","capabilities":{"mac":true},"ipam":{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24"}],[{"subnet":"fd00:46::/64"}]]}}`
 )
 
+var tapMain = mainPlugin{kind: "tap", differs: map[string]string{
+	"an mtu below 68 is refused, and changes nothing":                                noTapRollback,
+	"an mtu above 65535 is refused, and changes nothing":                             noTapRollback,
+	"an IPAM plugin that is not there is refused, and changes nothing":               noTapRollback,
+	"after an ADD that fails all is as before: a gateway out of reach":               noTapRollback,
+	"after an ADD that fails all is as before: no free address":                      noTapRollback,
+	"after an ADD that fails all is as before: an IPAM plugin that gives no address": noTapRollback,
+	"after an ADD that fails all is as before: a container that has the interface":   takesTheName,
+	"a second ADD is refused, and changes nothing":                                   "it leaves one more tap, under another name",
+	"CHECK fails when the container's interface has another MAC address":             "it does not look",
+}}
+
 var tapRows = group{name: "tap", only: "tap", rows: slices.Concat(tapResults, tapLinks(), tapPackets, tapRefusals(), tapFailures(), tapDels(), tapChecks(), tapLater,
 	hostileRows(nil, func(*lab) network { return conf(tapLan) }))}
 
@@ -142,7 +154,7 @@ func tapLinks() (rows []row) {
 		}},
 		row{name: "a container has two taps", test: func(l *lab) {
 			c := l.attach(conf(tap), "web")
-			net1 := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
+			net1 := c.another()
 			l.must(net1.add(conf(tap).called("lan1"), ifname("net1")))
 			l.must(c.del())
 			l.has(&c.Namespace, "net1", "type", "tap")
@@ -195,166 +207,77 @@ var tapPackets = []row{
 }
 
 // tapRefusals is what ADD refuses before it does anything.
-func tapRefusals() (rows []row) {
-	for _, c := range []struct {
-		name, config, says, differs string
-		prepare                     func(l *lab, web *container)
-		options                     []option
-	}{
-		{name: "an mtu below 68", config: with(tapLan, "mtu", "67"), differs: noTapRollback},
-		{name: "an mtu above 65535", config: with(tapLan, "mtu", "65536"), differs: noTapRollback},
-		{name: "an mtu that is no number", config: with(tapLan, "mtu", `"1400"`), says: "mtu"},
-		{name: "a mac that is none", config: with(tapLan, "mac", `"02:46"`), says: "02:46", differs: noTapRollback},
-		{name: "a multicast mac", config: with(tapLan, "mac", `"03:00:00:00:00:01"`), differs: noTapRollback},
-		{name: "a MAC of CNI_ARGS that is none", config: tapLan, options: []option{args("IgnoreUnknown=1", "MAC=02:46")}, says: "02:46", differs: noTapRollback},
-		{name: "an argument of CNI_ARGS that nobody knows", config: tap, options: []option{args("COLOUR=green")}, says: "COLOUR"},
-		{name: "an owner below 0", config: with(tapLan, "owner", "-1"), says: "owner"},
-		{name: "an owner above 4294967295", config: with(tapLan, "owner", "4294967296"), says: "owner"},
-		{name: "the owner 4294967295, which is nobody", config: with(tapLan, "owner", "4294967295"), says: "owner", differs: "it makes a tap without an owner"},
-		{name: "a group that is a name", config: with(tapLan, "group", `"kvm"`), says: "group"},
-		{name: "a multiQueue that is no boolean", config: with(tapLan, "multiQueue", "4"), says: "multiQueue"},
-		{name: "a selinuxContext without SELinux", config: with(tapLan, "selinuxContext", `"system_u:system_r:container_t:s0"`)},
-		{name: "a selinuxContext without SELinux, which the error says", config: with(tapLan, "selinuxContext", `"system_u:system_r:container_t:s0"`),
+func tapRefusals() []row {
+	selinux := []string{"selinuxContext", `"system_u:system_r:container_t:s0"`}
+	return tapMain.refusals([]refusal{
+		{name: "a mac that is none", keys: []string{"mac", `"02:46"`}, says: "02:46", differs: noTapRollback},
+		{name: "a multicast mac", keys: []string{"mac", `"03:00:00:00:00:01"`}, differs: noTapRollback},
+		{name: "a MAC of CNI_ARGS that is none", options: []option{args("IgnoreUnknown=1", "MAC=02:46")}, says: "02:46", differs: noTapRollback},
+		{name: "an argument of CNI_ARGS that nobody knows", options: []option{args("COLOUR=green")}, says: "COLOUR"},
+		{name: "an owner below 0", keys: []string{"owner", "-1"}, says: "owner"},
+		{name: "an owner above 4294967295", keys: []string{"owner", "4294967296"}, says: "owner"},
+		{name: "the owner 4294967295, which is nobody", keys: []string{"owner", "4294967295"}, says: "owner", differs: "it makes a tap without an owner"},
+		{name: "a group that is a name", keys: []string{"group", `"kvm"`}, says: "group"},
+		{name: "a multiQueue that is no boolean", keys: []string{"multiQueue", "4"}, says: "multiQueue"},
+		{name: "a selinuxContext without SELinux", keys: selinux, prepare: noSELinux},
+		{name: "a selinuxContext without SELinux, which the error says", keys: selinux, prepare: noSELinux,
 			says: "selinuxContext", differs: "its error does not tell"},
-		{name: "a bridge that is not there", config: with(tapLan, "bridge", `"br9"`), says: "br9", differs: noTapRollback},
-		{name: "a bridge of the node", config: with(tapLan, "bridge", `"host0"`), says: "host0", differs: noTapRollback,
+		{name: "a bridge that is not there", keys: []string{"bridge", `"br9"`}, says: "br9", differs: noTapRollback},
+		{name: "a bridge of the node", keys: []string{"bridge", `"host0"`}, says: "host0", differs: noTapRollback,
 			prepare: func(l *lab, _ *container) { l.run("ip link add host0 type bridge") }},
-		{name: "a bridge that is none", config: with(tapLan, "bridge", `"wire0"`), says: "wire0", differs: noTapRollback,
+		{name: "a bridge that is none", keys: []string{"bridge", `"wire0"`}, says: "wire0", differs: noTapRollback,
 			prepare: func(_ *lab, web *container) { web.run("ip link add wire0 type veth peer name wire1") }},
-		{name: "an IPAM plugin that is not there", config: with(tap, "ipam", `{"type":"frobnicate"}`), says: "frobnicate", differs: noTapRollback},
-	} {
-		rows = append(rows, row{name: c.name + " is refused, and changes nothing", differs: c.differs, test: func(l *lab) {
-			if strings.Contains(c.config, "selinux") && l.sysSELinux() {
-				l.Skip("this kernel has SELinux")
-			}
-			l.warm(conf(tapLan))
-			web := l.pod("web")
-			if c.prepare != nil {
-				c.prepare(l, web)
-			}
-			before := l.now(web)
-			l.refused(web.add(conf(c.config), c.options...), c.says)
-			before.unchanged()
-		}})
-	}
-	return rows
+	})
 }
 
-func (l *lab) sysSELinux() bool { return len(l.files("/sys/fs/selinux/enforce")) > 0 }
+// noSELinux ends a row where the kernel has it.
+func noSELinux(l *lab, _ *container) {
+	if len(l.files("/sys/fs/selinux/enforce")) > 0 {
+		l.foreign("this kernel has SELinux")
+	}
+}
 
-// noTapRollback is why the reference fails several rows.
-const noTapRollback = "its failed ADD leaves the tap"
+// Why the reference fails several rows.
+const (
+	noTapRollback = "its failed ADD leaves the tap"
+	takesTheName  = "it takes what has the name, and leaves the tap under another one"
+)
 
 // tapFailures is what ADD finds out on its way.
-func tapFailures() (rows []row) {
-	one := `{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24","rangeStart":"10.46.0.5","rangeEnd":"10.46.0.5"}]]}`
-	for _, c := range []struct {
-		name, config, says, differs string
-		prepare                     func(l *lab, web *container)
-	}{
-		{name: "a gateway out of reach", says: "172.31.0.1", differs: noTapRollback,
-			config: with(tap, "ipam", `{"type":"host-local","subnet":"10.46.0.0/24","routes":[{"dst":"10.60.0.0/16","gw":"172.31.0.1"}]}`)},
-		{name: "no free address", config: with(tap, "ipam", one), differs: noTapRollback,
-			prepare: func(l *lab, _ *container) { l.attach(conf(with(tap, "ipam", one)), "first") }},
-		{name: "an IPAM plugin that gives no address", config: with(tap, "ipam", `{"type":"static"}`), differs: noTapRollback},
-		{name: "a container that has the interface", config: tapLan, says: "eth0", differs: "it takes what has the name, and leaves the tap under another one",
-			prepare: func(_ *lab, web *container) { web.run("ip link add eth0 type bridge") }},
-		{name: "a container that has a tap of the interface's name", config: tap, says: "eth0", differs: "it takes what has the name, and leaves the tap under another one",
+func tapFailures() []row {
+	return tapMain.failures([]refusal{
+		{name: "a container that has a tap of the interface's name", says: "eth0", differs: takesTheName,
 			prepare: func(_ *lab, web *container) { web.run("ip tuntap add mode tap name eth0") }},
-	} {
-		rows = append(rows, row{name: "after an ADD that fails all is as before: " + c.name, differs: c.differs, test: func(l *lab) {
-			l.warm(conf(tapLan))
-			web := l.pod("web")
-			if c.prepare != nil {
-				c.prepare(l, web)
-			}
-			l.undoes(web, conf(c.config), c.says)
-		}})
-	}
-	return append(rows, row{name: "a second ADD is refused, and changes nothing", differs: "it leaves one more tap, under another name", test: func(l *lab) {
-		c := l.attach(conf(tap), "web")
-		l.refuses(c, conf(tap), "eth0")
-	}})
+	})
 }
 
-// tapDels attach a container, have DEL find it in some state, and compare with what was there before.
-func tapDels() (rows []row) {
-	del := func(_ *lab, c *container) error { return c.del() }
-	for _, c := range []struct {
-		name, differs string
-		state         func(l *lab, c *container)
-		del           func(l *lab, c *container) error
-	}{
-		{name: "DEL leaves nothing"},
-		{name: "DEL of a tap that is held leaves nothing", state: func(_ *lab, c *container) { _, err := c.hold("eth0", 0); c.lab.must(err) }},
-		{name: "DEL with the namespace gone leaves nothing", state: func(l *lab, c *container) { c.Delete(l) }},
-		{name: "DEL with the namespace gone and no result leaves nothing", state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
-		{name: "DEL with a file left at the namespace's path leaves nothing", differs: "its DEL fails then", state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
-		{name: "DEL with another namespace at the path leaves nothing", state: func(l *lab, c *container) { c.Replace(l) }},
-		{name: "DEL without a result leaves nothing", state: func(l *lab, _ *container) { l.forget() }},
-		{name: "DEL with the interface gone leaves nothing", state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
-		{name: "DEL with the bridge gone leaves nothing", state: func(_ *lab, c *container) { c.network = conf(with(tapLan, "bridge", `"br9"`)) }},
-		{name: "DEL with a configuration that ADD refuses leaves nothing", differs: "it reads all keys for DEL",
-			state: func(_ *lab, c *container) { c.network = conf(with(tapLan, "mtu", `"big"`, "owner", "-1")) }},
+// tapDels are states of an attachment that DEL finds.
+func tapDels() []row {
+	return append(tapMain.dels([]stateOfDel{
+		{name: "DEL of a tap that is held leaves nothing", state: func(l *lab, c *container) { _, err := c.hold("eth0", 0); l.must(err) }},
+		{name: "DEL with the bridge gone leaves nothing", state: edited("bridge", `"br9"`)},
+		{name: "DEL with a configuration that ADD refuses leaves nothing", differs: "it reads all keys for DEL", state: edited("mtu", `"big"`, "owner", "-1")},
 		{name: "DEL with arguments that ADD refuses leaves nothing", differs: "it reads CNI_ARGS for DEL",
 			state: func(_ *lab, c *container) { args("COLOUR=green")(c.runtime) }},
-		{name: "DEL without the namespace's path leaves no lease", state: func(_ *lab, c *container) { c.run("ip link del eth0") },
-			del: func(_ *lab, c *container) error { return c.delBare() }},
-		{name: "DEL twice is no error", del: func(l *lab, c *container) error { l.must(c.del()); return c.del() }},
-		{name: "DEL twice, the second time with the namespace gone, is no error",
-			del: func(l *lab, c *container) error { l.must(c.del()); c.Delete(l); return c.del() }},
-	} {
-		if c.del == nil {
-			c.del = del
-		}
-		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
-			l.warm(conf(tapLan))
-			before := l.now()
-			web := l.attach(conf(tapLan), "web")
-			if c.state != nil {
-				c.state(l, web)
-			}
-			l.must(c.del(l, web))
-			before.unchanged()
-		}})
-	}
-	return append(rows, mainRows(func(*lab) network { return conf(tapLan) }, false)...)
+		{name: "DEL without the namespace's path leaves no lease", state: inside("ip link del eth0"), bare: true},
+	}), tapMain.strangers()...)
 }
 
-func tapChecks() (rows []row) {
-	inBridge := with(tapLan, "bridge", `"br0"`)
-	for _, c := range []struct {
-		name, says, differs string
-		change              func(c *container)
-	}{
-		{name: "the interface gone", says: "eth0", change: func(c *container) { c.run("ip link del eth0") }},
-		{name: "an interface of another kind", says: "eth0", change: func(c *container) {
-			c.run("ip link del eth0")
-			c.run("ip link add eth0 up type veth peer name p0")
-			c.run("ip address add " + c.v4 + "/24 dev eth0")
-		}},
-		{name: "a tun in place of the tap", change: func(c *container) {
-			c.run("ip link del eth0")
-			c.run("ip tuntap add mode tun name eth0")
-			c.run("ip link set eth0 up")
-		}},
-		{name: "another MAC address", says: "02:46:00:00:00:66", differs: "it does not look", change: func(c *container) { c.run("ip link set eth0 address 02:46:00:00:00:66") }},
-		{name: "the interface down", change: func(c *container) { c.run("ip link set eth0 down") }},
-		{name: "the interface out of its bridge", says: "br0", differs: "it does not look", change: func(c *container) { c.run("ip link set eth0 nomaster") }},
-		{name: "the interface in another bridge", says: "br0", differs: "it does not look", change: func(c *container) {
-			c.run("ip link add br1 up type bridge")
-			c.run("ip link set eth0 master br1")
-		}},
-		{name: "the address gone", says: "10.46.0.2", change: func(c *container) { c.run("ip address del 10.46.0.2/24 dev eth0") }},
-		{name: "the IPv6 address gone", says: "fd00:46::2", change: func(c *container) { c.run("ip address del fd00:46::2/64 dev eth0") }},
-	} {
-		rows = append(rows, row{name: "CHECK finds " + c.name, differs: c.differs, test: func(l *lab) {
+func tapChecks() []row {
+	rows := tapMain.harmed([]event{
+		{name: "the container's interface is of another kind", says: "eth0", happens: inside("ip link del eth0", "ip link add eth0 up type veth peer name p0",
+			"ip address add 10.44.0.2/24 dev eth0")},
+		{name: "the container's interface is a tun", happens: inside("ip link del eth0", "ip tuntap add mode tun name eth0", "ip link set eth0 up")},
+	})
+	for name, harm := range map[string]string{"out of its bridge": "ip link set eth0 nomaster", "in another bridge": "ip link set eth0 master br1"} {
+		rows = append(rows, row{name: "CHECK fails when the container's interface is " + name, differs: "it does not look", test: func(l *lab) {
 			web := l.pod("web")
 			web.run("ip link add br0 up type bridge")
-			l.must(web.add(conf(inBridge)))
+			web.run("ip link add br1 up type bridge")
+			l.must(web.add(conf(with(tapLan, "bridge", `"br0"`))))
 			l.must(web.check())
-			c.change(web)
-			l.refused(web.check(), c.says)
+			web.run(harm)
+			l.refused(web.check(), "br0")
 		}})
 	}
 	return append(rows,

@@ -203,7 +203,7 @@ func tuningGC() []row {
 		}},
 		{name: "GC removes the record of another interface of a valid container", differs: noGC, test: func(l *lab) {
 			kept := l.tuned(`"mtu":1400`)
-			second := &container{Pod: kept.Pod, lab: l, runtime: kept.Pod.RuntimeConf(nil)}
+			second := kept.another()
 			second.runtime.IfName = "net1"
 			second.run("ip link add net1 address " + untunedMAC + " type veth peer name peer1")
 			l.must(second.tune("ADD", `"mtu":1400`))
@@ -231,7 +231,7 @@ func tuningGC() []row {
 		}},
 		{name: "GC removes the record of a container that another network has, too", differs: noGC, test: func(l *lab) {
 			c := l.attach(conf(with(lan, "ipMasq", "false"), tuning(`"mtu":1400`)).called("other"), "web")
-			second := &container{Pod: c.Pod, lab: l, runtime: c.Pod.RuntimeConf(nil)}
+			second := c.another()
 			second.runtime.IfName = "net1"
 			second.addLink(untunedMAC)
 			l.must(second.tune("ADD", `"mtu":1400`))

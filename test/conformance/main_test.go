@@ -1,0 +1,150 @@
+package conformance
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// removesAny is why the reference fails rows about a DEL that comes late.
+const removesAny = "its DEL removes the interface of whatever namespace the path is"
+
+// mainPlugin is a plugin that makes interfaces, with what the rows have to know of it that several such plugins share.
+type mainPlugin struct {
+	kind string
+	// masquerades says that ipMasq has two backends, with which rows are tried.
+	masquerades bool
+	// reached are addresses that all its containers reach, the gateway of IPv4 first.
+	reached []string
+	// differs says why the reference's plugin fails rows, by their names.
+	differs map[string]string
+}
+
+// network is a dual-stack network of the plugin, with more keys, each followed by its value in JSON.
+func (p mainPlugin) network(l *lab, keys ...string) network {
+	switch p.kind {
+	case "bridge":
+		return l.lan(keys...)
+	case "ptp":
+		return l.ptp(keys...)
+	case "tap":
+		return conf(with(tapLan, keys...))
+	case "dummy":
+		return conf(with(service, keys...))
+	}
+	return l.on(p.kind, keys...)
+}
+
+// row completes a row that plugins share.
+func (p mainPlugin) row(r row) row {
+	r.differs = cmp.Or(p.differs[r.name], r.differs)
+	r.backends = r.backends && p.masquerades
+	return r
+}
+
+// shared returns those of some cases that the plugin has, each of which names the plugins that don't.
+func shared[T interface{ exceptions() string }](p mainPlugin, cases []T) (list []T) {
+	for _, c := range cases {
+		if !slices.Contains(strings.Fields(c.exceptions()), p.kind) {
+			list = append(list, c)
+		}
+	}
+	return list
+}
+
+// here returns a text about 10.44.0.0/24 and fd00:44::/64 with the addresses of the container's own network.
+func (c *container) here(text string) string {
+	if len(c.network.plugins) == 0 {
+		return text // it is attached to none
+	}
+	subnet := "46"
+	switch object(c.network.plugins[0])["type"] {
+	case "bridge", "ptp":
+		return text
+	case "dummy":
+		subnet = "45"
+	}
+	return strings.NewReplacer("10.44.", "10."+subnet+".", "fd00:44:", "fd00:"+subnet+":").Replace(text)
+}
+
+// edited has the container's network have other keys by now than its ADD was given.
+func edited(keys ...string) func(*lab, *container) {
+	return func(_ *lab, c *container) { c.network.plugins = []string{with(c.network.plugins[0], keys...)} }
+}
+
+// strangers are rows about a DEL that must not touch what others have.
+func (p mainPlugin) strangers() []row {
+	late := func(l *lab, del func(old *container) error) {
+		old := l.attach(p.network(l), "web")
+		old.Replace(l)
+		newer := old.newer("newer")
+		l.must(newer.add(p.network(l)))
+		l.must(del(old))
+		l.pings(&newer.Namespace, p.reached...)
+		l.must(newer.check())
+	}
+	return []row{
+		{name: "DEL leaves nothing in the container", test: func(l *lab) {
+			n, web := p.network(l), l.pod("web")
+			before := web.Snapshot(l)
+			l.must(web.add(n))
+			l.must(web.del())
+			l.same(before.Diff(web.Snapshot(l), "sysctl"), "")
+		}},
+		{name: "DEL of a container that was never attached changes nothing", backends: p.masquerades, test: func(l *lab) {
+			l.attach(p.network(l), "other")
+			never := l.pod("never")
+			never.network = p.network(l)
+			before := l.now(never)
+			l.must(never.del())
+			l.must(never.delBare())
+			before.unchanged()
+		}},
+		{name: "DEL on a node where nothing was ever attached changes nothing", backends: p.masquerades, test: func(l *lab) {
+			never := l.pod("never")
+			never.network = p.network(l)
+			before := l.now(never)
+			l.must(never.del())
+			before.unchanged()
+		}},
+		{name: "DEL leaves nothing though the container's lo has the interface's name and MAC address", differs: "its DEL fails, or keeps the address", test: func(l *lab) {
+			l.warm(p.network(l))
+			before := l.now()
+			for _, del := range []func(*container) error{(*container).del, func(c *container) error {
+				_, err := l.exec("DEL", c, with(c.network.plugins[0], "capabilities", "{}"))
+				return err
+			}} {
+				c := l.attach(p.network(l), "web")
+				mac := l.link(&c.Namespace, "eth0")["address"].(string)
+				c.run("ip link del eth0")
+				c.run("ip link set lo down name eth0 address " + mac)
+				l.must(del(c))
+				c.Delete(l)
+			}
+			before.unchanged()
+		}},
+		{name: "a late DEL leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
+			late(l, (*container).del)
+		}},
+		{name: "a late DEL leaves the container that has the namespace's path, address and MAC address by now", differs: removesAny, test: func(l *lab) {
+			n := p.network(l)
+			old := l.attach(n, "web")
+			gateway := ""
+			if len(p.reached) > 0 {
+				gateway = " " + p.reached[0]
+			}
+			n.plugins[0] = with(n.plugins[0], "ipam", fixedIPs(old.v4+"/24"+gateway))
+			old.Replace(l)
+			newer := old.newer("newer")
+			l.must(newer.add(n))
+			l.must(old.del())
+			l.must(newer.check())
+		}},
+		{name: "a late DEL without a result leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
+			late(l, func(old *container) error {
+				_, err := l.exec("DEL", old, with(old.network.plugins[0], "capabilities", "{}"))
+				return err
+			})
+		}},
+	}
+}
