@@ -90,7 +90,7 @@ func NeedPrevResult(r *plugin.Request, of plugin.Descriptor) error {
 		return nil
 	case of.Chained && (r.Command == plugin.Add || r.Command == plugin.Check):
 		return plugin.ConfigError("list it behind a plugin that makes an interface", "%s must be called as chained plugin: required prevResult missing", of.Name)
-	case r.Command == plugin.Check:
+	case r.Command == plugin.Check && !of.ChecksWithoutResult:
 		return plugin.ConfigError("the runtime must pass the result of ADD to CHECK", "required prevResult missing")
 	}
 	return nil

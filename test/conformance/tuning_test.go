@@ -118,9 +118,9 @@ func (c *container) backup() string {
 	return "/run/cni/tuning/" + c.ID + "_" + c.runtime.IfName + ".json"
 }
 
-// recorded returns the values in that file as the reference plugin writes them, which says nothing of the network.
+// recorded returns the values in that file as the reference plugin writes them, which does not say whose they are.
 func (c *container) recorded() string {
-	return regexp.MustCompile(`,\n "network": "[^"]*"`).ReplaceAllString(c.lab.read(c.backup()), "")
+	return regexp.MustCompile(`,\n "(network|containerID|ifname)": "[^"]*"`).ReplaceAllString(c.lab.read(c.backup()), "")
 }
 
 const (

@@ -70,7 +70,7 @@ func release(ctx context.Context, socket string, key plugin.Key) error {
 // Check compares the lease that the daemon keeps with the previous result. It asks no server.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	is, err := held(ctx, r)
-	if err != nil {
+	if err != nil || r.PrevResult == nil {
 		return err
 	}
 	was := result.PrefixesOf(r.PrevResult, r.IfName)

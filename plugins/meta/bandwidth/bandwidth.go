@@ -13,7 +13,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/detach"
-	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -85,10 +85,9 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return c.checkKernel(r.Links())
 }
 
-// GC deletes the ifbs of attachments that are not valid.
-func (Plugin) GC(_ context.Context, r *plugin.Request) error {
-	stale, err := staleIFBs(r)
-	return errors.Join(err, link.DeleteAll(r.Links(), stale))
+// Stores returns the ifbs.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store {
+	return []plugin.Store{ifbs{held.Links{Kind: "ifb", Host: r.Links()}, r.ValidKeys()}}
 }
 
 // Check compares the limits that the kernel has with the configuration.

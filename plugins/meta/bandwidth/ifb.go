@@ -2,7 +2,7 @@ package bandwidth
 
 import (
 	"bytes"
-	"cmp"
+	"context"
 	"crypto/sha512"
 	"encoding/hex"
 	"errors"
@@ -16,27 +16,24 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-const (
-	namePrefix  = "bwp"     // starts the name of every ifb, as with the reference plugin
-	aliasPrefix = "cnibox " // starts the alias of every ifb; what follows is the key
-)
+// namePrefix starts the name of every ifb, as with the reference plugin.
+const namePrefix = "bwp"
 
 // names are the names that the attachment's ifb can have. The first is the reference plugin's, so that each plugin deletes what the
 // other one made. All interfaces of a container on one network have the same there, so others than the first take the second.
-func names(k plugin.Key) [2]string {
-	return [2]string{ifbName(k.Network + k.ContainerID), ifbName(k.Network + "/" + k.ContainerID + "/" + k.IfName)}
+func names(k plugin.Key) []string {
+	return []string{ifbName(k.Network + k.ContainerID), ifbName(k.Network + "/" + k.ContainerID + "/" + k.IfName)}
 }
 
 func ifbName(owner string) string {
 	hash := sha512.Sum512([]byte(owner))
 	return namePrefix + hex.EncodeToString(hash[:6])
 }
-
-func alias(k plugin.Key) string { return aliasPrefix + k.String() }
 
 // ifbMAC returns the MAC address of the attachment's ifb. It tells GC the network where the alias does not: it may not be set yet, or be
 // cut.
@@ -55,7 +52,7 @@ func networkMAC(network string) net.HardwareAddr {
 // it set one, the MAC address.
 func isOurs(l netlink.Link, k plugin.Key) bool {
 	attrs := l.Attrs()
-	return l.Type() == "ifb" && (attrs.Alias == alias(k) || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, ifbMAC(k)))
+	return l.Type() == "ifb" && (held.OwnerOf(l) == k.String() || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, ifbMAC(k)))
 }
 
 // makeIFB makes the attachment's ifb, and sets it up.
@@ -72,7 +69,7 @@ func makeIFB(h *netlink.Handle, k plugin.Key, mtu int) (*netlink.Ifb, error) {
 		if err != nil {
 			return nil, lacking(err, "make ifb "+name, ifbLinks)
 		}
-		if err := link.SetUpAs(ifb.Index, alias(k), 0); err != nil {
+		if err := link.SetUpAs(ifb.Index, held.Alias(k), 0); err != nil {
 			return nil, errors.Join(fmt.Errorf("set up %s: %w", name, err), link.Delete(h, ifb.Index))
 		}
 		return ifb, nil
@@ -105,53 +102,69 @@ func mayHave(result *types100.Result, name string) bool {
 	})
 }
 
-// staleIFBs returns the indexes of the ifbs of the request's network whose attachments are not valid, and of those of the reference
-// plugin that nothing is sent into.
-func staleIFBs(r *plugin.Request) (stale []int, err error) {
-	valid := map[string]bool{}
-	for _, k := range r.ValidKeys() {
-		valid[alias(k)] = true
-		for _, name := range names(k) {
-			valid[name+" "+ifbMAC(k).String()] = true
-		}
-	}
-	ifbs, err := link.OfKind("ifb")
+// ifbs are the ifbs of all attachments.
+type ifbs struct {
+	held.Links
+	valid []plugin.Key
+}
+
+// Held lists the ifbs. Those of the reference plugin that nothing is sent into are nobody's.
+func (s ifbs) Held(_ context.Context, network string) (list []plugin.Held, err error) {
+	links, err := link.OfKind("ifb")
 	if err != nil {
 		return nil, fmt.Errorf("list ifbs: %w", err)
 	}
-	var reference []int
-	for _, l := range ifbs {
-		switch a := l.Attrs(); {
+	var reference []netlink.Link
+	for _, l := range links {
+		a, owner := l.Attrs(), held.OwnerOf(l)
+		key := plugin.ParseKey(owner)
+		if bytes.HasPrefix(a.HardwareAddr, networkMAC(network)) {
+			key.Network = network
+		}
+		switch {
 		case !strings.HasPrefix(a.Name, namePrefix) || len(a.Name) != len(ifbName("")):
-		case strings.HasPrefix(a.Alias, aliasPrefix+r.Network+"/"), bytes.HasPrefix(a.HardwareAddr, networkMAC(r.Network)):
-			if name := cmp.Or(a.Alias, a.Name+" "+a.HardwareAddr.String()); !valid[name] { // an ADD that was killed may not have set the alias
-				stale = append(stale, a.Index)
-			}
+		case owner != "":
+			list = append(list, held.Link(l, key, owner))
 		case a.Alias != "":
+		case key.Network != "": // of an ADD that was killed, or is under way
+			list = append(list, held.Link(l, key, s.ownerOf(l)))
 		default:
-			reference = append(reference, a.Index)
+			reference = append(reference, l)
 		}
 	}
-	unused, err := unusedIFBs(r.Links(), reference)
-	return append(stale, unused...), err
+	unused, err := unusedIFBs(s.Host, reference)
+	for _, l := range unused {
+		list = append(list, held.Link(l, plugin.Key{Network: network}, ""))
+	}
+	return list, err
+}
+
+// ownerOf returns the valid attachment that an ifb without an alias belongs to, "" if there is none.
+func (s ifbs) ownerOf(l netlink.Link) string {
+	for _, k := range s.valid {
+		if isOurs(l, k) && slices.Contains(names(k), l.Attrs().Name) {
+			return k.String()
+		}
+	}
+	return ""
 }
 
 // unusedIFBs returns those of the reference plugin's ifbs that no link sends into what it receives. A list of links that changes
 // meanwhile may lack the one that does: then it returns none, for the next GC to find.
-func unusedIFBs(h *netlink.Handle, ifbs []int) ([]int, error) {
-	if len(ifbs) == 0 {
+func unusedIFBs(h *netlink.Handle, ifbs []netlink.Link) ([]netlink.Link, error) {
+	unused := map[int]netlink.Link{}
+	for _, l := range ifbs {
+		// It is limited last: until then an ADD is under way.
+		if kind, _, err := rootQdisc(l.Attrs().Index); err == nil && (kind == "tbf" || kind == "htb") {
+			unused[l.Attrs().Index] = l
+		}
+	}
+	if len(unused) == 0 {
 		return nil, nil
 	}
 	links, err := h.LinkList()
 	if errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, nil
-	}
-	unused := map[int]bool{}
-	for _, index := range ifbs {
-		// It is limited last: until then an ADD is under way.
-		if kind, _, err := rootQdisc(index); err == nil && (kind == "tbf" || kind == "htb") {
-			unused[index] = true
-		}
 	}
 	for i := 0; i < len(links) && len(unused) > 0 && err == nil; i++ {
 		var to []int
@@ -163,5 +176,5 @@ func unusedIFBs(h *netlink.Handle, ifbs []int) ([]int, error) {
 	if err != nil {
 		return nil, fmt.Errorf("look up what is sent into ifbs: %w", err)
 	}
-	return slices.Collect(maps.Keys(unused)), nil
+	return slices.Collect(maps.Values(unused)), nil
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/delegate"
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -129,13 +130,18 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 }
 
 // GC has the delegate remove what attachments have that are not valid, and then removes what was kept for their DEL.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	d, own, err := ofDelegate(r, renderAnyhow(r))
 	if err == nil {
 		err = d.GC(ctx, own)
 	}
 	if err == nil {
-		err = removeStale(ctx, r)
+		err = held.GC(ctx, r, p.Stores(r)...)
 	}
 	return err
+}
+
+// Stores returns what is kept for DEL.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store {
+	return []plugin.Store{files(dataDir(r.Config))}
 }

@@ -94,18 +94,15 @@ func save(r *plugin.Request, config *conf.Object) (path string, err error) {
 	return path, err
 }
 
-// removeStale removes the files of the network's attachments that are not valid. One that does not say its interface stays as long as any
-// of the container's is.
-func removeStale(ctx context.Context, r *plugin.Request) error {
-	valid := map[plugin.Attachment]bool{}
-	for _, a := range r.Valid {
-		valid[a] = true
-		valid[plugin.Attachment{ContainerID: a.ContainerID}] = true
-	}
-	dir := dataDir(r.Config)
-	entries, err := os.ReadDir(dir)
+// files are the kept files in a directory.
+type files string
+
+// Held lists the files that say which network they are of. The reference plugin's don't say the interface, and are held as long as any of
+// the container's is.
+func (dir files) Held(_ context.Context, _ string) (list []plugin.Held, err error) {
+	entries, err := os.ReadDir(string(dir))
 	if errors.Is(err, os.ErrNotExist) {
-		return nil
+		return nil, nil
 	}
 	errs := []error{err}
 	for _, e := range entries {
@@ -113,11 +110,23 @@ func removeStale(ctx context.Context, r *plugin.Request) error {
 			continue
 		}
 		id, _, _ := strings.Cut(e.Name(), separator)
-		k, err := read(filepath.Join(dir, e.Name()))
-		if k.network == r.Network && !valid[plugin.Attachment{ContainerID: id, IfName: k.ifName}] {
-			if err := r.Step(ctx, "remove "+k.path); err != nil {
-				return err
-			}
+		k, err := read(filepath.Join(string(dir), e.Name()))
+		errs = append(errs, err)
+		if k.network != "" {
+			key := plugin.Key{Network: k.network, ContainerID: id, IfName: k.ifName}
+			list = append(list, plugin.Held{Key: key, What: "configuration in " + k.path, Own: k})
+		}
+	}
+	return list, errors.Join(errs...)
+}
+
+// Release removes files.
+func (dir files) Release(_ context.Context, list []plugin.Held) error {
+	var errs []error
+	for _, h := range list {
+		listed := h.Own.(kept)
+		k, err := read(listed.path)
+		if err == nil && k.network == listed.network && k.ifName == listed.ifName {
 			err = state.Remove(k.path)
 		}
 		errs = append(errs, err)

@@ -19,10 +19,10 @@ import (
 )
 
 // backup is what a file has, from ADD to DEL, of the interface before. Its name and form are the reference plugin's, whose DEL can read
-// ours and the other way round, and passes over the network.
+// ours and the other way round, and passes over the key.
 type backup struct {
-	values  values
-	network string // "" in a file of the reference plugin
+	values values
+	key    plugin.Key // not in a file of the reference plugin
 }
 
 // backupPath is that of the file.
@@ -117,8 +117,10 @@ func (b backup) text() []byte {
 			add(a.name, b.values[i])
 		}
 	}
-	if b.network != "" {
-		add("network", strconv.Quote(b.network))
+	if b.key != (plugin.Key{}) {
+		add("network", strconv.Quote(b.key.Network))
+		add("containerID", strconv.Quote(b.key.ContainerID))
+		add("ifname", strconv.Quote(b.key.IfName))
 	}
 	return slices.Concat([]byte("{"), bytes.Join(lines, []byte(",")), []byte("\n}"))
 }
@@ -136,67 +138,60 @@ func parseBackup(text []byte) (b backup, isBackup bool) {
 	if b.values[mtu] == "0" {
 		b.values[mtu] = ""
 	}
-	o.String("network", &b.network)
+	b.key = plugin.KeyIn(o)
 	return b, !slices.ContainsFunc(o.Keys(), func(key string) bool {
-		return key != "network" && !slices.ContainsFunc(attributes[:], func(a attribute) bool { return a.name == key })
+		isPart := key == "network" || key == "containerID" || key == "ifname"
+		return !isPart && !slices.ContainsFunc(attributes[:], func(a attribute) bool { return a.name == key })
 	})
 }
 
-// GC removes the files for DEL that nobody will ask for. Those of the reference plugin don't say the network: of a container that libcni
-// still has a result of, on any network, they are left, and all of them where libcni's results are not known.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	dir := dataDir(r.Config)
-	stems, err := backupStems(dir)
-	if err != nil || len(stems) == 0 {
-		return err
+// backups are the backups in a directory.
+type backups string
+
+// Held lists the backups. That of the reference plugin does not say its network.
+func (dir backups) Held(_ context.Context, _ string) (list []plugin.Held, err error) {
+	entries, err := os.ReadDir(string(dir))
+	if state.IsMissing(err) {
+		return nil, nil
 	}
-	known, err := results.Open(r.Results, plugin.Key{})
-	if err != nil {
-		return err
-	}
-	for _, a := range r.Valid {
-		delete(stems, backupStem(a.ContainerID, a.IfName))
-	}
-	var errs []error
-	for stem := range stems {
-		file := pathOf(dir, stem)
-		network, ok := file.owner()
-		if network == "" {
-			ok = ok && known != nil && !known.MayHave(results.Containers(stem, "_")...)
-		}
-		if !ok || network != "" && network != r.Network {
+	for _, e := range entries {
+		stem, ok := strings.CutSuffix(strings.TrimSuffix(e.Name(), temporarySuffix), suffix)
+		if !ok || !e.Type().IsRegular() {
 			continue
 		}
-		if err := r.Step(ctx, "remove "+string(file)); err != nil {
-			return err
+		if h, ok := pathOf(string(dir), stem).held(stem); ok {
+			list = append(list, h)
 		}
-		errs = append(errs, file.remove())
 	}
-	return errors.Join(errs...)
+	return list, err
 }
 
-// owner returns the network that the file, or the one that is written first, is from: "" if it does not say.
-func (p backupPath) owner() (network string, isBackup bool) {
+// held describes a file, or the one that is written first.
+func (p backupPath) held(stem string) (h plugin.Held, ok bool) {
 	text, err := state.Read(string(p))
 	if state.IsMissing(err) {
 		text, err = state.Read(p.temporary())
 	}
 	b, isBackup := parseBackup(text)
-	return b.network, err == nil && isBackup
-}
-
-// backupStems returns the names, without endings, of the files in dir that can be backups.
-func backupStems(dir string) (map[string]bool, error) {
-	entries, err := os.ReadDir(dir)
-	if state.IsMissing(err) {
-		return nil, nil
-	}
-	stems := map[string]bool{}
-	for _, e := range entries {
-		stem, ok := strings.CutSuffix(strings.TrimSuffix(e.Name(), temporarySuffix), suffix)
-		if ok && e.Type().IsRegular() && len(results.Containers(stem, "_")) > 0 {
-			stems[stem] = true
+	h = plugin.Held{Key: b.key, What: "previous attributes in " + string(p), Own: stem}
+	if h.Key.ContainerID == "" {
+		h.MayBe = results.Containers(stem, "_")
+		if len(h.MayBe) == 1 {
+			h.Key.ContainerID, h.Key.IfName, _ = strings.Cut(stem, "_")
 		}
 	}
-	return stems, err
+	return h, err == nil && isBackup && (h.Key.ContainerID != "" || h.MayBe != nil)
+}
+
+// Release removes backups.
+func (dir backups) Release(_ context.Context, list []plugin.Held) error {
+	var errs []error
+	for _, h := range list {
+		stem := h.Own.(string)
+		file := pathOf(string(dir), stem)
+		if now, ok := file.held(stem); ok && now.Key == h.Key {
+			errs = append(errs, file.remove())
+		}
+	}
+	return errors.Join(errs...)
 }

@@ -3,6 +3,8 @@ package tuning
 import (
 	"encoding/json"
 	"testing"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // recorded is a file of the reference plugin.
@@ -17,7 +19,8 @@ func TestBackupForm(t *testing.T) {
 		{`{"mac":"01:00:00:00:00:00","mtu":99999999999}`, "{\n}"},
 		{`{"mtu":0}`, "{\n}"},
 		{`{"new":1,"mtu":70000}`, "{\n \"mtu\": 70000\n}"},
-		{`{"network":"lan","mtu":1500}`, "{\n \"mtu\": 1500,\n \"network\": \"lan\"\n}"},
+		{`{"ifname":"eth0","network":"lan","mtu":1500,"containerID":"web"}`,
+			"{\n \"mtu\": 1500,\n \"network\": \"lan\",\n \"containerID\": \"web\",\n \"ifname\": \"eth0\"\n}"},
 		{"", "{\n}"},
 		{"{", "{\n}"},
 	}
@@ -31,7 +34,7 @@ func TestBackupForm(t *testing.T) {
 
 func TestIsBackup(t *testing.T) {
 	for text, want := range map[string]bool{
-		recorded: true, ``: true, `{}`: true, `{"mtu":"x"}`: true, `{"mtu":1500,"network":"lan"}`: true,
+		recorded: true, ``: true, `{}`: true, `{"mtu":"x"}`: true, `{"mtu":1500,"network":"lan"}`: true, `{"mtu":1500,"network":"lan","containerID":"web","ifname":"eth0"}`: true,
 		`{"mtu":1500,"name":"x"}`: false, `[]`: false, `{`: false, `text`: false,
 	} {
 		if _, got := parseBackup([]byte(text)); got != want {
@@ -42,7 +45,7 @@ func TestIsBackup(t *testing.T) {
 
 // The reference plugin reads what we write.
 func TestBackupForTheReference(t *testing.T) {
-	b := backup{values{"02:00:00:00:00:01", "false", "1500", "true", "1000"}, "lan"}
+	b := backup{values{"02:00:00:00:00:01", "false", "1500", "true", "1000"}, plugin.Key{Network: "lan", ContainerID: "web", IfName: "eth0"}}
 	var read struct {
 		Mac      string `json:"mac,omitempty"`
 		Promisc  *bool  `json:"promisc,omitempty"`
@@ -64,7 +67,7 @@ func FuzzBackup(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, text []byte) {
 		b, _ := parseBackup(text)
-		b.network = "lan"
+		b.key.Network = "lan"
 		out := b.text()
 		again, isBackup := parseBackup(out)
 		if !json.Valid(out) || !isBackup || string(again.text()) != string(out) {

@@ -85,7 +85,7 @@ func setValues(ctx context.Context, r *plugin.Request, links *netlink.Handle, l 
 	if err := r.Step(ctx, "record previous attributes in "+string(file)); err != nil {
 		return err
 	}
-	unrecord, err := file.record(backup{previous, r.Network})
+	unrecord, err := file.record(backup{previous, r.Key})
 	if err != nil {
 		return err
 	}
@@ -219,6 +219,11 @@ func restore(r *plugin.Request, links *netlink.Handle, recorded values) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Stores returns what is recorded for DEL.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store {
+	return []plugin.Store{backups(dataDir(r.Config))}
 }
 
 // isOther reports whether the link is not the attachment's: the path of its namespace can have been given to another container since.
