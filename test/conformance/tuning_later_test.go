@@ -16,7 +16,8 @@ func tuningBackups() []row {
 			l.same(c.recorded(), "{\n \"mtu\": 1500,\n \"allmulti\": false\n}")
 		}},
 		{name: "the record says the network", differs: "it does not record it", test: func(l *lab) {
-			l.same(l.read(l.tuned(`"mtu":1400`).backup()), "{\n \"mtu\": 1500,\n \"network\": \"lan\"\n}")
+			c := l.tuned(`"mtu":1400`)
+			l.same(l.read(c.backup()), fmt.Sprintf("{\n \"mtu\": 1500,\n \"network\": \"lan\",\n \"containerID\": %q,\n \"ifname\": \"eth0\"\n}", c.ID))
 		}},
 		{name: "without attributes nothing is recorded", test: func(l *lab) {
 			l.tuned(arpFilter)
