@@ -11,6 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/route"
 )
 
 // Repair is what to do about a difference that CHECK finds.
@@ -72,7 +73,7 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 	if err != nil {
 		return err
 	}
-	routes := routesBy(l.Attrs().Index, all)
+	routes := routesOver(l.Attrs().Index, all)
 	for _, ip := range ips {
 		address := result.Prefix(ip.Address)
 		if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == address }) {
@@ -84,24 +85,24 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 		}
 	}
 	for _, want := range r.PrevResult.Routes {
-		route := kernelRoute(l, want, ips)
-		if !hasRoute(routes, route) {
-			return Different("interface %s lacks the route %s", r.IfName, describe(route))
+		wanted := kernelRoute(l, want, ips)
+		if !hasRoute(routes, wanted) {
+			return Different("interface %s lacks the route %s", r.IfName, route.Describe(wanted))
 		}
 	}
 	return nil
 }
 
-// routesBy returns the routes that lead out by a link. Those of IPv6 that two links have are one with two ways in the kernel.
-func routesBy(link int, all []netlink.Route) (own []netlink.Route) {
-	for _, route := range all {
-		if route.LinkIndex == link {
-			own = append(own, route)
+// routesOver returns the routes over a link. Those of IPv6 that two links have are one with two hops in the kernel.
+func routesOver(index int, all []netlink.Route) (own []netlink.Route) {
+	for _, r := range all {
+		if r.LinkIndex == index {
+			own = append(own, r)
 		}
-		for _, way := range route.MultiPath {
-			if way.LinkIndex == link {
-				route.Gw = way.Gw
-				own = append(own, route)
+		for _, hop := range r.MultiPath {
+			if hop.LinkIndex == index {
+				r.Gw = hop.Gw
+				own = append(own, r)
 			}
 		}
 	}

@@ -17,10 +17,18 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// InContainer has the DEL and GC of a plugin whose link is the container's alone: it goes with its namespace.
+type InContainer struct{}
+
 // Del deletes the container's link, if it is the attachment's, and gives back its addresses.
-func Del(ctx context.Context, r *plugin.Request, c *Config) error {
-	d := BeginDel(ctx, r, c)
+func (InContainer) Del(ctx context.Context, r *plugin.Request) error {
+	d := BeginDel(ctx, r, Locate(r.Config))
 	return d.End(ctx, deleteOwn(r))
+}
+
+// GC gives back the addresses of attachments that are not valid.
+func (InContainer) GC(ctx context.Context, r *plugin.Request) error {
+	return GC(ctx, r, Locate(r.Config))
 }
 
 // Removal is one DEL on its way: BeginDel, then what deletes the link, then End.
@@ -121,9 +129,9 @@ func Reported(r *plugin.Request, l netlink.Link) bool {
 	})
 }
 
-// GC removes the host ends and leases of the network's attachments that are not valid.
-func GC(ctx context.Context, r *plugin.Request, c *Config) error {
-	err := held.GC(ctx, r, HostEnds(r))
+// GC has stores, and the IPAM plugin, let go of what is held for the network's attachments that are not valid.
+func GC(ctx context.Context, r *plugin.Request, c *Config, stores ...plugin.Store) error {
+	err := held.GC(ctx, r, stores...)
 	ipam, missing := findReleaser(r, c)
 	if ipam == nil {
 		return errors.Join(err, missing)

@@ -1,14 +1,112 @@
 package attach
 
 import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
 	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/held"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
+
+// hostMAC returns the MAC address of the attachment's host end. It is higher than others, because a bridge whose own address nobody
+// has set takes the lowest of its ports.
+func hostMAC(k plugin.Key) net.HardwareAddr {
+	mac := k.MAC("host end")
+	mac[0] = 0xfe // locally administered, unicast
+	return mac
+}
+
+// MakeVeth makes a veth pair: the container's end, which is down, and a host end that is named from the key, a port of a master
+// unless that is 0, and up. It returns the host end.
+func (a *Attachment) MakeVeth(ctx context.Context, master int) (netlink.Link, error) {
+	if err := a.Step(ctx, "link"); err != nil {
+		return nil, err
+	}
+	for salt := range plugin.HostEnds {
+		name := a.Key.HostEnd(salt)
+		veth, err := a.makeVeth(name, master)
+		if err == nil {
+			return veth, a.Made(a.DeleteLink)
+		}
+		if !errors.Is(err, unix.EEXIST) {
+			return nil, err
+		}
+		l, err := a.Links().LinkByName(name)
+		switch {
+		case link.IsNotFound(err): // so it was the other end's name
+			return nil, plugin.Errorf("give the attachment another CNI_IFNAME, or remove that interface", "the container already has an interface %s", a.IfName)
+		case err != nil:
+			return nil, err
+		case owns(l, a.Key):
+			return nil, plugin.Errorf("call DEL before a second ADD",
+				"container %s is already attached to network %s as %s (host end %s)", a.ContainerID, a.Network, a.IfName, name)
+		}
+	}
+	return nil, plugin.Errorf("remove stale links: see `ip link show type veth`", "all %d names for the host end are taken", plugin.HostEnds)
+}
+
+// makeVeth makes the pair under a name, whole or not at all. Both MAC addresses are set, so that udev leaves them alone
+// (systemd.link(5), MACAddressPolicy). One queue is asked for in so many words: otherwise the kernel makes one for each CPU.
+func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
+	const usualMTU, usualQueue = 1500, 1000 // bytes, packets: the kernel's; the host end has no queue, as with the reference plugins
+	mtu := cmp.Or(a.MTU, usualMTU)
+	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC(a.Key), MTU: mtu, TxQLen: 0, NumTxQueues: 1, NumRxQueues: 1}
+	veth := &netlink.Veth{
+		LinkAttrs: attrs, PeerName: a.IfName, PeerHardwareAddr: a.ContainerMAC(), PeerNamespace: netlink.NsFd(int(a.NS().Fd())),
+		PeerTxQLen: usualQueue, PeerMTU: uint32(mtu), PeerNumTxQueues: 1, PeerNumRxQueues: 1,
+	}
+	if err := a.Links().LinkAdd(veth); err != nil {
+		if !errors.Is(err, unix.EEXIST) {
+			err = errors.Join(err, deleteHostEnd(a.Request)) // it may be there, and its index not known
+		}
+		return nil, fmt.Errorf("create veth %s: %w", name, err)
+	}
+	if err := link.SetUpAs(veth.Index, held.Alias(a.Key), master); err != nil {
+		return nil, errors.Join(fmt.Errorf("set up %s: %w", name, err), link.Delete(a.Links(), veth.Index))
+	}
+	return veth, nil
+}
+
+// owns reports whether a link with one of the key's names is the host end of its attachment. An ADD that was killed leaves one
+// without an alias.
+func owns(l netlink.Link, k plugin.Key) bool {
+	attrs := l.Attrs()
+	return l.Type() == "veth" && (held.OwnerOf(l) == k.String() || attrs.Alias == "" && slices.Equal(attrs.HardwareAddr, hostMAC(k)))
+}
+
+// HostEnd returns the host end of the request's attachment, nil if there is none.
+func HostEnd(r *plugin.Request) (netlink.Link, error) {
+	for salt := range plugin.HostEnds {
+		l, err := r.Links().LinkByName(r.HostEnd(salt))
+		switch {
+		case link.IsNotFound(err):
+		case err != nil:
+			return nil, fmt.Errorf("look up %s: %w", r.HostEnd(salt), err)
+		case owns(l, r.Key):
+			return l, nil
+		}
+	}
+	return nil, nil
+}
+
+// deleteHostEnd deletes the attachment's host end, if there is one.
+func deleteHostEnd(r *plugin.Request) error {
+	l, err := HostEnd(r)
+	if l == nil {
+		return err
+	}
+	return link.Delete(r.Links(), l.Attrs().Index)
+}
 
 // FindHostEnd returns the host end to delete, nil if there is none, and whether it is certain whose it is. If the key leads to none the
 // container may still have a veth that the reference plugin made. Its host end has a random name and is found from the container's side.
@@ -31,6 +129,29 @@ func FindHostEnd(r *plugin.Request) (end netlink.Link, certain bool, err error) 
 		return nil, false, err
 	}
 	return end, Reported(r, inside), nil
+}
+
+// LeadsTo reports whether a veth of the host has the container's link as its other end. What the container's side says of that is
+// the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
+func LeadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {
+	leads, err := link.LeadsInto(outside, n)
+	return leads && inside.Type() == "veth" && outside.Attrs().ParentIndex == inside.Attrs().Index, err
+}
+
+// otherEnd returns the host's veth that has a container's link as its other end, nil if there is none.
+func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
+	if inside.Type() != "veth" || inside.Attrs().ParentIndex == 0 {
+		return nil, nil
+	}
+	outside, err := r.Links().LinkByIndex(inside.Attrs().ParentIndex)
+	if err != nil {
+		return nil, link.IgnoreNotFound(err)
+	}
+	leads, err := LeadsTo(outside, inside, r.NS())
+	if !leads {
+		outside = nil
+	}
+	return outside, err
 }
 
 // CheckHostEnd compares the other end of the container's veth with the result of ADD, and returns it.
@@ -56,3 +177,9 @@ func CheckHostEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) 
 	}
 	return end, CheckMAC(r.PrevResult.Interfaces[at], end)
 }
+
+// IsHostEnd reports whether a link is an attachment's host end that was made here.
+func IsHostEnd(l netlink.Link) bool { return held.OwnerOf(l) != "" }
+
+// HostEnds are the host ends of all attachments.
+func HostEnds(r *plugin.Request) plugin.Store { return held.Links{Kind: "veth", Host: r.Links()} }

@@ -36,7 +36,7 @@ func isPort(h *netlink.Handle, l netlink.Link, bridge string) bool {
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	return errors.Join(
 		backend.GC(ctx, r.Network, r.ValidKeys(), packetFilter(r)...),
-		attach.GC(ctx, r, &locate(r).Config))
+		attach.GC(ctx, r, &locate(r).Config, attach.HostEnds(r)))
 }
 
 // Stores returns the host ends.

@@ -12,7 +12,7 @@ import (
 )
 
 // Plugin is the dummy plugin.
-type Plugin struct{}
+type Plugin struct{ attach.InContainer }
 
 // parse reads the configuration of an ADD, CHECK or STATUS.
 func parse(r *plugin.Request) (*attach.Config, error) {
@@ -48,11 +48,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return a.Result(), nil
 }
 
-// Del deletes the link and gives back its addresses.
-func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config))
-}
-
 // Check compares the link and its addresses with the result of ADD.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)
@@ -70,9 +65,4 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	return attach.Status(ctx, r, c)
-}
-
-// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return attach.GC(ctx, r, attach.Locate(r.Config))
 }

@@ -14,7 +14,7 @@ import (
 )
 
 // Plugin is the macvlan plugin.
-type Plugin struct{}
+type Plugin struct{ attach.InContainer }
 
 // config is what the macvlan plugin reads of a configuration; docs/macvlan.md explains each key.
 type config struct {
@@ -90,11 +90,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return a.Result(), nil
 }
 
-// Del deletes the link and gives back its addresses.
-func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config))
-}
-
 // Check compares the link and its addresses with the result of ADD, and its master and mode with the configuration.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)
@@ -118,9 +113,4 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	return attach.StatusOn(ctx, r, &c.Config, c.master)
-}
-
-// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return attach.GC(ctx, r, attach.Locate(r.Config))
 }

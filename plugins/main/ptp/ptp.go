@@ -197,7 +197,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 
 // GC removes what the packet filter, links and leases hold for the network's attachments that are not valid.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return errors.Join(backend.GC(ctx, r.Network, r.ValidKeys(), backend.Masquerade(nil)), attach.GC(ctx, r, attach.Locate(r.Config)))
+	return errors.Join(backend.GC(ctx, r.Network, r.ValidKeys(), backend.Masquerade(nil)), attach.GC(ctx, r, attach.Locate(r.Config), attach.HostEnds(r)))
 }
 
 // Stores returns the host ends.

@@ -18,7 +18,7 @@ import (
 )
 
 // Plugin is the tap plugin.
-type Plugin struct{}
+type Plugin struct{ attach.InContainer }
 
 const device = "/dev/net/tun"
 
@@ -133,11 +133,6 @@ func (c *config) explain(name string, err error) error {
 	return plugin.Errorf(remedy, "make tap %s: %v", name, err)
 }
 
-// Del deletes the tap and gives back its addresses.
-func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config))
-}
-
 // Check compares the tap and its addresses with the result of ADD and the configuration.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)
@@ -171,9 +166,4 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return kernel.MissingLink("tap", err)
 	}
 	return attach.Status(ctx, r, &c.Config)
-}
-
-// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return attach.GC(ctx, r, attach.Locate(r.Config))
 }

@@ -13,7 +13,7 @@ import (
 )
 
 // Plugin is the vlan plugin.
-type Plugin struct{}
+type Plugin struct{ attach.InContainer }
 
 // config is what the vlan plugin reads of a configuration; docs/vlan.md explains each key.
 type config struct {
@@ -69,11 +69,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return a.Result(), nil
 }
 
-// Del deletes the link and gives back its addresses.
-func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	return attach.Del(ctx, r, attach.Locate(r.Config))
-}
-
 // Check compares the link and its addresses with the result of ADD, and its master, VLAN and MTU with the configuration.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)
@@ -100,9 +95,4 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	return attach.StatusOn(ctx, r, &c.Config, c.master)
-}
-
-// GC gives back the addresses of attachments that are not valid. Links go with their namespaces.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return attach.GC(ctx, r, attach.Locate(r.Config))
 }

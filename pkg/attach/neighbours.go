@@ -1,0 +1,122 @@
+package attach
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// detectionTime bounds the wait for duplicate address detection, which takes one to two seconds (RFC 4862).
+const detectionTime = 5 * time.Second
+
+// setSysctls sets what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
+// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are looked for elsewhere
+// first.
+func (a *Attachment) setSysctls() error {
+	own, announce := "net/ipv6/conf/"+a.IfName+"/", "0"
+	if a.needsAnnouncement() {
+		announce = "1"
+		_ = sysctl.Set("net/ipv4/conf/"+a.IfName+"/arp_notify", announce) // otherwise neighbours ask by themselves, later
+	}
+	if !a.hasIPv6() {
+		return nil
+	}
+	_ = sysctl.Set(own+"ndisc_notify", announce)
+	needed := [][2]string{{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}, {own + "keep_addr_on_down", "1"}}
+	if a.needsDAD() {
+		needed = append(needed, [2]string{own + "accept_dad", "1"}, [2]string{own + "enhanced_dad", "1"})
+	} else {
+		needed = append(needed, [2]string{own + "accept_dad", "0"})
+	}
+	for _, s := range needed {
+		if err := sysctl.Set(s[0], s[1]); err != nil {
+			return fmt.Errorf("prepare the container for its addresses: %w", err)
+		}
+	}
+	return nil
+}
+
+// RefuseRouters keeps others on a link's segment from making themselves a router, whatever families it has addresses of
+// (CVE-2020-10749). Without IPv6 there is nothing to refuse.
+func RefuseRouters(link string) error {
+	const own = "net/ipv6/conf/"
+	for _, name := range []string{"accept_ra", "autoconf"} {
+		err := sysctl.Set(own+link+"/"+name, "0")
+		if err == nil || errors.Is(err, unix.ENOENT) {
+			continue
+		}
+		if disabled, _ := sysctl.Get(own + link + "/disable_ipv6"); disabled != "1" {
+			return fmt.Errorf("refuse router advertisements: %w", err)
+		}
+	}
+	return nil
+}
+
+// canRefuseRouters reports whether containers with IPv6 can be kept from router advertisements, for STATUS.
+func canRefuseRouters() error {
+	err := sysctl.Writable()
+	if _, lacksIPv6 := sysctl.Get("net/ipv6/conf/default/accept_ra"); err == nil || lacksIPv6 != nil {
+		return nil
+	}
+	return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("router advertisements can't be refused: %v", err),
+		`give the runtime a /proc/sys that it can write to, or set "acceptRA": true (not with ptp, whose host end refuses them all the same)`)
+}
+
+// needsDAD reports whether another host may have an IPv6 address of the container: on a shared segment, unless IPAM hands out each
+// address once.
+func (a *Attachment) needsDAD() bool {
+	return a.DAD || a.Segment && (a.ipam == nil || !a.ipam.AddressesUniqueToNode)
+}
+
+func isIPv6(ip *types100.IPConfig) bool { return ip.Address.IP.To4() == nil }
+
+func (a *Attachment) hasIPv6() bool { return slices.ContainsFunc(a.IPs, isIPv6) }
+
+// needsAnnouncement reports whether neighbours may not know the MAC address that an address has: it is not made from that, or others
+// had it before.
+func (a *Attachment) needsAnnouncement() bool {
+	return len(a.IPs) > 0 && (a.MAC != nil || a.Segment || a.ipam == nil || a.ipam.NeedsLink)
+}
+
+// AnnounceAddresses tells neighbours of addresses whose MAC address they may not know. The kernel has done so when the link came up, but
+// a port that does not pass packets yet drops it. To set the MAC address that the link has makes the kernel do it again.
+func (a *Attachment) AnnounceAddresses() error {
+	if !a.needsAnnouncement() {
+		return nil
+	}
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	return inside.LinkSetHardwareAddr(a.link, a.link.Attrs().HardwareAddr)
+}
+
+// waitForDAD waits until no address of the link is still looked for elsewhere.
+func (a *Attachment) waitForDAD() error {
+	failed, err := link.WaitForAddresses(a.link, detectionTime)
+	switch {
+	case err != nil && a.lacksCarrier(): // nobody is there to be asked
+		return nil
+	case err != nil:
+		return fmt.Errorf("wait for duplicate address detection: %w", err)
+	case failed != nil:
+		return plugin.Errorf("take that address from the other host, or from the pool", "duplicate address detection found another user of %s", failed)
+	}
+	return nil
+}
+
+// lacksCarrier reports whether nothing is on the other end of the container's link.
+func (a *Attachment) lacksCarrier() bool {
+	l, err := netlink.LinkByName(a.IfName)
+	return err == nil && l.Attrs().RawFlags&unix.IFF_LOWER_UP == 0
+}
