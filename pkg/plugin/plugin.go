@@ -53,7 +53,7 @@ type Descriptor struct {
 	// Chained plugins change what one before them has made: ADD and CHECK need its result.
 	Chained bool
 
-	// ChecksWithoutResult is set for plugins whose CHECK does without the result of ADD, since they keep what they have handed out.
+	// ChecksWithoutResult is set for plugins whose CHECK does without the result of ADD.
 	ChecksWithoutResult bool
 
 	// What callers of an IPAM plugin have to know.
