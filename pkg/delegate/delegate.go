@@ -38,6 +38,7 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 		if d.External {
 			d.Plugin = external{name, path}
 			d.NeedsLink = true // it has to be assumed
+			d.ChecksWithoutResult = true
 		}
 		return d, nil
 	}
