@@ -39,7 +39,7 @@ func newRequest(t *testing.T, command plugin.Command, path ...string) *plugin.Re
 	}
 	return &plugin.Request{
 		Command: command, Key: plugin.Key{Network: "net", ContainerID: "c0ffee", IfName: "eth0"}, Netns: "/run/netns/web",
-		Args: "IgnoreUnknown=1", Path: path, Version: "1.1.0", Config: o,
+		Args: "IgnoreUnknown=1", Path: path, Version: "1.1.0", Config: o, HasValid: true,
 		Plugins: plugin.Table{
 			{Name: "host-local", Kind: plugin.IPAM, Plugin: &inside{}, AddressesUniqueToNode: true},
 			{Name: "dhcp", Kind: plugin.IPAM, Plugin: &inside{}, NeedsLink: true, ReleasesThroughLink: true},

@@ -40,32 +40,6 @@ func read(t *testing.T, dir, name string) string {
 	return string(data)
 }
 
-func TestExternalGetsTheCall(t *testing.T) {
-	d, dir := script(t, `cat > $DIR/stdin; env > $DIR/env; echo '{"ips": [{"address": "10.88.0.2/16"}]}'`)
-	t.Setenv("TRACEPARENT", "00-1-2-01")
-	t.Setenv("CNI_COMMAND", "DEL")
-	t.Setenv("CNI_IFNAME", "another")
-	result, err := d.Add(context.Background(), newRequest(t, plugin.Add, "/opt/cni/bin", dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(result.IPs) != 1 || result.IPs[0].Address.String() != "10.88.0.2/16" {
-		t.Errorf("result %+v", result)
-	}
-	if got := read(t, dir, "stdin"); got != strings.ReplaceAll(config, " ", "") {
-		t.Errorf("standard input %q", got)
-	}
-	env := "\n" + read(t, dir, "env")
-	for _, want := range []string{
-		"CNI_COMMAND=ADD", "CNI_CONTAINERID=c0ffee", "CNI_IFNAME=eth0", "CNI_NETNS=/run/netns/web", "CNI_ARGS=IgnoreUnknown=1",
-		"CNI_PATH=/opt/cni/bin:" + dir, "TRACEPARENT=00-1-2-01",
-	} {
-		if !strings.Contains(env, "\n"+want+"\n") {
-			t.Errorf("the environment has no %s:\n%s", want, env)
-		}
-	}
-}
-
 // A namespace that is gone for us stays what the runtime said it is: the
 // delegate looks itself.
 func TestExternalGetsTheRuntimesNamespace(t *testing.T) {

@@ -4,11 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 	"time"
-
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // later does something as a session that begins after a time.
@@ -16,16 +13,6 @@ func (b *bench) later(after time.Duration, do func(x *session) error) error {
 	b.Helper()
 	_, err := b.locked(b.Context(), true, "test", func(x *session) ([]Lease, error) {
 		x.now = time.Now().Add(after)
-		return nil, do(x)
-	})
-	return err
-}
-
-// inLaterBoot does something as a session of a boot that begins now.
-func (b *bench) inLaterBoot(do func(x *session) error) error {
-	b.Helper()
-	_, err := b.locked(b.Context(), true, "test", func(x *session) ([]Lease, error) {
-		x.index.began = time.Now()
 		return nil, do(x)
 	})
 	return err
@@ -40,70 +27,6 @@ func (b *bench) result(id, netns string) {
 	text := fmt.Sprintf(`{"kind":"cniCacheV1","networkName":"net","containerId":%q,"ifName":"eth0","netns":%q}`, id, netns)
 	if err := os.WriteFile(filepath.Join(b.results, "net-"+id+"-eth0"), []byte(text), 0o600); err != nil {
 		b.Fatal(err)
-	}
-}
-
-func TestReclaim(t *testing.T) {
-	all := pool(0, "10.1.2.1-10.1.2.6!10.1.2.1")
-	b := newBench(t)
-	b.put("10.1.2.2", "running\r\neth0")
-	b.put("10.1.2.3", "forgotten\r\neth0")
-	b.put("10.1.2.4", "crashed\r\neth0")
-	b.put("10.1.2.5", "old")
-	b.put("10.1.2.6", "")
-	b.put("10.1.2.7", "outside\r\neth0")
-	b.result("running", "/proc/self/ns/net")
-	b.result("crashed", "/run/netns/none")
-	err := b.inLaterBoot(func(x *session) error { return x.reclaim(all) })
-	if err != nil {
-		t.Fatal(err)
-	}
-	b.hasFiles(map[string]string{"lock": "", "10.1.2.2": "running\r\neth0", "10.1.2.5": "old", "10.1.2.7": "outside\r\neth0"})
-}
-
-func TestNothingToReclaim(t *testing.T) {
-	for name, test := range map[string]struct {
-		setup func(b *bench)
-		want  string
-	}{
-		"all are in use": {func(b *bench) {
-			for _, id := range []string{"a", "b", "c"} {
-				b.result(id, "/proc/self/ns/net")
-			}
-		}, ": 3 addresses, all taken, 0 of them by stale leases"},
-		"results are kept elsewhere": {func(b *bench) { b.results = "/run/none" }, `: 3 addresses, all taken; how many of them are stale is not known without libcni's results, which are not in "/run/none"`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			b := newBench(t)
-			test.setup(b)
-			for _, id := range []string{"a", "b", "c"} {
-				b.add(id, small)
-			}
-			before := b.files()
-			err := b.inLaterBoot(func(x *session) error { return x.reclaim(small) })
-			e := plugin.AsError(err)
-			if !strings.Contains(e.Msg, test.want) || !strings.Contains(e.Details, "`cnictl gc net`") {
-				t.Errorf("got %q (%s)\nwant %q", e.Msg, e.Details, test.want)
-			}
-			b.hasFiles(before)
-		})
-	}
-}
-
-// Leases of this boot may be those of ADDs under way, of which libcni has no
-// result yet.
-func TestLeasesOfThisBootAreKept(t *testing.T) {
-	b := newBench(t)
-	b.result("else", "/proc/self/ns/net")
-	for _, id := range []string{"a", "b", "c"} {
-		b.add(id, small)
-	}
-	err := b.addFails("d", small)
-	if want := ": 3 addresses, all taken, 3 of them by stale leases"; !strings.Contains(err.Error(), want) {
-		t.Errorf("got %q, want %q", err, want)
-	}
-	if err := b.addFails("d", Pool{Ranges: small.Ranges, Want: addr("10.1.2.3")}); !strings.Contains(err.Error(), "container b") {
-		t.Error(err)
 	}
 }
 
@@ -154,22 +77,6 @@ func TestSealTime(t *testing.T) {
 	seal := sealTimeOf(t, b.path)
 	if seal != seal.Truncate(2*time.Second) {
 		t.Errorf("%v is not what every filesystem can keep", seal)
-	}
-}
-
-// An address that is asked for by name has no other to fall back to.
-func TestWantedFromBefore(t *testing.T) {
-	b := newBench(t)
-	b.result("else", "/proc/self/ns/net")
-	b.put("10.1.2.3", "gone\r\neth0")
-	err := b.inLaterBoot(func(x *session) error {
-		return x.takeWanted(att("new", "eth0"), Pool{Ranges: small.Ranges, Want: addr("10.1.2.3")})
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if owner, _, err := b.OwnerOf(addr("10.1.2.3")); owner != att("new", "eth0") || err != nil {
-		t.Error(owner, err)
 	}
 }
 

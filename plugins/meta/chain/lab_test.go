@@ -141,5 +141,3 @@ func (f fake) verb(ctx context.Context, command plugin.Command, r *plugin.Reques
 func config(version, keys, list string) string {
 	return fmt.Sprintf(`{"cniVersion": %q, "name": "net", "type": "chain", %s "plugins": %s}`, version, keys, list)
 }
-
-const abc = `[{"type": "a"}, {"type": "b"}, {"type": "c"}]`
