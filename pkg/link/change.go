@@ -16,9 +16,9 @@ func SetUpAs(index int, alias string, master int) error {
 	if master != 0 {
 		attrs = append(attrs, nl.NewRtAttr(unix.IFLA_MASTER, nl.Uint32Attr(uint32(master))), withoutIPv6Address())
 	}
-	err := change(index, unix.IFF_UP, attrs)
+	err := Change(index, unix.IFF_UP, unix.IFF_UP, attrs...)
 	if errors.Is(err, unix.EAFNOSUPPORT) && master != 0 { // there is no IPv6
-		err = change(index, unix.IFF_UP, attrs[:2])
+		err = Change(index, unix.IFF_UP, unix.IFF_UP, attrs[:2]...)
 	}
 	return err
 }
@@ -32,18 +32,17 @@ func withoutIPv6Address() *nl.RtAttr {
 // Move moves a link of the calling thread's namespace into another one, where it gets a name and an alias, all in one step. It is
 // down then. If the name is taken there the link may have been moved and not renamed.
 func Move(index int, to ns.NetNS, name, alias string) error {
-	return change(index, 0, []nl.NetlinkRequestData{
+	return Change(index, 0, 0,
 		nl.NewRtAttr(unix.IFLA_NET_NS_FD, nl.Uint32Attr(uint32(to.Fd()))),
 		nl.NewRtAttr(unix.IFLA_IFNAME, nl.ZeroTerminated(name)),
-		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias)),
-	})
+		nl.NewRtAttr(unix.IFLA_IFALIAS, []byte(alias)))
 }
 
-// change sets flags and attributes of a link.
-func change(index int, flags uint32, attrs []nl.NetlinkRequestData) error {
+// Change sets attributes of a link of the calling thread's namespace, and those of its flags that are in the mask.
+func Change(index int, flags, mask uint32, attrs ...nl.NetlinkRequestData) error {
 	request := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK)
 	message := nl.NewIfInfomsg(unix.AF_UNSPEC)
-	message.Index, message.Flags, message.Change = int32(index), flags, flags
+	message.Index, message.Flags, message.Change = int32(index), flags, mask
 	request.AddData(message)
 	for _, a := range attrs {
 		request.AddData(a)

@@ -1,6 +1,7 @@
 package hostdevice
 
 import (
+	"cmp"
 	"net"
 	"os"
 	"path/filepath"
@@ -90,9 +91,7 @@ func (c *config) findDir(assigned string) error {
 	if c.pci != "" {
 		dir = filepath.Join(pciDevices, c.pci)
 	}
-	if c.dir == "" {
-		c.dir = dir
-	}
+	c.dir = cmp.Or(c.dir, dir)
 	return nil
 }
 

@@ -24,12 +24,8 @@ func (n *note) findInside(r *plugin.Request) (l netlink.Link, err error) {
 	if r.NS() == nil {
 		return nil, nil
 	}
-	inside, err := r.LinksInside()
-	if err != nil {
-		return nil, err
-	}
 	err = r.Inside(func() (err error) {
-		l, err = n.find(inside, 20, n.IfName)
+		l, err = n.find(&netlink.Handle{}, 20, n.IfName)
 		return err
 	})
 	return l, err
@@ -69,23 +65,18 @@ func findReferenceDevice(r *plugin.Request) (*note, error) {
 	if r.NS() == nil {
 		return nil, nil
 	}
-	inside, err := r.LinksInside()
-	if err != nil {
-		return nil, err
-	}
-	l, err := inside.LinkByName(r.IfName)
-	if err != nil {
-		return nil, link.IgnoreNotFound(err)
-	}
 	var n *note
-	err = r.Inside(func() error {
-		n = newNote(r, l)
-		n.name, n.alias, n.altNames, n.xdp, n.up = n.alias, "", "", 0, false // nothing else is known of its time on the host
-		return nil
+	var l netlink.Link
+	err := r.Inside(func() (err error) {
+		if l, err = netlink.LinkByName(r.IfName); err == nil {
+			n = newNote(r, l)
+		}
+		return link.IgnoreNotFound(err)
 	})
-	if err != nil {
+	if n == nil {
 		return nil, err
 	}
+	n.name, n.alias, n.altNames, n.xdp, n.up = n.alias, "", "", 0, false // nothing else is known of its time on the host
 	list, err := notes()
 	if err != nil {
 		return nil, err

@@ -61,11 +61,15 @@ func (n *note) fetch(r *plugin.Request) (netlink.Link, error) {
 	if l != nil {
 		return n.moveBack(r, l)
 	}
-	if l, err = n.findOnHost(r); l != nil || err != nil {
-		return l, err
+	// The kernel puts hardware back to the host a moment after its namespace has ended, and deletes the rest with that.
+	const longest, pause = time.Second, 10 * time.Millisecond
+	isThere := n.isOwn(r.NS())
+	l, err = n.findOnHost(r)
+	for end := time.Now().Add(longest); l == nil && err == nil && !isThere && n.kind == hardware && time.Now().Before(end); time.Sleep(pause) {
+		l, err = n.findOnHost(r)
 	}
-	if !n.isOwn(r.NS()) {
-		return n.await(r)
+	if l != nil || err != nil || !isThere {
+		return l, err
 	}
 	hidden, err := n.mayBeElsewhere(r)
 	if hidden {
@@ -73,15 +77,6 @@ func (n *note) fetch(r *plugin.Request) (netlink.Link, error) {
 			"the container has it no more, and may have given it to another network namespace")
 	}
 	return nil, err
-}
-
-// await waits for a device of a namespace that has ended: the kernel puts hardware back to the host a moment later, and deletes the rest.
-func (n *note) await(r *plugin.Request) (l netlink.Link, err error) {
-	const longest, pause = time.Second, 10 * time.Millisecond
-	for end := time.Now().Add(longest); n.kind == hardware && l == nil && err == nil && time.Now().Before(end); time.Sleep(pause) {
-		l, err = n.findOnHost(r)
-	}
-	return l, err
 }
 
 // moveBack moves a device to the host, without what the container has added to it. If another link has its name there by now, it gets a
@@ -96,15 +91,15 @@ func (n *note) moveBack(r *plugin.Request, l netlink.Link) (netlink.Link, error)
 		return nil, err
 	}
 	defer host.Close()
-	inside, err := r.LinksInside()
+	err = r.Inside(func() error {
+		inside := &netlink.Handle{}
+		_ = dropNames(inside, l) // the host's links may have them; what is left is removed on the host, or in the way
+		if err := deleteUppers(inside, l); err != nil {
+			return err
+		}
+		return link.Move(l.Attrs().Index, host, name, n.name)
+	})
 	if err != nil {
-		return nil, err
-	}
-	_ = dropNames(inside, l) // the host's links may have them; what is left is removed on the host, or in the way
-	if err := deleteUppers(inside, l); err != nil {
-		return nil, err
-	}
-	if err := r.Inside(func() error { return link.Move(l.Attrs().Index, host, name, n.name) }); err != nil {
 		return nil, err
 	}
 	moved, err := n.findOnHost(r, name)
@@ -183,7 +178,8 @@ func (n *note) restore(r *plugin.Request, l netlink.Link) error {
 		n.warn(r, "its MAC address", links.LinkSetHardwareAddr(l, mac))
 	}
 	n.warn(r, "its MTU", links.LinkSetMTU(l, n.mtu))
-	n.warn(r, "its flags, queue length and group", n.setFlags(l))
+	n.warn(r, "its flags, queue length and group", link.Change(a.Index, uint32(n.flags), settable,
+		nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(n.queue))), nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(uint32(n.group)))))
 	for _, name := range strings.Fields(n.altNames) {
 		if !slices.Contains(a.AltNames, name) {
 			n.warn(r, "its name "+name, links.LinkAddAltName(l, name))
@@ -200,17 +196,6 @@ func (n *note) warn(r *plugin.Request, what string, err error) {
 	if err != nil {
 		r.WarnOf(fmt.Errorf("%s is back on the host, without %s as before: %w", n.name, what, err))
 	}
-}
-
-// setFlags gives the device its flags, queue length and group back.
-func (n *note) setFlags(l netlink.Link) error {
-	request, message := nl.NewNetlinkRequest(unix.RTM_SETLINK, unix.NLM_F_ACK), nl.NewIfInfomsg(unix.AF_UNSPEC)
-	message.Index, message.Flags, message.Change = int32(l.Attrs().Index), uint32(n.flags), settable
-	request.AddData(message)
-	request.AddData(nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(n.queue))))
-	request.AddData(nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(uint32(n.group))))
-	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
-	return err
 }
 
 // dropProgram removes an XDP program that the device did not have at ADD: it comes along with the device.

@@ -115,12 +115,9 @@ func (n *note) claim() error {
 	return errors.Join(errs...)
 }
 
-// isOfSameDevice reports whether two notes are of the same device. If that is not known, they are if it had the same name.
+// isOfSameDevice reports whether two notes are of the same device. Where numbers are not known, they are if it had the same name.
 func (n *note) isOfSameDevice(other *note) bool {
-	if n.number != 0 && other.number != 0 {
-		return n.number == other.number
-	}
-	return n.name == other.name
+	return n.number == other.number && (n.number != 0 || n.name == other.name)
 }
 
 // noteOf returns the note of an attachment, nil if there is none.
@@ -141,7 +138,7 @@ func notes() (list []*note, err error) {
 	errs := []error{err}
 	for _, f := range files {
 		path := filepath.Join(notesDir, f.Name())
-		file, err := os.Stat(path)
+		file, err := f.Info()
 		if err != nil { // it was removed just now
 			continue
 		}
