@@ -123,11 +123,8 @@ func (a *Attachment) Made(remove func(context.Context) error) error {
 			return err
 		}
 	}
-	inside, err := a.LinksInside()
-	if err != nil {
-		return err
-	}
-	if a.link, err = inside.LinkByName(a.IfName); err != nil {
+	var err error
+	if _, a.link, err = lookUp(a.Request); err != nil {
 		return fmt.Errorf("look up %s, which was just made: %w", a.IfName, err)
 	}
 	a.Interface = a.Describe(a.link)
@@ -137,16 +134,9 @@ func (a *Attachment) Made(remove func(context.Context) error) error {
 
 // DeleteLink deletes the container's link.
 func (a *Attachment) DeleteLink(context.Context) error {
-	inside, err := a.LinksInside()
+	inside, l, err := lookUp(a.Request)
 	if err != nil {
-		return err
-	}
-	l, err := inside.LinkByName(a.IfName)
-	if link.IsNotFound(err) {
-		return nil
-	}
-	if err != nil {
-		return err
+		return link.IgnoreNotFound(err)
 	}
 	return link.Delete(inside, l.Attrs().Index)
 }

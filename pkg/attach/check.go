@@ -27,18 +27,14 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 		return nil, plugin.Errorf("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME",
 			"prevResult has no interface %s in %s", r.IfName, r.Netns)
 	}
-	inside, err := r.LinksInside()
-	if err != nil {
-		return nil, err
-	}
-	l, err := inside.LinkByName(r.IfName)
+	inside, l, err := lookUp(r)
 	if err != nil {
 		return nil, Different("interface %s is not in the container: %v", r.IfName, err)
 	}
 	if kind != "" && l.Type() != kind {
 		return nil, Different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
 	}
-	if err := CheckMAC(want, l); err != nil {
+	if err := checkMAC(want, l); err != nil {
 		return nil, err
 	}
 	if l.Attrs().RawFlags&unix.IFF_UP == 0 && !c.Down {
@@ -50,8 +46,8 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 // Different returns the error of a CHECK that finds something other than ADD has made.
 func Different(format string, args ...any) error { return plugin.Errorf(Repair, format, args...) }
 
-// CheckMAC compares a link's MAC address with what ADD reported.
-func CheckMAC(want *types100.Interface, l netlink.Link) error {
+// checkMAC compares a link's MAC address with what ADD reported.
+func checkMAC(want *types100.Interface, l netlink.Link) error {
 	if mac := l.Attrs().HardwareAddr.String(); want.Mac != "" && mac != want.Mac {
 		return Different("%s has the MAC address %s, ADD reported %s", want.Name, mac, want.Mac)
 	}

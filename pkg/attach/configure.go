@@ -81,28 +81,19 @@ func (a *Attachment) addAddresses(inside *netlink.Handle, flags int) error {
 
 func (a *Attachment) setUp(inside *netlink.Handle) error {
 	err := inside.LinkSetUp(a.link)
-	if isTaken(err) {
-		err = a.setUpAnyway(inside)
+	isTaken := errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EBUSY) // the MAC address, on the same master; EBUSY is what older kernels say
+	switch {
+	case isTaken && a.MAC != nil:
+		err = link.WhenFree(unix.EADDRINUSE, func() error { return inside.LinkSetUp(a.link) })
+	case isTaken: // it can be foretold from the IP address, so that a container could keep it for ever: a random one does
+		if err = a.SetMAC(RandomMAC()); err == nil {
+			err = inside.LinkSetUp(a.link)
+		}
 	}
 	if err != nil {
 		return fmt.Errorf("set the link up: %w", err)
 	}
 	return nil
-}
-
-// isTaken reports whether another link on the same master has the MAC address; EBUSY is what older kernels say.
-func isTaken(err error) bool { return errors.Is(err, unix.EADDRINUSE) || errors.Is(err, unix.EBUSY) }
-
-// setUpAnyway sets the link up though its MAC address is taken. It waits for one that was asked for. Any other can be foretold from the
-// IP address, so that a container could keep it for ever: a random one does.
-func (a *Attachment) setUpAnyway(inside *netlink.Handle) error {
-	if a.MAC != nil {
-		return link.WhenFree(unix.EADDRINUSE, func() error { return inside.LinkSetUp(a.link) })
-	}
-	if err := a.SetMAC(RandomMAC()); err != nil {
-		return err
-	}
-	return inside.LinkSetUp(a.link)
 }
 
 func (a *Attachment) addRoutes(inside *netlink.Handle, routes []netlink.Route) error {

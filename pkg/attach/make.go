@@ -33,22 +33,13 @@ func (a *Attachment) MakeLink(ctx context.Context, l netlink.Link) error {
 		links = a.Links()
 	}
 	err = links.LinkAdd(l)
-	if errors.Is(err, unix.EEXIST) && !a.hasInterface() {
+	if errors.Is(err, unix.EEXIST) && RefuseSecond(a.Request) == nil {
 		err = link.WhenFree(unix.EEXIST, func() error { return links.LinkAdd(l) })
 	}
 	if err != nil {
 		return a.explainMake(l, err)
 	}
 	return a.Made(a.DeleteLink)
-}
-
-// hasInterface reports whether the container has an interface with the link's name.
-func (a *Attachment) hasInterface() bool {
-	inside, err := a.LinksInside()
-	if err == nil {
-		_, err = inside.LinkByName(a.IfName)
-	}
-	return err == nil
 }
 
 // explainMake says what to do about an error of making a link in the container.

@@ -27,46 +27,53 @@ func ReadMaster(o *conf.Object) (m Master) {
 	return m
 }
 
-// links returns the links that the master is one of.
-func (m Master) links(r *plugin.Request) (*netlink.Handle, error) {
-	if m.InContainer {
-		return r.LinksInside()
+// BeginOn is Begin for a link on a master. It returns what such links have in common: they are born in the container, under their
+// final name. Older kernels, such as 6.1, look for one that has no index on the host first, by its name.
+func BeginOn(ctx context.Context, r *plugin.Request, c *Config, m Master) (*Attachment, netlink.LinkAttrs, error) {
+	master, err := m.find(r)
+	if err != nil {
+		return nil, netlink.LinkAttrs{}, err
 	}
-	return r.Links(), nil
+	a, err := Begin(ctx, r, c)
+	if err != nil {
+		return nil, netlink.LinkAttrs{}, err
+	}
+	attrs := a.Attrs()
+	attrs.ParentIndex = master.Attrs().Index
+	if !m.InContainer {
+		attrs.Namespace = netlink.NsFd(int(r.NS().Fd()))
+	}
+	return a, attrs, nil
 }
 
-// Find looks the master up, and refuses one that can't carry what it must.
-func (m Master) Find(r *plugin.Request) (netlink.Link, error) {
-	l, err := m.find(r)
-	if err != nil {
-		return nil, err
+// find looks the master up, and refuses one that can't carry what it must.
+func (m Master) find(r *plugin.Request) (l netlink.Link, err error) {
+	links, where := r.Links(), "on the host"
+	if m.InContainer {
+		where = "in the container"
+		if links, err = r.LinksInside(); err != nil {
+			return nil, err
+		}
 	}
-	if most := l.Attrs().MTU; m.MTU > most {
-		return nil, plugin.ConfigError("use one that its packets fit in, or leave it out", "invalid MTU %d, must be [0, master MTU(%d)] of %s", m.MTU, most, l.Attrs().Name)
+	if m.Name == "" {
+		l, err = masterByDefault(links, where)
+	} else {
+		l, err = links.LinkByName(m.Name)
+	}
+	switch {
+	case link.IsNotFound(err):
+		return nil, plugin.ConfigError("name a link that `ip link` lists there", "master: there is no link %q %s", m.Name, where)
+	case err != nil:
+		return nil, err
+	case m.MTU > l.Attrs().MTU:
+		return nil, plugin.ConfigError("use one that its packets fit in, or leave it out",
+			"invalid MTU %d, must be [0, master MTU(%d)] of %s", m.MTU, l.Attrs().MTU, l.Attrs().Name)
 	}
 	return l, nil
 }
 
-func (m Master) find(r *plugin.Request) (netlink.Link, error) {
-	links, err := m.links(r)
-	if err != nil {
-		return nil, err
-	}
-	where := "on the host"
-	if m.InContainer {
-		where = "in the container"
-	}
-	if m.Name == "" {
-		return m.ofDefaultRoute(links, where)
-	}
-	l, err := links.LinkByName(m.Name)
-	if link.IsNotFound(err) {
-		return nil, plugin.ConfigError("name a link that `ip link` lists there", "master: there is no link %q %s", m.Name, where)
-	}
-	return l, err
-}
-
-func (m Master) ofDefaultRoute(links *netlink.Handle, where string) (netlink.Link, error) {
+// masterByDefault returns the link of the default route.
+func masterByDefault(links *netlink.Handle, where string) (netlink.Link, error) {
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
 		routes, err := link.Routes(links, family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
 		if err != nil {
@@ -85,23 +92,13 @@ func (m Master) ofDefaultRoute(links *netlink.Handle, where string) (netlink.Lin
 	return nil, plugin.ConfigError(`name the link with "master"`, "no default route %s tells which link is the master", where)
 }
 
-// AttrsOn is Attrs for a link on a master. It is born in the container, under its final name, with an index also because older kernels,
-// such as 6.1, look for one that has none on the host first, by its name.
-func (a *Attachment) AttrsOn(m Master, master netlink.Link) netlink.LinkAttrs {
-	attrs := a.Attrs()
-	attrs.ParentIndex = master.Attrs().Index
-	if !m.InContainer {
-		attrs.Namespace = netlink.NsFd(int(a.NS().Fd()))
-	}
-	return attrs
-}
-
 // CheckOn is Check for a link on a master. If none is named nothing says which was taken.
 func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind string) (netlink.Link, error) {
 	l, err := Check(ctx, r, c, kind)
 	if err != nil || m.Name == "" {
 		return l, err
 	}
+	m.MTU = 0 // it may have changed
 	master, err := m.find(r)
 	if err != nil {
 		return nil, err
@@ -116,7 +113,7 @@ func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind s
 // StatusOn is Status for links on a master. Whether the kernel has links of a kind can't be known without making one.
 func StatusOn(ctx context.Context, r *plugin.Request, c *Config, m Master) error {
 	if !m.InContainer { // there is no container yet
-		if _, err := m.Find(r); err != nil {
+		if _, err := m.find(r); err != nil {
 			e := plugin.AsError(err)
 			return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
 		}

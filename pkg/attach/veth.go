@@ -65,14 +65,15 @@ func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
 		LinkAttrs: attrs, PeerName: a.IfName, PeerHardwareAddr: a.ContainerMAC(), PeerNamespace: netlink.NsFd(int(a.NS().Fd())),
 		PeerTxQLen: usualQueue, PeerMTU: uint32(mtu), PeerNumTxQueues: 1, PeerNumRxQueues: 1,
 	}
-	if err := a.Links().LinkAdd(veth); err != nil {
-		if !errors.Is(err, unix.EEXIST) {
-			err = errors.Join(err, deleteHostEnd(a.Request)) // it may be there, and its index not known
-		}
-		return nil, fmt.Errorf("create veth %s: %w", name, err)
+	err := a.Links().LinkAdd(veth)
+	switch {
+	case errors.Is(err, unix.EEXIST):
+		return nil, err
+	case err == nil:
+		err = link.SetUpAs(veth.Index, held.Alias(a.Key), master)
 	}
-	if err := link.SetUpAs(veth.Index, held.Alias(a.Key), master); err != nil {
-		return nil, errors.Join(fmt.Errorf("set up %s: %w", name, err), link.Delete(a.Links(), veth.Index))
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("create veth %s: %w", name, err), deleteHostEnd(a.Request)) // it may be there all the same
 	}
 	return veth, nil
 }
@@ -131,9 +132,9 @@ func FindHostEnd(r *plugin.Request) (end netlink.Link, certain bool, err error) 
 	return end, Reported(r, inside), nil
 }
 
-// LeadsTo reports whether a veth of the host has the container's link as its other end. What the container's side says of that is
+// leadsTo reports whether a veth of the host has the container's link as its other end. What the container's side says of that is
 // the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
-func LeadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {
+func leadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {
 	leads, err := link.LeadsInto(outside, n)
 	return leads && inside.Type() == "veth" && outside.Attrs().ParentIndex == inside.Attrs().Index, err
 }
@@ -147,7 +148,7 @@ func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
 	if err != nil {
 		return nil, link.IgnoreNotFound(err)
 	}
-	leads, err := LeadsTo(outside, inside, r.NS())
+	leads, err := leadsTo(outside, inside, r.NS())
 	if !leads {
 		outside = nil
 	}
@@ -156,18 +157,14 @@ func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
 
 // CheckHostEnd compares the other end of the container's veth with the result of ADD, and returns it.
 func CheckHostEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
-	end, err := r.Links().LinkByIndex(inside.Attrs().ParentIndex)
-	if err != nil {
-		return nil, Different("the other end of %s is not on this host: %v", r.IfName, err)
+	end, err := otherEnd(r, inside)
+	switch {
+	case err != nil:
+		return nil, err
+	case end == nil:
+		return nil, Different("the other end of %s is not on this host", r.IfName)
 	}
 	name := end.Attrs().Name
-	leads, err := LeadsTo(end, inside, r.NS())
-	if err != nil {
-		return nil, err
-	}
-	if !leads {
-		return nil, Different("%s, a %s, is not the other end of %s", name, end.Type(), r.IfName)
-	}
 	if end.Attrs().RawFlags&unix.IFF_UP == 0 {
 		return nil, Different("veth %s, the other end of %s, is down", name, r.IfName)
 	}
@@ -175,7 +172,7 @@ func CheckHostEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) 
 	if at < 0 {
 		return nil, Different("veth %s, the other end of %s, is not in prevResult", name, r.IfName)
 	}
-	return end, CheckMAC(r.PrevResult.Interfaces[at], end)
+	return end, checkMAC(r.PrevResult.Interfaces[at], end)
 }
 
 // IsHostEnd reports whether a link is an attachment's host end that was made here.

@@ -62,11 +62,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		}
 		c.master.Name = before.Interfaces[0].Name
 	}
-	master, err := c.master.Find(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := attach.Begin(ctx, r, &c.Config)
+	a, attrs, err := attach.BeginOn(ctx, r, &c.Config, c.master)
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +70,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if c.IPAM == "" {
 		a.IPs, a.Routes = before.IPs, before.Routes
 	}
-	if err := a.MakeLink(ctx, &netlink.IPVlan{LinkAttrs: a.AttrsOn(c.master, master), Mode: c.mode}); err != nil {
+	if err := a.MakeLink(ctx, &netlink.IPVlan{LinkAttrs: attrs, Mode: c.mode}); err != nil {
 		return nil, err
 	}
 	if err := a.Configure(ctx); err != nil {

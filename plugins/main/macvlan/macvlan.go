@@ -63,16 +63,11 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	master, err := c.master.Find(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := attach.Begin(ctx, r, &c.Config)
+	a, attrs, err := attach.BeginOn(ctx, r, &c.Config, c.master)
 	if err != nil {
 		return nil, err
 	}
 	defer a.Undo.OnError(ctx, &err)
-	attrs := a.AttrsOn(c.master, master)
 	attrs.HardwareAddr = a.ContainerMAC()
 	macvlan := &netlink.Macvlan{LinkAttrs: attrs, Mode: c.mode, BCQueueLen: uint32(c.queue)}
 	if err := a.MakeLink(ctx, macvlan); err != nil {

@@ -51,16 +51,12 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	master, err := c.master.Find(r)
-	if err != nil {
-		return nil, err
-	}
-	a, err := attach.Begin(ctx, r, &c.Config)
+	a, attrs, err := attach.BeginOn(ctx, r, &c.Config, c.master)
 	if err != nil {
 		return nil, err
 	}
 	defer a.Undo.OnError(ctx, &err)
-	if err := a.MakeLink(ctx, &netlink.Vlan{LinkAttrs: a.AttrsOn(c.master, master), VlanId: c.id}); err != nil {
+	if err := a.MakeLink(ctx, &netlink.Vlan{LinkAttrs: attrs, VlanId: c.id}); err != nil {
 		return nil, err
 	}
 	if err := a.Configure(ctx); err != nil {
