@@ -75,7 +75,7 @@ func Forward(f spec.Forward) Use {
 		table:      nft.ForwardTable,
 		inNFT:      func(c *nft.Conn) nft.Use { return c.Forward(f) },
 		inIPTables: iptables.Forwarding,
-		wants:      func(plugin.Key) iptables.Rules { return iptables.Forward(f) },
+		wants:      func(key plugin.Key) iptables.Rules { return iptables.Forward(key, f) },
 		marked: func(c *nft.Conn) iptables.Marked {
 			return iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain, Conn: c}
 		},
@@ -108,7 +108,7 @@ func (u Use) Add(ctx context.Context, w Wish, key plugin.Key) error {
 			}
 			return u.marked(c).Accept(ctx)
 		},
-		func(b *iptables.Backend) error { return b.Add(ctx, key, u.wants(key)) })
+		func(b *iptables.Backend) error { return b.Add(ctx, u.wants(key)) })
 	if err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (u Use) Add(ctx context.Context, w Wish, key plugin.Key) error {
 // Check compares what is there with what Add makes. It tries the other backend too if nftables fails and nothing is said about it; the
 // error is nftables'.
 func (u Use) Check(ctx context.Context, w Wish, key plugin.Key) error {
-	inIPTables := func(b *iptables.Backend) error { return b.Check(ctx, key, u.wants(key)) }
+	inIPTables := func(b *iptables.Backend) error { return b.Check(ctx, u.wants(key)) }
 	return u.with(w, func(c *nft.Conn) error {
 		err := u.inNFT(c).Check(key)
 		if err == nil && u.marked != nil {

@@ -33,12 +33,12 @@ func (*Backend) Available() error {
 }
 
 // Add gives an attachment what it is to have of a kind, in place of what it had.
-func (b *Backend) Add(ctx context.Context, key plugin.Key, r Rules) (err error) {
+func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 	if r.err != nil {
 		return r.err
 	}
 	if len(r.shared)+len(r.own) == 0 {
-		_, err := b.Del(ctx, r.kind, key, nil)
+		_, err := b.Del(ctx, r.owner.kind, r.owner.key, nil)
 		return err
 	}
 	lock, err := state.Hold(ctx, lockFile)
@@ -50,39 +50,36 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, r Rules) (err error) 
 	if err != nil {
 		return err
 	}
-	mine := map[plugin.Key]bool{key: true}
-	tables, err := r.tables(ctx, filter(before, func(o rule) bool { return o.owner.isOne(r.kind, mine) }))
+	tables, err := r.tables(ctx, before)
 	if err != nil {
 		return err
 	}
-	leaving, err := evict(before, tables, key, r.ports)
+	leaving, err := evict(before, tables, r.owner, r.ports)
 	if err != nil {
 		return err
 	}
-	own, ours := r.own, ids(before)
+	own, ours, edited := r.own, ids(before), map[*family]bool{}
 	for _, t := range tables { // what somebody else has made for himself is not this attachment's
 		own = filter(own, func(r rule) bool { return !r.common || !t.has(r) || ours[r.id()] })
+		edited[t.family] = true
 	}
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	undo.Push("remove the rules of iptables again", func(ctx context.Context) error {
-		_, err := removeFrom(ctx, tables, r.kind, mine, nil)
+		_, err := removeFrom(ctx, tables, map[owner]bool{r.owner: true}, nil)
 		return err
 	})
 	// What is evicted stays written down for a family of which no table is edited.
-	after := filter(before, func(o rule) bool {
-		isEdited := slices.ContainsFunc(tables, func(t *table) bool { return t.family == o.family })
-		return !isEdited || !o.owner.isOne(r.kind, leaving)
-	})
+	after := filter(before, func(o rule) bool { return !leaving[o.owner] || !edited[o.family] })
 	for _, o := range own {
-		o.owner = owner{r.kind.name, key}
+		o.owner = r.owner
 		after = append(after, o)
 	}
 	if err := writeOwned(after); err != nil {
 		return err
 	}
 	for _, t := range tables {
-		c := t.replacing(before, after, r.kind.chainsOf(leaving))
+		c := t.replacing(before, after, leaving)
 		c.chains, c.shared, c.wanted = r.chains, ofFamily(t.family, r.shared), append(c.wanted, ofFamily(t.family, own)...)
 		if err := t.edit(ctx, c); err != nil {
 			return err
@@ -95,12 +92,13 @@ func (b *Backend) Add(ctx context.Context, key plugin.Key, r Rules) (err error) 
 }
 
 // tables returns those in which an attachment has rules, or is to have some. The kernel may lack others.
-func (r Rules) tables(ctx context.Context, held []rule) (list []*table, err error) {
+func (r Rules) tables(ctx context.Context, owned []rule) (list []*table, err error) {
 	for _, f := range families() {
-		if len(r.of(f))+len(ofFamily(f, held)) == 0 {
+		isHeld := slices.ContainsFunc(owned, func(o rule) bool { return o.owner == r.owner && o.family == f })
+		if !isHeld && len(r.of(f)) == 0 {
 			continue
 		}
-		t, err := plainTable(f, r.kind.table)
+		t, err := plainTable(f, r.owner.kind.table())
 		if err != nil {
 			return nil, err
 		}
@@ -113,7 +111,7 @@ func (r Rules) tables(ctx context.Context, held []rule) (list []*table, err erro
 }
 
 // Check makes sure that an attachment has what it is to have, in either flavour. It changes nothing.
-func (b *Backend) Check(ctx context.Context, key plugin.Key, r Rules) error {
+func (b *Backend) Check(ctx context.Context, r Rules) error {
 	if r.err != nil {
 		return r.err
 	}
@@ -121,15 +119,16 @@ func (b *Backend) Check(ctx context.Context, key plugin.Key, r Rules) error {
 	if err != nil {
 		return err
 	}
-	isHeld := slices.ContainsFunc(owned, func(o rule) bool { return o.owner == owner{r.kind.name, key} })
+	isHeld := slices.ContainsFunc(owned, func(o rule) bool { return o.owner == r.owner })
 	for _, f := range families() {
 		// Versions of the reference plugin differ in what they make for all.
 		lacking := filter(r.of(f), func(r rule) bool { return isHeld || !r.common })
-		tables, err := b.tables(ctx, f, r.kind.table, false, append(r.kind.chains(key), r.chains...))
+		name := r.owner.kind.table()
+		tables, err := b.tables(ctx, f, name, false, append(r.owner.chains(), r.chains...))
 		if err != nil {
 			return err
 		}
-		where := "table " + r.kind.table + " of " + f.program
+		where := "table " + name + " of " + f.program
 		for _, t := range tables {
 			where = t.String()
 			if lacking, err = t.lacking(ctx, lacking); err != nil {
@@ -138,7 +137,7 @@ func (b *Backend) Check(ctx context.Context, key plugin.Key, r Rules) error {
 		}
 		if len(lacking) > 0 {
 			return plugin.Errorf("something removed it after ADD, such as a reload of the host's firewall: restart the container; "+
-				fmt.Sprintf("see `%s-save -t %s`", f.program, r.kind.table), "%s lacks the rule of %s: %s", where, key, lacking[0])
+				fmt.Sprintf("see `%s-save -t %s`", f.program, name), "%s lacks the rule of %s: %s", where, r.owner.key, lacking[0])
 		}
 	}
 	if r.localhost == "" {

@@ -21,9 +21,9 @@ const (
 func adminChain(name string) string { return cmp.Or(name, "CNI-ADMIN") }
 
 // Forward returns the rules of addresses, and of the policy of their bridge.
-func Forward(f spec.Forward) Rules {
+func Forward(key plugin.Key, f spec.Forward) Rules {
 	admin := adminChain(f.AdminChain)
-	r := Rules{kind: Forwarding, err: ValidateChain("iptablesAdminChainName", admin)}
+	r := Rules{owner: owner{Forwarding, key}, err: ValidateChain("iptablesAdminChainName", admin)}
 	for _, fam := range families() {
 		addrs := filter(f.Addrs, func(a netip.Addr) bool { return familyOf(a) == fam })
 		if len(addrs) > 0 {

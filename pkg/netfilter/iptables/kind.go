@@ -14,13 +14,15 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Kind is one of the things that attachments have rules for.
-type Kind struct {
-	name     string // in ownersFile
-	table    string
-	prefixes []string // of containers' chains; the second is that of earlier versions of the reference plugin
-	comment  string   // what the comments of containers' rules begin with
-}
+// Kind is one of the things that attachments have rules for. Its text is that in ownersFile.
+type Kind string
+
+// The kinds.
+const (
+	Masquerading Kind = "masquerade"
+	PortMapping  Kind = "ports"
+	Forwarding   Kind = "forward"
+)
 
 const (
 	natTable    = "nat"
@@ -28,53 +30,68 @@ const (
 	portsPrefix = "CNI-DN-"
 )
 
-// The kinds.
-var (
-	Masquerading = Kind{"masquerade", natTable, []string{"CNI-"}, ""}
-	PortMapping  = Kind{"ports", natTable, []string{portsPrefix, "CNI-SN-"}, "dnat "}
-	Forwarding   = Kind{"forward", filterTable, nil, ""}
-)
+func (k Kind) table() string {
+	if k == Forwarding {
+		return filterTable
+	}
+	return natTable
+}
 
 // Tables are those of iptables-nft in which its rules are.
 func (k Kind) Tables() []nftables.Table {
-	return []nftables.Table{nftTable(&ipv4, k.table), nftTable(&ipv6, k.table)}
+	return []nftables.Table{nftTable(&ipv4, k.table()), nftTable(&ipv6, k.table())}
+}
+
+// prefixes are those of containers' chains; the second is that of earlier versions of the reference plugin.
+func (k Kind) prefixes() []string {
+	return map[Kind][]string{Masquerading: {"CNI-"}, PortMapping: {portsPrefix, "CNI-SN-"}}[k]
 }
 
 // chainLength is the length of the names of containers' chains.
 const chainLength = 28
 
-// chains returns the names of a container's chains, as the reference plugins make them. Its interfaces share them.
-func (k Kind) chains(key plugin.Key) (names []string) {
-	sum := sha512.Sum512([]byte(key.Network + key.ContainerID))
-	for _, prefix := range k.prefixes {
-		names = append(names, (prefix + hex.EncodeToString(sum[:]))[:chainLength])
-	}
-	return names
-}
-
-func (k Kind) chainsOf(keys map[plugin.Key]bool) (names []string) {
-	for key := range keys {
-		names = append(names, k.chains(key)...)
-	}
-	return names
-}
-
 // isChain reports whether a chain can be a container's.
 func (k Kind) isChain(name string) bool {
-	return len(name) == chainLength && slices.ContainsFunc(k.prefixes, func(prefix string) bool {
+	return len(name) == chainLength && slices.ContainsFunc(k.prefixes(), func(prefix string) bool {
 		hash, ok := strings.CutPrefix(name, prefix)
 		return ok && strings.Trim(hash, "0123456789abcdef") == ""
 	})
 }
 
-// commentOf is the comment of a container's rules.
-func (k Kind) commentOf(key plugin.Key) string {
-	const longest = 255 // the reference plugin cuts a longer one two characters earlier
-	comment := fmt.Sprintf(`%sname: "%s" id: "%s"`, k.comment, key.Network, key.ContainerID)
-	if len(comment) > longest {
-		comment = comment[:longest-2] + "..."
+// owner is an attachment, for one kind of its rules.
+type owner struct {
+	kind Kind
+	key  plugin.Key
+}
+
+// chains returns the names of the container's chains, as the reference plugins make them. Its interfaces share them.
+func (o owner) chains() (names []string) {
+	sum := sha512.Sum512([]byte(o.key.Network + o.key.ContainerID))
+	for _, prefix := range o.kind.prefixes() {
+		names = append(names, (prefix + hex.EncodeToString(sum[:]))[:chainLength])
 	}
-	return "-m comment --comment " + quote(comment)
+	return names
+}
+
+// chainsOf returns the containers' chains of some owners.
+func chainsOf(owners map[owner]bool) map[string]bool {
+	chains := map[string]bool{}
+	for o := range owners {
+		for _, chain := range o.chains() {
+			chains[chain] = true
+		}
+	}
+	return chains
+}
+
+// comment is that of the container's rules.
+func (o owner) comment() string {
+	const longest = 255 // the reference plugin cuts a longer one two characters earlier
+	text := fmt.Sprintf(`%sname: "%s" id: "%s"`, map[Kind]string{PortMapping: "dnat "}[o.kind], o.key.Network, o.key.ContainerID)
+	if len(text) > longest {
+		text = text[:longest-2] + "..."
+	}
+	return "-m comment --comment " + quote(text)
 }
 
 // namedBy returns the network and the container that a rule's comment names, without an interface.
@@ -84,9 +101,9 @@ func namedBy(r rule) (key plugin.Key, ok bool) {
 	return key, n == 2
 }
 
-// Rules is what an attachment is to have for one kind.
+// Rules is what an attachment is to have of one kind.
 type Rules struct {
-	kind   Kind
+	owner  owner
 	chains []string // that others use too
 	shared []rule   // that others need too, and that stay
 	own    []rule
@@ -101,8 +118,8 @@ func (r Rules) of(f *family) []rule { return ofFamily(f, slices.Concat(r.shared,
 // Masquerade returns the rules of the container's chain and the jumps to it. What stays in the networks of the addresses
 // comes first in the chain.
 func Masquerade(key plugin.Key, addrs []netip.Prefix) Rules {
-	r := Rules{kind: Masquerading}
-	chain, comment := r.kind.chains(key)[0], r.kind.commentOf(key)
+	r := Rules{owner: owner{Masquerading, key}}
+	chain, comment := r.owner.chains()[0], r.owner.comment()
 	for _, p := range addrs {
 		f := familyOf(p.Addr())
 		r.own = append(r.own,

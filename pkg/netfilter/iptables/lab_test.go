@@ -7,12 +7,15 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
-	netfilter "github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -53,74 +56,44 @@ func (n *node) use(t testing.TB, flavour string) {
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
-// uses is the backend with a method for each use and verb.
-type uses struct{ *Backend }
-
-// New returns the backend in the namespace of the calling thread.
-func New() uses {
+// on returns the backend in the namespace of the calling thread.
+func on(t testing.TB) *Backend {
+	t.Helper()
 	conn, err := nft.Open()
-	if err != nil {
-		panic(err)
-	}
-	return uses{On(conn)}
+	must(t, err)
+	return On(conn)
 }
 
-func (u uses) AddMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
-	return u.Add(ctx, key, Masquerade(key, addrs))
+func (n *node) add(t testing.TB, r Rules) { t.Helper(); must(t, n.tryAdd(t, r)) }
+
+func (n *node) tryAdd(t testing.TB, r Rules) error {
+	return n.try(func() error { return on(t).Add(ctx, r) })
 }
 
-func (u uses) CheckMasquerade(ctx context.Context, key plugin.Key, addrs []netip.Prefix) error {
-	return u.Check(ctx, key, Masquerade(key, addrs))
+func (n *node) check(t testing.TB, r Rules) error {
+	return n.try(func() error { return on(t).Check(ctx, r) })
 }
 
-func (u uses) DelMasquerade(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	_, err := u.Del(ctx, Masquerading, key, hint)
-	return err
+func (n *node) del(t testing.TB, k Kind, key plugin.Key, hint ...netip.Prefix) (ports []spec.PortMap) {
+	t.Helper()
+	must(t, n.try(func() (err error) {
+		ports, err = on(t).Del(ctx, k, key, hint)
+		return err
+	}))
+	return ports
 }
 
-func (u uses) GCMasquerade(ctx context.Context, network string, valid []plugin.Key) error {
-	return u.gc(Masquerading, network, valid)
-}
-
-func (u uses) AddPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
-	return u.Add(ctx, key, PortMaps(key, ports))
-}
-
-func (u uses) CheckPortMaps(ctx context.Context, key plugin.Key, ports netfilter.PortMaps) error {
-	return u.Check(ctx, key, PortMaps(key, ports))
-}
-
-func (u uses) DelPortMaps(ctx context.Context, key plugin.Key, hint []netip.Prefix) ([]netfilter.PortMap, error) {
-	return u.Del(ctx, PortMapping, key, hint)
-}
-
-func (u uses) GCPortMaps(ctx context.Context, network string, valid []plugin.Key) error {
-	return u.gc(PortMapping, network, valid)
-}
-
-func (u uses) AddForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
-	return u.Add(ctx, key, Forward(f))
-}
-
-func (u uses) CheckForward(ctx context.Context, key plugin.Key, f netfilter.Forward) error {
-	return u.Check(ctx, key, Forward(f))
-}
-
-func (u uses) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
-	_, err := u.Del(ctx, Forwarding, key, hint)
-	return err
-}
-
-func (u uses) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	return u.gc(Forwarding, network, valid)
-}
-
-func (u uses) gc(k Kind, network string, valid []plugin.Key) error {
+// gc collects what a network's attachments have of all kinds.
+func (n *node) gc(t testing.TB, network string, valid ...plugin.Key) {
+	t.Helper()
 	r := &plugin.Request{Key: plugin.Key{Network: network}}
 	for _, key := range valid {
 		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: key.ContainerID, IfName: key.IfName})
 	}
-	return held.GC(ctx, r, u.Store(k))
+	must(t, n.try(func() error {
+		b := on(t)
+		return held.GC(ctx, r, b.Store(Masquerading), b.Store(PortMapping), b.Store(Forwarding))
+	}))
 }
 
 func keyOf(id string) plugin.Key { return second(id, "eth0") }
@@ -146,12 +119,12 @@ func addrs(texts ...string) []netip.Addr {
 }
 
 // portMap reads "tcp/8080=10.88.0.2:80" and "udp/192.0.2.1:53=10.88.0.2:53".
-func portMap(t testing.TB, s string) netfilter.PortMap {
+func portMap(t testing.TB, s string) spec.PortMap {
 	t.Helper()
 	host, container, _ := strings.Cut(s, "=")
 	name, port, _ := strings.Cut(host, "/")
-	m := netfilter.PortMap{Container: netip.MustParseAddrPort(container)}
-	m.Protocol, _ = netfilter.Protocol(name)
+	m := spec.PortMap{Container: netip.MustParseAddrPort(container)}
+	m.Protocol, _ = spec.Protocol(name)
 	if a, err := netip.ParseAddrPort(port); err == nil {
 		m.HostIP, m.HostPort = a.Addr(), a.Port()
 		return m
@@ -163,9 +136,9 @@ func portMap(t testing.TB, s string) netfilter.PortMap {
 }
 
 // publish is what portmap asks for a container at 10.88.0.x/16 and fd00::x/64.
-func publish(t testing.TB, texts ...string) netfilter.PortMaps {
+func publish(t testing.TB, texts ...string) spec.PortMaps {
 	t.Helper()
-	p := netfilter.PortMaps{SNAT: true, MarkBit: 13}
+	p := spec.PortMaps{SNAT: true, MarkBit: 13}
 	for _, s := range texts {
 		m := portMap(t, s)
 		p.Maps = append(p.Maps, m)
@@ -187,12 +160,7 @@ func must(t testing.TB, err error) {
 	}
 }
 
-// do runs a function on the host and wants no error.
-func (n *node) do(t testing.TB, what func() error) {
-	t.Helper()
-	must(t, n.try(what))
-}
-
+// try runs a function on the host.
 func (n *node) try(what func() error) (err error) {
 	n.Do(func() { err = what() })
 	return err
@@ -236,4 +204,41 @@ func (n *node) hidePrograms(t testing.TB) (back func()) {
 	t.Helper()
 	n.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/usr/sbin")
 	return func() { n.MustRun(t, "umount", "/usr/sbin") }
+}
+
+func same(t testing.TB, what, got, want string) {
+	t.Helper()
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", what, diff)
+	}
+}
+
+// sorted puts lines in an order that does not depend on the flavour.
+func sorted(text string) string {
+	lines := slices.Sorted(strings.Lines(text))
+	return strings.Join(lines, "")
+}
+
+// lines returns those with a text.
+func lines(text, with string) string {
+	return leaving(text, func(line string) bool { return !strings.Contains(line, with) })
+}
+
+func leaving(text string, drop func(string) bool) string {
+	return strings.Join(slices.DeleteFunc(slices.Collect(strings.Lines(text)), drop), "")
+}
+
+func wantError(t testing.TB, err error, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		if err == nil || !strings.Contains(err.Error(), w) {
+			t.Errorf("error %v, want one with %q", err, w)
+		}
+	}
+}
+
+// both returns the rules of both families.
+func (n *node) both(t testing.TB, table string) string {
+	t.Helper()
+	return n.rules(t, &ipv4, table) + n.rules(t, &ipv6, table)
 }

@@ -45,8 +45,8 @@ func over(m Marked, do func(Marked) error) func() error {
 func TestMarked(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		for range 2 {
-			n.do(t, accept(bothFamilies))
-			n.do(t, checked(bothFamilies))
+			must(t, n.try(accept(bothFamilies)))
+			must(t, n.try(checked(bothFamilies)))
 		}
 		for _, f := range families() {
 			if got := n.rules(t, f, "filter"); got != markedRules {
@@ -55,13 +55,13 @@ func TestMarked(t *testing.T) {
 		}
 		again := bothFamilies
 		again.AdminChain = "SITE-ADMIN"
-		n.do(t, accept(again))
-		n.do(t, accept(bothFamilies))
+		must(t, n.try(accept(again)))
+		must(t, n.try(accept(bothFamilies)))
 		if got := n.rules(t, &ipv4, "filter"); strings.Count(got, "-A ") != 4 || !strings.Contains(got, "-A CNIBOX-FORWARD -j SITE-ADMIN\n") ||
 			!strings.HasSuffix(got, "-j ACCEPT\n") {
 			t.Errorf("with a second admin chain:\n%s", got)
 		}
-		n.do(t, checked(bothFamilies))
+		must(t, n.try(checked(bothFamilies)))
 	})
 }
 
@@ -71,7 +71,7 @@ func TestMarkedRepairs(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		program := "iptables-" + n.flavour
 		n.restore(t, "filter", "-A FORWARD -s 192.0.2.0/24 -j DROP", "-N CNI-ADMIN", "-A CNI-ADMIN -s 10.88.0.66/32 -j DROP", "-P FORWARD DROP")
-		n.do(t, accept(bothFamilies))
+		must(t, n.try(accept(bothFamilies)))
 		whole := n.rules(t, &ipv4, "filter")
 		if !strings.HasPrefix(whole, ":CNI-ADMIN\n-A FORWARD -m comment") || !strings.Contains(whole, "-A CNI-ADMIN -s 10.88.0.66/32 -j DROP\n") {
 			t.Errorf("not before the other rules, or the administrator's are gone:\n%s", whole)
@@ -81,14 +81,14 @@ func TestMarkedRepairs(t *testing.T) {
 		} {
 			n.MustRun(t, program, harm...)
 			wantError(t, n.try(checked(bothFamilies)), "table filter of iptables-"+n.flavour+" (ipv4)", "is not complete")
-			n.do(t, accept(bothFamilies))
+			must(t, n.try(accept(bothFamilies)))
 			if got := n.rules(t, &ipv4, "filter"); got != whole {
 				t.Errorf("after %v:\n%swant\n%s", harm, got, whole)
 			}
 		}
 		back := n.hidePrograms(t)
-		n.do(t, accept(bothFamilies))
-		n.do(t, checked(bothFamilies))
+		must(t, n.try(accept(bothFamilies)))
+		must(t, n.try(checked(bothFamilies)))
 		back()
 	})
 }
@@ -101,8 +101,8 @@ func TestMarkedInBothFlavours(t *testing.T) {
 				n.MustRun(t, program+fl, "-P", "FORWARD", "DROP")
 			}
 		}
-		n.do(t, accept(bothFamilies))
-		n.do(t, checked(bothFamilies))
+		must(t, n.try(accept(bothFamilies)))
+		must(t, n.try(checked(bothFamilies)))
 		for _, fl := range []string{"nft", "legacy"} {
 			n.flavour = fl
 			for _, f := range families() {
@@ -118,12 +118,12 @@ func TestMarkedInBothFlavours(t *testing.T) {
 func TestMarkedWithoutPrograms(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		back := n.hidePrograms(t)
-		n.do(t, accept(bothFamilies)) // no iptables at all
+		must(t, n.try(accept(bothFamilies))) // no iptables at all
 		back()
 		n.restore(t, "filter", "-P FORWARD ACCEPT")
 		back = n.hidePrograms(t)
-		n.do(t, accept(bothFamilies))
-		n.do(t, checked(bothFamilies))
+		must(t, n.try(accept(bothFamilies)))
+		must(t, n.try(checked(bothFamilies)))
 		back()
 		if n.flavour == "legacy" {
 			return // what it drops can't be seen without a program

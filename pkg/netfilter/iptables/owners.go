@@ -15,21 +15,13 @@ import (
 //	 "ipv4":["-A CNI-DN-e8f6f419596f7f47b3468 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.88.0.2:80"]}
 const ownersFile = "/run/cnibox/iptables.owners"
 
-// owner is an attachment, for one kind of its rules.
-type owner struct {
-	kind string
-	key  plugin.Key
-}
-
-// isOne reports whether it is one of some attachments.
-func (o owner) isOne(k Kind, keys map[plugin.Key]bool) bool { return o.kind == k.name && keys[o.key] }
-
 // readOwned returns the rules of all owners.
 func readOwned() (list []rule, err error) {
 	records, lines, err := state.ReadRecords(ownersFile)
 	for _, record := range records {
-		o := owner{key: plugin.KeyIn(record)}
-		record.String("kind", &o.kind)
+		var kind string
+		record.String("kind", &kind)
+		o := owner{Kind(kind), plugin.KeyIn(record)}
 		for _, f := range families() {
 			var texts []string
 			record.Strings(f.name, &texts)
@@ -41,7 +33,7 @@ func readOwned() (list []rule, err error) {
 	for _, line := range lines { // of the version before: kind, key, family and rule
 		const fields = 6
 		if w := strings.SplitN(line, " ", fields); len(w) == fields {
-			list = appendRule(list, owner{w[0], plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}, w[4], w[5])
+			list = appendRule(list, owner{Kind(w[0]), plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}, w[4], w[5])
 		}
 	}
 	return list, err
@@ -69,7 +61,7 @@ func writeOwned(list []rule) error {
 		}
 		record := conf.New()
 		o.key.Put(record)
-		record.Set("kind", o.kind)
+		record.Set("kind", string(o.kind))
 		for _, f := range families() {
 			record.Set(f.name, texts[f])
 		}

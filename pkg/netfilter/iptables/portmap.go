@@ -22,7 +22,7 @@ const (
 
 // PortMaps returns the rules of port maps: the shared ones, the container's chain, and the entries that lead to it.
 func PortMaps(key plugin.Key, ports spec.PortMaps) Rules {
-	r := Rules{kind: PortMapping, err: validatePorts(ports), chains: []string{dnatChain}, ports: ports}
+	r := Rules{owner: owner{PortMapping, key}, err: validatePorts(ports), chains: []string{dnatChain}, ports: ports}
 	marking := ports.SNAT && ports.SetMarkChain == ""
 	if marking {
 		r.chains = append(r.chains, markChain, masqChain)
@@ -44,9 +44,9 @@ func PortMaps(key plugin.Key, ports spec.PortMaps) Rules {
 			r.shared = append(r.shared, rule{family: f, chain: chain, spec: "-m addrtype --dst-type LOCAL -j " + dnatChain})
 		}
 		for _, m := range maps {
-			r.own = append(r.own, dnatRules(f, r.kind.chains(key)[0], ports, m)...)
+			r.own = append(r.own, dnatRules(f, r.owner.chains()[0], ports, m)...)
 		}
-		r.own = append(r.own, entryRules(f, key, ports)...)
+		r.own = append(r.own, entryRules(f, r.owner, ports)...)
 	}
 	if slices.ContainsFunc(ports.Maps, func(m spec.PortMap) bool { return m.Container.Addr().Is4() }) {
 		r.localhost = ports.SNATLink()
@@ -97,7 +97,7 @@ func dnatRules(f *family, chain string, ports spec.PortMaps, m spec.PortMap) (ru
 }
 
 // entryRules lead to the container's chain, by protocol. They name the ports of both families, as the reference plugin's do.
-func entryRules(f *family, key plugin.Key, ports spec.PortMaps) (rules []rule) {
+func entryRules(f *family, o owner, ports spec.PortMaps) (rules []rule) {
 	conditions := ""
 	for _, word := range map[*family][]string{&ipv4: ports.Conditions4, &ipv6: ports.Conditions6}[f] {
 		conditions += quote(word) + " "
@@ -106,7 +106,7 @@ func entryRules(f *family, key plugin.Key, ports spec.PortMaps) (rules []rule) {
 		const atOnce = 15 // a rule takes no more (multiport)
 		for list := range slices.Chunk(hostPorts(protocol, ports.Maps), atOnce) {
 			rules = append(rules, rule{family: f, chain: dnatChain, spec: fmt.Sprintf("-p %s %s -m multiport --dports %s %s-j %s",
-				protocol, PortMapping.commentOf(key), strings.Join(list, ","), conditions, PortMapping.chains(key)[0])})
+				protocol, o.comment(), strings.Join(list, ","), conditions, o.chains()[0])})
 		}
 	}
 	return rules
@@ -114,11 +114,10 @@ func entryRules(f *family, key plugin.Key, ports spec.PortMaps) (rules []rule) {
 
 // hostPorts returns the host ports of a protocol, those that are in both families once.
 func hostPorts(protocol string, maps []spec.PortMap) (list []string) {
-	first := map[spec.PortMap]*family{} // by the host's side
+	seen := map[spec.PortMap]bool{}
 	for _, m := range maps {
-		side, f := hostSide(m), familyOf(m.Container.Addr())
-		if spec.ProtocolName(m.Protocol) == protocol && (first[side] == nil || first[side] == f) {
-			first[side] = f
+		if side := hostSide(m); spec.ProtocolName(m.Protocol) == protocol && !seen[side] {
+			seen[side] = true
 			list = append(list, strconv.Itoa(int(m.HostPort)))
 		}
 	}
@@ -144,11 +143,11 @@ func portMapOf(r rule) (m spec.PortMap, ok bool) {
 	return m, ok && errPort == nil && errTo == nil && (errHost == nil || r.option("-d") == "")
 }
 
-// evict returns the attachments whose rules have to go for an ADD: the one that it is for, and those that have one of its ports and are
-// gone. Their address is that of the container which the port is to lead to, or their network namespace is known to be gone. A port of any
-// other one is an error.
-func evict(owned []rule, tables []*table, key plugin.Key, ports spec.PortMaps) (leaving map[plugin.Key]bool, err error) {
-	leaving = map[plugin.Key]bool{key: true}
+// evict returns those whose rules have to go for an ADD: its own attachment, and those that have one of its ports and are gone. Their
+// address is that of the container which the port is to lead to, or their network namespace is known to be gone. A port of any other one is
+// an error.
+func evict(owned []rule, tables []*table, adding owner, ports spec.PortMaps) (leaving map[owner]bool, err error) {
+	leaving = map[owner]bool{adding: true}
 	for _, t := range tables {
 		for _, r := range t.rules {
 			other, ok := portMapOf(r)
@@ -158,11 +157,11 @@ func evict(owned []rule, tables []*table, key plugin.Key, ports spec.PortMaps) (
 			if !ok || i < 0 {
 				continue
 			}
-			holder := publisher(owned, t, r, key)
-			if holder != key && other.Container.Addr() != ports.Maps[i].Container.Addr() {
-				if isGone, known := results.KnownGone(ports.Results, holder); !isGone {
+			holder := publisher(owned, t, r, adding)
+			if holder != adding && other.Container.Addr() != ports.Maps[i].Container.Addr() {
+				if isGone, known := results.KnownGone(ports.Results, holder.key); !isGone {
 					return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
-						"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder)
+						"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder.key)
 				}
 			}
 			leaving[holder] = true
@@ -171,24 +170,24 @@ func evict(owned []rule, tables []*table, key plugin.Key, ports spec.PortMaps) (
 	return leaving, nil
 }
 
-// publisher returns the attachment that a rule of a container's chain is for. The reference plugin does not say for which
-// interface it is: it is taken to have the name that the one who asks has.
-func publisher(owned []rule, t *table, r rule, asking plugin.Key) plugin.Key {
+// publisher returns whom a rule of a container's chain is for. The reference plugin does not say for which interface it is: it is taken to
+// have the name that the one who asks has.
+func publisher(owned []rule, t *table, r rule, asking owner) owner {
 	for _, o := range owned {
-		if o.owner.kind == PortMapping.name && sameRule(o, r) {
-			return o.owner.key
+		if o.owner.kind == PortMapping && sameRule(o, r) {
+			return o.owner
 		}
 	}
-	if slices.Contains(PortMapping.chains(asking), r.chain) {
+	if slices.Contains(asking.chains(), r.chain) {
 		return asking
 	}
 	for _, jump := range t.rules {
-		if holder, ok := namedBy(jump); ok && jump.target() == r.chain {
-			holder.IfName = asking.IfName
-			return holder
+		if key, ok := namedBy(jump); ok && jump.target() == r.chain {
+			key.IfName = asking.key.IfName
+			return owner{PortMapping, key}
 		}
 	}
-	return plugin.Key{Network: "?", ContainerID: r.chain, IfName: "?"}
+	return owner{PortMapping, plugin.Key{Network: "?", ContainerID: r.chain, IfName: "?"}}
 }
 
 // guard drops what comes from elsewhere for 127.0.0.0/8. Where route_localnet is off the kernel does so itself

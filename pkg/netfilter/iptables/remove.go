@@ -3,6 +3,7 @@ package iptables
 import (
 	"context"
 	"errors"
+	"maps"
 	"net/netip"
 	"slices"
 
@@ -14,39 +15,40 @@ import (
 // Del takes away what an attachment has of a kind, and returns the published ports among it. hint is the addresses that it had, if a
 // runtime says so: the reference plugin's rules for addresses do not say whose they are.
 func (b *Backend) Del(ctx context.Context, k Kind, key plugin.Key, hint []netip.Prefix) ([]spec.PortMap, error) {
-	var rules []rule
-	if k.table == filterTable {
-		for _, p := range hint {
-			rules = append(rules, addressRules(p.Addr())...)
+	var unowned []rule
+	for _, p := range hint {
+		if k == Forwarding {
+			unowned = append(unowned, addressRules(p.Addr())...)
 		}
 	}
-	return b.remove(ctx, k, map[plugin.Key]bool{key: true}, rules)
+	return b.remove(ctx, k, map[owner]bool{{k, key}: true}, unowned)
 }
 
-// remove takes away what attachments have of a kind, and rules that are nobody else's. It returns the published ports that went. Where
-// there is nothing it runs no program and takes no lock.
-func (b *Backend) remove(ctx context.Context, k Kind, keys map[plugin.Key]bool, unowned []rule) (ports []spec.PortMap, err error) {
+// remove takes away what owners have of a kind, and rules that are nobody else's. It returns the published ports that went. Where there is
+// nothing it runs no program and takes no lock.
+func (b *Backend) remove(ctx context.Context, k Kind, leaving map[owner]bool, unowned []rule) (ports []spec.PortMap, err error) {
 	owned, err := readOwned()
 	if err != nil {
 		return nil, err
 	}
-	mine := filter(owned, func(r rule) bool { return r.owner.isOne(k, keys) })
+	owned = filter(owned, func(r rule) bool { return leaving[r.owner] })
+	chains := slices.Collect(maps.Keys(chainsOf(leaving)))
+	if k == Forwarding {
+		chains = []string{forwardChain, stage1}
+	}
 	var tables []*table
 	for _, f := range families() {
-		isHeld, chains := len(ofFamily(f, mine)) > 0, k.chainsOf(keys)
-		if k.prefixes == nil {
-			chains = []string{forwardChain, stage1}
-			if !isHeld && len(ofFamily(f, unowned)) == 0 {
-				continue
-			}
+		isHeld := len(ofFamily(f, owned)) > 0
+		if k == Forwarding && !isHeld && len(ofFamily(f, unowned)) == 0 {
+			continue
 		}
-		list, err := b.tables(ctx, f, k.table, isHeld, chains)
+		list, err := b.tables(ctx, f, k.table(), isHeld, chains)
 		if err != nil {
 			return nil, err
 		}
 		tables = append(tables, list...)
 	}
-	if len(mine)+len(tables) == 0 {
+	if len(owned)+len(tables) == 0 {
 		return nil, nil
 	}
 	lock, err := state.Hold(ctx, lockFile)
@@ -54,23 +56,23 @@ func (b *Backend) remove(ctx context.Context, k Kind, keys map[plugin.Key]bool, 
 		return nil, err
 	}
 	defer lock.Release()
-	return removeFrom(ctx, tables, k, keys, unowned)
+	return removeFrom(ctx, tables, leaving, unowned)
 }
 
 // removeFrom does so in tables and then in the file of owners. The lock is held.
-func removeFrom(ctx context.Context, tables []*table, k Kind, keys map[plugin.Key]bool, unowned []rule) (ports []spec.PortMap, err error) {
+func removeFrom(ctx context.Context, tables []*table, leaving map[owner]bool, unowned []rule) (ports []spec.PortMap, err error) {
 	before, err := readOwned()
 	if err != nil {
 		return nil, err
 	}
-	after := filter(before, func(r rule) bool { return !r.owner.isOne(k, keys) })
+	after := filter(before, func(r rule) bool { return !leaving[r.owner] })
 	var errs []error
 	for _, t := range tables {
 		if err := t.read(ctx); err != nil {
 			errs = append(errs, err)
 			continue
 		}
-		c := t.replacing(slices.Concat(before, unowned), after, k.chainsOf(keys))
+		c := t.replacing(slices.Concat(before, unowned), after, leaving)
 		for _, r := range without(t.rules, c.wanted) {
 			if m, ok := portMapOf(r); ok && c.containers[r.chain] {
 				ports = append(ports, m)

@@ -8,7 +8,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/go-cmp/cmp"
 
-	netfilter "github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -22,7 +22,7 @@ func TestChainNames(t *testing.T) {
 		{Masquerading, "test", "1234", "CNI-2bbe0c48b91a7d1b8a6753a8"},
 		{PortMapping, "net1", "cid1", "CNI-DN-e8f6f419596f7f47b3468"},
 	} {
-		got := tt.kind.chains(plugin.Key{Network: tt.network, ContainerID: tt.container})[0]
+		got := owner{tt.kind, plugin.Key{Network: tt.network, ContainerID: tt.container}}.chains()[0]
 		if got != tt.want || !tt.kind.isChain(got) {
 			t.Errorf("%s %s: %s, want %s", tt.network, tt.container, got, tt.want)
 		}
@@ -68,10 +68,10 @@ func TestPortRules(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		maps []string
-		set  func(*netfilter.PortMaps)
+		set  func(*spec.PortMaps)
 		want string
 	}{
-		{"plain", []string{"tcp/8080=10.88.0.2:80"}, func(p *netfilter.PortMaps) { p.SNAT = false },
+		{"plain", []string{"tcp/8080=10.88.0.2:80"}, func(p *spec.PortMaps) { p.SNAT = false },
 			"-A " + chain + " -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.88.0.2:80\n" +
 				"-A CNI-HOSTPORT-DNAT -p tcp" + entry + "8080 -j " + chain + "\n"},
 		{"snat", []string{"tcp/8080=10.88.0.2:80", "sctp/192.0.2.1:81=10.88.0.2:82"}, nil,
@@ -87,7 +87,7 @@ func TestPortRules(t *testing.T) {
 			"-A " + chain + " -s fd00::/64 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK\n" +
 				"-A " + chain + " -p tcp -m tcp --dport 8080 -j DNAT --to-destination [fd00::2]:80\n" +
 				"-A CNI-HOSTPORT-DNAT -p tcp" + entry + "8080 -j " + chain + "\n"},
-		{"masqAll, chain, conditions", []string{"tcp/8080=10.88.0.2:80"}, func(p *netfilter.PortMaps) {
+		{"masqAll, chain, conditions", []string{"tcp/8080=10.88.0.2:80"}, func(p *spec.PortMaps) {
 			p.MasqAll, p.SetMarkChain, p.Conditions4 = true, "KUBE-MARK-MASQ", []string{"!", "-d", "192.0.2.0/24", "-m", "comment", "--comment", `a "b" \`}
 		},
 			"-A " + chain + " -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ\n" +
@@ -113,11 +113,11 @@ func TestPortRules(t *testing.T) {
 
 func TestEntriesHoldFifteenPorts(t *testing.T) {
 	t.Parallel()
-	ports := netfilter.PortMaps{}
+	ports := spec.PortMaps{}
 	for i := range 31 {
-		ports.Maps = append(ports.Maps, netfilter.PortMap{Protocol: 6, HostPort: uint16(1000 + i), Container: netip.MustParseAddrPort("10.88.0.2:80")})
+		ports.Maps = append(ports.Maps, spec.PortMap{Protocol: 6, HostPort: uint16(1000 + i), Container: netip.MustParseAddrPort("10.88.0.2:80")})
 	}
-	rules := entryRules(&ipv4, keyOf("a"), ports)
+	rules := entryRules(&ipv4, owner{PortMapping, keyOf("a")}, ports)
 	var counts []int
 	for _, r := range rules {
 		counts = append(counts, len(strings.Split(r.option("--dports"), ",")))
@@ -147,7 +147,7 @@ func TestHostPorts(t *testing.T) {
 
 func TestForwardRules(t *testing.T) {
 	t.Parallel()
-	w := Forward(netfilter.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: netfilter.Isolated, Bridge: "br0"})
+	w := Forward(plugin.Key{}, spec.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: spec.Isolated, Bridge: "br0"})
 	must(t, w.err)
 	const both = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`
 	const own = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: isolated)"`
@@ -176,14 +176,14 @@ func TestRefused(t *testing.T) {
 		name string
 		err  error
 	}{
-		{"newline in a condition", validatePorts(netfilter.PortMaps{Conditions4: []string{"-s", "1\n-F"}})},
-		{"empty condition", validatePorts(netfilter.PortMaps{Conditions6: []string{""}})},
-		{"mark chain", validatePorts(netfilter.PortMaps{SetMarkChain: "-j ACCEPT"})},
-		{"admin chain", Forward(netfilter.Forward{AdminChain: "A\nB"}).err},
-		{"long admin chain", Forward(netfilter.Forward{AdminChain: strings.Repeat("A", 29)}).err},
-		{"no bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge}).err},
-		{"path for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "../br0"}).err},
-		{"pattern for a bridge", Forward(netfilter.Forward{Ingress: netfilter.SameBridge, Bridge: "br+"}).err},
+		{"newline in a condition", validatePorts(spec.PortMaps{Conditions4: []string{"-s", "1\n-F"}})},
+		{"empty condition", validatePorts(spec.PortMaps{Conditions6: []string{""}})},
+		{"mark chain", validatePorts(spec.PortMaps{SetMarkChain: "-j ACCEPT"})},
+		{"admin chain", Forward(plugin.Key{}, spec.Forward{AdminChain: "A\nB"}).err},
+		{"long admin chain", Forward(plugin.Key{}, spec.Forward{AdminChain: strings.Repeat("A", 29)}).err},
+		{"no bridge", Forward(plugin.Key{}, spec.Forward{Ingress: spec.SameBridge}).err},
+		{"path for a bridge", Forward(plugin.Key{}, spec.Forward{Ingress: spec.SameBridge, Bridge: "../br0"}).err},
+		{"pattern for a bridge", Forward(plugin.Key{}, spec.Forward{Ingress: spec.SameBridge, Bridge: "br+"}).err},
 	} {
 		if tt.err == nil || plugin.AsError(tt.err).Code != types.ErrInvalidNetworkConfig || plugin.AsError(tt.err).Details == "" {
 			t.Errorf("%s: %v", tt.name, tt.err)
@@ -194,7 +194,7 @@ func TestRefused(t *testing.T) {
 // A comment is cut as the reference plugin cuts it.
 func TestComment(t *testing.T) {
 	t.Parallel()
-	comment := func(id string) string { return words(Masquerading.commentOf(keyOf(id)))[3] }
+	comment := func(id string) string { return words(owner{Masquerading, keyOf(id)}.comment())[3] }
 	const around = len(`name: "net" id: ""`)
 	if got := comment(strings.Repeat("x", 255-around)); len(got) != 255 || !strings.HasSuffix(got, `x"`) {
 		t.Errorf("255 characters became %q", got)

@@ -23,13 +23,13 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 	if err != nil {
 		return nil, err
 	}
-	keys := map[plugin.Key]bool{}
+	owners := map[owner]bool{}
 	for _, r := range owned {
-		if r.owner.kind == s.kind.name {
-			keys[r.owner.key] = true
+		if r.owner.kind == s.kind {
+			owners[r.owner] = true
 		}
 	}
-	known := setOf(s.kind.chainsOf(keys))
+	known := chainsOf(owners)
 	for _, f := range families() {
 		tables, err := s.unknown(ctx, f, known)
 		if err != nil {
@@ -40,16 +40,17 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 				return nil, err
 			}
 			for _, r := range t.rules {
+				key, ok := namedBy(r)
 				// The chain is called after both: a comment that was cut does not name them.
-				if key, ok := namedBy(r); ok && !known[r.target()] && slices.Contains(s.kind.chains(key), r.target()) {
-					keys[key] = true
+				if o := (owner{s.kind, key}); ok && !known[r.target()] && slices.Contains(o.chains(), r.target()) {
+					owners[o] = true
 				}
 			}
 		}
 	}
-	for key := range keys {
-		if network == "" || network == key.Network {
-			list = append(list, plugin.Held{Key: key, What: "rules of iptables: " + s.kind.name})
+	for o := range owners {
+		if network == "" || network == o.key.Network {
+			list = append(list, plugin.Held{Key: o.key, What: "rules of iptables: " + string(s.kind)})
 		}
 	}
 	return list, nil
@@ -57,8 +58,8 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 
 // unknown returns the tables in which there may be containers' chains that are not known.
 func (s store) unknown(ctx context.Context, f *family, known map[string]bool) ([]*table, error) {
-	there, err := s.conn.HasTables(nftTable(f, s.kind.table))
-	if err != nil || s.kind.prefixes == nil {
+	there, err := s.conn.HasTables(nftTable(f, s.kind.table()))
+	if err != nil || s.kind == Forwarding {
 		return nil, err
 	}
 	var names []string
@@ -68,20 +69,20 @@ func (s store) unknown(ctx context.Context, f *family, known map[string]bool) ([
 			return nil, err
 		}
 		for _, c := range chains {
-			if c.Table.Name == s.kind.table && s.kind.isChain(c.Name) && !known[c.Name] {
+			if c.Table.Name == s.kind.table() && s.kind.isChain(c.Name) && !known[c.Name] {
 				names = append(names, c.Name)
 			}
 		}
 	}
-	return s.tables(ctx, f, s.kind.table, false, names)
+	return s.tables(ctx, f, s.kind.table(), false, names)
 }
 
 // Release takes away what is listed.
 func (s store) Release(ctx context.Context, list []plugin.Held) error {
-	keys := map[plugin.Key]bool{}
+	leaving := map[owner]bool{}
 	for _, h := range list {
-		keys[h.Key] = true
+		leaving[owner{s.kind, h.Key}] = true
 	}
-	_, err := s.remove(ctx, s.kind, keys, nil)
+	_, err := s.remove(ctx, s.kind, leaving, nil)
 	return err
 }

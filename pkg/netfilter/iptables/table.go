@@ -129,15 +129,14 @@ type change struct {
 	unwanted   []rule // in other chains
 }
 
-// replacing returns the change that makes of what owners had before what they have after, in a table and with some containers' chains. Of
-// those that are not there none is made again for others.
-func (t *table) replacing(before, after []rule, chains []string) change {
-	there := setOf(filter(chains, func(chain string) bool { return t.chains[chain] }))
-	return change{
-		containers: setOf(chains),
-		wanted:     filter(after, func(r rule) bool { return r.family == t.family && r.isAbout(there) }),
-		unwanted:   without(before, after),
+// replacing returns the change that makes of what owners had before what they have after, when some leave. Of their containers' chains
+// those that are not there are not made again for others.
+func (t *table) replacing(before, after []rule, leaving map[owner]bool) change {
+	chains := chainsOf(leaving)
+	isRemaining := func(r rule) bool {
+		return r.family == t.family && (chains[r.chain] && t.chains[r.chain] || chains[r.target()] && t.chains[r.target()])
 	}
+	return change{containers: chains, wanted: filter(after, isRemaining), unwanted: without(before, after)}
 }
 
 // edit makes a change, by one run of iptables-restore if something differs.
