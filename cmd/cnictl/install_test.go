@@ -13,8 +13,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// newerCnibox returns a cnibox of another release: with something behind what
-// the kernel looks at.
+// newerCnibox returns a cnibox of another release: with something behind what the kernel looks at.
 func newerCnibox(t *testing.T) string {
 	t.Helper()
 	content, err := os.ReadFile(netlab.Cnibox(t))
@@ -54,8 +53,7 @@ func TestInstall(t *testing.T) {
 	assertEqual(t, "left", b.host.MustRun(t, "ls", "-A", dir), "")
 }
 
-// TestInstallWhileRuntimesExecute upgrades back and forth while plugins are
-// executed: none may ever be missing or half written.
+// TestInstallWhileRuntimesExecute upgrades back and forth while plugins are executed: none may ever be missing or half written.
 func TestInstallWhileRuntimesExecute(t *testing.T) {
 	b := newBench(t)
 	for _, link := range []string{"sym", "hard", "copy"} {

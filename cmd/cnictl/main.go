@@ -1,5 +1,4 @@
-// Command cnictl is the operator's side of cnibox: it installs the plugins,
-// and does by hand what a container runtime does with them.
+// Command cnictl is the operator's side of cnibox: it installs the plugins, and does by hand what a container runtime does with them.
 package main
 
 import (

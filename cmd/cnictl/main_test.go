@@ -14,8 +14,7 @@ import (
 
 func TestMain(m *testing.M) { netlab.Main(m) }
 
-// script is a plugin that does as the files beside it say, and writes down how
-// it was called.
+// script is a plugin that does as the files beside it say, and writes down how it was called.
 const script = `#!/bin/sh
 dir=${0%/*} verb=$CNI_COMMAND
 echo "${0##*/} $verb $CNI_CONTAINERID $CNI_NETNS $CNI_IFNAME${CNI_ARGS:+ $CNI_ARGS}" >>"$dir/log"

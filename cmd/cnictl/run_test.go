@@ -11,8 +11,7 @@ import (
 	"time"
 )
 
-// assertClean makes sure that plugins were called with ADD and DEL, and that
-// no namespace is left.
+// assertClean makes sure that plugins were called with ADD and DEL, and that no namespace is left.
 func (b *bench) assertClean(calls string) {
 	b.t.Helper()
 	assertEqual(b.t, "calls", b.verbs(), calls)

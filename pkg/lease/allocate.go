@@ -12,8 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// patience is how many taken addresses in a row a search asks for one by one
-// before it reads the whole list of names.
+// patience is how many taken addresses in a row a search asks for one by one before it reads the whole list of names.
 const patience = 16
 
 // allocate takes one address of each pool, all or none.
@@ -31,9 +30,8 @@ func (x *session) allocate(owner plugin.Attachment, pools []Pool) (leases []Leas
 	return leases, nil
 }
 
-// refuseSecond fails when owner, or its container in the old form, holds an
-// address of one of the pools. What it held for another namespace, which is known
-// not to be there any more, is given back.
+// refuseSecond fails when owner, or its container in the old form, holds an address of one of the pools. What it held for another
+// namespace, which is known not to be there any more, is given back.
 func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
 	leases, err := x.leasesOf(owner.ContainerID)
 	if err != nil {
@@ -71,8 +69,7 @@ func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 	}
 }
 
-// takeNext takes the next address of the pool that is free; it returns the zero
-// Addr if none is.
+// takeNext takes the next address of the pool that is free; it returns the zero Addr if none is.
 func (x *session) takeNext(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 	asked := 0
 	var taken map[string]bool

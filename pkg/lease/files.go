@@ -43,8 +43,7 @@ func (s *Store) read(a netip.Addr) (owner plugin.Attachment, is entry, err error
 	return owner, is, nil
 }
 
-// readFile returns the content of a small regular file; is is held, absent or
-// foreign.
+// readFile returns the content of a small regular file; is is held, absent or foreign.
 func readFile(path string) (content string, is entry, err error) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	switch err {
@@ -109,8 +108,7 @@ func (s *Store) scan() (leases []Lease, err error) {
 	return leases, nil
 }
 
-// hint is the file that names the address handed out last from a pool, behind
-// which the next search starts.
+// hint is the file that names the address handed out last from a pool, behind which the next search starts.
 func (s *Store) hint(pool int) string {
 	return filepath.Join(s.path, "last_reserved_ip."+strconv.Itoa(pool))
 }
@@ -122,9 +120,8 @@ func (s *Store) last(pool int) netip.Addr {
 	return a
 }
 
-// overwrite gives a file new content in place, which a process killed meanwhile
-// leaves half done: it is for what may be wrong. (Files truncated first, or
-// replaced by renaming, are written to disk by ext4 at once.)
+// overwrite gives a file new content in place, which a process killed meanwhile leaves half done: it is for what may be wrong. (Files
+// truncated first, or replaced by renaming, are written to disk by ext4 at once.)
 func overwrite(path, text string) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0o600)
 	if err != nil {

@@ -17,21 +17,18 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// index answers "which addresses does this container hold" by reading one small
-// file, where the lease files alone take a look at each lease of the network.
+// index answers "which addresses does this container hold" by reading one small file, where the lease files alone take a look at each lease
+// of the network.
 //
-// It is a directory of up to 64 text files, used only under the network's
-// lock. A container's hash chooses the file that its leases are in, one a line:
+// It is a directory of up to 64 text files, used only under the network's lock. A container's hash chooses the file that its leases are in,
+// one a line:
 //
 //	10.88.0.5 "<content of the lease file>"
 //
-// The file stamp says what it is the index of. It is trusted only in the boot
-// it was written in, and only while the directory of the leases has the
-// modification time that we gave it after our own last change. That time is
-// long past, so that no change by someone else (the reference plugin, rm), nor
-// one of ours that was cut short by a kill, leaves it standing. Whatever it says
-// is verified by reading the lease file, and what is not trusted is built anew
-// from the lease files.
+// The file stamp says what it is the index of. It is trusted only in the boot it was written in, and only while the directory of the leases
+// has the modification time that we gave it after our own last change. That time is long past, so that no change by someone else (the
+// reference plugin, rm), nor one of ours that was cut short by a kill, leaves it standing. Whatever it says is verified by reading the
+// lease file, and what is not trusted is built anew from the lease files.
 type index struct {
 	path    string
 	leases  string    // the directory it is the index of
@@ -91,8 +88,7 @@ func (x *index) beganBy(stamp string) (began time.Time, ok bool) {
 	return time.Unix(0, nanoseconds), ok && err == nil
 }
 
-// seal makes the index trusted. One that can't be sealed is built anew by the
-// next session, which is all there is to do about it.
+// seal makes the index trusted. One that can't be sealed is built anew by the next session, which is all there is to do about it.
 func (x *index) seal() {
 	if !x.trusted || !x.changed {
 		return

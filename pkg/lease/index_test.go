@@ -109,8 +109,7 @@ func TestIndexIsNotTrustedAfterOthersChanges(t *testing.T) {
 	}
 }
 
-// An index that is damaged under a stamp that is in order costs a scan, never a
-// wrong answer.
+// An index that is damaged under a stamp that is in order costs a scan, never a wrong answer.
 func TestDamagedIndex(t *testing.T) {
 	for name, text := range map[string]string{
 		"nonsense":        "\xff\xff\n\n",
@@ -158,8 +157,7 @@ func TestIndexKeepsContainersApart(t *testing.T) {
 	}
 }
 
-// Whatever the files of an index hold: no panic, and only leases of who was
-// asked about.
+// Whatever the files of an index hold: no panic, and only leases of who was asked about.
 func FuzzIndex(f *testing.F) {
 	f.Add("10.1.2.2 \"a\\r\\neth0\"\n", "boot 1 began 7 device 1 inode 2 time 3\n")
 	f.Add("10.1.2.2 \"a\\r\\n", "boot 1 began 99999999999999999999 ")

@@ -1,15 +1,11 @@
-// Package lease keeps which attachment holds which address, in the files of
-// the reference plugin host-local: its processes and ours work on one directory
-// at the same time.
+// Package lease keeps which attachment holds which address, in the files of the reference plugin host-local: its processes and ours work on
+// one directory at the same time.
 //
-// The directory <dataDir>/<network> holds, for each lease, a file named by the
-// address (mode 0600) with "<container id>\r\n<interface>" in it, no newline at
-// the end (old releases wrote the container id alone). last_reserved_ip.<N> is
-// the address handed out last from the Nth range set, and whoever reads or
-// writes any of it holds a flock on the file lock.
+// The directory <dataDir>/<network> holds, for each lease, a file named by the address (mode 0600) with "<container id>\r\n<interface>" in
+// it, no newline at the end (old releases wrote the container id alone). last_reserved_ip.<N> is the address handed out last from the Nth
+// range set, and whoever reads or writes any of it holds a flock on the file lock.
 //
-// These files are the truth. What is beside them in <dataDir>/.cnibox is an
-// index that can be removed at any time.
+// These files are the truth. What is beside them in <dataDir>/.cnibox is an index that can be removed at any time.
 package lease
 
 import (
@@ -20,9 +16,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Lease is an address held by an attachment. Owner.IfName is empty for a lease
-// in the old form, which belongs to the container whatever the interface. A torn
-// file has no Owner.
+// Lease is an address held by an attachment. Owner.IfName is empty for a lease in the old form, which belongs to the container whatever the
+// interface. A torn file has no Owner.
 type Lease struct {
 	Address netip.Addr
 	Owner   plugin.Attachment
@@ -41,9 +36,8 @@ func Name(a plugin.Attachment) string {
 // format returns the content of the file of owner's lease.
 func format(owner plugin.Attachment) string { return owner.ContainerID + "\r\n" + owner.IfName }
 
-// parse returns whose lease a file with that content is. A torn file is
-// nobody's: the reference plugin leaves an empty one when it is killed, a power
-// failure an empty one or zeros. A bare LF, left by an editor, counts as CRLF.
+// parse returns whose lease a file with that content is. A torn file is nobody's: the reference plugin leaves an empty one when it is
+// killed, a power failure an empty one or zeros. A bare LF, left by an editor, counts as CRLF.
 func parse(content string) (owner plugin.Attachment, torn bool) {
 	text := strings.TrimSpace(content)
 	if text == "" || strings.ContainsRune(text, 0) {
@@ -53,8 +47,7 @@ func parse(content string) (owner plugin.Attachment, torn bool) {
 	return plugin.Attachment{ContainerID: strings.TrimSpace(id), IfName: strings.TrimSpace(ifName)}, false
 }
 
-// parseName returns the address a file is the lease of. Only the canonical
-// text of an address names a lease.
+// parseName returns the address a file is the lease of. Only the canonical text of an address names a lease.
 func parseName(name string) (a netip.Addr, ok bool) {
 	a, err := netip.ParseAddr(name)
 	return a, err == nil && a.Zone() == "" && !a.Is4In6() && a.String() == name

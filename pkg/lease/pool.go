@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// Range is a stretch of addresses of one family, both ends included, without
-// Gateway, which is not handed out.
+// Range is a stretch of addresses of one family, both ends included, without Gateway, which is not handed out.
 type Range struct {
 	Subnet      netip.Prefix // it is a part of
 	First, Last netip.Addr
@@ -56,9 +55,8 @@ func (p Pool) Find(a netip.Addr) int {
 	return slices.IndexFunc(p.Ranges, func(r Range) bool { return r.Contains(a) })
 }
 
-// after yields each address of the pool once, in the order of handing out:
-// from the one behind last on, round to last itself. If last is not in the
-// pool (the configuration changed) the order is that of the ranges.
+// after yields each address of the pool once, in the order of handing out: from the one behind last on, round to last itself. If last is
+// not in the pool (the configuration changed) the order is that of the ranges.
 func (p Pool) after(last netip.Addr) func(yield func(netip.Addr) bool) {
 	return func(yield func(netip.Addr) bool) {
 		start := p.Find(last)

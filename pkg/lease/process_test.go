@@ -63,9 +63,8 @@ func startWorker(t *testing.T, dir, name string) (*exec.Cmd, *bufio.Scanner) {
 	return cmd, bufio.NewScanner(out)
 }
 
-// Processes that go on until they are killed, and goroutines of this one, at
-// once: nobody holds two addresses of a family, and what the goroutines were
-// given is theirs to the end.
+// Processes that go on until they are killed, and goroutines of this one, at once: nobody holds two addresses of a family, and what the
+// goroutines were given is theirs to the end.
 func TestProcessesAndGoroutines(t *testing.T) {
 	b := newBench(t)
 	const calls = 60 // of each worker; at 60 each has 20 attachments
@@ -113,8 +112,7 @@ func TestProcessesAndGoroutines(t *testing.T) {
 	deleteAll(t, b)
 }
 
-// Each kill may leave an attachment half made; its DEL leaves nothing of it,
-// and every address can be had again.
+// Each kill may leave an attachment half made; its DEL leaves nothing of it, and every address can be had again.
 func TestKilledWorkers(t *testing.T) {
 	b := newBench(t)
 	rng := rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 0))
@@ -139,8 +137,7 @@ func TestKilledWorkers(t *testing.T) {
 	}
 }
 
-// noDuplicates returns who holds what, and fails if anything else is in the
-// directory.
+// noDuplicates returns who holds what, and fails if anything else is in the directory.
 func noDuplicates(t *testing.T, b *bench) map[string]string {
 	t.Helper()
 	leases := b.leases()
@@ -158,8 +155,7 @@ func noDuplicates(t *testing.T, b *bench) map[string]string {
 	return held
 }
 
-// deleteAll calls DEL for all that hold something, and looks that the lock and
-// the hints are what is left.
+// deleteAll calls DEL for all that hold something, and looks that the lock and the hints are what is left.
 func deleteAll(t *testing.T, b *bench) {
 	t.Helper()
 	leases := b.leases()

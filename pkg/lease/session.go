@@ -23,8 +23,7 @@ type session struct {
 	readOnly bool
 }
 
-// locked does something with the lock held. A store that is missing is made if
-// create is set; otherwise there are no leases.
+// locked does something with the lock held. A store that is missing is made if create is set; otherwise there are no leases.
 func (s *Store) locked(ctx context.Context, create bool, what string, do func(x *session) ([]Lease, error)) ([]Lease, error) {
 	if create {
 		if err := os.MkdirAll(s.path, 0o755); err != nil {
@@ -57,8 +56,7 @@ func (s *Store) failed(what string, err error) error {
 	return plugin.Errorf(fmt.Sprintf("the leases are kept in %s: make sure it can be read and written and its disk is not full", s.path), "host-local: %s: %v", what, err)
 }
 
-// heldBy returns the leases of owner: those in its name or, when there are
-// none, those in the old form of its container.
+// heldBy returns the leases of owner: those in its name or, when there are none, those in the old form of its container.
 func (x *session) heldBy(owner plugin.Attachment) ([]Lease, error) {
 	leases, err := x.leasesOf(owner.ContainerID)
 	if slices.ContainsFunc(leases, func(l Lease) bool { return l.Owner == owner }) {
@@ -67,8 +65,7 @@ func (x *session) heldBy(owner plugin.Attachment) ([]Lease, error) {
 	return slices.DeleteFunc(leases, func(l Lease) bool { return l.Owner.IfName != "" }), err
 }
 
-// leasesOf returns the leases of a container. When a file does not bear the
-// index out, all are read.
+// leasesOf returns the leases of a container. When a file does not bear the index out, all are read.
 func (x *session) leasesOf(containerID string) ([]Lease, error) {
 	if x.index.trusted {
 		leases, err := x.index.find(containerID)
@@ -106,8 +103,7 @@ func (x *session) rebuild() ([]Lease, error) {
 	return leases, nil
 }
 
-// add makes a lease, after the note of where to search next: whichever fails, no
-// lease is left behind.
+// add makes a lease, after the note of where to search next: whichever fails, no lease is left behind.
 func (x *session) add(pool int, l Lease) error {
 	x.index.changed = true
 	if err := overwrite(x.hint(pool), l.Address.String()); err != nil {

@@ -11,9 +11,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/results"
 )
 
-// reclaim frees what nobody can be using of a pool that has no free address:
-// abandoned leases and torn files. If there are none, it says how full the pool
-// is.
+// reclaim frees what nobody can be using of a pool that has no free address: abandoned leases and torn files. If there are none, it says
+// how full the pool is.
 func (x *session) reclaim(p Pool) error {
 	leases, err := x.scan()
 	if err != nil {
@@ -46,16 +45,13 @@ func (x *session) staleText(stale int) string {
 	return fmt.Sprintf(", %d of them by stale leases", stale)
 }
 
-// stale reports whether libcni's results say that the owner of a lease is gone.
-// They can't say it of one in the old form.
+// stale reports whether libcni's results say that the owner of a lease is gone. They can't say it of one in the old form.
 func (x *session) stale(l Lease) bool {
 	return l.Owner.IfName != "" && results.KnownLost(x.results, x.key(l.Owner))
 }
 
-// abandoned reports whether the owner of a lease is gone for certain: it is
-// stale, and from before this boot, which no network namespace survives, or its
-// namespace has been gone for a while. So it is no lease of an ADD that is still
-// under way, which libcni has no result of.
+// abandoned reports whether the owner of a lease is gone for certain: it is stale, and from before this boot, which no network namespace
+// survives, or its namespace has been gone for a while. So it is no lease of an ADD that is still under way, which libcni has no result of.
 func (x *session) abandoned(l Lease) bool {
 	return x.isOld(l) && x.stale(l) || !x.isOld(l) && x.isLongGone(l)
 }
@@ -64,9 +60,8 @@ func (x *session) abandoned(l Lease) bool {
 // else gets its address: its DEL may be late, and something still running.
 const goneTime = 5 * time.Minute
 
-// isLongGone reports whether an attachment is gone, and was seen to be so
-// goneTime ago. A lease of one that is seen to be gone is made read-only, and so
-// has the time of that as its ctime.
+// isLongGone reports whether an attachment is gone, and was seen to be so goneTime ago. A lease of one that is seen to be gone is made
+// read-only, and so has the time of that as its ctime.
 func (x *session) isLongGone(l Lease) bool {
 	var st unix.Stat_t
 	if unix.Lstat(x.file(l.Address), &st) != nil {
@@ -85,29 +80,25 @@ func (x *session) isLongGone(l Lease) bool {
 	return false
 }
 
-// ended reports whether the namespace is known to be gone for which a lease was
-// made.
+// ended reports whether the namespace is known to be gone for which a lease was made.
 func (x *session) ended(l Lease) bool {
 	made := x.Since(l)
 	return !made.IsZero() && results.KnownEnded(x.results, x.key(l.Owner), made, x.Netns)
 }
 
-// replaced reports whether another namespace is known to be at the path of the
-// one for which a lease was made.
+// replaced reports whether another namespace is known to be at the path of the one for which a lease was made.
 func (x *session) replaced(l Lease) bool {
 	made := x.Since(l)
 	return !made.IsZero() && results.KnownReplaced(x.results, x.key(l.Owner), made, x.Netns)
 }
 
-// isOld reports whether a lease's file was made, moved or changed last before
-// this boot.
+// isOld reports whether a lease's file was made, moved or changed last before this boot.
 func (x *session) isOld(l Lease) bool {
 	var st unix.Stat_t
 	return unix.Lstat(x.file(l.Address), &st) == nil && time.Unix(0, st.Ctim.Nano()).Before(x.index.began)
 }
 
-// holder says who has a lease and since when and, as the beginning of a remedy,
-// whether that attachment's network namespace is still there.
+// holder says who has a lease and since when and, as the beginning of a remedy, whether that attachment's network namespace is still there.
 func (x *session) holder(l Lease) (name, state string) {
 	if l.Owner.ContainerID == "" {
 		return "something that is not a lease", ""

@@ -16,8 +16,7 @@ import (
 // DefaultDir is where networks keep their leases unless they say otherwise.
 const DefaultDir = "/var/lib/cni/networks"
 
-// lockWait bounds the wait for a network's lock. The reference plugin holds it
-// while it reads all leases of the network.
+// lockWait bounds the wait for a network's lock. The reference plugin holds it while it reads all leases of the network.
 const lockWait = 45 * time.Second
 
 // Store is the leases of one network.
@@ -58,10 +57,8 @@ func (s *Store) Allocate(ctx context.Context, owner plugin.Attachment, pools []P
 	return s.locked(ctx, true, "take an address", func(x *session) ([]Lease, error) { return x.allocate(owner, pools) })
 }
 
-// Release gives back all that owner holds, and only that: leases in the old
-// form, which name no interface, only if there is none in the new. It returns
-// the addresses given back. Holding nothing, or there being no store, is no
-// error, and nothing is made then.
+// Release gives back all that owner holds, and only that: leases in the old form, which name no interface, only if there is none in the
+// new. It returns the addresses given back. Holding nothing, or there being no store, is no error, and nothing is made then.
 func (s *Store) Release(ctx context.Context, owner plugin.Attachment) ([]Lease, error) {
 	return s.locked(ctx, false, "give back the addresses of "+Name(owner), func(x *session) ([]Lease, error) {
 		leases, err := x.heldBy(owner)
@@ -72,8 +69,7 @@ func (s *Store) Release(ctx context.Context, owner plugin.Attachment) ([]Lease, 
 	})
 }
 
-// HeldBy returns what owner holds, as Release would find it. It changes
-// nothing.
+// HeldBy returns what owner holds, as Release would find it. It changes nothing.
 func (s *Store) HeldBy(ctx context.Context, owner plugin.Attachment) ([]Lease, error) {
 	return s.locked(ctx, false, "look up the addresses of "+Name(owner), func(x *session) ([]Lease, error) {
 		x.readOnly = true
@@ -81,8 +77,7 @@ func (s *Store) HeldBy(ctx context.Context, owner plugin.Attachment) ([]Lease, e
 	})
 }
 
-// OwnerOf returns who holds the address. It takes no lock: a lease that its
-// owner got is there until its owner or GC removes it.
+// OwnerOf returns who holds the address. It takes no lock: a lease that its owner got is there until its owner or GC removes it.
 func (s *Store) OwnerOf(a netip.Addr) (owner plugin.Attachment, ok bool, err error) {
 	owner, is, err := s.read(a)
 	return owner, is == held, s.failed("look up "+a.String(), err)

@@ -64,8 +64,7 @@ func TestArgumentsLeavesKnownAlone(t *testing.T) {
 	}
 }
 
-// FuzzArguments reads any CNI_ARGS: what comes out are known keys, and ignoring
-// the unknown ones can't turn a good list into a bad one.
+// FuzzArguments reads any CNI_ARGS: what comes out are known keys, and ignoring the unknown ones can't turn a good list into a bad one.
 func FuzzArguments(f *testing.F) {
 	for _, seed := range []string{
 		"", ";", "=", "IgnoreUnknown=1;K8S_POD_NAMESPACE=default;K8S_POD_NAME=web-0;K8S_POD_INFRA_CONTAINER_ID=c0ffee;K8S_POD_UID=7d",

@@ -17,8 +17,7 @@ type Key struct {
 	IfName      string // the name inside the container
 }
 
-// MaxKeyText is the length of the longest text Key.String returns: the longest comment that `nft -f` accepts when it loads a saved
-// ruleset.
+// MaxKeyText is the length of the longest text Key.String returns: the longest comment that `nft -f` accepts when it loads a saved ruleset.
 const MaxKeyText = 128
 
 // String returns the key as people read it, network/containerID/ifname. The three can't hold a slash, so equal texts of up to

@@ -10,8 +10,7 @@ import (
 
 var demo = Key{Network: "demo", ContainerID: "c0ffee", IfName: "eth0"}
 
-// What is in the kernel of a node was named by an older cnibox: a change of any
-// of these values would make DEL and GC miss it.
+// What is in the kernel of a node was named by an older cnibox: a change of any of these values would make DEL and GC miss it.
 func TestNamesStayAsTheyAre(t *testing.T) {
 	id := demo.ID("masquerade")
 	mac := demo.MAC("container")
@@ -132,8 +131,7 @@ func TestMACIsLocalUnicast(t *testing.T) {
 	}
 }
 
-// Near keys must not have near names: 32 bits are few, and ids of a runtime
-// may differ in their last digit only.
+// Near keys must not have near names: 32 bits are few, and ids of a runtime may differ in their last digit only.
 func TestHostEndsSpread(t *testing.T) {
 	const n = 20000
 	seen := map[string]bool{}

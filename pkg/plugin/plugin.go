@@ -1,8 +1,7 @@
-// Package plugin is the contract between a CNI plugin and whatever runs it: a process started by a runtime, another plugin, or a Go
-// test.
+// Package plugin is the contract between a CNI plugin and whatever runs it: a process started by a runtime, another plugin, or a Go test.
 //
-// A plugin gets a Request and answers with a Result or an error. It never reads the environment, prints, exits or keeps
-// package-level state.
+// A plugin gets a Request and answers with a Result or an error. It never reads the environment, prints, exits or keeps package-level
+// state.
 package plugin
 
 import (
@@ -131,8 +130,7 @@ type Request struct {
 	// when it can't be read. It is the plugin's own: ADD may change it into its result.
 	PrevResult *types100.Result
 
-	// Valid are the attachments that GC must leave alone. HasValid is false when the runtime sent no list, and then nothing may be
-	// removed.
+	// Valid are the attachments that GC must leave alone. HasValid is false when the runtime sent no list, and then nothing may be removed.
 	Valid    []Attachment
 	HasValid bool
 
@@ -176,8 +174,7 @@ func (r *Request) WarnOf(err error) {
 	}
 }
 
-// Step announces the next step, and stops a call that was cancelled: a plugin asks before each step of an ADD that changes
-// something.
+// Step announces the next step, and stops a call that was cancelled: a plugin asks before each step of an ADD that changes something.
 func (r *Request) Step(ctx context.Context, step string) error {
 	r.Announce(step)
 	if ctx.Err() == nil {

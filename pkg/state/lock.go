@@ -1,5 +1,4 @@
-// Package state holds what is kept in files: files that are there completely or
-// not at all, and locks between processes.
+// Package state holds what is kept in files: files that are there completely or not at all, and locks between processes.
 package state
 
 import (
@@ -19,8 +18,7 @@ type Lock struct {
 	file *os.File
 }
 
-// removals is how often in a row the file may be removed under us before that
-// is taken for a filesystem that reports inodes inconsistently.
+// removals is how often in a row the file may be removed under us before that is taken for a filesystem that reports inodes inconsistently.
 const removals = 10
 
 // Hold locks a file below /run, which is made with its directory if it is missing. It waits for other holders a minute at most.
@@ -41,13 +39,10 @@ func Locked(ctx context.Context, path string, do func() error) error {
 	return do()
 }
 
-// Acquire locks the file at path, which is created with mode if it is missing
-// (its directory is not). It waits for other holders until ctx ends, and wait
-// at most; then the error (code 11, try again later) names the file and, if
-// the kernel tells, the holder.
+// Acquire locks the file at path, which is created with mode if it is missing (its directory is not). It waits for other holders until ctx
+// ends, and wait at most; then the error (code 11, try again later) names the file and, if the kernel tells, the holder.
 //
-// The kernel serves waiters in the order they came, so they wait in it and not
-// in a loop of tries.
+// The kernel serves waiters in the order they came, so they wait in it and not in a loop of tries.
 func Acquire(ctx context.Context, path string, mode os.FileMode, wait time.Duration) (*Lock, error) {
 	end := time.Now().Add(wait)
 	for try := 1; ; try++ {
@@ -124,10 +119,8 @@ func busy(path, why string) error {
 		"repeat the call; if that process hangs, end it: the lock goes with it (never remove the file)")
 }
 
-// holder returns which process holds the lock on the file at path, such as
-// "process 4711 (host-local)", "" when the kernel does not tell: /proc/locks
-// lists only processes of our pid namespace, and some filesystems under another
-// device number than stat(2) returns.
+// holder returns which process holds the lock on the file at path, such as "process 4711 (host-local)", "" when the kernel does not tell:
+// /proc/locks lists only processes of our pid namespace, and some filesystems under another device number than stat(2) returns.
 func holder(path string) string {
 	var st unix.Stat_t
 	table, err := os.ReadFile("/proc/locks")

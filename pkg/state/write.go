@@ -9,9 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Write replaces the file at path. Whoever reads it sees the old content or
-// the new, whatever happens to this process. After a power failure it can be
-// empty, which is fine for what a reboot makes meaningless.
+// Write replaces the file at path. Whoever reads it sees the old content or the new, whatever happens to this process. After a power
+// failure it can be empty, which is fine for what a reboot makes meaningless.
 func Write(path string, data []byte, mode os.FileMode) error {
 	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
 	if err != nil {
@@ -27,12 +26,10 @@ func Write(path string, data []byte, mode os.FileMode) error {
 	return err
 }
 
-// Create makes the file at path, complete with its data. It never replaces one
-// that exists: that is os.ErrExist.
+// Create makes the file at path, complete with its data. It never replaces one that exists: that is os.ErrExist.
 //
-// The file is written before it has a name. A filesystem that can't do that
-// (O_TMPFILE; NFS and older overlayfs) gets the name first: there, a process
-// killed in between leaves an empty file.
+// The file is written before it has a name. A filesystem that can't do that (O_TMPFILE; NFS and older overlayfs) gets the name first:
+// there, a process killed in between leaves an empty file.
 func Create(path string, data []byte, mode os.FileMode) error {
 	f, err := os.OpenFile(filepath.Dir(path), os.O_WRONLY|unix.O_TMPFILE, mode)
 	if err != nil {

@@ -104,8 +104,7 @@ func (c *config) validate(r *plugin.Request) error {
 	return nil
 }
 
-// readRequests reads the addresses that the runtime asks for, in CNI_ARGS,
-// args.cni.ips and runtimeConfig.ips together.
+// readRequests reads the addresses that the runtime asks for, in CNI_ARGS, args.cni.ips and runtimeConfig.ips together.
 func (c *config) readRequests(r *plugin.Request) error {
 	args, err := plugin.Arguments(r.Args, "IP")
 	if err != nil {
@@ -128,8 +127,7 @@ func (c *config) readRequests(r *plugin.Request) error {
 	return r.Config.Err()
 }
 
-// request asks the pool that holds an address for it. A pool serves one
-// request; the prefix length that may follow the address is ignored.
+// request asks the pool that holds an address for it. A pool serves one request; the prefix length that may follow the address is ignored.
 func (c *config) request(text, source string) error {
 	a, err := netip.ParseAddr(text)
 	if p, perr := netip.ParsePrefix(text); perr == nil {

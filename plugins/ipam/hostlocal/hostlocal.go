@@ -1,5 +1,4 @@
-// Package hostlocal hands out addresses of ranges and keeps them in files of
-// the node: the IPAM plugin host-local.
+// Package hostlocal hands out addresses of ranges and keeps them in files of the node: the IPAM plugin host-local.
 package hostlocal
 
 import (
@@ -105,10 +104,8 @@ func checkLease(address netip.Addr, a plugin.Attachment, store *lease.Store) err
 	return nil
 }
 
-// Status reports whether the configuration is valid and a lease could be
-// written. A pool without a free address is no failure: the addresses of
-// running containers come back, while a runtime would take the whole node out
-// of service.
+// Status reports whether the configuration is valid and a lease could be written. A pool without a free address is no failure: the
+// addresses of running containers come back, while a runtime would take the whole node out of service.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	c, err := load(r)
 	if err != nil {
@@ -134,8 +131,7 @@ func owner(r *plugin.Request) plugin.Attachment {
 	return plugin.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
 }
 
-// storeOf returns the store that DEL works on, nil if the configuration
-// names a place where Add would have put nothing.
+// storeOf returns the store that DEL works on, nil if the configuration names a place where Add would have put nothing.
 func storeOf(r *plugin.Request) *lease.Store {
 	store, err := lease.NewStore(dataDir(r.Config.Object("ipam")), r.Network, r.Results)
 	if err != nil {

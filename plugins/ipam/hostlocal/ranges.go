@@ -47,8 +47,7 @@ func readPool(index int, list []*conf.Object) (lease.Pool, error) {
 	return p, nil
 }
 
-// readRange reads and checks one range. It returns the parts that are left
-// between the addresses that are excluded.
+// readRange reads and checks one range. It returns the parts that are left between the addresses that are excluded.
 func readRange(o *conf.Object) ([]lease.Range, error) {
 	var r lease.Range
 	result.ReadPrefix(o, "subnet", &r.Subnet)
@@ -96,11 +95,9 @@ func checkSubnet(p netip.Prefix, key string) error {
 	return nil
 }
 
-// fillIn sets what a range leaves out. The first address of the subnet is the
-// gateway, and addresses are handed out from it to the last one. First and last
-// are not the network's own address and IPv4's broadcast address, which a subnet
-// of two addresses does not have (RFC 3021, RFC 6164). A single address has no
-// room for a gateway.
+// fillIn sets what a range leaves out. The first address of the subnet is the gateway, and addresses are handed out from it to the last
+// one. First and last are not the network's own address and IPv4's broadcast address, which a subnet of two addresses does not have (RFC
+// 3021, RFC 6164). A single address has no room for a gateway.
 func fillIn(r *lease.Range) {
 	first, last := r.Subnet.Addr(), lastOf(r.Subnet)
 	hostBits := first.BitLen() - r.Subnet.Bits()
@@ -154,8 +151,7 @@ func readExcluded(o *conf.Object, subnet netip.Prefix) (list []netip.Prefix) {
 	return list
 }
 
-// without returns what is left of ranges before and behind the addresses of a
-// network.
+// without returns what is left of ranges before and behind the addresses of a network.
 func without(ranges []lease.Range, excluded netip.Prefix) (left []lease.Range) {
 	first, last := excluded.Addr(), lastOf(excluded)
 	for _, r := range ranges {

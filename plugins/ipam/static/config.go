@@ -39,9 +39,8 @@ func load(r *plugin.Request) (*types100.Result, error) {
 	return result, nil
 }
 
-// readAddresses reads the addresses from the first of these that gives any:
-// runtimeConfig.ips, args.cni.ips, and the configuration together with
-// CNI_ARGS. CNI_ARGS has to be valid all the same.
+// readAddresses reads the addresses from the first of these that gives any: runtimeConfig.ips, args.cni.ips, and the configuration together
+// with CNI_ARGS. CNI_ARGS has to be valid all the same.
 func readAddresses(r *plugin.Request, ipam *conf.Object) ([]*types100.IPConfig, error) {
 	args, err := plugin.Arguments(r.Args, "IP", "GATEWAY")
 	if err != nil {

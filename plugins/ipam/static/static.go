@@ -1,5 +1,4 @@
-// Package static hands out the addresses that the configuration or the runtime
-// names and keeps no record of them: the IPAM plugin static.
+// Package static hands out the addresses that the configuration or the runtime names and keeps no record of them: the IPAM plugin static.
 package static
 
 import (
@@ -23,8 +22,7 @@ func (Plugin) Add(_ context.Context, r *plugin.Request) (*types100.Result, error
 // Del has nothing to give back.
 func (Plugin) Del(context.Context, *plugin.Request) error { return nil }
 
-// Check compares the configured addresses, and their gateways where given,
-// with those of prevResult.
+// Check compares the configured addresses, and their gateways where given, with those of prevResult.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	wanted, err := load(r)
 	if err != nil {

@@ -21,8 +21,7 @@ import (
 // Plugin is the bandwidth plugin.
 type Plugin struct{}
 
-// Add limits what the host end of the container's veth pair sends, and what it receives by way of an ifb, which is added to the
-// result.
+// Add limits what the host end of the container's veth pair sends, and what it receives by way of an ifb, which is added to the result.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r.Config)
 	if err != nil || c.isEmpty() {

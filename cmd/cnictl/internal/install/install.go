@@ -65,8 +65,7 @@ type Report struct {
 	NoExec    bool     // nothing in the directory can be executed, as it is mounted here
 }
 
-// Install makes o.Dir hold cnibox and a link for each of o.Names and for each name of an earlier installation: it takes no
-// plugin away.
+// Install makes o.Dir hold cnibox and a link for each of o.Names and for each name of an earlier installation: it takes no plugin away.
 func Install(o Options) (*Report, error) {
 	if err := checkNames(o.Names); err != nil {
 		return nil, err

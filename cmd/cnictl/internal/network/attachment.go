@@ -110,8 +110,7 @@ func RequirePublisher(list *libcni.NetworkConfigList) error {
 		list.Name, portMappings)
 }
 
-// CheckResult makes sure that libcni can read and write its result of an attachment: it would wait for a pipe, and read a file of any
-// size.
+// CheckResult makes sure that libcni can read and write its result of an attachment: it would wait for a pipe, and read a file of any size.
 func (n Node) CheckResult(network string, rt *libcni.RuntimeConf) error {
 	path := n.resultOf(network, types.GCAttachment{ContainerID: rt.ContainerID, IfName: rt.IfName})
 	_, err := state.Read(path)

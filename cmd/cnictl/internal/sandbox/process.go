@@ -44,8 +44,7 @@ func Signals() (signals <-chan os.Signal, stop func()) {
 	return c, func() { signal.Stop(c) }
 }
 
-// Wait waits for a started command, passing signals on to it, and returns its exit code: 128 + the number of the signal that
-// killed it.
+// Wait waits for a started command, passing signals on to it, and returns its exit code: 128 + the number of the signal that killed it.
 func Wait(cmd *exec.Cmd, signals <-chan os.Signal) (int, error) {
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
