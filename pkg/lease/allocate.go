@@ -40,15 +40,16 @@ func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
 	var stale []Lease
 	for _, l := range leases {
 		at := slices.IndexFunc(pools, func(p Pool) bool { return p.Contains(l.Address) })
-		switch {
-		case at < 0 || l.Owner != owner && l.Owner.IfName != "":
-		case l.Owner == owner && (x.ended(l) || x.replaced(l)):
-			stale = append(stale, l)
-		default:
-			holder, state := x.holder(l)
-			return plugin.Errorf(state+"call DEL for it before the next ADD (it gets one address of each range set); what it has is unchanged",
-				"failed to allocate for range %d: %s has been allocated to %s, duplicate allocation is not allowed", pools[at].Index, l.Address, holder)
+		if at < 0 || l.Owner != owner && l.Owner.IfName != "" {
+			continue
 		}
+		if gone, replaced := x.ended(l); l.Owner == owner && (gone || replaced) {
+			stale = append(stale, l)
+			continue
+		}
+		holder, state := x.holder(l)
+		return plugin.Errorf(state+"call DEL for it before the next ADD (it gets one address of each range set); what it has is unchanged",
+			"failed to allocate for range %d: %s has been allocated to %s, duplicate allocation is not allowed", pools[at].Index, l.Address, holder)
 	}
 	return x.removeAll(stale)
 }

@@ -68,7 +68,7 @@ func (x *session) isLongGone(l Lease) bool {
 		return false
 	}
 	isMarked := st.Mode&unix.S_IWUSR == 0
-	gone := x.ended(l)
+	gone, _ := x.ended(l)
 	switch {
 	case gone && isMarked:
 		return x.now.Sub(time.Unix(0, st.Ctim.Nano())) >= goneTime
@@ -80,16 +80,13 @@ func (x *session) isLongGone(l Lease) bool {
 	return false
 }
 
-// ended reports whether the namespace is known to be gone for which a lease was made.
-func (x *session) ended(l Lease) bool {
+// ended reports whether the namespace is known to be gone for which a lease was made, and whether another one is known to be at its path.
+func (x *session) ended(l Lease) (gone, replaced bool) {
 	made := x.Since(l)
-	return !made.IsZero() && results.KnownEnded(x.results, x.key(l.Owner), made, x.Netns)
-}
-
-// replaced reports whether another namespace is known to be at the path of the one for which a lease was made.
-func (x *session) replaced(l Lease) bool {
-	made := x.Since(l)
-	return !made.IsZero() && results.KnownReplaced(x.results, x.key(l.Owner), made, x.Netns)
+	if made.IsZero() {
+		return false, false
+	}
+	return results.KnownEnded(x.results, x.key(l.Owner), made, x.Netns)
 }
 
 // isOld reports whether a lease's file was made, moved or changed last before this boot.

@@ -63,29 +63,20 @@ func leadsTo(l netlink.Link, path string) bool {
 	return err == nil && leads
 }
 
-// KnownEnded reports whether the network namespace is known to be gone for which an attachment was given something at a time. A result from
-// before then is that of an earlier ADD, and says nothing. adding is the path of the namespace of the ADD that asks.
-func KnownEnded(dir string, key plugin.Key, given time.Time, adding string) bool {
+// KnownEnded reports whether the network namespace is known to be gone for which an attachment was given something at a time, and whether
+// another one is known to be at its path by now: the file of one that is mounted has the time when it was mounted first. A result from
+// before that time is that of an earlier ADD, and says nothing. adding is the path of the namespace of the ADD that asks.
+func KnownEnded(dir string, key plugin.Key, given time.Time, adding string) (gone, replaced bool) {
 	path, written, err := netnsOf(dir, key)
 	if err != nil || given.After(written) {
-		return false
+		return false, false
 	}
-	gone, err := isGone(path)
-	return err == nil && gone && !hasHostEnd(key, adding)
-}
-
-// KnownReplaced reports, as KnownEnded does, whether another namespace is known to be at the path by now. The file of one that is mounted has the
-// time when it was mounted first; others are not known.
-func KnownReplaced(dir string, key plugin.Key, given time.Time, adding string) bool {
-	path, written, err := netnsOf(dir, key)
-	if err != nil || given.After(written) {
-		return false
+	if gone, err = isGone(path); err == nil && !gone {
+		file, failed := os.Lstat(path)
+		replaced = failed == nil && file.Mode().IsRegular() && file.ModTime().After(written)
 	}
-	if gone, err := isGone(path); err != nil || gone {
-		return false
-	}
-	file, err := os.Lstat(path)
-	return err == nil && file.Mode().IsRegular() && file.ModTime().After(written) && !hasHostEnd(key, adding)
+	isLeft := (gone || replaced) && hasHostEnd(key, adding)
+	return gone && !isLeft, replaced && !isLeft
 }
 
 // KnownLost reports whether libcni's results say that an attachment is gone: there is none of it, or its network namespace is gone. Where no

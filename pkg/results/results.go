@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/valyala/fastjson"
 
@@ -19,7 +18,7 @@ import (
 // Cache is what the cache has of attachments, without one that is of no interest.
 type Cache struct {
 	dir   string
-	files []string // as of fileOf
+	files map[string][]string // names of files, by each part of them that can be a container's id
 }
 
 // fileOf returns the name of an attachment's file. All its parts may have a "-": several keys lead to one file.
@@ -45,10 +44,15 @@ func Open(dir string, except plugin.Key) (*Cache, error) {
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	c := &Cache{dir: dir}
+	c := &Cache{dir, map[string][]string{}}
 	for _, e := range entries {
-		if e.Name() != fileOf(except) {
-			c.files = append(c.files, e.Name())
+		if e.Name() == fileOf(except) {
+			continue
+		}
+		for _, network := range Containers(e.Name(), "-") {
+			for _, id := range Containers(e.Name()[len(network)+1:], "-") {
+				c.files[id] = append(c.files[id], e.Name())
+			}
 		}
 	}
 	return c, err
@@ -56,8 +60,8 @@ func Open(dir string, except plugin.Key) (*Cache, error) {
 
 // MayHave reports whether one of the containers may have an attachment. Without a cache none has.
 func (c *Cache) MayHave(ids ...string) bool {
-	return c != nil && slices.ContainsFunc(c.files, func(file string) bool {
-		return slices.ContainsFunc(ids, func(id string) bool { return strings.Contains(file, "-"+id+"-") && c.mayBeOf(file, id) })
+	return c != nil && slices.ContainsFunc(ids, func(id string) bool {
+		return slices.ContainsFunc(c.files[id], func(file string) bool { return c.mayBeOf(file, id) })
 	})
 }
 

@@ -84,23 +84,20 @@ func TestKnownEnded(t *testing.T) {
 		if err := errors.Join(os.WriteFile(file, []byte(test.text), 0o600), os.Chtimes(file, written, written)); err != nil {
 			t.Fatal(err)
 		}
-		if got := KnownEnded(dir, key, given, ""); got != test.want {
-			t.Errorf("%s: %v", test.text, got)
+		if got, replaced := KnownEnded(dir, key, given, ""); got != test.want || replaced { // nothing that is mounted is there
+			t.Errorf("%s: ended %v, replaced %v", test.text, got, replaced)
 		}
 		if gone, _ := KnownGone(dir, key); gone != test.want {
 			t.Errorf("%s: gone %v", test.text, gone)
 		}
-		if KnownEnded(dir, key, written.Add(time.Second), "") {
+		if gone, replaced := KnownEnded(dir, key, written.Add(time.Second), ""); gone || replaced {
 			t.Errorf("%s: though the result is older", test.text)
-		}
-		if KnownReplaced(dir, key, given, "") {
-			t.Errorf("%s: replaced, though nothing that is mounted is there", test.text)
 		}
 	}
 	if err := os.Remove(file); err != nil {
 		t.Fatal(err)
 	}
-	if KnownEnded(dir, key, time.Now(), "") || KnownReplaced(dir, key, time.Now(), "") {
+	if gone, replaced := KnownEnded(dir, key, time.Now(), ""); gone || replaced {
 		t.Error("without a result")
 	}
 }
