@@ -4,7 +4,7 @@ import (
 	"context"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -12,12 +12,12 @@ import (
 // Masquerade is what a configuration says about what the container sends out of its network.
 type Masquerade struct {
 	On bool
-	By backend.Wish
+	By netfilter.Wish
 }
 
 // ReadMasquerade reads the keys "ipMasq" and "ipMasqBackend".
 func ReadMasquerade(o *conf.Object) Masquerade {
-	m := Masquerade{By: backend.Wish{Key: "ipMasqBackend"}}
+	m := Masquerade{By: netfilter.Wish{Key: "ipMasqBackend"}}
 	o.Bool("ipMasq", &m.On)
 	o.String(m.By.Key, &m.By.Value)
 	return m
@@ -31,9 +31,8 @@ func (m Masquerade) Add(ctx context.Context, a *Attachment) error {
 	if err := a.Step(ctx, "masquerade"); err != nil {
 		return err
 	}
-	use := backend.Masquerade(result.Prefixes(a.IPs))
-	a.Undo.Push("stop masquerading", func(ctx context.Context) error { return backend.Del(ctx, a.Key, nil, use) })
-	return use.Add(ctx, m.By, a.Key)
+	a.Undo.Push("stop masquerading", func(ctx context.Context) error { return netfilter.Del(ctx, a.Request, nil, netfilter.Masquerade{}) })
+	return netfilter.Masquerade{Addrs: result.Prefixes(a.IPs)}.Add(ctx, m.By, a.Key)
 }
 
 // Check compares what is there with what Add has made.
@@ -42,7 +41,7 @@ func (m Masquerade) Check(ctx context.Context, r *plugin.Request) error {
 	if !m.On || len(ips) == 0 {
 		return nil
 	}
-	return backend.Masquerade(result.Prefixes(ips)).Check(ctx, m.By, r.Key)
+	return netfilter.Masquerade{Addrs: result.Prefixes(ips)}.Check(ctx, m.By, r.Key)
 }
 
 // Available reports whether the host has what Add needs.
@@ -50,7 +49,7 @@ func (m Masquerade) Available() error {
 	if !m.On {
 		return nil
 	}
-	return backend.Masquerade(nil).Available(m.By)
+	return netfilter.Masquerade{}.Available(m.By)
 }
 
 // Explain says which backend Add would choose, and why.
@@ -58,5 +57,5 @@ func (m Masquerade) Explain(c *Config) []string {
 	if !m.On || c.IPAM == "" {
 		return nil
 	}
-	return []string{backend.Masquerade(nil).Explain("masquerades", m.By)}
+	return []string{netfilter.Masquerade{}.Explain(m.By)}
 }

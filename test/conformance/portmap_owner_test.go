@@ -355,7 +355,7 @@ func portmapDelRows() (rows []row) {
 			return del(l, web, with(config, "backend", `"nftables"`))
 		}},
 		{" after an ADD with masqAll", []string{"masqAll", `true`}, "", func(l *lab, web *container, config string) error { return del(l, web, config) }},
-		{" after an ADD with a mark bit of its own", []string{"markMasqBit", `20`}, "the rule for the mark bit stays", func(l *lab, web *container, config string) error { return del(l, web, config) }},
+		{" after an ADD with a mark bit of its own", []string{"markMasqBit", `20`}, "", func(l *lab, web *container, config string) error { return del(l, web, config) }},
 		{" after an ADD without snat", []string{"snat", `false`}, "", func(l *lab, web *container, config string) error { return del(l, web, config) }},
 		{" after an ADD with conditions in words of iptables", []string{"conditionsV4", `["!","-d","192.0.2.1"]`}, "", func(l *lab, web *container, config string) error {
 			return del(l, web, config)
@@ -370,6 +370,9 @@ func portmapDelRows() (rows []row) {
 			if c.keys != nil {
 				web.warmPorts("backend", `"nftables"`)
 				web.warmPorts("backend", `"iptables"`)
+			}
+			if slices.Contains(c.keys, "markMasqBit") {
+				web.warmPorts(c.keys...) // the rules for a bit are for all who have it
 			}
 			s := l.now()
 			config := web.portmap(mappings(strings.Fields(all)...), c.keys...)

@@ -139,7 +139,7 @@ func TestBusThatMisbehaves(t *testing.T) {
 func TestBusThatRefusesAdd(t *testing.T) {
 	t.Parallel()
 	l := fakeBus(t, func(net.Conn) {})
-	err := l.in(func() error { return Zone{"trusted"}.AddForward(ctx, keyOf("web"), forward("10.88.0.2")) })
+	err := l.in(func() error { return Zone("trusted").Add(ctx, keyOf("web"), addresses("10.88.0.2")) })
 	if err == nil || !strings.Contains(err.Error(), "log in to the D-Bus system bus: ") {
 		t.Errorf("error %v", err)
 	}
@@ -201,12 +201,12 @@ func TestSilentBusForMany(t *testing.T) {
 	var wait sync.WaitGroup
 	for _, name := range names {
 		wait.Go(func() {
-			err := l.in(func() error { return Zone{"trusted"}.DelForward(ctx, keyOf(name), nil) })
+			err := l.in(func() error { return Zone("trusted").Del(ctx, keyOf(name), nil) })
 			wantError(t, err, types.ErrInternal, "has not answered", "systemctl status dbus")
 		})
 	}
 	wait.Wait()
-	if took := time.Since(start); took > 2*questionPatience {
+	if took := time.Since(start); took > 2*longestQuestion {
 		t.Errorf("three at once took %v", took)
 	}
 	l.wantRecorded(t, 3)

@@ -25,21 +25,21 @@ const (
 	busName    = "org.fedoraproject.FirewallD1"
 	objectPath = "/org/fedoraproject/FirewallD1"
 
-	// patience bounds a change, which waits while firewalld serves others. A question is answered at once, or by nobody: such as when
+	// longestChange bounds a change, which waits while firewalld serves others. A question is answered at once, or by nobody: such as when
 	// systemd holds the bus's socket and the bus is down.
-	patience         = 10 * time.Second
-	questionPatience = 2 * time.Second
+	longestChange   = 10 * time.Second
+	longestQuestion = 2 * time.Second
 )
 
-// questioning bounds a question.
-func questioning(ctx context.Context) (context.Context, context.CancelFunc) {
-	silent := plugin.Errorf("see `systemctl status dbus firewalld`", "the D-Bus system bus, or firewalld, has not answered for %v", questionPatience)
-	return context.WithTimeoutCause(ctx, questionPatience, silent)
+// withQuestionTime bounds a question.
+func withQuestionTime(ctx context.Context) (context.Context, context.CancelFunc) {
+	silent := plugin.Errorf("see `systemctl status dbus firewalld`", "the D-Bus system bus, or firewalld, has not answered for %v", longestQuestion)
+	return context.WithTimeoutCause(ctx, longestQuestion, silent)
 }
 
 // Running reports whether there is a firewalld on the system bus. Without a bus there is none.
 func Running(ctx context.Context) (is bool, err error) {
-	ctx, cancel := questioning(ctx)
+	ctx, cancel := withQuestionTime(ctx)
 	defer cancel()
 	err = call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", &is, busName)
 	if errors.Is(err, errNotRunning) {
@@ -50,21 +50,21 @@ func Running(ctx context.Context) (is bool, err error) {
 
 // call calls a method of an object on the bus, for which the bus starts no program, and stores what it returns.
 func call(ctx context.Context, name string, object dbus.ObjectPath, method string, result any, args ...any) error {
-	ctx, cancel := context.WithTimeout(ctx, patience)
+	ctx, cancel := context.WithTimeout(ctx, longestChange)
 	defer cancel()
 	bus, err := dbus.Connect(busAddress, dbus.WithContext(ctx))
 	switch {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)
 	case err != nil:
-		return fmt.Errorf("log in to the D-Bus system bus: %w", because(ctx, err))
+		return fmt.Errorf("log in to the D-Bus system bus: %w", causeOf(ctx, err))
 	}
 	defer bus.Close()
-	return because(ctx, bus.Object(name, object).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(result))
+	return causeOf(ctx, bus.Object(name, object).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(result))
 }
 
-// because returns why the context ended, if it has, in place of an error that came of it.
-func because(ctx context.Context, err error) error {
+// causeOf returns why the context ended, if it has, in place of an error that came of it.
+func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); err != nil && cause != nil {
 		return cause
 	}
@@ -73,7 +73,7 @@ func because(ctx context.Context, err error) error {
 
 // ask calls a method of firewalld about an address in a zone; what is for the error. refusal is the code with which firewalld says
 // no, such as INVALID_ZONE.
-func ask(ctx context.Context, what, method, zone string, addr netip.Addr, args ...any) (result, refusal string, err error) {
+func ask(ctx context.Context, what, method string, zone Zone, addr netip.Addr, args ...any) (result, refusal string, err error) {
 	err = call(ctx, busName, objectPath, busName+".zone."+method, &result, args...)
 	if err == nil || errors.Is(err, errNotRunning) {
 		return result, "", err
@@ -95,8 +95,8 @@ func ask(ctx context.Context, what, method, zone string, addr netip.Addr, args .
 
 // addSource makes packets from an address belong to a zone until firewalld is reloaded or restarted. That they do already is no
 // error.
-func addSource(ctx context.Context, zone string, addr netip.Addr) error {
-	_, refusal, err := ask(ctx, "add", "addSource", zone, addr, zone, source(addr))
+func addSource(ctx context.Context, zone Zone, addr netip.Addr) error {
+	_, refusal, err := ask(ctx, "add", "addSource", zone, addr, string(zone), source(addr))
 	switch refusal {
 	case "ZONE_ALREADY_SET", "ALREADY_ENABLED":
 		return nil
@@ -117,8 +117,8 @@ func addSource(ctx context.Context, zone string, addr netip.Addr) error {
 
 // removeSource takes an address out of a zone. That it is not in it, or that there is no such zone, is no error; nor that there is
 // no firewalld: it has taken its sources with it.
-func removeSource(ctx context.Context, zone string, addr netip.Addr) error {
-	_, refusal, err := ask(ctx, "remove", "removeSource", zone, addr, zone, source(addr))
+func removeSource(ctx context.Context, zone Zone, addr netip.Addr) error {
+	_, refusal, err := ask(ctx, "remove", "removeSource", zone, addr, string(zone), source(addr))
 	if slices.Contains([]string{"UNKNOWN_SOURCE", "NOT_ENABLED", "ZONE_CONFLICT", "INVALID_ZONE"}, refusal) || errors.Is(err, errNotRunning) {
 		return nil
 	}
@@ -126,11 +126,11 @@ func removeSource(ctx context.Context, zone string, addr netip.Addr) error {
 }
 
 // zoneOf returns which zone an address is in, "" for none.
-func zoneOf(ctx context.Context, addr netip.Addr) (string, error) {
-	ctx, cancel := questioning(ctx)
+func zoneOf(ctx context.Context, addr netip.Addr) (Zone, error) {
+	ctx, cancel := withQuestionTime(ctx)
 	defer cancel()
 	zone, _, err := ask(ctx, "look up", "getZoneOfSource", "any", addr, source(addr))
-	return zone, err
+	return Zone(zone), err
 }
 
 // source is how the reference plugins write an address, which firewalld keeps apart from the same one written differently.

@@ -2,6 +2,7 @@ package firewalld
 
 import (
 	"net/netip"
+	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -21,7 +22,7 @@ const (
 // one line at most.
 type holding struct {
 	addr netip.Addr
-	zone string
+	zone Zone
 	key  plugin.Key
 }
 
@@ -31,7 +32,7 @@ func readRecord() (list []holding, err error) {
 	for _, line := range lines {
 		if f := strings.Fields(line); len(f) == 5 {
 			if addr, err := netip.ParseAddr(f[0]); err == nil {
-				list = append(list, holding{addr, f[1], plugin.Key{Network: f[2], ContainerID: f[3], IfName: f[4]}})
+				list = append(list, holding{addr, Zone(f[1]), plugin.Key{Network: f[2], ContainerID: f[3], IfName: f[4]}})
 			}
 		}
 	}
@@ -42,7 +43,12 @@ func readRecord() (list []holding, err error) {
 func writeRecord(list []holding) error {
 	var lines []string
 	for _, h := range list {
-		lines = append(lines, strings.Join([]string{h.addr.String(), h.zone, h.key.Network, h.key.ContainerID, h.key.IfName}, " "))
+		lines = append(lines, strings.Join([]string{h.addr.String(), string(h.zone), h.key.Network, h.key.ContainerID, h.key.IfName}, " "))
 	}
 	return state.WriteLines(recordFile, lines, 0o600)
+}
+
+// indexOf returns where an address is in a list, -1 if it is not.
+func indexOf(list []holding, addr netip.Addr) int {
+	return slices.IndexFunc(list, func(h holding) bool { return h.addr == addr })
 }

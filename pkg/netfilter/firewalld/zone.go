@@ -8,83 +8,68 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// Zone accepts what containers send by making their addresses sources of one of
-// firewalld's zones. It does not look at Forward.AdminChain and Forward.Ingress,
-// for which firewalld has nothing.
-type Zone struct {
-	Name string // such as trusted, which accepts all packets
-}
+// Zone is the name of one of firewalld's zones, such as trusted, which accepts all packets.
+type Zone string
 
-// check refuses a name that firewalld does not have and that the file or the
-// bus could not hold.
+// check refuses a name that firewalld does not have and that the file or the bus could not hold.
 func (z Zone) check() error {
-	strange := func(r rune) bool { return r <= ' ' || r > '~' }
-	if z.Name == "" || strings.ContainsFunc(z.Name, strange) {
-		return plugin.ConfigError("name one that `firewall-cmd --get-zones` lists", "%q is not the name of a zone of firewalld", z.Name)
+	isStrange := func(r rune) bool { return r <= ' ' || r > '~' }
+	if z == "" || strings.ContainsFunc(string(z), isStrange) {
+		return plugin.ConfigError("name one that `firewall-cmd --get-zones` lists", "%q is not the name of a zone of firewalld", string(z))
 	}
 	return nil
 }
 
-// AddForward makes the addresses sources of the zone, in place of what the attachment had. An address that another attachment
-// was given before, in whatever zone, passes to this one.
-func (z Zone) AddForward(ctx context.Context, key plugin.Key, f spec.Forward) error {
+// Add makes addresses sources of the zone, in place of what the attachment had. An address that another attachment was given before, in
+// whatever zone, passes to this one.
+func (z Zone) Add(ctx context.Context, key plugin.Key, addrs []netip.Addr) error {
 	if err := z.check(); err != nil {
 		return err
 	}
 	var added []holding
-	for _, addr := range f.Addrs {
-		added = append(added, holding{addr, z.Name, key})
+	for _, addr := range addrs {
+		added = append(added, holding{addr, z, key})
 	}
-	lost := func(h holding) bool { return h.key == key || slices.Contains(f.Addrs, h.addr) }
-	if err := exchange(ctx, lost, nil, added); err != nil {
-		return errors.Join(notRunning(err), z.DelForward(context.WithoutCancel(ctx), key, nil))
+	if err := exchange(ctx, map[plugin.Key]bool{key: true}, nil, added); err != nil {
+		return errors.Join(notRunning(err), z.Del(context.WithoutCancel(ctx), key, nil))
 	}
 	return nil
 }
 
-// DelForward takes that back. The hint is for what the reference plugins made: addresses that no attachment of ours was given leave
-// the zone. That one is in it is not taken for granted: without an answer, none is.
-func (z Zone) DelForward(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
+// Del takes that back, from whatever zone. The hint is for what the reference plugins made: addresses that no attachment of ours was given
+// leave this zone. That one is in it is not taken for granted: without an answer, none is.
+func (z Zone) Del(ctx context.Context, key plugin.Key, hint []netip.Prefix) error {
 	list, err := readRecord()
 	if err != nil {
 		return err
 	}
 	var foreign []holding
 	for _, p := range hint {
-		if z.check() != nil || slices.ContainsFunc(list, has(p.Addr())) {
+		if z.check() != nil || indexOf(list, p.Addr()) >= 0 {
 			continue
 		}
 		zone, err := zoneOf(ctx, p.Addr())
 		if err != nil {
 			break
 		}
-		if zone == z.Name {
-			foreign = append(foreign, holding{p.Addr(), z.Name, key})
+		if zone == z {
+			foreign = append(foreign, holding{p.Addr(), z, key})
 		}
 	}
-	return exchange(ctx, func(h holding) bool { return h.key == key }, foreign, nil)
+	return exchange(ctx, map[plugin.Key]bool{key: true}, foreign, nil)
 }
 
-// GCForward takes it back from attachments of the network that are not valid.
-func (z Zone) GCForward(ctx context.Context, network string, valid []plugin.Key) error {
-	isValid := map[plugin.Key]bool{}
-	for _, k := range valid {
-		isValid[k] = true
-	}
-	lost := func(h holding) bool { return h.key.Network == network && !isValid[h.key] }
-	return exchange(ctx, lost, nil, nil)
-}
-
-// exchange takes what is lost out of its zones, and then out of the record; what is foreign too, but for addresses in the record.
-// It writes down what is added, and then adds it. Without anything to do it asks nobody.
-func exchange(ctx context.Context, lost func(holding) bool, foreign, added []holding) error {
+// exchange takes what some owners have out of its zones, and then out of the record; so it does with what is foreign, but for addresses in
+// the record, and with what others had of what is added. It writes down what is added, and then adds it. Without anything to do it asks
+// nobody.
+func exchange(ctx context.Context, owners map[plugin.Key]bool, foreign, added []holding) error {
+	goes := func(h holding) bool { return owners[h.key] || indexOf(added, h.addr) >= 0 }
 	list, err := readRecord()
-	if err != nil || len(foreign)+len(added) == 0 && !slices.ContainsFunc(list, lost) {
+	if err != nil || len(foreign)+len(added) == 0 && !slices.ContainsFunc(list, goes) {
 		return err
 	}
 	// Before others have to wait for the answer, and before anything is written down that could not be undone.
@@ -97,17 +82,16 @@ func exchange(ctx context.Context, lost func(holding) bool, foreign, added []hol
 			return err
 		}
 		for _, h := range foreign {
-			if !slices.ContainsFunc(list, has(h.addr)) {
+			if indexOf(list, h.addr) < 0 {
 				list = append(list, h)
 			}
 		}
 		var errs []error
 		list = slices.DeleteFunc(list, func(h holding) bool {
-			if !lost(h) || ctx.Err() != nil {
+			if !goes(h) || ctx.Err() != nil {
 				return false
 			}
-			stays := slices.ContainsFunc(added, func(a holding) bool { return a.addr == h.addr && a.zone == h.zone })
-			if stays {
+			if i := indexOf(added, h.addr); i >= 0 && added[i].zone == h.zone {
 				return true
 			}
 			err := removeSource(ctx, h.zone, h.addr)
@@ -124,13 +108,8 @@ func exchange(ctx context.Context, lost func(holding) bool, foreign, added []hol
 	})
 }
 
-// has returns a function that reports whether a holding is of the address.
-func has(addr netip.Addr) func(holding) bool {
-	return func(h holding) bool { return h.addr == addr }
-}
-
-// CheckForward compares what is there with what AddForward makes.
-func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f spec.Forward) error {
+// Check compares what is there with what Add makes.
+func (z Zone) Check(ctx context.Context, key plugin.Key, addrs []netip.Addr) error {
 	if err := z.check(); err != nil {
 		return err
 	}
@@ -138,8 +117,8 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f spec.Forward) 
 	if err != nil {
 		return err
 	}
-	for _, addr := range f.Addrs {
-		if i := slices.IndexFunc(list, has(addr)); i >= 0 && list[i].key != key {
+	for _, addr := range addrs {
+		if i := indexOf(list, addr); i >= 0 && list[i].key != key {
 			return plugin.Errorf("two containers have one address: restart this one",
 				"%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
 		}
@@ -147,14 +126,14 @@ func (z Zone) CheckForward(ctx context.Context, key plugin.Key, f spec.Forward) 
 		if err != nil {
 			return notRunning(err)
 		}
-		if zone != z.Name {
+		if zone != z {
 			where := "no zone"
 			if zone != "" {
-				where = "zone " + zone
+				where = "zone " + string(zone)
 			}
 			return plugin.Errorf(fmt.Sprintf("firewalld forgets the sources of containers when it is reloaded or restarted: "+
-				"add it again with `firewall-cmd --zone=%s --change-source=%s`, or restart the container", z.Name, source(addr)),
-				"%s is not a source of firewalld's zone %s: it is in %s", source(addr), z.Name, where)
+				"add it again with `firewall-cmd --zone=%s --change-source=%s`, or restart the container", z, source(addr)),
+				"%s is not a source of firewalld's zone %s: it is in %s", source(addr), z, where)
 		}
 	}
 	return nil
@@ -166,4 +145,26 @@ func notRunning(err error) error {
 		return err
 	}
 	return plugin.Errorf("start it with `systemctl start firewalld`, or set another \"backend\" of the firewall plugin", "%v", err)
+}
+
+// Sources is the store of what attachments have in zones. It implements held.Store.
+type Sources struct{}
+
+// Held lists it.
+func (Sources) Held(context.Context, string) (list []plugin.Held, err error) {
+	record, err := readRecord()
+	for _, h := range record {
+		what := fmt.Sprintf("source %s of firewalld's zone %s", source(h.addr), h.zone)
+		list = append(list, plugin.Held{Key: h.key, Owner: h.key.String(), What: what})
+	}
+	return list, err
+}
+
+// Release takes it back.
+func (Sources) Release(ctx context.Context, list []plugin.Held) error {
+	owners := map[plugin.Key]bool{}
+	for _, h := range list {
+		owners[h.Key] = true
+	}
+	return exchange(ctx, owners, nil, nil)
 }

@@ -14,7 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/test/firewalldtest"
@@ -29,11 +29,11 @@ func keyOf(id string) plugin.Key {
 	return plugin.Key{Network: "net", ContainerID: id, IfName: "eth0"}
 }
 
-func forward(addrs ...string) (f spec.Forward) {
-	for _, a := range addrs {
-		f.Addrs = append(f.Addrs, netip.MustParseAddr(a))
+func addresses(texts ...string) (list []netip.Addr) {
+	for _, a := range texts {
+		list = append(list, netip.MustParseAddr(a))
 	}
-	return f
+	return list
 }
 
 func prefixes(texts ...string) (list []netip.Prefix) {
@@ -41,6 +41,15 @@ func prefixes(texts ...string) (list []netip.Prefix) {
 		list = append(list, netip.MustParsePrefix(s))
 	}
 	return list
+}
+
+// gc collects in the calling thread's namespace.
+func gc(network string, valid ...string) error {
+	r := &plugin.Request{Key: plugin.Key{Network: network}}
+	for _, id := range valid {
+		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: id, IfName: "eth0"})
+	}
+	return held.GC(ctx, r, Sources{})
 }
 
 // lab is a host with firewalld.
@@ -69,16 +78,16 @@ func (l lab) must(t *testing.T, f func() error) {
 
 func (l lab) add(t *testing.T, zone, id string, addrs ...string) {
 	t.Helper()
-	l.must(t, func() error { return Zone{zone}.AddForward(ctx, keyOf(id), forward(addrs...)) })
+	l.must(t, func() error { return Zone(zone).Add(ctx, keyOf(id), addresses(addrs...)) })
 }
 
 func (l lab) del(t *testing.T, zone, id string, hint ...string) {
 	t.Helper()
-	l.must(t, func() error { return Zone{zone}.DelForward(ctx, keyOf(id), prefixes(hint...)) })
+	l.must(t, func() error { return Zone(zone).Del(ctx, keyOf(id), prefixes(hint...)) })
 }
 
 func (l lab) check(zone, id string, addrs ...string) error {
-	return l.in(func() error { return Zone{zone}.CheckForward(ctx, keyOf(id), forward(addrs...)) })
+	return l.in(func() error { return Zone(zone).Check(ctx, keyOf(id), addresses(addrs...)) })
 }
 
 func (l lab) wantSources(t *testing.T, zone string, want ...string) {
@@ -190,15 +199,15 @@ func TestGC(t *testing.T) {
 	l.add(t, "trusted", "passed", "10.88.0.2") // the address is the other one's again
 	l.add(t, "trusted", "valid", "10.88.0.2")
 	elsewhere := plugin.Key{Network: "net2", ContainerID: "stale", IfName: "eth0"}
-	l.must(t, func() error { return Zone{"trusted"}.AddForward(ctx, elsewhere, forward("10.89.0.2")) })
+	l.must(t, func() error { return Zone("trusted").Add(ctx, elsewhere, addresses("10.89.0.2")) })
 	l.must(t, func() error {
-		return Zone{"trusted"}.GCForward(ctx, "net", []plugin.Key{keyOf("valid"), keyOf("unknown")})
+		return gc("net", "valid", "unknown")
 	})
 	l.wantSources(t, "trusted", "10.88.0.2/32", "10.89.0.2/32")
 	l.wantRecorded(t, 2)
-	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net", nil) })
+	l.must(t, func() error { return gc("net") })
 	l.wantSources(t, "trusted", "10.89.0.2/32")
-	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net2", nil) })
+	l.must(t, func() error { return gc("net2") })
 	l.wantSources(t, "trusted")
 	l.wantRecorded(t, 0)
 }
@@ -221,7 +230,7 @@ func TestErrors(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			err := l.in(func() error { return Zone{tt.zone}.AddForward(ctx, keyOf("web"), forward(tt.addrs...)) })
+			err := l.in(func() error { return Zone(tt.zone).Add(ctx, keyOf("web"), addresses(tt.addrs...)) })
 			wantError(t, err, tt.code, tt.texts...)
 		})
 	}
@@ -295,11 +304,11 @@ func TestNoBus(t *testing.T) {
 func withoutFirewalld(t *testing.T, l lab) {
 	t.Helper()
 	wantError(t, l.check("trusted", "web", "10.88.0.2"), types.ErrInternal, "firewalld is not running", "systemctl start firewalld")
-	err := l.in(func() error { return Zone{"trusted"}.AddForward(ctx, keyOf("new"), forward("10.88.0.3")) })
+	err := l.in(func() error { return Zone("trusted").Add(ctx, keyOf("new"), addresses("10.88.0.3")) })
 	wantError(t, err, types.ErrInternal, "firewalld is not running")
 	l.del(t, "trusted", "web")
 	l.del(t, "trusted", "none", "10.88.0.9/24")
-	l.must(t, func() error { return Zone{"trusted"}.GCForward(ctx, "net", nil) })
+	l.must(t, func() error { return gc("net") })
 	l.wantRecorded(t, 0)
 }
 
@@ -365,7 +374,7 @@ func TestConcurrentCalls(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range n {
 			wg.Go(func() {
-				err := l.in(func() error { return f(Zone{"trusted"}, keyOf(fmt.Sprint("c", i)), fmt.Sprintf("10.88.0.%d", i)) })
+				err := l.in(func() error { return f(Zone("trusted"), keyOf(fmt.Sprint("c", i)), fmt.Sprintf("10.88.0.%d", i)) })
 				if err != nil {
 					t.Error(err)
 				}
@@ -373,11 +382,11 @@ func TestConcurrentCalls(t *testing.T) {
 		}
 		wg.Wait()
 	}
-	all(func(z Zone, key plugin.Key, addr string) error { return z.AddForward(ctx, key, forward(addr)) })
+	all(func(z Zone, key plugin.Key, addr string) error { return z.Add(ctx, key, addresses(addr)) })
 	if got := l.daemon.Sources(t, "trusted"); len(got) != n {
 		t.Errorf("%d sources, want %d", len(got), n)
 	}
-	all(func(z Zone, key plugin.Key, _ string) error { return z.DelForward(ctx, key, nil) })
+	all(func(z Zone, key plugin.Key, _ string) error { return z.Del(ctx, key, nil) })
 	l.wantSources(t, "trusted")
 	l.wantRecorded(t, 0)
 }

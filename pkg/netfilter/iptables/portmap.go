@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/results"
@@ -207,7 +208,7 @@ func allowLocalhost(link string) error {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
 			"keep containers from 127.0.0.1 of the host: %v", err)
 	}
-	return spec.AllowLocalhost(link)
+	return localhost.Allow(link)
 }
 
 // checkLocalhost makes sure of both. What the reference plugin made has no guard.
@@ -223,5 +224,5 @@ func checkLocalhost(link string, isGuarded bool) error {
 				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
 	}
-	return spec.CheckLocalhost(link)
+	return localhost.Check(link)
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/coreos/go-iptables/iptables"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/netfilter/program"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -32,18 +32,18 @@ func open(f *family) (*iptables.IPTables, error) {
 	if err != nil {
 		return nil, err
 	}
-	program, err := iptables.New(iptables.Path(path), iptables.Timeout(lockSeconds))
+	p, err := iptables.New(iptables.Path(path), iptables.Timeout(lockSeconds))
 	if err != nil {
 		return nil, fmt.Errorf("iptables: %w", err)
 	}
-	return program, nil
+	return p, nil
 }
 
-func find(program string) (path string, err error) {
-	if path, err = spec.FindProgram(program); err != nil {
+func find(name string) (path string, err error) {
+	if path, err = program.Find(name); err != nil {
 		return "", &types.Error{
 			Code: types.ErrPluginNotAvailable,
-			Msg:  fmt.Sprintf("iptables: there is no program %s in PATH", program),
+			Msg:  fmt.Sprintf("iptables: there is no program %s in PATH", name),
 			Details: "install iptables (package iptables of Debian and others has all its programs), " +
 				"or use the backend nftables, which needs none",
 		}
@@ -79,7 +79,7 @@ func flavouredTable(ctx context.Context, f *family, name, flavour string) (*tabl
 
 // run runs a program of iptables and returns what it prints.
 func run(ctx context.Context, path, input string, args ...string) (string, error) {
-	out, err := spec.RunProgram(ctx, path, input, args...)
+	out, err := program.Run(ctx, path, input, args...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {
 		err = refusal(filepath.Base(path), exit.ExitCode(), string(exit.Stderr), input)

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 	"github.com/google/nftables/userdata"
@@ -83,7 +82,7 @@ func nested(number uint16, inside netlink.Attribute) netlink.Attribute {
 func (c *Conn) ask(questions ...netlink.Message) ([]map[uint16][]byte, error) {
 	const atOnce = 64
 	if c.lacking != nil {
-		return nil, explain("ask nf_tables", c.lacking)
+		return nil, kernelError("ask nf_tables", c.lacking)
 	}
 	answers := make([]map[uint16][]byte, 0, len(questions))
 	var refusal error
@@ -96,7 +95,7 @@ func (c *Conn) ask(questions ...netlink.Message) ([]map[uint16][]byte, error) {
 			var answer map[uint16][]byte
 			switch {
 			case errors.Is(err, unix.EPERM):
-				return nil, explain("ask nf_tables", err) // of several questions one is answered
+				return nil, kernelError("ask nf_tables", err) // of several questions one is answered
 			case err != nil && !errors.Is(err, unix.ENOENT):
 				refusal = err
 			case err == nil && len(replies) == 1 && len(replies[0].Data) >= 4:
@@ -105,7 +104,7 @@ func (c *Conn) ask(questions ...netlink.Message) ([]map[uint16][]byte, error) {
 			answers = append(answers, answer)
 		}
 	}
-	return answers, explain("ask nf_tables", refusal)
+	return answers, kernelError("ask nf_tables", refusal)
 }
 
 // attributes returns the values of attributes by their numbers.
@@ -140,7 +139,7 @@ func (c *Conn) HasChains(t nftables.Table, chains ...string) ([]bool, error) {
 func (c *Conn) there(questions ...netlink.Message) ([]bool, error) {
 	there := make([]bool, len(questions))
 	answers, err := c.ask(questions...)
-	if lacking(err) {
+	if isLacking(err) {
 		return there, nil
 	}
 	for i, a := range answers {
@@ -150,7 +149,7 @@ func (c *Conn) there(questions ...netlink.Message) ([]bool, error) {
 }
 
 // Commit makes the changes that were collected, all or none. what is for the error: what the changes are for.
-func (c *Conn) Commit(what string) error { return explain(what, c.Flush()) }
+func (c *Conn) Commit(what string) error { return kernelError(what, c.Flush()) }
 
 // DeleteRules adds the removal of rules to the changes.
 func (c *Conn) DeleteRules(rules []*nftables.Rule) {
@@ -175,9 +174,9 @@ func CommentIn(userData []byte) string {
 	return text
 }
 
-// explain says in an error of the kernel what was tried. Of several, which the kernel gives when one causes the next, it keeps the
+// kernelError says in an error of the kernel what was tried. Of several, which the kernel gives when one causes the next, it keeps the
 // first.
-func explain(what string, err error) error {
+func kernelError(what string, err error) error {
 	var several interface{ Unwrap() []error }
 	for errors.As(err, &several) {
 		err = several.Unwrap()[0]
@@ -196,18 +195,8 @@ func explain(what string, err error) error {
 	return fmt.Errorf("%s: %w", what, err)
 }
 
-// lacking reports whether the kernel refused a request because it has no nf_tables, or not that part of it. EINVAL is how it refuses
+// isLacking reports whether the kernel refused a request because it has no nf_tables, or not that part of it. EINVAL is how it refuses
 // messages for a subsystem of nfnetlink that it does not have.
-func lacking(err error) bool {
+func isLacking(err error) bool {
 	return errors.Is(err, unix.EINVAL) || errors.Is(err, unix.EOPNOTSUPP) || errors.Is(err, unix.EAFNOSUPPORT) || errors.Is(err, unix.EPROTONOSUPPORT)
 }
-
-// Unavailable is an error that says that the kernel lacks what one of our tables needs, and so that nothing of ours can be in it either.
-type Unavailable struct{ shown *types.Error }
-
-func unavailable(what, need string, cause error) error {
-	return Unavailable{types.NewError(types.ErrPluginNotAvailable, what+": "+cause.Error(), need)}
-}
-
-func (e Unavailable) Error() string { return e.shown.Error() }
-func (e Unavailable) Unwrap() error { return e.shown }

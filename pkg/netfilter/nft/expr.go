@@ -15,8 +15,8 @@ import (
 // rule is the words of a rule. Most load something of the packet into registers, and end the rule unless that is as it should be.
 type rule []expr.Any
 
-// words puts words behind one another.
-func words(parts ...rule) rule { return slices.Concat(parts...) }
+// sequence puts the words of some rules behind one another.
+func sequence(parts ...rule) rule { return slices.Concat(parts...) }
 
 // value is something of the packet that can be loaded into registers.
 type value struct {
@@ -56,8 +56,8 @@ func load(values ...value) (r rule) {
 	return r
 }
 
-// in goes on if the key is in a set. With a map it loads the key's data.
-func in(s *nftables.Set, key ...value) rule {
+// inSet goes on if the key is in a set. With a map it loads the key's data.
+func inSet(s *nftables.Set, key ...value) rule {
 	return append(load(key...), &expr.Lookup{SourceRegister: register(0), DestRegister: register(0), IsDestRegSet: s.IsMap, SetName: s.Name})
 }
 
@@ -96,12 +96,12 @@ func verdict(k expr.VerdictKind, chain string) rule {
 	return rule{&expr.Verdict{Kind: k, Chain: chain}}
 }
 
-func accept() rule          { return verdict(expr.VerdictAccept, "") }
-func drop() rule            { return verdict(expr.VerdictDrop, "") }
-func back() rule            { return verdict(expr.VerdictReturn, "") }
-func jump(to string) rule   { return verdict(expr.VerdictJump, to) }
-func goOnIn(to string) rule { return verdict(expr.VerdictGoto, to) }
-func masquerade() rule      { return rule{&expr.Masq{}} }
+func accept() rule             { return verdict(expr.VerdictAccept, "") }
+func drop() rule               { return verdict(expr.VerdictDrop, "") }
+func leave() rule              { return verdict(expr.VerdictReturn, "") }
+func jump(to string) rule      { return verdict(expr.VerdictJump, to) }
+func gotoChain(to string) rule { return verdict(expr.VerdictGoto, to) }
+func masquerade() rule         { return rule{&expr.Masq{}} }
 
 // family is what differs between IPv4 and IPv6.
 type family struct {
@@ -126,7 +126,7 @@ func familyOf(a netip.Addr) *family {
 	return &ipv6
 }
 
-func (f *family) is() rule   { return equals(nfproto(), []byte{f.number}) }
+func (f *family) only() rule { return equals(nfproto(), []byte{f.number}) }
 func (f *family) src() value { return payload(expr.PayloadBaseNetworkHeader, f.srcAt, f.addr) }
 func (f *family) dst() value { return payload(expr.PayloadBaseNetworkHeader, f.dstAt, f.addr) }
 
@@ -137,7 +137,7 @@ func (f *family) dnat() rule {
 
 // isLocalhost goes on if an IPv4 address is of 127.0.0.0/8.
 func isLocalhost(addr value) rule {
-	return words(ipv4.is(), compareNet(addr, expr.CmpOpEq, netip.MustParsePrefix("127.0.0.0/8")))
+	return sequence(ipv4.only(), compareNet(addr, expr.CmpOpEq, netip.MustParsePrefix("127.0.0.0/8")))
 }
 
 // isLocal goes on if the packet is for an address of the host.

@@ -1,7 +1,6 @@
 package nft
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -11,6 +10,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -25,36 +25,36 @@ const ForwardMark = 0x1000
 // neither people nor tc give.
 const foreignMark = 0x40000000
 
-// Forward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it, which goes with the port. To
-// accept what is marked is for others.
-func (c *Conn) Forward(f spec.Forward) Use {
-	u := Use{table: c.forwarding(), name: useForward, records: forwardRecords(f),
-		kinds: []kind{kindForwarded, kindProtected, kindIsolated, kindPublished}}
-	if f.Ingress != spec.Isolated || f.HostEnd == "" {
-		return u
+// ToForward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it, which goes with the port.
+// To accept what is marked is for others.
+func ToForward(f spec.Forward) Wants {
+	w := Wants{Purpose: Forwarding, records: forwardRecords(f)}
+	if f.Ingress == spec.Isolated {
+		w.port = f.HostEnd
 	}
-	u.before = func(context.Context) error {
-		port, err := netlink.LinkByName(f.HostEnd)
-		if err == nil {
-			err = netlink.LinkSetIsolated(port, true)
-		}
-		if err != nil {
-			return fmt.Errorf("isolate the bridge's port %s: %w", f.HostEnd, err)
-		}
-		return nil
-	}
-	u.also = func(owner) error {
-		isolated, err := link.PortOption(f.HostEnd, nl.IFLA_BRPORT_ISOLATED)
-		if err != nil || isolated {
-			return err
-		}
-		return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", f.HostEnd),
-			"the bridge's port %s is not isolated", f.HostEnd)
-	}
-	return u
+	return w
 }
 
-const useForward = "forward"
+// isolate keeps a bridge's port from the other isolated ones.
+func isolate(name string) error {
+	port, err := netlink.LinkByName(name)
+	if err == nil {
+		err = netlink.LinkSetIsolated(port, true)
+	}
+	if err != nil {
+		return fmt.Errorf("isolate the bridge's port %s: %w", name, err)
+	}
+	return nil
+}
+
+func checkIsolated(name string) error {
+	isolated, err := link.PortOption(name, nl.IFLA_BRPORT_ISOLATED)
+	if err != nil || isolated {
+		return err
+	}
+	return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", name),
+		"the bridge's port %s is not isolated", name)
+}
 
 func forwardRecords(f spec.Forward) (records []record) {
 	for _, a := range f.Addrs {
@@ -76,75 +76,85 @@ func forwardRecords(f spec.Forward) (records []record) {
 	return records
 }
 
-// forwarding returns the table inet cnibox-forward, which docs/netfilter.md shows.
+// forwardLayout is that of table inet cnibox-forward, which docs/netfilter.md shows.
 //
 // A drop is final, and so bridges are kept apart here. An accept is not: a later chain at the hook still sees the packet, and it is
 // there, mostly in chain FORWARD of iptables, that a host drops what it does not know. So a packet that may pass gets a bit of the
-// mark, which one rule of iptables accepts. It has it between the two chains only. One with the bit set by someone else must not pass
-// for that: there, it has a bit of its priority set instead, which no program that filters looks at.
+// mark, which one rule of iptables accepts, from the first of the two chains to the second. A packet that comes with that bit set by
+// someone else has a bit of its priority set in between instead, which no program that filters looks at.
 //
 // New connections to a container pass only if they are to a published port: their destination was changed (ct status dnat).
 // With kindPublished they also do between bridges that are kept apart.
 // nf_tables can't compare two links with each other; a pair of a bridge with itself in a set stands for "the same one".
-func (c *Conn) forwarding() *table {
-	t := c.table(ForwardTable)
-	t.refusal = "nftables table inet cnibox-forward can't be made"
-	t.need = "the kernel needs nf_tables for family inet with connection tracking (CONFIG_NF_TABLES_INET, CONFIG_NFT_CT), " +
-		"or must be able to load its modules (nf_tables, nft_ct)"
-	pods := map[*family]*nftables.Set{&ipv4: t.newSet("pods4", ipv4.src()), &ipv6: t.newSet("pods6", ipv6.src())}
-	protected := t.newSet("protected", inLink())
-	same := t.newSet("same", inLink(), outLink())
-	isolated := t.newSet("isolated", inLink(), outLink())
-	published := t.newSet("published", inLink())
+type forwardLayout struct {
+	pods4, pods6, protected, same, isolated, published *nftables.Set
+}
 
-	t.elements = func(r record) []element {
-		switch name := linkKey(r.link); r.kind {
-		case kindForwarded:
-			return []element{newElement(pods[familyOf(r.addr)], r.addr.AsSlice())}
-		case kindProtected:
-			return []element{newElement(protected, name).shared(common), newElement(same, name, name).shared(common)}
-		case kindPublished:
-			return []element{newElement(published, name).shared(common)}
-		default:
-			return []element{newElement(isolated, name, name).shared(common)}
+func newForwardLayout(t *table) forwardLayout {
+	return forwardLayout{
+		pods4: t.newSet("pods4", ipv4.src()), pods6: t.newSet("pods6", ipv6.src()),
+		protected: t.newSet("protected", inLink()), same: t.newSet("same", inLink(), outLink()),
+		isolated: t.newSet("isolated", inLink(), outLink()), published: t.newSet("published", inLink()),
+	}
+}
+
+func (l forwardLayout) missing() *kernel.Missing {
+	return &kernel.Missing{Feature: "nf_tables for table inet cnibox-forward", Module: "nf_tables, nft_ct", Option: "CONFIG_NF_TABLES_INET and CONFIG_NFT_CT"}
+}
+
+func (l forwardLayout) pods(f *family) *nftables.Set {
+	if f == &ipv4 {
+		return l.pods4
+	}
+	return l.pods6
+}
+
+func (l forwardLayout) elements(r record) []element {
+	name := linkKey(r.link)
+	switch r.kind {
+	case kindForwarded:
+		return []element{newElement(l.pods(familyOf(r.addr)), r.addr.AsSlice())}
+	case kindProtected:
+		return []element{commonElement(l.protected, name), commonElement(l.same, name, name)}
+	case kindPublished:
+		return []element{commonElement(l.published, name)}
+	}
+	return []element{commonElement(l.isolated, name, name)}
+}
+
+func (l forwardLayout) chains(records []record) []chain {
+	const passes, forward, forwarded = "passes" + version, "forward" + version, "forwarded" + version
+	var pass []rule
+	for _, f := range families() {
+		src, dst := sequence(f.only(), inSet(l.pods(f), f.src())), sequence(f.only(), inSet(l.pods(f), f.dst()))
+		pass = append(pass,
+			sequence(src, setMark(ForwardMark)),
+			sequence(dst, isAnswer(), setMark(ForwardMark)),
+			sequence(dst, wasRedirected(), setMark(ForwardMark)))
+	}
+	// Only where somebody needs them, so that a table that an earlier version made is complete for all others.
+	var open []rule
+	if slices.ContainsFunc(records, func(r record) bool { return r.kind == kindPublished }) {
+		open = []rule{
+			sequence(wasRedirected(), isDirection(original), inSet(l.published, outLink()), gotoChain(passes)),
+			sequence(wasRedirected(), isDirection(answer), inSet(l.published, inLink()), gotoChain(passes)),
 		}
 	}
-
-	t.chains = func(records []record) []chain {
-		const passes, forward, forwarded = "passes" + version, "forward" + version, "forwarded" + version
-		var pass []rule
-		for _, f := range families() {
-			from, to := words(f.is(), in(pods[f], f.src())), words(f.is(), in(pods[f], f.dst()))
-			pass = append(pass,
-				words(from, setMark(ForwardMark)),
-				words(to, isAnswer(), setMark(ForwardMark)),
-				words(to, wasRedirected(), setMark(ForwardMark)))
-		}
-		// Only where somebody needs them, so that a table that an earlier version made is complete for all others.
-		var open []rule
-		if slices.ContainsFunc(records, func(r record) bool { return r.kind == kindPublished }) {
-			open = []rule{
-				words(wasRedirected(), isDirection(original), in(published, outLink()), goOnIn(passes)),
-				words(wasRedirected(), isDirection(answer), in(published, inLink()), goOnIn(passes)),
-			}
-		}
-		clearMark := change(expr.MetaKeyMARK, ForwardMark, 0)
-		const before, behind = -10, 10 // iptables' filter table
-		return []chain{
-			{name: passes, rules: pass, jumps: 2 + len(open)},
-			{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: slices.Concat([]rule{
-				words(isSet(expr.MetaKeyMARK, ForwardMark), change(expr.MetaKeyPRIORITY, foreignMark, foreignMark), clearMark),
-			}, open, []rule{
-				words(in(isolated, inLink(), outLink()), drop()),
-				words(in(same, inLink(), outLink()), goOnIn(passes)),
-				words(in(protected, inLink()), in(protected, outLink()), drop()),
-				goOnIn(passes),
-			})},
-			{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
-				clearMark,
-				words(isSet(expr.MetaKeyPRIORITY, foreignMark), change(expr.MetaKeyPRIORITY, foreignMark, 0), setMark(ForwardMark)),
-			}},
-		}
+	clearMark := change(expr.MetaKeyMARK, ForwardMark, 0)
+	const before, behind = -10, 10 // iptables' filter table
+	return []chain{
+		{name: passes, rules: pass, jumps: 2 + len(open)},
+		{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: slices.Concat([]rule{
+			sequence(isSet(expr.MetaKeyMARK, ForwardMark), change(expr.MetaKeyPRIORITY, foreignMark, foreignMark), clearMark),
+		}, open, []rule{
+			sequence(inSet(l.isolated, inLink(), outLink()), drop()),
+			sequence(inSet(l.same, inLink(), outLink()), gotoChain(passes)),
+			sequence(inSet(l.protected, inLink()), inSet(l.protected, outLink()), drop()),
+			gotoChain(passes),
+		})},
+		{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
+			clearMark,
+			sequence(isSet(expr.MetaKeyPRIORITY, foreignMark), change(expr.MetaKeyPRIORITY, foreignMark, 0), setMark(ForwardMark)),
+		}},
 	}
-	return t
 }

@@ -1,16 +1,14 @@
 package nft
 
 import (
-	"errors"
 	"net/netip"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
-	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/kernel"
 )
 
 // The table for masquerading and published ports is inet cnibox; docs/netfilter.md shows it as nft lists it. A connection to an
@@ -38,28 +36,40 @@ const (
 	chainMarks       = "marks" + version       // masquerade
 )
 
-// host returns the table.
-func (c *Conn) host() *table {
-	t := c.table(HostTable)
-	t.refusal = "nftables can't be used"
-	t.need = "the kernel needs nf_tables with NAT in family inet (Linux 5.2; CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, " +
-		"CONFIG_NFT_CT, CONFIG_NFT_FIB_INET) or must be able to load its modules (nft_chain_nat, nft_masq, nft_ct, nft_fib_inet)"
-	t.inside = t.newSet("inside", inLink())
-	for _, f := range families() {
-		t.ports = append(t.ports, t.newPorts(f, false), t.newPorts(f, true))
-	}
-	t.chains, t.elements, t.sweep = t.hostChains, t.hostElements, t.removeUnused
-	return t
+// insideSet has the links with route_localnet.
+const insideSet = "inside" + version
+
+// hostLayout is that of table inet cnibox.
+type hostLayout struct {
+	table  *nftables.Table
+	inside *nftables.Set
+	ports  []ports // the sets of published ports
 }
 
-// Masquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
-// multicast. An address passes from an attachment that held it before to a new one.
-func (c *Conn) Masquerade(addrs []netip.Prefix) Use {
-	u := Use{table: c.host(), name: "masquerade", kinds: []kind{kindAddress}}
-	for _, p := range addrs {
-		u.records = append(u.records, record{kind: kindAddress, link: noLink, addr: p.Addr(), port: uint16(p.Bits())})
+func newHostLayout(t *table) hostLayout {
+	l := hostLayout{table: &t.Table, inside: t.newSet("inside", inLink())}
+	for _, f := range families() {
+		l.ports = append(l.ports, t.newPorts(f, false), t.newPorts(f, true))
 	}
-	return u
+	return l
+}
+
+func (l hostLayout) missing() *kernel.Missing {
+	return &kernel.Missing{
+		Feature: "nf_tables with NAT in family inet, as Linux 5.2 and later can have",
+		Module:  "nft_chain_nat, nft_masq, nft_ct, nft_fib_inet",
+		Option:  "CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_CT and CONFIG_NFT_FIB_INET",
+	}
+}
+
+// ToMasquerade makes packets from addresses leave with the host's own address unless they go to the address's own network or are
+// multicast. An address passes from an attachment that held it before to a new one.
+func ToMasquerade(addrs []netip.Prefix) Wants {
+	w := Wants{Purpose: Masquerading}
+	for _, p := range addrs {
+		w.records = append(w.records, record{kind: kindAddress, link: noLink, addr: p.Addr(), port: uint16(p.Bits())})
+	}
+	return w
 }
 
 // ports are the sets of published ports of one family, on one address of the host or on all.
@@ -94,28 +104,27 @@ func (p ports) has(r record) bool { return p.family == familyOf(r.addr) && p.bou
 
 // rules mark connections that are to be masqueraded, and send all to the containers.
 func (p ports) rules() []rule {
-	is, marked := p.family.is(), setMark(1<<defaultBit)
-	by := func(link value) rule { return in(p.snat, append([]value{link}, p.key...)...) }
-	rules := []rule{words(is, by(inLink()), marked)}
+	only, marked := p.family.only(), setMark(1<<defaultBit)
+	rules := []rule{sequence(only, inSet(p.snat, slices.Concat([]value{inLink()}, p.key)...), marked)}
 	if p.family == &ipv4 {
-		rules = append(rules, words(isLocalhost(ipv4.src()), by(outLink()), marked))
+		rules = append(rules, sequence(isLocalhost(ipv4.src()), inSet(p.snat, slices.Concat([]value{outLink()}, p.key)...), marked))
 	}
 	return append(rules,
-		words(is, in(p.masqAll, p.key...), marked),
-		words(is, in(p.to, p.key...), p.family.dnat()))
+		sequence(only, inSet(p.masqAll, p.key...), marked),
+		sequence(only, inSet(p.to, p.key...), p.family.dnat()))
 }
 
-// hostChains returns the chains. There is an order only among rules. Netfilter's own priorities are those of linux/netfilter_ipv4.h.
-func (t *table) hostChains([]record) []chain {
+// chains has an order only among rules. Netfilter's own priorities are those of linux/netfilter_ipv4.h.
+func (l hostLayout) chains(records []record) []chain {
 	const raw, dstNAT, srcNAT = -300, -90, 110 // behind -100, where kube-proxy is, and behind 100, where administrators are
-	isLocalhost6 := words(ipv6.is(), equals(ipv6.dst(), netip.IPv6Loopback().AsSlice()))
-	fromInside := words(in(t.inside, inLink()), drop())
+	isLocalhost6 := sequence(ipv6.only(), equals(ipv6.dst(), netip.IPv6Loopback().AsSlice()))
+	fromInside := sequence(inSet(l.inside, inLink()), drop())
 	// A port may be published on one address and on all, each with its own options.
-	dnat := slices.Concat([]rule{jump(chainHostOptions)}, t.portRules(true), []rule{jump(chainOptions)}, t.portRules(false))
-	return []chain{
+	dnat := slices.Concat([]rule{jump(chainHostOptions)}, l.portRules(true), []rule{jump(chainOptions)}, l.portRules(false))
+	return append([]chain{
 		{name: "guard" + version, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookPrerouting, priority: raw, rules: []rule{
-			words(isLocalhost(ipv4.dst()), fromInside),
-			words(isLocalhost(ipv4.src()), fromInside),
+			sequence(isLocalhost(ipv4.dst()), fromInside),
+			sequence(isLocalhost(ipv4.src()), fromInside),
 		}},
 		{name: chainHostOptions, own: true},
 		{name: chainOptions, own: true},
@@ -123,25 +132,25 @@ func (t *table) hostChains([]record) []chain {
 		{name: chainSubnets},
 		{name: chainDNAT, rules: dnat, jumps: 2},
 		{name: "prerouting" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: dstNAT, rules: []rule{
-			words(isLocalhost(ipv4.dst()), back()),
-			words(isLocalhost6, back()),
-			words(isLocal(), jump(chainDNAT)),
+			sequence(isLocalhost(ipv4.dst()), leave()),
+			sequence(isLocalhost6, leave()),
+			sequence(isLocal(), jump(chainDNAT)),
 		}},
 		{name: "output" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookOutput, priority: dstNAT, rules: []rule{
-			words(isLocalhost6, back()),
-			words(isLocal(), jump(chainDNAT)),
+			sequence(isLocalhost6, leave()),
+			sequence(isLocal(), jump(chainDNAT)),
 		}},
 		{name: "postrouting" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: srcNAT, rules: []rule{
-			words(wasRedirected(), isSet(expr.MetaKeyMARK, 1<<defaultBit), masquerade()),
-			words(wasRedirected(), jump(chainMarks)),
+			sequence(wasRedirected(), isSet(expr.MetaKeyMARK, 1<<defaultBit), masquerade()),
+			sequence(wasRedirected(), jump(chainMarks)),
 			jump(chainSubnets),
 		}},
-	}
+	}, l.subnets(records)...)
 }
 
 // portRules are those of ports that are published on one address, or on all.
-func (t *table) portRules(bound bool) (rules []rule) {
-	for _, p := range t.ports {
+func (l hostLayout) portRules(bound bool) (rules []rule) {
+	for _, p := range l.ports {
 		if p.bound == bound {
 			rules = append(rules, p.rules()...)
 		}
@@ -149,12 +158,11 @@ func (t *table) portRules(bound bool) (rules []rule) {
 	return rules
 }
 
-// hostElements returns the elements of a record.
-func (t *table) hostElements(r record) (list []element) {
+func (l hostLayout) elements(r record) (list []element) {
 	if r.kind == kindAddress {
-		return []element{newElement(t.subnet(r).set, r.addr.AsSlice())}
+		return []element{newElement(l.subnet(r).set, r.addr.AsSlice())}
 	}
-	p := t.ports[slices.IndexFunc(t.ports, func(p ports) bool { return p.has(r) })]
+	p := l.ports[slices.IndexFunc(l.ports, func(p ports) bool { return p.has(r) })]
 	key := append(pad(r.proto), portKey(r.port)...)
 	if p.bound {
 		key = append(r.addr.AsSlice(), key...)
@@ -177,10 +185,10 @@ func (t *table) hostElements(r record) (list []element) {
 		}
 	}
 	if r.flags&flagSNAT != 0 && r.addr.Is4() {
-		guard := newElement(t.inside, linkKey(r.link))
+		guard := newElement(l.inside, linkKey(r.link))
 		guard.what = r.link
 		if r.flags&flagOwnLink == 0 {
-			guard.sharing, guard.Comment = forGood, "keeps 127.0.0.0/8 to the host while route_localnet is set"
+			guard.sharing, guard.Comment = permanent, "keeps 127.0.0.0/8 to the host while route_localnet is set"
 		}
 		list = append(list, guard)
 	}
@@ -190,61 +198,34 @@ func (t *table) hostElements(r record) (list []element) {
 // masqueradeSet begins the names of subnets' sets and chains.
 const masqueradeSet = "masq" + version + "_"
 
-// subnet returns the chain that masquerades the addresses of one network, that of a record, and has a set with the same name. Addresses
-// without a network around them share one for each family, with the name single4 or single6.
-func (t *table) subnet(r record) chain {
-	f, network := familyOf(r.addr), netip.PrefixFrom(r.addr, int(r.port)).Masked()
-	name := masqueradeSet + strings.ReplaceAll(network.String(), ":", "-") // nft's names have no colons
+// subnetName names the set and the chain of the network of a record's address. Addresses without a network around them share one for each
+// family.
+func subnetName(r record) string {
+	network := netip.PrefixFrom(r.addr, int(r.port)).Masked()
 	if network.IsSingleIP() {
-		name = masqueradeSet + "single" + f.digit
+		return masqueradeSet + "single" + familyOf(r.addr).digit
 	}
-	set := &nftables.Set{Table: &t.Table, Name: name, KeyType: f.addr, HasTimeout: true}
-	is := words(f.is(), in(set, f.src()))
-	if !network.IsSingleIP() {
-		is = words(is, compareNet(f.dst(), expr.CmpOpNeq, network))
-	}
-	return chain{name: name, rules: []rule{words(is, compareNet(f.dst(), expr.CmpOpNeq, f.multicast), masquerade())}, jumps: 1, set: set}
+	return masqueradeSet + strings.ReplaceAll(network.String(), ":", "-") // nft's names have no colons
 }
 
-// subnetsOf returns the subnets that records need, each once.
-func (t *table) subnetsOf(records []record) (list []chain) {
+// subnet returns the chain that masquerades the addresses of one network, that of a record, and has a set with the same name.
+func (l hostLayout) subnet(r record) chain {
+	f, network := familyOf(r.addr), netip.PrefixFrom(r.addr, int(r.port)).Masked()
+	set := &nftables.Set{Table: l.table, Name: subnetName(r), KeyType: f.addr, HasTimeout: true}
+	match := sequence(f.only(), inSet(set, f.src()))
+	if !network.IsSingleIP() {
+		match = sequence(match, compareNet(f.dst(), expr.CmpOpNeq, network))
+	}
+	return chain{name: set.Name, rules: []rule{sequence(match, compareNet(f.dst(), expr.CmpOpNeq, f.multicast), masquerade())}, jumps: 1, set: set}
+}
+
+// subnets returns those that records need, each once.
+func (l hostLayout) subnets(records []record) (list []chain) {
 	for _, r := range records {
 		if r.kind == kindAddress {
-			list = append(list, t.subnet(r))
+			list = append(list, l.subnet(r))
 		}
 	}
 	slices.SortFunc(list, func(x, y chain) int { return strings.Compare(x.name, y.name) })
 	return slices.CompactFunc(list, func(x, y chain) bool { return x.name == y.name })
-}
-
-// removeUnused removes the guards of links that are gone, and subnets without addresses. A link that comes again has route_localnet
-// unset, and a guard is made before it is set.
-func (t *table) removeUnused() error {
-	holdings, err := t.holdings()
-	jumps, err2 := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
-	links, err3 := t.conn.GetSetElements(t.inside)
-	if err := errors.Join(err, err2, err3); err != nil {
-		return explain("list what is in table "+t.String(), err)
-	}
-	isUsed := map[string]bool{}
-	for _, records := range holdings {
-		for _, c := range t.subnetsOf(records) {
-			isUsed[c.name] = true
-		}
-	}
-	for _, r := range jumps {
-		name := TargetOf(r)
-		if !isUsed[name] && strings.HasPrefix(name, masqueradeSet) {
-			t.conn.DeleteRules([]*nftables.Rule{r})
-			t.conn.DelChain(&nftables.Chain{Table: &t.Table, Name: name})
-			t.conn.DelSet(&nftables.Set{Table: &t.Table, Name: name})
-		}
-	}
-	var gone []element
-	for _, e := range links {
-		if _, err := spec.LocalhostAllowed(unix.ByteSliceToString(e.Key)); errors.Is(err, unix.ENOENT) && e.Timeout == 0 {
-			gone = append(gone, newElement(t.inside, e.Key))
-		}
-	}
-	return t.replace(gone, nil)
 }

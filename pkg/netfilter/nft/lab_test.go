@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -67,7 +68,7 @@ func behind(link string, maps []spec.PortMap) spec.PortMaps {
 // delPorts takes the ports of an attachment back and returns them as text.
 func delPorts(t testing.TB, table *Conn, key plugin.Key) []string {
 	t.Helper()
-	maps, err := table.PortMaps(spec.PortMaps{}).Del(ctx, key)
+	maps, err := table.Del(ctx, key, Publishing)
 	must(t, err)
 	var out []string
 	for _, m := range maps {
@@ -76,10 +77,19 @@ func delPorts(t testing.TB, table *Conn, key plugin.Key) []string {
 	return out
 }
 
-func del(t testing.TB, u Use, key plugin.Key) {
+func del(t testing.TB, c *Conn, p Purpose, key plugin.Key) {
 	t.Helper()
-	_, err := u.Del(ctx, key)
+	_, err := c.Del(ctx, key, p)
 	must(t, err)
+}
+
+// gc collects in the calling thread's namespace.
+func gc(p Purpose, network string, valid ...plugin.Key) error {
+	r := &plugin.Request{Key: plugin.Key{Network: network}}
+	for _, k := range valid {
+		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: k.ContainerID, IfName: k.IfName})
+	}
+	return held.GC(ctx, r, p, Unused{})
 }
 
 // open opens the table of a host until the test ends.
@@ -109,7 +119,7 @@ func listing(t testing.TB, h *netlab.Host) string {
 	if h.MustRun(t, "nft", "list", "tables") == "" {
 		return ""
 	}
-	return canonical(h.MustRun(t, "nft", "list", "table", "inet", HostTable.Name))
+	return canonical(h.MustRun(t, "nft", "list", "table", "inet", hostTable.Name))
 }
 
 var (

@@ -11,16 +11,16 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// used are all uses, as the n-th attachment has them.
-func used(c *Conn, n int) map[string]Use {
+// wanted is what the n-th attachment wants, of each purpose.
+func wanted(n int) map[string]Wants {
 	addr := netip.AddrFrom4([4]byte{10, 88, byte(n >> 8), byte(n)})
-	return map[string]Use{
-		"masquerade": c.Masquerade([]netip.Prefix{netip.PrefixFrom(addr, 16)}),
-		"portmap":    c.PortMaps(spec.PortMaps{Maps: []spec.PortMap{{Protocol: 6, HostPort: uint16(1000 + n), Container: netip.AddrPortFrom(addr, 80)}}}),
-		"forward": c.Forward(spec.Forward{
+	return map[string]Wants{
+		"masquerade": ToMasquerade([]netip.Prefix{netip.PrefixFrom(addr, 16)}),
+		"portmap":    ToPublish(spec.PortMaps{Maps: []spec.PortMap{{Protocol: 6, HostPort: uint16(1000 + n), Container: netip.AddrPortFrom(addr, 80)}}}),
+		"forward": ToForward(spec.Forward{
 			Addrs: []netip.Addr{addr}, Ingress: spec.Isolated, Bridge: "cni0",
 		}),
-		"spoof check": c.SpoofCheck(fmt.Sprintf("veth%d", n), [6]byte{2, 0, 0, 0, byte(n >> 8), byte(n)}),
+		"spoof check": ToCheckSpoofing(fmt.Sprintf("veth%d", n), [6]byte{2, 0, 0, 0, byte(n >> 8), byte(n)}),
 	}
 }
 
@@ -39,7 +39,7 @@ func allocations(t *testing.T, f func() error) int {
 func TestLinear(t *testing.T) {
 	h := netlab.NewHost(t)
 	c := open(t, h)
-	for name := range used(c, 0) {
+	for name := range wanted(0) {
 		t.Run(name, func(t *testing.T) {
 			did := map[string][]int{}
 			count := func(verb string, f func() error) {
@@ -51,15 +51,15 @@ func TestLinear(t *testing.T) {
 				h.Do(func() {
 					for i := range n {
 						keys = append(keys, keyOf(fmt.Sprint("c", i)))
-						must(t, used(c, i)[name].Add(ctx, keys[i]))
+						must(t, c.Add(ctx, keys[i], wanted(i)[name]))
 					}
 				})
-				use := used(c, 0)[name]
-				count("GC that removes nothing", func() error { return use.GC(ctx, "net", keys) })
+				p := wanted(0)[name].Purpose
+				count("GC that removes nothing", func() error { return gc(p, "net", keys...) })
 				// Not of the first, whose name is at what the attachments have in common.
-				count("DEL", func() error { _, err := use.Del(ctx, keys[1]); return err })
-				count("GC that removes half", func() error { return use.GC(ctx, "net", keys[:n/2]) })
-				count("GC that removes the rest", func() error { return use.GC(ctx, "net", nil) })
+				count("DEL", func() error { _, err := c.Del(ctx, keys[1], p); return err })
+				count("GC that removes half", func() error { return gc(p, "net", keys[:n/2]...) })
+				count("GC that removes the rest", func() error { return gc(p, "net") })
 			}
 			for verb, n := range did {
 				most := 25 * n[0] // it may have to ask again whether all is gone

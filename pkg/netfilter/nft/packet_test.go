@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -87,7 +88,7 @@ func ask(from *netlab.Namespace, network, target string) string {
 
 func (n *node) addPorts(t *testing.T, id string, ports spec.PortMaps) {
 	t.Helper()
-	n.Do(func() { must(t, n.table.PortMaps(ports).Add(ctx, keyOf(id))) })
+	n.Do(func() { must(t, n.table.Add(ctx, keyOf(id), ToPublish(ports))) })
 }
 
 // TestPublishedPorts asks for each published port from everywhere. With
@@ -224,7 +225,7 @@ func TestLocalhostIsGuarded(t *testing.T) {
 	attack(&n.peer.Namespace, "eth0", "10.1.0.1")
 	attack(&n.outside.Namespace, netlab.UplinkName, netlab.HostIPv4)
 	// The attack itself works: without the guard it gets through.
-	n.MustRun(t, "nft", "flush", "chain", "inet", HostTable.Name, "guard_v1")
+	n.MustRun(t, "nft", "flush", "chain", "inet", hostTable.Name, "guard_v1")
 	if got := ask(&n.peer.Namespace, "tcp", "127.0.0.1:22"); !strings.HasPrefix(got, "host saw") {
 		t.Errorf("without the guard: %q", got)
 	}
@@ -275,7 +276,7 @@ func TestWithoutSNAT(t *testing.T) {
 		t.Errorf("hairpin: %q", got)
 	}
 	n.Do(func() {
-		if allowed, err := spec.LocalhostAllowed("cni0"); allowed || err != nil {
+		if allowed, err := localhost.IsAllowed("cni0"); allowed || err != nil {
 			t.Errorf("route_localnet is %v, %v", allowed, err)
 		}
 	})
@@ -287,8 +288,8 @@ func TestMasquerade(t *testing.T) {
 	n := newNode(t)
 	n.outside.ServeTCP(t, ":80")
 	n.web.ServeTCP(t, ":80")
-	must(t, n.table.Masquerade(prefixes("10.1.0.3/24", "fd00:1::3/64")).Add(ctx, keyOf("peer")))
-	must(t, n.table.Masquerade(prefixes("10.2.0.2/32", "fd00:2::2/128")).Add(ctx, keyOf("remote")))
+	must(t, n.table.Add(ctx, keyOf("peer"), ToMasquerade(prefixes("10.1.0.3/24", "fd00:1::3/64"))))
+	must(t, n.table.Add(ctx, keyOf("remote"), ToMasquerade(prefixes("10.2.0.2/32", "fd00:2::2/128"))))
 	for _, c := range []struct {
 		from         *netlab.Pod
 		target, want string
@@ -305,7 +306,7 @@ func TestMasquerade(t *testing.T) {
 			t.Errorf("%s to %s: %q, want %q", c.from.Name(), c.target, got, c.want)
 		}
 	}
-	del(t, n.table.Masquerade(nil), keyOf("peer"))
+	del(t, n.table, Masquerading, keyOf("peer"))
 	time.Sleep(tick)
 	if got, err := n.peer.DialTCP("192.0.2.254:80", grace); err == nil {
 		t.Errorf("masqueraded after it was taken back: %q", got)

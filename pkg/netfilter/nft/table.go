@@ -11,37 +11,30 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // version ends the names of all that is in our tables, so that a later one can be made beside it.
 const version = "_v1"
 
-// Our tables: for masquerading and published ports, for forwarding, and for spoof checks.
-var (
-	HostTable    = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox"}
-	ForwardTable = nftables.Table{Family: nftables.TableFamilyINet, Name: "cnibox-forward"}
-	BridgeTable  = nftables.Table{Family: nftables.TableFamilyBridge, Name: "cnibox"}
-)
+// layout is what one of our tables has in it.
+type layout interface {
+	// chains returns the chains that records need, with their rules.
+	chains(records []record) []chain
+	// elements returns what the owner of a record has in sets.
+	elements(r record) []element
+	// missing is the error of a kernel that can't make the table.
+	missing() *kernel.Missing
+}
 
-// table is one of our tables in one network namespace: what is in it for all attachments, and how an attachment's elements are told
-// from its records.
+// table is one of our tables in one network namespace.
 type table struct {
 	nftables.Table
-	conn *Conn
-
-	owners   *nftables.Set          // the records of attachments
-	sets     []*nftables.Set        // all but those of subnets
-	chains   func([]record) []chain // that records need, with their rules: DEL needs none
-	elements func(record) []element // that the owner of a record has in sets
-	sweep    func() error           // removes what is for nobody; may be nil
-
-	inside  *nftables.Set // links with route_localnet
-	ports   []ports       // the sets of published ports
-	results string        // netfilter.PortMaps.Results
-
-	refusal string // what can't be done without the table, for errors
-	need    string // of the kernel
+	layout
+	conn   *Conn
+	owners *nftables.Set   // the records of attachments
+	sets   []*nftables.Set // all but those of subnets
 }
 
 // chain is a chain with its rules. One without a kind is entered from others.
@@ -57,11 +50,19 @@ type chain struct {
 	set *nftables.Set // of a subnet: its addresses
 }
 
-func (c *Conn) table(is nftables.Table) *table {
-	t := &table{conn: c, Table: is}
+func (c *Conn) table(which nftables.Table) *table {
+	t := &table{conn: c, Table: which}
 	// The key is the owner's ID and a number that counts from 0.
 	t.owners = t.newMap("owners", []value{{kind: nftables.TypeIP6Addr}, {kind: nftables.TypeMark}},
 		nftables.TypeMark, nftables.TypeMark, nftables.TypeIFName, nftables.TypeIP6Addr, nftables.TypeInetService)
+	switch which {
+	case hostTable:
+		t.layout = newHostLayout(t)
+	case forwardTable:
+		t.layout = newForwardLayout(t)
+	default:
+		t.layout = newBridgeLayout(t)
+	}
 	return t
 }
 
@@ -90,22 +91,17 @@ func (t *table) String() string {
 	return map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet ", nftables.TableFamilyBridge: "bridge "}[t.Family] + t.Name
 }
 
-// chainsFor returns all chains, with those of the subnets that records need.
-func (t *table) chainsFor(records []record) []chain {
-	return append(t.chains(records), t.subnetsOf(records)...)
-}
-
 // incomplete returns the names of chains that lack a rule or a jump to them, of all that have rules of ours, and those of subnets
 // that records need; lost is whether they all do. Only numbers are looked at: what an administrator adds is no harm.
 func (t *table) incomplete(records []record) (missing []string, lost bool, err error) {
-	chains := slices.DeleteFunc(t.chainsFor(records), func(c chain) bool { return len(c.rules) == 0 })
+	chains := slices.DeleteFunc(t.chains(records), func(c chain) bool { return len(c.rules) == 0 })
 	var questions []netlink.Message
 	for _, c := range chains {
 		questions = append(questions, chainQuestion(t.Table, c.name))
 	}
 	answers, err := t.conn.ask(questions...)
 	if err != nil {
-		return nil, false, t.explain(err)
+		return nil, false, t.asMissing(err)
 	}
 	for i, c := range chains {
 		uses := 0 // the kernel counts the chain's rules, and the jumps to it
@@ -125,16 +121,16 @@ func (t *table) complete(records []record) error {
 	if err != nil || len(missing) == 0 {
 		return err
 	}
-	holdings, err := t.holdings()
+	all, err := t.allRecords()
 	if err != nil {
 		return err
 	}
-	for _, held := range holdings {
-		records = append(records, held...)
+	for _, others := range all {
+		records = append(records, others...)
 	}
 	t.conn.AddTable(&t.Table)
 	t.build(records)
-	return t.explain(t.conn.Commit("make table " + t.String()))
+	return t.asMissing(t.conn.Commit("make table " + t.String()))
 }
 
 // build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. What attachments have in chains
@@ -143,7 +139,7 @@ func (t *table) build(records []record) {
 	for _, s := range t.sets {
 		_ = t.conn.AddSet(s, nil) // fails for anonymous sets only
 	}
-	chains := t.chainsFor(records)
+	chains := t.chains(records)
 	for _, c := range chains {
 		added := &nftables.Chain{Table: &t.Table, Name: c.name, Type: c.kind}
 		if c.kind != "" {
@@ -168,19 +164,14 @@ func (t *table) build(records []record) {
 	}
 }
 
-// Available reports whether the kernel has nf_tables. It asks for the table, which need not be there: to try whether the kernel has all that
-// is in the table would hold up others, as a transaction that is taken back does.
-func (t *table) Available() error {
-	_, err := t.conn.ask(question(unix.NFT_MSG_GETTABLE, t.Table))
-	return t.explain(err)
-}
-
-// explain makes an error out of one of the kernel's that may be about what the kernel lacks, such as a kind of chain or expression.
-func (t *table) explain(err error) error {
-	if lacking(err) || errors.Is(err, unix.ENOENT) {
-		return unavailable(t.refusal, t.need, err)
+// asMissing makes an error out of one of the kernel's that is about what the kernel lacks, such as a kind of chain or expression.
+func (t *table) asMissing(err error) error {
+	if !isLacking(err) && !errors.Is(err, unix.ENOENT) {
+		return err
 	}
-	return err
+	m := t.missing()
+	m.Err = err
+	return m
 }
 
 // mismatch is the error of a CHECK.

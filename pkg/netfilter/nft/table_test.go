@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -39,16 +40,16 @@ func newAttached(t *testing.T) attached {
 func (a attached) add(t *testing.T, id string) {
 	t.Helper()
 	a.Do(func() {
-		must(t, a.conn.Masquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")).Add(ctx, keyOf(id)))
-		must(t, a.conn.PortMaps(a.ports).Add(ctx, keyOf(id)))
+		must(t, a.conn.Add(ctx, keyOf(id), ToMasquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32"))))
+		must(t, a.conn.Add(ctx, keyOf(id), ToPublish(a.ports)))
 	})
 }
 
 func (a attached) check() (err error) {
 	a.Do(func() {
 		err = errors.Join(
-			a.conn.Masquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")).Check(keyOf("a")),
-			a.conn.PortMaps(a.ports).Check(keyOf("a")))
+			a.conn.Check(keyOf("a"), ToMasquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32"))),
+			a.conn.Check(keyOf("a"), ToPublish(a.ports)))
 	})
 	return err
 }
@@ -73,7 +74,7 @@ func TestSaveAndLoad(t *testing.T) {
 func TestRepair(t *testing.T) {
 	t.Parallel()
 	a := newAttached(t)
-	must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Add(ctx, keyOf("b")))
+	must(t, a.conn.Add(ctx, keyOf("b"), ToMasquerade(prefixes("10.88.1.2/24"))))
 	saved := listing(t, a.Host)
 	for _, tt := range []struct{ damage, check string }{
 		{"flush table inet cnibox", "all its rules are missing"},
@@ -93,7 +94,7 @@ func TestRepair(t *testing.T) {
 			t.Errorf("%s: CHECK says %v", tt.damage, err)
 		}
 		a.add(t, "a")
-		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Add(ctx, keyOf("b")))
+		must(t, a.conn.Add(ctx, keyOf("b"), ToMasquerade(prefixes("10.88.1.2/24"))))
 		if got := strings.Replace(listing(t, a.Host), "\t\tcounter packets 0 bytes 0\n", "", 1); sortedLines(got) != sortedLines(saved) {
 			t.Errorf("%s: after ADD:\n%s", tt.damage, got)
 		}
@@ -112,7 +113,7 @@ func TestBuiltOnce(t *testing.T) {
 				c, err := Open()
 				if err == nil {
 					defer c.Close()
-					err = c.Masquerade(prefixes(fmt.Sprintf("10.88.0.%d/24", i+2))).Add(ctx, keyOf(fmt.Sprint(i)))
+					err = c.Add(ctx, keyOf(fmt.Sprint(i)), ToMasquerade(prefixes(fmt.Sprintf("10.88.0.%d/24", i+2))))
 				}
 				if err != nil {
 					t.Error(err)
@@ -141,16 +142,16 @@ func TestAgain(t *testing.T) {
 				before, now = now, before
 				continue
 			}
-			del(t, a.conn.Masquerade(nil), before)
+			del(t, a.conn, Masquerading, before)
 			if got := delPorts(t, a.conn, before); len(got) != 2 {
 				t.Fatalf("round %d: DEL has taken back %v", i, got)
 			}
-			must(t, a.conn.Masquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")).Add(ctx, now))
-			must(t, a.conn.PortMaps(a.ports).Add(ctx, now))
-			must(t, a.conn.PortMaps(a.ports).Check(now))
+			must(t, a.conn.Add(ctx, now, ToMasquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32"))))
+			must(t, a.conn.Add(ctx, now, ToPublish(a.ports)))
+			must(t, a.conn.Check(now, ToPublish(a.ports)))
 			time.Sleep(tick) // what had a timeout would be gone
-			must(t, a.conn.PortMaps(a.ports).Check(now))
-			must(t, a.conn.Masquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32")).Check(now))
+			must(t, a.conn.Check(now, ToPublish(a.ports)))
+			must(t, a.conn.Check(now, ToMasquerade(prefixes("10.88.0.2/24", "fd00::2/64", "10.99.0.1/32"))))
 		}
 	})
 }
@@ -159,10 +160,10 @@ func TestAgain(t *testing.T) {
 func TestLateDel(t *testing.T) {
 	t.Parallel()
 	a := newAttached(t)
-	must(t, a.conn.Masquerade(prefixes("10.88.0.2/24")).Add(ctx, keyOf("b")))
-	del(t, a.conn.Masquerade(nil), keyOf("a"))
+	must(t, a.conn.Add(ctx, keyOf("b"), ToMasquerade(prefixes("10.88.0.2/24"))))
+	del(t, a.conn, Masquerading, keyOf("a"))
 	time.Sleep(tick)
-	must(t, a.conn.Masquerade(prefixes("10.88.0.2/24")).Check(keyOf("b")))
+	must(t, a.conn.Check(keyOf("b"), ToMasquerade(prefixes("10.88.0.2/24"))))
 	if got := listing(t, a.Host); strings.Contains(got, "fd00::2 comment") {
 		t.Errorf("left:\n%s", got)
 	}
@@ -173,7 +174,7 @@ func TestPortTaken(t *testing.T) {
 	t.Parallel()
 	a := newAttached(t)
 	a.Do(func() {
-		err := a.conn.PortMaps(a.ports).Add(ctx, keyOf("b"))
+		err := a.conn.Add(ctx, keyOf("b"), ToPublish(a.ports))
 		if err == nil || !strings.Contains(err.Error(), "host port tcp/80 is already published by net/a/eth0") {
 			t.Error(err)
 		}
@@ -189,17 +190,17 @@ func TestCollision(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	c := open(t, h)
-	use := c.Masquerade(prefixes("10.88.0.2/24"))
-	first, second := ownerOf(keyOf("a"), use.name), ownerOf(keyOf("b"), use.name)
+	table, wants := c.table(hostTable), ToMasquerade(prefixes("10.88.0.2/24"))
+	first, second := ownerOf(keyOf("a"), Masquerading), ownerOf(keyOf("b"), Masquerading)
 	second.id = first.id
-	must(t, use.hold(first, use.records))
-	err := use.hold(second, c.Masquerade(prefixes("10.88.0.3/24")).records)
+	must(t, table.hold(first, wants))
+	err := table.hold(second, ToMasquerade(prefixes("10.88.0.3/24")))
 	if err == nil || !strings.Contains(err.Error(), "net/a/eth0") {
 		t.Error(err)
 	}
-	_, err = use.release(second)
+	_, err = table.release(second)
 	must(t, err)
-	must(t, use.Check(keyOf("a")))
+	must(t, c.Check(keyOf("a"), wants))
 }
 
 // TestGC removes what is not valid, and then what is for nobody.
@@ -208,18 +209,18 @@ func TestGC(t *testing.T) {
 	a := newAttached(t)
 	other := plugin.Key{Network: "other", ContainerID: "a", IfName: "eth0"}
 	a.Do(func() {
-		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Add(ctx, other))
-		must(t, a.conn.PortMaps(behind("cni0", portMaps(t, "tcp/81=10.88.0.3:80"))).Add(ctx, keyOf("b")))
-		must(t, a.conn.PortMaps(spec.PortMaps{}).GC(ctx, "net", []plugin.Key{keyOf("a")}))
-		must(t, a.conn.Masquerade(nil).GC(ctx, "net", []plugin.Key{keyOf("a")}))
+		must(t, a.conn.Add(ctx, other, ToMasquerade(prefixes("10.88.1.2/24"))))
+		must(t, a.conn.Add(ctx, keyOf("b"), ToPublish(behind("cni0", portMaps(t, "tcp/81=10.88.0.3:80")))))
+		must(t, gc(Publishing, "net", keyOf("a")))
+		must(t, gc(Masquerading, "net", keyOf("a")))
 		must(t, a.check())
-		must(t, a.conn.Masquerade(nil).GC(ctx, "net", nil))
-		must(t, a.conn.PortMaps(spec.PortMaps{}).GC(ctx, "net", nil))
+		must(t, gc(Masquerading, "net"))
+		must(t, gc(Publishing, "net"))
 		a.MustRun(t, "ip", "link", "del", "cni0")
-		must(t, a.conn.PortMaps(spec.PortMaps{}).GC(ctx, "net", nil))
-		must(t, a.conn.Masquerade(prefixes("10.88.1.2/24")).Check(other))
-		del(t, a.conn.Masquerade(nil), other)
-		must(t, a.conn.Masquerade(nil).GC(ctx, "any", nil))
+		must(t, gc(Publishing, "net"))
+		must(t, a.conn.Check(other, ToMasquerade(prefixes("10.88.1.2/24"))))
+		del(t, a.conn, Masquerading, other)
+		must(t, gc(Masquerading, "any"))
 	})
 	time.Sleep(tick)
 	if got := listing(t, a.Host); strings.Contains(got, "elements") || strings.Contains(got, "masq_v1") {
@@ -241,9 +242,9 @@ func TestMany(t *testing.T) {
 	long := plugin.Key{Network: strings.Repeat("n", 40), ContainerID: strings.Repeat("c", 80), IfName: "eth0"}
 	h.Do(func() {
 		start := time.Now()
-		must(t, c.PortMaps(ports).Add(ctx, long))
+		must(t, c.Add(ctx, long, ToPublish(ports)))
 		t.Log("ADD", time.Since(start))
-		must(t, c.PortMaps(ports).Check(long))
+		must(t, c.Check(long, ToPublish(ports)))
 		t.Log("CHECK", time.Since(start))
 		if got := len(delPorts(t, c, long)); got != 10000 {
 			t.Errorf("DEL has taken back %d", got)
@@ -271,7 +272,7 @@ func TestWithoutCapability(t *testing.T) {
 		c, err := Open()
 		must(t, err)
 		defer c.Close()
-		_, err = c.Masquerade(nil).Del(ctx, keyOf("a"))
+		_, err = c.Del(ctx, keyOf("a"), Masquerading)
 		done <- err
 	})
 	select {
@@ -285,8 +286,8 @@ func TestWithoutCapability(t *testing.T) {
 	}
 }
 
-// TestOptions publishes ports with conditions and with another bit of the mark.
-func TestOptions(t *testing.T) {
+// TestConditions publishes ports with conditions.
+func TestConditions(t *testing.T) {
 	t.Parallel()
 	n := newNode(t)
 	n.MustRun(t, "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0")
@@ -294,9 +295,7 @@ func TestOptions(t *testing.T) {
 	n.peer.ServeTCP(t, ":80")
 	web := behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80", "tcp/8080=[fd00:1::2]:80", "tcp/192.0.2.1:9000=10.1.0.2:80"))
 	web.Conditions4, web.Conditions6 = []string{"ip", "saddr", "!=", "{ 192.0.2.254 }"}, []string{"ip6 saddr != 2001:db8:2::254"}
-	web.MarkBit = 14
 	peer := behind("cni0", portMaps(t, "tcp/8080=10.1.0.3:80", "tcp/8080=[fd00:1::3]:80", "tcp/8081=10.1.0.3:80"))
-	peer.MarkBit = 15
 	n.addPorts(t, "web", web)
 	n.addPorts(t, "web", web)
 	n.addPorts(t, "peer", peer)
@@ -319,22 +318,22 @@ func TestOptions(t *testing.T) {
 	}
 	saved := listing(t, n.Host)
 	n.Do(func() {
-		must(t, n.table.PortMaps(web).Check(keyOf("web")))
-		must(t, n.table.PortMaps(peer).Check(keyOf("peer")))
+		must(t, n.table.Check(keyOf("web"), ToPublish(web)))
+		must(t, n.table.Check(keyOf("peer"), ToPublish(peer)))
 		changed := web
 		changed.Conditions4 = []string{"ip saddr 10.0.0.0/8"}
-		if err := n.table.PortMaps(changed).Check(keyOf("web")); err == nil {
+		if err := n.table.Check(keyOf("web"), ToPublish(changed)); err == nil {
 			t.Error("CHECK takes other conditions for the same")
 		}
 		taken := behind("cni0", portMaps(t, "tcp/8080=10.1.0.9:80"))
 		taken.Conditions4 = []string{"ip saddr 10.0.0.0/8"}
-		if err := n.table.PortMaps(taken).Add(ctx, keyOf("other")); err == nil || !strings.Contains(err.Error(), "already published by net/web/eth0") {
+		if err := n.table.Add(ctx, keyOf("other"), ToPublish(taken)); err == nil || !strings.Contains(err.Error(), "already published by net/web/eth0") {
 			t.Error(err)
 		}
 		for _, wrong := range []string{"ip saddr", "ip6 saddr fd00::1", "ip saddr 10.0.0.1; flush ruleset", "accept #"} {
 			taken.Conditions4 = []string{wrong}
 			var shown *types.Error
-			if err := n.table.PortMaps(taken).Add(ctx, keyOf("other")); !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") {
+			if err := n.table.Add(ctx, keyOf("other"), ToPublish(taken)); !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") {
 				t.Errorf("%s: %v", wrong, err)
 			}
 		}
@@ -342,9 +341,9 @@ func TestOptions(t *testing.T) {
 	if got := listing(t, n.Host); got != saved {
 		t.Errorf("what was refused has left something:\n%s", got)
 	}
-	n.MustRun(t, "nft", "flush", "chain", "inet", HostTable.Name, chainOptions)
+	n.MustRun(t, "nft", "flush", "chain", "inet", hostTable.Name, chainOptions)
 	n.Do(func() {
-		if err := n.table.PortMaps(web).Check(keyOf("web")); err == nil || !strings.Contains(err.Error(), "of its own 9 rules") {
+		if err := n.table.Check(keyOf("web"), ToPublish(web)); err == nil || !strings.Contains(err.Error(), "of its own 8 rules") {
 			t.Errorf("CHECK of flushed options: %v", err)
 		}
 		for _, id := range []string{"web", "peer"} {
@@ -379,25 +378,25 @@ func TestProtection(t *testing.T) {
 	policy := func(ingress spec.Ingress, addr string) spec.Forward {
 		return spec.Forward{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Ingress: ingress, Bridge: "cni0"}
 	}
-	must(t, c.Forward(spec.Forward{}).Available())
-	must(t, c.Forward(policy(spec.Isolated, "10.88.0.2")).Add(ctx, keyOf("a")))
-	must(t, c.Forward(policy(spec.SameBridge, "10.88.0.3")).Add(ctx, keyOf("b")))
-	must(t, c.Forward(policy(spec.Open, "fd00::4")).Add(ctx, keyOf("c")))
-	must(t, c.Forward(policy(spec.Isolated, "10.88.0.2")).Check(keyOf("a")))
-	del(t, c.Forward(spec.Forward{}), keyOf("a"))
+	must(t, c.Available(Forwarding))
+	must(t, c.Add(ctx, keyOf("a"), ToForward(policy(spec.Isolated, "10.88.0.2"))))
+	must(t, c.Add(ctx, keyOf("b"), ToForward(policy(spec.SameBridge, "10.88.0.3"))))
+	must(t, c.Add(ctx, keyOf("c"), ToForward(policy(spec.Open, "fd00::4"))))
+	must(t, c.Check(keyOf("a"), ToForward(policy(spec.Isolated, "10.88.0.2"))))
+	del(t, c, Forwarding, keyOf("a"))
 	if got := list(); strings.Contains(got, "10.88.0.2") || strings.Count(got, `{ "cni0" . "cni0" comment "net/b/eth0" }`) != 1 || !strings.Contains(got, `{ "cni0" comment "net/b/eth0" }`) {
 		t.Errorf("after the first DEL:\n%s", got)
 	}
-	must(t, c.Forward(policy(spec.Open, "10.88.0.3")).Add(ctx, keyOf("b")))
+	must(t, c.Add(ctx, keyOf("b"), ToForward(policy(spec.Open, "10.88.0.3"))))
 	if got := list(); strings.Contains(got, `{ "cni0"`) || !strings.Contains(got, "{ 10.88.0.3 comment") {
 		t.Errorf("after a change of policy:\n%s", got)
 	}
-	must(t, c.Forward(spec.Forward{}).GC(ctx, "net", []plugin.Key{keyOf("c")}))
+	h.Do(func() { must(t, gc(Forwarding, "net", keyOf("c"))) })
 	if got := list(); strings.Contains(got, "10.88") || !strings.Contains(got, "fd00::4") {
 		t.Errorf("after GC:\n%s", got)
 	}
 	h.MustRun(t, "nft", "flush", "table", "inet", "cnibox-forward")
-	if err := c.Forward(policy(spec.Open, "fd00::4")).Check(keyOf("c")); err == nil || !strings.Contains(err.Error(), "all its rules are missing") {
+	if err := c.Check(keyOf("c"), ToForward(policy(spec.Open, "fd00::4"))); err == nil || !strings.Contains(err.Error(), "all its rules are missing") {
 		t.Error(err)
 	}
 }
@@ -408,17 +407,17 @@ func TestProtectionWithoutName(t *testing.T) {
 	h := netlab.NewHost(t)
 	c := open(t, h)
 	policy := spec.Forward{Ingress: spec.SameBridge, Bridge: "cni0"}
-	must(t, c.Forward(policy).Add(ctx, keyOf("a")))
-	must(t, c.Forward(policy).Add(ctx, keyOf("b")))
+	must(t, c.Add(ctx, keyOf("a"), ToForward(policy)))
+	must(t, c.Add(ctx, keyOf("b"), ToForward(policy)))
 	for _, verb := range []string{"delete", "add"} {
 		h.MustRun(t, "nft", verb, "element", "inet", "cnibox-forward", "protected_v1", `{ "cni0" }`)
 	}
-	del(t, c.Forward(spec.Forward{}), keyOf("b"))
-	must(t, c.Forward(policy).Check(keyOf("a")))
+	del(t, c, Forwarding, keyOf("b"))
+	must(t, c.Check(keyOf("a"), ToForward(policy)))
 	for _, verb := range []string{"delete", "add"} {
 		h.MustRun(t, "nft", verb, "element", "inet", "cnibox-forward", "protected_v1", `{ "cni0" }`)
 	}
-	del(t, c.Forward(spec.Forward{}), keyOf("a"))
+	del(t, c, Forwarding, keyOf("a"))
 	time.Sleep(tick)
 	if got := h.MustRun(t, "nft", "list", "table", "inet", "cnibox-forward"); strings.Contains(got, `"cni0"`) {
 		t.Errorf("left:\n%s", got)
@@ -430,14 +429,14 @@ func TestSpoofCheck(t *testing.T) {
 	h := netlab.NewHost(t)
 	c := open(t, h)
 	mac := [6]byte{2, 0, 0, 0, 0, 1}
-	must(t, c.SpoofCheck("", mac).Available())
-	must(t, c.SpoofCheck("veth1", mac).Add(ctx, keyOf("a")))
-	must(t, c.SpoofCheck("veth1", mac).Check(keyOf("a")))
+	must(t, c.Available(SpoofChecking))
+	must(t, c.Add(ctx, keyOf("a"), ToCheckSpoofing("veth1", mac)))
+	must(t, c.Check(keyOf("a"), ToCheckSpoofing("veth1", mac)))
 	if got := h.MustRun(t, "nft", "list", "table", "bridge", "cnibox"); !strings.Contains(got, `{ "veth1" . 02:00:00:00:00:01 comment "net/a/eth0" }`) ||
 		!strings.Contains(got, "iifname . ether saddr @allowed_v1 accept\n\t\tiifname @checked_v1 drop") {
 		t.Errorf("made:\n%s", got)
 	}
-	del(t, c.SpoofCheck("", [6]byte{}), keyOf("a"))
+	del(t, c, SpoofChecking, keyOf("a"))
 	time.Sleep(tick)
 	if got := h.MustRun(t, "nft", "list", "table", "bridge", "cnibox"); strings.Contains(got, "elements") {
 		t.Errorf("left:\n%s", got)
@@ -449,13 +448,12 @@ func TestLacking(t *testing.T) {
 	t.Parallel()
 	c := &Conn{lacking: unix.EPROTONOSUPPORT}
 	defer c.Close()
-	use := c.Masquerade(prefixes("10.88.0.2/24"))
-	if there, err := c.HasTables(use.Table); err != nil || there[0] {
+	wants := ToMasquerade(prefixes("10.88.0.2/24"))
+	if there, err := c.HasTables(wants.Table); err != nil || there[0] {
 		t.Error(there, err)
 	}
-	for name, err := range map[string]error{"STATUS": use.Available(), "ADD": use.Add(ctx, keyOf("a")), "CHECK": use.Check(keyOf("a"))} {
-		var shown *types.Error
-		if !errors.As(err, new(Unavailable)) || !errors.As(err, &shown) || shown.Code != types.ErrPluginNotAvailable {
+	for name, err := range map[string]error{"STATUS": c.Available(Masquerading), "ADD": c.Add(ctx, keyOf("a"), wants), "CHECK": c.Check(keyOf("a"), wants)} {
+		if !kernel.IsMissing(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -40,9 +41,10 @@ func TestMasquerade(t *testing.T) {
 			load(t, h, masqueraded(tt.before...))
 			err := on(t, h, func(c *nft.Conn) error {
 				if tt.gc != nil {
-					return Masquerade().GC(ctx, c, "a", keys(tt.gc...))
+					r := valid("a", tt.gc...)
+					return held.GC(ctx, r, Masquerade{r})
 				}
-				return Masquerade().Del(ctx, c, key(tt.del), nil)
+				return Masquerade{request(tt.del)}.Del(ctx, c, nil)
 			})
 			if err != nil {
 				t.Error(err)
@@ -64,7 +66,7 @@ func TestConcurrentDel(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, a := range all {
 		wg.Go(func() {
-			if err := on(t, h, func(c *nft.Conn) error { return Masquerade().Del(ctx, c, key(a), nil) }); err != nil {
+			if err := on(t, h, func(c *nft.Conn) error { return Masquerade{request(a)}.Del(ctx, c, nil) }); err != nil {
 				t.Errorf("%s: %v", a, err)
 			}
 		})

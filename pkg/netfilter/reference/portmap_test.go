@@ -3,6 +3,7 @@ package reference
 import (
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -33,7 +34,7 @@ func TestDelPortMaps(t *testing.T) {
 				if !tt.noCache {
 					cached(t, tt.cache...)
 				}
-				must(t, PortMaps(cacheDir).Del(ctx, conn(t), key("a/1/eth0"), prefixes(tt.hint...)))
+				must(t, PortMaps{request("a/1/eth0")}.Del(ctx, conn(t), prefixes(tt.hint...)))
 			})
 			same(t, h, published(tt.then...))
 		})
@@ -61,7 +62,8 @@ func TestGCPortMaps(t *testing.T) {
 				if !tt.noCache {
 					cached(t, tt.cache...)
 				}
-				must(t, PortMaps(cacheDir).GC(ctx, conn(t), "a", keys(tt.valid...)))
+				r := valid("a", tt.valid...)
+				must(t, held.GC(ctx, r, PortMaps{r}))
 			})
 			same(t, h, published(tt.then...))
 		})
@@ -79,7 +81,7 @@ func TestUnreadableEntry(t *testing.T) {
 			h.Do(func() {
 				cached(t)
 				write(t, "b-1-eth0", text)
-				must(t, PortMaps(cacheDir).Del(ctx, conn(t), key("a/1/eth0"), nil))
+				must(t, PortMaps{request("a/1/eth0")}.Del(ctx, conn(t), nil))
 			})
 			same(t, h, published("1=2"))
 		})
@@ -94,7 +96,8 @@ func TestForeignPortRulesStay(t *testing.T) {
 	load(t, h, published("1=2")+foreign)
 	h.Do(func() {
 		cached(t)
-		must(t, PortMaps(cacheDir).GC(ctx, conn(t), "a", nil))
+		r := valid("a")
+		must(t, held.GC(ctx, r, PortMaps{r}))
 	})
 	same(t, h, published()+foreign)
 }
@@ -108,8 +111,8 @@ func TestIncompleteTables(t *testing.T) {
 	h.MustRun(t, "nft", "add", "rule", "ip", "cni_hostport", "hostports", "tcp", "dport", "80", "dnat", "to", "10.88.0.2:80", "comment", `"1"`)
 	h.MustRun(t, "nft", "add", "table", "bridge", "nat")
 	h.Do(func() {
-		must(t, PortMaps(cacheDir).Del(ctx, conn(t), key("a/1/eth0"), prefixes("10.88.0.2/24")))
-		must(t, SpoofCheck("").Del(ctx, conn(t), key("a/1/eth0"), nil))
+		must(t, PortMaps{request("a/1/eth0")}.Del(ctx, conn(t), prefixes("10.88.0.2/24")))
+		must(t, SpoofCheck{request("a/1/eth0")}.Del(ctx, conn(t), nil))
 	})
 	same(t, h, empty+"\ntable bridge nat { }")
 }

@@ -27,12 +27,18 @@ func key(text string) plugin.Key {
 	return plugin.Key{Network: parts[0], ContainerID: parts[1], IfName: parts[2]}
 }
 
-func keys(texts ...string) []plugin.Key {
-	list := []plugin.Key{}
-	for _, s := range texts {
-		list = append(list, key(s))
+// request is one for an attachment.
+func request(text string) *plugin.Request {
+	return &plugin.Request{Key: key(text), Results: cacheDir}
+}
+
+// valid is a GC of a network.
+func valid(network string, attachments ...string) *plugin.Request {
+	r := &plugin.Request{Key: plugin.Key{Network: network}, Results: cacheDir}
+	for _, a := range attachments {
+		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: key(a).ContainerID, IfName: key(a).IfName})
 	}
-	return list
+	return r
 }
 
 func prefixes(texts ...string) (list []netip.Prefix) {
@@ -193,7 +199,7 @@ func TestForeignThingsStay(t *testing.T) {
 			t.Parallel()
 			h := netlab.NewHost(t)
 			load(t, h, masqueraded(own)+"\n"+foreign)
-			if err := on(t, h, func(c *nft.Conn) error { return Masquerade().Del(ctx, c, key(own), nil) }); err != nil {
+			if err := on(t, h, func(c *nft.Conn) error { return Masquerade{request(own)}.Del(ctx, c, nil) }); err != nil {
 				t.Error(err)
 			}
 			same(t, h, masqueraded()+"\n"+foreign)
@@ -207,7 +213,7 @@ func TestCancelled(t *testing.T) {
 	load(t, h, masqueraded("net/cid/eth0"))
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	err := on(t, h, func(c *nft.Conn) error { return Masquerade().Del(over, c, key("net/cid/eth0"), nil) })
+	err := on(t, h, func(c *nft.Conn) error { return Masquerade{request("net/cid/eth0")}.Del(over, c, nil) })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -74,7 +74,7 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 		return err
 	}
 	if c.spoofCheck {
-		return checkSpoofCheck(ctx, r, name)
+		return checkSpoofCheck(r, name)
 	}
 	return nil
 }
@@ -106,7 +106,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if c.spoofCheck {
-		if err := backend.SpoofCheck(r.Results, "", [6]byte{}).Available(backend.Wish{}); err != nil {
+		if err := (netfilter.SpoofCheck{}).Available(); err != nil {
 			return err
 		}
 	}

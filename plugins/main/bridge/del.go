@@ -8,7 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/detach"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -18,7 +18,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	c := locate(r)
 	detach.Start(r)
 	r.Announce("packet filter")
-	filter := backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), packetFilter(r)...)
+	filter := netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), packetFilter()...)
 	d := attach.BeginDel(ctx, r, &c.Config)
 	end, certain, err := attach.FindHostEnd(r)
 	if end != nil && (certain || isPort(r.Links(), end, c.name)) {
@@ -33,11 +33,11 @@ func isPort(h *netlink.Handle, l netlink.Link, bridge string) bool {
 }
 
 // GC removes what the packet filter, links and leases hold for the network's attachments that are not valid.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return errors.Join(
-		backend.GC(ctx, r.Network, r.ValidKeys(), packetFilter(r)...),
-		attach.GC(ctx, r, &locate(r).Config, attach.HostEnds(r)))
+func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return attach.GC(ctx, r, &locate(r).Config, p.Stores(r)...)
 }
 
-// Stores returns the host ends.
-func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{attach.HostEnds(r)} }
+// Stores returns where the packet filter holds something for attachments, and the host ends.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store {
+	return append(netfilter.Stores(r, packetFilter()...), attach.HostEnds(r))
+}

@@ -18,7 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/link"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
@@ -159,7 +159,7 @@ func serveGateway(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig)
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	detach.Start(r)
 	r.Announce("packet filter")
-	filter := backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), backend.Masquerade(nil))
+	filter := netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), netfilter.Masquerade{})
 	d := attach.BeginDel(ctx, r, attach.Locate(r.Config))
 	end, certain, err := attach.FindHostEnd(r)
 	if end != nil && (certain || servesOne(r.Links(), end)) {
@@ -196,9 +196,11 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 }
 
 // GC removes what the packet filter, links and leases hold for the network's attachments that are not valid.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return errors.Join(backend.GC(ctx, r.Network, r.ValidKeys(), backend.Masquerade(nil)), attach.GC(ctx, r, attach.Locate(r.Config), attach.HostEnds(r)))
+func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	return attach.GC(ctx, r, attach.Locate(r.Config), p.Stores(r)...)
 }
 
-// Stores returns the host ends.
-func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{attach.HostEnds(r)} }
+// Stores returns where the packet filter holds something for attachments, and the host ends.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store {
+	return append(netfilter.Stores(r, netfilter.Masquerade{}), attach.HostEnds(r))
+}

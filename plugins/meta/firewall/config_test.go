@@ -33,7 +33,7 @@ func TestParse(t *testing.T) {
 		{text: `{"backend": "", "ingressPolicy": "", "firewalldZone": ""}`, zone: "trusted"},
 		{text: `{"ingressPolicy": "open"}`, zone: "trusted"},
 		{text: `{"backend": "nftables", "ingressPolicy": "same-bridge", "iptablesAdminChainName": "SITE"}`,
-			admin: "SITE", zone: "trusted", backend: "nftables", ingress: spec.SameBridge},
+			admin: "SITE", backend: "nftables", ingress: spec.SameBridge},
 		{text: `{"backend": "firewalld", "firewalldZone": "pods", "ingressPolicy": "isolated"}`,
 			zone: "pods", backend: "firewalld", ingress: spec.Isolated},
 	} {
@@ -42,7 +42,8 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s: %v", c.text, err)
 			continue
 		}
-		if got.adminChain != c.admin || got.zone.Name != c.zone || got.backend != c.backend || got.ingress != c.ingress {
+		f := got.forward
+		if f.AdminChain != c.admin || string(f.Zone) != c.zone || got.backend.Value != c.backend || f.Ingress != c.ingress {
 			t.Errorf("%s: %+v", c.text, got)
 		}
 	}
@@ -75,15 +76,6 @@ func TestParseRefusesChains(t *testing.T) {
 			if !errors.As(err, &e) || e.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(e.Msg, "iptablesAdminChainName: ") {
 				t.Errorf("%s: %v", text, err)
 			}
-		}
-	}
-}
-
-func TestFilter(t *testing.T) {
-	for backend, want := range map[string]string{"": "", "iptables": "iptables", "nftables": "nftables", "firewalld": ""} {
-		c := config{backend: backend}
-		if w := c.filter(); w.Value != want || w.Key != "backend" {
-			t.Errorf("%q: %+v", backend, w)
 		}
 	}
 }

@@ -8,7 +8,7 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -22,7 +22,7 @@ type config struct {
 	markBit                  int
 	setMarkChain             string
 	conditions4, conditions6 []string
-	backend                  backend.Wish
+	backend                  netfilter.Wish
 	mappings                 []mapping
 }
 
@@ -37,7 +37,7 @@ type mapping struct {
 const defaultMarkBit = 13
 
 func parse(o *conf.Object) (*config, error) {
-	c := &config{snat: true, markBit: defaultMarkBit, backend: backend.Wish{Key: "backend"}}
+	c := &config{snat: true, markBit: defaultMarkBit, backend: netfilter.Wish{Key: "backend"}}
 	o.Bool("snat", &c.snat)
 	o.Bool("masqAll", &c.masqAll)
 	o.String("backend", &c.backend.Value)
@@ -78,8 +78,9 @@ func (c *config) readMark(o *conf.Object) {
 		o.Fail("externalSetMarkChain", "to be alone, without markMasqBit", fmt.Sprintf("%q", c.setMarkChain))
 	case bit != nil && (*bit < 0 || *bit > 31):
 		o.Fail("markMasqBit", "a bit from 0 to 31", fmt.Sprint(*bit))
-	case bit != nil:
+	case bit != nil && *bit != defaultMarkBit:
 		c.markBit = *bit
+		c.backend.IPTables = "markMasqBit (other than 13)"
 	case c.setMarkChain != "":
 		c.backend.IPTables = "externalSetMarkChain"
 	}

@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -65,15 +65,17 @@ func TestParseRefuses(t *testing.T) {
 }
 
 func TestBackend(t *testing.T) {
-	for keys, want := range map[string]backend.Wish{
+	for keys, want := range map[string]netfilter.Wish{
 		``:                                {},
 		`,"backend":"nftables"`:           {Value: "nftables"},
 		`,"backend":"iptables"`:           {Value: "iptables"},
 		`,"conditionsV4":[]`:              {},
 		`,"conditionsV6":["!","-d","::"]`: {IPTables: "conditionsV6 (in the words of iptables)"},
-		`,"backend":"iptables","conditionsV4":["-d","192.0.2.1"]`:       {Value: "iptables", IPTables: "conditionsV4 (in the words of iptables)"},
-		`,"conditionsV4":["ip","saddr","10.0.0.0/8"]`:                   {NFTables: "conditionsV4 (in the words of nft)"},
-		`,"externalSetMarkChain":"KUBE-MARK-MASQ"`:                      {IPTables: "externalSetMarkChain"},
+		`,"backend":"iptables","conditionsV4":["-d","192.0.2.1"]`: {Value: "iptables", IPTables: "conditionsV4 (in the words of iptables)"},
+		`,"conditionsV4":["ip","saddr","10.0.0.0/8"]`:             {NFTables: "conditionsV4 (in the words of nft)"},
+		`,"markMasqBit":13`:                        {},
+		`,"markMasqBit":14`:                        {IPTables: "markMasqBit (other than 13)"},
+		`,"externalSetMarkChain":"KUBE-MARK-MASQ"`: {IPTables: "externalSetMarkChain"},
 		`,"backend":"iptables","externalSetMarkChain":"KUBE-MARK-MASQ"`: {Value: "iptables", IPTables: "externalSetMarkChain"},
 	} {
 		want.Key = "backend"

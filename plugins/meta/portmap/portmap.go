@@ -11,9 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter/backend"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
@@ -32,8 +31,8 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err := r.Step(ctx, "publish ports"); err != nil {
 		return nil, err
 	}
-	if err := backend.PortMaps(ports).Add(ctx, c.backend, r.Key); err != nil {
-		return nil, explain(err)
+	if err := ports.Add(ctx, c.backend, r); err != nil {
+		return nil, withRemedy(err)
 	}
 	return r.PrevResult, nil
 }
@@ -42,7 +41,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return backend.Del(ctx, r.Key, result.PrefixesOf(r.PrevResult, r.IfName), backend.PortMaps(spec.PortMaps{Results: r.Results}))
+	return netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), netfilter.PortMaps{})
 }
 
 // Check compares what is published with what the runtime asks for.
@@ -51,20 +50,16 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil || len(ports.Maps) == 0 {
 		return err
 	}
-	return backend.PortMaps(ports).Check(ctx, c.backend, r.Key)
+	return ports.Check(ctx, c.backend, r.Key)
 }
 
 // Status reports whether the host has what publishing a port needs.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
-	if err == nil {
-		err = netns.CheckAdmin()
-	}
 	if err != nil {
 		return err
 	}
-	ports := spec.PortMaps{Conditions4: c.conditions4, Conditions6: c.conditions6}
-	return errors.Join(backend.PortMaps(ports).Available(c.backend), backend.CheckConditions(c.backend, ports))
+	return netfilter.PortMaps{Conditions4: c.conditions4, Conditions6: c.conditions6}.Available(c.backend)
 }
 
 // Explain implements plugin.Explainer.
@@ -73,17 +68,17 @@ func (Plugin) Explain(o *conf.Object) []string {
 	if err != nil {
 		return nil // which STATUS says
 	}
-	return []string{backend.PortMaps(spec.PortMaps{}).Explain("publishes ports", c.backend)}
+	return []string{netfilter.PortMaps{}.Explain(c.backend)}
 }
 
-// GC takes back the ports of the network's attachments that are not valid.
-func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	return backend.GC(ctx, r.Network, r.ValidKeys(), backend.PortMaps(spec.PortMaps{Results: r.Results}))
+// Stores returns where ports are published.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store {
+	return netfilter.Stores(r, netfilter.PortMaps{})
 }
 
 // wanted returns the ports that the configuration asks to publish, none if
 // there is nothing to do.
-func wanted(r *plugin.Request) (c *config, ports spec.PortMaps, err error) {
+func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) {
 	c, err = parse(r.Config)
 	if err != nil {
 		return nil, ports, err
@@ -91,7 +86,7 @@ func wanted(r *plugin.Request) (c *config, ports spec.PortMaps, err error) {
 	if len(c.mappings) == 0 {
 		return c, ports, nil
 	}
-	ports = spec.PortMaps{
+	ports = netfilter.PortMaps{
 		SNAT: c.snat, MasqAll: c.snat && c.masqAll,
 		MarkBit: c.markBit, SetMarkChain: c.setMarkChain,
 		Conditions4: c.conditions4, Conditions6: c.conditions6,
@@ -131,8 +126,8 @@ func linkTowards(h *netlink.Handle, m spec.PortMap) (netlink.Link, error) {
 	return l, nil
 }
 
-// explain adds what to do to the errors that the host causes.
-func explain(err error) error {
+// withRemedy adds what to do to the errors that the host causes.
+func withRemedy(err error) error {
 	var e *sysctl.Error
 	if errors.As(err, &e) {
 		return plugin.Errorf(fmt.Sprintf("%s; or set \"snat\" to false to do without", e.Remedy()), "let processes of the host reach published ports by 127.0.0.1: %v", e)

@@ -13,6 +13,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -63,18 +64,7 @@ func (l *lab) request(command plugin.Command, keys, mappings string) *plugin.Req
 func (l *lab) call(r *plugin.Request) (result *types100.Result, err error) {
 	ctx := context.Background()
 	l.Do(func() {
-		switch r.Command {
-		case plugin.Add:
-			result, err = Plugin{}.Add(ctx, r)
-		case plugin.Del:
-			err = Plugin{}.Del(ctx, r)
-		case plugin.Check:
-			err = Plugin{}.Check(ctx, r)
-		case plugin.Status:
-			err = Plugin{}.Status(ctx, r)
-		case plugin.GC:
-			err = Plugin{}.GC(ctx, r)
-		}
+		result, err = request.Serve(ctx, Plugin{}, r)
 	})
 	return result, err
 }

@@ -2,7 +2,6 @@ package network
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/held"
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins"
 )
@@ -80,11 +78,6 @@ func (n Node) findHoldings(ctx context.Context, list *libcni.NetworkConfigList) 
 		}
 	}
 	things, err := held.List(ctx, list.Name, stores...)
-	owners, failed := nft.Owners(ctx)
-	for key, table := range owners {
-		things = append(things, plugin.Held{Key: plugin.ParseKey(key), Owner: key, What: "elements of table " + table})
-	}
-	err = errors.Join(err, failed)
 	all := holdings{}
 	for _, thing := range things {
 		if k := thing.Key; k.Network == list.Name && (thing.Owner != "" || k.IfName != "") {

@@ -1,4 +1,5 @@
-package spec
+// Package program runs programs that change the packet filter.
+package program
 
 import (
 	"context"
@@ -10,8 +11,8 @@ import (
 	"time"
 )
 
-// FindProgram finds a program in PATH, or where distributions have it: runtimes may give their plugins a PATH for users, or none.
-func FindProgram(name string) (path string, err error) {
+// Find finds a program in PATH, or where distributions have it: runtimes may give their plugins a PATH for users, or none.
+func Find(name string) (path string, err error) {
 	for _, dir := range []string{"", "/usr/sbin", "/sbin", "/usr/local/sbin"} {
 		if path, err = exec.LookPath(filepath.Join(dir, name)); err == nil {
 			break
@@ -20,8 +21,8 @@ func FindProgram(name string) (path string, err error) {
 	return path, err
 }
 
-// RunProgram runs a program and returns what it prints. If it fails the error is an exec.ExitError, with what it says about that.
-func RunProgram(ctx context.Context, path, input string, args ...string) (string, error) {
+// Run runs a program and returns what it prints. If it fails the error is an exec.ExitError, with what it says about that.
+func Run(ctx context.Context, path, input string, args ...string) (string, error) {
 	cmd := exec.CommandContext(ctx, path, args...)
 	cmd.Stdin = strings.NewReader(input)
 	cmd.WaitDelay = 10 * time.Second // on a node that is busy what it has printed may take long

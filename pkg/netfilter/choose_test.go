@@ -1,4 +1,4 @@
-package backend
+package netfilter
 
 import (
 	"errors"
@@ -7,7 +7,6 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -82,7 +81,7 @@ func TestExplain(t *testing.T) {
 			{Wish{Key: "backend", Value: "iptables"}, "publishes ports with iptables: backend says so"},
 			{Wish{Key: "backend", Value: "x"}, `publishes ports with nothing: backend: unknown backend "x"; use "nftables" or "iptables", or leave it out`},
 		} {
-			if got := PortMaps(spec.PortMaps{}).Explain("publishes ports", tt.wish); got != tt.want {
+			if got := (PortMaps{}).Explain(tt.wish); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		}
@@ -92,14 +91,14 @@ func TestExplain(t *testing.T) {
 func TestReasonIsInErrors(t *testing.T) {
 	failed := &types.Error{Code: types.ErrTryAgainLater, Msg: "the lock is held", Details: "wait"}
 	c := Choice{Backend: IPTables, Reason: "backend says so"}
-	if e := plugin.AsError(c.explain(failed)); e.Msg != "backend iptables (backend says so): the lock is held" || e.Code != failed.Code || e.Details != "wait" {
+	if e := plugin.AsError(c.withReason(failed)); e.Msg != "backend iptables (backend says so): the lock is held" || e.Code != failed.Code || e.Details != "wait" {
 		t.Errorf("%+v", e)
 	}
 	c.Preferred = true
-	if err := c.explain(failed); err != error(failed) {
+	if err := c.withReason(failed); err != error(failed) {
 		t.Error(err)
 	}
-	if err := c.explain(nil); err != nil {
+	if err := c.withReason(nil); err != nil {
 		t.Error(err)
 	}
 }

@@ -1,4 +1,4 @@
-package backend
+package netfilter
 
 import (
 	"context"
@@ -13,8 +13,8 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
-	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -24,23 +24,25 @@ var (
 	hint = []netip.Prefix{netip.MustParsePrefix("10.88.0.2/16"), netip.MustParsePrefix("fd00::2/64")}
 )
 
-// dels are what DELs remove.
-var dels = map[string]func() error{
-	"masquerade": func() error { return Del(context.Background(), key, hint, Masquerade(nil)) },
-	"bridge": func() error {
-		return Del(context.Background(), key, hint, Masquerade(nil), SpoofCheck("", "", [6]byte{}))
-	},
-	"port maps": func() error { return Del(context.Background(), key, hint, PortMaps(spec.PortMaps{})) },
-	"forward":   func() error { return Del(context.Background(), key, hint, Forward(spec.Forward{})) },
+// held is what DELs take back.
+var held = map[string][]Thing{
+	"masquerade": {Masquerade{}},
+	"bridge":     {Masquerade{}, SpoofCheck{}},
+	"port maps":  {PortMaps{}},
+	"forward":    {Forward{}},
 }
 
-func TestOnEach(t *testing.T) {
+func del(things []Thing) error {
+	return Del(context.Background(), &plugin.Request{Key: key}, hint, things...)
+}
+
+func TestLook(t *testing.T) {
 	t.Parallel()
-	uses := []Use{Masquerade(nil), PortMaps(spec.PortMaps{}), Forward(spec.Forward{}), SpoofCheck("", "", [6]byte{})}
+	things := []Thing{Masquerade{}, PortMaps{}, Forward{}, SpoofCheck{}}
 	groups := map[string][]nftables.Table{
-		"reference masquerade": reference.Masquerade().Tables, "reference ports": reference.PortMaps("").Tables,
+		"reference masquerade": reference.Masquerade{}.Tables(), "reference ports": reference.PortMaps{}.Tables(),
 		"nat": iptables.Masquerading.Tables(), "filter": iptables.Forwarding.Tables(),
-		"reference bridge": reference.SpoofCheck("").Tables, "bridge": {{Family: nftables.TableFamilyBridge, Name: "cnibox"}},
+		"reference bridge": reference.SpoofCheck{}.Tables(), "bridge": {{Family: nftables.TableFamilyBridge, Name: "cnibox"}},
 		"host": {{Family: nftables.TableFamilyINet, Name: "cnibox"}}, "forward": {{Family: nftables.TableFamilyINet, Name: "cnibox-forward"}},
 	}
 	for _, tt := range []struct{ table, group string }{
@@ -60,16 +62,19 @@ func TestOnEach(t *testing.T) {
 				h.MustRun(t, "nft", "add", "table", tt.table)
 			}
 			h.Do(func() {
-				err := onEach(uses, func(h host, _ Use) error {
-					for name, tables := range groups {
-						if got := h.has(tables...); got != (name == tt.group) {
-							t.Errorf("%s: %v", name, got)
-						}
-					}
-					return nil
-				})
+				conn, err := nft.Open()
 				if err != nil {
+					t.Fatal(err)
+				}
+				defer conn.Close()
+				h := host{conn: conn, there: map[nftables.Table]bool{}}
+				if err := h.look(things); err != nil {
 					t.Error(err)
+				}
+				for name, tables := range groups {
+					if got := h.has(tables...); got != (name == tt.group) {
+						t.Errorf("%s: %v", name, got)
+					}
 				}
 			})
 		})
@@ -80,11 +85,11 @@ func TestOnEach(t *testing.T) {
 // ask for a table of iptables-legacy in the obvious way creates it.
 func TestDelMakesNothing(t *testing.T) {
 	t.Parallel()
-	for name, del := range dels {
+	for name, things := range held {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			h := netlab.NewHost(t)
-			do(t, h, del)
+			do(t, h, things)
 			h.Do(func() {
 				for _, file := range []string{"ip_tables_names", "ip6_tables_names"} {
 					if text, _ := os.ReadFile("/proc/thread-self/net/" + file); len(text) > 0 {
@@ -113,7 +118,7 @@ func TestDelFindsForeignRules(t *testing.T) {
 				h := netlab.NewHost(t)
 				table, rules := foreign(name, hint[strings.Count(program, "6")].Addr())
 				h.Feed(t, rules, program+"-restore")
-				do(t, h, dels[name])
+				do(t, h, held[name])
 				if text := h.MustRun(t, program, "-t", table, "-S"); strings.Contains(text, "cid") || strings.Contains(text, "10.88.0.2") || strings.Contains(text, "fd00::2") {
 					t.Errorf("left:\n%s", text)
 				}
@@ -142,9 +147,9 @@ func foreign(name string, addr netip.Addr) (table, rules string) {
 	return "nat", fmt.Sprintf("*nat\n-N %s\n-A %s -d %s %s -j ACCEPT\n-A POSTROUTING -s %s %s -j %s\nCOMMIT\n", chain, chain, own, comment, own, comment, chain)
 }
 
-func do(t *testing.T, h *netlab.Host, what func() error) {
+func do(t *testing.T, h *netlab.Host, things []Thing) {
 	h.Do(func() {
-		if err := what(); err != nil {
+		if err := del(things); err != nil {
 			t.Error(err)
 		}
 	})

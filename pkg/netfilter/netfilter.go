@@ -1,0 +1,135 @@
+// Package netfilter has what attachments hold of the host's packet filter: Masquerade, PortMaps, Forward and SpoofCheck. Each says what it is
+// in nftables, in iptables, and in what the reference plugins left in nftables.
+//
+// What an ADD makes is in one of the backends: the one that is configured, else iptables if something on the host or in the configuration
+// can't do without it, else nftables, else iptables. CHECK looks there, and if nothing is configured in the other one too: what an
+// attachment has may be from before an upgrade. What a DEL or GC removes may have been made with another configuration, by an earlier
+// version, or by the reference plugins; so it looks in all of them. Where nothing is, that is one message of nf_tables, a look for the
+// file of iptables' owners, and one for tables of iptables-legacy.
+package netfilter
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"slices"
+
+	"github.com/google/nftables"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Thing is something that attachments hold: Masquerade, PortMaps, Forward or SpoofCheck.
+type Thing interface {
+	// tables are those of nf_tables in which there can be something to remove.
+	tables() []nftables.Table
+	// del takes back what the request's attachment has.
+	del(ctx context.Context, h host, hint []netip.Prefix) error
+	stores(r *plugin.Request) []plugin.Store
+}
+
+// Del takes back what the request's attachment has of some things, whatever they ask for, at the price of one look at the host. It is found
+// by the key alone, and what is not found is gone, and no error. hint is the addresses that a runtime says the attachment had, nil if it says
+// nothing; they only matter for what the reference plugins made, which does not always tell whose it is.
+func Del(ctx context.Context, r *plugin.Request, hint []netip.Prefix, things ...Thing) error {
+	conn, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	h := host{r, conn, map[nftables.Table]bool{}}
+	if err := h.look(things); err != nil {
+		return err
+	}
+	var errs []error
+	for _, t := range things {
+		errs = append(errs, t.del(ctx, h, hint))
+	}
+	return errors.Join(errs...)
+}
+
+// Stores returns where attachments hold some things.
+func Stores(r *plugin.Request, things ...Thing) (list []plugin.Store) {
+	for _, t := range things {
+		list = append(list, t.stores(r)...)
+	}
+	return list
+}
+
+// host is the packet filter for one DEL, which needs but one connection to it.
+type host struct {
+	*plugin.Request
+	conn  *nft.Conn
+	there map[nftables.Table]bool
+}
+
+// look asks which tables of some things are there, with one message for all of them. Nearly always it is our own at most, and then nobody
+// need look into the others. A kernel without nftables has none.
+func (h host) look(things []Thing) error {
+	var tables []nftables.Table
+	for _, t := range things {
+		tables = append(tables, t.tables()...)
+	}
+	answers, err := h.conn.HasTables(tables...)
+	for i, t := range tables {
+		h.there[t] = err == nil && answers[i]
+	}
+	return err
+}
+
+// has reports whether one of some tables is there.
+func (h host) has(tables ...nftables.Table) bool {
+	return slices.ContainsFunc(tables, func(t nftables.Table) bool { return h.there[t] })
+}
+
+// delFilter takes back what is in nftables and in iptables, and returns the published ports among it.
+func (h host) delFilter(ctx context.Context, p nft.Purpose, k iptables.Kind, hint []netip.Prefix) (ports []spec.PortMap, err error) {
+	if h.has(p.Table) {
+		ports, err = h.conn.Del(ctx, h.Key, p)
+	}
+	b := iptables.On(nil) // which asks nf_tables for nothing
+	if h.has(k.Tables()...) {
+		b = iptables.On(h.conn)
+	}
+	others, err2 := b.Del(ctx, k, h.Key, hint)
+	return append(ports, others...), errors.Join(err, err2)
+}
+
+// leftover is what the reference plugins made.
+type leftover interface {
+	Tables() []nftables.Table
+	Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) error
+}
+
+func (h host) delLeftover(ctx context.Context, l leftover, hint []netip.Prefix) error {
+	if !h.has(l.Tables()...) {
+		return nil
+	}
+	return l.Del(ctx, h.conn, hint)
+}
+
+// rules is where attachments hold rules of iptables.
+type rules struct{ iptables.Kind }
+
+// Held lists who holds some.
+func (s rules) Held(ctx context.Context, network string) ([]plugin.Held, error) {
+	conn, err := nft.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
+	return iptables.On(conn).Store(s.Kind).Held(ctx, network)
+}
+
+// Release removes them.
+func (s rules) Release(ctx context.Context, list []plugin.Held) error {
+	conn, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return iptables.On(conn).Store(s.Kind).Release(ctx, list)
+}

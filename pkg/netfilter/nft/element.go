@@ -1,0 +1,149 @@
+package nft
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/google/nftables"
+	"github.com/mdlayher/netlink"
+	"golang.org/x/sys/unix"
+)
+
+// element is one of a set or map, that is there for a record.
+type element struct {
+	nftables.SetElement
+	set     *nftables.Set
+	what    string // for errors: "tcp/8080"
+	sharing sharing
+	record  record
+	there   *nftables.SetElement // what is there under its key, as look has found; nil is nothing, or something that is about to go
+}
+
+// sharing is how long an element stays that several attachments may need.
+type sharing uint8
+
+const (
+	single    sharing = iota // it has one owner, and goes with that
+	common                   // it goes with the last one that has an equal record; the comment is of one of them
+	permanent                // it stays
+)
+
+// newElement returns the element of a set that has the parts of a key.
+func newElement(s *nftables.Set, key ...[]byte) element {
+	return element{set: s, SetElement: nftables.SetElement{Key: slices.Concat(key...)}}
+}
+
+func commonElement(s *nftables.Set, key ...[]byte) element {
+	e := newElement(s, key...)
+	e.sharing = common
+	return e
+}
+
+// id tells elements apart.
+func (e element) id() string { return e.set.Name + string(e.Key) }
+
+// elementsOf returns all elements that an owner has for records, each once.
+func (t *table) elementsOf(o owner, records []record) (list []element) {
+	seen := map[string]bool{}
+	for n, r := range records {
+		entry := t.entry(o, n)
+		entry.Val = r.data()
+		for _, e := range append([]element{entry}, t.elements(r)...) {
+			if seen[e.id()] {
+				continue
+			}
+			seen[e.id()] = true
+			if e.sharing != permanent {
+				e.Comment = o.comment
+			}
+			if e.what == "" {
+				e.what = r.String()
+			}
+			e.record = r
+			list = append(list, e)
+		}
+	}
+	return list
+}
+
+// look finds out what is there of elements. expiring reports whether any is about to go.
+func (t *table) look(elements []element) (expiring bool, err error) {
+	questions := make([]netlink.Message, len(elements))
+	for i, e := range elements {
+		key := nested(unix.NFTA_LIST_ELEM, nested(unix.NFTA_SET_ELEM_KEY, netlink.Attribute{Type: unix.NFTA_DATA_VALUE, Data: e.Key}))
+		questions[i] = question(unix.NFT_MSG_GETSETELEM, t.Table,
+			textAttr(unix.NFTA_SET_ELEM_LIST_SET, e.set.Name), nested(unix.NFTA_SET_ELEM_LIST_ELEMENTS, key))
+	}
+	answers, err := t.conn.ask(questions...)
+	for i, a := range answers {
+		e := &elements[i]
+		e.there = nil
+		found := attributes(attributes(a[unix.NFTA_SET_ELEM_LIST_ELEMENTS])[unix.NFTA_LIST_ELEM])
+		if _, expires := found[unix.NFTA_SET_ELEM_EXPIRATION]; expires {
+			expiring = true
+		} else if a != nil {
+			value := attributes(found[unix.NFTA_SET_ELEM_DATA])[unix.NFTA_DATA_VALUE]
+			e.there = &nftables.SetElement{Key: e.Key, Val: value, Comment: CommentIn(found[unix.NFTA_SET_ELEM_USERDATA])}
+		}
+	}
+	return expiring, t.asMissing(err)
+}
+
+// lookWhenExpired is look, and waits until nothing of it is about to go.
+func (t *table) lookWhenExpired(elements []element) error {
+	const longest = time.Second // someone else's timeout
+	for end := time.Now().Add(longest); ; time.Sleep(time.Millisecond) {
+		expiring, err := t.look(elements)
+		if err != nil || !expiring || time.Now().After(end) {
+			return err
+		}
+	}
+}
+
+// replace takes elements out of their sets and puts others in, and commits the transaction.
+//
+// Where the kernel can, elements that nothing takes the place of expire. To remove them makes everybody who uses nf_tables wait: the
+// kernel waits for all packets under way before it frees them, and whoever closes a socket of nf_tables waits with it.
+func (t *table) replace(old, added []element) error {
+	if len(added) == 0 && len(old) > 0 && canExpire() {
+		send(old, time.Millisecond, t.conn.SetAddElements) // the kernel makes its next tick of the shortest timeout
+		if err := t.commit(); err != nil {
+			return err
+		}
+		if _, err := t.look(old[:1]); err != nil || old[0].there == nil {
+			return err
+		}
+		// The kernel said that it can, and did not.
+	}
+	send(old, 0, t.conn.SetDeleteElements)
+	send(added, 0, t.conn.SetAddElements)
+	return t.commit()
+}
+
+// canExpire reports whether the kernel can give a timeout to an element that is there, as Linux 6.12 and later can. Earlier ones
+// answer as if they could.
+func canExpire() bool {
+	var kernel unix.Utsname
+	_ = unix.Uname(&kernel) // can't fail
+	var major, minor int
+	_, err := fmt.Sscanf(unix.ByteSliceToString(kernel.Release[:]), "%d.%d", &major, &minor)
+	return err == nil && (major > 6 || major == 6 && minor >= 12)
+}
+
+// send calls a method of the library for elements of one set at a time, and not for more than fit into one attribute of 64 KiB: the
+// kernel drops the rest without an error.
+func send(elements []element, timeout time.Duration, call func(*nftables.Set, []nftables.SetElement) error) {
+	const atOnce = 200
+	sets, lists := map[string]*nftables.Set{}, map[string][]nftables.SetElement{}
+	for _, e := range elements {
+		e.Timeout = timeout
+		sets[e.set.Name] = e.set
+		lists[e.set.Name] = append(lists[e.set.Name], e.SetElement)
+	}
+	for name, list := range lists {
+		for part := range slices.Chunk(list, atOnce) {
+			_ = call(sets[name], part) // fails for lists of more than 64 KiB, and for anonymous sets
+		}
+	}
+}

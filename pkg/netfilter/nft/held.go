@@ -1,0 +1,158 @@
+package nft
+
+import (
+	"context"
+	"errors"
+	"strings"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Held lists what attachments have for the purpose. It implements held.Store.
+func (p Purpose) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+	c, err := Open()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	all, err := c.table(p.Table).lockedRecords(ctx)
+	for o, records := range all {
+		key := o.key(network)
+		if records[0].kind.purpose() != p || network != "" && key.Network != network {
+			continue
+		}
+		for _, r := range records {
+			list = append(list, plugin.Held{Key: key, Owner: o.keyText(), What: p.name + " " + r.String(), Own: o})
+		}
+	}
+	return list, err
+}
+
+// lockedRecords is allRecords while nobody makes a change: a list that is interrupted by one may lack something.
+func (t *table) lockedRecords(ctx context.Context) (all map[owner][]record, err error) {
+	there, err := t.conn.HasTables(t.Table)
+	if err != nil || !there[0] {
+		return nil, err
+	}
+	err = t.change(ctx, func() error {
+		all, err = t.allRecords()
+		return err
+	})
+	return all, err
+}
+
+// Release takes things back, and waits until no packet matches them.
+func (p Purpose) Release(ctx context.Context, list []plugin.Held) error {
+	c, err := Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	going := map[owner]bool{}
+	for _, h := range list {
+		going[h.Own.(owner)] = true
+	}
+	t := c.table(p.Table)
+	var removed []element
+	err = t.change(ctx, func() error {
+		all, err := t.allRecords()
+		for o := range all {
+			if !going[o] {
+				delete(all, o)
+			}
+		}
+		if err == nil {
+			removed, err = t.releaseAll(all)
+		}
+		return err
+	})
+	return errors.Join(err, t.lookWhenExpired(removed))
+}
+
+// Unused is a store of what our tables have for nobody: guards of links that are gone, and subnets without addresses. It counts as the
+// network's that asks.
+type Unused struct{}
+
+// Held lists it.
+func (Unused) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+	c, err := Open()
+	if err != nil {
+		return nil, err
+	}
+	defer c.Close()
+	t := c.table(hostTable)
+	if there, err := c.HasTables(t.Table); err != nil || !there[0] {
+		return nil, err
+	}
+	err = t.change(ctx, func() error {
+		subnets, guards, err := t.unused()
+		for _, s := range subnets {
+			list = append(list, plugin.Held{Key: plugin.Key{Network: network}, What: "masquerading of nobody in " + TargetOf(s)})
+		}
+		for _, g := range guards {
+			list = append(list, plugin.Held{Key: plugin.Key{Network: network}, What: "guard of link " + g.what + ", which is gone"})
+		}
+		return err
+	})
+	return list, err
+}
+
+// Release removes it.
+func (Unused) Release(ctx context.Context, _ []plugin.Held) error {
+	c, err := Open()
+	if err != nil {
+		return err
+	}
+	defer c.Close()
+	t := c.table(hostTable)
+	return t.change(ctx, func() error {
+		subnets, guards, err := t.unused()
+		if err != nil {
+			return err
+		}
+		c.DeleteRules(subnets)
+		for _, s := range subnets {
+			c.DelChain(&nftables.Chain{Table: &t.Table, Name: TargetOf(s)})
+			c.DelSet(&nftables.Set{Table: &t.Table, Name: TargetOf(s)})
+		}
+		return t.replace(guards, nil)
+	})
+}
+
+// unused returns the jumps to subnets without addresses, and the guards of links that are gone. A link that comes again has
+// route_localnet unset, and a guard is made before it is set.
+func (t *table) unused() (subnets []*nftables.Rule, guards []element, err error) {
+	all, err := t.allRecords()
+	jumps, err2 := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
+	inside := &nftables.Set{Table: &t.Table, Name: insideSet}
+	links, err3 := t.conn.GetSetElements(inside)
+	if err := errors.Join(err, err2, err3); err != nil {
+		return nil, nil, kernelError("list what is in table "+t.String(), err)
+	}
+	isUsed := map[string]bool{}
+	for _, records := range all {
+		for _, r := range records {
+			if r.kind == kindAddress {
+				isUsed[subnetName(r)] = true
+			}
+		}
+	}
+	for _, r := range jumps {
+		if name := TargetOf(r); !isUsed[name] && strings.HasPrefix(name, masqueradeSet) {
+			subnets = append(subnets, r)
+		}
+	}
+	for _, l := range links {
+		name := unix.ByteSliceToString(l.Key)
+		if _, err := localhost.IsAllowed(name); errors.Is(err, unix.ENOENT) && l.Timeout == 0 {
+			guard := newElement(inside, l.Key)
+			guard.what = name
+			guards = append(guards, guard)
+		}
+	}
+	return subnets, guards, nil
+}
