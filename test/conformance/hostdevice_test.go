@@ -14,7 +14,7 @@ import (
 const device = `{"type":"host-device","device":"nic0"}`
 
 var hostDeviceRows = group{name: "host-device", only: "host-device", rows: slices.Concat(deviceResults, deviceSelectors(), deviceLinks, deviceDPDK,
-	deviceRefusals(), deviceFailures(), deviceDels(), deviceHostile(), deviceActs(), deviceRaces(), deviceLateDels, deviceBestEffort, deviceOldNotes(), deviceChecks(), deviceLater)}
+	deviceRefusals(), deviceFailures(), deviceDels(), deviceActs(), deviceRaces(), deviceLateDels, deviceBestEffort, deviceOldNotes, deviceChecks(), deviceLater)}
 
 // nic gives the node a device, and returns the machine that it is wired to.
 func (l *lab) nic(name string) *container {
@@ -344,9 +344,6 @@ func deviceRefusals() (rows []row) {
 // deviceStays is why the reference fails several rows.
 const deviceStays = "its failed ADD leaves the device in the container"
 
-// forgetful is another reason.
-const forgetful = "it does not keep the alias, and a device that was up is down then"
-
 // restored makes sure that the node is as it was, but for what the reference does not restore: those have rows of their own.
 func (l *lab) restored(before *state) {
 	if l.suite.reference && l.link(&l.host.Namespace, "nic0") != nil {
@@ -431,7 +428,6 @@ func deviceFailures() (rows []row) {
 // deviceDels attach a container, have DEL find it in some state, and compare with what was there before.
 func deviceDels() (rows []row) {
 	const twice = "its DEL fails when the interface is not in the container"
-	const noName = "its DEL looks for the interface by its name"
 	del := func(_ *lab, c *container) error { return c.del() }
 	for _, c := range []struct {
 		name, differs string
@@ -440,14 +436,11 @@ func deviceDels() (rows []row) {
 		del           func(l *lab, c *container) error
 	}{
 		{name: "DEL gives the device back"},
-		{name: "DEL without a result gives the device back", state: func(l *lab, _ *container) { l.forget() }},
 		{name: "DEL twice is no error", differs: twice, del: func(_ *lab, c *container) error { c.lab.must(c.del()); return c.del() }},
 		{name: "DEL twice, the second time without a result, is no error", differs: twice,
 			del: func(l *lab, c *container) error { l.must(c.del()); l.forget(); return c.del() }},
 		{name: "DEL twice, the second time with the namespace gone, is no error", differs: "its DEL fails when the namespace is gone",
 			del: func(l *lab, c *container) error { l.must(c.del()); c.Delete(l); return c.del() }},
-		{name: "DEL with the namespace gone gives back the address", differs: "its DEL fails then, and releases no address", gone: true,
-			state: func(l *lab, c *container) { c.Delete(l) }},
 		{name: "DEL with the namespace gone and no result gives back the address", differs: "its DEL fails then, and releases no address", gone: true,
 			state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
 		{name: "DEL with a file left at the namespace's path gives back the address", differs: "its DEL fails then, and releases no address", gone: true,
@@ -456,18 +449,6 @@ func deviceDels() (rows []row) {
 			state: func(l *lab, c *container) { c.Replace(l) }},
 		{name: "DEL with the interface gone gives back the address", differs: twice, gone: true,
 			state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
-		{name: "DEL with the interface renamed gives the device back", differs: noName,
-			state: func(_ *lab, c *container) { c.run("ip link set eth0 down"); c.run("ip link set eth0 name net7") }},
-		{name: "DEL with the interface renamed and no result gives the device back", differs: noName,
-			state: func(l *lab, c *container) {
-				c.run("ip link set eth0 down")
-				c.run("ip link set eth0 name net7")
-				l.forget()
-			}},
-		{name: "DEL with the interface in a bridge of the container gives the device back", state: func(_ *lab, c *container) {
-			c.run("ip link add br0 type bridge")
-			c.run("ip link set eth0 master br0")
-		}},
 		{name: "DEL with a configuration that names another device gives the device back",
 			state: func(l *lab, c *container) { c.network = deviceWith("device", `"nic9"`, "ipam", pool) }},
 		{name: "DEL with a configuration that names no device gives the device back", differs: "it reads all keys for DEL",
@@ -495,36 +476,10 @@ func deviceDels() (rows []row) {
 		}})
 	}
 	return append(rows,
-		row{name: "DEL without the namespace's path gives back the address", differs: "without the path its DEL releases no address", test: func(l *lab) {
-			l.nic("nic0")
-			c := l.attach(deviceWith("ipam", pool), "web")
-			l.must(c.delBare())
-			l.same(len(l.files("/var/lib/cni/networks/lan/1*")), 0)
-		}},
-		row{name: "DEL sets a device up that was up", differs: forgetful, test: func(l *lab) {
-			l.nic("nic0")
-			l.run("ip link set nic0 up")
-			l.must(l.attach(deviceWith(), "web").del())
-			l.linkShows("nic0", ",UP")
-		}},
 		row{name: "DEL leaves a device down that was down", test: func(l *lab) {
 			l.nic("nic0")
 			l.must(l.attach(deviceWith(), "web").del())
 			l.lacks(l.run("ip link show dev nic0"), ",UP", "alias")
-		}},
-		row{name: "DEL gives a device its alias back", differs: forgetful, test: func(l *lab) {
-			l.nic("nic0")
-			l.run("ip link set nic0 alias uplink")
-			l.must(l.attach(deviceWith(), "web").del())
-			l.linkShows("nic0", "alias uplink")
-		}},
-		row{name: "DEL gives a device the MAC address and the MTU back that it had on the host", differs: "it leaves them as the container has them", test: func(l *lab) {
-			l.nic("nic0")
-			before := l.now()
-			c := l.attach(deviceWith(), "web")
-			c.run("ip link set eth0 address 02:45:00:00:00:66 mtu 1300")
-			l.must(c.del())
-			before.unchanged()
 		}},
 		row{name: "DEL gives back a device whose name another link of the host has by now, under another one", choice: true,
 			differs: "its DEL fails then", test: func(l *lab) {
@@ -602,40 +557,8 @@ func deviceDels() (rows []row) {
 	)
 }
 
-// deviceHostile is what a container may have done to its namespace before DEL.
-func deviceHostile() (rows []row) {
-	for _, c := range []struct {
-		name, differs string
-		state         func(l *lab, c *container)
-	}{
-		{name: "says that the device has another name", differs: "it takes the name from the alias",
-			state: func(_ *lab, c *container) { c.run("ip link set eth0 alias nic7") }},
-		{name: "says that the device has the name of another link", differs: "it takes the name from the alias",
-			state: func(_ *lab, c *container) { c.run("ip link set eth0 alias lo") }},
-		{name: "says nothing of the device's name", differs: "it takes the name from the alias",
-			state: func(_ *lab, c *container) { c.MustRun(c.lab, "ip", "link", "set", "eth0", "alias", "") }},
-		{name: "has a bridge that says to be the device", differs: "it looks at the interface of that name, whatever it is", state: func(_ *lab, c *container) {
-			c.run("ip link set eth0 down")
-			c.run("ip link set eth0 name net7")
-			c.run("ip link add eth0 type bridge")
-			c.run("ip link set eth0 alias nic0")
-		}},
-		{name: "has given the device a name that the host has", differs: "its DEL fails then",
-			state: func(_ *lab, c *container) { c.run("ip link property add dev eth0 altname lan0") }},
-		{name: "has a link of the device's name", differs: "", state: func(_ *lab, c *container) { c.run("ip link add nic0 type bridge") }},
-	} {
-		rows = append(rows, row{name: "DEL gives the device back, and no more, though the container " + c.name, differs: c.differs, test: func(l *lab) {
-			l.nic("nic0")
-			l.run("ip link set nic0 up alias uplink")
-			l.warm(conf(lan))
-			before := l.now()
-			web := l.attach(deviceWith(), "web")
-			c.state(l, web)
-			l.must(web.del())
-			l.restored(before)
-		}})
-	}
-	return append(rows, row{name: "a second DEL takes no link from the container, whatever that says of it",
+var deviceLateDels = []row{
+	{name: "a second DEL takes no link from the container, whatever that says of it",
 		differs: "it moves what has an alias", test: func(l *lab) {
 			l.nic("nic0")
 			c := l.attach(deviceWith(), "web")
@@ -648,10 +571,7 @@ func deviceHostile() (rows []row) {
 				l.must(c.del())
 			}
 			before.unchanged()
-		}})
-}
-
-var deviceLateDels = []row{
+		}},
 	{name: "a late DEL leaves the same device to the container that has it, and the namespace's path, by now",
 		differs: "its DEL takes the device from whatever namespace the path is", test: func(l *lab) {
 			l.nic("nic0")
@@ -824,35 +744,26 @@ func (l *lab) asLines(note string) (lines string) {
 	return lines
 }
 
-// deviceOldNotes has DEL and GC go by notes that an earlier version wrote, or where the kernel did not say which device it was.
-func deviceOldNotes() (rows []row) {
-	for _, c := range []struct{ name, does string }{
-		{name: "changes nothing"},
-		{name: "renames it", does: "link set eth0 down\nlink set eth0 name net7"},
-		{name: "changes its MAC address", does: "link set eth0 address 02:45:00:00:00:66"},
-		{name: "changes its alias", does: "link set eth0 alias x"},
-		{name: "gives it a name that a bridge may want", does: "link property add dev eth0 altname cni0"},
-		{name: "gives lo its alias", does: "link set lo alias nic0"},
-	} {
-		rows = append(rows, row{name: "a device that an earlier version moved comes back, though the container " + c.name,
-			differs: "it goes by the name, and has no GC", test: func(l *lab) {
-				l.nic("nic0")
-				l.run("ip link set nic0 up alias uplink")
-				before := l.now()
-				for i, detach := range []func(c *container) error{
-					func(c *container) error { return c.del() },
-					func(*container) error { return l.gc(deviceWith()) },
-				} {
-					web := l.attach(deviceWith(), fmt.Sprint("web", i))
-					l.rewriteNotes(l.asLines)
-					web.Feed(l, c.does+"\n", "ip", "-batch", "-")
-					l.must(detach(web))
-					before.unchanged()
-					l.notHeld()
-				}
-			}})
-	}
-	return append(rows, row{name: "a device of which only name and alias are known comes back unless the container has changed them",
+var deviceOldNotes = []row{
+	{name: "a device that an earlier version moved comes back, though the container renames it",
+		differs: "it goes by the name, and has no GC", test: func(l *lab) {
+			l.nic("nic0")
+			l.run("ip link set nic0 up alias uplink")
+			before := l.now()
+			for i, detach := range []func(c *container) error{
+				func(c *container) error { return c.del() },
+				func(*container) error { return l.gc(deviceWith()) },
+			} {
+				web := l.attach(deviceWith(), fmt.Sprint("web", i))
+				l.rewriteNotes(l.asLines)
+				web.run("ip link set eth0 down")
+				web.run("ip link set eth0 name net7")
+				l.must(detach(web))
+				before.unchanged()
+				l.notHeld()
+			}
+		}},
+	{name: "a device of which only name and alias are known comes back unless the container has changed them",
 		differs: "it keeps neither its alias nor that it was up", test: func(l *lab) {
 			l.nic("nic0")
 			l.run("ip link set nic0 up alias uplink")
@@ -872,7 +783,7 @@ func deviceOldNotes() (rows []row) {
 			l.must(web.del())
 			host.unchanged()
 			l.notHeld()
-		}})
+		}},
 }
 
 func deviceChecks() (rows []row) {
@@ -947,15 +858,6 @@ var deviceLater = append(aboutPlugin("host-device", `{"type":"host-device","devi
 		l.must(keep.check())
 		l.must(l.gc(deviceWith("ipam", pool)))
 		l.linkShows("nic1")
-		l.notHeld()
-	}},
-	{name: "GC with the namespace gone gives back the address", differs: noGC, test: func(l *lab) {
-		l.nic("nic0")
-		l.warmPool()
-		c := l.attach(deviceWith("ipam", pool), "web")
-		c.Delete(l)
-		l.must(l.gc(deviceWith("ipam", pool)))
-		l.same(len(l.files("/var/lib/cni/networks/lan/1*")), 0)
 		l.notHeld()
 	}},
 	{name: "GC leaves the devices of another network", test: func(l *lab) {
