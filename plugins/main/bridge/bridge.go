@@ -66,7 +66,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	}
 	gateway, err := ensureGateway(a.Links(), c, bridge)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("gateway %s: %w", c.gatewayLink(), err)
 	}
 	if err := serveGateway(a.Links(), c, gateway, a.IPs); err != nil {
 		return nil, err
@@ -162,7 +162,7 @@ func (c *config) checkBridge(l netlink.Link) *types.Error {
 	bridge, ok := l.(*netlink.Bridge)
 	switch {
 	case !ok:
-		return plugin.ConfigError("name another bridge, or remove that link", "bridge: %q already exists but is not a bridge (it is %s)", c.name, kind(l))
+		return plugin.ConfigError("name another bridge, or remove that link", "bridge: %q already exists but is not a bridge (it is of type %s)", c.name, l.Type())
 	case c.hasVLANs() && (bridge.VlanFiltering == nil || !*bridge.VlanFiltering):
 		return plugin.ConfigError(
 			fmt.Sprintf("use another bridge, or `ip link set dev %s type bridge vlan_filtering 1`: ports without a VLAN are in VLAN 1 then. "+
@@ -170,13 +170,6 @@ func (c *config) checkBridge(l netlink.Link) *types.Error {
 			"bridge %s does not filter VLANs: it would not separate containers", c.name)
 	}
 	return nil
-}
-
-func kind(l netlink.Link) string {
-	if l.Type() == "device" {
-		return "hardware"
-	}
-	return "a " + l.Type()
 }
 
 // createBridge makes the bridge, which is down yet; another ADD may do so at the same time. Its MAC address is random: one derived

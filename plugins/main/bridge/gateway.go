@@ -26,24 +26,14 @@ func (c *config) gatewayLink() string {
 	return c.name + "." + strconv.Itoa(c.vlan)
 }
 
-// ensureGateway returns the link that is to have the gateways' addresses.
+// ensureGateway returns the link that is to have the gateways' addresses: the bridge or, for a VLAN, one end of a veth pair whose other
+// end is a port of the bridge in that VLAN, up, made if it is not there. All containers of the VLAN share it, and it stays. A link of
+// another kind is somebody's own, such as a VLAN device on the bridge, and is taken as it is.
 func ensureGateway(h *netlink.Handle, c *config, bridge netlink.Link) (netlink.Link, error) {
 	name := c.gatewayLink()
 	if name == "" {
 		return bridge, nil
 	}
-	gateway, err := ensureGatewayLink(h, c, bridge)
-	if err != nil {
-		return nil, fmt.Errorf("gateway %s: %w", name, err)
-	}
-	return gateway, nil
-}
-
-// ensureGatewayLink returns the link that is the gateway of a VLAN, up, made if it is not there: one end of a veth pair, whose other
-// end is a port of the bridge in that VLAN. All containers of the VLAN share it, and it stays. A link of another kind is somebody's
-// own, such as a VLAN device on the bridge, and is taken as it is.
-func ensureGatewayLink(h *netlink.Handle, c *config, bridge netlink.Link) (netlink.Link, error) {
-	name := c.gatewayLink()
 	l, err := h.LinkByName(name)
 	if link.IsNotFound(err) {
 		l, err = createGatewayLink(h, name, bridge.Attrs().MTU)
