@@ -9,25 +9,25 @@ import (
 )
 
 // List returns all links.
-func List(h *netlink.Handle) ([]netlink.Link, error) { return Whole(h.LinkList) }
+func List(h *netlink.Handle) ([]netlink.Link, error) { return Uninterrupted(h.LinkList) }
 
 // Addresses returns a link's addresses.
 func Addresses(h *netlink.Handle, l netlink.Link, family int) ([]netlink.Addr, error) {
-	return Whole(func() ([]netlink.Addr, error) { return h.AddrList(l, family) })
+	return Uninterrupted(func() ([]netlink.Addr, error) { return h.AddrList(l, family) })
 }
 
 // Routes returns the routes that are like one, by what the mask says.
 func Routes(h *netlink.Handle, family int, like *netlink.Route, mask uint64) ([]netlink.Route, error) {
-	return Whole(func() ([]netlink.Route, error) { return h.RouteListFiltered(family, like, mask) })
+	return Uninterrupted(func() ([]netlink.Route, error) { return h.RouteListFiltered(family, like, mask) })
 }
 
 // Rules returns the rules of both families, each in the order in which they are asked.
 func Rules(h *netlink.Handle) ([]netlink.Rule, error) {
-	return Whole(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
+	return Uninterrupted(func() ([]netlink.Rule, error) { return h.RuleList(netlink.FAMILY_ALL) })
 }
 
-// Whole lists again what has changed meanwhile, since something may be missing then (NLM_F_DUMP_INTR).
-func Whole[T any](list func() (T, error)) (all T, err error) {
+// Uninterrupted lists again what has changed meanwhile, since something may be missing then (NLM_F_DUMP_INTR).
+func Uninterrupted[T any](list func() (T, error)) (all T, err error) {
 	const most = 100
 	for range most {
 		if all, err = list(); !errors.Is(err, netlink.ErrDumpInterrupted) {

@@ -47,7 +47,7 @@ func IsOwn(n ns.NetNS) (bool, error) {
 
 // CheckEntry reports whether this process may enter namespaces and change their network, for STATUS.
 func CheckEntry() error {
-	if err := may(unix.CAP_SYS_ADMIN); err != nil {
+	if err := checkCapability(unix.CAP_SYS_ADMIN); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("network namespaces can't be entered: %v", err),
 			"run the container runtime as root with CAP_SYS_ADMIN (setns(2))")
 	}
@@ -56,16 +56,16 @@ func CheckEntry() error {
 
 // CheckAdmin reports whether this process may change the network of its own namespace, for STATUS.
 func CheckAdmin() error {
-	if err := may(unix.CAP_NET_ADMIN); err != nil {
+	if err := checkCapability(unix.CAP_NET_ADMIN); err != nil {
 		return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("networks can't be changed: %v", err),
 			"run the container runtime as root with CAP_NET_ADMIN in the host's network namespace")
 	}
 	return nil
 }
 
-// may reports whether this process has a capability in its network namespace: that its user namespace, or one below, owns it, which the
+// checkCapability makes sure that this process has a capability in its network namespace: that its user namespace, or one below, owns it, which the
 // kernel shows to nobody else (ioctl_ns(2)). A kernel without user namespaces shows it to nobody at all.
-func may(capability int) error {
+func checkCapability(capability int) error {
 	header, sets := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}, [2]unix.CapUserData{}
 	if err := unix.Capget(&header, &sets[0]); err != nil {
 		return err

@@ -101,7 +101,7 @@ func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
 	if !c.hasVLANs() {
 		return nil
 	}
-	vlans, err := link.Whole(h.BridgeVlanList)
+	vlans, err := link.Uninterrupted(h.BridgeVlanList)
 	if err != nil {
 		return fmt.Errorf("list the VLANs of ports: %w", err)
 	}

@@ -22,38 +22,51 @@ type Plugin struct{}
 const name = "lo"
 
 // Add sets lo up. The kernel then gives it its addresses.
-func (Plugin) Add(ctx context.Context, r *plugin.Request) (result *types100.Result, err error) {
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	err = inside(r, func(lo netlink.Link) error {
-		// Before it is set up: setting it down again takes IPv6 addresses from it.
-		if err := checkAddresses(lo, r.Netns); err != nil {
-			return err
+	h, lo, err := find(r)
+	if err != nil {
+		return nil, err
+	}
+	// Before it is set up: setting it down again takes IPv6 addresses from it.
+	if err := checkAddresses(h, lo, r.Netns); err != nil {
+		return nil, err
+	}
+	if !isUp(lo) {
+		if err := r.Step(ctx, "set lo up"); err != nil {
+			return nil, err
 		}
-		if !isUp(lo) {
-			if err := r.Step(ctx, "set lo up"); err != nil {
-				return err
-			}
-			undo.Push("set lo down", func(context.Context) error { return inside(r, setDown) })
-			// The alias tells DEL that this is the attachment's namespace: its path may be another container's by then.
-			if err := link.SetUpAs(lo.Attrs().Index, held.Alias(r.Key), 0); err != nil {
-				return err
-			}
+		undo.Push("set lo down", func(context.Context) error { return setDown(h, lo) })
+		// By the alias DEL knows that this is the attachment's namespace: its path may be another container's by then.
+		if err := r.Inside(func() error { return link.SetUpAs(lo.Attrs().Index, held.Alias(r.Key), 0) }); err != nil {
+			return nil, fmt.Errorf("set lo of %s up: %w", r.Netns, err)
 		}
-		result = r.PrevResult
-		if result == nil {
-			result, err = newResult(lo, r.Netns)
-		}
-		return err
-	})
-	return result, err
+	}
+	if r.PrevResult != nil {
+		return r.PrevResult, nil
+	}
+	return newResult(h, lo, r.Netns)
+}
+
+// find returns the container's lo.
+func find(r *plugin.Request) (*netlink.Handle, netlink.Link, error) {
+	h, err := r.LinksInside()
+	if err != nil {
+		return nil, nil, err
+	}
+	lo, err := h.LinkByName(name)
+	if err != nil {
+		return nil, nil, fmt.Errorf("%s: %w", r.Netns, err)
+	}
+	return h, lo, nil
 }
 
 func isUp(lo netlink.Link) bool { return lo.Attrs().RawFlags&unix.IFF_UP != 0 }
 
 // checkAddresses refuses a namespace whose lo has been given an address by someone else.
-func checkAddresses(lo netlink.Link, path string) error {
-	addresses, err := link.Addresses(&netlink.Handle{}, lo, netlink.FAMILY_ALL)
+func checkAddresses(h *netlink.Handle, lo netlink.Link, path string) error {
+	addresses, err := link.Addresses(h, lo, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}
@@ -67,10 +80,10 @@ func checkAddresses(lo netlink.Link, path string) error {
 }
 
 // newResult names lo and its first address of each family.
-func newResult(lo netlink.Link, sandbox string) (*types100.Result, error) {
+func newResult(h *netlink.Handle, lo netlink.Link, sandbox string) (*types100.Result, error) {
 	result := &types100.Result{Interfaces: []*types100.Interface{{Name: name, Mac: "00:00:00:00:00:00", Sandbox: sandbox}}}
 	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		addresses, err := link.Addresses(&netlink.Handle{}, lo, family)
+		addresses, err := link.Addresses(h, lo, family)
 		if err != nil {
 			return nil, err
 		}
@@ -86,43 +99,27 @@ func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
 	}
-	r.WarnOf(inside(r, func(lo netlink.Link) error {
-		if lo.Attrs().Alias != held.Alias(r.Key) {
-			return nil
-		}
+	h, lo, err := find(r)
+	if err == nil && lo.Attrs().Alias == held.Alias(r.Key) {
 		r.Announce("set lo down")
-		return setDown(lo)
-	}))
+		err = setDown(h, lo)
+	}
+	r.WarnOf(err)
 	return nil
 }
 
-func setDown(lo netlink.Link) error {
-	return errors.Join(netlink.LinkSetDown(lo), netlink.LinkSetAlias(lo, ""))
+func setDown(h *netlink.Handle, lo netlink.Link) error {
+	return errors.Join(h.LinkSetDown(lo), h.LinkSetAlias(lo, ""))
 }
 
 // Check looks whether lo is up.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
-	return inside(r, func(lo netlink.Link) error {
-		if isUp(lo) {
-			return nil
-		}
+	_, lo, err := find(r)
+	if err == nil && !isUp(lo) {
 		return plugin.Errorf("something set it down since ADD: `ip link set lo up` inside, or attach the container again", "loopback interface is down in %s", r.Netns)
-	})
+	}
+	return err
 }
 
-// Status finds nothing that could be missing.
+// Status reports whether containers can be entered.
 func (Plugin) Status(context.Context, *plugin.Request) error { return netns.CheckEntry() }
-
-// inside does something with the container's lo.
-func inside(r *plugin.Request, do func(lo netlink.Link) error) error {
-	return r.Inside(func() error {
-		lo, err := netlink.LinkByName(name)
-		if err == nil {
-			err = do(lo)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %w", r.Netns, err)
-		}
-		return nil
-	})
-}

@@ -50,7 +50,7 @@ func readTBF(options []byte) (*netlink.Tbf, error) {
 
 // targetsOf returns the indexes of the links that what one link receives is sent through.
 func targetsOf(h *netlink.Handle, linkIndex int) (to []int, err error) {
-	filters, err := link.Whole(func() ([]netlink.Filter, error) {
+	filters, err := link.Uninterrupted(func() ([]netlink.Filter, error) {
 		return h.FilterList(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: linkIndex}}, ingressHandle)
 	})
 	for _, f := range filters {
