@@ -763,7 +763,7 @@ func bandwidthCheck() (rows []row) {
 		}},
 		row{name: "CHECK without a previous result is refused", test: func(l *lab) {
 			_, err := l.exec("CHECK", l.attach(limited(bothWays), "web"), bandwidth(bothWays))
-			l.refused(err)
+			l.refused(err, "must be called as", "chained plugin")
 		}},
 	)
 }
