@@ -1,4 +1,4 @@
-// Package route moves a link's routes from one routing table to another, as they are.
+// Package route lists, adds and deletes the routes that a link has in any table.
 package route
 
 import (
@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"reflect"
 	"slices"
 
 	"github.com/vishvananda/netlink"
@@ -18,21 +19,26 @@ import (
 // Main is the table of routes that are in no table in particular.
 const Main = unix.RT_TABLE_MAIN
 
-// List returns the routes to other hosts, of all links and in all tables. It leaves out what each link has for itself: IPv6 link-local
-// and multicast routes.
-func List(h *netlink.Handle) ([]netlink.Route, error) {
+// OfLink returns the routes to other hosts that lead over one link alone, in all tables. It leaves out what each link has for itself: IPv6
+// link-local and multicast routes.
+func OfLink(h *netlink.Handle, index int) (own []netlink.Route, err error) {
 	routes, err := link.Routes(h, netlink.FAMILY_ALL, &netlink.Route{}, netlink.RT_FILTER_TABLE)
 	if err != nil {
 		return nil, fmt.Errorf("list routes: %w", err)
 	}
-	routes = slices.DeleteFunc(routes, func(r netlink.Route) bool { return !leadsElsewhere(r) })
-	for i := range routes {
-		routes[i].Flags &= unix.RTNH_F_ONLINK // the others tell of the carrier, and can't be asked for
-		for _, hop := range routes[i].MultiPath {
+	for _, r := range routes {
+		isOther := func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex != index }
+		overLink := r.LinkIndex == index || len(r.MultiPath) > 0 && !slices.ContainsFunc(r.MultiPath, isOther)
+		if !overLink || !leadsElsewhere(r) {
+			continue
+		}
+		r.Flags &= unix.RTNH_F_ONLINK // the others tell of the carrier, and can't be asked for
+		for _, hop := range r.MultiPath {
 			hop.Flags &= unix.RTNH_F_ONLINK
 		}
+		own = append(own, r)
 	}
-	return routes, nil
+	return own, nil
 }
 
 func leadsElsewhere(r netlink.Route) bool {
@@ -43,23 +49,6 @@ func leadsElsewhere(r netlink.Route) bool {
 		return r.Type == unix.RTN_UNICAST && !r.Dst.IP.IsLinkLocalUnicast() && !r.Dst.IP.IsMulticast()
 	}
 	return false
-}
-
-// Of returns those of the routes that lead over one link alone.
-func Of(routes []netlink.Route, index int) (own []netlink.Route) {
-	for _, r := range routes {
-		other := func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex != index }
-		if r.LinkIndex == index || len(r.MultiPath) > 0 && !slices.ContainsFunc(r.MultiPath, other) {
-			own = append(own, r)
-		}
-	}
-	return own
-}
-
-// In returns a route as it is in another table.
-func In(r netlink.Route, table int) netlink.Route {
-	r.Table = table
-	return r
 }
 
 // Has reports whether a table has one of the routes to a destination.
@@ -107,6 +96,22 @@ func Delete(ctx context.Context, h *netlink.Handle, routes []netlink.Route) erro
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// Restore gives a link these routes to other hosts and no others.
+func Restore(ctx context.Context, h *netlink.Handle, index int, wanted []netlink.Route) error {
+	present, err := OfLink(h, index)
+	return errors.Join(err, Delete(ctx, h, without(present, wanted)), Add(ctx, h, without(wanted, present)))
+}
+
+// without returns those routes that are not among others.
+func without(routes, others []netlink.Route) (rest []netlink.Route) {
+	for _, r := range routes {
+		if !slices.ContainsFunc(others, func(o netlink.Route) bool { return reflect.DeepEqual(r, o) }) {
+			rest = append(rest, r)
+		}
+	}
+	return rest
 }
 
 // Describe describes a route for an error.

@@ -1,12 +1,233 @@
 package conformance
 
 import (
+	"cmp"
 	"fmt"
 	"math/rand"
 	"strings"
+	"sync"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// What the rows of sbr and vrf share: a container with an interface that some plugin has made and given addresses and routes.
+// What the rows of sbr and vrf share: a container with an interface that some plugin has made and given addresses and routes, and what both
+// promise.
+
+// routing is a plugin that changes how an interface's packets are routed.
+type routing struct {
+	configs []string          // of ADD; the first is the plain one
+	differs map[string]string // why the reference plugin fails rows, by their names
+}
+
+// rows are the promises of both plugins.
+func (p routing) rows() []row {
+	plain := p.configs[0]
+	rows := []row{
+		{name: "the result is the one before", test: func(l *lab) {
+			c := l.wired("web")
+			printed, err := l.exec("ADD", c, with(plain, "prevResult", c.wiredResult()))
+			l.must(err)
+			l.printed(printed, c.wiredResult())
+		}},
+		{name: "the network's version may be 0.3.1", test: func(l *lab) {
+			c := l.attach(conf(lan, plain).in("0.3.1"), "web")
+			l.shows(c.printed, `"version"`)
+			l.must(c.del())
+		}},
+		{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
+			for i, config := range p.configs {
+				c := l.wired(fmt.Sprint("web", i))
+				l.must(c.after("ADD", config))
+				before := l.now(c)
+				l.refused(c.after("ADD", config), "DEL")
+				before.unchanged()
+			}
+		}},
+		{name: "two attachments of a container that are made at the same time don't meet", test: func(l *lab) {
+			if l.suite.reference {
+				l.foreign("whether it fails is a matter of chance")
+			}
+			c := l.wired("web")
+			other := l.beside(c)
+			for _, verb := range []string{"ADD", "CHECK", "DEL"} {
+				errs := make([]error, 2)
+				var wait sync.WaitGroup
+				wait.Go(func() { errs[0] = c.after(verb, plain) })
+				wait.Go(func() { errs[1] = other.second(verb, plain) })
+				wait.Wait()
+				l.must(errs[0])
+				l.must(errs[1])
+			}
+		}},
+		{name: "DEL of a list leaves nothing", test: func(l *lab) {
+			n := conf(lan, plain)
+			l.warm(n)
+			before := l.now()
+			c := l.pod("web")
+			empty := l.now(c)
+			c.network = n
+			l.must(c.add(n))
+			l.must(c.del())
+			empty.unchangedBut(" 1000:")
+			c.Delete(l)
+			before.unchanged()
+		}},
+		{name: "DEL of what was never added does nothing", test: func(l *lab) {
+			c := l.wired("web")
+			before := l.now(c)
+			l.must(c.after("DEL", plain))
+			l.must(c.bareDel(plain))
+			before.unchanged()
+		}},
+		{name: "DEL with a namespace that is gone, not there, or a plain file succeeds, and makes no file", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", plain))
+			l.must(c.after("DEL", plain, noNetns))
+			c.DeleteKeepFile(l)
+			l.must(c.after("DEL", plain))
+			l.run("rm /run/netns/web")
+			l.must(c.after("DEL", plain))
+			l.same(l.files("/run/netns/web"), []string(nil))
+		}},
+		{name: "a late DEL leaves a newer container at the path alone", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", plain))
+			previous := c.wiredResult()
+			c.Replace(l)
+			c.addLink("02:00:00:00:00:99")
+			c.wire()
+			newer := strings.ReplaceAll(previous, untunedMAC, "02:00:00:00:00:99")
+			_, err := l.exec("ADD", c, with(plain, "prevResult", newer), func(call *netlab.PluginCall) { call.ContainerID = "newer" })
+			l.must(err)
+			before := l.now(c)
+			l.must(c.after("DEL", plain))
+			before.unchanged()
+		}},
+		{name: "a late DEL without a result leaves a newer container at the path alone", test: func(l *lab) {
+			c, config := l.wired("web"), p.configs[len(p.configs)-1]
+			l.must(c.after("ADD", config))
+			c.overtake(lan, config)
+			before := l.now(c)
+			l.must(c.bareDel(config))
+			before.unchanged()
+		}},
+		{name: "a late DEL leaves a newer container at the path alone that has the same addresses", test: func(l *lab) {
+			for i, config := range p.configs {
+				for _, result := range []bool{true, false} {
+					old := l.attach(conf(with(lan, "ipam", fixedIPs("10.44.0.2/24 10.44.0.1")), config), fmt.Sprint("web", i, result))
+					old.Replace(l)
+					newer := old.newer("newer")
+					l.must(newer.add(old.network))
+					before := l.now(newer)
+					del := config
+					if result {
+						del = with(config, "prevResult", old.printed)
+					}
+					l.must(old.bareDel(del))
+					before.unchanged()
+					l.must(newer.del())
+				}
+			}
+		}},
+		{name: "GC leaves attachments alone", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", plain))
+			before := l.now(c)
+			l.must(l.gc(conf(plain)))
+			before.unchanged()
+		}},
+		{name: "CHECK changes nothing", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", plain))
+			before := l.now(c)
+			l.must(c.after("CHECK", plain))
+			before.unchanged()
+		}},
+		{name: "CHECK without a previous result is refused", test: func(l *lab) {
+			c := l.wired("web")
+			l.must(c.after("ADD", plain))
+			_, err := l.exec("CHECK", c, plain)
+			l.refused(err, "prevResult")
+		}},
+		{name: "CHECK of the plugin before finds its addresses and routes", test: func(l *lab) {
+			c := l.attach(conf(lan, plain), "web")
+			l.must(c.check())
+			c.run("ip route del default table " + cmp.Or(c.tableOf(c.v4), c.vrfTable()))
+			l.refused(c.check(), "0.0.0.0/0")
+		}},
+		{name: "STATUS of a configuration that can be used succeeds, and changes nothing", test: func(l *lab) {
+			before := l.now()
+			l.must(l.status(conf(plain)))
+			before.unchanged()
+		}},
+	}
+	for i := range rows {
+		rows[i].differs = p.differs[rows[i].name]
+	}
+	return rows
+}
+
+// refusedADD is a configuration that ADD refuses, or a container.
+type refusedADD struct {
+	name, config, says, differs string
+	harm                        string // commands of ip in the container
+}
+
+// refusedADDs are rows about them.
+func refusedADDs(cases []refusedADD) (rows []row) {
+	for _, c := range cases {
+		rows = append(rows, row{name: c.name + " is refused, and nothing changes", differs: c.differs, test: func(l *lab) {
+			web := l.wired("web")
+			web.batch(c.harm + "\n")
+			before := l.now(web)
+			config := c.config
+			if _, given := object(config)["prevResult"]; !given {
+				config = with(config, "prevResult", web.wiredResult())
+			}
+			_, err := l.exec("ADD", web, config)
+			l.refused(err, c.says)
+			before.unchangedBut(" 1000:")
+		}})
+	}
+	return rows
+}
+
+// removal is a DEL that leaves nothing once the plugin that made the interface has deleted that, as it does next.
+type removal struct {
+	name, add, del, differs string // configurations; that of DEL is ADD's unless it is given
+	there                   string // commands of ip before there is an interface
+	bare                    bool   // without a result
+	harm                    func(l *lab, c *container)
+}
+
+// removals are rows about them.
+func removals(cases []removal) (rows []row) {
+	for _, c := range cases {
+		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
+			web := l.pod("web")
+			web.batch(c.there + "\n")
+			before := l.now(web)
+			web.addLink(untunedMAC)
+			web.wire()
+			l.must(web.after("ADD", c.add))
+			if c.harm != nil {
+				c.harm(l, web)
+			}
+			for range 2 {
+				if del := cmp.Or(c.del, c.add); c.bare {
+					l.must(web.bareDel(del))
+				} else {
+					l.must(web.after("DEL", del))
+				}
+			}
+			if l.link(&web.Namespace, "eth0") != nil {
+				web.run("ip link del eth0")
+			}
+			before.unchangedBut(" 1000:")
+		}})
+	}
+	return rows
+}
 
 // cantRead is why the reference plugins fail rows about configurations that became wrong.
 const cantRead = "its DEL fails when it can't read the configuration"
@@ -26,8 +247,13 @@ route add default via 10.47.0.1 metric 50 mtu 1400 advmss 1300
 // wired makes the container.
 func (l *lab) wired(name string, options ...option) *container {
 	c := l.fresh(name, options...)
-	c.batch("link set peer0 up\nlink set eth0 up\n" + wiredAddresses + wiredRoutes)
+	c.wire()
 	return c
+}
+
+// wire gives the interface its addresses and routes.
+func (c *container) wire() {
+	c.batch("link set peer0 up\nlink set eth0 up\n" + wiredAddresses + wiredRoutes)
 }
 
 // batch runs commands of ip in the container, one on each line: first those of no family in particular, then those that begin with -6.

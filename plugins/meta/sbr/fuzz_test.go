@@ -25,12 +25,11 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			return
 		}
-		c, err := parse(o)
+		c, err := parse(&plugin.Request{Key: plugin.Key{Network: "net", ContainerID: "id", IfName: "eth0"}, Config: o, PrevResult: result})
 		if err != nil {
 			return
 		}
-		r := &plugin.Request{Key: plugin.Key{Network: "net", ContainerID: "id", IfName: "eth0"}, Config: o, PrevResult: result}
-		for _, s := range c.sources(r) {
+		for _, s := range c.sources {
 			if s.table < 1 || s.table > 1<<32-1 {
 				t.Errorf("%q: table %d", text, s.table)
 			}

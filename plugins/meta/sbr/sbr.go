@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -18,6 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/route"
 )
 
@@ -25,9 +26,9 @@ import (
 type Plugin struct{}
 
 // Add makes a rule for each address of the interface and, unless the configuration names a table, moves the interface's routes into
-// tables of its own.
+// tables of its own. Until these are filled packets go by the main table.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
-	c, sources, err := wanted(r)
+	c, err := parse(r)
 	if err != nil {
 		return nil, err
 	}
@@ -35,105 +36,48 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	if err := checkRules(h, sources); err != nil {
+	rules, err := link.Rules(h)
+	if err != nil {
 		return nil, err
 	}
+	p, err := c.plan(h, l.Attrs().Index)
+	if err != nil {
+		return nil, err
+	}
+
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	if c.table != 0 {
-		return r.PrevResult, addRules(ctx, r, h, sources, &undo)
-	}
-	return r.PrevResult, divert(ctx, r, h, l, sources, c.hints, &undo)
-}
-
-// wanted returns what the configuration and the previous result ask for.
-func wanted(r *plugin.Request) (*config, []source, error) {
-	c, err := parse(r.Config)
-	if err != nil {
-		return nil, nil, err
-	}
-	sources := c.sources(r)
-	switch {
-	case len(sources) == 0:
-		return nil, nil, plugin.ConfigError("sbr routes by addresses: give the plugin before it an ipam section",
-			"No IP addresses supplied on interface: %s", r.IfName)
-	case c.table == 0 && len(sources) > tables:
-		return nil, nil, plugin.ConfigError(fmt.Sprintf(`give the interface at most %d addresses, or name a "table"`, tables),
-			"interface %s has %d addresses", r.IfName, len(sources))
-	}
-	return c, sources, nil
-}
-
-// checkRules makes sure that none of the rules is there already.
-func checkRules(h *netlink.Handle, sources []source) error {
-	rules, err := link.Rules(h)
-	for _, s := range sources {
-		there := func(rule netlink.Rule) bool { return rule.Table == s.table && s.is(rule) }
-		if slices.ContainsFunc(rules, there) {
-			return plugin.Errorf("call DEL before a second ADD",
-				"there is already a rule that leads packets from %s to table %d", s.prefix.Addr(), s.table)
-		}
-	}
-	return err
-}
-
-// divert fills the attachment's own tables, has rules lead there, and then takes the routes out of the main table.
-func divert(ctx context.Context, r *plugin.Request, h *netlink.Handle, l netlink.Link, sources []source, hints bool, undo *plugin.Undo) error {
-	all, err := route.List(h)
-	if err != nil {
-		return err
-	}
-	if i := slices.IndexFunc(all, func(rt netlink.Route) bool { return isOwnTable(r.Key, rt.Table) }); i >= 0 {
-		return plugin.Errorf(`call DEL before a second ADD; if something else uses it, name another "table" in sbr's configuration`,
-			"table %d has a route already: %s", all[i].Table, route.Describe(all[i]))
-	}
-	index := l.Attrs().Index
-	moved, own := plan(route.Of(all, index), index, sources)
-
-	undo.Push("take the routes back", func(ctx context.Context) error { return errors.Join(takeBack(ctx, r, h, l)) })
-	if err := r.Step(ctx, "fill the interface's tables"); err != nil {
-		return err
-	}
-	if err := route.Add(ctx, h, own); err != nil {
-		return explain(err)
-	}
-	if err := addRules(ctx, r, h, sources, undo); err != nil {
-		return err
-	}
-	if err := r.Step(ctx, "empty the main table"); err != nil {
-		return err
-	}
-	var hinted []netlink.Route
-	if hints {
-		hinted = hintRoutes(index, sources)
-		moved = slices.DeleteFunc(moved, func(rt netlink.Route) bool { return route.IsDirect(rt) && !route.Has(hinted, route.Main, *rt.Dst) })
-	}
-	if err := route.Delete(ctx, h, moved); err != nil {
-		return err
-	}
-	return explain(route.Add(ctx, h, hinted))
-}
-
-func addRules(ctx context.Context, r *plugin.Request, h *netlink.Handle, sources []source, undo *plugin.Undo) error {
-	for _, s := range sources {
+	for _, s := range c.sources {
 		if err := r.Step(ctx, fmt.Sprintf("lead packets from %s to table %d", s.prefix.Addr(), s.table)); err != nil {
-			return err
+			return nil, err
 		}
 		rule := s.rule()
-		if err := h.RuleAdd(rule); err != nil {
-			return fmt.Errorf("add the rule for packets from %s: %w", s.prefix.Addr(), err)
+		isSame := func(other netlink.Rule) bool { return other.Table == s.table && s.leads(other) }
+		if slices.ContainsFunc(rules, isSame) { // the kernel would take it twice
+			return nil, plugin.Errorf("call DEL before a second ADD", "there is already a rule that leads packets from %s to table %d", rule.Src, rule.Table)
 		}
-		undo.Push("delete the rule", func(context.Context) error { return deleteRule(h, rule) })
+		if err := h.RuleAdd(rule); err != nil {
+			return nil, fmt.Errorf("add the rule for packets from %s: %w", rule.Src, err)
+		}
+		undo.Push("delete the rule", func(context.Context) error { return deleteRule(h, *rule) })
 	}
-	return nil
-}
-
-// deleteRule deletes a rule, unless it is gone.
-func deleteRule(h *netlink.Handle, rule *netlink.Rule) error {
-	if err := h.RuleDel(rule); err != nil && !errors.Is(err, unix.ENOENT) {
-		return fmt.Errorf("delete the rule that leads packets from %s to table %d: %w", rule.Src, rule.Table, err)
+	if err := r.Step(ctx, "fill the interface's tables"); err != nil {
+		return nil, err
 	}
-	return nil
+	undo.Push("empty the interface's tables", func(ctx context.Context) error { return route.Delete(ctx, h, p.own) })
+	if err := route.Add(ctx, h, p.own); err != nil {
+		return nil, explain(err)
+	}
+	if err := r.Step(ctx, "empty the main table"); err != nil {
+		return nil, err
+	}
+	undo.Push("put the routes back", func(ctx context.Context) error {
+		return errors.Join(route.Delete(ctx, h, p.hints), route.Add(ctx, h, p.moved))
+	})
+	if err := route.Delete(ctx, h, p.moved); err != nil {
+		return nil, err
+	}
+	return r.PrevResult, explain(route.Add(ctx, h, p.hints))
 }
 
 // explain adds what to do about a route that the kernel refuses.
@@ -147,25 +91,85 @@ func explain(err error) error {
 	return err
 }
 
+// deleteRule deletes a rule, unless it is gone. It names no more of it than is needed: a container can make rules that can't be written
+// in full.
+func deleteRule(h *netlink.Handle, rule netlink.Rule) error {
+	named := netlink.NewRule()
+	named.Family, named.Priority, named.Src, named.Table, named.Protocol = rule.Family, rule.Priority, rule.Src, rule.Table, rule.Protocol
+	if err := h.RuleDel(named); err != nil && !errors.Is(err, unix.ENOENT) {
+		return fmt.Errorf("delete the rule that leads packets from %s to table %d: %w", rule.Src, rule.Table, err)
+	}
+	return nil
+}
+
+// firstReferenceTable is the first that the reference plugin chooses. It does not mark its rules.
+const firstReferenceTable = 100
+
+// Del deletes the rules to the attachment's own tables, whoever made them, and those from its addresses to a table that was named. The routes
+// go with the interface, which the plugin before in the chain deletes next.
+func (Plugin) Del(_ context.Context, r *plugin.Request) error {
+	if r.NS() == nil {
+		return nil
+	}
+	h, err := r.LinksInside()
+	if err != nil {
+		return err
+	}
+	r.Announce("delete the rules")
+	rules, err := link.Rules(h)
+	r.WarnOf(err)
+	addresses, err := ownAddresses(h, r)
+	r.WarnOf(err)
+	table := 0
+	r.Config.Int("table", &table)
+	for _, rule := range rules {
+		leads := func(a netip.Prefix) bool { return source{prefix: a}.leads(rule) }
+		isReference := rule.Protocol == unix.RTPROT_UNSPEC && (rule.Table == table || table == 0 && rule.Table >= firstReferenceTable)
+		isNamed := (rule.Protocol == protocol || isReference) && slices.ContainsFunc(addresses, leads)
+		if isNamed || isOwnTable(r.Key, rule.Table) {
+			r.WarnOf(deleteRule(h, rule))
+		}
+	}
+	return nil
+}
+
+// ownAddresses returns the attachment's addresses: none if another container has an interface of that name there by now.
+func ownAddresses(h *netlink.Handle, r *plugin.Request) ([]netip.Prefix, error) {
+	l, err := h.LinkByName(r.IfName)
+	switch {
+	case link.IgnoreNotFound(err) != nil || err == nil && !attach.IsOwn(r, l):
+		return nil, link.IgnoreNotFound(err)
+	case err != nil || r.PrevResult != nil:
+		return result.PrefixesOf(r.PrevResult, r.IfName), nil
+	}
+	addresses, err := link.Addresses(h, l, netlink.FAMILY_ALL)
+	own := make([]netip.Prefix, len(addresses))
+	for i, a := range addresses {
+		own[i] = result.Prefix(*a.IPNet)
+	}
+	return own, err
+}
+
 // Status reports whether containers can be entered, and the kernel has rules.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
-	_, err := parse(r.Config)
+	_, err := parse(r)
 	if err == nil {
 		err = netns.CheckEntry()
 	}
 	if err != nil {
 		return err
 	}
-	if _, err := link.Rules(r.Links()); err != nil {
+	_, err = link.Rules(r.Links())
+	if errors.Is(err, unix.EOPNOTSUPP) {
 		return &kernel.Missing{Feature: "routing by rules", Option: "CONFIG_IP_MULTIPLE_TABLES", Err: err}
 	}
-	return nil
+	return err
 }
 
 // Check looks for the rule of each address and, unless the configuration names the table, for the routes that it leads to. A table
 // that the reference plugin has chosen will do.
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
-	c, sources, err := wanted(r)
+	c, err := parse(r)
 	if err != nil {
 		return err
 	}
@@ -177,38 +181,27 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	all, err := route.List(h)
+	routes, err := route.OfLink(h, l.Attrs().Index)
 	if err != nil {
 		return err
 	}
-	routes := route.Of(all, l.Attrs().Index)
-	for _, s := range sources {
-		i := slices.IndexFunc(rules, func(rule netlink.Rule) bool { return s.is(rule) && (c.table == 0 || rule.Table == c.table) })
+	for _, s := range c.sources {
+		i := slices.IndexFunc(rules, func(rule netlink.Rule) bool { return s.leads(rule) && (c.table == 0 || rule.Table == c.table) })
 		if i < 0 {
 			return plugin.Errorf(attach.Repair, "no rule leads packets from %s to their table", s.prefix.Addr())
 		}
-		if s.table = rules[i].Table; c.table != 0 {
+		if c.table != 0 {
 			continue
 		}
-		if err := s.check(routes, r.PrevResult.Routes, sources); err != nil {
-			return err
+		s.table = rules[i].Table
+		if s.gateway.IsValid() && !slices.ContainsFunc(routes, s.isDefault) {
+			return plugin.Errorf(attach.Repair, "table %d, for packets from %s, has no default route by %s", s.table, s.prefix.Addr(), s.gateway)
 		}
-	}
-	return nil
-}
-
-// check looks for the address's default route, and for those routes of the result that are for it.
-func (s source) check(routes []netlink.Route, result []*types.Route, all []source) error {
-	if s.gateway.IsValid() && !slices.ContainsFunc(routes, s.isDefault) {
-		return plugin.Errorf(attach.Repair, "table %d, for packets from %s, has no default route by %s", s.table, s.prefix.Addr(), s.gateway)
-	}
-	for _, w := range result {
-		want := netlink.Route{Dst: &w.Dst, Gw: w.GW, Family: netlink.FAMILY_V6}
-		if w.Dst.IP.To4() != nil {
-			want.Family = netlink.FAMILY_V4
-		}
-		if w.Table == nil && s.uses(want, all) && !route.Has(routes, s.table, w.Dst) {
-			return plugin.Errorf(attach.Repair, "table %d, for packets from %s, has no route to %s", s.table, s.prefix.Addr(), route.Describe(want))
+		for _, w := range r.PrevResult.Routes {
+			want := netlink.Route{Dst: &w.Dst, Gw: w.GW}
+			if w.Table == nil && s.uses(want, c.sources) && !route.Has(routes, s.table, w.Dst) {
+				return plugin.Errorf(attach.Repair, "table %d, for packets from %s, has no route to %s", s.table, s.prefix.Addr(), route.Describe(want))
+			}
 		}
 	}
 	return nil

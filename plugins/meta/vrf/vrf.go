@@ -4,11 +4,9 @@ package vrf
 
 import (
 	"context"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"math"
-	"net"
 	"strconv"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -17,7 +15,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -37,10 +34,19 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	if master := l.Attrs().MasterIndex; master != 0 {
+	if index := l.Attrs().MasterIndex; index != 0 {
+		master, err := h.LinkByIndex(index)
+		if err != nil {
+			return nil, err
+		}
 		return nil, plugin.Errorf("an interface is in one VRF or bridge at most: call DEL before a second ADD, or take it out",
-			"interface %s has already a master set: %s", r.IfName, nameOf(h, master))
+			"interface %s has already a master set: %s", r.IfName, master.Attrs().Name)
 	}
+	before, err := holdingsOf(h, l)
+	if err != nil {
+		return nil, err
+	}
+
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
 	if err := r.Step(ctx, "VRF "+c.name); err != nil {
@@ -50,88 +56,63 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	undo.Push("delete VRF "+c.name, func(context.Context) error { return leaveUnused(h, v, false) })
-	was, err := holdingsOf(h, l)
-	if err != nil {
-		return nil, err
-	}
+	undo.Push("delete VRF "+c.name, func(context.Context) error { return deleteUnused(h, v, false) })
 	if err := r.Step(ctx, "join VRF "+c.name); err != nil {
 		return nil, err
 	}
-	undo.Push("leave VRF "+c.name, func(ctx context.Context) error { return errors.Join(was.keptBy(ctx, r, l, 0)) })
-	lost, err := was.moved(route.Main, int(v.Table)).keptBy(ctx, r, l, v.Index)
-	if lost != nil {
-		err = plugin.Errorf("a route in a table that is not the VRF's can't have a source in the VRF: so don't list sbr before vrf",
-			"join VRF %s: the kernel does not let the interface have what it had: %v", c.name, lost)
+	undo.Push("leave VRF "+c.name, func(ctx context.Context) error {
+		return errors.Join(h.LinkSetNoMaster(l), before.putBack(ctx, r, h, l, route.Main))
+	})
+	if err := h.LinkSetMasterByIndex(l, v.Index); err != nil {
+		return nil, fmt.Errorf("join VRF %s: %w", c.name, err)
 	}
-	return r.PrevResult, err
+	if err := before.putBack(ctx, r, h, l, int(v.Table)); err != nil {
+		return nil, plugin.Errorf("a route in a table that is not the VRF's can't have a source in the VRF: so don't list sbr before vrf",
+			"join VRF %s: the kernel does not let the interface have what it had: %v", c.name, err)
+	}
+	return r.PrevResult, nil
 }
 
-func nameOf(h *netlink.Handle, index int) string {
-	l, err := h.LinkByIndex(index)
-	if err != nil {
-		return fmt.Sprint("link ", index)
+// Del takes the interface out of the VRF, which is deleted if nothing else is in it, unless it was there before ADD. The interface's routes
+// go with it, when the plugin before in the chain deletes it next.
+func (Plugin) Del(_ context.Context, r *plugin.Request) error {
+	if r.NS() == nil {
+		return nil
 	}
-	return l.Attrs().Name
-}
-
-// findOrMake returns the VRF. Another call may make it at the same time.
-func (c *config) findOrMake(h *netlink.Handle) (*netlink.Vrf, error) {
-	v, err := c.find(h)
-	if err == nil && !isOwn(v) && v.Alias == "" {
-		err = h.LinkSetAlias(v, joinedAlias)
-	}
-	if !link.IsNotFound(err) {
-		return v, err
-	}
-	if err := c.make(h); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, err
-	}
-	return c.find(h)
-}
-
-// find looks for the VRF that the configuration asks for.
-func (c *config) find(h *netlink.Handle) (*netlink.Vrf, error) {
-	l, err := h.LinkByName(c.name)
-	if err != nil {
-		return nil, err
-	}
-	v, ok := l.(*netlink.Vrf)
-	switch {
-	case !ok:
-		return nil, plugin.Errorf(`name another "vrfname"`, "%s is not a VRF but %s", c.name, l.Type())
-	case c.table != 0 && int(v.Table) != c.table:
-		return nil, plugin.Errorf(`name that table, or leave "table" out`,
-			"VRF %s already exist with different routing table %d, not %d", c.name, v.Table, c.table)
-	}
-	return v, nil
-}
-
-// make makes the VRF, with a table that no other has.
-func (c *config) make(h *netlink.Handle) error {
-	table := c.table
-	if table == 0 {
-		table = ownTable(c.name)
-	}
-	links, err := link.List(h)
+	h, err := r.LinksInside()
 	if err != nil {
 		return err
 	}
-	for _, l := range links {
-		if v, ok := l.(*netlink.Vrf); ok && int(v.Table) == table && v.Name != c.name {
-			return plugin.Errorf(`name another "table"`, "VRF %s has routing table %d already", v.Name, table)
-		}
-	}
-	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr, attrs.Flags = c.name, ownMAC(c.name), net.FlagUp
-	err = h.LinkAdd(&netlink.Vrf{LinkAttrs: attrs, Table: uint32(table)})
-	if errors.Is(err, unix.EOPNOTSUPP) {
-		return kernel.MissingLink("vrf", err)
-	}
-	if err != nil {
-		return fmt.Errorf("make VRF %s: %w", c.name, err)
-	}
+	r.Announce("leave the VRF")
+	r.WarnOf(leave(h, r))
 	return nil
+}
+
+// leave leaves an interface alone that is in a VRF which we have not made and the configuration does not name.
+func leave(h *netlink.Handle, r *plugin.Request) error {
+	name := ""
+	r.Config.String("vrfname", &name)
+	l, err := h.LinkByName(r.IfName)
+	switch {
+	case err == nil && !attach.IsOwn(r, l):
+		return nil
+	case err == nil && l.Attrs().MasterIndex != 0:
+		v, err := asVRF(h.LinkByIndex(l.Attrs().MasterIndex))
+		if v == nil || v.Name != name && !isOwn(v) {
+			return err
+		}
+		if err := h.LinkSetNoMaster(l); err != nil {
+			return fmt.Errorf("leave VRF %s: %w", v.Name, err)
+		}
+		return deleteUnused(h, v, true)
+	case link.IgnoreNotFound(err) != nil || link.ValidateName(name) != nil:
+		return link.IgnoreNotFound(err)
+	}
+	v, err := asVRF(h.LinkByName(name))
+	if v != nil {
+		err = deleteUnused(h, v, false)
+	}
+	return err
 }
 
 // Status reports whether containers can be entered.
@@ -163,7 +144,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	case v.RawFlags&unix.IFF_UP == 0:
 		return plugin.Errorf(attach.Repair, "VRF %s is down", c.name)
 	}
-	routes, err := routesOf(h, l)
+	routes, err := route.OfLink(h, l.Attrs().Index)
 	if err != nil {
 		return err
 	}
@@ -183,7 +164,9 @@ type config struct {
 
 // parse reads and validates the configuration of an ADD, CHECK or STATUS.
 func parse(o *conf.Object) (*config, error) {
-	c := locate(o)
+	c := &config{}
+	o.String("vrfname", &c.name)
+	o.Int("table", &c.table)
 	if c.table < 0 || c.table > math.MaxUint32 || c.table >= unix.RT_TABLE_DEFAULT && c.table <= unix.RT_TABLE_LOCAL {
 		const want = "the number of a routing table, from 1 to %d, but 253 to 255, which the kernel has a use for"
 		o.Fail("table", fmt.Sprintf(want, uint32(math.MaxUint32)), strconv.Itoa(c.table))
@@ -196,26 +179,4 @@ func parse(o *conf.Object) (*config, error) {
 			"configuration is expected to have a valid vrf name: %q is none", c.name)
 	}
 	return c, nil
-}
-
-// locate reads what DEL needs.
-func locate(o *conf.Object) *config {
-	c := &config{}
-	o.String("vrfname", &c.name)
-	o.Int("table", &c.table)
-	return c
-}
-
-// ownMAC returns the MAC address of a VRF that this plugin has made, which DEL knows it by. No packet has it.
-func ownMAC(name string) net.HardwareAddr {
-	mac := plugin.MAC("vrf", name)
-	return mac[:]
-}
-
-// ownTable returns the number of the table that a VRF gets if the configuration names none. It is made from the name, so that two
-// that are made at the same time get different ones, and far from the numbers that people choose.
-func ownTable(name string) int {
-	const first = 1 << 29
-	mac := ownMAC(name)
-	return first | int(binary.BigEndian.Uint32(mac[2:])%first)
 }

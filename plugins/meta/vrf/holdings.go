@@ -1,0 +1,64 @@
+package vrf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/route"
+)
+
+// settleTime bounds the wait for duplicate address detection, which takes one to two seconds (RFC 4862).
+const settleTime = 5 * time.Second
+
+// holdings are what a link loses when it gets another master, because the kernel takes it down and up for that: its routes, and the IPv6
+// addresses that the kernel is not told to keep.
+type holdings struct {
+	addresses []netlink.Addr
+	routes    []netlink.Route
+}
+
+func holdingsOf(h *netlink.Handle, l netlink.Link) (held holdings, err error) {
+	if held.addresses, err = link.Addresses(h, l, netlink.FAMILY_V6); err != nil {
+		return held, err
+	}
+	held.routes, err = route.OfLink(h, l.Attrs().Index)
+	return held, err
+}
+
+// putBack gives a link that has another master by now what it has lost, with the routes of the main table in another. It waits until the
+// addresses can be a route's source: where they are looked for elsewhere first, the kernel does that again, if the link has a carrier.
+func (held holdings) putBack(ctx context.Context, r *plugin.Request, h *netlink.Handle, l netlink.Link, table int) error {
+	var errs []error
+	waits := false
+	for _, a := range held.addresses {
+		a.Flags &= unix.IFA_F_NODAD | unix.IFA_F_NOPREFIXROUTE | unix.IFA_F_HOMEADDRESS | unix.IFA_F_MANAGETEMPADDR
+		if err := h.AddrAdd(l, &a); err != nil && !errors.Is(err, unix.EEXIST) {
+			errs = append(errs, fmt.Errorf("put the address %s back: %w", a.IPNet, err))
+		}
+		waits = waits || a.Flags&unix.IFA_F_NODAD == 0 && !a.IP.IsLinkLocalUnicast()
+	}
+	if waits && l.Attrs().RawFlags&unix.IFF_LOWER_UP != 0 {
+		err := r.Inside(func() error {
+			_, err := link.WaitForAddresses(l, settleTime)
+			return err
+		})
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: wait for duplicate address detection: %w", l.Attrs().Name, err))
+		}
+	}
+	routes := slices.Clone(held.routes)
+	for i := range routes {
+		if routes[i].Table == route.Main {
+			routes[i].Table = table
+		}
+	}
+	return errors.Join(append(errs, route.Restore(ctx, h, l.Attrs().Index, routes))...)
+}
