@@ -155,24 +155,15 @@ func (n network) scene(t *testing.T, c circumstances) *scene {
 		n.prepare(t, s.host)
 	}
 	if c.node == warm {
-		s.pod = s.newPod("other")
+		s.pod = s.host.NewPod(s, "other")
 		s.must(add)
 		if n.single {
 			s.must(del)
 		}
 	}
-	s.pod = s.newPod("web")
+	s.pod = s.host.NewPod(s, "web")
 	return s
 }
-
-func (s *scene) newPod(name string) *netlab.Pod {
-	pod := s.host.NewPod(s, name)
-	s.fill(pod)
-	return pod
-}
-
-// fill gives a new namespace what the network expects there.
-func (s *scene) fill(pod *netlab.Pod) { pod.Feed(s, s.inside, "ip", "-batch", "-") }
 
 // try returns why a verb fails, if it does.
 func (s *scene) try(verb string) (wrong []string) {
@@ -246,7 +237,7 @@ func (s *scene) lose(what string) {
 
 // renew brings back what has gone with the namespace.
 func (s *scene) renew() {
-	s.pod = s.newPod("web")
+	s.pod = s.host.NewPod(s, "web")
 	if s.device != "" {
 		s.host.Feed(s, s.device, "sh", "-c", "ip -force -batch - 2>/dev/null || true")
 	}

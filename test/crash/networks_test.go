@@ -5,7 +5,9 @@ package crash
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/cnibox/cnibox/test/netlab"
@@ -20,7 +22,6 @@ type network struct {
 	needs   []netlab.Feature
 	prepare func(testing.TB, *netlab.Host)
 	device  string // commands of ip(8) that make on the node what goes with a container's namespace
-	inside  string // commands of ip(8) that prepare a container
 	// shared matches what all attachments have in common, and an ADD that is killed may leave half made to the next one.
 	shared *regexp.Regexp
 }
@@ -59,9 +60,9 @@ var networks = []network{
 	{name: "tuning", plugins: bridge + "," + tuning, shared: lan0},
 	{name: "bandwidth", plugins: bridge + "," + shaping, shared: lan0, needs: []netlab.Feature{netlab.Shaping}},
 	{name: "sbr", plugins: bridge + `,{"type":"sbr"}`, shared: lan0},
-	{name: "sbr of any interface", plugins: `{"type":"` + standIn + `"},{"type":"sbr"}`, inside: madeInside},
-	{name: "sbr with hints", plugins: `{"type":"` + standIn + `"},{"type":"sbr","addSourceHints":true}`, inside: madeInside},
-	{name: "sbr with a table", plugins: `{"type":"` + standIn + `"},{"type":"sbr","table":5000}`, inside: madeInside},
+	{name: "sbr of any interface", plugins: `{"type":"` + standIn + `"},{"type":"sbr"}`},
+	{name: "sbr with hints", plugins: `{"type":"` + standIn + `"},{"type":"sbr","addSourceHints":true}`},
+	{name: "sbr with a table", plugins: `{"type":"` + standIn + `"},{"type":"sbr","table":5000}`},
 	{name: "vrf", plugins: bridge + `,{"type":"vrf","vrfname":"red"}`, shared: lan0, needs: []netlab.Feature{netlab.VRF}},
 	{name: "flannel", plugins: `{"type":"flannel","delegate":{"bridge":"lan0","isDefaultGateway":true}},` + portmap, shared: lan0, prepare: leaseSubnet},
 	{name: "chain", shared: lan0, plugins: `{"type":"chain","capabilities":{"portMappings":true},"plugins":[` +
@@ -80,7 +81,7 @@ func serveDHCP(t testing.TB, host *netlab.Host) {
 	host.StartDHCPDaemon(t)
 }
 
-// standIn is the name of a plugin, played by this program, that makes nothing: the interface is there before ADD and after DEL, with routes.
+// standIn is the name of a plugin, played by this program, that makes an interface with routes of many kinds.
 const standIn = "stand-in"
 
 const madeInside = `link add eth0 address 02:00:00:00:00:01 type veth peer name peer0
@@ -95,9 +96,18 @@ route add default via fd00:47::1
 route add fd00:61::/48 dev eth0 metric 7
 `
 
-// answer is what the stand-in says.
+// answer does what the stand-in does.
 func answer() (exitCode int) {
-	if os.Getenv("CNI_COMMAND") == "ADD" {
+	ip := exec.Command("nsenter", "--net="+os.Getenv("CNI_NETNS"), "ip", "-force", "-batch", "-")
+	switch os.Getenv("CNI_COMMAND") {
+	case "DEL":
+		ip.Stdin = strings.NewReader("link del eth0\n")
+		_ = ip.Run() // it or the namespace may be gone
+	case "ADD":
+		ip.Stdin = strings.NewReader(madeInside)
+		if err := ip.Run(); err != nil {
+			return 1
+		}
 		fmt.Printf(`{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","mac":"02:00:00:00:00:01","sandbox":%q}],"ips":[{"interface":0,"address":"10.47.0.2/24",`+
 			`"gateway":"10.47.0.1"},{"interface":0,"address":"fd00:47::2/64","gateway":"fd00:47::1"}]}`, os.Getenv("CNI_NETNS"))
 	}
