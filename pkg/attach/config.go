@@ -93,7 +93,7 @@ func (c *Config) ReadMAC(r *plugin.Request) error {
 		return err
 	}
 	if c.MAC, err = ParseMAC(text); err != nil {
-		return plugin.ConfigError("correct the MAC address that was asked for", "%v", err)
+		return plugin.ConfigError("correct the MAC address that was asked for", "%w", err)
 	}
 	return nil
 }

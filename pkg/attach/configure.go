@@ -153,5 +153,5 @@ func explain(err error, name string) error {
 	default:
 		return fmt.Errorf("%s: %w", name, err)
 	}
-	return plugin.Errorf(remedy, "%s: %v", name, err)
+	return plugin.Errorf(remedy, "%s: %w", name, err)
 }

@@ -54,5 +54,5 @@ func (a *Attachment) explainMake(l netlink.Link, err error) error {
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
 		remedy = "the master may be in use: a macvlan, an ipvlan and a bridge can't have the same, and a macvlan of mode passthru has it alone"
 	}
-	return plugin.Errorf(remedy, "make %s %s: %v", l.Type(), a.IfName, err)
+	return plugin.Errorf(remedy, "make %s %s: %w", l.Type(), a.IfName, err)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -114,8 +113,7 @@ func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind s
 func StatusOn(ctx context.Context, r *plugin.Request, c *Config, m Master) error {
 	if !m.InContainer { // there is no container yet
 		if _, err := m.find(r); err != nil {
-			e := plugin.AsError(err)
-			return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
+			return plugin.Unavailable(err)
 		}
 	}
 	return Status(ctx, r, c)

@@ -47,7 +47,7 @@ func (e external) Add(ctx context.Context, r *plugin.Request) (answer *types100.
 		answer, err = result.Parse(o, r.Version)
 	}
 	if err != nil {
-		return nil, plugin.Errorf("replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %v", e.path, err)
+		return nil, plugin.Errorf("replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %w", e.path, err)
 	}
 	return answer, nil
 }
@@ -130,5 +130,5 @@ func (e external) failure(err error, stdout []byte, stderr string) error {
 	if said == "" {
 		said = "nothing"
 	}
-	return plugin.Errorf(fmt.Sprintf("it printed on stderr: %s", said), "plugin %s failed without a CNI error: %v", e.path, err)
+	return plugin.Errorf(fmt.Sprintf("it printed on stderr: %s", said), "plugin %s failed without a CNI error: %w", e.path, err)
 }

@@ -11,14 +11,33 @@ import (
 	"github.com/cnibox/cnibox/pkg/kernel"
 )
 
-// Errorf returns an internal error (code 999): what failed, on what, with which value, and what to do about it.
-func Errorf(remedy, format string, args ...any) *types.Error {
-	return types.NewError(types.ErrInternal, fmt.Sprintf(format, args...), remedy)
+// Errorf returns an internal error (code 999): what failed, on what, with which value, and what to do about it. %w keeps the cause.
+func Errorf(remedy, format string, args ...any) error {
+	return explained{types.ErrInternal, remedy, fmt.Errorf(format, args...)}
 }
 
 // ConfigError returns an error about the configuration (code 7), and what to do about it.
-func ConfigError(remedy, format string, args ...any) *types.Error {
-	return types.NewError(types.ErrInvalidNetworkConfig, fmt.Sprintf(format, args...), remedy)
+func ConfigError(remedy, format string, args ...any) error {
+	return explained{types.ErrInvalidNetworkConfig, remedy, fmt.Errorf(format, args...)}
+}
+
+// explained is an error in CNI's form that keeps its cause.
+type explained struct {
+	code   uint
+	remedy string
+	cause  error
+}
+
+func (e explained) shown() *types.Error { return types.NewError(e.code, e.cause.Error(), e.remedy) }
+
+func (e explained) Error() string { return e.shown().Error() }
+
+func (e explained) Unwrap() []error { return []error{e.shown(), e.cause} }
+
+// Unavailable returns an error of STATUS with the code for what the plugin needs of the node (50).
+func Unavailable(err error) error {
+	e := AsError(err)
+	return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
 }
 
 // AsError turns any error into one that can be printed. The text of wrapping errors is kept in front of a wrapped types.Error's
@@ -28,7 +47,7 @@ func AsError(err error) *types.Error {
 	if !errors.As(err, &e) {
 		var c *conf.Error
 		if errors.As(err, &c) {
-			return ConfigError("correct that key in the network's configuration", "%v", err)
+			return types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "correct that key in the network's configuration")
 		}
 		if missing, is := errors.AsType[*kernel.Missing](err); is {
 			return types.NewError(types.ErrPluginNotAvailable, err.Error(), missing.Remedy())
@@ -37,7 +56,7 @@ func AsError(err error) *types.Error {
 		if known := interface{ Remedy() string }(nil); errors.As(err, &known) {
 			remedy = known.Remedy()
 		}
-		return Errorf(remedy, "%v", err)
+		return types.NewError(types.ErrInternal, err.Error(), remedy)
 	}
 	outer, ok := strings.CutSuffix(err.Error(), e.Error())
 	if !ok {

@@ -28,6 +28,8 @@ func TestAsError(t *testing.T) {
 		{"wrapped with words behind", fmt.Errorf("ADD: %w (again)", inner), types.Error{Code: types.ErrTryAgainLater, Msg: "ADD: no address left; add a range (again)", Details: ""}},
 		{"joined", errors.Join(errors.New("first"), inner), types.Error{Code: types.ErrTryAgainLater, Msg: "first\nno address left", Details: "add a range"}},
 		{"joined in front", errors.Join(inner, errors.New("second")), types.Error{Code: types.ErrTryAgainLater, Msg: "no address left; add a range\nsecond", Details: ""}},
+		{"with a cause", fmt.Errorf("ADD: %w", Errorf("free it", "add it: %w", unix.EBUSY)), types.Error{Code: types.ErrInternal, Msg: "ADD: add it: device or resource busy", Details: "free it"}},
+		{"with a cause that has details", Errorf("outer", "add it: %w", inner), types.Error{Code: types.ErrInternal, Msg: "add it: no address left; add a range", Details: "outer"}},
 		{"any other", errors.New("file exists"), types.Error{Code: types.ErrInternal, Msg: "file exists", Details: ""}},
 		{"a key's", wrongKey, types.Error{Code: types.ErrInvalidNetworkConfig, Msg: `key "ipam.type": want a string, got the number 7`, Details: "correct that key in the network's configuration"}},
 		{"a key's, wrapped", fmt.Errorf("host-local: %w", wrongKey),
@@ -41,5 +43,13 @@ func TestAsError(t *testing.T) {
 				t.Errorf("got  %#v\nwant %#v", *got, tt.want)
 			}
 		})
+	}
+}
+
+func TestErrorsKeepTheirCause(t *testing.T) {
+	for _, err := range []error{Errorf("free it", "add it: %w", unix.EBUSY), ConfigError("free it", "add it: %w", unix.EBUSY)} {
+		if !errors.Is(err, unix.EBUSY) || err.Error() != "add it: device or resource busy; free it" {
+			t.Errorf("%v", err)
+		}
 	}
 }

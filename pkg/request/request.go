@@ -60,7 +60,7 @@ func readNetwork(r *plugin.Request) error {
 		return plugin.ConfigError("give the network a name in its configuration", "missing network name")
 	}
 	if err := ValidateName(r.Network); err != nil {
-		return plugin.ConfigError("rename the network", "the network's name is %q: %v", r.Network, err)
+		return plugin.ConfigError("rename the network", "the network's name is %q: %w", r.Network, err)
 	}
 	return nil
 }

@@ -41,7 +41,7 @@ func TestErrorJSONLooksLikeThis(t *testing.T) {
     "msg": "missing network name",
     "details": "give it one"
 }`
-	if got := string(PrintError(plugin.ConfigError("give it one", "missing network %s", "name"), "1.1.0")); got != want {
+	if got := string(PrintError(plugin.AsError(plugin.ConfigError("give it one", "missing network %s", "name")), "1.1.0")); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }
@@ -49,7 +49,7 @@ func TestErrorJSONLooksLikeThis(t *testing.T) {
 // Values that an error shows can be of any size, and need not be text.
 func TestErrorsAreCut(t *testing.T) {
 	long := strings.Repeat("ä", 1<<20)
-	doc := PrintError(plugin.ConfigError(long, "%s", long), "1.1.0")
+	doc := PrintError(plugin.AsError(plugin.ConfigError(long, "%s", long)), "1.1.0")
 	var got struct{ Msg, Details string }
 	if err := json.Unmarshal(doc, &got); err != nil || len(doc) > 10_000 || !strings.HasSuffix(got.Msg, "more)") || !strings.HasSuffix(got.Details, "more)") {
 		t.Errorf("%d bytes, %v: %.100s", len(doc), err, doc)

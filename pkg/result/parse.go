@@ -28,7 +28,7 @@ func Parse(o *conf.Object, version string) (*types100.Result, error) {
 	}
 	r.DNS = ParseDNS(o.Object("dns"))
 	if err := o.Err(); err != nil {
-		return nil, plugin.ConfigError("a result must have the form of CNI "+version, "%v", err)
+		return nil, plugin.ConfigError("a result must have the form of CNI "+version, "%w", err)
 	}
 	return r, nil
 }

@@ -33,7 +33,7 @@ func read(dir, file string) (field func(name string) string, err error) {
 	}
 	v, err := fastjson.ParseBytes(text)
 	if err != nil {
-		return nil, plugin.Errorf("", "%s is not JSON: %v", path, err)
+		return nil, plugin.Errorf("", "%s is not JSON: %w", path, err)
 	}
 	return func(name string) string { return string(v.GetStringBytes(name)) }, nil
 }

@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"slices"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -90,8 +89,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if _, err := call(ctx, o.Socket, &Request{Command: plugin.Status}); err != nil {
-		e := plugin.AsError(err)
-		return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
+		return plugin.Unavailable(err)
 	}
 	return nil
 }

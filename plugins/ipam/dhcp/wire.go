@@ -92,7 +92,7 @@ func call(ctx context.Context, socket string, q *Request) (*conf.Object, error) 
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
 		return nil, fmt.Errorf("%w: %w", errDown, plugin.Errorf("start it: `dhcp daemon`, or its systemd unit; see docs/dhcp.md",
-			"error dialing DHCP daemon: %v", err))
+			"error dialing DHCP daemon: %w", err))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("error dialing DHCP daemon: %w", err)

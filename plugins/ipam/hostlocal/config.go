@@ -39,7 +39,7 @@ func load(r *plugin.Request) (*config, error) {
 		return nil, err
 	}
 	if c.store, err = lease.NewStore(dir, r.Network, r.Results); err != nil {
-		return nil, plugin.ConfigError("set ipam.dataDir to an absolute path, such as "+lease.DefaultDir, "host-local: %v", err)
+		return nil, plugin.ConfigError("set ipam.dataDir to an absolute path, such as "+lease.DefaultDir, "host-local: %w", err)
 	}
 	return c, nil
 }
@@ -168,7 +168,7 @@ func (c *config) dns() (types.DNS, error) {
 	}
 	text, err := state.Read(c.resolvConf)
 	if err != nil {
-		return types.DNS{}, plugin.ConfigError("correct the path, or remove the key", "key %q: %v", "ipam.resolvConf", err)
+		return types.DNS{}, plugin.ConfigError("correct the path, or remove the key", "key %q: %w", "ipam.resolvConf", err)
 	}
 	return parseResolvConf(string(text)), nil
 }

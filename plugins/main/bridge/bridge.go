@@ -11,7 +11,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -122,7 +121,7 @@ func setPort(h *netlink.Handle, c *config, bridge, port netlink.Link) error {
 func waitForPort(h *netlink.Handle, c *config, port netlink.Link) error {
 	state, err := link.WaitUp(h, port.Attrs().Name, portTime)
 	if err != nil {
-		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %v", c.name, state, err)
+		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %w", c.name, state, err)
 	}
 	return nil
 }
@@ -136,8 +135,8 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	if err != nil {
 		return nil, fmt.Errorf("bridge %s: %w", c.name, err)
 	}
-	if wrong := c.checkBridge(l); wrong != nil {
-		return nil, wrong
+	if err := c.checkBridge(l); err != nil {
+		return nil, err
 	}
 	if err := keepMAC(h, l); err != nil {
 		return nil, err
@@ -158,7 +157,7 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 
 // checkBridge refuses a link that can't be the network's bridge. The kernel puts ports of any bridge into VLANs, but one that does not
 // filter them separates nothing.
-func (c *config) checkBridge(l netlink.Link) *types.Error {
+func (c *config) checkBridge(l netlink.Link) error {
 	bridge, ok := l.(*netlink.Bridge)
 	switch {
 	case !ok:
@@ -186,7 +185,7 @@ func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return nil, kernel.MissingLink("bridge", err)
 	case err != nil && !errors.Is(err, unix.EEXIST):
-		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %v", err)
+		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %w", err)
 	}
 	return h.LinkByName(c.name)
 }

@@ -3,7 +3,6 @@ package bridge
 import (
 	"context"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -40,8 +39,8 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	}
 	// The bridge's MAC address is not compared: one that the reference plugin made without isGateway changes it as other containers
 	// come and go.
-	if wrong := c.checkBridge(bridge); wrong != nil {
-		return wrong
+	if err := c.checkBridge(bridge); err != nil {
+		return err
 	}
 	if c.promiscuous && bridge.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
 		return attach.Different("bridge %s is not promiscuous, the configuration has promiscMode", c.name)
@@ -95,9 +94,8 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	l, err := r.Links().LinkByName(c.name)
 	switch {
 	case err == nil:
-		if wrong := c.checkBridge(l); wrong != nil {
-			wrong.Code = types.ErrPluginNotAvailable
-			return wrong
+		if err := c.checkBridge(l); err != nil {
+			return plugin.Unavailable(err)
 		}
 	case !link.IsNotFound(err):
 		return err

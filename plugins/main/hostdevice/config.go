@@ -108,7 +108,7 @@ func (c *config) readDriver() error {
 	}
 	driver, err := os.Readlink(filepath.Join(pciDevices, c.pci, "driver"))
 	if err != nil {
-		return plugin.ConfigError("see `lspci -k`: the device must be there, and bound to a driver", "PCI device %s has no driver: %v", c.pci, err)
+		return plugin.ConfigError("see `lspci -k`: the device must be there, and bound to a driver", "PCI device %s has no driver: %w", c.pci, err)
 	}
 	c.dpdk = slices.Contains([]string{"vfio-pci", "uio_pci_generic", "igb_uio"}, filepath.Base(driver))
 	return nil

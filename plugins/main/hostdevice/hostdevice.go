@@ -6,7 +6,6 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 
@@ -114,8 +113,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	}
 	if c.isSet() && !c.dpdk && c.holder() == nil {
 		if _, err := c.find(r.Links()); err != nil {
-			e := plugin.AsError(err)
-			return types.NewError(types.ErrPluginNotAvailable, e.Msg, e.Details)
+			return plugin.Unavailable(err)
 		}
 	}
 	return attach.Status(ctx, r, &c.Config)

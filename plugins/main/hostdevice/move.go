@@ -21,7 +21,7 @@ func take(r *plugin.Request, l netlink.Link) error {
 	}
 	if err := link.Move(l.Attrs().Index, r.NS(), r.IfName, n.name); err != nil {
 		err = plugin.Errorf("links such as lo and bridges stay in their namespace, and the name, and alternative names, must be free in the container",
-			"move %s into the container as %s: %v", n.name, r.IfName, err)
+			"move %s into the container as %s: %w", n.name, r.IfName, err)
 		return errors.Join(err, n.giveBack(r))
 	}
 	if err := n.claim(); err != nil {

@@ -88,7 +88,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		return nil, err
 	}
 	if state, err := link.WaitUp(a.Links(), end.Attrs().Name, portTime); err != nil {
-		return nil, plugin.Errorf("look at it with `ip -d link`", "%s, the host end of the veth pair, is %s: %v", end.Attrs().Name, state, err)
+		return nil, plugin.Errorf("look at it with `ip -d link`", "%s, the host end of the veth pair, is %s: %w", end.Attrs().Name, state, err)
 	}
 	return a.Result(end), nil
 }

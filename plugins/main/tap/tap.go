@@ -130,7 +130,7 @@ func (c *config) explain(name string, err error) error {
 	case c.label != "":
 		remedy = "the policy of SELinux must have that context, and let the runtime's enter it through the plugin's binary: see `ausearch -m avc`"
 	}
-	return plugin.Errorf(remedy, "make tap %s: %v", name, err)
+	return plugin.Errorf(remedy, "make tap %s: %w", name, err)
 }
 
 // Check compares the tap and its addresses with the result of ADD and the configuration.

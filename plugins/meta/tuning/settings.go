@@ -231,7 +231,7 @@ func findInterface(links *netlink.Handle, r *plugin.Request, wanted values) (net
 }
 
 func attributeError(remedy string, r *plugin.Request, name, value string, err error) error {
-	return plugin.Errorf(remedy, "set %s of %s in %s to %s: %v", name, r.IfName, r.Netns, value, err)
+	return plugin.Errorf(remedy, "set %s of %s in %s to %s: %w", name, r.IfName, r.Netns, value, err)
 }
 
 // readValues reads the keys of the configuration, of args.cni, or of the file for DEL. What no link can have is an error or, where errors

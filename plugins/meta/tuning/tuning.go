@@ -76,7 +76,7 @@ func sysctlError(err error) error {
 	if !errors.As(err, &e) {
 		return err
 	}
-	return plugin.Errorf(e.Remedy(), "%v", err)
+	return plugin.Errorf(e.Remedy(), "%w", err)
 }
 
 // setValues records the attributes that the interface has and sets the wanted ones.
@@ -256,7 +256,7 @@ func checkAllowlist(sysctls []setting) error {
 		}
 		p, err := regexp.Compile(line)
 		if err != nil {
-			return plugin.ConfigError("write one regular expression of Go's syntax on each line", "%s: %v", allowlistFile, err)
+			return plugin.ConfigError("write one regular expression of Go's syntax on each line", "%s: %w", allowlistFile, err)
 		}
 		patterns = append(patterns, p)
 	}

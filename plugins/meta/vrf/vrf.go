@@ -68,7 +68,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	}
 	if err := before.putBack(ctx, r, h, l, int(v.Table)); err != nil {
 		return nil, plugin.Errorf("a route in a table that is not the VRF's can't have a source in the VRF: so don't list sbr before vrf",
-			"join VRF %s: the kernel does not let the interface have what it had: %v", c.name, err)
+			"join VRF %s: the kernel does not let the interface have what it had: %w", c.name, err)
 	}
 	return r.PrevResult, nil
 }

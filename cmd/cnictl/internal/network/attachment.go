@@ -117,7 +117,7 @@ func (n Node) CheckResult(network string, rt *libcni.RuntimeConf) error {
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return plugin.Errorf("remove it, or name another directory with --cache-dir", "libcni's result of the attachment can't be used: %v", err)
+	return plugin.Errorf("remove it, or name another directory with --cache-dir", "libcni's result of the attachment can't be used: %w", err)
 }
 
 // Complete fills in what was not given, for CHECK and DEL, from what libcni has kept of the ADD. It returns the network as it

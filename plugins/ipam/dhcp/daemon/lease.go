@@ -202,11 +202,11 @@ func (d *daemon) check(q *dhcp.Request) (*types100.Result, error) {
 	}
 	mtu := 0
 	if err := l.enter(func(l netlink.Link) error { mtu = l.Attrs().MTU; return nil }); err != nil {
-		return nil, plugin.Errorf(repair, "the lease of %s: %v", q.Key, err)
+		return nil, plugin.Errorf(repair, "the lease of %s: %w", q.Key, err)
 	}
 	result, err := l.result(mtu)
 	if err != nil {
-		return nil, plugin.Errorf(repair, "the lease of %s is not held: %v", q.Key, err)
+		return nil, plugin.Errorf(repair, "the lease of %s is not held: %w", q.Key, err)
 	}
 	return result, nil
 }

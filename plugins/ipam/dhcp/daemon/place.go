@@ -56,7 +56,7 @@ func find(path, ifName string) (*place, error) {
 		l, err := netlink.LinkByName(ifName)
 		if err != nil {
 			return plugin.Errorf("call dhcp through a plugin that makes the interface first, such as bridge or macvlan",
-				"no interface %s in %s: %v", ifName, path, err)
+				"no interface %s in %s: %w", ifName, path, err)
 		}
 		p.index, p.mac, p.mtu, p.kind = l.Attrs().Index, l.Attrs().HardwareAddr, l.Attrs().MTU, l.Type()
 		p.look(l, host)
