@@ -37,15 +37,15 @@ func exchange[T any](ctx context.Context, longest time.Duration, s endpoint, to 
 		if err = errors.Join(err, s.SetReadDeadline(time.Now().Add(pause))); err != nil {
 			return answer, err
 		}
-		if answer, err = hear(ctx, s, answerIn); !errors.Is(err, os.ErrDeadlineExceeded) {
+		if answer, err = firstAnswer(ctx, s, answerIn); !errors.Is(err, os.ErrDeadlineExceeded) {
 			return answer, err
 		}
 	}
 	return answer, context.Cause(ctx)
 }
 
-// hear returns the first answer that comes before the socket's deadline, and passes over all else that does.
-func hear[T any](ctx context.Context, s endpoint, answerIn func(packet []byte) (answer T, ok bool)) (answer T, err error) {
+// firstAnswer returns the first answer that comes before the socket's deadline, and passes over all else that does.
+func firstAnswer[T any](ctx context.Context, s endpoint, answerIn func(packet []byte) (answer T, ok bool)) (answer T, err error) {
 	for packet := make([]byte, mostMessage); ctx.Err() == nil; {
 		n, _, err := s.ReadFrom(packet)
 		if errors.Is(err, unix.ENETDOWN) { // the link was down, and may be up again
@@ -61,8 +61,8 @@ func hear[T any](ctx context.Context, s endpoint, answerIn func(packet []byte) (
 	return answer, context.Cause(ctx)
 }
 
-// persist asks for a lease until there is one, or ctx ends: a server may refuse what it, or another one, has offered.
-func persist(ctx context.Context, ask func() (*holding, error)) (*holding, error) {
+// askUntilLeased asks for a lease until there is one, or ctx ends: a server may refuse what it, or another one, has offered.
+func askUntilLeased(ctx context.Context, ask func() (*holding, error)) (*holding, error) {
 	for why := error(nil); ; {
 		h, err := ask()
 		switch {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log"
-	"net"
 	"time"
 
 	"github.com/vishvananda/netlink"
@@ -110,8 +109,11 @@ func (l *lease) ask(f family, h *holding, how phase, limit time.Duration) (next 
 	ctx, cancel := context.WithTimeout(l.life, limit)
 	defer cancel()
 	next, err = f.extend(ctx, l.enter, h, how)
+	if err == nil && next.address != h.address {
+		err = fmt.Errorf("%w: it gives %s instead", errRefused, next.address)
+	}
 	if errors.Is(err, errRefused) {
-		next, err = l.again(f, h)
+		next, err = l.askAnew(f, h)
 	}
 	return next, err
 }
@@ -126,8 +128,8 @@ func (d *daemon) replace(l *lease, i int, h *holding) {
 	}
 }
 
-// again asks for the same address anew, for one that was refused.
-func (l *lease) again(f family, h *holding) (*holding, error) {
+// askAnew asks for the same address anew, for one that was refused.
+func (l *lease) askAnew(f family, h *holding) (*holding, error) {
 	ctx, cancel := context.WithTimeout(l.life, confirmTime)
 	defer cancel()
 	next, err := f.acquire(ctx, l.enter, h.address)
@@ -145,18 +147,15 @@ func (l *lease) again(f family, h *holding) (*holding, error) {
 func (d *daemon) lose(l *lease, i int, why error) {
 	h := *l.get()[i]
 	h.lost = fmt.Errorf("%s was lost: %w", h.address, why)
-	log.Printf("%s: %v %v", l.Key, h.lost, l.enter(removeAddress(&h)))
-	d.replace(l, i, &h)
-}
-
-func removeAddress(h *holding) func(netlink.Link) error {
-	return func(l netlink.Link) error {
-		all, err := netlink.AddrList(l, unix.AF_UNSPEC)
+	err := l.enter(func(own netlink.Link) error {
+		all, err := netlink.AddrList(own, unix.AF_UNSPEC)
 		for _, a := range all {
-			if a.IP.Equal(net.IP(h.address.AsSlice())) {
-				err = errors.Join(err, netlink.AddrDel(l, &a))
+			if a.IP.Equal(h.address.AsSlice()) {
+				err = errors.Join(err, netlink.AddrDel(own, &a))
 			}
 		}
 		return err
-	}
+	})
+	log.Printf("%s: %v %v", l.Key, h.lost, err)
+	d.replace(l, i, &h)
 }

@@ -71,28 +71,27 @@ func (d *daemon) newLease(q *dhcp.Request, p *place) (*lease, error) {
 	return l, nil
 }
 
-// add gets a lease for an attachment, or returns the one that it has.
-func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Result, undo func(), err error) {
-	undo = func() {}
-	p, err := find(d.netnsPath(q.Netns), q.IfName)
+// add gets a lease for an attachment, or returns the one that it has, which is not new.
+func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Result, isNew bool, err error) {
+	p, err := findPlace(d.netnsPath(q.Netns), q.IfName)
 	if err != nil {
-		return nil, undo, err
+		return nil, false, err
 	}
 	l, err := d.newLease(q, p)
 	if err != nil {
-		return nil, undo, err
+		return nil, false, err
 	}
 	l.life, l.stop = context.WithCancel(context.WithoutCancel(ctx))
 	l.working.Lock()
 	defer l.working.Unlock()
 	if other := d.enlist(l); other != nil {
 		result, err = other.result(p.mtu)
-		if err == nil && other.is(p) && !d.dir.Queued(q.Key) || errors.Is(err, errAsking) {
-			return result, undo, err
+		if err == nil && other.isSame(p) && !d.dir.Queued(q.Key) || errors.Is(err, errAsking) {
+			return result, false, err
 		}
 		// It is of a container before this one, or not held any more.
 		if err := d.release(q.Key); err != nil || d.enlist(l) != nil {
-			return nil, undo, cmp.Or(err, error(errAsking))
+			return nil, false, cmp.Or(err, error(errAsking))
 		}
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, d.resendTimeout, fmt.Errorf("no answer within %v", d.resendTimeout))
@@ -109,11 +108,11 @@ func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Res
 		result, err = l.result(p.mtu)
 	}
 	if err != nil {
-		return nil, undo, errors.Join(err, d.end(l))
+		return nil, false, errors.Join(err, d.end(l))
 	}
 	log.Printf("%s: leased %s", l.Key, l.describe())
 	d.keep(l)
-	return result, func() { _ = d.release(q.Key) }, nil
+	return result, true, nil
 }
 
 // enlist adds a lease unless there is one of that key, which it returns.
@@ -126,7 +125,8 @@ func (d *daemon) enlist(l *lease) (other *lease) {
 	return other
 }
 
-func (d *daemon) find(k plugin.Key) *lease {
+// leaseOf returns the lease of an attachment, nil if there is none.
+func (d *daemon) leaseOf(k plugin.Key) *lease {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.leases[k]
@@ -196,7 +196,7 @@ func (l *lease) describe() (text string) {
 // check returns the lease that an attachment holds.
 func (d *daemon) check(q *dhcp.Request) (*types100.Result, error) {
 	const repair = "restart the container, so that it gets a lease again"
-	l := d.find(q.Key)
+	l := d.leaseOf(q.Key)
 	if l == nil {
 		return nil, plugin.Errorf(repair, "no lease is held for %s", q.Key)
 	}
@@ -213,7 +213,7 @@ func (d *daemon) check(q *dhcp.Request) (*types100.Result, error) {
 
 // release releases what an attachment holds, and stops who is asking for it.
 func (d *daemon) release(k plugin.Key) error {
-	l := d.find(k)
+	l := d.leaseOf(k)
 	if l == nil {
 		return d.dir.Remove(k) // of a lease that could not be taken up
 	}
@@ -225,7 +225,7 @@ func (d *daemon) release(k plugin.Key) error {
 
 // end releases a lease and forgets it, if that is not done. Its working is held.
 func (d *daemon) end(l *lease) error {
-	if d.find(l.Key) != l {
+	if d.leaseOf(l.Key) != l {
 		return nil
 	}
 	l.stop()

@@ -236,8 +236,8 @@ func TestPanics(t *testing.T) {
 	}
 	l.set([]*holding{{since: uptime(), renew: 0, rebind: time.Hour, end: time.Hour}})
 	d.extendNow(l, 0) // as the goroutine does that keeps it
-	if err := d.release(key); err != nil || d.find(key) != nil {
-		t.Errorf("release: %v; the lease is %v", err, d.find(key))
+	if err := d.release(key); err != nil || d.leaseOf(key) != nil {
+		t.Errorf("release: %v; the lease is %v", err, d.leaseOf(key))
 	}
 	ours, theirs := net.Pipe()
 	go func() { _ = dhcp.WriteLine(theirs, conf.New()); _ = theirs.Close() }()

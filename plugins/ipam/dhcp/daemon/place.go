@@ -37,8 +37,8 @@ var errGone = errors.New("the container's interface is gone")
 // upTime bounds the wait for a link to pass packets.
 const upTime = 2 * time.Second
 
-// find looks for a container's link.
-func find(path, ifName string) (*place, error) {
+// findPlace looks for a container's link.
+func findPlace(path, ifName string) (*place, error) {
 	p := &place{path: path}
 	n, err := p.open()
 	if err != nil {
@@ -59,7 +59,7 @@ func find(path, ifName string) (*place, error) {
 				"no interface %s in %s: %w", ifName, path, err)
 		}
 		p.index, p.mac, p.mtu, p.kind = l.Attrs().Index, l.Attrs().HardwareAddr, l.Attrs().MTU, l.Type()
-		p.look(l, host)
+		p.findSegment(l, host)
 		return nil
 	})
 }
@@ -70,14 +70,14 @@ func (p *place) open() (ns.NetNS, error) {
 	if err != nil {
 		return nil, err
 	}
-	var is unix.Stat_t
-	if err := unix.Fstat(int(n.Fd()), &is); err != nil {
+	var file unix.Stat_t
+	if err := unix.Fstat(int(n.Fd()), &file); err != nil {
 		return nil, errors.Join(err, n.Close())
 	}
 	switch p.inode {
 	case 0:
-		p.inode = is.Ino
-	case is.Ino:
+		p.inode = file.Ino
+	case file.Ino:
 	default:
 		return nil, errors.Join(fmt.Errorf("%w: another one is at %s", netns.ErrNotExist, p.path), n.Close())
 	}
@@ -118,9 +118,9 @@ func (p *place) outside(do func(l netlink.Link) error) error {
 	return do(l)
 }
 
-// look looks for the host's links that lead to the same segment as a container's: the master of a macvlan or an ipvlan, the other end
+// findSegment looks for the host's links that lead to the same segment as a container's: the master of a macvlan or an ipvlan, the other end
 // of a veth and its bridge. The calling thread is in the container's namespace.
-func (p *place) look(l netlink.Link, host ns.NetNS) {
+func (p *place) findSegment(l netlink.Link, host ns.NetNS) {
 	id, err := netlink.GetNetNsIdByFd(int(host.Fd()))
 	if err != nil || id < 0 || l.Attrs().NetNsID != id {
 		return
@@ -156,8 +156,8 @@ func (p *place) setUp() error {
 	return err
 }
 
-// is reports whether two places are the same.
-func (p *place) is(other *place) bool { return p.inode == other.inode && p.index == other.index }
+// isSame reports whether two places are the same.
+func (p *place) isSame(other *place) bool { return p.inode == other.inode && p.index == other.index }
 
 func (p *place) document() *conf.Object {
 	o := conf.New()

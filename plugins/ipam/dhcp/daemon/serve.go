@@ -122,10 +122,10 @@ func (d *daemon) handle(ctx context.Context, conn net.Conn) (err error) {
 		cancel()
 	}()
 	q, err := dhcp.ParseRequest(o)
-	answer, undo := conf.New(), func() {}
+	answer, isNew := conf.New(), false
 	if err == nil {
 		var leased *types100.Result
-		if leased, undo, err = d.answer(ctx, q); leased != nil {
+		if leased, isNew, err = d.answer(ctx, q); leased != nil {
 			answer.Set("result", result.FormOf(leased, plugin.CurrentVersion))
 		}
 	}
@@ -133,8 +133,8 @@ func (d *daemon) handle(ctx context.Context, conn net.Conn) (err error) {
 		log.Printf("%s %s: %v", q.Command, q.Key, err)
 		answer = dhcp.Failure(err)
 	}
-	if ctx.Err() != nil || dhcp.WriteLine(conn, answer) != nil {
-		undo()
+	if isLost := ctx.Err() != nil || dhcp.WriteLine(conn, answer) != nil; isLost && isNew {
+		return d.release(q.Key)
 	}
 	return nil
 }
@@ -147,15 +147,14 @@ func caught(err *error) {
 	}
 }
 
-// answer serves a request. undo takes back what it did.
-func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (result *types100.Result, undo func(), err error) {
-	undo = func() {}
+// answer serves a request. What is leased can be new, or have been leased before.
+func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (leased *types100.Result, isNew bool, err error) {
 	defer caught(&err)
 	switch q.Command {
 	case plugin.Add:
 		return d.add(ctx, q)
 	case plugin.Check:
-		result, err = d.check(q)
+		leased, err = d.check(q)
 	case plugin.Del:
 		err = d.release(q.Key)
 	case plugin.Status:
@@ -163,7 +162,7 @@ func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (result *types100.
 	default:
 		err = plugin.Errorf("see docs/dhcp.md", "unknown command %q", q.Command)
 	}
-	return result, undo, err
+	return leased, false, err
 }
 
 // netnsPath returns where the daemon finds a namespace.

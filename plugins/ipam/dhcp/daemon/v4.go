@@ -66,7 +66,7 @@ func (f *v4) acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding
 		return nil, err
 	}
 	defer s.Close()
-	return persist(ctx, func() (*holding, error) { return f.tryAcquire(ctx, in, s, wanted) })
+	return askUntilLeased(ctx, func() (*holding, error) { return f.tryAcquire(ctx, in, s, wanted) })
 }
 
 func (f *v4) tryAcquire(ctx context.Context, in entry, s *socket4, wanted netip.Addr) (*holding, error) {
@@ -132,9 +132,6 @@ func (f *v4) extend(ctx context.Context, in entry, h *holding, how phase) (*hold
 	next, err := f.request(ctx, s, to, request, match)
 	if err != nil {
 		return nil, err
-	}
-	if next.address != h.address {
-		return nil, fmt.Errorf("%w: it gives %s instead", errRefused, next.address)
 	}
 	return next, next.complete(ack)
 }

@@ -64,7 +64,7 @@ func (f *v6) acquire(ctx context.Context, in entry, wanted netip.Addr) (*holding
 		return nil, err
 	}
 	defer s.Close()
-	return persist(ctx, func() (*holding, error) { return f.tryAcquire(ctx, s, wanted) })
+	return askUntilLeased(ctx, func() (*holding, error) { return f.tryAcquire(ctx, s, wanted) })
 }
 
 func (f *v6) tryAcquire(ctx context.Context, s *socket6, wanted netip.Addr) (*holding, error) {
@@ -119,14 +119,7 @@ func (f *v6) extend(ctx context.Context, in entry, h *holding, how phase) (*hold
 		}
 		return h, refusal(reply.Options.Status())
 	}
-	next, err := f.request(ctx, s, m)
-	if err != nil {
-		return nil, err
-	}
-	if next.address != h.address {
-		return nil, fmt.Errorf("%w: it gives %s instead", errRefused, next.address)
-	}
-	return next, nil
+	return f.request(ctx, s, m)
 }
 
 // request sends a message that a lease is the answer to.
