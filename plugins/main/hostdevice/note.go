@@ -53,8 +53,8 @@ const notesDir = "/run/cnibox/host-device"
 func newNote(r *plugin.Request, l netlink.Link) *note {
 	a := l.Attrs()
 	return &note{
-		Key: r.Key, path: filepath.Join(notesDir, fmt.Sprintf("%x", r.Key.ID("host-device"))), netns: r.Netns, inode: inodeOf(r.NS()), number: numberOf(a.Name),
-		name: a.Name, alias: a.Alias, altNames: strings.Join(a.AltNames, " "), kind: l.Type(), parent: a.ParentDev,
+		Key: r.Key, path: filepath.Join(notesDir, fmt.Sprintf("%x", r.Key.ID("host-device"))), netns: r.Netns, inode: inodeOf(r.NS()),
+		number: numberOf(a.Name), name: a.Name, alias: a.Alias, altNames: strings.Join(a.AltNames, " "), kind: l.Type(), parent: a.ParentDev,
 		mac: a.HardwareAddr.String(), mtu: a.MTU, xdp: programOf(l), flags: int(a.RawFlags & settable),
 		queue: a.TxQLen, group: int(a.Group), up: a.RawFlags&unix.IFF_UP != 0, needs: a.ParentIndex, needsIn: a.NetNsID,
 	}
