@@ -58,10 +58,9 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 	if err != nil {
 		return err
 	}
-	own, ours, edited := r.own, ids(before), map[*family]bool{}
+	own, ours := r.own, ids(before)
 	for _, t := range tables { // what somebody else has made for himself is not this attachment's
-		own = filter(own, func(r rule) bool { return !r.common || !t.has(r) || ours[r.id()] })
-		edited[t.family] = true
+		own = filter(own, func(r rule) bool { return !r.common || !t.hasRule(r) || ours[r.id()] })
 	}
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
@@ -69,8 +68,7 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 		_, err := removeFrom(ctx, tables, map[owner]bool{r.owner: true}, nil)
 		return err
 	})
-	// What is evicted stays written down for a family of which no table is edited.
-	after := filter(before, func(o rule) bool { return !leaving[o.owner] || !edited[o.family] })
+	after := filter(before, func(o rule) bool { return !leaving[o.owner] })
 	for _, o := range own {
 		o.owner = r.owner
 		after = append(after, o)
@@ -79,7 +77,7 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 		return err
 	}
 	for _, t := range tables {
-		c := t.replacing(before, after, leaving)
+		c := t.changeTo(before, after, leaving)
 		c.chains, c.shared, c.wanted = r.chains, ofFamily(t.family, r.shared), append(c.wanted, ofFamily(t.family, own)...)
 		if err := t.edit(ctx, c); err != nil {
 			return err
@@ -95,7 +93,7 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 func (r Rules) tables(ctx context.Context, owned []rule) (list []*table, err error) {
 	for _, f := range families() {
 		isHeld := slices.ContainsFunc(owned, func(o rule) bool { return o.owner == r.owner && o.family == f })
-		if !isHeld && len(r.of(f)) == 0 {
+		if !isHeld && len(r.ofFamily(f)) == 0 {
 			continue
 		}
 		t, err := plainTable(f, r.owner.kind.table())
@@ -122,7 +120,7 @@ func (b *Backend) Check(ctx context.Context, r Rules) error {
 	isHeld := slices.ContainsFunc(owned, func(o rule) bool { return o.owner == r.owner })
 	for _, f := range families() {
 		// Versions of the reference plugin differ in what they make for all.
-		lacking := filter(r.of(f), func(r rule) bool { return isHeld || !r.common })
+		lacking := filter(r.ofFamily(f), func(r rule) bool { return isHeld || !r.common })
 		name := r.owner.kind.table()
 		tables, err := b.tables(ctx, f, name, false, append(r.owner.chains(), r.chains...))
 		if err != nil {

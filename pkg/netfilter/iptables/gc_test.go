@@ -22,7 +22,7 @@ import (
 func TestGC(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		valid, other := second("a", "eth1"), plugin.Key{Network: "other", ContainerID: "a", IfName: "eth0"}
-		addrOf := map[plugin.Key]string{keyOf("a"): "10.88.0.2", valid: "10.88.0.4", keyOf("b"): "10.88.0.3", other: "10.99.0.2"}
+		addrOf := map[plugin.Key]string{keyOf("a"): "10.88.0.2", valid: "10.88.0.4", keyOf("b"): "10.88.0.3", other: "10.99.0.5"}
 		rulesOf := func(key plugin.Key) []Rules {
 			ip := addrOf[key]
 			return []Rules{
@@ -133,7 +133,10 @@ func TestLocked(t *testing.T) {
 func TestKilledAdd(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		a, b := PortMaps(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80")), PortMaps(keyOf("b"), publish(t, "tcp/8080=10.88.0.3:80"))
-		n.Do(func() { must(t, writeOwned(ownedBy(a))) })
+		n.Do(func() {
+			must(t, os.MkdirAll(filepath.Dir(ownersFile), 0o755))
+			must(t, writeOwned(ownedBy(a)))
+		})
 		n.add(t, b) // the port is not taken
 		n.del(t, PortMapping, keyOf("b"))
 		n.add(t, a) // an ADD again

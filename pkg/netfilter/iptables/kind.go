@@ -113,7 +113,7 @@ type Rules struct {
 	localhost string        // is the link towards them if 127.0.0.1 is to reach them, else ""
 }
 
-func (r Rules) of(f *family) []rule { return ofFamily(f, slices.Concat(r.shared, r.own)) }
+func (r Rules) ofFamily(f *family) []rule { return ofFamily(f, slices.Concat(r.shared, r.own)) }
 
 // Masquerade returns the rules of the container's chain and the jumps to it. What stays in the networks of the addresses
 // comes first in the chain.

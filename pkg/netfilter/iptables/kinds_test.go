@@ -28,7 +28,7 @@ func (n *node) has(t *testing.T, what string, table string, wanted ...rule) {
 	for _, f := range families() {
 		got := leaving(n.rules(t, f, table), func(line string) bool { return !strings.HasPrefix(line, "-A ") })
 		want := ""
-		for _, r := range without(ofFamily(f, wanted), nil) {
+		for _, r := range missing(ofFamily(f, wanted), nil) {
 			want += r.String() + "\n"
 		}
 		same(t, what+" "+f.name, sorted(got), sorted(want))
@@ -48,7 +48,7 @@ func TestKinds(t *testing.T) {
 				}
 				inChain := func(line string) bool { return !strings.HasPrefix(line, "-A CNI-") }
 				before := n.rules(t, &ipv4, table)
-				for _, gone := range r.of(&ipv4) {
+				for _, gone := range r.ofFamily(&ipv4) {
 					n.restore(t, table, gone.remove())
 					harmed := n.rules(t, &ipv4, table)
 					wantError(t, n.check(t, r), "table "+table+" of iptables-"+n.flavour, "lacks the rule of net/a/eth0", gone.String())

@@ -100,7 +100,7 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 			return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
 				hookChain, nfTables, f.name, err)
 		}
-		if t, missing := plainTable(f, filterTable); err == nil && len(tables) == 0 && missing == nil {
+		if t, notFound := plainTable(f, filterTable); err == nil && len(tables) == 0 && notFound == nil {
 			tables = append(tables, t)
 		}
 		list = append(list, tables...) // none without a program: nothing drops packets

@@ -175,7 +175,7 @@ func evict(owned []rule, tables []*table, adding owner, ports spec.PortMaps) (le
 // have the name that the one who asks has.
 func publisher(owned []rule, t *table, r rule, asking owner) owner {
 	for _, o := range owned {
-		if o.owner.kind == PortMapping && sameRule(o, r) {
+		if o.owner.kind == PortMapping && o.id() == r.id() {
 			return o.owner
 		}
 	}

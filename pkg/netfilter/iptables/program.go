@@ -28,7 +28,7 @@ const lockSeconds = 10
 // open finds the program of iptables for rules that are handled one by one, and detects its version. Whole tables are listed and changed
 // by iptables-save and iptables-restore, which the library does not run: it would run a program for each rule and chain.
 func open(f *family) (*iptables.IPTables, error) {
-	path, err := find(f.program)
+	path, err := findProgram(f.program)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func open(f *family) (*iptables.IPTables, error) {
 	return p, nil
 }
 
-func find(name string) (path string, err error) {
+func findProgram(name string) (path string, err error) {
 	if path, err = program.Find(name); err != nil {
 		return "", &types.Error{
 			Code: types.ErrPluginNotAvailable,
@@ -53,32 +53,32 @@ func find(name string) (path string, err error) {
 
 // plainTable returns a table in the flavour of the program with the plain name, whichever that is.
 func plainTable(f *family, name string) (*table, error) {
-	path, err := find(f.program + "-restore")
+	path, err := findProgram(f.program + "-restore")
 	return &table{family: f, name: name, restore: path}, err
 }
 
 // flavouredTable returns a table in a flavour, for the program with its name or the plain one.
 func flavouredTable(ctx context.Context, f *family, name, flavour string) (*table, error) {
-	path, missing := find(f.program + "-" + flavour + "-restore")
-	if missing == nil {
+	path, notFound := findProgram(f.program + "-" + flavour + "-restore")
+	if notFound == nil {
 		return &table{family: f, name: name, restore: path}, nil
 	}
 	t, err := plainTable(f, name)
 	if err != nil {
-		return nil, missing
+		return nil, notFound
 	}
-	version, err := run(ctx, t.restore, "", "--version")      // go-iptables reads the flavour, too, but does not tell
-	switch isNFT := strings.Contains(version, "nf_tables"); { // before 1.8 all were legacy, and some had no --version
+	version, err := runProgram(ctx, t.restore, "", "--version") // go-iptables reads the flavour, too, but does not tell
+	switch isNFT := strings.Contains(version, "nf_tables"); {   // before 1.8 all were legacy, and some had no --version
 	case ctx.Err() != nil:
 		return nil, err
 	case isNFT != (flavour == nfTables):
-		return nil, missing
+		return nil, notFound
 	}
 	return t, nil
 }
 
-// run runs a program of iptables and returns what it prints.
-func run(ctx context.Context, path, input string, args ...string) (string, error) {
+// runProgram runs a program of iptables and returns what it prints.
+func runProgram(ctx context.Context, path, input string, args ...string) (string, error) {
 	out, err := program.Run(ctx, path, input, args...)
 	var exit *exec.ExitError
 	if errors.As(err, &exit) {

@@ -72,8 +72,8 @@ func removeFrom(ctx context.Context, tables []*table, leaving map[owner]bool, un
 			errs = append(errs, err)
 			continue
 		}
-		c := t.replacing(slices.Concat(before, unowned), after, leaving)
-		for _, r := range without(t.rules, c.wanted) {
+		c := t.changeTo(slices.Concat(before, unowned), after, leaving)
+		for _, r := range missing(t.rules, c.wanted) {
 			if m, ok := portMapOf(r); ok && c.containers[r.chain] {
 				ports = append(ports, m)
 			}

@@ -83,17 +83,6 @@ func (r rule) target() string {
 	return word
 }
 
-// isAbout reports whether the rule is in one of the chains, or jumps to one.
-func (r rule) isAbout(chains map[string]bool) bool { return chains[r.chain] || chains[r.target()] }
-
-func setOf(names []string) map[string]bool {
-	set := map[string]bool{}
-	for _, name := range names {
-		set[name] = true
-	}
-	return set
-}
-
 // id is equal for two texts of one rule. Those that lead to a container's port maps are known by their ports: conditions are
 // in them in the words of the configuration, which iptables-save prints in others.
 func (r rule) id() string {
@@ -104,15 +93,13 @@ func (r rule) id() string {
 	return strings.Join([]string{r.family.name, r.chain, spec}, " ")
 }
 
-func sameRule(a, b rule) bool { return a.id() == b.id() }
-
 // ofFamily returns the rules of one family.
 func ofFamily(f *family, rules []rule) []rule {
 	return filter(rules, func(r rule) bool { return r.family == f })
 }
 
-// without returns the rules that are not among others, each once.
-func without(rules, others []rule) []rule {
+// missing returns the rules that others lack, each once.
+func missing(rules, others []rule) []rule {
 	seen := ids(others)
 	return filter(rules, func(r rule) bool {
 		id := r.id()

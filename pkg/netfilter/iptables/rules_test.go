@@ -46,7 +46,7 @@ func texts(rules []rule) string {
 func TestMasqueradeRules(t *testing.T) {
 	t.Parallel()
 	key := plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}
-	got := texts(without(Masquerade(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own, nil))
+	got := texts(missing(Masquerade(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own, nil))
 	const c = ` -m comment --comment "name: \"net1\" id: \"cid1\""`
 	const chain = "CNI-e8f6f419596f7f47b3468487"
 	want := "ipv4 -I " + chain + " -d 10.88.0.0/16" + c + " -j ACCEPT\n" +
@@ -162,10 +162,10 @@ ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 ! -o br0` + own + ` -j CNI-ISOLATION-STAGE-
 ipv4 -I CNI-ISOLATION-STAGE-2 -o br0` + both + ` -j DROP
 ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 -o br0` + own + ` -j DROP
 `
-	if diff := cmp.Diff(want, texts(w.of(&ipv4))); diff != "" {
+	if diff := cmp.Diff(want, texts(w.ofFamily(&ipv4))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff(strings.ReplaceAll(strings.ReplaceAll(want, "ipv4", "ipv6"), "10.88.0.2/32", "fd00::2/128"), texts(w.of(&ipv6))); diff != "" {
+	if diff := cmp.Diff(strings.ReplaceAll(strings.ReplaceAll(want, "ipv4", "ipv6"), "10.88.0.2/32", "fd00::2/128"), texts(w.ofFamily(&ipv6))); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -206,7 +206,7 @@ func TestComment(t *testing.T) {
 
 func TestIdentity(t *testing.T) {
 	t.Parallel()
-	of := func(chain, spec string) string { return rule{family: &ipv4, chain: chain, spec: spec}.id() }
+	idOf := func(chain, spec string) string { return rule{family: &ipv4, chain: chain, spec: spec}.id() }
 	const to = " -j CNI-DN-e8f6f419596f7f47b3468"
 	for _, tt := range []struct {
 		a, b string
@@ -218,7 +218,7 @@ func TestIdentity(t *testing.T) {
 		{"-p tcp -m multiport --dports 1,2" + to, "-p tcp -m multiport --dports 1,3" + to, false},
 		{"-p tcp -m multiport --dports 1,2" + to, "-p udp -m multiport --dports 1,2" + to, false},
 	} {
-		if got := of("C", tt.a) == of("C", tt.b); got != tt.same {
+		if got := idOf("C", tt.a) == idOf("C", tt.b); got != tt.same {
 			t.Errorf("%s\n%s\nare the same: %v", tt.a, tt.b, got)
 		}
 	}

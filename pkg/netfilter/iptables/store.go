@@ -31,7 +31,7 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 	}
 	known := chainsOf(owners)
 	for _, f := range families() {
-		tables, err := s.unknown(ctx, f, known)
+		tables, err := s.unknownTables(ctx, f, known)
 		if err != nil {
 			return nil, err
 		}
@@ -56,8 +56,8 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 	return list, nil
 }
 
-// unknown returns the tables in which there may be containers' chains that are not known.
-func (s store) unknown(ctx context.Context, f *family, known map[string]bool) ([]*table, error) {
+// unknownTables returns the tables in which there may be containers' chains that are not known.
+func (s store) unknownTables(ctx context.Context, f *family, known map[string]bool) ([]*table, error) {
 	there, err := s.conn.HasTables(nftTable(f, s.kind.table()))
 	if err != nil || s.kind == Forwarding {
 		return nil, err

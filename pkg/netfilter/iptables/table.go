@@ -74,7 +74,7 @@ func (t *table) read(ctx context.Context) error {
 		return nil
 	}
 	save := strings.TrimSuffix(t.restore, "restore") + "save"
-	text, err := run(ctx, save, "", "-t", t.name)
+	text, err := runProgram(ctx, save, "", "-t", t.name)
 	if err != nil {
 		return err
 	}
@@ -112,10 +112,10 @@ func (t *table) lacking(ctx context.Context, rules []rule) ([]rule, error) {
 	if err := t.read(ctx); err != nil {
 		return nil, err
 	}
-	return without(rules, t.rules), nil
+	return missing(rules, t.rules), nil
 }
 
-func (t *table) has(r rule) bool { return t.ids[r.id()] }
+func (t *table) hasRule(r rule) bool { return t.ids[r.id()] }
 
 // change is what is to become of a table.
 type change struct {
@@ -129,14 +129,14 @@ type change struct {
 	unwanted   []rule // in other chains
 }
 
-// replacing returns the change that makes of what owners had before what they have after, when some leave. Of their containers' chains
+// changeTo returns the change that makes of what owners had before what they have after, when some leave. Of their containers' chains
 // those that are not there are not made again for others.
-func (t *table) replacing(before, after []rule, leaving map[owner]bool) change {
+func (t *table) changeTo(before, after []rule, leaving map[owner]bool) change {
 	chains := chainsOf(leaving)
 	isRemaining := func(r rule) bool {
 		return r.family == t.family && (chains[r.chain] && t.chains[r.chain] || chains[r.target()] && t.chains[r.target()])
 	}
-	return change{containers: chains, wanted: filter(after, isRemaining), unwanted: without(before, after)}
+	return change{containers: chains, wanted: filter(after, isRemaining), unwanted: missing(before, after)}
 }
 
 // edit makes a change, by one run of iptables-restore if something differs.
@@ -150,7 +150,7 @@ func (t *table) edit(ctx context.Context, c change) error {
 	}
 	t.ids = nil
 	input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
-	_, err := run(ctx, t.restore, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
+	_, err := runProgram(ctx, t.restore, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
 	return err
 }
 
@@ -161,13 +161,13 @@ func (t *table) lines(c change) (lines []string) {
 			lines = append(lines, "-N "+chain)
 		}
 	}
-	for _, r := range without(c.shared, t.rules) {
+	for _, r := range missing(c.shared, t.rules) {
 		lines = append(lines, r.add())
-		if jump := isolationJump(r.family); r.target() == forwardChain && t.has(jump) {
+		if jump := isolationJump(r.family); r.target() == forwardChain && t.hasRule(jump) {
 			lines = append(lines, jump.remove(), jump.add()) // has to stay before it
 		}
 	}
-	unwanted, wanted, kept := ids(c.unwanted), without(c.wanted, nil), map[string]bool{}
+	unwanted, wanted, kept := ids(c.unwanted), missing(c.wanted, nil), map[string]bool{}
 	for _, r := range wanted {
 		kept[r.chain] = true
 	}
@@ -184,7 +184,7 @@ func (t *table) lines(c change) (lines []string) {
 		}
 	}
 	for _, r := range wanted {
-		if r.isAbout(c.containers) || !t.has(r) {
+		if c.containers[r.chain] || c.containers[r.target()] || !t.hasRule(r) {
 			lines = append(lines, r.add())
 		}
 	}
