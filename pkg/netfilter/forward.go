@@ -145,5 +145,5 @@ func (f Forward) del(ctx context.Context, h host, hint []netip.Prefix) error {
 }
 
 func (Forward) stores(*plugin.Request) []plugin.Store {
-	return []plugin.Store{nft.Forwarding, rules{iptables.Forwarding}, firewalld.Sources{}}
+	return []plugin.Store{nft.Forwarding, iptables.Forwarding, firewalld.Sources{}}
 }

@@ -56,5 +56,5 @@ func (Masquerade) del(ctx context.Context, h host, hint []netip.Prefix) error {
 }
 
 func (Masquerade) stores(r *plugin.Request) []plugin.Store {
-	return []plugin.Store{nft.Masquerading, nft.Unused{}, rules{iptables.Masquerading}, reference.Masquerade{Request: r}}
+	return []plugin.Store{nft.Masquerading, nft.Unused{}, iptables.Masquerading, reference.Masquerade{Request: r}}
 }

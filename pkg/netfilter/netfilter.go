@@ -110,26 +110,3 @@ func (h host) delLeftover(ctx context.Context, l leftover, hint []netip.Prefix) 
 	}
 	return l.Del(ctx, h.conn, hint)
 }
-
-// rules is where attachments hold rules of iptables.
-type rules struct{ iptables.Kind }
-
-// Held lists who holds some.
-func (s rules) Held(ctx context.Context, network string) ([]plugin.Held, error) {
-	conn, err := nft.Open()
-	if err != nil {
-		return nil, err
-	}
-	defer conn.Close()
-	return iptables.On(conn).Store(s.Kind).Held(ctx, network)
-}
-
-// Release removes them.
-func (s rules) Release(ctx context.Context, list []plugin.Held) error {
-	conn, err := nft.Open()
-	if err != nil {
-		return err
-	}
-	defer conn.Close()
-	return iptables.On(conn).Store(s.Kind).Release(ctx, list)
-}

@@ -74,5 +74,5 @@ func (PortMaps) del(ctx context.Context, h host, hint []netip.Prefix) error {
 }
 
 func (PortMaps) stores(r *plugin.Request) []plugin.Store {
-	return []plugin.Store{nft.Publishing, nft.Unused{}, rules{iptables.PortMapping}, reference.PortMaps{Request: r}}
+	return []plugin.Store{nft.Publishing, nft.Unused{}, iptables.PortMapping, reference.PortMaps{Request: r}}
 }

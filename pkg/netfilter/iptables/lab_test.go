@@ -90,10 +90,7 @@ func (n *node) gc(t testing.TB, network string, valid ...plugin.Key) {
 	for _, key := range valid {
 		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: key.ContainerID, IfName: key.IfName})
 	}
-	must(t, n.try(func() error {
-		b := on(t)
-		return held.GC(ctx, r, b.Store(Masquerading), b.Store(PortMapping), b.Store(Forwarding))
-	}))
+	must(t, n.try(func() error { return held.GC(ctx, r, Masquerading, PortMapping, Forwarding) }))
 }
 
 func keyOf(id string) plugin.Key { return second(id, "eth0") }

@@ -4,34 +4,31 @@ import (
 	"context"
 	"slices"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// store is where attachments hold rules of a kind.
-type store struct {
-	*Backend
-	kind Kind
-}
-
-// Store returns where attachments hold rules of a kind: the file of owners, and containers' chains of the reference plugins, whose
-// comments name the network and the container. Their rules for addresses name nobody.
-func (b *Backend) Store(k Kind) plugin.Store { return store{b, k} }
-
-// Held lists what the file of owners has, and containers' chains that nobody in it has.
-func (s store) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+// Held lists who has rules of the kind: owners in the file, and those of containers' chains of the reference plugins, whose comments name
+// the network and the container. Their rules for addresses name nobody.
+func (k Kind) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+	conn, err := nft.Open()
+	if err != nil {
+		return nil, err
+	}
+	defer conn.Close()
 	owned, err := readOwned()
 	if err != nil {
 		return nil, err
 	}
 	owners := map[owner]bool{}
 	for _, r := range owned {
-		if r.owner.kind == s.kind {
+		if r.owner.kind == k {
 			owners[r.owner] = true
 		}
 	}
 	known := chainsOf(owners)
 	for _, f := range families() {
-		tables, err := s.unknownTables(ctx, f, known)
+		tables, err := On(conn).unknownTables(ctx, k, f, known)
 		if err != nil {
 			return nil, err
 		}
@@ -42,7 +39,7 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 			for _, r := range t.rules {
 				key, ok := namedBy(r)
 				// The chain is called after both: a comment that was cut does not name them.
-				if o := (owner{s.kind, key}); ok && !known[r.target()] && slices.Contains(o.chains(), r.target()) {
+				if o := (owner{k, key}); ok && !known[r.target()] && slices.Contains(o.chains(), r.target()) {
 					owners[o] = true
 				}
 			}
@@ -50,39 +47,47 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 	}
 	for o := range owners {
 		if network == "" || network == o.key.Network {
-			list = append(list, plugin.Held{Key: o.key, What: "rules of iptables: " + string(s.kind)})
+			list = append(list, plugin.Held{Key: o.key, What: "rules of iptables: " + string(k)})
 		}
 	}
 	return list, nil
 }
 
 // unknownTables returns the tables in which there may be containers' chains that are not known.
-func (s store) unknownTables(ctx context.Context, f *family, known map[string]bool) ([]*table, error) {
-	there, err := s.conn.HasTables(nftTable(f, s.kind.table()))
-	if err != nil || s.kind == Forwarding {
+func (b *Backend) unknownTables(ctx context.Context, k Kind, f *family, known map[string]bool) ([]*table, error) {
+	if k == Forwarding {
+		return nil, nil
+	}
+	there, err := b.conn.HasTables(nftTable(f, k.table()))
+	if err != nil {
 		return nil, err
 	}
 	var names []string
 	if there[0] {
-		chains, err := s.conn.ListChainsOfTableFamily(f.nft)
+		chains, err := b.conn.ListChainsOfTableFamily(f.nft)
 		if err != nil {
 			return nil, err
 		}
 		for _, c := range chains {
-			if c.Table.Name == s.kind.table() && s.kind.isChain(c.Name) && !known[c.Name] {
+			if c.Table.Name == k.table() && k.isChain(c.Name) && !known[c.Name] {
 				names = append(names, c.Name)
 			}
 		}
 	}
-	return s.tables(ctx, f, s.kind.table(), false, names)
+	return b.tables(ctx, f, k.table(), false, names)
 }
 
 // Release takes away what is listed.
-func (s store) Release(ctx context.Context, list []plugin.Held) error {
+func (k Kind) Release(ctx context.Context, list []plugin.Held) error {
+	conn, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
 	leaving := map[owner]bool{}
 	for _, h := range list {
-		leaving[owner{s.kind, h.Key}] = true
+		leaving[owner{k, h.Key}] = true
 	}
-	_, err := s.remove(ctx, s.kind, leaving, nil)
+	_, err = On(conn).remove(ctx, k, leaving, nil)
 	return err
 }
