@@ -25,8 +25,8 @@ const (
 // lockSeconds is how long iptables may wait for its own lock.
 const lockSeconds = 10
 
-// open finds the program of iptables for rules that are handled one by one, and detects its version. Whole tables are listed and changed
-// by iptables-save and iptables-restore, which the library does not run: it would run a program for each rule and chain.
+// open finds the program for rules that are handled one by one, and detects its version. Tables are listed and changed as a whole, by
+// iptables-save and iptables-restore: the library runs a program for each chain and rule, and knows no deadline.
 func open(f *family) (*iptables.IPTables, error) {
 	path, err := findProgram(f.program)
 	if err != nil {
