@@ -33,7 +33,7 @@ var bridgeMain = mainPlugin{kind: "bridge", masquerades: true, reached: []string
 	"DEL with the interface gone leaves nothing":                                     "its DEL removes no rules of iptables once the interface is gone",
 }}
 
-var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
+var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeMain.results(), bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
 	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
 	bridgeMain.strangers(),
 	hostileRows(nil, func(l *lab) network { return l.lan() }),
@@ -134,32 +134,9 @@ var bridgeResults = []row{
 		l.has(&l.host.Namespace, i[1].Name, "address", i[1].Mac, "master", "lan0")
 		l.has(&c.Namespace, "net1", "address", i[2].Mac)
 	}},
-	{name: "dns is the IPAM plugin's", test: func(l *lab) {
-		c := l.attach(l.lan("ipam", with(fixedIPs("10.44.0.2/24"), "dns", `{"nameservers":["10.44.0.53"],"search":["lab"]}`)), "web")
-		l.same(text(c.result.DNS), `{"nameservers":["10.44.0.53"],"search":["lab"]}`)
-	}},
-	{name: "an empty list in the network's own dns drops the IPAM plugin's, null or an empty domain does not", test: func(l *lab) {
-		for own, want := range map[string]string{`{"nameservers":[]}`: "", `{"options":[],"domain":""}`: "", `{"search":null,"domain":""}`: "10.44.0.53", `{}`: "10.44.0.53"} {
-			c := l.pod("web")
-			l.must(c.add(l.lan("dns", own, "ipam", with(fixedIPs("10.44.0.2/24"), "dns", `{"nameservers":["10.44.0.53"]}`))))
-			l.same(strings.Join(c.result.DNS.Nameservers, " "), want)
-			l.must(c.del())
-			c.Delete(l)
-		}
-	}},
-	{name: "the network's own dns comes before the IPAM plugin's", test: func(l *lab) {
-		own := `{"domain":"own","options":["ndots:5"]}`
-		c := l.attach(l.lan("dns", own, "ipam", with(fixedIPs("10.44.0.2/24"), "dns", `{"nameservers":["10.44.0.53"]}`)), "web")
-		l.same(text(c.result.DNS), own)
-	}},
 	{name: "dns without ipam is in the result", test: func(l *lab) {
 		c := l.attach(conf(with(layer2, "dns", `{"nameservers":["192.0.2.53"]}`)), "web")
 		l.same(text(c.result.DNS), `{"nameservers":["192.0.2.53"]}`)
-	}},
-	{name: "a previous result is left out of the result", test: func(l *lab) {
-		printed, err := l.exec("ADD", l.pod("web"), with(layer2, "capabilities", "{}", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
-		l.must(err)
-		l.lacks(printed, "wg0")
 	}},
 	{name: "containers that come at the same time on a new node all get in", test: func(l *lab) {
 		l.allGetIn(conf(lan))
@@ -539,37 +516,17 @@ var bridgeGateways = []row{
 	}},
 }
 
-func bridgeRoutes() (rows []row) {
-	for _, c := range []struct{ name, route, dst, want, lacks, differs string }{
-		{"a route goes by the gateway of its family", `{"dst":"10.50.0.0/16"}`, "10.50.0.0/16", "via 10.44.0.1 dev eth0", "", ""},
-		{"an IPv6 route goes by the gateway of its family", `{"dst":"fd00:50::/48"}`, "fd00:50::/48", "via fd00:44::1 dev eth0", "", ""},
+func bridgeRoutes() []row {
+	return append(bridgeMain.routes([]routeCase{
 		{"a route with a gateway goes by it", `{"dst":"10.50.0.0/16","gw":"10.44.0.9"}`, "10.50.0.0/16", "via 10.44.0.9 dev eth0", "", ""},
 		{"an IPv6 route with a gateway goes by it", `{"dst":"fd00:50::/48","gw":"fd00:44::9"}`, "fd00:50::/48", "via fd00:44::9 dev eth0", "", ""},
 		{"a route with the gateway 0.0.0.0 goes by none", `{"dst":"10.50.0.0/16","gw":"0.0.0.0"}`, "10.50.0.0/16", "10.50.0.0/16 dev eth0", "via", ""},
 		{"an IPv6 route with the gateway :: goes by none", `{"dst":"fd00:50::/48","gw":"::"}`, "fd00:50::/48", "fd00:50::/48 dev eth0", "via",
 			"the kernel refuses that gateway"},
-		{"a route of scope link goes by no gateway", `{"dst":"10.50.0.0/16","scope":253}`, "10.50.0.0/16", "scope link", "via",
-			"it takes the gateway, which the kernel refuses for that scope"},
-		{"a route of scope host goes by no gateway", `{"dst":"10.50.0.0/16","scope":254}`, "10.50.0.0/16", "scope host", "via",
-			"it takes the gateway, which the kernel refuses for that scope"},
-		{"a route has its priority", `{"dst":"10.50.0.0/16","priority":50}`, "10.50.0.0/16", "metric 50", "", ""},
 		{"an IPv6 route has its priority", `{"dst":"fd00:50::/48","priority":50}`, "fd00:50::/48", "metric 50", "", ""},
-		{"a route is in its table", `{"dst":"10.50.0.0/16","table":300}`, "10.50.0.0/16", "table 300", "", ""},
-		{"a route has its mtu and advmss", `{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200}`, "10.50.0.0/16", "mtu 1300 advmss 1200", "",
-			"it does not set mtu and advmss of a route"},
 		{"a destination need not be masked", `{"dst":"10.50.7.7/16"}`, "10.50.0.0/16", "via 10.44.0.1", "",
 			"the kernel refuses one that is not"},
-	} {
-		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
-			web := l.attach(l.lan("isDefaultGateway", "false", "isGateway", "true",
-				"ipam", with(fixedIPs("10.44.0.2/24", "fd00:44::2/64"), "routes", "["+c.route+"]")), "web")
-			l.shows(web.routes(c.dst), c.want)
-			if c.lacks != "" {
-				l.lacks(web.routes(c.dst), c.lacks)
-			}
-		}})
-	}
-	return append(rows,
+	}),
 		row{name: "routes are in the result as the IPAM plugin says", test: func(l *lab) {
 			routes := `[{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200,"priority":50,"table":300},{"dst":"10.51.0.0/16","gw":"10.44.0.9","scope":0}]`
 			c := l.attach(l.lan("isDefaultGateway", "false", "ipam", with(fixedIPs("10.44.0.2/24 10.44.0.1"), "routes", routes)), "web")
@@ -578,10 +535,6 @@ func bridgeRoutes() (rows []row) {
 		row{name: "a route without any gateway goes by the link", test: func(l *lab) {
 			c := l.attach(conf(with(layer2, "ipam", with(fixedIPs("10.44.0.2/24"), "routes", `[{"dst":"10.50.0.0/16"}]`))), "web")
 			l.shows(c.routes("10.50.0.0/16"), "10.50.0.0/16 dev eth0")
-		}},
-		row{name: "a route that is asked for twice is made once", differs: "it asks the kernel twice, which refuses", test: func(l *lab) {
-			c := l.attach(l.lan("ipam", with(fixedIPs("10.44.0.2/24"), "routes", `[{"dst":"10.50.0.0/16"},{"dst":"10.50.0.0/16","gw":"10.44.0.1"}]`)), "web")
-			l.same(strings.Count(c.routes("10.50.0.0/16"), "10.50.0.0/16"), 1)
 		}},
 	)
 }

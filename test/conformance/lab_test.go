@@ -246,14 +246,12 @@ func (c *container) add(n network, options ...option) error {
 // learn reads the result of ADD.
 func (c *container) learn() {
 	c.result, c.v4, c.v6 = c.lab.result(c.printed), "", ""
-	for _, ip := range c.result.IPs {
-		address := ip.Address.IP.String()
-		switch is4 := ip.Address.IP.To4() != nil; {
-		case is4 && c.v4 == "":
-			c.v4 = address
-		case !is4 && c.v6 == "":
-			c.v6 = address
-		}
+	v4, v6 := netlab.Addresses(c.result)
+	if v4.IsValid() {
+		c.v4 = v4.String()
+	}
+	if v6.IsValid() {
+		c.v6 = v6.String()
 	}
 }
 

@@ -72,6 +72,33 @@ func edited(keys ...string) func(*lab, *container) {
 	return func(_ *lab, c *container) { c.network.plugins = []string{with(c.network.plugins[0], keys...)} }
 }
 
+// results are rows about what the result has of the IPAM plugin's dns, and of a plugin before.
+func (p mainPlugin) results() []row {
+	const ipam = `{"type":"static","addresses":[{"address":"10.44.0.2/24","gateway":"10.44.0.1"}],"dns":{"nameservers":["10.44.0.53"],"search":["lab"]}}`
+	return []row{
+		{name: "dns is the IPAM plugin's", test: func(l *lab) {
+			l.same(text(l.attach(p.network(l, "ipam", ipam), "web").result.DNS), `{"nameservers":["10.44.0.53"],"search":["lab"]}`)
+		}},
+		{name: "an empty list in the network's own dns drops the IPAM plugin's, null or an empty domain does not", test: func(l *lab) {
+			for own, want := range map[string]string{`{"nameservers":[]}`: "", `{"options":[],"domain":""}`: "", `{"search":null,"domain":""}`: "10.44.0.53", `{}`: "10.44.0.53"} {
+				c := l.attach(p.network(l, "dns", own, "ipam", ipam), "web")
+				l.same(strings.Join(c.result.DNS.Nameservers, " "), want)
+				l.must(c.del())
+				c.Delete(l)
+			}
+		}},
+		{name: "the network's own dns comes before the IPAM plugin's", test: func(l *lab) {
+			own := `{"domain":"own","options":["ndots:5"]}`
+			l.same(text(l.attach(p.network(l, "dns", own, "ipam", ipam), "web").result.DNS), own)
+		}},
+		{name: "a previous result is left out of the result", test: func(l *lab) {
+			printed, err := l.exec("ADD", l.pod("web"), with(p.network(l).plugins[0], "capabilities", "{}", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
+			l.must(err)
+			l.lacks(printed, "wg0")
+		}},
+	}
+}
+
 // strangers are rows about a DEL that must not touch what others have.
 func (p mainPlugin) strangers() []row {
 	late := func(l *lab, del func(old *container) error) {

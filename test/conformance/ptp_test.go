@@ -25,7 +25,7 @@ var ptpMain = mainPlugin{kind: "ptp", masquerades: true, reached: []string{"10.4
 	"DEL with the interface gone leaves nothing":                                ptpLeftWithoutNetns,
 }}
 
-var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets,
+var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpMain.results(), ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets,
 	ptpRefusals(), ptpFailures(), ptpDels(), ptpLateDels,
 	ptpMain.strangers(), ptpMain.gcs(), ptpChecks(), []row{ptpMain.checkNeedsResult()}, ptpStatus, ptpMain.statusOfIPAM(),
 	hostileRows(nil, func(l *lab) network { return l.ptp() }))}
@@ -75,29 +75,6 @@ var ptpResults = []row{
 		l.same([]string{i[0].Name, i[1].Name, i[1].Sandbox}, []string{c.hostEnd(), "net1", c.Path()})
 		l.has(&l.host.Namespace, i[0].Name, "address", i[0].Mac)
 		l.has(&c.Namespace, "net1", "address", i[1].Mac)
-	}},
-	{name: "dns is the IPAM plugin's", test: func(l *lab) {
-		c := l.attach(l.ptp("ipam", with(fixedIPs(ptpIPv4Address), "dns", `{"nameservers":["10.44.0.53"],"search":["lab"]}`)), "web")
-		l.same(text(c.result.DNS), `{"nameservers":["10.44.0.53"],"search":["lab"]}`)
-	}},
-	{name: "an empty list in the network's own dns drops the IPAM plugin's, null or an empty domain does not", test: func(l *lab) {
-		for own, want := range map[string]string{`{"nameservers":[]}`: "", `{"options":[],"domain":""}`: "", `{"search":null,"domain":""}`: "10.44.0.53", `{}`: "10.44.0.53"} {
-			c := l.pod("web")
-			l.must(c.add(l.ptp("dns", own, "ipam", with(fixedIPs(ptpIPv4Address), "dns", `{"nameservers":["10.44.0.53"]}`))))
-			l.same(strings.Join(c.result.DNS.Nameservers, " "), want)
-			l.must(c.del())
-			c.Delete(l)
-		}
-	}},
-	{name: "the network's own dns comes before the IPAM plugin's", test: func(l *lab) {
-		own := `{"domain":"own","options":["ndots:5"]}`
-		c := l.attach(l.ptp("dns", own, "ipam", with(fixedIPs(ptpIPv4Address), "dns", `{"nameservers":["10.44.0.53"]}`)), "web")
-		l.same(text(c.result.DNS), own)
-	}},
-	{name: "a previous result is left out of the result", test: func(l *lab) {
-		printed, err := l.exec("ADD", l.pod("web"), with(barePtp, "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
-		l.must(err)
-		l.lacks(printed, "wg0")
 	}},
 	{name: "CNI_ARGS and a MAC address that is asked for do not matter", test: func(l *lab) {
 		c := l.attach(conf(with(ptp, "args", `{"cni":{"mac":"02:00:00"}}`)), "web", args("IgnoreUnknown=1", "COLOUR=green", "MAC=02:aa:00:00:00:01"))
@@ -292,28 +269,8 @@ var ptpAddresses = []row{
 }
 
 // ptpRoutes is about the IPAM plugin's routes.
-func ptpRoutes() (rows []row) {
-	for _, c := range []struct{ name, route, dst, want, lacks, differs string }{
-		{"a route goes by the gateway of its family", `{"dst":"10.50.0.0/16"}`, "10.50.0.0/16", "via 10.44.0.1 dev eth0", "", ""},
-		{"an IPv6 route goes by the gateway of its family", `{"dst":"fd00:50::/48"}`, "fd00:50::/48", "via fd00:44::1 dev eth0", "", ""},
-		{"a route has its priority", `{"dst":"10.50.0.0/16","priority":50}`, "10.50.0.0/16", "metric 50", "", ""},
-		{"a route is in its table", `{"dst":"10.50.0.0/16","table":300}`, "10.50.0.0/16", "table 300", "", ""},
-		{"a route of scope link goes by no gateway", `{"dst":"10.50.0.0/16","scope":253}`, "10.50.0.0/16", "scope link", "via",
-			"it takes the gateway, which the kernel refuses for that scope"},
-		{"a route of scope host goes by no gateway", `{"dst":"10.50.0.0/16","scope":254}`, "10.50.0.0/16", "scope host", "via",
-			"it takes the gateway, which the kernel refuses for that scope"},
-		{"a route has its mtu and advmss", `{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200}`, "10.50.0.0/16", "mtu 1300 advmss 1200", "",
-			"it does not set mtu and advmss of a route"},
-	} {
-		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
-			web := l.attach(l.ptp("ipam", with(fixedIPs(ptpIPv4Address, ptpIPv6Address), "routes", "["+c.route+"]")), "web")
-			l.shows(web.routes(c.dst), c.want)
-			if c.lacks != "" {
-				l.lacks(web.routes(c.dst), c.lacks)
-			}
-		}})
-	}
-	return append(rows,
+func ptpRoutes() []row {
+	return append(ptpMain.routes(nil),
 		row{name: "a route goes by another address of the host", test: func(l *lab) {
 			l.run("ip address add 10.44.0.254/32 dev lo")
 			l.run("ip address add 10.50.0.1/32 dev lo")
@@ -322,10 +279,6 @@ func ptpRoutes() (rows []row) {
 			l.shows(c.routes("10.50.0.0/16"), "via 10.44.0.254 dev eth0")
 			l.pings(&c.Namespace, "10.50.0.1")
 			l.must(c.check())
-		}},
-		row{name: "a route that is asked for twice is made once", differs: "it asks the kernel twice, which refuses", test: func(l *lab) {
-			c := l.attach(l.ptp("ipam", with(fixedIPs(ptpIPv4Address), "routes", `[{"dst":"10.50.0.0/16"},{"dst":"10.50.0.0/16","gw":"10.44.0.1"}]`)), "web")
-			l.same(strings.Count(c.routes("10.50.0.0/16"), "10.50.0.0/16"), 1)
 		}},
 	)
 }

@@ -73,14 +73,7 @@ func attach(t *testing.T, host *netlab.Host, conflist, name string, caps map[str
 		t.Fatalf("ADD %s: %v", name, err)
 	}
 	c.result = result
-	for _, ip := range result.IPs {
-		a, _ := netip.AddrFromSlice(ip.Address.IP)
-		if a = a.Unmap(); a.Is4() {
-			c.v4 = a
-		} else {
-			c.v6 = a
-		}
-	}
+	c.v4, c.v6 = netlab.Addresses(result)
 	return c
 }
 

@@ -3,7 +3,6 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"regexp"
 	"strings"
 	"testing"
 
@@ -42,43 +41,5 @@ func TestOneExecPerPlugin(t *testing.T) {
 				prev = netlab.PluginResult{Stdout: out}.Map(t)
 			}
 		}
-	}
-}
-
-// TestAbout is what a person sees who starts a plugin, and what nerdctl parses.
-func TestAbout(t *testing.T) {
-	t.Parallel()
-	host, _ := node(t)
-	line := regexp.MustCompile(`^CNI (\S+) plugin v(1\.9\.1\+cnibox\.\d+\.\d+\.\d+)$`)
-	for _, name := range []string{"bridge", "host-local", "static", "dhcp", "tuning", "portmap", "loopback"} {
-		r := host.Exec(t, name, netlab.PluginCall{})
-		first, _, _ := strings.Cut(r.Stderr, "\n")
-		if m := line.FindStringSubmatch(first); r.ExitCode != 0 || r.Stdout != "" || m == nil || m[1] != name {
-			t.Errorf("%s without CNI_COMMAND: %v", name, r)
-		}
-		version := host.Exec(t, name, netlab.PluginCall{Command: "VERSION"})
-		if list, _ := version.Map(t)["supportedVersions"].([]any); len(list) != 7 {
-			t.Errorf("%s: VERSION: %v", name, version)
-		}
-	}
-	help := host.Exec(t, netlab.Cnibox(t), netlab.PluginCall{})
-	if help.ExitCode != 0 || !strings.Contains(help.Stdout, "bridge") || !strings.Contains(help.Stdout, "host-local") {
-		t.Errorf("cnibox by itself: %v", help)
-	}
-}
-
-// TestUnknownName calls the binary by a name that no plugin has.
-func TestUnknownName(t *testing.T) {
-	t.Parallel()
-	host, _ := node(t)
-	host.InstallPlugin(t, "unknown", netlab.Cnibox(t))
-	pod := host.NewPod(t, "web")
-	before, inside := host.Snapshot(t), pod.Snapshot(t)
-	r := host.Exec(t, "unknown", pod.Call("ADD", bridgeConf))
-	if r.ExitCode != 1 || r.Error == nil || r.Error.Code != 4 || !strings.Contains(r.Error.Msg, "unknown") || r.Error.Details == "" {
-		t.Errorf("want one error with a remedy, got %v", r)
-	}
-	if diff := before.Diff(host.Snapshot(t)) + inside.Diff(pod.Snapshot(t)); diff != "" {
-		t.Errorf("the failed call changed:\n%s", diff)
 	}
 }

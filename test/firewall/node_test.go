@@ -118,14 +118,7 @@ func (c *container) add(host *netlab.Host, conflist string) error {
 	if err != nil {
 		return fmt.Errorf("ADD %s: %w", c.Name(), err)
 	}
-	for _, ip := range result.IPs {
-		a, _ := netip.AddrFromSlice(ip.Address.IP)
-		if a = a.Unmap(); a.Is4() {
-			c.v4 = a
-		} else {
-			c.v6 = a
-		}
-	}
+	c.v4, c.v6 = netlab.Addresses(result)
 	return nil
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"net/netip"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -82,4 +83,18 @@ func (h *Host) withList(conflist string, use func(context.Context, libcni.CNI, *
 	}
 	cni := libcni.NewCNIConfigWithCacheDir([]string{PluginDir}, CacheDir, h.Executor())
 	return h.do(func() error { return use(context.Background(), cni, list) })
+}
+
+// Addresses returns the first address of each family that a result has, invalid where there is none.
+func Addresses(result *types100.Result) (v4, v6 netip.Addr) {
+	for _, ip := range result.IPs {
+		address, _ := netip.AddrFromSlice(ip.Address.IP)
+		switch address = address.Unmap(); {
+		case address.Is4() && !v4.IsValid():
+			v4 = address
+		case address.Is6() && !v6.IsValid():
+			v6 = address
+		}
+	}
+	return v4, v6
 }

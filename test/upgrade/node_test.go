@@ -133,14 +133,7 @@ func (n *node) add(t testing.TB, a *attachment, backend string) {
 	if err != nil {
 		t.Fatalf("ADD %s: %v", a, err)
 	}
-	for _, ip := range result.IPs {
-		addr, _ := netip.AddrFromSlice(ip.Address.IP)
-		if addr = addr.Unmap(); addr.Is4() {
-			a.v4 = addr
-		} else {
-			a.v6 = addr
-		}
-	}
+	a.v4, a.v6 = netlab.Addresses(result)
 	if a.port == 0 {
 		return
 	}
