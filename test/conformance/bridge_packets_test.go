@@ -133,12 +133,6 @@ var bridgeMasquerade = []row{
 		next := l.attach(l.lan("ipMasq", "false", "ipam", fixedIPs("10.44.0.2/24", "fd00:44::2/64")), "next")
 		l.seenAs(next, next.v4, next.v6)
 	}},
-	{name: "DEL of one container leaves the others masqueraded", backends: true, test: func(l *lab) {
-		l.served()
-		gone, stays := l.attach(l.lan(), "gone"), l.attach(l.lan(), "stays")
-		l.must(gone.del())
-		l.seenAs(stays, netlab.HostIPv4, netlab.HostIPv6)
-	}},
 	{name: "a container that comes after all rules were flushed is masqueraded", backends: true, test: func(l *lab) {
 		l.served()
 		l.attach(l.lan(), "before")
@@ -150,16 +144,6 @@ var bridgeMasquerade = []row{
 		l.attach(l.lan(), "before")
 		l.emptyChains()
 		l.seenAs(l.attach(l.lan(), "web"), netlab.HostIPv4, netlab.HostIPv6)
-	}},
-	{name: "ipMasqBackend iptables masquerades by rules that iptables shows", test: func(l *lab) {
-		c := l.attach(l.lan("ipMasqBackend", `"iptables"`), "web")
-		l.shows(l.run("iptables-save"), c.v4)
-		l.shows(l.run("ip6tables-save"), c.v6)
-	}},
-	{name: "ipMasqBackend nftables masquerades by none that iptables shows", test: func(l *lab) {
-		c := l.attach(l.lan("ipMasqBackend", `"nftables"`), "web")
-		l.lacks(l.run("iptables-save")+l.run("ip6tables-save"), c.v4, c.v6)
-		l.shows(l.run("nft list ruleset"), c.v4, c.v6)
 	}},
 	{name: "without ipMasqBackend it is nftables", choice: true, differs: "its backend is iptables unless nftables is named", test: func(l *lab) {
 		c := l.attach(l.lan(), "web")

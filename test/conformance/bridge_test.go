@@ -34,7 +34,7 @@ var bridgeMain = mainPlugin{kind: "bridge", masquerades: true, reached: []string
 }}
 
 var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeMain.results(), bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
-	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
+	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeMain.masquerade(), bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
 	bridgeMain.strangers(),
 	hostileRows(nil, func(l *lab) network { return l.lan() }),
 	bridgeMain.gcs("macspoofchk", "true"), bridgeGCs, bridgeChecks(), []row{bridgeMain.checkNeedsResult()}, bridgeMoreChecks, bridgeStatus,

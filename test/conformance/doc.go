@@ -26,7 +26,7 @@
 //		// What not every kernel has. The row is skipped without it here, and tried in a guest by make test-vm.
 //		needs: &netlab.BridgeVLANFiltering,
 //		test: func(l *lab) {
-//			n := l.lan("macspoofchk", "true") // lan_test.go and the file of each plugin have networks to take
+//			n := l.lan("macspoofchk", "true") // a network of bridge; the file of each plugin begins with its own
 //			l.warm(n)                         // what all containers of a network share is there from now on
 //			before := l.now()                 // links, addresses, rules, files: all that the node has
 //			web := l.attach(n, "web")         // a pod and its ADD, which ends the row if it fails

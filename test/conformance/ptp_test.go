@@ -25,7 +25,7 @@ var ptpMain = mainPlugin{kind: "ptp", masquerades: true, reached: []string{"10.4
 	"DEL with the interface gone leaves nothing":                                ptpLeftWithoutNetns,
 }}
 
-var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpMain.results(), ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets,
+var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpMain.results(), ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets, ptpMain.masquerade(),
 	ptpRefusals(), ptpFailures(), ptpDels(), ptpLateDels,
 	ptpMain.strangers(), ptpMain.gcs(), ptpChecks(), []row{ptpMain.checkNeedsResult()}, ptpStatus, ptpMain.statusOfIPAM(),
 	hostileRows(nil, func(l *lab) network { return l.ptp() }))}
@@ -372,27 +372,11 @@ var ptpPackets = []row{
 		next := l.attach(network{n.name, n.version, []string{with(n.plugins[0], "ipMasq", "false")}}, "next")
 		l.seenAs(next, next.v4, next.v6)
 	}},
-	{name: "DEL of one container leaves the others masqueraded", backends: true, test: func(l *lab) {
-		l.served()
-		gone, stays := l.attach(l.ptp(), "gone"), l.attach(l.ptp(), "stays")
-		l.must(gone.del())
-		l.seenAs(stays, netlab.HostIPv4, netlab.HostIPv6)
-	}},
 	{name: "a published port leads to the container", test: func(l *lab) {
 		c := l.attach(conf(ptp, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`), "web", ports("8080:80/tcp"))
 		l.serve(&c.Namespace, 80)
 		l.answers(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080), "web")
 		l.must(c.check())
 		l.must(c.del())
-	}},
-	{name: "ipMasqBackend iptables masquerades by rules that iptables shows", test: func(l *lab) {
-		c := l.attach(l.ptp("ipMasqBackend", `"iptables"`), "web")
-		l.shows(l.run("iptables-save"), c.v4)
-		l.shows(l.run("ip6tables-save"), c.v6)
-	}},
-	{name: "ipMasqBackend nftables masquerades by none that iptables shows", test: func(l *lab) {
-		c := l.attach(l.ptp("ipMasqBackend", `"nftables"`), "web")
-		l.lacks(l.run("iptables-save")+l.run("ip6tables-save"), c.v4, c.v6)
-		l.shows(l.run("nft list ruleset"), c.v4, c.v6)
 	}},
 }

@@ -1,6 +1,10 @@
 package conformance
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
 
 // routeCase is a route of the IPAM plugin, and how the container has it.
 type routeCase struct{ name, route, dst, want, lacks, differs string }
@@ -37,4 +41,26 @@ func (p mainPlugin) routes(own []routeCase) (rows []row) {
 		c := l.attach(routed(l, `{"dst":"10.50.0.0/16"},{"dst":"10.50.0.0/16","gw":"10.44.0.1"}`), "web")
 		l.same(strings.Count(c.routes("10.50.0.0/16"), "10.50.0.0/16"), 1)
 	}})
+}
+
+// masquerade are rows about ipMasq.
+func (p mainPlugin) masquerade() []row {
+	return []row{
+		{name: "DEL of one container leaves the others masqueraded", backends: true, test: func(l *lab) {
+			l.served()
+			gone, stays := l.attach(p.network(l), "gone"), l.attach(p.network(l), "stays")
+			l.must(gone.del())
+			l.seenAs(stays, netlab.HostIPv4, netlab.HostIPv6)
+		}},
+		{name: "ipMasqBackend iptables masquerades by rules that iptables shows", test: func(l *lab) {
+			c := l.attach(p.network(l, "ipMasqBackend", `"iptables"`), "web")
+			l.shows(l.run("iptables-save"), c.v4)
+			l.shows(l.run("ip6tables-save"), c.v6)
+		}},
+		{name: "ipMasqBackend nftables masquerades by none that iptables shows", test: func(l *lab) {
+			c := l.attach(p.network(l, "ipMasqBackend", `"nftables"`), "web")
+			l.lacks(l.run("iptables-save")+l.run("ip6tables-save"), c.v4, c.v6)
+			l.shows(l.run("nft list ruleset"), c.v4, c.v6)
+		}},
+	}
 }
