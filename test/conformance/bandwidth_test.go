@@ -100,7 +100,7 @@ func (l *lab) megabits(from, to *netlab.Namespace, address string, burst, count 
 	to.Do(func() { listener, err = net.Listen("tcp", ":0") })
 	l.must(err)
 	defer listener.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
 	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
 	sender, err := from.DialContext(ctx, "tcp", netip.AddrPortFrom(addr(address), port).String())
@@ -109,7 +109,7 @@ func (l *lab) megabits(from, to *netlab.Namespace, address string, burst, count 
 	receiver, err := listener.Accept()
 	l.must(err)
 	defer receiver.Close()
-	l.must(receiver.SetDeadline(time.Now().Add(patience)))
+	l.must(receiver.SetDeadline(time.Now().Add(timeout)))
 	start := time.Now()
 	go func() {
 		for block := make([]byte, 1<<16); err == nil; {

@@ -83,7 +83,7 @@ func (l *lab) pings(from *netlab.Namespace, to ...string) {
 // pingsAtOnce makes sure that it answers the first one.
 func (l *lab) pingsAtOnce(from *netlab.Namespace, to ...string) {
 	for _, address := range to {
-		if err := from.Ping(address, patience); err != nil {
+		if err := from.Ping(address, timeout); err != nil {
 			l.Errorf("the first ping: %v", err)
 		}
 	}

@@ -113,7 +113,7 @@ func TestMain(m *testing.M) {
 // outcomes are what came of the rows, by suite and row, as the page says it.
 type outcomes struct {
 	sync.Mutex
-	of map[string]map[string]string
+	bySuite map[string]map[string]string
 }
 
 func TestConformance(t *testing.T) {
@@ -129,18 +129,18 @@ func TestConformance(t *testing.T) {
 			suites = append(suites, newSuite(t, name))
 		}
 	}
-	results := &outcomes{of: map[string]map[string]string{}}
+	results := &outcomes{bySuite: map[string]map[string]string{}}
 	t.Cleanup(func() { // after all rows, which are parallel
 		if *printFlag {
-			printOutcomes(results.of)
+			printOutcomes(results.bySuite)
 		}
 		if *reportFlag != "" {
-			readOutcomes(t, *guestFlag, results.of)
-			writeReport(t, *reportFlag, suites, results.of)
+			readOutcomes(t, *guestFlag, results.bySuite)
+			writeReport(t, *reportFlag, suites, results.bySuite)
 		}
 	})
 	for _, s := range suites {
-		results.of[s.name] = map[string]string{}
+		results.bySuite[s.name] = map[string]string{}
 		t.Run(strings.Trim(strings.ReplaceAll(s.name, "/", "-"), "-"), func(t *testing.T) {
 			for _, g := range groups {
 				t.Run(g.name, func(t *testing.T) {
@@ -154,7 +154,7 @@ func TestConformance(t *testing.T) {
 								t.Parallel()
 								o := s.try(t, g, r)
 								results.Lock()
-								results.of[s.name][g.name+": "+r.name] = o.String()
+								results.bySuite[s.name][g.name+": "+r.name] = o.String()
 								results.Unlock()
 								if o.skipped != "" && len(g.needed(r)) == 0 {
 									t.Errorf("%s: a row that needs that says so in needs", o.skipped)

@@ -62,7 +62,7 @@ func (l *lab) under(wrapper, verb string, c *container, config string, changes .
 	l.must(l.host.Start(cmd))
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	end := time.Now().Add(patience)
+	end := time.Now().Add(timeout)
 	for running := true; running; {
 		select {
 		case <-done:

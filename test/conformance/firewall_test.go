@@ -80,7 +80,7 @@ func (l *lab) pass(paths ...path) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			if _, err := p.ask(patience); err != nil {
+			if _, err := p.ask(timeout); err != nil {
 				l.Errorf("%s: %v", p, err)
 			}
 		}()
@@ -106,8 +106,8 @@ func firewallPassing() []row {
 			l.pass(c.away()...)
 			l.pass(udp(&c.Namespace, netlab.OutsideIPv4, 80), udp(&c.Namespace, netlab.OutsideIPv6, 80))
 			l.silent(bare.away()...)
-			l.must(c.Ping(netlab.OutsideIPv4, patience))
-			l.must(c.Ping(netlab.OutsideIPv6, patience))
+			l.must(c.Ping(netlab.OutsideIPv4, timeout))
+			l.must(c.Ping(netlab.OutsideIPv6, timeout))
 		}},
 		{name: "a node is served that drops with iptables-legacy", backends: true, test: func(l *lab) {
 			l.host.UseIPTables(l, "legacy")
@@ -137,7 +137,7 @@ func firewallPassing() []row {
 			c := l.attach(l.guarded(), "web")
 			for _, to := range []string{netlab.OutsideIPv4, netlab.OutsideIPv6} {
 				p := udp(&c.Namespace, to, 81) // where nobody listens
-				if _, err := p.ask(patience); !errors.Is(err, syscall.ECONNREFUSED) {
+				if _, err := p.ask(timeout); !errors.Is(err, syscall.ECONNREFUSED) {
 					l.Errorf("%s: %v", p, err)
 				}
 			}

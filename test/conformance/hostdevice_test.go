@@ -871,7 +871,7 @@ var deviceLater = append(aboutPlugin("host-device", `{"type":"host-device","devi
 		far := l.nic("nic0")
 		for _, name := range []string{"a", "b", "c"} {
 			c := l.attach(deviceLan(), name)
-			if err := far.Ping("10.45.0.2", patience); err != nil {
+			if err := far.Ping("10.45.0.2", timeout); err != nil {
 				time.Sleep(time.Second) // the neighbour's entry for the one before
 				l.pings(&far.Namespace, "10.45.0.2")
 			}

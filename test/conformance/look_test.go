@@ -17,17 +17,17 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// patience is how long what should happen may take on a busy machine, and silence how long a packet is waited for that must not
+// timeout is how long what should happen may take on a busy machine, and silence how long a packet is waited for that must not
 // arrive.
 const (
-	patience = 10 * time.Second
-	silence  = time.Second
+	timeout = 10 * time.Second
+	silence = time.Second
 )
 
 // eventually makes sure that something comes to hold: f returns what is still wrong.
 func (l *lab) eventually(f func() string) {
 	wrong := f()
-	for end := time.Now().Add(patience); wrong != "" && time.Now().Before(end); wrong = f() {
+	for end := time.Now().Add(timeout); wrong != "" && time.Now().Before(end); wrong = f() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if wrong != "" {
@@ -215,7 +215,7 @@ func (l *lab) serve(n *netlab.Namespace, port int) {
 
 // answers makes sure that who is asked along a path answers as wanted: "web", or "web saw 192.0.2.1".
 func (l *lab) answers(p path, want string) {
-	reply, err := p.ask(patience)
+	reply, err := p.ask(timeout)
 	if err != nil || reply != want && !strings.HasPrefix(reply, want+" saw ") {
 		l.Errorf("%s: want %q, got %q %v", p, want, reply, err)
 	}
@@ -244,7 +244,7 @@ func (l *lab) silent(paths ...path) {
 // state is what a node and its containers have at some time.
 type state struct {
 	lab   *lab
-	of    []snapshotter
+	nodes []snapshotter
 	shots []*netlab.Snapshot
 }
 
@@ -260,11 +260,11 @@ var furniture = regexp.MustCompile(`^[-+] (file|mount) (` +
 
 // now records what there is on the node, and in the containers given.
 func (l *lab) now(containers ...*container) *state {
-	s := &state{lab: l, of: []snapshotter{l.host}}
+	s := &state{lab: l, nodes: []snapshotter{l.host}}
 	for _, c := range containers {
-		s.of = append(s.of, c)
+		s.nodes = append(s.nodes, c)
 	}
-	for _, n := range s.of {
+	for _, n := range s.nodes {
 		s.shots = append(s.shots, n.Snapshot(l))
 	}
 	return s
@@ -273,7 +273,7 @@ func (l *lab) now(containers ...*container) *state {
 // changed returns what is different since, a line for each thing.
 func (s *state) changed() string {
 	var out strings.Builder
-	for i, n := range s.of {
+	for i, n := range s.nodes {
 		for line := range strings.Lines(s.shots[i].Diff(n.Snapshot(s.lab))) {
 			if !furniture.MatchString(line) {
 				out.WriteString(line)

@@ -54,7 +54,7 @@ var portmapLocalnetRows = []row{
 				if from == peer.v4 { // which was sent later
 					return
 				}
-			case <-time.After(patience):
+			case <-time.After(timeout):
 				l.Fatal("the node hears nothing")
 			}
 		}

@@ -33,12 +33,12 @@ kernel were tried in a guest where this machine's kernel lacks it.
 `
 
 // writeReport writes the page of what all suites do.
-func writeReport(t *testing.T, path string, suites []*suite, of map[string]map[string]string) {
+func writeReport(t *testing.T, path string, suites []*suite, bySuite map[string]map[string]string) {
 	t.Helper()
 	var page strings.Builder
 	page.WriteString(pageIntro)
-	writeSummary(&page, suites, of)
-	writeReasons(&page, of)
+	writeSummary(&page, suites, bySuite)
+	writeReasons(&page, bySuite)
 	for _, g := range groups {
 		fmt.Fprintf(&page, "\n## %s\n\n", g.name)
 		writeHead(&page, "row", suites)
@@ -46,7 +46,7 @@ func writeReport(t *testing.T, path string, suites []*suite, of map[string]map[s
 			for _, r := range all.each() {
 				fmt.Fprintf(&page, "| %s |", r.name)
 				for _, s := range suites {
-					fmt.Fprintf(&page, " %s |", of[s.name][g.name+": "+r.name])
+					fmt.Fprintf(&page, " %s |", bySuite[s.name][g.name+": "+r.name])
 				}
 				fmt.Fprintf(&page, " %s |\n", remark(g, r))
 			}
@@ -61,8 +61,8 @@ func writeReport(t *testing.T, path string, suites []*suite, of map[string]map[s
 const outcomeLine = "outcome"
 
 // printOutcomes prints what came of each row: a guest keeps no files.
-func printOutcomes(of map[string]map[string]string) {
-	for suite, rows := range of {
+func printOutcomes(bySuite map[string]map[string]string) {
+	for suite, rows := range bySuite {
 		for row, outcome := range rows {
 			fmt.Printf("%s\t%s\t%s\t%s\n", outcomeLine, suite, row, outcome)
 		}
@@ -70,7 +70,7 @@ func printOutcomes(of map[string]map[string]string) {
 }
 
 // readOutcomes adds what printOutcomes has printed elsewhere of rows that could not be tried here. An empty path adds nothing.
-func readOutcomes(t *testing.T, path string, of map[string]map[string]string) {
+func readOutcomes(t *testing.T, path string, bySuite map[string]map[string]string) {
 	t.Helper()
 	if path == "" {
 		return
@@ -81,8 +81,8 @@ func readOutcomes(t *testing.T, path string, of map[string]map[string]string) {
 	}
 	for line := range strings.Lines(string(printed)) {
 		part := strings.Split(strings.TrimSpace(line), "\t")
-		if len(part) == 4 && part[0] == outcomeLine && of[part[1]][part[2]] == notTried {
-			of[part[1]][part[2]] = part[3]
+		if len(part) == 4 && part[0] == outcomeLine && bySuite[part[1]][part[2]] == notTried {
+			bySuite[part[1]][part[2]] = part[3]
 		}
 	}
 }
@@ -114,7 +114,7 @@ func writeHead(page *strings.Builder, first string, suites []*suite) {
 }
 
 // writeSummary writes how many rows of each group each suite passes, of those that could be tried.
-func writeSummary(page *strings.Builder, suites []*suite, of map[string]map[string]string) {
+func writeSummary(page *strings.Builder, suites []*suite, bySuite map[string]map[string]string) {
 	page.WriteString("\n## Summary\n\nRows passed, of those that apply.\n\n")
 	writeHead(page, "", suites)
 	passed, tried := make([]int, len(suites)), make([]int, len(suites))
@@ -127,7 +127,7 @@ func writeSummary(page *strings.Builder, suites []*suite, of map[string]map[stri
 			for _, all := range g.rows {
 				for _, r := range all.each() {
 					rows++
-					switch of[s.name][g.name+": "+r.name] {
+					switch bySuite[s.name][g.name+": "+r.name] {
 					case "ok":
 						p, n = p+1, n+1
 					case "FAIL":
@@ -148,12 +148,12 @@ func writeSummary(page *strings.Builder, suites []*suite, of map[string]map[stri
 }
 
 // writeReasons writes why the reference fails rows, and how many for each reason.
-func writeReasons(page *strings.Builder, of map[string]map[string]string) {
+func writeReasons(page *strings.Builder, bySuite map[string]map[string]string) {
 	count := map[string]int{}
 	for _, g := range groups {
 		for _, all := range g.rows {
 			for _, r := range all.each() {
-				if r.differs != "" && of["reference"][g.name+": "+r.name] == "FAIL" {
+				if r.differs != "" && bySuite["reference"][g.name+": "+r.name] == "FAIL" {
 					count[r.differs]++
 				}
 			}

@@ -52,7 +52,7 @@ func (l *lab) asks(fd int, from, to string) net.HardwareAddr {
 	own := []byte{2, 0x46, 0, 0, 0, 2}
 	broadcast := bytes.Repeat([]byte{0xff}, 6)
 	request := slices.Concat(broadcast, own, []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, own, addr(from).AsSlice(), make([]byte, 6), addr(to).AsSlice())
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		if _, err := unix.Write(fd, request); err != nil {
 			l.Fatal(err)
 		}

@@ -74,7 +74,7 @@ func TestHostileRequests(t *testing.T) {
 		"CHECK of what is not there":  `{"command":"CHECK",` + web + `}`,
 	} {
 		conn := dial(t, host)
-		_ = conn.SetDeadline(time.Now().Add(patience))
+		_ = conn.SetDeadline(time.Now().Add(timeout))
 		_, _ = io.WriteString(conn, request+"\n") // the daemon may have refused it by now
 		answer, err := bufio.NewReader(conn).ReadString('\n')
 		if name != "two MiB" && (err != nil || !strings.Contains(answer, `"error"`)) {

@@ -17,8 +17,8 @@ func TestMain(m *testing.M) {
 	netlab.Main(m)
 }
 
-// patience is how long what should happen may take on a busy machine.
-const patience = 2 * time.Minute
+// timeout is how long what should happen may take on a busy machine.
+const timeout = 2 * time.Minute
 
 // network returns a network on the node's uplink: of macvlans, or of a bridge.
 func network(main, families string) string {
@@ -59,9 +59,9 @@ func attach(t testing.TB, host *netlab.Host, conflist, name string) (*netlab.Pod
 // eventually waits until something holds.
 func eventually(t testing.TB, what string, holds func() bool) {
 	t.Helper()
-	for end := time.Now().Add(patience); !holds(); time.Sleep(10 * time.Millisecond) {
+	for end := time.Now().Add(timeout); !holds(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			t.Fatalf("after %v: not %s", patience, what)
+			t.Fatalf("after %v: not %s", timeout, what)
 		}
 	}
 }

@@ -99,7 +99,7 @@ func stuck(t *testing.T, when string, paths []path) {
 	answers := make(chan string, len(paths))
 	for _, p := range paths {
 		go func() {
-			reply, err := p.from.DialTCP(p.to, refusal)
+			reply, err := p.from.DialTCP(p.to, silence)
 			if err != nil {
 				answers <- ""
 				return

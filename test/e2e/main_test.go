@@ -18,10 +18,10 @@ import (
 func TestMain(m *testing.M) { netlab.Main(m) }
 
 // timeout is how long a packet that should arrive may take on a busy machine,
-// and refusal how long one that must not arrive is waited for.
+// and silence how long one that must not arrive is waited for.
 const (
 	timeout = 10 * time.Second
-	refusal = 1500 * time.Millisecond
+	silence = 1500 * time.Millisecond
 )
 
 // demo is the network of most tests: dual-stack, masqueraded, with a sysctl

@@ -11,10 +11,10 @@ import (
 func TestMain(m *testing.M) { netlab.Main(m) }
 
 // timeout is how long a packet that should arrive may take on a busy machine,
-// and refusal how long one that must not arrive is waited for.
+// and silence how long one that must not arrive is waited for.
 const (
 	timeout = 5 * time.Second
-	refusal = time.Second
+	silence = time.Second
 )
 
 var pluginsFlag = flag.String("plugins", "cnibox", "whose plugins to test: cnibox, reference or debian")

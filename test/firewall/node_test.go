@@ -166,7 +166,7 @@ func (p protocol) ask(t testing.TB, q question) {
 // refused makes sure that nobody answers.
 func (p protocol) refused(t testing.TB, from *netlab.Namespace, target string) {
 	t.Helper()
-	if answer, err := p.dial(from, target, refusal); err == nil {
+	if answer, err := p.dial(from, target, silence); err == nil {
 		t.Errorf("%s from %s to %s: %q; want no answer", p.name, from.Name(), target, answer)
 	}
 }

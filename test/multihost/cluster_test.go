@@ -25,8 +25,8 @@ const conflist = `{"cniVersion":"1.1.0","name":"cbr0","plugins":[
 const (
 	etcdURL    = "http://172.31.7.254:2379"
 	subnetFile = "/run/flannel/subnet.env"
-	// patience is how long something may take to get around on a busy machine.
-	patience = 30 * time.Second
+	// timeout is how long something may take to get around on a busy machine.
+	timeout = 30 * time.Second
 )
 
 // cluster is nodes on one segment, with etcd on a machine of its own, which is the segment's switch too.
@@ -81,7 +81,7 @@ func (c *cluster) startEtcd() {
 
 // put stores a value in etcd.
 func (c *cluster) put(key, value string) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: c.center.DialContext, DisableKeepAlives: true}, Timeout: patience}
+	client := &http.Client{Transport: &http.Transport{DialContext: c.center.DialContext, DisableKeepAlives: true}, Timeout: timeout}
 	encode := base64.StdEncoding.EncodeToString
 	answer, err := client.Post(etcdURL+"/v3/kv/put", "application/json",
 		strings.NewReader(fmt.Sprintf(`{"key":%q,"value":%q}`, encode([]byte(key)), encode([]byte(value)))))
@@ -199,7 +199,7 @@ func (c *cluster) reachEachOther(pods ...*pod) {
 func (c *cluster) eventually(f func() error) {
 	c.Helper()
 	err := f()
-	for end := time.Now().Add(patience); err != nil && time.Now().Before(end); err = f() {
+	for end := time.Now().Add(timeout); err != nil && time.Now().Before(end); err = f() {
 		time.Sleep(10 * time.Millisecond)
 	}
 	if err != nil {

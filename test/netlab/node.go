@@ -87,8 +87,8 @@ func (n *node) close() (strays []string) {
 // killStrays kills the processes in the node's mount namespace. Only what was started in the node can be there. What a
 // DEL leaves to the kernel in a process of its own ends by itself, some ten milliseconds later, or more on a busy machine.
 func (n *node) killStrays() (strays []string) {
-	const patience = 20 * time.Second
-	for end := time.Now().Add(patience); len(n.processes()) > 0 && time.Now().Before(end); {
+	const timeout = 20 * time.Second
+	for end := time.Now().Add(timeout); len(n.processes()) > 0 && time.Now().Before(end); {
 		time.Sleep(5 * time.Millisecond)
 	}
 	for _, pid := range n.processes() {

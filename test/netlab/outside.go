@@ -102,8 +102,8 @@ func setUplinkUp(ipv4, ipv6 string) error {
 // takes a moment to notice that they have a carrier, and drops packets until it has, and another one to have the local
 // route of an IPv6 address, even of one that is not probed.
 func awaitUplink(ipv6 string) error {
-	const patience = 30 * time.Second
-	for end := time.Now().Add(patience); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	const timeout = 30 * time.Second
+	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
 		link, err := netlink.LinkByName(UplinkName)
 		if err != nil {
 			return err
@@ -113,7 +113,7 @@ func awaitUplink(ipv6 string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s has no carrier or no local IPv6 route after %v", UplinkName, patience)
+	return fmt.Errorf("%s has no carrier or no local IPv6 route after %v", UplinkName, timeout)
 }
 
 // routeOutside makes the uplink the calling thread's default route.

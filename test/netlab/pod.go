@@ -129,14 +129,14 @@ func (p *Pod) letGo(t testing.TB) (wait func()) {
 		if _, kept := p.node.kept.Load(netns); kept {
 			return
 		}
-		const patience = 30 * time.Second
+		const timeout = 30 * time.Second
 		gone := func(index int) bool {
 			err := p.onHost(func() error { _, err := netlink.LinkByIndex(index); return err })
 			return errors.As(err, &netlink.LinkNotFoundError{})
 		}
-		for end := time.Now().Add(patience); len(ends) > 0; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(timeout); len(ends) > 0; time.Sleep(time.Millisecond) {
 			if ends = slices.DeleteFunc(ends, gone); len(ends) > 0 && time.Now().After(end) {
-				t.Fatalf("pod %s was deleted %v ago, and something still holds its namespace", p.name, patience)
+				t.Fatalf("pod %s was deleted %v ago, and something still holds its namespace", p.name, timeout)
 			}
 		}
 	}

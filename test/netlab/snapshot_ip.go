@@ -75,14 +75,14 @@ func describe(prefix string, o object, leftOut ...string) string {
 // interfaceLines describes the links and what belongs to them. It starts again if links have come or gone meanwhile: a part
 // of one would look like something that was left behind, and what has gone can't be read.
 func interfaceLines() ([]string, error) {
-	const patience = 20 * time.Second
-	for end := time.Now().Add(patience); time.Now().Before(end); {
+	const timeout = 20 * time.Second
+	for end := time.Now().Add(timeout); time.Now().Before(end); {
 		lines, same, err := interfaceLinesNow()
 		if same && !errors.Is(err, netlink.ErrDumpInterrupted) {
 			return lines, err
 		}
 	}
-	return nil, fmt.Errorf("links have come and gone for %v", patience)
+	return nil, fmt.Errorf("links have come and gone for %v", timeout)
 }
 
 // interfaceLinesNow is interfaceLines without starting again. It reports whether the links are the same afterwards.
