@@ -114,6 +114,13 @@ var portmapPathRows = []row{
 		l.answers(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080), "service")
 		l.answers(tcp(&l.out.Namespace, netlab.HostIPv6, 8080), "web")
 	}},
+	{name: "a connection that somebody else redirects to the container keeps its source", backends: true, test: func(l *lab) {
+		bridgeFilter(l, "1")
+		web := publish(l, published(l), "web", "8080:80/tcp")
+		peer := l.attach(published(l), "peer")
+		l.run("iptables -t nat -A PREROUTING -p tcp --dport 9090 -j DNAT --to-destination " + web.v4 + ":80")
+		l.answers(tcp(&peer.Namespace, hostSide, 9090), "web saw "+peer.v4)
+	}},
 }
 
 // ownLink makes a container behind a link of its own, as ptp does, that serves on port 80.

@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/netip"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
@@ -202,4 +204,37 @@ func TestForgetOnlyTheEntryThatWasListed(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestHostsOwnFlows has the host's own clients, which have flows too.
+func TestHostsOwnFlows(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	h.NewOutside(t)
+	h.ServeUDP(t, ":5353")
+	track(t, h)
+	for _, target := range []string{"127.0.0.1", netlab.HostIPv4, "::1", netlab.HostIPv6} {
+		if _, err := h.DialUDP(netip.AddrPortFrom(netip.MustParseAddr(target), 5353).String(), 5*time.Second); err != nil {
+			t.Error(err)
+		}
+	}
+	if had := clients(t, h, "udp"); len(had) != 4 {
+		t.Fatalf("%d entries, want 4", len(had))
+	}
+	h.Do(func() {
+		if err := FlushPublished(t.Context(), portMaps(t, "udp/5353=10.1.0.2:53", "udp/5353=[fd00:1::2]:53")); err != nil {
+			t.Error(err)
+		}
+	})
+	if left := clients(t, h, "udp"); len(left) != 0 {
+		t.Errorf("entries left: %v", left)
+	}
+}
+
+// track makes the host track connections, which a namespace does when a rule
+// asks for their state.
+func track(t *testing.T, h *netlab.Host) {
+	t.Helper()
+	h.MustRun(t, "nft", "add table inet track; add chain inet track in { type filter hook input priority 0; }; "+
+		"add rule inet track in ct state established accept")
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/test/firewalldtest"
+	"github.com/cnibox/cnibox/test/netfiltertest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -25,9 +26,7 @@ func TestMain(m *testing.M) { netlab.Main(m) }
 
 var ctx = context.Background()
 
-func keyOf(id string) plugin.Key {
-	return plugin.Key{Network: "net", ContainerID: id, IfName: "eth0"}
-}
+var keyOf, prefixes = netfiltertest.KeyOf, netfiltertest.Prefixes
 
 func addresses(texts ...string) (list []netip.Addr) {
 	for _, a := range texts {
@@ -36,20 +35,9 @@ func addresses(texts ...string) (list []netip.Addr) {
 	return list
 }
 
-func prefixes(texts ...string) (list []netip.Prefix) {
-	for _, s := range texts {
-		list = append(list, netip.MustParsePrefix(s))
-	}
-	return list
-}
-
 // gc collects in the calling thread's namespace.
-func gc(network string, valid ...string) error {
-	r := &plugin.Request{Key: plugin.Key{Network: network}}
-	for _, id := range valid {
-		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: id, IfName: "eth0"})
-	}
-	return held.GC(ctx, r, Sources{})
+func gc(network string, valid ...plugin.Key) error {
+	return held.GC(ctx, netfiltertest.GC(network, valid...), Sources{})
 }
 
 // lab is a host with firewalld.
@@ -201,7 +189,7 @@ func TestGC(t *testing.T) {
 	elsewhere := plugin.Key{Network: "net2", ContainerID: "stale", IfName: "eth0"}
 	l.must(t, func() error { return Zone("trusted").Add(ctx, elsewhere, addresses("10.89.0.2")) })
 	l.must(t, func() error {
-		return gc("net", "valid", "unknown")
+		return gc("net", keyOf("valid"), keyOf("unknown"))
 	})
 	l.wantSources(t, "trusted", "10.88.0.2/32", "10.89.0.2/32")
 	l.wantRecorded(t, 2)

@@ -3,6 +3,7 @@ package nft
 import (
 	"context"
 	"errors"
+	"maps"
 	"strings"
 
 	"github.com/google/nftables"
@@ -12,65 +13,56 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Held lists what attachments have for the purpose. It implements held.Store.
-func (p Purpose) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+// locked does something with one of our tables, if it is there, while nobody makes a change: a list that is interrupted by one may lack
+// something.
+func locked(ctx context.Context, which nftables.Table, do func(*table) error) error {
 	c, err := Open()
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer c.Close()
-	all, err := c.table(p.Table).lockedRecords(ctx)
-	for o, records := range all {
-		key := o.key(network)
-		if records[0].kind.purpose() != p || network != "" && key.Network != network {
-			continue
-		}
-		for _, r := range records {
-			list = append(list, plugin.Held{Key: key, Owner: o.keyText(), What: p.name + " " + r.String(), Own: o})
-		}
+	there, err := c.HasTables(which)
+	if err != nil || !there[0] {
+		return err
 	}
-	return list, err
+	t := c.table(which)
+	return t.change(ctx, func() error { return do(t) })
 }
 
-// lockedRecords is allRecords while nobody makes a change: a list that is interrupted by one may lack something.
-func (t *table) lockedRecords(ctx context.Context) (all map[owner][]record, err error) {
-	there, err := t.conn.HasTables(t.Table)
-	if err != nil || !there[0] {
-		return nil, err
-	}
-	err = t.change(ctx, func() error {
-		all, err = t.allRecords()
+// Held lists what attachments have for the purpose. It implements plugin.Store.
+func (p Purpose) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+	err = locked(ctx, p.Table, func(t *table) error {
+		list = nil
+		all, err := t.allRecords()
+		for o, records := range all {
+			key := o.key(network)
+			if records[0].kind.purpose() != p || network != "" && key.Network != network {
+				continue
+			}
+			for _, r := range records {
+				list = append(list, plugin.Held{Key: key, Owner: o.keyText(), What: p.name + " " + r.String(), Own: o})
+			}
+		}
 		return err
 	})
-	return all, err
+	return list, err
 }
 
 // Release takes things back, and waits until no packet matches them.
 func (p Purpose) Release(ctx context.Context, list []plugin.Held) error {
-	c, err := Open()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	going := map[owner]bool{}
+	listed := map[owner]bool{}
 	for _, h := range list {
-		going[h.Own.(owner)] = true
+		listed[h.Own.(owner)] = true
 	}
-	t := c.table(p.Table)
-	var removed []element
-	err = t.change(ctx, func() error {
+	return locked(ctx, p.Table, func(t *table) error {
 		all, err := t.allRecords()
-		for o := range all {
-			if !going[o] {
-				delete(all, o)
-			}
+		if err != nil {
+			return err
 		}
-		if err == nil {
-			removed, err = t.releaseAll(all)
-		}
-		return err
+		maps.DeleteFunc(all, func(o owner, _ []record) bool { return !listed[o] })
+		removed, err := t.releaseAll(all)
+		return errors.Join(err, t.lookWhenExpired(removed))
 	})
-	return errors.Join(err, t.lookWhenExpired(removed))
 }
 
 // Unused is a store of what our tables have for nobody: guards of links that are gone, and subnets without addresses. It counts as the
@@ -79,16 +71,7 @@ type Unused struct{}
 
 // Held lists it.
 func (Unused) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
-	c, err := Open()
-	if err != nil {
-		return nil, err
-	}
-	defer c.Close()
-	t := c.table(hostTable)
-	if there, err := c.HasTables(t.Table); err != nil || !there[0] {
-		return nil, err
-	}
-	err = t.change(ctx, func() error {
+	err = locked(ctx, hostTable, func(t *table) error {
 		subnets, guards, err := t.unused()
 		for _, s := range subnets {
 			list = append(list, plugin.Held{Key: plugin.Key{Network: network}, What: "masquerading of nobody in " + TargetOf(s)})
@@ -103,21 +86,15 @@ func (Unused) Held(ctx context.Context, network string) (list []plugin.Held, err
 
 // Release removes it.
 func (Unused) Release(ctx context.Context, _ []plugin.Held) error {
-	c, err := Open()
-	if err != nil {
-		return err
-	}
-	defer c.Close()
-	t := c.table(hostTable)
-	return t.change(ctx, func() error {
+	return locked(ctx, hostTable, func(t *table) error {
 		subnets, guards, err := t.unused()
 		if err != nil {
 			return err
 		}
-		c.DeleteRules(subnets)
+		t.conn.DeleteRules(subnets)
 		for _, s := range subnets {
-			c.DelChain(&nftables.Chain{Table: &t.Table, Name: TargetOf(s)})
-			c.DelSet(&nftables.Set{Table: &t.Table, Name: TargetOf(s)})
+			t.conn.DelChain(&nftables.Chain{Table: &t.Table, Name: TargetOf(s)})
+			t.conn.DelSet(&nftables.Set{Table: &t.Table, Name: TargetOf(s)})
 		}
 		return t.replace(guards, nil)
 	})
@@ -127,10 +104,13 @@ func (Unused) Release(ctx context.Context, _ []plugin.Held) error {
 // route_localnet unset, and a guard is made before it is set.
 func (t *table) unused() (subnets []*nftables.Rule, guards []element, err error) {
 	all, err := t.allRecords()
-	jumps, err2 := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
+	if err != nil || all == nil {
+		return nil, nil, err
+	}
+	jumps, err := t.conn.GetRules(&t.Table, &nftables.Chain{Name: chainSubnets})
 	inside := &nftables.Set{Table: &t.Table, Name: insideSet}
-	links, err3 := t.conn.GetSetElements(inside)
-	if err := errors.Join(err, err2, err3); err != nil {
+	links, err2 := t.conn.GetSetElements(inside)
+	if err := errors.Join(err, err2); err != nil {
 		return nil, nil, kernelError("list what is in table "+t.String(), err)
 	}
 	isUsed := map[string]bool{}

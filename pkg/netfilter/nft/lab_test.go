@@ -2,16 +2,16 @@ package nft
 
 import (
 	"context"
-	"fmt"
-	"net/netip"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/netfiltertest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -19,46 +19,10 @@ func TestMain(m *testing.M) { netlab.Main(m) }
 
 var ctx = context.Background()
 
-func keyOf(id string) plugin.Key {
-	return plugin.Key{Network: "net", ContainerID: id, IfName: "eth0"}
-}
+// tick is as long as elements stay at most that DEL lets expire.
+const tick = 20 * time.Millisecond
 
-func prefixes(texts ...string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, s := range texts {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}
-
-// portMap reads "tcp/8080=10.88.0.2:80" and "udp/192.0.2.1:53=10.88.0.2:53".
-func portMap(t testing.TB, s string) spec.PortMap {
-	t.Helper()
-	host, container, _ := strings.Cut(s, "=")
-	name, port, _ := strings.Cut(host, "/")
-	m := spec.PortMap{Container: netip.MustParseAddrPort(container)}
-	var ok bool
-	if m.Protocol, ok = spec.Protocol(name); !ok {
-		t.Fatalf("protocol of %q", s)
-	}
-	if a, err := netip.ParseAddrPort(port); err == nil {
-		m.HostIP, m.HostPort = a.Addr(), a.Port()
-		return m
-	}
-	if _, err := fmt.Sscan(port, &m.HostPort); err != nil {
-		t.Fatal(err)
-	}
-	return m
-}
-
-func portMaps(t testing.TB, texts ...string) []spec.PortMap {
-	t.Helper()
-	var out []spec.PortMap
-	for _, s := range texts {
-		out = append(out, portMap(t, s))
-	}
-	return out
-}
+var keyOf, prefixes, portMap, portMaps = netfiltertest.KeyOf, netfiltertest.Prefixes, netfiltertest.PortMap, netfiltertest.PortMaps
 
 // behind is for ports of containers behind a bridge.
 func behind(link string, maps []spec.PortMap) spec.PortMaps {
@@ -85,11 +49,7 @@ func del(t testing.TB, c *Conn, p Purpose, key plugin.Key) {
 
 // gc collects in the calling thread's namespace.
 func gc(p Purpose, network string, valid ...plugin.Key) error {
-	r := &plugin.Request{Key: plugin.Key{Network: network}}
-	for _, k := range valid {
-		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: k.ContainerID, IfName: k.IfName})
-	}
-	return held.GC(ctx, r, p, Unused{})
+	return held.GC(ctx, netfiltertest.GC(network, valid...), p, Unused{})
 }
 
 // open opens the table of a host until the test ends.

@@ -286,74 +286,68 @@ func TestWithoutCapability(t *testing.T) {
 	}
 }
 
-// TestConditions publishes ports with conditions.
+// TestConditions has rules of an attachment's own come, be missed, and go.
 func TestConditions(t *testing.T) {
 	t.Parallel()
-	n := newNode(t)
-	n.MustRun(t, "sysctl", "-qw", "net.bridge.bridge-nf-call-iptables=0")
-	n.web.ServeTCP(t, ":80")
-	n.peer.ServeTCP(t, ":80")
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	c := open(t, h)
 	web := behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80", "tcp/8080=[fd00:1::2]:80", "tcp/192.0.2.1:9000=10.1.0.2:80"))
 	web.Conditions4, web.Conditions6 = []string{"ip", "saddr", "!=", "{ 192.0.2.254 }"}, []string{"ip6 saddr != 2001:db8:2::254"}
-	peer := behind("cni0", portMaps(t, "tcp/8080=10.1.0.3:80", "tcp/8080=[fd00:1::3]:80", "tcp/8081=10.1.0.3:80"))
-	n.addPorts(t, "web", web)
-	n.addPorts(t, "web", web)
-	n.addPorts(t, "peer", peer)
-	for _, c := range []struct {
-		from         *netlab.Namespace
-		target, want string
-	}{
-		{&n.outside.Namespace, "192.0.2.1:8080", "peer saw 192.0.2.254"},
-		{&n.outside.Namespace, "[2001:db8:2::1]:8080", "peer saw 2001:db8:2::254"},
-		{&n.Namespace, "192.0.2.1:8080", "web saw 192.0.2.1"},
-		{&n.Namespace, "192.0.2.1:9000", "web saw 192.0.2.1"},
-		{&n.Namespace, "127.0.0.1:8080", "web saw 10.1.0.1"},
-		{&n.web.Namespace, "192.0.2.1:8080", "web saw 10.1.0.1"},
-		{&n.peer.Namespace, "10.1.0.1:8081", "peer saw 10.1.0.1"},
-		{&n.remote.Namespace, "[2001:db8:2::1]:8080", "web saw fd00:2::2"},
-	} {
-		if got := ask(c.from, "tcp", c.target); got != c.want {
-			t.Errorf("%s to %s: %q, want %q", c.from.Name(), c.target, got, c.want)
+	h.Do(func() {
+		for range 2 {
+			must(t, c.Add(ctx, keyOf("web"), ToPublish(web)))
 		}
-	}
-	saved := listing(t, n.Host)
-	n.Do(func() {
-		must(t, n.table.Check(keyOf("web"), ToPublish(web)))
-		must(t, n.table.Check(keyOf("peer"), ToPublish(peer)))
+		must(t, c.Check(keyOf("web"), ToPublish(web)))
 		changed := web
 		changed.Conditions4 = []string{"ip saddr 10.0.0.0/8"}
-		if err := n.table.Check(keyOf("web"), ToPublish(changed)); err == nil {
+		if err := c.Check(keyOf("web"), ToPublish(changed)); err == nil {
 			t.Error("CHECK takes other conditions for the same")
 		}
-		taken := behind("cni0", portMaps(t, "tcp/8080=10.1.0.9:80"))
-		taken.Conditions4 = []string{"ip saddr 10.0.0.0/8"}
-		if err := n.table.Add(ctx, keyOf("other"), ToPublish(taken)); err == nil || !strings.Contains(err.Error(), "already published by net/web/eth0") {
-			t.Error(err)
-		}
+	})
+	saved := listing(t, h)
+	h.Do(func() {
 		for _, wrong := range []string{"ip saddr", "ip6 saddr fd00::1", "ip saddr 10.0.0.1; flush ruleset", "accept #"} {
-			taken.Conditions4 = []string{wrong}
+			other := behind("cni0", portMaps(t, "tcp/8081=10.1.0.9:80"))
+			other.Conditions4 = []string{wrong}
 			var shown *types.Error
-			if err := n.table.Add(ctx, keyOf("other"), ToPublish(taken)); !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") {
+			if err := c.Add(ctx, keyOf("other"), ToPublish(other)); !errors.As(err, &shown) || shown.Code != types.ErrInvalidNetworkConfig || !strings.HasPrefix(shown.Msg, "conditionsV4: ") {
 				t.Errorf("%s: %v", wrong, err)
 			}
 		}
 	})
-	if got := listing(t, n.Host); got != saved {
+	if got := listing(t, h); got != saved {
 		t.Errorf("what was refused has left something:\n%s", got)
 	}
-	n.MustRun(t, "nft", "flush", "chain", "inet", hostTable.Name, chainOptions)
-	n.Do(func() {
-		if err := n.table.Check(keyOf("web"), ToPublish(web)); err == nil || !strings.Contains(err.Error(), "of its own 8 rules") {
+	h.MustRun(t, "nft", "flush", "chain", "inet", hostTable.Name, chainOptions)
+	h.Do(func() {
+		if err := c.Check(keyOf("web"), ToPublish(web)); err == nil || !strings.Contains(err.Error(), "of its own 8 rules") {
 			t.Errorf("CHECK of flushed options: %v", err)
 		}
-		for _, id := range []string{"web", "peer"} {
-			if got := delPorts(t, n.table, keyOf(id)); len(got) != 3 {
-				t.Errorf("DEL of %s: %v", id, got)
-			}
+		if got := delPorts(t, c, keyOf("web")); len(got) != 3 {
+			t.Errorf("DEL: %v", got)
 		}
 	})
 	time.Sleep(tick)
-	if got := listing(t, n.Host); strings.Contains(got, "net/") {
+	if got := listing(t, h); strings.Contains(got, "net/") {
+		t.Errorf("left:\n%s", got)
+	}
+}
+
+// TestOldMarks takes back the rules that an earlier version made for another bit of the mark.
+func TestOldMarks(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	c := open(t, h)
+	w := ToPublish(behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80")))
+	w.records[0].bit = 14
+	h.Do(func() { must(t, c.Add(ctx, keyOf("old"), w)) })
+	h.MustRun(t, "nft", `add rule inet cnibox options_v1 iifname "cni0" meta mark set meta mark | 0x4000 comment "net/old/eth0"`)
+	h.MustRun(t, "nft", `add rule inet cnibox marks_v1 meta mark & 0x4000 == 0x4000 masquerade comment "net/old/eth0"`)
+	h.Do(func() { del(t, c, Publishing, keyOf("old")) })
+	time.Sleep(tick)
+	if got := listing(t, h); strings.Contains(got, "net/") {
 		t.Errorf("left:\n%s", got)
 	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/netfiltertest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -41,12 +42,7 @@ func valid(network string, attachments ...string) *plugin.Request {
 	return r
 }
 
-func prefixes(texts ...string) (list []netip.Prefix) {
-	for _, s := range texts {
-		list = append(list, netip.MustParsePrefix(s))
-	}
-	return list
-}
+var prefixes = netfiltertest.Prefixes
 
 // masqueraded is the reference's table with an address for each attachment.
 func masqueraded(attachments ...string) string {

@@ -1,0 +1,63 @@
+// Package netfiltertest reads what tests of the packet filter are about from short texts.
+package netfiltertest
+
+import (
+	"fmt"
+	"net/netip"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// KeyOf returns the key of a container's first interface on network net.
+func KeyOf(id string) plugin.Key {
+	return plugin.Key{Network: "net", ContainerID: id, IfName: "eth0"}
+}
+
+// GC returns a request for a GC of a network.
+func GC(network string, valid ...plugin.Key) *plugin.Request {
+	r := &plugin.Request{Key: plugin.Key{Network: network}}
+	for _, k := range valid {
+		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: k.ContainerID, IfName: k.IfName})
+	}
+	return r
+}
+
+// Prefixes reads addresses with their networks.
+func Prefixes(texts ...string) (list []netip.Prefix) {
+	for _, s := range texts {
+		list = append(list, netip.MustParsePrefix(s))
+	}
+	return list
+}
+
+// PortMap reads "tcp/8080=10.88.0.2:80" and "udp/192.0.2.1:53=10.88.0.2:53".
+func PortMap(t testing.TB, s string) spec.PortMap {
+	t.Helper()
+	host, container, _ := strings.Cut(s, "=")
+	name, port, _ := strings.Cut(host, "/")
+	m := spec.PortMap{Container: netip.MustParseAddrPort(container)}
+	var ok bool
+	if m.Protocol, ok = spec.Protocol(name); !ok {
+		t.Fatalf("protocol of %q", s)
+	}
+	if a, err := netip.ParseAddrPort(port); err == nil {
+		m.HostIP, m.HostPort = a.Addr(), a.Port()
+		return m
+	}
+	if _, err := fmt.Sscan(port, &m.HostPort); err != nil {
+		t.Fatal(err)
+	}
+	return m
+}
+
+// PortMaps reads several.
+func PortMaps(t testing.TB, texts ...string) (list []spec.PortMap) {
+	t.Helper()
+	for _, s := range texts {
+		list = append(list, PortMap(t, s))
+	}
+	return list
+}
