@@ -22,9 +22,9 @@ func AddAddress(h *netlink.Handle, l netlink.Link, gateway netip.Prefix) error {
 	return h.AddrAdd(l, address)
 }
 
-// Forward lets the host forward packets of the gateways' families. That is shared by all attachments and stays, as it does with the
+// EnableForwarding lets the host forward packets of the gateways' families. That is shared by all attachments and stays, as it does with the
 // reference plugins.
-func Forward(gateways []netip.Prefix) error {
+func EnableForwarding(gateways []netip.Prefix) error {
 	for key, is := range map[string]func(netip.Addr) bool{
 		"net/ipv4/ip_forward": netip.Addr.Is4, "net/ipv6/conf/all/forwarding": netip.Addr.Is6,
 	} {

@@ -108,7 +108,7 @@ func serveGateway(h *netlink.Handle, c *config, gateway netlink.Link, ips []*typ
 			return errors.Join(err, withdraw(h, gateway, added))
 		}
 	}
-	return attach.Forward(gateways)
+	return attach.EnableForwarding(gateways)
 }
 
 // gatewaysOf returns the addresses that the gateway must have.

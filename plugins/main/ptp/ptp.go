@@ -152,7 +152,7 @@ func serveGateway(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig)
 			return fmt.Errorf("route %s to %s: %w", own.Dst, name, err)
 		}
 	}
-	return attach.Forward(gateways)
+	return attach.EnableForwarding(gateways)
 }
 
 // Del removes what the packet filter has, then the veth pair, and gives back the addresses.
