@@ -218,7 +218,11 @@ func checkLocalhost(link string, isGuarded bool) error {
 		if err != nil {
 			return err
 		}
-		if isThere, err := program.Exists(guardTable, guardChain, guard...); err != nil || !isThere {
+		isThere, err := program.Exists(guardTable, guardChain, guard...)
+		if err != nil {
+			return fmt.Errorf("look for the rule that keeps containers from 127.0.0.1 of the host: %w", err)
+		}
+		if !isThere {
 			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
 				"the ADD of any container with published ports makes it again",
 				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
