@@ -67,7 +67,7 @@ func (c *Config) ReadMTU(o *conf.Object) {
 	}
 }
 
-// ReadOwnMAC reads the key "mac", which what ReadMAC takes comes before.
+// ReadOwnMAC reads the key "mac". ReadMAC, which comes later, may replace it.
 func (c *Config) ReadOwnMAC(o *conf.Object) {
 	text := ""
 	if o.String("mac", &text); text == "" {

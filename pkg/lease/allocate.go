@@ -12,8 +12,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// patience is how many taken addresses in a row a search asks for one by one before it reads the whole list of names.
-const patience = 16
+// listAfter is after how many taken addresses in a row, asked for one by one, a search reads the list of all names.
+const listAfter = 16
 
 // allocate takes one address of each pool, all or none.
 func (x *session) allocate(owner plugin.Attachment, pools []Pool) (leases []Lease, err error) {
@@ -76,7 +76,7 @@ func (x *session) takeNext(owner plugin.Attachment, p Pool) (netip.Addr, error) 
 	var taken map[string]bool
 	var name []byte
 	for a := range p.after(x.last(p.Index)) {
-		if asked++; asked == patience {
+		if asked++; asked == listAfter {
 			var err error
 			if taken, err = x.names(); err != nil {
 				return a, err
@@ -85,7 +85,7 @@ func (x *session) takeNext(owner plugin.Attachment, p Pool) (netip.Addr, error) 
 		if name = a.AppendTo(name[:0]); taken[string(name)] {
 			continue
 		}
-		if asked < patience {
+		if asked < listAfter {
 			if _, err := os.Lstat(x.file(a)); err == nil {
 				continue
 			}
@@ -105,7 +105,7 @@ func (x *session) takeWanted(owner plugin.Attachment, p Pool) error {
 	case err != nil:
 	case is == torn:
 		err = x.remove(p.Want)
-	case is == held && x.abandoned(l):
+	case is == held && x.isAbandoned(l):
 		err = x.removeAll([]Lease{l})
 	case is != absent:
 		holder, state := x.holder(l)

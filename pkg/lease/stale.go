@@ -23,9 +23,9 @@ func (x *session) reclaim(p Pool) error {
 	for _, l := range leases {
 		switch {
 		case !p.Contains(l.Address):
-		case l.isTorn() || x.abandoned(l):
+		case l.isTorn() || x.isAbandoned(l):
 			free = append(free, l)
-		case x.stale(l):
+		case x.isStale(l):
 			stale++
 		}
 	}
@@ -39,21 +39,21 @@ func (x *session) reclaim(p Pool) error {
 
 // staleText says how many leases are stale.
 func (x *session) staleText(stale int) string {
-	if !results.Kept(x.results) {
+	if !results.AreKept(x.results) {
 		return fmt.Sprintf("; how many of them are stale is not known without libcni's results, which are not in %q", x.results)
 	}
 	return fmt.Sprintf(", %d of them by stale leases", stale)
 }
 
-// stale reports whether libcni's results say that the owner of a lease is gone. They can't say it of one in the old form.
-func (x *session) stale(l Lease) bool {
+// isStale reports whether libcni's results say that the owner of a lease is gone. They can't say it of one in the old form.
+func (x *session) isStale(l Lease) bool {
 	return l.Owner.IfName != "" && results.KnownLost(x.results, x.key(l.Owner))
 }
 
-// abandoned reports whether the owner of a lease is gone for certain: it is stale, and from before this boot, which no network namespace
+// isAbandoned reports whether the owner of a lease is gone for certain: it is stale, and from before this boot, which no network namespace
 // survives, or its namespace has been gone for a while. So it is no lease of an ADD that is still under way, which libcni has no result of.
-func (x *session) abandoned(l Lease) bool {
-	return x.isOld(l) && x.stale(l) || !x.isOld(l) && x.isLongGone(l)
+func (x *session) isAbandoned(l Lease) bool {
+	return x.isOld(l) && x.isStale(l) || !x.isOld(l) && x.isLongGone(l)
 }
 
 // goneTime is how long an attachment of this boot must be gone before somebody

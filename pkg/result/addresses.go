@@ -50,13 +50,13 @@ func Prefixes(ips []*types100.IPConfig) []netip.Prefix {
 	return list
 }
 
-// Prefix returns an address with its prefix length in the other form that Go has for it.
+// Prefix returns a net.IPNet as a netip.Prefix.
 func Prefix(n net.IPNet) netip.Prefix {
 	bits, _ := n.Mask.Size()
 	return netip.PrefixFrom(Addr(n.IP), bits)
 }
 
-// Addr returns an address in the other form that Go has for it; the zero Addr for none.
+// Addr returns a net.IP as a netip.Addr, the zero Addr for none.
 func Addr(ip net.IP) netip.Addr {
 	addr, _ := netip.AddrFromSlice(ip)
 	return addr.Unmap()
@@ -65,7 +65,7 @@ func Addr(ip net.IP) netip.Addr {
 // Single returns the network that has one address.
 func Single(a netip.Addr) netip.Prefix { return netip.PrefixFrom(a, a.BitLen()) }
 
-// IPNet is the reverse of Prefix.
+// IPNet returns a netip.Prefix as a net.IPNet.
 func IPNet(p netip.Prefix) net.IPNet {
 	return net.IPNet{IP: p.Addr().AsSlice(), Mask: net.CIDRMask(p.Bits(), p.Addr().BitLen())}
 }

@@ -99,14 +99,14 @@ func ParseDNS(o *conf.Object) types.DNS {
 	return d
 }
 
-// parseNet is ReadPrefix in the other form that Go has for an address. Bits behind the prefix are kept.
+// parseNet returns the address with prefix length at key. Bits behind the prefix are kept.
 func parseNet(o *conf.Object, key string) net.IPNet {
 	var p netip.Prefix
 	ReadPrefix(o, key, &p)
 	return IPNet(p)
 }
 
-// ParseIP is ReadAddr in the other form that Go has for an address.
+// ParseIP returns the address at key, nil if there is none.
 func ParseIP(o *conf.Object, key string) net.IP {
 	var a netip.Addr
 	ReadAddr(o, key, &a)

@@ -83,14 +83,14 @@ func KnownEnded(dir string, key plugin.Key, given time.Time, adding string) (gon
 // results are kept they say nothing.
 func KnownLost(dir string, key plugin.Key) bool {
 	if _, err := os.Lstat(filepath.Join(dir, fileOf(key))); errors.Is(err, fs.ErrNotExist) {
-		return Kept(dir)
+		return AreKept(dir)
 	}
 	gone, _ := KnownGone(dir, key)
 	return gone
 }
 
-// Kept reports whether there is a directory of libcni's results.
-func Kept(dir string) bool {
+// AreKept reports whether there is a directory of libcni's results.
+func AreKept(dir string) bool {
 	d, err := os.Stat(dir)
 	return err == nil && d.IsDir()
 }

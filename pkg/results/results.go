@@ -1,5 +1,5 @@
 // Package results reads libcni's cache, which has a file for each attachment until its DEL, to say whether containers are in use.
-// What it can't read counts as in use.
+// What it can't read counts as in use: in doubt Known… is false, and May… is true.
 package results
 
 import (

@@ -124,10 +124,10 @@ func usedIFB(r *plugin.Request, end netlink.Link) (netlink.Link, error) {
 	}
 	at := slices.IndexFunc(ifbs, func(l netlink.Link) bool { return slices.Contains(to, l.Attrs().Index) })
 	if at < 0 {
-		return nil, different("what %s receives is not sent through an ifb of the attachment", end.Attrs().Name)
+		return nil, attach.Different("what %s receives is not sent through an ifb of the attachment", end.Attrs().Name)
 	}
 	if ifbs[at].Attrs().RawFlags&unix.IFF_UP == 0 {
-		return nil, different("ifb %s is down", ifbs[at].Attrs().Name)
+		return nil, attach.Different("ifb %s is down", ifbs[at].Attrs().Name)
 	}
 	return ifbs[at], nil
 }
@@ -140,17 +140,13 @@ func (c *config) checkTBF(want limit, l netlink.Link) error {
 	case err != nil:
 		return fmt.Errorf("look up the qdisc of %s: %w", name, err)
 	case is == nil:
-		return different("nothing limits what %s sends", name)
+		return attach.Different("nothing limits what %s sends", name)
 	case !c.isTBF(is, want):
 		tbf := c.tbf(want, index)
-		return different("%s sends %d bytes a second with a burst of %d ticks and a queue of %d bytes, and it should be %d, %d and %d",
+		return attach.Different("%s sends %d bytes a second with a burst of %d ticks and a queue of %d bytes, and it should be %d, %d and %d",
 			name, is.Rate, is.Buffer, is.Limit, tbf.Rate, tbf.Buffer, tbf.Limit)
 	case uint64(is.Buffer) < limit{is.Rate, largestPacket(l)}.ticks():
-		return different("%s drops its largest packets: the burst of %d ticks has no room for %d bytes", name, is.Buffer, largestPacket(l))
+		return attach.Different("%s drops its largest packets: the burst of %d ticks has no room for %d bytes", name, is.Buffer, largestPacket(l))
 	}
 	return nil
-}
-
-func different(format string, args ...any) error {
-	return plugin.Errorf(attach.Repair, format, args...)
 }

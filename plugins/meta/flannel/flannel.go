@@ -89,7 +89,7 @@ func ofDelegate(r *plugin.Request, config *conf.Object) (*delegate.Delegate, *pl
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	kept, lost := find(r)
 	if kept.config == nil {
-		kept.config = renderAnyhow(r)
+		kept.config = renderBestEffort(r)
 	}
 	d, own, err := ofDelegate(r, kept.config)
 	if err == nil {
@@ -131,7 +131,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 
 // GC has the delegate remove what attachments have that are not valid, and then removes what was kept for their DEL.
 func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	d, own, err := ofDelegate(r, renderAnyhow(r))
+	d, own, err := ofDelegate(r, renderBestEffort(r))
 	if err == nil {
 		err = d.GC(ctx, own)
 	}

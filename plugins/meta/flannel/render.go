@@ -104,8 +104,8 @@ func member(key, value string) *conf.Object {
 	return o
 }
 
-// renderAnyhow is render for DEL and GC, which work without a lease.
-func renderAnyhow(r *plugin.Request) *conf.Object {
+// renderBestEffort is render with as much of the lease as can be read: DEL and GC work without one.
+func renderBestEffort(r *plugin.Request) *conf.Object {
 	leased, _ := readSubnet(subnetFile(r.Config))
 	return render(r, leased)
 }

@@ -188,19 +188,19 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	for _, s := range c.sources {
 		i := slices.IndexFunc(rules, func(rule netlink.Rule) bool { return s.leads(rule) && (c.table == 0 || rule.Table == c.table) })
 		if i < 0 {
-			return plugin.Errorf(attach.Repair, "no rule leads packets from %s to their table", s.prefix.Addr())
+			return attach.Different("no rule leads packets from %s to their table", s.prefix.Addr())
 		}
 		if c.table != 0 {
 			continue
 		}
 		s.table = rules[i].Table
 		if s.gateway.IsValid() && !slices.ContainsFunc(routes, s.isDefault) {
-			return plugin.Errorf(attach.Repair, "table %d, for packets from %s, has no default route by %s", s.table, s.prefix.Addr(), s.gateway)
+			return attach.Different("table %d, for packets from %s, has no default route by %s", s.table, s.prefix.Addr(), s.gateway)
 		}
 		for _, w := range r.PrevResult.Routes {
 			want := netlink.Route{Dst: &w.Dst, Gw: w.GW}
 			if w.Table == nil && s.uses(want, c.sources) && !route.Has(routes, s.table, w.Dst) {
-				return plugin.Errorf(attach.Repair, "table %d, for packets from %s, has no route to %s", s.table, s.prefix.Addr(), route.Describe(want))
+				return attach.Different("table %d, for packets from %s, has no route to %s", s.table, s.prefix.Addr(), route.Describe(want))
 			}
 		}
 	}

@@ -136,13 +136,13 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	v, err := c.find(h)
 	switch {
 	case link.IsNotFound(err):
-		return plugin.Errorf(attach.Repair, "there is no VRF %s", c.name)
+		return attach.Different("there is no VRF %s", c.name)
 	case err != nil:
 		return err
 	case l.Attrs().MasterIndex != v.Index:
-		return plugin.Errorf(attach.Repair, "interface %s is not in VRF %s", r.IfName, c.name)
+		return attach.Different("interface %s is not in VRF %s", r.IfName, c.name)
 	case v.RawFlags&unix.IFF_UP == 0:
-		return plugin.Errorf(attach.Repair, "VRF %s is down", c.name)
+		return attach.Different("VRF %s is down", c.name)
 	}
 	routes, err := route.OfLink(h, l.Attrs().Index)
 	if err != nil {
@@ -150,7 +150,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	}
 	for _, w := range r.PrevResult.Routes {
 		if w.Table == nil && !route.Has(routes, int(v.Table), w.Dst) {
-			return plugin.Errorf(attach.Repair, "VRF %s has no route to %s by interface %s", c.name, &w.Dst, r.IfName)
+			return attach.Different("VRF %s has no route to %s by interface %s", c.name, &w.Dst, r.IfName)
 		}
 	}
 	return nil
