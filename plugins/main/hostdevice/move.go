@@ -10,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // take moves a device into the container, under the request's interface name. Its alias there is its name on the host, as with the
@@ -19,7 +20,11 @@ func take(r *plugin.Request, l netlink.Link) error {
 	if err := n.write(); err != nil {
 		return fmt.Errorf("note that the container has %s: %w", n.name, err)
 	}
-	if err := link.Move(l.Attrs().Index, r.NS(), r.IfName, n.name); err != nil {
+	err := link.Move(l.Attrs().Index, r.NS(), r.IfName, n.name)
+	if link.IsNotFound(err) {
+		return errors.Join(plugin.Errorf("repeat the call: it says which container has it", "%s has just left the host", n.name), state.Remove(n.path))
+	}
+	if err != nil {
 		err = plugin.Errorf("links such as lo and bridges stay in their namespace, and the name, and alternative names, must be free in the container",
 			"move %s into the container as %s: %w", n.name, r.IfName, err)
 		return errors.Join(err, n.giveBack(r))
@@ -34,7 +39,7 @@ func take(r *plugin.Request, l netlink.Link) error {
 func giveAddresses(links *netlink.Handle, name string, addresses []netlink.Addr) error {
 	l, err := links.LinkByName(name)
 	if err != nil {
-		return err
+		return link.IgnoreNotFound(err) // giveBack has said why it is not there
 	}
 	has, err := link.Addresses(links, l, netlink.FAMILY_ALL)
 	errs := []error{err}
