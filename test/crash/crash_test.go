@@ -1,7 +1,10 @@
 //go:build amd64
 
 // Package crash kills the runtime and its plugins at each system call of an ADD or a DEL that changes something, and looks whether DEL
-// then removes everything, and ADD works again.
+// then removes everything, and ADD works again. Without -all these are the networks that are always killed (networks_test.go); make crash
+// kills all, here and in a guest.
+//
+//	go test ./test/crash -run 'TestKill/portmap' -args -all
 package crash
 
 import (

@@ -1,4 +1,8 @@
 // Package dhcp drives the dhcp plugin and its daemon with the DHCP servers that people run: dnsmasq, isc-dhcp-server and kea.
+// TestServers has a case for each server, plugin and family; what no real server does is a script's (script_test.go, script6_test.go).
+// What a user sees of dhcp on any plugins is a row of test/conformance.
+//
+//	go test ./test/dhcp -run TestServers -v
 package dhcp
 
 import (

@@ -1,5 +1,11 @@
 // Package e2e drives the built binaries the way runtimes do, through libcni
 // and by plain exec, in nodes made of namespaces, and sends real packets.
+//
+// What any plugins can promise is a row of test/conformance. Here is what is said of these binaries alone: cnictl, what a call
+// starts and in which order it works, the second process of DEL, the examples of the documentation. Packets on the way to a
+// published port are test/firewall's, calls that are killed test/crash's.
+//
+//	go test ./test/e2e -run TestNothingIsLeft # CNIBOX_BIN_DIR names built binaries, or they are built first
 package e2e
 
 import (
