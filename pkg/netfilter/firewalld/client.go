@@ -38,14 +38,14 @@ func withQuestionTime(ctx context.Context) (context.Context, context.CancelFunc)
 }
 
 // Running reports whether there is a firewalld on the system bus. Without a bus there is none.
-func Running(ctx context.Context) (is bool, err error) {
+func Running(ctx context.Context) (running bool, err error) {
 	ctx, cancel := withQuestionTime(ctx)
 	defer cancel()
-	err = call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", &is, busName)
+	err = call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", &running, busName)
 	if errors.Is(err, errNotRunning) {
 		return false, nil
 	}
-	return is, err
+	return running, err
 }
 
 // call calls a method of an object on the bus, for which the bus starts no program, and stores what it returns.

@@ -43,8 +43,9 @@ func hashOf(conditions string) uint32 {
 // conditionRules returns the commands of nft that make the rules which an attachment needs for its ports, a rule each. A connection whose
 // port is published by one attachment on conditions, and by another one without, must not get the latter's mark: each rule goes to the
 // front of its chain, so that the last here is the first there.
-func (l hostLayout) conditionRules(o owner, w Wants) (commands []string) {
-	for _, p := range l.ports {
+func (t *table) conditionRules(o owner, w Wants) (commands []string) {
+	host, _ := t.layout.(hostLayout) // no other has ports
+	for _, p := range host.ports {
 		var keys []string
 		var r record // all have the same options
 		for _, other := range w.records {
@@ -67,7 +68,7 @@ func (l hostLayout) conditionRules(o owner, w Wants) (commands []string) {
 			actions = append(actions, mark)
 		}
 		for _, action := range actions {
-			commands = append(commands, fmt.Sprintf("insert rule inet %s %s meta nfproto ipv%s %s { %s } %s %s comment %q", hostTable.Name, p.options,
+			commands = append(commands, fmt.Sprintf("insert rule %s %s meta nfproto ipv%s %s { %s } %s %s comment %q", t, p.options,
 				p.family.digit, p.text, strings.Join(keys, ", "), conditionsFor(p.family, w.ports), action, o.comment))
 		}
 	}
@@ -76,11 +77,7 @@ func (l hostLayout) conditionRules(o owner, w Wants) (commands []string) {
 
 // addRules makes the rules that an attachment has for itself.
 func (t *table) addRules(ctx context.Context, o owner, w Wants) error {
-	l, isHost := t.layout.(hostLayout)
-	if !isHost {
-		return nil
-	}
-	commands := l.conditionRules(o, w)
+	commands := t.conditionRules(o, w)
 	if len(commands) == 0 {
 		return nil
 	}
@@ -92,11 +89,7 @@ func (t *table) addRules(ctx context.Context, o owner, w Wants) error {
 
 // checkRules makes sure that they are there.
 func (t *table) checkRules(o owner, w Wants) error {
-	l, isHost := t.layout.(hostLayout)
-	if !isHost {
-		return nil
-	}
-	wanted := len(l.conditionRules(o, w))
+	wanted := len(t.conditionRules(o, w))
 	rules, err := t.rulesOf(map[owner][]record{o: w.records})
 	if err == nil && len(rules) < wanted {
 		err = t.mismatch(": %s has %d of its own %d rules in chains %s", o.comment, len(rules), wanted, strings.Join(optionChains(), ", "))
