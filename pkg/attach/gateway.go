@@ -3,7 +3,6 @@ package attach
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -22,14 +21,13 @@ func AddAddress(h *netlink.Handle, l netlink.Link, gateway netip.Prefix) error {
 	return h.AddrAdd(l, address)
 }
 
-// EnableForwarding lets the host forward packets of the gateways' families. That is shared by all attachments and stays, as it does with the
-// reference plugins.
+// EnableForwarding lets the host forward packets of the gateways' families. That is shared by all attachments and stays, as it does with
+// the reference plugins.
 func EnableForwarding(gateways []netip.Prefix) error {
-	for key, is := range map[string]func(netip.Addr) bool{
-		"net/ipv4/ip_forward": netip.Addr.Is4, "net/ipv6/conf/all/forwarding": netip.Addr.Is6,
-	} {
-		if !slices.ContainsFunc(gateways, func(p netip.Prefix) bool { return is(p.Addr()) }) {
-			continue
+	for _, g := range gateways {
+		key := "net/ipv4/ip_forward"
+		if g.Addr().Is6() {
+			key = "net/ipv6/conf/all/forwarding"
 		}
 		if err := sysctl.Set(key, "1"); err != nil {
 			return fmt.Errorf("let the host forward packets: %w", err)
