@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -15,9 +14,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
-
-// detectionTime bounds the wait for duplicate address detection, which takes one to two seconds (RFC 4862).
-const detectionTime = 5 * time.Second
 
 // setSysctls sets what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
 // which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are looked for elsewhere
@@ -103,7 +99,7 @@ func (a *Attachment) AnnounceAddresses() error {
 
 // waitForDAD waits until no address of the link is still looked for elsewhere.
 func (a *Attachment) waitForDAD() error {
-	failed, err := link.WaitForAddresses(a.link, detectionTime)
+	failed, err := link.WaitForAddresses(a.link)
 	switch {
 	case err != nil && a.lacksCarrier(): // nobody is there to be asked
 		return nil

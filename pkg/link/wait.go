@@ -10,12 +10,16 @@ import (
 	"golang.org/x/sys/unix"
 )
 
+// portTime bounds the wait for a link to pass packets. The kernel takes milliseconds; a bridge with spanning tree takes longer, and is not
+// waited for beyond this. detectionTime bounds that for duplicate address detection, which takes one to two seconds (RFC 4862).
+const portTime, detectionTime = 3 * time.Second, 5 * time.Second
+
 // lostTime is when a question is asked again though no change was announced: announcements can be lost when many links change.
 const lostTime = time.Second / 10
 
 // WaitUp waits until a link passes packets: the kernel notices a carrier a moment after the other end is up. It returns the link's
 // operational state as last seen, and an error when the time is up.
-func WaitUp(h *netlink.Handle, name string, limit time.Duration) (state netlink.LinkOperState, err error) {
+func WaitUp(h *netlink.Handle, name string) (state netlink.LinkOperState, err error) {
 	if state, err = operState(h, name); err != nil || state == netlink.OperUp {
 		return state, err
 	}
@@ -24,7 +28,7 @@ func WaitUp(h *netlink.Handle, name string, limit time.Duration) (state netlink.
 	if err := netlink.LinkSubscribe(changes, done); err != nil {
 		return state, err
 	}
-	for end := time.Now().Add(limit); time.Now().Before(end); {
+	for end := time.Now().Add(portTime); time.Now().Before(end); {
 		if state, err = operState(h, name); err != nil || state == netlink.OperUp {
 			return state, err
 		}
@@ -33,7 +37,7 @@ func WaitUp(h *netlink.Handle, name string, limit time.Duration) (state netlink.
 		case <-time.After(lostTime):
 		}
 	}
-	return state, fmt.Errorf("not so after %v", limit)
+	return state, fmt.Errorf("not so after %v", portTime)
 }
 
 func operState(h *netlink.Handle, name string) (netlink.LinkOperState, error) {
@@ -46,7 +50,7 @@ func operState(h *netlink.Handle, name string) (netlink.LinkOperState, error) {
 
 // WaitForAddresses waits until no IPv6 address of a link is tentative any more, and returns one that failed duplicate address
 // detection, if any: a link-local one, which the kernel has made from the MAC address, only if no other did.
-func WaitForAddresses(l netlink.Link, limit time.Duration) (failed net.IP, err error) {
+func WaitForAddresses(l netlink.Link) (failed net.IP, err error) {
 	failed, settled, err := detection(l)
 	if settled || err != nil {
 		return failed, err
@@ -56,7 +60,7 @@ func WaitForAddresses(l netlink.Link, limit time.Duration) (failed net.IP, err e
 	if err := netlink.AddrSubscribe(changes, done); err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(limit); time.Now().Before(end); {
+	for end := time.Now().Add(detectionTime); time.Now().Before(end); {
 		if failed, settled, err = detection(l); settled || err != nil {
 			return failed, err
 		}
@@ -65,7 +69,7 @@ func WaitForAddresses(l netlink.Link, limit time.Duration) (failed net.IP, err e
 		case <-time.After(lostTime):
 		}
 	}
-	return failed, fmt.Errorf("not so after %v", limit)
+	return failed, fmt.Errorf("not so after %v", detectionTime)
 }
 
 // detection says how duplicate address detection stands: which address has failed, and whether that is known of all that matter.

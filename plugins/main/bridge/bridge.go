@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
@@ -24,10 +23,6 @@ import (
 
 // Plugin is the bridge plugin.
 type Plugin struct{}
-
-// portTime bounds the wait for the bridge's new port to pass packets. The kernel takes milliseconds; a bridge with spanning tree
-// takes longer, and is not waited for beyond this.
-const portTime = 3 * time.Second
 
 // Add makes the veth pair with its host end in the bridge, and what the configuration asks for around it.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
@@ -74,8 +69,8 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		return nil, err
 	}
 	if !c.Down {
-		if err := waitForPort(a.Links(), c, port); err != nil {
-			return nil, err
+		if state, err := link.WaitUp(a.Links(), port.Attrs().Name); err != nil {
+			return nil, plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %w", c.name, state, err)
 		}
 		if err := a.AnnounceAddresses(); err != nil { // the port may have dropped what the kernel has announced
 			return nil, err
@@ -113,15 +108,6 @@ func setPort(h *netlink.Handle, c *config, bridge, port netlink.Link) error {
 		if err := h.LinkSetIsolated(port, true); err != nil {
 			return fmt.Errorf("isolate %s: %w", port.Attrs().Name, err)
 		}
-	}
-	return nil
-}
-
-// waitForPort waits until the bridge's new port passes packets.
-func waitForPort(h *netlink.Handle, c *config, port netlink.Link) error {
-	state, err := link.WaitUp(h, port.Attrs().Name, portTime)
-	if err != nil {
-		return plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %w", c.name, state, err)
 	}
 	return nil
 }

@@ -74,7 +74,7 @@ func connectGateway(h *netlink.Handle, c *config, bridge, gateway, port netlink.
 		err = h.LinkSetUp(gateway)
 	}
 	if err == nil {
-		_, err = link.WaitUp(h, port.Attrs().Name, portTime)
+		_, err = link.WaitUp(h, port.Attrs().Name)
 	}
 	if err != nil && port.Attrs().MasterIndex == 0 {
 		err = errors.Join(explainFull(c.name, err), link.Delete(h, gateway.Attrs().Index))

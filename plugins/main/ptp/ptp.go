@@ -8,7 +8,6 @@ import (
 	"net"
 	"net/netip"
 	"slices"
-	"time"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
@@ -47,9 +46,6 @@ func parse(r *plugin.Request) (*config, error) {
 	return c, c.masquerade.By.Validate()
 }
 
-// portTime bounds the wait for the host end to pass packets, which takes the kernel milliseconds.
-const portTime = 3 * time.Second
-
 // Add makes the veth pair, and has the container and the host route to each other by it.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, err error) {
 	c, err := parse(r)
@@ -87,7 +83,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := c.masquerade.Add(ctx, a); err != nil {
 		return nil, err
 	}
-	if state, err := link.WaitUp(a.Links(), end.Attrs().Name, portTime); err != nil {
+	if state, err := link.WaitUp(a.Links(), end.Attrs().Name); err != nil {
 		return nil, plugin.Errorf("look at it with `ip -d link`", "%s, the host end of the veth pair, is %s: %w", end.Attrs().Name, state, err)
 	}
 	return a.Result(end), nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -14,9 +13,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/route"
 )
-
-// settleTime bounds the wait for duplicate address detection, which takes one to two seconds (RFC 4862).
-const settleTime = 5 * time.Second
 
 // holdings are what a link loses when it gets another master, because the kernel takes it down and up for that: its routes, and the IPv6
 // addresses that the kernel is not told to keep.
@@ -47,7 +43,7 @@ func (held holdings) putBack(ctx context.Context, r *plugin.Request, h *netlink.
 	}
 	if waits && l.Attrs().RawFlags&unix.IFF_LOWER_UP != 0 {
 		err := r.Inside(func() error {
-			_, err := link.WaitForAddresses(l, settleTime)
+			_, err := link.WaitForAddresses(l)
 			return err
 		})
 		if err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net"
-	"time"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
@@ -33,9 +32,6 @@ type entry func(do func(l netlink.Link) error) error
 
 // errGone says that the link is not there any more.
 var errGone = errors.New("the container's interface is gone")
-
-// upTime bounds the wait for a link to pass packets.
-const upTime = 2 * time.Second
 
 // findPlace looks for a container's link.
 func findPlace(path, ifName string) (*place, error) {
@@ -147,11 +143,11 @@ func (p *place) setUp() error {
 				return fmt.Errorf("set the container's interface up: %w", err)
 			}
 		}
-		_, _ = link.WaitUp(&netlink.Handle{}, l.Attrs().Name, upTime)
+		_, _ = link.WaitUp(&netlink.Handle{}, l.Attrs().Name)
 		return nil
 	})
 	if p.port != "" {
-		_, _ = link.WaitUp(&netlink.Handle{}, p.port, upTime)
+		_, _ = link.WaitUp(&netlink.Handle{}, p.port)
 	}
 	return err
 }

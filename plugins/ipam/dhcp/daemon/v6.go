@@ -293,9 +293,6 @@ func (f *v6) open(in entry) (*socket6, error) {
 	return s, err
 }
 
-// settleTime bounds the wait for duplicate address detection.
-const settleTime = 10 * time.Second
-
 // linkLocal returns a link's own address that is made of its MAC address. It is added if the kernel has not, and used at once: whoever
 // has a MAC address of its own has this.
 func linkLocal(l netlink.Link) (netip.Addr, error) {
@@ -310,7 +307,7 @@ func linkLocal(l netlink.Link) (netip.Addr, error) {
 	network := result.IPNet(netip.PrefixFrom(own, 64))
 	err := netlink.AddrAdd(l, &netlink.Addr{IPNet: &network, Flags: unix.IFA_F_NODAD, Scope: unix.RT_SCOPE_LINK})
 	if errors.Is(err, unix.EEXIST) {
-		if _, err = link.WaitForAddresses(l, settleTime); err != nil {
+		if _, err = link.WaitForAddresses(l); err != nil {
 			err = fmt.Errorf("wait for duplicate address detection: %w", err)
 		}
 	}
