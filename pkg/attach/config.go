@@ -67,8 +67,8 @@ func (c *Config) ReadMTU(o *conf.Object) {
 	}
 }
 
-// ReadOwnMAC reads the key "mac". ReadMAC, which comes later, may replace it.
-func (c *Config) ReadOwnMAC(o *conf.Object) {
+// ReadMACKey reads the key "mac". It is called before ReadMAC, and what that finds counts more.
+func (c *Config) ReadMACKey(o *conf.Object) {
 	text := ""
 	if o.String("mac", &text); text == "" {
 		return

@@ -64,8 +64,8 @@ func (d *Removal) release(ctx context.Context) {
 	d.ipam = nil
 }
 
-// findReleaser returns the IPAM plugin that gives back addresses, nil if there is none. A section ipam that does not tell which one
-// that is may have done so for ADD. Then it is host-local, which knows its leases by the attachment alone.
+// findReleaser returns the IPAM plugin that gives back addresses, nil if there is none. If the configuration has a
+// section ipam without a type, it may have had one when ADD was called: host-local then, which needs nothing but the key.
 func findReleaser(r *plugin.Request, c *Config) (*delegate.Delegate, error) {
 	if c.IPAM == "" && r.Config.Has("ipam") {
 		return delegate.HostLocal(r), nil

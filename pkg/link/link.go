@@ -36,7 +36,7 @@ func ValidateName(name string) error {
 	case len(name) >= unix.IFNAMSIZ:
 		return errors.New("interface name should be less than 16 characters")
 	case name == "." || name == "..":
-		return errors.New("interface name is . or ..")
+		return errors.New("interface name is . or .., which are directories")
 	case !utf8.ValidString(name):
 		return errors.New("interface name is no UTF-8, which results are printed in")
 	case strings.Contains(name, "%"):

@@ -39,17 +39,15 @@ func mountProcfs() (int, error) {
 	return unix.Fsmount(fs, unix.FSMOUNT_CLOEXEC, unix.MOUNT_ATTR_NOSUID|unix.MOUNT_ATTR_NODEV|unix.MOUNT_ATTR_NOEXEC)
 }
 
-// Key names a sysctl below net/, the only ones that a network namespace has
-// values of its own for.
+// Key names a sysctl below net/, the only ones that a network namespace has values of its own for.
 type Key struct {
 	text string // as it was written, for messages
 	path string // below /proc/sys
 }
 
-// ParseKey reads a key the way sysctl(8) does. The first separator in it tells
-// its form: in net/ipv4/conf/eth0.5/arp_filter dots belong to the names, in
-// net.ipv4.conf.eth0/5.arp_filter they separate them and a slash stands for a
-// dot within a name. A key that leads out of net/ is an error.
+// ParseKey reads a key as sysctl(8) does. Its form is that of the first separator: in net/ipv4/conf/eth0.5/arp_filter dots belong to the
+// names, in net.ipv4.conf.eth0/5.arp_filter they separate them and a slash stands for a dot within a name. A key that leads out of net/ is
+// an error.
 func ParseKey(text string) (Key, error) {
 	invalid := func(why string) (Key, error) { return Key{}, fmt.Errorf("invalid net sysctl key %q: %s", text, why) }
 	path := text
@@ -71,9 +69,8 @@ func ParseKey(text string) (Key, error) {
 	return Key{text, strings.Join(parts, "/")}, nil
 }
 
-// ForInterface returns the key with the first IFNAME in it, which configurations
-// that many attachments share write for the interface, replaced by a link's
-// name. That may hold dots but no slash.
+// ForInterface returns the key with a link's name, which may hold dots but no slash, in place of the first IFNAME: configurations that
+// many attachments share write that for the interface.
 func (k Key) ForInterface(name string) Key {
 	return Key{k.text, strings.Replace(k.path, "IFNAME", name, 1)}
 }
@@ -81,12 +78,10 @@ func (k Key) ForInterface(name string) Key {
 // String returns the key as it was written.
 func (k Key) String() string { return k.text }
 
-// Path returns the key in the form with slashes. Keys of the same sysctl have
-// the same path.
+// Path returns the key in the form with slashes. Keys of the same sysctl have the same path.
 func (k Key) Path() string { return k.path }
 
-// describe returns the key as it was written and, if that is not plain from
-// it, what it was read as.
+// describe returns the key as it was written and, if that is not plain from it, what it was read as.
 func (k Key) describe() string {
 	if k.path == k.text || k.path == strings.ReplaceAll(k.text, ".", "/") {
 		return k.text
@@ -180,8 +175,7 @@ func (k Key) write(value string) error {
 	return nil
 }
 
-// Writable returns an error when sysctls can't be set because /proc/sys is
-// mounted read-only, as in a container without privileges.
+// Writable returns an error when sysctls can't be set because /proc/sys is mounted read-only, as in a container without privileges.
 func Writable() error {
 	var fs unix.Statfs_t
 	if err := unix.Statfs(root+"/net", &fs); err != nil {

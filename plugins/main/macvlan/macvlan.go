@@ -38,7 +38,7 @@ func parse(r *plugin.Request) (*config, error) {
 	c.Segment, c.OwnDNS = true, true
 	c.ReadMTU(o)
 	c.master.MTU = c.MTU
-	c.ReadOwnMAC(o)
+	c.ReadMACKey(o)
 	mode := ""
 	if o.String("mode", &mode); mode == "" {
 		mode = "bridge"

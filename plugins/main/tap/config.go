@@ -29,7 +29,7 @@ func parse(r *plugin.Request) (*config, error) {
 	o := r.Config
 	c.OwnDNS = true
 	c.ReadMTU(o)
-	c.ReadOwnMAC(o)
+	c.ReadMACKey(o)
 	o.Bool("multiQueue", &c.multiQueue)
 	c.owner, c.group = readID(o, "owner"), readID(o, "group")
 	o.String("selinuxContext", &c.label)
