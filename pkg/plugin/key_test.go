@@ -150,3 +150,22 @@ func TestHostEndsSpread(t *testing.T) {
 		t.Errorf("%d of %d names are not unique", collisions, n*HostEnds)
 	}
 }
+
+func TestParseKey(t *testing.T) {
+	long := strings.Repeat("x", 100)
+	for _, k := range []Key{{"net", "id", "eth0"}, {"net", "id", "eth~0"}, {"net", long, "eth0"}} {
+		if got := ParseKey(k.String()); got != k {
+			t.Errorf("%s: %v", k, got)
+		}
+	}
+	for k, want := range map[Key]Key{{"net", long + long, "eth~0"}: {Network: "net"}, {long + long, "id", "eth0"}: {}} {
+		if got := ParseKey(k.String()); got != want {
+			t.Errorf("%s, which was cut: %v, want %v", k, got, want)
+		}
+	}
+	for _, text := range []string{"", "net", "net id"} {
+		if got := ParseKey(text); got != (Key{}) {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+}
