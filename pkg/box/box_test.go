@@ -384,15 +384,15 @@ func TestGCList(t *testing.T) {
 	tests := []struct {
 		name, keys string
 		called     bool
-		want       []plugin.Attachment
+		want       []plugin.Key
 	}{
 		{"absent", ``, false, nil},
 		{"null", `, "cni.dev/valid-attachments": null, "cni.dev/attachments": null`, false, nil},
 		{"empty", `, "cni.dev/valid-attachments": []`, true, nil},
-		{"two", `, "cni.dev/valid-attachments": [` + a + `, ` + b + `]`, true, []plugin.Attachment{{ContainerID: "a", IfName: "eth0"}, {ContainerID: "b", IfName: "net1"}}},
-		{"old key", `, "cni.dev/attachments": [` + a + `]`, true, []plugin.Attachment{{ContainerID: "a", IfName: "eth0"}}},
-		{"old key, new one null", `, "cni.dev/valid-attachments": null, "cni.dev/attachments": [` + b + `]`, true, []plugin.Attachment{{ContainerID: "b", IfName: "net1"}}},
-		{"both", `, "cni.dev/attachments": [` + a + `, ` + b + `], "cni.dev/valid-attachments": [` + b + `]`, true, []plugin.Attachment{{ContainerID: "b", IfName: "net1"}}},
+		{"two", `, "cni.dev/valid-attachments": [` + a + `, ` + b + `]`, true, []plugin.Key{{Network: "net", ContainerID: "a", IfName: "eth0"}, {Network: "net", ContainerID: "b", IfName: "net1"}}},
+		{"old key", `, "cni.dev/attachments": [` + a + `]`, true, []plugin.Key{{Network: "net", ContainerID: "a", IfName: "eth0"}}},
+		{"old key, new one null", `, "cni.dev/valid-attachments": null, "cni.dev/attachments": [` + b + `]`, true, []plugin.Key{{Network: "net", ContainerID: "b", IfName: "net1"}}},
+		{"both", `, "cni.dev/attachments": [` + a + `, ` + b + `], "cni.dev/valid-attachments": [` + b + `]`, true, []plugin.Key{{Network: "net", ContainerID: "b", IfName: "net1"}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -20,7 +20,7 @@ type curious struct{}
 func (curious) read(r *plugin.Request) error {
 	_ = r.Key.String()
 	_ = r.HostEnd(0)
-	_ = r.ValidKeys()
+	_ = r.Valid
 	_ = r.Config.Keys()
 	_ = r.Config.JSON()
 	r.Config.Object("ipam").String("type", new(string))

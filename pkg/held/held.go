@@ -75,7 +75,7 @@ type valid struct{ owners, containers map[string]bool }
 
 func newValid(r *plugin.Request) *valid {
 	v := &valid{map[string]bool{}, map[string]bool{}}
-	for _, k := range r.ValidKeys() {
+	for _, k := range r.Valid {
 		v.owners[k.String()], v.containers[k.ContainerID] = true, true
 	}
 	return v

@@ -63,7 +63,7 @@ func TestGC(t *testing.T) {
 			h.What = what
 			store = append(store, h.Held)
 		}
-		r := &plugin.Request{Key: plugin.Key{Network: "net"}, Valid: []plugin.Attachment{{ContainerID: "live", IfName: "eth0"}}, Results: cache}
+		r := &plugin.Request{Key: plugin.Key{Network: "net"}, Valid: []plugin.Key{{Network: "net", ContainerID: "live", IfName: "eth0"}}, Results: cache}
 		if results == "without" {
 			r.Results += "/none"
 		}

@@ -16,7 +16,7 @@ import (
 const listAfter = 16
 
 // allocate takes one address of each pool, all or none.
-func (x *session) allocate(owner plugin.Attachment, pools []Pool) (leases []Lease, err error) {
+func (x *session) allocate(owner plugin.Key, pools []Pool) (leases []Lease, err error) {
 	if err := x.refuseSecond(owner, pools); err != nil {
 		return nil, err
 	}
@@ -32,7 +32,7 @@ func (x *session) allocate(owner plugin.Attachment, pools []Pool) (leases []Leas
 
 // refuseSecond fails when owner, or its container in the old form, holds an address of one of the pools. What it held for another
 // namespace, which is known not to be there any more, is given back.
-func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
+func (x *session) refuseSecond(owner plugin.Key, pools []Pool) error {
 	leases, err := x.leasesOf(owner.ContainerID)
 	if err != nil {
 		return err
@@ -55,7 +55,7 @@ func (x *session) refuseSecond(owner plugin.Attachment, pools []Pool) error {
 }
 
 // take takes one address of the pool.
-func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
+func (x *session) take(owner plugin.Key, p Pool) (netip.Addr, error) {
 	if p.Want.IsValid() {
 		return p.Want, x.takeWanted(owner, p)
 	}
@@ -71,7 +71,7 @@ func (x *session) take(owner plugin.Attachment, p Pool) (netip.Addr, error) {
 }
 
 // takeNext takes the next address of the pool that is free; it returns the zero Addr if none is.
-func (x *session) takeNext(owner plugin.Attachment, p Pool) (netip.Addr, error) {
+func (x *session) takeNext(owner plugin.Key, p Pool) (netip.Addr, error) {
 	asked := 0
 	var taken map[string]bool
 	var name []byte
@@ -98,7 +98,7 @@ func (x *session) takeNext(owner plugin.Attachment, p Pool) (netip.Addr, error) 
 	return netip.Addr{}, nil
 }
 
-func (x *session) takeWanted(owner plugin.Attachment, p Pool) error {
+func (x *session) takeWanted(owner plugin.Key, p Pool) error {
 	by, is, err := x.read(p.Want)
 	l := Lease{Address: p.Want, Owner: by}
 	switch {

@@ -23,8 +23,8 @@ func TestParse(t *testing.T) {
 		{content: "\x00\x00\x00\x00", torn: true},
 		{content: "abc\r\n\x00\x00", torn: true},
 	} {
-		owner, torn := parse(test.content)
-		if want := (plugin.Attachment{ContainerID: test.id, IfName: test.ifName}); owner != want || torn != test.torn {
+		owner, torn := parse("", test.content)
+		if want := (plugin.Key{ContainerID: test.id, IfName: test.ifName}); owner != want || torn != test.torn {
 			t.Errorf("%q: got %+v, torn %v; want %+v, torn %v", test.content, owner, torn, want, test.torn)
 		}
 	}
@@ -35,9 +35,9 @@ func FuzzParse(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, data string) {
-		owner, torn := parse(data)
+		owner, torn := parse("", data)
 		if torn {
-			if owner != (plugin.Attachment{}) {
+			if owner != (plugin.Key{}) {
 				t.Fatalf("%q is torn and has the owner %+v", data, owner)
 			}
 			return
@@ -48,7 +48,7 @@ func FuzzParse(f *testing.F) {
 		if owner.IfName == "" {
 			return
 		}
-		again, torn := parse(format(owner))
+		again, torn := parse("", format(owner))
 		if torn || again != owner {
 			t.Fatalf("%q: %+v is written and read as %+v", data, owner, again)
 		}

@@ -31,12 +31,12 @@ const (
 func (s *Store) file(a netip.Addr) string { return filepath.Join(s.path, a.String()) }
 
 // read returns what the file of an address holds.
-func (s *Store) read(a netip.Addr) (owner plugin.Attachment, is entry, err error) {
+func (s *Store) read(a netip.Addr) (owner plugin.Key, is entry, err error) {
 	content, is, err := readFile(s.file(a))
 	if err != nil || is != held {
 		return owner, is, err
 	}
-	owner, broken := parse(content)
+	owner, broken := parse(s.network, content)
 	if broken {
 		is = torn
 	}

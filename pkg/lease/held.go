@@ -30,7 +30,8 @@ func (d Dir) Held(_ context.Context, network string) (list []plugin.Held, err er
 			return list, s.failed("list leases", err)
 		}
 		for _, l := range leases {
-			key := plugin.Key{Network: network, ContainerID: l.Owner.ContainerID, IfName: l.Owner.IfName}
+			key := l.Owner
+			key.Network = network // nobody's, if the file is torn
 			list = append(list, plugin.Held{Key: key, What: "address " + l.Address.String(), Since: s.Since(l), Own: l})
 		}
 	}

@@ -123,8 +123,8 @@ func (x *index) lines(containerID string) ([]string, error) {
 
 func (l Lease) line() string { return fmt.Sprintf("%s %q\n", l.Address, format(l.Owner)) }
 
-// find returns the leases of a container.
-func (x *index) find(containerID string) (leases []Lease, err error) {
+// find returns the leases of a container in the network.
+func (x *index) find(network, containerID string) (leases []Lease, err error) {
 	lines, err := x.lines(containerID)
 	prefix := strings.TrimSuffix(strconv.Quote(containerID), `"`)
 	for _, line := range lines {
@@ -141,7 +141,7 @@ func (x *index) find(containerID string) (leases []Lease, err error) {
 		if err != nil || unquoteErr != nil {
 			return nil, errors.Join(err, unquoteErr)
 		}
-		if owner, _ := parse(content); owner.ContainerID == containerID {
+		if owner, _ := parse(network, content); owner.ContainerID == containerID {
 			leases = append(leases, Lease{Address: address, Owner: owner})
 		}
 	}

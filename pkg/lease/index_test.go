@@ -148,7 +148,7 @@ func TestIndexKeepsContainersApart(t *testing.T) {
 		if i%2 == 0 {
 			continue
 		}
-		if got, err := x.find(l.Owner.ContainerID); err != nil || !slices.Equal(got, []Lease{l}) {
+		if got, err := x.find("net", l.Owner.ContainerID); err != nil || !slices.Equal(got, []Lease{l}) {
 			t.Fatalf("found %v, %v, want %v", got, err, l)
 		}
 	}
@@ -167,7 +167,7 @@ func FuzzIndex(f *testing.F) {
 		if err := os.WriteFile(x.file("a"), []byte(file), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		leases, err := x.find("a")
+		leases, err := x.find("net", "a")
 		for _, l := range leases {
 			if err != nil || l.Owner.ContainerID != "a" || !l.Address.IsValid() {
 				t.Errorf("%q: %v, %v", file, leases, err)

@@ -20,13 +20,13 @@ import (
 // interface. A torn file has no Owner.
 type Lease struct {
 	Address netip.Addr
-	Owner   plugin.Attachment
+	Owner   plugin.Key
 }
 
 func (l Lease) isTorn() bool { return l.Owner.ContainerID == "" }
 
 // Name returns an attachment as people read it.
-func Name(a plugin.Attachment) string {
+func Name(a plugin.Key) string {
 	if a.IfName == "" {
 		return "container " + a.ContainerID
 	}
@@ -34,17 +34,17 @@ func Name(a plugin.Attachment) string {
 }
 
 // format returns the content of the file of owner's lease.
-func format(owner plugin.Attachment) string { return owner.ContainerID + "\r\n" + owner.IfName }
+func format(owner plugin.Key) string { return owner.ContainerID + "\r\n" + owner.IfName }
 
 // parse returns whose lease a file with that content is. A torn file is nobody's: the reference plugin leaves an empty one when it is
 // killed, a power failure an empty one or zeros. A bare LF, left by an editor, counts as CRLF.
-func parse(content string) (owner plugin.Attachment, torn bool) {
+func parse(network, content string) (owner plugin.Key, torn bool) {
 	text := strings.TrimSpace(content)
 	if text == "" || strings.ContainsRune(text, 0) {
 		return owner, true
 	}
 	id, ifName, _ := strings.Cut(text, "\n")
-	return plugin.Attachment{ContainerID: strings.TrimSpace(id), IfName: strings.TrimSpace(ifName)}, false
+	return plugin.Key{Network: network, ContainerID: strings.TrimSpace(id), IfName: strings.TrimSpace(ifName)}, false
 }
 
 // parseName returns the address a file is the lease of. Only the canonical text of an address names a lease.

@@ -141,7 +141,7 @@ func TestKilledWorkers(t *testing.T) {
 func noDuplicates(t *testing.T, b *bench) map[string]string {
 	t.Helper()
 	leases := b.leases()
-	byOwner := map[plugin.Attachment][]Lease{}
+	byOwner := map[plugin.Key][]Lease{}
 	for _, l := range leases {
 		byOwner[l.Owner] = append(byOwner[l.Owner], l)
 	}

@@ -57,7 +57,7 @@ func (s *Store) failed(what string, err error) error {
 }
 
 // heldBy returns the leases of owner: those in its name or, when there are none, those in the old form of its container.
-func (x *session) heldBy(owner plugin.Attachment) ([]Lease, error) {
+func (x *session) heldBy(owner plugin.Key) ([]Lease, error) {
 	leases, err := x.leasesOf(owner.ContainerID)
 	if slices.ContainsFunc(leases, func(l Lease) bool { return l.Owner == owner }) {
 		return slices.DeleteFunc(leases, func(l Lease) bool { return l.Owner != owner }), err
@@ -68,7 +68,7 @@ func (x *session) heldBy(owner plugin.Attachment) ([]Lease, error) {
 // leasesOf returns the leases of a container. When a file does not bear the index out, all are read.
 func (x *session) leasesOf(containerID string) ([]Lease, error) {
 	if x.index.trusted {
-		leases, err := x.index.find(containerID)
+		leases, err := x.index.find(x.network, containerID)
 		right := err == nil
 		for _, l := range leases {
 			owner, is, err := x.read(l.Address)

@@ -7,7 +7,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/results"
 )
 
@@ -47,7 +46,7 @@ func (x *session) staleText(stale int) string {
 
 // isStale reports whether libcni's results say that the owner of a lease is gone. They can't say it of one in the old form.
 func (x *session) isStale(l Lease) bool {
-	return l.Owner.IfName != "" && results.KnownLost(x.results, x.key(l.Owner))
+	return l.Owner.IfName != "" && results.KnownLost(x.results, l.Owner)
 }
 
 // isAbandoned reports whether the owner of a lease is gone for certain: it is stale, and from before this boot, which no network namespace
@@ -86,7 +85,7 @@ func (x *session) ended(l Lease) (gone, replaced bool) {
 	if made.IsZero() {
 		return false, false
 	}
-	return results.KnownEnded(x.results, x.key(l.Owner), made, x.Netns)
+	return results.KnownEnded(x.results, l.Owner, made, x.Netns)
 }
 
 // isOld reports whether a lease's file was made, moved or changed last before this boot.
@@ -107,13 +106,9 @@ func (x *session) holder(l Lease) (name, state string) {
 	if l.Owner.IfName == "" {
 		return name, ""
 	}
-	gone, known := results.KnownGone(x.results, x.key(l.Owner))
+	gone, known := results.KnownGone(x.results, l.Owner)
 	if gone {
 		known = "its network namespace is gone"
 	}
 	return name, known + ": "
-}
-
-func (x *session) key(owner plugin.Attachment) plugin.Key {
-	return plugin.Key{Network: x.network, ContainerID: owner.ContainerID, IfName: owner.IfName}
 }

@@ -50,7 +50,7 @@ func NewStore(dataDir, network, results string) (*Store, error) {
 func (s *Store) Path() string { return s.path }
 
 // Allocate takes one address of each pool for owner, all or none.
-func (s *Store) Allocate(ctx context.Context, owner plugin.Attachment, pools []Pool) ([]Lease, error) {
+func (s *Store) Allocate(ctx context.Context, owner plugin.Key, pools []Pool) ([]Lease, error) {
 	if owner.ContainerID == "" || owner.IfName == "" {
 		return nil, fmt.Errorf("a lease needs a container and an interface, got %q and %q", owner.ContainerID, owner.IfName)
 	}
@@ -59,7 +59,7 @@ func (s *Store) Allocate(ctx context.Context, owner plugin.Attachment, pools []P
 
 // Release gives back all that owner holds, and only that: leases in the old form, which name no interface, only if there is none in the
 // new. It returns the addresses given back. Holding nothing, or there being no store, is no error, and nothing is made then.
-func (s *Store) Release(ctx context.Context, owner plugin.Attachment) ([]Lease, error) {
+func (s *Store) Release(ctx context.Context, owner plugin.Key) ([]Lease, error) {
 	return s.locked(ctx, false, "give back the addresses of "+Name(owner), func(x *session) ([]Lease, error) {
 		leases, err := x.heldBy(owner)
 		if err != nil {
@@ -70,7 +70,7 @@ func (s *Store) Release(ctx context.Context, owner plugin.Attachment) ([]Lease, 
 }
 
 // HeldBy returns what owner holds, as Release would find it. It changes nothing.
-func (s *Store) HeldBy(ctx context.Context, owner plugin.Attachment) ([]Lease, error) {
+func (s *Store) HeldBy(ctx context.Context, owner plugin.Key) ([]Lease, error) {
 	return s.locked(ctx, false, "look up the addresses of "+Name(owner), func(x *session) ([]Lease, error) {
 		x.readOnly = true
 		return x.heldBy(owner)
@@ -78,7 +78,7 @@ func (s *Store) HeldBy(ctx context.Context, owner plugin.Attachment) ([]Lease, e
 }
 
 // OwnerOf returns who holds the address. It takes no lock: a lease that its owner got is there until its owner or GC removes it.
-func (s *Store) OwnerOf(a netip.Addr) (owner plugin.Attachment, ok bool, err error) {
+func (s *Store) OwnerOf(a netip.Addr) (owner plugin.Key, ok bool, err error) {
 	owner, is, err := s.read(a)
 	return owner, is == held, s.failed("look up "+a.String(), err)
 }

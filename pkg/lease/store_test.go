@@ -31,8 +31,8 @@ func newBench(t *testing.T) *bench {
 	return &bench{t, s, dir}
 }
 
-func att(id, ifName string) plugin.Attachment {
-	return plugin.Attachment{ContainerID: id, IfName: ifName}
+func att(id, ifName string) plugin.Key {
+	return plugin.Key{Network: "net", ContainerID: id, IfName: ifName}
 }
 
 // add allocates and returns the addresses as one text.

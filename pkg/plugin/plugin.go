@@ -131,7 +131,7 @@ type Request struct {
 	PrevResult *types100.Result
 
 	// Valid are the attachments that GC must leave alone. HasValid is false when the runtime sent no list, and then nothing may be removed.
-	Valid    []Attachment
+	Valid    []Key
 	HasValid bool
 
 	// Plugins are the plugins that can be called in this process.
@@ -152,12 +152,6 @@ type Deleter interface {
 	// Start prepares for a Delete that comes later.
 	Start()
 	Delete(h *netlink.Handle, index int) error
-}
-
-// Attachment names one attachment of a network whose name is known.
-type Attachment struct {
-	ContainerID string
-	IfName      string
 }
 
 // Announce tells whoever traces what comes next.
@@ -195,13 +189,4 @@ func (r *Request) For(command Command) *Request {
 		own.Config = r.Config.Lenient()
 	}
 	return &own
-}
-
-// ValidKeys returns the keys that GC must leave alone.
-func (r *Request) ValidKeys() []Key {
-	keys := make([]Key, 0, len(r.Valid))
-	for _, a := range r.Valid {
-		keys = append(keys, Key{Network: r.Network, ContainerID: a.ContainerID, IfName: a.IfName})
-	}
-	return keys
 }

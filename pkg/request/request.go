@@ -109,9 +109,8 @@ func readValid(r *plugin.Request) error {
 	}
 	r.HasValid = r.Config.Has(key)
 	r.Config.Objects(key, func(e *conf.Object) {
-		var a plugin.Attachment
-		e.String("containerID", &a.ContainerID)
-		e.String("ifname", &a.IfName)
+		a := plugin.KeyIn(e)
+		a.Network = r.Network
 		if a.ContainerID == "" {
 			e.Fail("containerID", "the attachment's container id", "none")
 		}

@@ -20,7 +20,7 @@ func KeyOf(id string) plugin.Key {
 func GC(network string, valid ...plugin.Key) *plugin.Request {
 	r := &plugin.Request{Key: plugin.Key{Network: network}}
 	for _, k := range valid {
-		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: k.ContainerID, IfName: k.IfName})
+		r.Valid = append(r.Valid, plugin.Key{ContainerID: k.ContainerID, IfName: k.IfName})
 	}
 	return r
 }

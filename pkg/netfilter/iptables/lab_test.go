@@ -86,10 +86,7 @@ func (n *node) del(t testing.TB, k Kind, key plugin.Key, hint ...netip.Prefix) (
 // gc collects what a network's attachments have of all kinds.
 func (n *node) gc(t testing.TB, network string, valid ...plugin.Key) {
 	t.Helper()
-	r := &plugin.Request{Key: plugin.Key{Network: network}}
-	for _, key := range valid {
-		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: key.ContainerID, IfName: key.IfName})
-	}
+	r := &plugin.Request{Key: plugin.Key{Network: network}, Valid: valid}
 	must(t, n.try(func() error { return held.GC(ctx, r, Masquerading, PortMapping, Forwarding) }))
 }
 

@@ -47,7 +47,7 @@ func hash(text string) string {
 // Held lists what the network's attachments have. Of one that is not valid only the network is known.
 func (m Masquerade) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
 	known := map[string]plugin.Key{}
-	for _, k := range m.ValidKeys() {
+	for _, k := range m.Valid {
 		known[attachmentHash(k)] = k
 	}
 	all, err := owners(ctx, m)

@@ -37,7 +37,7 @@ func request(text string) *plugin.Request {
 func valid(network string, attachments ...string) *plugin.Request {
 	r := &plugin.Request{Key: plugin.Key{Network: network}, Results: cacheDir}
 	for _, a := range attachments {
-		r.Valid = append(r.Valid, plugin.Attachment{ContainerID: key(a).ContainerID, IfName: key(a).IfName})
+		r.Valid = append(r.Valid, key(a))
 	}
 	return r
 }

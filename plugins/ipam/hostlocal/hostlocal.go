@@ -33,7 +33,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 		return nil, err
 	}
 	c.store.Netns = r.Netns
-	leases, err := c.store.Allocate(ctx, owner(r), c.pools)
+	leases, err := c.store.Allocate(ctx, r.Key, c.pools)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if store == nil {
 		return nil
 	}
-	_, err := store.Release(ctx, owner(r))
+	_, err := store.Release(ctx, r.Key)
 	return err
 }
 
@@ -73,7 +73,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 			for _, p := range c.pools {
 				if a := result.Addr(ip.Address.IP); p.Contains(a) {
 					checked = true
-					if err := checkLease(a, owner(r), c.store); err != nil {
+					if err := checkLease(a, r.Key, c.store); err != nil {
 						return err
 					}
 				}
@@ -83,7 +83,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if checked {
 		return nil
 	}
-	held, err := c.store.HeldBy(ctx, owner(r))
+	held, err := c.store.HeldBy(ctx, r.Key)
 	if err == nil && len(held) == 0 {
 		return plugin.Errorf(lost, "host-local: Failed to find address added by container %s for interface %s in %s", r.ContainerID, r.IfName, c.store.Path())
 	}
@@ -91,14 +91,14 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 }
 
 // checkLease checks that the attachment holds the address.
-func checkLease(address netip.Addr, a plugin.Attachment, store *lease.Store) error {
+func checkLease(address netip.Addr, a plugin.Key, store *lease.Store) error {
 	by, held, err := store.OwnerOf(address)
 	switch {
 	case err != nil:
 		return err
 	case !held:
 		return plugin.Errorf(lost, "host-local: %s of %s is not held in %s", address, lease.Name(a), store.Path())
-	case by != a && by != plugin.Attachment{ContainerID: a.ContainerID}:
+	case by != a && by != plugin.Key{Network: a.Network, ContainerID: a.ContainerID}:
 		return plugin.Errorf(lost, "host-local: %s is not held by %s but by %s", address, lease.Name(a), lease.Name(by))
 	}
 	return nil
@@ -125,10 +125,6 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 // container only, and are held while any attachment of it is valid.
 func (Plugin) Stores(r *plugin.Request) []plugin.Store {
 	return []plugin.Store{lease.Dir(dataDir(r.Config.Object("ipam")))}
-}
-
-func owner(r *plugin.Request) plugin.Attachment {
-	return plugin.Attachment{ContainerID: r.ContainerID, IfName: r.IfName}
 }
 
 // storeOf returns the store that DEL works on, nil if the configuration names a place where Add would have put nothing.

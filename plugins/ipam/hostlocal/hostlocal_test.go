@@ -103,7 +103,7 @@ func FuzzConfig(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		leases, err := c.store.Allocate(t.Context(), owner(r), c.pools)
+		leases, err := c.store.Allocate(t.Context(), r.Key, c.pools)
 		if err != nil {
 			t.Fatalf("%s: %v", config, err)
 		}
@@ -112,7 +112,7 @@ func FuzzConfig(f *testing.F) {
 				t.Fatalf("%s: got %v", config, l)
 			}
 		}
-		if back, err := c.store.Release(t.Context(), owner(r)); err != nil || len(back) != len(leases) {
+		if back, err := c.store.Release(t.Context(), r.Key); err != nil || len(back) != len(leases) {
 			t.Fatalf("%s: gave back %v of %v: %v", config, back, leases, err)
 		}
 	})

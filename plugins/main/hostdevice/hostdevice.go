@@ -135,7 +135,7 @@ func keeping(r *plugin.Request, left []plugin.Held) *plugin.Request {
 	own.Valid = slices.Clone(r.Valid)
 	for _, h := range left {
 		if h.Key.Network == r.Network {
-			own.Valid = append(own.Valid, plugin.Attachment{ContainerID: h.Key.ContainerID, IfName: h.Key.IfName})
+			own.Valid = append(own.Valid, h.Key)
 		}
 	}
 	var list []*conf.Object

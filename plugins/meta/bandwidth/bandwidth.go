@@ -86,7 +86,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 
 // Stores returns the ifbs.
 func (Plugin) Stores(r *plugin.Request) []plugin.Store {
-	return []plugin.Store{ifbs{held.Links{Kind: "ifb", Host: r.Links()}, r.ValidKeys()}}
+	return []plugin.Store{ifbs{held.Links{Kind: "ifb", Host: r.Links()}, r.Valid}}
 }
 
 // Check compares the limits that the kernel has with the configuration.
