@@ -67,16 +67,7 @@ type errorDocument struct {
 
 // newErrorDocument makes a document of any error. What wraps a plugin's error goes in front of its message.
 func newErrorDocument(err error) errorDocument {
-	d := errorDocument{plugin.CurrentVersion, types.Error{Code: types.ErrInternal, Msg: err.Error()}}
-	var cni *types.Error
-	if !errors.As(err, &cni) {
-		return d
-	}
-	d.Code = cni.Code
-	if around, ok := strings.CutSuffix(err.Error(), cni.Error()); ok {
-		d.Msg, d.Details = around+cni.Msg, cni.Details
-	}
-	return d
+	return errorDocument{plugin.CurrentVersion, *plugin.AsError(err)}
 }
 
 // codeName says what a CNI error code means.

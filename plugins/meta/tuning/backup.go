@@ -108,13 +108,13 @@ func fileError(err error) error {
 func (b backup) text() []byte {
 	var lines [][]byte
 	add := func(name, value string) { lines = append(lines, []byte("\n "+strconv.Quote(name)+": "+value)) }
-	for i, a := range attributes {
+	for i, name := range names {
 		switch {
 		case b.values[i] == "":
 		case i == mac:
-			add(a.name, strconv.Quote(b.values[i]))
+			add(name, strconv.Quote(b.values[i]))
 		default:
-			add(a.name, b.values[i])
+			add(name, b.values[i])
 		}
 	}
 	if b.key != (plugin.Key{}) {
@@ -139,10 +139,8 @@ func parseBackup(text []byte) (b backup, isBackup bool) {
 		b.values[mtu] = ""
 	}
 	b.key = plugin.KeyIn(o)
-	return b, !slices.ContainsFunc(o.Keys(), func(key string) bool {
-		isPart := key == "network" || key == "containerID" || key == "ifname"
-		return !isPart && !slices.ContainsFunc(attributes[:], func(a attribute) bool { return a.name == key })
-	})
+	known := append(names[:], "network", "containerID", "ifname")
+	return b, !slices.ContainsFunc(o.Keys(), func(key string) bool { return !slices.Contains(known, key) })
 }
 
 // backups are the backups in a directory.

@@ -152,51 +152,46 @@ const (
 	txQLen
 )
 
-// attribute is what can be changed of a link.
-type attribute struct {
-	name string // its key in the configuration and in the file for DEL
-	of   func(*netlink.LinkAttrs) string
-	set  func(links *netlink.Handle, l netlink.Link, value string) error
-}
+// names are the attributes' keys in the configuration and in the file for DEL, in the order in which they are changed and recorded.
+var names = [len(values{})]string{mac: "mac", promisc: "promisc", mtu: "mtu", allmulti: "allmulti", txQLen: "txQLen"}
 
-// attributes are in the order in which they are changed and recorded.
-var attributes = [len(values{})]attribute{
-	mac:      {"mac", func(a *netlink.LinkAttrs) string { return a.HardwareAddr.String() }, setMAC},
-	promisc:  {"promisc", flag(unix.IFF_PROMISC), switching((*netlink.Handle).SetPromiscOn, (*netlink.Handle).SetPromiscOff)},
-	mtu:      {"mtu", func(a *netlink.LinkAttrs) string { return strconv.Itoa(a.MTU) }, number((*netlink.Handle).LinkSetMTU)},
-	allmulti: {"allmulti", flag(unix.IFF_ALLMULTI), switching((*netlink.Handle).LinkSetAllmulticastOn, (*netlink.Handle).LinkSetAllmulticastOff)},
-	txQLen:   {"txQLen", func(a *netlink.LinkAttrs) string { return strconv.Itoa(a.TxQLen) }, number((*netlink.Handle).LinkSetTxQLen)},
-}
-
-func flag(bit uint32) func(*netlink.LinkAttrs) string {
-	return func(a *netlink.LinkAttrs) string { return strconv.FormatBool(a.RawFlags&bit != 0) }
-}
-
-func setMAC(links *netlink.Handle, l netlink.Link, value string) error {
-	address, err := net.ParseMAC(value)
-	if err != nil {
-		return err
+// valueOf returns what a link has of an attribute.
+func valueOf(l *netlink.LinkAttrs, attribute int) string {
+	switch attribute {
+	case mac:
+		return l.HardwareAddr.String()
+	case promisc:
+		return strconv.FormatBool(l.RawFlags&unix.IFF_PROMISC != 0)
+	case mtu:
+		return strconv.Itoa(l.MTU)
+	case allmulti:
+		return strconv.FormatBool(l.RawFlags&unix.IFF_ALLMULTI != 0)
 	}
-	return links.LinkSetHardwareAddr(l, address)
+	return strconv.Itoa(l.TxQLen)
 }
 
-func switching(on, off func(*netlink.Handle, netlink.Link) error) func(*netlink.Handle, netlink.Link, string) error {
-	return func(links *netlink.Handle, l netlink.Link, value string) error {
-		if value == "true" {
-			return on(links, l)
-		}
-		return off(links, l)
-	}
-}
-
-func number(set func(*netlink.Handle, netlink.Link, int) error) func(*netlink.Handle, netlink.Link, string) error {
-	return func(links *netlink.Handle, l netlink.Link, value string) error {
-		n, err := strconv.Atoi(value)
+// set gives a link a value of an attribute.
+func set(links *netlink.Handle, l netlink.Link, attribute int, value string) error {
+	number, _ := strconv.Atoi(value) // what is none is none of mtu and txQLen
+	switch {
+	case attribute == mac:
+		address, err := net.ParseMAC(value)
 		if err != nil {
 			return err
 		}
-		return set(links, l, n)
+		return links.LinkSetHardwareAddr(l, address)
+	case attribute == promisc && value == "true":
+		return links.SetPromiscOn(l)
+	case attribute == promisc:
+		return links.SetPromiscOff(l)
+	case attribute == mtu:
+		return links.LinkSetMTU(l, number)
+	case attribute == allmulti && value == "true":
+		return links.LinkSetAllmulticastOn(l)
+	case attribute == allmulti:
+		return links.LinkSetAllmulticastOff(l)
 	}
+	return links.LinkSetTxQLen(l, number)
 }
 
 // override replaces the values that others gives.
@@ -210,9 +205,9 @@ func (v *values) override(others values) {
 
 // valuesOf returns what the link has of the attributes that like gives.
 func valuesOf(l netlink.Link, like values) (v values) {
-	for i, a := range attributes {
+	for i := range like {
 		if like[i] != "" {
-			v[i] = a.of(l.Attrs())
+			v[i] = valueOf(l.Attrs(), i)
 		}
 	}
 	return v

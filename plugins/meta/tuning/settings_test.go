@@ -19,7 +19,7 @@ func (s settings) describe() string {
 	}
 	for i, value := range s.values {
 		if value != "" {
-			parts = append(parts, attributes[i].name+"="+value)
+			parts = append(parts, names[i]+"="+value)
 		}
 	}
 	return strings.Join(parts, " ")

@@ -91,18 +91,18 @@ func setValues(ctx context.Context, r *plugin.Request, links *netlink.Handle, l 
 	}
 	undo.Push("put "+string(file)+" back", func(context.Context) error { return unrecord() })
 
-	for i, a := range attributes {
+	for i, name := range names {
 		if wanted[i] == "" {
 			continue
 		}
-		if err := r.Step(ctx, "set "+a.name+" of "+r.IfName+" to "+wanted[i]); err != nil {
+		if err := r.Step(ctx, "set "+name+" of "+r.IfName+" to "+wanted[i]); err != nil {
 			return err
 		}
-		if err := a.set(links, l, wanted[i]); err != nil {
-			return attributeError(fmt.Sprintf("correct %q in tuning's configuration or arguments: the link does not take that value", a.name), r, a.name, wanted[i], err)
+		if err := set(links, l, i, wanted[i]); err != nil {
+			return attributeError(fmt.Sprintf("correct %q in tuning's configuration or arguments: the link does not take that value", name), r, name, wanted[i], err)
 		}
-		undo.Push("set "+a.name+" back", func(context.Context) error {
-			return r.Inside(func() error { return a.set(links, l, previous[i]) })
+		undo.Push("set "+name+" back", func(context.Context) error {
+			return r.Inside(func() error { return set(links, l, i, previous[i]) })
 		})
 	}
 	return nil
@@ -150,7 +150,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		different, err = differentSysctls(s.sysctls)
 		for i, want := range s.values {
 			if have[i] != want {
-				different = append(different, fmt.Sprintf("%s is %s, not %s", attributes[i].name, have[i], want))
+				different = append(different, fmt.Sprintf("%s is %s, not %s", names[i], have[i], want))
 			}
 		}
 		return err
@@ -209,13 +209,13 @@ func restore(r *plugin.Request, links *netlink.Handle, recorded values) error {
 		return link.IgnoreNotFound(err)
 	}
 	var errs []error
-	for i, a := range attributes {
+	for i, name := range names {
 		if recorded[i] == "" {
 			continue
 		}
-		r.Announce("set " + a.name + " of " + r.IfName + " back to " + recorded[i])
-		if err := a.set(links, l, recorded[i]); err != nil && !link.IsNotFound(err) {
-			errs = append(errs, attributeError("", r, a.name, recorded[i], err))
+		r.Announce("set " + name + " of " + r.IfName + " back to " + recorded[i])
+		if err := set(links, l, i, recorded[i]); err != nil && !link.IsNotFound(err) {
+			errs = append(errs, attributeError("", r, name, recorded[i], err))
 		}
 	}
 	return errors.Join(errs...)
