@@ -64,8 +64,8 @@ func canRefuseRouters() error {
 	if _, lacksIPv6 := sysctl.Get("net/ipv6/conf/default/accept_ra"); err == nil || lacksIPv6 != nil {
 		return nil
 	}
-	return types.NewError(types.ErrPluginNotAvailable, fmt.Sprintf("router advertisements can't be refused: %v", err),
-		`give the runtime a /proc/sys that it can write to, or set "acceptRA": true (not with ptp, whose host end refuses them all the same)`)
+	return plugin.CodeErrorf(types.ErrPluginNotAvailable, `give the runtime a /proc/sys that it can write to, or set "acceptRA": true (not with ptp, whose host end refuses them all the same)`,
+		"router advertisements can't be refused: %w", err)
 }
 
 // needsDAD reports whether another host may have an IPv6 address of the container: on a shared segment, unless IPAM hands out each

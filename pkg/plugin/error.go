@@ -13,12 +13,17 @@ import (
 
 // Errorf returns an internal error (code 999): what failed, on what, with which value, and what to do about it. %w keeps the cause.
 func Errorf(remedy, format string, args ...any) error {
-	return explained{types.ErrInternal, remedy, fmt.Errorf(format, args...)}
+	return CodeErrorf(types.ErrInternal, remedy, format, args...)
 }
 
 // ConfigError returns an error about the configuration (code 7), and what to do about it.
 func ConfigError(remedy, format string, args ...any) error {
-	return explained{types.ErrInvalidNetworkConfig, remedy, fmt.Errorf(format, args...)}
+	return CodeErrorf(types.ErrInvalidNetworkConfig, remedy, format, args...)
+}
+
+// CodeErrorf returns an error with any of CNI's codes, and what to do about it.
+func CodeErrorf(code uint, remedy, format string, args ...any) error {
+	return explained{code, remedy, fmt.Errorf(format, args...)}
 }
 
 // explained is an error in CNI's form that keeps its cause.

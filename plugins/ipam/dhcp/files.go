@@ -56,8 +56,8 @@ func (d Dir) queue(k plugin.Key) (queued bool, err error) {
 	}
 	err = state.Create(d.path(k, releaseSuffix), nil, 0o600)
 	if err != nil && !errors.Is(err, fs.ErrExist) {
-		return false, types.NewError(types.ErrIOFailure, "the DHCP daemon is down, and the release can't be left to it: "+err.Error(),
-			"start the daemon, or make "+string(d)+" writable")
+		return false, plugin.CodeErrorf(types.ErrIOFailure, "start the daemon, or make "+string(d)+" writable",
+			"the DHCP daemon is down, and the release can't be left to it: %w", err)
 	}
 	return true, nil
 }

@@ -115,8 +115,8 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	if err := c.store.Writable(); err != nil {
-		return types.NewError(types.ErrPluginNotAvailable, "no lease can be written: "+err.Error(),
-			"make that directory writable and make sure its disk is not full, or set ipam.dataDir to another one")
+		return plugin.CodeErrorf(types.ErrPluginNotAvailable, "make that directory writable and make sure its disk is not full, or set ipam.dataDir to another one",
+			"no lease can be written: %w", err)
 	}
 	return nil
 }

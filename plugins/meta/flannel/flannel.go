@@ -38,7 +38,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	defer undo.OnError(ctx, &err)
 	path, err := save(r, own.Config)
 	if err != nil {
-		return nil, types.NewError(types.ErrIOFailure, "keep the configuration for DEL: "+err.Error(), writableDir)
+		return nil, plugin.CodeErrorf(types.ErrIOFailure, writableDir, "keep the configuration for DEL: %w", err)
 	}
 	undo.Push("remove "+path, func(context.Context) error { return state.Remove(path) })
 	return d.Add(ctx, own)
@@ -62,8 +62,8 @@ func notReady(command plugin.Command, err error) error {
 	if command == plugin.Status {
 		code = types.ErrPluginNotAvailable
 	}
-	return types.NewError(code, "failed to load flannel 'subnet.env' file: "+err.Error(),
-		"flannel's daemon writes it when it has a subnet for this node: see the daemon's log (in Kubernetes, of the flannel pod on this node)")
+	return plugin.CodeErrorf(code, "flannel's daemon writes it when it has a subnet for this node: see the daemon's log (in Kubernetes, of the flannel pod on this node)",
+		"failed to load flannel 'subnet.env' file: %w", err)
 }
 
 // ofDelegate returns the delegate that a complete configuration names, and r's verb for it.
@@ -124,7 +124,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if err := state.Writable(dataDir(r.Config)); err != nil {
-		return types.NewError(types.ErrPluginNotAvailable, "the configuration can't be kept for DEL: "+err.Error(), writableDir)
+		return plugin.CodeErrorf(types.ErrPluginNotAvailable, writableDir, "the configuration can't be kept for DEL: %w", err)
 	}
 	return d.Status(ctx, own)
 }

@@ -100,8 +100,8 @@ func (p backupPath) remove() error {
 }
 
 func fileError(err error) error {
-	return types.NewError(types.ErrIOFailure, "file of previous attributes: "+err.Error(),
-		"the directory, \"dataDir\" in the configuration, must be one that root can write to, and not full")
+	return plugin.CodeErrorf(types.ErrIOFailure, "the directory, \"dataDir\" in the configuration, must be one that root can write to, and not full",
+		"file of previous attributes: %w", err)
 }
 
 // text returns the file's text: what is recorded only, each on a line indented by one space.

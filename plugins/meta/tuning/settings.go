@@ -84,7 +84,7 @@ func macFromCNIArgs(text string) (string, error) {
 	}
 	address, err := attach.ParseMAC(given["MAC"])
 	if err != nil {
-		return "", types.NewError(types.ErrInvalidEnvironmentVariables, "CNI_ARGS: MAC: "+err.Error(), "correct it where the container is started")
+		return "", plugin.CodeErrorf(types.ErrInvalidEnvironmentVariables, "correct it where the container is started", "CNI_ARGS: MAC: %w", err)
 	}
 	return address.String(), nil
 }

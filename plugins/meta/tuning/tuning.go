@@ -122,13 +122,13 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	}
 	if len(s.sysctls) > 0 {
 		if err := sysctl.Writable(); err != nil {
-			return types.NewError(types.ErrPluginNotAvailable, err.Error(), "the configuration sets sysctls: give the runtime a writable /proc/sys")
+			return plugin.CodeErrorf(types.ErrPluginNotAvailable, "the configuration sets sysctls: give the runtime a writable /proc/sys", "%w", err)
 		}
 	}
 	if s.values != (values{}) {
 		if err := state.Writable(dataDir(r.Config)); err != nil {
-			return types.NewError(types.ErrPluginNotAvailable, "previous attributes can't be recorded: "+err.Error(),
-				"make that directory writable and make sure its disk is not full, or set dataDir to another one")
+			return plugin.CodeErrorf(types.ErrPluginNotAvailable, "make that directory writable and make sure its disk is not full, or set dataDir to another one",
+				"previous attributes can't be recorded: %w", err)
 		}
 	}
 	return nil
@@ -247,7 +247,7 @@ func checkAllowlist(sysctls []setting) error {
 		return nil
 	}
 	if err != nil {
-		return types.NewError(types.ErrIOFailure, err.Error(), "make the file readable, or remove it to allow all sysctls")
+		return plugin.CodeErrorf(types.ErrIOFailure, "make the file readable, or remove it to allow all sysctls", "%w", err)
 	}
 	var patterns []*regexp.Regexp
 	for line := range strings.Lines(string(text)) {
