@@ -18,11 +18,7 @@ func KeyOf(id string) plugin.Key {
 
 // GC returns a request for a GC of a network.
 func GC(network string, valid ...plugin.Key) *plugin.Request {
-	r := &plugin.Request{Key: plugin.Key{Network: network}}
-	for _, k := range valid {
-		r.Valid = append(r.Valid, plugin.Key{ContainerID: k.ContainerID, IfName: k.IfName})
-	}
-	return r
+	return &plugin.Request{Key: plugin.Key{Network: network}, Valid: valid}
 }
 
 // Prefixes reads addresses with their networks.
