@@ -1,6 +1,7 @@
 package netns
 
 import (
+	"errors"
 	"fmt"
 	"runtime/debug"
 
@@ -19,6 +20,7 @@ type Pair struct {
 
 	container    ns.NetNS
 	err          error // why there is none
+	unclear      error // why it can't be told whether there is one
 	host, inside *netlink.Handle
 }
 
@@ -37,7 +39,7 @@ func (p *Pair) NS() ns.NetNS {
 		return nil
 	}
 	if !p.asked {
-		p.container, p.err = openForeign(p.path, p.allowOwn)
+		p.container, p.err = p.openForeign()
 		p.asked = true
 	}
 	return p.container
@@ -49,19 +51,29 @@ func (p *Pair) Err() error {
 	return p.err
 }
 
-func openForeign(path string, allowOwn bool) (ns.NetNS, error) {
-	n, err := Open(path)
+// Unclear says why it can't be told whether a container's namespace is at the path; nil if it can.
+func (p *Pair) Unclear() error {
+	p.NS()
+	return p.unclear
+}
+
+func (p *Pair) openForeign() (ns.NetNS, error) {
+	n, err := Open(p.path)
 	if err != nil {
+		if !errors.Is(err, ErrNotExist) {
+			p.unclear = err
+		}
 		return nil, types.NewError(types.ErrInvalidNetNS, "CNI_NETNS: "+err.Error(), "the runtime must make the namespace before it calls ADD or CHECK")
 	}
 	own, err := IsOwn(n)
 	switch {
 	case err != nil:
 		_ = n.Close()
+		p.unclear = err
 		return nil, types.NewError(types.ErrInvalidNetNS, "CNI_NETNS: "+err.Error(), "give the plugin a /proc, or CAP_NET_ADMIN over its own network namespace")
-	case own && !allowOwn:
+	case own && !p.allowOwn:
 		_ = n.Close()
-		return nil, types.NewError(types.ErrInvalidNetNS, fmt.Sprintf("CNI_NETNS %s is the plugin's own network namespace", path),
+		return nil, types.NewError(types.ErrInvalidNetNS, fmt.Sprintf("CNI_NETNS %s is the plugin's own network namespace", p.path),
 			"give the container a namespace of its own; to attach the host's all the same, set CNI_NETNS_OVERRIDE=1")
 	}
 	return n, nil

@@ -38,6 +38,9 @@ func (n *note) giveBack(r *plugin.Request) error {
 		defer own.Close()
 		r = &own
 	}
+	if err := r.Unclear(); err != nil {
+		return fmt.Errorf("give %s back to the host: %w", n.name, err)
+	}
 	l, err := n.fetch(r)
 	switch {
 	case err != nil:
