@@ -29,9 +29,6 @@ func NewPair(path string, allowOwn bool) *Pair {
 	return &Pair{path: path, allowOwn: allowOwn, asked: path == ""}
 }
 
-// PairWith returns the host's namespace and an open one of a container, which Close leaves open.
-func PairWith(container ns.NetNS) *Pair { return &Pair{container: container, asked: true} }
-
 // NS returns the container's namespace. On ADD and CHECK it has been seen to be one, and not our own. On DEL it is nil when there is
 // nothing to look into: no path was given, what was there is gone, or it is our own namespace.
 func (p *Pair) NS() ns.NetNS {
@@ -128,7 +125,7 @@ func (p *Pair) Close() {
 			h.Close()
 		}
 	}
-	if p.path != "" && p.container != nil {
+	if p.container != nil {
 		_ = p.container.Close()
 	}
 	*p = Pair{asked: true}
