@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -407,6 +408,20 @@ func TestGCList(t *testing.T) {
 				t.Errorf("valid %v %v, want %v", r.plugin.seen.HasValid, r.plugin.seen.Valid, tt.want)
 			}
 		})
+	}
+}
+
+type fullDisk struct{}
+
+func (fullDisk) Write([]byte) (int, error) { return 0, errors.New("no space left on device") }
+
+// A runtime that can't be told of a success takes it for a failure. Of ADD that is a row of the contract.
+func TestVersionNobodyHears(t *testing.T) {
+	r := prepare(t, "VERSION", config)
+	b := &Box{Plugins: plugin.Table{{Name: "demo", Plugin: r.plugin}}}
+	code := b.Main(Process{Args: r.args, Getenv: func(k string) string { return r.env[k] }, Stdin: r.stdin, Stdout: fullDisk{}, Stderr: &r.stderr})
+	if code != 1 || !strings.Contains(r.stderr.String(), "no space left") {
+		t.Errorf("exit code %d, standard error %q", code, &r.stderr)
 	}
 }
 
