@@ -55,7 +55,7 @@ func (a *Attachment) configure(ctx context.Context, routes []netlink.Route, addr
 	if err == nil {
 		err = a.addRoutes(inside, routes)
 	}
-	return explain(err, a.IfName)
+	return withRemedy(err, a.IfName)
 }
 
 // KernelRoutes returns the routes of the result as the kernel is to have them.
@@ -136,8 +136,8 @@ func nextHop(r *types.Route, ips []*types100.IPConfig) net.IP {
 	return gatewayOf(ips, r.Dst.IP.To4() != nil)
 }
 
-// explain adds what to do to the errors that configurations cause.
-func explain(err error, name string) error {
+// withRemedy adds what to do to the errors that configurations cause.
+func withRemedy(err error, name string) error {
 	remedy := ""
 	switch {
 	case err == nil:

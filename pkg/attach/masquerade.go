@@ -9,22 +9,22 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-// Masquerade is what a configuration says about what the container sends out of its network.
-type Masquerade struct {
+// MasqueradeConfig is what a configuration says about what the container sends out of its network.
+type MasqueradeConfig struct {
 	On bool
 	By netfilter.Wish
 }
 
 // ReadMasquerade reads the keys "ipMasq" and "ipMasqBackend".
-func ReadMasquerade(o *conf.Object) Masquerade {
-	m := Masquerade{By: netfilter.Wish{Key: "ipMasqBackend"}}
+func ReadMasquerade(o *conf.Object) MasqueradeConfig {
+	m := MasqueradeConfig{By: netfilter.Wish{Key: "ipMasqBackend"}}
 	o.Bool("ipMasq", &m.On)
 	o.String(m.By.Key, &m.By.Value)
 	return m
 }
 
 // Add masquerades the addresses of the result.
-func (m Masquerade) Add(ctx context.Context, a *Attachment) error {
+func (m MasqueradeConfig) Add(ctx context.Context, a *Attachment) error {
 	if !m.On || len(a.IPs) == 0 {
 		return nil
 	}
@@ -36,7 +36,7 @@ func (m Masquerade) Add(ctx context.Context, a *Attachment) error {
 }
 
 // Check compares what is there with what Add has made.
-func (m Masquerade) Check(ctx context.Context, r *plugin.Request) error {
+func (m MasqueradeConfig) Check(ctx context.Context, r *plugin.Request) error {
 	ips := result.AddressesOf(r.PrevResult, r.IfName)
 	if !m.On || len(ips) == 0 {
 		return nil
@@ -45,7 +45,7 @@ func (m Masquerade) Check(ctx context.Context, r *plugin.Request) error {
 }
 
 // Available reports whether the host has what Add needs.
-func (m Masquerade) Available() error {
+func (m MasqueradeConfig) Available() error {
 	if !m.On {
 		return nil
 	}
@@ -53,7 +53,7 @@ func (m Masquerade) Available() error {
 }
 
 // Explain says which backend Add would choose, and why.
-func (m Masquerade) Explain(c *Config) []string {
+func (m MasqueradeConfig) Explain(c *Config) []string {
 	if !m.On || c.IPAM == "" {
 		return nil
 	}

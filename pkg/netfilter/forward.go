@@ -22,7 +22,7 @@ import (
 // It has a third backend, firewalld, which the addresses go to if the configuration says so, or says nothing and firewalld runs. Policies
 // are not up to it, as it has none like ours.
 type Forward struct {
-	spec.Forward
+	spec.ForwardNeeds
 	Zone firewalld.Zone // "" if the configuration has another backend
 }
 
@@ -119,20 +119,22 @@ func (f Forward) marked(c *nft.Conn) iptables.Marked {
 }
 
 func (f Forward) addElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
-	if err := c.Add(ctx, key, nft.ToForward(f.Forward)); err != nil {
+	if err := c.Add(ctx, key, nft.ToForward(f.ForwardNeeds)); err != nil {
 		return err
 	}
 	return f.marked(c).Accept(ctx)
 }
 
 func (f Forward) checkElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
-	if err := c.Check(key, nft.ToForward(f.Forward)); err != nil {
+	if err := c.Check(key, nft.ToForward(f.ForwardNeeds)); err != nil {
 		return err
 	}
 	return f.marked(c).Check(ctx)
 }
 
-func (f Forward) rules(key plugin.Key) iptables.Rules { return iptables.Forward(key, f.Forward) }
+func (f Forward) rules(key plugin.Key) iptables.Rules {
+	return iptables.ForwardRules(key, f.ForwardNeeds)
+}
 
 func (Forward) tables() []nftables.Table {
 	return append(iptables.Forwarding.Tables(), nft.Forwarding.Table)

@@ -44,17 +44,19 @@ func (m Masquerade) checkElements(_ context.Context, c *nft.Conn, key plugin.Key
 	return c.Check(key, nft.ToMasquerade(m.Addrs))
 }
 
-func (m Masquerade) rules(key plugin.Key) iptables.Rules { return iptables.Masquerade(key, m.Addrs) }
+func (m Masquerade) rules(key plugin.Key) iptables.Rules {
+	return iptables.MasqueradeRules(key, m.Addrs)
+}
 
 func (Masquerade) tables() []nftables.Table {
-	return slices.Concat([]nftables.Table{nft.Masquerading.Table}, iptables.Masquerading.Tables(), reference.Masquerade{}.Tables())
+	return slices.Concat([]nftables.Table{nft.Masquerading.Table}, iptables.Masquerading.Tables(), reference.MasqueradeRules{}.Tables())
 }
 
 func (Masquerade) del(ctx context.Context, h host, hint []netip.Prefix) error {
 	_, err := h.delFilter(ctx, nft.Masquerading, iptables.Masquerading, hint)
-	return errors.Join(err, h.delLeftover(ctx, reference.Masquerade{Request: h.Request}, hint))
+	return errors.Join(err, h.delLeftover(ctx, reference.MasqueradeRules{Request: h.Request}, hint))
 }
 
 func (Masquerade) stores(r *plugin.Request) []plugin.Store {
-	return []plugin.Store{nft.Masquerading, nft.Unused{}, iptables.Masquerading, reference.Masquerade{Request: r}}
+	return []plugin.Store{nft.Masquerading, nft.Unused{}, iptables.Masquerading, reference.MasqueradeRules{Request: r}}
 }

@@ -40,9 +40,9 @@ func TestLook(t *testing.T) {
 	t.Parallel()
 	things := []Thing{Masquerade{}, PortMaps{}, Forward{}, SpoofCheck{}}
 	groups := map[string][]nftables.Table{
-		"reference masquerade": reference.Masquerade{}.Tables(), "reference ports": reference.PortMaps{}.Tables(),
+		"reference masquerade": reference.MasqueradeRules{}.Tables(), "reference ports": reference.PortRules{}.Tables(),
 		"nat": iptables.Masquerading.Tables(), "filter": iptables.Forwarding.Tables(),
-		"reference bridge": reference.SpoofCheck{}.Tables(), "bridge": {{Family: nftables.TableFamilyBridge, Name: "cnibox"}},
+		"reference bridge": reference.SpoofChains{}.Tables(), "bridge": {{Family: nftables.TableFamilyBridge, Name: "cnibox"}},
 		"host": {{Family: nftables.TableFamilyINet, Name: "cnibox"}}, "forward": {{Family: nftables.TableFamilyINet, Name: "cnibox-forward"}},
 	}
 	for _, tt := range []struct{ table, group string }{

@@ -17,7 +17,7 @@ import (
 )
 
 // PortMaps publishes ports of containers on the host.
-type PortMaps spec.PortMaps
+type PortMaps spec.PortNeeds
 
 // Add gives them to the request's attachment, in place of what that has. It fails if another attachment has one of them, with an error that
 // names it, or takes the port over if that one is gone. It also cuts connections without a connection's end, such as UDP's, that were made
@@ -41,7 +41,7 @@ func (p PortMaps) Check(ctx context.Context, w Wish, key plugin.Key) error {
 func (p PortMaps) Available(w Wish) error {
 	err := available(w, p)
 	if w.NFTables != "" {
-		err = errors.Join(err, nft.CheckConditions(spec.PortMaps(p)))
+		err = errors.Join(err, nft.CheckConditions(spec.PortNeeds(p)))
 	}
 	return err
 }
@@ -52,27 +52,27 @@ func (p PortMaps) Explain(w Wish) string { return explain("publishes ports", w, 
 func (PortMaps) purpose() nft.Purpose { return nft.Publishing }
 
 func (p PortMaps) addElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
-	return c.Add(ctx, key, nft.ToPublish(spec.PortMaps(p)))
+	return c.Add(ctx, key, nft.ToPublish(spec.PortNeeds(p)))
 }
 
 func (p PortMaps) checkElements(_ context.Context, c *nft.Conn, key plugin.Key) error {
-	return c.Check(key, nft.ToPublish(spec.PortMaps(p)))
+	return c.Check(key, nft.ToPublish(spec.PortNeeds(p)))
 }
 
 func (p PortMaps) rules(key plugin.Key) iptables.Rules {
-	return iptables.PortMaps(key, spec.PortMaps(p))
+	return iptables.PortMapRules(key, spec.PortNeeds(p))
 }
 
 func (PortMaps) tables() []nftables.Table {
-	return slices.Concat([]nftables.Table{nft.Publishing.Table}, iptables.PortMapping.Tables(), reference.PortMaps{}.Tables())
+	return slices.Concat([]nftables.Table{nft.Publishing.Table}, iptables.PortMapping.Tables(), reference.PortRules{}.Tables())
 }
 
 // del also cuts connections without an end to the container.
 func (PortMaps) del(ctx context.Context, h host, hint []netip.Prefix) error {
 	ports, err := h.delFilter(ctx, nft.Publishing, iptables.PortMapping, hint)
-	return errors.Join(err, h.delLeftover(ctx, reference.PortMaps{Request: h.Request}, hint), conntrack.FlushWithdrawn(ctx, ports))
+	return errors.Join(err, h.delLeftover(ctx, reference.PortRules{Request: h.Request}, hint), conntrack.FlushWithdrawn(ctx, ports))
 }
 
 func (PortMaps) stores(r *plugin.Request) []plugin.Store {
-	return []plugin.Store{nft.Publishing, nft.Unused{}, iptables.PortMapping, reference.PortMaps{Request: r}}
+	return []plugin.Store{nft.Publishing, nft.Unused{}, iptables.PortMapping, reference.PortRules{Request: r}}
 }

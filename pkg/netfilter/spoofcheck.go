@@ -36,7 +36,7 @@ func (s SpoofCheck) Check(key plugin.Key) error {
 	}
 	defer conn.Close()
 	err = conn.Check(key, nft.ToCheckSpoofing(s.HostEnd, s.MAC))
-	if err != nil && (reference.SpoofCheck{}).IsThere(conn, key) {
+	if err != nil && (reference.SpoofChains{}).IsThere(conn, key) {
 		return nil
 	}
 	return err
@@ -53,16 +53,16 @@ func (SpoofCheck) Available() error {
 }
 
 func (SpoofCheck) tables() []nftables.Table {
-	return append(reference.SpoofCheck{}.Tables(), nft.SpoofChecking.Table)
+	return append(reference.SpoofChains{}.Tables(), nft.SpoofChecking.Table)
 }
 
 func (SpoofCheck) del(ctx context.Context, h host, hint []netip.Prefix) (err error) {
 	if h.has(nft.SpoofChecking.Table) {
 		_, err = h.conn.Del(ctx, h.Key, nft.SpoofChecking)
 	}
-	return errors.Join(err, h.delLeftover(ctx, reference.SpoofCheck{Request: h.Request}, hint))
+	return errors.Join(err, h.delLeftover(ctx, reference.SpoofChains{Request: h.Request}, hint))
 }
 
 func (SpoofCheck) stores(r *plugin.Request) []plugin.Store {
-	return []plugin.Store{nft.SpoofChecking, reference.SpoofCheck{Request: r}}
+	return []plugin.Store{nft.SpoofChecking, reference.SpoofChains{Request: r}}
 }

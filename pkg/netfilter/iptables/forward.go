@@ -20,8 +20,8 @@ const (
 // adminChain returns the administrator's chain.
 func adminChain(name string) string { return cmp.Or(name, "CNI-ADMIN") }
 
-// Forward returns the rules of addresses, and of the policy of their bridge.
-func Forward(key plugin.Key, f spec.Forward) Rules {
+// ForwardRules returns the rules of addresses, and of the policy of their bridge.
+func ForwardRules(key plugin.Key, f spec.ForwardNeeds) Rules {
 	admin := adminChain(f.AdminChain)
 	r := Rules{owner: owner{Forwarding, key}, err: ValidateChain("iptablesAdminChainName", admin)}
 	for _, fam := range families() {
@@ -56,7 +56,7 @@ func addressRules(a netip.Addr) []rule {
 }
 
 // protect adds what a policy needs: rules that all attachments of the bridge have in common.
-func (r *Rules) protect(f *family, forward spec.Forward) {
+func (r *Rules) protect(f *family, forward spec.ForwardNeeds) {
 	b := forward.Bridge
 	const longest = 15 // of names of links
 	if !isName(b, longest) || strings.ContainsAny(b, "/+") {

@@ -26,7 +26,7 @@ func TestForwardLateDel(t *testing.T) {
 func TestForwardLeftOver(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		n.restore(t, "filter", "-N CNI-FORWARD", "-A CNI-FORWARD -s 10.88.0.2/32 -j ACCEPT", "-A FORWARD -j ACCEPT")
-		n.add(t, Forward(keyOf("a"), spec.Forward{Addrs: addrs("10.88.0.2"), AdminChain: "DOCKER-USER"}))
+		n.add(t, ForwardRules(keyOf("a"), spec.ForwardNeeds{Addrs: addrs("10.88.0.2"), AdminChain: "DOCKER-USER"}))
 		got := n.rules(t, &ipv4, "filter")
 		if strings.Count(got, "-s 10.88.0.2/32 -j ACCEPT") != 1 || !strings.Contains(got, "admin overrides\" -j DOCKER-USER") {
 			t.Errorf("after ADD:\n%s", got)
@@ -40,7 +40,7 @@ func TestForwardLeftOver(t *testing.T) {
 func TestIsolation(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		attach := func(id string, ingress spec.Ingress, bridge, addr string) Rules {
-			r := Forward(keyOf(id), spec.Forward{Addrs: addrs(addr), Ingress: ingress, Bridge: bridge})
+			r := ForwardRules(keyOf(id), spec.ForwardNeeds{Addrs: addrs(addr), Ingress: ingress, Bridge: bridge})
 			n.add(t, r)
 			return r
 		}
@@ -74,7 +74,7 @@ func TestIsolation(t *testing.T) {
 // A bridge that the reference plugin has protected stays so.
 func TestIsolationOfReference(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		theirs := Forward(keyOf("a"), spec.Forward{Addrs: addrs("10.88.0.2"), Ingress: spec.SameBridge, Bridge: "br0"})
+		theirs := ForwardRules(keyOf("a"), spec.ForwardNeeds{Addrs: addrs("10.88.0.2"), Ingress: spec.SameBridge, Bridge: "br0"})
 		made := []string{"-N " + stage1, "-N " + stage2}
 		want := ""
 		for _, r := range filter(theirs.own, func(r rule) bool { return r.common }) {
@@ -82,7 +82,7 @@ func TestIsolationOfReference(t *testing.T) {
 		}
 		n.restore(t, "filter", made...)
 		for _, ingress := range []spec.Ingress{spec.SameBridge, spec.Isolated} {
-			n.add(t, Forward(keyOf("b"), spec.Forward{Addrs: addrs("10.88.0.2"), Ingress: ingress, Bridge: "br0"}))
+			n.add(t, ForwardRules(keyOf("b"), spec.ForwardNeeds{Addrs: addrs("10.88.0.2"), Ingress: ingress, Bridge: "br0"}))
 			n.del(t, Forwarding, keyOf("b"))
 			same(t, "left", sorted(lines(n.rules(t, &ipv4, "filter"), " br0")), sorted(want))
 		}

@@ -26,9 +26,9 @@ func TestGC(t *testing.T) {
 		rulesOf := func(key plugin.Key) []Rules {
 			ip := addrOf[key]
 			return []Rules{
-				Masquerade(key, prefixes(ip+"/16")),
-				PortMaps(key, publish(t, "tcp/8"+ip[len(ip)-1:]+"="+ip+":80")),
-				Forward(key, spec.Forward{Addrs: addrs(ip)}),
+				MasqueradeRules(key, prefixes(ip+"/16")),
+				PortMapRules(key, publish(t, "tcp/8"+ip[len(ip)-1:]+"="+ip+":80")),
+				ForwardRules(key, spec.ForwardNeeds{Addrs: addrs(ip)}),
 			}
 		}
 		for key := range addrOf {
@@ -51,8 +51,8 @@ func TestGC(t *testing.T) {
 func TestGCWithoutRecords(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		old := owner{PortMapping, keyOf("a")}.chains()[1]
-		kept := []Rules{Masquerade(keyOf("b"), prefixes("10.88.0.3/16")), PortMaps(keyOf("b"), publish(t, "tcp/8081=10.88.0.3:80"))}
-		for _, r := range append(kept, Masquerade(keyOf("a"), prefixes("10.88.0.2/16")), PortMaps(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80"))) {
+		kept := []Rules{MasqueradeRules(keyOf("b"), prefixes("10.88.0.3/16")), PortMapRules(keyOf("b"), publish(t, "tcp/8081=10.88.0.3:80"))}
+		for _, r := range append(kept, MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16")), PortMapRules(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80"))) {
 			n.add(t, r)
 		}
 		n.restore(t, "nat", "-N CNI-HOSTPORT-SNAT", "-N "+old, "-A CNI-HOSTPORT-SNAT -m comment --comment \"snat name: \\\"net\\\" id: \\\"a\\\"\" -j "+old,
@@ -74,10 +74,10 @@ func TestGCWithoutRecords(t *testing.T) {
 func TestWithoutPrograms(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		must(t, n.try(on(t).Available))
-		n.add(t, Masquerade(keyOf("a"), prefixes("10.88.0.2/16")))
+		n.add(t, MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16")))
 		defer n.hidePrograms(t)()
 		wantError(t, n.try(on(t).Available), "no program iptables-restore in PATH", "package iptables")
-		err := n.tryAdd(t, PortMaps(keyOf("b"), publish(t, "tcp/8080=10.88.0.2:80")))
+		err := n.tryAdd(t, PortMapRules(keyOf("b"), publish(t, "tcp/8080=10.88.0.2:80")))
 		wantError(t, err, "no program iptables-restore in PATH", "backend nftables")
 		err = n.try(func() error {
 			_, err := on(t).Del(ctx, Masquerading, keyOf("a"), nil)
@@ -99,7 +99,7 @@ func TestHangingProgram(t *testing.T) {
 		t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 		late, cancel := context.WithTimeout(ctx, 3*time.Second)
 		defer cancel()
-		r := PortMaps(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80", "tcp/8080=[fd00::2]:80"))
+		r := PortMapRules(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80", "tcp/8080=[fd00::2]:80"))
 		wantError(t, n.try(func() error { return on(t).Add(late, r) }), "ip6tables-restore", context.DeadlineExceeded.Error())
 		same(t, "left over", n.kept(t)+lines(n.rules(t, &ipv4, "nat"), portsPrefix), "")
 	})
@@ -119,7 +119,7 @@ func TestLocked(t *testing.T) {
 			must(t, err)
 			defer f.Close()
 			must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
-			err = on(t).Add(ctx, Masquerade(keyOf("a"), prefixes("10.88.0.2/16")))
+			err = on(t).Add(ctx, MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16")))
 			wantError(t, err, "another process held the lock of iptables for 10 seconds", "/run/xtables.lock")
 			if plugin.AsError(err).Code != types.ErrTryAgainLater {
 				t.Errorf("code %d", plugin.AsError(err).Code)
@@ -132,7 +132,7 @@ func TestLocked(t *testing.T) {
 // An ADD that was killed anywhere is removed by DEL: what it had written down and not yet made, or made.
 func TestKilledAdd(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		a, b := PortMaps(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80")), PortMaps(keyOf("b"), publish(t, "tcp/8080=10.88.0.3:80"))
+		a, b := PortMapRules(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80")), PortMapRules(keyOf("b"), publish(t, "tcp/8080=10.88.0.3:80"))
 		n.Do(func() {
 			must(t, os.MkdirAll(filepath.Dir(ownersFile), 0o755))
 			must(t, writeOwned(ownedBy(a)))
@@ -158,7 +158,7 @@ func ownedBy(r Rules) (list []rule) {
 func TestOwners(t *testing.T) {
 	netlab.NewHost(t).Do(func() {
 		must(t, os.MkdirAll(filepath.Dir(ownersFile), 0o755))
-		list := append(ownedBy(kinds(t, keyOf("a"))["published"]), ownedBy(PortMaps(second("a", "eth1"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")))...)
+		list := append(ownedBy(kinds(t, keyOf("a"))["published"]), ownedBy(PortMapRules(second("a", "eth1"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")))...)
 		wantOwned := func() {
 			t.Helper()
 			if again, err := readOwned(); err != nil || !slices.Equal(list, again) {

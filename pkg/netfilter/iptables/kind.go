@@ -109,15 +109,15 @@ type Rules struct {
 	own    []rule
 	err    error // of the configuration
 
-	ports     spec.PortMaps // which nobody else may have
-	localhost string        // is the link towards them if 127.0.0.1 is to reach them, else ""
+	ports     spec.PortNeeds // which nobody else may have
+	localhost string         // is the link towards them if 127.0.0.1 is to reach them, else ""
 }
 
 func (r Rules) ofFamily(f *family) []rule { return ofFamily(f, slices.Concat(r.shared, r.own)) }
 
-// Masquerade returns the rules of the container's chain and the jumps to it. What stays in the networks of the addresses
+// MasqueradeRules returns the rules of the container's chain and the jumps to it. What stays in the networks of the addresses
 // comes first in the chain.
-func Masquerade(key plugin.Key, addrs []netip.Prefix) Rules {
+func MasqueradeRules(key plugin.Key, addrs []netip.Prefix) Rules {
 	r := Rules{owner: owner{Masquerading, key}}
 	chain, comment := r.owner.chains()[0], r.owner.comment()
 	for _, p := range addrs {

@@ -13,12 +13,12 @@ import (
 func kinds(t testing.TB, key plugin.Key) map[string]Rules {
 	both := addrs("10.88.0.2", "fd00::2")
 	return map[string]Rules{
-		"masquerade":   Masquerade(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")),
-		"ports":        PortMaps(key, publish(t, "tcp/8080=10.88.0.2:80", "udp/192.0.2.1:53=10.88.0.2:53", "tcp/8080=[fd00::2]:80")),
-		"forward":      Forward(key, spec.Forward{Addrs: both}),
-		"same-bridge":  Forward(key, spec.Forward{Addrs: both, Ingress: spec.SameBridge, Bridge: "br0"}),
-		"published":    Forward(key, spec.Forward{Addrs: both, Ingress: spec.Isolated, Bridge: "br0", Published: true}),
-		"no addresses": Forward(key, spec.Forward{Ingress: spec.Isolated, Bridge: "br0"}),
+		"masquerade":   MasqueradeRules(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")),
+		"ports":        PortMapRules(key, publish(t, "tcp/8080=10.88.0.2:80", "udp/192.0.2.1:53=10.88.0.2:53", "tcp/8080=[fd00::2]:80")),
+		"forward":      ForwardRules(key, spec.ForwardNeeds{Addrs: both}),
+		"same-bridge":  ForwardRules(key, spec.ForwardNeeds{Addrs: both, Ingress: spec.SameBridge, Bridge: "br0"}),
+		"published":    ForwardRules(key, spec.ForwardNeeds{Addrs: both, Ingress: spec.Isolated, Bridge: "br0", Published: true}),
+		"no addresses": ForwardRules(key, spec.ForwardNeeds{Ingress: spec.Isolated, Bridge: "br0"}),
 	}
 }
 
@@ -79,8 +79,8 @@ func TestOrder(t *testing.T) {
 		for _, r := range kinds(t, keyOf("a")) {
 			n.add(t, r)
 		}
-		n.add(t, Masquerade(second("a", "eth1"), prefixes("10.99.0.3/24")))
-		n.add(t, Forward(keyOf("b"), spec.Forward{Addrs: addrs("10.88.0.9"), Ingress: spec.Isolated, Bridge: "br0"}))
+		n.add(t, MasqueradeRules(second("a", "eth1"), prefixes("10.99.0.3/24")))
+		n.add(t, ForwardRules(keyOf("b"), spec.ForwardNeeds{Addrs: addrs("10.88.0.9"), Ingress: spec.Isolated, Bridge: "br0"}))
 		nat, filter := n.rules(t, &ipv4, "nat"), n.rules(t, &ipv4, "filter")
 		for _, tt := range []struct{ text, first, then string }{
 			{lines(nat, "-A "+owner{Masquerading, keyOf("a")}.chains()[0]), "-d 10.99.0.0/24", "-j MASQUERADE"},
@@ -100,13 +100,13 @@ func TestOrder(t *testing.T) {
 func TestReplaced(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		key := keyOf("a")
-		first := Masquerade(key, prefixes("10.88.0.2/16", "fd00::2/64"))
+		first := MasqueradeRules(key, prefixes("10.88.0.2/16", "fd00::2/64"))
 		wantError(t, n.check(t, first), "table nat of iptables lacks the rule of net/a/eth0")
 		n.add(t, first)
-		again := Masquerade(key, prefixes("10.99.0.7/24"))
+		again := MasqueradeRules(key, prefixes("10.99.0.7/24"))
 		n.add(t, again)
 		n.has(t, "ADD again", "nat", again.own...)
-		n.add(t, Masquerade(key, nil))
+		n.add(t, MasqueradeRules(key, nil))
 		same(t, "ADD of nothing", n.both(t, "nat")+n.kept(t), "")
 	})
 }
@@ -115,10 +115,10 @@ func TestReplaced(t *testing.T) {
 func TestTwoInterfaces(t *testing.T) {
 	eth0, eth1 := keyOf("a"), second("a", "eth1")
 	for name, pair := range map[string][2]Rules{
-		"masquerade": {Masquerade(eth0, prefixes("10.88.0.2/16", "fd00::2/64")), Masquerade(eth1, prefixes("10.88.0.3/16", "fd00:1::2/64"))},
+		"masquerade": {MasqueradeRules(eth0, prefixes("10.88.0.2/16", "fd00::2/64")), MasqueradeRules(eth1, prefixes("10.88.0.3/16", "fd00:1::2/64"))},
 		"ports": {
-			PortMaps(eth0, publish(t, "tcp/8080=10.88.0.2:80", "tcp/8081=[fd00::2]:80", "tcp/8082=[fd00::2]:80")),
-			PortMaps(eth1, publish(t, "tcp/8090=10.88.0.3:80", "tcp/8091=[fd00::3]:80", "tcp/8092=[fd00::3]:80")),
+			PortMapRules(eth0, publish(t, "tcp/8080=10.88.0.2:80", "tcp/8081=[fd00::2]:80", "tcp/8082=[fd00::2]:80")),
+			PortMapRules(eth1, publish(t, "tcp/8090=10.88.0.3:80", "tcp/8091=[fd00::3]:80", "tcp/8092=[fd00::3]:80")),
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -152,7 +152,7 @@ func TestTwoInterfaces(t *testing.T) {
 
 // What a killed ADD, an administrator or another flavour leaves is removed too.
 func TestDamaged(t *testing.T) {
-	r := Masquerade(keyOf("a"), prefixes("10.88.0.2/16"))
+	r := MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16"))
 	for name, damage := range map[string]func(t *testing.T, n *node){
 		"flushed":     func(t *testing.T, n *node) { n.restore(t, "nat", "-F") },
 		"chains gone": func(t *testing.T, n *node) { n.restore(t, "nat", "-F", "-X") },

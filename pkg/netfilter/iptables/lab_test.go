@@ -130,9 +130,9 @@ func portMap(t testing.TB, s string) spec.PortMap {
 }
 
 // publish is what portmap asks for a container at 10.88.0.x/16 and fd00::x/64.
-func publish(t testing.TB, texts ...string) spec.PortMaps {
+func publish(t testing.TB, texts ...string) spec.PortNeeds {
 	t.Helper()
-	p := spec.PortMaps{SNAT: true, MarkBit: 13}
+	p := spec.PortNeeds{SNAT: true, MarkBit: 13}
 	for _, s := range texts {
 		m := portMap(t, s)
 		p.Maps = append(p.Maps, m)

@@ -21,8 +21,8 @@ const (
 	masqChain = "CNI-HOSTPORT-MASQ"
 )
 
-// PortMaps returns the rules of port maps: the shared ones, the container's chain, and the entries that lead to it.
-func PortMaps(key plugin.Key, ports spec.PortMaps) Rules {
+// PortMapRules returns the rules of port maps: the shared ones, the container's chain, and the entries that lead to it.
+func PortMapRules(key plugin.Key, ports spec.PortNeeds) Rules {
 	r := Rules{owner: owner{PortMapping, key}, err: validatePorts(ports), chains: []string{dnatChain}, ports: ports}
 	marking := ports.SNAT && ports.SetMarkChain == ""
 	if marking {
@@ -55,7 +55,7 @@ func PortMaps(key plugin.Key, ports spec.PortMaps) Rules {
 	return r
 }
 
-func validatePorts(ports spec.PortMaps) error {
+func validatePorts(ports spec.PortNeeds) error {
 	for _, w := range slices.Concat(ports.Conditions4, ports.Conditions6) {
 		if !isQuotable(w) {
 			return plugin.ConfigError(fmt.Sprintf("use words of at most %d printable characters", maxWord),
@@ -70,7 +70,7 @@ func validatePorts(ports spec.PortMaps) error {
 
 // dnatRules are the rules of the container's chain for a port: what marks connections to be masqueraded, which are those
 // from the container's network and the host's loopback addresses, then what redirects.
-func dnatRules(f *family, chain string, ports spec.PortMaps, m spec.PortMap) (rules []rule) {
+func dnatRules(f *family, chain string, ports spec.PortNeeds, m spec.PortMap) (rules []rule) {
 	protocol, mark := spec.ProtocolName(m.Protocol), cmp.Or(ports.SetMarkChain, markChain)
 	match := fmt.Sprintf("-p %s -m %s --dport %d", protocol, protocol, m.HostPort)
 	if m.HostIP.IsValid() {
@@ -98,7 +98,7 @@ func dnatRules(f *family, chain string, ports spec.PortMaps, m spec.PortMap) (ru
 }
 
 // entryRules lead to the container's chain, by protocol. They name the ports of both families, as the reference plugin's do.
-func entryRules(f *family, o owner, ports spec.PortMaps) (rules []rule) {
+func entryRules(f *family, o owner, ports spec.PortNeeds) (rules []rule) {
 	conditions := ""
 	for _, word := range map[*family][]string{&ipv4: ports.Conditions4, &ipv6: ports.Conditions6}[f] {
 		conditions += quote(word) + " "
@@ -147,7 +147,7 @@ func portMapOf(r rule) (m spec.PortMap, ok bool) {
 // evict returns those whose rules have to go for an ADD: its own attachment, and those that have one of its ports and are gone. Their
 // address is that of the container which the port is to lead to, or their network namespace is known to be gone. A port of any other one is
 // an error.
-func evict(owned []rule, tables []*table, adding owner, ports spec.PortMaps) (leaving map[owner]bool, err error) {
+func evict(owned []rule, tables []*table, adding owner, ports spec.PortNeeds) (leaving map[owner]bool, err error) {
 	leaving = map[owner]bool{adding: true}
 	for _, t := range tables {
 		for _, r := range t.rules {

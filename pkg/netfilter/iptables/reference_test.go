@@ -69,14 +69,14 @@ func TestReference(t *testing.T) {
 		rules        Rules
 	}{
 		{"ports", port(`"protocol":"tcp"},{"hostPort":53,"containerPort":53,"protocol":"udp","hostIP":"192.0.2.1"`),
-			PortMaps(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80", "udp/192.0.2.1:53=10.88.0.2:53", "tcp/8080=[fd00::2]:80"))},
-		{"long id", port(`"protocol":"tcp"`), PortMaps(keyOf(longID), plain)},
-		{"no snat, conditions", `"snat":false,"conditionsV4":["!","-s","192.0.2.0/24"],"conditionsV6":["!","-i","lo"],` + port(`"protocol":"sctp"`), PortMaps(keyOf("a"), bare)},
-		{"another mark", `"markMasqBit":0,` + port(`"protocol":"udp"`), PortMaps(keyOf("a"), another)},
-		{"open", firewall, Forward(keyOf("a"), spec.Forward{Addrs: both})},
-		{"admin chain", firewall + `,"iptablesAdminChainName":"MINE"`, Forward(keyOf("a"), spec.Forward{Addrs: both, AdminChain: "MINE"})},
-		{"same-bridge", firewall + `,"ingressPolicy":"same-bridge"`, Forward(keyOf("a"), spec.Forward{Addrs: both, Ingress: spec.SameBridge, Bridge: "br0"})},
-		{"isolated", firewall + `,"ingressPolicy":"isolated"`, Forward(keyOf("a"), spec.Forward{Addrs: both, Ingress: spec.Isolated, Bridge: "br0"})},
+			PortMapRules(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80", "udp/192.0.2.1:53=10.88.0.2:53", "tcp/8080=[fd00::2]:80"))},
+		{"long id", port(`"protocol":"tcp"`), PortMapRules(keyOf(longID), plain)},
+		{"no snat, conditions", `"snat":false,"conditionsV4":["!","-s","192.0.2.0/24"],"conditionsV6":["!","-i","lo"],` + port(`"protocol":"sctp"`), PortMapRules(keyOf("a"), bare)},
+		{"another mark", `"markMasqBit":0,` + port(`"protocol":"udp"`), PortMapRules(keyOf("a"), another)},
+		{"open", firewall, ForwardRules(keyOf("a"), spec.ForwardNeeds{Addrs: both})},
+		{"admin chain", firewall + `,"iptablesAdminChainName":"MINE"`, ForwardRules(keyOf("a"), spec.ForwardNeeds{Addrs: both, AdminChain: "MINE"})},
+		{"same-bridge", firewall + `,"ingressPolicy":"same-bridge"`, ForwardRules(keyOf("a"), spec.ForwardNeeds{Addrs: both, Ingress: spec.SameBridge, Bridge: "br0"})},
+		{"isolated", firewall + `,"ingressPolicy":"isolated"`, ForwardRules(keyOf("a"), spec.ForwardNeeds{Addrs: both, Ingress: spec.Isolated, Bridge: "br0"})},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			eachReference(t, func(t *testing.T, n *node, dir string) {
@@ -111,7 +111,7 @@ func TestPortTakenByReference(t *testing.T) {
 		if r := n.Exec(t, dir+"/portmap", call); r.ExitCode != 0 {
 			t.Fatal(r)
 		}
-		err := n.tryAdd(t, PortMaps(keyOf("b"), publish(t, "tcp/8080=10.88.0.9:80")))
+		err := n.tryAdd(t, PortMapRules(keyOf("b"), publish(t, "tcp/8080=10.88.0.9:80")))
 		wantError(t, err, "host port tcp/8080 is already published by net/a/eth0")
 	})
 }
@@ -124,7 +124,7 @@ func TestMasqueradeOfReference(t *testing.T) {
 			"ipam":{"type":"static","addresses":[{"address":"10.88.0.2/16"},{"address":"fd00::2/64"}]}}`
 		key := plugin.Key{Network: "net", ContainerID: pod.ID, IfName: "eth0"}
 		isThere := false
-		n.compare(t, Masquerade(key, prefixes("10.88.0.2/16", "fd00::2/64")), func(command string) {
+		n.compare(t, MasqueradeRules(key, prefixes("10.88.0.2/16", "fd00::2/64")), func(command string) {
 			t.Helper()
 			if command != "DEL" && isThere {
 				return // the container has its interface

@@ -46,7 +46,7 @@ func texts(rules []rule) string {
 func TestMasqueradeRules(t *testing.T) {
 	t.Parallel()
 	key := plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}
-	got := texts(missing(Masquerade(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own, nil))
+	got := texts(missing(MasqueradeRules(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own, nil))
 	const c = ` -m comment --comment "name: \"net1\" id: \"cid1\""`
 	const chain = "CNI-e8f6f419596f7f47b3468487"
 	want := "ipv4 -I " + chain + " -d 10.88.0.0/16" + c + " -j ACCEPT\n" +
@@ -68,10 +68,10 @@ func TestPortRules(t *testing.T) {
 	for _, tt := range []struct {
 		name string
 		maps []string
-		set  func(*spec.PortMaps)
+		set  func(*spec.PortNeeds)
 		want string
 	}{
-		{"plain", []string{"tcp/8080=10.88.0.2:80"}, func(p *spec.PortMaps) { p.SNAT = false },
+		{"plain", []string{"tcp/8080=10.88.0.2:80"}, func(p *spec.PortNeeds) { p.SNAT = false },
 			"-A " + chain + " -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.88.0.2:80\n" +
 				"-A CNI-HOSTPORT-DNAT -p tcp" + entry + "8080 -j " + chain + "\n"},
 		{"snat", []string{"tcp/8080=10.88.0.2:80", "sctp/192.0.2.1:81=10.88.0.2:82"}, nil,
@@ -87,7 +87,7 @@ func TestPortRules(t *testing.T) {
 			"-A " + chain + " -s fd00::/64 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK\n" +
 				"-A " + chain + " -p tcp -m tcp --dport 8080 -j DNAT --to-destination [fd00::2]:80\n" +
 				"-A CNI-HOSTPORT-DNAT -p tcp" + entry + "8080 -j " + chain + "\n"},
-		{"masqAll, chain, conditions", []string{"tcp/8080=10.88.0.2:80"}, func(p *spec.PortMaps) {
+		{"masqAll, chain, conditions", []string{"tcp/8080=10.88.0.2:80"}, func(p *spec.PortNeeds) {
 			p.MasqAll, p.SetMarkChain, p.Conditions4 = true, "KUBE-MARK-MASQ", []string{"!", "-d", "192.0.2.0/24", "-m", "comment", "--comment", `a "b" \`}
 		},
 			"-A " + chain + " -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ\n" +
@@ -101,7 +101,7 @@ func TestPortRules(t *testing.T) {
 				tt.set(&ports)
 			}
 			var got strings.Builder
-			for _, r := range PortMaps(plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}, ports).own {
+			for _, r := range PortMapRules(plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}, ports).own {
 				got.WriteString(r.add() + "\n")
 			}
 			if diff := cmp.Diff(tt.want, got.String()); diff != "" {
@@ -113,7 +113,7 @@ func TestPortRules(t *testing.T) {
 
 func TestEntriesHoldFifteenPorts(t *testing.T) {
 	t.Parallel()
-	ports := spec.PortMaps{}
+	ports := spec.PortNeeds{}
 	for i := range 31 {
 		ports.Maps = append(ports.Maps, spec.PortMap{Protocol: 6, HostPort: uint16(1000 + i), Container: netip.MustParseAddrPort("10.88.0.2:80")})
 	}
@@ -147,7 +147,7 @@ func TestHostPorts(t *testing.T) {
 
 func TestForwardRules(t *testing.T) {
 	t.Parallel()
-	w := Forward(plugin.Key{}, spec.Forward{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: spec.Isolated, Bridge: "br0"})
+	w := ForwardRules(plugin.Key{}, spec.ForwardNeeds{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: spec.Isolated, Bridge: "br0"})
 	must(t, w.err)
 	const both = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`
 	const own = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: isolated)"`
@@ -176,14 +176,14 @@ func TestRefused(t *testing.T) {
 		name string
 		err  error
 	}{
-		{"newline in a condition", validatePorts(spec.PortMaps{Conditions4: []string{"-s", "1\n-F"}})},
-		{"empty condition", validatePorts(spec.PortMaps{Conditions6: []string{""}})},
-		{"mark chain", validatePorts(spec.PortMaps{SetMarkChain: "-j ACCEPT"})},
-		{"admin chain", Forward(plugin.Key{}, spec.Forward{AdminChain: "A\nB"}).err},
-		{"long admin chain", Forward(plugin.Key{}, spec.Forward{AdminChain: strings.Repeat("A", 29)}).err},
-		{"no bridge", Forward(plugin.Key{}, spec.Forward{Ingress: spec.SameBridge}).err},
-		{"path for a bridge", Forward(plugin.Key{}, spec.Forward{Ingress: spec.SameBridge, Bridge: "../br0"}).err},
-		{"pattern for a bridge", Forward(plugin.Key{}, spec.Forward{Ingress: spec.SameBridge, Bridge: "br+"}).err},
+		{"newline in a condition", validatePorts(spec.PortNeeds{Conditions4: []string{"-s", "1\n-F"}})},
+		{"empty condition", validatePorts(spec.PortNeeds{Conditions6: []string{""}})},
+		{"mark chain", validatePorts(spec.PortNeeds{SetMarkChain: "-j ACCEPT"})},
+		{"admin chain", ForwardRules(plugin.Key{}, spec.ForwardNeeds{AdminChain: "A\nB"}).err},
+		{"long admin chain", ForwardRules(plugin.Key{}, spec.ForwardNeeds{AdminChain: strings.Repeat("A", 29)}).err},
+		{"no bridge", ForwardRules(plugin.Key{}, spec.ForwardNeeds{Ingress: spec.SameBridge}).err},
+		{"path for a bridge", ForwardRules(plugin.Key{}, spec.ForwardNeeds{Ingress: spec.SameBridge, Bridge: "../br0"}).err},
+		{"pattern for a bridge", ForwardRules(plugin.Key{}, spec.ForwardNeeds{Ingress: spec.SameBridge, Bridge: "br+"}).err},
 	} {
 		if tt.err == nil || plugin.AsError(tt.err).Code != types.ErrInvalidNetworkConfig || plugin.AsError(tt.err).Details == "" {
 			t.Errorf("%s: %v", tt.name, tt.err)

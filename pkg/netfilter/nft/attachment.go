@@ -19,8 +19,8 @@ type Wants struct {
 	Purpose
 	records []record
 
-	ports spec.PortMaps // whose conditions make rules
-	port  string        // of a bridge, which is to be isolated; "" for none
+	ports spec.PortNeeds // whose conditions make rules
+	port  string         // of a bridge, which is to be isolated; "" for none
 }
 
 // Available reports whether the kernel has nf_tables. It asks for the table, which need not be there: to try whether the kernel has all that

@@ -23,7 +23,7 @@ import (
 // optionChains are the chains that have such rules.
 func optionChains() []string { return []string{chainHostOptions, chainOptions, chainMarks} }
 
-func conditionsFor(f *family, ports spec.PortMaps) string {
+func conditionsFor(f *family, ports spec.PortNeeds) string {
 	if f == &ipv4 {
 		return strings.Join(ports.Conditions4, " ")
 	}
@@ -128,7 +128,7 @@ func (t *table) rulesOf(owners map[owner][]record) (own []*nftables.Rule, err er
 }
 
 // CheckConditions refuses conditions that are more than that, as far as it can be told without the program nft, which has to be there.
-func CheckConditions(ports spec.PortMaps) error {
+func CheckConditions(ports spec.PortNeeds) error {
 	for _, f := range families() {
 		text := conditionsFor(f, ports)
 		if text == "" {
@@ -148,7 +148,7 @@ func CheckConditions(ports spec.PortMaps) error {
 const conditionsRemedy = "they are written as in a rule of nft: see nft(8)"
 
 // tryConditions has the program nft say whether conditions are right. It changes nothing, and needs nothing of ours to be there.
-func tryConditions(ctx context.Context, ports spec.PortMaps) error {
+func tryConditions(ctx context.Context, ports spec.PortNeeds) error {
 	if err := CheckConditions(ports); err != nil {
 		return err
 	}

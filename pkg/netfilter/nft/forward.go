@@ -27,7 +27,7 @@ const foreignMark = 0x40000000
 
 // ToForward marks packets from and to addresses, protects a bridge, and isolates the attachment's port of it, which goes with the port.
 // To accept what is marked is for others.
-func ToForward(f spec.Forward) Wants {
+func ToForward(f spec.ForwardNeeds) Wants {
 	w := Wants{Purpose: Forwarding, records: forwardRecords(f)}
 	if f.Ingress == spec.Isolated {
 		w.port = f.HostEnd
@@ -56,7 +56,7 @@ func checkIsolated(name string) error {
 		"the bridge's port %s is not isolated", name)
 }
 
-func forwardRecords(f spec.Forward) (records []record) {
+func forwardRecords(f spec.ForwardNeeds) (records []record) {
 	for _, a := range f.Addrs {
 		records = append(records, record{kind: kindForwarded, link: noLink, addr: a})
 	}

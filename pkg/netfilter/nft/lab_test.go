@@ -25,8 +25,8 @@ const tick = 20 * time.Millisecond
 var keyOf, prefixes, portMap, portMaps = netfiltertest.KeyOf, netfiltertest.Prefixes, netfiltertest.PortMap, netfiltertest.PortMaps
 
 // behind is for ports of containers behind a bridge.
-func behind(link string, maps []spec.PortMap) spec.PortMaps {
-	return spec.PortMaps{Maps: maps, SNAT: true, MarkBit: defaultBit, Inside: link, InsideShared: true}
+func behind(link string, maps []spec.PortMap) spec.PortNeeds {
+	return spec.PortNeeds{Maps: maps, SNAT: true, MarkBit: defaultBit, Inside: link, InsideShared: true}
 }
 
 // delPorts takes the ports of an attachment back and returns them as text.

@@ -16,8 +16,8 @@ func wanted(n int) map[string]Wants {
 	addr := netip.AddrFrom4([4]byte{10, 88, byte(n >> 8), byte(n)})
 	return map[string]Wants{
 		"masquerade": ToMasquerade([]netip.Prefix{netip.PrefixFrom(addr, 16)}),
-		"portmap":    ToPublish(spec.PortMaps{Maps: []spec.PortMap{{Protocol: 6, HostPort: uint16(1000 + n), Container: netip.AddrPortFrom(addr, 80)}}}),
-		"forward": ToForward(spec.Forward{
+		"portmap":    ToPublish(spec.PortNeeds{Maps: []spec.PortMap{{Protocol: 6, HostPort: uint16(1000 + n), Container: netip.AddrPortFrom(addr, 80)}}}),
+		"forward": ToForward(spec.ForwardNeeds{
 			Addrs: []netip.Addr{addr}, Ingress: spec.Isolated, Bridge: "cni0",
 		}),
 		"spoof check": ToCheckSpoofing(fmt.Sprintf("veth%d", n), [6]byte{2, 0, 0, 0, byte(n >> 8), byte(n)}),

@@ -13,12 +13,12 @@ import (
 
 // ToPublish publishes ports of a container on the host. Add fails if another attachment has one of the ports, with an error that names
 // it, or takes the port over if that one is gone.
-func ToPublish(ports spec.PortMaps) Wants {
+func ToPublish(ports spec.PortNeeds) Wants {
 	return Wants{Purpose: Publishing, records: portRecords(ports), ports: ports}
 }
 
 // portRecords returns what an attachment is to have for its ports.
-func portRecords(ports spec.PortMaps) (records []record) {
+func portRecords(ports spec.PortNeeds) (records []record) {
 	r := record{kind: kindPort, bit: defaultBit, link: noLink}
 	if ports.MasqAll {
 		r.flags |= flagMasqAll

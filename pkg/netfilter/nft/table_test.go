@@ -24,7 +24,7 @@ import (
 type attached struct {
 	*netlab.Host
 	conn  *Conn
-	ports spec.PortMaps
+	ports spec.PortNeeds
 }
 
 func newAttached(t *testing.T) attached {
@@ -234,7 +234,7 @@ func TestMany(t *testing.T) {
 	h := netlab.NewHost(t)
 	addLink(t, h, "cni0")
 	c := open(t, h)
-	var ports spec.PortMaps
+	var ports spec.PortNeeds
 	for i := range 10000 {
 		ports.Maps = append(ports.Maps, portMap(t, fmt.Sprintf("tcp/%d=10.88.0.2:80", 10000+i)))
 	}
@@ -369,8 +369,8 @@ func TestProtection(t *testing.T) {
 		time.Sleep(tick)
 		return h.MustRun(t, "nft", "list", "table", "inet", "cnibox-forward")
 	}
-	policy := func(ingress spec.Ingress, addr string) spec.Forward {
-		return spec.Forward{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Ingress: ingress, Bridge: "cni0"}
+	policy := func(ingress spec.Ingress, addr string) spec.ForwardNeeds {
+		return spec.ForwardNeeds{Addrs: []netip.Addr{netip.MustParseAddr(addr)}, Ingress: ingress, Bridge: "cni0"}
 	}
 	must(t, c.Available(Forwarding))
 	must(t, c.Add(ctx, keyOf("a"), ToForward(policy(spec.Isolated, "10.88.0.2"))))
@@ -400,7 +400,7 @@ func TestProtectionWithoutName(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	c := open(t, h)
-	policy := spec.Forward{Ingress: spec.SameBridge, Bridge: "cni0"}
+	policy := spec.ForwardNeeds{Ingress: spec.SameBridge, Bridge: "cni0"}
 	must(t, c.Add(ctx, keyOf("a"), ToForward(policy)))
 	must(t, c.Add(ctx, keyOf("b"), ToForward(policy)))
 	for _, verb := range []string{"delete", "add"} {

@@ -13,24 +13,24 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Masquerade is what bridge and ptp have, for a request's attachment and network. It implements held.Store.
-type Masquerade struct{ *plugin.Request }
+// MasqueradeRules is what bridge and ptp have, for a request's attachment and network. It implements held.Store.
+type MasqueradeRules struct{ *plugin.Request }
 
 // Tables are those with its rules.
-func (Masquerade) Tables() []nftables.Table {
+func (MasqueradeRules) Tables() []nftables.Table {
 	return []nftables.Table{{Family: nftables.TableFamilyINet, Name: "cni_plugins_masquerade"}}
 }
 
-func (Masquerade) chains() []string { return []string{"masq_checks"} }
+func (MasqueradeRules) chains() []string { return []string{"masq_checks"} }
 
 // ownerIn returns the hash of an attachment, with which the comment begins. What follows is for people, and may be cut.
-func (Masquerade) ownerIn(r *nftables.Rule) string {
+func (MasqueradeRules) ownerIn(r *nftables.Rule) string {
 	owner, _, _ := strings.Cut(nft.CommentIn(r.UserData), ",")
 	return owner
 }
 
 // Del removes what the attachment has.
-func (m Masquerade) Del(ctx context.Context, c *nft.Conn, _ []netip.Prefix) error {
+func (m MasqueradeRules) Del(ctx context.Context, c *nft.Conn, _ []netip.Prefix) error {
 	return remove(ctx, c, m, map[string]bool{attachmentHash(m.Key): true}, nil)
 }
 
@@ -45,7 +45,7 @@ func hash(text string) string {
 }
 
 // Held lists what the network's attachments have. Of one that is not valid only the network is known.
-func (m Masquerade) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+func (m MasqueradeRules) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
 	known := map[string]plugin.Key{}
 	for _, k := range m.Valid {
 		known[attachmentHash(k)] = k
@@ -66,6 +66,6 @@ func (m Masquerade) Held(ctx context.Context, network string) (list []plugin.Hel
 }
 
 // Release removes it.
-func (m Masquerade) Release(ctx context.Context, list []plugin.Held) error {
+func (m MasqueradeRules) Release(ctx context.Context, list []plugin.Held) error {
 	return release(ctx, m, list)
 }

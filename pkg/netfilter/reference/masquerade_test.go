@@ -42,9 +42,9 @@ func TestMasquerade(t *testing.T) {
 			err := on(t, h, func(c *nft.Conn) error {
 				if tt.gc != nil {
 					r := valid("a", tt.gc...)
-					return held.GC(ctx, r, Masquerade{r})
+					return held.GC(ctx, r, MasqueradeRules{r})
 				}
-				return Masquerade{request(tt.del)}.Del(ctx, c, nil)
+				return MasqueradeRules{request(tt.del)}.Del(ctx, c, nil)
 			})
 			if err != nil {
 				t.Error(err)
@@ -66,7 +66,7 @@ func TestConcurrentDel(t *testing.T) {
 	var wg sync.WaitGroup
 	for _, a := range all {
 		wg.Go(func() {
-			if err := on(t, h, func(c *nft.Conn) error { return Masquerade{request(a)}.Del(ctx, c, nil) }); err != nil {
+			if err := on(t, h, func(c *nft.Conn) error { return MasqueradeRules{request(a)}.Del(ctx, c, nil) }); err != nil {
 				t.Errorf("%s: %v", a, err)
 			}
 		})

@@ -34,7 +34,7 @@ func TestDelPortMaps(t *testing.T) {
 				if !tt.noCache {
 					cached(t, tt.cache...)
 				}
-				must(t, PortMaps{request("a/1/eth0")}.Del(ctx, conn(t), prefixes(tt.hint...)))
+				must(t, PortRules{request("a/1/eth0")}.Del(ctx, conn(t), prefixes(tt.hint...)))
 			})
 			same(t, h, published(tt.then...))
 		})
@@ -63,7 +63,7 @@ func TestGCPortMaps(t *testing.T) {
 					cached(t, tt.cache...)
 				}
 				r := valid("a", tt.valid...)
-				must(t, held.GC(ctx, r, PortMaps{r}))
+				must(t, held.GC(ctx, r, PortRules{r}))
 			})
 			same(t, h, published(tt.then...))
 		})
@@ -81,7 +81,7 @@ func TestUnreadableEntry(t *testing.T) {
 			h.Do(func() {
 				cached(t)
 				write(t, "b-1-eth0", text)
-				must(t, PortMaps{request("a/1/eth0")}.Del(ctx, conn(t), nil))
+				must(t, PortRules{request("a/1/eth0")}.Del(ctx, conn(t), nil))
 			})
 			same(t, h, published("1=2"))
 		})
@@ -97,7 +97,7 @@ func TestForeignPortRulesStay(t *testing.T) {
 	h.Do(func() {
 		cached(t)
 		r := valid("a")
-		must(t, held.GC(ctx, r, PortMaps{r}))
+		must(t, held.GC(ctx, r, PortRules{r}))
 	})
 	same(t, h, published()+foreign)
 }
@@ -111,8 +111,8 @@ func TestIncompleteTables(t *testing.T) {
 	h.MustRun(t, "nft", "add", "rule", "ip", "cni_hostport", "hostports", "tcp", "dport", "80", "dnat", "to", "10.88.0.2:80", "comment", `"1"`)
 	h.MustRun(t, "nft", "add", "table", "bridge", "nat")
 	h.Do(func() {
-		must(t, PortMaps{request("a/1/eth0")}.Del(ctx, conn(t), prefixes("10.88.0.2/24")))
-		must(t, SpoofCheck{request("a/1/eth0")}.Del(ctx, conn(t), nil))
+		must(t, PortRules{request("a/1/eth0")}.Del(ctx, conn(t), prefixes("10.88.0.2/24")))
+		must(t, SpoofChains{request("a/1/eth0")}.Del(ctx, conn(t), nil))
 	})
 	same(t, h, empty+"\ntable bridge nat { }")
 }

@@ -14,20 +14,20 @@ import (
 	"github.com/cnibox/cnibox/pkg/results"
 )
 
-// PortMaps is what portmap has, for a request's attachment and network. The rules say the container, but neither the network nor the
+// PortRules is what portmap has, for a request's attachment and network. The rules say the container, but neither the network nor the
 // interface. It implements held.Store.
-type PortMaps struct{ *plugin.Request }
+type PortRules struct{ *plugin.Request }
 
 // Tables are those with its rules.
-func (PortMaps) Tables() []nftables.Table {
+func (PortRules) Tables() []nftables.Table {
 	return []nftables.Table{{Family: nftables.TableFamilyIPv4, Name: "cni_hostport"}, {Family: nftables.TableFamilyIPv6, Name: "cni_hostport"}}
 }
 
 // chains has what is published on one address second, as it was until 1.8.
-func (PortMaps) chains() []string { return []string{"hostports", "hostip_hostports", "masquerading"} }
+func (PortRules) chains() []string { return []string{"hostports", "hostip_hostports", "masquerading"} }
 
 // ownerIn returns the id of the container.
-func (PortMaps) ownerIn(r *nftables.Rule) string {
+func (PortRules) ownerIn(r *nftables.Rule) string {
 	for _, e := range r.Exprs {
 		switch e.(type) {
 		case *expr.NAT, *expr.Masq:
@@ -55,7 +55,7 @@ func leadsTo(r *nftables.Rule, addrs []netip.Prefix) bool {
 
 // Del removes the rules that lead to one of the addresses that the attachment had, or if they are not known, all of the container's
 // unless libcni's results have another attachment of it. The DEL of the last one removes what is left that way.
-func (p PortMaps) Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) error {
+func (p PortRules) Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) error {
 	if len(hint) == 0 {
 		others, err := results.Open(p.Results, p.Key)
 		if err != nil || others.MayHave(p.ContainerID) {
@@ -67,7 +67,7 @@ func (p PortMaps) Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) err
 
 // Held lists the containers that have rules, of whatever network. An ADD of the reference plugin that is under way has rules and no result
 // yet: the old portmap and GC must not be in use at the same time.
-func (p PortMaps) Held(ctx context.Context, _ string) (list []plugin.Held, err error) {
+func (p PortRules) Held(ctx context.Context, _ string) (list []plugin.Held, err error) {
 	containers, err := owners(ctx, p)
 	for _, id := range containers {
 		list = append(list, plugin.Held{Key: plugin.Key{ContainerID: id}, What: "published ports of the reference plugin", Own: id})
@@ -76,6 +76,6 @@ func (p PortMaps) Held(ctx context.Context, _ string) (list []plugin.Held, err e
 }
 
 // Release removes it.
-func (p PortMaps) Release(ctx context.Context, list []plugin.Held) error {
+func (p PortRules) Release(ctx context.Context, list []plugin.Held) error {
 	return release(ctx, p, list)
 }

@@ -17,7 +17,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// purpose is what the reference plugins have nftables for: Masquerade, PortMaps or SpoofCheck.
+// purpose is what the reference plugins have nftables for: Masquerade, PortRules or SpoofCheck.
 type purpose interface {
 	Tables() []nftables.Table
 	// chains returns the names of those in which attachments have rules.
@@ -41,7 +41,7 @@ func remove(ctx context.Context, c *nft.Conn, p purpose, owners map[string]bool,
 				c.DeleteRules([]*nftables.Rule{r})
 			}
 		}
-		if _, hasChains := p.(SpoofCheck); hasChains {
+		if _, hasChains := p.(SpoofChains); hasChains {
 			err = removeChains(c, owners)
 		}
 		return errors.Join(err, c.Commit(removing))

@@ -195,7 +195,7 @@ func TestForeignThingsStay(t *testing.T) {
 			t.Parallel()
 			h := netlab.NewHost(t)
 			load(t, h, masqueraded(own)+"\n"+foreign)
-			if err := on(t, h, func(c *nft.Conn) error { return Masquerade{request(own)}.Del(ctx, c, nil) }); err != nil {
+			if err := on(t, h, func(c *nft.Conn) error { return MasqueradeRules{request(own)}.Del(ctx, c, nil) }); err != nil {
 				t.Error(err)
 			}
 			same(t, h, masqueraded()+"\n"+foreign)
@@ -209,7 +209,7 @@ func TestCancelled(t *testing.T) {
 	load(t, h, masqueraded("net/cid/eth0"))
 	over, cancel := context.WithCancel(ctx)
 	cancel()
-	err := on(t, h, func(c *nft.Conn) error { return Masquerade{request("net/cid/eth0")}.Del(over, c, nil) })
+	err := on(t, h, func(c *nft.Conn) error { return MasqueradeRules{request("net/cid/eth0")}.Del(over, c, nil) })
 	if !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, want %v", err, context.Canceled)
 	}

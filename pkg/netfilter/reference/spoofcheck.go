@@ -14,22 +14,22 @@ import (
 	"github.com/cnibox/cnibox/pkg/results"
 )
 
-// SpoofCheck is what bridge has: two chains for each attachment with macspoofchk. A rule of the base chain jumps to the first, a rule
+// SpoofChains is what bridge has: two chains for each attachment with macspoofchk. A rule of the base chain jumps to the first, a rule
 // there to the second, which compares the address. The names say the container and the interface, but not the network. It implements
 // held.Store, and is for a request's attachment and network.
-type SpoofCheck struct{ *plugin.Request }
+type SpoofChains struct{ *plugin.Request }
 
 // Tables are those with its rules; it may be somebody else's (ebtables).
-func (SpoofCheck) Tables() []nftables.Table {
+func (SpoofChains) Tables() []nftables.Table {
 	return []nftables.Table{{Family: nftables.TableFamilyBridge, Name: "nat"}}
 }
 
-func (SpoofCheck) chains() []string { return []string{"PREROUTING"} }
+func (SpoofChains) chains() []string { return []string{"PREROUTING"} }
 
 const spoofCheckPrefix = "cni-br-iface-"
 
 // ownerIn returns the chain that the rule jumps to.
-func (SpoofCheck) ownerIn(r *nftables.Rule) string {
+func (SpoofChains) ownerIn(r *nftables.Rule) string {
 	if chain := nft.TargetOf(r); strings.HasPrefix(chain, spoofCheckPrefix) {
 		return chain
 	}
@@ -40,13 +40,13 @@ func (SpoofCheck) ownerIn(r *nftables.Rule) string {
 func firstChain(k plugin.Key) string { return spoofCheckPrefix + k.ContainerID + "-" + k.IfName }
 
 // IsThere reports whether the attachment has a spoof check.
-func (s SpoofCheck) IsThere(c *nft.Conn, key plugin.Key) bool {
+func (s SpoofChains) IsThere(c *nft.Conn, key plugin.Key) bool {
 	there, err := c.HasChains(s.Tables()[0], firstChain(key))
 	return err == nil && there[0]
 }
 
 // Del removes what the attachment has.
-func (s SpoofCheck) Del(ctx context.Context, c *nft.Conn, _ []netip.Prefix) error {
+func (s SpoofChains) Del(ctx context.Context, c *nft.Conn, _ []netip.Prefix) error {
 	return remove(ctx, c, s, map[string]bool{firstChain(s.Key): true}, nil)
 }
 
@@ -69,7 +69,7 @@ func removeChains(c *nft.Conn, owners map[string]bool) error {
 }
 
 func spoofCheckChains(c *nft.Conn) ([]*nftables.Chain, error) {
-	table := SpoofCheck{}.Tables()[0]
+	table := SpoofChains{}.Tables()[0]
 	list, err := c.ListChainsOfTableFamily(table.Family)
 	if err != nil {
 		return nil, fmt.Errorf("list the chains of table %s: %w", table.Name, err)
@@ -80,7 +80,7 @@ func spoofCheckChains(c *nft.Conn) ([]*nftables.Chain, error) {
 }
 
 // Held lists it.
-func (s SpoofCheck) Held(context.Context, string) (list []plugin.Held, err error) {
+func (s SpoofChains) Held(context.Context, string) (list []plugin.Held, err error) {
 	c, err := nft.Open()
 	if err != nil {
 		return nil, err
@@ -99,6 +99,6 @@ func (s SpoofCheck) Held(context.Context, string) (list []plugin.Held, err error
 }
 
 // Release removes it.
-func (s SpoofCheck) Release(ctx context.Context, list []plugin.Held) error {
+func (s SpoofChains) Release(ctx context.Context, list []plugin.Held) error {
 	return release(ctx, s, list)
 }

@@ -32,16 +32,16 @@ func TestDelSpoofCheck(t *testing.T) {
 	h.Feed(t, referenceRules("b-eth0", "veth2"), "nft", "-f", "-")
 	h.MustRun(t, "nft", `add rule bridge nat PREROUTING iifname "veth1" jump cni-br-iface-a-eth0 comment "macspoofchk-a-eth0"`) // a repeated ADD's
 	must(t, on(t, h, func(c *nft.Conn) error {
-		if !(SpoofCheck{}).IsThere(c, key("net/a/eth0")) {
+		if !(SpoofChains{}).IsThere(c, key("net/a/eth0")) {
 			t.Error("not found")
 		}
 		return nil
 	}))
-	must(t, on(t, h, func(c *nft.Conn) error { return SpoofCheck{request("net/a/eth0")}.Del(ctx, c, nil) }))
+	must(t, on(t, h, func(c *nft.Conn) error { return SpoofChains{request("net/a/eth0")}.Del(ctx, c, nil) }))
 	if got := h.MustRun(t, "nft", "list", "ruleset"); strings.Contains(got, "a-eth0") || strings.Count(got, "b-eth0") != 8 {
 		t.Errorf("after DEL of a:\n%s", got)
 	}
-	must(t, on(t, h, func(c *nft.Conn) error { return SpoofCheck{request("net/b/eth0")}.Del(ctx, c, nil) }))
+	must(t, on(t, h, func(c *nft.Conn) error { return SpoofChains{request("net/b/eth0")}.Del(ctx, c, nil) }))
 	if got := h.MustRun(t, "nft", "list", "ruleset"); strings.Contains(got, "cni-br") {
 		t.Errorf("after the last DEL:\n%s", got)
 	}
@@ -61,7 +61,7 @@ func TestDelSpoofCheckLeavesOthers(t *testing.T) {
 			h := netlab.NewHost(t)
 			h.Feed(t, referenceRules("a-eth0", "veth1"), "nft", "-f", "-")
 			h.Feed(t, other+"\n", "nft", "-f", "-")
-			must(t, on(t, h, func(c *nft.Conn) error { return SpoofCheck{request("net/a/eth0")}.Del(ctx, c, nil) }))
+			must(t, on(t, h, func(c *nft.Conn) error { return SpoofChains{request("net/a/eth0")}.Del(ctx, c, nil) }))
 			if got := h.MustRun(t, "nft", "list", "ruleset"); !strings.Contains(got, "PREROUTING") || strings.Contains(got, "cni-br-iface") {
 				t.Errorf("after DEL:\n%s", got)
 			}
@@ -78,14 +78,14 @@ func TestGCSpoofCheck(t *testing.T) {
 	}
 	h.Do(func() {
 		r := valid("net")
-		must(t, held.GC(ctx, r, SpoofCheck{r}))
+		must(t, held.GC(ctx, r, SpoofChains{r}))
 		if got := h.MustRun(t, "nft", "list", "ruleset"); strings.Count(got, "chain cni-br-iface-") != 6 {
 			t.Errorf("removed without libcni's cache, which alone tells what is gone:\n%s", got)
 		}
 		must(t, os.MkdirAll(cacheDir, 0o755))
 		must(t, os.WriteFile(cacheDir+"/other-net-b-c-eth1", nil, 0o600))
 		r = valid("net", "net/a/eth0")
-		must(t, held.GC(ctx, r, SpoofCheck{r}))
+		must(t, held.GC(ctx, r, SpoofChains{r}))
 	})
 	got := h.MustRun(t, "nft", "list", "ruleset")
 	for name, want := range map[string]bool{"a-eth0": true, "b-c-eth0": true, "gone-eth0": false} {

@@ -7,8 +7,8 @@ import (
 	"strconv"
 )
 
-// Forward is what the forwarding of one attachment's packets needs.
-type Forward struct {
+// ForwardNeeds is what the forwarding of one attachment's packets needs.
+type ForwardNeeds struct {
 	// Addrs may send packets anywhere and get answers; with nftables they may also be connected to by their published ports. There may
 	// be none.
 	Addrs []netip.Addr
@@ -33,8 +33,8 @@ const (
 	Isolated                  // the same, and none between the ports of the bridge
 )
 
-// PortMaps are the ports that one attachment publishes.
-type PortMaps struct {
+// PortNeeds are the ports that one attachment publishes.
+type PortNeeds struct {
 	// Maps are distinct: no two have the same protocol, host port, host address and family of the container's address.
 	Maps []PortMap
 
@@ -65,7 +65,7 @@ type PortMaps struct {
 }
 
 // SNATLink returns the link that SNAT is about, "" if there is no SNAT.
-func (p PortMaps) SNATLink() string {
+func (p PortNeeds) SNATLink() string {
 	if !p.SNAT || p.Inside == "lo" { // the guard of 127.0.0.0/8 must never be for lo
 		return ""
 	}

@@ -23,13 +23,13 @@ func TestPortMapString(t *testing.T) {
 
 func TestSNATLink(t *testing.T) {
 	for _, tt := range []struct {
-		p    PortMaps
+		p    PortNeeds
 		want string
 	}{
-		{PortMaps{SNAT: true, Inside: "cni0"}, "cni0"},
-		{PortMaps{SNAT: false, Inside: "cni0"}, ""},
-		{PortMaps{SNAT: true}, ""},
-		{PortMaps{SNAT: true, Inside: "lo"}, ""}, // a guard for lo would cut the host off from itself
+		{PortNeeds{SNAT: true, Inside: "cni0"}, "cni0"},
+		{PortNeeds{SNAT: false, Inside: "cni0"}, ""},
+		{PortNeeds{SNAT: true}, ""},
+		{PortNeeds{SNAT: true, Inside: "lo"}, ""}, // a guard for lo would cut the host off from itself
 	} {
 		if got := tt.p.SNATLink(); got != tt.want {
 			t.Errorf("%+v: %q, want %q", tt.p, got, tt.want)

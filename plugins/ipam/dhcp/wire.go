@@ -100,17 +100,17 @@ func call(ctx context.Context, socket string, q *Request) (*conf.Object, error) 
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { _ = conn.SetDeadline(time.Unix(1, 0)) })()
 	if err := WriteLine(conn, q.Document()); err != nil {
-		return nil, explain(ctx, socket, err)
+		return nil, noAnswer(ctx, socket, err)
 	}
 	answer, err := ReadLine(conn)
 	if err != nil {
-		return nil, explain(ctx, socket, err)
+		return nil, noAnswer(ctx, socket, err)
 	}
 	return answer, failureIn(answer)
 }
 
-// explain says why there is no answer.
-func explain(ctx context.Context, socket string, err error) error {
+// noAnswer says why there is no answer.
+func noAnswer(ctx context.Context, socket string, err error) error {
 	if ctx.Err() != nil {
 		return types.NewError(types.ErrTryAgainLater, "the DHCP daemon has not answered: "+context.Cause(ctx).Error(),
 			"see what it logs: it may be waiting for a server")

@@ -13,7 +13,7 @@ type config struct {
 	attach.Config
 	name              string // of the bridge
 	forceAddress      bool
-	masquerade        attach.Masquerade
+	masquerade        attach.MasqueradeConfig
 	promiscuous       bool
 	hairpin, isolated bool // of the port
 	spoofCheck        bool // macspoofchk

@@ -29,7 +29,7 @@ type Plugin struct{}
 // config is what the ptp plugin reads of a configuration; docs/ptp.md explains each key.
 type config struct {
 	attach.Config
-	masquerade attach.Masquerade
+	masquerade attach.MasqueradeConfig
 }
 
 // parse reads the configuration of an ADD, CHECK or STATUS.

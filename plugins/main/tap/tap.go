@@ -57,7 +57,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 func create(a *attach.Attachment, c *config, bridge netlink.Link) error {
 	file, err := os.OpenFile(device, os.O_RDWR, 0)
 	if err != nil {
-		return c.explain(a.IfName, err)
+		return c.withRemedy(a.IfName, err)
 	}
 	defer file.Close()
 	fd := int(file.Fd())
@@ -65,7 +65,7 @@ func create(a *attach.Attachment, c *config, bridge netlink.Link) error {
 		return fmt.Errorf("choose the index of tap %s: %w", a.IfName, err)
 	}
 	if err := c.makeTap(fd, a.IfName); err != nil {
-		return c.explain(a.IfName, err)
+		return c.withRemedy(a.IfName, err)
 	}
 	if err := configure(a, c, bridge); err != nil {
 		return fmt.Errorf("set up tap %s: %w", a.IfName, err)
@@ -119,8 +119,8 @@ func configure(a *attach.Attachment, c *config, bridge netlink.Link) error {
 	return links.LinkSetMaster(l, bridge)
 }
 
-// explain says what to do about an error of making a tap.
-func (c *config) explain(name string, err error) error {
+// withRemedy says what to do about an error of making a tap.
+func (c *config) withRemedy(name string, err error) error {
 	remedy := ""
 	switch {
 	case errors.Is(err, unix.EBUSY):

@@ -66,7 +66,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	}
 	undo.Push("empty the interface's tables", func(ctx context.Context) error { return route.Delete(ctx, h, p.own) })
 	if err := route.Add(ctx, h, p.own); err != nil {
-		return nil, explain(err)
+		return nil, withRemedy(err)
 	}
 	if err := r.Step(ctx, "empty the main table"); err != nil {
 		return nil, err
@@ -77,11 +77,11 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := route.Delete(ctx, h, p.moved); err != nil {
 		return nil, err
 	}
-	return r.PrevResult, explain(route.Add(ctx, h, p.hints))
+	return r.PrevResult, withRemedy(route.Add(ctx, h, p.hints))
 }
 
-// explain adds what to do about a route that the kernel refuses.
-func explain(err error) error {
+// withRemedy adds what to do about a route that the kernel refuses.
+func withRemedy(err error) error {
 	switch {
 	case errors.Is(err, unix.ENETUNREACH), errors.Is(err, unix.EHOSTUNREACH), errors.Is(err, unix.EINVAL):
 		return plugin.Errorf("a gateway must be reachable through an address of the interface: correct it, or the subnet", "%w", err)
