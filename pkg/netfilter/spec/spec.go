@@ -1,5 +1,5 @@
 // Package spec says what an attachment can need from the host's packet filter, without saying how it is done: pkg/netfilter/nft
-// does it with nftables, pkg/netfilter/iptables as the reference plugins do, and pkg/netfilter/backend chooses.
+// does it with nftables, pkg/netfilter/iptables as the reference plugins do, and pkg/netfilter chooses.
 package spec
 
 import (
