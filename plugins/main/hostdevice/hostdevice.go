@@ -125,8 +125,8 @@ func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{d
 // GC gives back what attachments hold that are not valid: devices, and addresses. One whose device is not back keeps its address.
 func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	err := held.GC(ctx, r, devices{r})
-	left, missing := devices{r}.Held(ctx, r.Network)
-	return errors.Join(err, missing, attach.GC(ctx, keeping(r, left), attach.Locate(r.Config)))
+	left, _ := devices{r}.Held(ctx, r.Network) // GC has just said what can't be read
+	return errors.Join(err, attach.GC(ctx, keeping(r, left), attach.Locate(r.Config)))
 }
 
 // keeping returns the request with more attachments that GC must leave alone, for an IPAM plugin that is another program too.
