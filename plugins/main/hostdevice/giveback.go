@@ -201,9 +201,10 @@ func (n *note) warn(r *plugin.Request, what string, err error) {
 	}
 }
 
-// dropProgram removes an XDP program that the device did not have at ADD: it comes along with the device.
+// dropProgram removes an XDP program that the device did not have at ADD: it comes along with the device. If there are several the kernel
+// tells no id.
 func (n *note) dropProgram(l netlink.Link) error {
-	if programOf(l) == n.xdp {
+	if x := l.Attrs().Xdp; x == nil || !x.Attached || n.xdp != 0 && programOf(l) == n.xdp {
 		return nil
 	}
 	err := netlink.LinkSetXdpFdWithFlags(l, -1, unix.XDP_FLAGS_DRV_MODE)
