@@ -27,6 +27,9 @@ func take(r *plugin.Request, l netlink.Link) error {
 	if err != nil {
 		err = plugin.Errorf("links such as lo and bridges stay in their namespace, and the name, and alternative names, must be free in the container",
 			"move %s into the container as %s: %w", n.name, r.IfName, err)
+		if left, _ := r.Links().LinkByIndex(l.Attrs().Index); left != nil && left.Attrs().Name == n.name { // it was not moved
+			return errors.Join(err, state.Remove(n.path))
+		}
 		return errors.Join(err, n.giveBack(r))
 	}
 	if err := n.claim(); err != nil {
