@@ -763,7 +763,22 @@ var deviceOldNotes = []row{
 				l.notHeld()
 			}
 		}},
-	{name: "a device of which only name and alias are known comes back unless the container has changed them",
+	{name: "a device whose number is not known comes back by its alias or its MAC address",
+		differs: "it keeps neither its alias nor that it was up", test: func(l *lab) {
+			l.nic("nic0")
+			l.run("ip link set nic0 up alias uplink")
+			before := l.now()
+			for i, change := range []string{"alias x", "name net7", "address 02:45:00:00:00:66", "alias x name net7"} {
+				web := l.attach(deviceWith(), fmt.Sprint("web", i))
+				l.rewriteNotes(func(note string) string { return with(note, "number", "0") })
+				web.run("ip link set eth0 down")
+				web.run("ip link set eth0 " + change)
+				l.must(web.del())
+				before.unchanged()
+				l.notHeld()
+			}
+		}},
+	{name: "a device whose number is not known stays while no link of the container has its alias or MAC address, or several do",
 		differs: "it keeps neither its alias nor that it was up", test: func(l *lab) {
 			l.nic("nic0")
 			l.run("ip link set nic0 up alias uplink")
@@ -771,15 +786,17 @@ var deviceOldNotes = []row{
 			web := l.attach(deviceWith(), "web")
 			l.rewriteNotes(func(note string) string { return with(note, "number", "0") })
 			web.run("ip link set eth0 down")
-			for change, back := range map[string]string{"eth0 alias x": "eth0 alias nic0", "eth0 name net7": "net7 name eth0"} {
-				web.run("ip link set " + change)
+			for change, back := range map[string]string{
+				"link set eth0 alias x address 02:45:00:00:00:66":                                            "link set eth0 alias nic0",
+				"link set eth0 name net7\nlink add eth0 type veth peer name other\nlink set eth0 alias nic0": "link del eth0\nlink set net7 name eth0",
+			} {
+				web.Feed(l, change+"\n", "ip", "-batch", "-")
 				before := l.now(web)
 				l.refused(web.del(), "nic0")
 				l.refused(l.gc(deviceWith()), "nic0")
 				before.unchanged()
-				web.run("ip link set " + back)
+				web.Feed(l, back+"\n", "ip", "-batch", "-")
 			}
-			web.run("ip link set eth0 address 02:45:00:00:00:66")
 			l.must(web.del())
 			host.unchanged()
 			l.notHeld()

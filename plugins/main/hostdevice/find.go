@@ -19,30 +19,48 @@ import (
 // hardware is the kind of links that have none. The kernel puts those back to the host when their namespace ends.
 const hardware = "device"
 
-// findInside returns the device in the container, nil if it is not there.
+// findInside returns the device in the container, nil if it is not there. Where its number is not known it is the only link of its kind that
+// its bus tells or, if it has none, that has its name as alias, or its MAC address. The container can set both.
 func (n *note) findInside(r *plugin.Request) (l netlink.Link, err error) {
 	if r.NS() == nil {
 		return nil, nil
 	}
 	err = r.Inside(func() (err error) {
-		l, err = n.find(&netlink.Handle{}, 20, n.IfName)
-		return err
+		if n.number != 0 {
+			l, err = findNumber(&netlink.Handle{}, n.number, 20, n.IfName)
+			return err
+		}
+		list, err := link.List(&netlink.Handle{})
+		if err != nil {
+			return err
+		}
+		list = slices.DeleteFunc(list, func(l netlink.Link) bool { return !n.isLike(l) })
+		if len(list) > 1 {
+			return plugin.Errorf("move it back to the host by hand: `ip link set … netns 1 name "+n.name+"` inside the container",
+				"several links of the container may be it")
+		}
+		if len(list) == 1 {
+			l = list[0]
+		}
+		return nil
 	})
 	return l, err
 }
 
-// findOnHost returns the device on the host if it is there, nil otherwise.
-func (n *note) findOnHost(r *plugin.Request, likely ...string) (netlink.Link, error) {
-	return n.find(r.Links(), 2, append(likely, n.name, n.IfName)...)
+// isLike reports whether a link of the container may be the device, whose number is not known.
+func (n *note) isLike(l netlink.Link) bool {
+	a := l.Attrs()
+	isAlike := n.parent != "" || a.Alias == n.name || n.mac != "" && a.HardwareAddr.String() == n.mac
+	return isAlike && l.Type() == n.kind && a.ParentDev == n.parent && a.Flags&net.FlagLoopback == 0
 }
 
-// find returns the device if it is in the calling thread's namespace, nil otherwise. Where its number is not known it is what has its name
-// as alias, and a name that it can have: its own, the one in the container, or one that the kernel made. The container can set both.
-func (n *note) find(links *netlink.Handle, tries int, likely ...string) (netlink.Link, error) {
+// findOnHost returns the device on the host if it is there, nil otherwise. Where its number is not known it is what has its name as alias,
+// and a name that it can have: its own, the one in the container, or one that the kernel made. The container can set both.
+func (n *note) findOnHost(r *plugin.Request, likely ...string) (netlink.Link, error) {
 	if n.number != 0 {
-		return findNumber(links, n.number, tries, likely...)
+		return findNumber(r.Links(), n.number, 2, append(likely, n.name, n.IfName)...)
 	}
-	list, err := link.List(links)
+	list, err := link.List(r.Links())
 	for _, l := range list {
 		a := l.Attrs()
 		isNamed := a.Alias == n.name && (a.Name == n.name || a.Name == n.IfName || strings.HasPrefix(a.Name, "dev"))

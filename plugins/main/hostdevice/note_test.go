@@ -2,10 +2,13 @@ package hostdevice
 
 import (
 	"fmt"
+	"net"
 	"path/filepath"
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -33,6 +36,31 @@ func FuzzNote(f *testing.F) {
 			t.Errorf("%q: read as %+v, was %+v", lines, again, n)
 		}
 	})
+}
+
+// TestLike makes sure which links of a container may be the device where numbers are not known.
+func TestLike(t *testing.T) {
+	mac := net.HardwareAddr{2, 0x45, 0, 0, 0, 1}
+	virtual, card := note{name: "nic0", kind: "veth", mac: mac.String()}, note{name: "nic0", kind: hardware, mac: mac.String(), parent: "0000:01:00.0"}
+	for name, c := range map[string]struct {
+		note
+		link netlink.Link
+		want bool
+	}{
+		"alias":                  {virtual, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "net7", Alias: "nic0"}}, true},
+		"MAC address":            {virtual, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "net7", HardwareAddr: mac}}, true},
+		"neither":                {virtual, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0", Alias: "x"}}, false},
+		"no MAC address":         {note{name: "nic0", kind: "veth"}, &netlink.Veth{LinkAttrs: netlink.LinkAttrs{Name: "eth0"}}, false},
+		"another kind":           {virtual, &netlink.Dummy{LinkAttrs: netlink.LinkAttrs{Name: "eth0", Alias: "nic0", HardwareAddr: mac}}, false},
+		"lo":                     {card, &netlink.Device{LinkAttrs: netlink.LinkAttrs{Alias: "nic0", ParentDev: "0000:01:00.0", Flags: net.FlagLoopback}}, false},
+		"the card":               {card, &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "net7", Alias: "x", ParentDev: "0000:01:00.0"}}, true},
+		"another card":           {card, &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "eth0", Alias: "nic0", HardwareAddr: mac, ParentDev: "0000:02:00.0"}}, false},
+		"a link that is no card": {card, &netlink.Device{LinkAttrs: netlink.LinkAttrs{Name: "eth0", Alias: "nic0", HardwareAddr: mac}}, false},
+	} {
+		if c.isLike(c.link) != c.want {
+			t.Errorf("%s: not %v", name, c.want)
+		}
+	}
 }
 
 // FuzzParse makes sure that no configuration leads out of the directories of devices.
