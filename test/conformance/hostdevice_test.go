@@ -389,6 +389,15 @@ func deviceFailures() (rows []row) {
 			l.must(c.del())
 			l.linkShows("nic0")
 		}},
+		row{name: "a file that can't be read among those of the devices does not matter", test: func(l *lab) {
+			l.nic("nic0")
+			l.run("mkdir -p /run/cnibox/host-device/own")
+			c := l.attach(deviceWith(), "web")
+			l.must(c.del())
+			l.run("rmdir /run/cnibox/host-device/own")
+			l.linkShows("nic0")
+			l.notHeld()
+		}},
 		row{name: "a device that another container has is refused, with that container's name", differs: "its error does not tell", test: func(l *lab) {
 			l.nic("nic0")
 			first := l.attach(deviceWith(), "first")

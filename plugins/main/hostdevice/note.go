@@ -49,11 +49,15 @@ const settable = unix.IFF_NOARP | unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IF
 
 const notesDir = "/run/cnibox/host-device"
 
+func pathOf(k plugin.Key) string {
+	return filepath.Join(notesDir, fmt.Sprintf("%x", k.ID("host-device")))
+}
+
 // newNote describes a device of the calling thread's namespace for the request's container.
 func newNote(r *plugin.Request, l netlink.Link) *note {
 	a := l.Attrs()
 	return &note{
-		Key: r.Key, path: filepath.Join(notesDir, fmt.Sprintf("%x", r.Key.ID("host-device"))), netns: r.Netns, inode: inodeOf(r.NS()),
+		Key: r.Key, path: pathOf(r.Key), netns: r.Netns, inode: inodeOf(r.NS()),
 		number: numberOf(a.Name), name: a.Name, alias: a.Alias, altNames: strings.Join(a.AltNames, " "), kind: l.Type(), parent: a.ParentDev,
 		mac: a.HardwareAddr.String(), mtu: a.MTU, xdp: programOf(l), flags: int(a.RawFlags & settable),
 		queue: a.TxQLen, group: int(a.Group), up: a.RawFlags&unix.IFF_UP != 0, needs: a.ParentIndex, needsIn: a.NetNsID,
@@ -103,10 +107,10 @@ func (n *note) write() error {
 	return state.Create(n.path, n.record().JSON(), 0o600)
 }
 
-// claim takes the device from attachments that had it before, and whose DEL is still to come.
+// claim takes the device from attachments that had it before, and whose DEL is still to come. A file that can't be read is no reason to fail.
 func (n *note) claim() error {
-	list, err := notes()
-	errs := []error{err}
+	list, _ := notes()
+	var errs []error
 	for _, other := range list {
 		if other.path != n.path && n.isOfSameDevice(other) {
 			errs = append(errs, state.Remove(other.path))
@@ -122,7 +126,7 @@ func (n *note) isOfSameDevice(other *note) bool {
 
 // noteOf returns the note of an attachment, nil if there is none.
 func noteOf(k plugin.Key) (*note, error) {
-	list, err := notes()
+	list, err := notesIn(pathOf(k))
 	if at := slices.IndexFunc(list, func(n *note) bool { return n.Key == k }); at >= 0 {
 		return list[at], nil
 	}
@@ -137,24 +141,32 @@ func notes() (list []*note, err error) {
 	}
 	errs := []error{err}
 	for _, f := range files {
-		path := filepath.Join(notesDir, f.Name())
-		file, err := f.Info()
-		if err != nil { // it was removed just now
-			continue
-		}
-		records, lines, err := state.ReadRecords(path)
-		if len(lines) > 0 {
-			records = append(records, recordIn(lines))
-		}
-		for _, o := range records {
-			if n := readNote(o); link.ValidateName(n.name) == nil {
-				n.path, n.since = path, file.ModTime()
-				list = append(list, n)
-			}
-		}
-		errs = append(errs, err)
+		own, err := notesIn(filepath.Join(notesDir, f.Name()))
+		list, errs = append(list, own...), append(errs, err)
 	}
 	return list, errors.Join(errs...)
+}
+
+// notesIn returns the note in a file, none if there is no such file.
+func notesIn(path string) (list []*note, err error) {
+	file, err := os.Stat(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	records, lines, err := state.ReadRecords(path)
+	if len(lines) > 0 {
+		records = append(records, recordIn(lines))
+	}
+	for _, o := range records {
+		if n := readNote(o); link.ValidateName(n.name) == nil {
+			n.path, n.since = path, file.ModTime()
+			list = append(list, n)
+		}
+	}
+	return list, err
 }
 
 func readNote(o *conf.Object) *note {
