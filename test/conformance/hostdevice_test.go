@@ -510,6 +510,16 @@ func deviceDels() (rows []row) {
 				l.pings(&far.Namespace, "10.45.0.77")
 				l.notHeld()
 			}},
+		row{name: "DEL gives back a device whose name and alias are no UTF-8", differs: "it keeps no alias", test: func(l *lab) {
+			l.nic("nic0")
+			name, alias := strings.Repeat("\xff", 6), strings.Repeat("\xff", 100)
+			l.run("ip link set nic0 address 02:45:00:00:00:ab alias " + alias)
+			l.run("ip link set nic0 name " + name)
+			web := l.attach(conf(`{"type":"host-device","hwaddr":"02:45:00:00:00:ab"}`), "web")
+			l.must(web.del())
+			l.linkShows(name, "alias "+alias)
+			l.notHeld()
+		}},
 		row{name: "DEL of a container that was never attached changes nothing", differs: twice, test: func(l *lab) {
 			l.nic("nic0")
 			never := l.attach(conf(layer2), "never")
@@ -748,6 +758,10 @@ func (l *lab) asLines(note string) (lines string) {
 	var fields map[string]json.RawMessage
 	l.must(json.Unmarshal([]byte(note), &fields))
 	for key, value := range fields {
+		var quoted string
+		if json.Unmarshal(value, &quoted) == nil && strings.HasPrefix(quoted, `"`) {
+			value = json.RawMessage(quoted)
+		}
 		lines += fmt.Sprintf("%s %s\n", key, value)
 	}
 	return lines

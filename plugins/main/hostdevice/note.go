@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -91,10 +90,14 @@ func (n *note) fields() map[string]any {
 	}
 }
 
+// record is the note as its file has it. Strings are quoted as in Go: the kernel allows any bytes in names, and JSON does not.
 func (n *note) record() *conf.Object {
 	o, fields := conf.New(), n.fields()
 	n.Key.Put(o)
 	for _, key := range slices.Sorted(maps.Keys(fields)) {
+		if text, ok := fields[key].(*string); ok {
+			fields[key] = strconv.QuoteToASCII(*text)
+		}
 		o.Set(key, fields[key])
 	}
 	return o
@@ -161,7 +164,7 @@ func notesIn(path string) (list []*note, err error) {
 		records = append(records, recordIn(lines))
 	}
 	for _, o := range records {
-		if n := readNote(o); link.ValidateName(n.name) == nil {
+		if n := readNote(o); n.name != "" {
 			n.path, n.since = path, file.ModTime()
 			list = append(list, n)
 		}
@@ -175,6 +178,9 @@ func readNote(o *conf.Object) *note {
 		switch to := field.(type) {
 		case *string:
 			o.String(key, to)
+			if text, err := strconv.Unquote(*to); err == nil {
+				*to = text
+			}
 		case *int:
 			o.Int(key, to)
 		case *bool:
@@ -186,12 +192,14 @@ func readNote(o *conf.Object) *note {
 
 // recordIn reads the file of an earlier version: a line for each field, strings quoted as in Go.
 func recordIn(lines []string) *conf.Object {
-	o := conf.New()
+	o, fields := conf.New(), new(note).fields()
 	for _, line := range lines {
 		key, value, _ := strings.Cut(line, " ")
 		text, isNoText := strconv.Unquote(value)
 		number, isNoNumber := strconv.Atoi(value)
 		switch {
+		case isNoText == nil && fields[key] != nil: // quoted today too
+			o.Set(key, value)
 		case isNoText == nil:
 			o.Set(key, text)
 		case isNoNumber == nil:

@@ -18,8 +18,9 @@ import (
 func FuzzNote(f *testing.F) {
 	f.Add("c", "eth0", "nic0", "up link\n\"", 1500, true)
 	f.Add("", "\x00", "<b>", "\u2028", -1, false)
+	f.Add("c", "eth0", strings.Repeat("\xff", 6), strings.Repeat("\xff", 100), 1500, true) // as the kernel allows
 	f.Fuzz(func(t *testing.T, containerID, ifName, name, alias string, mtu int, up bool) {
-		if !utf8.ValidString(containerID + ifName + name + alias) {
+		if !utf8.ValidString(containerID) || !utf8.ValidString(ifName) {
 			return
 		}
 		n := note{Key: plugin.Key{Network: "n", ContainerID: containerID, IfName: ifName}, name: name, alias: alias, mtu: mtu, up: up}
