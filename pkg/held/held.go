@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/results"
 )
@@ -28,7 +30,9 @@ func GC(ctx context.Context, r *plugin.Request, stores ...plugin.Store) error {
 	var errs []error
 	for _, s := range stores {
 		list, err := s.Held(ctx, r.Network)
-		errs = append(errs, err)
+		if !errors.Is(err, netlink.ErrDumpInterrupted) { // what the list lacks is left to the next GC
+			errs = append(errs, err)
+		}
 		list = slices.DeleteFunc(list, func(h plugin.Held) bool {
 			return h.Key.Network != "" && h.Key.Network != r.Network || valid.has(h)
 		})
@@ -64,6 +68,9 @@ func withoutOthers(r *plugin.Request, list []plugin.Held) ([]plugin.Held, error)
 		return list, nil
 	}
 	known, err := results.Open(r.Results, plugin.Key{})
+	if err != nil {
+		known = nil // what was not listed may be in use
+	}
 	return slices.DeleteFunc(list, func(h plugin.Held) bool {
 		ids := containers(h)
 		return isUnclear(h) && (known == nil || ids == nil || known.MayHave(ids...))

@@ -57,17 +57,20 @@ func TestGC(t *testing.T) {
 		"network unknown, of one of another":       {plugin.Held{MayBe: []string{"dead", "elsewhere"}}, "both"},
 		"nothing known but that it is not a valid": {plugin.Held{Owner: "cut~0123456789abcdef/eth0"}, "both"},
 	}
-	for _, results := range []string{"with", "without"} {
+	for _, results := range []string{"with", "without", "with unreadable"} {
 		var store list
 		for what, h := range held {
 			h.What = what
 			store = append(store, h.Held)
 		}
 		r := &plugin.Request{Key: plugin.Key{Network: "net"}, Valid: []plugin.Key{{Network: "net", ContainerID: "live", IfName: "eth0"}}, Results: cache}
-		if results == "without" {
+		switch results {
+		case "without":
 			r.Results += "/none"
+		case "with unreadable":
+			r.Results += "/other-elsewhere-eth0" // a file
 		}
-		if err := GC(t.Context(), r, &store); err != nil {
+		if err := GC(t.Context(), r, &store); (err != nil) != (results == "with unreadable") {
 			t.Fatal(err)
 		}
 		left := map[string]bool{}
@@ -75,7 +78,7 @@ func TestGC(t *testing.T) {
 			left[h.What] = true
 		}
 		for what, h := range held {
-			if stays := h.stays == "both" || h.stays == results; stays != left[what] {
+			if stays := h.stays == "both" || h.stays == "without" && results != "with"; stays != left[what] {
 				t.Errorf("%s results: %s: left %v, want %v", results, what, left[what], stays)
 			}
 		}

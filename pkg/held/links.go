@@ -2,6 +2,7 @@ package held
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 
@@ -51,7 +52,7 @@ type Links struct {
 // Held lists the links.
 func (s Links) Held(_ context.Context, network string) (list []plugin.Held, err error) {
 	links, err := link.OfKind(s.Kind)
-	if err != nil {
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("list links of kind %s: %w", s.Kind, err)
 	}
 	for _, l := range links {
@@ -65,7 +66,7 @@ func (s Links) Held(_ context.Context, network string) (list []plugin.Held, err 
 		}
 		list = append(list, Link(l, key, owner))
 	}
-	return list, nil
+	return list, err
 }
 
 // Link describes a link for Links to release.

@@ -37,8 +37,8 @@ func Uninterrupted[T any](list func() (T, error)) (all T, err error) {
 	return all, err
 }
 
-// OfKind returns the links of a kind that the calling thread's namespace has, without their counters, for GC. It asks once: while others
-// come and go it may miss some, which are left to the next GC, and on a busy node nobody gets a list that is whole.
+// OfKind returns the links of a kind that the calling thread's namespace has, without their counters. It asks once: while others come and
+// go it may miss some, and on a busy node nobody gets a list that is whole. The error is netlink.ErrDumpInterrupted then, beside the list.
 func OfKind(kind string) (links []netlink.Link, err error) {
 	const skipStats = 1 << 3 // RTEXT_FILTER_SKIP_STATS of linux/rtnetlink.h
 	info := nl.NewRtAttr(unix.IFLA_LINKINFO, nil)
@@ -47,9 +47,9 @@ func OfKind(kind string) (links []netlink.Link, err error) {
 	request.AddData(nl.NewIfInfomsg(unix.AF_UNSPEC))
 	request.AddData(nl.NewRtAttr(unix.IFLA_EXT_MASK, nl.Uint32Attr(skipStats)))
 	request.AddData(info)
-	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, err
+	messages, interrupted := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	if interrupted != nil && !errors.Is(interrupted, netlink.ErrDumpInterrupted) {
+		return nil, interrupted
 	}
 	for _, m := range messages {
 		l, err := netlink.LinkDeserialize(nil, m)
@@ -60,5 +60,5 @@ func OfKind(kind string) (links []netlink.Link, err error) {
 			links = append(links, l)
 		}
 	}
-	return links, nil
+	return links, interrupted
 }

@@ -12,7 +12,7 @@ import (
 
 // portTime bounds the wait for a link to pass packets. The kernel takes milliseconds; a bridge with spanning tree takes longer, and is not
 // waited for beyond this. detectionTime bounds that for duplicate address detection, which takes one to two seconds (RFC 4862).
-const portTime, detectionTime = 3 * time.Second, 5 * time.Second
+const portTime, detectionTime = 3 * time.Second, 10 * time.Second
 
 // lostTime is when a question is asked again though no change was announced: announcements can be lost when many links change.
 const lostTime = time.Second / 10

@@ -1,9 +1,9 @@
 package plugin
 
 import (
-	"crypto/sha256"
 	"encoding/binary"
 	"fmt"
+	"hash/fnv"
 	"net"
 	"strings"
 
@@ -110,12 +110,18 @@ func (k Key) hash(use string) uint64 {
 	return hash(use, k.Network, k.ContainerID, k.IfName)
 }
 
-// hash is the first eight bytes of SHA-256 over the texts, each preceded by its length so that ("ab", "c") and ("a", "bc") differ.
+// hash is 64-bit FNV-1a over the texts, each preceded by its length so that ("ab", "c") and ("a", "bc") differ, with the finishing
+// step of MurmurHash3: FNV alone leaves the upper bits of short texts nearly equal. What is on nodes is named by it, so it stays. It need
+// not be cryptographic: who uses a hash to remove something compares the full key kept beside it.
 func hash(texts ...string) uint64 {
-	var all []byte
+	f := fnv.New64a()
 	for _, t := range texts {
-		all = append(binary.LittleEndian.AppendUint32(all, uint32(len(t))), t...)
+		f.Write(append(binary.LittleEndian.AppendUint32(nil, uint32(len(t))), t...))
 	}
-	sum := sha256.Sum256(all)
-	return binary.BigEndian.Uint64(sum[:])
+	h := f.Sum64()
+	h ^= h >> 33
+	h *= 0xff51afd7ed558ccd
+	h ^= h >> 33
+	h *= 0xc4ceb9fe1a85ec53
+	return h ^ h>>33
 }

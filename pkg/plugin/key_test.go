@@ -31,17 +31,17 @@ func TestNamesStayAsTheyAre(t *testing.T) {
 	}
 	want := map[string]string{
 		"String":      "demo/c0ffee/eth0",
-		"HostEnd(0)":  "vetha17ba83a",
-		"HostEnd(1)":  "veth162bcee3",
-		"HostEnd(2)":  "vethf82d9a1c",
-		"HostEnd(3)":  "vethe407ab9c",
-		"ID":          "8c92c07e65213f05631237dad776eefa",
-		"NetworkHash": "8c92c07e65213f05",
-		"MAC":         "023f30f7a004",
-		"bridge MAC":  "025ebdcb27b7",
-		"LinkIndex":   "1619206906",
+		"HostEnd(0)":  "vethb65edc72",
+		"HostEnd(1)":  "veth0a3f0d0e",
+		"HostEnd(2)":  "veth0655bb64",
+		"HostEnd(3)":  "vethba835c10",
+		"ID":          "5ba9038f38cbe676ed4da73c3dd6fc70",
+		"NetworkHash": "5ba9038f38cbe676",
+		"MAC":         "027942415b48",
+		"bridge MAC":  "02da6ec43e06",
+		"LinkIndex":   "1163629739",
 		"long": "demo/0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef" +
-			"0123456789abcdef0123456789abcdef01234~8cc4e8ff90ba21ed/eth0",
+			"0123456789abcdef0123456789abcdef01234~d06b7f4da8df33c8/eth0",
 	}
 	for name, value := range got {
 		if value != want[name] {

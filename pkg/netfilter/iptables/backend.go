@@ -86,7 +86,7 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 	if r.localhost == "" {
 		return nil
 	}
-	return allowLocalhost(r.localhost)
+	return allowLocalhost(ctx, r.localhost)
 }
 
 // tables returns those in which an attachment has rules, or is to have some. The kernel may lack others.
@@ -141,5 +141,5 @@ func (b *Backend) Check(ctx context.Context, r Rules) error {
 	if r.localhost == "" {
 		return nil
 	}
-	return checkLocalhost(r.localhost, isHeld)
+	return checkLocalhost(ctx, r.localhost, isHeld)
 }

@@ -2,6 +2,8 @@ package iptables
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -199,10 +201,10 @@ var guard = []string{"-d", "127.0.0.0/8", "!", "-i", "lo", "-m", "comment", "--c
 const guardTable, guardChain = "raw", "PREROUTING"
 
 // allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
-func allowLocalhost(link string) error {
+func allowLocalhost(ctx context.Context, link string) error {
 	program, err := open(&ipv4)
 	if err == nil {
-		err = program.AppendUnique(guardTable, guardChain, guard...)
+		err = within(ctx, func() error { return program.AppendUnique(guardTable, guardChain, guard...) })
 	}
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
@@ -211,21 +213,29 @@ func allowLocalhost(link string) error {
 	return localhost.Allow(link)
 }
 
+var errNoGuard = errors.New("the rule is missing that keeps containers from 127.0.0.1 of the host")
+
 // checkLocalhost makes sure of both. What the reference plugin made has no guard.
-func checkLocalhost(link string, isGuarded bool) error {
+func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
 		program, err := open(&ipv4)
 		if err != nil {
 			return err
 		}
-		isThere, err := program.Exists(guardTable, guardChain, guard...)
-		if err != nil {
-			return fmt.Errorf("look for the rule that keeps containers from 127.0.0.1 of the host: %w", err)
-		}
-		if !isThere {
+		err = within(ctx, func() error {
+			isThere, err := program.Exists(guardTable, guardChain, guard...)
+			if err == nil && !isThere {
+				err = errNoGuard
+			}
+			return err
+		})
+		switch {
+		case errors.Is(err, errNoGuard):
 			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
 				"the ADD of any container with published ports makes it again",
-				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
+				"iptables, table %s: %w", guardTable, err)
+		case err != nil:
+			return fmt.Errorf("look for the rule that keeps containers from 127.0.0.1 of the host: %w", err)
 		}
 	}
 	return localhost.Check(link)

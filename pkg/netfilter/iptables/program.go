@@ -105,3 +105,15 @@ func refusal(name string, status int, text, input string) error {
 		strings.Replace(name, "restore", "save", 1))
 	return plugin.Errorf(remedy, "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))
 }
+
+// within waits for a call of the library, which knows no deadline, as long as the context lasts.
+func within(ctx context.Context, call func() error) error {
+	done := make(chan error, 1)
+	go func() { done <- call() }()
+	select {
+	case err := <-done:
+		return err
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}

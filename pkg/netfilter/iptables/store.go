@@ -2,6 +2,7 @@ package iptables
 
 import (
 	"context"
+	"errors"
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
@@ -27,19 +28,21 @@ func (k Kind) Held(ctx context.Context, network string) (list []plugin.Held, err
 		}
 	}
 	known := chainsOf(owners)
+	var errs []error
 	for _, f := range families() {
 		tables, err := On(conn).unknownTables(ctx, k, f, known)
-		if err != nil {
-			return nil, err
-		}
+		errs = append(errs, err)
 		for _, t := range tables {
 			if err := t.read(ctx); err != nil {
-				return nil, err
+				errs = append(errs, err)
+				continue
 			}
 			for _, r := range t.rules {
 				key, ok := namedBy(r)
 				// The chain is called after both: a comment that was cut does not name them.
-				if o := (owner{k, key}); ok && !known[r.target()] && slices.Contains(o.chains(), r.target()) {
+				o := owner{k, key}
+				isOwn := func(chain string) bool { return !known[chain] && slices.Contains(o.chains(), chain) }
+				if ok && (isOwn(r.chain) || isOwn(r.target())) {
 					owners[o] = true
 				}
 			}
@@ -50,7 +53,7 @@ func (k Kind) Held(ctx context.Context, network string) (list []plugin.Held, err
 			list = append(list, plugin.Held{Key: o.key, What: "rules of iptables: " + string(k)})
 		}
 	}
-	return list, nil
+	return list, errors.Join(errs...)
 }
 
 // unknownTables returns the tables in which there may be containers' chains that are not known.

@@ -68,14 +68,12 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	checked := false
-	if r.PrevResult != nil {
-		for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
-			for _, p := range c.pools {
-				if a := result.Addr(ip.Address.IP); p.Contains(a) {
-					checked = true
-					if err := checkLease(a, r.Key, c.store); err != nil {
-						return err
-					}
+	for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
+		for _, p := range c.pools {
+			if a := result.Addr(ip.Address.IP); p.Contains(a) {
+				checked = true
+				if err := checkLease(a, r.Key, c.store); err != nil {
+					return err
 				}
 			}
 		}

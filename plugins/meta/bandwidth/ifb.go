@@ -111,7 +111,7 @@ type ifbs struct {
 // Held lists the ifbs. Those of the reference plugin that nothing is sent into are nobody's.
 func (s ifbs) Held(_ context.Context, network string) (list []plugin.Held, err error) {
 	links, err := link.OfKind("ifb")
-	if err != nil {
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
 		return nil, fmt.Errorf("list ifbs: %w", err)
 	}
 	var reference []netlink.Link
@@ -132,11 +132,11 @@ func (s ifbs) Held(_ context.Context, network string) (list []plugin.Held, err e
 			reference = append(reference, l)
 		}
 	}
-	unused, err := unusedIFBs(s.Host, reference)
+	unused, failed := unusedIFBs(s.Host, reference)
 	for _, l := range unused {
 		list = append(list, held.Link(l, plugin.Key{Network: network}, ""))
 	}
-	return list, err
+	return list, errors.Join(err, failed)
 }
 
 // ownerOf returns the valid attachment that an ifb without an alias belongs to, "" if there is none.

@@ -9,6 +9,7 @@ import (
 	"net/netip"
 	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -163,7 +164,10 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	if errors.Is(err, unix.EOPNOTSUPP) {
 		return &kernel.Missing{Feature: "routing by rules", Option: "CONFIG_IP_MULTIPLE_TABLES", Err: err}
 	}
-	return err
+	if err != nil {
+		return plugin.CodeErrorf(types.ErrPluginNotAvailable, "sbr lists the host's rules to see whether it can work: let it", "list rules: %w", err)
+	}
+	return nil
 }
 
 // Check looks for the rule of each address and, unless the configuration names the table, for the routes that it leads to. A table

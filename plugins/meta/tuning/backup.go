@@ -118,9 +118,9 @@ func (b backup) text() []byte {
 		}
 	}
 	if b.key != (plugin.Key{}) {
-		add("network", strconv.Quote(b.key.Network))
-		add("containerID", strconv.Quote(b.key.ContainerID))
-		add("ifname", strconv.Quote(b.key.IfName))
+		key := conf.New()
+		b.key.Put(key)
+		lines = append(lines, append([]byte("\n "), bytes.Trim(key.JSON(), "{}")...))
 	}
 	return slices.Concat([]byte("{"), bytes.Join(lines, []byte(",")), []byte("\n}"))
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/held"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins"
 )
@@ -77,7 +78,7 @@ func (n Node) findHoldings(ctx context.Context, list *libcni.NetworkConfigList) 
 			}
 		}
 	}
-	things, err := held.List(ctx, list.Name, stores...)
+	things, err := link.Uninterrupted(func() ([]plugin.Held, error) { return held.List(ctx, list.Name, stores...) })
 	all := holdings{}
 	for _, thing := range things {
 		if k := thing.Key; k.Network == list.Name && (thing.Owner != "" || k.IfName != "") {
