@@ -113,3 +113,12 @@ func hasRoute(routes []netlink.Route, want netlink.Route) bool {
 			(want.Priority == 0 || want.Priority == is.Priority)
 	})
 }
+
+// CheckLease makes sure that the lease is there.
+func CheckLease(ctx context.Context, r *plugin.Request, c *Config) error {
+	ipam, err := findIPAM(r, c)
+	if err != nil || ipam == nil {
+		return err
+	}
+	return ipam.Check(ctx, r)
+}

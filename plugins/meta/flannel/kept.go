@@ -63,7 +63,7 @@ func read(path string) (kept, error) {
 	return k, err
 }
 
-// request is the package's request with what was kept, or if that is lost with what the configuration says now.
+// ofDelegate is the function of that name with what was kept, or if that is lost with what the configuration says now.
 func (k kept) ofDelegate(r *plugin.Request) (*delegate.Delegate, *plugin.Request, error) {
 	if k.config == nil {
 		return wanted(r)

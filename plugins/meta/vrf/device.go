@@ -102,10 +102,7 @@ func asVRF(l netlink.Link, err error) (*netlink.Vrf, error) {
 func isOwn(v *netlink.Vrf) bool { return bytes.Equal(v.HardwareAddr, ownMAC(v.Name)) }
 
 // ownMAC returns the MAC address of a VRF that this plugin has made, which DEL knows it by. No packet has it.
-func ownMAC(name string) net.HardwareAddr {
-	mac := plugin.MAC("vrf", name)
-	return mac[:]
-}
+func ownMAC(name string) net.HardwareAddr { return plugin.MAC("vrf", name) }
 
 // ownTable returns the number of the table that a VRF gets if the configuration names none. It is made from the name, so that two
 // that are made at the same time get different ones, and far from the numbers that people choose.
