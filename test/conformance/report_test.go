@@ -135,7 +135,11 @@ func writeSummary(page *strings.Builder, suites []*suite, bySuite map[string]map
 					}
 				}
 			}
-			fmt.Fprintf(page, " %d of %d |", p, n)
+			if n == 0 { // none applies, or none could be tried
+				page.WriteString(" – |")
+			} else {
+				fmt.Fprintf(page, " %d of %d |", p, n)
+			}
 			passed[i], tried[i] = passed[i]+p, tried[i]+n
 		}
 		fmt.Fprintf(page, " %d rows |\n", rows)
