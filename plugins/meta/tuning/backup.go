@@ -120,7 +120,11 @@ func (b backup) text() []byte {
 	if b.key != (plugin.Key{}) {
 		key := conf.New()
 		b.key.Put(key)
-		lines = append(lines, append([]byte("\n "), bytes.Trim(key.JSON(), "{}")...))
+		for _, name := range key.Keys() {
+			if value, ok := bytes.CutPrefix(key.Only(name).JSON(), []byte(`{"`+name+`":`)); ok {
+				add(name, string(bytes.TrimSuffix(value, []byte("}"))))
+			}
+		}
 	}
 	return slices.Concat([]byte("{"), bytes.Join(lines, []byte(",")), []byte("\n}"))
 }

@@ -20,8 +20,8 @@ func TestBackupForm(t *testing.T) {
 		{`{"mtu":0}`, "{\n}"},
 		{`{"new":1,"mtu":70000}`, "{\n \"mtu\": 70000\n}"},
 		{`{"ifname":"eth0","network":"lan","mtu":1500,"containerID":"web"}`,
-			"{\n \"mtu\": 1500,\n \"network\":\"lan\",\"containerID\":\"web\",\"ifname\":\"eth0\"\n}"},
-		{"{\"network\":\"lan\",\"containerID\":\"web\",\"ifname\":\"e\\u0001\"}", "{\n \"network\":\"lan\",\"containerID\":\"web\",\"ifname\":\"e\\u0001\"\n}"},
+			"{\n \"mtu\": 1500,\n \"network\": \"lan\",\n \"containerID\": \"web\",\n \"ifname\": \"eth0\"\n}"},
+		{"{\"network\":\"lan\",\"containerID\":\"web\",\"ifname\":\"e\\u0001\"}", "{\n \"network\": \"lan\",\n \"containerID\": \"web\",\n \"ifname\": \"e\\u0001\"\n}"},
 		{"", "{\n}"},
 		{"{", "{\n}"},
 	}
