@@ -1,9 +1,7 @@
 package main
 
 import (
-	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -29,12 +27,11 @@ func newList() *cobra.Command {
 				rows = append(rows, listed{p.Name, string(p.Kind), p.Summary})
 			}
 			return output(cmd, rows, func(w io.Writer) {
-				table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-				fmt.Fprintln(table, "NAME\tKIND\tSUMMARY")
+				g := newGrid("NAME", "KIND", "SUMMARY")
 				for _, p := range rows {
-					fmt.Fprintf(table, "%s\t%s\t%s\n", p.Name, p.Kind, p.Summary)
+					g.add(p.Name, p.Kind, p.Summary)
 				}
-				table.Flush()
+				g.print(w)
 			})
 		},
 	}

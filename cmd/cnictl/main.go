@@ -30,6 +30,7 @@ func main() {
 
 // execute runs cnictl and returns its exit code.
 func execute(args []string, stdout, stderr io.Writer) int {
+	setColours(stdout)
 	root := newRoot()
 	root.SetArgs(args)
 	root.SetOut(stdout)

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"text/tabwriter"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/spf13/cobra"
@@ -96,19 +95,19 @@ func (s *networkStatus) describe(w io.Writer) {
 		fmt.Fprintf(w, "network %s has cniVersion %s, and plugins know STATUS since 1.1.0: none was asked\n", s.Network, s.CNIVersion)
 		return
 	}
-	table := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
+	g := newGrid()
 	for _, p := range s.Plugins {
 		if p.Ready {
-			fmt.Fprintf(table, "%s\tready\n", p.Type)
+			g.add(p.Type, good.Sprint("ready"))
 			for _, c := range p.Choices {
-				fmt.Fprintf(table, "\t%s\n", c)
+				g.add("", c)
 			}
 			continue
 		}
-		fmt.Fprintf(table, "%s\tnot ready: %s (code %d, %s)\n", p.Type, p.Error.Msg, p.Error.Code, codeName(p.Error.Code))
+		g.add(p.Type, bad.Sprint("not ready")+fmt.Sprintf(": %s (code %d, %s)", p.Error.Msg, p.Error.Code, codeName(p.Error.Code)))
 		if p.Error.Details != "" {
-			fmt.Fprintf(table, "\t%s\n", p.Error.Details)
+			g.add("", p.Error.Details)
 		}
 	}
-	table.Flush()
+	g.print(w)
 }

@@ -1,4 +1,4 @@
-package e2e
+package operator
 
 import (
 	"fmt"
@@ -163,7 +163,7 @@ func TestGCBesideADDAndDEL(t *testing.T) {
 	const callers, rounds = 4, 8
 	var wait sync.WaitGroup
 	for i := range callers {
-		rt := o.host.NewPod(t, fmt.Sprintf("pod%d", i)).RuntimeConf(ports(fmt.Sprintf("%d:80/tcp", 8000+i)))
+		rt := o.host.NewPod(t, fmt.Sprintf("pod%d", i)).RuntimeConf(port(8000+i, 80, "tcp"))
 		wait.Go(func() {
 			for range rounds {
 				if _, err := o.host.AddList(demo, rt); err != nil {

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"unicode"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+)
+
+// grid is a table for people: columns by spaces alone, so that it can be cut and searched, with a bold head on a terminal.
+type grid struct{ table.Writer }
+
+func newGrid(head ...string) grid {
+	g := grid{table.NewWriter()}
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
+	style.Format.Header = text.FormatDefault
+	style.Color.Header = text.Colors{text.Bold}
+	g.SetStyle(style)
+	g.SuppressTrailingSpaces()
+	if head != nil {
+		g.AppendHeader(row(head))
+	}
+	return g
+}
+
+// add adds a row. What containers and files say has to be harmless before.
+func (g grid) add(cells ...string) { g.AppendRow(row(cells)) }
+
+// print prints the table.
+func (g grid) print(w io.Writer) {
+	if g.Length() > 0 {
+		fmt.Fprintln(w, g.Render())
+	}
+}
+
+func row(cells []string) (r table.Row) {
+	for _, c := range cells {
+		r = append(r, c)
+	}
+	return r
+}
+
+// harmless returns a text that somebody else wrote without what moves a terminal's cursor or changes its colours.
+func harmless(s string) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsPrint(c) {
+			return '?'
+		}
+		return c
+	}, s)
+}
+
+// Colours, of a word that says how things are.
+var (
+	good = text.Colors{text.FgGreen}
+	weak = text.Colors{text.FgYellow}
+	bad  = text.Colors{text.FgRed}
+)
+
+// setColours allows colours where a person looks: on a terminal, unless NO_COLOR is set (https://no-color.org).
+func setColours(stdout io.Writer) {
+	f, isFile := stdout.(*os.File)
+	if isFile && term.IsTerminal(int(f.Fd())) && os.Getenv("NO_COLOR") == "" && os.Getenv("TERM") != "dumb" {
+		text.EnableColors()
+		return
+	}
+	text.DisableColors()
+}

@@ -1,0 +1,44 @@
+// Package operator drives cnictl as an operator does, on nodes made of namespaces with real attachments: a file for each command.
+//
+//	go test ./test/operator -run TestCnictlGC # CNIBOX_BIN_DIR names built binaries, or they are built first
+package operator
+
+import (
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+func TestMain(m *testing.M) { netlab.Main(m) }
+
+// timeout is how long a packet that should arrive may take on a busy machine.
+const timeout = 10 * time.Second
+
+// demo is the network of most tests: dual-stack, masqueraded, with a sysctl and published ports.
+const demo = `{
+  "cniVersion": "1.1.0",
+  "name": "demo",
+  "plugins": [
+    {
+      "type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true,
+      "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]]}
+    },
+    {"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.log_martians": "1"}},
+    {"type": "portmap", "capabilities": {"portMappings": true}}
+  ]
+}`
+
+// node returns a host with all plugins and an outside.
+func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
+	t.Helper()
+	host := netlab.NewHost(t)
+	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
+		"firewall", "bandwidth", "sbr", "vrf", "flannel", "loopback", "chain")
+	return host, host.NewOutside(t)
+}
+
+// port is the capability argument that publishes a port of the container.
+func port(host, container int, protocol string) map[string]any {
+	return map[string]any{"portMappings": []map[string]any{{"hostPort": host, "containerPort": container, "protocol": protocol}}}
+}
