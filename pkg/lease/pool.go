@@ -1,6 +1,8 @@
 package lease
 
 import (
+	"math"
+	"math/big"
 	"net/netip"
 	"slices"
 	"strings"
@@ -72,12 +74,20 @@ func (p Pool) after(last netip.Addr) func(yield func(netip.Addr) bool) {
 	}
 }
 
-// size returns how many addresses the pool has to hand out.
-func (p Pool) size() (n int) {
-	for range p.after(netip.Addr{}) {
-		n++
+// Size returns how many addresses the pool has to hand out, math.MaxUint64 if there are more than that.
+func (p Pool) Size() uint64 {
+	n := new(big.Int)
+	for _, r := range p.Ranges {
+		first, last := new(big.Int).SetBytes(r.First.AsSlice()), new(big.Int).SetBytes(r.Last.AsSlice())
+		n.Add(n, last.Sub(last, first)).Add(n, big.NewInt(1))
+		if r.Contains(r.Gateway) {
+			n.Sub(n, big.NewInt(1))
+		}
 	}
-	return n
+	if !n.IsUint64() {
+		return math.MaxUint64
+	}
+	return n.Uint64()
 }
 
 func (p Pool) walk(from, to int, yield func(netip.Addr) bool) bool {

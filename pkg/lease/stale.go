@@ -33,7 +33,7 @@ func (x *session) reclaim(p Pool) error {
 	}
 	return tryLater("`cnictl gc "+x.network+"` frees those whose network namespace is gone, and names those of which libcni has no result; "+
 		"if none is stale, enlarge the range", "failed to allocate for range %d: no IP addresses available in range set: %s: %d addresses, all taken%s",
-		p.Index, p, p.size(), x.staleText(stale))
+		p.Index, p, p.Size(), x.staleText(stale))
 }
 
 // staleText says how many leases are stale.

@@ -8,6 +8,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -123,6 +124,15 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 // container only, and are held while any attachment of it is valid.
 func (Plugin) Stores(r *plugin.Request) []plugin.Store {
 	return []plugin.Store{lease.Dir(dataDir(r.Config.Object("ipam")))}
+}
+
+// Pools returns what a configuration hands out.
+func (Plugin) Pools(config *conf.Object) ([]lease.Pool, error) {
+	c, err := load(&plugin.Request{Command: plugin.Status, Key: plugin.Key{Network: "any"}, Config: config, Version: plugin.CurrentVersion})
+	if err != nil {
+		return nil, err
+	}
+	return c.pools, nil
 }
 
 // storeOf returns the store that DEL works on, nil if the configuration names a place where Add would have put nothing.

@@ -1,0 +1,60 @@
+package node
+
+import (
+	"net/netip"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// Match is what a name that a person gives may mean.
+type Match struct {
+	Attachment *Attachment
+	By         string // what of it the name is, such as "address"
+}
+
+// Find returns the attachments that a name may mean: an address, the id of a container or its beginning, a pod, a host end, a published
+// port, a namespace or its path, a MAC address. If the name is exactly that of some, those whose name only begins so are left out.
+func (n *Node) Find(name string) (matches []Match) {
+	var begin []Match
+	for _, a := range n.Attachments {
+		switch by := a.is(name); {
+		case by != "":
+			matches = append(matches, Match{a, by})
+		case len(name) >= 3 && strings.HasPrefix(a.ContainerID, name):
+			begin = append(begin, Match{a, "container"})
+		}
+	}
+	if matches == nil {
+		return begin
+	}
+	return matches
+}
+
+func (a *Attachment) is(name string) string {
+	address, _ := netip.ParseAddr(name)
+	prefix, _ := netip.ParsePrefix(name)
+	port, _ := strconv.Atoi(strings.TrimPrefix(name, ":"))
+	switch {
+	case a.ContainerID == name, a.Owner == name, a.ContainerID+"/"+a.IfName == name:
+		return "container"
+	case slices.ContainsFunc(a.Addresses, func(p netip.Prefix) bool { return p.Addr() == address || p == prefix }):
+		return "address"
+	case a.Pod != "" && (a.Pod == name || strings.HasSuffix(a.Pod, "/"+name)):
+		return "pod"
+	case a.HostEnd != nil && a.HostEnd.Name == name:
+		return "host end"
+	case strings.EqualFold(a.MAC, name), a.HostEnd != nil && strings.EqualFold(a.HostEnd.MAC, name):
+		return "MAC address"
+	case port > 0 && slices.ContainsFunc(a.Ports, func(p Port) bool { return p.HostPort == port }):
+		return "port"
+	case a.Namespace != nil && a.Namespace.is(name), a.Netns != "" && a.Netns == name:
+		return "namespace"
+	}
+	return ""
+}
+
+func (s *Namespace) is(name string) bool {
+	return slices.ContainsFunc(s.Paths, func(p string) bool { return p == name || strings.HasSuffix(p, "/"+name) }) ||
+		s.PID > 0 && "/proc/"+strconv.Itoa(s.PID)+"/ns/net" == name || strconv.FormatUint(s.Inode, 10) == name
+}

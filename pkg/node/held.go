@@ -1,0 +1,139 @@
+package node
+
+import (
+	"context"
+	"net/netip"
+	"reflect"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/lease"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Thing is something that a plugin holds for an attachment, as it lists it.
+type Thing struct {
+	Plugin string `json:"plugin"`
+	What   string `json:"what"`
+
+	Network string     `json:"network,omitempty"`
+	Owner   string     `json:"owner,omitempty"` // network/container/interface, or as much of it as is known
+	Since   *time.Time `json:"since,omitempty"`
+
+	Held  plugin.Held  `json:"-"`
+	Store plugin.Store `json:"-"` // that can release it
+}
+
+// Address returns the address that is held, if it is one.
+func (t Thing) Address() (netip.Addr, bool) {
+	l, ok := t.Held.Own.(lease.Lease)
+	return l.Address, ok
+}
+
+// readHeld asks all plugins what they hold, each with every configuration that may say where that is.
+func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (things []Thing) {
+	configs := []*conf.Object{conf.New()}
+	seen := map[string]bool{}
+	add := func(text []byte) {
+		config, err := conf.Parse(text)
+		if err == nil && !seen[string(text)] {
+			seen[string(text)] = true
+			configs = append(configs, objectsIn(config.Lenient())...)
+		}
+	}
+	for _, w := range n.Networks {
+		for _, p := range w.List.Plugins {
+			add(p.Bytes)
+		}
+	}
+	for _, r := range results {
+		add(r.Config)
+	}
+	host := netns.NewPair("", false)
+	defer host.Close()
+	asked, known := map[plugin.Store]bool{}, map[string]bool{}
+	for _, row := range o.Plugins {
+		holder, ok := row.Plugin.(plugin.Holder)
+		if !ok {
+			continue
+		}
+		for _, c := range configs {
+			if !isFor(c, row, o.Plugins) {
+				continue
+			}
+			r := &plugin.Request{Config: c, Pair: host, Results: o.caches()[0] + "/results"}
+			for _, s := range holder.Stores(r) {
+				if reflect.TypeOf(s).Comparable() { // most are the same whatever the configuration
+					if asked[s] {
+						continue
+					}
+					asked[s] = true
+				}
+				list, err := link.Uninterrupted(func() ([]plugin.Held, error) { return s.Held(ctx, "") })
+				if err != nil {
+					n.couldNot("what "+row.Name+" holds", err, "")
+				}
+				for _, h := range list {
+					if t := newThing(row.Name, h, s); !known[t.Plugin+"\n"+t.Owner+"\n"+t.What] {
+						known[t.Plugin+"\n"+t.Owner+"\n"+t.What] = true
+						things = append(things, t)
+					}
+				}
+			}
+		}
+	}
+	return things
+}
+
+func newThing(name string, h plugin.Held, s plugin.Store) Thing {
+	t := Thing{Plugin: name, What: h.What, Network: h.Key.Network, Owner: h.Owner, Held: h, Store: s}
+	if t.Owner == "" && h.Key.ContainerID != "" {
+		t.Owner = strings.TrimSuffix(h.Key.String(), "/")
+	}
+	if !h.Since.IsZero() {
+		since := h.Since.UTC()
+		t.Since = &since
+	}
+	return t
+}
+
+// isFor reports whether a plugin may be called with a configuration, by a runtime or by another plugin. An empty one stands for what
+// plugins do unless they are told otherwise.
+func isFor(config *conf.Object, row plugin.Descriptor, all plugin.Table) bool {
+	name := ""
+	config.String("type", &name)
+	named := all.Find(name)
+	return config.Keys() == nil || named != nil && named.Name == row.Name || row.Kind == plugin.IPAM && config.Has("ipam")
+}
+
+// addThing gives a thing to the attachment that holds it. What says its container only is given to that container's on the network, or on
+// all; what does not say even that is nobody's.
+func (n *Node) addThing(t Thing) {
+	k := t.Held.Key
+	switch {
+	case t.Held.Owner != "" || k.Network != "" && k.ContainerID != "" && k.IfName != "":
+		owner := t.Held.Owner
+		if owner == "" {
+			owner = k.String()
+		}
+		a := n.byKey[owner]
+		if a == nil {
+			a = n.newAttachment(owner, k)
+		}
+		a.Held = append(a.Held, t)
+		return
+	case k.ContainerID != "" || t.Held.MayBe != nil:
+		for _, a := range n.Attachments {
+			isOf := a.ContainerID == k.ContainerID || slices.Contains(t.Held.MayBe, a.ContainerID)
+			if isOf && (k.Network == "" || k.Network == a.Network) {
+				a.Held = append(a.Held, t)
+				return
+			}
+		}
+	}
+	n.Unowned = append(n.Unowned, t)
+}

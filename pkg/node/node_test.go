@@ -1,0 +1,175 @@
+package node
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/lease"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// fake is an IPAM plugin that holds what a test says, from a pool of 254 addresses.
+type fake struct {
+	plugin.Plugin
+	held []plugin.Held
+}
+
+func (f *fake) Stores(*plugin.Request) []plugin.Store { return []plugin.Store{f} }
+
+func (f *fake) Held(context.Context, string) ([]plugin.Held, error) { return f.held, nil }
+
+func (f *fake) Release(context.Context, []plugin.Held) error { return nil }
+
+func (f *fake) Pools(*conf.Object) ([]lease.Pool, error) {
+	subnet := netip.MustParsePrefix("10.1.0.0/24")
+	return []lease.Pool{{Ranges: []lease.Range{{Subnet: subnet, First: netip.MustParseAddr("10.1.0.1"), Last: netip.MustParseAddr("10.1.0.254")}}}}, nil
+}
+
+func address(of plugin.Key, text string) plugin.Held {
+	return plugin.Held{Key: of, What: "address " + text, Own: lease.Lease{Address: netip.MustParseAddr(text), Owner: of}, Since: time.Unix(1000, 0)}
+}
+
+// laboratory is a node with one network and one cache.
+func laboratory(t *testing.T) (o Options, cache string) {
+	t.Helper()
+	dir := t.TempDir()
+	cache = filepath.Join(dir, "cache")
+	write(t, dir, "10-net.conflist", `{"cniVersion": "1.1.0", "name": "net", "plugins": [{"type": "fake", "ipam": {"type": "fake"}}]}`)
+	write(t, dir, "20-torn.conflist", `{"cniVersion": "1.1`)
+	known := CacheDirs
+	CacheDirs = []string{cache, filepath.Join(dir, "none")}
+	t.Cleanup(func() { CacheDirs = known })
+	return Options{ConfDir: dir}, cache
+}
+
+func write(t *testing.T, dir, name, text string) {
+	t.Helper()
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// cached writes a result as libcni does.
+func cached(t *testing.T, cache string, k plugin.Key, netns string) {
+	t.Helper()
+	write(t, cache+"/results", k.Network+"-"+k.ContainerID+"-"+k.IfName, fmt.Sprintf(`{"kind": "cniCacheV1", "containerId": %q, "ifName": %q,
+		"networkName": %q, "netns": %q, "config": "eyJwbHVnaW5zIjpbeyJ0eXBlIjoiZmFrZSIsImluZ3Jlc3NSYXRlIjo4MDAwfV19", "cniArgs": [["K8S_POD_NAMESPACE", "shop"], ["K8S_POD_NAME", "web-0"]],
+		"capabilityArgs": {"portMappings": [{"hostPort": 8080, "containerPort": 80}]},
+		"result": {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "mac": "02:00:00:00:00:09", "sandbox": %q}], "ips": [{"interface": 0, "address": "10.1.0.9/24", "gateway": "10.1.0.1"}]}}`,
+		k.ContainerID, k.IfName, k.Network, netns, netns))
+}
+
+func TestRead(t *testing.T) {
+	o, cache := laboratory(t)
+	gone, held, other := plugin.Key{Network: "net", ContainerID: "gone", IfName: "eth0"}, plugin.Key{Network: "net", ContainerID: "held", IfName: "eth0"},
+		plugin.Key{Network: "elsewhere", ContainerID: "other", IfName: "eth0"}
+	cached(t, cache, gone, "/run/netns/there-is-none")
+	cached(t, cache, other, "")
+	write(t, cache+"/results", "net-torn-eth0", `{"kind"`)
+	write(t, cache+"/results", "net-wrong-eth0", `{"kind": "cniCacheV1", "containerId": "id", "ifName": "eth0", "networkName": "net"}`)
+	store := &fake{held: []plugin.Held{
+		address(gone, "10.1.0.9"), address(held, "10.1.0.10"), address(plugin.Key{Network: "net"}, "10.1.0.11"),
+		address(plugin.Key{Network: "net", ContainerID: "gone"}, "10.1.0.12"),
+		{Key: plugin.Key{Network: "net"}, Owner: "net/cut~0123456789abcdef/eth0", What: "rule"},
+		{MayBe: []string{"other", "third"}, What: "rule of old"},
+	}}
+	o.Plugins = plugin.Table{{Name: "fake", Kind: plugin.IPAM, Plugin: store}}
+	n := Read(t.Context(), o)
+
+	type summary struct {
+		state State
+		held  int
+	}
+	got := map[string]summary{}
+	for _, a := range n.Attachments {
+		got[a.Owner] = summary{a.State, len(a.Held)}
+	}
+	want := map[string]summary{
+		"net/gone/eth0": {Gone, 2}, "net/held/eth0": {Unknown, 1}, "net/cut~0123456789abcdef/eth0": {Unknown, 1}, "elsewhere/other/eth0": {Unknown, 1},
+	}
+	if fmt.Sprint(got) != fmt.Sprint(want) {
+		t.Errorf("attachments\n%v, want\n%v", got, want)
+	}
+	if len(n.Unowned) != 1 || n.Unowned[0].What != "address 10.1.0.11" {
+		t.Errorf("unowned: %v", n.Unowned)
+	}
+	if len(n.Unread) != 3 {
+		t.Errorf("unread: %v", n.Unread)
+	}
+	for _, u := range n.Unread {
+		if filepath.Dir(u.What) == filepath.Join(cache, "results") && u.Network != "net" {
+			t.Errorf("%s is about network %q", u.What, u.Network)
+		}
+	}
+	w := n.Network("net")
+	if w == nil || w.Attachments != 3 || w.Gone != 1 || len(w.Pools) != 1 {
+		t.Fatalf("network: %+v", w)
+	}
+	if p := w.Pools[0]; p.Size != 254 || p.Used != 4 || p.Gone != 2 {
+		t.Errorf("pool: %+v", p)
+	}
+	if w := n.Network("elsewhere"); w == nil || w.File != "" || w.Attachments != 1 {
+		t.Errorf("the network that no file has: %+v", w)
+	}
+
+	a := n.Attachment(gone)
+	if a.Pod != "shop/web-0" || a.MAC != "02:00:00:00:00:09" || a.Limits == nil || a.Limits.IngressRate != 8000 || a.Since.Unix() != 1000 ||
+		fmt.Sprint(a.Addresses) != "[10.1.0.9/24 10.1.0.12/32]" || fmt.Sprint(a.Ports) != "[8080:80/tcp]" || fmt.Sprint(a.Plugins) != "[fake]" {
+		t.Errorf("%+v", a)
+	}
+	for name, by := range map[string]string{
+		"gone": "container", "net/gone/eth0": "container", "gon": "container", "10.1.0.9": "address", "10.1.0.9/24": "address", "web-0": "pod", "shop/web-0": "pod",
+		"02:00:00:00:00:09": "MAC address", "8080": "port", ":8080": "port", "/run/netns/there-is-none": "namespace", "go": "", "10.1.0.99": "", "0": "", "": "",
+	} {
+		found := ""
+		for _, m := range n.Find(name) {
+			if m.Attachment == a {
+				found = m.By
+			}
+		}
+		if found != by {
+			t.Errorf("%q: found by %q, want %q", name, found, by)
+		}
+	}
+}
+
+func TestNewerResultCounts(t *testing.T) {
+	o, cache := laboratory(t)
+	k := plugin.Key{Network: "net", ContainerID: "twice", IfName: "eth0"}
+	second := filepath.Join(filepath.Dir(cache), "second")
+	cached(t, cache, k, "/run/netns/old")
+	cached(t, second, k, "/run/netns/new")
+	old := time.Now().Add(-time.Hour)
+	if err := os.Chtimes(PathOf(cache, k), old, old); err != nil {
+		t.Fatal(err)
+	}
+	o.CacheDirs = []string{second + "/"}
+	a := Read(t.Context(), o).Attachment(k)
+	if a == nil || a.Netns != "/run/netns/new" || len(a.Others) != 1 {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestMounted(t *testing.T) {
+	for line, want := range map[string]string{
+		"30 25 0:4 net:[4026532193] /run/netns/web rw shared:1 - nsfs nsfs rw":     "4026532193 /run/netns/web true",
+		`30 25 0:4 net:[4026532193] /run/netns/we\040b rw shared:1 - nsfs nsfs rw`: "4026532193 /run/netns/we b true",
+		"30 25 0:4 mnt:[4026532193] /run/ns rw - nsfs nsfs rw":                     "0 /run/ns false",
+		"30 25 0:4 / / rw - ext4 /dev/sda rw":                                      "0 / false",
+		"30 25":                                                                    "0  false",
+	} {
+		inode, path, ok := mounted(line)
+		if got := fmt.Sprint(inode, " ", path, " ", ok); got != want {
+			t.Errorf("%q: %s, want %s", line, got, want)
+		}
+	}
+}

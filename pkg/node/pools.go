@@ -1,0 +1,68 @@
+package node
+
+import (
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/lease"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Pool is the addresses that a network hands out from one range set.
+type Pool struct {
+	Subnet string `json:"subnet"` // of the first range
+	Range  string `json:"range"`  // first-last, separated by ","
+	Size   uint64 `json:"size"`
+	Used   uint64 `json:"used"`
+	Gone   uint64 `json:"gone"` // of the used, those of attachments whose namespace is gone
+
+	pool lease.Pool
+}
+
+// lender is an IPAM plugin that hands out addresses from pools.
+type lender interface {
+	Pools(config *conf.Object) ([]lease.Pool, error)
+}
+
+// readPools asks the network's IPAM plugins what they hand out. What a configuration says that can't be used is status' and the linter's to say.
+func (w *Network) readPools(all plugin.Table) {
+	for _, p := range w.List.Plugins {
+		config, err := conf.Parse(p.Bytes)
+		if err != nil {
+			continue
+		}
+		for _, o := range objectsIn(config.Lenient()) {
+			for _, pool := range poolsOf(o, all) {
+				w.Pools = append(w.Pools, &Pool{Subnet: pool.Ranges[0].Subnet.String(), Range: pool.String(), Size: pool.Size(), pool: pool})
+			}
+		}
+	}
+}
+
+func poolsOf(config *conf.Object, all plugin.Table) []lease.Pool {
+	kind := ""
+	config.Object("ipam").String("type", &kind)
+	row := all.Find(kind)
+	if row == nil {
+		return nil
+	}
+	l, ok := row.Plugin.(lender)
+	if !ok {
+		return nil
+	}
+	pools, err := l.Pools(config)
+	if err != nil {
+		return nil
+	}
+	return pools
+}
+
+// objectsIn returns an object and all that are in it, since plugins have configurations of others in theirs.
+func objectsIn(o *conf.Object) []*conf.Object {
+	all := []*conf.Object{o}
+	for _, key := range o.Keys() {
+		if o.Object(key).Keys() != nil {
+			all = append(all, objectsIn(o.Object(key))...)
+		}
+		o.Objects(key, func(e *conf.Object) { all = append(all, objectsIn(e)...) })
+	}
+	return all
+}

@@ -1,0 +1,124 @@
+package node
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/containernetworking/cni/libcni"
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// Result is what libcni has kept of an ADD.
+type Result struct {
+	libcni.NetworkAttachment // with the configuration, CNI_ARGS and the capability arguments that ADD had
+
+	Dir     string           // the cache directory
+	Path    string           // the file
+	Written time.Time        // when
+	Result  *types100.Result // nil if it can't be read
+}
+
+// Key returns whose result it is.
+func (r *Result) Key() plugin.Key {
+	return plugin.Key{Network: r.Network, ContainerID: r.ContainerID, IfName: r.IfName}
+}
+
+// PathOf returns the file that a cache directory has of an attachment.
+func PathOf(cacheDir string, k plugin.Key) string {
+	return filepath.Join(cacheDir, "results", k.Network+"-"+k.ContainerID+"-"+k.IfName)
+}
+
+// readResults reads all caches. libcni itself passes over what it can't read; here that is noted.
+func (n *Node) readResults(o Options) (list []*Result) {
+	for _, dir := range o.caches() {
+		entries, err := os.ReadDir(filepath.Join(dir, "results"))
+		if err != nil && !errors.Is(err, fs.ErrNotExist) {
+			n.couldNot(filepath.Join(dir, "results"), err, "")
+		}
+		for _, e := range entries {
+			path := filepath.Join(dir, "results", e.Name())
+			r, err := ReadResult(path)
+			switch {
+			case errors.Is(err, fs.ErrNotExist): // a DEL meanwhile
+			case err != nil:
+				n.couldNot(path, err, n.networkIn(e.Name()))
+			case path != PathOf(dir, r.Key()):
+				n.couldNot(path, fmt.Errorf("it is not the file of %s, which it is about", r.Key()), r.Network)
+			default:
+				r.Dir = dir
+				list = append(list, r)
+			}
+		}
+	}
+	return list
+}
+
+// networkIn returns the network that a cache file's name begins with, "" if it is none that is known.
+func (n *Node) networkIn(file string) (name string) {
+	for _, w := range n.Networks {
+		if strings.HasPrefix(file, w.Name+"-") && len(w.Name) > len(name) {
+			name = w.Name
+		}
+	}
+	return name
+}
+
+// ReadResult reads a file of libcni's cache.
+func ReadResult(path string) (*Result, error) {
+	text, err := state.Read(path)
+	if err != nil {
+		return nil, err
+	}
+	file, err := os.Stat(path)
+	if err != nil {
+		return nil, err
+	}
+	var info struct {
+		Kind           string
+		ContainerID    string
+		Config         []byte
+		IfName         string
+		NetworkName    string
+		NetNS          string
+		CniArgs        [][2]string
+		CapabilityArgs map[string]any
+		Result         json.RawMessage
+	}
+	if err := json.Unmarshal(text, &info); err != nil {
+		return nil, fmt.Errorf("%s is not a result: %w", path, err)
+	}
+	if info.Kind != libcni.CNICacheV1 || info.ContainerID == "" || info.IfName == "" || info.NetworkName == "" {
+		return nil, fmt.Errorf("%s does not say which attachment it is about", path)
+	}
+	r := &Result{
+		NetworkAttachment: libcni.NetworkAttachment{
+			ContainerID: info.ContainerID, Network: info.NetworkName, IfName: info.IfName, Config: info.Config,
+			NetNS: info.NetNS, CniArgs: info.CniArgs, CapabilityArgs: info.CapabilityArgs,
+		},
+		Path: path, Written: file.ModTime(),
+	}
+	r.Result, _ = parseResult(info.Result)
+	return r, nil
+}
+
+// parseResult reads a result of any version.
+func parseResult(text []byte) (*types100.Result, error) {
+	o, err := conf.Parse(text)
+	if err != nil {
+		return nil, err
+	}
+	version := "0.1.0"
+	o.String("cniVersion", &version)
+	return result.Parse(o, version)
+}
