@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // errNotRunning says that there is no firewalld on the system bus, or no bus.
@@ -134,4 +135,4 @@ func zoneOf(ctx context.Context, addr netip.Addr) (Zone, error) {
 }
 
 // source is how the reference plugins write an address, which firewalld keeps apart from the same one written differently.
-func source(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+func source(a netip.Addr) string { return result.Single(a).String() }

@@ -105,6 +105,21 @@ func TestHangingProgram(t *testing.T) {
 	})
 }
 
+// So is the library's, which is asked for its version first.
+func TestHangingLibrary(t *testing.T) {
+	eachFlavour(t, func(t *testing.T, n *node) {
+		dir := t.TempDir()
+		must(t, os.WriteFile(filepath.Join(dir, "iptables"), []byte("#!/bin/sh\nexec sleep 20\n"), 0o755))
+		t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+		late, cancel := context.WithTimeout(ctx, 3*time.Second)
+		defer cancel()
+		ports := publish(t, "tcp/8080=10.88.0.2:80")
+		ports.Inside = "lan0"
+		wantError(t, n.try(func() error { return on(t).Add(late, PortMapRules(keyOf("a"), ports)) }), context.DeadlineExceeded.Error())
+		same(t, "left over", n.kept(t)+lines(n.rules(t, &ipv4, "nat"), portsPrefix), "")
+	})
+}
+
 // A program that hangs with iptables' lock is named after a while. nft has none.
 func TestLocked(t *testing.T) {
 	if testing.Short() {

@@ -10,6 +10,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/coreos/go-iptables/iptables"
+
 	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -202,13 +204,10 @@ const guardTable, guardChain = "raw", "PREROUTING"
 
 // allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
 func allowLocalhost(ctx context.Context, link string) error {
-	program, err := open(&ipv4)
-	if err == nil {
-		err = within(ctx, func() error { return program.AppendUnique(guardTable, guardChain, guard...) })
-	}
+	err := within(ctx, &ipv4, func(p *iptables.IPTables) error { return p.AppendUnique(guardTable, guardChain, guard...) })
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
-			"keep containers from 127.0.0.1 of the host: %v", err)
+			"keep containers from 127.0.0.1 of the host: %w", err)
 	}
 	return localhost.Allow(link)
 }
@@ -218,12 +217,8 @@ var errNoGuard = errors.New("the rule is missing that keeps containers from 127.
 // checkLocalhost makes sure of both. What the reference plugin made has no guard.
 func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
-		program, err := open(&ipv4)
-		if err != nil {
-			return err
-		}
-		err = within(ctx, func() error {
-			isThere, err := program.Exists(guardTable, guardChain, guard...)
+		err := within(ctx, &ipv4, func(p *iptables.IPTables) error {
+			isThere, err := p.Exists(guardTable, guardChain, guard...)
 			if err == nil && !isThere {
 				err = errNoGuard
 			}

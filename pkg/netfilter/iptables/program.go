@@ -106,10 +106,16 @@ func refusal(name string, status int, text, input string) error {
 	return plugin.Errorf(remedy, "%s failed (exit status %d)%s: %s", name, status, where, strings.Join(strings.Fields(text), " "))
 }
 
-// within waits for a call of the library, which knows no deadline, as long as the context lasts.
-func within(ctx context.Context, call func() error) error {
+// within opens the library's program of a family and does something with it, for as long as the context lasts: the library knows no deadline.
+func within(ctx context.Context, f *family, do func(*iptables.IPTables) error) error {
 	done := make(chan error, 1)
-	go func() { done <- call() }()
+	go func() {
+		p, err := open(f)
+		if err == nil {
+			err = do(p)
+		}
+		done <- err
+	}()
 	select {
 	case err := <-done:
 		return err

@@ -7,6 +7,8 @@ import (
 	"sync"
 
 	"github.com/google/nftables"
+
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // family is a family of addresses. Each has tables and programs of its own.
@@ -127,7 +129,7 @@ func filter[T any](list []T, keep func(T) bool) (kept []T) {
 }
 
 // single returns an address as rules have it.
-func single(a netip.Addr) string { return netip.PrefixFrom(a, a.BitLen()).String() }
+func single(a netip.Addr) string { return result.Single(a).String() }
 
 // isPlain reports whether a word is one for iptables-restore without quotes.
 func isPlain(word string) bool {

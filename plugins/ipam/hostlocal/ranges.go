@@ -135,7 +135,7 @@ func readExcluded(o *conf.Object, subnet netip.Prefix) (list []netip.Prefix) {
 	for _, text := range texts {
 		p, err := netip.ParsePrefix(text)
 		if a, aerr := netip.ParseAddr(text); aerr == nil && a.Zone() == "" {
-			p, err = netip.PrefixFrom(a, a.BitLen()), nil
+			p, err = result.Single(a), nil
 		}
 		switch {
 		case err != nil:

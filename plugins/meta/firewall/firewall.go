@@ -7,9 +7,9 @@ import (
 	"net/netip"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -87,9 +87,9 @@ func wanted(r *plugin.Request) (*config, error) {
 		return c, nil
 	}
 	f.Bridge, f.HostEnd = bridgeAndPort(r.PrevResult)
-	if f.Bridge == "" || len(f.Bridge) >= unix.IFNAMSIZ {
+	if err := link.ValidateName(f.Bridge); err != nil {
 		return nil, plugin.ConfigError("chain the firewall plugin behind one that connects containers to a bridge, such as bridge",
-			"ingressPolicy: %q is no bridge", f.Bridge)
+			"ingressPolicy: %q is no bridge: %w", f.Bridge, err)
 	}
 	return c, nil
 }
