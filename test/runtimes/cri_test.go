@@ -17,14 +17,17 @@ func TestCRI(t *testing.T) {
 // criNamespace is where containerd's CRI keeps its containers.
 const criNamespace = "k8s.io"
 
-func (n *node) criPod(t *testing.T, name string) container {
+func (n *node) criPod(t *testing.T, name string) container { return n.criPodAt(t, name, 8080) }
+
+// criPodAt starts a pod whose page is published on a port.
+func (n *node) criPodAt(t *testing.T, name string, port int) container {
 	t.Helper()
 	type object = map[string]any
 	pod := n.writeJSON(t, workDir+"/pod.json", object{
 		"metadata":      object{"name": name, "uid": name, "namespace": "default"},
 		"hostname":      name,
 		"log_directory": workDir + "/logs",
-		"port_mappings": []object{{"container_port": 80, "host_port": 8080}},
+		"port_mappings": []object{{"container_port": 80, "host_port": port}},
 		"linux":         object{"cgroup_parent": cgroup()},
 	})
 	web := n.writeJSON(t, workDir+"/container.json", object{

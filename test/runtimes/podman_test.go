@@ -1,20 +1,28 @@
 package runtimes
 
-import "testing"
+import (
+	"fmt"
+	"testing"
+)
 
 // TestPodman runs containers with podman's CNI backend, with a published port.
 func TestPodman(t *testing.T) {
 	n := newNode(t)
+	n.setUpPodman(t)
+	n.testLifecycle(t, n.podmanContainer, func(t *testing.T, _ container) { n.checkPublished(t, "8080") })
+	n.checkUnpublished(t, "8080")
+}
+
+// setUpPodman configures podman for the node, with the image.
+func (n *node) setUpPodman(t *testing.T) {
+	t.Helper()
 	n.writeFile(t, workDir+"/containers.conf", podmanConfig)
 	n.writeFile(t, workDir+"/storage.conf", podmanStorage)
 	t.Setenv("CONTAINERS_CONF", workDir+"/containers.conf")
 	t.Setenv("CONTAINERS_STORAGE_CONF", workDir+"/storage.conf")
-
 	t.Logf("podman runs: %s", n.run(t, "podman", "info", "--format",
 		"podman {{.Version.Version}}, network backend {{.Host.NetworkBackend}}, {{.Host.OCIRuntime.Name}}, {{.Host.CgroupManager}}"))
 	n.run(t, "podman", "load", "--quiet", "--input", imageFile)
-	n.testLifecycle(t, n.podmanContainer, func(t *testing.T, _ container) { n.checkPublished(t, "8080") })
-	n.checkUnpublished(t, "8080")
 }
 
 // podmanConfig chooses CNI, and a runtime and control groups that work in any virtual machine.
@@ -41,9 +49,14 @@ graphroot = "` + workDir + `/storage"
 `
 
 func (n *node) podmanContainer(t *testing.T, name string) container {
+	return n.podmanContainerAt(t, name, 8080)
+}
+
+// podmanContainerAt starts a container whose page is published on a port.
+func (n *node) podmanContainerAt(t *testing.T, name string, port int) container {
 	t.Helper()
 	args := append([]string{
-		"run", "--detach", "--name", name, "--publish", "8080:80", "--cgroup-parent", cgroup(), imageName,
+		"run", "--detach", "--name", name, "--publish", fmt.Sprintf("%d:80", port), "--cgroup-parent", cgroup(), imageName,
 	}, serveCommand...)
 	id := n.run(t, "podman", args...)
 	return container{
