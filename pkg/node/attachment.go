@@ -1,14 +1,11 @@
 package node
 
 import (
-	"cmp"
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -39,6 +36,7 @@ type Attachment struct {
 	Gateways  []netip.Addr   `json:"gateways"`
 	Ports     []Port         `json:"ports"`
 	HostEnd   *Link          `json:"hostEnd,omitempty"`
+	Master    string         `json:"master,omitempty"` // the host's link behind which it is: a bridge, or what a macvlan is made on
 	Limits    *Limits        `json:"limits,omitempty"`
 	Plugins   []string       `json:"plugins"` // of the configuration that ADD had, their types
 	Since     *time.Time     `json:"since,omitempty"`
@@ -48,29 +46,6 @@ type Attachment struct {
 	Result    *Result    `json:"-"` // nil if libcni has none
 	Namespace *Namespace `json:"-"` // nil if it is not there
 	Others    []*Result  `json:"-"` // results of other caches
-}
-
-// Port is a published port.
-type Port struct {
-	HostIP        string `json:"hostIP,omitempty"`
-	HostPort      int    `json:"hostPort"`
-	ContainerPort int    `json:"containerPort"`
-	Protocol      string `json:"protocol"`
-}
-
-// String returns the port as `cnictl run -p` takes it.
-func (p Port) String() string {
-	host := fmt.Sprint(p.HostPort)
-	if ip, err := netip.ParseAddr(p.HostIP); err == nil {
-		host = netip.AddrPortFrom(ip, uint16(p.HostPort)).String()
-	}
-	return fmt.Sprintf("%s:%d/%s", host, p.ContainerPort, p.Protocol)
-}
-
-// Limits are in bits a second; 0 is none.
-type Limits struct {
-	IngressRate uint64 `json:"ingressRate,omitempty"`
-	EgressRate  uint64 `json:"egressRate,omitempty"`
 }
 
 // Key returns the attachment's key.
@@ -113,11 +88,13 @@ func (n *Node) complete(a *Attachment) {
 	if a.Result != nil {
 		a.Netns, a.Cache = a.Result.NetNS, a.Result.Path
 		a.since(a.Result.Written)
-		a.readArguments()
-		a.readConfiguration()
+		a.readArguments(a.readConfiguration())
 		a.readAddresses()
 	}
 	for _, t := range a.Held {
+		if p, ok := t.port(); ok && !slices.ContainsFunc(a.Ports, p.isSame) {
+			a.Ports = append(a.Ports, p)
+		}
 		if address, ok := t.Address(); ok && !slices.ContainsFunc(a.Addresses, func(p netip.Prefix) bool { return p.Addr() == address }) {
 			a.Addresses = append(a.Addresses, result.Single(address))
 		}
@@ -131,57 +108,6 @@ func (a *Attachment) since(t time.Time) {
 	if t = t.UTC(); !t.IsZero() && (a.Since == nil || t.Before(*a.Since)) {
 		a.Since = &t
 	}
-}
-
-func (a *Attachment) readArguments() {
-	args := map[string]string{}
-	for _, pair := range a.Result.CniArgs {
-		args[pair[0]] = pair[1]
-	}
-	if name := args["K8S_POD_NAME"]; name != "" {
-		a.Pod = args["K8S_POD_NAMESPACE"] + "/" + name
-	}
-	text, err := json.Marshal(a.Result.CapabilityArgs)
-	if err != nil {
-		return
-	}
-	var capabilities struct {
-		PortMappings []Port
-		Bandwidth    *Limits
-	}
-	_ = json.Unmarshal(text, &capabilities) // what is of another form is the runtime's own
-	for _, p := range capabilities.PortMappings {
-		p.Protocol = cmp.Or(p.Protocol, "tcp")
-		a.Ports = append(a.Ports, p)
-	}
-	a.Limits = capabilities.Bandwidth
-}
-
-// readConfiguration reads what the configuration says that ADD had.
-func (a *Attachment) readConfiguration() {
-	config, err := conf.Parse(a.Result.Config)
-	if err != nil {
-		return
-	}
-	config = config.Lenient()
-	add := func(p *conf.Object) {
-		name := ""
-		p.String("type", &name)
-		a.Plugins = append(a.Plugins, name)
-		if p.Has("ingressRate") || p.Has("egressRate") {
-			var in, out int
-			p.Int("ingressRate", &in)
-			p.Int("egressRate", &out)
-			if a.Limits == nil {
-				a.Limits = &Limits{uint64(max(in, 0)), uint64(max(out, 0))}
-			}
-		}
-	}
-	if !config.Has("plugins") { // one plugin alone, in the old form
-		add(config)
-		return
-	}
-	config.Objects("plugins", add)
 }
 
 func (a *Attachment) readAddresses() {
@@ -209,6 +135,7 @@ func (n *Node) judge(a *Attachment) {
 	a.HostEnd = n.hostEnd(a, at)
 	inside := at
 	if a.HostEnd != nil {
+		a.Master = a.HostEnd.Master
 		inside = n.ids[a.HostEnd.Link.Attrs().NetNsID]
 	}
 	a.Namespace = inside

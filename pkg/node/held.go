@@ -77,6 +77,7 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 				if err != nil {
 					n.couldNot("what "+row.Name+" holds", err, "")
 				}
+				slices.SortStableFunc(list, func(a, b plugin.Held) int { return strings.Compare(a.What, b.What) }) // a kernel's map has no order
 				for _, h := range list {
 					if t := newThing(row.Name, h, s); !known[t.Plugin+"\n"+t.Owner+"\n"+t.What] {
 						known[t.Plugin+"\n"+t.Owner+"\n"+t.What] = true

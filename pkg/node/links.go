@@ -2,14 +2,19 @@ package node
 
 import (
 	"cmp"
+	"errors"
+	"fmt"
 	"maps"
 	"net"
+	"net/netip"
 	"slices"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Link is a link of the host.
@@ -22,6 +27,8 @@ type Link struct {
 	Master string `json:"master,omitempty"` // the bridge or VRF that it is a port of
 	Parent string `json:"parent,omitempty"` // the link that it is made on
 	Owner  string `json:"owner,omitempty"`  // by its alias, the attachment that it was made for
+
+	Addresses []netip.Prefix `json:"addresses,omitempty"`
 
 	Link netlink.Link `json:"-"`
 }
@@ -50,6 +57,15 @@ func (n *Node) readLinks() {
 		own := newLink(l)
 		n.links.byName[own.Name], n.links.byIndex[l.Attrs().Index] = own, own
 	}
+	addresses, err := link.Addresses(&netlink.Handle{}, nil, netlink.FAMILY_ALL)
+	if err != nil {
+		n.couldNot("addresses of the host", err, "")
+	}
+	for _, a := range addresses {
+		if l := n.links.byIndex[a.LinkIndex]; l != nil {
+			l.Addresses = append(l.Addresses, result.Prefix(*a.IPNet))
+		}
+	}
 	for _, l := range n.links.byIndex {
 		if master := n.links.byIndex[l.Link.Attrs().MasterIndex]; master != nil {
 			l.Master = master.Name
@@ -58,6 +74,32 @@ func (n *Node) readLinks() {
 			l.Parent = parent.Name
 		}
 	}
+}
+
+// Uplinks returns the links by which the host reaches the outside: those of its default routes, the one that counts first. It looks now.
+func (n *Node) Uplinks() (list []*Link, err error) {
+	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+		routes, failed := link.Routes(&netlink.Handle{}, family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
+		if failed != nil {
+			err = errors.Join(err, fmt.Errorf("list the default routes of the host: %w", failed))
+		}
+		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
+		for _, r := range routes {
+			for _, index := range append([]int{r.LinkIndex}, hops(r)...) {
+				if l := n.links.byIndex[index]; l != nil && !slices.Contains(list, l) {
+					list = append(list, l)
+				}
+			}
+		}
+	}
+	return list, err
+}
+
+func hops(r netlink.Route) (indexes []int) {
+	for _, hop := range r.MultiPath {
+		indexes = append(indexes, hop.LinkIndex)
+	}
+	return indexes
 }
 
 func newLink(l netlink.Link) *Link {

@@ -4,25 +4,22 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netns"
-	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Namespace is a network namespace that lives, other than our own.
 type Namespace struct {
 	Inode uint64   `json:"inode"`
 	Paths []string `json:"paths"`         // where it is mounted
-	PID   int      `json:"pid,omitempty"` // of a process in it
+	PID   int      `json:"pid,omitempty"` // of the first process in it
 }
 
 // Path returns a path at which the namespace can be opened.
@@ -57,8 +54,9 @@ func (n *Node) readNamespaces() {
 	}
 	for _, path := range processes {
 		target, err := os.Readlink(path)
-		if inode, ok := inodeIn(target); err == nil && ok && of(inode).PID == 0 {
-			of(inode).PID, _ = strconv.Atoi(strings.Split(path, "/")[2])
+		pid, _ := strconv.Atoi(strings.Split(path, "/")[2])
+		if inode, ok := inodeIn(target); err == nil && ok && (of(inode).PID == 0 || pid < of(inode).PID) {
+			of(inode).PID = pid
 		}
 	}
 	if own, err := os.Readlink("/proc/thread-self/ns/net"); err == nil {
@@ -70,7 +68,8 @@ func (n *Node) readNamespaces() {
 		n.Namespaces = append(n.Namespaces, s)
 	}
 	slices.SortFunc(n.Namespaces, func(a, b *Namespace) int { return strings.Compare(a.Path(), b.Path()) })
-	n.readIDs()
+	n.ids = map[int]*Namespace{}
+	n.readIDs(n.Namespaces...)
 }
 
 // mounted reads a line of mountinfo (proc_pid_mountinfo(5)) about a network namespace.
@@ -95,22 +94,19 @@ func unescape(path string) string {
 	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
-// readIDs notes under which numbers the host knows the namespaces: a veth says by them where its other end is.
-func (n *Node) readIDs() {
-	n.ids = map[int]*Namespace{}
-	for _, s := range n.Namespaces {
-		n.readID(s)
-	}
-}
-
-func (n *Node) readID(s *Namespace) {
-	f, err := os.Open(s.Path())
-	if err != nil {
-		return // it is gone
-	}
-	defer f.Close()
-	if id, err := netlink.GetNetNsIdByFd(int(f.Fd())); err == nil && id >= 0 {
-		n.ids[id] = s
+// readIDs notes under which numbers the host knows namespaces: a veth says by them where its other end is.
+func (n *Node) readIDs(namespaces ...*Namespace) {
+	host := netns.NewPair("", false)
+	defer host.Close()
+	for _, s := range namespaces {
+		f, err := os.Open(s.Path())
+		if err != nil {
+			continue // it is gone
+		}
+		if id, err := host.Links().GetNetNsIdByFd(int(f.Fd())); err == nil && id >= 0 {
+			n.ids[id] = s
+		}
+		_ = f.Close()
 	}
 }
 
@@ -138,48 +134,6 @@ func (n *Node) at(path string) (*Namespace, error) {
 	}
 	s := &Namespace{Inode: file.Ino, Paths: []string{path}} // made since, or mounted where we don't see it
 	n.Namespaces = append(n.Namespaces, s)
-	n.readID(s)
+	n.readIDs(s)
 	return s, nil
-}
-
-// Interface is a link inside a namespace. All of it was written by the container, names and addresses too.
-type Interface struct {
-	Name      string         `json:"name"`
-	Kind      string         `json:"kind"`
-	MAC       string         `json:"mac,omitempty"`
-	MTU       int            `json:"mtu"`
-	Up        bool           `json:"up"`
-	Addresses []netip.Prefix `json:"addresses"`
-}
-
-// Interfaces looks into a namespace.
-func (s *Namespace) Interfaces() (list []Interface, err error) {
-	ns := netns.NewPair(s.Path(), false)
-	defer ns.Close()
-	if err := ns.Err(); err != nil {
-		return nil, err
-	}
-	h, err := ns.LinksInside()
-	if err != nil {
-		return nil, err
-	}
-	links, err := h.LinkList()
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, err
-	}
-	addresses, err := h.AddrList(nil, netlink.FAMILY_ALL)
-	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
-		return nil, err
-	}
-	for _, l := range links {
-		own := newLink(l)
-		i := Interface{Name: own.Name, Kind: own.Kind, MAC: own.MAC, MTU: own.MTU, Up: own.Up, Addresses: []netip.Prefix{}}
-		for _, a := range addresses {
-			if a.LinkIndex == l.Attrs().Index {
-				i.Addresses = append(i.Addresses, result.Prefix(*a.IPNet))
-			}
-		}
-		list = append(list, i)
-	}
-	return list, nil
 }

@@ -69,11 +69,12 @@ type Unread struct {
 func Read(ctx context.Context, o Options) *Node {
 	n := &Node{byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}}
 	n.readNetworks(o)
-	results := n.readResults(o)
+	results, unread := n.readResults(o, nil)
 	things := n.readHeld(ctx, o, results) // with the configurations that results have, too
 	if len(things) > 0 {
-		results = n.readResults(o)
+		results, unread = n.readResults(o, results)
 	}
+	n.Unread = append(n.Unread, unread...)
 	n.readLinks()
 	n.readNamespaces()
 	for _, r := range results {

@@ -2,6 +2,7 @@ package node
 
 import (
 	"context"
+	"encoding/base64"
 	"fmt"
 	"net/netip"
 	"os"
@@ -61,11 +62,12 @@ func write(t *testing.T, dir, name, text string) {
 // cached writes a result as libcni does.
 func cached(t *testing.T, cache string, k plugin.Key, netns string) {
 	t.Helper()
+	config := base64.StdEncoding.EncodeToString([]byte(`{"plugins": [{"type": "fake", "master": "eth7", "ingressRate": 8000, "capabilities": {"portMappings": true}}]}`))
 	write(t, cache+"/results", k.Network+"-"+k.ContainerID+"-"+k.IfName, fmt.Sprintf(`{"kind": "cniCacheV1", "containerId": %q, "ifName": %q,
-		"networkName": %q, "netns": %q, "config": "eyJwbHVnaW5zIjpbeyJ0eXBlIjoiZmFrZSIsImluZ3Jlc3NSYXRlIjo4MDAwfV19", "cniArgs": [["K8S_POD_NAMESPACE", "shop"], ["K8S_POD_NAME", "web-0"]],
-		"capabilityArgs": {"portMappings": [{"hostPort": 8080, "containerPort": 80}]},
+		"networkName": %q, "netns": %q, "config": %q, "cniArgs": [["K8S_POD_NAMESPACE", "shop"], ["K8S_POD_NAME", "web-0"]],
+		"capabilityArgs": {"portMappings": [{"hostPort": 8080, "containerPort": 80}, {"containerPort": 81}], "bandwidth": {"ingressRate": 9000}},
 		"result": {"cniVersion": "1.0.0", "interfaces": [{"name": "eth0", "mac": "02:00:00:00:00:09", "sandbox": %q}], "ips": [{"interface": 0, "address": "10.1.0.9/24", "gateway": "10.1.0.1"}]}}`,
-		k.ContainerID, k.IfName, k.Network, netns, netns))
+		k.ContainerID, k.IfName, k.Network, netns, config, netns))
 }
 
 func TestRead(t *testing.T) {
@@ -122,7 +124,7 @@ func TestRead(t *testing.T) {
 	}
 
 	a := n.Attachment(gone)
-	if a.Pod != "shop/web-0" || a.MAC != "02:00:00:00:00:09" || a.Limits == nil || a.Limits.IngressRate != 8000 || a.Since.Unix() != 1000 ||
+	if a.Pod != "shop/web-0" || a.MAC != "02:00:00:00:00:09" || a.Limits == nil || a.Limits.IngressRate != 8000 || a.Since.Unix() != 1000 || a.Master != "eth7" ||
 		fmt.Sprint(a.Addresses) != "[10.1.0.9/24 10.1.0.12/32]" || fmt.Sprint(a.Ports) != "[8080:80/tcp]" || fmt.Sprint(a.Plugins) != "[fake]" {
 		t.Errorf("%+v", a)
 	}
@@ -172,4 +174,36 @@ func TestMounted(t *testing.T) {
 			t.Errorf("%q: %s, want %s", line, got, want)
 		}
 	}
+}
+
+// TestUnreadIsOfTheSecondLook: a file that was written while plugins were asked is read.
+func TestUnreadIsOfTheSecondLook(t *testing.T) {
+	o, cache := laboratory(t)
+	k := plugin.Key{Network: "net", ContainerID: "new", IfName: "eth0"}
+	file := k.Network + "-" + k.ContainerID + "-" + k.IfName
+	write(t, cache+"/results", file, `{"kind": "cniCac`)
+	store := &slow{fake: fake{held: []plugin.Held{address(k, "10.1.0.9")}}, meanwhile: func() { cached(t, cache, k, "/run/netns/none") }}
+	o.Plugins = plugin.Table{{Name: "fake", Kind: plugin.IPAM, Plugin: store}}
+	n := Read(t.Context(), o)
+	if a := n.Attachment(k); a == nil || a.Result == nil {
+		t.Errorf("%+v", a)
+	}
+	for _, u := range n.Unread {
+		if u.What == filepath.Join(cache, "results", file) {
+			t.Error(u)
+		}
+	}
+}
+
+// slow is a fake in which something happens while it is asked.
+type slow struct {
+	fake
+	meanwhile func()
+}
+
+func (s *slow) Stores(*plugin.Request) []plugin.Store { return []plugin.Store{s} }
+
+func (s *slow) Held(ctx context.Context, network string) ([]plugin.Held, error) {
+	s.meanwhile()
+	return s.fake.Held(ctx, network)
 }

@@ -27,6 +27,8 @@ type Result struct {
 	Path    string           // the file
 	Written time.Time        // when
 	Result  *types100.Result // nil if it can't be read
+
+	size int64 // of the file
 }
 
 // Key returns whose result it is.
@@ -39,29 +41,44 @@ func PathOf(cacheDir string, k plugin.Key) string {
 	return filepath.Join(cacheDir, "results", k.Network+"-"+k.ContainerID+"-"+k.IfName)
 }
 
-// readResults reads all caches. libcni itself passes over what it can't read; here that is noted.
-func (n *Node) readResults(o Options) (list []*Result) {
+// readResults reads all caches. What is as in the list known is not read again. libcni itself passes over what it can't read; here that is
+// noted.
+func (n *Node) readResults(o Options, known []*Result) (list []*Result, unread []Unread) {
+	byPath := map[string]*Result{}
+	for _, r := range known {
+		byPath[r.Path] = r
+	}
 	for _, dir := range o.caches() {
 		entries, err := os.ReadDir(filepath.Join(dir, "results"))
 		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			n.couldNot(filepath.Join(dir, "results"), err, "")
+			unread = append(unread, Unread{filepath.Join(dir, "results"), err.Error(), ""})
 		}
 		for _, e := range entries {
 			path := filepath.Join(dir, "results", e.Name())
-			r, err := ReadResult(path)
+			r, err := readAgain(path, byPath[path])
 			switch {
 			case errors.Is(err, fs.ErrNotExist): // a DEL meanwhile
 			case err != nil:
-				n.couldNot(path, err, n.networkIn(e.Name()))
+				unread = append(unread, Unread{path, err.Error(), n.networkIn(e.Name())})
 			case path != PathOf(dir, r.Key()):
-				n.couldNot(path, fmt.Errorf("it is not the file of %s, which it is about", r.Key()), r.Network)
+				unread = append(unread, Unread{path, fmt.Sprintf("it is not the file of %s, which it is about", r.Key()), r.Network})
 			default:
 				r.Dir = dir
 				list = append(list, r)
 			}
 		}
 	}
-	return list
+	return list, unread
+}
+
+// readAgain reads a file unless it is as it was.
+func readAgain(path string, known *Result) (*Result, error) {
+	if known != nil {
+		if file, err := os.Stat(path); err == nil && file.ModTime().Equal(known.Written) && file.Size() == known.size {
+			return known, nil
+		}
+	}
+	return ReadResult(path)
 }
 
 // networkIn returns the network that a cache file's name begins with, "" if it is none that is known.
@@ -76,11 +93,11 @@ func (n *Node) networkIn(file string) (name string) {
 
 // ReadResult reads a file of libcni's cache.
 func ReadResult(path string) (*Result, error) {
-	text, err := state.Read(path)
+	file, err := os.Stat(path) // first: what is written meanwhile then looks older than it is, and is read again
 	if err != nil {
 		return nil, err
 	}
-	file, err := os.Stat(path)
+	text, err := state.Read(path)
 	if err != nil {
 		return nil, err
 	}
@@ -106,7 +123,7 @@ func ReadResult(path string) (*Result, error) {
 			ContainerID: info.ContainerID, Network: info.NetworkName, IfName: info.IfName, Config: info.Config,
 			NetNS: info.NetNS, CniArgs: info.CniArgs, CapabilityArgs: info.CapabilityArgs,
 		},
-		Path: path, Written: file.ModTime(),
+		Path: path, Written: file.ModTime(), size: file.Size(),
 	}
 	r.Result, _ = parseResult(info.Result)
 	return r, nil

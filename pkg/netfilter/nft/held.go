@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -29,6 +30,21 @@ func locked(ctx context.Context, which nftables.Table, do func(*table) error) er
 	return t.change(ctx, func() error { return do(t) })
 }
 
+// own is what Held notes of a thing for Release, and for PortOf.
+type own struct {
+	owner
+	record
+}
+
+// PortOf returns the port of the host that is published, if that is what is held. Which port of the container it leads to is not known.
+func PortOf(h plugin.Held) (port spec.PortMap, ok bool) {
+	of, ok := h.Own.(own)
+	if !ok || of.record.kind != kindPort {
+		return spec.PortMap{}, false
+	}
+	return of.record.portMap(), true
+}
+
 // Held lists what attachments have for the purpose. It implements plugin.Store.
 func (p Purpose) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
 	err = locked(ctx, p.Table, func(t *table) error {
@@ -40,7 +56,7 @@ func (p Purpose) Held(ctx context.Context, network string) (list []plugin.Held, 
 				continue
 			}
 			for _, r := range records {
-				list = append(list, plugin.Held{Key: key, Owner: o.keyText(), What: p.name + " " + r.String(), Own: o})
+				list = append(list, plugin.Held{Key: key, Owner: o.keyText(), What: p.name + " " + r.String(), Own: own{o, r}})
 			}
 		}
 		return err
@@ -52,7 +68,7 @@ func (p Purpose) Held(ctx context.Context, network string) (list []plugin.Held, 
 func (p Purpose) Release(ctx context.Context, list []plugin.Held) error {
 	listed := map[owner]bool{}
 	for _, h := range list {
-		listed[h.Own.(owner)] = true
+		listed[h.Own.(own).owner] = true
 	}
 	return locked(ctx, p.Table, func(t *table) error {
 		all, err := t.allRecords()
