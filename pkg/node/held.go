@@ -1,6 +1,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"net/netip"
 	"reflect"
@@ -53,6 +54,10 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 	for _, r := range results {
 		add(r.Config)
 	}
+	var valid []plugin.Key // by which the reference plugins' rules are told apart, whose comments are hashes
+	for _, r := range results {
+		valid = append(valid, r.Key())
+	}
 	host := netns.NewPair("", false)
 	defer host.Close()
 	asked, known := map[plugin.Store]bool{}, map[string]bool{}
@@ -65,7 +70,7 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 			if !isFor(c, row, o.Plugins) {
 				continue
 			}
-			r := &plugin.Request{Config: c, Pair: host, Results: o.caches()[0] + "/results"}
+			r := &plugin.Request{Config: c, Pair: host, Results: o.caches()[0] + "/results", Valid: valid}
 			for _, s := range holder.Stores(r) {
 				if reflect.TypeOf(s).Comparable() { // most are the same whatever the configuration
 					if asked[s] {
@@ -73,6 +78,7 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 					}
 					asked[s] = true
 				}
+				n.Stores = append(n.Stores, s)
 				list, err := link.Uninterrupted(func() ([]plugin.Held, error) { return s.Held(ctx, "") })
 				if err != nil {
 					n.couldNot("what "+row.Name+" holds", err, "")
@@ -124,6 +130,9 @@ func (n *Node) addThing(t Thing) {
 		a := n.byKey[owner]
 		if a == nil {
 			a = n.newAttachment(owner, k)
+		}
+		if a.ContainerID == "" { // what was listed before had a key that was cut
+			a.Network, a.ContainerID, a.IfName = cmp.Or(a.Network, k.Network), k.ContainerID, cmp.Or(a.IfName, k.IfName)
 		}
 		a.Held = append(a.Held, t)
 		return

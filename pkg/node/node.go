@@ -51,6 +51,8 @@ type Node struct {
 	Unowned     []Thing       `json:"unowned"` // what is held for nobody who is known
 	Unread      []Unread      `json:"unread"`
 
+	Stores []plugin.Store `json:"-"` // where plugins of this node may hold something
+
 	byKey map[string]*Attachment // by Key.String()
 	links links
 	ids   map[int]*Namespace // by their ids as the host counts them

@@ -7,6 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,10 +20,14 @@ import (
 // fake is an IPAM plugin that holds what a test says, from a pool of 254 addresses.
 type fake struct {
 	plugin.Plugin
-	held []plugin.Held
+	held  []plugin.Held
+	valid []plugin.Key // that it was told of
 }
 
-func (f *fake) Stores(*plugin.Request) []plugin.Store { return []plugin.Store{f} }
+func (f *fake) Stores(r *plugin.Request) []plugin.Store {
+	f.valid = r.Valid
+	return []plugin.Store{f}
+}
 
 func (f *fake) Held(context.Context, string) ([]plugin.Held, error) { return f.held, nil }
 
@@ -206,4 +212,23 @@ func (s *slow) Stores(*plugin.Request) []plugin.Store { return []plugin.Store{s}
 func (s *slow) Held(ctx context.Context, network string) ([]plugin.Held, error) {
 	s.meanwhile()
 	return s.fake.Held(ctx, network)
+}
+
+// TestKeysOfWhatIsHeld: a key that was cut is known in full when something else says it, and plugins are told of whom libcni has results.
+func TestKeysOfWhatIsHeld(t *testing.T) {
+	o, cache := laboratory(t)
+	known, long := plugin.Key{Network: "net", ContainerID: "known", IfName: "eth0"}, plugin.Key{Network: "net", ContainerID: strings.Repeat("id", 80), IfName: "eth0"}
+	cached(t, cache, known, "/run/netns/none")
+	store := &fake{held: []plugin.Held{{Owner: long.String(), What: "link"}, address(long, "10.1.0.9")}}
+	o.Plugins = plugin.Table{{Name: "fake", Kind: plugin.IPAM, Plugin: store}}
+	n := Read(t.Context(), o)
+	if a := n.Attachment(long); a == nil || a.Key() != long || len(a.Held) != 2 {
+		t.Errorf("%+v", a)
+	}
+	if !slices.Contains(store.valid, known) {
+		t.Errorf("plugins are told of %v", store.valid)
+	}
+	if !slices.Contains(n.Stores, plugin.Store(store)) {
+		t.Error("the store is not listed")
+	}
 }
