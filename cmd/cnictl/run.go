@@ -102,7 +102,7 @@ func run(cmd *cobra.Command, f *attachmentFlags, net string, quiet bool, args []
 	if !quiet {
 		describe(cmd.ErrOrStderr(), net, rt, r)
 	}
-	if err := sandbox.Start(command, f.ID, sandbox.ResolvConf(r.DNS)); err != nil {
+	if err := sandbox.Start(command, rt.NetNS, sandbox.ResolvConf(r.DNS)); err != nil {
 		return fmt.Errorf("start the command: %w", err)
 	}
 	code, err := sandbox.Wait(command, signals)

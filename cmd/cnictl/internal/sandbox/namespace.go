@@ -5,11 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"runtime"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netns"
+
+	ownnetns "github.com/cnibox/cnibox/pkg/netns"
 )
 
 // Dir is where ip(8) and others look for namespaces by name.
@@ -27,16 +30,50 @@ func New(name string) (path string, err error) {
 			return fmt.Errorf("make namespace %s (needs root): %w", path, err)
 		}
 		defer ns.Close()
-		lo, err := netlink.LinkByName("lo")
-		if err == nil {
-			err = netlink.LinkSetUp(lo)
-		}
-		if err != nil {
+		if err := setLoopbackUp(); err != nil {
 			return errors.Join(fmt.Errorf("set lo up in namespace %s: %w", path, err), Remove(name))
 		}
 		return nil
 	})
 	return path, err
+}
+
+// Unnamed makes a network namespace that goes with this process, however that ends. Until it is closed others find it at the path.
+func Unnamed() (ns netns.NsHandle, path string, err error) {
+	err = onOwnThread(func() error {
+		if ns, err = netns.New(); err != nil {
+			return fmt.Errorf("make a network namespace (needs root): %w", err)
+		}
+		path = fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), ns)
+		if err := setLoopbackUp(); err != nil {
+			return errors.Join(fmt.Errorf("set lo up in a namespace: %w", err), ns.Close())
+		}
+		return nil
+	})
+	return ns, path, err
+}
+
+func setLoopbackUp() error {
+	lo, err := netlink.LinkByName("lo")
+	if err != nil {
+		return err
+	}
+	return netlink.LinkSetUp(lo)
+}
+
+// Inside runs a function in the namespace at a path. Goroutines that it starts are outside; sockets that it makes stay inside.
+func Inside(path string, f func() error) error {
+	ns, err := ownnetns.Open(path)
+	if err != nil {
+		return err
+	}
+	defer ns.Close()
+	return onOwnThread(func() error {
+		if err := netns.Set(netns.NsHandle(ns.Fd())); err != nil {
+			return fmt.Errorf("enter namespace %s: %w", path, err)
+		}
+		return f()
+	})
 }
 
 // Remove takes a namespace's name away. The namespace itself lasts as long as there is a process in it.

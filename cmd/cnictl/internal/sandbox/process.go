@@ -8,26 +8,17 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/vishvananda/netns"
 	"golang.org/x/sys/unix"
 )
 
-// Start starts cmd inside a namespace. If resolvConf is not "", cmd sees a file of that content as /etc/resolv.conf, in a mount
-// namespace of its own.
-func Start(cmd *exec.Cmd, name, resolvConf string) error {
-	ns, err := netns.GetFromName(name)
-	if err != nil {
-		return fmt.Errorf("open namespace %s: %w", name, err)
-	}
-	defer ns.Close()
-	return onOwnThread(func() error {
+// Start starts cmd inside the namespace at a path. If resolvConf is not "", cmd sees a file of that content as /etc/resolv.conf, in
+// a mount namespace of its own.
+func Start(cmd *exec.Cmd, path, resolvConf string) error {
+	return Inside(path, func() error {
 		if resolvConf != "" {
 			if err := coverResolvConf(resolvConf); err != nil {
 				return err
 			}
-		}
-		if err := netns.Set(ns); err != nil {
-			return fmt.Errorf("enter namespace %s: %w", name, err)
 		}
 		return cmd.Start()
 	})
