@@ -70,7 +70,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newInstall(), newUninstall(), newList(),
-		newRun(), newAdd(), newDel(), newCheck(), newGC(), newStatus(),
+		newRun(), newAdd(), newDel(), newCheck(), newGC(), newStatus(), newRepair(),
 	)
 	return root
 }

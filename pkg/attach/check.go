@@ -14,25 +14,17 @@ import (
 	"github.com/cnibox/cnibox/pkg/route"
 )
 
-// Repair is what to do about a difference that CHECK finds.
-const Repair = "something changed the network after ADD: restart the container, or put it back by hand"
+// remedy is what to do about a difference that CHECK finds.
+const remedy = "something changed the network after ADD: `cnictl repair` puts back what can be; otherwise restart the container"
 
 // Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link. A kind of "" is any.
 func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netlink.Link, error) {
 	if err := CheckLease(ctx, r, c); err != nil {
 		return nil, err
 	}
-	want := result.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
-	if want == nil {
-		return nil, plugin.Errorf("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME",
-			"prevResult has no interface %s in %s", r.IfName, r.Netns)
-	}
-	inside, l, err := lookUp(r)
+	want, inside, l, err := find(r, kind)
 	if err != nil {
-		return nil, Different("interface %s is not in the container: %v", r.IfName, err)
-	}
-	if kind != "" && l.Type() != kind {
-		return nil, Different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
+		return nil, err
 	}
 	if err := checkMAC(want, l); err != nil {
 		return nil, err
@@ -43,8 +35,25 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 	return l, checkAddresses(r, inside, l)
 }
 
+// find returns the container's link of a kind, and what the result of ADD says of it.
+func find(r *plugin.Request, kind string) (want *types100.Interface, inside *netlink.Handle, l netlink.Link, err error) {
+	want = result.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
+	if want == nil {
+		return nil, nil, nil, plugin.Errorf("the runtime must pass the result of this attachment's ADD, with the same CNI_NETNS and CNI_IFNAME",
+			"prevResult has no interface %s in %s", r.IfName, r.Netns)
+	}
+	inside, l, err = lookUp(r)
+	switch {
+	case err != nil:
+		err = Different("interface %s is not in the container: %v", r.IfName, err)
+	case kind != "" && l.Type() != kind:
+		err = Different("interface %s of the container is not a %s but %s", r.IfName, kind, l.Type())
+	}
+	return want, inside, l, err
+}
+
 // Different returns the error of a CHECK that finds something other than ADD has made.
-func Different(format string, args ...any) error { return plugin.Errorf(Repair, format, args...) }
+func Different(format string, args ...any) error { return plugin.Errorf(remedy, format, args...) }
 
 // checkMAC compares a link's MAC address with what ADD reported.
 func checkMAC(want *types100.Interface, l netlink.Link) error {
@@ -72,7 +81,7 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 	routes := routesOver(l.Attrs().Index, all)
 	for _, ip := range ips {
 		address := result.Prefix(ip.Address)
-		if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == address }) {
+		if !hasAddress(addresses, ip) {
 			return Different("interface %s lacks the address %s", r.IfName, address)
 		}
 		network := result.IPNet(address.Masked())
@@ -87,6 +96,10 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 		}
 	}
 	return nil
+}
+
+func hasAddress(addresses []netlink.Addr, ip *types100.IPConfig) bool {
+	return slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == result.Prefix(ip.Address) })
 }
 
 // routesOver returns the routes over a link. Those of IPv6 that two links have are one with two hops in the kernel.

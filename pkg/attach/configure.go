@@ -36,16 +36,11 @@ func (a *Attachment) configure(ctx context.Context, routes []netlink.Route, addr
 	if err := a.Step(ctx, "container"); err != nil || a.Down {
 		return err
 	}
-	if a.needsAnnouncement() || a.hasIPv6() {
-		if err := a.Inside(a.setSysctls); err != nil {
-			return err
-		}
-	}
 	inside, err := a.LinksInside()
 	if err != nil {
 		return err
 	}
-	err = a.addAddresses(inside, addressFlags)
+	err = a.addAddresses(inside, a.IPs, addressFlags)
 	if err == nil { // it is up after it has addresses, so that the kernel announces them
 		err = a.setUp(inside)
 	}
@@ -66,8 +61,14 @@ func (a *Attachment) KernelRoutes() (routes []netlink.Route) {
 	return routes
 }
 
-func (a *Attachment) addAddresses(inside *netlink.Handle, flags int) error {
-	for _, ip := range a.IPs {
+// addAddresses adds addresses, after it has set the sysctls that they need.
+func (a *Attachment) addAddresses(inside *netlink.Handle, ips []*types100.IPConfig, flags int) error {
+	if a.needsAnnouncement() || a.hasIPv6() {
+		if err := a.Inside(a.setSysctls); err != nil {
+			return err
+		}
+	}
+	for _, ip := range ips {
 		address := &netlink.Addr{IPNet: &ip.Address, Flags: flags}
 		if isIPv6(ip) && !a.needsDAD() {
 			address.Flags |= unix.IFA_F_NODAD

@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
@@ -23,15 +24,37 @@ func AddAddress(h *netlink.Handle, l netlink.Link, gateway netip.Prefix) error {
 
 // EnableForwarding lets the host forward packets of the gateways' families. That is shared by all attachments and stays, as it does with
 // the reference plugins.
-func EnableForwarding(gateways []netip.Prefix) error {
+func EnableForwarding(r *plugin.Request, gateways []netip.Prefix) error {
 	for _, g := range gateways {
-		key := "net/ipv4/ip_forward"
-		if g.Addr().Is6() {
-			key = "net/ipv6/conf/all/forwarding"
+		if forwards(g) {
+			continue
 		}
-		if err := sysctl.Set(key, "1"); err != nil {
+		r.Announce("let the host forward packets")
+		if err := sysctl.Set(forwarding(g), "1"); err != nil {
 			return fmt.Errorf("let the host forward packets: %w", err)
 		}
 	}
 	return nil
+}
+
+// CheckForwarding makes sure that the host does.
+func CheckForwarding(gateways []netip.Prefix) error {
+	for _, g := range gateways {
+		if !forwards(g) {
+			return Different("the host does not forward packets: sysctl %s is not 1", forwarding(g))
+		}
+	}
+	return nil
+}
+
+func forwards(g netip.Prefix) bool {
+	value, err := sysctl.Get(forwarding(g))
+	return err == nil && value == "1"
+}
+
+func forwarding(g netip.Prefix) string {
+	if g.Addr().Is6() {
+		return "net/ipv6/conf/all/forwarding"
+	}
+	return "net/ipv4/ip_forward"
 }

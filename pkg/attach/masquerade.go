@@ -2,6 +2,8 @@ package attach
 
 import (
 	"context"
+	"net/netip"
+	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netfilter"
@@ -42,6 +44,24 @@ func (m MasqueradeConfig) Check(ctx context.Context, r *plugin.Request) error {
 		return nil
 	}
 	return netfilter.Masquerade{Addrs: result.Prefixes(ips)}.Check(ctx, m.By, r.Key)
+}
+
+// Repair puts back what is missing of it.
+func (m MasqueradeConfig) Repair(ctx context.Context, r *plugin.Request) error {
+	if m.Check(ctx, r) == nil {
+		return nil
+	}
+	addrs := result.PrefixesOf(r.PrevResult, r.IfName)
+	r.Announce("masquerade " + text(addrs))
+	return netfilter.Masquerade{Addrs: addrs}.Repair(ctx, m.By, r.Key)
+}
+
+func text(addrs []netip.Prefix) string {
+	var texts []string
+	for _, a := range addrs {
+		texts = append(texts, a.Addr().String())
+	}
+	return strings.Join(texts, ", ")
 }
 
 // Available reports whether the host has what Add needs.

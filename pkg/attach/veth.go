@@ -157,22 +157,31 @@ func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
 
 // CheckHostEnd compares the other end of the container's veth with the result of ADD, and returns it.
 func CheckHostEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
+	end, want, err := findReported(r, inside)
+	if err != nil {
+		return nil, err
+	}
+	if end.Attrs().RawFlags&unix.IFF_UP == 0 {
+		return nil, Different("veth %s, the other end of %s, is down", want.Name, r.IfName)
+	}
+	return end, checkMAC(want, end)
+}
+
+// findReported returns the other end of the container's veth, and what the result of ADD says of it.
+func findReported(r *plugin.Request, inside netlink.Link) (netlink.Link, *types100.Interface, error) {
 	end, err := otherEnd(r, inside)
 	switch {
 	case err != nil:
-		return nil, err
+		return nil, nil, err
 	case end == nil:
-		return nil, Different("the other end of %s is not on this host", r.IfName)
+		return nil, nil, Different("the other end of %s is not on this host", r.IfName)
 	}
 	name := end.Attrs().Name
-	if end.Attrs().RawFlags&unix.IFF_UP == 0 {
-		return nil, Different("veth %s, the other end of %s, is down", name, r.IfName)
-	}
 	at := slices.IndexFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool { return f.Name == name && f.Sandbox == "" })
 	if at < 0 {
-		return nil, Different("veth %s, the other end of %s, is not in prevResult", name, r.IfName)
+		return nil, nil, Different("veth %s, the other end of %s, is not in prevResult", name, r.IfName)
 	}
-	return end, checkMAC(r.PrevResult.Interfaces[at], end)
+	return end, r.PrevResult.Interfaces[at], nil
 }
 
 // IsHostEnd reports whether a link is an attachment's host end that was made here.

@@ -25,6 +25,10 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 	if name == "" || strings.ContainsRune(name, filepath.Separator) {
 		return nil, plugin.ConfigError("name a plugin in CNI_PATH, such as host-local", "%q is no plugin's name", name)
 	}
+	row := r.Plugins.Find(name)
+	if row != nil && r.InProcess {
+		return &Delegate{Plugin: row.Plugin, Descriptor: *row}, nil
+	}
 	for _, dir := range r.Path {
 		path := filepath.Join(dir, name)
 		var file unix.Stat_t
@@ -32,7 +36,7 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 			continue
 		}
 		d := &Delegate{External: true}
-		if row := r.Plugins.Find(name); row != nil {
+		if row != nil {
 			d.Plugin, d.Descriptor, d.External = row.Plugin, *row, !isSelf(&file)
 		}
 		if d.External {

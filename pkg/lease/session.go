@@ -116,6 +116,28 @@ func (x *session) add(pool int, l Lease) error {
 	return nil
 }
 
+// restore makes a lease whose file is lost or torn. Where to search next stays.
+func (x *session) restore(l Lease) error {
+	by, is, err := x.read(l.Address)
+	if err == nil && is == torn {
+		err = x.remove(l.Address)
+	}
+	switch {
+	case err != nil || is == held && by == l.Owner:
+		return err
+	case is == held || is == foreign:
+		name, known := x.holder(Lease{Address: l.Address, Owner: by})
+		return plugin.Errorf(known+"restart one of the two containers, so that it gets another address",
+			"host-local: %s of %s has been given to %s", l.Address, Name(l.Owner), name)
+	}
+	x.index.changed = true
+	if err := state.Create(x.file(l.Address), []byte(format(l.Owner)), 0o600); err != nil {
+		return err
+	}
+	x.index.add(l)
+	return nil
+}
+
 // removeAll removes leases, as many as it can.
 func (x *session) removeAll(leases []Lease) error {
 	if len(leases) > indexFiles {

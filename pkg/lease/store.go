@@ -2,6 +2,7 @@ package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -55,6 +56,21 @@ func (s *Store) Allocate(ctx context.Context, owner plugin.Key, pools []Pool) ([
 		return nil, fmt.Errorf("a lease needs a container and an interface, got %q and %q", owner.ContainerID, owner.IfName)
 	}
 	return s.locked(ctx, true, "take an address", func(x *session) ([]Lease, error) { return x.allocate(owner, pools) })
+}
+
+// Restore takes addresses again whose files are lost, unless somebody else has one by now.
+func (s *Store) Restore(ctx context.Context, owner plugin.Key, addresses []netip.Addr) error {
+	if len(addresses) == 0 {
+		return nil
+	}
+	_, err := s.locked(ctx, true, "take addresses again", func(x *session) ([]Lease, error) {
+		var errs []error
+		for _, a := range addresses {
+			errs = append(errs, x.restore(Lease{Address: a, Owner: owner}))
+		}
+		return nil, errors.Join(errs...)
+	})
+	return err
 }
 
 // Release gives back all that owner holds, and only that: leases in the old form, which name no interface, only if there is none in the

@@ -97,6 +97,7 @@ func (c *Choice) giveWay(err error) bool {
 type filtered interface {
 	purpose() nft.Purpose
 	addElements(ctx context.Context, c *nft.Conn, key plugin.Key) error
+	repairElements(ctx context.Context, c *nft.Conn, key plugin.Key) error
 	checkElements(ctx context.Context, c *nft.Conn, key plugin.Key) error
 	rules(key plugin.Key) iptables.Rules
 }
@@ -122,6 +123,31 @@ func add(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
 		}
 	}
 	return c.withReason(iptables.On(conn).Add(ctx, f.rules(key)))
+}
+
+// repair puts back what is missing. What has been in iptables stays there if nothing is said about the backend: two would publish a port
+// twice.
+func repair(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
+	c, conn, err := w.open()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	if c.Preferred {
+		has, err := iptables.On(conn).Has(ctx, f.rules(key))
+		if err != nil {
+			return err
+		}
+		if has {
+			c = Choice{Backend: IPTables, Reason: "it was there before"}
+		}
+	}
+	if c.Backend == NFTables {
+		if err := f.repairElements(ctx, conn, key); !c.giveWay(err) {
+			return c.withReason(err)
+		}
+	}
+	return c.withReason(iptables.On(conn).Repair(ctx, f.rules(key)))
 }
 
 // check tries iptables too if nftables fails and nothing is said about it; the error is nftables'.

@@ -58,6 +58,23 @@ func (f Forward) Check(ctx context.Context, w Wish, key plugin.Key) error {
 	return check(ctx, Wish{Key: w.Key}, key, f.policy())
 }
 
+// Repair gives the attachment what is missing of it.
+func (f Forward) Repair(ctx context.Context, w Wish, key plugin.Key) error {
+	inZone, err := usesZone(ctx, w)
+	if err != nil {
+		return err
+	}
+	if !inZone {
+		return repair(ctx, w, key, f)
+	}
+	if f.Ingress != spec.Open {
+		if err := repair(ctx, Wish{Key: w.Key}, key, f.policy()); err != nil {
+			return err
+		}
+	}
+	return f.Zone.Repair(ctx, key, f.Addrs)
+}
+
 // Available reports whether the host has what Add needs.
 func (f Forward) Available(ctx context.Context, w Wish) error {
 	inZone, err := usesZone(ctx, w)
@@ -123,6 +140,10 @@ func (f Forward) addElements(ctx context.Context, c *nft.Conn, key plugin.Key) e
 		return err
 	}
 	return f.marked(c).Accept(ctx)
+}
+
+func (f Forward) repairElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
+	return errors.Join(c.Repair(ctx, key, nft.ToForward(f.ForwardNeeds)), f.marked(c).Accept(ctx))
 }
 
 func (f Forward) checkElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {

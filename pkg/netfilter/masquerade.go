@@ -23,9 +23,18 @@ func (m Masquerade) Add(ctx context.Context, w Wish, key plugin.Key) error {
 	return add(ctx, w, key, m)
 }
 
-// Check compares what is there with what Add makes.
+// Check compares what is there with what Add makes. What the reference plugins made will do.
 func (m Masquerade) Check(ctx context.Context, w Wish, key plugin.Key) error {
-	return check(ctx, w, key, m)
+	err := check(ctx, w, key, m)
+	if err != nil && w.Value != IPTables && isLeftover(ctx, reference.MasqueradeRules{Request: &plugin.Request{Key: key}}, m.Addrs) {
+		return nil
+	}
+	return err
+}
+
+// Repair gives the attachment what is missing of it.
+func (m Masquerade) Repair(ctx context.Context, w Wish, key plugin.Key) error {
+	return repair(ctx, w, key, m)
 }
 
 // Available reports whether the host has what Add needs.
@@ -38,6 +47,10 @@ func (Masquerade) purpose() nft.Purpose { return nft.Masquerading }
 
 func (m Masquerade) addElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
 	return c.Add(ctx, key, nft.ToMasquerade(m.Addrs))
+}
+
+func (m Masquerade) repairElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
+	return c.Repair(ctx, key, nft.ToMasquerade(m.Addrs))
 }
 
 func (m Masquerade) checkElements(_ context.Context, c *nft.Conn, key plugin.Key) error {

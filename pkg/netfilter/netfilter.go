@@ -101,6 +101,7 @@ func (h host) delFilter(ctx context.Context, p nft.Purpose, k iptables.Kind, hin
 // leftover is what the reference plugins made.
 type leftover interface {
 	Tables() []nftables.Table
+	LeadsTo(ctx context.Context, c *nft.Conn, addrs []netip.Prefix) (bool, error)
 	Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) error
 }
 
@@ -109,4 +110,19 @@ func (h host) delLeftover(ctx context.Context, l leftover, hint []netip.Prefix) 
 		return nil
 	}
 	return l.Del(ctx, h.conn, hint)
+}
+
+// isLeftover reports whether the reference plugins' rules are there for all of some addresses.
+func isLeftover(ctx context.Context, l leftover, addrs []netip.Prefix) bool {
+	conn, err := nft.Open()
+	if err != nil {
+		return false
+	}
+	defer conn.Close()
+	there, err := conn.HasTables(l.Tables()...)
+	if err != nil || !slices.Contains(there, true) {
+		return false
+	}
+	leads, err := l.LeadsTo(ctx, conn, addrs)
+	return err == nil && leads
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // PortMaps publishes ports of containers on the host.
@@ -32,9 +33,28 @@ func (p PortMaps) Add(ctx context.Context, w Wish, r *plugin.Request) error {
 	return nil
 }
 
-// Check compares what is there with what Add makes.
+// Check compares what is there with what Add makes. What the reference plugin made will do.
 func (p PortMaps) Check(ctx context.Context, w Wish, key plugin.Key) error {
-	return check(ctx, w, key, p)
+	err := check(ctx, w, key, p)
+	if err == nil || w.Value == IPTables {
+		return err
+	}
+	var to []netip.Prefix
+	for _, m := range p.Maps {
+		to = append(to, result.Single(m.Container.Addr()))
+	}
+	if isLeftover(ctx, reference.PortRules{Request: &plugin.Request{Key: key}}, to) {
+		return nil
+	}
+	return err
+}
+
+// Repair gives the attachment what is missing of them. Connections that lead to the container stay.
+func (p PortMaps) Repair(ctx context.Context, w Wish, key plugin.Key) error {
+	if err := repair(ctx, w, key, p); err != nil {
+		return err
+	}
+	return conntrack.FlushPublished(ctx, p.Maps)
 }
 
 // Available reports whether the host has what Add needs, as far as that can be told before there are any ports.
@@ -53,6 +73,10 @@ func (PortMaps) purpose() nft.Purpose { return nft.Publishing }
 
 func (p PortMaps) addElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
 	return c.Add(ctx, key, nft.ToPublish(spec.PortNeeds(p)))
+}
+
+func (p PortMaps) repairElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
+	return c.Repair(ctx, key, nft.ToPublish(spec.PortNeeds(p)))
 }
 
 func (p PortMaps) checkElements(_ context.Context, c *nft.Conn, key plugin.Key) error {

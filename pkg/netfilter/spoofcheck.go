@@ -28,6 +28,16 @@ func (s SpoofCheck) Add(ctx context.Context, key plugin.Key) error {
 	return conn.Add(ctx, key, nft.ToCheckSpoofing(s.HostEnd, s.MAC))
 }
 
+// Repair gives the attachment what is missing of it.
+func (s SpoofCheck) Repair(ctx context.Context, key plugin.Key) error {
+	conn, err := nft.Open()
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	return conn.Repair(ctx, key, nft.ToCheckSpoofing(s.HostEnd, s.MAC))
+}
+
 // Check compares what is there with what Add makes. What the reference plugin made will do.
 func (s SpoofCheck) Check(key plugin.Key) error {
 	conn, err := nft.Open()

@@ -6,6 +6,7 @@ package plugin
 
 import (
 	"context"
+	"errors"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -38,6 +39,17 @@ type Explainer interface {
 	// Explain says what it would choose for a configuration, and why: a sentence for each choice. It changes nothing.
 	Explain(config *conf.Object) []string
 }
+
+// Repairer is a plugin that can put back what something took from an attachment, such as a flush of the packet filter.
+type Repairer interface {
+	// Repair puts back all that Check, with the same request, finds missing, and announces each thing. What is right stays as it is: no
+	// connection is cut, no link is made anew, and nothing is taken from another attachment. It tries everything; an error is what could
+	// not be put back, and wraps ErrLost if the attachment itself is gone, of which nothing may be put back then.
+	Repair(ctx context.Context, r *Request) error
+}
+
+// ErrLost says that what is to be repaired is not there, or is another attachment's by now.
+var ErrLost = errors.New("only a restart of the container can put it back")
 
 // Descriptor is one row of the table of plugins.
 type Descriptor struct {
@@ -134,8 +146,10 @@ type Request struct {
 	Valid    []Key
 	HasValid bool
 
-	// Plugins are the plugins that can be called in this process.
-	Plugins Table
+	// Plugins are the plugins that can be called in this process. InProcess has them called there whatever is in Path: that the file there
+	// is this very binary need not be.
+	Plugins   Table
+	InProcess bool
 
 	// Deleter, when set, deletes links of the host.
 	Deleter Deleter

@@ -15,6 +15,21 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
+// Compose returns what a runtime sends to a plugin of a list: the plugin's own configuration with the list's name and version, of what is
+// wanted of a container that which the plugin has the capability for, and the result of the plugins before, if there is one, in the form of
+// the version.
+func Compose(own, list, wanted *conf.Object, prev *types100.Result, version string) *conf.Object {
+	config := own.Copy()
+	config.Take(list, "name", "cniVersion")
+	if asked := wanted.Only(own.Object("capabilities").TrueKeys()...); len(asked.Keys()) > 0 {
+		config.Set("runtimeConfig", asked)
+	}
+	if prev != nil {
+		config.Set("prevResult", result.FormOf(prev, version))
+	}
+	return config
+}
+
 // Configure is Read, and makes sure of what the plugin depends on.
 func Configure(r *plugin.Request, config *conf.Object, of plugin.Descriptor) error {
 	if err := Read(r, config, of); err != nil {

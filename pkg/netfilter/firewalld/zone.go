@@ -1,6 +1,7 @@
 package firewalld
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -36,6 +37,33 @@ func (z Zone) Add(ctx context.Context, key plugin.Key, addrs []netip.Addr) error
 	}
 	if err := exchange(ctx, map[plugin.Key]bool{key: true}, nil, added); err != nil {
 		return errors.Join(notRunning(err), z.Del(context.WithoutCancel(ctx), key, nil))
+	}
+	return nil
+}
+
+// Repair adds the addresses that have left the zone, but for those that another attachment has by now.
+func (z Zone) Repair(ctx context.Context, key plugin.Key, addrs []netip.Addr) error {
+	list, err := readRecord()
+	if err == nil {
+		err = cmp.Or(z.check(), isOwn(list, key, addrs))
+	}
+	if err != nil {
+		return err
+	}
+	var added []holding
+	for _, addr := range addrs {
+		added = append(added, holding{addr, z, key})
+	}
+	return notRunning(exchange(ctx, map[plugin.Key]bool{key: true}, nil, added))
+}
+
+// isOwn returns an error if another attachment has one of the addresses.
+func isOwn(list []holding, key plugin.Key, addrs []netip.Addr) error {
+	for _, addr := range addrs {
+		if i := indexOf(list, addr); i >= 0 && list[i].key != key {
+			return plugin.Errorf("two containers have one address: restart this one",
+				"%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
+		}
 	}
 	return nil
 }
@@ -114,14 +142,13 @@ func (z Zone) Check(ctx context.Context, key plugin.Key, addrs []netip.Addr) err
 		return err
 	}
 	list, err := readRecord()
+	if err == nil {
+		err = isOwn(list, key, addrs)
+	}
 	if err != nil {
 		return err
 	}
 	for _, addr := range addrs {
-		if i := indexOf(list, addr); i >= 0 && list[i].key != key {
-			return plugin.Errorf("two containers have one address: restart this one",
-				"%s in firewalld's zone %s belongs to %s", source(addr), list[i].zone, list[i].key)
-		}
 		zone, err := zoneOf(ctx, addr)
 		if err != nil {
 			return notRunning(err)

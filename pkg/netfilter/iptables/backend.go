@@ -33,7 +33,12 @@ func (*Backend) Available() error {
 }
 
 // Add gives an attachment what it is to have of a kind, in place of what it had.
-func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
+func (b *Backend) Add(ctx context.Context, r Rules) error { return b.give(ctx, r, false) }
+
+// Repair does the same in one step for each table, so that what is there stays in force. It takes nothing from another attachment.
+func (b *Backend) Repair(ctx context.Context, r Rules) error { return b.give(ctx, r, true) }
+
+func (b *Backend) give(ctx context.Context, r Rules, repairs bool) (err error) {
 	if r.err != nil {
 		return r.err
 	}
@@ -54,7 +59,7 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 	if err != nil {
 		return err
 	}
-	leaving, err := evict(before, tables, r.owner, r.ports)
+	leaving, err := evict(before, tables, r.owner, r.ports, repairs)
 	if err != nil {
 		return err
 	}
@@ -64,10 +69,12 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 	}
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	undo.Push("remove the rules of iptables again", func(ctx context.Context) error {
-		_, err := removeFrom(ctx, tables, map[owner]bool{r.owner: true}, nil)
-		return err
-	})
+	if !repairs {
+		undo.Push("remove the rules of iptables again", func(ctx context.Context) error {
+			_, err := removeFrom(ctx, tables, map[owner]bool{r.owner: true}, nil)
+			return err
+		})
+	}
 	after := filter(before, func(o rule) bool { return !leaving[o.owner] })
 	for _, o := range own {
 		o.owner = r.owner

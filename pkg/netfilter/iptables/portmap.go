@@ -150,8 +150,8 @@ func portMapOf(r rule) (m spec.PortMap, ok bool) {
 
 // evict returns those whose rules have to go for an ADD: its own attachment, and those that have one of its ports and are gone. Their
 // address is that of the container which the port is to lead to, or their network namespace is known to be gone. A port of any other one is
-// an error.
-func evict(owned []rule, tables []*table, adding owner, ports spec.PortNeeds) (leaving map[owner]bool, err error) {
+// an error, and with keepOthers that of each other one.
+func evict(owned []rule, tables []*table, adding owner, ports spec.PortNeeds, keepOthers bool) (leaving map[owner]bool, err error) {
 	leaving = map[owner]bool{adding: true}
 	for _, t := range tables {
 		for _, r := range t.rules {
@@ -163,8 +163,8 @@ func evict(owned []rule, tables []*table, adding owner, ports spec.PortNeeds) (l
 				continue
 			}
 			holder := publisher(owned, t, r, adding)
-			if holder != adding && other.Container.Addr() != ports.Maps[i].Container.Addr() {
-				if isGone, known := results.KnownGone(ports.Results, holder.key); !isGone {
+			if holder != adding && (keepOthers || other.Container.Addr() != ports.Maps[i].Container.Addr()) {
+				if isGone, known := results.KnownGone(ports.Results, holder.key); !isGone || keepOthers {
 					return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
 						"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder.key)
 				}

@@ -56,6 +56,32 @@ func (k Kind) Held(ctx context.Context, network string) (list []plugin.Held, err
 	return list, errors.Join(errs...)
 }
 
+// Has reports whether an attachment has anything of a kind here, or the reference plugins' chain for it.
+func (b *Backend) Has(ctx context.Context, r Rules) (bool, error) {
+	owned, err := readOwned()
+	if err != nil || slices.ContainsFunc(owned, func(o rule) bool { return o.owner == r.owner }) {
+		return err == nil, err
+	}
+	chains := r.owner.chains()
+	if r.owner.kind == Forwarding { // which has none for each container
+		chains = []string{forwardChain}
+	}
+	for _, f := range families() {
+		tables, err := b.tables(ctx, f, r.owner.kind.table(), false, chains)
+		if err != nil {
+			return false, err
+		}
+		for _, t := range tables {
+			lacking, err := t.lacking(ctx, ofFamily(f, r.own))
+			isOwn := func(chain string) bool { return r.owner.kind != Forwarding && t.chains[chain] }
+			if err != nil || len(lacking) < len(ofFamily(f, r.own)) || slices.ContainsFunc(chains, isOwn) {
+				return err == nil, err
+			}
+		}
+	}
+	return false, nil
+}
+
 // unknownTables returns the tables in which there may be containers' chains that are not known.
 func (b *Backend) unknownTables(ctx context.Context, k Kind, f *family, known map[string]bool) ([]*table, error) {
 	if k == Forwarding {

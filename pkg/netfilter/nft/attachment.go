@@ -33,22 +33,17 @@ func (c *Conn) Available(p Purpose) error {
 
 // Add gives an attachment what it wants, in place of what it has. What is made is found again by the attachment's key alone.
 func (c *Conn) Add(ctx context.Context, key plugin.Key, w Wants) error {
-	if err := tryConditions(ctx, w.ports); err != nil {
+	if err := prepare(ctx, w); err != nil {
 		return err
-	}
-	if w.port != "" {
-		if err := isolate(w.port); err != nil {
-			return err
-		}
 	}
 	t, o := c.table(w.Table), ownerOf(key, w.Purpose)
 	return t.change(ctx, func() error {
-		if err := t.hold(o, w); err != nil {
+		if err := t.hold(o, w, false); err != nil {
 			return err
 		}
 		err := t.addRules(ctx, o, w)
-		if link, _ := localhostLink(w.records); link != "" && err == nil {
-			err = localhost.Allow(link) // the guard is there by now
+		if err == nil {
+			err = allowLocalhost(w)
 		}
 		if err != nil {
 			_, err2 := t.release(o)
@@ -56,6 +51,43 @@ func (c *Conn) Add(ctx context.Context, key plugin.Key, w Wants) error {
 		}
 		return nil
 	})
+}
+
+// Repair gives an attachment what it lacks of what it wants. What it has stays in force meanwhile, and what another attachment has by now is
+// left to that, with an error.
+func (c *Conn) Repair(ctx context.Context, key plugin.Key, w Wants) error {
+	if err := prepare(ctx, w); err != nil {
+		return err
+	}
+	t, o := c.table(w.Table), ownerOf(key, w.Purpose)
+	return t.change(ctx, func() error {
+		err := t.hold(o, w, true)
+		if err == nil {
+			err = t.repairRules(ctx, o, w)
+		}
+		if err == nil {
+			err = allowLocalhost(w)
+		}
+		return err
+	})
+}
+
+// prepare does what needs no table: it tries conditions, and isolates a port.
+func prepare(ctx context.Context, w Wants) error {
+	err := tryConditions(ctx, w.ports)
+	if err == nil && w.port != "" {
+		err = isolate(w.port)
+	}
+	return err
+}
+
+// allowLocalhost lets the host reach the ports by 127.0.0.1, when the guard is there.
+func allowLocalhost(w Wants) error {
+	link, _ := localhostLink(w.records)
+	if link == "" {
+		return nil
+	}
+	return localhost.Allow(link)
 }
 
 // Check compares what the attachment has with what it wants, and makes sure that the table has its rules.
@@ -76,7 +108,7 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 	if err != nil {
 		return err
 	}
-	if !slices.EqualFunc(records, w.records, func(r, w record) bool { r.target = w.target; return r == w }) {
+	if !slices.EqualFunc(records, w.records, sameRecord) {
 		return t.mismatch(": %s holds %v, and should hold %v", o.comment, records, w.records)
 	}
 	wanted := t.elementsOf(o, w.records)
@@ -105,6 +137,12 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 	return nil
 }
 
+// sameRecord compares what the map of owners says with what is wanted: it does not have the target.
+func sameRecord(is, want record) bool {
+	is.target = want.target
+	return is == want
+}
+
 // Del takes back what an attachment has, and returns the published ports among it. What is not found is gone, and no error. Packets may
 // match it for some milliseconds more, but for those to ports of a protocol whose connections have no end of their own: they may be cut
 // when it returns.
@@ -128,15 +166,26 @@ func (c *Conn) Del(ctx context.Context, key plugin.Key, p Purpose) (maps []spec.
 }
 
 // hold gives an owner what it wants, in place of what it has. What another owner was given and never gave back, such as an address
-// that has been leased anew, is taken away from that; a published port only if that owner is gone.
-func (t *table) hold(o owner, w Wants) error {
+// that has been leased anew, is taken away from that; a published port only if that owner is gone. A repair takes nothing away, and
+// keeps what is right.
+func (t *table) hold(o owner, w Wants, repairs bool) error {
 	if len(w.records) > 0 {
 		if err := t.complete(w.records); err != nil {
 			return err
 		}
 	}
-	if _, err := t.release(o); err != nil {
-		return err
+	keeps := false
+	if repairs {
+		has, err := t.recordsOf(o)
+		if err != nil {
+			return err
+		}
+		keeps = len(has) <= len(w.records) && slices.EqualFunc(has, w.records[:len(has)], sameRecord)
+	}
+	if !keeps {
+		if _, err := t.release(o); err != nil {
+			return err
+		}
 	}
 	wanted := t.elementsOf(o, w.records)
 	if err := t.lookWhenExpired(wanted); err != nil {
@@ -144,16 +193,20 @@ func (t *table) hold(o owner, w Wants) error {
 	}
 	var missing, obsolete []element
 	for _, e := range wanted {
-		if e.there != nil && e.sharing != single {
+		isOwn := e.there != nil && e.there.Comment == o.comment
+		switch {
+		case e.there != nil && e.sharing != single || keeps && isOwn && bytes.Equal(e.there.Val, e.Val):
 			continue
+		case repairs && e.there != nil && !isOwn:
+			return final{t.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, e.there.Comment)}
 		}
-		if e.there != nil && e.set.IsMap && e.there.Comment != o.comment {
+		if e.there != nil && e.set.IsMap && !isOwn {
 			removed, err := t.releaseGone(e, w.ports.Results)
 			if err != nil {
 				return err
 			}
 			if len(removed) > 0 {
-				return t.hold(o, w)
+				return t.hold(o, w, repairs)
 			}
 		}
 		if e.there != nil {
@@ -162,104 +215,4 @@ func (t *table) hold(o owner, w Wants) error {
 		missing = append(missing, e)
 	}
 	return t.replace(obsolete, missing)
-}
-
-// release takes away what an owner has.
-func (t *table) release(o owner) (removed []element, err error) {
-	records, err := t.recordsOf(o)
-	if err != nil || len(records) == 0 {
-		return nil, err
-	}
-	return t.releaseAll(map[owner][]record{o: records})
-}
-
-// releaseAll takes away what owners have, in one transaction, except what has passed to others, and what they have in common with others
-// that still need it. Elements may match until the kernel's next tick: lookWhenExpired waits for that.
-func (t *table) releaseAll(going map[owner][]record) (removed []element, err error) {
-	var errs []error
-	for o, records := range going {
-		if link, own := localhostLink(records); own { // before the guard goes
-			if err := localhost.Forbid(link); err != nil {
-				errs = append(errs, err)
-				delete(going, o)
-			}
-		}
-	}
-	if len(going) == 0 {
-		return nil, errors.Join(errs...)
-	}
-	var list, kept []element
-	seen := map[string]bool{} // of what owners have in common
-	for o, records := range going {
-		for _, e := range t.elementsOf(o, records) {
-			if e.sharing == single || !seen[e.id()] {
-				list = append(list, e)
-			}
-			seen[e.id()] = e.sharing != single
-		}
-	}
-	if _, err := t.look(list); err != nil {
-		return nil, err
-	}
-	needed := needs{table: t, going: going}
-	for _, e := range list {
-		if e.there == nil || e.sharing == permanent || e.sharing == single && e.there.Comment != e.Comment {
-			continue
-		}
-		if e.sharing == common {
-			other, err := needed.by(e)
-			if err != nil {
-				return nil, err
-			}
-			if other != "" && other == e.there.Comment {
-				continue
-			}
-			if other != "" {
-				named := e
-				named.Comment = other
-				kept = append(kept, named)
-			}
-		}
-		e.SetElement = *e.there
-		removed = append(removed, e)
-	}
-	rules, err := t.rulesOf(going)
-	if err != nil || len(removed) == 0 {
-		return nil, errors.Join(append(errs, err)...)
-	}
-	t.conn.DeleteRules(rules)
-	return removed, errors.Join(append(errs, t.replace(removed, kept))...)
-}
-
-// needs finds out who else needs an element that several owners have in common, as they have in the table for forwarding. The element's
-// comment is of one that does. So a list of all is only needed when that one goes, or when its name is a shortened one.
-type needs struct {
-	table *table
-	going map[owner][]record
-	all   map[owner][]record // nil if it is to be listed
-}
-
-// by returns the comment of an owner that needs an element and does not go, "" if there is none.
-func (n *needs) by(e element) (comment string, err error) {
-	named := owner{comment: e.there.Comment}
-	if key := plugin.ParseKey(named.keyText()); key.ContainerID != "" {
-		named = ownerOf(key, e.record.kind.purpose())
-		if _, goes := n.going[named]; !goes {
-			records, err := n.table.recordsOf(named)
-			if err != nil || slices.Contains(records, e.record) {
-				return named.comment, err
-			}
-		}
-	}
-	if n.all == nil {
-		if n.all, err = n.table.allRecords(); err != nil {
-			return "", err
-		}
-	}
-	for o, records := range n.all { // in no order, so that it is rarely the next one to go
-		if _, goes := n.going[o]; !goes && slices.Contains(records, e.record) {
-			return o.comment, nil
-		}
-	}
-	return "", nil
 }

@@ -75,6 +75,22 @@ func (t *table) conditionRules(o owner, w Wants) (commands []string) {
 	return commands
 }
 
+// repairRules makes the rules that an attachment has for itself again, unless all are there.
+func (t *table) repairRules(ctx context.Context, o owner, w Wants) error {
+	if t.checkRules(o, w) == nil {
+		return nil
+	}
+	left, err := t.rulesOf(map[owner][]record{o: w.records})
+	if err == nil && len(left) > 0 {
+		t.conn.DeleteRules(left)
+		err = t.commit()
+	}
+	if err != nil {
+		return err
+	}
+	return t.addRules(ctx, o, w)
+}
+
 // addRules makes the rules that an attachment has for itself.
 func (t *table) addRules(ctx context.Context, o owner, w Wants) error {
 	commands := t.conditionRules(o, w)

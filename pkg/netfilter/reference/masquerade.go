@@ -29,6 +29,11 @@ func (MasqueradeRules) ownerIn(r *nftables.Rule) string {
 	return owner
 }
 
+// LeadsTo reports whether the attachment has rules for all of some addresses.
+func (m MasqueradeRules) LeadsTo(ctx context.Context, c *nft.Conn, addrs []netip.Prefix) (bool, error) {
+	return leadTo(ctx, c, m, attachmentHash(m.Key), addrs)
+}
+
 // Del removes what the attachment has.
 func (m MasqueradeRules) Del(ctx context.Context, c *nft.Conn, _ []netip.Prefix) error {
 	return remove(ctx, c, m, map[string]bool{attachmentHash(m.Key): true}, nil)

@@ -53,6 +53,11 @@ func leadsTo(r *nftables.Rule, addrs []netip.Prefix) bool {
 	})
 }
 
+// LeadsTo reports whether the container has rules that lead to all of some addresses.
+func (p PortRules) LeadsTo(ctx context.Context, c *nft.Conn, addrs []netip.Prefix) (bool, error) {
+	return leadTo(ctx, c, p, p.ContainerID, addrs)
+}
+
 // Del removes the rules that lead to one of the addresses that the attachment had, or if they are not known, all of the container's
 // unless libcni's results have another attachment of it. The DEL of the last one removes what is left that way.
 func (p PortRules) Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) error {

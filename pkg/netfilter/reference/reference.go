@@ -48,6 +48,16 @@ func remove(ctx context.Context, c *nft.Conn, p purpose, owners map[string]bool,
 	})
 }
 
+// leadTo reports whether an owner has rules for all of some addresses.
+func leadTo(ctx context.Context, c *nft.Conn, p purpose, owner string, addrs []netip.Prefix) (bool, error) {
+	rules, err := rulesIn(ctx, c, p)
+	rules = slices.DeleteFunc(rules, func(r *nftables.Rule) bool { return p.ownerIn(r) != owner })
+	lacksRule := func(a netip.Prefix) bool {
+		return !slices.ContainsFunc(rules, func(r *nftables.Rule) bool { return leadsTo(r, []netip.Prefix{a}) })
+	}
+	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, lacksRule), err
+}
+
 // rulesIn lists the rules of all attachments. What is not there has none.
 func rulesIn(ctx context.Context, c *nft.Conn, p purpose) (rules []*nftables.Rule, err error) {
 	for _, t := range p.Tables() {

@@ -45,6 +45,11 @@ func (s SpoofChains) IsThere(c *nft.Conn, key plugin.Key) bool {
 	return err == nil && there[0]
 }
 
+// LeadsTo reports whether the attachment has a spoof check: it is for all addresses.
+func (s SpoofChains) LeadsTo(_ context.Context, c *nft.Conn, _ []netip.Prefix) (bool, error) {
+	return s.IsThere(c, s.Key), nil
+}
+
 // Del removes what the attachment has.
 func (s SpoofChains) Del(ctx context.Context, c *nft.Conn, _ []netip.Prefix) error {
 	return remove(ctx, c, s, map[string]bool{firstChain(s.Key): true}, nil)

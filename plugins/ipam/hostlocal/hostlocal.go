@@ -4,6 +4,7 @@ package hostlocal
 import (
 	"context"
 	"net/netip"
+	"slices"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -87,6 +88,23 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return plugin.Errorf(lost, "host-local: Failed to find address added by container %s for interface %s in %s", r.ContainerID, r.IfName, c.store.Path())
 	}
 	return err
+}
+
+// Repair makes the leases again whose files are lost. It implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := load(r)
+	if err != nil {
+		return err
+	}
+	var lost []netip.Addr
+	for _, a := range result.PrefixesOf(r.PrevResult, r.IfName) {
+		inPool := func(p lease.Pool) bool { return p.Contains(a.Addr()) }
+		if slices.ContainsFunc(c.pools, inPool) && checkLease(a.Addr(), r.Key, c.store) != nil {
+			r.Announce("take the address " + a.Addr().String() + " in " + c.store.Path())
+			lost = append(lost, a.Addr())
+		}
+	}
+	return c.store.Restore(ctx, r.Key, lost)
 }
 
 // checkLease checks that the attachment holds the address.

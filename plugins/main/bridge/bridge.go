@@ -38,7 +38,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := a.Step(ctx, "bridge"); err != nil {
 		return nil, err
 	}
-	bridge, err := ensureBridge(a.Links(), c)
+	bridge, err := ensureBridge(a.Request, c)
 	if err != nil {
 		return nil, err
 	}
@@ -58,11 +58,14 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := a.Step(ctx, "gateway"); err != nil {
 		return nil, err
 	}
-	gateway, err := ensureGateway(a.Links(), c, bridge)
+	gateway, err := ensureGateway(a.Request, c, bridge)
 	if err != nil {
 		return nil, fmt.Errorf("gateway %s: %w", c.gatewayLink(), err)
 	}
-	if err := serveGateway(a.Links(), c, gateway, a.IPs); err != nil {
+	if err := forget(a.Links(), gateway, a.IPs); err != nil {
+		return nil, err
+	}
+	if err := serveGateway(a.Request, c, gateway, a.IPs); err != nil {
 		return nil, err
 	}
 	if err := c.masquerade.Add(ctx, a); err != nil {
@@ -113,9 +116,11 @@ func setPort(h *netlink.Handle, c *config, bridge, port netlink.Link) error {
 }
 
 // ensureBridge returns the network's bridge, up, made if it is not there.
-func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
+func ensureBridge(r *plugin.Request, c *config) (netlink.Link, error) {
+	h := r.Links()
 	l, err := h.LinkByName(c.name)
 	if link.IsNotFound(err) {
+		r.Announce("make bridge " + c.name)
 		l, err = createBridge(h, c)
 	}
 	if err != nil {
@@ -128,12 +133,14 @@ func ensureBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 		return nil, err
 	}
 	if l.Attrs().RawFlags&unix.IFF_UP == 0 { // just made, or by an ADD that was killed
+		r.Announce("set bridge " + c.name + " up")
 		trustNoRouter(c, c.name)
 		if err := h.LinkSetUp(l); err != nil {
 			return nil, fmt.Errorf("set bridge %s up: %w", c.name, err)
 		}
 	}
 	if c.promiscuous && l.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
+		r.Announce("make bridge " + c.name + " promiscuous")
 		if err := h.SetPromiscOn(l); err != nil {
 			return nil, fmt.Errorf("make bridge %s promiscuous: %w", c.name, err)
 		}
@@ -158,10 +165,13 @@ func (c *config) checkBridge(l netlink.Link) error {
 }
 
 // createBridge makes the bridge, which is down yet; another ADD may do so at the same time. Its MAC address is random: one derived
-// from the name would be the same on all nodes, which may be on one segment.
+// from the name would be the same on all nodes, which may be on one segment. One that is made again has that of before.
 func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	attrs := netlink.NewLinkAttrs()
-	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, attach.RandomMAC(), c.MTU
+	attrs.Name, attrs.HardwareAddr, attrs.MTU = c.name, c.bridgeMAC, c.MTU
+	if c.bridgeMAC == nil {
+		attrs.HardwareAddr = attach.RandomMAC()
+	}
 	bridge := &netlink.Bridge{LinkAttrs: attrs}
 	if c.filterVLANs {
 		bridge.VlanFiltering = &c.filterVLANs

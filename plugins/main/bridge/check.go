@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Check compares the bridge, the veth pair, the container's addresses and routes, the masquerading and the lease with the result
@@ -44,6 +45,12 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	}
 	if c.promiscuous && bridge.Attrs().RawFlags&unix.IFF_PROMISC == 0 {
 		return attach.Different("bridge %s is not promiscuous, the configuration has promiscMode", c.name)
+	}
+	if bridge.Attrs().RawFlags&unix.IFF_UP == 0 {
+		return attach.Different("bridge %s is down", c.name)
+	}
+	if err := checkGateway(r.Links(), c, bridge, result.AddressesOf(r.PrevResult, r.IfName)); err != nil {
+		return err
 	}
 	end, err := attach.CheckHostEnd(r, inside)
 	if err != nil {

@@ -2,6 +2,7 @@ package bridge
 
 import (
 	"cmp"
+	"net"
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
@@ -15,8 +16,9 @@ type config struct {
 	forceAddress      bool
 	masquerade        attach.MasqueradeConfig
 	promiscuous       bool
-	hairpin, isolated bool // of the port
-	spoofCheck        bool // macspoofchk
+	bridgeMAC         net.HardwareAddr // of one that is made; nil is any
+	hairpin, isolated bool             // of the port
+	spoofCheck        bool             // macspoofchk
 
 	vlan            int         // of what has no tag; 0 is none
 	trunk           []vlanRange // of what has a tag

@@ -29,13 +29,14 @@ func (c *config) gatewayLink() string {
 // ensureGateway returns the link that is to have the gateways' addresses: the bridge or, for a VLAN, one end of a veth pair whose other
 // end is a port of the bridge in that VLAN, up, made if it is not there. All containers of the VLAN share it, and it stays. A link of
 // another kind is somebody's own, such as a VLAN device on the bridge, and is taken as it is.
-func ensureGateway(h *netlink.Handle, c *config, bridge netlink.Link) (netlink.Link, error) {
-	name := c.gatewayLink()
+func ensureGateway(r *plugin.Request, c *config, bridge netlink.Link) (netlink.Link, error) {
+	name, h := c.gatewayLink(), r.Links()
 	if name == "" {
 		return bridge, nil
 	}
 	l, err := h.LinkByName(name)
 	if link.IsNotFound(err) {
+		r.Announce("make " + name + ", the gateway's link")
 		l, err = createGatewayLink(h, name, bridge.Attrs().MTU)
 	}
 	if err != nil || l.Type() != "veth" {
@@ -48,6 +49,7 @@ func ensureGateway(h *netlink.Handle, c *config, bridge netlink.Link) (netlink.L
 	if port.Attrs().MasterIndex != 0 && port.Attrs().OperState == netlink.OperUp {
 		return l, nil
 	}
+	r.Announce("connect " + name + " to bridge " + c.name)
 	return l, connectGateway(h, c, bridge, l, port)
 }
 
@@ -82,22 +84,27 @@ func connectGateway(h *netlink.Handle, c *config, bridge, gateway, port netlink.
 	return err
 }
 
-// serveGateway gives the bridge, or the link that is the gateway in its place, the gateways' addresses, and lets the host forward
-// packets. What it does is shared by all attachments of the bridge and stays, as it does with the reference plugin. The host forgets
-// what it knew of the container's addresses, which others may have had a moment ago.
-func serveGateway(h *netlink.Handle, c *config, gateway netlink.Link, ips []*types100.IPConfig) error {
+// forget has the host forget what it knew of the container's addresses, which others may have had a moment ago.
+func forget(h *netlink.Handle, gateway netlink.Link, ips []*types100.IPConfig) error {
 	for _, ip := range ips {
 		err := h.NeighDel(&netlink.Neigh{LinkIndex: gateway.Attrs().Index, IP: ip.Address.IP})
 		if err != nil && !errors.Is(err, unix.ENOENT) {
 			return fmt.Errorf("forget the neighbour %s of %s: %w", ip.Address.IP, gateway.Attrs().Name, err)
 		}
 	}
-	gateways := gatewaysOf(c, ips)
+	return nil
+}
+
+// serveGateway gives the bridge, or the link that is the gateway in its place, the gateways' addresses, and lets the host forward
+// packets. What it does is shared by all attachments of the bridge and stays, as it does with the reference plugin.
+func serveGateway(r *plugin.Request, c *config, gateway netlink.Link, ips []*types100.IPConfig) error {
+	h, gateways := r.Links(), gatewaysOf(c, ips)
 	var added []netip.Prefix
 	for _, g := range gateways {
 		err := attach.AddAddress(h, gateway, g)
 		switch {
 		case err == nil:
+			r.Announce("give " + gateway.Attrs().Name + " the address " + g.String())
 			added = append(added, g)
 		case !errors.Is(err, unix.EEXIST):
 			return errors.Join(fmt.Errorf("give %s the address %s: %w", gateway.Attrs().Name, g, err), withdraw(h, gateway, added))
@@ -108,7 +115,36 @@ func serveGateway(h *netlink.Handle, c *config, gateway netlink.Link, ips []*typ
 			return errors.Join(err, withdraw(h, gateway, added))
 		}
 	}
-	return attach.EnableForwarding(gateways)
+	return attach.EnableForwarding(r, gateways)
+}
+
+// checkGateway looks for the gateways' addresses, and whether the host forwards packets.
+func checkGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*types100.IPConfig) error {
+	gateway, gateways := bridge, gatewaysOf(c, ips)
+	if len(gateways) == 0 {
+		return nil
+	}
+	if name := c.gatewayLink(); name != "" {
+		l, err := h.LinkByName(name)
+		if err != nil {
+			return attach.Different("the gateway's link %s is not there: %v", name, err)
+		}
+		gateway = l
+	}
+	name := gateway.Attrs().Name
+	if gateway.Attrs().RawFlags&unix.IFF_UP == 0 {
+		return attach.Different("%s, the gateway, is down", name)
+	}
+	has, err := link.Addresses(h, gateway, netlink.FAMILY_ALL)
+	if err != nil {
+		return err
+	}
+	for _, g := range gateways {
+		if !slices.ContainsFunc(has, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == g }) {
+			return attach.Different("%s lacks the gateway's address %s", name, g)
+		}
+	}
+	return attach.CheckForwarding(gateways)
 }
 
 // gatewaysOf returns the addresses that the gateway must have.

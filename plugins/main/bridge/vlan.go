@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -96,14 +98,14 @@ func setVLANs(h *netlink.Handle, c *config, bridge, port netlink.Link, tagged []
 	return nil
 }
 
-// checkVLANs compares the VLANs of the container's port, and looks for their gateway.
-func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
+// differentVLANs returns the VLANs that the container's port is in and should not be, as it is in them, and those that it is not in.
+func differentVLANs(h *netlink.Handle, c *config, port netlink.Link) (unwanted, missing []uint16, err error) {
 	if !c.hasVLANs() {
-		return nil
+		return nil, nil, nil
 	}
 	vlans, err := link.Uninterrupted(h.BridgeVlanList)
 	if err != nil {
-		return fmt.Errorf("list the VLANs of ports: %w", err)
+		return nil, nil, fmt.Errorf("list the VLANs of ports: %w", err)
 	}
 	want := map[uint16]uint16{}
 	for _, r := range c.trunk {
@@ -115,17 +117,41 @@ func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
 	for _, has := range vlans[int32(port.Attrs().Index)] {
 		flags, wanted := want[has.Vid]
 		if wanted && flags != has.Flags || !wanted && !c.keepDefaultVLAN {
-			return attach.Different("port %s is in VLAN %d, which is not as configured", port.Attrs().Name, has.Vid)
+			unwanted = append(unwanted, has.Vid)
 		}
-		delete(want, has.Vid)
-	}
-	for id := range want {
-		return attach.Different("port %s is not in VLAN %d", port.Attrs().Name, id)
-	}
-	if name := c.gatewayLink(); name != "" {
-		if _, err := h.LinkByName(name); err != nil {
-			return attach.Different("the gateway's link %s is not there: %v", name, err)
+		if flags == has.Flags {
+			delete(want, has.Vid)
 		}
+	}
+	return unwanted, slices.Sorted(maps.Keys(want)), nil
+}
+
+// checkVLANs compares the VLANs of the container's port.
+func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
+	unwanted, missing, err := differentVLANs(h, c, port)
+	switch {
+	case err != nil:
+		return err
+	case len(unwanted) > 0:
+		return attach.Different("port %s is in VLAN %d, which is not as configured", port.Attrs().Name, unwanted[0])
+	case len(missing) > 0:
+		return attach.Different("port %s is not in VLAN %d", port.Attrs().Name, missing[0])
 	}
 	return nil
+}
+
+// repairVLANs puts the container's port into its VLANs again, and into no other.
+func repairVLANs(r *plugin.Request, c *config, bridge, port netlink.Link) error {
+	unwanted, missing, err := differentVLANs(r.Links(), c, port)
+	if err != nil || len(unwanted)+len(missing) == 0 {
+		return err
+	}
+	r.Announce("put port " + port.Attrs().Name + " into its VLANs")
+	var errs []error
+	for _, id := range unwanted {
+		if !slices.Contains(missing, id) { // which is put into it in the right way
+			errs = append(errs, r.Links().BridgeVlanDel(port, id, false, false, false, true))
+		}
+	}
+	return errors.Join(append(errs, setVLANs(r.Links(), c, bridge, port, c.trunk))...)
 }

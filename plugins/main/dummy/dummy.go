@@ -58,6 +58,15 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return err
 }
 
+// Repair implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	return attach.Repair(ctx, r, c, "dummy")
+}
+
 // Status reports whether an ADD could be served.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)

@@ -105,6 +105,18 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return err
 }
 
+// Repair implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	if c.dpdk {
+		return attach.RepairLease(ctx, r, &c.Config)
+	}
+	return attach.Repair(ctx, r, &c.Config, "")
+}
+
 // Status reports whether an ADD could be served: the device is on the host, or a container has it for the time being.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)

@@ -95,6 +95,15 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
+// Repair implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	return attach.Repair(ctx, r, &c.Config, "ipvlan")
+}
+
 // Status reports whether an ADD could be served. A master that is not named may be the interface of a plugin before.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)

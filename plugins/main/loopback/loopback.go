@@ -121,5 +121,18 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	return err
 }
 
+// Repair implements plugin.Repairer. What has lo up is told by its alias: in the namespace of another container it is left alone.
+func (Plugin) Repair(_ context.Context, r *plugin.Request) error {
+	_, lo, err := find(r)
+	if err != nil || isUp(lo) {
+		return err
+	}
+	if alias := lo.Attrs().Alias; alias != "" && alias != held.Alias(r.Key) {
+		return plugin.Errorf("restart the container", "lo of %s is another attachment's: %w", r.Netns, plugin.ErrLost)
+	}
+	r.Announce("set lo up")
+	return r.Inside(func() error { return link.SetUpAs(lo.Attrs().Index, lo.Attrs().Alias, 0) })
+}
+
 // Status reports whether containers can be entered.
 func (Plugin) Status(context.Context, *plugin.Request) error { return netns.CheckEntry() }

@@ -101,6 +101,15 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
+// Repair implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	return attach.Repair(ctx, r, &c.Config, "macvlan")
+}
+
 // Status reports whether an ADD could be served.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)

@@ -29,10 +29,15 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
+	var gateways []netip.Prefix
 	for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
 		if err := checkRoutes(r, inside, end, ip); err != nil {
 			return err
 		}
+		gateways = append(gateways, result.Single(result.Addr(ip.Address.IP)))
+	}
+	if err := attach.CheckForwarding(gateways); err != nil {
+		return err
 	}
 	return c.masquerade.Check(ctx, r)
 }
@@ -44,8 +49,7 @@ func checkRoutes(r *plugin.Request, inside, end netlink.Link, ip *types100.IPCon
 			return err
 		}
 	}
-	routes, err := r.Links().RouteGet(ip.Address.IP)
-	if err != nil || !slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.LinkIndex == end.Attrs().Index }) {
+	if !leadsTo(r.Links(), ip, end) {
 		return attach.Different("the host does not route %s to %s", ip.Address.IP, end.Attrs().Name)
 	}
 	return nil

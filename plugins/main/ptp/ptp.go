@@ -77,7 +77,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := a.Step(ctx, "gateway"); err != nil {
 		return nil, err
 	}
-	if err := serveGateway(a.Links(), end, a.IPs); err != nil {
+	if err := serveGateway(a.Request, end, a.IPs, false); err != nil {
 		return nil, err
 	}
 	if err := c.masquerade.Add(ctx, a); err != nil {
@@ -133,22 +133,61 @@ func singleNet(a netip.Addr) *net.IPNet {
 }
 
 // serveGateway gives the host end the gateways' addresses, which many host ends have, and has the host route to the container's addresses
-// by it, also where it has a route to an earlier holder.
-func serveGateway(h *netlink.Handle, end netlink.Link, ips []*types100.IPConfig) error {
-	name := end.Attrs().Name
+// by it, also where it has a route to an earlier holder. A repair leaves a route to another holder, which may be a later one.
+func serveGateway(r *plugin.Request, end netlink.Link, ips []*types100.IPConfig, repairs bool) error {
+	h, name := r.Links(), end.Attrs().Name
 	var gateways []netip.Prefix
 	for _, ip := range ips {
 		gateway := result.Single(result.Addr(ip.Gateway))
 		gateways = append(gateways, gateway)
-		if err := attach.AddAddress(h, end, gateway); err != nil && !errors.Is(err, unix.EEXIST) {
+		err := attach.AddAddress(h, end, gateway)
+		switch {
+		case err == nil:
+			r.Announce("give " + name + " the gateway's address " + gateway.String())
+		case !errors.Is(err, unix.EEXIST):
 			return fmt.Errorf("give %s the gateway's address %s: %w", name, gateway, err)
 		}
 		own := netlink.Route{LinkIndex: end.Attrs().Index, Dst: singleNet(result.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
-		if err := h.RouteReplace(&own); err != nil {
+		replace := h.RouteReplace
+		if repairs {
+			if leadsTo(h, ip, end) {
+				continue
+			}
+			r.Announce("route " + own.Dst.String() + " to " + name)
+			replace = h.RouteAdd
+		}
+		if err := replace(&own); err != nil {
 			return fmt.Errorf("route %s to %s: %w", own.Dst, name, err)
 		}
 	}
-	return attach.EnableForwarding(gateways)
+	return attach.EnableForwarding(r, gateways)
+}
+
+// leadsTo reports whether the host routes to an address by a link.
+func leadsTo(h *netlink.Handle, ip *types100.IPConfig, l netlink.Link) bool {
+	routes, err := h.RouteGet(ip.Address.IP)
+	return err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.LinkIndex == l.Attrs().Index })
+}
+
+// Repair implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	a, err := attach.BeginRepair(r, &c.Config, "veth")
+	if err != nil {
+		return err
+	}
+	end, err := a.RepairHostEnd()
+	if end == nil {
+		return err
+	}
+	routes, invalid := containerRoutes(a.IPs, a.KernelRoutes())
+	if invalid != nil {
+		return errors.Join(err, invalid)
+	}
+	return errors.Join(err, a.RepairWith(ctx, routes), serveGateway(r, end, a.IPs, true), c.masquerade.Repair(ctx, r))
 }
 
 // Del removes what the packet filter has, then the veth pair, and gives back the addresses.

@@ -156,6 +156,23 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
+// Repair implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	a, err := attach.BeginRepair(r, &c.Config, "tuntap")
+	if err != nil {
+		return err
+	}
+	bridge, err := c.findBridge(r)
+	if err == nil && bridge != nil {
+		err = a.RepairMaster(bridge)
+	}
+	return errors.Join(err, a.Repair(ctx))
+}
+
 // Status reports whether an ADD could be served.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r)

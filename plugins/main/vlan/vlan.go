@@ -3,6 +3,7 @@ package vlan
 
 import (
 	"context"
+	"errors"
 	"strconv"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -82,6 +83,19 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return attach.Different("%s has the MTU %d, configured is %d", r.IfName, is, c.MTU)
 	}
 	return nil
+}
+
+// Repair implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r)
+	if err != nil {
+		return err
+	}
+	a, err := attach.BeginRepair(r, &c.Config, "vlan")
+	if err != nil {
+		return err
+	}
+	return errors.Join(a.RepairMTU(), a.Repair(ctx))
 }
 
 // Status reports whether an ADD could be served.

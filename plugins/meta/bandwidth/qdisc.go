@@ -50,13 +50,24 @@ func readTBF(options []byte) (*netlink.Tbf, error) {
 
 // targetsOf returns the indexes of the links that what one link receives is sent through.
 func targetsOf(h *netlink.Handle, linkIndex int) (to []int, err error) {
+	filters, err := redirects(h, linkIndex)
+	for _, f := range filters {
+		if f.RedirIndex != 0 { // else the link is gone
+			to = append(to, f.RedirIndex)
+		}
+	}
+	return to, err
+}
+
+// redirects returns the filters that send on what a link receives.
+func redirects(h *netlink.Handle, linkIndex int) (list []*netlink.U32, err error) {
 	filters, err := link.Uninterrupted(func() ([]netlink.Filter, error) {
 		return h.FilterList(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: linkIndex}}, ingressHandle)
 	})
 	for _, f := range filters {
-		if u32, ok := f.(*netlink.U32); ok && u32.RedirIndex != 0 {
-			to = append(to, u32.RedirIndex)
+		if u32, ok := f.(*netlink.U32); ok && len(u32.Actions) == 1 && u32.Actions[0].Type() == "mirred" {
+			list = append(list, u32)
 		}
 	}
-	return to, link.IgnoreNotFound(err)
+	return list, link.IgnoreNotFound(err)
 }

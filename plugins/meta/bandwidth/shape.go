@@ -39,17 +39,27 @@ func (c *config) apply(h *netlink.Handle, k plugin.Key, end netlink.Link, undo *
 	if err := addTBF(h, c.tbf(c.egress, ifb.Index), ifb.Name); err != nil {
 		return nil, err
 	}
-	filters := &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: index, Handle: ingressHandle, Parent: netlink.HANDLE_INGRESS}}
+	filters := filtersOf(end)
 	if err := lacking(h.QdiscAdd(filters), "filter what "+name+" receives", ingressQdisc); err != nil {
 		return nil, err
 	}
 	undo.Push("stop filtering what "+name+" receives", func(context.Context) error { return h.QdiscDel(filters) })
-	// A filter of u32 that has nothing to match takes everything. Not all kernels have matchall.
-	err = h.FilterAdd(&netlink.U32{
-		FilterAttrs: netlink.FilterAttrs{LinkIndex: index, Parent: ingressHandle, Priority: 1, Protocol: unix.ETH_P_ALL},
-		Actions:     []netlink.Action{netlink.NewMirredAction(ifb.Index)},
+	return ifb, sendThrough(h, end, ifb)
+}
+
+// filtersOf returns the qdisc that filters what a link receives.
+func filtersOf(l netlink.Link) netlink.Qdisc {
+	return &netlink.Ingress{QdiscAttrs: netlink.QdiscAttrs{LinkIndex: l.Attrs().Index, Handle: ingressHandle, Parent: netlink.HANDLE_INGRESS}}
+}
+
+// sendThrough has what a link receives sent through an ifb. A filter of u32 that has nothing to match takes everything. Not all kernels have
+// matchall.
+func sendThrough(h *netlink.Handle, end, ifb netlink.Link) error {
+	err := h.FilterAdd(&netlink.U32{
+		FilterAttrs: netlink.FilterAttrs{LinkIndex: end.Attrs().Index, Parent: ingressHandle, Priority: 1, Protocol: unix.ETH_P_ALL},
+		Actions:     []netlink.Action{netlink.NewMirredAction(ifb.Attrs().Index)},
 	})
-	return ifb, lacking(err, "send what "+name+" receives through "+ifb.Name, filterToIFB)
+	return lacking(err, "send what "+end.Attrs().Name+" receives through "+ifb.Attrs().Name, filterToIFB)
 }
 
 // hostEnd returns the veth of this host that the previous result names and whose other end is in the container. Nothing is asked in

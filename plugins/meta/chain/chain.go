@@ -11,6 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // Plugin is the chain plugin.
@@ -75,6 +76,26 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		}
 	}
 	return nil
+}
+
+// Repair implements plugin.Repairer. It calls the plugins in order, all of them even if one fails, unless there is nothing to repair.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	steps, err := validate(r)
+	if err != nil {
+		return err
+	}
+	var errs []error
+	for _, s := range steps {
+		own, err := s.request(r, r.Command, r.PrevResult)
+		if err == nil {
+			err = request.Repair(ctx, s.plugin.Plugin, own)
+		}
+		errs = append(errs, s.wrap(err))
+		if errors.Is(err, plugin.ErrLost) {
+			break
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // Status asks all plugins.

@@ -13,7 +13,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
-	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // ownType is what the plugin is called.
@@ -122,14 +121,8 @@ func (s *step) call(ctx context.Context, r *plugin.Request, command plugin.Comma
 // request is what libcni would ask of the plugin: its own configuration with the network's name and version, what a runtime adds to
 // each plugin's for a verb, and of runtimeConfig what the plugin's capabilities ask for.
 func (s *step) request(r *plugin.Request, command plugin.Command, prev *types100.Result) (*plugin.Request, error) {
-	config := s.config.Copy()
-	config.Take(r.Config, "name", "cniVersion", request.ValidKey, request.OldValidKey)
-	if asked := r.Config.Object("runtimeConfig").Only(s.capabilities...); len(asked.Keys()) > 0 {
-		config.Set("runtimeConfig", asked)
-	}
-	if prev != nil {
-		config.Set("prevResult", result.FormOf(prev, r.Version))
-	}
+	config := request.Compose(s.config, r.Config, r.Config.Object("runtimeConfig"), prev, r.Version)
+	config.Take(r.Config, request.ValidKey, request.OldValidKey)
 	own := r.For(command)
 	if r.Trace != nil {
 		own.Trace = func(what string) { r.Trace(s.name + ": " + what) }

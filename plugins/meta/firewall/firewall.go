@@ -50,6 +50,16 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return c.forward.Check(ctx, c.backend, r.Key)
 }
 
+// Repair implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := wanted(r)
+	if err != nil {
+		return err
+	}
+	r.Announce("let packets pass")
+	return c.forward.Repair(ctx, c.backend, r.Key)
+}
+
 // Status reports whether the host has what the backend needs.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)

@@ -117,6 +117,19 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return d.Check(ctx, own)
 }
 
+// Repair has the delegate repair what ADD asked of it. It implements plugin.Repairer.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	kept, err := find(r)
+	if err != nil {
+		return err
+	}
+	d, own, err := kept.ofDelegate(r)
+	if err != nil {
+		return err
+	}
+	return request.Repair(ctx, d.Plugin, own)
+}
+
 // Status reports whether the node has a lease, and the delegate is ready for an ADD.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	d, own, err := wanted(r)

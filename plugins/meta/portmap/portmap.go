@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
@@ -51,6 +52,20 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	return ports.Check(ctx, c.backend, r.Key)
+}
+
+// Repair implements plugin.Repairer.
+func (p Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, ports, err := wanted(r)
+	if err != nil || len(ports.Maps) == 0 {
+		return err
+	}
+	var texts []string
+	for _, m := range ports.Maps {
+		texts = append(texts, m.String())
+	}
+	r.Announce("publish " + strings.Join(texts, ", "))
+	return withRemedy(ports.Repair(ctx, c.backend, r.Key))
 }
 
 // Status reports whether the host has what publishing a port needs.

@@ -190,7 +190,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 		return err
 	}
 	for _, s := range c.sources {
-		i := slices.IndexFunc(rules, func(rule netlink.Rule) bool { return s.leads(rule) && (c.table == 0 || rule.Table == c.table) })
+		i := c.ruleOf(s, rules)
 		if i < 0 {
 			return attach.Different("no rule leads packets from %s to their table", s.prefix.Addr())
 		}
@@ -208,5 +208,15 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 			}
 		}
 	}
+	for _, hint := range c.hintRoutes(l.Attrs().Index) {
+		if c.table == 0 && !hasHint(routes, hint) {
+			return attach.Different("the main table has no route to %s with the source %s", hint.Dst, hint.Src)
+		}
+	}
 	return nil
+}
+
+// ruleOf returns which rule leads packets from an address to their table, -1 if none does.
+func (c *config) ruleOf(s source, rules []netlink.Rule) int {
+	return slices.IndexFunc(rules, func(rule netlink.Rule) bool { return s.leads(rule) && (c.table == 0 || rule.Table == c.table) })
 }

@@ -146,18 +146,31 @@ type plan struct {
 	hints []netlink.Route // take their place there: to the addresses' own networks, with the address that programs are to choose
 }
 
+// hintRoutes returns the routes that tell programs which address to choose, if that is configured.
+func (c *config) hintRoutes(index int) (hints []netlink.Route) {
+	for _, s := range c.sources {
+		network := result.IPNet(s.prefix.Masked())
+		if c.hints && !s.prefix.IsSingleIP() && !route.Has(hints, route.Main, network) {
+			hints = append(hints, netlink.Route{LinkIndex: index, Dst: &network, Src: s.prefix.Addr().AsSlice(),
+				Table: route.Main, Protocol: protocol, Scope: netlink.SCOPE_LINK})
+		}
+	}
+	return hints
+}
+
+// hasHint reports whether one of the routes is a hint.
+func hasHint(routes []netlink.Route, hint netlink.Route) bool {
+	return slices.ContainsFunc(routes, func(rt netlink.Route) bool {
+		return rt.Table == hint.Table && result.Prefix(*rt.Dst) == result.Prefix(*hint.Dst) && rt.Src.Equal(hint.Src)
+	})
+}
+
 // plan leaves the routes alone if the configuration names a table.
 func (c *config) plan(h *netlink.Handle, index int) (p plan, err error) {
 	if c.table != 0 {
 		return p, nil
 	}
-	for _, s := range c.sources {
-		network := result.IPNet(s.prefix.Masked())
-		if c.hints && !s.prefix.IsSingleIP() && !route.Has(p.hints, route.Main, network) {
-			p.hints = append(p.hints, netlink.Route{LinkIndex: index, Dst: &network, Src: s.prefix.Addr().AsSlice(),
-				Table: route.Main, Protocol: protocol, Scope: netlink.SCOPE_LINK})
-		}
-	}
+	p.hints = c.hintRoutes(index)
 	routes, err := route.OfLink(h, index)
 	for _, rt := range routes {
 		if rt.Table != route.Main {
@@ -177,7 +190,7 @@ func (c *config) plan(h *netlink.Handle, index int) (p plan, err error) {
 		}
 	}
 	for _, s := range c.sources {
-		if s.gateway.IsValid() && !slices.ContainsFunc(p.own, s.isDefault) {
+		if s.gateway.IsValid() && !slices.ContainsFunc(append(routes, p.own...), s.isDefault) {
 			p.own = slices.Insert(p.own, 0, s.defaultRoute(index))
 		}
 	}

@@ -73,6 +73,43 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return r.PrevResult, nil
 }
 
+// Repair implements plugin.Repairer. An interface that is in another VRF, or in a bridge, stays there.
+func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+	c, err := parse(r.Config)
+	if err != nil {
+		return err
+	}
+	h, l, err := attach.Interface(r)
+	if err != nil {
+		return err
+	}
+	before, err := holdingsOf(h, l)
+	if err != nil {
+		return err
+	}
+	v, err := c.findOrMake(h)
+	if err != nil {
+		return err
+	}
+	if v.RawFlags&unix.IFF_UP == 0 {
+		r.Announce("set VRF " + c.name + " up")
+		if err := h.LinkSetUp(v); err != nil {
+			return err
+		}
+	}
+	switch l.Attrs().MasterIndex {
+	case v.Index:
+	case 0:
+		r.Announce("join VRF " + c.name)
+		if err := h.LinkSetMasterByIndex(l, v.Index); err != nil {
+			return fmt.Errorf("join VRF %s: %w", c.name, err)
+		}
+	default:
+		return attach.Different("interface %s is not in VRF %s, but has another master", r.IfName, c.name)
+	}
+	return before.putBack(ctx, r, h, l, int(v.Table))
+}
+
 // Del takes the interface out of the VRF, which is deleted if nothing else is in it, unless it was there before ADD. The interface's routes
 // go with it, when the plugin before in the chain deletes it next.
 func (Plugin) Del(_ context.Context, r *plugin.Request) error {

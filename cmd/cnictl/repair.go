@@ -1,0 +1,163 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/repair"
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// repairDocument is what repair prints with --json.
+type repairDocument struct {
+	DryRun      bool                   `json:"dryRun"`
+	Counts      map[repair.Outcome]int `json:"counts"`
+	Attachments []*repair.Report       `json:"attachments"`
+	Unread      []node.Unread          `json:"unread"`
+}
+
+func newRepair() *cobra.Command {
+	var (
+		where  network.Node
+		dryRun bool
+	)
+	cmd := &cobra.Command{
+		Use:   "repair [NETWORK | CONTAINER]",
+		Short: "Put back what a flush or a reload took from attachments",
+		Long: `Look at the attachments of this node, of a network, or of a container, and put
+back what is missing: rules of the packet filter, ports of bridges, gateways'
+addresses, queues, and inside the containers addresses, routes, rules and
+sysctls. No container is restarted, no connection is cut, and what is right
+stays as it is. CONTAINER is an id or its beginning, an address, a host end, a
+pod, a namespace.
+
+The exit code is 1 if something is still missing in the end; it can only be put
+back by a restart of the container then, or is in the way of somebody else.
+`,
+		Example: `  cnictl repair
+  cnictl repair --dry-run
+  cnictl repair demo`,
+		Args: arguments(0, 1),
+	}
+	addNodeFlags(cmd, &where)
+	addJSONFlag(cmd)
+	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and say what is missing")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		n := node.Read(cmd.Context(), node.Options{ConfDir: where.ConfDir, CacheDirs: []string{where.CacheDir}, Plugins: plugins.All})
+		attachments, err := chosen(n, args)
+		if err != nil {
+			return err
+		}
+		reports, err := repair.Attachments(cmd.Context(), attachments, repair.Options{
+			Plugins: plugins.All, Path: filepath.SplitList(where.BinDirs), DryRun: dryRun, Progress: counter(cmd),
+		})
+		d := &repairDocument{DryRun: dryRun, Counts: map[repair.Outcome]int{}, Attachments: reports, Unread: n.Unread}
+		for _, r := range reports {
+			d.Counts[r.Outcome]++
+		}
+		if err != nil && wantsJSON(cmd) {
+			return err
+		}
+		if failed := output(cmd, d, d.describe); failed != nil || err != nil {
+			return errors.Join(err, failed)
+		}
+		if d.Counts[repair.Wrong] > 0 {
+			return commandError{exitFailed}
+		}
+		return nil
+	}
+	return cmd
+}
+
+// chosen returns the attachments that are meant.
+func chosen(n *node.Node, args []string) (list []*node.Attachment, err error) {
+	if len(args) == 0 {
+		return n.Attachments, nil
+	}
+	for _, a := range n.Attachments {
+		if a.Network == args[0] {
+			list = append(list, a)
+		}
+	}
+	if list != nil || n.Network(args[0]) != nil {
+		return list, nil
+	}
+	for _, m := range n.Find(args[0]) {
+		list = append(list, m.Attachment)
+	}
+	if list == nil {
+		return nil, fmt.Errorf("%q is neither a network nor a container of this node", args[0])
+	}
+	return list, nil
+}
+
+// counter counts on standard error what is done, if that is a terminal.
+func counter(cmd *cobra.Command) func(done, all int) {
+	f, isFile := cmd.ErrOrStderr().(*os.File)
+	if !isFile || !term.IsTerminal(int(f.Fd())) {
+		return nil
+	}
+	return func(done, all int) {
+		fmt.Fprintf(f, "\r%d of %d attachments", done, all)
+		if done == all {
+			fmt.Fprintf(f, "\r%s\r", strings.Repeat(" ", len("0000000000 of 0000000000 attachments")))
+		}
+	}
+}
+
+func (d *repairDocument) describe(w io.Writer) {
+	for _, u := range d.Unread {
+		fmt.Fprintf(w, "note: %s: %s\n", harmless(u.What), harmless(u.Why))
+	}
+	for _, r := range d.Attachments {
+		if r.Outcome == repair.Right {
+			continue
+		}
+		fmt.Fprintf(w, "%s  %s/%s/%s", word(r.Outcome), r.Network, r.ContainerID, r.IfName)
+		if r.Why != "" {
+			fmt.Fprintf(w, ": %s", harmless(r.Why))
+		}
+		fmt.Fprintln(w)
+		for _, f := range r.Plugins {
+			fmt.Fprintf(w, "  %s: %s\n", f.Plugin, harmless(f.Found))
+			for _, what := range f.PutBack {
+				fmt.Fprintf(w, "    put back: %s\n", harmless(what))
+			}
+			if f.Left != "" && f.Left != f.Found {
+				fmt.Fprintf(w, "    left:     %s\n", harmless(f.Left))
+			}
+			if f.Remedy != "" {
+				fmt.Fprintf(w, "    remedy:   %s\n", harmless(f.Remedy))
+			}
+		}
+		if len(r.Foreign) > 0 {
+			fmt.Fprintf(w, "  not asked: %s, which is not cnibox's\n", strings.Join(r.Foreign, ", "))
+		}
+	}
+	var counts []string
+	for _, o := range []repair.Outcome{repair.Right, repair.Repaired, repair.Wrong, repair.Gone, repair.Skipped} {
+		if d.Counts[o] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", d.Counts[o], o))
+		}
+	}
+	fmt.Fprintf(w, "%d attachments: %s\n", len(d.Attachments), strings.Join(counts, ", "))
+}
+
+func word(o repair.Outcome) string {
+	switch o {
+	case repair.Repaired:
+		return good.Sprint(o)
+	case repair.Wrong:
+		return bad.Sprint(o)
+	}
+	return weak.Sprint(o)
+}

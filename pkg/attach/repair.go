@@ -1,0 +1,228 @@
+package attach
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/route"
+)
+
+// BeginRepair begins a Repair of an attachment whose link, of a kind, is in the container. A kind of "" is any.
+func BeginRepair(r *plugin.Request, c *Config, kind string) (*Attachment, error) {
+	want, _, l, err := find(r, kind)
+	switch {
+	case err != nil:
+		return nil, lost("%v", err)
+	case !IsOwn(r, l):
+		return nil, lost("interface %s of the container is not the attachment's", r.IfName)
+	}
+	a := &Attachment{Request: r, Config: c, Interface: want, link: l, IPs: result.AddressesOf(r.PrevResult, r.IfName), Routes: r.PrevResult.Routes}
+	a.ipam, err = findIPAM(r, c)
+	return a, err
+}
+
+func lost(format string, args ...any) error {
+	return plugin.Errorf("restart the container", format+": %w", append(args, plugin.ErrLost)...)
+}
+
+// CheckLost returns an error if the container does not have the link that ADD has reported, whatever has made it. A device that the kernel has
+// no link of has no MAC address, and the loopback link is always there.
+func CheckLost(r *plugin.Request) error {
+	want := result.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
+	if want == nil || want.Mac == "" || want.Mac == "00:00:00:00:00:00" {
+		return nil
+	}
+	_, err := BeginRepair(r, &Config{}, "")
+	return err
+}
+
+// Repair is the Repair of a plugin whose link is the container's alone.
+func Repair(ctx context.Context, r *plugin.Request, c *Config, kind string) error {
+	a, err := BeginRepair(r, c, kind)
+	if err != nil {
+		return err
+	}
+	return a.Repair(ctx)
+}
+
+// Repair gives the container its lease back, and the container's link what Check finds missing: the MAC address, addresses, being up, routes.
+// It tries everything.
+func (a *Attachment) Repair(ctx context.Context) error { return a.repair(ctx, a.KernelRoutes(), 0) }
+
+// RepairWith is Repair of what ConfigureWith has made.
+func (a *Attachment) RepairWith(ctx context.Context, routes []netlink.Route) error {
+	return a.repair(ctx, routes, unix.IFA_F_NOPREFIXROUTE)
+}
+
+func (a *Attachment) repair(ctx context.Context, routes []netlink.Route, addressFlags int) error {
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	errs := []error{a.repairMAC(inside, a.Interface, a.link)}
+	leased := RepairLease(ctx, a.Request, a.Config)
+	errs = append(errs, leased)
+	if a.Down {
+		return errors.Join(errs...)
+	}
+	if leased == nil { // the address of another container must not come back here
+		errs = append(errs, a.repairAddresses(inside, addressFlags))
+	}
+	errs = append(errs, a.repairUp(inside, a.link))
+	if leased == nil {
+		errs = append(errs, a.repairRoutes(inside, routes, addressFlags))
+	}
+	return withRemedy(errors.Join(errs...), a.IfName)
+}
+
+// RepairLease has IPAM put back the lease, if it can.
+func RepairLease(ctx context.Context, r *plugin.Request, c *Config) error {
+	ipam, err := findIPAM(r, c)
+	if err != nil || ipam == nil {
+		return err
+	}
+	return request.Repair(ctx, ipam.Plugin, r)
+}
+
+// RepairMTU gives the container's link the MTU that is configured.
+func (a *Attachment) RepairMTU() error {
+	if a.MTU == 0 || a.link.Attrs().MTU == a.MTU {
+		return nil
+	}
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	a.Announce(fmt.Sprintf("give %s the MTU %d", a.IfName, a.MTU))
+	return inside.LinkSetMTU(a.link, a.MTU)
+}
+
+// RepairMaster makes the container's link a port of a bridge there again.
+func (a *Attachment) RepairMaster(bridge netlink.Link) error {
+	if a.link.Attrs().MasterIndex == bridge.Attrs().Index {
+		return nil
+	}
+	inside, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	a.Announce("make " + a.IfName + " a port of bridge " + bridge.Attrs().Name)
+	return inside.LinkSetMaster(a.link, bridge)
+}
+
+// repairMAC gives a link the MAC address that ADD has reported.
+func (a *Attachment) repairMAC(h *netlink.Handle, want *types100.Interface, l netlink.Link) error {
+	mac, err := net.ParseMAC(want.Mac)
+	if err != nil || checkMAC(want, l) == nil {
+		return nil
+	}
+	a.Announce("give " + want.Name + " the MAC address " + want.Mac)
+	return h.LinkSetHardwareAddr(l, mac)
+}
+
+func (a *Attachment) repairUp(h *netlink.Handle, l netlink.Link) error {
+	if l.Attrs().RawFlags&unix.IFF_UP != 0 {
+		return nil
+	}
+	a.Announce("set " + l.Attrs().Name + " up")
+	return h.LinkSetUp(l)
+}
+
+// repairAddresses adds those that are missing.
+func (a *Attachment) repairAddresses(inside *netlink.Handle, flags int) error {
+	has, err := link.Addresses(inside, a.link, netlink.FAMILY_ALL)
+	missing := slices.DeleteFunc(slices.Clone(a.IPs), func(ip *types100.IPConfig) bool { return hasAddress(has, ip) })
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	for _, ip := range missing {
+		a.Announce("give " + a.IfName + " the address " + ip.Address.String())
+	}
+	if err := a.addAddresses(inside, missing, flags); err != nil || !a.needsDAD() || !slices.ContainsFunc(missing, isIPv6) {
+		return err
+	}
+	return a.Inside(a.waitForDAD)
+}
+
+// repairRoutes adds those that are missing, also the kernel's own, behind what leads to the same destination by now. Where they are to be
+// other plugins move them.
+func (a *Attachment) repairRoutes(inside *netlink.Handle, routes []netlink.Route, addressFlags int) error {
+	all, err := link.Routes(inside, netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return err
+	}
+	own, err := a.ownRoutes(inside, addressFlags)
+	has := routesOver(a.link.Attrs().Index, all)
+	table := a.table(inside)
+	errs := []error{err}
+	for _, r := range append(own, routes...) {
+		if hasRoute(has, r) {
+			continue
+		}
+		a.Announce("add the route " + route.Describe(r) + " to " + a.IfName)
+		r.LinkIndex = a.link.Attrs().Index
+		if r.Table == 0 {
+			r.Table = table
+		}
+		add := inside.RouteAppend
+		if r.Dst.IP.To4() == nil { // for which that is another hop of the same route
+			add = inside.RouteAddEcmp
+		}
+		if err := add(&r); err != nil && !errors.Is(err, unix.EEXIST) {
+			errs = append(errs, fmt.Errorf("add the route %s: %w", route.Describe(r), err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// ownRoutes returns the routes that the kernel makes for the addresses of a link: to their networks.
+func (a *Attachment) ownRoutes(inside *netlink.Handle, addressFlags int) (list []netlink.Route, err error) {
+	addresses, err := link.Addresses(inside, a.link, netlink.FAMILY_ALL)
+	for _, has := range addresses {
+		isGiven := slices.ContainsFunc(a.IPs, func(ip *types100.IPConfig) bool { return hasAddress([]netlink.Addr{has}, ip) })
+		p := result.Prefix(*has.IPNet)
+		if p.IsSingleIP() || addressFlags != 0 && isGiven || !isGiven && !p.Addr().IsLinkLocalUnicast() {
+			continue
+		}
+		network := result.IPNet(p.Masked())
+		r := netlink.Route{Dst: &network, Protocol: unix.RTPROT_KERNEL}
+		if p.Addr().Is4() {
+			r.Src, r.Scope = has.IP, netlink.SCOPE_LINK
+		} else {
+			r.Priority = 256 // IP6_RT_PRIO_ADDRCONF of linux/ipv6_route.h
+		}
+		list = append(list, r)
+	}
+	return list, err
+}
+
+// table returns the one that the routes of the link are in: the main one, or that of its VRF.
+func (a *Attachment) table(inside *netlink.Handle) int {
+	if index := a.link.Attrs().MasterIndex; index != 0 {
+		l, err := inside.LinkByIndex(index)
+		if vrf, ok := l.(*netlink.Vrf); ok && err == nil {
+			return int(vrf.Table)
+		}
+	}
+	return unix.RT_TABLE_MAIN
+}
+
+// RepairHostEnd gives the other end of the container's veth what CheckHostEnd finds missing, and returns it.
+func (a *Attachment) RepairHostEnd() (netlink.Link, error) {
+	end, want, err := findReported(a.Request, a.link)
+	if err != nil {
+		return nil, lost("%v", err)
+	}
+	return end, errors.Join(a.repairMAC(a.Links(), want, end), a.repairUp(a.Links(), end))
+}

@@ -1,0 +1,109 @@
+package nft
+
+import (
+	"errors"
+	"slices"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// release takes away what an owner has.
+func (t *table) release(o owner) (removed []element, err error) {
+	records, err := t.recordsOf(o)
+	if err != nil || len(records) == 0 {
+		return nil, err
+	}
+	return t.releaseAll(map[owner][]record{o: records})
+}
+
+// releaseAll takes away what owners have, in one transaction, except what has passed to others, and what they have in common with others
+// that still need it. Elements may match until the kernel's next tick: lookWhenExpired waits for that.
+func (t *table) releaseAll(going map[owner][]record) (removed []element, err error) {
+	var errs []error
+	for o, records := range going {
+		if link, own := localhostLink(records); own { // before the guard goes
+			if err := localhost.Forbid(link); err != nil {
+				errs = append(errs, err)
+				delete(going, o)
+			}
+		}
+	}
+	if len(going) == 0 {
+		return nil, errors.Join(errs...)
+	}
+	var list, kept []element
+	seen := map[string]bool{} // of what owners have in common
+	for o, records := range going {
+		for _, e := range t.elementsOf(o, records) {
+			if e.sharing == single || !seen[e.id()] {
+				list = append(list, e)
+			}
+			seen[e.id()] = e.sharing != single
+		}
+	}
+	if _, err := t.look(list); err != nil {
+		return nil, err
+	}
+	needed := needs{table: t, going: going}
+	for _, e := range list {
+		if e.there == nil || e.sharing == permanent || e.sharing == single && e.there.Comment != e.Comment {
+			continue
+		}
+		if e.sharing == common {
+			other, err := needed.by(e)
+			if err != nil {
+				return nil, err
+			}
+			if other != "" && other == e.there.Comment {
+				continue
+			}
+			if other != "" {
+				named := e
+				named.Comment = other
+				kept = append(kept, named)
+			}
+		}
+		e.SetElement = *e.there
+		removed = append(removed, e)
+	}
+	rules, err := t.rulesOf(going)
+	if err != nil || len(removed) == 0 {
+		return nil, errors.Join(append(errs, err)...)
+	}
+	t.conn.DeleteRules(rules)
+	return removed, errors.Join(append(errs, t.replace(removed, kept))...)
+}
+
+// needs finds out who else needs an element that several owners have in common, as they have in the table for forwarding. The element's
+// comment is of one that does. So a list of all is only needed when that one goes, or when its name is a shortened one.
+type needs struct {
+	table *table
+	going map[owner][]record
+	all   map[owner][]record // nil if it is to be listed
+}
+
+// by returns the comment of an owner that needs an element and does not go, "" if there is none.
+func (n *needs) by(e element) (comment string, err error) {
+	named := owner{comment: e.there.Comment}
+	if key := plugin.ParseKey(named.keyText()); key.ContainerID != "" {
+		named = ownerOf(key, e.record.kind.purpose())
+		if _, goes := n.going[named]; !goes {
+			records, err := n.table.recordsOf(named)
+			if err != nil || slices.Contains(records, e.record) {
+				return named.comment, err
+			}
+		}
+	}
+	if n.all == nil {
+		if n.all, err = n.table.allRecords(); err != nil {
+			return "", err
+		}
+	}
+	for o, records := range n.all { // in no order, so that it is rarely the next one to go
+		if _, goes := n.going[o]; !goes && slices.Contains(records, e.record) {
+			return o.comment, nil
+		}
+	}
+	return "", nil
+}

@@ -1,0 +1,124 @@
+package repair
+
+import (
+	"context"
+	"errors"
+	"os"
+
+	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
+)
+
+// attempt is one attachment on its way.
+type attempt struct {
+	*node.Attachment
+	*run
+	report *Report
+}
+
+func (a *attempt) skip(why error) Outcome {
+	a.report.Why = why.Error()
+	return Skipped
+}
+
+// find notes what a plugin has found, and returns where to note what came of it.
+func (a *attempt) find(name string, err error) *Finding {
+	a.report.Plugins = append(a.report.Plugins, Finding{Plugin: name, Found: plugin.AsError(err).Msg})
+	return &a.report.Plugins[len(a.report.Plugins)-1]
+}
+
+// look asks the plugins' CHECK, all of them if that is all there is to do.
+func (a *attempt) look(ctx context.Context) Outcome {
+	steps, err := a.begin()
+	if err != nil {
+		return a.skip(err)
+	}
+	defer steps[0].request.Close()
+	if err := attach.CheckLost(steps[0].request); err != nil {
+		a.find(steps[0].name, err).fail(err)
+		return Wrong
+	}
+	is := Right
+	for _, s := range steps {
+		if err := s.plugin.Check(ctx, s.request); err != nil {
+			a.find(s.name, err).fail(err)
+			is = Wrong
+		}
+		if is == Wrong && !a.DryRun {
+			break
+		}
+	}
+	return is
+}
+
+// repair has all plugins put back what is missing.
+func (a *attempt) repair(ctx context.Context) Outcome {
+	if !a.isSame() {
+		return Gone
+	}
+	a.report.Plugins = []Finding{}
+	steps, err := a.begin()
+	if err != nil {
+		return a.skip(err)
+	}
+	defer steps[0].request.Close()
+	if err := attach.CheckLost(steps[0].request); err != nil {
+		a.find(steps[0].name, err).fail(err)
+		return Wrong
+	}
+	is := Right
+	for _, s := range steps {
+		found := s.plugin.Check(ctx, s.request)
+		if found == nil {
+			continue
+		}
+		f := a.find(s.name, found)
+		s.request.Trace = f.putBack
+		err := request.Repair(ctx, s.plugin, s.request)
+		switch {
+		case err != nil:
+			f.fail(err)
+			is = Wrong
+		case is == Right:
+			is = Repaired
+		}
+		if errors.Is(err, plugin.ErrLost) {
+			break
+		}
+	}
+	return is
+}
+
+// isSame reports whether libcni has the same result as before.
+func (a *attempt) isSame() bool {
+	file, err := os.Stat(a.Result.Path)
+	return err == nil && file.ModTime().Equal(a.Result.Written)
+}
+
+// takeBackIfGone removes what was put back for an attachment that was deleted meanwhile: what plugins have on the host besides the host end,
+// by which it is seen that it is gone, and that no ADD makes it again.
+func (a *attempt) takeBackIfGone(ctx context.Context) {
+	if _, err := os.Stat(a.Result.Path); !errors.Is(err, os.ErrNotExist) || a.HostEnd == nil {
+		return
+	}
+	r := &plugin.Request{Command: plugin.Del, Key: a.Key(), Results: a.resultsDir(), Plugins: a.Options.Plugins, Config: conf.New().Lenient()}
+	_, err := r.Links().LinkByName(a.HostEnd.Name)
+	end, failed := attach.HostEnd(r)
+	if err == nil || failed != nil || end != nil {
+		return
+	}
+	a.report.Outcome, a.report.Why = Gone, "it was deleted meanwhile, and what was put back is removed again"
+	errs := []error{netfilter.Del(ctx, r, nil, netfilter.Masquerade{}, netfilter.SpoofCheck{})}
+	for _, row := range a.Options.Plugins {
+		if row.Chained {
+			errs = append(errs, row.Plugin.Del(ctx, r))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		a.report.Outcome, a.report.Why = Wrong, "it was deleted meanwhile, and what was put back can't be removed: "+err.Error()
+	}
+}

@@ -1,0 +1,117 @@
+package repair
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/results"
+)
+
+// step is one plugin of an attachment's list, with what a runtime would ask of it by CHECK.
+type step struct {
+	name    string
+	plugin  plugin.Plugin
+	request *plugin.Request
+}
+
+func (a *attempt) resultsDir() string { return filepath.Dir(a.Result.Path) }
+
+// begin returns the attachment's plugins, one at least, if they can be asked about it. Their requests share what has to be closed.
+func (a *attempt) begin() ([]*step, error) {
+	switch {
+	case a.Result == nil || a.Result.Result == nil:
+		return nil, errors.New("libcni has no result of it that can be read")
+	case a.State != node.Alive || a.Namespace == nil:
+		return nil, errors.New(a.Why)
+	}
+	if _, replaced := results.KnownEnded(a.resultsDir(), a.Key(), a.Result.Written, ""); replaced {
+		return nil, fmt.Errorf("the network namespace %s was made anew after its ADD", a.Netns)
+	}
+	pair, err := a.open()
+	if err != nil {
+		return nil, err
+	}
+	steps, err := a.steps(&plugin.Request{
+		Command: plugin.Check, Key: a.Key(), Netns: a.Netns, Pair: pair, Args: a.arguments(), Path: a.Path,
+		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true,
+	})
+	if err == nil && len(steps) == 0 {
+		err = errors.New("none of its plugins is cnibox's")
+	}
+	if err != nil {
+		pair.Close()
+	}
+	return steps, err
+}
+
+// open opens the attachment's namespace, wherever it can be found by now.
+func (a *attempt) open() (*netns.Pair, error) {
+	pair := netns.NewPair(a.Namespace.Path(), false)
+	if err := pair.Err(); err != nil {
+		return nil, err
+	}
+	var file unix.Stat_t
+	if err := unix.Fstat(int(pair.NS().Fd()), &file); err != nil || file.Ino != a.Namespace.Inode {
+		pair.Close()
+		return nil, errors.New("its network namespace has just gone")
+	}
+	return pair, nil
+}
+
+func (a *attempt) arguments() string {
+	var pairs []string
+	for _, p := range a.Result.CniArgs {
+		pairs = append(pairs, p[0]+"="+p[1])
+	}
+	return strings.Join(pairs, ";")
+}
+
+// steps returns our plugins of the configuration that ADD had, and notes the others.
+func (a *attempt) steps(base *plugin.Request) (steps []*step, err error) {
+	config, err := conf.Parse(a.Result.Config)
+	if err != nil {
+		return nil, fmt.Errorf("the configuration in %s is %w", a.Result.Path, err)
+	}
+	version, unchecked := "", false
+	config.String("cniVersion", &version)
+	if config.Bool("disableCheck", &unchecked); unchecked {
+		return nil, errors.New("its network has disableCheck")
+	}
+	wanted := conf.New()
+	if text, err := json.Marshal(a.Result.CapabilityArgs); err == nil && a.Result.CapabilityArgs != nil {
+		if wanted, err = conf.Parse(text); err != nil {
+			return nil, fmt.Errorf("the capability arguments in %s are %w", a.Result.Path, err)
+		}
+	}
+	list := []*conf.Object{config} // one plugin alone, in the old form
+	if config.Has("plugins") {
+		list = nil
+		config.Objects("plugins", func(o *conf.Object) { list = append(list, o) })
+	}
+	a.report.Foreign = nil
+	for _, o := range list {
+		name := ""
+		o.String("type", &name)
+		row := a.Options.Plugins.Find(name)
+		if row == nil || a.isForeign(name) {
+			a.report.Foreign = append(a.report.Foreign, name)
+			continue
+		}
+		own := *base
+		if err := request.Configure(&own, request.Compose(o, config, wanted, a.Result.Result, version), *row); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+		steps = append(steps, &step{name, row.Plugin, &own})
+	}
+	return steps, config.Err()
+}
