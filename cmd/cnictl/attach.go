@@ -20,6 +20,9 @@ func attachmentCommand(cmd *cobra.Command, do func(cmd *cobra.Command, f *attach
 	cmd.Flags().StringVar(&f.Netns, "netns", "", "path of the container's network namespace, if not given as NETNS")
 	cmd.Flags().StringVar(&f.ID, "id", "", "container id (default: cnitool's, made from the path of the namespace)")
 	cmd.Args = arguments(1, 2)
+	cmd.ValidArgsFunction = completeAttachment
+	complete(cmd, "id", completeIDs)
+	complete(cmd, "ifname", completeInterfaces)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
 			if f.Netns != "" && f.Netns != args[1] {

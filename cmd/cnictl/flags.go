@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/node"
 )
 
 // environment says in every command's help which variables it reads; they are those of cnitool.
@@ -24,6 +26,13 @@ func addNodeFlags(cmd *cobra.Command, n *network.Node) {
 	flags.StringVar(&n.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), network.DefaultConfDir), "directory of networks")
 	flags.StringVar(&n.BinDirs, "bin-dir", cmp.Or(os.Getenv("CNI_PATH"), network.DefaultBinDir), "directories of plugins, separated by ':'")
 	flags.StringVar(&n.CacheDir, "cache-dir", libcni.CacheDir, "directory in which libcni keeps results")
+}
+
+// addLookFlags gives a command the flags of those that look at the node.
+func addLookFlags(cmd *cobra.Command, o *node.Options) {
+	flags := cmd.Flags()
+	flags.StringVar(&o.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), "directory of networks")
+	flags.StringArrayVar(&o.CacheDirs, "cache-dir", nil, "one more directory in which libcni keeps results, besides "+strings.Join(node.CacheDirs, " and ")+"; repeatable")
 }
 
 // attachmentFlags are the flags and the environment of the commands about one attachment.

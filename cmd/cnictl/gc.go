@@ -31,7 +31,8 @@ With --all everything of the network is removed, of running containers too.
 		Example: `  cnictl gc demo
   cnictl gc demo --valid 3f2a9c/eth0
   cnictl gc demo --all`,
-		Args: arguments(1, 1),
+		Args:              arguments(1, 1),
+		ValidArgsFunction: completeNetworks,
 	}
 	addNodeFlags(cmd, &node)
 	addJSONFlag(cmd)

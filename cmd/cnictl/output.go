@@ -42,11 +42,16 @@ func show(cmd *cobra.Command, text []byte) error {
 }
 
 func printJSON(cmd *cobra.Command, document any) error {
-	text, err := json.MarshalIndent(document, "", "    ")
+	text, err := asJSON(document)
 	if err != nil {
 		return err
 	}
-	return show(cmd, append(text, '\n'))
+	return show(cmd, text)
+}
+
+func asJSON(document any) ([]byte, error) {
+	text, err := json.MarshalIndent(document, "", "    ")
+	return append(text, '\n'), err
 }
 
 // describe prints an attachment for people.

@@ -41,7 +41,9 @@ func newStatus() *cobra.Command {
 `,
 		Example: "  cnictl status demo",
 		Args:    arguments(1, 1),
-		RunE:    func(cmd *cobra.Command, args []string) error { return status(cmd, node, args[0]) },
+
+		ValidArgsFunction: completeNetworks,
+		RunE:              func(cmd *cobra.Command, args []string) error { return status(cmd, node, args[0]) },
 	}
 	addNodeFlags(cmd, &node)
 	addJSONFlag(cmd)

@@ -30,6 +30,15 @@ func newGrid(head ...string) grid {
 	return g
 }
 
+// alignRight aligns columns of numbers, counted from 1.
+func (g grid) alignRight(columns ...int) {
+	var configs []table.ColumnConfig
+	for _, c := range columns {
+		configs = append(configs, table.ColumnConfig{Number: c, Align: text.AlignRight, AlignHeader: text.AlignRight})
+	}
+	g.SetColumnConfigs(configs)
+}
+
 // add adds a row. What containers and files say has to be harmless before.
 func (g grid) add(cells ...string) { g.AppendRow(row(cells)) }
 
@@ -63,6 +72,9 @@ var (
 	weak = text.Colors{text.FgYellow}
 	bad  = text.Colors{text.FgRed}
 )
+
+// hasColours reports whether there are colours: then a person looks at a terminal.
+func hasColours() bool { return good.Sprint(".") != "." }
 
 // setColours allows colours where a person looks: on a terminal, unless NO_COLOR is set (https://no-color.org).
 func setColours(stdout io.Writer) {

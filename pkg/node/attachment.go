@@ -88,7 +88,7 @@ func (n *Node) complete(a *Attachment) {
 	if a.Result != nil {
 		a.Netns, a.Cache = a.Result.NetNS, a.Result.Path
 		a.since(a.Result.Written)
-		a.readArguments(a.readConfiguration())
+		a.readArguments(a.readConfiguration(n.plugins))
 		a.readAddresses()
 	}
 	for _, t := range a.Held {
@@ -100,6 +100,7 @@ func (n *Node) complete(a *Attachment) {
 		}
 		a.since(t.Held.Since)
 	}
+	n.nameHolders(a)
 	n.judge(a)
 }
 

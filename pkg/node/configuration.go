@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // readConfiguration reads what the configuration says that ADD had, and returns the capabilities that its plugins have: what the runtime
 // gives for others reaches nobody.
-func (a *Attachment) readConfiguration() (capabilities map[string]bool) {
+func (a *Attachment) readConfiguration(all plugin.Table) (capabilities map[string]bool) {
 	config, err := conf.Parse(a.Result.Config)
 	if err != nil {
 		return map[string]bool{"portMappings": true, "bandwidth": true} // it is not known
@@ -20,6 +21,10 @@ func (a *Attachment) readConfiguration() (capabilities map[string]bool) {
 	add := func(p *conf.Object) {
 		name, master, inContainer := "", "", false
 		p.String("type", &name)
+		if row := all.Find(name); row != nil && row.Name == "bridge" {
+			master = "cni0" // unless it is said
+			p.String("bridge", &master)
+		}
 		a.Plugins = append(a.Plugins, name)
 		for _, c := range p.Object("capabilities").TrueKeys() {
 			capabilities[c] = true

@@ -16,6 +16,9 @@ type Match struct {
 // Find returns the attachments that a name may mean: an address, the id of a container or its beginning, a pod, a host end, a published
 // port, a namespace or its path, a MAC address. If the name is exactly that of some, those whose name only begins so are left out.
 func (n *Node) Find(name string) (matches []Match) {
+	if name == "" {
+		return nil
+	}
 	var begin []Match
 	for _, a := range n.Attachments {
 		switch by := a.is(name); {
@@ -34,7 +37,6 @@ func (n *Node) Find(name string) (matches []Match) {
 func (a *Attachment) is(name string) string {
 	address, _ := netip.ParseAddr(name)
 	prefix, _ := netip.ParsePrefix(name)
-	port, _ := strconv.Atoi(strings.TrimPrefix(name, ":"))
 	switch {
 	case a.ContainerID == name, a.Owner == name, a.ContainerID+"/"+a.IfName == name:
 		return "container"
@@ -46,15 +48,22 @@ func (a *Attachment) is(name string) string {
 		return "host end"
 	case strings.EqualFold(a.MAC, name), a.HostEnd != nil && strings.EqualFold(a.HostEnd.MAC, name):
 		return "MAC address"
-	case port > 0 && slices.ContainsFunc(a.Ports, func(p Port) bool { return p.HostPort == port }):
+	case slices.ContainsFunc(a.Ports, func(p Port) bool { return p.is(name) }):
 		return "port"
-	case a.Namespace != nil && a.Namespace.is(name), a.Netns != "" && a.Netns == name:
+	case a.Namespace != nil && a.Namespace.Is(name), a.Netns != "" && a.Netns == name:
 		return "namespace"
 	}
 	return ""
 }
 
-func (s *Namespace) is(name string) bool {
+// is reports whether a name is the port's: 8080, :8080 or 127.0.0.1:8080, and tcp/ before or /tcp behind it.
+func (p Port) is(name string) bool {
+	name = strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(name), p.Protocol+"/"), "/"+p.Protocol)
+	return name == p.Host() || strings.TrimPrefix(name, ":") == strconv.Itoa(p.HostPort)
+}
+
+// Is reports whether a name is the namespace's: its path or the end of that, its inode number, /proc/PID/ns/net.
+func (s *Namespace) Is(name string) bool {
 	return slices.ContainsFunc(s.Paths, func(p string) bool { return p == name || strings.HasSuffix(p, "/"+name) }) ||
 		s.PID > 0 && "/proc/"+strconv.Itoa(s.PID)+"/ns/net" == name || strconv.FormatUint(s.Inode, 10) == name
 }

@@ -27,6 +27,8 @@ type Thing struct {
 
 	Held  plugin.Held  `json:"-"`
 	Store plugin.Store `json:"-"` // that can release it
+
+	by []string // all plugins that list it
 }
 
 // Address returns the address that is held, if it is one.
@@ -60,7 +62,7 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 	}
 	host := netns.NewPair("", false)
 	defer host.Close()
-	asked, known := map[plugin.Store]bool{}, map[string]bool{}
+	l := list{index: map[string]int{}, asked: map[plugin.Store][]int{}}
 	for _, row := range o.Plugins {
 		holder, ok := row.Plugin.(plugin.Holder)
 		if !ok {
@@ -72,28 +74,53 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 			}
 			r := &plugin.Request{Config: c, Pair: host, Results: o.caches()[0] + "/results", Valid: valid}
 			for _, s := range holder.Stores(r) {
-				if reflect.TypeOf(s).Comparable() { // most are the same whatever the configuration
-					if asked[s] {
-						continue
-					}
-					asked[s] = true
-				}
-				n.Stores = append(n.Stores, s)
-				list, err := link.Uninterrupted(func() ([]plugin.Held, error) { return s.Held(ctx, "") })
-				if err != nil {
+				if err := l.ask(ctx, row.Name, s); err != nil {
 					n.couldNot("what "+row.Name+" holds", err, "")
-				}
-				slices.SortStableFunc(list, func(a, b plugin.Held) int { return strings.Compare(a.What, b.What) }) // a kernel's map has no order
-				for _, h := range list {
-					if t := newThing(row.Name, h, s); !known[t.Plugin+"\n"+t.Owner+"\n"+t.What] {
-						known[t.Plugin+"\n"+t.Owner+"\n"+t.What] = true
-						things = append(things, t)
-					}
 				}
 			}
 		}
 	}
-	return things
+	n.Stores = l.stores
+	return l.things
+}
+
+// list is what plugins hold, each thing once.
+type list struct {
+	things []Thing
+	stores []plugin.Store
+	index  map[string]int         // of each thing
+	asked  map[plugin.Store][]int // the things that a store has
+}
+
+// ask adds what a plugin has in a store. Several plugins may have the same one.
+func (l *list) ask(ctx context.Context, name string, s plugin.Store) error {
+	isComparable := reflect.TypeOf(s).Comparable() // most are the same whatever the configuration
+	if isComparable {
+		if things, known := l.asked[s]; known {
+			for _, i := range things {
+				l.things[i].by = append(l.things[i].by, name)
+			}
+			return nil
+		}
+		l.asked[s] = nil
+	}
+	l.stores = append(l.stores, s)
+	held, err := link.Uninterrupted(func() ([]plugin.Held, error) { return s.Held(ctx, "") })
+	slices.SortStableFunc(held, func(a, b plugin.Held) int { return strings.Compare(a.What, b.What) }) // a kernel's map has no order
+	for _, h := range held {
+		t := newThing(name, h, s)
+		id := strings.Join(append(h.MayBe, t.Network, t.Owner, t.What), "\n")
+		i, known := l.index[id]
+		if !known {
+			i = len(l.things)
+			l.index[id], l.things = i, append(l.things, t)
+		}
+		l.things[i].by = append(l.things[i].by, name)
+		if isComparable {
+			l.asked[s] = append(l.asked[s], i)
+		}
+	}
+	return err
 }
 
 func newThing(name string, h plugin.Held, s plugin.Store) Thing {
@@ -106,6 +133,22 @@ func newThing(name string, h plugin.Held, s plugin.Store) Thing {
 		t.Since = &since
 	}
 	return t
+}
+
+// nameHolders says which of several plugins that list a thing is the one that the attachment has.
+func (n *Node) nameHolders(a *Attachment) {
+	types := a.Plugins
+	if w := n.Network(a.Network); a.Result == nil && w != nil {
+		types = w.Plugins
+	}
+	for i, t := range a.Held {
+		for _, name := range types {
+			if row := n.plugins.Find(name); row != nil && slices.Contains(t.by, row.Name) {
+				a.Held[i].Plugin = row.Name
+				break
+			}
+		}
+	}
 }
 
 // isFor reports whether a plugin may be called with a configuration, by a runtime or by another plugin. An empty one stands for what

@@ -23,13 +23,13 @@ type Interface struct {
 	MTU       int            `json:"mtu"`
 	Up        bool           `json:"up"`
 	Addresses []netip.Prefix `json:"addresses"`
-	Routes    []Route        `json:"routes"` // of the main table, the first of many
+	Routes    []Route        `json:"routes"` // of the main table, but for those that follow from the addresses; the first of many
 }
 
 // Route is a route inside a namespace.
 type Route struct {
 	Destination netip.Prefix `json:"destination"`
-	Gateway     string       `json:"gateway,omitempty"`
+	Gateway     netip.Addr   `json:"gateway,omitzero"`
 }
 
 // mostRoutes is how many routes are read: a container can make as many as it likes.
@@ -68,7 +68,7 @@ func (s *Namespace) Interfaces() (list []Interface, err error) {
 	}
 	count := 0
 	err = h.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-		if i := byIndex[r.LinkIndex]; i != nil && r.Dst != nil {
+		if i := byIndex[r.LinkIndex]; i != nil && r.Dst != nil && r.Protocol != unix.RTPROT_KERNEL {
 			i.Routes = append(i.Routes, newRoute(r))
 			count++
 		}
@@ -80,7 +80,7 @@ func (s *Namespace) Interfaces() (list []Interface, err error) {
 func newRoute(r netlink.Route) Route {
 	route := Route{Destination: result.Prefix(*r.Dst)}
 	if r.Gw != nil {
-		route.Gateway = result.Addr(r.Gw).String()
+		route.Gateway = result.Addr(r.Gw)
 	}
 	return route
 }

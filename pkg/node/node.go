@@ -56,6 +56,8 @@ type Node struct {
 	byKey map[string]*Attachment // by Key.String()
 	links links
 	ids   map[int]*Namespace // by their ids as the host counts them
+
+	plugins plugin.Table
 }
 
 // Unread is something that could not be looked at, so that the node may have more than is listed.
@@ -69,7 +71,7 @@ type Unread struct {
 // Read looks at the node. What plugins hold is read before the caches: an attachment that is being made has a result then, or is not
 // listed at all.
 func Read(ctx context.Context, o Options) *Node {
-	n := &Node{byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}}
+	n := &Node{plugins: o.Plugins, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}}
 	n.readNetworks(o)
 	results, unread := n.readResults(o, nil)
 	things := n.readHeld(ctx, o, results) // with the configurations that results have, too

@@ -136,7 +136,7 @@ func TestRead(t *testing.T) {
 	}
 	for name, by := range map[string]string{
 		"gone": "container", "net/gone/eth0": "container", "gon": "container", "10.1.0.9": "address", "10.1.0.9/24": "address", "web-0": "pod", "shop/web-0": "pod",
-		"02:00:00:00:00:09": "MAC address", "8080": "port", ":8080": "port", "/run/netns/there-is-none": "namespace", "go": "", "10.1.0.99": "", "0": "", "": "",
+		"02:00:00:00:00:09": "MAC address", "8080": "port", ":8080": "port", "8080/tcp": "port", "tcp/8080": "port", "8080/udp": "", "/run/netns/there-is-none": "namespace", "go": "", "10.1.0.99": "", "0": "", "": "",
 	} {
 		found := ""
 		for _, m := range n.Find(name) {
@@ -230,5 +230,17 @@ func TestKeysOfWhatIsHeld(t *testing.T) {
 	}
 	if !slices.Contains(n.Stores, plugin.Store(store)) {
 		t.Error("the store is not listed")
+	}
+}
+
+// TestHolder: what several plugins list is held by the one that the attachment has.
+func TestHolder(t *testing.T) {
+	o, cache := laboratory(t)
+	k := plugin.Key{Network: "net", ContainerID: "id", IfName: "eth0"}
+	cached(t, cache, k, "/run/netns/none")
+	store := &fake{held: []plugin.Held{address(k, "10.1.0.9")}}
+	o.Plugins = plugin.Table{{Name: "first", Kind: plugin.IPAM, Plugin: store}, {Name: "fake", Kind: plugin.IPAM, Plugin: store}}
+	if held := Read(t.Context(), o).Attachment(k).Held; len(held) != 1 || held[0].Plugin != "fake" {
+		t.Errorf("%+v", held)
 	}
 }

@@ -1,6 +1,8 @@
 package node
 
 import (
+	"net/netip"
+
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -15,6 +17,31 @@ type Pool struct {
 	Gone   uint64 `json:"gone"` // of the used, those of attachments whose namespace is gone
 
 	pool lease.Pool
+}
+
+// Contains reports whether an address lies in the pool.
+func (p *Pool) Contains(a netip.Addr) bool { return p.pool.Contains(a) }
+
+// IsWhole reports whether the pool has all addresses of its subnet that hosts can have.
+func (p *Pool) IsWhole() bool {
+	r := p.pool.Ranges[0]
+	return len(p.pool.Ranges) == 1 && r.First == r.Subnet.Masked().Addr().Next() && !r.Subnet.Contains(r.Last.Next().Next())
+}
+
+// Gateway returns the address that the pool does not hand out though it lies in it; invalid if there is none.
+func (p *Pool) Gateway(of netip.Addr) netip.Addr {
+	if i := p.pool.Find(of); i >= 0 {
+		return p.pool.Ranges[i].Gateway
+	}
+	return netip.Addr{}
+}
+
+// Percent returns how much of the pool is used.
+func (p *Pool) Percent() int {
+	if p.Size == 0 {
+		return 100
+	}
+	return int(float64(p.Used) / float64(p.Size) * 100)
 }
 
 // lender is an IPAM plugin that hands out addresses from pools.

@@ -1,0 +1,136 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/pkg/node"
+)
+
+// What `cnictl completion SHELL` makes a shell ask for. Answers come from files and links alone: no plugin is asked, and nothing is locked.
+
+// complete completes the values of a flag.
+func complete(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
+	if err := cmd.RegisterFlagCompletionFunc(flag, with); err != nil {
+		panic(err) // there is no such flag
+	}
+}
+
+// glance looks at the node as far as flags say where.
+func glance(cmd *cobra.Command) *node.Node {
+	o := node.Options{}
+	o.ConfDir, _ = cmd.Flags().GetString("conf-dir")
+	if dirs, err := cmd.Flags().GetStringArray("cache-dir"); err == nil {
+		o.CacheDirs = dirs
+	} else if dir, err := cmd.Flags().GetString("cache-dir"); err == nil && dir != "" {
+		o.CacheDirs = []string{dir}
+	}
+	return node.Read(cmd.Context(), o)
+}
+
+// completeNetworks completes a network, and nothing after it.
+func completeNetworks(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var list []cobra.Completion
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	for _, w := range glance(cmd).Networks {
+		list = append(list, cobra.CompletionWithDesc(w.Name, strings.Join(w.Plugins, ", ")))
+	}
+	return matching(list, begin)
+}
+
+// completeNetwork completes the value of a flag that is a network, whatever the arguments are.
+func completeNetwork(cmd *cobra.Command, _ []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	return completeNetworks(cmd, nil, begin)
+}
+
+// completeAttachment completes NETWORK [NETNS].
+func completeAttachment(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) != 1 {
+		return completeNetworks(cmd, args, begin)
+	}
+	var list []cobra.Completion
+	for _, ns := range glance(cmd).Namespaces {
+		list = append(list, ns.Paths...)
+	}
+	list, _ = matching(list, begin)
+	return list, cobra.ShellCompDirectiveDefault // it may be any file
+}
+
+// completeNames completes a container, by its id or pod, or anything else that show knows by name.
+func completeNames(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	if len(args) > 0 {
+		return nil, cobra.ShellCompDirectiveNoFileComp
+	}
+	n := glance(cmd)
+	list := containers(n.Attachments)
+	for _, a := range n.Attachments {
+		for _, p := range a.Addresses {
+			list = append(list, cobra.CompletionWithDesc(p.Addr().String(), a.Owner))
+		}
+	}
+	for _, w := range n.Networks {
+		list = append(list, cobra.CompletionWithDesc(w.Name, "network"))
+	}
+	for _, l := range n.Links() {
+		list = append(list, cobra.CompletionWithDesc(l.Name, strings.Join(compact(l.Kind, l.Owner), " of ")))
+	}
+	return matching(list, begin)
+}
+
+// completeIDs completes a flag with the whole ids of the containers that are attached to the network that is named, or to any.
+func completeIDs(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var list []cobra.Completion
+	for _, a := range glance(cmd).Attachments {
+		if len(args) == 0 || a.Network == args[0] {
+			list = append(list, cobra.CompletionWithDesc(a.ContainerID, strings.Join(compact(a.Pod, a.Network, addressesOf(a, false)), " ")))
+		}
+	}
+	return matching(list, begin)
+}
+
+// completeInterfaces completes a flag with the names of the interfaces of the container that the arguments or --id name, or of all.
+func completeInterfaces(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var list []cobra.Completion
+	id, _ := cmd.Flags().GetString("id")
+	for _, a := range glance(cmd).Attachments {
+		if (id == "" || a.ContainerID == id) && (len(args) == 0 || a.Network == args[0] || strings.HasPrefix(a.ContainerID, args[0])) {
+			list = append(list, a.IfName)
+		}
+	}
+	return matching(list, begin)
+}
+
+func containers(attachments []*node.Attachment) (list []cobra.Completion) {
+	short := shortIDs(attachments)
+	for _, a := range attachments {
+		about := fmt.Sprintf("%s on %s %s", a.IfName, a.Network, addressesOf(a, false))
+		list = append(list, cobra.CompletionWithDesc(short[a.ContainerID], strings.Join(compact(a.Pod, about), ", ")))
+		if a.Pod != "" {
+			list = append(list, cobra.CompletionWithDesc(a.Pod, about))
+		}
+	}
+	return list
+}
+
+// matching returns what begins as was typed, each once and harmless for the shell that shows it.
+func matching(list []cobra.Completion, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var chosen []cobra.Completion
+	for _, c := range list {
+		name, about, _ := strings.Cut(c, "\t")
+		if strings.HasPrefix(name, begin) && name == harmless(name) && name != "" {
+			chosen = append(chosen, cobra.CompletionWithDesc(name, harmless(about)))
+		}
+	}
+	slices.Sort(chosen)
+	chosen = slices.CompactFunc(chosen, func(a, b cobra.Completion) bool {
+		nameA, _, _ := strings.Cut(a, "\t")
+		nameB, _, _ := strings.Cut(b, "\t")
+		return nameA == nameB
+	})
+	return chosen, cobra.ShellCompDirectiveNoFileComp
+}

@@ -1,0 +1,133 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/netip"
+	"strings"
+
+	"github.com/jedib0t/go-pretty/v6/text"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
+	"github.com/cnibox/cnibox/pkg/node"
+)
+
+const timeFormat = "2006-01-02 15:04:05"
+
+// fewMatches are printed as sheets; of more attachments there is a table.
+const fewMatches = 3
+
+// shownName is what `show NAME` prints.
+type shownName struct{ *lookup.Found }
+
+func (s shownName) print(w io.Writer, f *showFlags) {
+	var attachments []*node.Attachment
+	for _, m := range s.Matches {
+		if m.Attachment != nil {
+			attachments = append(attachments, m.Attachment.Attachment)
+		}
+	}
+	if len(attachments) > fewMatches {
+		fmt.Fprintf(w, "%d attachments are called %s; name one of them, or see all about each with --json\n\n", len(attachments), harmless(s.Name))
+		printAttachments(w, attachments, f)
+	}
+	for i, m := range s.Matches {
+		if m.Attachment != nil && len(attachments) > fewMatches {
+			continue
+		}
+		if i > 0 {
+			fmt.Fprintln(w)
+		}
+		switch {
+		case m.Attachment != nil:
+			printAttachment(w, m.Attachment, m.By, f)
+		case m.Network != nil:
+			title(w, "network", m.Network.Name, "")
+			printNetworks(w, []*node.Network{m.Network.Network})
+			printAttached(w, m.Network.Attached, f)
+		case m.Link != nil:
+			printLink(w, m.Link, m.By, f)
+		case m.Namespace != nil:
+			printNamespace(w, m.Namespace, m.By)
+		case m.Subnet != nil:
+			printSubnet(w, m.Subnet, f)
+		case m.Address != nil:
+			fmt.Fprintf(w, "address %s  %s (%s)\n", text.Bold.Sprint(m.Address.Address), addressText(m.Address), poolName(m.Address.Pool))
+		}
+	}
+}
+
+func addressText(s *lookup.Address) string {
+	switch {
+	case s.Gateway:
+		return fmt.Sprintf("not handed out: the gateway of the pool of network %s", harmless(s.Network))
+	case s.Held != nil:
+		return fmt.Sprintf("held for nobody who is known, of the pool of network %s; `cnictl gc` says more", harmless(s.Network))
+	}
+	return fmt.Sprintf("free, of the pool of network %s", harmless(s.Network))
+}
+
+// title begins a sheet.
+func title(w io.Writer, kind, name, by string) {
+	fmt.Fprintf(w, "%s %s", kind, text.Bold.Sprint(harmless(name)))
+	if by != kind && by != "" {
+		fmt.Fprintf(w, "  (found by %s)", by)
+	}
+	fmt.Fprintln(w)
+}
+
+func prefixes(list []netip.Prefix) string {
+	var texts []string
+	for _, p := range list {
+		texts = append(texts, p.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+func printLink(w io.Writer, s *lookup.Link, by string, f *showFlags) {
+	title(w, "link", s.Name, by)
+	g := newGrid()
+	g.add("  is", linkText(s.Link))
+	if len(s.Addresses) > 0 {
+		g.add("  addresses", prefixes(s.Addresses))
+	}
+	if s.Owner != "" {
+		g.add("  made for", harmless(s.Owner))
+	}
+	if len(s.Others) > 0 {
+		g.add("  other links", harmless(strings.Join(s.Others, ", ")))
+	}
+	g.print(w)
+	printAttached(w, s.Attached, f)
+}
+
+func printAttached(w io.Writer, list []*node.Attachment, f *showFlags) {
+	if len(list) > 0 {
+		fmt.Fprintln(w)
+		printAttachments(w, list, f)
+	}
+}
+
+func printNamespace(w io.Writer, s *lookup.Namespace, by string) {
+	title(w, "namespace", s.Path(), by)
+	g := newGrid()
+	g.add("  is", namespaceText(&s.InNamespace))
+	g.add("  attachments", "none that is known")
+	for i, e := range s.Interfaces {
+		g.add("  "+first(i, "inside"), interfaceText(e)+": "+prefixes(e.Addresses))
+	}
+	if s.Error != "" {
+		g.add("  inside", bad.Sprint("can't be looked at: ")+harmless(s.Error))
+	}
+	g.print(w)
+}
+
+func printSubnet(w io.Writer, s *lookup.Subnet, f *showFlags) {
+	title(w, "subnet", s.Subnet.String(), "")
+	g := newGrid()
+	for _, p := range s.Pools {
+		g.add("  pool", poolName(p.Pool), "network "+harmless(p.Network), fmt.Sprintf("%d of %s used", p.Used, sizeText(p.Size)), fullness(p.Pool))
+	}
+	g.print(w)
+	printAttached(w, s.Attached, f)
+}

@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/node"
+)
+
+// printAttachments prints a table.
+func printAttachments(w io.Writer, list []*node.Attachment, f *showFlags) {
+	hasPods := slices.ContainsFunc(list, func(a *node.Attachment) bool { return a.Pod != "" })
+	head := []string{"NETWORK", "CONTAINER", "POD", "INTERFACE", "ADDRESSES", "HOST-END", "STATE", "AGE", "PORTS", "NAMESPACE", "WHY"}
+	if f.watch { // which does not change by itself
+		head[7] = "SINCE"
+	}
+	columns := []int{0, 1, 2, 3, 4, 5, 6, 7, 8}
+	if !hasPods {
+		columns = slices.Delete(columns, 2, 3)
+	}
+	if f.wide {
+		columns = append(columns, 9, 10)
+	}
+	g := newGrid(pick(head, columns)...)
+	short := shortIDs(list)
+	for _, a := range list {
+		id := short[a.ContainerID]
+		if f.wide {
+			id = a.ContainerID
+		}
+		if id == "" {
+			id = a.Owner // as much of the key as is known
+		}
+		hostEnd := ""
+		if a.HostEnd != nil {
+			hostEnd = a.HostEnd.Name
+		}
+		cells := []string{harmless(a.Network), harmless(id), harmless(a.Pod), harmless(a.IfName), addressesOf(a, f.wide), hostEnd,
+			colourOf(a.State).Sprint(a.State), f.when(a.Since), portsOf(a), harmless(a.Netns), harmless(a.Why)}
+		g.add(pick(cells, columns)...)
+	}
+	g.print(w)
+}
+
+func pick(cells []string, columns []int) (picked []string) {
+	for _, c := range columns {
+		picked = append(picked, cells[c])
+	}
+	return picked
+}
+
+func addressesOf(a *node.Attachment, wide bool) string {
+	var texts []string
+	for _, p := range a.Addresses {
+		if wide {
+			texts = append(texts, p.String())
+		} else {
+			texts = append(texts, p.Addr().String())
+		}
+	}
+	return strings.Join(texts, ", ")
+}
+
+func portsOf(a *node.Attachment) string {
+	var texts []string
+	for _, p := range a.Ports {
+		texts = append(texts, portText(p))
+	}
+	return harmless(strings.Join(texts, ", "))
+}
+
+func portText(p node.Port) string {
+	to := "?"
+	if p.ContainerPort != 0 {
+		to = fmt.Sprint(p.ContainerPort)
+	}
+	return fmt.Sprintf("%s->%s/%s", p.Host(), to, p.Protocol)
+}
+
+// when says since when something is there.
+func (f *showFlags) when(since *time.Time) string {
+	switch {
+	case since == nil:
+		return ""
+	case f.watch:
+		return since.Local().Format(timeFormat)
+	}
+	return age(*since)
+}
