@@ -1,0 +1,178 @@
+package probe
+
+import (
+	"crypto/rand"
+	"fmt"
+	"net/netip"
+)
+
+// protocol is how a test asks.
+type protocol string
+
+const (
+	tcp  protocol = "TCP"
+	udp  protocol = "UDP"
+	echo protocol = "ping" // ICMP
+)
+
+// attempt is how a test is tried.
+type attempt struct {
+	protocol protocol
+	from     *Container // nil: the host
+	reached  *Container // who answers; nil: the host, or somebody outside
+	target   netip.AddrPort
+	size     int    // of the whole packet, which is not to be fragmented; 0: a small one
+	name     string // that a name server has to know
+	question []byte // what is sent
+	answer   []byte // a part of what is answered
+	source   uint16 // the port of the host from which it asks by TCP
+	err      error  // why it failed, as far as the kernel said
+}
+
+// tests returns what is to be tried, family by family.
+func (w *world) tests(o Options) (all []*Test) {
+	for _, f := range families {
+		if !w.a.address(f).IsValid() || !w.b.address(f).IsValid() {
+			continue
+		}
+		of := append(w.eachOther(f), w.gateway(f))
+		of = append(of, w.published(f)...)
+		of = append(of, w.outside(f, o.Outside)...)
+		of = append(of, w.largest(f, o.Outside)...)
+		of = append(of, w.names(f, o)...)
+		for _, t := range of {
+			t.Family = f.name
+		}
+		all = append(all, of...)
+	}
+	return all
+}
+
+func newTest(name string, a attempt, to netip.Addr, port int) *Test {
+	token := rand.Text()
+	a.target = netip.AddrPortFrom(to, uint16(port))
+	a.question, a.answer = []byte(questionMark+token), []byte(answerMark+token)
+	t := &Test{Name: name, To: a.target.String(), Outcome: OK, attempt: a}
+	if t.protocol == echo {
+		t.To, t.answer = to.String(), t.question
+	}
+	return t
+}
+
+func notTried(name, why string) *Test { return &Test{Name: name, Outcome: NotTried, Note: why} }
+
+func (w *world) eachOther(f family) (all []*Test) {
+	for _, p := range []protocol{tcp, udp} {
+		for _, pair := range [][2]*Container{{w.a, w.b}, {w.b, w.a}} {
+			name := fmt.Sprintf("%s to %s, %s", pair[0].Name, pair[1].Name, p)
+			if why := w.secluded(); why != "" {
+				all = append(all, notTried(name, why))
+				continue
+			}
+			all = append(all, newTest(name, attempt{protocol: p, from: pair[0], reached: pair[1]}, pair[1].address(f), servedPort))
+		}
+	}
+	return all
+}
+
+func (w *world) gateway(f family) *Test {
+	const name = "a to its gateway, ping"
+	gateway := first(w.a.Gateways, f)
+	if !gateway.IsValid() {
+		return notTried(name, "not tried: the network gives no gateway")
+	}
+	return newTest(name, attempt{protocol: echo, from: w.a}, gateway, 0)
+}
+
+// published asks b's servers by the port of the host that leads to them.
+func (w *world) published(f family) (all []*Test) {
+	host := w.hostAddress(f)
+	for _, p := range []protocol{tcp, udp} {
+		for _, by := range []struct {
+			name string
+			from *Container
+			to   netip.Addr
+		}{{"the host", nil, host}, {"the host's loopback", nil, f.loopback}, {"a", w.a, host}, {"b itself", w.b, host}} {
+			name := fmt.Sprintf("published port, from %s, %s", by.name, p)
+			why := w.secludedFromHost()
+			switch {
+			case w.port == 0:
+				why = "not tried: no plugin of the network publishes ports"
+			case by.to == netip.IPv6Loopback():
+				why = "not expected to work: the kernel lets nothing leave from ::1"
+			case by.from == w.b && w.noHairpin():
+				why = `not expected to work: the network's bridge does not have "hairpinMode": true`
+			case !by.to.IsValid():
+				why = "not tried: the host has no address of this family"
+			}
+			if why != "" {
+				all = append(all, notTried(name, why))
+				continue
+			}
+			all = append(all, newTest(name, attempt{protocol: p, from: by.from, reached: w.b}, by.to, w.port))
+		}
+	}
+	return all
+}
+
+// hostAddress is where others find the host: the address that it uses itself for the outside, or else the network's gateway.
+func (w *world) hostAddress(f family) netip.Addr {
+	if r := hostRoute(f.foreign); r.from.IsValid() && !r.from.IsLoopback() {
+		return r.from
+	}
+	if gateway := first(w.a.Gateways, f); hostRoute(gateway).local {
+		return gateway
+	}
+	return netip.Addr{}
+}
+
+func (w *world) outside(f family, targets []netip.AddrPort) (all []*Test) {
+	if targets == nil {
+		return []*Test{notTried("a to the outside", "not tried: name an address with --to")}
+	}
+	for _, to := range targets {
+		p := echo
+		if to.Port() != 0 {
+			p = tcp
+		}
+		if f.has(to.Addr()) {
+			all = append(all, newTest(fmt.Sprintf("a to the outside, %s", p), attempt{protocol: p, from: w.a}, to.Addr(), int(to.Port())))
+		}
+	}
+	return all
+}
+
+// largest sends packets of the size of the link's MTU, which nobody may fragment.
+func (w *world) largest(f family, targets []netip.AddrPort) (all []*Test) {
+	const name = "largest packet, a to "
+	if why := w.secluded(); why != "" {
+		all = append(all, notTried(name+"b", why))
+	} else {
+		all = append(all, newTest(name+"b", attempt{protocol: echo, from: w.a, reached: w.b, size: w.a.MTU}, w.b.address(f), 0))
+	}
+	for _, to := range targets {
+		if f.has(to.Addr()) && to.Port() == 0 {
+			all = append(all, newTest(name+"the outside", attempt{protocol: echo, from: w.a, size: w.a.MTU}, to.Addr(), 0))
+		}
+	}
+	return all
+}
+
+func (w *world) names(f family, o Options) (all []*Test) {
+	servers := w.a.Servers
+	if o.Servers != nil {
+		servers = o.Servers
+	}
+	if servers == nil {
+		return []*Test{notTried("names", "not tried: the network names no servers; name some with --dns")}
+	}
+	const domain = 53
+	for _, server := range servers {
+		if f.has(server) {
+			t := newTest(fmt.Sprintf("names, by %s", server), attempt{protocol: udp, from: w.a, name: o.Name}, server, domain)
+			t.question, t.answer = query(o.Name)
+			all = append(all, t)
+		}
+	}
+	return all
+}

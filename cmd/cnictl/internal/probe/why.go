@@ -1,0 +1,183 @@
+package probe
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"strings"
+	"syscall"
+
+	"github.com/containernetworking/plugins/pkg/utils/sysctl"
+	"github.com/vishvananda/netlink"
+)
+
+// why says what may have stopped packets between two places that follow each other. Without a test it is about ARP.
+func (w *world) why(t *Test, from, next place) (reason, remedy string) {
+	for _, p := range []place{from, next} {
+		if reason, remedy := p.state(); reason != "" {
+			return reason, remedy
+		}
+	}
+	if link, err := next.look(); err == nil && t != nil && t.size > link.Attrs().MTU {
+		return fmt.Sprintf("%s takes packets of %d bytes at most, and this one has %d", next, link.Attrs().MTU, t.size),
+			fmt.Sprintf(`set "mtu": %d in the network, or raise that of %s`, link.Attrs().MTU, next)
+	}
+	switch {
+	case from.in != nil || next.in != nil:
+		return "", ""
+	case from.router && next.router && t != nil:
+		return w.whyNotRouted(t, from)
+	}
+	return whyNotBridged(from, next)
+}
+
+// state says what is wrong with the link of a place by itself.
+func (p place) state() (reason, remedy string) {
+	link, err := p.look()
+	switch {
+	case err != nil:
+		return fmt.Sprintf("%s is gone", p), ""
+	case link.Attrs().Flags&net.FlagUp == 0:
+		return fmt.Sprintf("%s is down", p), "set it up: ip link set " + p.name + " up"
+	case link.Attrs().OperState == netlink.OperDown || link.Attrs().OperState == netlink.OperLowerLayerDown:
+		return fmt.Sprintf("%s has no carrier: what is at its other end is down", p), "set the other end up; ip -d link shows which it is"
+	}
+	return "", ""
+}
+
+// whyNotBridged looks at two links of one bridge, of which one may be the bridge itself.
+func whyNotBridged(from, next place) (reason, remedy string) {
+	one, err := from.look()
+	other, err2 := next.look()
+	if errors.Join(err, err2) != nil {
+		return "", ""
+	}
+	for _, pair := range [][2]netlink.Link{{one, other}, {other, one}} {
+		port, bridge := pair[0].Attrs(), pair[1]
+		if bridge.Type() == "bridge" && port.MasterIndex != bridge.Attrs().Index {
+			return fmt.Sprintf("%s is not a port of %s", port.Name, bridge.Attrs().Name), fmt.Sprintf("ip link set %s master %s", port.Name, bridge.Attrs().Name)
+		}
+	}
+	if bridge, err := netlink.LinkByIndex(one.Attrs().MasterIndex); err == nil && bridge.Attrs().Flags&net.FlagUp == 0 {
+		return bridge.Attrs().Name + " is down", "set it up: ip link set " + bridge.Attrs().Name + " up"
+	}
+	p1, err := netlink.LinkGetProtinfo(one)
+	p2, err2 := netlink.LinkGetProtinfo(other)
+	if errors.Join(err, err2) == nil && p1.Isolated && p2.Isolated {
+		return fmt.Sprintf("%s and %s are isolated ports of the bridge, which keeps such apart", from, next),
+			fmt.Sprintf(`bridge link set dev %s isolated off; if containers should not reach each other, say "portIsolation" in the network`, next)
+	}
+	if calls, err := sysctl.Sysctl("net.bridge.bridge-nf-call-iptables"); err == nil && calls == "1" {
+		if reason, remedy := whyFiltered(families[0]); reason != "" {
+			return "br_netfilter is on, so that packets between ports of a bridge pass the FORWARD rules: " + reason, remedy
+		}
+	}
+	return "", ""
+}
+
+// whyNotRouted looks at what the host may do with a packet that it should send on.
+func (w *world) whyNotRouted(t *Test, from place) (reason, remedy string) {
+	f := familyOf(t.target.Addr())
+	keys := []string{f.forwarding}
+	if f.name == "IPv4" {
+		keys = append(keys, "net.ipv4.conf."+strings.ReplaceAll(from.name, ".", "/")+".forwarding")
+	}
+	for _, key := range keys {
+		if on, err := sysctl.Sysctl(key); err == nil && on == "0" {
+			return fmt.Sprintf("the host does not forward %s: %s is 0", f.name, key), "sysctl -w " + key + "=1, and in /etc/sysctl.d so that it stays"
+		}
+	}
+	if reason, remedy := whyFiltered(f); reason != "" {
+		return reason, remedy
+	}
+	if t.isPublished() {
+		return w.whyNotTranslated()
+	}
+	return "", ""
+}
+
+// isPublished reports whether the test asks by a port of the host.
+func (t *Test) isPublished() bool {
+	return t.reached != nil && int(t.target.Port()) == t.reached.port && t.reached.port != 0
+}
+
+func (w *world) whyNotTranslated() (reason, remedy string) {
+	return fmt.Sprintf("no rule of the host leads its port %d to b: the port map is gone, or another rule comes first", w.port),
+		"cnictl status " + w.list.Name + " says how ports are published, and cnictl repair puts port maps back"
+}
+
+// whyNotSent says why nothing was seen at the first place of a way.
+func (w *world) whyNotSent(t *Test, first place) (reason, remedy string) {
+	if reason, remedy := first.state(); reason != "" {
+		return reason, remedy
+	}
+	if t.isPublished() && t.from == nil {
+		localnet := "net.ipv4.conf." + strings.ReplaceAll(first.name, ".", "/") + ".route_localnet"
+		if on, err := sysctl.Sysctl(localnet); err == nil && on == "0" && t.target.Addr().IsLoopback() {
+			return fmt.Sprintf("the kernel sends nothing from 127.0.0.1 by %s: %s is 0", first, localnet), "sysctl -w " + localnet + "=1, as portmap does by itself"
+		}
+		return w.whyNotTranslated()
+	}
+	if t.from != nil && (errors.Is(t.err, syscall.ENETUNREACH) || errors.Is(t.err, syscall.EHOSTUNREACH)) {
+		return fmt.Sprintf("%s has no route to %s", t.from.Name, t.target.Addr()), "give the network routes (isDefaultGateway, or routes of its ipam)"
+	}
+	return fmt.Sprint(t.err), ""
+}
+
+// whyNobodyHas says why a question for an address is not answered at the place where it came last.
+func whyNobodyHas(last place, target netip.Addr) (reason, remedy string) {
+	switch {
+	case last.in != nil:
+		return fmt.Sprintf("%s does not say that it has %s", last.in.Name, target), ""
+	case last.out:
+		return fmt.Sprintf("nobody beyond %s says that he has %s", last, target), "correct the address, or the gateway in the network"
+	case !hostRoute(target).local:
+		return fmt.Sprintf("the host does not have the address %s", target),
+			"cnictl repair puts gateway addresses back; if the host is no router here (isGateway is false), name a gateway that is there"
+	}
+	return fmt.Sprintf("the host has %s, and does not say so at %s: arp_ignore, or a filter", target, last), ""
+}
+
+// explainSilence says why a request that came to the end of its way on this node was not answered.
+func (w *world) explainSilence(l *Loss, t *Test, seen *traces, way []place, found trail) {
+	last, back := way[len(way)-1], reversed(way)
+	switch {
+	case len(found.resets) > 0:
+		l.explain(fmt.Sprintf("%s refused the connection", found.resets[0].from), "")
+	case last.in != nil:
+		if target := seen.unanswered(back[0]); target.IsValid() {
+			w.explainNeighbour(l, seen, back, target)
+		}
+	case !last.out:
+		l.explain(whyHostIsSilent(t))
+	default:
+		l.explain(whyOutsideIsSilent(t, last, found))
+	}
+}
+
+func whyHostIsSilent(t *Test) (reason, remedy string) {
+	if to := t.target.Addr(); !hostRoute(to).local {
+		return fmt.Sprintf("the host does not have the address %s", to), "cnictl repair puts gateway addresses back"
+	}
+	if off, err := sysctl.Sysctl("net.ipv4.icmp_echo_ignore_all"); err == nil && off != "0" && t.protocol == echo {
+		return "the host answers no pings: net.ipv4.icmp_echo_ignore_all is 1", ""
+	}
+	if t.protocol != echo {
+		return fmt.Sprintf("nothing on the host answers at %s", t.To), "start what should listen there, and let its packets pass the INPUT rules"
+	}
+	return "its rules for INPUT may drop it", ""
+}
+
+// whyOutsideIsSilent looks at the last packet that left the node.
+func whyOutsideIsSilent(t *Test, last place, found trail) (reason, remedy string) {
+	for _, p := range found.requests {
+		if p.isAt(last) && !hostRoute(p.from).local && t.from.hostEnd() != nil {
+			return fmt.Sprintf("it left with the address %s, to which others may know no way back", p.from), `masquerade ("ipMasq": true), or give others a route to the network`
+		}
+	}
+	if t.size > 0 {
+		return fmt.Sprintf("%d bytes may be too large for the way, on which somebody should have said so", t.size), `set a smaller "mtu" in the network`
+	}
+	return "", ""
+}

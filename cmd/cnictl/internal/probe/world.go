@@ -1,0 +1,92 @@
+package probe
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
+)
+
+// world is what is probed.
+type world struct {
+	list *libcni.NetworkConfigList
+	a, b *Container
+	port int // of the host, that leads to b; 0 if no plugin publishes ports
+}
+
+// way is where the packets of a test are seen until they have reached whom they are for, as far as that is on this node.
+func (w *world) way(t *Test) []place {
+	f := familyOf(t.target.Addr())
+	switch {
+	case t.from == nil:
+		return t.reached.enter(f)
+	case t.reached != nil && t.target.Addr() == t.reached.address(f) && direct(t.from, t.reached, f):
+		way, end := t.from.leave(f), t.reached.enter(f)
+		if t.from.hostEnd() == nil {
+			return []place{way[0], end[len(end)-1]}
+		}
+		return append(way[:2:2], end[len(end)-2:]...)
+	case t.reached != nil:
+		return append(t.from.leave(f), t.reached.enter(f)...)
+	}
+	way, to := t.from.leave(f), hostRoute(t.target.Addr())
+	if to.local || to.link == nil || t.from.hostEnd() == nil {
+		return way
+	}
+	if last := way[len(way)-1]; last.link == to.link.Attrs().Index { // the target is on the container's own link
+		return way[:len(way)-1]
+	}
+	uplink := hostPlace(to.link, true)
+	uplink.router = true
+	return append(way, uplink)
+}
+
+// direct reports whether one container reaches the other without the host as a router.
+func direct(from, to *Container, f family) (is bool) {
+	_ = from.inside(func() error {
+		routes, err := netlink.RouteGet(to.address(f).AsSlice())
+		is = err == nil && len(routes) > 0 && routes[0].Gw == nil
+		return err
+	})
+	one, other := from.bridge(), to.bridge()
+	return is && (from.master() != nil || one != nil && other != nil && one.Attrs().Index == other.Attrs().Index)
+}
+
+// secludedFromHost says why the kernel lets no packets pass between the host and the containers, or "".
+func (w *world) secludedFromHost() string {
+	if w.a.master() != nil && w.a.link.Type() != "vlan" {
+		return fmt.Sprintf("not expected to work: the kernel lets no packets pass between a %s and its own host", w.a.link.Type())
+	}
+	return ""
+}
+
+// secluded says why a and b are not meant to reach each other, or "".
+func (w *world) secluded() string {
+	if w.configured(`"portIsolation":true`) {
+		return `not expected to work: the network has "portIsolation"`
+	}
+	if link, ok := w.a.link.(*netlink.Macvlan); ok && (link.Mode == netlink.MACVLAN_MODE_PRIVATE || link.Mode == netlink.MACVLAN_MODE_VEPA) {
+		return "not expected to work: the mode of the macvlans keeps containers of one host apart"
+	}
+	return ""
+}
+
+// noHairpin reports whether b can't reach itself by way of its bridge, and is not meant to.
+func (w *world) noHairpin() bool {
+	return w.b.bridge() != nil && !w.b.hairpin() && !w.configured(`"hairpinMode":true`)
+}
+
+// hairpin reports whether a container's bridge sends packets back by the port by which they came.
+func (c *Container) hairpin() bool {
+	port, err := netlink.LinkGetProtinfo(c.hostEnd())
+	return err == nil && port.Hairpin
+}
+
+// configured reports whether a plugin of the network has this in its configuration, white space apart.
+func (w *world) configured(text string) bool {
+	return slices.ContainsFunc(w.list.Plugins, func(p *libcni.PluginConfig) bool {
+		return strings.Contains(strings.Join(strings.Fields(string(p.Bytes)), ""), text)
+	})
+}
