@@ -152,10 +152,13 @@ func describeTest(t *probe.Test) (cell, note string) {
 		return good.Sprint("ok") + fmt.Sprintf(" %.2f ms", t.Took), t.Note
 	}
 	var lines []string
-	for _, line := range []string{t.Lost.String(), t.Lost.Reason, t.Lost.Remedy} {
+	for _, line := range []string{t.Lost.String(), t.Lost.Reason} {
 		if line != "" {
 			lines = append(lines, harmless(line))
 		}
+	}
+	if t.Lost.Remedy != "" {
+		lines = append(lines, "to do: "+t.Lost.Remedy)
 	}
 	return bad.Sprint("failed"), strings.Join(lines, "\n")
 }

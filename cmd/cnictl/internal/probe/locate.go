@@ -90,9 +90,7 @@ func (w *world) explainGap(l *Loss, t *Test, seen *traces, way []place, reached 
 		l.explain(fmt.Sprintf("%s sends nothing back by the port by which it came: hairpin is off", t.from.bridge().Attrs().Name), "ip link set "+t.from.HostEnd+" type bridge_slave hairpin on")
 		return
 	}
-	// Before a packet is sent on a link, the one who is to get it there has to be found.
-	if target := seen.unanswered(next); target.IsValid() {
-		w.explainNeighbour(l, seen, way[reached+1:], target)
+	if w.explainNeighbour(l, t, seen, way[reached+1:]) {
 		return
 	}
 	if reached < 0 {
@@ -102,13 +100,17 @@ func (w *world) explainGap(l *Loss, t *Test, seen *traces, way []place, reached 
 	l.explain(w.why(t, way[reached], next))
 }
 
-// explainNeighbour follows a question that nobody answers: who has this address on the link?
-func (w *world) explainNeighbour(l *Loss, seen *traces, way []place, target netip.Addr) {
-	var questions []sight
-	for _, p := range seen.sights {
-		if p.kind == whoHas && p.about == target {
-			questions = append(questions, p)
-		}
+// explainNeighbour reports whether the sender at the beginning of a way looks in vain for the one who is to get the packet on the link, and
+// follows its question: who has this address?
+func (w *world) explainNeighbour(l *Loss, t *Test, seen *traces, way []place) bool {
+	asked := way[0]
+	if !asked.out || asked.in == nil && !asked.router {
+		return false
+	}
+	target := w.nextHop(t, asked, l.Packet == answerPacket)
+	questions := seen.unanswered(asked, target)
+	if questions == nil {
+		return false
 	}
 	for i, p := range way[1:] { // no farther than the link goes
 		if p.router {
@@ -117,18 +119,40 @@ func (w *world) explainNeighbour(l *Loss, seen *traces, way []place, target neti
 		}
 	}
 	l.Packet = fmt.Sprintf("question who has %s", target)
-	if reached := farthest(way, questions); reached+1 < len(way) {
+	reached := farthest(way, questions)
+	if reached+1 < len(way) {
 		l.between(way, reached)
-		if reached < 0 {
-			l.explain(way[0].state())
-			return
-		}
 		l.explain(w.why(nil, way[reached], way[reached+1]))
-		return
+		return true
 	}
-	last := way[len(way)-1]
-	l.SeenAt, l.NotSeenAt = last.String(), ""
-	l.explain(whyNobodyHas(last, target))
+	l.SeenAt, l.NotSeenAt = way[reached].String(), ""
+	l.explain(whyNobodyHas(way[reached], target))
+	return true
+}
+
+// nextHop is who gets a test's packet, or the answer, on the link by which it leaves a place.
+func (w *world) nextHop(t *Test, p place, answer bool) (hop netip.Addr) {
+	f := familyOf(t.target.Addr())
+	switch {
+	case answer && t.from != nil:
+		hop = t.from.address(f)
+	case answer:
+		hop = first(t.reached.Gateways, f)
+	case p.in == nil && t.reached != nil:
+		hop = t.reached.address(f)
+	default:
+		hop = t.target.Addr()
+	}
+	var r route
+	if p.in == nil {
+		r = routeTo(hop)
+	} else {
+		_ = p.in.inside(func() error { r = routeTo(hop); return nil })
+	}
+	if r.next.IsValid() {
+		return r.next
+	}
+	return hop
 }
 
 // rejection is what a host or router said about the packets.

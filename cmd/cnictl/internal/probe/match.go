@@ -27,7 +27,7 @@ func (s *traces) trailOf(t *Test) (found trail) {
 			}
 		case (p.kind == datagram && t.protocol == udp || p.kind == reply && t.protocol == echo) && bytes.Contains(p.payload, t.answer):
 			found.answers = append(found.answers, p)
-		case p.kind == rejected && quotes(p, t, sequences):
+		case p.kind == rejected && quotes(p, t, sequences) && (t.from == nil || !slices.Contains(t.from.Addresses, p.from)): // not the sender's own kernel
 			found.rejections = append(found.rejections, p)
 		}
 	}
@@ -80,22 +80,24 @@ func farthest(way []place, packets []sight) int {
 	return -1
 }
 
-// unanswered returns an address that was asked for at a place from which packets are sent, and of which nobody said there that he has it.
-func (s *traces) unanswered(asked place) (target netip.Addr) {
-	if !asked.out || asked.in == nil && !asked.router {
-		return netip.Addr{}
-	}
-	has, answers := map[netip.Addr]bool{}, asked
-	answers.out = false
+// unanswered returns the questions for an address that were asked at a place, wherever they were seen, if nobody has answered them there.
+func (s *traces) unanswered(asked place, target netip.Addr) (questions []sight) {
+	answered := asked
+	answered.out = false
+	sender := ""
 	for _, p := range s.sights {
-		if p.kind == isAt && p.isAt(answers) {
-			has[p.about] = true
+		switch {
+		case p.about != target:
+		case p.kind == isAt && p.isAt(answered):
+			return nil
+		case p.kind == whoHas && p.isAt(asked):
+			sender = p.sender
 		}
 	}
 	for _, p := range s.sights {
-		if p.kind == whoHas && p.isAt(asked) && !has[p.about] {
-			return p.about
+		if p.kind == whoHas && p.about == target && p.sender == sender && sender != "" {
+			questions = append(questions, p)
 		}
 	}
-	return netip.Addr{}
+	return questions
 }

@@ -98,7 +98,7 @@ func (c *Container) leave(f family) []place {
 	}
 	way = append(way, hostPlace(end, false))
 	// The host takes packets in at the link by which it reaches the container: a bridge, a VLAN on one, the host end itself.
-	router := hostRoute(c.address(f))
+	router := routeTo(c.address(f))
 	if bridge := c.bridge(); bridge != nil && (router.link == nil || router.next.IsValid()) {
 		router.link = bridge
 	}
@@ -112,7 +112,7 @@ func (c *Container) leave(f family) []place {
 // enter is the way of a packet from the host to a container.
 func (c *Container) enter(f family) []place { return reversed(c.leave(f)) }
 
-// route is what the host does with packets for an address.
+// route is what the calling thread's namespace does with packets for an address.
 type route struct {
 	local bool
 	link  netlink.Link // nil: there is no route
@@ -120,7 +120,7 @@ type route struct {
 	from  netip.Addr   // the host's address that is preferred
 }
 
-func hostRoute(to netip.Addr) (r route) {
+func routeTo(to netip.Addr) (r route) {
 	if !to.IsValid() {
 		return r
 	}

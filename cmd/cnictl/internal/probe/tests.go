@@ -117,10 +117,10 @@ func (w *world) published(f family) (all []*Test) {
 
 // hostAddress is where others find the host: the address that it uses itself for the outside, or else the network's gateway.
 func (w *world) hostAddress(f family) netip.Addr {
-	if r := hostRoute(f.foreign); r.from.IsValid() && !r.from.IsLoopback() {
+	if r := routeTo(f.foreign); r.from.IsValid() && !r.from.IsLoopback() {
 		return r.from
 	}
-	if gateway := first(w.a.Gateways, f); hostRoute(gateway).local {
+	if gateway := first(w.a.Gateways, f); routeTo(gateway).local {
 		return gateway
 	}
 	return netip.Addr{}

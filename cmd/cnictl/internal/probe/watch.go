@@ -34,6 +34,7 @@ type sight struct {
 	tcp              *layers.TCP
 	rejection        string     // what a packet of ICMP says became of the one that it quotes
 	about            netip.Addr // whose link address is asked for or told
+	sender           string     // link address
 }
 
 type kind int
@@ -118,6 +119,8 @@ func look(f capture.Frame, in *Container) sight {
 	s := sight{in: in, link: f.Link, out: f.Out}
 	for _, layer := range f.Packet().Layers() {
 		switch l := layer.(type) {
+		case *layers.Ethernet:
+			s.sender = l.SrcMAC.String()
 		case *layers.IPv4:
 			s.from, s.to = address(l.SrcIP), address(l.DstIP)
 		case *layers.IPv6:

@@ -132,7 +132,7 @@ func whyNobodyHas(last place, target netip.Addr) (reason, remedy string) {
 		return fmt.Sprintf("%s does not say that it has %s", last.in.Name, target), ""
 	case last.out:
 		return fmt.Sprintf("nobody beyond %s says that he has %s", last, target), "correct the address, or the gateway in the network"
-	case !hostRoute(target).local:
+	case !routeTo(target).local:
 		return fmt.Sprintf("the host does not have the address %s", target),
 			"cnictl repair puts gateway addresses back; if the host is no router here (isGateway is false), name a gateway that is there"
 	}
@@ -146,9 +146,12 @@ func (w *world) explainSilence(l *Loss, t *Test, seen *traces, way []place, foun
 	case len(found.resets) > 0:
 		l.explain(fmt.Sprintf("%s refused the connection", found.resets[0].from), "")
 	case last.in != nil:
-		if target := seen.unanswered(back[0]); target.IsValid() {
-			w.explainNeighbour(l, seen, back, target)
+		answer := &Loss{Packet: answerPacket, Reason: l.Reason}
+		if w.explainNeighbour(answer, t, seen, back) {
+			*l = *answer
+			return
 		}
+		l.explain(whyContainerIsSilent(last, found))
 	case !last.out:
 		l.explain(whyHostIsSilent(t))
 	default:
@@ -156,8 +159,25 @@ func (w *world) explainSilence(l *Loss, t *Test, seen *traces, way []place, foun
 	}
 }
 
+// whyContainerIsSilent looks for the way back.
+func whyContainerIsSilent(last place, found trail) (reason, remedy string) {
+	for _, p := range found.requests {
+		if !p.isAt(last) {
+			continue
+		}
+		err := last.in.inside(func() error {
+			_, err := netlink.RouteGet(p.from.AsSlice())
+			return err
+		})
+		if err != nil {
+			return fmt.Sprintf("%s has no route back to %s", last.in.Name, p.from), "give the network routes (isDefaultGateway, or routes of its ipam)"
+		}
+	}
+	return "", ""
+}
+
 func whyHostIsSilent(t *Test) (reason, remedy string) {
-	if to := t.target.Addr(); !hostRoute(to).local {
+	if to := t.target.Addr(); !routeTo(to).local {
 		return fmt.Sprintf("the host does not have the address %s", to), "cnictl repair puts gateway addresses back"
 	}
 	if off, err := sysctl.Sysctl("net.ipv4.icmp_echo_ignore_all"); err == nil && off != "0" && t.protocol == echo {
@@ -172,7 +192,7 @@ func whyHostIsSilent(t *Test) (reason, remedy string) {
 // whyOutsideIsSilent looks at the last packet that left the node.
 func whyOutsideIsSilent(t *Test, last place, found trail) (reason, remedy string) {
 	for _, p := range found.requests {
-		if p.isAt(last) && !hostRoute(p.from).local && t.from.hostEnd() != nil {
+		if p.isAt(last) && !routeTo(p.from).local && t.from.hostEnd() != nil {
 			return fmt.Sprintf("it left with the address %s, to which others may know no way back", p.from), `masquerade ("ipMasq": true), or give others a route to the network`
 		}
 	}

@@ -31,7 +31,7 @@ func (w *world) way(t *Test) []place {
 	case t.reached != nil:
 		return append(t.from.leave(f), t.reached.enter(f)...)
 	}
-	way, to := t.from.leave(f), hostRoute(t.target.Addr())
+	way, to := t.from.leave(f), routeTo(t.target.Addr())
 	if to.local || to.link == nil || t.from.hostEnd() == nil {
 		return way
 	}

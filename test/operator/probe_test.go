@@ -1,0 +1,187 @@
+package operator
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// probed is a network for probe, as its file has it.
+func probed(plugins string) string {
+	return `{"cniVersion": "1.1.0", "name": "demo", "plugins": [` + plugins + `]}`
+}
+
+const (
+	dualStack    = `"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]]}`
+	probedBridge = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "hairpinMode": true, ` + dualStack + `}`
+	portmap      = `{"type": "portmap", "capabilities": {"portMappings": true}}`
+)
+
+// network replaces the network demo.
+func (o *operator) network(list string) {
+	o.Helper()
+	o.host.Feed(o, list, "sh", "-c", "cat >/etc/cni/net.d/10-demo.conflist")
+}
+
+// patience is for machines where others run too.
+var patience = []string{"--timeout", timeout.String()}
+
+// TestProbe finds nothing wrong on networks that work, and leaves nothing behind.
+func TestProbe(t *testing.T) {
+	t.Parallel()
+	const (
+		routed  = `"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]], "routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}`
+		outside = `"master": "uplink0", "ipam": {"type": "host-local", "subnet": "192.0.2.0/24", "rangeStart": "192.0.2.100", "gateway": "192.0.2.254"}`
+	)
+	for _, kind := range []struct {
+		name    string
+		plugins string
+		works   []string // tests, of whatever family
+		says    []string
+	}{
+		{name: "bridge", plugins: probedBridge + "," + portmap + `, {"type": "firewall"}`, works: []string{"published port, from b itself, UDP", "published port, from the host's loopback, TCP",
+			"a to the outside, ping", "largest packet, a to the outside", "a to its gateway, ping"}},
+		{name: "iptables", plugins: strings.Replace(probedBridge, `"ipMasq": true`, `"ipMasq": true, "ipMasqBackend": "iptables"`, 1) +
+			`, {"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}, {"type": "firewall", "backend": "iptables"}`, works: []string{"published port, from b itself, UDP"}},
+		{name: "no hairpin", plugins: strings.Replace(probedBridge, `"hairpinMode": true, `, "", 1) + "," + portmap, works: []string{"published port, from a, TCP"}, says: []string{`"hairpinMode"`}},
+		{name: "isolated ports", plugins: strings.Replace(probedBridge, `"hairpinMode": true`, `"portIsolation": true`, 1), works: []string{"a to its gateway, ping"}, says: []string{`the network has "portIsolation"`}},
+		{name: "ptp", plugins: `{"type": "ptp", "ipMasq": true, ` + routed + "}, " + portmap, works: []string{"a to b, UDP", "published port, from a, TCP", "published port, from b itself, UDP"}},
+		{name: "macvlan", plugins: `{"type": "macvlan", ` + outside + "}", works: []string{"a to b, TCP", "a to its gateway, ping"}, says: []string{"no plugin of the network publishes ports"}},
+		{name: "macvlan with ports", plugins: `{"type": "macvlan", ` + outside + "}, " + portmap, works: []string{"a to b, TCP"}, says: []string{"between a macvlan and its own host"}},
+		{name: "macvlan, private", plugins: `{"type": "macvlan", "mode": "private", ` + outside + "}", works: []string{"a to its gateway, ping"}, says: []string{"the mode of the macvlans keeps"}},
+	} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			o.network(probed(kind.plugins))
+			args := append([]string{"probe", "demo", "--to", netlab.OutsideIPv4, "--to", netlab.OutsideIPv6}, patience...)
+			o.cnictl(args...) // what a network makes with its first container stays
+			before := o.host.Snapshot(t)
+			code, printed := o.cnictl(args...)
+			t.Logf("exit code %d\n%s", code, printed)
+			if code != 0 || strings.Contains(printed, "failed") {
+				t.Error("something does not work")
+			}
+			for _, test := range kind.works {
+				if !strings.Contains(printed, test+" ") || !strings.Contains(strings.SplitN(strings.SplitN(printed, test+" ", 2)[1], "\n", 2)[0], "ok") {
+					t.Errorf("%q does not work", test)
+				}
+			}
+			for _, part := range kind.says {
+				if !strings.Contains(printed, part) {
+					t.Errorf("%q is missing", part)
+				}
+			}
+			if diff := before.Diff(o.host.Snapshot(t), "file /var/lib/cni/networks/"); diff != "" {
+				t.Errorf("left behind:\n%s", diff)
+			}
+			if left := o.leases(); left != "" {
+				t.Errorf("leases are left:\n%s", left)
+			}
+		})
+	}
+}
+
+// breaker is a plugin that does something to the host once b is attached.
+const breaker = `#!/bin/sh
+case $CNI_COMMAND-$CNI_CONTAINERID in ADD-*-b) sh -e /opt/cni/break >&2 || exit 1;; esac
+[ "$CNI_COMMAND" != ADD ] || sed 's/.*"prevResult"://; s/,"type":"breaker"}$//'
+`
+
+// broken has the network demo break when it is probed. In the script $A and $B are the host ends.
+func (o *operator) broken(plugins, script string) {
+	o.Helper()
+	o.network(probed(plugins + `, {"type": "breaker"}`))
+	o.host.Feed(o, breaker, "sh", "-c", "cat >/opt/cni/bin/breaker; chmod +x /opt/cni/bin/breaker")
+	ends := `set -- $(ip -o link show type veth | grep -o 'veth[0-9a-f]*'); A=$1 B=$2` + "\n"
+	o.host.Feed(o, ends+script, "sh", "-c", "cat >/opt/cni/break")
+}
+
+// tried is a test of probe's.
+type tried struct {
+	Name, Family, Outcome string
+	Lost                  struct{ Packet, SeenAt, NotSeenAt, Reason, Remedy string }
+}
+
+// TestProbeFindsFaults breaks a network in many ways. Probe says where packets were lost, and why.
+func TestProbeFindsFaults(t *testing.T) {
+	t.Parallel()
+	const all = probedBridge + "," + portmap
+	const toB, toGateway, toOutside = "a to b, TCP", "a to its gateway, ping", "a to the outside, ping"
+	for _, fault := range []struct {
+		name    string
+		plugins string
+		script  string
+		args    []string
+		test    string // that fails
+		family  string // "": IPv4
+		packet  string // that is lost
+		seen    string // where it was last; A and B are the host ends
+		gone    string // where it was not any more
+		reason  string
+	}{
+		{name: "bridge down", plugins: all, script: "ip link set demo0 down", test: toB, packet: "question who has", seen: "A", gone: "B", reason: "demo0 is down"},
+		{name: "port down", plugins: all, script: "ip link set $B down", test: toB, packet: "question who has", seen: "A", gone: "B", reason: "B is down"},
+		{name: "own port down", plugins: all, script: "ip link set $A down", test: toB, packet: "request", gone: "eth0 of a", reason: "eth0 of a has no carrier"},
+		{name: "port taken from the bridge", plugins: all, script: "ip link set $A nomaster", test: toGateway, packet: "", seen: "A", gone: "demo0", reason: "A is not a port of demo0"},
+		{name: "isolated ports", plugins: all, script: "bridge link set dev $A isolated on; bridge link set dev $B isolated on", test: toB, packet: "question who has", seen: "A", gone: "B", reason: "isolated"},
+		{name: "no forwarding", plugins: all, script: "sysctl -wq net.ipv4.ip_forward=0", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "net.ipv4.ip_forward is 0"},
+		{name: "no forwarding of IPv6", plugins: all, script: "sysctl -wq net.ipv6.conf.all.forwarding=0", test: toOutside, family: "IPv6", packet: "request", seen: "demo0", gone: "uplink0", reason: "net.ipv6.conf.all.forwarding is 0"},
+		{name: "nftables drops", plugins: all, script: "nft 'add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }'", test: toOutside,
+			packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table ip filter"},
+		{name: "iptables drops", plugins: all, script: "iptables -P FORWARD DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table ip filter"},
+		{name: "legacy iptables drops", plugins: all, script: "iptables-legacy -P FORWARD DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table filter"},
+		{name: "a rule drops", plugins: all, script: "iptables -I FORWARD -i demo0 -p icmp -j DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD"},
+		{name: "a rule rejects", plugins: all, script: "iptables -I FORWARD -i demo0 -p icmp -j REJECT --reject-with icmp-admin-prohibited", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "10.88.0.1 answered by ICMP"},
+		{name: "gateway's address gone", plugins: all, script: "ip address flush dev demo0", test: toGateway, packet: "question who has 10.88.0.1", seen: "demo0", reason: "the host does not have the address 10.88.0.1"},
+		{name: "no such gateway", plugins: `{"type": "bridge", "bridge": "demo0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "gateway": "10.88.0.200"}}`, script: ":", test: toGateway,
+			packet: "question who has 10.88.0.200", seen: "demo0", reason: "the host does not have the address 10.88.0.200"},
+		{name: "smaller MTU in the middle", plugins: all, script: "ip link set $B mtu 1400", test: "largest packet, a to b", packet: "request", seen: "A", gone: "B", reason: "B takes packets of 1400 bytes at most"},
+		{name: "port map flushed", plugins: all, script: "nft flush ruleset", test: "published port, from a, TCP", packet: "request", seen: "demo0", gone: "demo0", reason: "no rule of the host leads its port"},
+		{name: "port map flushed, for the host", plugins: all, script: "nft flush ruleset", test: "published port, from the host, UDP", packet: "request", gone: "demo0", reason: "no rule of the host leads its port"},
+		{name: "no route_localnet", plugins: all, script: "sysctl -wq net.ipv4.conf.all.route_localnet=0 net.ipv4.conf.demo0.route_localnet=0", test: "published port, from the host's loopback, TCP", packet: "request", gone: "demo0", reason: "route_localnet is 0"},
+		{name: "no masquerading", plugins: strings.Replace(probedBridge, `"ipMasq": true, `, "", 1), script: ":", test: toOutside, packet: "request", seen: "uplink0", reason: "it left with the address 10.88.0."},
+		{name: "hairpin off", plugins: all, script: "bridge link set dev $B hairpin off", test: "published port, from b itself, TCP", packet: "request", seen: "(demo0|B)", gone: "(demo0|B)", reason: "hairpin is off"},
+		{name: "name server refuses", plugins: all, script: ":", args: []string{"--dns", netlab.OutsideIPv4}, test: "names, by " + netlab.OutsideIPv4, packet: "request", seen: "uplink0", reason: "192.0.2.254 answered by ICMP"},
+		{name: "name server dead", plugins: all, script: ":", args: []string{"--dns", "192.0.2.77"}, test: "names, by 192.0.2.77", packet: "question who has 192.0.2.77", seen: "uplink0", reason: "nobody beyond uplink0"},
+		{name: "no route", plugins: `{"type": "bridge", "bridge": "demo0", "isGateway": true, ` + dualStack + "}", script: ":", test: toOutside, packet: "request", gone: "eth0 of a", reason: "a has no route to 192.0.2.254"},
+		{name: "no route back", plugins: `{"type": "ptp", ` + dualStack + "}, " + portmap, script: ":", test: "published port, from the host, TCP", packet: "request", seen: "eth0 of b", reason: "b has no route back to 192.0.2.1"},
+	} {
+		t.Run(fault.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			o.broken(fault.plugins, fault.script)
+			args := append([]string{"probe", "demo", "--to", netlab.OutsideIPv4, "--to", netlab.OutsideIPv6}, fault.args...)
+			code, printed := o.cnictl(append(args, "--json")...)
+			var report struct {
+				Containers []struct{ HostEnd string }
+				Tests      []tried
+			}
+			if err := json.Unmarshal([]byte(printed), &report); err != nil || code != 1 {
+				t.Fatalf("exit code %d, %v\n%s", code, err, printed)
+			}
+			found := false
+			for _, test := range report.Tests {
+				if test.Name != fault.test || test.Family != cmp.Or(fault.family, "IPv4") {
+					continue
+				}
+				found = true
+				ends := strings.NewReplacer(report.Containers[0].HostEnd+" ", "A ", report.Containers[1].HostEnd+" ", "B ")
+				got := ends.Replace(fmt.Sprintf("%s | %s | %s | %s | %s", test.Outcome, test.Lost.Packet, test.Lost.SeenAt, test.Lost.NotSeenAt, test.Lost.Reason))
+				t.Log(got)
+				want := regexp.MustCompile(fmt.Sprintf(`^failed \| %s.* \| %s \| %s \| .*%s`, fault.packet, fault.seen, fault.gone, fault.reason))
+				if !want.MatchString(got) {
+					t.Errorf("%q does not match %s", got, want)
+				}
+			}
+			if !found {
+				t.Errorf("there is no test %q\n%s", fault.test, printed)
+			}
+		})
+	}
+}
