@@ -4,9 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"os/exec"
 	"regexp"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -135,8 +138,7 @@ func TestProbeFindsFaults(t *testing.T) {
 		{name: "nftables drops", plugins: all, script: "nft 'add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }'", test: toOutside,
 			packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table ip filter"},
 		{name: "iptables drops", plugins: all, script: "iptables -P FORWARD DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table ip filter"},
-		{name: "legacy iptables drops", plugins: all, script: "iptables-legacy -P FORWARD DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table filter"},
-		{name: "a rule drops", plugins: all, script: "iptables -I FORWARD -i demo0 -p icmp -j DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD"},
+		{name: "legacy iptables drops", plugins: all, script: "iptables-legacy -P FORWARD DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table filter of iptables-legacy"},
 		{name: "a rule rejects", plugins: all, script: "iptables -I FORWARD -i demo0 -p icmp -j REJECT --reject-with icmp-admin-prohibited", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "10.88.0.1 answered by ICMP"},
 		{name: "gateway's address gone", plugins: all, script: "ip address flush dev demo0", test: toGateway, packet: "question who has 10.88.0.1", seen: "demo0", reason: "the host does not have the address 10.88.0.1"},
 		{name: "no such gateway", plugins: `{"type": "bridge", "bridge": "demo0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "gateway": "10.88.0.200"}}`, script: ":", test: toGateway,
@@ -183,5 +185,131 @@ func TestProbeFindsFaults(t *testing.T) {
 				t.Errorf("there is no test %q\n%s", fault.test, printed)
 			}
 		})
+	}
+}
+
+// startProbe starts a probe that takes long, since nobody answers at the outside, and returns when its containers are attached.
+func (o *operator) startProbe() *exec.Cmd {
+	o.Helper()
+	cmd := o.host.Command(netlab.Cnictl(o), "probe", "demo", "--to", "192.0.2.99", "--timeout", "10m")
+	if err := o.host.Start(cmd); err != nil {
+		o.Fatal(err)
+	}
+	for strings.Count(o.host.MustRun(o, "sh", "-c", "ls /var/lib/cni/results 2>/dev/null || true"), "\n") < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	return cmd
+}
+
+// TestProbeStopped takes everything away when it is told to end.
+func TestProbeStopped(t *testing.T) {
+	t.Parallel()
+	for _, signal := range []syscall.Signal{syscall.SIGTERM, syscall.SIGINT, syscall.SIGHUP} {
+		t.Run(signal.String(), func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			o.cnictl("probe", "demo")
+			before := o.host.Snapshot(t)
+			cmd := o.startProbe()
+			if err := cmd.Process.Signal(signal); err != nil {
+				t.Fatal(err)
+			}
+			_ = cmd.Wait()
+			if code := cmd.ProcessState.ExitCode(); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			if diff := before.Diff(o.host.Snapshot(t), "file /var/lib/cni/networks/"); diff != "" || o.leases() != "" {
+				t.Errorf("left behind:\n%s%s", diff, o.leases())
+			}
+		})
+	}
+}
+
+// TestProbeKilled leaves leases and rules, which gc knows for what they are: the namespaces have gone with the process.
+func TestProbeKilled(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	cmd := o.startProbe()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	for o.host.MustRun(t, "ip", "-o", "link", "show", "type", "veth", "master", "demo0") != "" {
+		time.Sleep(5 * time.Millisecond)
+	}
+	if o.leases() == "" {
+		t.Fatal("there is nothing to collect")
+	}
+	o.host.MustRun(t, "sh", "-c", `touch -d "5 minutes ago" /var/lib/cni/networks/demo/* /var/lib/cni/results/*`)
+	o.must("gc", "demo")
+	if left := o.leases(); left != "" {
+		t.Errorf("leases after gc:\n%s", left)
+	}
+}
+
+func TestProbeRefuses(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	before := o.host.Snapshot(t)
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{[]string{"nosuch"}, 1, `no network "nosuch"`},
+		{[]string{"demo", "--to", "example.org"}, 2, "ADDRESS:PORT"},
+		{[]string{"demo", "--dns", "example.org"}, 2, "--dns"},
+		{[]string{"demo", "--name", strings.Repeat("a", 64) + ".org"}, 2, "no name of a host"},
+		{nil, 2, "argument is missing"},
+	} {
+		if code, printed := o.cnictl(append([]string{"probe"}, c.args...)...); code != c.code || !strings.Contains(printed, c.says) {
+			t.Errorf("probe %q: exit code %d\n%s", c.args, code, printed)
+		}
+	}
+	if diff := before.Diff(o.host.Snapshot(t)); diff != "" {
+		t.Errorf("what was refused changed:\n%s", diff)
+	}
+}
+
+// TestProbeOfANetworkThatFails leaves nothing of the container that was attached, and has the plugin's error.
+func TestProbeOfANetworkThatFails(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.network(probed(`{"type": "bridge", "bridge": "demo0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "rangeStart": "10.88.0.9", "rangeEnd": "10.88.0.9"}}`))
+	code, printed := o.cnictl("probe", "demo")
+	if code != 1 || !strings.Contains(printed, "attach container b of the probe") {
+		t.Errorf("exit code %d\n%s", code, printed)
+	}
+	if left := o.leases() + o.host.MustRun(t, "sh", "-c", "ls /run/netns"); left != "" {
+		t.Errorf("left behind:\n%s", left)
+	}
+}
+
+// TestProbeNames asks the name server that the network names.
+func TestProbeNames(t *testing.T) {
+	t.Parallel()
+	host, outside := node(t)
+	o := &operator{t, host}
+	host.MustRun(t, "mkdir", "-p", "/etc/cni/net.d")
+	o.network(probed(strings.Replace(probedBridge, `"ipMasq"`, `"dns": {"nameservers": ["`+netlab.OutsideIPv4+`", "`+netlab.OutsideIPv6+`"]}, "ipMasq"`, 1)))
+	outside.Background(t, outside.Command("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file=",
+		"--listen-address="+netlab.OutsideIPv4+","+netlab.OutsideIPv6, "--address=/known.example/192.0.2.9"))
+	for strings.Count(outside.MustRun(t, "ss", "-lunH"), ":53 ") < 2 {
+		time.Sleep(5 * time.Millisecond)
+	}
+	for _, c := range []struct {
+		args []string
+		code int
+		says string
+	}{
+		{nil, 0, "names, by 192.0.2.254 "},
+		{[]string{"--name", "known.example"}, 0, "names, by 2001:db8:2::254 "},
+		{[]string{"--name", "unknown.example."}, 1, "192.0.2.254:53 answers that it can't resolve unknown.example."},
+	} {
+		if code, printed := o.cnictl(append(append([]string{"probe", "demo"}, patience...), c.args...)...); code != c.code || !strings.Contains(printed, c.says) {
+			t.Errorf("probe %q: exit code %d\n%s", c.args, code, printed)
+		} else {
+			t.Log(printed)
+		}
 	}
 }

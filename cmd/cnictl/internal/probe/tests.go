@@ -86,6 +86,12 @@ func (w *world) gateway(f family) *Test {
 
 // published asks b's servers by the port of the host that leads to them.
 func (w *world) published(f family) (all []*Test) {
+	if w.port == 0 {
+		return []*Test{notTried("published port", "not tried: no plugin of the network publishes ports")}
+	}
+	if why := w.secludedFromHost(); why != "" {
+		return []*Test{notTried("published port", why)}
+	}
 	host := w.hostAddress(f)
 	for _, p := range []protocol{tcp, udp} {
 		for _, by := range []struct {
@@ -94,10 +100,8 @@ func (w *world) published(f family) (all []*Test) {
 			to   netip.Addr
 		}{{"the host", nil, host}, {"the host's loopback", nil, f.loopback}, {"a", w.a, host}, {"b itself", w.b, host}} {
 			name := fmt.Sprintf("published port, from %s, %s", by.name, p)
-			why := w.secludedFromHost()
+			why := ""
 			switch {
-			case w.port == 0:
-				why = "not tried: no plugin of the network publishes ports"
 			case by.to == netip.IPv6Loopback():
 				why = "not expected to work: the kernel lets nothing leave from ::1"
 			case by.from == w.b && w.noHairpin():
