@@ -23,8 +23,8 @@ CNI_PATH (directories of plugins, separated by ':'), CNI_IFNAME; and CNI_ARGS
 func addNodeFlags(cmd *cobra.Command, n *network.Node) {
 	cmd.Long += environment
 	flags := cmd.Flags()
-	flags.StringVar(&n.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), network.DefaultConfDir), "directory of networks")
-	flags.StringVar(&n.BinDirs, "bin-dir", cmp.Or(os.Getenv("CNI_PATH"), network.DefaultBinDir), "directories of plugins, separated by ':'")
+	flags.StringVar(&n.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), "directory of networks")
+	flags.StringVar(&n.BinDirs, "bin-dir", cmp.Or(os.Getenv("CNI_PATH"), node.DefaultBinDir), "directories of plugins, separated by ':'")
 	flags.StringVar(&n.CacheDir, "cache-dir", libcni.CacheDir, "directory in which libcni keeps results")
 }
 

@@ -1,94 +1,233 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 
-	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
-func newGC() *cobra.Command {
-	var (
-		node  network.Node
-		texts []string
-		all   bool
-	)
-	cmd := &cobra.Command{
-		Use:   "gc NETWORK",
-		Short: "Remove attachments whose namespace is gone",
-		Long: `Remove the attachments of a network whose namespace is gone: addresses, links,
-rules. Nothing is removed of what may be in use: that is what is named with
---valid, whose namespace is there or can't be looked at, whose result can't be
-read, and what is not a minute old. If the network holds something for an
-attachment that the cache directory knows nothing of, it stops and says whose.
+// gcFlags are those of gc.
+type gcFlags struct {
+	network.Node
+	validFlags
+	apply        bool
+	report, from string // files
+}
 
-With --all everything of the network is removed, of running containers too.
+func newGC() *cobra.Command {
+	var f gcFlags
+	cmd := &cobra.Command{
+		Use:   "gc [NETWORK]",
+		Short: "Say what is left over of attachments that are gone, and remove it",
+		Long: `Say what attachments hold that are gone: addresses, links, rules. With --apply it
+is removed. What may be in use never is, and it is said why: what has a namespace
+or cannot be looked at, what a container runtime says that it runs, what is not a
+minute old. Where a network has something for an attachment that no cache has a
+result of, nothing of that network goes.
 `,
-		Example: `  cnictl gc demo
-  cnictl gc demo --valid 3f2a9c/eth0
-  cnictl gc demo --all`,
-		Args:              arguments(1, 1),
+		Example: `  cnictl gc
+  cnictl gc demo --apply
+  cnictl gc --report FILE && cnictl gc --from FILE
+  cnictl gc demo --valid 3f2a9c/eth0`,
+		Args:              arguments(0, 1),
 		ValidArgsFunction: completeNetworks,
+		RunE:              func(cmd *cobra.Command, args []string) error { return gc(cmd, &f, strings.Join(args, "")) },
 	}
-	addNodeFlags(cmd, &node)
+	addNodeFlags(cmd, &f.Node)
 	addJSONFlag(cmd)
-	cmd.Flags().StringArrayVar(&texts, "valid", nil, "a valid attachment, CONTAINER-ID/INTERFACE; repeatable")
-	cmd.Flags().BoolVar(&all, "all", false, "remove every attachment")
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		if all && texts != nil {
-			return usagef("--all and --valid exclude each other")
-		}
-		var valid []types.GCAttachment
-		for _, text := range texts {
-			id, ifName, _ := strings.Cut(text, "/")
-			if id == "" || ifName == "" {
-				return usagef("--valid %q is not CONTAINER-ID/INTERFACE, such as 3f2a…/eth0", text)
-			}
-			valid = append(valid, types.GCAttachment{ContainerID: id, IfName: ifName})
-		}
-		return collect(cmd, node, args[0], valid, all)
-	}
+	f.validFlags.add(cmd)
+	flags := cmd.Flags()
+	flags.BoolVar(&f.apply, "apply", false, "remove it")
+	flags.StringVar(&f.report, "report", "", "write what would go to a file, for --from")
+	flags.StringVar(&f.from, "from", "", "remove what a report lists and what is still as it says there")
 	return cmd
 }
 
-func collect(cmd *cobra.Command, node network.Node, name string, valid []types.GCAttachment, all bool) error {
-	list, err := node.Load(name)
+func gc(cmd *cobra.Command, f *gcFlags, name string) error {
+	o, err := f.options(cmd, f.Node)
 	if err != nil {
 		return err
 	}
-	switch {
-	case list.DisableGC:
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: network %s has disableGC: nothing is done\n", name)
-	case all && !network.HasVerbsOf110(list):
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: network %s has cniVersion %s, and plugins know GC since 1.1.0: only attachments of this cache are removed\n", name, list.CNIVersion)
+	var listed *collect.Report
+	if f.from != "" {
+		if name != "" || f.report != "" {
+			return usagef("--from excludes --report and a network: it removes what the report lists")
+		}
+		if listed, err = readReport(f.from); err != nil {
+			return err
+		}
+		name = listed.Network
 	}
-	var c *network.Collection
-	switch {
-	case list.DisableGC:
-		c = network.NewCollection(name, nil)
-	case all:
-		c, err = node.GCAll(cmd.Context(), list)
-	default:
-		c, err = node.GC(cmd.Context(), list, valid)
-	}
-	if c == nil || err != nil && wantsJSON(cmd) {
+	o.Network = name
+	n := node.Read(cmd.Context(), o.Options)
+	if name != "" && n.Network(name) == nil {
+		_, err := f.Load(name)
 		return err
 	}
-	for _, text := range c.Unread {
-		fmt.Fprintf(cmd.ErrOrStderr(), "note: %s: what it is about counts as in use\n", text)
+	r := collect.Plan(cmd.Context(), n, o)
+	if f.report != "" {
+		if err := writeReport(f.report, r); err != nil {
+			return err
+		}
 	}
-	_ = output(cmd, c, func(w io.Writer) {
-		fmt.Fprintf(w, "network %s: %d attachments removed, %d kept\n", name, len(c.Removed), len(c.Kept))
-		for _, a := range c.Removed {
-			fmt.Fprintf(w, "  removed  %s/%s\n", a.ContainerID, a.IfName)
+	if listed != nil {
+		r.Restrict(listed)
+	}
+	isApplied := f.apply || listed != nil
+	if isApplied {
+		apply(cmd, r, o)
+	}
+	note(cmd, r)
+	if err := output(cmd, r, func(w io.Writer) { describeReport(w, r, isApplied) }); err != nil {
+		return err
+	}
+	return verdict(cmd, r)
+}
+
+func readReport(path string) (*collect.Report, error) {
+	text, err := state.Read(path)
+	if err == nil {
+		r, err := collect.Decode(text)
+		if err == nil {
+			return r, nil
 		}
-		for _, a := range c.Kept {
-			fmt.Fprintf(w, "  kept     %s/%s: %s\n", a.ContainerID, a.IfName, a.Why)
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return nil, fmt.Errorf("read the report: %w", err)
+}
+
+func writeReport(path string, r *collect.Report) error {
+	text, err := asJSON(r)
+	if err == nil {
+		err = os.WriteFile(path, text, 0o600)
+	}
+	if err != nil {
+		return fmt.Errorf("write the report: %w", err)
+	}
+	return nil
+}
+
+// apply removes what goes, one after the other. A signal ends it after the one that it is at.
+func apply(cmd *cobra.Command, r *collect.Report, o collect.Options) {
+	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
+	defer stop()
+	bar := newBar(cmd.ErrOrStderr(), "removing", len(r.Goes))
+	defer bar.stop()
+	for _, it := range r.Goes {
+		if ctx.Err() != nil {
+			break
 		}
-	})
-	return err
+		r.Free(context.WithoutCancel(ctx), it, o)
+		bar.step()
+	}
+	r.Sweep(context.WithoutCancel(ctx), o)
+}
+
+// note says on standard error what a report does not know.
+func note(cmd *cobra.Command, r *collect.Report) {
+	w := cmd.ErrOrStderr()
+	for _, u := range r.Unread {
+		text := u.Why
+		if !strings.Contains(text, u.What) {
+			text = u.What + ": " + text
+		}
+		fmt.Fprintf(w, "note: %s: what it is about counts as in use\n", harmless(text))
+	}
+	for _, a := range r.Runtimes {
+		if a.Error != "" {
+			fmt.Fprintf(w, "note: %s does not say what it runs: %s\n", a.Runtime, harmless(a.Error))
+		}
+	}
+}
+
+// verdict returns the error of a report: what stopped it, and what failed.
+func verdict(cmd *cobra.Command, r *collect.Report) error {
+	var errs []error
+	for _, s := range r.Stops {
+		errs = append(errs, plugin.Errorf(s.Remedy, "%s", s.Why))
+	}
+	for _, it := range r.Goes {
+		if it.Err() != nil {
+			errs = append(errs, it.Err())
+		}
+	}
+	return findings(cmd, errs)
+}
+
+func describeReport(w io.Writer, r *collect.Report, isApplied bool) {
+	g := newGrid("", "NETWORK", "ATTACHMENT", "HOLDS", "WHY")
+	counts := map[collect.Outcome]int{}
+	for _, it := range r.Goes {
+		counts[it.Outcome]++
+		var holds []string
+		for _, t := range it.Held {
+			holds = append(holds, t.What)
+		}
+		why := it.Why
+		if it.Reason != "" {
+			why = it.Reason
+		}
+		g.add(outcomeText(it, isApplied), dash(it.Network), dash(shortName(it.Name())), dash(harmless(strings.Join(holds, ", "))), harmless(why))
+	}
+	inUse := 0
+	for _, s := range r.Stays {
+		if s.State == node.Alive {
+			inUse++
+			continue
+		}
+		g.add(weak.Sprint("stays"), dash(s.Network), dash(shortName(s.Name())), harmless(s.What), harmless(s.Why))
+	}
+	g.print(w)
+	rest := fmt.Sprintf("%d in use, %d others stay", inUse, len(r.Stays)-inUse)
+	switch {
+	case isApplied:
+		fmt.Fprintf(w, "%d removed, %d skipped, %d failed; %s\n", counts[collect.Removed], counts[collect.Skipped], counts[collect.Failed], rest)
+	case len(r.Goes) == 0:
+		fmt.Fprintf(w, "nothing to remove; %s\n", rest)
+	default:
+		fmt.Fprintf(w, "%d to remove, nothing is removed without --apply; %s\n", len(r.Goes), rest)
+	}
+}
+
+func outcomeText(it *collect.Item, isApplied bool) string {
+	switch {
+	case !isApplied:
+		return "would go"
+	case it.Outcome == collect.Removed:
+		return good.Sprint("removed")
+	case it.Outcome == collect.Failed:
+		return bad.Sprint("failed")
+	case it.Outcome == collect.Skipped:
+		return weak.Sprint("skipped")
+	}
+	return weak.Sprint("not tried")
+}
+
+// dash stands for what there is none of.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+// shortName returns an attachment with the beginning of a long container id, by which people know it.
+func shortName(name string) string {
+	const usual, shown = 64, 12
+	if id, ifName, ok := strings.Cut(name, "/"); ok && len(id) == usual {
+		return id[:shown] + "/" + ifName
+	}
+	return name
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 
@@ -52,6 +53,14 @@ func printJSON(cmd *cobra.Command, document any) error {
 func asJSON(document any) ([]byte, error) {
 	text, err := json.MarshalIndent(document, "", "    ")
 	return append(text, '\n'), err
+}
+
+// findings returns the error of a command that has printed its document, if there is one: with --json it is in there.
+func findings(cmd *cobra.Command, errs []error) error {
+	if len(errs) > 0 && wantsJSON(cmd) {
+		return commandError{exitFailed}
+	}
+	return errors.Join(errs...)
 }
 
 // describe prints an attachment for people.

@@ -109,7 +109,7 @@ func (x *session) takeWanted(owner plugin.Key, p Pool) error {
 		err = x.removeAll([]Lease{l})
 	case is != absent:
 		holder, state := x.holder(l)
-		return tryLater(state+"ask for another address or, if that attachment is gone, free it by DEL or `cnictl gc "+x.network+"`",
+		return tryLater(state+"ask for another address or, if that attachment is gone, free it by DEL or `cnictl gc "+x.network+" --apply`",
 			"failed to allocate for range %d: requested IP address %s is not available in range set %s: it is held by %s",
 			p.Index, p.Want, p, holder)
 	}

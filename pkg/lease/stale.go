@@ -31,7 +31,7 @@ func (x *session) reclaim(p Pool) error {
 	if len(free) > 0 {
 		return x.removeAll(free)
 	}
-	return tryLater("`cnictl gc "+x.network+"` frees those whose network namespace is gone, and names those of which libcni has no result; "+
+	return tryLater("`cnictl gc "+x.network+" --apply` frees those whose network namespace is gone, and names those of which libcni has no result; "+
 		"if none is stale, enlarge the range", "failed to allocate for range %d: no IP addresses available in range set: %s: %d addresses, all taken%s",
 		p.Index, p, p.Size(), x.staleText(stale))
 }

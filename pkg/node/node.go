@@ -68,6 +68,9 @@ type Unread struct {
 	Network string `json:"network,omitempty"` // whose attachment it may be about, if its name says so
 }
 
+// IsQuestion reports whether it is something that was asked, so that all answers may lack something, and no file.
+func (u Unread) IsQuestion() bool { return !filepath.IsAbs(u.What) }
+
 // Read looks at the node. What plugins hold is read before the caches: an attachment that is being made has a result then, or is not
 // listed at all.
 func Read(ctx context.Context, o Options) *Node {

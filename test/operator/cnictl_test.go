@@ -64,39 +64,6 @@ func (o *operator) leases() string {
 	return o.host.MustRun(o, "find", "/var/lib/cni/networks/demo", "-name", "*.*.*.*", "-not", "-name", "last*")
 }
 
-// TestCnictlGC removes the attachments of a namespace that is gone, and nothing of one that is in use.
-func TestCnictlGC(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	_, kept := o.attach("live")
-	gone, removed := o.attach("gone")
-	gone.Delete(t)
-	o.must("gc", "demo")
-	if err := o.host.Ping(kept, timeout); err != nil {
-		t.Errorf("after gc the attachment that is in use does not answer: %v", err)
-	}
-	if left := o.leases(); !strings.Contains(left, "/"+kept+"\n") || strings.Contains(left, "/"+removed+"\n") {
-		t.Errorf("leases after gc, of %s in use and %s gone:\n%s", kept, removed, left)
-	}
-}
-
-// TestCnictlGCAll removes what plugins hold of attachments that libcni has forgotten.
-func TestCnictlGCAll(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	pod, _ := o.attach("web")
-	o.host.MustRun(t, "rm", "-r", "/var/lib/cni/results")
-	if printed := o.must("gc", "demo", "--all"); !strings.Contains(printed, "1 attachments removed, 0 kept\n  removed  web/eth0") {
-		t.Errorf("gc --all does not say what it removed:\n%s", printed)
-	}
-	if left := o.leases(); left != "" {
-		t.Errorf("leases after gc --all:\n%s", left)
-	}
-	if _, err := pod.Output(pod.Command("ip", "link", "show", "eth0")); err == nil {
-		t.Error("after gc --all the container has its interface")
-	}
-}
-
 // TestCnictlRun has the exit code of the command, and leaves nothing.
 func TestCnictlRun(t *testing.T) {
 	t.Parallel()
@@ -188,7 +155,8 @@ func TestCnictlOtherNames(t *testing.T) {
 	}
 	o.must("check", "demo", pod.Path(), "--id", "web")
 	pod.Delete(t)
-	o.must("gc", "demo")
+	o.age()
+	o.must("gc", "demo", "--apply")
 	if left := o.leases(); left != "" {
 		t.Errorf("leases after gc:\n%s", left)
 	}

@@ -27,8 +27,16 @@ func newFleet(t *testing.T) *fleet {
 	}
 	pods["dead"].Delete(t)
 	pods["lost"].Delete(t)
-	f.shell(`touch -d "5 minutes ago" /var/lib/cni/networks/demo/*; touch -d "4 minutes ago" ` + resultsDir + `/*`)
+	f.age()
 	return f
+}
+
+const ageResults = `touch -d "4 minutes ago" ` + resultsDir + `/*`
+
+// age makes attachments some minutes old.
+func (o *operator) age() {
+	o.Helper()
+	o.host.MustRun(o, "sh", "-ec", `touch -d "5 minutes ago" /var/lib/cni/networks/*/*; `+ageResults)
 }
 
 func (f *fleet) shell(script string) {
@@ -56,8 +64,8 @@ func (f *fleet) missing(name string, runs bool) (parts []string) {
 func TestGCTrustsNoCache(t *testing.T) {
 	t.Parallel()
 	const all, none = "dead lost", ""
-	each := func(do string) string { return "cd " + resultsDir + "; for f in *; do " + do + "; done" }
-	unknown := []string{"no result of 4", "--valid", "--cache-dir"}
+	each := func(do string) string { return "cd " + resultsDir + "; for f in *; do " + do + "; done; " }
+	unknown := []string{"a result of 4", "--valid", "--cache-dir"}
 	for _, kind := range []struct {
 		name   string
 		breaks string   // a shell script
@@ -76,34 +84,37 @@ func TestGCTrustsNoCache(t *testing.T) {
 		{name: "an empty object", breaks: each(`echo {} >$f`), says: unknown},
 		{name: "zeros", breaks: each(`head -c 900 /dev/zero >$f`), says: unknown},
 		{name: "bare results, of an old libcni", breaks: each(`echo '{"cniVersion":"0.4.0","ips":[]}' >$f`), says: unknown},
-		{name: "results of another version", breaks: each(`sed -i 's/"result":{"cniVersion":"1.1.0"/"result":{"cniVersion":"9.9.9"/' $f`), goes: all},
-		{name: "no result in the files", breaks: each(`sed -i 's/,"result":.*/,"result":null}/' $f`), goes: all},
+		{name: "results of another version", breaks: each(`sed -i 's/"result":{"cniVersion":"1.1.0"/"result":{"cniVersion":"9.9.9"/' $f`) + ageResults, goes: all},
+		{name: "no result in the files", breaks: each(`sed -i 's/,"result":.*/,"result":null}/' $f`) + ageResults, goes: all},
 		{name: "no namespace in the files", breaks: each(`sed -i 's/"netns":"[^"]*",//' $f`), goes: none},
 		{name: "files renamed", breaks: each(`mv $f $f.saved`), says: unknown},
 		{name: "files exchanged", breaks: "cd " + resultsDir + "; mv demo-one-eth0 x; mv demo-dead-eth0 demo-one-eth0; mv x demo-dead-eth0",
-			says: []string{"no result of 2", "dead/eth0", "one/eth0", "--valid"}},
+			says: []string{"a result of 2", "dead/eth0", "one/eth0", "--valid"}},
 		{name: "directories in place of files", breaks: each(`rm $f; mkdir $f`), says: unknown},
 		{name: "pipes in place of files", breaks: each(`rm $f; mkfifo $f`), says: unknown},
 		{name: "files that can't be read", breaks: each(`rm $f; ln -s $f $f`), says: unknown},
 		{name: "files of 4 GiB", breaks: each(`truncate -s 4G $f`), says: unknown},
-		{name: "multus' directory", breaks: "mkdir /var/lib/cni/multus; mv " + resultsDir + " /var/lib/cni/multus; echo '[]' >/var/lib/cni/multus/one", says: unknown},
-		{name: "multus' directory, named", breaks: "mkdir /var/lib/cni/multus; mv " + resultsDir + " /var/lib/cni/multus; echo '[]' >/var/lib/cni/multus/one",
-			args: []string{"--cache-dir", "/var/lib/cni/multus"}, goes: all},
-		{name: "another --cache-dir", breaks: ":", args: []string{"--cache-dir", "/var/lib/other"}, says: unknown},
+		{name: "multus' directory", breaks: "mkdir /var/lib/cni/multus; mv " + resultsDir + " /var/lib/cni/multus; echo '[]' >/var/lib/cni/multus/one", goes: all},
+		{name: "multus' directory has those that run", breaks: "mkdir -p /var/lib/cni/multus/results; mv " + resultsDir + "/*-one-* " + resultsDir + "/*-two-* /var/lib/cni/multus/results", goes: all},
+		{name: "a directory of another runtime", breaks: "mkdir /run/other; mv " + resultsDir + " /run/other", says: unknown},
+		{name: "a directory of another runtime, named", breaks: "mkdir /run/other; mv " + resultsDir + " /run/other", args: []string{"--cache-dir", "/run/other"}, goes: all},
+		{name: "a directory of another runtime has those that run", breaks: "mkdir -p /run/other/results; mv " + resultsDir + "/*-one-* " + resultsDir + "/*-two-* /run/other/results",
+			says: []string{"a result of 2", "one/eth0", "two/eth0", "and so its network namespace", "--cache-dir"}},
+		{name: "another --cache-dir", breaks: ":", args: []string{"--cache-dir", "/run/other"}, goes: all},
 		{name: "of another network only", breaks: each(`sed -i 's/"networkName":"demo"/"networkName":"other"/' $f; mv $f other-${f#demo-}`), says: unknown},
-		{name: "half of the files torn", breaks: "cd " + resultsDir + "; truncate -s 100 demo-one-eth0 demo-lost-eth0", says: []string{"no result of 2", "lost/eth0", "one/eth0"}},
+		{name: "half of the files torn", breaks: "cd " + resultsDir + "; truncate -s 100 demo-one-eth0 demo-lost-eth0", says: []string{"a result of 2", "lost/eth0", "one/eth0"}},
 		{name: "half of the files torn, what runs named", breaks: "cd " + resultsDir + "; truncate -s 100 demo-one-eth0 demo-two-eth0",
 			args: []string{"--valid", "one/eth0", "--valid", "two/eth0"}, goes: all},
 		{name: "of an earlier boot", breaks: each(`sed -i 's#"netns":"/run/netns/#"netns":"/run/netns/earlier-#; s#,"result":.*#,"result":null}#' $f; touch -d "2 days ago" $f`), goes: none},
 		{name: "a copy from before the containers were started anew", breaks: "for l in /sys/class/net/veth*; do ip link set dev ${l##*/} alias ''; done; " +
 			each(`sed -i 's#"netns":"/run/netns/#"netns":"/run/netns/earlier-#' $f; touch -d "2 days ago" $f`), goes: none},
-		{name: "namespaces can't be seen from here", breaks: each(`sed -i 's#"netns":"/run/netns/#"netns":"/elsewhere/netns/#' $f`), goes: all},
+		{name: "namespaces can't be seen from here", breaks: each(`sed -i 's#"netns":"/run/netns/#"netns":"/elsewhere/netns/#' $f`) + ageResults, goes: none},
 		{name: "namespaces can't be looked at", breaks: "ln -s loop /run/loop; " + each(`sed -i 's#"netns":"/run/netns/#"netns":"/run/loop/#' $f`), goes: none},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			f := newFleet(t)
 			f.shell(kind.breaks)
-			code, printed := f.cnictl(append([]string{"gc", "demo"}, kind.args...)...)
+			code, printed := f.cnictl(append([]string{"gc", "demo", "--apply"}, kind.args...)...)
 			var went []string
 			for _, name := range []string{"dead", "lost"} {
 				if f.missing(name, false) != nil {
@@ -127,7 +138,7 @@ func TestGCTrustsNoCache(t *testing.T) {
 					t.Errorf("%q is missing", part)
 				}
 			}
-			if count := strings.Contains(printed, fmt.Sprintf("%d attachments removed", len(went))); kind.says == nil && !count {
+			if count := strings.Contains(printed, fmt.Sprintf("%d removed, ", len(went))); kind.says == nil && !count {
 				t.Error("it does not say how many were removed")
 			}
 			if t.Failed() {
@@ -146,7 +157,7 @@ func TestGCOfLongNames(t *testing.T) {
 	host.Feed(t, strings.Replace(demo, `"demo"`, `"`+network+`"`, 1), "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-demo.conflist")
 	o.must("add", network, host.NewPod(t, "web").Path(), "--id", id)
 	host.MustRun(t, "sh", "-c", "sed -i 's#/run/netns/#/elsewhere/#' "+resultsDir+"/*")
-	if printed := o.must("gc", network); !strings.Contains(printed, "0 attachments removed, 1 kept") {
+	if printed := o.must("gc", network, "--apply"); !strings.Contains(printed, "0 removed, 0 skipped, 0 failed; 1 in use") {
 		t.Error(printed)
 	}
 	host.MustRun(t, "rm", "-r", resultsDir)
@@ -188,7 +199,7 @@ func TestGCBesideADDAndDEL(t *testing.T) {
 			}
 			return
 		default:
-			if code, printed := o.cnictl("gc", "demo"); code != 0 || !strings.Contains(printed, " 0 attachments removed") {
+			if code, printed := o.cnictl("gc", "demo", "--apply"); code != 0 || !strings.Contains(printed, "0 removed, 0 skipped, 0 failed") {
 				t.Errorf("exit code %d\n%s", code, printed)
 			}
 		}

@@ -62,12 +62,12 @@ func TestRollbackFromNFTables(t *testing.T) {
 			},
 		},
 		{
-			name:   "GC-before",
+			name:   "DEL-before",
 			wanted: func(o origin) bool { return o.flavour == "nft" },
 			goBack: func(t *testing.T, n *node, pods []*attachment) {
 				n.writeConfig(t)
-				for _, w := range []network{demo, other} {
-					n.MustRun(t, netlab.Cnictl(t), "gc", w.name, "--all")
+				for _, a := range pods {
+					n.MustRun(t, netlab.Cnictl(t), "del", a.network.name, "--id", a.rt.ContainerID, "--ifname", a.rt.IfName)
 				}
 				for _, a := range pods {
 					if listing := n.MustRun(t, "nft", "list", "ruleset"); strings.Contains(listing, a.pod.ID) {

@@ -13,8 +13,8 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
-	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -110,10 +110,13 @@ func RequirePublisher(list *libcni.NetworkConfigList) error {
 		list.Name, portMappings)
 }
 
+func keyOf(network string, rt *libcni.RuntimeConf) plugin.Key {
+	return plugin.Key{Network: network, ContainerID: rt.ContainerID, IfName: rt.IfName}
+}
+
 // CheckResult makes sure that libcni can read and write its result of an attachment: it would wait for a pipe, and read a file of any size.
 func (n Node) CheckResult(network string, rt *libcni.RuntimeConf) error {
-	path := n.resultOf(network, types.GCAttachment{ContainerID: rt.ContainerID, IfName: rt.IfName})
-	_, err := state.Read(path)
+	_, err := state.Read(node.PathOf(n.CacheDir, keyOf(network, rt)))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -126,44 +129,38 @@ func (n Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err
 	if err := n.CheckResult(network, rt); err != nil {
 		return nil, err
 	}
-	attachment := types.GCAttachment{ContainerID: rt.ContainerID, IfName: rt.IfName}
-	a, err := readCached(n.resultOf(network, attachment))
-	if err != nil || a.Network != network || a.name() != attachment {
+	key := keyOf(network, rt)
+	r, err := node.ReadResult(node.PathOf(n.CacheDir, key))
+	if err != nil || r.Key() != key {
 		return nil, nil
 	}
-	rt.NetNS = cmp.Or(rt.NetNS, a.NetNS)
+	rt.NetNS = cmp.Or(rt.NetNS, r.NetNS)
 	if rt.Args == nil {
-		rt.Args = a.CniArgs
+		rt.Args = r.CniArgs
 	}
 	if rt.CapabilityArgs == nil {
-		rt.CapabilityArgs = a.CapabilityArgs
+		rt.CapabilityArgs = r.CapabilityArgs
 	}
-	return a.Config, nil
+	return r.Config, nil
 }
 
 // RequireNew refuses the id of another container of the network, whose attachment a DEL would take away: one that libcni has a result
 // of, readable or not, or for which something is held.
 func (n Node) RequireNew(ctx context.Context, list *libcni.NetworkConfigList, id string) error {
-	holdings, err := n.findHoldings(ctx, list)
-	if err != nil {
-		return err
-	}
-	known, unread, err := n.attachments(list.Name)
-	if err != nil {
-		return err
-	}
-	for _, a := range known {
-		holdings.of(keyOf(list.Name, a.name()).String(), a.name())
-	}
-	for _, h := range holdings {
-		if h.ContainerID == id {
+	now := node.Read(ctx, n.Options())
+	for _, a := range now.Attachments {
+		if a.Network == list.Name && a.ContainerID == id {
 			return fmt.Errorf("container %s is attached to network %s already; choose another --id, or detach it: cnictl del %s --id %s --ifname %s",
-				id, list.Name, list.Name, id, h.IfName)
+				id, list.Name, list.Name, id, a.IfName)
 		}
 	}
-	for path, err := range unread {
-		if strings.HasPrefix(path, n.resultOf(list.Name, types.GCAttachment{ContainerID: id})) {
-			return fmt.Errorf("container %s may be attached to network %s already, of which libcni's result can't be read; choose another --id: %w", id, list.Name, err)
+	for _, u := range now.Unread {
+		if u.IsQuestion() {
+			return fmt.Errorf("it is not known whether container %s is attached to network %s: %s can't be read: %s", id, list.Name, u.What, u.Why)
+		}
+		if strings.HasPrefix(filepath.Base(u.What), list.Name+"-"+id+"-") {
+			return fmt.Errorf("container %s may be attached to network %s already, of which libcni's result can't be read; choose another --id: %s: %s",
+				id, list.Name, u.What, u.Why)
 		}
 	}
 	return nil

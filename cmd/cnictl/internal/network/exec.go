@@ -24,8 +24,11 @@ const grace = 30 * time.Second
 // waits; and a Ctrl-C at the terminal does not reach plugins, which may be taking something away.
 type pluginExec struct {
 	version.PluginDecoder
-	cacheDir string // Node.CacheDir, which plugins look into too
+	cacheDir string // which plugins look into, too
 }
+
+// Exec returns what libcni calls plugins with that look into a cache directory.
+func Exec(cacheDir string) invoke.Exec { return &pluginExec{cacheDir: cacheDir} }
 
 func (*pluginExec) FindInPath(plugin string, paths []string) (string, error) {
 	path, err := invoke.FindInPath(plugin, paths)

@@ -11,12 +11,9 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
-)
 
-// Defaults, of cnitool and of the runtimes.
-const (
-	DefaultConfDir = "/etc/cni/net.d"
-	DefaultBinDir  = "/opt/cni/bin"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/plugins"
 )
 
 // Node is where this node keeps networks, plugins and results.
@@ -28,50 +25,37 @@ type Node struct {
 
 // CNI returns libcni for the node.
 func (n Node) CNI() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(filepath.SplitList(n.BinDirs), n.CacheDir, &pluginExec{cacheDir: n.CacheDir})
+	return libcni.NewCNIConfigWithCacheDir(filepath.SplitList(n.BinDirs), n.CacheDir, Exec(n.CacheDir))
+}
+
+// Options say where to look for what is on the node.
+func (n Node) Options() node.Options {
+	return node.Options{ConfDir: n.ConfDir, CacheDirs: []string{n.CacheDir}, Plugins: plugins.All}
 }
 
 // Load returns the network called name. Unlike libcni it finds a network in spite of another one's file being broken.
 func (n Node) Load(name string) (*libcni.NetworkConfigList, error) {
-	// As in libcni, lists come before single plugins.
-	files, err := libcni.ConfFiles(n.ConfDir, []string{".conflist"})
-	single, err2 := libcni.ConfFiles(n.ConfDir, []string{".conf", ".json"})
-	if err := errors.Join(err, err2); err != nil {
-		return nil, fmt.Errorf("look for networks: %w", err)
+	networks, unread, err := node.Load(n.ConfDir)
+	if err != nil {
+		return nil, err
 	}
 	var names []string
-	var broken []error
-	for _, file := range append(files, single...) {
-		list, err := loadFile(file)
-		if err != nil {
-			broken = append(broken, fmt.Errorf("%s can't be used: %w", file, err))
-			continue
+	for _, w := range networks {
+		if w.Name == name {
+			return w.List, nil
 		}
-		if list.Name == name {
-			return list, nil
-		}
-		names = append(names, list.Name)
+		names = append(names, w.Name)
 	}
 	has := "it has none"
 	if names != nil {
 		slices.Sort(names)
 		has = "it has " + strings.Join(slices.Compact(names), ", ")
 	}
-	err = fmt.Errorf("no network %q in %s: %s; name another directory with --conf-dir or NETCONFPATH", name, n.ConfDir, has)
-	return nil, errors.Join(err, errors.Join(broken...))
-}
-
-func loadFile(path string) (*libcni.NetworkConfigList, error) {
-	if filepath.Ext(path) == ".conflist" {
-		return libcni.NetworkConfFromFile(path)
+	errs := []error{fmt.Errorf("no network %q in %s: %s; name another directory with --conf-dir or NETCONFPATH", name, n.ConfDir, has)}
+	for _, u := range unread {
+		errs = append(errs, fmt.Errorf("%s can't be used: %s", u.What, u.Why))
 	}
-	//lint:ignore SA1019 single-plugin files are old, and runtimes still read them
-	conf, err := libcni.ConfFromFile(path)
-	if err != nil {
-		return nil, err
-	}
-	//lint:ignore SA1019 as above
-	return libcni.ConfListFromConf(conf)
+	return nil, errors.Join(errs...)
 }
 
 // HasVerbsOf110 reports whether the network's plugins know GC and STATUS, which came with CNI 1.1.0.
