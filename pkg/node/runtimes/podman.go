@@ -14,7 +14,9 @@ import (
 // askPodman lists the containers that run, those of its pods too.
 func askPodman(ctx context.Context, socket string) (list []Container, err error) {
 	const url, longest = "http://podman/v4.0.0/libpod/containers/json?all=true", 64 << 20
-	dial := func(ctx context.Context, _, _ string) (net.Conn, error) { return new(net.Dialer).DialContext(ctx, "unix", socket) }
+	dial := func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
+	}
 	client := http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}
 	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {
