@@ -71,7 +71,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 	root.AddCommand(
 		newShow(),
 		newInstall(), newUninstall(), newList(),
-		newProbe(),
+		newProbe(), newExec(), newCapture(),
 		newRun(), newAdd(), newDel(), newCheck(), newGC(), newStatus(), newRepair(),
 	)
 	return root

@@ -88,7 +88,7 @@ func (s *Socket) Next() (Frame, error) {
 	n, oobn, _, from, err := s.conn.Recvmsg(context.Background(), s.buffer, s.oob, unix.MSG_TRUNC)
 	if errors.Is(err, os.ErrDeadlineExceeded) {
 		s.stopped = true
-		if err := errors.Join(s.count(), s.conn.SetReadDeadline(time.Time{})); err != nil {
+		if err := errors.Join(s.Count(), s.conn.SetReadDeadline(time.Time{})); err != nil {
 			return Frame{}, err
 		}
 		return s.Next()
@@ -106,13 +106,14 @@ func (s *Socket) Stop() error { return s.conn.SetReadDeadline(time.Unix(1, 0)) }
 // Close ends the capture.
 func (s *Socket) Close() error { return s.conn.Close() }
 
-// count asks the kernel, which counts since it was asked last.
-func (s *Socket) count() error {
+// Count fills in the counters. Stopping does it, too.
+func (s *Socket) Count() error {
 	stats, err := s.conn.GetsockoptTpacketStats(unix.SOL_PACKET, unix.PACKET_STATISTICS)
 	if err != nil {
 		return fmt.Errorf("count packets: %w", err)
 	}
-	s.Stats = Stats{int(stats.Packets), int(stats.Drops)}
+	s.Packets += int(stats.Packets) // since it was asked last
+	s.Dropped += int(stats.Drops)
 	return nil
 }
 

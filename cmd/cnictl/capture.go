@@ -1,0 +1,293 @@
+package main
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"os/signal"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/capture"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/sandbox"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// captureFlags say what is captured and where to.
+type captureFlags struct {
+	node.Options
+	file, ifName         string
+	hostEnd              bool
+	count, bytes         int
+	limit                time.Duration
+	addresses, protocols []string
+	ports                []uint
+}
+
+func newCapture() *cobra.Command {
+	f := &captureFlags{Options: node.Options{Plugins: plugins.All}}
+	cmd := &cobra.Command{
+		Use:   "capture NAME",
+		Short: "See a container's packets",
+		Long: `Print a line for each packet of a container's interface, or write the packets to
+a file that Wireshark and tcpdump read (pcapng). NAME is what exec takes, or a link
+of the host. "in" is what comes in by the interface, "out" what leaves by it.
+
+Packets can be chosen by address, port and protocol: one of each kind that is given
+has to fit. It ends with Ctrl-C, after --count packets, or after --for.
+`,
+		Example: `  cnictl capture 10.88.0.7
+  cnictl capture web --protocol tcp --port 443 --port 80 -w web.pcapng
+  cnictl capture web --host-end --for 10s
+  cnictl capture web -w - | wireshark -k -i -`,
+		Args:              arguments(1, 1),
+		ValidArgsFunction: completeNames,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
+	}
+	addLookFlags(cmd, &f.Options)
+	addJSONFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&f.file, "write", "w", "", "write the packets to a file; - is standard output")
+	flags.StringVarP(&f.ifName, "ifname", "i", "", "the container's interface, if it has several")
+	flags.BoolVar(&f.hostEnd, "host-end", false, "on the host's end of the container's veth pair")
+	flags.IntVarP(&f.count, "count", "c", 0, "end after so many packets")
+	flags.DurationVar(&f.limit, "for", 0, "end after this time")
+	flags.IntVar(&f.bytes, "bytes", 0, "keep so many bytes of each packet (default: all)")
+	flags.StringArrayVar(&f.addresses, "address", nil, "of the sender or receiver; repeatable")
+	flags.UintSliceVar(&f.ports, "port", nil, "of the sender or receiver; repeatable")
+	flags.StringSliceVar(&f.protocols, "protocol", nil, "arp, icmp, tcp, udp or sctp; repeatable")
+	return cmd
+}
+
+func (f *captureFlags) run(cmd *cobra.Command, name string) error {
+	filter, err := f.filter()
+	if err != nil {
+		return err
+	}
+	program, err := filter.Compile()
+	if err != nil {
+		return usagef("there is too much to choose packets by: %w", err)
+	}
+	at, err := f.find(cmd, name)
+	if err != nil {
+		return err
+	}
+	var s *capture.Socket
+	open := func() (err error) {
+		s, err = capture.Listen(at.link.Attrs().Index, program, f.bytes)
+		return err
+	}
+	if err := at.inside(open); err != nil {
+		return fmt.Errorf("%s: %w", at, err)
+	}
+	defer s.Close()
+	sink, err := f.sink(cmd, at)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "capturing on %s, until Ctrl-C\n", at)
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	defer signal.Stop(signals)
+	go func() {
+		var end <-chan time.Time
+		if f.limit > 0 {
+			end = time.After(f.limit)
+		}
+		select {
+		case <-signals:
+		case <-end:
+		}
+		_ = s.Stop()
+	}()
+	written, err := copyPackets(s, sink, f.count)
+	if gone := errors.Is(err, syscall.ENETDOWN); gone {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s went down or is gone\n", at)
+		err = nil
+	}
+	err = errors.Join(err, s.Count(), sink.Close())
+	fmt.Fprintf(cmd.ErrOrStderr(), "%s, %d dropped\n", counted(written, "packet"), s.Dropped)
+	return err
+}
+
+// copyPackets hands packets over until there are no more, or enough.
+func copyPackets(s *capture.Socket, to sink, count int) (written int, err error) {
+	for count == 0 || written < count {
+		f, err := s.Next()
+		if errors.Is(err, capture.ErrStopped) {
+			return written, nil
+		}
+		if err == nil {
+			err = to.Write(f)
+		}
+		if err != nil {
+			return written, err
+		}
+		written++
+	}
+	return written, nil
+}
+
+func (f *captureFlags) filter() (chosen capture.Filter, err error) {
+	for _, text := range f.addresses {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return chosen, usagef("--address: %w", err)
+		}
+		chosen.Addresses = append(chosen.Addresses, a.Unmap())
+	}
+	for _, port := range f.ports {
+		if port == 0 || port > 65535 {
+			return chosen, usagef("--port %d is no port from 1 to 65535", port)
+		}
+		chosen.Ports = append(chosen.Ports, uint16(port))
+	}
+	for _, name := range f.protocols {
+		i := slices.IndexFunc(capture.AllProtocols, func(p capture.Protocol) bool { return p.Name == strings.ToLower(name) })
+		if i < 0 {
+			return chosen, usagef("--protocol %s is not arp, icmp, tcp, udp or sctp", name)
+		}
+		chosen.Protocols = append(chosen.Protocols, capture.AllProtocols[i])
+	}
+	return chosen, nil
+}
+
+// spot is where packets are captured.
+type spot struct {
+	link  netlink.Link
+	netns string // "": the host's
+	whose string
+}
+
+func (s *spot) String() string {
+	return strings.TrimSpace(fmt.Sprintf("%s %s", s.link.Attrs().Name, s.whose))
+}
+
+// inside runs a function where the link is.
+func (s *spot) inside(do func() error) error {
+	if s.netns == "" {
+		return do()
+	}
+	return sandbox.Inside(s.netns, do)
+}
+
+// find returns the interface that a name means.
+func (f *captureFlags) find(cmd *cobra.Command, name string) (*spot, error) {
+	c, err := findContainer(cmd.Context(), f.Options, name)
+	if err != nil {
+		if link, err := netlink.LinkByName(name); err == nil {
+			return &spot{link: link, whose: "of the host"}, nil
+		}
+		return nil, err
+	}
+	s, ifName := &spot{netns: c.netns, whose: "in " + c.netns}, f.ifName
+	if c.attachments != nil {
+		a, err := one(c.attachments, ifName)
+		if err != nil {
+			return nil, err
+		}
+		s.whose, ifName = "of "+harmless(a.Owner), a.IfName
+		if f.hostEnd && a.HostEnd == nil {
+			return nil, plugin.Errorf("capture without --host-end", "%s has no host end of a veth pair", harmless(a.Owner))
+		}
+		if f.hostEnd {
+			s.netns, s.link, s.whose = "", a.HostEnd.Link, "(host end) "+s.whose
+			return s, nil
+		}
+	}
+	if ifName == "" {
+		ifName = "eth0"
+	}
+	err = s.inside(func() (err error) {
+		s.link, err = netlink.LinkByName(ifName)
+		return err
+	})
+	if err != nil {
+		return nil, plugin.Errorf("name another with -i; cnictl exec "+name+" -- ip link lists them", "look for %s %s: %w", harmless(ifName), s.whose, err)
+	}
+	return s, nil
+}
+
+// one returns the attachment whose interface is meant.
+func one(list []*node.Attachment, ifName string) (*node.Attachment, error) {
+	var fit []*node.Attachment
+	for _, a := range list {
+		if ifName == "" || a.IfName == ifName {
+			fit = append(fit, a)
+		}
+	}
+	switch len(fit) {
+	case 0:
+		return nil, plugin.Errorf("name one of these with -i", "there is no interface %s, only %s", ifName, owners(list))
+	case 1:
+		return fit[0], nil
+	}
+	return nil, plugin.Errorf("name the interface with -i", "there is more than one interface: %s", owners(fit))
+}
+
+// sink takes packets.
+type sink interface {
+	Write(capture.Frame) error
+	Close() error
+}
+
+func (f *captureFlags) sink(cmd *cobra.Command, at *spot) (sink, error) {
+	switch {
+	case f.file == "":
+		return &lines{cmd.OutOrStdout(), wantsJSON(cmd)}, nil
+	case wantsJSON(cmd):
+		return nil, usagef("--json does not go with --write")
+	}
+	to := os.Stdout
+	if f.file != "-" {
+		var err error
+		if to, err = os.OpenFile(f.file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+			return nil, err
+		}
+	}
+	encap := at.link.Attrs().EncapType
+	file, err := capture.NewFile(to, at.link.Attrs().Name, at.whose, encap == "ether" || encap == "loopback")
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("write %s: %w", f.file, err), to.Close())
+	}
+	return &packets{file, to}, nil
+}
+
+// packets writes a file.
+type packets struct {
+	*capture.File
+	file *os.File
+}
+
+func (p *packets) Close() error { return p.file.Close() }
+
+// lines prints a line for each packet.
+type lines struct {
+	to   io.Writer
+	json bool
+}
+
+func (l *lines) Write(f capture.Frame) error {
+	s := f.Summary()
+	text := []byte(harmless(s.String()))
+	if l.json {
+		var err error
+		if text, err = json.Marshal(s); err != nil {
+			return err
+		}
+	}
+	_, err := l.to.Write(append(text, '\n'))
+	return err
+}
+
+func (l *lines) Close() error { return nil }
