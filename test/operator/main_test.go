@@ -4,16 +4,25 @@
 package operator
 
 import (
+	"os"
 	"testing"
 	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-func TestMain(m *testing.M) { netlab.Main(m) }
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(watchVariable); dir != "" {
+		watch(dir)
+	}
+	netlab.Main(m)
+}
 
 // timeout is how long a packet that should arrive may take on a busy machine.
 const timeout = 10 * time.Second
+
+// silence is how long one is waited for that should not arrive.
+const silence = time.Second
 
 // demo is the network of most tests: dual-stack, masqueraded, with a sysctl and published ports.
 const demo = `{

@@ -174,6 +174,31 @@ func notRunning(err error) error {
 	return plugin.Errorf("start it with `systemctl start firewalld`, or set another \"backend\" of the firewall plugin", "%v", err)
 }
 
+// Source is an address in a zone.
+type Source struct {
+	Address netip.Addr
+	Zone    Zone
+	Key     plugin.Key // whose it is
+}
+
+// String returns the address as firewalld is given it.
+func (s Source) String() string { return source(s.Address) }
+
+// Lost returns the sources that attachments were given, and that are in no zone any more, as after a reload.
+func Lost(ctx context.Context) (list []Source, err error) {
+	record, err := readRecord()
+	for _, h := range record {
+		zone, wrong := zoneOf(ctx, h.addr)
+		if wrong != nil {
+			return list, wrong
+		}
+		if zone == "" {
+			list = append(list, Source{h.addr, h.zone, h.key})
+		}
+	}
+	return list, err
+}
+
 // Sources is the store of what attachments have in zones. It implements held.Store.
 type Sources struct{}
 

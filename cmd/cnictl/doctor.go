@@ -1,0 +1,135 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// examination is what doctor prints with --json.
+type examination struct {
+	*doctor.Report
+	Fixed []doctor.Fixed `json:"fixed"` // by --fix; the findings are those of a second look
+}
+
+func newDoctor() *cobra.Command {
+	var n network.Node
+	var fix, deep bool
+	cmd := &cobra.Command{
+		Use:   "doctor [CODE...]",
+		Short: "Find out what is wrong with this node's networks, and how to mend it",
+		Long: `Look for what keeps containers' networks from working, or will: each finding has
+a code, says what is and why it matters, and which command mends it. With codes
+only these are looked for. Nothing is changed without --fix, which runs the
+commands of those findings that are safe to mend without a person.
+
+The exit code is 1 if there is an error or a warning.
+`,
+		Example: `  cnictl doctor
+  cnictl doctor --fix
+  cnictl doctor mtu-above-uplink pool-nearly-full`,
+		Args: checkCodes,
+		ValidArgsFunction: func(*cobra.Command, []string, string) ([]cobra.Completion, cobra.ShellCompDirective) {
+			return codes(), cobra.ShellCompDirectiveNoFileComp
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			o := doctor.Options{
+				Options: node.Options{ConfDir: n.ConfDir, CacheDirs: []string{n.CacheDir}, Plugins: plugins.All},
+				BinDirs: filepath.SplitList(n.BinDirs), Deep: deep,
+			}
+			if len(args) > 0 {
+				o.Codes = args
+			}
+			return examine(cmd, o, fix)
+		},
+	}
+	addNodeFlags(cmd, &n)
+	addJSONFlag(cmd)
+	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that are safe, and look again")
+	cmd.Flags().BoolVar(&deep, "deep", false, "have the plugins check each attachment, too (CNI CHECK)")
+	return cmd
+}
+
+func examine(cmd *cobra.Command, o doctor.Options, fix bool) error {
+	e := examination{Report: doctor.Examine(cmd.Context(), o), Fixed: []doctor.Fixed{}}
+	if fix {
+		e.Fixed = doctor.Fix(cmd.Context(), e.Findings)
+		if len(e.Fixed) > 0 {
+			e.Report = doctor.Examine(cmd.Context(), o)
+		}
+	}
+	if err := output(cmd, e, e.describe); err != nil {
+		return err
+	}
+	if !e.Healthy() {
+		return commandError{exitFailed}
+	}
+	return nil
+}
+
+func codes() (names []string) {
+	for _, c := range doctor.Codes {
+		names = append(names, c.Name)
+	}
+	return names
+}
+
+func checkCodes(_ *cobra.Command, args []string) error {
+	for _, code := range args {
+		if !slices.Contains(codes(), code) {
+			return usagef("doctor has no finding %q; it has %s", code, strings.Join(codes(), ", "))
+		}
+	}
+	return nil
+}
+
+func (e examination) describe(w io.Writer) {
+	for _, f := range e.Fixed {
+		said := good.Sprint("fixed")
+		if f.Error != "" {
+			said = bad.Sprint("not fixed") + ", " + harmless(f.Error)
+		}
+		fmt.Fprintf(w, "%s: %s: %s\n", f.Code, said, harmless(strings.ReplaceAll(f.Remedy, "\n", "; ")))
+	}
+	for _, f := range e.Findings {
+		if f.Severity != doctor.Info {
+			describeFinding(w, f)
+		}
+	}
+	for _, f := range e.Findings {
+		if f.Severity == doctor.Info {
+			fmt.Fprintf(w, "%s: %s\n", f.Code, harmless(f.Summary))
+		}
+	}
+	for _, n := range e.CouldNotLook {
+		fmt.Fprintf(w, "%s at %s: %s\n", weak.Sprint("could not look"), harmless(n.What), harmless(n.Why))
+	}
+	looked := fmt.Sprintf("%d checks, networks: %d, attachments: %d", e.Checks, e.Networks, e.Attachments)
+	if e.Healthy() {
+		fmt.Fprintf(w, "%s; %s\n", good.Sprint("nothing is wrong"), looked)
+		return
+	}
+	fmt.Fprintf(w, "errors: %d, warnings: %d; %s\n", e.Count(doctor.Error), e.Count(doctor.Warning), looked)
+}
+
+// describeFinding prints what is, why it matters, and the commands, each in a line that can be copied.
+func describeFinding(w io.Writer, f doctor.Finding) {
+	colour := map[doctor.Severity]interface{ Sprint(...any) string }{doctor.Error: bad, doctor.Warning: weak}[f.Severity]
+	fmt.Fprintf(w, "%s %s: %s\n    %s\n", colour.Sprint(f.Severity), f.Code, harmless(f.Summary), f.Meaning)
+	for line := range strings.Lines(f.Remedy) {
+		fmt.Fprintf(w, "        %s\n", harmless(strings.TrimSuffix(line, "\n")))
+	}
+	if f.Fixable {
+		fmt.Fprintf(w, "    cnictl doctor --fix %s does that.\n", f.Code)
+	}
+	fmt.Fprintln(w)
+}

@@ -1,0 +1,140 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// value returns a sysctl's value, "" if there is none of that name.
+func value(key string) (string, error) {
+	v, err := sysctl.Get(key)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	return v, err
+}
+
+// set writes the command that sets a sysctl. Dots in a key with slashes belong to a link's name.
+func set(key, to string) string {
+	if !strings.Contains(key, ".") {
+		key = strings.ReplaceAll(key, "/", ".")
+	}
+	return command("sysctl", "-w", key+"="+to)
+}
+
+// checkForwarding looks whether the host forwards what containers send, and takes what comes back.
+func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, n := range s.networks {
+		if !n.isRouted() || len(n.alive) == 0 { // an ADD turns it on
+			continue
+		}
+		var off, commands []string
+		for _, key := range s.forwardingKeys(n) {
+			v, wrong := value(key)
+			err = errors.Join(err, wrong)
+			if v == "0" {
+				off = append(off, key)
+				commands = append(commands, set(key, "1"))
+			}
+		}
+		if off != nil {
+			list = append(list, found("forwarding-off", n.Name, lines(commands...), "%s is 0, and %s of network %s need it to be 1",
+				strings.Join(off, ", "), count(len(n.alive), "attachment", "attachments"), n.Name))
+		}
+	}
+	strict, wrong := s.checkReversePath()
+	return append(list, strict...), errors.Join(err, wrong)
+}
+
+// forwardingKeys returns the sysctls that let packets of a network through. To set the first of IPv4 sets those of all links.
+func (s *subject) forwardingKeys(n *network) (keys []string) {
+	const all4, all6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
+	v4, v6 := n.families()
+	if v6 {
+		keys = append(keys, all6)
+	}
+	if v4 {
+		keys = append(keys, all4)
+	}
+	if v, err := value(all4); !v4 || err != nil || v == "0" {
+		return keys
+	}
+	for _, l := range append(s.uplinks(), s.Link(n.bridge())) {
+		if l != nil {
+			keys = append(keys, "net/ipv4/conf/"+l.Name+"/forwarding")
+		}
+	}
+	return keys
+}
+
+// checkReversePath looks for containers with several interfaces on a host that drops packets which come by another link than answers to them
+// would leave by. What such a container answers leaves by its default route, unless the plugin sbr has it leave as the question came.
+func (s *subject) checkReversePath() (list []Finding, err error) {
+	all, err := value("net/ipv4/conf/all/rp_filter")
+	if err != nil {
+		return nil, err
+	}
+	byContainer := map[string][]*network{}
+	for _, n := range s.networks {
+		for _, a := range n.alive {
+			if n.isRouted() && n.bridge() != "" && a.ContainerID != "" {
+				byContainer[a.ContainerID] = append(byContainer[a.ContainerID], n)
+			}
+		}
+	}
+	var containers []string
+	for id, networks := range byContainer {
+		if len(networks) < 2 || slices.ContainsFunc(networks, func(n *network) bool { return n.find("sbr", "vrf") != nil }) {
+			continue
+		}
+		for _, n := range networks {
+			one, wrong := value("net/ipv4/conf/" + n.bridge() + "/rp_filter")
+			err = errors.Join(err, wrong)
+			if max(all, one) == "1" && !slices.Contains(containers, id) { // the greater of the two counts, and 2 is not strict
+				containers = append(containers, id)
+			}
+		}
+	}
+	if containers == nil {
+		return nil, err
+	}
+	slices.Sort(containers)
+	remedy := lines(set("net/ipv4/conf/all/rp_filter", "2"), comment(`or add {"type": "sbr"} to the plugins of the networks that have not the default route`))
+	return []Finding{found("rp-filter-strict", "", remedy, "rp_filter is 1 (strict), and %s in several networks without the plugin sbr: %s",
+		count(len(containers), "container is", "containers are"), some(containers))}, err
+}
+
+// bridgedPacketsPass reports whether packets that a bridge does not route go through iptables' chains.
+func bridgedPacketsPass(v6 bool) bool {
+	key := "net/bridge/bridge-nf-call-iptables"
+	if v6 {
+		key = "net/bridge/bridge-nf-call-ip6tables"
+	}
+	v, err := value(key)
+	return err == nil && v == "1"
+}
+
+// checkBridgedPackets looks whether a Service of Kubernetes can lead to a container on the same bridge: its answer, which the bridge does
+// not route, has to pass the packet filter to be changed back.
+func checkBridgedPackets(_ context.Context, s *subject) (list []Finding, err error) {
+	const key = "net/bridge/bridge-nf-call-iptables"
+	i := slices.IndexFunc(s.networks, func(n *network) bool { return n.bridge() != "" && n.isRouted() })
+	if !s.filter.kubeProxy || i < 0 {
+		return nil, nil
+	}
+	v, err := value(key)
+	n := s.networks[i]
+	switch v {
+	case "0":
+		list = append(list, found("bridge-nf-off", n.Name, set(key, "1"), "%s is 0, kube-proxy's rules are here, and network %s has the bridge %s", key, n.Name, n.bridge()))
+	case "":
+		list = append(list, found("bridge-nf-off", n.Name, lines(command("modprobe", "br_netfilter"), set(key, "1")),
+			"the kernel module br_netfilter is not loaded, kube-proxy's rules are here, and network %s has the bridge %s", n.Name, n.bridge()))
+	}
+	return list, err
+}

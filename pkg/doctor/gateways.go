@@ -1,0 +1,201 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/netip"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/result"
+)
+
+// checkGateways looks whether bridges have the gateways' addresses of their containers, and no others.
+func checkGateways(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, n := range s.networks {
+		at := n.gatewayLink()
+		if !n.isRouted() || s.Link(n.bridge()) == nil || s.Link(at) == nil {
+			continue
+		}
+		has := s.addressesOf(at)
+		if others := n.otherSubnets(has); others != nil {
+			var commands []string
+			for _, p := range others {
+				commands = append(commands, command("ip", "address", "delete", p.String(), "dev", at))
+			}
+			commands = append(commands, comment("the next container gives %s its own; containers with an address of the other subnet have to be started again", at))
+			list = append(list, found("bridge-other-subnet", n.Name, lines(commands...), "%s has the address %s, and network %s hands out addresses of %s",
+				at, texts(others), n.Name, texts(n.handedOut())))
+			continue
+		}
+		lacking := s.lackingGateways(n)
+		if lacking == nil || !s.Link(n.bridge()).Up { // that is what has to be mended first
+			continue
+		}
+		list = append(list, found("gateway-gone", n.Name, lines(addAddresses(lacking, at)...), "%s lacks %s, the gateway of %s of network %s",
+			at, texts(lacking), count(len(n.alive), "attachment", "attachments"), n.Name))
+	}
+	return list, nil
+}
+
+// lackingGateways returns the addresses that attachments have for gateways, and the host does not have.
+func (s *subject) lackingGateways(n *network) (list []netip.Prefix) {
+	has := s.addressesOf(n.gatewayLink())
+	for _, g := range n.gateways() {
+		if !slices.Contains(has, g) {
+			list = append(list, g)
+		}
+	}
+	return list
+}
+
+func addAddresses(list []netip.Prefix, link string) (commands []string) {
+	for _, p := range list {
+		words := []string{"ip", "address", "add", p.String(), "dev", link}
+		if p.Addr().Is6() {
+			words = append(words, "nodad")
+		}
+		commands = append(commands, command(words...))
+	}
+	return commands
+}
+
+// gatewayLink returns the link that has the gateways' addresses: the bridge, or the one that a VLAN has in its place.
+func (n *network) gatewayLink() string {
+	p, vlan := n.find("bridge"), 0
+	if p != nil {
+		p.config.Int("vlan", &vlan)
+	}
+	if vlan != 0 {
+		return n.bridge() + "." + strconv.Itoa(vlan)
+	}
+	return n.bridge()
+}
+
+func (s *subject) addressesOf(link string) (list []netip.Prefix) {
+	for _, a := range s.addresses {
+		if l := s.Link(link); l != nil && a.LinkIndex == l.Link.Attrs().Index && a.Scope == int(netlink.SCOPE_UNIVERSE) {
+			list = append(list, result.Prefix(*a.IPNet))
+		}
+	}
+	return list
+}
+
+// otherSubnets returns the addresses of a bridge that keep the next ADD from giving it the gateway's, as the bridge plugin decides that.
+func (n *network) otherSubnets(has []netip.Prefix) (list []netip.Prefix) {
+	subnets := n.handedOut()
+	is4 := func(p netip.Prefix) bool { return p.Addr().Is4() }
+	if n.isOn("forceAddress") || !slices.ContainsFunc(subnets, is4) {
+		return nil
+	}
+	for _, p := range has {
+		if is4(p) && !slices.Contains(subnets, p.Masked()) {
+			list = append(list, p)
+		}
+	}
+	return list
+}
+
+// gateways returns those of the attachments that are alive.
+func (n *network) gateways() (list []netip.Prefix) {
+	for _, a := range n.alive {
+		for _, g := range a.Gateways {
+			for _, p := range a.Addresses {
+				if own := netip.PrefixFrom(g, p.Bits()); p.Masked().Contains(g) && !slices.Contains(list, own) {
+					list = append(list, own)
+				}
+			}
+		}
+	}
+	return list
+}
+
+// checkSubnets looks for addresses that two networks hand out, or that a route of the host leads elsewhere.
+func checkSubnets(_ context.Context, s *subject) (list []Finding, err error) {
+	for i, n := range s.networks {
+		if !n.isRouted() {
+			continue
+		}
+		for _, p := range n.subnets() {
+			for _, other := range s.networks[i+1:] {
+				for _, o := range other.subnets() {
+					if other.isRouted() && o.Overlaps(p) && (n.bridge() != other.bridge() || n.bridge() == "") {
+						list = append(list, found("subnets-overlap", other.Name, s.move(other, o), "network %s has %s and network %s has %s: an address can be in both",
+							n.Name, p, other.Name, o))
+					}
+				}
+			}
+			for _, r := range s.routes {
+				if by := s.leadsElsewhere(n, p, r); by != "" {
+					list = append(list, found("subnets-overlap", n.Name, s.move(n, p), "network %s has %s, and a route of the host leads to %s by %s",
+						n.Name, p, result.Prefix(*r.Dst), by))
+				}
+			}
+		}
+	}
+	return list, nil
+}
+
+// leadsElsewhere returns the link by which a route leads a part of a network's subnet out of it, "" if it does not.
+func (s *subject) leadsElsewhere(n *network, subnet netip.Prefix, r netlink.Route) string {
+	if r.Dst == nil || r.Type != unix.RTN_UNICAST || r.LinkIndex == 0 {
+		return ""
+	}
+	to := result.Prefix(*r.Dst)
+	if to.IsSingleIP() || to.Bits() < subnet.Bits() || !subnet.Contains(to.Addr()) {
+		return "" // a longer prefix would win, and a shorter one loses against the network's own
+	}
+	l := s.linkAt(r.LinkIndex)
+	if l == nil || l.Name == n.bridge() || l.Name == n.gatewayLink() || strings.HasPrefix(l.Owner, n.Name+"/") {
+		return ""
+	}
+	return l.Name
+}
+
+// move returns the command that gives a network another subnet, which nothing here has.
+func (s *subject) move(n *network, from netip.Prefix) string {
+	again := comment("then start the containers of network %s again", n.Name)
+	text, err := os.ReadFile(n.File)
+	if err != nil || !strings.Contains(string(text), `"`+from.String()+`"`) || strings.Contains(string(text), `"rangeStart"`) || strings.Contains(string(text), `"gateway"`) {
+		return lines(comment("give network %s another subnet, in %s", n.Name, n.File), again)
+	}
+	to, err := s.freeSubnet(from)
+	if err != nil {
+		return lines(comment("give network %s another subnet, in %s", n.Name, n.File), again)
+	}
+	return lines(command("sed", "-i", fmt.Sprintf(`s|"%s"|"%s"|`, strings.ReplaceAll(from.String(), ".", `\.`), to), n.File), again)
+}
+
+// freeSubnet returns a private subnet as large as another, which no network and no route has a part of.
+func (s *subject) freeSubnet(like netip.Prefix) (netip.Prefix, error) {
+	var taken []netip.Prefix
+	for _, n := range s.networks {
+		taken = append(taken, n.subnets()...)
+	}
+	for _, r := range s.routes {
+		if r.Dst != nil && !isDefault(r) {
+			taken = append(taken, result.Prefix(*r.Dst))
+		}
+	}
+	for second := 89; second < 256 && like.Addr().Is4() && like.Bits() >= 16; second++ {
+		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(second), 0, 0}), like.Bits())
+		if !slices.ContainsFunc(taken, p.Overlaps) {
+			return p, nil
+		}
+	}
+	return netip.Prefix{}, errors.New("there is none")
+}
+
+func texts(list []netip.Prefix) string {
+	var all []string
+	for _, p := range list {
+		all = append(all, p.String())
+	}
+	return strings.Join(all, ", ")
+}

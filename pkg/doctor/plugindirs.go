@@ -1,0 +1,57 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+)
+
+// checkPluginDirs looks at each directory of plugins as a whole.
+func checkPluginDirs(_ context.Context, s *subject) (list []Finding, err error) {
+	places, err := s.places()
+	var seen []string
+	for _, p := range places {
+		for _, dir := range p.dirs {
+			if slices.Contains(seen, dir) {
+				continue
+			}
+			seen = append(seen, dir)
+			list = append(list, halfUpdated(dir)...)
+		}
+	}
+	return list, err
+}
+
+// halfUpdated looks for different versions of cnibox in a directory.
+func halfUpdated(dir string) []Finding {
+	entries, err := os.ReadDir(dir)
+	if err != nil {
+		return nil
+	}
+	sums := map[uint64]string{} // by inode
+	names := map[string][]string{}
+	for _, e := range entries {
+		f := identify(filepath.Join(dir, e.Name()))
+		if f == nil || f.origin != ours {
+			continue
+		}
+		inode := f.info.Sys().(*syscall.Stat_t).Ino
+		if sums[inode] == "" {
+			sums[inode] = f.sum()
+		}
+		names[sums[inode]] = append(names[sums[inode]], e.Name())
+	}
+	if len(names) < 2 {
+		return nil
+	}
+	var versions []string
+	for _, list := range names {
+		versions = append(versions, some(list))
+	}
+	slices.Sort(versions)
+	return []Finding{found("plugin-half-updated", "", command("cnictl", "install", "--dir", dir), "%s has %d versions of cnibox: %s",
+		dir, len(names), strings.Join(versions, " | "))}
+}

@@ -1,0 +1,150 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/node"
+)
+
+// place is where plugins are looked for.
+type place struct {
+	who      []string // runtimes
+	confDir  string
+	dirs     []string
+	networks []*network
+}
+
+// places returns where runtimes look; if there are none, where who asks does.
+func (s *subject) places() (list []*place, err error) {
+	runtimes := s.runtimes
+	if runtimes == nil {
+		runtimes = []containerRuntime{{name: "cnictl", confDir: filepath.Clean(s.confDir()), binDirs: s.BinDirs}}
+	}
+	for _, r := range runtimes {
+		i := slices.IndexFunc(list, func(p *place) bool { return p.confDir == r.confDir && slices.Equal(p.dirs, r.binDirs) })
+		if i >= 0 {
+			list[i].who = append(list[i].who, r.name)
+			continue
+		}
+		networks, wrong := s.networksIn(r.confDir)
+		err = errors.Join(err, wrong)
+		list = append(list, &place{who: []string{r.name}, confDir: r.confDir, dirs: r.binDirs, networks: networks})
+	}
+	return list, err
+}
+
+func (s *subject) networksIn(dir string) (list []*network, err error) {
+	if dir == filepath.Clean(s.confDir()) {
+		return s.networks, nil
+	}
+	networks, _, err := node.Load(dir)
+	for _, w := range networks {
+		list = append(list, &network{Network: w, parts: s.partsOf(w)})
+	}
+	return list, err
+}
+
+// checkPlugins looks which file each runtime would run for each plugin that a network names.
+func checkPlugins(ctx context.Context, s *subject) (list []Finding, err error) {
+	places, err := s.places()
+	for _, p := range places {
+		var seen []string
+		runs := map[string][]string{} // names of plugins, by what their files are
+		for _, n := range p.networks {
+			list = append(list, s.missing(p, n)...)
+			for _, part := range n.parts {
+				files := lookUp(p.dirs, part.named)
+				if slices.Contains(seen, part.named) || files == nil {
+					continue
+				}
+				seen = append(seen, part.named)
+				for _, f := range s.wrong(p, n, part, files) {
+					if !slices.ContainsFunc(list, func(o Finding) bool { return o.Remedy == f.Remedy }) { // it mends several
+						list = append(list, f)
+					}
+				}
+				what := strings.TrimSpace(files[0].describe() + " " + files[0].version(ctx))
+				runs[what] = append(runs[what], files[0].path)
+			}
+		}
+		for what, paths := range runs {
+			list = append(list, found("plugin-files", "", "", "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
+		}
+	}
+	return list, err
+}
+
+// missing finds the plugins of a network that are in none of the directories.
+func (s *subject) missing(p *place, n *network) []Finding {
+	var all, own, others []string
+	for _, part := range n.parts {
+		if lookUp(p.dirs, part.named) != nil || slices.Contains(all, part.named) {
+			continue
+		}
+		all = append(all, part.named)
+		if s.Plugins.Find(part.named) != nil {
+			own = append(own, part.named)
+		} else {
+			others = append(others, part.named)
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	var remedy []string
+	if own != nil {
+		remedy = append(remedy, command("cnictl", "install", "--dir", p.home(), "--only", strings.Join(own, ",")))
+	}
+	if others != nil {
+		remedy = append(remedy, comment("cnibox has no plugin %s: install it with the software that wrote %s", strings.Join(others, ", "), n.File))
+	}
+	return []Finding{found("plugin-missing", n.Name, lines(remedy...), "network %s needs %s, and it is not in %s",
+		n.Name, strings.Join(all, ", "), strings.Join(p.dirs, ":"))}
+}
+
+// home returns the directory that has cnibox, else the first that is there.
+func (p *place) home() string {
+	home := ""
+	for _, dir := range p.dirs {
+		if f := identify(filepath.Join(dir, "cnibox")); f != nil && f.origin == ours {
+			return dir
+		}
+		if info, err := os.Stat(dir); err == nil && info.IsDir() && home == "" {
+			home = dir
+		}
+	}
+	if home == "" {
+		return first(p.dirs)
+	}
+	return home
+}
+
+// wrong finds what is wrong with the files of a plugin, of which the first is run.
+func (s *subject) wrong(p *place, n *network, part part, files []*pluginFile) []Finding {
+	run, who := files[0], strings.Join(p.who, ", ")
+	dir := filepath.Dir(run.path)
+	replace := command("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
+	if at := run.noExec(); at != "" {
+		return []Finding{found("plugin-noexec", n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.path, n.Name, at)}
+	}
+	if !run.isExecutable() {
+		return []Finding{found("plugin-not-executable", n.Name, command("chmod", "755", run.path), "%s, of network %s, can't be executed (%s)", run.path, n.Name, run.info.Mode())}
+	}
+	if s.Plugins.Find(part.named) == nil {
+		return nil // nothing is known about it
+	}
+	for _, f := range files[1:] {
+		if f.origin == ours && f.sum() != run.sum() {
+			return []Finding{found("plugin-shadowed", n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.path, run.describe(), f.path, dir)}
+		}
+	}
+	if run.origin == other {
+		return []Finding{found("plugin-foreign", n.Name, replace, "%s, which network %s runs, is %s", run.path, n.Name, run.describe())}
+	}
+	return nil
+}

@@ -1,0 +1,56 @@
+package doctor
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"golang.org/x/sys/unix"
+)
+
+// checkState looks whether plugins and libcni can write down what they have to.
+func checkState(_ context.Context, s *subject) (list []Finding, err error) {
+	seen := map[string]bool{}
+	for _, dir := range []string{s.cacheDir(), "/run/cnibox"} {
+		for _, err := os.Stat(dir); err != nil && dir != "/"; _, err = os.Stat(dir) {
+			dir = filepath.Dir(dir) // in which it is to be made
+		}
+		at := mountOf(dir)
+		if seen[at] {
+			continue
+		}
+		seen[at] = true
+		var fs unix.Statfs_t
+		if err := unix.Statfs(dir, &fs); err != nil {
+			return list, err
+		}
+		switch {
+		case fs.Flags&unix.ST_RDONLY != 0:
+			list = append(list, found("state-read-only", "", command("mount", "-o", "remount,rw", at), "%s is mounted read-only, and %s is on it", at, dir))
+		case fs.Bavail == 0 && fs.Blocks > 0:
+			list = append(list, found("state-full", "", comment("free some space: du -xah %s | sort -h | tail", quote(at)), "%s is full, and %s is on it", at, dir))
+		case fs.Ffree == 0 && fs.Files > 0:
+			list = append(list, found("state-full", "", comment("remove some files: du -x --inodes %s | sort -n | tail", quote(at)),
+				"%s can't have more files, and %s is on it", at, dir))
+		}
+	}
+	return list, nil
+}
+
+// mountOf returns where the filesystem is mounted that a directory is on.
+func mountOf(dir string) string {
+	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	at := "/"
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) < 5 {
+			continue
+		}
+		point := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4])
+		if len(point) >= len(at) && (dir == point || strings.HasPrefix(dir, strings.TrimSuffix(point, "/")+"/")) {
+			at = point
+		}
+	}
+	return at
+}

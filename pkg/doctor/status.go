@@ -1,0 +1,88 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/kernel"
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
+)
+
+// checkStatus asks our own plugins whether they could serve an ADD, of networks in which nothing else was found that says why not.
+func checkStatus(ctx context.Context, s *subject) (list []Finding, err error) {
+	for _, n := range s.networks {
+		if s.hasError(n.Name) {
+			continue
+		}
+		for _, p := range n.List.Plugins {
+			row := s.Plugins.Find(p.Network.Type)
+			config, wrong := conf.Parse(p.Bytes)
+			if row == nil || wrong != nil {
+				continue
+			}
+			if wrong = s.ask(ctx, row, n, config); wrong != nil {
+				list = append(list, notReady(n, p.Network.Type, wrong))
+			}
+		}
+	}
+	return list, nil
+}
+
+// ask calls a plugin's STATUS in this process, whatever version the network has.
+func (s *subject) ask(ctx context.Context, row *plugin.Descriptor, n *network, config *conf.Object) error {
+	config = config.Copy()
+	config.Set("name", n.Name)
+	config.Set("cniVersion", plugin.CurrentVersion)
+	host := netns.NewPair("", false)
+	defer host.Close()
+	r := &plugin.Request{Command: plugin.Status, Pair: host, Path: s.BinDirs, Plugins: s.Plugins, Results: filepath.Join(s.cacheDir(), "results")}
+	if err := request.Read(r, config, *row); err != nil {
+		return err
+	}
+	return row.Plugin.Status(ctx, r)
+}
+
+func notReady(n *network, name string, err error) Finding {
+	if missing, is := errors.AsType[*kernel.Missing](err); is {
+		return found("kernel-feature-missing", n.Name, modprobe(missing.Module), "the kernel has no %s, and plugin %s of network %s needs it",
+			missing.Feature, name, n.Name)
+	}
+	e, remedy := plugin.AsError(err), ""
+	if e.Details != "" {
+		remedy = comment("%s", e.Details)
+	}
+	return found("network-not-ready", n.Name, remedy, "plugin %s of network %s is not ready: %s", name, n.Name, e.Msg)
+}
+
+// checkBackends says how plugins that choose would do their work, and why.
+func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
+	ipvs, err := value("net/ipv4/conf/kube-ipvs0/forwarding") // kube-proxy has the addresses of Services on it in IPVS mode
+	for _, n := range s.networks {
+		for _, p := range n.parts {
+			row := s.Plugins.Find(p.named)
+			if row == nil {
+				continue
+			}
+			if explainer, is := row.Plugin.(plugin.Explainer); is {
+				for _, text := range explainer.Explain(p.config) {
+					list = append(list, found("backend", n.Name, "", "network %s: %s %s", n.Name, p.named, text))
+				}
+			}
+			for _, key := range []string{"ipMasqBackend", "backend"} {
+				backend := ""
+				p.config.String(key, &backend)
+				if ipvs != "" && backend == "nftables" && row.Kind != plugin.IPAM {
+					replace := fmt.Sprintf(`s/("%s": *)"nftables"/\1"iptables"/`, key)
+					list = append(list, found("ipvs-nftables", n.Name, command("sed", "-i", "-E", replace, n.File),
+						"kube-proxy is in IPVS mode (kube-ipvs0 is there), and in network %s %s of %s is nftables", n.Name, key, p.named))
+				}
+			}
+		}
+	}
+	return list, err
+}

@@ -1,0 +1,59 @@
+package operator
+
+import (
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/test/firewalldtest"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// reachesOutside reports whether the first pod reaches a machine beyond the host.
+func reachesOutside(p *clinic, limit time.Duration) error {
+	return p.pods["web"].Ping(netlab.OutsideIPv4, limit)
+}
+
+// opensOutside is reachesOutside by TCP, where others let a ping through.
+func opensOutside(p *clinic, limit time.Duration) error {
+	_, err := p.pods["web"].DialTCP(netlab.OutsideIPv4+":80", limit)
+	return err
+}
+
+// shell returns a step that is a script.
+func shell(script string) func(p *clinic) {
+	return func(p *clinic) {
+		p.Helper()
+		p.shell(script)
+	}
+}
+
+// guarded is the network demo with the plugin firewall.
+var guarded = strings.Replace(demo, `{"type": "portmap"`, `{"type": "firewall"}, {"type": "portmap"`, 1)
+
+// routed is a network without a bridge.
+const routed = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [
+  {"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}`
+
+var faultsOfFilters = []fault{
+	{code: "forwarding-off", plant: shell("sysctl -qw net.ipv4.ip_forward=0"), works: reachesOutside},
+	{code: "forwarding-off", kind: "of the uplink", plant: shell("sysctl -qw net.ipv4.conf." + netlab.UplinkName + ".forwarding=0"), works: reachesOutside},
+	{code: "forward-drops", kind: "iptables-nft", plant: shell("iptables-nft -P FORWARD DROP; ip6tables-nft -P FORWARD DROP"), works: reachesOutside},
+	{code: "forward-drops", kind: "iptables-legacy", plant: shell("iptables-legacy -P FORWARD DROP"), works: reachesOutside},
+	{code: "forward-drops", kind: "ptp", config: routed, plant: shell("iptables-nft -P FORWARD DROP"), works: reachesOutside},
+	{code: "forward-drops", kind: "nft", works: reachesOutside,
+		plant: shell("nft add table inet own; nft 'add chain inet own forward { type filter hook forward priority 0; policy drop; }'")},
+	{code: "forward-drops", kind: "nft and firewall", config: guarded, works: reachesOutside,
+		plant: shell("nft add table inet own; nft 'add chain inet own forward { type filter hook forward priority 0; policy drop; }'")},
+	{code: "docker-drops", works: reachesOutside, plant: shell(`for i in iptables-nft ip6tables-nft; do
+		$i -N DOCKER-USER; $i -A FORWARD -j DOCKER-USER; $i -N DOCKER-FORWARD; $i -A FORWARD -j DOCKER-FORWARD; $i -A DOCKER-FORWARD -i docker0 -j ACCEPT; $i -P FORWARD DROP; done`)},
+	{code: "ufw-drops", works: opensOutside, before: func(p *clinic) { p.outside.ServeTCP(p, netlab.OutsideIPv4+":80") }, plant: shell("ufw --force enable >/run/ufw.log 2>&1 || { cat /run/ufw.log >&2; false; }")},
+	{code: "firewalld-no-zone", works: reachesOutside, plant: func(p *clinic) { firewalldtest.Start(p, p.host, "nftables") }},
+	{code: "firewalld-sources-lost", config: guarded, works: reachesOutside, pods: []string{}, before: func(p *clinic) {
+		daemon := firewalldtest.Start(p, p.host, "nftables")
+		p.admit("web")
+		p.harm = func() { daemon.Reload(p) }
+	}, plant: func(p *clinic) { p.harm() }},
+	{code: "bridge-nf-off", before: func(p *clinic) { netlab.Need(p.T, netlab.BridgeNetfilter) },
+		plant: shell("iptables-nft -t nat -N KUBE-SERVICES; sysctl -qw net.bridge.bridge-nf-call-iptables=0")},
+	{code: "ipvs-nftables", config: strings.Replace(demo, `{"type": "portmap",`, `{"type": "portmap", "backend": "nftables",`, 1), plant: shell("ip link add kube-ipvs0 type bridge")},
+}
