@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"strings"
 	"time"
@@ -206,14 +207,24 @@ func (r *Report) Sweep(ctx context.Context, o Options) {
 		}
 	}
 	for _, it := range r.Goes {
-		if !isDone(it) {
+		a := n.Attachment(it.key())
+		isAgain := a != nil && slices.ContainsFunc(a.Held, func(t node.Thing) bool { return !lists(it.Held, t) })
+		if !isDone(it) || isAgain { // a new ADD of it is under way
 			continue
 		}
-		left := slices.DeleteFunc(slices.Clone(things), func(t node.Thing) bool { return !lists(it.Held, t) || isShared(n, t) })
+		left := slices.DeleteFunc(slices.Clone(it.Held), func(t node.Thing) bool { return !isStill(things, t) || isShared(n, t) })
 		if err := release(ctx, left, o.Plugins); err != nil {
 			it.end(fmt.Errorf("remove what the DEL of %s of network %s has left: %w", it.Name(), it.Network, err))
 		}
 	}
+}
+
+// isStill reports whether a thing is in a list that was made later. Whose it is may not be known any more, as its result is gone.
+func isStill(list []node.Thing, t node.Thing) bool {
+	return slices.ContainsFunc(list, func(now node.Thing) bool {
+		isOther := now.Held.Key.ContainerID != "" && now.Held.Key != t.Held.Key
+		return !isOther && now.Plugin == t.Plugin && now.What == t.What && now.Held.Since.Equal(t.Held.Since) && reflect.DeepEqual(now.Held.Own, t.Held.Own)
+	})
 }
 
 func lives(a *node.Attachment) bool { return a.Result != nil || a.State == node.Alive }

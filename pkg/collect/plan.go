@@ -211,7 +211,7 @@ func (p *planner) judgeThing(t node.Thing) {
 	case isLease && l.Owner.ContainerID == "" && time.Since(t.Held.Since) < settled:
 		why = "its file is empty or torn, and not a minute old: an ADD may be under way"
 	case p.isStopped(t.Network):
-		why = "nothing of its network goes"
+		why = Stopped
 	}
 	if why != "" {
 		p.Stays = append(p.Stays, Stay{Network: t.Network, ContainerID: t.Held.Key.ContainerID, What: t.What, Why: why})

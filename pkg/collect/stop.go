@@ -14,6 +14,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
+// Stopped is why something stays that would go if nothing stopped its network.
+const Stopped = "nothing of its network goes"
+
 // stop takes everything back that would go of networks for which something is held that no cache has a result of: the cache may be another
 // one than the runtime's, or an old copy. Where not all can be listed that is held, nothing goes at all.
 func (p *planner) stop() {
@@ -37,7 +40,7 @@ func (p *planner) stop() {
 	p.Goes = slices.DeleteFunc(p.Goes, func(it *Item) bool {
 		stopped := p.isStopped(it.Network)
 		if stopped {
-			p.Stays = append(p.Stays, it.stay("nothing of its network goes"))
+			p.Stays = append(p.Stays, it.stay(Stopped))
 		}
 		return stopped
 	})

@@ -205,3 +205,104 @@ func TestGCBesideADDAndDEL(t *testing.T) {
 		}
 	}
 }
+
+// TestGCExactly: of a hundred attachments fifty are gone, here and there, and exactly these go.
+func TestGCExactly(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	const all = 100
+	addresses, pods := map[string]string{}, []*netlab.Pod{}
+	for i := range all {
+		name := fmt.Sprintf("pod%02d", i)
+		pod, address := o.attach(name)
+		pods, addresses[name] = append(pods, pod), address
+	}
+	wait := []func(){}
+	for i, pod := range pods {
+		if i%2 == 1 {
+			wait = append(wait, pod.BeginDelete(t))
+		}
+	}
+	for _, ended := range wait {
+		ended()
+	}
+	o.age()
+	before := strings.Count(o.leases(), "\n")
+	printed := o.must("gc")
+	if !strings.Contains(printed, "50 to remove, nothing is removed without --apply; 50 in use") || strings.Count(o.leases(), "\n") != before {
+		t.Errorf("without --apply:\n%s", printed)
+	}
+	if printed := o.must("gc", "--apply"); !strings.Contains(printed, "50 removed, 0 skipped, 0 failed; 50 in use") {
+		t.Errorf("with --apply:\n%s", printed)
+	}
+	left, rules, results := o.leases(), o.host.MustRun(t, "nft", "list", "ruleset"), o.host.MustRun(t, "ls", resultsDir)
+	for i, pod := range pods {
+		name, lives := pod.Name(), i%2 == 0
+		for what, has := range map[string]bool{
+			"lease": strings.Contains(left, "/"+addresses[name]+"\n"), "rules": strings.Contains(rules, "demo/"+name+"/eth0"), "result": strings.Contains(results, "demo-"+name+"-eth0\n"),
+		} {
+			if has != lives {
+				t.Errorf("%s lives: %v, and has its %s: %v", name, lives, what, has)
+			}
+		}
+		if lives && o.host.Ping(addresses[name], timeout) != nil {
+			t.Errorf("%s runs, and does not answer", name)
+		}
+	}
+}
+
+// TestGCSparesWhatLivesElsewhere: the path of a namespace is gone, and so is what the host has of the attachment. A process is still in it.
+func TestGCSparesWhatLivesElsewhere(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.Feed(t, `{"cniVersion": "1.1.0", "name": "lan", "plugins": [{"type": "macvlan", "master": "uplink0",
+		"ipam": {"type": "host-local", "ranges": [[{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.100"}]]}}]}`, "sh", "-c", "cat >/etc/cni/net.d/20-lan.conflist")
+	pod := o.host.NewPod(t, "web")
+	o.must("add", "lan", pod.Path(), "--id", "web")
+	sleeper := pod.Command("sleep", "1000")
+	if err := pod.Start(sleeper); err != nil {
+		t.Fatal(err)
+	}
+	pod.Delete(t)
+	o.age()
+	for _, hides := range []string{"address", "MAC address"} {
+		if printed := o.must("gc", "--apply"); !strings.Contains(printed, "0 removed") || !strings.Contains(printed, fmt.Sprintf("is in network namespace /proc/%d/ns/net", sleeper.Process.Pid)) {
+			t.Errorf("before its %s is hidden:\n%s", hides, printed)
+		}
+		script := map[string]string{"address": "ip address flush dev eth0", "MAC address": "ip link set eth0 address 02:00:00:00:00:01"}[hides]
+		o.host.MustRun(t, "nsenter", "-t", fmt.Sprint(sleeper.Process.Pid), "-n", "sh", "-c", script)
+	}
+	_ = sleeper.Process.Kill()
+	_ = sleeper.Wait()
+	if printed := o.must("gc", "--apply"); !strings.Contains(printed, "1 removed") {
+		t.Errorf("after its end:\n%s", printed)
+	}
+}
+
+// TestGCAfterTheReferencePlugins removes what the DEL of the reference plugins leaves once the namespace is gone.
+func TestGCAfterTheReferencePlugins(t *testing.T) {
+	t.Parallel()
+	for _, backend := range []string{"iptables", "nftables"} {
+		t.Run(backend, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			list := strings.NewReplacer(`"ipMasq": true`, `"ipMasq": true, "macspoofchk": true, "ipMasqBackend": "`+backend+`"`, `"type": "portmap"`, `"type": "portmap", "backend": "`+backend+`"`).Replace(demo)
+			o.host.Feed(t, list, "sh", "-c", "cat >/etc/cni/net.d/10-demo.conflist")
+			add := func(name string, port int) *netlab.Pod {
+				pod := o.host.NewPod(t, name)
+				o.must("add", "demo", pod.Path(), "--id", name, "--bin-dir", netlab.Reference(t), "-p", fmt.Sprintf("%d:80", port))
+				return pod
+			}
+			add("live", 8000)
+			before := o.host.Snapshot(t)
+			add("gone", 8001).Delete(t)
+			o.age()
+			if printed := o.must("gc", "--apply", "--bin-dir", netlab.Reference(t)); !strings.Contains(printed, "1 removed, 0 skipped, 0 failed; 1 in use") {
+				t.Error(printed)
+			}
+			if diff := before.Diff(o.host.Snapshot(t), "file /var/lib/cni/networks/", "file /run/xtables.lock", "file /run/cnibox/"); diff != "" {
+				t.Errorf("left:\n%s", diff)
+			}
+		})
+	}
+}
