@@ -43,7 +43,8 @@ var checks = []check{
 	{"rules of attachments", []string{"rules-gone"}, checkRules},
 	{"links", []string{"bridge-down", "bridge-port-lost", "bridge-nearly-full", "mtu-above-uplink"}, checkLinks},
 	{"managers of links", []string{"networkd-takes-links", "networkmanager-takes-links"}, checkManagers},
-	{"pools", []string{"pool-nearly-full", "leftovers"}, checkPools},
+	{"pools", []string{"pool-nearly-full"}, checkPools},
 	{"caches of results", []string{"cache-torn", "network-in-two-caches"}, checkCaches},
+	{"leftovers, by gc", []string{"leftovers", "gc-stopped"}, checkLeftovers},
 	{deep, []string{"attachment-broken"}, checkAttachments},
 }

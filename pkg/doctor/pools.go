@@ -1,13 +1,19 @@
 package doctor
 
-import "context"
+import (
+	"context"
+	"maps"
+	"slices"
 
-// checkPools looks how many addresses are left, and what nobody uses any more.
+	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/node/runtimes"
+)
+
+// checkPools looks how many addresses are left.
 func checkPools(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.Networks {
 		for _, p := range n.Pools {
-			// A pool of one address is meant for one container.
-			if p.Size < 2 || p.Used*10 < p.Size*9 {
+			if p.Size < 2 || p.Used*10 < p.Size*9 { // one of a single address is meant for one container
 				continue
 			}
 			remedy := comment("hand out more addresses: a larger subnet, or a second range, in %s", n.File)
@@ -17,9 +23,30 @@ func checkPools(_ context.Context, s *subject) (list []Finding, err error) {
 			list = append(list, found("pool-nearly-full", n.Name, remedy, "%d of %d addresses of %s (network %s) are taken, %d of them by attachments that are gone",
 				p.Used, p.Size, p.Subnet, n.Name, p.Gone))
 		}
-		if n.Gone > 0 {
-			list = append(list, found("leftovers", n.Name, command("cnictl", "gc", n.Name, "--apply"), "%s of network %s: the network namespace is gone, and gc would free what they hold",
-				count(n.Gone, "attachment", "attachments"), n.Name))
+	}
+	return list, nil
+}
+
+// checkLeftovers says what gc would free, and what keeps it from that.
+func checkLeftovers(ctx context.Context, s *subject) (list []Finding, err error) {
+	plan := collect.Plan(ctx, s.Node, collect.Options{Options: s.Options.Options, Runtimes: runtimes.All})
+	goes := map[string]int{}
+	for _, it := range plan.Goes {
+		goes[it.Network]++
+	}
+	for _, name := range slices.Sorted(maps.Keys(goes)) {
+		words, of := []string{"cnictl", "gc", name, "--apply"}, "of network "+name
+		if name == "" {
+			words, of = []string{"cnictl", "gc", "--apply"}, "of no network"
+		}
+		list = append(list, found("leftovers", name, command(words...), "gc would free %s %s", count(goes[name], "thing", "things"), of))
+	}
+	for _, stop := range plan.Stops {
+		torn := slices.ContainsFunc(s.found, func(f Finding) bool {
+			return f.Code == "cache-torn" && (f.Network == stop.Network || f.Network == "") // which says why
+		})
+		if !torn {
+			list = append(list, found("gc-stopped", stop.Network, comment("%s", stop.Remedy), "%s", stop.Why))
 		}
 	}
 	return list, nil

@@ -91,8 +91,12 @@ func (p *clinic) examine(args ...string) (e examined) {
 // command is one of the host's, which finds cnictl and what is imitated.
 func (p *clinic) command(program string, args ...string) *exec.Cmd {
 	cmd := p.host.Command(program, args...)
-	cmd.Env = append(os.Environ(), "PATH=/run/doctor/bin:"+filepath.Dir(netlab.Cnictl(p))+":"+os.Getenv("PATH"))
+	cmd.Env = append(os.Environ(), "PATH="+p.path())
 	return cmd
+}
+
+func (p *clinic) path() string {
+	return "/run/doctor/bin:" + filepath.Dir(netlab.Cnictl(p)) + ":" + os.Getenv("PATH")
 }
 
 // codes are those of errors and warnings, each once.
@@ -121,8 +125,8 @@ type fault struct {
 	code string
 	kind string // if several have the code
 
-	config string                                      // of the network demo, in place of demo
-	pods   []string                                    // that it has; nil is one
+	config string                                     // of the network demo, in place of demo
+	pods   []string                                   // that it has; nil is one
 	before func(p *clinic)                            // makes what the fault is of
 	plant  func(p *clinic)                            // makes it
 	works  func(p *clinic, limit time.Duration) error // fails with it
