@@ -55,7 +55,7 @@ func (a *Attachment) readArguments(capabilities map[string]bool) {
 		args[pair[0]] = pair[1]
 	}
 	if name := args["K8S_POD_NAME"]; name != "" {
-		a.Pod = args["K8S_POD_NAMESPACE"] + "/" + name
+		a.Pod = strings.TrimPrefix(args["K8S_POD_NAMESPACE"]+"/"+name, "/") // podman's are in none
 	}
 	text, err := json.Marshal(a.Result.CapabilityArgs)
 	if err != nil {

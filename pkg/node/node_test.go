@@ -7,8 +7,8 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
+	"slices"
 	"testing"
 	"time"
 
@@ -242,5 +242,21 @@ func TestHolder(t *testing.T) {
 	o.Plugins = plugin.Table{{Name: "first", Kind: plugin.IPAM, Plugin: store}, {Name: "fake", Kind: plugin.IPAM, Plugin: store}}
 	if held := Read(t.Context(), o).Attachment(k).Held; len(held) != 1 || held[0].Plugin != "fake" {
 		t.Errorf("%+v", held)
+	}
+}
+
+// libcni before 1.2, which containerd 1.6 and podman 4 have, does not write down where the network namespace is.
+func TestResultOfOldLibcni(t *testing.T) {
+	o, cache := laboratory(t)
+	k := plugin.Key{Network: "net", ContainerID: "old", IfName: "eth0"}
+	cached(t, cache, k, "/run/netns/there-is-none")
+	path := PathOf(cache, k)
+	text, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	write(t, cache+"/results", filepath.Base(path), strings.Replace(string(text), `"netns": "/run/netns/there-is-none"`, `"other": ""`, 1))
+	if a := Read(t.Context(), o).Attachment(k); a.Netns != "/run/netns/there-is-none" || a.State != Gone {
+		t.Errorf("%+v", a)
 	}
 }

@@ -126,6 +126,13 @@ func ReadResult(path string) (*Result, error) {
 		Path: path, Written: file.ModTime(), size: file.Size(),
 	}
 	r.Result, _ = parseResult(info.Result)
+	if r.NetNS == "" && r.Result != nil { // libcni before 1.2 does not write it down
+		for _, i := range r.Result.Interfaces {
+			if i.Name == r.IfName && i.Sandbox != "" {
+				r.NetNS = i.Sandbox
+			}
+		}
+	}
 	return r, nil
 }
 

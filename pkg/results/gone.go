@@ -98,19 +98,21 @@ func AreKept(dir string) bool {
 // netnsOf returns the path of an attachment's network namespace, and when libcni wrote it down.
 func netnsOf(dir string, key plugin.Key) (path string, written time.Time, err error) {
 	name := fileOf(key)
-	f, err := read(dir, name)
+	v, err := read(dir, name)
 	if err != nil {
 		return "", written, err
 	}
+	about := plugin.Key{Network: string(v.GetStringBytes("networkName")), ContainerID: string(v.GetStringBytes("containerId")), IfName: string(v.GetStringBytes("ifName"))}
+	path = netnsIn(v, key.IfName)
 	switch {
-	case f("networkName") != key.Network || f("containerId") != key.ContainerID || f("ifName") != key.IfName:
+	case about != key:
 		return "", written, plugin.Errorf("", "%s is about another attachment", name)
-	case f("netns") == "":
+	case path == "":
 		return "", written, plugin.Errorf("", "%s names no network namespace", name)
 	}
 	file, err := os.Stat(filepath.Join(dir, name))
 	if err != nil {
 		return "", written, err
 	}
-	return f("netns"), file.ModTime(), nil
+	return path, file.ModTime(), nil
 }

@@ -24,8 +24,8 @@ type Cache struct {
 // fileOf returns the name of an attachment's file. All its parts may have a "-": several keys lead to one file.
 func fileOf(k plugin.Key) string { return k.Network + "-" + k.ContainerID + "-" + k.IfName }
 
-// read reads a file, and returns what its fields are.
-func read(dir, file string) (field func(name string) string, err error) {
+// read reads a file.
+func read(dir, file string) (*fastjson.Value, error) {
 	path := filepath.Join(dir, file)
 	text, err := state.Read(path)
 	if err != nil {
@@ -35,7 +35,20 @@ func read(dir, file string) (field func(name string) string, err error) {
 	if err != nil {
 		return nil, plugin.Errorf("", "%s is not JSON: %w", path, err)
 	}
-	return func(name string) string { return string(v.GetStringBytes(name)) }, nil
+	return v, nil
+}
+
+// netnsIn returns the path of the network namespace, which libcni before 1.2 does not write down: the result of ADD has it too.
+func netnsIn(file *fastjson.Value, ifName string) string {
+	if path := file.GetStringBytes("netns"); len(path) > 0 {
+		return string(path)
+	}
+	for _, i := range file.GetArray("result", "interfaces") {
+		if sandbox := i.GetStringBytes("sandbox"); len(sandbox) > 0 && string(i.GetStringBytes("name")) == ifName {
+			return string(sandbox)
+		}
+	}
+	return ""
 }
 
 // Open lists the files in the directory of libcni's results but the one of an attachment. It returns nil if there is no such directory.
@@ -66,14 +79,14 @@ func (c *Cache) MayHave(ids ...string) bool {
 }
 
 func (c *Cache) mayBeOf(file, id string) bool {
-	field, err := read(c.dir, file)
+	v, err := read(c.dir, file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return false
-	case err != nil || field("kind") != "cniCacheV1":
+	case err != nil || string(v.GetStringBytes("kind")) != "cniCacheV1":
 		return true // torn, or of an old libcni: only its name says what it is about
 	}
-	return field("containerId") == id
+	return string(v.GetStringBytes("containerId")) == id
 }
 
 // Containers returns the container ids that can be meant by name, which is one, a separator, and the name of an interface: all of

@@ -66,10 +66,17 @@ func TestKnownEnded(t *testing.T) {
 	result := func(id, netns string) string {
 		return `{"kind":"cniCacheV1","networkName":"a","containerId":"` + id + `","ifName":"eth0","netns":"` + netns + `"}`
 	}
+	old := func(ifName, netns string) string { // as libcni before 1.2 writes it
+		return `{"kind":"cniCacheV1","networkName":"a","containerId":"b","ifName":"eth0","result":{"interfaces":[{"name":"cni0"},{"name":"` + ifName + `","sandbox":"` + netns + `"}]}}`
+	}
 	for _, test := range []struct {
 		text string
 		want bool
 	}{
+		{old("eth0", "/run/netns/none"), true},
+		{old("eth0", "/proc/self/ns/net"), false},
+		{old("eth1", "/run/netns/none"), false},
+		{old("eth0", ""), false},
 		{result("b", "/run/netns/none"), true},
 		{result("b", plain), true},
 		{result("b", "/proc/self/ns/net"), false},

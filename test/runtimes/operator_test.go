@@ -62,6 +62,12 @@ func TestOperator(t *testing.T) {
 	if printed := n.cnictl(t, "gc"); !strings.Contains(printed, "nothing to") {
 		t.Errorf("gc finds something on a node where all lives:\n%s", printed)
 	}
+	for _, command := range []string{
+		"show", "show networks", "show ports", "show 8101", "show shop-1", "show 10.89.0.2", "doctor", "repair", "exec shop-0 -- ip -br address",
+		"probe shop --to 192.0.2.254", "capture shop-0 --for 1s", "explain 11", "gc --json",
+	} {
+		n.cnictl(t, strings.Fields(command)...)
+	}
 }
 
 type operatorNode struct {
