@@ -86,6 +86,7 @@ func (a *attempt) steps(base *plugin.Request) (steps []*step, err error) {
 	config.String("cniVersion", &version)
 	if first := "0.4.0"; !plugin.AtLeast(version, first) { // CHECK came with it; results of 0.3 have the same form
 		version = first
+		config.Set("cniVersion", version)
 	}
 	if config.Bool("disableCheck", &unchecked); unchecked {
 		return nil, errors.New("its network has disableCheck")
