@@ -73,6 +73,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 		newInstall(), newUninstall(), newList(),
 		newProbe(), newExec(), newCapture(),
 		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newStatus(), newRepair(),
+		newBugreport(),
 	)
 	return root
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 
 	"github.com/containernetworking/cni/libcni"
@@ -51,6 +52,11 @@ func newNetwork(list *libcni.NetworkConfigList, file string) *Network {
 }
 
 func loadFile(path string) (*libcni.NetworkConfigList, error) {
+	if file, err := os.Stat(path); err != nil {
+		return nil, err
+	} else if !file.Mode().IsRegular() { // a pipe would be waited for
+		return nil, fmt.Errorf("%s is not a file (%s)", path, file.Mode())
+	}
 	if filepath.Ext(path) == ".conflist" {
 		return libcni.NetworkConfFromFile(path)
 	}

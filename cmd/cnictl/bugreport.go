@@ -1,0 +1,142 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/bugreport"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// reported is what bugreport prints with --json.
+type reported struct {
+	File string `json:"file"`
+	*bugreport.Manifest
+}
+
+func newBugreport() *cobra.Command {
+	var (
+		where         network.Node
+		file, network string
+		dryRun        bool
+	)
+	cmd := &cobra.Command{
+		Use:   "bugreport",
+		Short: "Write one archive of all that may matter when something is wrong",
+		Long: `Write one archive of what is on the node: networks, attachments, links, rules,
+versions, logs. Values that may be secret are left out. It reads each part in a
+time of its own, and goes on where one can't be read; it changes nothing.
+`,
+		Example: `  cnictl bugreport --dry-run
+  cnictl bugreport -o /tmp/report.tar.gz`,
+		Args: arguments(0, 0),
+	}
+	addNodeFlags(cmd, &where)
+	addJSONFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVarP(&file, "output", "o", "", `the archive's file, which must not be there yet, or "-" for standard output (default: cnibox-bugreport-HOST-TIME.tar.gz)`)
+	flags.StringVar(&network, "network", "", "only what is of this network, where that can be told")
+	flags.BoolVar(&dryRun, "dry-run", false, "list what would be read, and read nothing")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if dryRun {
+			return listParts(cmd)
+		}
+		return report(cmd, file, bugreport.Options{
+			Options: node.Options{ConfDir: where.ConfDir, CacheDirs: []string{where.CacheDir}, Plugins: plugins.All},
+			BinDirs: filepath.SplitList(where.BinDirs), Network: network, Version: cmd.Root().Version,
+		})
+	}
+	return cmd
+}
+
+func listParts(cmd *cobra.Command) error {
+	parts := bugreport.Parts()
+	return output(cmd, map[string]any{"parts": parts}, func(w io.Writer) {
+		g := newGrid("PART", "READS")
+		for _, p := range parts {
+			g.add(p.Name, p.Reads)
+		}
+		g.print(w)
+	})
+}
+
+// report collects all and writes it. When it is told to end it writes what it has.
+func report(cmd *cobra.Command, file string, o bugreport.Options) (err error) {
+	to := os.Stdout
+	if file != "-" {
+		if to, err = createReport(cmp.Or(file, defaultReport())); err != nil {
+			return err
+		}
+	}
+	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	m := bugreport.Collect(ctx, o)
+	err = m.Write(to)
+	if file == "-" {
+		return err
+	}
+	size, _ := to.Seek(0, io.SeekEnd)
+	if closed := to.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		_ = os.Remove(to.Name())
+		return plugin.Errorf("name a file on another filesystem with -o, or use -o -", "write the report: %w", err)
+	}
+	return output(cmd, reported{to.Name(), m}, func(w io.Writer) { describeReport(w, to.Name(), size, m) })
+}
+
+// createReport makes the archive's file, before it takes the time to read all. A file that is there may be somebody else's, who could read it.
+func createReport(name string) (*os.File, error) {
+	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return nil, plugin.Errorf("name another file with -o, or use -o - for standard output", "make the report: %w", err)
+	}
+	return f, nil
+}
+
+func defaultReport() string {
+	host, _ := os.Hostname()
+	return fmt.Sprintf("cnibox-bugreport-%s-%s.tar.gz", cmp.Or(host, "node"), time.Now().UTC().Format("20060102T150405Z"))
+}
+
+func describeReport(w io.Writer, name string, size int64, m *bugreport.Manifest) {
+	files := 0
+	for _, p := range m.Parts {
+		files += len(p.Files)
+	}
+	fmt.Fprintf(w, "%s: %s, %d files of %d parts\n", harmless(name), humanize.Bytes(uint64(size)), files, len(m.Parts))
+	for _, p := range m.Parts {
+		if p.Errors != nil {
+			fmt.Fprintf(w, "  %s %s: %s\n", weak.Sprint("not all of"), p.Part, harmless(shorten(strings.Join(p.Errors, "; "))))
+		}
+	}
+	fmt.Fprintf(w, `
+%d values that may be secret are left out. Look at these yourself before you send it:
+  files/          configurations of networks, and what runtimes asked for
+  programs/       packet filter, routes, lines of the journal
+It has names of pods and containers and addresses throughout.
+`, m.LeftOut)
+}
+
+// shorten cuts a text to about a line.
+func shorten(text string) string {
+	const most = 160
+	if len(text) <= most {
+		return text
+	}
+	return strings.ToValidUTF8(text[:most], "") + "…"
+}

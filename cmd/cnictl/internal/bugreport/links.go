@@ -1,0 +1,147 @@
+package bugreport
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/node"
+)
+
+// network is what is in a network namespace, as the kernel lists it.
+type network struct {
+	Namespace *node.Namespace `json:"namespace,omitempty"` // nil is the host's
+	Links     []link          `json:"links"`
+	Routes    []string        `json:"routes"` // of all tables
+	Rules     []string        `json:"rules"`
+	Unread    []string        `json:"unread,omitempty"`
+}
+
+type link struct {
+	Index     int      `json:"index"`
+	Name      string   `json:"name"`
+	Alias     string   `json:"alias,omitempty"`
+	Kind      string   `json:"kind"`
+	MAC       string   `json:"mac,omitempty"`
+	MTU       int      `json:"mtu"`
+	Flags     string   `json:"flags"`
+	State     string   `json:"state"`
+	Master    int      `json:"master,omitempty"`  // an index
+	Parent    int      `json:"parent,omitempty"`  // an index
+	NetnsID   int      `json:"netnsID,omitempty"` // where the other end is, -1 is here
+	Addresses []string `json:"addresses"`
+
+	Received, Sent                uint64 `json:",omitempty"` // packets
+	ReceiveDropped, SendDropped   uint64 `json:",omitempty"`
+	ReceiveErrors, TransmitErrors uint64 `json:",omitempty"`
+}
+
+// most routes of a namespace are read: a container can make as many as it likes.
+const mostRoutes = 2000
+
+func readNetwork(h *netlink.Handle) network {
+	n := network{Links: []link{}, Routes: []string{}, Rules: []string{}}
+	links, err := h.LinkList()
+	n.note("links", err)
+	byIndex := map[int]int{}
+	for i, l := range links {
+		byIndex[l.Attrs().Index] = i
+		n.Links = append(n.Links, newLink(l))
+	}
+	addresses, err := h.AddrList(nil, netlink.FAMILY_ALL)
+	n.note("addresses", err)
+	for _, a := range addresses {
+		if i, ok := byIndex[a.LinkIndex]; ok {
+			n.Links[i].Addresses = append(n.Links[i].Addresses, a.String())
+		}
+	}
+	err = h.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+		n.Routes = append(n.Routes, r.String())
+		return len(n.Routes) < mostRoutes
+	})
+	n.note("routes", err)
+	rules, err := h.RuleList(netlink.FAMILY_ALL)
+	n.note("rules", err)
+	for _, r := range rules {
+		n.Rules = append(n.Rules, r.String())
+	}
+	return n
+}
+
+func (n *network) note(what string, err error) {
+	if err != nil && !errors.Is(err, netlink.ErrDumpInterrupted) {
+		n.Unread = append(n.Unread, fmt.Sprintf("%s: %v", what, err))
+	}
+}
+
+func newLink(l netlink.Link) link {
+	a := l.Attrs()
+	own := link{
+		Index: a.Index, Name: a.Name, Alias: a.Alias, Kind: l.Type(), MAC: a.HardwareAddr.String(), MTU: a.MTU, Flags: a.Flags.String(), State: a.OperState.String(),
+		Master: a.MasterIndex, Parent: a.ParentIndex, NetnsID: a.NetNsID, Addresses: []string{},
+	}
+	if c := a.Statistics; c != nil {
+		own.Received, own.ReceiveDropped, own.ReceiveErrors = c.RxPackets, c.RxDropped, c.RxErrors
+		own.Sent, own.SendDropped, own.TransmitErrors = c.TxPackets, c.TxDropped, c.TxErrors
+	}
+	return own
+}
+
+func (s *source) readHostNetwork(_ context.Context, out *output) {
+	out.addJSON("network/host.json", readNetwork(&netlink.Handle{}))
+}
+
+// readNamespaces looks into the namespaces of containers.
+func (s *source) readNamespaces(ctx context.Context, out *output) {
+	if s.node == nil {
+		out.fail("namespaces", errNoNode)
+		return
+	}
+	for _, ns := range s.node.Namespaces {
+		if ctx.Err() != nil {
+			out.fail("namespaces", ctx.Err())
+			return
+		}
+		if !s.isOf(ns) {
+			continue
+		}
+		inside, err := lookInside(ns)
+		if err != nil {
+			out.fail(ns.Path(), err)
+			continue
+		}
+		out.addJSON(fmt.Sprintf("network/namespace-%d.json", ns.Inode), inside)
+	}
+}
+
+// isOf reports whether a namespace is of the network that is asked for.
+func (s *source) isOf(ns *node.Namespace) bool {
+	if s.Network == "" {
+		return true
+	}
+	for _, a := range s.node.Attachments {
+		if a.Network == s.Network && a.Namespace == ns {
+			return true
+		}
+	}
+	return false
+}
+
+func lookInside(ns *node.Namespace) (inside network, err error) {
+	pair := netns.NewPair(ns.Path(), false)
+	defer pair.Close()
+	if err := pair.Err(); err != nil {
+		return inside, err
+	}
+	h, err := pair.LinksInside()
+	if err != nil {
+		return inside, err
+	}
+	inside = readNetwork(h)
+	inside.Namespace = ns
+	return inside, nil
+}
