@@ -16,9 +16,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/bugreport"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
-	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/plugins"
 )
 
 // reported is what bugreport prints with --json.
@@ -54,9 +52,8 @@ time of its own, and goes on where one can't be read; it changes nothing.
 		if dryRun {
 			return listParts(cmd)
 		}
-		return report(cmd, file, bugreport.Options{
-			Options: node.Options{ConfDir: where.ConfDir, CacheDirs: []string{where.CacheDir}, Plugins: plugins.All},
-			BinDirs: filepath.SplitList(where.BinDirs), Network: network, Version: cmd.Root().Version,
+		return writeBugreport(cmd, file, bugreport.Options{
+			Options: where.Options(), BinDirs: filepath.SplitList(where.BinDirs), Network: network, Version: cmd.Root().Version,
 		})
 	}
 	return cmd
@@ -73,8 +70,8 @@ func listParts(cmd *cobra.Command) error {
 	})
 }
 
-// report collects all and writes it. When it is told to end it writes what it has.
-func report(cmd *cobra.Command, file string, o bugreport.Options) (err error) {
+// writeBugreport collects all and writes it. When it is told to end it writes what it has.
+func writeBugreport(cmd *cobra.Command, file string, o bugreport.Options) (err error) {
 	to := os.Stdout
 	if file != "-" {
 		if to, err = createReport(cmp.Or(file, defaultReport())); err != nil {
@@ -96,7 +93,7 @@ func report(cmd *cobra.Command, file string, o bugreport.Options) (err error) {
 		_ = os.Remove(to.Name())
 		return plugin.Errorf("name a file on another filesystem with -o, or use -o -", "write the report: %w", err)
 	}
-	return output(cmd, reported{to.Name(), m}, func(w io.Writer) { describeReport(w, to.Name(), size, m) })
+	return output(cmd, reported{to.Name(), m}, func(w io.Writer) { describeBugreport(w, to.Name(), size, m) })
 }
 
 // createReport makes the archive's file, before it takes the time to read all. A file that is there may be somebody else's, who could read it.
@@ -113,7 +110,7 @@ func defaultReport() string {
 	return fmt.Sprintf("cnibox-bugreport-%s-%s.tar.gz", cmp.Or(host, "node"), time.Now().UTC().Format("20060102T150405Z"))
 }
 
-func describeReport(w io.Writer, name string, size int64, m *bugreport.Manifest) {
+func describeBugreport(w io.Writer, name string, size int64, m *bugreport.Manifest) {
 	files := 0
 	for _, p := range m.Parts {
 		files += len(p.Files)

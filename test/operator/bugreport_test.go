@@ -142,6 +142,7 @@ func TestBugreport(t *testing.T) {
 	b.has("node.json", `"containerID": "web"`, `"hostPort": 8080`, `"state": "gone"`)
 	b.has("files/etc/cni/net.d/10-demo.conflist", `"isDefaultGateway": true`)
 	b.has("files/var/lib/cni/results/demo-web-eth0", `"hostPort": 8080`, `"bridge": "demo0"`, `"10.88.0.2/24"`)
+	b.has("gc.json", `"goes"`, `"containerID": "gone"`)
 	b.has("plugins.json", `"/opt/cni/bin/portmap"`, `"sha256"`, `"main": "github.com/cnibox/cnibox/cmd/cnibox"`)
 	b.has("network/host.json", `"name": "demo0"`, `10.88.0.1/24`, `"kind": "veth"`)
 	b.has("nftables.txt", "table inet cnibox", "demo/web/eth0")
@@ -155,13 +156,13 @@ func TestBugreport(t *testing.T) {
 	b.has("versions.txt", "$ nft --version\nnftables v")
 	inside := 0
 	for _, name := range b.names {
-		if strings.HasPrefix(name, "network/namespace-") && strings.Contains(b.files[name], `10.88.0.2/24`) {
-			b.has(name, `/run/netns/web`, `Gw: 10.88.0.1`)
+		if strings.HasPrefix(name, "network/namespace-") && strings.Contains(b.files[name], `/run/netns/web`) {
+			b.has(name, `10.88.0.2/24`, `0.0.0.0/0 via 10.88.0.1`, `"kind": "veth"`, `IPv6 ip rule 32766: `)
 			inside++
 		}
 	}
 	if inside != 1 {
-		t.Errorf("%d namespaces have the container's address, of %q", inside, b.names)
+		t.Errorf("%d namespaces are the container's, of %q", inside, b.names)
 	}
 	var manifest struct {
 		Version string

@@ -1,9 +1,12 @@
 package bugreport
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -35,9 +38,13 @@ type link struct {
 	NetnsID   int      `json:"netnsID,omitempty"` // where the other end is, -1 is here
 	Addresses []string `json:"addresses"`
 
-	Received, Sent                uint64 `json:",omitempty"` // packets
-	ReceiveDropped, SendDropped   uint64 `json:",omitempty"`
-	ReceiveErrors, TransmitErrors uint64 `json:",omitempty"`
+	// Packets.
+	Received       uint64 `json:"received,omitempty"`
+	Sent           uint64 `json:"sent,omitempty"`
+	ReceiveDropped uint64 `json:"receiveDropped,omitempty"`
+	SendDropped    uint64 `json:"sendDropped,omitempty"`
+	ReceiveErrors  uint64 `json:"receiveErrors,omitempty"`
+	SendErrors     uint64 `json:"sendErrors,omitempty"`
 }
 
 // most routes of a namespace are read: a container can make as many as it likes.
@@ -60,16 +67,37 @@ func readNetwork(h *netlink.Handle) network {
 		}
 	}
 	err = h.RouteListFilteredIter(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
-		n.Routes = append(n.Routes, r.String())
+		n.Routes = append(n.Routes, routeText(r))
 		return len(n.Routes) < mostRoutes
 	})
 	n.note("routes", err)
-	rules, err := h.RuleList(netlink.FAMILY_ALL)
-	n.note("rules", err)
-	for _, r := range rules {
-		n.Rules = append(n.Rules, r.String())
+	for family, name := range map[int]string{netlink.FAMILY_V4: "IPv4", netlink.FAMILY_V6: "IPv6"} {
+		rules, err := h.RuleList(family)
+		n.note("rules of "+name, err)
+		for _, r := range rules {
+			n.Rules = append(n.Rules, name+" "+strings.TrimSpace(r.String()))
+		}
 	}
+	slices.SortStableFunc(n.Rules, func(a, b string) int { return cmp.Compare(a[:len("IPv4")], b[:len("IPv4")]) })
 	return n
+}
+
+// routeText returns a route in the words of ip(8).
+func routeText(r netlink.Route) string {
+	text := "default"
+	if r.Dst != nil {
+		text = r.Dst.String()
+	}
+	if r.Gw != nil {
+		text += " via " + r.Gw.String()
+	}
+	if r.Src != nil {
+		text += " src " + r.Src.String()
+	}
+	if len(r.MultiPath) > 0 {
+		text += fmt.Sprintf(" nexthops %v", r.MultiPath)
+	}
+	return fmt.Sprintf("%s dev %d table %d metric %d type %d proto %d", text, r.LinkIndex, r.Table, r.Priority, r.Type, r.Protocol)
 }
 
 func (n *network) note(what string, err error) {
@@ -86,7 +114,7 @@ func newLink(l netlink.Link) link {
 	}
 	if c := a.Statistics; c != nil {
 		own.Received, own.ReceiveDropped, own.ReceiveErrors = c.RxPackets, c.RxDropped, c.RxErrors
-		own.Sent, own.SendDropped, own.TransmitErrors = c.TxPackets, c.TxDropped, c.TxErrors
+		own.Sent, own.SendDropped, own.SendErrors = c.TxPackets, c.TxDropped, c.TxErrors
 	}
 	return own
 }

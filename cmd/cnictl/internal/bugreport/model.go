@@ -5,7 +5,9 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/cnibox/cnibox/pkg/collect"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/node/runtimes"
 )
 
 var errNoNode = errors.New("what is on the node could not be read: see node.error")
@@ -36,4 +38,13 @@ func (s *source) ofNetwork(n *node.Node) *node.Node {
 	of.Networks = slices.DeleteFunc(slices.Clone(n.Networks), func(w *node.Network) bool { return w.Name != s.Network })
 	of.Unowned = slices.DeleteFunc(slices.Clone(n.Unowned), func(t node.Thing) bool { return t.Network != "" && t.Network != s.Network })
 	return &of
+}
+
+// readGC reads what gc would remove.
+func (s *source) readGC(ctx context.Context, out *output) {
+	if s.node == nil {
+		out.fail("gc", errNoNode)
+		return
+	}
+	out.addJSON("gc.json", collect.Plan(ctx, s.node, collect.Options{Options: s.Options.Options, Network: s.Network, Runtimes: runtimes.All}))
 }

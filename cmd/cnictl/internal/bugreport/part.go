@@ -1,6 +1,7 @@
 package bugreport
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -46,14 +47,17 @@ func (o *output) add(name string, content []byte) {
 	}
 }
 
-// addJSON adds a document, with texts that are no UTF-8 made so.
+// addJSON adds a document.
 func (o *output) addJSON(name string, document any) {
-	text, err := json.MarshalIndent(document, "", "    ")
-	if err != nil {
+	var text bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetIndent("", "    ")
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(document); err != nil {
 		o.fail(name, err)
 		return
 	}
-	o.add(name, append(text, '\n'))
+	o.add(name, text.Bytes())
 }
 
 func (o *output) fail(what string, err error) {

@@ -70,9 +70,9 @@ func (m *Manifest) Failed() (n int) {
 }
 
 // Collect reads all parts. After ctx has ended it reads no more.
-func Collect(ctx context.Context, o Options) *Manifest { return collect(ctx, o, parts) }
+func Collect(ctx context.Context, o Options) *Manifest { return readParts(ctx, o, parts) }
 
-func collect(ctx context.Context, o Options, parts []Part) *Manifest {
+func readParts(ctx context.Context, o Options, parts []Part) *Manifest {
 	s := &source{Options: o, secrets: newSecrets()}
 	m := &Manifest{Version: o.Version, Created: time.Now().UTC().Truncate(time.Second), Network: o.Network, Parts: []Read{}}
 	for _, p := range parts {

@@ -49,7 +49,7 @@ func TestPartsThatFail(t *testing.T) {
 	t.Parallel()
 	hang := make(chan struct{})
 	defer close(hang)
-	m := collect(t.Context(), Options{Version: "1"}, []Part{
+	m := readParts(t.Context(), Options{Version: "1"}, []Part{
 		{"hangs", "r", 10 * time.Millisecond, func(_ *source, _ context.Context, out *output) {
 			out.add("begun.txt", []byte("begun\n"))
 			<-hang
@@ -87,7 +87,7 @@ func TestPartsThatFail(t *testing.T) {
 func TestEnded(t *testing.T) {
 	t.Parallel()
 	ctx, cancel := context.WithCancel(t.Context())
-	m := collect(ctx, Options{}, []Part{
+	m := readParts(ctx, Options{}, []Part{
 		{"first", "r", time.Minute, func(_ *source, _ context.Context, out *output) { out.add("a.txt", nil); cancel() }},
 		{"second", "r", time.Minute, wellRead},
 	})
@@ -103,7 +103,7 @@ func TestSizes(t *testing.T) {
 		out.add("a.txt", bytes.Repeat([]byte("0123456789\n"), mostOfFile/10))
 		out.add("b.txt", bytes.Repeat([]byte("x"), mostOfFile+1))
 	}
-	m := collect(t.Context(), Options{}, []Part{{"1", "", time.Minute, large}, {"2", "", time.Minute, large}, {"3", "", time.Minute, large}})
+	m := readParts(t.Context(), Options{}, []Part{{"1", "", time.Minute, large}, {"2", "", time.Minute, large}, {"3", "", time.Minute, large}})
 	sum := 0
 	for _, p := range m.Parts {
 		for _, f := range p.Files {
