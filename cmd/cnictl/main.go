@@ -71,7 +71,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 	root.AddCommand(
 		newShow(), newDoctor(),
 		newInstall(), newUninstall(), newList(),
-		newProbe(), newExec(), newCapture(),
+		newProbe(), newExec(), newCapture(), newExplain(),
 		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newStatus(), newRepair(),
 		newBugreport(),
 	)

@@ -1,0 +1,115 @@
+package explain
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/node"
+)
+
+func ids(e *Explanation) (list []string) {
+	for _, f := range e.Findings {
+		list = append(list, f.ID)
+	}
+	return list
+}
+
+// TestTables has each known error found in its own example, however the example is given, and looks at a node where nothing is.
+func TestTables(t *testing.T) {
+	seen := map[string]bool{}
+	for _, part := range tables {
+		for _, k := range part {
+			t.Run(k.ID, func(t *testing.T) {
+				if seen[k.ID] || k.Means == "" || k.Do == "" {
+					t.Error("the id is not unique, or a text is missing")
+				}
+				seen[k.ID] = true
+				document, err := json.Marshal(map[string]any{"cniVersion": "1.0.0", "code": 999, "msg": k.Example, "details": "do something"})
+				if err != nil {
+					t.Fatal(err)
+				}
+				logged := fmt.Sprintf("time=\"2024-02-15T20:28:32Z\" level=error msg=%q error=%q", "RunPodSandbox failed", "failed to setup network for sandbox \"11ce\": "+k.Example)
+				for _, form := range []string{k.Example, string(document), "error: " + string(document) + " and more", fmt.Sprintf("msg=%q", document), logged, "first line\n" + k.Example + "\nlast line"} {
+					e := Explain(form)
+					if !slices.Contains(ids(e), k.ID) && !(k.Wraps && len(e.Findings) > 0) {
+						t.Errorf("%v in\n%s", ids(e), form)
+					}
+					e.LookAt(&node.Node{})
+				}
+				if e := Explain(k.Example); e.Findings[0].ID != k.ID {
+					t.Errorf("%s comes first", e.Findings[0].ID)
+				}
+			})
+		}
+	}
+	if len(seen) < 40 {
+		t.Errorf("only %d errors are known", len(seen))
+	}
+}
+
+func TestExplain(t *testing.T) {
+	for _, test := range []struct {
+		name, text string
+		want       *Explanation
+		ids        string
+	}{
+		{name: "code", text: " 11\n", want: &Explanation{Code: 11}},
+		{name: "the plugin's own code", text: "100", want: &Explanation{Code: 100}},
+		{name: "unknown", text: "the cat sat on the mat", want: &Explanation{Message: "the cat sat on the mat"}},
+		{name: "libcni's error", text: `plugin type="host-local" name="demo" failed (add): no IP addresses available in range set: 10.1.0.1-10.1.0.2`, ids: "pool-full",
+			want: &Explanation{Message: `plugin type="host-local" name="demo" failed (add): no IP addresses available in range set: 10.1.0.1-10.1.0.2`, Plugin: "host-local", Network: "demo", Verb: "add"}},
+		{name: "document behind libcni's words", text: `E0101 plugin type="portmap" failed (add): {"code": 7, "msg": "must be called as chained plugin", "details": "chain it"} end`, ids: "previous-result-missing",
+			want: &Explanation{Message: `plugin type="portmap" failed (add): must be called as chained plugin`, Code: 7, Details: "chain it", Plugin: "portmap", Verb: "add"}},
+		{name: "what cnictl prints", text: "cnictl add: host port 8080/tcp is already published by demo/web/eth0\n  details: end it\n  code:    11 (try again later)\n", ids: "port-published",
+			want: &Explanation{Message: "cnictl add: host port 8080/tcp is already published by demo/web/eth0\n  details: end it\n  code:    11 (try again later)", Code: 11}},
+		{name: "two errors", text: "failed to locate iptables\nno space left on device", ids: "iptables-missing disk-full",
+			want: &Explanation{Message: "failed to locate iptables\nno space left on device"}},
+		{name: "a document without an error", text: `{"name": "demo"}`, want: &Explanation{Message: `{"name": "demo"}`}},
+		{name: "nothing", text: "", want: &Explanation{}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			e := Explain(test.text)
+			if got := strings.Join(ids(e), " "); got != test.ids {
+				t.Errorf("findings %q, want %q", got, test.ids)
+			}
+			if known := e.CodeMeans != ""; known != (test.want.Code != 0) {
+				t.Errorf("code %d means %q", e.Code, e.CodeMeans)
+			}
+			e.Findings, e.CodeMeans = nil, ""
+			if fmt.Sprintf("%+v", e) != fmt.Sprintf("%+v", test.want) {
+				t.Errorf("got  %+v\nwant %+v", e, test.want)
+			}
+		})
+	}
+}
+
+// TestCodes says something of each code of the specification.
+func TestCodes(t *testing.T) {
+	seen := map[string]bool{}
+	for _, code := range []uint{1, 2, 3, 4, 5, 6, 7, 8, 11, 50, 51, 999} {
+		seen[codeMeans(code)] = true
+	}
+	if len(seen) != 12 || seen[codeMeans(99)] || seen[codeMeans(100)] {
+		t.Error(seen)
+	}
+}
+
+func FuzzExplain(f *testing.F) {
+	for _, part := range tables {
+		for _, k := range part {
+			f.Add(k.Example)
+		}
+	}
+	f.Add(`{"code": 11, "msg": "{\"code\": 7}"}`)
+	f.Fuzz(func(t *testing.T, text string) {
+		e := Explain(text)
+		for _, finding := range e.Findings {
+			if finding.Means == "" {
+				t.Error(finding)
+			}
+		}
+	})
+}

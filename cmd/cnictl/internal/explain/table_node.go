@@ -1,0 +1,103 @@
+package explain
+
+import "regexp"
+
+// plugins are errors of finding plugins and running them.
+var plugins = []Known{
+	{ID: "plugin-not-found", Pattern: regexp.MustCompile(`failed to find plugin "?(?P<plugin>[^"\s]+)"? in paths? \[?(?P<dirs>[^\]\n;]*)\]?|plugin "(?P<plugin2>[^"]+)" is not in (?P<dirs2>[^\n;]+)`), Look: lookAtPlugin,
+		Means:   "The network names a plugin that is not in the directories where the runtime looks.",
+		Do:      "Install it there (cnictl install --dir DIR), or tell the runtime where plugins are (bin_dir or bin_dirs in containerd's config.toml, plugin_dirs in crio.conf, cni_plugin_dirs in containers.conf).",
+		Example: `failed to find plugin "loopback" in path [/usr/lib/cni]`},
+	{ID: "plugin-unknown", Pattern: regexp.MustCompile(`cnibox has no plugin called "?(?P<plugin>[^"\s]+)"?`),
+		Means:   "cnibox was called by a name that is no plugin of it.",
+		Do:      "Correct the type in the network. Another name has to end in a plugin's name after a -, such as cnv-bridge; cnictl list has them all.",
+		Example: `cnibox has no plugin called "mybridge"`},
+	{ID: "plugin-not-executable", Pattern: regexp.MustCompile(`fork/exec (?P<path>/\S+?): (?:permission denied|exec format error|no such file or directory)|exec format error`),
+		Means:   "The plugin's file is there and can't be run: it is of another architecture, not executable, in a directory mounted noexec, or wants a C library that is not there.",
+		Do:      "cnictl doctor says which file it is; install it anew with cnictl install.",
+		Example: `fork/exec /opt/cni/bin/bridge: exec format error`},
+	{ID: "plugin-silent", Pattern: regexp.MustCompile(`netplugin failed(?: with no error message)?:?|ended without an error document`),
+		Means:   "The plugin ended without saying why: it crashed, or was killed, by a timeout of the runtime or for lack of memory.",
+		Do:      "Look at the kernel's log (dmesg) for the OOM killer and crashes; with cnictl log on the next calls are noted. What follows the words is what it printed.",
+		Example: `networkPlugin cni failed to set up pod "kafka-0_default" network: netplugin failed with no error message: signal: killed`},
+	{ID: "flannel-subnet", Pattern: regexp.MustCompile(`failed to load flannel 'subnet.env' file|open (?P<path>/run/flannel/subnet\.env): no such file`), Look: lookAtFlannel,
+		Means:   "flannel's daemon has not written this node's subnet yet: it does not run, or can't reach its API server or etcd.",
+		Do:      "Look at its pod and log (kubectl -n kube-flannel get pods); the node needs a podCIDR.",
+		Example: `plugin type="flannel" failed (add): failed to load flannel 'subnet.env' file: open /run/flannel/subnet.env: no such file or directory`},
+	{ID: "lock-held", Pattern: regexp.MustCompile(`the lock (?P<path>/\S+) is held by (?P<owner>[^;]+); gave up waiting`),
+		Means:   "Another call of a plugin holds the lock, and did not end in time.",
+		Do:      "It passes by itself; if not, look what that process does: an iptables that hangs, a disk that does not answer.",
+		Example: `the lock /run/cnibox/nftables.lock is held by process 4711 (bridge); gave up waiting: context deadline exceeded`},
+	{ID: "timed-out", Pattern: regexp.MustCompile(`context deadline exceeded|context canceled|stopped before the step|signal: (?:killed|terminated)`),
+		Means:   "The runtime gave up before the plugin was done, and stopped it.",
+		Do:      "cnictl log says how long calls take; a busy node, a hanging iptables, or a DHCP server that does not answer are the usual reasons.",
+		Example: `plugin type="bridge" failed (add): stopped before the step: add an address; context canceled`},
+}
+
+// filter is errors of iptables, nftables and firewalld.
+var filter = []Known{
+	{ID: "iptables-missing", Pattern: regexp.MustCompile(`failed to locate iptables|exec: "?(?P<program>ip6?tables[\w-]*)"?: executable file not found|neither iptables nor ip6tables is usable`), Look: lookAtPrograms,
+		Means:   "The plugin needs the program iptables, and it is not installed, or not in the runtime's PATH.",
+		Do:      `Install iptables, or have cnibox's plugins use nftables ("backend": "nftables" in portmap and firewall, "ipMasqBackend": "nftables" in bridge and ptp).`,
+		Example: `failed to locate iptables: exec: "iptables": executable file not found in $PATH`},
+	{ID: "iptables-table", Pattern: regexp.MustCompile(`can't initialize ip6?tables table|Table does not exist|do you need to insmod`),
+		Means:   "The kernel has no iptables of this kind: its module is not loaded, or it has nftables only.",
+		Do:      "modprobe ip_tables iptable_nat (ip6_tables ip6table_nat), or use iptables-nft (update-alternatives --set iptables), or nftables.",
+		Example: "iptables v1.8.7 (legacy): can't initialize iptables table `nat': Table does not exist (do you need to insmod?)"},
+	{ID: "iptables-mixed", Pattern: regexp.MustCompile("is incompatible, use 'nft' tool"),
+		Means:   "Somebody has put rules into iptables' tables with nft that iptables does not understand.",
+		Do:      "Have those rules in a table of their own; nft list ruleset shows them.",
+		Example: "iptables v1.8.4 (nf_tables): table `nat' is incompatible, use 'nft' tool."},
+	{ID: "iptables-lock", Pattern: regexp.MustCompile(`holding the xtables lock`),
+		Means:   "Another program changes iptables' rules, and did not finish in time.",
+		Do:      "Try again. On a node with many thousands of rules use nftables, for kube-proxy, too.",
+		Example: `Another app is currently holding the xtables lock. Perhaps you want to use the -w option?`},
+	{ID: "rules-flushed", Pattern: regexp.MustCompile(`No chain/target/match by that name|Chain '(?P<chain>[^']+)' does not exist|Couldn't load target .CN[IN]-`),
+		Means:   "Rules that a plugin has made are gone: somebody flushed or reloaded the firewall.",
+		Do:      "cnictl repair puts back those of cnibox's plugins; systemd units do that after each reload (docs/cnictl.md).",
+		Example: "running [/usr/sbin/iptables -t nat -D POSTROUTING -s 10.88.0.96 -j CNI-f1d9f8791753a895cccae697 --wait]: exit status 2: iptables v1.8.4 (nf_tables): Chain 'CNI-f1d9f8791753a895cccae697' does not exist"},
+	{ID: "firewalld", Pattern: regexp.MustCompile(`FirewallD is not running|firewalld is not running|org\.fedoraproject\.FirewallD1|ZONE_CONFLICT|INVALID_ZONE`),
+		Means:   "firewall's backend is firewalld, which does not run, has no such zone, or has the address in another zone.",
+		Do:      "systemctl status firewalld; firewall-cmd --get-active-zones. Without firewalld leave the backend out.",
+		Example: `The name org.fedoraproject.FirewallD1 was not provided by any .service files`},
+	{ID: "firewall-needs-bridge", Pattern: regexp.MustCompile(`interface needs to be set for ingress policy|unknown ingress policy`),
+		Means:   "ingressPolicy of firewall works with a bridge only, or has a value that is none.",
+		Do:      `Chain firewall behind bridge; the policies are "open", "same-bridge" and "isolated".`,
+		Example: `interface needs to be set for ingress policy "same-bridge", make sure to chain "firewall" plugin with "bridge"`},
+}
+
+// host is errors of the node itself.
+var host = []Known{
+	{ID: "disk-full", Pattern: regexp.MustCompile(`no space left on device|disk quota exceeded`),
+		Means:   "A disk is full, or has no inodes left: leases, results and locks can't be written.",
+		Do:      "df -h and df -i for /var/lib/cni and /run. What was torn meanwhile cnictl doctor lists.",
+		Example: `open /var/lib/cni/networks/cbr0/10.244.1.7: no space left on device`},
+	{ID: "too-many-files", Pattern: regexp.MustCompile(`too many open files|inotify_(?:init|add_watch).*`),
+		Means:   "The runtime, or the node, has no file descriptors or inotify watches left.",
+		Do:      "Raise LimitNOFILE of the runtime, or fs.inotify.max_user_instances and max_user_watches.",
+		Example: `failed to open netns "/run/netns/cni-1": too many open files`},
+	{ID: "not-there", Pattern: regexp.MustCompile(`(?:open|stat|mkdir|lstat) (?P<path>/(?:var/lib/cni|etc/cni|run/cni|opt/cni)\S*): (?:no such file or directory|permission denied)`), Look: lookAtPath,
+		Means:   "A file or directory that plugins need is not there, or may not be read.",
+		Do:      "Mount the host's directory into the runtime's container if it runs in one; make the directory otherwise.",
+		Example: `open /var/lib/cni/networks/cbr0/lock: permission denied`},
+}
+
+// wrappers say that something failed, and not what.
+var wrappers = []Known{
+	{ID: "sandbox-setup", Wraps: true, Pattern: regexp.MustCompile(`failed to (?:set ?up|create) (?:network for |pod )?sandbox|[Ff]ailed to create pod sandbox|networkPlugin cni failed to set up pod|[Ee]rror adding (?:pod .* to CNI )?network`),
+		Means:   "The runtime could not attach a pod to its network; what follows in the message is the plugin's own error.",
+		Do:      "Give the whole message; runtimes cut it in events, and have it in their log (journalctl -u containerd, crio, podman).",
+		Example: `Failed to create pod sandbox: rpc error: code = Unknown desc = failed to setup network for sandbox "11ce5f00d56f"`},
+	{ID: "sandbox-removal", Wraps: true, Pattern: regexp.MustCompile(`failed to (?:destroy|teardown|tear down|stop|remove) (?:the )?(?:network for )?sandbox|networkPlugin cni failed to teardown pod|[Ee]rror (?:deleting|tearing down) network`),
+		Means:   "The runtime could not take a pod off its network, and tries again; what follows is the plugin's own error.",
+		Do:      "If the pod stays in Terminating for long: cnictl show its id, and cnictl del NETWORK --id ID.",
+		Example: `failed to destroy network for sandbox "bbc85f891eaf"`},
+	{ID: "network-not-ready", Wraps: true, Pattern: regexp.MustCompile(`NetworkPluginNotReady|[Nn]etwork plugin is not ready|container runtime network not ready`),
+		Means:   "The runtime tells kubelet that no pod can be attached: there is no usable network, or a plugin's STATUS says that it is not ready.",
+		Do:      "cnictl status NETWORK asks the plugins; journalctl -u containerd says which network is read.",
+		Example: `container runtime network not ready: NetworkReady=false reason:NetworkPluginNotReady message:docker: network plugin is not ready`},
+	{ID: "plugin-failed", Wraps: true, Pattern: failed,
+		Means:   "This plugin of the network failed; no known error is in what it says.",
+		Do:      "Read its message; docs has a page for each of cnibox's plugins. cnictl doctor looks at the whole node.",
+		Example: `plugin type="calico" name="k8s-pod-network" failed (add): error getting ClusterInformation: Unauthorized`},
+}
