@@ -72,9 +72,21 @@ const (
 	kindOther kind = iota
 	kindFamily
 	kindLink
-	kindAddress
+	kindIPv4
+	kindIPv6
 	kindMark
 )
+
+// kindAt returns what is at an offset of a packet's IP header, where source and destination are. Of an address the first bytes may do.
+func kindAt(offset, length uint32) kind {
+	switch {
+	case offset == 12 || offset == 16:
+		return kindIPv4
+	case (offset == 8 || offset == 24) && length > 1: // the one byte is IPv4's time to live
+		return kindIPv6
+	}
+	return kindOther
+}
 
 // acceptanceOf reads what a rule compares: each value is loaded, perhaps masked, and compared with one or looked up in a set.
 func acceptanceOf(conn *nftables.Conn, rule *nftables.Rule) (a acceptance, err error) {
@@ -86,9 +98,8 @@ func acceptanceOf(conn *nftables.Conn, rule *nftables.Rule) (a acceptance, err e
 			loaded, mask = kindOf(e.Key), nil
 		case *expr.Payload:
 			loaded, mask = kindOther, nil
-			isAddress := slices.Contains([]uint32{12, 16, 8, 24}, e.Offset) && e.Len > 2 // source and destination, of IPv4 and IPv6
-			if e.Base == expr.PayloadBaseNetworkHeader && isAddress {
-				loaded = kindAddress
+			if e.Base == expr.PayloadBaseNetworkHeader {
+				loaded = kindAt(e.Offset, e.Len)
 			}
 		case *expr.Bitwise:
 			mask = e.Mask
@@ -135,7 +146,7 @@ func (a *acceptance) take(k kind, data, mask []byte) {
 			name = append(slices.Clone(name), '*')
 		}
 		a.links = append(a.links, string(name))
-	case kindAddress:
+	case kindIPv4, kindIPv6:
 		bits := len(data) * 8
 		for i := 0; i < len(mask)*8; i++ {
 			if mask[i/8]&(0x80>>(i%8)) == 0 {
@@ -144,7 +155,7 @@ func (a *acceptance) take(k kind, data, mask []byte) {
 			}
 		}
 		whole := make([]byte, 4)
-		if len(data) > 4 {
+		if k == kindIPv6 {
 			whole = make([]byte, 16)
 		}
 		copy(whole, data)
@@ -161,12 +172,13 @@ func (a *acceptance) takeSet(k kind, elements []nftables.SetElement) {
 	slices.SortFunc(elements, func(x, y nftables.SetElement) int { return bytes.Compare(x.Key, y.Key) })
 	for _, e := range elements {
 		address, isAddress := netip.AddrFromSlice(e.Key)
+		isAddress = isAddress && (k == kindIPv4 || k == kindIPv6)
 		last := len(a.spans) - 1
 		switch {
-		case k == kindAddress && e.IntervalEnd && isAddress && last >= 0:
+		case isAddress && e.IntervalEnd && last >= 0:
 			a.spans[last].last = address.Prev()
-		case k == kindAddress && e.IntervalEnd: // of no interval
-		case k == kindAddress && isAddress:
+		case isAddress && e.IntervalEnd: // of no interval
+		case isAddress:
 			a.spans = append(a.spans, span{address, address})
 		default:
 			a.take(k, e.Key, nil)

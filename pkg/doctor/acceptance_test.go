@@ -65,10 +65,12 @@ func TestTake(t *testing.T) {
 		{kindLink, padded("demo0"), nil, "[demo0] [] false"},
 		{kindLink, []byte("demo0\x00"), nil, "[demo0] [] false"},
 		{kindLink, []byte("veth"), nil, "[veth*] [] false"},
-		{kindAddress, []byte{10, 88, 0}, nil, "[] [10.88.0.0-10.88.0.255] false"},
-		{kindAddress, []byte{10, 88, 0, 7}, nil, "[] [10.88.0.7-10.88.0.7] false"},
-		{kindAddress, []byte{10, 80, 0, 0}, []byte{255, 240, 0, 0}, "[] [10.80.0.0-10.95.255.255] false"},
-		{kindAddress, []byte{0xfd, 0, 0, 0x88, 0, 0, 0, 0}, nil, "[] [fd00:88::-fd00:88::ffff:ffff:ffff:ffff] false"},
+		{kindIPv4, []byte{10, 88, 0}, nil, "[] [10.88.0.0-10.88.0.255] false"},
+		{kindIPv4, []byte{10, 88}, nil, "[] [10.88.0.0-10.88.255.255] false"},
+		{kindIPv6, []byte{0xfd, 0}, nil, "[] [fd00::-fd00:ffff:ffff:ffff:ffff:ffff:ffff:ffff] false"},
+		{kindIPv4, []byte{10, 88, 0, 7}, nil, "[] [10.88.0.7-10.88.0.7] false"},
+		{kindIPv4, []byte{10, 80, 0, 0}, []byte{255, 240, 0, 0}, "[] [10.80.0.0-10.95.255.255] false"},
+		{kindIPv6, []byte{0xfd, 0, 0, 0x88, 0, 0, 0, 0}, nil, "[] [fd00:88::-fd00:88::ffff:ffff:ffff:ffff] false"},
 		{kindFamily, []byte{2}, nil, "[] [] false"},
 		{kindOther, []byte{6}, nil, "[] [] true"},
 	} {
@@ -79,10 +81,18 @@ func TestTake(t *testing.T) {
 		}
 	}
 	var a acceptance
-	a.takeSet(kindAddress, []nftables.SetElement{{Key: []byte{0, 0, 0, 0}, IntervalEnd: true}, {Key: []byte{10, 96, 0, 0}, IntervalEnd: true}, {Key: []byte{10, 80, 0, 0}}})
+	a.takeSet(kindIPv4, []nftables.SetElement{{Key: []byte{0, 0, 0, 0}, IntervalEnd: true}, {Key: []byte{10, 96, 0, 0}, IntervalEnd: true}, {Key: []byte{10, 80, 0, 0}}})
 	a.takeSet(kindLink, []nftables.SetElement{{Key: padded("demo0")}, {Key: padded("cni0")}})
 	if got := fmt.Sprint(a.links, a.spans); got != "[cni0 demo0] [10.80.0.0-10.95.255.255]" {
 		t.Errorf("of sets: %s", got)
+	}
+}
+
+func TestKindAt(t *testing.T) {
+	for at, want := range map[[2]uint32]kind{{12, 4}: kindIPv4, {16, 1}: kindIPv4, {8, 16}: kindIPv6, {24, 2}: kindIPv6, {8, 1}: kindOther, {9, 1}: kindOther, {0, 4}: kindOther} {
+		if got := kindAt(at[0], at[1]); got != want {
+			t.Errorf("at %v is %v, want %v", at, got, want)
+		}
 	}
 }
 

@@ -19,12 +19,15 @@ func value(key string) (string, error) {
 	return v, err
 }
 
-// set writes the command that sets a sysctl. Dots in a key with slashes belong to a link's name.
-func set(key, to string) string {
-	if !strings.Contains(key, ".") {
-		key = strings.ReplaceAll(key, "/", ".")
+// set writes the command that sets a sysctl.
+func set(key, to string) string { return command("sysctl", "-w", dotted(key)+"="+to) }
+
+// dotted returns a key as people write it. Dots in one with slashes belong to a link's name.
+func dotted(key string) string {
+	if strings.Contains(key, ".") {
+		return key
 	}
-	return command("sysctl", "-w", key+"="+to)
+	return strings.ReplaceAll(key, "/", ".")
 }
 
 // checkForwarding looks whether the host forwards what containers send, and takes what comes back.
@@ -38,7 +41,7 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 			v, wrong := value(key)
 			err = errors.Join(err, wrong)
 			if v == "0" {
-				off = append(off, key)
+				off = append(off, dotted(key))
 				commands = append(commands, set(key, "1"))
 			}
 		}
@@ -131,7 +134,7 @@ func checkBridgedPackets(_ context.Context, s *subject) (list []Finding, err err
 	n := s.networks[i]
 	switch v {
 	case "0":
-		list = append(list, found("bridge-nf-off", n.Name, set(key, "1"), "%s is 0, kube-proxy's rules are here, and network %s has the bridge %s", key, n.Name, n.bridge()))
+		list = append(list, found("bridge-nf-off", n.Name, set(key, "1"), "%s is 0, kube-proxy's rules are here, and network %s has the bridge %s", dotted(key), n.Name, n.bridge()))
 	case "":
 		list = append(list, found("bridge-nf-off", n.Name, lines(command("modprobe", "br_netfilter"), set(key, "1")),
 			"the kernel module br_netfilter is not loaded, kube-proxy's rules are here, and network %s has the bridge %s", n.Name, n.bridge()))

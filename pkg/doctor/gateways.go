@@ -151,7 +151,7 @@ func (s *subject) leadsElsewhere(n *network, subnet netip.Prefix, r netlink.Rout
 	if to.IsSingleIP() || to.Bits() < subnet.Bits() || !subnet.Contains(to.Addr()) {
 		return "" // a longer prefix would win, and a shorter one loses against the network's own
 	}
-	l := s.linkAt(r.LinkIndex)
+	l := s.byIndex[r.LinkIndex]
 	if l == nil || l.Name == n.bridge() || l.Name == n.gatewayLink() || strings.HasPrefix(l.Owner, n.Name+"/") {
 		return ""
 	}

@@ -47,7 +47,7 @@ func identify(path string) *pluginFile {
 	switch {
 	case f.build == mainPackage:
 		f.origin = ours
-	case strings.Contains(f.build, "containernetworking/plugins"), strings.Contains(f.build, "rancher/plugins"),
+	case strings.Contains(f.build, "containernetworking/plugins"), strings.Contains(f.build, "rancher/plugins"), strings.Contains(f.build, "k3s-io/plugins"),
 		strings.Contains(f.build, "flannel-io/cni-plugin"):
 		f.origin = reference
 	}

@@ -133,7 +133,9 @@ func (s *subject) wrong(p *place, n *network, part part, files []*pluginFile) []
 		return []Finding{found("plugin-noexec", n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.path, n.Name, at)}
 	}
 	if !run.isExecutable() {
-		return []Finding{found("plugin-not-executable", n.Name, command("chmod", "755", run.path), "%s, of network %s, can't be executed (%s)", run.path, n.Name, run.info.Mode())}
+		f := found("plugin-not-executable", n.Name, command("chmod", "755", run.path), "%s, of network %s, can't be executed (%s)", run.path, n.Name, run.info.Mode())
+		f.Fixable = run.origin != other
+		return []Finding{f}
 	}
 	if s.Plugins.Find(part.named) == nil {
 		return nil // nothing is known about it

@@ -34,7 +34,7 @@ type configuration struct {
 var configurations = []configuration{
 	{
 		containerRuntime: containerRuntime{name: "containerd", process: "containerd", takesOne: true},
-		files: []string{"/etc/containerd/config.toml", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
+		files: []string{"/etc/containerd/config.toml", "/etc/containerd/conf.d/*.toml", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml",
 			"/var/lib/rancher/rke2/agent/etc/containerd/config.toml"},
 		confKeys: [][]string{{"plugins", "io.containerd.grpc.v1.cri", "cni", "conf_dir"}, {"plugins", "io.containerd.cri.v1.runtime", "cni", "conf_dir"}},
 		binKeys: [][]string{{"plugins", "io.containerd.grpc.v1.cri", "cni", "bin_dir"}, {"plugins", "io.containerd.cri.v1.runtime", "cni", "bin_dir"},
@@ -55,45 +55,53 @@ var configurations = []configuration{
 		needs:    "cni",
 	},
 	{
-		containerRuntime: containerRuntime{name: "nerdctl", process: "nerdctl"},
-		files:            []string{"/etc/nerdctl/nerdctl.toml"},
-		confKeys:         [][]string{{"cni_netconfpath"}},
-		binKeys:          [][]string{{"cni_path"}},
+		containerRuntime: containerRuntime{name: "nerdctl", process: "nerdctl",
+			binDirs: []string{"/usr/local/libexec/cni", "/usr/local/lib/cni", "/usr/libexec/cni", "/usr/lib/cni", "/opt/cni/bin"}},
+		files:    []string{"/etc/nerdctl/nerdctl.toml"},
+		confKeys: [][]string{{"cni_netconfpath"}},
+		binKeys:  [][]string{{"cni_path"}},
 	},
 }
 
 // findRuntimes returns the runtimes that are configured here, or run. A configuration that can't be read is an error beside the list.
 func findRuntimes(processes []process, confDir string) (list []containerRuntime, err error) {
 	for _, c := range configurations {
-		r, backend, there := c.containerRuntime, "", false
-		for _, path := range expand(c.files) {
-			values, wrong := readTOML(path)
-			if wrong != nil {
-				err = errors.Join(err, wrong)
-				continue
-			}
-			there = true
-			for _, key := range c.confKeys {
-				r.confDir = cmp.Or(first(at(values, key)), r.confDir)
-			}
-			for _, key := range c.binKeys {
-				if dirs := at(values, key); len(dirs) > 0 {
-					r.binDirs = dirs
-				}
-			}
-			backend = cmp.Or(first(at(values, []string{"network", "network_backend"})), backend)
-		}
+		r, configured, wrong := c.read()
+		err = errors.Join(err, wrong)
 		runs := slices.ContainsFunc(processes, func(p process) bool { return p.name == r.process })
-		if !there && !runs || c.needs != "" && c.needs != backend {
-			continue
+		if configured || runs && c.needs == "" {
+			r.confDir = filepath.Clean(cmp.Or(r.confDir, confDir))
+			list = append(list, r)
 		}
-		r.confDir = filepath.Clean(cmp.Or(r.confDir, confDir))
-		if r.binDirs == nil {
-			r.binDirs = []string{node.DefaultBinDir}
-		}
-		list = append(list, r)
 	}
 	return list, err
+}
+
+// read returns what the files of a runtime's configuration say, and reports whether it is configured to work with CNI.
+func (c configuration) read() (r containerRuntime, configured bool, err error) {
+	r = c.containerRuntime
+	if r.binDirs == nil {
+		r.binDirs = []string{node.DefaultBinDir}
+	}
+	backend := ""
+	for _, path := range expand(c.files) {
+		values, wrong := readTOML(path)
+		if wrong != nil {
+			err = errors.Join(err, wrong)
+			continue
+		}
+		configured = true
+		for _, key := range c.confKeys {
+			r.confDir = cmp.Or(first(at(values, key)), r.confDir)
+		}
+		for _, key := range c.binKeys {
+			if dirs := at(values, key); len(dirs) > 0 {
+				r.binDirs = dirs
+			}
+		}
+		backend = cmp.Or(first(at(values, []string{"network", "network_backend"})), backend)
+	}
+	return r, configured && (c.needs == "" || c.needs == backend), err
 }
 
 // expand returns the files that patterns match, in the order of their names.

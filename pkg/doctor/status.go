@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"slices"
+	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/kernel"
@@ -20,11 +22,12 @@ func checkStatus(ctx context.Context, s *subject) (list []Finding, err error) {
 			continue
 		}
 		for _, p := range n.List.Plugins {
-			row := s.Plugins.Find(p.Network.Type)
 			config, wrong := conf.Parse(p.Bytes)
-			if row == nil || wrong != nil {
-				continue
+			isOther := func(p part) bool { return s.Plugins.Find(p.named) == nil }
+			if wrong != nil || slices.ContainsFunc(s.calledBy(config.Lenient(), ""), isOther) {
+				continue // others are not asked
 			}
+			row := s.Plugins.Find(p.Network.Type)
 			if wrong = s.ask(ctx, row, n, config); wrong != nil {
 				list = append(list, notReady(n, p.Network.Type, wrong))
 			}
@@ -40,7 +43,7 @@ func (s *subject) ask(ctx context.Context, row *plugin.Descriptor, n *network, c
 	config.Set("cniVersion", plugin.CurrentVersion)
 	host := netns.NewPair("", false)
 	defer host.Close()
-	r := &plugin.Request{Command: plugin.Status, Pair: host, Path: s.BinDirs, Plugins: s.Plugins, Results: filepath.Join(s.cacheDir(), "results")}
+	r := &plugin.Request{Command: plugin.Status, Pair: host, Plugins: s.Plugins, InProcess: true, Results: filepath.Join(s.cacheDir(), "results")}
 	if err := request.Read(r, config, *row); err != nil {
 		return err
 	}
@@ -62,6 +65,8 @@ func notReady(n *network, name string, err error) Finding {
 // checkBackends says how plugins that choose would do their work, and why.
 func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 	ipvs, err := value("net/ipv4/conf/kube-ipvs0/forwarding") // kube-proxy has the addresses of Services on it in IPVS mode
+	var texts []string
+	networks := map[string][]string{} // by what their plugins say
 	for _, n := range s.networks {
 		for _, p := range n.parts {
 			row := s.Plugins.Find(p.named)
@@ -70,7 +75,11 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 			if explainer, is := row.Plugin.(plugin.Explainer); is {
 				for _, text := range explainer.Explain(p.config) {
-					list = append(list, found("backend", n.Name, "", "network %s: %s %s", n.Name, p.named, text))
+					text = p.named + " " + text
+					if networks[text] == nil {
+						texts = append(texts, text)
+					}
+					networks[text] = append(networks[text], n.Name)
 				}
 			}
 			for _, key := range []string{"ipMasqBackend", "backend"} {
@@ -83,6 +92,9 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 				}
 			}
 		}
+	}
+	for _, text := range texts {
+		list = append(list, found("backend", "", "", "%s (%s)", text, strings.Join(networks[text], ", ")))
 	}
 	return list, err
 }

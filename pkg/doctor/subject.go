@@ -25,6 +25,7 @@ type subject struct {
 	routes    []netlink.Route // of the main table
 	addresses []netlink.Addr
 	filter    ruleset
+	byIndex   map[int]*node.Link
 
 	found     []Finding // by the checks before
 	notLooked []NotLooked
@@ -34,6 +35,10 @@ func newSubject(ctx context.Context, o Options) *subject {
 	s := &subject{Options: o, Node: o.Node}
 	if s.Node == nil {
 		s.Node = node.Read(ctx, o.Options)
+	}
+	s.byIndex = map[int]*node.Link{}
+	for _, l := range s.Links() {
+		s.byIndex[l.Link.Attrs().Index] = l
 	}
 	host := &netlink.Handle{}
 	var err error
@@ -81,21 +86,11 @@ func (s *subject) cacheDir() string {
 // uplinks returns the links that default routes leave by, each once.
 func (s *subject) uplinks() (list []*node.Link) {
 	for _, r := range s.routes {
-		if l := s.linkAt(r.LinkIndex); isDefault(r) && l != nil && !slices.Contains(list, l) {
+		if l := s.byIndex[r.LinkIndex]; isDefault(r) && l != nil && !slices.Contains(list, l) {
 			list = append(list, l)
 		}
 	}
 	return list
-}
-
-// linkAt returns the host's link with an index, nil if there is none.
-func (s *subject) linkAt(index int) *node.Link {
-	for _, l := range s.Links() {
-		if l.Link.Attrs().Index == index {
-			return l
-		}
-	}
-	return nil
 }
 
 func isDefault(r netlink.Route) bool { return r.Dst == nil || result.Prefix(*r.Dst).Bits() == 0 }

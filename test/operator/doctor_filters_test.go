@@ -2,6 +2,7 @@ package operator
 
 import (
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/cnibox/cnibox/test/firewalldtest"
@@ -56,4 +57,40 @@ var faultsOfFilters = []fault{
 	{code: "bridge-nf-off", before: func(p *clinic) { netlab.Need(p.T, netlab.BridgeNetfilter) },
 		plant: shell("iptables-nft -t nat -N KUBE-SERVICES; sysctl -qw net.bridge.bridge-nf-call-iptables=0")},
 	{code: "ipvs-nftables", config: strings.Replace(demo, `{"type": "portmap",`, `{"type": "portmap", "backend": "nftables",`, 1), plant: shell("ip link add kube-ipvs0 type bridge")},
+}
+
+// TestDoctorFiltersThatLetPass finds nothing where a chain drops, and a rule lets the network's packets pass.
+func TestDoctorFiltersThatLetPass(t *testing.T) {
+	t.Parallel()
+	const own = "nft add table inet own; nft 'add chain inet own forward { type filter hook forward priority 0; policy drop; }'; nft add rule inet own forward "
+	for name, script := range map[string]string{
+		"subnet":           "iptables-nft -P FORWARD DROP; iptables-nft -A FORWARD -s 10.88.0.0/16 -j ACCEPT; iptables-nft -A FORWARD -d 10.88.0.0/16 -j ACCEPT",
+		"a chain of all":   "iptables-nft -P FORWARD DROP; iptables-nft -N all; iptables-nft -A FORWARD -m comment --comment 'see all' -j all; iptables-nft -A all -j ACCEPT",
+		"legacy":           "iptables-legacy -P FORWARD DROP; iptables-legacy -A FORWARD -i demo+ -j ACCEPT; iptables-legacy -A FORWARD -o demo+ -j ACCEPT",
+		"bridges in a set": own + `iifname '{ "demo0", "docker0" }' accept; nft add rule inet own forward oifname demo0 accept`,
+		"subnets in a set": own + "ip saddr '{ 10.0.0.0/8, 192.168.0.0/16 }' accept; nft add rule inet own forward ct state established accept",
+		"input":            "iptables-nft -P INPUT DROP; iptables-nft -A INPUT -p icmp -j ACCEPT",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newClinic(t, strings.Replace(demo, `, [{"subnet": "fd00:88::/64"}]`, "", 1))
+			p.admit("web")
+			p.shell(script)
+			if e := p.examine(); !e.Healthy() {
+				t.Errorf("found %+v", e.Findings)
+			}
+			if err := reachesOutside(p, timeout); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	t.Run("firewall", func(t *testing.T) {
+		t.Parallel()
+		p := newClinic(t, guarded)
+		p.shell("iptables-nft -P FORWARD DROP; iptables-legacy -P FORWARD DROP")
+		p.admit("web")
+		if e := p.examine(); !e.Healthy() || reachesOutside(p, timeout) != nil {
+			t.Errorf("found %+v", e.Findings)
+		}
+	})
 }

@@ -2,6 +2,7 @@ package operator
 
 import (
 	"strings"
+	"testing"
 	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
@@ -41,4 +42,21 @@ var faultsOfLinks = []fault{
 		plant: shell(`for i in $(seq 461); do
 			echo link add a$i group 7 master demo0 type veth peer name b$i group 7; echo link set b$i master demo0; done | ip -batch -`),
 		remedy: shell("ip link delete group 7")},
+}
+
+// TestDoctorSourceRouting finds nothing wrong with a strict filter where containers answer by the way that they were asked.
+func TestDoctorSourceRouting(t *testing.T) {
+	t.Parallel()
+	p := newClinic(t, demo)
+	p.write("/etc/cni/net.d/20-other.conflist", strings.Replace(other, "}}]}", `}}, {"type": "sbr"}]}`, 1))
+	p.admit("web")
+	p.must("add", "other", p.pods["web"].Path(), "--id", "web", "--ifname", "eth1")
+	p.outside.AddRoute(p, "10.77.0.0/24")
+	p.shell("sysctl -qw net.ipv4.conf.all.rp_filter=1")
+	if e := p.examine(); !e.Healthy() {
+		t.Errorf("found %+v", e.Findings)
+	}
+	if err := p.outside.Ping("10.77.0.2", timeout); err != nil {
+		t.Error(err)
+	}
 }

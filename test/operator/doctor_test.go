@@ -215,7 +215,7 @@ func TestDoctorHealthy(t *testing.T) {
 	p.admit("web", "db")
 	before := p.host.Snapshot(t)
 	printed := p.must("doctor")
-	for _, text := range []string{"nothing is wrong; ", " checks, networks: 1, attachments: 2", "backend: network demo: bridge masquerades with nftables"} {
+	for _, text := range []string{"nothing is wrong; ", " checks, networks: 1, attachments: 2", "backend: bridge masquerades with nftables: ipMasqBackend is left out, and nftables is preferred (demo)"} {
 		if !strings.Contains(printed, text) {
 			t.Errorf("%q is not in\n%s", text, printed)
 		}
@@ -265,7 +265,7 @@ func TestDoctorUsage(t *testing.T) {
 	if codes := p.examine("bridge-down").codes(); !slices.Equal(codes, []string{"bridge-down"}) {
 		t.Errorf("found %v", codes)
 	}
-	if code, printed := p.cnictl("doctor", "forwarding-off"); code != 1 || !strings.Contains(printed, "error forwarding-off: net/ipv4/ip_forward is 0") ||
+	if code, printed := p.cnictl("doctor", "forwarding-off"); code != 1 || !strings.Contains(printed, "error forwarding-off: net.ipv4.ip_forward is 0") ||
 		!strings.Contains(printed, "\n        sysctl -w net.ipv4.ip_forward=1\n") || !strings.Contains(printed, "cnictl doctor --fix forwarding-off") {
 		t.Errorf("exit code %d\n%s", code, printed)
 	}
