@@ -46,7 +46,7 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 			}
 		}
 		if off != nil {
-			list = append(list, found("forwarding-off", n.Name, lines(commands...), "%s is 0, and %s of network %s need it to be 1",
+			list = append(list, found("forwarding-off", n.Name, lines(commands...), "%s is 0, and has to be 1 for %s of network %s",
 				strings.Join(off, ", "), count(len(n.alive), "attachment", "attachments"), n.Name))
 		}
 	}

@@ -66,7 +66,8 @@ func checkKernel(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 	}
 	if unused != nil {
-		list = append(list, found("kernel-unused-features", "", "", "the kernel has no %s; no network here uses them", strings.Join(unused, ", ")))
+		list = append(list, found("kernel-unused-features", "", "", "the kernel has no %s; no network here uses them",
+			strings.ReplaceAll(strings.Join(unused, ", "), ", links of type", ",")))
 	}
 	return list, err
 }
