@@ -1,14 +1,18 @@
 package main
 
 import (
+	"bytes"
 	"fmt"
 	"io"
+	"os"
 	"slices"
-	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/page"
+	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/plugins"
 )
@@ -41,7 +45,8 @@ Nothing is changed. What can't be read is said, and the rest is shown.
   cnictl show --network demo --state gone
   cnictl show 10.88.0.7
   cnictl show :8080
-  cnictl show --watch`,
+  cnictl show --watch
+  cnictl show --html node.html`,
 		Args:              arguments(0, 1),
 		ValidArgsFunction: completeNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,6 +60,10 @@ Nothing is changed. What can't be read is said, and the rest is shown.
 					found, err := lookup.Find(n, args[0])
 					return shownName{found}, err
 				})
+			case f.html != "" && (f.watch || wantsJSON(cmd)):
+				return usagef("--html does not go with --watch and --json")
+			case f.html != "":
+				return f.writePage(cmd)
 			}
 			return f.run(cmd, f.attachments)
 		},
@@ -62,6 +71,7 @@ Nothing is changed. What can't be read is said, and the rest is shown.
 	f.add(cmd)
 	f.addState(cmd)
 	cmd.Flags().BoolVar(&f.wide, "wide", false, "show more: whole ids, lengths of prefixes, why a state is as it is")
+	cmd.Flags().StringVar(&f.html, "html", "", "write a page with the node drawn to a file, to look at in a browser")
 	cmd.AddCommand(newShowNetworks(), newShowPorts())
 	return cmd
 }
@@ -83,8 +93,8 @@ func (f *showFlags) addState(cmd *cobra.Command) {
 
 // run looks at the node, once or for as long as it is watched.
 func (f *showFlags) run(cmd *cobra.Command, look func(*node.Node) (shown, error)) error {
-	if f.state != "" && !slices.Contains([]node.State{node.Alive, node.Gone, node.Unknown}, node.State(f.state)) {
-		return usagef("--state %q is not alive, gone or unknown", f.state)
+	if err := f.check(); err != nil {
+		return err
 	}
 	if f.watch {
 		return f.watchNode(cmd, look)
@@ -99,6 +109,34 @@ func (f *showFlags) run(cmd *cobra.Command, look func(*node.Node) (shown, error)
 	return err
 }
 
+// check refuses a state that is none.
+func (f *showFlags) check() error {
+	if f.state != "" && !slices.Contains([]node.State{node.Alive, node.Gone, node.Unknown}, node.State(f.state)) {
+		return usagef("--state %q is not alive, gone or unknown", f.state)
+	}
+	return nil
+}
+
+// writePage draws the node.
+func (f *showFlags) writePage(cmd *cobra.Command) error {
+	if err := f.check(); err != nil {
+		return err
+	}
+	host, err := os.Hostname()
+	if err != nil {
+		host = "this node"
+	}
+	n := node.Read(cmd.Context(), f.Options)
+	var text bytes.Buffer
+	if err := page.New(n, f.chosen(n), host, box.Version, time.Now()).Write(&text); err != nil {
+		return err
+	}
+	if f.html == "-" {
+		return show(cmd, text.Bytes())
+	}
+	return os.WriteFile(f.html, text.Bytes(), 0o644)
+}
+
 // noteUnread says what could not be read.
 func (f *showFlags) noteUnread(w io.Writer, n *node.Node) {
 	const most = 10
@@ -108,7 +146,7 @@ func (f *showFlags) noteUnread(w io.Writer, n *node.Node) {
 			fmt.Fprintf(w, "note: and %d more, which --json lists\n", len(list)-most)
 			break
 		}
-		fmt.Fprintf(w, "note: could not read %s: %s\n", harmless(u.What), harmless(strings.TrimPrefix(u.Why, u.What+" ")))
+		fmt.Fprintf(w, "note: could not read %s: %s\n", harmless(u.What), harmless(u.Why))
 	}
 }
 

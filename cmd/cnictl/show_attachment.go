@@ -55,7 +55,7 @@ func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags)
 		line(first(i, "ports"), harmless(portText(p)))
 	}
 	if s.Limits != nil {
-		line("limits", limitsText(s.Limits))
+		line("limits", s.Limits.String())
 	}
 	for i, t := range s.Held {
 		line(first(i, "holds"), harmless(t.Plugin), ": ", harmless(t.What), f.sinceText(t.Since))
@@ -202,15 +202,4 @@ func routeText(r node.Route) string {
 		to += " via " + r.Gateway.String()
 	}
 	return to
-}
-
-func limitsText(l *node.Limits) string {
-	var parts []string
-	if l.IngressRate != 0 {
-		parts = append(parts, "receives at most "+bitRate(l.IngressRate))
-	}
-	if l.EgressRate != 0 {
-		parts = append(parts, "sends at most "+bitRate(l.EgressRate))
-	}
-	return strings.Join(parts, ", ")
 }

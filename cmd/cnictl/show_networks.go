@@ -60,20 +60,12 @@ func printNetworks(w io.Writer, list []*node.Network) {
 			g.add(first...)
 		}
 		for _, p := range w.Pools {
-			first[2], first[3], first[4], first[5], first[6] = poolName(p), sizeText(p.Size), fmt.Sprint(p.Used), fullness(p), coloured(int(p.Gone))
+			first[2], first[3], first[4], first[5], first[6] = p.Name(), p.SizeText(), fmt.Sprint(p.Used), fullness(p), coloured(int(p.Gone))
 			g.add(first...)
 			first[0], first[1], first[7], first[8] = "", "", "", ""
 		}
 	}
 	g.print(w)
-}
-
-// poolName is the subnet of a pool, or its range where that is a small part of the subnet.
-func poolName(p *node.Pool) string {
-	if p.IsWhole() {
-		return p.Subnet
-	}
-	return p.Range
 }
 
 // coloured returns a number that should be 0.
@@ -87,13 +79,7 @@ func coloured(n int) string {
 // fullness draws how full a pool is, on a terminal, and says it in percent.
 func fullness(p *node.Pool) string {
 	const width = 10
-	colour := good
-	switch {
-	case p.Percent() >= 95:
-		colour = bad
-	case p.Percent() >= 80:
-		colour = weak
-	}
+	colour := map[string]text.Colors{"ok": good, "weak": weak, "bad": bad}[p.Level()]
 	percent := fmt.Sprintf("%3d%%", p.Percent())
 	if !hasColours() {
 		return percent

@@ -52,7 +52,7 @@ func (s shownName) print(w io.Writer, f *showFlags) {
 		case m.Subnet != nil:
 			printSubnet(w, m.Subnet, f)
 		case m.Address != nil:
-			fmt.Fprintf(w, "address %s  %s (%s)\n", text.Bold.Sprint(m.Address.Address), addressText(m.Address), poolName(m.Address.Pool))
+			fmt.Fprintf(w, "address %s  %s (%s)\n", text.Bold.Sprint(m.Address.Address), addressText(m.Address), m.Address.Pool.Name())
 		}
 	}
 }
@@ -126,7 +126,7 @@ func printSubnet(w io.Writer, s *lookup.Subnet, f *showFlags) {
 	title(w, "subnet", s.Subnet.String(), "")
 	g := newGrid()
 	for _, p := range s.Pools {
-		g.add("  pool", poolName(p.Pool), "network "+harmless(p.Network), fmt.Sprintf("%d of %s used", p.Used, sizeText(p.Size)), fullness(p.Pool))
+		g.add("  pool", p.Name(), "network "+harmless(p.Network), fmt.Sprintf("%d of %s used", p.Used, p.SizeText()), fullness(p.Pool))
 	}
 	g.print(w)
 	printAttached(w, s.Attached, f)

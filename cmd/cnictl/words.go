@@ -2,7 +2,6 @@ package main
 
 import (
 	"fmt"
-	"math/bits"
 	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
@@ -49,25 +48,4 @@ func shortIDs(list []*node.Attachment) map[string]string {
 // colourOf returns the colour of a state.
 func colourOf(s node.State) text.Colors {
 	return map[node.State]text.Colors{node.Alive: good, node.Gone: bad, node.Unknown: weak}[s]
-}
-
-// sizeText writes the size of a pool, that of one for IPv6 as a power of two.
-func sizeText(size uint64) string {
-	if size <= 1<<32 {
-		return fmt.Sprint(size)
-	}
-	return fmt.Sprintf("2^%d", bits.Len64(size-1))
-}
-
-// bitRate writes bits per second.
-func bitRate(rate uint64) string {
-	for _, unit := range []struct {
-		size uint64
-		name string
-	}{{1e9, "G"}, {1e6, "M"}, {1e3, "k"}} {
-		if rate >= unit.size {
-			return fmt.Sprintf("%g %sbit/s", float64(rate*100/unit.size)/100, unit.name)
-		}
-	}
-	return fmt.Sprintf("%d bit/s", rate)
 }

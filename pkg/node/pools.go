@@ -1,7 +1,10 @@
 package node
 
 import (
+	"fmt"
+	"math/bits"
 	"net/netip"
+	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
@@ -22,10 +25,13 @@ type Pool struct {
 // Contains reports whether an address lies in the pool.
 func (p *Pool) Contains(a netip.Addr) bool { return p.pool.Contains(a) }
 
-// IsWhole reports whether the pool has all addresses of its subnet that hosts can have.
-func (p *Pool) IsWhole() bool {
+// isWhole reports whether the pool has all addresses of its subnet that hosts can have.
+func (p *Pool) isWhole() bool {
+	if len(p.pool.Ranges) != 1 {
+		return false
+	}
 	r := p.pool.Ranges[0]
-	return len(p.pool.Ranges) == 1 && r.First == r.Subnet.Masked().Addr().Next() && !r.Subnet.Contains(r.Last.Next().Next())
+	return r.First == r.Subnet.Masked().Addr().Next() && !r.Subnet.Contains(r.Last.Next().Next())
 }
 
 // Gateway returns the address that the pool does not hand out though it lies in it; invalid if there is none.
@@ -42,6 +48,33 @@ func (p *Pool) Percent() int {
 		return 100
 	}
 	return int(float64(p.Used) / float64(p.Size) * 100)
+}
+
+// Level says how full the pool is: "ok", "weak" from 80 percent on, "bad" from 95 on.
+func (p *Pool) Level() string {
+	switch percent := p.Percent(); {
+	case percent >= 95:
+		return "bad"
+	case percent >= 80:
+		return "weak"
+	}
+	return "ok"
+}
+
+// Name is the pool's subnet, or its range where that has not all of the subnet.
+func (p *Pool) Name() string {
+	if p.isWhole() {
+		return p.Subnet
+	}
+	return p.Range
+}
+
+// SizeText writes the size, that of a pool of IPv6 as a power of two.
+func (p *Pool) SizeText() string {
+	if p.Size <= 1<<32 {
+		return strconv.FormatUint(p.Size, 10)
+	}
+	return fmt.Sprintf("2^%d", bits.Len64(p.Size-1))
 }
 
 // lender is an IPAM plugin that hands out addresses from pools.

@@ -36,12 +36,6 @@ func (p Port) isSame(q Port) bool {
 	return p.HostPort == q.HostPort && p.Protocol == q.Protocol && (a == b || isAny(a) && isAny(b))
 }
 
-// Limits are in bits a second; 0 is none.
-type Limits struct {
-	IngressRate uint64 `json:"ingressRate,omitempty"`
-	EgressRate  uint64 `json:"egressRate,omitempty"`
-}
-
 // port returns the port that is published, if it is one.
 func (t Thing) port() (Port, bool) {
 	m, ok := nft.PortOf(t.Held)

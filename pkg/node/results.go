@@ -59,7 +59,7 @@ func (n *Node) readResults(o Options, known []*Result) (list []*Result, unread [
 			switch {
 			case errors.Is(err, fs.ErrNotExist): // a DEL meanwhile
 			case err != nil:
-				unread = append(unread, Unread{path, err.Error(), n.networkIn(e.Name())})
+				unread = append(unread, Unread{path, strings.TrimPrefix(err.Error(), path+" "), n.networkIn(e.Name())})
 			case path != PathOf(dir, r.Key()):
 				unread = append(unread, Unread{path, fmt.Sprintf("it is not the file of %s, which it is about", r.Key()), r.Network})
 			default:
