@@ -1,16 +1,19 @@
 package main
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/explain"
+	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -43,7 +46,7 @@ The exit code is 1 if nothing is known about it.
 		}
 		e := explain.Explain(text)
 		if e.Looks() && !elsewhere {
-			e.LookAt(node.Read(cmd.Context(), o))
+			e.LookAt(cmd.Context(), node.Read(cmd.Context(), o), doctor.Options{Options: o, BinDirs: filepath.SplitList(cmp.Or(os.Getenv("CNI_PATH"), node.DefaultBinDir))})
 		}
 		if err := output(cmd, e, func(w io.Writer) { describeExplanation(w, e) }); err != nil {
 			return err
@@ -96,14 +99,23 @@ func describeExplanation(w io.Writer, e *explain.Explanation) {
 	}
 	for _, f := range e.Findings {
 		fmt.Fprintf(w, "\n%s\n  in the message  %s\n  it means        %s\n", good.Sprint(f.ID), harmless(f.About), f.Means)
-		for i, here := range f.Here {
-			label := "on this node    "
+		here := f.Here
+		for _, d := range f.Doctor {
+			here = append(here, "doctor finds "+d.Code+": "+d.Summary)
+		}
+		for i, line := range here {
+			label := "on this node"
 			if i > 0 {
-				label = "                "
+				label = ""
 			}
-			fmt.Fprintf(w, "  %s%s\n", label, harmless(here))
+			fmt.Fprintf(w, "  %-14s  %s\n", label, harmless(line))
 		}
 		fmt.Fprintf(w, "  what to do      %s\n", f.Do)
+		for _, d := range f.Doctor {
+			if d.Remedy != "" {
+				fmt.Fprintf(w, "  %14s  %s\n", "", harmless(d.Remedy))
+			}
+		}
 	}
 	if len(e.Findings) == 0 && e.Message != "" {
 		fmt.Fprintln(w, "Nothing is known about this message. cnictl doctor looks for what is wrong on this node, and cnictl probe NETWORK tries a network.")

@@ -2,10 +2,12 @@
 package explain
 
 import (
+	"context"
 	"regexp"
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
@@ -17,6 +19,7 @@ type Known struct {
 	Pattern *regexp.Regexp // its groups name what the message is about: address, port, link, path …
 	Wraps   bool           // it only says that something failed; what it wraps counts, if that is known
 	Look    look           // what to look at on the node; nil: nothing
+	Doctor  []string       // findings of doctor that are about the same
 	Example string         // a message, as it was seen
 }
 
@@ -43,6 +46,8 @@ type Finding struct {
 	Here  []string `json:"here"` // what is so on this node
 	About string   `json:"about"`
 
+	Doctor []doctor.Finding `json:"doctor"` // what doctor finds of that kind
+
 	known *Known
 	about map[string]string
 }
@@ -61,7 +66,8 @@ func Explain(text string) *Explanation {
 		for i := range part {
 			k := &part[i]
 			if m := k.Pattern.FindStringSubmatch(whole); m != nil {
-				e.Findings = append(e.Findings, Finding{ID: k.ID, Means: k.Means, Do: k.Do, Here: []string{}, About: strings.TrimSpace(m[0]), known: k, about: k.groups(m)})
+				e.Findings = append(e.Findings, Finding{ID: k.ID, Means: k.Means, Do: k.Do, Here: []string{}, Doctor: []doctor.Finding{},
+					About: strings.TrimSpace(m[0]), known: k, about: k.groups(m)})
 			}
 		}
 	}
@@ -84,15 +90,20 @@ func (k *Known) groups(match []string) map[string]string {
 
 // Looks reports whether something on the node has to do with what was found.
 func (e *Explanation) Looks() bool {
-	return slices.ContainsFunc(e.Findings, func(f Finding) bool { return f.known.Look != nil })
+	return slices.ContainsFunc(e.Findings, func(f Finding) bool { return f.known.Look != nil || f.known.Doctor != nil })
 }
 
 // LookAt says what on a node makes the error.
-func (e *Explanation) LookAt(n *node.Node) {
-	for i, f := range e.Findings {
+func (e *Explanation) LookAt(ctx context.Context, n *node.Node, o doctor.Options) {
+	for i := range e.Findings {
+		f := &e.Findings[i]
 		if f.known.Look != nil {
 			f.about["failedNetwork"] = e.Network
-			e.Findings[i].Here = append(e.Findings[i].Here, f.known.Look(n, f.about)...)
+			f.Here = append(f.Here, f.known.Look(n, f.about)...)
+		}
+		if f.known.Doctor != nil {
+			o.Node, o.Codes = n, f.known.Doctor
+			f.Doctor = append(f.Doctor, doctor.Examine(ctx, o).Findings...)
 		}
 	}
 }

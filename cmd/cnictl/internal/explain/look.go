@@ -106,19 +106,20 @@ func join(prefixes []netip.Prefix) string {
 // lookAtLink says whether a link is on the host.
 func lookAtLink(n *node.Node, about map[string]string) []string {
 	name := cmp.Or(about["link"], about["link2"], about["link3"])
-	if name == "" {
-		return nil
-	}
 	if l := n.Link(name); l != nil {
 		return []string{fmt.Sprintf("the host has %s (%s, up: %v)", name, l.Kind, l.Up)}
 	}
 	var others []string
 	for _, l := range n.Links() {
-		if l.Kind != "veth" && l.Name != "lo" {
+		if !strings.HasPrefix(l.Name, "veth") && l.Name != "lo" { // which host ends are called
 			others = append(others, l.Name)
 		}
 	}
-	return []string{fmt.Sprintf("the host has no link %s; it has %s", name, cmp.Or(strings.Join(others, ", "), "none but host ends of containers"))}
+	has := cmp.Or(strings.Join(others, ", "), "none but host ends of containers")
+	if name == "" {
+		return []string{"the host has the links " + has}
+	}
+	return []string{fmt.Sprintf("the host has no link %s; it has %s", name, has)}
 }
 
 // lookAtNamespace says what is at a path.
@@ -135,21 +136,26 @@ func lookAtNamespace(_ *node.Node, about map[string]string) []string {
 	return []string{path + " is a network namespace now"}
 }
 
-// lookAtNetworks says what the directory of networks has.
+// lookAtNetworks says which networks there are, in the directory that the message names or in that of this node.
 func lookAtNetworks(n *node.Node, about map[string]string) (here []string) {
-	dir := cmp.Or(about["dir"], about["dir2"], about["dir3"], node.DefaultConfDir)
-	networks, broken, err := node.Load(dir)
-	if err != nil {
-		return []string{err.Error()}
+	networks, broken := n.Networks, n.Unread
+	dir := cmp.Or(about["dir"], about["dir2"], about["dir3"])
+	if dir != "" {
+		var err error
+		if networks, broken, err = node.Load(dir); err != nil {
+			return []string{err.Error()}
+		}
 	}
 	for _, w := range networks {
-		here = append(here, fmt.Sprintf("%s is network %s (cniVersion %s): %s", w.File, w.Name, cmp.Or(w.CNIVersion, "none"), strings.Join(w.Plugins, ", ")))
+		if w.File != "" {
+			here = append(here, fmt.Sprintf("%s is network %s (cniVersion %s): %s", w.File, w.Name, cmp.Or(w.CNIVersion, "none"), strings.Join(w.Plugins, ", ")))
+		}
 	}
 	for _, b := range broken {
-		here = append(here, fmt.Sprintf("%s can't be used: %s", b.What, b.Why))
+		here = append(here, fmt.Sprintf("%s can't be read: %s", b.What, b.Why))
 	}
 	if here == nil {
-		here = append(here, dir+" has no network")
+		here = append(here, cmp.Or(dir, "the directory of networks")+" has no network")
 	}
 	return here
 }
