@@ -122,6 +122,7 @@ func routesOver(index int, all []netlink.Route) (own []netlink.Route) {
 func hasRoute(routes []netlink.Route, want netlink.Route) bool {
 	return slices.ContainsFunc(routes, func(is netlink.Route) bool {
 		return is.Dst != nil && result.Prefix(*is.Dst) == result.Prefix(*want.Dst) && (want.Gw == nil || want.Gw.Equal(is.Gw)) &&
+			(want.Src == nil || want.Src.Equal(is.Src)) &&
 			(want.MTU == 0 || want.MTU == is.MTU) && (want.AdvMSS == 0 || want.AdvMSS == is.AdvMSS) &&
 			(want.Priority == 0 || want.Priority == is.Priority)
 	})

@@ -175,15 +175,26 @@ func (a *Attachment) repairRoutes(inside *netlink.Handle, routes []netlink.Route
 		if r.Table == 0 {
 			r.Table = table
 		}
-		add := inside.RouteAppend
-		if r.Dst.IP.To4() == nil { // for which that is another hop of the same route
-			add = inside.RouteAddEcmp
-		}
-		if err := add(&r); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := addBehind(inside, r); err != nil && !errors.Is(err, unix.EEXIST) {
 			errs = append(errs, fmt.Errorf("add the route %s: %w", route.Describe(r), err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// addBehind adds a route, behind others to the same destination. For IPv6 that would make it another hop of the same route; there one loses
+// its source with the address, and is made anew.
+func addBehind(h *netlink.Handle, r netlink.Route) error {
+	if r.Dst.IP.To4() != nil {
+		return h.RouteAppend(&r)
+	}
+	if without := r; r.Src != nil {
+		without.Src = nil
+		if err := h.RouteDel(&without); err != nil && !errors.Is(err, unix.ESRCH) {
+			return err
+		}
+	}
+	return h.RouteAddEcmp(&r)
 }
 
 // ownRoutes returns the routes that the kernel makes for the addresses of a link: to their networks.

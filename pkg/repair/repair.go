@@ -9,6 +9,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -73,12 +74,25 @@ func (r *run) progress(done, all int) {
 	}
 }
 
-// repair repairs the youngest first: of two routes of a container to one destination the older one is put behind.
+// inOrder orders attachments by the age of their containers, and those of one container the youngest first: of two routes of a container to
+// one destination the older one is put behind.
+func inOrder(wrong []*attempt) {
+	oldest := map[*node.Namespace]time.Time{}
+	for _, a := range wrong {
+		if t, known := oldest[a.Namespace]; !known || a.Result.Written.Before(t) {
+			oldest[a.Namespace] = a.Result.Written
+		}
+	}
+	slices.SortStableFunc(wrong, func(a, b *attempt) int {
+		return cmp.Or(oldest[a.Namespace].Compare(oldest[b.Namespace]), b.Result.Written.Compare(a.Result.Written))
+	})
+}
+
 func (r *run) repair(ctx context.Context, wrong []*attempt, all int) error {
 	if err := wait(ctx, settleBefore); err != nil {
 		return err
 	}
-	slices.SortStableFunc(wrong, func(a, b *attempt) int { return b.Result.Written.Compare(a.Result.Written) })
+	inOrder(wrong)
 	var changed []*attempt
 	for i, a := range wrong {
 		begun := time.Now()

@@ -29,6 +29,7 @@ type container struct {
 	list    string
 	address string
 	end     string // the host end
+	ifb     string
 }
 
 // add attaches a container.
@@ -43,8 +44,11 @@ func (p *patient) add(list, name string, capabilities map[string]any) *container
 	v4, _ := netlab.Addresses(result)
 	c.address = v4.String()
 	for _, i := range result.Interfaces {
-		if i.Sandbox == "" && strings.HasPrefix(i.Name, "veth") {
+		switch {
+		case strings.HasPrefix(i.Name, "veth"):
 			c.end = i.Name
+		case strings.HasPrefix(i.Name, "bwp"):
+			c.ifb = i.Name
 		}
 	}
 	return c
@@ -110,17 +114,34 @@ var ofRepair = []string{"file /run/cnibox", "file /run/xtables.lock"}
 type harm struct {
 	name    string
 	network string // plugins of its list
-	host    string // a shell script on the host, in which END is the host end, and ADDRESS the container's
+	host    string // a shell script on the host, in which END is the host end, IFB its ifb, and ADDRESS the container's
 	inside  string // one in the container
 	finds   string // what repair says is missing
 	prepare string // a shell script on the host before ADD
 }
 
 const (
-	ranges  = `"ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]], "routes": [{"dst": "10.99.0.0/16"}]`
-	bridged = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", ` + ranges + `}}`
+	ipam    = `"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]], "routes": [{"dst": "10.99.0.0/16"}]}`
+	bridged = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, ` + ipam + `}`
 	ports   = `{"type": "portmap", "capabilities": {"portMappings": true}}`
+	usual   = bridged + "," + ports
+	routed  = `{"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]],
+		"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}},` + ports
+	old     = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", ` + ipam + `},
+		{"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}`
+	limited = usual + `, {"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}`
+	tuned   = usual + `, {"type": "tuning", "mtu": 1400, "txQLen": 500, "allmulti": true, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`
+	sourced = usual + `, {"type": "sbr", "addSourceHints": true}`
+
+	// A host that forwards nothing by itself, in the way of Docker.
+	strict = "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP"
 )
+
+func bridge(keys string) string { return strings.Replace(usual, `"bridge",`, `"bridge", `+keys+`,`, 1) }
+
+func guarded(backend string) string {
+	return strings.ReplaceAll(usual+`, {"type": "firewall", "backend": "BACKEND"}`, "BACKEND", backend)
+}
 
 func list(plugins string) string {
 	return `{"cniVersion": "1.1.0", "name": "demo", "plugins": [` + plugins + `]}`
@@ -128,10 +149,73 @@ func list(plugins string) string {
 
 // harms are what repair mends whole: afterwards all is as before.
 var harms = []harm{
-	{name: "flush of nftables", network: bridged + "," + ports, host: "nft flush ruleset", finds: "table inet cnibox"},
-	{name: "address and routes of the container", network: bridged + "," + ports, inside: "ip address flush dev eth0", finds: "lacks the address"},
-	{name: "routes of the container", network: bridged + "," + ports, inside: "ip route flush table main; ip -6 route flush table main", finds: "lacks the route"},
-	{name: "port out of the bridge", network: bridged + "," + ports, host: "ip link set END nomaster", finds: "is not in bridge demo0"},
+	{name: "nftables are flushed", network: usual, host: "nft flush ruleset", finds: "table inet cnibox"},
+	{name: "the table is deleted", network: usual, host: "nft delete table inet cnibox", finds: "table inet cnibox"},
+	{name: "the chains are flushed", network: usual, host: "nft flush table inet cnibox", finds: "table inet cnibox"},
+	{name: "elements are deleted", network: usual, host: "nft flush set inet cnibox masq_v1_10.88.0.0/24; nft flush map inet cnibox ports4_v1", finds: "10.88.0.2"},
+	{name: "owners are deleted", network: usual, host: "nft flush map inet cnibox owners_v1", finds: "holds []"},
+	{name: "route_localnet is off", network: usual, host: "echo 0 >/proc/sys/net/ipv4/conf/demo0/route_localnet", finds: "route_localnet"},
+	{name: "iptables are flushed", network: old, host: "iptables -t nat -F; ip6tables -t nat -F", finds: "lacks the rule"},
+	{name: "iptables are deleted", network: old, host: "nft flush ruleset", finds: "lacks the rule"},
+	{name: "the jump to the ports is deleted", network: old, host: "iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT", finds: "PREROUTING"},
+	{name: "the guard of localhost is deleted", network: old, host: "iptables -t raw -F", finds: "127.0.0.1"},
+
+	{name: "addresses of the container", network: usual, inside: "ip address flush dev eth0", finds: "lacks the address"},
+	{name: "routes of the container", network: usual, inside: "ip route flush table main; ip -6 route flush table main", finds: "lacks the route"},
+	{name: "the interface was down", network: usual, inside: "ip link set eth0 down; ip link set eth0 up", finds: "lacks the route"},
+	{name: "the interface is down", network: usual, inside: "ip link set eth0 down", finds: "is down"},
+	{name: "the interface's MAC address", network: usual, inside: "ip link set eth0 address 02:66:66:66:66:66", finds: "MAC address"},
+	{name: "the host end's MAC address", network: usual, host: "ip link set END address 02:66:66:66:66:66", finds: "MAC address"},
+	{name: "the host end is down", network: usual, host: "ip link set END down", finds: "is down"},
+	{name: "leases", network: usual, host: "rm /var/lib/cni/networks/demo/10.88.0.2 /var/lib/cni/networks/demo/fd00*2", finds: "is not held"},
+
+	{name: "a port out of the bridge", network: usual, host: "ip link set END nomaster", finds: "is not in bridge demo0"},
+	{name: "a port in another bridge", network: usual, prepare: "ip link add other0 address 02:00:00:00:00:07 type bridge", host: "ip link set END master other0", finds: "is not in bridge demo0"},
+	{name: "options of the port", network: bridge(`"hairpinMode": true, "portIsolation": true, "macspoofchk": true`),
+		host: "ip link set END nomaster; nft flush table bridge cnibox", finds: "is not in bridge demo0"},
+	{name: "hairpin mode that nobody wants", network: usual, host: "bridge link set dev END hairpin on", finds: "hairpin_mode"},
+	{name: "the bridge is down", network: usual, host: "ip link set demo0 down", finds: "demo0 is down"},
+	{name: "the bridge is deleted", network: usual, host: "ip link del demo0", finds: "demo0 is not there"},
+	{name: "promiscMode", network: bridge(`"promiscMode": true`), host: "ip link set demo0 promisc off", finds: "promiscuous"},
+	{name: "the gateway's addresses", network: usual, host: "ip address flush dev demo0", finds: "lacks the gateway's address"},
+	{name: "forwarding", network: usual, host: "echo 0 >/proc/sys/net/ipv4/ip_forward; echo 0 >/proc/sys/net/ipv6/conf/all/forwarding", finds: "ip_forward"},
+	{name: "all of it", network: usual, host: "nft flush ruleset; ip link del demo0; echo 0 >/proc/sys/net/ipv4/ip_forward; rm /var/lib/cni/networks/demo/10*",
+		inside: "ip address flush dev eth0; ip link set eth0 down", finds: "is not held"},
+
+	{name: "ptp: addresses of the host end", network: routed, host: "ip address flush dev END", finds: "lacks the gateway's address"},
+	{name: "ptp: the route to the container", network: routed, host: "ip route del ADDRESS; ip -6 route del fd00:88::2 dev END", finds: "does not route"},
+	{name: "ptp: the host end is down", network: routed, host: "ip link set END down", finds: "is down"},
+	{name: "ptp: addresses of the container", network: routed, inside: "ip address flush dev eth0", finds: "lacks the address"},
+	{name: "ptp: routes of the container", network: routed, inside: "ip route flush table main; ip -6 route flush table main", finds: "lacks the route"},
+	{name: "ptp: masquerading", network: routed, host: "nft flush ruleset", finds: "table inet cnibox"},
+
+	{name: "firewall: nftables", network: guarded("nftables"), prepare: strict, host: "nft delete table inet cnibox-forward", finds: "table inet cnibox-forward"},
+	{name: "firewall: what accepts marked packets", network: guarded("nftables"), prepare: strict, host: "iptables -F; ip6tables -F", finds: "CNIBOX-FORWARD"},
+	{name: "firewall: iptables", network: guarded("iptables"), prepare: strict + "; iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -d 10.88.0.0/24 -j ACCEPT", host: "iptables -F CNI-FORWARD; iptables -F FORWARD", finds: "lacks the rule"},
+	{name: "firewall: policy", network: usual + `, {"type": "firewall", "ingressPolicy": "isolated"}`, prepare: strict,
+		host: "nft delete table inet cnibox-forward; bridge link set dev END isolated off", finds: "table inet cnibox-forward"},
+
+	{name: "bandwidth: what the host end sends", network: limited, host: "tc qdisc del dev END root", finds: "nothing limits"},
+	{name: "bandwidth: another limit", network: limited, host: "tc qdisc replace dev END root handle 1: tbf rate 8mbit burst 100k latency 1s", finds: "bytes a second"},
+	{name: "bandwidth: what the host end receives", network: limited, host: "tc qdisc del dev END ingress", finds: "is not sent through"},
+	{name: "bandwidth: the filter", network: limited, host: "tc filter del dev END ingress", finds: "is not sent through"},
+	{name: "bandwidth: the ifb's limit", network: limited, host: "tc qdisc del dev IFB root", finds: "nothing limits"},
+	{name: "bandwidth: the ifb is down", network: limited, host: "ip link set IFB down", finds: "is down"},
+	{name: "bandwidth: the ifb is deleted", network: limited, host: "ip link del IFB", finds: "is not sent through"},
+	{name: "bandwidth: the port out of the bridge, and all qdiscs", network: limited, host: "ip link set END nomaster; tc qdisc del dev END root; tc qdisc del dev END ingress", finds: "nothing limits"},
+
+	{name: "tuning", network: tuned, inside: "ip link set eth0 mtu 1500 txqueuelen 100 allmulticast off; echo 0 >/proc/sys/net/ipv4/conf/eth0/arp_filter", finds: "arp_filter"},
+
+	{name: "sbr: rules", network: sourced, inside: "ip rule del from ADDRESS; ip -6 rule del from fd00:88::2", finds: "no rule leads"},
+	{name: "sbr: tables", network: sourced, inside: `for t in $(ip rule | sed -n "s/.*from ADDRESS lookup \\([0-9]*\\).*/\\1/p"); do ip route flush table $t; done`, finds: "lacks the route"},
+	{name: "sbr: the main table", network: sourced, inside: "ip route flush table main", finds: "the main table has no route"},
+	{name: "sbr: addresses", network: sourced, inside: "ip address flush dev eth0", finds: "lacks the address"},
+
+	{name: "chain", network: `{"type": "chain", "capabilities": {"portMappings": true}, "plugins": [` + tuned + `]}`, host: "nft flush ruleset; ip link set END nomaster",
+		inside: "ip address flush dev eth0; ip link set eth0 mtu 1500", finds: "chain: bridge: "},
+	{name: "flannel", network: `{"type": "flannel", "delegate": {"bridge": "demo0", "isDefaultGateway": true}},` + ports,
+		prepare: `mkdir /run/flannel; printf 'FLANNEL_NETWORK=10.0.0.0/8\nFLANNEL_SUBNET=10.88.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n' >/run/flannel/subnet.env`,
+		host:    "nft flush ruleset; ip link set END nomaster", inside: "ip address flush dev eth0", finds: "flannel"},
 }
 
 func TestRepair(t *testing.T) {
@@ -157,9 +241,10 @@ func (h harm) test(t *testing.T) {
 	}
 	open := dial(t, &p.outside.Namespace, target)
 	before, inside := p.host.Snapshot(t), web.Snapshot(t)
-	p.script(strings.NewReplacer("END", web.end, "ADDRESS", web.address).Replace(h.host))
+	names := strings.NewReplacer("END", web.end, "IFB", web.ifb, "ADDRESS", web.address)
+	p.script(names.Replace(h.host))
 	if h.inside != "" {
-		web.MustRun(t, "sh", "-ec", h.inside)
+		web.MustRun(t, "sh", "-ec", names.Replace(h.inside))
 	}
 	harmed, harmedInside := p.host.Snapshot(t), web.Snapshot(t)
 	code, printed := p.cnictl("repair", "--dry-run")

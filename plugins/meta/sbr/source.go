@@ -12,6 +12,7 @@ import (
 	"strconv"
 
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -161,8 +162,17 @@ func (c *config) hintRoutes(index int) (hints []netlink.Route) {
 // hasHint reports whether one of the routes is a hint.
 func hasHint(routes []netlink.Route, hint netlink.Route) bool {
 	return slices.ContainsFunc(routes, func(rt netlink.Route) bool {
-		return rt.Table == hint.Table && result.Prefix(*rt.Dst) == result.Prefix(*hint.Dst) && rt.Src.Equal(hint.Src)
+		return rt.Table == hint.Table && rt.Protocol == hint.Protocol && result.Prefix(*rt.Dst) == result.Prefix(*hint.Dst) && rt.Src.Equal(hint.Src)
 	})
+}
+
+// kernelRoute returns the kernel's route to the network of a hint.
+func kernelRoute(hint netlink.Route) netlink.Route {
+	hint.Protocol = unix.RTPROT_KERNEL
+	if hint.Dst.IP.To4() == nil {
+		hint.Src, hint.Priority = nil, 256 // IP6_RT_PRIO_ADDRCONF of linux/ipv6_route.h
+	}
+	return hint
 }
 
 // plan leaves the routes alone if the configuration names a table.
@@ -176,15 +186,19 @@ func (c *config) plan(h *netlink.Handle, index int) (p plan, err error) {
 		if rt.Table != route.Main {
 			continue
 		}
-		before := len(p.own)
+		before, isHint := len(p.own), hasHint(p.hints, rt)
 		for _, s := range c.sources {
-			if s.uses(rt, c.sources) {
-				own := rt
-				own.Table = s.table
-				p.own = append(p.own, own)
+			if !s.uses(rt, c.sources) || isHint && route.Has(routes, s.table, *rt.Dst) {
+				continue
 			}
+			own := rt
+			if isHint { // which has taken the place of the kernel's
+				own = kernelRoute(rt)
+			}
+			own.Table = s.table
+			p.own = append(p.own, own)
 		}
-		stays := c.hints && route.IsDirect(rt) && !route.Has(p.hints, route.Main, *rt.Dst)
+		stays := isHint || c.hints && route.IsDirect(rt) && !route.Has(p.hints, route.Main, *rt.Dst)
 		if len(p.own) > before && !stays {
 			p.moved = append(p.moved, rt)
 		}
