@@ -92,7 +92,8 @@ func RepairLease(ctx context.Context, r *plugin.Request, c *Config) error {
 	if err != nil || ipam == nil {
 		return err
 	}
-	return request.Repair(ctx, ipam.Plugin, r)
+	_, err = request.Repair(ctx, ipam.Plugin, r)
+	return err
 }
 
 // RepairMTU gives the container's link the MTU that is configured.

@@ -60,6 +60,7 @@ func (a *attempt) repair(ctx context.Context) Outcome {
 	if !a.isSame() {
 		return Gone
 	}
+	before := a.report.Plugins
 	a.report.Plugins = []Finding{}
 	steps, err := a.begin()
 	if err != nil {
@@ -72,23 +73,31 @@ func (a *attempt) repair(ctx context.Context) Outcome {
 	}
 	is := Right
 	for _, s := range steps {
-		found := s.plugin.Check(ctx, s.request)
+		var putBack []string
+		s.request.Trace = func(what string) { putBack = append(putBack, what) }
+		found, left := request.Repair(ctx, s.plugin, s.request)
 		if found == nil {
 			continue
 		}
 		f := a.find(s.name, found)
-		s.request.Trace = f.putBack
-		err := request.Repair(ctx, s.plugin, s.request)
+		f.PutBack = putBack
 		switch {
-		case err != nil:
-			f.fail(err)
+		case left != nil:
+			f.fail(left)
 			is = Wrong
 		case is == Right:
 			is = Repaired
 		}
-		if errors.Is(err, plugin.ErrLost) {
+		if errors.Is(left, plugin.ErrLost) {
 			break
 		}
+	}
+	if is == Right { // with another attachment, or by somebody else
+		a.report.Plugins = before
+		for i := range before {
+			before[i].Left, before[i].Remedy = "", ""
+		}
+		is = Repaired
 	}
 	return is
 }

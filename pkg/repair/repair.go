@@ -14,6 +14,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -44,6 +45,7 @@ type run struct {
 // Attachments looks at attachments, and repairs those that are not right. The reports are in the order of the attachments.
 func Attachments(ctx context.Context, attachments []*node.Attachment, o Options) ([]*Report, error) {
 	r := &run{o, map[string]bool{}}
+	ctx = iptables.KeepListings(ctx)
 	var reports []*Report
 	var wrong []*attempt
 	for _, at := range attachments {

@@ -52,8 +52,6 @@ func (r *Report) hasChanged() bool {
 	return false
 }
 
-func (f *Finding) putBack(what string) { f.PutBack = append(f.PutBack, what) }
-
 // fail says what of a finding is left.
 func (f *Finding) fail(err error) {
 	e := plugin.AsError(err)

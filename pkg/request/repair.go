@@ -6,16 +6,16 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Repair has a plugin put back what its CHECK finds missing, and returns what that finds then. The request is that of a CHECK. A plugin that
-// can't repair has only its CHECK asked.
-func Repair(ctx context.Context, p plugin.Plugin, r *plugin.Request) error {
-	err := p.Check(ctx, r)
+// Repair has a plugin put back what its CHECK finds missing. It returns what CHECK finds, nil if nothing is missing, and what is left of that in
+// the end: all of it where the plugin can't repair. The request is that of a CHECK.
+func Repair(ctx context.Context, p plugin.Plugin, r *plugin.Request) (found, left error) {
+	found = p.Check(ctx, r)
 	repairer, can := p.(plugin.Repairer)
-	if err == nil || !can {
-		return err
+	if found == nil || !can {
+		return found, found
 	}
 	if err := repairer.Repair(ctx, r); err != nil {
-		return err
+		return found, err
 	}
-	return p.Check(ctx, r)
+	return found, p.Check(ctx, r)
 }

@@ -108,7 +108,7 @@ func echo(conn net.Conn) error {
 }
 
 // ofRepair begin the lines of a snapshot that tell of what a repair has for itself.
-var ofRepair = []string{"file /run/cnibox", "file /run/xtables.lock"}
+var ofRepair = []string{"file /run/cnibox", "file /run/xtables.lock", "file /run/firewalld.log"}
 
 // harm is something that is done to a network, and to one container's attachment.
 type harm struct {

@@ -33,12 +33,7 @@ func (*Backend) Available() error {
 }
 
 // Add gives an attachment what it is to have of a kind, in place of what it had.
-func (b *Backend) Add(ctx context.Context, r Rules) error { return b.give(ctx, r, false) }
-
-// Repair does the same in one step for each table, so that what is there stays in force. It takes nothing from another attachment.
-func (b *Backend) Repair(ctx context.Context, r Rules) error { return b.give(ctx, r, true) }
-
-func (b *Backend) give(ctx context.Context, r Rules, repairs bool) (err error) {
+func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 	if r.err != nil {
 		return r.err
 	}
@@ -59,27 +54,18 @@ func (b *Backend) give(ctx context.Context, r Rules, repairs bool) (err error) {
 	if err != nil {
 		return err
 	}
-	leaving, err := evict(before, tables, r.owner, r.ports, repairs)
+	leaving, err := evict(before, tables, r.owner, r.ports, false)
 	if err != nil {
 		return err
 	}
-	own, ours := r.own, ids(before)
-	for _, t := range tables { // what somebody else has made for himself is not this attachment's
-		own = filter(own, func(r rule) bool { return !r.common || !t.hasRule(r) || ours[r.id()] })
-	}
+	own := r.ownIn(tables, before)
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	if !repairs {
-		undo.Push("remove the rules of iptables again", func(ctx context.Context) error {
-			_, err := removeFrom(ctx, tables, map[owner]bool{r.owner: true}, nil)
-			return err
-		})
-	}
-	after := filter(before, func(o rule) bool { return !leaving[o.owner] })
-	for _, o := range own {
-		o.owner = r.owner
-		after = append(after, o)
-	}
+	undo.Push("remove the rules of iptables again", func(ctx context.Context) error {
+		_, err := removeFrom(ctx, tables, map[owner]bool{r.owner: true}, nil)
+		return err
+	})
+	after := append(filter(before, func(o rule) bool { return !leaving[o.owner] }), own...)
 	if err := writeOwned(after); err != nil {
 		return err
 	}
@@ -94,6 +80,18 @@ func (b *Backend) give(ctx context.Context, r Rules, repairs bool) (err error) {
 		return nil
 	}
 	return allowLocalhost(ctx, r.localhost)
+}
+
+// ownIn returns the rules that an attachment is to have for itself: not what somebody else has made for himself.
+func (r Rules) ownIn(tables []*table, owned []rule) []rule {
+	own, ours := slices.Clone(r.own), ids(owned)
+	for i := range own {
+		own[i].owner = r.owner
+	}
+	for _, t := range tables {
+		own = filter(own, func(r rule) bool { return !r.common || !t.hasRule(r) || ours[r.id()] })
+	}
+	return own
 }
 
 // tables returns those in which an attachment has rules, or is to have some. The kernel may lack others.
@@ -120,7 +118,7 @@ func (b *Backend) Check(ctx context.Context, r Rules) error {
 	if r.err != nil {
 		return r.err
 	}
-	owned, err := readOwned()
+	owned, err := listOwned(ctx)
 	if err != nil {
 		return err
 	}

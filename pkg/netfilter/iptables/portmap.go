@@ -3,7 +3,6 @@ package iptables
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"slices"
@@ -202,8 +201,13 @@ var guard = []string{"-d", "127.0.0.0/8", "!", "-i", "lo", "-m", "comment", "--c
 
 const guardTable, guardChain = "raw", "PREROUTING"
 
+func guardRule() rule {
+	return rule{family: &ipv4, chain: guardChain, spec: `-d 127.0.0.0/8 ! -i lo -m comment --comment "cnibox: route_localnet" -j DROP`}
+}
+
 // allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
 func allowLocalhost(ctx context.Context, link string) error {
+	forgetListings(ctx)
 	err := within(ctx, &ipv4, func(p *iptables.IPTables) error { return p.AppendUnique(guardTable, guardChain, guard...) })
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
@@ -212,25 +216,20 @@ func allowLocalhost(ctx context.Context, link string) error {
 	return localhost.Allow(link)
 }
 
-var errNoGuard = errors.New("the rule is missing that keeps containers from 127.0.0.1 of the host")
-
 // checkLocalhost makes sure of both. What the reference plugin made has no guard.
 func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
-		err := within(ctx, &ipv4, func(p *iptables.IPTables) error {
-			isThere, err := p.Exists(guardTable, guardChain, guard...)
-			if err == nil && !isThere {
-				err = errNoGuard
-			}
+		t, err := plainTable(&ipv4, guardTable)
+		if err != nil {
 			return err
-		})
+		}
+		lacking, err := t.lacking(ctx, []rule{guardRule()})
 		switch {
-		case errors.Is(err, errNoGuard):
-			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): "+
-				"the ADD of any container with published ports makes it again",
-				"iptables, table %s: %w", guardTable, err)
 		case err != nil:
 			return fmt.Errorf("look for the rule that keeps containers from 127.0.0.1 of the host: %w", err)
+		case len(lacking) > 0:
+			return plugin.Errorf("something removed it after ADD (a flush, a restart of a firewall?): `cnictl repair` makes it again",
+				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
 	}
 	return localhost.Check(link)

@@ -58,7 +58,7 @@ func (k Kind) Held(ctx context.Context, network string) (list []plugin.Held, err
 
 // Has reports whether an attachment has anything of a kind here, or the reference plugins' chain for it.
 func (b *Backend) Has(ctx context.Context, r Rules) (bool, error) {
-	owned, err := readOwned()
+	owned, err := listOwned(ctx)
 	if err != nil || slices.ContainsFunc(owned, func(o rule) bool { return o.owner == r.owner }) {
 		return err == nil, err
 	}

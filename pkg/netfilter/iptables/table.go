@@ -107,12 +107,12 @@ func (t *table) parse(text string) {
 	t.ids = ids(t.rules)
 }
 
-// lacking returns the rules that the table does not have.
+// lacking returns the rules that the table does not have, each once.
 func (t *table) lacking(ctx context.Context, rules []rule) ([]rule, error) {
-	if err := t.read(ctx); err != nil {
+	if err := t.readListing(ctx); err != nil {
 		return nil, err
 	}
-	return missing(rules, t.rules), nil
+	return missing(filter(rules, func(r rule) bool { return !t.hasRule(r) }), nil), nil
 }
 
 func (t *table) hasRule(r rule) bool { return t.ids[r.id()] }
@@ -149,6 +149,7 @@ func (t *table) edit(ctx context.Context, c change) error {
 		return nil
 	}
 	t.ids = nil
+	forgetListings(ctx)
 	input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
 	_, err := runProgram(ctx, t.restore, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
 	return err

@@ -127,7 +127,8 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	return request.Repair(ctx, d.Plugin, own)
+	_, err = request.Repair(ctx, d.Plugin, own)
+	return err
 }
 
 // Status reports whether the node has a lease, and the delegate is ready for an ADD.
