@@ -121,26 +121,28 @@ type harm struct {
 }
 
 const (
-	ipam    = `"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]], "routes": [{"dst": "10.99.0.0/16"}]}`
-	bridged = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, ` + ipam + `}`
-	ports   = `{"type": "portmap", "capabilities": {"portMappings": true}}`
-	usual   = bridged + "," + ports
-	routed  = `{"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]],
-		"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}},` + ports
-	old     = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", ` + ipam + `},
+	ipamKeys   = `"ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]], "routes": [{"dst": "10.99.0.0/16"}]}`
+	listBridge = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, ` + ipamKeys + `}`
+	listPorts  = `{"type": "portmap", "capabilities": {"portMappings": true}}`
+	listUsual  = listBridge + "," + listPorts
+	listPtp    = `{"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]],
+		"routes": [{"dst": "0.0.0.0/0"}, {"dst": "::/0"}]}},` + listPorts
+	listOld = `{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipMasqBackend": "iptables", ` + ipamKeys + `},
 		{"type": "portmap", "backend": "iptables", "capabilities": {"portMappings": true}}`
-	limited = usual + `, {"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}`
-	tuned   = usual + `, {"type": "tuning", "mtu": 1400, "txQLen": 500, "allmulti": true, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`
-	sourced = usual + `, {"type": "sbr", "addSourceHints": true}`
+	listLimited = listUsual + `, {"type": "bandwidth", "ingressRate": 80000000, "ingressBurst": 8000000, "egressRate": 80000000, "egressBurst": 8000000}`
+	listTuned   = listUsual + `, {"type": "tuning", "mtu": 1400, "txQLen": 500, "allmulti": true, "sysctl": {"net.ipv4.conf.IFNAME.arp_filter": "1"}}`
+	listSourced = listUsual + `, {"type": "sbr", "addSourceHints": true}`
 
 	// A host that forwards nothing by itself, in the way of Docker.
-	strict = "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP"
+	dropForwarded = "iptables -P FORWARD DROP; ip6tables -P FORWARD DROP"
 )
 
-func bridge(keys string) string { return strings.Replace(usual, `"bridge",`, `"bridge", `+keys+`,`, 1) }
+func listWith(keys string) string {
+	return strings.Replace(listUsual, `"bridge",`, `"bridge", `+keys+`,`, 1)
+}
 
-func guarded(backend string) string {
-	return strings.ReplaceAll(usual+`, {"type": "firewall", "backend": "BACKEND"}`, "BACKEND", backend)
+func listGuarded(backend string) string {
+	return strings.ReplaceAll(listUsual+`, {"type": "firewall", "backend": "BACKEND"}`, "BACKEND", backend)
 }
 
 func list(plugins string) string {
@@ -149,71 +151,71 @@ func list(plugins string) string {
 
 // harms are what repair mends whole: afterwards all is as before.
 var harms = []harm{
-	{name: "nftables are flushed", network: usual, host: "nft flush ruleset", finds: "table inet cnibox"},
-	{name: "the table is deleted", network: usual, host: "nft delete table inet cnibox", finds: "table inet cnibox"},
-	{name: "the chains are flushed", network: usual, host: "nft flush table inet cnibox", finds: "table inet cnibox"},
-	{name: "elements are deleted", network: usual, host: "nft flush set inet cnibox masq_v1_10.88.0.0/24; nft flush map inet cnibox ports4_v1", finds: "10.88.0.2"},
-	{name: "owners are deleted", network: usual, host: "nft flush map inet cnibox owners_v1", finds: "holds []"},
-	{name: "route_localnet is off", network: usual, host: "echo 0 >/proc/sys/net/ipv4/conf/demo0/route_localnet", finds: "route_localnet"},
-	{name: "iptables are flushed", network: old, host: "iptables -t nat -F; ip6tables -t nat -F", finds: "lacks the rule"},
-	{name: "iptables are deleted", network: old, host: "nft flush ruleset", finds: "lacks the rule"},
-	{name: "the jump to the ports is deleted", network: old, host: "iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT", finds: "PREROUTING"},
-	{name: "the guard of localhost is deleted", network: old, host: "iptables -t raw -F", finds: "127.0.0.1"},
+	{name: "nftables are flushed", network: listUsual, host: "nft flush ruleset", finds: "table inet cnibox"},
+	{name: "the table is deleted", network: listUsual, host: "nft delete table inet cnibox", finds: "table inet cnibox"},
+	{name: "the chains are flushed", network: listUsual, host: "nft flush table inet cnibox", finds: "table inet cnibox"},
+	{name: "elements are deleted", network: listUsual, host: "nft flush set inet cnibox masq_v1_10.88.0.0/24; nft flush map inet cnibox ports4_v1", finds: "10.88.0.2"},
+	{name: "owners are deleted", network: listUsual, host: "nft flush map inet cnibox owners_v1", finds: "holds []"},
+	{name: "route_localnet is off", network: listUsual, host: "echo 0 >/proc/sys/net/ipv4/conf/demo0/route_localnet", finds: "route_localnet"},
+	{name: "iptables are flushed", network: listOld, host: "iptables -t nat -F; ip6tables -t nat -F", finds: "lacks the rule"},
+	{name: "iptables are deleted", network: listOld, host: "nft flush ruleset", finds: "lacks the rule"},
+	{name: "the jump to the ports is deleted", network: listOld, host: "iptables -t nat -D PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT", finds: "PREROUTING"},
+	{name: "the guard of localhost is deleted", network: listOld, host: "iptables -t raw -F", finds: "127.0.0.1"},
 
-	{name: "addresses of the container", network: usual, inside: "ip address flush dev eth0", finds: "lacks the address"},
-	{name: "routes of the container", network: usual, inside: "ip route flush table main; ip -6 route flush table main", finds: "lacks the route"},
-	{name: "the interface was down", network: usual, inside: "ip link set eth0 down; ip link set eth0 up", finds: "lacks the route"},
-	{name: "the interface is down", network: usual, inside: "ip link set eth0 down", finds: "is down"},
-	{name: "the interface's MAC address", network: usual, inside: "ip link set eth0 address 02:66:66:66:66:66", finds: "MAC address"},
-	{name: "the host end's MAC address", network: usual, host: "ip link set END address 02:66:66:66:66:66", finds: "MAC address"},
-	{name: "the host end is down", network: usual, host: "ip link set END down", finds: "is down"},
-	{name: "leases", network: usual, host: "rm /var/lib/cni/networks/demo/10.88.0.2 /var/lib/cni/networks/demo/fd00*2", finds: "is not held"},
+	{name: "addresses of the container", network: listUsual, inside: "ip address flush dev eth0", finds: "lacks the address"},
+	{name: "routes of the container", network: listUsual, inside: "ip route flush table main; ip -6 route flush table main", finds: "lacks the route"},
+	{name: "the interface was down", network: listUsual, inside: "ip link set eth0 down; ip link set eth0 up", finds: "lacks the route"},
+	{name: "the interface is down", network: listUsual, inside: "ip link set eth0 down", finds: "is down"},
+	{name: "the interface's MAC address", network: listUsual, inside: "ip link set eth0 address 02:66:66:66:66:66", finds: "MAC address"},
+	{name: "the host end's MAC address", network: listUsual, host: "ip link set END address 02:66:66:66:66:66", finds: "MAC address"},
+	{name: "the host end is down", network: listUsual, host: "ip link set END down", finds: "is down"},
+	{name: "leases", network: listUsual, host: "rm /var/lib/cni/networks/demo/10.88.0.2 /var/lib/cni/networks/demo/fd00*2", finds: "is not held"},
 
-	{name: "a port out of the bridge", network: usual, host: "ip link set END nomaster", finds: "is not in bridge demo0"},
-	{name: "a port in another bridge", network: usual, prepare: "ip link add other0 address 02:00:00:00:00:07 type bridge", host: "ip link set END master other0", finds: "is not in bridge demo0"},
-	{name: "options of the port", network: bridge(`"hairpinMode": true, "portIsolation": true, "macspoofchk": true`),
+	{name: "a port out of the bridge", network: listUsual, host: "ip link set END nomaster", finds: "is not in bridge demo0"},
+	{name: "a port in another bridge", network: listUsual, prepare: "ip link add other0 address 02:00:00:00:00:07 type bridge", host: "ip link set END master other0", finds: "is not in bridge demo0"},
+	{name: "options of the port", network: listWith(`"hairpinMode": true, "portIsolation": true, "macspoofchk": true`),
 		host: "ip link set END nomaster; nft flush table bridge cnibox", finds: "is not in bridge demo0"},
-	{name: "hairpin mode that nobody wants", network: usual, host: "bridge link set dev END hairpin on", finds: "hairpin_mode"},
-	{name: "the bridge is down", network: usual, host: "ip link set demo0 down", finds: "demo0 is down"},
-	{name: "the bridge is deleted", network: usual, host: "ip link del demo0", finds: "demo0 is not there"},
-	{name: "promiscMode", network: bridge(`"promiscMode": true`), host: "ip link set demo0 promisc off", finds: "promiscuous"},
-	{name: "the gateway's addresses", network: usual, host: "ip address flush dev demo0", finds: "lacks the gateway's address"},
-	{name: "forwarding", network: usual, host: "echo 0 >/proc/sys/net/ipv4/ip_forward; echo 0 >/proc/sys/net/ipv6/conf/all/forwarding", finds: "ip_forward"},
-	{name: "all of it", network: usual, host: "nft flush ruleset; ip link del demo0; echo 0 >/proc/sys/net/ipv4/ip_forward; rm /var/lib/cni/networks/demo/10*",
+	{name: "hairpin mode that nobody wants", network: listUsual, host: "bridge link set dev END hairpin on", finds: "hairpin_mode"},
+	{name: "the bridge is down", network: listUsual, host: "ip link set demo0 down", finds: "demo0 is down"},
+	{name: "the bridge is deleted", network: listUsual, host: "ip link del demo0", finds: "demo0 is not there"},
+	{name: "promiscMode", network: listWith(`"promiscMode": true`), host: "ip link set demo0 promisc off", finds: "promiscuous"},
+	{name: "the gateway's addresses", network: listUsual, host: "ip address flush dev demo0", finds: "lacks the gateway's address"},
+	{name: "forwarding", network: listUsual, host: "echo 0 >/proc/sys/net/ipv4/ip_forward; echo 0 >/proc/sys/net/ipv6/conf/all/forwarding", finds: "ip_forward"},
+	{name: "all of it", network: listUsual, host: "nft flush ruleset; ip link del demo0; echo 0 >/proc/sys/net/ipv4/ip_forward; rm /var/lib/cni/networks/demo/10*",
 		inside: "ip address flush dev eth0; ip link set eth0 down", finds: "is not held"},
 
-	{name: "ptp: addresses of the host end", network: routed, host: "ip address flush dev END", finds: "lacks the gateway's address"},
-	{name: "ptp: the route to the container", network: routed, host: "ip route del ADDRESS; ip -6 route del fd00:88::2 dev END", finds: "does not route"},
-	{name: "ptp: the host end is down", network: routed, host: "ip link set END down", finds: "is down"},
-	{name: "ptp: addresses of the container", network: routed, inside: "ip address flush dev eth0", finds: "lacks the address"},
-	{name: "ptp: routes of the container", network: routed, inside: "ip route flush table main; ip -6 route flush table main", finds: "lacks the route"},
-	{name: "ptp: masquerading", network: routed, host: "nft flush ruleset", finds: "table inet cnibox"},
+	{name: "ptp: addresses of the host end", network: listPtp, host: "ip address flush dev END", finds: "lacks the gateway's address"},
+	{name: "ptp: the route to the container", network: listPtp, host: "ip route del ADDRESS; ip -6 route del fd00:88::2 dev END", finds: "does not route"},
+	{name: "ptp: the host end is down", network: listPtp, host: "ip link set END down", finds: "is down"},
+	{name: "ptp: addresses of the container", network: listPtp, inside: "ip address flush dev eth0", finds: "lacks the address"},
+	{name: "ptp: routes of the container", network: listPtp, inside: "ip route flush table main; ip -6 route flush table main", finds: "lacks the route"},
+	{name: "ptp: masquerading", network: listPtp, host: "nft flush ruleset", finds: "table inet cnibox"},
 
-	{name: "firewall: nftables", network: guarded("nftables"), prepare: strict, host: "nft delete table inet cnibox-forward", finds: "table inet cnibox-forward"},
-	{name: "firewall: what accepts marked packets", network: guarded("nftables"), prepare: strict, host: "iptables -F; ip6tables -F", finds: "CNIBOX-FORWARD"},
-	{name: "firewall: iptables", network: guarded("iptables"), prepare: strict + "; iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -d 10.88.0.0/24 -j ACCEPT", host: "iptables -F CNI-FORWARD; iptables -F FORWARD", finds: "lacks the rule"},
-	{name: "firewall: policy", network: usual + `, {"type": "firewall", "ingressPolicy": "isolated"}`, prepare: strict,
+	{name: "firewall: nftables", network: listGuarded("nftables"), prepare: dropForwarded, host: "nft delete table inet cnibox-forward", finds: "table inet cnibox-forward"},
+	{name: "firewall: what accepts marked packets", network: listGuarded("nftables"), prepare: dropForwarded, host: "iptables -F; ip6tables -F", finds: "CNIBOX-FORWARD"},
+	{name: "firewall: iptables", network: listGuarded("iptables"), prepare: dropForwarded + "; iptables -N CNI-ADMIN; iptables -A CNI-ADMIN -d 10.88.0.0/24 -j ACCEPT", host: "iptables -F CNI-FORWARD; iptables -F FORWARD", finds: "lacks the rule"},
+	{name: "firewall: policy", network: listUsual + `, {"type": "firewall", "ingressPolicy": "isolated"}`, prepare: dropForwarded,
 		host: "nft delete table inet cnibox-forward; bridge link set dev END isolated off", finds: "table inet cnibox-forward"},
 
-	{name: "bandwidth: what the host end sends", network: limited, host: "tc qdisc del dev END root", finds: "nothing limits"},
-	{name: "bandwidth: another limit", network: limited, host: "tc qdisc replace dev END root handle 1: tbf rate 8mbit burst 100k latency 1s", finds: "bytes a second"},
-	{name: "bandwidth: what the host end receives", network: limited, host: "tc qdisc del dev END ingress", finds: "is not sent through"},
-	{name: "bandwidth: the filter", network: limited, host: "tc filter del dev END ingress", finds: "is not sent through"},
-	{name: "bandwidth: the ifb's limit", network: limited, host: "tc qdisc del dev IFB root", finds: "nothing limits"},
-	{name: "bandwidth: the ifb is down", network: limited, host: "ip link set IFB down", finds: "is down"},
-	{name: "bandwidth: the ifb is deleted", network: limited, host: "ip link del IFB", finds: "is not sent through"},
-	{name: "bandwidth: the port out of the bridge, and all qdiscs", network: limited, host: "ip link set END nomaster; tc qdisc del dev END root; tc qdisc del dev END ingress", finds: "nothing limits"},
+	{name: "bandwidth: what the host end sends", network: listLimited, host: "tc qdisc del dev END root", finds: "nothing limits"},
+	{name: "bandwidth: another limit", network: listLimited, host: "tc qdisc replace dev END root handle 1: tbf rate 8mbit burst 100k latency 1s", finds: "bytes a second"},
+	{name: "bandwidth: what the host end receives", network: listLimited, host: "tc qdisc del dev END ingress", finds: "is not sent through"},
+	{name: "bandwidth: the filter", network: listLimited, host: "tc filter del dev END ingress", finds: "is not sent through"},
+	{name: "bandwidth: the ifb's limit", network: listLimited, host: "tc qdisc del dev IFB root", finds: "nothing limits"},
+	{name: "bandwidth: the ifb is down", network: listLimited, host: "ip link set IFB down", finds: "is down"},
+	{name: "bandwidth: the ifb is deleted", network: listLimited, host: "ip link del IFB", finds: "is not sent through"},
+	{name: "bandwidth: the port out of the bridge, and all qdiscs", network: listLimited, host: "ip link set END nomaster; tc qdisc del dev END root; tc qdisc del dev END ingress", finds: "nothing limits"},
 
-	{name: "tuning", network: tuned, inside: "ip link set eth0 mtu 1500 txqueuelen 100 allmulticast off; echo 0 >/proc/sys/net/ipv4/conf/eth0/arp_filter", finds: "arp_filter"},
+	{name: "tuning", network: listTuned, inside: "ip link set eth0 mtu 1500 txqueuelen 100 allmulticast off; echo 0 >/proc/sys/net/ipv4/conf/eth0/arp_filter", finds: "arp_filter"},
 
-	{name: "sbr: rules", network: sourced, inside: "ip rule del from ADDRESS; ip -6 rule del from fd00:88::2", finds: "no rule leads"},
-	{name: "sbr: tables", network: sourced, inside: `for t in $(ip rule | sed -n "s/.*from ADDRESS lookup \\([0-9]*\\).*/\\1/p"); do ip route flush table $t; done`, finds: "lacks the route"},
-	{name: "sbr: the main table", network: sourced, inside: "ip route flush table main", finds: "the main table has no route"},
-	{name: "sbr: addresses", network: sourced, inside: "ip address flush dev eth0", finds: "lacks the address"},
+	{name: "sbr: rules", network: listSourced, inside: "ip rule del from ADDRESS; ip -6 rule del from fd00:88::2", finds: "no rule leads"},
+	{name: "sbr: tables", network: listSourced, inside: `for t in $(ip rule | sed -n "s/.*from ADDRESS lookup \\([0-9]*\\).*/\\1/p"); do ip route flush table $t; done`, finds: "lacks the route"},
+	{name: "sbr: the main table", network: listSourced, inside: "ip route flush table main", finds: "the main table has no route"},
+	{name: "sbr: addresses", network: listSourced, inside: "ip address flush dev eth0", finds: "lacks the address"},
 
-	{name: "chain", network: `{"type": "chain", "capabilities": {"portMappings": true}, "plugins": [` + tuned + `]}`, host: "nft flush ruleset; ip link set END nomaster",
+	{name: "chain", network: `{"type": "chain", "capabilities": {"portMappings": true}, "plugins": [` + listTuned + `]}`, host: "nft flush ruleset; ip link set END nomaster",
 		inside: "ip address flush dev eth0; ip link set eth0 mtu 1500", finds: "chain: bridge: "},
-	{name: "flannel", network: `{"type": "flannel", "delegate": {"bridge": "demo0", "isDefaultGateway": true}},` + ports,
+	{name: "flannel", network: `{"type": "flannel", "delegate": {"bridge": "demo0", "isDefaultGateway": true}},` + listPorts,
 		prepare: `mkdir /run/flannel; printf 'FLANNEL_NETWORK=10.0.0.0/8\nFLANNEL_SUBNET=10.88.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n' >/run/flannel/subnet.env`,
 		host:    "nft flush ruleset; ip link set END nomaster", inside: "ip address flush dev eth0", finds: "flannel"},
 }

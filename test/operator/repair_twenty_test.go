@@ -20,14 +20,14 @@ func TestRepairTwenty(t *testing.T) {
 		firewalld string // its backend, if it runs
 		repaired  int    // how many attachments are hit
 	}{
-		{harm{name: "nft flush ruleset", network: limited, host: "nft flush ruleset"}, "", many},
-		{harm{name: "iptables -F -t nat", network: old, host: "iptables -F -t nat"}, "", many},
-		{harm{name: "firewall-cmd --complete-reload, nftables", network: guarded("firewalld"), host: "firewall-cmd --complete-reload"}, "nftables", many},
-		{harm{name: "firewall-cmd --complete-reload, iptables", network: old + `, {"type": "firewall"}`, host: "firewall-cmd --complete-reload"}, "iptables", many},
-		{harm{name: "ip addr flush in a container", network: usual, inside: "ip address flush dev eth0"}, "", 1},
-		{harm{name: "ip route flush in a container", network: usual, inside: "ip route flush table main; ip -6 route flush table main"}, "", 1},
-		{harm{name: "port taken from the bridge", network: usual, host: "ip link set END nomaster"}, "", 1},
-		{harm{name: "qdisc deleted", network: limited, host: "tc qdisc del dev END root; tc qdisc del dev END ingress"}, "", 1},
+		{harm{name: "nft flush ruleset", network: listLimited, host: "nft flush ruleset"}, "", many},
+		{harm{name: "iptables -F -t nat", network: listOld, host: "iptables -F -t nat"}, "", many},
+		{harm{name: "firewall-cmd --complete-reload, nftables", network: listGuarded("firewalld"), host: "firewall-cmd --complete-reload"}, "nftables", many},
+		{harm{name: "firewall-cmd --complete-reload, iptables", network: listOld + `, {"type": "firewall"}`, host: "firewall-cmd --complete-reload"}, "iptables", many},
+		{harm{name: "ip addr flush in a container", network: listUsual, inside: "ip address flush dev eth0"}, "", 1},
+		{harm{name: "ip route flush in a container", network: listUsual, inside: "ip route flush table main; ip -6 route flush table main"}, "", 1},
+		{harm{name: "port taken from the bridge", network: listUsual, host: "ip link set END nomaster"}, "", 1},
+		{harm{name: "qdisc deleted", network: listLimited, host: "tc qdisc del dev END root; tc qdisc del dev END ingress"}, "", 1},
 	} {
 		t.Run(h.name, func(t *testing.T) {
 			p := newPatient(t)
