@@ -3,6 +3,10 @@ package box
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
 	"testing"
 	"time"
 
@@ -49,5 +53,22 @@ func TestCallContextHasDescendants(t *testing.T) {
 	}
 	if context.WithoutCancel(derived).Err() != nil {
 		t.Error("what is to be undone ends too")
+	}
+}
+
+// heedSignals has the process take signals again when the test ends. One that is called ignores some, and so would those that it starts.
+func heedSignals(t *testing.T) {
+	t.Cleanup(func() { signal.Notify(make(chan os.Signal, 1), syscall.SIGTERM, syscall.SIGINT) })
+}
+
+// Where the caller ignores them already, as in the DEL that takes back an ADD, no other signals are ignored: children can be waited for.
+func TestCallContextIgnoresNoMore(t *testing.T) {
+	heedSignals(t)
+	for range 2 {
+		_, end := callContext(plugin.Del, time.Minute)
+		defer end()
+	}
+	if err := exec.Command("true").Run(); err != nil {
+		t.Error(err)
 	}
 }
