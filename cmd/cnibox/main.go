@@ -10,6 +10,7 @@ import (
 
 	_ "github.com/cnibox/cnibox/cmd/cnibox/oneproc"
 	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/plugins"
 	"github.com/cnibox/cnibox/plugins/ipam/dhcp/daemon"
@@ -24,6 +25,6 @@ func main() {
 	detach.Serve()
 	tap.ServeLabelled()
 	daemon.Serve(plugins.All)
-	b := &box.Box{Plugins: plugins.All, Help: help}
+	b := &box.Box{Plugins: plugins.All, Help: help, Log: calls.Dir}
 	os.Exit(b.Main(box.OS()))
 }

@@ -26,6 +26,7 @@ const PluginsVersion = "1.9.1+cnibox." + Version
 type Box struct {
 	Plugins plugin.Table
 	Help    string // what the binary is for, shown when it is called by its own name
+	Log     string // the directory of the log of calls (pkg/calls); "" is none
 }
 
 // Process is the part of a process that Box uses, so that a test can be one.
@@ -53,7 +54,7 @@ func (b *Box) Main(p Process) int {
 		b.about(p, row)
 		return 0
 	case called:
-		return fail(p, plugin.CurrentVersion, b.unknown(name))
+		return exitCode(fail(p, plugin.CurrentVersion, b.unknown(name)))
 	case len(p.Args) > 1 && !strings.HasPrefix(name, "-"):
 		fmt.Fprintln(p.Stderr, b.unknown(name))
 		return 1
@@ -98,8 +99,8 @@ func (b *Box) unknown(name string) *types.Error {
 		`call it by the name of one of its plugins, or by one that ends in "-" and such a name: `+strings.Join(b.Plugins.Names(), ", "))
 }
 
-// fail prints err as the one document of the call.
-func fail(p Process, version string, err error) int {
+// fail prints err as the one document of the call, and returns it.
+func fail(p Process, version string, err error) error {
 	_, _ = p.Stdout.Write(result.PrintError(plugin.AsError(err), version))
-	return 1
+	return err
 }

@@ -54,6 +54,8 @@ type run struct {
 	stdin  io.Reader
 	plugin *fake
 	oldest string
+	log    string    // the directory of the log
+	answer io.Writer // in place of stdout
 
 	code           int
 	stdout, stderr bytes.Buffer
@@ -62,6 +64,7 @@ type run struct {
 func (r *run) main() {
 	b := &Box{
 		Help: "help text",
+		Log:  r.log,
 		Plugins: plugin.Table{
 			{Name: "demo", Kind: plugin.Main, Summary: "Makes a demo", Plugin: r.plugin, Oldest: r.oldest},
 			{Name: "host-local", Kind: plugin.IPAM, Summary: "Hands out addresses", Plugin: r.plugin},
@@ -69,8 +72,15 @@ func (r *run) main() {
 	}
 	r.code = b.Main(Process{
 		Args: r.args, Getenv: func(key string) string { return r.env[key] },
-		Stdin: r.stdin, Stdout: &r.stdout, Stderr: &r.stderr,
+		Stdin: r.stdin, Stdout: r.to(), Stderr: &r.stderr,
 	})
+}
+
+func (r *run) to() io.Writer {
+	if r.answer != nil {
+		return r.answer
+	}
+	return &r.stdout
 }
 
 // call runs the plugin demo. Each of the changes is NAME=value, or NAME for a
@@ -84,6 +94,7 @@ func call(t *testing.T, command, stdin string, changes ...string) *run {
 
 func prepare(t *testing.T, command, stdin string, changes ...string) *run {
 	t.Helper()
+	heedSignals(t)
 	if head, isObject := strings.CutSuffix(stdin, "}"); isObject && command == "CHECK" && !strings.Contains(stdin, "prevResult") {
 		stdin = head + `, "prevResult": {}}` // without which there is nothing to be checked
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -34,57 +35,77 @@ func limit(c plugin.Command) time.Duration {
 	}
 }
 
-// call serves one CNI call and returns the exit code.
+// call serves one CNI call, which the log has a line of if it is on, and returns the exit code.
 func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	// A pipe that nobody reads is an error of who writes, who can undo what was done.
 	signal.Ignore(syscall.SIGPIPE)
 	if p.Getenv("CNI_COMMAND") == string(plugin.Version) {
-		return answer(p, append(result.PrintVersions(row.Oldest), '\n'))
+		return exitCode(answer(p, append(result.PrintVersions(row.Oldest), '\n')))
 	}
+	log := calls.Begin(b.Log)
 	r, version, err := b.request(p, row)
 	if err != nil {
-		return fail(p, version, err)
+		log.End(row.Name, r, nil, fail(p, version, err), p.Getenv("TRACEPARENT"))
+		return 1
 	}
+	made, err := serve(p, row, r, version, log)
+	log.End(row.Name, r, made, err, p.Getenv("TRACEPARENT"))
+	return exitCode(err)
+}
+
+// serve does what a request asks for, and answers: with the result, or with the error that it returns.
+func serve(p Process, row *plugin.Descriptor, r *plugin.Request, version string, log *calls.Log) (made *types100.Result, err error) {
 	r.Pair = netns.NewPair(r.Netns, isTrue(p.Getenv("CNI_NETNS_OVERRIDE")))
 	defer r.Close()
 	// IPAM plugins never enter it: whoever calls them may not even see it.
 	if row.Kind != plugin.IPAM && (r.Command == plugin.Add || r.Command == plugin.Check) {
 		if err := r.Pair.Err(); err != nil {
-			return fail(p, version, err)
+			return nil, fail(p, version, err)
 		}
 	}
 	if err := request.NeedPrevResult(r, *row); err != nil {
-		return fail(p, version, err)
+		return nil, fail(p, version, err)
 	}
-	r.Trace = tracer(p, row.Name)
-	r.Warn = func(text string) { fmt.Fprintln(p.Stderr, row.Name+":", text) }
+	r.Trace = tracer(p, row.Name, log)
+	r.Warn = func(text string) {
+		fmt.Fprintln(p.Stderr, row.Name+":", text)
+		log.Step("warning: " + text)
+	}
 	deleter := detach.New(p.Getenv("CNIBOX_DETACH"), r.Trace)
 	defer deleter.Close()
-	r.Deleter = deleter
-	made, err := guard(r, row, limit(r.Command))
+	made, err = guard(r, row, limit(r.Command))
 	if err != nil {
-		return fail(p, version, err)
+		return nil, fail(p, version, err)
 	}
 	if r.Command != plugin.Add {
-		return 0
+		return nil, nil
 	}
-	code := answer(p, result.Print(made, version))
-	if code != 0 { // the runtime knows nothing of what was made
+	if err := answer(p, result.Print(made, version)); err != nil { // the runtime knows nothing of what was made
 		r = r.For(plugin.Del)
 		r.PrevResult = made
-		if _, err := guard(r, row, limit(plugin.Del)); err != nil {
-			fmt.Fprintln(p.Stderr, "take back what was made:", err)
+		if _, failed := guard(r, row, limit(plugin.Del)); failed != nil {
+			fmt.Fprintln(p.Stderr, "take back what was made:", failed)
+			err = fmt.Errorf("%w; take back what was made: %w", err, failed)
 		}
+		return nil, err
 	}
-	return code
+	return made, nil
 }
 
 func isTrue(text string) bool { return text == "1" || strings.EqualFold(text, "true") }
 
 // answer prints the one document of a call that succeeded.
-func answer(p Process, document []byte) int {
-	if _, err := p.Stdout.Write(document); err != nil {
-		fmt.Fprintln(p.Stderr, "write the answer to standard output:", err)
+func answer(p Process, document []byte) error {
+	_, err := p.Stdout.Write(document)
+	if err != nil {
+		err = fmt.Errorf("write the answer to standard output: %w", err)
+		fmt.Fprintln(p.Stderr, err)
+	}
+	return err
+}
+
+func exitCode(err error) int {
+	if err != nil {
 		return 1
 	}
 	return 0
@@ -142,13 +163,17 @@ func firstFrames(stack string) string {
 	return strings.Join(lines[:min(len(lines), most)], "\n")
 }
 
-// tracer prints each step with the time since the start to stderr when CNIBOX_TRACE is set.
-func tracer(p Process, name string) func(string) {
+// tracer prints each step with the time since the start to stderr when CNIBOX_TRACE is set, and notes it for the log when that is on.
+func tracer(p Process, name string, log *calls.Log) func(string) {
 	if p.Getenv("CNIBOX_TRACE") == "" {
-		return nil
+		if log == nil {
+			return nil
+		}
+		return log.Step
 	}
 	start := time.Now()
 	return func(step string) {
 		fmt.Fprintf(p.Stderr, "%s +%dus %s\n", name, time.Since(start).Microseconds(), step)
+		log.Step(step)
 	}
 }

@@ -22,17 +22,17 @@ const cacheDir = "/var/lib/cni"
 // maxStdin bounds the configuration, in bytes. The largest there are, with a GC list of a full node, have some hundred KiB.
 const maxStdin = 16 << 20
 
-// request reads and validates a call. Nothing is changed by it. The version is what an error document should name, as far as it is
-// known.
+// request reads and validates a call. Nothing is changed by it. When it fails, the request has what was read before. The version is what
+// an error document should name, as far as it is known.
 func (b *Box) request(p Process, row *plugin.Descriptor) (r *plugin.Request, version string, err error) {
 	version = plugin.CurrentVersion
 	r = &plugin.Request{Command: plugin.Command(p.Getenv("CNI_COMMAND")), Plugins: b.Plugins}
 	if err := environment(p, r); err != nil {
-		return nil, version, err
+		return r, version, err
 	}
 	config, err := configuration(p, limit(r.Command))
 	if err != nil {
-		return nil, version, err
+		return r, version, err
 	}
 	err = request.Read(r, config, *row)
 	if plugin.AtLeast(r.Version, "0.1.0") {

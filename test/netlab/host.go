@@ -13,7 +13,7 @@ import (
 )
 
 // Host is a node: a network namespace with its loopback link up and forwarding off, and a mount namespace with empty
-// /run, /var/lib/cni, /etc/cni and /opt/cni. Hosts know nothing of each other.
+// /run, /var/lib/cni, /var/log, /etc/cni and /opt/cni. Hosts know nothing of each other.
 type Host struct {
 	Namespace
 	// path is the PATH of the plugins.
@@ -83,7 +83,7 @@ func resetSysctls() error {
 }
 
 // privateDirs are the directories every Host has for itself, empty at first. /run is another.
-var privateDirs = []string{"/var/lib/cni", "/etc/cni", "/opt/cni"}
+var privateDirs = []string{"/var/lib/cni", "/var/log", "/etc/cni", "/opt/cni"}
 
 // privateFiles gives the calling thread, which must be in a new mount namespace, the files of a fresh node: an empty
 // /run and empty privateDirs, and a /sys that shows the thread's network namespace. All else is the machine's.

@@ -27,7 +27,8 @@ func (n *Namespace) Snapshot(t testing.TB) *Snapshot {
 	return n.snapshot(t, interfaceLines, filterLines)
 }
 
-// Snapshot records the network of the Host, its mounts, and the files below /run, /var/lib/cni, /etc/cni and /opt/cni.
+// Snapshot records the network of the Host, its mounts, and the files below /run, /var/lib/cni, /var/log, /etc/cni and
+// /opt/cni.
 func (h *Host) Snapshot(t testing.TB) *Snapshot {
 	t.Helper()
 	return h.snapshot(t, interfaceLines, filterLines, fileLines, mountLines)
