@@ -69,7 +69,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 	root.SetVersionTemplate("cnictl v{{.Version}}\n")
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		newShow(), newDoctor(),
+		newShow(), newLog(), newDoctor(),
 		newInstall(), newUninstall(), newList(),
 		newProbe(), newExec(), newCapture(), newExplain(),
 		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newStatus(), newRepair(),

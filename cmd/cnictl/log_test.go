@@ -1,0 +1,211 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// logDir returns a directory in which the log is on and has some calls.
+func logDir(t *testing.T) string {
+	t.Helper()
+	dir := filepath.Join(t.TempDir(), "log")
+	if err := calls.On(dir, calls.MinSize); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "calls.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	id := strings.Repeat("c0ffee", 8)
+	for i, c := range []calls.Call{
+		{Verb: "ADD", Addresses: []string{"10.88.0.7/24"}, TraceID: "0af7651916cd43dd8448eb211c80319c"},
+		{Verb: "CHECK", Error: &types.Error{Code: 11, Msg: strings.Repeat("long ", 100) + "\x1b[31mtail"}},
+		{Verb: "DEL"},
+	} {
+		c.Time, c.Took, c.Plugin = time.Now().Add(time.Duration(i-10)*time.Hour), 2345*time.Microsecond, "bridge"
+		c.Key, c.Netns, c.PID = plugin.Key{Network: "demo", ContainerID: id, IfName: "eth0"}, "/run/netns/web", 4711
+		line, _ := json.Marshal(c)
+		if _, err := f.Write(append(line, '\n')); err != nil {
+			t.Fatal(err)
+		}
+	}
+	return dir
+}
+
+func runCnictl(args ...string) (code int, stdout, stderr string) {
+	var out, errs bytes.Buffer
+	code = execute(args, &out, &errs)
+	return code, out.String(), errs.String()
+}
+
+func TestLogText(t *testing.T) {
+	dir := logDir(t)
+	tests := []struct {
+		name  string
+		args  []string
+		lines int // with the head
+		has   []string
+		lacks []string
+	}{
+		{"all", nil, 4, []string{"c0ffeec0ffee ", "10.88.0.7/24", "2.3 ms", "error 11: long long", "long…", " ok"}, []string{"tail", "/run/netns/web", "\x1b"}},
+		{"wide", []string{"--wide"}, 4, []string{strings.Repeat("c0ffee", 8), "long ?[31mtail", "/run/netns/web", "4711", "0af7651916cd43dd8448eb211c80319c"}, []string{"\x1b"}},
+		{"the last", []string{"-n", "1"}, 2, []string{"DEL"}, []string{"ADD"}},
+		{"errors", []string{"--errors"}, 2, []string{"CHECK"}, []string{"ADD"}},
+		{"verb", []string{"--verb", "del"}, 2, []string{"DEL"}, nil},
+		{"since", []string{"--since", "8h30m"}, 2, []string{"DEL"}, nil},
+		{"none", []string{"--network", "none"}, 1, []string{"no such calls"}, nil},
+		{"an address", []string{"10.88.0.7"}, 2, []string{"FROM", "2h0m0s", strings.Repeat("c0ffee", 8)}, []string{"CHECK", "still"}},
+		{"errors of who had an address", []string{"10.88.0.7", "--errors"}, 2, []string{"CHECK"}, []string{"FROM"}},
+		{"an address of nobody", []string{"10.88.0.8"}, 1, []string{"nobody had 10.88.0.8, by what the log has since"}, nil},
+		{"an address at another time", []string{"10.88.0.7", "--since", "1h"}, 1, []string{"nobody had"}, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			code, out, errs := runCnictl(append([]string{"log", "--dir", dir}, tt.args...)...)
+			if code != 0 || errs != "" || strings.Count(out, "\n") != tt.lines {
+				t.Errorf("exit code %d, %s", code, errs)
+			}
+			for _, text := range tt.has {
+				if !strings.Contains(out, text) {
+					t.Errorf("%q is missing", text)
+				}
+			}
+			for _, text := range tt.lacks {
+				if strings.Contains(out, text) {
+					t.Errorf("%q is there", text)
+				}
+			}
+			if t.Failed() {
+				t.Log(out)
+			}
+		})
+	}
+}
+
+func TestLogErrors(t *testing.T) {
+	dir, empty := logDir(t), t.TempDir()
+	tests := []struct {
+		name string
+		args []string
+		code int
+		says string
+	}{
+		{"no log", []string{"log", "--dir", empty}, 1, "cnictl log on"},
+		{"a wrong time", []string{"log", "--dir", dir, "--since", "Tuesday"}, 2, "Tuesday"},
+		{"a wrong number", []string{"log", "--dir", dir, "-n", "-1"}, 2, "-n -1"},
+		{"too much", []string{"log", "--dir", dir, "a", "b"}, 2, "one argument too many"},
+		{"too small", []string{"log", "on", "--dir", empty, "--size", "1k"}, 2, "16KiB to 100MiB"},
+		{"too large", []string{"log", "on", "--dir", empty, "--size", "1G"}, 2, "16KiB to 100MiB"},
+		{"no size", []string{"log", "on", "--dir", empty, "--size", "much"}, 2, "16KiB to 100MiB"},
+		{"nothing to follow", []string{"log", "-f", "--dir", filepath.Join(empty, "none")}, 1, "cnictl log on"},
+	}
+	for _, tt := range tests {
+		if code, out, errs := runCnictl(tt.args...); code != tt.code || !strings.Contains(errs, tt.says) || out != "" {
+			t.Errorf("%s: exit code %d\n%s%s", tt.name, code, out, errs)
+		}
+	}
+	if left, _ := os.ReadDir(empty); len(left) > 0 {
+		t.Errorf("made %v", left)
+	}
+}
+
+func TestLogJSON(t *testing.T) {
+	dir := logDir(t)
+	if err := os.Symlink("/none", filepath.Join(dir, "calls.jsonl.1")); err != nil {
+		t.Fatal(err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "calls.jsonl"), os.O_APPEND|os.O_WRONLY, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	if _, err := f.WriteString("{\"time\":\"torn\n"); err != nil {
+		t.Fatal(err)
+	}
+	code, out, errs := runCnictl("log", "--dir", dir, "10.88.0.7", "--json")
+	var document struct {
+		Calls []struct {
+			Verb, ContainerID, Ifname string
+			DurationUs                int
+			Error                     *types.Error
+		}
+		Holders []struct {
+			Network, ContainerID string
+			From, To             time.Time
+		}
+		Torn       int
+		Unreadable []string
+	}
+	if err := json.Unmarshal([]byte(out), &document); err != nil || code != 1 || errs != "" {
+		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, errs)
+	}
+	if len(document.Calls) != 3 || document.Calls[0].Verb != "ADD" || document.Calls[0].DurationUs != 2345 || document.Calls[0].Ifname != "eth0" ||
+		document.Calls[1].Error.Code != 11 || document.Torn != 1 || len(document.Unreadable) != 1 || len(document.Holders) != 1 {
+		t.Fatalf("got %s", out)
+	}
+	if h := document.Holders[0]; h.Network != "demo" || h.To.Sub(h.From).Round(time.Minute) != 2*time.Hour {
+		t.Errorf("got %+v", h)
+	}
+	code, out, errs = runCnictl("log", "--dir", dir)
+	if code != 1 || strings.Count(out, "\n") != 4 || !strings.Contains(errs, "1 lines of the log are torn") || !strings.Contains(errs, "calls.jsonl.1") {
+		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	}
+}
+
+func TestLogSwitch(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "log")
+	for _, step := range []struct {
+		args []string
+		says string
+	}{
+		{[]string{"status"}, "the log is off"},
+		{[]string{"on"}, "calls.jsonl, of 10 MiB at most"},
+		{[]string{"on", "--size", "20MiB"}, "of 20 MiB at most"},
+		{[]string{"status", "--json"}, `"limit": 20971520`},
+		{[]string{"off"}, "the log is off"},
+		{[]string{"status", "--json"}, `"on": false`},
+	} {
+		if code, out, errs := runCnictl(append([]string{"log", "--dir", dir}, step.args...)...); code != 0 || errs != "" || !strings.Contains(out, step.says) {
+			t.Errorf("%v: exit code %d\n%s%s", step.args, code, out, errs)
+		}
+	}
+	if code, _, errs := runCnictl("log", "--dir", dir); code != 0 || !strings.Contains(errs, "the log is off") {
+		t.Errorf("exit code %d, %s", code, errs)
+	}
+}
+
+func TestStreamed(t *testing.T) {
+	c := calls.Call{Verb: "ADD", Plugin: "bridge", Key: plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}, Addresses: []string{"10.88.0.7/24"}}
+	d := c
+	d.Pod, d.Plugin, d.Error = "default/a-pod-with-a-long-name", "tuning", &types.Error{Code: 7, Msg: "no"}
+	for _, wide := range []bool{false, true} {
+		one, two := streamed(&c, wide), streamed(&d, wide)
+		if strings.Index(one, "demo") != strings.Index(two, "demo") || !strings.HasSuffix(one, "  10.88.0.7/24") || !strings.HasSuffix(two, "  error 7: no") {
+			t.Errorf("\n%s\n%s", one, two)
+		}
+	}
+}
+
+func TestPrintHolders(t *testing.T) {
+	from := time.Now().Add(-time.Hour)
+	to := from.Add(time.Minute)
+	var out bytes.Buffer
+	printHolders(&out, netip.MustParseAddr("10.88.0.7"), []holder{{ContainerID: "a", From: from, To: &to, Replaced: true}, {ContainerID: "b\x1b", From: to}}, from)
+	for _, text := range []string{moment(to) + " (no DEL)", "1m0s", "has it still", "59m0s", "b?"} {
+		if !strings.Contains(out.String(), text) {
+			t.Errorf("%q is missing:\n%s", text, &out)
+		}
+	}
+}
