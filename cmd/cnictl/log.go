@@ -15,10 +15,10 @@ import (
 
 // logged is what log --json prints.
 type logged struct {
-	Calls      []calls.Call `json:"calls"`
-	Holders    []holder     `json:"holders,omitempty"` // of the address that was asked for
-	Torn       int          `json:"torn"`              // lines of the log that are no calls
-	Unreadable []string     `json:"unreadable,omitempty"`
+	Calls      []calls.Call    `json:"calls"`
+	Holders    []addressHolder `json:"holders,omitempty"` // of the address that was asked for
+	Torn       int             `json:"torn"`              // lines of the log that are no calls
+	Unreadable []string        `json:"unreadable,omitempty"`
 }
 
 func newLog() *cobra.Command {
@@ -33,8 +33,9 @@ IP address. Of an IP address it shows which containers had it, and when.`,
   cnictl log 10.88.0.7
   cnictl log web-1 --since 2h
   cnictl log --errors -f`,
-		Args: arguments(0, 1),
-		RunE: func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+		Args:              arguments(0, 1),
+		ValidArgsFunction: completeLogged,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	addJSONFlag(cmd)
 	cmd.PersistentFlags().StringVar(&f.dir, "dir", calls.Dir, "directory of the log")
@@ -47,6 +48,8 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 	flags.IntVarP(&f.lines, "lines", "n", 0, "only the last so many; 0 is all, or 10 with --follow")
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with calls as they come")
 	flags.BoolVar(&f.wide, "wide", false, "show all of ids and errors, and more columns")
+	complete(cmd, "network", completeNetwork)
+	complete(cmd, "verb", cobra.FixedCompletions([]cobra.Completion{"ADD", "DEL", "CHECK", "GC", "STATUS"}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(newLogOn(&f.dir), newLogOff(&f.dir), newLogStatus(&f.dir))
 	return cmd
 }
@@ -114,7 +117,7 @@ func (f *logFlags) list(cmd *cobra.Command) error {
 	}
 	address, isAddress := f.Address()
 	if isAddress {
-		document.Holders = holders(f.Holders(all))
+		document.Holders = addressHolders(f.Holders(all))
 	}
 	document.Calls = f.last(append(document.Calls, f.Apply(all)...))
 	failed := output(cmd, document, func(w io.Writer) {
@@ -125,7 +128,7 @@ func (f *logFlags) list(cmd *cobra.Command) error {
 		printCalls(w, document.Calls, f.wide)
 	})
 	if torn > 0 && !wantsJSON(cmd) {
-		fmt.Fprintf(cmd.ErrOrStderr(), "%d lines of the log are torn, as by a full disk, and were left out\n", torn)
+		fmt.Fprintf(cmd.ErrOrStderr(), "left out what is torn, as by a full disk: %s\n", counted(torn, "line"))
 	}
 	if wantsJSON(cmd) && err != nil {
 		err = commandError{exitFailed} // the document says why

@@ -89,9 +89,9 @@ func (s *logStatus) describe(w io.Writer) {
 		fmt.Fprintf(w, "the log is %s: calls leave nothing\n", weak.Sprint("off"))
 	}
 	if s.Begins != nil {
-		fmt.Fprintf(w, "it has %d calls since %s, in %s\n", s.Calls, moment(*s.Begins), humanize.IBytes(uint64(s.Size)))
+		fmt.Fprintf(w, "it has %s since %s, in %s\n", counted(s.Calls, "call"), moment(*s.Begins), humanize.IBytes(uint64(s.Size)))
 	}
 	if s.Torn > 0 {
-		fmt.Fprintf(w, "%d lines are torn\n", s.Torn)
+		fmt.Fprintf(w, "torn, as by a full disk: %s\n", counted(s.Torn, "line"))
 	}
 }

@@ -80,8 +80,8 @@ func shortID(id string) string {
 	return id
 }
 
-// holder is an attachment that had an address, as log --json prints it.
-type holder struct {
+// addressHolder is an attachment that had an address, as log --json prints it.
+type addressHolder struct {
 	Network     string     `json:"network"`
 	ContainerID string     `json:"containerID"`
 	IfName      string     `json:"ifname"`
@@ -91,10 +91,10 @@ type holder struct {
 	Replaced    bool       `json:"replaced,omitempty"` // there is no DEL: To is when another one got it
 }
 
-func holders(list []*calls.Holder) []holder {
-	all := []holder{}
+func addressHolders(list []*calls.Holder) []addressHolder {
+	all := []addressHolder{}
 	for _, h := range list {
-		one := holder{Network: h.Network, ContainerID: h.ContainerID, IfName: h.IfName, Pod: h.Pod, From: h.From, Replaced: h.Replaced}
+		one := addressHolder{Network: h.Network, ContainerID: h.ContainerID, IfName: h.IfName, Pod: h.Pod, From: h.From, Replaced: h.Replaced}
 		if !h.To.IsZero() {
 			one.To = &h.To
 		}
@@ -104,7 +104,7 @@ func holders(list []*calls.Holder) []holder {
 }
 
 // printHolders says who had an address, by a log that begins at some time.
-func printHolders(w io.Writer, address netip.Addr, list []holder, begins time.Time) {
+func printHolders(w io.Writer, address netip.Addr, list []addressHolder, begins time.Time) {
 	if len(list) == 0 {
 		fmt.Fprintf(w, "nobody had %s, by what the log has", address)
 		if !begins.IsZero() {

@@ -159,7 +159,7 @@ func TestLogJSON(t *testing.T) {
 		t.Errorf("got %+v", h)
 	}
 	code, out, errs = runCnictl("log", "--dir", dir)
-	if code != 1 || strings.Count(out, "\n") != 4 || !strings.Contains(errs, "1 lines of the log are torn") || !strings.Contains(errs, "calls.jsonl.1") {
+	if code != 1 || strings.Count(out, "\n") != 4 || !strings.Contains(errs, "torn, as by a full disk: 1 line") || !strings.Contains(errs, "calls.jsonl.1") {
 		t.Errorf("exit code %d\n%s%s", code, out, errs)
 	}
 }
@@ -202,10 +202,20 @@ func TestPrintHolders(t *testing.T) {
 	from := time.Now().Add(-time.Hour)
 	to := from.Add(time.Minute)
 	var out bytes.Buffer
-	printHolders(&out, netip.MustParseAddr("10.88.0.7"), []holder{{ContainerID: "a", From: from, To: &to, Replaced: true}, {ContainerID: "b\x1b", From: to}}, from)
+	printHolders(&out, netip.MustParseAddr("10.88.0.7"), []addressHolder{{ContainerID: "a", From: from, To: &to, Replaced: true}, {ContainerID: "b\x1b", From: to}}, from)
 	for _, text := range []string{moment(to) + " (no DEL)", "1m0s", "has it still", "59m0s", "b?"} {
 		if !strings.Contains(out.String(), text) {
 			t.Errorf("%q is missing:\n%s", text, &out)
+		}
+	}
+}
+
+func TestCompleteLogged(t *testing.T) {
+	dir := logDir(t)
+	id := strings.Repeat("c0ffee", 8)
+	for _, c := range []struct{ begin, want string }{{"", "10.88.0.7\t" + id + "\n" + id + "\tdemo\n:4\n"}, {"10", "10.88.0.7\t" + id + "\n:4\n"}, {"x", ":4\n"}} {
+		if _, out, _ := runCnictl("__complete", "log", "--dir", dir, c.begin); !strings.HasSuffix(out, c.want) {
+			t.Errorf("%q: got %q, want %q", c.begin, out, c.want)
 		}
 	}
 }
