@@ -89,6 +89,9 @@ type Stop struct {
 	Remedy      string   `json:"remedy"`
 }
 
+// Node returns the node that the report is about, as it was read last.
+func (r *Report) Node() *node.Node { return r.node }
+
 // Name returns an attachment as people name it on one network, "" if it is none.
 func (it *Item) Name() string { return nameOf(it.ContainerID, it.IfName, it.Owner) }
 

@@ -56,6 +56,7 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 	for _, r := range results {
 		add(r.Config)
 	}
+	n.configs = configs
 	var valid []plugin.Key // by which the reference plugins' rules are told apart, whose comments are hashes
 	for _, r := range results {
 		valid = append(valid, r.Key())

@@ -13,6 +13,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -53,9 +54,10 @@ type Node struct {
 
 	Stores []plugin.Store `json:"-"` // where plugins of this node may hold something
 
-	byKey map[string]*Attachment // by Key.String()
-	links links
-	ids   map[int]*Namespace // by their ids as the host counts them
+	byKey   map[string]*Attachment // by Key.String()
+	configs []*conf.Object
+	links   links
+	ids     map[int]*Namespace // by their ids as the host counts them
 
 	plugins plugin.Table
 }
@@ -106,6 +108,10 @@ func (n *Node) couldNot(what string, err error, network string) {
 	}
 	n.Unread = append(n.Unread, Unread{what, err.Error(), network})
 }
+
+// Configs returns the configurations of plugins that networks and results have, and all objects inside of them. One is empty: it stands for
+// what plugins do unless they are told otherwise.
+func (n *Node) Configs() []*conf.Object { return n.configs }
 
 // Attachment returns the attachment with a key, nil if there is none.
 func (n *Node) Attachment(k plugin.Key) *Attachment { return n.byKey[k.String()] }

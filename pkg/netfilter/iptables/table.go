@@ -148,6 +148,11 @@ func (t *table) edit(ctx context.Context, c change) error {
 	if len(lines) == 0 {
 		return nil
 	}
+	return t.restoreLines(ctx, lines)
+}
+
+// restoreLines has iptables-restore make a change, all of it or nothing.
+func (t *table) restoreLines(ctx context.Context, lines []string) error {
 	t.ids = nil
 	forgetListings(ctx)
 	input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"

@@ -1,0 +1,149 @@
+package purge
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/containernetworking/cni/libcni"
+
+	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/lease"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
+)
+
+// stateDir is ours as a whole: locks, records of rules and devices, what is known of processes.
+const stateDir = "/run/cnibox"
+
+// emptied are the directories that are removed if nothing is in them then, each after those in it.
+var emptied = []string{
+	libcni.CacheDir + "/results", "/var/lib/cni/networks", "/var/lib/cni/flannel", "/run/cni/tuning", "/run/cni/dhcp.leases", "/run/cni",
+}
+
+// directory is one that goes with all that is in it.
+type directory string
+
+// Remove removes it.
+func (d directory) Remove(context.Context) error { return os.RemoveAll(string(d)) }
+
+// emptyDirectory is one that goes if it is empty.
+type emptyDirectory string
+
+// Remove removes it.
+func (d emptyDirectory) Remove(context.Context) error {
+	err := os.Remove(string(d))
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, fs.ErrExist) || isNotEmpty(string(d)) {
+		return nil
+	}
+	return err
+}
+
+func isNotEmpty(dir string) bool {
+	entries, err := os.ReadDir(dir)
+	return err == nil && len(entries) > 0
+}
+
+// leaseDir is where a network keeps its leases.
+type leaseDir string
+
+// Remove removes what host-local keeps besides leases, and the directory if nothing else is in it.
+func (d leaseDir) Remove(ctx context.Context) error {
+	others, err := d.others()
+	if err != nil {
+		return err
+	}
+	if len(others) > 0 {
+		return plugin.Errorf("repeat this", "it has got %s", strings.Join(others, ", "))
+	}
+	return os.RemoveAll(string(d))
+}
+
+// others returns the names of the files that are not host-local's own.
+func (d leaseDir) others() (names []string, err error) {
+	entries, err := os.ReadDir(string(d))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if e.Name() != "lock" && !strings.HasPrefix(e.Name(), "last_reserved_ip.") {
+			names = append(names, e.Name())
+		}
+	}
+	return names, err
+}
+
+// addFiles finds what is kept in files. Leases that gc removes are not in the way.
+func (p *Plan) addFiles(n *node.Node, r *collect.Report) {
+	going := map[string]bool{}
+	for _, it := range r.Goes {
+		for _, t := range it.Held {
+			if a, ok := t.Address(); ok {
+				going[t.Network+"/"+a.String()] = true
+			}
+		}
+	}
+	var dirs []string
+	for _, s := range n.Stores {
+		if d, ok := s.(lease.Dir); ok && !slices.Contains(dirs, string(d)) {
+			dirs = append(dirs, string(d))
+		}
+	}
+	for _, dir := range dirs {
+		p.addLeases(dir, going)
+	}
+	for _, dir := range emptied {
+		if _, err := os.Lstat(dir); err == nil {
+			p.Goes = append(p.Goes, Thing{What: "directory " + dir + ", if it is empty", remover: emptyDirectory(dir)})
+		}
+	}
+	if _, err := os.Lstat(stateDir); err == nil {
+		p.Goes = append(p.Goes, Thing{What: "directory " + stateDir, remover: directory(stateDir)})
+	}
+	if _, err := os.Lstat("/run/cni/dhcp.sock"); err == nil {
+		p.stay("/run/cni/dhcp.sock", "the DHCP daemon has it: stop that, such as with systemctl disable --now cnibox-dhcp.socket cnibox-dhcp.service")
+	}
+}
+
+// addLeases decides about the networks of a directory, and the index beside them.
+func (p *Plan) addLeases(dir string, going map[string]bool) {
+	entries, _ := os.ReadDir(dir) // what can't be read gc has said
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if !e.IsDir() {
+			continue
+		}
+		if e.Name() == ".cnibox" {
+			p.Goes = append(p.Goes, Thing{What: "directory " + path, remover: directory(path)})
+			continue
+		}
+		others, err := leaseDir(path).others()
+		others = slices.DeleteFunc(others, func(name string) bool { return going[e.Name()+"/"+name] })
+		switch {
+		case err != nil:
+			p.stay("directory "+path, err.Error())
+		case len(others) > 0:
+			p.stay("directory "+path, "it has files that are no leases: "+strings.Join(others, ", "))
+		default:
+			p.Goes = append(p.Goes, Thing{What: "directory " + path, remover: leaseDir(path)})
+		}
+	}
+}
+
+// addSettings names what stays, since others may need it.
+func (p *Plan) addSettings() {
+	for _, key := range []string{"net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"} {
+		if value, err := sysctl.Get(key); err == nil && value != "0" {
+			name := strings.ReplaceAll(key, "/", ".")
+			p.stay("sysctl "+name+"="+value, "others may need it; if not: sysctl -w "+name+"=0")
+		}
+	}
+	if _, err := os.Lstat("/var/log/cnibox"); err == nil {
+		p.stay("/var/log/cnibox", "it is the log of what was done here")
+	}
+}

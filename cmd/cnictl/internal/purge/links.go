@@ -1,0 +1,202 @@
+package purge
+
+import (
+	"context"
+	"fmt"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// ownLink is a link that goes.
+type ownLink struct {
+	name  string
+	index int
+}
+
+// Remove removes the link, unless another one has its name by now, or it has got ports.
+func (l ownLink) Remove(context.Context) error {
+	h := &netlink.Handle{}
+	now, err := h.LinkByName(l.name)
+	if link.IsNotFound(err) || err == nil && now.Attrs().Index != l.index {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	all, err := link.List(h)
+	if err != nil {
+		return err
+	}
+	for _, other := range all {
+		if other.Attrs().MasterIndex == l.index {
+			return plugin.Errorf("repeat this", "it has got the port %s", other.Attrs().Name)
+		}
+	}
+	return link.Delete(h, l.index)
+}
+
+// addLinks finds the bridges that networks name, with the gateways' links of their VLANs, and ifbs.
+func (p *Plan) addLinks(n *node.Node) {
+	bridges, own := bridgesOf(n), subnets(n)
+	for _, l := range n.Links() {
+		bridge, _, isVLAN := strings.Cut(l.Name, ".")
+		isGateway := isVLAN && l.Kind == "veth" && bridges[bridge] && isPortOf(n, l, bridge)
+		if isGateway || l.Kind == "ifb" && ifbName.MatchString(l.Name) && !isHeld(n, l) {
+			p.Goes = append(p.Goes, Thing{What: "link " + l.Name, remover: ownLink{l.Name, l.Link.Attrs().Index}})
+		}
+	}
+	for _, l := range n.Links() { // after the links that are their ports
+		if l.Kind == "bridge" && bridges[l.Name] {
+			p.addBridge(n, l, own)
+		}
+	}
+}
+
+// ifbName is how the bandwidth plugins call ifbs.
+var ifbName = regexp.MustCompile("^bwp[0-9a-f]{12}$")
+
+// isPortOf reports whether the other end of the gateway's link is a port of the bridge.
+func isPortOf(n *node.Node, gateway *node.Link, bridge string) bool {
+	other := otherEnd(n, gateway)
+	return other != nil && other.Master == bridge && other.Link.Attrs().Alias == "port of "+gateway.Name
+}
+
+// otherEnd returns the other end of a veth pair, nil if it is in another namespace.
+func otherEnd(n *node.Node, l *node.Link) *node.Link {
+	for _, other := range n.Links() {
+		if l.Kind == "veth" && l.Link.Attrs().NetNsID < 0 && other.Link.Attrs().Index == l.Link.Attrs().ParentIndex {
+			return other
+		}
+	}
+	return nil
+}
+
+// addBridge decides about a bridge that a network names. What has a port or an address of others is not what the plugin has made.
+func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
+	for _, l := range n.Links() {
+		leadsInside := l.Kind == "veth" && l.Link.Attrs().NetNsID >= 0
+		switch {
+		case l.Parent == bridge.Name:
+			p.stay("bridge "+bridge.Name, "link "+l.Name+" is made on it")
+			return
+		case l.Master != bridge.Name:
+		case leadsInside && l.Owner == "":
+			p.refused("bridge "+bridge.Name, "its port "+l.Name+" leads into a network namespace, and is no attachment that is known")
+			return
+		case leadsInside: // of an attachment
+		case otherEnd(n, l) == nil || !isPortOf(n, otherEnd(n, l), bridge.Name):
+			p.stay("bridge "+bridge.Name, "it has the port "+l.Name)
+			return
+		}
+	}
+	for _, a := range bridge.Addresses {
+		isOwn := a.Addr().IsLinkLocalUnicast() || slices.ContainsFunc(own, func(s netip.Prefix) bool { return s.Contains(a.Addr()) })
+		if !isOwn {
+			p.stay("bridge "+bridge.Name, fmt.Sprintf("it has the address %s, which is in none of its networks; if it is not needed: ip link delete %s", a, bridge.Name))
+			return
+		}
+	}
+	p.Goes = append(p.Goes, Thing{What: "bridge " + bridge.Name, remover: ownLink{bridge.Name, bridge.Link.Attrs().Index}})
+}
+
+// bridgesOf returns the names of the bridges that networks and results name.
+func bridgesOf(n *node.Node) map[string]bool {
+	names := map[string]bool{}
+	for _, c := range n.Configs() {
+		switch typeOf(c) {
+		case "bridge":
+			names[bridgeIn(c)] = true
+		case "flannel":
+			if delegate := c.Object("delegate"); typeOf(delegate) == "bridge" || typeOf(delegate) == "" {
+				names[bridgeIn(delegate)] = true
+			}
+		}
+	}
+	return names
+}
+
+// typeOf returns our plugin that a configuration names, "" if it names none.
+func typeOf(c *conf.Object) string {
+	name := ""
+	c.String("type", &name)
+	if row := plugins.All.Find(name); row != nil {
+		return row.Name
+	}
+	return name
+}
+
+func bridgeIn(c *conf.Object) string {
+	name := "cni0"
+	c.String("bridge", &name)
+	return name
+}
+
+// subnets returns those of the networks of this node: of pools, of what attachments have and have had, and flannel's.
+func subnets(n *node.Node) (list []netip.Prefix) {
+	for _, w := range n.Networks {
+		for _, pool := range w.Pools {
+			if s, err := netip.ParsePrefix(pool.Subnet); err == nil {
+				list = append(list, s)
+			}
+		}
+	}
+	for _, a := range n.Attachments {
+		for _, prefix := range a.Addresses {
+			list = append(list, prefix.Masked())
+		}
+	}
+	for _, c := range n.Configs() {
+		if typeOf(c) == "flannel" {
+			list = append(list, flannelSubnets(c)...)
+		}
+	}
+	return list
+}
+
+// flannelSubnets returns what flannel's daemon has written down.
+func flannelSubnets(c *conf.Object) (list []netip.Prefix) {
+	path := "/run/flannel/subnet.env"
+	c.String("subnetFile", &path)
+	text, _ := state.Read(path) // none if there is no daemon
+	for line := range strings.Lines(string(text)) {
+		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
+		if s, err := netip.ParsePrefix(value); err == nil && strings.HasSuffix(key, "_SUBNET") {
+			list = append(list, s.Masked())
+		}
+	}
+	return list
+}
+
+// refuseStrangers looks for veths of the host that lead to containers of the node's networks and are no attachments that are known. A bridge
+// says so of its ports.
+func (p *Plan) refuseStrangers(n *node.Node) {
+	own := subnets(n)
+	for _, l := range n.Links() {
+		isKnown := l.Owner != "" || slices.ContainsFunc(n.Attachments, func(a *node.Attachment) bool { return a.HostEnd == l })
+		if l.Kind != "veth" || l.Link.Attrs().NetNsID < 0 || isKnown {
+			continue
+		}
+		for _, a := range l.Addresses {
+			if slices.ContainsFunc(own, func(s netip.Prefix) bool { return s.Contains(a.Addr()) }) && !a.Addr().IsLinkLocalUnicast() {
+				p.refused("link "+l.Name, fmt.Sprintf("it leads into a network namespace, has the address %s of one of the node's networks, and is no attachment that is known", a))
+			}
+		}
+	}
+}
+
+// isHeld reports whether somebody who is known holds a link, or nobody does.
+func isHeld(n *node.Node, l *node.Link) bool {
+	isLink := func(t node.Thing) bool { return t.What == "link "+l.Name }
+	return slices.ContainsFunc(n.Unowned, isLink) || slices.ContainsFunc(n.Attachments, func(a *node.Attachment) bool { return slices.ContainsFunc(a.Held, isLink) })
+}

@@ -1,0 +1,128 @@
+// Package purge takes away what networks have left on a node when nobody uses them any more.
+package purge
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Thing is something on the node.
+type Thing struct {
+	What string `json:"what"`
+	Why  string `json:"why,omitempty"` // it stays, or is in the way
+
+	remover
+}
+
+// remover removes a thing, if it is still there and nobody uses it.
+type remover interface {
+	Remove(ctx context.Context) error
+}
+
+// Plan is what would become of a node.
+type Plan struct {
+	Refused     []Thing         `json:"refused"`     // what may be in use, because of which nothing goes
+	Attachments []*collect.Item `json:"attachments"` // those that nobody uses
+	Goes        []Thing         `json:"goes"`
+	Stays       []Thing         `json:"stays"`
+	Removed     bool            `json:"removed"`
+}
+
+// New looks at what there is, besides attachments, of which gc has made a report.
+func New(ctx context.Context, n *node.Node, r *collect.Report) (*Plan, error) {
+	p := &Plan{Refused: []Thing{}, Attachments: r.Goes, Goes: []Thing{}, Stays: []Thing{}}
+	p.refuse(n, r)
+	p.addUnowned(n, r)
+	p.addLinks(n)
+	filter, kept, err := netfilter.Leavings(ctx)
+	for _, l := range filter {
+		p.Goes = append(p.Goes, Thing{What: l.String(), remover: l})
+	}
+	for _, what := range kept {
+		p.stay(what, "it is the administrator's, and has rules or is used")
+	}
+	p.addFiles(n, r)
+	p.addSettings()
+	return p, err
+}
+
+func (p *Plan) stay(what, why string) { p.Stays = append(p.Stays, Thing{What: what, Why: why}) }
+
+func (p *Plan) refused(what, why string) { p.Refused = append(p.Refused, Thing{What: what, Why: why}) }
+
+// refuse notes what may be in use.
+func (p *Plan) refuse(n *node.Node, r *collect.Report) {
+	for _, s := range r.Stays {
+		if s.What == "" {
+			p.refused("attachment "+s.Owner, s.Why)
+		}
+	}
+	for _, s := range r.Stops {
+		if len(s.Attachments) == 0 {
+			p.refused("all attachments", s.Why)
+		}
+	}
+	for _, u := range r.Unread {
+		if filepath.Base(filepath.Dir(u.What)) == "results" {
+			p.refused("result "+u.What, "it can't be read, and may be of a container that runs; if it is not, remove the file: "+u.Why)
+		}
+	}
+	p.refuseStrangers(n)
+}
+
+// RefusedText names what may be in use, the first of many.
+func (p *Plan) RefusedText() string {
+	const most = 10
+	var texts []string
+	for _, t := range p.Refused {
+		texts = append(texts, t.What)
+	}
+	if more := len(texts) - most; more > 0 {
+		texts = append(texts[:most], fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(texts, ", ")
+}
+
+// unowned is something that is held for nobody who is known.
+type unowned struct{ node.Thing }
+
+// Remove removes it.
+func (u unowned) Remove(ctx context.Context) error {
+	return u.Store.Release(ctx, []plugin.Held{u.Held})
+}
+
+// addUnowned finds what gc leaves, since it does not know whose it is: nobody's, if no attachment is left.
+func (p *Plan) addUnowned(n *node.Node, r *collect.Report) {
+	for _, t := range n.Unowned {
+		goes := slices.ContainsFunc(r.Goes, func(it *collect.Item) bool { return it.Owner == "" && it.Held[0].What == t.What })
+		switch {
+		case goes:
+		case t.Since != nil && time.Since(*t.Since) < time.Minute:
+			p.refused(t.What, "it is not a minute old: an ADD may be under way")
+		default:
+			p.Goes = append(p.Goes, Thing{What: t.What, remover: unowned{t}})
+		}
+	}
+}
+
+// Remove removes what goes. It tries all.
+func (p *Plan) Remove(ctx context.Context) error {
+	var errs []error
+	for i := range p.Goes {
+		if err := p.Goes[i].Remove(ctx); err != nil {
+			errs = append(errs, fmt.Errorf("remove %s: %w", p.Goes[i].What, err))
+		}
+	}
+	p.Removed = len(errs) == 0
+	return errors.Join(errs...)
+}
