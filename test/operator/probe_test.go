@@ -138,7 +138,12 @@ func TestProbeFindsFaults(t *testing.T) {
 		{name: "nftables drops", plugins: all, script: "nft 'add table ip filter; add chain ip filter FORWARD { type filter hook forward priority 0; policy drop; }'", test: toOutside,
 			packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table ip filter"},
 		{name: "iptables drops", plugins: all, script: "iptables -P FORWARD DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table ip filter"},
-		{name: "legacy iptables drops", plugins: all, script: "iptables-legacy -P FORWARD DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "FORWARD of table filter of iptables-legacy"},
+		{name: "legacy iptables drops", plugins: all, script: "iptables-legacy -P FORWARD DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "chain FORWARD of iptables-legacy drops"},
+		{name: "a rule drops", plugins: all, script: "iptables -I FORWARD -i demo0 -p icmp -j DROP", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: `rule \d+ in chain FORWARD of table ip filter drops it: .*iifname "demo0" .* drop`},
+		{name: "a rule drops answers", plugins: all, script: "nft 'add table inet mine; add chain inet mine f { type filter hook forward priority 0; }; add rule inet mine f tcp sport 7 ct status dnat drop'",
+			test: "published port, from a, TCP", packet: "answer", seen: "(B|demo0)", gone: "(A|demo0)", reason: `rule \d+ in chain f of table inet mine drops it`},
+		{name: "a rule drops what is for the host", plugins: all, script: "nft 'add table inet mine; add chain inet mine i { type filter hook input priority 0; }; add rule inet mine i iifname demo0 icmp type echo-request drop'",
+			test: toGateway, packet: "request", seen: "demo0", reason: `rule \d+ in chain i of table inet mine drops it`},
 		{name: "a rule rejects", plugins: all, script: "iptables -I FORWARD -i demo0 -p icmp -j REJECT --reject-with icmp-admin-prohibited", test: toOutside, packet: "request", seen: "demo0", gone: "uplink0", reason: "10.88.0.1 answered by ICMP"},
 		{name: "gateway's address gone", plugins: all, script: "ip address flush dev demo0", test: toGateway, packet: "question who has 10.88.0.1", seen: "demo0", reason: "the host does not have the address 10.88.0.1"},
 		{name: "no such gateway", plugins: `{"type": "bridge", "bridge": "demo0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "gateway": "10.88.0.200"}}`, script: ":", test: toGateway,
@@ -180,6 +185,9 @@ func TestProbeFindsFaults(t *testing.T) {
 				if !want.MatchString(got) {
 					t.Errorf("%q does not match %s", got, want)
 				}
+			}
+			if tables := o.host.MustRun(t, "nft", "list", "tables"); strings.Contains(tables, "cnictl") {
+				t.Errorf("left behind:\n%s", tables)
 			}
 			if !found {
 				t.Errorf("there is no test %q\n%s", fault.test, printed)

@@ -3,56 +3,96 @@ package probe
 import (
 	"context"
 	"fmt"
-	"os"
+	"net/netip"
 	"os/exec"
-	"slices"
+	"regexp"
 	"strings"
 	"time"
 
-	"github.com/google/nftables"
+	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/plugins"
 )
 
-const addFirewall = `add {"type": "firewall"} to the network's plugins, whose rules accept its packets, or a rule of your own`
-
-// whyFiltered returns a chain that drops what is forwarded unless a rule accepts it. The rules themselves are not read.
-func whyFiltered(f family) (reason, remedy string) {
-	if legacyDrops(f) {
-		return "chain FORWARD of table filter of iptables-legacy drops what none of its rules accepts", addFirewall
+// whyFiltered says which rule of the host drops a test's packets, and tries the test again for that. What nf_tables does not tell, such as
+// about rules of iptables-legacy, doctor may know.
+func (w *world) whyFiltered(t *Test) (reason, remedy string) {
+	if t == nil || t.from == nil {
+		return w.whyDoctor()
 	}
-	conn, err := nftables.New()
-	if err != nil {
-		return "", ""
+	key := fmt.Sprint(t.from.Name, t.Family, t.protocol, t.target.Port())
+	if known, ok := w.filtered[key]; ok {
+		return known[0], known[1]
 	}
-	chains, err := conn.ListChains()
-	if err != nil {
-		return "", ""
+	if v, found := w.trace(t); found {
+		reason, remedy = v.reason(), v.remedy()
+	} else {
+		reason, remedy = w.whyDoctor()
 	}
-	families := map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv4: "ip"}
-	if f.name == "IPv6" {
-		families = map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet", nftables.TableFamilyIPv6: "ip6"}
-	}
-	drops := func(c *nftables.Chain) bool {
-		return families[c.Table.Family] != "" && c.Hooknum != nil && *c.Hooknum == *nftables.ChainHookForward && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
-	}
-	if i := slices.IndexFunc(chains, drops); i >= 0 {
-		return fmt.Sprintf("chain %s of table %s %s drops what none of its rules accepts", chains[i].Name, families[chains[i].Table.Family], chains[i].Table.Name), addFirewall
-	}
-	return "", ""
+	w.filtered[key] = [2]string{reason, remedy}
+	return reason, remedy
 }
 
-// legacyDrops reports whether the old kind of iptables, whose rules nftables does not list, drops what is forwarded. It is asked only if it
-// is in use: asking loads its modules.
-func legacyDrops(f family) bool {
-	names, program := "/proc/thread-self/net/ip_tables_names", "iptables-legacy"
-	if f.name == "IPv6" {
-		names, program = "/proc/thread-self/net/ip6_tables_names", "ip6tables-legacy"
+// trace tries a test again, and returns what drops its packets.
+func (w *world) trace(t *Test) (v verdict, found bool) {
+	sources := []netip.Addr{t.from.address(familyOf(t.target.Addr()))}
+	if t.reached != nil && t.reached != t.from {
+		sources = append(sources, t.reached.address(familyOf(t.target.Addr())))
 	}
-	tables, err := os.ReadFile(names)
-	if err != nil || !slices.Contains(strings.Fields(string(tables)), "filter") {
-		return false
+	tracing, err := startTracer(sources)
+	if err != nil {
+		return v, false
 	}
+	defer tracing.close()
+	const patience = 300 * time.Millisecond
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	defer cancel()
+	again := *t
+	_ = again.try(ctx)
+	return tracing.drop()
+}
+
+func (v verdict) reason() string {
+	in := fmt.Sprintf("chain %s of table %s %s", v.chain, v.family, v.table)
+	if v.rule == 0 {
+		return in + " drops it: none of its rules accepts it, and its policy is drop"
+	}
+	return strings.TrimSpace(fmt.Sprintf("rule %d in %s drops it: %s", v.rule, in, v.text()))
+}
+
+func (v verdict) remedy() string {
+	if v.rule == 0 {
+		return `add {"type": "firewall"} to the network's plugins, whose rules accept its packets, or a rule of your own`
+	}
+	return fmt.Sprintf("if nobody needs it: nft delete rule %s %s %s handle %d", v.family, v.table, v.chain, v.rule)
+}
+
+var counters = regexp.MustCompile(`counter packets \d+ bytes \d+ ?`)
+
+// text is the rule as nft prints it, "" if it does not.
+func (v verdict) text() string {
 	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Second)
 	defer cancel()
-	rules, err := exec.CommandContext(ctx, program, "-S", "FORWARD").Output()
-	return err == nil && strings.HasPrefix(string(rules), "-P FORWARD DROP")
+	chain, err := exec.CommandContext(ctx, "nft", "-a", "list", "chain", v.family, v.table, v.chain).Output()
+	if err != nil {
+		return ""
+	}
+	if m := regexp.MustCompile(fmt.Sprintf(`(?m)^\s*(.*) # handle %d$`, v.rule)).FindSubmatch(chain); m != nil {
+		return counters.ReplaceAllString(string(m[1]), "")
+	}
+	return ""
+}
+
+// whyDoctor is what doctor finds about the network in the packet filter.
+func (w *world) whyDoctor() (reason, remedy string) {
+	o := doctor.Options{
+		Options: node.Options{ConfDir: w.node.ConfDir, CacheDirs: []string{w.node.CacheDir}, Plugins: plugins.All},
+		Codes:   []string{"forward-drops", "docker-drops", "ufw-drops", "firewalld-no-zone"},
+	}
+	for _, f := range doctor.Examine(context.Background(), o).Findings {
+		if f.Network == w.list.Name {
+			return f.Summary, f.Remedy
+		}
+	}
+	return "", ""
 }

@@ -29,7 +29,7 @@ func (w *world) why(t *Test, from, next place) (reason, remedy string) {
 	case from.router && next.router && t != nil:
 		return w.whyNotRouted(t, from)
 	}
-	return whyNotBridged(from, next)
+	return w.whyNotBridged(t, from, next)
 }
 
 // state says what is wrong with the link of a place by itself.
@@ -47,7 +47,7 @@ func (p place) state() (reason, remedy string) {
 }
 
 // whyNotBridged looks at two links of one bridge, of which one may be the bridge itself.
-func whyNotBridged(from, next place) (reason, remedy string) {
+func (w *world) whyNotBridged(t *Test, from, next place) (reason, remedy string) {
 	one, err := from.look()
 	other, err2 := next.look()
 	if errors.Join(err, err2) != nil {
@@ -69,7 +69,7 @@ func whyNotBridged(from, next place) (reason, remedy string) {
 			fmt.Sprintf(`bridge link set dev %s isolated off; if containers should not reach each other, say "portIsolation" in the network`, next)
 	}
 	if calls, err := sysctl.Sysctl("net.bridge.bridge-nf-call-iptables"); err == nil && calls == "1" {
-		if reason, remedy := whyFiltered(families[0]); reason != "" {
+		if reason, remedy := w.whyFiltered(t); reason != "" {
 			return "br_netfilter is on, so that packets between ports of a bridge pass the FORWARD rules: " + reason, remedy
 		}
 	}
@@ -88,7 +88,7 @@ func (w *world) whyNotRouted(t *Test, from place) (reason, remedy string) {
 			return fmt.Sprintf("the host does not forward %s: %s is 0", f.name, key), "sysctl -w " + key + "=1, and in /etc/sysctl.d so that it stays"
 		}
 	}
-	if reason, remedy := whyFiltered(f); reason != "" {
+	if reason, remedy := w.whyFiltered(t); reason != "" {
 		return reason, remedy
 	}
 	if t.isPublished() {
@@ -153,7 +153,7 @@ func (w *world) explainSilence(l *Loss, t *Test, seen *traces, way []place, foun
 		}
 		l.explain(whyContainerIsSilent(last, found))
 	case !last.out:
-		l.explain(whyHostIsSilent(t))
+		l.explain(w.whyHostIsSilent(t))
 	default:
 		l.explain(whyOutsideIsSilent(t, last, found))
 	}
@@ -176,17 +176,20 @@ func whyContainerIsSilent(last place, found trail) (reason, remedy string) {
 	return "", ""
 }
 
-func whyHostIsSilent(t *Test) (reason, remedy string) {
+func (w *world) whyHostIsSilent(t *Test) (reason, remedy string) {
 	if to := t.target.Addr(); !routeTo(to).local {
 		return fmt.Sprintf("the host does not have the address %s", to), "cnictl repair puts gateway addresses back"
 	}
 	if off, err := sysctl.Sysctl("net.ipv4.icmp_echo_ignore_all"); err == nil && off != "0" && t.protocol == echo {
 		return "the host answers no pings: net.ipv4.icmp_echo_ignore_all is 1", ""
 	}
+	if v, found := w.trace(t); found {
+		return v.reason(), v.remedy()
+	}
 	if t.protocol != echo {
 		return fmt.Sprintf("nothing on the host answers at %s", t.To), "start what should listen there, and let its packets pass the INPUT rules"
 	}
-	return "its rules for INPUT may drop it", ""
+	return "", ""
 }
 
 // whyOutsideIsSilent looks at the last packet that left the node.

@@ -7,13 +7,18 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 )
 
 // world is what is probed.
 type world struct {
+	node network.Node
 	list *libcni.NetworkConfigList
 	a, b *Container
 	port int // of the host, that leads to b; 0 if no plugin publishes ports
+
+	filtered map[string][2]string // what whyFiltered has found, and a remedy
 }
 
 // way is where the packets of a test are seen until they have reached whom they are for, as far as that is on this node.
