@@ -59,6 +59,7 @@ has to fit. It ends with Ctrl-C, after --count packets, or after --for.
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "write", "w", "", "write the packets to a file; - is standard output")
 	flags.StringVarP(&f.ifName, "ifname", "i", "", "the container's interface, if it has several")
+	complete(cmd, "ifname", completeInterfaces)
 	flags.BoolVar(&f.hostEnd, "host-end", false, "on the host's end of the container's veth pair")
 	flags.IntVarP(&f.count, "count", "c", 0, "end after so many packets")
 	flags.DurationVar(&f.limit, "for", 0, "end after this time")

@@ -36,7 +36,8 @@ to know. The exit code is 1 if something does not work that should.
 		Example: `  cnictl probe demo
   cnictl probe demo --to 192.0.2.254 --to 192.0.2.254:443
   cnictl probe demo --dns 10.88.0.1 --name example.org`,
-		Args: arguments(1, 1),
+		Args:              arguments(1, 1),
+		ValidArgsFunction: completeNetworks,
 	}
 	addNodeFlags(cmd, &node)
 	addJSONFlag(cmd)

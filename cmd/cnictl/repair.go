@@ -46,7 +46,8 @@ back by a restart of the container then, or is in the way of somebody else.
 		Example: `  cnictl repair
   cnictl repair --dry-run
   cnictl repair demo`,
-		Args: arguments(0, 1),
+		Args:              arguments(0, 1),
+		ValidArgsFunction: completeNames,
 	}
 	addNodeFlags(cmd, &where)
 	addJSONFlag(cmd)

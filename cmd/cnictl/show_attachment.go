@@ -26,7 +26,7 @@ func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags)
 	line("interface", harmless(s.IfName))
 	line("state", colourOf(s.State).Sprint(s.State), ": ", harmless(s.Why))
 	if s.Since != nil {
-		line("since", s.Since.Local().Format(timeFormat), in(f.ageUnlessWatched(*s.Since)))
+		line("since", s.Since.Local().Format(time.DateTime), in(f.ageUnlessWatched(*s.Since)))
 	}
 	if s.Namespace != nil {
 		line("namespace", namespaceText(s.Namespace))
@@ -62,7 +62,7 @@ func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags)
 	}
 	line("result", harmless(s.Cache))
 	for i, o := range s.Others {
-		line(first(i, "older"), harmless(o.File), in(o.Written.Local().Format(timeFormat)))
+		line(first(i, "older"), harmless(o.File), in(o.Written.Local().Format(time.DateTime)))
 	}
 	g.print(w)
 }

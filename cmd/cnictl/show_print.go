@@ -12,8 +12,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
-const timeFormat = "2006-01-02 15:04:05"
-
 // fewMatches are printed as sheets; of more attachments there is a table.
 const fewMatches = 3
 

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"slices"
@@ -26,6 +27,9 @@ func printAttachments(w io.Writer, list []*node.Attachment, f *showFlags) {
 	}
 	g := newGrid(pick(head, columns)...)
 	short := shortIDs(list)
+	list = slices.SortedStableFunc(slices.Values(list), func(a, b *node.Attachment) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), a.Address().Compare(b.Address()))
+	})
 	for _, a := range list {
 		id := short[a.ContainerID]
 		if f.wide {
@@ -85,8 +89,10 @@ func (f *showFlags) when(since *time.Time) string {
 	switch {
 	case since == nil:
 		return ""
-	case f.watch:
-		return since.Local().Format(timeFormat)
+	case !f.watch:
+		return age(*since)
+	case time.Since(*since) > 24*time.Hour:
+		return since.Local().Format(time.DateOnly)
 	}
-	return age(*since)
+	return since.Local().Format(time.TimeOnly)
 }

@@ -118,7 +118,7 @@ func (s *screen) close() {
 // draw draws a frame over the last one. Lines that were not there are marked, and those that have come or gone are listed at the end.
 func (s *screen) draw(frame string) error {
 	lines := strings.Split(strings.TrimRight(frame, "\n"), "\n")
-	added, removed := without(lines, s.lines), without(s.lines, lines)
+	added, removed := without(upToEmpty(lines), s.lines), without(upToEmpty(s.lines), lines)
 	if s.lines != nil {
 		now := time.Now().Format("15:04:05")
 		for _, l := range removed {
@@ -136,7 +136,7 @@ func (s *screen) draw(frame string) error {
 	var out strings.Builder
 	out.WriteString("\x1b[H")
 	for _, l := range s.fit(lines, added, height) {
-		out.WriteString(text.Trim(l, width) + text.EscapeReset + "\x1b[K\r\n")
+		out.WriteString(text.Snip(l, width, "…") + text.EscapeReset + "\x1b[K\r\n")
 	}
 	out.WriteString("\x1b[J" + text.Trim(text.Faint.Sprint(time.Now().Format("15:04:05")+"  Ctrl-C ends"), width))
 	s.lines = lines
@@ -164,6 +164,14 @@ func (s *screen) fit(lines, added []string, height int) (fitting []string) {
 		fitting = append(append(fitting, ""), s.past...)
 	}
 	return fitting
+}
+
+// upToEmpty returns the lines that are not counted from others: what follows an empty one sums up.
+func upToEmpty(lines []string) []string {
+	if i := slices.Index(lines, ""); i >= 0 {
+		return lines[:i]
+	}
+	return lines
 }
 
 // without returns the lines that are not among others. Columns may have become wider, which is no change.

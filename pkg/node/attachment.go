@@ -53,6 +53,14 @@ func (a *Attachment) Key() plugin.Key {
 	return plugin.Key{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName}
 }
 
+// Address returns the attachment's first address, invalid if it has none.
+func (a *Attachment) Address() netip.Addr {
+	if len(a.Addresses) == 0 {
+		return netip.Addr{}
+	}
+	return a.Addresses[0].Addr()
+}
+
 func (n *Node) newAttachment(owner string, k plugin.Key) *Attachment {
 	if k.ContainerID == "" {
 		k = plugin.ParseKey(owner)

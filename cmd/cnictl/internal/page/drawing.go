@@ -3,7 +3,6 @@ package page
 import (
 	"cmp"
 	"fmt"
-	"net/netip"
 	"slices"
 	"strings"
 	"time"
@@ -92,7 +91,7 @@ func New(n *node.Node, attachments []*node.Attachment, host, version string, tak
 	for _, s := range p.Segments {
 		s.Dense = s.size() > dense
 		for _, w := range s.Networks {
-			slices.SortStableFunc(w.Cells, func(a, b *Cell) int { return firstAddress(a).Compare(firstAddress(b)) })
+			slices.SortStableFunc(w.Cells, func(a, b *Cell) int { return a.Attachment.Address().Compare(b.Attachment.Address()) })
 		}
 	}
 	slices.SortStableFunc(p.Segments, func(a, b *Segment) int { return cmp.Compare(rank(a.Kind), rank(b.Kind)) })
@@ -217,20 +216,13 @@ func newCell(a *node.Attachment, number int) *Cell {
 	c := &Cell{Attachment: a, Number: number, Short: cmp.Or(a.ContainerID[:min(12, len(a.ContainerID))], a.Owner)}
 	_, pod, _ := strings.Cut(a.Pod, "/")
 	c.Name = cmp.Or(pod, c.Short)
-	if first := firstAddress(c); first.IsValid() {
+	if first := a.Address(); first.IsValid() {
 		c.Address = first.String()
 	}
 	if a.Namespace != nil && a.Namespace.PID != 0 {
 		c.Process = fmt.Sprintf("%d %s", a.Namespace.PID, a.Namespace.Command())
 	}
 	return c
-}
-
-func firstAddress(c *Cell) netip.Addr {
-	if len(c.Addresses) == 0 {
-		return netip.Addr{}
-	}
-	return c.Addresses[0].Addr()
 }
 
 // Search returns the words by which the cell is found.
