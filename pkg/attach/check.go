@@ -15,7 +15,7 @@ import (
 )
 
 // remedy is what to do about a difference that CHECK finds.
-const remedy = "something changed the network after ADD: `cnictl repair` puts back what can be; otherwise restart the container"
+const remedy = "something changed the network after ADD: " + plugin.RepairRemedy
 
 // Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link. A kind of "" is any.
 func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netlink.Link, error) {

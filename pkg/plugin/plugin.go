@@ -48,6 +48,9 @@ type Repairer interface {
 	Repair(ctx context.Context, r *Request) error
 }
 
+// RepairRemedy is what to do about what a CHECK finds missing.
+const RepairRemedy = "`cnictl repair` puts it back; where it can't, restart the container"
+
 // ErrLost says that what is to be repaired is not there, or is another attachment's by now.
 var ErrLost = errors.New("only a restart of the container can put it back")
 

@@ -145,7 +145,7 @@ func listGuarded(backend string) string {
 	return strings.ReplaceAll(listUsual+`, {"type": "firewall", "backend": "BACKEND"}`, "BACKEND", backend)
 }
 
-func list(plugins string) string {
+func conflist(plugins string) string {
 	return `{"cniVersion": "1.1.0", "name": "demo", "plugins": [` + plugins + `]}`
 }
 
@@ -233,7 +233,7 @@ func TestRepair(t *testing.T) {
 func (h harm) test(t *testing.T) {
 	p := newPatient(t)
 	p.script(h.prepare)
-	web, other := p.add(list(h.network), "web", port(8080, 80, "tcp")), p.add(list(h.network), "other", port(8081, 80, "tcp"))
+	web, other := p.add(conflist(h.network), "web", port(8080, 80, "tcp")), p.add(conflist(h.network), "other", port(8081, 80, "tcp"))
 	web.serve(t)
 	other.serve(t)
 	target := netlab.HostIPv4 + ":8080"

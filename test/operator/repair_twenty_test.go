@@ -39,7 +39,7 @@ func TestRepairTwenty(t *testing.T) {
 			var containers []*container
 			var open []net.Conn
 			for i := range many {
-				c := p.add(list(h.network), fmt.Sprintf("web%d", i), port(8000+i, 80, "tcp"))
+				c := p.add(conflist(h.network), fmt.Sprintf("web%d", i), port(8000+i, 80, "tcp"))
 				c.serve(t)
 				containers = append(containers, c)
 				open = append(open, dial(t, &p.outside.Namespace, fmt.Sprintf("%s:%d", netlab.HostIPv4, 8000+i)))

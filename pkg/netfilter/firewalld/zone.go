@@ -159,7 +159,7 @@ func (z Zone) Check(ctx context.Context, key plugin.Key, addrs []netip.Addr) err
 				where = "zone " + string(zone)
 			}
 			return plugin.Errorf(fmt.Sprintf("firewalld forgets the sources of containers when it is reloaded or restarted: "+
-				"add it again with `firewall-cmd --zone=%s --change-source=%s`, or restart the container", z, source(addr)),
+				"add it again with `cnictl repair`, or `firewall-cmd --zone=%s --change-source=%s`", z, source(addr)),
 				"%s is not a source of firewalld's zone %s: it is in %s", source(addr), z, where)
 		}
 	}

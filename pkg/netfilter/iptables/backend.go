@@ -139,8 +139,8 @@ func (b *Backend) Check(ctx context.Context, r Rules) error {
 			}
 		}
 		if len(lacking) > 0 {
-			return plugin.Errorf("something removed it after ADD, such as a reload of the host's firewall: restart the container; "+
-				fmt.Sprintf("see `%s-save -t %s`", f.program, name), "%s lacks the rule of %s: %s", where, r.owner.key, lacking[0])
+			return plugin.Errorf("something removed it after ADD, such as a reload of the host's firewall: "+plugin.RepairRemedy+
+				fmt.Sprintf("; see `%s-save -t %s`", f.program, name), "%s lacks the rule of %s: %s", where, r.owner.key, lacking[0])
 		}
 	}
 	if r.localhost == "" {

@@ -68,7 +68,7 @@ func (m Marked) Check(ctx context.Context) error {
 			return err
 		}
 		if len(lacking) > 0 {
-			return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): the ADD of any container makes it again",
+			return plugin.Errorf("something changed it after ADD (a flush, a restart of a firewall?): `cnictl repair`, or the ADD of any container, makes it again",
 				"%s: what lets containers' packets pass is not complete: missing is %q", t, lacking)
 		}
 	}

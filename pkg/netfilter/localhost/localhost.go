@@ -7,7 +7,6 @@ package localhost
 
 import (
 	"errors"
-	"fmt"
 
 	"golang.org/x/sys/unix"
 
@@ -40,6 +39,6 @@ func Check(link string) error {
 	if allowed, err := IsAllowed(link); err == nil && allowed {
 		return nil
 	}
-	return plugin.Errorf(fmt.Sprintf("set it with `sysctl -w net.ipv4.conf.%s.route_localnet=1`, or restart the container", link),
+	return plugin.Errorf(plugin.RepairRemedy,
 		"route_localnet of link %s is not set, so that 127.0.0.1 does not reach published ports", link)
 }

@@ -198,7 +198,8 @@ func (t *table) hold(o owner, w Wants, repairs bool) error {
 		case e.there != nil && e.sharing != single || keeps && isOwn && bytes.Equal(e.there.Val, e.Val):
 			continue
 		case repairs && e.there != nil && !isOwn:
-			return final{t.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, e.there.Comment)}
+			return final{plugin.Errorf("one of the two containers has to be restarted, so that it gets another address or port",
+				"table %s: %s is %s's by now", t, e.what, e.there.Comment)}
 		}
 		if e.there != nil && e.set.IsMap && !isOwn {
 			removed, err := t.releaseGone(e, w.ports.Results)

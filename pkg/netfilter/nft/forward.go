@@ -52,7 +52,7 @@ func checkIsolated(name string) error {
 	if err != nil || isolated {
 		return err
 	}
-	return plugin.Errorf(fmt.Sprintf("something changed it after ADD: restart the container, or `bridge link set dev %s isolated on`", name),
+	return plugin.Errorf("something changed it after ADD: "+plugin.RepairRemedy,
 		"the bridge's port %s is not isolated", name)
 }
 

@@ -177,5 +177,5 @@ func (t *table) asMissing(err error) error {
 // mismatch is the error of a CHECK.
 func (t *table) mismatch(format string, args ...any) error {
 	return plugin.Errorf(fmt.Sprintf("something changed it after ADD, such as a reload of nftables.service or another `nft flush ruleset`: "+
-		"restart the container; see `nft list table %s`", t), "table %s%s", t, fmt.Sprintf(format, args...))
+		"%s; see `nft list table %s`", plugin.RepairRemedy, t), "table %s%s", t, fmt.Sprintf(format, args...))
 }

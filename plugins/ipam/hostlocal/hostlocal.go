@@ -60,7 +60,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return err
 }
 
-const lost = "its lease was removed by someone else: restart the container, so that it gets an address of its own again"
+const lost = "its lease was removed by someone else: " + plugin.RepairRemedy + ", so that it gets an address of its own again"
 
 // Check looks at the lease file of each address in prevResult that lies in the
 // configured ranges. Without such an address the attachment must hold any.

@@ -116,7 +116,7 @@ func setDown(h *netlink.Handle, lo netlink.Link) error {
 func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	_, lo, err := find(r)
 	if err == nil && !isUp(lo) {
-		return plugin.Errorf("something set it down since ADD: `ip link set lo up` inside, or attach the container again", "loopback interface is down in %s", r.Netns)
+		return plugin.Errorf("something set it down since ADD: "+plugin.RepairRemedy, "loopback interface is down in %s", r.Netns)
 	}
 	return err
 }

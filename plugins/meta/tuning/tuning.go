@@ -159,7 +159,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if different != nil {
-		return plugin.Errorf("something changed it since ADD, or the configuration was changed: attach the container again", "%s in %s: %s", r.IfName, r.Netns, strings.Join(different, "; "))
+		return plugin.Errorf("something changed it since ADD: "+plugin.RepairRemedy, "%s in %s: %s", r.IfName, r.Netns, strings.Join(different, "; "))
 	}
 	return nil
 }
