@@ -249,7 +249,7 @@ func TestProbeKilled(t *testing.T) {
 		t.Fatal("there is nothing to collect")
 	}
 	o.host.MustRun(t, "sh", "-c", `touch -d "5 minutes ago" /var/lib/cni/networks/demo/* /var/lib/cni/results/*`)
-	o.must("gc", "demo")
+	o.must("gc", "demo", "--apply")
 	if left := o.leases(); left != "" {
 		t.Errorf("leases after gc:\n%s", left)
 	}
