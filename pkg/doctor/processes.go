@@ -45,6 +45,26 @@ func (s *subject) runs(names ...string) bool {
 	return slices.ContainsFunc(s.processes, func(p process) bool { return slices.Contains(names, p.name) })
 }
 
+// configFile returns the file that a runtime's command line names in place of its usual ones, "" if it names none.
+func (p process) configFile() string {
+	text, _ := os.ReadFile(p.path("cmdline"))
+	return configIn(strings.Split(string(text), "\x00"))
+}
+
+func configIn(arguments []string) string {
+	for i, a := range arguments {
+		flag, value, inOne := strings.Cut(a, "=")
+		switch {
+		case flag != "--config" && flag != "-config" && flag != "-c":
+		case inOne:
+			return value
+		case i+1 < len(arguments):
+			return arguments[i+1]
+		}
+	}
+	return ""
+}
+
 // watched returns the inodes of the files and directories of whose changes the process is told (inotify(7)). asked reports whether it has
 // asked to be told of any.
 func (p process) watched() (inodes []uint64, asked bool, err error) {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/pelletier/go-toml/v2"
 
@@ -66,9 +65,18 @@ var configurations = []configuration{
 // findRuntimes returns the runtimes that are configured here, or run. A configuration that can't be read is an error beside the list.
 func findRuntimes(processes []process, confDir string) (list []containerRuntime, err error) {
 	for _, c := range configurations {
+		runs := false
+		for _, p := range processes {
+			if p.name != c.process {
+				continue
+			}
+			runs = true
+			if file := p.configFile(); file != "" {
+				c.files = []string{file}
+			}
+		}
 		r, configured, wrong := c.read()
 		err = errors.Join(err, wrong)
-		runs := slices.ContainsFunc(processes, func(p process) bool { return p.name == r.process })
 		if configured || runs && c.needs == "" {
 			r.confDir = filepath.Clean(cmp.Or(r.confDir, confDir))
 			list = append(list, r)

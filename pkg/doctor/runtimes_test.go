@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -41,6 +42,16 @@ func TestConfigurations(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%s %q: %s, want %s", tt.runtime, tt.files, got, tt.want)
+		}
+	}
+}
+
+func TestConfigIn(t *testing.T) {
+	for line, want := range map[string]string{
+		"containerd": "", "containerd --config /a": "/a", "containerd --config=/a": "/a", "crio -c /a --log-level info": "/a", "containerd -config": "", "containerd --configs /a": "",
+	} {
+		if got := configIn(strings.Fields(line)); got != want {
+			t.Errorf("%s: %q, want %q", line, got, want)
 		}
 	}
 }
