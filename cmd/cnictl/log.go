@@ -38,8 +38,8 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
 	addJSONFlag(cmd)
-	cmd.PersistentFlags().StringVar(&f.dir, "dir", calls.Dir, "directory of the log")
 	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", calls.Dir, "directory of the log, such as a copy of another node's")
 	flags.StringVar(&f.since, "since", "", `only calls since then: 2h (ago), "2006-01-02 15:04" or RFC 3339`)
 	flags.StringVar(&f.until, "until", "", "only calls until then")
 	flags.StringVar(&f.Verb, "verb", "", "only these: ADD, DEL, CHECK, GC or STATUS")
@@ -50,7 +50,7 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 	flags.BoolVar(&f.wide, "wide", false, "show all of ids and errors, and more columns")
 	complete(cmd, "network", completeNetwork)
 	complete(cmd, "verb", cobra.FixedCompletions([]cobra.Completion{"ADD", "DEL", "CHECK", "GC", "STATUS"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.AddCommand(newLogOn(&f.dir), newLogOff(&f.dir), newLogStatus(&f.dir))
+	cmd.AddCommand(newLogOn(calls.Dir), newLogOff(calls.Dir), newLogStatus(calls.Dir))
 	return cmd
 }
 

@@ -12,7 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/calls"
 )
 
-func newLogOn(dir *string) *cobra.Command {
+func newLogOn(dir string) *cobra.Command {
 	var size string
 	cmd := &cobra.Command{
 		Use:   "on",
@@ -23,10 +23,10 @@ func newLogOn(dir *string) *cobra.Command {
 			if err != nil || limit < calls.MinSize || limit > calls.MaxSize {
 				return usagef("--size %q: want a size from 16KiB to 100MiB, such as 10M", size)
 			}
-			if err := calls.On(*dir, int64(limit)); err != nil {
+			if err := calls.On(dir, int64(limit)); err != nil {
 				return fmt.Errorf("turn the log on: %w", err)
 			}
-			return printLogStatus(cmd, *dir)
+			return printLogStatus(cmd, dir)
 		},
 	}
 	cmd.Flags().StringVar(&size, "size", "10MiB", "how large the log's file may become; the one before it is kept, too")
@@ -34,28 +34,28 @@ func newLogOn(dir *string) *cobra.Command {
 	return cmd
 }
 
-func newLogOff(dir *string) *cobra.Command {
+func newLogOff(dir string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "off",
 		Short: "Turn the log off; what it has can still be read",
 		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := calls.Off(*dir); err != nil {
+			if err := calls.Off(dir); err != nil {
 				return fmt.Errorf("turn the log off: %w", err)
 			}
-			return printLogStatus(cmd, *dir)
+			return printLogStatus(cmd, dir)
 		},
 	}
 	addJSONFlag(cmd)
 	return cmd
 }
 
-func newLogStatus(dir *string) *cobra.Command {
+func newLogStatus(dir string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "status",
 		Short: "Say whether the log is on, and what it has",
 		Args:  arguments(0, 0),
-		RunE:  func(cmd *cobra.Command, _ []string) error { return printLogStatus(cmd, *dir) },
+		RunE:  func(cmd *cobra.Command, _ []string) error { return printLogStatus(cmd, dir) },
 	}
 	addJSONFlag(cmd)
 	return cmd

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -106,9 +107,9 @@ func TestLogErrors(t *testing.T) {
 		{"a wrong time", []string{"log", "--dir", dir, "--since", "Tuesday"}, 2, "Tuesday"},
 		{"a wrong number", []string{"log", "--dir", dir, "-n", "-1"}, 2, "-n -1"},
 		{"too much", []string{"log", "--dir", dir, "a", "b"}, 2, "one argument too many"},
-		{"too small", []string{"log", "on", "--dir", empty, "--size", "1k"}, 2, "16KiB to 100MiB"},
-		{"too large", []string{"log", "on", "--dir", empty, "--size", "1G"}, 2, "16KiB to 100MiB"},
-		{"no size", []string{"log", "on", "--dir", empty, "--size", "much"}, 2, "16KiB to 100MiB"},
+		{"too small", []string{"log", "on", "--size", "1k"}, 2, "16KiB to 100MiB"},
+		{"too large", []string{"log", "on", "--size", "1G"}, 2, "16KiB to 100MiB"},
+		{"no size", []string{"log", "on", "--size", "much"}, 2, "16KiB to 100MiB"},
 		{"nothing to follow", []string{"log", "-f", "--dir", filepath.Join(empty, "none")}, 1, "cnictl log on"},
 	}
 	for _, tt := range tests {
@@ -167,18 +168,22 @@ func TestLogJSON(t *testing.T) {
 func TestLogSwitch(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
 	for _, step := range []struct {
+		cmd  *cobra.Command
 		args []string
 		says string
 	}{
-		{[]string{"status"}, "the log is off"},
-		{[]string{"on"}, "calls.jsonl, of 10 MiB at most"},
-		{[]string{"on", "--size", "20MiB"}, "of 20 MiB at most"},
-		{[]string{"status", "--json"}, `"limit": 20971520`},
-		{[]string{"off"}, "the log is off"},
-		{[]string{"status", "--json"}, `"on": false`},
+		{newLogStatus(dir), nil, "the log is off"},
+		{newLogOn(dir), nil, "calls.jsonl, of 10 MiB at most"},
+		{newLogOn(dir), []string{"--size", "20MiB"}, "of 20 MiB at most"},
+		{newLogStatus(dir), []string{"--json"}, `"limit": 20971520`},
+		{newLogOff(dir), nil, "the log is off"},
+		{newLogStatus(dir), []string{"--json"}, `"on": false`},
 	} {
-		if code, out, errs := runCnictl(append([]string{"log", "--dir", dir}, step.args...)...); code != 0 || errs != "" || !strings.Contains(out, step.says) {
-			t.Errorf("%v: exit code %d\n%s%s", step.args, code, out, errs)
+		var out bytes.Buffer
+		step.cmd.SetArgs(append([]string{}, step.args...))
+		step.cmd.SetOut(&out)
+		if err := step.cmd.Execute(); err != nil || !strings.Contains(out.String(), step.says) {
+			t.Errorf("%s %v: %v\n%s", step.cmd.Use, step.args, err, &out)
 		}
 	}
 	if code, _, errs := runCnictl("log", "--dir", dir); code != 0 || !strings.Contains(errs, "the log is off") {
