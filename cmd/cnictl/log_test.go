@@ -60,7 +60,7 @@ func TestLogText(t *testing.T) {
 		has   []string
 		lacks []string
 	}{
-		{"all", nil, 4, []string{"c0ffeec0ffee ", "10.88.0.7/24", "2.3 ms", "error 11: long long", "long…", " ok"}, []string{"tail", "/run/netns/web", "\x1b"}},
+		{"all", nil, 4, []string{"  c0ffeec0ffee  ", "10.88.0.7/24", "2.3 ms", "error 11: long long", "long…", " ok"}, []string{"tail", "/run/netns/web", "\x1b"}},
 		{"wide", []string{"--wide"}, 4, []string{strings.Repeat("c0ffee", 8), "long ?[31mtail", "/run/netns/web", "4711", "0af7651916cd43dd8448eb211c80319c"}, []string{"\x1b"}},
 		{"the last", []string{"-n", "1"}, 2, []string{"DEL"}, []string{"ADD"}},
 		{"errors", []string{"--errors"}, 2, []string{"CHECK"}, []string{"ADD"}},

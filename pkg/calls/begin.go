@@ -37,13 +37,8 @@ func (l *Log) Step(text string) {
 	at := time.Since(l.began)
 	l.lock.Lock()
 	defer l.lock.Unlock()
-	if len(l.steps) < maxSteps {
-		l.steps = append(l.steps, Step{at, text})
-	}
+	l.steps = append(l.steps, Step{at, text})
 }
-
-// maxSteps is as many as a line has.
-const maxSteps = 32
 
 // End writes the line of a call: of the plugin called name, what is known of the request, and what came of it. What can't be written is
 // not: a call has better things to do. A STATUS that succeeds has no line: runtimes ask every few seconds, and after some days there

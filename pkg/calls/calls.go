@@ -117,7 +117,6 @@ func parse(line []byte) (c Call, ok bool) {
 	if err != nil {
 		return c, false
 	}
-	o = o.Lenient()
 	var began string
 	o.String("time", &began)
 	if c.Time, err = time.Parse(time.RFC3339, began); err != nil {

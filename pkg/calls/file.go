@@ -42,7 +42,7 @@ func limitOf(f *os.File) (limit int64, said bool) {
 	o, noHead := conf.Parse(line)
 	n := 0
 	if err == nil && noHead == nil {
-		o.Lenient().Int("size", &n)
+		o.Int("size", &n)
 	}
 	if n < MinSize || n > MaxSize {
 		return DefaultSize, false

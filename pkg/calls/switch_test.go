@@ -4,7 +4,10 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 func TestSwitch(t *testing.T) {
@@ -124,5 +127,13 @@ func TestOpenDirectory(t *testing.T) {
 	}
 	if st, err := os.Stat(dir); err != nil || st.Mode().Perm() != 0o700 {
 		t.Errorf("mode %v, %v", st.Mode(), err)
+	}
+}
+
+func TestUnusable(t *testing.T) {
+	for says, err := range map[string]error{"as root": os.ErrPermission, "move it away": errForeign, "what is in the way": os.ErrInvalid} {
+		if got := unusable(err); !errors.Is(got, err) || !strings.Contains(plugin.AsError(got).Details, says) {
+			t.Errorf("%v: %v", err, got)
+		}
 	}
 }

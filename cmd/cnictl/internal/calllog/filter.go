@@ -28,7 +28,7 @@ type Filter struct {
 // Address returns the IP address that Name is, if it is one.
 func (f *Filter) Address() (netip.Addr, bool) {
 	a, err := netip.ParseAddr(f.Name)
-	return a.Unmap(), err == nil
+	return a, err == nil
 }
 
 // Apply returns those of some calls that are wanted.
