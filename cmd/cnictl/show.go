@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/page"
@@ -57,6 +58,9 @@ Nothing is changed. What can't be read is said, and the rest is shown.
 				return usagef("NAME is empty")
 			case len(args) == 1:
 				return f.run(cmd, func(n *node.Node) (shown, error) {
+					if !f.watch {
+						sayLong(cmd, n, args[0])
+					}
 					found, err := lookup.Find(n, args[0])
 					return shownName{found}, err
 				})
@@ -74,6 +78,15 @@ Nothing is changed. What can't be read is said, and the rest is shown.
 	cmd.Flags().StringVar(&f.html, "html", "", "write a page with the node drawn to a file, to look at in a browser")
 	cmd.AddCommand(newShowNetworks(), newShowPorts())
 	return cmd
+}
+
+// sayLong says to a person that it may take a while to find a name that no attachment has: all namespaces may have to be looked into.
+func sayLong(cmd *cobra.Command, n *node.Node, name string) {
+	const few = 100
+	f, isFile := cmd.ErrOrStderr().(*os.File)
+	if len(n.Namespaces) > few && n.Find(name) == nil && isFile && term.IsTerminal(int(f.Fd())) {
+		fmt.Fprintf(f, "looking for %s, if need be inside of %d network namespaces\n", harmless(name), len(n.Namespaces))
+	}
 }
 
 // add gives a command the flags that all have.

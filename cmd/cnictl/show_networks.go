@@ -85,5 +85,5 @@ func fullness(p *node.Pool) string {
 		return percent
 	}
 	filled := (p.Percent()*width + 99) / 100
-	return colour.Sprint(strings.Repeat("█", filled)) + text.Faint.Sprint(strings.Repeat("█", width-filled)) + " " + percent
+	return colour.Sprint(strings.Repeat("█", filled)) + text.Faint.Sprint(strings.Repeat("░", width-filled)) + " " + percent
 }

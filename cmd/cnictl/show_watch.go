@@ -136,7 +136,7 @@ func (s *screen) draw(frame string) error {
 	var out strings.Builder
 	out.WriteString("\x1b[H")
 	for _, l := range s.fit(lines, added, height) {
-		out.WriteString(text.Snip(l, width, "…") + text.EscapeReset + "\x1b[K\r\n")
+		out.WriteString(text.Snip(l, width-1, "…") + text.EscapeReset + "\x1b[K\r\n") // in the last column the end of the line would be erased
 	}
 	out.WriteString("\x1b[J" + text.Trim(text.Faint.Sprint(time.Now().Format("15:04:05")+"  Ctrl-C ends"), width))
 	s.lines = lines

@@ -57,7 +57,7 @@ func TestScreenMarksChanges(t *testing.T) {
 func TestScreenFits(t *testing.T) {
 	var s screen
 	out := drawn(t, &s, strings.Repeat(strings.Repeat("x", 100)+"\n", 50))
-	if lines := strings.Split(out, "\r\n"); len(lines) != 24 || !strings.Contains(lines[22], "28 more lines") || strings.Count(lines[0], "x") != 79 {
+	if lines := strings.Split(out, "\r\n"); len(lines) != 24 || !strings.Contains(lines[22], "28 more lines") || strings.Count(lines[0], "x") != 78 {
 		t.Errorf("%d lines, the last but one %q", len(lines), lines[len(lines)-2])
 	}
 }

@@ -181,7 +181,7 @@ func TestShowName(t *testing.T) {
 	z.pods["web2"].MustRun(t, "sh", "-ec", `ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:99; ip link set eth0 up
 		ip address delete `+z.address["web2"]+`/24 dev eth0; ip address add 10.88.0.200/24 dev eth0; ip route add 10.9.0.0/16 dev eth0`)
 	hostEnd := plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}.HostEnd(0)
-	mac := regexp.MustCompile("link/ether (\\S+)").FindStringSubmatch(z.pods["web"].MustRun(t, "ip", "link", "show", "dev", "eth0"))[1]
+	mac := regexp.MustCompile(`link/ether (\S+)`).FindStringSubmatch(z.pods["web"].MustRun(t, "ip", "link", "show", "dev", "eth0"))[1]
 	for _, c := range []struct {
 		name  string
 		by    string // of the first match
