@@ -147,10 +147,14 @@ func describeTest(t *probe.Test) (cell, note string) {
 	case probe.NotTried:
 		return weak.Sprint("-"), t.Note
 	case probe.OK:
-		if t.Bytes > 0 {
-			return good.Sprint("ok") + fmt.Sprintf(" %d bytes", t.Bytes), t.Note
+		cell = good.Sprint("ok")
+		switch {
+		case t.Bytes > 0:
+			cell += fmt.Sprintf(" %d bytes", t.Bytes)
+		case t.Took > 0:
+			cell += fmt.Sprintf(" %.2f ms", t.Took)
 		}
-		return good.Sprint("ok") + fmt.Sprintf(" %.2f ms", t.Took), t.Note
+		return cell, t.Note
 	}
 	var lines []string
 	for _, line := range []string{t.Lost.String(), t.Lost.Reason} {

@@ -46,6 +46,7 @@ func TestProbe(t *testing.T) {
 		plugins string
 		works   []string // tests, of whatever family
 		says    []string
+		needs   netlab.Feature
 	}{
 		{name: "bridge", plugins: probedBridge + "," + portmap + `, {"type": "firewall"}`, works: []string{"published port, from b itself, UDP", "published port, from the host's loopback, TCP",
 			"a to the outside, ping", "largest packet, a to the outside", "a to its gateway, ping"}},
@@ -55,11 +56,15 @@ func TestProbe(t *testing.T) {
 		{name: "isolated ports", plugins: strings.Replace(probedBridge, `"hairpinMode": true`, `"portIsolation": true`, 1), works: []string{"a to its gateway, ping"}, says: []string{`the network has "portIsolation"`}},
 		{name: "ptp", plugins: `{"type": "ptp", "ipMasq": true, ` + routed + "}, " + portmap, works: []string{"a to b, UDP", "published port, from a, TCP", "published port, from b itself, UDP"}},
 		{name: "macvlan", plugins: `{"type": "macvlan", ` + outside + "}", works: []string{"a to b, TCP", "a to its gateway, ping"}, says: []string{"no plugin of the network publishes ports"}},
-		{name: "macvlan with ports", plugins: `{"type": "macvlan", ` + outside + "}, " + portmap, works: []string{"a to b, TCP"}, says: []string{"between a macvlan and its own host"}},
+		{name: "macvlan with ports", plugins: `{"type": "macvlan", ` + outside + "}, " + portmap, works: []string{"a to b, TCP"}, says: []string{"between macvlan links and their own host"}},
 		{name: "macvlan, private", plugins: `{"type": "macvlan", "mode": "private", ` + outside + "}", works: []string{"a to its gateway, ping"}, says: []string{"the mode of the macvlans keeps"}},
+		{name: "ipvlan", plugins: `{"type": "ipvlan", ` + outside + "}, " + portmap, works: []string{"a to b, TCP", "a to its gateway, ping"}, says: []string{"between ipvlan links and their own host"}, needs: netlab.IPVLAN},
 	} {
 		t.Run(kind.name, func(t *testing.T) {
 			t.Parallel()
+			if kind.needs.Name != "" {
+				netlab.Need(t, kind.needs)
+			}
 			o := newOperator(t)
 			o.network(probed(kind.plugins))
 			args := append([]string{"probe", "demo", "--to", netlab.OutsideIPv4, "--to", netlab.OutsideIPv6}, patience...)
@@ -312,6 +317,7 @@ func TestProbeNames(t *testing.T) {
 	}{
 		{nil, 0, "names, by 192.0.2.254 "},
 		{[]string{"--name", "known.example"}, 0, "names, by 2001:db8:2::254 "},
+		{[]string{"--dns", netlab.OutsideIPv4 + ",192.0.2.77"}, 1, "the question who has 192.0.2.77 came to uplink0"},
 		{[]string{"--name", "unknown.example."}, 1, "192.0.2.254:53 answers that it can't resolve unknown.example."},
 	} {
 		if code, printed := o.cnictl(append(append([]string{"probe", "demo"}, patience...), c.args...)...); code != c.code || !strings.Contains(printed, c.says) {

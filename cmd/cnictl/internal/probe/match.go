@@ -25,7 +25,7 @@ func (s *traces) trailOf(t *Test) (found trail) {
 			} else if p.tcp.RST {
 				found.resets = append(found.resets, p)
 			}
-		case (p.kind == datagram && t.protocol == udp || p.kind == reply && t.protocol == echo) && bytes.Contains(p.payload, t.answer):
+		case (p.kind == datagram && t.protocol == udp || p.kind == reply && t.protocol == echo) && t.answeredBy(p.payload):
 			found.answers = append(found.answers, p)
 		case p.kind == rejected && quotes(p, t, sequences) && (t.from == nil || !slices.Contains(t.from.Addresses, p.from)): // not the sender's own kernel
 			found.rejections = append(found.rejections, p)
@@ -82,8 +82,7 @@ func farthest(way []place, packets []sight) int {
 
 // unanswered returns the questions for an address that were asked at a place, wherever they were seen, if nobody has answered them there.
 func (s *traces) unanswered(asked place, target netip.Addr) (questions []sight) {
-	answered := asked
-	answered.out = false
+	answered := asked.back()
 	sender := ""
 	for _, p := range s.sights {
 		switch {

@@ -43,10 +43,15 @@ func (p place) look() (link netlink.Link, err error) {
 // reversed is the way of an answer.
 func reversed(way []place) (back []place) {
 	for _, p := range slices.Backward(way) {
-		p.out = !p.out
-		back = append(back, p)
+		back = append(back, p.back())
 	}
 	return back
+}
+
+// back is the place for the answer to what is seen at a place.
+func (p place) back() place {
+	p.out = !p.out
+	return p
 }
 
 // hostEnd returns the host's end of a container's veth pair, nil if it has none.

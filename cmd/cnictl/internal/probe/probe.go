@@ -37,9 +37,9 @@ type Test struct {
 	Family  string  `json:"family"` // IPv4 or IPv6
 	To      string  `json:"to,omitempty"`
 	Outcome Outcome `json:"outcome"`
-	Took    float64 `json:"milliseconds,omitempty"`
-	Bytes   int     `json:"bytes,omitempty"` // of the largest packet
-	Note    string  `json:"note,omitempty"`  // why it was not tried, or what is worth to know though it works
+	Took    float64 `json:"milliseconds,omitempty"` // until the answer came, where somebody else gave it
+	Bytes   int     `json:"bytes,omitempty"`        // of the largest packet
+	Note    string  `json:"note,omitempty"`         // why it was not tried, or what is worth to know though it works
 	Lost    *Loss   `json:"lost,omitempty"`
 
 	attempt
@@ -85,7 +85,10 @@ func Run(ctx context.Context, node network.Node, o Options) (r *Report, err erro
 		return nil, err
 	}
 	for _, t := range r.Tests {
-		if t.Outcome == Failed {
+		switch t.Outcome {
+		case OK:
+			t.Took = float64(w.roundTrip(t, seen).Round(time.Microsecond)) / float64(time.Millisecond)
+		case Failed:
 			t.Lost = w.locate(t, seen)
 			r.Works = false
 		}

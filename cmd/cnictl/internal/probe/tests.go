@@ -22,7 +22,8 @@ type attempt struct {
 	reached  *Container // who answers; nil: the host, or somebody outside
 	target   netip.AddrPort
 	size     int    // of the whole packet, which is not to be fragmented; 0: a small one
-	name     string // that a name server has to know
+	asksName bool   // of a name server
+	name     string // that it has to know; "": it has to answer
 	question []byte // what is sent
 	answer   []byte // a part of what is answered
 	source   uint16 // the port of the host from which it asks by TCP
@@ -173,7 +174,7 @@ func (w *world) names(f family, o Options) (all []*Test) {
 	const domain = 53
 	for _, server := range servers {
 		if f.has(server) {
-			t := newTest(fmt.Sprintf("names, by %s", server), attempt{protocol: udp, from: w.a, name: o.Name}, server, domain)
+			t := newTest(fmt.Sprintf("names, by %s", server), attempt{protocol: udp, from: w.a, asksName: true, name: o.Name}, server, domain)
 			t.question, t.answer = query(o.Name)
 			all = append(all, t)
 		}

@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/gopacket/gopacket/layers"
 
@@ -26,6 +27,7 @@ type sight struct {
 	in   *Container
 	link int
 	out  bool
+	at   time.Time
 
 	kind             kind
 	from, to         netip.Addr
@@ -116,7 +118,7 @@ func (s *traces) stop() (err error) {
 
 // look says what a packet is.
 func look(f capture.Frame, in *Container) sight {
-	s := sight{in: in, link: f.Link, out: f.Out}
+	s := sight{in: in, link: f.Link, out: f.Out, at: f.Time}
 	for _, layer := range f.Packet().Layers() {
 		switch l := layer.(type) {
 		case *layers.Ethernet:

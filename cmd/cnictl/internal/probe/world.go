@@ -62,7 +62,7 @@ func direct(from, to *Container, f family) (is bool) {
 // secludedFromHost says why the kernel lets no packets pass between the host and the containers, or "".
 func (w *world) secludedFromHost() string {
 	if w.a.master() != nil && w.a.link.Type() != "vlan" {
-		return fmt.Sprintf("not expected to work: the kernel lets no packets pass between a %s and its own host", w.a.link.Type())
+		return fmt.Sprintf("not expected to work: the kernel lets no packets pass between %s links and their own host", w.a.link.Type())
 	}
 	return ""
 }
