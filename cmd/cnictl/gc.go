@@ -86,14 +86,15 @@ func gc(cmd *cobra.Command, f *gcFlags, name string) error {
 		r.Restrict(listed)
 	}
 	isApplied := f.apply || listed != nil
+	var stopped error
 	if isApplied {
-		apply(cmd, r, o)
+		stopped = apply(cmd, r, o)
 	}
 	note(cmd, r)
 	if err := output(cmd, r, func(w io.Writer) { describeReport(w, r, isApplied) }); err != nil {
 		return err
 	}
-	return verdict(cmd, r)
+	return findings(cmd, append(failures(r), stopped))
 }
 
 func readReport(path string) (*collect.Report, error) {
@@ -120,19 +121,21 @@ func writeReport(path string, r *collect.Report) error {
 }
 
 // apply removes what goes, one after the other. A signal ends it after the one that it is at.
-func apply(cmd *cobra.Command, r *collect.Report, o collect.Options) {
+func apply(cmd *cobra.Command, r *collect.Report, o collect.Options) (stopped error) {
 	ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()
 	bar := newBar(cmd.ErrOrStderr(), "removing", len(r.Goes))
 	defer bar.stop()
 	for _, it := range r.Goes {
 		if ctx.Err() != nil {
+			stopped = plugin.Errorf("repeat this", "it was told to end before all was tried")
 			break
 		}
 		r.Free(context.WithoutCancel(ctx), it, o)
 		bar.step()
 	}
 	r.Sweep(context.WithoutCancel(ctx), o)
+	return stopped
 }
 
 // note says on standard error what a report does not know.
@@ -152,9 +155,8 @@ func note(cmd *cobra.Command, r *collect.Report) {
 	}
 }
 
-// verdict returns the error of a report: what stopped it, and what failed.
-func verdict(cmd *cobra.Command, r *collect.Report) error {
-	var errs []error
+// failures returns what stopped a report, and what failed.
+func failures(r *collect.Report) (errs []error) {
 	for _, s := range r.Stops {
 		errs = append(errs, plugin.Errorf(s.Remedy, "%s", s.Why))
 	}
@@ -163,7 +165,7 @@ func verdict(cmd *cobra.Command, r *collect.Report) error {
 			errs = append(errs, it.Err())
 		}
 	}
-	return findings(cmd, errs)
+	return errs
 }
 
 func describeReport(w io.Writer, r *collect.Report, isApplied bool) {
@@ -179,7 +181,7 @@ func describeReport(w io.Writer, r *collect.Report, isApplied bool) {
 		if it.Reason != "" {
 			why = it.Reason
 		}
-		g.add(outcomeText(it, isApplied), dash(it.Network), dash(shortName(it.Name())), dash(harmless(strings.Join(holds, ", "))), harmless(why))
+		g.add(outcomeText(it, isApplied), dash(harmless(it.Network)), dash(harmless(shortName(it.Name()))), dash(harmless(strings.Join(holds, ", "))), harmless(why))
 	}
 	inUse := 0
 	for _, s := range r.Stays {
@@ -187,7 +189,7 @@ func describeReport(w io.Writer, r *collect.Report, isApplied bool) {
 			inUse++
 			continue
 		}
-		g.add(weak.Sprint("stays"), dash(s.Network), dash(shortName(s.Name())), harmless(s.What), harmless(s.Why))
+		g.add(weak.Sprint("stays"), dash(harmless(s.Network)), dash(harmless(shortName(s.Name()))), harmless(s.What), harmless(s.Why))
 	}
 	g.print(w)
 	rest := fmt.Sprintf("%d in use, %d others stay", inUse, len(r.Stays)-inUse)

@@ -57,10 +57,11 @@ func asJSON(document any) ([]byte, error) {
 
 // findings returns the error of a command that has printed its document, if there is one: with --json it is in there.
 func findings(cmd *cobra.Command, errs []error) error {
-	if len(errs) > 0 && wantsJSON(cmd) {
+	err := errors.Join(errs...)
+	if err != nil && wantsJSON(cmd) {
 		return commandError{exitFailed}
 	}
-	return errors.Join(errs...)
+	return err
 }
 
 // describe prints an attachment for people.

@@ -73,15 +73,9 @@ func planPurge(cmd *cobra.Command, o collect.Options) (*purge.Plan, *collect.Rep
 
 // applyPurge removes the attachments, looks again, and removes the rest if nothing has come meanwhile.
 func applyPurge(cmd *cobra.Command, o collect.Options, p *purge.Plan, r *collect.Report) (*purge.Plan, []error) {
-	apply(cmd, r, o)
-	var errs []error
-	for _, it := range r.Goes {
-		if it.Err() != nil {
-			errs = append(errs, it.Err())
-		}
-	}
-	if errs != nil {
-		return p, errs
+	stopped := apply(cmd, r, o)
+	if errs := failures(r); errs != nil || stopped != nil {
+		return p, append(errs, stopped)
 	}
 	now, left, err := planPurge(cmd, o)
 	if err != nil {
@@ -92,7 +86,9 @@ func applyPurge(cmd *cobra.Command, o collect.Options, p *purge.Plan, r *collect
 	if len(now.Refused) > 0 || slices.ContainsFunc(left.Goes, isAttachment) {
 		return now, []error{plugin.Errorf("repeat this", "only attachments were removed: something has come meanwhile, or was left")}
 	}
-	apply(cmd, left, o) // what was an attachment's is nobody's now
+	if err := apply(cmd, left, o); err != nil { // what was an attachment's is nobody's now
+		return now, []error{err}
+	}
 	if err := now.Remove(cmd.Context()); err != nil {
 		return now, []error{err}
 	}

@@ -42,6 +42,9 @@ func (s Seen) isSame() bool {
 // to be the ones that were read.
 func (it *Item) inUse() string {
 	for _, s := range it.Results {
+		if s.Netns == "" {
+			return "its result in " + s.Path + " names no network namespace"
+		}
 		ns, err := netns.Open(s.Netns)
 		_, lost := os.Stat(filepath.Dir(s.Netns))
 		switch {

@@ -126,7 +126,7 @@ func (p *planner) judgeWithoutResult(a *node.Attachment) {
 		p.keep(a, "it is not a minute old, and has no result: an ADD may be under way")
 	case !p.known[a.Owner]:
 		p.keep(a, "it has been made just now, and has no result: an ADD may be under way")
-	case p.options.AllValid && a.State == node.Unknown && a.ContainerID != "":
+	case p.options.AllValid && a.State == node.Unknown && a.ContainerID != "" && !newest(a).IsZero(): // else it may be young
 		p.take(a, "no cache has a result of it, and it is not on the list of what is valid")
 	default:
 		p.unclear[a.Network] = append(p.unclear[a.Network], a)
@@ -199,12 +199,8 @@ func (p *planner) judgeThing(t node.Thing) {
 	why := ""
 	l, isLease := t.Held.Own.(lease.Lease)
 	_, isHash := t.Store.(reference.MasqueradeRules)
-	containers := slices.Clone(t.Held.MayBe)
-	if id := t.Held.Key.ContainerID; id != "" {
-		containers = append(containers, id)
-	}
 	switch {
-	case containers != nil && !p.areOver(containers):
+	case t.Held.Key.ContainerID != "" || t.Held.MayBe != nil:
 		why = "no cache has a result of its container"
 	case isHash:
 		why = "it does not say whose it is, and no cache has a result of such an attachment"
@@ -222,13 +218,6 @@ func (p *planner) judgeThing(t node.Thing) {
 		it.Why = "its file is empty or torn"
 	}
 	p.Goes = append(p.Goes, it)
-}
-
-// areOver reports whether none of some containers, which no cache has a result of, can be in use.
-func (p *planner) areOver(containers []string) bool {
-	isValid := func(v types.GCAttachment) bool { return slices.Contains(containers, v.ContainerID) }
-	runs := func(id string) bool { return p.runs[id] != "" }
-	return p.options.AllValid && !slices.ContainsFunc(p.options.Valid, isValid) && !slices.ContainsFunc(containers, runs)
 }
 
 // mayBeOf reports whether an attachment can be one of a network. Of a long key that was cut its network may not be known.

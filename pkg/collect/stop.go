@@ -165,7 +165,7 @@ func (p *planner) strangers() (list []stranger, err error) {
 			continue // it has ended meanwhile
 		}
 		for _, i := range interfaces {
-			if !explained[s][i.Name] {
+			if !explained[s][i.Name] && !i.Elsewhere { // a node in a container has networks of its own
 				list = append(list, stranger{i, s})
 			}
 		}

@@ -23,6 +23,7 @@ type Interface struct {
 	MTU       int            `json:"mtu"`
 	Up        bool           `json:"up"`
 	Addresses []netip.Prefix `json:"addresses"`
+	Elsewhere bool           `json:"-"`      // the kernel says that its other end, or the link that it is made on, is neither in here nor on the host
 	Routes    []Route        `json:"routes"` // of the main table, but for those that follow from the addresses; the first of many
 }
 
@@ -50,11 +51,13 @@ func (s *Namespace) Interfaces() (list []Interface, err error) {
 	if ignoreInterrupted(err) != nil {
 		return nil, err
 	}
+	hostID, unclear := idOfOwn(h)
 	list = make([]Interface, len(links))
 	byIndex := map[int]*Interface{}
 	for i, l := range links {
 		own := newLink(l)
 		list[i] = Interface{Name: own.Name, Kind: own.Kind, MAC: own.MAC, MTU: own.MTU, Up: own.Up, Addresses: []netip.Prefix{}, Routes: []Route{}}
+		list[i].Elsewhere = unclear == nil && l.Attrs().NetNsID >= 0 && l.Attrs().NetNsID != hostID
 		byIndex[l.Attrs().Index] = &list[i]
 	}
 	addresses, err := h.AddrList(nil, netlink.FAMILY_ALL)
@@ -75,6 +78,16 @@ func (s *Namespace) Interfaces() (list []Interface, err error) {
 		return count < mostRoutes
 	})
 	return list, ignoreInterrupted(err)
+}
+
+// idOfOwn returns the number by which another namespace knows our own, -1 if it knows it by none.
+func idOfOwn(inside *netlink.Handle) (int, error) {
+	own, err := os.Open("/proc/thread-self/ns/net")
+	if err != nil {
+		return -1, err
+	}
+	defer own.Close()
+	return inside.GetNetNsIdByFd(int(own.Fd()))
 }
 
 func newRoute(r netlink.Route) Route {

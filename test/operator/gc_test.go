@@ -303,6 +303,75 @@ func TestGCAfterTheReferencePlugins(t *testing.T) {
 			if diff := before.Diff(o.host.Snapshot(t), "file /var/lib/cni/networks/", "file /run/xtables.lock", "file /run/cnibox/"); diff != "" {
 				t.Errorf("left:\n%s", diff)
 			}
+			add("lost", 8002).Delete(t)
+			o.host.MustRun(t, "sh", "-c", "rm "+resultsDir+"/demo-lost-eth0; grep -l lost /var/lib/cni/networks/demo/* | xargs rm")
+			printed := o.must("gc", "--apply")
+			if !strings.Contains(printed, map[string]string{"nftables": "it does not say whose it is", "iptables": "no cache has a result of its container"}[backend]) {
+				t.Errorf("of rules of nobody who is known:\n%s", printed)
+			}
+			if rules := o.host.MustRun(t, "nft", "list", "ruleset"); strings.Count(rules, "lost") == 0 {
+				t.Errorf("they are gone:\n%s", rules)
+			}
 		})
+	}
+}
+
+// slow is an IPAM plugin whose ADD has its lease and waits.
+const slow = `#!/bin/sh
+if [ "$CNI_COMMAND" != ADD ]; then exec /opt/cni/bin/host-local; fi
+result=$(/opt/cni/bin/host-local) || exit
+echo begun >/run/begun
+cat /run/go >/dev/null
+echo "$result"
+`
+
+// TestGCBesideAnADD: an ADD is half done. It loses nothing, however long it takes, and is whole in the end.
+func TestGCBesideAnADD(t *testing.T) {
+	t.Parallel()
+	for age, says := range map[string]string{"young": "0 removed, 0 skipped, 0 failed; 1 in use", "old": "nothing of network demo goes"} {
+		t.Run(age, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			o.host.Feed(t, strings.Replace(demo, `"type": "host-local"`, `"type": "slow"`, 1), "sh", "-c", "cat >/etc/cni/net.d/10-demo.conflist; mkfifo /run/begun /run/go")
+			o.host.Feed(t, slow, "sh", "-c", "cat >/opt/cni/bin/slow; chmod +x /opt/cni/bin/slow")
+			pod := o.host.NewPod(t, "web")
+			add := o.host.Command(netlab.Cnictl(t), "add", "demo", pod.Path(), "--id", "web")
+			if err := o.host.Start(add); err != nil {
+				t.Fatal(err)
+			}
+			o.host.MustRun(t, "cat", "/run/begun")
+			if age == "old" {
+				o.host.MustRun(t, "sh", "-c", `touch -d "5 minutes ago" /var/lib/cni/networks/demo/*`)
+			}
+			for _, args := range [][]string{{"gc", "--apply"}, {"release", "10.88.0.2"}, {"purge", "--apply"}} {
+				code, printed := o.cnictl(args...)
+				if wants := args[0] != "gc" || age == "old"; (code == 1) != wants || args[0] == "gc" && !strings.Contains(printed, says) {
+					t.Errorf("%s: exit code %d\n%s", args, code, printed)
+				}
+			}
+			o.host.MustRun(t, "sh", "-c", "echo go >/run/go")
+			if err := add.Wait(); err != nil {
+				t.Error(err)
+			}
+			o.must("check", "demo", pod.Path(), "--id", "web")
+			if err := o.host.Ping("10.88.0.2", timeout); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestGCBesideANodeInAContainer: in there somebody has the same address, on a network of its own.
+func TestGCBesideANodeInAContainer(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	gone, address := o.attach("gone")
+	gone.Delete(t)
+	o.age()
+	inner, container := o.host.NewPod(t, "node"), o.host.NewPod(t, "inner")
+	o.host.MustRun(t, "ip", "-n", inner.Name(), "link", "add", "veth0", "type", "veth", "peer", "name", "eth0", "netns", container.Name())
+	container.MustRun(t, "ip", "address", "add", address+"/24", "dev", "eth0")
+	if printed := o.must("gc", "--apply"); !strings.Contains(printed, "1 removed") {
+		t.Error(printed)
 	}
 }

@@ -1,0 +1,51 @@
+package runtimes
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// TestGCAsksContainerd: libcni has lost its result of a pod that runs, and another container is gone. Only that one goes.
+func TestGCAsksContainerd(t *testing.T) {
+	n := newNode(t)
+	n.startContainerd(t, criNamespace)
+	n.testGC(t, n.criPod(t, "web"), "containerd says that it runs")
+}
+
+// TestGCAsksPodman is the same with podman's service.
+func TestGCAsksPodman(t *testing.T) {
+	n := newNode(t)
+	n.setUpPodman(t)
+	n.run(t, "mkdir", "/run/podman")
+	n.Background(t, exec.Command("podman", "system", "service", "--time", "0", "unix:///run/podman/podman.sock"))
+	eventually(t, func() error {
+		_, err := n.Output(exec.Command("curl", "--silent", "--fail", "--unix-socket", "/run/podman/podman.sock", "http://podman/_ping"))
+		return err
+	})
+	n.testGC(t, n.podmanContainer(t, "web"), "podman says that it runs")
+}
+
+func (n *node) testGC(t *testing.T, c container, why string) {
+	t.Helper()
+	defer c.remove(t)
+	n.awaitPage(t, c.address)
+	gone := n.NewPod(t, "gone")
+	n.run(t, netlab.Cnictl(t), "add", networkName, gone.Path(), "--id", "gone")
+	gone.Delete(t)
+	n.run(t, "sh", "-ec", `rm /var/lib/cni/results/*-`+c.id+`-*; touch -d "5 minutes ago" /var/lib/cni/networks/web/*; touch -d "4 minutes ago" /var/lib/cni/results/*`)
+	printed := n.run(t, netlab.Cnictl(t), "gc", "--apply", "--json")
+	t.Logf("%s", printed)
+	for _, part := range []string{why, `"outcome": "removed"`, `"containerID": "gone"`} {
+		if !strings.Contains(printed, part) {
+			t.Errorf("%q is missing", part)
+		}
+	}
+	n.checkContainer(t, c)
+	n.checkPublished(t, "8080")
+	if left := n.run(t, "ls", "/var/lib/cni/networks/web"); !strings.Contains(left, c.address) || strings.Count(left, "10.88.0.") != 1 {
+		t.Errorf("leases:\n%s", left)
+	}
+}
