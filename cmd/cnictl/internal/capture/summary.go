@@ -52,11 +52,17 @@ func (s *Summary) add(layer gopacket.Layer) {
 	case *layers.ARP:
 		s.arp(l)
 	case *layers.IPv4:
+		if l.SrcIP == nil {
+			return // it is too short
+		}
 		s.Source, s.Destination, s.Protocol = l.SrcIP.String(), l.DstIP.String(), l.Protocol.String()
 		if l.FragOffset != 0 || l.Flags&layers.IPv4MoreFragments != 0 {
 			s.Info = fmt.Sprintf("fragment at %d", int(l.FragOffset)*8)
 		}
 	case *layers.IPv6:
+		if l.SrcIP == nil {
+			return
+		}
 		s.Source, s.Destination, s.Protocol = l.SrcIP.String(), l.DstIP.String(), l.NextHeader.String()
 	case *layers.TCP:
 		s.ports("tcp", uint16(l.SrcPort), uint16(l.DstPort))
