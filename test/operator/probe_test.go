@@ -168,7 +168,7 @@ func TestProbeFindsFaults(t *testing.T) {
 			t.Parallel()
 			o := newOperator(t)
 			o.broken(fault.plugins, fault.script)
-			args := append([]string{"probe", "demo", "--to", netlab.OutsideIPv4, "--to", netlab.OutsideIPv6}, fault.args...)
+			args := append([]string{"probe", "demo", "--timeout", "1s", "--to", netlab.OutsideIPv4, "--to", netlab.OutsideIPv6}, fault.args...)
 			code, printed := o.cnictl(append(args, "--json")...)
 			var report struct {
 				Containers []struct{ HostEnd string }

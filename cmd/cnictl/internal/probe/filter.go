@@ -44,12 +44,14 @@ func (w *world) trace(t *Test) (v verdict, found bool) {
 		return v, false
 	}
 	defer tracing.close()
-	const patience = 300 * time.Millisecond
+	const patience = 500 * time.Millisecond
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
-	defer cancel()
-	again := *t
-	_ = again.try(ctx)
-	return tracing.drop()
+	again, tried := *t, make(chan error, 1)
+	go func() { tried <- again.try(ctx) }()
+	v, found = tracing.drop(time.Now().Add(patience))
+	cancel()
+	<-tried
+	return v, found
 }
 
 func (v verdict) reason() string {

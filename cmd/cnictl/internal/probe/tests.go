@@ -82,6 +82,9 @@ func (w *world) gateway(f family) *Test {
 	if !gateway.IsValid() {
 		return notTried(name, "not tried: the network gives no gateway")
 	}
+	if gateway.IsLinkLocalUnicast() {
+		gateway = gateway.WithZone(ifName)
+	}
 	return newTest(name, attempt{protocol: echo, from: w.a}, gateway, 0)
 }
 

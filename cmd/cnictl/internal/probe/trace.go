@@ -131,10 +131,11 @@ type verdict struct {
 	rule                 uint64 // its handle; 0: no rule took the packet, and the chain's policy is to drop
 }
 
-// drop returns what dropped one of the packets, if the kernel has said so.
-func (t *tracer) drop() (v verdict, found bool) {
-	const rest = 50 * time.Millisecond // for what is still under way
-	_ = t.events.SetReadDeadline(time.Now().Add(rest))
+// drop waits until the kernel says what dropped one of the packets.
+func (t *tracer) drop(until time.Time) (v verdict, found bool) {
+	if t.events.SetReadDeadline(until) != nil {
+		return v, false
+	}
 	for {
 		messages, err := t.events.Receive()
 		if err != nil {
