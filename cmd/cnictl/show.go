@@ -14,6 +14,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/page"
 	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/plugins"
 )
@@ -140,8 +141,11 @@ func (f *showFlags) writePage(cmd *cobra.Command) error {
 		host = "this node"
 	}
 	n := node.Read(cmd.Context(), f.Options)
+	p := page.New(n, f.chosen(n), host, box.Version, time.Now())
+	found := doctor.Examine(cmd.Context(), doctor.Options{Options: f.Options, BinDirs: []string{node.DefaultBinDir}, Node: n}).Findings
+	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == doctor.Info })
 	var text bytes.Buffer
-	if err := page.New(n, f.chosen(n), host, box.Version, time.Now()).Write(&text); err != nil {
+	if err := p.Write(&text); err != nil {
 		return err
 	}
 	if f.html == "-" {

@@ -5,6 +5,7 @@ import (
 	"io"
 	"net/netip"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 
@@ -50,19 +51,27 @@ func (s shownName) print(w io.Writer, f *showFlags) {
 		case m.Subnet != nil:
 			printSubnet(w, m.Subnet, f)
 		case m.Address != nil:
-			fmt.Fprintf(w, "address %s  %s (%s)\n", text.Bold.Sprint(m.Address.Address), addressText(m.Address), m.Address.Pool.Name())
+			fmt.Fprintf(w, "address %s  %s\n", text.Bold.Sprint(m.Address.Address), addressText(m.Address))
 		}
 	}
 }
 
 func addressText(s *lookup.Address) string {
+	text := "free"
 	switch {
 	case s.Gateway:
-		return fmt.Sprintf("not handed out: the gateway of the pool of network %s", harmless(s.Network))
+		text = "not handed out: the gateway"
 	case s.Held != nil:
-		return fmt.Sprintf("held for nobody who is known, of the pool of network %s; `cnictl gc` says more", harmless(s.Network))
+		text = "held for nobody who is known"
 	}
-	return fmt.Sprintf("free, of the pool of network %s", harmless(s.Network))
+	text += fmt.Sprintf(", of the pool %s of network %s", s.Pool.Name(), harmless(s.Network))
+	if s.Last != nil {
+		text += fmt.Sprintf("; %s%s had it from %s", harmless(s.Last.Owner), in(harmless(s.Last.Pod)), s.Last.From.Local().Format(time.DateTime))
+		if !s.Last.To.IsZero() {
+			text += " to " + s.Last.To.Local().Format(time.DateTime)
+		}
+	}
+	return text
 }
 
 // title begins a sheet.

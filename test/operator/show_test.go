@@ -202,7 +202,7 @@ func TestShowName(t *testing.T) {
 		{"uplink0", "link", []string{"192.0.2.1/24", "lan lan"}},
 		{"10.88.0.1", "address", []string{"link demo0"}},
 		{"10.88.0.0/24", "subnet", []string{"pool 10.88.0.0/24 network demo 4 of 253 used", "demo web"}},
-		{"10.88.0.99", "pool", []string{"free, of the pool of network demo"}},
+		{"10.88.0.99", "pool", []string{"free, of the pool 10.88.0.0/24 of network demo"}},
 		{"bare", "namespace", []string{"namespace /run/netns/bare", "none that is known", "inside0, bridge"}},
 		// A container's interface that is no more what ADD made it.
 		{z.address["web2"], "address", []string{z.address["web2"] + "/24 not there any more", "10.88.0.200/24 not of ADD", "10.9.0.0/16 not of ADD", "02:00:00:00:00:99, mtu 1500, up, was "}},
@@ -369,5 +369,18 @@ func TestCompletion(t *testing.T) {
 		if script := z.must("completion", shell); !strings.Contains(script, "cnictl") {
 			t.Errorf("completion %s: %s", shell, script)
 		}
+	}
+}
+
+// TestShowLastHolder says who had a free address, if the log knows.
+func TestShowLastHolder(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/var/log")
+	o.must("log", "on")
+	pod, address := o.attach("web")
+	o.must("del", "demo", pod.Path(), "--id", "web")
+	if printed := o.must("show", address); !strings.Contains(printed, "free, of the pool 10.88.0.0/24 of network demo; demo/web/eth0 had it from 2") || !strings.Contains(printed, " to 2") {
+		t.Error(printed)
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -84,6 +85,15 @@ type Address struct {
 	Pool    *node.Pool  `json:"pool"`
 	Gateway bool        `json:"gateway"` // it is not handed out
 	Held    *node.Thing `json:"held,omitempty"`
+	Last    *Holder     `json:"last,omitempty"` // who had it last, if the log says so
+}
+
+// Holder is an attachment that had an address.
+type Holder struct {
+	Owner string    `json:"owner"` // its key
+	Pod   string    `json:"pod,omitempty"`
+	From  time.Time `json:"from"`
+	To    time.Time `json:"to,omitzero"`
 }
 
 func newAttachmentSheet(n *node.Node, a *node.Attachment) *Attachment {
@@ -215,6 +225,11 @@ func newAddressSheet(n *node.Node, address netip.Addr, w *node.Network, p *node.
 		if held, ok := t.Address(); ok && held == address {
 			s.Held = &t
 		}
+	}
+	log, _, _ := calls.Read(calls.Dir) // which is off on most nodes
+	if all := calls.Holders(log, address); len(all) > 0 {
+		last := all[len(all)-1]
+		s.Last = &Holder{last.Key.String(), last.Pod, last.From.UTC(), last.To.UTC()}
 	}
 	return s
 }

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
@@ -23,6 +24,7 @@ type Page struct {
 	Idle     []*Network // nothing is attached to them
 	Unowned  []node.Thing
 	Unread   []node.Unread
+	Findings []doctor.Finding
 }
 
 // Segment is a link of the host with the attachments behind it, or a way in which attachments are reached without one.

@@ -45,13 +45,13 @@
     for (const group of document.querySelectorAll(".net, .segment")) group.hidden = !group.querySelector(".cells > li:not([hidden])");
     for (const d of doors) d.parentElement.hidden = document.getElementById(d.dataset.cell).parentElement.hidden;
     for (const box of document.querySelectorAll(".doors")) box.hidden = !box.querySelector("li:not([hidden])");
-    for (const chip of document.querySelectorAll(".chip")) chip.setAttribute("aria-pressed", chip.dataset.find === search.value.trim());
+    for (const chip of document.querySelectorAll("button.chip")) chip.setAttribute("aria-pressed", chip.dataset.find === search.value.trim());
     found.textContent = words.length ? `${count} of ${rows.length} shown` : "";
     draw();
   }
 
   search.addEventListener("input", filter);
-  for (const chip of document.querySelectorAll(".chip")) {
+  for (const chip of document.querySelectorAll("button.chip")) {
     chip.addEventListener("click", () => { search.value = chip.dataset.find; filter(); });
   }
   for (const kind of ["mouseover", "focusin"]) map.addEventListener(kind, light);
