@@ -133,10 +133,10 @@ func (d *repairDocument) describe(w io.Writer) {
 			for _, what := range f.PutBack {
 				fmt.Fprintf(w, "    put back: %s\n", harmless(what))
 			}
-			if f.Left != "" && f.Left != f.Found {
+			if r.Outcome == repair.Wrong && f.Left != "" && f.Left != f.Found {
 				fmt.Fprintf(w, "    left:     %s\n", harmless(f.Left))
 			}
-			if f.Remedy != "" {
+			if r.Outcome == repair.Wrong && f.Remedy != "" {
 				fmt.Fprintf(w, "    remedy:   %s\n", harmless(f.Remedy))
 			}
 		}

@@ -23,7 +23,7 @@ func BeginRepair(r *plugin.Request, c *Config, kind string) (*Attachment, error)
 	want, _, l, err := find(r, kind)
 	switch {
 	case err != nil:
-		return nil, lost("%v", err)
+		return nil, lost("%s", plugin.AsError(err).Msg)
 	case !IsOwn(r, l):
 		return nil, lost("interface %s of the container is not the attachment's", r.IfName)
 	}
@@ -234,7 +234,7 @@ func (a *Attachment) table(inside *netlink.Handle) int {
 func (a *Attachment) RepairHostEnd() (netlink.Link, error) {
 	end, want, err := findReported(a.Request, a.link)
 	if err != nil {
-		return nil, lost("%v", err)
+		return nil, lost("%s", plugin.AsError(err).Msg)
 	}
 	return end, errors.Join(a.repairMAC(a.Links(), want, end), a.repairUp(a.Links(), end))
 }

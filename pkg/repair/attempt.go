@@ -57,11 +57,11 @@ func (a *attempt) look(ctx context.Context) Outcome {
 
 // repair has all plugins put back what is missing.
 func (a *attempt) repair(ctx context.Context) Outcome {
+	before := a.report.Plugins
+	a.report.Plugins = []Finding{}
 	if !a.isSame() {
 		return Gone
 	}
-	before := a.report.Plugins
-	a.report.Plugins = []Finding{}
 	steps, err := a.begin()
 	if err != nil {
 		return a.skip(err)
@@ -108,10 +108,14 @@ func (a *attempt) isSame() bool {
 	return err == nil && file.ModTime().Equal(a.Result.Written)
 }
 
-// takeBackIfGone removes what was put back for an attachment that was deleted meanwhile: what plugins have on the host besides the host end,
-// by which it is seen that it is gone, and that no ADD makes it again.
-func (a *attempt) takeBackIfGone(ctx context.Context) {
-	if _, err := os.Stat(a.Result.Path); !errors.Is(err, os.ErrNotExist) || a.HostEnd == nil {
+// lookAgain removes what was put back for an attachment that was deleted meanwhile: what plugins have on the host besides the host end, by
+// which it is seen that it is gone, and that no ADD makes it again.
+func (a *attempt) lookAgain(ctx context.Context) {
+	if _, err := os.Stat(a.Result.Path); !errors.Is(err, os.ErrNotExist) || a.report.Outcome == Skipped {
+		return
+	}
+	a.report.Outcome = Gone
+	if a.HostEnd == nil || !a.report.hasChanged() {
 		return
 	}
 	r := &plugin.Request{Command: plugin.Del, Key: a.Key(), Results: a.resultsDir(), Plugins: a.Options.Plugins, Config: conf.New().Lenient()}
@@ -120,7 +124,7 @@ func (a *attempt) takeBackIfGone(ctx context.Context) {
 	if err == nil || failed != nil || end != nil {
 		return
 	}
-	a.report.Outcome, a.report.Why = Gone, "it was deleted meanwhile, and what was put back is removed again"
+	a.report.Why = "it was deleted meanwhile, and what was put back is removed again"
 	errs := []error{netfilter.Del(ctx, r, nil, netfilter.Masquerade{}, netfilter.SpoofCheck{})}
 	for _, row := range a.Options.Plugins {
 		if row.Chained {

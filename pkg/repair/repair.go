@@ -95,27 +95,24 @@ func (r *run) repair(ctx context.Context, wrong []*attempt, all int) error {
 		return err
 	}
 	inOrder(wrong)
-	var changed []*attempt
+	changed := false
 	for i, a := range wrong {
 		begun := time.Now()
 		a.report.Outcome = a.repair(ctx)
 		a.report.Milliseconds = float64(time.Since(begun).Microseconds()) / 1000
-		if a.report.hasChanged() {
-			changed = append(changed, a)
-		}
+		changed = changed || a.report.hasChanged()
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 		r.progress(all-len(wrong)+i+1, all)
 	}
-	if len(changed) == 0 {
-		return nil
+	if changed {
+		if err := wait(ctx, settleAfter); err != nil {
+			return err
+		}
 	}
-	if err := wait(ctx, settleAfter); err != nil {
-		return err
-	}
-	for _, a := range changed {
-		a.takeBackIfGone(ctx)
+	for _, a := range wrong {
+		a.lookAgain(ctx)
 	}
 	return nil
 }
