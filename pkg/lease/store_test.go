@@ -269,3 +269,35 @@ func TestNewStoreRefuses(t *testing.T) {
 		}
 	}
 }
+
+// TestRestore takes an address again whose file is lost or torn, and none that somebody has.
+func TestRestore(t *testing.T) {
+	b := newBench(t)
+	b.add("a", small)
+	before := b.files()
+	restore := func(id string) error {
+		return b.Restore(t.Context(), att(id, "eth0"), []netip.Addr{netip.MustParseAddr("10.1.2.2")})
+	}
+	for name, harm := range map[string]func(){
+		"nothing": func() {},
+		"lost":    func() { _ = os.Remove(filepath.Join(b.Path(), "10.1.2.2")) },
+		"torn":    func() { b.put("10.1.2.2", "") },
+	} {
+		harm()
+		if err := restore("a"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		b.hasFiles(before)
+	}
+	if err := restore("other"); err == nil || !strings.Contains(err.Error(), "10.1.2.2 of container other, interface eth0 has been given to container a") {
+		t.Errorf("error %v", err)
+	}
+	b.hasFiles(before)
+	if err := os.RemoveAll(b.Path()); err != nil {
+		t.Fatal(err)
+	}
+	if err := restore("a"); err != nil {
+		t.Error(err)
+	}
+	b.del("a", "eth0", "10.1.2.2")
+}

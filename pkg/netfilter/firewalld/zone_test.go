@@ -256,6 +256,27 @@ func TestReload(t *testing.T) {
 	l.wantRecorded(t, 0)
 }
 
+// TestRepair adds sources again that a reload has taken, but none that is another attachment's by now, or that somebody has put elsewhere.
+func TestRepair(t *testing.T) {
+	t.Parallel()
+	l := newLab(t, "nftables")
+	l.add(t, "trusted", "web", "10.88.0.2")
+	l.add(t, "trusted", "db", "10.88.0.3")
+	l.daemon.Reload(t)
+	repair := func(id, address string) error {
+		return l.in(func() error { return Zone("trusted").Repair(ctx, keyOf(id), addresses(address)) })
+	}
+	if err := repair("web", "10.88.0.2"); err != nil {
+		t.Error(err)
+	}
+	l.wantSources(t, "trusted", "10.88.0.2/32")
+	wantError(t, repair("web", "10.88.0.3"), types.ErrInternal, "belongs to net/db/eth0")
+	l.wantSources(t, "trusted", "10.88.0.2/32")
+	l.daemon.AddSource(t, "internal", "10.88.0.3/32")
+	wantError(t, repair("db", "10.88.0.3"), types.ErrInternal, "it is a source of zone internal")
+	l.wantRecorded(t, 2)
+}
+
 // Without firewalld there are no sources to remove, and none can be added.
 func TestNotRunning(t *testing.T) {
 	t.Parallel()
