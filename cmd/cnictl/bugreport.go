@@ -16,6 +16,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/bugreport"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -53,7 +54,7 @@ time of its own, and goes on where one can't be read; it changes nothing.
 			return listParts(cmd)
 		}
 		return writeBugreport(cmd, file, bugreport.Options{
-			Options: where.Options(), BinDirs: filepath.SplitList(where.BinDirs), Network: network, Version: cmd.Root().Version,
+			Options: where.Options(), BinDirs: filepath.SplitList(where.BinDirs), LogDir: calls.Dir, Network: network, Version: cmd.Root().Version,
 		})
 	}
 	return cmd

@@ -126,6 +126,8 @@ func TestBugreport(t *testing.T) {
 	o.must("add", "demo", o.host.NewPod(t, "web").Path(), "--id", "web", "--publish", "8080:80")
 	gone, _ := o.attach("gone")
 	gone.Delete(t)
+	o.must("log", "on")
+	o.must("add", "demo", o.host.NewPod(t, "db").Path(), "--id", "db")
 	before := o.host.Snapshot(t)
 	printed := o.must("bugreport", "-o", "/run/report.tar.gz")
 	if !strings.Contains(printed, "/run/report.tar.gz: ") || !strings.Contains(printed, "before you send it") {
@@ -143,6 +145,9 @@ func TestBugreport(t *testing.T) {
 	b.has("files/etc/cni/net.d/10-demo.conflist", `"isDefaultGateway": true`)
 	b.has("files/var/lib/cni/results/demo-web-eth0", `"hostPort": 8080`, `"bridge": "demo0"`, `"10.88.0.2/24"`)
 	b.has("gc.json", `"goes"`, `"containerID": "gone"`)
+	b.has("doctor.json", `"findings"`, `"code": "backend"`)
+	b.has("metrics.prom", `cnibox_attachments{network="demo",state="gone"} 1`)
+	b.has("log.json", `"on": true`, `"plugin": "portmap"`, `"containerID": "db"`, `"10.88.0.4/24"`)
 	b.has("plugins.json", `"/opt/cni/bin/portmap"`, `"sha256"`, `"main": "github.com/cnibox/cnibox/cmd/cnibox"`)
 	b.has("network/host.json", `"name": "demo0"`, `10.88.0.1/24`, `"kind": "veth"`)
 	b.has("nftables.txt", "table inet cnibox", "demo/web/eth0")

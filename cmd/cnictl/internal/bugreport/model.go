@@ -1,11 +1,16 @@
 package bugreport
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"slices"
+	"time"
 
+	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/metrics"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/node/runtimes"
 )
@@ -40,6 +45,25 @@ func (s *source) ofNetwork(n *node.Node) *node.Node {
 	return &of
 }
 
+// readDoctor reads what doctor finds, and metrics, in which that is.
+func (s *source) readDoctor(ctx context.Context, out *output) {
+	if s.node == nil {
+		out.fail("doctor", errNoNode)
+		return
+	}
+	found := doctor.Examine(ctx, doctor.Options{Options: s.Options.Options, BinDirs: s.BinDirs, Node: s.node})
+	out.addJSON("doctor.json", found)
+	figures := metrics.Source{Node: s.node, Findings: found.Findings, Time: time.Now()}
+	if err := figures.ReadLog(s.LogDir); err != nil {
+		out.fail("the log of calls", err)
+	}
+	var text bytes.Buffer
+	if err := metrics.Write(&text, figures); err != nil {
+		out.fail("metrics", err)
+	}
+	out.add("metrics.prom", text.Bytes())
+}
+
 // readGC reads what gc would remove.
 func (s *source) readGC(ctx context.Context, out *output) {
 	if s.node == nil {
@@ -47,4 +71,20 @@ func (s *source) readGC(ctx context.Context, out *output) {
 		return
 	}
 	out.addJSON("gc.json", collect.Plan(ctx, s.node, collect.Options{Options: s.Options.Options, Network: s.Network, Runtimes: runtimes.All}))
+}
+
+// mostCalls of the log are in the report, the last ones.
+const mostCalls = 2000
+
+func (s *source) readLog(_ context.Context, out *output) {
+	log, err := calls.Look(s.LogDir)
+	if err != nil {
+		out.fail(s.LogDir, err)
+	}
+	list, torn, err := calls.Read(s.LogDir)
+	if err != nil {
+		out.fail(s.LogDir, err)
+	}
+	list = slices.DeleteFunc(list, func(c calls.Call) bool { return s.Network != "" && c.Network != s.Network })
+	out.addJSON("log.json", map[string]any{"log": log, "torn": torn, "calls": list[max(0, len(list)-mostCalls):]})
 }

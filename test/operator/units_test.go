@@ -1,0 +1,206 @@
+package operator
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+const unitDir = "../../dist/systemd"
+
+// unit reads a unit's file.
+func unit(t *testing.T, name string) map[string]string {
+	t.Helper()
+	text, err := os.ReadFile(filepath.Join(unitDir, name))
+	if err != nil {
+		t.Fatal(err)
+	}
+	values := map[string]string{}
+	for line := range strings.Lines(string(text)) {
+		if key, value, ok := strings.Cut(strings.TrimSpace(line), "="); ok && !strings.HasPrefix(line, "#") {
+			values[key] = value
+		}
+	}
+	return values
+}
+
+// analyze runs systemd-analyze where cnictl and the plugins are installed.
+func analyze(t *testing.T, args ...string) (printed string, err error) {
+	t.Helper()
+	host := netlab.NewHost(t)
+	host.InstallPlugins(t, "dhcp")
+	host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/usr/local/bin")
+	host.MustRun(t, "cp", netlab.Cnictl(t), "/usr/local/bin/cnictl")
+	return host.Output(host.Command("sh", append([]string{"-c", `exec systemd-analyze "$@" 2>&1`, "sh"}, args...)...))
+}
+
+// TestUnitsAreValid: systemd understands every line of the units, and finds what they start.
+func TestUnitsAreValid(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob(unitDir + "/cnibox-*")
+	if err != nil || len(files) < 7 {
+		t.Fatalf("%d units, error %v", len(files), err)
+	}
+	dir, args := t.TempDir(), []string{"verify", "--man=no"}
+	for _, f := range files {
+		text, err := os.ReadFile(f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join(dir, strings.Replace(filepath.Base(f), "@.", "@nftables.", 1))
+		if err := os.WriteFile(path, text, 0o644); err != nil {
+			t.Fatal(err)
+		}
+		args = append(args, path)
+	}
+	if printed, err := analyze(t, args...); err != nil || strings.Contains(printed, "cnibox-") {
+		t.Errorf("error %v:\n%s", err, printed)
+	}
+}
+
+// sandboxed are the units that run cnictl with few rights.
+var sandboxed = []string{"cnibox-repair.service", "cnibox-gc.service", "cnibox-metrics.service"}
+
+// TestUnitsExposeLittle: by systemd's own measure, from 0 to 10, of which a service without any sandbox has 9.6.
+func TestUnitsExposeLittle(t *testing.T) {
+	t.Parallel()
+	for _, name := range sandboxed {
+		if printed, err := analyze(t, "security", "--offline=true", "--no-pager", "--threshold=43", must(filepath.Abs(filepath.Join(unitDir, name)))); err != nil {
+			t.Errorf("%s: %v\n%s", name, err, printed)
+		}
+	}
+}
+
+func must(path string, err error) string {
+	if err != nil {
+		panic(err)
+	}
+	return path
+}
+
+// TestUnitsSeeTheNode: what is hidden from a program that judges what is gone would be gone for it.
+func TestUnitsSeeTheNode(t *testing.T) {
+	t.Parallel()
+	for _, name := range sandboxed {
+		u := unit(t, name)
+		for _, key := range []string{"PrivateTmp", "ProtectProc", "PrivateNetwork", "InaccessiblePaths", "TemporaryFileSystem", "PrivateMounts", "PrivateUsers", "ProcSubset"} {
+			if value, ok := u[key]; ok {
+				t.Errorf("%s has %s=%s", name, key, value)
+			}
+		}
+		if u["ProtectHome"] != "read-only" { // containers of users have their namespaces in /run/user
+			t.Errorf("%s has ProtectHome=%s", name, u["ProtectHome"])
+		}
+	}
+}
+
+// asUnit runs what a unit starts, with its capabilities, and with directories read-only as they are for it. All system calls must be among those
+// that it allows.
+func (o *operator) asUnit(name string) {
+	o.Helper()
+	u := unit(o.T, name)
+	capabilities := "-all"
+	for _, c := range strings.Fields(u["CapabilityBoundingSet"]) {
+		capabilities += ",+" + strings.ToLower(strings.TrimPrefix(c, "CAP_"))
+	}
+	readOnly := "/usr /etc"
+	if u["ProtectSystem"] == "strict" {
+		readOnly = "/ /run /var/lib/cni /etc/cni /opt/cni"
+	}
+	cmd := o.host.Command("unshare", "-m", "sh", "-ec", `
+		for dir in `+readOnly+`; do mount --rbind $dir $dir; mount -o remount,bind,ro $dir; done
+		exec setpriv --no-new-privs --bounding-set=`+capabilities+` strace -f -qq -o /mnt/trace `+u["ExecStart"])
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"), "STATE_DIRECTORY=/mnt", "TEXTFILE_DIR=/mnt")
+	if printed, err := o.host.Output(cmd); err != nil {
+		o.Fatalf("%s: %v\n%s", name, err, printed)
+	}
+	allowed := systemCalls(o.T, u["SystemCallFilter"])
+	for _, call := range regexp.MustCompile(`(?m)^\d+ +([a-z_0-9]+)\(`).FindAllStringSubmatch(o.host.MustRun(o, "cat", "/mnt/trace"), -1) {
+		if !allowed[call[1]] {
+			o.Errorf("%s calls %s, which its SystemCallFilter does not allow", name, call[1])
+			allowed[call[1]] = true
+		}
+	}
+}
+
+// systemCalls returns the system calls of a filter of systemd's, with those of the groups in it.
+func systemCalls(t *testing.T, filter string) map[string]bool {
+	t.Helper()
+	all := map[string]bool{}
+	for _, name := range strings.Fields(filter) {
+		if !strings.HasPrefix(name, "@") {
+			all[name] = true
+			continue
+		}
+		out, err := exec.Command("systemd-analyze", "syscall-filter", "--no-pager", name).Output()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range regexp.MustCompile(`(?m)^ +(@?[a-z_0-9-]+)$`).FindAllStringSubmatch(string(out), -1) {
+			maps.Copy(all, systemCalls(t, m[1]))
+		}
+	}
+	return all
+}
+
+// TestUnitsHaveEnough does the work of the units with no more rights than they have: what a flush took is put back, what is gone is reported
+// and nothing else, and figures are those that root gets, with doctor's findings in them.
+func TestUnitsHaveEnough(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/mnt")
+	web, address := o.attach("web")
+	gone, _ := o.attach("gone")
+	o.host.NewPod(t, "user") // its namespace is in a directory that is closed to all but a user
+	o.host.MustRun(t, "sh", "-ec", `mkdir -p /run/user/1000/netns; touch /run/user/1000/netns/user; mount --bind /run/netns/user /run/user/1000/netns/user
+		chown 1000 /run/user/1000; chmod 700 /run/user/1000`)
+	o.must("add", "demo", "/run/user/1000/netns/user", "--id", "user")
+	pod := o.host.NewPod(t, "process")
+	process := pod.Command("sleep", "1000") // and this one is named by a process with all rights
+	pod.Background(t, process)
+	o.must("add", "demo", fmt.Sprintf("/proc/%d/ns/net", process.Process.Pid), "--id", "process")
+	gone.Delete(t)
+	o.host.MustRun(t, "sh", "-ec", "touch -d '5 minutes ago' /var/lib/cni/networks/demo/* /var/lib/cni/results/*; nft flush ruleset; ip addr flush dev demo0")
+	web.MustRun(t, "sh", "-c", "ip addr flush dev eth0; sysctl -qw net.ipv4.conf.eth0.log_martians=0")
+	o.asUnit("cnibox-repair.service")
+	o.must("check", "demo", web.Path(), "--id", "web")
+	if err := o.host.Ping(address, timeout); err != nil {
+		t.Error(err)
+	}
+
+	o.asUnit("cnibox-gc.service")
+	var report struct {
+		Goes, Stays []struct{ ContainerID, State string }
+		Unread      []any
+	}
+	if err := json.Unmarshal([]byte(o.host.MustRun(t, "cat", "/mnt/gc.json")), &report); err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Goes) != 1 || report.Goes[0].ContainerID != "gone" || len(report.Stays) != 3 || len(report.Unread) > 0 {
+		t.Errorf("gc reports %+v", report)
+	}
+	for _, s := range report.Stays {
+		if s.State != "alive" {
+			t.Errorf("%s is %s", s.ContainerID, s.State)
+		}
+	}
+
+	o.asUnit("cnibox-metrics.service")
+	inside, outside := figures(t, o.host.MustRun(t, "cat", "/mnt/cnibox.prom")), figures(t, o.must("metrics"))
+	for name := range outside {
+		if inside[name] != outside[name] && !strings.Contains(name, "timestamp") {
+			t.Errorf("%s is %v for the unit, and %v for root", name, inside[name], outside[name])
+		}
+	}
+	if len(inside) != len(outside) {
+		t.Errorf("for the unit: %v\nfor root: %v", inside, outside)
+	}
+}
