@@ -21,7 +21,7 @@ func newLogOn(dir string) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limit, err := humanize.ParseBytes(size)
 			if err != nil || limit < calls.MinSize || limit > calls.MaxSize {
-				return usagef("--size %q: want a size from 16KiB to 100MiB, such as 10M", size)
+				return usagef("--size %q: want a size from 16kB to 100MB, such as 20MB", size)
 			}
 			if err := calls.On(dir, int64(limit)); err != nil {
 				return fmt.Errorf("turn the log on: %w", err)
@@ -29,7 +29,7 @@ func newLogOn(dir string) *cobra.Command {
 			return printLogStatus(cmd, dir)
 		},
 	}
-	cmd.Flags().StringVar(&size, "size", "10MiB", "how large the log's file may become; the one before it is kept, too")
+	cmd.Flags().StringVar(&size, "size", "10MB", "how large the log's file may become; the one before it is kept, too")
 	addJSONFlag(cmd)
 	return cmd
 }
@@ -84,12 +84,12 @@ func printLogStatus(cmd *cobra.Command, dir string) error {
 
 func (s *logStatus) describe(w io.Writer) {
 	if s.On {
-		fmt.Fprintf(w, "the log is %s: calls are written to %s, of %s at most and the one before it\n", good.Sprint("on"), s.File, humanize.IBytes(uint64(s.Limit)))
+		fmt.Fprintf(w, "the log is %s: calls are written to %s, of %s at most and the one before it\n", good.Sprint("on"), s.File, humanize.Bytes(uint64(s.Limit)))
 	} else {
 		fmt.Fprintf(w, "the log is %s: calls leave nothing\n", weak.Sprint("off"))
 	}
 	if s.Begins != nil {
-		fmt.Fprintf(w, "it has %s since %s, in %s\n", counted(s.Calls, "call"), moment(*s.Begins), humanize.IBytes(uint64(s.Size)))
+		fmt.Fprintf(w, "it has %s since %s, in %s\n", counted(s.Calls, "call"), moment(*s.Begins), humanize.Bytes(uint64(s.Size)))
 	}
 	if s.Torn > 0 {
 		fmt.Fprintf(w, "torn, as by a full disk: %s\n", counted(s.Torn, "line"))

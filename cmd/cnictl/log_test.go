@@ -107,9 +107,9 @@ func TestLogErrors(t *testing.T) {
 		{"a wrong time", []string{"log", "--dir", dir, "--since", "Tuesday"}, 2, "Tuesday"},
 		{"a wrong number", []string{"log", "--dir", dir, "-n", "-1"}, 2, "-n -1"},
 		{"too much", []string{"log", "--dir", dir, "a", "b"}, 2, "one argument too many"},
-		{"too small", []string{"log", "on", "--size", "1k"}, 2, "16KiB to 100MiB"},
-		{"too large", []string{"log", "on", "--size", "1G"}, 2, "16KiB to 100MiB"},
-		{"no size", []string{"log", "on", "--size", "much"}, 2, "16KiB to 100MiB"},
+		{"too small", []string{"log", "on", "--size", "1k"}, 2, "16kB to 100MB"},
+		{"too large", []string{"log", "on", "--size", "1G"}, 2, "16kB to 100MB"},
+		{"no size", []string{"log", "on", "--size", "much"}, 2, "16kB to 100MB"},
 		{"nothing to follow", []string{"log", "-f", "--dir", filepath.Join(empty, "none")}, 1, "cnictl log on"},
 	}
 	for _, tt := range tests {
@@ -173,9 +173,9 @@ func TestLogSwitch(t *testing.T) {
 		says string
 	}{
 		{newLogStatus(dir), nil, "the log is off"},
-		{newLogOn(dir), nil, "calls.jsonl, of 10 MiB at most"},
-		{newLogOn(dir), []string{"--size", "20MiB"}, "of 20 MiB at most"},
-		{newLogStatus(dir), []string{"--json"}, `"limit": 20971520`},
+		{newLogOn(dir), nil, "calls.jsonl, of 10 MB at most"},
+		{newLogOn(dir), []string{"--size", "20MB"}, "of 20 MB at most"},
+		{newLogStatus(dir), []string{"--json"}, `"limit": 20000000`},
 		{newLogOff(dir), nil, "the log is off"},
 		{newLogStatus(dir), []string{"--json"}, `"on": false`},
 	} {

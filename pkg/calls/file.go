@@ -22,9 +22,9 @@ const (
 
 // How many bytes each of the files may have.
 const (
-	MinSize     = 16 << 10
-	DefaultSize = 10 << 20
-	MaxSize     = 100 << 20 // who reads the log reads all of it
+	MinSize     = 16_000
+	DefaultSize = 10_000_000
+	MaxSize     = 100_000_000 // who reads the log reads all of it
 )
 
 // headStart is what a file's first line begins with, which says how large it may become.

@@ -194,7 +194,7 @@ func TestLogOff(t *testing.T) {
 func TestLogFollow(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
-	o.must("log", "on", "--size", "16KiB")
+	o.must("log", "on", "--size", "16kB")
 	o.host.Exec(t, "bridge", broken("before"))
 	cmd := o.host.Command(netlab.Cnictl(t), "log", "-f", "--json")
 	cmd.Env = os.Environ()
