@@ -18,6 +18,7 @@ need busybox busybox-static
 need etcd etcd-server
 need mkfs.ext4 e2fsprogs
 need firewalld firewalld
+need ufw ufw
 need dnsmasq dnsmasq-base
 need dhcpd isc-dhcp-server
 need kea-dhcp4 kea-dhcp4-server

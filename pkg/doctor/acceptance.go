@@ -34,8 +34,9 @@ func spanOf(p netip.Prefix) span {
 
 func (s span) String() string { return s.first.String() + "-" + s.last.String() }
 
-func (s span) overlaps(p netip.Prefix) bool {
-	o := spanOf(p)
+func (s span) overlaps(p netip.Prefix) bool { return s.meets(spanOf(p)) }
+
+func (s span) meets(o span) bool {
 	return s.first.BitLen() == o.first.BitLen() && s.first.Compare(o.last) <= 0 && o.first.Compare(s.last) <= 0
 }
 

@@ -13,7 +13,7 @@ import (
 func checkPools(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.Networks {
 		for _, p := range n.Pools {
-			if p.Size < 2 || p.Used*10 < p.Size*9 { // one of a single address is meant for one container
+			if p.Size < 2 || p.Used < p.Size-p.Size/10 { // one of a single address is meant for one container
 				continue
 			}
 			remedy := comment("hand out more addresses: a larger subnet, or a second range, in %s", n.File)

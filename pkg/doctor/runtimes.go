@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // containerRuntime is a container runtime of this node, and where it looks for networks and plugins.
@@ -122,7 +122,7 @@ func expand(patterns []string) (paths []string) {
 }
 
 func readTOML(path string) (values map[string]any, err error) {
-	text, err := os.ReadFile(path)
+	text, err := state.Read(path)
 	if err == nil {
 		err = toml.Unmarshal(text, &values)
 	}

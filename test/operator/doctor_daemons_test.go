@@ -10,7 +10,7 @@ import (
 
 // overlay is flannel's network.
 const overlay = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [
-  {"type": "flannel", "delegate": {"isDefaultGateway": true}}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`
+  {"type": "flannel"}, {"type": "portmap", "capabilities": {"portMappings": true}}]}`
 
 // leased is a network whose addresses are from a DHCP server.
 const leased = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [{"type": "macvlan", "master": "` + netlab.UplinkName + `", "ipam": {"type": "dhcp"}}]}`

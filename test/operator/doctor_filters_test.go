@@ -59,6 +59,26 @@ var faultsOfFilters = []fault{
 	{code: "ipvs-nftables", config: strings.Replace(demo, `{"type": "portmap",`, `{"type": "portmap", "backend": "nftables",`, 1), plant: shell("ip link add kube-ipvs0 type bridge")},
 }
 
+// TestDoctorZones finds nothing where firewalld has a network's bridge, or its addresses, in a zone.
+func TestDoctorZones(t *testing.T) {
+	t.Parallel()
+	for name, script := range map[string]string{
+		"bridge":  "firewall-cmd --zone=trusted --add-interface=demo0",
+		"subnets": "firewall-cmd --zone=internal --add-source=10.88.0.0/24; firewall-cmd --zone=internal --add-source=fd00:88::/64",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newClinic(t, demo)
+			p.admit("web")
+			firewalldtest.Start(p, p.host, "nftables")
+			p.shell(script)
+			if e := p.examine(); !e.Healthy() {
+				t.Errorf("found %+v", e.Findings)
+			}
+		})
+	}
+}
+
 // TestDoctorFiltersThatLetPass finds nothing where a chain drops, and a rule lets the network's packets pass.
 func TestDoctorFiltersThatLetPass(t *testing.T) {
 	t.Parallel()

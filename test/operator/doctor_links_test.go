@@ -26,6 +26,8 @@ var faultsOfLinks = []fault{
 		p.must("run", "--net", "demo", "--", "true")
 	}, plant: func(p *clinic) { writeSubnetEnv(p, "10.244.7.1/24") }},
 	{code: "subnets-overlap", kind: "of two networks", before: writeOther, plant: shell(`sed -i s/10.77.0.0/10.88.0.0/ /etc/cni/net.d/20-other.conflist`)},
+	{code: "subnets-overlap", kind: "on one bridge", plant: shell(`cd /etc/cni/net.d; sed 's/"demo"/"again"/' 10-demo.conflist >20-again.conflist`),
+		remedy: shell("rm /etc/cni/net.d/20-again.conflist")},
 	{code: "subnets-overlap", kind: "of the host's", pods: []string{}, plant: shell("ip route add 10.88.0.0/25 via " + netlab.OutsideIPv4)},
 	{code: "mtu-above-uplink", plant: shell("ip link set " + netlab.UplinkName + " mtu 1400")},
 	{code: "mtu-above-uplink", kind: "configured", config: strings.Replace(demo, `"bridge": "demo0"`, `"bridge": "demo0", "mtu": 1480`, 1),
