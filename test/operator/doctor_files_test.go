@@ -40,8 +40,14 @@ func startContainerd(p *clinic) {
 	p.shell("rm -f /run/watching; cp -u " + own + " /run/doctor/bin/containerd")
 	cmd := exec.Command("/run/doctor/bin/containerd")
 	cmd.Env = append(os.Environ(), watchVariable+"=/etc/cni/net.d")
-	p.host.Background(p, cmd)
-	p.harm = func() { _ = cmd.Process.Kill() }
+	if err := p.host.Start(cmd); err != nil {
+		p.Fatal(err)
+	}
+	p.harm = func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait() // which says that it was killed
+	}
+	p.Cleanup(p.harm)
 	p.await("containerd", "/run/watching")
 }
 
