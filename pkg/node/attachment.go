@@ -96,7 +96,9 @@ func (n *Node) complete(a *Attachment) {
 	if a.Result != nil {
 		a.Netns, a.Cache = a.Result.NetNS, a.Result.Path
 		a.since(a.Result.Written)
-		a.readArguments(a.readConfiguration(n.plugins))
+		c := n.configuration(a.Result.Config)
+		a.Plugins, a.Master, a.Limits = append(a.Plugins, c.plugins...), c.master, c.limits
+		a.readArguments(c.capabilities)
 		a.readAddresses()
 	}
 	for _, t := range a.Held {

@@ -9,14 +9,30 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// readConfiguration reads what the configuration says that ADD had, and returns the capabilities that its plugins have: what the runtime
-// gives for others reaches nobody.
-func (a *Attachment) readConfiguration(all plugin.Table) (capabilities map[string]bool) {
-	config, err := conf.Parse(a.Result.Config)
-	if err != nil {
-		return map[string]bool{"portMappings": true, "bandwidth": true} // it is not known
+// configuration is what is of interest in one that an ADD had.
+type configuration struct {
+	plugins      []string
+	master       string
+	limits       *Limits
+	capabilities map[string]bool // that its plugins have: what the runtime gives for others reaches nobody
+}
+
+// configuration reads a configuration. Most attachments of a network had the same.
+func (n *Node) configuration(text []byte) *configuration {
+	c := n.configurations[string(text)]
+	if c == nil {
+		c = readConfiguration(text, n.plugins)
+		n.configurations[string(text)] = c
 	}
-	capabilities = map[string]bool{}
+	return c
+}
+
+func readConfiguration(text []byte, all plugin.Table) *configuration {
+	config, err := conf.Parse(text)
+	if err != nil {
+		return &configuration{capabilities: map[string]bool{"portMappings": true, "bandwidth": true}} // it is not known
+	}
+	c := &configuration{capabilities: map[string]bool{}}
 	config = config.Lenient()
 	add := func(p *conf.Object) {
 		name, master, inContainer := "", "", false
@@ -25,20 +41,20 @@ func (a *Attachment) readConfiguration(all plugin.Table) (capabilities map[strin
 			master = "cni0" // unless it is said
 			p.String("bridge", &master)
 		}
-		a.Plugins = append(a.Plugins, name)
-		for _, c := range p.Object("capabilities").TrueKeys() {
-			capabilities[c] = true
+		c.plugins = append(c.plugins, name)
+		for _, capability := range p.Object("capabilities").TrueKeys() {
+			c.capabilities[capability] = true
 		}
 		p.String("master", &master)
 		p.Bool("linkInContainer", &inContainer)
-		if a.Master == "" && !inContainer {
-			a.Master = master
+		if c.master == "" && !inContainer {
+			c.master = master
 		}
 		if p.Has("ingressRate") || p.Has("egressRate") {
 			var in, out int
 			p.Int("ingressRate", &in)
 			p.Int("egressRate", &out)
-			a.Limits = &Limits{uint64(max(in, 0)), uint64(max(out, 0))}
+			c.limits = &Limits{uint64(max(in, 0)), uint64(max(out, 0))}
 		}
 	}
 	if config.Has("plugins") {
@@ -46,7 +62,7 @@ func (a *Attachment) readConfiguration(all plugin.Table) (capabilities map[strin
 	} else { // one plugin alone, in the old form
 		add(config)
 	}
-	return capabilities
+	return c
 }
 
 func (a *Attachment) readArguments(capabilities map[string]bool) {

@@ -42,9 +42,11 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 	configs := []*conf.Object{conf.New()}
 	seen := map[string]bool{}
 	add := func(text []byte) {
-		config, err := conf.Parse(text)
-		if err == nil && !seen[string(text)] {
-			seen[string(text)] = true
+		if seen[string(text)] {
+			return
+		}
+		seen[string(text)] = true
+		if config, err := conf.Parse(text); err == nil {
 			configs = append(configs, objectsIn(config.Lenient())...)
 		}
 	}

@@ -39,7 +39,7 @@ func (n *Node) readNamespaces() {
 		}
 		return byInode[inode]
 	}
-	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := os.ReadFile("/proc/thread-self/mountinfo")
 	if err != nil {
 		n.couldNot("mounts of namespaces", err, "")
 	}

@@ -59,7 +59,8 @@ type Node struct {
 	links   links
 	ids     map[int]*Namespace // by their ids as the host counts them
 
-	plugins plugin.Table
+	plugins        plugin.Table
+	configurations map[string]*configuration // by their text
 }
 
 // Unread is something that could not be looked at, so that the node may have more than is listed.
@@ -76,7 +77,7 @@ func (u Unread) IsQuestion() bool { return !filepath.IsAbs(u.What) }
 // Read looks at the node. What plugins hold is read before the caches: an attachment that is being made has a result then, or is not
 // listed at all.
 func Read(ctx context.Context, o Options) *Node {
-	n := &Node{plugins: o.Plugins, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}}
+	n := &Node{plugins: o.Plugins, configurations: map[string]*configuration{}, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}}
 	n.readNetworks(o)
 	results, unread := n.readResults(o, nil)
 	things := n.readHeld(ctx, o, results) // with the configurations that results have, too

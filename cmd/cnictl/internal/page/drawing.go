@@ -216,8 +216,7 @@ func newPool(p *node.Pool) Pool {
 
 func newCell(a *node.Attachment, number int) *Cell {
 	c := &Cell{Attachment: a, Number: number, Short: cmp.Or(a.ContainerID[:min(12, len(a.ContainerID))], a.Owner)}
-	_, pod, _ := strings.Cut(a.Pod, "/")
-	c.Name = cmp.Or(pod, c.Short)
+	c.Name = cmp.Or(a.Pod[strings.LastIndex(a.Pod, "/")+1:], c.Short)
 	if first := a.Address(); first.IsValid() {
 		c.Address = first.String()
 	}
