@@ -154,6 +154,8 @@ func TestProbeFindsFaults(t *testing.T) {
 		{name: "no such gateway", plugins: `{"type": "bridge", "bridge": "demo0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "gateway": "10.88.0.200"}}`, script: ":", test: toGateway,
 			packet: "question who has 10.88.0.200", seen: "demo0", reason: "the host does not have the address 10.88.0.200"},
 		{name: "smaller MTU in the middle", plugins: all, script: "ip link set $B mtu 1400", test: "largest packet, a to b", packet: "request", seen: "A", gone: "B", reason: "B takes packets of 1400 bytes at most"},
+		{name: "smaller MTU that nobody tells of", plugins: all, test: "largest packet, a to the outside", packet: "request", seen: "demo0", gone: "uplink0", reason: "uplink0 takes packets of 1400 bytes at most",
+			script: "ip link set uplink0 mtu 1400; nft 'add table ip mine; add chain ip mine o { type filter hook output priority 0; }; add rule ip mine o icmp type destination-unreachable drop'"},
 		{name: "port map flushed", plugins: all, script: "nft flush ruleset", test: "published port, from a, TCP", packet: "request", seen: "demo0", gone: "demo0", reason: "no rule of the host leads its port"},
 		{name: "port map flushed, for the host", plugins: all, script: "nft flush ruleset", test: "published port, from the host, UDP", packet: "request", gone: "demo0", reason: "no rule of the host leads its port"},
 		{name: "no route_localnet", plugins: all, script: "sysctl -wq net.ipv4.conf.all.route_localnet=0 net.ipv4.conf.demo0.route_localnet=0", test: "published port, from the host's loopback, TCP", packet: "request", gone: "demo0", reason: "route_localnet is 0"},
@@ -325,5 +327,21 @@ func TestProbeNames(t *testing.T) {
 		} else {
 			t.Log(printed)
 		}
+	}
+}
+
+// TestProbePathMTU finds what the way takes, where somebody on it says so.
+func TestProbePathMTU(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.MustRun(t, "ip", "link", "set", netlab.UplinkName, "mtu", "1400")
+	printed := o.must(append([]string{"probe", "demo", "--to", netlab.OutsideIPv4, "--to", netlab.OutsideIPv6}, patience...)...)
+	for _, row := range []string{`largest packet, a to b +ok 1500 bytes +ok 1500 bytes\n`, `largest packet, a to the outside +ok 1400 bytes \[\d\] +ok 1400 bytes`} {
+		if !regexp.MustCompile(row).MatchString(printed) {
+			t.Errorf("%s is missing in\n%s", row, printed)
+		}
+	}
+	if !strings.Contains(printed, "the link takes 1500 bytes, the whole way 1400") {
+		t.Error(printed)
 	}
 }
