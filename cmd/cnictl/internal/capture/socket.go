@@ -73,6 +73,16 @@ func Listen(link int, filter []bpf.RawInstruction, bytes int) (*Socket, error) {
 	return s, nil
 }
 
+// KeepTime has the kernel note when packets come, until the file is closed. It takes the kernel some milliseconds to begin with that, in which
+// the times of packets are those at which they are read.
+func KeepTime() (*os.File, error) {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
+	if err != nil {
+		return nil, fmt.Errorf("open a socket: %w", err)
+	}
+	return os.NewFile(uintptr(fd), "time"), unix.SetsockoptInt(fd, unix.SOL_SOCKET, unix.SO_TIMESTAMPNS, 1)
+}
+
 func networkOrder(n uint16) uint16 {
 	return binary.NativeEndian.Uint16(binary.BigEndian.AppendUint16(nil, n))
 }

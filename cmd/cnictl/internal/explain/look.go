@@ -85,7 +85,7 @@ func lookAtBridge(n *node.Node, about map[string]string) []string {
 			ports++
 		}
 	}
-	here := []string{fmt.Sprintf("%s has the addresses %s and %d ports", name, join(l.Addresses), ports)}
+	here := []string{fmt.Sprintf("%s has the addresses %s, and %d of 1,023 ports", name, join(l.Addresses), ports)}
 	for _, w := range n.Networks {
 		uses := func(a *node.Attachment) bool { return a.Network == w.Name && a.Master == name }
 		if w.List != nil && strings.Contains(string(w.List.Bytes), `"`+name+`"`) || slices.ContainsFunc(n.Attachments, uses) {

@@ -73,6 +73,9 @@ func (l *Loss) between(way []place, reached int) {
 		l.SeenAt = way[reached].String()
 	}
 	l.NotSeenAt = way[reached+1].String()
+	if l.SeenAt == l.NotSeenAt { // a bridge that the host should send the packet back by
+		l.SeenAt, l.NotSeenAt = l.SeenAt+", coming in", l.NotSeenAt+", going out"
+	}
 }
 
 // explain adds a reason to what others have said.

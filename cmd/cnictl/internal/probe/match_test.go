@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"net/netip"
 	"testing"
+	"time"
 
 	"github.com/gopacket/gopacket/layers"
 	"github.com/mdlayher/netlink"
@@ -183,5 +184,16 @@ func TestParseTrace(t *testing.T) {
 		if dropped != test.dropped || v.rule != test.rule || dropped && (v.family != "ip" || v.table != "filter" || v.chain != "FORWARD") {
 			t.Errorf("%s: %+v, dropped: %v", test.name, v, dropped)
 		}
+	}
+}
+
+func TestRoundTripBegins(t *testing.T) {
+	early, late := time.Unix(1, 0), time.Unix(2, 0)
+	packets := []sight{seenAt(leaving, sight{at: late}), seenAt(leaving, sight{at: early}), seenAt(fromPort, sight{at: time.Unix(0, 5)})}
+	if got := firstAt(packets, leaving); got != early {
+		t.Error(got)
+	}
+	if got := firstAt(packets, entering); !got.IsZero() {
+		t.Error(got)
 	}
 }

@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/capture"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 )
 
@@ -66,6 +67,9 @@ func Run(ctx context.Context, node network.Node, o Options) (r *Report, err erro
 		if port, err = freePort(); err != nil {
 			return nil, err
 		}
+	}
+	if clock, err := capture.KeepTime(); err == nil {
+		defer clock.Close()
 	}
 	id := "cnictl-probe-" + strings.ToLower(rand.Text()[:12])
 	a, b := newContainer("a", id, 0), newContainer("b", id, port)

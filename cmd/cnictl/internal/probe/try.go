@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"sync"
+	"syscall"
 	"time"
 
 	"golang.org/x/net/icmp"
@@ -92,16 +93,19 @@ func (t *Test) ask(ctx context.Context, conn net.Conn, question []byte) error {
 			const patience = 400 * time.Millisecond
 			_ = conn.SetReadDeadline(time.Now().Add(patience))
 		}
-		if _, err := conn.Write(question); err != nil {
-			return err
+		var answer []byte
+		_, err := conn.Write(question)
+		if err == nil {
+			answer, err = t.listen(conn)
 		}
-		answer, err := t.listen(conn)
 		switch {
 		case err == nil:
 			return t.checkName(answer)
 		case ctx.Err() != nil:
 			return ctx.Err()
-		case !errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, os.ErrDeadlineExceeded):
+		case errors.Is(err, syscall.EMSGSIZE) && t.size == 0: // about the largest packet, which sockets for ICMP with the same target hear of, too
+		default:
 			return err
 		}
 	}
