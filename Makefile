@@ -14,7 +14,7 @@ GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid=' \
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME := 10s
 
-.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu crash install uninstall setup clean
+.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu test-systemd crash install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -46,6 +46,9 @@ test-vm-short: setup build ## some of it, to see that it works
 
 test-vm-qemu: setup build ## the same with the kernel of Debian, which takes longer
 	@scripts/test-vm.sh qemu
+
+test-systemd: setup build ## try the systemd units under a systemd in user-mode-linux (some minutes)
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 30m ./test/systemd
 
 crash: setup build ## kill each plugin at each call that changes something, here and in user-mode-linux (an hour)
 	@scripts/test-vm.sh uml crash

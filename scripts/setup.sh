@@ -25,6 +25,7 @@ need kea-dhcp4 kea-dhcp4-server
 need kea-dhcp6 kea-dhcp6-server
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 need dbus-daemon dbus-daemon
+need systemd-analyze systemd
 
 if ! command -v go >/dev/null 2>&1; then
     echo "setup: no Go toolchain in PATH: see https://go.dev/doc/install" >&2
