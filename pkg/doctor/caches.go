@@ -22,10 +22,7 @@ func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
 		whose, remedy := "nobody's who is known", command("rm", u.What)
 		for _, a := range s.Attachments {
 			if node.PathOf(filepath.Dir(filepath.Dir(u.What)), a.Key()) == u.What {
-				whose = a.Owner + "'s, which is " + string(a.State)
-				if a.State == node.Alive {
-					remedy = lines(remedy, comment("DEL works without; until then `cnictl gc %s` needs --valid %s/%s", a.Network, a.ContainerID, a.IfName))
-				}
+				whose, remedy = "of "+a.Owner+", which is "+string(a.State), withoutResult(a)
 			}
 		}
 		list = append(list, found("cache-torn", u.Network, remedy, "%s can't be read (%s); it is %s", u.What, u.Why, whose))
@@ -43,4 +40,12 @@ func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 	}
 	return list, nil
+}
+
+// withoutResult says what to do about an attachment of which libcni has no result, for a person who knows whether it is in use.
+func withoutResult(a *node.Attachment) string {
+	if a.State == node.Alive {
+		return comment("start container %s again; until then name it to gc: --valid %s/%s", a.ContainerID, a.ContainerID, a.IfName)
+	}
+	return comment("if container %s is gone: %s", a.ContainerID, command("cnictl", "del", a.Network, "--id", a.ContainerID, "--ifname", a.IfName))
 }

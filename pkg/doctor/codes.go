@@ -46,7 +46,7 @@ var Codes = []Code{
 
 	{"bridge-nearly-full", Warning, "The kernel gives a bridge 1,023 ports. The ADD after the last fails.", "remove ports that nobody needs, or use another network", false},
 	{"bridge-nf-off", Warning, "A Service of Kubernetes does not work from a container on the same bridge as the one behind it.", "`sysctl -w net.bridge.bridge-nf-call-iptables=1`", false},
-	{"cache-torn", Warning, "libcni has no result of an attachment, such as after a power failure: it can't be checked or repaired, and gc frees nothing of its network.", "`rm FILE`", false},
+	{"cache-torn", Warning, "libcni has no result of an attachment, such as after a power failure: it can't be checked or repaired, and gc frees nothing of its network.", "`rm FILE` if it is nobody's, or start the container again", false},
 	{"gc-stopped", Warning, "Something is held for attachments of which no cache has a result: gc can't tell whether they are in use, and frees nothing of their network.", "`cnictl del NETWORK --id CONTAINER` for those that are gone, or `--cache-dir` of their runtime", false},
 	{"ipvs-nftables", Warning, "Masquerading and published ports come before kube-proxy's rules, and Services may not work.", "the backend `iptables`, by `sed -i …` in the network's file", false},
 	{"mtu-above-uplink", Warning, "Large packets are dropped on their way out where ICMP does not come back, so that connections hang.", "the uplink's MTU, by `sed -i …` in the network's file", false},

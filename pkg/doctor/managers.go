@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -68,7 +67,7 @@ func (s *subject) checkNetworkd() []Finding {
 	if taken == nil {
 		return nil
 	}
-	write := fmt.Sprintf(`printf '[Match]\nName=%s\n\n[Link]\nUnmanaged=yes\n' >%s`, strings.Join(patterns, " "), networkdFile)
+	write := command("printf", `[Match]\nName=%s\n\n[Link]\nUnmanaged=yes\n`, strings.Join(patterns, " ")) + " >" + networkdFile
 	return []Finding{found("networkd-takes-links", "", lines(command("mkdir", "-p", filepath.Dir(networkdFile)), write, "networkctl reload"),
 		"systemd-networkd configures links of containers: %s", strings.Join(taken, "; "))}
 }
@@ -127,7 +126,7 @@ func (s *subject) checkNetworkManager() []Finding {
 	if names == nil {
 		return nil
 	}
-	write := fmt.Sprintf(`printf '[keyfile]\nunmanaged-devices+=%s\n' >%s`, strings.Join(specs, ";"), networkManagerFile)
+	write := command("printf", `[keyfile]\nunmanaged-devices+=%s\n`, strings.Join(specs, ";")) + " >" + networkManagerFile
 	return []Finding{found("networkmanager-takes-links", "", lines(command("mkdir", "-p", filepath.Dir(networkManagerFile)), write, "systemctl reload NetworkManager"),
 		"NetworkManager runs, and is not told to leave these links alone: %s", strings.Join(names, ", "))}
 }

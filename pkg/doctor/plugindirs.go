@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 )
 
 // checkPluginDirs looks at each directory of plugins as a whole.
@@ -31,18 +30,17 @@ func halfUpdated(dir string) []Finding {
 	if err != nil {
 		return nil
 	}
-	sums := map[uint64]string{} // by inode
+	sums := map[string]string{}
 	names := map[string][]string{}
 	for _, e := range entries {
 		f := identify(filepath.Join(dir, e.Name()))
 		if f == nil || f.origin != ours {
 			continue
 		}
-		inode := f.info.Sys().(*syscall.Stat_t).Ino
-		if sums[inode] == "" {
-			sums[inode] = f.sum()
+		if sums[f.id()] == "" {
+			sums[f.id()] = f.sum()
 		}
-		names[sums[inode]] = append(names[sums[inode]], e.Name())
+		names[sums[f.id()]] = append(names[sums[f.id()]], e.Name())
 	}
 	if len(names) < 2 {
 		return nil

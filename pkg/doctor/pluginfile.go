@@ -4,11 +4,13 @@ import (
 	"context"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"fmt"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -62,6 +64,12 @@ func lookUp(dirs []string, name string) (list []*pluginFile) {
 		}
 	}
 	return list
+}
+
+// id is the same for files that are one, by hard or symbolic links.
+func (f *pluginFile) id() string {
+	stat := f.info.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(stat.Dev, ":", stat.Ino)
 }
 
 func (f *pluginFile) isExecutable() bool { return f.info.Mode()&0o111 != 0 }

@@ -52,6 +52,7 @@ func (s *subject) networksIn(dir string) (list []*network, err error) {
 // checkPlugins looks which file each runtime would run for each plugin that a network names.
 func checkPlugins(ctx context.Context, s *subject) (list []Finding, err error) {
 	places, err := s.places()
+	versions := map[string]string{} // by what files are: most are one and the same
 	for _, p := range places {
 		var seen []string
 		runs := map[string][]string{} // names of plugins, by what their files are
@@ -68,7 +69,11 @@ func checkPlugins(ctx context.Context, s *subject) (list []Finding, err error) {
 						list = append(list, f)
 					}
 				}
-				what := strings.TrimSpace(files[0].describe() + " " + files[0].version(ctx))
+				id := files[0].id()
+				if _, known := versions[id]; !known {
+					versions[id] = strings.TrimSpace(files[0].describe() + " " + files[0].version(ctx))
+				}
+				what := versions[id]
 				runs[what] = append(runs[what], files[0].path)
 			}
 		}

@@ -27,7 +27,11 @@ var faultsOfState = []fault{
 			p.must("add", "demo", p.host.NewPod(p, "other").Path(), "--id", "other", "--cache-dir", "/var/lib/cni/multus")
 		},
 		remedy: func(p *clinic) { p.must("del", "demo", "--id", "other", "--cache-dir", "/var/lib/cni/multus") }},
-	{code: "cache-torn", pods: []string{"web", "db"}, plant: shell("truncate -s 100 " + resultsDir + "/demo-web-eth0")},
+	{code: "cache-torn", pods: []string{"web", "db"}, before: shell(age), plant: shell("truncate -s 100 " + resultsDir + "/demo-web-eth0"),
+		remedy: func(p *clinic) {
+			p.must("del", "demo", p.pods["web"].Path(), "--id", "web")
+			p.must("add", "demo", p.pods["web"].Path(), "--id", "web")
+		}},
 	{code: "cache-torn", kind: "of nobody", plant: shell("touch " + resultsDir + "/demo-gone-eth0")},
 	{code: "pool-nearly-full", config: small, pods: []string{"web"},
 		before: func(p *clinic) {

@@ -227,37 +227,6 @@ func TestDoctorHealthy(t *testing.T) {
 	}
 }
 
-// TestDoctorNoFalseAlarm has what looks like a fault and is none.
-func TestDoctorNoFalseAlarm(t *testing.T) {
-	t.Parallel()
-	for name, c := range map[string]struct {
-		config, script string
-	}{
-		"forwarding is off, and nothing needs it yet":     {`{"cniVersion": "1.0.0", "name": "later", "plugins": [{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.77.0.0/24"}}]}`, ":"},
-		"bridged packets don't pass, and nobody needs it": {demo, "[ ! -e /proc/sys/net/bridge ] || sysctl -qw net.bridge.bridge-nf-call-iptables=0"},
-		"another address, and the bridge plugin may remove it": {strings.Replace(demo, `"ipMasq": true`, `"ipMasq": true, "forceAddress": true`, 1),
-			"ip link add demo0 up type bridge; ip address add 10.99.0.1/24 dev demo0"},
-		"a route to a larger network":    {demo, "ip route add 10.88.0.0/16 via " + netlab.OutsideIPv4 + "; ip route add 10.88.0.9/32 via " + netlab.OutsideIPv4},
-		"a route to a network beside it": {demo, "ip route add 10.88.1.0/24 via " + netlab.OutsideIPv4},
-		"two networks on one bridge": {demo, `cd /etc/cni/net.d; sed -i 's|"10.88.0.0/24"|&, "rangeEnd": "10.88.0.99"|; s|, \[{"subnet": "fd00:88::/64"}\]||' 10-demo.conflist
-			sed 's/"demo"/"again"/; s/"rangeEnd": "10.88.0.99"/"rangeStart": "10.88.0.100"/' 10-demo.conflist >20-again.conflist`},
-		"a manager's file, and no manager runs":      {demo, "printf '[Match]\nName=*\n' >/etc/systemd/network/10-all.network"},
-		"a smaller uplink, and a network that knows": {strings.Replace(demo, `"bridge": "demo0"`, `"bridge": "demo0", "mtu": 1400`, 1), "ip link set " + netlab.UplinkName + " mtu 1400"},
-		"firewalld's table drops, which it says itself": {demo,
-			"nft add table inet firewalld; nft 'add chain inet firewalld forward { type filter hook forward priority 10; policy drop; }'; nft add rule inet firewalld forward ip protocol icmp accept"},
-		"the reference plugins, in another directory": {demo, "mkdir -p /etc/containers; printf '[network]\nnetwork_backend=\"cni\"\ncni_plugin_dirs=[\"/opt/cni/bin\", \"/usr/lib/cni\"]\n' >/etc/containers/containers.conf"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			p := newClinic(t, c.config)
-			p.shell(c.script)
-			if e := p.examine(); !e.Healthy() {
-				t.Errorf("found %+v", e.Findings)
-			}
-		})
-	}
-}
-
 // TestDoctorKernel finds what the kernel lacks of what networks need, and only that.
 func TestDoctorKernel(t *testing.T) {
 	t.Parallel()
