@@ -80,25 +80,24 @@ func (p *planner) explain(network string, list []*node.Attachment) (why, remedy 
 
 // evidence says what is known of an attachment without a result.
 func (p *planner) evidence(a *node.Attachment) (texts []string) {
-	for _, t := range a.Held {
+	if a.State == node.Alive {
+		texts = append(texts, a.Why)
+	}
+	for _, u := range p.node.Unread {
+		if a.ContainerID != "" && strings.HasSuffix(u.What, node.PathOf("/", a.Key())) {
+			texts = append(texts, u.Why)
+		}
+	}
+	const most = 3
+	for i, t := range a.Held {
 		text := t.What
 		if t.Since != nil {
 			text += " since " + t.Since.Format(time.RFC3339)
 		}
-		if !slices.Contains(texts, text) {
-			texts = append(texts, text)
+		if i == most {
+			return append(texts, fmt.Sprintf("and %d things more", len(a.Held)-most))
 		}
-	}
-	if a.State == node.Alive {
-		texts = append(texts, a.Why)
-	}
-	if a.ContainerID == "" {
-		return texts
-	}
-	for _, u := range p.node.Unread {
-		if strings.HasSuffix(u.What, node.PathOf("/", a.Key())) {
-			texts = append(texts, u.Why)
-		}
+		texts = append(texts, text)
 	}
 	return texts
 }
