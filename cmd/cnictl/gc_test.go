@@ -86,6 +86,21 @@ func TestGCGoesOnAfterAFailure(t *testing.T) {
 	decode(t, out.stdout) // one document
 }
 
+func TestGCEndsAfterTheOneThatItIsAt(t *testing.T) {
+	b := attachTwo(t)
+	other := b.host.NewPod(t, "other")
+	b.must("add", "demo", other.Path(), "--id", "other")
+	other.Delete(t)
+	b.age()
+	b.log()
+	b.write(b.bin, "hook.DEL", "kill -TERM $PPID")
+	out := b.cnictl("gc", "--apply")
+	assertEqual(t, "exit code", out.code, exitFailed)
+	assertContains(t, out.stdout, "removed", "not tried", "1 removed, 0 skipped, 0 failed")
+	assertContains(t, out.stderr, "told to end before all was tried")
+	assertEqual(t, "calls", b.verbs(), "second DEL, fake DEL")
+}
+
 // GC is older than the verb.
 func TestGCOfAnOldNetwork(t *testing.T) {
 	b := attachTwo(t)

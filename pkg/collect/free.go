@@ -226,7 +226,7 @@ func (r *Report) Sweep(ctx context.Context, o Options) {
 func isStill(list []node.Thing, t node.Thing) bool {
 	return slices.ContainsFunc(list, func(now node.Thing) bool {
 		isOther := now.Held.Key.ContainerID != "" && now.Held.Key != t.Held.Key
-		return !isOther && now.Plugin == t.Plugin && now.What == t.What && now.Held.Since.Equal(t.Held.Since) && reflect.DeepEqual(now.Held.Own, t.Held.Own)
+		return !isOther && now.Plugin == t.Plugin && now.What == t.What && reflect.DeepEqual(now.Held.Own, t.Held.Own)
 	})
 }
 
