@@ -5,6 +5,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"slices"
 	"strings"
 
@@ -138,6 +140,9 @@ func (s *source) readNamespaces(ctx context.Context, out *output) {
 			continue
 		}
 		inside, err := lookInside(ns)
+		if _, gone := os.Stat(ns.Path()); err != nil && errors.Is(gone, fs.ErrNotExist) {
+			continue // it has ended meanwhile
+		}
 		if err != nil {
 			out.fail(ns.Path(), err)
 			continue
