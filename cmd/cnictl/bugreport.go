@@ -82,7 +82,13 @@ func writeBugreport(cmd *cobra.Command, file string, o bugreport.Options) (err e
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	m := bugreport.Collect(ctx, o)
+	c := bugreport.Begin(o)
+	bar := newSlowBar(cmd.ErrOrStderr(), "reading", len(bugreport.Parts()))
+	for c.Next(ctx) {
+		bar.step()
+	}
+	bar.stop()
+	m := c.End()
 	err = m.Write(to)
 	if file == "-" {
 		return err

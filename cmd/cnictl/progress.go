@@ -17,8 +17,16 @@ type bar struct {
 // newBar shows the progress of so many steps on a terminal, unless they are few.
 func newBar(stderr io.Writer, what string, steps int) *bar {
 	const few = 100
+	if steps <= few {
+		return &bar{}
+	}
+	return newSlowBar(stderr, what, steps)
+}
+
+// newSlowBar is newBar for steps each of which may take some time.
+func newSlowBar(stderr io.Writer, what string, steps int) *bar {
 	f, isFile := stderr.(*os.File)
-	if steps <= few || !isFile || !term.IsTerminal(int(f.Fd())) {
+	if !isFile || !term.IsTerminal(int(f.Fd())) {
 		return &bar{}
 	}
 	b := &bar{progress.Tracker{Message: what, Total: int64(steps)}, make(chan struct{})}

@@ -364,3 +364,37 @@ func TestBugreportMany(t *testing.T) {
 		}
 	}
 }
+
+// TestBugreportInterrupted writes what there is when it is told to end.
+func TestBugreportInterrupted(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	cmd := o.host.Command(netlab.Cnictl(t), "bugreport", "-o", "/run/report.tar.gz")
+	cmd.Env = o.programs(map[string]string{"nft": "touch /run/begun; sleep 1000"})
+	if err := o.host.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	o.host.MustRun(t, "timeout", "60", "sh", "-c", "until [ -e /run/begun ]; do sleep 0.05; done")
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Error(err)
+	}
+	b := o.unpack("/run/report.tar.gz")
+	b.has("files/etc/cni/net.d/10-demo.conflist")
+	b.has("journal.error", "it was not read")
+}
+
+// TestBugreportFullDisk leaves no half of an archive.
+func TestBugreportFullDisk(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.MustRun(t, "mount", "-t", "tmpfs", "-o", "size=4k", "tmpfs", "/mnt")
+	if code, printed := o.cnictl("bugreport", "-o", "/mnt/report.tar.gz"); code != 1 || !strings.Contains(printed, "no space left") || !strings.Contains(printed, "-o -") {
+		t.Errorf("exit code %d\n%s", code, printed)
+	}
+	if left := o.host.MustRun(t, "ls", "/mnt"); left != "" {
+		t.Errorf("left behind: %s", left)
+	}
+}

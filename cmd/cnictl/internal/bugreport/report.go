@@ -59,34 +59,44 @@ type File struct {
 	content []byte
 }
 
-// Failed counts the parts of which something could not be read.
-func (m *Manifest) Failed() (n int) {
-	for _, p := range m.Parts {
-		if p.Errors != nil {
-			n++
-		}
-	}
-	return n
+// Collector reads a report, part by part.
+type Collector struct {
+	source   *source
+	left     []Part
+	manifest *Manifest
 }
 
-// Collect reads all parts. After ctx has ended it reads no more.
-func Collect(ctx context.Context, o Options) *Manifest { return readParts(ctx, o, parts) }
+// Begin returns a collector that has read nothing yet.
+func Begin(o Options) *Collector { return begin(o, parts) }
 
-func readParts(ctx context.Context, o Options, parts []Part) *Manifest {
-	s := &source{Options: o, secrets: newSecrets()}
-	m := &Manifest{Version: o.Version, Created: time.Now().UTC().Truncate(time.Second), Network: o.Network, Parts: []Read{}}
-	for _, p := range parts {
-		m.Parts = append(m.Parts, s.read(ctx, p))
+func begin(o Options, parts []Part) *Collector {
+	return &Collector{
+		source: &source{Options: o, secrets: newSecrets()}, left: parts,
+		manifest: &Manifest{Version: o.Version, Created: time.Now().UTC().Truncate(time.Second), Network: o.Network, Parts: []Read{}},
+	}
+}
+
+// Next reads the next part, and reports whether there was one. After ctx has ended it reads nothing of it.
+func (c *Collector) Next(ctx context.Context) bool {
+	if len(c.left) == 0 {
+		return false
+	}
+	c.manifest.Parts = append(c.manifest.Parts, c.source.read(ctx, c.left[0]))
+	c.left = c.left[1:]
+	return true
+}
+
+// End returns what was read, without secrets.
+func (c *Collector) End() *Manifest {
+	m, secrets, left := c.manifest, c.source.secrets, mostInAll
+	for i := range m.Parts {
+		m.Parts[i].scrub(secrets.scrub)
 	}
 	for i := range m.Parts {
-		m.Parts[i].scrub(s.secrets.scrub)
-	}
-	left := mostInAll
-	for i := range m.Parts {
-		m.Parts[i].scrub(s.secrets.scrubKnown) // which all parts together have found
+		m.Parts[i].scrub(secrets.scrubKnown) // which all parts together have found
 		m.Parts[i].cut(&left)
 	}
-	m.LeftOut = s.secrets.count()
+	m.LeftOut = secrets.count()
 	return m
 }
 
