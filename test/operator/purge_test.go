@@ -135,19 +135,20 @@ func TestPurgeLeavesOthers(t *testing.T) {
 		ip link add mine type dummy 2>/dev/null || ip link add mine type bridge
 		ip link set mine master wall0 2>/dev/null || ip link add mine2 type veth peer name mine3 && ip link set mine2 master wall0
 		ip link add docker0 type bridge
+		ip link add link cni0 name mine4 type macvlan
 		iptables -A CNI-ADMIN -s 198.51.100.1 -j DROP
 		iptables -A FORWARD -s 198.51.100.2 -j ACCEPT
 		iptables -t nat -A POSTROUTING -s 198.51.100.0/24 -j MASQUERADE
 		nft 'add table inet mine; add chain inet mine c { type filter hook input priority 0; }; add chain bridge nat mine'
 		echo mine >/var/lib/cni/networks/wall/notes; mkdir -p /run/cni; echo mine >/run/cni/mine`)
 	printed := o.must("purge", "--apply")
-	for _, part := range []string{"bridge demo0", "203.0.113.1/24", "bridge wall0", "it has the port", "chain CNI-ADMIN", "directory /var/lib/cni/networks/wall", "it has files that are no leases: notes"} {
+	for _, part := range []string{"bridge demo0", "203.0.113.1/24", "bridge wall0", "it has the port", "bridge cni0", "link mine4 is made on it", "chain CNI-ADMIN", "directory /var/lib/cni/networks/wall", "it has files that are no leases: notes"} {
 		if !strings.Contains(printed, part) {
 			t.Errorf("it does not say %q:\n%s", part, printed)
 		}
 	}
 	for _, check := range []string{
-		"ip link show demo0", "ip link show wall0", "ip link show docker0", "iptables -C CNI-ADMIN -s 198.51.100.1 -j DROP", "iptables -C FORWARD -s 198.51.100.2 -j ACCEPT",
+		"ip link show demo0", "ip link show wall0", "ip link show docker0", "ip link show cni0", "iptables -C CNI-ADMIN -s 198.51.100.1 -j DROP", "iptables -C FORWARD -s 198.51.100.2 -j ACCEPT",
 		"iptables -t nat -C POSTROUTING -s 198.51.100.0/24 -j MASQUERADE", "nft list chain inet mine c", "nft list chain bridge nat mine", "cat /var/lib/cni/networks/wall/notes /run/cni/mine",
 		"! ip link show old0", "! nft list table inet cnibox", "! iptables -t nat -L CNI-HOSTPORT-DNAT", "! iptables -L CNI-FORWARD", "! iptables-save | grep -q 'CNI-[A-Z0-9]*-[A-Z0-9]'", "! ls /run/cnibox",
 	} {
@@ -165,6 +166,9 @@ func TestPurgeRefusesWhatNobodyKnows(t *testing.T) {
 	for _, c := range []struct{ name, network, breaks, says string }{
 		{"no result", demo, "rm -r /var/lib/cni/results", "attachment demo/web/eth0"},
 		{"a torn result", demo, "truncate -s 100 /var/lib/cni/results/*", "attachment demo/web/eth0"},
+		{"a torn result, and nothing else", demo, strings.Replace(nothing, "rm -r /var/lib/cni/results", "truncate -s 100 /var/lib/cni/results/*; rm -r", 1), "result /var/lib/cni/results/demo-web-eth0"},
+		{"a cache that can't be read", demo, "rm -r /var/lib/cni/results; touch /var/lib/cni/results", "all attachments"},
+		{"a lease that is being made", demo, "touch /var/lib/cni/networks/demo/10.88.0.77", "address 10.88.0.77"},
 		{"nothing at all, on a bridge", demo, nothing, "its port veth"},
 		{"nothing at all, on no bridge", ptp, nothing, "has the address 10.88.0.1/32"},
 	} {
