@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"regexp"
 	"strings"
 	"syscall"
 
@@ -181,7 +182,7 @@ func describeReport(w io.Writer, r *collect.Report, isApplied bool) {
 		if it.Reason != "" {
 			why = it.Reason
 		}
-		g.add(outcomeText(it, isApplied), dash(harmless(it.Network)), dash(harmless(shortName(it.Name()))), dash(harmless(strings.Join(holds, ", "))), harmless(why))
+		g.add(outcomeText(it, isApplied), dash(harmless(it.Network)), dash(harmless(shortText(it.Name()))), dash(harmless(strings.Join(holds, ", "))), harmless(why))
 	}
 	inUse := 0
 	for _, s := range r.Stays {
@@ -189,7 +190,7 @@ func describeReport(w io.Writer, r *collect.Report, isApplied bool) {
 			inUse++
 			continue
 		}
-		g.add(weak.Sprint("stays"), dash(harmless(s.Network)), dash(harmless(shortName(s.Name()))), harmless(s.What), harmless(s.Why))
+		g.add(weak.Sprint("stays"), dash(harmless(s.Network)), dash(harmless(shortText(s.Name()))), harmless(s.What), harmless(s.Why))
 	}
 	g.print(w)
 	rest := fmt.Sprintf("%d in use, %d others stay", inUse, len(r.Stays)-inUse)
@@ -225,11 +226,7 @@ func dash(s string) string {
 	return s
 }
 
-// shortName returns an attachment with the beginning of a long container id, by which people know it.
-func shortName(name string) string {
-	const usual, shown = 64, 12
-	if id, ifName, ok := strings.Cut(name, "/"); ok && len(id) == usual {
-		return id[:shown] + "/" + ifName
-	}
-	return name
-}
+// shortText writes the long ids of containers as people do.
+func shortText(s string) string { return longID.ReplaceAllString(s, "$1") }
+
+var longID = regexp.MustCompile(`\b([0-9a-f]{12})[0-9a-f]{52}\b`)

@@ -102,17 +102,17 @@ func describePurge(w io.Writer, p *purge.Plan, where network.Node) {
 		goes = good.Sprint("removed")
 	}
 	for _, t := range p.Refused {
-		g.add(bad.Sprint("in the way"), harmless(t.What), harmless(t.Why))
+		g.add(bad.Sprint("in the way"), harmless(shortText(t.What)), harmless(t.Why))
 	}
 	for _, it := range p.Attachments {
 		state := "would go"
 		if it.Outcome != "" {
 			state = outcomeText(it, true)
 		}
-		g.add(state, harmless(attachmentText(it)), harmless(it.Why))
+		g.add(state, harmless(shortText(attachmentText(it))), harmless(it.Why))
 	}
 	for _, t := range p.Goes {
-		g.add(goes, harmless(t.What), "")
+		g.add(goes, harmless(t.What), harmless(t.Why))
 	}
 	for _, t := range p.Stays {
 		g.add(weak.Sprint("stays"), harmless(t.What), harmless(t.Why))

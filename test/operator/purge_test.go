@@ -19,6 +19,8 @@ var purged = []string{
 	`{"cniVersion": "1.1.0", "name": "forward", "plugins": [
 	  {"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "/run/leases", "subnet": "10.90.0.0/24"}}, {"type": "firewall", "backend": "nftables"}]}`,
 	`{"cniVersion": "1.1.0", "name": "card", "plugins": [{"type": "host-device", "device": "eth1"}, {"type": "tuning", "mtu": 1400}]}`,
+	`{"cniVersion": "1.1.0", "name": "lan", "plugins": [{"type": "macvlan", "master": "uplink0",
+	  "ipam": {"type": "host-local", "ranges": [[{"subnet": "192.0.2.0/24", "rangeStart": "192.0.2.100", "gateway": "192.0.2.254"}]]}}]}`,
 	`{"cniVersion": "1.0.0", "name": "overlay", "plugins": [{"type": "flannel", "delegate": {"isDefaultGateway": true}}]}`,
 	`{"cniVersion": "1.0.0", "name": "old", "plugins": [
 	  {"type": "bridge", "bridge": "old0", "isGateway": true, "ipMasq": true, "macspoofchk": true, "ipam": {"type": "host-local", "subnet": "10.91.0.0/24"}},
@@ -88,7 +90,10 @@ func TestPurge(t *testing.T) {
 	if code != 1 {
 		t.Errorf("with containers: exit code %d", code)
 	}
-	for _, network := range []string{"demo", "wall", "forward", "card", "overlay", "old", "older"} {
+	if strings.Contains(printed, "no attachment that is known") {
+		t.Errorf("all attachments are known:\n%s", printed)
+	}
+	for _, network := range []string{"demo", "wall", "forward", "card", "lan", "overlay", "old", "older"} {
 		if name := network + "/one-" + network + "/eth0"; !strings.Contains(printed, name) {
 			t.Errorf("it does not name %s:\n%s", name, printed)
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
@@ -124,9 +125,12 @@ func (p *Plan) addLeases(dir string, going map[string]bool) {
 		}
 		others, err := leaseDir(path).others()
 		others = slices.DeleteFunc(others, func(name string) bool { return going[e.Name()+"/"+name] })
+		isLease := func(name string) bool { _, err := netip.ParseAddr(name); return err == nil }
 		switch {
 		case err != nil:
 			p.stay("directory "+path, err.Error())
+		case slices.ContainsFunc(others, isLease):
+			p.stay("directory "+path, "it has leases")
 		case len(others) > 0:
 			p.stay("directory "+path, "it has files that are no leases: "+strings.Join(others, ", "))
 		default:

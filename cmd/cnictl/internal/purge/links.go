@@ -91,7 +91,7 @@ func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
 			p.stay("bridge "+bridge.Name, "link "+l.Name+" is made on it")
 			return
 		case l.Master != bridge.Name:
-		case leadsInside && l.Owner == "":
+		case leadsInside && !isKnown(n, l):
 			p.refused("bridge "+bridge.Name, "its port "+l.Name+" leads into a network namespace, and is no attachment that is known")
 			return
 		case leadsInside: // of an attachment
@@ -178,21 +178,25 @@ func flannelSubnets(c *conf.Object) (list []netip.Prefix) {
 	return list
 }
 
-// refuseStrangers looks for veths of the host that lead to containers of the node's networks and are no attachments that are known. A bridge
-// says so of its ports.
+// refuseStrangers looks for host ends as ptp makes them, which have a gateway's address alone, that are no attachments that are known. A
+// bridge says so of its ports.
 func (p *Plan) refuseStrangers(n *node.Node) {
 	own := subnets(n)
 	for _, l := range n.Links() {
-		isKnown := l.Owner != "" || slices.ContainsFunc(n.Attachments, func(a *node.Attachment) bool { return a.HostEnd == l })
-		if l.Kind != "veth" || l.Link.Attrs().NetNsID < 0 || isKnown {
+		if l.Kind != "veth" || l.Link.Attrs().NetNsID < 0 || isKnown(n, l) {
 			continue
 		}
 		for _, a := range l.Addresses {
-			if slices.ContainsFunc(own, func(s netip.Prefix) bool { return s.Contains(a.Addr()) }) && !a.Addr().IsLinkLocalUnicast() {
+			if a.IsSingleIP() && slices.ContainsFunc(own, func(s netip.Prefix) bool { return s.Contains(a.Addr()) }) {
 				p.refused("link "+l.Name, fmt.Sprintf("it leads into a network namespace, has the address %s of one of the node's networks, and is no attachment that is known", a))
 			}
 		}
 	}
+}
+
+// isKnown reports whether a link is the host end of an attachment that is known.
+func isKnown(n *node.Node, l *node.Link) bool {
+	return l.Owner != "" || slices.ContainsFunc(n.Attachments, func(a *node.Attachment) bool { return a.HostEnd == l })
 }
 
 // isHeld reports whether somebody who is known holds a link, or nobody does.

@@ -19,7 +19,7 @@ import (
 // Thing is something on the node.
 type Thing struct {
 	What string `json:"what"`
-	Why  string `json:"why,omitempty"` // it stays, or is in the way
+	Why  string `json:"why,omitempty"` // it stays or is in the way, or what of it goes
 
 	remover
 }
@@ -46,7 +46,8 @@ func New(ctx context.Context, n *node.Node, r *collect.Report) (*Plan, error) {
 	p.addLinks(n)
 	filter, kept, err := netfilter.Leavings(ctx)
 	for _, l := range filter {
-		p.Goes = append(p.Goes, Thing{What: l.String(), remover: l})
+		what, why, _ := strings.Cut(l.String(), ": ")
+		p.Goes = append(p.Goes, Thing{What: what, Why: why, remover: l})
 	}
 	for _, what := range kept {
 		p.stay(what, "it is the administrator's, and has rules or is used")
