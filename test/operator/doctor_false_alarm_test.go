@@ -18,6 +18,7 @@ var falseAlarms = []struct {
 	{name: "bridged packets don't pass, and nobody needs it", script: "[ ! -e /proc/sys/net/bridge ] || sysctl -qw net.bridge.bridge-nf-call-iptables=0"},
 	{name: "another address, which the bridge plugin may remove", config: strings.Replace(demo, `"ipMasq": true`, `"ipMasq": true, "forceAddress": true`, 1),
 		script: "ip link add demo0 up type bridge; ip address add 10.99.0.1/24 dev demo0"},
+	{name: "IPv6 is dropped, and the network has none", config: routed, script: "ip6tables-nft -P FORWARD DROP"},
 	{name: "a route to a larger network", script: "ip route add 10.88.0.0/16 via " + netlab.OutsideIPv4 + "; ip route add 10.88.0.9/32 via " + netlab.OutsideIPv4},
 	{name: "a route to a network beside it", script: "ip route add 10.88.1.0/24 via " + netlab.OutsideIPv4},
 	{name: "two networks on one bridge, each with its part", script: `cd /etc/cni/net.d
