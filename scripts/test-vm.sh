@@ -53,7 +53,7 @@ fi
 # There is no network in a guest, so all is built before: the tests, and by one of them the reference plugins.
 rm -rf "$logs"
 mkdir -p "$logs"
-for package in conformance crash e2e netlab; do go test -c -o "$logs/$package.test" "./test/$package"; done
+for package in conformance crash e2e netlab operator; do go test -c -o "$logs/$package.test" "./test/$package"; done
 (cd test/netlab && "$logs/netlab.test" -test.run '^TestReferencePlugins$')
 
 # A guest has one processor, but tests wait, for the reference plugins' addresses to be probed above all. An emulated processor is slow:
@@ -85,6 +85,7 @@ short)
 	start links conformance '^TestConformance$/^links$/./(^the_result,_to_the_byte$|^DEL_leaves_nothing$|legacy)' \
 		'-test.run TestConformance -needs -suites links' '-suites links'
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
+	start repair operator '^$' '-test.run TestRepairKinds'
 	;;
 esac
 if [ "$which" != crash ] && [ "$which" != rows ]; then

@@ -120,7 +120,7 @@ func (d *repairDocument) describe(w io.Writer) {
 		fmt.Fprintf(w, "note: %s: %s\n", harmless(u.What), harmless(u.Why))
 	}
 	for _, r := range d.Attachments {
-		if r.Outcome == repair.Right {
+		if r.Outcome == repair.Right || r.Outcome == repair.Gone && len(r.Plugins) == 0 {
 			continue
 		}
 		fmt.Fprintf(w, "%s  %s/%s/%s", word(r.Outcome), r.Network, r.ContainerID, r.IfName)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"runtime/debug"
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -20,9 +21,23 @@ type attempt struct {
 	report *Report
 }
 
-func (a *attempt) skip(why error) Outcome {
+// refuse says why an attachment can't be asked about, or is not there.
+func (a *attempt) refuse(why error) Outcome {
+	if errors.Is(why, plugin.ErrLost) {
+		a.find(a.Plugins[0], why).fail(why)
+		return Wrong
+	}
 	a.report.Why = why.Error()
 	return Skipped
+}
+
+// recovered makes a finding of a panic in a plugin.
+func (a *attempt) recovered(is *Outcome) {
+	if p := recover(); p != nil {
+		bug := plugin.Errorf("please report it", "bug: %v\n%s", p, debug.Stack())
+		a.find("cnictl", bug).fail(bug)
+		*is = Wrong
+	}
 }
 
 // find notes what a plugin has found, and returns where to note what came of it.
@@ -32,17 +47,18 @@ func (a *attempt) find(name string, err error) *Finding {
 }
 
 // look asks the plugins' CHECK, all of them if that is all there is to do.
-func (a *attempt) look(ctx context.Context) Outcome {
+func (a *attempt) look(ctx context.Context) (is Outcome) {
+	defer a.recovered(&is)
+	if a.State == node.Gone {
+		a.report.Why = a.Why
+		return Gone
+	}
 	steps, err := a.begin()
 	if err != nil {
-		return a.skip(err)
+		return a.refuse(err)
 	}
 	defer steps[0].request.Close()
-	if err := attach.CheckLost(steps[0].request); err != nil {
-		a.find(steps[0].name, err).fail(err)
-		return Wrong
-	}
-	is := Right
+	is = Right
 	for _, s := range steps {
 		if err := s.plugin.Check(ctx, s.request); err != nil {
 			a.find(s.name, err).fail(err)
@@ -56,7 +72,8 @@ func (a *attempt) look(ctx context.Context) Outcome {
 }
 
 // repair has all plugins put back what is missing.
-func (a *attempt) repair(ctx context.Context) Outcome {
+func (a *attempt) repair(ctx context.Context) (is Outcome) {
+	defer a.recovered(&is)
 	before := a.report.Plugins
 	a.report.Plugins = []Finding{}
 	if !a.isSame() {
@@ -64,14 +81,10 @@ func (a *attempt) repair(ctx context.Context) Outcome {
 	}
 	steps, err := a.begin()
 	if err != nil {
-		return a.skip(err)
+		return a.refuse(err)
 	}
 	defer steps[0].request.Close()
-	if err := attach.CheckLost(steps[0].request); err != nil {
-		a.find(steps[0].name, err).fail(err)
-		return Wrong
-	}
-	is := Right
+	is = Right
 	for _, s := range steps {
 		var putBack []string
 		s.request.Trace = func(what string) { putBack = append(putBack, what) }

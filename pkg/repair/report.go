@@ -14,7 +14,7 @@ const (
 	Repaired Outcome = "repaired" // nothing is missing any more
 	Wrong    Outcome = "wrong"    // something is missing, or still is
 	Skipped  Outcome = "skipped"  // it can't be looked at, for the reason in Why
-	Gone     Outcome = "gone"     // it was deleted meanwhile
+	Gone     Outcome = "gone"     // its namespace is gone, or it was deleted meanwhile
 )
 
 // Report says how an attachment is, and what was done.

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/node"
@@ -45,8 +46,12 @@ func (a *attempt) begin() ([]*step, error) {
 		Command: plugin.Check, Key: a.Key(), Netns: a.Netns, Pair: pair, Args: a.arguments(), Path: a.Path,
 		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true,
 	})
-	if err == nil && len(steps) == 0 {
+	switch {
+	case err != nil:
+	case len(steps) == 0:
 		err = errors.New("none of its plugins is cnibox's")
+	default:
+		err = attach.CheckLost(steps[0].request)
 	}
 	if err != nil {
 		pair.Close()

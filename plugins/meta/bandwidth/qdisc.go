@@ -2,6 +2,7 @@ package bandwidth
 
 import (
 	"encoding/binary"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -50,24 +51,29 @@ func readTBF(options []byte) (*netlink.Tbf, error) {
 
 // targetsOf returns the indexes of the links that what one link receives is sent through.
 func targetsOf(h *netlink.Handle, linkIndex int) (to []int, err error) {
-	filters, err := redirects(h, linkIndex)
+	filters, err := filtersOn(h, linkIndex)
 	for _, f := range filters {
-		if f.RedirIndex != 0 { // else the link is gone
+		if f.RedirIndex != 0 {
 			to = append(to, f.RedirIndex)
 		}
 	}
 	return to, err
 }
 
-// redirects returns the filters that send on what a link receives.
-func redirects(h *netlink.Handle, linkIndex int) (list []*netlink.U32, err error) {
+// filtersOn returns the filters of kind u32 for what a link receives.
+func filtersOn(h *netlink.Handle, linkIndex int) (list []*netlink.U32, err error) {
 	filters, err := link.Uninterrupted(func() ([]netlink.Filter, error) {
 		return h.FilterList(&netlink.Device{LinkAttrs: netlink.LinkAttrs{Index: linkIndex}}, ingressHandle)
 	})
 	for _, f := range filters {
-		if u32, ok := f.(*netlink.U32); ok && len(u32.Actions) == 1 && u32.Actions[0].Type() == "mirred" {
+		if u32, ok := f.(*netlink.U32); ok {
 			list = append(list, u32)
 		}
 	}
 	return list, link.IgnoreNotFound(err)
+}
+
+// leadsNowhere reports whether a filter sends packets through a link that is gone.
+func leadsNowhere(f *netlink.U32) bool {
+	return f.RedirIndex == 0 && slices.ContainsFunc(f.Actions, func(a netlink.Action) bool { return a.Type() == "mirred" })
 }

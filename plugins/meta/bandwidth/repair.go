@@ -81,15 +81,16 @@ func repairIFB(r *plugin.Request, end netlink.Link) (netlink.Link, error) {
 			return nil, err
 		}
 	}
-	filters, err := redirects(h, end.Attrs().Index)
+	filters, err := filtersOn(h, end.Attrs().Index)
 	if err != nil {
 		return nil, err
 	}
 	for _, f := range filters {
-		if f.RedirIndex == 0 { // to one that is gone
-			if err := h.FilterDel(f); err != nil {
-				return nil, fmt.Errorf("remove the filter that sends what %s receives to a link that is gone: %w", name, err)
-			}
+		if !leadsNowhere(f) {
+			continue
+		}
+		if err := h.FilterDel(f); err != nil {
+			return nil, fmt.Errorf("remove the filter that sends what %s receives through a link that is gone: %w", name, err)
 		}
 	}
 	return ifb, sendThrough(h, end, ifb)
