@@ -73,11 +73,12 @@ func TestRepairUDP(t *testing.T) {
 		}
 		return err
 	}
+	p.script("nft add table inet own; nft 'add chain inet own input { type filter hook input priority 0; }'; nft add rule inet own input ct state new counter") // flows are tracked
 	old, late := dialUDP(), dialUDP()
 	if err := answer(old, 10); err != nil {
 		t.Fatal(err)
 	}
-	p.script("nft flush ruleset")
+	p.script("nft delete table inet cnibox")
 	if err := answer(late, 1); err == nil {
 		t.Fatal("the port is published though the rules are gone")
 	}
@@ -90,6 +91,26 @@ func TestRepairUDP(t *testing.T) {
 		if err := answer(conn, 10); err != nil {
 			t.Errorf("a flow from %s: %v\n%s\n%s", name, err, before, flows())
 		}
+	}
+}
+
+// TestRepairSwapped gives no interface the address of another one of its container, whatever they are called by now.
+func TestRepairSwapped(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	pod := p.host.NewPod(t, "swaps")
+	first := conflist(`{"type": "macvlan", "master": "uplink0", ` + addressKeys + `}`)
+	p.attachAs(first, pod.RuntimeConf(nil))
+	rt := pod.RuntimeConf(nil)
+	rt.IfName = "net1"
+	p.attachAs(strings.NewReplacer("demo", "second", "10.66.0", "10.67.0", "fd00:66", "fd00:67").Replace(first), rt)
+	pod.MustRun(t, "sh", "-ec", "ip link set eth0 down; ip link set net1 down; ip link set eth0 name x; ip link set net1 name eth0; ip link set x name net1; ip address flush dev eth0; ip address flush dev net1")
+	before := pod.Snapshot(t)
+	if code, printed := p.cnictl("repair"); code != 1 || !strings.Contains(printed, "is not the attachment's") {
+		t.Errorf("exit code %d\n%s", code, printed)
+	}
+	if diff := before.Diff(pod.Snapshot(t)); diff != "" {
+		t.Errorf("what changed:\n%s", diff)
 	}
 }
 
