@@ -130,7 +130,7 @@ func TestRead(t *testing.T) {
 	}
 
 	a := n.Attachment(gone)
-	if a.Pod != "shop/web-0" || a.MAC != "02:00:00:00:00:09" || a.Limits == nil || a.Limits.IngressRate != 8000 || a.Since.Unix() != 1000 || a.Master != "eth7" ||
+	if a.Pod != "shop/web-0" || a.MAC != "02:00:00:00:00:09" || a.Limits == nil || a.Limits.IngressRate != 8000 || a.Since.Unix() != 1000 || a.Held[0].What != "address 10.1.0.12" || a.Master != "eth7" ||
 		fmt.Sprint(a.Addresses) != "[10.1.0.9/24 10.1.0.12/32]" || fmt.Sprint(a.Ports) != "[8080:80/tcp]" || fmt.Sprint(a.Plugins) != "[fake]" {
 		t.Errorf("%+v", a)
 	}
@@ -197,6 +197,28 @@ func TestUnreadIsOfTheSecondLook(t *testing.T) {
 	for _, u := range n.Unread {
 		if u.What == filepath.Join(cache, "results", file) {
 			t.Error(u)
+		}
+	}
+}
+
+// TestResultThatChanges: a result that is written anew while plugins are asked is read again.
+func TestResultThatChanges(t *testing.T) {
+	o, cache := laboratory(t)
+	k := plugin.Key{Network: "net", ContainerID: "again", IfName: "eth0"}
+	cached(t, cache, k, "/run/netns/old")
+	store := &slow{fake: fake{held: []plugin.Held{address(k, "10.1.0.9")}}, meanwhile: func() { cached(t, cache, k, "/run/netns/newer") }}
+	o.Plugins = plugin.Table{{Name: "fake", Kind: plugin.IPAM, Plugin: store}}
+	if a := Read(t.Context(), o).Attachment(k); a.Netns != "/run/netns/newer" {
+		t.Errorf("%+v", a)
+	}
+}
+
+func TestLimits(t *testing.T) {
+	for want, l := range map[string]Limits{
+		"receives at most 8 Mbit/s, sends at most 1.5 kbit/s": {8e6, 1500}, "sends at most 2.25 Gbit/s": {0, 2250e6}, "receives at most 12 bit/s": {IngressRate: 12}, "": {},
+	} {
+		if got := l.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
 		}
 	}
 }

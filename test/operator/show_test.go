@@ -45,7 +45,7 @@ func newZoo(t *testing.T) *zoo {
 	z.add("ghost", "demo", "", "-p", "8081:81")
 	z.add("lost", "demo", "", "-p", "8082:82")
 	z.add("edge", "edge", "")
-	z.add("lan", "lan", "")
+	z.add("lan", "lan", `CAP_ARGS={"portMappings": [{"hostPort": 7777, "containerPort": 77, "protocol": "tcp"}]}`) // which reaches no plugin
 	z.add("old", "old", "", "-p", "9090:90", "--bin-dir", netlab.Reference(t))
 	z.pods["ghost"].Delete(t)
 	z.host.MustRun(t, "sh", "-c", "cd "+resultsDir+"; rm demo-lost-eth0; echo '{' >demo-torn-eth0")
@@ -105,8 +105,9 @@ func line(table string, words ...string) string {
 func TestShow(t *testing.T) {
 	t.Parallel()
 	z := newZoo(t)
+	z.host.MustRun(t, "sh", "-c", ": >/var/lib/cni/networks/demo/10.88.0.77")
 	code, printed := z.cnictl("show")
-	if code != 0 {
+	if code != 0 || strings.Contains(printed, "7777") {
 		t.Errorf("exit code %d", code)
 	}
 	for name, wants := range map[string][]string{
@@ -118,6 +119,7 @@ func TestShow(t *testing.T) {
 		"old old":    {z.address["old"], "alive", "9090->90/tcp", "veth"},
 		"6":          {"6 attachments, 5 alive, 1 gone"},
 		"`cnictl":    {"cnictl gc"},
+		"1":          {"1 thing held for nobody who is known"},
 		"note:":      {"demo-torn-eth0"},
 	} {
 		got := line(printed, name)
@@ -180,6 +182,8 @@ func TestShowName(t *testing.T) {
 	z.add("web2", "demo", "")
 	z.pods["web2"].MustRun(t, "sh", "-ec", `ip link set eth0 down; ip link set eth0 address 02:00:00:00:00:99; ip link set eth0 up
 		ip address delete `+z.address["web2"]+`/24 dev eth0; ip address add 10.88.0.200/24 dev eth0; ip route add 10.9.0.0/16 dev eth0`)
+	z.addNetwork("idle", `[{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.61.0.0/24"}}]`)
+	z.host.MustRun(t, "sh", "-c", "mkdir -p /var/lib/cni/multus/results; cp -p "+resultsDir+"/demo-web-eth0 /var/lib/cni/multus/results; touch -d '2 days ago' /var/lib/cni/multus/results/*")
 	hostEnd := plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}.HostEnd(0)
 	mac := regexp.MustCompile(`link/ether (\S+)`).FindStringSubmatch(z.pods["web"].MustRun(t, "ip", "link", "show", "dev", "eth0"))[1]
 	for _, c := range []struct {
@@ -188,7 +192,8 @@ func TestShowName(t *testing.T) {
 		wants []string
 	}{
 		{z.address["web"], "address", []string{"container web", "shop/" + podName, "alive", "/run/netns/web, inode ", "port of demo0", "10-demo.conflist", "8080->80/tcp",
-			"host-local: address " + z.address["web"], "bridge: link " + hostEnd, "portmap: portmap tcp/8080", "default via 10.88.0.1", resultsDir + "/demo-web-eth0"}},
+			"host-local: address " + z.address["web"], "bridge: link " + hostEnd, "portmap: portmap tcp/8080", "default via 10.88.0.1", resultsDir + "/demo-web-eth0",
+			"older /var/lib/cni/multus/results/demo-web-eth0 ("}},
 		{"web", "container", nil}, {"web/eth0", "container", nil}, {"demo/web/eth0", "container", nil},
 		{podName, "pod", nil}, {"shop/" + podName, "pod", nil},
 		{hostEnd, "host end", nil}, {mac, "MAC address", nil}, {strings.ToUpper(mac), "MAC address", nil},
@@ -202,6 +207,7 @@ func TestShowName(t *testing.T) {
 		{"uplink0", "link", []string{"192.0.2.1/24", "lan lan"}},
 		{"10.88.0.1", "address", []string{"link demo0"}},
 		{"10.88.0.0/24", "subnet", []string{"pool 10.88.0.0/24 network demo 4 of 253 used", "demo web"}},
+		{"10.61.0.1", "pool", []string{"not handed out: the gateway, of the pool 10.61.0.0/24 of network idle"}},
 		{"10.88.0.99", "pool", []string{"free, of the pool 10.88.0.0/24 of network demo"}},
 		{"bare", "namespace", []string{"namespace /run/netns/bare", "none that is known", "inside0, bridge"}},
 		// A container's interface that is no more what ADD made it.
@@ -216,6 +222,9 @@ func TestShowName(t *testing.T) {
 				t.Errorf("%s: %q is missing:\n%s", c.name, want, printed)
 			}
 		}
+		if strings.Contains(printed, "not of ADD") != strings.Contains(printed, "container web2") {
+			t.Errorf("%s: what is inside is wrongly compared with what ADD gave:\n%s", c.name, printed)
+		}
 		if by := z.document(c.name)["matches"].([]any)[0].(map[string]any)["by"]; by != c.by {
 			t.Errorf("%s is found by %q, want %q", c.name, by, c.by)
 		}
@@ -224,6 +233,10 @@ func TestShowName(t *testing.T) {
 		if code, printed := z.cnictl("show", name); code != 1 || !strings.Contains(printed, want) {
 			t.Errorf("%s: exit code %d: %s", name, code, printed)
 		}
+	}
+	z.must("add", "edge", z.pods["web"].Path(), "--id", "web", "--ifname", "net1")
+	if words := strings.Join(strings.Fields(z.show("web")), " "); !strings.Contains(words, "also in it edge/web/net1") || !strings.Contains(words, "also in it demo/web/eth0") {
+		t.Error(words)
 	}
 	for i := range 4 {
 		z.add(fmt.Sprint("many-", i), "demo", "")

@@ -148,6 +148,9 @@ func lookInside(a *node.Attachment, given []node.Route) *Inside {
 			s.Missing = append(s.Missing, p)
 		}
 	}
+	if a.Result == nil || a.Result.Result == nil {
+		return s // what else ADD gave is not known
+	}
 	for _, p := range s.Interface.Addresses {
 		if !p.Addr().IsLinkLocalUnicast() && !hasAddress(a.Addresses, p.Addr()) {
 			s.Foreign = append(s.Foreign, p)
