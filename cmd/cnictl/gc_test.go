@@ -157,6 +157,29 @@ func TestGCBesideAnADDOfTheSameContainer(t *testing.T) {
 	assertContains(t, b.host.MustRun(t, "cat", file), "10.1.2.99")
 }
 
+// What is lent meanwhile to a container that is started again is not given back.
+func TestGCBesideAnADDThatHasItsAddress(t *testing.T) {
+	b := attachTwo(t)
+	other := b.host.NewPod(t, "other")
+	b.must("add", "demo", other.Path(), "--id", "other")
+	other.Delete(t)
+	b.lease("/var/lib/cni/networks/demo", "10.1.2.8", "other", "5 minutes ago")
+	b.age()
+	b.log()
+	b.write(b.bin, "hook.DEL", `cd /var/lib/cni/networks/demo; printf 'other\r\neth0' >10.1.2.9`)
+	assertContains(t, b.must("gc", "--apply").stdout, "1 removed, 1 skipped", "it has been lent 10.1.2.9 meanwhile: an ADD may be under way")
+	assertEqual(t, "calls", b.calls(), delGone)
+	assertEqual(t, "leases left", b.host.MustRun(t, "sh", "-c", "cd /var/lib/cni/networks/demo; echo 10*"), "10.1.2.8 10.1.2.9\n")
+}
+
+// One directory by two names.
+func TestGCOfOneResultByTwoPaths(t *testing.T) {
+	b := attachTwo(t)
+	b.host.MustRun(t, "ln", "-s", "/var/lib/cni", "/run/same")
+	assertContains(t, b.must("gc", "--apply", "--cache-dir", "/run/same").stdout, "1 removed, 0 skipped, 0 failed")
+	assertEqual(t, "calls", b.calls(), delGone)
+}
+
 func TestGCFromAReport(t *testing.T) {
 	b := attachTwo(t)
 	report := filepath.Join(t.TempDir(), "report.json")
