@@ -38,20 +38,24 @@ func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
 	return list, nil
 }
 
-// startDHCP returns the command that starts the daemon: by systemd where its units are installed.
+// startDHCP returns the command that starts the daemon, by systemd where its units are installed. It has to be that of the plugin which
+// runtimes run: the reference's has another protocol.
 func (s *subject) startDHCP(name, socket string) string {
-	if unit := installedUnit("cnibox-dhcp.socket", "cni-dhcp.socket"); unit != "" {
-		return command("systemctl", "enable", "--now", unit)
-	}
-	path := "/opt/cni/bin/dhcp"
+	path, unit := "/opt/cni/bin/dhcp", "cnibox-dhcp.socket"
 	if places, _ := s.places(); len(places) > 0 {
 		if files := lookUp(places[0].dirs, name); files != nil {
 			path = files[0].path
+			if files[0].origin == reference {
+				unit = "cni-dhcp.socket"
+			}
 		}
 	}
 	words := []string{path, "daemon"}
-	if socket != dhcpSocket {
+	switch {
+	case socket != dhcpSocket:
 		words = append(words, "-socketpath", socket)
+	case installedUnit(unit) != "":
+		return command("systemctl", "enable", "--now", unit)
 	}
 	return lines("setsid "+command(words...)+" </dev/null >/dev/null 2>&1 &", comment("and have it started at each boot: see docs/dhcp.md"))
 }

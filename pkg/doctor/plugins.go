@@ -103,7 +103,11 @@ func (s *subject) missing(p *place, n *network) []Finding {
 	}
 	var remedy []string
 	if own != nil {
-		remedy = append(remedy, command("cnictl", "install", "--dir", p.home(), "--only", strings.Join(own, ",")))
+		words := []string{"cnictl", "install", "--dir", p.home(), "--only", strings.Join(own, ",")}
+		if slices.ContainsFunc(own, func(name string) bool { _, err := os.Lstat(filepath.Join(p.home(), name)); return err == nil }) {
+			words = append(words, "--force") // such as a link that leads nowhere
+		}
+		remedy = append(remedy, command(words...))
 	}
 	if others != nil {
 		remedy = append(remedy, comment("cnibox has no plugin %s: install it with the software that wrote %s", strings.Join(others, ", "), n.File))

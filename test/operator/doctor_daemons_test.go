@@ -47,8 +47,8 @@ var faultsOfDaemons = []fault{
 			daemon := p.host.StartDHCPDaemon(p)
 			p.harm = func() { daemon.Stop(p, syscall.SIGKILL) }
 		},
-		plant:  func(p *clinic) { p.harm() },
-		remedy: func(p *clinic) { p.host.StartDHCPDaemon(p) }},
+		plant: func(p *clinic) { p.harm() },
+		says:  "setsid /opt/cni/bin/dhcp daemon ", remedy: func(p *clinic) { p.host.StartDHCPDaemon(p) }},
 	{code: "subnet-env-missing", config: overlay, pods: []string{}, before: flanneld, plant: shell("rm /run/flannel/subnet.env"), works: adds},
 	{code: "subnet-env-torn", config: overlay, pods: []string{}, before: flanneld, plant: shell("truncate -s 40 /run/flannel/subnet.env"), works: adds},
 	{code: "networkd-takes-links", before: func(p *clinic) {

@@ -68,7 +68,7 @@ var faultsOfFiles = []fault{
 	{code: "network-name-twice", plant: shell("cd /etc/cni/net.d; cp 10-demo.conflist 20-demo.conflist")},
 	{code: "conf-dir-replaced", before: startContainerd,
 		plant: shell("cd /etc/cni; cp -r net.d copy; rm -r net.d; mv copy net.d"),
-		remedy: func(p *clinic) { // systemctl restart containerd
+		says:  "systemctl restart containerd", remedy: func(p *clinic) {
 			p.harm()
 			startContainerd(p)
 		}},

@@ -27,7 +27,7 @@ var faultsOfLinks = []fault{
 	}, plant: func(p *clinic) { writeSubnetEnv(p, "10.244.7.1/24") }},
 	{code: "subnets-overlap", kind: "of two networks", before: writeOther, plant: shell(`sed -i s/10.77.0.0/10.88.0.0/ /etc/cni/net.d/20-other.conflist`)},
 	{code: "subnets-overlap", kind: "on one bridge", plant: shell(`cd /etc/cni/net.d; sed 's/"demo"/"again"/' 10-demo.conflist >20-again.conflist`),
-		remedy: shell("rm /etc/cni/net.d/20-again.conflist")},
+		says: `"rangeStart" and "rangeEnd" in /etc/cni/net.d/`, remedy: shell("rm /etc/cni/net.d/20-again.conflist")},
 	{code: "subnets-overlap", kind: "of the host's", pods: []string{}, plant: shell("ip route add 10.88.0.0/25 via " + netlab.OutsideIPv4)},
 	{code: "mtu-above-uplink", plant: shell("ip link set " + netlab.UplinkName + " mtu 1400")},
 	{code: "mtu-above-uplink", kind: "configured", config: strings.Replace(demo, `"bridge": "demo0"`, `"bridge": "demo0", "mtu": 1480`, 1),
@@ -43,7 +43,7 @@ var faultsOfLinks = []fault{
 		before: shell("ip link add demo0 up type bridge; ip address add 10.88.0.1/24 dev demo0"),
 		plant: shell(`for i in $(seq 461); do
 			echo link add a$i group 7 master demo0 type veth peer name b$i group 7; echo link set b$i master demo0; done | ip -batch -`),
-		remedy: shell("ip link delete group 7")},
+		says: "bridge link show", remedy: shell("ip link delete group 7")},
 }
 
 // TestDoctorSourceRouting finds nothing wrong with a strict filter where containers answer by the way that they were asked.

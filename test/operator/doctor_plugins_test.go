@@ -30,8 +30,7 @@ func adds(p *clinic, _ time.Duration) error {
 // faultsOfPlugins are those of the files of plugins.
 var faultsOfPlugins = []fault{
 	{code: "plugin-missing", before: installed("sym"), plant: shell("rm /opt/cni/bin/portmap /opt/cni/bin/host-local"), works: adds},
-	{code: "plugin-missing", kind: "a link to nothing", before: installed("sym"), plant: shell("ln -sf /opt/cni/nothing /opt/cni/bin/bridge"), works: adds,
-		remedy: shell("rm /opt/cni/bin/bridge; ln -s cnibox /opt/cni/bin/bridge")},
+	{code: "plugin-missing", kind: "a link to nothing", before: installed("sym"), plant: shell("ln -sf /opt/cni/nothing /opt/cni/bin/bridge"), works: adds},
 	{code: "plugin-not-executable", before: installed("copy"), plant: shell("chmod 644 /opt/cni/bin/bridge"), works: adds},
 	{code: "plugin-foreign", before: installed("copy"), plant: shell("printf '#!/bin/sh\\necho {}' >/opt/cni/bin/new; chmod +x /opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/tuning")},
 	{code: "plugin-half-updated", before: installed("copy"), plant: shell("cp /opt/cni/bin/portmap /opt/cni/bin/new; printf old >>/opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/portmap")},

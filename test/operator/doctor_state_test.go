@@ -19,16 +19,17 @@ const alone = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [{"type": "mac
 // faultsOfState are those of what is written down, and of what is left over.
 var faultsOfState = []fault{
 	{code: "state-read-only", plant: shell("mount -o remount,ro /var/lib/cni"), works: adds},
-	{code: "state-full", plant: shell("mount -o remount,size=64k /var/lib/cni; dd if=/dev/zero of=/var/lib/cni/waste bs=1k 2>/dev/null || :"), works: adds, remedy: shell("rm /var/lib/cni/waste")},
+	{code: "state-full", plant: shell("mount -o remount,size=64k /var/lib/cni; dd if=/dev/zero of=/var/lib/cni/waste bs=1k 2>/dev/null || :"), works: adds, says: "du -xah /var/lib/cni", remedy: shell("rm /var/lib/cni/waste")},
 	{code: "network-not-ready", config: alone, pods: []string{}, before: shell("ip link add lan0 up type bridge"), works: adds,
-		plant: shell("ip link delete lan0"), remedy: shell("ip link add lan0 up type bridge")},
+		plant: shell("ip link delete lan0"), says: "#", remedy: shell("ip link add lan0 up type bridge")},
 	{code: "network-in-two-caches",
 		plant: func(p *clinic) {
 			p.must("add", "demo", p.host.NewPod(p, "other").Path(), "--id", "other", "--cache-dir", "/var/lib/cni/multus")
 		},
+		says:   "with another name, bridge and subnet",
 		remedy: func(p *clinic) { p.must("del", "demo", "--id", "other", "--cache-dir", "/var/lib/cni/multus") }},
 	{code: "cache-torn", pods: []string{"web", "db"}, before: shell(age), plant: shell("truncate -s 100 " + resultsDir + "/demo-web-eth0"),
-		remedy: func(p *clinic) {
+		says: "start container web again", remedy: func(p *clinic) {
 			p.must("del", "demo", p.pods["web"].Path(), "--id", "web")
 			p.must("add", "demo", p.pods["web"].Path(), "--id", "web")
 		}},
@@ -54,7 +55,7 @@ var faultsOfState = []fault{
 			p.pods["dead"].Delete(p)
 			p.shell("rm " + resultsDir + "/demo-dead-eth0")
 		},
-		remedy: func(p *clinic) { p.must("del", "demo", "--id", "dead") }},
+		says: "cnictl del demo --id dead", remedy: func(p *clinic) { p.must("del", "demo", "--id", "dead") }},
 	{code: "rules-gone", works: reachesOutside, plant: shell("nft flush ruleset")},
 }
 

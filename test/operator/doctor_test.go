@@ -131,6 +131,7 @@ type fault struct {
 	plant  func(p *clinic)                            // makes it
 	works  func(p *clinic, limit time.Duration) error // fails with it
 	remedy func(p *clinic)                            // in place of what the finding says, which is for a person to do
+	says   string                                     // a part of what it says then
 }
 
 // TestDoctor plants each fault in a node of its own: the doctor finds it and nothing else, its remedy is run as it is printed, and then the
@@ -175,9 +176,13 @@ func (f fault) try(t *testing.T) {
 // mend does what the findings say, and returns how.
 func (f fault) mend(p *clinic, findings []doctor.Finding) (how string) {
 	p.Helper()
+	as := "`" + strings.ReplaceAll(findings[0].Remedy, "\n", "`, `") + "`"
 	if f.remedy != nil {
+		if f.says == "" || !strings.Contains(findings[0].Remedy, f.says) {
+			p.Errorf("%q is not in the remedy:\n%s", f.says, findings[0].Remedy)
+		}
 		f.remedy(p)
-		return "by hand"
+		return "by hand: " + as
 	}
 	if findings[0].Fixable {
 		for _, done := range p.examine("--fix").Fixed {
@@ -185,14 +190,14 @@ func (f fault) mend(p *clinic, findings []doctor.Finding) (how string) {
 				p.Errorf("doctor --fix: %+v", done)
 			}
 		}
-		return "`doctor --fix`: `" + strings.ReplaceAll(findings[0].Remedy, "\n", "`, `") + "`"
+		return "`doctor --fix`: " + as
 	}
 	for _, one := range findings {
 		if out, err := p.host.Output(p.command("sh", "-ec", one.Remedy)); err != nil {
 			p.Fatalf("the remedy\n%s\n%v\n%s", one.Remedy, err, out)
 		}
 	}
-	return "`" + strings.ReplaceAll(findings[0].Remedy, "\n", "`, `") + "`"
+	return as
 }
 
 func (f fault) wantHealthy(p *clinic, when string) {
