@@ -73,6 +73,7 @@ func serve(p Process, row *plugin.Descriptor, r *plugin.Request, version string,
 	}
 	deleter := detach.New(p.Getenv("CNIBOX_DETACH"), r.Trace)
 	defer deleter.Close()
+	r.Deleter = deleter
 	made, err = guard(r, row, limit(r.Command))
 	if err != nil {
 		return nil, fail(p, version, err)
