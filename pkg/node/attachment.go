@@ -166,6 +166,29 @@ func (n *Node) judge(a *Attachment) {
 	}
 }
 
+// findReplaced finds attachments at whose path another container's namespace is by now, which has an interface of the same name: there
+// can't be two.
+func (n *Node) findReplaced() {
+	type place struct {
+		in     *Namespace
+		ifName string
+	}
+	newest := map[place]*Attachment{}
+	for _, a := range n.Attachments {
+		at := place{a.Namespace, a.IfName}
+		if b := newest[at]; a.Result != nil && (b == nil || a.Result.Written.After(b.Result.Written)) {
+			newest[at] = a
+		}
+	}
+	for _, a := range n.Attachments {
+		b := newest[place{a.Namespace, a.IfName}]
+		if a.Namespace != nil && a.HostEnd == nil && b != nil && b != a {
+			a.State, a.Why = Unknown, fmt.Sprintf("its network namespace %s is that of %s by now", a.Netns, b.Owner)
+			a.Namespace = nil
+		}
+	}
+}
+
 // hostEnd returns the host end of an attachment's veth pair, nil if it has none. One that is not called by the key was made by the
 // reference plugins: the result names it, and it has to lead into the namespace.
 func (n *Node) hostEnd(a *Attachment, at *Namespace) *Link {

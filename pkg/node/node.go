@@ -96,6 +96,7 @@ func Read(ctx context.Context, o Options) *Node {
 	for _, a := range n.Attachments {
 		n.complete(a)
 	}
+	n.findReplaced()
 	n.sumUp()
 	slices.SortFunc(n.Attachments, func(a, b *Attachment) int { return strings.Compare(a.Key().String(), b.Key().String()) })
 	return n

@@ -397,3 +397,17 @@ func TestShowLastHolder(t *testing.T) {
 		t.Error(printed)
 	}
 }
+
+// TestShowReplaced: of two containers with one path the later one has it.
+func TestShowReplaced(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	pod, _ := o.attach("first")
+	pod.Replace(t)
+	o.host.MustRun(t, "touch", "-d", "1 minute ago", resultsDir+"/demo-first-eth0")
+	o.must("add", "demo", pod.Path(), "--id", "second")
+	printed := o.must("show", "--wide")
+	if first, second := line(printed, "demo first"), line(printed, "demo second"); !strings.Contains(first, "unknown") || !strings.Contains(first, "is that of demo/second/eth0 by now") || !strings.Contains(second, "alive") {
+		t.Error(printed)
+	}
+}
