@@ -92,8 +92,15 @@ func RepairLease(ctx context.Context, r *plugin.Request, c *Config) error {
 	if err != nil || ipam == nil {
 		return err
 	}
-	_, err = request.Repair(ctx, ipam.Plugin, r)
-	return err
+	found, left := request.Repair(ctx, ipam.Plugin, r)
+	if found == nil {
+		return nil
+	}
+	// DEL removes the link before the lease: if the link is gone by now, so is the lease that it would have removed.
+	if lost := CheckLost(r); lost != nil {
+		return errors.Join(lost, ipam.Del(ctx, r.For(plugin.Del)))
+	}
+	return left
 }
 
 // RepairMTU gives the container's link the MTU that is configured.

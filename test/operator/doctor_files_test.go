@@ -27,7 +27,9 @@ func watch(dir string) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	select {}
+	for { // select would end in a deadlock that Go finds
+		_ = unix.Pause()
+	}
 }
 
 // startContainerd starts a program of the name containerd that watches the directory of networks, and whose end is the test's.
