@@ -71,7 +71,7 @@ func (a *Attachment) repair(ctx context.Context, routes []netlink.Route, address
 		return err
 	}
 	errs := []error{a.repairMAC(inside, a.Interface, a.link)}
-	leased := RepairLease(ctx, a.Request, a.Config)
+	leased := a.repairLease(ctx)
 	errs = append(errs, leased)
 	if a.Down {
 		return errors.Join(errs...)
@@ -86,21 +86,17 @@ func (a *Attachment) repair(ctx context.Context, routes []netlink.Route, address
 	return withRemedy(errors.Join(errs...), a.IfName)
 }
 
-// RepairLease has IPAM put back the lease, if it can.
-func RepairLease(ctx context.Context, r *plugin.Request, c *Config) error {
-	ipam, err := findIPAM(r, c)
-	if err != nil || ipam == nil {
-		return err
-	}
-	found, left := request.Repair(ctx, ipam.Plugin, r)
-	if found == nil {
+// repairLease has IPAM put back the lease, if it can. A DEL gives back the lease when it has deleted the link: so if the link is still there
+// after the lease was missed, it was not a DEL that took it.
+func (a *Attachment) repairLease(ctx context.Context) error {
+	if a.ipam == nil || a.ipam.Check(ctx, a.Request) == nil {
 		return nil
 	}
-	// DEL removes the link before the lease: if the link is gone by now, so is the lease that it would have removed.
-	if lost := CheckLost(r); lost != nil {
-		return errors.Join(lost, ipam.Del(ctx, r.For(plugin.Del)))
+	if _, l, err := lookUp(a.Request); err != nil || l.Attrs().Index != a.link.Attrs().Index {
+		return lost("interface %s of the container has just gone", a.IfName)
 	}
-	return left
+	_, err := request.Repair(ctx, a.ipam.Plugin, a.Request)
+	return err
 }
 
 // RepairMTU gives the container's link the MTU that is configured.
@@ -211,7 +207,8 @@ func (a *Attachment) ownRoutes(inside *netlink.Handle, addressFlags int) (list [
 	for _, has := range addresses {
 		isGiven := slices.ContainsFunc(a.IPs, func(ip *types100.IPConfig) bool { return hasAddress([]netlink.Addr{has}, ip) })
 		p := result.Prefix(*has.IPNet)
-		if p.IsSingleIP() || addressFlags != 0 && isGiven || !isGiven && !p.Addr().IsLinkLocalUnicast() {
+		isSecond := p.Addr().Is4() && has.Flags&unix.IFA_F_SECONDARY != 0 // in the network of another one
+		if p.IsSingleIP() || isSecond || addressFlags != 0 && isGiven || !isGiven && !p.Addr().IsLinkLocalUnicast() {
 			continue
 		}
 		network := result.IPNet(p.Masked())

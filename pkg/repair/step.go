@@ -89,6 +89,9 @@ func (a *attempt) steps(base *plugin.Request) (steps []*step, err error) {
 	}
 	version, unchecked := "", false
 	config.String("cniVersion", &version)
+	if !plugin.AtLeast(version, "0.3.0") {
+		return nil, fmt.Errorf("its network has the cniVersion %q, in which results name no interfaces", version)
+	}
 	if first := "0.4.0"; !plugin.AtLeast(version, first) { // CHECK came with it; results of 0.3 have the same form
 		version = first
 		config.Set("cniVersion", version)

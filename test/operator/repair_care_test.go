@@ -123,16 +123,39 @@ func TestRepairForeign(t *testing.T) {
 	}
 }
 
+// TestRepairForeignLink publishes no ports for a container whose link is gone, whoever has made that.
+func TestRepairForeignLink(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	web := p.add(conflist(listUsual), "web", port(8080, 80, "tcp"))
+	p.host.InstallPlugin(t, "bridge", "/bin/true")
+	web.MustRun(t, "ip", "link", "del", "eth0")
+	p.script("nft flush ruleset")
+	if code, printed := p.cnictl("repair"); code != 1 || !strings.Contains(printed, "restart the container") || !strings.Contains(printed, "not asked: bridge") {
+		t.Errorf("exit code %d\n%s", code, printed)
+	}
+	if rules := p.host.MustRun(t, "nft", "list", "ruleset"); rules != "" {
+		t.Errorf("rules:\n%s", rules)
+	}
+}
+
 // TestRepairReference repairs what the reference plugins have made where cnibox has taken their place: in iptables, if it was there, so that
 // no port is published twice.
 func TestRepairReference(t *testing.T) {
 	t.Parallel()
-	for _, backend := range []string{"iptables", "nftables"} {
-		t.Run(backend, func(t *testing.T) {
+	for _, tt := range []struct{ name, keys, backend, harm string }{
+		{"iptables", `"iptables"`, `"backend": "iptables",`, "nft flush ruleset"},
+		{"nftables", `"nftables"`, `"backend": "nftables",`, "nft flush ruleset"},
+		{"no backend", "", "", "iptables -t nat -F; ip6tables -t nat -F"},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPatient(t)
 			p.host.InstallFrom(t, netlab.Reference(t), "bridge", "host-local", "portmap")
-			network := strings.NewReplacer(`"ipMasq": true`, `"ipMasq": true, "ipMasqBackend": "`+backend+`"`, `"type": "portmap"`, `"type": "portmap", "backend": "`+backend+`"`).Replace(conflist(listUsual))
+			network := conflist(listUsual)
+			if tt.keys != "" {
+				network = strings.NewReplacer(`"ipMasq": true`, `"ipMasq": true, "ipMasqBackend": `+tt.keys, `"type": "portmap"`, tt.backend+`"type": "portmap"`).Replace(network)
+			}
 			web := p.add(network, "web", port(8080, 80, "tcp"))
 			web.serve(t)
 			p.host.InstallPlugins(t, "bridge", "host-local", "portmap")
@@ -144,13 +167,16 @@ func TestRepairReference(t *testing.T) {
 				t.Errorf("what is right has changed:\n%s", diff)
 			}
 			open := dial(t, &p.outside.Namespace, netlab.HostIPv4+":8080")
-			p.script("nft flush ruleset; ip link set " + web.end + " nomaster; ip address flush dev demo0")
+			p.script(tt.harm + "; ip link set " + web.end + " nomaster; ip address flush dev demo0")
 			web.MustRun(t, "ip", "address", "flush", "dev", "eth0")
 			p.must("repair")
 			if err := echo(open); err != nil {
 				t.Error(err)
 			}
 			dial(t, &p.outside.Namespace, netlab.HostIPv4+":8080")
+			if rules := p.host.MustRun(t, "nft", "list", "ruleset"); tt.name == "no backend" && strings.Contains(rules, "inet cnibox ") {
+				t.Errorf("what was in iptables is in nftables, too:\n%s", rules)
+			}
 			if err := p.host.DelList(network, web.RuntimeConf(port(8080, 80, "tcp"))); err != nil {
 				t.Fatal(err)
 			}

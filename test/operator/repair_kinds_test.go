@@ -31,6 +31,8 @@ var harmsOfKinds = []struct {
 		prepare: "ip link add spare0 type veth peer name spare1; ip link set spare1 up", inside: flushAll + "; ip link set eth0 down", finds: "is down"}},
 	{harm: harm{name: "static addresses", network: `{"type": "bridge", "ipam": {"type": "static", "addresses": [{"address": "10.66.0.5/24", "gateway": "10.66.0.1"}], "routes": [{"dst": "0.0.0.0/0"}]}}`,
 		inside: flushAll, finds: "lacks the address"}},
+	{harm: harm{name: "two addresses of one network", network: `{"type": "bridge", "ipam": {"type": "static", "addresses": [{"address": "10.66.0.5/24", "gateway": "10.66.0.1"}, {"address": "10.66.0.6/24"}], "routes": [{"dst": "0.0.0.0/0"}]}}`,
+		inside: "ip route del default", finds: "lacks the route"}},
 	{harm: harm{name: "layer 2 alone", network: `{"type": "bridge"}`, inside: "ip link set eth0 down", finds: "is down"}},
 	{harm: harm{name: "dummy", network: `{"type": "dummy", ` + addressKeys + `}`, inside: flushAll, finds: "lacks the address"}, needs: &netlab.Dummy},
 	{harm: harm{name: "ipvlan", network: `{"type": "ipvlan", "master": "uplink0", ` + addressKeys + `}`, inside: flushAll + "; ip link set eth0 down", finds: "is down"}, needs: &netlab.IPVLAN},
@@ -48,6 +50,10 @@ var harmsOfKinds = []struct {
 		host: "ip link set END nomaster", finds: "is not in bridge"}, needs: &netlab.BridgeVLANFiltering},
 	{harm: harm{name: "a VLAN's gateway", network: `{"type": "bridge", "bridge": "demo0", "vlan": 5, "isGateway": true, ` + addressKeys + `}`,
 		host: "ip address flush dev demo0.5", finds: "lacks the gateway's address"}, needs: &netlab.BridgeVLANFiltering},
+	{harm: harm{name: "a VLAN's gateway out of the bridge", network: `{"type": "bridge", "bridge": "demo0", "vlan": 5, "isGateway": true, ` + addressKeys + `}`,
+		host: `ip link set $(ip -o link show demo0.5 | sed "s/.*@\(veth[^:]*\):.*/\1/") nomaster`, finds: "the gateway's link, is not in bridge"}, needs: &netlab.BridgeVLANFiltering},
+	{harm: harm{name: "a VLAN's gateway is deleted", network: `{"type": "bridge", "bridge": "demo0", "vlan": 5, "isGateway": true, ` + addressKeys + `}`,
+		host: "ip link del demo0.5", finds: "demo0.5 is not there"}, needs: &netlab.BridgeVLANFiltering},
 }
 
 func TestRepairKinds(t *testing.T) {

@@ -130,6 +130,10 @@ func checkGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*type
 			return attach.Different("the gateway's link %s is not there: %v", name, err)
 		}
 		gateway = l
+		port, err := h.LinkByIndex(l.Attrs().ParentIndex)
+		if l.Type() == "veth" && (err != nil || port.Attrs().MasterIndex != bridge.Attrs().Index) {
+			return attach.Different("the other end of %s, the gateway's link, is not in bridge %s", name, c.name)
+		}
 	}
 	name := gateway.Attrs().Name
 	if gateway.Attrs().RawFlags&unix.IFF_UP == 0 {

@@ -111,8 +111,8 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	if c.dpdk {
-		return attach.RepairLease(ctx, r, &c.Config)
+	if c.dpdk { // without a link it can't be told whether a DEL is under way
+		return attach.CheckLease(ctx, r, &c.Config)
 	}
 	return attach.Repair(ctx, r, &c.Config, "")
 }
