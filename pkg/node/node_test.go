@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"math"
 	"net/netip"
 	"os"
 	"path/filepath"
@@ -280,5 +281,21 @@ func TestResultOfOldLibcni(t *testing.T) {
 	write(t, cache+"/results", filepath.Base(path), strings.Replace(string(text), `"netns": "/run/netns/there-is-none"`, `"other": ""`, 1))
 	if a := Read(t.Context(), o).Attachment(k); a.Netns != "/run/netns/there-is-none" || a.State != Gone {
 		t.Errorf("%+v", a)
+	}
+}
+
+func TestPool(t *testing.T) {
+	for used, want := range map[uint64]string{0: "ok", 79: "ok", 80: "weak", 94: "weak", 95: "bad", 100: "bad"} {
+		if p := (&Pool{Size: 100, Used: used}); p.Level() != want || p.Percent() != int(used) {
+			t.Errorf("%d of 100: %s, %d percent", used, p.Level(), p.Percent())
+		}
+	}
+	for size, want := range map[uint64]string{253: "253", 1<<48 - 2: "2^48", math.MaxUint64: "2^64"} {
+		if p := (&Pool{Size: size}); p.SizeText() != want {
+			t.Errorf("%d: %s", size, p.SizeText())
+		}
+	}
+	if p := (&Pool{}); p.Level() != "bad" {
+		t.Error("a pool without addresses has some")
 	}
 }

@@ -44,7 +44,7 @@ func newZoo(t *testing.T) *zoo {
 	z.add("web", "demo", args+podName, "-p", "8080:80", "-p", "127.0.0.1:5353:53/udp")
 	z.add("ghost", "demo", "", "-p", "8081:81")
 	z.add("lost", "demo", "", "-p", "8082:82")
-	z.add("edge", "edge", "")
+	z.add("edge", "edge", args+"ed\x1b[2Jge")
 	z.add("lan", "lan", `CAP_ARGS={"portMappings": [{"hostPort": 7777, "containerPort": 77, "protocol": "tcp"}]}`) // which reaches no plugin
 	z.add("old", "old", "", "-p", "9090:90", "--bin-dir", netlab.Reference(t))
 	z.pods["ghost"].Delete(t)
@@ -137,6 +137,18 @@ func TestShow(t *testing.T) {
 			t.Errorf("%v: %d attachments, want %d", c.args, got, c.count)
 		}
 	}
+	if strings.Contains(printed, "\x1b") || !strings.Contains(printed, "shop/ed?[2Jge") {
+		t.Errorf("what a container is called reaches the terminal:\n%s", printed)
+	}
+	if strings.Index(printed, z.address["web"]) > strings.Index(printed, z.address["ghost"]) {
+		t.Errorf("not ordered by address:\n%s", printed)
+	}
+	if got := line(printed, "demo web"); strings.Contains(got, "?") {
+		t.Errorf("a port is there twice: %s", got)
+	}
+	if d := z.document("--network", "edge"); len(d["unread"].([]any))+len(d["unowned"].([]any)) > 0 {
+		t.Errorf("of the network edge: %v", d)
+	}
 	if got := line(z.show("--wide"), "demo", "ghost"); !strings.Contains(got, "/run/netns/ghost is gone") {
 		t.Errorf("--wide does not say why: %s", got)
 	}
@@ -184,6 +196,7 @@ func TestShowName(t *testing.T) {
 		ip address delete `+z.address["web2"]+`/24 dev eth0; ip address add 10.88.0.200/24 dev eth0; ip route add 10.9.0.0/16 dev eth0`)
 	z.addNetwork("idle", `[{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.61.0.0/24"}}]`)
 	z.host.MustRun(t, "sh", "-c", "mkdir -p /var/lib/cni/multus/results; cp -p "+resultsDir+"/demo-web-eth0 /var/lib/cni/multus/results; touch -d '2 days ago' /var/lib/cni/multus/results/*")
+	z.pods["web"].Background(t, z.host.Command("sleep", "infinity"))
 	hostEnd := plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}.HostEnd(0)
 	mac := regexp.MustCompile(`link/ether (\S+)`).FindStringSubmatch(z.pods["web"].MustRun(t, "ip", "link", "show", "dev", "eth0"))[1]
 	for _, c := range []struct {
@@ -194,7 +207,8 @@ func TestShowName(t *testing.T) {
 		{z.address["web"], "address", []string{"container web", "shop/" + podName, "alive", "/run/netns/web, inode ", "port of demo0", "10-demo.conflist", "8080->80/tcp",
 			"host-local: address " + z.address["web"], "bridge: link " + hostEnd, "portmap: portmap tcp/8080", "default via 10.88.0.1", resultsDir + "/demo-web-eth0",
 			"older /var/lib/cni/multus/results/demo-web-eth0 ("}},
-		{"web", "container", nil}, {"web/eth0", "container", nil}, {"demo/web/eth0", "container", nil},
+		{z.address["web"] + "/24", "address", nil},
+		{"web", "container", []string{"process ", " (sleep)"}}, {"web/eth0", "container", nil}, {"demo/web/eth0", "container", nil},
 		{podName, "pod", nil}, {"shop/" + podName, "pod", nil},
 		{hostEnd, "host end", nil}, {mac, "MAC address", nil}, {strings.ToUpper(mac), "MAC address", nil},
 		{"8080", "port", nil}, {":8080", "port", nil}, {"127.0.0.1:5353", "port", nil}, {"tcp/9090", "port", []string{"container old"}}, {"8082", "port", []string{"container lost"}},
@@ -225,8 +239,12 @@ func TestShowName(t *testing.T) {
 		if strings.Contains(printed, "not of ADD") != strings.Contains(printed, "container web2") {
 			t.Errorf("%s: what is inside is wrongly compared with what ADD gave:\n%s", c.name, printed)
 		}
-		if by := z.document(c.name)["matches"].([]any)[0].(map[string]any)["by"]; by != c.by {
-			t.Errorf("%s is found by %q, want %q", c.name, by, c.by)
+		matches, count := z.document(c.name)["matches"].([]any), 1
+		if c.name == "10.88.0.200" {
+			count = 2
+		}
+		if by := matches[0].(map[string]any)["by"]; by != c.by || len(matches) != count {
+			t.Errorf("%s is found by %q, want %q; %d matches", c.name, by, c.by, len(matches))
 		}
 	}
 	for name, want := range map[string]string{"webb": "there is web", "10.77.0.1": "no pool hands it out", "ff:ff:ff:ff:ff:fe": "nothing on this node"} {
@@ -323,14 +341,14 @@ func TestShowHTML(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, want := range []string{
-		"<h2>demo0</h2>", "<h2>old0</h2>", "<h2>uplink0</h2>", "routed by the host", "8080 → 80", "10.88.0.0/24", "3 of 253 used", "<b>1</b> gone", "demo-torn-eth0",
+		"<h2>demo0</h2>", "<h2>old0</h2>", "<h2>uplink0</h2>", "routed by the host", "8080 → 80", "10.88.0.0/24", "3 of 253 used", "<b>1</b> gone", "demo-torn-eth0", `class="box warning"`, "cache-torn",
 		"&lt;script&gt;alert(1)&lt;/script&gt;",
 	} {
 		if !bytes.Contains(text, []byte(want)) {
 			t.Errorf("%q is missing", want)
 		}
 	}
-	if found := regexp.MustCompile(`https?://|src=|@import|url\(|<script>alert`).Find(text); found != nil {
+	if found := regexp.MustCompile(`https?://|src=|@import|url\(|<script>alert|class="box info"`).Find(text); found != nil {
 		t.Errorf("the page has %q", found)
 	}
 	if out := z.show("--html", "-", "--network", "edge"); !strings.HasPrefix(out, "<!DOCTYPE html>") || strings.Contains(out, "demo0") {
@@ -361,6 +379,7 @@ func TestCompletion(t *testing.T) {
 		"run --net o":                  "old",
 		"exec " + z.address["edge"]:    z.address["edge"],
 		"capture edg":                  "edge",
+		"capture shop/e":               "",
 		"capture edge --ifname ":       "eth0",
 		"repair la":                    "lan",
 		"release " + z.address["lan"]:  z.address["lan"],

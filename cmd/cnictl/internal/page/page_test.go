@@ -153,3 +153,15 @@ func TestDense(t *testing.T) {
 		t.Errorf("%+v", p.Segments)
 	}
 }
+
+// TestPoolsOnce: the pools of a network that is behind two links are drawn once.
+func TestPoolsOnce(t *testing.T) {
+	one, two := attachment("a", "one", node.Alive), attachment("a", "two", node.Alive)
+	one.HostEnd, one.Master = &node.Link{Name: "veth1"}, "br1"
+	two.HostEnd, two.Master = &node.Link{Name: "veth2"}, "br2"
+	pool := &node.Pool{Subnet: "10.0.0.0/24", Range: "10.0.0.1-10.0.0.254", Size: 253, Used: 250, Gone: 1}
+	_, text := draw(t, &node.Node{Attachments: []*node.Attachment{one, two}, Networks: []*node.Network{{Name: "a", Attachments: 2, Pools: []*node.Pool{pool}}}})
+	if n := strings.Count(text, "250 of 253 used"); n != 1 || !strings.Contains(text, `class="pool bad"`) || !strings.Contains(text, `class="used" width="98"`) || !strings.Contains(text, `class="gone" width="1"`) {
+		t.Errorf("drawn %d times", n)
+	}
+}
