@@ -137,3 +137,6 @@ func (n *Node) at(path string) (*Namespace, error) {
 	n.readIDs(s)
 	return s, nil
 }
+
+// NamespaceNumbered returns the namespace that the host knows under a number, nil if there is none.
+func (n *Node) NamespaceNumbered(id int) *Namespace { return n.ids[id] }

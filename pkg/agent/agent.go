@@ -1,0 +1,140 @@
+// Package agent is what outlives a call of a plugin: it puts back what somebody takes from attachments, as soon as that happens, and removes
+// what is left of containers that have ended. It does what `cnictl repair` and `cnictl gc` do, by the same functions, and tells by its socket
+// what it did.
+//
+// Kernel and files are the only truth. The agent keeps nothing of them from one time to the next but for who was mended lately, what it has
+// said, and since when something is known to be gone. Nothing waits for it: a node without an agent works as ever.
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/containernetworking/cni/pkg/invoke"
+
+	"github.com/cnibox/cnibox/pkg/agent/watch"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/node/runtimes"
+)
+
+// Options say what an agent works on.
+type Options struct {
+	node.Options
+	BinDirs  []string
+	Exec     func(cacheDir string) invoke.Exec // calls plugins
+	Runtimes []runtimes.Runtime                // are asked what they run before something is removed
+
+	Dir   string        // of the agent's lock and socket
+	Grace time.Duration // for how long something has to be gone before it is removed
+	Every time.Duration // how often all is looked at, for what no event tells of
+
+	Log *slog.Logger
+}
+
+// Defaults of Options.
+const (
+	DefaultDir   = "/run/cnibox-agent"
+	DefaultGrace = time.Minute
+	DefaultEvery = 5 * time.Minute
+)
+
+// stopTime is how long what is under way has to end when the agent is told to stop.
+const stopTime = 10 * time.Second
+
+// Agent is one that runs.
+type Agent struct {
+	Options
+	life   context.Context // ends when the agent is told to stop
+	record record
+	mends  chan struct{} // a place for each repair that is under way
+	later  chan struct{} // has an entry while a look at all is put off
+	calm   calm
+	said   said
+	gone   gone
+	work   sync.WaitGroup // what is under way
+}
+
+// mendsAtOnce is how many repairs are under way at the same time: what is hit while one waits for calls that are under way to end is put
+// back beside it.
+const mendsAtOnce = 2
+
+// Run is an agent, until ctx ends.
+func Run(ctx context.Context, o Options) error {
+	a := &Agent{Options: o, life: ctx, mends: make(chan struct{}, mendsAtOnce), later: make(chan struct{}, 1), gone: gone{ended: make(chan struct{}, 1)}}
+	a.record.begin()
+	lock, err := a.lock()
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	w, err := watch.Start(ctx, watch.Options{})
+	if err != nil {
+		return err
+	}
+	a.mend(ctx, []watch.Hit{{Kind: watch.Filter, What: "the agent starts"}})
+	listener, err := a.listen()
+	if err != nil {
+		return err
+	}
+	ended := a.serve(ctx, listener)
+	a.notify("READY=1")
+	a.Log.Info("ready", "socket", a.socket(), "grace", o.Grace, "every", o.Every)
+	a.work.Go(func() { a.collectForEver(ctx) })
+	err = a.watchForEver(ctx, w)
+	a.notify("STOPPING=1")
+	a.finish(ended)
+	if ctx.Err() != nil {
+		a.Log.Info("stopped")
+		return nil
+	}
+	return err
+}
+
+// finish waits for what is under way.
+func (a *Agent) finish(server <-chan struct{}) {
+	done := make(chan struct{})
+	go func() {
+		a.work.Wait()
+		<-server
+		close(done)
+	}()
+	select {
+	case <-done:
+	case <-time.After(stopTime):
+		a.Log.Warn("what was under way has not ended, and is left to the next start")
+	}
+}
+
+// watchForEver has mended what is hit, and looks at all now and then.
+func (a *Agent) watchForEver(ctx context.Context, w *watch.Watch) error {
+	look := time.Now().Add(a.Every)
+	for {
+		until, stop := context.WithDeadline(ctx, look)
+		hits, err := w.Burst(until)
+		stop()
+		switch {
+		case ctx.Err() != nil:
+			return context.Cause(ctx)
+		case errors.Is(err, context.DeadlineExceeded):
+			hits = []watch.Hit{{Kind: watch.Filter, What: everything}}
+			look = time.Now().Add(a.Every)
+		case err != nil:
+			return err
+		}
+		if hits = a.endings(hits); len(hits) == 0 {
+			continue
+		}
+		select {
+		case a.mends <- struct{}{}:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+		a.work.Go(func() {
+			defer func() { <-a.mends }()
+			a.mend(ctx, hits)
+		})
+	}
+}

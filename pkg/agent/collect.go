@@ -1,0 +1,134 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/agent/watch"
+	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/node"
+)
+
+// Between looks for what is gone: soon after a namespace has ended, and not more often than that.
+const soon, seldom = time.Second, 30 * time.Second
+
+// gone knows since when something is seen to be gone, and when that is looked at next.
+type gone struct {
+	since map[string]time.Time // by attachment, or by what nobody holds
+	ended chan struct{}        // has an entry if a namespace has ended since the last look
+	said  said                 // of networks and attachments
+}
+
+// endings takes out of hits that namespaces have ended, which is for the collection.
+func (a *Agent) endings(hits []watch.Hit) (others []watch.Hit) {
+	for _, h := range hits {
+		if h.Kind != watch.Ended {
+			others = append(others, h)
+			continue
+		}
+		select {
+		case a.gone.ended <- struct{}{}:
+		default: // it is known already
+		}
+	}
+	return others
+}
+
+// collectForEver removes what is gone: some time after a namespace has ended, and now and then.
+func (a *Agent) collectForEver(ctx context.Context) {
+	next, last := time.Now(), time.Time{}
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-a.gone.ended:
+			due := time.Now().Add(soon)
+			if earliest := last.Add(seldom); due.Before(earliest) {
+				due = earliest
+			}
+			if due.Before(next) {
+				next = due
+			}
+		case <-time.After(time.Until(next)):
+			last = time.Now()
+			next = a.collect(ctx)
+		}
+	}
+}
+
+// collect removes what has been gone for the grace, and returns when to look again.
+func (a *Agent) collect(ctx context.Context) (next time.Time) {
+	o := collect.Options{Options: a.Options.Options, Runtimes: a.Runtimes, BinDirs: a.BinDirs, Exec: a.Exec}
+	r := collect.Plan(ctx, node.Read(ctx, o.Options), o)
+	now := time.Now()
+	next = now.Add(a.Every)
+	since := map[string]time.Time{}
+	var due []*collect.Item
+	for _, it := range r.Goes {
+		name := nameOf(it)
+		first, known := a.gone.since[name]
+		if !known {
+			first = now
+		}
+		since[name] = first
+		if end := first.Add(a.Grace); end.After(now) {
+			next = earlier(next, end)
+			continue
+		}
+		due = append(due, it)
+	}
+	a.gone.since = since
+	for _, s := range r.Stays {
+		if s.State == node.Gone { // such as one that is too young
+			next = earlier(next, now.Add(max(a.Grace, seldom)))
+		}
+	}
+	for _, s := range r.Stops {
+		if a.gone.said.add(s.Network, s.Why) {
+			a.Log.Warn("not all that is gone can be collected", "why", s.Why, "remedy", s.Remedy)
+		}
+	}
+	r.Goes = due
+	for _, it := range due {
+		if ctx.Err() != nil {
+			return next
+		}
+		r.Free(context.WithoutCancel(ctx), it, o)
+	}
+	r.Sweep(context.WithoutCancel(ctx), o)
+	for _, it := range due {
+		a.tellOf(it)
+	}
+	return next
+}
+
+func (a *Agent) tellOf(it *collect.Item) {
+	a.record.collected(it.Outcome)
+	switch it.Outcome {
+	case collect.Removed:
+		delete(a.gone.since, nameOf(it))
+		a.Log.Info("collected", "attachment", nameOf(it), "held", len(it.Held), "why", it.Why)
+	case collect.Failed:
+		if a.gone.said.add(nameOf(it), it.Reason) {
+			a.Log.Warn("it can't be collected, and is tried again", "attachment", nameOf(it), "error", it.Reason)
+		}
+	case collect.Skipped:
+		a.Log.Info("left alone", "attachment", nameOf(it), "why", it.Reason)
+	}
+}
+
+// nameOf returns whose an item is, or what it is if it is nobody's.
+func nameOf(it *collect.Item) string {
+	if it.Owner == "" && len(it.Held) > 0 {
+		return cmp.Or(it.Network, "-") + " " + it.Held[0].What
+	}
+	return it.Owner
+}
+
+func earlier(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

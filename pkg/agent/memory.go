@@ -1,0 +1,113 @@
+package agent
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/repair"
+)
+
+// An attachment that was mended often within a while is mended once a pause, so that a fight with somebody costs little.
+const (
+	often = 5
+	while = time.Minute
+	pause = 10 * time.Second
+)
+
+// calm knows who was mended lately.
+type calm struct {
+	mu     sync.Mutex
+	mended map[string][]time.Time // by attachment, the last times
+}
+
+// leave returns the attachments that can be looked at now, and those that have to wait.
+func (c *calm) leave(all []*node.Attachment, now time.Time) (list, hot []*node.Attachment) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, a := range all {
+		times := c.mended[a.Key().String()]
+		if len(times) == often && now.Sub(times[0]) < while && now.Sub(times[often-1]) < pause {
+			hot = append(hot, a)
+			continue
+		}
+		list = append(list, a)
+	}
+	return list, hot
+}
+
+func (c *calm) note(r *repair.Report) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.mended == nil {
+		c.mended = map[string][]time.Time{}
+	}
+	times := append(c.mended[keyOf(r)], time.Now())
+	c.mended[keyOf(r)] = times[max(0, len(times)-often):]
+}
+
+// forget forgets attachments that are not there any more.
+func (c *calm) forget(n *node.Node) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	keep(c.mended, n)
+}
+
+// said knows what was said of attachments, so that it is said once.
+type said struct {
+	mu    sync.Mutex
+	texts map[string]string
+}
+
+// add notes what is said of something, and reports whether that is new.
+func (s *said) add(about, text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.texts == nil {
+		s.texts = map[string]string{}
+	}
+	isNew := s.texts[about] != text
+	s.texts[about] = text
+	return isNew
+}
+
+// drop forgets what was said of something, and reports whether anything was.
+func (s *said) drop(about string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	_, was := s.texts[about]
+	delete(s.texts, about)
+	return was
+}
+
+// forget forgets what was said of attachments that are not there any more.
+func (s *said) forget(n *node.Node) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	keep(s.texts, n)
+}
+
+// all returns what is said.
+func (s *said) all() map[string]string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	all := maps.Clone(s.texts)
+	if all == nil {
+		all = map[string]string{}
+	}
+	return all
+}
+
+// keep removes from a map by attachment those that a node does not have.
+func keep[V any](m map[string]V, n *node.Node) {
+	known := map[string]bool{}
+	for _, a := range n.Attachments {
+		known[a.Key().String()] = true
+	}
+	for key := range m {
+		if !known[key] {
+			delete(m, key)
+		}
+	}
+}

@@ -1,0 +1,55 @@
+package agent
+
+import (
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/agent/watch"
+	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/repair"
+)
+
+// Mend is one repair of what was hit.
+type Mend struct {
+	Time     time.Time              `json:"time"`
+	Hit      string                 `json:"hit"` // what was hit, and by whom
+	Outcomes map[repair.Outcome]int `json:"outcomes"`
+	Seconds  float64                `json:"seconds"` // from the event until the last attachment had all back
+}
+
+// record counts what the agent did since it started.
+type record struct {
+	mu       sync.Mutex
+	since    time.Time
+	repairs  int
+	repaired int // attachments
+	removed  map[collect.Outcome]int
+	last     *Mend
+}
+
+func (r *record) begin() { r.since, r.removed = time.Now(), map[collect.Outcome]int{} }
+
+func (r *record) mended(hits []watch.Hit, outcomes map[repair.Outcome]int, took time.Duration) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if outcomes[repair.Repaired]+outcomes[repair.Wrong] == 0 {
+		return
+	}
+	r.repairs++
+	r.repaired += outcomes[repair.Repaired]
+	r.last = &Mend{Time: time.Now(), Hit: text(hits), Outcomes: outcomes, Seconds: took.Seconds()}
+}
+
+func (r *record) collected(o collect.Outcome) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.removed[o]++
+}
+
+// fill adds the counts to a status.
+func (r *record) fill(s *Status) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	s.Since, s.Repairs, s.Repaired, s.Collected, s.Last = r.since, r.repairs, r.repaired, maps.Clone(r.removed), r.last
+}
