@@ -47,14 +47,15 @@ const stopTime = 10 * time.Second
 // Agent is one that runs.
 type Agent struct {
 	Options
-	life   context.Context // ends when the agent is told to stop
-	record record
-	mends  chan struct{} // a place for each repair that is under way
-	later  chan struct{} // has an entry while a look at all is put off
-	calm   calm
-	said   said
-	gone   gone
-	work   sync.WaitGroup // what is under way
+	life     context.Context // ends when the agent is told to stop
+	record   record
+	mends    chan struct{} // a place for each repair that is under way
+	later    chan struct{} // has an entry while a look at all is put off
+	calm     calm
+	patience patience
+	said     said
+	gone     gone
+	work     sync.WaitGroup // what is under way
 }
 
 // mendsAtOnce is how many repairs are under way at the same time: what is hit while one waits for calls that are under way to end is put
@@ -74,7 +75,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	a.mend(ctx, []watch.Hit{{Kind: watch.Filter, What: "the agent starts"}})
+	a.mend(ctx, hits{{Kind: watch.Filter, What: "the agent starts"}})
 	listener, err := a.listen()
 	if err != nil {
 		return err
@@ -110,21 +111,27 @@ func (a *Agent) finish(server <-chan struct{}) {
 
 // watchForEver has mended what is hit, and looks at all now and then.
 func (a *Agent) watchForEver(ctx context.Context, w *watch.Watch) error {
-	look := time.Now().Add(a.Every)
+	look, waiting := time.Now().Add(a.Every), hits{}
 	for {
-		until, stop := context.WithDeadline(ctx, look)
-		hits, err := w.Burst(until)
+		wake := look
+		if len(waiting) > 0 {
+			wake = earlier(look, a.patience.end())
+		}
+		until, stop := context.WithDeadline(ctx, wake)
+		burst, err := w.Burst(until)
 		stop()
 		switch {
 		case ctx.Err() != nil:
 			return context.Cause(ctx)
-		case errors.Is(err, context.DeadlineExceeded):
-			hits = []watch.Hit{{Kind: watch.Filter, What: everything}}
-			look = time.Now().Add(a.Every)
-		case err != nil:
+		case err != nil && !errors.Is(err, context.DeadlineExceeded):
 			return err
 		}
-		if hits = a.endings(hits); len(hits) == 0 {
+		waiting = waiting.with(a.endings(burst))
+		if !time.Now().Before(look) {
+			waiting = hits{{Kind: watch.Filter, What: everything}}
+			look = time.Now().Add(a.Every)
+		}
+		if len(waiting) == 0 || !waiting.isUrgent() && time.Now().Before(a.patience.end()) {
 			continue
 		}
 		select {
@@ -132,9 +139,11 @@ func (a *Agent) watchForEver(ctx context.Context, w *watch.Watch) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
+		now := waiting
+		waiting = nil
 		a.work.Go(func() {
 			defer func() { <-a.mends }()
-			a.mend(ctx, hits)
+			a.mend(ctx, now)
 		})
 	}
 }

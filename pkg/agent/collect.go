@@ -21,8 +21,8 @@ type gone struct {
 }
 
 // endings takes out of hits that namespaces have ended, which is for the collection.
-func (a *Agent) endings(hits []watch.Hit) (others []watch.Hit) {
-	for _, h := range hits {
+func (a *Agent) endings(burst []watch.Hit) (others hits) {
+	for _, h := range burst {
 		if h.Kind != watch.Ended {
 			others = append(others, h)
 			continue

@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
@@ -17,66 +16,29 @@ import (
 const everything = "the look at everything"
 
 // mend puts back what hits have taken.
-func (a *Agent) mend(ctx context.Context, hits []watch.Hit) {
+func (a *Agent) mend(ctx context.Context, hits hits) {
 	begun := time.Now()
 	n := node.Read(ctx, a.Options.Options)
-	attachments, isAll := hit(n, hits)
+	attachments, isAll := hits.of(n)
 	attachments, hot := a.calm.leave(attachments, begun)
 	if len(hot) > 0 {
 		a.putOff(ctx, hot)
 	}
 	reports, err := repair.Attachments(ctx, attachments, repair.Options{Plugins: a.Plugins, Path: a.BinDirs})
 	if err != nil && ctx.Err() == nil {
-		a.Log.Error("what was hit can't be put back", "hit", text(hits), "error", err)
+		a.Log.Error("what was hit can't be put back", "hit", hits.text(), "error", err)
 	}
-	a.tell(hits, reports, time.Since(begun))
+	if !a.tell(hits, reports, time.Since(begun)) {
+		a.patience.rest(time.Since(begun))
+	}
 	if isAll {
 		a.calm.forget(n)
 		a.said.forget(n)
 	}
 }
 
-// hit returns the attachments that may have lost something, and whether these are all.
-func hit(n *node.Node, hits []watch.Hit) (list []*node.Attachment, isAll bool) {
-	links, namespaces := map[string]bool{}, map[*node.Namespace]bool{}
-	for _, h := range hits {
-		switch h.Kind {
-		case watch.Filter:
-			return n.Attachments, true
-		case watch.Link:
-			links[h.Link] = true
-		case watch.Inside:
-			if s := n.NamespaceNumbered(h.NSID); s != nil {
-				namespaces[s] = true
-			}
-		}
-	}
-	for _, a := range n.Attachments {
-		if a.Namespace != nil && namespaces[a.Namespace] || uses(a, links) {
-			list = append(list, a)
-		}
-	}
-	return list, false
-}
-
-// uses reports whether an attachment has one of the host's links.
-func uses(a *node.Attachment, links map[string]bool) bool {
-	if a.HostEnd != nil && links[a.HostEnd.Name] || links[a.Master] {
-		return true
-	}
-	if a.Result == nil || a.Result.Result == nil {
-		return false
-	}
-	for _, i := range a.Result.Result.Interfaces {
-		if i.Sandbox == "" && links[i.Name] {
-			return true
-		}
-	}
-	return false
-}
-
-// tell says what became of hits.
-func (a *Agent) tell(hits []watch.Hit, reports []*repair.Report, took time.Duration) {
+// tell says what became of hits, and reports whether anything was missing.
+func (a *Agent) tell(hits hits, reports []*repair.Report, took time.Duration) bool {
 	counts, first := map[repair.Outcome]int{}, ""
 	for _, r := range reports {
 		counts[r.Outcome]++
@@ -96,8 +58,9 @@ func (a *Agent) tell(hits []watch.Hit, reports []*repair.Report, took time.Durat
 	}
 	a.record.mended(hits, counts, took)
 	if counts[repair.Repaired] > 0 {
-		a.Log.Info("put back", "hit", text(hits), "attachments", counts[repair.Repaired], "first", first, "in", took.Round(time.Millisecond))
+		a.Log.Info("put back", "hit", hits.text(), "attachments", counts[repair.Repaired], "first", first, "in", took.Round(time.Millisecond))
 	}
+	return counts[repair.Repaired]+counts[repair.Wrong] > 0
 }
 
 // find says once what can't be put back.
@@ -130,25 +93,6 @@ func putBack(r *repair.Report) string {
 	return keyOf(r) + ": " + strings.Join(list, ", ")
 }
 
-// text says what was hit, and by whom.
-func text(hits []watch.Hit) string {
-	var list []string
-	for _, h := range hits {
-		what := h.What
-		if h.By != "" {
-			what += " by " + h.By
-		}
-		if !slices.Contains(list, what) {
-			list = append(list, what)
-		}
-	}
-	const most = 5
-	if rest := len(list) - most; rest > 0 {
-		list = append(list[:most], fmt.Sprintf("and %d more", rest))
-	}
-	return strings.Join(list, "; ")
-}
-
 // putOff has all looked at after a while, for attachments that somebody hits again and again.
 func (a *Agent) putOff(ctx context.Context, hot []*node.Attachment) {
 	select {
@@ -164,6 +108,6 @@ func (a *Agent) putOff(ctx context.Context, hot []*node.Attachment) {
 			return
 		}
 		<-a.later
-		a.mend(ctx, []watch.Hit{{Kind: watch.Filter, What: everything}})
+		a.mend(ctx, hits{{Kind: watch.Filter, What: everything}})
 	})
 }

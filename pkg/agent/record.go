@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/agent/watch"
 	"github.com/cnibox/cnibox/pkg/collect"
 	"github.com/cnibox/cnibox/pkg/repair"
 )
@@ -30,7 +29,7 @@ type record struct {
 
 func (r *record) begin() { r.since, r.removed = time.Now(), map[collect.Outcome]int{} }
 
-func (r *record) mended(hits []watch.Hit, outcomes map[repair.Outcome]int, took time.Duration) {
+func (r *record) mended(hits hits, outcomes map[repair.Outcome]int, took time.Duration) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if outcomes[repair.Repaired]+outcomes[repair.Wrong] == 0 {
@@ -38,7 +37,7 @@ func (r *record) mended(hits []watch.Hit, outcomes map[repair.Outcome]int, took 
 	}
 	r.repairs++
 	r.repaired += outcomes[repair.Repaired]
-	r.last = &Mend{Time: time.Now(), Hit: text(hits), Outcomes: outcomes, Seconds: took.Seconds()}
+	r.last = &Mend{Time: time.Now(), Hit: hits.text(), Outcomes: outcomes, Seconds: took.Seconds()}
 }
 
 func (r *record) collected(o collect.Outcome) {
