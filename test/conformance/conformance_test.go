@@ -45,6 +45,7 @@ var groups = []group{
 	chainRows,
 	dummyRows,
 	namesRows,
+	humanzRows,
 }
 
 // suite is a collection of plugins to test.
