@@ -40,7 +40,7 @@ func Locked(ctx context.Context, path string, do func() error) error {
 }
 
 // Acquire locks the file at path, which is created with mode if it is missing (its directory is not). It waits for other holders until ctx
-// ends, and wait at most; then the error (code 11, try again later) names the file and, if the kernel tells, the holder.
+// ends, and wait at most, or not at all if that is 0; then the error (code 11, try again later) names the file and, if the kernel tells, the holder.
 //
 // The kernel serves waiters in the order they came, so they wait in it and not in a loop of tries.
 func Acquire(ctx context.Context, path string, mode os.FileMode, wait time.Duration) (*Lock, error) {
@@ -71,6 +71,10 @@ func Acquire(ctx context.Context, path string, mode os.FileMode, wait time.Durat
 
 // await locks the file, or gives up and closes it.
 func await(ctx context.Context, f *os.File, end time.Time, wait time.Duration) error {
+	if wait <= 0 {
+		defer f.Close()
+		return busy(f.Name(), "it does not wait")
+	}
 	granted := make(chan error, 1)
 	go func() { granted <- flock(f, unix.LOCK_EX) }()
 	why := fmt.Sprintf("after %v", wait)

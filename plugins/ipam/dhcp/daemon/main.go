@@ -6,7 +6,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"log"
 	"net"
 	"os"
@@ -93,7 +92,7 @@ func run(s *settings) error {
 	}
 	if listener != nil {
 		s.socket = listener.Addr().String()
-	} else if _, err := isStale(s.socket); err != nil { // which is said at once, and not after a wait for the lock
+	} else if _, err := state.IsStale(s.socket); err != nil { // which is said at once, and not after a wait for the lock
 		return err
 	}
 	d := &daemon{settings: s, dir: dhcp.DirOf(s.socket), leases: leases{}}
@@ -103,7 +102,7 @@ func run(s *settings) error {
 	}
 	defer lock.Release() // when the socket is gone
 	if listener == nil {
-		if listener, err = listen(s.socket); err != nil {
+		if listener, err = state.Listen(s.socket); err != nil {
 			return err
 		}
 	}
@@ -134,40 +133,4 @@ func passedSocket() (net.Listener, error) {
 	file := os.NewFile(first, "systemd's socket")
 	defer file.Close()
 	return net.FileListener(file)
-}
-
-// listen makes the socket, in place of a stale one. The lock is held, so no other daemon does.
-func listen(path string) (net.Listener, error) {
-	stale, err := isStale(path)
-	if stale {
-		err = os.Remove(path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer unix.Umask(unix.Umask(0o177))
-	return net.Listen("unix", path)
-}
-
-// isStale reports whether a socket is there that nobody listens at. Anything else that is there is an error.
-func isStale(path string) (bool, error) {
-	file, err := os.Lstat(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	if file.Mode().Type() != fs.ModeSocket {
-		return false, fmt.Errorf("%s is no socket: remove it, or choose another path with -socketpath", path)
-	}
-	conn, err := net.Dial("unix", path)
-	if err == nil {
-		_ = conn.Close()
-		return false, fmt.Errorf("another daemon listens at %s", path)
-	}
-	if errors.Is(err, unix.ECONNREFUSED) {
-		return true, nil
-	}
-	return false, err
 }

@@ -1,0 +1,130 @@
+package socket
+
+import (
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// most is how many clients are listened to or answered at once.
+const most = 256
+
+// listener lets root in, and nobody else. When there are too many clients, the one goes that has taken longest to say what it wants: so
+// clients that say nothing can't keep others out.
+type listener struct {
+	*net.UnixListener
+	log *slog.Logger
+
+	said    time.Time // when it was last said that a client was refused
+	refused int       // clients since then
+
+	mu      sync.Mutex
+	reading map[*conn]time.Time // those that have not said what they want, by when they came
+	serving map[*conn]bool
+}
+
+func newListener(l *net.UnixListener, log *slog.Logger) *listener {
+	return &listener{UnixListener: l, log: log, reading: map[*conn]time.Time{}, serving: map[*conn]bool{}}
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		client, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		c := &conn{UnixConn: client, from: l}
+		if c.peer, err = peerOf(client); err != nil || c.peer.Uid != 0 {
+			l.warn("refused a client that is not root", c.peer)
+			refuse(client, http.StatusForbidden, "only root may use this socket\n")
+			continue
+		}
+		if l.admit(c) {
+			return c, nil
+		}
+		l.warn("refused a client: too many are being served", c.peer)
+		refuse(client, http.StatusServiceUnavailable, "too many clients: try again later\n")
+	}
+}
+
+// admit makes room for a client, if it can.
+func (l *listener) admit(c *conn) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if len(l.serving) >= most {
+		return false
+	}
+	if len(l.reading)+len(l.serving) >= most {
+		var slowest *conn
+		for r, came := range l.reading {
+			if slowest == nil || came.Before(l.reading[slowest]) {
+				slowest = r
+			}
+		}
+		delete(l.reading, slowest)
+		_ = slowest.UnixConn.Close() // its reader ends with an error, and closes the rest
+	}
+	l.reading[c] = time.Now()
+	return true
+}
+
+// serve notes that a client has said what it wants.
+func (l *listener) serve(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if _, is := l.reading[c]; is {
+		delete(l.reading, c)
+		l.serving[c] = true
+	}
+}
+
+func (l *listener) forget(c *conn) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	delete(l.reading, c)
+	delete(l.serving, c)
+}
+
+// Close ends listening. Clients that have not said what they want by now have to come again.
+func (l *listener) Close() error {
+	err := l.UnixListener.Close()
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for c := range l.reading {
+		_ = c.UnixConn.Close()
+	}
+	return err
+}
+
+// warn says that a client was refused, once in ten seconds.
+func (l *listener) warn(text string, peer unix.Ucred) {
+	l.refused++
+	if time.Since(l.said) < 10*time.Second {
+		return
+	}
+	l.log.Warn(text, "socket", l.Addr().String(), "uid", peer.Uid, "pid", peer.Pid, "program", program(peer), "clients", l.refused)
+	l.said, l.refused = time.Now(), 0
+}
+
+// refuse answers a client without listening to it.
+func refuse(c *net.UnixConn, status int, text string) {
+	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
+	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, http.StatusText(status), len(text), text)
+	_ = c.Close()
+}
+
+// program returns what the client says that it is called: a help for who reads the log, no more.
+func program(peer unix.Ucred) string {
+	name, err := os.ReadFile(fmt.Sprintf("/proc/%d/comm", peer.Pid))
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSpace(string(name))
+}

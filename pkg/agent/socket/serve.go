@@ -1,0 +1,111 @@
+package socket
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	"golang.org/x/sys/unix"
+)
+
+// What one client may take.
+const (
+	headerLimit = 5 * time.Second  // to say what it wants
+	bodyLimit   = 10 * time.Second // to send all of it
+	writeLimit  = 5 * time.Minute  // until it has its answer: longer than any request may take
+	maxBody     = 64 << 10 // a request has some hundred bytes
+	maxHeader   = 16 << 10
+
+	finish = 8 * time.Second // what is under way has when the agent stops; then it is cancelled
+	undo   = 2 * time.Second // and has this to undo what it did
+)
+
+// ErrStopping is why requests are cancelled that are under way when the agent stops.
+var ErrStopping = errors.New("the agent stops")
+
+// Serve answers requests until ctx ends, and finishes those that are under way then. A connection has one request.
+func Serve(ctx context.Context, l *net.UnixListener, handler http.Handler, log *slog.Logger) error {
+	requests, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	s := &http.Server{
+		Handler:           whole{handler},
+		ReadHeaderTimeout: headerLimit,
+		ReadTimeout:       bodyLimit,
+		WriteTimeout:      writeLimit,
+		MaxHeaderBytes:    maxHeader,
+		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
+		BaseContext:       func(net.Listener) context.Context { return requests },
+		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
+	}
+	s.SetKeepAlivesEnabled(false)
+	ended := make(chan error, 1)
+	go func() { ended <- s.Serve(newListener(l, log)) }()
+	select {
+	case err := <-ended:
+		return err
+	case <-ctx.Done():
+	}
+	if shutdown(s, finish) {
+		return nil
+	}
+	log.Warn("requests that are under way are cancelled: the agent stops", "socket", l.Addr().String())
+	cancel(ErrStopping)
+	shutdown(s, undo)
+	return s.Close()
+}
+
+// shutdown reports whether all requests have ended in time.
+func shutdown(s *http.Server, limit time.Duration) bool {
+	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	defer cancel()
+	return s.Shutdown(ctx) == nil
+}
+
+// connKey is that of a request's connection in its context.
+type connKey struct{}
+
+// Peer returns who sent a request.
+func Peer(r *http.Request) unix.Ucred {
+	c, is := r.Context().Value(connKey{}).(*conn)
+	if !is {
+		return unix.Ucred{}
+	}
+	return c.peer
+}
+
+// TakeFile returns the descriptor that came with a request, nil if none did. It is the caller's to close.
+func TakeFile(r *http.Request) *os.File {
+	c, is := r.Context().Value(connKey{}).(*conn)
+	if !is {
+		return nil
+	}
+	return c.take()
+}
+
+// whole has the handler called when the request's body is here, or is known not to come: its Read then returns why.
+type whole struct{ http.Handler }
+
+func (h whole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxBody))
+	if err != nil {
+		r.Body = io.NopCloser(io.MultiReader(bytes.NewReader(body), failing{err}))
+	} else {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+	}
+	if c, is := r.Context().Value(connKey{}).(*conn); is {
+		c.from.serve(c)
+	}
+	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // from now on, a read that ends means that the client has gone
+	h.Handler.ServeHTTP(w, r)
+}
+
+// failing is the end of a body that did not come.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) { return 0, f.err }
