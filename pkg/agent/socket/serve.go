@@ -19,7 +19,7 @@ const (
 	headerLimit = 5 * time.Second  // to say what it wants
 	bodyLimit   = 10 * time.Second // to send all of it
 	writeLimit  = 5 * time.Minute  // until it has its answer: longer than any request may take
-	maxBody     = 64 << 10 // a request has some hundred bytes
+	maxBody     = 64 << 10         // a request has some hundred bytes
 	maxHeader   = 16 << 10
 
 	finish = 8 * time.Second // what is under way has when the agent stops; then it is cancelled
