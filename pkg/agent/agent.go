@@ -15,6 +15,7 @@ import (
 
 	"github.com/containernetworking/cni/pkg/invoke"
 
+	"github.com/cnibox/cnibox/pkg/agent/socket"
 	"github.com/cnibox/cnibox/pkg/agent/watch"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/node/runtimes"
@@ -66,21 +67,22 @@ const mendsAtOnce = 2
 func Run(ctx context.Context, o Options) error {
 	a := &Agent{Options: o, life: ctx, mends: make(chan struct{}, mendsAtOnce), later: make(chan struct{}, 1), gone: gone{ended: make(chan struct{}, 1)}}
 	a.record.begin()
-	lock, err := a.lock()
+	passed := socket.FromSystemd()
+	place, err := socket.Own(a.socket())
 	if err != nil {
 		return err
 	}
-	defer lock.Release()
+	defer place.Close()
 	w, err := watch.Start(ctx, watch.Options{})
 	if err != nil {
 		return err
 	}
 	a.mend(ctx, hits{{Kind: watch.Filter, What: "the agent starts"}})
-	listener, err := a.listen()
+	listener, err := place.Listen(passed, "agent")
 	if err != nil {
 		return err
 	}
-	ended := a.serve(ctx, listener)
+	ended := a.serve(ctx, listener, a.handler())
 	a.notify("READY=1")
 	a.Log.Info("ready", "socket", a.socket(), "grace", o.Grace, "every", o.Every)
 	a.work.Go(func() { a.collectForEver(ctx) })

@@ -4,13 +4,11 @@ import (
 	"context"
 	"net"
 	"net/http"
-	"os"
 	"path/filepath"
-	"time"
 
 	"github.com/coreos/go-systemd/v22/daemon"
 
-	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/pkg/agent/socket"
 )
 
 // SocketName is the name of the agent's socket in its directory.
@@ -18,30 +16,15 @@ const SocketName = "agent.sock"
 
 func (a *Agent) socket() string { return filepath.Join(a.Dir, SocketName) }
 
-// lock makes this agent the only one of the node.
-func (a *Agent) lock() (*state.Lock, error) {
-	if err := os.MkdirAll(a.Dir, 0o700); err != nil {
-		return nil, err
-	}
-	return state.Acquire(context.Background(), filepath.Join(a.Dir, "lock"), 0o600, 0)
-}
-
-func (a *Agent) listen() (net.Listener, error) {
-	_ = os.Remove(a.socket())
-	return net.Listen("unix", a.socket())
-}
-
 // serve answers requests until ctx ends; what it returns is closed when the last one is answered.
-func (a *Agent) serve(ctx context.Context, l net.Listener) <-chan struct{} {
-	server := &http.Server{Handler: a.handler(), ReadHeaderTimeout: 5 * time.Second}
+func (a *Agent) serve(ctx context.Context, l *net.UnixListener, h http.Handler) <-chan struct{} {
 	ended := make(chan struct{})
-	go func() { _ = server.Serve(l) }()
-	context.AfterFunc(ctx, func() {
-		until, stop := context.WithTimeout(context.Background(), stopTime)
-		defer stop()
-		_ = server.Shutdown(until)
-		close(ended)
-	})
+	go func() {
+		defer close(ended)
+		if err := socket.Serve(ctx, l, h, a.Log); err != nil {
+			a.Log.Error("requests are not answered any more", "socket", l.Addr().String(), "error", err)
+		}
+	}()
 	return ended
 }
 
