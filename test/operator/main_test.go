@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cnibox/cnibox/test/harmtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -42,12 +43,9 @@ const demo = `{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
-	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
-		"firewall", "bandwidth", "sbr", "vrf", "flannel", "loopback", "chain")
+	host.InstallPlugins(t, harmtest.Plugins...)
 	return host, host.NewOutside(t)
 }
 
 // port is the capability argument that publishes a port of the container.
-func port(host, container int, protocol string) map[string]any {
-	return map[string]any{"portMappings": []map[string]any{{"hostPort": host, "containerPort": container, "protocol": protocol}}}
-}
+var port = harmtest.Port

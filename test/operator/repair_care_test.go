@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cnibox/cnibox/test/harmtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -24,12 +25,12 @@ func TestRepairHostile(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPatient(t)
-			bad, good := p.add(conflist(listUsual), "bad", port(8080, 80, "tcp")), p.add(conflist(listUsual), "good", port(8081, 80, "tcp"))
+			bad, good := p.add(harmtest.Conflist(harmtest.Usual), "bad", port(8080, 80, "tcp")), p.add(harmtest.Conflist(harmtest.Usual), "good", port(8081, 80, "tcp"))
 			rt := bad.RuntimeConf(nil)
 			rt.IfName = "net1"
-			p.attachAs(strings.NewReplacer("demo", "second", "10.88.0", "10.89.0", "fd00:88", "fd00:89").Replace(conflist(listBridge)), rt)
+			p.attachAs(strings.NewReplacer("demo", "second", "10.88.0", "10.89.0", "fd00:88", "fd00:89").Replace(harmtest.Conflist(harmtest.Bridge)), rt)
 			mac := strings.TrimSpace(bad.MustRun(t, "sh", "-c", "ip -o link show eth0 | sed 's/.*ether \\([^ ]*\\).*/\\1/'"))
-			other := strings.TrimSpace(p.host.MustRun(t, "cat", "/sys/class/net/"+good.end+"/ifindex"))
+			other := strings.TrimSpace(p.host.MustRun(t, "cat", "/sys/class/net/"+good.End+"/ifindex"))
 			before, inside := p.host.Snapshot(t), good.Snapshot(t)
 			bad.MustRun(t, "sh", "-ec", strings.NewReplacer("MAC=$(cat /sys/class/net/eth0/address); ", "", "MAC", mac, "OTHER", other).Replace(h.inside))
 			hurt := bad.Snapshot(t)
@@ -39,9 +40,9 @@ func TestRepairHostile(t *testing.T) {
 				t.Errorf("exit code %d\n%s", code, printed)
 			}
 			after := p.host.Snapshot(t)
-			for _, line := range strings.Split(before.Diff(after, ofRepair...), "\n") {
+			for _, line := range strings.Split(before.Diff(after, harmtest.OfRepair...), "\n") {
 				// Of the host there is only less than before, of the container itself and of what went with its interface.
-				ofBad := strings.Contains(line, "/"+bad.ID+"/") || strings.Contains(line, bad.end)
+				ofBad := strings.Contains(line, "/"+bad.ID+"/") || strings.Contains(line, bad.End)
 				if line != "" && !(strings.HasPrefix(line, "- ") && (ofBad || strings.Contains(line, "8080") || strings.Contains(line, "10.89.0") || strings.Contains(line, "fd00-89"))) {
 					t.Errorf("on the host: %s", line)
 				}
@@ -60,11 +61,11 @@ func TestRepairHostile(t *testing.T) {
 func TestRepairReused(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	gone := p.add(conflist(listUsual), "path", port(8080, 80, "tcp"))
+	gone := p.add(harmtest.Conflist(harmtest.Usual), "path", port(8080, 80, "tcp"))
 	gone.Pod.Replace(t)
 	rt := gone.RuntimeConf(nil)
 	rt.ContainerID = "another"
-	p.attachAs(conflist(listUsual), rt)
+	p.attachAs(harmtest.Conflist(harmtest.Usual), rt)
 	gone.SetLoopbackUp(t)
 	before, inside := p.host.Snapshot(t), gone.Snapshot(t)
 	p.script("nft flush ruleset")
@@ -75,7 +76,7 @@ func TestRepairReused(t *testing.T) {
 	if diff := inside.Diff(gone.Snapshot(t)); diff != "" {
 		t.Errorf("in the namespace:\n%s", diff)
 	}
-	for _, line := range strings.Split(before.Diff(p.host.Snapshot(t), ofRepair...), "\n") {
+	for _, line := range strings.Split(before.Diff(p.host.Snapshot(t), harmtest.OfRepair...), "\n") {
 		// The guard of a link is for published ports, which nobody has any more.
 		if line != "" && !(strings.HasPrefix(line, "- nft ") && (strings.Contains(line, "/"+gone.ID+"/") || strings.Contains(line, "8080") || strings.Contains(line, "inside_v1"))) {
 			t.Errorf("on the host: %s", line)
@@ -87,11 +88,11 @@ func TestRepairReused(t *testing.T) {
 func TestRepairTaken(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	first := p.add(conflist(listUsual), "first", port(8080, 80, "tcp"))
+	first := p.add(harmtest.Conflist(harmtest.Usual), "first", port(8080, 80, "tcp"))
 	p.script("rm /var/lib/cni/networks/demo/10.88.0.2 /var/lib/cni/networks/demo/last_reserved_ip.0")
-	second := p.add(conflist(listUsual), "second", nil)
-	if second.address != first.address {
-		t.Fatalf("addresses %s and %s", first.address, second.address)
+	second := p.add(harmtest.Conflist(harmtest.Usual), "second", nil)
+	if second.Address != first.Address {
+		t.Fatalf("addresses %s and %s", first.Address, second.Address)
 	}
 	first.MustRun(t, "ip", "address", "flush", "dev", "eth0")
 	before, inside, hurt := p.host.Snapshot(t), second.Snapshot(t), first.Snapshot(t)
@@ -99,7 +100,7 @@ func TestRepairTaken(t *testing.T) {
 	if code != 1 || !strings.Contains(printed, "10.88.0.2 of container "+first.ID) {
 		t.Errorf("exit code %d\n%s", code, printed)
 	}
-	if diff := before.Diff(p.host.Snapshot(t), ofRepair...) + inside.Diff(second.Snapshot(t)); diff != "" {
+	if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...) + inside.Diff(second.Snapshot(t)); diff != "" {
 		t.Errorf("of the other container:\n%s", diff)
 	}
 	if diff := hurt.Diff(first.Snapshot(t)); strings.Contains(diff, "10.88.0.2") {
@@ -111,7 +112,7 @@ func TestRepairTaken(t *testing.T) {
 func TestRepairForeign(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	p.add(conflist(listBridge+`,`+listPorts), "web", port(8080, 80, "tcp"))
+	p.add(harmtest.Conflist(harmtest.Bridge+`,`+harmtest.Ports), "web", port(8080, 80, "tcp"))
 	p.host.InstallPlugin(t, "portmap", "/bin/true")
 	p.script("nft flush ruleset")
 	printed := p.must("repair")
@@ -127,7 +128,7 @@ func TestRepairForeign(t *testing.T) {
 func TestRepairForeignLink(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	web := p.add(conflist(listUsual), "web", port(8080, 80, "tcp"))
+	web := p.add(harmtest.Conflist(harmtest.Usual), "web", port(8080, 80, "tcp"))
 	p.host.InstallPlugin(t, "bridge", "/bin/true")
 	web.MustRun(t, "ip", "link", "del", "eth0")
 	p.script("nft flush ruleset")
@@ -152,28 +153,28 @@ func TestRepairReference(t *testing.T) {
 			t.Parallel()
 			p := newPatient(t)
 			p.host.InstallFrom(t, netlab.Reference(t), "bridge", "host-local", "portmap")
-			network := conflist(listUsual)
+			network := harmtest.Conflist(harmtest.Usual)
 			if tt.keys != "" {
 				network = strings.NewReplacer(`"ipMasq": true`, `"ipMasq": true, "ipMasqBackend": `+tt.keys, `"type": "portmap"`, tt.backend+`"type": "portmap"`).Replace(network)
 			}
 			web := p.add(network, "web", port(8080, 80, "tcp"))
-			web.serve(t)
+			web.Serve(t)
 			p.host.InstallPlugins(t, "bridge", "host-local", "portmap")
 			before := p.host.Snapshot(t)
 			if printed := p.must("repair"); !strings.Contains(printed, "1 attachments: 1 right") {
 				t.Errorf("what the reference has made is not right:\n%s", printed)
 			}
-			if diff := before.Diff(p.host.Snapshot(t), ofRepair...); diff != "" {
+			if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...); diff != "" {
 				t.Errorf("what is right has changed:\n%s", diff)
 			}
-			open := dial(t, &p.outside.Namespace, netlab.HostIPv4+":8080")
-			p.script(tt.harm + "; ip link set " + web.end + " nomaster; ip address flush dev demo0")
+			open := harmtest.Dial(t, &p.outside.Namespace, netlab.HostIPv4+":8080")
+			p.script(tt.harm + "; ip link set " + web.End + " nomaster; ip address flush dev demo0")
 			web.MustRun(t, "ip", "address", "flush", "dev", "eth0")
 			p.must("repair")
-			if err := echo(open); err != nil {
+			if err := harmtest.Echo(open); err != nil {
 				t.Error(err)
 			}
-			dial(t, &p.outside.Namespace, netlab.HostIPv4+":8080")
+			harmtest.Dial(t, &p.outside.Namespace, netlab.HostIPv4+":8080")
 			if rules := p.host.MustRun(t, "nft", "list", "ruleset"); tt.name == "no backend" && strings.Contains(rules, "inet cnibox ") {
 				t.Errorf("what was in iptables is in nftables, too:\n%s", rules)
 			}
@@ -192,11 +193,11 @@ func TestRepairReference(t *testing.T) {
 func TestRepairRace(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	stays := p.add(conflist(listLimited), "stays", port(9000, 80, "tcp"))
+	stays := p.add(harmtest.Conflist(harmtest.Limited), "stays", port(9000, 80, "tcp"))
 	before := p.host.Snapshot(t)
 	for i := range 24 {
-		c := p.add(conflist(listLimited), "goes"+strconv.Itoa(i), port(8000, 80, "tcp"))
-		p.script("nft delete table inet cnibox; ip link set " + c.end + " nomaster; tc qdisc del dev " + c.end + " root; ip link del " + c.ifb)
+		c := p.add(harmtest.Conflist(harmtest.Limited), "goes"+strconv.Itoa(i), port(8000, 80, "tcp"))
+		p.script("nft delete table inet cnibox; ip link set " + c.End + " nomaster; tc qdisc del dev " + c.End + " root; ip link del " + c.IFB)
 		repaired := make(chan string)
 		go func() {
 			_, printed := p.cnictl("repair")
@@ -204,16 +205,16 @@ func TestRepairRace(t *testing.T) {
 		}()
 		const begins, step = 280, 10 // milliseconds: when the second look begins, and how far apart the tries are
 		time.Sleep(time.Duration(begins+step*i) * time.Millisecond)
-		if err := p.host.DelList(conflist(listLimited), c.RuntimeConf(port(8000, 80, "tcp"))); err != nil {
+		if err := p.host.DelList(harmtest.Conflist(harmtest.Limited), c.RuntimeConf(port(8000, 80, "tcp"))); err != nil {
 			t.Error(err)
 		}
 		printed := <-repaired
 		c.Pod.Delete(t)
-		if diff := before.Diff(p.host.Snapshot(t), append(ofRepair, "file /var/lib/cni/networks/demo/last", "file /var/lib/cni/networks/.cnibox", "file /run/netns")...); diff != "" {
+		if diff := before.Diff(p.host.Snapshot(t), append(harmtest.OfRepair, "file /var/lib/cni/networks/demo/last", "file /var/lib/cni/networks/.cnibox", "file /run/netns")...); diff != "" {
 			t.Errorf("left by try %d:\n%s\n%s", i, diff, printed)
 		}
 	}
-	if err := p.host.CheckList(conflist(listLimited), stays.RuntimeConf(port(9000, 80, "tcp"))); err != nil {
+	if err := p.host.CheckList(harmtest.Conflist(harmtest.Limited), stays.RuntimeConf(port(9000, 80, "tcp"))); err != nil {
 		t.Error(err)
 	}
 }
@@ -223,7 +224,7 @@ func TestRepairTwice(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	for i := range 5 {
-		p.add(conflist(listLimited), "web"+strconv.Itoa(i), port(8000+i, 80, "tcp"))
+		p.add(harmtest.Conflist(harmtest.Limited), "web"+strconv.Itoa(i), port(8000+i, 80, "tcp"))
 	}
 	before := p.host.Snapshot(t)
 	p.script("nft flush ruleset; ip link del demo0")
@@ -237,7 +238,7 @@ func TestRepairTwice(t *testing.T) {
 	if one, two := <-codes, <-codes; one+two != 0 {
 		t.Errorf("exit codes %d and %d", one, two)
 	}
-	if diff := before.Diff(p.host.Snapshot(t), ofRepair...); diff != "" {
+	if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...); diff != "" {
 		t.Errorf("after both:\n%s", diff)
 	}
 }
@@ -246,9 +247,9 @@ func TestRepairTwice(t *testing.T) {
 func TestRepairChosen(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	one, two := p.add(conflist(listUsual), "one", nil), p.add(conflist(listUsual), "two", nil)
-	p.script("ip link set " + one.end + " nomaster; ip link set " + two.end + " nomaster")
-	for _, name := range []string{one.address, one.ID[:8], one.end} {
+	one, two := p.add(harmtest.Conflist(harmtest.Usual), "one", nil), p.add(harmtest.Conflist(harmtest.Usual), "two", nil)
+	p.script("ip link set " + one.End + " nomaster; ip link set " + two.End + " nomaster")
+	for _, name := range []string{one.Address, one.ID[:8], one.End} {
 		printed := p.must("repair", name)
 		if !strings.Contains(printed, "1 attachments: ") {
 			t.Errorf("repair %s:\n%s", name, printed)

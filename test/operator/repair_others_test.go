@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cnibox/cnibox/test/harmtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -15,15 +16,15 @@ import (
 func TestRepairForcesNothing(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	forced := listWith(`"forceAddress": true`)
-	p.add(conflist(forced), "first", nil)
-	p.add(strings.NewReplacer(`"demo"`, `"second"`, "10.88.0", "10.89.0", "fd00:88", "fd00:89").Replace(conflist(forced)), "second", nil)
+	forced := harmtest.With(`"forceAddress": true`)
+	p.add(harmtest.Conflist(forced), "first", nil)
+	p.add(strings.NewReplacer(`"demo"`, `"second"`, "10.88.0", "10.89.0", "fd00:88", "fd00:89").Replace(harmtest.Conflist(forced)), "second", nil)
 	before := p.host.Snapshot(t)
 	code, printed := p.cnictl("repair")
 	if code != 1 || !strings.Contains(printed, "already has an IP address different from 10.88.0.1/24: 10.89.0.1/24") {
 		t.Errorf("exit code %d\n%s", code, printed)
 	}
-	if diff := before.Diff(p.host.Snapshot(t), ofRepair...); diff != "" {
+	if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...); diff != "" {
 		t.Errorf("what changed:\n%s", diff)
 	}
 }
@@ -32,15 +33,15 @@ func TestRepairForcesNothing(t *testing.T) {
 func TestRepairStealsNoRoute(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	same := conflist(`{"type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.66.0.5/24", "gateway": "10.66.0.1"}]}}`)
+	same := harmtest.Conflist(`{"type": "ptp", "ipam": {"type": "static", "addresses": [{"address": "10.66.0.5/24", "gateway": "10.66.0.1"}]}}`)
 	p.add(same, "first", nil)
 	second := p.add(same, "second", nil)
 	before := p.host.Snapshot(t)
 	if code, printed := p.cnictl("repair"); code != 1 || !strings.Contains(printed, "does not route 10.66.0.5") {
 		t.Errorf("exit code %d\n%s", code, printed)
 	}
-	if diff := before.Diff(p.host.Snapshot(t), ofRepair...); diff != "" {
-		t.Errorf("the route of %s:\n%s", second.end, diff)
+	if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...); diff != "" {
+		t.Errorf("the route of %s:\n%s", second.End, diff)
 	}
 }
 
@@ -48,7 +49,7 @@ func TestRepairStealsNoRoute(t *testing.T) {
 func TestRepairUDP(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	web := p.add(conflist(listUsual), "web", port(5353, 53, "udp"))
+	web := p.add(harmtest.Conflist(harmtest.Usual), "web", port(5353, 53, "udp"))
 	web.ServeUDP(t, ":53")
 	dialUDP := func() net.Conn {
 		conn, err := p.outside.DialContext(context.Background(), "udp", netlab.HostIPv4+":5353")
@@ -99,7 +100,7 @@ func TestRepairSwapped(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	pod := p.host.NewPod(t, "swaps")
-	first := conflist(`{"type": "macvlan", "master": "uplink0", ` + addressKeys + `}`)
+	first := harmtest.Conflist(`{"type": "macvlan", "master": "uplink0", ` + harmtest.AddressKeys + `}`)
 	p.attachAs(first, pod.RuntimeConf(nil))
 	rt := pod.RuntimeConf(nil)
 	rt.IfName = "net1"
@@ -118,7 +119,7 @@ func TestRepairSwapped(t *testing.T) {
 func TestRepairAllowlist(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	web := p.add(conflist(listTuned), "web", nil)
+	web := p.add(harmtest.Conflist(harmtest.Tuned), "web", nil)
 	p.script("mkdir -p /etc/cni/tuning; echo '^net.core' >/etc/cni/tuning/allowlist.conf")
 	web.MustRun(t, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/conf/eth0/arp_filter")
 	if code, printed := p.cnictl("repair"); code != 1 || !strings.Contains(printed, "is not allowed") {
@@ -133,10 +134,10 @@ func TestRepairAllowlist(t *testing.T) {
 func TestRepairSkips(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	p.add(strings.Replace(conflist(listUsual), `"name"`, `"disableCheck": true, "name"`, 1), "unchecked", nil)
-	torn := p.add(strings.Replace(conflist(listUsual), `"demo"`, `"torn"`, 1), "torn", nil)
+	p.add(strings.Replace(harmtest.Conflist(harmtest.Usual), `"name"`, `"disableCheck": true, "name"`, 1), "unchecked", nil)
+	torn := p.add(strings.Replace(harmtest.Conflist(harmtest.Usual), `"demo"`, `"torn"`, 1), "torn", nil)
 	p.script(`cd /var/lib/cni/results; sed -i 's/"result": *{/"result": [{/; s/}$/}]/' torn-*`)
-	gone := p.add(conflist(listUsual), "gone", nil)
+	gone := p.add(harmtest.Conflist(harmtest.Usual), "gone", nil)
 	gone.Pod.Delete(t)
 	p.script("nft flush ruleset")
 	before := p.host.Snapshot(t)
@@ -146,7 +147,7 @@ func TestRepairSkips(t *testing.T) {
 			t.Errorf("repair does not say %q:\n%s", text, printed)
 		}
 	}
-	if diff := before.Diff(p.host.Snapshot(t), ofRepair...); diff != "" {
+	if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...); diff != "" {
 		t.Errorf("what changed:\n%s", diff)
 	}
 }
@@ -155,7 +156,7 @@ func TestRepairSkips(t *testing.T) {
 func TestRepairBesideOthers(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	p.add(conflist(listLimited), "stays", port(9000, 80, "tcp"))
+	p.add(harmtest.Conflist(harmtest.Limited), "stays", port(9000, 80, "tcp"))
 	before := p.host.Snapshot(t)
 	ended, repaired := make(chan struct{}), make(chan string)
 	go func() {
@@ -180,11 +181,11 @@ func TestRepairBesideOthers(t *testing.T) {
 			var err error
 			for i := 0; i < each && err == nil; i++ {
 				rt.ContainerID = fmt.Sprintf("comes%d-%d", w, i)
-				if _, err = p.host.AddList(conflist(listLimited), rt); err == nil {
-					err = p.host.CheckList(conflist(listLimited), rt)
+				if _, err = p.host.AddList(harmtest.Conflist(harmtest.Limited), rt); err == nil {
+					err = p.host.CheckList(harmtest.Conflist(harmtest.Limited), rt)
 				}
 				if err == nil {
-					err = p.host.DelList(conflist(listLimited), rt)
+					err = p.host.DelList(harmtest.Conflist(harmtest.Limited), rt)
 				}
 			}
 			done <- err
@@ -199,7 +200,7 @@ func TestRepairBesideOthers(t *testing.T) {
 	if printed := <-repaired; strings.Contains(printed, "put back") {
 		t.Errorf("what was being made or taken away was repaired:\n%s", printed)
 	}
-	if diff := before.Diff(p.host.Snapshot(t), append(ofRepair, "file /var/lib/cni/networks/demo/last", "file /var/lib/cni/networks/.cnibox", "file /run/netns", "mount /run/netns")...); diff != "" {
+	if diff := before.Diff(p.host.Snapshot(t), append(harmtest.OfRepair, "file /var/lib/cni/networks/demo/last", "file /var/lib/cni/networks/.cnibox", "file /run/netns", "mount /run/netns")...); diff != "" {
 		t.Errorf("left:\n%s", diff)
 	}
 }
