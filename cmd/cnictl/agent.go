@@ -47,6 +47,7 @@ same with it and without.
 	flags := cmd.Flags()
 	flags.DurationVar(&o.Grace, "grace", agent.DefaultGrace, "for how long a container has to be gone before what it leaves is removed")
 	flags.DurationVar(&o.Every, "every", agent.DefaultEvery, "how often everything is looked at")
+	flags.StringVar(&o.Metrics, "metrics", "", "a TCP `address` at which to serve the metrics to Prometheus, such as 127.0.0.1:9469")
 	addAgentDirFlag(cmd, &o.Dir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Grace < 0 || o.Every < time.Second {

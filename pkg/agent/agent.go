@@ -32,6 +32,8 @@ type Options struct {
 	Grace time.Duration // for how long something has to be gone before it is removed
 	Every time.Duration // how often all is looked at, for what no event tells of
 
+	Metrics string // a TCP address at which the metrics are served, too; "" is none
+
 	Log *slog.Logger
 }
 
@@ -73,6 +75,10 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer place.Close()
+	metrics, err := a.listenForMetrics(ctx)
+	if err != nil {
+		return err
+	}
 	w, err := watch.Start(ctx, watch.Options{})
 	if err != nil {
 		return err
@@ -83,6 +89,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	ended := a.serve(ctx, listener, a.handler())
+	a.serveMetrics(ctx, metrics)
 	a.notify("READY=1")
 	a.Log.Info("ready", "socket", a.socket(), "grace", o.Grace, "every", o.Every)
 	a.work.Go(func() { a.collectForEver(ctx) })
