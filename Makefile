@@ -14,7 +14,7 @@ GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid=' \
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME := 10s
 
-.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu test-systemd crash install uninstall setup clean
+.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu test-systemd crash soak install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -36,7 +36,7 @@ unit: ## unit tests, and each fuzz test on its seeds
 	go test $$(go list ./... | grep -v /test/)
 
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 20m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 20m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml
@@ -61,6 +61,9 @@ conformance: setup build ## try all rows on cnibox, the reference plugins and th
 e2e-runtimes: build ## containerd, podman and BuildKit with cnibox
 	@scripts/setup-runtimes.sh
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 20m ./test/runtimes
+
+soak: setup build ## the agent beside 50,000 calls, and what it puts back at 1, 100 and 1,000 attachments (an hour)
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 2h ./test/agent -args -long
 
 bench: setup build ## measure against the reference plugins into docs/benchmarks (a quarter of an hour on a quiet machine)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -bench Plugins -benchtime 1x -timeout 2h -args -report $(CURDIR)/docs/benchmarks

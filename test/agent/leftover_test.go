@@ -1,0 +1,121 @@
+package agent
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/test/harmtest"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+const resultsDir = netlab.CacheDir + "/results"
+
+// age makes attachments some minutes old, so that none of them can be that of an ADD under way.
+func age(t testing.TB, host *netlab.Host) {
+	t.Helper()
+	host.MustRun(t, "sh", "-ec", `touch -d "5 minutes ago" /var/lib/cni/networks/*/*; touch -d "4 minutes ago" `+resultsDir+`/*`)
+}
+
+// leftOf says what a node has of a container.
+func leftOf(t testing.TB, host *netlab.Host, c *harmtest.Container) (parts []string) {
+	t.Helper()
+	for what, script := range map[string]string{
+		"lease":  "grep -rl " + c.ID + " /var/lib/cni/networks",
+		"rules":  "nft list ruleset | grep " + c.ID[:20],
+		"result": "ls " + resultsDir + " | grep " + c.ID,
+	} {
+		if _, err := host.Output(host.Command("sh", "-c", script)); err == nil {
+			parts = append(parts, what)
+		}
+	}
+	return parts
+}
+
+// lives says what is wrong with a container that lives.
+func lives(t testing.TB, host *netlab.Host, c *harmtest.Container, number int) {
+	t.Helper()
+	if err := host.CheckList(c.List, c.RuntimeConf(port(number))); err != nil {
+		t.Errorf("%s: %v", c.Name(), err)
+	}
+	if err := host.Ping(c.Address, timeout); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestCollect: namespaces end without a DEL, by their path and with their process. What they leave is removed after the grace. It is not of
+// one whose namespace is kept by a process, or whose runtime alone has stopped.
+func TestCollect(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t)
+	byPath := harmtest.Attach(t, host, usual, "bypath", port(8000))
+	byProcess := ofProcess(t, host, "byprocess", 8001)
+	kept := harmtest.Attach(t, host, usual, "kept", port(8002))
+	stopped := harmtest.Attach(t, host, usual, "stopped", port(8003))
+	kept.Background(t, kept.Command("sleep", "1000"))
+	// A runtime that has stopped leaves its socket, which nobody answers on.
+	host.MustRun(t, "sh", "-c", "mkdir -p /run/containerd && python3 -c 'import socket; socket.socket(socket.AF_UNIX).bind(\"/run/containerd/containerd.sock\")'")
+	age(t, host)
+	const grace = 2 * time.Second
+	a := start(t, host, "--grace", grace.String(), "--every", "1s")
+
+	ended := time.Now()
+	byPath.Delete(t)
+	byProcess.end()
+	kept.Delete(t)
+	for _, c := range []*harmtest.Container{byPath, byProcess.Container} {
+		await(t, c.Name()+" to have less", func() bool { return len(leftOf(t, host, c)) < 3 })
+		if after := time.Since(ended); after < grace {
+			t.Errorf("%s was collected after %v, in the grace of %v", c.Name(), after, grace)
+		}
+		await(t, c.Name()+" to be collected", func() bool { return len(leftOf(t, host, c)) == 0 })
+	}
+	await(t, "it to be said", func() bool { return a.status().Collected["removed"] == 2 })
+	for _, c := range []*harmtest.Container{kept, stopped} {
+		if left := leftOf(t, host, c); len(left) != 3 {
+			t.Errorf("%s has %v left", c.Name(), left)
+		}
+	}
+	lives(t, host, stopped, 8003)
+	if err := host.Ping(kept.Address, timeout); err != nil {
+		t.Error(err)
+	}
+	if n := a.log.count(`msg="put back"`) + a.log.count("can't be"); n > 0 {
+		t.Errorf("it has done more than to collect:\n%s", a.log)
+	}
+}
+
+// TestKilledCollecting kills an agent in the middle of a collection. The next one completes it, and nothing that lives is lost.
+func TestKilledCollecting(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t)
+	const all = 24
+	var gone []*harmtest.Container
+	for i := range all {
+		gone = append(gone, harmtest.Attach(t, host, usual, fmt.Sprint("gone", i), port(8000+i)))
+	}
+	stays := harmtest.Attach(t, host, usual, "stays", port(9000))
+	age(t, host)
+	var waits []func()
+	for _, c := range gone {
+		waits = append(waits, c.BeginDelete(t))
+	}
+	for _, wait := range waits {
+		wait()
+	}
+	a := begin(t, host, "--grace", "0s")
+	leases := func() int { return strings.Count(host.MustRun(t, "ls", "/var/lib/cni/networks/demo"), "10.88.0.") }
+	await(t, "some to be collected", func() bool { return leases() < all-2 })
+	a.kill()
+	t.Logf("killed when %d of %d were left", leases()-1, all)
+	if leases() == 1 {
+		t.Error("the collection was over by then")
+	}
+	start(t, host, "--grace", "0s")
+	await(t, "the rest to be collected", func() bool { return leases() == 1 })
+	for _, c := range gone {
+		await(t, c.Name()+" to be collected", func() bool { return len(leftOf(t, host, c)) == 0 })
+	}
+	lives(t, host, stays, 9000)
+}
