@@ -1,0 +1,174 @@
+package contiv
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/contiv"
+)
+
+func openFile(t testing.TB, path string) *os.File {
+	t.Helper()
+	f, err := os.Open(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = f.Close() })
+	return f
+}
+
+func inodeOf(t testing.TB, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	if err := unix.Stat(path, &st); err != nil {
+		t.Fatal(err)
+	}
+	return st.Ino
+}
+
+func descriptors(t testing.TB) int {
+	t.Helper()
+	list, err := os.ReadDir("/proc/self/fd")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return len(list)
+}
+
+// What is no network namespace of a container is refused, by path and as a file, and leaves nothing open.
+func TestNamespacesThatAreRefused(t *testing.T) {
+	b := newBench(t)
+	dir := t.TempDir()
+	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
+	b.write(file, "")
+	b.must(unix.Mkfifo(fifo, 0o600))
+	const mine = "/proc/self/ns/net"
+	good := newNetns(t)
+	tests := []struct {
+		name, path, passed, header string
+	}{
+		{name: "a file", path: file},
+		{name: "a pipe that nobody writes to", path: fifo},
+		{name: "a directory", path: dir},
+		{name: "nothing", path: "/none"},
+		{name: "no path", path: ""},
+		{name: "no absolute path", path: "run/netns/web"},
+		{name: "a path of 5,000 bytes", path: "/" + strings.Repeat("x/", 2500)},
+		{name: "a mount namespace", path: "/proc/self/ns/mnt"},
+		{name: "the agent's own", path: mine},
+		{name: "a file, passed", path: good, passed: file},
+		{name: "a mount namespace, passed", path: good, passed: "/proc/self/ns/mnt"},
+		{name: "the agent's own, passed", path: good, passed: mine},
+		{name: "another one than at its path", path: newNetns(t), passed: good},
+		{name: "another one than at the path in the header", path: "/proc/1/ns/net", passed: good, header: newNetns(t)},
+	}
+	before := 0
+	for round := range 1000/len(tests) + 1 {
+		for _, tt := range tests {
+			var passed *os.File
+			if tt.passed != "" {
+				f, err := os.Open(tt.passed)
+				b.must(err)
+				passed = f
+			}
+			a := read(t, b.connect(contiv.AddPath, of("c1", tt.path), passed, tt.header))
+			if passed != nil {
+				b.must(passed.Close())
+			}
+			if a.code != 500 || a.Result != 8 || a.ErrMsg != "Error moving to netns" || !strings.HasPrefix(a.ErrInfo, "Err: ") {
+				t.Fatalf("%s: %d %s", tt.name, a.code, a.body)
+			}
+		}
+		if round == 0 {
+			until(t, "all is closed", func() bool { before = descriptors(t); return b.locked() == 0 })
+		}
+	}
+	if got := b.said(); got != "" {
+		t.Errorf("plugins were called: %.80s", got)
+	}
+	until(t, "all descriptors are closed", func() bool { return descriptors(t) <= before })
+	b.expect(b.call(contiv.AddPath, of("c1", good)), 200, 0)
+}
+
+// A namespace that is swapped while plugins are at work is an error, and the container is detached from the one that it was attached to.
+func TestNamespaceThatIsSwapped(t *testing.T) {
+	b := newBench(t)
+	path := newNetns(t)
+	old := inodeOf(t, path)
+	var detached uint64
+	b.do = func(_ context.Context, verb, _, netns string) (string, error) {
+		if verb == "ADD" {
+			mountNew(t, path)
+		} else {
+			detached = inodeOf(t, netns)
+		}
+		return "", nil
+	}
+	b.expect(b.call(contiv.AddPath, of("c1", path)), 500, 8, "another network namespace is at CNI_NETNS "+path)
+	if detached != old {
+		t.Errorf("detached from the namespace %d, not %d", detached, old)
+	}
+	if _, text := b.result("c1"); text != "" {
+		t.Errorf("libcni keeps %s", text)
+	}
+}
+
+// The agent need not see the namespace's path: the client passes the namespace. What is kept has the path, and so has a later DEL.
+func TestNamespaceThatIsPassed(t *testing.T) {
+	b := newBench(t)
+	mounted := newNetns(t)
+	inode := inodeOf(t, mounted)
+	hidden := filepath.Join(t.TempDir(), "hidden")
+	for _, prepare := range []func(){
+		func() {},                      // nothing is at the path
+		func() { b.write(hidden, "") }, // a file on which it is mounted elsewhere
+	} {
+		prepare()
+		var opened []string
+		b.do = func(_ context.Context, verb, _, netns string) (string, error) {
+			if verb == "ADD" && inodeOf(t, netns) != inode || !strings.HasPrefix(netns, fmt.Sprintf("/proc/%d/fd/", os.Getpid())) {
+				t.Errorf("%s at %s, which is another namespace", verb, netns)
+			}
+			opened = append(opened, verb+" "+netns)
+			return "", nil
+		}
+		own := fmt.Sprintf("/proc/%d/ns/net", os.Getpid()) // as contiv's shim names itself
+		b.expect(read(t, b.connect(contiv.AddPath, of("c1", own), openFile(t, mounted), hidden)), 200, 0, `"ipaddress":"10.1.2.3/24"`)
+		kept, text := b.result("c1")
+		if kept != hidden || strings.Count(text, hidden) != 2 || strings.Contains(text, "/proc/") {
+			t.Errorf("libcni keeps %s", text)
+		}
+		b.expect(read(t, b.connect(contiv.DelPath, of("c1", own), openFile(t, mounted), hidden)), 200, 0)
+		if len(opened) != 2 {
+			t.Errorf("calls: %s", opened)
+		}
+	}
+}
+
+// contiv's own shim names the namespace of its own process. Its path must not be kept: a mount of the namespace is, or it is refused.
+func TestNamespaceOfTheClient(t *testing.T) {
+	b := newBench(t)
+	path := newNetns(t)
+	for _, task := range []string{fmt.Sprint(os.Getpid()), fmt.Sprint(unix.Gettid())} {
+		own := "/proc/" + task + "/ns/net"
+		b.expect(read(t, b.connect(contiv.AddPath, of("c1", own), openFile(t, path), "")), 500, 8, "names its own process")
+	}
+	b.must(unix.Mount("tmpfs", "/run", "tmpfs", 0, "")) // in the mount namespace of the tests
+	t.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
+	b.must(os.Mkdir("/run/netns", 0o755))
+	for _, name := range []string{"a", "b"} {
+		b.write("/run/netns/"+name, "")
+	}
+	b.must(unix.Mount(path, "/run/netns/b", "", unix.MS_BIND, ""))
+	own := fmt.Sprintf("/proc/%d/ns/net", os.Getpid())
+	b.expect(read(t, b.connect(contiv.AddPath, of("c1", own), openFile(t, path), "")), 200, 0)
+	if kept, text := b.result("c1"); kept != "/run/netns/b" {
+		t.Errorf("libcni keeps %s", text)
+	}
+}
