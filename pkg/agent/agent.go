@@ -79,7 +79,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	w, err := watch.Start(ctx, watch.Options{})
+	w, err := watch.Start(ctx, watch.Options{Plugins: o.Plugins})
 	if err != nil {
 		return err
 	}

@@ -231,7 +231,7 @@ func TestFirewalldLeaves(t *testing.T) {
 // What firewalld says of itself is told.
 func TestFirewalldFails(t *testing.T) {
 	t.Parallel()
-	withFirewalld(t, fails(busName+".Exception", "COMMAND_FAILED: nft is on fire"), func() {
+	withFirewalld(t, fails(BusName+".Exception", "COMMAND_FAILED: nft is on fire"), func() {
 		wantError(t, addSource(ctx, "trusted", web), types.ErrInternal,
 			"add 10.88.0.2/32 in firewalld's zone trusted: COMMAND_FAILED: nft is on fire (org.fedoraproject.FirewallD1.Exception)", "firewall-cmd --state")
 		wantError(t, removeSource(ctx, "trusted", web), types.ErrInternal, "remove 10.88.0.2/32 in firewalld's zone trusted")

@@ -21,9 +21,13 @@ import (
 // errNotRunning says that there is no firewalld on the system bus, or no bus.
 var errNotRunning = errors.New("firewalld is not running")
 
+// Where firewalld is.
 const (
-	busAddress = "unix:path=/run/dbus/system_bus_socket" // whatever the environment of the runtime says
-	busName    = "org.fedoraproject.FirewallD1"
+	BusAddress = "unix:path=/run/dbus/system_bus_socket" // whatever the environment of the runtime says
+	BusName    = "org.fedoraproject.FirewallD1"
+)
+
+const (
 	objectPath = "/org/fedoraproject/FirewallD1"
 
 	// longestChange bounds a change, which waits while firewalld serves others. A question is answered at once, or by nobody: such as when
@@ -42,7 +46,7 @@ func withQuestionTime(ctx context.Context) (context.Context, context.CancelFunc)
 func Running(ctx context.Context) (running bool, err error) {
 	ctx, cancel := withQuestionTime(ctx)
 	defer cancel()
-	err = call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", &running, busName)
+	err = call(ctx, "org.freedesktop.DBus", "/org/freedesktop/DBus", "org.freedesktop.DBus.NameHasOwner", &running, BusName)
 	if errors.Is(err, errNotRunning) {
 		return false, nil
 	}
@@ -53,7 +57,7 @@ func Running(ctx context.Context) (running bool, err error) {
 func call(ctx context.Context, name string, object dbus.ObjectPath, method string, result any, args ...any) error {
 	ctx, cancel := context.WithTimeout(ctx, longestChange)
 	defer cancel()
-	bus, err := dbus.Connect(busAddress, dbus.WithContext(ctx))
+	bus, err := dbus.Connect(BusAddress, dbus.WithContext(ctx))
 	switch {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)
@@ -75,7 +79,7 @@ func causeOf(ctx context.Context, err error) error {
 // ask calls a method of firewalld about an address in a zone; what is for the error. refusal is the code with which firewalld says
 // no, such as INVALID_ZONE.
 func ask(ctx context.Context, what, method string, zone Zone, addr netip.Addr, args ...any) (result, refusal string, err error) {
-	err = call(ctx, busName, objectPath, busName+".zone."+method, &result, args...)
+	err = call(ctx, BusName, objectPath, BusName+".zone."+method, &result, args...)
 	if err == nil || errors.Is(err, errNotRunning) {
 		return result, "", err
 	}
@@ -88,7 +92,7 @@ func ask(ctx context.Context, what, method string, zone Zone, addr netip.Addr, a
 	case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.NoReply":
 		return "", "", fmt.Errorf("%w: %w", errNotRunning, err)
 	}
-	if strings.HasPrefix(answer.Name, busName+".") {
+	if strings.HasPrefix(answer.Name, BusName+".") {
 		refusal, _, _ = strings.Cut(answer.Error(), ":")
 	}
 	return "", refusal, plugin.Errorf("see `firewall-cmd --state` and `journalctl -u firewalld`", "%s: %v (%s)", what, err, answer.Name)
@@ -147,7 +151,7 @@ func ZoneOfInterface(ctx context.Context, name string) (Zone, error) {
 func askForZone(ctx context.Context, method, of string) (zone Zone, err error) {
 	ctx, cancel := withQuestionTime(ctx)
 	defer cancel()
-	err = call(ctx, busName, objectPath, busName+".zone."+method, &zone, of)
+	err = call(ctx, BusName, objectPath, BusName+".zone."+method, &zone, of)
 	return zone, err
 }
 

@@ -1,0 +1,171 @@
+package watch
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+)
+
+// How much a burst keeps. Of more than mostHits it says that much was hit, which means all.
+const (
+	mostHits   = 256
+	mostPlaces = 4096 // of links, most of which may turn out to be gone
+)
+
+// burst is what has come in some moments.
+type burst struct {
+	first, last time.Time
+	filter      map[string]Hit // by what they are about
+	losses      map[place]*loss
+	gone        map[place]Hit // links that others were made on
+	ended       map[int]bool  // numbers of namespaces
+	much        bool          // more than is kept
+}
+
+// loss is what one link has lost.
+type loss struct {
+	before, after string // the name of the link
+	more          int    // things that are not said
+	by            string
+	onlyDown      bool
+	master        int32 // the bridge that it left, if it lost nothing else
+}
+
+func newBurst() *burst {
+	return &burst{filter: map[string]Hit{}, losses: map[place]*loss{}, gone: map[place]Hit{}, ended: map[int]bool{}}
+}
+
+func (b *burst) touch() {
+	b.last = time.Now()
+	if b.first.IsZero() {
+		b.first = b.last
+	}
+}
+
+// addFilter adds a hit of any attachment.
+func (b *burst) addFilter(about string, h Hit) {
+	if _, known := b.filter[about]; !known && len(b.filter) >= mostHits {
+		b.much = true
+	} else {
+		b.filter[about] = h
+	}
+	b.touch()
+}
+
+// addEvent adds what was told of a link or a namespace, and reports whether that may be a hit.
+func (b *burst) addEvent(e event, by string) bool {
+	switch e.change {
+	case forwarding:
+		b.addFilter(e.what, Hit{Kind: Filter, What: "forwarding of " + e.what + " was turned off"})
+		return true
+	case ended:
+		maps.DeleteFunc(b.losses, func(p place, _ *loss) bool { return p.nsid == e.nsid })
+		maps.DeleteFunc(b.gone, func(p place, _ Hit) bool { return p.nsid == e.nsid })
+		if len(b.ended) < mostHits { // one is enough to have all looked for
+			b.ended[e.nsid] = true
+		}
+	case gone:
+		delete(b.losses, e.place)
+		if e.kind == "" {
+			return false
+		}
+		if len(b.gone) >= mostPlaces {
+			b.much = true
+			break
+		}
+		b.gone[e.place] = hitOf(e.place, e.name, e.kind+" ", " was deleted", by)
+	default:
+		b.addLoss(e, by)
+	}
+	b.touch()
+	return true
+}
+
+func (b *burst) addLoss(e event, by string) {
+	l := b.losses[e.place]
+	if l == nil && len(b.losses) >= mostPlaces {
+		b.much = true
+		return
+	}
+	if l != nil {
+		l.more++
+		l.onlyDown = l.onlyDown && e.change == down
+		l.master = 0
+		if l.by == "" {
+			l.by = by
+		}
+		return
+	}
+	l = &loss{before: e.what + " of ", after: " was deleted", by: by, onlyDown: e.change == down, master: e.master}
+	switch e.change {
+	case down:
+		l.before, l.after = "", " was set down"
+	case unplugged:
+		l.before, l.after = "", " was taken out of its bridge"
+	}
+	b.losses[e.place] = l
+}
+
+// hitOf makes a hit of what happened to a link.
+func hitOf(p place, name, before, after, by string) Hit {
+	if p.nsid == hostNumber {
+		return Hit{Kind: Link, Link: name, What: before + harmless(name) + after, By: by}
+	}
+	// In a container, numbers of processes are the container's own.
+	return Hit{Kind: Inside, NSID: p.nsid, What: before + harmless(name) + " in namespace " + fmt.Sprint(p.nsid) + after}
+}
+
+// hits returns what is left of the burst when links that are gone have been left out, each once, and one that stands for all if they are many.
+func (b *burst) hits(l *links) (list []Hit) {
+	list = slices.SortedFunc(maps.Values(b.filter), func(x, y Hit) int { return strings.Compare(x.What, y.What) })
+	list = append(slices.Compact(list), slices.Collect(maps.Values(b.gone))...)
+	for p, loss := range b.losses {
+		if loss.master != 0 && b.isGone(place{p.nsid, loss.master}) {
+			continue
+		}
+		if b.much || len(list) > mostHits {
+			break
+		}
+		link, there := l.ask(p)
+		if !there || loss.onlyDown && link.up {
+			continue
+		}
+		list = append(list, loss.hit(p, link.name))
+	}
+	if b.much || len(list) > mostHits {
+		list = []Hit{{Kind: Filter, What: "much was hit, such as " + b.example()}}
+	}
+	for id := range b.ended {
+		list = append(list, Hit{Kind: Ended, NSID: id, What: fmt.Sprintf("namespace %d has ended", id)})
+	}
+	return list
+}
+
+func (b *burst) isGone(p place) bool {
+	_, gone := b.gone[p]
+	return gone
+}
+
+func (l *loss) hit(p place, name string) Hit {
+	after := l.after
+	if l.more > 0 {
+		after += fmt.Sprintf(", and %d more changes", l.more)
+	}
+	if p.index == 0 {
+		name = "it"
+	}
+	return hitOf(p, name, l.before, after, l.by)
+}
+
+// example returns one of many hits.
+func (b *burst) example() string {
+	for _, h := range b.filter {
+		return h.What
+	}
+	for _, h := range b.gone {
+		return h.What
+	}
+	return "links that lost something"
+}

@@ -1,0 +1,257 @@
+package watch
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/google/nftables"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netfilter/reference"
+)
+
+// watchNFTables hears of the changes of nf_tables in our namespace.
+func (w *Watch) watchNFTables() error {
+	l, err := listen(unix.NETLINK_NETFILTER, 1<<(unix.NFNLGRP_NFTABLES-1), nil, false)
+	if errors.Is(err, unix.EPROTONOSUPPORT) {
+		return nil // a kernel without netfilter over netlink has nothing of it
+	}
+	if err != nil {
+		return fmt.Errorf("watch nf_tables: %w", err)
+	}
+	w.closeAtEnd(l)
+	go func() {
+		t := newTransaction(w)
+		for {
+			b, _, err := l.read()
+			switch {
+			case errors.Is(err, errLost):
+				t = newTransaction(w)
+				w.hit("events of nf_tables were lost", "")
+			case err != nil:
+				w.end(fmt.Errorf("watch nf_tables: %w", err))
+				return
+			default:
+				for m := range messages(b) {
+					t.read(m)
+				}
+			}
+		}
+	}()
+	return nil
+}
+
+// transaction is what is known of a change of nf_tables: the kernel tells one after the other, and in the end who made it.
+//
+// In our tables whatever is deleted is a hit, unless one of our programs did it. iptables-restore does what our plugins tell it to, as it does for
+// others, so that in iptables' tables it counts what is deleted. A DEL removes an attachment's rules with its chains, and never a jump from a
+// chain of iptables to one that attachments share. So a hit is such a jump; a rule of a container's chain, or a jump to it, when the
+// chain stays; and a table that had a rule of ours. What is removed of CNI-FORWARD alone is not seen: it looks as when DEL does it.
+type transaction struct {
+	watch  *Watch
+	hits   map[string]string // what is hit, by what it is about
+	tables map[string]bool   // of iptables, in which a rule of ours was deleted
+}
+
+func newTransaction(w *Watch) *transaction {
+	return &transaction{w, map[string]string{}, map[string]bool{}}
+}
+
+const sizeofNfgenmsg = 4
+
+// Of linux/netfilter/nf_tables.h; the name of the table is the first attribute of all kinds of messages.
+const nftaTable = 1
+
+// read takes a message in. The kernel made it, but the names in it are anybody's.
+func (t *transaction) read(m message) {
+	if m.kind>>8 != unix.NFNL_SUBSYS_NFTABLES || len(m.data) < sizeofNfgenmsg {
+		return
+	}
+	kind := m.kind & 0xff
+	switch kind {
+	case unix.NFT_MSG_NEWGEN:
+		t.end(m.data)
+		return
+	case unix.NFT_MSG_DELTABLE, unix.NFT_MSG_DELCHAIN, unix.NFT_MSG_DELRULE, unix.NFT_MSG_DELSET, unix.NFT_MSG_DELSETELEM:
+	case unix.NFT_MSG_NEWRULE:
+		if len(t.tables) == 0 && !t.watch.hasRules() {
+			return // there is nothing that it could put back
+		}
+	default:
+		return
+	}
+	table := familyName(m.data[0]) + " " + text(attribute(m.data, sizeofNfgenmsg, nftaTable))
+	switch {
+	case ownTables[table]:
+		t.readOwn(kind, table, m.data)
+	case iptablesTables[table]:
+		t.readIPTables(kind, table, m.data)
+	case kind == unix.NFT_MSG_DELTABLE && referenceTables[table]:
+		t.add(table, "table "+table+" was deleted")
+	}
+}
+
+// readOwn takes in what happened to one of our tables.
+func (t *transaction) readOwn(kind uint16, table string, data []byte) {
+	switch kind {
+	case unix.NFT_MSG_DELTABLE:
+		t.hits[table] = "table " + table + " was deleted" // with all that was in it
+	case unix.NFT_MSG_DELCHAIN:
+		t.add(table, "chain "+harmless(text(attribute(data, sizeofNfgenmsg, unix.NFTA_CHAIN_NAME)))+" of table "+table+" was deleted")
+	case unix.NFT_MSG_DELRULE:
+		t.add(table, "rules of chain "+harmless(text(attribute(data, sizeofNfgenmsg, unix.NFTA_RULE_CHAIN)))+" of table "+table+" were deleted")
+	case unix.NFT_MSG_DELSET, unix.NFT_MSG_DELSETELEM:
+		name := harmless(text(attribute(data, sizeofNfgenmsg, unix.NFTA_SET_NAME))) // has the same number in elements
+		t.add(table, "elements of set "+name+" of table "+table+" were deleted")
+	}
+}
+
+// add keeps the first of what is about the same.
+func (t *transaction) add(about, what string) {
+	if _, known := t.hits[about]; !known && len(t.hits) < mostHits*4 {
+		t.hits[about] = what
+	}
+}
+
+// readIPTables takes in what happened to a table of iptables.
+func (t *transaction) readIPTables(kind uint16, table string, data []byte) {
+	what := "rules of iptables were deleted from table " + table
+	switch kind {
+	case unix.NFT_MSG_DELTABLE:
+		if t.tables[table] {
+			t.hits[table] = what
+		}
+	case unix.NFT_MSG_DELCHAIN:
+		t.forget(table + " " + text(attribute(data, sizeofNfgenmsg, unix.NFTA_CHAIN_NAME)))
+	case unix.NFT_MSG_DELRULE, unix.NFT_MSG_NEWRULE:
+		if !mentionsUs(data) {
+			return
+		}
+		about := ruleAbout(data)
+		if about != "" && kind == unix.NFT_MSG_NEWRULE {
+			t.forget(table + " " + about)
+			return
+		}
+		t.tables[table] = true
+		if about != "" {
+			t.add(table+" "+about, what)
+		}
+	}
+}
+
+// forget drops a hit that something put back, or that a DEL explains: of this transaction, or of one before.
+func (t *transaction) forget(about string) {
+	delete(t.hits, about)
+	t.watch.forget(about)
+}
+
+// end ends the transaction, as NFT_MSG_NEWGEN tells who made it.
+func (t *transaction) end(data []byte) {
+	if len(t.hits) > 0 {
+		name := text(attribute(data, sizeofNfgenmsg, unix.NFTA_GEN_PROC_NAME))
+		pid := uint32(0)
+		if b := attribute(data, sizeofNfgenmsg, unix.NFTA_GEN_PROC_PID); len(b) == 4 {
+			pid = binary.BigEndian.Uint32(b)
+		}
+		if !t.watch.programs.isOurs(name) {
+			t.watch.rulesHit(t.hits, describe(name, pid))
+		}
+		t.hits = map[string]string{}
+	}
+	if len(t.tables) > 0 {
+		t.tables = map[string]bool{}
+	}
+}
+
+// mentionsUs reports whether a rule has a name of ours, or of the reference plugins', in it.
+func mentionsUs(rule []byte) bool {
+	return bytes.Contains(rule, []byte("CNI")) || bytes.Contains(rule, []byte("cnibox"))
+}
+
+// ruleAbout says what a rule that mentions us is about, which is what puts it back or explains that it is deleted: the container's chain that it
+// is in or leads to, or the jump that it is. It is "" for rules that a DEL may remove by themselves.
+func ruleAbout(rule []byte) string {
+	chain, target := text(attribute(rule, sizeofNfgenmsg, unix.NFTA_RULE_CHAIN)), ""
+	for _, e := range attributes(attribute(rule, sizeofNfgenmsg, unix.NFTA_RULE_EXPRESSIONS), 0) {
+		if text(attribute(e, 0, unix.NFTA_EXPR_NAME)) == "immediate" {
+			verdict := attribute(attribute(attribute(e, 0, unix.NFTA_EXPR_DATA), 0, unix.NFTA_IMMEDIATE_DATA), 0, unix.NFTA_DATA_VERDICT)
+			target = text(attribute(verdict, 0, unix.NFTA_VERDICT_CHAIN))
+		}
+	}
+	switch isOurs := mentionsUs([]byte(chain)); {
+	case isContainers(target):
+		return target
+	case isContainers(chain):
+		return chain
+	case !isOurs || chain == "CNI-HOSTPORT-SETMARK" || chain == "CNI-HOSTPORT-MASQ" || chain == "CNIBOX-FORWARD":
+		return chain + " " + target
+	}
+	return ""
+}
+
+// isContainers reports whether a chain of iptables is one container's: CNI-, and for ports DN- or SN-, and a hash.
+func isContainers(chain string) bool {
+	const length = 28
+	hash, ok := strings.CutPrefix(chain, "CNI-")
+	hash = strings.TrimPrefix(strings.TrimPrefix(hash, "DN-"), "SN-")
+	return ok && len(chain) == length && strings.Trim(hash, "0123456789abcdef") == ""
+}
+
+// The tables in which there may be something of attachments, by family and name. What happens in those of the reference plugins is theirs.
+var (
+	ownTables       = setOf(nft.Publishing.Table, nft.Forwarding.Table, nft.SpoofChecking.Table)
+	iptablesTables  = setOf(slices.Concat(iptables.Masquerading.Tables(), iptables.Forwarding.Tables(), iptables.GuardTables())...)
+	referenceTables = setOf(slices.Concat(reference.MasqueradeRules{}.Tables(), reference.PortRules{}.Tables(), reference.SpoofChains{}.Tables())...)
+)
+
+func setOf(tables ...nftables.Table) map[string]bool {
+	set := map[string]bool{}
+	for _, t := range tables {
+		set[familyName(byte(t.Family))+" "+t.Name] = true
+	}
+	return set
+}
+
+// familyName returns a family as nft's commands have it.
+func familyName(family byte) string {
+	switch family {
+	case unix.NFPROTO_INET:
+		return "inet"
+	case unix.NFPROTO_IPV4:
+		return "ip"
+	case unix.NFPROTO_IPV6:
+		return "ip6"
+	case unix.NFPROTO_BRIDGE:
+		return "bridge"
+	}
+	return ""
+}
+
+// hasRules reports whether the burst has hits of the packet filter.
+func (w *Watch) hasRules() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.burst.filter) > 0
+}
+
+func (w *Watch) forget(about string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	delete(w.burst.filter, about)
+}
+
+func (w *Watch) rulesHit(hits map[string]string, by string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, about := range slices.Sorted(maps.Keys(hits)) {
+		w.burst.addFilter(about, Hit{Kind: Filter, What: hits[about], By: by})
+	}
+	w.announce()
+}
