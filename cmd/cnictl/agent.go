@@ -21,6 +21,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/agent"
 	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/repair"
@@ -47,11 +48,17 @@ same with it and without.
 	flags := cmd.Flags()
 	flags.DurationVar(&o.Grace, "grace", agent.DefaultGrace, "for how long a container has to be gone before what it leaves is removed")
 	flags.DurationVar(&o.Every, "every", agent.DefaultEvery, "how often everything is looked at")
+	flags.StringVar(&o.Contiv, "contiv", "", "serve contiv's API, which the plugin contivk8s calls, at this `socket`, such as "+contiv.DefaultSocket)
+	flags.StringVar(&o.Network, "network", "", "the network that containers are attached to by contiv's API")
+	complete(cmd, "network", completeNetwork)
 	flags.StringVar(&o.Metrics, "metrics", "", "a TCP `address` at which to serve the metrics to Prometheus, such as 127.0.0.1:9469")
 	addAgentDirFlag(cmd, &o.Dir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if o.Grace < 0 || o.Every < time.Second {
 			return usagef("--grace can't be negative, and --every has to be a second at least")
+		}
+		if (o.Contiv == "") != (o.Network == "") {
+			return usagef("--contiv and --network belong together: containers that come by the socket are attached to the network")
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()

@@ -32,6 +32,9 @@ type Options struct {
 	Grace time.Duration // for how long something has to be gone before it is removed
 	Every time.Duration // how often all is looked at, for what no event tells of
 
+	Contiv  string // the socket at which contiv's API is served; "" is none
+	Network string // that containers are attached to by it
+
 	Metrics string // a TCP address at which the metrics are served, too; "" is none
 
 	Log *slog.Logger
@@ -58,6 +61,7 @@ type Agent struct {
 	patience patience
 	said     said
 	gone     gone
+	gate     sync.RWMutex   // each call of contiv's API has it for reading
 	work     sync.WaitGroup // what is under way
 }
 
@@ -75,6 +79,11 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer place.Close()
+	api, err := a.beginContiv()
+	if err != nil {
+		return err
+	}
+	defer api.close()
 	metrics, err := a.listenForMetrics(ctx)
 	if err != nil {
 		return err
@@ -88,14 +97,20 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	ended := a.serve(ctx, listener, a.handler())
+	if err := api.listen(passed); err != nil {
+		return err
+	}
+	for _, name := range passed.Close() {
+		a.Log.Warn("systemd passes a socket that is not asked for", "name", name)
+	}
+	ended, apiEnded := a.serve(ctx, listener, a.handler()), a.serveContiv(ctx, api)
 	a.serveMetrics(ctx, metrics)
 	a.notify("READY=1")
 	a.Log.Info("ready", "socket", a.socket(), "grace", o.Grace, "every", o.Every)
 	a.work.Go(func() { a.collectForEver(ctx) })
 	err = a.watchForEver(ctx, w)
 	a.notify("STOPPING=1")
-	a.finish(ended)
+	a.finish(ended, apiEnded)
 	if ctx.Err() != nil {
 		a.Log.Info("stopped")
 		return nil
@@ -104,11 +119,13 @@ func Run(ctx context.Context, o Options) error {
 }
 
 // finish waits for what is under way.
-func (a *Agent) finish(server <-chan struct{}) {
+func (a *Agent) finish(servers ...<-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
 		a.work.Wait()
-		<-server
+		for _, ended := range servers {
+			<-ended
+		}
 		close(done)
 	}()
 	select {

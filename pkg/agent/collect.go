@@ -94,9 +94,17 @@ func (a *Agent) collect(ctx context.Context) (next time.Time) {
 		if ctx.Err() != nil {
 			return next
 		}
+		if !closeGate(ctx, &a.gate) {
+			next = earlier(next, now.Add(seldom))
+			break
+		}
 		r.Free(context.WithoutCancel(ctx), it, o)
+		a.gate.Unlock()
 	}
-	r.Sweep(context.WithoutCancel(ctx), o)
+	if closeGate(ctx, &a.gate) {
+		r.Sweep(context.WithoutCancel(ctx), o)
+		a.gate.Unlock()
+	}
 	for _, it := range due {
 		a.tellOf(it)
 	}
