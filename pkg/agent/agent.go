@@ -92,6 +92,7 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
+	api.replay(ctx)
 	a.mend(ctx, hits{{Kind: watch.Filter, What: "the agent starts"}})
 	listener, err := place.Listen(passed, "agent")
 	if err != nil {

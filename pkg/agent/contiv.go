@@ -35,6 +35,13 @@ func (a *Agent) beginContiv() (*contivAPI, error) {
 	return &contivAPI{server: server, place: place}, nil
 }
 
+// replay does what was asked for while no agent ran.
+func (c *contivAPI) replay(ctx context.Context) {
+	if c != nil {
+		c.server.Replay(ctx)
+	}
+}
+
 func (c *contivAPI) listen(passed *socket.Passed) (err error) {
 	if c != nil {
 		c.listener, err = c.place.Listen(passed, "contiv")

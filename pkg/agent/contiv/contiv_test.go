@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -26,6 +27,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/agent/socket"
 	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -488,10 +490,10 @@ func TestNetwork(t *testing.T) {
 	if _, err := New(b.server.Options); err != nil {
 		t.Errorf("a network that is not there yet: %v", err)
 	}
-	for _, plugin := range []string{`{"type": "contivk8s"}`, `{"type": "my-contivk8s"}`, `{"type": "chain", "plugins": [{"type": "contivk8s"}]}`} {
-		b.write(file, `{"cniVersion": "1.0.0", "name": "net", "plugins": [`+plugin+`]}`)
+	for _, loop := range []string{`{"type": "contivk8s"}`, `{"type": "my-contivk8s"}`, `{"type": "chain", "plugins": [{"type": "contivk8s"}]}`} {
+		b.write(file, `{"cniVersion": "1.0.0", "name": "net", "plugins": [`+loop+`]}`)
 		if _, err := New(b.server.Options); err == nil || !strings.Contains(err.Error(), "would call itself") {
-			t.Errorf("%s: %v", plugin, err)
+			t.Errorf("%s: %v", loop, err)
 		}
 		b.expect(b.call(contiv.AddPath, of("c2", path)), 500, 7, "would call itself")
 	}
@@ -516,4 +518,64 @@ func FuzzRequest(f *testing.F) {
 			}
 		}
 	})
+}
+
+// hide mounts an empty directory in the mount namespace of the tests.
+func hide(t testing.TB, dirs ...string) {
+	t.Helper()
+	for _, dir := range dirs {
+		if err := unix.Mount("tmpfs", dir, "tmpfs", 0, ""); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
+	}
+}
+
+// At its start the server does what contivk8s has queued for its socket, and nothing else. What fails stays queued.
+func TestReplay(t *testing.T) {
+	hide(t, "/run", "/var/lib")
+	b := newBench(t)
+	path := newNetns(t)
+	for _, id := range []string{"c1", "c2", "c3"} {
+		b.expect(b.call(contiv.AddPath, of(id, path)), 200, 0)
+	}
+	b.calls = nil
+	record := func(id, socket string, since time.Time) contiv.Record {
+		return contiv.Record{Key: plugin.Key{Network: "runtimes", ContainerID: id, IfName: "eth0"}, Pod: "web-0", Namespace: "default", Socket: socket, Since: since}
+	}
+	now := time.Now()
+	for _, r := range []contiv.Record{
+		record("c1", b.socket, now), record("c2", b.socket, now), record("c3", b.socket, now), record("gone", b.socket, now), record("others", "/run/other.sock", now),
+	} {
+		b.must(r.Queue())
+	}
+	b.must(record("c2", b.socket, now.Add(time.Second)).Write()) // attached again since
+	b.do = func(_ context.Context, _, id, netns string) (string, error) {
+		if id == "c1" && netns != path {
+			t.Errorf("detached from %q, not %s, which is known", netns, path)
+		}
+		if id == "c3" {
+			return "", types.NewError(101, "it can't go", "")
+		}
+		return "", nil
+	}
+	b.server.Replay(t.Context())
+	calls := strings.Split(b.said(), ", ")
+	slices.Sort(calls)
+	if got, want := strings.Join(calls, ", "), "DEL c1, DEL c3, DEL gone"; got != want {
+		t.Errorf("calls: %s, want %s", got, want)
+	}
+	left, err := contiv.Deletions()
+	b.must(err)
+	var ids []string
+	for _, r := range left {
+		ids = append(ids, r.ContainerID)
+	}
+	slices.Sort(ids)
+	if got := strings.Join(ids, " "); got != "c3 others" {
+		t.Errorf("queued are %q", got)
+	}
+	if netns, _ := b.result("c2"); netns != path {
+		t.Error("the container that was attached again is gone")
+	}
 }

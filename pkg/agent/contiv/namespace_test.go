@@ -159,8 +159,7 @@ func TestNamespaceOfTheClient(t *testing.T) {
 		own := "/proc/" + task + "/ns/net"
 		b.expect(read(t, b.connect(contiv.AddPath, of("c1", own), openFile(t, path), "")), 500, 8, "names its own process")
 	}
-	b.must(unix.Mount("tmpfs", "/run", "tmpfs", 0, "")) // in the mount namespace of the tests
-	t.Cleanup(func() { _ = unix.Unmount("/run", unix.MNT_DETACH) })
+	hide(t, "/run")
 	b.must(os.Mkdir("/run/netns", 0o755))
 	for _, name := range []string{"a", "b"} {
 		b.write("/run/netns/"+name, "")
