@@ -92,15 +92,28 @@ func (l *listener) forget(c *conn) {
 	delete(l.serving, c)
 }
 
-// Close ends listening. Clients that have not said what they want by now have to come again.
-func (l *listener) Close() error {
-	err := l.UnixListener.Close()
+// lastWords is how long clients that have connected have to say what they want when listening ends.
+const lastWords = time.Second
+
+// drain ends listening, and returns when no client is left that has not said what it wants. Those that take too long have to come again.
+func (l *listener) drain() {
+	_ = l.Close()
+	end := time.Now().Add(lastWords)
+	l.mu.Lock()
+	for c := range l.reading {
+		_ = c.SetReadDeadline(end)
+	}
+	l.mu.Unlock()
+	for l.isAwaiting() && time.Now().Before(end.Add(lastWords)) {
+		time.Sleep(time.Millisecond)
+	}
+}
+
+// isAwaiting reports whether there are clients that have not said what they want.
+func (l *listener) isAwaiting() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	for c := range l.reading {
-		_ = c.UnixConn.Close()
-	}
-	return err
+	return len(l.reading) > 0
 }
 
 // warn says that a client was refused, once in ten seconds.

@@ -22,7 +22,7 @@ const (
 	maxBody     = 64 << 10         // a request has some hundred bytes
 	maxHeader   = 16 << 10
 
-	finish = 8 * time.Second // what is under way has when the agent stops; then it is cancelled
+	finish = 7 * time.Second // what is under way has when the agent stops; then it is cancelled
 	undo   = 2 * time.Second // and has this to undo what it did
 )
 
@@ -44,13 +44,14 @@ func Serve(ctx context.Context, l *net.UnixListener, handler http.Handler, log *
 		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	s.SetKeepAlivesEnabled(false)
-	ended := make(chan error, 1)
-	go func() { ended <- s.Serve(newListener(l, log)) }()
+	ended, listener := make(chan error, 1), newListener(l, log)
+	go func() { ended <- s.Serve(listener) }()
 	select {
 	case err := <-ended:
 		return err
 	case <-ctx.Done():
 	}
+	listener.drain() // net/http does not answer what it reads when it is shut down
 	if shutdown(s, finish) {
 		return nil
 	}
