@@ -13,6 +13,7 @@ need nft nftables
 need iptables iptables
 need conntrack conntrack
 need strace strace
+need jq jq
 need sysctl procps
 need busybox busybox-static
 need etcd etcd-server

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -67,7 +69,7 @@ func TestUnitsAreValid(t *testing.T) {
 }
 
 // sandboxed are the units that run cnictl with few rights.
-var sandboxed = []string{"cnibox-repair.service", "cnibox-gc.service", "cnibox-metrics.service"}
+var sandboxed = []string{"cnibox-agent.service", "cnibox-repair.service", "cnibox-gc.service", "cnibox-metrics.service"}
 
 // TestUnitsExposeLittle: by systemd's own measure, from 0 to 10, of which a service without any sandbox has 9.6.
 func TestUnitsExposeLittle(t *testing.T) {
@@ -106,6 +108,15 @@ func TestUnitsSeeTheNode(t *testing.T) {
 // that it allows.
 func (o *operator) asUnit(name string) {
 	o.Helper()
+	if printed, err := o.host.Output(o.unitCommand(name)); err != nil {
+		o.Fatalf("%s: %v\n%s", name, err, printed)
+	}
+	o.tracedCallsAllowed(name)
+}
+
+// unitCommand returns what a unit starts, to be run as it is there.
+func (o *operator) unitCommand(name string) *exec.Cmd {
+	o.Helper()
 	u := unit(o.T, name)
 	capabilities := "-all"
 	for _, c := range strings.Fields(u["CapabilityBoundingSet"]) {
@@ -115,14 +126,17 @@ func (o *operator) asUnit(name string) {
 	if u["ProtectSystem"] == "strict" {
 		readOnly = "/ /run /var/lib/cni /etc/cni /opt/cni"
 	}
-	cmd := o.host.Command("unshare", "-m", "sh", "-ec", `
+	cmd := o.host.Command("unshare", "-m", "--propagation", "slave", "sh", "-ec", `
 		for dir in `+readOnly+`; do mount --rbind $dir $dir; mount -o remount,bind,ro $dir; done
 		exec setpriv --no-new-privs --bounding-set=`+capabilities+` strace -f -qq -o /mnt/trace `+u["ExecStart"])
 	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"), "STATE_DIRECTORY=/mnt", "TEXTFILE_DIR=/mnt")
-	if printed, err := o.host.Output(cmd); err != nil {
-		o.Fatalf("%s: %v\n%s", name, err, printed)
-	}
-	allowed := systemCalls(o.T, u["SystemCallFilter"])
+	return cmd
+}
+
+// tracedCallsAllowed makes sure that a unit allows the system calls that were made.
+func (o *operator) tracedCallsAllowed(name string) {
+	o.Helper()
+	allowed := systemCalls(o.T, unit(o.T, name)["SystemCallFilter"])
 	for _, call := range regexp.MustCompile(`(?m)^\d+ +([a-z_0-9]+)\(`).FindAllStringSubmatch(o.host.MustRun(o, "cat", "/mnt/trace"), -1) {
 		if !allowed[call[1]] {
 			o.Errorf("%s calls %s, which its SystemCallFilter does not allow", name, call[1])
@@ -202,5 +216,53 @@ func TestUnitsHaveEnough(t *testing.T) {
 	}
 	if len(inside) != len(outside) {
 		t.Errorf("for the unit: %v\nfor root: %v", inside, outside)
+	}
+}
+
+// TestAgentUnitHasEnough has the agent do its work with no more rights than its unit has, for a container too that comes when it runs.
+func TestAgentUnitHasEnough(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.MustRun(t, "sh", "-ec", "mount -t tmpfs tmpfs /mnt; mount --make-rshared /") // as systemd has it
+	web, _ := o.attach("web")
+	gone, _ := o.attach("gone")
+	gone.Delete(t)
+	o.host.MustRun(t, "sh", "-ec", "touch -d '5 minutes ago' /var/lib/cni/networks/demo/* /var/lib/cni/results/*gone*")
+
+	cmd := o.unitCommand("cnibox-agent.service")
+	cmd.Args[len(cmd.Args)-1] += " --grace 0s"
+	var log bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &log, &log
+	if err := o.host.Start(cmd); err != nil {
+		t.Fatal(err)
+	}
+	o.eventually("cnictl agent status")
+	late, _ := o.attach("late")
+	o.host.MustRun(t, "sh", "-ec", "nft flush ruleset; ip addr flush dev demo0")
+	web.MustRun(t, "sh", "-c", "ip addr flush dev eth0; sysctl -qw net.ipv4.conf.eth0.log_martians=0")
+	for _, pod := range []*netlab.Pod{web, late} {
+		o.eventually("cnictl check demo " + pod.Path() + " --id " + pod.Name())
+	}
+	o.eventually("! ls /var/lib/cni/results | grep gone")
+	o.host.MustRun(t, "sh", "-c", "kill $(pgrep -P "+fmt.Sprint(cmd.Process.Pid)+" cnictl)")
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("the agent ends: %v\n%s", err, log.String())
+	}
+	o.tracedCallsAllowed("cnibox-agent.service")
+}
+
+// eventually waits until a command line of the shell succeeds.
+func (o *operator) eventually(line string) {
+	o.Helper()
+	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+		cmd := o.host.Command("sh", "-c", line)
+		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
+		out, err := o.host.Output(cmd)
+		if err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			o.Fatalf("%s\n%v\n%s", line, err, out)
+		}
 	}
 }

@@ -67,7 +67,8 @@ const (
 	tool  = "/usr/local/bin/cnictl"
 )
 
-// first is the first process of systemd's namespaces. It can write no files but the guest's, and has no units but those that are written for it.
+// first is the first process of systemd's namespaces. It can write no files but the guest's, and has no units but those that are written for it. What
+// is mounted is seen by services, as on a machine: systemd takes care of that only where it is not in a container.
 const first = `set -e
 mount --make-rprivate /
 findmnt -rn -o TARGET -t hostfs -O rw | while read -r at; do umount -l "$at"; done
@@ -75,6 +76,7 @@ mount -t proc proc /proc
 umount -R /sys/fs/cgroup 2>/dev/null || true
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t tmpfs tmpfs /etc/systemd/system
+mount --make-rshared /
 export container=test SYSTEMD_UNIT_PATH=/etc/systemd/system:` + units + `
 exec /lib/systemd/systemd --unit=test.target --log-target=console --log-level=notice --show-status=0`
 

@@ -14,16 +14,22 @@ const demo = `{"cniVersion": "1.1.0", "name": "demo", "plugins": [
 	{"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "firewall"},
 	{"type": "bandwidth", "ingressRate": 1000000000, "ingressBurst": 100000000, "egressRate": 1000000000, "egressBurst": 100000000}]}`
 
-// TestWork has the units do their work, with no more rights than they have: this kernel has iptables alone.
-func TestWork(t *testing.T) {
+// installTools installs cnictl and the plugins, and a network of them.
+func installTools(t *testing.T) {
+	t.Helper()
 	program, err := os.ReadFile(filepath.Join(os.Getenv("CNIBOX_BIN_DIR"), "cnictl"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	install(t, tool, program)
 	install(t, "/etc/cni/net.d/10-demo.conflist", []byte(demo))
-	must(t, `set -e; mkdir -p /opt/cni/bin /var/lib/prometheus/node-exporter
-		cnictl install --dir /opt/cni/bin --from $CNIBOX_BIN_DIR/cnibox
+	must(t, "mkdir -p /opt/cni/bin; cnictl install --dir /opt/cni/bin --from $CNIBOX_BIN_DIR/cnibox")
+}
+
+// TestWork has the units do their work, with no more rights than they have: this kernel has iptables alone.
+func TestWork(t *testing.T) {
+	installTools(t)
+	must(t, `set -e; mkdir -p /var/lib/prometheus/node-exporter
 		port=8080; for name in web db gone; do ip netns add $name; cnictl add demo /run/netns/$name --id $name -p $((port++)):80; done
 		cnictl repair --dry-run
 		iptables -t nat -F; iptables -F; ip -n web addr flush dev eth0; ip -n db route flush table main; ip addr flush dev demo0
