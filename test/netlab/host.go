@@ -62,6 +62,9 @@ func (h *Host) UseIPTables(t testing.TB, flavour string) {
 	h.path = dir + string(filepath.ListSeparator) + os.Getenv("PATH")
 }
 
+// Path returns the PATH of the Host's plugins.
+func (h *Host) Path() string { return h.path }
+
 // prepareHost readies the namespaces of the calling thread.
 func prepareHost() error {
 	return errors.Join(privateFiles(), resetSysctls(), setLoopbackUp())

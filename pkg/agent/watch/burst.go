@@ -68,7 +68,7 @@ func (b *burst) addEvent(e event, by string) bool {
 		}
 	case gone:
 		delete(b.losses, e.place)
-		if e.kind == "" {
+		if !e.carries {
 			return false
 		}
 		if len(b.gone) >= mostPlaces {
@@ -113,8 +113,11 @@ func hitOf(p place, name, before, after, by string) Hit {
 	if p.nsid == hostNumber {
 		return Hit{Kind: Link, Link: name, What: before + harmless(name) + after, By: by}
 	}
-	// In a container, numbers of processes are the container's own.
-	return Hit{Kind: Inside, NSID: p.nsid, What: before + harmless(name) + " in namespace " + fmt.Sprint(p.nsid) + after}
+	where := fmt.Sprintf("namespace %d", p.nsid)
+	if p.index != 0 {
+		where = harmless(name) + " in " + where
+	}
+	return Hit{Kind: Inside, NSID: p.nsid, What: before + where + after} // by a process with a number of the container's own
 }
 
 // hits returns what is left of the burst when links that are gone have been left out, each once, and one that stands for all if they are many.
@@ -151,10 +154,7 @@ func (b *burst) isGone(p place) bool {
 func (l *loss) hit(p place, name string) Hit {
 	after := l.after
 	if l.more > 0 {
-		after += fmt.Sprintf(", and %d more changes", l.more)
-	}
-	if p.index == 0 {
-		name = "it"
+		after += fmt.Sprintf(", and %d more things", l.more)
 	}
 	return hitOf(p, name, l.before, after, l.by)
 }

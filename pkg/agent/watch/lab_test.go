@@ -65,8 +65,9 @@ type watcher struct {
 	stop  func() (cpu time.Duration)
 	begun chan struct{}
 
-	mu   sync.Mutex
-	hits []watch.Hit
+	mu      sync.Mutex
+	hits    []watch.Hit
+	settled int
 }
 
 // watchHost begins to watch a host, until the test ends.
@@ -151,12 +152,19 @@ func (w *watcher) await(kind watch.Kind, what string) watch.Hit {
 	return watch.Hit{}
 }
 
-// settle waits until all that has happened so far has been told: a table of its own is made and deleted for that.
+// settle waits until all that has happened so far has been told, by a link that is made and deleted for that.
 func (w *watcher) settle(h *netlab.Host) {
 	w.t.Helper()
-	h.MustRun(w.t, "ip", "link", "add", "settled0", "type", "bridge")
-	h.MustRun(w.t, "ip", "link", "del", "settled0")
-	w.await(watch.Link, "settled0")
+	w.settled++
+	name := fmt.Sprintf("settled%d", w.settled)
+	h.MustRun(w.t, "ip", "link", "add", name, "type", "bridge")
+	h.MustRun(w.t, "ip", "link", "del", name)
+	w.await(watch.Link, "bridge "+name+" was deleted")
+}
+
+// others returns the hits but those of settle.
+func (w *watcher) others() []watch.Hit {
+	return slices.DeleteFunc(w.all(), func(h watch.Hit) bool { return strings.HasPrefix(h.Link, "settled") })
 }
 
 func describeAll(hits []watch.Hit) string {

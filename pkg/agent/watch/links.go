@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/netip"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,11 +35,12 @@ const (
 type event struct {
 	change
 	place
-	what   string // was lost
-	by     uint32
-	name   string // of a link that is gone
-	kind   string // of the same, if others are made on such links
-	master int32  // the bridge of a port
+	what    string // was lost
+	by      uint32
+	name    string // of a link that is gone
+	kind    string // of the same
+	carries bool   // attachments need it, and it is none of theirs alone
+	master  int32  // the bridge of a port
 }
 
 // groups of rtnetlink, by their bits.
@@ -79,21 +81,46 @@ func (w *Watch) readLinks(b []byte, nsid int) {
 		if e.change == nothing {
 			continue
 		}
-		by := ""
-		if e.change == lost || e.change == unplugged || e.change == down || e.kind != "" {
-			by = w.programs.of(e.by)
-			if w.programs.isOurs(by) {
-				if e.change != gone {
-					continue
-				}
-				e.kind = ""
+		name := ""
+		if e.carries || e.change == lost || e.change == unplugged || e.change == down {
+			name = w.programs.of(e.by)
+		}
+		if w.programs.isOurs(name) {
+			e.carries = false
+			if e.change != gone {
+				continue
 			}
 		}
-		w.mu.Lock()
-		if w.burst.addEvent(e, describe(by, e.by)) {
-			w.announce()
-		}
-		w.mu.Unlock()
+		w.add(e, describe(name, e.by))
+	}
+}
+
+// add adds an event to the burst.
+func (w *Watch) add(e event, by string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if e.change == gone && e.kind == "veth" {
+		w.unpaired = time.Now()
+	}
+	if e.carries && e.kind == "ifb" {
+		doubted := e
+		e.carries = false
+		time.AfterFunc(doubt, func() { w.confirm(doubted, by) })
+	}
+	if w.burst.addEvent(e, by) {
+		w.announce()
+	}
+}
+
+// doubt is how long it may take a DEL to remove the veth pair after the ifb.
+const doubt = 3 * time.Second
+
+// confirm adds a deleted ifb if no DEL did it: the kernel does not say who deletes a link, and a DEL deletes a veth pair at about the same time.
+func (w *Watch) confirm(e event, by string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.unpaired) > 2*doubt && w.burst.addEvent(e, by) {
+		w.announce()
 	}
 }
 
@@ -123,7 +150,7 @@ func parseLink(m message, nsid int) event {
 			e.change, e.what = lost, "route "+prefix(attribute(d, unix.SizeofRtMsg, unix.RTA_DST), d[1])
 		}
 	case m.kind == unix.RTM_DELRULE && !isHost: // no plugin has rules on the host
-		e.change, e.what = lost, "a rule for routes"
+		e.change, e.what = lost, "rule for routes"
 	case m.kind == unix.RTM_DELQDISC && len(d) >= sizeofTcmsg && number(d[8:]) != 0:
 		e.change, e.index, e.what = lost, number(d[4:]), "qdisc "+harmless(text(attribute(d, sizeofTcmsg, unix.TCA_KIND)))
 	case m.kind == unix.RTM_DELTFILTER && len(d) >= sizeofTcmsg:
@@ -170,9 +197,12 @@ func parseLinkGone(e event, d []byte) event {
 	}
 	switch {
 	case d[0] == unix.AF_BRIDGE:
-		e.change, e.kind = unplugged, ""
-	case moved || e.kind != "bridge" && e.kind != "vlan" && e.kind != "vrf" && e.kind != "ifb":
-		e.kind = ""
+		e.change = unplugged
+	case moved:
+	case e.kind == "bridge", e.kind == "vlan", e.kind == "ifb":
+		e.carries = e.nsid == hostNumber
+	case e.kind == "vrf":
+		e.carries = true
 	}
 	return e
 }

@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
@@ -30,7 +31,9 @@ func (w *Watch) watchNFTables() error {
 	go func() {
 		t := newTransaction(w)
 		for {
+			begun := time.Now()
 			b, _, err := l.read()
+			waited := time.Since(begun) > moment
 			switch {
 			case errors.Is(err, errLost):
 				t = newTransaction(w)
@@ -43,10 +46,16 @@ func (w *Watch) watchNFTables() error {
 					t.read(m)
 				}
 			}
+			if waited {
+				time.Sleep(gather) // what follows is read at once
+			}
 		}
 	}()
 	return nil
 }
+
+// A change of nf_tables is several messages, and changes rarely come alone. To wake up for each of them would be most of what they cost.
+const moment, gather = 100 * time.Microsecond, 20 * time.Millisecond
 
 // transaction is what is known of a change of nf_tables: the kernel tells one after the other, and in the end who made it.
 //

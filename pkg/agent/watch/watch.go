@@ -55,10 +55,12 @@ type Watch struct {
 	programs programs
 	links    *links // answers what has become of a link
 
-	mu    sync.Mutex
-	burst *burst        // what has come since the last one was returned
-	news  chan struct{} // has an entry when something has come
-	err   error         // why there is nothing more to come
+	news chan struct{} // has an entry when something has come
+
+	mu       sync.Mutex
+	burst    *burst    // what has come since the last one was returned
+	err      error     // why there is nothing more to come
+	unpaired time.Time // when a veth pair was deleted
 }
 
 // Start begins to watch the node, in the network namespace of the calling thread, until ctx ends.
