@@ -25,13 +25,15 @@ type listener struct {
 	said    time.Time // when it was last said that a client was refused
 	refused int       // clients since then
 
+	answering chan struct{} // has an entry for each client that is being refused
+
 	mu      sync.Mutex
 	reading map[*conn]time.Time // those that have not said what they want, by when they came
 	serving map[*conn]bool
 }
 
 func newListener(l *net.UnixListener, log *slog.Logger) *listener {
-	return &listener{UnixListener: l, log: log, reading: map[*conn]time.Time{}, serving: map[*conn]bool{}}
+	return &listener{UnixListener: l, log: log, answering: make(chan struct{}, 16), reading: map[*conn]time.Time{}, serving: map[*conn]bool{}}
 }
 
 func (l *listener) Accept() (net.Conn, error) {
@@ -43,14 +45,14 @@ func (l *listener) Accept() (net.Conn, error) {
 		c := &conn{UnixConn: client, from: l}
 		if c.peer, err = peerOf(client); err != nil || c.peer.Uid != 0 {
 			l.warn("refused a client that is not root", c.peer)
-			refuse(client, http.StatusForbidden, "only root may use this socket\n")
+			l.refuse(client, http.StatusForbidden, "only root may use this socket\n")
 			continue
 		}
 		if l.admit(c) {
 			return c, nil
 		}
 		l.warn("refused a client: too many are being served", c.peer)
-		refuse(client, http.StatusServiceUnavailable, "too many clients: try again later\n")
+		l.refuse(client, http.StatusServiceUnavailable, "too many clients: try again later\n")
 	}
 }
 
@@ -126,11 +128,21 @@ func (l *listener) warn(text string, peer unix.Ucred) {
 	l.said, l.refused = time.Now(), 0
 }
 
-// refuse answers a client without listening to it.
-func refuse(c *net.UnixConn, status int, text string) {
-	_ = c.SetWriteDeadline(time.Now().Add(time.Second))
-	_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, http.StatusText(status), len(text), text)
-	_ = c.Close()
+// refuse answers a client whatever it says, and closes. Of many at once, most are closed without an answer.
+func (l *listener) refuse(c *net.UnixConn, status int, text string) {
+	select {
+	case l.answering <- struct{}{}:
+	default:
+		_ = c.Close()
+		return
+	}
+	go func() {
+		defer func() { <-l.answering }()
+		defer c.Close()
+		_ = c.SetDeadline(time.Now().Add(time.Second))
+		_, _ = c.Read(make([]byte, 4096)) // programs such as curl take a connection that ends before that for none
+		_, _ = fmt.Fprintf(c, "HTTP/1.1 %d %s\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", status, http.StatusText(status), len(text), text)
+	}()
 }
 
 // program returns what the client says that it is called: a help for who reads the log, no more.
