@@ -2,6 +2,7 @@ package link
 
 import (
 	"errors"
+	"net/netip"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -14,6 +15,45 @@ func List(h *netlink.Handle) ([]netlink.Link, error) { return Uninterrupted(h.Li
 // Addresses returns a link's addresses.
 func Addresses(h *netlink.Handle, l netlink.Link, family int) ([]netlink.Addr, error) {
 	return Uninterrupted(func() ([]netlink.Addr, error) { return h.AddrList(l, family) })
+}
+
+// Prefixes returns the addresses of a link of the calling thread's namespace. The kernel is asked for those of this link alone, where
+// vishvananda/netlink has it list those of all links: a host has as many links as containers.
+func Prefixes(l netlink.Link) ([]netip.Prefix, error) {
+	return Uninterrupted(func() ([]netip.Prefix, error) { return prefixes(l.Attrs().Index) })
+}
+
+func prefixes(index int) (list []netip.Prefix, err error) {
+	socket, err := nl.Subscribe(unix.NETLINK_ROUTE) // to nothing
+	if err != nil {
+		return nil, err
+	}
+	defer socket.Close()
+	_ = unix.SetsockoptInt(socket.GetFd(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1) // kernels before 4.20 list all
+	request := nl.NewNetlinkRequest(unix.RTM_GETADDR, unix.NLM_F_DUMP)
+	request.Sockets = map[int]*nl.SocketHandle{unix.NETLINK_ROUTE: {Socket: socket}}
+	message := nl.NewIfAddrmsg(unix.AF_UNSPEC)
+	message.Index = uint32(index)
+	request.AddData(message)
+	replies, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
+	for _, reply := range replies {
+		of := nl.DeserializeIfAddrmsg(reply)
+		attrs, _ := nl.ParseRouteAttr(reply[of.Len():]) // the kernel's are well-formed
+		var p netip.Prefix
+		for _, a := range attrs {
+			address, _ := netip.AddrFromSlice(a.Value)
+			switch {
+			case a.Attr.Type == unix.IFA_ADDRESS:
+				p = netip.PrefixFrom(address, int(of.Prefixlen))
+			case a.Attr.Type == unix.IFA_LOCAL && address != p.Addr(): // the other one, which comes first, is a peer's
+				p = netip.PrefixFrom(address, address.BitLen())
+			}
+		}
+		if int(of.Index) == index && p.IsValid() {
+			list = append(list, p)
+		}
+	}
+	return list, err
 }
 
 // Routes returns the routes that are like one, by what the mask says.

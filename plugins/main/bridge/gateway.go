@@ -139,12 +139,12 @@ func checkGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*type
 	if gateway.Attrs().RawFlags&unix.IFF_UP == 0 {
 		return attach.Different("%s, the gateway, is down", name)
 	}
-	has, err := link.Addresses(h, gateway, netlink.FAMILY_ALL)
+	has, err := link.Prefixes(gateway)
 	if err != nil {
 		return err
 	}
 	for _, g := range gateways {
-		if !slices.ContainsFunc(has, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == g }) {
+		if !slices.Contains(has, g) {
 			return attach.Different("%s lacks the gateway's address %s", name, g)
 		}
 	}
@@ -183,13 +183,12 @@ func withdraw(h *netlink.Handle, gateway netlink.Link, added []netip.Prefix) err
 // resolveConflicts looks for other addresses of the gateway that stand against the gateways' that were just added. They are removed
 // by force, or else are an error.
 func resolveConflicts(h *netlink.Handle, c *config, gateway netlink.Link, gateways, added []netip.Prefix) error {
-	addresses, err := link.Addresses(h, gateway, netlink.FAMILY_ALL)
+	addresses, err := link.Prefixes(gateway)
 	if err != nil {
 		return fmt.Errorf("list the addresses of %s: %w", gateway.Attrs().Name, err)
 	}
 	for _, want := range added {
-		for _, a := range addresses {
-			have := result.Prefix(*a.IPNet)
+		for _, have := range addresses {
 			if slices.Contains(gateways, have) || !conflict(want, have) {
 				continue
 			}

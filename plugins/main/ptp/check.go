@@ -70,11 +70,11 @@ func checkGateway(r *plugin.Request, inside, end netlink.Link, gateway netip.Add
 	if len(routes) == 0 {
 		return attach.Different("interface %s lacks the route to the gateway %s", r.IfName, gateway)
 	}
-	addresses, err := link.Addresses(r.Links(), end, netlink.FAMILY_ALL)
+	addresses, err := link.Prefixes(end)
 	if err != nil {
 		return err
 	}
-	if !slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Addr(a.IP) == gateway }) {
+	if !slices.ContainsFunc(addresses, func(p netip.Prefix) bool { return p.Addr() == gateway }) {
 		return attach.Different("%s, the host end, lacks the gateway's address %s", end.Attrs().Name, gateway)
 	}
 	return nil

@@ -197,7 +197,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	filter := netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), netfilter.Masquerade{})
 	d := attach.BeginDel(ctx, r, attach.Locate(r.Config))
 	end, certain, err := attach.FindHostEnd(r)
-	if end != nil && (certain || servesOne(r.Links(), end)) {
+	if end != nil && (certain || servesOne(end)) {
 		err = detach.Delete(r, end.Attrs().Index)
 	}
 	return errors.Join(filter, d.End(ctx, err))
@@ -205,10 +205,9 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 
 // servesOne reports whether a host end serves one container, as the reference plugin's do: it is in no bridge, and has an address
 // without a network.
-func servesOne(h *netlink.Handle, end netlink.Link) bool {
-	addresses, err := link.Addresses(h, end, netlink.FAMILY_ALL)
-	return err == nil && end.Attrs().MasterIndex == 0 &&
-		slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet).IsSingleIP() })
+func servesOne(end netlink.Link) bool {
+	addresses, err := link.Prefixes(end)
+	return err == nil && end.Attrs().MasterIndex == 0 && slices.ContainsFunc(addresses, netip.Prefix.IsSingleIP)
 }
 
 // Explain implements plugin.Explainer.
