@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime/debug"
+	"time"
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -17,8 +18,18 @@ import (
 // attempt is one attachment on its way.
 type attempt struct {
 	*node.Attachment
-	*run
+	*shared
 	report *Report
+	found  time.Time // when it was found wrong
+	mended []int     // for each of the report's findings, the place of the plugin in the list
+}
+
+// written is when libcni wrote its result.
+func (a *attempt) written() time.Time {
+	if a.Result == nil {
+		return time.Time{}
+	}
+	return a.Result.Written
 }
 
 // refuse says why an attachment can't be asked about, or is not there.
@@ -47,7 +58,14 @@ func (a *attempt) find(name string, err error) *Finding {
 }
 
 // look asks the plugins' CHECK, all of them if that is all there is to do.
-func (a *attempt) look(ctx context.Context) (is Outcome) {
+func (a *attempt) look(ctx context.Context) {
+	a.report.Outcome, a.found = a.check(ctx), time.Now()
+	if a.report.Outcome != Wrong || a.DryRun {
+		a.count()
+	}
+}
+
+func (a *attempt) check(ctx context.Context) (is Outcome) {
 	defer a.recovered(&is)
 	if a.State == node.Gone {
 		a.report.Why = a.Why
@@ -71,8 +89,22 @@ func (a *attempt) look(ctx context.Context) (is Outcome) {
 	return is
 }
 
+// settle waits until a DEL is over that was under way when the attachment was found wrong.
+func (a *attempt) settle(ctx context.Context) error {
+	return wait(ctx, time.Until(a.found.Add(settleBefore)))
+}
+
 // repair has all plugins put back what is missing.
-func (a *attempt) repair(ctx context.Context) (is Outcome) {
+func (a *attempt) repair(ctx context.Context) {
+	if a.settle(ctx) != nil {
+		return
+	}
+	begun := time.Now()
+	a.report.Outcome = a.putBack(ctx)
+	a.report.Milliseconds = float64(time.Since(begun).Microseconds()) / 1000
+}
+
+func (a *attempt) putBack(ctx context.Context) (is Outcome) {
 	defer a.recovered(&is)
 	before := a.report.Plugins
 	a.report.Plugins = []Finding{}
@@ -85,15 +117,16 @@ func (a *attempt) repair(ctx context.Context) (is Outcome) {
 	}
 	defer steps[0].request.Close()
 	is = Right
-	for _, s := range steps {
+	for i, s := range steps {
 		var putBack []string
 		s.request.Trace = func(what string) { putBack = append(putBack, what) }
-		found, left := request.Repair(ctx, s.plugin, s.request)
+		found, left := request.PutBack(ctx, s.plugin, s.request)
 		if found == nil {
 			continue
 		}
 		f := a.find(s.name, found)
 		f.PutBack = putBack
+		a.mended = append(a.mended, i)
 		switch {
 		case left != nil:
 			f.fail(left)
@@ -111,6 +144,36 @@ func (a *attempt) repair(ctx context.Context) (is Outcome) {
 			before[i].Left, before[i].Remedy = "", ""
 		}
 		is = Repaired
+	}
+	return is
+}
+
+// confirm asks CHECK whether all is back that was put back. That is not asked at once, as others wait for theirs.
+func (a *attempt) confirm(ctx context.Context) {
+	if len(a.mended) > 0 {
+		a.report.Outcome = a.checkMended(ctx)
+	}
+	a.count()
+}
+
+func (a *attempt) checkMended(ctx context.Context) (is Outcome) {
+	is = a.report.Outcome
+	defer a.recovered(&is)
+	steps, err := a.begin()
+	if err != nil {
+		a.find(a.Plugins[0], err).fail(err)
+		return Wrong
+	}
+	defer steps[0].request.Close()
+	for i, place := range a.mended {
+		f := &a.report.Plugins[i]
+		if f.Left != "" {
+			continue
+		}
+		if err := steps[place].plugin.Check(ctx, steps[place].request); err != nil {
+			f.fail(err)
+			is = Wrong
+		}
 	}
 	return is
 }

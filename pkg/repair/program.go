@@ -9,19 +9,21 @@ import (
 
 // isForeign reports whether the plugin that runtimes find by a name is another program than cnibox, whose DEL would not know what is put back
 // here. One that is not found is not judged: the runtime may have a directory that is not in the path.
-func (r *run) isForeign(name string) bool {
-	foreign, known := r.foreign[name]
+func (s *shared) isForeign(name string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	foreign, known := s.foreign[name]
 	if known {
 		return foreign
 	}
-	for _, dir := range r.Path {
+	for _, dir := range s.Path {
 		path := filepath.Join(dir, name)
 		if file, err := os.Stat(path); err == nil && file.Mode().IsRegular() {
 			foreign = !isOurs(path)
 			break
 		}
 	}
-	r.foreign[name] = foreign
+	s.foreign[name] = foreign
 	return foreign
 }
 

@@ -3,13 +3,12 @@
 // and the result that libcni has kept of ADD. No container is restarted, and no connection is cut.
 //
 // An attachment that is being deleted looks damaged, too. So what is found wrong is looked at again a moment later, when a DEL that was under
-// way is over; and what was repaired is looked at once more in the end. If a DEL came in between, what was put back behind its back is
+// way is over; and what was repaired is looked at once more in the end. Others may be repaired meanwhile. If a DEL came in between, what was put back behind its back is
 // removed. That leaves to GC: an attachment whose DEL takes longer than these two waits, or comes twice; and one without a veth pair, of
 // which nothing on the host says that it is gone and not just being made again under the same id.
 package repair
 
 import (
-	"cmp"
 	"context"
 	"slices"
 	"time"
@@ -36,82 +35,65 @@ const settleBefore, settleAfter = 300 * time.Millisecond, time.Second
 // lockFile is locked while attachments are repaired: two at once would do everything twice.
 const lockFile = "/run/cnibox/repair.lock"
 
-// run is one call of Attachments.
-type run struct {
-	Options
-	foreign map[string]bool // of the plugins that were looked for, which are not ours
-}
-
 // Attachments looks at attachments, and repairs those that are not right. The reports are in the order of the attachments.
 func Attachments(ctx context.Context, attachments []*node.Attachment, o Options) ([]*Report, error) {
-	r := &run{o, map[string]bool{}}
-	ctx = iptables.KeepListings(ctx)
-	var reports []*Report
-	var wrong []*attempt
+	r, err := Now(ctx, attachments, o)
+	if err == nil {
+		err = r.LookAgain(ctx)
+	}
+	return r.Reports, err
+}
+
+// Run is a repair, of which only the last look is to come.
+type Run struct {
+	Reports []*Report // in the order of the attachments
+	wrong   []*attempt
+	ended   time.Time // when the last one was repaired
+}
+
+// Now is Attachments up to the moment when all is back that can be. LookAgain has to be called then; other repairs may go on meanwhile.
+func Now(ctx context.Context, attachments []*node.Attachment, o Options) (*Run, error) {
+	r, s := &Run{}, newShared(o, len(attachments))
+	var all []*attempt
 	for _, at := range attachments {
-		a := &attempt{at, r, newReport(at)}
-		reports = append(reports, a.report)
-		if a.report.Outcome = a.look(ctx); a.report.Outcome == Wrong {
-			wrong = append(wrong, a)
-		}
-		if ctx.Err() != nil {
-			return reports, context.Cause(ctx)
-		}
-		r.progress(len(reports)-len(wrong), len(attachments))
+		a := &attempt{Attachment: at, shared: s, report: newReport(at)}
+		all, r.Reports = append(all, a), append(r.Reports, a.report)
 	}
-	if o.DryRun || len(wrong) == 0 {
-		return reports, nil
+	inOrder(all)
+	ctx = iptables.KeepListings(ctx)
+	if err := each(ctx, all, (*attempt).look); err != nil {
+		r.Reports = slices.DeleteFunc(r.Reports, func(report *Report) bool { return report.Outcome == "" })
+		return r, err
 	}
-	lock, err := state.Hold(ctx, lockFile)
-	if err != nil {
-		return reports, err
+	if !o.DryRun {
+		r.wrong = slices.DeleteFunc(all, func(a *attempt) bool { return a.report.Outcome != Wrong })
 	}
-	defer lock.Release()
-	return reports, r.repair(ctx, wrong, len(reports))
+	if len(r.wrong) == 0 {
+		return r, nil
+	}
+	return r, r.repair(ctx)
 }
 
-func (r *run) progress(done, all int) {
-	if r.Progress != nil {
-		r.Progress(done, all)
-	}
-}
-
-// inOrder orders attachments by the age of their containers, and those of one container the youngest first: of two routes of a container to
-// one destination the older one is put behind.
-func inOrder(wrong []*attempt) {
-	oldest := map[*node.Namespace]time.Time{}
-	for _, a := range wrong {
-		if t, known := oldest[a.Namespace]; !known || a.Result.Written.Before(t) {
-			oldest[a.Namespace] = a.Result.Written
-		}
-	}
-	slices.SortStableFunc(wrong, func(a, b *attempt) int {
-		return cmp.Or(oldest[a.Namespace].Compare(oldest[b.Namespace]), b.Result.Written.Compare(a.Result.Written))
-	})
-}
-
-func (r *run) repair(ctx context.Context, wrong []*attempt, all int) error {
-	if err := wait(ctx, settleBefore); err != nil {
+func (r *Run) repair(ctx context.Context) error {
+	if err := r.wrong[0].settle(ctx); err != nil {
 		return err
 	}
-	inOrder(wrong)
-	changed := false
-	for i, a := range wrong {
-		begun := time.Now()
-		a.report.Outcome = a.repair(ctx)
-		a.report.Milliseconds = float64(time.Since(begun).Microseconds()) / 1000
-		changed = changed || a.report.hasChanged()
-		if ctx.Err() != nil {
-			return context.Cause(ctx)
-		}
-		r.progress(all-len(wrong)+i+1, all)
+	err := state.Locked(ctx, lockFile, func() error { return each(ctx, r.wrong, (*attempt).repair) })
+	r.ended = time.Now()
+	if err != nil {
+		return err
 	}
-	if changed {
-		if err := wait(ctx, settleAfter); err != nil {
+	return each(ctx, r.wrong, (*attempt).confirm)
+}
+
+// LookAgain waits until a DEL that was under way is over, and removes what was put back behind its back.
+func (r *Run) LookAgain(ctx context.Context) error {
+	if slices.ContainsFunc(r.wrong, func(a *attempt) bool { return a.report.hasChanged() }) {
+		if err := wait(ctx, time.Until(r.ended.Add(settleAfter))); err != nil {
 			return err
 		}
 	}
-	for _, a := range wrong {
+	for _, a := range r.wrong {
 		a.lookAgain(ctx)
 	}
 	return nil

@@ -2,11 +2,13 @@ package iptables
 
 import (
 	"context"
+	"sync"
 	"time"
 )
 
-// listings are what CHECK reads of the whole host, kept for a while. They are for one goroutine.
+// listings are what CHECK reads of the whole host, kept for a while.
 type listings struct {
+	mu      sync.Mutex        // also held while a listing is read, which others wait for who need it too
 	tables  map[string]*table // by program and name
 	owned   []rule
 	isKnown bool // owned is
@@ -24,19 +26,24 @@ func KeepListings(ctx context.Context) context.Context {
 	return context.WithValue(ctx, listingsKey{}, &listings{})
 }
 
-// kept returns what is kept, nil if nothing is to be.
+// kept returns what is kept, locked; nil if nothing is to be.
 func kept(ctx context.Context) *listings {
 	l, _ := ctx.Value(listingsKey{}).(*listings)
-	if l != nil && time.Since(l.at) > listingTime {
-		*l = listings{tables: map[string]*table{}, at: time.Now()}
+	if l == nil {
+		return nil
+	}
+	l.mu.Lock()
+	if time.Since(l.at) > listingTime {
+		l.tables, l.owned, l.isKnown, l.at = map[string]*table{}, nil, false, time.Now()
 	}
 	return l
 }
 
-// forgetListings forgets what is kept, since something changes.
+// forgetListings forgets what is kept, since something has changed.
 func forgetListings(ctx context.Context) {
 	if l := kept(ctx); l != nil {
 		l.at = time.Time{}
+		l.mu.Unlock()
 	}
 }
 
@@ -46,6 +53,7 @@ func (t *table) readListing(ctx context.Context) error {
 	if l == nil {
 		return t.read(ctx)
 	}
+	defer l.mu.Unlock()
 	id := t.restore + " " + t.name
 	if l.tables[id] == nil {
 		if err := t.read(ctx); err != nil {
@@ -61,10 +69,11 @@ func (t *table) readListing(ctx context.Context) error {
 // listOwned is readOwned, or takes what is kept.
 func listOwned(ctx context.Context) (owned []rule, err error) {
 	l := kept(ctx)
-	switch {
-	case l == nil:
+	if l == nil {
 		return readOwned()
-	case !l.isKnown:
+	}
+	defer l.mu.Unlock()
+	if !l.isKnown {
 		if l.owned, err = readOwned(); err != nil {
 			return nil, err
 		}

@@ -207,7 +207,7 @@ func guardRule() rule {
 
 // allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
 func allowLocalhost(ctx context.Context, link string) error {
-	forgetListings(ctx)
+	defer forgetListings(ctx)
 	err := within(ctx, &ipv4, func(p *iptables.IPTables) error { return p.AppendUnique(guardTable, guardChain, guard...) })
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,

@@ -18,6 +18,7 @@ func (b *Backend) Repair(ctx context.Context, r Rules) error {
 		return err
 	}
 	defer lock.Release()
+	defer forgetListings(ctx)
 	before, err := readOwned()
 	if err != nil {
 		return err

@@ -154,7 +154,7 @@ func (t *table) edit(ctx context.Context, c change) error {
 // restoreLines has iptables-restore make a change, all of it or nothing.
 func (t *table) restoreLines(ctx context.Context, lines []string) error {
 	t.ids = nil
-	forgetListings(ctx)
+	defer forgetListings(ctx)
 	input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
 	_, err := runProgram(ctx, t.restore, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
 	return err
