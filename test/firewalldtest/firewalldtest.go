@@ -40,15 +40,22 @@ func Start(t testing.TB, h *netlab.Host, backend string) *Daemon {
 	h.MustRun(t, "mkdir", "-p", "/run/dbus")
 	h.MustRun(t, "cp", "-a", "/etc/firewalld", config)
 	h.MustRun(t, "sed", "-i", "s/^FirewallBackend=.*/FirewallBackend="+backend+"/; s/^IPv6_rpfilter=.*/IPv6_rpfilter=no/", config+"/firewalld.conf")
-	d := &Daemon{h, h.Command("firewalld", "--nofork", "--nopid", "--system-config", config, "--log-target", "file", "--log-file", log)}
+	d := &Daemon{host: h}
 	h.Background(t, h.Command("dbus-daemon", "--system", "--nofork", "--nopidfile", "--address="+address))
 	d.await(t, "the bus", func() bool {
 		_, err := d.call("org.freedesktop.DBus.Peer.Ping")
 		return errors.As(err, &dbus.Error{}) // firewalld is not there yet
 	})
-	h.Background(t, d.cmd)
-	d.await(t, "firewalld", func() bool { return d.state() == "RUNNING" })
+	d.Run(t)
 	return d
+}
+
+// Run starts firewalld again after Stop, and waits until it is ready.
+func (d *Daemon) Run(t testing.TB) {
+	t.Helper()
+	d.cmd = d.host.Command("firewalld", "--nofork", "--nopid", "--system-config", config, "--log-target", "file", "--log-file", log)
+	d.host.Background(t, d.cmd)
+	d.await(t, "firewalld", func() bool { return d.state() == "RUNNING" })
 }
 
 // Stop kills firewalld. Its rules stay in the kernel.

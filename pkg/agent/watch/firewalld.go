@@ -9,8 +9,11 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/firewalld"
 )
 
-// How long the bus may take to answer, and how long to wait until it is tried again.
-const answerTime, tryAgain = 2 * time.Second, 15 * time.Second
+// answerTime is how long the bus may take to answer.
+const answerTime = 2 * time.Second
+
+// tryAgain is how long to wait until a bus that is not there is tried again.
+var tryAgain = 15 * time.Second
 
 // watchFirewalld hears from firewalld that it was reloaded, and from the bus that it was started. A node without a bus may get one.
 func (w *Watch) watchFirewalld() error {

@@ -1,0 +1,250 @@
+package watch
+
+import (
+	"encoding/binary"
+	"encoding/hex"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/godbus/dbus/v5"
+	"golang.org/x/net/bpf"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// recorded is what the kernel told a socket when somebody ran a command, and what that is to be read as.
+type recorded struct {
+	command string
+	bytes   []byte
+	want    string
+}
+
+// read returns what is in a file of testdata, which were recorded on a little-endian machine. One command can have several.
+func read(t testing.TB, file string) (list []recorded) {
+	t.Helper()
+	text, err := os.ReadFile("testdata/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for line := range strings.Lines(string(text)) {
+		fields := strings.Split(strings.TrimSuffix(line, "\n"), "\t")
+		b, err := hex.DecodeString(fields[1])
+		if err != nil {
+			t.Fatal(err)
+		}
+		list = append(list, recorded{fields[0], b, strings.Join(fields[2:], "")})
+	}
+	return list
+}
+
+func TestLinks(t *testing.T) {
+	filter, err := bpf.NewVM(linkFilter())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range read(t, "links.txt") {
+		got := ""
+		if passed, err := filter.Run(r.bytes); err != nil {
+			t.Fatal(err)
+		} else if passed > 0 {
+			for m := range messages(r.bytes) {
+				got += describeEvent(parseLink(m, hostNumber)) + describeEvent(parseLink(m, 5))
+			}
+		}
+		if got != r.want {
+			t.Errorf("%s\n%x\nis %q\nnot %q", r.command, r.bytes, got, r.want)
+		}
+	}
+}
+
+func describeEvent(e event) string {
+	text := map[change]string{lost: "lost " + e.what, down: "down", unplugged: "unplugged from a bridge", gone: "gone " + e.kind, ended: "ended",
+		forwarding: "forwarding " + e.what}[e.change]
+	if text == "" {
+		return ""
+	}
+	if e.change == unplugged && e.master == 0 {
+		text += " without index"
+	}
+	if e.carries {
+		text += " with others"
+	}
+	if e.by != 0 {
+		text += " by somebody"
+	}
+	if e.index == 0 {
+		text += " without link"
+	}
+	return fmt.Sprintf("[%d: %s]", e.nsid, text)
+}
+
+// transactions returns the hits that are made of recorded changes of nf_tables.
+func transactions(t testing.TB, commands ...string) (hits []Hit) {
+	w := &Watch{burst: newBurst(), news: make(chan struct{}, 1), programs: programs{table: plugin.Table{{Name: "bridge"}}}}
+	tr, list := newTransaction(w), read(t, "nftables.txt")
+	for _, command := range commands {
+		known := false
+		for _, r := range list {
+			if r.command == command {
+				known = true
+				for m := range messages(r.bytes) {
+					tr.read(m)
+				}
+			}
+		}
+		if !known {
+			t.Errorf("nothing was recorded of %q", command)
+		}
+	}
+	return w.burst.hits(nil)
+}
+
+const (
+	addJump      = "iptables-nft -t nat -A PREROUTING -m addrtype --dst-type LOCAL -j CNI-HOSTPORT-DNAT"
+	addContainer = "iptables-nft -t nat -A CNI-0123456789abcdef01234567 -d 10.1.0.0/16 -j ACCEPT"
+	flushNAT     = "iptables-nft -t nat -F"
+	natRules     = "rules of iptables were deleted from table ip nat"
+	delAttached  = `printf '*nat\n-D POSTROUTING -s 10.1.0.2/32 -m comment --comment demo -j CNI-0123456789abcdef01234567\n` +
+		`-F CNI-0123456789abcdef01234567\n-X CNI-0123456789abcdef01234567\nCOMMIT\n' | iptables-nft-restore --noflush`
+)
+
+func TestNFTables(t *testing.T) {
+	for _, test := range []struct {
+		name     string
+		commands []string
+		want     []string
+	}{
+		{"elements are added", []string{`nft add element inet cnibox ports4_v1 "{ 80, 81 }"`}, nil},
+		{"an element", []string{`nft delete element inet cnibox ports4_v1 "{ 80 }"`}, []string{"elements of set ports4_v1 of table inet cnibox were deleted by nft"}},
+		{"rules", []string{"nft flush chain inet cnibox dnat_v1"}, []string{"rules of chain dnat_v1 of table inet cnibox were deleted by nft"}},
+		{"a table", []string{"nft delete table inet cnibox"}, []string{"table inet cnibox was deleted by nft"}},
+		{"the reference plugins' table", []string{"nft flush ruleset"}, []string{"table ip cni_hostport was deleted by nft"}},
+		{"rules are added", []string{addJump, addContainer}, nil},
+		{"an attachment is removed", []string{delAttached}, nil},
+		{"a rule of somebody else", []string{"iptables-nft -t nat -D OUTPUT 1"}, nil},
+		{"a table of iptables is flushed", []string{flushNAT}, []string{natRules + " by iptables-nft"}},
+		{"it is flushed and made again", []string{flushNAT, addJump}, nil},
+		{"it is replaced", []string{`printf '*nat\nCOMMIT\n' | iptables-nft-restore`}, []string{natRules + " by iptables-nft-re"}},
+		{"it is replaced by others", []string{`printf '*nat\nCOMMIT\n' | iptables-nft-restore`, addJump}, []string{natRules + " by iptables-nft-re"}},
+		{"the guard", []string{"iptables-nft -t raw -F"}, []string{"rules of iptables were deleted from table ip raw by iptables-nft"}},
+		{"rules for an address", []string{"iptables-nft -D CNI-FORWARD -s 10.1.0.2 -j ACCEPT"}, nil},
+		{"the jump to them", []string{"iptables-nft -D FORWARD -j CNI-FORWARD"}, []string{"rules of iptables were deleted from table ip filter by iptables-nft"}},
+	} {
+		var got []string
+		for _, h := range transactions(t, test.commands...) {
+			by, _, _ := strings.Cut(h.By, " (pid ")
+			got = append(got, h.What+" by "+by)
+		}
+		if !slices.Equal(got, test.want) {
+			t.Errorf("%s: %q, not %q", test.name, got, test.want)
+		}
+	}
+}
+
+func TestIsOurs(t *testing.T) {
+	p := programs{table: plugin.Table{{Name: "bridge"}, {Name: "host-local"}}}
+	for name, want := range map[string]bool{
+		"bridge": true, "cnv-bridge": true, "host-local": true, "buildkit-cni-br": true, "cnibox": true, "cnictl": true, "cnibox-etcd": true,
+		"": false, "nft": false, "mybridge": false, "iptables-restor": false,
+	} {
+		if got := p.isOurs(name); got != want {
+			t.Errorf("%q is ours: %v", name, got)
+		}
+	}
+}
+
+func TestDescribe(t *testing.T) {
+	for _, test := range []struct {
+		name string
+		pid  uint32
+		want string
+	}{
+		{"nft", 4711, "nft (pid 4711)"}, {"", 4711, "(pid 4711)"}, {"", 0, ""}, {"", 1<<32 - 4096, ""}, {"a\x1b[31m\n", 1, "a?[31m? (pid 1)"}, {"a\xff", 1, "a? (pid 1)"},
+	} {
+		if got := describe(test.name, test.pid); got != test.want {
+			t.Errorf("%q, %d: %q, not %q", test.name, test.pid, got, test.want)
+		}
+	}
+}
+
+func TestPrograms(t *testing.T) {
+	p := programs{}
+	if got, _ := os.ReadFile("/proc/self/comm"); p.of(uint32(os.Getpid())) != strings.TrimSpace(string(got)) {
+		t.Errorf("this process is %q, not %q", p.of(uint32(os.Getpid())), got)
+	}
+	if got := p.of(1<<32 - 1); got != "" {
+		t.Errorf("no process is %q", got)
+	}
+}
+
+func TestSignals(t *testing.T) {
+	const owner = "org.freedesktop.DBus.NameOwnerChanged"
+	for _, test := range []struct {
+		name string
+		body []any
+		want string
+	}{
+		{"org.fedoraproject.FirewallD1.Reloaded", nil, "firewalld was reloaded"},
+		{owner, []any{"org.fedoraproject.FirewallD1", "", ":1.5"}, "firewalld was started"},
+		{owner, []any{"org.fedoraproject.FirewallD1", ":1.5", ""}, ""},
+		{owner, []any{"org.other", "", ":1.5"}, ""},
+		{owner, []any{1, 2, 3}, ""},
+		{owner, nil, ""},
+	} {
+		if got := parseSignal(&dbus.Signal{Name: test.name, Body: test.body}); got != test.want {
+			t.Errorf("%s %v: %q, not %q", test.name, test.body, got, test.want)
+		}
+	}
+}
+
+func FuzzLinks(f *testing.F) {
+	for _, r := range read(f, "links.txt") {
+		f.Add(r.bytes, hostNumber)
+		f.Add(r.bytes, 3)
+	}
+	f.Fuzz(func(t *testing.T, b []byte, nsid int) {
+		burst := newBurst()
+		for m := range messages(b) {
+			e := parseLink(m, nsid)
+			if nsid != hostNumber && (e.change == forwarding || e.change == ended || e.carries && e.kind != "vrf") {
+				t.Errorf("namespace %d tells of the host's: %+v", nsid, e)
+			}
+			burst.addEvent(e, "")
+		}
+		for p, l := range burst.losses {
+			if text := l.hit(p, "eth0").What; strings.ContainsFunc(text, func(c rune) bool { return c < ' ' }) {
+				t.Errorf("%q can't be printed", text)
+			}
+		}
+	})
+}
+
+func FuzzNFTables(f *testing.F) {
+	for _, r := range read(f, "nftables.txt") {
+		f.Add(r.bytes)
+	}
+	f.Fuzz(func(t *testing.T, b []byte) {
+		w := &Watch{burst: newBurst(), news: make(chan struct{}, 1)}
+		tr := newTransaction(w)
+		for m := range messages(b) {
+			tr.read(m)
+		}
+		for _, h := range w.burst.hits(nil) {
+			if h.Kind != Filter || strings.ContainsFunc(h.What+h.By, func(c rune) bool { return c < ' ' }) {
+				t.Errorf("%+v", h)
+			}
+		}
+	})
+}
+
+func FuzzNamespaceOf(f *testing.F) {
+	b := binary.NativeEndian.AppendUint64(nil, uint64(unix.CmsgLen(4)))
+	b = binary.NativeEndian.AppendUint32(b, unix.SOL_NETLINK)
+	b = binary.NativeEndian.AppendUint32(b, unix.NETLINK_LISTEN_ALL_NSID)
+	f.Add(append(b, 5, 0, 0, 0, 0, 0, 0, 0))
+	f.Fuzz(func(t *testing.T, b []byte) { namespaceOf(b) })
+}
