@@ -55,7 +55,7 @@ type Agent struct {
 	Options
 	life     context.Context // ends when the agent is told to stop
 	record   record
-	mends    chan struct{} // a place for each repair that is under way
+	places   chan struct{} // a place for each look at the node that is under way
 	later    chan struct{} // has an entry while a look at all is put off
 	calm     calm
 	patience patience
@@ -65,13 +65,12 @@ type Agent struct {
 	work     sync.WaitGroup // what is under way
 }
 
-// mendsAtOnce is how many repairs are under way at the same time: what is hit while one waits for calls that are under way to end is put
-// back beside it.
-const mendsAtOnce = 2
+// mends is how many repairs there may be at once: what is hit while one waits for calls to end is looked at meanwhile.
+const mends = 2
 
 // Run is an agent, until ctx ends.
 func Run(ctx context.Context, o Options) error {
-	a := &Agent{Options: o, life: ctx, mends: make(chan struct{}, mendsAtOnce), later: make(chan struct{}, 1), gone: gone{ended: make(chan struct{}, 1)}}
+	a := &Agent{Options: o, life: ctx, places: make(chan struct{}, mends), later: make(chan struct{}, 1), gone: gone{ended: make(chan struct{}, 1)}}
 	a.record.begin()
 	passed := socket.FromSystemd()
 	place, err := socket.Own(a.socket())
@@ -93,6 +92,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	api.replay(ctx)
+	a.places <- struct{}{}
 	a.mend(ctx, hits{{Kind: watch.Filter, What: "the agent starts"}})
 	listener, err := place.Listen(passed, "agent")
 	if err != nil {
@@ -161,16 +161,7 @@ func (a *Agent) watchForEver(ctx context.Context, w *watch.Watch) error {
 		if len(waiting) == 0 || !waiting.isUrgent() && time.Now().Before(a.patience.end()) {
 			continue
 		}
-		select {
-		case a.mends <- struct{}{}:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		now := waiting
+		a.startMend(ctx, waiting)
 		waiting = nil
-		a.work.Go(func() {
-			defer func() { <-a.mends }()
-			a.mend(ctx, now)
-		})
 	}
 }

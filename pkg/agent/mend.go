@@ -15,7 +15,16 @@ import (
 // everything is why all is looked at though nothing is known to be hit.
 const everything = "the look at everything"
 
-// mend puts back what hits have taken.
+// startMend is mend in the background, when there is a place for it.
+func (a *Agent) startMend(ctx context.Context, hits hits) {
+	select {
+	case a.places <- struct{}{}:
+		a.work.Go(func() { a.mend(ctx, hits) })
+	case <-ctx.Done():
+	}
+}
+
+// mend puts back what hits have taken. It has a place, which it frees when all is back: nobody need wait for the last look, a second later.
 func (a *Agent) mend(ctx context.Context, hits hits) {
 	begun := time.Now()
 	n := node.Read(ctx, a.Options.Options)
@@ -24,12 +33,17 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	if len(hot) > 0 {
 		a.putOff(ctx, hot)
 	}
-	reports, err := repair.Attachments(ctx, attachments, repair.Options{Plugins: a.Plugins, Path: a.BinDirs})
+	run, err := repair.Now(ctx, attachments, repair.Options{Plugins: a.Plugins, Path: a.BinDirs})
+	took := time.Since(begun)
+	<-a.places
+	if err == nil {
+		err = run.LookAgain(ctx)
+	}
 	if err != nil && ctx.Err() == nil {
 		a.Log.Error("what was hit can't be put back", "hit", hits.text(), "error", err)
 	}
-	if !a.tell(hits, reports, time.Since(begun)) {
-		a.patience.rest(time.Since(begun))
+	if !a.tell(hits, run.Reports, took) {
+		a.patience.rest(took)
 	}
 	if isAll {
 		a.calm.forget(n)
@@ -108,6 +122,6 @@ func (a *Agent) putOff(ctx context.Context, hot []*node.Attachment) {
 			return
 		}
 		<-a.later
-		a.mend(ctx, hits{{Kind: watch.Filter, What: everything}})
+		a.startMend(ctx, hits{{Kind: watch.Filter, What: everything}})
 	})
 }
