@@ -61,7 +61,7 @@ type Agent struct {
 	patience patience
 	said     said
 	gone     gone
-	gate     sync.RWMutex   // each call of contiv's API has it for reading
+	api      *contivAPI     // nil if it is not served
 	work     sync.WaitGroup // what is under way
 }
 
@@ -78,11 +78,10 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	defer place.Close()
-	api, err := a.beginContiv()
-	if err != nil {
+	if a.api, err = a.beginContiv(); err != nil {
 		return err
 	}
-	defer api.close()
+	defer a.api.close()
 	metrics, err := a.listenForMetrics(ctx)
 	if err != nil {
 		return err
@@ -91,20 +90,20 @@ func Run(ctx context.Context, o Options) error {
 	if err != nil {
 		return err
 	}
-	api.replay(ctx)
+	a.api.replay(ctx)
 	a.places <- struct{}{}
 	a.mend(ctx, hits{{Kind: watch.Filter, What: "the agent starts"}})
 	listener, err := place.Listen(passed, "agent")
 	if err != nil {
 		return err
 	}
-	if err := api.listen(passed); err != nil {
+	if err := a.api.listen(passed); err != nil {
 		return err
 	}
 	for _, name := range passed.Close() {
 		a.Log.Warn("systemd passes a socket that is not asked for", "name", name)
 	}
-	ended, apiEnded := a.serve(ctx, listener, a.handler()), a.serveContiv(ctx, api)
+	ended, apiEnded := a.serve(ctx, listener, a.handler()), a.serveContiv(ctx, a.api)
 	a.serveMetrics(ctx, metrics)
 	a.notify("READY=1")
 	a.Log.Info("ready", "socket", a.socket(), "grace", o.Grace, "every", o.Every)

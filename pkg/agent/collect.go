@@ -94,17 +94,11 @@ func (a *Agent) collect(ctx context.Context) (next time.Time) {
 		if ctx.Err() != nil {
 			return next
 		}
-		if !closeGate(ctx, &a.gate) {
+		if !a.free(context.WithoutCancel(ctx), r, it, o) {
 			next = earlier(next, now.Add(seldom))
-			break
 		}
-		r.Free(context.WithoutCancel(ctx), it, o)
-		a.gate.Unlock()
 	}
-	if closeGate(ctx, &a.gate) {
-		r.Sweep(context.WithoutCancel(ctx), o)
-		a.gate.Unlock()
-	}
+	r.Sweep(context.WithoutCancel(ctx), o)
 	for _, it := range due {
 		a.tellOf(it)
 	}

@@ -3,11 +3,11 @@ package agent
 import (
 	"context"
 	"net"
-	"sync"
-	"time"
 
 	"github.com/cnibox/cnibox/pkg/agent/contiv"
 	"github.com/cnibox/cnibox/pkg/agent/socket"
+	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // contivAPI is contiv's API, where it was asked for: a nil one is none.
@@ -23,7 +23,7 @@ func (a *Agent) beginContiv() (*contivAPI, error) {
 		return nil, nil
 	}
 	server, err := contiv.New(contiv.Options{
-		Socket: a.Contiv, Network: a.Network, ConfDir: a.ConfDir, BinDirs: a.BinDirs, CacheDir: a.CacheDirs[0], Exec: a.Exec, Log: a.Log, Gate: &a.gate,
+		Socket: a.Contiv, Network: a.Network, ConfDir: a.ConfDir, BinDirs: a.BinDirs, CacheDir: a.CacheDirs[0], Exec: a.Exec, Log: a.Log,
 	})
 	if err != nil {
 		return nil, err
@@ -66,13 +66,16 @@ func (a *Agent) serveContiv(ctx context.Context, c *contivAPI) <-chan struct{} {
 	return a.serve(ctx, c.listener, c.server)
 }
 
-// closeGate keeps calls of the API out until the gate is unlocked. It gives up if some are under way all the time: they don't wait for us.
-func closeGate(ctx context.Context, gate *sync.RWMutex) bool {
-	const patience, pause = 5 * time.Second, 20 * time.Millisecond
-	for end := time.Now().Add(patience); !gate.TryLock(); time.Sleep(pause) {
-		if ctx.Err() != nil || time.Now().After(end) {
+// free frees what is gone, unless contiv's API has a call about it under way. One that the agent has attached is not gone while that lasts; what
+// the runtime has of contivk8s is another attachment, whose DEL is a call of the API.
+func (a *Agent) free(ctx context.Context, r *collect.Report, it *collect.Item, o collect.Options) bool {
+	if a.api != nil && it.Network == a.Network {
+		key := plugin.Key{Network: it.Network, ContainerID: it.ContainerID, IfName: it.IfName}
+		if !a.api.server.Hold(key) {
 			return false
 		}
+		defer a.api.server.Release(key)
 	}
+	r.Free(ctx, it, o)
 	return true
 }

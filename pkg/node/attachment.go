@@ -167,7 +167,7 @@ func (n *Node) judge(a *Attachment) {
 }
 
 // findReplaced finds attachments at whose path another container's namespace is by now, which has an interface of the same name: there
-// can't be two.
+// can't be two. One container can have two with one interface: contivk8s' network has what the agent's network has made.
 func (n *Node) findReplaced() {
 	type place struct {
 		in     *Namespace
@@ -182,7 +182,7 @@ func (n *Node) findReplaced() {
 	}
 	for _, a := range n.Attachments {
 		b := newest[place{a.Namespace, a.IfName}]
-		if a.Namespace != nil && a.HostEnd == nil && b != nil && b != a {
+		if a.Namespace != nil && a.HostEnd == nil && b != nil && b.ContainerID != a.ContainerID {
 			a.State, a.Why = Unknown, fmt.Sprintf("its network namespace %s is that of %s by now", a.Netns, b.Owner)
 			a.Namespace = nil
 		}

@@ -34,20 +34,32 @@ type running struct {
 func start(t testing.TB, host *netlab.Host, args ...string) *running {
 	t.Helper()
 	a := begin(t, host, args...)
-	await(t, "the agent to be ready", func() bool { return a.hasEnded() || a.log.count("msg=ready") > 0 })
+	a.awaitReady()
+	return a
+}
+
+// awaitReady waits until the agent is ready.
+func (a *running) awaitReady() {
+	a.Helper()
+	await(a, "the agent to be ready", func() bool { return a.hasEnded() || a.log.count("msg=ready") > 0 })
 	if a.hasEnded() {
-		t.Fatalf("the agent has ended:\n%s", a.log)
+		a.Fatalf("the agent has ended:\n%s", a.log)
 	}
 	if pid := a.status().PID; pid != a.cmd.Process.Pid {
-		t.Fatalf("the agent that answers is process %d, not %d", pid, a.cmd.Process.Pid)
+		a.Fatalf("the agent that answers is process %d, not %d", pid, a.cmd.Process.Pid)
 	}
-	return a
 }
 
 // begin starts an agent.
 func begin(t testing.TB, host *netlab.Host, args ...string) *running {
 	t.Helper()
-	a := &running{TB: t, host: host, cmd: host.Command(netlab.Cnictl(t), append([]string{"agent"}, args...)...), log: &journal{}, ended: make(chan struct{})}
+	return run(t, host, host.Command(netlab.Cnictl(t), append([]string{"agent"}, args...)...))
+}
+
+// run starts a command that becomes an agent.
+func run(t testing.TB, host *netlab.Host, cmd *exec.Cmd) *running {
+	t.Helper()
+	a := &running{TB: t, host: host, cmd: cmd, log: &journal{}, ended: make(chan struct{})}
 	a.cmd.Stderr = a.log
 	if err := host.Start(a.cmd); err != nil {
 		t.Fatal(err)

@@ -32,8 +32,6 @@ func (s *Server) add(w http.ResponseWriter, r *http.Request, q contiv.Request) (
 		return busy("another call for this container is under way: %w", err)
 	}
 	defer s.locks.release(key)
-	s.Gate.RLock()
-	defer s.Gate.RUnlock()
 	return s.attach(ctx, w, r, q)
 }
 
@@ -131,8 +129,6 @@ func (s *Server) detach(ctx context.Context, q contiv.Request, n *namespace) err
 		return busy("another call for this container is under way: %w", err)
 	}
 	defer s.locks.release(key)
-	s.Gate.RLock()
-	defer s.Gate.RUnlock()
 	kept, err := node.ReadResult(node.PathOf(s.CacheDir, key))
 	if err != nil || kept.Key() != key {
 		kept = nil

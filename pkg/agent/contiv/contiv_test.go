@@ -90,7 +90,7 @@ func newBench(t testing.TB) *bench {
 	b.must(err)
 	b.server, err = New(Options{
 		Socket: b.socket, Network: "net", ConfDir: dir, CacheDir: filepath.Join(dir, "cache"), Exec: func(string) invoke.Exec { return b.fake },
-		Log: slog.New(slog.NewTextHandler(io.Discard, nil)), Gate: &sync.RWMutex{},
+		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 	})
 	b.must(err)
 	ctx, cancel := context.WithCancel(t.Context())
@@ -457,22 +457,22 @@ func TestClientThatGoesHasNothing(t *testing.T) {
 	}
 }
 
-// What holds the gate keeps calls out.
-func TestGate(t *testing.T) {
+// Calls about an attachment wait for who holds it, such as a collection, and others don't.
+func TestHold(t *testing.T) {
 	b := newBench(t)
 	path := newNetns(t)
-	b.server.Gate.Lock()
-	c := b.connect(contiv.AddPath, of("c1", path), nil, "")
-	until(t, "the ADD waits", func() bool {
-		b.server.locks.mu.Lock()
-		defer b.server.locks.mu.Unlock()
-		return len(b.server.locks.held) == 1
-	})
-	if got := b.said(); got != "" {
-		t.Errorf("beside who holds the gate: %s", got)
+	key := b.server.keyOf(of("c1", ""))
+	if !b.server.Hold(key) || b.server.Hold(key) {
+		t.Fatal("it is not held, or twice")
 	}
-	b.server.Gate.Unlock()
-	b.expect(read(t, c), 200, 0)
+	add := b.connect(contiv.AddPath, of("c1", path), nil, "")
+	until(t, "the ADD waits", func() bool { return len(b.server.adds) == 1 })
+	b.expect(b.call(contiv.AddPath, of("c2", path)), 200, 0)
+	if got := b.said(); got != "ADD c2" {
+		t.Errorf("beside who holds c1: %s", got)
+	}
+	b.server.Release(key)
+	b.expect(read(t, add), 200, 0)
 }
 
 // The network may change at any time, and may not call the server again.

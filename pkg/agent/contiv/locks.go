@@ -16,13 +16,8 @@ type locks struct {
 // take waits for an attachment's lock until ctx ends.
 func (l *locks) take(ctx context.Context, k plugin.Key) error {
 	for {
-		l.mu.Lock()
-		released, isHeld := l.held[k]
-		if !isHeld {
-			l.held[k] = make(chan struct{})
-		}
-		l.mu.Unlock()
-		if !isHeld {
+		released := l.try(k)
+		if released == nil {
 			return nil
 		}
 		select {
@@ -31,6 +26,17 @@ func (l *locks) take(ctx context.Context, k plugin.Key) error {
 			return context.Cause(ctx)
 		}
 	}
+}
+
+// try takes the lock if it is free; else it returns what is closed when that may be so.
+func (l *locks) try(k plugin.Key) (released <-chan struct{}) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if held, isHeld := l.held[k]; isHeld {
+		return held
+	}
+	l.held[k] = make(chan struct{})
+	return nil
 }
 
 func (l *locks) release(k plugin.Key) {

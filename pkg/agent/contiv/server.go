@@ -11,7 +11,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -32,8 +31,7 @@ type Options struct {
 	CacheDir string
 	Exec     func(cacheDir string) invoke.Exec // calls plugins
 
-	Log  *slog.Logger
-	Gate *sync.RWMutex // held for reading by each ADD and DEL
+	Log *slog.Logger
 }
 
 // Server is one for a socket.
@@ -63,6 +61,12 @@ func New(o Options) (*Server, error) {
 	return s, nil
 }
 
+// Hold keeps calls about an attachment waiting until it is released. It fails at once if one is under way.
+func (s *Server) Hold(k plugin.Key) bool { return s.locks.try(k) == nil }
+
+// Release ends a Hold.
+func (s *Server) Release(k plugin.Key) { s.locks.release(k) }
+
 // ServeHTTP answers contiv's two calls.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	peer := socket.Peer(r)
@@ -90,11 +94,11 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = s.answer(w, r, q, isAdd)
 	}
 	if err != nil {
-		log.Warn("failed", "error", err, "took", time.Since(begun).Round(time.Millisecond))
+		log.Warn("failed", "error", err, "in", time.Since(begun).Round(time.Millisecond))
 		fail(w, err)
 		return
 	}
-	log.Info("done", "took", time.Since(begun).Round(time.Millisecond))
+	log.Info("done", "in", time.Since(begun).Round(time.Millisecond))
 }
 
 // answer does what is asked, and answers if that has succeeded. A panic is an error like any other.
