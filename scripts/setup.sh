@@ -14,6 +14,7 @@ need iptables iptables
 need conntrack conntrack
 need strace strace
 need jq jq
+need curl curl
 need sysctl procps
 need busybox busybox-static
 need etcd etcd-server

@@ -219,36 +219,104 @@ func TestUnitsHaveEnough(t *testing.T) {
 	}
 }
 
-// TestAgentUnitHasEnough has the agent do its work with no more rights than its unit has, for a container too that comes when it runs.
+// TestAgentUnitHasEnough has the agent do its work with no more rights than its unit has.
 func TestAgentUnitHasEnough(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
-	o.host.MustRun(t, "sh", "-ec", "mount -t tmpfs tmpfs /mnt; mount --make-rshared /") // as systemd has it
-	web, _ := o.attach("web")
-	gone, _ := o.attach("gone")
-	gone.Delete(t)
-	o.host.MustRun(t, "sh", "-ec", "touch -d '5 minutes ago' /var/lib/cni/networks/demo/* /var/lib/cni/results/*gone*")
-
+	o.host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/mnt")
 	cmd := o.unitCommand("cnibox-agent.service")
 	cmd.Args[len(cmd.Args)-1] += " --grace 0s"
+	o.agentWorks(cmd, true)
+	o.tracedCallsAllowed("cnibox-agent.service")
+}
+
+// image makes a container's files of the machine's, as runtimes do it, and the program that is tested.
+const image = `root=/mnt/root; mount -t tmpfs tmpfs /mnt
+	for dir in usr bin sbin lib lib64; do [ ! -e /$dir ] || { mkdir -p $root/$dir; mount --bind /$dir $root/$dir; }; done
+	mkdir -p $root/proc $root/sys $root/dev $root/tmp $root/var $root/etc; ln -s /run $root/var/run
+	mount -t proc proc $root/proc; mount --rbind /sys $root/sys; mount --bind /dev $root/dev
+	install -D $0 $root/image/cnictl
+`
+
+// TestAgentInContainer has the agent do its work in a container as the DaemonSet of its guide makes it: privileged, and with the capabilities that
+// the guide names in place of that.
+func TestAgentInContainer(t *testing.T) {
+	t.Parallel()
+	guide, err := os.ReadFile("../../docs/agent.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	script := image
+	for _, m := range regexp.MustCompile(`mountPath: ([^,}]+)(.*)\}`).FindAllStringSubmatch(string(guide), -1) {
+		path, options := m[1], m[2]
+		script += "mkdir -p $root" + path + "; mount --rbind " + path + " $root" + path + "\n"
+		switch {
+		case strings.Contains(options, "readOnly: true"):
+			script += "mount -o remount,bind,ro $root" + path + "\n"
+		case !strings.Contains(options, "HostToContainer"):
+			script += "mount --make-rprivate $root" + path + "\n"
+		}
+	}
+	capabilities := "-all"
+	for _, c := range strings.Split(regexp.MustCompile("the capabilities `(.*?)`").FindStringSubmatch(string(guide))[1], ", ") {
+		capabilities += ",+" + strings.ToLower(c)
+	}
+	for name, start := range map[string]string{
+		"privileged": "exec chroot $root /image/cnictl agent --grace 0s",
+		"with capabilities": "mount --bind $root/proc/sys $root/proc/sys; mount -o remount,bind,ro $root/proc/sys; mount -o remount,bind,ro $root/sys\n" +
+			"exec chroot $root setpriv --no-new-privs --bounding-set=" + capabilities + " /image/cnictl agent --grace 0s",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			o.must("install", "--dir", "/opt/cni/bin", "--from", netlab.Cnibox(t), "--force") // not as links to a file elsewhere
+			cmd := o.host.Command("unshare", "-m", "--propagation", "slave", "sh", "-ec", script+start, netlab.Cnictl(t))
+			o.agentWorks(cmd, name == "privileged")
+		})
+	}
+}
+
+// agentWorks starts an agent, has it put things back, sysctls among them if it can, and collect, for a container too that comes when it runs, and
+// stops it.
+func (o *operator) agentWorks(cmd *exec.Cmd, sysctls bool) {
+	o.Helper()
+	o.host.MustRun(o, "mount", "--make-rshared", "/") // as systemd has it
+	web, _ := o.attach("web")
+	gone, _ := o.attach("gone")
+	gone.Delete(o)
+	o.host.MustRun(o, "sh", "-ec", "touch -d '5 minutes ago' /var/lib/cni/networks/demo/* /var/lib/cni/results/*gone*")
 	var log bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &log, &log
 	if err := o.host.Start(cmd); err != nil {
-		t.Fatal(err)
+		o.Fatal(err)
 	}
+	ended := false
+	o.Cleanup(func() {
+		if !ended {
+			_, _ = cmd.Process.Kill(), cmd.Wait()
+		}
+		if o.Failed() {
+			o.Logf("the agent's log:\n%s", log.String())
+		}
+	})
 	o.eventually("cnictl agent status")
 	late, _ := o.attach("late")
-	o.host.MustRun(t, "sh", "-ec", "nft flush ruleset; ip addr flush dev demo0")
-	web.MustRun(t, "sh", "-c", "ip addr flush dev eth0; sysctl -qw net.ipv4.conf.eth0.log_martians=0")
+	o.host.MustRun(o, "sh", "-ec", "nft flush ruleset; ip addr flush dev demo0")
+	web.MustRun(o, "ip", "addr", "flush", "dev", "eth0")
+	if sysctls {
+		o.host.MustRun(o, "sysctl", "-qw", "net.ipv4.ip_forward=0", "net.ipv6.conf.all.forwarding=0")
+		web.MustRun(o, "sysctl", "-qw", "net.ipv4.conf.eth0.log_martians=0")
+	}
 	for _, pod := range []*netlab.Pod{web, late} {
 		o.eventually("cnictl check demo " + pod.Path() + " --id " + pod.Name())
 	}
 	o.eventually("! ls /var/lib/cni/results | grep gone")
-	o.host.MustRun(t, "sh", "-c", "kill $(pgrep -P "+fmt.Sprint(cmd.Process.Pid)+" cnictl)")
+	late.Delete(o) // which waits until nothing keeps the namespace
+	o.script("kill $(cnictl agent status --json | jq .pid)")
+	ended = true
 	if err := cmd.Wait(); err != nil {
-		t.Errorf("the agent ends: %v\n%s", err, log.String())
+		o.Errorf("the agent ends: %v", err)
 	}
-	o.tracedCallsAllowed("cnibox-agent.service")
 }
 
 // eventually waits until a command line of the shell succeeds.
