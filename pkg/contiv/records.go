@@ -55,7 +55,7 @@ func (r Record) Write() error {
 	return r.write(Dir)
 }
 
-// Queue notes that an attachment is to be deleted, in place of the attachment.
+// Queue notes that an attachment is to be deleted.
 func (r Record) Queue() error {
 	err := error(fs.ErrNotExist)
 	for range 3 { // another process may have found the directory empty
@@ -66,7 +66,7 @@ func (r Record) Queue() error {
 			break
 		}
 	}
-	return errors.Join(err, state.Remove(pathIn(Dir, r.Key)))
+	return err
 }
 
 func (r Record) write(dir string) error {

@@ -69,3 +69,6 @@ func AsError(err error) *types.Error {
 	}
 	return types.NewError(e.Code, outer+e.Msg, e.Details)
 }
+
+// IsTryAgain reports whether an error has the code of what may succeed later (11).
+func IsTryAgain(err error) bool { return err != nil && AsError(err).Code == types.ErrTryAgainLater }

@@ -255,7 +255,7 @@ type snapshotter interface {
 // furniture matches the lines of a snapshot that tell of what all attachments share and leave on purpose: directories, locks,
 // what is remembered to be quicker, and files of the runtime.
 var furniture = regexp.MustCompile(`^[-+] (file|mount) (` +
-	`/var/lib/cni(/networks(/[^/ ]+)?)? d|/var/lib/cni/networks/[^ ]*/(lock|last_reserved_ip\.\d+) |/var/lib/cni/networks/\.|` +
+	`/var/lib/cni(/networks(/[^/ ]+)?|/contivk8s)? d|/var/lib/cni/networks/[^ ]*/(lock|last_reserved_ip\.\d+) |/var/lib/cni/networks/\.|` +
 	`/var/lib/cni/results|/run/netns/|/run/xtables\.lock|/run/cni(/tuning|/dhcp\.leases)? d|/run/cni/dhcp\.(sock|leases/lock) |/run/cnibox)`)
 
 // now records what there is on the node, and in the containers given.
