@@ -170,6 +170,7 @@ func live(t *testing.T, list conflist, caps map[string]any) life {
 	host.MustRun(t, "ip", "link", "set", netlab.UplinkName, "address", "02:00:00:00:01:00") // which links on it take
 	spareDevice(t, host, list.String())
 	serveDHCP(t, host, outside, list.String())
+	serveContiv(t, host, list.String())
 	pod := host.NewPod(t, "web")
 	rec := &recorder{DefaultExec: &invoke.DefaultExec{RawExec: &invoke.RawExec{Stderr: io.Discard}, PluginDecoder: version.PluginDecoder{}}}
 	network, err := libcni.NetworkConfFromBytes([]byte(list.String()))
@@ -177,7 +178,7 @@ func live(t *testing.T, list conflist, caps map[string]any) life {
 		t.Fatal(err)
 	}
 	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir, rec)
-	rt := pod.RuntimeConf(caps)
+	rt := asPod(pod.RuntimeConf(caps))
 	call := func(what string, f func() error) {
 		t.Helper()
 		var err error
@@ -237,10 +238,10 @@ func TestChainIsTheSame(t *testing.T) {
 				{"the host after ADD", plain.host, chain.host}, {"the pod after ADD", plain.pod, chain.pod},
 				{"the host after DEL", plain.left, chain.left}, {"the pod after DEL", plain.bare, chain.bare},
 			} {
-				// libcni's cache holds the configuration, host-local's index and dhcp's leases a time, host-device's note the kernel's
+				// libcni's cache holds the configuration, host-local's index, dhcp's leases and contivk8s' notes a time, host-device's note the kernel's
 				// numbers of the device and the namespace.
 				diff := s.plain.Diff(s.chain, "file /var/lib/cni/results/", "file /var/lib/cni/networks/.cnibox/", "link uplink0", "mount /run/netns/",
-					"file /run/cni/dhcp.leases/", "file /run/cnibox/host-device/")
+					"file /run/cni/dhcp.leases/", "file /run/cnibox/host-device/", "file /var/lib/cni/contivk8s/")
 				if diff != "" {
 					t.Errorf("%s, -plain +chain:\n%s", s.what, diff)
 				}

@@ -42,15 +42,20 @@ func TestExamples(t *testing.T) {
 				host, outside := node(t)
 				spareDevice(t, host, conflist)
 				serveDHCP(t, host, outside, conflist)
-				caps := ports("8080:80/tcp")
-				pod := attach(t, host, conflist, "web", caps)
-				if err := host.CheckList(conflist, pod.RuntimeConf(caps)); err != nil {
+				serveContiv(t, host, conflist)
+				rt := asPod(host.NewPod(t, "web").RuntimeConf(ports("8080:80/tcp")))
+				if _, err := host.AddList(conflist, rt); err != nil {
+					t.Fatalf("ADD: %v", err)
+				}
+				if err := host.CheckList(conflist, rt); err != nil {
 					t.Errorf("CHECK: %v", err)
 				}
 				if err := host.StatusList(conflist); err != nil {
 					t.Errorf("STATUS: %v", err)
 				}
-				detach(t, host, conflist, pod, caps)
+				if err := host.DelList(conflist, rt); err != nil {
+					t.Errorf("DEL: %v", err)
+				}
 			})
 		}
 	}

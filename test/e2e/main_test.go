@@ -16,8 +16,10 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/libcni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -58,7 +60,7 @@ func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
 	host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
-		"firewall", "bandwidth", "sbr", "vrf", "flannel", "loopback", "chain")
+		"firewall", "bandwidth", "sbr", "vrf", "flannel", "contivk8s", "loopback", "chain")
 	leaseSubnet(t, host)
 	return host, host.NewOutside(t)
 }
@@ -128,6 +130,12 @@ func warm(t *testing.T, host *netlab.Host, conflist string) {
 	c.Delete(t)
 }
 
+// asPod has a runtime say what one of Kubernetes says of a container.
+func asPod(rt *libcni.RuntimeConf) *libcni.RuntimeConf {
+	rt.Args = [][2]string{{"IgnoreUnknown", "1"}, {"K8S_POD_NAMESPACE", "default"}, {"K8S_POD_NAME", "web"}}
+	return rt
+}
+
 // needLinks skips a test of a network whose kind of links the kernel does not have.
 func needLinks(t *testing.T, conflist string) {
 	t.Helper()
@@ -165,5 +173,26 @@ func serveDHCP(t *testing.T, host *netlab.Host, outside *netlab.Outside, conflis
 	if strings.Contains(conflist, `"dhcp"`) {
 		outside.ServeDNSMasq(t)
 		host.StartDHCPDaemon(t)
+	}
+}
+
+// serveContiv has the agent attach containers that contivk8s is called for.
+func serveContiv(t *testing.T, host *netlab.Host, conflist string) {
+	t.Helper()
+	if !strings.Contains(conflist, `"contivk8s"`) {
+		return
+	}
+	const network = `{"cniVersion": "1.0.0", "name": "agents", "plugins": [{"type": "bridge", "bridge": "agents0", "isDefaultGateway": true,
+		"ipam": {"type": "host-local", "subnet": "10.89.0.0/24"}}]}`
+	host.MustRun(t, "ip", "link", "add", "agents0", "address", "02:00:00:00:02:00", "type", "bridge") // else it has a random address
+	host.Feed(t, network, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/50-agents.conflist")
+	host.Background(t, host.Command(netlab.Cnictl(t), "agent", "--contiv", contiv.DefaultSocket, "--network", "agents"))
+	for end := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
+		if _, err := host.Output(host.Command("test", "-S", contiv.DefaultSocket)); err == nil {
+			return
+		}
+		if time.Now().After(end) {
+			t.Fatal("the agent does not listen after 10 s")
+		}
 	}
 }

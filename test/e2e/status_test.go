@@ -28,6 +28,7 @@ var statusConfigs = map[string][]string{
 	"host-device": {`"device": "up0", "ipam": ` + statusIPAM},
 	"loopback":    {""},
 	"flannel":     {`"delegate": {"ipMasq": true}`},
+	"contivk8s":   {`"timeout": 5`},
 	"host-local":  {`"ipam": ` + statusIPAM},
 	"static":      {`"ipam": {"type": "static", "addresses": [{"address": "10.88.0.2/24"}]}`},
 	"dhcp":        {`"ipam": {"type": "dhcp"}`},
@@ -67,7 +68,7 @@ func TestStatus(t *testing.T) {
 }
 
 // lacked matches errors of STATUS about what a node may lack.
-var lacked = regexp.MustCompile(`kernel has no|dhcp daemon`)
+var lacked = regexp.MustCompile(`kernel has no|dhcp daemon|contiv's daemon`)
 
 func statusOf(t *testing.T, host *netlab.Host, name, keys string) {
 	if keys != "" {

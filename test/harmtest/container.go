@@ -16,7 +16,7 @@ const timeout = 10 * time.Second
 
 // Plugins are those of a node.
 var Plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
-	"firewall", "bandwidth", "sbr", "vrf", "flannel", "loopback", "chain"}
+	"firewall", "bandwidth", "sbr", "vrf", "flannel", "contivk8s", "loopback", "chain"}
 
 // Container is one attachment, with a server that answers whoever connects for as long as the connection lasts.
 type Container struct {

@@ -24,7 +24,7 @@ const stateDir = "/run/cnibox"
 
 // emptied are the directories that are removed if nothing is in them then, each after those in it.
 var emptied = []string{
-	libcni.CacheDir + "/results", "/var/lib/cni/networks", "/var/lib/cni/flannel", "/run/cni/tuning", "/run/cni/dhcp.leases", "/run/cni",
+	libcni.CacheDir + "/results", "/var/lib/cni/networks", "/var/lib/cni/flannel", "/var/lib/cni/contivk8s", "/run/cni/tuning", "/run/cni/dhcp.leases", "/run/cni",
 }
 
 // directory is one that goes with all that is in it.
