@@ -27,6 +27,11 @@ type Container struct {
 	IFB     string
 }
 
+// names are what scripts call things by.
+func (c *Container) names() *strings.Replacer {
+	return strings.NewReplacer("END", c.End, "IFB", c.IFB, "ADDRESS", c.Address)
+}
+
 // Attach makes a container and attaches it.
 func Attach(t testing.TB, host *netlab.Host, list, name string, capabilities map[string]any) *Container {
 	t.Helper()

@@ -25,9 +25,8 @@ type Harm struct {
 // Do does it.
 func (h Harm) Do(t testing.TB, host *netlab.Host, c *Container) {
 	t.Helper()
-	names := strings.NewReplacer("END", c.End, "IFB", c.IFB, "ADDRESS", c.Address)
-	Script(t, &host.Namespace, names.Replace(h.Host))
-	Script(t, &c.Namespace, names.Replace(h.Inside))
+	Script(t, &host.Namespace, c.names().Replace(h.Host))
+	Script(t, &c.Namespace, c.names().Replace(h.Inside))
 }
 
 // Plugins of lists.

@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"fmt"
+	"net"
+	"runtime"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/test/harmtest"
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// Networks of many containers: a bridge has room for 1,023 ports.
+var large = strings.NewReplacer("10.88.0.0/24", "10.88.0.0/16")
+
+// TestEvents takes things from a node with containers, twenty of which somebody has a connection open to. Without anybody's doing all of it
+// is back as it was before, nothing twice, and the connections live. How long that took is printed as a row of a table.
+func TestEvents(t *testing.T) {
+	rows := map[string][]string{}
+	counts := chosen([]int{1, 20}, []int{1, 100, 1000})
+	for _, e := range harmtest.Events {
+		for _, count := range counts {
+			t.Run(fmt.Sprintf("%s/%d", e.Name, count), func(t *testing.T) {
+				if !*long {
+					t.Parallel() // else they are measured
+				}
+				took := backAfter(t, e, count)
+				if *long {
+					rows[e.Name] = append(rows[e.Name], fmt.Sprintf("%.2f s", took.Seconds()))
+				} else {
+					t.Logf("all was back after %v", took.Round(time.Millisecond))
+				}
+			})
+		}
+	}
+	if *long {
+		table := fmt.Sprintf("| all is back after, at attachments | %s |\n|---|%s\n", strings.Trim(strings.Join(strings.Fields(fmt.Sprint(counts)), " | "), "[]"), strings.Repeat("---|", len(counts)))
+		for _, e := range harmtest.Events {
+			table += fmt.Sprintf("| %s | %s |\n", e.Name, strings.Join(rows[e.Name], " | "))
+		}
+		t.Log("\n" + table)
+	}
+}
+
+// backAfter has an event happen to a node with so many containers, and returns how long after its end all was back.
+func backAfter(t *testing.T, e harmtest.Event, count int) time.Duration {
+	host, outside := newHost(t)
+	e.Begin(t, host)
+	containers := crowd(t, host, large.Replace(harmtest.Conflist(e.Network)), count)
+	var open []net.Conn
+	for i, c := range containers[:min(count, 20)] {
+		c.Serve(t)
+		open = append(open, harmtest.Dial(t, &outside.Namespace, fmt.Sprintf("%s:%d", netlab.HostIPv4, 8000+i)))
+	}
+	hit := containers[count/2]
+	a := start(t, host, "--every", "1h")
+	before, inside, shown := host.Snapshot(t), hit.Snapshot(t), e.Look(t, host, hit)
+	e.Do(t, host, hit)
+	begun := time.Now()
+	var now string
+	for end := begun.Add(timeout); ; time.Sleep(poll) {
+		looked := time.Now()
+		if now = e.Look(t, host, hit); now == shown {
+			begun = begun.Add(time.Since(looked) / 2) // it was back by then
+			break
+		}
+		if time.Now().After(end) {
+			t.Fatalf("after %v there is\n%s\nand not\n%s\n%s", timeout, now, shown, before.Diff(host.Snapshot(t), ofAgent...)+inside.Diff(hit.Snapshot(t)))
+		}
+	}
+	took := time.Since(begun)
+	await(t, "the repair to be told", func() bool { return a.log.count(`msg="put back"`) > 0 })
+	var diff string
+	for end := time.Now().Add(timeout / 4); time.Now().Before(end); time.Sleep(10 * poll) {
+		if diff = before.Diff(host.Snapshot(t), ofAgent...) + inside.Diff(hit.Snapshot(t)); diff == "" {
+			break
+		}
+	}
+	if diff != "" {
+		t.Errorf("in the end:\n%s", diff)
+	}
+	for i, conn := range open {
+		if err := harmtest.Echo(conn); err != nil {
+			t.Errorf("the connection to container %d that was open: %v", i, err)
+		}
+		harmtest.Dial(t, &outside.Namespace, fmt.Sprintf("%s:%d", netlab.HostIPv4, 8000+i))
+	}
+	if s := a.status(); len(s.Findings) > 0 || s.Last == nil {
+		t.Errorf("status: %+v", s)
+	}
+	for _, line := range a.log.lines("level=WARN") {
+		t.Errorf("it warns: %s", line)
+	}
+	if *long {
+		t.Logf("%s", strings.Join(a.log.lines(`msg="put back"`), ""))
+	}
+	return took
+}
+
+// crowd attaches containers, each with a published port.
+func crowd(t *testing.T, host *netlab.Host, list string, count int) []*harmtest.Container {
+	t.Helper()
+	all := make([]*harmtest.Container, count)
+	var workers sync.WaitGroup
+	for w := range runtime.NumCPU() {
+		workers.Go(func() {
+			for i := w; i < count; i += runtime.NumCPU() {
+				all[i] = harmtest.Attach(t, host, list, fmt.Sprint("web", i), port(8000+i))
+			}
+		})
+	}
+	if workers.Wait(); t.Failed() {
+		t.FailNow()
+	}
+	return all
+}
