@@ -15,9 +15,18 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-var long = flag.Bool("long", false, "many attachments and calls, which takes an hour")
+var (
+	long  = flag.Bool("long", false, "many attachments and calls, which takes an hour")
+	calls = flag.Int("calls", 50_000, "how many ADDs and DELs -long makes")
+)
 
-func TestMain(m *testing.M) { netlab.Main(m) }
+func TestMain(m *testing.M) {
+	// Most of a test's time is waiting.
+	if err := flag.Set("test.parallel", "6"); err != nil {
+		panic(err)
+	}
+	netlab.Main(m)
+}
 
 // timeout is how long something may take on a busy machine.
 const timeout = time.Minute

@@ -72,7 +72,7 @@ func TestManyCalls(t *testing.T) {
 		}
 		callers.Wait()
 	}
-	all := chosen(200, 50_000)
+	all := chosen(200, *calls)
 	begun := time.Now()
 	makeCalls(all / 10)
 	first := a.use()
