@@ -41,7 +41,8 @@ func failureIn(a contiv.Answer, socket string) error {
 	case 404:
 		return plugin.CodeErrorf(codeNotFound, "the program that listens at "+socket+" is not contiv's daemon, nor `cnictl agent --contiv`: see \"socket\"", "Contiv:page not found")
 	case 503:
-		return plugin.CodeErrorf(types.ErrTryAgainLater, "the daemon has too much to do; repeat the call", "Contiv:%s", busyText(a))
+		says, _ := contiv.ParseResponse(a.Body)
+		return types.NewError(types.ErrTryAgainLater, "Contiv:"+cmp.Or(says.ErrMsg, "the daemon has too much to do"), cmp.Or(says.ErrInfo, "repeat the call"))
 	default:
 		return plugin.CodeErrorf(codeNoContiv, "the program that listens at "+socket+" is not contiv's daemon, nor `cnictl agent --contiv`: see \"socket\"",
 			"Contiv:unexpected answer %.100q", a.Status)
@@ -64,12 +65,6 @@ func failureIn(a contiv.Answer, socket string) error {
 		details = says.ErrInfo + "; " + details
 	}
 	return types.NewError(stage.code, "Contiv:"+cmp.Or(says.ErrMsg, "internal server error"), details)
-}
-
-// busyText returns what a daemon says that has too much to do.
-func busyText(a contiv.Answer) string {
-	says, _ := contiv.ParseResponse(a.Body)
-	return cmp.Or(says.ErrMsg, "the daemon is busy")
 }
 
 // refused reports whether an answer says that the daemon has not even begun.
