@@ -68,6 +68,7 @@ func (b *burst) addEvent(e event, by string) bool {
 		}
 	case gone:
 		delete(b.losses, e.place)
+		delete(b.losses, place{nsid: e.nsid}) // the rules of an attachment go with its link
 		if !e.carries {
 			return false
 		}
@@ -156,7 +157,10 @@ func (l *loss) hit(p place, name string) Hit {
 	if l.more > 0 {
 		after += fmt.Sprintf(", and %d more things", l.more)
 	}
-	return hitOf(p, name, l.before, after, l.by)
+	if h := hitOf(p, name, l.before, after, l.by); name != "" || p.nsid != hostNumber {
+		return h
+	}
+	return Hit{Kind: Filter, What: fmt.Sprintf("%slink %d%s", l.before, p.index, after), By: l.by} // whose it is can't be found out
 }
 
 // example returns one of many hits.
