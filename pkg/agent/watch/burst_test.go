@@ -64,6 +64,8 @@ func TestBurst(t *testing.T) {
 		{"in a namespace that is gone by then", []event{address(at(8, 2))}, nil},
 		{"in a namespace that has ended", []event{address(at(5, 2)), address(at(6, 2)), {change: ended, place: at(5, 0)}},
 			[]string{"address 10.1.0.1/16 of l2 in namespace 6 was deleted", "namespace 5 has ended"}},
+		{"a VRF in a namespace that has ended", []event{{change: gone, place: at(5, 3), kind: "vrf", carries: true}, {change: gone, place: at(6, 3), name: "vrf0", kind: "vrf", carries: true},
+			{change: ended, place: at(5, 0)}}, []string{"vrf vrf0 in namespace 6 was deleted", "namespace 5 has ended"}},
 		{"forwarding", []event{{change: forwarding, what: "IPv4"}, {change: forwarding, what: "IPv4"}}, []string{"forwarding of IPv4 was turned off"}},
 		{"nothing can be found out", []event{address(host(7))}, []string{"address 10.1.0.1/16 of link 7 was deleted"}},
 	} {

@@ -83,8 +83,8 @@ func describeEvent(e event) string {
 }
 
 // transactions returns the hits that are made of recorded changes of nf_tables.
-func transactions(t testing.TB, commands ...string) (hits []Hit) {
-	w := &Watch{burst: newBurst(), news: make(chan struct{}, 1), programs: programs{table: plugin.Table{{Name: "bridge"}}}}
+func transactions(t testing.TB, ours plugin.Table, commands ...string) (hits []Hit) {
+	w := &Watch{burst: newBurst(), news: make(chan struct{}, 1), programs: programs{table: ours}}
 	tr, list := newTransaction(w), read(t, "nftables.txt")
 	for _, command := range commands {
 		known := false
@@ -135,13 +135,20 @@ func TestNFTables(t *testing.T) {
 		{"the jump to them", []string{"iptables-nft -D FORWARD -j CNI-FORWARD"}, []string{"rules of iptables were deleted from table ip filter by iptables-nft"}},
 	} {
 		var got []string
-		for _, h := range transactions(t, test.commands...) {
+		for _, h := range transactions(t, nil, test.commands...) {
 			by, _, _ := strings.Cut(h.By, " (pid ")
 			got = append(got, h.What+" by "+by)
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: %q, not %q", test.name, got, test.want)
 		}
+	}
+	ours := plugin.Table{{Name: "iptables-nft"}}
+	if hits := transactions(t, ours, flushNAT); len(hits) > 0 {
+		t.Errorf("a program of ours: %+v", hits)
+	}
+	if hits := transactions(t, ours, flushNAT, "nft delete table inet cnibox"); len(hits) != 1 || hits[0].What != "table inet cnibox was deleted" {
+		t.Errorf("somebody else after a program of ours: %+v", hits)
 	}
 }
 
