@@ -152,6 +152,27 @@ func TestNFTables(t *testing.T) {
 	}
 }
 
+// A table that has no rule of ours any more may go.
+func TestEmptyTableOfIPTables(t *testing.T) {
+	w := &Watch{burst: newBurst(), news: make(chan struct{}, 1)}
+	tr := newTransaction(w)
+	for _, r := range read(t, "nftables.txt") {
+		if r.command == delAttached {
+			for m := range messages(r.bytes) {
+				tr.read(m)
+			}
+		}
+	}
+	header := []byte{unix.NFPROTO_IPV4, 0, 0, 0}
+	table := packet(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_DELTABLE, 0, header, attr(nftaTable, []byte("nat\x00")))
+	for m := range messages(append(table, packet(unix.NFNL_SUBSYS_NFTABLES<<8|unix.NFT_MSG_NEWGEN, 0, header)...)) {
+		tr.read(m)
+	}
+	if hits := w.burst.hits(nil); len(hits) > 0 {
+		t.Errorf("%+v", hits)
+	}
+}
+
 func TestIsOurs(t *testing.T) {
 	p := programs{table: plugin.Table{{Name: "bridge"}, {Name: "host-local"}}}
 	for name, want := range map[string]bool{
