@@ -134,6 +134,9 @@ func describeAgent(w io.Writer, s *agent.Status) {
 		fmt.Fprintf(w, "last repair  %s: %s: %d repaired in %.2f s\n", l.Time.Format(time.DateTime), harmless(l.Hit), l.Outcomes[repair.Repaired], l.Seconds)
 	}
 	fmt.Fprintf(w, "collected    %d, %d could not be\n", s.Collected[collect.Removed], s.Collected[collect.Failed])
+	if count := len(s.Slower); count > 0 {
+		fmt.Fprintf(w, "slower       %d attachments, from which something is taken again and again: %s first\n", count, harmless(s.Slower[0]))
+	}
 	for _, name := range slices.Sorted(maps.Keys(s.Findings)) {
 		fmt.Fprintf(w, "%s  %s: %s\n", bad.Sprint("wrong"), harmless(name), harmless(s.Findings[name]))
 	}

@@ -75,11 +75,13 @@ func TestCalm(t *testing.T) {
 	a := &node.Attachment{Network: "net", ContainerID: "web", IfName: "eth0"}
 	report := &repair.Report{Network: "net", ContainerID: "web", IfName: "eth0"}
 	var c calm
+	firsts := 0
 	isHot := func(at time.Time) bool {
-		list, hot := c.leave([]*node.Attachment{a}, at)
+		list, hot, first := c.leave([]*node.Attachment{a}, at)
 		if len(list)+len(hot) != 1 {
 			t.Errorf("%d to look at, %d to wait", len(list), len(hot))
 		}
+		firsts += len(first)
 		return len(hot) == 1
 	}
 	for i := range often {
@@ -89,8 +91,14 @@ func TestCalm(t *testing.T) {
 		c.note(report)
 	}
 	now := time.Now()
-	if !isHot(now) || isHot(now.Add(pause)) {
+	if !isHot(now) || !isHot(now) || isHot(now.Add(pause)) {
 		t.Error("after many repairs it has to wait for a pause, and no longer")
+	}
+	if firsts != 1 {
+		t.Errorf("it has to wait for the first time %d times", firsts)
+	}
+	if len(c.waiting(now)) != 1 || len(c.waiting(now.Add(2*while))) != 0 {
+		t.Errorf("%q wait now, and %q later", c.waiting(now), c.waiting(now.Add(2*while)))
 	}
 	c.mended[keyOf(report)][0] = now.Add(-while)
 	if isHot(now) {
@@ -105,7 +113,7 @@ func TestCalm(t *testing.T) {
 		t.Error("what is there is forgotten")
 	}
 	c.forget(&node.Node{})
-	if len(c.mended) != 0 {
+	if len(c.mended)+len(c.slower) != 0 {
 		t.Error("what is gone is kept")
 	}
 }

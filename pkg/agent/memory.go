@@ -2,6 +2,7 @@ package agent
 
 import (
 	"maps"
+	"slices"
 	"sync"
 	"time"
 
@@ -20,21 +21,47 @@ const (
 type calm struct {
 	mu     sync.Mutex
 	mended map[string][]time.Time // by attachment, the last times
+	slower map[string]bool        // attachments that have had to wait
 }
 
-// leave returns the attachments that can be looked at now, and those that have to wait.
-func (c *calm) leave(all []*node.Attachment, now time.Time) (list, hot []*node.Attachment) {
+// leave returns the attachments that can be looked at now, those that have to wait, and of these the ones that did not have to before.
+func (c *calm) leave(all []*node.Attachment, now time.Time) (list, hot, first []*node.Attachment) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, a := range all {
-		times := c.mended[a.Key().String()]
-		if len(times) == often && now.Sub(times[0]) < while && now.Sub(times[often-1]) < pause {
-			hot = append(hot, a)
+		key := a.Key().String()
+		times := c.mended[key]
+		if c.slower[key] && now.Sub(times[len(times)-1]) > while {
+			delete(c.slower, key)
+		}
+		if len(times) < often || now.Sub(times[0]) >= while || now.Sub(times[often-1]) >= pause {
+			list = append(list, a)
 			continue
 		}
-		list = append(list, a)
+		hot = append(hot, a)
+		if !c.slower[key] {
+			first = append(first, a)
+			if c.slower == nil {
+				c.slower = map[string]bool{}
+			}
+			c.slower[key] = true
+		}
 	}
-	return list, hot
+	return list, hot, first
+}
+
+// waiting returns the attachments that are put back more slowly.
+func (c *calm) waiting(now time.Time) []string {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	list := []string{}
+	for key := range c.slower {
+		if times := c.mended[key]; now.Sub(times[len(times)-1]) <= while {
+			list = append(list, key)
+		}
+	}
+	slices.Sort(list)
+	return list
 }
 
 func (c *calm) note(r *repair.Report) {
@@ -52,6 +79,7 @@ func (c *calm) forget(n *node.Node) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	keep(c.mended, n)
+	keep(c.slower, n)
 }
 
 // said knows what was said of attachments, so that it is said once.

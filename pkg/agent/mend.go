@@ -29,9 +29,12 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	begun := time.Now()
 	n := node.Read(ctx, a.Options.Options)
 	attachments, isAll := hits.of(n)
-	attachments, hot := a.calm.leave(attachments, begun)
+	attachments, hot, first := a.calm.leave(attachments, begun)
+	if len(first) > 0 {
+		a.Log.Warn("something is taken away again and again, and is put back more slowly now; find out who takes it", "attachments", len(first), "first", first[0].Key().String(), "after", pause)
+	}
 	if len(hot) > 0 {
-		a.putOff(ctx, hot)
+		a.putOff(ctx)
 	}
 	run, err := repair.Now(ctx, attachments, repair.Options{Plugins: a.Plugins, Path: a.BinDirs})
 	took := time.Since(begun)
@@ -108,13 +111,12 @@ func putBack(r *repair.Report) string {
 }
 
 // putOff has all looked at after a while, for attachments that somebody hits again and again.
-func (a *Agent) putOff(ctx context.Context, hot []*node.Attachment) {
+func (a *Agent) putOff(ctx context.Context) {
 	select {
 	case a.later <- struct{}{}:
 	default:
 		return // that is to come
 	}
-	a.Log.Warn("something is taken away again and again, and is put back more slowly now; find out who takes it", "attachments", len(hot), "first", hot[0].Key().String(), "after", pause)
 	a.work.Go(func() {
 		select {
 		case <-time.After(pause):

@@ -28,11 +28,12 @@ type Status struct {
 	Repaired  int                     `json:"repaired"` // attachments, each as often as it was
 	Last      *Mend                   `json:"last,omitempty"`
 	Findings  map[string]string       `json:"findings"` // by attachment, what can't be put back
+	Slower    []string                `json:"slower"`   // attachments that something is taken from again and again
 	Collected map[collect.Outcome]int `json:"collected"`
 }
 
 func (a *Agent) status() *Status {
-	s := &Status{Version: box.Version, PID: os.Getpid(), Findings: a.said.all()}
+	s := &Status{Version: box.Version, PID: os.Getpid(), Findings: a.said.all(), Slower: a.calm.waiting(time.Now())}
 	a.record.fill(s)
 	return s
 }

@@ -1,0 +1,64 @@
+package agent
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/harmtest"
+)
+
+// TestFindings: what can't be put back is said once, however often it is looked at, and is no finding any more when its container is gone.
+func TestFindings(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t)
+	lost, other := harmtest.Attach(t, host, usual, "lost", port(8000)), harmtest.Attach(t, host, usual, "other", port(8001))
+	a := start(t, host, "--every", "1s")
+	key := "demo/" + lost.ID + "/eth0"
+	lost.MustRun(t, "ip", "link", "delete", "eth0")
+	await(t, "the finding", func() bool { return a.status().Findings[key] != "" })
+	for looks := range 3 { // each of which is one at everything
+		harmtest.Script(t, &host.Namespace, "nft flush ruleset")
+		await(t, "a look", func() bool { return a.log.count(`msg="put back"`) > looks })
+	}
+	said := a.log.lines("can't be put back")
+	if len(said) != 1 || !strings.Contains(said[0], key) || !strings.Contains(said[0], "restart the container") {
+		t.Errorf("it says\n%s", strings.Join(said, ""))
+	}
+	if code, printed := cnictl(t, host, "agent", "status"); code != 0 || !strings.Contains(printed, key) {
+		t.Errorf("status: exit code %d\n%s", code, printed)
+	}
+	if err := host.DelList(usual, lost.RuntimeConf(port(8000))); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "the finding to be gone", func() bool { return len(a.status().Findings) == 0 })
+	lives(t, host, other, 8001)
+}
+
+// TestFight: what is taken away again and again is put back more slowly. That is said once, and the status has it.
+func TestFight(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t)
+	web := harmtest.Attach(t, host, usual, "web", port(8000))
+	a := start(t, host, "--every", "1h")
+	before := host.Snapshot(t)
+	slower := func() int { return a.log.count("again and again") }
+	for hits := 0; slower() == 0; hits++ {
+		if hits == 20 {
+			t.Fatal("hit 20 times, and it is put back as soon as ever")
+		}
+		harmtest.Script(t, &host.Namespace, "nft flush ruleset")
+		await(t, "it to be put back", func() bool { return a.log.count(`msg="put back"`) > hits || slower() > 0 })
+	}
+	for range 14 {
+		harmtest.Script(t, &host.Namespace, "nft flush ruleset")
+	}
+	if s := a.status(); len(s.Slower) != 1 || !strings.Contains(s.Slower[0], web.ID) {
+		t.Errorf("status: %+v", s)
+	}
+	await(t, "it to be put back in the end", func() bool { return before.Diff(host.Snapshot(t), ofAgent...) == "" })
+	harmtest.Script(t, &host.Namespace, "nft flush ruleset")
+	await(t, "it to be put back once more", func() bool { return before.Diff(host.Snapshot(t), ofAgent...) == "" })
+	if n := slower(); n != 1 {
+		t.Errorf("it is said %d times:\n%s", n, strings.Join(a.log.lines("again and again"), ""))
+	}
+}
