@@ -33,12 +33,16 @@ func until(t *testing.T, script string) {
 	}
 }
 
-// ask has the agent say what it did, and waits as long as it takes.
-func ask() (status string, err error) {
-	client := &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", agentSocket)
+// clientOf returns a client of a socket that waits as long as it takes.
+func clientOf(socket string) *http.Client {
+	return &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
-	answer, err := client.Get("http://localhost/status")
+}
+
+// ask has the agent say what it did.
+func ask() (status string, err error) {
+	answer, err := clientOf(agentSocket).Get("http://localhost/status")
 	if err != nil {
 		return "", err
 	}
@@ -151,5 +155,50 @@ func TestAgentRestart(t *testing.T) {
 	must(t, "for name in web db; do cnictl check demo /run/netns/$name --id $name || exit 1; done")
 	if left := must(t, "grep -l burst /var/lib/cni/networks/demo/*.*.*.*; ls /var/lib/cni/results | grep burst; true"); left != "" {
 		t.Errorf("left of the burst:\n%s", left)
+	}
+}
+
+// TestAgentContiv has the agent serve contiv's API at a socket of systemd's: with the rights of the unit plugins attach and detach a container.
+func TestAgentContiv(t *testing.T) {
+	newAgentNode(t)
+	must(t, `printf '[Service]\nExecStart=\nExecStart=cnictl agent --contiv /run/contiv/contiv-cni.sock --network demo\n' >/etc/systemd/system/cnibox-agent.service.d/grace.conf
+		systemctl daemon-reload; systemctl start cnibox-agent-contiv.socket; ip netns add shop`)
+	t.Cleanup(func() { must(t, "systemctl stop cnibox-agent-contiv.socket") })
+	const shop = `{"K8S_POD_NAME":"shop","K8S_POD_NAMESPACE":"default","K8S_POD_INFRA_CONTAINER_ID":"shop","CNI_NETNS":"/run/netns/shop","CNI_IFNAME":"eth0"}`
+	post := func(path string) string {
+		t.Helper()
+		request, err := http.NewRequest(http.MethodPost, "http://localhost"+path, strings.NewReader(shop))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		answer, err := clientOf("/run/contiv/contiv-cni.sock").Do(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer answer.Body.Close()
+		body, err := io.ReadAll(answer.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return answer.Status + " " + string(body)
+	}
+	if answer := post("/ContivCNI.AddPod"); !strings.HasPrefix(answer, `200 OK {"endpointid":"shop","ipaddress":"10.88.0.`) { // which starts the agent
+		t.Fatalf("ADD: %s\n%s", answer, must(t, "systemctl status --no-pager -l cnibox-agent || true"))
+	}
+	must(t, "cnictl check demo /run/netns/shop --id shop")
+	restart := make(chan error, 1)
+	go func() {
+		_, err := inside("systemctl restart cnibox-agent")
+		restart <- err
+	}()
+	if answer := post("/ContivCNI.DelPod"); !strings.HasPrefix(answer, "200 ") {
+		t.Errorf("DEL while the agent restarts: %s", answer)
+	}
+	if err := <-restart; err != nil {
+		t.Error(err)
+	}
+	if left := must(t, "grep -l shop /var/lib/cni/networks/demo/*.*.*.*; ls /var/lib/cni/results | grep shop; ip -n shop -o link | grep eth0; true"); left != "" {
+		t.Errorf("left by DEL:\n%s", left)
 	}
 }
