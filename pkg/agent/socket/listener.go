@@ -97,9 +97,8 @@ func (l *listener) forget(c *conn) {
 // lastWords is how long clients that have connected have to say what they want when listening ends.
 const lastWords = time.Second
 
-// drain ends listening, and returns when no client is left that has not said what it wants. Those that take too long have to come again.
+// drain waits, when listening has ended, until no client is left that has not said what it wants. Those that take too long have to come again.
 func (l *listener) drain() {
-	_ = l.Close()
 	end := time.Now().Add(lastWords)
 	l.mu.Lock()
 	for c := range l.reading {

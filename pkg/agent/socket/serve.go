@@ -51,7 +51,10 @@ func Serve(ctx context.Context, l *net.UnixListener, handler http.Handler, log *
 		return err
 	case <-ctx.Done():
 	}
-	listener.drain() // net/http does not answer what it reads when it is shut down
+	// net/http does not answer what it reads when it is shut down, so all that have connected are to have said by then what they want.
+	_ = listener.Close()
+	<-ended
+	listener.drain()
 	if shutdown(s, finish) {
 		return nil
 	}
