@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -130,20 +129,6 @@ func FuzzFailureIn(f *testing.F) {
 			t.Errorf("%d %q is the error %d %q %q", code, body, e.Code, e.Msg, e.Details)
 		}
 	})
-}
-
-// What the table says that contiv's daemon fails at has a code each.
-func TestStagesHaveCodes(t *testing.T) {
-	var codes []uint
-	for says, stage := range stages {
-		if slices.Contains(codes, stage.code) || stage.code <= codeOther || stage.remedy == "" {
-			t.Errorf("%s: %+v", says, stage)
-		}
-		codes = append(codes, stage.code)
-	}
-	if len(codes) != 5 {
-		t.Errorf("%d codes", len(codes))
-	}
 }
 
 func TestErrorsOfTheWayMayPass(t *testing.T) {

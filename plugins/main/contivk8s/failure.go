@@ -20,16 +20,21 @@ const (
 	codeNoContiv  = 122 // the daemon answers what contiv's never does
 )
 
-// stages are what contiv's daemon says that it failed at.
-var stages = map[string]struct {
-	code   uint
-	remedy string
-}{
-	"Error getting labels":               {101, "the daemon reads the pod's labels from the API server: see whether that can be reached, and whether the pod is still there"},
-	"Error creating EP":                  {102, "see the logs of netmaster, which hands out addresses, and of netplugin; another endpoint of this container may be left"},
-	"Error moving to netns":              {103, "see netplugin's log; the namespace's path must lead there from netplugin's container, too (hostPID)"},
-	"Error setting interface attributes": {104, "see netplugin's log; an interface of that name may be in the container"},
-	"Error setting default gateway":      {105, "see netplugin's log; the gateway must be in the network's subnet"},
+// explain returns a code and a remedy for what a daemon says that it failed at. All but the last are contiv's.
+func explain(says, socket string) (code uint, remedy string) {
+	switch says {
+	case "Error getting labels":
+		return 101, "the daemon reads the pod's labels from the API server: see whether that can be reached, and whether the pod is still there"
+	case "Error creating EP":
+		return 102, "see the logs of netmaster, which hands out addresses, and of netplugin; another endpoint of this container may be left"
+	case "Error moving to netns":
+		return 103, "see netplugin's log; the namespace's path must lead there from netplugin's container, too (hostPID)"
+	case "Error setting interface attributes":
+		return 104, "see netplugin's log; an interface of that name may be in the container"
+	case "Error setting default gateway":
+		return 105, "see netplugin's log; the gateway must be in the network's subnet"
+	}
+	return codeOther, "see the log of the daemon that listens at " + socket
 }
 
 // failureIn returns the error in an answer, nil if there is none.
@@ -56,15 +61,12 @@ func failureIn(a contiv.Answer, socket string) error {
 	case says.Result > 1:
 		return types.NewError(uint(says.Result), "Contiv:"+cmp.Or(says.ErrMsg, "internal server error"), says.ErrInfo)
 	}
-	stage, known := stages[says.ErrMsg]
-	if !known {
-		stage.code, stage.remedy = codeOther, "see the log of the daemon that listens at "+socket
-	}
-	details := stage.remedy
+	code, remedy := explain(says.ErrMsg, socket)
+	details := remedy
 	if says.ErrInfo != "" {
-		details = says.ErrInfo + "; " + details
+		details = says.ErrInfo + "; " + remedy
 	}
-	return types.NewError(stage.code, "Contiv:"+cmp.Or(says.ErrMsg, "internal server error"), details)
+	return types.NewError(code, "Contiv:"+cmp.Or(says.ErrMsg, "internal server error"), details)
 }
 
 // refused reports whether an answer says that the daemon has not even begun.
