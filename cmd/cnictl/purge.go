@@ -86,8 +86,9 @@ func applyPurge(cmd *cobra.Command, o collect.Options, p *purge.Plan, r *collect
 	if len(now.Refused) > 0 || slices.ContainsFunc(left.Goes, isAttachment) {
 		return now, []error{plugin.Errorf("repeat this", "only attachments were removed: something has come meanwhile, or was left")}
 	}
-	if err := apply(cmd, left, o); err != nil { // what was an attachment's is nobody's now
-		return now, []error{err}
+	stopped = apply(cmd, left, o) // what was an attachment's is nobody's now
+	if errs := failures(left); errs != nil || stopped != nil {
+		return now, append(errs, stopped)
 	}
 	if err := now.Remove(cmd.Context()); err != nil {
 		return now, []error{err}

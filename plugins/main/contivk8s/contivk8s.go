@@ -66,7 +66,8 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		until, _ := ctx.Deadline()
 		own, end := context.WithDeadline(unwinding, until)
 		defer end()
-		return release(own, r, record)
+		_, err := release(own, r, record)
+		return err
 	})
 	if err != nil {
 		return nil, silent(ctx, c.socket, err)
@@ -123,11 +124,11 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	ctx, end := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("out of time after %v", timeout))
 	defer end()
 	r.Announce("call contiv's daemon at " + record.Socket)
-	if err := release(ctx, r, record); err != nil {
-		return err
+	done, err := release(ctx, r, record)
+	if done {
+		deliver(ctx, r, record.Socket)
 	}
-	deliver(ctx, r, record.Socket)
-	return nil
+	return err
 }
 
 // recordOf returns what is known of the attachment of a DEL.

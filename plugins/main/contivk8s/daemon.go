@@ -74,29 +74,26 @@ func tell(ctx context.Context, r *plugin.Request, record contiv.Record, patience
 	return true, failureIn(answer, record.Socket)
 }
 
-// release has the daemon delete an attachment. If it can't be told, or fails, the deletion is queued; not if nobody knows that there was one, or
-// else each DEL that follows a failed ADD would be.
-func release(ctx context.Context, r *plugin.Request, record contiv.Record) error {
+// release has the daemon delete an attachment, and reports whether it has. If it can't be told, or fails, the deletion is queued; not if nobody
+// knows that there was one, or else each DEL that follows a failed ADD would be.
+func release(ctx context.Context, r *plugin.Request, record contiv.Record) (done bool, err error) {
 	isKnown := !record.Since.IsZero() || r.PrevResult != nil && record.Pod != ""
 	reached, err := tell(ctx, r, record, 0)
 	if err != nil && !isKnown {
 		r.WarnOf(err)
-		return nil
+		return false, nil
 	}
 	if err != nil {
 		r.WarnOf(fmt.Errorf("the deletion is left for later: %w", err))
-		if err := queue(record, reached); err != nil {
-			return err
-		}
-		if reached {
-			return nil
+		if err := queue(record, reached); err != nil || reached {
+			return false, err
 		}
 		// The daemon may have been started meanwhile, and have read the queue before this was in it.
 		if _, err := tell(ctx, r, record, 0); err != nil {
-			return nil
+			return false, nil
 		}
 	}
-	return errors.Join(contiv.Remove(record.Key), contiv.RemoveDeletion(record.Key))
+	return true, errors.Join(contiv.Remove(record.Key), contiv.RemoveDeletion(record.Key))
 }
 
 // queue notes the deletion of an attachment, in place of the attachment.

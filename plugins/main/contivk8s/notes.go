@@ -70,7 +70,8 @@ func releaseNoted(ctx context.Context, listed contiv.Record) error {
 	if now == nil || !now.Since.Equal(listed.Since) {
 		return nil
 	}
-	return release(ctx, &plugin.Request{Key: now.Key}, *now)
+	_, err := release(ctx, &plugin.Request{Key: now.Key}, *now)
+	return err
 }
 
 func releaseQueued(ctx context.Context, listed contiv.Record) error {
@@ -82,6 +83,10 @@ func releaseQueued(ctx context.Context, listed contiv.Record) error {
 		return err
 	}
 	defer lock.Release()
-	_, err = deliverOne(ctx, listed)
-	return err
+	if _, err = deliverOne(ctx, listed); err == nil {
+		return nil
+	}
+	e := *plugin.AsError(err)
+	e.Details += "; to give the deletion up, remove " + listed.Path()
+	return &e
 }
