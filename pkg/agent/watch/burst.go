@@ -27,7 +27,7 @@ type burst struct {
 // loss is what one link has lost.
 type loss struct {
 	before, after string // the name of the link
-	more          int    // things that are not said
+	more          bool   // than is said
 	by            string
 	onlyDown      bool
 	master        int32 // the bridge that it left, if it lost nothing else
@@ -91,7 +91,7 @@ func (b *burst) addLoss(e event, by string) {
 		return
 	}
 	if l != nil {
-		l.more++
+		l.more = true
 		l.onlyDown = l.onlyDown && e.change == down
 		l.master = 0
 		if l.by == "" {
@@ -142,7 +142,11 @@ func (b *burst) hits(l *links) (list []Hit) {
 		list = []Hit{{Kind: Filter, What: "much was hit, such as " + b.example()}}
 	}
 	for id := range b.ended {
-		list = append(list, Hit{Kind: Ended, NSID: id, What: fmt.Sprintf("namespace %d has ended", id)})
+		what := fmt.Sprintf("namespace %d has ended", id)
+		if id == hostNumber {
+			what = "namespaces may have ended"
+		}
+		list = append(list, Hit{Kind: Ended, NSID: id, What: what})
 	}
 	return list
 }
@@ -154,8 +158,8 @@ func (b *burst) isGone(p place) bool {
 
 func (l *loss) hit(p place, name string) Hit {
 	after := l.after
-	if l.more > 0 {
-		after += fmt.Sprintf(", and %d more things", l.more)
+	if l.more {
+		after += ", and more"
 	}
 	if h := hitOf(p, name, l.before, after, l.by); name != "" || p.nsid != hostNumber {
 		return h

@@ -46,17 +46,17 @@ func TestBurst(t *testing.T) {
 		want   []string
 	}{
 		{"an address", []event{address(host(2))}, []string{"address 10.1.0.1/16 of l2 was deleted"}},
-		{"several things of one link", []event{address(host(2)), {change: down, place: host(2)}, address(host(2))}, []string{"address 10.1.0.1/16 of l2 was deleted, and 2 more things"}},
+		{"several things of one link", []event{address(host(2)), {change: down, place: host(2)}, address(host(2))}, []string{"address 10.1.0.1/16 of l2 was deleted, and more"}},
 		{"a link that is gone by then", []event{address(host(9))}, nil},
 		{"a link that is told to be gone", []event{address(host(2)), {change: gone, place: host(2), kind: "veth"}}, nil},
 		{"another link", []event{address(host(2)), {change: gone, place: host(4), kind: "veth"}}, []string{"address 10.1.0.1/16 of l2 was deleted"}},
 		{"the link of that index elsewhere", []event{address(host(2)), {change: gone, place: at(1, 2), kind: "veth"}}, []string{"address 10.1.0.1/16 of l2 was deleted"}},
 		{"down", []event{{change: down, place: host(1)}}, []string{"l1 was set down"}},
 		{"down and up", []event{{change: down, place: host(2)}}, nil},
-		{"down and up, without its address", []event{{change: down, place: host(2)}, address(host(2))}, []string{"l2 was set down, and 1 more things"}},
+		{"down and up, without its address", []event{{change: down, place: host(2)}, address(host(2))}, []string{"l2 was set down, and more"}},
 		{"a port", []event{port}, []string{"l2 was taken out of its bridge"}},
 		{"a bridge with a port", []event{port, bridge}, []string{"bridge demo0 was deleted"}},
-		{"a bridge, and more of the port", []event{port, address(host(2)), bridge}, []string{"bridge demo0 was deleted", "l2 was taken out of its bridge, and 1 more things"}},
+		{"a bridge, and more of the port", []event{port, address(host(2)), bridge}, []string{"bridge demo0 was deleted", "l2 was taken out of its bridge, and more"}},
 		{"another bridge", []event{{change: unplugged, place: host(2), master: 21}, bridge}, []string{"bridge demo0 was deleted", "l2 was taken out of its bridge"}},
 		{"in a container", []event{address(at(5, 2))}, []string{"address 10.1.0.1/16 of l2 in namespace 5 was deleted"}},
 		{"of a container", []event{{change: lost, place: at(5, 0), what: "rule for routes"}}, []string{"rule for routes of namespace 5 was deleted"}},
@@ -107,6 +107,15 @@ func TestManyHitsAreOne(t *testing.T) {
 	}
 	if hits := b.hits(fakeLinks(t)); len(hits) != 1 || hits[0].Kind != Filter {
 		t.Errorf("%d hits, the first %+v", len(hits), hits[0])
+	}
+}
+
+func TestLose(t *testing.T) {
+	w := &Watch{burst: newBurst(), news: make(chan struct{}, 1)}
+	w.lose()
+	hits := w.take().hits(fakeLinks(t))
+	if len(hits) != 2 || hits[0].Kind != Filter || hits[1] != (Hit{Kind: Ended, NSID: -1, What: "namespaces may have ended"}) {
+		t.Errorf("%+v", hits)
 	}
 }
 

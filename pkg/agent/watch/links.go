@@ -60,7 +60,7 @@ func (w *Watch) watchLinks() error {
 			b, nsid, err := l.read()
 			switch {
 			case errors.Is(err, errLost):
-				w.hit("events of links and routes were lost", "")
+				w.lose()
 			case err != nil:
 				w.end(fmt.Errorf("watch links and routes: %w", err))
 				return
@@ -70,6 +70,14 @@ func (w *Watch) watchLinks() error {
 		}
 	}()
 	return nil
+}
+
+// lose says that anything may have happened.
+func (w *Watch) lose() {
+	w.mu.Lock()
+	w.burst.ended[hostNumber] = true
+	w.mu.Unlock()
+	w.hit("events of links and routes were lost", "")
 }
 
 func (w *Watch) readLinks(b []byte, nsid int) {

@@ -58,7 +58,7 @@ func (l *listener) read() (b []byte, nsid int, err error) {
 	for {
 		n, oobn, _, from, err := l.conn.Recvmsg(context.Background(), l.buffer, l.oob, 0)
 		if errors.Is(err, unix.ENOBUFS) {
-			return nil, 0, errLost
+			return nil, 0, l.discard()
 		}
 		if err != nil {
 			return nil, 0, err
@@ -68,6 +68,25 @@ func (l *listener) read() (b []byte, nsid int, err error) {
 			return l.buffer[:n], namespaceOf(l.oob[:oobn]), nil
 		}
 	}
+}
+
+// discard drops what is in the socket: the kernel does not say a second time that something was lost before the socket was empty.
+func (l *listener) discard() error {
+	err := l.conn.ReadFunc(context.Background(), "recvmsg", func(fd int) error {
+		for {
+			_, _, err := unix.Recvfrom(fd, l.buffer, unix.MSG_DONTWAIT)
+			if errors.Is(err, unix.EAGAIN) {
+				return nil
+			}
+			if err != nil && !errors.Is(err, unix.ENOBUFS) && !errors.Is(err, unix.EINTR) {
+				return err
+			}
+		}
+	})
+	if err != nil {
+		return err
+	}
+	return errLost
 }
 
 // hostNumber stands for our own namespace, which has none.

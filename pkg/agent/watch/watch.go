@@ -37,7 +37,8 @@ type Hit struct {
 	By string
 	// Link is the name of the host's link, of a hit of that kind.
 	Link string
-	// NSID is the number that the namespace has for the host, of the kinds Inside and Ended.
+	// NSID is the number that the namespace has for the host, of the kinds Inside and Ended. Of the latter it is -1 if events were lost, so that any
+	// may have ended.
 	NSID int
 }
 
