@@ -2,6 +2,7 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"net/netip"
 	"strings"
 
@@ -43,12 +44,23 @@ func (m MasqueradeConfig) Check(ctx context.Context, r *plugin.Request) error {
 	if !m.On || len(ips) == 0 {
 		return nil
 	}
-	return netfilter.Masquerade{Addrs: result.Prefixes(ips)}.Check(ctx, m.By, r.Key)
+	if err := (netfilter.Masquerade{Addrs: result.Prefixes(ips)}).Check(ctx, m.By, r.Key); err != nil {
+		return unmasqueraded{err}
+	}
+	return nil
 }
+
+// unmasqueraded is an error of Check.
+type unmasqueraded struct{ error }
+
+func (e unmasqueraded) Unwrap() error { return e.error }
+
+// IsLost reports whether it is what CHECK has found to be missing.
+func (MasqueradeConfig) IsLost(r *plugin.Request) bool { return errors.As(r.Found, new(unmasqueraded)) }
 
 // Repair puts back what is missing of it.
 func (m MasqueradeConfig) Repair(ctx context.Context, r *plugin.Request) error {
-	if m.Check(ctx, r) == nil {
+	if !m.IsLost(r) && m.Check(ctx, r) == nil {
 		return nil
 	}
 	addrs := result.PrefixesOf(r.PrevResult, r.IfName)

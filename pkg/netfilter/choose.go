@@ -103,16 +103,18 @@ type filtered interface {
 }
 
 // open chooses a backend, and opens the connection that both need.
-func (w Wish) open() (c Choice, conn *nft.Conn, err error) {
+func (w Wish) open(ctx context.Context) (c Choice, conn *nft.Conn, err error) {
 	if c, err = w.choose(); err != nil {
 		return c, nil, err
 	}
-	conn, err = nft.Open()
+	if conn, err = nft.Open(); err == nil {
+		conn.Join(ctx)
+	}
 	return c, conn, err
 }
 
 func add(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
-	c, conn, err := w.open()
+	c, conn, err := w.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -128,7 +130,7 @@ func add(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
 // repair puts back what is missing. What has been in iptables stays there if nothing is said about the backend: two would publish a port
 // twice.
 func repair(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
-	c, conn, err := w.open()
+	c, conn, err := w.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -152,7 +154,7 @@ func repair(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
 
 // check tries iptables too if nftables fails and nothing is said about it; the error is nftables'.
 func check(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
-	c, conn, err := w.open()
+	c, conn, err := w.open(ctx)
 	if err != nil {
 		return err
 	}
@@ -173,7 +175,7 @@ func available(w Wish, f filtered) error {
 	if err := netns.CheckAdmin(); err != nil {
 		return err
 	}
-	c, conn, err := w.open()
+	c, conn, err := w.open(context.Background())
 	if err != nil {
 		return err
 	}
@@ -188,7 +190,7 @@ func available(w Wish, f filtered) error {
 
 // explain says in a sentence what does a work and why: "masquerades with iptables: ipMasqBackend says so".
 func explain(work string, w Wish, f filtered) string {
-	c, conn, err := w.open()
+	c, conn, err := w.open(context.Background())
 	if err != nil {
 		return work + " with nothing: " + err.Error()
 	}

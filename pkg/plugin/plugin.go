@@ -154,6 +154,9 @@ type Request struct {
 	Plugins   Table
 	InProcess bool
 
+	// Found is what CHECK has found, in the request of a Repair; nil if it is not known.
+	Found error
+
 	// Deleter, when set, deletes links of the host.
 	Deleter Deleter
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/attach"
@@ -13,6 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // attempt is one attachment on its way.
@@ -77,15 +79,20 @@ func (a *attempt) check(ctx context.Context) (is Outcome) {
 	}
 	defer steps[0].request.Close()
 	is = Right
-	for _, s := range steps {
+	for _, s := range slices.Backward(steps) { // the packet filter, which all may have lost, comes with the last ones
 		if err := s.plugin.Check(ctx, s.request); err != nil {
 			a.find(s.name, err).fail(err)
 			is = Wrong
 		}
 		if is == Wrong && !a.DryRun {
-			break
+			return is // it is looked at again before anything is done
 		}
 	}
+	if err := a.checkThere(steps); err != nil {
+		a.report.Plugins = []Finding{}
+		return a.refuse(err)
+	}
+	slices.Reverse(a.report.Plugins)
 	return is
 }
 
@@ -116,6 +123,9 @@ func (a *attempt) putBack(ctx context.Context) (is Outcome) {
 		return a.refuse(err)
 	}
 	defer steps[0].request.Close()
+	if err := a.checkThere(steps); err != nil {
+		return a.refuse(err)
+	}
 	is = Right
 	for i, s := range steps {
 		var putBack []string
@@ -170,12 +180,23 @@ func (a *attempt) checkMended(ctx context.Context) (is Outcome) {
 		if f.Left != "" {
 			continue
 		}
-		if err := steps[place].plugin.Check(ctx, steps[place].request); err != nil {
+		if err := a.repairAlone(ctx, steps[place]); err != nil {
 			f.fail(err)
 			is = Wrong
 		}
 	}
 	return is
+}
+
+// repairAlone puts back what could not be put back with what others lack, and says what is left.
+func (a *attempt) repairAlone(ctx context.Context, s *step) error {
+	if s.plugin.Check(ctx, s.request) == nil {
+		return nil
+	}
+	return state.Locked(ctx, lockFile, func() error {
+		_, left := request.Repair(ctx, s.plugin, s.request)
+		return left
+	})
 }
 
 // isSame reports whether libcni has the same result as before.

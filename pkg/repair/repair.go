@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -61,7 +62,11 @@ func Now(ctx context.Context, attachments []*node.Attachment, o Options) (*Run, 
 	}
 	inOrder(all)
 	ctx = iptables.KeepListings(ctx)
-	if err := each(ctx, all, (*attempt).look); err != nil {
+	looking := ctx
+	if !o.DryRun {
+		looking, _ = nft.Together(ctx)
+	}
+	if err := each(looking, all, (*attempt).look); err != nil {
 		r.Reports = slices.DeleteFunc(r.Reports, func(report *Report) bool { return report.Outcome == "" })
 		return r, err
 	}
@@ -78,12 +83,31 @@ func (r *Run) repair(ctx context.Context) error {
 	if err := r.wrong[0].settle(ctx); err != nil {
 		return err
 	}
-	err := state.Locked(ctx, lockFile, func() error { return each(ctx, r.wrong, (*attempt).repair) })
+	err := state.Locked(ctx, lockFile, func() error { return r.putBack(ctx) })
 	r.ended = time.Now()
 	if err != nil {
 		return err
 	}
 	return each(ctx, r.wrong, (*attempt).confirm)
+}
+
+// atOnce is how many attachments have their nftables put back at once: those that come first need not wait for all.
+const atOnce = 200
+
+func (r *Run) putBack(ctx context.Context) error {
+	order := map[plugin.Key]int{}
+	for i, a := range r.wrong {
+		order[a.Key()] = i
+	}
+	together, batch := nft.Together(ctx)
+	for part := range slices.Chunk(r.wrong, atOnce) {
+		err := each(together, part, (*attempt).repair)
+		_ = batch.Commit(context.WithoutCancel(ctx), order) // what it leaves out confirm puts back, or says why it can't
+		if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // LookAgain waits until a DEL that was under way is over, and removes what was put back behind its back.

@@ -35,9 +35,6 @@ func (a *attempt) begin() ([]*step, error) {
 	case a.State != node.Alive || a.Namespace == nil:
 		return nil, errors.New(a.Why)
 	}
-	if _, replaced := results.KnownEnded(a.resultsDir(), a.Key(), a.Result.Written, ""); replaced {
-		return nil, fmt.Errorf("the network namespace %s was made anew after its ADD", a.Netns)
-	}
 	pair, err := a.open()
 	if err != nil {
 		return nil, err
@@ -46,17 +43,21 @@ func (a *attempt) begin() ([]*step, error) {
 		Command: plugin.Check, Key: a.Key(), Netns: a.Netns, Pair: pair, Args: a.arguments(), Path: a.Path,
 		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true,
 	})
-	switch {
-	case err != nil:
-	case len(steps) == 0:
+	if err == nil && len(steps) == 0 {
 		err = errors.New("none of its plugins is cnibox's")
-	default:
-		err = attach.CheckLost(steps[0].request)
 	}
 	if err != nil {
 		pair.Close()
 	}
 	return steps, err
+}
+
+// checkThere makes sure that what is in the namespace is the attachment still.
+func (a *attempt) checkThere(steps []*step) error {
+	if results.IsReplaced(a.Netns, a.Result.Written, a.Key()) {
+		return fmt.Errorf("the network namespace %s was made anew after its ADD", a.Netns)
+	}
+	return attach.CheckLost(steps[0].request)
 }
 
 // open opens the attachment's namespace, wherever it can be found by now.

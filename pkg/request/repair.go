@@ -23,5 +23,6 @@ func PutBack(ctx context.Context, p plugin.Plugin, r *plugin.Request) (found, le
 	if found == nil || !can {
 		return found, found
 	}
+	r.Found = found
 	return found, repairer.Repair(ctx, r)
 }

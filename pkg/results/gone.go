@@ -72,11 +72,21 @@ func KnownEnded(dir string, key plugin.Key, given time.Time, adding string) (gon
 		return false, false
 	}
 	if gone, err = isGone(path); err == nil && !gone {
-		file, failed := os.Lstat(path)
-		replaced = failed == nil && file.Mode().IsRegular() && file.ModTime().After(written)
+		replaced = isNewer(path, written)
 	}
 	isLeft := (gone || replaced) && hasHostEnd(key, adding)
 	return gone && !isLeft, replaced && !isLeft
+}
+
+// isNewer reports whether what is at a namespace's path was mounted after a time.
+func isNewer(path string, written time.Time) bool {
+	file, err := os.Lstat(path)
+	return err == nil && file.Mode().IsRegular() && file.ModTime().After(written)
+}
+
+// IsReplaced is KnownEnded's replaced for who has read the result: the path that it names, and when it was written.
+func IsReplaced(path string, written time.Time, key plugin.Key) bool {
+	return isNewer(path, written) && !hasHostEnd(key, "")
 }
 
 // KnownLost reports whether libcni's results say that an attachment is gone: there is none of it, or its network namespace is gone. Where no

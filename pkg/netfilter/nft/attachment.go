@@ -54,9 +54,9 @@ func (c *Conn) Add(ctx context.Context, key plugin.Key, w Wants) error {
 }
 
 // Repair gives an attachment what it lacks of what it wants. What it has stays in force meanwhile, and what another attachment has by now is
-// left to that, with an error.
+// left to that, with an error. In a context of Together others' is put back with it, later.
 func (c *Conn) Repair(ctx context.Context, key plugin.Key, w Wants) error {
-	if err := prepare(ctx, w); err != nil {
+	if err := prepare(ctx, w); err != nil || c.batch.take(key, w) {
 		return err
 	}
 	t, o := c.table(w.Table), ownerOf(key, w.Purpose)
@@ -94,11 +94,15 @@ func allowLocalhost(w Wants) error {
 func (c *Conn) Check(key plugin.Key, w Wants) error {
 	t, o := c.table(w.Table), ownerOf(key, w.Purpose)
 	if len(w.records) > 0 {
-		missing, lost, err := t.incomplete(w.records)
+		missing, lost, err := []string(nil), c.batch.isLost(w.Table), error(nil)
+		if !lost {
+			missing, lost, err = t.incomplete(w.records)
+		}
 		switch {
 		case err != nil:
 			return err
 		case lost:
+			c.batch.setLost(w.Table)
 			return t.mismatch(" is missing, or all its rules are missing, and with them what all attachments of this host had in it")
 		case len(missing) > 0:
 			return t.mismatch(": chain %s has not all of its rules", strings.Join(missing, ", "))

@@ -25,6 +25,7 @@ import (
 type Conn struct {
 	*nftables.Conn               // transactions and lists
 	socket         *netlink.Conn // the same connection, for questions that the library can't ask
+	batch          *Batch        // that Repair leaves work to; nil if there is none
 	lacking        error         // why there is none: the kernel has no netfilter over netlink, and so none of our tables or others'
 }
 

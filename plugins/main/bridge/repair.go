@@ -21,6 +21,9 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
+	if c.masquerade.IsLost(r) { // which CHECK asks for last: all else is right
+		return c.masquerade.Repair(ctx, r)
+	}
 	c.forceAddress = false
 	for _, f := range r.PrevResult.Interfaces {
 		if f.Name == c.name && f.Sandbox == "" {

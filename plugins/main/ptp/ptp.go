@@ -175,6 +175,9 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
+	if c.masquerade.IsLost(r) { // which CHECK asks for last: all else is right
+		return c.masquerade.Repair(ctx, r)
+	}
 	a, err := attach.BeginRepair(r, &c.Config, "veth")
 	if err != nil {
 		return err

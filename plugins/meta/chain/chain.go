@@ -88,7 +88,7 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	for _, s := range steps {
 		own, err := s.request(r, r.Command, r.PrevResult)
 		if err == nil {
-			_, err = request.Repair(ctx, s.plugin.Plugin, own)
+			_, err = request.PutBack(ctx, s.plugin.Plugin, own)
 		}
 		errs = append(errs, s.wrap(err))
 		if errors.Is(err, plugin.ErrLost) {

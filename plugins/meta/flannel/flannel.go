@@ -127,7 +127,7 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	_, err = request.Repair(ctx, d.Plugin, own)
+	_, err = request.PutBack(ctx, d.Plugin, own)
 	return err
 }
 
