@@ -15,6 +15,7 @@ import (
 var (
 	pluginsFlag = flag.String("plugins", "", "test the plugins of this directory, not ours")
 	suitesFlag  = flag.String("suites", "links,chain", "which to test: links, copies, chain, reference, debian")
+	agentFlag   = flag.Bool("agent", false, "run cnictl agent on each node: rows that take something from an attachment, for CHECK to find it, fail beside it")
 	needsFlag   = flag.Bool("needs", false, "try the rows alone that need what a kernel may lack")
 	reportFlag  = flag.String("report", "", "write what the suites do to this file, as a page")
 	printFlag   = flag.Bool("outcomes", false, "print what came of each row, for -guest")

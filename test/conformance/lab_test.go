@@ -43,7 +43,41 @@ func newLab(j *judge, s *suite) *lab {
 		names = append(names, p.Name())
 	}
 	l.host.InstallFrom(l, s.dir, names...)
+	if *agentFlag {
+		l.startAgent()
+	}
 	return l
+}
+
+// startAgent starts an agent on the node, and waits until it is ready. It looks at everything every second.
+func (l *lab) startAgent() {
+	cmd := l.host.Command(netlab.Cnictl(l), "agent", "--every", "1s", "--grace", "1s")
+	log, err := os.CreateTemp(l.TempDir(), "agent-*.log")
+	if err != nil {
+		l.Fatal(err)
+	}
+	cmd.Stderr = log
+	l.Cleanup(func() {
+		text, err := os.ReadFile(log.Name())
+		if err = errors.Join(err, log.Close()); err != nil {
+			l.Error(err)
+		}
+		for line := range strings.Lines(string(text)) {
+			if strings.Contains(line, "put back") || strings.Contains(line, "msg=collected") || strings.Contains(line, "level=ERROR") {
+				l.TB.Logf("the agent: %s", line)
+			}
+		}
+	})
+	l.host.Background(l, cmd)
+	ready := func() bool {
+		text, _ := os.ReadFile(log.Name())
+		return strings.Contains(string(text), "msg=ready")
+	}
+	for end := time.Now().Add(time.Minute); !ready(); time.Sleep(10 * time.Millisecond) {
+		if time.Now().After(end) {
+			l.Fatal("the agent is not ready after a minute")
+		}
+	}
 }
 
 // outside returns the machine on the other end of the node's uplink.
