@@ -37,6 +37,9 @@ func BenchmarkAgent(b *testing.B) {
 	if testing.Short() {
 		count, rounds = 24, 1
 	}
+	if profile.rounds != full.rounds && !testing.Short() {
+		rounds = profile.rounds // as -rounds says
+	}
 	r := newRunner(b, profile)
 	var nodes []*agentNode
 	for _, n := range [][2]string{{"cnibox", report.Cnibox}, {withAgent, report.Cnibox}, {"reference", report.Reference}} {
