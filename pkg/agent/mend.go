@@ -29,6 +29,9 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	begun := time.Now()
 	n := node.Read(ctx, a.Options.Options)
 	attachments, isAll := hits.of(n)
+	if isAll {
+		number(attachments)
+	}
 	attachments, hot, first := a.calm.leave(attachments, begun)
 	if len(first) > 0 {
 		a.Log.Warn("something is taken away again and again, and is put back more slowly now; find out who takes it", "attachments", len(first), "first", first[0].Key().String(), "after", pause)
