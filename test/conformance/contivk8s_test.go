@@ -494,6 +494,7 @@ var contivQueue = []row{
 		l.must(web.del())
 		path := l.deletions()[0]
 		l.write(path, strings.Replace(l.read(path), contivSocket, "/run/other.sock", 1))
+		l.run("ln -s " + contivSocket + " /run/other.sock")
 		d.start()
 		l.join(conf(viaContiv), "other")
 		l.same(len(l.deletions()), 1)
