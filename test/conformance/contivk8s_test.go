@@ -420,6 +420,17 @@ var contivQueue = []row{
 			d.stop()
 		}
 	}},
+	{name: "DEL that finds no daemon asks again when the deletion is queued, since a daemon that starts reads the queue first", test: func(l *lab) {
+		d := l.netplugin(nil)
+		web := l.join(conf(viaContiv), "web")
+		l.run("ln " + contivSocket + " /run/contiv.sock")
+		note := l.noted()[0]
+		l.run("ln -s /run /var/lib/cni/run")
+		l.write(note, strings.Replace(l.read(note), contivSocket, "/var/lib/cni/contivk8s/deletions/../../run/contiv.sock", 1)) // leads nowhere before
+		l.must(web.del())
+		l.same(d.got(), []string{"ADD " + web.ID, "DEL " + web.ID})
+		l.same(len(l.deletions()), 0)
+	}},
 	{name: "DEL that the daemon fails at succeeds, and is tried again, but not at once", test: func(l *lab) {
 		d := l.netplugin(nil)
 		web := l.join(conf(viaContiv), "web")
@@ -614,12 +625,13 @@ var contivOthers = []row{
 		l.same(d.got(), []string{"ADD " + web.ID, "DEL " + web.ID})
 	}},
 	{name: "success of a daemon that has given the container no address, or has left it down, is an error", test: func(l *lab) {
-		for _, harm := range []string{"ip address flush dev eth0", "ip link set eth0 down"} {
+		for harm, says := range map[string]string{"ip address flush dev eth0": "does not have the address", "ip link set eth0 down": "eth0 in /run/netns/weblink is down"} {
 			web := l.pod("web" + strings.Fields(harm)[1])
 			d := l.netplugin(nil)
 			d.after = func() { web.run(harm) }
 			err := web.add(conf(viaContiv), ofPod(web, "web"))
 			l.code(err, 110)
+			l.refused(err, says)
 			l.same(len(l.noted()), 0)
 			d.stop()
 		}
