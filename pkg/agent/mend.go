@@ -100,11 +100,14 @@ func keyOf(r *repair.Report) string {
 	return plugin.Key{Network: r.Network, ContainerID: r.ContainerID, IfName: r.IfName}.String()
 }
 
-// putBack says what one attachment got back.
+// putBack says what one attachment got back, "" if that was with another one.
 func putBack(r *repair.Report) string {
 	var list []string
 	for _, f := range r.Plugins {
 		list = append(list, f.PutBack...)
+	}
+	if len(list) == 0 {
+		return ""
 	}
 	const most = 5
 	if rest := len(list) - most; rest > 0 {

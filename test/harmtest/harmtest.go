@@ -19,6 +19,7 @@ type Harm struct {
 	Inside  string // one in the container
 	Finds   string // what repair says is missing
 	Prepare string // a shell script on the host before ADD
+	Silent  bool   // no event tells of it
 	Needs   *netlab.Feature
 }
 
