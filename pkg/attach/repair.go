@@ -47,6 +47,18 @@ func CheckLost(r *plugin.Request) error {
 	return err
 }
 
+// CheckReported is CheckLost for a link that was not made for this attachment: it is the reported one if it has its MAC address.
+func CheckReported(r *plugin.Request) error {
+	want, _, l, err := find(r, "")
+	switch {
+	case err != nil:
+		return lost("%s", plugin.AsError(err).Msg)
+	case want.Mac != "" && !Reported(r, l):
+		return lost("interface %s of the container is not the attachment's", r.IfName)
+	}
+	return nil
+}
+
 // Repair is the Repair of a plugin whose link is the container's alone.
 func Repair(ctx context.Context, r *plugin.Request, c *Config, kind string) error {
 	a, err := BeginRepair(r, c, kind)

@@ -12,16 +12,25 @@ import (
 )
 
 // inOrder orders attachments by the age of their containers, and those of one container the youngest first: of two routes of a container to
-// one destination the older one is put behind.
+// one destination the older one is put behind. Of two with one interface the younger one is last: what contivk8s finds missing is put back by
+// the network that the agent has attached the container to.
 func inOrder(all []*attempt) {
-	oldest := map[*node.Namespace]time.Time{}
+	type link struct {
+		in     *node.Namespace
+		ifName string // "" is any
+	}
+	oldest := map[link]time.Time{}
 	for _, a := range all {
-		if t, known := oldest[a.Namespace]; !known || a.written().Before(t) {
-			oldest[a.Namespace] = a.written()
+		for _, l := range []link{{a.Namespace, ""}, {a.Namespace, a.IfName}} {
+			if t, known := oldest[l]; !known || a.written().Before(t) {
+				oldest[l] = a.written()
+			}
 		}
 	}
+	container := func(a *attempt) time.Time { return oldest[link{a.Namespace, ""}] }
+	isSecond := func(a *attempt) int { return a.written().Compare(oldest[link{a.Namespace, a.IfName}]) }
 	slices.SortStableFunc(all, func(a, b *attempt) int {
-		return cmp.Or(oldest[a.Namespace].Compare(oldest[b.Namespace]), b.written().Compare(a.written()))
+		return cmp.Or(container(a).Compare(container(b)), isSecond(a)-isSecond(b), b.written().Compare(a.written()))
 	})
 }
 

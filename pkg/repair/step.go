@@ -57,6 +57,9 @@ func (a *attempt) checkThere(steps []*step) error {
 	if results.IsReplaced(a.Netns, a.Result.Written, a.Key()) {
 		return fmt.Errorf("the network namespace %s was made anew after its ADD", a.Netns)
 	}
+	if _, can := steps[0].plugin.(plugin.Repairer); !can { // contivk8s, whose link is that of the attachment that the agent has made
+		return attach.CheckReported(steps[0].request)
+	}
 	return attach.CheckLost(steps[0].request)
 }
 

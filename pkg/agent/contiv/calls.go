@@ -70,10 +70,7 @@ func (s *Server) attach(ctx context.Context, w http.ResponseWriter, r *http.Requ
 	if err != nil {
 		return err
 	}
-	if err = context.Cause(ctx); err == nil {
-		err = send(w, responseOf(q, result))
-	}
-	if err != nil {
+	if err := send(w, responseOf(q, result)); err != nil {
 		return fmt.Errorf("the client can't be answered: %w", err)
 	}
 	isAdded = true
@@ -142,12 +139,9 @@ func (s *Server) detach(ctx context.Context, q contiv.Request, n *namespace) err
 		return err
 	}
 	rt := s.runtimeConf(q, "")
-	if kept != nil {
-		rt.Args, rt.CapabilityArgs = kept.CniArgs, kept.CapabilityArgs
-		if n == nil {
-			if n, err = openAt(kept.NetNS); err == nil {
-				defer n.Close()
-			}
+	if n == nil && kept != nil {
+		if n, err = openAt(kept.NetNS); err == nil {
+			defer n.Close()
 		}
 	}
 	if n != nil {
@@ -161,7 +155,7 @@ func (s *Server) detach(ctx context.Context, q contiv.Request, n *namespace) err
 // listOf returns the configuration that a container was attached with, the network's file if that is not known.
 func (s *Server) listOf(kept *node.Result) (*libcni.NetworkConfigList, error) {
 	if kept != nil {
-		if list, err := libcni.NetworkConfFromBytes(kept.Config); err == nil && list.Name == s.Network {
+		if list, err := libcni.NetworkConfFromBytes(kept.Config); err == nil {
 			return list, nil
 		}
 	}

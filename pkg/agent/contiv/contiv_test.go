@@ -37,13 +37,14 @@ func TestMain(m *testing.M) { netlab.Main(m) }
 type fake struct {
 	version.PluginDecoder
 	mu    sync.Mutex
-	calls []string // "ADD c1 /path"
+	calls []string // "ADD c1"
+	stdin string   // of the last
 	do    func(ctx context.Context, verb, id, netns string) (string, error)
 }
 
 func (*fake) FindInPath(plugin string, _ []string) (string, error) { return "/" + plugin, nil }
 
-func (f *fake) ExecPlugin(ctx context.Context, _ string, _ []byte, environ []string) ([]byte, error) {
+func (f *fake) ExecPlugin(ctx context.Context, _ string, stdin []byte, environ []string) ([]byte, error) {
 	of := map[string]string{}
 	for _, pair := range environ {
 		name, value, _ := strings.Cut(pair, "=")
@@ -52,6 +53,7 @@ func (f *fake) ExecPlugin(ctx context.Context, _ string, _ []byte, environ []str
 	f.mu.Lock()
 	f.calls = append(f.calls, fmt.Sprint(of["CNI_COMMAND"], " ", of["CNI_CONTAINERID"]))
 	do := f.do
+	f.stdin = string(stdin)
 	f.mu.Unlock()
 	if do != nil {
 		text, err := do(ctx, of["CNI_COMMAND"], of["CNI_CONTAINERID"], of["CNI_NETNS"])
@@ -407,7 +409,9 @@ func TestBusy(t *testing.T) {
 	if r.StatusCode != 503 || r.Header.Get("Retry-After") == "" || body["result"] != 11.0 || body["errmsg"] == "" {
 		t.Errorf("%s %v %v", r.Status, r.Header, body)
 	}
-	b.expect(b.call(contiv.DelPath, of("gone", "")), 200, 0)
+	for range most + 1 {
+		b.expect(b.call(contiv.DelPath, of("gone", "")), 200, 0)
+	}
 	close(end)
 	for _, c := range adds {
 		b.expect(read(t, c), 200, 0)
@@ -434,7 +438,7 @@ func TestClientThatGoesHasNothing(t *testing.T) {
 		began := make(chan bool)
 		b.do = func(ctx context.Context, verb, id, netns string) (string, error) {
 			if verb == "DEL" {
-				return "", nil
+				return "", ctx.Err()
 			}
 			began <- true
 			return do(ctx, verb, id, netns)
@@ -455,6 +459,30 @@ func TestClientThatGoesHasNothing(t *testing.T) {
 		b.calls = nil
 		b.mu.Unlock()
 	}
+}
+
+// A DEL goes on when its client has gone.
+func TestDELGoesOn(t *testing.T) {
+	b := newBench(t)
+	began, end, cancelled := make(chan bool), make(chan bool), make(chan error)
+	b.do = func(ctx context.Context, _, _, _ string) (string, error) {
+		began <- true
+		<-end
+		cancelled <- ctx.Err()
+		return "", nil
+	}
+	c := b.connect(contiv.DelPath, of("c1", ""), nil, "")
+	<-began
+	b.must(c.Close())
+	other := b.connect(contiv.DelPath, of("c2", ""), nil, "") // whose answer comes after the end of the first client was seen
+	<-began
+	close(end)
+	for range 2 {
+		if err := <-cancelled; err != nil {
+			t.Errorf("the plugin was told to end: %v", err)
+		}
+	}
+	b.expect(read(t, other), 200, 0)
 }
 
 // Calls about an attachment wait for who holds it, such as a collection, and others don't.

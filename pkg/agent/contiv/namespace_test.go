@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"strings"
 	"testing"
 
@@ -43,6 +44,7 @@ func descriptors(t testing.TB) int {
 
 // What is no network namespace of a container is refused, by path and as a file, and leaves nothing open.
 func TestNamespacesThatAreRefused(t *testing.T) {
+	defer debug.SetGCPercent(debug.SetGCPercent(-1)) // which would close what is forgotten
 	b := newBench(t)
 	dir := t.TempDir()
 	file, fifo := filepath.Join(dir, "file"), filepath.Join(dir, "fifo")
@@ -134,6 +136,9 @@ func TestNamespaceThatIsPassed(t *testing.T) {
 		b.do = func(_ context.Context, verb, _, netns string) (string, error) {
 			if verb == "ADD" && inodeOf(t, netns) != inode || !strings.HasPrefix(netns, fmt.Sprintf("/proc/%d/fd/", os.Getpid())) {
 				t.Errorf("%s at %s, which is another namespace", verb, netns)
+			}
+			if verb == "DEL" && (strings.Contains(b.stdin, hidden) || !strings.Contains(b.stdin, `"sandbox":"`+netns+`"`)) {
+				t.Errorf("DEL at %s has %s", netns, b.stdin)
 			}
 			opened = append(opened, verb+" "+netns)
 			return "", nil
