@@ -191,7 +191,7 @@ func contivFailures() (rows []row) {
 		{"success that is no JSON", 200, `{"ipadd`, 11, []string{"no answer that can be read"}},
 		{"success with another type", 200, `{"ipaddress":7}`, 11, []string{"ipaddress"}},
 	} {
-		rows = append(rows, row{name: "the daemon's " + c.name + fmt.Sprintf(" is an error of code %d, and all is as before", c.code), test: func(l *lab) {
+		rows = append(rows, row{name: fmt.Sprintf("an answer of the daemon (%s) is an error of code %d, and all is as before", c.name, c.code), test: func(l *lab) {
 			d := l.netplugin(func(w http.ResponseWriter, r *http.Request) {
 				if strings.HasSuffix(r.URL.Path, "DelPod") {
 					return
