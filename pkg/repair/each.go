@@ -17,20 +17,21 @@ import (
 func inOrder(all []*attempt) {
 	type link struct {
 		in     *node.Namespace
-		ifName string // "" is any
+		ifName string
 	}
-	oldest := map[link]time.Time{}
+	container, first := map[*node.Namespace]time.Time{}, map[link]time.Time{} // by their oldest
 	for _, a := range all {
-		for _, l := range []link{{a.Namespace, ""}, {a.Namespace, a.IfName}} {
-			if t, known := oldest[l]; !known || a.written().Before(t) {
-				oldest[l] = a.written()
-			}
+		if t, known := container[a.Namespace]; !known || a.written().Before(t) {
+			container[a.Namespace] = a.written()
+		}
+		l := link{a.Namespace, a.IfName}
+		if t, known := first[l]; !known || a.written().Before(t) {
+			first[l] = a.written()
 		}
 	}
-	container := func(a *attempt) time.Time { return oldest[link{a.Namespace, ""}] }
-	isSecond := func(a *attempt) int { return a.written().Compare(oldest[link{a.Namespace, a.IfName}]) }
+	isSecond := func(a *attempt) int { return a.written().Compare(first[link{a.Namespace, a.IfName}]) }
 	slices.SortStableFunc(all, func(a, b *attempt) int {
-		return cmp.Or(container(a).Compare(container(b)), isSecond(a)-isSecond(b), b.written().Compare(a.written()))
+		return cmp.Or(container[a.Namespace].Compare(container[b.Namespace]), isSecond(a)-isSecond(b), b.written().Compare(a.written()))
 	})
 }
 

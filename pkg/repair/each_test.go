@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -11,14 +12,15 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
-// attempts returns one for each text: the container's number, then the hour of the ADD. Container 0 is not known, and a time of 0 is no result.
+// attempts returns one for each text: the container's number, then the hour of the ADD, and the interface, which is one of its own if that is
+// left out. Container 0 is not known, and a time of 0 is no result.
 func attempts(texts ...string) (list []*attempt) {
 	containers := map[byte]*node.Namespace{'0': nil}
 	for _, text := range texts {
 		if containers[text[0]] == nil && text[0] != '0' {
 			containers[text[0]] = &node.Namespace{}
 		}
-		a := &attempt{Attachment: &node.Attachment{Owner: text, Namespace: containers[text[0]]}, report: &Report{}}
+		a := &attempt{Attachment: &node.Attachment{Owner: text, IfName: cmp.Or(text[2:], text), Namespace: containers[text[0]]}, report: &Report{}}
 		if text[1] != '0' {
 			a.Result = &node.Result{Written: time.Unix(0, 0).Add(time.Duration(text[1]-'0') * time.Hour)}
 		}
@@ -35,9 +37,9 @@ func owners(list []*attempt) (texts []string) {
 }
 
 func TestInOrder(t *testing.T) {
-	list := attempts("25", "13", "11", "24", "00", "32")
+	list := attempts("48a", "25", "13", "11", "46a", "24", "00", "32", "47b")
 	inOrder(list)
-	if got, want := owners(list), []string{"00", "13", "11", "32", "25", "24"}; !slices.Equal(got, want) {
+	if got, want := owners(list), []string{"00", "13", "11", "32", "25", "24", "47b", "46a", "48a"}; !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
 }
