@@ -92,7 +92,7 @@ func Run(ctx context.Context, o Options) error {
 	}
 	a.api.replay(ctx)
 	a.places <- struct{}{}
-	a.mend(ctx, hits{{Kind: watch.Filter, What: "the agent starts"}})
+	a.mend(ctx, hits{{Kind: watch.Filter, What: start}})
 	listener, err := place.Listen(passed, "agent")
 	if err != nil {
 		return err

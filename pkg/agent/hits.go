@@ -35,6 +35,11 @@ func (h hits) isUrgent() bool {
 	return slices.ContainsFunc(h, func(hit watch.Hit) bool { return hit.Kind == watch.Filter })
 }
 
+// isOwn reports whether no event led to them: that nothing is found then says nothing about events.
+func (h hits) isOwn() bool {
+	return len(h) == 1 && (h[0].What == everything || h[0].What == start)
+}
+
 // of returns the attachments that may have lost something, and whether these are all.
 func (h hits) of(n *node.Node) (list []*node.Attachment, isAll bool) {
 	if h.isUrgent() {

@@ -59,6 +59,11 @@ func TestHitsAreBounded(t *testing.T) {
 	if !h.isUrgent() {
 		t.Error("not all is looked at")
 	}
+	for what, isOwn := range map[string]bool{start: true, everything: true, "table inet cnibox was deleted": false} {
+		if (hits{{What: what}}).isOwn() != isOwn {
+			t.Errorf("%s: %v", what, !isOwn)
+		}
+	}
 	once := hits{}.with(hits{{What: "a", By: "nft (pid 1)"}, {What: "a", By: "nft (pid 1)"}, {What: "b"}})
 	if got := once.text(); got != "a by nft (pid 1); b" {
 		t.Errorf("%q", got)

@@ -15,6 +15,9 @@ import (
 // everything is why all is looked at though nothing is known to be hit.
 const everything = "the look at everything"
 
+// start is why all is looked at first.
+const start = "the agent starts"
+
 // startMend is mend in the background, when there is a place for it.
 func (a *Agent) startMend(ctx context.Context, hits hits) {
 	select {
@@ -48,7 +51,7 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	if err != nil && ctx.Err() == nil {
 		a.Log.Error("what was hit can't be put back", "hit", hits.text(), "error", err)
 	}
-	if !a.tell(hits, run.Reports, took) {
+	if !a.tell(hits, run.Reports, took) && !hits.isOwn() {
 		a.patience.rest(took)
 	}
 	if isAll {
