@@ -61,8 +61,9 @@ func backAfter(t *testing.T, e harmtest.Event, count int) time.Duration {
 	e.Do(t, host, hit)
 	begun := time.Now()
 	var now string
-	for end := begun.Add(timeout); ; time.Sleep(poll) {
-		looked := time.Now()
+	looked := begun
+	for end := begun.Add(timeout); ; time.Sleep(max(poll, 2*time.Since(looked))) { // a look at much keeps the machine busy, too
+		looked = time.Now()
 		if now = e.Look(t, host, hit); now == shown {
 			begun = begun.Add(time.Since(looked) / 2) // it was back by then
 			break

@@ -63,7 +63,7 @@ var Harms = []Harm{
 	{Name: "bandwidth: the ifb is deleted", Network: Limited, Host: "ip link del IFB", Finds: "is not sent through"},
 	{Name: "bandwidth: the port out of the bridge, and all qdiscs", Network: Limited, Host: "ip link set END nomaster; tc qdisc del dev END root; tc qdisc del dev END ingress", Finds: "nothing limits"},
 
-	{Name: "tuning", Network: Tuned, Inside: "ip link set eth0 mtu 1500 txqueuelen 100 allmulticast off; echo 0 >/proc/sys/net/ipv4/conf/eth0/arp_filter", Finds: "arp_filter"},
+	{Name: "tuning", Network: Tuned, Inside: "ip link set eth0 mtu 1500 txqueuelen 100 allmulticast off; echo 0 >/proc/sys/net/ipv4/conf/eth0/arp_filter", Silent: true, Finds: "arp_filter"},
 
 	{Name: "sbr: rules", Network: Sourced, Inside: "ip rule del from ADDRESS; ip -6 rule del from fd00:88::2", Finds: "no rule leads"},
 	{Name: "sbr: tables", Network: Sourced, Inside: `for t in $(ip rule | sed -n "s/.*from ADDRESS lookup \\([0-9]*\\).*/\\1/p"); do ip route flush table $t; done`, Finds: "lacks the route"},
