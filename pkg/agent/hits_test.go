@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -96,7 +97,7 @@ func TestCalm(t *testing.T) {
 		c.note(report)
 	}
 	now := time.Now()
-	if !isHot(now) || !isHot(now) || isHot(now.Add(pause)) {
+	if hot := []bool{isHot(now), isHot(now), isHot(now.Add(pause))}; !slices.Equal(hot, []bool{true, true, false}) {
 		t.Error("after many repairs it has to wait for a pause, and no longer")
 	}
 	if firsts != 1 {
@@ -125,10 +126,10 @@ func TestCalm(t *testing.T) {
 
 func TestSaidOnce(t *testing.T) {
 	var s said
-	if !s.add("a", "x") || s.add("a", "x") || !s.add("a", "y") || !s.add("b", "y") {
+	if isNew := []bool{s.add("a", "x"), s.add("a", "x"), s.add("a", "y"), s.add("b", "y")}; !slices.Equal(isNew, []bool{true, false, true, true}) {
 		t.Error("what is new is said, once")
 	}
-	if len(s.all()) != 2 || !s.drop("a") || s.drop("a") || len(s.all()) != 1 {
+	if dropped := []bool{s.has("a", "y"), s.has("a", "x"), s.drop("a"), s.drop("a")}; !slices.Equal(dropped, []bool{true, false, true, false}) || len(s.all()) != 1 {
 		t.Errorf("%v is kept", s.all())
 	}
 	s.forget(&node.Node{})

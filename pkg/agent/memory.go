@@ -100,6 +100,13 @@ func (s *said) add(about, text string) bool {
 	return isNew
 }
 
+// has reports whether that was said of something.
+func (s *said) has(about, text string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.texts[about] == text
+}
+
 // drop forgets what was said of something, and reports whether anything was.
 func (s *said) drop(about string) bool {
 	s.mu.Lock()

@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"cmp"
 	"context"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -42,7 +44,7 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	if len(hot) > 0 {
 		a.putOff(ctx)
 	}
-	run, err := repair.Now(ctx, attachments, repair.Options{Plugins: a.Plugins, Path: a.BinDirs})
+	run, err := repair.Now(ctx, attachments, a.howToRepair())
 	took := time.Since(begun)
 	<-a.places
 	if err == nil {
@@ -51,13 +53,39 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	if err != nil && ctx.Err() == nil {
 		a.Log.Error("what was hit can't be put back", "hit", hits.text(), "error", err)
 	}
-	if !a.tell(hits, run.Reports, took) && !hits.isOwn() {
-		a.patience.rest(took)
-	}
 	if isAll {
 		a.calm.forget(n)
 		a.said.forget(n)
 	}
+	if !a.tell(hits, run.Reports, took) && !hits.isOwn() {
+		a.patience.rest(took)
+	}
+	if err == nil {
+		a.work.Go(func() {
+			a.findAll(ctx, attachments, run.Reports)
+			a.lookOnceMore(ctx, run)
+		})
+	}
+}
+
+// lookOnceMore takes away what was put back for attachments whose DEL took longer than a repair waits. It looks when the time of such a DEL is
+// over, or the agent's.
+func (a *Agent) lookOnceMore(ctx context.Context, run *repair.Run) {
+	const timeOfDel = time.Minute
+	if !run.HasChanged() {
+		return
+	}
+	select {
+	case <-time.After(timeOfDel + time.Second):
+	case <-ctx.Done():
+	}
+	if err := run.LookAgain(context.WithoutCancel(ctx)); err != nil {
+		a.Log.Warn("what was put back can't be looked at again", "error", err)
+	}
+}
+
+func (a *Agent) howToRepair() repair.Options {
+	return repair.Options{Plugins: a.Plugins, Path: a.BinDirs}
 }
 
 // tell says what became of hits, and reports whether anything was missing.
@@ -65,18 +93,9 @@ func (a *Agent) tell(hits hits, reports []*repair.Report, took time.Duration) bo
 	counts, first := map[repair.Outcome]int{}, ""
 	for _, r := range reports {
 		counts[r.Outcome]++
-		switch r.Outcome {
-		case repair.Repaired:
+		if r.Outcome == repair.Repaired {
 			a.calm.note(r)
-			if first == "" {
-				first = putBack(r)
-			}
-		case repair.Wrong:
-			a.find(r)
-			continue
-		}
-		if r.Outcome != repair.Skipped && a.said.drop(keyOf(r)) {
-			a.Log.Info("it is right again", "attachment", keyOf(r))
+			first = cmp.Or(first, putBack(r))
 		}
 	}
 	a.record.mended(hits, counts, took)
@@ -86,17 +105,51 @@ func (a *Agent) tell(hits hits, reports []*repair.Report, took time.Duration) bo
 	return counts[repair.Repaired]+counts[repair.Wrong] > 0
 }
 
-// find says once what can't be put back.
-func (a *Agent) find(r *repair.Report) {
-	for _, f := range r.Plugins {
-		if f.Left == "" {
-			continue
+// longDel is how long an attachment may look as if something can't be put back before that is said: some DELs take a while.
+const longDel = 10 * time.Second
+
+// findAll says once what can't be put back, and what is right again.
+func (a *Agent) findAll(ctx context.Context, attachments []*node.Attachment, reports []*repair.Report) {
+	var doubtful []*node.Attachment
+	var wrong []*repair.Finding
+	for i, r := range reports {
+		switch f := finding(r); {
+		case f != nil && !a.said.has(keyOf(r), f.Left):
+			doubtful, wrong = append(doubtful, attachments[i]), append(wrong, f)
+		case f == nil && r.Outcome != repair.Skipped && a.said.drop(keyOf(r)):
+			a.Log.Info("it is right again", "attachment", keyOf(r))
 		}
-		if a.said.add(keyOf(r), f.Left) {
-			a.Log.Warn("it can't be put back", "attachment", keyOf(r), "plugin", f.Plugin, "missing", f.Left, "remedy", f.Remedy)
-		}
+	}
+	if len(doubtful) == 0 {
 		return
 	}
+	select {
+	case <-time.After(longDel):
+	case <-ctx.Done():
+		return
+	}
+	o := a.howToRepair()
+	o.DryRun = true
+	again, err := repair.Now(ctx, doubtful, o)
+	if err != nil {
+		return
+	}
+	for i, r := range again.Reports {
+		f := wrong[i]
+		if _, gone := os.Stat(doubtful[i].Cache); gone == nil && r.Outcome == repair.Wrong && a.said.add(keyOf(r), f.Left) {
+			a.Log.Warn("it can't be put back", "attachment", keyOf(r), "plugin", f.Plugin, "missing", f.Left, "remedy", f.Remedy)
+		}
+	}
+}
+
+// finding returns the first thing that a plugin can't put back, nil if there is none.
+func finding(r *repair.Report) *repair.Finding {
+	for i := range r.Plugins {
+		if f := &r.Plugins[i]; r.Outcome == repair.Wrong && f.Left != "" {
+			return f
+		}
+	}
+	return nil
 }
 
 func keyOf(r *repair.Report) string {

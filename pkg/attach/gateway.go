@@ -1,25 +1,53 @@
 package attach
 
 import (
+	"errors"
 	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // AddAddress gives a link of the host a gateway's address. An IPv6 one is not looked for elsewhere first: IPAM owns the network.
-func AddAddress(h *netlink.Handle, l netlink.Link, gateway netip.Prefix) error {
+func AddAddress(r *plugin.Request, l netlink.Link, gateway netip.Prefix) error {
 	network := result.IPNet(gateway)
 	address := &netlink.Addr{IPNet: &network}
 	if gateway.Addr().Is6() {
 		address.Flags = unix.IFA_F_NODAD
 	}
-	return h.AddrAdd(l, address)
+	err := r.Links().AddrAdd(l, address)
+	if err == nil && gateway.Addr().Is6() && r.Command != plugin.Add {
+		err = restoreLinkLocal(r, l)
+	}
+	return err
+}
+
+// restoreLinkLocal gives a link the link-local address that the kernel made when the link was set up. Whoever flushed the link's addresses took
+// that too, and without it the kernel asks for no neighbours of packets that it forwards.
+func restoreLinkLocal(r *plugin.Request, l netlink.Link) error {
+	name, mac := l.Attrs().Name, l.Attrs().HardwareAddr
+	const none = "1" // somebody wants it to have none (addr_gen_mode, ip-sysctl of the kernel's documentation)
+	if mode, err := sysctl.Get("net/ipv6/conf/" + name + "/addr_gen_mode"); err != nil || mode == none || len(mac) != 6 {
+		return nil
+	}
+	has, err := link.Prefixes(l)
+	if err != nil || slices.ContainsFunc(has, func(p netip.Prefix) bool { return p.Addr().IsLinkLocalUnicast() && p.Addr().Is6() }) {
+		return err
+	}
+	own := netip.AddrFrom16([16]byte{0xfe, 0x80, 8: mac[0] ^ 2, mac[1], mac[2], 0xff, 0xfe, mac[3], mac[4], mac[5]}) // RFC 4291, appendix A
+	r.Announce("give " + name + " the address " + own.String())
+	network := result.IPNet(netip.PrefixFrom(own, 64))
+	if err := r.Links().AddrAdd(l, &netlink.Addr{IPNet: &network, Flags: unix.IFA_F_NODAD}); err != nil && !errors.Is(err, unix.EEXIST) {
+		return fmt.Errorf("give %s the address %s: %w", name, own, err)
+	}
+	return nil
 }
 
 // EnableForwarding lets the host forward packets of the gateways' families. That is shared by all attachments and stays, as it does with

@@ -208,10 +208,12 @@ func (a *attempt) isSame() bool {
 // lookAgain removes what was put back for an attachment that was deleted meanwhile: what plugins have on the host besides the host end, by
 // which it is seen that it is gone, and that no ADD makes it again.
 func (a *attempt) lookAgain(ctx context.Context) {
-	if _, err := os.Stat(a.Result.Path); !errors.Is(err, os.ErrNotExist) || a.report.Outcome == Skipped {
+	if a.report.Outcome == Skipped {
 		return
 	}
-	a.report.Outcome = Gone
+	if _, err := os.Stat(a.Result.Path); errors.Is(err, os.ErrNotExist) {
+		a.report.Outcome = Gone
+	}
 	if a.HostEnd == nil || !a.report.hasChanged() {
 		return
 	}
@@ -221,7 +223,7 @@ func (a *attempt) lookAgain(ctx context.Context) {
 	if err == nil || failed != nil || end != nil {
 		return
 	}
-	a.report.Why = "it was deleted meanwhile, and what was put back is removed again"
+	a.report.Outcome, a.report.Why = Gone, "it was deleted meanwhile, and what was put back is removed again" // or its DEL is under way
 	errs := []error{netfilter.Del(ctx, r, nil, netfilter.Masquerade{}, netfilter.SpoofCheck{})}
 	for _, row := range a.Options.Plugins {
 		if row.Chained {

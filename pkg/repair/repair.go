@@ -110,9 +110,14 @@ func (r *Run) putBack(ctx context.Context) error {
 	return nil
 }
 
+// HasChanged reports whether anything was put back.
+func (r *Run) HasChanged() bool {
+	return slices.ContainsFunc(r.wrong, func(a *attempt) bool { return a.report.hasChanged() })
+}
+
 // LookAgain waits until a DEL that was under way is over, and removes what was put back behind its back.
 func (r *Run) LookAgain(ctx context.Context) error {
-	if slices.ContainsFunc(r.wrong, func(a *attempt) bool { return a.report.hasChanged() }) {
+	if r.HasChanged() {
 		if err := wait(ctx, time.Until(r.ended.Add(settleAfter))); err != nil {
 			return err
 		}

@@ -279,3 +279,28 @@ func TestRepairChosen(t *testing.T) {
 		t.Errorf("exit code %d\n%s", code, printed)
 	}
 }
+
+// TestRepairLinkLocal has the host find the container again by IPv6 when somebody has flushed the addresses of the gateway's link, the kernel's
+// own ones among them.
+func TestRepairLinkLocal(t *testing.T) {
+	t.Parallel()
+	for name, h := range map[string]struct{ network, link string }{"bridge": {harmtest.Usual, "demo0"}, "ptp": {harmtest.Ptp, "END"}} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := newPatient(t)
+			p.outside.AddRoute(t, "fd00:88::/64")
+			c := p.add(harmtest.Conflist(h.network), "web", nil)
+			if err := p.outside.Ping("fd00:88::2", timeout); err != nil {
+				t.Fatal(err)
+			}
+			link := strings.Replace(h.link, "END", c.End, 1)
+			p.script("ip address flush dev " + link + "; ip -6 neigh flush dev " + link)
+			if code, printed := p.cnictl("repair"); code != 0 || !strings.Contains(printed, "the address fe80::") {
+				t.Errorf("exit code %d\n%s", code, printed)
+			}
+			if err := p.outside.Ping("fd00:88::2", timeout); err != nil {
+				t.Errorf("after the repair: %v", err)
+			}
+		})
+	}
+}

@@ -101,7 +101,7 @@ func serveGateway(r *plugin.Request, c *config, gateway netlink.Link, ips []*typ
 	h, gateways := r.Links(), gatewaysOf(c, ips)
 	var added []netip.Prefix
 	for _, g := range gateways {
-		err := attach.AddAddress(h, gateway, g)
+		err := attach.AddAddress(r, gateway, g)
 		switch {
 		case err == nil:
 			r.Announce("give " + gateway.Attrs().Name + " the address " + g.String())

@@ -140,7 +140,7 @@ func serveGateway(r *plugin.Request, end netlink.Link, ips []*types100.IPConfig,
 	for _, ip := range ips {
 		gateway := result.Single(result.Addr(ip.Gateway))
 		gateways = append(gateways, gateway)
-		err := attach.AddAddress(h, end, gateway)
+		err := attach.AddAddress(r, end, gateway)
 		switch {
 		case err == nil:
 			r.Announce("give " + name + " the gateway's address " + gateway.String())
