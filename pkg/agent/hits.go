@@ -37,8 +37,11 @@ func (h hits) isUrgent() bool {
 
 // isOwn reports whether no event led to them: that nothing is found then says nothing about events.
 func (h hits) isOwn() bool {
-	return len(h) == 1 && (h[0].What == everything || h[0].What == start)
+	return len(h) == 1 && (h[0].What == start || h.isRoutine())
 }
+
+// isRoutine reports whether they are a look at everything that is made now and then.
+func (h hits) isRoutine() bool { return len(h) == 1 && h[0].What == everything }
 
 // of returns the attachments that may have lost something, and whether these are all.
 func (h hits) of(n *node.Node) (list []*node.Attachment, isAll bool) {

@@ -20,6 +20,12 @@ const everything = "the look at everything"
 // start is why all is looked at first.
 const start = "the agent starts"
 
+// again is why all is looked at after a pause.
+const again = "what is taken away again and again"
+
+// patient is how long something has to be missing that no event told of: it is most likely a DEL that takes it away.
+const patient = 5 * time.Second
+
 // startMend is mend in the background, when there is a place for it.
 func (a *Agent) startMend(ctx context.Context, hits hits) {
 	select {
@@ -44,7 +50,11 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	if len(hot) > 0 {
 		a.putOff(ctx)
 	}
-	run, err := repair.Now(ctx, attachments, a.howToRepair())
+	o := a.howToRepair()
+	if hits.isRoutine() {
+		o.Settle = patient
+	}
+	run, err := repair.Now(ctx, attachments, o)
 	took := time.Since(begun)
 	<-a.places
 	if err == nil {
@@ -130,11 +140,11 @@ func (a *Agent) findAll(ctx context.Context, attachments []*node.Attachment, rep
 	}
 	o := a.howToRepair()
 	o.DryRun = true
-	again, err := repair.Now(ctx, doubtful, o)
+	second, err := repair.Now(ctx, doubtful, o)
 	if err != nil {
 		return
 	}
-	for i, r := range again.Reports {
+	for i, r := range second.Reports {
 		f := wrong[i]
 		if _, gone := os.Stat(doubtful[i].Cache); gone == nil && r.Outcome == repair.Wrong && a.said.add(keyOf(r), f.Left) {
 			a.Log.Warn("it can't be put back", "attachment", keyOf(r), "plugin", f.Plugin, "missing", f.Left, "remedy", f.Remedy)
@@ -186,6 +196,6 @@ func (a *Agent) putOff(ctx context.Context) {
 			return
 		}
 		<-a.later
-		a.startMend(ctx, hits{{Kind: watch.Filter, What: everything}})
+		a.startMend(ctx, hits{{Kind: watch.Filter, What: again}})
 	})
 }

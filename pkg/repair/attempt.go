@@ -1,6 +1,7 @@
 package repair
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"os"
@@ -98,7 +99,7 @@ func (a *attempt) check(ctx context.Context) (is Outcome) {
 
 // settle waits until a DEL is over that was under way when the attachment was found wrong.
 func (a *attempt) settle(ctx context.Context) error {
-	return wait(ctx, time.Until(a.found.Add(settleBefore)))
+	return wait(ctx, time.Until(a.found.Add(cmp.Or(a.Settle, settleBefore))))
 }
 
 // repair has all plugins put back what is missing.

@@ -26,11 +26,14 @@ type Options struct {
 	Path    []string // where runtimes have their plugins
 	DryRun  bool     // change nothing, and say what CHECK finds
 
+	// Settle is for how long something has to be missing before it is put back, so that a DEL that is under way is let end; 0 is 300 ms.
+	Settle time.Duration
+
 	// Progress, when set, is told how many attachments of how many are done.
 	Progress func(done, all int)
 }
 
-// How long a DEL that is under way is given to end: before a repair, and after it.
+// How long a DEL that is under way is given to end: before a repair, unless it is told otherwise, and after it.
 const settleBefore, settleAfter = 300 * time.Millisecond, time.Second
 
 // lockFile is locked while attachments are repaired: two at once would do everything twice.
