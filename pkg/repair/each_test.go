@@ -93,11 +93,14 @@ func TestEachEnds(t *testing.T) {
 	}
 }
 
-// TestSettle waits from when an attachment was found wrong.
+// TestSettle waits from when an attachment was found wrong, for as long as it is told to.
 func TestSettle(t *testing.T) {
-	a := &attempt{found: time.Now()}
-	if err := a.settle(t.Context()); err != nil || time.Since(a.found) < settleBefore {
-		t.Errorf("%v after %v", err, time.Since(a.found))
+	a := &attempt{}
+	for told, want := range map[time.Duration]time.Duration{0: settleBefore, 2 * settleBefore: 2 * settleBefore} {
+		a.shared, a.found = newShared(Options{Settle: told}, 1), time.Now()
+		if err := a.settle(t.Context()); err != nil || time.Since(a.found) < want {
+			t.Errorf("%v after %v, want %v", err, time.Since(a.found), want)
+		}
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
