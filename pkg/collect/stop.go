@@ -156,6 +156,9 @@ func (p *planner) strangers() (list []stranger, err error) {
 	}
 	for _, s := range p.node.Namespaces {
 		interfaces, err := s.Interfaces()
+		if err != nil { // its process may just have ended
+			interfaces, err = s.Interfaces()
+		}
 		if err != nil {
 			if ns, gone := netns.Open(s.Path()); gone == nil {
 				_ = ns.Close()
