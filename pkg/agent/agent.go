@@ -70,6 +70,9 @@ const mends = 2
 
 // Run is an agent, until ctx ends.
 func Run(ctx context.Context, o Options) error {
+	told := ctx
+	ctx, stop := context.WithCancel(told) // also if the watch fails
+	defer stop()
 	a := &Agent{Options: o, life: ctx, places: make(chan struct{}, mends), later: make(chan struct{}, 1), gone: gone{ended: make(chan struct{}, 1)}}
 	a.record.begin()
 	passed := socket.FromSystemd()
@@ -110,8 +113,9 @@ func Run(ctx context.Context, o Options) error {
 	a.work.Go(func() { a.collectForEver(ctx) })
 	err = a.watchForEver(ctx, w)
 	a.notify("STOPPING=1")
+	stop()
 	a.finish(ended, apiEnded)
-	if ctx.Err() != nil {
+	if told.Err() != nil {
 		a.Log.Info("stopped")
 		return nil
 	}

@@ -84,11 +84,17 @@ func (a *Agent) collect(ctx context.Context) (next time.Time) {
 			next = earlier(next, now.Add(max(a.Grace, seldom)))
 		}
 	}
+	about := map[string]bool{}
 	for _, s := range r.Stops {
+		about[s.Network] = true
 		if a.gone.said.add(s.Network, s.Why) {
 			a.Log.Warn("not all that is gone can be collected", "why", s.Why, "remedy", s.Remedy)
 		}
 	}
+	for name := range since {
+		about[name] = true
+	}
+	a.gone.said.forget(about)
 	r.Goes = due
 	for _, it := range due {
 		if ctx.Err() != nil {

@@ -114,11 +114,11 @@ func TestCalm(t *testing.T) {
 	if got := len(c.mended[keyOf(report)]); got != often {
 		t.Errorf("%d times are kept", got)
 	}
-	c.forget(&node.Node{Attachments: []*node.Attachment{a}})
+	c.forget(namesOf(&node.Node{Attachments: []*node.Attachment{a}}))
 	if len(c.mended) != 1 {
 		t.Error("what is there is forgotten")
 	}
-	c.forget(&node.Node{})
+	c.forget(nil)
 	if len(c.mended)+len(c.slower) != 0 {
 		t.Error("what is gone is kept")
 	}
@@ -132,7 +132,7 @@ func TestSaidOnce(t *testing.T) {
 	if dropped := []bool{s.has("a", "y"), s.has("a", "x"), s.drop("a"), s.drop("a")}; !slices.Equal(dropped, []bool{true, false, true, false}) || len(s.all()) != 1 {
 		t.Errorf("%v is kept", s.all())
 	}
-	s.forget(&node.Node{})
+	s.forget(nil)
 	if len(s.all()) != 0 {
 		t.Errorf("%v is kept of what is gone", s.all())
 	}

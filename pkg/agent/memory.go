@@ -74,12 +74,12 @@ func (c *calm) note(r *repair.Report) {
 	c.mended[keyOf(r)] = times[max(0, len(times)-often):]
 }
 
-// forget forgets attachments that are not there any more.
-func (c *calm) forget(n *node.Node) {
+// forget forgets other attachments than these.
+func (c *calm) forget(allBut map[string]bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	keep(c.mended, n)
-	keep(c.slower, n)
+	keep(c.mended, allBut)
+	keep(c.slower, allBut)
 }
 
 // said knows what was said of attachments, so that it is said once.
@@ -116,11 +116,11 @@ func (s *said) drop(about string) bool {
 	return was
 }
 
-// forget forgets what was said of attachments that are not there any more.
-func (s *said) forget(n *node.Node) {
+// forget forgets what was said of others than these.
+func (s *said) forget(allBut map[string]bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keep(s.texts, n)
+	keep(s.texts, allBut)
 }
 
 // all returns what is said.
@@ -134,15 +134,20 @@ func (s *said) all() map[string]string {
 	return all
 }
 
-// keep removes from a map by attachment those that a node does not have.
-func keep[V any](m map[string]V, n *node.Node) {
-	known := map[string]bool{}
-	for _, a := range n.Attachments {
-		known[a.Key().String()] = true
-	}
-	for key := range m {
-		if !known[key] {
-			delete(m, key)
+// keep removes from a map what is of none of some names.
+func keep[V any](m map[string]V, names map[string]bool) {
+	for name := range m {
+		if !names[name] {
+			delete(m, name)
 		}
 	}
+}
+
+// namesOf returns the attachments of a node.
+func namesOf(n *node.Node) map[string]bool {
+	names := map[string]bool{}
+	for _, a := range n.Attachments {
+		names[a.Key().String()] = true
+	}
+	return names
 }

@@ -40,7 +40,7 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	begun := time.Now()
 	n := node.Read(ctx, a.Options.Options)
 	attachments, isAll := hits.of(n)
-	if isAll {
+	if hits.isOwn() { // when nobody waits for it
 		number(attachments)
 	}
 	attachments, hot, first := a.calm.leave(attachments, begun)
@@ -64,8 +64,8 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 		a.Log.Error("what was hit can't be put back", "hit", hits.text(), "error", err)
 	}
 	if isAll {
-		a.calm.forget(n)
-		a.said.forget(n)
+		a.calm.forget(namesOf(n))
+		a.said.forget(namesOf(n))
 	}
 	if !a.tell(hits, run.Reports, took) && !hits.isOwn() {
 		a.patience.rest(took)

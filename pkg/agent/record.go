@@ -14,7 +14,7 @@ type Mend struct {
 	Time     time.Time              `json:"time"`
 	Hit      string                 `json:"hit"` // what was hit, and by whom
 	Outcomes map[repair.Outcome]int `json:"outcomes"`
-	Seconds  float64                `json:"seconds"` // from the event until the last attachment had all back
+	Seconds  float64                `json:"seconds"` // from the end of the burst until the last attachment had all back
 }
 
 // record counts what the agent did since it started.

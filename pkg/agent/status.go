@@ -9,6 +9,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/calls"
@@ -16,7 +17,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/metrics"
 	"github.com/cnibox/cnibox/pkg/node"
-	dto "github.com/prometheus/client_model/go"
 )
 
 // Status is what an agent says of itself. It looks at nothing but itself for it.
