@@ -53,10 +53,10 @@ test-systemd: setup build ## try the systemd units under a systemd in user-mode-
 crash: setup build ## kill each plugin at each call that changes something, here and in user-mode-linux (an hour)
 	@scripts/test-vm.sh uml crash
 
-conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/conformance.md
+conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/project/conformance.md
 	@scripts/test-vm.sh uml rows
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 60m -args -suites links,copies,chain,reference,debian \
-		-guest $(CURDIR)/$(BIN)/test-uml/outcomes -report $(CURDIR)/docs/conformance.md
+		-guest $(CURDIR)/$(BIN)/test-uml/outcomes -report $(CURDIR)/docs/project/conformance.md
 
 e2e-runtimes: build ## containerd, podman and BuildKit with cnibox
 	@scripts/setup-runtimes.sh
@@ -65,8 +65,8 @@ e2e-runtimes: build ## containerd, podman and BuildKit with cnibox
 soak: setup build ## the agent beside 50,000 calls, and what it puts back at 1, 100 and 1,000 attachments (an hour)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 2h ./test/agent -args -long
 
-bench: setup build ## measure against the reference plugins into docs/benchmarks (a quarter of an hour on a quiet machine)
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -bench Plugins -benchtime 1x -timeout 2h -args -report $(CURDIR)/docs/benchmarks
+bench: setup build ## measure against the reference plugins into docs/project/benchmarks (a quarter of an hour on a quiet machine)
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -bench Plugins -benchtime 1x -timeout 2h -args -report $(CURDIR)/docs/project/benchmarks
 
 bench-gc: setup build ## measure GC on a node with up to 5,000 attachments, alone and beside many calls (ten minutes)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -bench GC -benchtime 1x -timeout 2h

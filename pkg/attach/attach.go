@@ -1,7 +1,7 @@
 // Package attach puts one link into a container, whatever its kind: it asks IPAM for addresses, gives them to the link with their
 // routes, checks all of it, and removes it again in the order by which nothing is lost.
 //
-// A plugin calls it from top to bottom. docs/architecture.md shows how one is written.
+// A plugin calls it from top to bottom. docs/project/architecture.md shows how one is written.
 package attach
 
 import (

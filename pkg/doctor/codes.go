@@ -2,7 +2,7 @@ package doctor
 
 import "slices"
 
-// Code is a kind of finding. docs/cnictl.md has them as a table.
+// Code is a kind of finding. docs/operate/cnictl.md has them as a table.
 type Code struct {
 	Name     string
 	Severity Severity

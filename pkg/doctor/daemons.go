@@ -57,7 +57,7 @@ func (s *subject) startDHCP(name, socket string) string {
 	case installedUnit(unit) != "":
 		return command("systemctl", "enable", "--now", unit)
 	}
-	return lines("setsid "+command(words...)+" </dev/null >/dev/null 2>&1 &", comment("and have it started at each boot: see docs/dhcp.md"))
+	return lines("setsid "+command(words...)+" </dev/null >/dev/null 2>&1 &", comment("and have it started at each boot: see docs/plugins/dhcp.md"))
 }
 
 // installedUnit returns the first of some units of systemd that is installed, "" if none is.

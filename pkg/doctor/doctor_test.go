@@ -36,7 +36,7 @@ func TestCodes(t *testing.T) {
 }
 
 func TestManual(t *testing.T) {
-	guide, err := os.ReadFile("../../docs/cnictl.md")
+	guide, err := os.ReadFile("../../docs/operate/cnictl.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -57,7 +57,7 @@ func TestManual(t *testing.T) {
 		}
 	}
 	if !slices.Equal(got, want) {
-		t.Errorf("the table of docs/cnictl.md should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
+		t.Errorf("the table of docs/operate/cnictl.md should be\n%s\nand is\n%s", strings.Join(want, "\n"), strings.Join(got, "\n"))
 	}
 }
 

@@ -1,7 +1,7 @@
 // Package agent runs `cnictl agent` on nodes made of namespaces: beside calls of plugins that come, go and are killed, while somebody takes
 // from attachments what they have, and while it is killed itself.
 //
-// Tests are short unless -long is given: then they take as many attachments and calls as the figures of docs/agent.md are about.
+// Tests are short unless -long is given: then they take as many attachments and calls as the figures of docs/operate/agent.md are about.
 //
 //	go test ./test/agent -run TestEvents -v -args -long # CNIBOX_BIN_DIR names built binaries, or they are built first
 package agent

@@ -216,7 +216,7 @@ func (s *suite) judge(t *testing.T, r row, o outcome) {
 
 // TestRowNames makes sure that a row can be told by its name, and that the page of all rows has it.
 func TestRowNames(t *testing.T) {
-	page, err := os.ReadFile("../../docs/conformance.md")
+	page, err := os.ReadFile("../../docs/project/conformance.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -230,7 +230,7 @@ func TestRowNames(t *testing.T) {
 			seen[name] = true
 			for _, e := range r.each() {
 				if !strings.Contains(string(page), fmt.Sprintf("| %s |", e.name)) {
-					t.Errorf("docs/conformance.md does not have the row %q: run make conformance", g.name+": "+e.name)
+					t.Errorf("docs/project/conformance.md does not have the row %q: run make conformance", g.name+": "+e.name)
 				}
 			}
 		}

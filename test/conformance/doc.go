@@ -8,7 +8,7 @@
 //
 // Without -plugins the plugins are those of this repository: as links to one binary, and once more with each list as one entry
 // of type chain. -suites names others: copies (of the binary), reference (the reference plugins) and debian (the
-// distribution's package of them). docs/conformance.md has what all of them do; make conformance writes it.
+// distribution's package of them). docs/project/conformance.md has what all of them do; make conformance writes it.
 //
 // # How a row is added
 //

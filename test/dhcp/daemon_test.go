@@ -253,7 +253,7 @@ func TestUnfinishedRelease(t *testing.T) {
 // TestUnits looks at the names of the systemd units: distributions have others for the reference plugin's daemon, cni-dhcp.
 func TestUnits(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/dhcp.md")
+	page, err := os.ReadFile("../../docs/plugins/dhcp.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -264,7 +264,7 @@ func TestUnits(t *testing.T) {
 	}
 	for _, part := range []string{"dist/systemd/cnibox-dhcp.*", "enable --now cnibox-dhcp.socket"} {
 		if !strings.Contains(string(page), part) {
-			t.Errorf("docs/dhcp.md does not have %q", part)
+			t.Errorf("docs/plugins/dhcp.md does not have %q", part)
 		}
 	}
 }

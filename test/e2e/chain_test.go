@@ -100,7 +100,7 @@ func (c conflist) chained(t *testing.T) conflist {
 // network.
 func examples(t *testing.T) map[string]conflist {
 	t.Helper()
-	pages, err := filepath.Glob("../../docs/*.md")
+	pages, err := filepath.Glob("../../docs/*/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatal("no pages found", err)
 	}

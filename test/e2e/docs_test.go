@@ -13,7 +13,7 @@ import (
 // configuration: ADD, CHECK, STATUS and DEL of a container.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	pages, err := filepath.Glob("../../docs/*.md")
+	pages, err := filepath.Glob("../../docs/*/*.md")
 	if err != nil || len(pages) == 0 {
 		t.Fatal("no pages found", err)
 	}
@@ -76,7 +76,7 @@ func TestPages(t *testing.T) {
 		if special, ok := names[name]; ok {
 			name = special
 		}
-		page, err := os.ReadFile("../../docs/" + name + ".md")
+		page, err := os.ReadFile("../../docs/plugins/" + name + ".md")
 		if err != nil {
 			t.Errorf("plugin %s has no page: %v", name, err)
 			continue
@@ -92,7 +92,7 @@ func TestPages(t *testing.T) {
 			}
 			for _, m := range key.FindAllStringSubmatch(string(text), -1) {
 				if !strings.Contains(string(page), m[1]) {
-					t.Errorf("docs/%s.md does not mention the key %q, which %s reads", name, m[1], source)
+					t.Errorf("docs/plugins/%s.md does not mention the key %q, which %s reads", name, m[1], source)
 				}
 			}
 		}

@@ -197,7 +197,7 @@ func testForwardDrop(t *testing.T, flavour, rules, backend string) {
 }
 
 // TestForwardDropInNFTables has a host that drops in a table of its own, where
-// only the rule helps that docs/firewall.md names.
+// only the rule helps that docs/plugins/firewall.md names.
 func TestForwardDropInNFTables(t *testing.T) {
 	t.Parallel()
 	host, outside := node(t)
@@ -211,13 +211,13 @@ func TestForwardDropInNFTables(t *testing.T) {
 		{"to a published port", &outside.Namespace, at(hostV4, 8080)}, {"to a published port", &outside.Namespace, at(hostV6, 8080)},
 	}
 	stuck(t, "dropped by someone else's table", paths)
-	page, err := os.ReadFile("../../docs/firewall.md")
+	page, err := os.ReadFile("../../docs/plugins/firewall.md")
 	if err != nil {
 		t.Fatal(err)
 	}
 	const rule = "nft insert rule inet filter forward meta mark and 0x1000 == 0x1000 accept"
 	if !strings.Contains(string(page), rule) {
-		t.Errorf("docs/firewall.md does not say %q", rule)
+		t.Errorf("docs/plugins/firewall.md does not say %q", rule)
 	}
 	args := strings.Fields(rule)
 	host.MustRun(t, args[0], args[1:]...)

@@ -20,7 +20,7 @@ import (
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	for _, guide := range []string{"cnictl", "agent"} {
-		for title, commands := range examplesOf(t, "../../docs/"+guide+".md") {
+		for title, commands := range examplesOf(t, "../../docs/operate/"+guide+".md") {
 			t.Run(guide+"/"+title, func(t *testing.T) {
 				t.Parallel()
 				o := newOperator(t)
@@ -82,7 +82,7 @@ func (o *operator) startAgent(args ...string) {
 // TestAgentPage: the agent's guide has each line of its log, each flag, each metric, and each key of its status.
 func TestAgentPage(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/agent.md")
+	page, err := os.ReadFile("../../docs/operate/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,7 +100,7 @@ func TestAgentPage(t *testing.T) {
 		for _, m := range regexp.MustCompile(`(?:(?:[Ll]og\.(?:Info|Warn|Error)|\.warn|count)\(|flags\.\w+\(&[\w.]+, )"([^"]+)"`).FindAllStringSubmatch(string(text), -1) {
 			seen++
 			if !strings.Contains(string(page), m[1]) {
-				t.Errorf("docs/agent.md does not have %q of %s", m[1], source)
+				t.Errorf("docs/operate/agent.md does not have %q of %s", m[1], source)
 			}
 		}
 	}
@@ -115,7 +115,7 @@ func TestAgentPage(t *testing.T) {
 	}
 	for key := range status {
 		if !strings.Contains(string(page), "`"+key+"`") {
-			t.Errorf("docs/agent.md does not have the key %q", key)
+			t.Errorf("docs/operate/agent.md does not have the key %q", key)
 		}
 	}
 }

@@ -48,10 +48,10 @@ DEL)
 esac
 `
 
-// TestMoveFromHumanz does what docs/from-humanz.md says, on a node whose pods were attached by humanz' program.
+// TestMoveFromHumanz does what docs/moving/from-humanz.md says, on a node whose pods were attached by humanz' program.
 func TestMoveFromHumanz(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../../docs/from-humanz.md")
+	page, err := os.ReadFile("../../docs/moving/from-humanz.md")
 	if err != nil {
 		t.Fatal(err)
 	}

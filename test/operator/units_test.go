@@ -242,7 +242,7 @@ const image = `root=/mnt/root; mount -t tmpfs tmpfs /mnt
 // the guide names in place of that.
 func TestAgentInContainer(t *testing.T) {
 	t.Parallel()
-	guide, err := os.ReadFile("../../docs/agent.md")
+	guide, err := os.ReadFile("../../docs/operate/agent.md")
 	if err != nil {
 		t.Fatal(err)
 	}

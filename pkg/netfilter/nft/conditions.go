@@ -18,7 +18,7 @@ import (
 )
 
 // Ports with conditions have rules of their own, besides the elements that say whose port it is. They are made by the program nft from
-// text, since conditions are in its language; docs/netfilter.md shows them. The comments say whose rules they are.
+// text, since conditions are in its language; docs/operate/netfilter.md shows them. The comments say whose rules they are.
 
 // optionChains are the chains that have such rules.
 func optionChains() []string { return []string{chainHostOptions, chainOptions, chainMarks} }

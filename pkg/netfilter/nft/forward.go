@@ -76,7 +76,7 @@ func forwardRecords(f spec.ForwardNeeds) (records []record) {
 	return records
 }
 
-// forwardLayout is that of table inet cnibox-forward, which docs/netfilter.md shows.
+// forwardLayout is that of table inet cnibox-forward, which docs/operate/netfilter.md shows.
 //
 // A drop is final, and so bridges are kept apart here. An accept is not: a later chain at the hook still sees the packet, and it is
 // there, mostly in chain FORWARD of iptables, that a host drops what it does not know. So a packet that may pass gets a bit of the

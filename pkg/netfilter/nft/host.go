@@ -11,7 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/kernel"
 )
 
-// The table for masquerading and published ports is inet cnibox; docs/netfilter.md shows it as nft lists it. A connection to an
+// The table for masquerading and published ports is inet cnibox; docs/operate/netfilter.md shows it as nft lists it. A connection to an
 // address of the host looks its port up, first among the ports published on that address, then among those published on all.
 //
 // The mark 0x2000 makes postrouting masquerade a connection that was just sent to a published port: one that came in by the link

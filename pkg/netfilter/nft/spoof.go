@@ -11,7 +11,7 @@ func ToCheckSpoofing(hostEnd string, mac [6]byte) Wants {
 	return Wants{Purpose: SpoofChecking, records: []record{{kind: kindMAC, link: hostEnd, mac: mac}}}
 }
 
-// bridgeLayout is that of table bridge cnibox, which docs/netfilter.md shows. No chain is bound to a link: on recent kernels it would
+// bridgeLayout is that of table bridge cnibox, which docs/operate/netfilter.md shows. No chain is bound to a link: on recent kernels it would
 // outlive that, and grab the next one of its name.
 type bridgeLayout struct{ allowed, checked *nftables.Set }
 

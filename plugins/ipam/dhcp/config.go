@@ -15,7 +15,7 @@ import (
 // DefaultSocket is where the daemon listens.
 const DefaultSocket = "/run/cni/dhcp.sock"
 
-// Options are what a configuration asks for; docs/dhcp.md explains each key.
+// Options are what a configuration asks for; docs/plugins/dhcp.md explains each key.
 type Options struct {
 	Socket     string
 	IPv4, IPv6 bool

@@ -19,7 +19,7 @@ import (
 )
 
 // Between plugin and daemon, over a unix socket: a request, which is a line with a JSON object, and an answer, which is another one.
-// docs/dhcp.md has both.
+// docs/plugins/dhcp.md has both.
 
 // mostLine is how many bytes a line may have.
 const mostLine = 1 << 20
@@ -64,7 +64,7 @@ func ParseRequest(o *conf.Object) (*Request, error) {
 		}
 	}
 	if q.Command != plugin.Status && (q.Network == "" || q.ContainerID == "" || q.IfName == "" || filepath.Base(q.IfName) != q.IfName) {
-		return q, plugin.ConfigError("the plugin sends them; see docs/dhcp.md", "a request needs network, containerID and ifname")
+		return q, plugin.ConfigError("the plugin sends them; see docs/plugins/dhcp.md", "a request needs network, containerID and ifname")
 	}
 	return q, o.Err()
 }
@@ -91,7 +91,7 @@ func WriteLine(to io.Writer, o *conf.Object) error {
 func call(ctx context.Context, socket string, q *Request) (*conf.Object, error) {
 	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED) {
-		return nil, fmt.Errorf("%w: %w", errDown, plugin.Errorf("start it: `dhcp daemon`, or its systemd unit; see docs/dhcp.md",
+		return nil, fmt.Errorf("%w: %w", errDown, plugin.Errorf("start it: `dhcp daemon`, or its systemd unit; see docs/plugins/dhcp.md",
 			"error dialing DHCP daemon: %w", err))
 	}
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// config is what the bridge plugin reads of a configuration; docs/bridge.md explains each key.
+// config is what the bridge plugin reads of a configuration; docs/plugins/bridge.md explains each key.
 type config struct {
 	attach.Config
 	name              string // of the bridge

@@ -18,7 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-// config is what the plugin reads of a configuration; docs/contivk8s.md explains each key.
+// config is what the plugin reads of a configuration; docs/plugins/contivk8s.md explains each key.
 type config struct {
 	attach.Config
 	socket  string

@@ -16,7 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// config is what the host-device plugin reads of a configuration; docs/host-device.md explains each key.
+// config is what the host-device plugin reads of a configuration; docs/plugins/host-device.md explains each key.
 type config struct {
 	attach.Config
 	// What says which device it is. The first that is set counts.

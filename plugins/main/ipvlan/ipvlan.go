@@ -16,7 +16,7 @@ import (
 // Plugin is the ipvlan plugin.
 type Plugin struct{ attach.InContainer }
 
-// config is what the ipvlan plugin reads of a configuration; docs/ipvlan.md explains each key.
+// config is what the ipvlan plugin reads of a configuration; docs/plugins/ipvlan.md explains each key.
 type config struct {
 	attach.Config
 	master attach.Master

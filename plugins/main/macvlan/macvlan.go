@@ -16,7 +16,7 @@ import (
 // Plugin is the macvlan plugin.
 type Plugin struct{ attach.InContainer }
 
-// config is what the macvlan plugin reads of a configuration; docs/macvlan.md explains each key.
+// config is what the macvlan plugin reads of a configuration; docs/plugins/macvlan.md explains each key.
 type config struct {
 	attach.Config
 	master attach.Master

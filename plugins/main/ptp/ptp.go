@@ -26,7 +26,7 @@ import (
 // Plugin is the ptp plugin.
 type Plugin struct{}
 
-// config is what the ptp plugin reads of a configuration; docs/ptp.md explains each key.
+// config is what the ptp plugin reads of a configuration; docs/plugins/ptp.md explains each key.
 type config struct {
 	attach.Config
 	masquerade attach.MasqueradeConfig

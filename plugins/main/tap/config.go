@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// config is what the tap plugin reads of a configuration; docs/tap.md explains each key.
+// config is what the tap plugin reads of a configuration; docs/plugins/tap.md explains each key.
 type config struct {
 	attach.Config
 	multiQueue   bool

@@ -16,7 +16,7 @@ import (
 // Plugin is the vlan plugin.
 type Plugin struct{ attach.InContainer }
 
-// config is what the vlan plugin reads of a configuration; docs/vlan.md explains each key.
+// config is what the vlan plugin reads of a configuration; docs/plugins/vlan.md explains each key.
 type config struct {
 	attach.Config
 	master attach.Master

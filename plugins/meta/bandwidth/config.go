@@ -10,7 +10,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 )
 
-// config is what the bandwidth plugin reads of a configuration; docs/bandwidth.md explains each key.
+// config is what the bandwidth plugin reads of a configuration; docs/plugins/bandwidth.md explains each key.
 type config struct {
 	ingress, egress limit // to the container, and from it
 	latency         *int  // milliseconds, nil if there is none

@@ -11,7 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 )
 
-// config is what the firewall plugin reads of a configuration; docs/firewall.md
+// config is what the firewall plugin reads of a configuration; docs/plugins/firewall.md
 // explains each key.
 type config struct {
 	backend netfilter.Wish

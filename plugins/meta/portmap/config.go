@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-// config is what the portmap plugin reads of a configuration; docs/portmap.md
+// config is what the portmap plugin reads of a configuration; docs/plugins/portmap.md
 // explains each key.
 type config struct {
 	snat                     bool

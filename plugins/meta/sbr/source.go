@@ -19,7 +19,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/route"
 )
 
-// config is what the sbr plugin reads of a configuration; docs/sbr.md explains each key.
+// config is what the sbr plugin reads of a configuration; docs/plugins/sbr.md explains each key.
 type config struct {
 	table    int                 // 0 is tables of the attachment's own
 	gateways map[bool]netip.Addr // by whether they are IPv4

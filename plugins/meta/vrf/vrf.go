@@ -193,7 +193,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// config is what the vrf plugin reads of a configuration; docs/vrf.md explains each key.
+// config is what the vrf plugin reads of a configuration; docs/plugins/vrf.md explains each key.
 type config struct {
 	name  string
 	table int // 0 is any

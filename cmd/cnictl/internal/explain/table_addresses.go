@@ -64,7 +64,7 @@ var addresses = []Known{
 	{ID: "dhcp-daemon-down", Pattern: regexp.MustCompile(`error dialing DHCP daemon|the DHCP daemon is down|dhcp\.sock: connect: (?:no such file|connection refused)`), Look: lookAtDHCP,
 		Doctor:  []string{"dhcp-daemon-down"},
 		Means:   "ipam is dhcp, and its daemon, which asks for leases and extends them, does not run.",
-		Do:      "Start it: systemctl enable --now cnibox-dhcp.socket, or dhcp daemon. docs/dhcp.md has its units.",
+		Do:      "Start it: systemctl enable --now cnibox-dhcp.socket, or dhcp daemon. docs/plugins/dhcp.md has its units.",
 		Example: `plugin type="macvlan" failed (add): error dialing DHCP daemon: dial unix /run/cni/dhcp.sock: connect: no such file or directory`},
 	{ID: "dhcp-no-lease", Pattern: regexp.MustCompile(`no lease of an address|no more tries|no DHCP packet received within|error calling DHCP\.Allocate`),
 		Means:   "No DHCP server answered: none is on that segment, it has no address left, or its answers do not come back.",

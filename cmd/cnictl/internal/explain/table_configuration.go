@@ -41,7 +41,7 @@ var configuration = []Known{
 	{ID: "ranges-overlap", Pattern: regexp.MustCompile(`range set \d+ overlaps with \d+|subnets \S+ and \S+ overlap|mixed address families|no IP ranges specified|empty range set`),
 		Doctor:  []string{"subnets-overlap"},
 		Means:   "The ranges in the network's ipam are not possible: two have the same addresses, one set has both families, or none is there.",
-		Do:      "Each inner list of \"ranges\" is one family, from which one address is taken; docs/host-local.md has examples.",
+		Do:      "Each inner list of \"ranges\" is one family, from which one address is taken; docs/plugins/host-local.md has examples.",
 		Example: `invalid range set 0: mixed address families`},
 	{ID: "configuration-not-json", Pattern: regexp.MustCompile(`error parsing configuration(?: list)?|failed to (?:load|parse) net(?:conf|work config)|invalid character .* (?:looking for|after|in)|the configuration (?:on standard input|can't be used)|cannot unmarshal \w+ into Go`), Look: lookAtNetworks,
 		Doctor:  []string{"network-file-broken"},

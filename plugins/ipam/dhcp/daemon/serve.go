@@ -160,7 +160,7 @@ func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (leased *types100.
 	case plugin.Status:
 		err = netns.CheckEntry()
 	default:
-		err = plugin.Errorf("see docs/dhcp.md", "unknown command %q", q.Command)
+		err = plugin.Errorf("see docs/plugins/dhcp.md", "unknown command %q", q.Command)
 	}
 	return leased, false, err
 }
