@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/netns"
 )
 
@@ -32,6 +33,16 @@ type Plugin interface {
 
 	// Status reports whether an Add could be served now. A plugin that needs nothing of the host answers nil.
 	Status(ctx context.Context, r *Request) error
+}
+
+// Configured is a plugin that says what it reads of a configuration. All of cnibox's do.
+type Configured interface {
+	// Keys are the keys that Parse reads.
+	Keys() keys.Set
+
+	// Parse reads and validates a configuration as ADD does first, and returns what is wrong with it: a *conf.Error where a key is to
+	// blame. It looks at nothing but the request.
+	Parse(r *Request) error
 }
 
 // Explainer is a plugin that chooses how to do its work by what is on the host.
