@@ -15,7 +15,8 @@ type Key struct {
 	Doc     string // what it does: one line of Markdown, of one or more sentences
 	Since   string // the first version of the reference plugins that reads it, "" is 1.0.0 or older; Ours is none of them
 
-	Keys Table // of an Object, of each of Objects, and of each object in ObjectLists; nil says that any key may be there
+	Keys  Table // of an Object, of each of Objects, and of each object in ObjectLists; nil says that any key may be there
+	Brief bool  // the manual does not list Keys where it lists this one
 }
 
 // Ours in Since says that cnibox alone reads a key. The reference plugins ignore it.
@@ -65,12 +66,11 @@ const (
 	Path         Form = "absolute path"
 )
 
-// Range is what an Int may be.
+// Range is what an Int may be, the ends included.
 type Range struct {
 	Min, Max int
-
-	// Below says that everything up to this number is accepted too, and as good as left out: nil is nothing.
-	Below *int
+	Zero     bool // so is 0, which is as good as none
+	Negative bool // so is any number below 0, which is as good as none
 }
 
 // Set is all that a plugin reads of a configuration.

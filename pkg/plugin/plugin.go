@@ -41,7 +41,7 @@ type Configured interface {
 	Keys() keys.Set
 
 	// Parse reads and validates a configuration as ADD does first, and returns what is wrong with it: a *conf.Error where a key is to
-	// blame. It looks at nothing but the request.
+	// blame. It looks at nothing but the request. With the command STATUS what comes with each ADD may be missing.
 	Parse(r *Request) error
 }
 

@@ -30,25 +30,36 @@ type config struct {
 
 const pciDevices, auxiliaryDevices = "/sys/bus/pci/devices", "/sys/bus/auxiliary/devices"
 
-// parse reads and validates the configuration of an ADD, CHECK or STATUS. As with the reference plugin the DNS settings are the network's
-// own, whatever IPAM has, and there are none without it.
+// parse reads and validates the configuration of an ADD, CHECK or STATUS, and finds the device's directory and driver.
 func parse(r *plugin.Request) (*config, error) {
+	c, assigned, err := readConfig(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.findDir(assigned); err != nil {
+		return nil, err
+	}
+	return c, c.readDriver()
+}
+
+// readConfig reads the keys, and the device that the runtime has assigned. As with the reference plugin the DNS settings are the
+// network's own, whatever IPAM has, and there are none without it.
+func readConfig(r *plugin.Request) (_ *config, assigned string, err error) {
 	c := &config{Config: *attach.Parse(r.Config)}
 	c.Segment, c.OwnDNS = true, true
 	if c.IPAM == "" {
 		c.DNS = types.DNS{}
 	}
 	o := r.Config
-	mac, id, assigned := "", "", false
+	mac, comes := "", false
 	o.String("device", &c.name)
 	o.String("hwaddr", &mac)
 	o.String("kernelpath", &c.dir)
 	o.String("pciBusID", &c.pci)
 	o.Bool("DPDKMode", &c.dpdk)
-	o.Object("runtimeConfig").String("deviceID", &id)
-	o.Object("capabilities").Bool("deviceID", &assigned)
+	o.Object("runtimeConfig").String("deviceID", &assigned)
+	o.Object("capabilities").Bool("deviceID", &comes)
 	if mac != "" {
-		var err error
 		if c.mac, err = net.ParseMAC(mac); err != nil {
 			o.Fail("hwaddr", "a MAC address, such as 02:00:00:12:34:56", mac)
 		}
@@ -60,16 +71,14 @@ func parse(r *plugin.Request) (*config, error) {
 		o.Fail("pciBusID", "a PCI address, such as 0000:01:00.0", c.pci)
 	}
 	if err := o.Err(); err != nil {
-		return nil, err
+		return nil, "", err
 	}
-	if err := c.findDir(id); err != nil {
-		return nil, err
-	}
-	if !c.isSet() && !(r.Command == plugin.Status && assigned) { // which is done with ADD
-		return nil, plugin.ConfigError("name the host's device, or have the runtime assign one (capability deviceID)",
+	isAssigned := assigned != "" || r.Command == plugin.Status && comes // a STATUS comes before it is
+	if !c.isSet() && c.pci == "" && !isAssigned {
+		return nil, "", plugin.ConfigError("name the host's device, or have the runtime assign one (capability deviceID)",
 			`specify either "device", "hwaddr", "kernelpath" or "pciBusID"`)
 	}
-	return c, c.readDriver()
+	return c, assigned, nil
 }
 
 // isEntry reports whether a name can be that of an entry of a directory.

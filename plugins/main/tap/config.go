@@ -23,8 +23,16 @@ type config struct {
 	bridge       string
 }
 
-// parse reads and validates the configuration of an ADD, CHECK or STATUS.
+// parse reads and validates the configuration of an ADD, CHECK or STATUS on this host.
 func parse(r *plugin.Request) (*config, error) {
+	c, err := readConfig(r)
+	if err == nil && c.label != "" && !hasSELinux() {
+		return nil, types.NewError(types.ErrInvalidNetworkConfig, "selinuxContext: this host has no SELinux", "remove the key for this host, or enable SELinux")
+	}
+	return c, err
+}
+
+func readConfig(r *plugin.Request) (*config, error) {
 	c := &config{Config: *attach.Parse(r.Config)}
 	o := r.Config
 	c.OwnDNS = true
@@ -37,13 +45,7 @@ func parse(r *plugin.Request) (*config, error) {
 	if err := c.ReadMAC(r); err != nil {
 		return nil, err
 	}
-	if err := o.Err(); err != nil {
-		return nil, err
-	}
-	if c.label != "" && !hasSELinux() {
-		return nil, types.NewError(types.ErrInvalidNetworkConfig, "selinuxContext: this host has no SELinux", "remove the key for this host, or enable SELinux")
-	}
-	return c, nil
+	return c, o.Err()
 }
 
 // readID reads the number of a user or a group. The highest stands for none in the kernel.

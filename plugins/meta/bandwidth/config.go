@@ -39,6 +39,9 @@ func parse(o *conf.Object) (*config, error) {
 	return c, o.Err()
 }
 
+// mostBurst is the longest burst that the kernel can be told, in bits: one in bytes has 32 bits.
+const mostBurst = math.MaxUint32*8 - 1
+
 func readLimit(o *conf.Object, rateKey, burstKey string) limit {
 	var rate, burst int // in bits
 	o.Int(rateKey, &rate)
@@ -46,7 +49,7 @@ func readLimit(o *conf.Object, rateKey, burstKey string) limit {
 	switch {
 	case rate < 0 || rate > 0 && rate < 8:
 		o.Fail(rateKey, "at least 8 bits a second, or 0 for no limit", fmt.Sprint(rate))
-	case burst < 0 || burst/8 >= math.MaxUint32:
+	case burst < 0 || burst > mostBurst:
 		o.Fail(burstKey, "a burst in bits, below 4 GB", fmt.Sprint(burst))
 	case rate > 0 && burst == 0:
 		o.Fail(burstKey, "a burst in bits: if rate is set, burst must also be set", "none")

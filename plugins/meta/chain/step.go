@@ -29,40 +29,52 @@ type step struct {
 // read reads the list of plugins and finds each of them. What it returns beside an error are those that can be called: DEL and GC
 // do what they can.
 func read(r *plugin.Request) ([]*step, error) {
+	listed, err := readSteps(r.Config)
+	if err != nil {
+		return nil, err
+	}
 	var steps []*step
 	var errs []error
-	r.Config.Objects("plugins", func(o *conf.Object) {
-		s, err := readStep(r, o)
-		if err != nil {
+	for _, s := range listed {
+		if err := s.find(r); err != nil {
 			errs = append(errs, err)
-			return
+			continue
 		}
 		steps = append(steps, s)
-	})
-	if err := r.Config.Err(); err != nil {
-		return nil, fmt.Errorf("chain: %w", err)
-	}
-	if len(steps)+len(errs) == 0 {
-		return nil, plugin.ConfigError(`list the plugins to run, as in a conflist: "plugins": [{"type": "bridge", …}, …]`,
-			"chain: %q has no plugins", "plugins")
 	}
 	return steps, errors.Join(errs...)
 }
 
-func readStep(r *plugin.Request, o *conf.Object) (*step, error) {
-	s := &step{config: o, capabilities: o.Object("capabilities").TrueKeys()}
-	o.String("type", &s.name)
-	if s.name == "" {
-		return nil, plugin.ConfigError("each of the plugins names itself by \"type\"", "chain: key %q: want the name of a plugin, got none", o.Path("type"))
+// readSteps reads the list of plugins.
+func readSteps(o *conf.Object) (steps []*step, err error) {
+	o.Objects("plugins", func(e *conf.Object) {
+		s := &step{config: e, capabilities: e.Object("capabilities").TrueKeys()}
+		e.String("type", &s.name)
+		steps = append(steps, s)
+	})
+	if err := o.Err(); err != nil {
+		return nil, fmt.Errorf("chain: %w", err)
 	}
-	var err error
+	if len(steps) == 0 {
+		return nil, plugin.ConfigError(`list the plugins to run, as in a conflist: "plugins": [{"type": "bridge", …}, …]`,
+			"chain: %q has no plugins", "plugins")
+	}
+	return steps, nil
+}
+
+// find finds the plugin of a step.
+func (s *step) find(r *plugin.Request) (err error) {
+	where := s.config.Path("type")
+	if s.name == "" {
+		return plugin.ConfigError("each of the plugins names itself by \"type\"", "chain: key %q: want the name of a plugin, got none", where)
+	}
 	if s.plugin, err = delegate.Find(r, s.name); err != nil {
-		return nil, s.wrap(err)
+		return s.wrap(err)
 	}
 	if s.plugin.Name == ownType {
-		return nil, plugin.ConfigError("list its plugins in its place", "chain: key %q: a chain can't be part of a chain", o.Path("type"))
+		return plugin.ConfigError("list its plugins in its place", "chain: key %q: a chain can't be part of a chain", where)
 	}
-	return s, s.wrap(plugin.CheckVersion(r.Version, r.Command, s.plugin.Oldest))
+	return s.wrap(plugin.CheckVersion(r.Version, r.Command, s.plugin.Oldest))
 }
 
 // validate is read for the verbs that refuse a configuration with a mistake, before anything is changed.

@@ -14,6 +14,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/route"
@@ -29,7 +30,15 @@ type config struct {
 
 // parse reads and validates the configuration of an ADD, CHECK or STATUS, and the addresses of the previous result.
 func parse(r *plugin.Request) (*config, error) {
-	c, o := &config{gateways: map[bool]netip.Addr{}}, r.Config
+	c, err := readConfig(r.Config)
+	if err != nil || r.Command == plugin.Status {
+		return c, err
+	}
+	return c, c.readSources(r)
+}
+
+func readConfig(o *conf.Object) (*config, error) {
+	c := &config{gateways: map[bool]netip.Addr{}}
 	o.Int("table", &c.table)
 	if o.Has("table") && (c.table < 1 || c.table > math.MaxUint32) {
 		o.Fail("table", fmt.Sprintf("the number of a routing table, from 1 to %d", uint32(math.MaxUint32)), strconv.Itoa(c.table))
@@ -49,9 +58,11 @@ func parse(r *plugin.Request) (*config, error) {
 		c.gateways[gateway.Is4()] = gateway
 	}
 	o.Bool("addSourceHints", &c.hints)
-	if err := o.Err(); err != nil || r.Command == plugin.Status {
-		return c, err
-	}
+	return c, o.Err()
+}
+
+// readSources takes the addresses from the previous result.
+func (c *config) readSources(r *plugin.Request) error {
 	for i, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
 		s := source{prefix: result.Prefix(ip.Address), table: cmp.Or(c.table, ownTable(r.Key, i))}
 		s.gateway = cmp.Or(c.gateways[s.prefix.Addr().Is4()], result.Addr(ip.Gateway))
@@ -59,13 +70,13 @@ func parse(r *plugin.Request) (*config, error) {
 	}
 	switch {
 	case len(c.sources) == 0:
-		return nil, plugin.ConfigError("sbr routes by addresses: give the plugin before it an ipam section",
+		return plugin.ConfigError("sbr routes by addresses: give the plugin before it an ipam section",
 			"No IP addresses supplied on interface: %s", r.IfName)
 	case c.table == 0 && len(c.sources) > tables:
-		return nil, plugin.ConfigError(fmt.Sprintf(`give the interface at most %d addresses, or name a "table"`, tables),
+		return plugin.ConfigError(fmt.Sprintf(`give the interface at most %d addresses, or name a "table"`, tables),
 			"interface %s has %d addresses", r.IfName, len(c.sources))
 	}
-	return c, nil
+	return nil
 }
 
 // An attachment's own tables are numbered from its key: so attachments need not agree on who takes which, DEL finds them by the key

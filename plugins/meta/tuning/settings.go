@@ -229,13 +229,15 @@ func attributeError(remedy string, r *plugin.Request, name, value string, err er
 	return plugin.Errorf(remedy, "set %s of %s in %s to %s: %w", name, r.IfName, r.Netns, value, err)
 }
 
+// The MTUs that are of any use, in bytes: IPv4's smallest (RFC 791), and that of the loopback link. A kind of link can have narrower bounds.
+const leastMTU, mostMTU = 68, 65536
+
 // readValues reads the keys of the configuration, of args.cni, or of the file for DEL. What no link can have is an error or, where errors
-// don't count, not given. The range of MTUs is that which is of any use: IPv4's smallest (RFC 791), and that of the loopback link; a kind
-// of link can have narrower bounds.
+// don't count, not given.
 func readValues(o *conf.Object) values {
 	return values{
 		mac: readMAC(o), promisc: readSwitch(o, "promisc"), allmulti: readSwitch(o, "allmulti"),
-		mtu: readNumber(o, "mtu", "bytes", 68, 65536), txQLen: readNumber(o, "txQLen", "packets", 0, math.MaxInt32),
+		mtu: readNumber(o, "mtu", "bytes", leastMTU, mostMTU), txQLen: readNumber(o, "txQLen", "packets", 0, math.MaxInt32),
 	}
 }
 
