@@ -10,7 +10,7 @@ import (
 )
 
 // TestExamples runs each example of the documentation that is a whole network
-// configuration: ADD, CHECK, STATUS and DEL of a container.
+// configuration: ADD, CHECK, STATUS and DEL of a container. A plugin's page also says what is to be seen after ADD.
 func TestExamples(t *testing.T) {
 	t.Parallel()
 	pages, err := filepath.Glob("../../docs/*/*.md")
@@ -23,7 +23,7 @@ func TestExamples(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, m := range block.FindAllStringSubmatch(string(text), -1) {
+		for i, m := range block.FindAllStringSubmatch(string(text), -1) {
 			conflist := m[1]
 			var list struct {
 				Name    string
@@ -46,6 +46,9 @@ func TestExamples(t *testing.T) {
 				rt := asPod(host.NewPod(t, "web").RuntimeConf(ports("8080:80/tcp")))
 				if _, err := host.AddList(conflist, rt); err != nil {
 					t.Fatalf("ADD: %v", err)
+				}
+				if i == 0 && strings.Contains(page, "/docs/plugins/") {
+					shows(t, host, string(text))
 				}
 				if err := host.CheckList(conflist, rt); err != nil {
 					t.Errorf("CHECK: %v", err)
