@@ -1,0 +1,265 @@
+package operator
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// TestRecipes does what the recipes tell a reader to do, and compares what is printed with what they show. The networks of a page are in
+// /etc/cni/net.d. Each part of a page with commands has a node of its own, with a machine beside it on its network.
+func TestRecipes(t *testing.T) {
+	t.Parallel()
+	pages, err := filepath.Glob("../../docs/recipes/*.md")
+	if err != nil || len(pages) == 0 {
+		t.Fatal("no recipes found", err)
+	}
+	for _, page := range pages {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		networks := networksOf(string(text))
+		for _, part := range partsOf(string(text)) {
+			t.Run(strings.TrimSuffix(filepath.Base(page), ".md")+"/"+part.title, func(t *testing.T) {
+				t.Parallel()
+				newKitchen(t, networks, part).follow(part.steps)
+			})
+		}
+	}
+}
+
+// part is what a page shows below one of its headings.
+type part struct {
+	title string
+	steps []step
+}
+
+// step is a command of a page, the machine that it is for, and what it prints.
+type step struct{ machine, command, prints string }
+
+// prompt begins a command: "$ " for the node, "lan$ " for another machine.
+var prompt = regexp.MustCompile(`^(\w*)\$ (.*)`)
+
+// partsOf returns the parts of a page that have commands.
+func partsOf(page string) (parts []part) {
+	block := regexp.MustCompile("(?s)```console\n(.*?)```")
+	for _, section := range regexp.MustCompile(`\n###? `).Split(page, -1) {
+		title, _, _ := strings.Cut(section, "\n")
+		p := part{title: title}
+		for _, m := range block.FindAllStringSubmatch(section, -1) {
+			for line := range strings.Lines(m[1]) {
+				if m := prompt.FindStringSubmatch(line); m != nil {
+					p.steps = append(p.steps, step{machine: m[1], command: m[2]})
+				} else if last := len(p.steps) - 1; last >= 0 {
+					p.steps[last].prints += line
+				}
+			}
+		}
+		if len(p.steps) > 0 {
+			parts = append(parts, p)
+		}
+	}
+	return parts
+}
+
+// networksOf returns the networks of a page, by name.
+func networksOf(page string) map[string]string {
+	networks := map[string]string{}
+	for _, m := range regexp.MustCompile("(?s)```json\n(.*?)```").FindAllStringSubmatch(page, -1) {
+		if name := regexp.MustCompile(`"name": "([^"]+)"`).FindStringSubmatch(m[1]); name != nil && strings.Contains(m[1], `"plugins"`) {
+			networks[name[1]] = m[1]
+		}
+	}
+	return networks
+}
+
+// kitchen is where a recipe is followed.
+type kitchen struct {
+	*operator
+	dir      string
+	machines map[string]*netlab.Namespace
+}
+
+func newKitchen(t *testing.T, networks map[string]string, p part) *kitchen {
+	t.Helper()
+	needOf(t, networks, p)
+	host, outside := node(t)
+	k := &kitchen{&operator{t, host}, t.TempDir(), map[string]*netlab.Namespace{"": &host.Namespace, "lan": &outside.Namespace}}
+	for name, conflist := range networks {
+		host.Feed(t, conflist, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/"+name+".conflist")
+	}
+	return k
+}
+
+// needOf skips a part whose networks, or whose commands, are of links that the kernel lacks.
+func needOf(t *testing.T, networks map[string]string, p part) {
+	t.Helper()
+	var all strings.Builder
+	for _, s := range p.steps {
+		all.WriteString(s.command + "\n")
+	}
+	for name, conflist := range networks {
+		if regexp.MustCompile(`cnictl (add|run --net) ` + name + ` `).MatchString(all.String()) {
+			all.WriteString(conflist)
+		}
+	}
+	for words, feature := range map[string]netlab.Feature{
+		`"type": "ipvlan"`:      netlab.IPVLAN,
+		`"type": "vlan"`:        netlab.VLAN,
+		`type vlan`:             netlab.VLAN,
+		`"type": "bandwidth"`:   netlab.Shaping,
+		`"vlan": `:              netlab.BridgeVLANFiltering,
+		`"vlanTrunk": `:         netlab.BridgeVLANFiltering,
+		`bridge vlan_filtering`: netlab.BridgeVLANFiltering,
+	} {
+		if strings.Contains(all.String(), words) {
+			netlab.Need(t, feature)
+		}
+	}
+}
+
+// follow does the steps, and makes sure that nothing is attached in the end.
+func (k *kitchen) follow(steps []step) {
+	k.Helper()
+	var transcript strings.Builder
+	for _, s := range steps {
+		printed := k.do(s)
+		fmt.Fprintf(&transcript, "%s$ %s\n%s", s.machine, s.command, printed)
+		if !looksLike(printed, s.prints) {
+			k.Errorf("%s$ %s\nprinted:\n%s\nthe page has:\n%s", s.machine, s.command, printed, s.prints)
+		}
+	}
+	k.Logf("\n%s", transcript.String())
+	if printed := k.must("show"); !strings.Contains(printed, "0 attachments") {
+		k.Errorf("in the end there is\n%s", printed)
+	}
+}
+
+// do runs a command as somebody does who types it: what it prints on a terminal. What it leaves in the background goes on.
+func (k *kitchen) do(s step) string {
+	k.Helper()
+	machine, ok := k.machines[s.machine]
+	if !ok {
+		k.Fatalf("%s$ %s: there is no machine of that name", s.machine, s.command)
+	}
+	file, err := os.Create(filepath.Join(k.TempDir(), "printed"))
+	if err != nil {
+		k.Fatal(err)
+	}
+	defer file.Close()
+	cmd := machine.Command("timeout", "60", "bash", "-c", s.command)
+	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(k))+":"+os.Getenv("PATH"))
+	cmd.Dir, cmd.Stdout, cmd.Stderr = k.dir, file, file
+	_ = machine.Run(cmd) // what a failure prints is what the page shows
+	printed, err := os.ReadFile(file.Name())
+	if err != nil {
+		k.Fatal(err)
+	}
+	return string(printed)
+}
+
+// TestRecipesWithout leaves out the key that a recipe is about: then the page's commands do not print what they print with it. So they show
+// what the key does.
+func TestRecipesWithout(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct{ page, title, key, with string }{
+		{"published-port", "Try it", `"portMappings": true`, "hello, 192.0.2.254"},
+		{"two-networks", "Try it", `"type": "sbr"`, "net1 answers"},
+		{"isolation", "Networks apart", `"ingressPolicy": "same-bridge"`, "red1 does not reach blue1"},
+		{"isolation", "Containers apart", `"portIsolation": true,`, "guest1 does not reach guest2"},
+		{"isolation", "Containers apart", `"macspoofchk": true,`, "guest1 reaches nobody"},
+		{"limits", "Try it", `"ingressRate": 8000000`, "the container does not"},
+		{"limits", "Try it", `"egressRate": 4000000`, "4 seconds are not enough"},
+	} {
+		t.Run(c.page+"/"+c.title+"/"+c.key, func(t *testing.T) {
+			t.Parallel()
+			page, err := os.ReadFile("../../docs/recipes/" + c.page + ".md")
+			if err != nil {
+				t.Fatal(err)
+			}
+			networks, found := networksOf(string(page)), false
+			for name, conflist := range networks {
+				found = found || strings.Contains(conflist, c.key)
+				networks[name] = strings.ReplaceAll(conflist, c.key, without[c.key])
+			}
+			var printed, shown strings.Builder
+			for _, p := range partsOf(string(page)) {
+				if p.title != c.title {
+					continue
+				}
+				k := newKitchen(t, networks, p)
+				for _, s := range p.steps {
+					shown.WriteString(s.prints)
+					printed.WriteString(k.do(s))
+				}
+			}
+			if !found || !strings.Contains(shown.String(), c.with) {
+				t.Fatalf("the page has no %q, or does not show %q", c.key, c.with)
+			}
+			if strings.Contains(printed.String(), c.with) {
+				t.Errorf("without the key it is the same:\n%s", &printed)
+			}
+		})
+	}
+}
+
+// without is what takes the place of a key that can't just be left out.
+var without = map[string]string{
+	`"portMappings": true`:           `"portMappings": false`,
+	`"type": "sbr"`:                  `"type": "tuning"`,
+	`"ingressRate": 8000000`:         `"ingressRate": 80000000000`,
+	`"egressRate": 4000000`:          `"egressRate": 40000000000`,
+	`"ingressPolicy": "same-bridge"`: `"ingressPolicy": "open"`,
+}
+
+// looksLike reports whether what was printed is what a page shows: "..." stands for anything in a line, and alone for any lines. How
+// columns are set apart does not matter.
+func looksLike(printed, shown string) bool {
+	var pattern strings.Builder
+	for line := range strings.Lines(shown) {
+		line = strings.Join(strings.Fields(line), " ")
+		if line == "..." {
+			pattern.WriteString(`(?:[^\n]*\n)*`)
+			continue
+		}
+		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, `[^\n]*`) + `\n`)
+	}
+	var tidy strings.Builder
+	for line := range strings.Lines(printed) {
+		tidy.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
+	}
+	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(tidy.String())
+}
+
+// TestLooksLike makes sure that a recipe can't show what is not so.
+func TestLooksLike(t *testing.T) {
+	t.Parallel()
+	for _, c := range []struct {
+		printed, shown string
+		want           bool
+	}{
+		{"", "", true},
+		{"a\n", "", false},
+		{"", "a\n", false},
+		{"a   b \n", "a b\n", true},
+		{"a b\n", "a c\n", false},
+		{"took 3 ms\n", "took ... ms\n", true},
+		{"took 3 s\n", "took ... ms\n", false},
+		{"a\nb\nc\n", "a\n...\nc\n", true},
+		{"a\nc\n", "a\n...\nc\n", true},
+		{"a\nb\n", "a\n...\nc\n", false},
+		{"a.b\n", "a.b\n", true},
+		{"axb\n", "a.b\n", false},
+		{"no end", "no end\n", true},
+	} {
+		if got := looksLike(c.printed, c.shown); got != c.want {
+			t.Errorf("%q looks like %q: %v", c.printed, c.shown, got)
+		}
+	}
+}
