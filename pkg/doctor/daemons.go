@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/runtimes"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -130,8 +131,8 @@ func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
 
 // restartFlannel returns the command that has the daemon write its file: it does so when it starts.
 func (s *subject) restartFlannel() string {
-	if i := slices.IndexFunc(s.processes, func(p process) bool { return strings.HasPrefix(p.name, "k3s-") }); i >= 0 {
-		return command("systemctl", "restart", strings.TrimSuffix(s.processes[i].name, "-server"))
+	if i := slices.IndexFunc(s.processes, func(p runtimes.Process) bool { return strings.HasPrefix(p.Name, "k3s-") }); i >= 0 {
+		return command("systemctl", "restart", strings.TrimSuffix(s.processes[i].Name, "-server"))
 	}
 	if unit := installedUnit("flanneld.service", "flannel.service"); unit != "" {
 		return command("systemctl", "restart", unit)

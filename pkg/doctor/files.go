@@ -12,14 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/runtimes"
 )
 
 // confDirs returns the directories of networks, of runtimes and of who asks, each once.
 func (s *subject) confDirs() []string {
 	dirs := []string{filepath.Clean(s.confDir())}
 	for _, r := range s.runtimes {
-		if !slices.Contains(dirs, r.confDir) {
-			dirs = append(dirs, r.confDir)
+		if !slices.Contains(dirs, r.ConfDir) {
+			dirs = append(dirs, r.ConfDir)
 		}
 	}
 	return dirs
@@ -51,7 +52,7 @@ func checkNetworkFiles(_ context.Context, s *subject) (list []Finding, err error
 
 // order says which network a runtime takes for all containers.
 func (s *subject) order(dir string, networks []*node.Network) []Finding {
-	i := slices.IndexFunc(s.runtimes, func(r containerRuntime) bool { return r.takesOne && r.confDir == dir })
+	i := slices.IndexFunc(s.runtimes, func(r runtimes.Runtime) bool { return r.TakesOne && r.ConfDir == dir })
 	if i < 0 || len(networks) < 2 {
 		return nil
 	}
@@ -61,7 +62,7 @@ func (s *subject) order(dir string, networks []*node.Network) []Finding {
 		others = append(others, filepath.Base(n.File))
 	}
 	return []Finding{found("network-order", networks[0].Name, "", "%s takes %s (network %s), whose name comes first, and not %s",
-		s.runtimes[i].name, networks[0].File, networks[0].Name, some(others))}
+		s.runtimes[i].Name, networks[0].File, networks[0].Name, some(others))}
 }
 
 // checkConfDir looks whether runtimes that are told of changes in their directory of networks are told of those in the one that is there: who
@@ -69,14 +70,14 @@ func (s *subject) order(dir string, networks []*node.Network) []Finding {
 func checkConfDir(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, r := range s.runtimes {
 		for _, p := range s.processes {
-			if !r.takesOne || p.name != r.process {
+			if !r.TakesOne || p.Name != r.Process {
 				continue
 			}
-			told, wrong := p.isToldOf(r.confDir)
+			told, wrong := isToldOf(p, r.ConfDir)
 			err = errors.Join(err, wrong)
 			if wrong == nil && !told {
 				list = append(list, found("conf-dir-replaced", "", command("systemctl", "restart", unitOf(r)),
-					"%s (process %d) is not told of changes in %s, which was deleted and made again while it ran", r.name, p.pid, r.confDir))
+					"%s (process %d) is not told of changes in %s, which was deleted and made again while it ran", r.Name, p.PID, r.ConfDir))
 			}
 		}
 	}
@@ -85,14 +86,14 @@ func checkConfDir(_ context.Context, s *subject) (list []Finding, err error) {
 
 // isToldOf reports whether a process is told of changes in a directory, or of the making of it. One that asks for no changes at all needs
 // not be, nor one that sees no such directory.
-func (p process) isToldOf(dir string) (bool, error) {
-	inodes, asked, err := p.watched()
+func isToldOf(p runtimes.Process, dir string) (bool, error) {
+	inodes, asked, err := watched(p)
 	if err != nil || !asked {
 		return true, err
 	}
 	for _, path := range []string{dir, filepath.Dir(dir)} {
 		var file unix.Stat_t
-		err := unix.Stat(p.path("root", path), &file)
+		err := unix.Stat(p.Path("root", path), &file)
 		if errors.Is(err, fs.ErrNotExist) {
 			return true, nil
 		}
@@ -104,11 +105,11 @@ func (p process) isToldOf(dir string) (bool, error) {
 }
 
 // unitOf returns the systemd unit of a runtime, which can be a part of another program.
-func unitOf(r containerRuntime) string {
+func unitOf(r runtimes.Runtime) string {
 	for _, unit := range []string{"k3s", "k3s-agent", "rke2-server", "rke2-agent"} {
-		if _, err := os.Lstat("/run/systemd/units/invocation:" + unit + ".service"); err == nil && r.process == "containerd" {
+		if _, err := os.Lstat("/run/systemd/units/invocation:" + unit + ".service"); err == nil && r.Process == "containerd" {
 			return unit
 		}
 	}
-	return r.process
+	return r.Process
 }

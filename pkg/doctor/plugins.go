@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/runtimes"
 )
 
 // place is where plugins are looked for.
@@ -21,19 +22,19 @@ type place struct {
 
 // places returns where runtimes look; if there are none, where who asks does.
 func (s *subject) places() (list []*place, err error) {
-	runtimes := s.runtimes
-	if runtimes == nil {
-		runtimes = []containerRuntime{{name: "cnictl", confDir: filepath.Clean(s.confDir()), binDirs: s.BinDirs}}
+	all := s.runtimes
+	if all == nil {
+		all = []runtimes.Runtime{{Name: "cnictl", ConfDir: filepath.Clean(s.confDir()), BinDirs: s.BinDirs}}
 	}
-	for _, r := range runtimes {
-		i := slices.IndexFunc(list, func(p *place) bool { return p.confDir == r.confDir && slices.Equal(p.dirs, r.binDirs) })
+	for _, r := range all {
+		i := slices.IndexFunc(list, func(p *place) bool { return p.confDir == r.ConfDir && slices.Equal(p.dirs, r.BinDirs) })
 		if i >= 0 {
-			list[i].who = append(list[i].who, r.name)
+			list[i].who = append(list[i].who, r.Name)
 			continue
 		}
-		networks, wrong := s.networksIn(r.confDir)
+		networks, wrong := s.networksIn(r.ConfDir)
 		err = errors.Join(err, wrong)
-		list = append(list, &place{who: []string{r.name}, confDir: r.confDir, dirs: r.binDirs, networks: networks})
+		list = append(list, &place{who: []string{r.Name}, confDir: r.ConfDir, dirs: r.BinDirs, networks: networks})
 	}
 	return list, err
 }
@@ -103,8 +104,11 @@ func (s *subject) missing(p *place, n *network) []Finding {
 	}
 	var remedy []string
 	if own != nil {
-		words := []string{"cnictl", "install", "--dir", p.home(), "--only", strings.Join(own, ",")}
-		if slices.ContainsFunc(own, func(name string) bool { _, err := os.Lstat(filepath.Join(p.home(), name)); return err == nil }) {
+		words := []string{"cnictl", "install", "--dir", runtimes.BinDir(p.dirs), "--only", strings.Join(own, ",")}
+		if slices.ContainsFunc(own, func(name string) bool {
+			_, err := os.Lstat(filepath.Join(runtimes.BinDir(p.dirs), name))
+			return err == nil
+		}) {
 			words = append(words, "--force") // such as a link that leads nowhere
 		}
 		remedy = append(remedy, command(words...))
@@ -114,23 +118,6 @@ func (s *subject) missing(p *place, n *network) []Finding {
 	}
 	return []Finding{found("plugin-missing", n.Name, lines(remedy...), "network %s needs %s, and it is not in %s",
 		n.Name, strings.Join(all, ", "), strings.Join(p.dirs, ":"))}
-}
-
-// home returns the directory that has cnibox, else the first that is there.
-func (p *place) home() string {
-	home := ""
-	for _, dir := range p.dirs {
-		if f := identify(filepath.Join(dir, "cnibox")); f != nil && f.origin == ours {
-			return dir
-		}
-		if info, err := os.Stat(dir); err == nil && info.IsDir() && home == "" {
-			home = dir
-		}
-	}
-	if home == "" {
-		return first(p.dirs)
-	}
-	return home
 }
 
 // wrong finds what is wrong with the files of a plugin, of which the first is run.

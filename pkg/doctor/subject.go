@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/runtimes"
 )
 
 // subject is what the checks look at.
@@ -20,8 +21,8 @@ type subject struct {
 	Options
 	*node.Node
 	networks  []*network
-	runtimes  []containerRuntime
-	processes []process
+	runtimes  []runtimes.Runtime
+	processes []runtimes.Process
 	routes    []netlink.Route // of the main table
 	addresses []netlink.Addr
 	filter    ruleset
@@ -42,9 +43,9 @@ func newSubject(ctx context.Context, o Options) *subject {
 	}
 	host := &netlink.Handle{}
 	var err error
-	s.processes, err = listProcesses()
+	s.processes, err = runtimes.Processes()
 	s.couldNot("processes", err)
-	s.runtimes, err = findRuntimes(s.processes, s.confDir())
+	s.runtimes, err = runtimes.Here(runtimes.Options{Processes: s.processes, ConfDir: s.confDir()})
 	s.couldNot("configurations of runtimes", err)
 	s.filter, err = readRuleset()
 	s.couldNot("rules of the packet filter", err)
