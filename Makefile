@@ -14,7 +14,7 @@ GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid=' \
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME := 10s
 
-.PHONY: help build demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu test-systemd crash soak install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu test-systemd crash soak install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -76,6 +76,9 @@ bench-short: setup build ## the same, small, to see that it works
 
 fuzz: ## run each fuzz test for FUZZTIME
 	@scripts/fuzz.sh $(FUZZTIME)
+
+schemas: ## write schemas/ and the manual's tables of keys from what the plugins declare
+	go test -count=1 ./plugins -run '^(TestSchemas|TestPages)$$' -args -update
 
 lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l cmd pkg plugins test)" || { gofmt -l cmd pkg plugins test; echo "run gofmt -w on these"; exit 1; }

@@ -32,7 +32,7 @@ func MACKey(doc string) keys.Key {
 // MasterKeys are the keys "master" and "linkInContainer" as ReadMaster reads them.
 func MasterKeys(required bool, instead, doc string) keys.Table {
 	return keys.Table{
-		{Name: "master", Type: keys.String, Form: keys.Interface, Required: required, Default: instead, Doc: doc},
+		{Name: "master", Type: keys.String, Required: required, Default: instead, Doc: doc},
 		{Name: "linkInContainer", Type: keys.Bool, Default: "`false`", Since: "1.3.0", Doc: "The master is a link of the container."},
 	}
 }

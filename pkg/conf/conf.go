@@ -41,6 +41,7 @@ type Object struct {
 type state struct {
 	lenient bool
 	err     error
+	asked   func(path string)
 }
 
 // Parse reads one JSON document, which must be an object.
@@ -68,6 +69,9 @@ func (o *Object) Lenient() *Object {
 	lenient.state = &state{lenient: true}
 	return &lenient
 }
+
+// OnRead has f called with the path of each key that is looked for in the document from now on. Tests compare that with what is declared.
+func (o *Object) OnRead(f func(path string)) { o.state.asked = f }
 
 // Err returns the first error of this object and all objects read from the same document.
 func (o *Object) Err() error { return o.state.err }
@@ -226,6 +230,9 @@ func (o *Object) each(f func(key string, v *fastjson.Value)) {
 
 // find returns the value at key, nil if there is none or null. One that is spelled exactly so comes before others, and of those the last.
 func (o *Object) find(key string) (found *fastjson.Value) {
+	if o.state.asked != nil {
+		o.state.asked(o.Path(key))
+	}
 	exact := false
 	o.value.GetObject().Visit(func(k []byte, v *fastjson.Value) {
 		if is := string(k) == key; is || !exact && strings.EqualFold(string(k), key) {

@@ -62,8 +62,10 @@ const (
 	AddressWith  Form = "IP address with prefix length" // 10.88.0.7/16
 	AddressOrNet Form = "IP address or network"
 	MAC          Form = "MAC address"
+	Hardware     Form = "hardware address" // of Ethernet or InfiniBand
 	Interface    Form = "interface name"
 	Path         Form = "absolute path"
+	Device       Form = "path below /sys/devices"
 )
 
 // Range is what an Int may be, the ends included.

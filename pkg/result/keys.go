@@ -1,10 +1,6 @@
 package result
 
-import (
-	"math"
-
-	"github.com/cnibox/cnibox/pkg/keys"
-)
+import "github.com/cnibox/cnibox/pkg/keys"
 
 // DNSKeys are the keys that ParseDNS reads.
 func DNSKeys() keys.Table {
@@ -18,14 +14,13 @@ func DNSKeys() keys.Table {
 
 // RouteKeys are the keys of each route that ParseRoutes reads.
 func RouteKeys() keys.Table {
-	number := &keys.Range{Max: math.MaxUint32}
 	return keys.Table{
 		{Name: "dst", Type: keys.String, Form: keys.AddressWith, Required: true, Doc: "The network that it leads to, such as `0.0.0.0/0`."},
 		{Name: "gw", Type: keys.String, Form: keys.Address, Default: "the gateway of the address", Doc: "The next hop."},
-		{Name: "mtu", Type: keys.Int, Range: number, Default: "the interface's", Doc: "The largest packet that takes it, in bytes."},
-		{Name: "advmss", Type: keys.Int, Range: number, Default: "from the MTU", Doc: "The largest TCP segment to announce, in bytes."},
-		{Name: "priority", Type: keys.Int, Range: number, Default: "the kernel's", Doc: "The metric: of two routes the one with the lower is taken."},
-		{Name: "table", Type: keys.Int, Range: number, Default: "the main table", Doc: "The number of the routing table that it goes into."},
-		{Name: "scope", Type: keys.Int, Range: &keys.Range{Max: 255}, Default: "by the gateway", Doc: "How far it reaches: 0 everywhere, 253 the link, 254 this host."},
+		{Name: "mtu", Type: keys.Int, Default: "the interface's", Doc: "The largest packet that takes it, in bytes."},
+		{Name: "advmss", Type: keys.Int, Default: "from the MTU", Doc: "The largest TCP segment to announce, in bytes."},
+		{Name: "priority", Type: keys.Int, Default: "the kernel's", Doc: "The metric: of two routes the one with the lower is taken."},
+		{Name: "table", Type: keys.Int, Default: "the main table", Doc: "The number of the routing table that it goes into."},
+		{Name: "scope", Type: keys.Int, Default: "by the gateway", Doc: "How far it reaches: 0 everywhere, 253 the link, 254 this host."},
 	}
 }

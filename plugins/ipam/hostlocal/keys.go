@@ -13,20 +13,23 @@ func (Plugin) Keys() keys.Set {
 
 // Parse implements plugin.Configured.
 func (Plugin) Parse(r *plugin.Request) error {
-	_, err := load(r)
-	return err
+	c, err := load(r)
+	if err != nil {
+		return err
+	}
+	return c.readRequests(r)
 }
 
 // ownKeys are those of the object "ipam". A range may be written into it, without "ranges".
 func ownKeys() keys.Table {
 	return append(keys.Table{
 		{Name: "ranges", Type: keys.ObjectLists, Keys: rangeKeys(true),
-			Doc: "Each attachment gets one address of each set. A set is a list of ranges of one family."},
+			Doc: "Each attachment gets one address of each set. A set is a list of ranges of one family. A range can also be written without `ranges`, by its keys in `ipam` itself: one more set."},
 		{Name: "routes", Type: keys.Objects, Default: "none", Keys: result.RouteKeys(),
 			Doc: "They go into the result as they are."},
 		{Name: "dataDir", Type: keys.String, Form: keys.Path, Default: "`/var/lib/cni/networks`",
 			Doc: "Where the files are, in a directory for each network."},
-		{Name: "resolvConf", Type: keys.String, Form: keys.Path, Default: "none",
+		{Name: "resolvConf", Type: keys.String, Default: "none",
 			Doc: "A resolv.conf whose settings become the result's `dns`."},
 	}, rangeKeys(false)...)
 }
@@ -50,7 +53,7 @@ func rangeKeys(required bool) keys.Table {
 // runtimeKeys are those that the runtime fills in.
 func runtimeKeys() keys.Table {
 	return keys.Table{
-		{Name: "ipRanges", Type: keys.ObjectLists, Keys: rangeKeys(true),
+		{Name: "ipRanges", Type: keys.ObjectLists, Keys: rangeKeys(true), Brief: true,
 			Doc: "More range sets, in the form of `ranges`. They come before those."},
 		{Name: "ips", Type: keys.Strings, Form: keys.AddressOrNet,
 			Doc: "Addresses to hand out, with or without a prefix length."},

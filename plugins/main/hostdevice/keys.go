@@ -23,11 +23,11 @@ func (Plugin) Parse(r *plugin.Request) error {
 func ownKeys() keys.Table {
 	return slices.Concat(
 		keys.Table{
-			{Name: "device", Type: keys.String, Form: keys.Interface, Default: "none",
+			{Name: "device", Type: keys.String, Default: "none",
 				Doc: "The device's name on the host."},
-			{Name: "hwaddr", Type: keys.String, Default: "none",
+			{Name: "hwaddr", Type: keys.String, Form: keys.Hardware, Default: "none",
 				Doc: "Its MAC address. The first link that has it is taken."},
-			{Name: "kernelpath", Type: keys.String, Form: keys.Path, Default: "none",
+			{Name: "kernelpath", Type: keys.String, Form: keys.Device, Default: "none",
 				Doc: "Its directory below `/sys/devices`."},
 			{Name: "pciBusID", Type: keys.String, Default: "none",
 				Doc: "Its PCI address, such as `0000:01:00.0`."},

@@ -32,7 +32,7 @@ func ownKeys() keys.Table {
 				Doc: "The number of the group that may hold the tap."},
 			attach.MTUKey("the kernel's", "MTU of the tap."),
 			attach.MACKey("MAC address of the tap, not of the machine that holds it."),
-			{Name: "bridge", Type: keys.String, Form: keys.Interface, Since: "1.4.0", Default: "none",
+			{Name: "bridge", Type: keys.String, Since: "1.4.0", Default: "none",
 				Doc: "A bridge in the container, which must be there, that the tap becomes a port of."},
 			{Name: "selinuxContext", Type: keys.String, Default: "the plugin's",
 				Doc: "SELinux context for the tap. An error where there is no SELinux."},

@@ -53,7 +53,7 @@ func mappingKeys() keys.Table {
 			Doc: "The port of the host."},
 		{Name: "containerPort", Type: keys.Int, Range: &keys.Range{Min: 1, Max: math.MaxUint16}, Required: true,
 			Doc: "The port of the container."},
-		{Name: "protocol", Type: keys.String, Default: "`tcp`",
+		{Name: "protocol", Type: keys.String, Required: true,
 			Doc: "`tcp`, `udp` or `sctp`, in upper or lower case."},
 		{Name: "hostIP", Type: keys.String, Form: keys.Address,
 			Doc: "The host's address to publish on. Empty or absent: all of them, IPv4 and IPv6. `0.0.0.0`: all IPv4 addresses. `::`: all IPv6 addresses."},
