@@ -26,7 +26,7 @@ func MTUKey(instead, doc string) keys.Key {
 
 // MACKey is the key "mac" as ReadMACKey reads it.
 func MACKey(doc string) keys.Key {
-	return keys.Key{Name: "mac", Type: keys.String, Form: keys.MAC, Default: "see below", Doc: doc}
+	return keys.Key{Name: "mac", Type: keys.String, Form: keys.MAC, Default: "made from the IP address", Doc: doc}
 }
 
 // MasterKeys are the keys "master" and "linkInContainer" as ReadMaster reads them.

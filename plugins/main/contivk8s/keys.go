@@ -24,6 +24,6 @@ func ownKeys() keys.Table {
 			Doc: "Where the daemon listens. At most 107 bytes."},
 		{Name: "timeout", Type: keys.Int, Range: &keys.Range{Min: 1, Max: mostTimeout}, Since: keys.Ours, Default: "`60`",
 			Doc: "For how many seconds an ADD waits for the daemon. A DEL waits for as long, and 10 seconds at most."},
-		attach.DNSKey("none", "Is in the result."),
+		attach.DNSKey("none", "DNS settings for the result."),
 	}
 }

@@ -22,7 +22,7 @@ func (Plugin) Parse(r *plugin.Request) error {
 // ownKeys are those of the plugin's object.
 func ownKeys() keys.Table {
 	return slices.Concat(
-		attach.MasterKeys(false, "see below", "The link to share the MAC address of, such as `eth0`."),
+		attach.MasterKeys(false, "see [how it works](#how-it-works)", "The link to share the MAC address of, such as `eth0`."),
 		keys.Table{
 			{Name: "mode", Type: keys.String, Words: []string{"l2", "l3", "l3s"}, Default: "`l2`",
 				Doc: "`l2`: the container does its own neighbour discovery. `l3`: the host routes for it, and it has neither broadcast nor multicast. `l3s`: as `l3`, and its packets pass the host's netfilter. All ipvlans of a master have one mode: the last one made sets it."},

@@ -26,17 +26,17 @@ func ownKeys() keys.Table {
 		attach.MasterKeys(false, "the link of the default route", "The link to be on the segment of, such as `eth0`."),
 		keys.Table{
 			{Name: "mode", Type: keys.String, Words: []string{"bridge", "private", "vepa", "passthru"}, Default: "`bridge`",
-				Doc: "`bridge`: macvlans of a master reach each other. `private`: they don't. `vepa`: they do if the switch sends back. `passthru`: the only one of its master, with the master's MAC address."},
+				Doc: "`bridge`: macvlans of a master reach each other. `private`: they don't. `vepa`: they do if the switch sends their packets back. `passthru`: this is the only macvlan of its master, and has the master's MAC address."},
 			attach.MTUKey("the master's", "MTU of the interface, at most the master's."),
 			attach.MACKey("The MAC address."),
 			{Name: "bcqueuelen", Type: keys.Int, Range: &keys.Range{Max: math.MaxUint32}, Since: "1.6.0", Default: "the kernel's, 1000",
-				Doc: "Packets that may wait to be copied to all macvlans of the master. The largest of them counts."},
+				Doc: "Packets that may wait to be copied to all macvlans of the master. Of several macvlans of a master the largest value counts."},
 		},
 		attach.AddressKeys("Look for other users of an IPv6 address before it is used: 1 to 2 seconds. Always done unless `ipam` hands out each address once, as host-local does.",
 			"Let the container take IPv6 addresses and routes from the routers of the segment, besides those of IPAM. Without `ipam` it always does.", keys.Ours),
 		keys.Table{
 			attach.DNSKey("none", "DNS settings for the result. Those of the IPAM plugin are left out."),
-			attach.IPAMKey(false, "`type` names the IPAM plugin; the other keys are for it. Without one the network is layer 2 only."),
+			attach.IPAMKey(false, "`type` names the IPAM plugin; the other keys are for it. Without `ipam` the network is layer 2 only."),
 		},
 	)
 }

@@ -26,8 +26,8 @@ func ownKeys() keys.Table {
 		{Name: "firewalldZone", Type: keys.String, Default: "`trusted`",
 			Doc: "The zone that containers' addresses are made sources of."},
 		{Name: "ingressPolicy", Type: keys.String, Words: []string{"open", "same-bridge", "isolated"}, Since: "1.1.0", Default: "`open`",
-			Doc: "Who may connect to the container from other containers: see below."},
+			Doc: "Who may connect to the container from other containers, see [policies](#policies)."},
 		{Name: "allowPublishedPorts", Type: keys.Bool, Since: keys.Ours, Default: "`false`",
-			Doc: "With an `ingressPolicy`: connections to published ports of the bridge's containers pass from other protected bridges too, see [below](#published-ports-between-protected-bridges)."},
+			Doc: "With an `ingressPolicy`: let connections to published ports of the bridge's containers pass from other protected bridges, too. See [published ports between protected bridges](#published-ports-between-protected-bridges)."},
 	}
 }

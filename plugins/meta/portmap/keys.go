@@ -22,7 +22,7 @@ func (Plugin) Parse(r *plugin.Request) error {
 func ownKeys() keys.Table {
 	return keys.Table{
 		{Name: "snat", Type: keys.Bool, Default: "`true`",
-			Doc: "Make published ports answer where they otherwise could not: to the container itself, to other containers behind the same link, and to the host at 127.0.0.1. See below."},
+			Doc: "Make published ports answer where they otherwise could not: to the container itself, to other containers behind the same link, and to the host at 127.0.0.1. See [who reaches a published port](#who-reaches-a-published-port)."},
 		{Name: "masqAll", Type: keys.Bool, Since: "1.2.0", Default: "`false`",
 			Doc: "Masquerade every connection to a published port: the container sees an address of the host in place of the client's. Needs `snat`."},
 		{Name: "backend", Type: keys.String, Words: []string{"nftables", "iptables"}, Since: "1.6.0", Default: "see [backends](../operate/netfilter.md#backends)",

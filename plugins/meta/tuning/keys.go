@@ -28,7 +28,7 @@ func ownKeys() keys.Table {
 func changeKeys() keys.Table {
 	return keys.Table{
 		{Name: "sysctl", Type: keys.StringMap, Default: "none",
-			Doc: "Sysctls and their values, set in this order and before anything else. See below."},
+			Doc: "Sysctls and their values, set in this order and before anything else. See [names of sysctls](#names-of-sysctls)."},
 		{Name: "mac", Type: keys.String, Form: keys.MAC, Default: "as it is",
 			Doc: "MAC address of one interface, six bytes: no group address."},
 		{Name: "promisc", Type: keys.Bool, Default: "`false`",
