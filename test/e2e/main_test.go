@@ -147,7 +147,7 @@ func needLinks(t *testing.T, conflist string) {
 	if strings.Contains(conflist, `"bandwidth"`) {
 		netlab.Need(t, netlab.Shaping)
 	}
-	if strings.Contains(conflist, `"vlan":`) {
+	if strings.Contains(conflist, `"vlan":`) || strings.Contains(conflist, `"vlanTrunk":`) {
 		netlab.Need(t, netlab.BridgeVLANFiltering)
 	}
 }

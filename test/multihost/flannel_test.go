@@ -1,13 +1,34 @@
 package multihost
 
 import (
+	"bytes"
+	"encoding/json"
 	"errors"
+	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 )
+
+// TestRecipe makes sure that the network of these tests is the one that the recipe tells people to use.
+func TestRecipe(t *testing.T) {
+	t.Parallel()
+	page, err := os.ReadFile("../../docs/recipes/flannel.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(page), "```json\n")
+	shown, _, _ := strings.Cut(after, "```")
+	var want, got bytes.Buffer
+	if err := errors.Join(json.Compact(&want, []byte(conflist)), json.Compact(&got, []byte(shown))); err != nil {
+		t.Fatal(err)
+	}
+	if want.String() != got.String() {
+		t.Errorf("the recipe has\n%s\nand these tests\n%s", &got, &want)
+	}
+}
 
 // TestFlannel goes through the life of a cluster.
 func TestFlannel(t *testing.T) {

@@ -82,19 +82,33 @@ func networksOf(page string) map[string]string {
 // kitchen is where a recipe is followed.
 type kitchen struct {
 	*operator
-	dir      string
+	dir      string // the working directory of all commands
+	env      []string
 	machines map[string]*netlab.Namespace
 }
 
 func newKitchen(t *testing.T, networks map[string]string, p part) *kitchen {
 	t.Helper()
 	needOf(t, networks, p)
+	if p.steps[0].machine == "node1" {
+		return newFlannelKitchen(t, networks)
+	}
 	host, outside := node(t)
-	k := &kitchen{&operator{t, host}, t.TempDir(), map[string]*netlab.Namespace{"": &host.Namespace, "lan": &outside.Namespace}}
-	for name, conflist := range networks {
-		host.Feed(t, conflist, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/"+name+".conflist")
+	k := &kitchen{operator: &operator{t, host}, dir: t.TempDir(), machines: map[string]*netlab.Namespace{"": &host.Namespace, "lan": &outside.Namespace}}
+	k.serve(host, networks)
+	if strings.Contains(fmt.Sprint(networks), `"type": "dhcp"`) {
+		k.env = append(k.env, "LEASES="+outside.ServeDNSMasq(t).Leases())
 	}
 	return k
+}
+
+// serve gives a host the networks, and the commands cnictl.
+func (k *kitchen) serve(host *netlab.Host, networks map[string]string) {
+	k.Helper()
+	k.env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(k))+":"+os.Getenv("PATH"))
+	for name, conflist := range networks {
+		host.Feed(k, conflist, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/"+name+".conflist")
+	}
 }
 
 // needOf skips a part whose networks, or whose commands, are of links that the kernel lacks.
@@ -144,6 +158,10 @@ func (k *kitchen) follow(steps []step) {
 // do runs a command as somebody does who types it: what it prints on a terminal. What it leaves in the background goes on.
 func (k *kitchen) do(s step) string {
 	k.Helper()
+	if strings.Contains(s.command, "qemu-system-") {
+		k.startGuest(s.command)
+		return ""
+	}
 	machine, ok := k.machines[s.machine]
 	if !ok {
 		k.Fatalf("%s$ %s: there is no machine of that name", s.machine, s.command)
@@ -154,8 +172,7 @@ func (k *kitchen) do(s step) string {
 	}
 	defer file.Close()
 	cmd := machine.Command("timeout", "60", "bash", "-c", s.command)
-	cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(k))+":"+os.Getenv("PATH"))
-	cmd.Dir, cmd.Stdout, cmd.Stderr = k.dir, file, file
+	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = k.dir, k.env, file, file
 	_ = machine.Run(cmd) // what a failure prints is what the page shows
 	printed, err := os.ReadFile(file.Name())
 	if err != nil {
@@ -174,6 +191,7 @@ func TestRecipesWithout(t *testing.T) {
 		{"isolation", "Networks apart", `"ingressPolicy": "same-bridge"`, "red1 does not reach blue1"},
 		{"isolation", "Containers apart", `"portIsolation": true,`, "guest1 does not reach guest2"},
 		{"isolation", "Containers apart", `"macspoofchk": true,`, "guest1 reaches nobody"},
+		{"vlans", "VLANs of a bridge", `"vlan": 200`, "red1 does not reach blue1"},
 		{"limits", "Try it", `"ingressRate": 8000000`, "the container does not"},
 		{"limits", "Try it", `"egressRate": 4000000`, "4 seconds are not enough"},
 	} {
@@ -211,6 +229,7 @@ func TestRecipesWithout(t *testing.T) {
 
 // without is what takes the place of a key that can't just be left out.
 var without = map[string]string{
+	`"vlan": 200`:                    `"vlan": 100`,
 	`"portMappings": true`:           `"portMappings": false`,
 	`"type": "sbr"`:                  `"type": "tuning"`,
 	`"ingressRate": 8000000`:         `"ingressRate": 80000000000`,
