@@ -19,7 +19,7 @@ import (
 // an agent that runs.
 func TestExamples(t *testing.T) {
 	t.Parallel()
-	for _, guide := range []string{"cnictl", "agent"} {
+	for _, guide := range []string{"cnictl", "agent", "troubleshooting"} {
 		for title, commands := range examplesOf(t, "../../docs/operate/"+guide+".md") {
 			t.Run(guide+"/"+title, func(t *testing.T) {
 				t.Parallel()

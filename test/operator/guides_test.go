@@ -1,0 +1,211 @@
+package operator
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// guide is a page that a reader follows from its first line to its last, on a node of its own.
+type guide struct {
+	page   string
+	before func(t *testing.T, o *operator) // what the reader has on the node already
+	after  func(t *testing.T, o *operator) // what has to be right in the end
+}
+
+// guides are the pages that are followed.
+var guides = []guide{
+	{page: "start/first-container"},
+	{page: "install/containerd"},
+	{page: "install/crio"},
+	{page: "install/podman"},
+	{page: "install/nerdctl"},
+	{page: "install/k3s", before: k3s},
+	{page: "install/nomad"},
+	{page: "install/buildkit"},
+	{page: "moving/from-reference", before: reference, after: goneAsMade},
+}
+
+// TestGuides does what each guide says: it writes the files, runs each line behind a "$ " of a console block in one shell, and expects what the
+// page says is printed. `# 1` behind a command is the exit code that it has. All that the guide made has to be gone in the end.
+func TestGuides(t *testing.T) {
+	t.Parallel()
+	for _, g := range guides {
+		t.Run(g.page, func(t *testing.T) {
+			t.Parallel()
+			host := netlab.NewHost(t)
+			host.NewOutside(t)
+			o := &operator{t, host}
+			o.ownFiles()
+			if g.before != nil {
+				g.before(t, o)
+			}
+			before := host.Snapshot(t)
+			o.follow(stepsOf(t, "../../docs/"+g.page+".md"))
+			if g.after != nil {
+				g.after(t, o)
+			} else if diff := before.Diff(host.Snapshot(t), "sysctl ", "file /opt/cni/bin drwx", "file /opt/cni/config drwx", "file /var/lib/cni/flannel drwx"); diff != "" {
+				t.Errorf("left when all is done:\n%s", diff)
+			}
+		})
+	}
+}
+
+// ownFiles gives the node an /etc and an /usr/local to write to, without the machine's runtimes.
+func (o *operator) ownFiles() {
+	o.Helper()
+	o.host.MustRun(o, "sh", "-ec", `
+		mkdir -p /run/own /etc/cni/net.d
+		mount -t tmpfs tmpfs /run/own
+		mkdir -p /run/own/cni /run/own/results
+		mount --bind /etc/cni /run/own/cni
+		mount --bind /var/lib/cni /run/own/results
+		for dir in etc usr/local var/lib; do
+			mkdir -p /run/own/$dir /run/own/work/$dir
+			mount -t overlay overlay -o lowerdir=/$dir,upperdir=/run/own/$dir,workdir=/run/own/work/$dir /$dir
+		done
+		mkdir -p /etc/cni /var/lib/cni
+		mount --bind /run/own/cni /etc/cni
+		mount --bind /run/own/results /var/lib/cni
+		umount -l /run/own
+		rm -rf /etc/containerd /etc/crio /etc/containers /etc/nerdctl`)
+}
+
+// reference has a container attached by the reference plugins.
+func reference(t *testing.T, o *operator) {
+	o.host.MustRun(t, "sh", "-ec", "mkdir -p /opt/cni/bin /etc/cni/net.d; cp "+netlab.Reference(t)+"/* /opt/cni/bin")
+	o.host.Feed(t, `{"cniVersion": "1.1.0", "name": "pods", "plugins": [
+		{"type": "bridge", "bridge": "cni0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.92.0.0/24"}]]}},
+		{"type": "portmap", "capabilities": {"portMappings": true}}
+	]}`, "sh", "-c", "cat >/etc/cni/net.d/10-pods.conflist")
+	o.must("add", "pods", o.host.NewPod(t, "web").Path(), "--id", "web", "--publish", "8080:80")
+}
+
+// goneAsMade has the reference plugins take the container away, which leaves nothing of it.
+func goneAsMade(t *testing.T, o *operator) {
+	if printed := o.host.MustRun(t, "sh", "-c", "ls -A /opt/cni/bin; /opt/cni/bin/bridge 2>&1"); strings.Contains(printed, "cnibox") {
+		t.Errorf("cnibox is still there:\n%s", printed)
+	}
+	o.must("del", "pods", "--id", "web")
+	left := o.host.MustRun(t, "sh", "-c", "ip -o link show type veth; ls /var/lib/cni/networks/pods; iptables -t nat -S | grep 10.92 || true")
+	if strings.Contains(left, "10.92.0.2") || strings.Contains(left, "veth") {
+		t.Errorf("left of the container:\n%s", left)
+	}
+}
+
+// k3s leaves what k3s has on a node: its own plugins, and flannel's lease.
+func k3s(t *testing.T, o *operator) {
+	o.host.MustRun(t, "sh", "-ec", `
+		mkdir -p /var/lib/rancher/k3s/data/cni /run/flannel
+		cp `+netlab.Debian(t)+`/* /var/lib/rancher/k3s/data/cni
+		printf 'FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n' >/run/flannel/subnet.env`)
+}
+
+// step is a command that a guide shows, or a file that it has the reader write.
+type step struct {
+	command string
+	code    string   // the exit code that the command has
+	file    string   // the file's path
+	text    string   // what is in it
+	prints  []string // lines that the page shows below the command
+}
+
+// stepsOf returns what a page has its reader do, in order.
+func stepsOf(t *testing.T, page string) (steps []step) {
+	t.Helper()
+	text, err := os.ReadFile(page)
+	if err != nil {
+		t.Fatal(err)
+	}
+	part := regexp.MustCompile("(?ms)^(?:Write|k3s writes) this to `([^`]+)`[^\n]*:\n\n```\\w+\n(.*?)^```$|^```console\n(.*?)^```$")
+	for _, m := range part.FindAllStringSubmatch(string(text), -1) {
+		if m[1] != "" {
+			steps = append(steps, step{file: m[1], text: m[2]})
+			continue
+		}
+		for line := range strings.Lines(m[3]) {
+			command, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "$ ")
+			if !is {
+				last := &steps[len(steps)-1]
+				last.prints = append(last.prints, strings.TrimSuffix(line, "\n"))
+				continue
+			}
+			command, code, has := strings.Cut(command, " # ")
+			if !has {
+				code = "0"
+			}
+			steps = append(steps, step{command: command, code: code})
+		}
+	}
+	if len(steps) < 3 {
+		t.Fatalf("%s has %d steps", page, len(steps))
+	}
+	return steps
+}
+
+// follow does the steps in one shell, and compares what is printed.
+func (o *operator) follow(steps []step) {
+	o.Helper()
+	var script strings.Builder
+	for i, s := range steps {
+		fmt.Fprintf(&script, "echo '@@ %d'\n", i)
+		if s.file != "" {
+			fmt.Fprintf(&script, "mkdir -p %s && cat >%s <<'END OF THE FILE' || exit 1\n%sEND OF THE FILE\n", filepath.Dir(s.file), s.file, s.text)
+			continue
+		}
+		fmt.Fprintf(&script, "%s\ncode=$?; [ $code = %s ] || { echo \"the exit code is $code\"; exit 1; }\n", s.command, s.code)
+		if m := published.FindStringSubmatch(s.command); m != nil {
+			fmt.Fprintf(&script, "until curl -s -o /dev/null http://127.0.0.1:%s/; do kill -0 $! || exit 1; done\n", m[1])
+		}
+	}
+	shell := o.host.Command("bash", "-c", script.String())
+	shell.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
+	shell.Dir = o.TempDir()
+	var out bytes.Buffer
+	shell.Stdout, shell.Stderr = &out, &out
+	if err := o.host.Run(shell); err != nil {
+		o.Fatalf("%v\n%s", err, out.String())
+	}
+	o.Log(out.String())
+	printed := strings.Split(out.String(), "@@ ")[1:]
+	for i, s := range steps {
+		got := usual(printed[i])
+		for _, line := range s.prints {
+			if line != "..." && !strings.Contains(got, strings.TrimSpace(usual(line))) {
+				o.Errorf("$ %s\nprints\n%s\nthe page has\n%s", s.command, printed[i], line)
+			}
+		}
+	}
+}
+
+// published finds the port of a server that goes on in the background.
+var published = regexp.MustCompile(`-p (\d+):\d+ .*&$`)
+
+// differing is what is not the same from one time to the next.
+var differing = []struct {
+	pattern *regexp.Regexp
+	same    string
+}{
+	{regexp.MustCompile(`veth[0-9a-f]{8}`), "VETH"},
+	{regexp.MustCompile(`@if\d+`), "@ifN"},
+	{regexp.MustCompile(`\b[0-9a-f]{2}(:[0-9a-f]{2}){5}\b`), "MAC"},
+	{regexp.MustCompile(`\bfe80:\S+`), "LINKLOCAL"},
+	{regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`), "DATE"},
+	{regexp.MustCompile(`\b\d+(\.\d+)? ?(ms|s|m|h|d|us)\b`), "TIME"},
+	{regexp.MustCompile(`inode \d+, process \d+`), "PROCESS"},
+	{regexp.MustCompile(` +`), " "},
+}
+
+// usual returns text with what differs from one time to the next made the same: names of links, times, and the width of columns.
+func usual(text string) string {
+	for _, m := range differing {
+		text = m.pattern.ReplaceAllString(text, m.same)
+	}
+	return text
+}
