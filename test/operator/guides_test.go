@@ -47,7 +47,7 @@ func TestGuides(t *testing.T) {
 				g.before(t, o)
 			}
 			before := host.Snapshot(t)
-			o.follow(stepsOf(t, "../../docs/"+g.page+".md"))
+			o.act(actionsOf(t, "../../docs/"+g.page+".md"))
 			if g.after != nil {
 				g.after(t, o)
 			} else if diff := before.Diff(host.Snapshot(t), "sysctl ", "file /opt/cni/bin drwx", "file /opt/cni/config drwx", "file /var/lib/cni/flannel drwx"); diff != "" {
@@ -107,8 +107,8 @@ func k3s(t *testing.T, o *operator) {
 		printf 'FLANNEL_NETWORK=10.42.0.0/16\nFLANNEL_SUBNET=10.42.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n' >/run/flannel/subnet.env`)
 }
 
-// step is a command that a guide shows, or a file that it has the reader write.
-type step struct {
+// action is a command that a guide shows, or a file that it has the reader write.
+type action struct {
 	command string
 	code    string   // the exit code that the command has
 	file    string   // the file's path
@@ -116,8 +116,8 @@ type step struct {
 	prints  []string // lines that the page shows below the command
 }
 
-// stepsOf returns what a page has its reader do, in order.
-func stepsOf(t *testing.T, page string) (steps []step) {
+// actionsOf returns what a page has its reader do, in order.
+func actionsOf(t *testing.T, page string) (actions []action) {
 	t.Helper()
 	text, err := os.ReadFile(page)
 	if err != nil {
@@ -126,13 +126,13 @@ func stepsOf(t *testing.T, page string) (steps []step) {
 	part := regexp.MustCompile("(?ms)^(?:Write|k3s writes) this to `([^`]+)`[^\n]*:\n\n```\\w+\n(.*?)^```$|^```console\n(.*?)^```$")
 	for _, m := range part.FindAllStringSubmatch(string(text), -1) {
 		if m[1] != "" {
-			steps = append(steps, step{file: m[1], text: m[2]})
+			actions = append(actions, action{file: m[1], text: m[2]})
 			continue
 		}
 		for line := range strings.Lines(m[3]) {
 			command, is := strings.CutPrefix(strings.TrimSuffix(line, "\n"), "$ ")
 			if !is {
-				last := &steps[len(steps)-1]
+				last := &actions[len(actions)-1]
 				last.prints = append(last.prints, strings.TrimSuffix(line, "\n"))
 				continue
 			}
@@ -140,20 +140,20 @@ func stepsOf(t *testing.T, page string) (steps []step) {
 			if !has {
 				code = "0"
 			}
-			steps = append(steps, step{command: command, code: code})
+			actions = append(actions, action{command: command, code: code})
 		}
 	}
-	if len(steps) < 3 {
-		t.Fatalf("%s has %d steps", page, len(steps))
+	if len(actions) < 3 {
+		t.Fatalf("%s has %d actions", page, len(actions))
 	}
-	return steps
+	return actions
 }
 
-// follow does the steps in one shell, and compares what is printed.
-func (o *operator) follow(steps []step) {
+// act does the actions in one shell, and compares what is printed.
+func (o *operator) act(actions []action) {
 	o.Helper()
 	var script strings.Builder
-	for i, s := range steps {
+	for i, s := range actions {
 		fmt.Fprintf(&script, "echo '@@ %d'\n", i)
 		if s.file != "" {
 			fmt.Fprintf(&script, "mkdir -p %s && cat >%s <<'END OF THE FILE' || exit 1\n%sEND OF THE FILE\n", filepath.Dir(s.file), s.file, s.text)
@@ -174,7 +174,7 @@ func (o *operator) follow(steps []step) {
 	}
 	o.Log(out.String())
 	printed := strings.Split(out.String(), "@@ ")[1:]
-	for i, s := range steps {
+	for i, s := range actions {
 		got := usual(printed[i])
 		for _, line := range s.prints {
 			if line != "..." && !strings.Contains(got, strings.TrimSpace(usual(line))) {
