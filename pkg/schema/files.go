@@ -78,7 +78,10 @@ func byType(table plugin.Table, types []string, kinds ...plugin.Kind) Schema {
 		}
 	}
 	s := Schema{"type": types, "properties": Schema{"type": Schema{"type": "string"}}, "allOf": choices}
-	if !slices.Contains(types, "null") {
+	if slices.Contains(types, "null") { // and an empty object is as good as null
+		s["if"] = Schema{"type": "object", "minProperties": 1}
+		s["then"] = Schema{"required": []string{"type"}}
+	} else {
 		s["required"] = []string{"type"}
 	}
 	return s
@@ -94,7 +97,9 @@ func conflist() Schema {
 	properties["plugins"].(Schema)["items"] = Schema{"$ref": Plugin}
 	for _, key := range []string{"disableCheck", "disableGC"} { // libcni takes both
 		properties[key].(Schema)["type"] = []string{"boolean", "string", "null"}
+		properties[key].(Schema)["pattern"] = "^([Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"
 	}
+	properties["nerdctlID"].(Schema)["type"] = []string{"string", "integer", "null"} // old versions of nerdctl write a number
 	s["anyOf"] = []Schema{{"required": []string{"plugins"}}, {"required": []string{"loadOnlyInlinedPlugins"}}}
 	return s
 }

@@ -13,8 +13,9 @@ type Schema map[string]any
 // Draft is the URI of the version of JSON Schema that schemas are written in.
 const Draft = "https://json-schema.org/draft/2020-12/schema"
 
-// Comments is a pattern for keys that anybody may add: comments, an editor's "$schema", and those that libcni adds.
-const Comments = `^(_|//|#|x-|\$|cni\.dev/)`
+// Comments is a pattern for keys that anybody may add: comments, an editor's "$schema", those that libcni adds, and what kubenet (addIf)
+// and nerdctl (ipRange) note in a plugin's object or a range.
+const Comments = `^(_|//|#|x-|\$|cni\.dev/|addIf$|ipRange$)`
 
 // Of describes an object with these keys. A key that is not in the table is refused, unless it is a comment.
 func Of(t keys.Table) Schema {
