@@ -36,7 +36,7 @@ unit: ## unit tests, and each fuzz test on its seeds
 	go test $$(go list ./... | grep -v /test/)
 
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 20m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 20m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml

@@ -80,12 +80,13 @@ rows)
 	;;
 short)
 	start links conformance '^$' '-test.run TestConformance/links/(dummy|vlan)/(ADD|the_result|DEL_twice) -needs -suites links' '-suites links'
+	start operator operator '^$' '-test.run TestRecipes/(vlans|lan-address)'
 	;;
 *)
 	start links conformance '^TestConformance$/^links$/./(^the_result,_to_the_byte$|^DEL_leaves_nothing$|legacy)' \
 		'-test.run TestConformance -needs -suites links' '-suites links'
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
-	start repair operator '^$' '-test.run TestRepairKinds'
+	start operator operator '^$' '-test.run TestRepairKinds|TestRecipes'
 	;;
 esac
 if [ "$which" != crash ] && [ "$which" != rows ]; then
