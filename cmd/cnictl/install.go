@@ -11,13 +11,17 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/install"
+	"github.com/cnibox/cnibox/pkg/runtimes"
 	"github.com/cnibox/cnibox/plugins"
 )
 
 func newInstall() *cobra.Command {
-	var o install.Options
+	var (
+		o       install.Options
+		runtime string
+	)
 	cmd := &cobra.Command{
-		Use:   "install --dir DIR",
+		Use:   "install --dir DIR | --for RUNTIME",
 		Short: "Install cnibox and a link for each plugin into a directory",
 		Long: `Install cnibox and a link for each of its plugins into a directory, or bring
 those that are there to this version. Files are only ever renamed into place, so
@@ -29,20 +33,29 @@ them back.
 
 Some installers write through links (cp -f flannel /opt/cni/bin/flannel), which
 would overwrite cnibox itself. So flannel is always a copy; where other names are
-written so, use --link copy.`,
+written so, use --link copy.
+
+With --for the directory is one in which that runtime looks for plugins, by its
+own configuration on this node: the one that has cnibox, or else the first that is
+there.`,
 		Example: `  cnictl install --dir /opt/cni/bin
+  cnictl install --for podman
   cnictl install --dir /opt/cni/bin --only bridge,host-local,portmap,loopback
   cnictl install --dir /opt/cni/bin --from ./bin/cnibox --force`,
 		Args: arguments(0, 0),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in")
+	flags.StringVar(&runtime, "for", "", "install where a runtime looks for plugins: "+strings.Join(runtimes.Names(), ", "))
 	self, _ := os.Executable()
 	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), install.Binary), "the cnibox to install, if not the one beside cnictl")
 	flags.StringVar((*string)(&o.Link), "link", string(install.Links[0]), "how names lead to cnibox: sym, hard or copy")
 	flags.StringSliceVar(&o.Names, "only", plugins.All.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := chooseDir(cmd.ErrOrStderr(), &o, runtime); err != nil {
+			return err
+		}
 		if err := checkOptions(&o); err != nil {
 			return err
 		}
@@ -67,6 +80,23 @@ written so, use --link copy.`,
 	return cmd
 }
 
+// chooseDir takes the directory from a runtime, if one is named, and says why.
+func chooseDir(w io.Writer, o *install.Options, runtime string) error {
+	switch {
+	case runtime == "":
+		return nil
+	case o.Dir != "":
+		return usagef("--dir excludes --for, which finds the directory")
+	}
+	r, err := findRuntime(runtime)
+	if err != nil {
+		return err
+	}
+	o.Dir = r.BinDir()
+	fmt.Fprintf(w, "%s looks for plugins in %s, %s\n", r.Name, strings.Join(r.BinDirs, ", "), r.Says())
+	return nil
+}
+
 // printNames prints a line with the names, if there are any.
 func printNames(w io.Writer, format string, names []string) {
 	if names != nil {
@@ -76,7 +106,7 @@ func printNames(w io.Writer, format string, names []string) {
 
 func requireDir(dir string) error {
 	if dir == "" {
-		return usagef("--dir is missing: name the directory of plugins, usually --dir /opt/cni/bin")
+		return usagef("--dir is missing: name the directory of plugins, usually --dir /opt/cni/bin; install also finds it by itself with --for RUNTIME")
 	}
 	return nil
 }

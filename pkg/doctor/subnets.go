@@ -2,7 +2,6 @@ package doctor
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/subnets"
 )
 
 // checkSubnets looks for addresses that two networks hand out, or that a route of the host leads elsewhere.
@@ -108,7 +108,7 @@ func (s *subject) move(n *network, from netip.Prefix) string {
 	return lines(command("sed", "-i", fmt.Sprintf(`s|"%s"|"%s"|`, strings.ReplaceAll(from.String(), ".", `\.`), to), n.File), again)
 }
 
-// freeSubnet returns a private subnet as large as another, which no network and no route has a part of.
+// freeSubnet returns a private subnet as large as another, which no network, no route and no address of this node has a part of.
 func (s *subject) freeSubnet(like netip.Prefix) (netip.Prefix, error) {
 	var taken []netip.Prefix
 	for _, n := range s.networks {
@@ -119,11 +119,11 @@ func (s *subject) freeSubnet(like netip.Prefix) (netip.Prefix, error) {
 			taken = append(taken, result.Prefix(*r.Dst))
 		}
 	}
-	for second := 89; second < 256 && like.Addr().Is4() && like.Bits() >= 16; second++ {
-		p := netip.PrefixFrom(netip.AddrFrom4([4]byte{10, byte(second), 0, 0}), like.Bits())
-		if !slices.ContainsFunc(taken, p.Overlaps) {
-			return p, nil
-		}
+	for _, a := range s.addresses {
+		taken = append(taken, result.Prefix(*a.IPNet).Masked())
 	}
-	return netip.Prefix{}, errors.New("there is none")
+	if like.Addr().Is6() {
+		return subnets.FreeIPv6(taken)
+	}
+	return subnets.Free(like.Bits(), taken)
 }

@@ -1,0 +1,279 @@
+package main
+
+import (
+	"bufio"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/newnet"
+	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/runtimes"
+)
+
+// newFlags are what somebody wants to have, as flags say it.
+type newFlags struct {
+	newnet.Options
+	runtime                   string
+	subnets, ranges, gateways []string
+	limit                     string
+	yes, dryRun               bool
+}
+
+func newNew() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "new KIND [NAME] [flags]",
+		Short: "Make the file of a network that works on this node",
+		Long: `Make the file of a network: with a subnet, a bridge and names that nothing on
+this node has. It shows the file and what it chose, and writes it when you agree.
+A file that is there is never replaced.
+
+On a terminal and without flags it asks a few questions. Each KIND has its own
+flags: cnictl new KIND --help.`,
+		Example: `  cnictl new bridge web
+  cnictl new bridge --for containerd --ipv6 --yes
+  cnictl new macvlan lan --range 192.0.2.200-192.0.2.219 --dry-run`,
+		Args: func(_ *cobra.Command, args []string) error {
+			var names []string
+			for _, k := range newnet.Kinds {
+				names = append(names, k.Name)
+			}
+			if len(args) > 0 {
+				return usagef("there is no kind of network %q: it is one of %s", args[0], strings.Join(names, ", "))
+			}
+			return nil
+		},
+	}
+	for _, kind := range newnet.Kinds {
+		cmd.AddCommand(newKind(kind))
+	}
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if !term.IsTerminal(int(os.Stdin.Fd())) {
+			return cmd.Help()
+		}
+		a := newAsker(cmd)
+		kind, err := a.kind()
+		if err != nil {
+			return err
+		}
+		return makeNetwork(cmd, kind, &newFlags{}, a)
+	}
+	return cmd
+}
+
+func newKind(kind newnet.Kind) *cobra.Command {
+	f := &newFlags{}
+	cmd := &cobra.Command{
+		Use:   kind.Name + " [NAME]",
+		Short: kind.Short,
+		Args:  arguments(0, 1),
+	}
+	f.add(cmd, kind)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) == 1 {
+			if f.Name = args[0]; f.Name == "" {
+				return usagef("the name is empty; leave it out to have one chosen")
+			}
+		}
+		var a *asker
+		if len(args) == 0 && cmd.Flags().NFlag() == 0 && term.IsTerminal(int(os.Stdin.Fd())) {
+			a = newAsker(cmd)
+		}
+		return makeNetwork(cmd, kind, f, a)
+	}
+	return cmd
+}
+
+// add gives the command of a kind the flags that make sense for it.
+func (f *newFlags) add(cmd *cobra.Command, kind newnet.Kind) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.runtime, "for", "", "write for a runtime, where its own configuration says: "+strings.Join(runtimes.Names(), ", "))
+	flags.StringVar(&f.ConfDir, "conf-dir", "", "directory of networks (default that of the runtime, or $NETCONFPATH, or "+node.DefaultConfDir+")")
+	flags.BoolVar(&f.First, "first", false, "make it the first file by name, which containerd and CRI-O take for all pods")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "write the file without asking")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "print the file on standard output, and write nothing")
+	complete(cmd, "for", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
+		return runtimes.Names(), cobra.ShellCompDirectiveNoFileComp
+	})
+	if kind.Subnet || kind.LAN {
+		flags.StringSliceVar(&f.subnets, "subnet", nil, "the subnet of the containers, such as 10.112.0.0/24; repeatable, for IPv4 and IPv6")
+	}
+	if kind.Subnet {
+		flags.BoolVar(&f.IPv6, "ipv6", false, "an IPv6 subnet, too")
+	}
+	if kind.LAN {
+		flags.StringSliceVar(&f.ranges, "range", nil, "addresses of the LAN that nobody else has, FIRST-LAST; repeatable")
+		flags.StringSliceVar(&f.gateways, "gateway", nil, "the LAN's router, to which containers have their default route; repeatable, for IPv4 and IPv6")
+		if kind.Name != "ipvlan" {
+			flags.BoolVar(&f.DHCP, "dhcp", false, "addresses from the LAN's DHCP server")
+		}
+		if kind.Name == "host-device" {
+			flags.StringVar(&f.Master, "device", "", "the network card that the container gets")
+		} else {
+			flags.StringVar(&f.Master, "master", "", "the host's link to the LAN (default that of the default route)")
+		}
+	}
+	if kind.Name == "vlan" {
+		flags.IntVar(&f.VLAN, "vlan", 0, "the number of the VLAN, 1 to 4094")
+	}
+	if kind.Name == "bridge" {
+		flags.StringVar(&f.Bridge, "bridge", "", "the bridge's name (default one that is free)")
+		flags.BoolVar(&f.Isolated, "isolated", false, "containers can't reach each other")
+	}
+	if kind.Routed {
+		flags.BoolVar(&f.NoPorts, "no-ports", false, "no published ports")
+		flags.StringVar(&f.limit, "limit", "", "what each container may send and receive a second, such as 100mbit")
+	}
+}
+
+// read reads what flags say as texts.
+func (f *newFlags) read() (err error) {
+	for _, text := range f.subnets {
+		p, err := netip.ParsePrefix(text)
+		if err != nil {
+			return usagef("--subnet %s: write a subnet, such as 10.112.0.0/24", text)
+		}
+		f.Subnets = append(f.Subnets, p)
+	}
+	for _, text := range f.ranges {
+		r, err := newnet.ParseRange(text)
+		if err != nil {
+			return err
+		}
+		f.Ranges = append(f.Ranges, r)
+	}
+	for _, text := range f.gateways {
+		a, err := netip.ParseAddr(text)
+		if err != nil {
+			return usagef("--gateway %s: write an address, such as 192.0.2.254", text)
+		}
+		f.Gateways = append(f.Gateways, a)
+	}
+	if f.limit != "" {
+		f.Limit, err = newnet.ParseRate(f.limit)
+	}
+	return err
+}
+
+// makeNetwork makes a file, shows it, and writes it. a asks for what is wanted, unless it is nil.
+func makeNetwork(cmd *cobra.Command, kind newnet.Kind, f *newFlags, a *asker) error {
+	f.Kind = kind.Name
+	if err := f.read(); err != nil {
+		return newError(err)
+	}
+	why, err := f.forRuntime(cmd.Context())
+	if err != nil {
+		return err
+	}
+	host, err := newnet.ReadHost(f.directories())
+	if err != nil {
+		return err
+	}
+	if a != nil {
+		if err := a.options(&f.Options, kind, host); err != nil {
+			return newError(err)
+		}
+	}
+	plan, err := newnet.Make(f.Options, host)
+	if err != nil {
+		return newError(err)
+	}
+	describePlan(cmd.ErrOrStderr(), plan, why)
+	if err := show(cmd, plan.Text); err != nil || f.dryRun {
+		return err
+	}
+	if !f.yes {
+		a = cmp.Or(a, newAsker(cmd))
+		if agreed, err := a.yes("Write "+plan.Path+"?", a.terminal); err != nil || !agreed {
+			return errors.Join(err, errors.New("nothing was written; to write without a question say --yes"))
+		}
+	}
+	if err := plan.Write(); err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; to try it: %s\n", plan.Path, trial(kind, plan.Name))
+	return nil
+}
+
+// trial returns the command that tries a network.
+func trial(kind newnet.Kind, name string) string {
+	if kind.Name == "vlan" || kind.Name == "host-device" { // one container at a time
+		return "cnictl run --net " + name + " -- ip address"
+	}
+	return "cnictl probe " + name
+}
+
+// forRuntime takes directory and version from the runtime that the network is for.
+func (f *newFlags) forRuntime(ctx context.Context) (why []newnet.Choice, err error) {
+	if f.runtime == "" {
+		f.CNIVersion, f.TakesOne = "1.0.0", true
+		f.ConfDir = cmp.Or(f.ConfDir, os.Getenv("NETCONFPATH"), node.DefaultConfDir)
+		return []newnet.Choice{{What: "cniVersion", Is: f.CNIVersion, Why: "all runtimes know it; with --for RUNTIME the newest that it knows"}}, nil
+	}
+	r, err := findRuntime(f.runtime)
+	if err != nil {
+		return nil, err
+	}
+	f.TakesOne = r.TakesOne
+	f.ConfDir = cmp.Or(f.ConfDir, r.ConfDir)
+	version, reason := r.CNIVersion(ctx)
+	f.CNIVersion = version
+	return []newnet.Choice{{What: "directory", Is: r.ConfDir, Why: "that of " + r.Name + ", " + r.Says()}, {What: "cniVersion", Is: version, Why: reason}}, nil
+}
+
+// findRuntime returns what is known of a runtime on this node.
+func findRuntime(name string) (runtimes.Runtime, error) {
+	if !slices.Contains(runtimes.Names(), name) {
+		return runtimes.Runtime{}, usagef("--for %s: it is one of %s", name, strings.Join(runtimes.Names(), ", "))
+	}
+	processes, err := runtimes.Processes()
+	if err != nil {
+		return runtimes.Runtime{}, err
+	}
+	return runtimes.Find(name, runtimes.Options{Processes: processes})
+}
+
+// directories returns those of networks: the one to write to, and those of the node's runtimes.
+func (f *newFlags) directories() []string {
+	dirs := []string{filepath.Clean(f.ConfDir)}
+	processes, _ := runtimes.Processes()
+	others, _ := runtimes.Here(runtimes.Options{Processes: processes}) // doctor says what is wrong with one
+	for _, r := range others {
+		if !slices.Contains(dirs, r.ConfDir) {
+			dirs = append(dirs, r.ConfDir)
+		}
+	}
+	return dirs
+}
+
+// describePlan says what was chosen, and why.
+func describePlan(w io.Writer, p *newnet.Plan, more []newnet.Choice) {
+	g := newGrid()
+	for _, c := range slices.Concat(p.Choice, more) {
+		g.add(c.What, c.Is, c.Why)
+	}
+	g.print(w)
+}
+
+// newError is an error about what somebody wants: wrong usage where that can't be.
+func newError(err error) error {
+	var wrong newnet.Wrong
+	if errors.As(err, &wrong) {
+		return usageError{err}
+	}
+	return err
+}
+
+func newAsker(cmd *cobra.Command) *asker {
+	return &asker{in: bufio.NewReader(cmd.InOrStdin()), out: cmd.ErrOrStderr(), terminal: term.IsTerminal(int(os.Stdin.Fd()))}
+}

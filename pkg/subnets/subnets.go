@@ -1,0 +1,71 @@
+// Package subnets chooses private subnets that nobody on a node has.
+package subnets
+
+import (
+	"crypto/rand"
+	"errors"
+	"net/netip"
+	"slices"
+)
+
+// pools are where IPv4 subnets come from. None is the default of a well-known program.
+var pools = parse("10.112.0.0/12", "172.20.0.0/14", "192.168.128.0/17")
+
+// usual are subnets that well-known programs have by default. A node need not have a route to them: Services have none, and bridges are
+// made with the first container.
+var usual = parse(
+	"10.96.0.0/12",                 // Kubernetes' Services
+	"10.42.0.0/16", "10.43.0.0/16", // k3s
+	"10.244.0.0/16",                  // flannel, kind
+	"10.85.0.0/16",                   // CRI-O
+	"10.88.0.0/16",                   // podman
+	"10.4.0.0/24",                    // nerdctl
+	"172.17.0.0/16", "172.18.0.0/15", // Docker
+	"172.26.64.0/20", // Nomad
+)
+
+func parse(texts ...string) (list []netip.Prefix) {
+	for _, text := range texts {
+		list = append(list, netip.MustParsePrefix(text))
+	}
+	return list
+}
+
+// Free returns a private IPv4 subnet with a prefix of this many bits, which has no address of those that are taken.
+func Free(bits int, taken []netip.Prefix) (netip.Prefix, error) {
+	taken = slices.Concat(taken, usual)
+	for _, pool := range pools {
+		for p := netip.PrefixFrom(pool.Addr(), max(bits, pool.Bits())); p.IsValid() && pool.Overlaps(p); p = next(p) {
+			if !slices.ContainsFunc(taken, p.Overlaps) {
+				return p, nil
+			}
+		}
+	}
+	return netip.Prefix{}, errors.New("no private subnet is free on this node: all have routes, addresses or networks")
+}
+
+// next returns the subnet behind a subnet, of the same size; an invalid one behind the last.
+func next(p netip.Prefix) netip.Prefix { return netip.PrefixFrom(Last(p).Next(), p.Bits()) }
+
+// Last returns the last address of a subnet.
+func Last(p netip.Prefix) netip.Addr {
+	bytes := p.Masked().Addr().AsSlice()
+	for i := p.Bits(); i < 8*len(bytes); i++ {
+		bytes[i/8] |= 1 << (7 - i%8)
+	}
+	last, _ := netip.AddrFromSlice(bytes)
+	return last
+}
+
+// FreeIPv6 returns a unique local IPv6 subnet as RFC 4193 makes them: at random, so that no two sites have the same.
+func FreeIPv6(taken []netip.Prefix) (netip.Prefix, error) {
+	const most = 100
+	for range most {
+		a := [16]byte{0xfd}
+		_, _ = rand.Read(a[1:6]) // it never fails
+		if p := netip.PrefixFrom(netip.AddrFrom16(a), 64); !slices.ContainsFunc(taken, p.Overlaps) {
+			return p, nil
+		}
+	}
+	return netip.Prefix{}, errors.New("no unique local IPv6 subnet is free on this node: something has all of fd00::/8")
+}
