@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -36,6 +37,18 @@ var guides = []guide{
 // page says is printed. `# 1` behind a command is the exit code that it has. All that the guide made has to be gone in the end.
 func TestGuides(t *testing.T) {
 	t.Parallel()
+	followed := []string{"moving/from-humanz"} // TestMoveFromHumanz does
+	for _, g := range guides {
+		followed = append(followed, g.page)
+	}
+	for _, folder := range []string{"start", "install", "moving"} {
+		pages, _ := filepath.Glob("../../docs/" + folder + "/*.md")
+		for _, page := range pages {
+			if name := folder + "/" + strings.TrimSuffix(filepath.Base(page), ".md"); !slices.Contains(followed, name) {
+				t.Errorf("nobody follows %s", page)
+			}
+		}
+	}
 	for _, g := range guides {
 		t.Run(g.page, func(t *testing.T) {
 			t.Parallel()
