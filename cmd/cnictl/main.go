@@ -70,7 +70,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newShow(), newLog(), newDoctor(),
-		newInstall(), newUninstall(), newList(), newNew(),
+		newInstall(), newUninstall(), newList(), newNew(), newLint(),
 		newProbe(), newExec(), newCapture(), newExplain(),
 		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newPurge(), newStatus(), newRepair(),
 		newBugreport(), newMetrics(), newAgent(),

@@ -1,0 +1,201 @@
+package main
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/lint"
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// linted is what lint prints with --json.
+type linted struct {
+	Files    int            `json:"files"`
+	Fixed    []lint.Finding `json:"fixed"` // by --fix; the findings are those of a second look
+	Findings []lint.Finding `json:"findings"`
+}
+
+// lintFlags are the flags of lint.
+type lintFlags struct {
+	network.Node
+	fix, node, sarif bool
+	reference        string
+}
+
+func newLint() *cobra.Command {
+	var flags lintFlags
+	cmd := &cobra.Command{
+		Use:   "lint FILE|DIR|-...",
+		Short: "Find mistakes in network configurations, before a runtime uses them",
+		Long: `Look for mistakes in network configurations: keys that no plugin has, values that
+it refuses, plugins in an order that can't work, addresses that overlap. Each
+finding has a place, a code, and says what to write there. It works on files
+alone, of cnibox's plugins and of the reference's; the files of a directory are
+compared with each other. "-" is standard input.
+
+The exit code is 1 if there is an error or a warning.
+`,
+		Example: `  cnictl lint /etc/cni/net.d
+  cnictl lint --fix 10-mynet.conflist
+  cnictl lint --node /etc/cni/net.d
+  cnictl lint --sarif networks/ > lint.sarif`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return usagef("name a file, a directory, or - for standard input")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error { return runLint(cmd, args, &flags) },
+	}
+	addNodeFlags(cmd, &flags.Node)
+	_ = cmd.Flags().MarkHidden("cache-dir")
+	addJSONFlag(cmd)
+	cmd.Flags().BoolVar(&flags.fix, "fix", false, "mend what can be mended in one way only, and look again")
+	cmd.Flags().BoolVar(&flags.node, "node", false, "compare with this node too: its plugins, links, routes and networks")
+	cmd.Flags().BoolVar(&flags.sarif, "sarif", false, "print SARIF, which code hosts and editors show")
+	cmd.Flags().StringVar(&flags.reference, "reference", "", "version of the reference plugins that the files are to work with too, such as 1.4.0")
+	cmd.MarkFlagsMutuallyExclusive("json", "sarif")
+	return cmd
+}
+
+func runLint(cmd *cobra.Command, args []string, flags *lintFlags) error {
+	inputs, err := readInputs(cmd.InOrStdin(), args)
+	if err != nil {
+		return err
+	}
+	o := lint.Options{Plugins: plugins.All, Reference: flags.reference}
+	if flags.node {
+		if o.Node, err = lint.ReadNode(cmd.Context(), filepath.SplitList(flags.BinDirs), flags.ConfDir); err != nil {
+			return err
+		}
+	}
+	out := linted{Files: len(inputs), Fixed: []lint.Finding{}}
+	if flags.fix {
+		if out.Fixed, err = fixFiles(inputs, o); err != nil {
+			return err
+		}
+	}
+	out.Findings = lint.Files(inputs, o)
+	if flags.sarif {
+		err = printSARIF(cmd, out.Findings)
+	} else {
+		err = output(cmd, out, out.describe)
+	}
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(out.Findings, func(f lint.Finding) bool { return f.Severity != lint.Info }) {
+		return commandError{exitFailed}
+	}
+	return nil
+}
+
+// readInputs reads the files, and those of the directories.
+func readInputs(stdin io.Reader, args []string) (inputs []lint.Input, err error) {
+	for _, arg := range args {
+		more := []lint.Input{{Name: arg}}
+		if arg == "-" {
+			more[0].Text, err = io.ReadAll(stdin)
+		} else {
+			more, err = lint.Read(arg)
+		}
+		if err != nil {
+			return nil, err
+		}
+		inputs = append(inputs, more...)
+	}
+	return inputs, nil
+}
+
+// fixFiles mends files, and puts the new text in place of theirs. What was read from standard input can't be written back.
+func fixFiles(inputs []lint.Input, o lint.Options) (all []lint.Finding, err error) {
+	all = []lint.Finding{}
+	for i := range inputs {
+		in := &inputs[i]
+		if in.Name == "-" {
+			return all, usagef("--fix writes files: name one in place of -")
+		}
+		text, done := lint.Fix(in.Name, in.Text, o)
+		if done == nil {
+			continue
+		}
+		if err := replaceFile(in.Name, text); err != nil {
+			return all, err
+		}
+		in.Text = text
+		all = append(all, done...)
+	}
+	return all, nil
+}
+
+// replaceFile puts a file in place of another, which is there whole at all times. A link stays a link.
+func replaceFile(path string, text []byte) error {
+	path, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return err
+	}
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(text)
+	err = cmp.Or(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
+	if err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+func printSARIF(cmd *cobra.Command, list []lint.Finding) error {
+	report, err := lint.SARIF(list, box.Version)
+	if err != nil {
+		return err
+	}
+	return printJSON(cmd, report)
+}
+
+func (l linted) describe(w io.Writer) {
+	for _, f := range l.Fixed {
+		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n    now: %s\n", harmless(f.File), f.Line, f.Column, good.Sprint("fixed"), f.Code, harmless(f.Message), harmless(f.Fix))
+	}
+	count := map[lint.Severity]int{}
+	for _, f := range l.Findings {
+		count[f.Severity]++
+		severity := string(f.Severity)
+		switch f.Severity {
+		case lint.Error:
+			severity = bad.Sprint(severity)
+		case lint.Warning:
+			severity = weak.Sprint(severity)
+		}
+		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n", harmless(f.File), f.Line, f.Column, severity, f.Code, harmless(f.Message))
+		if f.Fix != "" {
+			by := ""
+			if f.Fixable {
+				by = " (--fix writes it)"
+			}
+			fmt.Fprintf(w, "    write: %s%s\n", harmless(f.Fix), by)
+		}
+	}
+	if count[lint.Error]+count[lint.Warning] == 0 {
+		fmt.Fprintf(w, "%s; files: %d\n", good.Sprint("nothing is wrong"), l.Files)
+		return
+	}
+	fmt.Fprintf(w, "errors: %d, warnings: %d; files: %d\n", count[lint.Error], count[lint.Warning], l.Files)
+}

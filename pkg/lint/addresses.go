@@ -1,0 +1,144 @@
+package lint
+
+import (
+	"net/netip"
+	"strconv"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// pool is a range of addresses, as a configuration has it.
+type pool struct {
+	*value
+	subnet      netip.Prefix
+	first, last netip.Addr
+	set         int
+	of          *part // the plugin whose interfaces get them
+}
+
+// overlaps reports whether two ranges have addresses in common.
+func (p pool) overlaps(q pool) bool { return !p.last.Less(q.first) && !q.last.Less(p.first) }
+
+// sets returns the range sets of host-local: the range in "ipam" itself, and those of "ranges".
+func sets(ipam *part) (sets [][]*value) {
+	if ipam.get("subnet") != nil {
+		sets = append(sets, []*value{ipam.value})
+	}
+	if ranges := ipam.get("ranges"); ranges != nil {
+		for _, set := range ranges.items {
+			sets = append(sets, set.items)
+		}
+	}
+	return sets
+}
+
+// pools returns the ranges of host-local that can be read.
+func pools(p *part) (list []pool) {
+	if !p.ipam.is("host-local") {
+		return nil
+	}
+	for i, set := range sets(p.ipam) {
+		for _, o := range set {
+			subnet, err := netip.ParsePrefix(o.str("subnet"))
+			if err != nil {
+				continue
+			}
+			subnet = subnet.Masked()
+			r := pool{value: o, subnet: subnet, first: subnet.Addr(), last: lastOf(subnet), set: i, of: p}
+			if a, err := netip.ParseAddr(o.str("rangeStart")); err == nil && subnet.Contains(a) {
+				r.first = a
+			}
+			if a, err := netip.ParseAddr(o.str("rangeEnd")); err == nil && subnet.Contains(a) {
+				r.last = a
+			}
+			list = append(list, r)
+		}
+	}
+	return list
+}
+
+// lastOf returns a network's last address.
+func lastOf(p netip.Prefix) netip.Addr {
+	bytes := p.Addr().AsSlice()
+	for i := p.Bits(); i < p.Addr().BitLen(); i++ {
+		bytes[i/8] |= 0x80 >> (i % 8)
+	}
+	a, _ := netip.AddrFromSlice(bytes)
+	return a
+}
+
+// checkAddresses looks at the addresses, ranges and routes of an "ipam".
+func (f *file) checkAddresses(p *part) {
+	ranges := pools(p)
+	for _, r := range ranges {
+		f.checkRange(p, r)
+	}
+	for i, r := range ranges {
+		for _, q := range ranges[:i] {
+			if r.overlaps(q) && r.get("exclude") == nil && q.get("exclude") == nil {
+				line, _ := f.position(q.at)
+				f.report("ranges-overlap", r.get("subnet").span, "", nil, "%s has addresses of %s in line %d", r.subnet, q.subnet, line)
+			}
+		}
+	}
+	f.checkFamilies(ranges)
+	if list := p.ipam.get("addresses"); list != nil && p.ipam.is("static") {
+		for _, e := range list.items {
+			if own, err := netip.ParsePrefix(e.str("address")); err == nil {
+				f.checkGateway(p, e, own)
+			}
+		}
+	}
+	if routes := p.ipam.get("routes"); routes != nil {
+		for _, r := range routes.items {
+			if dst, err := netip.ParsePrefix(r.str("dst")); err == nil && dst != dst.Masked() {
+				f.reportHostBits(r.get("dst"), dst)
+			}
+		}
+	}
+}
+
+// checkRange looks at one range of host-local.
+func (f *file) checkRange(p *part, r pool) {
+	start, serr := netip.ParseAddr(r.str("rangeStart"))
+	end, eerr := netip.ParseAddr(r.str("rangeEnd"))
+	for _, name := range []string{"rangeStart", "rangeEnd"} {
+		if a, err := netip.ParseAddr(r.str(name)); err == nil && !r.subnet.Contains(a) {
+			f.report("range-outside", r.get(name).span, "an address of "+r.subnet.String(), nil, "%s is not in %s", a, r.subnet)
+		}
+	}
+	if serr == nil && eerr == nil && end.Less(start) && r.subnet.Contains(start) && r.subnet.Contains(end) {
+		s, e := r.get("rangeStart"), r.get("rangeEnd")
+		f.report("range-exchanged", s.span, strconv.Quote(end.String()), []edit{{s.at, s.end, string(f.Text[e.at:e.end])}, {e.at, e.end, string(f.Text[s.at:s.end])}},
+			"%s, the first address, is behind %s, the last", start, end)
+	}
+	f.checkGateway(p, r.value, r.subnet)
+	if room := r.subnet.Addr().BitLen() - r.subnet.Bits(); room < 2 {
+		f.report("only-cnibox", r.get("subnet").span, "", nil, "%s is too small for the reference host-local: it wants at least four addresses", r.subnet)
+	}
+}
+
+// checkGateway looks whether the container can reach its gateway. By ptp it can reach any, and an ipvlan of layer 3 needs none.
+func (f *file) checkGateway(p *part, o *value, subnet netip.Prefix) {
+	gateway, err := netip.ParseAddr(o.str("gateway"))
+	if err != nil || subnet.Contains(gateway) || p.is("ptp", "flannel", "dummy") || p.is("ipvlan") && strings.HasPrefix(p.str("mode"), "l3") || p.plugin == nil {
+		return
+	}
+	f.report("gateway-outside", o.get("gateway").span, "an address of "+subnet.Masked().String(), nil, "%s is not in %s", gateway, subnet.Masked())
+}
+
+// checkFamilies looks for several addresses of one family, which old versions of CNI don't have.
+func (f *file) checkFamilies(ranges []pool) {
+	if !plugin.KnownVersion(f.network.version) || plugin.AtLeast(f.network.version, "0.3.0") {
+		return
+	}
+	for i, r := range ranges {
+		for _, q := range ranges[:i] {
+			if r.set != q.set && r.subnet.Addr().Is4() == q.subnet.Addr().Is4() {
+				f.report("version-too-old", f.network.at, `"1.0.0"`, nil, "two addresses of one family need a cniVersion of 0.3.0 or newer, and the network has %s", f.network.version)
+				return
+			}
+		}
+	}
+}

@@ -1,0 +1,202 @@
+package lint
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// checkPlugin looks at the type: whether it is known, and whether it may stand there.
+func (f *file) checkPlugin(p *part, isIPAM bool) {
+	t := p.get("type")
+	switch {
+	case t != nil && t.kind != '"':
+		f.report("wrong-type", t.span, "", nil, "\"type\" has to be a string, and is %s", t.describe())
+	case p.named == "":
+		f.report("type-missing", p.typed, `"type": "…"`, nil, "there is no \"type\": nobody knows which plugin to run")
+	case p.plugin == nil:
+		if like := nearestWord(p.named, f.kinds(isIPAM)); like != "" {
+			f.report("misspelled-plugin", p.typed, strconv.Quote(like), nil, "cnibox has no plugin %q; did you mean %q?", cut(p.named), like)
+		} else {
+			f.report("unknown-plugin", p.typed, "", nil, "%q is no plugin of cnibox: its keys are not checked", cut(p.named))
+		}
+	case isIPAM && p.plugin.Kind != plugin.IPAM:
+		f.report("wrong-kind", p.typed, "one of "+strings.Join(f.kinds(true), ", "), nil, "%s hands out no addresses: it can't be in \"ipam\"", p.kind)
+	case !isIPAM && p.plugin.Kind == plugin.IPAM:
+		f.report("wrong-kind", p.typed, fmt.Sprintf(`"ipam": {"type": %q, …} in a plugin that makes an interface`, p.named), nil, "%s hands out addresses: it can't be in the list", p.kind)
+	}
+}
+
+// kinds returns the names of the plugins that may stand somewhere.
+func (f *file) kinds(isIPAM bool) (names []string) {
+	for _, row := range f.options.Plugins {
+		if (row.Kind == plugin.IPAM) == isIPAM {
+			names = append(names, row.Name)
+		}
+	}
+	return names
+}
+
+// makers are the plugins that make the container's interface, whatever stands before them.
+var makers = []string{"bridge", "ptp", "macvlan", "vlan", "host-device", "dummy", "tap", "flannel", "contivk8s"}
+
+// checkChain looks at the plugins' order, and at what one of them needs of another.
+func (f *file) checkChain() {
+	f.checkOrder(f.network.chain, nil)
+	for _, p := range f.network.all() {
+		f.checkExclusive(p)
+		f.checkAddressUse(p)
+	}
+}
+
+func (f *file) checkOrder(chain, before []*part) {
+	for i, p := range chain {
+		earlier := append(slices.Clone(before), chain[:i]...)
+		made := slices.IndexFunc(earlier, func(e *part) bool { return e.is(makers...) })
+		switch {
+		case p.plugin != nil && p.plugin.Chained && len(earlier) == 0:
+			f.report("chained-first", p.typed, "a plugin that makes an interface, such as bridge, before it", nil, "%s changes what a plugin before it has made, and is the first", p.kind)
+		case p.is(makers...) && made >= 0:
+			f.report("second-main", p.typed, "another network for one of the two", nil, "%s makes the container's interface, which %s has made already", p.kind, earlier[made].kind)
+		case p.is("ipvlan") && len(earlier) == 0 && (p.ipam == nil || p.ipam.named == ""):
+			f.report("ipam-missing", p.typed, `"ipam": {"type": "host-local", …}`, nil, "ipvlan needs addresses: it has no MAC address of its own")
+		}
+		f.checkOrder(p.chain, earlier)
+	}
+}
+
+// checkCapabilities compares what a plugin asks the runtime for with what it reads.
+func (f *file) checkCapabilities(p *part, set keys.Set) {
+	if p.is("flannel", "chain", "contivk8s") || p.filledIn {
+		return
+	}
+	var read []string
+	for _, k := range set.Runtime {
+		read = append(read, k.Name)
+	}
+	certain := true
+	if p.ipam != nil {
+		ipam, known := p.ipam.table()
+		certain = known
+		for _, k := range ipam.Runtime {
+			read = append(read, k.Name)
+		}
+	}
+	misspelled := ""
+	asked := p.get("capabilities")
+	if asked != nil && asked.kind == '{' {
+		for i := range asked.members {
+			m := &asked.members[i]
+			if slices.Contains(read, m.name) || isNote(m.name) || m.value.kind != 't' {
+				continue
+			}
+			if like := nearestWord(m.name, read); like != "" {
+				misspelled = like
+				f.report("misspelled-capability", m.key, strconv.Quote(like), f.rename(asked, m, like), "no runtime knows the capability %q; did you mean %q?", m.name, like)
+			} else if certain {
+				f.report("unread-capability", m.key, "", nil, "%s does not read the capability %q", p.kind, m.name)
+			}
+		}
+	}
+	f.checkNeeded(p, misspelled)
+}
+
+// checkNeeded looks for capabilities without which a plugin does nothing.
+func (f *file) checkNeeded(p *part, misspelled string) {
+	has := func(name string) bool {
+		return p.get("capabilities").on(name) || p.get("runtimeConfig").get(name) != nil || misspelled == name
+	}
+	need := func(name, instead string) {
+		fix, edits := fmt.Sprintf(`"capabilities": {%q: true}`, name), []edit(nil)
+		if p.member("capabilities") == nil && p.typed.end > p.typed.at+1 {
+			edits = []edit{{p.typed.end, p.typed.end, ", " + fix}}
+		}
+		f.report("capability-missing", p.typed, fix, edits, "%s does not ask the runtime for %q%s: it does nothing", p.kind, name, instead)
+	}
+	switch {
+	case p.is("portmap") && !has("portMappings"):
+		need("portMappings", "")
+	case p.is("bandwidth") && !has("bandwidth") && !slices.ContainsFunc(limits, func(k string) bool { return p.member(k) != nil }):
+		need("bandwidth", ", and has no rate")
+	case p.is("host-device") && !has("deviceID") && !slices.ContainsFunc(deviceKeys, func(k string) bool { return p.str(k) != "" }):
+		f.report("device-missing", p.typed, `"device": "eth1"`, nil, "host-device is not told which device to take")
+	}
+}
+
+var deviceKeys = []string{"device", "hwaddr", "kernelpath", "pciBusID"}
+
+// checkExclusive looks for keys that can't be used together.
+func (f *file) checkExclusive(p *part) {
+	both := func(a, b string, clash bool) {
+		if clash {
+			f.report("keys-exclude", p.member(b).key, "one of the two", nil, "%s can't have both %q and %q", p.kind, a, b)
+		}
+	}
+	switch {
+	case p.is("bridge"):
+		both("hairpinMode", "promiscMode", p.on("hairpinMode") && p.on("promiscMode"))
+		both("disableContainerInterface", "ipam", p.on("disableContainerInterface") && p.ipam != nil && p.ipam.named != "")
+	case p.is("portmap"):
+		both("markMasqBit", "externalSetMarkChain", p.member("markMasqBit") != nil && p.str("externalSetMarkChain") != "")
+	}
+}
+
+// checkIPAM looks at the object "ipam", and whether there has to be one.
+func (f *file) checkIPAM(p *part, known bool, own keys.Table) {
+	k := own.Find("ipam")
+	switch {
+	case p.ipam == nil || p.ipam.named == "" && len(p.ipam.members) == 0:
+		if k != nil && k.Required && !p.filledIn {
+			f.report("ipam-missing", p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses, and has no \"ipam\"", p.kind)
+		}
+		return
+	case known && k == nil && p.ipam.named != "" && !p.is("chain"):
+		f.report("ipam-ignored", p.member("ipam").key, "nothing, or move it to the plugin that makes the interface", nil, "%s does not read \"ipam\"", p.kind)
+		return
+	}
+	f.checkPlugin(p.ipam, true)
+	set, known := p.ipam.table()
+	if !known || p.ipam.plugin.Kind != plugin.IPAM {
+		return
+	}
+	table := f.within(p.ipam, set.Own, keys.Table{{Name: "type", Type: keys.String}})
+	f.checkKeys(p.ipam.value, table, p.ipam.kind)
+	f.checkBelow(p.ipam.value, table, p.ipam.kind)
+	f.checkSchema(p.ipam.value, table)
+	f.checkOrigin(p.ipam.value, table, p.ipam.kind)
+	f.checkAddresses(p)
+}
+
+// checkAddressUse looks for keys that need addresses or routes, and don't have them.
+func (f *file) checkAddressUse(p *part) {
+	if !p.is("bridge", "ptp") || p.filledIn {
+		return
+	}
+	if p.ipam == nil || p.ipam.named == "" {
+		for _, name := range []string{"isGateway", "isDefaultGateway", "ipMasq"} {
+			if p.is("bridge") && p.on(name) {
+				f.report("needs-ipam", p.member(name).key, `"ipam": {"type": "host-local", …}`, nil, "%q does nothing without \"ipam\"", name)
+			}
+		}
+		return
+	}
+	routes := p.ipam.get("routes")
+	switch {
+	case p.on("ipMasq") && p.ipam.is("host-local", "static") && !p.on("isDefaultGateway") && (routes == nil || len(routes.items) == 0):
+		fix := `"routes": [{"dst": "0.0.0.0/0"}] in "ipam"`
+		if p.is("bridge") {
+			fix = `"isDefaultGateway": true`
+		}
+		f.report("no-default-route", p.member("ipMasq").key, fix, nil, "what goes out is masqueraded, but the container has no route out")
+	case p.on("isDefaultGateway") && routes != nil:
+		for _, r := range routes.items {
+			if dst := r.str("dst"); (dst == "0.0.0.0/0" || dst == "::/0") && r.get("gw") == nil {
+				f.report("default-route-twice", r.get("dst").span, `nothing, or "gw" with the gateway`, nil, "\"isDefaultGateway\" makes the route to %s already", dst)
+			}
+		}
+	}
+}

@@ -1,0 +1,100 @@
+package lint
+
+import (
+	"slices"
+	"strings"
+)
+
+// limits are bandwidth's keys, in bits.
+var limits = []string{"ingressRate", "ingressBurst", "egressRate", "egressBurst"}
+
+const (
+	usualMTU     = 1500
+	linkHeader   = 14    // bytes of an Ethernet header
+	leastMTU6    = 1280  // RFC 8200
+	modem        = 56000 // bits a second
+	bitsOfOctets = 8
+)
+
+// checkLimits looks at rates, bursts and MTUs.
+func (f *file) checkLimits(p *part) {
+	if mtu, set := p.num("mtu"); set && mtu >= 68 && mtu < leastMTU6 && f.hasIPv6(p) {
+		f.report("mtu-too-small", p.get("mtu").span, "1280 or more", nil, "IPv6 does not work with an MTU of %d", mtu)
+	}
+	if !p.is("bandwidth") {
+		return
+	}
+	for _, direction := range []string{"ingress", "egress"} {
+		rate, _ := p.num(direction + "Rate")
+		burst, _ := p.num(direction + "Burst")
+		packet := f.largestPacket()
+		switch {
+		case rate > 0 && burst == 0:
+			f.report("missing-key", p.member(direction+"Rate").key, `"`+direction+`Burst": …`, nil, "%sRate needs %sBurst: how much may pass at once", direction, direction)
+		case rate == 0 && burst > 0:
+			f.report("missing-key", p.member(direction+"Burst").key, `"`+direction+`Rate": …`, nil, "%sBurst needs %sRate", direction, direction)
+		case burst > 0 && burst < packet:
+			f.report("burst-too-small", p.get(direction+"Burst").span, "at least the packet's size in bits", nil, "a burst of %d bits is less than one packet of %d bits: none of that size passes", burst, packet)
+		}
+		if rate >= bitsOfOctets && rate < modem && burst > 0 {
+			f.report("rate-too-low", p.get(direction+"Rate").span, "the rate in bits a second", nil, "%d bits a second is less than a modem's; are these bytes, or kilobits?", rate)
+		}
+	}
+}
+
+// largestPacket returns the bits of the largest packet on the network's interfaces.
+func (f *file) largestPacket() int {
+	mtu := usualMTU
+	for _, p := range f.network.chain {
+		if n, set := p.num("mtu"); set && n >= 68 && p.is("bridge", "ptp", "tuning") {
+			mtu = n
+		}
+	}
+	return (mtu + linkHeader) * bitsOfOctets
+}
+
+// hasIPv6 reports whether a plugin's interfaces get IPv6 addresses, as far as the configuration says it.
+func (f *file) hasIPv6(p *part) bool {
+	has := func(q *part) bool {
+		if q.ipam == nil {
+			return false
+		}
+		if list := q.ipam.get("addresses"); list != nil && slices.ContainsFunc(list.items, func(e *value) bool { return strings.Contains(e.str("address"), ":") }) {
+			return true
+		}
+		return slices.ContainsFunc(pools(q), func(r pool) bool { return r.subnet.Addr().Is6() })
+	}
+	return has(p) || p.is("tuning") && slices.ContainsFunc(f.network.chain, has)
+}
+
+// checkSafety looks for settings that take away a protection.
+func (f *file) checkSafety(p *part) {
+	onBridge := slices.ContainsFunc(f.network.chain, func(e *part) bool { return e.is("bridge") })
+	if p.is("bridge") && p.on("acceptRA") {
+		f.report("unsafe-setting", p.member("acceptRA").key, "nothing", nil, "any container of the bridge can pretend to be the others' IPv6 router")
+	}
+	sysctls := p.get("sysctl")
+	if !p.is("tuning") || sysctls == nil {
+		return
+	}
+	for i := range sysctls.members {
+		m := &sysctls.members[i]
+		name := strings.ReplaceAll(m.name, "/", ".")
+		name = name[strings.LastIndexByte(name, '.')+1:]
+		on := m.value.text != "0"
+		why := ""
+		switch {
+		case name == "accept_ra" && on && onBridge:
+			why = "any container of the bridge can pretend to be this one's IPv6 router"
+		case name == "route_localnet" && on:
+			why = "others on the network can reach what listens on 127.0.0.1"
+		case name == "accept_source_route" && on && m.value.text != "-1":
+			why = "who sends a packet chooses its way, past filters"
+		case name == "accept_redirects" && on && onBridge:
+			why = "any container of the bridge can redirect this one's packets to itself"
+		}
+		if why != "" {
+			f.report("unsafe-setting", m.key, "nothing", nil, "%s: %s", m.name, why)
+		}
+	}
+}

@@ -1,0 +1,206 @@
+package lint
+
+import (
+	"context"
+	"net/netip"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/keys"
+)
+
+// Node is what is compared of this node.
+type Node struct {
+	Plugins  func(name string) *Installed // nil if there is no such plugin
+	Links    map[string]int               // MTUs by name
+	Routes   []Route
+	Networks []Input // the files of the node's directory of networks
+}
+
+// Installed is a plugin in one of the directories.
+type Installed struct {
+	Path    string
+	Version string // of the reference plugins that it is like, "" if it does not say
+	Ours    bool
+}
+
+// Route is a route of the host that leads to some addresses only.
+type Route struct {
+	To   netip.Prefix
+	Link string
+}
+
+// ReadNode looks at this node.
+func ReadNode(ctx context.Context, binDirs []string, confDir string) (*Node, error) {
+	n := &Node{Links: map[string]int{}}
+	known := map[string]*Installed{}
+	n.Plugins = func(name string) *Installed {
+		if _, asked := known[name]; !asked {
+			known[name] = lookUp(ctx, binDirs, name)
+		}
+		return known[name]
+	}
+	links, err := netlink.LinkList()
+	if err != nil {
+		return nil, err
+	}
+	names := map[int]string{}
+	for _, l := range links {
+		n.Links[l.Attrs().Name], names[l.Attrs().Index] = l.Attrs().MTU, l.Attrs().Name
+	}
+	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range routes {
+		if r.Dst == nil || r.LinkIndex == 0 || r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast() {
+			continue
+		}
+		if ones, _ := r.Dst.Mask.Size(); ones > 0 {
+			a, _ := netip.AddrFromSlice(r.Dst.IP)
+			n.Routes = append(n.Routes, Route{netip.PrefixFrom(a.Unmap(), ones), names[r.LinkIndex]})
+		}
+	}
+	if n.Networks, err = Read(confDir); os.IsNotExist(err) {
+		err = nil
+	}
+	return n, err
+}
+
+// says is what a plugin prints that is called without a command.
+var says = regexp.MustCompile(`plugin (?:[a-z-]+ )?v?(\d+\.\d+\.\d+)(\+cnibox)?`)
+
+// lookUp finds a plugin as runtimes do, and asks it for its version. A plugin that is called without a command changes nothing.
+func lookUp(ctx context.Context, dirs []string, name string) *Installed {
+	for _, dir := range dirs {
+		path := filepath.Join(dir, name)
+		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || name != filepath.Base(name) {
+			continue
+		}
+		i := &Installed{Path: path}
+		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+		defer cancel()
+		cmd := exec.CommandContext(ctx, path)
+		cmd.Env = []string{}
+		text, _ := cmd.CombinedOutput() // one that fails has said nothing either
+		if m := says.FindStringSubmatch(string(text)); m != nil {
+			i.Version, i.Ours = m[1], m[2] != ""
+		}
+		return i
+	}
+	return nil
+}
+
+// checkNode compares a file with the node.
+func (f *file) checkNode() {
+	if f.network == nil {
+		return
+	}
+	for _, p := range f.network.all() {
+		f.checkInstalled(p)
+		if p.ipam != nil {
+			f.checkInstalled(p.ipam)
+		}
+		f.checkMaster(p)
+	}
+	f.checkRoutes()
+}
+
+func (f *file) checkInstalled(p *part) {
+	if p.named == "" || p.filledIn {
+		return
+	}
+	i := f.options.Node.Plugins(p.named)
+	if i == nil {
+		f.report("plugin-not-installed", p.typed, "", nil, "%q is in none of the directories of plugins", cut(p.named))
+		return
+	}
+	set, known := p.table()
+	if !known || i.Version == "" {
+		return
+	}
+	f.checkAge(p.value, set.Own, p.kind, i)
+}
+
+// checkAge looks for keys that an installed plugin does not have yet, or never will.
+func (f *file) checkAge(v *value, table keys.Table, who string, i *Installed) {
+	for at := range v.members {
+		m := &v.members[at]
+		k := fold(table, m.name)
+		if k == nil || m.value.kind == 'n' {
+			continue
+		}
+		switch {
+		case k.Since == keys.Ours && !i.Ours:
+			f.report("plugin-older", m.key, "", nil, "%s is the reference plugin, and does not read %q", i.Path, k.Name)
+		case k.Since != keys.Ours && k.Since != "" && !i.Ours && newer(k.Since, i.Version):
+			f.report("plugin-older", m.key, "", nil, "%s has version %s, and %q came with %s", i.Path, i.Version, k.Name, k.Since)
+		}
+		for _, o := range objectsIn(m.value) {
+			f.checkAge(o, k.Keys, who, i)
+		}
+	}
+}
+
+// checkMaster looks at the links that a plugin works on.
+func (f *file) checkMaster(p *part) {
+	name := "master"
+	switch {
+	case p.is("host-device"):
+		name = "device"
+	case !p.is("macvlan", "ipvlan", "vlan"):
+		return
+	}
+	link := p.str(name)
+	if link == "" || p.on("linkInContainer") {
+		return
+	}
+	most, there := f.options.Node.Links[link]
+	if !there {
+		f.report("master-missing", p.get(name).span, "", nil, "this node has no link %q", link)
+	} else if mtu, set := p.num("mtu"); set && mtu > most && p.is("macvlan", "vlan") {
+		f.report("mtu-above-master", p.get("mtu").span, "", nil, "%s has an MTU of %d, and %d is more", link, most, mtu)
+	}
+}
+
+// checkRoutes looks for routes that lead a network's addresses elsewhere.
+func (f *file) checkRoutes() {
+	for _, r := range f.network.routed() {
+		own := func(route Route) bool {
+			return r.bridge != "" && strings.HasPrefix(route.Link, r.bridge) || r.bridge == "" && strings.HasPrefix(route.Link, "veth")
+		}
+		at := slices.IndexFunc(f.options.Node.Routes, func(route Route) bool { return route.To.Overlaps(r.subnet) && !own(route) })
+		if at >= 0 {
+			route := f.options.Node.Routes[at]
+			f.report("route-overlap", r.get("subnet").span, "another subnet", nil, "%s has addresses of %s, which this node has a route to, by %s", r.subnet, route.To, route.Link)
+		}
+	}
+}
+
+// others reads the networks of the node that are not looked at themselves.
+func (n *Node) others(inputs []Input, o Options) (files []*file) {
+	for _, in := range n.Networks {
+		same := func(other Input) bool {
+			a, err := os.Stat(in.Name)
+			b, err2 := os.Stat(other.Name)
+			return in.Name == other.Name || err == nil && err2 == nil && os.SameFile(a, b)
+		}
+		if slices.ContainsFunc(inputs, same) {
+			continue
+		}
+		f := read(in, o)
+		if f.top != nil && isRead(in.Name) {
+			f.readNetwork(f.isSingle())
+		}
+		files = append(files, f)
+	}
+	return files
+}

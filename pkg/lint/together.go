@@ -1,0 +1,108 @@
+package lint
+
+import (
+	"cmp"
+	"path/filepath"
+	"slices"
+)
+
+// checkTogether compares the networks of a directory with each other.
+func checkTogether(files []*file) {
+	var list []*file
+	for _, f := range files {
+		if f.network != nil && isRead(f.Name) {
+			list = append(list, f)
+		}
+	}
+	for i, f := range files {
+		for _, before := range files[:i] {
+			if f.network != nil && before.network != nil {
+				f.checkSubnets(before)
+			}
+		}
+	}
+	checkFirst(list)
+	slices.SortStableFunc(list, func(a, b *file) int { // the order in which libcni looks for a name
+		return cmp.Or(cmp.Compare(order(a.Name), order(b.Name)), cmp.Compare(filepath.Base(a.Name), filepath.Base(b.Name)))
+	})
+	for i, f := range list {
+		for _, before := range list[:i] {
+			if f.network.name != "" && f.network.name == before.network.name && filepath.Dir(f.Name) == filepath.Dir(before.Name) {
+				f.report("network-name-twice", f.network.named, "another name", nil, "%s has a network %q too, which comes first: this one does nothing", filepath.Base(before.Name), f.network.name)
+				break
+			}
+		}
+	}
+}
+
+// order returns where libcni looks for a file: lists first.
+func order(name string) int {
+	if isListName(name) {
+		return 0
+	}
+	return 1
+}
+
+// isRead reports whether libcni reads a file of this name in a directory.
+func isRead(name string) bool {
+	return slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(name))
+}
+
+// checkFirst says of each network but the first that Kubernetes' runtimes don't use it.
+func checkFirst(list []*file) {
+	first := map[string]*file{}
+	for _, f := range list {
+		dir := filepath.Dir(f.Name)
+		if first[dir] == nil || filepath.Base(f.Name) < filepath.Base(first[dir].Name) {
+			first[dir] = f
+		}
+	}
+	for _, f := range list {
+		if of := first[filepath.Dir(f.Name)]; of != f && f.InDir {
+			f.report("sorts-behind", f.network.named, "", nil, "of this directory Kubernetes' runtimes use %s, not this one", filepath.Base(of.Name))
+		}
+	}
+}
+
+// routed is the addresses that a network's containers get through this node.
+type routed struct {
+	pool
+	bridge string // "" is ptp
+}
+
+// routed returns what the node is the gateway of. On other networks the segment may well have the same addresses.
+func (n *network) routed() (list []routed) {
+	for _, p := range n.all() {
+		switch {
+		case p.is("ptp"):
+			for _, r := range pools(p) {
+				list = append(list, routed{r, ""})
+			}
+		case p.is("bridge") && (p.on("isGateway") || p.on("isDefaultGateway")):
+			for _, r := range pools(p) {
+				list = append(list, routed{r, cmp.Or(p.str("bridge"), "cni0")})
+			}
+		}
+	}
+	return list
+}
+
+// checkSubnets compares the addresses with those of another file's network.
+func (f *file) checkSubnets(other *file) {
+	for _, r := range f.network.routed() {
+		for _, q := range other.network.routed() {
+			where := r.get("subnet").span
+			line, _ := other.position(q.get("subnet").at)
+			sameBridge := r.bridge != "" && r.bridge == q.bridge
+			switch {
+			case sameBridge && r.subnet == q.subnet && !r.overlaps(q.pool):
+			case f.network.name == other.network.name: // libcni takes one of them
+			case r.subnet.Overlaps(q.subnet):
+				f.report("subnets-overlap", where, "another subnet", nil, "%s has addresses of %s, which network %q has (%s:%d)", r.subnet, q.subnet, other.network.name, other.Name, line)
+			case sameBridge && r.subnet.Addr().Is4() == q.subnet.Addr().Is4() && !r.of.on("forceAddress"):
+				f.report("bridge-shared", where, "another \"bridge\"", nil, "the bridge %s is to have a gateway in %s, and network %q gives it one in %s (%s:%d)",
+					r.bridge, r.subnet, other.network.name, q.subnet, other.Name, line)
+			}
+		}
+	}
+}
