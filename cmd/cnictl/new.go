@@ -43,23 +43,22 @@ flags: cnictl new KIND --help.`,
 		Example: `  cnictl new bridge web
   cnictl new bridge --for containerd --ipv6 --yes
   cnictl new macvlan lan --range 192.0.2.200-192.0.2.219 --dry-run`,
-		Args: func(_ *cobra.Command, args []string) error {
-			var names []string
-			for _, k := range newnet.Kinds {
-				names = append(names, k.Name)
-			}
-			if len(args) > 0 {
-				return usagef("there is no kind of network %q: it is one of %s", args[0], strings.Join(names, ", "))
-			}
-			return nil
-		},
 	}
+	var names []string
 	for _, kind := range newnet.Kinds {
+		names = append(names, kind.Name)
 		cmd.AddCommand(newKind(kind))
+	}
+	cmd.FParseErrWhitelist.UnknownFlags = true // each is a kind's, and the kind is what is wrong
+	cmd.Args = func(_ *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return usagef("there is no kind of network %q: it is one of %s", args[0], strings.Join(names, ", "))
+		}
+		return nil
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !term.IsTerminal(int(os.Stdin.Fd())) {
-			return cmd.Help()
+			return usagef("say which kind of network it shall be, one of %s", strings.Join(names, ", "))
 		}
 		a := newAsker(cmd)
 		kind, err := a.kind()

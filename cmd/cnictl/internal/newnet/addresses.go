@@ -137,14 +137,17 @@ func Suggest(master *Link, h *Host) (lan netip.Prefix, r Range) {
 	if !lan.IsValid() {
 		return lan, r
 	}
-	size := min(20, 1<<(32-lan.Bits())/4)
+	taken := append([]netip.Addr{}, h.Gateways...)
+	for _, own := range master.Addresses {
+		taken = append(taken, own.Addr())
+	}
 	r.Last = subnets.Last(lan).Prev() // the very last is the broadcast address
-	for r.First = r.Last; size > 1; size-- {
-		before := r.First.Prev()
-		if slices.Contains(h.Gateways, before) || slices.ContainsFunc(master.Addresses, func(p netip.Prefix) bool { return p.Addr() == before }) {
-			break
-		}
-		r.First = before
+	for slices.Contains(taken, r.Last) {
+		r.Last = r.Last.Prev()
+	}
+	r.First = r.Last
+	for size := min(20, 1<<(32-lan.Bits())/4); size > 1 && !slices.Contains(taken, r.First.Prev()); size-- {
+		r.First = r.First.Prev()
 	}
 	return lan, r
 }

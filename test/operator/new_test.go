@@ -1,0 +1,338 @@
+package operator
+
+import (
+	"encoding/json"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// newNetwork has cnictl make a network that is called new.
+func (o *operator) newNetwork(kind string, args ...string) (printed string) {
+	o.Helper()
+	return o.must(append([]string{"new", kind, "new", "--yes"}, args...)...)
+}
+
+// TestNew makes a network of each kind, and tries it with packets.
+func TestNew(t *testing.T) {
+	t.Parallel()
+	lan := []string{"--range", "192.0.2.100-192.0.2.119"}
+	for _, kind := range []struct {
+		name  string
+		args  []string
+		works []string // tests of probe
+		needs netlab.Feature
+	}{
+		{name: "bridge", args: []string{"--ipv6", "--limit", "100mbit"}, works: []string{"a to b, TCP", "a to the outside, ping", "published port, from the host, TCP", "published port, from b itself, UDP"}, needs: netlab.Shaping},
+		{name: "bridge", args: []string{"--for", "containerd"}, works: []string{"a to b, UDP", "a to the outside, ping", "published port, from a, TCP"}},
+		{name: "ptp", args: []string{"--ipv6"}, works: []string{"a to b, TCP", "a to the outside, ping", "published port, from a, TCP"}},
+		{name: "macvlan", args: lan, works: []string{"a to b, TCP", "a to its gateway, ping", "a to the outside, ping"}},
+		{name: "ipvlan", args: lan, works: []string{"a to b, TCP", "a to its gateway, ping", "a to the outside, ping"}, needs: netlab.IPVLAN},
+	} {
+		t.Run(strings.Join(append([]string{kind.name}, kind.args...), " "), func(t *testing.T) {
+			t.Parallel()
+			if kind.needs.Name != "" {
+				netlab.Need(t, kind.needs)
+			}
+			o := newOperator(t)
+			made := o.newNetwork(kind.name, kind.args...)
+			code, printed := o.cnictl(append([]string{"probe", "new", "--to", netlab.OutsideIPv4}, patience...)...)
+			if code != 0 || strings.Contains(printed, "failed") {
+				t.Errorf("exit code %d\n%s\n%s", code, made, printed)
+			}
+			for _, test := range kind.works {
+				_, after, _ := strings.Cut(printed, test+" ")
+				if line, _, _ := strings.Cut(after, "\n"); !strings.Contains(line, "ok") {
+					t.Errorf("%q does not work:\n%s\n%s", test, made, printed)
+				}
+			}
+		})
+	}
+}
+
+// TestNewVLAN reaches another machine in the VLAN.
+func TestNewVLAN(t *testing.T) {
+	t.Parallel()
+	netlab.Need(t, netlab.VLAN)
+	host, outside := node(t)
+	o := &operator{t, host}
+	outside.MustRun(t, "sh", "-ec", "ip link add link uplink0 name uplink0.7 type vlan id 7; ip address add 10.7.0.1/24 dev uplink0.7; ip link set uplink0.7 up")
+	o.newNetwork("vlan", "--vlan", "7", "--subnet", "10.7.0.0/24", "--range", "10.7.0.100-10.7.0.109", "--gateway", "10.7.0.1")
+	if printed := o.must("run", "--net", "new", "--", "ping", "-c", "1", "-W", "10", "10.7.0.1"); !strings.Contains(printed, "10.7.0.100") {
+		t.Error(printed)
+	}
+	if code, printed := o.cnictl("new", "vlan", "--vlan", "7", "--subnet", "10.8.0.0/24", "--yes"); code != 1 || !strings.Contains(printed, "network new") {
+		t.Errorf("the same VLAN again: exit code %d\n%s", code, printed)
+	}
+	host.MustRun(t, "ip", "link", "add", "link", "uplink0", "name", "mine", "type", "vlan", "id", "8")
+	if code, printed := o.cnictl("new", "vlan", "--vlan", "8", "--subnet", "10.8.0.0/24", "--yes"); code != 1 || !strings.Contains(printed, "cnictl new macvlan --master mine") {
+		t.Errorf("the host's VLAN: exit code %d\n%s", code, printed)
+	}
+}
+
+// TestNewHostDevice gives a container a link that leads to another machine.
+func TestNewHostDevice(t *testing.T) {
+	t.Parallel()
+	host, _ := node(t)
+	o := &operator{t, host}
+	host.MustRun(t, "sh", "-ec", "ip link add spare0 type veth peer name far0; ip address add 10.9.0.1/24 dev far0; ip link set far0 up")
+	o.newNetwork("host-device", "--device", "spare0", "--subnet", "10.9.0.0/24", "--gateway", "10.9.0.1")
+	if printed := o.must("run", "--net", "new", "--", "ping", "-c", "1", "-W", "10", "10.9.0.1"); !strings.Contains(printed, "10.9.0.2") {
+		t.Error(printed)
+	}
+	for _, refused := range []struct{ device, says string }{{"uplink0", "the host would lose its network"}, {"far0", "the host uses it with the address 10.9.0.1/24"}, {"eth7", "there is no such link"}} {
+		if code, printed := o.cnictl("new", "host-device", "--device", refused.device, "--yes"); code == 0 || !strings.Contains(printed, refused.says) {
+			t.Errorf("%s: exit code %d\n%s", refused.device, code, printed)
+		}
+	}
+}
+
+// TestNewInside makes networks whose links lead nowhere, and looks at what the container gets.
+func TestNewInside(t *testing.T) {
+	t.Parallel()
+	for _, kind := range []struct {
+		name  string
+		needs netlab.Feature
+	}{{name: "dummy", needs: netlab.Dummy}, {name: "tap"}} {
+		t.Run(kind.name, func(t *testing.T) {
+			t.Parallel()
+			if kind.needs.Name != "" {
+				netlab.Need(t, kind.needs)
+			}
+			o := newOperator(t)
+			o.newNetwork(kind.name, "--subnet", "10.9.0.0/24")
+			if printed := o.must("run", "--net", "new", "--", "ping", "-c", "1", "-W", "10", "10.9.0.2"); !strings.Contains(printed, "1 received") {
+				t.Error(printed)
+			}
+		})
+	}
+}
+
+// TestNewFlannel gives a container an address of the subnet that flannel's daemon has written.
+func TestNewFlannel(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.newNetwork("flannel")
+	o.host.Feed(t, "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n", "sh", "-c", "mkdir -p /run/flannel; cat >/run/flannel/subnet.env")
+	o.must("run", "--net", "new", "--", "ping", "-c", "1", "-W", "10", "10.244.3.1")
+}
+
+// made returns what is of interest in the file of a network.
+func (o *operator) made(file string) (subnet, bridge, version string) {
+	o.Helper()
+	var list struct {
+		CNIVersion string
+		Plugins    []struct {
+			Bridge string
+			IPAM   struct{ Ranges [][]struct{ Subnet string } }
+		}
+	}
+	if err := json.Unmarshal([]byte(o.host.MustRun(o, "cat", file)), &list); err != nil {
+		o.Fatal(err)
+	}
+	return list.Plugins[0].IPAM.Ranges[0][0].Subnet, list.Plugins[0].Bridge, list.CNIVersion
+}
+
+// TestNewCollides chooses what nobody on the node has.
+func TestNewCollides(t *testing.T) {
+	t.Parallel()
+	for _, taken := range []struct{ name, by, subnet, bridge string }{
+		{"nothing", "true", "10.112.0.0/24", "br-cni0"},
+		{"an address", "ip address add 10.112.0.7/22 dev uplink0", "10.112.4.0/24", "br-cni0"},
+		{"a route", "ip route add 10.112.0.0/25 via 192.0.2.254", "10.112.1.0/24", "br-cni0"},
+		{"a route of another table", "ip route add 10.112.0.0/16 via 192.0.2.254 table 77", "10.113.0.0/24", "br-cni0"},
+		{"a VPN to all of 10.0.0.0/8", "ip route add 10.0.0.0/8 via 192.0.2.254", "172.20.0.0/24", "br-cni0"},
+		{"a network", "sed s/10.88.0.0/10.112.0.0/ -i /etc/cni/net.d/10-demo.conflist", "10.112.1.0/24", "br-cni0"},
+		{"a link", "ip link add br-cni0 type bridge", "10.112.0.0/24", "br-cni1"},
+		{"a network's bridge", "sed s/demo0/br-cni0/ -i /etc/cni/net.d/10-demo.conflist", "10.112.0.0/24", "br-cni1"},
+	} {
+		t.Run(taken.name, func(t *testing.T) {
+			t.Parallel()
+			o := newOperator(t)
+			o.host.MustRun(t, "sh", "-ec", taken.by)
+			o.newNetwork("bridge")
+			if subnet, bridge, _ := o.made("/etc/cni/net.d/10-new.conflist"); subnet != taken.subnet || bridge != taken.bridge {
+				t.Errorf("%s and %s, want %s and %s", subnet, bridge, taken.subnet, taken.bridge)
+			}
+		})
+	}
+}
+
+// TestNewRefuses writes nothing where something is in the way, or wrong.
+func TestNewRefuses(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.MustRun(t, "sh", "-ec", "echo broken >/etc/cni/net.d/10-there.conflist; ip link add taken0 type bridge")
+	before := o.host.Snapshot(t)
+	for _, refused := range []struct {
+		args string
+		code int
+		says string
+	}{
+		{"bridge demo", 1, "there is a network demo already, in /etc/cni/net.d/10-demo.conflist"},
+		{"bridge there", 1, "/etc/cni/net.d/10-there.conflist is there already"},
+		{"bridge ../../x", 2, `the name "../../x" can't be`},
+		{"bridge --bridge demo0", 1, "the bridge of network demo"},
+		{"bridge --bridge taken0", 1, "this host has a link of that name"},
+		{"bridge --bridge a/b", 2, "--bridge a/b"},
+		{"bridge --subnet 10.88.0.128/25", 1, "are taken, by network demo"},
+		{"bridge --subnet 192.0.0.0/16", 1, "are taken, by the address 192.0.2.1/24 of uplink0"},
+		{"bridge --subnet 10.1.0.1/24", 2, "it is an address in the subnet 10.1.0.0/24"},
+		{"bridge --subnet 10.1.0.0/31", 2, "has 8 to 30 bits"},
+		{"bridge --subnet 10.1.0.0", 2, "write a subnet"},
+		{"bridge --limit 5", 2, "64kbit to 32gbit"},
+		{"bridge --vlan 5", 2, "unknown flag: --vlan"},
+		{"bridge --for docker", 2, "it is one of containerd, crio, podman, nomad, k3s, nerdctl"},
+		{"macvlan", 2, "addresses of the LAN 192.0.2.0/24 are free"},
+		{"macvlan --range 192.0.2.1-192.0.2.9", 1, "it has 192.0.2.1, the address of this host"},
+		{"macvlan --range 192.0.2.200-192.0.2.254", 1, "it has 192.0.2.254, the gateway of the LAN"},
+		{"macvlan --range 10.1.0.1-10.1.0.9", 2, "has no address in a subnet with these"},
+		{"macvlan --range 192.0.2.9-192.0.2.1", 2, "write the first and the last address"},
+		{"vlan --vlan 5 --subnet 10.5.0.0/24 --range 10.5.0.9-10.5.1.1", 2, "its end is not in 10.5.0.0/24"},
+		{"", 2, "say which kind of network it shall be, one of bridge, ptp,"},
+		{"macvlan --subnet 192.0.2.0/24", 2, "say which are free for containers with --range"},
+		{"macvlan --master eth7 --dhcp", 2, "there is no such link for it; this host has"},
+		{"macvlan --dhcp --range 192.0.2.100-192.0.2.109", 2, "leave --subnet, --range and --gateway out"},
+		{"macvlan --range 192.0.2.100-192.0.2.109 --gateway 10.0.0.1", 2, "it is in none of the subnets"},
+		{"vlan --dhcp", 2, "from 1 to 4094"},
+		{"vlan --vlan 5", 2, "say --subnet"},
+		{"host-device", 2, "--device is missing"},
+		{"frob", 2, `there is no kind of network "frob"`},
+		{"bridge a b", 2, "one argument too many"},
+	} {
+		code, printed := o.cnictl(append([]string{"new"}, append(strings.Fields(refused.args), "--yes")...)...)
+		if code != refused.code || !strings.Contains(printed, refused.says) {
+			t.Errorf("%s: exit code %d, want %d with %q:\n%s", refused.args, code, refused.code, refused.says, printed)
+		}
+	}
+	if diff := before.Diff(o.host.Snapshot(t)); diff != "" {
+		t.Errorf("what was refused changed:\n%s", diff)
+	}
+}
+
+// TestNewOrder does not change which network containerd gives to pods, unless that is wanted.
+func TestNewOrder(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	for _, step := range []struct{ args, file, says string }{
+		{"bridge zoo", "10-zoo.conflist", "go on to give pods that of 10-demo.conflist"},
+		{"bridge app", "11-app.conflist", "go on to give pods that of 10-demo.conflist"},
+		{"bridge pods --first", "09-pods.conflist", "and not that of 10-demo.conflist"},
+		{"bridge any --for podman", "10-any.conflist", "containers say which network they want"},
+		{"dummy", "10-dummy.conflist", "free; to have another one"},
+		{"dummy", "10-dummy-2.conflist", "free; to have another one"},
+	} {
+		printed := o.must(append([]string{"new"}, append(strings.Fields(step.args), "--yes")...)...)
+		if !strings.Contains(printed, step.says) || !strings.Contains(printed, "wrote /etc/cni/net.d/"+step.file) {
+			t.Errorf("%s: want %s and %q\n%s", step.args, step.file, step.says, printed)
+		}
+	}
+	if modes := o.host.MustRun(t, "sh", "-c", "umask 077; stat -c %a /etc/cni/net.d/*-zoo.conflist"); strings.TrimSpace(modes) != "644" {
+		t.Errorf("mode %s", modes)
+	}
+}
+
+// answered runs cnictl on a terminal of its own, where somebody types answers.
+func (o *operator) answered(answers string, args ...string) (printed string) {
+	o.Helper()
+	script := exec.Command("script", "-qec", netlab.Cnictl(o)+" "+strings.Join(args, " "), "/dev/null")
+	script.Env, script.Stdin = os.Environ(), strings.NewReader(answers)
+	printed, err := o.host.Output(script)
+	if err != nil {
+		o.Errorf("%q: %v\n%s", answers, err, printed)
+	}
+	return printed
+}
+
+// TestNewAsks asks on a terminal, and asks again for what can't be.
+func TestNewAsks(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	printed := o.answered("9x\n1\ndemo\nasked\n10.1.0.1/24\n10.77.0.0/24\nwhat\nn\n\n\n", "new")
+	for _, says := range []string{"answer with a name or a number", "there is a network demo already", "it is an address in the subnet 10.1.0.0/24", "answer y or n", "wrote /etc/cni/net.d/11-asked.conflist"} {
+		if !strings.Contains(printed, says) {
+			t.Errorf("%q is missing:\n%s", says, printed)
+		}
+	}
+	if subnet, _, _ := o.made("/etc/cni/net.d/11-asked.conflist"); subnet != "10.77.0.0/24" {
+		t.Errorf("the subnet is %s", subnet)
+	}
+	if printed := o.answered("lan\n\nn\n\ny\n", "new", "macvlan"); !strings.Contains(printed, "Which addresses? [192.0.2.234-192.0.2.253]") || !strings.Contains(printed, "wrote /etc/cni/net.d/10-lan.conflist") {
+		t.Error(printed)
+	}
+	before := o.host.MustRun(t, "ls", "/etc/cni/net.d")
+	for _, answer := range []string{"n\n", ""} { // no terminal
+		if printed := o.refused(answer, "new", "bridge", "not"); !strings.Contains(printed, "nothing was written; to write without a question say --yes") {
+			t.Error(printed)
+		}
+	}
+	o.must("new", "bridge", "not", "--dry-run")
+	if after := o.host.MustRun(t, "ls", "/etc/cni/net.d"); after != before {
+		t.Errorf("written though nobody agreed:\n%s", after)
+	}
+}
+
+// refused runs cnictl with a text as its input. It has to fail.
+func (o *operator) refused(input string, args ...string) (printed string) {
+	o.Helper()
+	cmd := o.host.Command("sh", "-c", `! "$0" "$@" 2>&1`, netlab.Cnictl(o))
+	cmd.Args = append(cmd.Args, args...)
+	cmd.Stdin = strings.NewReader(input)
+	printed, err := o.host.Output(cmd)
+	if err != nil {
+		o.Errorf("%q: %v\n%s", args, err, printed)
+	}
+	return printed
+}
+
+// TestForRuntime writes and installs where runtimes' own configurations say.
+func TestForRuntime(t *testing.T) {
+	t.Parallel()
+	for _, r := range []struct {
+		word, file, text   string
+		conf, bin, version string
+	}{
+		{"containerd", "/etc/containerd/config.toml", "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\nconf_dir = '/etc/cni/c'\nbin_dirs = ['/opt/cni/c']\n", "/etc/cni/c", "/opt/cni/c", "1.1.0"},
+		{"crio", "/etc/crio/crio.conf.d/10.conf", "[crio.network]\nnetwork_dir = '/etc/cni/o'\nplugin_dirs = ['/opt/cni/none', '/opt/cni/bin']\n", "/etc/cni/o", "/opt/cni/bin", "1.0.0"},
+		{"podman", "/etc/containers/containers.conf", "[network]\nnetwork_backend = 'cni'\nnetwork_config_dir = '/etc/cni/p'\ncni_plugin_dirs = ['/opt/cni/p']\n", "/etc/cni/p", "/opt/cni/p", "1.0.0"},
+		{"nomad", "/etc/nomad.d/client.hcl", "client {\n  enabled = true\n  cni_path = \"/opt/cni/n:/opt/cni/m\"\n  cni_config_dir = \"/etc/cni/n\"\n}\n", "/etc/cni/n", "/opt/cni/n", "1.0.0"},
+		{"k3s", "/var/lib/rancher/k3s/agent/etc/containerd/config.toml", "version = 2\n[plugins.'io.containerd.grpc.v1.cri'.cni]\nconf_dir = '/etc/cni/k'\nbin_dir = '/opt/cni/k'\n", "/etc/cni/k", "/opt/cni/k", "1.0.0"},
+		{"nerdctl", "/etc/nerdctl/nerdctl.toml", "cni_netconfpath = '/etc/cni/d'\ncni_path = '/opt/cni/d'\n", "/etc/cni/d", "/opt/cni/d", "1.0.0"},
+	} {
+		t.Run(r.word, func(t *testing.T) {
+			t.Parallel()
+			host := netlab.NewHost(t)
+			host.InstallPlugins(t, "bridge")
+			o := &operator{t, host}
+			// An /etc and a /var/lib of its own, over the machine's; the directories that the host has below them stay.
+			host.Feed(t, r.text, "sh", "-ec", `for d in etc var/lib; do
+				mkdir -p /run/upper/$d /run/work/$d /run/kept/$d
+				mount --bind /$d/cni /run/kept/$d
+				mount -t overlay overlay /$d -o lowerdir=/$d,upperdir=/run/upper/$d,workdir=/run/work/$d
+				mkdir -p /$d/cni; mount --bind /run/kept/$d /$d/cni
+			done
+			mkdir -p "${0%/*}"; cat >"$0"`, r.file)
+			printed := o.newNetwork("bridge", "--for", r.word)
+			if !strings.Contains(printed, r.file) || !strings.Contains(printed, "wrote "+r.conf+"/10-new.conflist") {
+				t.Error(printed)
+			}
+			if _, _, version := o.made(r.conf + "/10-new.conflist"); version != r.version {
+				t.Errorf("cniVersion %s, want %s", version, r.version)
+			}
+			printed = o.must("install", "--for", r.word, "--from", netlab.Cnibox(t), "--force")
+			if !strings.Contains(printed, r.file) || !strings.Contains(printed, "plugins in "+r.bin+"\n") {
+				t.Error(printed)
+			}
+			host.MustRun(t, "test", "-x", r.bin+"/bridge")
+			host.Feed(t, "= broken", "sh", "-ec", `cat >"$0"`, r.file)
+			for _, args := range [][]string{{"new", "bridge", "--for", r.word, "--yes"}, {"install", "--for", r.word}} {
+				if code, printed := o.cnictl(args...); code != 1 || !strings.Contains(printed, r.file) {
+					t.Errorf("a broken configuration: %q: exit code %d\n%s", args, code, printed)
+				}
+			}
+		})
+	}
+}
