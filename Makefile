@@ -14,7 +14,7 @@ GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid=' \
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 FUZZTIME := 10s
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu test-systemd crash soak install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -84,6 +84,21 @@ lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l cmd pkg plugins test)" || { gofmt -l cmd pkg plugins test; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
+
+charts: ## draw the benchmarks' pictures and tables anew, from their results.json
+	go test -count=1 ./test/bench/report -run '^TestReportIsOfItsResults$$' -args -write
+
+# Its packages come from npm's registry, and only those of the lock file.
+site/node_modules: site/package-lock.json
+	@scripts/setup-site.sh
+	cd site && npm ci
+	@touch $@
+
+site: site/node_modules ## build the manual's pages into bin/site
+	cd site && npm run --silent build
+
+site-test: site ## look at all pages of bin/site in a browser: links, search, widths, accessibility
+	cd site && npm run --silent test
 
 install: build ## install the plugins into PREFIX
 	$(BIN)/cnictl install --dir $(PREFIX)

@@ -2,6 +2,9 @@ module github.com/cnibox/cnibox
 
 go 1.26.0
 
+// What the manual's site is built with.
+ignore ./site/node_modules
+
 require (
 	github.com/agnivade/levenshtein v1.2.2
 	github.com/containernetworking/cni v1.3.1

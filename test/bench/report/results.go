@@ -103,8 +103,7 @@ func (r *Results) Write(dir string) error {
 	if err != nil {
 		return err
 	}
-	files := r.plots()
-	files["README.md"] = r.markdown(string(notes))
+	files := r.files(string(notes))
 	files["results.json"] = string(figures) + "\n"
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
@@ -115,4 +114,14 @@ func (r *Results) Write(dir string) error {
 		}
 	}
 	return nil
+}
+
+// files returns the parts of the report that are made from the figures, by the names of their files.
+func (r *Results) files(notes string) map[string]string {
+	files := r.plots()
+	if svg := r.overview(); svg != "" {
+		files[OverviewFile] = svg
+	}
+	files["README.md"] = r.markdown(notes)
+	return files
 }

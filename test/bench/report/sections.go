@@ -242,7 +242,7 @@ const implementations = `The tables below compare:
 | reference | the reference plugins, built from their module |
 | debian | the reference plugins of the distribution's package |
 | cnibox | cnibox, an entry for each plugin, as in any conflist |
-| chain | cnibox, the same plugins in one [chain](../chain.md) entry |
+| chain | cnibox, the same plugins in one [chain](../../plugins/chain.md) entry |
 | no-ops | as many plugins that only hand on what they got: what libcni and starting processes cost by themselves |
 | no-op | one of those, instead of the chain entry |
 

@@ -1,0 +1,65 @@
+// The manual's site, made from docs/. What is here is how it is made; what it says is in docs/.
+import { fileURLToPath } from 'node:url'
+import { defineConfig } from 'vitepress'
+import { copyLinked, links } from './links.js'
+import { menu, sidebar } from './pages.js'
+import { anchor, tables } from './markdown.js'
+
+const path = (relative) => fileURLToPath(new URL(relative, import.meta.url))
+const docs = path('../../docs')
+
+// Pages are not beside node_modules, where Vite looks for what they need.
+const vueOfPages = {
+  name: 'vue-of-pages',
+  enforce: 'pre',
+  resolveId(id, importer) {
+    return importer?.startsWith(docs) && /^vue($|\/)/.test(id) ? this.resolve(id, path('config.js'), { skipSelf: true }) : undefined
+  },
+}
+
+export default defineConfig({
+  title: 'cnibox',
+  description: 'Every CNI plugin a Linux node needs, in one small static binary.',
+  lang: 'en',
+  base: process.env.SITE_BASE ?? '/',
+  srcDir: docs,
+  // A fragment that another page includes.
+  srcExclude: ['project/benchmarks/notes.md'],
+  outDir: path('../../bin/site'),
+  cacheDir: path('../../bin/site-cache'),
+  // A folder's first page is README.md where a code host shows it.
+  rewrites: (page) => page.replace(/README\.md$/, 'index.md'),
+  head: [['link', { rel: 'icon', type: 'image/svg+xml', href: (process.env.SITE_BASE ?? '/') + 'icon.svg' }]],
+  markdown: {
+    anchor: { slugify: anchor },
+    theme: { light: 'github-light-high-contrast', dark: 'github-dark-high-contrast' },
+    config: (md) => md.use(links, docs).use(tables),
+  },
+  transformPageData(page) {
+    // The home page is plain Markdown too: how it looks is in the theme.
+    if (page.relativePath === 'index.md') Object.assign(page.frontmatter, { pageClass: 'home', sidebar: false, aside: false, prev: false, next: false })
+  },
+  buildEnd: (site) => copyLinked(docs, site.outDir),
+  vite: {
+    publicDir: path('public'),
+    plugins: [vueOfPages],
+    // Pictures stay files, which a browser loads when it gets to them.
+    build: { assetsInlineLimit: 0, chunkSizeWarningLimit: 2000 },
+  },
+  themeConfig: {
+    logo: '/icon.svg',
+    nav: menu(docs),
+    sidebar: sidebar(docs),
+    outline: [2, 3],
+    externalLinkIcon: true,
+    docFooter: { prev: 'Before', next: 'Next' },
+    search: {
+      provider: 'local',
+      options: {
+        // One row for each promise: there are thousands, and they would be all that is found.
+        _render: (text, env, md) => env.relativePath === 'project/conformance.md' ? '' : md.render(text, env),
+        miniSearch: { searchOptions: { fuzzy: 0.1, prefix: true, boost: { title: 4, titles: 2, text: 1 } } },
+      },
+    },
+  },
+})

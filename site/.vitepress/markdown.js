@@ -1,0 +1,11 @@
+// anchor names a heading as code hosts do, so that a link to it works there and here.
+export function anchor(heading) {
+  return heading.trim().toLowerCase().replace(/[^\p{L}\p{M}\p{N}\p{Pc}\- ]/gu, '').replaceAll(' ', '-')
+}
+
+// tables puts each table into a box of its own that scrolls, so that no page is wider than a phone. Who has no mouse scrolls
+// it with the arrow keys, which takes a tabindex.
+export function tables(md) {
+  md.renderer.rules.table_open = () => '<div class="table" tabindex="0"><table>\n'
+  md.renderer.rules.table_close = () => '</table></div>\n'
+}
