@@ -9,3 +9,11 @@ export function tables(md) {
   md.renderer.rules.table_open = () => '<div class="table" tabindex="0"><table>\n'
   md.renderer.rules.table_close = () => '</table></div>\n'
 }
+
+// braces lets pages have {{ }} as text: Vue would take it for an expression.
+export function braces(md) {
+  for (const rule of ['text', 'code_inline']) {
+    const render = md.renderer.rules[rule]
+    md.renderer.rules[rule] = (...all) => render(...all).replaceAll('{{', '&#123;&#123;')
+  }
+}

@@ -1,0 +1,148 @@
+// What the built site is for its readers, in a browser.
+import assert from 'node:assert/strict'
+import fs from 'node:fs'
+import path from 'node:path'
+import { after, before, test } from 'node:test'
+import { fileURLToPath } from 'node:url'
+import { chromium } from 'playwright-core'
+import { serve } from './server.js'
+
+const root = fileURLToPath(new URL('../..', import.meta.url))
+const site = path.join(root, 'bin/site')
+const pictures = path.join(root, 'bin/site-pictures')
+const axe = fs.readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
+
+const pages = fs.readdirSync(site, { recursive: true }).map(String).filter((name) => name.endsWith('.html') && name !== '404.html')
+// One page of each kind: home, guide, plugin, recipe, reference, report.
+const kinds = ['index.html', 'start/first-container.html', 'plugins/portmap.html', 'recipes/published-port.html', 'operate/cnictl.html', 'project/benchmarks/index.html']
+
+let server, browser
+before(async () => {
+  server = await serve(site)
+  browser = await chromium.launch({
+    executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
+    args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
+  })
+})
+after(async () => {
+  await browser?.close()
+  server?.close()
+})
+
+// open shows a page to a reader of its own, and notes what the page does that it must not.
+async function open(name, { width = 1280, scheme = 'light' } = {}) {
+  const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme })
+  const page = await context.newPage()
+  page.wrong = []
+  page.on('request', (request) => { if (!request.url().startsWith(server.address + '/') && !request.url().startsWith('data:')) page.wrong.push(`asks ${request.url()}`) })
+  page.on('response', (response) => { if (response.status() >= 400) page.wrong.push(`${response.status()} for ${response.url()}`) })
+  page.on('console', (message) => { if (['error', 'warning'].includes(message.type())) page.wrong.push(message.text()) })
+  page.on('pageerror', (error) => page.wrong.push(String(error)))
+  await go(page, name)
+  return page
+}
+
+async function go(page, name) {
+  await page.goto(`${server.address}/${name}`)
+  // The page is alive when Vue has it.
+  await page.waitForFunction(() => document.querySelector('#app')?.__vue_app__)
+}
+
+test('every page fits a phone, asks nobody else, and leads only to what is there', async () => {
+  const ids = new Map()
+  const links = []
+  const page = await open('index.html', { width: 390 })
+  for (const name of pages) {
+    await go(page, name)
+    const seen = await page.evaluate(() => ({
+      address: location.pathname,
+      links: [...document.querySelectorAll('main a[href], nav a[href], aside a[href]')].map((a) => a.href),
+      ids: [...document.querySelectorAll('[id]')].map((element) => element.id),
+      tooWide: document.documentElement.scrollWidth - innerWidth,
+      pictures: [...document.images].filter((image) => !image.hasAttribute('alt')).map((image) => image.src),
+      titles: document.querySelectorAll('main h1').length,
+    }))
+    assert.ok(seen.tooWide <= 0, `${name} is ${seen.tooWide} pixels wider than a phone`)
+    assert.deepEqual(seen.pictures, [], `pictures of ${name} without a text`)
+    assert.equal(seen.titles, 1, `titles of ${name}`)
+    assert.deepEqual(page.wrong, [], name)
+    ids.set(seen.address, new Set(seen.ids))
+    for (const href of seen.links) links.push([name, href])
+  }
+  await page.context().close()
+
+  const dead = new Set()
+  for (const [name, href] of links) {
+    const { origin, pathname, hash } = new URL(href)
+    if (origin !== server.address) continue
+    const target = pathname.endsWith('/') ? pathname + 'index.html' : path.extname(pathname) ? pathname : pathname + '.html'
+    const found = ids.get(target) ?? (fs.existsSync(path.join(site, decodeURIComponent(target))) && new Set())
+    if (!found || (hash && !found.has(decodeURIComponent(hash.slice(1))))) dead.add(`${name}: ${pathname}${hash}`)
+  }
+  assert.deepEqual([...dead], [])
+})
+
+for (const words of ['portmap', 'no addresses left'])
+  test(`search finds "${words}"`, async () => {
+    const page = await open('index.html')
+    await page.keyboard.press('Control+k')
+    await page.locator('#localsearch-input').fill(words)
+    await page.locator('#localsearch-list .result mark').first().waitFor()
+    await page.locator('#localsearch-list .result').first().click()
+    await page.waitForFunction((words) => document.querySelector('main').innerText.toLowerCase().includes(words), words)
+    assert.notEqual(new URL(page.url()).pathname, '/index.html')
+    if (words === 'portmap') assert.match(page.url(), /plugins\/portmap/)
+    assert.deepEqual(page.wrong, [])
+    await page.context().close()
+  })
+
+test('dark and light: what the reader chooses stays', async () => {
+  const page = await open('index.html')
+  const dark = () => page.evaluate(() => document.documentElement.classList.contains('dark'))
+  assert.equal(await dark(), false)
+  await page.locator('.VPNavBar .VPSwitchAppearance').first().click()
+  assert.equal(await dark(), true)
+  await go(page, 'plugins/bridge.html')
+  assert.equal(await dark(), true)
+  await page.context().close()
+})
+
+test('code is copied by its button', async () => {
+  const page = await open('index.html')
+  await page.context().grantPermissions(['clipboard-read', 'clipboard-write'])
+  await page.locator('main div[class*=language-]').first().hover()
+  await page.locator('main button.copy').first().click()
+  await page.locator('main button.copy.copied').waitFor()
+  assert.match(await page.evaluate(() => navigator.clipboard.readText()), /^make demo/)
+  await page.context().close()
+})
+
+for (const scheme of ['light', 'dark'])
+  test(`no barrier that axe knows, ${scheme}`, async () => {
+    for (const [name, width] of [...kinds.map((name) => [name, 1280]), ['index.html', 390], ['plugins/portmap.html', 390]]) {
+      const page = await open(name, { width, scheme })
+      await page.evaluate(axe)
+      const { violations } = await page.evaluate(() => window.axe.run({ resultTypes: ['violations'] }))
+      const found = violations.filter(({ impact }) => impact === 'serious' || impact === 'critical')
+      assert.deepEqual(found.map(({ id, nodes }) => [id, nodes.length, nodes[0].html, nodes[0].failureSummary]), [], `${name} at ${width}`)
+      await page.context().close()
+    }
+  })
+
+test('pictures of the pages, to look at', async () => {
+  fs.mkdirSync(pictures, { recursive: true })
+  for (const name of kinds)
+    for (const width of [390, 1280]) {
+      const page = await open(name, { width, scheme: width === 390 ? 'dark' : 'light' })
+      await page.screenshot({ path: path.join(pictures, `${name.replaceAll('/', '-').replace('.html', '')}-${width}.png`) })
+      await page.context().close()
+    }
+})
+
+test('the search index is small enough to load on a phone', () => {
+  const chunks = path.join(site, 'assets/chunks')
+  const index = fs.readdirSync(chunks).filter((name) => name.includes('localSearchIndex'))
+  assert.equal(index.length, 1)
+  const size = fs.statSync(path.join(chunks, index[0])).size
+  assert.ok(size < 1_000_000, `${size} bytes`)
+})
