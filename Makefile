@@ -107,4 +107,4 @@ uninstall: ## remove what install put into PREFIX
 	$(BIN)/cnictl uninstall --dir $(PREFIX)
 
 clean:
-	rm -rf $(BIN)
+	rm -rf $(BIN) site/node_modules

@@ -58,7 +58,7 @@ export default defineConfig({
       options: {
         // One row for each promise: there are thousands, and they would be all that is found.
         _render: (text, env, md) => env.relativePath === 'project/conformance.md' ? '' : md.render(text, env),
-        miniSearch: { searchOptions: { fuzzy: 0.1, prefix: true, boost: { title: 4, titles: 2, text: 1 } } },
+        miniSearch: { searchOptions: { combineWith: 'AND', fuzzy: 0.1, prefix: true, boost: { title: 4, titles: 2, text: 1 } } },
       },
     },
   },

@@ -16,7 +16,6 @@ const sections = [
 export function sidebar(docs) {
   return sections.map(([folder, text, order]) => ({
     text,
-    collapsed: false,
     items: pages(docs, folder, order).map(({ title, link }) => ({ text: title, link })),
   })).filter((section) => section.items.length > 0)
 }
