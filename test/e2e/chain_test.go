@@ -113,7 +113,7 @@ func examples(t *testing.T) map[string]conflist {
 		}
 		for i, m := range block.FindAllStringSubmatch(string(text), -1) {
 			if list := parseList(t, m[1]); list.Plugins != nil {
-				lists[fmt.Sprintf("%s/%s-%d", strings.TrimSuffix(filepath.Base(page), ".md"), list.Name, i)] = list
+				lists[fmt.Sprintf("%s/%s-%d", strings.TrimSuffix(strings.TrimPrefix(page, "../../docs/"), ".md"), list.Name, i)] = list
 			}
 		}
 	}
@@ -142,13 +142,17 @@ func (c conflist) makeBridges(t *testing.T, host *netlab.Host) {
 	t.Helper()
 	for i, p := range c.Plugins {
 		var entry struct {
-			Bridge   string
-			Delegate struct{ Bridge string }
+			Type, Bridge string
+			Delegate     struct{ Type, Bridge string }
 		}
 		if err := json.Unmarshal(p, &entry); err != nil {
 			t.Fatal(err)
 		}
-		if name := cmp.Or(entry.Bridge, entry.Delegate.Bridge); name != "" {
+		name := cmp.Or(entry.Bridge, entry.Delegate.Bridge)
+		if name == "" && (entry.Type == "bridge" || entry.Type == "flannel" && cmp.Or(entry.Delegate.Type, "bridge") == "bridge") {
+			name = "cni0" // unless the configuration names one
+		}
+		if name != "" {
 			host.MustRun(t, "ip", "link", "add", name, "address", fmt.Sprintf("02:00:00:00:00:%02x", i), "type", "bridge")
 		}
 	}
