@@ -195,7 +195,7 @@ func TestRecipesWithout(t *testing.T) {
 		{"limits", "Try it", `"ingressRate": 8000000`, "the container does not"},
 		{"limits", "Try it", `"egressRate": 4000000`, "4 seconds are not enough"},
 	} {
-		t.Run(c.page+"/"+c.title+"/"+c.key, func(t *testing.T) {
+		t.Run(c.page+"/"+c.with, func(t *testing.T) {
 			t.Parallel()
 			page, err := os.ReadFile("../../docs/recipes/" + c.page + ".md")
 			if err != nil {
