@@ -2,6 +2,7 @@ package lint
 
 import (
 	"net/netip"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -19,6 +20,22 @@ type pool struct {
 
 // overlaps reports whether two ranges have addresses in common.
 func (p pool) overlaps(q pool) bool { return !p.last.Less(q.first) && !q.last.Less(p.first) }
+
+// excludes reports whether one range leaves out all that it has in common with another, by one network.
+func (p pool) excludes(q pool) bool {
+	first, last := p.first, p.last
+	if first.Less(q.first) {
+		first = q.first
+	}
+	if q.last.Less(last) {
+		last = q.last
+	}
+	list := p.get("exclude")
+	return list != nil && slices.ContainsFunc(list.items, func(e *value) bool {
+		out, err := netip.ParsePrefix(e.text)
+		return err == nil && out.Contains(first) && out.Contains(last)
+	})
+}
 
 // sets returns the range sets of host-local: the range in "ipam" itself, and those of "ranges".
 func sets(ipam *part) (sets [][]*value) {
@@ -76,12 +93,13 @@ func (f *file) checkAddresses(p *part) {
 	}
 	for i, r := range ranges {
 		for _, q := range ranges[:i] {
-			if r.overlaps(q) && r.get("exclude") == nil && q.get("exclude") == nil {
+			if r.overlaps(q) && !r.excludes(q) && !q.excludes(r) {
 				line, _ := f.position(q.at)
 				f.report("ranges-overlap", r.get("subnet").span, "", nil, "%s has addresses of %s in line %d", r.subnet, q.subnet, line)
 			}
 		}
 	}
+	f.checkSets(p, ranges)
 	f.checkFamilies(ranges)
 	if list := p.ipam.get("addresses"); list != nil && p.ipam.is("static") {
 		for _, e := range list.items {
@@ -92,9 +110,22 @@ func (f *file) checkAddresses(p *part) {
 	}
 	if routes := p.ipam.get("routes"); routes != nil {
 		for _, r := range routes.items {
-			if dst, err := netip.ParsePrefix(r.str("dst")); err == nil && dst != dst.Masked() {
+			// The kernel refuses it for IPv4 alone.
+			if dst, err := netip.ParsePrefix(r.str("dst")); err == nil && dst.Addr().Is4() && dst != dst.Masked() {
 				f.reportHostBits(r.get("dst"), dst)
 			}
+		}
+	}
+}
+
+// checkSets looks at the range sets of host-local: there has to be one, and each has one family.
+func (f *file) checkSets(p *part, ranges []pool) {
+	if p.plugin != nil && p.ipam.is("host-local") && !p.ipam.filledIn && p.ipam.get("subnet") == nil && p.ipam.get("ranges") == nil && !p.get("capabilities").on("ipRanges") {
+		f.report("missing-key", p.ipam.typed, `"ranges": [[{"subnet": "10.88.0.0/16"}]]`, nil, "host-local has no addresses to hand out: the key \"ranges\" is missing")
+	}
+	for i := range ranges {
+		if r := ranges[i]; i > 0 && r.set == ranges[i-1].set && r.subnet.Addr().Is4() != ranges[i-1].subnet.Addr().Is4() {
+			f.report("refused", r.get("subnet").span, "a list of its own in \"ranges\"", nil, "%s and %s are of two families, and in one range set", ranges[i-1].subnet, r.subnet)
 		}
 	}
 }

@@ -18,6 +18,8 @@ func (f *file) checkPlugin(p *part, isIPAM bool) {
 		f.report("wrong-type", t.span, "", nil, "\"type\" has to be a string, and is %s", t.describe())
 	case p.named == "":
 		f.report("type-missing", p.typed, `"type": "…"`, nil, "there is no \"type\": nobody knows which plugin to run")
+	case strings.Contains(p.named, "/"):
+		f.report("refused", p.typed, strconv.Quote(p.named[strings.LastIndexByte(p.named, '/')+1:]), nil, "a type is the name of a file, without its directory")
 	case p.plugin == nil:
 		if like := nearestWord(p.named, f.kinds(isIPAM)); like != "" {
 			f.report("misspelled-plugin", p.typed, strconv.Quote(like), nil, "cnibox has no plugin %q; did you mean %q?", cut(p.named), like)
@@ -64,6 +66,11 @@ func (f *file) checkOrder(chain, before []*part) {
 			f.report("second-main", p.typed, "another network for one of the two", nil, "%s makes the container's interface, which %s has made already", p.kind, earlier[made].kind)
 		case p.is("ipvlan") && len(earlier) == 0 && (p.ipam == nil || p.ipam.named == ""):
 			f.report("ipam-missing", p.typed, `"ipam": {"type": "host-local", …}`, nil, "ipvlan needs addresses: it has no MAC address of its own")
+		}
+		for _, inner := range p.chain {
+			if inner.is("chain") {
+				f.report("refused", inner.typed, "its plugins in its place", nil, "a chain can't be part of a chain")
+			}
 		}
 		f.checkOrder(p.chain, earlier)
 	}
@@ -149,6 +156,8 @@ func (f *file) checkExclusive(p *part) {
 func (f *file) checkIPAM(p *part, known bool, own keys.Table) {
 	k := own.Find("ipam")
 	switch {
+	case p.plugin != nil && p.plugin.Kind == plugin.IPAM: // checkPlugin says that
+		return
 	case p.ipam == nil || p.ipam.named == "" && len(p.ipam.members) == 0:
 		if k != nil && k.Required && !p.filledIn {
 			f.report("ipam-missing", p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses, and has no \"ipam\"", p.kind)

@@ -63,8 +63,12 @@ func (n *network) all() (list []*part) {
 // listKeys are the keys of a list of plugins.
 var listKeys = keys.Table{
 	{Name: "cniVersion", Type: keys.String}, {Name: "cniVersions", Type: keys.Strings}, {Name: "name", Type: keys.String},
-	{Name: "disableCheck"}, {Name: "disableGC"}, {Name: "loadOnlyInlinedPlugins"}, // strings too
-	{Name: "plugins", Type: keys.Objects},
+	{Name: "plugins", Type: keys.Objects}, {Name: "args", Type: keys.Object}, // podman's labels
+}
+
+// switches are keys of a list of plugins that may be strings, too: "true" and "false".
+var switches = keys.Table{
+	{Name: "disableCheck", Type: keys.Bool}, {Name: "disableGC", Type: keys.Bool}, {Name: "loadOnlyInlinedPlugins", Type: keys.Bool},
 }
 
 // pluginKeys are the keys that every plugin may have.
@@ -198,7 +202,7 @@ var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
 func (f *file) checkNetwork(single bool) {
 	n := f.network
 	if !single {
-		f.checkKeys(f.top, listKeys, "a list of plugins")
+		f.checkKeys(f.top, slices.Concat(listKeys, switches), "a list of plugins")
 		f.checkSchema(f.top, listKeys)
 		f.checkBools()
 	}
@@ -216,10 +220,10 @@ func (f *file) checkNetwork(single bool) {
 
 // checkBools looks at the switches that may be strings, too.
 func (f *file) checkBools() {
-	for _, name := range []string{"disableCheck", "disableGC", "loadOnlyInlinedPlugins"} {
-		v := f.top.get(name)
+	for _, k := range switches {
+		v := f.top.get(k.Name)
 		if v != nil && v.kind != 't' && v.kind != 'f' && !(v.kind == '"' && (strings.EqualFold(v.text, "true") || strings.EqualFold(v.text, "false"))) {
-			f.report("wrong-type", v.span, "true or false", nil, "%q has to be true or false, and is %s", name, v.describe())
+			f.reportValue(v, &k)
 		}
 	}
 }

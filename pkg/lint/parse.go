@@ -3,11 +3,10 @@ package lint
 import (
 	"cmp"
 	"errors"
-	"regexp"
+	"strconv"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -17,15 +16,30 @@ func (f *file) checkParse(p *part) {
 		return
 	}
 	f.parse(p, p.plugin)
-	if p.ipam != nil && p.ipam.plugin != nil && !p.ipam.filledIn && p.ipam.plugin.Kind == plugin.IPAM {
-		if set, known := p.table(); !known || !f.hasErrorIn(p.span) && set.Own.Find("ipam") != nil {
-			f.parse(p, p.ipam.plugin)
-		}
+	set, known := p.table()
+	if known && set.Own.Find("ipam") != nil && p.ipam != nil && p.ipam.plugin != nil && !p.ipam.filledIn && p.ipam.plugin.Kind == plugin.IPAM && !f.hasErrorIn(p.span) {
+		f.parse(p, p.ipam.plugin)
 	}
 }
 
-// namedKey takes the key out of an error's text.
-var namedKey = regexp.MustCompile(`key "([^"]+)"`)
+// blamed returns the value that an error's text names by its path, such as vlanTrunk[1].maxID, or by a key in quotes.
+func blamed(p *part, text string) *value {
+	words := strings.FieldsFunc(text, func(r rune) bool { return strings.ContainsRune(" \"'(),;", r) })
+	for _, word := range words {
+		word = strings.TrimRight(word, ":.")
+		if first, _, _ := strings.Cut(strings.ReplaceAll(word, "[", "."), "."); p.get(first) == nil {
+			continue
+		}
+		v := p.find(word)
+		for i := range v.members { // a sysctl has dots of its own
+			if strings.Contains(text, strconv.Quote(v.members[i].name)) {
+				return v.members[i].value
+			}
+		}
+		return v
+	}
+	return p.value
+}
 
 // parse has one plugin read the configuration of a part.
 func (f *file) parse(p *part, with *plugin.Descriptor) {
@@ -44,37 +58,20 @@ func (f *file) parse(p *part, with *plugin.Descriptor) {
 	if err = reader.Parse(r); err == nil {
 		return
 	}
-	at := p.typed
-	var wrong *conf.Error
-	if errors.As(err, &wrong) {
-		at = p.find(wrong.Path).span
-	} else if m := namedKey.FindStringSubmatch(err.Error()); m != nil {
-		at = p.find(m[1]).span
-	}
-	if at.at == p.at { // of the object itself its type says more
-		at = p.typed
-	}
 	e := plugin.AsError(err)
-	code := "refused"
-	if wrong != nil && formOf(with, wrong.Path) != keys.Any {
-		code = "wrong-form"
+	var at *value
+	if wrong := (*conf.Error)(nil); errors.As(err, &wrong) {
+		at = p.find(wrong.Path)
+	} else {
+		at = blamed(p, e.Msg)
 	}
+	where := at.span
+	if at == p.value { // of the object itself its type says more
+		where = p.typed
+	}
+	code := "refused"
 	if strings.Contains(e.Msg, "no address to hand out") {
 		code = "no-room"
 	}
-	f.report(code, at, "", nil, "%s refuses it: %s (%s)", with.Name, e.Msg, e.Details)
-}
-
-// formOf returns the form of the key at a path of a plugin's configuration.
-func formOf(with *plugin.Descriptor, path string) keys.Form {
-	table := with.Plugin.(plugin.Configured).Keys().Own
-	path = strings.ReplaceAll(strings.ReplaceAll(path, "]", ""), "[", ".")
-	steps := strings.Split(path, ".")
-	form := keys.Any
-	for _, step := range steps {
-		if k := fold(table, step); k != nil {
-			form, table = k.Form, k.Keys
-		}
-	}
-	return form
+	f.report(code, where, "", nil, "%s refuses it: %s (%s)", with.Name, e.Msg, e.Details)
 }

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
@@ -23,6 +24,7 @@ func (f *file) checkSchema(v *value, table keys.Table) {
 	if v.kind != '{' {
 		return
 	}
+	f.checkForms(v, table)
 	var wrong *jsonschema.ValidationError
 	if !errors.As(compile(table).Validate(plain(v, table)), &wrong) {
 		return
@@ -50,6 +52,9 @@ func compile(table keys.Table) *jsonschema.Schema {
 	if err != nil {
 		panic(err) // a test compiles all
 	}
+	if known, is := compiled.Load(string(text)); is {
+		return known.(*jsonschema.Schema)
+	}
 	document, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
 	if err != nil {
 		panic(err)
@@ -58,7 +63,53 @@ func compile(table keys.Table) *jsonschema.Schema {
 	if err := c.AddResource(name, document); err != nil {
 		panic(err)
 	}
-	return c.MustCompile(name)
+	s := c.MustCompile(name)
+	compiled.Store(string(text), s)
+	return s
+}
+
+// compiled are the validators that were made, by the text of their schema.
+var compiled sync.Map
+
+// checkForms looks at addresses, of which a schema's pattern finds the worst only.
+func (f *file) checkForms(v *value, table keys.Table) {
+	for i := range v.members {
+		m := &v.members[i]
+		k := fold(table, m.name)
+		if k == nil {
+			continue
+		}
+		for _, o := range objectsIn(m.value) {
+			f.checkForms(o, k.Keys)
+		}
+		values := []*value{m.value}
+		if k.Type == keys.Strings {
+			values = m.value.items
+		}
+		for _, text := range values {
+			if text.kind == '"' && text.text != "" && !isForm(text.text, k.Form) {
+				f.reportValue(text, k)
+			}
+		}
+	}
+}
+
+// isForm reports whether a text is an address or a network, where that is what a key wants.
+func isForm(text string, form keys.Form) bool {
+	address, aerr := netip.ParseAddr(text)
+	prefix, perr := netip.ParsePrefix(text)
+	switch form {
+	case keys.Address:
+		return aerr == nil && address.Zone() == ""
+	case keys.Prefix:
+		return perr == nil && prefix == prefix.Masked()
+	case keys.AddressWith:
+		return perr == nil
+	case keys.AddressOrNet:
+		return perr == nil || aerr == nil && address.Zone() == ""
+	default:
+		return true
+	}
 }
 
 // leaves returns the errors at the bottom of a tree of them.
