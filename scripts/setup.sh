@@ -27,6 +27,7 @@ need kea-dhcp4 kea-dhcp4-server
 need kea-dhcp6 kea-dhcp6-server
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 need dbus-daemon dbus-daemon
+/usr/bin/python3 -c 'from jsonschema import Draft202012Validator' 2>/dev/null || missing="$missing python3-jsonschema"
 need systemd-analyze systemd
 
 if ! command -v go >/dev/null 2>&1; then
