@@ -63,11 +63,13 @@ The exit code is 1 if there is an error or a warning.
 	cmd.Flags().BoolVar(&flags.node, "node", false, "compare with this node too: its plugins, links, routes and networks")
 	cmd.Flags().BoolVar(&flags.sarif, "sarif", false, "print SARIF, which code hosts and editors show")
 	cmd.Flags().StringVar(&flags.reference, "reference", "", "version of the reference plugins that the files are to work with too, such as 1.4.0")
-	cmd.MarkFlagsMutuallyExclusive("json", "sarif")
 	return cmd
 }
 
 func runLint(cmd *cobra.Command, args []string, flags *lintFlags) error {
+	if flags.sarif && wantsJSON(cmd) {
+		return usagef("print one of --json and --sarif")
+	}
 	inputs, err := readInputs(cmd.InOrStdin(), args)
 	if err != nil {
 		return err

@@ -70,6 +70,10 @@ func Text(name string, text []byte, o Options) []Finding {
 // Files looks at files that are used together, such as those of a directory. The findings come in the order of the files and lines.
 func Files(inputs []Input, o Options) []Finding {
 	var files []*file
+	if o.Node != nil {
+		files = o.Node.others(inputs, o)
+	}
+	others := len(files)
 	for _, in := range inputs {
 		f := read(in, o)
 		if in.InDir && !isRead(in.Name) {
@@ -79,13 +83,9 @@ func Files(inputs []Input, o Options) []Finding {
 		}
 		files = append(files, f)
 	}
-	asked := len(files)
-	if o.Node != nil {
-		files = append(files, o.Node.others(inputs, o)...)
-	}
 	checkTogether(files)
 	list := []Finding{}
-	for _, f := range files[:asked] {
+	for _, f := range files[others:] {
 		if o.Node != nil {
 			f.checkNode()
 		}
