@@ -10,6 +10,15 @@ export function tables(md) {
   md.renderer.rules.table_close = () => '</table></div>\n'
 }
 
+// pictures puts each drawing into a box that scrolls on a phone, where its words would be too small to read.
+export function pictures(md) {
+  const image = md.renderer.rules.image
+  md.renderer.rules.image = (tokens, i, ...rest) => {
+    const html = image(tokens, i, ...rest)
+    return tokens[i].attrGet('src').endsWith('.svg') ? `<span class="picture" tabindex="0">${html}</span>` : html
+  }
+}
+
 // braces lets pages have {{ }} as text: Vue would take it for an expression.
 export function braces(md) {
   for (const rule of ['text', 'code_inline']) {

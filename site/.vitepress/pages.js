@@ -16,7 +16,7 @@ const sections = [
 export function sidebar(docs) {
   return sections.map(([folder, text, order]) => ({
     text,
-    items: pages(docs, folder, order).map(({ title, link }) => ({ text: title, link })),
+    items: pages(docs, folder, order).map(({ name, title, link }) => ({ text: name === 'index' ? 'Overview' : title, link })),
   })).filter((section) => section.items.length > 0)
 }
 
