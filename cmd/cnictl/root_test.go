@@ -41,6 +41,9 @@ func TestUsageErrors(t *testing.T) {
 		{"install", "--dir is missing"},
 		{"install --dir /nonexistent --link soft", "--link soft"},
 		{"install --dir /nonexistent --only frobnicate", "no such plugin"},
+		{"install --dir /nonexistent --for podman", "--dir excludes --for"},
+		{"install --for docker", "--for docker: it is one of containerd,"},
+		{"new frobnicate", `no kind of network "frobnicate"`},
 		{"uninstall", "--dir is missing"},
 		{"list all", "too many"},
 	}

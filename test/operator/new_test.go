@@ -10,10 +10,16 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// newNetwork has cnictl make a network that is called new.
+// newNetwork has cnictl make a network that is called new, in which lint finds nothing.
 func (o *operator) newNetwork(kind string, args ...string) (printed string) {
 	o.Helper()
-	return o.must(append([]string{"new", kind, "new", "--yes"}, args...)...)
+	printed = o.must(append([]string{"new", kind, "new", "--yes"}, args...)...)
+	_, wrote, _ := strings.Cut(printed, "\nwrote ")
+	file, _, _ := strings.Cut(wrote, ";")
+	if found := o.must("lint", file); !strings.HasPrefix(found, "nothing is wrong") {
+		o.Errorf("lint, of %s:\n%s", printed, found)
+	}
+	return printed
 }
 
 // TestNew makes a network of each kind, and tries it with packets.
