@@ -141,3 +141,35 @@ func TestSARIF(t *testing.T) {
 		}
 	}
 }
+
+// TestReadNode asks plugins for their versions, and finds a link of this node.
+func TestReadNode(t *testing.T) {
+	bin, confs := t.TempDir(), t.TempDir()
+	for name, says := range map[string]string{"bridge": "CNI bridge plugin v1.4.0", "ptp": "CNI ptp plugin v1.9.1+cnibox.0.1.0", "calico": "usage: calico"} {
+		if err := os.WriteFile(filepath.Join(bin, name), []byte("#!/bin/sh\necho '"+says+"' >&2\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(confs, "10-a.conflist"), []byte(named("a", bridge)), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	n, err := lint.ReadNode(t.Context(), []string{"/nowhere", bin}, confs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n.Links["lo"] == 0 || len(n.Networks) != 1 {
+		t.Errorf("%v, %v", n.Links, n.Networks)
+	}
+	for name, want := range map[string]*lint.Installed{
+		"bridge": {Path: bin + "/bridge", Version: "1.4.0"}, "ptp": {Path: bin + "/ptp", Version: "1.9.1", Ours: true}, "calico": {Path: bin + "/calico"},
+		"../bridge": nil, "vlan": nil,
+	} {
+		got := n.Plugins(name)
+		if (got == nil) != (want == nil) || got != nil && *got != *want {
+			t.Errorf("%s: %+v, want %+v", name, got, want)
+		}
+	}
+	if _, err := lint.ReadNode(t.Context(), nil, "/nowhere"); err != nil {
+		t.Errorf("without a directory of networks: %v", err)
+	}
+}
