@@ -5,8 +5,6 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/agnivade/levenshtein"
-
 	"github.com/cnibox/cnibox/pkg/keys"
 )
 
@@ -70,65 +68,6 @@ func (f *file) rename(v *value, m *member, name string) []edit {
 		}
 	}
 	return []edit{{m.key.at, m.key.end, strconv.Quote(name)}}
-}
-
-// nearest returns the key that was most likely meant, nil if none is near. It is certain if no other is as near.
-func nearest(name string, table keys.Table) (best *keys.Key, certain bool) {
-	least := 0
-	for i := range table {
-		switch d := distance(name, table[i].Name); {
-		case d > mostDistance(name):
-		case best == nil || d < least:
-			best, least, certain = &table[i], d, true
-		case d == least:
-			certain = false
-		}
-	}
-	return best, certain
-}
-
-// nearestWord is nearest among words, "" if none is near.
-func nearestWord(word string, words []string) string {
-	best := ""
-	for _, w := range words {
-		if d := distance(word, w); d <= mostDistance(word) && (best == "" || d < distance(word, best)) {
-			best = w
-		}
-	}
-	return best
-}
-
-// distance is how many letters have to be changed, whatever their case and what joins words.
-func distance(a, b string) int {
-	plain := strings.NewReplacer("_", "", "-", "", " ", "")
-	a, b = plain.Replace(strings.ToLower(a)), plain.Replace(strings.ToLower(b))
-	if len(a) > 64 {
-		return len(a)
-	}
-	d := levenshtein.ComputeDistance(a, b)
-	if len(a) == len(b) && d == 2 && sameLetters(a, b) { // two were exchanged
-		return 1
-	}
-	return d
-}
-
-func sameLetters(a, b string) bool {
-	x, y := []byte(a), []byte(b)
-	slices.Sort(x)
-	slices.Sort(y)
-	return slices.Equal(x, y)
-}
-
-// mostDistance is how far a word may be from what was meant.
-func mostDistance(word string) int {
-	switch {
-	case len(word) <= 3:
-		return 1
-	case len(word) <= 7:
-		return 2
-	default:
-		return 3
-	}
 }
 
 // checkDuplicates looks for keys that an object has twice, here and below.
@@ -224,42 +163,6 @@ func objectsIn(v *value) (list []*value) {
 	}
 	for _, e := range v.items {
 		list = append(list, objectsIn(e)...)
-	}
-	return list
-}
-
-// checkOrigin says which keys the reference plugins, or a version of them, do not have.
-func (f *file) checkOrigin(v *value, table keys.Table, who string) {
-	for i := range v.members {
-		m := &v.members[i]
-		k := fold(table, m.name)
-		if k == nil || m.value.kind == 'n' {
-			continue
-		}
-		switch {
-		case k.Since == keys.Ours:
-			f.report("only-cnibox", m.key, "", nil, "the reference plugins do not read %q of %s", k.Name, who)
-		case f.options.Reference != "" && k.Since != "" && newer(k.Since, f.options.Reference):
-			f.report("reference-newer", m.key, "", nil, "the reference plugins read %q of %s since version %s, not in %s", k.Name, who, k.Since, f.options.Reference)
-		}
-		for _, o := range objectsIn(m.value) {
-			f.checkOrigin(o, k.Keys, who)
-		}
-	}
-}
-
-// newer reports whether a version of the reference plugins is newer than another. "after 1.9.1" is newer than 1.9.1.
-func newer(since, than string) bool {
-	plain, after := strings.CutPrefix(since, "after ")
-	a, b := numbers(plain), numbers(than)
-	c := slices.Compare(a, b)
-	return c > 0 || c == 0 && after
-}
-
-func numbers(version string) (list []int) {
-	for part := range strings.SplitSeq(strings.TrimPrefix(version, "v"), ".") {
-		n, _ := strconv.Atoi(part)
-		list = append(list, n)
 	}
 	return list
 }
