@@ -77,6 +77,9 @@ func TestEachCode(t *testing.T) {
 		{"rate-too-low", "4:38", list(bridge, `{"type": "bandwidth", "ingressRate": 1000, "ingressBurst": 20000}`), list(bridge, `{"type": "bandwidth", "ingressRate": 64000, "ingressBurst": 20000}`)},
 		{"unknown-key", "3:20", list(`{"type": "bridge", "isGatway": true}`), list(`{"type": "bridge", "_isGatway": true, "cni.dev/x": 1, "$schema": "s"}`)},
 		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.route_localnet": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.route_localnet": "0"}}`)},
+		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.accept_ra": "2"}}`), list(`{"type": "macvlan"}`, `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.accept_ra": "2"}}`)},
+		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/accept_source_route": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/accept_source_route": "0"}}`)},
+		{"unsafe-setting", "3:20", list(`{"type": "bridge", "acceptRA": true}`), list(`{"type": "macvlan", "acceptRA": true}`)},
 
 		{"key-case", "3:20", list(`{"type": "bridge", "HairpinMode": true}`), list(`{"type": "bridge", "hairpinMode": true}`)},
 		{"only-cnibox", "3:20", list(`{"type": "bridge", "acceptRA": false}`), list(`{"type": "bridge", "enabledad": false}`)},
@@ -135,6 +138,8 @@ func TestFix(t *testing.T) {
 		strings.Replace(list(bridge), "1.0.0", "v1.0.0", 1):                                                                                list(bridge),
 		"\xef\xbb\xbf" + list(bridge):                                                                                                      list(bridge),
 		list(`{"type": "bridge", "isGateway": false, "isGatway": true}`):                                                                   list(`{"type": "bridge", "isGateway": false, "isGatway": true}`), // which one?
+		strings.Replace(list(bridge), "1.0.0", "1.0", 1):                                                                                   list(bridge),
+		list(`{"type": "bridge", "hairpinMode": false, "HAIRPINMODE": true}`):                                                              list(`{"type": "bridge", "hairpinMode": false, "HAIRPINMODE": true}`), // and here?
 		list(`{"type": "brigde"}`):                                                                                                         list(`{"type": "brigde"}`),
 	} {
 		fixed, done := lint.Fix("a.conflist", []byte(bad), options)
