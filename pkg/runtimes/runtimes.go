@@ -94,11 +94,15 @@ func Find(word string, o Options) (Runtime, error) {
 
 // Says returns where the runtime's directories were read from, for people.
 func (r Runtime) Says() string {
+	c := configurations[slices.IndexFunc(configurations, func(c configuration) bool { return c.Name == r.Name })]
+	says := "by default, as there is no " + strings.Join(c.files, " or ")
 	if r.Files != nil {
-		return "by " + strings.Join(r.Files, ", ")
+		says = "by " + strings.Join(r.Files, ", ")
 	}
-	i := slices.IndexFunc(configurations, func(c configuration) bool { return c.Name == r.Name })
-	return "by default, as there is no " + strings.Join(configurations[i].files, " or ")
+	if c.needs != r.backend {
+		says += fmt.Sprintf(`; nothing there says network_backend = "%s", and without that it may use no CNI networks`, c.needs)
+	}
+	return says
 }
 
 // BinDir returns the runtime's directory to install plugins in.

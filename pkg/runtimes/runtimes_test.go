@@ -3,6 +3,7 @@ package runtimes
 import (
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -46,7 +47,7 @@ func TestFind(t *testing.T) {
 		{"crio", nil, "/etc/cni/net.d [/opt/cni/bin]", "/etc/crio/crio.conf"},
 		{"crio", map[string]string{"/etc/crio/crio.conf": "[crio.network]\nnetwork_dir = \"/x\"\nplugin_dirs = [\"/a\"]\n", "/etc/crio/crio.conf.d/10": "[crio.network]\nplugin_dirs = [\"/b\", \"/c\"]\n"},
 			"/x [/b /c]", "by /etc/crio/crio.conf, /etc/crio/crio.conf.d/10"},
-		{"podman", nil, "/etc/cni/net.d " + podmanDirs, "/etc/containers/containers.conf"},
+		{"podman", nil, "/etc/cni/net.d " + podmanDirs, `nothing there says network_backend = "cni"`},
 		{"podman", map[string]string{"/usr/share/containers/containers.conf": "[network]\ncni_plugin_dirs = [\"/a\"]\nnetwork_config_dir = \"/x\"\n", "/etc/containers/containers.conf": "[network]\nnetwork_backend = \"cni\"\n"}, "/x [/a]", "by"},
 		{"podman", map[string]string{"/etc/containers/containers.conf": "[network]\nnetwork_backend = \"netavark\"\n"}, `/etc/containers/containers.conf has network_backend = "netavark"; set it to "cni"`, ""},
 		{"nomad", nil, "/opt/cni/config [/opt/cni/bin]", "by default, as there is no /etc/nomad.d"},
@@ -73,6 +74,40 @@ func TestFind(t *testing.T) {
 		if says := r.Says(); !strings.Contains(says, tt.says) {
 			t.Errorf("%s %q: %q, want %q", tt.word, tt.files, says, tt.says)
 		}
+	}
+}
+
+// TestFindRunning reads the file that a daemon was started with. That of k3s's containerd is k3s's.
+func TestFindRunning(t *testing.T) {
+	const ofK3s = "/data/agent/etc/containerd/config.toml"
+	conf := func(dir string) string {
+		return "[plugins.'io.containerd.grpc.v1.cri'.cni]\nconf_dir = '" + dir + "'\n"
+	}
+	o := rooted(t, map[string]string{containerdConfig: conf("/usual"), "/own.toml": conf("/own"), ofK3s: conf("/k3s"), "/wait": "read line\n"})
+	for _, file := range []string{"/own.toml", ofK3s} {
+		cmd := exec.Command("sh")
+		cmd.Args = []string{"containerd", o.Root + "/wait", "--config", file}
+		stdin, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			_ = stdin.Close()
+			_ = cmd.Wait()
+		})
+		o.Processes = append(o.Processes, Process{cmd.Process.Pid, "containerd"})
+	}
+	for word, want := range map[string]string{"containerd": "/own", "k3s": "/k3s"} {
+		if r, err := Find(word, o); err != nil || r.ConfDir != want {
+			t.Errorf("%s: %s, %v; want %s", word, r.ConfDir, err, want)
+		}
+	}
+	o.Processes = o.Processes[1:]
+	if r, err := Find("containerd", o); err != nil || r.ConfDir != "/usual" {
+		t.Errorf("containerd beside k3s: %s, %v", r.ConfDir, err)
 	}
 }
 
