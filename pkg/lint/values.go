@@ -30,7 +30,7 @@ func (f *file) reportValue(v *value, k *keys.Key) {
 		want = keys.String
 	}
 	if !fits(v, want) {
-		fix, edits := f.convert(v, want)
+		fix, edits := f.convert(v, want, k)
 		f.report("wrong-type", v.span, fix, edits, "%q has to be %s, and is %s", k.Name, wanted(k, want), v.describe())
 		return
 	}
@@ -78,15 +78,15 @@ func fits(v *value, t keys.Type) bool {
 	}
 }
 
-// convert writes a value in another type, if there is one way only.
-func (f *file) convert(v *value, want keys.Type) (fix string, edits []edit) {
+// convert writes a key's value in another type, if there is one way only. A number is no address and no word, in quotes neither.
+func (f *file) convert(v *value, want keys.Type, k *keys.Key) (fix string, edits []edit) {
 	raw := string(f.Text[v.at:v.end])
 	switch lower := strings.ToLower(v.text); {
 	case v.kind == '"' && want == keys.Int && isNumber(v.text):
 		fix = v.text
 	case v.kind == '"' && want == keys.Bool && (lower == "true" || lower == "false"):
 		fix = lower
-	case want == keys.String && (v.kind == '0' || v.kind == 't' || v.kind == 'f'):
+	case want == keys.String && k.Form == keys.Any && k.Words == nil && (v.kind == '0' || v.kind == 't' || v.kind == 'f'):
 		fix = strconv.Quote(v.text)
 	case want == keys.Strings && v.kind == '"', want == keys.Objects && v.kind == '{':
 		fix = "[" + raw + "]"

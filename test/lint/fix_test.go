@@ -2,12 +2,14 @@ package lint
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/lint"
 )
 
-// TestFixes mends each mistake that says it can be mended: it is gone then. A key that was misspelled is the key that it was.
+// TestFixes mends each mistake that says it can be mended: it is gone then, and no other has come in its place. A key that was misspelled
+// is the key that it was.
 func TestFixes(t *testing.T) {
 	t.Parallel()
 	base := files(t, "base")
@@ -20,7 +22,11 @@ func TestFixes(t *testing.T) {
 		codes[m.code]++
 		fixed, _ := lint.Fix(m.file, []byte(m.text), options)
 		left := lint.Text(m.file, fixed, options)
-		if slices.ContainsFunc(left, func(f lint.Finding) bool { return f.Code == m.code && f.Line == m.line }) {
+		gone := []string{m.code, "wrong-form", "wrong-word"}
+		if strings.HasSuffix(m.what, `= "x"`) { // ["x"] is a list, and no address
+			gone = gone[:1]
+		}
+		if slices.ContainsFunc(left, func(f lint.Finding) bool { return f.Line == m.line && slices.Contains(gone, f.Code) }) {
 			t.Errorf("%s: %s: after the fix:\n%s", m.file, m.what, list(left))
 		}
 		if m.code == "unknown-key" && string(fixed) != base[m.file] {
