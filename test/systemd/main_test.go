@@ -65,6 +65,7 @@ func runInGuest() int {
 const (
 	units = "/run/units"
 	tool  = "/usr/local/bin/cnictl"
+	said  = "/run/said.log" // what services print on standard error
 )
 
 // first is the first process of systemd's namespaces. It can write no files but the guest's, and has no units but those that are written for it. What
@@ -77,6 +78,8 @@ umount -R /sys/fs/cgroup 2>/dev/null || true
 mount -t cgroup2 cgroup2 /sys/fs/cgroup
 mount -t tmpfs tmpfs /etc/systemd/system
 mount --make-rshared /
+mkdir /etc/systemd/system/service.d
+printf '[Service]\nStandardError=append:%s\n' ` + said + ` >/etc/systemd/system/service.d/said.conf
 export container=test SYSTEMD_UNIT_PATH=/etc/systemd/system:` + units + `
 exec /lib/systemd/systemd --unit=test.target --log-target=console --log-level=notice --show-status=0`
 

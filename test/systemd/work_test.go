@@ -40,7 +40,7 @@ func TestWork(t *testing.T) {
 	}
 	must(t, "systemctl start cnibox-repair; for name in web db; do cnictl check demo /run/netns/$name --id $name || exit 1; done")
 
-	must(t, "systemctl start cnibox-gc")
+	must(t, "systemctl start cnibox-gc || { tail -5 "+said+"; exit 1; }")
 	var report struct {
 		Goes, Stays []struct{ ContainerID string }
 	}
