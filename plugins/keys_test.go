@@ -281,7 +281,7 @@ func wrong(k keys.Key) []any {
 func TestConfigured(t *testing.T) {
 	for _, row := range All {
 		if _, ok := row.Plugin.(plugin.Configured); !ok {
-			t.Fatal(fmt.Sprintf("%s does not say which keys it reads: see plugin.Configured", row.Name))
+			t.Fatalf("%s does not say which keys it reads: see plugin.Configured", row.Name)
 		}
 	}
 }
