@@ -33,7 +33,7 @@ demo: setup build ## run the main job in namespaces of its own: a container with
 test: setup build unit e2e ## install what is missing and pass the tests
 
 unit: ## unit tests, and each fuzz test on its seeds
-	go test $$(go list ./... | grep -v /test/) ./test/lint
+	go test $$(go list ./... | grep -v /test/) ./test/lint ./test/pagetest
 
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 20m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example

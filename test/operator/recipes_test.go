@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/test/netlab"
+	"github.com/cnibox/cnibox/test/pagetest"
 )
 
 // TestRecipes does what the recipes tell a reader to do, and compares what is printed with what they show. The networks of a page are in
@@ -145,7 +146,7 @@ func (k *kitchen) follow(steps []step) {
 	for _, s := range steps {
 		printed := k.do(s)
 		fmt.Fprintf(&transcript, "%s$ %s\n%s", s.machine, s.command, printed)
-		if !looksLike(printed, s.prints) {
+		if !pagetest.LooksLike(printed, s.prints) {
 			k.Errorf("%s$ %s\nprinted:\n%s\nthe page has:\n%s", s.machine, s.command, printed, s.prints)
 		}
 	}
@@ -179,50 +180,4 @@ func (k *kitchen) do(s step) string {
 		k.Fatal(err)
 	}
 	return string(printed)
-}
-
-// looksLike reports whether what was printed is what a page shows: "..." stands for anything in a line, and alone for any lines. How
-// columns are set apart does not matter.
-func looksLike(printed, shown string) bool {
-	var pattern strings.Builder
-	for line := range strings.Lines(shown) {
-		line = strings.Join(strings.Fields(line), " ")
-		if line == "..." {
-			pattern.WriteString(`(?:[^\n]*\n)*`)
-			continue
-		}
-		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, `[^\n]*`) + `\n`)
-	}
-	var tidy strings.Builder
-	for line := range strings.Lines(printed) {
-		tidy.WriteString(strings.Join(strings.Fields(line), " ") + "\n")
-	}
-	return regexp.MustCompile(`^` + pattern.String() + `$`).MatchString(tidy.String())
-}
-
-// TestLooksLike makes sure that a recipe can't show what is not so.
-func TestLooksLike(t *testing.T) {
-	t.Parallel()
-	for _, c := range []struct {
-		printed, shown string
-		want           bool
-	}{
-		{"", "", true},
-		{"a\n", "", false},
-		{"", "a\n", false},
-		{"a   b \n", "a b\n", true},
-		{"a b\n", "a c\n", false},
-		{"took 3 ms\n", "took ... ms\n", true},
-		{"took 3 s\n", "took ... ms\n", false},
-		{"a\nb\nc\n", "a\n...\nc\n", true},
-		{"a\nc\n", "a\n...\nc\n", true},
-		{"a\nb\n", "a\n...\nc\n", false},
-		{"a.b\n", "a.b\n", true},
-		{"axb\n", "a.b\n", false},
-		{"no end", "no end\n", true},
-	} {
-		if got := looksLike(c.printed, c.shown); got != c.want {
-			t.Errorf("%q looks like %q: %v", c.printed, c.shown, got)
-		}
-	}
 }
