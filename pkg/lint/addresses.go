@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // pool is a range of addresses, as a configuration has it.
@@ -62,7 +63,7 @@ func pools(p *part) (list []pool) {
 				continue
 			}
 			subnet = subnet.Masked()
-			r := pool{value: o, subnet: subnet, first: subnet.Addr(), last: lastOf(subnet), set: i, of: p}
+			r := pool{value: o, subnet: subnet, first: subnet.Addr(), last: result.Last(subnet), set: i, of: p}
 			if a, err := netip.ParseAddr(o.str("rangeStart")); err == nil && subnet.Contains(a) {
 				r.first = a
 			}
@@ -73,16 +74,6 @@ func pools(p *part) (list []pool) {
 		}
 	}
 	return list
-}
-
-// lastOf returns a network's last address.
-func lastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Addr().AsSlice()
-	for i := p.Bits(); i < p.Addr().BitLen(); i++ {
-		bytes[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(bytes)
-	return a
 }
 
 // checkAddresses looks at the addresses, ranges and routes of an "ipam".

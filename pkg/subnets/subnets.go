@@ -6,6 +6,8 @@ import (
 	"errors"
 	"net/netip"
 	"slices"
+
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // pools are where IPv4 subnets come from. None is the default of a well-known program.
@@ -45,17 +47,7 @@ func Free(bits int, taken []netip.Prefix) (netip.Prefix, error) {
 }
 
 // next returns the subnet behind a subnet, of the same size; an invalid one behind the last.
-func next(p netip.Prefix) netip.Prefix { return netip.PrefixFrom(Last(p).Next(), p.Bits()) }
-
-// Last returns the last address of a subnet.
-func Last(p netip.Prefix) netip.Addr {
-	bytes := p.Masked().Addr().AsSlice()
-	for i := p.Bits(); i < 8*len(bytes); i++ {
-		bytes[i/8] |= 1 << (7 - i%8)
-	}
-	last, _ := netip.AddrFromSlice(bytes)
-	return last
-}
+func next(p netip.Prefix) netip.Prefix { return netip.PrefixFrom(result.Last(p).Next(), p.Bits()) }
 
 // FreeIPv6 returns a unique local IPv6 subnet as RFC 4193 makes them: at random, so that no two sites have the same.
 func FreeIPv6(taken []netip.Prefix) (netip.Prefix, error) {

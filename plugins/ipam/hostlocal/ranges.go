@@ -99,7 +99,7 @@ func checkSubnet(p netip.Prefix, key string) error {
 // one. First and last are not the network's own address and IPv4's broadcast address, which a subnet of two addresses does not have (RFC
 // 3021, RFC 6164). A single address has no room for a gateway.
 func fillIn(r *lease.Range) {
-	first, last := r.Subnet.Addr(), lastOf(r.Subnet)
+	first, last := r.Subnet.Addr(), result.Last(r.Subnet)
 	hostBits := first.BitLen() - r.Subnet.Bits()
 	if hostBits > 1 {
 		first = first.Next()
@@ -116,16 +116,6 @@ func fillIn(r *lease.Range) {
 	if !r.Last.IsValid() {
 		r.Last = last
 	}
-}
-
-// lastOf returns a network's last address.
-func lastOf(p netip.Prefix) netip.Addr {
-	bytes := p.Addr().AsSlice()
-	for i := p.Bits(); i < p.Addr().BitLen(); i++ {
-		bytes[i/8] |= 0x80 >> (i % 8)
-	}
-	a, _ := netip.AddrFromSlice(bytes)
-	return a
 }
 
 // readExcluded reads the addresses and networks that are not to be handed out.
@@ -153,7 +143,7 @@ func readExcluded(o *conf.Object, subnet netip.Prefix) (list []netip.Prefix) {
 
 // without returns what is left of ranges before and behind the addresses of a network.
 func without(ranges []lease.Range, excluded netip.Prefix) (left []lease.Range) {
-	first, last := excluded.Addr(), lastOf(excluded)
+	first, last := excluded.Addr(), result.Last(excluded)
 	for _, r := range ranges {
 		if last.Less(r.First) || r.Last.Less(first) {
 			left = append(left, r)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/subnets"
 )
 
@@ -141,7 +142,7 @@ func Suggest(master *Link, h *Host) (lan netip.Prefix, r Range) {
 	for _, own := range master.Addresses {
 		taken = append(taken, own.Addr())
 	}
-	r.Last = subnets.Last(lan).Prev() // the very last is the broadcast address
+	r.Last = result.Last(lan).Prev() // the very last is the broadcast address
 	for slices.Contains(taken, r.Last) {
 		r.Last = r.Last.Prev()
 	}
