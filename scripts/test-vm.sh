@@ -86,7 +86,7 @@ short)
 	start links conformance '^TestConformance$/^links$/./(^the_result,_to_the_byte$|^DEL_leaves_nothing$|legacy)' \
 		'-test.run TestConformance -needs -suites links' '-suites links'
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
-	start operator operator '^$' '-test.run TestRepairKinds|TestRecipes'
+	start operator operator '^$' '-test.run TestRepairKinds|TestRecipes|TestNew'
 	;;
 esac
 if [ "$which" != crash ] && [ "$which" != rows ]; then
