@@ -63,7 +63,7 @@ func kind(k keys.Key) string {
 		}
 		return words
 	case k.Range != nil:
-		return span(*k.Range)
+		return "int, " + span(*k.Range)
 	case k.Form != keys.Any && k.Type == keys.Strings:
 		return "list: " + string(k.Form)
 	case k.Form != keys.Any:
