@@ -143,6 +143,7 @@ func (c conflist) makeBridges(t *testing.T, host *netlab.Host) {
 	for i, p := range c.Plugins {
 		var entry struct {
 			Type, Bridge string
+			VlanTrunk    []any
 			Delegate     struct{ Type, Bridge string }
 		}
 		if err := json.Unmarshal(p, &entry); err != nil {
@@ -153,7 +154,11 @@ func (c conflist) makeBridges(t *testing.T, host *netlab.Host) {
 			name = "cni0" // unless the configuration names one
 		}
 		if name != "" {
-			host.MustRun(t, "ip", "link", "add", name, "address", fmt.Sprintf("02:00:00:00:00:%02x", i), "type", "bridge")
+			args := []string{"link", "add", name, "address", fmt.Sprintf("02:00:00:00:00:%02x", i), "type", "bridge"}
+			if entry.VlanTrunk != nil {
+				args = append(args, "vlan_filtering", "1") // which the plugin wants of a bridge that is there
+			}
+			host.MustRun(t, "ip", args...)
 		}
 	}
 }
