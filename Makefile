@@ -12,9 +12,10 @@ export GOFLAGS := -trimpath
 GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid=' \
 	-gcflags=github.com/cnibox/cnibox/plugins/...=-l -gcflags=github.com/insomniacslk/...=-l -gcflags=github.com/godbus/...=-l
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
+GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -33,7 +34,7 @@ demo: setup build ## run the main job in namespaces of its own: a container with
 test: setup build unit e2e ## install what is missing and pass the tests
 
 unit: ## unit tests, and each fuzz test on its seeds
-	go test $$(go list ./... | grep -v /test/) ./test/lint ./test/pagetest
+	go test $$(go list ./... | grep -v /test/) ./test/lint ./test/pagetest ./test/project
 
 # Tests wait more than they work: four at once even where there are two processors.
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
@@ -85,6 +86,13 @@ lint: ## gofmt, go vet, staticcheck
 	@test -z "$$(gofmt -l cmd pkg plugins test)" || { gofmt -l cmd pkg plugins test; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
+
+dependencies: ## write docs/project/dependencies.md from what is linked, and check the licences
+	go test -count=1 ./test/project -run '^TestDependencies$$' -args -update
+
+# The list of vulnerabilities comes from the network: CI may not reach it. VULNDB is where else it is, say file:///srv/vulndb.
+vulncheck: ## look for known vulnerabilities in what we call (fetches their list)
+	go run $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
 
 charts: ## draw the benchmarks' pictures and tables anew, from their results.json
 	go test -count=1 ./test/bench/report -run '^TestReportIsOfItsResults$$' -args -write
