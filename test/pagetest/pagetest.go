@@ -16,7 +16,8 @@ func LooksLike(printed, shown string) bool {
 			pattern.WriteString(`(?:[^\n]*\n)*`)
 			continue
 		}
-		pattern.WriteString(strings.ReplaceAll(regexp.QuoteMeta(line), `\.\.\.`, `[^\n]*`) + `\n`)
+		line = strings.ReplaceAll(regexp.QuoteMeta(line), ` \.\.\.`, `(?: [^\n]*)?`) // it may stand for nothing
+		pattern.WriteString(strings.ReplaceAll(line, `\.\.\.`, `[^\n]*`) + `\n`)
 	}
 	var tidy strings.Builder
 	for line := range strings.Lines(printed) {

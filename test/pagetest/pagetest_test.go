@@ -22,6 +22,7 @@ func TestLooksLike(t *testing.T) {
 		{"a.b\n", "a.b\n", true},
 		{"axb\n", "a.b\n", false},
 		{"no end", "no end\n", true},
+		{"eth0 DOWN 10.0.0.2/24\n", "eth0 … 10.0.0.2/24 …", true},
 		{"eth0@if7         UP    10.0.0.2/24 fe80::1/64 \n", "eth0@… UP 10.0.0.2/24 …", true},
 		{"eth0@if7         DOWN  10.0.0.2/24 fe80::1/64 \n", "eth0@… UP 10.0.0.2/24 …", false},
 		{"eth0 UP\neth1 UP\n", "…\neth1 UP", true},
