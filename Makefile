@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -60,9 +60,15 @@ conformance: setup build ## try all rows on cnibox, the reference plugins and th
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 ./test/conformance -run TestConformance -timeout 60m -args -suites links,copies,chain,reference,debian \
 		-guest $(CURDIR)/$(BIN)/test-uml/outcomes -report $(CURDIR)/docs/project/conformance.md
 
-e2e-runtimes: build ## containerd, podman and BuildKit with cnibox
+# RUN is which tests, for some of them: the others' cells of the page stay.
+e2e-runtimes: build ## containerd, podman and BuildKit with cnibox, into docs/project/runtimes.md (ten minutes)
 	@scripts/setup-runtimes.sh
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 20m ./test/runtimes
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 40m ./test/runtimes $(if $(RUN),-run '$(RUN)') -args -page $(CURDIR)/docs/project/runtimes.md
+
+# What needs no runtime to be built first.
+e2e-runtimes-short: build ## some of it, to see that it works
+	@scripts/setup-runtimes.sh
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 10m ./test/runtimes -run '^Test(CRI|Ctr|CtrDetached|Podman|GC.*|Guides|Operator)$$'
 
 soak: setup build ## the agent beside 50,000 calls, and what it puts back at 1, 100 and 1,000 attachments (an hour)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 2h ./test/agent -args -long

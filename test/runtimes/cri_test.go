@@ -8,6 +8,7 @@ import (
 
 // TestCRI runs pods through containerd's CRI, as a kubelet does, with a published port.
 func TestCRI(t *testing.T) {
+	tried(t, criOld, onePod)
 	n := newNode(t)
 	n.startContainerd(t, criNamespace)
 	n.testLifecycle(t, n.criPod, func(t *testing.T, _ container) { n.checkPublished(t, "8080") })

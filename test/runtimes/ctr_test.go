@@ -15,6 +15,7 @@ import (
 
 // TestCtr runs containers in the foreground and has them removed by ctr.
 func TestCtr(t *testing.T) {
+	tried(t, ctrOld, onePod)
 	n := newNode(t)
 	n.startContainerd(t, ctrNamespace)
 	n.testLifecycle(t, n.ctrForeground, func(*testing.T, container) {})

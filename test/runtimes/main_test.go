@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -12,7 +13,7 @@ import (
 
 // The test binary plays several parts, one after the other in processes of its own:
 //
-//	go test's process   builds criclient, starts the next, removes what it leaves in the control groups
+//	go test's process   builds criclient, starts the next, removes what it leaves in the control groups, writes the page
 //	process 1           is the parent of all orphans in the process namespace
 //	the tests
 //	observer            a CNI plugin that the runtimes call
@@ -25,6 +26,7 @@ func TestMain(m *testing.M) {
 	case os.Getenv(partEnv) == partTests:
 		netlab.Main(m)
 	default:
+		flag.Parse()
 		os.Exit(exitCode(runSandbox()))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 // TestPodman runs containers with podman's CNI backend, with a published port.
 func TestPodman(t *testing.T) {
+	tried(t, podman, onePod)
 	n := newNode(t)
 	n.setUpPodman(t)
 	n.testLifecycle(t, n.podmanContainer, func(t *testing.T, _ container) { n.checkPublished(t, "8080") })

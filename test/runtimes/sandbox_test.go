@@ -2,9 +2,11 @@ package runtimes
 
 import (
 	"errors"
+	"flag"
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"runtime"
 	"strconv"
 	"syscall"
@@ -41,6 +43,15 @@ func runSandbox() (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, removeCgroups(cgroup)) }()
+
+	outcomesFile := filepath.Join(dir, "outcomes")
+	if err := errors.Join(os.WriteFile(outcomesFile, nil, 0o644), os.Setenv(outcomesEnv, outcomesFile)); err != nil {
+		return 0, err
+	}
+	if *page != "" {
+		partial := flag.Lookup("test.run").Value.String() != ""
+		defer func() { err = errors.Join(err, writePage(*page, outcomesFile, partial)) }()
+	}
 
 	cmd := again(partInit)
 	cmd.SysProcAttr.Cloneflags = unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS

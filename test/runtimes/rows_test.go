@@ -1,0 +1,60 @@
+package runtimes
+
+import (
+	"fmt"
+	"os"
+	"slices"
+	"testing"
+	"time"
+)
+
+// The columns of docs/project/runtimes.md.
+const (
+	criNew    = "containerd 2.4, CRI"
+	criOld    = "containerd 1.6, CRI"
+	ctrNew    = "containerd 2.4, ctr"
+	ctrOld    = "containerd 1.6, ctr"
+	goCNI     = "go-cni 1.1"
+	podman    = "podman 4.3"
+	buildah   = "buildah 1.28"
+	buildKitD = "BuildKit 0.34"
+)
+
+var columns = []string{criNew, criOld, ctrNew, ctrOld, goCNI, podman, buildah, buildKitD}
+
+// The rows of docs/project/runtimes.md, each with what happens in it.
+const (
+	onePod = "a container, and another"
+)
+
+var scenarios = []struct{ name, what string }{
+	{onePod, "A container starts, reaches a server outside, serves a page, and is removed; then the same again. A published port, where the runtime can " +
+		"publish one, answers from outside, from the node by its address, and by 127.0.0.1. After the removal nothing answers."},
+}
+
+// outcomesEnv names the file to which each test that is a cell of the page adds a line.
+const outcomesEnv = "RUNTIMES_OUTCOMES"
+
+// tried makes the test a cell of docs/project/runtimes.md: what came of it, and how long it took from here to the end of its clean-up.
+// It comes first in a test, so that it sees what the rest of the clean-up finds.
+func tried(t *testing.T, column, scenario string) {
+	t.Helper()
+	if !slices.Contains(columns, column) || !slices.ContainsFunc(scenarios, func(s struct{ name, what string }) bool { return s.name == scenario }) {
+		t.Fatalf("%q of %q is not in rows_test.go", scenario, column)
+	}
+	begin := time.Now()
+	t.Cleanup(func() {
+		outcome := fmt.Sprintf("%.1f s", time.Since(begin).Seconds())
+		if t.Failed() {
+			outcome = "FAIL"
+		}
+		file, err := os.OpenFile(os.Getenv(outcomesEnv), os.O_APPEND|os.O_WRONLY, 0)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer file.Close()
+		if _, err := fmt.Fprintf(file, "%s\t%s\t%s\n", scenario, column, outcome); err != nil {
+			t.Error(err)
+		}
+	})
+}
