@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts release release-test release-check install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -89,9 +89,10 @@ schemas: ## write schemas/ and the manual's tables of keys from what the plugins
 	go test -count=1 ./plugins -run '^(TestSchemas|TestPages)$$' -args -update
 
 lint: ## gofmt, go vet, staticcheck
-	@test -z "$$(gofmt -l cmd pkg plugins test)" || { gofmt -l cmd pkg plugins test; echo "run gofmt -w on these"; exit 1; }
+	@test -z "$$(gofmt -l cmd pkg plugins scripts test)" || { gofmt -l cmd pkg plugins scripts test; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
+	cd scripts/release && go vet ./... && go run $(STATICCHECK) ./...
 
 dependencies: ## write docs/project/dependencies.md from what is linked, and check the licences
 	go test -count=1 ./test/project -run '^TestDependencies$$' -args -update
@@ -114,6 +115,14 @@ site: site/node_modules ## build the manual's pages into bin/site
 
 site-test: site ## look at all pages of bin/site in a browser: links, search, widths, accessibility
 	cd site && npm run --silent test
+
+ARCHES ?= amd64 arm64 arm ppc64le s390x riscv64 mips64le
+
+release: build ## build the artefacts of a release for ARCHES into bin/release
+	@scripts/release.sh $(ARCHES)
+
+release-test: ## try the artefacts of bin/release
+	cd scripts/release && go test -count=1 ./...
 
 install: build ## install the plugins into PREFIX
 	$(BIN)/cnictl install --dir $(PREFIX)

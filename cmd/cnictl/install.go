@@ -48,7 +48,8 @@ there.`,
 	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in")
 	flags.StringVar(&runtime, "for", "", "install where a runtime looks for plugins: "+strings.Join(runtimes.Names(), ", "))
 	self, _ := os.Executable()
-	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), install.Binary), "the cnibox to install, if not the one beside cnictl")
+	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), install.Binary), "the cnibox to install")
+	flags.Lookup("from").DefValue = "the one beside cnictl" // in help and manual pages, which are the same on every machine
 	flags.StringVar((*string)(&o.Link), "link", string(install.Links[0]), "how names lead to cnibox: sym, hard or copy")
 	flags.StringSliceVar(&o.Names, "only", plugins.All.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")

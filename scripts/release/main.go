@@ -1,0 +1,60 @@
+// Command release packs what scripts/release.sh has built into the artefacts of a release.
+//
+// Each kind of artefact is a file of this package, with one function that takes a Release.
+package main
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/box"
+)
+
+// Release is one version, built, and where its artefacts go.
+type Release struct {
+	Version  string    // v1.0.0
+	Time     time.Time // of the commit: every time in an artefact
+	Tree     string    // what is packed: linux-ARCH/{cnibox,cnictl}, and share with all that is the same for each architecture
+	Out      string    // the directory that the artefacts are written into
+	Arches   []string  // as Go names them
+	Commands string    // the file that the manual pages are made from
+}
+
+func main() {
+	r := Release{Version: "v" + box.Version}
+	flag.StringVar(&r.Tree, "tree", "", "the directory with what is packed")
+	flag.StringVar(&r.Out, "out", "", "the directory that the artefacts are written into")
+	flag.StringVar(&r.Commands, "commands", "", "the file with the commands of cnictl, as the test TestCommands writes it")
+	flag.Parse()
+	r.Arches = flag.Args()
+	if err := r.make(); err != nil {
+		fmt.Fprintln(os.Stderr, "release:", err)
+		os.Exit(1)
+	}
+}
+
+// make writes all artefacts. Those that say something of the others come last.
+func (r Release) make() error {
+	seconds, err := strconv.ParseInt(os.Getenv("SOURCE_DATE_EPOCH"), 10, 64)
+	if err != nil {
+		return fmt.Errorf("SOURCE_DATE_EPOCH has to be the time of the commit in seconds: %w", err)
+	}
+	r.Time = time.Unix(seconds, 0).UTC()
+	for _, kind := range []struct {
+		name string
+		make func(Release) error
+	}{
+		{"manual pages", manual},
+		{"archives", archives},
+	} {
+		fmt.Printf("%s for %s\n", kind.name, strings.Join(r.Arches, " "))
+		if err := kind.make(r); err != nil {
+			return fmt.Errorf("%s: %w", kind.name, err)
+		}
+	}
+	return nil
+}
