@@ -21,15 +21,16 @@ func archives(r Release) error {
 		programs := "linux-" + arch
 		cnibox, errBinary := os.ReadFile(filepath.Join(r.Tree, programs, "cnibox"))
 		tools, errTools := files(filepath.Join(r.Tree, programs), ".")
-		about, errAbout := files(filepath.Join(r.Tree, "share/doc"), "LICENSE", "README.md")
+		about, errAbout := files(filepath.Join(r.Tree, "share/doc"), "LICENSE", "README.md", noticesFile)
 		manual, errManual := files(filepath.Join(r.Tree, "share"), ".")
-		if err := cmp.Or(errBinary, errTools, errAbout, errManual); err != nil {
+		units, errUnits := files(filepath.Join(r.Source, "dist"), "systemd")
+		if err := cmp.Or(errBinary, errTools, errAbout, errManual, errUnits); err != nil {
 			return err
 		}
 		for name, entries := range map[string][]entry{
 			"cni-plugins-linux-%s-%s.tgz":        slices.Concat(about, names(cnibox, false)),
 			"cni-plugins-linux-%s-%s-copies.tgz": slices.Concat(about, names(cnibox, true)),
-			"cnibox-linux-%s-%s.tgz":             slices.Concat(tools, manual),
+			"cnibox-linux-%s-%s.tgz":             slices.Concat(tools, manual, units),
 		} {
 			path := filepath.Join(r.Out, fmt.Sprintf(name, arch, r.Version))
 			if err := writeArchive(path, entries, r.Time); err != nil {

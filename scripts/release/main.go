@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"os"
 	"strconv"
-	"strings"
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/box"
@@ -18,17 +17,23 @@ import (
 type Release struct {
 	Version  string    // v1.0.0
 	Time     time.Time // of the commit: every time in an artefact
+	Commit   string    // what it is built from
+	Modified bool      // by changes that are in no commit
+	Source   string    // the directory of the product's go.mod
+	Commands string    // the file with cnictl's commands, which its test TestCommands writes
 	Tree     string    // what is packed: linux-ARCH/{cnibox,cnictl}, and share with all that is the same for each architecture
 	Out      string    // the directory that the artefacts are written into
 	Arches   []string  // as Go names them
-	Commands string    // the file that the manual pages are made from
 }
 
 func main() {
 	r := Release{Version: "v" + box.Version}
+	flag.StringVar(&r.Commit, "commit", "", "the commit that all is built from")
+	flag.BoolVar(&r.Modified, "modified", false, "there are changes that are in no commit")
+	flag.StringVar(&r.Source, "source", "", "the directory of the product's go.mod")
+	flag.StringVar(&r.Commands, "commands", "", "the file that the manual pages are made from")
 	flag.StringVar(&r.Tree, "tree", "", "the directory with what is packed")
 	flag.StringVar(&r.Out, "out", "", "the directory that the artefacts are written into")
-	flag.StringVar(&r.Commands, "commands", "", "the file with the commands of cnictl, as the test TestCommands writes it")
 	flag.Parse()
 	r.Arches = flag.Args()
 	if err := r.make(); err != nil {
@@ -49,9 +54,14 @@ func (r Release) make() error {
 		make func(Release) error
 	}{
 		{"manual pages", manual},
+		{"licence texts", notices},
 		{"archives", archives},
+		{"SBOM", sboms},
+		{"VEX", vex},
+		{"provenance", provenance},
+		{"checksums", sums},
 	} {
-		fmt.Printf("%s for %s\n", kind.name, strings.Join(r.Arches, " "))
+		fmt.Println(kind.name)
 		if err := kind.make(r); err != nil {
 			return fmt.Errorf("%s: %w", kind.name, err)
 		}
