@@ -59,7 +59,7 @@ func Plan(ctx context.Context, n *node.Node, o Options) *Report {
 	p.Unread = slices.DeleteFunc(slices.Clone(n.Unread), func(u node.Unread) bool { return o.Network != "" && u.Network != "" && u.Network != o.Network })
 	for _, a := range n.Attachments {
 		if o.Network == "" || mayBeOf(a, o.Network) {
-			p.judge(a)
+			p.judge(ctx, a)
 		}
 	}
 	p.stop()
@@ -93,7 +93,7 @@ func (p *planner) askRuntimes(ctx context.Context) {
 }
 
 // judge decides about an attachment.
-func (p *planner) judge(a *node.Attachment) {
+func (p *planner) judge(ctx context.Context, a *node.Attachment) {
 	w := p.node.Network(a.Network)
 	switch {
 	case p.isNamed(a):
@@ -101,7 +101,7 @@ func (p *planner) judge(a *node.Attachment) {
 	case a.ContainerID != "" && p.runs[a.ContainerID] != "":
 		p.keep(a, p.runs[a.ContainerID]+" says that it runs")
 	case a.Result == nil:
-		p.judgeWithoutResult(a)
+		p.judgeWithoutResult(ctx, a)
 	case a.State != node.Gone:
 		p.keep(a, a.Why)
 	case w != nil && w.List != nil && w.List.DisableGC:
@@ -120,7 +120,7 @@ func (p *planner) isNamed(a *node.Attachment) bool {
 }
 
 // judgeWithoutResult decides about an attachment that no cache has a result of.
-func (p *planner) judgeWithoutResult(a *node.Attachment) {
+func (p *planner) judgeWithoutResult(ctx context.Context, a *node.Attachment) {
 	switch {
 	case time.Since(newest(a)) < settled:
 		p.keep(a, "it is not a minute old, and has no result: an ADD may be under way")
@@ -128,9 +128,25 @@ func (p *planner) judgeWithoutResult(a *node.Attachment) {
 		p.keep(a, "it has been made just now, and has no result: an ADD may be under way")
 	case p.options.AllValid && a.State == node.Unknown && a.ContainerID != "" && !newest(a).IsZero(): // else it may be young
 		p.take(a, "no cache has a result of it, and it is not on the list of what is valid")
+	case areNotes(ctx, a):
+		p.take(a, "others have removed what it had, and no cache has a result of it")
 	default:
 		p.unclear[a.Network] = append(p.unclear[a.Network], a)
 	}
+}
+
+// areNotes reports whether nothing is left of what an attachment holds but notes. One that is in use has a link, or an address.
+func areNotes(ctx context.Context, a *node.Attachment) bool {
+	for _, t := range a.Held {
+		noter, ok := t.Store.(plugin.Noter)
+		if !ok {
+			return false
+		}
+		if note, err := noter.IsNote(ctx, t.Held); err != nil || !note {
+			return false
+		}
+	}
+	return len(a.Held) > 0
 }
 
 // judgeGone decides about an attachment whose namespace is not at its path.

@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"context"
 	"errors"
 	"os"
 	"path/filepath"
@@ -56,6 +57,30 @@ func TestPlanWhileThingsChange(t *testing.T) {
 	b.expect(b.plan(), "+net/gone/eth0 stops 0")
 	b.main.held = [][]plugin.Held{{{Key: of("a"), What: "rule"}}, {{Key: of("added"), What: "rule"}}}
 	b.expect(b.plan(), "+net/gone/eth0 -net/added/eth0 stops 0", "it has been made just now")
+}
+
+// notes is a store of which others have removed what it has made.
+type notes struct{ *fake }
+
+func (n *notes) Stores(*plugin.Request) []plugin.Store { return []plugin.Store{n} }
+
+func (n *notes) IsNote(_ context.Context, h plugin.Held) (bool, error) {
+	if h.Key.ContainerID == "unread" {
+		return false, errors.New("it can't be read")
+	}
+	return h.What == "note", nil
+}
+
+// What has notes alone is not in use.
+func TestPlanOfNotes(t *testing.T) {
+	b := newBench(t)
+	b.Plugins[1].Plugin = &notes{b.main}
+	b.main.held = [][]plugin.Held{{{Key: of("gone"), What: "note"}, {Key: of("used"), What: "note"}, {Key: of("there"), What: "note"}, {Key: of("there"), What: "rule"},
+		{Key: of("unread"), What: "note"}}}
+	b.ipam.held = [][]plugin.Held{{address(of("used"), "10.1.0.9", old)}}
+	b.expect(b.plan(), "-net/gone/eth0 -net/there/eth0 -net/unread/eth0 -net/used/eth0 stops 1", "3 attachments", "nothing of its network goes")
+	b.ipam.held, b.main.held = nil, [][]plugin.Held{{{Key: of("gone"), What: "note"}}}
+	b.expect(b.plan(), "+net/gone/eth0 stops 0", "others have removed what it had")
 }
 
 // A long key is cut, and may not say all of the network's name.

@@ -24,6 +24,12 @@ type Store interface {
 	Release(ctx context.Context, list []Held) error
 }
 
+// Noter is a Store that notes what it has made elsewhere. Others can remove that, and leave the note.
+type Noter interface {
+	// IsNote reports whether nothing is left of a thing but its note.
+	IsNote(ctx context.Context, h Held) (bool, error)
+}
+
 // Holder is a plugin that holds something for attachments.
 type Holder interface {
 	// Stores returns where. Of the request it uses the network, which may be "", the configuration and Results.

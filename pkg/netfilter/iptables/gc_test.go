@@ -71,6 +71,37 @@ func TestGCWithoutRecords(t *testing.T) {
 	})
 }
 
+// A note is all that is left once somebody else has removed every rule.
+func TestNotes(t *testing.T) {
+	eachFlavour(t, func(t *testing.T, n *node) {
+		for _, r := range []Rules{
+			MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16", "fd00::2/64")),
+			PortMapRules(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80")),
+			ForwardRules(keyOf("a"), spec.ForwardNeeds{Addrs: addrs("10.88.0.2")}),
+		} {
+			kind, table := r.owner.kind, r.owner.kind.table()
+			expect := func(when string, want bool) {
+				t.Helper()
+				must(t, n.try(func() error {
+					got, err := kind.IsNote(ctx, plugin.Held{Key: keyOf("a")})
+					if got != want {
+						t.Errorf("%s, %s: %v, want %v", kind, when, got, want)
+					}
+					return err
+				}))
+			}
+			expect("before ADD", false)
+			n.add(t, r)
+			expect("after ADD", false)
+			for i, own := range missing(r.own, nil) {
+				expect(fmt.Sprint("after ", i, " rules"), false)
+				n.MustRun(t, own.family.program+"-"+n.flavour, append([]string{"-t", table}, words(own.remove())...)...)
+			}
+			expect("after all", true)
+		}
+	})
+}
+
 func TestWithoutPrograms(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		must(t, n.try(on(t).Available))

@@ -56,6 +56,37 @@ func (k Kind) Held(ctx context.Context, network string) (list []plugin.Held, err
 	return list, errors.Join(errs...)
 }
 
+// IsNote reports whether none of the rules is there that an attachment has by the file of owners, as after a DEL of the reference plugins.
+func (k Kind) IsNote(ctx context.Context, h plugin.Held) (bool, error) {
+	conn, err := nft.Open()
+	if err != nil {
+		return false, err
+	}
+	defer conn.Close()
+	o := owner{k, h.Key}
+	owned, err := readOwned()
+	if err != nil {
+		return false, err
+	}
+	owned = filter(owned, func(r rule) bool { return r.owner == o })
+	for _, f := range families() {
+		own := ofFamily(f, owned)
+		if len(own) == 0 {
+			continue
+		}
+		tables, err := On(conn).tables(ctx, f, k.table(), true, append(o.chains(), forwardChain, stage1))
+		if err != nil {
+			return false, err
+		}
+		for _, t := range tables {
+			if lacking, err := t.lacking(ctx, own); err != nil || len(lacking) < len(own) {
+				return false, err
+			}
+		}
+	}
+	return len(owned) > 0, nil
+}
+
 // Has reports whether an attachment has anything of a kind here, or the reference plugins' chain for it.
 func (b *Backend) Has(ctx context.Context, r Rules) (bool, error) {
 	owned, err := listOwned(ctx)
