@@ -35,6 +35,9 @@ Some installers write through links (cp -f flannel /opt/cni/bin/flannel), which
 would overwrite cnibox itself. So flannel is always a copy; where other names are
 written so, use --link copy.
 
+With --network a network's file is installed after the plugins, so that a runtime
+that sees it finds them.
+
 With --for the directory is one in which that runtime looks for plugins, by its
 own configuration on this node: the one that has cnibox, or else the first that is
 there.`,
@@ -53,6 +56,7 @@ there.`,
 	flags.StringVar((*string)(&o.Link), "link", string(install.Links[0]), "how names lead to cnibox: sym, hard or copy")
 	flags.StringSliceVar(&o.Names, "only", plugins.All.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
+	addNetworkFlags(cmd, &o.Network, &o.NetworkDir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := chooseDir(cmd.ErrOrStderr(), &o, runtime); err != nil {
 			return err
@@ -71,6 +75,9 @@ there.`,
 			fmt.Fprintf(w, "installed cnibox and %d plugins in %s\n", len(r.Names), r.Dir)
 		}
 		printNames(w, "  plugins:  %s\n", r.Names)
+		if r.Network != "" {
+			fmt.Fprintf(w, "  network:  %s\n", r.Network)
+		}
 		printNames(w, "  replaced: %s; uninstall brings them back\n", r.Replaced)
 		printNames(w, "  left:     %s, written by another installer since; --force takes it over\n", r.Left)
 		if r.NoExec {
@@ -105,6 +112,12 @@ func printNames(w io.Writer, format string, names []string) {
 	}
 }
 
+// addNetworkFlags adds what names a network's file that comes with the plugins.
+func addNetworkFlags(cmd *cobra.Command, file, dir *string) {
+	cmd.Flags().StringVar(file, "network", "", "a network's file, NAME.conflist, that goes with the plugins")
+	cmd.Flags().StringVar(dir, "network-dir", "/etc/cni/net.d", "the directory that runtimes look for networks in")
+}
+
 func requireDir(dir string) error {
 	if dir == "" {
 		return usagef("--dir is missing: name the directory of plugins, usually --dir /opt/cni/bin; install also finds it by itself with --for RUNTIME")
@@ -128,19 +141,28 @@ func checkOptions(o *install.Options) error {
 }
 
 func newUninstall() *cobra.Command {
-	var dir string
+	var dir, network, networkDir string
 	cmd := &cobra.Command{
 		Use:   "uninstall --dir DIR",
 		Short: "Remove what install made, and bring back what it replaced",
 		Long: `Remove from a directory what install made there, and bring back the files it
-replaced. What others have put there is left alone.`,
+replaced. What others have put there is left alone.
+
+With --network the network's file is removed first, if it is still the one that
+install has put there.`,
 		Example: "  cnictl uninstall --dir /opt/cni/bin",
 		Args:    arguments(0, 0),
 	}
 	cmd.Flags().StringVar(&dir, "dir", "", "the directory of plugins")
+	addNetworkFlags(cmd, &network, &networkDir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := requireDir(dir); err != nil {
 			return err
+		}
+		if network != "" {
+			if err := install.UninstallNetwork(network, networkDir); err != nil {
+				return err
+			}
 		}
 		r, err := install.Uninstall(dir)
 		if r == nil {

@@ -53,12 +53,16 @@ type Options struct {
 	Names []string // the plugins to link
 	Link  Link
 	Force bool // replace files that are not cnibox's, and keep them for Uninstall
+
+	Network    string // a network's file to install after the plugins; "" is none
+	NetworkDir string // where to
 }
 
 // Report is what Install did.
 type Report struct {
 	Dir       string // without symbolic links
 	Names     []string
+	Network   string   // the file of the network that is there now
 	Unchanged bool     // all was there already
 	Replaced  []string // names whose former files Uninstall brings back
 	Left      []string // names that another installer has taken over since, and keeps
@@ -66,7 +70,25 @@ type Report struct {
 }
 
 // Install makes o.Dir hold cnibox and a link for each of o.Names and for each name of an earlier installation: it takes no plugin away.
+// The network comes last, as a runtime that sees it attaches containers.
 func Install(o Options) (*Report, error) {
+	if o.Network == "" {
+		return installPlugins(o)
+	}
+	n, err := readNetwork(o.Network, o.NetworkDir)
+	if err != nil {
+		return nil, err
+	}
+	isThere := n.isInstalled()
+	r, err := installPlugins(o)
+	if err != nil {
+		return nil, err
+	}
+	r.Network, r.Unchanged = n.path, r.Unchanged && isThere
+	return r, n.install()
+}
+
+func installPlugins(o Options) (*Report, error) {
 	if err := checkNames(o.Names); err != nil {
 		return nil, err
 	}

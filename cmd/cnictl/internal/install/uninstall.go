@@ -16,6 +16,16 @@ type Removal struct {
 	Kept     []string // of Left: what Install had replaced, still in .cnibox-replaced
 }
 
+// UninstallNetwork removes a network's file that Install has put into a directory, unless it has been changed there. It comes before
+// Uninstall: without it, a runtime attaches no more containers.
+func UninstallNetwork(from, dir string) error {
+	n, err := readNetwork(from, dir)
+	if err != nil {
+		return err
+	}
+	return n.uninstall()
+}
+
 // Uninstall removes what Install has made and brings back what it had replaced. It leaves what others have put there since,
 // and can be repeated after a failure.
 func Uninstall(path string) (*Removal, error) {
