@@ -4,7 +4,7 @@
 # everything is there already.
 set -euo pipefail
 
-packages=(containerd runc podman conmon busybox-static curl iproute2 nftables iptables)
+packages=(containerd runc podman buildah conmon busybox-static curl iproute2 nftables iptables)
 
 # An attachment is configured by what is in /etc/cni/net.d, so a package must not add a network of its own to a
 # machine that had none.
