@@ -75,6 +75,14 @@ func (h *Host) StatusList(conflist string) error {
 	})
 }
 
+// ValidateList asks the plugins whether they know the network's version, as runtimes do when they load it.
+func (h *Host) ValidateList(conflist string) error {
+	return h.withList(conflist, func(ctx context.Context, cni libcni.CNI, list *libcni.NetworkConfigList) error {
+		_, err := cni.ValidateNetworkList(ctx, list)
+		return err
+	})
+}
+
 // withList lends a libcni for the Host, with plugins from PluginDir and its cache in CacheDir.
 func (h *Host) withList(conflist string, use func(context.Context, libcni.CNI, *libcni.NetworkConfigList) error) error {
 	list, err := libcni.NetworkConfFromBytes([]byte(conflist))

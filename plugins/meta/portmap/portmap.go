@@ -115,13 +115,22 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 	if err != nil || inside == nil {
 		return c, ports, err
 	}
-	ports.Inside, ports.InsideShared = inside.Attrs().Name, inside.Type() != "veth"
+	ports.Inside, ports.InsideShared = inside.Attrs().Name, !isOwn(r, inside)
 	return c, ports, nil
 }
 
+// isOwn reports whether a link of the host leads to the container alone: the other end is in its namespace. The host's own way out can be a veth,
+// too, where the node is a container.
+func isOwn(r *plugin.Request, l netlink.Link) bool {
+	if l.Type() != "veth" {
+		return false
+	}
+	id, err := r.Links().GetNetNsIdByFd(int(r.NS().Fd()))
+	return err == nil && id >= 0 && l.Attrs().NetNsID == id
+}
+
 // linkTowards finds the host's link towards the container of a port map by the
-// route to it, nil if there is none. A veth leads to one container; behind any
-// other kind of link there can be several.
+// route to it, nil if there is none.
 func linkTowards(h *netlink.Handle, m spec.PortMap) (netlink.Link, error) {
 	container := m.Container.Addr()
 	routes, err := h.RouteGet(container.AsSlice())
