@@ -73,7 +73,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 		newInstall(), newUninstall(), newList(), newNew(), newLint(),
 		newProbe(), newExec(), newCapture(), newExplain(),
 		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newPurge(), newStatus(), newRepair(),
-		newBugreport(), newMetrics(), newAgent(), newWait(),
+		newBugreport(), newMetrics(), newAgent(),
 	)
 	return root
 }
