@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/plugins"
 )
@@ -101,12 +102,12 @@ func (e examination) describe(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s: %s\n", f.Code, said, harmless(strings.ReplaceAll(f.Remedy, "\n", "; ")))
 	}
 	for _, f := range e.Findings {
-		if f.Severity != doctor.Info {
+		if f.Severity != finding.Info {
 			describeFinding(w, f)
 		}
 	}
 	for _, f := range e.Findings {
-		if f.Severity == doctor.Info {
+		if f.Severity == finding.Info {
 			fmt.Fprintf(w, "%s: %s\n", f.Code, harmless(f.Summary))
 		}
 	}
@@ -118,12 +119,12 @@ func (e examination) describe(w io.Writer) {
 		fmt.Fprintf(w, "%s; %s\n", good.Sprint("nothing is wrong"), looked)
 		return
 	}
-	fmt.Fprintf(w, "errors: %d, warnings: %d; %s\n", e.Count(doctor.Error), e.Count(doctor.Warning), looked)
+	fmt.Fprintf(w, "errors: %d, warnings: %d; %s\n", e.Count(finding.Error), e.Count(finding.Warning), looked)
 }
 
 // describeFinding prints what is, why it matters, and the commands, each in a line that can be copied.
 func describeFinding(w io.Writer, f doctor.Finding) {
-	colour := map[doctor.Severity]interface{ Sprint(...any) string }{doctor.Error: bad, doctor.Warning: weak}[f.Severity]
+	colour := map[finding.Severity]interface{ Sprint(...any) string }{finding.Error: bad, finding.Warning: weak}[f.Severity]
 	fmt.Fprintf(w, "%s %s: %s\n    %s\n", colour.Sprint(f.Severity), f.Code, harmless(f.Summary), f.Meaning)
 	for line := range strings.Lines(f.Remedy) {
 		fmt.Fprintf(w, "        %s\n", harmless(strings.TrimSuffix(line, "\n")))

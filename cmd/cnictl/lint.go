@@ -13,6 +13,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
 	"github.com/cnibox/cnibox/plugins"
 )
@@ -95,7 +96,7 @@ func runLint(cmd *cobra.Command, args []string, flags *lintFlags) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(out.Findings, func(f lint.Finding) bool { return f.Severity != lint.Info }) {
+	if slices.ContainsFunc(out.Findings, func(f lint.Finding) bool { return f.Severity != finding.Info }) {
 		return commandError{exitFailed}
 	}
 	return nil
@@ -139,7 +140,7 @@ func fixFiles(inputs []lint.Input, o lint.Options) (all []lint.Finding, err erro
 	return all, nil
 }
 
-// replaceFile puts a file in place of another, which is there whole at all times. A link stays a link.
+// replaceFile puts a file in place of another, which is there whole at all times, after a power failure too. A link stays a link.
 func replaceFile(path string, text []byte) error {
 	path, err := filepath.EvalSymlinks(path)
 	if err != nil {
@@ -176,14 +177,14 @@ func (l linted) describe(w io.Writer) {
 	for _, f := range l.Fixed {
 		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n    now: %s\n", harmless(f.File), f.Line, f.Column, good.Sprint("fixed"), f.Code, harmless(f.Message), harmless(f.Fix))
 	}
-	count := map[lint.Severity]int{}
+	count := map[finding.Severity]int{}
 	for _, f := range l.Findings {
 		count[f.Severity]++
 		severity := string(f.Severity)
 		switch f.Severity {
-		case lint.Error:
+		case finding.Error:
 			severity = bad.Sprint(severity)
-		case lint.Warning:
+		case finding.Warning:
 			severity = weak.Sprint(severity)
 		}
 		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n", harmless(f.File), f.Line, f.Column, severity, f.Code, harmless(f.Message))
@@ -195,9 +196,9 @@ func (l linted) describe(w io.Writer) {
 			fmt.Fprintf(w, "    write: %s%s\n", harmless(f.Fix), by)
 		}
 	}
-	if count[lint.Error]+count[lint.Warning] == 0 {
+	if count[finding.Error]+count[finding.Warning] == 0 {
 		fmt.Fprintf(w, "%s; files: %d\n", good.Sprint("nothing is wrong"), l.Files)
 		return
 	}
-	fmt.Fprintf(w, "errors: %d, warnings: %d; files: %d\n", count[lint.Error], count[lint.Warning], l.Files)
+	fmt.Fprintf(w, "errors: %d, warnings: %d; files: %d\n", count[finding.Error], count[finding.Warning], l.Files)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/page"
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/plugins"
 )
@@ -143,7 +144,7 @@ func (f *showFlags) writePage(cmd *cobra.Command) error {
 	n := node.Read(cmd.Context(), f.Options)
 	p := page.New(n, f.chosen(n), host, box.Version, time.Now())
 	found := doctor.Examine(cmd.Context(), doctor.Options{Options: f.Options, BinDirs: []string{node.DefaultBinDir}, Node: n}).Findings
-	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == doctor.Info })
+	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == finding.Info })
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/pluginfile"
 	"github.com/cnibox/cnibox/pkg/runtimes"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -44,9 +45,9 @@ func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
 func (s *subject) startDHCP(name, socket string) string {
 	path, unit := "/opt/cni/bin/dhcp", "cnibox-dhcp.socket"
 	if places, _ := s.places(); len(places) > 0 {
-		if files := lookUp(places[0].dirs, name); files != nil {
-			path = files[0].path
-			if files[0].origin == reference {
+		if files := pluginfile.Find(places[0].dirs, name); files != nil {
+			path = files[0].Path
+			if files[0].Origin == pluginfile.Reference {
 				unit = "cni-dhcp.socket"
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
@@ -41,7 +42,7 @@ type NotLooked struct {
 }
 
 // Count returns how many findings are of a severity.
-func (r *Report) Count(s Severity) (n int) {
+func (r *Report) Count(s finding.Severity) (n int) {
 	for _, f := range r.Findings {
 		if f.Severity == s {
 			n++
@@ -51,7 +52,7 @@ func (r *Report) Count(s Severity) (n int) {
 }
 
 // Healthy reports whether nothing was found that has to be mended.
-func (r *Report) Healthy() bool { return r.Count(Error)+r.Count(Warning) == 0 }
+func (r *Report) Healthy() bool { return r.Count(finding.Error)+r.Count(finding.Warning) == 0 }
 
 // Examine looks at the node.
 func Examine(ctx context.Context, o Options) *Report {
@@ -73,7 +74,7 @@ func Examine(ctx context.Context, o Options) *Report {
 			r.Findings = append(r.Findings, f)
 		}
 	}
-	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return a.Severity.rank() - b.Severity.rank() })
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return a.Severity.Rank() - b.Severity.Rank() })
 	r.CouldNotLook = append(r.CouldNotLook, s.notLooked...)
 	return r
 }

@@ -3,36 +3,25 @@ package doctor
 import (
 	"fmt"
 	"regexp"
-	"slices"
 	"strings"
+
+	"github.com/cnibox/cnibox/pkg/finding"
 )
-
-// Severity is how bad a finding is.
-type Severity string
-
-// The severities.
-const (
-	Error   Severity = "error"   // containers don't get a network, or have none that works
-	Warning Severity = "warning" // some of it does not work, or will stop to
-	Info    Severity = "info"    // good to know
-)
-
-func (s Severity) rank() int { return slices.Index([]Severity{Error, Warning, Info}, s) }
 
 // Finding is something on this node that is worth a person's attention.
 type Finding struct {
-	Code     string   `json:"code"`
-	Severity Severity `json:"severity"`
-	Network  string   `json:"network,omitempty"` // the one that it is about, if it is about one
-	Summary  string   `json:"summary"`           // what is, with this node's names and values
-	Meaning  string   `json:"meaning"`           // why it matters
-	Remedy   string   `json:"remedy,omitempty"`  // commands that mend it, to be pasted into a shell
-	Fixable  bool     `json:"fixable"`           // Fix runs them
+	Code     string           `json:"code"`
+	Severity finding.Severity `json:"severity"`
+	Network  string           `json:"network,omitempty"` // the one that it is about, if it is about one
+	Summary  string           `json:"summary"`           // what is, with this node's names and values
+	Meaning  string           `json:"meaning"`           // why it matters
+	Remedy   string           `json:"remedy,omitempty"`  // commands that mend it, to be pasted into a shell
+	Fixable  bool             `json:"fixable"`           // Fix runs them
 }
 
 // found makes a finding of a code in Codes. Where no command mends it, the remedy is a comment of the shell.
 func found(code, network, remedy, format string, args ...any) Finding {
-	c := codeOf(code)
+	c := Codes.Find(code)
 	return Finding{
 		Code: code, Severity: c.Severity, Network: network, Summary: fmt.Sprintf(format, args...), Meaning: c.Meaning,
 		Remedy: remedy, Fixable: c.Fixable && remedy != "",

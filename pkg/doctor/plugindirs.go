@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/cnibox/cnibox/pkg/pluginfile"
 )
 
 // checkPluginDirs looks at each directory of plugins as a whole.
@@ -33,14 +35,14 @@ func halfUpdated(dir string) []Finding {
 	sums := map[string]string{}
 	names := map[string][]string{}
 	for _, e := range entries {
-		f := identify(filepath.Join(dir, e.Name()))
-		if f == nil || f.origin != ours {
+		f := pluginfile.Identify(filepath.Join(dir, e.Name()))
+		if f == nil || f.Origin != pluginfile.Ours {
 			continue
 		}
-		if sums[f.id()] == "" {
-			sums[f.id()] = f.sum()
+		if sums[f.ID()] == "" {
+			sums[f.ID()] = f.Sum()
 		}
-		names[sums[f.id()]] = append(names[sums[f.id()]], e.Name())
+		names[sums[f.ID()]] = append(names[sums[f.ID()]], e.Name())
 	}
 	if len(names) < 2 {
 		return nil

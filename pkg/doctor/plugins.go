@@ -9,7 +9,9 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/pluginfile"
 	"github.com/cnibox/cnibox/pkg/runtimes"
+	"golang.org/x/sys/unix"
 )
 
 // place is where plugins are looked for.
@@ -60,7 +62,7 @@ func checkPlugins(ctx context.Context, s *subject) (list []Finding, err error) {
 		for _, n := range p.networks {
 			list = append(list, s.missing(p, n)...)
 			for _, part := range n.parts {
-				files := lookUp(p.dirs, part.named)
+				files := pluginfile.Find(p.dirs, part.named)
 				if slices.Contains(seen, part.named) || files == nil {
 					continue
 				}
@@ -70,12 +72,12 @@ func checkPlugins(ctx context.Context, s *subject) (list []Finding, err error) {
 						list = append(list, f)
 					}
 				}
-				id := files[0].id()
+				id := files[0].ID()
 				if _, known := versions[id]; !known {
-					versions[id] = strings.TrimSpace(files[0].describe() + " " + files[0].version(ctx))
+					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version(ctx))
 				}
 				what := versions[id]
-				runs[what] = append(runs[what], files[0].path)
+				runs[what] = append(runs[what], files[0].Path)
 			}
 		}
 		for what, paths := range runs {
@@ -89,7 +91,7 @@ func checkPlugins(ctx context.Context, s *subject) (list []Finding, err error) {
 func (s *subject) missing(p *place, n *network) []Finding {
 	var all, own, others []string
 	for _, part := range n.parts {
-		if lookUp(p.dirs, part.named) != nil || slices.Contains(all, part.named) {
+		if pluginfile.Find(p.dirs, part.named) != nil || slices.Contains(all, part.named) {
 			continue
 		}
 		all = append(all, part.named)
@@ -121,28 +123,38 @@ func (s *subject) missing(p *place, n *network) []Finding {
 }
 
 // wrong finds what is wrong with the files of a plugin, of which the first is run.
-func (s *subject) wrong(p *place, n *network, part part, files []*pluginFile) []Finding {
+func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.File) []Finding {
 	run, who := files[0], strings.Join(p.who, ", ")
-	dir := filepath.Dir(run.path)
+	dir := filepath.Dir(run.Path)
 	replace := command("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
-	if at := run.noExec(); at != "" {
-		return []Finding{found("plugin-noexec", n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.path, n.Name, at)}
+	if at := noExec(run.Path); at != "" {
+		return []Finding{found("plugin-noexec", n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at)}
 	}
-	if !run.isExecutable() {
-		f := found("plugin-not-executable", n.Name, command("chmod", "755", run.path), "%s, of network %s, can't be executed (%s)", run.path, n.Name, run.info.Mode())
-		f.Fixable = run.origin != other
+	if !run.IsExecutable() {
+		f := found("plugin-not-executable", n.Name, command("chmod", "755", run.Path), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode())
+		f.Fixable = run.Origin != pluginfile.Other
 		return []Finding{f}
 	}
 	if s.Plugins.Find(part.named) == nil {
 		return nil // nothing is known about it
 	}
 	for _, f := range files[1:] {
-		if f.origin == ours && f.sum() != run.sum() {
-			return []Finding{found("plugin-shadowed", n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.path, run.describe(), f.path, dir)}
+		if f.Origin == pluginfile.Ours && f.Sum() != run.Sum() {
+			return []Finding{found("plugin-shadowed", n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.Path, run.String(), f.Path, dir)}
 		}
 	}
-	if run.origin == other {
-		return []Finding{found("plugin-foreign", n.Name, replace, "%s, which network %s runs, is %s", run.path, n.Name, run.describe())}
+	if run.Origin == pluginfile.Other {
+		return []Finding{found("plugin-foreign", n.Name, replace, "%s, which network %s runs, is %s", run.Path, n.Name, run.String())}
 	}
 	return nil
+}
+
+// noExec returns the mount point that keeps a file from being executed, "" if there is none.
+func noExec(path string) string {
+	var fs unix.Statfs_t
+	end, err := filepath.EvalSymlinks(path)
+	if err != nil || unix.Statfs(end, &fs) != nil || fs.Flags&unix.ST_NOEXEC == 0 {
+		return ""
+	}
+	return mountOf(end)
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -99,6 +100,6 @@ func isDefault(r netlink.Route) bool { return r.Dst == nil || result.Prefix(*r.D
 // hasError reports whether something was found so far that keeps a network, or all, from working.
 func (s *subject) hasError(network string) bool {
 	return slices.ContainsFunc(s.found, func(f Finding) bool {
-		return f.Severity == Error && (f.Network == network || f.Network == "")
+		return f.Severity == finding.Error && (f.Network == network || f.Network == "")
 	})
 }

@@ -8,6 +8,8 @@ import (
 	"unicode/utf8"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/cnibox/cnibox/pkg/finding"
 )
 
 // span is a piece of a file's text.
@@ -170,7 +172,7 @@ func (f *file) position(at int) (line, column int) {
 func (f *file) report(code string, where span, fix string, edits []edit, format string, args ...any) {
 	line, column := f.position(where.at)
 	f.findings = append(f.findings, Finding{
-		File: f.Name, Line: line, Column: column, Code: code, Severity: codeOf(code).Severity, Path: where.path,
+		File: f.Name, Line: line, Column: column, Code: code, Severity: Codes.Find(code).Severity, Path: where.path,
 		Message: fmt.Sprintf(format, args...), Fix: fix, Fixable: edits != nil, at: where.at, end: where.end, edits: edits,
 	})
 }
@@ -178,7 +180,7 @@ func (f *file) report(code string, where span, fix string, edits []edit, format 
 // hasErrorIn reports whether an error was found in a piece of the text.
 func (f *file) hasErrorIn(where span) bool {
 	for _, x := range f.findings {
-		if x.Severity == Error && x.at >= where.at && x.at < where.end {
+		if x.Severity == finding.Error && x.at >= where.at && x.at < where.end {
 			return true
 		}
 	}

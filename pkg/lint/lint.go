@@ -7,32 +7,21 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Severity is how bad a finding is.
-type Severity string
-
-// The severities.
-const (
-	Error   Severity = "error"   // containers don't get this network, or not the one that was meant
-	Warning Severity = "warning" // some of it does nothing, or is dangerous
-	Info    Severity = "info"    // good to know
-)
-
-func (s Severity) rank() int { return slices.Index([]Severity{Error, Warning, Info}, s) }
-
 // Finding is one mistake at one place.
 type Finding struct {
-	File     string   `json:"file"`
-	Line     int      `json:"line"`   // from 1
-	Column   int      `json:"column"` // from 1, in characters
-	Code     string   `json:"code"`
-	Severity Severity `json:"severity"`
-	Path     string   `json:"path,omitempty"` // of the key or value, such as plugins[0].ipam.subnet
-	Message  string   `json:"message"`        // what is wrong
-	Fix      string   `json:"fix,omitempty"`  // what to write in place
-	Fixable  bool     `json:"fixable"`        // Fix writes that
+	File     string           `json:"file"`
+	Line     int              `json:"line"`   // from 1
+	Column   int              `json:"column"` // from 1, in characters
+	Code     string           `json:"code"`
+	Severity finding.Severity `json:"severity"`
+	Path     string           `json:"path,omitempty"` // of the key or value, such as plugins[0].ipam.subnet
+	Message  string           `json:"message"`        // what is wrong
+	Fix      string           `json:"fix,omitempty"`  // what to write in place
+	Fixable  bool             `json:"fixable"`        // Fix writes that
 
 	at, end int
 	edits   []edit
@@ -97,7 +86,7 @@ func Files(inputs []Input, o Options) []Finding {
 // sorted returns what was found in the order of the text, each thing once.
 func (f *file) sorted() []Finding {
 	slices.SortStableFunc(f.findings, func(a, b Finding) int {
-		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.Severity.rank(), b.Severity.rank()), cmp.Compare(a.Code, b.Code))
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Code, b.Code))
 	})
 	return slices.CompactFunc(f.findings, func(a, b Finding) bool { return a.at == b.at && a.Code == b.Code && a.Message == b.Message })
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
 	"github.com/cnibox/cnibox/plugins"
 )
@@ -96,7 +97,7 @@ func TestEachCode(t *testing.T) {
 			t.Errorf("no %s at %s in\n%s%v", tt.code, tt.at, tt.bad, lint.Text("a.conflist", []byte(tt.bad), options))
 		}
 		for _, f := range lint.Text("a.conflist", []byte(tt.good), options) {
-			if f.Code == tt.code || f.Severity == lint.Error {
+			if f.Code == tt.code || f.Severity == finding.Error {
 				t.Errorf("%v, in\n%s", f, tt.good)
 			}
 		}

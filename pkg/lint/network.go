@@ -9,6 +9,8 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/schema"
 )
 
 // network is what a file has, as the checks need it.
@@ -60,26 +62,30 @@ func (n *network) all() (list []*part) {
 	return list
 }
 
-// listKeys are the keys of a list of plugins.
-var listKeys = keys.Table{
-	{Name: "cniVersion", Type: keys.String}, {Name: "cniVersions", Type: keys.Strings}, {Name: "name", Type: keys.String},
-	{Name: "plugins", Type: keys.Objects}, {Name: "args", Type: keys.Object}, // podman's labels
-}
-
-// switches are keys of a list of plugins that may be strings, too: "true" and "false".
-var switches = keys.Table{
-	{Name: "disableCheck", Type: keys.Bool}, {Name: "disableGC", Type: keys.Bool}, {Name: "loadOnlyInlinedPlugins", Type: keys.Bool},
-}
+// listKeys are the keys of a list of plugins, and switches those of them that may be strings, too: "true" and "false".
+var listKeys, switches = func() (others, bools keys.Table) {
+	for _, k := range schema.ListKeys() {
+		if k.Type == keys.Bool {
+			bools = append(bools, k)
+		} else if !isNote(k.Name) {
+			others = append(others, typed(k))
+		}
+	}
+	return others, bools
+}()
 
 // pluginKeys are the keys that every plugin may have.
-var pluginKeys = keys.Table{
-	{Name: "cniVersion", Type: keys.String}, {Name: "name", Type: keys.String}, {Name: "type", Type: keys.String},
-	{Name: "capabilities", Type: keys.BoolMap}, {Name: "args", Type: keys.Object}, {Name: "runtimeConfig", Type: keys.Object},
-	{Name: "prevResult", Type: keys.Object},
-	{Name: "dns", Type: keys.Object, Keys: keys.Table{
-		{Name: "nameservers", Type: keys.Strings}, {Name: "domain", Type: keys.String}, {Name: "search", Type: keys.Strings}, {Name: "options", Type: keys.Strings},
-	}},
-	{Name: "ipam", Type: keys.Object},
+var pluginKeys = func() (table keys.Table) {
+	for _, k := range schema.Common() {
+		table = append(table, typed(k))
+	}
+	return append(table, keys.Key{Name: "dns", Type: keys.Object, Keys: result.DNSKeys()}, keys.Key{Name: "ipam", Type: keys.Object})
+}()
+
+// typed returns a key that may have any value of its type, and be left out: names, versions and types have checks of their own.
+func typed(k keys.Key) keys.Key {
+	k.Words, k.Required = nil, false
+	return k
 }
 
 // check looks at one file.
@@ -202,7 +208,7 @@ var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
 func (f *file) checkNetwork(single bool) {
 	n := f.network
 	if !single {
-		f.checkKeys(f.top, slices.Concat(listKeys, switches), "a list of plugins")
+		f.checkKeys(f.top, schema.ListKeys(), "a list of plugins")
 		f.checkSchema(f.top, listKeys)
 		f.checkBools()
 	}

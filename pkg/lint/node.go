@@ -2,19 +2,19 @@ package lint
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"os"
-	"os/exec"
-	"path/filepath"
-	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/pluginfile"
+	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // Node is what is compared of this node.
@@ -48,25 +48,24 @@ func ReadNode(ctx context.Context, binDirs []string, confDir string) (*Node, err
 		}
 		return known[name]
 	}
-	links, err := netlink.LinkList()
+	links, err := link.List(&netlink.Handle{})
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list the links of the host: %w", err)
 	}
 	names := map[int]string{}
 	for _, l := range links {
 		n.Links[l.Attrs().Name], names[l.Attrs().Index] = l.Attrs().MTU, l.Attrs().Name
 	}
-	routes, err := netlink.RouteListFiltered(netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
+	routes, err := link.Routes(&netlink.Handle{}, netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("list the routes of the host: %w", err)
 	}
 	for _, r := range routes {
-		if r.Dst == nil || r.LinkIndex == 0 || r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast() {
+		if r.Dst == nil || r.LinkIndex == 0 {
 			continue
 		}
-		if ones, _ := r.Dst.Mask.Size(); ones > 0 {
-			a, _ := netip.AddrFromSlice(r.Dst.IP)
-			n.Routes = append(n.Routes, Route{netip.PrefixFrom(a.Unmap(), ones), names[r.LinkIndex]})
+		if to := result.Prefix(*r.Dst); to.Bits() > 0 && !to.Addr().IsLinkLocalUnicast() && !to.Addr().IsMulticast() {
+			n.Routes = append(n.Routes, Route{to, names[r.LinkIndex]})
 		}
 	}
 	if n.Networks, err = Read(confDir); os.IsNotExist(err) {
@@ -75,28 +74,14 @@ func ReadNode(ctx context.Context, binDirs []string, confDir string) (*Node, err
 	return n, err
 }
 
-// says is what a plugin prints that is called without a command.
-var says = regexp.MustCompile(`plugin (?:[a-z-]+ )?v?(\d+\.\d+\.\d+)(\+cnibox)?`)
-
-// lookUp finds a plugin as runtimes do, and asks it for its version. A plugin that is called without a command changes nothing.
+// lookUp finds a plugin as runtimes do. One whose program is known is asked for its version, which changes nothing.
 func lookUp(ctx context.Context, dirs []string, name string) *Installed {
-	for _, dir := range dirs {
-		path := filepath.Join(dir, name)
-		if info, err := os.Stat(path); err != nil || !info.Mode().IsRegular() || name != filepath.Base(name) {
-			continue
-		}
-		i := &Installed{Path: path}
-		ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
-		defer cancel()
-		cmd := exec.CommandContext(ctx, path)
-		cmd.Env = []string{}
-		text, _ := cmd.CombinedOutput() // one that fails has said nothing either
-		if m := says.FindStringSubmatch(string(text)); m != nil {
-			i.Version, i.Ours = m[1], m[2] != ""
-		}
-		return i
+	files := pluginfile.Find(dirs, name)
+	if files == nil {
+		return nil
 	}
-	return nil
+	like, _, _ := strings.Cut(strings.TrimPrefix(files[0].Version(ctx), "v"), "+")
+	return &Installed{Path: files[0].Path, Version: like, Ours: files[0].Origin == pluginfile.Ours}
 }
 
 // checkNode compares a file with the node.
@@ -159,15 +144,15 @@ func (f *file) checkMaster(p *part) {
 	case !p.is("macvlan", "ipvlan", "vlan"):
 		return
 	}
-	link := p.str(name)
-	if link == "" || p.on("linkInContainer") {
+	device := p.str(name)
+	if device == "" || p.on("linkInContainer") {
 		return
 	}
-	most, there := f.options.Node.Links[link]
+	most, there := f.options.Node.Links[device]
 	if !there {
-		f.report("master-missing", p.get(name).span, "", nil, "this node has no link %q", link)
+		f.report("master-missing", p.get(name).span, "", nil, "this node has no link %q", device)
 	} else if mtu, set := p.num("mtu"); set && mtu > most && p.is("macvlan", "vlan") {
-		f.report("mtu-above-master", p.get("mtu").span, "", nil, "%s has an MTU of %d, and %d is more", link, most, mtu)
+		f.report("mtu-above-master", p.get("mtu").span, "", nil, "%s has an MTU of %d, and %d is more", device, most, mtu)
 	}
 }
 

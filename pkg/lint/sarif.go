@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	"github.com/owenrumney/go-sarif/v3/pkg/report/v210/sarif"
+
+	"github.com/cnibox/cnibox/pkg/finding"
 )
 
 // Manual is the page that explains the codes.
@@ -16,7 +18,7 @@ func SARIF(findings []Finding, version string) (*sarif.Report, error) {
 	run.Tool.Driver.WithVersion(version)
 	for _, c := range Codes {
 		run.AddRule(c.Name).WithDescription(c.Meaning).WithHelpURI(Manual + "#codes").
-			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(c.Severity.level()))
+			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(level(c.Severity)))
 	}
 	for _, f := range findings {
 		uri := filepath.ToSlash(f.File)
@@ -32,7 +34,7 @@ func SARIF(findings []Finding, version string) (*sarif.Report, error) {
 		region := sarif.NewRegion().WithStartLine(f.Line).WithStartColumn(f.Column)
 		where := sarif.NewPhysicalLocation().WithArtifactLocation(sarif.NewSimpleArtifactLocation(uri)).WithRegion(region)
 		run.AddDistinctArtifact(uri)
-		run.CreateResultForRule(f.Code).WithLevel(f.Severity.level()).WithMessage(sarif.NewTextMessage(text)).
+		run.CreateResultForRule(f.Code).WithLevel(level(f.Severity)).WithMessage(sarif.NewTextMessage(text)).
 			AddLocation(sarif.NewLocationWithPhysicalLocation(where))
 	}
 	report := sarif.NewReport().AddRun(run)
@@ -40,8 +42,9 @@ func SARIF(findings []Finding, version string) (*sarif.Report, error) {
 }
 
 // level is how SARIF calls a severity.
-func (s Severity) level() string {
-	if s == Info {
+// level is what SARIF calls a severity.
+func level(s finding.Severity) string {
+	if s == finding.Info {
 		return "note"
 	}
 	return string(s)

@@ -15,6 +15,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
@@ -41,7 +42,7 @@ func source() Source {
 			Unowned: []node.Thing{{Plugin: "portmap"}, {Plugin: "portmap"}, {Plugin: "host-local"}},
 			Unread:  []node.Unread{{What: "x"}},
 		},
-		Findings: []doctor.Finding{{Code: "pool-nearly-full", Severity: doctor.Warning}, {Code: "pool-nearly-full", Severity: doctor.Warning}, {Code: "plugin-missing", Severity: doctor.Error}},
+		Findings: []doctor.Finding{{Code: "pool-nearly-full", Severity: finding.Warning}, {Code: "pool-nearly-full", Severity: finding.Warning}, {Code: "plugin-missing", Severity: finding.Error}},
 		Calls: []calls.Call{
 			call(2*time.Hour, time.Second, "ADD", nil), call(time.Hour+time.Second, time.Second, "ADD", nil),
 			call(time.Hour, 3*time.Millisecond, "ADD", nil), call(time.Minute, 70*time.Second, "ADD", &types.Error{Code: 11}), call(0, 15*time.Millisecond, "DEL", nil),

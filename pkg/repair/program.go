@@ -1,11 +1,6 @@
 package repair
 
-import (
-	"debug/buildinfo"
-	"os"
-	"path/filepath"
-	"runtime/debug"
-)
+import "github.com/cnibox/cnibox/pkg/pluginfile"
 
 // isForeign reports whether the plugin that runtimes find by a name is another program than cnibox, whose DEL would not know what is put back
 // here. One that is not found is not judged: the runtime may have a directory that is not in the path.
@@ -16,20 +11,9 @@ func (s *shared) isForeign(name string) bool {
 	if known {
 		return foreign
 	}
-	for _, dir := range s.Path {
-		path := filepath.Join(dir, name)
-		if file, err := os.Stat(path); err == nil && file.Mode().IsRegular() {
-			foreign = !isOurs(path)
-			break
-		}
+	if files := pluginfile.Find(s.Path, name); files != nil {
+		foreign = files[0].Origin != pluginfile.Ours
 	}
 	s.foreign[name] = foreign
 	return foreign
-}
-
-// isOurs reports whether a program was built from the same Go module as this one.
-func isOurs(path string) bool {
-	own, ok := debug.ReadBuildInfo()
-	file, err := buildinfo.ReadFile(path)
-	return ok && err == nil && file.Main.Path == own.Main.Path
 }

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
 )
 
@@ -62,7 +63,7 @@ func TestGood(t *testing.T) {
 	found := map[string]bool{}
 	for _, name := range slices.Sorted(maps.Keys(good)) {
 		for _, f := range lint.Text(name, []byte(good[name]), options) {
-			if f.Severity == lint.Info {
+			if f.Severity == finding.Info {
 				fmt.Fprintln(&infos, f)
 				continue
 			}
@@ -132,7 +133,7 @@ func TestManual(t *testing.T) {
 			extension = ".conf"
 		}
 		for _, f := range lint.Text(e.page+extension, []byte(e.text), options) {
-			if f.Severity == lint.Info || e.part && (f.Code == "name-missing" || f.Code == "chained-first") {
+			if f.Severity == finding.Info || e.part && (f.Code == "name-missing" || f.Code == "chained-first") {
 				continue
 			}
 			t.Errorf("%s:%d: %s: %s\n\t%s", e.page, e.line+f.Line, f.Code, f.Message, lineOf(e.text, f.Line))

@@ -10,6 +10,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins"
@@ -31,7 +32,7 @@ func TestMutations(t *testing.T) {
 		codes[m.code]++
 		findings := findingsIn(m.file, m.text)
 		if !slices.ContainsFunc(findings, func(f lint.Finding) bool {
-			return f.Code == m.code && f.Line == m.line && f.Severity != lint.Info
+			return f.Code == m.code && f.Line == m.line && f.Severity != finding.Info
 		}) {
 			t.Errorf("%s: %s: want %s on line %d (%q), got:\n%s", m.file, m.what, m.code, m.line, lineOf(m.text, m.line), list(findings))
 		}
@@ -49,7 +50,7 @@ func TestBase(t *testing.T) {
 	seen := map[string]bool{}
 	for name, text := range files(t, "base") {
 		for _, f := range lint.Text(name, []byte(text), options) {
-			if f.Severity != lint.Info {
+			if f.Severity != finding.Info {
 				t.Error(f)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
 )
 
@@ -55,7 +56,7 @@ func TestTogether(t *testing.T) {
 		findings := lint.Files(c.files, options)
 		last := c.files[len(c.files)-1].Name
 		if !slices.ContainsFunc(findings, func(f lint.Finding) bool {
-			return f.File == last && f.Line == c.line && f.Code == c.code && f.Severity != lint.Info
+			return f.File == last && f.Line == c.line && f.Code == c.code && f.Severity != finding.Info
 		}) {
 			t.Errorf("%s: want %s on line %d of %s, got\n%s", c.what, c.code, c.line, last, list(findings))
 		}

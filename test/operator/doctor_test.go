@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -103,7 +104,7 @@ func (p *clinic) path() string {
 func (e examined) codes() []string {
 	list := []string{}
 	for _, f := range e.Findings {
-		if f.Severity != doctor.Info && !slices.Contains(list, f.Code) {
+		if f.Severity != finding.Info && !slices.Contains(list, f.Code) {
 			list = append(list, f.Code)
 		}
 	}

@@ -80,8 +80,8 @@ func (o *operator) ownFiles() {
 		mount --bind /etc/cni /run/own/cni
 		mount --bind /var/lib/cni /run/own/results
 		for dir in etc usr/local var/lib; do
-			mkdir -p /run/own/$dir /run/own/work/$dir
-			mount -t overlay overlay -o lowerdir=/$dir,upperdir=/run/own/$dir,workdir=/run/own/work/$dir /$dir
+			mkdir -p /run/own/$dir /run/own/scratch/$dir
+			mount -t overlay overlay -o lowerdir=/$dir,upperdir=/run/own/$dir,workdir=/run/own/scratch/$dir /$dir
 		done
 		mkdir -p /etc/cni /var/lib/cni
 		mount --bind /run/own/cni /etc/cni

@@ -315,9 +315,9 @@ func TestForRuntime(t *testing.T) {
 			o := &operator{t, host}
 			// An /etc and a /var/lib of its own, over the machine's; the directories that the host has below them stay.
 			host.Feed(t, r.text, "sh", "-ec", `for d in etc var/lib; do
-				mkdir -p /run/upper/$d /run/work/$d /run/kept/$d
+				mkdir -p /run/upper/$d /run/scratch/$d /run/kept/$d
 				mount --bind /$d/cni /run/kept/$d
-				mount -t overlay overlay /$d -o lowerdir=/$d,upperdir=/run/upper/$d,workdir=/run/work/$d
+				mount -t overlay overlay /$d -o lowerdir=/$d,upperdir=/run/upper/$d,workdir=/run/scratch/$d
 				mkdir -p /$d/cni; mount --bind /run/kept/$d /$d/cni
 			done
 			mkdir -p "${0%/*}"; cat >"$0"`, r.file)

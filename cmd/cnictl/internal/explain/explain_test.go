@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
@@ -29,7 +30,7 @@ func TestTables(t *testing.T) {
 				}
 				seen[k.ID] = true
 				for _, code := range k.Doctor {
-					if !slices.ContainsFunc(doctor.Codes, func(c doctor.Code) bool { return c.Name == code }) {
+					if !slices.ContainsFunc(doctor.Codes, func(c finding.Code) bool { return c.Name == code }) {
 						t.Errorf("doctor has no finding %s", code)
 					}
 				}

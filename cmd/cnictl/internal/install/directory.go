@@ -1,7 +1,6 @@
 package install
 
 import (
-	"debug/buildinfo"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -11,6 +10,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/pluginfile"
 )
 
 const (
@@ -92,14 +93,10 @@ func (d *directory) foreign(name string) (string, error) {
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("it is not a file (%s)", info.Mode())
 	}
-	build, err := buildinfo.ReadFile(path)
-	switch {
-	case err != nil || build.Path == "":
-		return "a file of unknown origin", nil
-	case build.Path == mainPackage:
-		return "", nil
+	if f := pluginfile.Identify(path); f.Origin != pluginfile.Ours {
+		return f.String(), nil
 	}
-	return build.Path, nil
+	return "", nil
 }
 
 // keep gives the file of somebody else that is about to be replaced a second name.

@@ -21,13 +21,12 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+
+	"github.com/cnibox/cnibox/pkg/pluginfile"
 )
 
 // Binary is the name of the multicall binary.
 const Binary = "cnibox"
-
-// mainPackage is what the Go linker writes into every cnibox, of whatever version.
-const mainPackage = "github.com/cnibox/cnibox/cmd/cnibox"
 
 // Link is how a plugin's name leads to cnibox.
 type Link string
@@ -148,7 +147,7 @@ func readBinary(path string) ([]byte, error) {
 		return nil, fmt.Errorf("read the cnibox to install: %w; name it with --from FILE", err)
 	}
 	info, err := buildinfo.Read(bytes.NewReader(content))
-	if err != nil || info.Path != mainPackage {
+	if err != nil || info.Path != pluginfile.Main {
 		return nil, fmt.Errorf("%s is not a cnibox binary; name one with --from FILE", path)
 	}
 	return content, nil

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/net/html"
 
 	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
@@ -30,7 +31,7 @@ func attachment(network, id string, state node.State, addresses ...string) *node
 func draw(t *testing.T, n *node.Node) (p *Page, text string) {
 	t.Helper()
 	p = New(n, n.Attachments, "host "+evil, "1.2.3", time.Unix(1700000000, 0))
-	p.Findings = []doctor.Finding{{Code: "code", Severity: doctor.Error, Summary: evil, Meaning: evil, Remedy: evil}}
+	p.Findings = []doctor.Finding{{Code: "code", Severity: finding.Error, Summary: evil, Meaning: evil, Remedy: evil}}
 	var w bytes.Buffer
 	if err := p.Write(&w); err != nil {
 		t.Fatal(err)
