@@ -23,6 +23,7 @@ func writeArchive(path string, entries []entry, modified time.Time) error {
 		return err
 	}
 	packed, _ := gzip.NewWriterLevel(file, 7) // as small as gzip -9, in a quarter of the time; it fails for a wrong level only
+	packed.ModTime = time.Unix(0, 0)          // none: the library writes Go's zero time as a day of 2042
 	archive := tar.NewWriter(packed)
 	err = writeEntries(archive, entries, modified)
 	return errors.Join(err, archive.Close(), packed.Close(), file.Close())

@@ -1,11 +1,12 @@
 package main
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
@@ -18,8 +19,9 @@ const noticesFile = "THIRD-PARTY-LICENSES"
 // notices writes the licence texts of all modules into the tree, each text once.
 func notices(r Release) error {
 	texts := map[string][]string{} // to who has it
-	goLicence, err := os.ReadFile(filepath.Join(runtime.GOROOT(), "LICENSE"))
-	if err != nil {
+	root, errRoot := exec.Command("go", "env", "GOROOT").Output()
+	goLicence, err := os.ReadFile(filepath.Join(strings.TrimSpace(string(root)), "LICENSE"))
+	if err := cmp.Or(errRoot, err); err != nil {
 		return err
 	}
 	texts[string(goLicence)] = []string{"Go's standard library"}
