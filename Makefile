@@ -121,7 +121,10 @@ ARCHES ?= amd64 arm64 arm ppc64le s390x riscv64 mips64le
 release: build ## build the artefacts of a release for ARCHES into bin/release
 	@scripts/release.sh $(ARCHES)
 
-release-test: ## try the artefacts of bin/release
+release-check: ## build the artefacts of HEAD twice, and compare them
+	@scripts/release-check.sh $(ARCHES)
+
+release-test: setup ## try the artefacts of bin/release
 	cd scripts/release && go test -count=1 ./...
 
 install: build ## install the plugins into PREFIX

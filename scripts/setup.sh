@@ -14,6 +14,8 @@ need iptables iptables
 need conntrack conntrack
 need strace strace
 need jq jq
+need openssl openssl
+need man man-db
 need curl curl
 need sysctl procps
 need busybox busybox-static

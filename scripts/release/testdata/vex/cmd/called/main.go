@@ -1,0 +1,5 @@
+package main
+
+import "container/ring"
+
+func main() { ring.New(1) }
