@@ -15,7 +15,6 @@ need conntrack conntrack
 need strace strace
 need jq jq
 need openssl openssl
-need man man-db
 need curl curl
 need sysctl procps
 need busybox busybox-static

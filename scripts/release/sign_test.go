@@ -29,6 +29,21 @@ func run(dir, script string) (string, error) {
 	return string(printed), err
 }
 
+// TestVerifyIsWhatTheManualSays compares the commands with those of the page.
+func TestVerifyIsWhatTheManualSays(t *testing.T) {
+	page, err := os.ReadFile("../../docs/project/releases.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for what, script := range verify {
+		for command := range strings.Lines(script + "\n") {
+			if !strings.Contains(string(page), "\n$ "+command) {
+				t.Errorf("%s: the page lacks %s", what, command)
+			}
+		}
+	}
+}
+
 // newKey makes a throw-away key, with the command that the documentation names.
 func newKey(t *testing.T) string {
 	t.Helper()

@@ -93,10 +93,11 @@ func (d *directory) foreign(name string) (string, error) {
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("it is not a file (%s)", info.Mode())
 	}
-	if f := pluginfile.Identify(path); f.Origin != pluginfile.Ours {
-		return f.String(), nil
+	f := pluginfile.Identify(path)
+	if f == nil || f.Origin == pluginfile.Ours { // nil: it was removed just now
+		return "", nil
 	}
-	return "", nil
+	return f.String(), nil
 }
 
 // keep gives the file of somebody else that is about to be replaced a second name.
