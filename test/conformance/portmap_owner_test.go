@@ -63,6 +63,30 @@ func portmapOwnerRows() (rows []row) {
 			_, err := l.exec("ADD", second, second.portmap(mappings("8080:80/tcp")))
 			l.refused(err, "8080", "far", first.ID)
 		}},
+		{name: "a container has a port once that it asks for on two networks", backends: true, test: func(l *lab) {
+			web := publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
+			second := web.as("net1")
+			config := with(second.portmap(mappings("8080:80/tcp", "8080:80/udp")), "name", `"far"`)
+			for range 2 {
+				_, err := l.exec("ADD", second, config)
+				l.must(err)
+				_, err = l.exec("CHECK", second, config)
+				l.must(err)
+				l.must(web.check())
+				l.answers(local(l, 8080), "web")
+				_, err = l.exec("DEL", second, config)
+				l.must(err)
+				l.must(web.check())
+				l.answers(local(l, 8080), "web")
+				l.answers(udp(&l.host.Namespace, hostSide, 8080), "web")
+			}
+			_, err := l.exec("ADD", second, config)
+			l.must(err)
+			l.must(web.del())
+			_, err = l.exec("DEL", second, config)
+			l.must(err)
+			l.silent(local(l, 8080))
+		}},
 		{name: "one number is published over TCP, UDP and SCTP by three containers", backends: true, test: func(l *lab) {
 			sctp := publish(l, published(l), "sctp", "8080:80/sctp")
 			l.silent(local(l, 8080), udp(&l.host.Namespace, hostSide, 8080)) // it serves both on port 80

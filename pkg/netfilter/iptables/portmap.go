@@ -162,6 +162,9 @@ func evict(owned []rule, tables []*table, adding owner, ports spec.PortNeeds, ke
 				continue
 			}
 			holder := publisher(owned, t, r, adding)
+			if holder != adding && holder.key.ContainerID == adding.key.ContainerID {
+				continue // runtimes ask for a container's ports on each of its networks; the first rule counts
+			}
 			if holder != adding && (keepOthers || other.Container.Addr() != ports.Maps[i].Container.Addr()) {
 				if isGone, known := results.KnownGone(ports.Results, holder.key); !isGone || keepOthers {
 					return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+

@@ -123,6 +123,7 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 		switch {
 		case e.there == nil:
 			return t.mismatch(": %s is not in %s", e.what, e.set.Name)
+		case e.isSiblings(o):
 		case e.there.Comment != e.Comment && e.sharing == single:
 			return t.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, e.there.Comment)
 		case !bytes.Equal(e.there.Val, e.Val):
@@ -199,7 +200,7 @@ func (t *table) hold(o owner, w Wants, repairs bool) error {
 	for _, e := range wanted {
 		isOwn := e.there != nil && e.there.Comment == o.comment
 		switch {
-		case e.there != nil && e.sharing != single || keeps && isOwn && bytes.Equal(e.there.Val, e.Val):
+		case e.isSiblings(o), e.there != nil && e.sharing != single || keeps && isOwn && bytes.Equal(e.there.Val, e.Val):
 			continue
 		case repairs && e.there != nil && !isOwn:
 			return final{plugin.Errorf("one of the two containers has to be restarted, so that it gets another address or port",

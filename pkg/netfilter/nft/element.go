@@ -8,6 +8,8 @@ import (
 	"github.com/google/nftables"
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // element is one of a set or map, that is there for a record.
@@ -42,6 +44,16 @@ func commonElement(s *nftables.Set, key ...[]byte) element {
 
 // id tells elements apart.
 func (e element) id() string { return e.set.Name + string(e.Key) }
+
+// isSiblings reports whether a published port is there for another interface of the owner's container. Runtimes ask for the ports of a container on
+// each of its networks: the first to publish one has it, and it is enough.
+func (e element) isSiblings(o owner) bool {
+	if e.there == nil || e.record.kind != kindPort || e.sharing != single || e.there.Comment == o.comment {
+		return false
+	}
+	container := plugin.ParseKey(o.keyText()).ContainerID
+	return container != "" && plugin.ParseKey(owner{comment: e.there.Comment}.keyText()).ContainerID == container
+}
 
 // elementsOf returns all elements that an owner has for records, each once.
 func (t *table) elementsOf(o owner, records []record) (list []element) {

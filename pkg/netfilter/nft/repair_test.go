@@ -98,3 +98,32 @@ func TestRepairTakesNothing(t *testing.T) {
 		t.Errorf("after the repair:\n%s\nbefore:\n%s", after, before)
 	}
 }
+
+// TestPortOfTwoInterfaces gives a port to the first of a container's interfaces that asks for it, and to the other one when that has gone.
+func TestPortOfTwoInterfaces(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	c := open(t, h)
+	first, second := keyOf("web"), keyOf("web")
+	second.Network, second.IfName = "other", "eth1"
+	one := ToPublish(behind("cni0", portMaps(t, "tcp/8080=10.88.0.2:80")))
+	two := ToPublish(behind("cni0", portMaps(t, "tcp/8080=10.89.0.2:80")))
+	h.Do(func() {
+		must(t, c.Add(ctx, first, one))
+		must(t, c.Add(ctx, second, two))
+		must(t, c.Repair(ctx, second, two))
+		must(t, c.Check(first, one))
+		must(t, c.Check(second, two))
+		delPorts(t, c, first)
+		time.Sleep(tick)
+		if err := c.Check(second, two); err == nil || !strings.Contains(err.Error(), "tcp/8080 is not in") {
+			t.Errorf("nobody has the port: %v", err)
+		}
+		must(t, c.Repair(ctx, second, two))
+		must(t, c.Check(second, two))
+	})
+	if got := listing(t, h); !strings.Contains(got, `comment "other/web/eth1" : 10.89.0.2 . 80`) {
+		t.Errorf("after the repair:\n%s", got)
+	}
+}
