@@ -1,7 +1,6 @@
 package main
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
@@ -46,7 +45,7 @@ The exit code is 1 if nothing is known about it.
 		}
 		e := explain.Explain(text)
 		if e.Looks() && !elsewhere {
-			e.LookAt(cmd.Context(), node.Read(cmd.Context(), o), doctor.Options{Options: o, BinDirs: filepath.SplitList(cmp.Or(os.Getenv("CNI_PATH"), node.DefaultBinDir))})
+			e.LookAt(cmd.Context(), node.Read(cmd.Context(), o), doctor.Options{Options: o, BinDirs: filepath.SplitList(binDirs())})
 		}
 		if err := output(cmd, e, func(w io.Writer) { describeExplanation(w, e) }); err != nil {
 			return err

@@ -4,11 +4,13 @@ import (
 	"cmp"
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/install"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/node"
 )
@@ -19,12 +21,29 @@ Environment, where no flag is given: NETCONFPATH (directory of networks),
 CNI_PATH (directories of plugins, separated by ':'), CNI_IFNAME; and CNI_ARGS
 (KEY=VALUE;KEY=VALUE) and CAP_ARGS (JSON: capability to value) for the plugins.`
 
+// usualBinDirs are where cnibox may be: `cnictl install` and the package cnibox-opt have the first, the package cnibox has one of the others.
+var usualBinDirs = []string{node.DefaultBinDir, "/usr/lib/cni", "/usr/libexec/cni"}
+
+// binDirs returns the directories of plugins where no flag says so.
+func binDirs() string {
+	if path := os.Getenv("CNI_PATH"); path != "" {
+		return path
+	}
+	for _, dir := range usualBinDirs {
+		if _, err := os.Stat(filepath.Join(dir, install.Binary)); err == nil {
+			return dir
+		}
+	}
+	return node.DefaultBinDir
+}
+
 // addNodeFlags gives a command the flags of all that call plugins.
 func addNodeFlags(cmd *cobra.Command, n *network.Node) {
 	cmd.Long += environment
 	flags := cmd.Flags()
 	flags.StringVar(&n.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), "directory of networks")
-	flags.StringVar(&n.BinDirs, "bin-dir", cmp.Or(os.Getenv("CNI_PATH"), node.DefaultBinDir), "directories of plugins, separated by ':'")
+	flags.StringVar(&n.BinDirs, "bin-dir", binDirs(), "directories of plugins, separated by ':'")
+	flags.Lookup("bin-dir").DefValue = "the first with cnibox of " + strings.Join(usualBinDirs, ", ") // the same on every machine
 	flags.StringVar(&n.CacheDir, "cache-dir", libcni.CacheDir, "directory in which libcni keeps results")
 }
 

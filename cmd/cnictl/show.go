@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"time"
 
@@ -143,7 +144,7 @@ func (f *showFlags) writePage(cmd *cobra.Command) error {
 	}
 	n := node.Read(cmd.Context(), f.Options)
 	p := page.New(n, f.chosen(n), host, box.Version, time.Now())
-	found := doctor.Examine(cmd.Context(), doctor.Options{Options: f.Options, BinDirs: []string{node.DefaultBinDir}, Node: n}).Findings
+	found := doctor.Examine(cmd.Context(), doctor.Options{Options: f.Options, BinDirs: filepath.SplitList(binDirs()), Node: n}).Findings
 	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == finding.Info })
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil {
