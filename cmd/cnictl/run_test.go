@@ -135,7 +135,7 @@ func TestRunPassesSignalsOn(t *testing.T) {
 		want        int
 	}{
 		{"killed by it", "echo up; exec sleep 1000", syscall.SIGTERM, 128 + 15},
-		{"handles it", "trap 'exit 9' HUP; echo up; while :; do sleep 0.01; done", syscall.SIGHUP, 9},
+		{"handles it", "trap 'exit 9' USR1; echo up; while :; do sleep 0.01; done", syscall.SIGUSR1, 9}, // not SIGHUP, which nohup has all ignore,
 		{"interrupt", "echo up; exec sleep 1000", syscall.SIGINT, 128 + 2},
 	}
 	for _, test := range tests {

@@ -20,9 +20,6 @@ func TestSlowDEL(t *testing.T) {
 	}
 	isPublished := func() bool { return strings.Contains(host.MustRun(t, "nft", "list", "ruleset"), "8000") }
 	del("portmap")
-	if isPublished() {
-		t.Fatal("DEL has left the port")
-	}
 	await(t, "the port to be put back", func() bool { return a.log.count(`msg="put back"`) > 0 && isPublished() })
 	del("bridge")
 	if !isPublished() {

@@ -25,7 +25,7 @@ type clinic struct {
 	harm    func()            // does something to what was started before, for the fault
 }
 
-// newClinic returns one whose network demo has a configuration. Its /etc has nothing of the machine's runtimes and managers of links.
+// newClinic returns one whose network demo has a configuration. It has nothing of what this machine says to runtimes, systemd and managers of links.
 func newClinic(t *testing.T, config string) *clinic {
 	t.Helper()
 	host, outside := node(t)
@@ -35,7 +35,10 @@ func newClinic(t *testing.T, config string) *clinic {
 		mount -t overlay overlay -o lowerdir=/etc,upperdir=/run/doctor/etc,workdir=/run/doctor/work /etc
 		mkdir -p /etc/cni; mount --bind /run/doctor/cni /etc/cni
 		rm -rf /etc/containerd /etc/crio /etc/containers /etc/nerdctl /etc/NetworkManager /etc/systemd/network /etc/systemd/system/*dhcp*
-		mkdir -p /etc/cni/net.d /etc/systemd/network /etc/NetworkManager`)
+		mkdir -p /etc/cni/net.d /etc/systemd/network /etc/NetworkManager
+		for dir in /usr/lib/systemd/network /usr/lib/systemd/system /usr/lib/NetworkManager; do
+			[ ! -d $dir ] || mount -t tmpfs none $dir
+		done`)
 	p.write("/etc/cni/net.d/10-demo.conflist", config)
 	return p
 }
