@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts release release-test release-check install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -126,6 +126,9 @@ release-check: ## build the artefacts of HEAD twice, and compare them
 
 release-test: setup ## try the artefacts of bin/release
 	cd scripts/release && go test -count=1 ./...
+
+test-packages: setup build ## try the packages of bin/release in a Debian of their own (a minute)
+	@scripts/test-packages.sh
 
 install: build ## install the plugins into PREFIX
 	$(BIN)/cnictl install --dir $(PREFIX)

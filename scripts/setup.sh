@@ -26,6 +26,8 @@ need dnsmasq dnsmasq-base
 need dhcpd isc-dhcp-server
 need kea-dhcp4 kea-dhcp4-server
 need kea-dhcp6 kea-dhcp6-server
+need sqfstar squashfs-tools
+need rpm rpm
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 need dbus-daemon dbus-daemon
 /usr/bin/python3 -c 'from jsonschema import Draft202012Validator' 2>/dev/null || missing="$missing python3-jsonschema"

@@ -56,6 +56,8 @@ func (r Release) make() error {
 		{"manual pages", manual},
 		{"licence texts", notices},
 		{"archives", archives},
+		{"packages", packages},
+		{"system extension", sysext},
 		{"SBOM", sboms},
 		{"VEX", vex},
 		{"provenance", provenance},

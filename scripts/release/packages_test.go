@@ -1,0 +1,86 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// unpack has a script put what is in an artefact into the current directory, which it returns.
+func unpack(t *testing.T, path, script string) string {
+	t.Helper()
+	path, err := filepath.Abs(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	if printed, err := run(dir, "file="+path+"\n"+script); err != nil {
+		t.Fatalf("%s: %v\n%s", path, err, printed)
+	}
+	return dir
+}
+
+// TestPackages unpacks each package and the system extension: all plugins are there, and this machine's run.
+func TestPackages(t *testing.T) {
+	for _, c := range []struct {
+		artefact, unpack string
+		plugins          []string // directories
+		files            []string
+	}{
+		{"cnibox_*.deb", `dpkg-deb -x "$file" .`, []string{"usr/lib/cni"}, []string{
+			"usr/bin/cnictl", "usr/share/doc/cnibox/copyright", "usr/share/doc/cnibox/" + noticesFile, "usr/share/man/man1/cnictl-show.1.gz", "usr/share/zsh/vendor-completions/_cnictl",
+			"usr/lib/systemd/system/cnibox-dhcp.socket", "usr/lib/systemd/network/00-cnibox.network", "usr/lib/NetworkManager/conf.d/cnibox.conf", "usr/lib/tmpfiles.d/cnibox.conf"}},
+		{"cnibox-opt_*.deb", `dpkg-deb -x "$file" .`, []string{"opt/cni/bin"}, []string{"usr/share/doc/cnibox-opt/copyright"}},
+		{"cnibox-[0-9]*.rpm", `rpm2archive - <"$file" | tar xz`, []string{"usr/libexec/cni"}, []string{
+			"usr/bin/cnictl", "usr/share/licenses/cnibox/" + noticesFile, "usr/share/zsh/site-functions/_cnictl", "usr/lib/systemd/system/cnibox-dhcp.socket"}},
+		{"cnibox-opt-*.rpm", `rpm2archive - <"$file" | tar xz`, []string{"opt/cni/bin"}, nil},
+		{"cnibox-sysext-*.raw", `unsquashfs -quiet -no-progress -force -dest . "$file"`, []string{"usr/lib/cni", "usr/libexec/cni"}, []string{
+			"usr/lib/extension-release.d/extension-release.cnibox", "usr/lib/systemd/system/cnibox-dhcp.socket"}},
+	} {
+		for _, path := range artefacts(t, c.artefact) {
+			dir := unpack(t, path, c.unpack)
+			for _, file := range c.files {
+				if info, err := os.Stat(filepath.Join(dir, file)); err != nil || info.Mode().Perm()&0o644 != 0o644 {
+					t.Errorf("%s: %s: %v %v", path, file, err, info)
+				}
+			}
+			for _, at := range c.plugins {
+				for _, name := range append([]string{"cnibox"}, plugins.All.Names()...) {
+					target, err := os.Readlink(filepath.Join(dir, at, name))
+					if at == "opt/cni/bin" && name == writtenByOthers {
+						if err == nil {
+							t.Errorf("%s: %s/%s is a link", path, at, name)
+						}
+						continue
+					}
+					if !filepath.IsAbs(target) {
+						target = filepath.Join("/", at, target)
+					}
+					if target != "/"+program {
+						t.Errorf("%s: %s/%s leads to %q: %v", path, at, name, target, err)
+					}
+				}
+			}
+		}
+	}
+}
+
+// TestPackagesTakeThePlaceOfOthers asks dpkg and rpm what a package stands for, and what it can't be beside.
+func TestPackagesTakeThePlaceOfOthers(t *testing.T) {
+	for _, c := range []struct{ artefact, query, want string }{
+		{"cnibox_*.deb", `dpkg-deb -f "$0" Provides Conflicts Replaces`, "Provides: containernetworking-plugins (= 1.9.1), container-network-stack (= 1)\nConflicts: containernetworking-plugins\nReplaces: containernetworking-plugins\n"},
+		{"cnibox-opt_*.deb", `dpkg-deb -f "$0" Provides Conflicts Depends`, "Provides: kubernetes-cni (= 1.9.1)\nConflicts: kubernetes-cni\nDepends: cnibox (= 0.1.0-1)\n"},
+		{"cnibox-[0-9]*.rpm", `rpm -qp --provides "$0" | grep network; rpm -qp --conflicts --obsoletes "$0"`, "containernetworking-plugins = 1.9.1\ncontainer-network-stack = 1\ncontainernetworking-plugins\ncontainernetworking-plugins\n"},
+		{"cnibox-opt-*.rpm", `rpm -qp --provides --conflicts --requires "$0" | grep -e kubernetes -e "cnibox ="`, "kubernetes-cni = 1.9.1\nkubernetes-cni\ncnibox = 0.1.0-1\n"},
+	} {
+		for _, path := range artefacts(t, c.artefact) {
+			got, err := exec.Command("bash", "-c", c.query, path).Output()
+			if err != nil || string(got) != c.want {
+				t.Errorf("%s: %v: got\n%swant\n%s", path, err, got, c.want)
+			}
+		}
+	}
+}

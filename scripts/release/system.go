@@ -1,0 +1,116 @@
+package main
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"fmt"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/plugins"
+)
+
+// program is where a system has cnibox. Links in the directories that runtimes look in lead to it.
+const program = "usr/libexec/cnibox/cnibox"
+
+// place is where a kind of system wants files to be.
+type place struct {
+	plugins    []string // directories of links to the plugins
+	zsh        string   // the directory of completion for zsh
+	licences   string   // the directory of licence texts
+	packedDocs bool     // documentation is compressed
+}
+
+var (
+	ofDebian = place{plugins: []string{"usr/lib/cni"}, zsh: "usr/share/zsh/vendor-completions", licences: "usr/share/doc/cnibox", packedDocs: true}
+	ofFedora = place{plugins: []string{"usr/libexec/cni"}, zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/cnibox"}
+	ofAny    = place{plugins: []string{"usr/lib/cni", "usr/libexec/cni"}, zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/cnibox"}
+)
+
+// system returns what a system has of cnibox: the programs, links to the plugins, units and other settings, and what is to be read.
+func system(r Release, arch string, p place) ([]entry, error) {
+	programs, errPrograms := files(filepath.Join(r.Tree, "linux-"+arch), "cnibox", "cnictl")
+	settings, errSettings := settings(r)
+	share, errShare := files(filepath.Join(r.Tree, "share"), ".")
+	if err := cmp.Or(errPrograms, errSettings, errShare); err != nil {
+		return nil, err
+	}
+	programs[0].name, programs[1].name = program, "usr/bin/cnictl"
+	list := append(programs, settings...)
+	for _, dir := range p.plugins {
+		list = append(list, links(dir)...)
+	}
+	for _, e := range share {
+		e.name = p.shared(e.name)
+		if strings.HasPrefix(e.name, "usr/share/man/") || p.packedDocs && path.Base(e.name) == "changelog" {
+			e.name, e.content = e.name+".gz", packed(e.content)
+		}
+		list = append(list, e)
+	}
+	return list, nil
+}
+
+// shared returns where a system has a file of the tree's share.
+func (p place) shared(name string) string {
+	folder, rest, _ := strings.Cut(name, "/")
+	switch {
+	case name == "completion/cnictl.bash":
+		return "usr/share/bash-completion/completions/cnictl"
+	case name == "completion/_cnictl":
+		return p.zsh + "/_cnictl"
+	case name == "completion/cnictl.fish":
+		return "usr/share/fish/vendor_completions.d/cnictl.fish"
+	case name == "doc/CHANGELOG.md" && p.packedDocs:
+		return "usr/share/doc/cnibox/changelog"
+	case folder == "doc" && path.Ext(rest) == ".md":
+		return "usr/share/doc/cnibox/" + rest
+	case folder == "doc":
+		return p.licences + "/" + rest
+	}
+	return "usr/share/" + name
+}
+
+// links are cnibox and each plugin's name in a directory, as links to the program: relative ones within /usr.
+func links(dir string) (list []entry) {
+	target, err := filepath.Rel(dir, program)
+	if err != nil || !strings.HasPrefix(dir, "usr/") {
+		target = "/" + program
+	}
+	for _, name := range append([]string{"cnibox"}, slices.Sorted(slices.Values(plugins.All.Names()))...) {
+		list = append(list, entry{name: dir + "/" + name, mode: 0o777, link: target})
+	}
+	return list
+}
+
+// settings are units, and what is said to other daemons, of dist.
+func settings(r Release) (list []entry, err error) {
+	for _, folder := range [][2]string{
+		{"systemd", "usr/lib/systemd/system"}, {"network", "usr/lib/systemd/network"},
+		{"NetworkManager", "usr/lib/NetworkManager/conf.d"}, {"tmpfiles", "usr/lib/tmpfiles.d"},
+	} {
+		found, err := files(filepath.Join(r.Source, "dist", folder[0]), ".")
+		if err != nil {
+			return nil, err
+		}
+		for _, e := range found {
+			e.name = folder[1] + "/" + e.name
+			e.content = bytes.ReplaceAll(e.content, []byte("ExecStart=/opt/cni/bin/dhcp daemon"), []byte("ExecStart=/"+program+" dhcp daemon"))
+			list = append(list, e)
+		}
+	}
+	return list, nil
+}
+
+// packed returns what gzip makes of a text, without time and name.
+func packed(text []byte) []byte {
+	var out bytes.Buffer
+	w, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for a wrong level only
+	_, err := w.Write(text)
+	if err = cmp.Or(err, w.Close()); err != nil {
+		panic(fmt.Sprintf("compress in memory: %v", err))
+	}
+	return out.Bytes()
+}
