@@ -70,12 +70,12 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	if !a.tell(hits, run.Reports, took) && !hits.isOwn() {
 		a.patience.rest(took)
 	}
-	if err == nil {
-		a.work.Go(func() {
+	a.work.Go(func() {
+		if err == nil {
 			a.findAll(ctx, attachments, run.Reports)
-			a.lookOnceMore(ctx, run)
-		})
-	}
+		}
+		a.lookOnceMore(ctx, run) // also when the agent was stopped before the first look
+	})
 }
 
 // lookOnceMore takes away what was put back for attachments whose DEL took longer than a repair waits. It looks when the time of such a DEL is

@@ -22,10 +22,7 @@ func TestSlowDEL(t *testing.T) {
 	del("portmap")
 	await(t, "the port to be put back", func() bool { return a.log.count(`msg="put back"`) > 0 && isPublished() })
 	del("bridge")
-	if !isPublished() {
-		t.Fatal("there is nothing to take away")
-	}
-	a.stop()
+	a.stop() // it may have looked again before that
 	if isPublished() {
 		t.Error("the port leads to a container that is gone")
 	}
