@@ -24,12 +24,32 @@ var columns = []string{criNew, criOld, ctrNew, ctrOld, goCNI, podman, buildah, b
 
 // The rows of docs/project/runtimes.md, each with what happens in it.
 const (
-	onePod = "a container, and another"
+	onePod        = "a container, and another"
+	publishedPort = "published ports"
+	twoNetworks   = "two networks"
+	ownAddress    = "an address of one's own"
+	dualStack     = "IPv4 and IPv6"
+	fifty         = "50 at once"
+	runtimeKilled = "the runtime is killed"
+	reboot        = "the node starts again"
+	edited        = "the network is edited"
+	asksStatus    = "STATUS"
 )
 
 var scenarios = []struct{ name, what string }{
 	{onePod, "A container starts, reaches a server outside, serves a page, and is removed; then the same again. A published port, where the runtime can " +
 		"publish one, answers from outside, from the node by its address, and by 127.0.0.1. After the removal nothing answers."},
+	{publishedPort, "Ports are published on all of the node's addresses and on one of them. The page answers from outside, from the node by its address and by 127.0.0.1, " +
+		"from another container, and from the container itself. A port that is in use is refused, with its owner's name."},
+	{twoNetworks, "A container is attached to two networks, and reaches a server through each."},
+	{ownAddress, "A container gets the address, and the MAC address where the runtime can ask for one, that its user has chosen."},
+	{dualStack, "A container has an address of both kinds. The page and the published port answer on both."},
+	{fifty, "50 containers start at once, each with an address and a port of its own, all answer, and all are removed at once."},
+	{runtimeKilled, "The runtime is killed, where it runs all the time, or in the middle of a start and of a removal. It starts again, and removes what is left."},
+	{reboot, "All processes and all that is in the kernel and in /run are gone, as after a power cut, and what is on disk is there. The runtime starts again, " +
+		"starts a container with a port that was published before, and removes the old ones. No address is lost."},
+	{edited, "The network's file is edited, and then removed, while a container runs. The container is removed all the same, and nothing is left of it."},
+	{asksStatus, "The runtime asks for STATUS every few seconds. It is not ready without plugins, and ready with them. STATUS changes nothing on the node."},
 }
 
 // outcomesEnv names the file to which each test that is a cell of the page adds a line.
