@@ -109,9 +109,6 @@ func (n network) furnish(t *testing.T, host *netlab.Host, outside *netlab.Outsid
 		host.Feed(t, fmt.Sprintf("link set %[1]s down\nlink set %[1]s name %[2]s\naddress add %[3]s/64 dev %[2]s nodad\nlink set %[2]s up\nroute add default via %[4]s\nroute add default via %[5]s\n",
 			netlab.UplinkName, device[1], netlab.HostIPv6, netlab.OutsideIPv4, netlab.OutsideIPv6), "ip", "-batch", "-")
 	}
-	if n.sysctl != "" {
-		host.MustRun(t, "sysctl", "--quiet", "--ignore", n.sysctl)
-	}
 	for _, chain := range regexp.MustCompile(`"externalSetMarkChain": *"([^"]+)"`).FindAllStringSubmatch(list, -1) {
 		for _, iptables := range []string{"iptables", "ip6tables"} { // as the kubelet does
 			host.MustRun(t, iptables, "-t", "nat", "-N", chain[1])

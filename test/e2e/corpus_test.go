@@ -24,7 +24,6 @@ type network struct {
 	alone   bool     // there can't be a second container
 	onHost  string   // what ip does on the host, or outside, so that somebody answers
 	outside string
-	sysctl  string // of the host, where its kernel has that
 	answers string // who answers, where it is not another container
 	pinged  bool   // its routes are not those of its programs: it answers others
 	silent  string // why no packet comes through
@@ -79,8 +78,6 @@ var networks = map[string]network{
 	"multus-vlan.conf":               {alone: true, answers: "172.16.1.250", outside: peer("1", "172.16.1.250/24")},
 	"nerdctl-old.conflist":           {standIn: "isolation"},
 	"nomad-consul.conflist":          {standIn: "consul-cni"},
-	"podman-create-vlan.conflist": {sysctl: "net.bridge.bridge-nf-call-iptables=0",
-		why: "with br_netfilter the rules for what is forwarded see what crosses the bridge to its gateway, too, and masquerade it there"},
 	"podman-create-dnsname.conflist": {standIn: "dnsname"},
 	"spec-comments.conflist":         {fill: []string{"// plugin specific parameters", "", "// ipam specific", ""}, why: "no runtime takes comments"},
 }

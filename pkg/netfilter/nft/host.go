@@ -178,21 +178,35 @@ func (l hostLayout) elements(r record) (list []element) {
 	if r.flags&flagMasqAll != 0 && !r.hasOwnRules() {
 		list = append(list, newElement(p.masqAll, key))
 	}
-	if r.flags&flagSNAT != 0 && !r.hasOwnRules() {
-		list = append(list, newElement(p.snat, linkKey(r.link), key))
+	if r.flags&flagSNAT == 0 {
+		return list
+	}
+	for _, link := range entrances(r.link) {
+		if !r.hasOwnRules() {
+			list = append(list, newElement(p.snat, linkKey(link), key))
+		}
 		if r.addr.Is4() {
-			list = append(list, newElement(p.snat, linkKey("lo"), key))
+			guard := newElement(l.inside, linkKey(link))
+			guard.what = link
+			if r.flags&flagOwnLink == 0 {
+				guard.sharing, guard.Comment = permanent, "keeps 127.0.0.0/8 to the host while route_localnet is set"
+			}
+			list = append(list, guard)
 		}
 	}
-	if r.flags&flagSNAT != 0 && r.addr.Is4() {
-		guard := newElement(l.inside, linkKey(r.link))
-		guard.what = r.link
-		if r.flags&flagOwnLink == 0 {
-			guard.sharing, guard.Comment = permanent, "keeps 127.0.0.0/8 to the host while route_localnet is set"
-		}
-		list = append(list, guard)
+	if r.addr.Is4() && !r.hasOwnRules() {
+		list = append(list, newElement(p.snat, linkKey("lo"), key))
 	}
 	return list
+}
+
+// entrances returns the names of links by which rules see packets of containers behind a link come in. Those for a VLAN's gateway, cni0.100
+// say, come in by the bridge cni0 where the packet filter looks into bridges.
+func entrances(link string) []string {
+	if bridge, _, isVLAN := strings.Cut(link, "."); isVLAN && bridge != "" {
+		return []string{link, bridge}
+	}
+	return []string{link}
 }
 
 // masqueradeSet begins the names of subnets' sets and chains.

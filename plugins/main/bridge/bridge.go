@@ -75,6 +75,11 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		if state, err := link.WaitUp(a.Links(), port.Attrs().Name); err != nil {
 			return nil, plugin.Errorf("look at the port and the bridge with `ip -d link`", "bridge %s: its port is %s: %w", c.name, state, err)
 		}
+		if isOnBridge(gateway, bridge) { // it hears of the port after the bridge does
+			if state, err := link.WaitUp(a.Links(), gateway.Attrs().Name); err != nil {
+				return nil, plugin.Errorf("look at it and the bridge with `ip -d link`", "gateway %s: it is %s: %w", c.gatewayLink(), state, err)
+			}
+		}
 		if err := a.AnnounceAddresses(); err != nil { // the port may have dropped what the kernel has announced
 			return nil, err
 		}

@@ -9,9 +9,11 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -26,9 +28,9 @@ func (c *config) gatewayLink() string {
 	return c.name + "." + strconv.Itoa(c.vlan)
 }
 
-// ensureGateway returns the link that is to have the gateways' addresses: the bridge or, for a VLAN, one end of a veth pair whose other
-// end is a port of the bridge in that VLAN, up, made if it is not there. All containers of the VLAN share it, and it stays. A link of
-// another kind is somebody's own, such as a VLAN device on the bridge, and is taken as it is.
+// ensureGateway returns the link that is to have the gateways' addresses: the bridge or, for a VLAN, a link of its own, up, made if it is not
+// there. All containers of the VLAN share it, and it stays. One that is there and does not lead into the bridge is somebody's own, and is
+// taken as it is.
 func ensureGateway(r *plugin.Request, c *config, bridge netlink.Link) (netlink.Link, error) {
 	name, h := c.gatewayLink(), r.Links()
 	if name == "" {
@@ -37,10 +39,16 @@ func ensureGateway(r *plugin.Request, c *config, bridge netlink.Link) (netlink.L
 	l, err := h.LinkByName(name)
 	if link.IsNotFound(err) {
 		r.Announce("make " + name + ", the gateway's link")
-		l, err = createGatewayLink(h, name, bridge.Attrs().MTU)
+		l, err = createGatewayLink(h, c, bridge)
 	}
-	if err != nil || l.Type() != "veth" {
-		return l, err
+	switch {
+	case err != nil:
+		return nil, err
+	case isOnBridge(l, bridge) && l.Attrs().RawFlags&unix.IFF_UP == 0: // just made, or by an ADD that was killed
+		trustNoRouter(c, name)
+		return l, link.SetUpAs(l.Attrs().Index, "gateway on "+c.name, 0)
+	case l.Type() != "veth":
+		return l, nil
 	}
 	port, err := h.LinkByIndex(l.Attrs().ParentIndex)
 	if err != nil || l.Attrs().NetNsID >= 0 || port.Attrs().MasterIndex != 0 && port.Attrs().MasterIndex != bridge.Attrs().Index {
@@ -53,19 +61,43 @@ func ensureGateway(r *plugin.Request, c *config, bridge netlink.Link) (netlink.L
 	return l, connectGateway(h, c, bridge, l, port)
 }
 
-// createGatewayLink makes the pair, both ends down; another ADD may do so at the same time.
-func createGatewayLink(h *netlink.Handle, name string, mtu int) (netlink.Link, error) {
-	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: attach.RandomMAC(), MTU: mtu, TxQLen: -1, NumTxQueues: 1, NumRxQueues: 1}
-	other := attach.RandomMAC()
-	pair := &netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprintf("veth%x", []byte(other[2:])), PeerHardwareAddr: other}
-	if err := h.LinkAdd(pair); err != nil && !errors.Is(err, unix.EEXIST) {
-		return nil, err
-	}
-	return h.LinkByName(name)
+// isOnBridge reports whether a link is a VLAN device on the bridge.
+func isOnBridge(l, bridge netlink.Link) bool {
+	return l.Type() == "vlan" && l.Attrs().ParentIndex == bridge.Attrs().Index
 }
 
-// connectGateway makes the other end of the gateway's link a port in the VLAN, and sets both ends up, the gateway's last: so what is up
-// is whole. Another ADD may do the same at the same time.
+// createGatewayLink makes a VLAN device on the bridge, which is down yet; another ADD may do so at the same time. The reference plugin makes a
+// veth pair with one end in the bridge, to which packets cross the bridge. A packet filter that looks into bridges masquerades them
+// there, before the host gets them, and the host drops what comes in with an address of its own.
+//
+// A VLAN that the bridge itself is in without a tag, such as its default one, has no packets for a VLAN device. So it has a veth pair.
+func createGatewayLink(h *netlink.Handle, c *config, bridge netlink.Link) (netlink.Link, error) {
+	vlans, err := link.Uninterrupted(h.BridgeVlanList)
+	if err != nil {
+		return nil, fmt.Errorf("list the VLANs of bridge %s: %w", c.name, err)
+	}
+	attrs := netlink.LinkAttrs{Name: c.gatewayLink(), MTU: bridge.Attrs().MTU, TxQLen: -1}
+	if slices.ContainsFunc(vlans[int32(bridge.Attrs().Index)], func(v *nl.BridgeVlanInfo) bool {
+		return int(v.Vid) == c.vlan && v.Flags&nl.BRIDGE_VLAN_INFO_UNTAGGED != 0
+	}) {
+		attrs.HardwareAddr, attrs.NumTxQueues, attrs.NumRxQueues = attach.RandomMAC(), 1, 1
+		other := attach.RandomMAC()
+		err = h.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprintf("veth%x", []byte(other[2:])), PeerHardwareAddr: other})
+	} else if err = h.BridgeVlanAdd(bridge, uint16(c.vlan), false, false, true, false); err == nil {
+		attrs.ParentIndex = bridge.Attrs().Index
+		err = h.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: c.vlan, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q})
+	}
+	switch {
+	case errors.Is(err, unix.EOPNOTSUPP):
+		return nil, kernel.MissingLink("vlan", err)
+	case err != nil && !errors.Is(err, unix.EEXIST):
+		return nil, err
+	}
+	return h.LinkByName(attrs.Name)
+}
+
+// connectGateway makes the other end of a veth pair a port in the VLAN, and sets both ends up, the gateway's last: so what is up is whole.
+// Another ADD may do the same at the same time.
 func connectGateway(h *netlink.Handle, c *config, bridge, gateway, port netlink.Link) error {
 	err := link.SetUpAs(port.Attrs().Index, "port of "+gateway.Attrs().Name, bridge.Attrs().Index)
 	if err == nil {

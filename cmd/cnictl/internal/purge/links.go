@@ -51,7 +51,7 @@ func (p *Plan) addLinks(n *node.Node) {
 	bridges, own := bridgesOf(n), subnets(n)
 	for _, l := range n.Links() {
 		bridge, _, isVLAN := strings.Cut(l.Name, ".")
-		isGateway := isVLAN && l.Kind == "veth" && bridges[bridge] && isPortOf(n, l, bridge)
+		isGateway := isVLAN && bridges[bridge] && (isGatewayOn(l, bridge) || isPortOf(n, l, bridge))
 		if isGateway || l.Kind == "ifb" && ifbName.MatchString(l.Name) && !isHeld(n, l) {
 			p.Goes = append(p.Goes, Thing{What: "link " + l.Name, remover: ownLink{l.Name, l.Link.Attrs().Index}})
 		}
@@ -65,6 +65,11 @@ func (p *Plan) addLinks(n *node.Node) {
 
 // ifbName is how the bandwidth plugins call ifbs.
 var ifbName = regexp.MustCompile("^bwp[0-9a-f]{12}$")
+
+// isGatewayOn reports whether a link is the VLAN device on the bridge that the plugin makes.
+func isGatewayOn(l *node.Link, bridge string) bool {
+	return l.Kind == "vlan" && l.Parent == bridge && l.Link.Attrs().Alias == "gateway on "+bridge
+}
 
 // isPortOf reports whether the other end of the gateway's link is a port of the bridge.
 func isPortOf(n *node.Node, gateway *node.Link, bridge string) bool {
@@ -87,6 +92,7 @@ func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
 	for _, l := range n.Links() {
 		leadsInside := l.Kind == "veth" && l.Link.Attrs().NetNsID >= 0
 		switch {
+		case isGatewayOn(l, bridge.Name):
 		case l.Parent == bridge.Name:
 			p.stay("bridge "+bridge.Name, "link "+l.Name+" is made on it")
 			return
