@@ -68,7 +68,7 @@ func conflist(t *testing.T) string {
 		"name":       networkName,
 		"plugins": []object{
 			{
-				"type": "bridge", "bridge": bridgeName, "isGateway": true, "ipMasq": true,
+				"type": "bridge", "bridge": bridgeName, "isGateway": true, "ipMasq": true, "hairpinMode": true,
 				"ipam": object{
 					"type":   "host-local",
 					"ranges": [][]object{{{"subnet": podNetwork}}},
