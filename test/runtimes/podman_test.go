@@ -135,7 +135,7 @@ func (p *podmanNode) checkNothingLeft(t *testing.T) {
 		t.Errorf("left by the containers:\n%s", diff)
 	}
 	// What the very first containers have left, too, is in both.
-	for _, attachment := range []string{"link veth", "file /run/netns/", "file /var/lib/cni/results/"} {
+	for _, attachment := range []string{"link veth", "file /run/netns/", "file /var/lib/cni/results/", "nft table inet cnibox map owners_v1: element"} {
 		if left := after.Lines(attachment); len(left) > 0 {
 			t.Errorf("left: %q", left)
 		}
