@@ -62,7 +62,7 @@ func runSandbox() (code int, err error) {
 
 // findPrograms says what to do when one of the programs under test is not there.
 func findPrograms() error {
-	for _, program := range []string{"containerd", "ctr", "runc", "podman", "conmon", busybox} {
+	for _, program := range []string{"containerd", "ctr", "runc", "podman", "buildah", "conmon", busybox} {
 		if _, err := exec.LookPath(program); err != nil {
 			return fmt.Errorf("%w: scripts/setup-runtimes.sh installs what these tests need", err)
 		}
