@@ -15,7 +15,7 @@ import (
 func TestPodmanKilled(t *testing.T) {
 	tried(t, podman, runtimeKilled)
 	p := newPodmanNode(t)
-	const moments = 12
+	const moments = 10
 	start := podmanRunArgs("killed", "--publish", "8080:80")
 	remove := []string{"rm", "--force", "--time", "0", "--ignore", "killed"}
 	begin := time.Now()
