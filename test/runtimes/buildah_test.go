@@ -2,7 +2,6 @@ package runtimes
 
 import (
 	"bufio"
-	"fmt"
 	"io"
 	"net"
 	"os/exec"
@@ -48,10 +47,7 @@ func TestBuildahDualStack(t *testing.T) {
 	}
 	for i, side := range []struct{ node, outside string }{{netlab.HostIPv4, netlab.OutsideIPv4}, {netlab.HostIPv6, netlab.OutsideIPv6}} {
 		checkPage(t, p.Namespace, net.JoinHostPort(addresses[i], "80"))
-		server := p.outside.ServeTCP(t, net.JoinHostPort(side.outside, "0"))
-		if got, want := c.exec(t, fmt.Sprintf("echo hello | nc -w 5 %s %d", server.Addr(), server.Port())), "outside saw "+side.node; got != want {
-			t.Errorf("the container was answered %q from outside, want %q", got, want)
-		}
+		p.checkReaches(t, c, side.outside, side.node)
 	}
 	c.remove(t)
 	p.checkNothingLeft(t)

@@ -1,7 +1,6 @@
 package runtimes
 
 import (
-	"fmt"
 	"net"
 	"os/exec"
 	"strings"
@@ -39,10 +38,7 @@ func TestPodmanTwoNetworks(t *testing.T) {
 		if got := strings.Count(c.exec(t, "ls /sys/class/net"), "eth"); got != len(networks) {
 			t.Errorf("the container has %d links on networks, want %d", got, len(networks))
 		}
-		server := p.outside.ServeTCP(t, netlab.OutsideIPv4+":0")
-		if got, want := c.exec(t, fmt.Sprintf("echo hello | nc -w 5 %s %d", server.Addr(), server.Port())), "outside saw "+netlab.HostIPv4; got != want {
-			t.Errorf("the container was answered %q from outside, want %q", got, want)
-		}
+		p.checkReaches(t, c, netlab.OutsideIPv4, netlab.HostIPv4)
 		p.checkPublished(t, "8080")
 	}
 	p.awaitPage(t, c.address)
@@ -128,10 +124,7 @@ func TestPodmanDualStack(t *testing.T) {
 			pageFrom(t, from, addresses[i], 80)
 			pageFrom(t, from, side.node, 8080)
 		}
-		server := p.outside.ServeTCP(t, net.JoinHostPort(side.outside, "0"))
-		if got, want := web.exec(t, fmt.Sprintf("echo hello | nc -w 5 %s %d", server.Addr(), server.Port())), "outside saw "+side.node; got != want {
-			t.Errorf("the container was answered %q from outside, want %q", got, want)
-		}
+		p.checkReaches(t, web, side.outside, side.node)
 	}
 	checkPage(t, p.outside.Namespace, "["+netlab.HostIPv6+"]:8081")
 	checkNoPage(t, p.outside.Namespace, netlab.HostIPv4+":8081")

@@ -2,6 +2,7 @@ package runtimes
 
 import (
 	"fmt"
+	"net"
 	"slices"
 	"strings"
 	"testing"
@@ -151,5 +152,14 @@ func pageFrom(t *testing.T, c container, address string, port int) {
 	t.Logf("from container %s, %s port %d: %q", c.address, address, port, got)
 	if !strings.HasSuffix(got, strings.TrimSpace(pageBody)) {
 		t.Errorf("container %s was answered %q from %s port %d, want the page", c.address, got, address, port)
+	}
+}
+
+// checkReaches checks that a container reaches a server at an address of the outside, which sees the node's address.
+func (n *node) checkReaches(t *testing.T, c container, outside, node string) {
+	t.Helper()
+	server := n.outside.ServeTCP(t, net.JoinHostPort(outside, "0"))
+	if got, want := c.exec(t, fmt.Sprintf("echo hello | nc -w 5 %s %d", server.Addr(), server.Port())), "outside saw "+node; got != want {
+		t.Errorf("the container was answered %q from outside, want %q", got, want)
 	}
 }
