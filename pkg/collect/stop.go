@@ -129,13 +129,14 @@ func (p *planner) spareLiving() {
 	})
 }
 
+// seenIn says where an address of the attachment is seen. Those of lo, which are in each namespace, say nothing.
 func seenIn(a *node.Attachment, strangers []stranger) string {
 	for _, s := range strangers {
 		if a.MAC != "" && strings.EqualFold(a.MAC, s.MAC) {
 			return fmt.Sprintf("its MAC address %s is in network namespace %s", a.MAC, s.in.Path())
 		}
 		for _, own := range a.Addresses {
-			if slices.ContainsFunc(s.Addresses, func(p netip.Prefix) bool { return p.Addr() == own.Addr() }) {
+			if slices.ContainsFunc(s.Addresses, func(p netip.Prefix) bool { return p.Addr() == own.Addr() && !own.Addr().IsLoopback() }) {
 				return fmt.Sprintf("its address %s is in network namespace %s", own.Addr(), s.in.Path())
 			}
 		}

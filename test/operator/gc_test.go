@@ -279,6 +279,22 @@ func TestGCSparesWhatLivesElsewhere(t *testing.T) {
 	}
 }
 
+// TestGCOfLoopback: containerd attaches containers to a network of lo, too. Its addresses are in each namespace, and keep nothing.
+func TestGCOfLoopback(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.Feed(t, `{"cniVersion": "1.0.0", "name": "cni-loopback", "plugins": [{"type": "loopback"}]}`, "sh", "-c", "cat >/etc/cni/net.d/20-lo.conflist")
+	for _, dir := range []string{netlab.PluginDir, netlab.Reference(t)} {
+		pod := o.host.NewPod(t, "web")
+		o.must("add", "cni-loopback", pod.Path(), "--id", "web", "--ifname", "lo", "--bin-dir", dir)
+		pod.Delete(t)
+		o.host.MustRun(t, "sh", "-ec", ageResults)
+		if printed := o.must("gc", "--apply"); !strings.Contains(printed, "1 removed") {
+			t.Errorf("made by the plugin in %s:\n%s", dir, printed)
+		}
+	}
+}
+
 // TestGCAfterTheReferencePlugins removes what the DEL of the reference plugins leaves once the namespace is gone.
 func TestGCAfterTheReferencePlugins(t *testing.T) {
 	t.Parallel()
