@@ -1,149 +1,183 @@
 package runtimes
 
 import (
+	"errors"
 	"fmt"
-	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// TestBuildKitBridge builds an image on BuildKit's own network. BuildKit finds its plugins under names such as buildkit-cni-bridge, and calls
-// them by these.
-func TestBuildKitBridge(t *testing.T) {
-	n := newNode(t)
-	for _, name := range []string{"bridge", "loopback", "host-local", "firewall"} {
-		n.run(t, "ln", "-s", filepath.Join(netlab.PluginDir, name), filepath.Join(workDir, "buildkit-cni-"+name))
-	}
-	fresh := n.Snapshot(t)
-	b := n.startBuildKit(t, `networkMode = "bridge"
-  bridgeName = "`+bridgeName+`"
-  bridgeSubnet = "`+podNetwork+`"`)
-	b.build(t, "cat /proc/sys/net/ipv4/ip_forward")
-	b.stop(t)
-	b.leaves(t, fresh, "file /var/lib/cni/networks/buildkit drwx", "file /var/lib/cni/networks/buildkit/lock ",
-		"file /var/lib/cni/networks/buildkit/last_reserved_ip.0 ", "file /var/lib/cni/networks/.cnibox/buildkit")
+// buildKitPool has BuildKit keep so many namespaces attached to the network of /etc/cni/net.d.
+func buildKitPool(size int) string {
+	return fmt.Sprintf(`networkMode = "cni"
+  cniConfigPath = "%s"
+  cniBinaryPath = "%s"
+  cniPoolSize = %d`, buildKitNetwork, netlab.PluginDir, size)
 }
 
-// TestBuildKitPool builds an image with namespaces that BuildKit has made before and attached to the network.
-func TestBuildKitPool(t *testing.T) {
+var buildKitNetwork = filepath.Join(conflistDir, "10-web.conflist")
+
+// TestBuildKit builds images on BuildKit's own network, for which it finds plugins under names such as buildkit-cni-bridge and calls them by
+// these; and with namespaces that it has made and attached before.
+func TestBuildKit(t *testing.T) {
+	tried(t, buildKitD, onePod)
+	t.Run("bridge", func(t *testing.T) {
+		n := newNode(t)
+		for _, name := range []string{"bridge", "loopback", "host-local", "firewall"} {
+			n.run(t, "ln", "-s", filepath.Join(netlab.PluginDir, name), filepath.Join(workDir, "buildkit-cni-"+name))
+		}
+		fresh := n.Snapshot(t)
+		b := n.startBuildKit(t, `networkMode = "bridge"
+  bridgeName = "`+bridgeName+`"
+  bridgeSubnet = "`+podNetwork+`"`)
+		b.build(t)
+		b.build(t)
+		b.stop(t)
+		b.leaves(t, fresh, "file /var/lib/cni/networks/buildkit drwx", "file /var/lib/cni/networks/buildkit/lock ",
+			"file /var/lib/cni/networks/buildkit/last_reserved_ip.0 ", "file /var/lib/cni/networks/.cnibox/buildkit")
+	})
+	t.Run("pool", func(t *testing.T) {
+		n := newNode(t)
+		fresh := n.Snapshot(t)
+		b := n.startBuildKit(t, buildKitPool(4))
+		for range 2 {
+			if printed := b.build(t); !strings.Contains(printed, "somaxconn is "+somaxconn) {
+				t.Errorf("net.core.somaxconn of the step is not %s", somaxconn)
+			}
+		}
+		b.awaitPool(t, 4)
+		b.stop(t)
+		b.hasRemovedAll(t)
+		b.leaves(t, fresh)
+	})
+}
+
+func TestBuildKitFifty(t *testing.T) {
+	tried(t, buildKitD, fifty)
 	n := newNode(t)
 	fresh := n.Snapshot(t)
-	b := n.startBuildKit(t, `networkMode = "cni"
-  cniConfigPath = "`+filepath.Join(conflistDir, "10-web.conflist")+`"
-  cniBinaryPath = "`+netlab.PluginDir+`"
-  cniPoolSize = 4`)
-	if got := b.build(t, "cat /proc/sys/net/core/somaxconn"); !strings.Contains(got, somaxconn) {
-		t.Errorf("net.core.somaxconn of the step is not %s:\n%s", somaxconn, got)
-	}
-	calls := func(verb string) int { return strings.Count(n.readFile(t, observerLog), verb+" ") }
-	eventually(t, func() error {
-		if added := calls("ADD"); added < 4 {
-			return fmt.Errorf("BuildKit has called ADD %d times, want it to fill its pool of 4", added)
-		}
-		return nil
-	})
+	b := n.startBuildKit(t, buildKitPool(4))
+	build := b.begin(t, 50)
+	build.await(t)
+	build.end(t)
 	b.stop(t)
-	if added, removed := calls("ADD"), calls("DEL"); removed < added {
-		t.Errorf("BuildKit called ADD %d times, and DEL %d times", added, removed)
-	}
+	b.hasRemovedAll(t)
 	b.leaves(t, fresh)
 }
 
-// buildKit is a running buildkitd, and a directory to build an image from.
-type buildKit struct {
-	*node
-	programs string // the directory that has buildkitd and buildctl
-	daemon   *exec.Cmd
-}
+// TestBuildKitKilled kills BuildKit while it builds and fills its pool, and while it empties it. When it starts again, it calls DEL for all that
+// it had before, and GC has nothing to do. Nobody ends its steps.
+func TestBuildKitKilled(t *testing.T) {
+	tried(t, buildKitD, runtimeKilled)
+	n := newNode(t)
+	fresh, before := n.Snapshot(t), processes(t)
+	b := n.startBuildKit(t, buildKitPool(200))
+	build := b.begin(t, 3)
+	build.await(t)
+	endSteps := b.kill(t, before)
+	_ = build.cmd.Wait()
+	t.Logf("that was in the middle of its pool: it has called ADD %d times", b.called(t, "ADD"))
+	if printed := n.run(t, netlab.Cnictl(t), "gc"); !strings.Contains(printed, "nothing to remove") {
+		t.Errorf("what BuildKit is to remove has its namespaces still:\n%s", printed)
+	}
 
-const (
-	buildKitSocket = "unix:///run/buildkit/buildkitd.sock"
-	buildKitConfig = workDir + "/buildkitd.toml"
-	buildContext   = workDir + "/context"
-)
-
-// startBuildKit runs buildkitd with these settings of its network, and waits until it answers.
-func (n *node) startBuildKit(t *testing.T, network string) *buildKit {
-	t.Helper()
-	b := &buildKit{n, netlab.Module(t, "test/runtimes/buildkit", "tool"), nil}
-	n.writeFile(t, buildKitConfig, `root = "`+workDir+`/buildkit"
-[cdi]
-  disabled = true
-[worker.containerd]
-  enabled = false
-[worker.oci]
-  snapshotter = "native"
-  defaultCgroupParent = "`+cgroup()+`"
-  `+network+"\n")
-	var log strings.Builder
-	b.daemon = exec.Command(filepath.Join(b.programs, "buildkitd"), "--config", buildKitConfig, "--addr", buildKitSocket)
-	b.daemon.Env = append(os.Environ(), "PATH="+workDir+":"+os.Getenv("PATH"))
-	b.daemon.Stdout, b.daemon.Stderr = &log, &log
-	b.daemon.WaitDelay = time.Second
-	before := processes(t)
-	if err := n.Start(b.daemon); err != nil {
+	b.configure(t, buildKitPool(20))
+	b.start(t)
+	b.awaitPool(t, 20)
+	for _, address := range build.addresses {
+		if page, err := fetch(n.Namespace, address+":80"); err == nil {
+			t.Errorf("a step has its network after DEL, and answers on %s: %q", address, page)
+		}
+	}
+	b.build(t)
+	removed := b.called(t, "DEL")
+	if err := b.daemon.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		b.stop(t)
-		awaitEnd(t, before)
-		if t.Failed() {
-			t.Logf("buildkitd's log:\n%s", log.String())
-		}
-	})
 	eventually(t, func() error {
-		_, err := n.Output(b.buildctl("debug", "workers"))
-		return err
+		if b.called(t, "DEL") == removed {
+			return errors.New("BuildKit does not empty its pool")
+		}
+		return nil
 	})
-	return b
-}
+	b.kill(t, before)
+	t.Logf("it has %d namespaces left", len(b.attached(t)))
 
-func (b *buildKit) buildctl(args ...string) *exec.Cmd {
-	return exec.Command(filepath.Join(b.programs, "buildctl"), append([]string{"--addr", buildKitSocket}, args...)...)
-}
-
-// stop ends buildkitd, which detaches what it keeps attached.
-func (b *buildKit) stop(t *testing.T) {
-	t.Helper()
-	if b.daemon.ProcessState == nil {
-		stop(t, b.daemon)
+	b.configure(t, buildKitPool(1))
+	b.start(t)
+	b.awaitPool(t, 1)
+	b.build(t)
+	n.run(t, "sh", "-ec", `touch -d "5 minutes ago" /var/lib/cni/networks/web/* /var/lib/cni/results/*`)
+	if printed := n.run(t, netlab.Cnictl(t), "gc"); !strings.Contains(printed, "nothing to remove") {
+		t.Errorf("BuildKit has left something to GC:\n%s", printed)
 	}
+	b.stop(t)
+	endSteps()
+	b.hasRemovedAll(t)
+	b.leaves(t, fresh, "link bkpx", "qdisc bkpx") // of its proxy, which has a pool, too, and does not look for what a kill has left of it
 }
 
-// leaves makes sure that nothing is left on the node but what the network keeps, some of it under the beginnings of lines that are given.
-func (b *buildKit) leaves(t *testing.T, fresh *netlab.Snapshot, network ...string) {
-	t.Helper()
-	if diff := fresh.Diff(b.Snapshot(t), slices.Concat(ofNetwork, ofRuntime, network)...); diff != "" {
-		t.Errorf("left when BuildKit has ended:\n%s", diff)
-	}
+// TestBuildKitEdited edits and removes the network's file while a step runs, and edits it while BuildKit is not there. BuildKit reads it only
+// when it starts.
+func TestBuildKitEdited(t *testing.T) {
+	tried(t, buildKitD, edited)
+	n := newNode(t)
+	fresh, before := n.Snapshot(t), processes(t)
+	b := n.startBuildKit(t, buildKitPool(2))
+	build := b.begin(t, 3)
+	build.await(t)
+	other := `{"cniVersion": "1.0.0", "name": "` + networkName + `", "plugins": [
+	  {"type": "bridge", "bridge": "other0", "isGateway": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.99.0.0/24"}]]}},
+	  {"type": "` + observerName + `", "log": "` + observerLog + `"}]}`
+	n.writeFile(t, buildKitNetwork, other)
+	n.run(t, "rm", buildKitNetwork)
+	build.end(t)
+	b.stop(t)
+	b.hasRemovedAll(t)
+	n.writeFile(t, buildKitNetwork, n.conflist)
+	b.leaves(t, fresh)
+
+	b.start(t)
+	b.awaitPool(t, 2)
+	b.kill(t, before)
+	n.writeFile(t, buildKitNetwork, other)
+	b.start(t)
+	b.awaitPool(t, 2)
+	b.stop(t)
+	b.hasRemovedAll(t)
+	n.writeFile(t, buildKitNetwork, n.conflist)
+	b.leaves(t, fresh, "link other0:", "qdisc other0:", "address other0:", "route ipv4 10.99.0.")
 }
 
-// build builds an image with a step that has the network, runs a command line, and asks a server outside. It returns what was printed.
-func (b *buildKit) build(t *testing.T, commandLine string) string {
-	t.Helper()
-	server := b.outside.ServeTCP(t, netlab.OutsideIPv4+":0")
-	b.run(t, "mkdir", "-p", buildContext)
-	b.run(t, "cp", busybox, buildContext)
-	b.writeFile(t, filepath.Join(buildContext, "Dockerfile"), strings.Join([]string{
-		"FROM scratch",
-		"COPY busybox /bin/busybox",
-		`SHELL ["/bin/busybox", "sh", "-c"]`,
-		"RUN /bin/busybox " + strings.Join([]string{commandLine, "ip address", "echo hello | nc -w 5 " + strings.ReplaceAll(server.String(), ":", " ")}, " && /bin/busybox "),
-		"",
-	}, "\n"))
-	var printed strings.Builder
-	build := b.buildctl("build", "--progress", "plain", "--frontend", "dockerfile.v0", "--local", "context="+buildContext, "--local", "dockerfile="+buildContext)
-	build.Stdout, build.Stderr = &printed, &printed
-	err := b.Run(build)
-	t.Logf("buildctl build printed:\n%s", printed.String())
-	if want := "outside saw " + netlab.HostIPv4; err != nil || !strings.Contains(printed.String(), want) {
-		t.Fatalf("the build ended with %v; want it to print %q", err, want)
+// TestBuildKitReboot moves what is on disk to another node, which has nothing else of the first one.
+func TestBuildKitReboot(t *testing.T) {
+	tried(t, buildKitD, reboot)
+	off, before := newNode(t), processes(t)
+	b := off.startBuildKit(t, buildKitPool(4))
+	build := b.begin(t, 2)
+	build.await(t)
+	b.awaitPool(t, 4)
+	b.kill(t, before)()
+	_ = build.cmd.Wait()
+	disk, err := off.Output(exec.Command("tar", "--create", "--directory=/", "srv", "var/lib/cni"))
+	if err != nil {
+		t.Fatal(err)
 	}
-	return printed.String()
+
+	on := newNode(t)
+	fresh := on.Snapshot(t)
+	on.Feed(t, disk, "tar", "--extract", "--directory=/")
+	b.node = on
+	b.start(t)
+	b.awaitPool(t, 4)
+	b.build(t)
+	b.stop(t)
+	b.hasRemovedAll(t)
+	b.leaves(t, fresh)
 }
