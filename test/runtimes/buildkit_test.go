@@ -173,6 +173,10 @@ func TestBuildKitReboot(t *testing.T) {
 	on := newNode(t)
 	fresh := on.Snapshot(t)
 	on.Feed(t, disk, "tar", "--extract", "--directory=/")
+	on.run(t, "sh", "-ec", `touch -d "5 minutes ago" /var/lib/cni/networks/web/* /var/lib/cni/results/*`)
+	if printed := on.run(t, netlab.Cnictl(t), "gc"); !strings.Contains(printed, "8 to remove") { // of four namespaces, each with lo
+		t.Errorf("without BuildKit, GC would not remove what it had:\n%s", printed)
+	}
 	b.node = on
 	b.start(t)
 	b.awaitPool(t, 4)
