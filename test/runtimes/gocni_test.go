@@ -120,7 +120,7 @@ func TestGoCNIOwnAddress(t *testing.T) {
 		checkPage(t, g.outside.Namespace, v4+":80")
 		c.remove(t)
 	}
-	g.leaves(t, fresh, "file /run/cni drwx", "file /run/cni/tuning drwx") // tuning's, which reads MAC in CNI_ARGS, too
+	g.leaves(t, fresh, "file /run/cni ", "file /run/cni/tuning ") // tuning's, which reads MAC in CNI_ARGS, too
 }
 
 func TestGoCNIDualStack(t *testing.T) {
