@@ -10,9 +10,12 @@ import (
 
 // TestGCAsksContainerd: libcni has lost its result of a pod that runs, and another container is gone. Only that one goes.
 func TestGCAsksContainerd(t *testing.T) {
-	n := newNode(t)
-	n.startContainerd(t, criNamespace)
-	n.testGC(t, n.criPod(t, "web"), "containerd says that it runs")
+	for _, c := range containerds {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDaemon(t, c, criNamespace)
+			d.testGC(t, d.criPod(t, "web"), "containerd says that it runs")
+		})
+	}
 }
 
 // TestGCAsksPodman is the same with podman's service.

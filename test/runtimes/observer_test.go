@@ -27,7 +27,7 @@ func observe() {
 func answerCall() error {
 	verb := os.Getenv("CNI_COMMAND")
 	if verb == "VERSION" {
-		_, err := fmt.Println(`{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}`)
+		_, err := fmt.Println(`{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}`)
 		return err
 	}
 	stdin, err := io.ReadAll(os.Stdin)
