@@ -134,20 +134,21 @@ func newDaemon(t *testing.T, c containerd, namespace string) *daemon {
 	t.Helper()
 	n := newNode(t)
 	n.use(t, network{version: c.network})
-	return n.startContainerd(t, c, namespace)
+	return n.startContainerd(t, c, namespace, 1)
 }
 
-// startContainerd runs containerd on the node until the test ends, with the image imported into a namespace of it.
-func (n *node) startContainerd(t *testing.T, c containerd, namespace string) *daemon {
+// startContainerd runs containerd on the node until the test ends, with the image imported into a namespace of it. It attaches each pod to so
+// many networks.
+func (n *node) startContainerd(t *testing.T, c containerd, namespace string, networks int) *daemon {
 	t.Helper()
-	d := n.newContainerd(t, c, 1)
+	d := n.newContainerd(t, c, networks)
 	d.start(t)
 	d.ctr(t, "--namespace", namespace, "image", "import", "--snapshotter", "native", imageFile)
 	t.Logf("containerd runs: %s", d.run(t, filepath.Join(d.programs, "containerd"), "--version"))
 	return d
 }
 
-// newContainerd configures containerd, which attaches a pod to so many networks.
+// newContainerd configures containerd. It runs at most until the test ends.
 func (n *node) newContainerd(t *testing.T, c containerd, networks int) *daemon {
 	t.Helper()
 	d := &daemon{node: n, containerd: c, programs: c.programs(t)}
@@ -179,7 +180,7 @@ func (d *daemon) start(t *testing.T) {
 		t.Fatal(err)
 	}
 	eventually(t, func() error {
-		_, err := d.Output(d.ctrCommand("version"))
+		_, err := d.criclient("list") // the CRI is the last part of it to be ready
 		return err
 	})
 }

@@ -19,7 +19,18 @@ func TestCRI(t *testing.T) {
 				test     func(t *testing.T, c containerd)
 			}{
 				{onePod, testCRIPod},
+				{publishedPort, testCRIPorts},
+				{twoNetworks, testCRITwoNetworks},
+				{dualStack, testCRIDualStack},
+				{fifty, testCRIFifty},
+				{runtimeKilled, testCRIKilled},
+				{reboot, testCRIReboot},
+				{edited, testCRIEdited},
+				{asksStatus, testCRIStatus},
 			} {
+				if tt.scenario == asksStatus && c.network != "1.1.0" {
+					continue
+				}
 				t.Run(tt.scenario, func(t *testing.T) {
 					tried(t, c.criColumn, tt.scenario)
 					tt.test(t, c)
@@ -38,28 +49,22 @@ func testCRIPod(t *testing.T, c containerd) {
 // criNamespace is where containerd's CRI keeps its containers.
 const criNamespace = "k8s.io"
 
-// pod is what a kubelet asks for.
-type pod struct {
-	name  string
-	ports []hostPort
-}
-
 // hostPort is a port of the node, on one of its addresses or on all, at which the page of a pod is published.
 type hostPort struct {
 	port    int
 	address string
 }
 
-// start starts a pod that serves the page. It may be called from any goroutine.
-func (d *daemon) startPod(p pod) (container, error) {
+// startPod starts a pod that serves the page. It may be called from any goroutine.
+func (d *daemon) startPod(name string, published ...hostPort) (container, error) {
 	type object = map[string]any
 	ports := []object{}
-	for _, published := range p.ports {
-		ports = append(ports, object{"container_port": 80, "host_port": published.port, "host_ip": published.address})
+	for _, p := range published {
+		ports = append(ports, object{"container_port": 80, "host_port": p.port, "host_ip": p.address})
 	}
 	sandbox, err := json.Marshal(object{
-		"metadata":      object{"name": p.name, "uid": p.name, "namespace": "default"},
-		"hostname":      p.name,
+		"metadata":      object{"name": name, "uid": name, "namespace": "default"},
+		"hostname":      name,
 		"log_directory": workDir + "/logs",
 		"port_mappings": ports,
 		"linux":         object{"cgroup_parent": cgroup()},
@@ -89,8 +94,9 @@ func (d *daemon) startPod(p pod) (container, error) {
 		return container{}, fmt.Errorf("%w: %s", err, out)
 	}
 	return container{
-		id:      started.ID,
-		address: started.Addresses[0],
+		id:       started.ID,
+		address:  started.Addresses[0],
+		address6: strings.Join(started.Addresses[1:], " "),
 		exec: func(t *testing.T, commandLine string) string {
 			return d.ctr(t, append([]string{"--namespace", criNamespace}, ctrExec(started.Container, commandLine)...)...)
 		},
@@ -109,10 +115,17 @@ func (d *daemon) criPod(t *testing.T, name string) container { return d.criPodAt
 // criPodAt starts a pod whose page is published on a port.
 func (d *daemon) criPodAt(t *testing.T, name string, port int) container {
 	t.Helper()
-	c, err := d.startPod(pod{name, []hostPort{{port: port}}})
+	return d.criPodPorts(t, name, hostPort{port: port})
+}
+
+// criPodPorts starts a pod, and waits for its page.
+func (d *daemon) criPodPorts(t *testing.T, name string, ports ...hostPort) container {
+	t.Helper()
+	c, err := d.startPod(name, ports...)
 	if err != nil {
 		t.Fatal(err)
 	}
+	d.awaitPage(t, c.address)
 	return c
 }
 

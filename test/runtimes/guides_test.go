@@ -13,7 +13,7 @@ func TestGuides(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
 			n.guided(t, "containerd")
-			d := n.startContainerd(t, c, criNamespace)
+			d := n.startContainerd(t, c, criNamespace, 1)
 			n.checkGuided(t, d.criPod(t, "guided"))
 		})
 	}

@@ -84,7 +84,8 @@ func (w network) conflist(t *testing.T) string {
 		"plugins": []object{
 			{
 				"type": "bridge", "bridge": cmp.Or(w.bridge, bridgeName), "isGateway": true, "ipMasq": true,
-				"ipam": object{"type": "host-local", "ranges": ranges, "routes": routes},
+				"hairpinMode": true, // a container reaches its own published port so where bridged packets are filtered
+				"ipam":        object{"type": "host-local", "ranges": ranges, "routes": routes},
 			},
 			{"type": "tuning", "sysctl": object{"net.core.somaxconn": somaxconn}},
 			{"type": "portmap", "capabilities": object{"portMappings": true}},

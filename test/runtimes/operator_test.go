@@ -130,7 +130,7 @@ func newOperatorNode(t *testing.T) *operatorNode {
 	// `ip netns add` makes /run/netns a mount of its own. Namespaces that containerd has mounted there before could not be unmounted any more.
 	n.run(t, "ip", "netns", "add", "first")
 	n.run(t, "ip", "netns", "delete", "first")
-	n.daemon = n.startContainerd(t, containerdOld, criNamespace)
+	n.daemon = n.startContainerd(t, containerdOld, criNamespace, 1)
 	n.daemon.ctr(t, "--namespace", ctrNamespace, "image", "import", "--snapshotter", "native", imageFile)
 	n.setUpPodman(t)
 	return n
