@@ -66,10 +66,13 @@ type settled struct {
 	processes map[int]string
 }
 
+// noMore is to check nothing more than runOnce does.
+func noMore(*testing.T, container) {}
+
 // settle starts and removes a first container.
 func (n *node) settle(t *testing.T, start func(t *testing.T, name string) container) settled {
 	t.Helper()
-	return settled{n.runOnce(t, "first", start, func(*testing.T, container) {}), processes(t)}
+	return settled{n.runOnce(t, "first", start, noMore), processes(t)}
 }
 
 // checkSettled makes sure that nothing has come since to stay.
@@ -221,14 +224,14 @@ func fetch(from netlab.Namespace, address string) (string, error) {
 	return string(page), nil
 }
 
-// eventually repeats a check until it passes. The test ends when it has not after 20 seconds.
+// eventually repeats a check until it passes. The test ends when it has not after a minute.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if err = check(); err == nil {
 			return
 		}
 	}
-	t.Fatalf("not after 20 s: %v", err)
+	t.Fatalf("not after a minute: %v", err)
 }

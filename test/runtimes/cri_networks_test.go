@@ -82,13 +82,26 @@ func testCRITwoNetworks(t *testing.T, c containerd) {
 // addressOf returns the address of an interface of a container, of a family as ip names it.
 func (n *node) addressOf(t *testing.T, c container, link, family string) string {
 	t.Helper()
+	address, err := addressIn(c.exec(t, showAddress(link, family)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return address
+}
+
+func showAddress(link, family string) string {
+	return "ip " + family + " -o address show " + link + " scope global"
+}
+
+// addressIn returns the address in what showAddress prints.
+func addressIn(shown string) (string, error) {
 	// 2: eth0    inet 10.88.0.2/24 brd …
-	fields := strings.Fields(c.exec(t, "ip "+family+" -o address show "+link+" scope global"))
+	fields := strings.Fields(shown)
 	if len(fields) < 4 {
-		t.Fatalf("%s has no address: %q", link, fields)
+		return "", fmt.Errorf("no address: %q", shown)
 	}
 	address, _, _ := strings.Cut(fields[3], "/")
-	return address
+	return address, nil
 }
 
 // podNetwork6 is the network's in the scenario of both families.
@@ -170,14 +183,13 @@ func testCRIEdited(t *testing.T, c containerd) {
 // testCRIStatus: the network is ready while all of its plugins are there. STATUS came with version 1.1.0.
 func testCRIStatus(t *testing.T, c containerd) {
 	d := newDaemon(t, c, criNamespace)
-	asked := func() int { return strings.Count(d.readFile(t, observerLog), "STATUS") }
 	before := d.settle(t, d.criPod)
 	for range 5 {
 		if why := d.cri(t, "status"); why != "" {
 			t.Errorf("the network is not ready: %s", why)
 		}
 	}
-	if got := asked(); got < 5 {
+	if got := d.called(t, "STATUS"); got < 5 {
 		t.Errorf("the CRI called STATUS %d times, want it each time it is asked", got)
 	}
 	d.checkSettled(t, before)

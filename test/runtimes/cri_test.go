@@ -98,7 +98,7 @@ func (d *daemon) startPod(name string, published ...hostPort) (container, error)
 		address:  started.Addresses[0],
 		address6: strings.Join(started.Addresses[1:], " "),
 		exec: func(t *testing.T, commandLine string) string {
-			return d.ctr(t, append([]string{"--namespace", criNamespace}, ctrExec(started.Container, commandLine)...)...)
+			return d.ctrShell(t, criNamespace, started.Container, commandLine)
 		},
 		remove: func(t *testing.T) {
 			d.cri(t, "remove", started.ID)

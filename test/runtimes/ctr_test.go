@@ -1,9 +1,7 @@
 package runtimes
 
 import (
-	"errors"
 	"fmt"
-	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
@@ -22,6 +20,11 @@ func TestCtr(t *testing.T) {
 				test     func(t *testing.T, c containerd)
 			}{
 				{onePod, testCtrContainer},
+				{dualStack, testCtrDualStack},
+				{fifty, testCtrFifty},
+				{runtimeKilled, testCtrKilled},
+				{reboot, testCtrReboot},
+				{edited, testCtrEdited},
 			} {
 				t.Run(tt.scenario, func(t *testing.T) {
 					tried(t, c.ctrColumn, tt.scenario)
@@ -30,11 +33,6 @@ func TestCtr(t *testing.T) {
 			}
 		})
 	}
-}
-
-func testCtrContainer(t *testing.T, c containerd) {
-	d := newDaemon(t, c, ctrNamespace)
-	d.testLifecycle(t, d.ctrForeground, func(*testing.T, container) {})
 }
 
 // TestCtrDetached shows that the runtime, not the plugins, is what keeps the state of a container that ctr has detached
@@ -54,12 +52,23 @@ const ctrNamespace = "default"
 // ctrForeground starts a container with a ctr that waits for its end, and then detaches it from the network.
 func (d *daemon) ctrForeground(t *testing.T, name string) container {
 	t.Helper()
+	return d.ctrBegun(t, name, d.ctrBegin(name))
+}
+
+// ctrBegin runs a container with a ctr that waits for its end, and returns what tells of the end of this ctr.
+func (d *daemon) ctrBegin(name string) <-chan string {
 	// ctr's own exit code is the container's, so it tells nothing; its output does.
-	ended := make(chan string)
+	ended := make(chan string, 1)
 	go func() {
 		out, err := d.Output(d.ctrCommand(ctrRun(name, "--rm")...))
 		ended <- fmt.Sprintf("%q, %v", out, err)
 	}()
+	return ended
+}
+
+// ctrBegun returns the container of ctrBegin once it runs.
+func (d *daemon) ctrBegun(t *testing.T, name string, ended <-chan string) container {
+	t.Helper()
 	c := d.ctrContainer(t, name, ended)
 	c.remove = func(t *testing.T) {
 		d.ctr(t, "task", "kill", "--signal", "SIGKILL", name)
@@ -115,13 +124,8 @@ func ctrRun(name string, options ...string) []string {
 func (d *daemon) ctrContainer(t *testing.T, name string, ended <-chan string) container {
 	t.Helper()
 	c := container{
-		id: ctrNamespace + "-" + name,
-		exec: func(t *testing.T, commandLine string) (out string) {
-			for try := 0; out == "" && try < 3; try++ { // ctr may lose what was printed (containerd's pull request 13931)
-				out = d.ctr(t, ctrExec(name, commandLine)...)
-			}
-			return out
-		},
+		id:   ctrNamespace + "-" + name,
+		exec: func(t *testing.T, commandLine string) string { return d.ctrShell(t, ctrNamespace, name, commandLine) },
 	}
 	eventually(t, func() error {
 		select {
@@ -129,19 +133,22 @@ func (d *daemon) ctrContainer(t *testing.T, name string, ended <-chan string) co
 			t.Fatalf("ctr run has ended: %s", how)
 		default:
 		}
-		out, err := d.Output(d.ctrCommand(ctrExec(name, "ip -4 -o address show eth0")...))
-		if err != nil {
-			return err
+		out, err := d.Output(d.ctrCommand(ctrExec(name, showAddress("eth0", "-4"))...))
+		if err == nil {
+			c.address, err = addressIn(out)
 		}
-		// 2: eth0    inet 10.88.0.2/24 brd …
-		fields := strings.Fields(out)
-		if len(fields) < 4 {
-			return errors.New("eth0 has no address: " + out)
-		}
-		c.address, _, _ = strings.Cut(fields[3], "/")
-		return nil
+		return err
 	})
 	return c
+}
+
+// ctrShell runs a shell command line in a container, and returns what it printed.
+func (d *daemon) ctrShell(t *testing.T, namespace, name, commandLine string) (out string) {
+	t.Helper()
+	for try := 0; out == "" && try < 3; try++ { // ctr may lose what was printed (containerd's pull request 13931)
+		out = d.ctr(t, append([]string{"--namespace", namespace}, ctrExec(name, commandLine)...)...)
+	}
+	return out
 }
 
 func ctrExec(name, commandLine string) []string {

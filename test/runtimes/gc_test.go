@@ -53,10 +53,17 @@ func (n *node) testGC(t *testing.T, c container, why string) {
 }
 
 // gc removes what attachments hold that are gone, some minutes later.
-func (n *node) gc(t *testing.T) (printed string) {
+func (n *node) gc(t *testing.T, options ...string) (printed string) {
 	t.Helper()
 	n.run(t, "find", "/var/lib/cni/networks", "/var/lib/cni/results", "-type", "f", "-exec", "touch", "-d", "5 minutes ago", "{}", "+")
-	printed = n.run(t, netlab.Cnictl(t), "gc", "--apply", "--json")
+	printed = n.run(t, netlab.Cnictl(t), append([]string{"gc", "--apply", "--json"}, options...)...)
 	t.Logf("%s", printed)
 	return printed
+}
+
+// gcAll is gc when nothing is in use: what an ADD has made that was killed goes too.
+func (n *node) gcAll(t *testing.T) {
+	t.Helper()
+	n.writeFile(t, workDir+"/in-use", "none\n")
+	n.gc(t, "--valid-from", workDir+"/in-use")
 }

@@ -69,3 +69,20 @@ func (n *node) calls(t *testing.T, id string) string {
 	}
 	return strings.Join(verbs, " ")
 }
+
+// called returns how often the runtime has called a verb.
+func (n *node) called(t *testing.T, verb string) int {
+	t.Helper()
+	return strings.Count(n.readFile(t, observerLog), verb+" ")
+}
+
+// awaitCall waits until the runtime has called a verb more often than before.
+func (n *node) awaitCall(t *testing.T, verb string, before int) {
+	t.Helper()
+	eventually(t, func() error {
+		if n.called(t, verb) == before {
+			return fmt.Errorf("%s has been called %d times", verb, before)
+		}
+		return nil
+	})
+}
