@@ -194,6 +194,15 @@ func checkPage(t *testing.T, from netlab.Namespace, address string) {
 	}
 }
 
+// checkPageFrom fetches the page in a container, by a port that is published on the node's address.
+func (n *node) checkPageFrom(t *testing.T, c container, port string) {
+	t.Helper()
+	got := c.exec(t, "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 "+netlab.HostIPv4+" "+port)
+	if !strings.HasSuffix(got, strings.TrimSpace(pageBody)) {
+		t.Errorf("from container %s, port %s answers %q", c.id, port, got)
+	}
+}
+
 // awaitPage waits until the container's web server listens: a runtime does not wait for that.
 func (n *node) awaitPage(t *testing.T, address string) {
 	t.Helper()

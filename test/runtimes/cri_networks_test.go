@@ -30,14 +30,9 @@ func testCRIPorts(t *testing.T, c containerd) {
 			t.Errorf("from %s, %s: %v", tt.from.Name(), tt.address, err)
 		}
 	}
-	for name, from := range map[string]container{"itself": web, "another pod": other} {
-		for _, port := range []string{"8080", "8081"} {
-			t.Logf("from %s, port %s", name, port)
-			got := from.exec(t, fmt.Sprintf(`printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 %s %s`, netlab.HostIPv4, port))
-			if !strings.HasSuffix(got, strings.TrimSpace(pageBody)) {
-				t.Errorf("from %s, port %s answers %q", name, port, got)
-			}
-		}
+	for _, from := range []container{web, other} {
+		d.checkPageFrom(t, from, "8080")
+		d.checkPageFrom(t, from, "8081")
 	}
 	_, err := d.startPod("late", hostPort{port: 8080})
 	if want := "host port tcp/8080 is already published by " + networkName + "/" + web.id; err == nil || !strings.Contains(err.Error(), want) {

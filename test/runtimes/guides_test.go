@@ -37,6 +37,7 @@ func (n *node) checkGuided(t *testing.T, c container) {
 	t.Helper()
 	n.awaitPage(t, c.address)
 	n.checkPublished(t, "8080")
+	n.checkPageFrom(t, c, "8080")
 	c.remove(t)
 	n.checkUnpublished(t, "8080")
 }
