@@ -49,7 +49,7 @@ func testCRIKilled(t *testing.T, c containerd) {
 	d := newDaemon(t, c, criNamespace)
 	before := d.settle(t, d.criPod)
 	var old []string
-	for i := range 8 {
+	for i := range 5 {
 		old = append(old, d.criPodAt(t, fmt.Sprint("old", i), 9000+i).id)
 	}
 	added, removed := d.called(t, "ADD"), d.called(t, "DEL")

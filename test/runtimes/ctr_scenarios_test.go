@@ -63,16 +63,16 @@ func testCtrFifty(t *testing.T, c containerd) {
 func testCtrKilled(t *testing.T, c containerd) {
 	d := newDaemon(t, c, ctrNamespace)
 	before := d.settle(t, d.ctrForeground)
-	for i := range 6 {
+	for i := range 5 {
 		d.ctrForeground(t, fmt.Sprint("old", i))
 	}
 	added, removed := d.called(t, "ADD"), d.called(t, "DEL")
 	var group sync.WaitGroup
-	for i := range 6 {
+	for i := range 5 {
 		group.Go(func() { _, _ = d.Output(d.ctrCommand("task", "kill", "--signal", "SIGKILL", fmt.Sprint("old", i))) })
 	}
 	d.awaitCall(t, "DEL", removed)
-	for i := range 6 {
+	for i := range 5 {
 		group.Go(func() { <-d.ctrBegin(fmt.Sprint("new", i)) })
 	}
 	d.awaitCall(t, "ADD", added)
