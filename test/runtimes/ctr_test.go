@@ -139,6 +139,7 @@ func (d *daemon) ctrContainer(t *testing.T, name string, ended <-chan string) co
 		}
 		return err
 	})
+	d.awaitPage(t, c.address) // it has an address before all plugins have been called, and runs after that
 	return c
 }
 
