@@ -9,6 +9,6 @@
 //
 // The plugins under test are what netlab provides (CNIBOX_BIN_DIR, or a fresh build). PLUGIN_DIR names a directory of
 // other plugins to test in their place, with which the tests themselves can be checked: version 1.9.1 of the reference
-// plugins passes all but TestCtr and TestCtrDetached, because it keeps the masquerade rules of a container whose namespace
+// plugins does not pass TestCtr and TestCtrDetached, because it keeps the masquerade rules of a container whose namespace
 // is gone by the time of DEL.
 package runtimes
