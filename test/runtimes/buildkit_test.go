@@ -21,7 +21,7 @@ func buildKitPool(size int) string {
   cniPoolSize = %d`, buildKitNetwork, netlab.PluginDir, size)
 }
 
-var buildKitNetwork = filepath.Join(conflistDir, "10-web.conflist")
+var buildKitNetwork = conflistFile
 
 // TestBuildKit builds images on BuildKit's own network, for which it finds plugins under names such as buildkit-cni-bridge and calls them by
 // these; and with namespaces that it has made and attached before.

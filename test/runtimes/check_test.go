@@ -16,8 +16,8 @@ import (
 type container struct {
 	// id is the id the runtime gives the plugins, which is not always the one it shows.
 	id string
-	// address is the container's own, as its runtime knows it.
-	address string
+	// address is the container's own, as its runtime knows it, and address6 that of IPv6 if the network gives one.
+	address, address6 string
 	// exec runs a shell command line in the container and returns what it printed.
 	exec func(t *testing.T, commandLine string) string
 	// remove stops the container and removes it.
@@ -60,6 +60,35 @@ func (n *node) runOnce(t *testing.T, name string, start func(t *testing.T, name 
 	return after
 }
 
+// settled is a node after its first container, which makes what the network keeps.
+type settled struct {
+	snapshot  *netlab.Snapshot
+	processes map[int]string
+}
+
+// noMore is to check nothing more than runOnce does.
+func noMore(*testing.T, container) {}
+
+// settle starts and removes a first container.
+func (n *node) settle(t *testing.T, start func(t *testing.T, name string) container) settled {
+	t.Helper()
+	return settled{n.runOnce(t, "first", start, noMore), processes(t)}
+}
+
+// checkSettled makes sure that nothing has come since to stay.
+func (n *node) checkSettled(t *testing.T, before settled) {
+	t.Helper()
+	awaitEnd(t, before.processes)
+	if diff := n.changes(t, before); diff != "" {
+		t.Errorf("left:\n%s", diff)
+	}
+}
+
+func (n *node) changes(t *testing.T, before settled) string {
+	t.Helper()
+	return before.snapshot.Diff(n.Snapshot(t), append(ofAllocation, ofRuntime...)...)
+}
+
 // What a snapshot may show after a container that it did not show before.
 var (
 	// ofNetwork is what the first container of a network makes for all of them.
@@ -74,7 +103,7 @@ var (
 	// ofAllocation is what an address leaves behind: where to look for the next one, and host-local's index of the
 	// leases, in which the time of the last change is written.
 	ofAllocation = []string{
-		"file /var/lib/cni/networks/web/last_reserved_ip.0 ", "file /var/lib/cni/networks/.cnibox/web",
+		"file /var/lib/cni/networks/web/last_reserved_ip.", "file /var/lib/cni/networks/back/last_reserved_ip.", "file /var/lib/cni/networks/.cnibox/",
 	}
 
 	// ofRuntime are the runtimes' own things.
@@ -165,6 +194,15 @@ func checkPage(t *testing.T, from netlab.Namespace, address string) {
 	}
 }
 
+// checkPageFrom fetches the page in a container, by a port that is published on the node's address.
+func (n *node) checkPageFrom(t *testing.T, c container, port string) {
+	t.Helper()
+	got := c.exec(t, "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 "+netlab.HostIPv4+" "+port)
+	if !strings.HasSuffix(got, strings.TrimSpace(pageBody)) {
+		t.Errorf("from container %s, port %s answers %q", c.id, port, got)
+	}
+}
+
 // awaitPage waits until the container's web server listens: a runtime does not wait for that.
 func (n *node) awaitPage(t *testing.T, address string) {
 	t.Helper()
@@ -195,14 +233,14 @@ func fetch(from netlab.Namespace, address string) (string, error) {
 	return string(page), nil
 }
 
-// eventually repeats a check until it passes. The test ends when it has not after 20 seconds.
+// eventually repeats a check until it passes. The test ends when it has not after a minute.
 func eventually(t *testing.T, check func() error) {
 	t.Helper()
 	var err error
-	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if err = check(); err == nil {
 			return
 		}
 	}
-	t.Fatalf("not after 20 s: %v", err)
+	t.Fatalf("not after a minute: %v", err)
 }

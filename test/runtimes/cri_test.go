@@ -2,64 +2,144 @@ package runtimes
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
+	"os/exec"
+	"strings"
 	"testing"
 )
 
-// TestCRI runs pods through containerd's CRI, as a kubelet does, with a published port.
+// TestCRI runs pods through containerd's CRI, as a kubelet does.
 func TestCRI(t *testing.T) {
-	tried(t, criOld, onePod)
-	n := newNode(t)
-	n.startContainerd(t, criNamespace)
-	n.testLifecycle(t, n.criPod, func(t *testing.T, _ container) { n.checkPublished(t, "8080") })
-	n.checkUnpublished(t, "8080")
+	for _, c := range containerds {
+		t.Run(c.name, func(t *testing.T) {
+			c.programs(t) // before the time is taken
+			for _, tt := range []struct {
+				scenario string
+				test     func(t *testing.T, c containerd)
+			}{
+				{onePod, testCRIPod},
+				{publishedPort, testCRIPorts},
+				{twoNetworks, testCRITwoNetworks},
+				{dualStack, testCRIDualStack},
+				{fifty, testCRIFifty},
+				{runtimeKilled, testCRIKilled},
+				{reboot, testCRIReboot},
+				{edited, testCRIEdited},
+				{asksStatus, testCRIStatus},
+			} {
+				if tt.scenario == asksStatus && c.network != "1.1.0" {
+					continue
+				}
+				t.Run(tt.scenario, func(t *testing.T) {
+					tried(t, c.criColumn, tt.scenario)
+					tt.test(t, c)
+				})
+			}
+		})
+	}
+}
+
+func testCRIPod(t *testing.T, c containerd) {
+	d := newDaemon(t, c, criNamespace)
+	d.testLifecycle(t, d.criPod, func(t *testing.T, _ container) { d.checkPublished(t, "8080") })
+	d.checkUnpublished(t, "8080")
 }
 
 // criNamespace is where containerd's CRI keeps its containers.
 const criNamespace = "k8s.io"
 
-func (n *node) criPod(t *testing.T, name string) container { return n.criPodAt(t, name, 8080) }
+// hostPort is a port of the node, on one of its addresses or on all, at which the page of a pod is published.
+type hostPort struct {
+	port    int
+	address string
+}
 
-// criPodAt starts a pod whose page is published on a port.
-func (n *node) criPodAt(t *testing.T, name string, port int) container {
-	t.Helper()
+// startPod starts a pod that serves the page. It may be called from any goroutine.
+func (d *daemon) startPod(name string, published ...hostPort) (container, error) {
 	type object = map[string]any
-	pod := n.writeJSON(t, workDir+"/pod.json", object{
+	ports := []object{}
+	for _, p := range published {
+		ports = append(ports, object{"container_port": 80, "host_port": p.port, "host_ip": p.address})
+	}
+	sandbox, err := json.Marshal(object{
 		"metadata":      object{"name": name, "uid": name, "namespace": "default"},
 		"hostname":      name,
 		"log_directory": workDir + "/logs",
-		"port_mappings": []object{{"container_port": 80, "host_port": port}},
+		"port_mappings": ports,
 		"linux":         object{"cgroup_parent": cgroup()},
 	})
-	web := n.writeJSON(t, workDir+"/container.json", object{
+	if err != nil {
+		return container{}, err
+	}
+	web, err := json.Marshal(object{
 		"metadata": object{"name": "web"},
 		"image":    object{"image": imageName},
 		"command":  serveCommand,
 		"log_path": "web.log",
 		"linux":    object{},
 	})
-	var started struct{ ID, Address, Container string }
-	out := n.criclient(t, "run", pod, web)
+	if err != nil {
+		return container{}, err
+	}
+	out, err := d.criclient("run", string(sandbox), string(web))
+	if err != nil {
+		return container{}, err
+	}
+	var started struct {
+		ID, Container string
+		Addresses     []string
+	}
 	if err := json.Unmarshal([]byte(out), &started); err != nil {
-		t.Fatalf("%v: %s", err, out)
+		return container{}, fmt.Errorf("%w: %s", err, out)
 	}
 	return container{
-		id:      started.ID,
-		address: started.Address,
+		id:       started.ID,
+		address:  started.Addresses[0],
+		address6: strings.Join(started.Addresses[1:], " "),
 		exec: func(t *testing.T, commandLine string) string {
-			args := ctrExec(started.Container, commandLine)
-			return n.run(t, "ctr", append([]string{"--namespace", criNamespace}, args...)...)
+			return d.ctrShell(t, criNamespace, started.Container, commandLine)
 		},
 		remove: func(t *testing.T) {
-			n.criclient(t, "remove", started.ID)
-			if got, want := n.calls(t, started.ID), "ADD DEL"; got != want {
+			d.cri(t, "remove", started.ID)
+			if got, want := d.calls(t, started.ID), "ADD DEL"; got != want {
 				t.Errorf("the CRI called %s, want %s", got, want)
 			}
 		},
-	}
+	}, nil
 }
 
-func (n *node) criclient(t *testing.T, args ...string) string {
+// criPod starts a pod whose page is published on port 8080.
+func (d *daemon) criPod(t *testing.T, name string) container { return d.criPodAt(t, name, 8080) }
+
+// criPodAt starts a pod whose page is published on a port.
+func (d *daemon) criPodAt(t *testing.T, name string, port int) container {
 	t.Helper()
-	return n.run(t, os.Getenv(criclientEnv), append([]string{containerdSocket}, args...)...)
+	return d.criPodPorts(t, name, hostPort{port: port})
+}
+
+// criPodPorts starts a pod, and waits for its page.
+func (d *daemon) criPodPorts(t *testing.T, name string, ports ...hostPort) container {
+	t.Helper()
+	c, err := d.startPod(name, ports...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	d.awaitPage(t, c.address)
+	return c
+}
+
+// criclient calls the CRI. It has a timeout of its own.
+func (d *daemon) criclient(args ...string) (string, error) {
+	out, err := d.Output(exec.Command(os.Getenv(criclientEnv), append([]string{containerdSocket}, args...)...))
+	return strings.TrimSpace(out), err
+}
+
+func (d *daemon) cri(t *testing.T, args ...string) string {
+	t.Helper()
+	out, err := d.criclient(args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

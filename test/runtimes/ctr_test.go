@@ -1,78 +1,112 @@
 package runtimes
 
 import (
-	"errors"
 	"fmt"
-	"os/exec"
-	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
 )
 
 // ctr attaches containers to the first network in /etc/cni/net.d. It can't publish ports (see TestCRI for containerd's
-// way to do that), and it calls DEL only for a container that it stays in the foreground with.
+// way to do that). It calls DEL for a container that it stays in the foreground with, and from containerd 2.0 on when it kills one.
 
 // TestCtr runs containers in the foreground and has them removed by ctr.
 func TestCtr(t *testing.T) {
-	tried(t, ctrOld, onePod)
-	n := newNode(t)
-	n.startContainerd(t, ctrNamespace)
-	n.testLifecycle(t, n.ctrForeground, func(*testing.T, container) {})
+	for _, c := range containerds {
+		t.Run(c.name, func(t *testing.T) {
+			c.programs(t) // before the time is taken
+			for _, tt := range []struct {
+				scenario string
+				test     func(t *testing.T, c containerd)
+			}{
+				{onePod, testCtrContainer},
+				{dualStack, testCtrDualStack},
+				{fifty, testCtrFifty},
+				{runtimeKilled, testCtrKilled},
+				{reboot, testCtrReboot},
+				{edited, testCtrEdited},
+			} {
+				t.Run(tt.scenario, func(t *testing.T) {
+					tried(t, c.ctrColumn, tt.scenario)
+					tt.test(t, c)
+				})
+			}
+		})
+	}
 }
 
 // TestCtrDetached shows that the runtime, not the plugins, is what keeps the state of a container that ctr has detached
 // from, and that the plugins can remove it later, when nothing is left of the container but its id.
 func TestCtrDetached(t *testing.T) {
-	n := newNode(t)
-	n.startContainerd(t, ctrNamespace)
-	n.testLifecycle(t, n.ctrDetached, func(*testing.T, container) {})
+	for _, c := range containerds {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDaemon(t, c, ctrNamespace)
+			d.testLifecycle(t, d.ctrDetached, func(*testing.T, container) {})
+		})
+	}
 }
 
 // ctrNamespace is where ctr keeps its containers when it is not told otherwise.
 const ctrNamespace = "default"
 
 // ctrForeground starts a container with a ctr that waits for its end, and then detaches it from the network.
-func (n *node) ctrForeground(t *testing.T, name string) container {
+func (d *daemon) ctrForeground(t *testing.T, name string) container {
 	t.Helper()
+	return d.ctrBegun(t, name, d.ctrBegin(name))
+}
+
+// ctrBegin runs a container with a ctr that waits for its end, and returns what tells of the end of this ctr.
+func (d *daemon) ctrBegin(name string) <-chan string {
 	// ctr's own exit code is the container's, so it tells nothing; its output does.
-	ended := make(chan string)
+	ended := make(chan string, 1)
 	go func() {
-		out, err := n.Output(exec.Command("ctr", ctrRun(name, "--rm")...))
+		out, err := d.Output(d.ctrCommand(ctrRun(name, "--rm")...))
 		ended <- fmt.Sprintf("%q, %v", out, err)
 	}()
-	c := n.ctrContainer(t, name, ended)
+	return ended
+}
+
+// ctrBegun returns the container of ctrBegin once it runs.
+func (d *daemon) ctrBegun(t *testing.T, name string, ended <-chan string) container {
+	t.Helper()
+	c := d.ctrContainer(t, name, ended)
 	c.remove = func(t *testing.T) {
-		n.run(t, "ctr", "task", "kill", "--signal", "SIGKILL", name)
+		d.ctr(t, "task", "kill", "--signal", "SIGKILL", name)
 		t.Logf("ctr run --rm has ended: %s", <-ended)
-		if got, want := n.calls(t, c.id), "ADD DEL"; got != want {
+		if got, want := d.calls(t, c.id), "ADD DEL"; got != want {
 			t.Errorf("ctr run --rm called %s, want %s", got, want)
 		}
 	}
 	return c
 }
 
-// ctrDetached starts a container with a ctr that ends at once. Removing the container leaves the attachment.
-func (n *node) ctrDetached(t *testing.T, name string) container {
+// ctrDetached starts a container with a ctr that ends at once. Removing the container may leave the attachment.
+func (d *daemon) ctrDetached(t *testing.T, name string) container {
 	t.Helper()
-	n.run(t, "ctr", ctrRun(name, "--detach")...)
-	c := n.ctrContainer(t, name, nil)
+	d.ctr(t, ctrRun(name, "--detach")...)
+	c := d.ctrContainer(t, name, nil)
 	c.remove = func(t *testing.T) {
-		n.run(t, "ctr", "task", "kill", "--signal", "SIGKILL", name)
+		d.ctr(t, "task", "kill", "--signal", "SIGKILL", name)
 		eventually(t, func() error {
-			_, err := n.Output(exec.Command("ctr", "task", "rm", name))
+			_, err := d.Output(d.ctrCommand("task", "rm", name))
 			return err
 		})
-		n.run(t, "ctr", "container", "rm", name)
-		if got, want := n.calls(t, c.id), "ADD"; got != want {
+		d.ctr(t, "container", "rm", name)
+		if d.ctrDetaches {
+			if got, want := d.calls(t, c.id), "ADD DEL"; got != want {
+				t.Errorf("ctr run --detach and task kill called %s, want %s", got, want)
+			}
+			return
+		}
+		if got, want := d.calls(t, c.id), "ADD"; got != want {
 			t.Errorf("ctr run --detach, task kill, task rm and container rm called %s, want %s", got, want)
 		}
 		lease := "file /var/lib/cni/networks/web/" + c.address + " "
-		if n.Snapshot(t).Lines(lease) == nil {
+		if d.Snapshot(t).Lines(lease) == nil {
 			t.Errorf("the lease of %s is gone without a DEL", c.address)
 		}
 		t.Log("ctr has removed the container without a DEL: the address is still leased; calling DEL without a namespace")
-		if err := n.DelList(n.conflist, &libcni.RuntimeConf{ContainerID: c.id, IfName: "eth0"}); err != nil {
+		if err := d.DelList(d.conflist, &libcni.RuntimeConf{ContainerID: c.id, IfName: "eth0"}); err != nil {
 			t.Errorf("DEL after the container: %v", err)
 		}
 	}
@@ -87,16 +121,11 @@ func ctrRun(name string, options ...string) []string {
 
 // ctrContainer returns a container once it runs. A ctr in the foreground does not tell when that is; its end, should it
 // come before, ends the test.
-func (n *node) ctrContainer(t *testing.T, name string, ended <-chan string) container {
+func (d *daemon) ctrContainer(t *testing.T, name string, ended <-chan string) container {
 	t.Helper()
 	c := container{
-		id: ctrNamespace + "-" + name,
-		exec: func(t *testing.T, commandLine string) (out string) {
-			for try := 0; out == "" && try < 3; try++ { // ctr may lose what was printed (containerd's pull request 13931)
-				out = n.run(t, "ctr", ctrExec(name, commandLine)...)
-			}
-			return out
-		},
+		id:   ctrNamespace + "-" + name,
+		exec: func(t *testing.T, commandLine string) string { return d.ctrShell(t, ctrNamespace, name, commandLine) },
 	}
 	eventually(t, func() error {
 		select {
@@ -104,19 +133,23 @@ func (n *node) ctrContainer(t *testing.T, name string, ended <-chan string) cont
 			t.Fatalf("ctr run has ended: %s", how)
 		default:
 		}
-		out, err := n.Output(exec.Command("ctr", ctrExec(name, "ip -4 -o address show eth0")...))
-		if err != nil {
-			return err
+		out, err := d.Output(d.ctrCommand(ctrExec(name, showAddress("eth0", "-4"))...))
+		if err == nil {
+			c.address, err = addressIn(out)
 		}
-		// 2: eth0    inet 10.88.0.2/24 brd …
-		fields := strings.Fields(out)
-		if len(fields) < 4 {
-			return errors.New("eth0 has no address: " + out)
-		}
-		c.address, _, _ = strings.Cut(fields[3], "/")
-		return nil
+		return err
 	})
+	d.awaitPage(t, c.address) // it has an address before all plugins have been called, and runs after that
 	return c
+}
+
+// ctrShell runs a shell command line in a container, and returns what it printed.
+func (d *daemon) ctrShell(t *testing.T, namespace, name, commandLine string) (out string) {
+	t.Helper()
+	for try := 0; out == "" && try < 3; try++ { // ctr may lose what was printed (containerd's pull request 13931)
+		out = d.ctr(t, append([]string{"--namespace", namespace}, ctrExec(name, commandLine)...)...)
+	}
+	return out
 }
 
 func ctrExec(name, commandLine string) []string {

@@ -10,9 +10,12 @@ import (
 
 // TestGCAsksContainerd: libcni has lost its result of a pod that runs, and another container is gone. Only that one goes.
 func TestGCAsksContainerd(t *testing.T) {
-	n := newNode(t)
-	n.startContainerd(t, criNamespace)
-	n.testGC(t, n.criPod(t, "web"), "containerd says that it runs")
+	for _, c := range containerds {
+		t.Run(c.name, func(t *testing.T) {
+			d := newDaemon(t, c, criNamespace)
+			d.testGC(t, d.criPod(t, "web"), "containerd says that it runs")
+		})
+	}
 }
 
 // TestGCAsksPodman is the same with podman's service.
@@ -35,9 +38,8 @@ func (n *node) testGC(t *testing.T, c container, why string) {
 	gone := n.NewPod(t, "gone")
 	n.run(t, netlab.Cnictl(t), "add", networkName, gone.Path(), "--id", "gone")
 	gone.Delete(t)
-	n.run(t, "sh", "-ec", `rm /var/lib/cni/results/*-`+c.id+`-*; touch -d "5 minutes ago" /var/lib/cni/networks/web/*; touch -d "4 minutes ago" /var/lib/cni/results/*`)
-	printed := n.run(t, netlab.Cnictl(t), "gc", "--apply", "--json")
-	t.Logf("%s", printed)
+	n.run(t, "sh", "-ec", `rm /var/lib/cni/results/*-`+c.id+`-*`)
+	printed := n.gc(t)
 	for _, part := range []string{why, `"outcome": "removed"`, `"containerID": "gone"`} {
 		if !strings.Contains(printed, part) {
 			t.Errorf("%q is missing", part)
@@ -48,4 +50,20 @@ func (n *node) testGC(t *testing.T, c container, why string) {
 	if left := n.run(t, "ls", "/var/lib/cni/networks/web"); !strings.Contains(left, c.address) || strings.Count(left, "10.88.0.") != 1 {
 		t.Errorf("leases:\n%s", left)
 	}
+}
+
+// gc removes what attachments hold that are gone, some minutes later.
+func (n *node) gc(t *testing.T, options ...string) (printed string) {
+	t.Helper()
+	n.run(t, "find", "/var/lib/cni/networks", "/var/lib/cni/results", "-type", "f", "-exec", "touch", "-d", "5 minutes ago", "{}", "+")
+	printed = n.run(t, netlab.Cnictl(t), append([]string{"gc", "--apply", "--json"}, options...)...)
+	t.Logf("%s", printed)
+	return printed
+}
+
+// gcAll is gc when nothing is in use: what an ADD has made that was killed goes too.
+func (n *node) gcAll(t *testing.T) {
+	t.Helper()
+	n.writeFile(t, workDir+"/in-use", "none\n")
+	n.gc(t, "--valid-from", workDir+"/in-use")
 }

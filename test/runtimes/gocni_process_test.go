@@ -60,7 +60,7 @@ type attachedContainer struct {
 func newGoCNI(t *testing.T) *goCNIRuntime {
 	t.Helper()
 	g := &goCNIRuntime{node: newNode(t)}
-	g.writeFile(t, filepath.Join(conflistDir, "10-web.conflist"), goCNINetwork)
+	g.writeFile(t, conflistFile, goCNINetwork)
 	g.writeFile(t, workDir+"/www/index.html", pageBody)
 	process := exec.Command(filepath.Join(netlab.Module(t, "test/runtimes/gocni", "."), "gocni"))
 	var log strings.Builder

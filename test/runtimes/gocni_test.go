@@ -3,7 +3,6 @@ package runtimes
 import (
 	"fmt"
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,8 +21,6 @@ const goCNINetwork = `{"cniVersion": "1.1.0", "name": "` + networkName + `", "pl
   {"type": "portmap", "capabilities": {"portMappings": true}},
   {"type": "` + observerName + `", "log": "` + observerLog + `"}]}`
 
-const podNetwork6 = "fd00:88::/64"
-
 // goCNIOfNetwork is what goCNINetwork keeps for its next container besides ofNetwork.
 var goCNIOfNetwork = []string{"route ipv6 fd00:88:", "file /var/lib/cni/networks/web/last_reserved_ip.1 "}
 
@@ -31,7 +28,7 @@ var goCNIOfNetwork = []string{"route ipv6 fd00:88:", "file /var/lib/cni/networks
 func TestGoCNI(t *testing.T) {
 	tried(t, goCNI, onePod)
 	g := newGoCNI(t)
-	g.writeFile(t, filepath.Join(conflistDir, "10-web.conflist"), strings.Replace(goCNINetwork, `, [{"subnet": "`+podNetwork6+`"}]`, "", 1))
+	g.writeFile(t, conflistFile, strings.Replace(goCNINetwork, `, [{"subnet": "`+podNetwork6+`"}]`, "", 1))
 	g.call(t, "load 1")
 	start := func(t *testing.T, name string) container {
 		return g.start(t, name, goCNIContainer{Ports: []portMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}}}).container
@@ -181,7 +178,7 @@ func TestGoCNIEdited(t *testing.T) {
 	g := newGoCNI(t)
 	fresh := g.Snapshot(t)
 	port := []portMapping{{HostPort: 8080, ContainerPort: 80, Protocol: "tcp"}}
-	file := filepath.Join(conflistDir, "10-web.conflist")
+	file := conflistFile
 
 	t.Log("the file is edited, and read again")
 	c := g.start(t, "read-again", goCNIContainer{Ports: port})

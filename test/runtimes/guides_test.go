@@ -3,37 +3,43 @@ package runtimes
 import (
 	"encoding/json"
 	"os"
-	"path/filepath"
 	"regexp"
 	"testing"
 )
 
 // TestGuides starts a container on the network that the guide of its runtime has the reader describe, and asks for its page by the published port.
 func TestGuides(t *testing.T) {
-	for page, start := range map[string]func(n *node, t *testing.T) container{
-		"containerd": func(n *node, t *testing.T) container {
-			n.startContainerd(t, criNamespace)
-			return n.criPod(t, "guided")
-		},
-		"podman": func(n *node, t *testing.T) container {
-			n.setUpPodman(t)
-			return n.podmanContainer(t, "guided")
-		},
-	} {
-		t.Run(page, func(t *testing.T) {
+	for _, c := range containerds {
+		t.Run(c.name, func(t *testing.T) {
 			n := newNode(t)
-			n.writeFile(t, filepath.Join(conflistDir, "10-web.conflist"), observed(t, networkOf(t, page)))
-			before := processes(t)
-			c := start(n, t)
-			n.awaitPage(t, c.address)
-			n.checkPublished(t, "8080")
-			c.remove(t)
-			n.checkUnpublished(t, "8080")
-			if page == "podman" { // containerd goes on
-				awaitEnd(t, before)
-			}
+			n.guided(t, "containerd")
+			d := n.startContainerd(t, c, criNamespace, 1)
+			n.checkGuided(t, d.criPod(t, "guided"))
 		})
 	}
+	t.Run("podman", func(t *testing.T) {
+		n := newNode(t)
+		n.guided(t, "podman")
+		n.setUpPodman(t)
+		before := processes(t)
+		n.checkGuided(t, n.podmanContainer(t, "guided"))
+		awaitEnd(t, before)
+	})
+}
+
+// guided makes the network of a guide the one that containers are attached to.
+func (n *node) guided(t *testing.T, page string) {
+	t.Helper()
+	n.writeFile(t, conflistFile, observed(t, networkOf(t, page)))
+}
+
+func (n *node) checkGuided(t *testing.T, c container) {
+	t.Helper()
+	n.awaitPage(t, c.address)
+	n.checkPublished(t, "8080")
+	n.checkPageFrom(t, c, "8080")
+	c.remove(t)
+	n.checkUnpublished(t, "8080")
 }
 
 // networkOf returns the network that a guide of docs/install shows.

@@ -1,6 +1,7 @@
 package runtimes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,6 +32,8 @@ const (
 	bridgeName  = "cni0"
 	podNetwork  = "10.88.0.0/24"
 	conflistDir = "/etc/cni/net.d"
+	// conflistFile is the first by name.
+	conflistFile = conflistDir + "/10-web.conflist"
 
 	// somaxconn is what tuning sets net.core.somaxconn of a container to; it is not the kernel's default.
 	somaxconn = "513"
@@ -53,27 +56,36 @@ func newNode(t *testing.T) *node {
 	n.installPlugins(t)
 	n.outside = n.NewOutside(t)
 	n.outside.AddRoute(t, podNetwork)
-	n.conflist = conflist(t)
-	n.writeFile(t, filepath.Join(conflistDir, "10-web.conflist"), n.conflist)
+	n.use(t, network{})
 	n.do(t, func() error { return writeImage(imageFile) })
 	return n
 }
 
+// network is what tests choose of a network, each with a value of its own when it is not chosen.
+type network struct {
+	version, name, bridge string
+	subnets, routes       []string
+}
+
 // conflist returns the configuration of the network.
-func conflist(t *testing.T) string {
+func (w network) conflist(t *testing.T) string {
 	t.Helper()
 	type object = map[string]any
+	ranges, routes := [][]object{}, []object{}
+	for _, subnet := range orElse(w.subnets, podNetwork) {
+		ranges = append(ranges, []object{{"subnet": subnet}})
+	}
+	for _, route := range orElse(w.routes, "0.0.0.0/0") {
+		routes = append(routes, object{"dst": route})
+	}
 	list, err := json.MarshalIndent(object{
-		"cniVersion": "1.0.0",
-		"name":       networkName,
+		"cniVersion": cmp.Or(w.version, "1.0.0"),
+		"name":       cmp.Or(w.name, networkName),
 		"plugins": []object{
 			{
-				"type": "bridge", "bridge": bridgeName, "isGateway": true, "ipMasq": true, "hairpinMode": true,
-				"ipam": object{
-					"type":   "host-local",
-					"ranges": [][]object{{{"subnet": podNetwork}}},
-					"routes": []object{{"dst": "0.0.0.0/0"}},
-				},
+				"type": "bridge", "bridge": cmp.Or(w.bridge, bridgeName), "isGateway": true, "ipMasq": true,
+				"hairpinMode": true, // a container reaches its own published port so where bridged packets are filtered
+				"ipam":        object{"type": "host-local", "ranges": ranges, "routes": routes},
 			},
 			{"type": "tuning", "sysctl": object{"net.core.somaxconn": somaxconn}},
 			{"type": "portmap", "capabilities": object{"portMappings": true}},
@@ -84,6 +96,20 @@ func conflist(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return string(list)
+}
+
+func orElse(list []string, one string) []string {
+	if list == nil {
+		return []string{one}
+	}
+	return list
+}
+
+// use makes this the network that containers are attached to.
+func (n *node) use(t *testing.T, w network) {
+	t.Helper()
+	n.conflist = w.conflist(t)
+	n.writeFile(t, conflistFile, n.conflist)
 }
 
 // mountWorkDirs hides the directories that runtimes use and that netlab does not hide: podman unpacks images in /var/tmp
@@ -174,17 +200,6 @@ func (n *node) writeFile(t *testing.T, path, content string) {
 		}
 		return os.WriteFile(path, []byte(content), 0o644)
 	})
-}
-
-// writeJSON writes a value as JSON and returns the path.
-func (n *node) writeJSON(t *testing.T, path string, value any) string {
-	t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	n.writeFile(t, path, string(text))
-	return path
 }
 
 func (n *node) readFile(t *testing.T, path string) (content string) {

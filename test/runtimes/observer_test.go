@@ -27,7 +27,7 @@ func observe() {
 func answerCall() error {
 	verb := os.Getenv("CNI_COMMAND")
 	if verb == "VERSION" {
-		_, err := fmt.Println(`{"cniVersion":"1.0.0","supportedVersions":["0.4.0","1.0.0"]}`)
+		_, err := fmt.Println(`{"cniVersion":"1.1.0","supportedVersions":["0.4.0","1.0.0","1.1.0"]}`)
 		return err
 	}
 	stdin, err := io.ReadAll(os.Stdin)
@@ -68,4 +68,21 @@ func (n *node) calls(t *testing.T, id string) string {
 		}
 	}
 	return strings.Join(verbs, " ")
+}
+
+// called returns how often the runtime has called a verb.
+func (n *node) called(t *testing.T, verb string) int {
+	t.Helper()
+	return strings.Count(n.readFile(t, observerLog), verb+" ")
+}
+
+// awaitCall waits until the runtime has called a verb more often than before.
+func (n *node) awaitCall(t *testing.T, verb string, before int) {
+	t.Helper()
+	eventually(t, func() error {
+		if n.called(t, verb) == before {
+			return fmt.Errorf("%s has been called %d times", verb, before)
+		}
+		return nil
+	})
 }

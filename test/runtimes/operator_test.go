@@ -96,6 +96,7 @@ func TestOperator(t *testing.T) {
 
 type operatorNode struct {
 	*node
+	daemon   *daemon
 	removals []func()
 	commands int
 }
@@ -129,8 +130,8 @@ func newOperatorNode(t *testing.T) *operatorNode {
 	// `ip netns add` makes /run/netns a mount of its own. Namespaces that containerd has mounted there before could not be unmounted any more.
 	n.run(t, "ip", "netns", "add", "first")
 	n.run(t, "ip", "netns", "delete", "first")
-	n.startContainerd(t, criNamespace)
-	n.run(t, "ctr", "--namespace", ctrNamespace, "image", "import", "--snapshotter", "native", imageFile)
+	n.daemon = n.startContainerd(t, containerdOld, criNamespace, 1)
+	n.daemon.ctr(t, "--namespace", ctrNamespace, "image", "import", "--snapshotter", "native", imageFile)
 	n.setUpPodman(t)
 	return n
 }
@@ -139,13 +140,13 @@ func newOperatorNode(t *testing.T) *operatorNode {
 func (n *operatorNode) populate(t *testing.T) {
 	t.Helper()
 	for i := range 4 {
-		pod := n.criPodAt(t, fmt.Sprint("pod-", i), 8100+i)
+		pod := n.daemon.criPodAt(t, fmt.Sprint("pod-", i), 8100+i)
 		n.atEnd(func() { pod.remove(t) })
 		c := n.podmanContainerAt(t, fmt.Sprint("podman-", i), 8200+i)
 		n.atEnd(func() { c.remove(t) })
 	}
 	for i := range 2 {
-		c := n.ctrDetached(t, fmt.Sprint("ctr-", i))
+		c := n.daemon.ctrDetached(t, fmt.Sprint("ctr-", i))
 		n.atEnd(func() { c.remove(t) })
 	}
 	reference := netlab.Reference(t)

@@ -5,8 +5,6 @@ import (
 	"testing"
 )
 
-const conflistFile = conflistDir + "/10-web.conflist"
-
 // networkEdits are command lines that edit the network's file, or remove it.
 var networkEdits = []struct{ name, command string }{
 	{"another subnet", "sed -i s/10.88.0.0/10.99.0.0/ $network"},

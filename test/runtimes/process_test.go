@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // processes returns the command lines of the process namespace's processes by their id. Only what these tests and the
@@ -44,4 +46,15 @@ func awaitEnd(t *testing.T, before map[int]string) {
 		}
 		return nil
 	})
+}
+
+// killOthers ends all processes that were not there before.
+func killOthers(t *testing.T, before map[int]string) {
+	t.Helper()
+	for pid := range processes(t) {
+		if _, known := before[pid]; !known {
+			_ = unix.Kill(pid, unix.SIGKILL) // it may have ended with another
+		}
+	}
+	awaitEnd(t, before)
 }

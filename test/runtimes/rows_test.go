@@ -41,14 +41,16 @@ var scenarios = []struct{ name, what string }{
 		"publish one, answers from outside, from the node by its address, and by 127.0.0.1. After the removal nothing answers."},
 	{publishedPort, "Ports are published on all of the node's addresses and on one of them. The page answers from outside, from the node by its address and by 127.0.0.1, " +
 		"from another container, and from the container itself. A port that is in use is refused, with its owner's name."},
-	{twoNetworks, "A container is attached to two networks, and reaches a server through each."},
+	{twoNetworks, "A container is attached to two networks, and reaches a server through each. Where the runtime publishes its port for both, the port answers."},
 	{ownAddress, "A container gets the address, and the MAC address where the runtime can ask for one, that its user has chosen."},
-	{dualStack, "A container has an address of both kinds. The page and the published port answer on both."},
-	{fifty, "50 containers start at once, each with an address and a port of its own, all answer, and all are removed at once."},
-	{runtimeKilled, "The runtime is killed, where it runs all the time, or in the middle of a start and of a removal. It starts again, and removes what is left."},
+	{dualStack, "A container has an address of both kinds. The page answers on both, and so does the published port, where the runtime can publish one."},
+	{fifty, "50 containers start at once, each with an address of its own and, where the runtime can publish one, a port of its own. All answer, and all are removed at once."},
+	{runtimeKilled, "The runtime is killed, where it runs all the time, or in the middle of a start and of a removal. It starts again, and removes what is left. " +
+		"What a runtime has forgotten, `cnictl gc` removes."},
 	{reboot, "All processes and all that is in the kernel and in /run are gone, as after a power cut, and what is on disk is there. The runtime starts again, " +
-		"starts a container with a port that was published before, and removes the old ones. No address is lost."},
-	{edited, "The network's file is edited, and then removed, while a container runs. The container is removed all the same, and nothing is left of it."},
+		"starts a container with a port that was published before, and removes the old ones. No address is lost. ctr removes them without a DEL: there `cnictl gc` takes the addresses back."},
+	{edited, "The network's file is edited, and then removed, while a container runs. The container is removed all the same, and nothing is left of it. " +
+		"containerd's CRI calls DEL only for networks that have a file at the moment: there `cnictl gc` removes what is left, once another network has come."},
 	{asksStatus, "The runtime asks for STATUS every few seconds. It is not ready without plugins, and ready with them. STATUS changes nothing on the node."},
 }
 

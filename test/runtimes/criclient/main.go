@@ -1,8 +1,10 @@
 // Criclient runs and removes one pod through a container runtime's CRI socket, the way a kubelet does. It is what the
-// end-to-end tests need of crictl, and reads the same files.
+// end-to-end tests need of crictl, and takes the text of the same files.
 //
-//	criclient SOCKET run POD.json CONTAINER.json     prints the ids of both and the pod's address as JSON
+//	criclient SOCKET run POD CONTAINER     prints the ids of both and the pod's addresses as JSON
 //	criclient SOCKET remove POD-ID
+//	criclient SOCKET list                  prints the ids of all pods, running or not
+//	criclient SOCKET status                prints why the network is not ready, or nothing
 package main
 
 import (
@@ -30,7 +32,7 @@ func main() {
 
 func execute(args []string) error {
 	if len(args) < 2 {
-		return errors.New("usage: criclient SOCKET run POD.json CONTAINER.json | criclient SOCKET remove POD-ID")
+		return errors.New("usage: criclient SOCKET (run POD CONTAINER | remove POD-ID | list | status)")
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), timeout)
 	defer cancel()
@@ -46,20 +48,24 @@ func execute(args []string) error {
 		return run(ctx, runtime, args[0], args[1])
 	case command == "remove" && len(args) == 1:
 		return remove(ctx, runtime, args[0])
+	case command == "list" && len(args) == 0:
+		return list(ctx, runtime)
+	case command == "status" && len(args) == 0:
+		return status(ctx, runtime)
 	default:
 		return fmt.Errorf("unknown command %q with %d arguments", command, len(args))
 	}
 }
 
 // run starts a pod with one container. The pod is removed again when its container can't be started.
-func run(ctx context.Context, runtime cri.RuntimeServiceClient, podFile, containerFile string) error {
+func run(ctx context.Context, runtime cri.RuntimeServiceClient, podText, containerText string) error {
 	var pod cri.PodSandboxConfig
-	if err := readJSON(podFile, &pod); err != nil {
-		return err
+	if err := json.Unmarshal([]byte(podText), &pod); err != nil {
+		return fmt.Errorf("read the pod: %w", err)
 	}
 	var container cri.ContainerConfig
-	if err := readJSON(containerFile, &container); err != nil {
-		return err
+	if err := json.Unmarshal([]byte(containerText), &container); err != nil {
+		return fmt.Errorf("read the container: %w", err)
 	}
 	sandbox, err := runtime.RunPodSandbox(ctx, &cri.RunPodSandboxRequest{Config: &pod})
 	if err != nil {
@@ -74,9 +80,9 @@ func run(ctx context.Context, runtime cri.RuntimeServiceClient, podFile, contain
 
 // startedPod is what run prints.
 type startedPod struct {
-	ID        string `json:"id"`
-	Address   string `json:"address"`
-	Container string `json:"container"`
+	ID        string   `json:"id"`
+	Addresses []string `json:"addresses"`
+	Container string   `json:"container"`
 }
 
 // start starts the container in its pod.
@@ -95,11 +101,12 @@ func start(ctx context.Context, runtime cri.RuntimeServiceClient, id string, pod
 	if err != nil {
 		return nil, fmt.Errorf("get the status of the pod sandbox: %w", err)
 	}
-	return &startedPod{
-		ID:        id,
-		Address:   status.GetStatus().GetNetwork().GetIp(),
-		Container: created.ContainerId,
-	}, nil
+	network := status.GetStatus().GetNetwork()
+	addresses := []string{network.GetIp()}
+	for _, further := range network.GetAdditionalIps() {
+		addresses = append(addresses, further.Ip)
+	}
+	return &startedPod{id, addresses, created.ContainerId}, nil
 }
 
 func remove(ctx context.Context, runtime cri.RuntimeServiceClient, id string) error {
@@ -112,13 +119,20 @@ func remove(ctx context.Context, runtime cri.RuntimeServiceClient, id string) er
 	return nil
 }
 
-func readJSON(path string, into any) error {
-	text, err := os.ReadFile(path)
-	if err != nil {
-		return err
+func list(ctx context.Context, runtime cri.RuntimeServiceClient) error {
+	pods, err := runtime.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+	for _, pod := range pods.GetItems() {
+		fmt.Println(pod.Id)
 	}
-	if err := json.Unmarshal(text, into); err != nil {
-		return fmt.Errorf("%s: %w", path, err)
+	return err
+}
+
+func status(ctx context.Context, runtime cri.RuntimeServiceClient) error {
+	answer, err := runtime.Status(ctx, &cri.StatusRequest{})
+	for _, condition := range answer.GetStatus().GetConditions() {
+		if condition.Type == cri.NetworkReady && !condition.Status {
+			fmt.Println(condition.Reason, condition.Message)
+		}
 	}
-	return nil
+	return err
 }
