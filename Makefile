@@ -125,9 +125,10 @@ release-check: ## build the artefacts of HEAD twice, and compare them
 	@scripts/release-check.sh $(ARCHES)
 
 release-test: setup ## try the artefacts of bin/release
+	@scripts/setup-release.sh
 	cd scripts/release && go test -count=1 ./...
 
-test-packages: setup build ## try the packages of bin/release in a Debian of their own (a minute)
+test-packages: setup build ## try the packages of bin/release in a Debian of their own, and the image with containerd (minutes)
 	@scripts/test-packages.sh
 
 install: build ## install the plugins into PREFIX
