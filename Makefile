@@ -88,11 +88,12 @@ fuzz: ## run each fuzz test for FUZZTIME
 schemas: ## write schemas/ and the manual's tables of keys from what the plugins declare
 	go test -count=1 ./plugins -run '^(TestSchemas|TestPages)$$' -args -update
 
-lint: ## gofmt, go vet, staticcheck
+lint: ## gofmt, go vet, staticcheck, and a compiler for 32 bits
 	@test -z "$$(gofmt -l cmd pkg plugins scripts test)" || { gofmt -l cmd pkg plugins scripts test; echo "run gofmt -w on these"; exit 1; }
 	go vet ./...
 	go run $(STATICCHECK) ./...
 	cd scripts/release && go vet ./... && go run $(STATICCHECK) ./...
+	GOARCH=arm go build -o /dev/null ./cmd/cnibox # where int has 32 bits
 
 dependencies: ## write docs/project/dependencies.md from what is linked, and check the licences
 	go test -count=1 ./test/project -run '^TestDependencies$$' -args -update
@@ -125,9 +126,10 @@ release-check: ## build the artefacts of HEAD twice, and compare them
 	@scripts/release-check.sh $(ARCHES)
 
 release-test: setup ## try the artefacts of bin/release
+	@scripts/setup-release.sh
 	cd scripts/release && go test -count=1 ./...
 
-test-packages: setup build ## try the packages of bin/release in a Debian of their own (a minute)
+test-packages: setup build ## try the packages of bin/release in a Debian of their own, and the image with containerd (minutes)
 	@scripts/test-packages.sh
 
 install: build ## install the plugins into PREFIX

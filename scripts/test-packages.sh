@@ -1,8 +1,9 @@
 #!/bin/bash
-# Tries the packages of bin/release in a Debian of its own, which lies in a directory for as long as this takes.
+# Tries the packages of bin/release in a Debian of its own, which lies in a directory for as long as this takes, and the image with containerd.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 [[ -x $(command -v mmdebstrap) ]] || scripts/install-packages.sh mmdebstrap
+scripts/setup-runtimes.sh
 dir=$(mktemp -d)
 trap 'rm -rf "$dir"' EXIT
 # The package of the reference plugins is there for the way back.

@@ -36,7 +36,7 @@ would overwrite cnibox itself. So flannel is always a copy; where other names ar
 written so, use --link copy.
 
 With --network a network's file is installed after the plugins, so that a runtime
-that sees it finds them.
+that sees it finds them. Of a directory it is all files NAME.conflist, if any.
 
 With --for the directory is one in which that runtime looks for plugins, by its
 own configuration on this node: the one that has cnibox, or else the first that is
@@ -75,9 +75,7 @@ there.`,
 			fmt.Fprintf(w, "installed cnibox and %d plugins in %s\n", len(r.Names), r.Dir)
 		}
 		printNames(w, "  plugins:  %s\n", r.Names)
-		if r.Network != "" {
-			fmt.Fprintf(w, "  network:  %s\n", r.Network)
-		}
+		printNames(w, "  networks: %s\n", r.Networks)
 		printNames(w, "  replaced: %s; uninstall brings them back\n", r.Replaced)
 		printNames(w, "  left:     %s, written by another installer since; --force takes it over\n", r.Left)
 		if r.NoExec {
@@ -114,7 +112,7 @@ func printNames(w io.Writer, format string, names []string) {
 
 // addNetworkFlags adds what names a network's file that comes with the plugins.
 func addNetworkFlags(cmd *cobra.Command, file, dir *string) {
-	cmd.Flags().StringVar(file, "network", "", "a network's file, NAME.conflist, that goes with the plugins")
+	cmd.Flags().StringVar(file, "network", "", "a network's file, NAME.conflist, that goes with the plugins, or a directory of such")
 	cmd.Flags().StringVar(dir, "network-dir", "/etc/cni/net.d", "the directory that runtimes look for networks in")
 }
 

@@ -125,6 +125,13 @@ func (o *Object) Int(key string, to *int) {
 	}
 }
 
+// Int64 is Int for what may not fit into 32 bits.
+func (o *Object) Int64(key string, to *int64) {
+	if n, ok := read(o, key, "a whole number", (*fastjson.Value).Int64); ok {
+		*to = n
+	}
+}
+
 // OptionalInt stores a pointer to the integer at key, if present.
 func (o *Object) OptionalInt(key string, to **int) {
 	if n, ok := read(o, key, "a whole number", (*fastjson.Value).Int); ok {

@@ -70,9 +70,9 @@ const (
 
 // Range is what an Int may be, the ends included.
 type Range struct {
-	Min, Max int
-	Zero     bool // so is 0, which is as good as none
-	Negative bool // so is any number below 0, which is as good as none
+	Min, Max int64 // where int has 32 bits, too
+	Zero     bool  // so is 0, which is as good as none
+	Negative bool  // so is any number below 0, which is as good as none
 }
 
 // Set is all that a plugin reads of a configuration.

@@ -58,6 +58,7 @@ func (r Release) make() error {
 		{"archives", archives},
 		{"packages", packages},
 		{"system extension", sysext},
+		{"image", image},
 		{"SBOM", sboms},
 		{"VEX", vex},
 		{"provenance", provenance},

@@ -5,7 +5,7 @@ import path from 'node:path'
 // Sections and pages that a reader wants first come first; what is not named here follows by its title.
 const sections = [
   ['start', 'Start', ['first-container']],
-  ['install', 'Install', ['packages', 'containerd', 'crio', 'podman', 'nerdctl', 'k3s', 'nomad', 'buildkit']],
+  ['install', 'Install', ['packages', 'kubernetes', 'containerd', 'crio', 'podman', 'nerdctl', 'k3s', 'nomad', 'buildkit']],
   ['plugins', 'Plugins', []],
   ['recipes', 'Recipes', ['published-port', 'two-networks', 'vlans', 'lan-address', 'virtual-machine', 'flannel', 'dhcp', 'limits', 'isolation']],
   ['operate', 'Operate', ['cnictl', 'lint', 'troubleshooting', 'agent', 'netfilter']],

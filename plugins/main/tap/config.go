@@ -51,7 +51,7 @@ func readConfig(r *plugin.Request) (*config, error) {
 // readID reads the number of a user or a group. The highest stands for none in the kernel.
 func readID(o *conf.Object, key string) (id *int) {
 	o.OptionalInt(key, &id)
-	if id != nil && (*id < 0 || *id >= math.MaxUint32) {
+	if id != nil && (*id < 0 || int64(*id) >= math.MaxUint32) {
 		o.Fail(key, "a number from 0 to 4294967294", strconv.Itoa(*id))
 	}
 	return id
@@ -60,7 +60,7 @@ func readID(o *conf.Object, key string) (id *int) {
 // hasSELinux reports whether SELinux is there, by the files in which it shows itself.
 func hasSELinux() bool {
 	var fs unix.Statfs_t
-	return unix.Statfs("/sys/fs/selinux", &fs) == nil && fs.Type == unix.SELINUX_MAGIC
+	return unix.Statfs("/sys/fs/selinux", &fs) == nil && uint32(fs.Type) == unix.SELINUX_MAGIC
 }
 
 // findBridge returns the bridge of the container that the tap is to be a port of, nil if there is to be none.

@@ -43,9 +43,9 @@ func parse(o *conf.Object) (*config, error) {
 const mostBurst = math.MaxUint32*8 - 1
 
 func readLimit(o *conf.Object, rateKey, burstKey string) limit {
-	var rate, burst int // in bits
-	o.Int(rateKey, &rate)
-	o.Int(burstKey, &burst)
+	var rate, burst int64 // in bits
+	o.Int64(rateKey, &rate)
+	o.Int64(burstKey, &burst)
 	switch {
 	case rate < 0 || rate > 0 && rate < 8:
 		o.Fail(rateKey, "at least 8 bits a second, or 0 for no limit", fmt.Sprint(rate))

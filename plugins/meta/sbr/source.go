@@ -40,7 +40,7 @@ func parse(r *plugin.Request) (*config, error) {
 func readConfig(o *conf.Object) (*config, error) {
 	c := &config{gateways: map[bool]netip.Addr{}}
 	o.Int("table", &c.table)
-	if o.Has("table") && (c.table < 1 || c.table > math.MaxUint32) {
+	if o.Has("table") && (c.table < 1 || int64(c.table) > math.MaxUint32) {
 		o.Fail("table", fmt.Sprintf("the number of a routing table, from 1 to %d", uint32(math.MaxUint32)), strconv.Itoa(c.table))
 	}
 	var texts []string

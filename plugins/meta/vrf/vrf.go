@@ -204,7 +204,7 @@ func parse(o *conf.Object) (*config, error) {
 	c := &config{}
 	o.String("vrfname", &c.name)
 	o.Int("table", &c.table)
-	if c.table < 0 || c.table > math.MaxUint32 || c.table >= unix.RT_TABLE_DEFAULT && c.table <= unix.RT_TABLE_LOCAL {
+	if c.table < 0 || int64(c.table) > math.MaxUint32 || c.table >= unix.RT_TABLE_DEFAULT && c.table <= unix.RT_TABLE_LOCAL {
 		const want = "the number of a routing table, from 1 to %d, but 253 to 255, which the kernel has a use for"
 		o.Fail("table", fmt.Sprintf(want, uint32(math.MaxUint32)), strconv.Itoa(c.table))
 	}

@@ -53,7 +53,7 @@ type Options struct {
 	Link  Link
 	Force bool // replace files that are not cnibox's, and keep them for Uninstall
 
-	Network    string // a network's file to install after the plugins; "" is none
+	Network    string // a network's file to install after the plugins, or a directory of such; "" is none
 	NetworkDir string // where to
 }
 
@@ -61,7 +61,7 @@ type Options struct {
 type Report struct {
 	Dir       string // without symbolic links
 	Names     []string
-	Network   string   // the file of the network that is there now
+	Networks  []string // the files of networks that are there now
 	Unchanged bool     // all was there already
 	Replaced  []string // names whose former files Uninstall brings back
 	Left      []string // names that another installer has taken over since, and keeps
@@ -69,22 +69,28 @@ type Report struct {
 }
 
 // Install makes o.Dir hold cnibox and a link for each of o.Names and for each name of an earlier installation: it takes no plugin away.
-// The network comes last, as a runtime that sees it attaches containers.
+// Networks come last, as a runtime that sees one attaches containers.
 func Install(o Options) (*Report, error) {
 	if o.Network == "" {
 		return installPlugins(o)
 	}
-	n, err := readNetwork(o.Network, o.NetworkDir)
+	networks, err := readNetworks(o.Network, o.NetworkDir)
 	if err != nil {
 		return nil, err
 	}
-	isThere := n.isInstalled()
+	areThere := !slices.ContainsFunc(networks, func(n *network) bool { return !n.isInstalled() })
 	r, err := installPlugins(o)
 	if err != nil {
 		return nil, err
 	}
-	r.Network, r.Unchanged = n.path, r.Unchanged && isThere
-	return r, n.install()
+	r.Unchanged = r.Unchanged && areThere
+	for _, n := range networks {
+		if err := n.install(); err != nil {
+			return nil, err
+		}
+		r.Networks = append(r.Networks, n.path)
+	}
+	return r, nil
 }
 
 func installPlugins(o Options) (*Report, error) {

@@ -21,6 +21,22 @@ type network struct {
 	content []byte
 }
 
+// readNetworks reads a network's file, or all of a directory, in which there may be none.
+func readNetworks(from, dir string) (list []*network, err error) {
+	files := []string{from}
+	if info, err := os.Stat(from); err == nil && info.IsDir() {
+		files, _ = filepath.Glob(filepath.Join(from, "*.conflist")) // fails for a wrong pattern only
+	}
+	for _, file := range files {
+		n, err := readNetwork(file, dir)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, n)
+	}
+	return list, nil
+}
+
 // readNetwork reads what is to be installed, and refuses what no runtime could read.
 func readNetwork(from, dir string) (*network, error) {
 	content, err := os.ReadFile(from)

@@ -3,6 +3,7 @@ package install
 import (
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -27,7 +28,7 @@ func TestNetwork(t *testing.T) {
 	for _, content := range []string{oneNetwork, otherNetwork} {
 		writeNetwork(t, file, content)
 		for _, unchanged := range []bool{false, true} {
-			if r := mustInstall(t, o); r.Unchanged != unchanged || r.Network != filepath.Join(networks, "99-pods.conflist") {
+			if r := mustInstall(t, o); r.Unchanged != unchanged || !slices.Equal(r.Networks, []string{filepath.Join(networks, "99-pods.conflist")}) {
 				t.Errorf("%+v, want unchanged %v", r, unchanged)
 			}
 			assertTree(t, networks, "99-pods.conflist -rw-r--r-- "+sum(t, file))
@@ -42,6 +43,36 @@ func TestNetwork(t *testing.T) {
 		if err := UninstallNetwork(file, networks); err != nil {
 			t.Error(err)
 		}
+	}
+	assertTree(t, networks, "")
+}
+
+// TestDirectoryOfNetworks installs and removes what is in a directory, as a ConfigMap is mounted: nothing, and then two networks as links.
+func TestDirectoryOfNetworks(t *testing.T) {
+	from, networks := t.TempDir(), t.TempDir()
+	o := Options{Dir: t.TempDir(), From: release(t, ""), Network: from, NetworkDir: networks}
+	if r := mustInstall(t, o); r.Networks != nil {
+		t.Errorf("installed %s of an empty directory", r.Networks)
+	}
+	data := filepath.Join(from, "..data")
+	if err := os.Mkdir(data, 0o755); err != nil {
+		t.Fatal(err)
+	}
+	for name, content := range map[string]string{"10-pods.conflist": oneNetwork, "20-pods.conflist": otherNetwork, "README": ""} {
+		writeNetwork(t, filepath.Join(data, name), content)
+		if err := os.Symlink("..data/"+name, filepath.Join(from, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, unchanged := range []bool{false, true} {
+		if r := mustInstall(t, o); r.Unchanged != unchanged || len(r.Networks) != 2 {
+			t.Errorf("%+v, want unchanged %v", r, unchanged)
+		}
+	}
+	assertTree(t, networks, "10-pods.conflist -rw-r--r-- "+sum(t, filepath.Join(data, "10-pods.conflist"))+
+		"\n20-pods.conflist -rw-r--r-- "+sum(t, filepath.Join(data, "20-pods.conflist")))
+	if err := UninstallNetwork(from, networks); err != nil {
+		t.Error(err)
 	}
 	assertTree(t, networks, "")
 }

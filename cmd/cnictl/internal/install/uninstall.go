@@ -16,14 +16,14 @@ type Removal struct {
 	Kept     []string // of Left: what Install had replaced, still in .cnibox-replaced
 }
 
-// UninstallNetwork removes a network's file that Install has put into a directory, unless it has been changed there. It comes before
-// Uninstall: without it, a runtime attaches no more containers.
+// UninstallNetwork removes a network's file that Install has put into a directory, or all of a directory's, unless it has been changed there. It
+// comes before Uninstall: without it, a runtime attaches no more containers.
 func UninstallNetwork(from, dir string) error {
-	n, err := readNetwork(from, dir)
-	if err != nil {
-		return err
+	networks, err := readNetworks(from, dir)
+	for _, n := range networks {
+		err = errors.Join(err, n.uninstall())
 	}
-	return n.uninstall()
+	return err
 }
 
 // Uninstall removes what Install has made and brings back what it had replaced. It leaves what others have put there since,
