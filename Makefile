@@ -47,7 +47,7 @@ test-vm-short: setup build ## some of it, to see that it works
 	@scripts/test-vm.sh uml short
 
 test-vm-qemu: setup build ## the same with the kernel of Debian, which takes longer
-	@scripts/test-vm.sh qemu
+	@scripts/test-vm.sh qemu-6.1
 
 test-systemd: setup build ## try the systemd units under a systemd in user-mode-linux (some minutes)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 30m ./test/systemd

@@ -57,16 +57,13 @@ func writeReport(t *testing.T, path string, suites []*suite, bySuite map[string]
 	}
 }
 
-// outcomeLine begins the lines that printOutcomes prints; what follows is apart by tabs.
+// outcomeLine begins the lines that printOutcome prints; what follows is apart by tabs.
 const outcomeLine = "outcome"
 
-// printOutcomes prints what came of each row: a guest keeps no files.
-func printOutcomes(bySuite map[string]map[string]string) {
-	for suite, rows := range bySuite {
-		for row, outcome := range rows {
-			fmt.Printf("%s\t%s\t%s\t%s\n", outcomeLine, suite, row, outcome)
-		}
-	}
+// printOutcome prints what came of a row, and why it did not hold: a guest keeps no files.
+func printOutcome(suite, row string, o outcome) {
+	why := strings.Join(strings.Fields(o.skipped+strings.Join(o.failures, " ")), " ")
+	fmt.Printf("%s\t%s\t%s\t%s\t%s\n", outcomeLine, suite, row, o, why)
 }
 
 // readOutcomes adds what printOutcomes has printed elsewhere of rows that could not be tried here. An empty path adds nothing.
@@ -80,8 +77,8 @@ func readOutcomes(t *testing.T, path string, bySuite map[string]map[string]strin
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(printed)) {
-		part := strings.Split(strings.TrimSpace(line), "\t")
-		if len(part) == 4 && part[0] == outcomeLine && bySuite[part[1]][part[2]] == notTried {
+		part := strings.Split(line, "\t")
+		if len(part) == 5 && part[0] == outcomeLine && bySuite[part[1]][part[2]] == notTried {
 			bySuite[part[1]][part[2]] = part[3]
 		}
 	}
