@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // pageIntro stands above the tables of the page.
@@ -64,6 +66,15 @@ const outcomeLine = "outcome"
 func printOutcome(suite, row string, o outcome) {
 	why := strings.Join(strings.Fields(o.skipped+strings.Join(o.failures, " ")), " ")
 	fmt.Printf("%s\t%s\t%s\t%s\t%s\n", outcomeLine, suite, row, o, why)
+}
+
+// lackLine begins a line with what a plugin says of a feature that the kernel lacks.
+const lackLine = "lack"
+
+func printLack(feature netlab.Feature, err error) {
+	if *printFlag {
+		fmt.Printf("%s\t%s\t%s\n", lackLine, feature.Name, full(err))
+	}
 }
 
 // readOutcomes adds what printOutcomes has printed elsewhere of rows that could not be tried here. An empty path adds nothing.
