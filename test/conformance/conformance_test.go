@@ -132,6 +132,9 @@ func TestConformance(t *testing.T) {
 			suites = append(suites, newSuite(t, name))
 		}
 	}
+	if *printFlag {
+		printKernel()
+	}
 	results := &outcomes{bySuite: map[string]map[string]string{}}
 	t.Cleanup(func() { // after all rows, which are parallel
 		if *reportFlag != "" {

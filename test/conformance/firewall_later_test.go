@@ -176,13 +176,16 @@ func firewallGC() []row {
 }
 
 func firewallCheck() (rows []row) {
-	for _, c := range []struct{ name, harm string }{
-		{"CHECK finds that all rules are flushed", "nft flush ruleset"},
-		{"CHECK finds that chain FORWARD of iptables is flushed", "iptables -F FORWARD"},
-		{"CHECK finds that chain FORWARD of ip6tables is flushed", "ip6tables -F FORWARD"},
-		{"CHECK finds that all chains of iptables are flushed", "iptables -F"},
+	for _, c := range []struct {
+		name, harm string
+		needs      *netlab.Feature
+	}{
+		{"CHECK finds that all rules are flushed", "nft flush ruleset", &netlab.NFTables},
+		{"CHECK finds that chain FORWARD of iptables is flushed", "iptables -F FORWARD", nil},
+		{"CHECK finds that chain FORWARD of ip6tables is flushed", "ip6tables -F FORWARD", nil},
+		{"CHECK finds that all chains of iptables are flushed", "iptables -F", nil},
 	} {
-		rows = append(rows, row{name: c.name, backends: true, test: func(l *lab) {
+		rows = append(rows, row{name: c.name, needs: c.needs, backends: true, test: func(l *lab) {
 			web := l.attach(l.guarded(), "web")
 			l.must(web.check())
 			l.run(c.harm)

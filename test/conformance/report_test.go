@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -59,22 +61,27 @@ func writeReport(t *testing.T, path string, suites []*suite, bySuite map[string]
 	}
 }
 
-// outcomeLine begins the lines that printOutcome prints; what follows is apart by tabs.
-const outcomeLine = "outcome"
+// What begins the lines that -outcomes prints, as a guest keeps no files; what follows is apart by tabs.
+const (
+	kernelLine  = "kernel"  // the kernel's release
+	outcomeLine = "outcome" // suite, row, what came of it, and why it did not hold
+	lackLine    = "lack"    // a feature that the kernel lacks, and what a plugin says of that
+)
 
-// printOutcome prints what came of a row, and why it did not hold: a guest keeps no files.
+func printKernel() {
+	var system unix.Utsname
+	_ = unix.Uname(&system) // can't fail
+	fmt.Printf("%s\t%s\n", kernelLine, unix.ByteSliceToString(system.Release[:]))
+}
+
 func printOutcome(suite, row string, o outcome) {
 	why := strings.Join(strings.Fields(o.skipped+strings.Join(o.failures, " ")), " ")
 	fmt.Printf("%s\t%s\t%s\t%s\t%s\n", outcomeLine, suite, row, o, why)
 }
 
-// lackLine begins a line with what a plugin says of a feature that the kernel lacks.
-const lackLine = "lack"
-
 func printLack(feature netlab.Feature, err error) {
-	if *printFlag {
-		fmt.Printf("%s\t%s\t%s\n", lackLine, feature.Name, full(err))
-	}
+	_, text, _ := strings.Cut(err.Error(), "failed (add): ")
+	fmt.Printf("%s\t%s\t%s\n", lackLine, feature.Name, text)
 }
 
 // readOutcomes adds what printOutcomes has printed elsewhere of rows that could not be tried here. An empty path adds nothing.
