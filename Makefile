@@ -50,7 +50,7 @@ test-vm-qemu: setup build ## the same with the kernel of Debian, which takes lon
 	@scripts/test-vm.sh qemu-6.1
 
 # KERNELS are some of "here uml qemu-5.10 qemu-6.1 qemu-6.12", RUN is which rows: what is not tried stays on the page.
-test-kernels: setup build ## try all rows of cnibox under five kernels, into docs/project/kernels.md (most of a day)
+test-kernels: setup build ## try all rows of cnibox under five kernels, into docs/project/kernels.md (ten hours)
 	@RUN='$(RUN)' scripts/test-kernels.sh $(KERNELS)
 
 test-systemd: setup build ## try the systemd units under a systemd in user-mode-linux (some minutes)

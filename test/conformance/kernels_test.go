@@ -12,10 +12,7 @@ import (
 	"testing"
 )
 
-var (
-	kernelsFlag     = flag.String("kernels", "", "put what -outcomes printed under kernels into -kernels-page: a directory with a file for each, which is called as in kernels")
-	kernelsPageFlag = flag.String("kernels-page", "../../docs/project/kernels.md", "the page of kernels")
-)
+var kernelsFlag = flag.String("kernels", "", "put into docs/project/kernels.md what -outcomes printed under kernels: a directory with a file for each, called as scripts/guest.sh calls it")
 
 // kernels are those of scripts/guest.sh, and this machine's own.
 var kernels = []struct{ file, title string }{
@@ -27,6 +24,7 @@ var kernels = []struct{ file, title string }{
 }
 
 const (
+	kernelsFile  = "../../docs/project/kernels.md"
 	kernelsBegin = "<!-- outcomes: made by make test-kernels -->\n"
 	kernelsEnd   = "<!-- end of outcomes -->\n"
 	kernelRow    = "release" // of the table, which has the kernels' own names for themselves
@@ -46,14 +44,14 @@ func TestKernels(t *testing.T) {
 	if *kernelsFlag == "" {
 		return
 	}
-	text, err := os.ReadFile(*kernelsPageFlag)
+	text, err := os.ReadFile(kernelsFile)
 	if err != nil {
 		t.Fatal(err)
 	}
 	before, rest, begins := strings.Cut(string(text), kernelsBegin)
 	tables, after, ends := strings.Cut(rest, kernelsEnd)
 	if !begins || !ends {
-		t.Fatalf("%s: the outcomes' place is between %q and %q", *kernelsPageFlag, kernelsBegin, kernelsEnd)
+		t.Fatalf("%s: the outcomes' place is between %q and %q", kernelsFile, kernelsBegin, kernelsEnd)
 	}
 	page := readKernelsPage(tables)
 	for _, k := range kernels {
@@ -64,7 +62,7 @@ func TestKernels(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := os.WriteFile(*kernelsPageFlag, []byte(before+kernelsBegin+page.String()+kernelsEnd+after), 0o644); err != nil {
+	if err := os.WriteFile(kernelsFile, []byte(before+kernelsBegin+page.String()+kernelsEnd+after), 0o644); err != nil {
 		t.Fatal(err)
 	}
 }
