@@ -100,7 +100,7 @@ func (page *kernelsPage) add(kernel, printed string) {
 		case kernelLine:
 			page.passed[[2]string{kernelRow, kernel}] = part[1]
 		case lackLine:
-			said["this kernel has no "+part[1]] = part[2]
+			said["this kernel has no "+part[1]] = part[2][max(0, strings.Index(part[2], "the kernel has no ")):]
 		case outcomeLine:
 			group, row, _ := strings.Cut(part[2], ": ")
 			byGroup[group] = append(byGroup[group], []string{row, part[3], part[4]})
