@@ -15,7 +15,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-systemd crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-kernels test-systemd crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -47,7 +47,11 @@ test-vm-short: setup build ## some of it, to see that it works
 	@scripts/test-vm.sh uml short
 
 test-vm-qemu: setup build ## the same with the kernel of Debian, which takes longer
-	@scripts/test-vm.sh qemu
+	@scripts/test-vm.sh qemu-6.1
+
+# KERNELS are some of "here uml qemu-5.10 qemu-6.1 qemu-6.12", RUN is which rows: what is not tried stays on the page.
+test-kernels: setup build ## try all rows of cnibox under five kernels, into docs/project/kernels.md (ten hours)
+	@RUN='$(RUN)' scripts/test-kernels.sh $(KERNELS)
 
 test-systemd: setup build ## try the systemd units under a systemd in user-mode-linux (some minutes)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 30m ./test/systemd

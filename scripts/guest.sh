@@ -1,14 +1,14 @@
 #!/bin/bash
-# Runs a program under another kernel: guest.sh uml|qemu PROGRAM [ARGUMENT...]
+# Runs a program under another kernel: guest.sh uml|qemu-5.10|qemu-6.1|qemu-6.12 PROGRAM [ARGUMENT...]
 #
 # The program runs as root in a guest that has this machine's files, with this working directory and environment. What it
 # writes is lost with the guest, there is no network but cards for tests to use up, which CNIBOX_HARDWARE names, and its
 # output and its exit status are this script's. The kernels
-# are Debian's 6.1: user-mode-linux, which needs nothing and has nf_tables for bridges only, and in QEMU, which emulates
-# the processor, the kernel for clouds, which has all.
+# are Debian's: user-mode-linux 6.1, which needs nothing and has nf_tables for bridges only, and in QEMU, which emulates
+# the processor, the kernels for clouds of Debian 11, 12 and 13, which have all.
 set -euo pipefail
 
-kind=${1:?uml or qemu}
+kind=${1:?uml, qemu-5.10, qemu-6.1 or qemu-6.12}
 shift
 hardware=(vec{0..31}) # network cards whose wire leads nowhere
 [ "$kind" = uml ] || hardware=(eth0)
@@ -20,24 +20,47 @@ work=$(mktemp -d)
 trap 'kill $(jobs -p) 2>/dev/null || true; rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
-# unpack PACKAGE unpacks a Debian package into the cache, if it is not there.
+# unpack PACKAGE [RELEASE] unpacks a Debian package, of this machine's release or another, into the cache, if it is not there.
 unpack() {
 	mkdir -p "$cache"
 	exec 9>"$cache/lock"
 	flock 9
-	if [ ! -d "$cache/$1" ]; then
+	local to=$cache/$1${2:+-$2} options=(-q -o "APT::Sandbox::User=root") newest
+	if [ ! -d "$to" ]; then
 		apt-get update -q >&2
+		[ -z "${2:-}" ] || other_release "$2"
 		# linux-image-cloud-amd64 is but a name for the newest.
-		local newest
-		newest=$(apt-cache depends "$1" | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')
+		newest=$(apt-cache "${options[@]}" depends "$1" | sed -n 's/.*Depends: \(linux-image-.*\)/\1/p')
 		cd "$work"
-		apt-get download -q -o APT::Sandbox::User=root "${newest:-$1}" >&2
+		apt-get "${options[@]}" download "${newest:-$1}" >&2
 		dpkg-deb -x ./*.deb files
-		[ ! -d files/lib/modules ] || busybox depmod -b files "$(ls files/lib/modules)"
+		modules
 		cd "$OLDPWD"
-		mv -T "$work/files" "$cache/$1"
+		mv -T "$work/files" "$to"
 	fi
 	exec 9>&-
+}
+
+# other_release RELEASE adds options by which apt has lists of its own: of this release, from the mirrors that this machine has its own from.
+other_release() {
+	mkdir -p "$work"/apt/{lists,cache/archives}/partial
+	apt-get indextargets --format '$(LABEL) $(REPO_URI)' 'Created-By: Packages' 'Origin: Debian' 'Component: main' | sort -u |
+		sed -n "s/^Debian \(.*\)/deb \1 $1 main/p; s/^Debian-Security \(.*\)/deb \1 $1-security main/p" >"$work/apt/sources.list"
+	if [ ! -s "$work/apt/sources.list" ]; then
+		echo "guest.sh: apt has no mirror of Debian here, where the kernel of Debian's $1 could come from" >&2
+		exit 125
+	fi
+	options+=(-o "Dir::Etc::SourceList=$work/apt/sources.list" -o "Dir::Etc::SourceParts=-" -o "Dir::State::Lists=$work/apt/lists"
+		-o "Dir::Cache=$work/apt/cache" -o "Acquire::Check-Valid-Until=false") # nobody renews the lists of an old release
+	apt-get "${options[@]}" update >&2
+}
+
+# modules has the modules of an unpacked kernel, if it is one, as its first process looks for them.
+modules() {
+	[ ! -d files/usr/lib/modules ] || mv -T files/usr/lib files/lib # Debian 13 has them there
+	[ -d files/lib/modules ] || return 0
+	find files/lib/modules -name '*.ko.xz' -exec unxz {} +
+	busybox depmod -b files "$(ls files/lib/modules)"
 }
 
 boot_uml() {
@@ -57,9 +80,10 @@ boot_uml() {
 		init="$scripts/guest-init.sh" work="$work" modules="$uml/lib/uml/modules" </dev/null >"$work/console" 2>&1 &
 }
 
+# boot_qemu RELEASE boots Debian's kernel of that release.
 boot_qemu() {
-	unpack linux-image-cloud-amd64
-	local kernel=$cache/linux-image-cloud-amd64 version
+	unpack linux-image-cloud-amd64 "$1"
+	local kernel=$cache/linux-image-cloud-amd64-$1 version
 	version=$(ls "$kernel/lib/modules")
 	initramfs "$kernel" "$version"
 	share host / always
@@ -106,7 +130,13 @@ share() {
 	printf 'cd %q && exec' "$PWD"
 	printf ' %q' "$@"
 } >"$work/command"
-"boot_$kind"
+case $kind in
+uml) boot_uml ;;
+qemu-5.10) boot_qemu bullseye ;;
+qemu-6.1) boot_qemu bookworm ;;
+qemu-6.12) boot_qemu trixie ;;
+*) echo "guest.sh: no kernel $kind" >&2; exit 125 ;;
+esac
 wait $! || true # it says nothing of the program
 cat "$work/output" || true
 if [ ! -s "$work/status" ]; then

@@ -1,10 +1,10 @@
 #!/bin/bash
-# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu [short|crash|rows]
+# Passes in guests what is skipped here because this machine's kernel lacks something: test-vm.sh uml|qemu-6.1 [short|crash|rows]
 # A test that is skipped here and does not pass there is an error. Some more tests are run there: it is another kernel,
 # and user-mode-linux has iptables alone.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-kind=${1:?uml or qemu}
+kind=${1:?uml or a kernel of QEMU, see guest.sh}
 which=${2:-} # short: a few rows, and the other tests; crash: test/crash alone, all of it; rows: for the page of all rows
 logs=$PWD/bin/test-$kind
 export CNIBOX_BIN_DIR=$PWD/bin
@@ -47,7 +47,7 @@ try() {
 	echo "test-vm: $1: passed in the guest: $(wc -l <"$log.passed") tests, of which $(wc -l <"$log.skipped") are skipped here"
 }
 
-if [ "$kind" = qemu ] && ! command -v qemu-system-x86_64 >/dev/null; then
+if [[ $kind == qemu-* ]] && ! command -v qemu-system-x86_64 >/dev/null; then
 	scripts/install-packages.sh qemu-system-x86 qemu-system-common
 fi
 # There is no network in a guest, so all is built before: the tests, and by one of them the reference plugins.
@@ -61,7 +61,7 @@ for package in conformance crash e2e netlab operator; do go test -c -o "$logs/$p
 parallel=6 guests=1 tries=() failed=
 [ "$kind" = uml ] || parallel=2
 start() {
-	if [ "$kind" = qemu ]; then
+	if [[ $kind == qemu-* ]]; then
 		(try "$@") || failed=yes
 	else
 		try "$@" &

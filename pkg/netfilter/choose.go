@@ -152,7 +152,8 @@ func repair(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
 	return c.withReason(iptables.On(conn).Repair(ctx, f.rules(key)))
 }
 
-// check tries iptables too if nftables fails and nothing is said about it; the error is nftables'.
+// check tries iptables too if nftables fails and nothing is said about it. The error is nftables', unless iptables has some of it: what is
+// missing is missing there.
 func check(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
 	c, conn, err := w.open(ctx)
 	if err != nil {
@@ -161,8 +162,15 @@ func check(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
 	defer conn.Close()
 	if c.Backend == NFTables {
 		err := f.checkElements(ctx, conn, key)
-		if err != nil && c.Preferred && iptables.On(conn).Check(ctx, f.rules(key)) == nil {
-			return nil
+		if err != nil && c.Preferred {
+			rules := iptables.On(conn)
+			errThere := rules.Check(ctx, f.rules(key))
+			if errThere == nil {
+				return nil
+			}
+			if has, errHas := rules.Has(ctx, f.rules(key)); has && errHas == nil {
+				return errThere
+			}
 		}
 		if !c.giveWay(err) {
 			return c.withReason(err)

@@ -154,3 +154,26 @@ func do(t *testing.T, h *netlab.Host, things []Thing) {
 		}
 	})
 }
+
+// TestCheckNamesWhatIsMissing wants the error of CHECK to be of the backend that has what is left, whatever the configuration prefers.
+func TestCheckNamesWhatIsMissing(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	m := Masquerade{Addrs: hint}
+	wish := func(backend string) Wish { return Wish{Key: "ipMasqBackend", Value: backend} }
+	h.Do(func() {
+		if err := m.Add(context.Background(), wish(IPTables), key); err != nil {
+			t.Fatal(err)
+		}
+		if err := m.Check(context.Background(), wish(""), key); err != nil {
+			t.Error(err)
+		}
+	})
+	h.MustRun(t, "ip6tables", "-t", "nat", "-F")
+	h.Do(func() {
+		err := m.Check(context.Background(), wish(""), key)
+		if err == nil || !strings.Contains(err.Error(), "ip6tables") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

@@ -18,7 +18,7 @@ var (
 	agentFlag   = flag.Bool("agent", false, "run cnictl agent on each node: rows that take something from an attachment, for CHECK to find it, fail beside it")
 	needsFlag   = flag.Bool("needs", false, "try the rows alone that need what a kernel may lack")
 	reportFlag  = flag.String("report", "", "write what the suites do to this file, as a page")
-	printFlag   = flag.Bool("outcomes", false, "print what came of each row, for -guest")
+	printFlag   = flag.Bool("outcomes", false, "print what came of each row, for -guest and -kernels")
 	guestFlag   = flag.String("guest", "", "have the report take rows that this kernel can't try from this file, which -outcomes printed on another")
 )
 
@@ -132,11 +132,11 @@ func TestConformance(t *testing.T) {
 			suites = append(suites, newSuite(t, name))
 		}
 	}
+	if *printFlag {
+		printKernel()
+	}
 	results := &outcomes{bySuite: map[string]map[string]string{}}
 	t.Cleanup(func() { // after all rows, which are parallel
-		if *printFlag {
-			printOutcomes(results.bySuite)
-		}
 		if *reportFlag != "" {
 			readOutcomes(t, *guestFlag, results.bySuite)
 			writeReport(t, *reportFlag, suites, results.bySuite)
@@ -159,6 +159,9 @@ func TestConformance(t *testing.T) {
 								results.Lock()
 								results.bySuite[s.name][g.name+": "+r.name] = o.String()
 								results.Unlock()
+								if *printFlag {
+									printOutcome(s.name, g.name+": "+r.name, o)
+								}
 								if o.skipped != "" && len(g.needed(r)) == 0 {
 									t.Errorf("%s: a row that needs that says so in needs", o.skipped)
 								}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/test/firewalldtest"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // noneAdded makes sure that there is nothing that was not there before. That a port of
@@ -175,13 +176,16 @@ func firewallGC() []row {
 }
 
 func firewallCheck() (rows []row) {
-	for _, c := range []struct{ name, harm string }{
-		{"CHECK finds that all rules are flushed", "nft flush ruleset"},
-		{"CHECK finds that chain FORWARD of iptables is flushed", "iptables -F FORWARD"},
-		{"CHECK finds that chain FORWARD of ip6tables is flushed", "ip6tables -F FORWARD"},
-		{"CHECK finds that all chains of iptables are flushed", "iptables -F"},
+	for _, c := range []struct {
+		name, harm string
+		needs      *netlab.Feature
+	}{
+		{"CHECK finds that all rules are flushed", "nft flush ruleset", &netlab.NFTables},
+		{"CHECK finds that chain FORWARD of iptables is flushed", "iptables -F FORWARD", nil},
+		{"CHECK finds that chain FORWARD of ip6tables is flushed", "ip6tables -F FORWARD", nil},
+		{"CHECK finds that all chains of iptables are flushed", "iptables -F", nil},
 	} {
-		rows = append(rows, row{name: c.name, backends: true, test: func(l *lab) {
+		rows = append(rows, row{name: c.name, needs: c.needs, backends: true, test: func(l *lab) {
 			web := l.attach(l.guarded(), "web")
 			l.must(web.check())
 			l.run(c.harm)
@@ -318,7 +322,7 @@ func (l *lab) silentBus() {
 
 func firewallZones() []row {
 	return []row{
-		{name: "with firewalld the container's addresses are sources of zone trusted until DEL", test: func(l *lab) {
+		{name: "with firewalld the container's addresses are sources of zone trusted until DEL", needs: &netlab.NFTables, test: func(l *lab) {
 			daemon := l.firewalld()
 			l.internet()
 			bare := l.attach(conf(lan), "bare")
@@ -330,7 +334,7 @@ func firewallZones() []row {
 			l.must(c.del())
 			l.same(daemon.Sources(l, "trusted"), []string{other.v4 + "/32", other.v6 + "/128"})
 		}},
-		{name: "firewalldZone names the zone", test: func(l *lab) {
+		{name: "firewalldZone names the zone", needs: &netlab.NFTables, test: func(l *lab) {
 			daemon := l.firewalld()
 			c := l.attach(l.guarded("firewalldZone", `"work"`, "backend", `"firewalld"`), "web")
 			l.same(daemon.Sources(l, "work"), []string{c.v4 + "/32", c.v6 + "/128"})
@@ -339,26 +343,26 @@ func firewallZones() []row {
 			l.must(c.del())
 			l.same(daemon.Sources(l, "work"), []string{})
 		}},
-		{name: "with backend iptables a firewalld is let be", test: func(l *lab) {
+		{name: "with backend iptables a firewalld is let be", needs: &netlab.NFTables, test: func(l *lab) {
 			daemon := l.firewalld()
 			l.attach(l.guarded("backend", `"iptables"`), "web")
 			l.same(daemon.Sources(l, "trusted"), []string{})
 		}},
-		{name: "CHECK finds that firewalld has forgotten an address", differs: falseIsTrue, test: func(l *lab) {
+		{name: "CHECK finds that firewalld has forgotten an address", differs: falseIsTrue, needs: &netlab.NFTables, test: func(l *lab) {
 			daemon := l.firewalld()
 			c := l.attach(l.guarded(), "web")
 			l.must(c.check())
 			daemon.Reload(l)
 			l.refused(c.check(), c.v4)
 		}},
-		{name: "DEL without a previous result takes addresses out of firewalld's zone", differs: needsResult, test: func(l *lab) {
+		{name: "DEL without a previous result takes addresses out of firewalld's zone", differs: needsResult, needs: &netlab.NFTables, test: func(l *lab) {
 			daemon := l.firewalld()
 			c := l.attach(l.guarded("firewalldZone", `"work"`), "web")
 			_, err := l.exec("DEL", c, c.network.plugins[1], noNetns)
 			l.must(err)
 			l.same(daemon.Sources(l, "work"), []string{})
 		}},
-		{name: "GC takes addresses out of firewalld's zone", differs: noGC, test: func(l *lab) {
+		{name: "GC takes addresses out of firewalld's zone", differs: noGC, needs: &netlab.NFTables, test: func(l *lab) {
 			daemon := l.firewalld()
 			kept := l.attach(l.guarded(), "kept")
 			l.attach(l.guarded(), "lost")
@@ -366,7 +370,7 @@ func firewallZones() []row {
 			l.must(l.gc(conf(l.firewall()), kept))
 			l.same(daemon.Sources(l, "trusted"), []string{kept.v4 + "/32", kept.v6 + "/128", "10.9.9.9/32"})
 		}},
-		{name: "a policy holds with firewalld", test: func(l *lab) {
+		{name: "a policy holds with firewalld", needs: &netlab.NFTables, test: func(l *lab) {
 			l.firewalld()
 			l.internet()
 			one, two := l.serving(l.guardedBridge(1, "same-bridge"), "one"), l.serving(l.guardedBridge(2, "same-bridge"), "two")
@@ -391,7 +395,7 @@ func firewallZones() []row {
 				l.Errorf("three DELs at once take %v", took)
 			}
 		}},
-		{name: "STATUS succeeds when firewalld runs", test: func(l *lab) {
+		{name: "STATUS succeeds when firewalld runs", needs: &netlab.NFTables, test: func(l *lab) {
 			l.firewalld()
 			l.must(l.status(conf(l.firewall("backend", `"firewalld"`))))
 		}},

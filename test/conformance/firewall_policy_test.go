@@ -138,7 +138,7 @@ func firewallPolicies() (rows []row) {
 				l.silent(append(before.to(&after.Namespace), after.to(&before.Namespace)...)...)
 				l.must(web.check())
 			}},
-			row{name: policy + ": allowPublishedPorts of one bridge opens no published port of another", backends: true, test: func(l *lab) {
+			row{name: policy + ": allowPublishedPorts of one bridge opens no published port of another", needs: &netlab.NFTables, backends: true, test: func(l *lab) {
 				web := l.attach(l.publishing(policy, "false"), "web", ports("8080:80/tcp"))
 				l.serve(&web.Namespace, 80)
 				n := l.guardedBridge(2, policy)

@@ -155,7 +155,7 @@ func firewallPassing() []row {
 			l.serve(&c.Namespace, 80)
 			l.pass(c.to(l.routed())...)
 		}},
-		{name: "a published port is let in", differs: "it leaves published ports to the administrator", test: func(l *lab) {
+		{name: "a published port is let in", needs: &netlab.NFTables, differs: "it leaves published ports to the administrator", test: func(l *lab) {
 			l.closed()
 			c := l.attach(conf(published(l).plugins[0], published(l).plugins[1], l.firewall()), "web", ports("8080:80/tcp"))
 			l.serve(&c.Namespace, 80)

@@ -4,28 +4,36 @@ import "github.com/cnibox/cnibox/test/netlab"
 
 // kindRows are about kinds of links that this kernel does not have.
 var kindRows = []row{
-	{name: "ADD of a link that the kernel can't make says which module is missing, with code 50", differs: "its error says what the kernel said alone", test: func(l *lab) {
+	{name: "ADD of a link that the kernel can't make says what is missing, with code 50", differs: "its error says what the kernel said alone", test: func(l *lab) {
 		lacking := false
 		for _, c := range []struct {
-			kind, module string
-			feature      netlab.Feature
-		}{{"dummy", "dummy", netlab.Dummy}, {"ipvlan", "ipvlan", netlab.IPVLAN}, {"vlan", "8021q", netlab.VLAN}, {"vrf", "vrf", netlab.VRF}} {
+			plugin        string
+			feature       netlab.Feature
+			lacks, toHave string
+			network       network
+			masterInside  bool
+		}{
+			{"dummy", netlab.Dummy, "links of type dummy", "load the kernel module dummy", conf(service), false},
+			{"ipvlan", netlab.IPVLAN, "links of type ipvlan", "load the kernel module ipvlan", conf(onMaster("ipvlan", "linkInContainer", "true", "master", `"peer0"`)), true},
+			{"vlan", netlab.VLAN, "links of type vlan", "load the kernel module 8021q", conf(onMaster("vlan", "linkInContainer", "true", "master", `"peer0"`)), true},
+			{"vrf", netlab.VRF, "links of type vrf", "load the kernel module vrf", conf(lan, vrf), false},
+			{"bridge", netlab.BridgeVLANFiltering, "bridges that filter VLANs", "use a kernel with CONFIG_BRIDGE_VLAN_FILTERING", inVLAN(100, "bridge", `"vlans0"`), false},
+			{"ptp", netlab.NFTables, "nf_tables with NAT in family inet", "load the kernel module nft_chain_nat", conf(with(ptp, "ipMasqBackend", `"nftables"`)), false},
+		} {
 			if netlab.Has(l, c.feature) {
 				continue
 			}
 			lacking = true
-			web := l.pod("web-" + c.kind)
-			n := conf(service)
-			switch c.kind {
-			case "ipvlan", "vlan":
-				n = l.on(c.kind, "linkInContainer", "true", "master", `"peer0"`)
+			web := l.pod("web-" + c.plugin)
+			if c.masterInside {
 				web.run("ip link add peer0 up type veth peer name other0")
-			case "vrf":
-				n = conf(lan, vrf)
 			}
-			err := web.add(n)
-			l.refused(err, "the kernel has no links of type "+c.kind, "load the kernel module "+c.module)
+			err := web.add(c.network)
+			l.refused(err, "the kernel has no "+c.lacks, c.toHave)
 			l.code(err, 50)
+			if *printFlag && l.suite.name == "links" {
+				printLack(c.feature, err)
+			}
 		}
 		if !lacking {
 			l.foreign("this kernel has them all")

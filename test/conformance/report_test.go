@@ -6,6 +6,10 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // pageIntro stands above the tables of the page.
@@ -57,16 +61,27 @@ func writeReport(t *testing.T, path string, suites []*suite, bySuite map[string]
 	}
 }
 
-// outcomeLine begins the lines that printOutcomes prints; what follows is apart by tabs.
-const outcomeLine = "outcome"
+// What begins the lines that -outcomes prints, as a guest keeps no files; what follows is apart by tabs.
+const (
+	kernelLine  = "kernel"  // the kernel's release
+	outcomeLine = "outcome" // suite, row, what came of it, and why it did not hold
+	lackLine    = "lack"    // a feature that the kernel lacks, and what a plugin says of that
+)
 
-// printOutcomes prints what came of each row: a guest keeps no files.
-func printOutcomes(bySuite map[string]map[string]string) {
-	for suite, rows := range bySuite {
-		for row, outcome := range rows {
-			fmt.Printf("%s\t%s\t%s\t%s\n", outcomeLine, suite, row, outcome)
-		}
-	}
+func printKernel() {
+	var system unix.Utsname
+	_ = unix.Uname(&system) // can't fail
+	fmt.Printf("%s\t%s\n", kernelLine, unix.ByteSliceToString(system.Release[:]))
+}
+
+func printOutcome(suite, row string, o outcome) {
+	why := strings.Join(strings.Fields(o.skipped+strings.Join(o.failures, " ")), " ")
+	fmt.Printf("%s\t%s\t%s\t%s\t%s\n", outcomeLine, suite, row, o, why)
+}
+
+func printLack(feature netlab.Feature, err error) {
+	_, text, _ := strings.Cut(err.Error(), "failed (add): ")
+	fmt.Printf("%s\t%s\t%s\n", lackLine, feature.Name, text)
 }
 
 // readOutcomes adds what printOutcomes has printed elsewhere of rows that could not be tried here. An empty path adds nothing.
@@ -80,8 +95,8 @@ func readOutcomes(t *testing.T, path string, bySuite map[string]map[string]strin
 		t.Fatal(err)
 	}
 	for line := range strings.Lines(string(printed)) {
-		part := strings.Split(strings.TrimSpace(line), "\t")
-		if len(part) == 4 && part[0] == outcomeLine && bySuite[part[1]][part[2]] == notTried {
+		part := strings.Split(line, "\t")
+		if len(part) == 5 && part[0] == outcomeLine && bySuite[part[1]][part[2]] == notTried {
 			bySuite[part[1]][part[2]] = part[3]
 		}
 	}

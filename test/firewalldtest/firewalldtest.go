@@ -116,10 +116,10 @@ func (d *Daemon) state() (state string) {
 
 func (d *Daemon) await(t testing.TB, what string, ready func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		if ready() {
 			return
 		}
 	}
-	t.Fatalf("waited 30 s for %s: %s", what, d.host.MustRun(t, "sh", "-c", "cat "+log+" || true"))
+	t.Fatalf("waited 2 minutes for %s: %s", what, d.host.MustRun(t, "sh", "-c", "cat "+log+" || true"))
 }

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"os/exec"
 	"regexp"
 	"strings"
 	"sync"
@@ -26,6 +27,19 @@ var (
 	VRF                 = linkFeature("vrf", "link add probe0 type vrf table 5")
 	BridgeVLANFiltering = feature("bridge vlan filtering", func() (bool, error) {
 		return lacks("not supported", "link add probe0 type bridge vlan_filtering 1")
+	})
+	// NFTables is what the plugins and firewalld use of nf_tables.
+	NFTables = feature("nf_tables for IP", func() (bool, error) {
+		node, err := newNode(func() error {
+			cmd := exec.Command("nft", "add table inet probe; add chain inet probe nat { type nat hook output priority 0; }")
+			_, err := capture(cmd, (*exec.Cmd).Run)
+			return err
+		})
+		if err != nil {
+			return strings.Contains(err.Error(), "not supported"), err
+		}
+		node.close()
+		return false, nil
 	})
 	BridgeNetfilter = feature("br_netfilter", func() (bool, error) {
 		_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")

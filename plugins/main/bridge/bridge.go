@@ -183,6 +183,8 @@ func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	}
 	err := h.LinkAdd(bridge)
 	switch {
+	case errors.Is(err, unix.EOPNOTSUPP) && c.filterVLANs:
+		return nil, &kernel.Missing{Feature: "bridges that filter VLANs", Option: "CONFIG_BRIDGE_VLAN_FILTERING", Err: err}
 	case errors.Is(err, unix.EOPNOTSUPP):
 		return nil, kernel.MissingLink("bridge", err)
 	case err != nil && !errors.Is(err, unix.EEXIST):
