@@ -1,6 +1,7 @@
 package conf
 
 import (
+	"strconv"
 	"fmt"
 	"slices"
 	"strings"
@@ -68,6 +69,10 @@ func valueOf(value any) *fastjson.Value {
 	case int:
 		if v != 0 {
 			return valueOf(&v)
+		}
+	case int64:
+		if v != 0 {
+			return new(fastjson.Arena).NewNumberString(strconv.FormatInt(v, 10))
 		}
 	case *int:
 		if v != nil {

@@ -121,7 +121,7 @@ func (s *source) readDisks(ctx context.Context, out *output) {
 			fmt.Fprintf(list, "%s: %v\n", dir, err)
 			continue
 		}
-		fmt.Fprintf(list, "%s %#x %d %d %d %d %s\n", dir, st.Type, st.Blocks*uint64(st.Bsize), st.Bavail*uint64(st.Bsize), st.Files, st.Ffree, flags(st.Flags))
+		fmt.Fprintf(list, "%s %#x %d %d %d %d %s\n", dir, st.Type, st.Blocks*uint64(st.Bsize), st.Bavail*uint64(st.Bsize), st.Files, st.Ffree, flags(int64(st.Flags)))
 	}
 	out.add("disks.txt", list.Bytes())
 }

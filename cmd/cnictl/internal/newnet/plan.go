@@ -36,7 +36,7 @@ type Options struct {
 	VLAN     int
 	NoPorts  bool
 	Isolated bool
-	Limit    int // bits a second, both ways
+	Limit    int64 // bits a second, both ways
 }
 
 // Plan is the file of a network, and what was chosen for it.
