@@ -1,9 +1,9 @@
 package conf
 
 import (
-	"strconv"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 
 	"github.com/valyala/fastjson"

@@ -142,7 +142,7 @@ func TestWrite(t *testing.T) {
 }
 
 func TestParseRate(t *testing.T) {
-	for text, want := range map[string]int{"100mbit": 100_000_000, "64kbit": 64_000, "32gbit": 32_000_000_000, "63kbit": 0, "33gbit": 0, "100": 0, "100Mbit": 0, "-1mbit": 0, "": 0} {
+	for text, want := range map[string]int64{"100mbit": 100_000_000, "64kbit": 64_000, "32gbit": 32_000_000_000, "63kbit": 0, "33gbit": 0, "100": 0, "100Mbit": 0, "-1mbit": 0, "": 0} {
 		if got, err := ParseRate(text); got != want || (err == nil) != (want != 0) {
 			t.Errorf("%s: %d, %v; want %d", text, got, err, want)
 		}
