@@ -38,7 +38,7 @@ type pool struct {
 	now     time.Time
 }
 
-func open(r *plugin.Request) (*pool, error) {
+func open(ctx context.Context, r *plugin.Request) (*pool, error) {
 	s, err := readSettings(r.Config.Object("ipam"))
 	if err != nil {
 		return nil, err
@@ -48,12 +48,7 @@ func open(r *plugin.Request) (*pool, error) {
 		return nil, err
 	}
 	p := &pool{s, c, notesOf(r), r, newSpace(s.prefix, r.Network), r.Network, time.Now().UTC()}
-	if is := p.readHost().Host; is != "" && is != p.host { // it keeps its name as long as it holds something
-		if keys, err := p.keys(p.network, "held"); err != nil || len(keys) > 0 {
-			p.host = is
-		}
-	}
-	return p, nil
+	return p, p.keepName(ctx)
 }
 
 func (p *pool) close() { _ = p.Close() }
@@ -76,7 +71,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err := r.Step(ctx, "take addresses from etcd"); err != nil {
 		return nil, err
 	}
-	p, err := open(r)
+	p, err := open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -102,20 +97,20 @@ func (p *pool) add(ctx context.Context, r *plugin.Request, pools []ranges.Pool) 
 		return nil, errors.Join(err, state.Remove(p.openFile(r.Key)))
 	}
 	var addresses []netip.Addr
-	if err = os.Chtimes(p.openFile(r.Key), p.now, p.now); err == nil && isOpen {
-		err = p.freeAll(ctx, r.Key)
+	if err = errors.Join(p.begin(r.Key), os.Chtimes(p.openFile(r.Key), p.now, p.now)); err == nil && isOpen {
+		_, err = p.freeAll(ctx, r.Key)
 	}
 	if err == nil {
 		addresses, err = p.takeOnLease(ctx, r.Key, pools)
 	}
 	if err == nil {
-		err = p.writeHeld(r.Key, heldNote{Addresses: addresses})
+		err = p.writeHeld(r.Key, heldNote{Addresses: addresses, Unsure: p.lostAnswer})
 	}
 	if err == nil {
 		err = state.Remove(p.openFile(r.Key))
 	}
 	if err != nil && !p.lostAnswer { // else the next call frees what may have been taken
-		err = errors.Join(err, p.finish(ctx, r.Key, false))
+		err = errors.Join(err, p.finish(ctx, r.Key, false, false))
 	}
 	return addresses, p.failed(err)
 }
@@ -170,10 +165,14 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 		return n.failed(err)
 	}
 	defer lock.Release()
+	has, isNoted := n.readHeld(r.Key)
+	if err := n.begin(r.Key); err != nil {
+		return n.failed(err)
+	}
 	if err := state.Remove(n.heldFile(r.Key)); err != nil {
 		return n.failed(err)
 	}
-	p, err := open(r)
+	p, err := open(ctx, r)
 	if err != nil {
 		r.WarnOf(err)
 		return nil
@@ -181,7 +180,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	defer p.close()
 	ctx, end := context.WithTimeout(ctx, p.timeout)
 	defer end()
-	if err := p.finish(ctx, r.Key, isOpen); err != nil {
+	if err := p.finish(ctx, r.Key, isOpen || has.Unsure, isNoted); err != nil {
 		r.WarnOf(err)
 		return nil
 	}
@@ -195,7 +194,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	p, err := open(r)
+	p, err := open(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -243,7 +242,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if _, err := c.DNS(); err != nil {
 		return err
 	}
-	p, err := open(r)
+	p, err := open(ctx, r)
 	if err != nil {
 		return err
 	}
@@ -266,7 +265,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 
 // GC frees what attachments of this host hold that are not valid. It implements plugin.Collector.
 func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	of, err := open(r)
+	of, err := open(ctx, r)
 	if err != nil {
 		return err
 	}

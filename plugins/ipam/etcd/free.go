@@ -2,50 +2,65 @@ package etcd
 
 import (
 	"context"
-	"errors"
 	"os"
+	"slices"
 	"time"
 
+	pb "go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// freeAll frees all addresses of an attachment, but for those that others have by now.
-func (p *pool) freeAll(ctx context.Context, k plugin.Key) error {
+// freeAll frees all addresses of an attachment, but for those that others have by now, and reports whether there were any. It frees what it has
+// read and no other revision: a transaction that is carried out late must not free what the same attachment got meanwhile.
+func (p *pool) freeAll(ctx context.Context, k plugin.Key) (found bool, err error) {
 	o := p.owner(k)
-	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}})
-	if err != nil {
-		return err
-	}
-	var t transaction
-	for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
-		t.then = append(t.then, clientv3.OpDelete(string(kv.Key)))
-		if _, a, ok := p.space.parseHeld(o.Host, string(kv.Key)); ok {
-			key := p.space.address(a)
-			t.then = append(t.then, clientv3.OpTxn([]clientv3.Cmp{hasValue(key, o.value(a))}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
+	for {
+		answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}})
+		if err != nil {
+			return found, err
+		}
+		held := answer.Responses[0].GetResponseRange().Kvs
+		if len(held) == 0 {
+			return found, nil
+		}
+		found = true
+		var t transaction
+		for _, kv := range held {
+			then := []clientv3.Op{clientv3.OpDelete(string(kv.Key))}
+			if _, a, ok := p.space.parseHeld(o.Host, string(kv.Key)); ok {
+				key := p.space.address(a) // both were written at once
+				then = append(then, clientv3.OpTxn([]clientv3.Cmp{hasRevision(key, kv.ModRevision)}, []clientv3.Op{clientv3.OpDelete(key)}, nil))
+			}
+			t.then = append(t.then, clientv3.OpTxn([]clientv3.Cmp{hasRevision(string(kv.Key), kv.ModRevision)}, then, nil))
+		}
+		if answer, err = p.commit(ctx, t); err != nil {
+			return found, err
+		}
+		isChanged := func(each *pb.ResponseOp) bool { return !each.GetResponseTxn().Succeeded }
+		if !slices.ContainsFunc(answer.Responses, isChanged) {
+			return found, nil
 		}
 	}
-	if len(t.then) == 0 {
-		return nil
-	}
-	_, err = p.commit(ctx, t)
-	return err
 }
 
 // settling is for how long a transaction may still be carried out after nobody waits for its answer.
 const settling = 30 * time.Second
 
-// finish frees what an attachment has, whose file in open is locked, and then removes its files. After an ADD whose answer may be lost the file
-// stays for a while, so that it is freed once more.
-func (p *pool) finish(ctx context.Context, k plugin.Key, isUncertain bool) error {
+// finish frees what an attachment has, whose file in open is locked, and then removes its files. That file stays for a while, so that it is freed once
+// more, after an ADD whose answer may be lost, and where etcd has nothing of what is noted: this host's lease has run out, and another call may
+// be taking it again.
+func (p *pool) finish(ctx context.Context, k plugin.Key, isUncertain, isNoted bool) error {
 	if err := state.Remove(p.heldFile(k)); err != nil {
 		return p.failed(err)
 	}
-	if err := p.freeAll(ctx, k); err != nil {
+	found, err := p.freeAll(ctx, k)
+	if err != nil {
 		return err
 	}
+	isUncertain = isUncertain || isNoted && !found
 	file, err := os.Stat(p.openFile(k))
 	if isUncertain && err == nil && time.Since(file.ModTime()).Abs() < settling {
 		return nil
@@ -62,17 +77,26 @@ func (p *pool) catchUp(ctx context.Context, most int) error {
 	if err != nil {
 		return err
 	}
-	var errs []error
 	for i, k := range open {
-		if most > 0 && i == most || ctx.Err() != nil {
+		if most > 0 && i == most {
 			break
 		}
 		lock, err := state.Try(p.openFile(k)) // it must not be made anew: that it is gone says that all is well
 		if lock != nil {
-			err = p.finish(ctx, k, true)
+			err = p.settle(ctx, k)
 			lock.Release()
 		}
-		errs = append(errs, err)
+		if err != nil { // the next one would fail as this one, after as long a time
+			return err
+		}
 	}
-	return errors.Join(errs...)
+	return nil
+}
+
+// settle does what a call for an attachment has not come to do, whose file in open is locked.
+func (p *pool) settle(ctx context.Context, k plugin.Key) error {
+	if !p.isOpen(k) { // it had not begun
+		return state.Remove(p.openFile(k))
+	}
+	return p.finish(ctx, k, true, false)
 }

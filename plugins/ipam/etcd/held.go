@@ -18,13 +18,16 @@ func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{s
 type store struct{ request *plugin.Request }
 
 func (s store) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
-	p, err := open(s.request)
+	p, err := open(ctx, s.request)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
 	ctx, end := context.WithTimeout(ctx, p.timeout)
 	defer end()
+	if _, err := p.findLease(ctx); err != nil { // what another machine of this name holds is not ours
+		return nil, err
+	}
 	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.host), clientv3.WithPrefix())}})
 	if err != nil {
 		return nil, err
@@ -42,7 +45,7 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 
 // Release frees all that the attachments in the list hold.
 func (s store) Release(ctx context.Context, list []plugin.Held) error {
-	p, err := open(s.request)
+	p, err := open(ctx, s.request)
 	if err != nil {
 		return err
 	}
@@ -62,10 +65,14 @@ func (s store) Release(ctx context.Context, list []plugin.Held) error {
 }
 
 func (p *pool) release(ctx context.Context, k plugin.Key) error {
-	lock, _, err := p.claim(ctx, k)
+	lock, isOpen, err := p.claim(ctx, k)
 	if err != nil {
-		return err
+		return p.failed(err)
 	}
 	defer lock.Release()
-	return p.finish(ctx, k, false)
+	if err := p.begin(k); err != nil {
+		return p.failed(err)
+	}
+	has, isNoted := p.readHeld(k)
+	return p.finish(ctx, k, isOpen || has.Unsure, isNoted)
 }

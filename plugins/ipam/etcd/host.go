@@ -34,7 +34,7 @@ func (p *pool) hostLease(ctx context.Context) (clientv3.LeaseID, error) {
 	if id := p.freshLease(); id != 0 {
 		return id, nil
 	}
-	lock, err := state.Hold(ctx, "/run/cnibox/etcd-"+p.network+".lock")
+	lock, err := state.Hold(ctx, p.lockFile())
 	if err != nil {
 		return 0, err
 	}
@@ -54,6 +54,31 @@ func (p *pool) hostLease(ctx context.Context) (clientv3.LeaseID, error) {
 		}
 	}
 	return p.join(ctx)
+}
+
+func (p *pool) lockFile() string { return "/run/cnibox/etcd-" + p.network + ".lock" }
+
+// keepName has this host go by the name that it has in etcd, whatever its configuration says by now, as long as it holds something there.
+func (p *pool) keepName(ctx context.Context) error {
+	if is := p.readHost().Host; is == "" || is == p.host {
+		return nil
+	}
+	lock, err := state.Hold(ctx, p.lockFile())
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	is := p.readHost().Host
+	if is == "" || is == p.host { // another call has found out meanwhile
+		return nil
+	}
+	for _, subdirectory := range []string{"held", "open"} { // in open is what is yet to be freed
+		if keys, err := p.keys(p.network, subdirectory); err != nil || len(keys) > 0 {
+			p.host = is
+			return nil
+		}
+	}
+	return p.forget()
 }
 
 // freshLease returns the lease of this host if it was renewed a short time ago, 0 if not.

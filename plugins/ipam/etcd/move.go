@@ -21,7 +21,7 @@ func Import(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved
 	if err != nil {
 		return nil, err
 	}
-	p, err := open(r)
+	p, err := open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +46,7 @@ func Import(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved
 
 // Export gives all that this host has of a network in etcd to host-local.
 func Export(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved, error) {
-	p, err := open(r)
+	p, err := open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -131,6 +131,9 @@ func (p *pool) importOne(ctx context.Context, of *attachment, pools []ranges.Poo
 	if _, known := p.readHeld(of.key); known && !isOpen {
 		return "it has addresses in etcd already", state.Remove(p.openFile(of.key))
 	}
+	if err := p.begin(of.key); err != nil {
+		return "", p.failed(err)
+	}
 	on, err := p.hostLease(ctx)
 	if err == nil {
 		err = p.writeHeld(of.key, heldNote{Addresses: of.addresses})
@@ -140,7 +143,7 @@ func (p *pool) importOne(ctx context.Context, of *attachment, pools []ranges.Poo
 	}
 	lost, err := p.takeSome(ctx, []plugin.Key{of.key}, on)
 	if err != nil || len(lost) > 0 {
-		return strings.Join(lost[of.key], ", "), errors.Join(err, p.finish(ctx, of.key, p.lostAnswer))
+		return strings.Join(lost[of.key], ", "), errors.Join(err, p.finish(ctx, of.key, p.lostAnswer, false))
 	}
 	return "", state.Remove(p.openFile(of.key))
 }

@@ -20,8 +20,8 @@ import (
 //	held/CONTAINER:INTERFACE        the addresses of an attachment
 //	open/CONTAINER:INTERFACE        an ADD that is under way, or a DEL of which etcd may not know yet
 //
-// Who changes what an attachment holds has a lock on its file in open. A file there that nobody has locked is of a process that was killed, or of
-// a DEL that did not reach etcd: in both cases the attachment is to hold nothing.
+// Who changes what an attachment holds has a lock on its file in open, and gives it the mode begun before it changes anything. Such a file that
+// nobody has locked is of a process that was killed, or of a DEL that did not reach etcd: in both cases the attachment is to hold nothing.
 type notes struct{ dir string }
 
 func notesOf(r *plugin.Request) notes {
@@ -64,20 +64,34 @@ func (n notes) keys(network, subdirectory string) (list []plugin.Key, err error)
 // lockWait is for how long another call for the same attachment is waited for.
 const lockWait = 10 * time.Second
 
-// claim locks what an attachment holds. With isOpen its file was there before: what etcd has of it is to be freed.
+// The modes of a file in open.
+const (
+	claimed = 0o600
+	begun   = 0o640 // and not data, for which a full disk has no room
+)
+
+// claim locks what an attachment holds. With isOpen another call had begun before: what etcd has of it is to be freed.
 func (n notes) claim(ctx context.Context, k plugin.Key) (lock *state.Lock, isOpen bool, err error) {
 	if err := n.make(); err != nil {
 		return nil, false, err
 	}
-	_, missing := os.Lstat(n.openFile(k))
-	lock, err = state.Acquire(ctx, n.openFile(k), 0o600, lockWait)
-	return lock, missing == nil, err
+	lock, err = state.Acquire(ctx, n.openFile(k), claimed, lockWait)
+	return lock, n.isOpen(k), err
 }
+
+func (n notes) isOpen(k plugin.Key) bool {
+	file, err := os.Stat(n.openFile(k))
+	return err == nil && file.Mode().Perm() == begun
+}
+
+// begin says that the attachment is to hold nothing should this call not come to its end.
+func (n notes) begin(k plugin.Key) error { return os.Chmod(n.openFile(k), begun) }
 
 // heldNote is the content of a file in held.
 type heldNote struct {
 	Addresses []netip.Addr `json:"addresses"`
-	Lost      []string     `json:"lost,omitempty"` // which of them another host has by now, for people
+	Lost      []string     `json:"lost,omitempty"`   // which of them another host has by now, for people
+	Unsure    bool         `json:"unsure,omitempty"` // a transaction whose answer was lost may take another address yet
 }
 
 func (n notes) readHeld(k plugin.Key) (has heldNote, known bool) {

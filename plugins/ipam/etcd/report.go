@@ -22,7 +22,7 @@ func Report(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := open(r)
+	p, err := open(ctx, r)
 	if err != nil {
 		return nil, err
 	}
@@ -34,7 +34,7 @@ func Report(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
 
 // Keep renews this host's lease, and frees what could not be freed before.
 func Keep(ctx context.Context, r *plugin.Request) error {
-	p, err := open(r)
+	p, err := open(ctx, r)
 	if err != nil {
 		return err
 	}

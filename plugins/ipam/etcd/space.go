@@ -89,6 +89,10 @@ func parseOwner(value []byte) (v addressValue) {
 
 func isAbsent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
 
+func hasRevision(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}
+
 func hasValue(key, value string) clientv3.Cmp {
 	return clientv3.Compare(clientv3.Value(key), "=", value)
 }
