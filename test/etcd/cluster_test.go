@@ -131,7 +131,7 @@ func (h *host) startMember(t testing.TB) {
 	for _, each := range c.hosts {
 		all = append(all, each.name+"="+peer(each))
 	}
-	args := []string{"etcd", "--name", h.name, "--data-dir", "/run/etcd/data", "--log-level", "error", "--initial-cluster", strings.Join(all, ","),
+	args := []string{"etcd", "--name", h.name, "--data-dir", "/run/etcd/data", "--logger", "zap", "--log-level", "error", "--initial-cluster", strings.Join(all, ","),
 		"--listen-client-urls", h.endpoint(), "--advertise-client-urls", h.endpoint(), "--listen-peer-urls", peer(h), "--initial-advertise-peer-urls", peer(h)}
 	if c.authority != nil {
 		args = append(args, c.authority.arguments()...)

@@ -26,20 +26,28 @@ type cluster struct {
 	lastError  error
 }
 
-// dial makes a client. Nothing is sent yet.
-func dial(s *settings) (*cluster, error) {
+// dial makes a client. Nothing is sent yet, unless there is a user, whose password is sent.
+func dial(ctx context.Context, s *settings) (*cluster, error) {
 	secure, err := s.tls()
 	if err != nil {
 		return nil, err
 	}
-	client, err := clientv3.New(clientv3.Config{
-		Endpoints: s.endpoints, TLS: secure, Username: s.username, Password: s.password, Logger: zap.NewNop(),
-		MaxUnaryRetries: 1, // it is for us to repeat
-	})
-	if err != nil {
-		return nil, unreachable(s.endpoints, err)
+	c := &cluster{endpoints: s.endpoints, time: s.timeout, attempt: s.timeout / 4}
+	limited, end := context.WithTimeout(ctx, c.time)
+	defer end()
+	for {
+		c.Client, err = clientv3.New(clientv3.Config{
+			Endpoints: s.endpoints, TLS: secure, Username: s.username, Password: s.password, Logger: zap.NewNop(), Context: ctx,
+			DialTimeout:     c.attempt, // without one it waits for ever
+			MaxUnaryRetries: 1,         // it is for us to repeat
+		})
+		if err == nil || !mayHelpToRepeat(err) {
+			return c, c.explain(err)
+		}
+		if err := c.wait(limited, err); err != nil {
+			return nil, err
+		}
 	}
-	return &cluster{Client: client, endpoints: s.endpoints, time: s.timeout, attempt: s.timeout / 4}, nil
 }
 
 // transaction is one that can be done twice: its answer may get lost.

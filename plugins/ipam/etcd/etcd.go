@@ -43,12 +43,18 @@ func open(ctx context.Context, r *plugin.Request) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := dial(s)
+	now := time.Now().UTC()
+	c, err := dial(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{s, c, notesOf(r), r, newSpace(s.prefix, r.Network), r.Network, time.Now().UTC()}
+	p := &pool{s, c, notesOf(r), r, newSpace(s.prefix, r.Network), r.Network, now}
 	return p, p.keepName(ctx)
+}
+
+// limit ends a call when its time is over.
+func (p *pool) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, p.now.Add(p.timeout))
 }
 
 func (p *pool) close() { _ = p.Close() }
@@ -76,7 +82,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 		return nil, err
 	}
 	defer p.close()
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := p.limit(ctx)
 	defer end()
 	addresses, err := p.add(ctx, r, c.Pools)
 	if err != nil {
@@ -178,7 +184,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 		return nil
 	}
 	defer p.close()
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := p.limit(ctx)
 	defer end()
 	if err := p.finish(ctx, r.Key, isOpen || has.Unsure, isNoted); err != nil {
 		r.WarnOf(err)
@@ -199,7 +205,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	defer p.close()
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := p.limit(ctx)
 	defer end()
 	o := p.owner(r.Key)
 	t := transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}}
@@ -242,12 +248,14 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if _, err := c.DNS(); err != nil {
 		return err
 	}
+	ctx, end := context.WithTimeout(ctx, 4*time.Second) // a STATUS has 5
+	defer end()
 	p, err := open(ctx, r)
 	if err != nil {
-		return err
+		return plugin.Unavailable(err)
 	}
 	defer p.close()
-	ctx, end := context.WithTimeout(ctx, min(p.timeout, 4*time.Second)) // a STATUS has 5 seconds
+	ctx, end = p.limit(ctx)
 	defer end()
 	if err := state.Writable(p.dir); err != nil {
 		return plugin.Unavailable(p.failed(err))

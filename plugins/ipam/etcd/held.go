@@ -23,7 +23,7 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 		return nil, err
 	}
 	defer p.close()
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := p.limit(ctx)
 	defer end()
 	if _, err := p.findLease(ctx); err != nil { // what another machine of this name holds is not ours
 		return nil, err

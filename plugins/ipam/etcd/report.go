@@ -27,7 +27,7 @@ func Report(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
 		return nil, err
 	}
 	defer p.close()
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := p.limit(ctx)
 	defer end()
 	return p.report(ctx, c.Pools)
 }
