@@ -92,7 +92,7 @@ func newCluster(t testing.TB, o options) *cluster {
 // dial makes a client of all members, which is in the LAN.
 func (c *cluster) dial(t testing.TB, config clientv3.Config) *clientv3.Client {
 	t.Helper()
-	config.Logger, config.Endpoints = zap.NewNop(), c.endpoints()
+	config.Logger, config.Endpoints, config.DialKeepAliveTime, config.DialKeepAliveTimeout = zap.NewNop(), c.endpoints(), time.Second, 2*time.Second
 	config.DialOptions = []grpc.DialOption{grpc.WithContextDialer(func(ctx context.Context, address string) (conn netConn, err error) {
 		return c.center.DialContext(ctx, "tcp", address)
 	})}

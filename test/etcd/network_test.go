@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -150,7 +151,7 @@ func (c *cluster) held(t testing.TB, n network) holding {
 	root := prefix + "/" + n.name + "/"
 	var answer *clientv3.GetResponse
 	eventually(t, func() (err error) {
-		ctx, end := context.WithTimeout(context.Background(), timeout)
+		ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
 		defer end()
 		answer, err = c.client.Get(ctx, root, clientv3.WithPrefix())
 		return err
@@ -235,4 +236,13 @@ func (c *cluster) each(atOnce int, do func(h *host, worker int)) {
 	for range atOnce * len(c.hosts) {
 		<-done
 	}
+}
+
+func toJSON(t testing.TB, value any) string {
+	t.Helper()
+	text, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
 }

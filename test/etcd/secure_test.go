@@ -77,10 +77,15 @@ func (a *authority) install(t testing.TB, c *cluster) {
 		certificate, key := a.pair(t, h.address)
 		h.MustRun(t, "mkdir", "-p", "/run/tls")
 		for path, text := range map[string][]byte{certFile: certificate, keyFile: key, passwordFile: []byte("secret\n"),
-			caFile: pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})} {
+			caFile: a.text()} {
 			h.Feed(t, string(text), "sh", "-c", "cat >"+path)
 		}
 	}
+}
+
+// text is the authority's own certificate in PEM.
+func (a *authority) text() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: a.certificate.Raw})
 }
 
 func (a *authority) arguments() []string {
@@ -129,6 +134,7 @@ func TestSecure(t *testing.T) {
 	c.holds(t, n, holding{}.set(h, "web", got...))
 	h.must(t, "STATUS", "", n)
 	h.MustRun(t, "sh", "-c", "echo wrong >/run/tls/wrong")
+	h.Feed(t, string(newAuthority(t).text()), "sh", "-c", "cat >/run/tls/other")
 	for _, tt := range []struct {
 		name  string
 		n     network
@@ -140,12 +146,14 @@ func TestSecure(t *testing.T) {
 		{"no user", n.with("username", "").with("passwordFile", ""), 999, "etcd refuses"},
 		{"another prefix", n.with("prefix", "/other"), 999, "etcd refuses"},
 		{"no certificate", n.with("certFile", "").with("keyFile", ""), 11, "no member of the etcd cluster answers"},
-		{"another authority", n.with("caFile", certFile), 11, "no member of the etcd cluster answers"},
+		{"another authority", n.with("caFile", "/run/tls/other"), 11, "no member of the etcd cluster answers"},
 		{"no file", n.with("caFile", "/run/tls/none"), 7, "/run/tls/none"},
 		{"no password file", n.with("passwordFile", "/run/tls/none"), 7, "/run/tls/none"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			tt.n = tt.n.with("timeoutSeconds", 2)
+			if tt.code == 11 {
+				tt.n = tt.n.with("timeoutSeconds", 2)
+			}
 			h.refuses(t, "ADD", "other", tt.n, tt.code, tt.words)
 			t.Logf("%v", h.do(t, "STATUS", "", tt.n).Error)
 			h.must(t, "DEL", "other", tt.n)

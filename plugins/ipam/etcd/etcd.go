@@ -273,10 +273,13 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 
 // GC frees what attachments of this host hold that are not valid. It implements plugin.Collector.
 func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	if err := held.GC(ctx, r, p.Stores(r)...); err != nil {
+		return err // catching up would wait for etcd once more
+	}
 	of, err := open(ctx, r)
 	if err != nil {
 		return err
 	}
 	defer of.close()
-	return errors.Join(of.catchUp(ctx, 0), held.GC(ctx, r, p.Stores(r)...))
+	return of.catchUp(ctx, 0)
 }
