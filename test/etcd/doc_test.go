@@ -5,11 +5,8 @@ package etcd
 
 import (
 	"flag"
-	"os"
-	"strconv"
 	"testing"
 
-	"github.com/cnibox/cnibox/test/crash/tracer"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -18,15 +15,7 @@ var (
 	reportFlag = flag.String("report", "", "a file for the table of failures (TestFailures) or of times (BenchmarkAdd), in Markdown")
 )
 
-// atEnv has the number of the call at which the plugin in the arguments is to be killed.
-const atEnv = "ETCD_KILL_AT"
-
-func TestMain(m *testing.M) {
-	if at, err := strconv.Atoi(os.Getenv(atEnv)); err == nil {
-		os.Exit(tracer.Run(at, os.Args[1], os.Args[2:]...))
-	}
-	netlab.Main(m)
-}
+func TestMain(m *testing.M) { netlab.Main(m) }
 
 // long returns one of two numbers.
 func long(usual, ifLong int) int {

@@ -19,7 +19,7 @@ type fault struct {
 	name     string
 	usual    bool // is tried without -long too
 	isAlone  bool // the plugin reaches no majority
-	isFull   bool // the cluster takes nothing that needs room
+	isFull   bool // the cluster has no room for a host that is new
 	do, undo func(t testing.TB, c *cluster)
 }
 
@@ -158,6 +158,10 @@ func (f fault) try(t *testing.T, c *cluster, table *strings.Builder) {
 	} else {
 		want.set(h, "added", addressesOf(t, *added)...)
 	}
+	if f.isFull { // etcd does not count what is in a transaction of a transaction, such as an address
+		c.hosts[2].refuses(t, "ADD", "new", n, 11, "make room in etcd")
+		c.hosts[2].must(t, "DEL", "new", n)
+	}
 	f.undo(t, c)
 	if f.name != "one member's disk full" {
 		c.awaitHealth(t)
@@ -195,7 +199,7 @@ func (f fault) judge(t testing.TB, a answer) {
 	switch {
 	case f.isAlone && a.verb == "STATUS":
 		want = 50
-	case f.isAlone && a.verb != "DEL", f.isFull && a.verb == "ADD":
+	case f.isAlone && a.verb != "DEL":
 		want = 11
 	}
 	switch {

@@ -15,6 +15,15 @@ import (
 	"github.com/cnibox/cnibox/test/crash/tracer"
 )
 
+// atEnv has the number of the call at which the plugin in the arguments is to be killed.
+const atEnv = "ETCD_KILL_AT"
+
+func init() {
+	if at, err := strconv.Atoi(os.Getenv(atEnv)); err == nil {
+		os.Exit(tracer.Run(at, os.Args[1], os.Args[2:]...))
+	}
+}
+
 // TestKill kills the plugin at its calls that change something: on the host, or in etcd by what it sends. DEL then frees all, and of another
 // attachment nothing.
 func TestKill(t *testing.T) {

@@ -181,11 +181,16 @@ func (p *pool) search(ctx context.Context, o owner, from ranges.Pool, lease clie
 		return netip.Addr{}, p.refuseWanted(ctx, from)
 	}
 	for part := from; ; {
-		var err error
-		if part.Size() > tries || part.String() == from.String() {
+		isWhole := part.String() == from.String()
+		if isWhole || part.Size() > tries {
+			var err error
 			if part, err = p.roomy(ctx, part); err != nil {
 				return netip.Addr{}, err
 			}
+		}
+		if len(part.Ranges) == 0 && !isWhole { // others have filled it meanwhile
+			part = from
+			continue
 		}
 		if len(part.Ranges) == 0 {
 			return netip.Addr{}, plugin.CodeErrorf(types.ErrTryAgainLater, "`cnictl show networks` says which hosts have them; enlarge the range, or free what is not used",
