@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // Pool is the addresses that a network hands out from one range set.
@@ -19,7 +19,7 @@ type Pool struct {
 	Used   uint64 `json:"used"`
 	Gone   uint64 `json:"gone"` // of the used, those of attachments whose namespace is gone
 
-	pool lease.Pool
+	pool ranges.Pool
 }
 
 // Contains reports whether an address lies in the pool.
@@ -79,7 +79,7 @@ func (p *Pool) SizeText() string {
 
 // lender is an IPAM plugin that hands out addresses from pools.
 type lender interface {
-	Pools(config *conf.Object) ([]lease.Pool, error)
+	Pools(config *conf.Object) ([]ranges.Pool, error)
 }
 
 // readPools asks the network's IPAM plugins what they hand out. What a configuration says that can't be used is status' and the linter's to say.
@@ -97,7 +97,7 @@ func (w *Network) readPools(all plugin.Table) {
 	}
 }
 
-func poolsOf(config *conf.Object, all plugin.Table) []lease.Pool {
+func poolsOf(config *conf.Object, all plugin.Table) []ranges.Pool {
 	kind := ""
 	config.Object("ipam").String("type", &kind)
 	row := all.Find(kind)

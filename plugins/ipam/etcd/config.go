@@ -1,0 +1,197 @@
+package etcd
+
+import (
+	"crypto/tls"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"go.etcd.io/etcd/client/pkg/v3/transport"
+
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
+	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// config is the object ipam.
+type config struct {
+	*ranges.Config
+	settings
+}
+
+// settings say where the pool is, and who this host is there.
+type settings struct {
+	endpoints          []string
+	prefix             string
+	host               string
+	caFile             string
+	certFile, keyFile  string
+	username, password string
+	timeout            time.Duration // of a call
+	grace              time.Duration // for which a host keeps its addresses after it was last heard of
+	dataDir            string
+}
+
+const (
+	defaultPrefix  = "/cnibox"
+	defaultDataDir = "/var/lib/cni/etcd"
+
+	// The times in seconds.
+	defaultTimeout, leastTimeout, mostTimeout = 5, 1, 60
+	defaultGrace, leastGrace, mostGrace       = 7 * 24 * 3600, 5, 365 * 24 * 3600
+)
+
+// load reads the configuration without the addresses that the runtime asks for.
+func load(r *plugin.Request) (*config, error) {
+	own, err := ranges.Read(r)
+	if err != nil {
+		return nil, err
+	}
+	s, err := readSettings(r.Config.Object("ipam"))
+	if err == nil {
+		err = r.Config.Err()
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &config{own, *s}, nil
+}
+
+// readSettings reads what says where the pool is. It is all that DEL and GC need.
+func readSettings(ipam *conf.Object) (*settings, error) {
+	s := &settings{prefix: defaultPrefix, dataDir: defaultDataDir}
+	ipam.String("dataDir", &s.dataDir)
+	o := ipam.Object("etcd")
+	o.Strings("endpoints", &s.endpoints)
+	for _, text := range []struct {
+		key string
+		to  *string
+	}{{"prefix", &s.prefix}, {"host", &s.host}, {"caFile", &s.caFile}, {"certFile", &s.certFile}, {"keyFile", &s.keyFile}, {"username", &s.username}} {
+		o.String(text.key, text.to)
+	}
+	s.timeout = seconds(o, "timeoutSeconds", defaultTimeout, leastTimeout, mostTimeout)
+	s.grace = seconds(o, "graceSeconds", defaultGrace, leastGrace, mostGrace)
+	if len(s.endpoints) == 0 {
+		return nil, plugin.ConfigError(`add for example "endpoints": ["https://192.0.2.1:2379"] to ipam.etcd`, "key %q is missing", o.Path("endpoints"))
+	}
+	for _, e := range s.endpoints {
+		if u, err := url.Parse(e); err != nil || u.Host == "" || u.Port() == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Scheme != scheme(s.endpoints[0]) {
+			return nil, plugin.ConfigError("write each as http://ADDRESS:PORT, or each as https://ADDRESS:PORT", "key %q: %q is no endpoint, or not of the same kind as the first", o.Path("endpoints"), e)
+		}
+	}
+	if (s.certFile == "") != (s.keyFile == "") {
+		return nil, plugin.ConfigError("set both, or none", "keys %q and %q belong together", o.Path("certFile"), o.Path("keyFile"))
+	}
+	if !filepath.IsAbs(s.prefix) || filepath.Clean(s.prefix) != s.prefix || s.prefix == "/" {
+		return nil, plugin.ConfigError("set it to a path such as "+defaultPrefix, "key %q: %q is no prefix", o.Path("prefix"), s.prefix)
+	}
+	if !filepath.IsAbs(s.dataDir) {
+		return nil, plugin.ConfigError("set it to an absolute path, such as "+defaultDataDir, "key %q: %q is no absolute path", ipam.Path("dataDir"), s.dataDir)
+	}
+	return s, s.readIdentity(o)
+}
+
+func scheme(endpoint string) string {
+	u, err := url.Parse(endpoint)
+	if err != nil {
+		return ""
+	}
+	return u.Scheme
+}
+
+// seconds reads a time. Where it is out of its bounds the default stands in.
+func seconds(o *conf.Object, key string, standard, least, most int) time.Duration {
+	n := standard
+	o.Int(key, &n)
+	if n < least || n > most {
+		o.Fail(key, "a number of seconds from "+time.Duration(least*int(time.Second)).String()+" to "+time.Duration(most*int(time.Second)).String(), "")
+		n = standard
+	}
+	return time.Duration(n) * time.Second
+}
+
+// readIdentity reads the name of this host, which is the kernel's unless one is set, and the password.
+func (s *settings) readIdentity(o *conf.Object) error {
+	if s.host == "" {
+		s.host, _ = os.Hostname()
+	}
+	if err := request.ValidateName(s.host); err != nil || s.host == "" || s.host == "localhost" {
+		return plugin.ConfigError("set it to a name that no other host has", "key %q: %q can't stand for this host among others", o.Path("host"), s.host)
+	}
+	file := ""
+	o.String("passwordFile", &file)
+	if file == "" {
+		return nil
+	}
+	text, err := state.Read(file)
+	if err != nil {
+		return plugin.ConfigError("correct the path", "key %q: %w", o.Path("passwordFile"), err)
+	}
+	s.password = string(trimmed(text))
+	return nil
+}
+
+// trimmed returns a text without the end of its line.
+func trimmed(text []byte) []byte {
+	for len(text) > 0 && (text[len(text)-1] == '\n' || text[len(text)-1] == '\r') {
+		text = text[:len(text)-1]
+	}
+	return text
+}
+
+// tls returns how to talk to endpoints of https, nil for those of http.
+func (s *settings) tls() (*tls.Config, error) {
+	if scheme(s.endpoints[0]) != "https" {
+		return nil, nil
+	}
+	c, err := transport.TLSInfo{TrustedCAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile}.ClientConfig()
+	if err != nil {
+		return nil, plugin.ConfigError("correct caFile, certFile and keyFile in ipam.etcd", "etcd: read the certificates: %w", err)
+	}
+	return c, nil
+}
+
+// Keys implements plugin.Configured.
+func (Plugin) Keys() keys.Set {
+	own := append(ranges.Keys(),
+		keys.Key{Name: "etcd", Type: keys.Object, Required: true, Keys: settingsKeys(), Doc: "Where the pool is."},
+		keys.Key{Name: "dataDir", Type: keys.String, Form: keys.Path, Default: "`" + defaultDataDir + "`",
+			Doc: "Where this host notes what it holds, in a directory for each network."})
+	return keys.Set{Own: own, Runtime: ranges.RuntimeKeys(), Args: ranges.ArgsKeys()}
+}
+
+// settingsKeys are those of the object "etcd".
+func settingsKeys() keys.Table {
+	return keys.Table{
+		{Name: "endpoints", Type: keys.Strings, Required: true,
+			Doc: "The members of the cluster, each as `https://ADDRESS:PORT` or each as `http://ADDRESS:PORT`."},
+		{Name: "prefix", Type: keys.String, Form: keys.Path, Default: "`" + defaultPrefix + "`",
+			Doc: "What the names of all keys in etcd begin with. Hosts that share a network have the same."},
+		{Name: "host", Type: keys.String, Default: "the host's name",
+			Doc: "What this host is called in etcd. No other host may have the name."},
+		{Name: "caFile", Type: keys.String, Form: keys.Path, Default: "the system's authorities",
+			Doc: "The certificates of the authority that has signed the members'."},
+		{Name: "certFile", Type: keys.String, Form: keys.Path, Default: "none", Doc: "This host's certificate, with `keyFile`."},
+		{Name: "keyFile", Type: keys.String, Form: keys.Path, Default: "none", Doc: "The key of the certificate in `certFile`."},
+		{Name: "username", Type: keys.String, Default: "none", Doc: "The user of etcd that this host is, with `passwordFile`."},
+		{Name: "passwordFile", Type: keys.String, Form: keys.Path, Default: "none", Doc: "A file with that user's password."},
+		{Name: "timeoutSeconds", Type: keys.Int, Range: &keys.Range{Min: leastTimeout, Max: mostTimeout}, Default: "5",
+			Doc: "For how long a call tries to reach etcd."},
+		{Name: "graceSeconds", Type: keys.Int, Range: &keys.Range{Min: leastGrace, Max: mostGrace}, Default: "604800, a week",
+			Doc: "After how long without a word from a host its addresses are free again. It has to be longer than any time for which a host can run on without reaching etcd."},
+	}
+}
+
+// Parse implements plugin.Configured.
+func (Plugin) Parse(r *plugin.Request) error {
+	c, err := load(r)
+	if err != nil {
+		return err
+	}
+	return c.ReadRequests(r)
+}
