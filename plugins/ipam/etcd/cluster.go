@@ -14,6 +14,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
 // cluster is a client of etcd.
@@ -27,19 +28,19 @@ type cluster struct {
 }
 
 // dial makes a client. Nothing is sent yet.
-func dial(s *settings) (*cluster, error) {
-	secure, err := s.tls()
+func dial(s *settings.Settings) (*cluster, error) {
+	secure, err := s.TLS()
 	if err != nil {
 		return nil, err
 	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: s.endpoints, TLS: secure, Username: s.username, Password: s.password, Logger: zap.NewNop(),
+		Endpoints: s.Endpoints, TLS: secure, Username: s.Username, Password: s.Password, Logger: zap.NewNop(),
 		MaxUnaryRetries: 1, // it is for us to repeat
 	})
 	if err != nil {
-		return nil, unreachable(s.endpoints, err)
+		return nil, unreachable(s.Endpoints, err)
 	}
-	return &cluster{Client: client, endpoints: s.endpoints, time: s.timeout, attempt: s.timeout / 4}, nil
+	return &cluster{Client: client, endpoints: s.Endpoints, time: s.Timeout, attempt: s.Timeout / 4}, nil
 }
 
 // transaction is one that can be done twice: its answer may get lost.

@@ -40,17 +40,17 @@ const settling = 30 * time.Second
 // finish frees what an attachment has, whose file in open is locked, and then removes its files. After an ADD whose answer may be lost the file
 // stays for a while, so that it is freed once more.
 func (p *pool) finish(ctx context.Context, k plugin.Key, isUncertain bool) error {
-	if err := state.Remove(p.heldFile(k)); err != nil {
-		return p.failed(err)
+	if err := state.Remove(p.HeldFile(k)); err != nil {
+		return p.Failed(err)
 	}
 	if err := p.freeAll(ctx, k); err != nil {
 		return err
 	}
-	file, err := os.Stat(p.openFile(k))
+	file, err := os.Stat(p.OpenFile(k))
 	if isUncertain && err == nil && time.Since(file.ModTime()).Abs() < settling {
 		return nil
 	}
-	return state.Remove(p.openFile(k))
+	return state.Remove(p.OpenFile(k))
 }
 
 // atOnce is how much of what is left open a call catches up on, so that it does not take long itself.
@@ -58,7 +58,7 @@ const atOnce = 16
 
 // catchUp frees what killed calls have left, and what could not be freed while etcd was not to be reached: the first of it, or all if most is 0.
 func (p *pool) catchUp(ctx context.Context, most int) error {
-	open, err := p.keys(p.network, "open")
+	open, err := p.Keys(p.network, "open")
 	if err != nil {
 		return err
 	}
@@ -67,7 +67,7 @@ func (p *pool) catchUp(ctx context.Context, most int) error {
 		if most > 0 && i == most || ctx.Err() != nil {
 			break
 		}
-		lock, err := state.Try(p.openFile(k)) // it must not be made anew: that it is gone says that all is well
+		lock, err := state.Try(p.OpenFile(k)) // it must not be made anew: that it is gone says that all is well
 		if lock != nil {
 			err = p.finish(ctx, k, true)
 			lock.Release()

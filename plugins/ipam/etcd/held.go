@@ -23,14 +23,14 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 		return nil, err
 	}
 	defer p.close()
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := context.WithTimeout(ctx, p.Timeout)
 	defer end()
-	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.host), clientv3.WithPrefix())}})
+	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix())}})
 	if err != nil {
 		return nil, err
 	}
 	for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
-		o, a, ok := p.space.parseHeld(p.host, string(kv.Key))
+		o, a, ok := p.space.parseHeld(p.Host, string(kv.Key))
 		if !ok {
 			continue
 		}
@@ -62,7 +62,7 @@ func (s store) Release(ctx context.Context, list []plugin.Held) error {
 }
 
 func (p *pool) release(ctx context.Context, k plugin.Key) error {
-	lock, _, err := p.claim(ctx, k)
+	lock, _, err := p.Claim(ctx, k)
 	if err != nil {
 		return err
 	}

@@ -12,12 +12,14 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
 // Import takes this host's leases of host-local in a directory into etcd. An attachment of which another host has an address there stays where it
 // is, and why is reported.
 func Import(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved, error) {
-	c, err := load(r)
+	c, err := settings.Load(r)
 	if err != nil {
 		return nil, err
 	}
@@ -121,26 +123,26 @@ func (p *pool) importOne(ctx context.Context, of *attachment, pools []ranges.Poo
 			return a.String() + " is in none of the network's ranges", nil
 		}
 	}
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := context.WithTimeout(ctx, p.Timeout)
 	defer end()
-	lock, isOpen, err := p.claim(ctx, of.key)
+	lock, isOpen, err := p.Claim(ctx, of.key)
 	if err != nil {
-		return "", p.failed(err)
+		return "", p.Failed(err)
 	}
 	defer lock.Release()
-	if _, known := p.readHeld(of.key); known && !isOpen {
-		return "it has addresses in etcd already", state.Remove(p.openFile(of.key))
+	if _, known := p.ReadHeld(of.key); known && !isOpen {
+		return "it has addresses in etcd already", state.Remove(p.OpenFile(of.key))
 	}
 	on, err := p.hostLease(ctx)
 	if err == nil {
-		err = p.writeHeld(of.key, heldNote{Addresses: of.addresses})
+		err = p.WriteHeld(of.key, notes.Held{Addresses: of.addresses})
 	}
 	if err != nil {
-		return "", p.failed(err)
+		return "", p.Failed(err)
 	}
 	lost, err := p.takeSome(ctx, []plugin.Key{of.key}, on)
 	if err != nil || len(lost) > 0 {
 		return strings.Join(lost[of.key], ", "), errors.Join(err, p.finish(ctx, of.key, p.lostAnswer))
 	}
-	return "", state.Remove(p.openFile(of.key))
+	return "", state.Remove(p.OpenFile(of.key))
 }

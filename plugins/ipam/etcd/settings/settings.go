@@ -1,4 +1,5 @@
-package etcd
+// Package settings is the configuration of the plugin etcd: what there is of it without the client of etcd, which is linked in cnibox-etcd only.
+package settings
 
 import (
 	"crypto/tls"
@@ -16,84 +17,73 @@ import (
 	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
 
-// config is the object ipam.
-type config struct {
-	*ranges.Config
-	settings
-}
+// Settings say where the pool is, and who this host is there.
+type Settings struct {
+	Endpoints          []string
+	Prefix             string
+	Host               string // "" is the host's name, until Identify
+	Username, Password string
+	Timeout            time.Duration // of a call
+	Grace              time.Duration // for which a host keeps its addresses after it was last heard of
 
-// settings say where the pool is, and who this host is there.
-type settings struct {
-	endpoints          []string
-	prefix             string
-	host               string
-	caFile             string
-	certFile, keyFile  string
-	username, password string
-	timeout            time.Duration // of a call
-	grace              time.Duration // for which a host keeps its addresses after it was last heard of
-	dataDir            string
+	caFile, certFile, keyFile, passwordFile string
 }
 
 const (
-	defaultPrefix  = "/cnibox"
-	defaultDataDir = "/var/lib/cni/etcd"
+	defaultPrefix = "/cnibox"
 
 	// The times in seconds.
 	defaultTimeout, leastTimeout, mostTimeout = 5, 1, 60
 	defaultGrace, leastGrace, mostGrace       = 7 * 24 * 3600, 5, 365 * 24 * 3600
 )
 
-// load reads the configuration without the addresses that the runtime asks for.
-func load(r *plugin.Request) (*config, error) {
+// Load reads the object ipam without the addresses that the runtime asks for.
+func Load(r *plugin.Request) (*ranges.Config, error) {
 	own, err := ranges.Read(r)
 	if err != nil {
 		return nil, err
 	}
-	s, err := readSettings(r.Config.Object("ipam"))
-	if err == nil {
+	if _, err = Read(r.Config.Object("ipam")); err == nil {
 		err = r.Config.Err()
 	}
-	if err != nil {
-		return nil, err
-	}
-	return &config{own, *s}, nil
+	return own, err
 }
 
-// readSettings reads what says where the pool is. It is all that DEL and GC need.
-func readSettings(ipam *conf.Object) (*settings, error) {
-	s := &settings{prefix: defaultPrefix, dataDir: defaultDataDir}
-	ipam.String("dataDir", &s.dataDir)
+// Read reads what says where the pool is. It is all that DEL and GC need.
+func Read(ipam *conf.Object) (*Settings, error) {
+	s, dataDir := &Settings{Prefix: defaultPrefix}, notes.DefaultDir
+	ipam.String("dataDir", &dataDir)
 	o := ipam.Object("etcd")
-	o.Strings("endpoints", &s.endpoints)
+	o.Strings("endpoints", &s.Endpoints)
 	for _, text := range []struct {
 		key string
 		to  *string
-	}{{"prefix", &s.prefix}, {"host", &s.host}, {"caFile", &s.caFile}, {"certFile", &s.certFile}, {"keyFile", &s.keyFile}, {"username", &s.username}} {
+	}{{"prefix", &s.Prefix}, {"host", &s.Host}, {"caFile", &s.caFile}, {"certFile", &s.certFile}, {"keyFile", &s.keyFile}, {"username", &s.Username}, {"passwordFile", &s.passwordFile}} {
 		o.String(text.key, text.to)
 	}
-	s.timeout = seconds(o, "timeoutSeconds", defaultTimeout, leastTimeout, mostTimeout)
-	s.grace = seconds(o, "graceSeconds", defaultGrace, leastGrace, mostGrace)
-	if len(s.endpoints) == 0 {
+	s.Timeout = seconds(o, "timeoutSeconds", defaultTimeout, leastTimeout, mostTimeout)
+	s.Grace = seconds(o, "graceSeconds", defaultGrace, leastGrace, mostGrace)
+	if len(s.Endpoints) == 0 {
 		return nil, plugin.ConfigError(`add for example "endpoints": ["https://192.0.2.1:2379"] to ipam.etcd`, "key %q is missing", o.Path("endpoints"))
 	}
-	for _, e := range s.endpoints {
-		if u, err := url.Parse(e); err != nil || u.Host == "" || u.Port() == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Scheme != scheme(s.endpoints[0]) {
+	for _, e := range s.Endpoints {
+		if u, err := url.Parse(e); err != nil || u.Host == "" || u.Port() == "" || !slices.Contains([]string{"http", "https"}, u.Scheme) || u.Scheme != scheme(s.Endpoints[0]) {
 			return nil, plugin.ConfigError("write each as http://ADDRESS:PORT, or each as https://ADDRESS:PORT", "key %q: %q is no endpoint, or not of the same kind as the first", o.Path("endpoints"), e)
 		}
 	}
 	if (s.certFile == "") != (s.keyFile == "") {
 		return nil, plugin.ConfigError("set both, or none", "keys %q and %q belong together", o.Path("certFile"), o.Path("keyFile"))
 	}
-	if !filepath.IsAbs(s.prefix) || filepath.Clean(s.prefix) != s.prefix || s.prefix == "/" {
-		return nil, plugin.ConfigError("set it to a path such as "+defaultPrefix, "key %q: %q is no prefix", o.Path("prefix"), s.prefix)
+	if !filepath.IsAbs(s.Prefix) || filepath.Clean(s.Prefix) != s.Prefix || s.Prefix == "/" {
+		return nil, plugin.ConfigError("set it to a path such as "+defaultPrefix, "key %q: %q is no prefix", o.Path("prefix"), s.Prefix)
 	}
-	if !filepath.IsAbs(s.dataDir) {
-		return nil, plugin.ConfigError("set it to an absolute path, such as "+defaultDataDir, "key %q: %q is no absolute path", ipam.Path("dataDir"), s.dataDir)
+	if !filepath.IsAbs(dataDir) {
+		return nil, plugin.ConfigError("set it to an absolute path, such as "+notes.DefaultDir, "key %q: %q is no absolute path", ipam.Path("dataDir"), dataDir)
 	}
-	return s, s.readIdentity(o)
+	return s, nil
 }
 
 func scheme(endpoint string) string {
@@ -115,24 +105,22 @@ func seconds(o *conf.Object, key string, standard, least, most int) time.Duratio
 	return time.Duration(n) * time.Second
 }
 
-// readIdentity reads the name of this host, which is the kernel's unless one is set, and the password.
-func (s *settings) readIdentity(o *conf.Object) error {
-	if s.host == "" {
-		s.host, _ = os.Hostname()
+// Identify completes settings by what is on this host: its name, which is the kernel's unless one is set, and the password.
+func (s *Settings) Identify() error {
+	if s.Host == "" {
+		s.Host, _ = os.Hostname()
 	}
-	if err := request.ValidateName(s.host); err != nil || s.host == "" || s.host == "localhost" {
-		return plugin.ConfigError("set it to a name that no other host has", "key %q: %q can't stand for this host among others", o.Path("host"), s.host)
+	if err := request.ValidateName(s.Host); err != nil || s.Host == "" || s.Host == "localhost" {
+		return plugin.ConfigError("set it to a name that no other host has", "key \"ipam.etcd.host\": %q can't stand for this host among others", s.Host)
 	}
-	file := ""
-	o.String("passwordFile", &file)
-	if file == "" {
+	if s.passwordFile == "" {
 		return nil
 	}
-	text, err := state.Read(file)
+	text, err := state.Read(s.passwordFile)
 	if err != nil {
-		return plugin.ConfigError("correct the path", "key %q: %w", o.Path("passwordFile"), err)
+		return plugin.ConfigError("correct the path", "key \"ipam.etcd.passwordFile\": %w", err)
 	}
-	s.password = string(trimmed(text))
+	s.Password = string(trimmed(text))
 	return nil
 }
 
@@ -144,9 +132,9 @@ func trimmed(text []byte) []byte {
 	return text
 }
 
-// tls returns how to talk to endpoints of https, nil for those of http.
-func (s *settings) tls() (*tls.Config, error) {
-	if scheme(s.endpoints[0]) != "https" {
+// TLS returns how to talk to endpoints of https, nil for those of http.
+func (s *Settings) TLS() (*tls.Config, error) {
+	if scheme(s.Endpoints[0]) != "https" {
 		return nil, nil
 	}
 	c, err := transport.TLSInfo{TrustedCAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile}.ClientConfig()
@@ -156,11 +144,22 @@ func (s *settings) tls() (*tls.Config, error) {
 	return c, nil
 }
 
+// Configuration is the part of the plugin that says what it reads.
+type Configuration struct{}
+
+// Row is the plugin's row in a table.
+func Row(p plugin.Plugin) plugin.Descriptor {
+	return plugin.Descriptor{
+		Name: "etcd", Kind: plugin.IPAM, Plugin: p, ChecksWithoutResult: true, AddressesUniqueToNode: true,
+		Summary: "hand out addresses that several hosts share, kept in an etcd cluster",
+	}
+}
+
 // Keys implements plugin.Configured.
-func (Plugin) Keys() keys.Set {
+func (Configuration) Keys() keys.Set {
 	own := append(ranges.Keys(),
 		keys.Key{Name: "etcd", Type: keys.Object, Required: true, Keys: settingsKeys(), Doc: "Where the pool is."},
-		keys.Key{Name: "dataDir", Type: keys.String, Form: keys.Path, Default: "`" + defaultDataDir + "`",
+		keys.Key{Name: "dataDir", Type: keys.String, Form: keys.Path, Default: "`" + notes.DefaultDir + "`",
 			Doc: "Where this host notes what it holds, in a directory for each network."})
 	return keys.Set{Own: own, Runtime: ranges.RuntimeKeys(), Args: ranges.ArgsKeys()}
 }
@@ -188,10 +187,19 @@ func settingsKeys() keys.Table {
 }
 
 // Parse implements plugin.Configured.
-func (Plugin) Parse(r *plugin.Request) error {
-	c, err := load(r)
+func (Configuration) Parse(r *plugin.Request) error {
+	c, err := Load(r)
 	if err != nil {
 		return err
 	}
 	return c.ReadRequests(r)
+}
+
+// Pools returns what a configuration hands out addresses from.
+func (Configuration) Pools(config *conf.Object) ([]ranges.Pool, error) {
+	c, err := ranges.Read(&plugin.Request{Command: plugin.Status, Config: config, Version: plugin.CurrentVersion})
+	if err != nil {
+		return nil, err
+	}
+	return c.Pools, nil
 }
