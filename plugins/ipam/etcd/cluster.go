@@ -2,12 +2,14 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
@@ -29,18 +31,30 @@ type cluster struct {
 
 // dial makes a client. Nothing is sent yet.
 func dial(s *settings.Settings) (*cluster, error) {
-	secure, err := s.TLS()
+	how, err := secure(s)
 	if err != nil {
 		return nil, err
 	}
 	client, err := clientv3.New(clientv3.Config{
-		Endpoints: s.Endpoints, TLS: secure, Username: s.Username, Password: s.Password, Logger: zap.NewNop(),
+		Endpoints: s.Endpoints, TLS: how, Username: s.Username, Password: s.Password, Logger: zap.NewNop(),
 		MaxUnaryRetries: 1, // it is for us to repeat
 	})
 	if err != nil {
 		return nil, unreachable(s.Endpoints, err)
 	}
 	return &cluster{Client: client, endpoints: s.Endpoints, time: s.Timeout, attempt: s.Timeout / 4}, nil
+}
+
+// secure returns how to talk to endpoints of https, nil for those of http.
+func secure(s *settings.Settings) (*tls.Config, error) {
+	if !s.IsSecure() {
+		return nil, nil
+	}
+	c, err := transport.TLSInfo{TrustedCAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}.ClientConfig()
+	if err != nil {
+		return nil, plugin.ConfigError("correct caFile, certFile and keyFile in ipam.etcd", "etcd: read the certificates: %w", err)
+	}
+	return c, nil
 }
 
 // transaction is one that can be done twice: its answer may get lost.

@@ -2,14 +2,11 @@
 package settings
 
 import (
-	"crypto/tls"
 	"net/url"
 	"os"
 	"path/filepath"
 	"slices"
 	"time"
-
-	"go.etcd.io/etcd/client/pkg/v3/transport"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
@@ -29,7 +26,9 @@ type Settings struct {
 	Timeout            time.Duration // of a call
 	Grace              time.Duration // for which a host keeps its addresses after it was last heard of
 
-	caFile, certFile, keyFile, passwordFile string
+	CAFile, CertFile, KeyFile string // of TLS
+
+	passwordFile string
 }
 
 const (
@@ -61,7 +60,7 @@ func Read(ipam *conf.Object) (*Settings, error) {
 	for _, text := range []struct {
 		key string
 		to  *string
-	}{{"prefix", &s.Prefix}, {"host", &s.Host}, {"caFile", &s.caFile}, {"certFile", &s.certFile}, {"keyFile", &s.keyFile}, {"username", &s.Username}, {"passwordFile", &s.passwordFile}} {
+	}{{"prefix", &s.Prefix}, {"host", &s.Host}, {"caFile", &s.CAFile}, {"certFile", &s.CertFile}, {"keyFile", &s.KeyFile}, {"username", &s.Username}, {"passwordFile", &s.passwordFile}} {
 		o.String(text.key, text.to)
 	}
 	s.Timeout = seconds(o, "timeoutSeconds", defaultTimeout, leastTimeout, mostTimeout)
@@ -74,7 +73,7 @@ func Read(ipam *conf.Object) (*Settings, error) {
 			return nil, plugin.ConfigError("write each as http://ADDRESS:PORT, or each as https://ADDRESS:PORT", "key %q: %q is no endpoint, or not of the same kind as the first", o.Path("endpoints"), e)
 		}
 	}
-	if (s.certFile == "") != (s.keyFile == "") {
+	if (s.CertFile == "") != (s.KeyFile == "") {
 		return nil, plugin.ConfigError("set both, or none", "keys %q and %q belong together", o.Path("certFile"), o.Path("keyFile"))
 	}
 	if !filepath.IsAbs(s.Prefix) || filepath.Clean(s.Prefix) != s.Prefix || s.Prefix == "/" {
@@ -85,6 +84,9 @@ func Read(ipam *conf.Object) (*Settings, error) {
 	}
 	return s, nil
 }
+
+// IsSecure reports whether the endpoints are of https.
+func (s *Settings) IsSecure() bool { return scheme(s.Endpoints[0]) == "https" }
 
 func scheme(endpoint string) string {
 	u, err := url.Parse(endpoint)
@@ -130,18 +132,6 @@ func trimmed(text []byte) []byte {
 		text = text[:len(text)-1]
 	}
 	return text
-}
-
-// TLS returns how to talk to endpoints of https, nil for those of http.
-func (s *Settings) TLS() (*tls.Config, error) {
-	if scheme(s.Endpoints[0]) != "https" {
-		return nil, nil
-	}
-	c, err := transport.TLSInfo{TrustedCAFile: s.caFile, CertFile: s.certFile, KeyFile: s.keyFile}.ClientConfig()
-	if err != nil {
-		return nil, plugin.ConfigError("correct caFile, certFile and keyFile in ipam.etcd", "etcd: read the certificates: %w", err)
-	}
-	return c, nil
 }
 
 // Configuration is the part of the plugin that says what it reads.
