@@ -20,9 +20,10 @@ FUZZTIME := 10s
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-build: ## build bin/cnibox and bin/cnictl
+build: ## build bin/cnibox, bin/cnibox-etcd and bin/cnictl
 	@mkdir -p $(BIN)
 	$(GOBUILD) -o $(BIN)/cnibox ./cmd/cnibox
+	$(GOBUILD) -o $(BIN)/cnibox-etcd ./cmd/cnibox-etcd
 	$(GOBUILD) -o $(BIN)/cnictl ./cmd/cnictl
 
 setup: ## install what demo and tests need (Debian packages)

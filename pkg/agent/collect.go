@@ -59,7 +59,7 @@ func (a *Agent) collectForEver(ctx context.Context) {
 
 // collect removes what has been gone for the grace, and returns when to look again.
 func (a *Agent) collect(ctx context.Context) (next time.Time) {
-	o := collect.Options{Options: a.Options.Options, Runtimes: a.Runtimes, BinDirs: a.BinDirs, Exec: a.Exec}
+	o := collect.Options{Options: a.Options.Options, Runtimes: a.Runtimes, Exec: a.Exec}
 	r := collect.Plan(ctx, node.Read(ctx, o.Options), o)
 	now := time.Now()
 	next = now.Add(a.Every)

@@ -3,21 +3,9 @@
 package etcdpool
 
 import (
-	"context"
-	"encoding/json"
 	"net/netip"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"time"
-
-	"github.com/cnibox/cnibox/pkg/delegate"
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
-
-// Program is what the file is called that is run.
-const Program = "etcd"
 
 // The verbs of cnibox-etcd besides those of CNI.
 const (
@@ -75,32 +63,4 @@ type Moved struct {
 type Left struct {
 	Held
 	Why string `json:"why"`
-}
-
-// Find returns the program in directories of plugins.
-func Find(dirs []string) (string, error) {
-	for _, dir := range dirs {
-		path := filepath.Join(dir, Program)
-		if file, err := os.Stat(path); err == nil && file.Mode().IsRegular() {
-			return path, nil
-		}
-	}
-	return "", plugin.Errorf("`cnictl install` puts it there if cnibox-etcd lies beside cnibox", "the plugin %s is not in %s", Program, strings.Join(dirs, ":"))
-}
-
-// Ask runs the program in one of some directories with a verb and a network's configuration, and reads its answer.
-func Ask(ctx context.Context, dirs []string, config []byte, answer any, verb string, args ...string) error {
-	path, err := Find(dirs)
-	if err != nil {
-		return err
-	}
-	own := slices.DeleteFunc(os.Environ(), func(v string) bool { return strings.HasPrefix(v, "CNI_COMMAND=") }) // it would be a plugin
-	printed, _, err := delegate.Execute(ctx, path, own, config, append([]string{verb}, args...)...)
-	if err != nil {
-		return err
-	}
-	if err := json.Unmarshal(printed, answer); err != nil {
-		return plugin.Errorf("install cnibox and cnibox-etcd of one version", "%s %s: its answer can't be read: %w", path, verb, err)
-	}
-	return nil
 }

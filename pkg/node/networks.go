@@ -21,6 +21,8 @@ type Network struct {
 	Gone        int      `json:"gone"` // of the attachments, those whose namespace is gone
 	Addresses   int      `json:"addresses"`
 
+	Shared *Shared `json:"shared,omitempty"` // if its addresses are in etcd, and that was asked
+
 	List *libcni.NetworkConfigList `json:"-"` // nil if only attachments name it
 }
 

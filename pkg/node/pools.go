@@ -19,6 +19,8 @@ type Pool struct {
 	Used   uint64 `json:"used"`
 	Gone   uint64 `json:"gone"` // of the used, those of attachments whose namespace is gone
 
+	By map[string]int `json:"by,omitempty"` // of the used, how many each host has, if hosts share the pool
+
 	pool ranges.Pool
 }
 
