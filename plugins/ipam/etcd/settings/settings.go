@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/request"
@@ -79,6 +78,11 @@ func Read(ipam *conf.Object) (*Settings, error) {
 	if !filepath.IsAbs(s.Prefix) || filepath.Clean(s.Prefix) != s.Prefix || s.Prefix == "/" {
 		return nil, plugin.ConfigError("set it to a path such as "+defaultPrefix, "key %q: %q is no prefix", o.Path("prefix"), s.Prefix)
 	}
+	for key, path := range map[string]string{"caFile": s.CAFile, "certFile": s.CertFile, "keyFile": s.KeyFile, "passwordFile": s.passwordFile} {
+		if path != "" && !filepath.IsAbs(path) {
+			return nil, plugin.ConfigError("set it to an absolute path", "key %q: %q is no absolute path", o.Path(key), path)
+		}
+	}
 	if !filepath.IsAbs(dataDir) {
 		return nil, plugin.ConfigError("set it to an absolute path, such as "+notes.DefaultDir, "key %q: %q is no absolute path", ipam.Path("dataDir"), dataDir)
 	}
@@ -142,37 +146,6 @@ func Row(p plugin.Plugin) plugin.Descriptor {
 	return plugin.Descriptor{
 		Name: "etcd", Kind: plugin.IPAM, Plugin: p, ChecksWithoutResult: true, AddressesUniqueToNode: true,
 		Summary: "hand out addresses that several hosts share, kept in an etcd cluster",
-	}
-}
-
-// Keys implements plugin.Configured.
-func (Configuration) Keys() keys.Set {
-	own := append(ranges.Keys(),
-		keys.Key{Name: "etcd", Type: keys.Object, Required: true, Keys: settingsKeys(), Doc: "Where the pool is."},
-		keys.Key{Name: "dataDir", Type: keys.String, Form: keys.Path, Default: "`" + notes.DefaultDir + "`",
-			Doc: "Where this host notes what it holds, in a directory for each network."})
-	return keys.Set{Own: own, Runtime: ranges.RuntimeKeys(), Args: ranges.ArgsKeys()}
-}
-
-// settingsKeys are those of the object "etcd".
-func settingsKeys() keys.Table {
-	return keys.Table{
-		{Name: "endpoints", Type: keys.Strings, Required: true,
-			Doc: "The members of the cluster, each as `https://ADDRESS:PORT` or each as `http://ADDRESS:PORT`."},
-		{Name: "prefix", Type: keys.String, Form: keys.Path, Default: "`" + defaultPrefix + "`",
-			Doc: "What the names of all keys in etcd begin with. Hosts that share a network have the same."},
-		{Name: "host", Type: keys.String, Default: "the host's name",
-			Doc: "What this host is called in etcd. No other host may have the name."},
-		{Name: "caFile", Type: keys.String, Form: keys.Path, Default: "the system's authorities",
-			Doc: "The certificates of the authority that has signed the members'."},
-		{Name: "certFile", Type: keys.String, Form: keys.Path, Default: "none", Doc: "This host's certificate, with `keyFile`."},
-		{Name: "keyFile", Type: keys.String, Form: keys.Path, Default: "none", Doc: "The key of the certificate in `certFile`."},
-		{Name: "username", Type: keys.String, Default: "none", Doc: "The user of etcd that this host is, with `passwordFile`."},
-		{Name: "passwordFile", Type: keys.String, Form: keys.Path, Default: "none", Doc: "A file with that user's password."},
-		{Name: "timeoutSeconds", Type: keys.Int, Range: &keys.Range{Min: leastTimeout, Max: mostTimeout}, Default: "5",
-			Doc: "For how long a call tries to reach etcd."},
-		{Name: "graceSeconds", Type: keys.Int, Range: &keys.Range{Min: leastGrace, Max: mostGrace}, Default: "604800, a week",
-			Doc: "After how long without a word from a host its addresses are free again. It has to be longer than any time for which a host can run on without reaching etcd."},
 	}
 }
 
