@@ -60,6 +60,7 @@ type Agent struct {
 	patience patience
 	said     said
 	gone     gone
+	kept     kept
 	api      *contivAPI     // nil if it is not served
 	work     sync.WaitGroup // what is under way
 }

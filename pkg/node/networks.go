@@ -53,6 +53,15 @@ func newNetwork(list *libcni.NetworkConfigList, file string) *Network {
 	return w
 }
 
+// LoadFile reads a network's file.
+func LoadFile(path string) (*Network, error) {
+	list, err := loadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s can't be used: %w", path, err)
+	}
+	return newNetwork(list, path), nil
+}
+
 func loadFile(path string) (*libcni.NetworkConfigList, error) {
 	if file, err := os.Stat(path); err != nil {
 		return nil, err

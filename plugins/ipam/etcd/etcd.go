@@ -114,7 +114,7 @@ func (p *pool) add(ctx context.Context, r *plugin.Request, pools []ranges.Pool) 
 		addresses, err = p.takeOnLease(ctx, r.Key, pools)
 	}
 	if err == nil {
-		err = p.WriteHeld(r.Key, notes.Held{Addresses: addresses})
+		err = p.WriteHeld(r.Key, notes.Held{Addresses: addresses, Since: p.now})
 	}
 	if err == nil {
 		err = state.Remove(p.OpenFile(r.Key))

@@ -38,10 +38,7 @@ func (s store) Held(context.Context, string) (list []plugin.Held, err error) {
 	held, err := s.notes.Keys(s.network.Name, "held")
 	for _, k := range held {
 		has, _ := s.notes.ReadHeld(k)
-		h := plugin.Held{Key: k}
-		if file, err := os.Stat(s.notes.HeldFile(k)); err == nil {
-			h.Since = file.ModTime()
-		}
+		h := plugin.Held{Key: k, Since: has.Since}
 		for _, a := range has.Addresses {
 			h.What, h.Own = "address "+a.String(), etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName, Address: a, Lost: lostOf(has, a.String())}
 			list = append(list, h)

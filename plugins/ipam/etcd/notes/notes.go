@@ -83,6 +83,7 @@ func (n Dir) Claim(ctx context.Context, k plugin.Key) (lock *state.Lock, isOpen 
 // Held is the content of a file in held.
 type Held struct {
 	Addresses []netip.Addr `json:"addresses"`
+	Since     time.Time    `json:"since"`
 	Lost      []string     `json:"lost,omitempty"` // which of them another host has by now, for people
 }
 
