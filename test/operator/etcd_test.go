@@ -3,8 +3,6 @@ package operator
 import (
 	"fmt"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -24,14 +22,14 @@ var (
 // shared is a node with etcd.
 type shared struct {
 	*operator
-	etcd *exec.Cmd
+	etcd *netlab.Etcd
 }
 
 // newShared returns a node whose network demo has a configuration, and etcd on it.
 func newShared(t *testing.T, network string) *shared {
 	t.Helper()
 	s := &shared{operator: newOperator(t)}
-	s.host.InstallPlugin(t, "etcd", filepath.Join(filepath.Dir(netlab.Cnibox(t)), "cnibox-etcd"))
+	s.host.InstallPlugins(t, "etcd")
 	s.host.Feed(t, network, "sh", "-c", "cat >/etc/cni/net.d/10-demo.conflist")
 	s.startEtcd()
 	return s
@@ -39,18 +37,12 @@ func newShared(t *testing.T, network string) *shared {
 
 func (s *shared) startEtcd() {
 	s.Helper()
-	s.etcd = s.host.Command("etcd", "--name", "etcd", "--data-dir", "/run/etcd", "--log-level", "error", "--listen-client-urls", endpoint, "--advertise-client-urls", endpoint,
-		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380", "--initial-cluster", "etcd=http://127.0.0.1:2380")
-	s.host.Background(s, s.etcd)
-	s.host.MustRun(s, "sh", "-ec", `for i in $(seq 300); do etcdctl --endpoints `+endpoint+` endpoint health >/dev/null 2>&1 && exit; sleep 0.1; done; exit 1`)
+	s.etcd = s.host.ServeEtcd(s, "127.0.0.1")
 }
 
 func (s *shared) stopEtcd() {
 	s.Helper()
-	if err := s.etcd.Process.Signal(syscall.SIGKILL); err != nil {
-		s.Fatal(err)
-	}
-	s.host.MustRun(s, "sh", "-ec", `for i in $(seq 300); do etcdctl --endpoints `+endpoint+` --command-timeout 1s endpoint health >/dev/null 2>&1 || exit 0; sleep 0.1; done; exit 1`)
+	s.etcd.Stop(s)
 }
 
 // inEtcd lists the keys of attachments in etcd.
