@@ -8,16 +8,14 @@ import (
 	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
 const help = `The CNI plugin that hands out addresses which several hosts share, from an
 etcd cluster. Networks call it by ipam.type "etcd". cnictl asks it, with a
 verb and a configuration on standard input: list, keep, import and export.`
 
-var row = plugin.Descriptor{
-	Name: "etcd", Kind: plugin.IPAM, Plugin: etcd.Plugin{}, ChecksWithoutResult: true, AddressesUniqueToNode: true,
-	Summary: "hand out addresses that several hosts share, kept in an etcd cluster",
-}
+var row = settings.Row(etcd.Plugin{})
 
 func main() {
 	if len(os.Args) > 1 && os.Getenv("CNI_COMMAND") == "" {

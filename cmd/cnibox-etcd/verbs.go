@@ -22,6 +22,7 @@ import (
 type options struct {
 	leases  string // the directory of host-local's leases
 	results string // that of libcni's results
+	isCopy  bool   // what is moved stays where it was, too
 }
 
 // verbs are what cnictl asks for. Each returns its report.
@@ -34,10 +35,10 @@ var verbs = map[string]func(context.Context, *plugin.Request, options) (any, err
 		return etcd.Report(ctx, r)
 	},
 	etcdpool.Import: func(ctx context.Context, r *plugin.Request, o options) (any, error) {
-		return etcd.Import(ctx, r, o.leases)
+		return etcd.Import(ctx, r, o.leases, o.isCopy)
 	},
 	etcdpool.Export: func(ctx context.Context, r *plugin.Request, o options) (any, error) {
-		return etcd.Export(ctx, r, o.leases)
+		return etcd.Export(ctx, r, o.leases, o.isCopy)
 	},
 }
 
@@ -46,6 +47,7 @@ func answer(verb func(context.Context, *plugin.Request, options) (any, error), a
 	flags, o := flag.NewFlagSet("cnibox-etcd", flag.ExitOnError), options{}
 	flags.StringVar(&o.leases, "leases", lease.DefaultDir, "the directory of host-local's leases")
 	flags.StringVar(&o.results, "results", "/var/lib/cni/results", "the directory of libcni's results")
+	flags.BoolVar(&o.isCopy, "copy", false, "leave what is moved where it was, too, until it is moved once more")
 	_ = flags.Parse(args)
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGINT, syscall.SIGTERM)
 	defer stop()

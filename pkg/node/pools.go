@@ -19,6 +19,8 @@ type Pool struct {
 	Used   uint64 `json:"used"`
 	Gone   uint64 `json:"gone"` // of the used, those of attachments whose namespace is gone
 
+	By map[string]int `json:"by,omitempty"` // of the used, how many each host has, if hosts share the pool
+
 	pool ranges.Pool
 }
 
@@ -84,17 +86,21 @@ type lender interface {
 
 // readPools asks the network's IPAM plugins what they hand out. What a configuration says that can't be used is status' and the linter's to say.
 func (w *Network) readPools(all plugin.Table) {
-	for _, p := range w.List.Plugins {
-		config, err := conf.Parse(p.Bytes)
-		if err != nil {
-			continue
-		}
-		for _, o := range objectsIn(config.Lenient()) {
-			for _, pool := range poolsOf(o, all) {
-				w.Pools = append(w.Pools, &Pool{Subnet: pool.Ranges[0].Subnet.String(), Range: pool.String(), Size: pool.Size(), pool: pool})
-			}
+	for _, o := range w.Configs() {
+		for _, pool := range poolsOf(o, all) {
+			w.Pools = append(w.Pools, &Pool{Subnet: pool.Ranges[0].Subnet.String(), Range: pool.String(), Size: pool.Size(), pool: pool})
 		}
 	}
+}
+
+// Configs returns the configurations of the plugins in the network's file, and all objects inside of them.
+func (w *Network) Configs() (list []*conf.Object) {
+	for _, p := range w.List.Plugins {
+		if config, err := conf.Parse(p.Bytes); err == nil {
+			list = append(list, objectsIn(config.Lenient())...)
+		}
+	}
+	return list
 }
 
 func poolsOf(config *conf.Object, all plugin.Table) []ranges.Pool {

@@ -56,7 +56,7 @@ func newCluster(t testing.TB, o options) *cluster {
 	for i := range 3 {
 		h := &host{Host: netlab.NewHost(t), cluster: c, index: i, name: fmt.Sprint("node", i+1), address: fmt.Sprint("172.31.8.", i+1)}
 		h.InstallPlugins(t, "macvlan", "host-local")
-		h.InstallPlugin(t, "etcd", netlab.Etcd(t))
+		h.InstallPlugins(t, "etcd")
 		c.center.MustRun(t, "ip", "link", "add", h.name, "master", "switch0", "type", "veth", "peer", "name", "eth0", "netns", h.NetnsPath())
 		c.center.MustRun(t, "ip", "link", "set", h.name, "up")
 		h.MustRun(t, "ip", "address", "add", h.address+"/24", "dev", "eth0")

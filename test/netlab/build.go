@@ -41,12 +41,6 @@ func Cnictl(t testing.TB) string {
 	return filepath.Join(provided(t, "programs", binaries), "cnictl")
 }
 
-// Etcd returns the path of the IPAM plugin etcd under test, as Cnibox does.
-func Etcd(t testing.TB) string {
-	t.Helper()
-	return filepath.Join(provided(t, "programs", binaries), "cnibox-etcd")
-}
-
 // Reference returns the directory with the reference plugins that test/reference/go.mod lists, in its version. They are
 // built once per machine and version, into the user's cache directory.
 func Reference(t testing.TB) string {

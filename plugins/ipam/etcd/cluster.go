@@ -2,18 +2,21 @@ package etcd
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"strings"
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	"go.etcd.io/etcd/client/pkg/v3/transport"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.uber.org/zap"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
 // cluster is a client of etcd.
@@ -27,17 +30,17 @@ type cluster struct {
 }
 
 // dial makes a client. Nothing is sent yet, unless there is a user, whose password is sent.
-func dial(ctx context.Context, s *settings) (*cluster, error) {
-	secure, err := s.tls()
+func dial(ctx context.Context, s *settings.Settings) (*cluster, error) {
+	how, err := secure(s)
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{endpoints: s.endpoints, time: s.timeout, attempt: s.timeout / 4}
+	c := &cluster{endpoints: s.Endpoints, time: s.Timeout, attempt: s.Timeout / 4}
 	limited, end := context.WithTimeout(ctx, c.time)
 	defer end()
 	for {
 		c.Client, err = clientv3.New(clientv3.Config{
-			Endpoints: s.endpoints, TLS: secure, Username: s.username, Password: s.password, Logger: zap.NewNop(), Context: ctx,
+			Endpoints: s.Endpoints, TLS: how, Username: s.Username, Password: s.Password, Logger: zap.NewNop(), Context: ctx,
 			DialTimeout:     c.attempt, // without one it waits for ever
 			MaxUnaryRetries: 1,         // it is for us to repeat
 		})
@@ -122,4 +125,16 @@ func (c *cluster) explain(err error) error {
 func unreachable(endpoints []string, err error) error {
 	return plugin.CodeErrorf(types.ErrTryAgainLater, "see whether this host reaches them, and `etcdctl endpoint status` whether most members run; the call can be repeated",
 		"no member of the etcd cluster answers at %s: %w", strings.Join(endpoints, ", "), err)
+}
+
+// secure returns how to talk to endpoints of https, nil for those of http.
+func secure(s *settings.Settings) (*tls.Config, error) {
+	if !s.IsSecure() {
+		return nil, nil
+	}
+	c, err := transport.TLSInfo{TrustedCAFile: s.CAFile, CertFile: s.CertFile, KeyFile: s.KeyFile}.ClientConfig()
+	if err != nil {
+		return nil, plugin.ConfigError("correct caFile, certFile and keyFile in ipam.etcd", "etcd: read the certificates: %w", err)
+	}
+	return c, nil
 }

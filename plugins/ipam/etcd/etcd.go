@@ -22,16 +22,18 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/results"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
 // Plugin is etcd.
-type Plugin struct{}
+type Plugin struct{ settings.Configuration }
 
 // pool is a network's addresses in etcd, and this host's notes of its own.
 type pool struct {
-	*settings
+	*settings.Settings
 	*cluster
-	notes
+	notes.Dir
 	request *plugin.Request
 	space   space
 	network string
@@ -39,7 +41,10 @@ type pool struct {
 }
 
 func open(ctx context.Context, r *plugin.Request) (*pool, error) {
-	s, err := readSettings(r.Config.Object("ipam"))
+	s, err := settings.Read(r.Config.Object("ipam"))
+	if err == nil {
+		err = s.Identify()
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -48,22 +53,22 @@ func open(ctx context.Context, r *plugin.Request) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{s, c, notesOf(r), r, newSpace(s.prefix, r.Network), r.Network, now}
+	p := &pool{s, c, notes.Of(r), r, newSpace(s.Prefix, r.Network), r.Network, now}
 	return p, p.keepName(ctx)
 }
 
 // limit ends a call when its time is over.
 func (p *pool) limit(ctx context.Context) (context.Context, context.CancelFunc) {
-	return context.WithDeadline(ctx, p.now.Add(p.timeout))
+	return context.WithDeadline(ctx, p.now.Add(p.Timeout))
 }
 
 func (p *pool) close() { _ = p.Close() }
 
-func (p *pool) owner(k plugin.Key) owner { return owner{p.host, k.ContainerID, k.IfName} }
+func (p *pool) owner(k plugin.Key) owner { return owner{p.Host, k.ContainerID, k.IfName} }
 
 // Add takes one address of each range set, all or none.
 func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
-	c, err := load(r)
+	c, err := settings.Load(r)
 	if err != nil {
 		return nil, err
 	}
@@ -94,40 +99,40 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 
 // add takes the addresses and notes them. Until they are noted a file says that they are to be freed.
 func (p *pool) add(ctx context.Context, r *plugin.Request, pools []ranges.Pool) ([]netip.Addr, error) {
-	lock, isOpen, err := p.claim(ctx, r.Key)
+	lock, isOpen, err := p.Claim(ctx, r.Key)
 	if err != nil {
-		return nil, p.failed(err)
+		return nil, p.Failed(err)
 	}
 	defer lock.Release()
 	if err := p.refuseSecond(r, isOpen); err != nil {
-		return nil, errors.Join(err, state.Remove(p.openFile(r.Key)))
+		return nil, errors.Join(err, state.Remove(p.OpenFile(r.Key)))
 	}
 	var addresses []netip.Addr
-	if err = errors.Join(p.begin(r.Key), os.Chtimes(p.openFile(r.Key), p.now, p.now)); err == nil && isOpen {
+	if err = errors.Join(p.Begin(r.Key), os.Chtimes(p.OpenFile(r.Key), p.now, p.now)); err == nil && isOpen {
 		_, err = p.freeAll(ctx, r.Key)
 	}
 	if err == nil {
 		addresses, err = p.takeOnLease(ctx, r.Key, pools)
 	}
 	if err == nil {
-		err = p.writeHeld(r.Key, heldNote{Addresses: addresses, Unsure: p.lostAnswer})
+		err = p.WriteHeld(r.Key, notes.Held{Addresses: addresses, Since: p.now, Unsure: p.lostAnswer})
 	}
 	if err == nil {
-		err = state.Remove(p.openFile(r.Key))
+		err = state.Remove(p.OpenFile(r.Key))
 	}
 	if err != nil && !p.lostAnswer { // else the next call frees what may have been taken
 		err = errors.Join(err, p.finish(ctx, r.Key, false, false))
 	}
-	return addresses, p.failed(err)
+	return addresses, p.Failed(err)
 }
 
 // refuseSecond refuses an attachment that has addresses, unless they are of an earlier one whose namespace is known to be gone. Those are freed.
 func (p *pool) refuseSecond(r *plugin.Request, isOpen bool) error {
-	has, known := p.readHeld(r.Key)
+	has, known := p.ReadHeld(r.Key)
 	if !known || isOpen {
 		return nil
 	}
-	if file, err := os.Stat(p.heldFile(r.Key)); err == nil {
+	if file, err := os.Stat(p.HeldFile(r.Key)); err == nil {
 		if gone, replaced := results.KnownEnded(r.Results, r.Key, file.ModTime(), r.Netns); gone || replaced {
 			return nil
 		}
@@ -165,18 +170,18 @@ func (p *pool) takeOnLease(ctx context.Context, k plugin.Key, pools []ranges.Poo
 
 // Del frees all addresses of the attachment. While etcd is not to be reached it is noted that they are to be freed, and that is enough.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
-	n := notesOf(r)
-	lock, isOpen, err := n.claim(ctx, r.Key)
+	n := notes.Of(r)
+	lock, isOpen, err := n.Claim(ctx, r.Key)
 	if err != nil {
-		return n.failed(err)
+		return n.Failed(err)
 	}
 	defer lock.Release()
-	has, isNoted := n.readHeld(r.Key)
-	if err := n.begin(r.Key); err != nil {
-		return n.failed(err)
+	has, isNoted := n.ReadHeld(r.Key)
+	if err := n.Begin(r.Key); err != nil {
+		return n.Failed(err)
 	}
-	if err := state.Remove(n.heldFile(r.Key)); err != nil {
-		return n.failed(err)
+	if err := state.Remove(n.HeldFile(r.Key)); err != nil {
+		return n.Failed(err)
 	}
 	p, err := open(ctx, r)
 	if err != nil {
@@ -196,7 +201,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 
 // Check compares with etcd each address of prevResult that lies in the configured ranges. Without such an address the attachment must hold any.
 func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
-	c, err := load(r)
+	c, err := settings.Load(r)
 	if err != nil {
 		return err
 	}
@@ -241,7 +246,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 // Status reports whether the configuration is valid and most members of the cluster run, one of which answers. It renews this host's lease when
 // that is due: on a node on which nothing else happens.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
-	c, err := load(r)
+	c, err := settings.Load(r)
 	if err != nil {
 		return err
 	}
@@ -257,13 +262,13 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	defer p.close()
 	ctx, end = p.limit(ctx)
 	defer end()
-	if err := state.Writable(p.dir); err != nil {
-		return plugin.Unavailable(p.failed(err))
+	if err := state.Writable(p.Path); err != nil {
+		return plugin.Unavailable(p.Failed(err))
 	}
 	if _, err := p.findLease(ctx); err != nil {
 		return plugin.Unavailable(err)
 	}
-	if p.readHost().Lease != 0 {
+	if p.ReadHost().Lease != 0 {
 		if _, err := p.hostLease(ctx); err != nil {
 			return plugin.Unavailable(err)
 		}

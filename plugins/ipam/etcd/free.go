@@ -53,19 +53,19 @@ const settling = 30 * time.Second
 // more, after an ADD whose answer may be lost, and where etcd has nothing of what is noted: this host's lease has run out, and another call may
 // be taking it again.
 func (p *pool) finish(ctx context.Context, k plugin.Key, isUncertain, isNoted bool) error {
-	if err := state.Remove(p.heldFile(k)); err != nil {
-		return p.failed(err)
+	if err := state.Remove(p.HeldFile(k)); err != nil {
+		return p.Failed(err)
 	}
 	found, err := p.freeAll(ctx, k)
 	if err != nil {
 		return err
 	}
 	isUncertain = isUncertain || isNoted && !found
-	file, err := os.Stat(p.openFile(k))
+	file, err := os.Stat(p.OpenFile(k))
 	if isUncertain && err == nil && time.Since(file.ModTime()).Abs() < settling {
 		return nil
 	}
-	return state.Remove(p.openFile(k))
+	return state.Remove(p.OpenFile(k))
 }
 
 // atOnce is how much of what is left open a call catches up on, so that it does not take long itself.
@@ -73,7 +73,7 @@ const atOnce = 16
 
 // catchUp frees what killed calls have left, and what could not be freed while etcd was not to be reached: the first of it, or all if most is 0.
 func (p *pool) catchUp(ctx context.Context, most int) error {
-	open, err := p.keys(p.network, "open")
+	open, err := p.Keys(p.network, "open")
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (p *pool) catchUp(ctx context.Context, most int) error {
 		if most > 0 && i == most {
 			break
 		}
-		lock, err := state.Try(p.openFile(k)) // it must not be made anew: that it is gone says that all is well
+		lock, err := state.Try(p.OpenFile(k)) // it must not be made anew: that it is gone says that all is well
 		if lock != nil {
 			err = p.settle(ctx, k)
 			lock.Release()
@@ -95,8 +95,8 @@ func (p *pool) catchUp(ctx context.Context, most int) error {
 
 // settle does what a call for an attachment has not come to do, whose file in open is locked.
 func (p *pool) settle(ctx context.Context, k plugin.Key) error {
-	if !p.isOpen(k) { // it had not begun
-		return state.Remove(p.openFile(k))
+	if !p.IsOpen(k) { // it had not begun
+		return state.Remove(p.OpenFile(k))
 	}
 	return p.finish(ctx, k, true, false)
 }

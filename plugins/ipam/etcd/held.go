@@ -28,12 +28,12 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 	if _, err := p.findLease(ctx); err != nil { // what another machine of this name holds is not ours
 		return nil, err
 	}
-	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.host), clientv3.WithPrefix())}})
+	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix())}})
 	if err != nil {
 		return nil, err
 	}
 	for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
-		o, a, ok := p.space.parseHeld(p.host, string(kv.Key))
+		o, a, ok := p.space.parseHeld(p.Host, string(kv.Key))
 		if !ok {
 			continue
 		}
@@ -65,14 +65,14 @@ func (s store) Release(ctx context.Context, list []plugin.Held) error {
 }
 
 func (p *pool) release(ctx context.Context, k plugin.Key) error {
-	lock, isOpen, err := p.claim(ctx, k)
+	lock, isOpen, err := p.Claim(ctx, k)
 	if err != nil {
-		return p.failed(err)
+		return p.Failed(err)
 	}
 	defer lock.Release()
-	if err := p.begin(k); err != nil {
-		return p.failed(err)
+	if err := p.Begin(k); err != nil {
+		return p.Failed(err)
 	}
-	has, isNoted := p.readHeld(k)
+	has, isNoted := p.ReadHeld(k)
 	return p.finish(ctx, k, isOpen || has.Unsure, isNoted)
 }

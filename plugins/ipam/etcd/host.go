@@ -15,6 +15,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
 
 // machine is what is written of a host.
@@ -42,7 +43,7 @@ func (p *pool) hostLease(ctx context.Context) (clientv3.LeaseID, error) {
 	if id := p.freshLease(); id != 0 {
 		return id, nil
 	}
-	id := clientv3.LeaseID(p.readHost().Lease)
+	id := clientv3.LeaseID(p.ReadHost().Lease)
 	if id == 0 {
 		if id, err = p.findLease(ctx); err != nil {
 			return 0, err
@@ -60,7 +61,7 @@ func (p *pool) lockFile() string { return "/run/cnibox/etcd-" + p.network + ".lo
 
 // keepName has this host go by the name that it has in etcd, whatever its configuration says by now, as long as it holds something there.
 func (p *pool) keepName(ctx context.Context) error {
-	if is := p.readHost().Host; is == "" || is == p.host {
+	if is := p.ReadHost().Host; is == "" || is == p.Host {
 		return nil
 	}
 	lock, err := state.Hold(ctx, p.lockFile())
@@ -68,13 +69,13 @@ func (p *pool) keepName(ctx context.Context) error {
 		return err
 	}
 	defer lock.Release()
-	is := p.readHost().Host
-	if is == "" || is == p.host { // another call has found out meanwhile
+	is := p.ReadHost().Host
+	if is == "" || is == p.Host { // another call has found out meanwhile
 		return nil
 	}
 	for _, subdirectory := range []string{"held", "open"} { // in open is what is yet to be freed
-		if keys, err := p.keys(p.network, subdirectory); err != nil || len(keys) > 0 {
-			p.host = is
+		if keys, err := p.Keys(p.network, subdirectory); err != nil || len(keys) > 0 {
+			p.Host = is
 			return nil
 		}
 	}
@@ -83,19 +84,19 @@ func (p *pool) keepName(ctx context.Context) error {
 
 // freshLease returns the lease of this host if it was renewed a short time ago, 0 if not.
 func (p *pool) freshLease() clientv3.LeaseID {
-	j := p.readHost()
-	if age := time.Since(j.Renewed); age < 0 || age > p.grace/10 { // below 0 the clock was set
+	j := p.ReadHost()
+	if age := time.Since(j.Renewed); age < 0 || age > p.Grace/10 { // below 0 the clock was set
 		return 0
 	}
 	return clientv3.LeaseID(j.Lease)
 }
 
 // forget has the next hostLease ask etcd.
-func (p *pool) forget() error { return state.Remove(p.hostFile()) }
+func (p *pool) forget() error { return state.Remove(p.HostFile()) }
 
 // findLease asks etcd for the lease of this host, after its file was lost. It is 0 if there is none. A name that another machine has is refused.
 func (p *pool) findLease(ctx context.Context) (clientv3.LeaseID, error) {
-	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.host(p.host))}})
+	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.host(p.Host))}})
 	if err != nil {
 		return 0, err
 	}
@@ -113,20 +114,20 @@ func (p *pool) refuseOther(value []byte) error {
 		return nil
 	}
 	return plugin.ConfigError(fmt.Sprintf("set ipam.etcd.host to a name of its own on one of the two. If the other one is gone for good, its name and addresses are free %v after it was last heard of, "+
-		"or after `etcdctl lease revoke` of the lease that `etcdctl get -w json %s` shows", p.grace, p.space.host(p.host)),
-		"another machine is called %q in etcd: its machine-id is %s, ours %s", p.host, m.ID, thisMachine())
+		"or after `etcdctl lease revoke` of the lease that `etcdctl get -w json %s` shows", p.Grace, p.space.host(p.Host)),
+		"another machine is called %q in etcd: its machine-id is %s, ours %s", p.Host, m.ID, thisMachine())
 }
 
 // renew keeps the lease for another grace.
 func (p *pool) renew(ctx context.Context, id clientv3.LeaseID) error {
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := context.WithTimeout(ctx, p.Timeout)
 	defer end()
 	for {
 		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), p.attempt)
 		_, err := p.KeepAliveOnce(attempt, id)
 		cancel()
 		if err == nil {
-			return p.writeHost(joined{p.host, int64(id), time.Now()})
+			return p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(id), Renewed: time.Now()})
 		}
 		if !mayHelpToRepeat(err) {
 			return p.explain(err)
@@ -142,9 +143,9 @@ func (p *pool) join(ctx context.Context) (clientv3.LeaseID, error) {
 	if _, err := p.findLease(ctx); err != nil {
 		return 0, err
 	}
-	short, end := context.WithTimeout(ctx, p.timeout)
+	short, end := context.WithTimeout(ctx, p.Timeout)
 	defer end()
-	granted, err := p.Grant(clientv3.WithRequireLeader(short), int64(p.grace/time.Second))
+	granted, err := p.Grant(clientv3.WithRequireLeader(short), int64(p.Grace/time.Second))
 	if err != nil {
 		return 0, p.explain(err)
 	}
@@ -155,16 +156,16 @@ func (p *pool) join(ctx context.Context) (clientv3.LeaseID, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpPut(p.space.host(p.host), string(about), clientv3.WithLease(granted.ID))}})
+	_, err = p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpPut(p.space.host(p.Host), string(about), clientv3.WithLease(granted.ID))}})
 	if err != nil {
 		return 0, err
 	}
-	return granted.ID, p.writeHost(joined{p.host, int64(granted.ID), time.Now()})
+	return granted.ID, p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(granted.ID), Renewed: time.Now()})
 }
 
 // takeAgain takes what attachments hold with a new lease, but for what another host has been given meanwhile. That is noted.
 func (p *pool) takeAgain(ctx context.Context, lease clientv3.LeaseID) error {
-	keys, err := p.keys(p.network, "held")
+	keys, err := p.Keys(p.network, "held")
 	if err != nil {
 		return err
 	}
@@ -190,7 +191,7 @@ func (p *pool) takeSome(ctx context.Context, keys []plugin.Key, lease clientv3.L
 	var all []one
 	var t transaction
 	for _, k := range keys {
-		known, _ := p.readHeld(k)
+		known, _ := p.ReadHeld(k)
 		for _, a := range known.Addresses {
 			o, key := p.owner(k), p.space.address(a)
 			put := p.puts(o, a, lease)
@@ -216,12 +217,12 @@ func (p *pool) takeSome(ctx context.Context, keys []plugin.Key, lease clientv3.L
 
 func (p *pool) noteLost(lost map[plugin.Key][]string) error {
 	for k, list := range lost {
-		known, _ := p.readHeld(k)
+		known, _ := p.ReadHeld(k)
 		known.Lost = list
-		if err := p.writeHeld(k, known); err != nil {
+		if err := p.WriteHeld(k, known); err != nil {
 			return err
 		}
-		p.request.WarnOf(fmt.Errorf("this host was not heard of for longer than %v; restart %s: %s", p.grace, p.owner(k), strings.Join(list, ", ")))
+		p.request.WarnOf(fmt.Errorf("this host was not heard of for longer than %v; restart %s: %s", p.Grace, p.owner(k), strings.Join(list, ", ")))
 	}
 	return nil
 }

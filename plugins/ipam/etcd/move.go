@@ -12,12 +12,15 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
 // Import takes this host's leases of host-local in a directory into etcd. An attachment of which another host has an address there stays where it
-// is, and why is reported.
-func Import(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved, error) {
-	c, err := load(r)
+// is, and why is reported. With isCopy host-local has them, too, until a second import: so that neither hands them out while the network's file is
+// exchanged.
+func Import(ctx context.Context, r *plugin.Request, dir string, isCopy bool) (*etcdpool.Moved, error) {
+	c, err := settings.Load(r)
 	if err != nil {
 		return nil, err
 	}
@@ -33,7 +36,7 @@ func Import(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved
 	moved := &etcdpool.Moved{}
 	for _, of := range byAttachment(leases) {
 		why, err := p.importOne(ctx, of, c.Pools)
-		if err == nil && why == "" {
+		if err == nil && why == "" && !isCopy {
 			err = lease.Dir(dir).Release(ctx, of.held)
 		}
 		if err != nil {
@@ -44,8 +47,8 @@ func Import(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved
 	return moved, nil
 }
 
-// Export gives all that this host has of a network in etcd to host-local.
-func Export(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved, error) {
+// Export gives all that this host has of a network in etcd to host-local. With isCopy etcd has it, too, until a second export.
+func Export(ctx context.Context, r *plugin.Request, dir string, isCopy bool) (*etcdpool.Moved, error) {
 	p, err := open(ctx, r)
 	if err != nil {
 		return nil, err
@@ -65,8 +68,10 @@ func Export(ctx context.Context, r *plugin.Request, dir string) (*etcdpool.Moved
 			note(moved, of, err.Error())
 			continue
 		}
-		if err := p.release(ctx, of.key); err != nil {
-			return moved, err
+		if !isCopy {
+			if err := p.release(ctx, of.key); err != nil {
+				return moved, err
+			}
 		}
 		note(moved, of, "")
 	}
@@ -121,29 +126,38 @@ func (p *pool) importOne(ctx context.Context, of *attachment, pools []ranges.Poo
 			return a.String() + " is in none of the network's ranges", nil
 		}
 	}
-	ctx, end := context.WithTimeout(ctx, p.timeout)
+	ctx, end := context.WithTimeout(ctx, p.Timeout)
 	defer end()
-	lock, isOpen, err := p.claim(ctx, of.key)
+	lock, isOpen, err := p.Claim(ctx, of.key)
 	if err != nil {
-		return "", p.failed(err)
+		return "", p.Failed(err)
 	}
 	defer lock.Release()
-	if _, known := p.readHeld(of.key); known && !isOpen {
-		return "it has addresses in etcd already", state.Remove(p.openFile(of.key))
+	if has, known := p.ReadHeld(of.key); known && !isOpen {
+		if isSame(has.Addresses, of.addresses) { // an import before this one has taken them
+			return "", state.Remove(p.OpenFile(of.key))
+		}
+		return "it has others in etcd already: " + text(has.Addresses), state.Remove(p.OpenFile(of.key))
 	}
-	if err := p.begin(of.key); err != nil {
-		return "", p.failed(err)
+	if err := p.Begin(of.key); err != nil {
+		return "", p.Failed(err)
 	}
 	on, err := p.hostLease(ctx)
 	if err == nil {
-		err = p.writeHeld(of.key, heldNote{Addresses: of.addresses})
+		err = p.WriteHeld(of.key, notes.Held{Addresses: of.addresses, Since: of.held[0].Since})
 	}
 	if err != nil {
-		return "", p.failed(err)
+		return "", p.Failed(err)
 	}
 	lost, err := p.takeSome(ctx, []plugin.Key{of.key}, on)
 	if err != nil || len(lost) > 0 {
 		return strings.Join(lost[of.key], ", "), errors.Join(err, p.finish(ctx, of.key, p.lostAnswer, false))
 	}
-	return "", state.Remove(p.openFile(of.key))
+	return "", state.Remove(p.OpenFile(of.key))
+}
+
+// isSame reports whether two lists have the same addresses.
+func isSame(a, b []netip.Addr) bool {
+	a, b = slices.SortedFunc(slices.Values(a), netip.Addr.Compare), slices.SortedFunc(slices.Values(b), netip.Addr.Compare)
+	return slices.Equal(a, b)
 }

@@ -14,11 +14,12 @@ import (
 	"github.com/cnibox/cnibox/pkg/etcdpool"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/ranges"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
 // Report says what there is of a network in etcd: of all hosts, and in more detail of this one.
 func Report(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
-	c, err := load(r)
+	c, err := settings.Load(r)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func Keep(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	defer p.close()
-	held, err := p.keys(p.network, "held")
+	held, err := p.Keys(p.network, "held")
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func Keep(ctx context.Context, r *plugin.Request) error {
 func (p *pool) report(ctx context.Context, pools []ranges.Pool) (*etcdpool.Report, error) {
 	t := transaction{then: []clientv3.Op{
 		clientv3.OpGet(p.space.host(""), clientv3.WithPrefix()),
-		clientv3.OpGet(p.space.of(p.host), clientv3.WithPrefix()),
+		clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix()),
 		clientv3.OpGet(p.space.root+"ipv4/", clientv3.WithPrefix()),
 		clientv3.OpGet(p.space.root+"ipv6/", clientv3.WithPrefix()),
 	}}
@@ -63,7 +64,7 @@ func (p *pool) report(ctx context.Context, pools []ranges.Pool) (*etcdpool.Repor
 		return nil, err
 	}
 	part := func(i int) []*mvccpb.KeyValue { return answer.Responses[i].GetResponseRange().Kvs }
-	r := &etcdpool.Report{Network: p.network, Host: p.host, Pools: usage(pools, append(part(2), part(3)...))}
+	r := &etcdpool.Report{Network: p.network, Host: p.Host, Pools: usage(pools, append(part(2), part(3)...))}
 	for _, kv := range part(0) {
 		h, err := p.hostOf(ctx, kv)
 		if err != nil {
@@ -72,7 +73,7 @@ func (p *pool) report(ctx context.Context, pools []ranges.Pool) (*etcdpool.Repor
 		r.Hosts = append(r.Hosts, h)
 	}
 	for _, kv := range part(1) {
-		if o, a, ok := p.space.parseHeld(p.host, string(kv.Key)); ok {
+		if o, a, ok := p.space.parseHeld(p.Host, string(kv.Key)); ok {
 			since, _ := time.Parse(time.RFC3339, string(kv.Value))
 			r.Held = append(r.Held, etcdpool.Held{ContainerID: o.ContainerID, IfName: o.IfName, Address: a, Since: since})
 		}
@@ -82,17 +83,17 @@ func (p *pool) report(ctx context.Context, pools []ranges.Pool) (*etcdpool.Repor
 
 // addNotes adds what only this host knows: what it has lost, and what is to be freed.
 func (p *pool) addNotes(r *etcdpool.Report) error {
-	held, err := p.keys(p.network, "held")
+	held, err := p.Keys(p.network, "held")
 	if err != nil {
 		return err
 	}
 	for _, k := range held {
-		known, _ := p.readHeld(k)
+		known, _ := p.ReadHeld(k)
 		for _, lost := range known.Lost {
 			r.Held = append(r.Held, etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName, Lost: lost})
 		}
 	}
-	open, err := p.keys(p.network, "open")
+	open, err := p.Keys(p.network, "open")
 	for _, k := range open {
 		r.Open = append(r.Open, etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName})
 	}

@@ -1,4 +1,4 @@
-package etcd
+package settings
 
 import (
 	"os"
@@ -12,13 +12,20 @@ import (
 )
 
 // read reads a configuration as ADD does.
-func read(t *testing.T, ipam string) (*config, error) {
+func read(t *testing.T, ipam string) (*Settings, error) {
 	t.Helper()
 	o, err := conf.Parse([]byte(`{"cniVersion":"1.1.0","name":"lan","type":"macvlan","ipam":` + ipam + `}`))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return load(&plugin.Request{Command: plugin.Add, Key: plugin.Key{Network: "lan", ContainerID: "web", IfName: "eth0"}, Version: "1.1.0", Config: o})
+	if _, err := Load(&plugin.Request{Command: plugin.Add, Key: plugin.Key{Network: "lan", ContainerID: "web", IfName: "eth0"}, Version: "1.1.0", Config: o}); err != nil {
+		return nil, err
+	}
+	s, err := Read(o.Object("ipam"))
+	if err == nil {
+		err = s.Identify()
+	}
+	return s, err
 }
 
 func TestSettings(t *testing.T) {
@@ -30,16 +37,16 @@ func TestSettings(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.prefix != "/cnibox" || c.dataDir != "/var/lib/cni/etcd" || c.timeout != 5*time.Second || c.grace != 7*24*time.Hour || c.host != "node1" {
-		t.Errorf("defaults are %+v", c.settings)
+	if c.Prefix != "/cnibox" || c.Timeout != 5*time.Second || c.Grace != 7*24*time.Hour || c.Host != "node1" {
+		t.Errorf("defaults are %+v", c)
 	}
 	c, err = read(t, `{"type":"etcd","subnet":"10.88.0.0/24","dataDir":"/x","etcd":{"endpoints":["https://192.0.2.1:2379","https://[2001:db8::1]:2379"],"host":"n",
 		"prefix":"/a/b","username":"cni","passwordFile":"`+file+`","timeoutSeconds":60,"graceSeconds":5,"caFile":"/ca"}}`)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.prefix != "/a/b" || c.dataDir != "/x" || c.timeout != time.Minute || c.grace != 5*time.Second || c.username != "cni" || c.password != "a b" || c.caFile != "/ca" {
-		t.Errorf("read as %+v", c.settings)
+	if c.Prefix != "/a/b" || c.Timeout != time.Minute || c.Grace != 5*time.Second || c.Username != "cni" || c.Password != "a b" || c.CAFile != "/ca" {
+		t.Errorf("read as %+v", c)
 	}
 }
 
