@@ -230,3 +230,16 @@ func TestAgentKeeps(t *testing.T) {
 	_ = agent.Process.Signal(syscall.SIGTERM)
 	s.must("del", "demo", "--id", "web")
 }
+
+// TestUnitKeeps: what the timer starts renews the lease with the rights that the unit has.
+func TestUnitKeeps(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, inEtcd)
+	s.attach("web")
+	const old = `sed -i 's/"renewed":"[^"]*"/"renewed":"2020-01-01T00:00:00Z"/' /var/lib/cni/etcd/demo/host`
+	s.host.MustRun(t, "sh", "-ec", old)
+	s.asUnit("cnibox-etcd.service")
+	if host := s.host.MustRun(t, "cat", "/var/lib/cni/etcd/demo/host"); strings.Contains(host, "2020") {
+		t.Errorf("the lease was not renewed: %s", host)
+	}
+}
