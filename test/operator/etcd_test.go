@@ -2,6 +2,7 @@ package operator
 
 import (
 	"fmt"
+	"net/netip"
 	"os"
 	"strings"
 	"syscall"
@@ -99,6 +100,28 @@ func TestSharedPool(t *testing.T) {
 	s.must("del", "demo", "--id", "web")
 	if keys := strings.TrimSpace(s.inEtcd()); keys != "" {
 		t.Errorf("in etcd is\n%s", keys)
+	}
+}
+
+// TestLostAddress: after the grace another host has got an address, which this one finds out when it is back. Doctor says whose it is.
+func TestLostAddress(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, inEtcd)
+	pod, address := s.attach("web")
+	s.host.MustRun(t, "sh", "-ec", `export ETCDCTL_ENDPOINTS=`+endpoint+`
+		etcdctl lease revoke $(etcdctl lease list | tail -1)
+		etcdctl put /cnibox/demo/ipv4/`+fmt.Sprintf("%x", netip.MustParseAddr(address).AsSlice())+` '{"address":"`+address+`","host":"two","containerID":"else","ifname":"eth0"}'
+		sed -i 's/"renewed":"[^"]*"/"renewed":"2020-01-01T00:00:00Z"/' /var/lib/cni/etcd/demo/host`)
+	s.must("leases", "keep")
+	code, printed := s.cnictl("doctor", "etcd-address-lost")
+	if code != 1 {
+		t.Errorf("exit code %d", code)
+	}
+	s.says(printed, "demo/web/eth0", address+" is held by container else, interface eth0, on host two")
+	s.says(s.must("show", address), "which is another host's by now")
+	code, printed = s.cnictl("check", "demo", "--id", "web", pod.Path())
+	if code == 0 {
+		t.Errorf("CHECK is content:\n%s", printed)
 	}
 }
 
@@ -206,4 +229,17 @@ func TestAgentKeeps(t *testing.T) {
 	s.says(s.inEtcd(), "/web/")
 	_ = agent.Process.Signal(syscall.SIGTERM)
 	s.must("del", "demo", "--id", "web")
+}
+
+// TestUnitKeeps: what the timer starts renews the lease with the rights that the unit has.
+func TestUnitKeeps(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, inEtcd)
+	s.attach("web")
+	const old = `sed -i 's/"renewed":"[^"]*"/"renewed":"2020-01-01T00:00:00Z"/' /var/lib/cni/etcd/demo/host`
+	s.host.MustRun(t, "sh", "-ec", old)
+	s.asUnit("cnibox-etcd.service")
+	if host := s.host.MustRun(t, "cat", "/var/lib/cni/etcd/demo/host"); strings.Contains(host, "2020") {
+		t.Errorf("the lease was not renewed: %s", host)
+	}
 }

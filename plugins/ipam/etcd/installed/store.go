@@ -40,7 +40,11 @@ func (s store) Held(context.Context, string) (list []plugin.Held, err error) {
 		has, _ := s.notes.ReadHeld(k)
 		h := plugin.Held{Key: k, Since: has.Since}
 		for _, a := range has.Addresses {
-			h.What, h.Own = "address "+a.String(), etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName, Address: a, Lost: lostOf(has, a.String())}
+			own := etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName, Address: a, Lost: lostOf(has, a.String())}
+			h.What, h.Own = "address "+a.String(), own
+			if own.Lost != "" {
+				h.What += ", which is another host's by now"
+			}
 			list = append(list, h)
 		}
 	}
