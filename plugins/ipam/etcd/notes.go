@@ -107,6 +107,7 @@ func (n notes) writeHeld(k plugin.Key, has heldNote) error {
 type joined struct {
 	Host    string    `json:"host"`
 	Lease   int64     `json:"lease"`
+	Seconds int64     `json:"seconds"` // for which it was granted
 	Renewed time.Time `json:"renewed"`
 }
 
