@@ -109,8 +109,10 @@ func TestConsistency(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, options{})
 	for run := range long(1, 20) {
-		seed := rand.Uint64()
-		if !c.tryConsistency(t, 4<<(run%4), network{name: fmt.Sprint("run", run), ranges: `[[{"subnet":"10.70.0.0/25"}],[{"subnet":"fd00:70::/121"}]]`}, seed) {
+		seed, more := rand.Uint64(), run%4
+		n := network{name: fmt.Sprint("run", run)}.with("timeoutSeconds", 5)
+		n.ranges = fmt.Sprintf(`[[{"subnet":"10.70.0.0/%d"}],[{"subnet":"fd00:70::/%d"}]]`, 28-more, 124-more) // 13 addresses for 12 at once
+		if !c.tryConsistency(t, 4<<more, n, seed) {
 			t.Fatalf("run %d failed, seed %d", run, seed)
 		}
 	}

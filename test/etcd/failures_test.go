@@ -121,7 +121,7 @@ type answer struct {
 
 // try has the fault happen, and adds a row to the table.
 func (f fault) try(t *testing.T, c *cluster, table *strings.Builder) {
-	n, h := network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24"}]]`}, c.hosts[0]
+	n, h := network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24"}]]`}.with("timeoutSeconds", 5), c.hosts[0]
 	checked := h.must(t, "ADD", "checked", n)
 	want := holding{}.set(h, "checked", addressesOf(t, checked)...)
 	h.add(t, "deleted", n)
