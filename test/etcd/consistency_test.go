@@ -120,14 +120,14 @@ func TestConsistency(t *testing.T) {
 
 func (c *cluster) tryConsistency(t *testing.T, atOnce int, n network, seed uint64) bool {
 	h, ended := &history{start: time.Now()}, make(chan bool)
-	var sure sync.Mutex
+	var one sync.Mutex
 	live, counts := holding{}, map[string]int{}
 	go func() {
 		c.each(atOnce, func(on *host, i int) {
 			w := &worker{host: on, number: on.index*100 + i, random: rand.New(rand.NewPCG(seed, uint64(on.index*100+i))), history: h, n: n}
 			w.work(t, time.Duration(long(8, 30))*time.Second)
-			sure.Lock()
-			defer sure.Unlock()
+			one.Lock()
+			defer one.Unlock()
 			maps.Copy(live, w.live)
 			for what, count := range w.counts {
 				counts[what] += count
