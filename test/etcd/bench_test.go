@@ -19,7 +19,7 @@ func BenchmarkAdd(b *testing.B) {
 	count := 20
 	fills := []int{0, 1000}
 	if *longFlag {
-		count, fills = 200, []int{0, 10000, 60000}
+		count, fills = 100, []int{0, 10000, 60000}
 	}
 	var table strings.Builder
 	fmt.Fprintf(&table, "| taken of 65,533 | etcd, 1 host | etcd, 3 hosts at once | host-local |\n|---|---|---|---|\n")

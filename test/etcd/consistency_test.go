@@ -109,8 +109,10 @@ func TestConsistency(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, options{})
 	for run := range long(1, 20) {
-		seed := rand.Uint64()
-		if !c.tryConsistency(t, 4<<(run%4), network{name: fmt.Sprint("run", run), ranges: `[[{"subnet":"10.70.0.0/25"}],[{"subnet":"fd00:70::/121"}]]`}, seed) {
+		seed, more := rand.Uint64(), run%4
+		n := network{name: fmt.Sprint("run", run)}.with("timeoutSeconds", 5)
+		n.ranges = fmt.Sprintf(`[[{"subnet":"10.70.0.0/%d"}],[{"subnet":"fd00:70::/%d"}]]`, 28-more, 124-more) // 13 addresses for 12 at once
+		if !c.tryConsistency(t, 4<<more, n, seed) {
 			t.Fatalf("run %d failed, seed %d", run, seed)
 		}
 	}
@@ -118,14 +120,14 @@ func TestConsistency(t *testing.T) {
 
 func (c *cluster) tryConsistency(t *testing.T, atOnce int, n network, seed uint64) bool {
 	h, ended := &history{start: time.Now()}, make(chan bool)
-	var sure sync.Mutex
+	var one sync.Mutex
 	live, counts := holding{}, map[string]int{}
 	go func() {
 		c.each(atOnce, func(on *host, i int) {
 			w := &worker{host: on, number: on.index*100 + i, random: rand.New(rand.NewPCG(seed, uint64(on.index*100+i))), history: h, n: n}
 			w.work(t, time.Duration(long(8, 30))*time.Second)
-			sure.Lock()
-			defer sure.Unlock()
+			one.Lock()
+			defer one.Unlock()
 			maps.Copy(live, w.live)
 			for what, count := range w.counts {
 				counts[what] += count

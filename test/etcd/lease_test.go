@@ -34,12 +34,7 @@ func TestLateHost(t *testing.T) {
 	})
 	late.must(t, "DEL", "deleted", n.with("timeoutSeconds", 1)) // is put down
 	late.connect(t)
-	eventually(t, func() error {
-		if r := late.do(t, "STATUS", "", n); r.Error != nil {
-			return r.Error
-		}
-		return nil
-	})
+	c.awaitHealth(t)
 	late.refuses(t, "CHECK", "loses", n.withMore("prevResult", loses.Map(t)), 999, "10.70.0.2", "is held by container takes, interface eth0, on host node2")
 	late.must(t, "CHECK", "keeps", n.withMore("prevResult", keeps.Map(t)))
 	want := holding{}.set(other, "takes", address("10.70.0.2")).set(late, "keeps", address("10.70.0.3"))

@@ -50,7 +50,7 @@ const prefix = "/cnibox"
 
 // ipam is the object ipam of the network on a host.
 func (h *host) ipam(n network) map[string]any {
-	settings := map[string]any{"endpoints": h.cluster.endpoints(), "host": h.name}
+	settings := map[string]any{"endpoints": h.cluster.endpoints(), "host": h.name, "timeoutSeconds": 60} // on a busy machine
 	if h.cluster.authority != nil {
 		maps.Copy(settings, h.cluster.authority.keys())
 	}

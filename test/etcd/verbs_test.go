@@ -176,9 +176,8 @@ func testDelByKey(t *testing.T, c *cluster, n network) {
 // testDelLater deletes while no member can be reached. The next call delivers it.
 func testDelLater(t *testing.T, c *cluster, n network) {
 	h := c.hosts[0]
-	n = n.with("timeoutSeconds", 2)
 	before := h.add(t, "web", n)
-	nowhere := n.with("endpoints", []string{"http://172.31.8.99:2379"})
+	nowhere := n.with("endpoints", []string{"http://172.31.8.99:2379"}).with("timeoutSeconds", 1)
 	h.refuses(t, "ADD", "other", nowhere, 11, "no member of the etcd cluster answers at http://172.31.8.99:2379")
 	h.refuses(t, "STATUS", "", nowhere, 50, "no member of the etcd cluster answers at http://172.31.8.99:2379")
 	h.refuses(t, "CHECK", "web", nowhere.withMore("prevResult", map[string]any{"cniVersion": "1.1.0"}), 11, "no member of the etcd cluster answers")

@@ -212,6 +212,9 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	defer p.close()
 	ctx, end := p.limit(ctx)
 	defer end()
+	if err := p.renewIfJoined(ctx); err != nil {
+		return err
+	}
 	o := p.owner(r.Key)
 	t := transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}}
 	var asked []netip.Addr
@@ -268,10 +271,8 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if _, err := p.findLease(ctx); err != nil {
 		return plugin.Unavailable(err)
 	}
-	if p.ReadHost().Lease != 0 {
-		if _, err := p.hostLease(ctx); err != nil {
-			return plugin.Unavailable(err)
-		}
+	if err := p.renewIfJoined(ctx); err != nil {
+		return plugin.Unavailable(err)
 	}
 	return nil
 }

@@ -85,10 +85,20 @@ func (p *pool) keepName(ctx context.Context) error {
 // freshLease returns the lease of this host if it was renewed a short time ago, 0 if not.
 func (p *pool) freshLease() clientv3.LeaseID {
 	j := p.ReadHost()
-	if age := time.Since(j.Renewed); age < 0 || age > p.Grace/10 { // below 0 the clock was set
+	grace := min(p.Grace, time.Duration(j.Seconds)*time.Second)  // it may have been configured otherwise when the lease was granted
+	if age := time.Since(j.Renewed); age < 0 || age > grace/10 { // below 0 the clock was set
 		return 0
 	}
 	return clientv3.LeaseID(j.Lease)
+}
+
+// renewIfJoined renews the lease of a host that has one when that is due, and finds out what it has lost.
+func (p *pool) renewIfJoined(ctx context.Context) error {
+	if p.ReadHost().Lease == 0 {
+		return nil
+	}
+	_, err := p.hostLease(ctx)
+	return err
 }
 
 // forget has the next hostLease ask etcd.
@@ -124,10 +134,10 @@ func (p *pool) renew(ctx context.Context, id clientv3.LeaseID) error {
 	defer end()
 	for {
 		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), p.attempt)
-		_, err := p.KeepAliveOnce(attempt, id)
+		left, err := p.KeepAliveOnce(attempt, id)
 		cancel()
 		if err == nil {
-			return p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(id), Renewed: time.Now()})
+			return p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(id), Seconds: left.TTL, Renewed: time.Now()})
 		}
 		if !mayHelpToRepeat(err) {
 			return p.explain(err)
@@ -160,7 +170,7 @@ func (p *pool) join(ctx context.Context) (clientv3.LeaseID, error) {
 	if err != nil {
 		return 0, err
 	}
-	return granted.ID, p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(granted.ID), Renewed: time.Now()})
+	return granted.ID, p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(granted.ID), Seconds: granted.TTL, Renewed: time.Now()})
 }
 
 // takeAgain takes what attachments hold with a new lease, but for what another host has been given meanwhile. That is noted.

@@ -117,6 +117,7 @@ func (n Dir) WriteHeld(k plugin.Key, has Held) error {
 type Joined struct {
 	Host    string    `json:"host"`
 	Lease   int64     `json:"lease"`
+	Seconds int64     `json:"seconds"` // for which the lease was granted
 	Renewed time.Time `json:"renewed"`
 }
 
