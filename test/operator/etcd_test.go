@@ -193,6 +193,18 @@ func TestMoveLeases(t *testing.T) {
 	}
 }
 
+// TestMoveAfterExchange: the file was exchanged by somebody else, or the command was stopped behind that. The leases are found all the same.
+func TestMoveAfterExchange(t *testing.T) {
+	t.Parallel()
+	s := newShared(t, strings.Replace(inFiles, `"type": "host-local",`, `"type": "host-local", "dataDir": "/run/leases",`, 1))
+	s.attach("web")
+	for _, to := range []struct{ name, network string }{{"etcd", inEtcd}, {"host-local", inFiles}} {
+		s.host.Feed(t, to.network, "sh", "-c", "cat >/etc/cni/net.d/10-demo.conflist")
+		s.says(s.must("leases", "move", "demo", "--to", to.name, "--file", "/etc/cni/net.d/10-demo.conflist", "--apply"), "2 moved to "+to.name+", 0 left")
+		s.must("check", "demo", "--id", "web", "/run/netns/web")
+	}
+}
+
 // TestMoveLeavesWhatOthersHave: an address that another host has in etcd stays where it is, and why is said.
 func TestMoveLeavesWhatOthersHave(t *testing.T) {
 	t.Parallel()

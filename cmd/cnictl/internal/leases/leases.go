@@ -60,15 +60,33 @@ func New(n *node.Node, o node.Options, network, to, file string) (*Move, error) 
 	if m.ipam(with, to) == nil {
 		return nil, fmt.Errorf("network %s has no ipam of type %s in %s", network, to, file)
 	}
-	ipam := m.ipam(inEtcd, Etcd)
-	if ipam == nil {
-		return nil, fmt.Errorf("network %s has no ipam of type %s in %s: its leases are not there", network, Etcd, inEtcd.File)
-	}
-	m.etcd = etcdpool.NetworkOf(network, ipam, o.BinDirs)
 	if ipam := m.ipam(inFiles, HostLocal); ipam != nil {
 		ipam.String("dataDir", &m.dir)
+	} else {
+		m.findDir(n)
 	}
+	if ipam := m.ipam(inEtcd, Etcd); ipam != nil {
+		m.etcd = etcdpool.NetworkOf(network, ipam, o.BinDirs)
+		return m, nil
+	}
+	// The file may have been exchanged already. Attachments have results with the configuration before.
+	i := slices.IndexFunc(n.Shared(), func(s node.Sharer) bool { return s.Etcd().Name == network })
+	if i < 0 {
+		return nil, fmt.Errorf("network %s has no ipam of type %s in %s, and no attachment that was made with one: its leases are not there", network, Etcd, inEtcd.File)
+	}
+	m.etcd = n.Shared()[i].Etcd()
 	return m, nil
+}
+
+// findDir looks where host-local has leases of the network, after its file was exchanged.
+func (m *Move) findDir(n *node.Node) {
+	for _, s := range n.Stores {
+		if dir, ok := s.(lease.Dir); ok {
+			if held, _ := dir.Held(context.Background(), m.Network); len(held) > 0 {
+				m.dir = string(dir)
+			}
+		}
+	}
 }
 
 // ipam returns the object ipam of a network that calls a plugin, nil if there is none.
