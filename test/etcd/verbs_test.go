@@ -28,6 +28,7 @@ func TestVerbs(t *testing.T) {
 		{"DEL by the key alone", testDelByKey},
 		{"DEL while etcd is away", testDelLater},
 		{"two machines of one name", testClash},
+		{"two machines that join by one name", testJoin},
 		{"a host that is renamed", testRenamed},
 		{"another prefix", testPrefix},
 		{"files that can't be read", testTorn},
@@ -203,6 +204,20 @@ func testClash(t *testing.T, c *cluster, n network) {
 	c.holds(t, n, want)
 	want.set(other, "other", other.add(t, "other", n)...)
 	c.holds(t, n, want)
+}
+
+// testJoin has two machines use one name for the first time, at once. One of them gets it.
+func testJoin(t *testing.T, c *cluster, n network) {
+	as, failed := n.with("host", "one"), make(chan bool)
+	for _, h := range c.hosts[:2] {
+		go func() { failed <- h.do(t, "ADD", "of-"+h.name, as).ExitCode != 0 }()
+	}
+	if a, b := <-failed, <-failed; a == b {
+		t.Errorf("both fail: %v", a)
+	}
+	if got := c.held(t, n); len(got) != 2 {
+		t.Errorf("etcd has %v", got)
+	}
 }
 
 // testRenamed has a host get another name while it has something, and again when it has nothing.

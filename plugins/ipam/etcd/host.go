@@ -153,11 +153,9 @@ func (p *pool) join(ctx context.Context) (clientv3.LeaseID, error) {
 	if _, err := p.findLease(ctx); err != nil {
 		return 0, err
 	}
-	short, end := context.WithTimeout(ctx, p.Timeout)
-	defer end()
-	granted, err := p.Grant(clientv3.WithRequireLeader(short), int64(p.Grace/time.Second))
+	granted, err := p.grant(ctx)
 	if err != nil {
-		return 0, p.explain(err)
+		return 0, err
 	}
 	if err := p.takeAgain(ctx, granted.ID); err != nil {
 		return 0, err
@@ -166,11 +164,35 @@ func (p *pool) join(ctx context.Context) (clientv3.LeaseID, error) {
 	if err != nil {
 		return 0, err
 	}
-	_, err = p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpPut(p.space.host(p.Host), string(about), clientv3.WithLease(granted.ID))}})
+	key := p.space.host(p.Host)
+	put := []clientv3.Op{clientv3.OpPut(key, string(about), clientv3.WithLease(granted.ID))}
+	answer, err := p.commit(ctx, transaction{compare: []clientv3.Cmp{isAbsent(key)}, then: put, otherwise: []clientv3.Op{clientv3.OpGet(key)}})
+	if err == nil && !answer.Succeeded { // another machine was faster, or it is this one's that it has forgotten
+		if err = p.refuseOther(answer.Responses[0].GetResponseRange().Kvs[0].Value); err == nil {
+			_, err = p.commit(ctx, transaction{then: put})
+		}
+	}
 	if err != nil {
 		return 0, err
 	}
 	return granted.ID, p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(granted.ID), Seconds: granted.TTL, Renewed: time.Now()})
+}
+
+// grant gets a lease that nothing hangs on yet.
+func (p *pool) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+	ctx, end := context.WithTimeout(ctx, p.Timeout)
+	defer end()
+	for {
+		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), p.attempt)
+		granted, err := p.Grant(attempt, int64(p.Grace/time.Second))
+		cancel()
+		if err == nil || !mayHelpToRepeat(err) {
+			return granted, p.explain(err)
+		}
+		if err := p.wait(ctx, err); err != nil { // a lease whose answer is lost runs out by itself
+			return nil, err
+		}
+	}
 }
 
 // takeAgain takes what attachments hold with a new lease, but for what another host has been given meanwhile. That is noted.
