@@ -15,14 +15,15 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-kernels test-systemd crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
 
-build: ## build bin/cnibox and bin/cnictl
+build: ## build bin/cnibox, bin/cnibox-etcd and bin/cnictl
 	@mkdir -p $(BIN)
 	$(GOBUILD) -o $(BIN)/cnibox ./cmd/cnibox
+	$(GOBUILD) -o $(BIN)/cnibox-etcd ./cmd/cnibox-etcd
 	$(GOBUILD) -o $(BIN)/cnictl ./cmd/cnictl
 
 setup: ## install what demo and tests need (Debian packages)
@@ -38,7 +39,7 @@ unit: ## unit tests, and each fuzz test on its seeds
 
 # Tests wait more than they work: four at once even where there are two processors.
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -parallel 4 -timeout 20m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -parallel 4 -timeout 20m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example ./test/etcd
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml
@@ -52,6 +53,9 @@ test-vm-qemu: setup build ## the same with the kernel of Debian, which takes lon
 # KERNELS are some of "here uml qemu-5.10 qemu-6.1 qemu-6.12", RUN is which rows: what is not tried stays on the page.
 test-kernels: setup build ## try all rows of cnibox under five kernels, into docs/project/kernels.md (ten hours)
 	@RUN='$(RUN)' scripts/test-kernels.sh $(KERNELS)
+
+test-etcd: setup build ## 10,000 addresses, 500 pods, each failure, and 20 histories of kills and partitions on three hosts with etcd (an hour)
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 3h ./test/etcd -args -long
 
 test-systemd: setup build ## try the systemd units under a systemd in user-mode-linux (some minutes)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 30m ./test/systemd
@@ -83,8 +87,12 @@ bench: setup build ## measure against the reference plugins into docs/project/be
 bench-gc: setup build ## measure GC on a node with up to 5,000 attachments, alone and beside many calls (ten minutes)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench -run '^$$' -bench GC -benchtime 1x -timeout 2h
 
+bench-etcd: setup build ## measure ADD against etcd and against host-local, up to 60,000 addresses taken (ten minutes)
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/etcd -run '^$$' -bench Add -benchtime 1x -timeout 1h -args -long
+
 bench-short: setup build ## the same, small, to see that it works
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/bench ./test/bench/report -bench . -benchtime 1x -short
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test ./test/etcd -run '^$$' -bench . -benchtime 1x
 
 fuzz: ## run each fuzz test for FUZZTIME
 	@scripts/fuzz.sh $(FUZZTIME)

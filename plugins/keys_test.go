@@ -1,4 +1,4 @@
-package plugins
+package plugins_test
 
 import (
 	"encoding/json"
@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // object is a JSON object.
@@ -20,7 +21,7 @@ type object = map[string]any
 
 // TestReads compares the keys that each plugin looks for with those that it declares.
 func TestReads(t *testing.T) {
-	for _, row := range All {
+	for _, row := range known.Plugins {
 		t.Run(row.Name, func(t *testing.T) {
 			declared, read := declared(row), map[string]bool{}
 			for _, path := range slices.Sorted(maps.Keys(declared)) {
@@ -45,7 +46,7 @@ func TestReads(t *testing.T) {
 
 // TestRefusals gives each key what it can't be.
 func TestRefusals(t *testing.T) {
-	for _, row := range All {
+	for _, row := range known.Plugins {
 		t.Run(row.Name, func(t *testing.T) {
 			declared := declared(row)
 			for _, path := range slices.Sorted(maps.Keys(declared)) {
@@ -120,10 +121,12 @@ var bases = map[string]string{
 	"host-device": `"device": "eth1", "pciBusID": "0000:01:00.0"`,
 	"vrf":         `"vrfname": "red"`,
 	"host-local":  `"ipam": {"ranges": [[{"subnet": "10.88.0.0/24"}]], "subnet": "10.99.0.0/24", "routes": [{"dst": "::/0"}]}, "runtimeConfig": {"ipRanges": [[{"subnet": "10.77.0.0/24"}]]}`,
-	"static":      `"ipam": {"addresses": [{"address": "10.88.0.2/24"}], "routes": [{"dst": "::/0"}]}`,
-	"dhcp":        `"ipam": {"request": [{"option": "3"}], "provide": [{"option": "12"}]}`,
-	"portmap":     `"runtimeConfig": {"portMappings": [{"hostPort": 1, "containerPort": 1, "protocol": "tcp"}]}`,
-	"chain":       `"plugins": [{"type": "bridge"}]`,
+	"etcd": `"ipam": {"ranges": [[{"subnet": "10.88.0.0/24"}]], "subnet": "10.99.0.0/24", "routes": [{"dst": "::/0"}],
+		"etcd": {"endpoints": ["http://192.0.2.1:2379"], "certFile": "/c", "keyFile": "/k"}}, "runtimeConfig": {"ipRanges": [[{"subnet": "10.77.0.0/24"}]]}`,
+	"static":  `"ipam": {"addresses": [{"address": "10.88.0.2/24"}], "routes": [{"dst": "::/0"}]}`,
+	"dhcp":    `"ipam": {"request": [{"option": "3"}], "provide": [{"option": "12"}]}`,
+	"portmap": `"runtimeConfig": {"portMappings": [{"hostPort": 1, "containerPort": 1, "protocol": "tcp"}]}`,
+	"chain":   `"plugins": [{"type": "bridge"}]`,
 }
 
 func base(row plugin.Descriptor) object {
@@ -180,7 +183,7 @@ func parse(t *testing.T, row plugin.Descriptor, o object, asked func(path string
 	}
 	config.OnRead(asked)
 	return row.Plugin.(plugin.Configured).Parse(&plugin.Request{
-		Command: plugin.Status, Key: plugin.Key{Network: "demo"}, Version: plugin.CurrentVersion, Config: config, Plugins: All,
+		Command: plugin.Status, Key: plugin.Key{Network: "demo"}, Version: plugin.CurrentVersion, Config: config, Plugins: known.Plugins,
 	})
 }
 
@@ -279,7 +282,7 @@ func wrong(k keys.Key) []any {
 
 // A plugin that is missing in the table of one that says which keys it reads is found by a panic above; this says what to do.
 func TestConfigured(t *testing.T) {
-	for _, row := range All {
+	for _, row := range known.Plugins {
 		if _, ok := row.Plugin.(plugin.Configured); !ok {
 			t.Fatalf("%s does not say which keys it reads: see plugin.Configured", row.Name)
 		}

@@ -1,4 +1,4 @@
-package plugins
+package plugins_test
 
 import (
 	"bytes"
@@ -12,13 +12,14 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/schema"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 var update = flag.Bool("update", false, "write the schemas and the manual's tables of keys")
 
 // TestSchemas compares schemas/ with what the plugins declare.
 func TestSchemas(t *testing.T) {
-	files := schema.Files(All)
+	files := schema.Files(known.Plugins)
 	for name, s := range files {
 		var text bytes.Buffer
 		e := json.NewEncoder(&text)
@@ -45,7 +46,7 @@ var tables = regexp.MustCompile(`(?s)(<!-- keys: made from plugins/[^>]*-->\n).*
 
 // TestPages compares the tables of keys on the plugins' pages with what the plugins declare.
 func TestPages(t *testing.T) {
-	for _, row := range All {
+	for _, row := range known.Plugins {
 		path := "../docs/plugins/" + row.Name + ".md"
 		page, err := os.ReadFile(path)
 		if err != nil {

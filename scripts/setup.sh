@@ -19,6 +19,7 @@ need curl curl
 need sysctl procps
 need busybox busybox-static
 need etcd etcd-server
+need etcdctl etcd-client
 need mkfs.ext4 e2fsprogs
 need firewalld firewalld
 need ufw ufw

@@ -62,7 +62,7 @@ same with it and without.
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		o.Options, o.BinDirs, o.Exec, o.Runtimes = where.Options(), filepath.SplitList(where.BinDirs), network.Exec, runtimes.All
+		o.Options, o.Exec, o.Runtimes = where.Options(), network.Exec, runtimes.All
 		o.Log = newLogger(cmd.ErrOrStderr())
 		return agent.Run(ctx, o)
 	}

@@ -6,7 +6,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"time"
@@ -54,8 +53,10 @@ time of its own, and goes on where one can't be read; it changes nothing.
 		if dryRun {
 			return listParts(cmd)
 		}
+		look := where.Options()
+		look.Shared = true
 		return writeBugreport(cmd, file, bugreport.Options{
-			Options: where.Options(), BinDirs: filepath.SplitList(where.BinDirs), LogDir: calls.Dir, Network: network, Version: cmd.Root().Version,
+			Options: look, LogDir: calls.Dir, Network: network, Version: cmd.Root().Version,
 		})
 	}
 	return cmd

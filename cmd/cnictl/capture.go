@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
+	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
@@ -18,7 +19,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/sandbox"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // captureFlags say what is captured and where to.
@@ -33,7 +34,7 @@ type captureFlags struct {
 }
 
 func newCapture() *cobra.Command {
-	f := &captureFlags{Options: node.Options{Plugins: plugins.All}}
+	f := &captureFlags{Options: node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(binDirs())}}
 	cmd := &cobra.Command{
 		Use:   "capture NAME",
 		Short: "See a container's packets",

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -12,8 +11,6 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/finding"
-	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/plugins"
 )
 
 // examination is what doctor prints with --json.
@@ -43,10 +40,8 @@ The exit code is 1 if there is an error or a warning.
 			return codes(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := doctor.Options{
-				Options: node.Options{ConfDir: n.ConfDir, CacheDirs: []string{n.CacheDir}, Plugins: plugins.All},
-				BinDirs: filepath.SplitList(n.BinDirs), Deep: deep,
-			}
+			o := doctor.Options{Options: n.Options(), Deep: deep}
+			o.Shared = true
 			if len(args) > 0 {
 				o.Codes = args
 			}

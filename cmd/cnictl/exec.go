@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -14,11 +15,11 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/sandbox"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func newExec() *cobra.Command {
-	o := node.Options{Plugins: plugins.All}
+	o := node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(binDirs())}
 	cmd := &cobra.Command{
 		Use:   "exec [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command of the host in a container's network",

@@ -16,11 +16,11 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func newExplain() *cobra.Command {
-	o := node.Options{Plugins: plugins.All}
+	o := node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(binDirs())}
 	elsewhere := false
 	cmd := &cobra.Command{
 		Use:   "explain [TEXT | CODE | FILE | -]",
@@ -45,7 +45,7 @@ The exit code is 1 if nothing is known about it.
 		}
 		e := explain.Explain(text)
 		if e.Looks() && !elsewhere {
-			e.LookAt(cmd.Context(), node.Read(cmd.Context(), o), doctor.Options{Options: o, BinDirs: filepath.SplitList(binDirs())})
+			e.LookAt(cmd.Context(), node.Read(cmd.Context(), o), doctor.Options{Options: o})
 		}
 		if err := output(cmd, e, func(w io.Writer) { describeExplanation(w, e) }); err != nil {
 			return err

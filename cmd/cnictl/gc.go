@@ -71,7 +71,7 @@ func gc(cmd *cobra.Command, f *gcFlags, name string) error {
 		}
 		name = listed.Network
 	}
-	o.Network = name
+	o.Network, o.Shared = name, true
 	n := node.Read(cmd.Context(), o.Options)
 	if name != "" && n.Network(name) == nil {
 		_, err := f.Load(name)

@@ -12,7 +12,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/install"
 	"github.com/cnibox/cnibox/pkg/runtimes"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func newInstall() *cobra.Command {
@@ -26,6 +26,9 @@ func newInstall() *cobra.Command {
 		Long: `Install cnibox and a link for each of its plugins into a directory, or bring
 those that are there to this version. Files are only ever renamed into place, so
 runtimes may use the directory meanwhile; one that was stopped can be repeated.
+
+The plugin etcd is a program of its own, cnibox-etcd. It is installed if it lies
+beside the cnibox that is.
 
 Files of others, such as the reference plugins, are not overwritten unless you
 say --force. They are then kept in DIR/.cnibox-replaced, and uninstall brings
@@ -54,7 +57,7 @@ there.`,
 	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), install.Binary), "the cnibox to install")
 	flags.Lookup("from").DefValue = "the one beside cnictl" // in help and manual pages, which are the same on every machine
 	flags.StringVar((*string)(&o.Link), "link", string(install.Links[0]), "how names lead to cnibox: sym, hard or copy")
-	flags.StringSliceVar(&o.Names, "only", plugins.All.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
+	flags.StringSliceVar(&o.Names, "only", known.Plugins.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
 	addNetworkFlags(cmd, &o.Network, &o.NetworkDir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
@@ -63,6 +66,9 @@ there.`,
 		}
 		if err := checkOptions(&o); err != nil {
 			return err
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(o.From), install.EtcdBinary)); err != nil && !cmd.Flags().Changed("only") {
+			o.Names = slices.DeleteFunc(o.Names, func(name string) bool { return name == install.Etcd })
 		}
 		r, err := install.Install(o)
 		if err != nil {
@@ -131,7 +137,7 @@ func checkOptions(o *install.Options) error {
 		return usagef("--link %s: it is one of sym, hard and copy", o.Link)
 	}
 	for _, name := range o.Names {
-		if plugins.All.Find(name) == nil {
+		if known.Plugins.Find(name) == nil {
 			return usagef("--only %s: cnibox has no such plugin; cnictl list shows them", name)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // linted is what lint prints with --json.
@@ -75,7 +75,7 @@ func runLint(cmd *cobra.Command, args []string, flags *lintFlags) error {
 	if err != nil {
 		return err
 	}
-	o := lint.Options{Plugins: plugins.All, Reference: flags.reference}
+	o := lint.Options{Plugins: known.Plugins, Reference: flags.reference}
 	if flags.node {
 		if o.Node, err = lint.ReadNode(cmd.Context(), filepath.SplitList(flags.BinDirs), flags.ConfDir); err != nil {
 			return err

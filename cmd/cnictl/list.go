@@ -5,7 +5,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // listed is one plugin as list --json prints it.
@@ -23,7 +23,7 @@ func newList() *cobra.Command {
 		Args:  arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows := []listed{}
-			for _, p := range plugins.All {
+			for _, p := range known.Plugins {
 				rows = append(rows, listed{p.Name, string(p.Kind), p.Summary})
 			}
 			return output(cmd, rows, func(w io.Writer) {

@@ -72,7 +72,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 		newShow(), newLog(), newDoctor(),
 		newInstall(), newUninstall(), newList(), newNew(), newLint(),
 		newProbe(), newExec(), newCapture(), newExplain(),
-		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newPurge(), newStatus(), newRepair(),
+		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newPurge(), newStatus(), newRepair(), newLeases(),
 		newBugreport(), newMetrics(), newAgent(),
 	)
 	return root

@@ -39,8 +39,10 @@ what doctor finds, and of the log the calls of plugins in the last hour. With
 	cmd.Flags().StringVar(&dir, "textfile-dir", "", "write to "+metricsFile+" in this directory")
 	cmd.Flags().StringVar(&logDir, "log-dir", calls.Dir, "directory of the log")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		n := node.Read(cmd.Context(), where.Options())
-		found := doctor.Examine(cmd.Context(), doctor.Options{Options: where.Options(), BinDirs: filepath.SplitList(where.BinDirs), Node: n})
+		o := where.Options()
+		o.Shared = true
+		n := node.Read(cmd.Context(), o)
+		found := doctor.Examine(cmd.Context(), doctor.Options{Options: o, Node: n})
 		s := metrics.Source{Node: n, Findings: found.Findings, Time: time.Now()}
 		if err := s.ReadLog(logDir); err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: the log of calls can't be read: %v\n", err)

@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/repair"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // repairDocument is what repair prints with --json.
@@ -53,13 +53,13 @@ back by a restart of the container then, or is in the way of somebody else.
 	addJSONFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and say what is missing")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		n := node.Read(cmd.Context(), node.Options{ConfDir: where.ConfDir, CacheDirs: []string{where.CacheDir}, Plugins: plugins.All})
+		n := node.Read(cmd.Context(), where.Options())
 		attachments, err := chosen(n, args)
 		if err != nil {
 			return err
 		}
 		reports, err := repair.Attachments(cmd.Context(), attachments, repair.Options{
-			Plugins: plugins.All, Path: filepath.SplitList(where.BinDirs), DryRun: dryRun, Progress: counter(cmd),
+			Plugins: known.Plugins, Path: filepath.SplitList(where.BinDirs), DryRun: dryRun, Progress: counter(cmd),
 		})
 		d := &repairDocument{DryRun: dryRun, Counts: map[repair.Outcome]int{}, Attachments: reports, Unread: n.Unread}
 		for _, r := range reports {

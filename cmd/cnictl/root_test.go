@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/box"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // inProcess runs cnictl in the process of the test.
@@ -84,8 +84,8 @@ func TestList(t *testing.T) {
 	if err := json.Unmarshal([]byte(inProcess("list", "--json").stdout), &rows); err != nil {
 		t.Fatal(err)
 	}
-	assertEqual(t, "plugins", len(rows), len(plugins.All))
-	for i, p := range plugins.All {
+	assertEqual(t, "plugins", len(rows), len(known.Plugins))
+	for i, p := range known.Plugins {
 		assertEqual(t, "row", rows[i], listed{p.Name, string(p.Kind), p.Summary})
 		assertContains(t, table.stdout, p.Name, p.Summary)
 	}

@@ -18,7 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // showFlags are those of show and of the commands below it.
@@ -34,7 +34,7 @@ type shown interface {
 }
 
 func newShow() *cobra.Command {
-	f := &showFlags{Options: node.Options{Plugins: plugins.All}}
+	f := &showFlags{Options: node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(binDirs())}}
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
 		Short: "Show what is on this node, and whose it is",
@@ -144,7 +144,7 @@ func (f *showFlags) writePage(cmd *cobra.Command) error {
 	}
 	n := node.Read(cmd.Context(), f.Options)
 	p := page.New(n, f.chosen(n), host, box.Version, time.Now())
-	found := doctor.Examine(cmd.Context(), doctor.Options{Options: f.Options, BinDirs: filepath.SplitList(binDirs()), Node: n}).Findings
+	found := doctor.Examine(cmd.Context(), doctor.Options{Options: f.Options, Node: n}).Findings
 	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == finding.Info })
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil {

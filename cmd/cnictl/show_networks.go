@@ -3,23 +3,29 @@ package main
 import (
 	"fmt"
 	"io"
+	"path/filepath"
 	"strings"
+	"time"
 
 	"github.com/jedib0t/go-pretty/v6/text"
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/pkg/etcdpool"
 	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func newShowNetworks() *cobra.Command {
-	f := &showFlags{Options: node.Options{Plugins: plugins.All}}
+	f := &showFlags{Options: node.Options{Shared: true, Plugins: known.Plugins, BinDirs: filepath.SplitList(binDirs())}}
 	cmd := &cobra.Command{
 		Use:   "networks",
 		Short: "Show the networks of this node, with how full their pools are",
 		Long: `Show the networks of this node: what they are made of, and how many addresses of
 their pools are used, also by attachments that are gone. A network without a
 file is one that only attachments name.
+
+Of a network whose addresses are in etcd the figures are those of all hosts, with
+how many each has, and when its addresses are free if nothing is heard of it.
 `,
 		Example: "  cnictl show networks",
 		Args:    arguments(0, 0),
@@ -45,7 +51,55 @@ func (f *showFlags) networks(n *node.Node) (shown, error) {
 	return s, nil
 }
 
-func (s *shownNetworks) print(w io.Writer, _ *showFlags) { printNetworks(w, s.Networks) }
+func (s *shownNetworks) print(w io.Writer, _ *showFlags) {
+	printNetworks(w, s.Networks)
+	for _, n := range s.Networks {
+		if n.Shared != nil {
+			printShared(w, n)
+		}
+	}
+}
+
+// printShared prints which hosts share a network's pools.
+func printShared(w io.Writer, n *node.Network) {
+	if n.Shared.Error != "" {
+		fmt.Fprintf(w, "\n%s: %s, so that USED is of this host alone: %s\n", harmless(n.Name), bad.Sprint("etcd can't be asked"), harmless(n.Shared.Error))
+		return
+	}
+	fmt.Fprintf(w, "\n%s is shared by %s:\n", harmless(n.Name), counted(len(n.Shared.Hosts), "host"))
+	header := []string{"HOST", "FREE AFTER"}
+	for _, p := range n.Pools {
+		header = append(header, p.Name())
+	}
+	g := newGrid(header...)
+	for _, h := range n.Shared.Hosts {
+		name := harmless(h.Name)
+		if h.Name == n.Shared.Host {
+			name += ", this one"
+		}
+		row := []string{name, left(h)}
+		for _, p := range n.Pools {
+			row = append(row, fmt.Sprint(p.By[h.Name]))
+		}
+		g.add(row...)
+	}
+	g.print(w)
+	if open := len(n.Shared.Open); open > 0 {
+		fmt.Fprintf(w, "%s freed on this host that etcd may not know yet\n", counted(open, "attachment"))
+	}
+}
+
+// left says when a host's addresses are free, if nothing is heard of it.
+func left(h etcdpool.Host) string {
+	text := (time.Duration(h.Left) * time.Second).String()
+	if h.Left >= 48*3600 {
+		text = counted(int(h.Left/(24*3600)), "day")
+	}
+	if h.Left < h.Grace/2 {
+		return bad.Sprint(text) + ", nothing renews it"
+	}
+	return text
+}
 
 func printNetworks(w io.Writer, list []*node.Network) {
 	g := newGrid("NETWORK", "PLUGINS", "POOL", "SIZE", "USED", "", "GONE", "ATTACHMENTS", "FILE")

@@ -5,16 +5,17 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
+	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func newShowPorts() *cobra.Command {
-	f := &showFlags{Options: node.Options{Plugins: plugins.All}}
+	f := &showFlags{Options: node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(binDirs())}}
 	cmd := &cobra.Command{
 		Use:   "ports",
 		Short: "Show the published ports of this node, and where they lead",

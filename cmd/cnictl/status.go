@@ -10,7 +10,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // networkStatus is what status prints with --json.
@@ -80,7 +80,7 @@ func status(cmd *cobra.Command, node network.Node, name string) error {
 
 // choices asks our own plugin of that name, if it is one that chooses, how it would do its work on this host.
 func choices(p *libcni.PluginConfig) []string {
-	row := plugins.All.Find(p.Network.Type)
+	row := known.Plugins.Find(p.Network.Type)
 	if row == nil {
 		return nil
 	}

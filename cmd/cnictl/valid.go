@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
@@ -29,7 +28,7 @@ func (f *validFlags) add(cmd *cobra.Command) {
 
 // options returns what commands that remove something look at, and how.
 func (f *validFlags) options(cmd *cobra.Command, n network.Node) (o collect.Options, err error) {
-	o = collect.Options{Options: n.Options(), Runtimes: runtimes.All, BinDirs: filepath.SplitList(n.BinDirs), Exec: network.Exec, AllValid: f.file != ""}
+	o = collect.Options{Options: n.Options(), Runtimes: runtimes.All, Exec: network.Exec, AllValid: f.file != ""}
 	for _, text := range f.named {
 		if o.Valid, err = appendValid(o.Valid, text, "--valid"); err != nil {
 			return o, usageError{err}

@@ -24,7 +24,6 @@ import (
 // Options say what an agent works on.
 type Options struct {
 	node.Options
-	BinDirs  []string
 	Exec     func(cacheDir string) invoke.Exec // calls plugins
 	Runtimes []runtimes.Runtime                // are asked what they run before something is removed
 
@@ -61,6 +60,7 @@ type Agent struct {
 	patience patience
 	said     said
 	gone     gone
+	kept     kept
 	api      *contivAPI     // nil if it is not served
 	work     sync.WaitGroup // what is under way
 }

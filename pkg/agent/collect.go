@@ -59,10 +59,11 @@ func (a *Agent) collectForEver(ctx context.Context) {
 
 // collect removes what has been gone for the grace, and returns when to look again.
 func (a *Agent) collect(ctx context.Context) (next time.Time) {
-	o := collect.Options{Options: a.Options.Options, Runtimes: a.Runtimes, BinDirs: a.BinDirs, Exec: a.Exec}
-	r := collect.Plan(ctx, node.Read(ctx, o.Options), o)
+	o := collect.Options{Options: a.Options.Options, Runtimes: a.Runtimes, Exec: a.Exec}
+	n := node.Read(ctx, o.Options)
+	r := collect.Plan(ctx, n, o)
 	now := time.Now()
-	next = now.Add(a.Every)
+	next = earlier(now.Add(a.Every), a.keep(ctx, n))
 	since := map[string]time.Time{}
 	var due []*collect.Item
 	for _, it := range r.Goes {

@@ -69,8 +69,10 @@ func (a *Agent) metrics() http.Handler {
 
 // gatherNode reads the node for Prometheus.
 func (a *Agent) gatherNode() ([]*dto.MetricFamily, error) {
-	n := node.Read(a.life, a.Options.Options)
-	found := doctor.Examine(a.life, doctor.Options{Options: a.Options.Options, BinDirs: a.BinDirs, Node: n})
+	o := a.Options.Options
+	o.Shared = true
+	n := node.Read(a.life, o)
+	found := doctor.Examine(a.life, doctor.Options{Options: o, Node: n})
 	s := metrics.Source{Node: n, Findings: found.Findings, Time: time.Now()}
 	if err := s.ReadLog(calls.Dir); err != nil {
 		a.Log.Warn("the log of calls can't be read", "error", err)

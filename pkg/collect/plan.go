@@ -27,8 +27,7 @@ type Options struct {
 	Runtimes []runtimes.Runtime   // are asked what they run
 
 	// For Free. Plugins look into the cache directory, too.
-	BinDirs []string
-	Exec    func(cacheDir string) invoke.Exec
+	Exec func(cacheDir string) invoke.Exec
 }
 
 // settled is how old something must be, so that it is not that of an ADD under way.

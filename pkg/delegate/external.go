@@ -73,20 +73,26 @@ func (e external) run(ctx context.Context, r *plugin.Request) error {
 
 // exec executes the plugin and returns what it printed, and whether it came to run at all.
 func (e external) exec(ctx context.Context, r *plugin.Request) (printed []byte, started bool, err error) {
+	return Execute(ctx, e.path, environment(r), r.Config.JSON())
+}
+
+// Execute runs a file with a configuration on standard input, as plugins are run, and returns what it printed, and whether it came to run at all.
+// The error is the one that it printed, if it did so.
+func Execute(ctx context.Context, path string, environment []string, config []byte, args ...string) (printed []byte, started bool, err error) {
 	for try := 1; ; try++ {
 		var stdout, stderr bytes.Buffer
-		cmd := exec.CommandContext(ctx, e.path)
-		cmd.Env = environment(r)
+		cmd := exec.CommandContext(ctx, path, args...)
+		cmd.Env = environment
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // let it clean up
 		cmd.WaitDelay = stopTime
-		cmd.Stdin = bytes.NewReader(r.Config.JSON())
+		cmd.Stdin = bytes.NewReader(config)
 		cmd.Stdout, cmd.Stderr = &stdout, &stderr
 		err := cmd.Run()
 		if cmd.ProcessState != nil && cmd.ProcessState.Success() {
 			return stdout.Bytes(), true, nil // what it did is done, even if the call was cancelled meanwhile
 		}
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries || ctx.Err() != nil {
-			return nil, cmd.Process != nil, e.failure(err, stdout.Bytes(), stderr.String())
+			return nil, cmd.Process != nil, failure(path, err, stdout.Bytes(), stderr.String())
 		}
 		time.Sleep(busyPause)
 	}
@@ -111,7 +117,7 @@ func environment(r *plugin.Request) []string {
 }
 
 // failure is the error the plugin printed, code and all, or what can be said of one that printed none.
-func (e external) failure(err error, stdout []byte, stderr string) error {
+func failure(path string, err error, stdout []byte, stderr string) error {
 	if o, perr := conf.Parse(stdout); perr == nil {
 		var code int
 		printed := &types.Error{}
@@ -130,5 +136,5 @@ func (e external) failure(err error, stdout []byte, stderr string) error {
 	if said == "" {
 		said = "nothing"
 	}
-	return plugin.Errorf(fmt.Sprintf("it printed on stderr: %s", said), "plugin %s failed without a CNI error: %w", e.path, err)
+	return plugin.Errorf(fmt.Sprintf("it printed on stderr: %s", said), "plugin %s failed without a CNI error: %w", path, err)
 }

@@ -31,6 +31,7 @@ var checks = []check{
 	{"features of the kernel", []string{"kernel-feature-missing", "kernel-unused-features"}, checkKernel},
 	{"directories of state", []string{"state-read-only", "state-full"}, checkState},
 	{"DHCP daemon", []string{"dhcp-daemon-down"}, checkDHCP},
+	{"addresses in etcd", []string{"etcd-unreachable", "etcd-host-name-taken", "etcd-address-lost", "etcd-lease-not-renewed", "etcd-not-told"}, checkEtcd},
 	{"flannel", []string{"subnet-env-missing", "subnet-env-torn"}, checkFlannel},
 	{"addresses of bridges", []string{"bridge-other-subnet", "gateway-gone"}, checkGateways},
 	{"subnets", []string{"subnets-overlap"}, checkSubnets},

@@ -17,11 +17,10 @@ import (
 
 // Options say where to look, and for what.
 type Options struct {
-	node.Options
-	BinDirs []string   // of plugins, where no runtime says which are its own
-	Codes   []string   // look for these only; nil is all
-	Deep    bool       // call CHECK for each attachment, too
-	Node    *node.Node // what is on the node, if that has been read already
+	node.Options            // its BinDirs count where no runtime says which are its own
+	Codes        []string   // look for these only; nil is all
+	Deep         bool       // call CHECK for each attachment, too
+	Node         *node.Node // what is on the node, if that has been read already
 }
 
 // Report is what an examination found.

@@ -20,14 +20,14 @@ func checkPluginDirs(_ context.Context, s *subject) (list []Finding, err error) 
 				continue
 			}
 			seen = append(seen, dir)
-			list = append(list, halfUpdated(dir)...)
+			list = append(list, slices.Concat(halfUpdated(dir, pluginfile.Main), halfUpdated(dir, pluginfile.MainEtcd))...)
 		}
 	}
 	return list, err
 }
 
-// halfUpdated looks for different versions of cnibox in a directory.
-func halfUpdated(dir string) []Finding {
+// halfUpdated looks for different versions of a program of cnibox in a directory.
+func halfUpdated(dir, program string) []Finding {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		return nil
@@ -36,7 +36,7 @@ func halfUpdated(dir string) []Finding {
 	names := map[string][]string{}
 	for _, e := range entries {
 		f := pluginfile.Identify(filepath.Join(dir, e.Name()))
-		if f == nil || f.Origin != pluginfile.Ours {
+		if f == nil || f.Build != program {
 			continue
 		}
 		if sums[f.ID()] == "" {

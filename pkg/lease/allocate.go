@@ -10,13 +10,14 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // listAfter is after how many taken addresses in a row, asked for one by one, a search reads the list of all names.
 const listAfter = 16
 
 // allocate takes one address of each pool, all or none.
-func (x *session) allocate(owner plugin.Key, pools []Pool) (leases []Lease, err error) {
+func (x *session) allocate(owner plugin.Key, pools []ranges.Pool) (leases []Lease, err error) {
 	if err := x.refuseSecond(owner, pools); err != nil {
 		return nil, err
 	}
@@ -32,14 +33,14 @@ func (x *session) allocate(owner plugin.Key, pools []Pool) (leases []Lease, err 
 
 // refuseSecond fails when owner, or its container in the old form, holds an address of one of the pools. What it held for another
 // namespace, which is known not to be there any more, is given back.
-func (x *session) refuseSecond(owner plugin.Key, pools []Pool) error {
+func (x *session) refuseSecond(owner plugin.Key, pools []ranges.Pool) error {
 	leases, err := x.leasesOf(owner.ContainerID)
 	if err != nil {
 		return err
 	}
 	var stale []Lease
 	for _, l := range leases {
-		at := slices.IndexFunc(pools, func(p Pool) bool { return p.Contains(l.Address) })
+		at := slices.IndexFunc(pools, func(p ranges.Pool) bool { return p.Contains(l.Address) })
 		if at < 0 || l.Owner != owner && l.Owner.IfName != "" {
 			continue
 		}
@@ -55,7 +56,7 @@ func (x *session) refuseSecond(owner plugin.Key, pools []Pool) error {
 }
 
 // take takes one address of the pool.
-func (x *session) take(owner plugin.Key, p Pool) (netip.Addr, error) {
+func (x *session) take(owner plugin.Key, p ranges.Pool) (netip.Addr, error) {
 	if p.Want.IsValid() {
 		return p.Want, x.takeWanted(owner, p)
 	}
@@ -71,11 +72,11 @@ func (x *session) take(owner plugin.Key, p Pool) (netip.Addr, error) {
 }
 
 // takeNext takes the next address of the pool that is free; it returns the zero Addr if none is.
-func (x *session) takeNext(owner plugin.Key, p Pool) (netip.Addr, error) {
+func (x *session) takeNext(owner plugin.Key, p ranges.Pool) (netip.Addr, error) {
 	asked := 0
 	var taken map[string]bool
 	var name []byte
-	for a := range p.after(x.last(p.Index)) {
+	for a := range p.After(x.last(p.Index)) {
 		if asked++; asked == listAfter {
 			var err error
 			if taken, err = x.names(); err != nil {
@@ -98,7 +99,7 @@ func (x *session) takeNext(owner plugin.Key, p Pool) (netip.Addr, error) {
 	return netip.Addr{}, nil
 }
 
-func (x *session) takeWanted(owner plugin.Key, p Pool) error {
+func (x *session) takeWanted(owner plugin.Key, p ranges.Pool) error {
 	by, is, err := x.read(p.Want)
 	l := Lease{Address: p.Want, Owner: by}
 	switch {

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // worker makes the test binary a process that adds and deletes attachments in
@@ -28,8 +29,8 @@ func TestMain(m *testing.M) {
 }
 
 // both is a pool of each family, wide enough for all workers.
-func both() []Pool {
-	return []Pool{pool(0, "10.1.0.1-10.1.0.250!10.1.0.1"), pool(1, "fd00::1-fd00::ffff!fd00::1")}
+func both() []ranges.Pool {
+	return []ranges.Pool{pool(0, "10.1.0.1-10.1.0.250!10.1.0.1"), pool(1, "fd00::1-fd00::ffff!fd00::1")}
 }
 
 func work(dir, name string) {

@@ -7,12 +7,13 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // reclaim frees what nobody can be using of a pool that has no free address: abandoned leases and torn files. If there are none, it says
 // how full the pool is.
-func (x *session) reclaim(p Pool) error {
+func (x *session) reclaim(p ranges.Pool) error {
 	leases, err := x.scan()
 	if err != nil {
 		return err

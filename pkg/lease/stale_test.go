@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+
+	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // later does something as a session that begins after a time.
@@ -129,7 +131,7 @@ func TestGoneForMinutes(t *testing.T) {
 // An address that is asked for by name is taken over in the same way.
 func TestWantedOfOneGoneForMinutes(t *testing.T) {
 	b := newBench(t)
-	wanted := Pool{Ranges: small.Ranges, Want: addr("10.1.2.2")}
+	wanted := ranges.Pool{Ranges: small.Ranges, Want: addr("10.1.2.2")}
 	b.add("gone", small)
 	b.result("gone", "/run/netns/none")
 	take := func(x *session) error { return x.takeWanted(att("new", "eth0"), wanted) }

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -51,7 +52,7 @@ func NewStore(dataDir, network, results string) (*Store, error) {
 func (s *Store) Path() string { return s.path }
 
 // Allocate takes one address of each pool for owner, all or none.
-func (s *Store) Allocate(ctx context.Context, owner plugin.Key, pools []Pool) ([]Lease, error) {
+func (s *Store) Allocate(ctx context.Context, owner plugin.Key, pools []ranges.Pool) ([]Lease, error) {
 	if owner.ContainerID == "" || owner.IfName == "" {
 		return nil, fmt.Errorf("a lease needs a container and an interface, got %q and %q", owner.ContainerID, owner.IfName)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // bench is a store in a directory of its own.
@@ -36,7 +37,7 @@ func att(id, ifName string) plugin.Key {
 }
 
 // add allocates and returns the addresses as one text.
-func (b *bench) add(id string, pools ...Pool) string {
+func (b *bench) add(id string, pools ...ranges.Pool) string {
 	b.Helper()
 	leases, err := b.Allocate(b.Context(), att(id, "eth0"), pools)
 	if err != nil {
@@ -45,7 +46,7 @@ func (b *bench) add(id string, pools ...Pool) string {
 	return texts(leases)
 }
 
-func (b *bench) addFails(id string, pools ...Pool) error {
+func (b *bench) addFails(id string, pools ...ranges.Pool) error {
 	b.Helper()
 	leases, err := b.Allocate(b.Context(), att(id, "eth0"), pools)
 	if err == nil {

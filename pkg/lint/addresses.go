@@ -51,9 +51,9 @@ func sets(ipam *part) (sets [][]*value) {
 	return sets
 }
 
-// pools returns the ranges of host-local that can be read.
+// pools returns the ranges that can be read of host-local and etcd.
 func pools(p *part) (list []pool) {
-	if !p.ipam.is("host-local") {
+	if !p.ipam.is("host-local", "etcd") {
 		return nil
 	}
 	for i, set := range sets(p.ipam) {
@@ -109,10 +109,10 @@ func (f *file) checkAddresses(p *part) {
 	}
 }
 
-// checkSets looks at the range sets of host-local: there has to be one, and each has one family.
+// checkSets looks at the range sets: there has to be one, and each has one family.
 func (f *file) checkSets(p *part, ranges []pool) {
-	if p.plugin != nil && p.ipam.is("host-local") && !p.ipam.filledIn && p.ipam.get("subnet") == nil && p.ipam.get("ranges") == nil && !p.get("capabilities").on("ipRanges") {
-		f.report("missing-key", p.ipam.typed, `"ranges": [[{"subnet": "10.88.0.0/16"}]]`, nil, "host-local has no addresses to hand out: the key \"ranges\" is missing")
+	if p.plugin != nil && p.ipam.is("host-local", "etcd") && !p.ipam.filledIn && p.ipam.get("subnet") == nil && p.ipam.get("ranges") == nil && !p.get("capabilities").on("ipRanges") {
+		f.report("missing-key", p.ipam.typed, `"ranges": [[{"subnet": "10.88.0.0/16"}]]`, nil, "%s has no addresses to hand out: the key \"ranges\" is missing", p.ipam.kind)
 	}
 	for i := range ranges {
 		if r := ranges[i]; i > 0 && r.set == ranges[i-1].set && r.subnet.Addr().Is4() != ranges[i-1].subnet.Addr().Is4() {
@@ -121,7 +121,7 @@ func (f *file) checkSets(p *part, ranges []pool) {
 	}
 }
 
-// checkRange looks at one range of host-local.
+// checkRange looks at one range.
 func (f *file) checkRange(p *part, r pool) {
 	start, serr := netip.ParseAddr(r.str("rangeStart"))
 	end, eerr := netip.ParseAddr(r.str("rangeEnd"))
@@ -136,7 +136,7 @@ func (f *file) checkRange(p *part, r pool) {
 			"%s, the first address, is behind %s, the last", start, end)
 	}
 	f.checkGateway(p, r.value, r.subnet)
-	if room := r.subnet.Addr().BitLen() - r.subnet.Bits(); room < 2 {
+	if room := r.subnet.Addr().BitLen() - r.subnet.Bits(); room < 2 && p.ipam.is("host-local") {
 		f.report("only-cnibox", r.get("subnet").span, "", nil, "%s is too small for the reference host-local: it wants at least four addresses", r.subnet)
 	}
 }

@@ -195,7 +195,7 @@ func (f *file) checkAddressUse(p *part) {
 	}
 	routes := p.ipam.get("routes")
 	switch {
-	case p.on("ipMasq") && p.ipam.is("host-local", "static") && !p.on("isDefaultGateway") && (routes == nil || len(routes.items) == 0):
+	case p.on("ipMasq") && p.ipam.is("host-local", "static", "etcd") && !p.on("isDefaultGateway") && (routes == nil || len(routes.items) == 0):
 		fix := `"routes": [{"dst": "0.0.0.0/0"}] in "ipam"`
 		if p.is("bridge") {
 			fix = `"isDefaultGateway": true`

@@ -8,10 +8,10 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
-var options = lint.Options{Plugins: plugins.All}
+var options = lint.Options{Plugins: known.Plugins}
 
 // list writes a network with these plugins, each in a line of its own, from line 3 on.
 func list(plugins ...string) string {

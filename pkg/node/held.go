@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/etcdpool"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -33,32 +34,41 @@ type Thing struct {
 
 // Address returns the address that is held, if it is one.
 func (t Thing) Address() (netip.Addr, bool) {
-	l, ok := t.Held.Own.(lease.Lease)
-	return l.Address, ok
+	switch own := t.Held.Own.(type) {
+	case lease.Lease:
+		return own.Address, true
+	case etcdpool.Held:
+		return own.Address, own.Address.IsValid()
+	}
+	return netip.Addr{}, false
 }
 
 // readHeld asks all plugins what they hold, each with every configuration that may say where that is.
 func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (things []Thing) {
-	configs := []*conf.Object{conf.New()}
-	seen := map[string]bool{}
-	add := func(text []byte) {
-		if seen[string(text)] {
+	n.configs = []*conf.Object{conf.New()}
+	networks := []string{""} // of which each configuration is
+	type text struct{ network, config string }
+	seen := map[text]bool{}
+	add := func(network string, config []byte) {
+		if seen[text{network, string(config)}] {
 			return
 		}
-		seen[string(text)] = true
-		if config, err := conf.Parse(text); err == nil {
-			configs = append(configs, objectsIn(config.Lenient())...)
+		seen[text{network, string(config)}] = true
+		if config, err := conf.Parse(config); err == nil {
+			n.configs = append(n.configs, objectsIn(config.Lenient())...)
+		}
+		for len(networks) < len(n.configs) {
+			networks = append(networks, network)
 		}
 	}
 	for _, w := range n.Networks {
 		for _, p := range w.List.Plugins {
-			add(p.Bytes)
+			add(w.Name, p.Bytes)
 		}
 	}
 	for _, r := range results {
-		add(r.Config)
+		add(r.Network, r.Config)
 	}
-	n.configs = configs
 	var valid []plugin.Key // by which the reference plugins' rules are told apart, whose comments are hashes
 	for _, r := range results {
 		valid = append(valid, r.Key())
@@ -71,11 +81,11 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 		if !ok {
 			continue
 		}
-		for _, c := range configs {
+		for i, c := range n.configs {
 			if !isFor(c, row, o.Plugins) {
 				continue
 			}
-			r := &plugin.Request{Config: c, Pair: host, Results: o.caches()[0] + "/results", Valid: valid}
+			r := &plugin.Request{Key: plugin.Key{Network: networks[i]}, Config: c, Pair: host, Path: o.BinDirs, Results: o.caches()[0] + "/results", Valid: valid}
 			for _, s := range holder.Stores(r) {
 				if err := l.ask(ctx, row.Name, s); err != nil {
 					n.couldNot("what "+row.Name+" holds", err, "")

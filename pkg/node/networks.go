@@ -21,6 +21,8 @@ type Network struct {
 	Gone        int      `json:"gone"` // of the attachments, those whose namespace is gone
 	Addresses   int      `json:"addresses"`
 
+	Shared *Shared `json:"shared,omitempty"` // if its addresses are in etcd, and that was asked
+
 	List *libcni.NetworkConfigList `json:"-"` // nil if only attachments name it
 }
 
@@ -49,6 +51,15 @@ func newNetwork(list *libcni.NetworkConfigList, file string) *Network {
 		w.Plugins = append(w.Plugins, p.Network.Type)
 	}
 	return w
+}
+
+// LoadFile reads a network's file.
+func LoadFile(path string) (*Network, error) {
+	list, err := loadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("%s can't be used: %w", path, err)
+	}
+	return newNetwork(list, path), nil
 }
 
 func loadFile(path string) (*libcni.NetworkConfigList, error) {

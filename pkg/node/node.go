@@ -32,6 +32,8 @@ type Options struct {
 	ConfDir   string       // "" is DefaultConfDir
 	CacheDirs []string     // besides CacheDirs
 	Plugins   plugin.Table // those that are asked what they hold
+	BinDirs   []string     // of plugins that are programs of their own
+	Shared    bool         // ask also what hosts share, in etcd: with the time for its answers
 }
 
 func (o Options) caches() []string {
@@ -84,6 +86,7 @@ func Read(ctx context.Context, o Options) *Node {
 	if len(things) > 0 {
 		results, unread = n.readResults(o, results)
 	}
+	things = append(things, n.readShared(ctx, o, things)...)
 	n.Unread = append(n.Unread, unread...)
 	n.readLinks()
 	n.readNamespaces()
@@ -154,6 +157,9 @@ func (n *Node) sumUp() {
 		if t.Held.Key.Network != "" {
 			n.network(t.Held.Key.Network).count(t, Unknown)
 		}
+	}
+	for _, w := range n.Networks {
+		w.spread()
 	}
 	slices.SortStableFunc(n.Networks, func(a, b *Network) int { return strings.Compare(a.Name, b.Name) })
 }

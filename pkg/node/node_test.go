@@ -16,6 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // fake is an IPAM plugin that holds what a test says, from a pool of 254 addresses.
@@ -34,9 +35,9 @@ func (f *fake) Held(context.Context, string) ([]plugin.Held, error) { return f.h
 
 func (f *fake) Release(context.Context, []plugin.Held) error { return nil }
 
-func (f *fake) Pools(*conf.Object) ([]lease.Pool, error) {
+func (f *fake) Pools(*conf.Object) ([]ranges.Pool, error) {
 	subnet := netip.MustParsePrefix("10.1.0.0/24")
-	return []lease.Pool{{Ranges: []lease.Range{{Subnet: subnet, First: netip.MustParseAddr("10.1.0.1"), Last: netip.MustParseAddr("10.1.0.254")}}}}, nil
+	return []ranges.Pool{{Ranges: []ranges.Range{{Subnet: subnet, First: netip.MustParseAddr("10.1.0.1"), Last: netip.MustParseAddr("10.1.0.254")}}}}, nil
 }
 
 func address(of plugin.Key, text string) plugin.Held {

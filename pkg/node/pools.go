@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // Pool is the addresses that a network hands out from one range set.
@@ -19,7 +19,9 @@ type Pool struct {
 	Used   uint64 `json:"used"`
 	Gone   uint64 `json:"gone"` // of the used, those of attachments whose namespace is gone
 
-	pool lease.Pool
+	By map[string]int `json:"by,omitempty"` // of the used, how many each host has, if hosts share the pool
+
+	pool ranges.Pool
 }
 
 // Contains reports whether an address lies in the pool.
@@ -79,25 +81,29 @@ func (p *Pool) SizeText() string {
 
 // lender is an IPAM plugin that hands out addresses from pools.
 type lender interface {
-	Pools(config *conf.Object) ([]lease.Pool, error)
+	Pools(config *conf.Object) ([]ranges.Pool, error)
 }
 
 // readPools asks the network's IPAM plugins what they hand out. What a configuration says that can't be used is status' and the linter's to say.
 func (w *Network) readPools(all plugin.Table) {
-	for _, p := range w.List.Plugins {
-		config, err := conf.Parse(p.Bytes)
-		if err != nil {
-			continue
-		}
-		for _, o := range objectsIn(config.Lenient()) {
-			for _, pool := range poolsOf(o, all) {
-				w.Pools = append(w.Pools, &Pool{Subnet: pool.Ranges[0].Subnet.String(), Range: pool.String(), Size: pool.Size(), pool: pool})
-			}
+	for _, o := range w.Configs() {
+		for _, pool := range poolsOf(o, all) {
+			w.Pools = append(w.Pools, &Pool{Subnet: pool.Ranges[0].Subnet.String(), Range: pool.String(), Size: pool.Size(), pool: pool})
 		}
 	}
 }
 
-func poolsOf(config *conf.Object, all plugin.Table) []lease.Pool {
+// Configs returns the configurations of the plugins in the network's file, and all objects inside of them.
+func (w *Network) Configs() (list []*conf.Object) {
+	for _, p := range w.List.Plugins {
+		if config, err := conf.Parse(p.Bytes); err == nil {
+			list = append(list, objectsIn(config.Lenient())...)
+		}
+	}
+	return list
+}
+
+func poolsOf(config *conf.Object, all plugin.Table) []ranges.Pool {
 	kind := ""
 	config.Object("ipam").String("type", &kind)
 	row := all.Find(kind)

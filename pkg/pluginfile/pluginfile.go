@@ -28,6 +28,9 @@ const (
 // Main is the main package that the Go linker writes into every cnibox, of whatever version.
 const Main = "github.com/cnibox/cnibox/cmd/cnibox"
 
+// MainEtcd is the same of the plugin etcd, which is a program of its own.
+const MainEtcd = Main + "-etcd"
+
 // File is a file of a plugin, or what a link leads to.
 type File struct {
 	Path   string
@@ -47,7 +50,7 @@ func Identify(path string) *File {
 		f.Build = build.Path
 	}
 	switch {
-	case f.Build == Main:
+	case f.Build == Main, f.Build == MainEtcd:
 		f.Origin = Ours
 	case strings.Contains(f.Build, "containernetworking/plugins"), strings.Contains(f.Build, "rancher/plugins"), strings.Contains(f.Build, "k3s-io/plugins"),
 		strings.Contains(f.Build, "flannel-io/cni-plugin"):

@@ -69,6 +69,26 @@ func Acquire(ctx context.Context, path string, mode os.FileMode, wait time.Durat
 	}
 }
 
+// Try locks the file at path if it is there and nobody has it locked; otherwise there is no lock.
+func Try(path string) (*Lock, error) {
+	f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW, 0)
+	if IsMissing(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	err = flock(f, unix.LOCK_EX|unix.LOCK_NB)
+	if err == nil && isAt(f, path) {
+		return &Lock{f}, nil
+	}
+	_ = f.Close()
+	if err == nil || err == unix.EWOULDBLOCK {
+		return nil, nil
+	}
+	return nil, &os.PathError{Op: "lock", Path: path, Err: err}
+}
+
 // await locks the file, or gives up and closes it.
 func await(ctx context.Context, f *os.File, end time.Time, wait time.Duration) error {
 	if wait <= 0 {

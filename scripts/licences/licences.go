@@ -28,7 +28,7 @@ var (
 // that are linked. root is the directory of the product's go.mod.
 func Linked(root, arch string) (map[string]*Module, error) {
 	modules := map[string]*Module{}
-	for _, program := range []string{"cnibox", "cnictl"} {
+	for _, program := range []string{"cnibox", "cnibox-etcd", "cnictl"} {
 		list := exec.Command("go", "list", "-deps", "-f",
 			"{{$dir := .Dir}}{{with .Module}}{{if not .Main}}{{.Path}}\t{{.Version}}\t{{.Dir}}\t{{$dir}}{{end}}{{end}}", "./cmd/"+program)
 		list.Dir, list.Env = root, append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH="+arch)

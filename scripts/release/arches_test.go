@@ -24,7 +24,7 @@ func TestArches(t *testing.T) {
 	for _, tree := range artefacts(t, "tree/linux-*") {
 		arch := strings.TrimPrefix(filepath.Base(tree), "linux-")
 		t.Run(arch, func(t *testing.T) {
-			p := programs{t, tree, arch, t.TempDir()}
+			p := ofArch{t, tree, arch, t.TempDir()}
 			if version := p.run("cnictl", nil, "", "--version"); !strings.HasPrefix(version, "cnictl v"+box.Version+" ") {
 				t.Errorf("cnictl --version prints %s", version)
 			}
@@ -57,14 +57,14 @@ func TestArches(t *testing.T) {
 	}
 }
 
-// programs are those of an architecture.
-type programs struct {
+// ofArch runs the programs of an architecture.
+type ofArch struct {
 	*testing.T
 	tree, arch, dir string
 }
 
 // run runs a program, under a plugin's name if it is cnibox, and returns what it prints. Locks are in a /run of its own.
-func (p programs) run(program string, env []string, input string, args ...string) string {
+func (p ofArch) run(program string, env []string, input string, args ...string) string {
 	p.Helper()
 	file, err := filepath.Abs(filepath.Join(p.tree, program))
 	if err != nil {
@@ -84,7 +84,7 @@ func (p programs) run(program string, env []string, input string, args ...string
 }
 
 // call calls a plugin, and decodes what it prints.
-func (p programs) call(plugin, command, config string, to any) {
+func (p ofArch) call(plugin, command, config string, to any) {
 	p.Helper()
 	out := p.run("cnibox", []string{"CNI_COMMAND=" + command, "CNI_CONTAINERID=web", "CNI_IFNAME=eth0", "CNI_NETNS=/run/netns/none", "CNI_PATH=" + p.tree}, config, plugin)
 	if to == nil {

@@ -18,9 +18,9 @@ const writtenByOthers = "flannel"
 // archives packs for each architecture what stands for the reference plugins' archive, in two forms, and the programs with their manual.
 func archives(r Release) error {
 	for _, arch := range r.Arches {
-		programs := "linux-" + arch
-		cnibox, errBinary := os.ReadFile(filepath.Join(r.Tree, programs, "cnibox"))
-		tools, errTools := files(filepath.Join(r.Tree, programs), ".")
+		dir := filepath.Join(r.Tree, "linux-"+arch)
+		cnibox, errBinary := os.ReadFile(filepath.Join(dir, "cnibox"))
+		tools, errTools := files(dir, programs...)
 		about, errAbout := files(filepath.Join(r.Tree, "share/doc"), "LICENSE", "README.md", noticesFile)
 		manual, errManual := files(filepath.Join(r.Tree, "share"), ".")
 		units, errUnits := files(filepath.Join(r.Source, "dist"), "systemd")

@@ -85,16 +85,16 @@ func labels(r Release) map[string]string {
 	}
 }
 
-// imageFor makes the image for an architecture: both programs, the licences of what is linked, and nothing else. /var/run is where
+// imageFor makes the image for an architecture: the programs, the licences of what is linked, and nothing else. /var/run is where
 // runtimes may say that a namespace is.
 func imageFor(r Release, arch string) (v1.Image, error) {
-	programs, errPrograms := files(filepath.Join(r.Tree, "linux-"+arch), "cnibox", "cnictl")
+	built, errBuilt := files(filepath.Join(r.Tree, "linux-"+arch), programs...)
 	about, errAbout := files(filepath.Join(r.Tree, "share/doc"), "LICENSE", noticesFile)
-	if err := cmp.Or(errPrograms, errAbout); err != nil {
+	if err := cmp.Or(errBuilt, errAbout); err != nil {
 		return nil, err
 	}
 	list := []entry{{name: "var/run", mode: 0o777, link: "/run"}}
-	for _, e := range programs {
+	for _, e := range built {
 		list = append(list, entry{name: "usr/bin/" + e.name, mode: e.mode, content: e.content})
 	}
 	for _, e := range about {

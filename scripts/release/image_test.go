@@ -114,7 +114,7 @@ func checkImage(t *testing.T, platform *v1.Platform, image v1.Image) {
 			}
 		}
 	}
-	if want := []string{"./var/run", "./usr/bin/cnibox", "./usr/bin/cnictl", "./usr/share/doc/cnibox/LICENSE", "./usr/share/doc/cnibox/" + noticesFile}; !slices.Equal(names, want) {
+	if want := []string{"./var/run", "./usr/bin/cnibox", "./usr/bin/cnibox-etcd", "./usr/bin/cnictl", "./usr/share/doc/cnibox/LICENSE", "./usr/share/doc/cnibox/" + noticesFile}; !slices.Equal(names, want) {
 		t.Errorf("%s has %s, want %s", platform, names, want)
 	}
 }

@@ -21,10 +21,13 @@ type Release struct {
 	Modified bool      // by changes that are in no commit
 	Source   string    // the directory of the product's go.mod
 	Commands string    // the file with cnictl's commands, which its test TestCommands writes
-	Tree     string    // what is packed: linux-ARCH/{cnibox,cnictl}, and share with all that is the same for each architecture
+	Tree     string    // what is packed: linux-ARCH with the programs, and share with all that is the same for each architecture
 	Out      string    // the directory that the artefacts are written into
 	Arches   []string  // as Go names them
 }
+
+// programs are what is built for each architecture.
+var programs = []string{"cnibox", "cnibox-etcd", "cnictl"}
 
 func main() {
 	r := Release{Version: "v" + box.Version}

@@ -47,7 +47,7 @@ func notices(r Release) error {
 	}
 	slices.Sort(sections)
 	line := "\n" + strings.Repeat("=", 80) + "\n\n"
-	head := "What is linked into cnibox and cnictl, and the licences of it. The source of each module is what `go mod download MODULE@VERSION` fetches.\n"
+	head := "What is linked into the programs, and the licences of it. The source of each module is what `go mod download MODULE@VERSION` fetches.\n"
 	return os.WriteFile(filepath.Join(r.Tree, "share/doc", noticesFile), []byte(head+line+strings.Join(sections, line)), 0o644)
 }
 

@@ -48,7 +48,7 @@ func TestPackages(t *testing.T) {
 				}
 			}
 			for _, at := range c.plugins {
-				for _, name := range append([]string{"cnibox"}, plugins.All.Names()...) {
+				for _, name := range append([]string{"cnibox", "etcd"}, plugins.All.Names()...) {
 					target, err := os.Readlink(filepath.Join(dir, at, name))
 					if at == "opt/cni/bin" && name == writtenByOthers {
 						if err == nil {
@@ -59,7 +59,11 @@ func TestPackages(t *testing.T) {
 					if !filepath.IsAbs(target) {
 						target = filepath.Join("/", at, target)
 					}
-					if target != "/"+program {
+					want := "/" + program
+					if name == "etcd" {
+						want = "/" + etcdProgram
+					}
+					if target != want {
 						t.Errorf("%s: %s/%s leads to %q: %v", path, at, name, target, err)
 					}
 				}

@@ -95,7 +95,7 @@ func TestSBOM(t *testing.T) {
 			}
 		}
 		arch := strings.Split(filepath.Base(path), "-")[2]
-		for _, program := range []string{"cnibox", "cnictl"} {
+		for _, program := range programs {
 			want := linkedInto(t, filepath.Join(made, "tree/linux-"+arch, program))
 			slices.Sort(has[program])
 			if !slices.Equal(has[program], want) {

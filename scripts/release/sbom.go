@@ -45,7 +45,7 @@ func sbom(r Release, arch string) error {
 	}
 	both := sha256.New()
 	known := map[spdx.ElementID]bool{}
-	for _, program := range []string{"cnibox", "cnictl"} {
+	for _, program := range programs {
 		path := filepath.Join(r.Tree, "linux-"+arch, program)
 		binary, errRead := os.ReadFile(path)
 		info, errInfo := buildinfo.ReadFile(path)

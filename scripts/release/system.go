@@ -13,8 +13,9 @@ import (
 	"github.com/cnibox/cnibox/plugins"
 )
 
-// program is where a system has cnibox. Links in the directories that runtimes look in lead to it.
-const program = "usr/libexec/cnibox/cnibox"
+// program is where a system has cnibox, and etcdProgram where it has the plugin that is a program of its own. Links in the directories that runtimes
+// look in lead to them.
+const program, etcdProgram = "usr/libexec/cnibox/cnibox", "usr/libexec/cnibox/cnibox-etcd"
 
 // place is where a kind of system wants files to be.
 type place struct {
@@ -32,14 +33,14 @@ var (
 
 // system returns what a system has of cnibox: the programs, links to the plugins, units and other settings, and what is to be read.
 func system(r Release, arch string, p place) ([]entry, error) {
-	programs, errPrograms := files(filepath.Join(r.Tree, "linux-"+arch), "cnibox", "cnictl")
+	built, errBuilt := files(filepath.Join(r.Tree, "linux-"+arch), programs...)
 	settings, errSettings := settings(r)
 	share, errShare := files(filepath.Join(r.Tree, "share"), ".")
-	if err := cmp.Or(errPrograms, errSettings, errShare); err != nil {
+	if err := cmp.Or(errBuilt, errSettings, errShare); err != nil {
 		return nil, err
 	}
-	programs[0].name, programs[1].name = program, "usr/bin/cnictl"
-	list := append(programs, settings...)
+	built[0].name, built[1].name, built[2].name = program, etcdProgram, "usr/bin/cnictl"
+	list := append(built, settings...)
 	for _, dir := range p.plugins {
 		list = append(list, links(dir)...)
 	}
@@ -73,16 +74,20 @@ func (p place) shared(name string) string {
 	return "usr/share/" + name
 }
 
-// links are cnibox and each plugin's name in a directory, as links to the program: relative ones within /usr.
+// links are cnibox and each plugin's name in a directory, as links to the programs: relative ones within /usr.
 func links(dir string) (list []entry) {
+	for _, name := range append([]string{"cnibox"}, slices.Sorted(slices.Values(plugins.All.Names()))...) {
+		list = append(list, linkTo(program, dir, name))
+	}
+	return append(list, linkTo(etcdProgram, dir, "etcd"))
+}
+
+func linkTo(program, dir, name string) entry {
 	target, err := filepath.Rel(dir, program)
 	if err != nil || !strings.HasPrefix(dir, "usr/") {
 		target = "/" + program
 	}
-	for _, name := range append([]string{"cnibox"}, slices.Sorted(slices.Values(plugins.All.Names()))...) {
-		list = append(list, entry{name: dir + "/" + name, mode: 0o777, link: target})
-	}
-	return list
+	return entry{name: dir + "/" + name, mode: 0o777, link: target}
 }
 
 // settings are units, and what is said to other daemons, of dist.

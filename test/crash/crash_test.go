@@ -20,6 +20,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/test/crash/tracer"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -33,7 +34,7 @@ func TestMain(m *testing.M) {
 		os.Exit(answer())
 	}
 	if at, err := strconv.Atoi(os.Getenv(atEnv)); err == nil {
-		os.Exit(trace(at, os.Args[1], os.Args[2:]...))
+		os.Exit(tracer.Run(at, os.Args[1], os.Args[2:]...))
 	}
 	netlab.Main(m)
 }
@@ -221,7 +222,7 @@ func (s *scene) killAt(verb string, n int) (where string) {
 	switch {
 	case err == nil:
 		return ""
-	case errors.As(err, &exit) && exit.ExitCode() == killed:
+	case errors.As(err, &exit) && exit.ExitCode() == tracer.Killed:
 		return fmt.Sprintf("%d: %s", n, strings.TrimSpace(stderr.String()))
 	}
 	s.Fatalf("trace %s: %v: %s", verb, err, stderr.String())

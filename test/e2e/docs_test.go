@@ -43,6 +43,7 @@ func TestExamples(t *testing.T) {
 				spareDevice(t, host, conflist)
 				serveDHCP(t, host, outside, conflist)
 				serveContiv(t, host, conflist)
+				serveEtcd(t, host, conflist)
 				rt := asPod(host.NewPod(t, "web").RuntimeConf(ports("8080:80/tcp")))
 				if _, err := host.AddList(conflist, rt); err != nil {
 					t.Fatalf("ADD: %v", err)

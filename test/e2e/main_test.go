@@ -176,6 +176,15 @@ func serveDHCP(t *testing.T, host *netlab.Host, outside *netlab.Outside, conflis
 	}
 }
 
+// serveEtcd starts etcd where the manual's example has its members.
+func serveEtcd(t *testing.T, host *netlab.Host, conflist string) {
+	t.Helper()
+	if strings.Contains(conflist, `"etcd"`) {
+		host.InstallPlugins(t, "etcd")
+		host.ServeEtcd(t, "198.51.100.11", "198.51.100.12", "198.51.100.13")
+	}
+}
+
 // serveContiv has the agent attach containers that contivk8s is called for.
 func serveContiv(t *testing.T, host *netlab.Host, conflist string) {
 	t.Helper()

@@ -13,14 +13,14 @@ import (
 	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // inNoBase are keys that exclude others, or that have another key's place.
 var inNoBase = []string{"bridge.disableContainerInterface", "host-device.hwaddr", "host-device.kernelpath", "host-device.pciBusID",
 	"portmap.externalSetMarkChain"}
 
-var options = lint.Options{Plugins: plugins.All}
+var options = lint.Options{Plugins: known.Plugins}
 
 // TestMutations makes one mistake at a time in files that have none. Lint must say which, and on which line.
 func TestMutations(t *testing.T) {
@@ -63,7 +63,7 @@ func TestBase(t *testing.T) {
 			}
 		}
 	}
-	for _, row := range plugins.All {
+	for _, row := range known.Plugins {
 		if !seen[row.Name] {
 			t.Errorf("no base file has the plugin %s", row.Name)
 		}

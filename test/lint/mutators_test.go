@@ -9,7 +9,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // mutation is a base file with one mistake in it.
@@ -100,7 +100,7 @@ func keysOf(lines []string) []place {
 
 // keyOf returns a key that a plugin has, on whatever level.
 func keyOf(name, key string) *keys.Key {
-	for _, row := range plugins.All {
+	for _, row := range known.Plugins {
 		if row.Name == name {
 			return findKey(row.Plugin.(plugin.Configured).Keys().Own, key)
 		}

@@ -23,8 +23,13 @@ const PluginDir = "/opt/cni/bin"
 // InstallPlugins links plugin names to the cnibox under test in the Host's PluginDir.
 func (h *Host) InstallPlugins(t testing.TB, names ...string) {
 	t.Helper()
-	target := Cnibox(t)
-	h.install(t, names, func(string) string { return target })
+	dir := filepath.Dir(Cnibox(t))
+	h.install(t, names, func(name string) string {
+		if name == "etcd" { // a program of its own
+			return filepath.Join(dir, "cnibox-etcd")
+		}
+		return filepath.Join(dir, "cnibox")
+	})
 }
 
 // InstallFrom links plugin names to the programs of the same names in dir, in the Host's PluginDir.

@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -24,10 +25,10 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err != nil {
 		return nil, err
 	}
-	if err := c.readRequests(r); err != nil {
+	if err := c.ReadRequests(r); err != nil {
 		return nil, err
 	}
-	dns, err := c.dns()
+	dns, err := c.DNS()
 	if err != nil {
 		return nil, err
 	}
@@ -35,18 +36,15 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 		return nil, err
 	}
 	c.store.Netns = r.Netns
-	leases, err := c.store.Allocate(ctx, r.Key, c.pools)
+	leases, err := c.store.Allocate(ctx, r.Key, c.Pools)
 	if err != nil {
 		return nil, err
 	}
-	leased := &types100.Result{Routes: c.routes, DNS: dns}
-	for i, l := range leases {
-		from := c.pools[i].Ranges[c.pools[i].Find(l.Address)]
-		leased.IPs = append(leased.IPs, &types100.IPConfig{
-			Address: result.IPNet(netip.PrefixFrom(l.Address, from.Subnet.Bits())), Gateway: from.Gateway.AsSlice(),
-		})
+	var addresses []netip.Addr
+	for _, l := range leases {
+		addresses = append(addresses, l.Address)
 	}
-	return leased, nil
+	return c.Result(addresses, dns), nil
 }
 
 // Del gives back all addresses of the attachment, also those of ranges that
@@ -71,7 +69,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	}
 	checked := false
 	for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
-		for _, p := range c.pools {
+		for _, p := range c.Pools {
 			if a := result.Addr(ip.Address.IP); p.Contains(a) {
 				checked = true
 				if err := checkLease(a, r.Key, c.store); err != nil {
@@ -98,8 +96,8 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	}
 	var lost []netip.Addr
 	for _, a := range result.PrefixesOf(r.PrevResult, r.IfName) {
-		inPool := func(p lease.Pool) bool { return p.Contains(a.Addr()) }
-		if slices.ContainsFunc(c.pools, inPool) && checkLease(a.Addr(), r.Key, c.store) != nil {
+		inPool := func(p ranges.Pool) bool { return p.Contains(a.Addr()) }
+		if slices.ContainsFunc(c.Pools, inPool) && checkLease(a.Addr(), r.Key, c.store) != nil {
 			r.Announce("take the address " + a.Addr().String() + " in " + c.store.Path())
 			lost = append(lost, a.Addr())
 		}
@@ -128,7 +126,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	if _, err := c.dns(); err != nil {
+	if _, err := c.DNS(); err != nil {
 		return err
 	}
 	if err := c.store.Writable(); err != nil {
@@ -145,12 +143,12 @@ func (Plugin) Stores(r *plugin.Request) []plugin.Store {
 }
 
 // Pools returns what a configuration hands out.
-func (Plugin) Pools(config *conf.Object) ([]lease.Pool, error) {
+func (Plugin) Pools(config *conf.Object) ([]ranges.Pool, error) {
 	c, err := load(&plugin.Request{Command: plugin.Status, Key: plugin.Key{Network: "any"}, Config: config, Version: plugin.CurrentVersion})
 	if err != nil {
 		return nil, err
 	}
-	return c.pools, nil
+	return c.Pools, nil
 }
 
 // storeOf returns the store that DEL works on, nil if the configuration names a place where Add would have put nothing.

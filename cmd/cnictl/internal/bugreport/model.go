@@ -51,7 +51,7 @@ func (s *source) readDoctor(ctx context.Context, out *output) {
 		out.fail("doctor", errNoNode)
 		return
 	}
-	found := doctor.Examine(ctx, doctor.Options{Options: s.Options.Options, BinDirs: s.BinDirs, Node: s.node})
+	found := doctor.Examine(ctx, doctor.Options{Options: s.Options.Options, Node: s.node})
 	out.addJSON("doctor.json", found)
 	figures := metrics.Source{Node: s.node, Findings: found.Findings, Time: time.Now()}
 	if err := figures.ReadLog(s.LogDir); err != nil {

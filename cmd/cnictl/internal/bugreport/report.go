@@ -20,10 +20,9 @@ import (
 // Options say what a report is about.
 type Options struct {
 	node.Options
-	BinDirs []string // of plugins
-	LogDir  string   // of the log of calls
-	Network string   // only this one; "" is all
-	Version string   // of cnictl
+	LogDir  string // of the log of calls
+	Network string // only this one; "" is all
+	Version string // of cnictl
 }
 
 // Sizes in bytes.

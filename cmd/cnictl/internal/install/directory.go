@@ -86,7 +86,7 @@ func (d *directory) foreign(name string) (string, error) {
 			return "", err
 		}
 		end, _ := filepath.EvalSymlinks(path)
-		if name != Binary && (target == Binary || end == d.join(Binary)) {
+		if binary := binaryOf(name); name != binary && (target == binary || end == d.join(binary)) {
 			return "", nil
 		}
 		return "a symbolic link to " + target, nil
@@ -147,7 +147,7 @@ func checkNames(names []string) error {
 		return errors.New("there is no plugin to install")
 	}
 	for _, name := range names {
-		if name == "" || name == Binary || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
+		if name == "" || name == Binary || name == EtcdBinary || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
 			return fmt.Errorf("%q is no name for a plugin", name)
 		}
 	}

@@ -28,6 +28,28 @@ import (
 // Binary is the name of the multicall binary.
 const Binary = "cnibox"
 
+// The plugin etcd is a program of its own. It is installed if its binary lies beside cnibox.
+const (
+	Etcd       = "etcd"
+	EtcdBinary = "cnibox-etcd"
+)
+
+// binaryOf returns the name of the binary that a plugin's name leads to.
+func binaryOf(name string) string {
+	if name == Etcd {
+		return EtcdBinary
+	}
+	return Binary
+}
+
+// binaries returns the names of the binaries that plugins need.
+func binaries(names []string) []string {
+	if slices.Contains(names, Etcd) {
+		return []string{Binary, EtcdBinary}
+	}
+	return []string{Binary}
+}
+
 // Link is how a plugin's name leads to cnibox.
 type Link string
 
@@ -97,9 +119,12 @@ func installPlugins(o Options) (*Report, error) {
 	if err := checkNames(o.Names); err != nil {
 		return nil, err
 	}
-	binary, err := readBinary(o.From)
-	if err != nil {
-		return nil, err
+	content := map[string][]byte{}
+	for _, name := range binaries(o.Names) {
+		var err error
+		if content[name], err = readBinary(name, o.From); err != nil {
+			return nil, err
+		}
 	}
 	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory: %w", err)
@@ -123,11 +148,14 @@ func installPlugins(o Options) (*Report, error) {
 		return nil, fmt.Errorf("make a directory to prepare the installation in: %w", err)
 	}
 	defer os.RemoveAll(staging)
-	if err := stage(staging, r.Names, wanted, o.Link, binary); err != nil {
+	if content[EtcdBinary] == nil { // an earlier installation's stays as it is
+		r.Names = slices.DeleteFunc(r.Names, func(name string) bool { return name == Etcd })
+	}
+	if err := stage(staging, r.Names, wanted, o.Link, content); err != nil {
 		return nil, fmt.Errorf("prepare the installation in %s (nothing was changed): %w", d.path, err)
 	}
 	// The manifest comes first: should the machine die on the way, uninstall knows every name. cnibox comes before its links.
-	files := append([]string{manifestFile, Binary}, r.Names...)
+	files := slices.Concat([]string{manifestFile}, binaries(r.Names), r.Names)
 	r.Unchanged = r.Replaced == nil && !slices.ContainsFunc(files, func(name string) bool { return !isSame(staging, d.path, name) })
 	if r.Unchanged {
 		return r, nil
@@ -146,15 +174,19 @@ func installPlugins(o Options) (*Report, error) {
 	return r, d.file.Sync()
 }
 
-// readBinary returns the content of a cnibox.
-func readBinary(path string) ([]byte, error) {
+// readBinary returns the content of a cnibox, or of the binary beside it.
+func readBinary(name, cnibox string) ([]byte, error) {
+	path, main := cnibox, pluginfile.Main
+	if name == EtcdBinary {
+		path, main = filepath.Join(filepath.Dir(cnibox), EtcdBinary), pluginfile.MainEtcd
+	}
 	content, err := os.ReadFile(path)
 	if err != nil {
-		return nil, fmt.Errorf("read the cnibox to install: %w; name it with --from FILE", err)
+		return nil, fmt.Errorf("read the %s to install: %w; name the cnibox to install with --from FILE", name, err)
 	}
 	info, err := buildinfo.Read(bytes.NewReader(content))
-	if err != nil || info.Path != pluginfile.Main {
-		return nil, fmt.Errorf("%s is not a cnibox binary; name one with --from FILE", path)
+	if err != nil || info.Path != main {
+		return nil, fmt.Errorf("%s is not a %s binary; name a cnibox with --from FILE", path, name)
 	}
 	return content, nil
 }
@@ -163,7 +195,7 @@ func readBinary(path string) ([]byte, error) {
 func (d *directory) plan(wanted, installed []string, force bool) (*Report, error) {
 	r := &Report{Dir: d.path, NoExec: d.noExec()}
 	var inTheWay []string
-	for _, name := range append([]string{Binary}, wanted...) {
+	for _, name := range append(binaries(wanted), wanted...) {
 		foreign, err := d.foreign(name)
 		switch {
 		case err != nil:
@@ -178,7 +210,7 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 			inTheWay = append(inTheWay, fmt.Sprintf("%s (%s)", name, foreign))
 			continue
 		}
-		if name != Binary {
+		if name != Binary && name != EtcdBinary {
 			r.Names = append(r.Names, name)
 		}
 	}
@@ -196,7 +228,7 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 func isSame(a, b, name string) bool {
 	infoA, errA := os.Lstat(filepath.Join(a, name))
 	infoB, errB := os.Lstat(filepath.Join(b, name))
-	if errA != nil || errB != nil || infoA.Mode() != infoB.Mode() || isHardLink(a, infoA) != isHardLink(b, infoB) {
+	if errA != nil || errB != nil || infoA.Mode() != infoB.Mode() || isHardLink(a, name, infoA) != isHardLink(b, name, infoB) {
 		return false
 	}
 	contentA, errA := os.ReadFile(filepath.Join(a, name))
@@ -204,19 +236,21 @@ func isSame(a, b, name string) bool {
 	return errA == nil && errB == nil && bytes.Equal(contentA, contentB)
 }
 
-func isHardLink(dir string, info os.FileInfo) bool {
-	cnibox, err := os.Lstat(filepath.Join(dir, Binary))
-	return err == nil && os.SameFile(info, cnibox)
+func isHardLink(dir, name string, info os.FileInfo) bool {
+	binary, err := os.Lstat(filepath.Join(dir, binaryOf(name)))
+	return err == nil && os.SameFile(info, binary)
 }
 
 // stage makes all files in a directory of their own.
-func stage(dir string, names, wanted []string, link Link, binary []byte) error {
+func stage(dir string, names, wanted []string, link Link, content map[string][]byte) error {
 	text, err := json.MarshalIndent(manifest{wanted}, "", "  ")
 	if err == nil {
 		err = writeFile(filepath.Join(dir, manifestFile), append(text, '\n'), 0o644)
 	}
-	if err == nil {
-		err = writeFile(filepath.Join(dir, Binary), binary, 0o755)
+	for _, name := range binaries(names) {
+		if err == nil {
+			err = writeFile(filepath.Join(dir, name), content[name], 0o755)
+		}
 	}
 	for _, name := range names {
 		path := filepath.Join(dir, name)
@@ -224,11 +258,11 @@ func stage(dir string, names, wanted []string, link Link, binary []byte) error {
 		case err != nil:
 			return err
 		case link == Copy || name == writtenByOthers:
-			err = writeFile(path, binary, 0o755)
+			err = writeFile(path, content[binaryOf(name)], 0o755)
 		case link == Hard:
-			err = os.Link(filepath.Join(dir, Binary), path)
+			err = os.Link(filepath.Join(dir, binaryOf(name)), path)
 		default:
-			err = os.Symlink(Binary, path)
+			err = os.Symlink(binaryOf(name), path)
 		}
 	}
 	return err

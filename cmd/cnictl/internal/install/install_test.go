@@ -10,6 +10,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 func TestInstallAndUninstall(t *testing.T) {
@@ -382,4 +384,37 @@ func TestDirectoryThroughALink(t *testing.T) {
 	assertNames(t, "replaced", r.Replaced)
 	mustUninstall(t, alias)
 	assertTree(t, real, "")
+}
+
+// TestEtcdIsItsOwnProgram: the plugin etcd comes from the binary beside cnibox, if there is one.
+func TestEtcdIsItsOwnProgram(t *testing.T) {
+	onAllLinks(t, func(t *testing.T, link Link, dir string) {
+		cnibox := release(t, "")
+		withEtcd := append([]string{Etcd}, names...)
+		if _, err := Install(Options{Dir: dir, From: cnibox, Names: withEtcd, Link: link}); err == nil || !strings.Contains(err.Error(), EtcdBinary) {
+			t.Fatalf("without %s: error %v", EtcdBinary, err)
+		}
+		assertTree(t, dir, "")
+		content, err := os.ReadFile(filepath.Join(filepath.Dir(netlab.Cnibox(t)), EtcdBinary))
+		if err != nil {
+			t.Fatal(err)
+		}
+		beside := filepath.Join(filepath.Dir(cnibox), EtcdBinary)
+		writeForeign(t, beside, string(content))
+		mustInstall(t, Options{Dir: dir, From: cnibox, Names: withEtcd, Link: link})
+		for name, from := range map[string]string{Etcd: beside, EtcdBinary: beside, "bridge": cnibox} {
+			if sum(t, filepath.Join(dir, name)) != sum(t, from) {
+				t.Errorf("%s is not %s", name, from)
+			}
+		}
+		if r := mustInstall(t, Options{Dir: dir, From: cnibox, Names: withEtcd, Link: link}); !r.Unchanged {
+			t.Error("the second time it is not unchanged")
+		}
+		mustInstall(t, Options{Dir: dir, From: release(t, "new"), Link: link}) // one that has no binary of etcd
+		if sum(t, filepath.Join(dir, Etcd)) != sum(t, beside) {
+			t.Error("an installation without it has not left it as it was")
+		}
+		mustUninstall(t, dir)
+		assertTree(t, dir, "")
+	})
 }

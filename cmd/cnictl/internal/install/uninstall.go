@@ -43,7 +43,7 @@ func Uninstall(path string) (*Removal, error) {
 	}
 	r := &Removal{Dir: d.path}
 	var errs []error
-	for _, name := range append(names, Binary) {
+	for _, name := range append(names, binaries(names)...) {
 		errs = append(errs, d.takeAway(name, r))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 
 	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // Node is where this node keeps networks, plugins and results.
@@ -30,7 +30,7 @@ func (n Node) CNI() *libcni.CNIConfig {
 
 // Options say where to look for what is on the node.
 func (n Node) Options() node.Options {
-	return node.Options{ConfDir: n.ConfDir, CacheDirs: []string{n.CacheDir}, Plugins: plugins.All}
+	return node.Options{ConfDir: n.ConfDir, CacheDirs: []string{n.CacheDir}, Plugins: known.Plugins, BinDirs: filepath.SplitList(n.BinDirs)}
 }
 
 // Load returns the network called name. Unlike libcni it finds a network in spite of another one's file being broken.

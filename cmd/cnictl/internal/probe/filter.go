@@ -10,8 +10,6 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/doctor"
-	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/plugins"
 )
 
 // whyFiltered says which rule of the host drops a test's packets, and tries the test again for that. What nf_tables does not tell, such as
@@ -88,7 +86,7 @@ func (v verdict) text() string {
 // whyDoctor is what doctor finds about the network in the packet filter.
 func (w *world) whyDoctor() (reason, remedy string) {
 	o := doctor.Options{
-		Options: node.Options{ConfDir: w.node.ConfDir, CacheDirs: []string{w.node.CacheDir}, Plugins: plugins.All},
+		Options: w.node.Options(),
 		Codes:   []string{"forward-drops", "docker-drops", "ufw-drops", "firewalld-no-zone"},
 	}
 	for _, f := range doctor.Examine(context.Background(), o).Findings {

@@ -17,6 +17,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
 
 // stateDir is ours as a whole: locks, records of rules and devices, what is known of processes.
@@ -24,7 +25,7 @@ const stateDir = "/run/cnibox"
 
 // emptied are the directories that are removed if nothing is in them then, each after those in it.
 var emptied = []string{
-	libcni.CacheDir + "/results", "/var/lib/cni/networks", "/var/lib/cni/flannel", "/var/lib/cni/contivk8s", "/run/cni/tuning", "/run/cni/dhcp.leases", "/run/cni",
+	libcni.CacheDir + "/results", "/var/lib/cni/networks", notes.DefaultDir, "/var/lib/cni/flannel", "/var/lib/cni/contivk8s", "/run/cni/tuning", "/run/cni/dhcp.leases", "/run/cni",
 }
 
 // directory is one that goes with all that is in it.
@@ -48,6 +49,19 @@ func (d emptyDirectory) Remove(context.Context) error {
 func isNotEmpty(dir string) bool {
 	entries, err := os.ReadDir(dir)
 	return err == nil && len(entries) > 0
+}
+
+// notesDir is where a network's notes are of what this host has in etcd.
+type notesDir string
+
+// Remove removes it, unless something is held or etcd does not know yet that it is not.
+func (d notesDir) Remove(context.Context) error {
+	for _, of := range []string{"held", "open"} {
+		if dir := filepath.Join(string(d), of); isNotEmpty(dir) {
+			return plugin.Errorf("repeat this when etcd answers: `cnictl leases keep`", "%s is not empty", dir)
+		}
+	}
+	return os.RemoveAll(string(d))
 }
 
 // leaseDir is where a network keeps its leases.
@@ -97,6 +111,10 @@ func (p *Plan) addFiles(n *node.Node, r *collect.Report) {
 	}
 	for _, dir := range dirs {
 		p.addLeases(dir, going)
+	}
+	networks, _ := filepath.Glob(notes.DefaultDir + "/*")
+	for _, dir := range networks {
+		p.Goes = append(p.Goes, Thing{What: "directory " + dir, remover: notesDir(dir)})
 	}
 	for _, dir := range emptied {
 		if _, err := os.Lstat(dir); err == nil {

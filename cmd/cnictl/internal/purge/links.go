@@ -15,7 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // ownLink is a link that goes.
@@ -136,7 +136,7 @@ func bridgesOf(n *node.Node) map[string]bool {
 func typeOf(c *conf.Object) string {
 	name := ""
 	c.String("type", &name)
-	if row := plugins.All.Find(name); row != nil {
+	if row := known.Plugins.Find(name); row != nil {
 		return row.Name
 	}
 	return name

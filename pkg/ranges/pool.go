@@ -1,4 +1,5 @@
-package lease
+// Package ranges reads which addresses an IPAM plugin is to hand out, in the form that host-local has for it.
+package ranges
 
 import (
 	"math"
@@ -57,9 +58,9 @@ func (p Pool) Find(a netip.Addr) int {
 	return slices.IndexFunc(p.Ranges, func(r Range) bool { return r.Contains(a) })
 }
 
-// after yields each address of the pool once, in the order of handing out: from the one behind last on, round to last itself. If last is
+// After yields each address of the pool once, in the order of handing out: from the one behind last on, round to last itself. If last is
 // not in the pool (the configuration changed) the order is that of the ranges.
-func (p Pool) after(last netip.Addr) func(yield func(netip.Addr) bool) {
+func (p Pool) After(last netip.Addr) func(yield func(netip.Addr) bool) {
 	return func(yield func(netip.Addr) bool) {
 		start := p.Find(last)
 		if start < 0 {

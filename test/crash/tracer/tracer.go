@@ -1,6 +1,7 @@
 //go:build amd64
 
-package crash
+// Package tracer kills programs at their system calls.
+package tracer
 
 import (
 	"encoding/binary"
@@ -13,12 +14,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// killed is the exit code of a tracer that has killed the command.
-const killed = 137
+// Killed is the exit code of a tracer that has killed the command.
+const Killed = 137
 
-// trace runs a command, and kills it with all that it has started before its n-th system call that changes something is carried out. It
-// returns its own exit code: killed or, if there are fewer, the command's.
-func trace(n int, program string, args ...string) int {
+// Run runs a command, and kills it with all that it has started before its n-th system call that changes something is carried out. It
+// returns its own exit code: Killed or, if there are fewer, the command's.
+func Run(n int, program string, args ...string) int {
 	runtime.LockOSThread() // ptrace(2): all requests must come from the thread that started the command
 	cmd := exec.Command(program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -59,7 +60,7 @@ func trace(n int, program string, args ...string) int {
 			}
 			if n == 0 && what != "" {
 				fmt.Fprintln(os.Stderr, "killed before", what)
-				return killed // the kernel kills what is traced when the tracer ends
+				return Killed // the kernel kills what is traced when the tracer ends
 			}
 		case stop != unix.SIGSTOP && stop != unix.SIGTRAP:
 			signal = int(stop)
@@ -93,6 +94,8 @@ func change(thread int) string {
 	case unix.SYS_WRITE, unix.SYS_PWRITE64:
 		if file := opened(thread, first()); strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "/dev/") && int(first()) > 2 {
 			return "write " + file
+		} else if strings.HasPrefix(file, "socket:") {
+			return "send"
 		}
 	case unix.SYS_OPENAT:
 		if file := text(thread, second()); third()&(unix.O_CREAT|unix.O_TRUNC) != 0 && !strings.HasPrefix(file, "/dev/") {

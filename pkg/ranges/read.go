@@ -1,4 +1,4 @@
-package hostlocal
+package ranges
 
 import (
 	"net/netip"
@@ -6,15 +6,14 @@ import (
 	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-func isIPv4(p lease.Pool) bool { return p.Ranges[0].First.Is4() }
+func isIPv4(p Pool) bool { return p.Ranges[0].First.Is4() }
 
 // overlap returns a range of p and one of q that have addresses in common.
-func overlap(p, q lease.Pool) (a, b lease.Range, ok bool) {
+func overlap(p, q Pool) (a, b Range, ok bool) {
 	for _, a := range p.Ranges {
 		for _, b := range q.Ranges {
 			if a.Contains(b.First) || b.Contains(a.First) {
@@ -26,8 +25,8 @@ func overlap(p, q lease.Pool) (a, b lease.Range, ok bool) {
 }
 
 // readPool reads a range set, whose ranges are all of one family.
-func readPool(index int, list []*conf.Object) (lease.Pool, error) {
-	p := lease.Pool{Index: index}
+func readPool(index int, list []*conf.Object) (Pool, error) {
+	p := Pool{Index: index}
 	for _, o := range list {
 		ranges, err := readRange(o)
 		if err != nil {
@@ -36,7 +35,7 @@ func readPool(index int, list []*conf.Object) (lease.Pool, error) {
 		if len(p.Ranges) > 0 && isIPv4(p) != ranges[0].First.Is4() {
 			return p, plugin.ConfigError("put each family in a range set of its own", "mixed address families: %s and %s", p.Ranges[0].Subnet, ranges[0].Subnet)
 		}
-		if a, b, ok := overlap(lease.Pool{Ranges: ranges}, p); ok {
+		if a, b, ok := overlap(Pool{Ranges: ranges}, p); ok {
 			return p, plugin.ConfigError("give each range addresses of its own", "subnets %s and %s overlap", b, a)
 		}
 		p.Ranges = append(p.Ranges, ranges...)
@@ -48,8 +47,8 @@ func readPool(index int, list []*conf.Object) (lease.Pool, error) {
 }
 
 // readRange reads and checks one range. It returns the parts that are left between the addresses that are excluded.
-func readRange(o *conf.Object) ([]lease.Range, error) {
-	var r lease.Range
+func readRange(o *conf.Object) ([]Range, error) {
+	var r Range
 	result.ReadPrefix(o, "subnet", &r.Subnet)
 	result.ReadAddr(o, "rangeStart", &r.First)
 	result.ReadAddr(o, "rangeEnd", &r.Last)
@@ -70,11 +69,11 @@ func readRange(o *conf.Object) ([]lease.Range, error) {
 	case r.Last.Less(r.First):
 		return nil, plugin.ConfigError("exchange the two", "key %q: RangeStart %s is behind RangeEnd %s", o.Path("rangeStart"), r.First, r.Last)
 	}
-	parts := []lease.Range{r}
+	parts := []Range{r}
 	for _, e := range readExcluded(o, r.Subnet) {
 		parts = without(parts, e)
 	}
-	onlyGateway := func(r lease.Range) bool { return r.First == r.Last && r.First == r.Gateway }
+	onlyGateway := func(r Range) bool { return r.First == r.Last && r.First == r.Gateway }
 	if parts = slices.DeleteFunc(parts, onlyGateway); len(parts) == 0 && o.Err() == nil {
 		return nil, plugin.ConfigError("give the range more addresses",
 			"key %q: the range %s has no address to hand out: the gateway and what is excluded are all", o.Path("subnet"), r)
@@ -98,7 +97,7 @@ func checkSubnet(p netip.Prefix, key string) error {
 // fillIn sets what a range leaves out. The first address of the subnet is the gateway, and addresses are handed out from it to the last
 // one. First and last are not the network's own address and IPv4's broadcast address, which a subnet of two addresses does not have (RFC
 // 3021, RFC 6164). A single address has no room for a gateway.
-func fillIn(r *lease.Range) {
+func fillIn(r *Range) {
 	first, last := r.Subnet.Addr(), result.Last(r.Subnet)
 	hostBits := first.BitLen() - r.Subnet.Bits()
 	if hostBits > 1 {
@@ -142,7 +141,7 @@ func readExcluded(o *conf.Object, subnet netip.Prefix) (list []netip.Prefix) {
 }
 
 // without returns what is left of ranges before and behind the addresses of a network.
-func without(ranges []lease.Range, excluded netip.Prefix) (left []lease.Range) {
+func without(ranges []Range, excluded netip.Prefix) (left []Range) {
 	first, last := excluded.Addr(), result.Last(excluded)
 	for _, r := range ranges {
 		if last.Less(r.First) || r.Last.Less(first) {

@@ -1,4 +1,4 @@
-package lease
+package ranges
 
 import (
 	"net/netip"
@@ -50,7 +50,7 @@ func TestPoolOrder(t *testing.T) {
 				last = addr(test.last)
 			}
 			var got []string
-			for a := range pool(0, test.ranges...).after(last) {
+			for a := range pool(0, test.ranges...).After(last) {
 				got = append(got, a.String())
 			}
 			if strings.Join(got, " ") != test.want {
@@ -62,7 +62,7 @@ func TestPoolOrder(t *testing.T) {
 
 func TestPoolOrderStops(t *testing.T) {
 	n := 0
-	for range pool(0, "fd00::1-fd00::ffff:ffff:ffff:ffff").after(addr("fd00::1:0")) {
+	for range pool(0, "fd00::1-fd00::ffff:ffff:ffff:ffff").After(addr("fd00::1:0")) {
 		if n++; n == 3 {
 			break
 		}

@@ -1,0 +1,291 @@
+// Package etcd hands out addresses that several hosts share, and keeps them in an etcd cluster: the IPAM plugin etcd.
+//
+// An ADD is one transaction, however full the pool is: it names some addresses, and etcd takes the first that is free. All that a host holds
+// hangs on one lease of etcd, which the host renews; when nothing was heard of a host for the grace, its addresses are free.
+package etcd
+
+import (
+	"context"
+	"errors"
+	"net/netip"
+	"os"
+	"strings"
+	"time"
+
+	types100 "github.com/containernetworking/cni/pkg/types/100"
+	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/cnibox/cnibox/pkg/held"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
+	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/results"
+	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
+)
+
+// Plugin is etcd.
+type Plugin struct{ settings.Configuration }
+
+// pool is a network's addresses in etcd, and this host's notes of its own.
+type pool struct {
+	*settings.Settings
+	*cluster
+	notes.Dir
+	request *plugin.Request
+	space   space
+	network string
+	now     time.Time
+}
+
+func open(ctx context.Context, r *plugin.Request) (*pool, error) {
+	s, err := settings.Read(r.Config.Object("ipam"))
+	if err == nil {
+		err = s.Identify()
+	}
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now().UTC()
+	c, err := dial(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	p := &pool{s, c, notes.Of(r), r, newSpace(s.Prefix, r.Network), r.Network, now}
+	return p, p.keepName(ctx)
+}
+
+// limit ends a call when its time is over.
+func (p *pool) limit(ctx context.Context) (context.Context, context.CancelFunc) {
+	return context.WithDeadline(ctx, p.now.Add(p.Timeout))
+}
+
+func (p *pool) close() { _ = p.Close() }
+
+func (p *pool) owner(k plugin.Key) owner { return owner{p.Host, k.ContainerID, k.IfName} }
+
+// Add takes one address of each range set, all or none.
+func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
+	c, err := settings.Load(r)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.ReadRequests(r); err != nil {
+		return nil, err
+	}
+	dns, err := c.DNS()
+	if err != nil {
+		return nil, err
+	}
+	if err := r.Step(ctx, "take addresses from etcd"); err != nil {
+		return nil, err
+	}
+	p, err := open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	ctx, end := p.limit(ctx)
+	defer end()
+	addresses, err := p.add(ctx, r, c.Pools)
+	if err != nil {
+		return nil, err
+	}
+	_ = p.catchUp(ctx, atOnce) // others' business, which is tried again
+	return c.Result(addresses, dns), nil
+}
+
+// add takes the addresses and notes them. Until they are noted a file says that they are to be freed.
+func (p *pool) add(ctx context.Context, r *plugin.Request, pools []ranges.Pool) ([]netip.Addr, error) {
+	lock, isOpen, err := p.Claim(ctx, r.Key)
+	if err != nil {
+		return nil, p.Failed(err)
+	}
+	defer lock.Release()
+	if err := p.refuseSecond(r, isOpen); err != nil {
+		return nil, errors.Join(err, state.Remove(p.OpenFile(r.Key)))
+	}
+	var addresses []netip.Addr
+	if err = errors.Join(p.Begin(r.Key), os.Chtimes(p.OpenFile(r.Key), p.now, p.now)); err == nil && isOpen {
+		_, err = p.freeAll(ctx, r.Key)
+	}
+	if err == nil {
+		addresses, err = p.takeOnLease(ctx, r.Key, pools)
+	}
+	if err == nil {
+		err = p.WriteHeld(r.Key, notes.Held{Addresses: addresses, Since: p.now, Unsure: p.lostAnswer})
+	}
+	if err == nil {
+		err = state.Remove(p.OpenFile(r.Key))
+	}
+	if err != nil && !p.lostAnswer { // else the next call frees what may have been taken
+		err = errors.Join(err, p.finish(ctx, r.Key, false, false))
+	}
+	return addresses, p.Failed(err)
+}
+
+// refuseSecond refuses an attachment that has addresses, unless they are of an earlier one whose namespace is known to be gone. Those are freed.
+func (p *pool) refuseSecond(r *plugin.Request, isOpen bool) error {
+	has, known := p.ReadHeld(r.Key)
+	if !known || isOpen {
+		return nil
+	}
+	if file, err := os.Stat(p.HeldFile(r.Key)); err == nil {
+		if gone, replaced := results.KnownEnded(r.Results, r.Key, file.ModTime(), r.Netns); gone || replaced {
+			return nil
+		}
+	}
+	return plugin.Errorf("call DEL for it before the next ADD (it gets one address of each range set); what it has is unchanged",
+		"failed to allocate: %s has been allocated to %s, duplicate allocation is not allowed", text(has.Addresses), p.owner(r.Key))
+}
+
+func text(list []netip.Addr) string {
+	var texts []string
+	for _, a := range list {
+		texts = append(texts, a.String())
+	}
+	return strings.Join(texts, ", ")
+}
+
+// takeOnLease takes addresses with this host's lease. Where that has run out the host gets a new one first.
+func (p *pool) takeOnLease(ctx context.Context, k plugin.Key, pools []ranges.Pool) ([]netip.Addr, error) {
+	lease, err := p.hostLease(ctx)
+	if err != nil {
+		return nil, err
+	}
+	addresses, err := p.take(ctx, p.owner(k), pools, lease)
+	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		return addresses, err
+	}
+	if err := p.forget(); err != nil {
+		return nil, err
+	}
+	if lease, err = p.hostLease(ctx); err != nil {
+		return nil, err
+	}
+	return p.take(ctx, p.owner(k), pools, lease)
+}
+
+// Del frees all addresses of the attachment. While etcd is not to be reached it is noted that they are to be freed, and that is enough.
+func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	n := notes.Of(r)
+	lock, isOpen, err := n.Claim(ctx, r.Key)
+	if err != nil {
+		return n.Failed(err)
+	}
+	defer lock.Release()
+	has, isNoted := n.ReadHeld(r.Key)
+	if err := n.Begin(r.Key); err != nil {
+		return n.Failed(err)
+	}
+	if err := state.Remove(n.HeldFile(r.Key)); err != nil {
+		return n.Failed(err)
+	}
+	p, err := open(ctx, r)
+	if err != nil {
+		r.WarnOf(err)
+		return nil
+	}
+	defer p.close()
+	ctx, end := p.limit(ctx)
+	defer end()
+	if err := p.finish(ctx, r.Key, isOpen || has.Unsure, isNoted); err != nil {
+		r.WarnOf(err)
+		return nil
+	}
+	_ = p.catchUp(ctx, atOnce)
+	return nil
+}
+
+// Check compares with etcd each address of prevResult that lies in the configured ranges. Without such an address the attachment must hold any.
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	c, err := settings.Load(r)
+	if err != nil {
+		return err
+	}
+	p, err := open(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	ctx, end := p.limit(ctx)
+	defer end()
+	if err := p.renewIfJoined(ctx); err != nil {
+		return err
+	}
+	o := p.owner(r.Key)
+	t := transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}}
+	var asked []netip.Addr
+	for _, a := range result.PrefixesOf(r.PrevResult, r.IfName) {
+		for _, each := range c.Pools {
+			if each.Contains(a.Addr()) {
+				asked = append(asked, a.Addr())
+				t.then = append(t.then, clientv3.OpGet(p.space.address(a.Addr())))
+			}
+		}
+	}
+	answer, err := p.commit(ctx, t)
+	if err != nil {
+		return err
+	}
+	const restart = "restart the container, so that it gets an address of its own"
+	if len(asked) == 0 && answer.Responses[0].GetResponseRange().Count == 0 {
+		return plugin.Errorf(restart, "etcd: Failed to find address added by %s", o)
+	}
+	for i, a := range asked {
+		found := answer.Responses[i+1].GetResponseRange().Kvs
+		if len(found) == 0 {
+			return plugin.Errorf(restart, "etcd: %s of %s is nobody's", a, o)
+		}
+		if string(found[0].Value) != o.value(a) {
+			return plugin.Errorf(restart, "etcd: %s of %s is held by %s", a, o, parseOwner(found[0].Value))
+		}
+	}
+	return nil
+}
+
+// Status reports whether the configuration is valid and most members of the cluster run, one of which answers. It renews this host's lease when
+// that is due: on a node on which nothing else happens.
+func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
+	c, err := settings.Load(r)
+	if err != nil {
+		return err
+	}
+	if _, err := c.DNS(); err != nil {
+		return err
+	}
+	ctx, end := context.WithTimeout(ctx, 4*time.Second) // a STATUS has 5
+	defer end()
+	p, err := open(ctx, r)
+	if err != nil {
+		return plugin.Unavailable(err)
+	}
+	defer p.close()
+	ctx, end = p.limit(ctx)
+	defer end()
+	if err := state.Writable(p.Path); err != nil {
+		return plugin.Unavailable(p.Failed(err))
+	}
+	if _, err := p.findLease(ctx); err != nil {
+		return plugin.Unavailable(err)
+	}
+	if err := p.renewIfJoined(ctx); err != nil {
+		return plugin.Unavailable(err)
+	}
+	return nil
+}
+
+// GC frees what attachments of this host hold that are not valid. It implements plugin.Collector.
+func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	if err := held.GC(ctx, r, p.Stores(r)...); err != nil {
+		return err // catching up would wait for etcd once more
+	}
+	of, err := open(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer of.close()
+	return of.catchUp(ctx, 0)
+}

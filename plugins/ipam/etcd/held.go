@@ -1,0 +1,78 @@
+package etcd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Stores implements plugin.Holder: what this host holds of the request's network. Other networks may be in other clusters.
+func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{store{r}} }
+
+// store is what this host holds of a network in etcd.
+type store struct{ request *plugin.Request }
+
+func (s store) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
+	p, err := open(ctx, s.request)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	ctx, end := p.limit(ctx)
+	defer end()
+	if _, err := p.findLease(ctx); err != nil { // what another machine of this name holds is not ours
+		return nil, err
+	}
+	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix())}})
+	if err != nil {
+		return nil, err
+	}
+	for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
+		o, a, ok := p.space.parseHeld(p.Host, string(kv.Key))
+		if !ok {
+			continue
+		}
+		since, _ := time.Parse(time.RFC3339, string(kv.Value))
+		list = append(list, plugin.Held{Key: o.key(p.network), What: "address " + a.String(), Since: since, Own: a})
+	}
+	return list, nil
+}
+
+// Release frees all that the attachments in the list hold.
+func (s store) Release(ctx context.Context, list []plugin.Held) error {
+	p, err := open(ctx, s.request)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	done := map[plugin.Key]bool{}
+	var errs []error
+	for _, h := range list {
+		if done[h.Key] {
+			continue
+		}
+		done[h.Key] = true
+		if err := p.release(ctx, h.Key); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", h.Key, err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func (p *pool) release(ctx context.Context, k plugin.Key) error {
+	lock, isOpen, err := p.Claim(ctx, k)
+	if err != nil {
+		return p.Failed(err)
+	}
+	defer lock.Release()
+	if err := p.Begin(k); err != nil {
+		return p.Failed(err)
+	}
+	has, isNoted := p.ReadHeld(k)
+	return p.finish(ctx, k, isOpen || has.Unsure, isNoted)
+}

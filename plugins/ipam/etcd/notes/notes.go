@@ -1,0 +1,144 @@
+// Package notes is what a host notes of what it holds in etcd: in files, so that it is known while etcd is not to be reached.
+package notes
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/netip"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// Dir is the directory in which this host notes what it holds of a network:
+//
+//	host                            the name under which this host is known in etcd, its lease, and when that was renewed
+//	held/CONTAINER:INTERFACE        the addresses of an attachment
+//	open/CONTAINER:INTERFACE        an ADD that is under way, or a DEL of which etcd may not know yet
+//
+// Who changes what an attachment holds has a lock on its file in open, and gives it the mode begun before it changes anything. Such a file that
+// nobody has locked is of a process that was killed, or of a DEL that did not reach etcd: in both cases the attachment is to hold nothing.
+type Dir struct{ Path string }
+
+// DefaultDir has a directory for each network.
+const DefaultDir = "/var/lib/cni/etcd"
+
+// Of returns the directory of a request's network.
+func Of(r *plugin.Request) Dir {
+	dir := DefaultDir
+	r.Config.Object("ipam").String("dataDir", &dir)
+	return Dir{filepath.Join(dir, r.Network)}
+}
+
+// Failed says what can be done about an error of the files.
+func (n Dir) Failed(err error) error {
+	if _, is := errors.AsType[*os.PathError](err); is {
+		return plugin.Errorf("make sure that "+n.Path+" can be written and its disk is not full", "etcd: note what this host holds: %w", err)
+	}
+	return err
+}
+
+func (n Dir) make() error {
+	return errors.Join(os.MkdirAll(filepath.Join(n.Path, "held"), 0o700), os.MkdirAll(filepath.Join(n.Path, "open"), 0o700))
+}
+
+func nameOf(k plugin.Key) string { return k.ContainerID + ":" + k.IfName } // an interface's name has no colon
+
+// HeldFile and OpenFile are an attachment's.
+func (n Dir) HeldFile(k plugin.Key) string { return filepath.Join(n.Path, "held", nameOf(k)) }
+func (n Dir) OpenFile(k plugin.Key) string { return filepath.Join(n.Path, "open", nameOf(k)) }
+
+// Keys lists the attachments that have a file in a subdirectory.
+func (n Dir) Keys(network, subdirectory string) (list []plugin.Key, err error) {
+	entries, err := os.ReadDir(filepath.Join(n.Path, subdirectory))
+	if state.IsMissing(err) {
+		return nil, nil
+	}
+	for _, e := range entries {
+		if id, ifName, ok := strings.Cut(e.Name(), ":"); ok && !strings.HasPrefix(id, ".") {
+			list = append(list, plugin.Key{Network: network, ContainerID: id, IfName: ifName})
+		}
+	}
+	return list, err
+}
+
+// lockWait is for how long another call for the same attachment is waited for.
+const lockWait = 10 * time.Second
+
+// The modes of a file in open.
+const (
+	claimed = 0o600
+	begun   = 0o640 // and not data, for which a full disk has no room
+)
+
+// Claim locks what an attachment holds. With isOpen another call had begun before: what etcd has of it is to be freed.
+func (n Dir) Claim(ctx context.Context, k plugin.Key) (lock *state.Lock, isOpen bool, err error) {
+	if err := n.make(); err != nil {
+		return nil, false, err
+	}
+	lock, err = state.Acquire(ctx, n.OpenFile(k), claimed, lockWait)
+	return lock, n.IsOpen(k), err
+}
+
+// IsOpen reports whether a call has begun that has not come to its end.
+func (n Dir) IsOpen(k plugin.Key) bool {
+	file, err := os.Stat(n.OpenFile(k))
+	return err == nil && file.Mode().Perm() == begun
+}
+
+// Begin says that the attachment is to hold nothing should this call not come to its end.
+func (n Dir) Begin(k plugin.Key) error { return os.Chmod(n.OpenFile(k), begun) }
+
+// Held is the content of a file in held.
+type Held struct {
+	Addresses []netip.Addr `json:"addresses"`
+	Since     time.Time    `json:"since"`
+	Lost      []string     `json:"lost,omitempty"`   // which of them another host has by now, for people
+	Unsure    bool         `json:"unsure,omitempty"` // a transaction whose answer was lost may take another address yet
+}
+
+// ReadHeld returns what is noted of an attachment, if it is.
+func (n Dir) ReadHeld(k plugin.Key) (has Held, known bool) {
+	text, err := state.Read(n.HeldFile(k))
+	return has, err == nil && json.Unmarshal(text, &has) == nil
+}
+
+// WriteHeld notes it.
+func (n Dir) WriteHeld(k plugin.Key, has Held) error {
+	return writeJSON(n.HeldFile(k), has)
+}
+
+// Joined is the content of the file host.
+type Joined struct {
+	Host    string    `json:"host"`
+	Lease   int64     `json:"lease"`
+	Seconds int64     `json:"seconds"` // for which the lease was granted
+	Renewed time.Time `json:"renewed"`
+}
+
+// HostFile is that of this host.
+func (n Dir) HostFile() string { return filepath.Join(n.Path, "host") }
+
+// ReadHost returns what is noted of this host, nothing if that can't be read.
+func (n Dir) ReadHost() (j Joined) {
+	if text, err := state.Read(n.HostFile()); err == nil && json.Unmarshal(text, &j) != nil {
+		return Joined{}
+	}
+	return j
+}
+
+// WriteHost notes it.
+func (n Dir) WriteHost(j Joined) error { return errors.Join(n.make(), writeJSON(n.HostFile(), j)) }
+
+func writeJSON(path string, value any) error {
+	text, err := json.Marshal(value)
+	if err != nil {
+		return err
+	}
+	return state.Write(path, text, 0o600)
+}

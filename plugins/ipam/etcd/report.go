@@ -1,0 +1,129 @@
+package etcd
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/etcd/api/v3/mvccpb"
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/cnibox/cnibox/pkg/etcdpool"
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ranges"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
+)
+
+// Report says what there is of a network in etcd: of all hosts, and in more detail of this one.
+func Report(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
+	c, err := settings.Load(r)
+	if err != nil {
+		return nil, err
+	}
+	p, err := open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	ctx, end := p.limit(ctx)
+	defer end()
+	return p.report(ctx, c.Pools)
+}
+
+// Keep renews this host's lease, and frees what could not be freed before.
+func Keep(ctx context.Context, r *plugin.Request) error {
+	p, err := open(ctx, r)
+	if err != nil {
+		return err
+	}
+	defer p.close()
+	held, err := p.Keys(p.network, "held")
+	if err != nil {
+		return err
+	}
+	if len(held) > 0 {
+		if _, err := p.hostLease(ctx); err != nil {
+			return err
+		}
+	}
+	return p.catchUp(ctx, 0)
+}
+
+func (p *pool) report(ctx context.Context, pools []ranges.Pool) (*etcdpool.Report, error) {
+	t := transaction{then: []clientv3.Op{
+		clientv3.OpGet(p.space.host(""), clientv3.WithPrefix()),
+		clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix()),
+		clientv3.OpGet(p.space.root+"ipv4/", clientv3.WithPrefix()),
+		clientv3.OpGet(p.space.root+"ipv6/", clientv3.WithPrefix()),
+	}}
+	answer, err := p.commit(ctx, t)
+	if err != nil {
+		return nil, err
+	}
+	part := func(i int) []*mvccpb.KeyValue { return answer.Responses[i].GetResponseRange().Kvs }
+	r := &etcdpool.Report{Network: p.network, Host: p.Host, Pools: usage(pools, append(part(2), part(3)...))}
+	for _, kv := range part(0) {
+		h, err := p.hostOf(ctx, kv)
+		if err != nil {
+			return nil, err
+		}
+		r.Hosts = append(r.Hosts, h)
+	}
+	for _, kv := range part(1) {
+		if o, a, ok := p.space.parseHeld(p.Host, string(kv.Key)); ok {
+			since, _ := time.Parse(time.RFC3339, string(kv.Value))
+			r.Held = append(r.Held, etcdpool.Held{ContainerID: o.ContainerID, IfName: o.IfName, Address: a, Since: since})
+		}
+	}
+	return r, p.addNotes(r)
+}
+
+// addNotes adds what only this host knows: what it has lost, and what is to be freed.
+func (p *pool) addNotes(r *etcdpool.Report) error {
+	held, err := p.Keys(p.network, "held")
+	if err != nil {
+		return err
+	}
+	for _, k := range held {
+		known, _ := p.ReadHeld(k)
+		for _, lost := range known.Lost {
+			r.Held = append(r.Held, etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName, Lost: lost})
+		}
+	}
+	open, err := p.Keys(p.network, "open")
+	for _, k := range open {
+		r.Open = append(r.Open, etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName})
+	}
+	return err
+}
+
+func (p *pool) hostOf(ctx context.Context, kv *mvccpb.KeyValue) (h etcdpool.Host, err error) {
+	var m machine
+	_ = json.Unmarshal(kv.Value, &m)
+	h = etcdpool.Host{Name: strings.TrimPrefix(string(kv.Key), p.space.host("")), MachineID: m.ID, Since: m.Since, Lease: fmt.Sprintf("%x", kv.Lease)}
+	left, err := p.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
+	if err != nil {
+		return h, p.explain(err)
+	}
+	h.Left, h.Grace = left.TTL, left.GrantedTTL
+	return h, nil
+}
+
+// usage counts the addresses that are taken of each pool.
+func usage(pools []ranges.Pool, all []*mvccpb.KeyValue) (list []etcdpool.Pool) {
+	for _, each := range pools {
+		list = append(list, etcdpool.Pool{Subnet: each.Ranges[0].Subnet.String(), Range: each.String(), Size: each.Size(), By: map[string]int{}})
+	}
+	for _, kv := range all {
+		v := parseOwner(kv.Value)
+		i := slices.IndexFunc(pools, func(each ranges.Pool) bool { return each.Contains(v.Address) })
+		if i >= 0 {
+			list[i].Used++
+			list[i].By[v.Host]++
+		}
+	}
+	return list
+}

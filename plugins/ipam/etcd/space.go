@@ -1,0 +1,98 @@
+package etcd
+
+import (
+	"encoding/hex"
+	"encoding/json"
+	"net/netip"
+	"strings"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// space is how the keys of one network are called in etcd:
+//
+//	PREFIX/NETWORK/hosts/HOST                                       which machine that is
+//	PREFIX/NETWORK/ipv4/0a580007, …/ipv6/fd00…                      whose that address is
+//	PREFIX/NETWORK/attachments/HOST/CONTAINER/INTERFACE/0a580007    since when it has that address
+//
+// All keys of a host hang on one lease of etcd, and go with it. An address is in hexadecimal digits, so that a range of addresses is a range of
+// keys.
+type space struct{ root string }
+
+func newSpace(prefix, network string) space { return space{prefix + "/" + network + "/"} }
+
+func (s space) host(name string) string { return s.root + "hosts/" + name }
+
+func (s space) address(a netip.Addr) string {
+	family := "ipv6/"
+	if a.Is4() {
+		family = "ipv4/"
+	}
+	return s.root + family + hex.EncodeToString(a.AsSlice())
+}
+
+// of is what all keys of a host's attachments begin with.
+func (s space) of(host string) string { return s.root + "attachments/" + host + "/" }
+
+// held is what the keys of all addresses of an attachment begin with.
+func (s space) held(o owner) string { return s.of(o.Host) + o.ContainerID + "/" + o.IfName + "/" }
+
+func (s space) holds(o owner, a netip.Addr) string {
+	return s.held(o) + hex.EncodeToString(a.AsSlice())
+}
+
+// parseHeld reads a key that holds has made for a host.
+func (s space) parseHeld(host, key string) (o owner, a netip.Addr, ok bool) {
+	part := strings.Split(strings.TrimPrefix(key, s.of(host)), "/")
+	if len(part) != 3 {
+		return o, a, false
+	}
+	digits, err := hex.DecodeString(part[2])
+	a, ok = netip.AddrFromSlice(digits)
+	return owner{host, part[0], part[1]}, a, ok && err == nil
+}
+
+// owner is who an address belongs to.
+type owner struct {
+	Host        string `json:"host"`
+	ContainerID string `json:"containerID"`
+	IfName      string `json:"ifname"`
+}
+
+func (o owner) key(network string) plugin.Key {
+	return plugin.Key{Network: network, ContainerID: o.ContainerID, IfName: o.IfName}
+}
+
+// String names an owner for people.
+func (o owner) String() string {
+	return "container " + o.ContainerID + ", interface " + o.IfName + ", on host " + o.Host
+}
+
+// addressValue is what is written of an address: whose it is. It is always the same, so that it can be compared.
+type addressValue struct {
+	Address netip.Addr `json:"address"`
+	owner
+}
+
+func (o owner) value(a netip.Addr) string {
+	text, _ := json.Marshal(addressValue{a, o})
+	return string(text)
+}
+
+// parseOwner reads what is written of an address. What it can't read is nobody's that is known.
+func parseOwner(value []byte) (v addressValue) {
+	_ = json.Unmarshal(value, &v)
+	return v
+}
+
+func isAbsent(key string) clientv3.Cmp { return clientv3.Compare(clientv3.CreateRevision(key), "=", 0) }
+
+func hasRevision(key string, revision int64) clientv3.Cmp {
+	return clientv3.Compare(clientv3.ModRevision(key), "=", revision)
+}
+
+func hasValue(key, value string) clientv3.Cmp {
+	return clientv3.Compare(clientv3.Value(key), "=", value)
+}

@@ -1,0 +1,90 @@
+//go:build amd64
+
+package etcd
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"os/exec"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/crash/tracer"
+)
+
+// atEnv has the number of the call at which the plugin in the arguments is to be killed.
+const atEnv = "ETCD_KILL_AT"
+
+func init() {
+	if at, err := strconv.Atoi(os.Getenv(atEnv)); err == nil {
+		os.Exit(tracer.Run(at, os.Args[1], os.Args[2:]...))
+	}
+}
+
+// TestKill kills the plugin at its calls that change something: on the host, or in etcd by what it sends. DEL then frees all, and of another
+// attachment nothing.
+func TestKill(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, options{})
+	for _, verb := range []string{"ADD", "DEL", "second-ADD"} {
+		t.Run(verb, func(t *testing.T) {
+			h, n := c.hosts[0], dual("killed-"+strings.ToLower(verb))
+			want := holding{}.set(h, "other", h.add(t, "other", n)...)
+			points := 0
+			for at := 1; ; at += long(5, 1) {
+				with := maps.Clone(want)
+				if verb != "ADD" {
+					with.set(h, "web", h.add(t, "web", n)...)
+				}
+				where := h.killAt(t, strings.TrimPrefix(verb, "second-"), at, n)
+				if where == "" && points > 0 {
+					h.must(t, "DEL", "web", n)
+					break
+				}
+				points++
+				if verb == "second-ADD" { // which is refused, and leaves what there is
+					h.keep(t, n)
+					c.holds(t, n, with)
+				}
+				h.must(t, "DEL", "web", n)
+				c.holds(t, n, want)
+				if held := strings.Fields(h.MustRun(t, "ls", "/var/lib/cni/etcd/"+n.name+"/held")); len(held) != 1 || held[0] != "other:eth0" {
+					t.Errorf("%s: held are %v", where, held)
+				}
+				if t.Failed() {
+					t.Fatal(where)
+				}
+			}
+			t.Logf("killed at %d calls", points)
+			// What may be carried out late is looked for once more, half a minute later.
+			open := "/var/lib/cni/etcd/" + n.name + "/open"
+			h.MustRun(t, "find", open, "-type", "f", "-exec", "touch", "-d", "1 hour ago", "{}", "+")
+			h.keep(t, n)
+			if left := h.MustRun(t, "ls", open); left != "" {
+				t.Errorf("open: %s", left)
+			}
+			h.must(t, "DEL", "other", n)
+			c.holds(t, n, holding{})
+		})
+	}
+}
+
+// killAt begins a verb and kills it before the n-th call that changes something, which it returns; "" if there are fewer.
+func (h *host) killAt(t testing.TB, verb string, at int, n network) (where string) {
+	t.Helper()
+	call := h.call(verb, "web", n)
+	call.Env = []string{atEnv + "=" + strconv.Itoa(at)}
+	cmd := h.PluginCommand(t, "/proc/self/exe", call)
+	cmd.Args = append([]string{os.Args[0]}, "/opt/cni/bin/etcd")
+	var stderr strings.Builder
+	cmd.Stderr = &stderr
+	err := h.Run(cmd)
+	var exit *exec.ExitError
+	if errors.As(err, &exit) && exit.ExitCode() == tracer.Killed {
+		return fmt.Sprintf("%d: %s", at, strings.TrimSpace(stderr.String()))
+	}
+	return ""
+}

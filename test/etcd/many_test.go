@@ -1,0 +1,115 @@
+package etcd
+
+import (
+	"fmt"
+	"net/netip"
+	"sync"
+	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// TestMany takes many addresses from three hosts, 32 at once on each, and gives them back.
+func TestMany(t *testing.T) {
+	t.Parallel()
+	c, n := newCluster(t, options{}), network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/16"}]]`}
+	const atOnce = 32
+	each := long(2, 105) // of 96 workers
+	var one sync.Mutex
+	want := holding{}
+	c.each(atOnce, func(h *host, worker int) {
+		for i := range each {
+			id := fmt.Sprintf("c%d-%d", worker, i)
+			r := h.do(t, "ADD", id, n)
+			if r.ExitCode != 0 {
+				t.Errorf("ADD of %s on %s: %s", id, h.name, r)
+				return
+			}
+			a := addressesOf(t, r)[0]
+			one.Lock()
+			if by := want[a]; by != "" {
+				t.Errorf("%v is %s's and %s's", a, by, id)
+			}
+			want.set(h, id, a)
+			one.Unlock()
+		}
+	})
+	c.holds(t, n, want)
+	t.Logf("%d attachments have %d addresses", 3*atOnce*each, len(want))
+	c.each(atOnce, func(h *host, worker int) {
+		for i := range each {
+			if r := h.do(t, "DEL", fmt.Sprintf("c%d-%d", worker, i), n); r.ExitCode != 0 || r.Stderr != "" {
+				t.Errorf("DEL on %s: %s", h.name, r)
+			}
+		}
+	})
+	c.holds(t, n, holding{})
+}
+
+// TestMacvlan has pods on two hosts of a LAN, each on the LAN itself, and sends packets from each to one on the other host.
+func TestMacvlan(t *testing.T) {
+	t.Parallel()
+	c, n := newCluster(t, options{}), network{name: "lan", ranges: `[[{"subnet":"10.71.0.0/16"}]]`}
+	type pod struct {
+		*netlab.Pod
+		host    *host
+		address netip.Addr
+	}
+	count, atOnce := long(10, 250), 4
+	var one sync.Mutex
+	pods := map[*host][]pod{}
+	two := *c
+	two.hosts = c.hosts[:2]
+	list := func(h *host) string {
+		return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"lan","plugins":[{"type":"macvlan","master":"eth0","ipam":%s}]}`, toJSON(t, h.ipam(n)))
+	}
+	two.each(atOnce, func(h *host, worker int) {
+		for i := worker; i < count; i += atOnce {
+			p := h.NewPod(t, fmt.Sprintf("%s-pod%d", h.name, i)) // a MAC address is made from the container's ID
+			r, err := h.AddList(list(h), p.RuntimeConf(nil))
+			if err != nil {
+				t.Errorf("ADD on %s: %v", h.name, err)
+				return
+			}
+			a, _ := netlab.Addresses(r)
+			one.Lock()
+			pods[h] = append(pods[h], pod{p, h, a})
+			one.Unlock()
+		}
+	})
+	if t.Failed() {
+		return
+	}
+	want := holding{}
+	for h, list := range pods {
+		for _, p := range list {
+			want.set(h, p.ID, p.address)
+		}
+	}
+	c.holds(t, n, want)
+	if len(want) != 2*count {
+		t.Errorf("%d pods have %d addresses", 2*count, len(want))
+	}
+	two.each(atOnce, func(h *host, worker int) {
+		other := two.hosts[1-h.index]
+		for i := worker; i < count; i += atOnce {
+			from, to := pods[h][i], pods[other][(i*7+3)%count]
+			err := from.Ping(to.address.String(), timeout/8)
+			for try := 0; err != nil && try < 4; try++ {
+				err = from.Ping(to.address.String(), timeout/8)
+			}
+			if err != nil {
+				t.Errorf("from %v on %s to %v on %s: %v", from.address, h.name, to.address, other.name, err)
+			}
+		}
+	})
+	t.Logf("%d pods on 2 hosts reach one on the other host each", 2*count)
+	two.each(atOnce, func(h *host, worker int) {
+		for i := worker; i < count; i += atOnce {
+			if err := h.DelList(list(h), pods[h][i].RuntimeConf(nil)); err != nil {
+				t.Errorf("DEL on %s: %v", h.name, err)
+			}
+		}
+	})
+	c.holds(t, n, holding{})
+}
