@@ -227,6 +227,9 @@ func TestChainIsTheSame(t *testing.T) {
 		if strings.Contains(list.String(), `"vlan":`) {
 			continue // the gateway of a bridge's VLAN has a random MAC address
 		}
+		if strings.Contains(list.String(), `"etcd"`) {
+			continue // it hands out addresses at random
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			needLinks(t, list.String())
