@@ -46,11 +46,12 @@ CONF
 echo "Hello from a container behind cnibox." >"$scratch/www/index.html"
 
 # What a host has, in text. Counters and the node's own furniture stay out: the
-# bridge and the empty nftables table serve the next container.
+# bridge and the empty nftables table serve the next container. So does whether a
+# link is up: the kernel sets a bridge down a moment after its last port has gone.
 look() {
-    ip -brief link | awk '{print $1, $2}'
-    ip -brief address
-    ip route show table all
+    ip -brief link | awk '{print $1}'
+    ip -brief address | awk '{$2 = ""; print}'
+    ip route show table all | sed 's/ linkdown//'
     ip rule
     nft list ruleset
     find /var/lib/cni /run -type f ! -path '*/.cnibox/*' ! -name lock ! -name 'last_reserved_ip.*' \
