@@ -5,7 +5,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 kind=${1:?uml or a kernel of QEMU, see guest.sh}
-which=${2:-} # short: a few rows, and the other tests; crash: test/crash alone, all of it; rows: for the page of all rows
+which=${2:-} # short: some of each; crash: test/crash alone, all of it; rows: for the page of all rows
 logs=$PWD/bin/test-$kind
 export CNIBOX_BIN_DIR=$PWD/bin
 
@@ -81,18 +81,18 @@ rows)
 short)
 	start links conformance '^$' '-test.run TestConformance/links/(dummy|vlan)/(ADD|the_result|DEL_twice) -needs -suites links' '-suites links'
 	start operator operator '^$' '-test.run TestRecipes/(vlans|lan-address)'
+	start e2e e2e '^$' '-test.run TestDELOrder|TestHardware'
+	start netlab netlab '^TestPodsTalkOverBridge$'
 	;;
 *)
 	start links conformance '^TestConformance$/^links$/./(^the_result,_to_the_byte$|^DEL_leaves_nothing$|legacy)' \
 		'-test.run TestConformance -needs -suites links' '-suites links'
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
 	start operator operator '^$' '-test.run TestRepairKinds|TestRecipes|TestNew'
-	;;
-esac
-if [ "$which" != crash ] && [ "$which" != rows ]; then
 	start e2e e2e '^TestFullBridge$'
 	start netlab netlab '^TestPodsTalkOverBridge$'
-fi
+	;;
+esac
 for process in "${tries[@]}"; do wait "$process" || failed=yes; done
 [ "$which" != rows ] || grep -h '^outcome' "$logs"/rows.there >"$logs/outcomes" # see -guest of test/conformance
 [ "$which" != crash ] || grep -hE ' points +[0-9]+ ' "$logs"/crash.{here,there} | sort

@@ -347,6 +347,7 @@ func vlanChecks() (rows []row) {
 		{name: "the port's own VLAN is another, with preserveDefaultVlan", says: "100", keys: []string{"preserveDefaultVlan", "true"}, harm: "bridge vlan add dev END vid 1 pvid"},
 		{name: "the bridge does not filter VLANs any more", says: "lan0", harm: "ip link set dev lan0 type bridge vlan_filtering 0"},
 		{name: "the VLAN's gateway is gone", says: "lan0.100", harm: "ip link del lan0.100"},
+		{name: "the bridge itself is not in the gateway's VLAN", says: "100", harm: "bridge vlan del dev lan0 vid 100 self"},
 	} {
 		rows = append(rows, row{name: "CHECK fails when " + c.name, differs: "its CHECK does not look at VLANs", test: func(l *lab) {
 			l.run("ip link add lan0 address fe:00:00:00:00:77 type bridge vlan_filtering 1") // so that the reference's CHECK finds no other MAC address

@@ -43,6 +43,8 @@ var OfKinds = []Harm{
 		Host: "ip address flush dev demo0.5", Finds: "lacks the gateway's address", Needs: &netlab.BridgeVLANFiltering},
 	{Name: "a VLAN's gateway set down", Network: `{"type": "bridge", "bridge": "demo0", "vlan": 5, "isGateway": true, ` + AddressKeys + `}`,
 		Host: "ip link set demo0.5 down", Finds: "demo0.5, the gateway, is down", Needs: &netlab.BridgeVLANFiltering},
+	{Name: "a bridge out of its VLAN", Network: `{"type": "bridge", "bridge": "demo0", "vlan": 5, "isGateway": true, ` + AddressKeys + `}`,
+		Host: "bridge vlan del dev demo0 vid 5 self", Finds: "is not in VLAN 5", Needs: &netlab.BridgeVLANFiltering},
 	{Name: "a VLAN's gateway is deleted", Network: `{"type": "bridge", "bridge": "demo0", "vlan": 5, "isGateway": true, ` + AddressKeys + `}`,
 		Host: "ip link del demo0.5", Finds: "demo0.5 is not there", Needs: &netlab.BridgeVLANFiltering},
 }

@@ -72,18 +72,16 @@ func isOnBridge(l, bridge netlink.Link) bool {
 //
 // A VLAN that the bridge itself is in without a tag, such as its default one, has no packets for a VLAN device. So it has a veth pair.
 func createGatewayLink(h *netlink.Handle, c *config, bridge netlink.Link) (netlink.Link, error) {
-	vlans, err := link.Uninterrupted(h.BridgeVlanList)
+	own, err := ownVLAN(h, c, bridge)
 	if err != nil {
-		return nil, fmt.Errorf("list the VLANs of bridge %s: %w", c.name, err)
+		return nil, err
 	}
 	attrs := netlink.LinkAttrs{Name: c.gatewayLink(), MTU: bridge.Attrs().MTU, TxQLen: -1}
-	if slices.ContainsFunc(vlans[int32(bridge.Attrs().Index)], func(v *nl.BridgeVlanInfo) bool {
-		return int(v.Vid) == c.vlan && v.Flags&nl.BRIDGE_VLAN_INFO_UNTAGGED != 0
-	}) {
+	if own != nil && own.Flags&nl.BRIDGE_VLAN_INFO_UNTAGGED != 0 {
 		attrs.HardwareAddr, attrs.NumTxQueues, attrs.NumRxQueues = attach.RandomMAC(), 1, 1
 		other := attach.RandomMAC()
 		err = h.LinkAdd(&netlink.Veth{LinkAttrs: attrs, PeerName: fmt.Sprintf("veth%x", []byte(other[2:])), PeerHardwareAddr: other})
-	} else if err = h.BridgeVlanAdd(bridge, uint16(c.vlan), false, false, true, false); err == nil {
+	} else if err = joinVLAN(h, c, bridge); err == nil {
 		attrs.ParentIndex = bridge.Attrs().Index
 		err = h.LinkAdd(&netlink.Vlan{LinkAttrs: attrs, VlanId: c.vlan, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q})
 	}
@@ -94,6 +92,25 @@ func createGatewayLink(h *netlink.Handle, c *config, bridge netlink.Link) (netli
 		return nil, err
 	}
 	return h.LinkByName(attrs.Name)
+}
+
+// ownVLAN says how the bridge itself is in the VLAN, nil if it is not.
+func ownVLAN(h *netlink.Handle, c *config, bridge netlink.Link) (*nl.BridgeVlanInfo, error) {
+	vlans, err := link.Uninterrupted(h.BridgeVlanList)
+	if err != nil {
+		return nil, fmt.Errorf("list the VLANs of bridge %s: %w", c.name, err)
+	}
+	for _, v := range vlans[int32(bridge.Attrs().Index)] {
+		if int(v.Vid) == c.vlan {
+			return v, nil
+		}
+	}
+	return nil, nil
+}
+
+// joinVLAN puts the bridge itself into the VLAN, with a tag, as a VLAN device on it needs.
+func joinVLAN(h *netlink.Handle, c *config, bridge netlink.Link) error {
+	return h.BridgeVlanAdd(bridge, uint16(c.vlan), false, false, true, false)
 }
 
 // connectGateway makes the other end of a veth pair a port in the VLAN, and sets both ends up, the gateway's last: so what is up is whole.
@@ -165,6 +182,15 @@ func checkGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*type
 		port, err := h.LinkByIndex(l.Attrs().ParentIndex)
 		if l.Type() == "veth" && (err != nil || port.Attrs().MasterIndex != bridge.Attrs().Index) {
 			return attach.Different("the other end of %s, the gateway's link, is not in bridge %s", name, c.name)
+		}
+		if isOnBridge(l, bridge) {
+			own, err := ownVLAN(h, c, bridge)
+			if err != nil {
+				return err
+			}
+			if own == nil {
+				return attach.Different("bridge %s itself is not in VLAN %d, so that nothing reaches %s, the gateway's link", c.name, c.vlan, name)
+			}
 		}
 	}
 	name := gateway.Attrs().Name

@@ -87,5 +87,15 @@ func repairGateway(r *plugin.Request, c *config, bridge netlink.Link, a *attach.
 			return err
 		}
 	}
+	if isOnBridge(gateway, bridge) {
+		own, err := ownVLAN(r.Links(), c, bridge)
+		if err == nil && own == nil {
+			r.Announce(fmt.Sprintf("put bridge %s itself into VLAN %d", c.name, c.vlan))
+			err = joinVLAN(r.Links(), c, bridge)
+		}
+		if err != nil {
+			return err
+		}
+	}
 	return serveGateway(r, c, gateway, a.IPs)
 }
