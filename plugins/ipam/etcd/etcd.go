@@ -195,7 +195,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 		r.WarnOf(err)
 		return nil
 	}
-	_ = p.catchUp(ctx, atOnce)
+	_ = p.catchUp(ctx, atOnce) // others' business, which is tried again
 	return nil
 }
 
