@@ -43,7 +43,7 @@ func runInGuest() int {
 			return 1
 		}
 		defer os.RemoveAll(dir)
-		build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/cnibox", "../../cmd/cnictl")
+		build := exec.Command("go", "build", "-o", dir+"/", "../../cmd/cnibox", "../../cmd/cnibox-etcd", "../../cmd/cnictl")
 		build.Env = append(os.Environ(), "CGO_ENABLED=0")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Printf("build: %v\n%s", err, out)
