@@ -595,7 +595,7 @@ func contivChecks() (rows []row) {
 		{name: "the container's default route is gone", inside: "ip route del default", says: "0.0.0.0/0"},
 		{name: "a route of the container is gone", inside: "ip route del 10.60.0.0/16", says: "10.60.0.0/16"},
 		{name: "the host end is down", host: "ip link set vport9 down", says: "vport9"},
-		{name: "the host end has another name", host: "ip link set vport9 down name other0", says: "other0"},
+		{name: "the host end has another name", host: "ip link set vport9 down; ip link set vport9 name other0", says: "other0"},
 	} {
 		rows = append(rows, row{name: "CHECK fails when " + c.name, test: func(l *lab) {
 			l.netplugin(nil)
@@ -604,7 +604,7 @@ func contivChecks() (rows []row) {
 			if c.inside != "" {
 				web.run(c.inside)
 			} else {
-				l.run(c.host)
+				l.host.MustRun(l, "sh", "-c", c.host)
 			}
 			l.refused(web.check(), c.says)
 		}})

@@ -91,7 +91,7 @@ func (c *container) way(from, to string) string { return c.run("ip route get " +
 
 func sbrRoutes() []row {
 	return []row{
-		{name: "packets from an address leave by its interface, whatever the default route is", differs: sbrMainOnly, test: func(l *lab) {
+		{name: "packets from an address leave by its interface, whatever the default route is", differs: sbrMainOnly, needs: &netlab.NFTables, test: func(l *lab) {
 			out := l.outside()
 			web := l.attach(conf(lan), "web")
 			second := with(lan, "bridge", `"second0"`, "isDefaultGateway", "false", "isGateway", "true", "ipMasq", "false",
