@@ -2,6 +2,7 @@ package watch_test
 
 import (
 	"encoding/binary"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -48,7 +49,8 @@ func TestLegacyIPTables(t *testing.T) {
 	t.Log(hit)
 	host.MustRun(t, "ip6tables-legacy", "-F")
 	w.await(watch.Filter, "rules were deleted from table filter of ip6tables-legacy")
-	if others := w.others(); len(others) > 2 {
+	isOfNamespace := func(h watch.Hit) bool { return h.Kind != watch.Filter } // what a slow DEL does there may look like a hit
+	if others := slices.DeleteFunc(w.others(), isOfNamespace); len(others) > 2 {
 		t.Errorf("DELs are hits:\n%s", describeAll(others))
 	}
 	if tables := host.MustRun(t, "cat", "/proc/net/ip_tables_names"); strings.Contains(tables, "mangle") {
