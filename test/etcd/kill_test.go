@@ -18,7 +18,13 @@ import (
 // atEnv has the number of the call at which the plugin in the arguments is to be killed.
 const atEnv = "ETCD_KILL_AT"
 
+// suspendEnv has the text of the call at which it is to be suspended, and the file that says so.
+const suspendEnv = "ETCD_SUSPEND_AT"
+
 func init() {
+	if text, file, ok := strings.Cut(os.Getenv(suspendEnv), "="); ok {
+		os.Exit(tracer.Suspend(text, file, os.Args[1], os.Args[2:]...))
+	}
 	if at, err := strconv.Atoi(os.Getenv(atEnv)); err == nil {
 		os.Exit(tracer.Run(at, os.Args[1], os.Args[2:]...))
 	}
@@ -87,4 +93,43 @@ func (h *host) killAt(t testing.TB, verb string, at int, n network) (where strin
 		return fmt.Sprintf("%d: %s", at, strings.TrimSpace(stderr.String()))
 	}
 	return ""
+}
+
+// TestSuspended has an ADD suspended for longer than the grace, when it has its address and has not noted that. Another host is given the address
+// meanwhile, so the ADD fails when it goes on: whether its host has found out by then or not.
+func TestSuspended(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, options{})
+	late, other := c.hosts[0], c.hosts[1]
+	for _, hasFoundOut := range []bool{false, true} {
+		t.Run(fmt.Sprint(hasFoundOut), func(t *testing.T) {
+			n := network{name: fmt.Sprint("suspended-", hasFoundOut), ranges: `[[{"subnet":"10.70.0.0/24","rangeStart":"10.70.0.2","rangeEnd":"10.70.0.2"}]]`}
+			file := "/run/" + n.name
+			call := late.call("ADD", "web", n.with("graceSeconds", 5))
+			call.Env = []string{suspendEnv + "=held/=" + file}
+			cmd := late.PluginCommand(t, "/proc/self/exe", call)
+			cmd.Args = append([]string{os.Args[0]}, "/opt/cni/bin/etcd")
+			var printed strings.Builder
+			cmd.Stdout = &printed
+			if err := late.Start(cmd); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, func() error { return late.Run(late.Command("test", "-e", file)) })
+			eventually(t, func() error {
+				if r := other.do(t, "ADD", "takes", n); r.Error != nil {
+					return r.Error
+				}
+				return nil
+			})
+			if hasFoundOut {
+				late.refuses(t, "ADD", "second", n, 11, "all taken")
+			}
+			late.MustRun(t, "rm", file)
+			if err := cmd.Wait(); err == nil || !strings.Contains(printed.String(), `"code": 11`) {
+				t.Errorf("it ends with %v, and prints\n%s", err, printed.String())
+			}
+			late.must(t, "DEL", "web", n)
+			c.holds(t, n, holding{}.set(other, "takes", address("10.70.0.2")))
+		})
+	}
 }

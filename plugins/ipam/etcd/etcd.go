@@ -108,14 +108,18 @@ func (p *pool) add(ctx context.Context, r *plugin.Request, pools []ranges.Pool) 
 		return nil, errors.Join(err, state.Remove(p.OpenFile(r.Key)))
 	}
 	var addresses []netip.Addr
+	var lease clientv3.LeaseID
 	if err = errors.Join(p.Begin(r.Key), os.Chtimes(p.OpenFile(r.Key), p.now, p.now)); err == nil && isOpen {
 		_, err = p.freeAll(ctx, r.Key)
 	}
 	if err == nil {
-		addresses, err = p.takeOnLease(ctx, r.Key, pools)
+		addresses, lease, err = p.takeOnLease(ctx, r.Key, pools)
 	}
 	if err == nil {
 		err = p.WriteHeld(r.Key, notes.Held{Addresses: addresses, Since: p.now, Unsure: p.lostAnswer})
+	}
+	if err == nil {
+		err = p.mustKeep(ctx, lease)
 	}
 	if err == nil {
 		err = state.Remove(p.OpenFile(r.Key))
@@ -149,23 +153,24 @@ func text(list []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// takeOnLease takes addresses with this host's lease. Where that has run out the host gets a new one first.
-func (p *pool) takeOnLease(ctx context.Context, k plugin.Key, pools []ranges.Pool) ([]netip.Addr, error) {
+// takeOnLease takes addresses with this host's lease, which it returns. Where that has run out the host gets a new one first.
+func (p *pool) takeOnLease(ctx context.Context, k plugin.Key, pools []ranges.Pool) ([]netip.Addr, clientv3.LeaseID, error) {
 	lease, err := p.hostLease(ctx)
 	if err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	addresses, err := p.take(ctx, p.owner(k), pools, lease)
 	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return addresses, err
+		return addresses, lease, err
 	}
 	if err := p.forget(); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	if lease, err = p.hostLease(ctx); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
-	return p.take(ctx, p.owner(k), pools, lease)
+	addresses, err = p.take(ctx, p.owner(k), pools, lease)
+	return addresses, lease, err
 }
 
 // Del frees all addresses of the attachment. While etcd is not to be reached it is noted that they are to be freed, and that is enough.

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"go.etcd.io/etcd/api/v3/v3rpc/rpctypes"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -98,6 +99,16 @@ func (p *pool) renewIfJoined(ctx context.Context) error {
 		return nil
 	}
 	_, err := p.hostLease(ctx)
+	return err
+}
+
+// mustKeep refuses addresses that were taken with a lease which is this host's no more. What is noted is taken again with a new lease; a call that
+// was suspended before it noted them, for longer than the grace, finds out here.
+func (p *pool) mustKeep(ctx context.Context, lease clientv3.LeaseID) error {
+	is, err := p.hostLease(ctx)
+	if err == nil && is != lease {
+		err = plugin.CodeErrorf(types.ErrTryAgainLater, "repeat the call", "this host's lease of etcd ran out before the call came to its end")
+	}
 	return err
 }
 

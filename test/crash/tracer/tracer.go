@@ -1,6 +1,6 @@
 //go:build amd64
 
-// Package tracer kills programs at their system calls.
+// Package tracer kills or suspends programs at their system calls.
 package tracer
 
 import (
@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"runtime"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,38 @@ const Killed = 137
 // Run runs a command, and kills it with all that it has started before its n-th system call that changes something is carried out. It
 // returns its own exit code: Killed or, if there are fewer, the command's.
 func Run(n int, program string, args ...string) int {
+	return trace(&point{n: n}, program, args)
+}
+
+// Suspend runs a command, and returns its exit code. Before the first system call that changes something and whose description has a text it makes a
+// file, and goes on when somebody has removed that.
+func Suspend(text, file, program string, args ...string) int {
+	return trace(&point{n: 1, text: text, file: file}, program, args)
+}
+
+// point is where something is done to a command: at the n-th call whose description has the text.
+type point struct {
+	n          int
+	text, file string
+}
+
+func (p *point) isReached(what string) bool {
+	if what == "" || !strings.Contains(what, p.text) {
+		return false
+	}
+	p.n--
+	return p.n == 0
+}
+
+// wait makes the file, and waits until it is gone.
+func (p *point) wait() {
+	err := os.WriteFile(p.file, nil, 0o600)
+	for ; err == nil; time.Sleep(10 * time.Millisecond) {
+		_, err = os.Stat(p.file)
+	}
+}
+
+func trace(at *point, program string, args []string) int {
 	runtime.LockOSThread() // ptrace(2): all requests must come from the thread that started the command
 	cmd := exec.Command(program, args...)
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
@@ -55,10 +88,11 @@ func Run(n int, program string, args ...string) int {
 			continue
 		case stop == unix.SIGTRAP|0x80: // at a system call
 			what := change(thread)
-			if what != "" {
-				n--
-			}
-			if n == 0 && what != "" {
+			switch {
+			case !at.isReached(what):
+			case at.file != "":
+				at.wait()
+			default:
 				fmt.Fprintln(os.Stderr, "killed before", what)
 				return Killed // the kernel kills what is traced when the tracer ends
 			}
