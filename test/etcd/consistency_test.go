@@ -137,7 +137,7 @@ func (c *cluster) tryConsistency(t *testing.T, atOnce int, n network, seed uint6
 	}()
 	done := c.harm(t, rand.New(rand.NewPCG(seed, 1000)), ended)
 	c.awaitHealth(t)
-	for _, on := range c.hosts { // what may be carried out late is looked for once more, half a minute later
+	for _, on := range c.hosts {
 		eventually(t, func() error {
 			err := on.tryKeep(n)
 			if left := on.MustRun(t, "ls", "/var/lib/cni/etcd/"+n.name+"/open"); err == nil && left != "" {

@@ -232,7 +232,6 @@ func testRenamed(t *testing.T, c *cluster, n network) {
 	h.must(t, "DEL", "web", renamed.with("endpoints", []string{})) // is put down
 	h.must(t, "DEL", "web", renamed)
 	c.holds(t, n, holding{})
-	h.MustRun(t, "sh", "-c", "rm /var/lib/cni/etcd/"+n.name+"/open/*") // as after a while
 	r = h.must(t, "ADD", "web", renamed)
 	h.must(t, "CHECK", "web", renamed.withMore("prevResult", r.Map(t)))
 	for a, by := range c.held(t, n) {

@@ -107,12 +107,12 @@ func (p *pool) add(ctx context.Context, r *plugin.Request, pools []ranges.Pool) 
 	if err := p.refuseSecond(r, isOpen); err != nil {
 		return nil, errors.Join(err, state.Remove(p.OpenFile(r.Key)))
 	}
+	if err := p.freeEarlier(ctx, r.Key, isOpen); err != nil {
+		return nil, p.Failed(err)
+	}
 	var addresses []netip.Addr
 	var lease clientv3.LeaseID
-	if err = errors.Join(p.Begin(r.Key), os.Chtimes(p.OpenFile(r.Key), p.now, p.now)); err == nil && isOpen {
-		_, err = p.freeAll(ctx, r.Key)
-	}
-	if err == nil {
+	if p.now, err = p.Begin(r.Key, p.now); err == nil {
 		addresses, lease, err = p.takeOnLease(ctx, r.Key, pools)
 	}
 	if err == nil {
@@ -125,7 +125,7 @@ func (p *pool) add(ctx context.Context, r *plugin.Request, pools []ranges.Pool) 
 		err = state.Remove(p.OpenFile(r.Key))
 	}
 	if err != nil && !p.lostAnswer { // else the next call frees what may have been taken
-		err = errors.Join(err, p.finish(ctx, r.Key, false, false))
+		err = errors.Join(err, p.finish(ctx, r.Key, notes.Held{Addresses: addresses}))
 	}
 	return addresses, p.Failed(err)
 }
@@ -143,6 +143,21 @@ func (p *pool) refuseSecond(r *plugin.Request, isOpen bool) error {
 	}
 	return plugin.Errorf("call DEL for it before the next ADD (it gets one address of each range set); what it has is unchanged",
 		"failed to allocate: %s has been allocated to %s, duplicate allocation is not allowed", text(has.Addresses), p.owner(r.Key))
+}
+
+// freeEarlier frees what an attachment has of an earlier ADD, which did not come to its end or whose namespace is gone.
+func (p *pool) freeEarlier(ctx context.Context, k plugin.Key, isOpen bool) error {
+	had, known := p.ReadHeld(k)
+	if !isOpen && !known {
+		return nil
+	}
+	if !isOpen {
+		if _, err := p.Begin(k, had.Since); err != nil {
+			return err
+		}
+	}
+	had.Unsure = had.Unsure || isOpen
+	return p.free(ctx, k, had)
 }
 
 func text(list []netip.Addr) string {
@@ -176,18 +191,11 @@ func (p *pool) takeOnLease(ctx context.Context, k plugin.Key, pools []ranges.Poo
 // Del frees all addresses of the attachment. While etcd is not to be reached it is noted that they are to be freed, and that is enough.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	n := notes.Of(r)
-	lock, isOpen, err := n.Claim(ctx, r.Key)
+	lock, had, err := n.End(ctx, r.Key)
 	if err != nil {
 		return n.Failed(err)
 	}
 	defer lock.Release()
-	has, isNoted := n.ReadHeld(r.Key)
-	if err := n.Begin(r.Key); err != nil {
-		return n.Failed(err)
-	}
-	if err := state.Remove(n.HeldFile(r.Key)); err != nil {
-		return n.Failed(err)
-	}
 	p, err := open(ctx, r)
 	if err != nil {
 		r.WarnOf(err)
@@ -196,7 +204,7 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	defer p.close()
 	ctx, end := p.limit(ctx)
 	defer end()
-	if err := p.finish(ctx, r.Key, isOpen || has.Unsure, isNoted); err != nil {
+	if err := p.finish(ctx, r.Key, had); err != nil {
 		r.WarnOf(err)
 		return nil
 	}
@@ -273,7 +281,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err := state.Writable(p.Path); err != nil {
 		return plugin.Unavailable(p.Failed(err))
 	}
-	if _, err := p.findLease(ctx); err != nil {
+	if _, err := p.findHost(ctx); err != nil {
 		return plugin.Unavailable(err)
 	}
 	if err := p.renewIfJoined(ctx); err != nil {

@@ -2,7 +2,6 @@ package etcd
 
 import (
 	"context"
-	"os"
 	"slices"
 	"time"
 
@@ -11,22 +10,22 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
 
-// freeAll frees all addresses of an attachment, but for those that others have by now, and reports whether there were any. It frees what it has
-// read and no other revision: a transaction that is carried out late must not free what the same attachment got meanwhile.
-func (p *pool) freeAll(ctx context.Context, k plugin.Key) (found bool, err error) {
+// freeAll frees all addresses of an attachment, but for those that others have by now. It frees what it has read and no other revision: a
+// transaction that is carried out late must not free what the same attachment got meanwhile.
+func (p *pool) freeAll(ctx context.Context, k plugin.Key) error {
 	o := p.owner(k)
 	for {
 		answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}})
 		if err != nil {
-			return found, err
+			return err
 		}
 		held := answer.Responses[0].GetResponseRange().Kvs
 		if len(held) == 0 {
-			return found, nil
+			return nil
 		}
-		found = true
 		var t transaction
 		for _, kv := range held {
 			then := []clientv3.Op{clientv3.OpDelete(string(kv.Key))}
@@ -37,33 +36,50 @@ func (p *pool) freeAll(ctx context.Context, k plugin.Key) (found bool, err error
 			t.then = append(t.then, clientv3.OpTxn([]clientv3.Cmp{hasRevision(string(kv.Key), kv.ModRevision)}, then, nil))
 		}
 		if answer, err = p.commit(ctx, t); err != nil {
-			return found, err
+			return err
 		}
 		isChanged := func(each *pb.ResponseOp) bool { return !each.GetResponseTxn().Succeeded }
 		if !slices.ContainsFunc(answer.Responses, isChanged) {
-			return found, nil
+			return nil
 		}
 	}
 }
 
-// settling is for how long a transaction may still be carried out after nobody waits for its answer.
-const settling = 30 * time.Second
+// remembered is for how long etcd knows that an ADD is over.
+const remembered = 24 * time.Hour
 
-// finish frees what an attachment has, whose file in open is locked, and then removes its files. That file stays for a while, so that it is freed once
-// more, after an ADD whose answer may be lost, and where etcd has nothing of what is noted: this host's lease has run out, and another call may
-// be taking it again.
-func (p *pool) finish(ctx context.Context, k plugin.Key, isUncertain, isNoted bool) error {
-	if err := state.Remove(p.HeldFile(k)); err != nil {
+// end has etcd carry out nothing more of an attachment's ADD that began at a time: a member that was paused or cut off may have a transaction of it that
+// nobody waits for any more.
+func (p *pool) end(ctx context.Context, k plugin.Key, began time.Time) error {
+	granted, err := p.grant(ctx, remembered)
+	if err == nil {
+		_, err = p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpPut(p.space.ended(p.owner(k), began), "", clientv3.WithLease(granted.ID))}})
+	}
+	return err
+}
+
+// free frees what an attachment has, of which this was noted and whose file in open is locked and begun. It first ends the ADD, where etcd may
+// carry out more of it, or another call may be taking its addresses again as this host's lease has run out.
+func (p *pool) free(ctx context.Context, k plugin.Key, had notes.Held) error {
+	if had.Unsure || len(had.Addresses) > 0 && p.freshLease() == 0 {
+		began, err := p.Began(k)
+		if err == nil {
+			err = p.end(ctx, k, began)
+		}
+		if err != nil {
+			return p.Failed(err)
+		}
+	}
+	return p.freeAll(ctx, k)
+}
+
+// finish frees what an attachment has, and removes its files.
+func (p *pool) finish(ctx context.Context, k plugin.Key, had notes.Held) error {
+	if err := state.Remove(p.HeldFile(k)); err != nil { // first, so that no call takes it again that begins now
 		return p.Failed(err)
 	}
-	found, err := p.freeAll(ctx, k)
-	if err != nil {
+	if err := p.free(ctx, k, had); err != nil {
 		return err
-	}
-	isUncertain = isUncertain || isNoted && !found
-	file, err := os.Stat(p.OpenFile(k))
-	if isUncertain && err == nil && time.Since(file.ModTime()).Abs() < settling {
-		return nil
 	}
 	return state.Remove(p.OpenFile(k))
 }
@@ -98,5 +114,5 @@ func (p *pool) settle(ctx context.Context, k plugin.Key) error {
 	if !p.IsOpen(k) { // it had not begun
 		return state.Remove(p.OpenFile(k))
 	}
-	return p.finish(ctx, k, true, false)
+	return p.finish(ctx, k, notes.Held{Unsure: true})
 }

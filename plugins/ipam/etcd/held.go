@@ -25,7 +25,7 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 	defer p.close()
 	ctx, end := p.limit(ctx)
 	defer end()
-	if _, err := p.findLease(ctx); err != nil { // what another machine of this name holds is not ours
+	if _, err := p.findHost(ctx); err != nil { // what another machine of this name holds is not ours
 		return nil, err
 	}
 	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix())}})
@@ -65,14 +65,10 @@ func (s store) Release(ctx context.Context, list []plugin.Held) error {
 }
 
 func (p *pool) release(ctx context.Context, k plugin.Key) error {
-	lock, isOpen, err := p.Claim(ctx, k)
+	lock, had, err := p.End(ctx, k)
 	if err != nil {
 		return p.Failed(err)
 	}
 	defer lock.Release()
-	if err := p.Begin(k); err != nil {
-		return p.Failed(err)
-	}
-	has, isNoted := p.ReadHeld(k)
-	return p.finish(ctx, k, isOpen || has.Unsure, isNoted)
+	return p.finish(ctx, k, had)
 }

@@ -23,6 +23,7 @@ import (
 type machine struct {
 	ID    string    `json:"machineID"` // machine-id(5), "" if it has none
 	Since time.Time `json:"since"`
+	Joins bool      `json:"joins,omitempty"` // it has not taken yet what its attachments have
 }
 
 func thisMachine() string {
@@ -45,9 +46,13 @@ func (p *pool) hostLease(ctx context.Context) (clientv3.LeaseID, error) {
 		return id, nil
 	}
 	id := clientv3.LeaseID(p.ReadHost().Lease)
-	if id == 0 {
-		if id, err = p.findLease(ctx); err != nil {
+	if id == 0 { // the file was lost, or this host is new
+		found, err := p.findHost(ctx)
+		if err != nil {
 			return 0, err
+		}
+		if !found.Joins {
+			id = found.lease
 		}
 	}
 	if id != 0 {
@@ -115,23 +120,35 @@ func (p *pool) mustKeep(ctx context.Context, lease clientv3.LeaseID) error {
 // forget has the next hostLease ask etcd.
 func (p *pool) forget() error { return state.Remove(p.HostFile()) }
 
-// findLease asks etcd for the lease of this host, after its file was lost. It is 0 if there is none. A name that another machine has is refused.
-func (p *pool) findLease(ctx context.Context) (clientv3.LeaseID, error) {
+// host is what etcd has of this host's name: nothing if all is zero.
+type host struct {
+	machine
+	lease    clientv3.LeaseID
+	revision int64 // at which that was written
+}
+
+// findHost asks etcd for this host's name. One that another machine has is refused.
+func (p *pool) findHost(ctx context.Context) (host, error) {
 	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.host(p.Host))}})
 	if err != nil {
-		return 0, err
+		return host{}, err
 	}
-	found := answer.Responses[0].GetResponseRange().Kvs
-	if len(found) == 0 {
-		return 0, nil
+	return p.readHost(answer)
+}
+
+func (p *pool) readHost(answer *clientv3.TxnResponse) (is host, err error) {
+	for _, kv := range answer.Responses[0].GetResponseRange().Kvs {
+		is.lease, is.revision = clientv3.LeaseID(kv.Lease), kv.ModRevision
+		if json.Unmarshal(kv.Value, &is.machine) == nil {
+			err = p.refuseOther(is.machine)
+		}
 	}
-	return clientv3.LeaseID(found[0].Lease), p.refuseOther(found[0].Value)
+	return is, err
 }
 
 // refuseOther refuses a host of the same name that is another machine.
-func (p *pool) refuseOther(value []byte) error {
-	var m machine
-	if json.Unmarshal(value, &m) != nil || m.ID == "" || m.ID == thisMachine() {
+func (p *pool) refuseOther(m machine) error {
+	if m.ID == "" || m.ID == thisMachine() {
 		return nil
 	}
 	return plugin.ConfigError(fmt.Sprintf("set ipam.etcd.host to a name of its own on one of the two. If the other one is gone for good, its name and addresses are free %v after it was last heard of, "+
@@ -161,27 +178,22 @@ func (p *pool) renew(ctx context.Context, id clientv3.LeaseID) error {
 
 // join gets this host a lease, and takes with it all addresses again that its attachments have. Not before that the lease is used by others.
 func (p *pool) join(ctx context.Context) (clientv3.LeaseID, error) {
-	if _, err := p.findLease(ctx); err != nil {
-		return 0, err
-	}
-	granted, err := p.grant(ctx)
+	before, err := p.findHost(ctx)
 	if err != nil {
 		return 0, err
 	}
-	if err := p.takeAgain(ctx, granted.ID); err != nil {
-		return 0, err
-	}
-	about, err := json.Marshal(machine{thisMachine(), time.Now().UTC()})
+	granted, err := p.grant(ctx, p.Grace)
 	if err != nil {
 		return 0, err
 	}
-	key := p.space.host(p.Host)
-	put := []clientv3.Op{clientv3.OpPut(key, string(about), clientv3.WithLease(granted.ID))}
-	answer, err := p.commit(ctx, transaction{compare: []clientv3.Cmp{isAbsent(key)}, then: put, otherwise: []clientv3.Op{clientv3.OpGet(key)}})
-	if err == nil && !answer.Succeeded { // another machine was faster, or it is this one's that it has forgotten
-		if err = p.refuseOther(answer.Responses[0].GetResponseRange().Kvs[0].Value); err == nil {
-			_, err = p.commit(ctx, transaction{then: put})
-		}
+	m := machine{ID: thisMachine(), Since: time.Now().UTC(), Joins: true}
+	revision, err := p.putHost(ctx, m, granted.ID, before.revision)
+	if err == nil {
+		err = p.takeAgain(ctx, granted.ID, hasRevision(p.space.host(p.Host), revision))
+	}
+	if err == nil {
+		m.Joins = false
+		_, err = p.putHost(ctx, m, granted.ID, revision)
 	}
 	if err != nil {
 		return 0, err
@@ -189,13 +201,42 @@ func (p *pool) join(ctx context.Context) (clientv3.LeaseID, error) {
 	return granted.ID, p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(granted.ID), Seconds: granted.TTL, Renewed: time.Now()})
 }
 
+// putHost writes what this host is, unless something was written of it after a revision, 0 if there was nothing. It returns the new revision.
+func (p *pool) putHost(ctx context.Context, m machine, lease clientv3.LeaseID, after int64) (revision int64, err error) {
+	text, err := json.Marshal(m)
+	if err != nil {
+		return 0, err
+	}
+	key := p.space.host(p.Host)
+	answer, err := p.commit(ctx, transaction{
+		compare:   []clientv3.Cmp{hasRevision(key, after)},
+		then:      []clientv3.Op{clientv3.OpPut(key, string(text), clientv3.WithLease(lease))},
+		otherwise: []clientv3.Op{clientv3.OpGet(key)},
+	})
+	if err != nil {
+		return 0, err
+	}
+	if answer.Succeeded {
+		return answer.Header.Revision, nil
+	}
+	is, err := p.readHost(answer)
+	if err == nil && (is.lease != lease || is.Joins != m.Joins) { // else the answer to an earlier attempt was lost
+		err = joinsTwice()
+	}
+	return is.revision, err
+}
+
+func joinsTwice() error {
+	return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat the call", "another call for this host gets it a lease of etcd")
+}
+
 // grant gets a lease that nothing hangs on yet.
-func (p *pool) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, error) {
+func (p *pool) grant(ctx context.Context, left time.Duration) (*clientv3.LeaseGrantResponse, error) {
 	ctx, end := context.WithTimeout(ctx, p.Timeout)
 	defer end()
 	for {
 		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), p.attempt)
-		granted, err := p.Grant(attempt, int64(p.Grace/time.Second))
+		granted, err := p.Grant(attempt, int64(left/time.Second))
 		cancel()
 		if err == nil || !mayHelpToRepeat(err) {
 			return granted, p.explain(err)
@@ -206,15 +247,16 @@ func (p *pool) grant(ctx context.Context) (*clientv3.LeaseGrantResponse, error) 
 	}
 }
 
-// takeAgain takes what attachments hold with a new lease, but for what another host has been given meanwhile. That is noted.
-func (p *pool) takeAgain(ctx context.Context, lease clientv3.LeaseID) error {
+// takeAgain takes what attachments hold with a new lease, but for what another host has been given meanwhile. That is noted. What etcd carries out
+// of it when the condition is no more does nothing.
+func (p *pool) takeAgain(ctx context.Context, lease clientv3.LeaseID, condition clientv3.Cmp) error {
 	keys, err := p.Keys(p.network, "held")
 	if err != nil {
 		return err
 	}
 	const atOnce = 30 // of a transaction's 128 operations
 	for some := range slices.Chunk(keys, atOnce) {
-		lost, err := p.takeSome(ctx, some, lease)
+		lost, err := p.takeSome(ctx, some, lease, condition)
 		if err == nil {
 			err = p.noteLost(lost)
 		}
@@ -226,25 +268,28 @@ func (p *pool) takeAgain(ctx context.Context, lease clientv3.LeaseID) error {
 }
 
 // takeSome takes what is noted for some attachments, and returns for each which of it is another's.
-func (p *pool) takeSome(ctx context.Context, keys []plugin.Key, lease clientv3.LeaseID) (lost map[plugin.Key][]string, err error) {
+func (p *pool) takeSome(ctx context.Context, keys []plugin.Key, lease clientv3.LeaseID, conditions ...clientv3.Cmp) (lost map[plugin.Key][]string, err error) {
 	type one struct {
 		k plugin.Key
 		a netip.Addr
 	}
 	var all []one
-	var t transaction
+	t := transaction{compare: conditions}
 	for _, k := range keys {
 		known, _ := p.ReadHeld(k)
 		for _, a := range known.Addresses {
 			o, key := p.owner(k), p.space.address(a)
-			put := p.puts(o, a, lease)
-			ifMine := clientv3.OpTxn([]clientv3.Cmp{hasValue(key, o.value(a))}, put, []clientv3.Op{clientv3.OpGet(key)})
-			all, t.then = append(all, one{k, a}), append(t.then, clientv3.OpTxn([]clientv3.Cmp{isAbsent(key)}, put, []clientv3.Op{ifMine}))
+			put, isLive := p.puts(o, a, lease), isAbsent(p.space.ended(o, known.Since))
+			ifMine := clientv3.OpTxn([]clientv3.Cmp{hasValue(key, o.value(a)), isLive}, put, []clientv3.Op{clientv3.OpGet(key)})
+			all, t.then = append(all, one{k, a}), append(t.then, clientv3.OpTxn([]clientv3.Cmp{isAbsent(key), isLive}, put, []clientv3.Op{ifMine}))
 		}
 	}
 	answer, err := p.commit(ctx, t)
 	if err != nil {
 		return nil, err
+	}
+	if !answer.Succeeded {
+		return nil, joinsTwice()
 	}
 	lost = map[plugin.Key][]string{}
 	for i, each := range all {
@@ -252,15 +297,19 @@ func (p *pool) takeSome(ctx context.Context, keys []plugin.Key, lease clientv3.L
 		if free.Succeeded || free.Responses[0].GetResponseTxn().Succeeded {
 			continue
 		}
-		by := free.Responses[0].GetResponseTxn().Responses[0].GetResponseRange().Kvs[0].Value
-		lost[each.k] = append(lost[each.k], fmt.Sprintf("%s is held by %s", each.a, parseOwner(by)))
+		for _, by := range free.Responses[0].GetResponseTxn().Responses[0].GetResponseRange().Kvs { // none if its DEL was faster
+			lost[each.k] = append(lost[each.k], fmt.Sprintf("%s is held by %s", each.a, parseOwner(by.Value)))
+		}
 	}
 	return lost, nil
 }
 
 func (p *pool) noteLost(lost map[plugin.Key][]string) error {
 	for k, list := range lost {
-		known, _ := p.ReadHeld(k)
+		known, isHeld := p.ReadHeld(k)
+		if !isHeld { // its DEL was faster
+			continue
+		}
 		known.Lost = list
 		if err := p.WriteHeld(k, known); err != nil {
 			return err

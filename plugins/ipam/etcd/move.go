@@ -6,6 +6,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/cnibox/cnibox/pkg/etcdpool"
 	"github.com/cnibox/cnibox/pkg/lease"
@@ -139,19 +140,21 @@ func (p *pool) importOne(ctx context.Context, of *attachment, pools []ranges.Poo
 		}
 		return "it has others in etcd already: " + text(has.Addresses), state.Remove(p.OpenFile(of.key))
 	}
-	if err := p.Begin(of.key); err != nil {
+	began, err := p.Begin(of.key, time.Now())
+	if err != nil {
 		return "", p.Failed(err)
 	}
 	on, err := p.hostLease(ctx)
+	has := notes.Held{Addresses: of.addresses, Since: began, Unsure: true}
 	if err == nil {
-		err = p.WriteHeld(of.key, notes.Held{Addresses: of.addresses, Since: of.held[0].Since})
+		err = p.WriteHeld(of.key, has)
 	}
 	if err != nil {
 		return "", p.Failed(err)
 	}
 	lost, err := p.takeSome(ctx, []plugin.Key{of.key}, on)
 	if err != nil || len(lost) > 0 {
-		return strings.Join(lost[of.key], ", "), errors.Join(err, p.finish(ctx, of.key, p.lostAnswer, false))
+		return strings.Join(lost[of.key], ", "), errors.Join(err, p.finish(ctx, of.key, has))
 	}
 	return "", state.Remove(p.OpenFile(of.key))
 }

@@ -4,7 +4,9 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"net/netip"
+	"strconv"
 	"strings"
+	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -16,8 +18,9 @@ import (
 //	PREFIX/NETWORK/hosts/HOST                                       which machine that is
 //	PREFIX/NETWORK/ipv4/0a580007, …/ipv6/fd00…                      whose that address is
 //	PREFIX/NETWORK/attachments/HOST/CONTAINER/INTERFACE/0a580007    since when it has that address
+//	PREFIX/NETWORK/ended/HOST/CONTAINER/INTERFACE/18a1b2c3d4e5f607  that the ADD is over which began then
 //
-// All keys of a host hang on one lease of etcd, and go with it. An address is in hexadecimal digits, so that a range of addresses is a range of
+// All keys of a host hang on one lease of etcd, and go with it, but for those in ended: they go after a day. An address is in hexadecimal digits, so that a range of addresses is a range of
 // keys.
 type space struct{ root string }
 
@@ -52,6 +55,11 @@ func (s space) parseHeld(host, key string) (o owner, a netip.Addr, ok bool) {
 	digits, err := hex.DecodeString(part[2])
 	a, ok = netip.AddrFromSlice(digits)
 	return owner{host, part[0], part[1]}, a, ok && err == nil
+}
+
+// ended is the key that says that an ADD is over, which began at a time.
+func (s space) ended(o owner, began time.Time) string {
+	return s.root + "ended/" + o.Host + "/" + o.ContainerID + "/" + o.IfName + "/" + strconv.FormatInt(began.UnixNano(), 16)
 }
 
 // owner is who an address belongs to.

@@ -28,7 +28,7 @@ const parts = 100
 func (p *pool) take(ctx context.Context, o owner, pools []ranges.Pool, lease clientv3.LeaseID) ([]netip.Addr, error) {
 	held := p.space.held(o)
 	t := transaction{
-		compare:   []clientv3.Cmp{isAbsent(held).WithPrefix()},
+		compare:   []clientv3.Cmp{isAbsent(held).WithPrefix(), isAbsent(p.space.ended(o, p.now))},
 		otherwise: []clientv3.Op{clientv3.OpGet(held, clientv3.WithPrefix(), clientv3.WithKeysOnly())},
 	}
 	var asked [][]netip.Addr
@@ -200,9 +200,25 @@ func (p *pool) search(ctx context.Context, o owner, from ranges.Pool, lease clie
 			continue
 		}
 		list := candidates(part)
-		answer, err := p.commit(ctx, transaction{then: []clientv3.Op{p.first(o, list, lease)}})
+		held := p.space.held(o)
+		t := transaction{
+			compare:   []clientv3.Cmp{isAbsent(p.space.ended(o, p.now))},
+			then:      []clientv3.Op{p.first(o, list, lease)},
+			otherwise: []clientv3.Op{clientv3.OpGet(held, clientv3.WithPrefix(), clientv3.WithKeysOnly())},
+		}
+		for _, r := range from.Ranges {
+			t.compare = append(t.compare, isAbsent(p.space.holds(o, r.First)).WithRange(p.space.holds(o, r.Last)+"\x00"))
+		}
+		answer, err := p.commit(ctx, t)
 		if err != nil {
 			return netip.Addr{}, err
+		}
+		if !answer.Succeeded {
+			has, err := p.adopt(answer.Responses[0].GetResponseRange(), o, []ranges.Pool{from})
+			if err != nil {
+				return netip.Addr{}, err
+			}
+			return has[0], nil
 		}
 		if a := taken(answer.Responses[0].GetResponseTxn(), list); a.IsValid() {
 			return a, nil

@@ -129,7 +129,7 @@ func change(thread int) string {
 		if file := opened(thread, first()); strings.HasPrefix(file, "/") && !strings.HasPrefix(file, "/dev/") && int(first()) > 2 {
 			return "write " + file
 		} else if strings.HasPrefix(file, "socket:") {
-			return "send"
+			return fmt.Sprintf("send %q", memory(thread, second(), 512))
 		}
 	case unix.SYS_OPENAT:
 		if file := text(thread, second()); third()&(unix.O_CREAT|unix.O_TRUNC) != 0 && !strings.HasPrefix(file, "/dev/") {

@@ -91,15 +91,51 @@ func (n Dir) IsOpen(k plugin.Key) bool {
 	return err == nil && file.Mode().Perm() == begun
 }
 
-// Begin says that the attachment is to hold nothing should this call not come to its end.
-func (n Dir) Begin(k plugin.Key) error { return os.Chmod(n.OpenFile(k), begun) }
+// Begin says that the attachment is to hold nothing should this call not come to its end. It notes when its ADD began, as the file's time, and
+// returns that as the file system keeps it.
+func (n Dir) Begin(k plugin.Key, add time.Time) (time.Time, error) {
+	if err := errors.Join(os.Chtimes(n.OpenFile(k), add, add), os.Chmod(n.OpenFile(k), begun)); err != nil {
+		return add, err
+	}
+	return n.Began(k)
+}
+
+// Began returns when the ADD began of an attachment whose file in open is begun.
+func (n Dir) Began(k plugin.Key) (time.Time, error) {
+	file, err := os.Stat(n.OpenFile(k))
+	if err != nil {
+		return time.Time{}, err
+	}
+	return file.ModTime().UTC(), nil
+}
+
+// End locks an attachment, which is to hold nothing from now on, and returns what it held.
+func (n Dir) End(ctx context.Context, k plugin.Key) (lock *state.Lock, had Held, err error) {
+	lock, isOpen, err := n.Claim(ctx, k)
+	if err != nil {
+		return nil, had, err
+	}
+	had, known := n.ReadHeld(k)
+	if !isOpen {
+		if !known {
+			had.Since = time.Now()
+		}
+		_, err = n.Begin(k, had.Since)
+	}
+	had.Unsure = had.Unsure || isOpen
+	if err = errors.Join(err, state.Remove(n.HeldFile(k))); err != nil {
+		lock.Release()
+		return nil, had, err
+	}
+	return lock, had, nil
+}
 
 // Held is the content of a file in held.
 type Held struct {
 	Addresses []netip.Addr `json:"addresses"`
-	Since     time.Time    `json:"since"`
+	Since     time.Time    `json:"since"`            // when the ADD began
 	Lost      []string     `json:"lost,omitempty"`   // which of them another host has by now, for people
-	Unsure    bool         `json:"unsure,omitempty"` // a transaction whose answer was lost may take another address yet
+	Unsure    bool         `json:"unsure,omitempty"` // a transaction whose answer was lost may take addresses yet
 }
 
 // ReadHeld returns what is noted of an attachment, if it is.
