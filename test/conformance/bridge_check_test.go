@@ -1,5 +1,7 @@
 package conformance
 
+import "github.com/cnibox/cnibox/test/netlab"
+
 // blindToPort is why the reference does not find harm.
 const blindToPort = "its CHECK does not look at the port's settings"
 
@@ -48,8 +50,11 @@ func bridgeChecks() (rows []row) {
 		{name: "hairpinMode is off", differs: blindToPort, keys: []string{"hairpinMode", "true"}, happens: onHost("bridge link set dev END hairpin off")},
 		{name: "hairpinMode is on, and not configured", differs: blindToPort, happens: onHost("bridge link set dev END hairpin on")},
 		{name: "portIsolation is off", differs: blindToPort, keys: []string{"portIsolation", "true"}, happens: onHost("bridge link set dev END isolated off")},
-		{name: "all rules of the masquerade are flushed", differs: blindToMasquerade, backends: true, happens: onHost("nft flush ruleset")},
-		{name: "the chains of the masquerade are empty", differs: blindToMasquerade, backends: true, happens: func(l *lab, _ *container) { l.emptyChains() }},
+		{name: "all rules of the masquerade are flushed", differs: blindToMasquerade, backends: true, happens: func(l *lab, _ *container) { l.flushRules() }},
+		{name: "the chains of the masquerade are empty", differs: blindToMasquerade, backends: true, happens: func(l *lab, _ *container) {
+			netlab.Need(l, netlab.NFTables)
+			l.emptyChains()
+		}},
 		{name: "the rules of the spoof check are flushed", differs: "its CHECK does not look at the spoof check",
 			keys: []string{"macspoofchk", "true", "ipMasq", "false"}, happens: onHost("nft flush ruleset")},
 		{name: "the chains of the spoof check are empty", differs: "its CHECK does not look at the spoof check",
@@ -59,7 +64,7 @@ func bridgeChecks() (rows []row) {
 		{name: "nothing has changed", keys: []string{"promiscMode", "true", "macspoofchk", "true", "portIsolation", "true"}},
 		{name: "the host has more links, addresses and rules", happens: func(l *lab, c *container) {
 			for _, command := range []string{"ip link add other0 type bridge", "ip address add 10.9.9.1/24 dev lan0", "ip address add 10.9.8.1/24 dev other0",
-				"nft add table inet another", "iptables -t nat -A POSTROUTING -s 198.51.100.1 -j ACCEPT"} {
+				"nft add table bridge another", "iptables -t nat -A POSTROUTING -s 198.51.100.1 -j ACCEPT"} {
 				l.run(command)
 			}
 		}},

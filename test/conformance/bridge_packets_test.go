@@ -136,7 +136,7 @@ var bridgeMasquerade = []row{
 	{name: "a container that comes after all rules were flushed is masqueraded", backends: true, test: func(l *lab) {
 		l.served()
 		l.attach(l.lan(), "before")
-		l.run("nft flush ruleset")
+		l.flushRules()
 		l.seenAs(l.attach(l.lan(), "web"), netlab.HostIPv4, netlab.HostIPv6)
 	}},
 	{name: "a container that comes after all chains were emptied is masqueraded", test: func(l *lab) {
@@ -145,7 +145,7 @@ var bridgeMasquerade = []row{
 		l.emptyChains()
 		l.seenAs(l.attach(l.lan(), "web"), netlab.HostIPv4, netlab.HostIPv6)
 	}},
-	{name: "without ipMasqBackend it is nftables", choice: true, differs: "its backend is iptables unless nftables is named", test: func(l *lab) {
+	{name: "without ipMasqBackend it is nftables", needs: &netlab.NFTables, choice: true, differs: "its backend is iptables unless nftables is named", test: func(l *lab) {
 		c := l.attach(l.lan(), "web")
 		l.lacks(l.run("iptables-save")+l.run("ip6tables-save"), c.v4, c.v6)
 	}},

@@ -40,7 +40,7 @@ func bridgeDels() []row {
 		row{name: "DEL after all rules were flushed removes the rest", backends: true, test: func(l *lab) {
 			c := l.attach(l.lan(), "web")
 			end := c.hostEnd()
-			l.run("nft flush ruleset")
+			l.flushRules()
 			l.must(c.del())
 			l.same(l.link(&l.host.Namespace, end) == nil, true)
 			l.same(len(l.files("/var/lib/cni/networks/lan/[1f]*")), 0)

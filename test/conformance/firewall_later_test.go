@@ -244,7 +244,7 @@ func firewallCheck() (rows []row) {
 		}},
 		row{name: "CHECK that fails makes nothing", backends: true, differs: checkMakes, test: func(l *lab) {
 			c := l.attach(l.guarded(), "web")
-			l.run("nft flush ruleset")
+			l.flushRules()
 			before := l.now(c)
 			l.refused(c.check())
 			l.same(before.changed(), "")
@@ -263,7 +263,7 @@ func firewallCheck() (rows []row) {
 			l.internet()
 			l.routed()
 			c := l.attach(l.guarded(), "web")
-			l.run("nft flush ruleset")
+			l.flushRules()
 			l.closed()
 			l.must(c.firewall("ADD"))
 			l.must(c.firewall("CHECK"))

@@ -1,12 +1,22 @@
 package conformance
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
 
 // Why the reference does not find harm.
 const (
 	blindToMasquerade = "its CHECK does not look at the masquerade"
 	onlyMainTable     = "its CHECK looks into the main table only"
 )
+
+// flushRules removes all rules, and those of iptables, which keeps them in nf_tables.
+func (l *lab) flushRules() {
+	netlab.Need(l, netlab.NFTables)
+	l.run("nft flush ruleset")
+}
 
 // onHost runs a command on the node, in which END stands for the container's host end, and inside runs some in the container, with the
 // addresses of its own network in place of bridge's.

@@ -35,7 +35,7 @@ var portmapLocalnetRows = []row{
 		run(l, out, "ip route add 127.0.0.0/8 via "+netlab.HostIPv4)
 		l.silent(tcp(out, "127.0.0.1", 9999), udp(out, "127.0.0.1", 9999), tcp(out, "127.0.0.1", 8080), tcp(out, "127.0.0.1", 8081))
 	}},
-	{name: "containers do not send to the node as 127.0.0.1, where it takes packets from its own addresses", differs: localnetOpen, test: func(l *lab) {
+	{name: "containers do not send to the node as 127.0.0.1, where it takes packets from its own addresses", needs: &netlab.NFTables, differs: localnetOpen, test: func(l *lab) {
 		publish(l, published(l), "web", "8080:80/tcp")
 		l.run("sysctl -qw net.ipv4.conf.lan0.accept_local=1")
 		heard := make(chan string, 10)
@@ -76,14 +76,14 @@ var portmapLocalnetRows = []row{
 	}},
 	{name: "after somebody has flushed the ruleset, the next ADD publishes again", backends: true, test: func(l *lab) {
 		publish(l, published(l), "old", "8080:80/tcp")
-		l.run("nft flush ruleset")
+		l.flushRules()
 		publish(l, published(l), "web", "8081:80/tcp")
 		l.answers(local(l, 8081), "web")
 		l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8081), "web")
 	}},
 	{name: "after somebody has flushed the ruleset, the next ADD keeps containers from 127.0.0.1 again", differs: localnetOpen, test: func(l *lab) {
 		publish(l, published(l), "old", "8080:80/tcp")
-		l.run("nft flush ruleset")
+		l.flushRules()
 		insideKeptOut(l)
 	}},
 	{name: "after somebody has flushed all chains, the next ADD publishes again", test: publishesAfterFlush},

@@ -100,7 +100,7 @@ func portmapOwnerRows() (rows []row) {
 				l.must(sctp.del()) // takes neither away
 			}
 		}},
-		{name: "a port on one address wins over the same port on all, which came first", differs: "the one that was published first wins", test: func(l *lab) {
+		{name: "a port on one address wins over the same port on all, which came first", needs: &netlab.NFTables, differs: "the one that was published first wins", test: func(l *lab) {
 			all := publish(l, published(l), "all", "8080:80/tcp", "8080:80/udp")
 			one := publish(l, published(l), "one", hostSide+":8080:80/tcp", hostSide+":8080:80/udp")
 			l.answers(local(l, 8080), "one")
@@ -452,11 +452,11 @@ func portmapDelRows() (rows []row) {
 		{name: "DEL succeeds when somebody has flushed all rules", backends: true, test: func(l *lab) {
 			web := publish(l, published(l), "web", "8080:80/tcp")
 			config := web.portmap(mappings("8080:80/tcp"))
-			l.run("nft flush ruleset")
+			l.flushRules()
 			l.must(del(l, web, config))
 			l.silent(local(l, 8080))
 		}},
-		{name: "DEL of a container behind a link of its own leaves nothing, not even route_localnet", differs: "route_localnet stays set", test: func(l *lab) {
+		{name: "DEL of a container behind a link of its own leaves nothing, not even route_localnet", needs: &netlab.NFTables, differs: "route_localnet stays set", test: func(l *lab) {
 			l.bare("warm").warmPorts()
 			web := ownLink(l)
 			s := l.now()
@@ -589,7 +589,7 @@ func portmapCheckRows() (rows []row) {
 		harm    func(l *lab, web *container)
 		config  func(config string) string // that CHECK gets
 	}{
-		{"all rules are flushed", "", func(l *lab, _ *container) { l.run("nft flush ruleset") }, same},
+		{"all rules are flushed", "", func(l *lab, _ *container) { l.flushRules() }, same},
 		{"all chains are flushed", "", func(l *lab, _ *container) { flushChains(l, func(chain) bool { return true }) }, same},
 		{"the chains that packets enter by are flushed", "its CHECK looks at the container's own rules alone", func(l *lab, _ *container) {
 			flushChains(l, func(c chain) bool { return c.hook != "" && c.hook != "postrouting" })
@@ -673,6 +673,7 @@ type chain struct{ family, table, name, hook string }
 
 // flushChains removes the rules of some chains of nftables, where iptables keeps its own too.
 func flushChains(l *lab, which func(chain) bool) {
+	netlab.Need(l, netlab.NFTables)
 	var flush []string
 	listed := object(l.run("nft -j list chains"))
 	for _, entry := range listed["nftables"].([]any) {

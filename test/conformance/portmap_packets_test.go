@@ -101,7 +101,7 @@ var portmapPathRows = []row{
 			l.answers(p, "host")
 		}
 	}},
-	{name: "a server of the host on [::1] is reached there still", differs: "it redirects [::1], from where no packet gets to a container", test: func(l *lab) {
+	{name: "a server of the host on [::1] is reached there still", needs: &netlab.NFTables, differs: "it redirects [::1], from where no packet gets to a container", test: func(l *lab) {
 		l.host.ServeTCP(l, "[::1]:8080")
 		publish(l, published(l), "web", "8080:80/tcp")
 		l.answers(tcp(&l.host.Namespace, "::1", 8080), "host")
@@ -289,7 +289,7 @@ func portmapMasqueradeRows() []row {
 		{"markMasqBit: what is masqueraded is marked with that bit and no other", []string{"markMasqBit", "20"}, 20},
 		{"markMasqBit 0 is a bit, not the default", []string{"markMasqBit", "0"}, 0},
 	} {
-		rows = append(rows, row{name: c.name, backends: true, test: func(l *lab) {
+		rows = append(rows, row{name: c.name, needs: &netlab.NFTables, backends: true, test: func(l *lab) {
 			unfiltered(l)
 			web := publish(l, published(l, c.keys...), "web", "8080:80/tcp")
 			l.run("nft add table inet row")
@@ -382,7 +382,7 @@ func portmapConditionRows() []row {
 		`["mark","0x10"]`,
 		`["mark","and","0xf0","==","0x10"]`,
 	} {
-		rows = append(rows, row{name: "conditions in words of nft: " + strings.Join(list(words), " "), test: func(l *lab) {
+		rows = append(rows, row{name: "conditions in words of nft: " + strings.Join(list(words), " "), needs: &netlab.NFTables, test: func(l *lab) {
 			from := withSecond(l)
 			l.run("nft add table inet row")
 			l.run("nft add chain inet row got { type filter hook prerouting priority -150 ; }")

@@ -34,7 +34,7 @@ func ptpChecks() (rows []row) {
 		}},
 		{name: "the host end is down", differs: blindToHost, happens: onHost("ip link set END down")},
 		{name: "the host end has another MAC address", differs: blindToHost, happens: onHost("ip link set END address 02:66:66:66:66:66")},
-		{name: "all rules of the masquerade are flushed", differs: blindToMasquerade, backends: true, happens: onHost("nft flush ruleset")},
+		{name: "all rules of the masquerade are flushed", differs: blindToMasquerade, backends: true, happens: func(l *lab, _ *container) { l.flushRules() }},
 	})
 	return append(rows, ptpMain.unharmed([]event{
 		{name: "nothing has changed"},

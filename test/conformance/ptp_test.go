@@ -102,11 +102,11 @@ var ptpResults = []row{
 var ptpLinks = []row{
 	{name: "both ends of the veth pair are up, and the host end is in no bridge", test: func(l *lab) {
 		c := l.attach(conf(ptp), "web")
-		l.has(&c.Namespace, "eth0", "operstate", "UP")
 		l.has(&l.host.Namespace, c.hostEnd(), "master", nil)
 		l.eventually(func() string {
-			if state := l.link(&l.host.Namespace, c.hostEnd())["operstate"]; state != "UP" {
-				return fmt.Sprint("the host end is ", state)
+			inside, outside := l.link(&c.Namespace, "eth0")["operstate"], l.link(&l.host.Namespace, c.hostEnd())["operstate"]
+			if inside != "UP" || outside != "UP" {
+				return fmt.Sprintf("eth0 is %v, the host end %v", inside, outside)
 			}
 			return ""
 		})
