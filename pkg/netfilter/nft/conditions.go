@@ -177,6 +177,12 @@ func tryConditions(ctx context.Context, ports spec.PortNeeds) error {
 		err := runNFT(ctx, fmt.Sprintf(try, f.digit, text), "--check")
 		switch {
 		case errors.As(err, new(nftRefusal)):
+			var lacks nftRefusal
+			if errors.As(runNFT(ctx, "add table inet cnibox-try\n", "--check"), &lacks) {
+				m := hostLayout{}.missing()
+				m.Err = errors.New(string(lacks))
+				return m
+			}
 			return plugin.ConfigError(conditionsRemedy, "conditionsV%s: %v", f.digit, err)
 		case err != nil:
 			return fmt.Errorf("conditionsV%s: %w", f.digit, err)
