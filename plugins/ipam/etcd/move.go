@@ -145,7 +145,7 @@ func (p *pool) importOne(ctx context.Context, of *attachment, pools []ranges.Poo
 		return "", p.Failed(err)
 	}
 	on, err := p.hostLease(ctx)
-	has := notes.Held{Addresses: of.addresses, Since: began, Unsure: true}
+	has := notes.Held{Addresses: of.addresses, Since: began, Unsure: true} // this is noted before it is known whether an answer is lost
 	if err == nil {
 		err = p.WriteHeld(of.key, has)
 	}
