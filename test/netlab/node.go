@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"runtime"
 	"strconv"
 	"strings"
@@ -88,10 +87,11 @@ func (n *node) close() (strays []string) {
 // DEL leaves to the kernel in a process of its own ends by itself, some ten milliseconds later, or more on a busy machine.
 func (n *node) killStrays() (strays []string) {
 	const timeout = 20 * time.Second
-	for end := time.Now().Add(timeout); len(n.processes()) > 0 && time.Now().Before(end); {
-		time.Sleep(5 * time.Millisecond)
+	pids := n.processes()
+	for end := time.Now().Add(timeout); len(pids) > 0 && time.Now().Before(end); pids = n.processes() {
+		time.Sleep(10 * time.Millisecond)
 	}
-	for _, pid := range n.processes() {
+	for _, pid := range pids {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if unix.Kill(pid, unix.SIGKILL) == nil {
 			strays = append(strays, strings.TrimSpace(strings.ReplaceAll(string(cmdline), "\x00", " ")))
@@ -107,13 +107,18 @@ func (n *node) processes() (pids []int) {
 		return nil
 	}
 	ours := fmt.Sprintf("mnt:[%d]", st.Ino)
-	links, _ := filepath.Glob("/proc/[0-9]*/ns/mnt")
-	for _, link := range links {
-		if target, err := os.Readlink(link); err != nil || target != ours {
+	proc, err := os.Open("/proc")
+	if err != nil {
+		return nil
+	}
+	defer proc.Close()
+	names, _ := proc.Readdirnames(-1)
+	for _, name := range names {
+		pid, err := strconv.Atoi(name)
+		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		pid, err := strconv.Atoi(filepath.Base(filepath.Dir(filepath.Dir(link))))
-		if err == nil && pid != os.Getpid() {
+		if target, err := os.Readlink("/proc/" + name + "/ns/mnt"); err == nil && target == ours {
 			pids = append(pids, pid)
 		}
 	}
