@@ -19,7 +19,7 @@ var kernels = []struct{ file, title string }{
 	{"qemu-5.10", "5.10, Debian 11"},
 	{"qemu-6.1", "6.1, Debian 12"},
 	{"uml", "6.1, user-mode-linux"},
-	{"qemu-6.12", "6.12, Debian 13"},
+	{"qemu-6.12", "6.12, Debian 12 backports"},
 	{"here", "the machine's own"},
 }
 
@@ -185,7 +185,7 @@ func (page *kernelsPage) String() string {
 
 // TestKernelsPage makes sure that a run leaves on the page what it has not tried.
 func TestKernelsPage(t *testing.T) {
-	const old, other = "5.10, Debian 11", "6.12, Debian 13"
+	const old, other = "5.10, Debian 11", "6.12, Debian 12 backports"
 	page := readKernelsPage("")
 	page.add(old, "kernel\t5.10.0-46\n"+
 		"outcome\tlinks\tptp: the result\tok\t\n"+
@@ -203,7 +203,7 @@ func TestKernelsPage(t *testing.T) {
 		"| ptp | 1 of 1 | – | – | 0 of 1 | – |",
 		"| dummy | 0 of 2 | – | – | – | – |",
 		"| dummy | 2 rows | 5.10, Debian 11 | the kernel has no links of type dummy |",
-		"| ptp | the result | 6.12, Debian 13 | fails: got a \\| b (ptp_test.go:7) |",
+		"| ptp | the result | 6.12, Debian 12 backports | fails: got a \\| b (ptp_test.go:7) |",
 	} {
 		if !strings.Contains(text, "\n"+line) {
 			t.Errorf("no line begins with %q in\n%s", line, text)

@@ -20,7 +20,7 @@ import (
 // timeout is how long what should happen may take on a busy machine, and silence how long a packet is waited for that must not
 // arrive.
 const (
-	timeout = 10 * time.Second
+	timeout = 20 * time.Second
 	silence = time.Second
 )
 
