@@ -5,6 +5,8 @@ PREFIX  := /opt/cni/bin
 # The same for all that is compiled, tests too: otherwise the standard library is compiled twice.
 export CGO_ENABLED := 0
 export GOFLAGS := -trimpath
+# Also where the environment says GOTOOLCHAIN=local: releases are the same bytes only of the same Go.
+export GOTOOLCHAIN := $(shell sed -n 's/^toolchain //p' go.mod)
 
 # Static, reproducible, and at a fixed address: a position-independent binary
 # starts a fifth slower. The plugins themselves and what few of them use are not
@@ -15,7 +17,7 @@ STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz lint dependencies vulncheck test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
+.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -110,9 +112,11 @@ lint: ## gofmt, go vet, staticcheck, and a compiler for 32 bits
 dependencies: ## write docs/project/dependencies.md from what is linked, and check the licences
 	go test -count=1 ./test/project -run '^TestDependencies$$' -args -update
 
-# The list of vulnerabilities comes from the network: CI may not reach it. VULNDB is where else it is, say file:///srv/vulndb.
-vulncheck: ## look for known vulnerabilities in what we call (fetches their list)
-	go run $(GOVULNCHECK) $(if $(VULNDB),-db $(VULNDB)) ./cmd/...
+vulncheck: $(if $(VULNDB),,vulndb) ## look for known vulnerabilities in what we call; VULNDB is the list's URL, if not that of Go's module
+	go run $(GOVULNCHECK) -db $(or $(VULNDB),file://$(CURDIR)/$(BIN)/vulndb) ./cmd/...
+
+vulndb: setup ## make the newest list of known vulnerabilities of Go modules into bin/vulndb
+	@scripts/vulndb.sh $(BIN)/vulndb
 
 charts: ## draw the benchmarks' pictures and tables anew, from their results.json
 	go test -count=1 ./test/bench/report -run '^TestReportIsOfItsResults$$' -args -write

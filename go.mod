@@ -2,6 +2,9 @@ module github.com/cnibox/cnibox
 
 go 1.26.0
 
+// What releases are built with, and all that make builds: the newest of its line, for its mended vulnerabilities.
+toolchain go1.26.10
+
 // What the manual's site is built with.
 ignore ./site/node_modules
 
