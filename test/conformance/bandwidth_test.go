@@ -318,10 +318,11 @@ func (l *lab) listsOnce(config string) error {
 	return nil
 }
 
-// sends returns what a plugin sends to the kernel, as strace shows it. It waits before it takes each answer.
+// sends returns what a plugin sends to the kernel, as strace shows it. It waits before it takes each answer. Go's own signals would
+// have it hardly come on under strace on a slow machine.
 func (l *lab) sends(verb string, c *container, config string) string {
 	log := filepath.Join(l.TempDir(), "sent")
-	r, _ := l.under("strace -f -qq -o "+log+" -e trace=sendto,sendmsg,recvfrom -e inject=recvfrom:delay_enter=10000", verb, c, config)
+	r, _ := l.under("strace -E GODEBUG=asyncpreemptoff=1 -f -qq -o "+log+" -e trace=sendto,sendmsg,recvfrom -e inject=recvfrom:delay_enter=10000", verb, c, config)
 	if r.ExitCode > 0 {
 		l.Fatal(failure(r))
 	}

@@ -176,9 +176,9 @@ var bridgeLinks = []row{
 	}},
 	{name: "the bridge and both ends of the veth pair are up", test: func(l *lab) {
 		c := l.attach(conf(layer2), "web")
-		l.has(&c.Namespace, "eth0", "operstate", "UP")
-		l.has(&l.host.Namespace, c.hostEnd(), "operstate", "UP")
-		l.has(&l.host.Namespace, "lan0", "operstate", "UP")
+		l.isUp(&c.Namespace, "eth0")
+		l.isUp(&l.host.Namespace, c.hostEnd())
+		l.isUp(&l.host.Namespace, "lan0")
 	}},
 	{name: "hairpinMode sets the port to hairpin", test: func(l *lab) {
 		c := l.attach(conf(with(lan, "hairpinMode", "true")), "web")
@@ -233,7 +233,7 @@ var bridgeLinks = []row{
 		c := l.attach(conf(with(layer2, "isDefaultGateway", "true", "ipMasq", "true", "ipam", "{}")), "web")
 		l.same(l.addresses(&c.Namespace, "eth0"), []string{})
 		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{})
-		l.has(&c.Namespace, "eth0", "operstate", "UP")
+		l.isUp(&c.Namespace, "eth0")
 	}},
 	{name: "the host end has no queue, the container's end has", test: func(l *lab) {
 		c := l.attach(conf(lan), "web")

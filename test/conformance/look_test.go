@@ -35,6 +35,16 @@ func (l *lab) eventually(f func() string) {
 	}
 }
 
+// isUp makes sure that a link is up. The kernel looks for its carrier some time after it is set up.
+func (l *lab) isUp(in *netlab.Namespace, name string) {
+	l.eventually(func() string {
+		if state := l.link(in, name)["operstate"]; state != "UP" {
+			return fmt.Sprintf("%s is %v", name, state)
+		}
+		return ""
+	})
+}
+
 // stopIfFailed ends a row of many cases at the first that fails. Plugins that fail one mostly fail many, some by a time limit each.
 func (l *lab) stopIfFailed() {
 	if len(l.outcome.failures) > 0 {

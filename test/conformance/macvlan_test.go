@@ -146,7 +146,8 @@ var macvlanOwn = []row{
 			if took := time.Since(begin); strings.Contains(ip, ".") && took > 2*time.Second {
 				l.Errorf("ADD waited: it took %v", took)
 			}
-			l.has(&next.Namespace, "eth0", "address", next.result.Interfaces[0].Mac, "operstate", "UP")
+			l.has(&next.Namespace, "eth0", "address", next.result.Interfaces[0].Mac)
+			l.isUp(&next.Namespace, "eth0")
 			l.pings(&next.Namespace, map[bool]string{true: "10.46.0.1", false: "fd00:46::1"}[next.v4 != ""])
 			l.must(next.check())
 			l.must(next.del())
@@ -166,7 +167,7 @@ var macvlanOwn = []row{
 	}},
 	{name: "without ipam the interface is up and has no addresses", test: func(l *lab) {
 		c := l.attach(l.on("macvlan", "ipam", "{}"), "web")
-		l.has(&c.Namespace, "eth0", "operstate", "UP")
+		l.isUp(&c.Namespace, "eth0")
 		l.same(l.addresses(&c.Namespace, "eth0"), []string{})
 		l.must(c.check())
 		c.run("ip address add 10.46.0.9/24 dev eth0")

@@ -103,13 +103,8 @@ var ptpLinks = []row{
 	{name: "both ends of the veth pair are up, and the host end is in no bridge", test: func(l *lab) {
 		c := l.attach(conf(ptp), "web")
 		l.has(&l.host.Namespace, c.hostEnd(), "master", nil)
-		l.eventually(func() string {
-			inside, outside := l.link(&c.Namespace, "eth0")["operstate"], l.link(&l.host.Namespace, c.hostEnd())["operstate"]
-			if inside != "UP" || outside != "UP" {
-				return fmt.Sprintf("eth0 is %v, the host end %v", inside, outside)
-			}
-			return ""
-		})
+		l.isUp(&c.Namespace, "eth0")
+		l.isUp(&l.host.Namespace, c.hostEnd())
 	}},
 	{name: "mtu holds for both ends", test: func(l *lab) {
 		c := l.attach(conf(with(ptp, "mtu", "1400")), "web")
