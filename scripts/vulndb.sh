@@ -10,12 +10,15 @@ cd "$1"
 rm -rf index ID
 mkdir index
 # Outside of our module, whose requirements have no say in it.
-module=$(cd / && go mod download -json golang.org/x/vulndb@latest | jq -er '"\(.Dir) \(.Version)"')
-ln -s "${module% *}/data/osv" ID
+module=$(cd / && go mod download -json golang.org/x/vulndb@latest)
+ln -s "$(jq -r .Dir <<<"$module")/data/osv" ID
+jq '{modified: .Time}' "$(jq -r .Info <<<"$module")" >index/db.json
 find ID/ -name '*.json' -exec cat {} + | jq -s '
 	[.[] | {id, modified, path: .affected[].package.name}]
 	| group_by(.path) | map({path: .[0].path, vulns: (map({id, modified}) | unique)})' >index/modules.json
-jq '{modified: [.[].vulns[].modified] | max}' index/modules.json >index/db.json
-# Without an index of what matters, govulncheck would find nothing, and say so.
-jq -e 'any(.path == "stdlib")' index/modules.json >/dev/null
-echo "the list of known vulnerabilities is that of golang.org/x/vulndb ${module#* }"
+# With an index of nothing, govulncheck would find nothing, and say so.
+if ! jq -e 'any(.path == "stdlib")' index/modules.json >/dev/null; then
+	echo "vulndb.sh: no entry of golang.org/x/vulndb is about Go itself: has its form changed? Compare $PWD/ID with what this script reads" >&2
+	exit 1
+fi
+jq -r '"the list of known vulnerabilities is that of golang.org/x/vulndb \(.Version)"' <<<"$module"

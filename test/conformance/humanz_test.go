@@ -46,7 +46,8 @@ var humanzRows = group{name: "humanz", rows: []row{
 		web := l.attach(conf(humanzLan).called("humanz-cni").in("0.3.1"), "web")
 		l.looks(l.run("ip -4 address show dev humanz-cni0"), humanzBridge)
 		l.looks(l.run("ip -4 route"), humanzHostRoutes)
-		l.has(&l.host.Namespace, web.hostEnd(), "master", "humanz-cni0", "mtu", 1500, "operstate", "UP")
+		l.has(&l.host.Namespace, web.hostEnd(), "master", "humanz-cni0", "mtu", 1500)
+		l.isUp(&l.host.Namespace, web.hostEnd())
 	}},
 	{name: "such pods reach each other and the host, and the host them", test: func(l *lab) {
 		n := conf(humanzLan).called("humanz-cni").in("0.3.1")

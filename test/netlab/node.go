@@ -107,18 +107,16 @@ func (n *node) processes() (pids []int) {
 		return nil
 	}
 	ours := fmt.Sprintf("mnt:[%d]", st.Ino)
-	proc, err := os.Open("/proc")
+	entries, err := os.ReadDir("/proc")
 	if err != nil {
 		return nil
 	}
-	defer proc.Close()
-	names, _ := proc.Readdirnames(-1)
-	for _, name := range names {
-		pid, err := strconv.Atoi(name)
+	for _, entry := range entries {
+		pid, err := strconv.Atoi(entry.Name())
 		if err != nil || pid == os.Getpid() {
 			continue
 		}
-		if target, err := os.Readlink("/proc/" + name + "/ns/mnt"); err == nil && target == ours {
+		if target, err := os.Readlink("/proc/" + entry.Name() + "/ns/mnt"); err == nil && target == ours {
 			pids = append(pids, pid)
 		}
 	}
