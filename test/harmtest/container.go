@@ -72,7 +72,8 @@ func (c *Container) Serve(t testing.TB) {
 	t.Helper()
 	var listener net.Listener
 	var err error
-	c.Do(func() { listener, err = net.Listen("tcp", ":80") })
+	idle := net.ListenConfig{KeepAlive: -1} // as a probe would be a packet where a connection is to be silent
+	c.Do(func() { listener, err = idle.Listen(t.Context(), "tcp", ":80") })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +92,7 @@ func (c *Container) Serve(t testing.TB) {
 	}()
 }
 
-// Dial connects from a namespace, and has an answer.
+// Dial connects from a namespace, and has an answer. Of itself the connection then sends nothing.
 func Dial(t testing.TB, from *netlab.Namespace, address string) net.Conn {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), timeout)
@@ -101,6 +102,9 @@ func Dial(t testing.TB, from *netlab.Namespace, address string) net.Conn {
 		t.Fatalf("connect to %s: %v", address, err)
 	}
 	t.Cleanup(func() { _ = conn.Close() })
+	if err := conn.(*net.TCPConn).SetKeepAlive(false); err != nil {
+		t.Fatal(err)
+	}
 	if err := Echo(conn); err != nil {
 		t.Fatalf("connection to %s: %v", address, err)
 	}
