@@ -195,11 +195,12 @@ func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 
 // keepMAC sets a bridge's MAC address to what it is, unless somebody has set it. The kernel gives a bridge whose address nobody has
 // set the lowest of its ports', and changes it as they come and go: who knows the old one would be cut off. Without ports it has
-// none.
+// none, or one that is not in its id: set to that, Linux 5.10 delivers nothing to the host, as only another address enters its tables.
 func keepMAC(h *netlink.Handle, bridge netlink.Link) error {
 	const set = "3" // NET_ADDR_SET of linux/netdevice.h
 	attrs := bridge.Attrs()
-	how, err := os.ReadFile("/sys/class/net/" + attrs.Name + "/addr_assign_type")
+	sys := "/sys/class/net/" + attrs.Name
+	how, err := os.ReadFile(sys + "/addr_assign_type")
 	if err == nil && strings.TrimSpace(string(how)) == set {
 		return nil
 	}
@@ -207,8 +208,17 @@ func keepMAC(h *netlink.Handle, bridge netlink.Link) error {
 	if slices.Equal(mac, make(net.HardwareAddr, len(mac))) {
 		mac = attach.RandomMAC()
 	}
-	if err := h.LinkSetHardwareAddr(bridge, mac); err != nil {
-		return fmt.Errorf("keep the MAC address of %s: %w", attrs.Name, err)
+	addresses := []net.HardwareAddr{mac}
+	id, err := os.ReadFile(sys + "/bridge/bridge_id") // such as 8000.0a580a2c0001
+	if err == nil && strings.HasSuffix(strings.TrimSpace(string(id)), ".000000000000") {
+		other := slices.Clone(mac)
+		other[5] ^= 1
+		addresses = []net.HardwareAddr{other, mac}
+	}
+	for _, address := range addresses {
+		if err := h.LinkSetHardwareAddr(bridge, address); err != nil {
+			return fmt.Errorf("keep the MAC address of %s: %w", attrs.Name, err)
+		}
 	}
 	attrs.HardwareAddr = mac
 	return nil
