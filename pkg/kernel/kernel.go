@@ -13,6 +13,7 @@ type Missing struct {
 	Feature string // what it lacks, such as "links of type vlan"
 	Module  string // the module that has the feature, or several with commas; "" if it is never in one
 	Option  string // what a kernel is built with to have it, such as "CONFIG_IFB"; can be ""
+	Version string // of Linux, the first that has it, such as "5.11"; if it says what Option would
 	Instead string // what to do without the feature; can be ""
 	Err     error  // what the kernel said
 }
@@ -27,7 +28,11 @@ func (m *Missing) Remedy() string {
 	if m.Module != "" {
 		ways = append(ways, "load the kernel module "+m.Module)
 	}
-	ways = append(ways, "use a kernel with "+cmp.Or(m.Option, "that module"))
+	if m.Version != "" {
+		ways = append(ways, "use a kernel of version "+m.Version+" or later")
+	} else {
+		ways = append(ways, "use a kernel with "+cmp.Or(m.Option, "that module"))
+	}
 	if m.Instead != "" {
 		ways = append(ways, m.Instead)
 	}

@@ -19,6 +19,8 @@ func TestMissing(t *testing.T) {
 			"load the kernel module 8021q, or use a kernel with that module, or name another master, as some links can't have VLANs"},
 		{&Missing{Feature: "rules", Option: "CONFIG_IP_MULTIPLE_TABLES", Err: unix.EOPNOTSUPP}, "the kernel has no rules: operation not supported",
 			"use a kernel with CONFIG_IP_MULTIPLE_TABLES"},
+		{&Missing{Feature: "queues", Version: "5.11", Instead: "do without", Err: unix.EOPNOTSUPP}, "the kernel has no queues: operation not supported",
+			"use a kernel of version 5.11 or later, or do without"},
 	} {
 		err := fmt.Errorf("wrapped: %w", tt.err)
 		var m *Missing

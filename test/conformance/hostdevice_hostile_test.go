@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -14,6 +15,8 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // act is what a container, which may change all of its own network, does with a device before it is detached.
@@ -131,8 +134,12 @@ func (l *lab) detach(a act, name, mac string) *detachment {
 	d.second = &container{Pod: d.Pod, lab: l, runtime: d.RuntimeConf(nil)}
 	l.must(d.second.add(deviceWith("device", `"nic1"`).called("lan1"), ifname("net1")))
 	d.index = int(l.link(&d.Namespace, "eth0")["ifindex"].(float64))
+	do := a.do
+	if !netlab.Has(l, netlab.MovingAltNames) {
+		do = altNameTaken.ReplaceAllString(do, "") // as the container can't
+	}
 	d.Feed(l, strings.NewReplacer("MAC", mac, "INDEX", fmt.Sprint(d.index), "PEER", fmt.Sprint(l.link(&l.host.Namespace, "wire0")["ifindex"]),
-		"HOST", l.host.NetnsPath(), "SUB", d.sub.Path()).Replace(a.do)+"\n", "ip", "-batch", "-")
+		"HOST", l.host.NetnsPath(), "SUB", d.sub.Path()).Replace(do)+"\n", "ip", "-batch", "-")
 	if a.more != nil {
 		l.must(a.more(d))
 	}
@@ -161,6 +168,8 @@ func (d *detachment) fetch(name, as string, index int) (err error) {
 	})
 	return err
 }
+
+var altNameTaken = regexp.MustCompile(`(?m)^link property del .*\n?`)
 
 // remove removes what is left.
 func (d *detachment) remove() {
@@ -211,6 +220,9 @@ func (l *lab) links() map[string]string {
 	for _, link := range l.decode(l.run("ip -d -j link show")) {
 		line := ""
 		for _, field := range []string{"address", "mtu", "ifalias", "altnames", "flags", "group", "txqlen", "master", "link", "xdp"} {
+			if field == "altnames" && !netlab.Has(l, netlab.MovingAltNames) {
+				continue // such a kernel lists names that nobody finds a device by
+			}
 			if flags, ok := link[field].([]any); ok && field == "flags" {
 				link[field] = slices.DeleteFunc(flags, func(flag any) bool { return slices.Contains([]any{"LOWER_UP", "NO-CARRIER", "M-DOWN"}, flag) })
 			}

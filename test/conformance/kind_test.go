@@ -18,6 +18,7 @@ var kindRows = []row{
 			{"vlan", netlab.VLAN, "links of type vlan", "load the kernel module 8021q", conf(onMaster("vlan", "linkInContainer", "true", "master", `"peer0"`)), true},
 			{"vrf", netlab.VRF, "links of type vrf", "load the kernel module vrf", conf(lan, vrf), false},
 			{"bridge", netlab.BridgeVLANFiltering, "bridges that filter VLANs", "use a kernel with CONFIG_BRIDGE_VLAN_FILTERING", inVLAN(100, "bridge", `"vlans0"`), false},
+			{"macvlan", netlab.BroadcastQueue, "queues of broadcasts whose length can be set", "use a kernel of version 5.11 or later, or leave out bcqueuelen", l.on("macvlan", "bcqueuelen", "200"), false},
 			{"portmap", netlab.NFTables, "nf_tables with NAT in family inet", "load the kernel module nft_chain_nat", published(l, "conditionsV4", `["ip","daddr","192.0.2.1"]`), false},
 			{"ptp", netlab.NFTables, "nf_tables with NAT in family inet", "load the kernel module nft_chain_nat", conf(with(ptp, "ipMasqBackend", `"nftables"`)), false},
 		} {

@@ -210,7 +210,7 @@ var macvlanOwn = []row{
 		l.run("ip route replace default via 10.99.0.2")
 		l.must(c.check())
 	}},
-	{name: "bcqueuelen is the length of the queue for broadcasts", test: func(l *lab) {
+	{name: "bcqueuelen is the length of the queue for broadcasts", needs: &netlab.BroadcastQueue, test: func(l *lab) {
 		c := l.attach(l.on("macvlan", "bcqueuelen", "200"), "web")
 		l.shows(c.run("ip -d link show eth0"), "bcqueuelen 200 ")
 	}},

@@ -30,16 +30,16 @@ var (
 	})
 	// NFTables is what the plugins and firewalld use of nf_tables.
 	NFTables = feature("nf_tables for IP", func() (bool, error) {
-		node, err := newNode(func() error {
-			cmd := exec.Command("nft", "add table inet probe; add chain inet probe nat { type nat hook output priority 0; }")
-			_, err := capture(cmd, (*exec.Cmd).Run)
-			return err
-		})
-		if err != nil {
-			return strings.Contains(err.Error(), "not supported"), err
-		}
-		node.close()
-		return false, nil
+		return scriptLacks("not supported", "nft 'add table inet probe; add chain inet probe nat { type nat hook output priority 0; }'")
+	})
+	// BroadcastQueue is a macvlan's, whose length can be set.
+	BroadcastQueue = feature("bcqueuelen", func() (bool, error) {
+		return scriptLacks("no bcqueuelen", "ip link add base0 type bridge; ip link add probe0 link base0 type macvlan bcqueuelen 200\n"+
+			"ip -d link show probe0 | grep bcqueuelen || { echo no bcqueuelen; exit 1; }")
+	})
+	MovingAltNames = feature("alternative names that move with their device", func() (bool, error) {
+		return scriptLacks("does not exist", "ip netns add probe; ip link add probe0 type veth peer name other0\n"+
+			"ip link property add dev probe0 altname probealt; ip link set probe0 netns probe; ip -n probe link show probealt")
 	})
 	BridgeNetfilter = feature("br_netfilter", func() (bool, error) {
 		_, err := os.Stat("/proc/sys/net/bridge/bridge-nf-call-iptables")
@@ -92,6 +92,19 @@ func linkFeature(kind string, commands ...string) Feature {
 // kernel does not have something.
 func lacks(words string, commands ...string) (bool, error) {
 	node, err := newNode(func() error { return runIP(commands...) })
+	if err != nil {
+		return strings.Contains(err.Error(), words), err
+	}
+	node.close()
+	return false, nil
+}
+
+// scriptLacks is the same for a shell script.
+func scriptLacks(words, script string) (bool, error) {
+	node, err := newNode(func() error {
+		_, err := capture(exec.Command("sh", "-ec", script), (*exec.Cmd).Run)
+		return err
+	})
 	if err != nil {
 		return strings.Contains(err.Error(), words), err
 	}

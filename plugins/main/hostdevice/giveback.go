@@ -129,12 +129,15 @@ func freeName(h *netlink.Handle, name string, index int) (string, error) {
 	}
 }
 
-// dropNames removes alternative names from a device, but those to keep.
+// dropNames removes alternative names from a device, but those to keep. Linux 5.10 leaves a name where it was given as the device moves
+// on: nobody finds the device by that here, and the kernel says that it is not there.
 func dropNames(links *netlink.Handle, l netlink.Link, keep ...string) error {
 	var errs []error
 	for _, name := range l.Attrs().AltNames {
 		if !slices.Contains(keep, name) {
-			errs = append(errs, links.LinkDelAltName(l, name))
+			if err := links.LinkDelAltName(l, name); !errors.Is(err, unix.ENOENT) {
+				errs = append(errs, err)
+			}
 		}
 	}
 	return errors.Join(errs...)

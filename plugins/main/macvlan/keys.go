@@ -30,7 +30,7 @@ func ownKeys() keys.Table {
 			attach.MTUKey("the master's", "MTU of the interface, at most the master's."),
 			attach.MACKey("The MAC address."),
 			{Name: "bcqueuelen", Type: keys.Int, Range: &keys.Range{Max: math.MaxUint32}, Since: "1.6.0", Default: "the kernel's, 1000",
-				Doc: "Packets that may wait to be copied to all macvlans of the master. Of several macvlans of a master the largest value counts."},
+				Doc: "Packets that may wait to be copied to all macvlans of the master. Of several macvlans of a master the largest value counts. Needs Linux 5.11."},
 		},
 		attach.AddressKeys("Look for other users of an IPv6 address before it is used: 1 to 2 seconds. Always done unless `ipam` hands out each address once, as host-local does.",
 			"Let the container take IPv6 addresses and routes from the routers of the segment, besides those of IPAM. Without `ipam` it always does.", keys.Ours),

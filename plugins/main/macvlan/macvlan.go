@@ -3,13 +3,16 @@ package macvlan
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"strconv"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -73,6 +76,11 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := a.MakeLink(ctx, macvlan); err != nil {
 		return nil, err
 	}
+	if c.queue > 0 {
+		if err := checkQueue(a); err != nil {
+			return nil, err
+		}
+	}
 	if c.mode == netlink.MACVLAN_MODE_PASSTHRU && c.MAC != nil {
 		// The kernel has made it with its master's address. This gives the master another one too, as long as the link is there.
 		if err := a.SetMAC(c.MAC); err != nil {
@@ -83,6 +91,22 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		return nil, err
 	}
 	return a.Result(), nil
+}
+
+// checkQueue makes sure that the kernel has set the length of the queue: before 5.11 it lets that be, without an error.
+func checkQueue(a *attach.Attachment) error {
+	links, err := a.LinksInside()
+	if err != nil {
+		return err
+	}
+	l, err := links.LinkByName(a.IfName)
+	if err != nil {
+		return fmt.Errorf("look up %s: %w", a.IfName, err)
+	}
+	if made, ok := l.(*netlink.Macvlan); !ok || made.BCQueueLen == 0 {
+		return &kernel.Missing{Feature: "queues of broadcasts whose length can be set", Version: "5.11", Instead: "leave out bcqueuelen", Err: unix.EOPNOTSUPP}
+	}
+	return nil
 }
 
 // Check compares the link and its addresses with the result of ADD, and its master and mode with the configuration.
