@@ -38,7 +38,7 @@ var (
 			"ip -d link show probe0 | grep bcqueuelen || { echo no bcqueuelen; exit 1; }")
 	})
 	MovingAltNames = feature("alternative names that move with their device", func() (bool, error) {
-		return scriptLacks("does not exist", "ip netns add probe; ip link add probe0 type veth peer name other0\n"+
+		return scriptLacks("does not exist", "mount -n -t tmpfs probe /run; ip netns add probe; ip link add probe0 type veth peer name other0\n"+
 			"ip link property add dev probe0 altname probealt; ip link set probe0 netns probe; ip -n probe link show probealt")
 	})
 	BridgeNetfilter = feature("br_netfilter", func() (bool, error) {
