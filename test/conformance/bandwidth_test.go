@@ -164,9 +164,9 @@ func bandwidthRates() (rows []row) {
 	}
 	return append(rows,
 		row{name: "both ways have limits of their own", test: func(l *lab) {
-			c := l.attach(limited(`"ingressRate":10000000,"ingressBurst":524288,"egressRate":50000000,"egressBurst":524288`), "web")
-			l.carries(&l.host.Namespace, &c.Namespace, c.v4, 10)
-			l.carries(&c.Namespace, &l.host.Namespace, hostSide, 50)
+			c := l.attach(limited(`"ingressRate":2000000,"ingressBurst":524288,"egressRate":10000000,"egressBurst":524288`), "web")
+			l.carries(&l.host.Namespace, &c.Namespace, c.v4, 2)
+			l.carries(&c.Namespace, &l.host.Namespace, hostSide, 10)
 		}},
 		row{name: "the way without a limit has none", test: func(l *lab) {
 			c := l.attach(limited(`"egressRate":2000000,"egressBurst":524288`), "web")
@@ -176,8 +176,8 @@ func bandwidthRates() (rows []row) {
 		}},
 		row{name: "another container has a limit of its own", test: func(l *lab) {
 			l.attach(limited(`"egressRate":2000000,"egressBurst":524288,"ingressRate":2000000,"ingressBurst":524288`), "slow")
-			c := l.attach(limited(`"egressRate":50000000,"egressBurst":524288`), "web")
-			l.carries(&c.Namespace, &l.host.Namespace, hostSide, 50)
+			c := l.attach(limited(`"egressRate":10000000,"egressBurst":524288`), "web")
+			l.carries(&c.Namespace, &l.host.Namespace, hostSide, 10)
 		}},
 		row{name: "a limit that the runtime asks for holds", test: func(l *lab) {
 			c := l.attach(limited(`"capabilities":{"bandwidth":true}`), "web",
