@@ -90,8 +90,8 @@ boot_qemu() {
 	share host / always
 	share work "$work" none
 	# A plain processor is a fifth faster than one with all that QEMU can emulate. QEMU 7.2 emulates cmpxchg16b wrongly, which kernels
-	# from 6.12 on notice. Without its random numbers Linux 5.10 waits minutes for some. On a busy
-	# machine the emulated timer comes too late for the kernel's check of it, which would end in a panic.
+	# from 6.12 on notice. Without a processor that has random numbers, 5.10 waits minutes for some. On a busy machine the emulated timer
+	# comes too late for the kernel's check of it, which would end in a panic.
 	qemu-system-x86_64 -accel tcg -cpu qemu64,-cx16,+rdrand -M q35 -m 1G -nodefaults -no-user-config -no-reboot -display none -serial stdio \
 		-kernel "$kernel/boot/vmlinuz-$version" -initrd "$work/initramfs" \
 		-append "console=ttyS0 quiet panic=-1 mitigations=off no_timer_check work=$work modules=$kernel/lib/modules" \

@@ -247,6 +247,7 @@ func TestShowName(t *testing.T) {
 			t.Errorf("%s is found by %q, want %q; %d matches", c.name, by, c.by, len(matches))
 		}
 	}
+	// No other test has 10.7.7.7: show finds their namespaces too.
 	for name, want := range map[string]string{"webb": "there is web", "10.7.7.7": "no pool hands it out", "ff:ff:ff:ff:ff:fe": "nothing on this node"} {
 		if code, printed := z.cnictl("show", name); code != 1 || !strings.Contains(printed, want) {
 			t.Errorf("%s: exit code %d: %s", name, code, printed)
