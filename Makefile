@@ -9,15 +9,16 @@ export GOFLAGS := -trimpath
 export GOTOOLCHAIN := $(shell sed -n 's/^toolchain //p' go.mod)
 
 # Static, reproducible, and at a fixed address: a position-independent binary
-# starts a fifth slower. The plugins themselves and what few of them use are not
-# inlined: that makes it smaller, and no call slower.
+# starts a fifth slower. The plugins themselves, what few of them use, and what
+# waits for the packet filter are not inlined: that makes it smaller, and no call slower.
 GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid=' \
-	-gcflags=github.com/cnibox/cnibox/plugins/...=-l -gcflags=github.com/insomniacslk/...=-l -gcflags=github.com/godbus/...=-l
+	-gcflags=github.com/cnibox/cnibox/plugins/...=-l -gcflags=github.com/cnibox/cnibox/pkg/netfilter/...=-l -gcflags=github.com/insomniacslk/...=-l -gcflags=github.com/godbus/...=-l
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s
+SHORT := -short
 
-.PHONY: help build schemas demo test unit e2e conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
+.PHONY: help build schemas demo test test-long unit e2e rows conformance e2e-runtimes e2e-runtimes-short bench bench-gc bench-etcd bench-short fuzz lint dependencies vulncheck vulndb test-vm test-vm-short test-vm-qemu test-kernels test-systemd test-etcd etcd-servers crash soak site site-test charts release release-test release-check test-packages install uninstall setup clean
 
 help: ## show this
 	@sed -n 's/^\([a-z0-9-]*\):.*## \(.*\)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 24
@@ -39,9 +40,12 @@ test: setup build unit e2e ## install what is missing and pass the tests
 unit: ## unit tests, and each fuzz test on its seeds
 	go test $$(go list ./... | grep -v /test/) ./test/lint ./test/pagetest ./test/project
 
+test-long: ## the same with all that -short leaves out
+	$(MAKE) test SHORT=
+
 # Tests wait more than they work: four at once even where there are two processors.
 e2e: build ## end-to-end tests over the real kernel, in namespaces of their own
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -parallel 8 -timeout 40m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example ./test/etcd
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test $(SHORT) -count=1 -parallel 8 -timeout 40m ./test/netlab ./test/conformance ./test/e2e ./test/operator ./test/firewall ./test/upgrade ./test/multihost ./test/dhcp ./test/crash ./test/agent ./test/example ./test/etcd
 
 test-vm: setup build ## pass tests in user-mode-linux that need what this kernel may lack
 	@scripts/test-vm.sh uml
@@ -56,14 +60,21 @@ test-vm-qemu: setup build ## the same with the kernel of Debian, which takes lon
 test-kernels: setup build ## try all rows of cnibox under five kernels, into docs/project/kernels.md (ten hours)
 	@RUN='$(RUN)' scripts/test-kernels.sh $(KERNELS)
 
-test-etcd: setup build ## 10,000 addresses, 500 pods, each failure, and 20 histories of kills and partitions on three hosts with etcd (an hour)
-	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -v -timeout 3h ./test/etcd -args -long
+# ETCD is 3.5 or 3.6, of `make etcd-servers`, or any directory with an etcd and its etcdutl in it. Without it the distribution's is taken.
+test-etcd: setup build ## 10,000 addresses, 500 pods, each failure, 10 restores, and 20 histories of kills and partitions on three hosts with etcd (an hour)
+	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) CNIBOX_ETCD_DIR=$(if $(wildcard $(BIN)/etcd/$(ETCD)/etcd),$(CURDIR)/$(BIN)/etcd/$(ETCD),$(ETCD)) go test -count=1 -v -timeout 3h ./test/etcd -args -long -restores 10
+
+etcd-servers: ## build etcd 3.5 and 3.6 from their modules, into bin/etcd (some minutes)
+	@scripts/etcd-servers.sh $(BIN)/etcd
 
 test-systemd: setup build ## try the systemd units under a systemd in user-mode-linux (some minutes)
 	CNIBOX_BIN_DIR=$(CURDIR)/$(BIN) go test -count=1 -timeout 30m ./test/systemd
 
 crash: setup build ## kill each plugin at each call that changes something, here and in user-mode-linux (an hour)
 	@scripts/test-vm.sh uml crash
+
+rows: ## put the names of all rows of conformance on their page, docs/project/conformance.md
+	go test -count=1 ./test/conformance -run '^TestRows$$' -args -report $(CURDIR)/docs/project/conformance.md
 
 conformance: setup build ## try all rows on cnibox, the reference plugins and the distribution's, into docs/project/conformance.md
 	@scripts/test-vm.sh uml rows

@@ -12,6 +12,7 @@ need ping iputils-ping
 need nft nftables
 need iptables iptables
 need conntrack conntrack
+need ethtool ethtool
 need strace strace
 need jq jq
 need openssl openssl

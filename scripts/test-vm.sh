@@ -53,7 +53,7 @@ fi
 # There is no network in a guest, so all is built before: the tests, and by one of them the reference plugins.
 rm -rf "$logs"
 mkdir -p "$logs"
-for package in conformance crash e2e netlab operator; do go test -c -o "$logs/$package.test" "./test/$package"; done
+for package in agent conformance crash e2e netlab operator; do go test -c -o "$logs/$package.test" "./test/$package"; done
 (cd test/netlab && "$logs/netlab.test" -test.run '^TestReferencePlugins$')
 
 # A guest has one processor, but tests wait, for the reference plugins' addresses to be probed above all. An emulated processor is slow:
@@ -89,6 +89,7 @@ short)
 		'-test.run TestConformance -needs -suites links' '-suites links'
 	start reference conformance '^$' '-test.run TestConformance -needs -suites reference' '-suites reference'
 	start operator operator '^$' '-test.run TestRepairKinds|TestRecipes|TestNew'
+	start agent agent '^$' '-test.run TestHarms'
 	start e2e e2e '^TestFullBridge$'
 	start netlab netlab '^TestPodsTalkOverBridge$'
 	;;

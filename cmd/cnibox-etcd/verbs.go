@@ -28,12 +28,7 @@ type options struct {
 // verbs are what cnictl asks for. Each returns its report.
 var verbs = map[string]func(context.Context, *plugin.Request, options) (any, error){
 	etcdpool.List: func(ctx context.Context, r *plugin.Request, _ options) (any, error) { return etcd.Report(ctx, r) },
-	etcdpool.Keep: func(ctx context.Context, r *plugin.Request, _ options) (any, error) {
-		if err := etcd.Keep(ctx, r); err != nil {
-			return nil, err
-		}
-		return etcd.Report(ctx, r)
-	},
+	etcdpool.Keep: func(ctx context.Context, r *plugin.Request, _ options) (any, error) { return etcd.Keep(ctx, r) },
 	etcdpool.Import: func(ctx context.Context, r *plugin.Request, o options) (any, error) {
 		return etcd.Import(ctx, r, o.leases, o.isCopy)
 	},

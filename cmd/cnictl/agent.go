@@ -63,6 +63,7 @@ same with it and without.
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		o.Options, o.Exec, o.Runtimes = where.Options(), network.Exec, runtimes.All
+		o.Options.Runtimes = nil // who repairs does not wait for them
 		o.Log = newLogger(cmd.ErrOrStderr())
 		return agent.Run(ctx, o)
 	}

@@ -10,6 +10,9 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // attachmentCommand completes a command about one attachment, NETWORK [NETNS].
@@ -25,7 +28,7 @@ func attachmentCommand(cmd *cobra.Command, do func(cmd *cobra.Command, f *attach
 	complete(cmd, "ifname", completeInterfaces)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if len(args) == 2 {
-			if f.Netns != "" && f.Netns != args[1] {
+			if f.Netns != "" && !netns.Same(f.Netns, args[1]) {
 				return usagef("two namespaces are given: %s and --netns %s", args[1], f.Netns)
 			}
 			f.Netns = args[1]
@@ -83,7 +86,8 @@ func newDel() *cobra.Command {
 		Short: "Detach a network namespace from a network (CNI DEL)",
 		Long: `Detach a network namespace from a network. It is no error if it is not attached
 or the namespace is gone. What is not given is taken from what was kept of the
-add, the network too if its file is gone.
+add, the network too if its file is gone. If a plugin is missing or fails, the
+others do their part all the same, and it is said which one did not.
 `,
 		Example: `  cnictl del demo /run/netns/web
   cnictl del demo --id 3f2a9c`,
@@ -100,8 +104,9 @@ add, the network too if its file is gone.
 			return err
 		}
 		// A plugin that is at work when cnictl is interrupted finishes.
-		if err := f.CNI().DelNetworkList(cmd.Context(), list, rt); err != nil {
-			return err
+		if err := f.Del(cmd.Context(), list, rt); err != nil {
+			return plugin.Errorf("what the other plugins had made is removed; correct that one, and repeat this",
+				"not all of %s of %s on network %s is deleted: %w", rt.IfName, rt.ContainerID, list.Name, err)
 		}
 		return printStatus(cmd, list.Name, rt, "deleted")
 	})

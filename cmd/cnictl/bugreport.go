@@ -17,6 +17,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/trust"
 )
 
 // reported is what bugreport prints with --json.
@@ -75,10 +76,10 @@ func listParts(cmd *cobra.Command) error {
 
 // writeBugreport collects all and writes it. When it is told to end it writes what it has.
 func writeBugreport(cmd *cobra.Command, file string, o bugreport.Options) (err error) {
-	to := os.Stdout
+	to := &trust.File{File: os.Stdout}
 	if file != "-" {
-		if to, err = createReport(cmp.Or(file, defaultReport())); err != nil {
-			return err
+		if to, err = trust.New(cmp.Or(file, defaultReport()), 0o600); err != nil { // what is there may be somebody else's, who could read it
+			return plugin.Errorf("name another file with -o, or use -o - for standard output", "make the report: %w", err)
 		}
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -95,23 +96,15 @@ func writeBugreport(cmd *cobra.Command, file string, o bugreport.Options) (err e
 		return err
 	}
 	size, _ := to.Seek(0, io.SeekEnd)
-	if closed := to.Close(); err == nil {
-		err = closed
+	if err != nil {
+		_ = to.Discard()
+	} else {
+		err = to.Close()
 	}
 	if err != nil {
-		_ = os.Remove(to.Name())
 		return plugin.Errorf("name a file on another filesystem with -o, or use -o -", "write the report: %w", err)
 	}
 	return output(cmd, reported{to.Name(), m}, func(w io.Writer) { describeBugreport(w, to.Name(), size, m) })
-}
-
-// createReport makes the archive's file, before it takes the time to read all. A file that is there may be somebody else's, who could read it.
-func createReport(name string) (*os.File, error) {
-	f, err := os.OpenFile(name, os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
-	if err != nil {
-		return nil, plugin.Errorf("name another file with -o, or use -o - for standard output", "make the report: %w", err)
-	}
-	return f, nil
 }
 
 func defaultReport() string {

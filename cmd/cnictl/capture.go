@@ -170,7 +170,7 @@ type spot struct {
 }
 
 func (s *spot) String() string {
-	return strings.TrimSpace(fmt.Sprintf("%s %s", s.link.Attrs().Name, s.whose))
+	return strings.TrimSpace(fmt.Sprintf("%s %s", harmless(s.link.Attrs().Name), s.whose))
 }
 
 // inside runs a function where the link is.
@@ -210,6 +210,9 @@ func (f *captureFlags) find(cmd *cobra.Command, name string) (*spot, error) {
 	}
 	err = s.inside(func() (err error) {
 		s.link, err = netlink.LinkByName(ifName)
+		if err == nil && s.link.Attrs().Name != ifName {
+			err = fmt.Errorf("there is none, and %s has that as a second name", harmless(s.link.Attrs().Name)) // which the container gave it
+		}
 		return err
 	})
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/capture"
+	"github.com/cnibox/cnibox/pkg/trust"
 )
 
 // sink takes packets.
@@ -25,15 +26,15 @@ func (f *captureFlags) sink(cmd *cobra.Command, at *spot) (sink, error) {
 	case wantsJSON(cmd):
 		return nil, usagef("--json does not go with --write")
 	}
-	to := os.Stdout
+	var to io.WriteCloser = os.Stdout
 	if f.file != "-" {
 		var err error
-		if to, err = os.OpenFile(f.file, os.O_CREATE|os.O_TRUNC|os.O_WRONLY, 0o600); err != nil {
+		if to, err = trust.Create(f.file, 0o600); err != nil {
 			return nil, err
 		}
 	}
 	encap := at.link.Attrs().EncapType
-	file, err := capture.NewFile(to, at.link.Attrs().Name, at.whose, encap == "ether" || encap == "loopback")
+	file, err := capture.NewFile(to, harmless(at.link.Attrs().Name), at.whose, encap == "ether" || encap == "loopback")
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write %s: %w", f.file, err), to.Close())
 	}
@@ -43,7 +44,7 @@ func (f *captureFlags) sink(cmd *cobra.Command, at *spot) (sink, error) {
 // packets writes a file.
 type packets struct {
 	*capture.File
-	file *os.File
+	file io.Closer
 }
 
 func (p *packets) Close() error { return p.file.Close() }

@@ -40,7 +40,7 @@ The exit code is 1 if there is an error or a warning.
 			return codes(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := doctor.Options{Options: n.Options(), Deep: deep}
+			o := doctor.Options{Options: n.Options(), OwnBinDirs: cmd.Flags().Changed("bin-dir"), Check: true, Deep: deep}
 			o.Shared = true
 			if len(args) > 0 {
 				o.Codes = args
@@ -51,7 +51,7 @@ The exit code is 1 if there is an error or a warning.
 	addNodeFlags(cmd, &n)
 	addJSONFlag(cmd)
 	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that are safe, and look again")
-	cmd.Flags().BoolVar(&deep, "deep", false, "have the plugins check each attachment, too (CNI CHECK)")
+	cmd.Flags().BoolVar(&deep, "deep", false, "have the plugins check what is inside the containers, too (CNI CHECK)")
 	return cmd
 }
 

@@ -88,7 +88,7 @@ func findContainer(ctx context.Context, o node.Options, name string) (*container
 	var alive, all []*node.Attachment
 	for _, m := range n.Find(name) {
 		all = append(all, m.Attachment)
-		if m.Attachment.State != node.Gone && m.Attachment.Namespace != nil {
+		if !m.Attachment.State.IsOver() && m.Attachment.Namespace != nil {
 			alive = append(alive, m.Attachment)
 		}
 	}

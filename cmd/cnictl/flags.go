@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/install"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/node/runtimes"
 )
 
 // environment says in every command's help which variables it reads; they are those of cnitool.
@@ -49,6 +50,7 @@ func addNodeFlags(cmd *cobra.Command, n *network.Node) {
 
 // addLookFlags gives a command the flags of those that look at the node.
 func addLookFlags(cmd *cobra.Command, o *node.Options) {
+	o.Runtimes = runtimes.All
 	flags := cmd.Flags()
 	flags.StringVar(&o.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), "directory of networks")
 	flags.StringArrayVar(&o.CacheDirs, "cache-dir", nil, "one more directory in which libcni keeps results, besides "+strings.Join(node.CacheDirs, " and ")+"; repeatable")

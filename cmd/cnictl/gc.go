@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"os"
 	"os/signal"
 	"regexp"
 	"strings"
@@ -17,6 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/pkg/trust"
 )
 
 // gcFlags are those of gc.
@@ -35,8 +35,7 @@ func newGC() *cobra.Command {
 		Long: `Say what attachments hold that are gone: addresses, links, rules. With --apply it
 is removed. What may be in use never is, and it is said why: what has a namespace
 or cannot be looked at, what a container runtime says that it runs, what is not a
-minute old. Where a network has something for an attachment that no cache has a
-result of, nothing of that network goes.
+minute old. What cannot be told stays, and keeps nothing else.
 `,
 		Example: `  cnictl gc
   cnictl gc demo --apply
@@ -113,7 +112,7 @@ func readReport(path string) (*collect.Report, error) {
 func writeReport(path string, r *collect.Report) error {
 	text, err := asJSON(r)
 	if err == nil {
-		err = os.WriteFile(path, text, 0o600)
+		err = trust.Write(path, text, 0o600)
 	}
 	if err != nil {
 		return fmt.Errorf("write the report: %w", err)
@@ -152,6 +151,11 @@ func note(cmd *cobra.Command, r *collect.Report) {
 	for _, a := range r.Runtimes {
 		if a.Error != "" {
 			fmt.Fprintf(w, "note: %s does not say what it runs: %s\n", a.Runtime, harmless(a.Error))
+		}
+	}
+	for _, s := range r.Stays {
+		if remedy := s.Remedy(); remedy != "" {
+			fmt.Fprintf(w, "note: %s of network %s: %s\n", harmless(s.Name()), harmless(s.Network), harmless(remedy))
 		}
 	}
 }

@@ -1,11 +1,8 @@
 package main
 
 import (
-	"cmp"
-	"errors"
 	"fmt"
 	"io"
-	"os"
 	"path/filepath"
 	"slices"
 
@@ -15,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/lint"
+	"github.com/cnibox/cnibox/pkg/trust"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
@@ -77,7 +75,7 @@ func runLint(cmd *cobra.Command, args []string, flags *lintFlags) error {
 	}
 	o := lint.Options{Plugins: known.Plugins, Reference: flags.reference}
 	if flags.node {
-		if o.Node, err = lint.ReadNode(cmd.Context(), filepath.SplitList(flags.BinDirs), flags.ConfDir); err != nil {
+		if o.Node, err = lint.ReadNode(filepath.SplitList(flags.BinDirs), flags.ConfDir); err != nil {
 			return err
 		}
 	}
@@ -131,38 +129,13 @@ func fixFiles(inputs []lint.Input, o lint.Options) (all []lint.Finding, err erro
 		if done == nil {
 			continue
 		}
-		if err := replaceFile(in.Name, text); err != nil {
+		if err := trust.Rewrite(in.Name, text); err != nil {
 			return all, err
 		}
 		in.Text = text
 		all = append(all, done...)
 	}
 	return all, nil
-}
-
-// replaceFile puts a file in place of another, which is there whole at all times, after a power failure too. A link stays a link.
-func replaceFile(path string, text []byte) error {
-	path, err := filepath.EvalSymlinks(path)
-	if err != nil {
-		return err
-	}
-	info, err := os.Stat(path)
-	if err != nil {
-		return err
-	}
-	f, err := os.CreateTemp(filepath.Dir(path), "."+filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(text)
-	err = cmp.Or(err, f.Chmod(info.Mode().Perm()), f.Sync(), f.Close())
-	if err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(fmt.Errorf("write %s: %w", path, err), os.Remove(f.Name()))
-	}
-	return nil
 }
 
 func printSARIF(cmd *cobra.Command, list []lint.Finding) error {

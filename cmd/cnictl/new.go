@@ -3,7 +3,6 @@ package main
 import (
 	"bufio"
 	"cmp"
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -89,7 +88,7 @@ func makeNetwork(cmd *cobra.Command, kind newnet.Kind, f *newFlags, a *asker) er
 	if err := f.read(); err != nil {
 		return newError(err)
 	}
-	why, err := f.forRuntime(cmd.Context())
+	why, err := f.forRuntime()
 	if err != nil {
 		return err
 	}
@@ -132,7 +131,7 @@ func trial(kind newnet.Kind, name string) string {
 }
 
 // forRuntime takes directory and version from the runtime that the network is for.
-func (f *newFlags) forRuntime(ctx context.Context) (why []newnet.Choice, err error) {
+func (f *newFlags) forRuntime() (why []newnet.Choice, err error) {
 	if f.runtime == "" {
 		f.CNIVersion, f.TakesOne = "1.0.0", true
 		f.ConfDir = cmp.Or(f.ConfDir, os.Getenv("NETCONFPATH"), node.DefaultConfDir)
@@ -144,7 +143,7 @@ func (f *newFlags) forRuntime(ctx context.Context) (why []newnet.Choice, err err
 	}
 	f.TakesOne = r.TakesOne
 	f.ConfDir = cmp.Or(f.ConfDir, r.ConfDir)
-	version, reason := r.CNIVersion(ctx)
+	version, reason := r.CNIVersion(runtimes.Options{})
 	f.CNIVersion = version
 	return []newnet.Choice{{What: "directory", Is: r.ConfDir, Why: "that of " + r.Name + ", " + r.Says()}, {What: "cniVersion", Is: version, Why: reason}}, nil
 }

@@ -52,7 +52,7 @@ func runPurge(cmd *cobra.Command, o collect.Options, applies bool, where network
 	}
 	var errs []error
 	if len(p.Refused) > 0 {
-		errs = append(errs, plugin.Errorf("stop the containers; of what is gone already, and that no cache knows: echo none | cnictl gc --valid-from - --apply",
+		errs = append(errs, plugin.Errorf("stop the containers; if another runtime runs them, name its results and networks with --cache-dir and --conf-dir; of what is gone already, and that no cache knows: echo none | cnictl gc --valid-from - --apply",
 			"nothing is removed while something may be in use: %s", p.RefusedText()))
 	} else if applies {
 		p, errs = applyPurge(cmd, o, p, r)

@@ -160,7 +160,7 @@ func refusal(r *collect.Report, h holder, address netip.Addr) error {
 		case s.Owner != h.owner || s.What != h.what:
 		case s.State == node.Alive:
 			return plugin.Errorf("stop the container, or detach it: "+delOf(s), "%s, and that is in use: %s", begin, s.Why)
-		case s.Why == collect.Stopped || s.State == node.Unknown && len(r.Stops) > 0:
+		case s.Why == collect.Stopped:
 			return plugin.Errorf(r.Stops[0].Remedy, "%s; %s", begin, r.Stops[0].Why)
 		default:
 			return plugin.Errorf("repeat this later; if it is gone for certain: "+delOf(s), "%s: %s", begin, s.Why)

@@ -6,6 +6,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/repair"
 	"github.com/cnibox/cnibox/plugins/known"
 )
@@ -27,21 +29,24 @@ type repairDocument struct {
 
 func newRepair() *cobra.Command {
 	var (
-		where  network.Node
-		dryRun bool
+		where         network.Node
+		dryRun, leave bool
 	)
 	cmd := &cobra.Command{
 		Use:   "repair [NETWORK | CONTAINER]",
 		Short: "Put back what a flush or a reload took from attachments",
 		Long: `Look at the attachments of this node, of a network, or of a container, and put
-back what is missing: rules of the packet filter, ports of bridges, gateways'
-addresses, queues, and inside the containers addresses, routes, rules and
-sysctls. No container is restarted, no connection is cut, and what is right
-stays as it is. CONTAINER is an id or its beginning, an address, a host end, a
-pod, a namespace.
+back what the host lacks: rules of the packet filter, ports of bridges, gateways'
+addresses, queues. Containers may change what they have inside: that is said,
+and put back only for networks with "repair": "all". No container is restarted,
+no connection is cut, and what is right stays as it is. CONTAINER is an id or its
+beginning, an address, a host end, a pod, a namespace.
 
-The exit code is 1 if something is still missing in the end; it can only be put
-back by a restart of the container then, or is in the way of somebody else.
+With --leave a container is left alone from now on, by the agent too, until
+--leave=false takes it back.
+
+The exit code is 1 if something is still missing in the end, or a container that
+is there can't be looked at.
 `,
 		Example: `  cnictl repair
   cnictl repair --dry-run
@@ -52,11 +57,18 @@ back by a restart of the container then, or is in the way of somebody else.
 	addNodeFlags(cmd, &where)
 	addJSONFlag(cmd)
 	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and say what is missing")
+	cmd.Flags().BoolVar(&leave, "leave", false, "leave CONTAINER alone from now on; --leave=false takes it back")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		n := node.Read(cmd.Context(), where.Options())
 		attachments, err := chosen(n, args)
 		if err != nil {
 			return err
+		}
+		if cmd.Flags().Changed("leave") {
+			return leaveAlone(cmd, attachments, args, leave)
+		}
+		if len(args) == 0 {
+			repair.ForgetLeft(n)
 		}
 		reports, err := repair.Attachments(cmd.Context(), attachments, repair.Options{
 			Plugins: known.Plugins, Path: filepath.SplitList(where.BinDirs), DryRun: dryRun, Progress: counter(cmd),
@@ -71,12 +83,33 @@ back by a restart of the container then, or is in the way of somebody else.
 		if failed := output(cmd, d, d.describe); failed != nil || err != nil {
 			return errors.Join(err, failed)
 		}
-		if d.Counts[repair.Wrong] > 0 {
+		if d.Counts[repair.Wrong]+d.Counts[repair.Skipped] > 0 {
 			return commandError{exitFailed}
 		}
 		return nil
 	}
 	return cmd
+}
+
+// leaveAlone has the container of attachments left alone, or takes it back.
+func leaveAlone(cmd *cobra.Command, attachments []*node.Attachment, args []string, isLeft bool) error {
+	ids := map[string]bool{}
+	for _, a := range attachments {
+		ids[a.ContainerID] = true
+	}
+	if len(args) == 0 || len(ids) != 1 || attachments[0].Network == args[0] {
+		return errors.New("name one container; for all of a network there is its key \"repair\": \"none\"")
+	}
+	id := attachments[0].ContainerID
+	if err := repair.Leave(attachments, isLeft); err != nil {
+		return err
+	}
+	says := "container %s is left alone, until `cnictl repair --leave=false %[1]s`\n"
+	if !isLeft {
+		says = "container %s is repaired as ever\n"
+	}
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), says, id)
+	return err
 }
 
 // chosen returns the attachments that are meant.
@@ -97,6 +130,12 @@ func chosen(n *node.Node, args []string) (list []*node.Attachment, err error) {
 	}
 	if list == nil {
 		return nil, fmt.Errorf("%q is neither a network nor a container of this node", args[0])
+	}
+	alive := slices.DeleteFunc(slices.Clone(list), func(a *node.Attachment) bool { return a.State == node.Gone })
+	for _, a := range alive {
+		if a.ContainerID != alive[0].ContainerID {
+			return nil, plugin.Errorf("name one of them, by its container's id, for example", "%s may be any of %s", args[0], owners(alive))
+		}
 	}
 	return list, nil
 }
@@ -133,10 +172,10 @@ func (d *repairDocument) describe(w io.Writer) {
 			for _, what := range f.PutBack {
 				fmt.Fprintf(w, "    put back: %s\n", harmless(what))
 			}
-			if r.Outcome == repair.Wrong && f.Left != "" && f.Left != f.Found {
+			if f.Left != "" && f.Left != f.Found {
 				fmt.Fprintf(w, "    left:     %s\n", harmless(f.Left))
 			}
-			if r.Outcome == repair.Wrong && f.Remedy != "" {
+			if f.Remedy != "" {
 				fmt.Fprintf(w, "    remedy:   %s\n", harmless(f.Remedy))
 			}
 		}
@@ -145,7 +184,7 @@ func (d *repairDocument) describe(w io.Writer) {
 		}
 	}
 	var counts []string
-	for _, o := range []repair.Outcome{repair.Right, repair.Repaired, repair.Wrong, repair.Gone, repair.Skipped} {
+	for _, o := range repair.Outcomes {
 		if d.Counts[o] > 0 {
 			counts = append(counts, fmt.Sprintf("%d %s", d.Counts[o], o))
 		}

@@ -137,7 +137,7 @@ func attach(ctx context.Context, node network.Node, list *libcni.NetworkConfigLi
 func takeAway(node network.Node, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
 	ctx, cancel := context.WithTimeout(context.Background(), delLimit)
 	defer cancel()
-	if err := node.CNI().DelNetworkList(ctx, list, rt); err != nil {
+	if err := node.Del(ctx, list, rt); err != nil {
 		return fmt.Errorf("take the attachment away (repeat with: cnictl del %s --id %s --ifname %s): %w",
 			list.Name, rt.ContainerID, rt.IfName, err)
 	}

@@ -8,7 +8,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // assertClean makes sure that plugins were called with ADD and DEL, and that no namespace is left.
@@ -60,7 +61,7 @@ func TestRunReportsAFailedDel(t *testing.T) {
 	out := b.cnictl("run", "--net", "demo", "--id", "box", "--", "true")
 	assertEqual(t, "exit code", out.code, exitFailed)
 	assertContains(t, out.stderr, "cnictl del demo --id box --ifname eth0", "the pool is busy")
-	b.assertClean("fake ADD, second ADD, second DEL")
+	b.assertClean("fake ADD, second ADD, second DEL, fake DEL")
 
 	out = b.cnictl("run", "--net", "demo", "--id", "other", "--", "sh", "-c", "exit 9")
 	assertEqual(t, "exit code", out.code, 9)
@@ -164,12 +165,10 @@ wait`)
 	if err := b.host.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	for {
-		if _, err := os.Stat(filepath.Join(b.bin, "waiting")); err == nil {
-			break
-		}
-		time.Sleep(time.Millisecond)
-	}
+	netlab.Until(t, "the plugin to be called", func() bool {
+		_, err := os.Stat(filepath.Join(b.bin, "waiting"))
+		return err == nil
+	})
 	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}

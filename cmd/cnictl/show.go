@@ -18,6 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/finding"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/trust"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
@@ -103,8 +104,8 @@ func (f *showFlags) add(cmd *cobra.Command) {
 }
 
 func (f *showFlags) addState(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.state, "state", "", "in this state only: alive, gone or unknown")
-	complete(cmd, "state", cobra.FixedCompletions([]string{string(node.Alive), string(node.Gone), string(node.Unknown)}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.Flags().StringVar(&f.state, "state", "", "in this state only: alive, gone, replaced or unknown")
+	complete(cmd, "state", cobra.FixedCompletions(stateNames(), cobra.ShellCompDirectiveNoFileComp))
 }
 
 // run looks at the node, once or for as long as it is watched.
@@ -125,10 +126,17 @@ func (f *showFlags) run(cmd *cobra.Command, look func(*node.Node) (shown, error)
 	return err
 }
 
+func stateNames() (names []string) {
+	for _, s := range node.States {
+		names = append(names, string(s))
+	}
+	return names
+}
+
 // check refuses a state that is none.
 func (f *showFlags) check() error {
-	if f.state != "" && !slices.Contains([]node.State{node.Alive, node.Gone, node.Unknown}, node.State(f.state)) {
-		return usagef("--state %q is not alive, gone or unknown", f.state)
+	if f.state != "" && !slices.Contains(node.States, node.State(f.state)) {
+		return usagef("--state %q is not alive, gone, replaced or unknown", f.state)
 	}
 	return nil
 }
@@ -153,7 +161,7 @@ func (f *showFlags) writePage(cmd *cobra.Command) error {
 	if f.html == "-" {
 		return show(cmd, text.Bytes())
 	}
-	return os.WriteFile(f.html, text.Bytes(), 0o644)
+	return trust.Write(f.html, text.Bytes(), 0o644)
 }
 
 // noteUnread says what could not be read.
@@ -218,7 +226,7 @@ func (s *shownAttachments) print(w io.Writer, f *showFlags) {
 		count[a.State]++
 	}
 	fmt.Fprint(w, counted(len(s.Attachments), "attachment"))
-	for _, state := range []node.State{node.Alive, node.Gone, node.Unknown} {
+	for _, state := range node.States {
 		if count[state] > 0 {
 			fmt.Fprintf(w, ", %d %s", count[state], colourOf(state).Sprint(state))
 		}
@@ -227,7 +235,7 @@ func (s *shownAttachments) print(w io.Writer, f *showFlags) {
 	if len(s.Unowned) > 0 {
 		fmt.Fprintf(w, "%s held for nobody who is known\n", counted(len(s.Unowned), "thing"))
 	}
-	if count[node.Gone]+len(s.Unowned) > 0 {
+	if count[node.Gone]+count[node.Replaced]+len(s.Unowned) > 0 {
 		fmt.Fprintln(w, "`cnictl gc` says what can be freed")
 	}
 }

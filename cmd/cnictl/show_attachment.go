@@ -24,7 +24,7 @@ func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags)
 	line("network", harmless(s.Network), in(harmless(s.Conflist)))
 	line("plugins", harmless(strings.Join(s.Plugins, ", ")))
 	line("interface", harmless(s.IfName))
-	line("state", colourOf(s.State).Sprint(s.State), ": ", harmless(s.Why))
+	line("state", stateOf(s.Attachment), ": ", harmless(s.Why))
 	if s.Since != nil {
 		line("since", s.Since.Local().Format(time.DateTime), in(f.ageUnlessWatched(*s.Since)))
 	}
@@ -44,6 +44,9 @@ func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags)
 	}
 	for i, text := range addressTexts(s) {
 		line(first(i, "addresses"), text)
+	}
+	for i, owner := range s.Twice {
+		line(first(i, "addresses also of"), harmless(owner))
 	}
 	for i, g := range s.Gateways {
 		line(first(i, "gateways"), g.String())

@@ -43,7 +43,7 @@ func printAttachments(w io.Writer, list []*node.Attachment, f *showFlags) {
 			hostEnd = a.HostEnd.Name
 		}
 		cells := []string{harmless(a.Network), harmless(id), harmless(a.Pod), harmless(a.IfName), addressesOf(a, f.wide), hostEnd,
-			colourOf(a.State).Sprint(a.State), f.when(a.Since), portsOf(a), harmless(a.Netns), harmless(a.Why)}
+			stateOf(a), f.when(a.Since), portsOf(a), harmless(a.Netns), harmless(a.Why)}
 		g.add(pick(cells, columns)...)
 	}
 	g.print(w)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/collect"
-	"github.com/cnibox/cnibox/pkg/node/runtimes"
 )
 
 // validFlags name what is in use.
@@ -28,7 +27,7 @@ func (f *validFlags) add(cmd *cobra.Command) {
 
 // options returns what commands that remove something look at, and how.
 func (f *validFlags) options(cmd *cobra.Command, n network.Node) (o collect.Options, err error) {
-	o = collect.Options{Options: n.Options(), Runtimes: runtimes.All, Exec: network.Exec, AllValid: f.file != ""}
+	o = collect.Options{Options: n.Options(), Exec: network.Exec, AllValid: f.file != ""}
 	for _, text := range f.named {
 		if o.Valid, err = appendValid(o.Valid, text, "--valid"); err != nil {
 			return o, usageError{err}

@@ -47,5 +47,17 @@ func shortIDs(list []*node.Attachment) map[string]string {
 
 // colourOf returns the colour of a state.
 func colourOf(s node.State) text.Colors {
-	return map[node.State]text.Colors{node.Alive: good, node.Gone: bad, node.Unknown: weak}[s]
+	return map[node.State]text.Colors{node.Alive: good, node.Gone: bad, node.Replaced: bad, node.Unknown: weak}[s]
+}
+
+// stateOf is an attachment's state, and whether its addresses are not its own.
+func stateOf(a *node.Attachment) string {
+	text := colourOf(a.State).Sprint(a.State)
+	if a.Twice != nil {
+		text += bad.Sprint(", address twice")
+	}
+	if a.Unleased != nil {
+		text += bad.Sprint(", no lease")
+	}
+	return text
 }

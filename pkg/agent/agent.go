@@ -54,13 +54,16 @@ type Agent struct {
 	Options
 	life     context.Context // ends when the agent is told to stop
 	record   record
-	places   chan struct{} // a place for each look at the node that is under way
+	places   chan struct{} // a place for each look at the host that is under way
+	inside   chan struct{} // one for each look into containers, which may take long
 	later    chan struct{} // has an entry while a look at all is put off
 	calm     calm
 	patience patience
 	said     said
+	left     said // what is missing of attachments and left alone
 	gone     gone
 	kept     kept
+	figures  figures
 	api      *contivAPI     // nil if it is not served
 	work     sync.WaitGroup // what is under way
 }
@@ -73,7 +76,8 @@ func Run(ctx context.Context, o Options) error {
 	told := ctx
 	ctx, stop := context.WithCancel(told) // also if the watch fails
 	defer stop()
-	a := &Agent{Options: o, life: ctx, places: make(chan struct{}, mends), later: make(chan struct{}, 1), gone: gone{ended: make(chan struct{}, 1)}}
+	a := &Agent{Options: o, life: ctx, places: make(chan struct{}, mends), inside: make(chan struct{}, mends), later: make(chan struct{}, 1), gone: gone{ended: make(chan struct{}, 1)}}
+	a.figures.gather = a.gatherNode
 	a.record.begin()
 	passed := socket.FromSystemd()
 	place, err := socket.Own(a.socket())
@@ -94,8 +98,7 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	a.api.replay(ctx)
-	a.places <- struct{}{}
-	a.mend(ctx, hits{{Kind: watch.Filter, What: start}})
+	a.lookFirst(ctx)
 	listener, err := place.Listen(passed, "agent")
 	if err != nil {
 		return err
@@ -120,6 +123,26 @@ func Run(ctx context.Context, o Options) error {
 		return nil
 	}
 	return err
+}
+
+// longestFirstLook is how long the agent's clients wait for its first look at most.
+const longestFirstLook = 30 * time.Second
+
+// lookFirst puts back what was taken while no agent ran. It goes on in the background if that takes long: one container must not keep the agent from
+// serving the others.
+func (a *Agent) lookFirst(ctx context.Context) {
+	a.places <- struct{}{}
+	done := make(chan struct{})
+	a.work.Go(func() {
+		defer close(done)
+		a.mend(ctx, hits{{Kind: watch.Filter, What: start}})
+	})
+	select {
+	case <-done:
+	case <-time.After(longestFirstLook):
+		a.Log.Warn("the first look at everything takes long, and goes on", "after", longestFirstLook)
+	case <-ctx.Done():
+	}
 }
 
 // finish waits for what is under way.

@@ -59,7 +59,8 @@ func (a *Agent) collectForEver(ctx context.Context) {
 
 // collect removes what has been gone for the grace, and returns when to look again.
 func (a *Agent) collect(ctx context.Context) (next time.Time) {
-	o := collect.Options{Options: a.Options.Options, Runtimes: a.Runtimes, Exec: a.Exec}
+	o := collect.Options{Options: a.Options.Options, Exec: a.Exec}
+	o.Runtimes = a.Runtimes
 	n := node.Read(ctx, o.Options)
 	r := collect.Plan(ctx, n, o)
 	now := time.Now()
@@ -79,13 +80,32 @@ func (a *Agent) collect(ctx context.Context) (next time.Time) {
 		}
 		due = append(due, it)
 	}
-	a.gone.since = since
+	about := map[string]bool{}
 	for _, s := range r.Stays {
-		if s.State == node.Gone { // such as one that is too young
-			next = earlier(next, now.Add(max(a.Grace, seldom)))
+		switch {
+		case s.State.IsOver(): // such as one that is too young, of which the grace has begun
+			since[s.Owner] = now
+			if first, known := a.gone.since[s.Owner]; known {
+				since[s.Owner] = first
+			}
+			next = earlier(next, now.Add(seldom))
+		case s.Remedy() != "":
+			about[s.Owner] = true
+			if a.gone.said.add(s.Owner, s.Why) {
+				a.Log.Info("it is not known whether it is in use, so it stays", "attachment", s.Owner, "why", s.Why, "remedy", s.Remedy())
+			}
 		}
 	}
-	about := map[string]bool{}
+	a.gone.since = since
+	for _, answer := range r.Runtimes {
+		if answer.Error == "" {
+			continue
+		}
+		about[answer.Socket] = true
+		if a.gone.said.add(answer.Socket, answer.Error) {
+			a.Log.Warn("a runtime does not answer: what it may run counts as running", "runtime", answer.Runtime, "socket", answer.Socket, "error", answer.Error)
+		}
+	}
 	for _, s := range r.Stops {
 		about[s.Network] = true
 		if a.gone.said.add(s.Network, s.Why) {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/agent/watch"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/repair"
 )
 
 // hits are what is to be mended.
@@ -17,20 +18,26 @@ type hits []watch.Hit
 // mostHits is how many may wait; with more of them all is looked at.
 const mostHits = 1000
 
-// with adds more.
+// with adds more. Of one namespace one is enough, as its processes make any number.
 func (h hits) with(more hits) hits {
 	for _, hit := range more {
-		if !slices.Contains(h, hit) {
+		isKnown := func(other watch.Hit) bool {
+			return other == hit || hit.Kind == watch.Inside && other.Kind == watch.Inside && other.NSID == hit.NSID
+		}
+		if !slices.ContainsFunc(h, isKnown) {
 			h = append(h, hit)
 		}
 	}
-	if len(h) > mostHits {
+	switch {
+	case len(h) <= mostHits:
+		return h
+	case h.isUrgent():
 		return hits{{Kind: watch.Filter, What: "much"}}
 	}
-	return h
+	return hits{{Kind: watch.Any, What: "much"}}
 }
 
-// isUrgent reports whether all attachments may have lost something.
+// isUrgent reports whether all attachments may have lost something, by no container's doing.
 func (h hits) isUrgent() bool {
 	return slices.ContainsFunc(h, func(hit watch.Hit) bool { return hit.Kind == watch.Filter })
 }
@@ -43,9 +50,9 @@ func (h hits) isOwn() bool {
 // isRoutine reports whether they are a look at everything that is made now and then.
 func (h hits) isRoutine() bool { return len(h) == 1 && h[0].What == everything }
 
-// of returns the attachments that may have lost something, and whether these are all.
+// of returns the attachments that may have lost something that is put back, and whether these are all.
 func (h hits) of(n *node.Node) (list []*node.Attachment, isAll bool) {
-	if h.isUrgent() {
+	if slices.ContainsFunc(h, func(hit watch.Hit) bool { return hit.Kind == watch.Filter || hit.Kind == watch.Any }) {
 		return n.Attachments, true
 	}
 	links, namespaces := map[string]bool{}, map[*node.Namespace]bool{}
@@ -60,7 +67,7 @@ func (h hits) of(n *node.Node) (list []*node.Attachment, isAll bool) {
 		}
 	}
 	for _, a := range n.Attachments {
-		if a.Namespace != nil && namespaces[a.Namespace] || uses(a, links) {
+		if uses(a, links) || a.Namespace != nil && namespaces[a.Namespace] && repair.MayEnter(a) {
 			list = append(list, a)
 		}
 	}

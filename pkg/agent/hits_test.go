@@ -57,8 +57,18 @@ func TestHitsAreBounded(t *testing.T) {
 			t.Fatalf("%d hits wait", len(h))
 		}
 	}
-	if !h.isUrgent() {
-		t.Error("not all is looked at")
+	if _, isAll := h.of(&node.Node{}); !isAll || h.isUrgent() {
+		t.Error("all is to be looked at, and is not urgent")
+	}
+	if h := h.with(hits{{Kind: watch.Filter}}); !h.isUrgent() {
+		t.Error("a flush is urgent")
+	}
+	inside := hits{}
+	for i := range 10 * mostHits {
+		inside = inside.with(hits{{Kind: watch.Inside, NSID: 7, What: fmt.Sprint(i)}})
+	}
+	if len(inside) != 1 {
+		t.Errorf("one container made %d hits", len(inside))
 	}
 	for what, isOwn := range map[string]bool{start: true, everything: true, "table inet cnibox was deleted": false} {
 		if (hits{{What: what}}).isOwn() != isOwn {

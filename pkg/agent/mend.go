@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -35,7 +36,7 @@ func (a *Agent) startMend(ctx context.Context, hits hits) {
 	}
 }
 
-// mend puts back what hits have taken. It has a place, which it frees when all is back: nobody need wait for the last look, a second later.
+// mend puts back what hits have taken. It has a place, which it frees when all is back on the host: nobody need wait for a look into containers.
 func (a *Agent) mend(ctx context.Context, hits hits) {
 	begun := time.Now()
 	n := node.Read(ctx, a.Options.Options)
@@ -55,10 +56,15 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 		o.Settle = patient
 	}
 	run, err := repair.Now(ctx, attachments, o)
-	took := time.Since(begun)
 	<-a.places
+	wasHit := a.tell(hits, run.Reports, time.Since(begun))
 	if err == nil {
-		err = run.LookAgain(ctx)
+		var inside []*repair.Report
+		inside, err = a.lookInside(ctx, hits, run, attachments)
+		wasHit = a.tell(hits, inside, time.Since(begun)) || wasHit
+	}
+	if !wasHit && !hits.isOwn() {
+		a.patience.rest(time.Since(begun))
 	}
 	if err != nil && ctx.Err() == nil {
 		a.Log.Error("what was hit can't be put back", "hit", hits.text(), "error", err)
@@ -66,31 +72,31 @@ func (a *Agent) mend(ctx context.Context, hits hits) {
 	if isAll {
 		a.calm.forget(namesOf(n))
 		a.said.forget(namesOf(n))
+		a.left.forget(namesOf(n))
+		repair.ForgetLeft(n)
 	}
-	if !a.tell(hits, run.Reports, took) && !hits.isOwn() {
-		a.patience.rest(took)
+	if err == nil {
+		a.work.Go(func() { a.findAll(ctx, attachments, run.Reports) })
 	}
-	a.work.Go(func() {
-		if err == nil {
-			a.findAll(ctx, attachments, run.Reports)
-		}
-		a.lookOnceMore(ctx, run) // also when the agent was stopped before the first look
-	})
 }
 
-// lookOnceMore takes away what was put back for attachments whose DEL took longer than a repair waits. It looks when the time of such a DEL is
-// over, or the agent's.
-func (a *Agent) lookOnceMore(ctx context.Context, run *repair.Run) {
-	const timeOfDel = time.Minute
-	if !run.HasChanged() {
-		return
+// lookInside puts back what hits have taken in containers whose network asks for that. When no event led to it, it also finds what others have
+// changed. If too many such looks are under way, it is done later.
+func (a *Agent) lookInside(ctx context.Context, hits hits, run *repair.Run, attachments []*node.Attachment) ([]*repair.Report, error) {
+	isMeant := repair.MayEnter
+	if hits.isOwn() {
+		isMeant = func(*node.Attachment) bool { return true }
+	}
+	if !slices.ContainsFunc(attachments, isMeant) {
+		return nil, nil
 	}
 	select {
-	case <-time.After(timeOfDel + time.Second):
-	case <-ctx.Done():
-	}
-	if err := run.LookAgain(context.WithoutCancel(ctx)); err != nil {
-		a.Log.Warn("what was put back can't be looked at again", "error", err)
+	case a.inside <- struct{}{}:
+		defer func() { <-a.inside }()
+		return run.LookInside(ctx, isMeant)
+	default:
+		a.putOff(ctx)
+		return nil, nil
 	}
 }
 
@@ -126,6 +132,10 @@ func (a *Agent) findAll(ctx context.Context, attachments []*node.Attachment, rep
 		switch f := finding(r); {
 		case f != nil && !a.said.has(keyOf(r), f.Left):
 			doubtful, wrong = append(doubtful, attachments[i]), append(wrong, f)
+		case r.Outcome == repair.LeftAlone && len(r.Plugins) > 0:
+			if f := r.Plugins[0]; a.left.add(keyOf(r), f.Found) {
+				a.Log.Info("something is missing, and is left alone", "attachment", keyOf(r), "plugin", f.Plugin, "missing", f.Found, "remedy", f.Remedy)
+			}
 		case f == nil && r.Outcome != repair.Skipped && a.said.drop(keyOf(r)):
 			a.Log.Info("it is right again", "attachment", keyOf(r))
 		}
@@ -141,6 +151,9 @@ func (a *Agent) findAll(ctx context.Context, attachments []*node.Attachment, rep
 	o := a.howToRepair()
 	o.DryRun = true
 	second, err := repair.Now(ctx, doubtful, o)
+	if err == nil {
+		_, err = second.LookInside(ctx, repair.MayEnter)
+	}
 	if err != nil {
 		return
 	}

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -63,8 +64,29 @@ func (a *Agent) metrics() http.Handler {
 	count("collect_failures_total", "What could not be removed.", func(s *Status) int { return s.Collected[collect.Failed] })
 	own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cnibox", Subsystem: "agent", Name: "findings", Help: "Attachments that lack something that can't be put back."},
 		func() float64 { return float64(len(a.status().Findings)) }))
-	all := prometheus.Gatherers{own, prometheus.GathererFunc(a.gatherNode)}
-	return promhttp.HandlerFor(all, promhttp.HandlerOpts{MaxRequestsInFlight: 1, ErrorHandling: promhttp.ContinueOnError})
+	all := prometheus.Gatherers{own, prometheus.GathererFunc(a.figures.get)}
+	return promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
+}
+
+// figures are those of the node. All who ask within a while get the same, so that nobody's asking keeps others from theirs.
+type figures struct {
+	gather func() ([]*dto.MetricFamily, error)
+
+	mu   sync.Mutex
+	at   time.Time
+	list []*dto.MetricFamily
+	err  error
+}
+
+func (f *figures) get() ([]*dto.MetricFamily, error) {
+	const while = 5 * time.Second
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.at.IsZero() || time.Since(f.at) > while {
+		f.list, f.err = f.gather()
+		f.at = time.Now()
+	}
+	return f.list, f.err
 }
 
 // gatherNode reads the node for Prometheus.

@@ -6,7 +6,9 @@ package attach
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"net"
 	"net/netip"
 	"slices"
@@ -19,6 +21,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -49,10 +52,31 @@ func Begin(ctx context.Context, r *plugin.Request, c *Config) (_ *Attachment, er
 		return nil, err
 	}
 	defer a.Undo.OnError(ctx, &err)
-	if a.ipam == nil || a.ipam.NeedsLink {
-		return a, nil
+	isNoted := a.noteNamespace(false) // first: the lease of an ADD that is killed is known to be nobody's by that
+	if a.ipam != nil && !a.ipam.NeedsLink {
+		if err := a.AskIPAM(ctx); err != nil {
+			return nil, err
+		}
 	}
-	return a, a.AskIPAM(ctx)
+	if !isNoted { // IPAM has not refused, so what was noted is of an attachment that has come to its end
+		a.noteNamespace(true)
+	}
+	return a, nil
+}
+
+// noteNamespace notes which namespace the attachment is in, by which it is known to be gone. It returns false if another is noted, and may not be
+// replaced. Where it can't be written ADD goes on: pkg/presence knows less then.
+func (a *Attachment) noteNamespace(mayReplace bool) bool {
+	isNew, err := presence.DefaultNotes.Write(a.Key, a.Netns, a.Pair, mayReplace)
+	switch {
+	case errors.Is(err, fs.ErrExist):
+		return false
+	case err != nil:
+		a.Announce("the network namespace is not noted: " + err.Error())
+	case isNew:
+		a.Undo.Push("forget the network namespace", func(context.Context) error { return presence.DefaultNotes.Remove(a.Key) })
+	}
+	return true
 }
 
 func findIPAM(r *plugin.Request, c *Config) (*delegate.Delegate, error) {
@@ -83,6 +107,10 @@ func (a *Attachment) AskIPAM(ctx context.Context) error {
 	for _, ip := range a.IPs {
 		if network := result.Prefix(ip.Address).Masked(); ip.Gateway == nil && a.Gateway && !network.IsSingleIP() {
 			ip.Gateway = network.Addr().Next().AsSlice()
+		}
+		if ip.Gateway == nil && a.DefaultRoute {
+			return plugin.ConfigError("name a gateway in the ipam section, or hand out addresses of a larger subnet",
+				"the address %s has no gateway for the default route: its subnet has no other address", &ip.Address)
 		}
 	}
 	if a.DefaultRoute {
@@ -119,7 +147,7 @@ func gatewayOf(ips []*types100.IPConfig, v4 bool) net.IP {
 func (a *Attachment) Made(remove func(context.Context) error) error {
 	a.Undo.Push("remove "+a.IfName, remove)
 	if (a.ipam != nil || len(a.IPs) > 0) && !a.AcceptRA {
-		if err := a.Inside(func() error { return RefuseRouters(a.IfName) }); err != nil {
+		if err := a.Inside(func() error { return RefuseRouters(a.Request, a.IfName) }); err != nil {
 			return err
 		}
 	}
@@ -171,9 +199,6 @@ func Status(ctx context.Context, r *plugin.Request, c *Config) error {
 	ipam, err := findIPAM(r, c)
 	if err == nil {
 		err = netns.CheckEntry()
-	}
-	if err == nil && ipam != nil && !c.AcceptRA {
-		err = canRefuseRouters()
 	}
 	if err != nil || ipam == nil {
 		return err

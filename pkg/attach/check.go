@@ -17,7 +17,8 @@ import (
 // remedy is what to do about a difference that CHECK finds.
 const remedy = "something changed the network after ADD: " + plugin.RepairRemedy
 
-// Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link. A kind of "" is any.
+// Check compares the lease, and the container's link of a kind, with the result of ADD. It returns the link. A kind of "" is any. For the
+// host's side the link only has to be there.
 func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netlink.Link, error) {
 	if err := CheckLease(ctx, r, c); err != nil {
 		return nil, err
@@ -26,13 +27,16 @@ func Check(ctx context.Context, r *plugin.Request, c *Config, kind string) (netl
 	if err != nil {
 		return nil, err
 	}
+	if r.HostSide {
+		return l, nil
+	}
 	if err := checkMAC(want, l); err != nil {
 		return nil, err
 	}
 	if l.Attrs().RawFlags&unix.IFF_UP == 0 && !c.Down {
 		return nil, Different("interface %s is down", r.IfName)
 	}
-	return l, checkAddresses(r, inside, l)
+	return l, checkAddresses(ctx, r, inside, l)
 }
 
 // find returns the container's link of a kind, and what the result of ADD says of it.
@@ -65,7 +69,7 @@ func checkMAC(want *types100.Interface, l netlink.Link) error {
 
 // checkAddresses looks for the addresses and routes of the previous result. Routes may stand in any table, since later plugins move
 // them (sbr, vrf).
-func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) error {
+func checkAddresses(ctx context.Context, r *plugin.Request, inside *netlink.Handle, l netlink.Link) error {
 	ips := result.AddressesOf(r.PrevResult, r.IfName)
 	if len(ips) == 0 {
 		return nil
@@ -74,48 +78,65 @@ func checkAddresses(r *plugin.Request, inside *netlink.Handle, l netlink.Link) e
 	if err != nil {
 		return err
 	}
-	all, err := link.Routes(inside, netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return err
-	}
-	routes := routesOver(l.Attrs().Index, all)
+	var networks, wanted []netlink.Route
 	for _, ip := range ips {
 		address := result.Prefix(ip.Address)
 		if !hasAddress(addresses, ip) {
 			return Different("interface %s lacks the address %s", r.IfName, address)
 		}
-		network := result.IPNet(address.Masked())
-		if !address.IsSingleIP() && !hasRoute(routes, netlink.Route{Dst: &network}) { // the kernel makes none for a single one
-			return Different("interface %s lacks the route to its own network %s", r.IfName, address.Masked())
+		if network := result.IPNet(address.Masked()); !address.IsSingleIP() { // the kernel makes none for a single one
+			networks = append(networks, netlink.Route{Dst: &network})
 		}
 	}
 	for _, want := range r.PrevResult.Routes {
-		wanted := kernelRoute(l, want, ips)
-		if !hasRoute(routes, wanted) {
-			return Different("interface %s lacks the route %s", r.IfName, route.Describe(wanted))
+		wanted = append(wanted, kernelRoute(l, want, ips))
+	}
+	has, err := routesLike(ctx, inside, l, append(networks, wanted...))
+	if err != nil {
+		return err
+	}
+	for _, n := range networks {
+		if !hasRoute(has, n) {
+			return Different("interface %s lacks the route to its own network %s", r.IfName, n.Dst)
+		}
+	}
+	for _, w := range wanted {
+		if !hasRoute(has, w) {
+			return Different("interface %s lacks the route %s", r.IfName, route.Describe(w))
 		}
 	}
 	return nil
 }
 
-func hasAddress(addresses []netlink.Addr, ip *types100.IPConfig) bool {
-	return slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == result.Prefix(ip.Address) })
+// HasRoute reports whether the container has a route over its link, in whatever table.
+func HasRoute(ctx context.Context, r *plugin.Request, l netlink.Link, want netlink.Route) (bool, error) {
+	inside, err := r.LinksInside()
+	if err != nil {
+		return false, err
+	}
+	has, err := routesLike(ctx, inside, l, []netlink.Route{want})
+	return hasRoute(has, want), err
 }
 
-// routesOver returns the routes over a link. Those of IPv6 that two links have are one with two hops in the kernel.
-func routesOver(index int, all []netlink.Route) (own []netlink.Route) {
-	for _, r := range all {
-		if r.LinkIndex == index {
-			own = append(own, r)
-		}
+// routesLike returns the routes over a link that lead where one of the wanted ones does. Those of IPv6 that two links have are one with two
+// hops in the kernel.
+func routesLike(ctx context.Context, inside *netlink.Handle, l netlink.Link, wanted []netlink.Route) ([]netlink.Route, error) {
+	has, err := link.RoutesOver(ctx, inside, l.Attrs().Index, func(is netlink.Route) bool {
+		return is.Dst != nil && slices.ContainsFunc(wanted, func(w netlink.Route) bool { return result.Prefix(*is.Dst) == result.Prefix(*w.Dst) })
+	})
+	for _, r := range has {
 		for _, hop := range r.MultiPath {
-			if hop.LinkIndex == index {
+			if hop.LinkIndex == l.Attrs().Index {
 				r.Gw = hop.Gw
-				own = append(own, r)
+				has = append(has, r)
 			}
 		}
 	}
-	return own
+	return has, err
+}
+
+func hasAddress(addresses []netlink.Addr, ip *types100.IPConfig) bool {
+	return slices.ContainsFunc(addresses, func(a netlink.Addr) bool { return result.Prefix(*a.IPNet) == result.Prefix(ip.Address) })
 }
 
 // hasRoute reports whether one of the routes is as it is wanted, in whatever that says.

@@ -14,7 +14,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 )
 
 // InContainer has the DEL and GC of a plugin whose link is the container's alone: it goes with its namespace.
@@ -55,7 +57,11 @@ func (d *Removal) End(ctx context.Context, link error) error {
 	if d.ipam != nil && link == nil {
 		d.release(ctx)
 	}
-	return errors.Join(d.err, link)
+	err := errors.Join(d.err, link)
+	if err == nil {
+		_ = presence.DefaultNotes.Remove(d.request.Key) // one that is left says that the attachment is gone
+	}
+	return err
 }
 
 func (d *Removal) release(ctx context.Context) {
@@ -100,7 +106,16 @@ func deleteOwn(r *plugin.Request) error {
 // IsOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It has the
 // index that was made for it, or the attachment's host end as its other end. One that has neither is what ADD reported, if the runtime
 // says that: with the MAC address of then, or another of those given. A loopback is nobody's, whatever its container calls it.
+// What is not the attachment's is left alone, which the trace says.
 func IsOwn(r *plugin.Request, l netlink.Link, macs ...string) bool {
+	own := isOwn(r, l, macs)
+	if !own {
+		r.Announce("leave " + r.IfName + " alone: it is not this attachment's")
+	}
+	return own
+}
+
+func isOwn(r *plugin.Request, l netlink.Link, macs []string) bool {
 	end, err := otherEnd(r, l)
 	switch {
 	case l.Attrs().RawFlags&unix.IFF_LOOPBACK != 0 || err != nil:
@@ -117,7 +132,7 @@ func IsOwn(r *plugin.Request, l netlink.Link, macs ...string) bool {
 			continue
 		}
 		has := func(mac string) bool { return strings.EqualFold(mac, l.Attrs().HardwareAddr.String()) }
-		return f.Sandbox == r.Netns && (f.Mac == "" || slices.ContainsFunc(append(macs, f.Mac), has))
+		return netns.Same(f.Sandbox, r.Netns) && (f.Mac == "" || slices.ContainsFunc(append(macs, f.Mac), has))
 	}
 	return true
 }
@@ -133,8 +148,11 @@ func Reported(r *plugin.Request, l netlink.Link) bool {
 func GC(ctx context.Context, r *plugin.Request, c *Config, stores ...plugin.Store) error {
 	err := held.GC(ctx, r, stores...)
 	ipam, missing := findReleaser(r, c)
-	if ipam == nil {
-		return errors.Join(err, missing)
+	if ipam != nil {
+		err = errors.Join(err, ipam.GC(ctx, r))
 	}
-	return errors.Join(err, ipam.GC(ctx, r))
+	if err = errors.Join(err, missing); err != nil {
+		return err
+	}
+	return held.GC(ctx, r, presence.DefaultNotes)
 }

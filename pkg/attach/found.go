@@ -1,6 +1,7 @@
 package attach
 
 import (
+	"context"
 	"net/netip"
 	"slices"
 
@@ -16,7 +17,7 @@ import (
 )
 
 // Found describes the container's link as it is, which another program has made, and that must be up and have these addresses.
-func Found(r *plugin.Request, c *Config, addresses []netip.Prefix) (*types100.Result, error) {
+func Found(ctx context.Context, r *plugin.Request, c *Config, addresses []netip.Prefix) (*types100.Result, error) {
 	a := &Attachment{Request: r, Config: c}
 	inside, l, err := lookUp(r)
 	switch {
@@ -32,7 +33,7 @@ func Found(r *plugin.Request, c *Config, addresses []netip.Prefix) (*types100.Re
 	if err := a.findAddresses(inside, addresses); err != nil {
 		return nil, err
 	}
-	if err := a.findRoutes(inside); err != nil {
+	if err := a.findRoutes(ctx, inside); err != nil {
 		return nil, err
 	}
 	end, err := otherEnd(r, l)
@@ -60,8 +61,8 @@ func (a *Attachment) findAddresses(inside *netlink.Handle, addresses []netip.Pre
 
 // findRoutes looks for the routes that the link was given in the main table. The gateway of a default route is that of the addresses of its
 // family.
-func (a *Attachment) findRoutes(inside *netlink.Handle) error {
-	routes, err := route.OfLink(inside, a.link.Attrs().Index)
+func (a *Attachment) findRoutes(ctx context.Context, inside *netlink.Handle) error {
+	routes, err := route.OfLink(ctx, inside, a.link.Attrs().Index)
 	if err != nil {
 		return err
 	}

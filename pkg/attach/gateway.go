@@ -3,6 +3,7 @@ package attach
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 
@@ -48,6 +49,17 @@ func restoreLinkLocal(r *plugin.Request, l netlink.Link) error {
 		return fmt.Errorf("give %s the address %s: %w", name, own, err)
 	}
 	return nil
+}
+
+// CheckWay makes sure that the host sends packets for an address of the container to a link. A route, a rule or an address of others may be in the
+// way, which is theirs to remove.
+func CheckWay(r *plugin.Request, l netlink.Link, address net.IP) error {
+	routes, err := r.Links().RouteGet(address)
+	if err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.LinkIndex == l.Attrs().Index }) {
+		return nil
+	}
+	return plugin.Errorf(fmt.Sprintf("`ip route get %s` shows where it sends them: remove that route, rule or address, unless it is another container's", address),
+		"the host does not route %s to %s: %w", address, l.Attrs().Name, plugin.ErrInTheWay)
 }
 
 // EnableForwarding lets the host forward packets of the gateways' families. That is shared by all attachments and stays, as it does with

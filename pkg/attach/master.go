@@ -94,7 +94,7 @@ func masterByDefault(links *netlink.Handle, where string) (netlink.Link, error) 
 // CheckOn is Check for a link on a master. If none is named nothing says which was taken.
 func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind string) (netlink.Link, error) {
 	l, err := Check(ctx, r, c, kind)
-	if err != nil || m.Name == "" {
+	if err != nil || m.Name == "" || r.HostSide {
 		return l, err
 	}
 	m.MTU = 0 // it may have changed

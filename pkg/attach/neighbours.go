@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -15,9 +14,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
-// setSysctls sets what the link's addresses need: that neighbours are told of those whose MAC address they may not know; IPv6 itself,
-// which runtimes disable in new namespaces; IPv6 addresses that survive the link going down; and whether they are looked for elsewhere
-// first.
+// setSysctls sets what the link's addresses need: IPv6 itself, which runtimes disable in new namespaces, and that addresses are looked for
+// elsewhere first where that is wished. As far as sysctls can be set, it also has neighbours told of addresses whose MAC address they may not
+// know, and IPv6 addresses survive the link going down.
 func (a *Attachment) setSysctls() error {
 	own, announce := "net/ipv6/conf/"+a.IfName+"/", "0"
 	if a.needsAnnouncement() {
@@ -28,11 +27,12 @@ func (a *Attachment) setSysctls() error {
 		return nil
 	}
 	_ = sysctl.Set(own+"ndisc_notify", announce)
-	needed := [][2]string{{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}, {own + "keep_addr_on_down", "1"}}
+	_ = sysctl.Set(own+"keep_addr_on_down", "1")
+	needed := [][2]string{{"net/ipv6/conf/lo/disable_ipv6", "0"}, {own + "disable_ipv6", "0"}}
 	if a.needsDAD() {
 		needed = append(needed, [2]string{own + "accept_dad", "1"}, [2]string{own + "enhanced_dad", "1"})
 	} else {
-		needed = append(needed, [2]string{own + "accept_dad", "0"})
+		_ = sysctl.Set(own+"accept_dad", "0")
 	}
 	for _, s := range needed {
 		if err := sysctl.Set(s[0], s[1]); err != nil {
@@ -43,29 +43,20 @@ func (a *Attachment) setSysctls() error {
 }
 
 // RefuseRouters keeps others on a link's segment from making themselves a router, whatever families it has addresses of
-// (CVE-2020-10749). Without IPv6 there is nothing to refuse.
-func RefuseRouters(link string) error {
-	const own = "net/ipv6/conf/"
+// (CVE-2020-10749). Without IPv6 there is nothing to refuse. Where sysctls can't be set the link stays as the kernel makes it, which the trace
+// and doctor say.
+func RefuseRouters(r *plugin.Request, link string) error {
 	for _, name := range []string{"accept_ra", "autoconf"} {
-		err := sysctl.Set(own+link+"/"+name, "0")
-		if err == nil || errors.Is(err, unix.ENOENT) {
-			continue
-		}
-		if disabled, _ := sysctl.Get(own + link + "/disable_ipv6"); disabled != "1" {
+		err := sysctl.Set("net/ipv6/conf/"+link+"/"+name, "0")
+		switch {
+		case err == nil, errors.Is(err, unix.ENOENT):
+		case sysctl.IsForbidden(err):
+			r.Announce("router advertisements are not refused: " + err.Error())
+		default:
 			return fmt.Errorf("refuse router advertisements: %w", err)
 		}
 	}
 	return nil
-}
-
-// canRefuseRouters reports whether containers with IPv6 can be kept from router advertisements, for STATUS.
-func canRefuseRouters() error {
-	err := sysctl.Writable()
-	if _, lacksIPv6 := sysctl.Get("net/ipv6/conf/default/accept_ra"); err == nil || lacksIPv6 != nil {
-		return nil
-	}
-	return plugin.CodeErrorf(types.ErrPluginNotAvailable, `give the runtime a /proc/sys that it can write to, or set "acceptRA": true (not with ptp, whose host end refuses them all the same)`,
-		"router advertisements can't be refused: %w", err)
 }
 
 // needsDAD reports whether another host may have an IPv6 address of the container: on a shared segment, unless IPAM hands out each

@@ -78,12 +78,15 @@ func (a *Attachment) RepairWith(ctx context.Context, routes []netlink.Route) err
 }
 
 func (a *Attachment) repair(ctx context.Context, routes []netlink.Route, addressFlags int) error {
+	leased := a.repairLease(ctx)
+	if a.HostSide {
+		return leased
+	}
 	inside, err := a.LinksInside()
 	if err != nil {
 		return err
 	}
 	errs := []error{a.repairMAC(inside, a.Interface, a.link)}
-	leased := a.repairLease(ctx)
 	errs = append(errs, leased)
 	if a.Down {
 		return errors.Join(errs...)
@@ -93,7 +96,7 @@ func (a *Attachment) repair(ctx context.Context, routes []netlink.Route, address
 	}
 	errs = append(errs, a.repairUp(inside, a.link))
 	if leased == nil {
-		errs = append(errs, a.repairRoutes(inside, routes, addressFlags))
+		errs = append(errs, a.repairRoutes(ctx, inside, routes, addressFlags))
 	}
 	return withRemedy(errors.Join(errs...), a.IfName)
 }
@@ -113,7 +116,7 @@ func (a *Attachment) repairLease(ctx context.Context) error {
 
 // RepairMTU gives the container's link the MTU that is configured.
 func (a *Attachment) RepairMTU() error {
-	if a.MTU == 0 || a.link.Attrs().MTU == a.MTU {
+	if a.MTU == 0 || a.HostSide || a.link.Attrs().MTU == a.MTU {
 		return nil
 	}
 	inside, err := a.LinksInside()
@@ -173,16 +176,19 @@ func (a *Attachment) repairAddresses(inside *netlink.Handle, flags int) error {
 
 // repairRoutes adds those that are missing, also the kernel's own, behind what leads to the same destination by now. Where they are to be
 // other plugins move them.
-func (a *Attachment) repairRoutes(inside *netlink.Handle, routes []netlink.Route, addressFlags int) error {
-	all, err := link.Routes(inside, netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
+func (a *Attachment) repairRoutes(ctx context.Context, inside *netlink.Handle, routes []netlink.Route, addressFlags int) error {
+	own, err := a.ownRoutes(inside, addressFlags)
 	if err != nil {
 		return err
 	}
-	own, err := a.ownRoutes(inside, addressFlags)
-	has := routesOver(a.link.Attrs().Index, all)
+	wanted := append(own, routes...)
+	has, err := routesLike(ctx, inside, a.link, wanted)
+	if err != nil {
+		return err
+	}
 	table := a.table(inside)
-	errs := []error{err}
-	for _, r := range append(own, routes...) {
+	var errs []error
+	for _, r := range wanted {
 		if hasRoute(has, r) {
 			continue
 		}
@@ -191,26 +197,36 @@ func (a *Attachment) repairRoutes(inside *netlink.Handle, routes []netlink.Route
 		if r.Table == 0 {
 			r.Table = table
 		}
-		if err := addBehind(inside, r); err != nil && !errors.Is(err, unix.EEXIST) {
-			errs = append(errs, fmt.Errorf("add the route %s: %w", route.Describe(r), err))
-		}
+		errs = append(errs, addBehind(inside, r))
 	}
 	return errors.Join(errs...)
 }
 
-// addBehind adds a route, behind others to the same destination. For IPv6 that would make it another hop of the same route; there one loses
-// its source with the address, and is made anew.
+// addBehind adds a route, behind others to the same destination. Of IPv6 that would make it another hop of the same route, by which packets
+// that have a way already would go another one; there one that lost its source with the address is made anew.
 func addBehind(h *netlink.Handle, r netlink.Route) error {
-	if r.Dst.IP.To4() != nil {
-		return h.RouteAppend(&r)
-	}
-	if without := r; r.Src != nil {
+	isIPv6 := r.Dst.IP.To4() == nil
+	if without := r; isIPv6 && r.Src != nil {
 		without.Src = nil
 		if err := h.RouteDel(&without); err != nil && !errors.Is(err, unix.ESRCH) {
 			return err
 		}
 	}
-	return h.RouteAddEcmp(&r)
+	add := h.RouteAppend
+	switch {
+	case r.Dst.IP.IsLinkLocalUnicast() && isIPv6: // which each link has
+		add = h.RouteAddEcmp
+	case isIPv6:
+		add = h.RouteAdd
+	}
+	err := add(&r)
+	switch {
+	case isIPv6 && errors.Is(err, unix.EEXIST):
+		return Different("the container has another route to %s, which stays", r.Dst)
+	case err != nil && !errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("add the route %s: %w", route.Describe(r), err)
+	}
+	return nil
 }
 
 // ownRoutes returns the routes that the kernel makes for the addresses of a link: to their networks.

@@ -161,13 +161,17 @@ func CheckHostEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) 
 	if err != nil {
 		return nil, err
 	}
+	if name := end.Attrs().Name; name != want.Name {
+		back := fmt.Sprintf("`ip link set %[1]s down; ip link set %[1]s name %[2]s; ip link set %[2]s up; cnictl repair`", name, want.Name)
+		return nil, plugin.Errorf("the container works as it is; to rename it back: "+back, "veth %s, the other end of %s, was called %s by ADD", name, r.IfName, want.Name)
+	}
 	if end.Attrs().RawFlags&unix.IFF_UP == 0 {
 		return nil, Different("veth %s, the other end of %s, is down", want.Name, r.IfName)
 	}
 	return end, checkMAC(want, end)
 }
 
-// findReported returns the other end of the container's veth, and what the result of ADD says of it.
+// findReported returns the other end of the container's veth, whatever its name is by now, and what the result of ADD says of it.
 func findReported(r *plugin.Request, inside netlink.Link) (netlink.Link, *types100.Interface, error) {
 	end, err := otherEnd(r, inside)
 	switch {
@@ -177,7 +181,10 @@ func findReported(r *plugin.Request, inside netlink.Link) (netlink.Link, *types1
 		return nil, nil, Different("the other end of %s is not on this host", r.IfName)
 	}
 	name := end.Attrs().Name
-	at := slices.IndexFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool { return f.Name == name && f.Sandbox == "" })
+	at := slices.IndexFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool {
+		isRenamed := r.IsHostEnd(f.Name) && held.OwnerOf(end) == r.Key.String()
+		return f.Sandbox == "" && (f.Name == name || isRenamed)
+	})
 	if at < 0 {
 		return nil, nil, Different("veth %s, the other end of %s, is not in prevResult", name, r.IfName)
 	}

@@ -22,6 +22,9 @@ const Version = "0.1.0"
 // (nerdctl wants firewall to be at least 1.0.0), with ours as build metadata.
 const PluginsVersion = "1.9.1+cnibox." + Version
 
+// Says is what each plugin says about itself, before its version. Both are one text of the program, so that the version can be read from its file.
+const Says = "CNI %s plugin "
+
 // Box is one multicall binary.
 type Box struct {
 	Plugins plugin.Table
@@ -81,7 +84,7 @@ func (b *Box) find(args []string) (name string, row *plugin.Descriptor) {
 // about answers a call by a person or a runtime that wants to know the version (nerdctl parses the first line of the firewall
 // plugin).
 func (b *Box) about(p Process, row *plugin.Descriptor) {
-	fmt.Fprintf(p.Stderr, "CNI %s plugin v%s\n", row.Name, PluginsVersion)
+	fmt.Fprintf(p.Stderr, Says+"v"+PluginsVersion+"\n", row.Name)
 	fmt.Fprintf(p.Stderr, "CNI protocol versions supported: %s\n", strings.Join(plugin.Versions(row.Oldest), ", "))
 	fmt.Fprintf(p.Stderr, "\n%s: %s\n", row.Name, row.Summary)
 	fmt.Fprintf(p.Stderr, "A container runtime calls this program (https://www.cni.dev/docs/spec/): CNI_COMMAND is not set.\n")

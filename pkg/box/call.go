@@ -16,6 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -116,6 +117,9 @@ func exitCode(err error) int {
 func guard(r *plugin.Request, row *plugin.Descriptor, limit time.Duration) (result *types100.Result, err error) {
 	ctx, end := callContext(r.Command, limit)
 	defer end()
+	if r.Command == plugin.Del && row.Kind != plugin.IPAM {
+		presence.DefaultNotes.BeginDel(ctx, r.Key)
+	}
 	if r.Command == plugin.Status {
 		err = status(ctx, r, row)
 	} else {

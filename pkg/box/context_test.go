@@ -6,19 +6,25 @@ import (
 	"os"
 	"os/exec"
 	"os/signal"
+	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 func TestCallContextEndsWithTheTime(t *testing.T) {
 	const limit = 20 * time.Millisecond
 	for name, notice := range map[string]func(context.Context){
-		"who waits":      func(c context.Context) { <-c.Done() },
-		"who asks":       func(c context.Context) { time.Sleep(2 * limit) },
-		"who waits late": func(c context.Context) { time.Sleep(limit); <-c.Done() },
+		"who waits": func(c context.Context) { <-c.Done() },
+		"who asks": func(c context.Context) {
+			for c.Err() == nil {
+				runtime.Gosched()
+			}
+		},
+		"who waits late": func(c context.Context) { netlab.Pause(limit); <-c.Done() },
 	} {
 		t.Run(name, func(t *testing.T) {
 			c, end := callContext(plugin.Add, limit)

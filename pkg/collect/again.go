@@ -2,21 +2,17 @@ package collect
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/lease"
-	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 )
 
 // look returns which file is at a path.
@@ -34,47 +30,32 @@ func (s Seen) isSame() bool {
 	return err == nil && now.Inode == s.Inode && now.Written.Equal(s.Written)
 }
 
-// inUse says why an attachment may be in use after all, "" if it is gone: its namespaces and its host end are looked for, and its results have
-// to be the ones that were read.
-func (it *Item) inUse() string {
+// inUse says why an attachment may be in use after all, "" if it is as it was. Its results have to be the ones that were read.
+func (it *Item) inUse(notes presence.Notes) string {
 	for _, s := range it.Results {
-		if s.Netns == "" {
-			return "its result in " + s.Path + " names no network namespace"
-		}
-		ns, err := netns.Open(s.Netns)
-		_, noDir := os.Stat(filepath.Dir(s.Netns))
-		switch {
-		case err == nil:
-			_ = ns.Close()
-			return "its network namespace " + s.Netns + " is there"
-		case !errors.Is(err, netns.ErrNotExist):
-			return "its network namespace can't be looked at: " + err.Error()
-		case !s.isSame():
+		if !s.isSame() {
 			return "libcni's result of it is not the one that was read"
-		case noDir != nil && s.Written.After(bootTime()) && !strings.HasPrefix(s.Netns, "/proc/"):
-			return "the directory of its network namespace " + s.Netns + " can't be seen from here"
 		}
 	}
 	if it.ContainerID == "" {
 		return ""
 	}
-	end, err := attach.HostEnd(&plugin.Request{Key: it.key()})
-	switch {
-	case err != nil:
-		return "its host end can't be looked at: " + err.Error()
-	case end != nil:
-		return "its link " + end.Attrs().Name + " is there, and so its network namespace"
+	dirs := []string{""}
+	if len(it.Results) > 0 {
+		dirs = nil
+	}
+	for _, s := range it.Results {
+		dirs = append(dirs, filepath.Dir(s.Path))
+	}
+	host := presence.NewHost(notes)
+	for _, dir := range dirs {
+		is := host.About(presence.Asked{Key: it.key(), Results: dir})
+		isAsBefore := is.State == node.Unknown && it.state == node.Unknown // it goes by a list of what is valid, or is a mere note
+		if !is.State.IsOver() && !isAsBefore {
+			return is.Why
+		}
 	}
 	return ""
-}
-
-// bootTime returns when this boot began.
-func bootTime() time.Time {
-	var since unix.Timespec
-	if unix.ClockGettime(unix.CLOCK_BOOTTIME, &since) != nil {
-		return time.Time{}
-	}
-	return time.Now().Add(-time.Duration(since.Nano()))
 }
 
 // isLentAgain says which address an attachment has been lent since the report was made: an ADD of it is under way.

@@ -6,13 +6,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/containernetworking/cni/libcni"
 
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -23,64 +21,60 @@ func (r *Report) Free(ctx context.Context, it *Item, o Options) {
 	if it.Outcome != "" {
 		return
 	}
-	if why := cmp.Or(it.inUse(), r.isLentAgain(ctx, it)); why != "" {
+	if why := cmp.Or(it.inUse(o.NotesDir()), r.isLentAgain(ctx, it)); why != "" {
 		it.skip(why)
 		return
 	}
 	for _, dir := range append(slices.Clone(node.CacheDirs), o.CacheDirs...) {
-		if _, err := os.Lstat(node.PathOf(dir, it.key())); len(it.Results) == 0 && it.ContainerID != "" && !errors.Is(err, fs.ErrNotExist) {
+		now, err := node.ReadResult(node.PathOf(dir, it.key()))
+		if len(it.Results) == 0 && err == nil && now.Key() == it.key() {
 			it.skip("it has a result by now")
 			return
 		}
 	}
 	if len(it.results) == 0 {
-		it.end(release(ctx, it.Held, o.Plugins))
+		it.end(release(ctx, it.Held, o.Plugins), o)
 		return
 	}
+	var errs []error
 	for i, result := range it.results {
 		if err := r.del(ctx, result, it.Results[i], o); err != nil {
-			it.end(fmt.Errorf("remove %s of network %s: %w", it.Name(), it.Network, err))
-			return
+			errs = append(errs, fmt.Errorf("remove %s of network %s: %w", it.Name(), it.Network, err))
 		}
 	}
-	it.end(nil)
+	if errs != nil { // of a plugin that is missing or fails, others hold nothing back
+		errs = append(errs, release(ctx, ownOf(it.Held), o.Plugins))
+	}
+	it.end(errors.Join(errs...), o)
 }
 
-func (it *Item) end(err error) {
+// end notes what came of it. What was removed as a whole needs its note no more.
+func (it *Item) end(err error, o Options) {
+	if err == nil && it.ContainerID != "" {
+		err = o.NotesDir().Remove(it.key())
+	}
 	it.Outcome, it.err = Removed, err
 	if err != nil {
 		it.Outcome, it.Reason = Failed, err.Error()
 	}
 }
 
-// del calls DEL for what a result says. libcni gets the result in a cache of its own: so it can read no other one than was looked at, and
-// removes none that a new ADD has written meanwhile.
+// del calls DEL for what a result says, and removes that result if all of it could be done, unless it was written again meanwhile. A path at
+// which another namespace is by now is not given to plugins.
 func (r *Report) del(ctx context.Context, result *node.Result, seen Seen, o Options) error {
 	list, err := r.listOf(result)
 	if err != nil {
 		return err
 	}
-	text, err := state.Read(result.Path)
-	if errors.Is(err, fs.ErrNotExist) { // a DEL came meanwhile, or it was read by two paths
+	rt := &libcni.RuntimeConf{ContainerID: result.ContainerID, NetNS: result.NetNS, IfName: result.IfName, Args: result.CniArgs, CapabilityArgs: result.CapabilityArgs}
+	if ns, err := netns.Open(rt.NetNS); err == nil {
+		rt.NetNS = ""
+		_ = ns.Close()
+	}
+	if !seen.isSame() { // a DEL came meanwhile, or an ADD
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	dir, err := os.MkdirTemp("", "cnictl-gc-")
-	if err != nil {
-		return err
-	}
-	defer os.RemoveAll(dir)
-	own := node.PathOf(dir, result.Key())
-	if err := errors.Join(os.Mkdir(filepath.Dir(own), 0o700), os.WriteFile(own, text, 0o600)); err != nil {
-		return err
-	}
-	if !seen.isSame() {
-		return errors.New("libcni's result of it has been written again just now")
-	}
-	rt := &libcni.RuntimeConf{ContainerID: result.ContainerID, NetNS: result.NetNS, IfName: result.IfName, Args: result.CniArgs, CapabilityArgs: result.CapabilityArgs}
-	if err := libcni.NewCNIConfigWithCacheDir(o.BinDirs, dir, o.Exec(result.Dir)).DelNetworkList(ctx, list, rt); err != nil {
+	if err := DelList(ctx, list, rt, result.Result, o.BinDirs, o.Exec(result.Dir)); err != nil {
 		return err
 	}
 	if seen.isSame() {

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/invoke"
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/node"
@@ -54,7 +55,6 @@ func TestFreeReleasesAddressesLast(t *testing.T) {
 func TestFreeLooksAgain(t *testing.T) {
 	for want, change := range map[string]func(path, ns string) error{
 		"removed":            func(string, string) error { return nil },
-		"is there":           func(_, ns string) error { return os.Symlink("/proc/self/ns/net", ns) },
 		"can't be looked at": func(_, ns string) error { return os.Symlink("ns", ns) },
 		"not the one":        func(path, _ string) error { return os.Chtimes(path, old, old.Add(time.Second)) },
 		"not the one that w": func(path, _ string) error {
@@ -85,6 +85,36 @@ func TestFreeLooksAgain(t *testing.T) {
 				t.Errorf("its result: %v", err)
 			}
 		})
+	}
+}
+
+// TestFreeWhileItIsMadeAgain: an ADD comes while DEL is called. Its result stays, and what was not begun is left alone.
+func TestFreeWhileItIsMadeAgain(t *testing.T) {
+	b := newBench(t)
+	first := b.cache
+	b.result(of("gone"))
+	b.cache = filepath.Join(t.TempDir(), "second")
+	b.result(of("gone"))
+	node.CacheDirs = []string{first, b.cache}
+	r := b.plan()
+	b.expect(r, "+net/gone/eth0 stops 0")
+	b.do = func() error {
+		for _, dir := range node.CacheDirs {
+			if err := os.Chtimes(node.PathOf(dir, of("gone")), old, time.Now()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	b.Exec = func(string) invoke.Exec { return calls{made: &b.made, do: b.do} }
+	r.Free(t.Context(), r.Goes[0], b.Options)
+	if len(b.made) != 1 {
+		t.Errorf("calls %q", b.made)
+	}
+	for _, dir := range node.CacheDirs {
+		if _, err := os.Stat(node.PathOf(dir, of("gone"))); err != nil {
+			t.Error(err)
+		}
 	}
 }
 

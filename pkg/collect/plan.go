@@ -24,37 +24,30 @@ type Options struct {
 	Network  string               // "" is all
 	Valid    []types.GCAttachment // are in use
 	AllValid bool                 // Valid has all that are in use and that no cache has a result of
-	Runtimes []runtimes.Runtime   // are asked what they run
 
 	// For Free. Plugins look into the cache directory, too.
 	Exec func(cacheDir string) invoke.Exec
 }
 
-// settled is how old something must be, so that it is not that of an ADD under way.
-const settled = time.Minute
-
 // planner makes a report.
 type planner struct {
 	*Report
 	options Options
-	runs    map[string]string             // by container, which runtime says that it runs
-	known   map[string]bool               // attachments that held something without a result at the first look, too
-	unclear map[string][]*node.Attachment // by network, those of which it is not known whether they are in use
-	halted  bool                          // nothing goes
+	known   map[string]bool // attachments that held something without a result at the first look, too
+	halted  bool            // nothing goes
 }
 
 // Plan says what would go of what a node has that was read just now with the same options.
 func Plan(ctx context.Context, n *node.Node, o Options) *Report {
 	p := &planner{
 		Report:  &Report{Version: version, Time: time.Now().UTC(), Network: o.Network, Goes: []*Item{}, Stays: []Stay{}, Stops: []Stop{}},
-		options: o, runs: map[string]string{}, known: withoutResult(n), unclear: map[string][]*node.Attachment{},
+		options: o, known: withoutResult(n),
 	}
 	p.Host, _ = os.Hostname()
 	if len(p.known) > 0 { // a DEL that has ended meanwhile holds nothing any more
 		n = node.Read(ctx, o.Options)
 	}
-	p.node = n
-	p.askRuntimes(ctx)
+	p.node, p.Runtimes = n, n.Runtimes
 	p.Unread = slices.DeleteFunc(slices.Clone(n.Unread), func(u node.Unread) bool { return o.Network != "" && u.Network != "" && u.Network != o.Network })
 	for _, a := range n.Attachments {
 		if o.Network == "" || mayBeOf(a, o.Network) {
@@ -62,7 +55,6 @@ func Plan(ctx context.Context, n *node.Node, o Options) *Report {
 		}
 	}
 	p.stop()
-	p.spareLiving()
 	for _, t := range n.Unowned {
 		if o.Network == "" || o.Network == t.Network {
 			p.judgeThing(t)
@@ -82,31 +74,26 @@ func withoutResult(n *node.Node) map[string]bool {
 	return set
 }
 
-func (p *planner) askRuntimes(ctx context.Context) {
-	p.Runtimes = runtimes.Ask(ctx, p.options.Runtimes)
-	for _, answer := range p.Runtimes {
-		for _, c := range answer.Containers {
-			p.runs[c.ID] = answer.Runtime
-		}
-	}
-}
-
-// judge decides about an attachment.
+// judge decides about an attachment. Whether it is gone the node says.
 func (p *planner) judge(ctx context.Context, a *node.Attachment) {
 	w := p.node.Network(a.Network)
+	runs := slices.ContainsFunc(p.Runtimes, func(r runtimes.Answer) bool { return r.Runs(a.ContainerID) })
+	isUnknown := a.State == node.Unknown && a.Result == nil && p.known[a.Owner] && !a.IsYoung() && !runs
 	switch {
 	case p.isNamed(a):
 		p.keep(a, "it is named as valid")
-	case a.ContainerID != "" && p.runs[a.ContainerID] != "":
-		p.keep(a, p.runs[a.ContainerID]+" says that it runs")
-	case a.Result == nil:
-		p.judgeWithoutResult(ctx, a)
-	case a.State != node.Gone:
+	case isUnknown && p.options.AllValid && a.ContainerID != "" && a.Since != nil: // else it may be young
+		p.take(a, "no cache has a result of it, and it is not on the list of what is valid")
+	case isUnknown && areNotes(ctx, a):
+		p.take(a, "others have removed what it had, and no cache has a result of it")
+	case !a.State.IsOver():
 		p.keep(a, a.Why)
 	case w != nil && w.List != nil && w.List.DisableGC:
 		p.keep(a, "its network has disableGC")
+	case a.IsYoung():
+		p.keep(a, a.Why+", but it is not a minute old")
 	default:
-		p.judgeGone(a)
+		p.take(a, a.Why)
 	}
 }
 
@@ -116,22 +103,6 @@ func (p *planner) isNamed(a *node.Attachment) bool {
 		k := plugin.Key{Network: cmp.Or(a.Network, p.options.Network), ContainerID: v.ContainerID, IfName: v.IfName}
 		return k.String() == a.Owner
 	})
-}
-
-// judgeWithoutResult decides about an attachment that no cache has a result of.
-func (p *planner) judgeWithoutResult(ctx context.Context, a *node.Attachment) {
-	switch {
-	case time.Since(newest(a)) < settled:
-		p.keep(a, "it is not a minute old, and has no result: an ADD may be under way")
-	case !p.known[a.Owner]:
-		p.keep(a, "it has been made just now, and has no result: an ADD may be under way")
-	case p.options.AllValid && a.State == node.Unknown && a.ContainerID != "" && !newest(a).IsZero(): // else it may be young
-		p.take(a, "no cache has a result of it, and it is not on the list of what is valid")
-	case areNotes(ctx, a):
-		p.take(a, "others have removed what it had, and no cache has a result of it")
-	default:
-		p.unclear[a.Network] = append(p.unclear[a.Network], a)
-	}
 }
 
 // areNotes reports whether nothing is left of what an attachment holds but notes. One that is in use has a link, or an address.
@@ -148,51 +119,8 @@ func areNotes(ctx context.Context, a *node.Attachment) bool {
 	return len(a.Held) > 0
 }
 
-// judgeGone decides about an attachment whose namespace is not at its path.
-func (p *planner) judgeGone(a *node.Attachment) {
-	it := p.item(a, a.Why)
-	for _, t := range a.Held {
-		if t.Held.Since.After(a.Result.Written) {
-			p.keep(a, "its "+t.What+" is newer than its result")
-			return
-		}
-	}
-	why := it.inUse()
-	if why == "" && time.Since(newest(a)) < settled {
-		why = "it is not a minute old"
-	}
-	if why != "" {
-		p.keep(a, why)
-		return
-	}
-	p.Goes = append(p.Goes, it)
-}
-
-// newest returns when the attachment was given something last, as far as that is known.
-func newest(a *node.Attachment) (last time.Time) {
-	for _, r := range results(a) {
-		if r.Written.After(last) {
-			last = r.Written
-		}
-	}
-	for _, t := range a.Held {
-		if t.Held.Since.After(last) {
-			last = t.Held.Since
-		}
-	}
-	return last
-}
-
-// results returns all that caches have of an attachment.
-func results(a *node.Attachment) []*node.Result {
-	if a.Result == nil {
-		return nil
-	}
-	return append([]*node.Result{a.Result}, a.Others...)
-}
-
 func (p *planner) item(a *node.Attachment, why string) *Item {
-	it := &Item{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName, Owner: a.Owner, Why: why, Held: a.Held, Results: []Seen{}, state: a.State, results: results(a)}
+	it := &Item{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName, Owner: a.Owner, Why: why, Held: a.Held, Results: []Seen{}, state: a.State, results: a.Results()}
 	for _, r := range it.results {
 		seen := Seen{Path: r.Path, Written: r.Written, Netns: r.NetNS}
 		if now, err := look(r.Path); err == nil {
@@ -209,30 +137,43 @@ func (p *planner) keep(a *node.Attachment, why string) {
 	p.Stays = append(p.Stays, Stay{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName, Owner: a.Owner, State: a.State, Why: why})
 }
 
-// judgeThing decides about something that is held for nobody who is known.
+// judgeThing decides about something that is held for nobody who is known. Most of these have no age, so that an ADD of a container that a list of what
+// is valid does not have yet may be under way: only an empty list says that they are nobody's.
 func (p *planner) judgeThing(t node.Thing) {
 	why := ""
 	l, isLease := t.Held.Own.(lease.Lease)
 	_, isHash := t.Store.(reference.MasqueradeRules)
+	isContainers := t.Held.Key.ContainerID != "" || t.Held.MayBe != nil
+	isInUse := !p.options.AllValid || len(p.options.Valid) > 0 || p.runs(t) || node.IsYoung(t.Held.Since)
 	switch {
-	case t.Held.Key.ContainerID != "" || t.Held.MayBe != nil:
-		why = "no cache has a result of its container"
-	case isHash:
-		why = "it does not say whose it is, and no cache has a result of such an attachment"
-	case isLease && l.Owner.ContainerID == "" && time.Since(t.Held.Since) < settled:
-		why = "its file is empty or torn, and not a minute old: an ADD may be under way"
-	case p.isStopped(t.Network):
+	case p.halted:
 		why = Stopped
+	case isContainers && isInUse:
+		why = "no cache has a result of its container; it goes if --valid-from says that nothing is in use"
+	case isHash && isInUse:
+		why = "it does not say whose it is, and no cache has a result of such an attachment; it goes if --valid-from says that nothing is in use"
+	case isLease && l.Owner.ContainerID == "" && node.IsYoung(t.Held.Since):
+		why = "its file is empty or torn, and not a minute old: an ADD may be under way"
 	}
 	if why != "" {
 		p.Stays = append(p.Stays, Stay{Network: t.Network, ContainerID: t.Held.Key.ContainerID, What: t.What, Why: why})
 		return
 	}
 	it := &Item{Network: t.Network, Why: "nobody holds it", Held: []node.Thing{t}, Results: []Seen{}}
-	if isLease {
+	switch {
+	case isLease:
 		it.Why = "its file is empty or torn"
+	case isContainers || isHash:
+		it.Why = "no cache has a result of its container, and nothing is said to be in use"
 	}
 	p.Goes = append(p.Goes, it)
+}
+
+// runs reports whether a runtime says that a container runs that a thing may be held for.
+func (p *planner) runs(t node.Thing) bool {
+	return slices.ContainsFunc(p.Runtimes, func(r runtimes.Answer) bool {
+		return r.Runs(t.Held.Key.ContainerID) || slices.ContainsFunc(t.Held.MayBe, r.Runs)
+	})
 }
 
 // mayBeOf reports whether an attachment can be one of a network. Of a long key that was cut its network may not be known.

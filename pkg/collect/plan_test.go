@@ -20,7 +20,9 @@ func TestPlanAsksRuntimes(t *testing.T) {
 	b.result(of("gone"))
 	b.result(of("runs"))
 	b.ipam.held = [][]plugin.Held{{address(of("lost"), "10.1.0.9", old)}}
-	b.expect(b.plan(), "-net/gone/eth0 -net/lost/eth0 -net/runs/eth0 stops 1", "no cache has a result of 1 attachments", "lost/eth0 (address 10.1.0.9 since ")
+	b.expect(b.plan(), "+net/gone/eth0 +net/runs/eth0 -net/lost/eth0 stops 0", "libcni has no result of its last ADD")
+	b.AllValid = true
+	b.expect(b.plan(), "+net/gone/eth0 +net/lost/eth0 +net/runs/eth0 stops 0")
 	b.podman("lost")
 	b.expect(b.plan(), "+net/gone/eth0 +net/runs/eth0 -net/lost/eth0 stops 0", "podman says that it runs")
 	b.podman("runs")
@@ -56,7 +58,7 @@ func TestPlanWhileThingsChange(t *testing.T) {
 	b.ipam.held = [][]plugin.Held{{address(of("deleted"), "10.1.0.9", old)}, nil}
 	b.expect(b.plan(), "+net/gone/eth0 stops 0")
 	b.main.held = [][]plugin.Held{{{Key: of("a"), What: "rule"}}, {{Key: of("added"), What: "rule"}}}
-	b.expect(b.plan(), "+net/gone/eth0 -net/added/eth0 stops 0", "it has been made just now")
+	b.expect(b.plan(), "+net/gone/eth0 -net/added/eth0 stops 0")
 }
 
 // notes is a store of which others have removed what it has made.
@@ -78,7 +80,7 @@ func TestPlanOfNotes(t *testing.T) {
 	b.main.held = [][]plugin.Held{{{Key: of("gone"), What: "note"}, {Key: of("used"), What: "note"}, {Key: of("there"), What: "note"}, {Key: of("there"), What: "rule"},
 		{Key: of("unread"), What: "note"}}}
 	b.ipam.held = [][]plugin.Held{{address(of("used"), "10.1.0.9", old)}}
-	b.expect(b.plan(), "-net/gone/eth0 -net/there/eth0 -net/unread/eth0 -net/used/eth0 stops 1", "3 attachments", "nothing of its network goes")
+	b.expect(b.plan(), "+net/gone/eth0 -net/there/eth0 -net/unread/eth0 -net/used/eth0 stops 0")
 	b.ipam.held, b.main.held = nil, [][]plugin.Held{{{Key: of("gone"), What: "note"}}}
 	b.expect(b.plan(), "+net/gone/eth0 stops 0", "others have removed what it had")
 }
@@ -93,7 +95,7 @@ func TestPlanOfCutKeys(t *testing.T) {
 	k := plugin.Key{Network: long, ContainerID: strings.Repeat("c", 60), IfName: "eth0"}
 	b.main.held = [][]plugin.Held{{{Owner: k.String(), What: "rule"}}}
 	r := b.plan()
-	if len(r.Goes) != 1 || r.Goes[0].Owner != "net/gone/eth0" || len(r.Stops) != 1 {
+	if len(r.Goes) != 3 || len(r.Stops) != 0 {
 		t.Error(summary(r))
 	}
 	b.Network = "net"
@@ -109,8 +111,10 @@ func TestPlanOfWhatDoesNotSayWhose(t *testing.T) {
 	b.ipam.held = [][]plugin.Held{{address(plugin.Key{Network: "net"}, "10.1.0.8", old), address(plugin.Key{Network: "net"}, "10.1.0.9", time.Now())}}
 	b.main.held = [][]plugin.Held{{{Key: plugin.Key{ContainerID: "old"}, What: "port"}, {MayBe: []string{"one", "one_two"}, What: "backup"}, {Key: plugin.Key{Network: "other"}, What: "guard"}}}
 	b.expect(b.plan(), "+address 10.1.0.8 +guard -address 10.1.0.9 -backup -port stops 0", "no cache has a result of its container", "and not a minute old: an ADD may be under way")
-	b.AllValid = true // how old they are is not known
+	b.AllValid, b.Valid = true, []types.GCAttachment{{ContainerID: "another", IfName: "eth0"}} // how old they are is not known
 	b.expect(b.plan(), "+address 10.1.0.8 +guard -address 10.1.0.9 -backup -port stops 0")
+	b.Valid = nil
+	b.expect(b.plan(), "+address 10.1.0.8 +backup +guard +port -address 10.1.0.9 stops 0")
 	b.Network = "net"
 	b.expect(b.plan(), "+address 10.1.0.8 -address 10.1.0.9 stops 0")
 }
@@ -123,7 +127,7 @@ func TestPlanWithAListOfAllThatIsValid(t *testing.T) {
 	b.Valid = []types.GCAttachment{{ContainerID: "named", IfName: "eth0"}}
 	b.expect(b.plan(), "+net/lost/eth0 -net/named/eth0 -net/young/eth0 stops 0")
 	b.main.held = [][]plugin.Held{{{Key: of("ageless"), What: "rule"}}}
-	b.expect(b.plan(), "-net/ageless/eth0 -net/lost/eth0 -net/named/eth0 -net/young/eth0 stops 1")
+	b.expect(b.plan(), "+net/lost/eth0 -net/ageless/eth0 -net/named/eth0 -net/young/eth0 stops 0")
 }
 
 // A result of another cache that does not say which namespace it is about may be of one that lives.
@@ -141,5 +145,5 @@ func TestPlanLooksAtAllResults(t *testing.T) {
 	if err := os.Chtimes(path, older, older); err != nil {
 		t.Fatal(err)
 	}
-	b.expect(b.plan(), "-net/gone/eth0 stops 0", "its result in "+path+" names no network namespace")
+	b.expect(b.plan(), "-net/gone/eth0 stops 0", "its result names no network namespace, by "+path)
 }

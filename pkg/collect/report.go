@@ -1,8 +1,7 @@
 // Package collect frees what attachments hold that are gone: a Report says what would go and why, and Free removes one of it.
 //
-// Never goes what may be in use. A plan is made from what is held first and from who is valid then, what is young is spared, and where
-// something is held for an attachment of which no cache has a result, nothing of its network goes: the cache may be another one than the
-// runtime's. Right before something is removed it is looked at again.
+// Never goes what may be in use, by pkg/presence. A plan is made from what is held first and from who is valid then, and what is young is
+// spared. What is not known stays, and stops nothing else. Right before something is removed it is looked at again.
 package collect
 
 import (

@@ -11,6 +11,16 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// Release lets go of what cnibox's own plugins hold for an attachment and for no other, whether the runtime finds them or not.
+func Release(ctx context.Context, a *node.Attachment, plugins plugin.Table) error {
+	return release(ctx, ownOf(a.Held), plugins)
+}
+
+// ownOf returns the things that say whose they are.
+func ownOf(things []node.Thing) []node.Thing {
+	return slices.DeleteFunc(slices.Clone(things), func(t node.Thing) bool { return t.Held.Owner == "" && t.Held.Key.IfName == "" })
+}
+
 // release lets go of things: of leases last, so that nobody gets an address that something still points at.
 func release(ctx context.Context, things []node.Thing, plugins plugin.Table) error {
 	var errs []error
@@ -48,7 +58,7 @@ func (r *Report) Sweep(ctx context.Context, o Options) {
 		}
 		left := slices.DeleteFunc(slices.Clone(it.Held), func(t node.Thing) bool { return !isStill(things, t) || isShared(n, t) })
 		if err := release(ctx, left, o.Plugins); err != nil {
-			it.end(fmt.Errorf("remove what the DEL of %s of network %s has left: %w", it.Name(), it.Network, err))
+			it.end(fmt.Errorf("remove what the DEL of %s of network %s has left: %w", it.Name(), it.Network, err), o)
 		}
 	}
 }

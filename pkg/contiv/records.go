@@ -183,9 +183,5 @@ func (r Record) Path() string { return r.path }
 
 // LockDeletions keeps others from sending queued deletions. A wait of 0 is none.
 func LockDeletions(ctx context.Context, wait time.Duration) (*state.Lock, error) {
-	const path = "/run/cnibox/contivk8s.lock"
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		return nil, err
-	}
-	return state.Acquire(ctx, path, 0o600, wait)
+	return state.HoldWithin(ctx, "contivk8s.lock", wait)
 }

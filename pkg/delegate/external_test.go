@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -178,13 +179,13 @@ func TestExternalIsCancelled(t *testing.T) {
 			d, dir := script(t, fmt.Sprintf("test $CNI_COMMAND = ADD || exit 0; trap '%s' TERM\n: > $DIR/ready\nwhile :; do sleep 0.01; done", strings.ReplaceAll(tt.onSignal, "'", `'\''`)))
 			ctx, cancel := context.WithCancel(context.Background())
 			defer cancel()
+			ready := filepath.Join(dir, "ready")
+			if err := unix.Mkfifo(ready, 0o600); err != nil {
+				t.Fatal(err)
+			}
 			go func() {
-				for ctx.Err() == nil {
-					if _, err := os.Stat(filepath.Join(dir, "ready")); err == nil {
-						cancel()
-					}
-					time.Sleep(time.Millisecond)
-				}
+				_, _ = os.ReadFile(ready)
+				cancel()
 			}()
 			result, err := d.Add(ctx, newRequest(t, plugin.Add, dir))
 			if tt.ok && (err != nil || len(result.IPs) != 1) {

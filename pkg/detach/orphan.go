@@ -14,15 +14,15 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// Orphans is where it is noted which second process was left behind last.
-const Orphans = "/run/cnibox/orphans"
-
 // mayLeave reports whether a second process may be left behind, and why, for people. When the first one has ended it is an orphan,
 // and whoever adopts it has to wait for its end: otherwise it stays in the process table for ever, a zombie. Nothing tells whether
 // that is done but what became of the last one. Where it is not, that costs a zombie, and from then on every DEL waits.
 func mayLeave() (bool, string) {
-	text, err := state.Read(record())
+	path := record()
+	text, err := state.Read(path)
 	switch {
+	case path == "":
+		return false, "nothing can be noted of it"
 	case errors.Is(err, fs.ErrNotExist):
 		return true, "none was left behind before"
 	case err != nil:
@@ -37,19 +37,23 @@ func mayLeave() (bool, string) {
 
 // noteOrphan notes a second process that may be left behind.
 func noteOrphan(pid int) error {
-	if err := os.MkdirAll(Orphans, 0o700); err != nil {
+	path := record()
+	if path == "" {
+		return nil
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err
 	}
 	number := strconv.Itoa(pid)
 	_, start := look(number)
-	return state.Write(record(), []byte(number+" "+start), 0o600)
+	return state.Write(path, []byte(number+" "+start), 0o600)
 }
 
-// record is the file about the orphans of our pid namespace.
+// record is the file about which second process of our pid namespace was left behind last, "" if there can be none.
 func record() string {
 	var namespace unix.Stat_t
 	_ = unix.Stat("/proc/self/ns/pid", &namespace) // without /proc there is no zombie to be seen either
-	return filepath.Join(Orphans, fmt.Sprint(namespace.Ino))
+	return state.RunFile(fmt.Sprint("orphans/", namespace.Ino))
 }
 
 // look reads whether a process is a zombie, and when it was started, which tells it from others that will have its number

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/google/nftables"
+	"github.com/google/nftables/expr"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/node"
@@ -50,6 +51,20 @@ func TestAcceptanceIn(t *testing.T) {
 	} {
 		if a := acceptanceIn(rule); a.isFor(n) != want.names || a.isForAll() != want.forAll {
 			t.Errorf("%s: %+v, want %+v", rule, a, want)
+		}
+	}
+}
+
+// TestAcceptanceOf: a rule of nftables for all but one link, or but one subnet, is no rule that lets everything pass, and none for that one.
+func TestAcceptanceOf(t *testing.T) {
+	link := append([]byte("demo0"), make([]byte, 11)...)
+	for op, want := range map[expr.CmpOp]string{expr.CmpOpEq: "[demo0] false", expr.CmpOpNeq: "[] true", expr.CmpOpGte: "[] true"} {
+		rule := &nftables.Rule{Chain: &nftables.Chain{Name: "forward"}, Exprs: []expr.Any{
+			&expr.Meta{Key: expr.MetaKeyIIFNAME, Register: 1}, &expr.Cmp{Op: op, Register: 1, Data: link}, &expr.Verdict{Kind: expr.VerdictAccept},
+		}}
+		a, err := acceptanceOf(nil, rule)
+		if got := fmt.Sprint(a.links, a.other); err != nil || got != want || a.isForAll() {
+			t.Errorf("%v: %s %v, want %s", op, got, err, want)
 		}
 	}
 }

@@ -14,13 +14,13 @@ type check struct {
 
 func (c check) isWanted(o Options) bool {
 	if o.Codes == nil {
-		return o.Deep || c.at != deep
+		return o.Check || c.at != byCheck
 	}
 	return slices.ContainsFunc(c.codes, func(code string) bool { return slices.Contains(o.Codes, code) })
 }
 
-// deep is the check that costs a call for each attachment.
-const deep = "attachments, by CHECK"
+// byCheck is the check that costs a call for each attachment.
+const byCheck = "attachments, by CHECK"
 
 // checks are all of them. Those that explain what others would only notice come first.
 var checks = []check{
@@ -30,9 +30,11 @@ var checks = []check{
 	{"directories of plugins", []string{"plugin-half-updated"}, checkPluginDirs},
 	{"features of the kernel", []string{"kernel-feature-missing", "kernel-unused-features"}, checkKernel},
 	{"directories of state", []string{"state-read-only", "state-full"}, checkState},
+	{"sysctls", []string{"sysctls-read-only"}, checkSysctls},
 	{"DHCP daemon", []string{"dhcp-daemon-down"}, checkDHCP},
 	{"addresses in etcd", []string{"etcd-unreachable", "etcd-host-name-taken", "etcd-address-lost", "etcd-lease-not-renewed", "etcd-not-told"}, checkEtcd},
 	{"flannel", []string{"subnet-env-missing", "subnet-env-torn"}, checkFlannel},
+	{"addresses of containers", []string{"address-twice", "lease-lost"}, checkAddresses},
 	{"addresses of bridges", []string{"bridge-other-subnet", "gateway-gone"}, checkGateways},
 	{"subnets", []string{"subnets-overlap"}, checkSubnets},
 	{"readiness of networks, by STATUS", []string{"network-not-ready", "kernel-feature-missing"}, checkStatus},
@@ -47,5 +49,6 @@ var checks = []check{
 	{"pools", []string{"pool-nearly-full"}, checkPools},
 	{"caches of results", []string{"cache-torn", "network-in-two-caches"}, checkCaches},
 	{"leftovers, by gc", []string{"leftovers", "gc-stopped"}, checkLeftovers},
-	{deep, []string{"attachment-broken"}, checkAttachments},
+	{"deletions", []string{"del-not-ended"}, checkDeletions},
+	{byCheck, []string{"attachment-broken", "container-changed"}, checkAttachments},
 }

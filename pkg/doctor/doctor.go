@@ -18,8 +18,10 @@ import (
 // Options say where to look, and for what.
 type Options struct {
 	node.Options            // its BinDirs count where no runtime says which are its own
+	OwnBinDirs   bool       // they count whatever runtimes say
 	Codes        []string   // look for these only; nil is all
-	Deep         bool       // call CHECK for each attachment, too
+	Check        bool       // call CHECK for what the host has of each attachment, too
+	Deep         bool       // and for what is inside the containers
 	Node         *node.Node // what is on the node, if that has been read already
 }
 

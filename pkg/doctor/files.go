@@ -70,7 +70,7 @@ func (s *subject) order(dir string, networks []*node.Network) []Finding {
 func checkConfDir(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, r := range s.runtimes {
 		for _, p := range s.processes {
-			if !r.TakesOne || p.Name != r.Process {
+			if !r.TakesOne || p.Name != r.Process || !p.OfNode {
 				continue
 			}
 			told, wrong := isToldOf(p, r.ConfDir)

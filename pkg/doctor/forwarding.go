@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -42,6 +44,9 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 			err = errors.Join(err, wrong)
 			if v == "0" {
 				off = append(off, dotted(key))
+				if key == all6 {
+					commands = append(commands, s.keepRouters()...)
+				}
 				commands = append(commands, set(key, "1"))
 			}
 		}
@@ -54,9 +59,26 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 	return append(list, strict...), errors.Join(err, wrong)
 }
 
+// keepRouters returns the commands that let the host keep routers which it has from advertisements: one that forwards takes none otherwise.
+func (s *subject) keepRouters() (commands []string) {
+	for _, r := range s.routes {
+		l := s.byIndex[r.LinkIndex]
+		if l == nil || r.Protocol != unix.RTPROT_RA || !isDefault(r) {
+			continue
+		}
+		key := "net/ipv6/conf/" + l.Name + "/accept_ra"
+		if v, err := value(key); err == nil && v == "1" && !slices.Contains(commands, set(key, "2")) {
+			commands = append(commands, set(key, "2"))
+		}
+	}
+	return commands
+}
+
+// all4 and all6 let the host forward packets by all links.
+const all4, all6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
+
 // forwardingKeys returns the sysctls that let packets of a network through. To set the first of IPv4 sets those of all links.
 func (s *subject) forwardingKeys(n *network) (keys []string) {
-	const all4, all6 = "net/ipv4/ip_forward", "net/ipv6/conf/all/forwarding"
 	v4, v6 := n.families()
 	if v6 {
 		keys = append(keys, all6)
@@ -132,11 +154,21 @@ func checkBridgedPackets(_ context.Context, s *subject) (list []Finding, err err
 	}
 	v, err := value(key)
 	n := s.networks[i]
+	on := set(key, "1")
+	if v == "" {
+		on = lines(command("modprobe", "br_netfilter"), on)
+	}
+	for _, l := range s.Links() {
+		if why := s.otherUse(l.Name); l.Kind == "bridge" && why != "" {
+			on = comment("%s: its packets would pass the packet filter, too; see that it lets them, then run: %s", why, strings.ReplaceAll(on, "\n", "; "))
+			break
+		}
+	}
 	switch v {
 	case "0":
-		list = append(list, found("bridge-nf-off", n.Name, set(key, "1"), "%s is 0, kube-proxy's rules are here, and network %s has the bridge %s", dotted(key), n.Name, n.bridge()))
+		list = append(list, found("bridge-nf-off", n.Name, on, "%s is 0, kube-proxy's rules are here, and network %s has the bridge %s", dotted(key), n.Name, n.bridge()))
 	case "":
-		list = append(list, found("bridge-nf-off", n.Name, lines(command("modprobe", "br_netfilter"), set(key, "1")),
+		list = append(list, found("bridge-nf-off", n.Name, on,
 			"the kernel module br_netfilter is not loaded, kube-proxy's rules are here, and network %s has the bridge %s", n.Name, n.bridge()))
 	}
 	return list, err

@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"fmt"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -9,35 +10,114 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-// checkGateways looks whether bridges have the gateways' addresses of their containers, and no others.
+// checkGateways looks whether bridges have the gateways' addresses of their containers, and none that keeps the next container out.
 func checkGateways(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
 		at := n.gatewayLink()
 		if !n.isRouted() || s.Link(n.bridge()) == nil || s.Link(at) == nil {
 			continue
 		}
-		has := s.addressesOf(at)
-		if others := n.otherSubnets(has); others != nil {
-			var commands []string
-			for _, p := range others {
-				commands = append(commands, command("ip", "address", "delete", p.String(), "dev", at))
-			}
-			commands = append(commands, comment("the next container gives %s its own; containers with an address of the other subnet have to be started again", at))
-			list = append(list, found("bridge-other-subnet", n.Name, lines(commands...), "%s has the address %s, and network %s hands out addresses of %s",
+		if others := n.otherSubnets(s.addressesOf(at)); others != nil {
+			list = append(list, found("bridge-other-subnet", n.Name, lines(s.giveUp(n, others)...), "%s has the address %s, and network %s hands out addresses of %s",
 				at, texts(others), n.Name, texts(n.handedOut())))
+		}
+	}
+	for _, n := range s.made {
+		at := n.gatewayLink()
+		if !n.isRouted() || s.Link(n.bridge()) == nil || s.Link(at) == nil {
 			continue
 		}
 		lacking := s.lackingGateways(n)
 		if lacking == nil || !s.Link(n.bridge()).Up { // that is what has to be mended first
 			continue
 		}
-		list = append(list, found("gateway-gone", n.Name, lines(addAddresses(lacking, at)...), "%s lacks %s, the gateway of %s of network %s",
-			at, texts(lacking), count(len(n.alive), "attachment", "attachments"), n.Name))
+		remedy := lines(addAddresses(lacking, at)...)
+		elsewhere := s.haveInstead(lacking, at)
+		if elsewhere != nil {
+			remedy = comment("%s would be in the way of %s on %s: take that away, or start the containers of network %s again on another subnet",
+				strings.Join(elsewhere, ", "), texts(lacking), at, n.Name)
+		}
+		f := found("gateway-gone", n.Name, remedy, "%s lacks %s, the gateway of %s of network %s",
+			at, texts(lacking), count(len(n.alive), "attachment", "attachments"), n.Name)
+		f.Fixable = f.Fixable && elsewhere == nil
+		list = append(list, f)
 	}
 	return list, nil
+}
+
+// haveInstead returns the links and containers that have a lost gateway's address or subnet by now.
+func (s *subject) haveInstead(lacking []netip.Prefix, at string) (list []string) {
+	for _, g := range lacking {
+		for _, l := range s.Links() {
+			meets := func(p netip.Prefix) bool { return p.Overlaps(g) }
+			if l.Name != at && slices.ContainsFunc(l.Addresses, meets) {
+				list = append(list, "link "+l.Name)
+			}
+		}
+		for _, a := range s.Attachments {
+			has := func(p netip.Prefix) bool { return p.Addr() == g.Addr() }
+			if a.State == node.Alive && slices.ContainsFunc(a.Addresses, has) {
+				list = append(list, "container "+a.ContainerID)
+			}
+		}
+	}
+	return list
+}
+
+// mayBeUsed says why others than a network could need an address of its bridge, "" if nobody does.
+func (s *subject) mayBeUsed(n *network, p netip.Prefix) string {
+	at := n.gatewayLink()
+	for _, other := range s.networks {
+		if other.Name != n.Name && other.gatewayLink() == at && slices.Contains(other.handedOut(), p.Masked()) {
+			return fmt.Sprintf("%s is of the subnet of network %s", p.Addr(), other.Name)
+		}
+	}
+	if slices.Contains(s.uplinks(), s.Link(at)) { // a VLAN's, on the bridge
+		return fmt.Sprintf("a default route of the host leaves by %s", at)
+	}
+	return s.otherUse(n.bridge())
+}
+
+// otherUse says what the host has a bridge for besides containers, "" if it is nothing.
+func (s *subject) otherUse(bridge string) string {
+	if slices.Contains(s.uplinks(), s.Link(bridge)) {
+		return fmt.Sprintf("a default route of the host leaves by %s", bridge)
+	}
+	for _, l := range s.Links() {
+		if l.Master == bridge && l.Owner == "" {
+			return fmt.Sprintf("%s is in %s, and no container's", l.Name, bridge)
+		}
+	}
+	return ""
+}
+
+// giveUp returns the commands that take addresses from a network's bridge, but for those that are the gateway of a container.
+func (s *subject) giveUp(n *network, others []netip.Prefix) (commands []string) {
+	at := n.gatewayLink()
+	for _, p := range others {
+		var users []string
+		for _, m := range s.made {
+			if m.gatewayLink() == at && slices.Contains(m.gateways(), p) {
+				users = append(users, m.Name)
+			}
+		}
+		if users != nil {
+			slices.Sort(users)
+			commands = append(commands, comment("%s is the gateway of containers of %s: give network %s another bridge or its former subnet, in %s, or end them first",
+				p.Addr(), strings.Join(slices.Compact(users), ", "), n.Name, n.File))
+			continue
+		}
+		if why := s.mayBeUsed(n, p); why != "" {
+			commands = append(commands, comment("%s: give network %s another bridge, in %s, or take %s from %s if nobody needs it", why, n.Name, n.File, p, at))
+			continue
+		}
+		commands = append(commands, command("ip", "address", "delete", p.String(), "dev", at), comment("the next container gives %s its own", at))
+	}
+	return commands
 }
 
 // lackingGateways returns the addresses that attachments have for gateways, and the host does not have.

@@ -7,12 +7,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"strings"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netns"
 )
 
 // feature is a kind of link that a kernel may lack. To make one is how to find out, and no plugin's STATUS makes anything.
@@ -83,21 +84,13 @@ func modprobe(modules string) string {
 
 // isMissing makes the link in a network namespace of its own.
 func (f feature) isMissing() (lacks bool, err error) {
-	done := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and the namespace with it
-		done <- f.make()
-	}()
-	if err = <-done; errors.Is(err, unix.EOPNOTSUPP) {
+	if err = netns.InNew(f.make); errors.Is(err, unix.EOPNOTSUPP) {
 		return true, nil
 	}
 	return false, err
 }
 
 func (f feature) make() error {
-	if err := unix.Unshare(unix.CLONE_NEWNET); err != nil {
-		return err
-	}
 	switch f.probe.(type) {
 	case *netlink.Macvlan, *netlink.IPVlan, *netlink.Vlan: // are made on another link
 		below := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "base0"}}

@@ -8,29 +8,35 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/repair"
 )
 
 // checkLinks looks at the links of networks on the host.
 func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
-	seen := map[string]bool{}
 	for _, n := range s.networks {
 		list = append(list, s.checkMTU(n)...)
+	}
+	seen := map[string]bool{}
+	for _, n := range s.made {
 		bridge := s.Link(n.bridge())
 		if bridge == nil || bridge.Kind != "bridge" {
 			continue
 		}
 		list = append(list, s.checkPorts(n, bridge)...)
-		if seen[bridge.Name] { // it is another network's, too
-			continue
-		}
-		seen[bridge.Name] = true
-		if !bridge.Up && len(n.alive) > 0 {
+		if !bridge.Up && !seen[bridge.Name] { // else it is another network's, too
 			// A link that goes down loses its IPv6 addresses.
 			up := append([]string{command("ip", "link", "set", "dev", bridge.Name, "up")}, addAddresses(s.lackingGateways(n), n.gatewayLink())...)
 			list = append(list, found("bridge-down", n.Name, lines(up...), "%s, the bridge of %s of network %s, is down",
 				bridge.Name, count(len(n.alive), "attachment", "attachments"), n.Name))
 		}
-		list = append(list, s.countPorts(n, bridge)...)
+		seen[bridge.Name] = true
+	}
+	counted := map[string]bool{}
+	for _, n := range s.networks {
+		if bridge := s.Link(n.bridge()); bridge != nil && bridge.Kind == "bridge" && !counted[bridge.Name] {
+			counted[bridge.Name] = true
+			list = append(list, s.countPorts(n, bridge)...)
+		}
 	}
 	return list, nil
 }
@@ -39,7 +45,7 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 	var names, commands []string
 	for _, a := range n.alive {
-		if isOwn(a) && a.HostEnd.Master != bridge.Name {
+		if isOwn(a) && !repair.IsLeftAlone(a) && a.HostEnd.Master != bridge.Name {
 			names = append(names, a.HostEnd.Name)
 			commands = append(commands, command("ip", "link", "set", "dev", a.HostEnd.Name, "master", bridge.Name))
 		}

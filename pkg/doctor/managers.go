@@ -22,11 +22,11 @@ type ownLink struct {
 	class   string // systemd-networkd's Type
 }
 
-// ownLinks returns those that the node's networks have.
+// ownLinks returns those that the node's networks have. A bridge that the host has for more than containers, as one of a LAN, is its manager's.
 func (s *subject) ownLinks() (links []ownLink) {
 	for _, n := range s.networks {
 		l := ownLink{n.bridge(), n.bridge(), "bridge", "bridge"}
-		if l.name != "" && !slices.Contains(links, l) {
+		if l.name != "" && s.otherUse(l.name) == "" && !slices.Contains(links, l) {
 			links = append(links, l)
 		}
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
-// network is a network that is in a file, as the checks need it.
+// network is a network as the checks need it: that of a file, or that of an ADD's configuration.
 type network struct {
 	*node.Network
 	parts []part
@@ -22,7 +22,34 @@ type part struct {
 	config *conf.Object
 }
 
-// readNetworks returns the networks; of two files with one name the first counts.
+// readMade returns the networks as those who are alive were attached to them: one for each configuration that their ADDs had. A file that was
+// edited since says nothing of them.
+func (s *subject) readMade() (list []*network) {
+	made := map[string]*network{}
+	for _, a := range s.Attachments {
+		if !isWhole(a) || a.Result == nil {
+			continue
+		}
+		key := a.Network + "\n" + string(a.Result.Config)
+		if made[key] == nil {
+			config, err := conf.Parse(a.Result.Config)
+			if err != nil {
+				continue
+			}
+			made[key] = &network{Network: s.Network(a.Network)}
+			list = append(list, made[key])
+			if config = config.Lenient(); config.Has("plugins") {
+				config.Objects("plugins", func(p *conf.Object) { made[key].parts = append(made[key].parts, s.calledBy(p, "")...) })
+			} else { // one plugin alone, in the old form
+				made[key].parts = s.calledBy(config, "")
+			}
+		}
+		made[key].alive = append(made[key].alive, a)
+	}
+	return list
+}
+
+// readNetworks returns the networks that are in files.
 func (s *subject) readNetworks() (list []*network) {
 	for _, w := range s.Networks {
 		if w.List == nil {
@@ -30,7 +57,7 @@ func (s *subject) readNetworks() (list []*network) {
 		}
 		n := &network{Network: w, parts: s.partsOf(w)}
 		for _, a := range s.Attachments {
-			if a.Network == w.Name && a.State == node.Alive {
+			if a.Network == w.Name && isWhole(a) {
 				n.alive = append(n.alive, a)
 			}
 		}
@@ -38,6 +65,9 @@ func (s *subject) readNetworks() (list []*network) {
 	}
 	return list
 }
+
+// isWhole reports whether an attachment is alive, and no DEL has begun to take it away.
+func isWhole(a *node.Attachment) bool { return a.State == node.Alive && a.DelBegan().IsZero() }
 
 func (s *subject) partsOf(w *node.Network) (list []part) {
 	for _, p := range w.List.Plugins {
@@ -55,7 +85,7 @@ func (s *subject) calledBy(config *conf.Object, usual string) (list []part) {
 		return nil
 	}
 	p.kind = p.named
-	if row := s.Plugins.Find(p.named); row != nil {
+	if row := s.row(p.named); row != nil {
 		p.kind = row.Name
 	}
 	list = append(list, p)

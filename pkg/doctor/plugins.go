@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/pluginfile"
 	"github.com/cnibox/cnibox/pkg/runtimes"
-	"golang.org/x/sys/unix"
 )
 
 // place is where plugins are looked for.
@@ -22,10 +24,10 @@ type place struct {
 	networks []*network
 }
 
-// places returns where runtimes look; if there are none, where who asks does.
+// places returns where runtimes look; if there are none, or who asks has said where, it is there.
 func (s *subject) places() (list []*place, err error) {
 	all := s.runtimes
-	if all == nil {
+	if all == nil || s.OwnBinDirs {
 		all = []runtimes.Runtime{{Name: "cnictl", ConfDir: filepath.Clean(s.confDir()), BinDirs: s.BinDirs}}
 	}
 	for _, r := range all {
@@ -41,6 +43,17 @@ func (s *subject) places() (list []*place, err error) {
 	return list, err
 }
 
+// row returns our plugin that a configuration names, nil if it is somebody else's.
+func (s *subject) row(name string) *plugin.Descriptor {
+	dirs := slices.Clone(s.BinDirs)
+	for _, r := range s.runtimes {
+		if !s.OwnBinDirs {
+			dirs = append(dirs, r.BinDirs...)
+		}
+	}
+	return pluginfile.Row(s.Plugins, name, dirs)
+}
+
 func (s *subject) networksIn(dir string) (list []*network, err error) {
 	if dir == filepath.Clean(s.confDir()) {
 		return s.networks, nil
@@ -53,7 +66,7 @@ func (s *subject) networksIn(dir string) (list []*network, err error) {
 }
 
 // checkPlugins looks which file each runtime would run for each plugin that a network names.
-func checkPlugins(ctx context.Context, s *subject) (list []Finding, err error) {
+func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 	places, err := s.places()
 	versions := map[string]string{} // by what files are: most are one and the same
 	for _, p := range places {
@@ -74,7 +87,7 @@ func checkPlugins(ctx context.Context, s *subject) (list []Finding, err error) {
 				}
 				id := files[0].ID()
 				if _, known := versions[id]; !known {
-					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version(ctx))
+					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version())
 				}
 				what := versions[id]
 				runs[what] = append(runs[what], files[0].Path)
@@ -95,7 +108,7 @@ func (s *subject) missing(p *place, n *network) []Finding {
 			continue
 		}
 		all = append(all, part.named)
-		if s.Plugins.Find(part.named) != nil {
+		if s.row(part.named) != nil {
 			own = append(own, part.named)
 		} else {
 			others = append(others, part.named)
@@ -135,16 +148,17 @@ func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.Fil
 		f.Fixable = run.Origin != pluginfile.Other
 		return []Finding{f}
 	}
-	if s.Plugins.Find(part.named) == nil {
+	if s.row(part.named) == nil {
 		return nil // nothing is known about it
+	}
+	if run.Origin == pluginfile.Other {
+		remedy := comment("ask who has put it there; if nobody needs it: %s", replace)
+		return []Finding{found("plugin-foreign", n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String())}
 	}
 	for _, f := range files[1:] {
 		if f.Origin == pluginfile.Ours && f.Sum() != run.Sum() {
 			return []Finding{found("plugin-shadowed", n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.Path, run.String(), f.Path, dir)}
 		}
-	}
-	if run.Origin == pluginfile.Other {
-		return []Finding{found("plugin-foreign", n.Name, replace, "%s, which network %s runs, is %s", run.Path, n.Name, run.String())}
 	}
 	return nil
 }

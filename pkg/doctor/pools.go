@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/collect"
-	"github.com/cnibox/cnibox/pkg/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 )
 
 // checkPools looks how many addresses are left.
@@ -29,10 +29,12 @@ func checkPools(_ context.Context, s *subject) (list []Finding, err error) {
 
 // checkLeftovers says what gc would free, and what keeps it from that.
 func checkLeftovers(ctx context.Context, s *subject) (list []Finding, err error) {
-	plan := collect.Plan(ctx, s.Node, collect.Options{Options: s.Options.Options, Runtimes: runtimes.All})
+	plan := collect.Plan(ctx, s.Node, collect.Options{Options: s.Options.Options})
 	goes := map[string]int{}
 	for _, it := range plan.Goes {
-		goes[it.Network]++
+		if !holds(it.Held, nft.Unused{}) { // the next container of the network uses it again
+			goes[it.Network]++
+		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(goes)) {
 		words, of := []string{"cnictl", "gc", name, "--apply"}, "of network "+name
@@ -42,11 +44,14 @@ func checkLeftovers(ctx context.Context, s *subject) (list []Finding, err error)
 		list = append(list, found("leftovers", name, command(words...), "gc would free %s %s", count(goes[name], "thing", "things"), of))
 	}
 	for _, stop := range plan.Stops {
+		list = append(list, found("gc-stopped", stop.Network, comment("%s", stop.Remedy), "%s", stop.Why))
+	}
+	for _, stay := range plan.Stays {
 		torn := slices.ContainsFunc(s.found, func(f Finding) bool {
-			return f.Code == "cache-torn" && (f.Network == stop.Network || f.Network == "") // which says why
+			return f.Code == "cache-torn" && (f.Network == stay.Network || f.Network == "") // which says why
 		})
-		if !torn {
-			list = append(list, found("gc-stopped", stop.Network, comment("%s", stop.Remedy), "%s", stop.Why))
+		if remedy := stay.Remedy(); remedy != "" && !torn {
+			list = append(list, found("gc-stopped", stay.Network, comment("%s", remedy), "gc can't tell whether %s is in use: %s", stay.Owner, stay.Why))
 		}
 	}
 	return list, nil

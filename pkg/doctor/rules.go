@@ -8,6 +8,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/repair"
 )
 
 // checkRules looks for attachments of ours that hold nothing in the packet filter, and should: somebody has flushed it.
@@ -15,11 +16,11 @@ func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
 		var lost []string
 		for _, a := range n.alive {
-			if !isOwn(a) {
+			if !isOwn(a) || repair.IsLeftAlone(a) {
 				continue // what the reference plugins made does not say whose it is
 			}
-			masquerade := n.isOn("ipMasq") && len(a.Addresses) > 0 && !holds(a, nft.Masquerading, iptables.Masquerading)
-			ports := n.find("portmap") != nil && len(a.Ports) > 0 && !holds(a, nft.Publishing, iptables.PortMapping)
+			masquerade := n.isOn("ipMasq") && len(a.Addresses) > 0 && !holds(a.Held, nft.Masquerading, iptables.Masquerading)
+			ports := n.find("portmap") != nil && len(a.Ports) > 0 && !holds(a.Held, nft.Publishing, iptables.PortMapping)
 			if masquerade || ports {
 				lost = append(lost, a.ContainerID+"/"+a.IfName)
 			}
@@ -35,9 +36,9 @@ func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
 // isOwn reports whether cnibox has made the attachment: its host end is called by the key.
 func isOwn(a *node.Attachment) bool { return a.HostEnd != nil && a.HostEnd.Owner == a.Owner }
 
-// holds reports whether an attachment holds something in one of these.
-func holds(a *node.Attachment, stores ...plugin.Store) bool {
-	return slices.ContainsFunc(a.Held, func(t node.Thing) bool {
+// holds reports whether one of the things that are held is in one of these.
+func holds(held []node.Thing, stores ...plugin.Store) bool {
+	return slices.ContainsFunc(held, func(t node.Thing) bool {
 		return slices.ContainsFunc(stores, func(s plugin.Store) bool { return t.Store == s })
 	})
 }

@@ -7,12 +7,18 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // checkState looks whether plugins and libcni can write down what they have to.
 func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 	seen := map[string]bool{}
-	for _, dir := range []string{s.cacheDir(), "/run/cnibox"} {
+	dirs := []string{s.cacheDir()}
+	if run := state.RunDir(); run != "" { // plugins do without one that can't be written
+		dirs = append(dirs, run)
+	}
+	for _, dir := range dirs {
 		for _, err := os.Stat(dir); err != nil && dir != "/"; _, err = os.Stat(dir) {
 			dir = filepath.Dir(dir) // in which it is to be made
 		}

@@ -23,11 +23,11 @@ func checkStatus(ctx context.Context, s *subject) (list []Finding, err error) {
 		}
 		for _, p := range n.List.Plugins {
 			config, wrong := conf.Parse(p.Bytes)
-			isOther := func(p part) bool { return s.Plugins.Find(p.named) == nil }
+			isOther := func(p part) bool { return s.row(p.named) == nil }
 			if wrong != nil || slices.ContainsFunc(s.calledBy(config.Lenient(), ""), isOther) {
 				continue // others are not asked
 			}
-			row := s.Plugins.Find(p.Network.Type)
+			row := s.row(p.Network.Type)
 			if wrong = s.ask(ctx, row, n, config); wrong != nil {
 				list = append(list, notReady(n, p.Network.Type, wrong))
 			}
@@ -69,7 +69,7 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 	networks := map[string][]string{} // by what their plugins say
 	for _, n := range s.networks {
 		for _, p := range n.parts {
-			row := s.Plugins.Find(p.named)
+			row := s.row(p.named)
 			if row == nil {
 				continue
 			}

@@ -21,7 +21,8 @@ import (
 type subject struct {
 	Options
 	*node.Node
-	networks  []*network
+	networks  []*network // as the next ADD finds them
+	made      []*network // as the ADDs of those who are alive found them
 	runtimes  []runtimes.Runtime
 	processes []runtimes.Process
 	routes    []netlink.Route // of the main table
@@ -54,7 +55,7 @@ func newSubject(ctx context.Context, o Options) *subject {
 	s.couldNot("routes of the host", err)
 	s.addresses, err = link.Uninterrupted(func() ([]netlink.Addr, error) { return host.AddrList(nil, netlink.FAMILY_ALL) })
 	s.couldNot("addresses of the host", err)
-	s.networks = s.readNetworks()
+	s.networks, s.made = s.readNetworks(), s.readMade()
 	for _, u := range s.Unread {
 		if !s.hasOwnCode(u) {
 			s.couldNot(u.What, errors.New(u.Why))

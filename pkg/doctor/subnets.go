@@ -94,8 +94,11 @@ func (s *subject) leadsElsewhere(n *network, subnet netip.Prefix, r netlink.Rout
 	return l.Name
 }
 
-// move returns the command that gives a network another subnet, which nothing here has.
+// move returns the command that gives a network another subnet, which nothing here has. With containers on the former one the next ADD would fail.
 func (s *subject) move(n *network, from netip.Prefix) string {
+	if len(n.alive) > 0 {
+		return comment("end the %s of network %s first, then give it another subnet, in %s", count(len(n.alive), "container", "containers"), n.Name, n.File)
+	}
 	again := comment("then start the containers of network %s again", n.Name)
 	text, err := os.ReadFile(n.File)
 	if err != nil || !strings.Contains(string(text), `"`+from.String()+`"`) || strings.Contains(string(text), `"rangeStart"`) || strings.Contains(string(text), `"gateway"`) {

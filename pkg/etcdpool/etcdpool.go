@@ -10,7 +10,7 @@ import (
 // The verbs of cnibox-etcd besides those of CNI.
 const (
 	List   = "list"   // report
-	Keep   = "keep"   // renew this host's lease, free what could not be freed before, and report
+	Keep   = "keep"   // renew this host's lease, free what could not be freed before, and report of this host alone
 	Import = "import" // take this host's leases of host-local into etcd
 	Export = "export" // give this host's addresses in etcd back to host-local
 )
@@ -20,7 +20,7 @@ type Report struct {
 	Network string `json:"network"`
 	Host    string `json:"host"` // what this host is called
 	Hosts   []Host `json:"hosts"`
-	Pools   []Pool `json:"pools"`
+	Pools   []Pool `json:"pools,omitempty"`
 	Held    []Held `json:"held"`           // by this host
 	Open    []Held `json:"open,omitempty"` // what is to be freed when etcd can be reached, or again a little later
 }

@@ -44,7 +44,7 @@ func (x *session) refuseSecond(owner plugin.Key, pools []ranges.Pool) error {
 		if at < 0 || l.Owner != owner && l.Owner.IfName != "" {
 			continue
 		}
-		if gone, replaced := x.ended(l); l.Owner == owner && (gone || replaced) {
+		if l.Owner == owner && x.isOver(l) {
 			stale = append(stale, l)
 			continue
 		}

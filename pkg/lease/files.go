@@ -13,8 +13,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// maxContent is more than any lease file holds: libcni keeps its results in
-// files named by network, container and interface together, 255 bytes at most.
+// maxContent is what a lease file may hold. Container ids of libcni's callers are much shorter: it keeps its results in files named by network,
+// container and interface together, 255 bytes at most.
 const maxContent = 1024
 
 // entry is what a file stands for.

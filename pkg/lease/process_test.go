@@ -15,6 +15,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/ranges"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // worker makes the test binary a process that adds and deletes attachments in
@@ -120,7 +121,7 @@ func TestKilledWorkers(t *testing.T) {
 	for kill := range 40 {
 		cmd, lines := startWorker(t, b.dataDir, fmt.Sprint("k", kill%4))
 		_ = lines.Scan() // it is at work
-		time.Sleep(time.Duration(rng.IntN(4000)) * time.Microsecond)
+		netlab.Pause(time.Duration(rng.IntN(4000)) * time.Microsecond)
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
 		for i := range 20 { // ids of this worker are used again by a later one

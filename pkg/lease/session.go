@@ -12,6 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -19,6 +20,7 @@ import (
 type session struct {
 	*Store
 	index    *index
+	host     *presence.Host // nil until somebody's presence is asked for
 	now      time.Time
 	readOnly bool
 }

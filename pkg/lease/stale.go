@@ -1,12 +1,15 @@
 package lease
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"time"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/results"
 )
@@ -45,9 +48,23 @@ func (x *session) staleText(stale int) string {
 	return fmt.Sprintf(", %d of them by stale leases", stale)
 }
 
-// isStale reports whether libcni's results say that the owner of a lease is gone. They can't say it of one in the old form.
+// isStale reports whether the owner of a lease is gone, or not known to libcni. Nothing says so of one in the old form.
 func (x *session) isStale(l Lease) bool {
-	return l.Owner.IfName != "" && results.KnownLost(x.results, l.Owner)
+	if l.Owner.IfName == "" {
+		return false
+	}
+	if v := x.about(l, time.Time{}); v.State != presence.Unknown {
+		return v.State.IsOver()
+	}
+	_, err := results.Read(x.results, l.Owner)
+	return errors.Is(err, fs.ErrNotExist) && results.AreKept(x.results)
+}
+
+func (x *session) about(l Lease, since time.Time) presence.Verdict {
+	if x.host == nil {
+		x.host = presence.NewHost(presence.DefaultNotes)
+	}
+	return x.host.About(presence.Asked{Key: l.Owner, Results: x.results, Since: since, Adding: x.Netns})
 }
 
 // isAbandoned reports whether the owner of a lease is gone for certain: it is stale, and from before this boot, which no network namespace
@@ -68,7 +85,7 @@ func (x *session) isLongGone(l Lease) bool {
 		return false
 	}
 	isMarked := st.Mode&unix.S_IWUSR == 0
-	gone, _ := x.ended(l)
+	gone := x.isOver(l)
 	switch {
 	case gone && isMarked:
 		return x.now.Sub(time.Unix(0, st.Ctim.Nano())) >= goneTime
@@ -80,13 +97,10 @@ func (x *session) isLongGone(l Lease) bool {
 	return false
 }
 
-// ended reports whether the namespace is known to be gone for which a lease was made, and whether another one is known to be at its path.
-func (x *session) ended(l Lease) (gone, replaced bool) {
+// isOver reports whether the namespace is gone for which a lease was made.
+func (x *session) isOver(l Lease) bool {
 	made := x.Since(l)
-	if made.IsZero() {
-		return false, false
-	}
-	return results.KnownEnded(x.results, l.Owner, made, x.Netns)
+	return !made.IsZero() && x.about(l, made).State.IsOver()
 }
 
 // isOld reports whether a lease's file was made, moved or changed last before this boot.
@@ -107,9 +121,5 @@ func (x *session) holder(l Lease) (name, state string) {
 	if l.Owner.IfName == "" {
 		return name, ""
 	}
-	gone, known := results.KnownGone(x.results, l.Owner)
-	if gone {
-		known = "its network namespace is gone"
-	}
-	return name, known + ": "
+	return name, x.about(l, x.Since(l)).Why + ": "
 }

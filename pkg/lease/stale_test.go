@@ -91,9 +91,9 @@ func TestGoneForMinutes(t *testing.T) {
 	for _, id := range []string{"gone", "moved", "unknown", "old", "runs"} {
 		b.add(id, full)
 	}
-	b.result("gone", "/run/netns/none")
+	b.result("gone", "/proc/0/ns/net")
 	b.result("moved", netns)
-	b.result("old", "/run/netns/none")
+	b.result("old", "/proc/0/ns/net")
 	b.result("runs", "/proc/self/ns/net")
 	yesterday := time.Now().Add(-24 * time.Hour)
 	if err := os.Chtimes(filepath.Join(b.results, "net-old-eth0"), yesterday, yesterday); err != nil {
@@ -116,7 +116,7 @@ func TestGoneForMinutes(t *testing.T) {
 	if err := os.Remove(netns); err != nil {
 		t.Fatal(err)
 	}
-	b.result("gone", "/run/netns/none")
+	b.result("gone", "/proc/0/ns/net")
 	refused(6 * time.Minute)
 	refused(4 * time.Minute)
 	if err := b.later(6*time.Minute, func(x *session) error { return x.reclaim(full) }); err != nil {
@@ -133,7 +133,7 @@ func TestWantedOfOneGoneForMinutes(t *testing.T) {
 	b := newBench(t)
 	wanted := ranges.Pool{Ranges: small.Ranges, Want: addr("10.1.2.2")}
 	b.add("gone", small)
-	b.result("gone", "/run/netns/none")
+	b.result("gone", "/proc/0/ns/net")
 	take := func(x *session) error { return x.takeWanted(att("new", "eth0"), wanted) }
 	for _, after := range []time.Duration{0, 4 * time.Minute} {
 		if err := b.later(after, take); err == nil {

@@ -56,6 +56,9 @@ func (s *Store) Allocate(ctx context.Context, owner plugin.Key, pools []ranges.P
 	if owner.ContainerID == "" || owner.IfName == "" {
 		return nil, fmt.Errorf("a lease needs a container and an interface, got %q and %q", owner.ContainerID, owner.IfName)
 	}
+	if n := len(format(owner)); n > maxContent {
+		return nil, plugin.ConfigError("use a shorter container id", "a lease of this container would take %d bytes, and has %d at most", n, maxContent)
+	}
 	return s.locked(ctx, true, "take an address", func(x *session) ([]Lease, error) { return x.allocate(owner, pools) })
 }
 

@@ -3,6 +3,7 @@ package link
 import (
 	"errors"
 	"fmt"
+	"syscall"
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink/nl"
@@ -49,6 +50,18 @@ func Change(index int, flags, mask uint32, attrs ...nl.NetlinkRequestData) error
 	}
 	_, err := request.Execute(unix.NETLINK_ROUTE, 0)
 	return err
+}
+
+// Attributes returns what the kernel says of a link of the calling thread's namespace, for what vishvananda/netlink leaves out.
+func Attributes(index int) (map[uint16]syscall.NetlinkRouteAttr, error) {
+	request, message := nl.NewNetlinkRequest(unix.RTM_GETLINK, 0), nl.NewIfInfomsg(unix.AF_UNSPEC)
+	message.Index = int32(index)
+	request.AddData(message)
+	replies, err := request.Execute(unix.NETLINK_ROUTE, 0)
+	if err != nil {
+		return nil, err
+	}
+	return nl.ParseRouteAttrAsMap(replies[0][unix.SizeofIfInfomsg:])
 }
 
 // PortOption reports whether a port of a bridge has one of the options nl.IFLA_BRPORT_…. vishvananda/netlink asks the kernel for all ports to

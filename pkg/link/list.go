@@ -1,8 +1,11 @@
 package link
 
 import (
+	"context"
 	"errors"
+	"fmt"
 	"net/netip"
+	"slices"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -24,9 +27,19 @@ func Prefixes(l netlink.Link) ([]netip.Prefix, error) {
 }
 
 func prefixes(index int) (list []netip.Prefix, err error) {
+	err = EachPrefix(index, func(_ int, p netip.Prefix) bool {
+		list = append(list, p)
+		return true
+	})
+	return list, err
+}
+
+// EachPrefix calls f for the addresses of a link of the calling thread's namespace, or of all its links if index is 0, and ends when f returns false.
+// They are read one by one: a container may have any number of them.
+func EachPrefix(index int, f func(index int, p netip.Prefix) bool) error {
 	socket, err := nl.Subscribe(unix.NETLINK_ROUTE) // to nothing
 	if err != nil {
-		return nil, err
+		return err
 	}
 	defer socket.Close()
 	_ = unix.SetsockoptInt(socket.GetFd(), unix.SOL_NETLINK, unix.NETLINK_GET_STRICT_CHK, 1) // kernels before 4.20 list all
@@ -35,8 +48,7 @@ func prefixes(index int) (list []netip.Prefix, err error) {
 	message := nl.NewIfAddrmsg(unix.AF_UNSPEC)
 	message.Index = uint32(index)
 	request.AddData(message)
-	replies, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWADDR)
-	for _, reply := range replies {
+	return request.ExecuteIter(unix.NETLINK_ROUTE, unix.RTM_NEWADDR, func(reply []byte) bool {
 		of := nl.DeserializeIfAddrmsg(reply)
 		attrs, _ := nl.ParseRouteAttr(reply[of.Len():]) // the kernel's are well-formed
 		var p netip.Prefix
@@ -49,16 +61,48 @@ func prefixes(index int) (list []netip.Prefix, err error) {
 				p = netip.PrefixFrom(address, address.BitLen())
 			}
 		}
-		if int(of.Index) == index && p.IsValid() {
-			list = append(list, p)
-		}
-	}
-	return list, err
+		return !p.IsValid() || index != 0 && int(of.Index) != index || f(int(of.Index), p)
+	})
 }
 
 // Routes returns the routes that are like one, by what the mask says.
 func Routes(h *netlink.Handle, family int, like *netlink.Route, mask uint64) ([]netlink.Route, error) {
 	return Uninterrupted(func() ([]netlink.Route, error) { return h.RouteListFiltered(family, like, mask) })
+}
+
+// A container may have any number of routes: no more than these of one link are kept, as a caller's memory is its own, and no more are read.
+const (
+	mostKept = 10_000
+	mostRead = 1_000_000
+)
+
+// RoutesOver returns the wanted routes of all tables that lead over a link, if only by one of several hops. The kernel is asked for those of this
+// link alone (kernels before 4.20 list all), and they are read one by one until ctx ends.
+func RoutesOver(ctx context.Context, h *netlink.Handle, index int, isWanted func(netlink.Route) bool) ([]netlink.Route, error) {
+	_ = h.SetStrictCheck(true)
+	defer func() { _ = h.SetStrictCheck(false) }()
+	read := 0 // also of lists that were interrupted: a container can see to it that all are
+	return Uninterrupted(func() (list []netlink.Route, err error) {
+		for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
+			failed := h.RouteListFilteredIter(family, &netlink.Route{LinkIndex: index}, netlink.RT_FILTER_TABLE, func(r netlink.Route) bool {
+				leads := r.LinkIndex == index || slices.ContainsFunc(r.MultiPath, func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex == index })
+				if leads && isWanted(r) {
+					list = append(list, r)
+				}
+				read++
+				return ctx.Err() == nil && len(list) <= mostKept && read <= mostRead
+			})
+			switch {
+			case len(list) > mostKept, read > mostRead:
+				return nil, fmt.Errorf("link %d has too many routes: remove some of %d", index, read)
+			case ctx.Err() != nil:
+				return nil, fmt.Errorf("list the routes of link %d: %w", index, context.Cause(ctx))
+			case failed != nil:
+				return list, failed
+			}
+		}
+		return list, nil
+	})
 }
 
 // Rules returns the rules of both families, each in the order in which they are asked.

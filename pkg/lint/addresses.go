@@ -22,6 +22,9 @@ type pool struct {
 // overlaps reports whether two ranges have addresses in common.
 func (p pool) overlaps(q pool) bool { return !p.last.Less(q.first) && !q.last.Less(p.first) }
 
+// shares reports whether two ranges may hand out the same address.
+func (p pool) shares(q pool) bool { return p.overlaps(q) && !p.excludes(q) && !q.excludes(p) }
+
 // excludes reports whether one range leaves out all that it has in common with another, by one network.
 func (p pool) excludes(q pool) bool {
 	first, last := p.first, p.last
@@ -84,7 +87,7 @@ func (f *file) checkAddresses(p *part) {
 	}
 	for i, r := range ranges {
 		for _, q := range ranges[:i] {
-			if r.overlaps(q) && !r.excludes(q) && !q.excludes(r) {
+			if r.shares(q) {
 				line, _ := f.position(q.at)
 				f.report("ranges-overlap", r.get("subnet").span, "", nil, "%s has addresses of %s in line %d", r.subnet, q.subnet, line)
 			}

@@ -21,7 +21,7 @@ func (f *file) checkPlugin(p *part, isIPAM bool) {
 	case strings.Contains(p.named, "/"):
 		f.report("refused", p.typed, strconv.Quote(p.named[strings.LastIndexByte(p.named, '/')+1:]), nil, "a type is the name of a file, without its directory")
 	case p.plugin == nil:
-		if like := nearestWord(p.named, f.kinds(isIPAM)); like != "" {
+		if like := nearestWord(p.named, f.kinds(isIPAM)); like != "" && f.options.Plugins.Find(p.named) == nil {
 			f.report("misspelled-plugin", p.typed, strconv.Quote(like), nil, "cnibox has no plugin %q; did you mean %q?", cut(p.named), like)
 		} else {
 			f.report("unknown-plugin", p.typed, "", nil, "%q is no plugin of cnibox: its keys are not checked", cut(p.named))

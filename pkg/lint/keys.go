@@ -50,7 +50,7 @@ func (f *file) checkKeys(v *value, table keys.Table, who string) {
 			f.report("key-case", m.key, strconv.Quote(key.Name), f.rename(v, m, key.Name), "%q works, and is spelled %q in the manual", m.name, key.Name)
 		case key != nil:
 			var edits []edit
-			if certain && v.member(key.Name) == nil {
+			if certain && key.Type != keys.Bool && v.member(key.Name) == nil { // a switch is never turned on by a guess
 				edits = f.rename(v, m, key.Name)
 			}
 			f.report("unknown-key", m.key, strconv.Quote(key.Name), edits, "%s has no key %q, and ignores it; did you mean %q?", who, m.name, key.Name)

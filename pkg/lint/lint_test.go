@@ -127,7 +127,10 @@ func TestReference(t *testing.T) {
 // TestFix mends files, and leaves the rest of the text as it is.
 func TestFix(t *testing.T) {
 	for bad, want := range map[string]string{
-		list(`{"type":   "bridge" , "isGatway" : false }`):                                                                                 list(`{"type":   "bridge" , "isGateway" : false }`),
+		list(`{"type":   "macvlan" , "mastr" : "eth0" }`):                                                                                  list(`{"type":   "macvlan" , "master" : "eth0" }`),
+		list(`{"type": "bridge", "isGatway": true}`):                                                                                       list(`{"type": "bridge", "isGatway": true}`), // a switch is not guessed
+		list(bridge, `{"type": "portmap", "noSnat": true, "capabilities": {"portMappings": true}}`):                                        list(bridge, `{"type": "portmap", "noSnat": true, "capabilities": {"portMappings": true}}`),
+		list(bridge, `{"type": "portmap", "noSnat": "true", "capabilities": {"portMappings": true}}`):                                      list(bridge, `{"type": "portmap", "noSnat": "true", "capabilities": {"portMappings": true}}`),
 		list(`{"type": "bridge", "HAIRPINMODE": true,	"mtu":"1400"}`):                                                                      list(`{"type": "bridge", "hairpinMode": true,	"mtu":1400}`),
 		list(`{"type": "bridge", "hairpinMode": "True",}`):                                                                                 list(`{"type": "bridge", "hairpinMode": true}`),
 		list(bridge, `{"type": "portmap"}`):                                                                                                list(bridge, portmap),
@@ -151,6 +154,17 @@ func TestFix(t *testing.T) {
 			if f.Fixable {
 				t.Errorf("left: %v", f)
 			}
+		}
+	}
+}
+
+// TestSuggestionsDoNotNegate: a key that says the opposite of another is no mistake in its spelling.
+func TestSuggestionsDoNotNegate(t *testing.T) {
+	for key, want := range map[string]string{"noSnat": "", "unsnat": "", "snatt": `"snat"`, "nat": `"snat"`, "no-snat": ""} {
+		text := list(bridge, `{"type": "portmap", "`+key+`": true, "capabilities": {"portMappings": true}}`)
+		list := lint.Text("a.conflist", []byte(text), options)
+		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Fix != want || list[0].Fixable {
+			t.Errorf("%s: %+v, want the suggestion %s", key, list, want)
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/pluginfile"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/schema"
 )
@@ -167,7 +168,7 @@ func (f *file) readPart(v *value, usual string) *part {
 		p.typed = m.value.span
 	}
 	p.kind = p.named
-	if p.plugin = f.options.Plugins.Find(p.named); p.plugin != nil {
+	if p.plugin = f.row(p.named); p.plugin != nil {
 		p.kind = p.plugin.Name
 	}
 	usualIPAM := ""
@@ -189,13 +190,22 @@ func (f *file) readPart(v *value, usual string) *part {
 	return p
 }
 
+// row returns our plugin that a name stands for, nil if it is somebody else's.
+func (f *file) row(name string) *plugin.Descriptor {
+	var dirs []string
+	if f.options.Node != nil {
+		dirs = f.options.Node.BinDirs
+	}
+	return pluginfile.Row(f.options.Plugins, name, dirs)
+}
+
 func (f *file) readIPAM(v *value, usual string) *part {
 	p := &part{value: v, named: cmp.Or(v.str("type"), usual), typed: v.span, filledIn: usual != ""}
 	if m := v.member("type"); m != nil {
 		p.typed = m.value.span
 	}
 	p.kind = p.named
-	if p.plugin = f.options.Plugins.Find(p.named); p.plugin != nil {
+	if p.plugin = f.row(p.named); p.plugin != nil {
 		p.kind = p.plugin.Name
 	}
 	return p

@@ -1,7 +1,6 @@
 package lint
 
 import (
-	"context"
 	"fmt"
 	"net/netip"
 	"os"
@@ -19,6 +18,7 @@ import (
 
 // Node is what is compared of this node.
 type Node struct {
+	BinDirs  []string                     // of plugins
 	Plugins  func(name string) *Installed // nil if there is no such plugin
 	Links    map[string]int               // MTUs by name
 	Routes   []Route
@@ -27,9 +27,10 @@ type Node struct {
 
 // Installed is a plugin in one of the directories.
 type Installed struct {
-	Path    string
-	Version string // of the reference plugins that it is like, "" if it does not say
-	Ours    bool
+	Path      string
+	Version   string // of the reference plugins that it is like, "" if its file does not say
+	Ours      bool
+	Reference bool
 }
 
 // Route is a route of the host that leads to some addresses only.
@@ -39,12 +40,12 @@ type Route struct {
 }
 
 // ReadNode looks at this node.
-func ReadNode(ctx context.Context, binDirs []string, confDir string) (*Node, error) {
-	n := &Node{Links: map[string]int{}}
+func ReadNode(binDirs []string, confDir string) (*Node, error) {
+	n := &Node{BinDirs: binDirs, Links: map[string]int{}}
 	known := map[string]*Installed{}
 	n.Plugins = func(name string) *Installed {
 		if _, asked := known[name]; !asked {
-			known[name] = lookUp(ctx, binDirs, name)
+			known[name] = lookUp(binDirs, name)
 		}
 		return known[name]
 	}
@@ -74,14 +75,14 @@ func ReadNode(ctx context.Context, binDirs []string, confDir string) (*Node, err
 	return n, err
 }
 
-// lookUp finds a plugin as runtimes do. One whose program is known is asked for its version, which changes nothing.
-func lookUp(ctx context.Context, dirs []string, name string) *Installed {
+// lookUp finds a plugin as runtimes do. Nothing is run to learn its version.
+func lookUp(dirs []string, name string) *Installed {
 	files := pluginfile.Find(dirs, name)
 	if files == nil {
 		return nil
 	}
-	like, _, _ := strings.Cut(strings.TrimPrefix(files[0].Version(ctx), "v"), "+")
-	return &Installed{Path: files[0].Path, Version: like, Ours: files[0].Origin == pluginfile.Ours}
+	like, _, _ := strings.Cut(strings.TrimPrefix(files[0].Version(), "v"), "+")
+	return &Installed{Path: files[0].Path, Version: like, Ours: files[0].Origin == pluginfile.Ours, Reference: files[0].Origin == pluginfile.Reference}
 }
 
 // checkNode compares a file with the node.
@@ -109,7 +110,7 @@ func (f *file) checkInstalled(p *part) {
 		return
 	}
 	set, known := p.table()
-	if !known || i.Version == "" {
+	if !known || i.Version == "" && !i.Reference {
 		return
 	}
 	f.checkAge(p.value, set.Own, p.kind, i)
@@ -126,7 +127,7 @@ func (f *file) checkAge(v *value, table keys.Table, who string, i *Installed) {
 		switch {
 		case k.Since == keys.Ours && !i.Ours:
 			f.report("plugin-older", m.key, "", nil, "%s is the reference plugin, and does not read %q", i.Path, k.Name)
-		case k.Since != keys.Ours && k.Since != "" && !i.Ours && newer(k.Since, i.Version):
+		case k.Since != keys.Ours && k.Since != "" && i.Version != "" && !i.Ours && newer(k.Since, i.Version):
 			f.report("plugin-older", m.key, "", nil, "%s has version %s, and %q came with %s", i.Path, i.Version, k.Name, k.Since)
 		}
 		for _, o := range objectsIn(m.value) {

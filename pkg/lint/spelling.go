@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"regexp"
 	"slices"
 	"strings"
 
@@ -39,14 +40,22 @@ func nearestWord(word string, words []string) string {
 func distance(a, b string) int {
 	plain := strings.NewReplacer("_", "", "-", "", " ", "")
 	a, b = plain.Replace(strings.ToLower(a)), plain.Replace(strings.ToLower(b))
-	if len(a) > 64 {
-		return len(a)
+	if len(a) > 64 || negates(a, b) {
+		return len(a) + len(b)
 	}
 	d := levenshtein.ComputeDistance(a, b)
 	if len(a) == len(b) && d == 2 && sameLetters(a, b) { // two were exchanged
 		return 1
 	}
 	return d
+}
+
+// switched is how a name begins that turns something on or off.
+var switched = regexp.MustCompile(`^(non|not|no|un|dis(able)?|de|in|enable)`)
+
+// negates reports whether two names say the opposite of each other, as far as their beginnings tell: noSnat is no mistake for snat.
+func negates(a, b string) bool {
+	return a != b && switched.ReplaceAllString(a, "") == switched.ReplaceAllString(b, "")
 }
 
 func sameLetters(a, b string) bool {

@@ -95,7 +95,7 @@ func (f *file) checkSubnets(other *file) {
 			line, _ := other.position(q.get("subnet").at)
 			sameBridge := r.bridge != "" && r.bridge == q.bridge
 			switch {
-			case sameBridge && r.subnet == q.subnet && !r.overlaps(q.pool):
+			case sameBridge && r.subnet == q.subnet && !r.shares(q.pool):
 			case f.network.name == other.network.name: // libcni takes one of them
 			case r.subnet.Overlaps(q.subnet):
 				f.report("subnets-overlap", where, "another subnet", nil, "%s has addresses of %s, which network %q has (%s:%d)", r.subnet, q.subnet, other.network.name, other.Name, line)

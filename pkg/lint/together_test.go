@@ -46,6 +46,11 @@ func TestTogether(t *testing.T) {
 			[]string{"20-b.conflist:1 sorts-behind"}},
 		{"one bridge, each with a part", map[string]string{"10-a.conflist": named("a", routed("bridge", "10.1.0.0/24", `, "rangeEnd": "10.1.0.99"`)), "20-b.conflist": named("b", routed("bridge", "10.1.0.0/24", `, "rangeStart": "10.1.0.100"`))},
 			[]string{"20-b.conflist:1 sorts-behind"}},
+		{"one bridge, each without the other's part", map[string]string{"10-a.conflist": named("a", routed("bridge", "10.1.0.0/24", `, "exclude": ["10.1.0.128/25"]`)), "20-b.conflist": named("b", routed("bridge", "10.1.0.0/24", `, "rangeStart": "10.1.0.128"`))},
+			[]string{"10-a.conflist:3 only-cnibox", "20-b.conflist:1 sorts-behind"}},
+		{"two ranges, each without the other's part", map[string]string{"10-a.conflist": named("a", `{"type": "bridge", "ipam": {"type": "host-local", "ranges": [
+			[{"subnet": "10.1.0.0/24", "exclude": ["10.1.0.128/25"]}], [{"subnet": "10.1.0.0/24", "rangeStart": "10.1.0.128"}]]}}`)},
+			[]string{"10-a.conflist:4 only-cnibox"}},
 		{"one bridge, two subnets", map[string]string{"10-a.conflist": named("a", routed("bridge", "10.1.0.0/24", "")), "20-b.conflist": named("b", routed("bridge", "10.2.0.0/24", ""))},
 			[]string{"20-b.conflist:1 sorts-behind", "20-b.conflist:3 bridge-shared"}},
 		{"one name", map[string]string{"10-a.conflist": named("a", bridge), "9-a.conflist": named("a", bridge)},
@@ -100,6 +105,7 @@ func TestNode(t *testing.T) {
 		`{"type": "bridge", "acceptRA": false}`:                                {"only-cnibox", "plugin-older"},
 		routed("bridge", "10.9.1.0/24", ""):                                    {"bridge-shared", "route-overlap"},
 		routed("bridge", "10.5.0.0/16", ""):                                    {"subnets-overlap"},
+		routed("bridge", "10.1.0.0/24", ""):                                    {"bridge-shared"}, // its own bridge's route is no clash
 	} {
 		var got []string
 		for _, f := range lint.Text("a.conflist", []byte(named("new", text)), o) {
@@ -152,7 +158,7 @@ func TestReadNode(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	n, err := lint.ReadNode(t.Context(), []string{"/nowhere", bin}, confs)
+	n, err := lint.ReadNode([]string{"/nowhere", bin}, confs)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +174,7 @@ func TestReadNode(t *testing.T) {
 	if n.Plugins("../calico") != nil || n.Plugins("vlan") != nil {
 		t.Error("plugins that are not there are found")
 	}
-	if _, err := lint.ReadNode(t.Context(), nil, "/nowhere"); err != nil {
+	if _, err := lint.ReadNode(nil, "/nowhere"); err != nil {
 		t.Errorf("without a directory of networks: %v", err)
 	}
 }

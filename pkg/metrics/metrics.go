@@ -3,6 +3,7 @@
 package metrics
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"runtime"
@@ -17,6 +18,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/trust"
 )
 
 // Source is what metrics are made of.
@@ -48,7 +50,13 @@ func Write(w io.Writer, s Source) error {
 }
 
 // WriteFile replaces a file that all may read, such as one of node_exporter's textfile collector, which never sees half of it.
-func WriteFile(path string, s Source) error { return prometheus.WriteToTextfile(path, Gather(s)) }
+func WriteFile(path string, s Source) error {
+	var text bytes.Buffer
+	if err := Write(&text, s); err != nil {
+		return err
+	}
+	return trust.Write(path, text.Bytes(), 0o644)
+}
 
 // Gather returns metrics for who serves them.
 func Gather(s Source) prometheus.Gatherer {
@@ -83,14 +91,14 @@ func (r registry) networks(n *node.Node) {
 			used.WithLabelValues(label(w.Name), p.Subnet).Add(float64(p.Used))
 			leaked.WithLabelValues(label(w.Name), p.Subnet).Add(float64(p.Gone))
 		}
-		for _, state := range []node.State{node.Alive, node.Gone, node.Unknown} {
+		for _, state := range node.States {
 			attachments.WithLabelValues(label(w.Name), string(state))
 		}
 	}
 	for _, a := range n.Attachments {
 		attachments.WithLabelValues(label(a.Network), string(a.State)).Inc()
 		for _, p := range a.Ports {
-			if a.State != node.Gone {
+			if !a.State.IsOver() {
 				ports.WithLabelValues(label(a.Network), label(p.Protocol)).Inc()
 			}
 		}

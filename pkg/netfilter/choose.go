@@ -204,7 +204,7 @@ func explain(work string, w Wish, f filtered) string {
 	}
 	defer conn.Close()
 	if c.Preferred {
-		c.giveWay(conn.Available(f.purpose()))
+		c.giveWay(conn.Try(f.purpose()))
 	}
 	return work + " with " + c.Backend + ": " + c.Reason
 }

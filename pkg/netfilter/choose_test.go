@@ -2,11 +2,14 @@ package netfilter
 
 import (
 	"errors"
+	"net/netip"
 	"strings"
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -84,6 +87,29 @@ func TestExplain(t *testing.T) {
 			if got := (PortMaps{}).Explain(tt.wish); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
+		}
+	})
+}
+
+// TestExplainedIsUsed: ADD does its work with the backend that is said before, on every kernel.
+func TestExplainedIsUsed(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	h.Do(func() {
+		w := Wish{Key: "ipMasqBackend"}
+		before := Masquerade{}.Explain(w)
+		m := Masquerade{Addrs: []netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")}}
+		if err := m.Add(t.Context(), w, plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}); err != nil {
+			t.Fatal(err)
+		}
+		conn, err := nft.Open()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		usesIPTables, err := iptables.On(conn).Has(t.Context(), m.rules(plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}))
+		if said := strings.HasPrefix(before, "masquerades with iptables"); err != nil || said != usesIPTables {
+			t.Errorf("it is said that it %s, and iptables has it: %v, %v", before, usesIPTables, err)
 		}
 	})
 }

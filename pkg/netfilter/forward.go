@@ -40,7 +40,10 @@ func (f Forward) Add(ctx context.Context, w Wish, key plugin.Key) error {
 			return err
 		}
 	}
-	return f.Zone.Add(ctx, key, f.Addrs)
+	if err = f.Zone.Add(ctx, key, f.Addrs); w.mayReplace(err) {
+		return add(ctx, w, key, f)
+	}
+	return err
 }
 
 // Check compares what is there with what Add makes.
@@ -52,7 +55,11 @@ func (f Forward) Check(ctx context.Context, w Wish, key plugin.Key) error {
 	if !inZone {
 		return check(ctx, w, key, f)
 	}
-	if err := f.Zone.Check(ctx, key, f.Addrs); err != nil || f.Ingress == spec.Open {
+	err = f.Zone.Check(ctx, key, f.Addrs)
+	if err != nil && w.Value == "" && check(ctx, w, key, f) == nil { // firewalld has refused it
+		return nil
+	}
+	if err != nil || f.Ingress == spec.Open {
 		return err
 	}
 	return check(ctx, Wish{Key: w.Key}, key, f.policy())
@@ -72,7 +79,10 @@ func (f Forward) Repair(ctx context.Context, w Wish, key plugin.Key) error {
 			return err
 		}
 	}
-	return f.Zone.Repair(ctx, key, f.Addrs)
+	if err = f.Zone.Repair(ctx, key, f.Addrs); w.mayReplace(err) {
+		return repair(ctx, w, key, f)
+	}
+	return err
 }
 
 // Available reports whether the host has what Add needs.
@@ -119,7 +129,16 @@ func usesZone(ctx context.Context, w Wish) (bool, error) {
 	if w.Value != "" {
 		return w.Value == Firewalld, nil
 	}
-	return firewalld.Running(ctx)
+	running, err := firewalld.Running(ctx)
+	if w.mayReplace(err) {
+		return false, nil
+	}
+	return running, err
+}
+
+// mayReplace reports whether another backend is to do what firewalld has refused.
+func (w Wish) mayReplace(err error) bool {
+	return w.Value == "" && errors.Is(err, firewalld.ErrRefused)
 }
 
 // policy is what is up to the other backends when addresses go to a zone.
@@ -161,10 +180,12 @@ func (Forward) tables() []nftables.Table {
 	return append(iptables.Forwarding.Tables(), nft.Forwarding.Table)
 }
 
-// del leaves the rules of iptables that accept what nftables marks: they are for all, and accept nothing else.
+// del leaves the rules of iptables that accept what nftables marks: they are for all, and accept nothing else. What firewalld does not let
+// go it may never let go, and that must not keep the container's link and addresses: the record has it, for GC.
 func (f Forward) del(ctx context.Context, h host, hint []netip.Prefix) error {
 	_, err := h.delFilter(ctx, nft.Forwarding, iptables.Forwarding, hint)
-	return errors.Join(err, f.Zone.Del(ctx, h.Key, hint))
+	h.WarnOf(f.Zone.Del(ctx, h.Key, hint))
+	return err
 }
 
 func (Forward) stores(*plugin.Request) []plugin.Store {

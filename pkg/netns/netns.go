@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
@@ -18,21 +19,25 @@ var ErrNotExist = errors.New("no network namespace there")
 
 // Open opens the network namespace at a path.
 func Open(path string) (ns.NetNS, error) {
-	if err := unix.Access(path, unix.F_OK); errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ESRCH) {
-		return nil, fmt.Errorf("%w: %s: %w", ErrNotExist, path, err)
-	}
 	n, err := ns.GetNS(path)
-	var other ns.NSPathNotNSErr
-	switch {
-	case errors.As(err, &other):
-		return nil, fmt.Errorf("%w: %s is something else", ErrNotExist, path)
-	case err != nil:
-		return nil, fmt.Errorf("open network namespace %s: %w", path, err)
+	if err != nil {
+		return nil, notOpened(path, err)
 	}
 	if kind, err := unix.IoctlRetInt(int(n.Fd()), unix.NS_GET_NSTYPE); err != nil || kind != unix.CLONE_NEWNET { // ioctl_nsfs(2)
 		return nil, errors.Join(fmt.Errorf("%w: %s is something else", ErrNotExist, path), n.Close())
 	}
 	return n, nil
+}
+
+func notOpened(path string, err error) error {
+	missing := unix.Access(path, unix.F_OK)
+	switch {
+	case errors.As(err, new(ns.NSPathNotNSErr)):
+		return fmt.Errorf("%w: %s is something else", ErrNotExist, path)
+	case errors.Is(missing, unix.ENOENT) || errors.Is(missing, unix.ENOTDIR) || errors.Is(missing, unix.ESRCH):
+		return fmt.Errorf("%w: %s: %w", ErrNotExist, path, missing)
+	}
+	return fmt.Errorf("open network namespace %s: %w", path, err)
 }
 
 // IsOwn reports whether a namespace is that of the calling thread.
@@ -43,6 +48,29 @@ func IsOwn(n ns.NetNS) (bool, error) {
 		return false, fmt.Errorf("compare %s with our own network namespace: %w", n.Path(), err)
 	}
 	return ours.Dev == theirs.Dev && ours.Ino == theirs.Ino, nil
+}
+
+// Same reports whether two paths lead to one network namespace, such as those below /run and /var/run.
+func Same(a, b string) bool {
+	if a == b {
+		return true
+	}
+	var one, other unix.Stat_t
+	return unix.Stat(a, &one) == nil && unix.Stat(b, &other) == nil && one.Dev == other.Dev && one.Ino == other.Ino
+}
+
+// InNew does something in a new network namespace, which ends with it.
+func InNew(do func() error) error {
+	done := make(chan error)
+	go func() {
+		runtime.LockOSThread() // never unlocked: the thread ends with the goroutine, and the namespace with it
+		err := unix.Unshare(unix.CLONE_NEWNET)
+		if err == nil {
+			err = do()
+		}
+		done <- err
+	}()
+	return <-done
 }
 
 // CheckEntry reports whether this process may enter namespaces and change their network, for STATUS.

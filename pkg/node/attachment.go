@@ -1,24 +1,28 @@
 package node
 
 import (
-	"fmt"
 	"net/netip"
 	"slices"
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // State says whether an attachment is in use.
-type State string
+type State = presence.State
 
 // The states.
 const (
-	Alive   State = "alive"   // its network namespace is there
-	Gone    State = "gone"    // its network namespace is known to be gone
-	Unknown State = "unknown" // neither is known
+	Alive    = presence.Alive
+	Gone     = presence.Gone
+	Replaced = presence.Replaced
+	Unknown  = presence.Unknown
 )
+
+// States are all of them.
+var States = []State{Alive, Gone, Replaced, Unknown}
 
 // Attachment is one container's interface on one network, with all that is known of it.
 type Attachment struct {
@@ -42,10 +46,15 @@ type Attachment struct {
 	Since     *time.Time     `json:"since,omitempty"`
 	Cache     string         `json:"cache,omitempty"` // libcni's file of it
 	Held      []Thing        `json:"held"`
+	Twice     []string       `json:"twice,omitempty"`    // owners of attachments that are alive, too, with one of its addresses
+	Unleased  []netip.Addr   `json:"unleased,omitempty"` // addresses that host-local has given it, and gives to others now: the leases are lost
 
 	Result    *Result    `json:"-"` // nil if libcni has none
 	Namespace *Namespace `json:"-"` // nil if it is not there
 	Others    []*Result  `json:"-"` // results of other caches
+
+	note     *presence.Note // nil if none counts
+	isProven bool           // it is gone by its note
 }
 
 // Key returns the attachment's key.
@@ -59,6 +68,17 @@ func (a *Attachment) Address() netip.Addr {
 		return netip.Addr{}
 	}
 	return a.Addresses[0].Addr()
+}
+
+// macOf returns the MAC address of the container's interface, as ADD reported it, "" if it did not.
+func macOf(r *Result) string {
+	if r.Result == nil {
+		return ""
+	}
+	if i := result.ContainerInterface(r.Result, r.IfName, r.NetNS); i != nil {
+		return i.Mac
+	}
+	return ""
 }
 
 func (n *Node) newAttachment(owner string, k plugin.Key) *Attachment {
@@ -88,6 +108,25 @@ func (n *Node) addResult(r *Result) {
 		a.Others, a.Result = append(a.Others, a.Result), r
 	default:
 		a.Others = append(a.Others, r)
+	}
+}
+
+// addNotes gives attachments what their ADDs have noted. What nothing else is known of has left its note.
+func (n *Node) addNotes(notes presence.Notes) {
+	all, err := notes.All()
+	if err != nil {
+		n.couldNot(string(notes), err, "")
+	}
+	for _, note := range all {
+		owner := note.Key.String()
+		a := n.byKey[owner]
+		if a == nil {
+			a = n.newAttachment(owner, note.Key)
+		}
+		a.note, a.Network, a.ContainerID, a.IfName = note, note.Network, note.ContainerID, note.IfName
+		if a.Result == nil {
+			a.Netns = note.Netns
+		}
 	}
 }
 
@@ -125,9 +164,7 @@ func (a *Attachment) readAddresses() {
 	if a.Result.Result == nil {
 		return
 	}
-	if i := result.ContainerInterface(a.Result.Result, a.IfName, a.Netns); i != nil {
-		a.MAC = i.Mac
-	}
+	a.MAC = macOf(a.Result)
 	for _, ip := range result.AddressesOf(a.Result.Result, a.IfName) {
 		a.Addresses = append(a.Addresses, result.Prefix(ip.Address))
 		if ip.Gateway != nil {
@@ -136,58 +173,16 @@ func (a *Attachment) readAddresses() {
 	}
 }
 
-// judge finds the attachment's namespace and host end, and says whether it is in use. The path of a namespace may be another container's
-// by now; the host end, which has a name made from the key, is there as long as the attachment's namespace is.
-func (n *Node) judge(a *Attachment) {
-	at, err := (*Namespace)(nil), error(nil)
-	if a.Netns != "" {
-		at, err = n.at(a.Netns)
+// Made returns when libcni wrote the result of an attachment's ADD, the zero time if there is none.
+func (a *Attachment) Made() time.Time {
+	if a.Result == nil {
+		return time.Time{}
 	}
-	a.HostEnd = n.hostEnd(a, at)
-	inside := at
-	if a.HostEnd != nil {
-		a.Master = a.HostEnd.Master
-		inside = n.ids[a.HostEnd.Link.Attrs().NetNsID]
-	}
-	a.Namespace = inside
-	switch {
-	case err != nil:
-		a.State, a.Why = Unknown, fmt.Sprintf("its network namespace %s can't be looked at: %v", a.Netns, err)
-	case a.HostEnd != nil && (inside != at || at == nil):
-		a.State, a.Why = Alive, fmt.Sprintf("its link %s is there, and so its network namespace", a.HostEnd.Name)
-	case at != nil:
-		a.State, a.Why = Alive, "its network namespace "+a.Netns+" is there"
-	case a.Netns != "":
-		a.State, a.Why = Gone, "its network namespace "+a.Netns+" is gone"
-	case a.Result != nil:
-		a.State, a.Why = Unknown, "its result names no network namespace"
-	default:
-		a.State, a.Why = Unknown, "libcni has no result of it, and nothing says where its network namespace is"
-	}
+	return a.Result.Written
 }
 
-// findReplaced finds attachments at whose path another container's namespace is by now, which has an interface of the same name: there
-// can't be two. One container can have two with one interface: contivk8s' network has what the agent's network has made.
-func (n *Node) findReplaced() {
-	type place struct {
-		in     *Namespace
-		ifName string
-	}
-	newest := map[place]*Attachment{}
-	for _, a := range n.Attachments {
-		at := place{a.Namespace, a.IfName}
-		if b := newest[at]; a.Result != nil && (b == nil || a.Result.Written.After(b.Result.Written)) {
-			newest[at] = a
-		}
-	}
-	for _, a := range n.Attachments {
-		b := newest[place{a.Namespace, a.IfName}]
-		if a.Namespace != nil && a.HostEnd == nil && b != nil && b.ContainerID != a.ContainerID {
-			a.State, a.Why = Unknown, fmt.Sprintf("its network namespace %s is that of %s by now", a.Netns, b.Owner)
-			a.Namespace = nil
-		}
-	}
-}
+// DelBegan returns when an attachment's DEL began that has not ended, the zero time if none has.
+func (a *Attachment) DelBegan() time.Time { return presence.DefaultNotes.DelBegan(a.Key(), a.Made()) }
 
 // hostEnd returns the host end of an attachment's veth pair, nil if it has none. One that is not called by the key was made by the
 // reference plugins: the result names it, and it has to lead into the namespace.

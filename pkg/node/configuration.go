@@ -14,6 +14,7 @@ type configuration struct {
 	plugins      []string
 	master       string
 	limits       *Limits
+	hasLeases    bool            // of host-local
 	capabilities map[string]bool // that its plugins have: what the runtime gives for others reaches nobody
 }
 
@@ -34,6 +35,12 @@ func readConfiguration(text []byte, all plugin.Table) *configuration {
 	}
 	c := &configuration{capabilities: map[string]bool{}}
 	config = config.Lenient()
+	for _, o := range objectsIn(config) {
+		name := ""
+		o.String("type", &name)
+		row := all.Find(name)
+		c.hasLeases = c.hasLeases || row != nil && (row.Name == "host-local" || row.Name == "flannel")
+	}
 	add := func(p *conf.Object) {
 		name, master, inContainer := "", "", false
 		p.String("type", &name)

@@ -14,7 +14,8 @@ type Match struct {
 }
 
 // Find returns the attachments that a name may mean: an address, the id of a container or its beginning, a pod, a host end, a published
-// port, a namespace or its path, a MAC address. If the name is exactly that of some, those whose name only begins so are left out.
+// port, a namespace or its path, a MAC address. If the name is exactly that of some, those whose name only begins so are left out. A pod's name
+// leaves none out: anybody may call a pod as another container's id begins.
 func (n *Node) Find(name string) (matches []Match) {
 	if name == "" {
 		return nil
@@ -28,10 +29,10 @@ func (n *Node) Find(name string) (matches []Match) {
 			begin = append(begin, Match{a, "container"})
 		}
 	}
-	if matches == nil {
-		return begin
+	if slices.ContainsFunc(matches, func(m Match) bool { return m.By != "pod" }) {
+		return matches
 	}
-	return matches
+	return append(matches, begin...)
 }
 
 func (a *Attachment) is(name string) string {
@@ -60,10 +61,4 @@ func (a *Attachment) is(name string) string {
 func (p Port) is(name string) bool {
 	name = strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(name), p.Protocol+"/"), "/"+p.Protocol)
 	return name == p.Host() || strings.TrimPrefix(name, ":") == strconv.Itoa(p.HostPort)
-}
-
-// Is reports whether a name is the namespace's: its path or the end of that, its inode number, /proc/PID/ns/net.
-func (s *Namespace) Is(name string) bool {
-	return slices.ContainsFunc(s.Paths, func(p string) bool { return p == name || strings.HasSuffix(p, "/"+name) }) ||
-		s.PID > 0 && "/proc/"+strconv.Itoa(s.PID)+"/ns/net" == name || strconv.FormatUint(s.Inode, 10) == name
 }

@@ -108,7 +108,7 @@ func (w *Network) count(t Thing, is State) {
 			continue
 		}
 		p.Used++
-		if is == Gone {
+		if is.IsOver() {
 			p.Gone++
 		}
 	}

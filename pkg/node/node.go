@@ -6,6 +6,7 @@
 package node
 
 import (
+	"cmp"
 	"context"
 	"path/filepath"
 	"slices"
@@ -14,7 +15,9 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 )
 
 // Where runtimes keep networks, plugins and libcni's results unless they are told otherwise.
@@ -34,6 +37,9 @@ type Options struct {
 	Plugins   plugin.Table // those that are asked what they hold
 	BinDirs   []string     // of plugins that are programs of their own
 	Shared    bool         // ask also what hosts share, in etcd: with the time for its answers
+
+	Runtimes []runtimes.Runtime // are asked what they run, if something seems to be gone
+	Notes    presence.Notes     // of the namespaces that ADDs were given; "" is where plugins have them
 }
 
 func (o Options) caches() []string {
@@ -46,6 +52,9 @@ func (o Options) caches() []string {
 	return dirs
 }
 
+// NotesDir is where the notes are.
+func (o Options) NotesDir() presence.Notes { return cmp.Or(o.Notes, presence.DefaultNotes) }
+
 // Node is what is on a node.
 type Node struct {
 	Attachments []*Attachment `json:"attachments"` // ordered by network, container, interface
@@ -54,8 +63,10 @@ type Node struct {
 	Unowned     []Thing       `json:"unowned"` // what is held for nobody who is known
 	Unread      []Unread      `json:"unread"`
 
-	Stores []plugin.Store `json:"-"` // where plugins of this node may hold something
+	Runtimes []runtimes.Answer `json:"-"` // those that were asked
+	Stores   []plugin.Store    `json:"-"` // where plugins of this node may hold something
 
+	host    *presence.Host
 	byKey   map[string]*Attachment // by Key.String()
 	configs []*conf.Object
 	links   links
@@ -79,7 +90,7 @@ func (u Unread) IsQuestion() bool { return !filepath.IsAbs(u.What) }
 // Read looks at the node. What plugins hold is read before the caches: an attachment that is being made has a result then, or is not
 // listed at all.
 func Read(ctx context.Context, o Options) *Node {
-	n := &Node{plugins: o.Plugins, configurations: map[string]*configuration{}, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}}
+	n := &Node{plugins: o.Plugins, configurations: map[string]*configuration{}, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}, Runtimes: []runtimes.Answer{}}
 	n.readNetworks(o)
 	results, unread := n.readResults(o, nil)
 	things := n.readHeld(ctx, o, results) // with the configurations that results have, too
@@ -88,6 +99,7 @@ func Read(ctx context.Context, o Options) *Node {
 	}
 	things = append(things, n.readShared(ctx, o, things)...)
 	n.Unread = append(n.Unread, unread...)
+	n.host = presence.NewHost(o.NotesDir())
 	n.readLinks()
 	n.readNamespaces()
 	for _, r := range results {
@@ -96,10 +108,12 @@ func Read(ctx context.Context, o Options) *Node {
 	for _, t := range things {
 		n.addThing(t)
 	}
+	n.addNotes(o.NotesDir())
 	for _, a := range n.Attachments {
 		n.complete(a)
 	}
-	n.findReplaced()
+	n.spare(ctx, o.Runtimes)
+	n.checkAddresses()
 	n.sumUp()
 	slices.SortFunc(n.Attachments, func(a, b *Attachment) int { return strings.Compare(a.Key().String(), b.Key().String()) })
 	return n
@@ -146,7 +160,7 @@ func (n *Node) sumUp() {
 	for _, a := range n.Attachments {
 		w := n.network(a.Network)
 		w.Attachments++
-		if a.State == Gone {
+		if a.State.IsOver() {
 			w.Gone++
 		}
 		for _, t := range a.Held {

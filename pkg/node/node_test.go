@@ -82,7 +82,7 @@ func TestRead(t *testing.T) {
 	o, cache := laboratory(t)
 	gone, held, other := plugin.Key{Network: "net", ContainerID: "gone", IfName: "eth0"}, plugin.Key{Network: "net", ContainerID: "held", IfName: "eth0"},
 		plugin.Key{Network: "elsewhere", ContainerID: "other", IfName: "eth0"}
-	cached(t, cache, gone, "/run/netns/there-is-none")
+	cached(t, cache, gone, "/proc/0/ns/net")
 	cached(t, cache, other, "")
 	write(t, cache+"/results", "net-torn-eth0", `{"kind"`)
 	write(t, cache+"/results", "net-wrong-eth0", `{"kind": "cniCacheV1", "containerId": "id", "ifName": "eth0", "networkName": "net"}`)
@@ -138,7 +138,7 @@ func TestRead(t *testing.T) {
 	}
 	for name, by := range map[string]string{
 		"gone": "container", "net/gone/eth0": "container", "gon": "container", "10.1.0.9": "address", "10.1.0.9/24": "address", "web-0": "pod", "shop/web-0": "pod",
-		"02:00:00:00:00:09": "MAC address", "8080": "port", ":8080": "port", "8080/tcp": "port", "tcp/8080": "port", "8080/udp": "", "/run/netns/there-is-none": "namespace", "go": "", "10.1.0.99": "", "0": "", "": "",
+		"02:00:00:00:00:09": "MAC address", "8080": "port", ":8080": "port", "8080/tcp": "port", "tcp/8080": "port", "8080/udp": "", "/proc/0/ns/net": "namespace", "go": "", "10.1.0.99": "", "0": "", "": "",
 	} {
 		found := ""
 		for _, m := range n.Find(name) {
@@ -169,28 +169,13 @@ func TestNewerResultCounts(t *testing.T) {
 	}
 }
 
-func TestMounted(t *testing.T) {
-	for line, want := range map[string]string{
-		"30 25 0:4 net:[4026532193] /run/netns/web rw shared:1 - nsfs nsfs rw":     "4026532193 /run/netns/web true",
-		`30 25 0:4 net:[4026532193] /run/netns/we\040b rw shared:1 - nsfs nsfs rw`: "4026532193 /run/netns/we b true",
-		"30 25 0:4 mnt:[4026532193] /run/ns rw - nsfs nsfs rw":                     "0 /run/ns false",
-		"30 25 0:4 / / rw - ext4 /dev/sda rw":                                      "0 / false",
-		"30 25":                                                                    "0  false",
-	} {
-		inode, path, ok := mounted(line)
-		if got := fmt.Sprint(inode, " ", path, " ", ok); got != want {
-			t.Errorf("%q: %s, want %s", line, got, want)
-		}
-	}
-}
-
 // TestUnreadIsOfTheSecondLook: a file that was written while plugins were asked is read.
 func TestUnreadIsOfTheSecondLook(t *testing.T) {
 	o, cache := laboratory(t)
 	k := plugin.Key{Network: "net", ContainerID: "new", IfName: "eth0"}
 	file := k.Network + "-" + k.ContainerID + "-" + k.IfName
 	write(t, cache+"/results", file, `{"kind": "cniCac`)
-	store := &slow{fake: fake{held: []plugin.Held{address(k, "10.1.0.9")}}, meanwhile: func() { cached(t, cache, k, "/run/netns/none") }}
+	store := &slow{fake: fake{held: []plugin.Held{address(k, "10.1.0.9")}}, meanwhile: func() { cached(t, cache, k, "/proc/0/ns/net") }}
 	o.Plugins = plugin.Table{{Name: "fake", Kind: plugin.IPAM, Plugin: store}}
 	n := Read(t.Context(), o)
 	if a := n.Attachment(k); a == nil || a.Result == nil {
@@ -242,7 +227,7 @@ func (s *slow) Held(ctx context.Context, network string) ([]plugin.Held, error) 
 func TestKeysOfWhatIsHeld(t *testing.T) {
 	o, cache := laboratory(t)
 	known, long := plugin.Key{Network: "net", ContainerID: "known", IfName: "eth0"}, plugin.Key{Network: "net", ContainerID: strings.Repeat("id", 80), IfName: "eth0"}
-	cached(t, cache, known, "/run/netns/none")
+	cached(t, cache, known, "/proc/0/ns/net")
 	store := &fake{held: []plugin.Held{{Owner: long.String(), What: "link"}, address(long, "10.1.0.9")}}
 	o.Plugins = plugin.Table{{Name: "fake", Kind: plugin.IPAM, Plugin: store}}
 	n := Read(t.Context(), o)
@@ -261,7 +246,7 @@ func TestKeysOfWhatIsHeld(t *testing.T) {
 func TestHolder(t *testing.T) {
 	o, cache := laboratory(t)
 	k := plugin.Key{Network: "net", ContainerID: "id", IfName: "eth0"}
-	cached(t, cache, k, "/run/netns/none")
+	cached(t, cache, k, "/proc/0/ns/net")
 	store := &fake{held: []plugin.Held{address(k, "10.1.0.9")}}
 	o.Plugins = plugin.Table{{Name: "first", Kind: plugin.IPAM, Plugin: store}, {Name: "fake", Kind: plugin.IPAM, Plugin: store}}
 	if held := Read(t.Context(), o).Attachment(k).Held; len(held) != 1 || held[0].Plugin != "fake" {
@@ -273,14 +258,14 @@ func TestHolder(t *testing.T) {
 func TestResultOfOldLibcni(t *testing.T) {
 	o, cache := laboratory(t)
 	k := plugin.Key{Network: "net", ContainerID: "old", IfName: "eth0"}
-	cached(t, cache, k, "/run/netns/there-is-none")
+	cached(t, cache, k, "/proc/0/ns/net")
 	path := PathOf(cache, k)
 	text, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	write(t, cache+"/results", filepath.Base(path), strings.Replace(string(text), `"netns": "/run/netns/there-is-none"`, `"other": ""`, 1))
-	if a := Read(t.Context(), o).Attachment(k); a.Netns != "/run/netns/there-is-none" || a.State != Gone {
+	write(t, cache+"/results", filepath.Base(path), strings.Replace(string(text), `"netns": "/proc/0/ns/net"`, `"other": ""`, 1))
+	if a := Read(t.Context(), o).Attachment(k); a.Netns != "/proc/0/ns/net" || a.State != Gone {
 		t.Errorf("%+v", a)
 	}
 }

@@ -89,6 +89,16 @@ func (k Key) HostEnd(salt int) string {
 	return fmt.Sprintf("veth%08x", uint32(k.hash(fmt.Sprint("host end ", salt))))
 }
 
+// IsHostEnd reports whether a link is called as the host end of the attachment's veth.
+func (k Key) IsHostEnd(name string) bool {
+	for salt := range HostEnds {
+		if name == k.HostEnd(salt) {
+			return true
+		}
+	}
+	return false
+}
+
 // FirstLinkIndex is the least that LinkIndex returns. The kernel counts links from 1, and does not get there.
 const FirstLinkIndex = 1 << 30
 

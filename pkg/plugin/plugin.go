@@ -60,7 +60,10 @@ type Repairer interface {
 }
 
 // RepairRemedy is what to do about what a CHECK finds missing.
-const RepairRemedy = "`cnictl repair` puts it back; where it can't, restart the container"
+const RepairRemedy = "`cnictl repair` puts it back on the host, and inside if the network has \"repair\": \"all\"; where it can't, restart the container"
+
+// ErrInTheWay says that what is to be repaired is there, and something of others keeps it from working. What comes after can't be judged.
+var ErrInTheWay = errors.New("something else is in the way")
 
 // ErrLost says that what is to be repaired is not there, or is another attachment's by now.
 var ErrLost = errors.New("only a restart of the container can put it back")
@@ -164,6 +167,9 @@ type Request struct {
 	// is this very binary need not be.
 	Plugins   Table
 	InProcess bool
+
+	// HostSide has Check and Repair look at what the host has of the attachment, and leave to the container what is in there.
+	HostSide bool
 
 	// Found is what CHECK has found, in the request of a Repair; nil if it is not known.
 	Found error

@@ -2,17 +2,23 @@
 package pluginfile
 
 import (
-	"context"
+	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
 	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
-	"time"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Origin is who made a program.
@@ -37,17 +43,20 @@ type File struct {
 	Info   os.FileInfo
 	Origin Origin
 	Build  string // the path of a Go program's main package, "" if it is none
+
+	version string // of a reference plugin
 }
 
 // Identify says what a file is, without running it. It is nil if there is none, as for a link that leads nowhere.
 func Identify(path string) *File {
-	info, err := os.Stat(path)
-	if err != nil || !info.Mode().IsRegular() {
+	file, info := open(path)
+	if file == nil {
 		return nil
 	}
+	defer file.Close()
 	f := &File{Path: path, Info: info}
-	if build, err := buildinfo.ReadFile(path); err == nil {
-		f.Build = build.Path
+	if build, err := buildinfo.Read(file); err == nil {
+		f.Build, f.version = build.Path, referenceVersion(build)
 	}
 	switch {
 	case f.Build == Main, f.Build == MainEtcd:
@@ -57,6 +66,20 @@ func Identify(path string) *File {
 		f.Origin = Reference
 	}
 	return f
+}
+
+// open opens a regular file. Anything else is not waited for.
+func open(path string) (*os.File, os.FileInfo) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		_ = file.Close()
+		return nil, nil
+	}
+	return file, info
 }
 
 // Find returns the files that a plugin's name has in some directories, of which a runtime runs the first.
@@ -70,6 +93,22 @@ func Find(dirs []string, name string) (list []*File) {
 		}
 	}
 	return list
+}
+
+// prefixes are those that programs put before the names of all plugins: none, BuildKit's and OpenShift Virtualization's.
+var prefixes = []string{"", "buildkit-cni-", "cnv-"}
+
+// Row returns our plugin that a configuration names, nil if it is somebody else's. cnibox answers to each name that ends in a plugin's, but
+// others' plugins have such names too (tc-redirect-tap): behind another prefix the first file of that name in the directories has to be cnibox.
+func Row(all plugin.Table, name string, dirs []string) *plugin.Descriptor {
+	row := all.Find(name)
+	if row == nil || slices.Contains(prefixes, strings.TrimSuffix(name, row.Name)) {
+		return row
+	}
+	if files := Find(dirs, name); files == nil || files[0].Origin != Ours {
+		return nil
+	}
+	return row
 }
 
 // ID is the same for files that are one, by hard or symbolic links.
@@ -94,8 +133,8 @@ func (f *File) String() string {
 
 // Sum returns a hash of the content, "" if it can't be read.
 func (f *File) Sum() string {
-	file, err := os.Open(f.Path)
-	if err != nil {
+	file, _ := open(f.Path)
+	if file == nil {
 		return ""
 	}
 	defer file.Close()
@@ -106,18 +145,38 @@ func (f *File) Sum() string {
 	return string(h.Sum(nil))
 }
 
-// Version has the plugin say its version, such as "v1.9.1+cnibox.0.1.0", if it is one of those whose programs are known.
-func (f *File) Version(ctx context.Context) string {
-	if f.Origin == Other || !f.IsExecutable() {
+// mostBytes is how large a cnibox may be.
+const mostBytes = 256 << 20
+
+// Version returns the plugin's version, such as "v1.9.1+cnibox.0.1.0", "" if it is not in the file. Nothing is run to learn it.
+func (f *File) Version() string {
+	if f.Origin != Ours {
+		return f.version
+	}
+	file, info := open(f.Path)
+	if file == nil || info.Size() > mostBytes {
 		return ""
 	}
-	const longest = 5 * time.Second
-	ctx, cancel := context.WithTimeout(ctx, longest)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, f.Path)
-	cmd.Env = []string{} // without CNI_COMMAND a plugin says what it is
-	text, _ := cmd.CombinedOutput()
-	line, _, _ := strings.Cut(string(text), "\n") // CNI bridge plugin v1.9.1
-	_, version, _ := strings.Cut(line, " plugin ")
-	return version
+	defer file.Close()
+	text, _ := io.ReadAll(io.LimitReader(file, mostBytes))
+	_, rest, _ := bytes.Cut(text, []byte(box.Says)) // cnibox has the line that it says about itself in one piece
+	version, _, _ := bytes.Cut(rest[:min(len(rest), 64)], []byte("\n"))
+	return string(version)
+}
+
+var setVersion = regexp.MustCompile(`\bBuildVersion=(v[\w.+-]+)`)
+
+// referenceVersion returns the version of a reference plugin: its module's, or the one that its makers gave to the linker.
+func referenceVersion(build *buildinfo.BuildInfo) string {
+	for _, s := range build.Settings {
+		if m := setVersion.FindStringSubmatch(s.Value); s.Key == "-ldflags" && m != nil {
+			return m[1]
+		}
+	}
+	for _, m := range append([]*debug.Module{&build.Main}, build.Deps...) {
+		if m.Path == "github.com/containernetworking/plugins" && strings.HasPrefix(m.Version, "v") {
+			return m.Version
+		}
+	}
+	return ""
 }

@@ -9,11 +9,10 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -23,25 +22,34 @@ type attempt struct {
 	*node.Attachment
 	*shared
 	report *Report
+	inside bool      // the container's side is looked at, and not the host's alone
+	rights rights    // what may be changed, when the configuration was read
 	found  time.Time // when it was found wrong
+	noted  bool      // its ADD has noted it, so that its DEL waits
 	mended []int     // for each of the report's findings, the place of the plugin in the list
-}
-
-// written is when libcni wrote its result.
-func (a *attempt) written() time.Time {
-	if a.Result == nil {
-		return time.Time{}
-	}
-	return a.Result.Written
 }
 
 // refuse says why an attachment can't be asked about, or is not there.
 func (a *attempt) refuse(why error) Outcome {
 	if errors.Is(why, plugin.ErrLost) {
+		if a.inside { // which the look at the host has said, unless a DEL is under way
+			return Right
+		}
 		a.find(a.Plugins[0], why).fail(why)
 		return Wrong
 	}
 	a.report.Why = why.Error()
+	isYoung := a.Since == nil || time.Since(*a.Since) < time.Minute
+	switch {
+	case errors.Is(why, errEnded), errors.Is(why, errDeleted), errors.Is(why, netns.ErrNotExist):
+		return Gone
+	case errors.Is(why, errNoResult) && isYoung: // its ADD may be under way
+		return Unknown
+	case errors.Is(why, errUnasked), errors.Is(why, presence.ErrDeleting):
+		return LeftAlone
+	case a.State != node.Alive:
+		return Unknown
+	}
 	return Skipped
 }
 
@@ -63,16 +71,59 @@ func (a *attempt) find(name string, err error) *Finding {
 // look asks the plugins' CHECK, all of them if that is all there is to do.
 func (a *attempt) look(ctx context.Context) {
 	a.report.Outcome, a.found = a.check(ctx), time.Now()
+	if a.report.Outcome == Wrong && !a.mayChange() {
+		a.leave()
+	}
 	if a.report.Outcome != Wrong || a.DryRun {
 		a.count()
 	}
 }
 
+// isHosts reports whether what a look into a container finds is the host's side, which was looked at before: a DEL may be under way.
+func (a *attempt) isHosts(ctx context.Context, s *step) bool {
+	if !a.inside || a.mayChange() {
+		return false
+	}
+	own := *s.request
+	own.HostSide = true
+	return s.plugin.Check(ctx, &own) != nil
+}
+
+// mayChange reports whether what is found on the side that is looked at may be put back.
+func (a *attempt) mayChange() bool {
+	return a.rights == rightsAll || a.rights == rightsHost && !a.inside
+}
+
+// leave leaves alone what was found.
+func (a *attempt) leave() {
+	a.report.Outcome = LeftAlone
+	for i := range a.report.Plugins {
+		f := &a.report.Plugins[i]
+		f.LeftAlone = true
+		switch {
+		case a.rights == rightsHost:
+			f.Left, f.Remedy = "that is inside the container, and cnibox leaves it alone", insideRemedy
+		case IsLeft(a.Attachment):
+			f.Remedy = "take the container back with `cnictl repair --leave=false " + a.ContainerID + "`, or restart it"
+		default:
+			f.Remedy = noneRemedy
+		}
+	}
+}
+
+const (
+	insideRemedy = "restart the container if it has not done that itself; `\"repair\": \"all\"` of a network is for what is in its containers, too"
+	noneRemedy   = "remove `\"repair\": \"none\"` from the network, and restart the container"
+)
+
 func (a *attempt) check(ctx context.Context) (is Outcome) {
 	defer a.recovered(&is)
-	if a.State == node.Gone {
+	if a.State.IsOver() {
 		a.report.Why = a.Why
 		return Gone
+	}
+	if !a.DelBegan().IsZero() {
+		return a.refuse(presence.ErrDeleting)
 	}
 	steps, err := a.begin()
 	if err != nil {
@@ -81,11 +132,11 @@ func (a *attempt) check(ctx context.Context) (is Outcome) {
 	defer steps[0].request.Close()
 	is = Right
 	for _, s := range slices.Backward(steps) { // the packet filter, which all may have lost, comes with the last ones
-		if err := s.plugin.Check(ctx, s.request); err != nil {
+		if err := s.plugin.Check(ctx, s.request); err != nil && !a.isHosts(ctx, s) {
 			a.find(s.name, err).fail(err)
 			is = Wrong
 		}
-		if is == Wrong && !a.DryRun {
+		if is == Wrong && !a.DryRun && a.mayChange() {
 			return is // it is looked at again before anything is done
 		}
 	}
@@ -116,9 +167,11 @@ func (a *attempt) putBack(ctx context.Context) (is Outcome) {
 	defer a.recovered(&is)
 	before := a.report.Plugins
 	a.report.Plugins = []Finding{}
-	if !a.isSame() {
-		return Gone
+	lock, err := a.keep(ctx)
+	if err != nil {
+		return a.refuse(err)
 	}
+	defer lock.Release()
 	steps, err := a.begin()
 	if err != nil {
 		return a.refuse(err)
@@ -145,7 +198,7 @@ func (a *attempt) putBack(ctx context.Context) (is Outcome) {
 		case is == Right:
 			is = Repaired
 		}
-		if errors.Is(left, plugin.ErrLost) {
+		if errors.Is(left, plugin.ErrLost) || errors.Is(left, plugin.ErrInTheWay) {
 			break
 		}
 	}
@@ -159,21 +212,32 @@ func (a *attempt) putBack(ctx context.Context) (is Outcome) {
 	return is
 }
 
-// confirm asks CHECK whether all is back that was put back. That is not asked at once, as others wait for theirs.
+// confirm asks CHECK whether all is back that was put back. That is not asked at once, as others wait for theirs. What is still wrong may be so
+// because a DEL has begun meanwhile.
 func (a *attempt) confirm(ctx context.Context) {
-	if len(a.mended) > 0 {
-		a.report.Outcome = a.checkMended(ctx)
+	defer a.count()
+	if a.report.Outcome != Wrong && len(a.mended) == 0 {
+		return
 	}
-	a.count()
+	lock, err := a.keep(ctx)
+	lock.Release() // who waits for others must not have a DEL wait
+	if err == nil && len(a.mended) > 0 {
+		a.report.Outcome, err = a.checkMended(ctx)
+	}
+	if err != nil {
+		a.report.Plugins = []Finding{}
+		a.report.Outcome = a.refuse(err)
+	}
 }
 
-func (a *attempt) checkMended(ctx context.Context) (is Outcome) {
+// checkMended fails if a DEL has begun meanwhile.
+func (a *attempt) checkMended(ctx context.Context) (is Outcome, err error) {
 	is = a.report.Outcome
 	defer a.recovered(&is)
 	steps, err := a.begin()
 	if err != nil {
 		a.find(a.Plugins[0], err).fail(err)
-		return Wrong
+		return Wrong, nil
 	}
 	defer steps[0].request.Close()
 	for i, place := range a.mended {
@@ -181,12 +245,15 @@ func (a *attempt) checkMended(ctx context.Context) (is Outcome) {
 		if f.Left != "" {
 			continue
 		}
-		if err := a.repairAlone(ctx, steps[place]); err != nil {
+		switch err := a.repairAlone(ctx, steps[place]); {
+		case errors.Is(err, errDeleted), errors.Is(err, presence.ErrDeleting):
+			return is, err
+		case err != nil:
 			f.fail(err)
 			is = Wrong
 		}
 	}
-	return is
+	return is, nil
 }
 
 // repairAlone puts back what could not be put back with what others lack, and says what is left.
@@ -195,43 +262,28 @@ func (a *attempt) repairAlone(ctx context.Context, s *step) error {
 		return nil
 	}
 	return state.Locked(ctx, lockFile, func() error {
+		lock, err := a.keep(ctx)
+		if err != nil {
+			return err
+		}
+		defer lock.Release()
 		_, left := request.Repair(ctx, s.plugin, s.request)
 		return left
 	})
 }
 
-// isSame reports whether libcni has the same result as before.
-func (a *attempt) isSame() bool {
+// keep has a DEL of the attachment wait until the lock is released. It fails if one has begun since the attachment was found wrong.
+func (a *attempt) keep(ctx context.Context) (*state.Lock, error) {
+	lock, err := presence.DefaultNotes.Keep(ctx, a.Key(), a.Made())
+	if err != nil {
+		return nil, err
+	}
 	file, err := os.Stat(a.Result.Path)
-	return err == nil && file.ModTime().Equal(a.Result.Written)
-}
-
-// lookAgain removes what was put back for an attachment that was deleted meanwhile: what plugins have on the host besides the host end, by
-// which it is seen that it is gone, and that no ADD makes it again.
-func (a *attempt) lookAgain(ctx context.Context) {
-	if a.report.Outcome == Skipped {
-		return
+	isSame := err == nil && file.ModTime().Equal(a.Result.Written)
+	if !isSame || a.noted && lock == nil {
+		lock.Release()
+		return nil, errDeleted
 	}
-	if _, err := os.Stat(a.Result.Path); errors.Is(err, os.ErrNotExist) {
-		a.report.Outcome = Gone
-	}
-	if a.HostEnd == nil || !a.report.hasChanged() {
-		return
-	}
-	r := &plugin.Request{Command: plugin.Del, Key: a.Key(), Results: a.resultsDir(), Plugins: a.Options.Plugins, Config: conf.New().Lenient()}
-	_, err := r.Links().LinkByName(a.HostEnd.Name)
-	end, failed := attach.HostEnd(r)
-	if err == nil || failed != nil || end != nil {
-		return
-	}
-	a.report.Outcome, a.report.Why = Gone, "it was deleted meanwhile, and what was put back is removed again" // or its DEL is under way
-	errs := []error{netfilter.Del(ctx, r, nil, netfilter.Masquerade{}, netfilter.SpoofCheck{})}
-	for _, row := range a.Options.Plugins {
-		if row.Chained {
-			errs = append(errs, row.Plugin.Del(ctx, r))
-		}
-	}
-	if err := errors.Join(errs...); err != nil {
-		a.report.Outcome, a.report.Why = Wrong, "it was deleted meanwhile, and what was put back can't be removed: "+err.Error()
-	}
+	a.noted = lock != nil
+	return lock, nil
 }

@@ -21,17 +21,17 @@ func inOrder(all []*attempt) {
 	}
 	container, first := map[*node.Namespace]time.Time{}, map[link]time.Time{} // by their oldest
 	for _, a := range all {
-		if t, known := container[a.Namespace]; !known || a.written().Before(t) {
-			container[a.Namespace] = a.written()
+		if t, known := container[a.Namespace]; !known || a.Made().Before(t) {
+			container[a.Namespace] = a.Made()
 		}
 		l := link{a.Namespace, a.IfName}
-		if t, known := first[l]; !known || a.written().Before(t) {
-			first[l] = a.written()
+		if t, known := first[l]; !known || a.Made().Before(t) {
+			first[l] = a.Made()
 		}
 	}
-	isSecond := func(a *attempt) int { return a.written().Compare(first[link{a.Namespace, a.IfName}]) }
+	isSecond := func(a *attempt) int { return a.Made().Compare(first[link{a.Namespace, a.IfName}]) }
 	slices.SortStableFunc(all, func(a, b *attempt) int {
-		return cmp.Or(container[a.Namespace].Compare(container[b.Namespace]), isSecond(a)-isSecond(b), b.written().Compare(a.written()))
+		return cmp.Or(container[a.Namespace].Compare(container[b.Namespace]), isSecond(a)-isSecond(b), b.Made().Compare(a.Made()))
 	})
 }
 

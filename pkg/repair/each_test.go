@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // attempts returns one for each text: the container's number, then the hour of the ADD, and the interface, which is one of its own if that is
@@ -57,7 +58,7 @@ func TestEach(t *testing.T) {
 			t.Errorf("%s beside another one of its container", a.Owner)
 		}
 		mu.Unlock()
-		time.Sleep(time.Millisecond)
+		netlab.Pause(time.Millisecond)
 		mu.Lock()
 		defer mu.Unlock()
 		under[a.Namespace]--

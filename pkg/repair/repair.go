@@ -2,10 +2,9 @@
 // who removed an address or a route. The plugins do it, in this process: what their CHECK finds missing is made again from the configuration
 // and the result that libcni has kept of ADD. No container is restarted, and no connection is cut.
 //
-// An attachment that is being deleted looks damaged, too. So what is found wrong is looked at again a moment later, when a DEL that was under
-// way is over; and what was repaired is looked at once more in the end. Others may be repaired meanwhile. If a DEL came in between, what was put back behind its back is
-// removed. That leaves to GC: an attachment whose DEL takes longer than these two waits, or comes twice; and one without a veth pair, of
-// which nothing on the host says that it is gone and not just being made again under the same id.
+// An attachment that is being deleted looks damaged, too. DEL notes that it has begun (pkg/presence) before it takes anything away, and nothing
+// is put back from then on; while something is put back DEL waits. Others' plugins note nothing: so what is found wrong is looked at again a
+// moment later, when a DEL that was under way is most likely over.
 package repair
 
 import (
@@ -33,102 +32,110 @@ type Options struct {
 	Progress func(done, all int)
 }
 
-// How long a DEL that is under way is given to end: before a repair, unless it is told otherwise, and after it.
-const settleBefore, settleAfter = 300 * time.Millisecond, time.Second
+// settleBefore is how long a DEL that is under way is given to end, unless a repair is told otherwise.
+const settleBefore = 300 * time.Millisecond
 
 // lockFile is locked while attachments are repaired: two at once would do everything twice.
-const lockFile = "/run/cnibox/repair.lock"
+const lockFile = "repair.lock"
 
-// Attachments looks at attachments, and repairs those that are not right. The reports are in the order of the attachments.
+// Attachments looks at attachments, and repairs those that are not right: first what the host has of all of them, then what is in the
+// containers. The reports are in the order of the attachments.
 func Attachments(ctx context.Context, attachments []*node.Attachment, o Options) ([]*Report, error) {
 	r, err := Now(ctx, attachments, o)
 	if err == nil {
-		err = r.LookAgain(ctx)
+		_, err = r.LookInside(ctx, func(*node.Attachment) bool { return true })
 	}
-	return r.Reports, err
+	return slices.DeleteFunc(r.Reports, func(report *Report) bool { return report.Outcome == "" }), err
 }
 
-// Run is a repair, of which only the last look is to come.
+// Run is a repair, of which the look into containers may be to come.
 type Run struct {
 	Reports []*Report // in the order of the attachments
-	wrong   []*attempt
-	ended   time.Time // when the last one was repaired
+	all     []*attempt
 }
 
-// Now is Attachments up to the moment when all is back that can be. LookAgain has to be called then; other repairs may go on meanwhile.
+// Now is Attachments up to the moment when all is back on the host that can be.
 func Now(ctx context.Context, attachments []*node.Attachment, o Options) (*Run, error) {
 	r, s := &Run{}, newShared(o, len(attachments))
-	var all []*attempt
 	for _, at := range attachments {
 		a := &attempt{Attachment: at, shared: s, report: newReport(at)}
-		all, r.Reports = append(all, a), append(r.Reports, a.report)
+		r.all, r.Reports = append(r.all, a), append(r.Reports, a.report)
 	}
-	inOrder(all)
+	inOrder(r.all)
+	return r, mend(ctx, r.all, o)
+}
+
+// LookInside looks into the containers of some of the attachments, and puts back what is missing there where the network asks for that. What
+// others have changed in there is said. What it returns is of the insides alone.
+func (r *Run) LookInside(ctx context.Context, isMeant func(*node.Attachment) bool) (inside []*Report, err error) {
+	var list, later []*attempt
+	for _, a := range r.all {
+		if o := a.report.Outcome; o != Gone && o != Unknown && o != Skipped && isMeant(a.Attachment) {
+			list = append(list, a)
+		}
+	}
+	if len(list) == 0 {
+		return nil, nil
+	}
+	s := newShared(list[0].Options, len(list))
+	for _, a := range list {
+		later = append(later, &attempt{Attachment: a.Attachment, shared: s, report: newReport(a.Attachment), inside: true})
+	}
+	err = mend(ctx, later, s.Options)
+	for i, a := range list {
+		inside = append(inside, later[i].report)
+		a.report.add(later[i].report)
+	}
+	return inside, err
+}
+
+// mend looks at attachments, and repairs those that are wrong.
+func mend(ctx context.Context, list []*attempt, o Options) error {
 	ctx = iptables.KeepListings(ctx)
 	looking := ctx
 	if !o.DryRun {
 		looking, _ = nft.Together(ctx)
 	}
-	if err := each(looking, all, (*attempt).look); err != nil {
-		r.Reports = slices.DeleteFunc(r.Reports, func(report *Report) bool { return report.Outcome == "" })
-		return r, err
-	}
-	if !o.DryRun {
-		r.wrong = slices.DeleteFunc(all, func(a *attempt) bool { return a.report.Outcome != Wrong })
-	}
-	if len(r.wrong) == 0 {
-		return r, nil
-	}
-	return r, r.repair(ctx)
-}
-
-func (r *Run) repair(ctx context.Context) error {
-	if err := r.wrong[0].settle(ctx); err != nil {
+	if err := each(looking, list, (*attempt).look); err != nil || o.DryRun {
 		return err
 	}
-	err := state.Locked(ctx, lockFile, func() error { return r.putBack(ctx) })
-	r.ended = time.Now()
-	if err != nil {
+	wrong := slices.DeleteFunc(slices.Clone(list), func(a *attempt) bool { return a.report.Outcome != Wrong })
+	if len(wrong) == 0 {
+		return nil
+	}
+	if err := wrong[0].settle(ctx); err != nil {
 		return err
 	}
-	return each(ctx, r.wrong, (*attempt).confirm)
+	if err := state.Locked(ctx, lockFile, func() error { return putBack(ctx, wrong) }); err != nil {
+		return err
+	}
+	return each(ctx, wrong, (*attempt).confirm)
 }
 
 // atOnce is how many attachments have their nftables put back at once: those that come first need not wait for all.
 const atOnce = 200
 
-func (r *Run) putBack(ctx context.Context) error {
-	order := map[plugin.Key]int{}
-	for i, a := range r.wrong {
-		order[a.Key()] = i
-	}
+func putBack(ctx context.Context, wrong []*attempt) error {
 	together, batch := nft.Together(ctx)
-	for part := range slices.Chunk(r.wrong, atOnce) {
-		err := each(together, part, (*attempt).repair)
-		_ = batch.Commit(context.WithoutCancel(ctx), order) // what it leaves out confirm puts back, or says why it can't
-		if err != nil {
+	for part := range slices.Chunk(wrong, atOnce) {
+		if err := each(together, part, (*attempt).repair); err != nil {
 			return err
 		}
+		commit(ctx, batch, part)
 	}
 	return nil
 }
 
-// HasChanged reports whether anything was put back.
-func (r *Run) HasChanged() bool {
-	return slices.ContainsFunc(r.wrong, func(a *attempt) bool { return a.report.hasChanged() })
-}
-
-// LookAgain waits until a DEL that was under way is over, and removes what was put back behind its back.
-func (r *Run) LookAgain(ctx context.Context) error {
-	if r.HasChanged() {
-		if err := wait(ctx, time.Until(r.ended.Add(settleAfter))); err != nil {
-			return err
+// commit puts back what is put back at once, for those whose DEL has not begun since.
+func commit(ctx context.Context, batch *nft.Batch, part []*attempt) {
+	order := map[plugin.Key]int{}
+	for i, a := range part {
+		if lock, err := a.keep(ctx); err == nil {
+			defer lock.Release()
+			order[a.Key()] = i
 		}
 	}
-	for _, a := range r.wrong {
-		a.lookAgain(ctx)
-	}
-	return nil
+	_ = batch.Commit(context.WithoutCancel(ctx), order) // what it leaves out confirm puts back, or says why it can't
 }
 
 func wait(ctx context.Context, d time.Duration) error {

@@ -1,6 +1,9 @@
 package repair
 
 import (
+	"cmp"
+	"slices"
+
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -10,12 +13,17 @@ type Outcome string
 
 // The outcomes.
 const (
-	Right    Outcome = "right"    // nothing is missing
-	Repaired Outcome = "repaired" // nothing is missing any more
-	Wrong    Outcome = "wrong"    // something is missing, or still is
-	Skipped  Outcome = "skipped"  // it can't be looked at, for the reason in Why
-	Gone     Outcome = "gone"     // its namespace is gone, or it was deleted meanwhile
+	Right     Outcome = "right"      // nothing is missing
+	LeftAlone Outcome = "left alone" // what differs is not for cnibox to change, for the reason in Why or in the findings
+	Repaired  Outcome = "repaired"   // nothing is missing any more
+	Unknown   Outcome = "unknown"    // it is not known whether it is there
+	Skipped   Outcome = "skipped"    // it is there and can't be looked at, for the reason in Why
+	Wrong     Outcome = "wrong"      // something is missing, or still is
+	Gone      Outcome = "gone"       // its namespace is gone, or it was deleted meanwhile
 )
+
+// Outcomes are all outcomes, the worst but one last: of the two sides of an attachment the later one counts.
+var Outcomes = []Outcome{Right, LeftAlone, Repaired, Unknown, Skipped, Wrong, Gone}
 
 // Report says how an attachment is, and what was done.
 type Report struct {
@@ -36,20 +44,27 @@ type Finding struct {
 	PutBack []string `json:"putBack,omitempty"` // all that was put back
 	Left    string   `json:"left,omitempty"`    // what is missing still
 	Remedy  string   `json:"remedy,omitempty"`  // what to do about that
+
+	LeftAlone bool `json:"leftAlone,omitempty"` // it is not for cnibox to change
 }
 
 func newReport(a *node.Attachment) *Report {
 	return &Report{Network: a.Network, ContainerID: a.ContainerID, IfName: a.IfName, Plugins: []Finding{}}
 }
 
-// hasChanged reports whether anything was put back.
-func (r *Report) hasChanged() bool {
-	for _, f := range r.Plugins {
-		if len(f.PutBack) > 0 {
-			return true
+// add adds what was found later, of the container's side.
+func (r *Report) add(later *Report) {
+	if slices.Index(Outcomes, later.Outcome) > slices.Index(Outcomes, r.Outcome) {
+		r.Outcome = later.Outcome
+	}
+	for _, f := range later.Plugins {
+		isKnown := func(o Finding) bool { return o.Plugin == f.Plugin && o.Found == f.Found && o.Left == f.Left }
+		if !slices.ContainsFunc(r.Plugins, isKnown) {
+			r.Plugins = append(r.Plugins, f)
 		}
 	}
-	return false
+	r.Why = cmp.Or(r.Why, later.Why)
+	r.Milliseconds += later.Milliseconds
 }
 
 // fail says what of a finding is left.

@@ -15,7 +15,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
-	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // step is one plugin of an attachment's list, with what a runtime would ask of it by CHECK.
@@ -27,11 +26,22 @@ type step struct {
 
 func (a *attempt) resultsDir() string { return filepath.Dir(a.Result.Path) }
 
+// Why an attachment is not looked at: its namespace has ended; it is not the one that was found; libcni has no result; or it is nobody's business
+// here.
+var (
+	errEnded    = errors.New("its network namespace has just gone")
+	errDeleted  = errors.New("it was deleted meanwhile")
+	errNoResult = errors.New("libcni has no result of it that can be read")
+	errUnasked  = errors.New("it is left alone")
+)
+
+func unasked(why string) error { return fmt.Errorf("%s: %w", why, errUnasked) }
+
 // begin returns the attachment's plugins, one at least, if they can be asked about it. Their requests share what has to be closed.
 func (a *attempt) begin() ([]*step, error) {
 	switch {
 	case a.Result == nil || a.Result.Result == nil:
-		return nil, errors.New("libcni has no result of it that can be read")
+		return nil, errNoResult
 	case a.State != node.Alive || a.Namespace == nil:
 		return nil, errors.New(a.Why)
 	}
@@ -41,10 +51,10 @@ func (a *attempt) begin() ([]*step, error) {
 	}
 	steps, err := a.steps(&plugin.Request{
 		Command: plugin.Check, Key: a.Key(), Netns: a.Netns, Pair: pair, Args: a.arguments(), Path: a.Path,
-		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true,
+		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true, HostSide: !a.inside,
 	})
 	if err == nil && len(steps) == 0 {
-		err = errors.New("none of its plugins is cnibox's")
+		err = unasked("none of its plugins is cnibox's")
 	}
 	if err != nil {
 		pair.Close()
@@ -54,9 +64,6 @@ func (a *attempt) begin() ([]*step, error) {
 
 // checkThere makes sure that what is in the namespace is the attachment still.
 func (a *attempt) checkThere(steps []*step) error {
-	if results.IsReplaced(a.Netns, a.Result.Written, a.Key()) {
-		return fmt.Errorf("the network namespace %s was made anew after its ADD", a.Netns)
-	}
 	if _, can := steps[0].plugin.(plugin.Repairer); !can { // contivk8s, whose link is that of the attachment that the agent has made
 		return attach.CheckReported(steps[0].request)
 	}
@@ -72,7 +79,7 @@ func (a *attempt) open() (*netns.Pair, error) {
 	var file unix.Stat_t
 	if err := unix.Fstat(int(pair.NS().Fd()), &file); err != nil || file.Ino != a.Namespace.Inode {
 		pair.Close()
-		return nil, errors.New("its network namespace has just gone")
+		return nil, errEnded
 	}
 	return pair, nil
 }
@@ -101,8 +108,9 @@ func (a *attempt) steps(base *plugin.Request) (steps []*step, err error) {
 		config.Set("cniVersion", version)
 	}
 	if config.Bool("disableCheck", &unchecked); unchecked {
-		return nil, errors.New("its network has disableCheck")
+		return nil, unasked("its network has disableCheck")
 	}
+	a.rights = rightsOf(a.Attachment, config)
 	wanted := conf.New()
 	if text, err := json.Marshal(a.Result.CapabilityArgs); err == nil && a.Result.CapabilityArgs != nil {
 		if wanted, err = conf.Parse(text); err != nil {

@@ -5,12 +5,15 @@ import (
 	"net/netip"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
+
+	"github.com/cnibox/cnibox/pkg/netns"
 )
 
-// ContainerInterface returns the last interface of a result that stands for the request's own, nil if it has none.
-func ContainerInterface(r *types100.Result, ifName, netns string) *types100.Interface {
+// ContainerInterface returns the last interface of a result that stands for the request's own, nil if it has none. The namespace may have
+// another path in the result than in the request.
+func ContainerInterface(r *types100.Result, ifName, path string) *types100.Interface {
 	for i := len(r.Interfaces) - 1; i >= 0; i-- {
-		if f := r.Interfaces[i]; f.Name == ifName && f.Sandbox == netns {
+		if f := r.Interfaces[i]; f.Name == ifName && netns.Same(f.Sandbox, path) {
 			return f
 		}
 	}

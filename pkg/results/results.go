@@ -1,13 +1,15 @@
-// Package results reads libcni's cache, which has a file for each attachment until its DEL, to say whether containers are in use.
-// What it can't read counts as in use: in doubt Known… is false, and May… is true.
+// Package results reads libcni's cache, which has a file for each attachment until its DEL, to say which containers have attachments.
+// What it can't read counts as in use: in doubt May… is true.
 package results
 
 import (
+	"cmp"
 	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
+	"time"
 
 	"github.com/valyala/fastjson"
 
@@ -38,17 +40,48 @@ func read(dir, file string) (*fastjson.Value, error) {
 	return v, nil
 }
 
-// netnsIn returns the path of the network namespace, which libcni before 1.2 does not write down: the result of ADD has it too.
-func netnsIn(file *fastjson.Value, ifName string) string {
-	if path := file.GetStringBytes("netns"); len(path) > 0 {
-		return string(path)
+// Result is what libcni has of one attachment.
+type Result struct {
+	Netns   string // the path of its network namespace, "" if it names none
+	MAC     string // of its interface
+	Written time.Time
+}
+
+// Read returns the result of an attachment. That there is none is fs.ErrNotExist.
+func Read(dir string, key plugin.Key) (r Result, err error) {
+	name := fileOf(key)
+	file, err := os.Stat(filepath.Join(dir, name))
+	if err != nil {
+		return r, err
 	}
-	for _, i := range file.GetArray("result", "interfaces") {
-		if sandbox := i.GetStringBytes("sandbox"); len(sandbox) > 0 && string(i.GetStringBytes("name")) == ifName {
-			return string(sandbox)
+	v, err := read(dir, name)
+	if err != nil {
+		return r, err
+	}
+	about := plugin.Key{Network: string(v.GetStringBytes("networkName")), ContainerID: string(v.GetStringBytes("containerId")), IfName: string(v.GetStringBytes("ifName"))}
+	if about != key {
+		return r, plugin.Errorf("", "%s is about another attachment", name)
+	}
+	r.Written, r.Netns = file.ModTime(), string(v.GetStringBytes("netns"))
+	for _, i := range v.GetArray("result", "interfaces") {
+		sandbox := string(i.GetStringBytes("sandbox"))
+		if sandbox != "" && string(i.GetStringBytes("name")) == key.IfName {
+			r.Netns, r.MAC = cmp.Or(r.Netns, sandbox), string(i.GetStringBytes("mac")) // libcni before 1.2 does not write the path down
 		}
 	}
-	return ""
+	return r, nil
+}
+
+// Has reports whether libcni has a result of an attachment: one whose ADD has failed has none.
+func Has(dir string, key plugin.Key) bool {
+	_, err := os.Lstat(filepath.Join(dir, fileOf(key)))
+	return err == nil
+}
+
+// AreKept reports whether there is a directory of libcni's results.
+func AreKept(dir string) bool {
+	d, err := os.Stat(dir)
+	return err == nil && d.IsDir()
 }
 
 // Open lists the files in the directory of libcni's results but the one of an attachment. It returns nil if there is no such directory.

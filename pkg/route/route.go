@@ -21,24 +21,18 @@ const Main = unix.RT_TABLE_MAIN
 
 // OfLink returns the routes to other hosts that lead over one link alone, in all tables. It leaves out what each link has for itself: IPv6
 // link-local and multicast routes.
-func OfLink(h *netlink.Handle, index int) (own []netlink.Route, err error) {
-	routes, err := link.Routes(h, netlink.FAMILY_ALL, &netlink.Route{}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return nil, fmt.Errorf("list routes: %w", err)
-	}
-	for _, r := range routes {
+func OfLink(ctx context.Context, h *netlink.Handle, index int) ([]netlink.Route, error) {
+	own, err := link.RoutesOver(ctx, h, index, func(r netlink.Route) bool {
 		isOther := func(hop *netlink.NexthopInfo) bool { return hop.LinkIndex != index }
-		overLink := r.LinkIndex == index || len(r.MultiPath) > 0 && !slices.ContainsFunc(r.MultiPath, isOther)
-		if !overLink || !leadsElsewhere(r) {
-			continue
-		}
-		r.Flags &= unix.RTNH_F_ONLINK // the others tell of the carrier, and can't be asked for
-		for _, hop := range r.MultiPath {
+		return !slices.ContainsFunc(r.MultiPath, isOther) && leadsElsewhere(r)
+	})
+	for i := range own {
+		own[i].Flags &= unix.RTNH_F_ONLINK // the others tell of the carrier, and can't be asked for
+		for _, hop := range own[i].MultiPath {
 			hop.Flags &= unix.RTNH_F_ONLINK
 		}
-		own = append(own, r)
 	}
-	return own, nil
+	return own, err
 }
 
 func leadsElsewhere(r netlink.Route) bool {
@@ -100,7 +94,7 @@ func Delete(ctx context.Context, h *netlink.Handle, routes []netlink.Route) erro
 
 // Restore gives a link these routes to other hosts and no others.
 func Restore(ctx context.Context, h *netlink.Handle, index int, wanted []netlink.Route) error {
-	present, err := OfLink(h, index)
+	present, err := OfLink(ctx, h, index)
 	return errors.Join(err, Delete(ctx, h, without(present, wanted)), Add(ctx, h, without(wanted, present)))
 }
 

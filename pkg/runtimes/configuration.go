@@ -1,17 +1,21 @@
 package runtimes
 
 import (
+	"bytes"
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
+	"io/fs"
 	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
 
-	"github.com/hashicorp/hcl"
 	"github.com/pelletier/go-toml/v2"
 
 	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/pkg/trust"
 )
 
 // configuration is where a runtime's configuration is, and how it says where networks and plugins are.
@@ -19,6 +23,7 @@ type configuration struct {
 	Runtime  // with its defaults
 	word     string
 	files    []string   // patterns; of two files that say something the later counts
+	named    []string   // by command lines, in place of files
 	others   []string   // of programs that have this runtime inside
 	partOf   string     // the runtime that is inside
 	confKeys [][]string // paths of keys
@@ -97,8 +102,11 @@ func (c configuration) read(o Options) (r Runtime, err error) {
 	if r.BinDirs == nil {
 		r.BinDirs = []string{node.DefaultBinDir}
 	}
-	for _, path := range expand(o.Root, c.files) {
-		values, wrong := readFile(o.Root + path)
+	for _, path := range slices.Concat(expand(o.tree(), c.files, true), expand(o.tree(), c.named, false)) {
+		values, wrong := readFile(o.tree(), path)
+		if errors.Is(wrong, fs.ErrNotExist) {
+			continue
+		}
 		if wrong != nil {
 			err = errors.Join(err, fmt.Errorf("read the configuration of %s: %s: %w", c.Name, path, wrong))
 			continue
@@ -121,59 +129,86 @@ func (c configuration) read(o Options) (r Runtime, err error) {
 	return r, err
 }
 
-// expand returns the files that patterns match below root, in the order of their names. Of a directory it returns the files that Nomad reads.
-func expand(root string, patterns []string) (paths []string) {
-	for _, p := range patterns {
-		if info, err := os.Stat(root + p); err == nil && info.IsDir() {
-			paths = append(paths, expand(root, []string{p + "/*.hcl", p + "/*.json"})...)
-			continue
-		}
-		matches, _ := filepath.Glob(root + p)
-		for _, m := range matches {
-			paths = append(paths, m[len(root):])
+// trusted returns why one of the runtime's directories must not be looked into.
+func (r Runtime) trusted(o Options) error {
+	for _, dir := range append([]string{r.ConfDir}, r.BinDirs...) {
+		if err := o.tree().Check(dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return fmt.Errorf("%s uses the directory %s, and cnictl does not: %w", r.Name, dir, err)
 		}
 	}
-	return paths
+	return nil
+}
+
+// expand returns the files that paths mean. In the last element of a pattern "*" stands for anything. Of a directory they are those that Nomad reads.
+func expand(tree trust.Tree, paths []string, arePatterns bool) (files []string) {
+	for _, p := range paths {
+		dir, name := filepath.Split(p)
+		if arePatterns && strings.Contains(name, "*") {
+			files = append(files, matches(tree, dir, name)...)
+		} else if _, err := tree.Names(p); err == nil {
+			files = append(append(files, matches(tree, p, "*.hcl")...), matches(tree, p, "*.json")...)
+		} else {
+			files = append(files, p)
+		}
+	}
+	return files
+}
+
+// matches returns the files in a directory that match a pattern, or the directory if it can't be read, for the error.
+func matches(tree trust.Tree, dir, pattern string) (files []string) {
+	names, err := tree.Names(dir)
+	if err != nil {
+		return []string{dir}
+	}
+	for _, name := range names {
+		if fits, _ := filepath.Match(pattern, name); fits {
+			files = append(files, filepath.Join(dir, name))
+		}
+	}
+	return files
 }
 
 // readFile reads a file of a runtime's configuration: Nomad's are HCL or JSON, all others TOML.
-func readFile(path string) (values map[string]any, err error) {
-	text, err := state.Read(path)
+func readFile(tree trust.Tree, path string) (values map[string]any, err error) {
+	text, err := tree.Read(path)
 	if err != nil {
 		return nil, err
 	}
-	if ext := filepath.Ext(path); ext != ".hcl" && ext != ".json" {
-		return values, toml.Unmarshal(text, &values)
+	switch filepath.Ext(path) {
+	case ".json":
+		return values, json.Unmarshal(text, &values)
+	case ".hcl":
+		return readHCL(text), nil
 	}
-	return readHCL(text)
+	for line := range bytes.Lines(text) {
+		if bytes.Count(line, []byte(".")) > mostDots {
+			return nil, fmt.Errorf("a line has more than %d dots", mostDots)
+		}
+	}
+	return values, toml.Unmarshal(text, &values)
 }
 
-// readHCL reads the first version of HCL, which Nomad has for its agents, and of which JSON is a part.
-func readHCL(text []byte) (map[string]any, error) {
-	var config struct {
-		Client []struct {
-			CNIPath      string `hcl:"cni_path"`
-			CNIConfigDir string `hcl:"cni_config_dir"`
-		} `hcl:"client"`
-	}
-	if err := hcl.Unmarshal(text, &config); err != nil {
-		return nil, err
-	}
+// mostDots bounds how deep tables are nested by their names, a.b.c, which the library does not. It bounds brackets itself, as does that for JSON.
+const mostDots = 1000
+
+// assignment is a line of Nomad's HCL that says where networks or plugins are.
+var assignment = regexp.MustCompile(`(?m)^(?:[ \t]*client[ \t]*\{)?[ \t]*"?(cni_path|cni_config_dir)"?[ \t]*=[ \t]*"([^"\\$%\n]*)"`)
+
+// readHCL finds the two keys that are needed of Nomad's configuration. They are called so in the block client alone, and are plain texts.
+func readHCL(text []byte) map[string]any {
 	client := map[string]any{}
-	for _, c := range config.Client {
-		if c.CNIPath != "" {
-			client["cni_path"] = c.CNIPath
-		}
-		if c.CNIConfigDir != "" {
-			client["cni_config_dir"] = c.CNIConfigDir
-		}
+	for _, m := range assignment.FindAllSubmatch(text, -1) {
+		client[string(m[1])] = string(m[2])
 	}
-	return map[string]any{"client": client}, nil
+	return map[string]any{"client": client}
 }
 
 // at returns the text or the texts at a path of keys. Directories in one text are separated by ":".
 func at(value any, path []string) (list []string) {
 	for _, key := range path {
+		if blocks, several := value.([]any); several && len(blocks) > 0 { // Nomad's JSON may have a list of blocks
+			value = blocks[len(blocks)-1]
+		}
 		table, _ := value.(map[string]any)
 		value = table[key]
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/trust"
 )
 
 // Runtime is a container runtime, and where it looks for networks and plugins.
@@ -34,6 +35,8 @@ type Options struct {
 	ConfDir   string    // of runtimes that name none and have the usual one; "" is node.DefaultConfDir
 }
 
+func (o Options) tree() trust.Tree { return trust.Tree(cmp.Or(o.Root, string(trust.Host))) }
+
 // Names are the names that Find knows.
 func Names() (names []string) {
 	for _, c := range configurations {
@@ -51,15 +54,19 @@ func Here(o Options) (list []Runtime, err error) {
 		c.files = slices.Concat(c.files, c.others)
 		runs := false
 		for _, p := range o.Processes {
-			if p.Name == c.Process {
+			if p.Name == c.Process && p.OfNode {
 				runs = true
 				if files := p.configFiles(); files != nil {
-					c.files = files
+					c.files, c.named = nil, files
 				}
 			}
 		}
 		r, wrong := c.read(o)
 		err = errors.Join(err, wrong)
+		if wrong := r.trusted(o); wrong != nil {
+			err = errors.Join(err, wrong)
+			continue
+		}
 		if r.Files != nil && (c.needs == "" || c.needs == r.backend) || runs && c.needs == "" {
 			list = append(list, r)
 		}
@@ -77,12 +84,15 @@ func Find(word string, o Options) (Runtime, error) {
 	c := configurations[i]
 	for _, p := range o.Processes {
 		// Several may run: k3s has a containerd of its own.
-		if files := p.configFiles(); p.Name == c.Process && files != nil && isOfK3s(files) == (c.word == "k3s") {
-			c.files = files
+		if p.Name != c.Process || !p.OfNode {
+			continue
+		}
+		if files := p.configFiles(); files != nil && isOfK3s(files) == (c.word == "k3s") {
+			c.files, c.named = nil, files
 		}
 	}
 	r, err := c.read(o)
-	if err != nil {
+	if err = cmp.Or(err, r.trusted(o)); err != nil {
 		return Runtime{}, err
 	}
 	if c.needs != "" && r.backend != "" && r.backend != c.needs {

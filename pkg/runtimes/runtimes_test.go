@@ -1,13 +1,19 @@
 package runtimes
 
 import (
+	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime/debug"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
+
+	"golang.org/x/sys/unix"
 )
 
 // rooted returns a directory that has files at their paths below it.
@@ -53,7 +59,8 @@ func TestFind(t *testing.T) {
 		{"nomad", nil, "/opt/cni/config [/opt/cni/bin]", "by default, as there is no /etc/nomad.d"},
 		{"nomad", map[string]string{"/etc/nomad.d/client.hcl": "data_dir = \"/opt/nomad\"\nclient {\n  enabled = true\n  options { \"driver.raw_exec.enable\" = \"1\" }\n  cni_path = \"/a:/b\" # both\n}\n",
 			"/etc/nomad.d/z.json": `{"client": {"cni_config_dir": "/x"}}`, "/etc/nomad.d/README": "no HCL {"}, "/x [/a /b]", "by /etc/nomad.d/client.hcl, /etc/nomad.d/z.json"},
-		{"nomad", map[string]string{"/etc/nomad.d/client.hcl": "client {"}, "read the configuration of Nomad: /etc/nomad.d/client.hcl: ", ""},
+		{"nomad", map[string]string{"/etc/nomad.d/client.json": "{"}, "read the configuration of Nomad: /etc/nomad.d/client.json: ", ""},
+		{"nomad", map[string]string{"/etc/nomad.d/client.json": `{"client": [{"cni_config_dir": "/x"}]}`}, "/x [/opt/cni/bin]", "by"},
 		{"k3s", nil, k3s + "/agent/etc/cni/net.d [" + k3s + "/data/cni " + k3s + "/data/current/bin]", k3s + "/agent/etc/containerd/config.toml"},
 		{"k3s", map[string]string{containerdConfig: "version = ", k3s + "/agent/etc/containerd/config.toml": "[plugins.\"io.containerd.grpc.v1.cri\".cni]\nbin_dir = \"" + k3s + "/data/4f/bin\"\nconf_dir = \"/k\"\n"},
 			"/k [" + k3s + "/data/4f/bin]", "by"},
@@ -98,7 +105,7 @@ func TestFindRunning(t *testing.T) {
 			_ = stdin.Close()
 			_ = cmd.Wait()
 		})
-		o.Processes = append(o.Processes, Process{cmd.Process.Pid, "containerd"})
+		o.Processes = append(o.Processes, Process{cmd.Process.Pid, "containerd", true})
 	}
 	for word, want := range map[string]string{"containerd": "/own", "k3s": "/k3s"} {
 		if r, err := Find(word, o); err != nil || r.ConfDir != want {
@@ -176,51 +183,135 @@ func TestConfigFilesIn(t *testing.T) {
 	}
 }
 
-// TestCNIVersion asks programs that only print a version.
+// TestCNIVersion finds versions in files, and runs nothing.
 func TestCNIVersion(t *testing.T) {
-	for _, tt := range []struct {
-		word, format, program, prints string
-		want                          string
-	}{
-		{"containerd", "", "containerd", "containerd github.com/containerd/containerd 1.6.20~ds1 1.6.20~ds1-1+b1", "1.0.0"},
-		{"containerd", "", "containerd", "containerd github.com/containerd/containerd/v2 v2.1.4 75cb2b7", "1.1.0"},
-		{"containerd", "version = 3\n", "", "", "1.1.0"},
-		{"containerd", "version = 2\n", "", "", "1.0.0"},
-		{"crio", "", "crio", "crio version 1.28.1\nGitCommit: 2.0", "1.0.0"},
-		{"crio", "", "crio", "crio version 1.33.0", "1.1.0"},
-		{"podman", "", "podman", "podman version 5.4.2", "1.0.0"},
-		{"nomad", "", "nomad", "Nomad v1.10.2", "1.1.0"},
-		{"nomad", "", "nomad", "Nomad v1.9.7", "1.0.0"},
-		{"k3s", "", "k3s", "k3s version v1.33.1+k3s1 (99d91538)", "1.1.0"},
-		{"nerdctl", "", "nerdctl", "nerdctl version 1.7.7", "1.0.0"},
-		{"nerdctl", "", "nerdctl", "something else", "1.0.0"},
+	for _, tt := range []struct{ word, format, want string }{
+		{"containerd", "version = 3\n", "1.1.0"}, {"containerd", "version = 2\n", "1.0.0"}, {"crio", "", "1.0.0"}, {"podman", "", "1.0.0"}, {"k3s", "", "1.0.0"},
 	} {
 		o := rooted(t, map[string]string{containerdConfig: tt.format, "/bin/none": ""})
-		if tt.program != "" {
-			script := "#!/bin/sh\n[ \"$*\" = --version ] && echo '" + tt.prints + "'\n"
-			if err := os.WriteFile(o.Root+"/bin/"+tt.program, []byte(script), 0o755); err != nil {
-				t.Fatal(err)
-			}
+		if err := os.WriteFile(o.Root+"/bin/"+tt.word, []byte("#!/bin/sh\n>>"+o.Root+"/ran\necho v9.9\n"), 0o755); err != nil {
+			t.Fatal(err)
 		}
 		t.Setenv("PATH", o.Root+"/bin")
 		r, err := Find(tt.word, o)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, why := r.CNIVersion(t.Context()); got != tt.want || why == "" {
-			t.Errorf("%s, %s: %s (%s), want %s", tt.word, tt.prints, got, why, tt.want)
+		if got, why := r.CNIVersion(o); got != tt.want || why == "" {
+			t.Errorf("%s %q: %s (%s), want %s", tt.word, tt.format, got, why, tt.want)
+		}
+		if _, err := os.Stat(o.Root + "/ran"); err == nil {
+			t.Errorf("%s was run", tt.word)
 		}
 	}
 }
 
-// FuzzHCL reads anything, or refuses it.
-func FuzzHCL(f *testing.F) {
-	for _, seed := range []string{"client {\n cni_path = \"/a:/b\"\n}", `{"client": [{"cni_config_dir": "/x"}]}`, "client {", "a = [1, {b = <<E\nx\nE\n}]", "\x00", `client = "x"`} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		if values, err := readHCL(text); err == nil && values["client"] == nil {
-			t.Error("neither values nor an error")
+// TestVersionOf reads what the makers of a Go program told the linker.
+func TestVersionOf(t *testing.T) {
+	for _, tt := range []struct {
+		main, ldflags string
+		want          [2]int
+	}{
+		{"v1.33.0", "", [2]int{1, 33}}, {"(devel)", "", [2]int{}}, {"v0.0.0-20260101000000-abcdef123456", "-X a/version.Version=v2.1.4", [2]int{2, 1}},
+		{"", "-s -w -X github.com/k3s-io/k3s/pkg/version.Version=v1.33.1+k3s1 -X b=c", [2]int{1, 33}}, {"", "-X a/version.Version=1.10.2", [2]int{1, 10}}, {"", "-s", [2]int{}},
+	} {
+		build := &debug.BuildInfo{Main: debug.Module{Version: tt.main}, Settings: []debug.BuildSetting{{Key: "-ldflags", Value: tt.ldflags}}}
+		if got := versionIn(build); got != tt.want {
+			t.Errorf("%+v: %d", tt, got)
 		}
-	})
+	}
+}
+
+// TestStrangers: what others than root can change is not believed, whoever names it.
+func TestStrangers(t *testing.T) {
+	const own = "[plugins.'io.containerd.grpc.v1.cri'.cni]\nconf_dir = '/net.d'\nbin_dir = '/bin'\n"
+	for name, spoil := range map[string]func(root string) error{
+		"a configuration of nobody's":    func(root string) error { return os.Chown(root+containerdConfig, 65534, 65534) },
+		"one that all may write":         func(root string) error { return os.Chmod(root+containerdConfig, 0o666) },
+		"one in a directory of nobody's": func(root string) error { return os.Chown(root+"/etc/containerd", 65534, 65534) },
+		"a link of nobody's": func(root string) error {
+			return errors.Join(os.Rename(root+containerdConfig, root+"/etc/c"), os.Symlink("/etc/c", root+containerdConfig), os.Lchown(root+containerdConfig, 65534, 65534))
+		},
+		"a directory of plugins of nobody's": func(root string) error { return os.Chown(root+"/bin", 65534, 65534) },
+		"a directory of networks for all":    func(root string) error { return os.Chmod(root+"/net.d", 0o777) },
+		"one for a group":                    func(root string) error { return os.Chmod(root+"/net.d", 0o775) },
+		"a pipe": func(root string) error {
+			return errors.Join(os.Remove(root+containerdConfig), unix.Mkfifo(root+containerdConfig, 0o600))
+		},
+		"2 MiB": func(root string) error { return os.Truncate(root+containerdConfig, 2<<20) },
+		"a million brackets": func(root string) error {
+			return os.WriteFile(root+containerdConfig, append([]byte("a = "), bytes.Repeat([]byte("["), 1<<20-4)...), 0o600)
+		},
+		"a million names": func(root string) error {
+			return os.WriteFile(root+containerdConfig, append(bytes.Repeat([]byte("a."), 1<<19-5), "a = 1"...), 0o600)
+		},
+	} {
+		o := rooted(t, map[string]string{containerdConfig: own, "/bin/bridge": "", "/net.d/10-a.conflist": ""})
+		if _, err := Find("containerd", o); err != nil {
+			t.Fatal(err)
+		}
+		if err := spoil(o.Root); err != nil {
+			t.Fatal(err)
+		}
+		if r, err := Find("containerd", o); err == nil {
+			t.Errorf("%s: Find has %+v", name, r)
+		}
+		if list, err := Here(o); len(list) > 0 || err == nil {
+			t.Errorf("%s: Here has %+v", name, list)
+		}
+	}
+}
+
+// TestPatternsAreNotOfArguments: a command line names files and no patterns.
+func TestPatternsAreNotOfArguments(t *testing.T) {
+	o := rooted(t, map[string]string{"/a/1.toml": "", "/a/2.toml": ""})
+	c := configurations[0]
+	c.files, c.named = nil, []string{"/a/*.toml"}
+	if r, err := c.read(o); err != nil || r.Files != nil {
+		t.Errorf("%q were read, %v", r.Files, err)
+	}
+}
+
+// TestProcesses: a process is the node's if it is root's, and sees the node's files.
+func TestProcesses(t *testing.T) {
+	for name, c := range map[string]struct {
+		attr syscall.SysProcAttr
+		want bool
+	}{
+		"root's":                     {want: true},
+		"nobody's":                   {attr: syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}},
+		"root's in a container":      {attr: syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}},
+		"root's in a user namespace": {attr: syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}}},
+	} {
+		cmd := exec.Command("cat")
+		cmd.SysProcAttr = &c.attr
+		stdin, err := cmd.StdinPipe()
+		if err == nil {
+			err = cmd.Start()
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		list, err := Processes()
+		i := slices.IndexFunc(list, func(p Process) bool { return p.PID == cmd.Process.Pid })
+		if i < 0 || list[i].OfNode != c.want {
+			t.Errorf("%s: %v, want %v (error %v)", name, list, c.want, err)
+		}
+		_ = stdin.Close()
+		_ = cmd.Wait()
+	}
+}
+
+func TestHCL(t *testing.T) {
+	for text, want := range map[string]string{
+		"client {\n  cni_path = \"/a:/b\" # both\n\tcni_config_dir=\"/x\"\n}": "map[client:map[cni_config_dir:/x cni_path:/a:/b]]",
+		"client { cni_path = \"/a\" }":                                        "map[client:map[cni_path:/a]]",
+		"# cni_path = \"/a\"\n// cni_path = \"/b\"\nmy_cni_path = \"/c\"":     "map[client:map[]]",
+		"cni_path = \"${x}\"\ncni_config_dir = \"a":                           "map[client:map[]]",
+		"cni_path = \"/a\"\ncni_path = \"/b\"":                                "map[client:map[cni_path:/b]]",
+	} {
+		if got := fmt.Sprint(readHCL([]byte(text))); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
+		}
+	}
 }

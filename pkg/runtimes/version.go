@@ -1,16 +1,16 @@
 package runtimes
 
 import (
-	"context"
+	"debug/buildinfo"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
-	"time"
 )
 
 // CNIVersion returns the version of CNI that networks for the runtime should have, and why. 1.0.0 is what all of them know.
-func (r Runtime) CNIVersion(ctx context.Context) (version, why string) {
+func (r Runtime) CNIVersion(o Options) (version, why string) {
 	const old, newer = "1.0.0", "1.1.0"
 	i := slices.IndexFunc(configurations, func(c configuration) bool { return c.Name == r.Name })
 	if i < 0 || configurations[i].since110 == [2]int{} {
@@ -24,27 +24,56 @@ func (r Runtime) CNIVersion(ctx context.Context) (version, why string) {
 	if c.partOf != "" {
 		program = c.word
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	text, err := exec.CommandContext(ctx, program, "--version").Output()
-	has := versionIn(string(text))
+	has := versionOf(o, program)
 	switch {
-	case err != nil || has == [2]int{}:
-		return old, "which version of " + r.Name + " there is could not be found out"
+	case has == [2]int{}:
+		return old, "the file of " + r.Name + " does not say its version"
 	case slices.Compare(has[:], c.since110[:]) >= 0:
 		return newer, r.Name + " " + dotted(has) + " knows it"
 	}
 	return old, r.Name + " " + dotted(has) + " may know no newer one"
 }
 
-var number = regexp.MustCompile(`\bv?(\d+)\.(\d+)`)
+// versionOf returns the version of a Go program, as its file says it, 0.0 if it does not. Nothing is run to learn it.
+func versionOf(o Options, program string) (version [2]int) {
+	path, err := exec.LookPath(program)
+	if err != nil || !filepath.IsAbs(path) {
+		return version
+	}
+	file, err := o.tree().Open(path)
+	if err != nil {
+		return version
+	}
+	defer file.Close()
+	build, err := buildinfo.Read(file)
+	if err != nil {
+		return version
+	}
+	return versionIn(build)
+}
 
-// versionIn returns the version that a program prints, such as "containerd github.com/containerd/containerd/v2 v2.1.4".
-func versionIn(text string) (version [2]int) {
-	m := number.FindStringSubmatch(text)
-	for i := range version {
-		if m != nil {
-			version[i], _ = strconv.Atoi(m[i+1])
+var (
+	number     = regexp.MustCompile(`^v?(\d+)\.(\d+)`)
+	setVersion = regexp.MustCompile(`[vV]ersion=(v?\d+\.\d+)`) // -X github.com/k3s-io/k3s/pkg/version.Version=v1.33.1+k3s1
+)
+
+// versionIn returns the version of the main module, or the one that its makers gave to the linker. A module without one is v0.0.0-TIME-COMMIT.
+func versionIn(build *buildinfo.BuildInfo) (version [2]int) {
+	texts := []string{build.Main.Version}
+	for _, s := range build.Settings {
+		if m := setVersion.FindStringSubmatch(s.Value); s.Key == "-ldflags" && m != nil {
+			texts = append(texts, m[1])
+		}
+	}
+	for _, text := range texts {
+		m := number.FindStringSubmatch(text)
+		for i := range version {
+			if m != nil {
+				version[i], _ = strconv.Atoi(m[i+1])
+			}
+		}
+		if version != [2]int{} {
+			break
 		}
 	}
 	return version

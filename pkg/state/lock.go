@@ -15,23 +15,33 @@ import (
 
 // Lock is an exclusive flock(2) on a file, held by this process.
 type Lock struct {
-	file *os.File
+	file *os.File // nil where locks have no place
 }
 
 // removals is how often in a row the file may be removed under us before that is taken for a filesystem that reports inodes inconsistently.
 const removals = 10
 
-// Hold locks a file below /run, which is made with its directory if it is missing. It waits for other holders a minute at most.
-func Hold(ctx context.Context, path string) (*Lock, error) {
+// Hold locks a file of RunDir, and waits for other holders a minute at most.
+func Hold(ctx context.Context, name string) (*Lock, error) {
+	return HoldWithin(ctx, name, time.Minute)
+}
+
+// HoldWithin locks a file of RunDir, which is made with its directory if it is missing, and waits for other holders as Acquire does. Where
+// there is no RunDir it locks nothing: a call without a lock is better than none.
+func HoldWithin(ctx context.Context, name string, wait time.Duration) (*Lock, error) {
+	path := RunFile(name)
+	if path == "" {
+		return &Lock{}, nil
+	}
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
 		return nil, err
 	}
-	return Acquire(ctx, path, 0o600, time.Minute)
+	return Acquire(ctx, path, 0o600, wait)
 }
 
-// Locked does something with the lock of a file held, as Hold takes it.
-func Locked(ctx context.Context, path string, do func() error) error {
-	lock, err := Hold(ctx, path)
+// Locked does something with a lock held, as Hold takes it.
+func Locked(ctx context.Context, name string, do func() error) error {
+	lock, err := Hold(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -44,9 +54,22 @@ func Locked(ctx context.Context, path string, do func() error) error {
 //
 // The kernel serves waiters in the order they came, so they wait in it and not in a loop of tries.
 func Acquire(ctx context.Context, path string, mode os.FileMode, wait time.Duration) (*Lock, error) {
+	return acquire(ctx, path, os.O_CREATE, mode, wait)
+}
+
+// AcquireThere is Acquire for a file that is there; otherwise there is no lock.
+func AcquireThere(ctx context.Context, path string, wait time.Duration) (*Lock, error) {
+	lock, err := acquire(ctx, path, 0, 0, wait)
+	if IsMissing(err) {
+		return nil, nil
+	}
+	return lock, err
+}
+
+func acquire(ctx context.Context, path string, flags int, mode os.FileMode, wait time.Duration) (*Lock, error) {
 	end := time.Now().Add(wait)
 	for try := 1; ; try++ {
-		f, err := os.OpenFile(path, os.O_RDONLY|os.O_CREATE|unix.O_NOFOLLOW, mode)
+		f, err := os.OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW|flags, mode)
 		if err != nil {
 			return nil, err
 		}
@@ -113,8 +136,11 @@ func await(ctx context.Context, f *os.File, end time.Time, wait time.Duration) e
 	return err
 }
 
-// Release gives the lock back, also when a child inherited it.
+// Release gives the lock back, if there is one, also when a child inherited it.
 func (l *Lock) Release() {
+	if l == nil || l.file == nil {
+		return
+	}
 	_ = flock(l.file, unix.LOCK_UN)
 	_ = l.file.Close()
 }

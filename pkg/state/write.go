@@ -75,7 +75,7 @@ func Writable(dir string) error {
 	for _, err := os.Stat(dir); errors.Is(err, os.ErrNotExist); _, err = os.Stat(dir) {
 		dir = filepath.Dir(dir)
 	}
-	err := unix.Access(dir+"/.", unix.W_OK)
+	err := access(dir)
 	var disk unix.Statfs_t
 	if err == nil {
 		err = unix.Statfs(dir, &disk)

@@ -6,6 +6,7 @@ package sysctl
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 	"sync"
@@ -185,6 +186,11 @@ func Writable() error {
 		return fmt.Errorf("%s is mounted read-only", root)
 	}
 	return nil
+}
+
+// IsForbidden reports whether an error says that sysctls can't be set from here, whichever value.
+func IsForbidden(err error) bool {
+	return errors.Is(err, unix.EROFS) || errors.Is(err, fs.ErrPermission)
 }
 
 // Error is the kernel's refusal to show or set a sysctl.

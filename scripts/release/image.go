@@ -21,8 +21,8 @@ import (
 // imageName is what runtimes call the image. Behind it comes the version.
 const imageName = "docker.io/cnibox/cnibox"
 
-// image makes one file of the image for all architectures, and a copy of what has Kubernetes run it on each node. The file is an OCI layout:
-// containerd and podman import it, and crane and skopeo push it to a registry.
+// image makes one file of the image for all architectures, and what has Kubernetes run that very image, by its digest, on each node. The
+// file is an OCI layout: containerd and podman import it, and crane and skopeo push it to a registry.
 func image(r Release) error {
 	dir, err := os.MkdirTemp("", "cnibox-image-")
 	if err != nil {
@@ -54,11 +54,14 @@ func image(r Release) error {
 	for i := range list {
 		list[i].mode = 0o644
 	}
+	digest, errDigest := index.Digest()
 	manifest, errManifest := os.ReadFile(filepath.Join(r.Source, "dist/kubernetes/cnibox.yaml"))
 	file, errFile := os.Create(filepath.Join(r.Out, "cnibox-image-"+r.Version+".tar"))
-	if err := cmp.Or(errManifest, errFile); err != nil {
+	if err := cmp.Or(errDigest, errManifest, errFile); err != nil {
 		return err
 	}
+	tagged := []byte(":" + r.Version + "\n")
+	manifest = bytes.ReplaceAll(manifest, tagged, []byte(":"+r.Version+"@"+digest.String()+"\n"))
 	return errors.Join(writeTar(file, list, r), file.Close(),
 		os.WriteFile(filepath.Join(r.Out, "cnibox-kubernetes-"+r.Version+".yaml"), manifest, 0o644))
 }

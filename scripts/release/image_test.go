@@ -17,6 +17,7 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/validate"
 	apps "k8s.io/api/apps/v1"
@@ -119,7 +120,8 @@ func checkImage(t *testing.T, platform *v1.Platform, image v1.Image) {
 	}
 }
 
-// TestDaemonSet reads what Kubernetes is given as Kubernetes would, but refuses what it does not know, and a mount of a volume that is not there.
+// TestDaemonSet reads what Kubernetes is given as Kubernetes would, but refuses what it does not know, a mount of a volume that is not there, and an
+// image that is not the release's by its digest.
 func TestDaemonSet(t *testing.T) {
 	text, err := os.ReadFile(artefacts(t, "cnibox-kubernetes-*.yaml")[0])
 	if err != nil {
@@ -138,9 +140,25 @@ func TestDaemonSet(t *testing.T) {
 	if len(set.Spec.Selector.MatchLabels) == 0 || set.APIVersion != "apps/v1" || set.Kind != "DaemonSet" {
 		t.Errorf("it is %s %s, with the selector %v", set.APIVersion, set.Kind, set.Spec.Selector)
 	}
+	index, err := layout.ImageIndexFromPath(unpack(t, artefacts(t, "cnibox-image-*.tar")[0], `tar xf "$file"`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	images, err := index.IndexManifest()
+	if err != nil || len(images.Manifests) != 1 {
+		t.Fatalf("the file of the image has %v: %v", images, err)
+	}
+	image := strings.TrimPrefix(imageName, "docker.io/") + ":v" + box.Version + "@" + images.Manifests[0].Digest.String()
+	install := pod.Spec.InitContainers[0].SecurityContext.Capabilities
+	if !slices.Equal(install.Drop, []core.Capability{"ALL"}) || !slices.Equal(install.Add, []core.Capability{"DAC_OVERRIDE"}) {
+		t.Errorf("the installation may do %v, without %v", install.Add, install.Drop)
+	}
 	for _, c := range slices.Concat(pod.Spec.InitContainers, pod.Spec.Containers) {
-		if want := strings.TrimPrefix(imageName, "docker.io/") + ":v" + box.Version; c.Image != want {
-			t.Errorf("%s is of %s, want %s", c.Name, c.Image, want)
+		if c.Image != image {
+			t.Errorf("%s is of %s, want %s", c.Name, c.Image, image)
+		}
+		if readOnly := c.SecurityContext.ReadOnlyRootFilesystem; readOnly == nil || !*readOnly {
+			t.Errorf("%s can write to its root", c.Name)
 		}
 		for _, m := range c.VolumeMounts {
 			if !slices.ContainsFunc(pod.Spec.Volumes, func(v core.Volume) bool { return v.Name == m.Name }) {

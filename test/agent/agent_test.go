@@ -38,15 +38,18 @@ func start(t testing.TB, host *netlab.Host, args ...string) *running {
 	return a
 }
 
+// pid returns the number by which the host's processes know the agent.
+func (a *running) pid() int { a.Helper(); return a.host.PID(a, a.cmd) }
+
 // awaitReady waits until the agent is ready.
 func (a *running) awaitReady() {
 	a.Helper()
-	await(a, "the agent to be ready", func() bool { return a.hasEnded() || a.log.count("msg=ready") > 0 })
+	netlab.Until(a, "the agent to be ready", func() bool { return a.hasEnded() || a.log.count("msg=ready") > 0 })
 	if a.hasEnded() {
 		a.Fatalf("the agent has ended:\n%s", a.log)
 	}
-	if pid := a.status().PID; pid != a.cmd.Process.Pid {
-		a.Fatalf("the agent that answers is process %d, not %d", pid, a.cmd.Process.Pid)
+	if pid := a.status().PID; pid != a.pid() {
+		a.Fatalf("the agent that answers is process %d, not %d", pid, a.pid())
 	}
 }
 

@@ -53,7 +53,7 @@ func TestClients(t *testing.T) {
 		_ = c.Close()
 	}
 	a.status()
-	await(t, "the clients' descriptors to be closed", func() bool { return a.use().descriptors <= before.descriptors+3 })
+	netlab.Until(t, "the clients' descriptors to be closed", func() bool { return a.use().descriptors <= before.descriptors+3 })
 	after := a.use()
 	t.Logf("before: %+v, beside slow clients: %+v, at the end: %+v", before, during, after)
 	if during.goroutines > before.goroutines+3*256 || after.goroutines > before.goroutines+10 || after.resident > before.resident+32 {
@@ -140,7 +140,7 @@ func TestPassedByAUnit(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Whoever connects before the agent is ready waits.
-		if code, printed := cnictl(t, host, "agent", "status"); code != 0 || !strings.Contains(printed, fmt.Sprint(cmd.Process.Pid)) {
+		if code, printed := cnictl(t, host, "agent", "status"); code != 0 || !strings.Contains(printed, fmt.Sprint(host.PID(t, cmd))) {
 			t.Errorf("status: exit code %d\n%s", code, printed)
 		}
 		_ = cmd.Process.Signal(unix.SIGTERM)

@@ -4,7 +4,9 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/repair"
 	"github.com/cnibox/cnibox/test/harmtest"
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // TestFindings: what can't be put back is said once, however often it is looked at, and is no finding any more when its container is gone.
@@ -15,10 +17,10 @@ func TestFindings(t *testing.T) {
 	a := start(t, host, "--every", "1s")
 	key := "demo/" + lost.ID + "/eth0"
 	lost.MustRun(t, "ip", "link", "delete", "eth0")
-	await(t, "the finding", func() bool { return a.status().Findings[key] != "" })
+	netlab.Until(t, "the finding", func() bool { return a.status().Findings[key] != "" })
 	for range 3 { // each of which has everything looked at
 		harmtest.Script(t, &host.Namespace, "nft flush ruleset")
-		await(t, "a look", func() bool { return host.CheckList(usual, other.RuntimeConf(port(8001))) == nil })
+		netlab.Until(t, "a look", func() bool { return host.CheckList(usual, other.RuntimeConf(port(8001))) == nil })
 	}
 	said := a.log.lines("can't be put back")
 	if len(said) != 1 || !strings.Contains(said[0], key) || !strings.Contains(said[0], "restart the container") {
@@ -30,7 +32,7 @@ func TestFindings(t *testing.T) {
 	if err := host.DelList(usual, lost.RuntimeConf(port(8000))); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the finding to be gone", func() bool { return len(a.status().Findings) == 0 })
+	netlab.Until(t, "the finding to be gone", func() bool { return len(a.status().Findings) == 0 })
 	lives(t, host, other, 8001)
 }
 
@@ -48,7 +50,7 @@ func TestFight(t *testing.T) {
 			t.Fatal("hit 20 times, and it is put back as soon as ever")
 		}
 		harmtest.Script(t, &host.Namespace, "nft flush ruleset")
-		await(t, "it to be put back", func() bool { return a.log.count(`msg="put back"`) > hits || slower() > 0 })
+		netlab.Until(t, "it to be put back", func() bool { return a.log.count(`msg="put back"`) > hits || slower() > 0 })
 	}
 	for range 14 {
 		harmtest.Script(t, &host.Namespace, "nft flush ruleset")
@@ -56,10 +58,33 @@ func TestFight(t *testing.T) {
 	if s := a.status(); len(s.Slower) != 1 || !strings.Contains(s.Slower[0], web.ID) {
 		t.Errorf("status: %+v", s)
 	}
-	await(t, "it to be put back in the end", func() bool { return before.Diff(host.Snapshot(t), ofAgent...) == "" })
+	netlab.Until(t, "it to be put back in the end", func() bool { return before.Diff(host.Snapshot(t), ofAgent...) == "" })
 	harmtest.Script(t, &host.Namespace, "nft flush ruleset")
-	await(t, "it to be put back once more", func() bool { return before.Diff(host.Snapshot(t), ofAgent...) == "" })
+	netlab.Until(t, "it to be put back once more", func() bool { return before.Diff(host.Snapshot(t), ofAgent...) == "" })
 	if n := slower(); n != 1 {
 		t.Errorf("it is said %d times:\n%s", n, strings.Join(a.log.lines(said), ""))
+	}
+}
+
+// TestFindingOfTheDeleted: what can't be put back is not said of a container that is gone by the time that it would be said.
+func TestFindingOfTheDeleted(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t)
+	deleted, stays := harmtest.Attach(t, host, usual, "deleted", port(8000)), harmtest.Attach(t, host, usual, "stays", port(8001))
+	a := start(t, host, "--every", "1s")
+	for _, c := range []*harmtest.Container{deleted, stays} {
+		c.MustRun(t, "ip", "link", "delete", "eth0")
+	}
+	netlab.Until(t, "a look at both", func() bool {
+		last := a.status().Last
+		return last != nil && last.Outcomes[repair.Wrong] == 2
+	})
+	if err := host.DelList(usual, deleted.RuntimeConf(port(8000))); err != nil {
+		t.Fatal(err)
+	}
+	before := a.log.count(deleted.ID)
+	netlab.Until(t, "the finding", func() bool { return a.status().Findings["demo/"+stays.ID+"/eth0"] != "" })
+	if a.log.count(deleted.ID) > before {
+		t.Errorf("it says\n%s", a.log)
 	}
 }

@@ -3,6 +3,8 @@ package agent
 import (
 	"testing"
 
+	"github.com/cnibox/cnibox/test/netlab"
+
 	"github.com/cnibox/cnibox/test/harmtest"
 )
 
@@ -18,7 +20,7 @@ func TestHarms(t *testing.T) {
 			t.Parallel()
 			host, _ := newHost(t)
 			harmtest.Script(t, &host.Namespace, h.Prepare)
-			list := harmtest.Conflist(h.Network)
+			list := h.List()
 			web := harmtest.Attach(t, host, list, "web", port(8080))
 			harmtest.Attach(t, host, list, "other", port(8081))
 			every := "1h"
@@ -29,7 +31,7 @@ func TestHarms(t *testing.T) {
 			before, inside := host.Snapshot(t), web.Snapshot(t)
 			h.Do(t, host, web)
 			diff := ""
-			await(t, "all to be back", func() bool {
+			netlab.Until(t, "all to be back", func() bool {
 				diff = before.Diff(host.Snapshot(t), ofAgent...) + inside.Diff(web.Snapshot(t))
 				if a.hasEnded() {
 					t.Fatal("the agent has ended")

@@ -4,6 +4,8 @@ import (
 	"os"
 	"testing"
 
+	"github.com/cnibox/cnibox/test/netlab"
+
 	"github.com/cnibox/cnibox/test/harmtest"
 )
 
@@ -25,12 +27,12 @@ func TestKilledRepairing(t *testing.T) {
 		})
 		return ports
 	}
-	await(t, "some to be back", func() bool { return back() > 0 })
+	netlab.Until(t, "some to be back", func() bool { return back() > 0 })
 	a.kill()
 	count := back()
 	if t.Logf("killed when %d of %d were back", count, all); count == all {
 		t.Error("the repair was over by then")
 	}
 	start(t, host)
-	await(t, "all to be back", func() bool { return before.Diff(host.Snapshot(t), ofAgent...) == "" })
+	netlab.Until(t, "all to be back", func() bool { return before.Diff(host.Snapshot(t), ofAgent...) == "" })
 }

@@ -9,7 +9,6 @@ package agent
 import (
 	"flag"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/harmtest"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -28,22 +27,8 @@ func TestMain(m *testing.M) {
 	netlab.Main(m)
 }
 
-// timeout is how long something may take on a busy machine.
-const timeout = time.Minute
-
-// poll is how often something is looked at that is waited for.
-const poll = 10 * time.Millisecond
-
-// await waits until something is so.
-func await(t testing.TB, what string, isSo func() bool) {
-	t.Helper()
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(poll) {
-		if isSo() {
-			return
-		}
-	}
-	t.Fatalf("waited %v for %s", timeout, what)
-}
+// timeout is how long an answer may take on a busy machine.
+const timeout = netlab.Patience
 
 // chosen is one number for short tests and one for long ones.
 func chosen[T any](short, full T) T {
@@ -57,6 +42,7 @@ func chosen[T any](short, full T) T {
 func newHost(t testing.TB) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
+	host.OwnProcesses(t)
 	host.InstallPlugins(t, harmtest.Plugins...)
 	return host, host.NewOutside(t)
 }

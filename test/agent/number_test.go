@@ -12,10 +12,11 @@ import (
 func TestNamespaceWithoutNumber(t *testing.T) {
 	t.Parallel()
 	host := netlab.NewHost(t)
+	host.OwnProcesses(t)
 	host.InstallPlugins(t, "macvlan", "static")
 	host.MustRun(t, "ip", "link", "add", "up0", "up", "type", "veth", "peer", "name", "up1")
 	host.MustRun(t, "ip", "link", "set", "up1", "up")
-	const list = `{"cniVersion": "1.0.0", "name": "segment", "plugins": [{"type": "macvlan", "master": "up0",
+	const list = `{"cniVersion": "1.0.0", "name": "segment", "repair": "all", "plugins": [{"type": "macvlan", "master": "up0",
 		"ipam": {"type": "static", "addresses": [{"address": "10.7.0.2/24"}]}}]}`
 	pod := host.NewPod(t, "web")
 	if _, err := host.AddList(list, pod.RuntimeConf(nil)); err != nil {
@@ -26,8 +27,8 @@ func TestNamespaceWithoutNumber(t *testing.T) {
 	}
 	a := start(t, host, "--every", "1h")
 	pod.MustRun(t, "ip", "address", "del", "10.7.0.2/24", "dev", "eth0")
-	await(t, "the address to be back", func() bool {
+	netlab.Until(t, "the address to be back", func() bool {
 		return strings.Contains(pod.MustRun(t, "ip", "address", "show", "dev", "eth0"), "10.7.0.2/24")
 	})
-	await(t, "the repair to be told", func() bool { return a.log.count("address 10.7.0.2/24 of eth0 in namespace") > 0 })
+	netlab.Until(t, "the repair to be told", func() bool { return a.log.count("address 10.7.0.2/24 of eth0 in namespace") > 0 })
 }

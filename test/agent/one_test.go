@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -16,10 +16,10 @@ func TestOneAgent(t *testing.T) {
 	host, _ := newHost(t)
 	first := start(t, host)
 	code, printed := cnictl(t, host, "agent")
-	if code != 1 || !strings.Contains(printed, "another agent runs") || !strings.Contains(printed, fmt.Sprint(first.cmd.Process.Pid)) {
-		t.Errorf("the second: exit code %d, and it does not say that process %d runs\n%s", code, first.cmd.Process.Pid, printed)
+	if code != 1 || !strings.Contains(printed, "another agent runs") || !strings.Contains(printed, fmt.Sprint(first.pid())) {
+		t.Errorf("the second: exit code %d, and it does not say that process %d runs\n%s", code, first.pid(), printed)
 	}
-	if pid := first.status().PID; pid != first.cmd.Process.Pid {
+	if pid := first.status().PID; pid != first.pid() {
 		t.Errorf("process %d answers", pid)
 	}
 	first.stop()
@@ -45,6 +45,7 @@ func TestUpgrade(t *testing.T) {
 	before := warm(t, host)
 	done := make(chan struct{})
 	var callers sync.WaitGroup
+	var cycles atomic.Int32
 	for i := range 2 {
 		pod := host.NewPod(t, fmt.Sprint("comes", i))
 		pod.SetLoopbackUp(t)
@@ -61,12 +62,14 @@ func TestUpgrade(t *testing.T) {
 				if err := cycle(host, pod, 8000+i); err != nil {
 					t.Error(err)
 				}
+				cycles.Add(1)
 			}
 		})
 	}
 	for range chosen(3, 20) {
 		a := start(t, host, "--every", "1s", "--grace", "2s")
-		time.Sleep(500 * time.Millisecond)
+		made := cycles.Load()
+		netlab.Until(t, "containers to come and go", func() bool { return cycles.Load() > made+2 })
 		a.stop()
 		if n := a.log.count(`msg="put back"`) + a.log.count("msg=collected"); n > 0 {
 			t.Errorf("it repaired or collected what nobody had hit:\n%s", a.log)

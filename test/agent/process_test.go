@@ -23,8 +23,8 @@ func ofProcess(t testing.TB, host *netlab.Host, name string, number int) *proces
 		t.Fatal(err)
 	}
 	t.Cleanup(p.end)
-	path := fmt.Sprintf("/proc/%d/ns/net", p.cmd.Process.Pid)
-	await(t, "a namespace of its own", func() bool {
+	path := fmt.Sprintf("/proc/%d/ns/net", host.PID(t, p.cmd))
+	netlab.Until(t, "a namespace of its own", func() bool {
 		own, err := host.Output(host.Command("sh", "-c", "test $(readlink "+path+") != $(readlink /proc/self/ns/net) && echo own"))
 		return err == nil && own != ""
 	})

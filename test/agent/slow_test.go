@@ -4,26 +4,50 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/test/netlab"
+
 	"github.com/cnibox/cnibox/test/harmtest"
 )
 
-// TestSlowDEL: what is put back between the plugins of a DEL that takes long is taken away again, though libcni's result is still there.
+// TestSlowDEL: nothing is put back between the plugins of a DEL that takes long, though the container still seems damaged.
 func TestSlowDEL(t *testing.T) {
 	t.Parallel()
 	host, _ := newHost(t)
 	web := harmtest.Attach(t, host, usual, "web", port(8000))
+	harmtest.Attach(t, host, usual, "other", port(8001))
 	a := start(t, host, "--every", "1s")
 	del := func(plugin string) {
 		if r := host.Exec(t, plugin, web.Call("DEL", `{"cniVersion": "1.1.0", "name": "demo", "type": "`+plugin+`"}`)); r.ExitCode != 0 {
 			t.Fatal(r)
 		}
 	}
-	isPublished := func() bool { return strings.Contains(host.MustRun(t, "nft", "list", "ruleset"), "8000") }
+	publishes := func(port string) bool { return strings.Contains(host.MustRun(t, "nft", "list", "ruleset"), port) }
 	del("portmap")
-	await(t, "the port to be put back", func() bool { return a.log.count(`msg="put back"`) > 0 && isPublished() })
+	host.MustRun(t, "nft", "flush", "map", "inet", "cnibox", "ports4_v1")
+	netlab.Until(t, "the other's port to be put back", func() bool { return a.log.count(`msg="put back"`) > 0 && publishes("8001") })
+	if publishes("8000") {
+		t.Error("the port of a container that is being deleted is put back")
+	}
 	del("bridge")
-	a.stop() // it may have looked again before that
-	if isPublished() {
-		t.Error("the port leads to a container that is gone")
+}
+
+// TestSlowFirstLook: an agent whose first look takes long is there for its clients before that has ended.
+func TestSlowFirstLook(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t)
+	harmtest.Attach(t, host, usual, "web", port(8000))
+	host.MustRun(t, "nft", "flush", "ruleset")
+	const locks = `import fcntl, glob, time
+notes = [open(path) for path in glob.glob("/var/lib/cni/cnibox/*")]
+for note in notes: fcntl.flock(note, fcntl.LOCK_EX)
+time.sleep(1000)`
+	host.Background(t, host.Command("python3", "-c", locks)) // as a DEL that hangs
+	netlab.Until(t, "the notes to be locked", func() bool {
+		_, err := host.Output(host.Command("sh", "-ec", "for note in /var/lib/cni/cnibox/*; do ! flock --nonblock $note true; done"))
+		return err == nil
+	})
+	a := start(t, host)
+	if a.log.count("the first look at everything takes long, and goes on") != 1 {
+		t.Error(a.log)
 	}
 }

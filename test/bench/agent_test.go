@@ -91,14 +91,7 @@ func (n *agentNode) startAgent(b *testing.B) {
 			b.Error("the agent: ", err)
 		}
 	})
-	for end := time.Now().Add(time.Minute); ; time.Sleep(10 * time.Millisecond) {
-		if _, err := n.Output(n.Command(netlab.Cnictl(b), "agent", "status")); err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			b.Fatal("the agent is not ready after a minute")
-		}
-	}
+	netlab.Until(b, "the agent to be ready", func() bool { return n.Run(n.Command(netlab.Cnictl(b), "agent", "status")) == nil })
 }
 
 // measure attaches the pods and detaches them.
@@ -139,7 +132,7 @@ func (n *agentNode) reapOrphans() error {
 		case pid > 0:
 			last = time.Now()
 		default:
-			time.Sleep(5 * time.Millisecond)
+			netlab.Pause(5 * time.Millisecond)
 		}
 	}
 	return nil
@@ -148,7 +141,7 @@ func (n *agentNode) reapOrphans() error {
 // awaitIdle waits until the agent has done what there was to do.
 func (n *agentNode) awaitIdle() {
 	const quiet = 2 * time.Second
-	for used, since := n.agentCPU(), time.Now(); n.agent != nil && time.Since(since) < quiet; time.Sleep(100 * time.Millisecond) {
+	for used, since := n.agentCPU(), time.Now(); n.agent != nil && time.Since(since) < quiet; netlab.Pause(100 * time.Millisecond) {
 		if now := n.agentCPU(); now != used {
 			used, since = now, time.Now()
 		}

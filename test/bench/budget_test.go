@@ -11,13 +11,13 @@ import (
 // operations slower shows on any machine. Whoever gets below one lowers it.
 var budgets = map[string]map[string]tally{
 	report.Cnibox: {
-		"ADD":   {execs: 3, processes: 0, sends: 22, messages: 45},
-		"CHECK": {execs: 3, processes: 0, sends: 16, messages: 32},
+		"ADD":   {execs: 3, processes: 0, sends: 21, messages: 46},
+		"CHECK": {execs: 3, processes: 0, sends: 18, messages: 36},
 		"DEL":   {execs: 4, processes: 1, sends: 17, messages: 38},
 	},
 	report.Chain: {
-		"ADD":   {execs: 1, processes: 0, sends: 22, messages: 45},
-		"CHECK": {execs: 1, processes: 0, sends: 16, messages: 32},
+		"ADD":   {execs: 1, processes: 0, sends: 21, messages: 46},
+		"CHECK": {execs: 1, processes: 0, sends: 18, messages: 36},
 		"DEL":   {execs: 2, processes: 1, sends: 17, messages: 38},
 	},
 }

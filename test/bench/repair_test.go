@@ -101,7 +101,7 @@ func (h hurt) measure(b *testing.B, programs programs, host *netlab.Host, count 
 		go func() {
 			const step = 20 * time.Millisecond // a look at 1,000 takes a tenth of that
 			for h.holds(look) < count && time.Since(begun) < time.Minute {
-				time.Sleep(step)
+				netlab.Pause(step)
 			}
 			isBack <- time.Since(begun)
 		}()

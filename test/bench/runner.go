@@ -56,7 +56,7 @@ func (r *runner) makePods(b testing.TB, host *netlab.Host, n int) []*netlab.Pod 
 // there are no more links in the machine than at first, or for half a minute, since they may be somebody else's.
 func (r *runner) awaitQuiet() {
 	for end := time.Now().Add(30 * time.Second); links() > r.links && time.Now().Before(end); {
-		time.Sleep(50 * time.Millisecond)
+		netlab.Pause(50 * time.Millisecond)
 	}
 }
 

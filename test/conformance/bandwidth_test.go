@@ -257,10 +257,7 @@ func bandwidthResults() []row {
 	const rest = `"ips":[{"address":"10.44.0.2/24","gateway":"10.44.0.1","interface":2},{"address":"fd00:44::2/64","gateway":"fd00:44::1","interface":2}],
 		"routes":[{"dst":"0.0.0.0/0","gw":"10.44.0.1"},{"dst":"::/0","gw":"fd00:44::1"}]}`
 	return []row{
-		{name: "VERSION names the versions from 0.3.0 to 1.1.0", test: func(l *lab) {
-			r := l.host.Exec(l, "bandwidth", netlab.PluginCall{Command: "VERSION"})
-			l.printed(r.Stdout, fmt.Sprintf(`{"cniVersion":"1.1.0","supportedVersions":%s}`, text(testutils.AllSpecVersions[2:])))
-		}},
+		knowsVersions("VERSION", "bandwidth", testutils.AllSpecVersions[2:]),
 		{name: "the result has the ifb, by the reference's name", test: func(l *lab) {
 			c := l.attach(limited(bothWays), "web")
 			l.printed(c.printed, `{"cniVersion":"1.0.0","interfaces":[`+before+`,{"name":"`+ifb("lan", c.ID)+`","mac":"MAC"}],`+rest)
@@ -272,31 +269,25 @@ func bandwidthResults() []row {
 		}},
 		{name: "the ifb of container cid1 on network net1 is bwpe8f6f419596f", test: func(l *lab) {
 			l.run("ip link add bwpe8f6f419596f type ifb")
-			_, err := l.exec("DEL", l.pod("web"), `{"type":"bandwidth","name":"net1"}`, noNetns, func(call *netlab.PluginCall) { call.ContainerID = "cid1" })
-			l.must(err)
+			l.must(l.verb("DEL", l.pod("web"), `{"type":"bandwidth","name":"net1"}`, noNetns, func(call *netlab.PluginCall) { call.ContainerID = "cid1" }))
 			l.same(l.ifbs(), []string(nil))
 		}},
 		{name: "two interfaces of a container on one network have limits of their own", differs: oneIFB, test: func(l *lab) {
 			first, second := l.twice(limited(bothWays), conf(second, bandwidth(bothWays)))
 			l.same(len(l.ifbs()), 2)
-			l.must(first.check())
-			l.must(second.check())
+			l.must(first.check(), second.check())
 		}},
 		{name: "two interfaces of a container on two networks have limits of their own", test: func(l *lab) {
 			first, second := l.twice(limited(bothWays), conf(elsewhere, bandwidth(bothWays)).called("other"))
 			l.same(len(l.ifbs()), 2)
-			l.must(first.check())
-			l.must(second.check())
-			l.must(first.del())
-			l.must(second.check())
+			l.must(first.check(), second.check(), first.del(), second.check())
 		}},
 		{name: "behind ptp, portmap, tuning and firewall", test: func(l *lab) {
 			ptp := `{"type":"ptp","ipMasq":true,"ipam":{"type":"host-local","ranges":[[{"subnet":"10.46.0.0/24"}]],"routes":[{"dst":"0.0.0.0/0"}]}}`
 			n := conf(ptp, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`, `{"type":"tuning","mtu":1400}`, bandwidth(bothWays))
 			c := l.attach(n, "web", ports("8080:80/tcp"))
 			c.limits("rate 10Mbit burst 64Kb lat 25ms", "rate 20Mbit burst 128Kb lat 25ms")
-			l.must(c.check())
-			l.must(c.del())
+			l.must(c.check(), c.del())
 			l.same(l.ifbs(), []string(nil))
 		}},
 	}
@@ -391,49 +382,61 @@ func bandwidthRefusals() (rows []row) {
 	} {
 		rows = append(rows, row{name: c.name + " is refused, and nothing changes", differs: c.differs, test: func(l *lab) {
 			web := l.attach(conf(bare), "web")
-			before := l.now(web)
-			l.refused(web.limit("ADD", c.keys), c.names)
-			before.unchanged()
+			l.now(web).refused(web.limit("ADD", c.keys), c.names)
 		}})
 	}
 	return append(rows,
+		row{name: "CHECK succeeds after ADD has taken a rate of a few bits, or else ADD refuses it", test: func(l *lab) {
+			if l.suite.reference {
+				l.foreign("it names no least rate")
+			}
+			for _, rate := range []string{"8", "16", "24", "32", "40", "43", "44", "48", "64", "100"} {
+				c := l.pod("web" + rate)
+				err := c.add(limited(`"ingressRate":` + rate + `,"ingressBurst":12112`))
+				if err == nil {
+					l.must(c.check())
+				} else {
+					l.refused(err, "ingressRate")
+				}
+			}
+		}},
 		row{name: "bandwidth that stands first in its list is refused", test: func(l *lab) {
-			_, err := l.exec("ADD", l.pod("web"), bandwidth(bothWays))
-			l.refused(err, "must be called as chained plugin")
+			l.refused(l.verb("ADD", l.pod("web"), bandwidth(bothWays)), "must be called as chained plugin")
 		}},
 		row{name: "bandwidth that stands first in its list and has no limits is refused", differs: "it crashes", test: func(l *lab) {
-			_, err := l.exec("ADD", l.pod("web"), bandwidth(`"capabilities":{}`))
-			l.refused(err, "must be called as chained plugin")
+			l.refused(l.verb("ADD", l.pod("web"), bandwidth(`"capabilities":{}`)), "must be called as chained plugin")
 		}},
 		row{name: "an interface that is no veth is refused, and nothing changes", test: func(l *lab) {
 			c := l.pod("web")
 			c.run("ip link add eth0 type bridge")
 			c.printed = c.previous()
-			before := l.now(c)
-			l.refused(c.limit("ADD", bothWays), "eth0", "veth")
-			before.unchanged()
+			l.now(c).refused(c.limit("ADD", bothWays), "eth0", "veth")
+		}},
+		row{name: "an interface that is made on the container's veth has the limits of that", differs: "it refuses interfaces that are no veth", test: func(l *lab) {
+			c := l.attach(conf(bare), "web")
+			end := c.hostEnd()
+			for _, change := range []string{"set eth0 down", "set eth0 name uplink", "add eth0 link uplink type macvlan mode bridge"} {
+				c.run("ip link " + change)
+			}
+			l.must(c.limit("ADD", bothWays))
+			l.shows(l.tbf(end), "rate")
+			l.same(len(l.ifbs()), 1)
 		}},
 		row{name: "a veth whose other end is not on the node is refused, and nothing changes", test: func(l *lab) {
 			c := l.fresh("web")
 			c.printed = c.previous()
-			before := l.now(c)
-			l.refused(c.limit("ADD", bothWays), "veth")
-			before.unchanged()
+			l.now(c).refused(c.limit("ADD", bothWays), "veth")
 		}},
 		row{name: "an interface that there is not is refused, and nothing changes", test: func(l *lab) {
 			c := l.pod("web")
 			c.printed = c.previous()
-			before := l.now(c)
-			l.refused(c.limit("ADD", bothWays), "eth0")
-			before.unchanged()
+			l.now(c).refused(c.limit("ADD", bothWays), "eth0")
 		}},
 		row{name: "a host end that the previous result does not name is left alone", test: func(l *lab) {
 			c := l.attach(conf(bare), "web")
 			inside := with(c.previous(), "interfaces", `[{"name":`+text(c.hostEnd())+`,"sandbox":`+text(c.Path())+`}]`) // a link of the container's
 			for _, c.printed = range []string{c.previous(), inside} {
-				before := l.now(c)
-				l.refused(c.limit("ADD", bothWays), "no veth peer")
-				before.unchanged()
+				l.now(c).refused(c.limit("ADD", bothWays), "no veth peer")
 			}
 		}},
 		row{name: "the host end of another network is left alone when the container swaps the names of its interfaces", test: func(l *lab) {
@@ -453,12 +456,9 @@ func bandwidthRefusals() (rows []row) {
 		row{name: "the veth of another container is left alone, whatever the own one says of its interface", differs: "it believes the container", test: func(l *lab) {
 			evil, victim := l.attach(conf(bare), "evil"), l.pod("victim")
 			l.asReference(victim, "vethvictim", "")
-			evil.run("ip link del eth0")
-			evil.run("ip link add p0 index 4242 type veth peer name eth0")
+			evil.run("ip link del eth0", "ip link add p0 index 4242 type veth peer name eth0")
 			evil.printed = with(evil.previous(), "interfaces", `[{"name":"vethvictim"},{"name":"eth0","sandbox":`+text(evil.Path())+`}]`)
-			before := l.now(victim)
-			l.refused(evil.limit("ADD", bothWays), "eth0")
-			before.unchanged()
+			l.now(victim).refused(evil.limit("ADD", bothWays), "eth0")
 		}},
 	)
 }
@@ -469,39 +469,30 @@ func bandwidthFailures() []row {
 			for i, keys := range []string{toContainer, fromContainer, bothWays} {
 				c := l.attach(conf(bare), fmt.Sprint("web", i))
 				l.must(c.limit("ADD", keys))
-				before := l.now(c)
-				l.refused(c.limit("ADD", keys))
-				before.unchanged()
+				l.now(c).refused(c.limit("ADD", keys))
 			}
 		}},
 		{name: "a host end that sends by somebody else's queue is refused, and nothing changes", test: func(l *lab) {
 			c := l.attach(conf(bare), "web")
 			l.run("tc qdisc add dev " + c.hostEnd() + " root handle 5: tbf rate 1mbit burst 10kb latency 25ms")
-			before := l.now(c)
-			l.refused(c.limit("ADD", bothWays), "qdisc")
-			before.unchanged()
+			l.now(c).refused(c.limit("ADD", bothWays), "qdisc")
 		}},
 		{name: "a host end that filters what it receives is refused, and nothing changes", differs: leavesParts, test: func(l *lab) {
 			c := l.attach(conf(bare), "web")
 			l.run("tc qdisc add dev " + c.hostEnd() + " ingress")
-			before := l.now(c)
-			l.refused(c.limit("ADD", bothWays), c.hostEnd())
-			before.unchanged()
+			l.now(c).refused(c.limit("ADD", bothWays), c.hostEnd())
 		}},
 		{name: "ADD after an ADD that failed succeeds", differs: leavesParts, test: func(l *lab) {
 			c := l.attach(conf(bare), "web")
 			l.run("tc qdisc add dev " + c.hostEnd() + " ingress")
 			l.refused(c.limit("ADD", bothWays))
 			l.run("tc qdisc del dev " + c.hostEnd() + " ingress")
-			l.must(c.limit("ADD", bothWays))
-			l.must(c.limit("CHECK", bothWays))
+			l.must(c.limit("ADD", bothWays), c.limit("CHECK", bothWays))
 		}},
 		{name: "a link with the ifb's name that is something else is left alone", differs: "it takes the name for its own", test: func(l *lab) {
 			c := l.attach(conf(bare), "web")
 			l.run("ip link add " + ifb("lan", c.ID) + " type bridge")
-			l.must(c.limit("ADD", bothWays))
-			l.must(c.limit("CHECK", bothWays))
-			l.must(c.limit("DEL", bothWays))
+			l.must(c.limit("ADD", bothWays), c.limit("CHECK", bothWays), c.limit("DEL", bothWays))
 			l.same(l.ifbs(), []string(nil))
 			l.has(&l.host.Namespace, ifb("lan", c.ID), "operstate", "DOWN")
 		}},
@@ -532,8 +523,7 @@ func bandwidthDel() (rows []row) {
 	} {
 		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
 			n := conf(unmasked, bandwidth(bothWays))
-			l.warm(n)
-			before := l.now()
+			before := l.warmed(n)
 			web := l.attach(n, "web")
 			if c.harm != nil {
 				c.harm(l, web)
@@ -549,14 +539,11 @@ func bandwidthDel() (rows []row) {
 	return append(rows,
 		row{name: "DEL of what was never added does nothing", test: func(l *lab) {
 			c := l.attach(conf(bare), "web")
-			before := l.now(c)
-			l.must(c.limit("DEL", bothWays))
-			before.unchanged()
+			l.now(c).unchangedBy(c.limit("DEL", bothWays))
 		}},
 		row{name: "DEL without the namespace, a result and limits deletes the ifb", test: func(l *lab) {
 			c := l.attach(limited(bothWays), "web")
-			_, err := l.exec("DEL", c, `{"type":"bandwidth"}`, noNetns)
-			l.must(err)
+			l.must(l.verb("DEL", c, `{"type":"bandwidth"}`, noNetns))
 			l.same(l.ifbs(), []string(nil))
 		}},
 		row{name: "DEL deletes the ifb that the reference made", test: func(l *lab) {
@@ -564,8 +551,7 @@ func bandwidthDel() (rows []row) {
 				c := l.pod("web" + fmt.Sprint(len(previous)))
 				name := ifb("lan", c.ID)
 				l.run("ip link add " + name + " up type ifb")
-				_, err := l.exec("DEL", c, `{"type":"bandwidth"`+strings.Replace(previous, "NAME", name, 1)+`}`, noNetns)
-				l.must(err)
+				l.must(l.verb("DEL", c, `{"type":"bandwidth"`+strings.Replace(previous, "NAME", name, 1)+`}`, noNetns))
 				l.same(l.ifbs(), []string(nil))
 			}
 		}},
@@ -586,25 +572,19 @@ func bandwidthDel() (rows []row) {
 			for _, order := range [][]int{{0, 1}, {1, 0}} {
 				first, second := l.twice(limited(bothWays), conf(second, bandwidth(bothWays)))
 				both := []*container{first, second}
-				l.must(both[order[0]].delBare())
-				l.must(both[order[1]].check())
-				l.must(both[order[1]].delBare())
+				l.must(both[order[0]].delBare(), both[order[1]].check(), both[order[1]].delBare())
 				l.same(l.ifbs(), []string(nil))
 				first.Delete(l)
 			}
 		}},
 		row{name: "DEL leaves the limits of another network and of another container", test: func(l *lab) {
 			c, peer := l.attach(limited(bothWays), "web"), l.attach(limited(bothWays), "peer")
-			l.must(c.del())
-			_, err := l.exec("DEL", peer, `{"type":"bandwidth","name":"elsewhere"}`)
-			l.must(err)
-			l.must(peer.check())
+			l.must(c.del(), l.verb("DEL", peer, `{"type":"bandwidth","name":"elsewhere"}`), peer.check())
 		}},
 		row{name: "DEL leaves a link of another kind that has the ifb's name", differs: "its DEL deletes it", test: func(l *lab) {
 			c := l.pod("web")
 			l.run("ip link add " + ifb("lan", c.ID) + " type bridge")
-			_, err := l.exec("DEL", c, `{"type":"bandwidth"}`)
-			l.must(err)
+			l.must(l.verb("DEL", c, `{"type":"bandwidth"}`))
 			l.has(&l.host.Namespace, ifb("lan", c.ID), "operstate", "DOWN")
 		}},
 	)
@@ -621,8 +601,7 @@ func bandwidthGC() []row {
 			lost.Delete(l)
 			l.must(l.gc(net, kept))
 			l.same(l.ifbs(), []string{ifb("lan", kept.ID)})
-			l.must(kept.check())
-			l.must(l.gc(net))
+			l.must(kept.check(), l.gc(net))
 			l.same(l.ifbs(), []string(nil))
 		}},
 		{name: "GC deletes the ifbs of a network with a very long name, and leaves those of one that begins the same", differs: noGC, test: func(l *lab) {
@@ -636,16 +615,13 @@ func bandwidthGC() []row {
 		}},
 		{name: "GC deletes the ifb of another interface of a valid container", differs: noGC, test: func(l *lab) {
 			first, second := l.twice(limited(bothWays), conf(second, bandwidth(bothWays)))
-			l.must(l.gc(net, second))
-			l.must(second.check())
+			l.must(l.gc(net, second), second.check())
 			l.same(len(l.ifbs()), 1)
-			l.must(first.del())
-			l.must(second.check())
+			l.must(first.del(), second.check())
 		}},
 		{name: "GC leaves the ifbs of another network", test: func(l *lab) {
 			c := l.attach(limited(bothWays).called("lan2"), "web")
-			l.must(l.gc(net))
-			l.must(c.check())
+			l.must(l.gc(net), c.check())
 		}},
 		{name: "GC leaves links that are somebody else's", test: func(l *lab) {
 			for _, name := range []string{"ifb7", "bwpass", "bwp0123456789"} {
@@ -653,9 +629,7 @@ func bandwidthGC() []row {
 			}
 			l.run("ip link add bwp0123456789ab type bridge")
 			l.attach(conf(lan), "web")
-			before := l.now()
-			l.must(l.gc(net))
-			before.unchanged()
+			l.now().unchangedBy(l.gc(net))
 		}},
 		{name: "GC deletes an ifb of the reference that nothing is sent into", differs: noGC, test: func(l *lab) {
 			l.run("ip link add " + ifb("lan", "gone") + " up type ifb")
@@ -690,48 +664,39 @@ func bandwidthGC() []row {
 				}
 			}
 		}},
-		{name: "GC lists links once, however many come and go", test: func(l *lab) {
-			l.must(l.listsOnce(bandwidth(bothWays)))
-		}},
+		{name: "GC lists links once, however many come and go", test: func(l *lab) { l.must(l.listsOnce(bandwidth(bothWays))) }},
 		{name: "GC leaves ifbs of the reference that something is sent into, limited or not", test: func(l *lab) {
 			web, other := l.attach(conf(lan), "web"), l.attach(conf(unmasked).called("lan2"), "other")
 			for i, c := range []*container{web, other} {
 				name := ifb([]string{"lan", "lan2"}[i], c.ID)
-				l.run("ip link add " + name + " type ifb")
-				l.run("tc qdisc add dev " + c.hostEnd() + " ingress")
+				l.run("ip link add "+name+" type ifb", "tc qdisc add dev "+c.hostEnd()+" ingress")
 				l.run("tc filter add dev " + c.hostEnd() + " parent ffff: protocol all u32 match u32 0 0 action mirred egress redirect dev " + name)
 			}
 			l.run("tc qdisc add dev " + ifb("lan", web.ID) + " root handle 1: tbf rate 1mbit burst 10kb latency 25ms")
-			before := l.now()
-			l.must(l.gc(net, web))
-			before.unchanged()
+			l.now().unchangedBy(l.gc(net, web))
 		}},
 	}
 }
 
-func bandwidthCheck() (rows []row) {
+func bandwidthCheck() []row {
 	const noTBF = "its CHECK compares limits only where there are some"
 	const other = "root handle 1: tbf rate 5mbit burst 64kb latency 25ms"
-	for _, c := range []struct{ name, harm, differs string }{
-		{"another limit of what the container receives", "tc qdisc replace dev END " + other, ""},
-		{"another burst", "tc qdisc replace dev END root handle 1: tbf rate 10mbit burst 65kb latency 25ms", ""},
-		{"another latency", "tc qdisc replace dev END root handle 1: tbf rate 10mbit burst 64kb latency 26ms", ""},
-		{"no limit of what the container receives", "tc qdisc del dev END root", noTBF},
-		{"another limit of what the container sends", "tc qdisc replace dev IFB " + other, ""},
-		{"no limit of what the container sends", "tc qdisc del dev IFB root", noTBF},
-		{"no ifb", "ip link del IFB", ""},
-		{"an ifb that is down", "ip link set IFB down", "its CHECK does not look whether the ifb is up"},
-		{"that nothing is sent into the ifb", "tc filter del dev END parent ffff:", "its CHECK does not look at the filter"},
-		{"that nothing filters what the host end receives", "tc qdisc del dev END ingress", "its CHECK does not look at the filter"},
-	} {
-		rows = append(rows, row{name: "CHECK finds " + c.name, differs: c.differs, test: func(l *lab) {
-			web := l.attach(limited(bothWays), "web")
-			l.must(web.check())
-			end, ifb := web.hostEnd(), ifb("lan", web.ID)
-			l.run(strings.NewReplacer("END", end, "IFB", ifb).Replace(c.harm))
-			l.refused(web.check())
-		}})
+	limit := func(l *lab, _ ...string) *container { return l.attach(limited(bothWays), "web") }
+	onIFB := func(before, after string) func(*lab, *container) {
+		return func(l *lab, c *container) { l.run(before + ifb("lan", c.ID) + after) }
 	}
+	rows := checks("CHECK finds ", limit, (*container).check, []event{
+		{name: "another limit of what the container receives", happens: onHost("tc qdisc replace dev END " + other)},
+		{name: "another burst", happens: onHost("tc qdisc replace dev END root handle 1: tbf rate 10mbit burst 65kb latency 25ms")},
+		{name: "another latency", happens: onHost("tc qdisc replace dev END root handle 1: tbf rate 10mbit burst 64kb latency 26ms")},
+		{name: "no limit of what the container receives", happens: onHost("tc qdisc del dev END root"), differs: noTBF},
+		{name: "another limit of what the container sends", happens: onIFB("tc qdisc replace dev ", " "+other)},
+		{name: "no limit of what the container sends", happens: onIFB("tc qdisc del dev ", " root"), differs: noTBF},
+		{name: "no ifb", happens: onIFB("ip link del ", "")},
+		{name: "an ifb that is down", happens: onIFB("ip link set ", " down"), differs: "its CHECK does not look whether the ifb is up"},
+		{name: "that nothing is sent into the ifb", happens: onHost("tc filter del dev END parent ffff:"), differs: "its CHECK does not look at the filter"},
+		{name: "that nothing filters what the host end receives", happens: onHost("tc qdisc del dev END ingress"), differs: "its CHECK does not look at the filter"},
+	})
 	return append(rows,
 		row{name: "CHECK finds limits that are not those of the configuration", test: func(l *lab) {
 			c := l.attach(limited(bothWays), "web")
@@ -758,24 +723,17 @@ func bandwidthCheck() (rows []row) {
 		}},
 		row{name: "CHECK changes nothing", test: func(l *lab) {
 			c := l.attach(limited(bothWays), "web")
-			before := l.now(c)
-			l.must(c.check())
-			before.unchanged()
+			l.now(c).unchangedBy(c.check())
 		}},
 		row{name: "CHECK without a previous result is refused", test: func(l *lab) {
-			_, err := l.exec("CHECK", l.attach(limited(bothWays), "web"), bandwidth(bothWays))
-			l.refused(err, "must be called as", "chained plugin")
+			l.refused(l.verb("CHECK", l.attach(limited(bothWays), "web"), bandwidth(bothWays)), "must be called as", "chained plugin")
 		}},
 	)
 }
 
 func bandwidthStatus() []row {
-	rows := []row{
-		{name: "STATUS with limits succeeds, and leaves nothing", test: func(l *lab) {
-			before := l.now()
-			l.must(l.status(conf(bandwidth(bothWays))))
-			before.unchanged()
-		}},
+	return append(needsCapabilities(bandwidth(bothWays)), []row{
+		{name: "STATUS with limits succeeds, and leaves nothing", test: func(l *lab) { l.now().unchangedBy(l.status(conf(bandwidth(bothWays)))) }},
 		{name: "STATUS with limits makes no network namespace", test: func(l *lab) {
 			config := with(bandwidth(bothWays), "cniVersion", `"1.1.0"`)
 			r, _ := l.under("strace -f -qq -o /dev/null -e trace=unshare -e inject=unshare:error=ENOSPC", "STATUS", nil, config)
@@ -784,26 +742,14 @@ func bandwidthStatus() []row {
 		{name: "STATUS has code 50 where the kernel says that it has no such filter", differs: noStatus, test: func(l *lab) {
 			config := with(bandwidth(bothWays), "cniVersion", `"1.1.0"`)
 			r, _ := l.under("strace -f -qq -o /dev/null -e trace=recvfrom -e inject=recvfrom:error=ENOENT", "STATUS", nil, config)
-			l.code(failure(r), 50)
-			l.refused(failure(r), "the kernel has no token bucket filter", "CONFIG_NET_SCH_TBF")
+			l.code(failure(r), 50, "the kernel has no token bucket filter", "CONFIG_NET_SCH_TBF")
 		}},
-		{name: "STATUS without limits succeeds", test: func(l *lab) {
-			l.must(l.status(conf(bandwidth(`"capabilities":{"bandwidth":true}`))))
-		}},
+		{name: "STATUS without limits succeeds", test: func(l *lab) { l.must(l.status(conf(bandwidth(`"capabilities":{"bandwidth":true}`)))) }},
 		{name: "STATUS finds a rate without a burst", differs: noStatus, test: func(l *lab) {
 			l.refused(l.status(conf(bandwidth(`"ingressRate":1000000`))), "ingressBurst")
 		}},
 		{name: "STATUS finds a latency that is none", differs: noStatus, test: func(l *lab) {
 			l.refused(l.status(conf(bandwidth(`"latency":-1`))), "latency")
 		}},
-	}
-	for _, capability := range []string{"net_admin", "sys_admin"} {
-		rows = append(rows, row{name: "STATUS has code 50 without CAP_" + strings.ToUpper(capability), differs: noStatus, test: func(l *lab) {
-			config := with(bandwidth(bothWays), "cniVersion", `"1.1.0"`)
-			r, _ := l.under("setpriv --bounding-set=-"+capability+" --inh-caps=-"+capability, "STATUS", nil, config)
-			l.code(failure(r), 50)
-			l.refused(failure(r), "CAP_"+strings.ToUpper(capability))
-		}})
-	}
-	return rows
+	}...)
 }

@@ -26,6 +26,11 @@ func bridgeRefusals() []row {
 		{name: "a multicast MAC address", keys: []string{"args", `{"cni":{"mac":"03:00:00:00:00:01"}}`}},
 		{name: "the MAC address 00:00:00:00:00:00", keys: []string{"args", `{"cni":{"mac":"00:00:00:00:00:00"}}`}},
 	}),
+		row{name: "isDefaultGateway for an address without a subnet or a gateway is refused", test: func(l *lab) {
+			for _, address := range []string{"10.44.0.7/32", "fd00:44::7/128"} {
+				l.refused(l.pod("web" + address[:2]).add(conf(with(lan, "isDefaultGateway", "true", "capabilities", "{}", "ipam", fixedIPs(address)))))
+			}
+		}},
 		row{name: "a link that is no bridge is refused, and stays as it is", test: func(l *lab) {
 			l.run("ip link add lan0 type veth peer name other0")
 			web := l.pod("web")
@@ -35,8 +40,7 @@ func bridgeRefusals() []row {
 			l.refused(l.pod("web").add(conf(layer2), args("COLOUR=green")), "COLOUR")
 		}},
 		row{name: "an argument of CNI_ARGS that nobody knows is taken with IgnoreUnknown", test: func(l *lab) {
-			c := l.attach(conf(lan), "web", args("IgnoreUnknown=true", "COLOUR=green"))
-			l.pings(&c.Namespace, "10.44.0.1")
+			l.attach(conf(lan), "web", args("IgnoreUnknown=true", "COLOUR=green")).pings("10.44.0.1")
 		}},
 	)
 }
@@ -46,8 +50,7 @@ func bridgeFailures() []row {
 	return append(bridgeMain.failures([]refusal{
 		{name: "a bridge with another network's address", differs: noRollback, says: "10.9.9.1/24",
 			prepare: func(l *lab, _ *container) {
-				l.run("ip address flush dev lan0")
-				l.run("ip address add 10.9.9.1/24 dev lan0")
+				l.run("ip address flush dev lan0", "ip address add 10.9.9.1/24 dev lan0")
 			}},
 		{name: "an address that somebody else has, with enabledad", differs: noRollback, says: "fd00:44::7",
 			keys:    []string{"enabledad", "true", "ipam", fixedIPs("fd00:44::7/64 fd00:44::1")},
@@ -58,13 +61,12 @@ func bridgeFailures() []row {
 			l.refuses(c, conf(layer2), "eth0")
 		}},
 		row{name: "ADD after an ADD that failed succeeds", differs: noRollback, test: func(l *lab) {
-			l.run("ip link add lan0 type bridge")
-			l.run("ip address add 10.9.9.1/24 dev lan0")
+			l.run("ip link add lan0 type bridge", "ip address add 10.9.9.1/24 dev lan0")
 			c := l.pod("web")
 			l.refused(c.add(conf(lan)), "lan0")
 			l.run("ip address flush dev lan0")
 			l.must(c.add(conf(lan)))
-			l.pings(&c.Namespace, "10.44.0.1")
+			c.pings("10.44.0.1")
 		}},
 	)
 }

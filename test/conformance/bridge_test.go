@@ -33,7 +33,7 @@ var bridgeMain = mainPlugin{kind: "bridge", masquerades: true, reached: []string
 	"DEL with the interface gone leaves nothing":                                     "its DEL removes no rules of iptables once the interface is gone",
 }}
 
-var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeMain.results(), bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
+var bridgeRows = group{name: "bridge", rows: slices.Concat(bridgeResults, bridgeMain.results(), bridgeMain.veths(), bridgeLinks, bridgeMACs(), bridgeGateways, bridgeRoutes(), bridgeIPv6,
 	bridgeOfOthers, bridgeRefusals(), bridgeFailures(), bridgeMasquerade, bridgeMain.masquerade(), bridgeSpoofing, bridgeIsolation, bridgeDels(), bridgeLateDels,
 	bridgeMain.strangers(),
 	hostileRows(nil, func(l *lab) network { return l.lan() }),
@@ -135,11 +135,7 @@ var bridgeResults = []row{
 		l.has(&c.Namespace, "net1", "address", i[2].Mac)
 	}},
 	{name: "dns without ipam is in the result", test: func(l *lab) {
-		c := l.attach(conf(with(layer2, "dns", `{"nameservers":["192.0.2.53"]}`)), "web")
-		l.same(text(c.result.DNS), `{"nameservers":["192.0.2.53"]}`)
-	}},
-	{name: "containers that come at the same time on a new node all get in", test: func(l *lab) {
-		l.allGetIn(conf(lan))
+		l.same(text(l.attach(conf(with(layer2, "dns", `{"nameservers":["192.0.2.53"]}`)), "web").result.DNS), `{"nameservers":["192.0.2.53"]}`)
 	}},
 }
 
@@ -157,12 +153,13 @@ func (l *lab) allGetIn(n network) {
 		}
 	}
 	seen := map[string]bool{}
-	for _, c := range pods {
+	for i, c := range pods {
 		if c.result == nil || seen[c.v4] || seen[c.v6] {
 			l.Fatalf("no address of its own: %s", c.printed)
 		}
 		seen[c.v4], seen[c.v6] = true, true
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		next := pods[(i+1)%containers]
+		c.pings("10.44.0.1", "fd00:44::1", next.v4, next.v6)
 	}
 }
 
@@ -190,25 +187,21 @@ var bridgeLinks = []row{
 	}},
 	{name: "mtu holds for both ends, and for a bridge that is made", test: func(l *lab) {
 		c := l.attach(conf(with(lan, "mtu", "1400")), "web")
-		l.has(&c.Namespace, "eth0", "mtu", 1400)
+		c.has("mtu", 1400)
 		l.has(&l.host.Namespace, c.hostEnd(), "mtu", 1400)
 		l.has(&l.host.Namespace, "lan0", "mtu", 1400)
 	}},
 	{name: "mtu does not change what a bridge was set to", test: func(l *lab) {
-		l.run("ip link add lan0 type bridge")
-		l.run("ip link set lan0 mtu 1450")
+		l.run("ip link add lan0 type bridge", "ip link set lan0 mtu 1450")
 		l.attach(conf(with(lan, "mtu", "1400")), "web")
 		l.has(&l.host.Namespace, "lan0", "mtu", 1450)
 	}},
 	{name: "mtu 0 is the kernel's default", test: func(l *lab) {
 		c := l.attach(conf(with(lan, "mtu", "0")), "web")
-		l.has(&c.Namespace, "eth0", "mtu", 1500)
+		c.has("mtu", 1500)
 		l.has(&l.host.Namespace, c.hostEnd(), "mtu", 1500)
 	}},
-	{name: "an mtu below 0 counts as not set", test: func(l *lab) {
-		c := l.attach(conf(with(lan, "mtu", "-1")), "web")
-		l.has(&c.Namespace, "eth0", "mtu", 1500)
-	}},
+	{name: "an mtu below 0 counts as not set", test: func(l *lab) { l.attach(conf(with(lan, "mtu", "-1")), "web").has("mtu", 1500) }},
 	{name: "promiscMode makes the bridge promiscuous", test: func(l *lab) {
 		l.attach(conf(with(lan, "promiscMode", "true")), "web")
 		l.shows(l.run("ip link show lan0"), "PROMISC")
@@ -231,18 +224,14 @@ var bridgeLinks = []row{
 	}},
 	{name: "without ipam there are no addresses, whatever is asked of the gateway", test: func(l *lab) {
 		c := l.attach(conf(with(layer2, "isDefaultGateway", "true", "ipMasq", "true", "ipam", "{}")), "web")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{})
+		c.hasAddresses()
 		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{})
 		l.isUp(&c.Namespace, "eth0")
 	}},
-	{name: "the host end has no queue, the container's end has", test: func(l *lab) {
-		c := l.attach(conf(lan), "web")
-		l.lacks(l.run("ip link show "+c.hostEnd()), "qlen")
-		l.shows(c.run("ip link show eth0"), "qlen 1000")
-	}},
 	{name: "the host end has no IPv6 address", differs: "its host ends have link-local addresses", test: func(l *lab) {
 		c := l.attach(conf(lan), "web")
-		time.Sleep(50 * time.Millisecond) // the kernel makes the address with the carrier, ADD has waited for that
+		l.run("ip link add later0 up type veth peer later1", "ip link set later1 up")
+		netlab.Until(l, "the kernel to give an address to a link that was made later", func() bool { return l.run("ip -6 address show dev later0 scope link") != "" })
 		l.same(l.run("ip -6 address show dev "+c.hostEnd()), "")
 	}},
 	{name: "IPv4 addresses have the broadcast address of their subnet", test: func(l *lab) {
@@ -252,7 +241,7 @@ var bridgeLinks = []row{
 	}},
 	{name: "an IPv4 address of a subnet without room for one has no broadcast address", test: func(l *lab) {
 		c := l.attach(conf(with(layer2, "ipam", fixedIPs("10.44.0.2/31", "10.44.0.9/32"))), "web")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/31", "10.44.0.9/32"})
+		c.hasAddresses("10.44.0.2/31", "10.44.0.9/32")
 		l.lacks(c.run("ip address show dev eth0"), "brd 10.")
 	}},
 	{name: "a bridge keeps its MAC address as containers come and go",
@@ -272,69 +261,33 @@ var bridgeLinks = []row{
 		l.must(first.del())
 		l.has(&l.host.Namespace, "lan0", "address", mac)
 	}},
-	{name: "a container has an interface on each of two networks", test: func(l *lab) {
-		c := l.attach(conf(lan), "web")
-		net1 := c.another()
-		l.must(net1.add(conf(with(lan, "bridge", `"back0"`, "isDefaultGateway", "false", "isGateway", "true",
-			"ipam", fixedIPs("10.55.0.2/24 10.55.0.1"))).called("back"), ifname("net1")))
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", "10.55.0.1")
-		l.must(net1.del())
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
-	}},
 	{name: "vlan 0 and preserveDefaultVlan change nothing", test: func(l *lab) {
-		c := l.attach(conf(with(lan, "vlan", "0", "preserveDefaultVlan", "true")), "web")
-		l.pings(&c.Namespace, "10.44.0.1")
+		l.attach(conf(with(lan, "vlan", "0", "preserveDefaultVlan", "true")), "web").pings("10.44.0.1")
 	}},
 	{name: "an empty vlanTrunk changes nothing", test: func(l *lab) {
 		l.run("ip link add lan0 type bridge") // not every kernel can filter VLANs, which one that is made would do
-		c := l.attach(conf(with(lan, "vlanTrunk", "[]")), "web")
-		l.pings(&c.Namespace, "10.44.0.1")
+		l.attach(conf(with(lan, "vlanTrunk", "[]")), "web").pings("10.44.0.1")
 	}},
 }
 
 func bridgeMACs() (rows []row) {
-	const fromArgs, fromConfig, fromRuntime = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
-	for _, c := range []struct {
-		name                  string
-		args, config, runtime bool
-		want                  string
-	}{
-		{"a MAC address can be asked for by MAC of CNI_ARGS", true, false, false, fromArgs},
-		{"a MAC address can be asked for by args.cni.mac", false, true, false, fromConfig},
-		{"a MAC address can be asked for by the capability mac", false, false, true, fromRuntime},
-		{"args.cni.mac comes before MAC of CNI_ARGS", true, true, false, fromConfig},
-		{"the capability mac comes before MAC of CNI_ARGS", true, false, true, fromRuntime},
-		{"the capability mac comes before args.cni.mac", false, true, true, fromRuntime},
-	} {
-		rows = append(rows, row{name: c.name, test: func(l *lab) {
-			config, options := lan, []option{}
-			if c.args {
-				options = append(options, args("IgnoreUnknown=1", "MAC="+fromArgs))
-			}
-			if c.config {
-				config = with(config, "args", `{"cni":{"mac":"`+fromConfig+`"}}`)
-			}
-			if c.runtime {
-				options = append(options, capability("mac", `"`+fromRuntime+`"`))
-			}
-			web := l.attach(conf(config), "web", options...)
-			l.has(&web.Namespace, "eth0", "address", c.want)
-			l.same(web.result.Interfaces[2].Mac, c.want)
-			l.pings(&web.Namespace, "10.44.0.1")
-		}})
-	}
+	rows = bridgeMain.macs([]string{"args", `{"cni":{"mac":"` + macOfConfig + `"}}`}, []macCase{
+		{"a MAC address can be asked for by MAC of CNI_ARGS", true, false, false, macOfArgs},
+		{"a MAC address can be asked for by args.cni.mac", false, true, false, macOfConfig},
+		{"a MAC address can be asked for by the capability mac", false, false, true, macOfRuntime},
+		{"args.cni.mac comes before MAC of CNI_ARGS", true, true, false, macOfConfig},
+		{"the capability mac comes before MAC of CNI_ARGS", true, false, true, macOfRuntime},
+		{"the capability mac comes before args.cni.mac", false, true, true, macOfRuntime},
+	})
 	return append(rows,
 		row{name: "a MAC address may be written with hyphens", test: func(l *lab) {
-			c := l.attach(conf(lan), "web", capability("mac", `"02-AA-00-00-00-01"`))
-			l.same(c.result.Interfaces[2].Mac, "02:aa:00:00:00:01")
+			l.same(l.attach(conf(lan), "web", capability("mac", `"02-AA-00-00-00-01"`)).result.Interfaces[2].Mac, "02:aa:00:00:00:01")
 		}},
 		row{name: "a MAC address may be written with dots", test: func(l *lab) {
-			c := l.attach(conf(lan), "web", capability("mac", `"02aa.0000.0001"`))
-			l.same(c.result.Interfaces[2].Mac, "02:aa:00:00:00:01")
+			l.same(l.attach(conf(lan), "web", capability("mac", `"02aa.0000.0001"`)).result.Interfaces[2].Mac, "02:aa:00:00:00:01")
 		}},
 		row{name: "a MAC address without ipam", test: func(l *lab) {
-			c := l.attach(conf(layer2), "web", capability("mac", `"02:aa:00:00:00:01"`))
-			l.has(&c.Namespace, "eth0", "address", "02:aa:00:00:00:01")
+			l.attach(conf(layer2), "web", capability("mac", `"02:aa:00:00:00:01"`)).has("address", "02:aa:00:00:00:01")
 		}},
 		row{name: "containers have different MAC addresses", test: func(l *lab) {
 			a, b := l.attach(conf(layer2), "a"), l.attach(conf(layer2), "b")
@@ -343,8 +296,7 @@ func bridgeMACs() (rows []row) {
 			l.same(len(slices.Compact(macs)), 4)
 		}},
 		row{name: "the container announces its IPv4 addresses", test: func(l *lab) {
-			c := l.attach(conf(lan), "web", capability("mac", `"02:aa:00:00:00:01"`))
-			l.same(l.sysctl(&c.Namespace, "ipv4/conf/eth0/arp_notify"), "1")
+			l.same(l.attach(conf(lan), "web", capability("mac", `"02:aa:00:00:00:01"`)).sysctl("ipv4/conf/eth0/arp_notify"), "1")
 		}},
 		row{name: "the host reaches at once who has an address next, with another MAC address",
 			differs: "the host keeps the neighbour entry of the address's last holder", test: func(l *lab) {
@@ -377,7 +329,7 @@ func (l *lab) handsOn() {
 	n := l.fixedLan("10.44.0.2/24 10.44.0.1", "fd00:44::2/64 fd00:44::1")
 	neighbour := l.attach(l.lan(), "neighbour", capability("ips", `["10.44.0.9","fd00:44::9"]`))
 	before := l.attach(n, "before")
-	l.pings(&neighbour.Namespace, "10.44.0.2", "fd00:44::2")
+	neighbour.pings("10.44.0.2", "fd00:44::2")
 	l.must(before.del())
 	l.attach(n, "after").settles()
 	l.pingsAtOnce(&neighbour.Namespace, "10.44.0.2", "fd00:44::2")
@@ -388,7 +340,7 @@ var bridgeGateways = []row{
 		c := l.attach(l.lan("isDefaultGateway", "false", "isGateway", "true"), "web")
 		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24", "fd00:44::1/64"})
 		l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "11")
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		c.pings("10.44.0.1", "fd00:44::1")
 		l.same(c.routes("default")+c.routes("::/default"), "")
 	}},
 	{name: "isGateway gives the bridge the gateway of each of several subnets", differs: "its bridge has one IPv4 address", test: func(l *lab) {
@@ -396,7 +348,7 @@ var bridgeGateways = []row{
 		gateways := []string{"10.44.0.1", "10.45.0.1", "fd00:44::1", "fd00:45::1"}
 		for _, name := range []string{"first", "second"} {
 			c := l.attach(n, name)
-			l.pings(&c.Namespace, gateways...)
+			c.pings(gateways...)
 			l.must(c.check())
 		}
 		got := l.addresses(&l.host.Namespace, "lan0")
@@ -415,12 +367,12 @@ var bridgeGateways = []row{
 		c := l.attach(l.lan("isDefaultGateway", "false", "ipMasq", "false"), "web")
 		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{})
 		l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "00")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/24", "fd00:44::2/64"})
+		c.hasAddresses("10.44.0.2/24", "fd00:44::2/64")
 	}},
 	{name: "without isGateway containers of a network reach each other", test: func(l *lab) {
 		n := l.lan("isDefaultGateway", "false", "ipMasq", "false")
 		a, b := l.attach(n, "a"), l.attach(n, "b")
-		l.pings(&a.Namespace, b.v4, b.v6)
+		a.pings(b.v4, b.v6)
 	}},
 	{name: "the gateway is the one that the IPAM plugin says", test: func(l *lab) {
 		c := l.attach(l.fixedLan("10.44.0.2/24 10.44.0.99", "fd00:44::2/64 fd00:44::99"), "web")
@@ -433,8 +385,7 @@ var bridgeGateways = []row{
 		l.shows(c.printed, `"10.44.4.1"`, `"fd00:44::9:1"`)
 	}},
 	{name: "without isGateway there is no gateway that the IPAM plugin does not say", test: func(l *lab) {
-		c := l.attach(conf(with(layer2, "ipam", fixedIPs("10.44.0.2/24"))), "web")
-		l.lacks(c.printed, "gateway", "gw")
+		l.lacks(l.attach(conf(with(layer2, "ipam", fixedIPs("10.44.0.2/24"))), "web").printed, "gateway", "gw")
 	}},
 	{name: "isDefaultGateway makes a default route for each family", test: func(l *lab) {
 		c := l.attach(l.lan(), "web")
@@ -447,15 +398,11 @@ var bridgeGateways = []row{
 		second := conf(strings.NewReplacer("lan0", "far0", "10.44.", "10.45.", "fd00:44:", "fd00:45:").Replace(first.plugins[0])).called("far")
 		c := l.attach(first, "web")
 		before := c.Snapshot(l)
-		net1 := c.withIfname("net1")
-		l.must(net1.add(second))
+		net1 := c.attach(second, "net1")
 		l.shows(c.run("ip route get 10.60.0.1"), "via 10.45.0.1 dev net1")
 		l.shows(c.run("ip route get 192.0.2.9"), "via 10.45.0.1 dev net1")
 		l.shows(c.run("ip -6 route show fd00:60::/48"), "dev eth0", "dev net1")
-		l.must(c.check())
-		l.must(net1.check())
-		l.must(net1.del())
-		l.must(c.check())
+		l.must(c.check(), net1.check(), net1.del(), c.check())
 		l.same(before.Diff(c.Snapshot(l), "sysctl"), "")
 	}},
 	{name: "isDefaultGateway leaves the IPAM plugin's default route with a gateway alone", test: func(l *lab) {
@@ -472,23 +419,20 @@ var bridgeGateways = []row{
 		}},
 	{name: "two subnets of IPv6 have a gateway each", test: func(l *lab) {
 		c := l.attach(l.fixedLan("fd00:44::2/64", "fd00:45::2/64"), "web")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"fd00:45::2/64", "fd00:44::2/64"})
-		l.pings(&c.Namespace, "fd00:44::1", "fd00:45::1")
+		c.hasAddresses("fd00:45::2/64", "fd00:44::2/64")
+		c.pings("fd00:44::1", "fd00:45::1")
 	}},
 	{name: "two subnets of IPv4 have a gateway each", differs: "it gives the bridge one IPv4 address", test: func(l *lab) {
 		c := l.attach(l.fixedLan("10.44.0.2/24", "10.45.0.2/24"), "web")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/24", "10.45.0.2/24"})
-		l.pings(&c.Namespace, "10.44.0.1", "10.45.0.1")
+		c.hasAddresses("10.44.0.2/24", "10.45.0.2/24")
+		c.pings("10.44.0.1", "10.45.0.1")
 	}},
 	{name: "a bridge with another network's address is refused", test: func(l *lab) {
-		l.run("ip link add lan0 type bridge")
-		l.run("ip address add 10.9.9.1/24 dev lan0")
-		c := l.pod("web")
-		l.refused(c.add(conf(lan)), "lan0")
+		l.run("ip link add lan0 type bridge", "ip address add 10.9.9.1/24 dev lan0")
+		l.refused(l.pod("web").add(conf(lan)), "lan0")
 	}},
 	{name: "a bridge with an IPv6 address of an overlapping network is refused", test: func(l *lab) {
-		l.run("ip link add lan0 type bridge")
-		l.run("ip address add fd00:44::9/48 dev lan0")
+		l.run("ip link add lan0 type bridge", "ip address add fd00:44::9/48 dev lan0")
 		l.refused(l.pod("web").add(l.fixedLan("fd00:44::2/64")), "lan0", "fd00:44::1/64")
 	}},
 	{name: "a bridge may have the gateway's address already, and IPv6 addresses of other networks", test: func(l *lab) {
@@ -498,7 +442,7 @@ var bridgeGateways = []row{
 		}
 		c := l.attach(conf(lan), "web")
 		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24", "fd00:44::1/64", "fd00:9::1/64"})
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		c.pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "forceAddress takes conflicting addresses from the bridge, and no others", test: func(l *lab) {
 		l.run("ip link add lan0 type bridge")
@@ -507,12 +451,12 @@ var bridgeGateways = []row{
 		}
 		c := l.attach(l.lan("forceAddress", "true"), "web")
 		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24", "fd00:44::1/64", "fd00:9::1/64"})
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		c.pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "containers of one subnet share the gateway", test: func(l *lab) {
 		a, b := l.attach(l.lan(), "a"), l.attach(l.lan(), "b")
-		l.pings(&a.Namespace, "10.44.0.1", b.v4)
-		l.pings(&b.Namespace, "10.44.0.1", a.v6)
+		a.pings("10.44.0.1", b.v4)
+		b.pings("10.44.0.1", a.v6)
 	}},
 }
 
@@ -552,19 +496,12 @@ var bridgeIPv6 = []row{
 	}},
 	{name: "the gateway's IPv6 address can be used when ADD returns, on a bridge that was there",
 		differs: probes, test: func(l *lab) {
-			l.run("ip link add lan0 type bridge")
-			l.run("ip link set lan0 up")
+			l.run("ip link add lan0 type bridge", "ip link set lan0 up")
 			l.attach(conf(lan), "web")
 			l.same(l.probed(&l.host.Namespace, "lan0"), "")
 		}},
 	{name: "without enabledad nothing is probed on the container's interface", test: func(l *lab) {
-		c := l.attach(conf(lan), "web")
-		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad"), "0")
-	}},
-	{name: "enabledad has ADD wait until addresses are probed", test: func(l *lab) {
-		c := l.attach(l.lan("enabledad", "true"), "web")
-		l.same(l.probed(&c.Namespace, "eth0"), "")
-		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/enhanced_dad"), "11")
+		l.same(l.attach(conf(lan), "web").sysctl("ipv6/conf/eth0/accept_dad"), "0")
 	}},
 	{name: "enabledad refuses an address that somebody else has", test: func(l *lab) {
 		n := l.lan("enabledad", "true", "ipam", fixedIPs("fd00:44::2/64 fd00:44::1"))
@@ -574,36 +511,26 @@ var bridgeIPv6 = []row{
 	{name: "the container takes no router for its own that another container pretends to be", differs: believesRouters, test: func(l *lab) {
 		for name, n := range map[string]network{"web": conf(lan), "old": l.fixedLan("10.44.0.9/24")} {
 			c := l.attach(n, name)
-			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/autoconf"), "00")
+			l.same(c.sysctl("ipv6/conf/eth0/accept_ra")+c.sysctl("ipv6/conf/eth0/autoconf"), "00")
 		}
 	}},
 	{name: "acceptRA has the container listen to routers", test: func(l *lab) {
-		c := l.attach(l.lan("acceptRA", "true"), "web")
-		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra"), "1")
+		l.same(l.attach(l.lan("acceptRA", "true"), "web").sysctl("ipv6/conf/eth0/accept_ra"), "1")
 	}},
 	{name: "without ipam the container listens to routers", test: func(l *lab) {
 		c := l.attach(conf(layer2), "web")
-		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/autoconf"), "11")
-	}},
-	{name: "IPv6 is switched on where the runtime switched it off", test: func(l *lab) {
-		c := l.pod("web")
-		c.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
-		l.must(c.add(conf(lan)))
-		c.SetLoopbackUp(l)
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/24", "fd00:44::2/64"})
-		l.pings(&c.Namespace, "fd00:44::1", "fd00:44::2", "::1")
+		l.same(c.sysctl("ipv6/conf/eth0/accept_ra")+c.sysctl("ipv6/conf/eth0/autoconf"), "11")
 	}},
 	{name: "IPv6 stays switched off in a container with IPv4 alone", test: func(l *lab) {
 		c := l.pod("web")
 		c.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
 		l.must(c.add(l.fixedLan("10.44.0.2/24")))
-		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/disable_ipv6"), "1")
+		l.same(c.sysctl("ipv6/conf/eth0/disable_ipv6"), "1")
 	}},
 	{name: "IPv6 addresses stay when the container's interface goes down and up", test: func(l *lab) {
 		c := l.attach(conf(lan), "web")
-		c.run("ip link set eth0 down")
-		c.run("ip link set eth0 up")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/24", "fd00:44::2/64"})
+		c.run("ip link set eth0 down", "ip link set eth0 up")
+		c.hasAddresses("10.44.0.2/24", "fd00:44::2/64")
 	}},
 	{name: "a bridge that is made takes no router advertisements", test: func(l *lab) {
 		l.attach(conf(layer2), "web")
@@ -616,7 +543,7 @@ var bridgeOfOthers = []row{
 	{name: "a bridge that was there is set up", test: func(l *lab) {
 		l.run("ip link add lan0 type bridge")
 		c := l.attach(conf(lan), "web")
-		l.pings(&c.Namespace, "10.44.0.1")
+		c.pings("10.44.0.1")
 		// If not, Linux 5.10 does not deliver what the ping above sends.
 		id := "8000." + strings.ReplaceAll(c.result.Interfaces[0].Mac, ":", "")
 		l.same(strings.TrimSpace(l.run("cat /sys/class/net/lan0/bridge/bridge_id")), id)
@@ -646,7 +573,7 @@ var bridgeOfOthers = []row{
 		l.run("ip link add lan0 type bridge")
 		containers := []*container{l.attach(conf(lan), "a"), l.attach(conf(lan), "b")}
 		for _, c := range containers {
-			l.pings(&c.Namespace, "10.44.0.1")
+			c.pings("10.44.0.1")
 		}
 		// The first to go is the one that the bridge might have its address of.
 		goes, stays := containers[0], containers[1]
@@ -657,8 +584,7 @@ var bridgeOfOthers = []row{
 		l.pingsAtOnce(&stays.Namespace, "10.44.0.1")
 	}},
 	{name: "a gateway's bridge keeps the MAC address of the port that was there before", test: func(l *lab) {
-		l.run("ip link add lan0 type bridge")
-		l.run("ip link add port0 address fe:00:00:00:00:01 type veth peer name port1")
+		l.run("ip link add lan0 type bridge", "ip link add port0 address fe:00:00:00:00:01 type veth peer name port1")
 		l.run("ip link set port0 master lan0")
 		c := l.attach(conf(lan), "web")
 		l.has(&l.host.Namespace, "lan0", "address", "fe:00:00:00:00:01")
@@ -666,14 +592,11 @@ var bridgeOfOthers = []row{
 	}},
 	{name: "a port of others keeps its MAC address and its packets as containers come and go", test: func(l *lab) {
 		machine := l.pod("machine")
-		l.run("ip link add lan0 type bridge")
-		l.run("ip link add port0 address 02:00:00:00:00:01 type veth peer name eth0 netns " + machine.Path())
-		l.run("ip link set port0 master lan0 up")
-		l.run("ip link set lan0 up")
-		machine.run("ip address add 10.44.0.200/24 dev eth0")
-		machine.run("ip link set eth0 up")
+		l.run("ip link add lan0 type bridge", "ip link add port0 address 02:00:00:00:00:01 type veth peer name eth0 netns "+machine.Path())
+		l.run("ip link set port0 master lan0 up", "ip link set lan0 up")
+		machine.run("ip address add 10.44.0.200/24 dev eth0", "ip link set eth0 up")
 		stays := l.attach(conf(lan), "stays")
-		l.pings(&machine.Namespace, "10.44.0.1", stays.v4)
+		machine.pings("10.44.0.1", stays.v4)
 		for i := range 20 {
 			c := l.attach(conf(lan), fmt.Sprintf("c%d", i))
 			l.pingsAtOnce(&machine.Namespace, "10.44.0.1", stays.v4, c.v4)

@@ -53,8 +53,8 @@ var vlanPorts = []row{
 		l.run("ip link set lan0 type bridge vlan_filtering 1")
 		c := l.attach(inVLAN(1), "web")
 		l.same(l.vlans(c.hostEnd()), []string{"1 PVID Egress Untagged"})
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
-		l.pings(&other.Namespace, "10.55.0.1")
+		c.pings("10.44.0.1", "fd00:44::1")
+		other.pings("10.55.0.1")
 	}},
 	{name: "preserveDefaultVlan leaves the port in the bridge's default VLAN", test: func(l *lab) {
 		c := l.attach(inVLAN(100, "preserveDefaultVlan", "true"), "web")
@@ -99,17 +99,14 @@ var vlanPorts = []row{
 	}},
 	{name: "DEL of a container of a VLAN leaves nothing but its gateway", test: func(l *lab) {
 		n := inVLAN(100, "vlanTrunk", `[{"id":10}]`)
-		l.warm(n)
-		before := l.now()
+		before := l.warmed(n)
 		c := l.attach(n, "web")
-		l.must(c.del())
-		l.must(c.del())
+		l.must(c.del(), c.del())
 		before.unchanged()
 	}},
 	{name: "DEL without anything but the key leaves nothing of a container of a VLAN", test: func(l *lab) {
 		n := inVLAN(100)
-		l.warm(n)
-		before := l.now()
+		before := l.warmed(n)
 		c := l.attach(n, "web")
 		c.Delete(l)
 		l.forget()
@@ -133,8 +130,7 @@ var vlanGateways = []row{
 		l.same(l.link(&l.host.Namespace, "lan0.100"), map[string]any(nil))
 	}},
 	{name: "the result of 1.1.0 has the mtu of a VLAN's gateway", differs: "its results have no mtu", test: func(l *lab) {
-		c := l.attach(inVLAN(100, "mtu", "1400").in("1.1.0"), "web")
-		l.same(c.result.Interfaces[3].Mtu, 1400)
+		l.same(l.attach(inVLAN(100, "mtu", "1400").in("1.1.0"), "web").result.Interfaces[3].Mtu, 1400)
 		l.has(&l.host.Namespace, "lan0.100", "mtu", 1400)
 	}},
 	{name: "a VLAN's gateway is a link of its own", test: func(l *lab) {
@@ -142,54 +138,46 @@ var vlanGateways = []row{
 		l.same(l.addresses(&l.host.Namespace, "lan0.100"), []string{"10.44.0.1/24", "fd00:44::1/64"})
 		l.same(l.addresses(&l.host.Namespace, "lan0"), []string{})
 		l.same(l.sysctl(&l.host.Namespace, "ipv4/ip_forward")+l.sysctl(&l.host.Namespace, "ipv6/conf/all/forwarding"), "11")
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		c.pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "a VLAN's gateway takes no router advertisements", differs: "it leaves them on", test: func(l *lab) {
 		l.attach(inVLAN(100), "web")
 		l.same(l.sysctl(&l.host.Namespace, "ipv6/conf/lan0.100/accept_ra"), "0")
 	}},
 	{name: "a container with preserveDefaultVlan reaches its VLAN's gateway", test: func(l *lab) {
-		c := l.attach(inVLAN(100, "preserveDefaultVlan", "true", "vlanTrunk", `[{"id":10}]`), "web")
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		l.attach(inVLAN(100, "preserveDefaultVlan", "true", "vlanTrunk", `[{"id":10}]`), "web").pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "containers of a VLAN share its gateway, and VLANs of a bridge have one each", test: func(l *lab) {
 		a, b := l.attach(inVLAN(100), "a"), l.attach(inVLAN(100), "b")
 		other := l.attach(inVLAN(200, "ipam", fixedIPs("10.55.0.2/24", "fd00:55::2/64")).called("other"), "other")
 		for _, c := range []*container{a, b} {
-			l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+			c.pings("10.44.0.1", "fd00:44::1")
 		}
-		l.pings(&other.Namespace, "10.55.0.1", "fd00:55::1")
+		other.pings("10.55.0.1", "fd00:55::1")
 		l.same(l.addresses(&l.host.Namespace, "lan0.200"), []string{"10.55.0.1/24", "fd00:55::1/64"})
 	}},
 	{name: "a VLAN's gateway that another plugin made is used", test: func(l *lab) {
-		for _, command := range []string{"ip link add lan0 type bridge vlan_filtering 1", "ip link set lan0 up", "ip link add lan0.100 type veth peer name p0",
-			"ip link set p0 master lan0 up", "bridge vlan add dev p0 vid 100 pvid untagged", "ip link set lan0.100 up", "ip address add 10.44.0.1/24 dev lan0.100"} {
-			l.run(command)
-		}
+		l.run("ip link add lan0 type bridge vlan_filtering 1", "ip link set lan0 up", "ip link add lan0.100 type veth peer name p0",
+			"ip link set p0 master lan0 up", "bridge vlan add dev p0 vid 100 pvid untagged", "ip link set lan0.100 up", "ip address add 10.44.0.1/24 dev lan0.100")
 		mac := l.link(&l.host.Namespace, "lan0.100")["address"]
 		c := l.attach(inVLAN(100), "web")
 		l.same(c.result.Interfaces[3].Mac, mac)
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		c.pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "a VLAN device on the bridge is used as the VLAN's gateway", test: func(l *lab) {
 		netlab.Need(l, netlab.VLAN)
-		for _, command := range []string{"ip link add lan0 type bridge vlan_filtering 1", "ip link set lan0 up", "bridge vlan add dev lan0 vid 100 self",
-			"ip link add link lan0 name lan0.100 type vlan id 100", "ip link set lan0.100 up"} {
-			l.run(command)
-		}
-		c := l.attach(inVLAN(100), "web")
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		l.run("ip link add lan0 type bridge vlan_filtering 1", "ip link set lan0 up", "bridge vlan add dev lan0 vid 100 self",
+			"ip link add link lan0 name lan0.100 type vlan id 100", "ip link set lan0.100 up")
+		l.attach(inVLAN(100), "web").pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "a VLAN's gateway is connected again when its bridge was deleted", differs: "its port stays out of the bridge that is made", test: func(l *lab) {
 		l.must(l.attach(inVLAN(100), "before").del())
 		l.run("ip link del lan0")
-		c := l.attach(inVLAN(100), "web")
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		l.attach(inVLAN(100), "web").pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "a VLAN's gateway that another plugin made is connected again", differs: "its port stays out of the bridge that is made", test: func(l *lab) {
 		l.run("ip link add lan0.100 type veth peer name p0")
-		c := l.attach(inVLAN(100), "web")
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		l.attach(inVLAN(100), "web").pings("10.44.0.1", "fd00:44::1")
 		l.same(l.vlans("p0"), []string{own100})
 	}},
 	{name: "a VLAN's gateway masquerades, though netfilter looks at what crosses a bridge", backends: true,
@@ -208,9 +196,7 @@ var vlanGateways = []row{
 		l.silent(tcp(&web.Namespace, "127.0.0.1", 9999), udp(&web.Namespace, "127.0.0.1", 9999))
 	}},
 	{name: "a link that leads elsewhere is refused as a VLAN's gateway, and stays as it is", differs: "it takes the link as it is", test: func(l *lab) {
-		for _, command := range []string{"ip link add other0 type bridge", "ip link add lan0.100 type veth peer name p0", "ip link set p0 master other0"} {
-			l.run(command)
-		}
+		l.run("ip link add other0 type bridge", "ip link add lan0.100 type veth peer name p0", "ip link set p0 master other0")
 		l.attach(conf(with(layer2, "vlan", "100")), "first")
 		c := l.pod("web")
 		before := l.now()
@@ -219,8 +205,7 @@ var vlanGateways = []row{
 	}},
 	{name: "another network's address on a VLAN's gateway is refused, and all is as before", differs: noRollback, test: func(l *lab) {
 		l.warm(inVLAN(100))
-		l.run("ip address flush dev lan0.100 scope global")
-		l.run("ip address add 10.9.9.1/24 dev lan0.100")
+		l.run("ip address flush dev lan0.100 scope global", "ip address add 10.9.9.1/24 dev lan0.100")
 		c := l.pod("web")
 		before, links := l.now(), c.run("ip -o link")
 		l.refused(c.add(inVLAN(100)), "lan0.100", "10.9.9.1/24")
@@ -229,8 +214,7 @@ var vlanGateways = []row{
 	}},
 	{name: "forceAddress replaces the address of a VLAN's gateway", test: func(l *lab) {
 		l.warm(inVLAN(100))
-		l.run("ip address flush dev lan0.100 scope global")
-		l.run("ip address add 10.9.9.1/24 dev lan0.100")
+		l.run("ip address flush dev lan0.100 scope global", "ip address add 10.9.9.1/24 dev lan0.100")
 		l.attach(inVLAN(100, "forceAddress", "true"), "web")
 		l.same(l.addresses(&l.host.Namespace, "lan0.100"), []string{"10.44.0.1/24", "fd00:44::1/64"})
 	}},
@@ -251,9 +235,7 @@ var vlanGateways = []row{
 		l.attach(inVLAN(200), "third")
 		l.has(&l.host.Namespace, "lan0", "address", mac)
 	}},
-	{name: "containers of a VLAN that come at the same time on a new node all get in", test: func(l *lab) {
-		l.allGetIn(inVLAN(100))
-	}},
+	{name: "containers of a VLAN that come at the same time on a new node all get in", test: func(l *lab) { l.allGetIn(inVLAN(100)) }},
 }
 
 // vlanPackets are about who reaches whom. All containers are of one subnet.
@@ -262,7 +244,7 @@ var vlanPackets = []row{
 		a, b := l.attach(separated(100, 2), "a"), l.attach(separated(100, 3), "b")
 		l.attach(separated(200, 4), "other")
 		none := l.attach(separated(0, 5), "none")
-		l.pings(&a.Namespace, "10.44.0.3", "fd00:44::3")
+		a.pings("10.44.0.3", "fd00:44::3")
 		l.unreachable(&b.Namespace, "10.44.0.4", "fd00:44::4", "10.44.0.5", "fd00:44::5")
 		l.unreachable(&none.Namespace, "10.44.0.4")
 	}},
@@ -271,7 +253,7 @@ var vlanPackets = []row{
 		a, b := l.attach(separated(100, 2), "a"), l.attach(separated(200, 3), "b")
 		c := l.attach(trunk(`[{"id":100}]`), "trunk")
 		c.tag(100, "10.44.0.9/24")
-		l.pings(&c.Namespace, "10.44.0.2")
+		c.pings("10.44.0.2")
 		l.unreachable(&c.Namespace, "10.44.0.3")
 		c.run("ip link del eth0.100")
 		c.tag(200, "10.44.0.9/24")
@@ -297,8 +279,7 @@ func separated(vlan, n int) network {
 // tag gives the container a link for packets with the tag of a VLAN.
 func (c *container) tag(vlan int, address string) {
 	name := fmt.Sprintf("eth0.%d", vlan)
-	c.run(fmt.Sprintf("ip link add link eth0 name %s type vlan id %d", name, vlan))
-	c.run("ip address add " + address + " dev " + name)
+	c.run(fmt.Sprintf("ip link add link eth0 name %s type vlan id %d", name, vlan), "ip address add "+address+" dev "+name)
 	c.run("ip link set " + name + " up")
 }
 
@@ -310,24 +291,19 @@ var vlanBridges = []row{
 		for i, n := range []network{inVLAN(100), trunk(`[{"id":10}]`)} {
 			c := l.pod(fmt.Sprintf("c%d", i))
 			before := l.now(c)
-			err := c.add(n)
-			l.refused(err, "lan0", "ip link set dev lan0 type bridge vlan_filtering 1")
-			l.code(err, 7)
+			l.code(c.add(n), 7, "lan0", "ip link set dev lan0 type bridge vlan_filtering 1")
 			before.unchanged()
 		}
 	}},
 	{name: "a bridge that filters VLANs since takes containers of VLANs", test: func(l *lab) {
 		l.attach(conf(layer2), "first")
 		l.run("ip link set dev lan0 type bridge vlan_filtering 1")
-		c := l.attach(inVLAN(100), "web")
-		l.pings(&c.Namespace, "10.44.0.1")
+		l.attach(inVLAN(100), "web").pings("10.44.0.1")
 	}},
 	{name: "STATUS fails when the bridge does not filter VLANs that are configured", differs: "its STATUS does not look at the bridge", test: func(l *lab) {
 		l.must(l.status(inVLAN(100)))
 		l.warm(conf(with(lan, "ipMasq", "false")))
-		err := l.status(inVLAN(100))
-		l.refused(err, "lan0")
-		l.code(err, 50)
+		l.code(l.status(inVLAN(100)), 50, "lan0")
 		l.must(l.status(conf(with(lan, "ipMasq", "false"))))
 	}},
 }
@@ -360,9 +336,7 @@ func vlanChecks() (rows []row) {
 		for i, n := range []network{inVLAN(100), inVLAN(100, "vlanTrunk", `[{"minID":10,"maxID":15},{"id":100}]`), trunk(`[{"id":10}]`, "ipam", fixedIPs("10.44.0.99/24")),
 			inVLAN(200, "preserveDefaultVlan", "true", "isDefaultGateway", "false")} {
 			web := l.attach(n, fmt.Sprintf("c%d", i))
-			before := l.now(web)
-			l.must(web.check())
-			before.unchanged()
+			l.now(web).unchangedBy(web.check())
 		}
 	}})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"syscall"
 
@@ -41,15 +42,18 @@ const (
 )
 
 func (l *lab) scripts() {
-	for _, name := range []string{"one", "two", "three"} {
-		l.script(name, `name=${0##*/}
-			echo "$name $CNI_COMMAND" >>/run/calls
-			cat >/run/$name.$CNI_COMMAND
-			if test -e /run/$name.$CNI_COMMAND.fails; then
-				echo '{"cniVersion":"1.0.0","code":105,"msg":"'$name' is closed","details":"ask at the desk"}'; exit 1
-			fi
-			test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"1.0.0","interfaces":[{"name":"made-by-'$name'"}]}'`)
-	}
+	l.script("one", `name=${0##*/}
+		echo "$name $CNI_COMMAND" >>/run/calls
+		cat >/run/$name.$CNI_COMMAND
+		if test -e /run/$name.$CNI_COMMAND.fails; then
+			echo '{"cniVersion":"1.0.0","code":105,"msg":"'$name' is closed","details":"ask at the desk"}'; exit 1
+		fi
+		test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"1.0.0","interfaces":[{"name":"made-by-'$name'"}]}'`)
+	l.host.Do(func() {
+		for _, name := range []string{"two", "three"} {
+			l.must(os.Link(netlab.PluginDir+"/one", netlab.PluginDir+"/"+name))
+		}
+	})
 }
 
 // failing has verbs of the scripts fail from now on, each written as on a command line.
@@ -80,20 +84,17 @@ func chainList() []row {
 			plugins := []string{settled, `{"type":"tuning","mtu":1400}`, `{"type":"portmap"}`}
 			c := l.attach(conf(plugins...), "web")
 			flat := c.printed
-			l.must(c.del())
-			l.must(c.add(conf(chainOf(plugins...))))
+			l.must(c.del(), c.add(conf(chainOf(plugins...))))
 			l.printed(c.printed, anyMAC.ReplaceAllString(anyVeth.ReplaceAllString(flat, "vethX"), "MAC"))
 		}},
 		{name: "what entries of their own made is checked and removed by a chain, and the other way round", test: func(l *lab) {
 			portmap := `{"type":"portmap","capabilities":{"portMappings":true}}`
 			flat, chain := conf(lan, portmap), conf(with(chainOf(lan, portmap), "capabilities", `{"portMappings":true,"mac":true,"ips":true}`))
-			l.warm(flat, ports("8080:80/tcp"))
-			before := l.now()
+			before := l.warmed(flat, ports("8080:80/tcp"))
 			for i, n := range []struct{ made, removed network }{{flat, chain}, {chain, flat}} {
 				c := l.attach(n.made, fmt.Sprint("web", i), ports("8080:80/tcp"))
 				c.network = n.removed
-				l.must(c.check())
-				l.must(c.del())
+				l.must(c.check(), c.del())
 				c.Delete(l)
 			}
 			before.unchanged()
@@ -103,12 +104,11 @@ func chainList() []row {
 				`{"type":"bandwidth","capabilities":{"bandwidth":true}}`)
 			n := conf(with(chain, "capabilities", `{"portMappings":true,"bandwidth":true,"mac":true,"ips":true}`))
 			asked := []option{ports("8080:80/tcp"), capability("bandwidth", `{`+bothWays+`}`)}
-			l.warm(n, asked...)
-			before := l.now()
+			before := l.warmed(n, asked...)
 			c := l.attach(n, "web", asked...)
 			l.serve(&c.Namespace, 80)
 			l.answers(local(l, 8080), "web")
-			l.has(&c.Namespace, "eth0", "mtu", 1400)
+			c.has("mtu", 1400)
 			c.limits("rate 10Mbit burst 64Kb lat 25ms", "rate 20Mbit burst 128Kb lat 25ms")
 			l.must(c.check())
 			c.Delete(l)
@@ -120,9 +120,7 @@ func chainList() []row {
 			list := chainOf(one, `{"type":"portmap","capabilities":{"portMappings":true}}`)
 			for _, config := range []string{list, with(list, "capabilities", `{"portMappings":false,"mac":true}`)} {
 				for _, verb := range []string{"ADD", "CHECK", "STATUS"} {
-					err := l.called(verb, l.pod(verb+fmt.Sprint(len(config))), config, "")
-					l.refused(err, "portMappings", "portmap")
-					l.code(err, 7)
+					l.code(l.called(verb, l.pod(verb+fmt.Sprint(len(config))), config, ""), 7, "portMappings", "portmap")
 				}
 			}
 			l.must(l.called("DEL", l.pod("web"), list, "one DEL\n"))
@@ -137,8 +135,7 @@ func chainList() []row {
 		{name: "a chain without plugins is refused, in DEL too", test: func(l *lab) {
 			for _, list := range []string{`{"type":"chain"}`, `{"type":"chain","plugins":[]}`, `{"type":"chain","plugins":null}`} {
 				for _, verb := range []string{"ADD", "DEL", "CHECK", "STATUS", "GC"} {
-					_, err := l.exec(verb, l.pod(verb+fmt.Sprint(len(list))), l.config(verb, list))
-					l.refused(err, "plugins")
+					l.refused(l.verb(verb, l.pod(verb+fmt.Sprint(len(list))), l.config(verb, list)), "plugins")
 				}
 			}
 		}},
@@ -160,8 +157,7 @@ func chainList() []row {
 		{name: "DEL after a failed ADD gets the result so far", test: func(l *lab) {
 			l.scripts()
 			l.failing("three ADD")
-			_, err := l.exec("ADD", l.pod("web"), chainOf(one, two, three))
-			l.refused(err)
+			l.refused(l.verb("ADD", l.pod("web"), chainOf(one, two, three)))
 			for _, name := range []string{"one", "two", "three"} {
 				prev, _ := object(l.read("/run/" + name + ".DEL"))["prevResult"].(map[string]any)
 				l.printed(text(prev), `{"cniVersion":"1.0.0","interfaces":[{"name":"made-by-two"}]}`)
@@ -173,9 +169,7 @@ func chainList() []row {
 			l.attach(conf(lan, portmap), "holder", ports("8080:80/tcp"))
 			n := conf(with(chainOf(lan, `{"type":"tuning","sysctl":{"net.core.somaxconn":"256"}}`, portmap), "capabilities", `{"portMappings":true,"mac":true,"ips":true}`))
 			c := l.pod("web")
-			before := l.now(c)
-			l.refused(c.add(n, ports("8080:80/tcp")), "portmap", "8080")
-			before.unchanged()
+			l.now(c).refused(c.add(n, ports("8080:80/tcp")), "portmap", "8080")
 		}},
 		{name: "a DEL that fails after a failed ADD is told, and the others are called", test: func(l *lab) {
 			l.scripts()
@@ -190,24 +184,22 @@ func chainList() []row {
 		}},
 		{name: "SIGTERM during ADD: the plugins after it are not called, and all is undone", test: func(l *lab) {
 			l.scripts()
-			l.script("one", `echo "one $CNI_COMMAND" >>/run/calls; trap "" TERM
-				test "$CNI_COMMAND" != ADD || { sleep 1; echo '{"cniVersion":"1.0.0"}'; }`)
+			l.script("one", `trap "" TERM; echo "one $CNI_COMMAND" >>/run/calls
+				test "$CNI_COMMAND" != ADD || { `+untilInterrupted+`; echo '{"cniVersion":"1.0.0"}'; }`)
 			r := l.interrupt("ADD", l.pod("web"), chainOf(loop, one, two), syscall.SIGTERM)
 			l.refused(failure(r))
 			l.same(l.calls(), "one ADD\none DEL\n")
 		}},
 		{name: "SIGTERM during DEL: all plugins are called", test: func(l *lab) {
 			l.scripts()
-			l.script("three", `echo "three $CNI_COMMAND" >>/run/calls; trap "" TERM; sleep 1`)
+			l.script("three", `trap "" TERM; echo "three $CNI_COMMAND" >>/run/calls; `+untilInterrupted)
 			l.quiet(l.interrupt("DEL", l.pod("web"), chainOf(one, two, three), syscall.SIGTERM))
 			l.same(l.calls(), "three DEL\ntwo DEL\none DEL\n")
 		}},
 		{name: "a second ADD of the same attachment is refused and harms nothing", test: func(l *lab) {
 			n := conf(with(chainOf(lan, `{"type":"portmap","capabilities":{"portMappings":true}}`), "capabilities", `{"portMappings":true,"mac":true,"ips":true}`))
 			c := l.attach(n, "web", ports("8080:80/tcp"))
-			before := l.now(c)
-			l.refused(c.add(n, ports("8080:80/tcp")), "bridge")
-			before.unchanged()
+			l.now(c).refused(c.add(n, ports("8080:80/tcp")), "bridge")
 		}},
 		{name: "a second ADD of the same attachment, with loopback in the chain, leaves lo up", test: func(l *lab) {
 			n := conf(chainOf(loop, bare))

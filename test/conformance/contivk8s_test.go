@@ -24,6 +24,9 @@ const viaContiv = `{"type":"contivk8s"}`
 // quick is one with little patience.
 const quick = `{"type":"contivk8s","timeout":1}`
 
+// ofWeb is what a runtime of Kubernetes says of a container.
+const ofWeb = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
+
 // ofPod is what a runtime of Kubernetes says of a container, as kubelet has it.
 func ofPod(c *container, name string) option {
 	return args("IgnoreUnknown=1", "K8S_POD_NAMESPACE=shop", "K8S_POD_NAME="+name, "K8S_POD_INFRA_CONTAINER_ID="+c.ID, "K8S_POD_UID=0815")
@@ -34,6 +37,12 @@ func (l *lab) join(n network, name string, options ...option) *container {
 	c := l.pod(name)
 	l.must(c.add(n, append(options, ofPod(c, name))...))
 	return c
+}
+
+// joined starts the daemon, and attaches a container to its network.
+func (l *lab) joined() (*netplugin, *container) {
+	d := l.netplugin(nil)
+	return d, l.join(conf(viaContiv), "web")
 }
 
 // said returns CNI_ARGS for a call without libcni.
@@ -59,8 +68,7 @@ var contivCalls = []row{
 		web.Background(l, sleep)
 		path := fmt.Sprintf("/proc/%d/ns/net", sleep.Process.Pid)
 		for _, verb := range []string{"ADD", "DEL"} {
-			_, err := l.exec(verb, web, viaContiv, said("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"), func(call *netlab.PluginCall) { call.Netns = path })
-			l.must(err)
+			l.must(l.verb(verb, web, viaContiv, said("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web-0"), func(call *netlab.PluginCall) { call.Netns = path }))
 		}
 		posts := d.requests()
 		l.same(len(posts), 2)
@@ -90,11 +98,9 @@ var contivCalls = []row{
 		}
 	}},
 	{name: "DEL with the namespace gone names its path, and one without a path none", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		web.Delete(l)
-		l.must(web.del())
-		l.must(web.delBare())
+		l.must(web.del(), web.delBare())
 		posts := d.requests()
 		l.same(len(posts), 3)
 		l.same(posts[1].pod.Netns, "/run/netns/web")
@@ -102,11 +108,9 @@ var contivCalls = []row{
 		l.lacks(posts[2].body, "CNI_NETNS")
 	}},
 	{name: "DEL with the host's namespace at the path names no path", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		d.requests()
-		_, err := l.exec("DEL", web, viaContiv, func(call *netlab.PluginCall) { call.Netns = l.host.NetnsPath() })
-		l.must(err)
+		l.must(l.verb("DEL", web, viaContiv, func(call *netlab.PluginCall) { call.Netns = l.host.NetnsPath() }))
 		l.same(d.requests()[0].pod.Netns, "")
 	}},
 	{name: "hostile CNI_ARGS don't change who the container is", test: func(l *lab) {
@@ -115,14 +119,12 @@ var contivCalls = []row{
 			`X=1","K8S_POD_NAMESPACE":"kube-system`, `X=1","K8S_POD_NAMESPACE":"kube-system;`, `\u0058=\u0041`, `X=a=b=c`, `;;`, `X={"K8S_POD_NAME":"root"}`, "",
 		} {
 			c := l.pod(fmt.Sprint("web", i))
-			_, err := l.exec("ADD", c, viaContiv, said("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;"+hostile))
-			l.must(err)
+			l.must(l.verb("ADD", c, viaContiv, said(ofWeb+";"+hostile)))
 			p := d.requests()[0]
 			l.same(p.body, `{"K8S_POD_NAME":"web","K8S_POD_NAMESPACE":"shop","K8S_POD_INFRA_CONTAINER_ID":"`+c.ID+`","CNI_NETNS":"`+p.pod.Netns+`","CNI_IFNAME":"eth0"}`)
 		}
 		for i, hostile := range []string{`K8S_POD_NAME=web","K8S_POD_NAMESPACE":"kube-system`, `K8S_POD_NAME=\u0041`, `K8S_POD_NAME=a/b`, `K8S_POD_INFRA_CONTAINER_ID=other`} {
-			_, err := l.exec("ADD", l.pod(fmt.Sprint("db", i)), viaContiv, said("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web;"+hostile))
-			l.code(err, 4)
+			l.code(l.verb("ADD", l.pod(fmt.Sprint("db", i)), viaContiv, said(ofWeb+";"+hostile)), 4)
 		}
 		l.same(d.got(), []string(nil))
 	}},
@@ -202,9 +204,7 @@ func contivFailures() (rows []row) {
 			})
 			web := l.pod("web")
 			before := l.now(web)
-			err := web.add(conf(viaContiv), ofPod(web, "web"))
-			l.code(err, c.code)
-			l.refused(err, c.says...)
+			l.code(web.add(conf(viaContiv), ofPod(web, "web")), c.code, c.says...)
 			before.unchanged()
 			want := []string{"ADD " + web.ID}
 			if c.status == 200 || c.status == 500 { // it may have made something
@@ -266,18 +266,17 @@ func contivSilence() (rows []row) {
 		rows = append(rows, row{name: "ADD by a daemon that " + c.name + " ends with code 11, and DEL succeeds", test: func(l *lab) {
 			c.daemon(l)
 			web := l.pod("web")
-			r := l.process("ADD", web, quick, said("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"))
+			r := l.process("ADD", web, quick, said(ofWeb))
 			l.answered(r, 11, contivSocket)
 			l.code(failure(r), 11)
 			l.same(len(l.noted()), 0)
 			l.same(len(l.deletions()), c.queued)
-			l.quiet(l.process("DEL", web, quick, said("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web")))
+			l.quiet(l.process("DEL", web, quick, said(ofWeb)))
 			l.same(len(l.deletions()), c.queued)
 		}})
 	}
 	return append(rows, row{name: "DEL by a daemon that is silent ends, succeeds, and is done later", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		web.network = conf(quick)
 		d.stop()
 		accept("")(l)
@@ -287,7 +286,7 @@ func contivSilence() (rows []row) {
 	}}, row{name: "ADD waits for a daemon that is being started, and so does STATUS", test: func(l *lab) {
 		web := l.pod("web")
 		for _, verb := range []string{"STATUS", "ADD"} {
-			plugin, call := l.prepare(verb, web, with(viaContiv, "cniVersion", `"1.1.0"`), said("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"))
+			plugin, call := l.prepare(verb, web, with(viaContiv, "cniVersion", `"1.1.0"`), said(ofWeb))
 			cmd := l.host.PluginCommand(l, plugin, call)
 			l.must(l.host.Start(cmd))
 			d := l.netplugin(nil)
@@ -299,7 +298,7 @@ func contivSilence() (rows []row) {
 		over := make(chan bool)
 		d := l.netplugin(func(http.ResponseWriter, *http.Request) { called <- true; <-over })
 		defer close(over)
-		plugin, call := l.prepare("ADD", l.pod("web"), viaContiv, said("IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"))
+		plugin, call := l.prepare("ADD", l.pod("web"), viaContiv, said(ofWeb))
 		cmd := l.host.PluginCommand(l, plugin, call)
 		l.must(l.host.Start(cmd))
 		<-called
@@ -315,14 +314,12 @@ var contivDels = []row{
 	{name: "DEL of an older sandbox of the same pod leaves the newer one alone", test: func(l *lab) {
 		d := l.netplugin(nil)
 		older, newer := l.pod("older"), l.pod("newer")
-		l.must(older.add(conf(viaContiv), ofPod(older, "web")))
-		l.must(newer.add(conf(viaContiv), ofPod(newer, "web")))
+		l.must(older.add(conf(viaContiv), ofPod(older, "web")), newer.add(conf(viaContiv), ofPod(newer, "web")))
 		before := newer.Snapshot(l)
-		l.must(older.del())
-		l.must(older.del())
+		l.must(older.del(), older.del())
 		l.same(before.Diff(newer.Snapshot(l)), "")
 		l.must(newer.check())
-		l.pings(&newer.Namespace, "20.1.1.1")
+		newer.pings("20.1.1.1")
 		l.same(d.got(), []string{"ADD " + older.ID, "ADD " + newer.ID, "DEL " + older.ID, "DEL " + older.ID})
 	}},
 	{name: "a queued DEL of an older sandbox of the same pod leaves the newer one alone", test: func(l *lab) {
@@ -335,21 +332,18 @@ var contivDels = []row{
 		l.must(newer.add(conf(viaContiv), ofPod(newer, "web")))
 		l.same(len(l.deletions()), 0)
 		l.must(newer.check())
-		l.pings(&newer.Namespace, "20.1.1.1")
+		newer.pings("20.1.1.1")
 		l.same(d.got(), []string{"ADD " + older.ID, "ADD " + newer.ID, "DEL " + older.ID})
 	}},
 	{name: "DEL of a container that is unknown succeeds, and leaves nothing, whatever the daemon does", test: func(l *lab) {
-		never := l.pod("never")
-		never.network = conf(viaContiv)
+		never := l.never(conf(viaContiv), "never")
 		ofPod(never, "never")(never.runtime)
 		d := l.netplugin(nil)
 		d.stop()
 		before := l.now(never)
-		l.must(never.del())
-		l.must(never.delBare())
+		l.must(never.del(), never.delBare())
 		d.start()
-		l.must(never.del())
-		l.must(never.delBare())
+		l.must(never.del(), never.delBare())
 		d.refuse = never.ID
 		l.must(never.del())
 		d.stop()
@@ -367,9 +361,8 @@ var contivDels = []row{
 		l.same(len(l.noted())+len(l.deletions()), 0)
 	}},
 	{name: "DEL of what contiv's own plugin has attached goes by CNI_ARGS", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
-		l.run("rm -r /var/lib/cni/contivk8s")
+		d, web := l.joined()
+		l.remove("/var/lib/cni/contivk8s")
 		d.stop()
 		l.must(web.del())
 		l.same(len(l.deletions()), 1)
@@ -386,8 +379,7 @@ var contivDels = []row{
 		before.unchanged()
 	}},
 	{name: "a DEL that can't be left for later fails", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		d.stop()
 		l.write("/var/lib/cni/contivk8s/deletions", "no directory")
 		l.code(web.del(), 5)
@@ -421,9 +413,20 @@ var contivQueue = []row{
 			d.stop()
 		}
 	}},
-	{name: "DEL that finds no daemon asks again when the deletion is queued, since a daemon that starts reads the queue first", test: func(l *lab) {
+	{name: "DEL with the daemon down is done later for a container that contiv's own plugin has attached", test: func(l *lab) {
 		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		web := l.join(conf(viaContiv).in("0.2.0"), "web") // in which DEL has no result
+		l.run("find /var/lib/cni/contivk8s -name *.json -delete")
+		d.stop()
+		l.must(web.del())
+		l.same(len(l.deletions()), 1)
+		d.start()
+		l.join(conf(viaContiv), "more")
+		l.shows(strings.Join(d.got(), "\n"), "DEL "+web.ID)
+		l.same(len(l.deletions()), 0)
+	}},
+	{name: "DEL that finds no daemon asks again when the deletion is queued, since a daemon that starts reads the queue first", test: func(l *lab) {
+		d, web := l.joined()
 		l.run("ln " + contivSocket + " /run/contiv.sock")
 		note := l.noted()[0]
 		l.run("ln -s /run /var/lib/cni/run")
@@ -433,8 +436,7 @@ var contivQueue = []row{
 		l.same(len(l.deletions()), 0)
 	}},
 	{name: "DEL that the daemon fails at succeeds, and is tried again, but not at once", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		d.refuse = web.ID
 		l.must(web.del())
 		l.same(len(l.deletions()), 1)
@@ -482,8 +484,7 @@ var contivQueue = []row{
 		l.same(len(l.deletions()), 0)
 	}},
 	{name: "ADD of a container whose deletion the daemon has not had comes after that", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		d.stop()
 		web.run("ip link del eth0")
 		l.must(web.del())
@@ -494,9 +495,29 @@ var contivQueue = []row{
 		l.same(len(l.deletions()), 0)
 		l.must(web.check())
 	}},
+	{name: "ADD of a container whose deletion the daemon does not answer is refused, to be tried again", test: func(l *lab) {
+		d, web := l.joined()
+		d.stop()
+		web.run("ip link del eth0")
+		l.must(web.del())
+		d.look = func(p post) {
+			if strings.HasSuffix(p.path, "DelPod") {
+				panic(http.ErrAbortHandler)
+			}
+		}
+		d.start()
+		d.requests()
+		l.code(web.add(conf(viaContiv)), 11)
+		l.same(slices.Contains(d.got(), "ADD "+web.ID), false)
+		l.same(len(l.deletions()), 1)
+		d.stop()
+		d.look = nil
+		d.start()
+		l.must(web.add(conf(viaContiv)), web.check())
+		l.same(len(l.deletions()), 0)
+	}},
 	{name: "a deletion of a container that was attached anew since is dropped", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		record := l.read(l.noted()[0])
 		l.write("/var/lib/cni/contivk8s/deletions/"+filepath.Base(l.noted()[0]), regexp.MustCompile(`"since":"[^"]*"`).ReplaceAllString(record, `"since":"2001-02-03T04:05:06Z"`))
 		d.requests()
@@ -506,8 +527,7 @@ var contivQueue = []row{
 		l.must(web.check())
 	}},
 	{name: "a deletion for another daemon is left to that", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		d.stop()
 		l.must(web.del())
 		path := l.deletions()[0]
@@ -526,13 +546,11 @@ var contivQueue = []row{
 		l.must(l.gc(conf(viaContiv), valid))
 		l.same(d.got(), []string{"DEL " + gone.ID})
 		l.same(len(l.noted()), 2)
-		l.must(valid.check())
-		l.must(other.check())
+		l.must(valid.check(), other.check())
 	}},
 	{name: "GC with the daemon down leaves that for later, and removes files that are torn", test: func(l *lab) {
 		d := l.netplugin(nil)
-		gone := l.join(conf(viaContiv), "gone")
-		gone.Delete(l)
+		l.join(conf(viaContiv), "gone").Delete(l)
 		d.stop()
 		l.write("/var/lib/cni/contivk8s/torn.json", "")
 		l.must(l.gc(conf(viaContiv)))
@@ -578,12 +596,10 @@ func contivRefusals() (rows []row) {
 				c.config = viaContiv
 			}
 			if c.code != 4 {
-				c.args = "IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web"
+				c.args = ofWeb
 			}
 			before := l.now(web)
-			_, err := l.exec("ADD", web, c.config, said(c.args))
-			l.code(err, c.code)
-			l.refused(err, c.says)
+			l.code(l.verb("ADD", web, c.config, said(c.args)), c.code, c.says)
 			before.unchanged()
 			l.same(d.got(), []string(nil))
 		}})
@@ -592,31 +608,22 @@ func contivRefusals() (rows []row) {
 }
 
 // contivChecks attach a container, do it harm, and have CHECK find that.
-func contivChecks() (rows []row) {
-	for _, c := range []struct{ name, inside, host, says string }{
-		{name: "the container's interface is gone", inside: "ip link del eth0", says: "eth0"},
-		{name: "the container's interface is down", inside: "ip link set eth0 down", says: "down"},
-		{name: "the container's interface has another MAC address", inside: "ip link set eth0 address 02:66:66:66:66:66", says: "02:66:66:66:66:66"},
-		{name: "the container's address is gone", inside: "ip address del 20.1.1.9/24 dev eth0", says: "20.1.1.9"},
-		{name: "the container's IPv6 address is gone", inside: "ip address del fd20::9/64 dev eth0", says: "fd20::9"},
-		{name: "the container's default route is gone", inside: "ip route del default", says: "0.0.0.0/0"},
-		{name: "a route of the container is gone", inside: "ip route del 10.60.0.0/16", says: "10.60.0.0/16"},
-		{name: "the host end is down", host: "ip link set vport9 down", says: "vport9"},
-		{name: "the host end has another name", host: "ip link set vport9 down; ip link set vport9 name other0", says: "other0"},
-	} {
-		rows = append(rows, row{name: "CHECK fails when " + c.name, test: func(l *lab) {
-			l.netplugin(nil)
-			web := l.join(conf(viaContiv), "web")
-			l.must(web.check())
-			if c.inside != "" {
-				web.run(c.inside)
-			} else {
-				l.host.MustRun(l, "sh", "-c", c.host)
-			}
-			l.refused(web.check(), c.says)
-		}})
+func contivChecks() []row {
+	attach := func(l *lab, _ ...string) *container {
+		_, web := l.joined()
+		return web
 	}
-	return rows
+	return checks("CHECK fails when ", attach, (*container).check, []event{
+		{name: "the container's interface is gone", happens: inside("ip link del eth0"), says: "eth0"},
+		{name: "the container's interface is down", happens: inside("ip link set eth0 down"), says: "down"},
+		{name: "the container's interface has another MAC address", happens: inside("ip link set eth0 address 02:66:66:66:66:66"), says: "02:66:66:66:66:66"},
+		{name: "the container's address is gone", happens: inside("ip address del 20.1.1.9/24 dev eth0"), says: "20.1.1.9"},
+		{name: "the container's IPv6 address is gone", happens: inside("ip address del fd20::9/64 dev eth0"), says: "fd20::9"},
+		{name: "the container's default route is gone", happens: inside("ip route del default"), says: "0.0.0.0/0"},
+		{name: "a route of the container is gone", happens: inside("ip route del 10.60.0.0/16"), says: "10.60.0.0/16"},
+		{name: "the host end is down", happens: onHost("ip link set vport9 down"), says: "vport9"},
+		{name: "the host end has another name", happens: onHost("ip link set vport9 down", "ip link set vport9 name other0"), says: "other0"},
+	})
 }
 
 var contivOthers = []row{
@@ -625,9 +632,7 @@ var contivOthers = []row{
 		d.keeps = true
 		web := l.pod("web")
 		before := l.now(web)
-		err := web.add(conf(viaContiv), ofPod(web, "web"))
-		l.code(err, 110)
-		l.refused(err, "eth0")
+		l.code(web.add(conf(viaContiv), ofPod(web, "web")), 110, "eth0")
 		before.unchanged()
 		l.same(d.got(), []string{"ADD " + web.ID, "DEL " + web.ID})
 	}},
@@ -636,9 +641,7 @@ var contivOthers = []row{
 			web := l.pod("web" + strings.Fields(harm)[1])
 			d := l.netplugin(nil)
 			d.after = func() { web.run(harm) }
-			err := web.add(conf(viaContiv), ofPod(web, "web"))
-			l.code(err, 110)
-			l.refused(err, says)
+			l.code(web.add(conf(viaContiv), ofPod(web, "web")), 110, says)
 			l.same(len(l.noted()), 0)
 			d.stop()
 		}
@@ -646,11 +649,8 @@ var contivOthers = []row{
 	{name: "an interface that is no veth has no host end in the result", test: func(l *lab) {
 		web := l.pod("web")
 		l.netplugin(nil).after = func() {
-			web.run("ip link del eth0")
-			web.run("ip link add eth0 type bridge")
-			web.run("ip address add 20.1.1.9/24 dev eth0")
-			web.run("ip address add fd20::9/64 dev eth0 nodad")
-			web.run("ip link set eth0 up")
+			web.run("ip link del eth0", "ip link add eth0 type bridge", "ip address add 20.1.1.9/24 dev eth0")
+			web.run("ip address add fd20::9/64 dev eth0 nodad", "ip link set eth0 up")
 		}
 		l.must(web.add(conf(viaContiv), ofPod(web, "web")))
 		l.same(len(web.result.Interfaces), 1)
@@ -669,8 +669,7 @@ var contivOthers = []row{
 		l.serve(&web.Namespace, 80)
 		l.answers(tcp(outside, netlab.HostIPv4, 8080), "web")
 		l.shows(l.run("tc qdisc show dev vport9"), "tbf")
-		l.must(web.check())
-		l.must(web.del())
+		l.must(web.check(), web.del())
 		l.same(len(l.noted()), 0)
 	}},
 	{name: "another socket is called if the configuration names it", test: func(l *lab) {
@@ -681,16 +680,12 @@ var contivOthers = []row{
 		l.same(d.got(), []string{"ADD " + web.ID, "DEL " + web.ID})
 	}},
 	{name: "a container has several", test: func(l *lab) {
-		d := l.netplugin(nil)
-		web := l.join(conf(viaContiv), "web")
+		d, web := l.joined()
 		d.mu.Lock()
 		d.endpoints = map[string]string{"x": "", "y": ""}
 		d.mu.Unlock()
 		net1 := web.another()
-		l.must(net1.add(conf(viaContiv), ifname("net1"), ofPod(net1, "web")))
-		l.must(net1.check())
-		l.must(net1.del())
-		l.must(web.check())
+		l.must(net1.add(conf(viaContiv), ifname("net1"), ofPod(net1, "web")), net1.check(), net1.del(), web.check())
 	}},
 	{name: "STATUS has code 50 without the daemon, says which socket that is, and changes nothing", test: func(l *lab) {
 		d := l.netplugin(nil)
@@ -698,12 +693,8 @@ var contivOthers = []row{
 		l.same(d.got(), []string(nil))
 		d.stop()
 		before := l.now()
-		err := l.status(conf(viaContiv))
-		l.code(err, 50)
-		l.refused(err, contivSocket)
+		l.code(l.status(conf(viaContiv)), 50, contivSocket)
 		before.unchanged()
 	}},
-	{name: "STATUS of a wrong configuration has code 7", test: func(l *lab) {
-		l.code(l.status(conf(with(viaContiv, "timeout", "0"))), 7)
-	}},
+	{name: "STATUS of a wrong configuration has code 7", test: func(l *lab) { l.code(l.status(conf(with(viaContiv, "timeout", "0"))), 7) }},
 }

@@ -32,8 +32,7 @@ func fileRows() (rows []row) {
 			path := f.path(c)
 			l.write(path, "")
 			for _, command := range []string{"ln -s /dev/zero ", "mkfifo ", "truncate -s 4G "} {
-				l.run("rm -f " + path)
-				l.run(command + path)
+				l.run("rm -f "+path, command+path)
 				r, ended := l.under("prlimit --data=400000000 --core=0", f.verb, c, f.config)
 				if ended == "" {
 					l.refused(failure(r), path)
@@ -47,8 +46,7 @@ func fileRows() (rows []row) {
 			c := l.attach(conf(one), "web")
 			l.run("mkfifo " + leaseDir + "10.44.0.3")
 			result := l.files("/var/lib/cni/results/*")[0]
-			l.run("rm " + result)
-			l.run("mkfifo " + result)
+			l.run("rm "+result, "mkfifo "+result)
 			for _, pod := range []string{"second", "third"} {
 				if r, ended := l.under("prlimit --data=400000000 --core=0", "ADD", l.pod(pod), one); ended == "" && r.ExitCode != 0 {
 					l.refused(failure(r), "10.44.0.")

@@ -20,7 +20,7 @@ const (
 )
 
 var contractRows = group{name: "contract", rows: slices.Concat(
-	versionRows(), formRows(), environmentRows(), argsRows(), inputRows(), errorRows(), verbRows, undoRows, externalRows, limitRows(), fileRows(), answerRows(), readOnlyRows(), keptRows(), kindRows,
+	versionRows(), formRows(), environmentRows(), argsRows(), inputRows(), errorRows(), verbRows, undoRows, externalRows, limitRows(), fileRows(), answerRows(), readOnlyRows(), runRows(), keptRows(), kindRows,
 )}
 
 // answered makes sure that a process ended as the specification wants a failure: exit code 1, and one document with this code and
@@ -106,10 +106,7 @@ func versionRows() (rows []row) {
 	for plugin, versions := range map[string][]string{
 		"bridge": all, "ptp": all, "loopback": all, "host-local": all, "static": all, "dhcp": all, "tuning": all, "portmap": all, "firewall": all[4:],
 	} {
-		rows = append(rows, row{name: "VERSION of " + plugin + " names the versions from " + versions[0] + " to 1.1.0", test: func(l *lab) {
-			r := l.host.Exec(l, plugin, netlab.PluginCall{Command: "VERSION"})
-			l.printed(r.Stdout, fmt.Sprintf(`{"cniVersion":"1.1.0","supportedVersions":%s}`, text(versions)))
-		}})
+		rows = append(rows, knowsVersions("VERSION of "+plugin, plugin, versions))
 	}
 	rows = append(sorted(rows),
 		row{name: "VERSION does not look at its input", test: func(l *lab) {
@@ -126,8 +123,7 @@ func versionRows() (rows []row) {
 		row{name: "a configuration without cniVersion is one of 0.1.0", test: func(l *lab) {
 			for _, version := range []string{`""`, `null`} {
 				c := l.pod("web" + version[1:2])
-				printed, err := l.exec("ADD", c, with(lan, "cniVersion", version))
-				l.must(err)
+				printed := l.answer("ADD", c, with(lan, "cniVersion", version))
 				l.shows(printed, `"cniVersion": "0.1.0"`, `"ip4"`, `"ip6"`)
 			}
 		}},
@@ -196,8 +192,7 @@ func formRows() (rows []row) {
 			row{name: "the result in the form of " + version + ", with and without DNS", differs: noMTU, test: func(l *lab) {
 				c := l.attach(conf(settled).in(version), "web")
 				l.printed(c.printed, form(version, interfaces, dns))
-				l.must(c.del())
-				l.must(c.add(conf(strings.Replace(settled, dns, "{}", 1)).in(version)))
+				l.must(c.del(), c.add(conf(strings.Replace(settled, dns, "{}", 1)).in(version)))
 				l.printed(c.printed, form(version, interfaces, "{}"))
 			}},
 			row{name: "a result of " + version + " is read, and handed on as it is", test: func(l *lab) {
@@ -206,15 +201,13 @@ func formRows() (rows []row) {
 					list = append(list, `{"type":"firewall"}`)
 				}
 				for _, plugin := range list {
-					printed, err := l.exec("ADD", c, with(plugin, "cniVersion", text(version), "prevResult", handedOn(version)))
-					l.must(err)
+					printed := l.answer("ADD", c, with(plugin, "cniVersion", text(version), "prevResult", handedOn(version)))
 					l.printed(printed, handedOn(version))
 				}
 			}},
 			row{name: "ADD, CHECK and DEL in " + version + " leave nothing", test: func(l *lab) {
 				n := conf(lan, `{"type":"tuning","sysctl":{"net.core.somaxconn":"256"}}`, `{"type":"portmap","capabilities":{"portMappings":true}}`).in(version)
-				l.warm(n, ports("8080:80/tcp"))
-				before := l.now()
+				before := l.warmed(n, ports("8080:80/tcp"))
 				c := l.attach(n, "web", ports("8080:80/tcp"))
 				if testutils.SpecVersionHasCHECK(version) {
 					l.must(c.check())
@@ -229,8 +222,7 @@ func formRows() (rows []row) {
 		row{name: "the result is what libcni's types print, byte for byte", test: func(l *lab) {
 			for _, version := range testutils.AllSpecVersions {
 				c := l.pod("v" + version)
-				printed, err := l.exec("ADD", c, with(settled, "cniVersion", text(version)))
-				l.must(err)
+				printed := l.answer("ADD", c, with(settled, "cniVersion", text(version)))
 				result, err := create.Create(version, []byte(printed))
 				l.must(err)
 				var want bytes.Buffer
@@ -249,8 +241,7 @@ func formRows() (rows []row) {
 		row{name: "a network without addresses has a result before 0.3.0 too", differs: "finds, when all is done, that it can't print the result", test: func(l *lab) {
 			for _, version := range testutils.AllSpecVersions[:2] {
 				c := l.pod("v" + version)
-				printed, err := l.exec("ADD", c, with(layer2, "cniVersion", text(version)))
-				l.must(err)
+				printed := l.answer("ADD", c, with(layer2, "cniVersion", text(version)))
 				l.printed(printed, fmt.Sprintf(`{"cniVersion":%q,"dns":{}}`, version))
 			}
 		}},
@@ -258,28 +249,24 @@ func formRows() (rows []row) {
 			for _, version := range testutils.AllSpecVersions {
 				bare := object(handedOn(version))
 				delete(bare, "cniVersion")
-				printed, err := l.exec("ADD", l.pod("v"+version), with(`{"type":"portmap"}`, "cniVersion", text(version), "prevResult", text(bare)))
-				l.must(err)
+				printed := l.answer("ADD", l.pod("v"+version), with(`{"type":"portmap"}`, "cniVersion", text(version), "prevResult", text(bare)))
 				l.printed(printed, handedOn(version))
 			}
 		}},
 		row{name: "a previous result of an older version is read too", differs: "takes no previous result in the form of another version", test: func(l *lab) {
 			for _, version := range []string{"0.2.0", "0.4.0"} {
-				printed, err := l.exec("ADD", l.pod("v"+version), with(`{"type":"portmap"}`, "prevResult", handedOn(version)))
-				l.must(err)
+				printed := l.answer("ADD", l.pod("v"+version), with(`{"type":"portmap"}`, "prevResult", handedOn(version)))
 				l.shows(printed, `"cniVersion": "1.0.0"`, "10.44.0.9/24", "fd00:44::9/64", "ndots:2")
 			}
 		}},
 		row{name: "a previous result that can't be read is refused", test: func(l *lab) {
 			for _, result := range []string{`[]`, `{"cniVersion":"7.0.0"}`, `{"ips":[{"address":"10.44.0.300/24"}]}`} {
-				_, err := l.exec("ADD", l.pod("web"+fmt.Sprint(len(result))), with(`{"type":"portmap"}`, "prevResult", result))
-				l.refused(err)
+				l.refused(l.verb("ADD", l.pod("web"+fmt.Sprint(len(result))), with(`{"type":"portmap"}`, "prevResult", result)))
 			}
 		}},
 		row{name: "DEL does without a previous result that it can't read", differs: "its portmap and firewall want to read prevResult in DEL", test: func(l *lab) {
 			n := conf(lan, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`)
-			l.warm(n, ports("8080:80/tcp"))
-			before := l.now()
+			before := l.warmed(n, ports("8080:80/tcp"))
 			c := l.attach(n, "web", ports("8080:80/tcp"))
 			l.must(l.each("DEL", c, n, func(call *netlab.PluginCall) {
 				call.Config = with(call.Config.(string), "prevResult", `{"cniVersion":"7.0.0","ips":[{"address":"what"}]}`)
@@ -324,12 +311,10 @@ func environmentRows() []row {
 		}},
 		row{name: "container ids of 200 letters, with dots and dashes, are attached and detached", test: func(l *lab) {
 			n := conf(lan, `{"type":"portmap","capabilities":{"portMappings":true}}`)
-			l.warm(n, ports("8080:80/tcp"))
-			before := l.now()
+			before := l.warmed(n, ports("8080:80/tcp"))
 			c := l.pod("web")
 			c.runtime.ContainerID = "A.b-c_" + strings.Repeat("d", 194)
-			l.must(c.add(n, ports("8080:80/tcp")))
-			l.must(c.del())
+			l.must(c.add(n, ports("8080:80/tcp")), c.del())
 			c.Delete(l)
 			before.unchanged()
 		}},
@@ -361,8 +346,7 @@ func environmentRows() []row {
 			c := l.pod("web")
 			for _, value := range []string{"1", "true", "TRUE", "True"} {
 				l.run("ip link set lo down")
-				_, err := l.exec("ADD", c, `{"type":"loopback"}`, host(l), set("CNI_NETNS_OVERRIDE", value))
-				l.must(err)
+				l.must(l.verb("ADD", c, `{"type":"loopback"}`, host(l), set("CNI_NETNS_OVERRIDE", value)))
 				l.shows(l.run("ip link show lo"), "LOOPBACK,UP")
 			}
 		}},
@@ -389,9 +373,8 @@ func argsRows() (rows []row) {
 	} {
 		rows = append(rows, row{name: ok.name, differs: ok.differs, test: func(l *lab) {
 			c := l.pod("web")
-			_, err := l.exec("ADD", c, layer2, send(ok.args))
-			l.must(err)
-			l.has(&c.Namespace, "eth0", "address", mac)
+			l.must(l.verb("ADD", c, layer2, send(ok.args)))
+			c.has("address", mac)
 		}})
 	}
 	for _, bad := range []struct{ name, args, names string }{
@@ -404,15 +387,11 @@ func argsRows() (rows []row) {
 		rows = append(rows, row{name: bad.name, test: func(l *lab) {
 			l.warm(conf(layer2))
 			c := l.pod("web")
-			before := l.now(c)
-			_, err := l.exec("ADD", c, layer2, send(bad.args))
-			l.refused(err, bad.names)
-			before.unchanged()
+			l.now(c).refused(l.verb("ADD", c, layer2, send(bad.args)), bad.names)
 		}})
 	}
 	return append(rows, row{name: "what is wrong in CNI_ARGS has code 4", differs: always999, test: func(l *lab) {
-		_, err := l.exec("ADD", l.pod("web"), layer2, send("COLOUR=red"))
-		l.code(err, 4)
+		l.code(l.verb("ADD", l.pod("web"), layer2, send("COLOUR=red")), 4)
 	}})
 }
 
@@ -452,28 +431,25 @@ func inputRows() []row {
 			l.must(err)
 			l.same(l.result(printed).IPs[0].Address.String(), "10.44.0.50/24")
 			l.same(l.addresses(&l.host.Namespace, "lan0"), []string{"10.44.0.1/24"})
-			l.has(&c.Namespace, "eth0", "mtu", 1400)
+			c.has("mtu", 1400)
 			l.shows(c.run("ip route"), "10.99.0.0/16 via 10.44.0.1")
 		}},
 		row{name: "of two equal keys the last one counts", test: func(l *lab) {
 			c := l.pod("web")
-			_, err := l.exec("ADD", c, lan, l.written(`{"cniVersion":"1.0.0","name":"lan","type":"bridge","bridge":"wrong0","bridge":"lan0","MTU":1300,"Mtu":1400}`))
-			l.must(err)
-			l.has(&c.Namespace, "eth0", "mtu", 1400)
+			l.must(l.verb("ADD", c, lan, l.written(`{"cniVersion":"1.0.0","name":"lan","type":"bridge","bridge":"wrong0","bridge":"lan0","MTU":1300,"Mtu":1400}`)))
+			c.has("mtu", 1400)
 			l.lacks(l.run("ip link"), "wrong0")
 		}},
 		row{name: "of keys that differ in capitals the one in small letters counts, wherever it stands", differs: "takes the last one if no other setting has its name",
 			test: func(l *lab) {
 				c := l.pod("web")
-				_, err := l.exec("ADD", c, lan, l.written(`{"cniVersion":"1.0.0","name":"lan","type":"bridge","MTU":1300,"mtu":1400,"Mtu":1500,"bridge":"lan0"}`))
-				l.must(err)
-				l.has(&c.Namespace, "eth0", "mtu", 1400)
+				l.must(l.verb("ADD", c, lan, l.written(`{"cniVersion":"1.0.0","name":"lan","type":"bridge","MTU":1300,"mtu":1400,"Mtu":1500,"bridge":"lan0"}`)))
+				c.has("mtu", 1400)
 			}},
 		row{name: "null is as good as no value", test: func(l *lab) {
 			c := l.pod("web")
-			_, err := l.exec("ADD", c, with(lan, "mtu", "null", "hairpinMode", "null", "dns", "null", "args", "null", "prevResult", "null"))
-			l.must(err)
-			l.has(&c.Namespace, "eth0", "mtu", 1500)
+			l.must(l.verb("ADD", c, with(lan, "mtu", "null", "hairpinMode", "null", "dns", "null", "args", "null", "prevResult", "null")))
+			c.has("mtu", 1500)
 		}},
 		row{name: "unknown keys are ignored", test: func(l *lab) {
 			l.attach(conf(with(strings.ReplaceAll(lan, `"subnet"`, `"colour":{"red":[1,2.5e3,null]},"subnet"`), "colour", `["red"]`)), "web")
@@ -482,18 +458,15 @@ func inputRows() []row {
 			c := l.pod("web")
 			before := l.now(c)
 			for key, value := range map[string]string{"mtu": `"big"`, "isGateway": `"yes"`, "bridge": `5`, "ipam": `[]`} {
-				_, err := l.exec("ADD", c, with(lan, key, value))
-				l.refused(err, key)
+				l.refused(l.verb("ADD", c, with(lan, key, value)), key)
 			}
 			before.unchanged()
 		}},
 		row{name: "the place of a wrong value is named whole", differs: "names no more than the last key", test: func(l *lab) {
-			_, err := l.exec("ADD", l.pod("web"), strings.Replace(lan, `"fd00:44::/64"`, `5`, 1))
-			l.refused(err, "ipam.ranges[1][0].subnet", "5")
+			l.refused(l.verb("ADD", l.pod("web"), strings.Replace(lan, `"fd00:44::/64"`, `5`, 1)), "ipam.ranges[1][0].subnet", "5")
 		}},
 		row{name: "a value of a wrong type has code 7", differs: always999, test: func(l *lab) {
-			_, err := l.exec("ADD", l.pod("web"), with(lan, "mtu", `"big"`))
-			l.code(err, 7)
+			l.code(l.verb("ADD", l.pod("web"), with(lan, "mtu", `"big"`)), 7)
 		}},
 	)
 }
@@ -531,8 +504,7 @@ func errorRows() []row {
 					l.Errorf("no cniVersion: %s", r.Stdout)
 				}
 			})
-			_, err := l.exec("ADD", l.pod("old"), with(lan, "cniVersion", `"0.4.0"`, "mtu", `"big"`))
-			l.refused(err)
+			l.refused(l.verb("ADD", l.pod("old"), with(lan, "cniVersion", `"0.4.0"`, "mtu", `"big"`)))
 			l.same(l.process("ADD", l.pod("older"), with(lan, "cniVersion", `"0.3.1"`, "mtu", `"big"`)).Error.CNIVersion, "0.3.1")
 		}},
 		{name: "each error has details, which say what can be done", differs: noDetails, test: func(l *lab) {
@@ -567,8 +539,7 @@ func errorRows() []row {
 var verbRows = []row{
 	{name: "only ADD prints something", test: func(l *lab) {
 		c := l.pod("web")
-		printed, err := l.exec("ADD", c, lan)
-		l.must(err)
+		printed := l.answer("ADD", c, lan)
 		for _, plugin := range []string{`{"type":"tuning"}`, `{"type":"portmap"}`, `{"type":"firewall"}`, lan} {
 			config, latest := with(plugin, "prevResult", printed), with(plugin, "cniVersion", `"1.1.0"`)
 			if plugin != lan {
@@ -583,9 +554,7 @@ var verbRows = []row{
 	{name: "GC without a list of valid attachments removes nothing", test: func(l *lab) {
 		n := conf(lan, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`).in("1.1.0")
 		c := l.attach(n, "web", ports("8080:80/tcp"))
-		before := l.now(c)
-		l.must(l.each("GC", nil, n))
-		before.unchanged()
+		l.now(c).unchangedBy(l.each("GC", nil, n))
 		l.must(c.check())
 	}},
 	{name: "GC knows its list by the name that older runtimes give it", test: func(l *lab) {

@@ -23,15 +23,14 @@ const (
 
 // script makes a shell script the plugin of a name. A process of its own writes it, so that nothing else has it open when it is executed.
 func (l *lab) script(name, body string) {
-	path := filepath.Join(netlab.PluginDir, name)
-	// What is there may be a link, to the plugin that is tested.
-	l.host.Feed(l, "#!/bin/sh\n"+body+"\n", "sh", "-c", "rm -f "+path+" && cat >"+path+" && chmod +x "+path)
+	// What is there may be a link, to the plugin that is tested: install takes that away first.
+	l.host.Feed(l, "#!/bin/sh\n"+body+"\n", "install", "-m", "755", "/dev/stdin", filepath.Join(netlab.PluginDir, name))
 }
 
 // calls returns what scripts have written down of how they were called, and forgets it.
 func (l *lab) calls() string {
 	text := l.read("/run/calls")
-	l.run("rm -f /run/calls")
+	l.clear("/run/calls")
 	return text
 }
 
@@ -111,6 +110,9 @@ func groupSize(group int) (n int) {
 	return n
 }
 
+// untilInterrupted has a script wait until interrupt has sent its signals.
+const untilInterrupted = "until test -e /run/interrupted; do sleep 0.01; done"
+
 // interrupt runs a plugin and sends it signals once a script has been called.
 func (l *lab) interrupt(verb string, c *container, config string, signals ...syscall.Signal) netlab.PluginResult {
 	plugin, call := l.prepare(verb, c, config)
@@ -122,7 +124,9 @@ func (l *lab) interrupt(verb string, c *container, config string, signals ...sys
 	for _, s := range signals {
 		_ = cmd.Process.Signal(s)
 	}
+	l.write("/run/interrupted", "")
 	_ = cmd.Wait()
+	l.remove("/run/interrupted")
 	return l.ended(cmd, stdout.String(), stderr.String())
 }
 
@@ -131,33 +135,22 @@ var undoRows = []row{
 		unreachable := strings.Replace(lan, `"type":"host-local"`, `"type":"host-local","routes":[{"dst":"10.99.0.0/16","gw":"192.0.2.77"}]`, 1)
 		l.warm(conf(lan))
 		c := l.pod("web")
-		before := l.now(c)
-		_, err := l.exec("ADD", c, unreachable)
-		l.refused(err, "192.0.2.77")
-		before.unchanged()
+		l.now(c).refused(l.verb("ADD", c, unreachable), "192.0.2.77")
 	}},
 	{name: "ADD that fails calls the IPAM plugin's DEL while the interface is there", test: func(l *lab) {
 		l.ipam(`test "$CNI_COMMAND" != DEL || nsenter --net="$CNI_NETNS" ip link show "$CNI_IFNAME" >>/run/calls
 			test "$CNI_COMMAND" != ADD || echo '{"cniVersion":"1.0.0","ips":[{"address":"10.66.0.5/24"}],"routes":[{"dst":"10.99.0.0/16","gw":"192.0.2.77"}]}'`)
-		_, err := l.exec("ADD", l.pod("web"), other)
-		l.refused(err, "192.0.2.77")
+		l.refused(l.verb("ADD", l.pod("web"), other), "192.0.2.77")
 		l.shows(l.calls(), "ADD\nDEL\n", ": eth0@")
 	}},
 	{name: "ADD of an interface name that is taken leaves that interface alone", test: func(l *lab) {
 		l.warm(conf(lan))
 		c := l.pod("web")
 		c.run("ip link add eth0 type bridge")
-		before := l.now(c)
-		_, err := l.exec("ADD", c, lan)
-		l.refused(err, "eth0")
-		before.unchanged()
+		l.now(c).refused(l.verb("ADD", c, lan), "eth0")
 	}},
-	{name: "SIGTERM during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) {
-		l.stopped(syscall.SIGTERM)
-	}},
-	{name: "SIGINT during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) {
-		l.stopped(syscall.SIGINT)
-	}},
+	{name: "SIGTERM during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) { l.stopped(syscall.SIGTERM) }},
+	{name: "SIGINT during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) { l.stopped(syscall.SIGINT) }},
 	{name: "SIGHUP, SIGQUIT, SIGABRT or SIGXCPU during ADD: all is undone, and the error is one document", differs: dies, test: func(l *lab) {
 		for _, s := range ending[2:] {
 			if !signal.Ignored(s) { // as nohup has all ignore SIGHUP
@@ -166,7 +159,7 @@ var undoRows = []row{
 		}
 	}},
 	{name: "SIGTERM and other signals during DEL: it goes on", differs: dies, test: func(l *lab) {
-		l.ipam(leases + "\n" + `test "$CNI_COMMAND" != DEL || { sleep 2; echo "DEL ended" >>/run/calls; }`)
+		l.ipam(leases + "\n" + `test "$CNI_COMMAND" != DEL || { ` + untilInterrupted + `; echo "DEL ended" >>/run/calls; }`)
 		l.onBridge()
 		before := l.now()
 		c := l.pod("web")
@@ -194,8 +187,7 @@ func keptRows() (rows []row) {
 				c := l.attach(conf(config), "web")
 				lease := leaseDir + c.v4
 				for _, prev := range []string{"null", text(object(c.printed))} {
-					r, _ := l.under("setpriv --bounding-set=-net_admin --inh-caps=-net_admin", "DEL", c, with(config, "prevResult", prev))
-					l.refused(failure(r))
+					l.refused(l.unable("net_admin", "DEL", c, with(config, "prevResult", prev)))
 					l.shows(l.read(lease), c.ID)
 				}
 				l.must(c.del())
@@ -207,7 +199,7 @@ func keptRows() (rows []row) {
 
 // stopped sends an ADD a signal while it waits for its IPAM plugin, which hands out an address all the same.
 func (l *lab) stopped(signal syscall.Signal) {
-	l.ipam(`trap "" TERM; test "$CNI_COMMAND" != ADD || sleep 1` + "\n" + leases)
+	l.script("other", `trap "" TERM; echo "$CNI_COMMAND" >>/run/calls; test "$CNI_COMMAND" != ADD || `+untilInterrupted+"\n"+leases)
 	l.onBridge()
 	c := l.pod("web")
 	defer c.Delete(l)
@@ -228,7 +220,7 @@ var externalRows = []row{
 		c := l.attach(conf(with(other, "isGateway", "true")), "web")
 		l.printed(c.printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"lan0","mac":"MAC"},{"name":"vethX","mac":"MAC"},{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
 			"ips":[{"address":"10.66.0.5/24","gateway":"10.66.0.1","interface":2}],"routes":[{"dst":"10.99.0.0/16"}],"dns":`+dns+`}`)
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.66.0.5/24"})
+		c.hasAddresses("10.66.0.5/24")
 		l.shows(c.run("ip route"), "10.99.0.0/16 via 10.66.0.1")
 	}},
 	{name: "an IPAM plugin's result without cniVersion has that of the network", test: func(l *lab) {
@@ -275,19 +267,16 @@ var externalRows = []row{
 	{name: "an IPAM plugin's ADD that fails is followed by its DEL, as the specification has it", differs: "calls DEL only after an ADD that succeeded",
 		test: func(l *lab) {
 			l.ipam(`test "$CNI_COMMAND" != ADD || { echo '{"cniVersion":"1.0.0","code":11,"msg":"half done"}'; exit 1; }`)
-			_, err := l.exec("ADD", l.pod("web"), other)
-			l.refused(err, "half done")
+			l.refused(l.verb("ADD", l.pod("web"), other), "half done")
 			l.same(l.calls(), "ADD\nDEL\n")
 		}},
 	{name: "what an IPAM plugin that fails says on standard error is in the error", test: func(l *lab) {
 		l.ipam(`echo "out of cheese" >&2; exit 3`)
-		_, err := l.exec("ADD", l.pod("web"), other)
-		l.refused(err, "out of cheese")
+		l.refused(l.verb("ADD", l.pod("web"), other), "out of cheese")
 	}},
 	{name: "an IPAM plugin that fails without a word is an error", test: func(l *lab) {
 		l.ipam(`exit 3`)
-		_, err := l.exec("ADD", l.pod("web"), other)
-		l.refused(err)
+		l.refused(l.verb("ADD", l.pod("web"), other))
 	}},
 	{name: "an IPAM plugin's answer that is no result is an error, and its DEL is called", differs: unreadable, test: func(l *lab) {
 		l.onBridge()
@@ -295,11 +284,10 @@ var externalRows = []row{
 		before := l.now(c)
 		for _, answer := range []string{"", "done", `{"ips":7}`, `{"cniVersion":"7.0.0"}`, `{"cniVersion":"1.0.0"}`, `{}{}`} {
 			l.ipam(`test "$CNI_COMMAND" != ADD || echo '` + answer + `'`)
-			_, err := l.exec("ADD", c, other)
-			l.refused(err)
+			l.refused(l.verb("ADD", c, other))
 			l.same(l.calls(), "ADD\nDEL\n")
 		}
-		l.run("rm " + netlab.PluginDir + "/other")
+		l.remove(netlab.PluginDir + "/other")
 		before.unchanged()
 	}},
 	{name: "an IPAM plugin gets the call's variables, and others that are set", test: func(l *lab) {
@@ -318,14 +306,12 @@ var externalRows = []row{
 	{name: "an IPAM plugin gets the whole configuration", test: func(l *lab) {
 		l.script("other", "cat >/run/seen\n"+leases)
 		config := with(other, "name", `"lan"`, "cniVersion", `"1.0.0"`, "colour", `{"red":[1,2.5,null,"é\n"]}`, "args", `{"cni":{"ips":["10.66.0.5"]}}`)
-		_, err := l.exec("ADD", l.pod("web"), config)
-		l.must(err)
+		l.must(l.verb("ADD", l.pod("web"), config))
 		l.printed(l.read("/run/seen"), config)
 	}},
 	{name: "an IPAM plugin finds the container's interface, dhcp in DEL too", differs: "deletes the interface before it calls the IPAM plugin's DEL", test: func(l *lab) {
 		l.script("dhcp", `nsenter --net="$CNI_NETNS" ip link show "$CNI_IFNAME" >/dev/null 2>&1 && echo "$CNI_COMMAND there" >>/run/calls`+"\n"+leases)
-		c := l.attach(conf(with(other, "ipam", `{"type":"dhcp"}`)), "web")
-		l.must(c.del())
+		l.must(l.attach(conf(with(other, "ipam", `{"type":"dhcp"}`)), "web").del())
 		l.same(l.calls(), "ADD there\nDEL there\n")
 	}},
 	{name: "an IPAM plugin is looked for in CNI_PATH from the front", test: func(l *lab) {
@@ -341,8 +327,7 @@ var externalRows = []row{
 	{name: "an IPAM type that is a path is refused", test: func(l *lab) {
 		l.ipam(leases)
 		for _, path := range []string{"../bin/other", "/opt/cni/bin/other"} {
-			_, err := l.exec("ADD", l.pod("web"+fmt.Sprint(len(path))), with(other, "ipam", `{"type":`+text(path)+`}`))
-			l.refused(err, path)
+			l.refused(l.verb("ADD", l.pod("web"+fmt.Sprint(len(path))), with(other, "ipam", `{"type":`+text(path)+`}`)), path)
 		}
 		l.same(l.calls(), "")
 	}},
@@ -434,13 +419,8 @@ func limitRows() (rows []row) {
 		{"firewall", ``, "net_admin"},
 		{"firewall", `,"backend":"iptables"`, "net_admin"},
 	} {
-		capability := "CAP_" + strings.ToUpper(c.capability)
-		name := fmt.Sprintf("STATUS of %s%s has code 50 without %s", c.plugin, strings.NewReplacer(`,`, " with ", `"`, "").Replace(c.keys), capability)
-		rows = append(rows, row{name: name, differs: noStatus, test: func(l *lab) {
-			r, _ := l.under("setpriv --bounding-set=-"+c.capability+" --inh-caps=-"+c.capability, "STATUS", nil, `{"cniVersion":"1.1.0","type":"`+c.plugin+`"`+c.keys+`}`)
-			l.code(failure(r), 50)
-			l.refused(failure(r), capability)
-		}})
+		name := fmt.Sprintf("STATUS of %s%s", c.plugin, strings.NewReplacer(`,`, " with ", `"`, "").Replace(c.keys))
+		rows = append(rows, needsCapability(name, `{"type":"`+c.plugin+`"`+c.keys+`}`, c.capability))
 	}
 	return rows
 }

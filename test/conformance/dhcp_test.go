@@ -40,9 +40,7 @@ func (l *lab) serveDHCP(options ...string) (*netlab.DHCPServer, *netlab.DHCPDaem
 
 // bridgeUplink makes the uplink a port of the bridge of bridged.
 func (l *lab) bridgeUplink() {
-	l.run("ip link add lan0 type bridge forward_delay 0")
-	l.run("ip link set uplink0 master lan0")
-	l.run("ip link set lan0 up")
+	l.run("ip link add lan0 type bridge forward_delay 0", "ip link set uplink0 master lan0", "ip link set lan0 up")
 }
 
 var dhcpResults = []row{
@@ -95,8 +93,7 @@ var dhcpResults = []row{
 	}},
 	{name: "the server's MTU is that of the routes", differs: "it does not report the MTU", test: func(l *lab) {
 		l.serveDHCP("--dhcp-option=26,1400")
-		c := l.attach(conf(onLAN), "web")
-		l.shows(c.routes("default"), "mtu 1400")
+		l.shows(l.attach(conf(onLAN), "web").routes("default"), "mtu 1400")
 	}},
 	{name: "a server's MTU above the link's is not that of the routes", test: func(l *lab) {
 		l.serveDHCP("--dhcp-option=26,9000")
@@ -141,8 +138,7 @@ var dhcpResults = []row{
 	{name: "a second ADD by the IPAM plugin returns the same address", test: func(l *lab) {
 		l.serveDHCP()
 		c := l.attach(conf(onLAN), "db")
-		again, err := l.exec("ADD", c, with(onLAN, "type", `"dhcp"`))
-		l.must(err)
+		again := l.answer("ADD", c, with(onLAN, "type", `"dhcp"`))
 		l.same(l.result(again).IPs[0].Address.IP.String(), c.v4)
 	}},
 	{name: "another container of the same id and path gets a lease through its own interface", differs: "it returns the lease of the container that is gone",
@@ -158,10 +154,9 @@ var dhcpResults = []row{
 		s, _ := l.serveDHCP(single, "--dhcp-range=2001:db8:2::1000,2001:db8:2::1000,64,1h", "--dhcp-option=option6:dns-server,[2001:db8:2::53]")
 		l.bridgeUplink()
 		c := l.attach(conf(with(bridged, "ipam", `{"type":"dhcp","families":["ipv6"]}`)), "web")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"2001:db8:2::1000/128"})
+		c.hasAddresses("2001:db8:2::1000/128")
 		l.same(c.result.DNS.Nameservers, []string{"2001:db8:2::53"})
-		l.must(c.check())
-		l.must(c.del())
+		l.must(c.check(), c.del())
 		l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
 	}},
 	{name: "addresses of both families are leased", differs: "it has no DHCPv6", test: func(l *lab) {
@@ -233,15 +228,12 @@ func dhcpRefusals() (rows []row) {
 			l.outside().ServeDNSMasq(l, noRange)
 			l.host.StartDHCPDaemon(l, "-timeout", "100ms", "-resendtimeout", "300ms")
 			web := l.pod("web")
-			before := l.now(web)
-			l.refused(web.add(leasing(c.ipam)), c.says)
-			before.unchanged()
+			l.now(web).refused(web.add(leasing(c.ipam)), c.says)
 		}})
 	}
 	return append(rows, row{name: "an interface that is not there is refused", test: func(l *lab) {
 		l.serveDHCP()
-		_, err := l.exec("ADD", l.pod("web"), with(onLAN, "type", `"dhcp"`))
-		l.refused(err, "eth0")
+		l.refused(l.verb("ADD", l.pod("web"), with(onLAN, "type", `"dhcp"`)), "eth0")
 	}})
 }
 
@@ -250,19 +242,15 @@ var dhcpChecks = []row{
 		s, _ := l.serveDHCP()
 		c := l.attach(conf(onLAN), "web")
 		asked := s.Extended()
-		l.must(c.check())
-		_, err := l.exec("DEL", c, with(onLAN, "type", `"dhcp"`))
-		l.must(err)
+		l.must(c.check(), l.verb("DEL", c, with(onLAN, "type", `"dhcp"`)))
 		l.refused(c.check(), "lease")
 		l.same(s.Extended(), asked)
 	}},
 	{name: "CHECK fails when the lease is of another address than ADD reported", differs: "its CHECK is its ADD", test: func(l *lab) {
 		l.serveDHCP()
 		c := l.attach(conf(onLAN), "web")
-		_, err := l.exec("CHECK", c, with(onLAN, "type", `"dhcp"`, "prevResult", c.printed))
-		l.must(err)
-		_, err = l.exec("CHECK", c, with(onLAN, "type", `"dhcp"`, "prevResult", strings.ReplaceAll(c.printed, c.v4+"/", "192.0.2.7/")))
-		l.refused(err, c.v4)
+		l.must(l.verb("CHECK", c, with(onLAN, "type", `"dhcp"`, "prevResult", c.printed)))
+		l.refused(l.verb("CHECK", c, with(onLAN, "type", `"dhcp"`, "prevResult", strings.ReplaceAll(c.printed, c.v4+"/", "192.0.2.7/"))), c.v4)
 	}},
 	{name: "CHECK fails when the daemon is down", test: func(l *lab) {
 		_, daemon := l.serveDHCP()
@@ -323,8 +311,7 @@ func dhcpDels() (rows []row) {
 	return append(rows,
 		row{name: "DEL of what was never added is no error", test: func(l *lab) {
 			l.serveDHCP()
-			web := l.pod("web")
-			web.network = conf(onLAN)
+			web := l.never(conf(onLAN), "web")
 			l.must(web.del())
 		}},
 		row{name: "GC leaves the leases of other networks", differs: noGC, test: func(l *lab) {
@@ -343,8 +330,7 @@ func dhcpDels() (rows []row) {
 			before := l.files("/run/cni/dhcp.leases/*.json")
 			l.write("/run/cni/dhcp.leases/torn.json", "{")
 			l.write("/run/cni/dhcp.leases/nobody.json", `{"command":"ADD"}`)
-			l.run("mkfifo /run/cni/dhcp.leases/pipe.json")
-			l.run("truncate -s 4G /run/cni/dhcp.leases/large.json")
+			l.run("mkfifo /run/cni/dhcp.leases/pipe.json", "truncate -s 4G /run/cni/dhcp.leases/large.json")
 			l.run("ln -s /dev/null /run/cni/dhcp.leases/device.json")
 			l.must(l.gc(conf(onLAN), web))
 			l.same(l.files("/run/cni/dhcp.leases/*.json"), before)
@@ -366,8 +352,7 @@ var dhcpDaemons = []row{
 		c := l.attach(conf(onLAN), "web")
 		daemon.Stop(l, syscall.SIGTERM)
 		l.host.StartDHCPDaemon(l)
-		l.must(c.check())
-		l.must(c.del())
+		l.must(c.check(), c.del())
 		l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
 	}},
 	{name: "a daemon that was killed is started again in spite of its socket, and extends the leases",
@@ -385,8 +370,7 @@ var dhcpDaemons = []row{
 		before := l.now()
 		c := l.attach(conf(onLAN), "web")
 		daemon.Stop(l, syscall.SIGKILL)
-		l.must(c.del())
-		l.must(c.del())
+		l.must(c.del(), c.del())
 		c.Delete(l)
 		l.host.StartDHCPDaemon(l)
 		l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
@@ -396,8 +380,7 @@ var dhcpDaemons = []row{
 		s, daemon := l.serveDHCP()
 		c := l.attach(conf(onLAN), "web")
 		daemon.Stop(l, syscall.SIGKILL)
-		_, err := l.exec("DEL", c, with(onLAN, "type", `"dhcp"`))
-		l.must(err)
+		l.must(l.verb("DEL", c, with(onLAN, "type", `"dhcp"`)))
 		l.host.StartDHCPDaemon(l)
 		l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
 		l.eventually(func() string { // the daemon forgets the lease a moment after
@@ -408,8 +391,7 @@ var dhcpDaemons = []row{
 		})
 	}},
 	{name: "DEL of what was never added succeeds while the daemon is down", differs: "its DEL fails then", test: func(l *lab) {
-		web := l.pod("web")
-		web.network = conf(onLAN)
+		web := l.never(conf(onLAN), "web")
 		l.outside()
 		l.must(web.del())
 	}},
@@ -419,8 +401,7 @@ var dhcpDaemons = []row{
 		l.refused(err)
 	}},
 	{name: "the daemon writes its process id where it is told, and removes it and its socket at the end", test: func(l *lab) {
-		web := l.pod("web")
-		web.network = conf(onLAN)
+		web := l.never(conf(onLAN), "web")
 		l.outside()
 		daemon := l.host.StartDHCPDaemon(l, "-pidfile", "/run/dhcp.pid")
 		l.must(web.del()) // it serves by now, and has not only begun to
@@ -441,9 +422,7 @@ var dhcpDaemons = []row{
 	{name: "the daemon finds the host's files below another directory", test: func(l *lab) {
 		web, s := l.pod("web"), l.outside().ServeDNSMasq(l)
 		l.write("/run/host/run/netns/web", "")
-		l.run("mount --bind /run/netns/web /run/host/run/netns/web")
-		l.run("mkdir /run/host/run/cni")
-		l.run("ln -s /run/host/run/cni /run/cni")
+		l.run("mount --bind /run/netns/web /run/host/run/netns/web", "mkdir /run/host/run/cni", "ln -s /run/host/run/cni /run/cni")
 		// In the daemon's own mount namespace nothing is at the path without the prefix.
 		l.write("/run/contained", "#!/bin/sh\numount /run/netns/web\nexec \"$@\"\n")
 		l.host.StartDHCPDaemonUnder(l, []string{"unshare", "--mount", "sh", "/run/contained"}, "-hostprefix", "/run/host")

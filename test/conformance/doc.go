@@ -7,7 +7,7 @@
 //	go test -v ./test/conformance -args -plugins /opt/cni/bin
 //
 // Without -plugins the plugins are those of this repository: as links to one binary, and once more with each list as one entry
-// of type chain. -suites names others: copies (of the binary), reference (the reference plugins) and debian (the
+// of type chain (-short leaves out two thirds of those). -suites names others: copies (of the binary), reference (the reference plugins) and debian (the
 // distribution's package of them). docs/project/conformance.md has what all of them do; make conformance writes it.
 //
 // # How a row is added
@@ -40,10 +40,11 @@
 // fail the row; it has to be removed with the defect. l.stopIfFailed ends a row of many cases at the first that fails. l.foreign
 // ends a row that is not about the plugins which are tested.
 //
-// A row is run by its name, with underscores for blanks; -suites reference shows whether it differs there, and
-// TestRowNames fails until make conformance has put it on the page:
+// A row is run by its name, with underscores for blanks; -suites reference shows whether it differs there.
+// make rows puts its name on the page, where it is "not yet" tried until -report or make conformance writes what comes of it:
 //
 //	go test ./test/conformance -run 'TestConformance/links/bridge/DEL_with_the_namespace_gone_removes_the_spoof_check' -v
+//	make rows
 //	scripts/test-vm.sh uml # rows that this kernel lacks something for
 //	make test-kernels RUN='bridge/^DEL_with' # under other kernels, for docs/project/kernels.md
 package conformance

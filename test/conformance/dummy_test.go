@@ -47,16 +47,13 @@ var dummyResults = []row{
 		l.same(text(c.result.DNS), `{"nameservers":["10.45.0.53"]}`)
 	}},
 	{name: "the network's own dns comes before the IPAM plugin's", differs: "it ignores the network's own dns", test: func(l *lab) {
-		c := l.attach(conf(with(service, "dns", `{"nameservers":["192.0.2.53"]}`)), "web")
-		l.same(text(c.result.DNS), `{"nameservers":["192.0.2.53"]}`)
+		l.same(text(l.attach(conf(with(service, "dns", `{"nameservers":["192.0.2.53"]}`)), "web").result.DNS), `{"nameservers":["192.0.2.53"]}`)
 	}},
 	{name: "a container has several", test: func(l *lab) {
 		c := l.attach(conf(service), "web")
-		net1 := c.another()
-		l.must(net1.add(conf(service), ifname("net1")))
+		net1 := c.attach(conf(service), "net1")
 		l.same(l.addresses(&c.Namespace, "net1"), []string{"10.45.0.3/24", "fd00:45::3/64"})
-		l.must(c.del())
-		l.must(net1.check())
+		l.must(c.del(), net1.check())
 	}},
 }
 
@@ -102,15 +99,13 @@ func dummyChecks() []row {
 
 var dummyOthers = []row{
 	{name: "DEL without the namespace's path and without a result releases the addresses", test: func(l *lab) {
-		before := l.now()
-		l.must(l.attach(conf(service), "web").delBare())
-		before.unchanged()
+		l.now().unchangedBy(l.attach(conf(service), "web").delBare())
 	}},
 	{name: "DEL without ipam, which ADD had, removes the link", differs: "its DEL fails without ipam", test: func(l *lab) {
 		c := l.attach(conf(service), "web")
 		c.network = conf(`{"type":"dummy"}`)
 		l.must(c.del())
-		l.same(l.link(&c.Namespace, "eth0") == nil, true)
+		l.gone(&c.Namespace, "eth0")
 	}},
 	{name: "GC releases the addresses of all that are not valid", differs: noGC, test: func(l *lab) {
 		kept, gone := l.attach(conf(service), "kept"), l.attach(conf(service), "gone")

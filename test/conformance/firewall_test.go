@@ -56,6 +56,12 @@ func (l *lab) internet() *netlab.Namespace {
 	return &l.out.Namespace
 }
 
+// closedInternet is a node that drops what it is to forward, before the internet.
+func (l *lab) closedInternet() {
+	l.closed()
+	l.internet()
+}
+
 // to are TCP connections to both addresses of a container.
 func (c *container) to(from *netlab.Namespace) []path {
 	return []path{tcp(from, c.v4, 80), tcp(from, c.v6, 80)}
@@ -95,11 +101,21 @@ func (l *lab) routed() *netlab.Namespace {
 	return &l.out.Namespace
 }
 
-func firewallPassing() []row {
-	return []row{
+func firewallPassing() (rows []row) {
+	for _, c := range []struct{ family, subnet, outside string }{
+		{"IPv4", "10.44.0.0/24", netlab.OutsideIPv4}, {"IPv6", "fd00:44::/64", netlab.OutsideIPv6},
+	} {
+		rows = append(rows, row{name: "a container with " + c.family + " only", backends: true, test: func(l *lab) {
+			l.closedInternet()
+			web := l.attach(conf(with(lan, "ipam", `{"type":"host-local","subnet":"`+c.subnet+`"}`), l.firewall()), "web")
+			l.pass(tcp(&web.Namespace, c.outside, 80))
+			l.must(web.check())
+			l.must(web.del())
+		}})
+	}
+	return append(rows, []row{
 		{name: "a container connects to the outside through a node that drops forwarded packets", backends: true, test: func(l *lab) {
-			l.closed()
-			l.internet()
+			l.closedInternet()
 			bare := l.attach(conf(lan), "bare")
 			l.silent(bare.away()...)
 			c := l.attach(l.guarded(), "web")
@@ -132,8 +148,7 @@ func firewallPassing() []row {
 			l.pass(l.attach(l.guarded(), "web").away()...)
 		}},
 		{name: "ICMP errors about a container's packets get back to it", backends: true, test: func(l *lab) {
-			l.closed()
-			l.internet()
+			l.closedInternet()
 			c := l.attach(l.guarded(), "web")
 			for _, to := range []string{netlab.OutsideIPv4, netlab.OutsideIPv6} {
 				p := udp(&c.Namespace, to, 81) // where nobody listens
@@ -172,8 +187,7 @@ func firewallPassing() []row {
 			l.pass(l.published(8080)...)
 		}},
 		{name: "all addresses of the result pass, of whichever interface", backends: true, test: func(l *lab) {
-			l.closed()
-			l.internet()
+			l.closedInternet()
 			l.routed()
 			c := l.attach(conf(lan), "web")
 			_, err := l.exec("ADD", c, with(l.firewall(), "prevResult", `{"cniVersion":"1.0.0",
@@ -186,25 +200,8 @@ func firewallPassing() []row {
 				l.pass(c.away()[0])
 			}
 		}},
-		{name: "a container with IPv4 only", backends: true, test: func(l *lab) {
-			l.closed()
-			l.internet()
-			c := l.attach(conf(with(lan, "ipam", `{"type":"host-local","subnet":"10.44.0.0/24"}`), l.firewall()), "web")
-			l.pass(tcp(&c.Namespace, netlab.OutsideIPv4, 80))
-			l.must(c.check())
-			l.must(c.del())
-		}},
-		{name: "a container with IPv6 only", backends: true, test: func(l *lab) {
-			l.closed()
-			l.internet()
-			c := l.attach(conf(with(lan, "ipam", `{"type":"host-local","subnet":"fd00:44::/64"}`), l.firewall()), "web")
-			l.pass(tcp(&c.Namespace, netlab.OutsideIPv6, 80))
-			l.must(c.check())
-			l.must(c.del())
-		}},
 		{name: "a mark that somebody sets opens nothing", backends: true, test: func(l *lab) {
-			l.closed()
-			l.internet()
+			l.closedInternet()
 			l.bothTables("-t mangle -A PREROUTING -j MARK --set-mark 0xffffffff")
 			c, bare := l.attach(l.guarded(), "web"), l.attach(conf(lan), "bare")
 			l.serve(&c.Namespace, 80)
@@ -239,8 +236,7 @@ func firewallPassing() []row {
 			l.must(c.check())
 		}},
 		{name: "two interfaces of a container are let through, each until its own DEL", backends: true, test: func(l *lab) {
-			l.closed()
-			l.internet()
+			l.closedInternet()
 			c := l.attach(l.guarded(), "web")
 			second := c.another()
 			other := conf(with(lan, "bridge", `"lan1"`, "isDefaultGateway", "false", "isGateway", "true",
@@ -250,13 +246,16 @@ func firewallPassing() []row {
 			l.pass(c.away()...)
 			l.must(c.check())
 		}},
-	}
+	}...)
 }
 
 // firewall calls a verb of the last plugin of the container's network alone, with the result of its ADD.
 func (c *container) firewall(verb string, changes ...change) error {
-	config := c.network.plugins[len(c.network.plugins)-1]
-	_, err := c.lab.exec(verb, c, with(config, "name", text(c.network.name), "prevResult", c.printed), changes...)
+	config := with(c.network.plugins[len(c.network.plugins)-1], "name", text(c.network.name))
+	if c.printed != "" {
+		config = with(config, "prevResult", c.printed)
+	}
+	_, err := c.lab.exec(verb, c, config, changes...)
 	return err
 }
 
@@ -349,8 +348,7 @@ func firewallResults() []row {
 			}
 		}},
 		{name: "the network's version may be 0.4.0", backends: true, test: func(l *lab) {
-			l.closed()
-			l.internet()
+			l.closedInternet()
 			c := l.attach(l.guarded().in("0.4.0"), "web")
 			l.shows(c.printed, `"version"`)
 			l.pass(c.away()...)
@@ -374,8 +372,7 @@ func firewallRefusals() (rows []row) {
 			l.warm(l.guarded())
 			web := l.attach(conf(lan), "web")
 			before := l.now()
-			_, err := l.exec("ADD", web, with(`{"type":"firewall"}`, c.key, c.value, "prevResult", web.printed))
-			l.refused(err, strings.Trim(c.value, `"7`))
+			l.refused(add(l, web, with(`{"type":"firewall"}`, c.key, c.value, "prevResult", web.printed)), strings.Trim(c.value, `"7`))
 			l.same(before.changed(), "")
 		}})
 	}
@@ -383,8 +380,7 @@ func firewallRefusals() (rows []row) {
 		row{name: "firewalld is refused when it does not run, and nothing changes", test: func(l *lab) {
 			c := l.attach(conf(lan), "web")
 			before := l.now()
-			_, err := l.exec("ADD", c, with(`{"type":"firewall","backend":"firewalld"}`, "prevResult", c.printed))
-			l.refused(err)
+			l.refused(add(l, c, with(`{"type":"firewall","backend":"firewalld"}`, "prevResult", c.printed)))
 			l.same(before.changed(), "")
 		}},
 		row{name: "a policy without an interface in the result is refused", backends: true, test: func(l *lab) {
@@ -404,8 +400,7 @@ func firewallRefusals() (rows []row) {
 		row{name: "versions before 0.4.0 are refused", test: func(l *lab) {
 			c := l.pod("web")
 			for _, version := range []string{"0.2.0", "0.3.0", "0.3.1"} {
-				_, err := l.exec("ADD", c, with(l.firewall(), "cniVersion", text(version), "prevResult", `{"cniVersion":`+text(version)+`}`))
-				l.refused(err, version)
+				l.refused(add(l, c, with(l.firewall(), "cniVersion", text(version), "prevResult", `{"cniVersion":`+text(version)+`}`)), version)
 			}
 		}},
 	)

@@ -68,12 +68,12 @@ var flannelResults = []row{
 			"ips":[{"version":"4","interface":2,"address":"10.244.3.2/24","gateway":"10.244.3.1"}],
 			"routes":[{"dst":"10.244.0.0/16"},{"dst":"0.0.0.0/0","gw":"10.244.3.1"}],"dns":{}}`)
 		l.must(c.del())
-		l.same(l.link(&c.Namespace, "eth0") == nil, true)
+		l.gone(&c.Namespace, "eth0")
 		l.same(l.kept(), []string(nil))
 	}},
 	{name: "containers have addresses of the node's subnets and reach each other and the node", test: func(l *lab) {
 		web, client := l.attach(conf(pods), "web"), l.attach(conf(pods), "client")
-		l.same(l.addresses(&web.Namespace, "eth0"), []string{"10.244.3.2/24", "fd00:244:0:3::2/64"})
+		web.hasAddresses("10.244.3.2/24", "fd00:244:0:3::2/64")
 		l.serve(&web.Namespace, 80)
 		l.serve(&l.host.Namespace, 81)
 		l.answers(tcp(&client.Namespace, "10.244.3.2", 80), "web saw 10.244.3.3")
@@ -85,7 +85,7 @@ var flannelResults = []row{
 		c := l.attach(conf(pods), "web")
 		l.shows(c.routes("10.244.0.0/16"), "via 10.244.3.1", "dev eth0")
 		l.shows(c.run("ip -6 route show fd00:244::/48"), "via fd00:244:0:3::1", "dev eth0")
-		l.has(&c.Namespace, "eth0", "mtu", 1450)
+		c.has("mtu", 1450)
 	}},
 	{name: "the bridge is the containers' gateway, unless the delegate says otherwise", test: func(l *lab) {
 		l.attach(conf(`{"type":"flannel","delegate":{"bridge":"pods0"}}`), "web")
@@ -102,8 +102,7 @@ var flannelResults = []row{
 		c := l.attach(conf(pods, `{"type":"portmap","capabilities":{"portMappings":true}}`), "web", ports("8080:80/tcp"))
 		l.serve(&c.Namespace, 80)
 		l.answers(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080), "web saw "+netlab.OutsideIPv4)
-		l.must(c.check())
-		l.must(c.del())
+		l.must(c.check(), c.del())
 		l.silent(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080))
 	}},
 	{name: "the result of another plugin is handed on as it is", test: func(l *lab) {
@@ -143,8 +142,7 @@ func flannelDelegates() (rows []row) {
 			l.scripts()
 			l.write(subnetFile, c.subnet)
 			l.write("/run/other.env", "FLANNEL_NETWORK=10.9.0.0/16\nFLANNEL_SUBNET=10.9.9.1/24\nFLANNEL_MTU=8900\nFLANNEL_IPMASQ=true")
-			_, err := l.exec("ADD", l.pod("web"), c.config)
-			l.must(err)
+			l.must(l.verb("ADD", l.pod("web"), c.config))
 			l.same(tidy(l.read("/run/one.ADD")), tidy(`{"cniVersion":"1.0.0","name":"lan","type":"one",`+c.want+`}`))
 		}})
 	}
@@ -184,7 +182,7 @@ func flannelRefusals() (rows []row) {
 			switch c.subnet {
 			case "":
 			case "-":
-				l.run("rm " + subnetFile)
+				l.remove(subnetFile)
 			default:
 				l.write(subnetFile, c.subnet)
 			}
@@ -193,12 +191,9 @@ func flannelRefusals() (rows []row) {
 			}
 			web := l.pod("web")
 			before := l.now(web)
-			_, err := l.exec("ADD", web, c.config)
-			l.code(err, c.code)
-			l.refused(err, c.says)
+			l.code(l.verb("ADD", web, c.config), c.code, c.says)
 			before.unchanged()
-			_, err = l.exec("STATUS", nil, with(c.config, "cniVersion", `"1.1.0"`))
-			l.refused(err)
+			l.refused(l.verb("STATUS", nil, with(c.config, "cniVersion", `"1.1.0"`)))
 		}})
 	}
 	return rows
@@ -218,13 +213,11 @@ var flannelKept = []row{
 	}},
 	{name: "what is kept is all that the delegate's DEL needs, so that the reference plugin's can call it", test: func(l *lab) {
 		n := conf(strings.Replace(pods, `"bridge"`, `"ipMasq":true,"bridge"`, 1))
-		l.warm(n)
-		before := l.now()
+		before := l.warmed(n)
 		c := l.attach(n, "web")
-		_, err := l.exec("DEL", c, l.read(c.keptFile()), noNetns)
-		l.must(err)
+		l.must(l.verb("DEL", c, l.read(c.keptFile()), noNetns))
 		c.Delete(l)
-		l.run("rm " + c.keptFile())
+		l.remove(c.keptFile())
 		before.unchanged()
 	}},
 	{name: "dataDir is where it is kept", test: func(l *lab) {
@@ -238,17 +231,13 @@ var flannelKept = []row{
 	{name: "an ADD that fails keeps nothing", differs: "its failed ADD leaves the file", test: func(l *lab) {
 		l.warm(conf(pods))
 		web := l.pod("web")
-		before := l.now(web)
-		l.refused(web.add(conf(with(pods, "delegate", `{"bridge":"pods0","mtu":17}`))), "mtu")
-		before.unchanged()
+		l.now(web).refused(web.add(conf(with(pods, "delegate", `{"bridge":"pods0","mtu":17}`))), "mtu")
 	}},
 	{name: "a second ADD is refused, and harms nothing", test: func(l *lab) {
 		l.script("wrapped", `exec `+netlab.PluginDir+`/bridge`) // which its DEL would remove
 		for i, config := range []string{pods, with(pods, "delegate", `{"type":"wrapped","bridge":"pods0","isGateway":true}`)} {
 			c := l.attach(conf(config), []string{"web", "other"}[i])
-			before := l.now(c)
-			l.refused(c.add(conf(config)), "eth0")
-			before.unchanged()
+			l.now(c).refused(c.add(conf(config)), "eth0")
 			l.must(c.check())
 		}
 	}},
@@ -279,13 +268,13 @@ func flannelDels() (rows []row) {
 		{name: "DEL with a file left at the namespace's path leaves nothing", state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
 		{name: "DEL without the namespace's path and without a result leaves nothing", bare: true},
 		{name: "DEL with the interface gone leaves nothing", state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
-		{name: "DEL without the daemon's file leaves nothing", state: func(l *lab, _ *container) { l.run("rm " + subnetFile) }},
+		{name: "DEL without the daemon's file leaves nothing", state: func(l *lab, _ *container) { l.remove(subnetFile) }},
 		{name: "DEL with another subnet leaves nothing", state: func(l *lab, _ *container) {
 			l.write(subnetFile, strings.ReplaceAll(inIPv4, "10.244.3", "10.244.9"))
 		}},
-		{name: "DEL without what was kept leaves nothing", differs: fileFirst, state: func(l *lab, c *container) { l.run("rm " + c.keptFile()) }},
+		{name: "DEL without what was kept leaves nothing", differs: fileFirst, state: func(l *lab, c *container) { l.remove(c.keptFile()) }},
 		{name: "DEL without what was kept, the daemon's file and the namespace leaves nothing", differs: fileFirst, state: func(l *lab, c *container) {
-			l.run("rm -r /var/lib/cni/flannel/ " + subnetFile)
+			l.remove("/var/lib/cni/flannel/", subnetFile)
 			c.Delete(l)
 			l.forget()
 		}},
@@ -337,18 +326,17 @@ var flannelMoreDels = []row{
 		l.script("moody", `if test "$CNI_COMMAND" = DEL && test -e /run/moody; then echo '{"code":105,"msg":"not now"}'; exit 1; fi
 			exec `+netlab.PluginDir+`/bridge`)
 		n := conf(`{"type":"flannel","delegate":{"type":"moody","bridge":"pods0","isGateway":true,"ipMasq":true}}`)
-		l.warm(n)
-		before := l.now()
+		before := l.warmed(n)
 		c := l.attach(n, "web")
 		l.write("/run/moody", "")
-		l.run("rm " + subnetFile)
+		l.remove(subnetFile)
 		c.network = conf(`{"type":"flannel","delegate":{"type":"nowhere"}}`)
 		c.Delete(l)
 		for range 2 {
 			l.refused(c.del(), "not now")
 		}
 		l.same(l.kept(), []string{c.ID})
-		l.run("rm /run/moody")
+		l.remove("/run/moody")
 		l.must(c.del())
 		l.write(subnetFile, inBoth)
 		before.unchanged()
@@ -367,18 +355,13 @@ var flannelMoreDels = []row{
 		l.same(tidy(text(told)), tidy(added))
 	}},
 	{name: "DEL of what was never added is no error, with a node that has no subnet too", test: func(l *lab) {
-		l.run("rm " + subnetFile)
-		c := l.pod("web")
-		c.network = conf(pods)
-		before := l.now(c)
-		l.must(c.del())
-		l.must(c.delBare())
-		before.unchanged()
+		l.remove(subnetFile)
+		c := l.never(conf(pods), "web")
+		l.now(c).unchangedBy(c.del(), c.delBare())
 	}},
 	{name: "DEL finds what the reference plugin kept", test: func(l *lab) {
 		l.scripts()
-		c := l.pod("web")
-		c.network = conf(pods)
+		c := l.never(conf(pods), "web")
 		l.write(c.keptFile(), `{"cniVersion":"1.0.0","ipam":{"type":"host-local"},"mtu":1234,"name":"lan","type":"one"}`)
 		l.must(c.del())
 		l.same(tidy(l.read("/run/one.DEL")), tidy(`{"cniVersion":"1.0.0","ipam":{"type":"host-local"},"mtu":1234,"name":"lan","type":"one"}`))
@@ -399,29 +382,22 @@ var flannelOthers = []row{
 	{name: "a container has several attachments, each with a DEL of its own", differs: oneFile, test: func(l *lab) {
 		n, second := conf(pods), conf(strings.Replace(pods, "pods0", "more0", 1), `{"type":"portmap"}`).called("more")
 		l.warm(n)
-		l.warm(second)
-		before := l.now()
+		before := l.warmed(second)
 		c := l.attach(n, "web")
 		net1, net2 := c.withIfname("net1"), c.withIfname("net2")
-		l.must(net1.add(n))
-		l.must(net2.add(second))
+		l.must(net1.add(n), net2.add(second))
 		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.244.3.3/24", "fd00:244:0:3::3/64"})
 		l.same(l.addresses(&c.Namespace, "net1"), []string{"10.244.3.4/24", "fd00:244:0:3::4/64"})
 		l.same(l.kept(), []string{c.ID, c.ID + ":net1:lan", c.ID + ":net2:more"})
 		for _, a := range []*container{c, net1, net2} {
 			l.must(a.check())
 		}
-		l.must(c.del())
-		l.must(net1.check())
-		l.must(net2.check())
+		l.must(c.del(), net1.check(), net2.check())
 		l.pings(&l.host.Namespace, net1.v4)
 		l.must(c.add(n)) // and back
-		l.must(net1.del())
-		l.must(c.check())
-		l.must(net2.check())
+		l.must(net1.del(), c.check(), net2.check())
 		c.Delete(l)
-		l.must(net2.del())
-		l.must(c.del())
+		l.must(net2.del(), c.del())
 		l.same(l.kept(), []string(nil))
 		before.unchanged()
 	}},
@@ -430,22 +406,19 @@ var flannelOthers = []row{
 		c := l.pod("web")
 		const reference = `{"cniVersion":"1.0.0","name":"lan","type":"one","mtu":1234}`
 		l.write(c.keptFile(), reference)
-		net1 := c.withIfname("net1")
-		l.must(net1.add(conf(pods)))
+		net1 := c.attach(conf(pods), "net1")
 		l.must(net1.del())
 		l.same(l.read(c.keptFile()), reference)
 		l.same(l.kept(), []string{c.ID})
 	}},
 	{name: "GC removes attachments that are not valid, and what was kept of them", differs: noGC, test: func(l *lab) {
 		keep := l.attach(conf(pods), "keep")
-		l.warm(conf(pods))
-		before := l.now()
+		before := l.warmed(conf(pods))
 		gone := l.attach(conf(pods), "gone")
-		net1 := gone.withIfname("net1")
-		l.must(net1.add(conf(pods)))
+		gone.attach(conf(pods), "net1")
 		gone.Delete(l)
 		l.forget()
-		l.run("rm " + subnetFile)
+		l.remove(subnetFile)
 		l.must(l.gc(conf(pods), keep))
 		l.same(l.kept(), []string{keep.ID})
 		l.eventually(func() string { return flannelLeft(before) })
@@ -453,18 +426,14 @@ var flannelOthers = []row{
 	}},
 	{name: "GC keeps what the DEL of valid attachments needs", test: func(l *lab) {
 		c := l.attach(conf(pods), "web")
-		net1 := c.withIfname("net1")
-		l.must(net1.add(conf(pods)))
+		net1 := c.attach(conf(pods), "net1")
 		other := l.attach(conf(strings.Replace(pods, "pods0", "more0", 1)).called("more"), "other")
 		l.write("/var/lib/cni/flannel/torn", "{")
-		before := l.now(c, other)
-		l.must(l.gc(conf(pods), c, net1))
-		before.unchanged()
+		l.now(c, other).unchangedBy(l.gc(conf(pods), c, net1))
 	}},
 	{name: "GC of an attachment whose container has another one that is valid", differs: noGC, test: func(l *lab) {
 		c := l.attach(conf(pods), "web")
-		net1 := c.withIfname("net1")
-		l.must(net1.add(conf(pods)))
+		net1 := c.attach(conf(pods), "net1")
 		l.must(l.gc(conf(pods), net1))
 		l.same(l.kept(), []string{c.ID + ":net1:lan"})
 		l.must(net1.check())
@@ -520,7 +489,7 @@ func flannelChecks() (rows []row) {
 	}
 	return append(rows, row{name: "CHECK without a subnet and what was kept asks to be repeated", differs: noCheck, test: func(l *lab) {
 		web := l.attach(conf(pods), "web")
-		l.run("rm -r /var/lib/cni/flannel " + subnetFile)
+		l.remove("/var/lib/cni/flannel", subnetFile)
 		l.code(web.check(), 11)
 	}})
 }
@@ -529,7 +498,7 @@ func flannelStatus() []row {
 	return append(aboutPlugin("flannel", pods), []row{
 		{name: "STATUS of a node that has a subnet", test: func(l *lab) { l.must(l.status(conf(pods))) }},
 		{name: "STATUS of a node that has none has code 50", differs: noStatus, test: func(l *lab) {
-			l.run("rm " + subnetFile)
+			l.remove(subnetFile)
 			l.code(l.status(conf(pods)), 50)
 			l.refused(l.status(conf(pods)), subnetFile, "daemon")
 			l.write(subnetFile, "FLANNEL_MTU=1450\n")

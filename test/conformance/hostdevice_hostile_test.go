@@ -125,20 +125,19 @@ type detachment struct {
 
 // detach attaches a container to two devices that are new, and has it act.
 func (l *lab) detach(a act, name, mac string) *detachment {
-	for i, device := range []string{"nic0", "nic1"} {
-		l.host.Feed(l, strings.NewReplacer("NIC", device, "MAC", []string{mac, "02:45:00:00:00:01"}[i], "WIRE", fmt.Sprint("wire", i)).Replace(
-			"link add NIC address MAC type veth peer name WIRE\nlink set NIC up alias uplink\nlink property add dev NIC altname NICalt\n"), "ip", "-batch", "-")
+	for device, own := range map[string]string{"0": mac, "1": "02:45:00:00:00:01"} {
+		l.run("ip link add nic"+device+" address "+own+" type veth peer name wire"+device, "ip link set nic"+device+" up alias uplink",
+			"ip link property add dev nic"+device+" altname nic"+device+"alt")
 	}
 	before := l.links()
 	d := &detachment{container: l.attach(deviceWith("ipam", pool), name), sub: l.pod("sub-" + name), before: before}
-	d.second = &container{Pod: d.Pod, lab: l, runtime: d.RuntimeConf(nil)}
-	l.must(d.second.add(deviceWith("device", `"nic1"`).called("lan1"), ifname("net1")))
-	d.index = int(l.link(&d.Namespace, "eth0")["ifindex"].(float64))
+	d.second = d.attach(deviceWith("device", `"nic1"`).called("lan1"), "net1")
+	d.index = l.attributes(&d.Namespace, "eth0").Index
 	do := a.do
 	if !netlab.Has(l, netlab.MovingAltNames) {
 		do = altNameTaken.ReplaceAllString(do, "") // as the container can't
 	}
-	d.Feed(l, strings.NewReplacer("MAC", mac, "INDEX", fmt.Sprint(d.index), "PEER", fmt.Sprint(l.link(&l.host.Namespace, "wire0")["ifindex"]),
+	d.Feed(l, strings.NewReplacer("MAC", mac, "INDEX", fmt.Sprint(d.index), "PEER", fmt.Sprint(l.attributes(&l.host.Namespace, "wire0").Index),
 		"HOST", l.host.NetnsPath(), "SUB", d.sub.Path()).Replace(do)+"\n", "ip", "-batch", "-")
 	if a.more != nil {
 		l.must(a.more(d))
@@ -174,11 +173,11 @@ var altNameTaken = regexp.MustCompile(`(?m)^link property del .*\n?`)
 // remove removes what is left.
 func (d *detachment) remove() {
 	for _, device := range []string{"nic0", "nic1", "wire0", "wire1"} {
-		if d.lab.link(&d.lab.host.Namespace, device) != nil {
+		if d.lab.attributes(&d.lab.host.Namespace, device) != nil {
 			d.lab.run("ip link del " + device)
 		}
 	}
-	d.lab.run("rm -rf /run/cnibox/host-device")
+	d.lab.clear("/run/cnibox/host-device")
 }
 
 // filterPackets drops what the device receives, by tc.
@@ -272,8 +271,7 @@ func deviceActs() (rows []row) {
 	for _, a := range acts {
 		rows = append(rows, row{name: "the host gets its device back or an error, and nothing else, though the container " + a.name,
 			differs: "it takes what has the interface's name, and has no GC", test: func(l *lab) {
-				l.run("ip link add lan0 type bridge")
-				l.run("ip link property add dev lan0 altname lanalt")
+				l.run("ip link add lan0 type bridge", "ip link property add dev lan0 altname lanalt")
 				l.warmPool()
 				ipam, second := deviceWith("ipam", pool), deviceWith().called("lan1")
 				for i, call := range []struct {
@@ -341,7 +339,7 @@ func deviceRaces() (rows []row) {
 					loop := web.Command("ip", "-force", "-batch", "-")
 					loop.Stdin = &repeated{text: c.loop}
 					l.must(web.Start(loop))
-					time.Sleep(10 * time.Millisecond)
+					netlab.Pause(10 * time.Millisecond)
 					err := web.del()
 					l.must(loop.Process.Kill())
 					_ = loop.Wait() // which says that it was killed

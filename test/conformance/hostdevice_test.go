@@ -3,9 +3,12 @@ package conformance
 import (
 	"encoding/json"
 	"fmt"
+	"os"
+	"regexp"
 	"slices"
 	"strings"
-	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -13,17 +16,30 @@ import (
 // device gives containers nic0 of the node, which is wired to another machine.
 const device = `{"type":"host-device","device":"nic0"}`
 
-var hostDeviceRows = group{name: "host-device", only: "host-device", rows: slices.Concat(deviceResults, deviceSelectors(), deviceLinks, deviceDPDK,
-	deviceRefusals(), deviceFailures(), deviceDels(), deviceActs(), deviceRaces(), deviceLateDels, deviceBestEffort, deviceOldNotes, deviceChecks(), deviceLater)}
+var hostDeviceRows = group{name: "host-device", only: "host-device", rows: slices.Concat(
+	withNIC(slices.Concat(deviceResults, deviceLinks, deviceFailures(), deviceMoreDels, deviceLateDels, deviceOldNotes, deviceChecks())),
+	deviceSelectors(), deviceDPDK, deviceRefusals(), deviceDels(), deviceActs(), deviceRaces(), deviceBestEffort, deviceLater)}
 
-// nic gives the node a device, and returns the machine that it is wired to.
-func (l *lab) nic(name string) *container {
-	far := l.pod("far-" + name)
-	l.run("ip link add " + name + " type veth peer name wire0 netns " + far.Name())
-	for _, address := range []string{"10.45.0.1/24", "fd00:45::1/64"} {
-		far.run("ip address add " + address + " dev wire0 nodad")
+// withNIC gives the nodes of rows nic0.
+func withNIC(rows []row) []row {
+	for i, r := range rows {
+		rows[i].test = func(l *lab) {
+			l.nic("nic0")
+			r.test(l)
+		}
 	}
-	far.run("ip link set wire0 up")
+	return rows
+}
+
+// nic gives the node a device unless it has it, and returns the machine that it is wired to.
+func (l *lab) nic(name string) *container {
+	if l.far[name] != nil {
+		return l.far[name]
+	}
+	far := l.pod("far-" + name)
+	l.far[name] = far
+	l.run("ip link add " + name + " type veth peer name wire0 netns " + far.Name())
+	far.run("ip address add 10.45.0.1/24 dev wire0", "ip address add fd00:45::1/64 dev wire0 nodad", "ip link set wire0 up")
 	return far
 }
 
@@ -54,18 +70,16 @@ func (l *lab) linkShows(name string, parts ...string) {
 }
 
 var deviceResults = []row{
+	noPrevious(func(*lab) string { return device }),
 	{name: "the result, to the byte", test: func(l *lab) {
-		l.nic("nic0")
 		mac := fmt.Sprint(l.link(&l.host.Namespace, "nic0")["address"])
 		l.printed(l.attach(deviceLan(), "web").printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"`+mac+`","sandbox":"/run/netns/web"}],
 			"ips":[{"address":"10.45.0.2/24","gateway":"10.45.0.1","interface":0},{"address":"fd00:45::2/64","interface":0}]}`)
 	}},
 	{name: "the result without ipam, to the byte", test: func(l *lab) {
-		l.nic("nic0")
 		l.printed(l.attach(deviceWith(), "web").printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}]}`)
 	}},
 	{name: "the result in 0.4.0 and 0.2.0, to the byte", test: func(l *lab) {
-		l.nic("nic0")
 		c := l.attach(deviceLan().in("0.4.0"), "web")
 		l.printed(c.printed, `{"cniVersion":"0.4.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
 			"ips":[{"version":"4","interface":0,"address":"10.45.0.2/24","gateway":"10.45.0.1"},{"version":"6","interface":0,"address":"fd00:45::2/64"}],"dns":{}}`)
@@ -74,13 +88,11 @@ var deviceResults = []row{
 			`{"cniVersion":"0.2.0","ip4":{"ip":"10.45.0.2/24","gateway":"10.45.0.1"},"ip6":{"ip":"fd00:45::2/64"},"dns":{}}`)
 	}},
 	{name: "the result in 1.1.0 has the mtu", differs: "it never fills in mtu", test: func(l *lab) {
-		l.nic("nic0")
 		l.run("ip link set nic0 mtu 1400")
 		c := l.attach(deviceWith().in("1.1.0"), "web")
 		l.printed(c.printed, `{"cniVersion":"1.1.0","interfaces":[{"name":"eth0","mac":"MAC","mtu":1400,"sandbox":"/run/netns/web"}]}`)
 	}},
 	{name: "dns is the network's own, whatever the IPAM plugin has", test: func(l *lab) {
-		l.nic("nic0")
 		ipam := with(fixedIPs("10.45.0.2/24"), "dns", `{"nameservers":["10.45.0.53"]}`)
 		c := l.attach(deviceWith("ipam", ipam), "web")
 		l.same(text(c.result.DNS), `{}`)
@@ -88,34 +100,26 @@ var deviceResults = []row{
 		l.same(text(l.attach(deviceWith("ipam", ipam, "dns", `{"domain":"own"}`), "two").result.DNS), `{"domain":"own"}`)
 	}},
 	{name: "dns without ipam is left out of the result", test: func(l *lab) {
-		l.nic("nic0")
 		l.same(text(l.attach(deviceWith("dns", `{"domain":"own"}`), "web").result.DNS), `{}`)
-	}},
-	{name: "a previous result is left out of the result", test: func(l *lab) {
-		l.nic("nic0")
-		printed, err := l.exec("ADD", l.pod("web"), with(device, "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
-		l.must(err)
-		l.lacks(printed, "wg0")
 	}},
 }
 
 // sysfs is a tree of the node's that shows devices which the machine does not have: net names links, driver drivers.
 func (l *lab) sysfs() {
-	for _, dir := range []string{"/sys/bus", "/sys/devices/platform"} {
-		l.run("mount -t tmpfs tmpfs " + dir)
-	}
-	l.run("mkdir -p /sys/bus/pci/drivers/fast /sys/bus/pci/drivers/vfio-pci /sys/bus/pci/drivers/virtio-pci")
-	for id, names := range map[string][2]string{
-		"0000:99:00.0": {"nic0", "net"}, "0000:99:00.1": {"nic1", "virtio3/net"}, "0000:99:00.2": {"", ""}, "0000:99:00.3": {"nic3", "net"},
-	} {
-		dir := "/sys/bus/pci/devices/" + id
-		l.run("mkdir -p " + dir + "/" + names[1] + "/" + names[0])
-		driver := map[string]string{"": "vfio-pci", "nic0": "fast", "nic1": "virtio-pci"}[names[0]]
-		if driver != "" || names[0] == "" {
-			l.run("ln -s ../../drivers/" + driver + " " + dir + "/driver")
+	const pci = "/sys/bus/pci/"
+	l.host.Do(func() {
+		for _, dir := range []string{"/sys/bus", "/sys/devices/platform"} {
+			l.must(unix.Mount("tmpfs", dir, "tmpfs", 0, ""))
 		}
-	}
-	l.run("mkdir -p /sys/bus/auxiliary/devices/mlx5_core.sf.4/net/nic0 /sys/devices/platform/card/net/nic0")
+		for _, dir := range []string{pci + "drivers/fast", pci + "drivers/vfio-pci", pci + "drivers/virtio-pci",
+			pci + "devices/0000:99:00.0/net/nic0", pci + "devices/0000:99:00.1/virtio3/net/nic1", pci + "devices/0000:99:00.2", pci + "devices/0000:99:00.3/net/nic3",
+			"/sys/bus/auxiliary/devices/mlx5_core.sf.4/net/nic0", "/sys/devices/platform/card/net/nic0"} {
+			l.must(os.MkdirAll(dir, 0o755))
+		}
+		for number, driver := range []string{"fast", "virtio-pci", "vfio-pci"} {
+			l.must(os.Symlink("../../drivers/"+driver, fmt.Sprintf("%sdevices/0000:99:00.%d/driver", pci, number)))
+		}
+	})
 }
 
 func deviceSelectors() (rows []row) {
@@ -150,7 +154,7 @@ func deviceSelectors() (rows []row) {
 			before := l.now()
 			web := l.attach(conf(c.config), "web", c.options...)
 			l.linkIn(web, "eth0", "alias "+c.gets)
-			l.same(l.link(&l.host.Namespace, c.gets) == nil, true)
+			l.gone(&l.host.Namespace, c.gets)
 			l.must(web.del())
 			before.unchanged()
 		}})
@@ -170,9 +174,7 @@ func (l *lab) linkIn(c *container, name string, parts ...string) {
 
 var deviceLinks = []row{
 	{name: "packets reach what the device is wired to, at once", test: func(l *lab) {
-		l.nic("nic0")
-		c := l.attach(deviceLan(), "web")
-		l.pings(&c.Namespace, "10.45.0.1", "fd00:45::1")
+		l.attach(deviceLan(), "web").pings("10.45.0.1", "fd00:45::1")
 	}},
 	{name: "packets come from who has the addresses that the IPAM plugin gave", test: func(l *lab) {
 		far := l.nic("nic0")
@@ -181,21 +183,18 @@ var deviceLinks = []row{
 		l.answers(tcp(&c.Namespace, "10.45.0.1", 80), far.Name()+" saw 10.45.0.2")
 	}},
 	{name: "the device is up in the container, with its MTU and its MAC address, and its name on the host is its alias", test: func(l *lab) {
-		l.nic("nic0")
 		l.run("ip link set nic0 mtu 1400 address 02:45:00:00:00:09")
 		c := l.attach(deviceWith(), "web", ifname("net1"))
 		l.linkIn(c, "net1", "alias nic0", "mtu 1400", "02:45:00:00:00:09", ",UP")
-		l.same(l.link(&l.host.Namespace, "nic0") == nil, true)
+		l.gone(&l.host.Namespace, "nic0")
 	}},
 	{name: "an interface may be called as the device", test: func(l *lab) {
-		l.nic("nic0")
 		c := l.attach(deviceWith(), "web", ifname("nic0"))
 		l.linkIn(c, "nic0", "alias nic0", ",UP")
 		l.must(c.del())
 		l.linkShows("nic0")
 	}},
 	{name: "another link of the device's name in the container does not matter", test: func(l *lab) {
-		l.nic("nic0")
 		c := l.pod("web")
 		c.run("ip link add nic0 type bridge")
 		l.must(c.add(deviceWith()))
@@ -205,15 +204,12 @@ var deviceLinks = []row{
 		l.shows(c.run("ip -d link show dev nic0"), "bridge")
 	}},
 	{name: "a link of the host that has the interface's name does not matter", test: func(l *lab) {
-		l.nic("nic0")
 		l.run("ip link add eth0 type bridge")
-		c := l.attach(deviceWith(), "web")
-		l.must(c.del())
+		l.must(l.attach(deviceWith(), "web").del())
 		l.linkShows("nic0")
 		l.linkShows("eth0")
 	}},
 	{name: "an IPv6 address can be used when ADD returns", differs: "it waits for that if the address has a gateway only", test: func(l *lab) {
-		l.nic("nic0")
 		c := l.attach(deviceLan(), "web")
 		l.same(l.probed(&c.Namespace, "eth0"), "")
 	}},
@@ -221,12 +217,10 @@ var deviceLinks = []row{
 		far := l.nic("nic0")
 		far.run("ip link set wire0 down")
 		c := l.attach(deviceLan("ipam", with(fixedIPs("fd00:45::2/64 fd00:45::1"), "routes", `[{"dst":"::/0"}]`)), "web")
-		far.run("ip link set wire0 up")
-		far.run("ip address add fd00:45::1/64 dev wire0 nodad")
-		l.pings(&c.Namespace, "fd00:45::1")
+		far.run("ip link set wire0 up", "ip address add fd00:45::1/64 dev wire0 nodad")
+		c.pings("fd00:45::1")
 	}},
 	{name: "routes have mtu, advmss, priority, table and scope", differs: "it does not set mtu and advmss of a route", test: func(l *lab) {
-		l.nic("nic0")
 		c := l.attach(deviceLan("ipam", with(fixedIPs("10.45.0.2/24 10.45.0.1"), "routes",
 			`[{"dst":"10.50.0.0/16","mtu":1300,"advmss":1200,"priority":50,"table":300},{"dst":"10.51.0.0/16","scope":253}]`)), "web")
 		l.shows(c.routes("10.50.0.0/16"), "via 10.45.0.1", "table 300", "metric 50", "mtu 1300 advmss 1200")
@@ -234,7 +228,6 @@ var deviceLinks = []row{
 		l.must(c.check())
 	}},
 	{name: "two containers have two devices", test: func(l *lab) {
-		l.nic("nic0")
 		l.nic("nic1")
 		a, b := l.attach(deviceWith(), "a"), l.attach(deviceWith("device", `"nic1"`).called("lan1"), "b")
 		l.must(a.del())
@@ -244,12 +237,10 @@ var deviceLinks = []row{
 		l.linkShows("nic1")
 	}},
 	{name: "a container has two devices", test: func(l *lab) {
-		l.nic("nic0")
 		l.nic("nic1")
 		before := l.now()
 		a := l.attach(deviceWith(), "web")
-		b := &container{Pod: a.Pod, lab: l, runtime: a.RuntimeConf(nil)}
-		l.must(b.add(deviceWith("device", `"nic1"`).called("lan1"), ifname("net1")))
+		b := a.attach(deviceWith("device", `"nic1"`).called("lan1"), "net1")
 		l.must(a.del())
 		l.linkIn(b, "net1", "alias nic1")
 		l.must(b.del())
@@ -265,11 +256,10 @@ var deviceDPDK = []row{
 		c := l.attach(conf(`{"type":"host-device","pciBusID":"0000:99:00.2","ipam":`+pool+`}`), "web")
 		l.printed(c.printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/web"}],
 			"ips":[{"address":"`+c.v4+`/24","gateway":"10.45.0.1","interface":0}]}`)
-		l.same(l.link(&c.Namespace, "eth0") == nil, true)
+		l.gone(&c.Namespace, "eth0")
 		l.must(c.check())
 		if !l.suite.reference { // which fails: the link is not in the container
-			l.must(c.del())
-			l.must(c.del())
+			l.must(c.del(), c.del())
 			before.unchanged()
 		}
 	}},
@@ -365,48 +355,36 @@ func deviceFailures() (rows []row) {
 		{name: "an address that the machine on the wire has", ipam: fixedIPs("fd00:45::1/64 fd00:45::9"), says: "fd00:45::1"},
 	} {
 		rows = append(rows, row{name: "after an ADD that fails all is as before: " + c.name, differs: deviceStays, test: func(l *lab) {
-			l.nic("nic0")
-			l.run("ip link set nic0 up alias uplink")
-			l.run("ip address add 10.45.7.7/24 brd + dev nic0")
-			l.run("ip address add fd00:4577::7/64 dev nic0 nodad")
+			l.run("ip link set nic0 up alias uplink", "ip address add 10.45.7.7/24 brd + dev nic0", "ip address add fd00:4577::7/64 dev nic0 nodad")
 			l.warmPool()
 			if c.prepare != nil {
 				c.prepare(l)
 			}
 			web := l.pod("web")
-			before := l.now()
-			l.refused(web.add(deviceWith("ipam", c.ipam)), c.says)
-			before.unchanged()
+			l.now().refused(web.add(deviceWith("ipam", c.ipam)), c.says)
 			l.notHeld()
 			l.same(strings.Contains(web.run("ip -o link"), "eth0"), false)
 		}})
 	}
 	return append(rows,
 		row{name: "a second ADD is refused, and changes nothing", test: func(l *lab) {
-			l.nic("nic0")
 			c := l.attach(deviceWith(), "web")
 			l.refuses(c, deviceWith())
 			l.must(c.del())
 			l.linkShows("nic0")
 		}},
 		row{name: "a file that can't be read among those of the devices does not matter", test: func(l *lab) {
-			l.nic("nic0")
 			l.run("mkdir -p /run/cnibox/host-device/own")
-			c := l.attach(deviceWith(), "web")
-			l.must(c.del())
+			l.must(l.attach(deviceWith(), "web").del())
 			l.run("rmdir /run/cnibox/host-device/own")
 			l.linkShows("nic0")
 			l.notHeld()
 		}},
 		row{name: "a device that another container has is refused, with that container's name", differs: "its error does not tell", test: func(l *lab) {
-			l.nic("nic0")
 			first := l.attach(deviceWith(), "first")
-			before := l.now(first)
-			l.refused(l.pod("web").add(deviceWith()), "nic0", "lan/"+first.ID[:20])
-			before.unchanged()
+			l.now(first).refused(l.pod("web").add(deviceWith()), "nic0", "lan/"+first.ID[:20])
 		}},
 		row{name: "of two containers that want a device at the same time one gets it", test: func(l *lab) {
-			l.nic("nic0")
 			before := l.now()
 			pods, errs := []*container{l.pod("a"), l.pod("b")}, make(chan error, 2)
 			for _, c := range pods {
@@ -434,9 +412,11 @@ func deviceFailures() (rows []row) {
 	)
 }
 
+// needsInterface is why the reference fails rows about a DEL that comes again.
+const needsInterface = "its DEL fails when the interface is not in the container"
+
 // deviceDels attach a container, have DEL find it in some state, and compare with what was there before.
 func deviceDels() (rows []row) {
-	const twice = "its DEL fails when the interface is not in the container"
 	del := func(_ *lab, c *container) error { return c.del() }
 	for _, c := range []struct {
 		name, differs string
@@ -445,8 +425,8 @@ func deviceDels() (rows []row) {
 		del           func(l *lab, c *container) error
 	}{
 		{name: "DEL gives the device back"},
-		{name: "DEL twice is no error", differs: twice, del: func(_ *lab, c *container) error { c.lab.must(c.del()); return c.del() }},
-		{name: "DEL twice, the second time without a result, is no error", differs: twice,
+		{name: "DEL twice is no error", differs: needsInterface, del: func(_ *lab, c *container) error { c.lab.must(c.del()); return c.del() }},
+		{name: "DEL twice, the second time without a result, is no error", differs: needsInterface,
 			del: func(l *lab, c *container) error { l.must(c.del()); l.forget(); return c.del() }},
 		{name: "DEL twice, the second time with the namespace gone, is no error", differs: "its DEL fails when the namespace is gone",
 			del: func(l *lab, c *container) error { l.must(c.del()); c.Delete(l); return c.del() }},
@@ -454,9 +434,9 @@ func deviceDels() (rows []row) {
 			state: func(l *lab, c *container) { c.Delete(l); l.forget() }},
 		{name: "DEL with a file left at the namespace's path gives back the address", differs: "its DEL fails then, and releases no address", gone: true,
 			state: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
-		{name: "DEL with another namespace at the path gives back the address", differs: twice, gone: true,
+		{name: "DEL with another namespace at the path gives back the address", differs: needsInterface, gone: true,
 			state: func(l *lab, c *container) { c.Replace(l) }},
-		{name: "DEL with the interface gone gives back the address", differs: twice, gone: true,
+		{name: "DEL with the interface gone gives back the address", differs: needsInterface, gone: true,
 			state: func(_ *lab, c *container) { c.run("ip link del eth0") }},
 		{name: "DEL with a configuration that names another device gives the device back",
 			state: func(l *lab, c *container) { c.network = deviceWith("device", `"nic9"`, "ipam", pool) }},
@@ -484,102 +464,104 @@ func deviceDels() (rows []row) {
 			l.restored(before)
 		}})
 	}
-	return append(rows,
-		row{name: "DEL leaves a device down that was down", test: func(l *lab) {
-			l.nic("nic0")
-			l.must(l.attach(deviceWith(), "web").del())
-			l.lacks(l.run("ip link show dev nic0"), ",UP", "alias")
-		}},
-		row{name: "DEL gives back a device whose name another link of the host has by now, under another one", choice: true,
-			differs: "its DEL fails then", test: func(l *lab) {
-				far := l.nic("nic0")
-				c := l.attach(deviceLan(), "web")
-				mac := fmt.Sprint(l.link(&c.Namespace, "eth0")["address"])
-				l.run("ip link add nic0 type bridge")
-				l.must(c.del())
-				l.shows(l.run("ip -d link show dev nic0"), "bridge")
-				var back string
-				for _, link := range l.decode(l.run("ip -j link show")) {
-					if link["address"] == mac {
-						back = fmt.Sprint(link["ifname"])
-					}
+	return rows
+}
+
+// deviceMoreDels is what else there is to a DEL.
+var deviceMoreDels = []row{
+	{name: "DEL leaves a device down that was down", test: func(l *lab) {
+		l.must(l.attach(deviceWith(), "web").del())
+		l.lacks(l.run("ip link show dev nic0"), ",UP", "alias")
+	}},
+	{name: "DEL gives back a device whose name another link of the host has by now, under another one", choice: true,
+		differs: "its DEL fails then", test: func(l *lab) {
+			far := l.nic("nic0")
+			c := l.attach(deviceLan(), "web")
+			mac := fmt.Sprint(l.link(&c.Namespace, "eth0")["address"])
+			l.run("ip link add nic0 type bridge")
+			l.must(c.del())
+			l.shows(l.run("ip -d link show dev nic0"), "bridge")
+			var back string
+			for _, link := range l.decode(l.run("ip -j link show")) {
+				if link["address"] == mac {
+					back = fmt.Sprint(link["ifname"])
 				}
-				l.linkShows(back, "alias nic0")
-				l.run("ip address add 10.45.0.77/24 dev " + back)
-				l.run("ip link set " + back + " up")
-				l.pings(&far.Namespace, "10.45.0.77")
-				l.notHeld()
-			}},
-		row{name: "DEL gives back a device whose name and alias are no UTF-8", differs: "it keeps no alias", test: func(l *lab) {
-			l.nic("nic0")
-			name, alias := strings.Repeat("\xff", 6), strings.Repeat("\xff", 100)
-			l.run("ip link set nic0 address 02:45:00:00:00:ab alias " + alias)
-			l.run("ip link set nic0 name " + name)
-			web := l.attach(conf(`{"type":"host-device","hwaddr":"02:45:00:00:00:ab"}`), "web")
-			l.must(web.del())
-			l.linkShows(name, "alias "+alias)
+			}
+			l.linkShows(back, "alias nic0")
+			l.run("ip address add 10.45.0.77/24 dev "+back, "ip link set "+back+" up")
+			l.pings(&far.Namespace, "10.45.0.77")
 			l.notHeld()
 		}},
-		row{name: "DEL of a container that was never attached changes nothing", differs: twice, test: func(l *lab) {
-			l.nic("nic0")
-			never := l.attach(conf(layer2), "never")
-			never.network = deviceWith("ipam", pool)
-			before := l.now(never)
-			l.must(l.each("DEL", never, never.network))
-			l.must(never.delBare())
-			before.unchanged()
-		}},
-		row{name: "DEL after an ADD that was refused leaves the device to the container that has it", differs: twice, test: func(l *lab) {
-			l.nic("nic0")
-			first := l.attach(deviceWith(), "first")
-			web := l.pod("web")
-			l.refused(web.add(deviceWith()))
-			before := l.now(first)
+	{name: "DEL gives back a device whose name and alias are no UTF-8", differs: "it keeps no alias", test: func(l *lab) {
+		name, alias := strings.Repeat("\xff", 6), strings.Repeat("\xff", 100)
+		l.run("ip link set nic0 address 02:45:00:00:00:ab alias "+alias, "ip link set nic0 name "+name)
+		l.must(l.attach(conf(`{"type":"host-device","hwaddr":"02:45:00:00:00:ab"}`), "web").del())
+		l.linkShows(name, "alias "+alias)
+		l.notHeld()
+	}},
+	{name: "DEL of a container that was never attached changes nothing", differs: needsInterface, test: func(l *lab) {
+		never := l.attach(conf(layer2), "never")
+		never.network = deviceWith("ipam", pool)
+		before := l.now(never)
+		l.must(l.each("DEL", never, never.network), never.delBare())
+		before.unchangedBut("file /var/lib/cni/cnibox/") // what was noted of the network of the same name
+	}},
+	{name: "under another network's name CHECK fails, and DEL leaves the device to the network that has it",
+		differs: "it takes whatever has the interface's name", test: func(l *lab) {
+			web := l.attach(deviceWith(), "web")
+			before := l.now(web)
+			own := web.network
+			web.network = own.called("another")
+			if web.check() == nil {
+				l.Error("CHECK succeeds")
+			}
 			l.must(web.del())
 			before.unchanged()
-			l.must(first.check())
+			web.network = own
+			l.must(web.check())
 		}},
-		row{name: "DEL gives back a device that the kernel has put back under the name of the container, with the namespace gone",
-			differs: "its DEL fails then", test: func(l *lab) {
-				l.nic("nic0")
-				l.run("ip link set nic0 up alias uplink")
-				before := l.now()
-				c := l.attach(deviceWith(), "web")
-				c.run("ip link set eth0 netns " + l.host.NetnsPath())
-				c.Delete(l)
-				l.must(c.del())
-				before.unchanged()
-				l.notHeld()
-			}},
-		row{name: "DEL gives back a device that came back under a name of the container's, though another link has its own by now", choice: true,
-			differs: "its DEL fails then", test: func(l *lab) {
-				l.nic("nic0")
-				c := l.attach(deviceWith(), "web")
-				c.run("ip link set eth0 alias x")
-				c.run("ip link set eth0 netns " + l.host.NetnsPath() + " name docker0")
-				c.Delete(l)
-				l.run("ip link add nic0 type bridge")
-				l.must(c.del())
-				l.same(l.link(&l.host.Namespace, "docker0") == nil, true)
-				l.shows(l.run("ip -d link show dev nic0"), "bridge")
-				l.shows(l.run("ip link show"), "alias nic0")
-				l.notHeld()
-			}},
-		row{name: "DEL gives back a device that the reference plugin moved", test: func(l *lab) {
-			l.nic("nic0")
+	{name: "DEL after an ADD that was refused leaves the device to the container that has it", differs: needsInterface, test: func(l *lab) {
+		first := l.attach(deviceWith(), "first")
+		web := l.pod("web")
+		l.refused(web.add(deviceWith()))
+		l.now(first).unchangedBy(web.del())
+		l.must(first.check())
+	}},
+	{name: "DEL gives back a device that the kernel has put back under the name of the container, with the namespace gone",
+		differs: "its DEL fails then", test: func(l *lab) {
+			l.run("ip link set nic0 up alias uplink")
 			before := l.now()
 			c := l.attach(deviceWith(), "web")
-			l.run("rm -rf /run/cnibox")
+			c.run("ip link set eth0 netns " + l.host.NetnsPath())
+			c.Delete(l)
 			l.must(c.del())
 			before.unchanged()
+			l.notHeld()
 		}},
-	)
+	{name: "DEL gives back a device that came back under a name of the container's, though another link has its own by now", choice: true,
+		differs: "its DEL fails then", test: func(l *lab) {
+			c := l.attach(deviceWith(), "web")
+			c.run("ip link set eth0 alias x", "ip link set eth0 netns "+l.host.NetnsPath()+" name docker0")
+			c.Delete(l)
+			l.run("ip link add nic0 type bridge")
+			l.must(c.del())
+			l.gone(&l.host.Namespace, "docker0")
+			l.shows(l.run("ip -d link show dev nic0"), "bridge")
+			l.shows(l.run("ip link show"), "alias nic0")
+			l.notHeld()
+		}},
+	{name: "DEL gives back a device that the reference plugin moved", test: func(l *lab) {
+		before := l.now()
+		c := l.attach(deviceWith(), "web")
+		l.clear("/run/cnibox")
+		l.must(c.del())
+		before.unchanged()
+	}},
 }
 
 var deviceLateDels = []row{
 	{name: "a second DEL takes no link from the container, whatever that says of it",
 		differs: "it moves what has an alias", test: func(l *lab) {
-			l.nic("nic0")
 			c := l.attach(deviceWith(), "web")
 			mac := c.result.Interfaces[0].Mac
 			l.must(l.each("DEL", c, c.network))
@@ -593,99 +575,64 @@ var deviceLateDels = []row{
 		}},
 	{name: "a late DEL leaves the same device to the container that has it, and the namespace's path, by now",
 		differs: "its DEL takes the device from whatever namespace the path is", test: func(l *lab) {
-			l.nic("nic0")
 			old := l.attach(deviceWith("ipam", pool), "web")
 			old.run("ip link set eth0 netns " + l.host.NetnsPath() + " name nic0")
-			old.Replace(l)
-			newer := old.newer("newer")
-			l.must(newer.add(deviceWith("ipam", pool)))
-			l.must(old.del())
-			l.must(newer.check())
+			newer := old.succeeded(deviceWith("ipam", pool))
+			l.must(old.del(), newer.check())
 			l.forget()
-			l.must(old.del())
-			l.must(old.delBare())
+			l.must(old.del(), old.delBare())
 			l.linkIn(newer, "eth0", "alias nic0")
 			l.must(newer.del())
 			l.linkShows("nic0")
 			l.notHeld()
 		}},
-	{name: "DEL of a container that never had the device leaves its lo alone, and a veth pair, whatever their names and aliases are",
-		differs: "it moves what has an alias", test: func(l *lab) {
-			web := l.pod("web")
-			web.network = deviceWith()
-			web.run("ip link set lo down")
-			web.run("ip link set lo name eth0")
-			web.run("ip link set eth0 alias nic0")
-			l.must(l.each("DEL", web, web.network))
-			web.run("ip link set eth0 name lo")
-			web.run("ip link add eth0 type veth peer name other")
-			web.run("ip link set eth0 alias nic0")
-			mac := l.link(&web.Namespace, "eth0")["address"]
-			reported := fmt.Sprintf(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"%s","sandbox":"/run/netns/web"}]}`, mac)
-			_, err := l.exec("DEL", web, with(device, "prevResult", reported))
-			l.must(err)
-			web.run("ip link show eth0")
-		}},
 	{name: "a second DEL leaves a link that passes for a device which another container has by now",
 		differs: "its DEL takes the device from whatever namespace the path is", test: func(l *lab) {
-			l.nic("nic0")
 			first := l.attach(deviceWith(), "first")
 			mac := first.result.Interfaces[0].Mac
 			l.must(l.each("DEL", first, first.network))
 			newer := l.attach(deviceWith(), "newer")
-			first.run("ip link add eth0 address " + mac + " type veth peer name p0 netns " + l.pod("sub").Path())
-			first.run("ip link set eth0 alias nic0")
-			before := l.now(newer)
-			l.must(first.del())
-			before.unchanged()
+			first.run("ip link add eth0 address "+mac+" type veth peer name p0 netns "+l.pod("sub").Path(), "ip link set eth0 alias nic0")
+			l.now(newer).unchangedBy(first.del())
 			l.must(newer.del())
 			l.linkShows("nic0")
 		}},
 	{name: "a new device that has the name of one which a container has changes nothing for that",
 		differs: "its DEL fails when the name is taken", test: func(l *lab) {
-			l.nic("nic0")
 			first := l.attach(deviceWith(), "first")
 			l.run("ip link add nic0 type veth peer name other0")
 			newer := l.attach(deviceWith(), "newer")
 			first.run("ip link set eth0 alias x")
-			l.must(newer.del())
-			l.must(first.del())
+			l.must(newer.del(), first.del())
 			l.linkShows("nic0", "other0")
 			l.same(strings.Contains(l.run("ip link show"), "alias nic0"), true)
 			l.notHeld()
 		}},
 	{name: "a late DEL leaves the device to the container that has it, and the namespace's path, by now",
 		differs: "its DEL takes the device from whatever namespace the path is", test: func(l *lab) {
-			l.nic("nic0")
 			old := l.attach(deviceWith(), "web")
 			old.Replace(l)
 			l.nicWired("nic0")
 			newer := old.newer("newer")
-			l.must(newer.add(deviceWith()))
-			l.must(old.del())
+			l.must(newer.add(deviceWith()), old.del())
 			l.linkIn(newer, "eth0", "alias nic0")
-			l.must(newer.check())
-			l.must(newer.del())
+			l.must(newer.check(), newer.del())
 			l.linkShows("nic0")
 		}},
 	{name: "a late DEL leaves a link of another kind that has the namespace's path and the interface's name by now", test: func(l *lab) {
-		l.nic("nic0")
 		old := l.attach(deviceWith(), "web")
-		old.Replace(l)
-		newer := old.newer("newer")
-		l.must(newer.add(conf(lan).called("other")))
+		newer := old.succeeded(conf(lan).called("other"))
 		_ = old.del()
-		l.pings(&newer.Namespace, "10.44.0.1")
+		newer.pings("10.44.0.1")
 	}},
 	{name: "a late DEL leaves a new link of the host that has the device's name", differs: "its DEL fails when the interface is not in the container", test: func(l *lab) {
-		l.nic("nic0")
 		old := l.attach(deviceWith(), "web")
 		old.Delete(l)
 		l.nicWired("nic0")
 		l.run("ip link set nic0 mtu 1300")
 		before := l.now()
 		l.must(old.del())
-		before.unchanged()
+		before.unchangedBut("file /var/lib/cni/cnibox/") // what ADD has noted of the namespace goes
 		l.notHeld()
 	}},
 }
@@ -705,6 +652,36 @@ func (l *lab) nicWired(name string) {
 var deviceOnMaster = deviceWith("device", `"m0"`, "ipam", pool)
 
 var deviceBestEffort = []row{
+	{name: "DEL of a container that never had the device leaves its lo alone, and a veth pair, whatever their names and aliases are",
+		differs: "it moves what has an alias", test: func(l *lab) {
+			web := l.never(deviceWith(), "web")
+			web.run("ip link set lo down", "ip link set lo name eth0", "ip link set eth0 alias nic0")
+			l.must(l.each("DEL", web, web.network))
+			web.run("ip link set eth0 name lo", "ip link add eth0 type veth peer name other", "ip link set eth0 alias nic0")
+			mac := l.link(&web.Namespace, "eth0")["address"]
+			reported := fmt.Sprintf(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"%s","sandbox":"/run/netns/web"}]}`, mac)
+			l.must(l.verb("DEL", web, with(device, "prevResult", reported)))
+			web.run("ip link show eth0")
+		}},
+	{name: "a device comes back with the link mode, queue, group and limits of GSO and GRO that it had", differs: "it restores none of it", test: func(l *lab) {
+		l.nic("nic0")
+		l.run("ip link set nic0 txqueuelen 700 group 7 gso_max_size 40000 gso_max_segs 30")
+		before := l.run("ip -d link show nic0")
+		c := l.attach(deviceWith(), "web")
+		c.run("ip link set eth0 mode dormant txqueuelen 5 group 0 gso_max_size 2000 gso_max_segs 2", "ip link set eth0 gro_max_size 3000")
+		l.must(c.del())
+		index := regexp.MustCompile(`^\d+: `)
+		l.same(index.ReplaceAllString(l.run("ip -d link show nic0"), ""), index.ReplaceAllString(before, ""))
+	}},
+	{name: "a device comes back with the offloads that it had", differs: "it leaves them as the container switched them", test: func(l *lab) {
+		l.nic("nic0")
+		l.run("ethtool -K nic0 tso off gro on")
+		before := l.run("ethtool -k nic0")
+		c := l.attach(deviceWith(), "web")
+		c.run("ethtool -K eth0 tx off tso on gro off")
+		l.must(c.del())
+		l.same(l.run("ethtool -k nic0"), before)
+	}},
 	{name: "DEL and GC give a device back that can't have its MAC address and MTU again, and say so", differs: "it restores none of it",
 		test: func(l *lab) {
 			l.warmPool()
@@ -716,13 +693,11 @@ var deviceBestEffort = []row{
 					return r.Stderr
 				},
 			} {
-				l.run("ip link add nic0 type veth peer name wire0")
-				l.run("ip link add m0 link nic0 address 02:45:00:00:00:10 type macvlan mode bridge")
+				l.run("ip link add nic0 type veth peer name wire0", "ip link add m0 link nic0 address 02:45:00:00:00:10 type macvlan mode bridge")
 				l.run("ip link set m0 alias uplink up")
 				c := l.attach(deviceOnMaster, "web"+fmt.Sprint(len(l.files("/run/netns/*"))))
 				c.run("ip link set eth0 address 02:45:00:00:00:11")
-				l.run("ip link add m1 link nic0 address 02:45:00:00:00:10 type macvlan mode bridge")
-				l.run("ip link set nic0 up mtu 1400")
+				l.run("ip link add m1 link nic0 address 02:45:00:00:00:10 type macvlan mode bridge", "ip link set nic0 up mtu 1400")
 				l.run("ip link set m1 up")
 				l.shows(detach(c), "m0", "MAC address", "MTU")
 				l.linkShows("m0", "02:45:00:00:00:11", "mtu 1400", "alias uplink", ",UP")
@@ -733,9 +708,7 @@ var deviceBestEffort = []row{
 		}},
 	{name: "DEL gives a device back that can't be set up again, and says so", differs: "it leaves it down", needs: &netlab.VLAN, test: func(l *lab) {
 		l.warmPool()
-		l.run("ip link add nic0 type veth peer name wire0")
-		l.run("ip link set nic0 up")
-		l.run("ip link add m0 link nic0 type vlan id 5")
+		l.run("ip link add nic0 type veth peer name wire0", "ip link set nic0 up", "ip link add m0 link nic0 type vlan id 5")
 		l.run("ip link set m0 alias uplink up")
 		c := l.attach(deviceOnMaster, "web")
 		l.run("ip link set nic0 down")
@@ -770,7 +743,6 @@ func (l *lab) asLines(note string) (lines string) {
 var deviceOldNotes = []row{
 	{name: "a device that an earlier version moved comes back, though the container renames it",
 		differs: "it goes by the name, and has no GC", test: func(l *lab) {
-			l.nic("nic0")
 			l.run("ip link set nic0 up alias uplink")
 			before := l.now()
 			for i, detach := range []func(c *container) error{
@@ -779,8 +751,7 @@ var deviceOldNotes = []row{
 			} {
 				web := l.attach(deviceWith(), fmt.Sprint("web", i))
 				l.rewriteNotes(l.asLines)
-				web.run("ip link set eth0 down")
-				web.run("ip link set eth0 name net7")
+				web.run("ip link set eth0 down", "ip link set eth0 name net7")
 				l.must(detach(web))
 				before.unchanged()
 				l.notHeld()
@@ -788,14 +759,12 @@ var deviceOldNotes = []row{
 		}},
 	{name: "a device whose number is not known comes back by its alias or its MAC address",
 		differs: "it keeps neither its alias nor that it was up", test: func(l *lab) {
-			l.nic("nic0")
 			l.run("ip link set nic0 up alias uplink")
 			before := l.now()
 			for i, change := range []string{"alias x", "name net7", "address 02:45:00:00:00:66", "alias x name net7"} {
 				web := l.attach(deviceWith(), fmt.Sprint("web", i))
 				l.rewriteNotes(func(note string) string { return with(note, "number", "0") })
-				web.run("ip link set eth0 down")
-				web.run("ip link set eth0 " + change)
+				web.run("ip link set eth0 down", "ip link set eth0 "+change)
 				l.must(web.del())
 				before.unchanged()
 				l.notHeld()
@@ -803,7 +772,6 @@ var deviceOldNotes = []row{
 		}},
 	{name: "a device whose number is not known stays while no link of the container has its alias or MAC address, or several do",
 		differs: "it keeps neither its alias nor that it was up", test: func(l *lab) {
-			l.nic("nic0")
 			l.run("ip link set nic0 up alias uplink")
 			host := l.now()
 			web := l.attach(deviceWith(), "web")
@@ -826,49 +794,35 @@ var deviceOldNotes = []row{
 		}},
 }
 
-func deviceChecks() (rows []row) {
-	for _, c := range []struct {
-		name, says, differs string
-		change              func(l *lab, c *container)
-	}{
-		{name: "the interface gone", says: "eth0", change: func(_ *lab, c *container) { c.run("ip link del eth0") }},
-		{name: "the interface renamed", says: "eth0", change: func(_ *lab, c *container) { c.run("ip link set eth0 down"); c.run("ip link set eth0 name net7") }},
-		{name: "another MAC address", change: func(_ *lab, c *container) { c.run("ip link set eth0 address 02:45:00:00:00:66") }},
-		{name: "the interface down", change: func(_ *lab, c *container) { c.run("ip link set eth0 down") }},
-		{name: "the address gone", says: "10.45.0.2", change: func(_ *lab, c *container) { c.run("ip address del 10.45.0.2/24 dev eth0") }},
-		{name: "the IPv6 address gone", says: "fd00:45::2", change: func(_ *lab, c *container) { c.run("ip address del fd00:45::2/64 dev eth0") }},
-		{name: "a route gone", says: "10.50.0.0", change: func(_ *lab, c *container) { c.run("ip route del 10.50.0.0/16") }},
-	} {
-		rows = append(rows, row{name: "CHECK finds " + c.name, differs: c.differs, test: func(l *lab) {
-			l.nic("nic0")
-			web := l.attach(deviceLan("ipam", with(fixedIPs("10.45.0.2/24 10.45.0.1", "fd00:45::2/64"), "routes", `[{"dst":"10.50.0.0/16"}]`)), "web")
-			l.must(web.check())
-			c.change(l, web)
-			l.refused(web.check(), c.says)
-		}})
+func deviceChecks() []row {
+	attach := func(l *lab, _ ...string) *container {
+		return l.attach(deviceLan("ipam", with(fixedIPs("10.45.0.2/24 10.45.0.1", "fd00:45::2/64"), "routes", `[{"dst":"10.50.0.0/16"}]`)), "web")
 	}
+	rows := checks("CHECK finds ", attach, (*container).check, []event{
+		{name: "the interface gone", says: "eth0", happens: inside("ip link del eth0")},
+		{name: "the interface renamed", says: "eth0", happens: inside("ip link set eth0 down", "ip link set eth0 name net7")},
+		{name: "another MAC address", happens: inside("ip link set eth0 address 02:45:00:00:00:66")},
+		{name: "the interface down", happens: inside("ip link set eth0 down")},
+		{name: "the address gone", says: "10.45.0.2", happens: inside("ip address del 10.45.0.2/24 dev eth0")},
+		{name: "the IPv6 address gone", says: "fd00:45::2", happens: inside("ip address del fd00:45::2/64 dev eth0")},
+		{name: "a route gone", says: "10.50.0.0", happens: inside("ip route del 10.50.0.0/16")},
+	})
 	return append(rows,
 		row{name: "CHECK finds nothing wrong with routes that moved to another table", differs: "it looks at the main table only", test: func(l *lab) {
-			l.nic("nic0")
 			c := l.attach(deviceLan("ipam", with(fixedIPs("10.45.0.2/24 10.45.0.1"), "routes", `[{"dst":"10.50.0.0/16"}]`)), "web")
-			c.run("ip route del 10.50.0.0/16")
-			c.run("ip route add 10.50.0.0/16 via 10.45.0.1 table 300")
+			c.run("ip route del 10.50.0.0/16", "ip route add 10.50.0.0/16 via 10.45.0.1 table 300")
 			l.must(c.check())
 		}},
 		row{name: "CHECK needs the result of ADD", test: func(l *lab) {
-			l.nic("nic0")
 			c := l.attach(deviceWith(), "web")
-			_, err := l.exec("CHECK", c, device)
-			l.refused(err, "prevResult")
+			l.refused(l.verb("CHECK", c, device), "prevResult")
 		}},
 	)
 }
 
 var deviceLater = append(aboutPlugin("host-device", `{"type":"host-device","device":"lo"}`), []row{
 	{name: "STATUS finds the device missing, with code 50", differs: noStatus, test: func(l *lab) {
-		err := l.status(deviceWith())
-		l.refused(err, "nic0")
-		l.code(err, 50)
+		l.code(l.status(deviceWith()), 50, "nic0")
 		l.nic("nic0")
 		l.must(l.status(deviceWith()))
 	}},
@@ -895,8 +849,7 @@ var deviceLater = append(aboutPlugin("host-device", `{"type":"host-device","devi
 		l.attach(deviceWith("ipam", pool), "lost")
 		l.must(l.gc(deviceWith("ipam", pool), keep))
 		before.unchanged()
-		l.must(keep.check())
-		l.must(l.gc(deviceWith("ipam", pool)))
+		l.must(keep.check(), l.gc(deviceWith("ipam", pool)))
 		l.linkShows("nic1")
 		l.notHeld()
 	}},
@@ -911,10 +864,7 @@ var deviceLater = append(aboutPlugin("host-device", `{"type":"host-device","devi
 		far := l.nic("nic0")
 		for _, name := range []string{"a", "b", "c"} {
 			c := l.attach(deviceLan(), name)
-			if err := far.Ping("10.45.0.2", timeout); err != nil {
-				time.Sleep(time.Second) // the neighbour's entry for the one before
-				l.pings(&far.Namespace, "10.45.0.2")
-			}
+			l.pings(&far.Namespace, "10.45.0.2") // which may still know the MAC address of the one before
 			l.must(c.del())
 		}
 	}},

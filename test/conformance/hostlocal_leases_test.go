@@ -39,10 +39,17 @@ var leaseFiles = []row{
 		c := l.attach(leased(plainRange+`,"dataDir":"/run/my/leases"`), "web")
 		l.held()
 		l.same(l.read("/run/my/leases/lan/10.1.2.2"), c.ID+"\r\neth0")
-		l.must(c.check())
-		l.must(c.del())
+		l.must(c.check(), c.del())
 		l.same(l.read("/run/my/leases/lan/10.1.2.2"), "")
 		l.same(l.read("/run/my/leases/lan/last_reserved_ip.0"), "10.1.2.2")
+	}},
+	{name: "a container id that is too long for a lease is refused, or its lease is given back", test: func(l *lab) {
+		c := l.pod("web")
+		c.ID = strings.Repeat("a", 1019)
+		if c.add(leased(plainRange)) == nil {
+			l.must(c.del())
+		}
+		l.held()
 	}},
 	{name: "an empty dataDir is the usual one", test: func(l *lab) {
 		l.attach(leased(plainRange+`,"dataDir":""`), "web")
@@ -57,8 +64,7 @@ var leaseFiles = []row{
 	{name: "ADD and DEL wait while another program has the directory locked", test: func(l *lab) {
 		c := l.pod("web")
 		for _, step := range []func() error{func() error { return c.add(leased(plainRange)) }, c.del} {
-			l.run("mkdir -p " + leaseDir)
-			l.run("rm -f /run/locked /run/unlocked")
+			l.run("mkdir -p "+leaseDir, "rm -f /run/locked /run/unlocked")
 			l.host.Background(l, exec.Command("flock", leaseDir+"lock", "sh", "-c", "touch /run/locked; sleep 0.4; touch /run/unlocked"))
 			l.eventually(func() string {
 				if len(l.files("/run/locked")) == 0 {
@@ -113,20 +119,18 @@ var leaseReading = []row{
 	{name: "white space around a lease does not matter", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
 		l.write(leaseDir+"10.1.2.2", " "+c.ID+"\r\neth0\n")
-		l.must(c.check())
-		l.must(c.del())
+		l.must(c.check(), c.del())
 		l.held()
 	}},
 	{name: "a lease with the newline of an editor in place of CRLF is given back", choice: true, differs: "it does not recognise such a lease", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
 		l.write(leaseDir+"10.1.2.2", c.ID+"\neth0\n")
-		l.must(c.check())
-		l.must(c.del())
+		l.must(c.check(), c.del())
 		l.held()
 	}},
 	{name: "leases that another program made are given back", test: func(l *lab) {
 		c := l.attach(leased(dualRanges), "web")
-		l.run("rm " + leaseDir + "10.1.2.2")
+		l.remove(leaseDir + "10.1.2.2")
 		l.lease("10.1.2.77", c.ID, "eth0")
 		l.lease("fd00::77", c.ID, "eth0")
 		l.must(c.del())
@@ -144,7 +148,7 @@ var leaseReading = []row{
 		n := leased(twoLeft)
 		l.attach(n, "one")
 		l.attach(n, "two")
-		l.run("rm " + leaseDir + "10.1.2.3")
+		l.remove(leaseDir + "10.1.2.3")
 		l.attach(n, "three").ips("10.1.2.3/24>10.1.2.1")
 		l.refused(l.pod("four").add(n), "10.1.2.3")
 	}},
@@ -154,8 +158,7 @@ var leaseReading = []row{
 		l.run("cp -a " + leaseDir + " /run/copy")
 		two := l.attach(n, "two")
 		l.must(one.del())
-		l.run("rm -r " + leaseDir)
-		l.run("cp -a /run/copy " + strings.TrimSuffix(leaseDir, "/"))
+		l.run("rm -r "+leaseDir, "cp -a /run/copy "+strings.TrimSuffix(leaseDir, "/"))
 		l.must(two.del())
 		l.held("10.1.2.2")
 		l.must(one.del())
@@ -164,7 +167,7 @@ var leaseReading = []row{
 	{name: "the directory can be removed between two calls", test: func(l *lab) {
 		n := leased(plainRange)
 		c := l.attach(n, "one")
-		l.run("rm -r /var/lib/cni/networks")
+		l.remove("/var/lib/cni/networks")
 		l.refused(c.check(), c.ID)
 		l.must(c.del())
 		l.attach(n, "two").ips("10.1.2.2/24>10.1.2.1")
@@ -194,8 +197,7 @@ var leaseReading = []row{
 		for _, name := range []string{"notes", "10.1.2", "10.1.2.999", "10.1.2.2.bak"} {
 			l.write(leaseDir+name, "")
 		}
-		l.must(c.del())
-		l.must(l.gc(leased(plainRange)))
+		l.must(c.del(), l.gc(leased(plainRange)))
 		l.attach(leased(plainRange), "two")
 		l.held("10.1.2", "10.1.2.2.bak", "10.1.2.3", "10.1.2.999", "notes")
 	}},
@@ -212,18 +214,15 @@ func releases() (rows []row) {
 		}},
 		{name: "DEL of one interface keeps the addresses of the container's others", test: func(l *lab) {
 			c := l.attach(leasedByGateway(dualRanges), "web")
-			other := c.withIfname("eth1")
-			l.must(other.add(leasedByGateway(dualRanges)))
+			other := c.attach(leasedByGateway(dualRanges), "eth1")
 			l.must(c.del())
 			l.held("10.1.2.3", "fd00::3")
-			l.must(other.check())
-			l.must(other.del())
+			l.must(other.check(), other.del())
 			l.held()
 		}},
 		{name: "DEL of one interface that has no lease keeps those of the others", test: func(l *lab) {
 			c := l.attach(leased(plainRange), "web")
-			_, err := l.exec("DEL", c, ofHostLocal(plainRange), of(c.ID, "eth1"))
-			l.must(err)
+			l.must(l.verb("DEL", c, ofHostLocal(plainRange), of(c.ID, "eth1")))
 			l.held("10.1.2.2")
 		}},
 		{name: "DEL keeps the addresses of other containers and networks", test: func(l *lab) {
@@ -239,7 +238,7 @@ func releases() (rows []row) {
 		{name: "DEL does not take an address that is another container's by now", test: func(l *lab) {
 			n := leasedByGateway(plainRange)
 			c := l.attach(n, "one")
-			l.run("rm " + leaseDir + "10.1.2.2")
+			l.remove(leaseDir + "10.1.2.2")
 			two := l.attach(n, "two", capability("ips", `["10.1.2.2"]`))
 			l.must(c.del())
 			l.held("10.1.2.2")
@@ -256,23 +255,17 @@ func releases() (rows []row) {
 			c := l.attach(leased(dualRanges), "web")
 			l.must(c.delBare())
 			l.held()
-			l.must(c.delBare())
-			l.must(c.del())
+			l.must(c.delBare(), c.del())
 		}},
 		{name: "DEL of what was never attached succeeds", test: func(l *lab) {
 			l.attach(leased(plainRange), "one")
-			c := l.pod("two")
-			c.network = leased(plainRange)
+			c := l.never(leased(plainRange), "two")
 			l.must(c.del())
 			l.held("10.1.2.2")
 		}},
-		{name: "DEL before any ADD succeeds", test: func(l *lab) {
-			_, err := l.exec("DEL", l.pod("web"), ofHostLocal(plainRange))
-			l.must(err)
-		}},
+		{name: "DEL before any ADD succeeds", test: func(l *lab) { l.must(l.verb("DEL", l.pod("web"), ofHostLocal(plainRange))) }},
 		{name: "DEL before any ADD makes no files", choice: true, differs: "its DEL makes the directory", test: func(l *lab) {
-			_, err := l.exec("DEL", l.pod("web"), ofHostLocal(plainRange))
-			l.must(err)
+			l.must(l.verb("DEL", l.pod("web"), ofHostLocal(plainRange)))
 			l.same(len(l.files("/var/lib/cni/networks")), 0)
 		}},
 		{name: "DEL without the capability ipRanges gives back the addresses", differs: refInvalidDel, test: func(l *lab) {
@@ -315,12 +308,30 @@ func releases() (rows []row) {
 	}
 	return append(rows, row{name: "DEL with invalid keys, CNI_ARGS and runtimeConfig gives back the addresses", differs: refInvalidDel, test: func(l *lab) {
 		c := l.pod("web")
-		_, err := l.exec("ADD", c, ofHostLocal(plainRange))
-		l.must(err)
-		_, err = l.exec("DEL", c, ofHostLocal(`"routes":7,"resolvConf":7`, "runtimeConfig", `{"ips":["seven"],"ipRanges":7}`, "args", `[]`), cniArgs("nonsense"))
-		l.must(err)
+		l.must(l.verb("ADD", c, ofHostLocal(plainRange)))
+		l.must(l.verb("DEL", c, ofHostLocal(`"routes":7,"resolvConf":7`, "runtimeConfig", `{"ips":["seven"],"ipRanges":7}`, "args", `[]`), cniArgs("nonsense")))
 		l.held()
 	}})
+}
+
+// leaseHarms are rows about leases that are not as ADD made them: C stands for the container's id in what CHECK says.
+func leaseHarms() (rows []row) {
+	const v4, v6 = leaseDir + "10.1.2.2", leaseDir + "fd00::2"
+	for _, c := range []struct{ name, ranges, harm, says, differs string }{
+		{"the lease is gone", plainRange, "rm " + v4, "C", ""},
+		{"one of two leases is gone", dualRanges, "rm " + v6, "fd00::2 C", refAnyLease},
+		{"the lease is another container's", plainRange, "cp /run/someone " + v4, "C", ""},
+		{"the lease is another address", plainRange, "mv " + v4 + " " + leaseDir + "10.1.2.3", "10.1.2.2 C", refAnyLease},
+		{"the lease file is empty", plainRange, "truncate -s 0 " + v4, "C", ""},
+	} {
+		rows = append(rows, row{name: "CHECK notices that " + c.name, differs: c.differs, test: func(l *lab) {
+			web := l.attach(leased(c.ranges), "web")
+			l.write("/run/someone", "someone\r\neth0")
+			l.run(c.harm)
+			l.refused(web.check(), strings.Fields(strings.ReplaceAll(c.says, "C", web.ID))...)
+		}})
+	}
+	return rows
 }
 
 // leaseChecks is about CHECK.
@@ -328,59 +339,27 @@ var leaseChecks = []row{
 	{name: "CHECK succeeds after ADD, and changes nothing", test: func(l *lab) {
 		n := leasedByGateway(dualRanges)
 		one, two := l.attach(n, "one"), l.attach(n, "two")
-		before := l.now()
-		l.must(one.check())
-		l.must(two.check())
-		before.unchanged()
-	}},
-	{name: "CHECK notices that the lease is gone", test: func(l *lab) {
-		c := l.attach(leased(plainRange), "web")
-		l.run("rm " + leaseDir + "10.1.2.2")
-		l.refused(c.check(), c.ID)
-	}},
-	{name: "CHECK notices that one of two leases is gone", differs: refAnyLease, test: func(l *lab) {
-		c := l.attach(leased(dualRanges), "web")
-		l.run("rm " + leaseDir + "fd00::2")
-		l.refused(c.check(), "fd00::2", c.ID)
-	}},
-	{name: "CHECK notices that the lease is another container's", test: func(l *lab) {
-		c := l.attach(leased(plainRange), "web")
-		l.lease("10.1.2.2", "someone", "eth0")
-		l.refused(c.check(), c.ID)
-	}},
-	{name: "CHECK notices that the lease is another address", differs: refAnyLease, test: func(l *lab) {
-		c := l.attach(leased(plainRange), "web")
-		l.run("mv " + leaseDir + "10.1.2.2 " + leaseDir + "10.1.2.3")
-		l.refused(c.check(), "10.1.2.2", c.ID)
-	}},
-	{name: "CHECK notices that the lease file is empty", test: func(l *lab) {
-		c := l.attach(leased(plainRange), "web")
-		l.write(leaseDir+"10.1.2.2", "")
-		l.refused(c.check(), c.ID)
+		l.now().unchangedBy(one.check(), two.check())
 	}},
 	{name: "CHECK does not take another interface's lease for this one's", test: func(l *lab) {
 		c := l.attach(leasedByGateway(plainRange), "web")
-		other := c.withIfname("eth1")
-		l.must(other.add(leasedByGateway(plainRange)))
-		l.run("rm " + leaseDir + "10.1.2.2")
+		other := c.attach(leasedByGateway(plainRange), "eth1")
+		l.remove(leaseDir + "10.1.2.2")
 		l.must(other.check())
 		l.refused(c.check(), c.ID)
 	}},
 	{name: "CHECK without a result looks for any lease", test: func(l *lab) {
 		c, config := l.pod("web"), ofHostLocal(plainRange)
-		_, err := l.exec("CHECK", c, config)
-		l.refused(err, c.ID)
+		l.refused(l.verb("CHECK", c, config), c.ID)
 		l.lease("10.1.2.7", c.ID, "eth0")
-		_, err = l.exec("CHECK", c, config)
-		l.must(err)
+		l.must(l.verb("CHECK", c, config))
 	}},
 	{name: "CHECK leaves the addresses of other IPAM plugins and interfaces alone", test: func(l *lab) {
 		c := l.pod("web")
 		l.lease("10.1.2.7", c.ID, "eth0")
-		_, err := l.exec("CHECK", c, ofHostLocal(plainRange, "prevResult", `{"cniVersion":"1.0.0",
+		l.must(l.verb("CHECK", c, ofHostLocal(plainRange, "prevResult", `{"cniVersion":"1.0.0",
 			"interfaces":[{"name":"eth0","sandbox":"/run/netns/web"},{"name":"eth1","sandbox":"/run/netns/web"}],
-			"ips":[{"address":"10.1.2.7/24","interface":0},{"address":"192.0.2.7/24","interface":0},{"address":"10.1.2.8/24","interface":1}]}`))
-		l.must(err)
+			"ips":[{"address":"10.1.2.7/24","interface":0},{"address":"192.0.2.7/24","interface":0},{"address":"10.1.2.8/24","interface":1}]}`)))
 	}},
 	{name: "CHECK refuses an invalid configuration", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
@@ -402,8 +381,7 @@ var leaseCollections = []row{
 	{name: "GC gives back the address of a valid container's stale interface", differs: noGC, test: func(l *lab) {
 		n := leased(plainRange)
 		stale := l.attach(n, "web")
-		keep := stale.withIfname("eth1")
-		l.must(keep.add(n))
+		keep := stale.attach(n, "eth1")
 		l.must(l.gc(n, keep))
 		l.held("10.1.2.3")
 	}},
@@ -418,8 +396,7 @@ var leaseCollections = []row{
 	{name: "GC of one network keeps the addresses of others", test: func(l *lab) {
 		l.attach(leased(plainRange), "one")
 		l.attach(leased(plainRange).called("lan-2"), "two")
-		l.must(l.gc(leased(plainRange).called("la")))
-		l.must(l.gc(leased(plainRange).called("lan-2")))
+		l.must(l.gc(leased(plainRange).called("la")), l.gc(leased(plainRange).called("lan-2")))
 		l.held("10.1.2.2")
 	}},
 	{name: "GC without a list changes nothing", test: func(l *lab) {
@@ -469,20 +446,17 @@ var hostLocalStatus = []row{
 		l.refused(l.status(leased(plainRange+`,"dataDir":"/run/plain/leases"`)), "/run/plain")
 	}},
 	{name: "STATUS fails when dataDir can't be written", differs: noStatus, test: func(l *lab) {
-		l.run("mkdir /run/leases")
-		l.run("mount -t tmpfs -o ro tmpfs /run/leases")
+		l.run("mkdir /run/leases", "mount -t tmpfs -o ro tmpfs /run/leases")
 		l.refused(l.status(leased(plainRange+`,"dataDir":"/run/leases"`)), "/run/leases")
 	}},
 	{name: "STATUS fails when the disk is full", differs: noStatus, test: func(l *lab) {
-		l.run("mkdir /run/leases")
-		l.run("mount -t tmpfs -o size=64k tmpfs /run/leases")
+		l.run("mkdir /run/leases", "mount -t tmpfs -o size=64k tmpfs /run/leases")
 		l.write("/run/leases/much", strings.Repeat("x", 64<<10))
 		l.refused(l.status(leased(plainRange+`,"dataDir":"/run/leases"`)), "/run/leases", "full")
 	}},
 	{name: "STATUS has code 50 when no lease can be made", differs: noStatus, test: func(l *lab) {
 		l.write("/run/plain", "a file")
-		_, err := l.exec("STATUS", nil, ofHostLocal(plainRange+`,"dataDir":"/run/plain/leases"`, "cniVersion", `"1.1.0"`))
-		l.code(err, 50)
+		l.code(l.verb("STATUS", nil, ofHostLocal(plainRange+`,"dataDir":"/run/plain/leases"`, "cniVersion", `"1.1.0"`)), 50)
 	}},
 	{name: "STATUS succeeds when the ranges come with each ADD", test: func(l *lab) { l.must(l.status(leased(``))) }},
 	{name: "STATUS fails without ranges", differs: noStatus, test: func(l *lab) {
@@ -490,9 +464,7 @@ var hostLocalStatus = []row{
 		n.plugins[0] = with(n.plugins[0], "capabilities", `{}`)
 		l.refused(l.status(n), "ranges")
 	}},
-	{name: "STATUS fails with an invalid range", differs: noStatus, test: func(l *lab) {
-		l.refused(l.status(leased(`"subnet":"10.1.2.3/24"`)), "10.1.2.0")
-	}},
+	{name: "STATUS fails with an invalid range", differs: noStatus, test: func(l *lab) { l.refused(l.status(leased(`"subnet":"10.1.2.3/24"`)), "10.1.2.0") }},
 	{name: "STATUS fails when the resolvConf is not there", differs: noStatus, test: func(l *lab) {
 		l.refused(l.status(leased(plainRange+`,"resolvConf":"/run/none"`)), "/run/none")
 	}},
@@ -562,14 +534,11 @@ func namespacesOf(config string) []row {
 		return func(l *lab) {
 			c := l.pod("web")
 			if verb != "ADD" {
-				out, err := l.exec("ADD", c, config)
-				l.must(err)
-				_, err = l.exec(verb, c, with(config, "prevResult", out), netns(path))
-				l.must(err)
+				out := l.answer("ADD", c, config)
+				l.must(l.verb(verb, c, with(config, "prevResult", out), netns(path)))
 				return
 			}
-			_, err := l.exec("ADD", c, config, netns(path))
-			l.must(err)
+			l.must(l.verb("ADD", c, config, netns(path)))
 		}
 	}
 	return []row{

@@ -34,8 +34,7 @@ func smallRanges() (rows []row) {
 		}},
 		row{name: "a container with a subnet of two addresses reaches its gateway", differs: refSmall, test: func(l *lab) {
 			c := l.attach(leasedByGateway(`"ranges":[[{"subnet":"10.1.2.0/31"}],[{"subnet":"fd00::/127"}]]`), "web")
-			c.run("ping -c 1 -W 5 -q 10.1.2.0")
-			c.run("ping -c 1 -W 5 -q fd00::")
+			c.run("ping -c 1 -W 5 -q 10.1.2.0", "ping -c 1 -W 5 -q fd00::")
 			l.must(c.check())
 		}},
 		row{name: "a container with a single address reaches its gateway by ptp", differs: refSmall, test: func(l *lab) {
@@ -89,8 +88,7 @@ func excludedAddresses() (rows []row) {
 		row{name: "excluded: a container keeps an address that is excluded later, until DEL", test: func(l *lab) {
 			c := l.attach(leasedByGateway(`"subnet":"10.1.2.0/29"`), "web", capability("ips", `["10.1.2.3"]`))
 			c.network = leasedByGateway(three)
-			l.must(c.check())
-			l.must(c.del())
+			l.must(c.check(), c.del())
 			l.held()
 		}},
 	)

@@ -31,9 +31,7 @@ func (l *lab) uptime() (seconds float64) {
 // Before Linux 6.3 only a fork enters a new time namespace, not exec.
 func (l *lab) reboot() {
 	start := int(l.uptime()) + 1
-	for l.uptime() < float64(start) {
-		time.Sleep(10 * time.Millisecond)
-	}
+	netlab.Until(l, "the machine to be up for another second", func() bool { return l.uptime() >= float64(start) })
 	l.write("/run/rebooted", fmt.Sprintf("#!/bin/sh\nexec unshare --time --fork --boottime -%d %s\n", start, filepath.Join(l.suite.dir, "host-local")))
 	l.run("chmod +x /run/rebooted")
 	l.write("/run/boot_id", "00000000-0000-4000-8000-000000000000\n")
@@ -101,6 +99,7 @@ var staleLeases = []row{
 		n := leased(twoLeft)
 		l.crashed(n, "one", "two")
 		l.forget()
+		l.clear("/var/lib/cni/cnibox")
 		l.reboot()
 		l.refused(l.pod("three").add(n), "10.1.2.2")
 	}},
@@ -136,8 +135,7 @@ var staleLeases = []row{
 	}},
 	{name: "the error about a second ADD says since when the first one's address is held, and that its container is there", differs: refNoOwner, test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		_, err := l.exec("ADD", c, ofHostLocal(plainRange))
-		l.refused(err, c.Path()+" is there", "10.1.2.2", c.ID, "eth0", time.Now().UTC().Format("since 2006-01-"))
+		l.refused(l.verb("ADD", c, ofHostLocal(plainRange)), c.Path()+" is there", "10.1.2.2", c.ID, "eth0", time.Now().UTC().Format("since 2006-01-"))
 	}},
 	{name: "a container that is started again in a new namespace gets an address, though no DEL came for the first", differs: refKeeps, test: func(l *lab) {
 		n := leased(dualRanges)
@@ -163,8 +161,7 @@ var staleLeases = []row{
 	{name: "an ADD for another namespace is refused while the first one is there, and changes nothing", test: func(l *lab) {
 		n := leased(plainRange)
 		c := l.attach(n, "web")
-		_, err := l.exec("ADD", l.again(c), ofHostLocal(plainRange))
-		l.refused(err, "10.1.2.2", c.ID)
+		l.refused(l.verb("ADD", l.again(c), ofHostLocal(plainRange)), "10.1.2.2", c.ID)
 		l.held("10.1.2.2")
 		l.must(c.check())
 	}},
@@ -172,8 +169,7 @@ var staleLeases = []row{
 		n := leased(plainRange)
 		c := l.attach(n, "web")
 		l.run("umount " + c.Path())
-		_, err := l.exec("ADD", l.again(c), ofHostLocal(plainRange))
-		l.refused(err, "10.1.2.2", c.ID)
+		l.refused(l.verb("ADD", l.again(c), ofHostLocal(plainRange)), "10.1.2.2", c.ID)
 		l.held("10.1.2.2")
 	}},
 	{name: "an ADD is refused when nothing is known of the first one", test: func(l *lab) {
@@ -181,10 +177,10 @@ var staleLeases = []row{
 		c := l.attach(n, "web")
 		c.Delete(l)
 		again := l.again(c)
+		l.clear("/var/lib/cni/cnibox")
 		for _, unknown := range []string{"touch -d yesterday %s", "truncate -s 20 %s", "truncate -s 0 %s", "rm %s"} {
 			l.run(fmt.Sprintf(unknown, netlab.CacheDir+"/results/lan-"+c.ID+"-eth0"))
-			_, err := l.exec("ADD", again, ofHostLocal(plainRange))
-			l.refused(err, "10.1.2.2", c.ID)
+			l.refused(l.verb("ADD", again, ofHostLocal(plainRange)), "10.1.2.2", c.ID)
 		}
 		l.held("10.1.2.2")
 	}},
@@ -196,8 +192,7 @@ var staleLeases = []row{
 		l.refused(l.pod("three").add(leased(plainRange), wanted), c.ID, "since", "is gone")
 	}},
 	{name: "DEL says what it can't give back, and the next one gives it back", differs: "its DEL succeeds, and the address stays taken", test: func(l *lab) {
-		l.run("mkdir /run/leases")
-		l.run("mount -t tmpfs tmpfs /run/leases")
+		l.run("mkdir /run/leases", "mount -t tmpfs tmpfs /run/leases")
 		c := l.attach(leased(dualRanges+`,"dataDir":"/run/leases"`), "web")
 		l.run("mount -o remount,ro /run/leases")
 		l.refused(c.del(), "/run/leases/lan")
@@ -207,8 +202,7 @@ var staleLeases = []row{
 	}},
 	{name: "a full disk leaves no lease behind, and DEL gives back addresses", test: func(l *lab) {
 		n := leased(plainRange + `,"dataDir":"/run/small"`)
-		l.run("mkdir /run/small")
-		l.run("mount -t tmpfs -o size=1m,nr_inodes=200 tmpfs /run/small")
+		l.run("mkdir /run/small", "mount -t tmpfs -o size=1m,nr_inodes=200 tmpfs /run/small")
 		one := l.attach(n, "one")
 		l.write("/run/fill", "dd if=/dev/zero of=/run/small/full bs=4k 2>/dev/null || true")
 		l.run("sh /run/fill")
@@ -216,7 +210,7 @@ var staleLeases = []row{
 		l.same(l.files("/run/small/lan/1*"), []string{"/run/small/lan/10.1.2.2"})
 		l.must(one.del())
 		l.same(l.files("/run/small/lan/1*"), []string(nil))
-		l.run("rm /run/small/full")
+		l.remove("/run/small/full")
 		l.attach(n, "three")
 		l.same(len(l.files("/run/small/lan/1*")), 1)
 	}},

@@ -22,7 +22,7 @@ const leaseDir = "/var/lib/cni/networks/lan/"
 
 var hostLocalRows = group{name: "host-local", rows: slices.Concat(
 	hostLocalResults, firstAddresses(), smallRanges(), excludedAddresses(), addressOrder, requestedAddresses(), refusedConfigs(), refusedRequests(), fullRanges,
-	leaseFiles, leaseReading, staleLeases, releases(), leaseChecks, leaseCollections, hostLocalStatus, leaseCrowds, namespacesOf(ofHostLocal(plainRange)),
+	leaseFiles, leaseReading, staleLeases, releases(), leaseHarms(), leaseChecks, leaseCollections, hostLocalStatus, leaseCrowds, namespacesOf(ofHostLocal(plainRange)),
 )}
 
 const (
@@ -109,22 +109,19 @@ func (l *lab) last(set int, want string) {
 var hostLocalResults = []row{
 	{name: "the result, to the byte", test: func(l *lab) {
 		l.write("/run/resolv.conf", "nameserver 192.0.2.1\n")
-		out, err := l.exec("ADD", l.pod("web"), ofHostLocal(dualRanges+`,"resolvConf":"/run/resolv.conf","routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0","gw":"fd00::1"}]`))
-		l.must(err)
+		out := l.answer("ADD", l.pod("web"), ofHostLocal(dualRanges+`,"resolvConf":"/run/resolv.conf","routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0","gw":"fd00::1"}]`))
 		l.printed(out, `{"cniVersion":"1.0.0",
 			"ips":[{"address":"10.1.2.2/24","gateway":"10.1.2.1"},{"address":"fd00::2/64","gateway":"fd00::1"}],
 			"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0","gw":"fd00::1"}],"dns":{"nameservers":["192.0.2.1"]}}`)
 	}},
 	{name: "the result of version 0.2.0, to the byte", test: func(l *lab) {
-		out, err := l.exec("ADD", l.pod("web"), ofHostLocal(dualRanges+`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0","gw":"fd00::1"}]`, "cniVersion", `"0.2.0"`))
-		l.must(err)
+		out := l.answer("ADD", l.pod("web"), ofHostLocal(dualRanges+`,"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0","gw":"fd00::1"}]`, "cniVersion", `"0.2.0"`))
 		l.printed(out, `{"cniVersion":"0.2.0","ip4":{"ip":"10.1.2.2/24","gateway":"10.1.2.1","routes":[{"dst":"0.0.0.0/0"}]},
 			"ip6":{"ip":"fd00::2/64","gateway":"fd00::1","routes":[{"dst":"::/0","gw":"fd00::1"}]},"dns":{}}`)
 	}},
 	{name: "routes go into the result with all their keys", test: func(l *lab) {
 		const routes = `[{"dst":"192.168.0.0/16","gw":"10.1.2.9","mtu":1400,"advmss":1300,"priority":7,"table":100,"scope":253},{"dst":"10.0.0.1/8","scope":0}]`
-		out, err := l.exec("ADD", l.pod("web"), ofHostLocal(plainRange+`,"routes":`+routes, "cniVersion", `"1.1.0"`))
-		l.must(err)
+		out := l.answer("ADD", l.pod("web"), ofHostLocal(plainRange+`,"routes":`+routes, "cniVersion", `"1.1.0"`))
 		l.printed(text(object(out)["routes"]), routes)
 	}},
 	{name: "resolvConf becomes dns", test: func(l *lab) {
@@ -151,10 +148,7 @@ sortlist 10.0.0.0`)
 		l.lacks(c.printed, "nameservers", "search")
 		c.ips("10.1.2.2/24>10.1.2.1")
 	}},
-	{name: "the container has the addresses", test: func(l *lab) {
-		c := l.attach(leased(dualRanges), "web")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.1.2.2/24", "fd00::2/64"})
-	}},
+	{name: "the container has the addresses", test: func(l *lab) { l.attach(leased(dualRanges), "web").hasAddresses("10.1.2.2/24", "fd00::2/64") }},
 }
 
 // firstAddresses are rows about what the first container of a network gets.
@@ -200,8 +194,7 @@ func firstAddresses() (rows []row) {
 var addressOrder = []row{
 	{name: "an address that came back is handed out last, not next", test: func(l *lab) {
 		n := leased(plainRange)
-		c := l.attach(n, "one")
-		l.must(c.del())
+		l.must(l.attach(n, "one").del())
 		l.attach(n, "two").ips("10.1.2.3/24>10.1.2.1")
 		l.last(0, "10.1.2.3")
 	}},
@@ -215,8 +208,7 @@ var addressOrder = []row{
 	{name: "the address handed out last can be the only one left", test: func(l *lab) {
 		n := leased(twoLeft)
 		l.attach(n, "one")
-		c := l.attach(n, "two")
-		l.must(c.del())
+		l.must(l.attach(n, "two").del())
 		l.attach(n, "three").ips("10.1.2.3/24>10.1.2.1")
 	}},
 	{name: "all ranges of a set are used, one after the other", test: func(l *lab) {
@@ -247,8 +239,7 @@ var addressOrder = []row{
 	{name: "addresses whose files others made are passed over", test: func(l *lab) {
 		l.lease("10.1.2.2", "someone", "eth0")
 		l.lease("10.1.2.3", "reserved", "")
-		l.run("mkdir " + leaseDir + "10.1.2.4")
-		l.run("ln -s /run/nowhere " + leaseDir + "10.1.2.5")
+		l.run("mkdir "+leaseDir+"10.1.2.4", "ln -s /run/nowhere "+leaseDir+"10.1.2.5")
 		l.attach(leased(plainRange), "web").ips("10.1.2.6/24>10.1.2.1")
 	}},
 	{name: "a long stretch of taken addresses is passed over", test: func(l *lab) {
@@ -287,8 +278,7 @@ func requestedAddresses() (rows []row) {
 	}
 	return append(rows,
 		row{name: "IP in CNI_ARGS needs no IgnoreUnknown", test: func(l *lab) {
-			out, err := l.exec("ADD", l.pod("web"), ofHostLocal(plainRange), cniArgs("IP=10.1.2.77"))
-			l.must(err)
+			out := l.answer("ADD", l.pod("web"), ofHostLocal(plainRange), cniArgs("IP=10.1.2.77"))
 			l.same(l.ipsOf(out), "10.1.2.77/24>10.1.2.1")
 		}},
 		row{name: "the address behind a requested one is handed out next", test: func(l *lab) {
@@ -348,16 +338,11 @@ func refusedConfigs() (rows []row) {
 	return append(rows,
 		row{name: "refused: two range sets of a family before version 0.3.0", test: func(l *lab) {
 			const ranges = `"ranges":[[{"subnet":"10.1.2.0/24"}],[{"subnet":"10.1.3.0/24"}]]`
-			_, err := l.exec("ADD", l.pod("web"), ofHostLocal(ranges, "cniVersion", `"0.2.0"`))
-			l.refused(err, "0.2.0")
+			l.refused(l.verb("ADD", l.pod("web"), ofHostLocal(ranges, "cniVersion", `"0.2.0"`)), "0.2.0")
 			l.held()
-			_, err = l.exec("ADD", l.pod("db"), ofHostLocal(ranges, "cniVersion", `"0.3.0"`))
-			l.must(err)
+			l.must(l.verb("ADD", l.pod("db"), ofHostLocal(ranges, "cniVersion", `"0.3.0"`)))
 		}},
-		row{name: "refused: no ipam", test: func(l *lab) {
-			_, err := l.exec("ADD", l.pod("web"), `{"type":"host-local"}`)
-			l.refused(err, "ipam")
-		}},
+		row{name: "refused: no ipam", test: func(l *lab) { l.refused(l.verb("ADD", l.pod("web"), `{"type":"host-local"}`), "ipam") }},
 		row{name: "refused: the capability ipRanges with an invalid range", test: func(l *lab) {
 			l.refused(l.pod("web").add(leased(plainRange), capability("ipRanges", `[[{"subnet":"10.1.9.9/24"}]]`)), "range set 0", "10.1.9")
 			l.held()
@@ -367,8 +352,7 @@ func refusedConfigs() (rows []row) {
 			l.held()
 		}},
 		row{name: "an invalid configuration has code 7", differs: always999, test: func(l *lab) {
-			_, err := l.exec("ADD", l.pod("web"), ofHostLocal(`"subnet":"10.1.2.3/24"`))
-			l.code(err, 7)
+			l.code(l.verb("ADD", l.pod("web"), ofHostLocal(`"subnet":"10.1.2.3/24"`)), 7)
 		}},
 	)
 }
@@ -413,16 +397,13 @@ func refusedRequests() (rows []row) {
 		}},
 		row{name: "an address that is taken has code 11", differs: always999, test: func(l *lab) {
 			l.lease("10.1.2.7", "someone", "eth0")
-			_, err := l.exec("ADD", l.pod("web"), ofHostLocal(plainRange), cniArgs("IP=10.1.2.7"))
-			l.code(err, 11)
+			l.code(l.verb("ADD", l.pod("web"), ofHostLocal(plainRange), cniArgs("IP=10.1.2.7")), 11)
 		}},
 		row{name: "refused: other keys in CNI_ARGS without IgnoreUnknown", test: func(l *lab) {
 			c := l.pod("web")
-			_, err := l.exec("ADD", c, ofHostLocal(plainRange), cniArgs("IP=10.1.2.7;COLOUR=red"))
-			l.refused(err, "COLOUR")
+			l.refused(l.verb("ADD", c, ofHostLocal(plainRange), cniArgs("IP=10.1.2.7;COLOUR=red")), "COLOUR")
 			l.held()
-			_, err = l.exec("ADD", c, ofHostLocal(plainRange), cniArgs("IgnoreUnknown=true;IP=10.1.2.7;COLOUR=red"))
-			l.must(err)
+			l.must(l.verb("ADD", c, ofHostLocal(plainRange), cniArgs("IgnoreUnknown=true;IP=10.1.2.7;COLOUR=red")))
 			l.held("10.1.2.7")
 		}},
 	)
@@ -440,8 +421,7 @@ var fullRanges = []row{
 	}},
 	{name: "a range without a free address has code 11", differs: always999, test: func(l *lab) {
 		l.lease("10.1.2.2", "someone", "eth0")
-		_, err := l.exec("ADD", l.pod("web"), ofHostLocal(`"subnet":"10.1.2.0/30"`))
-		l.code(err, 11)
+		l.code(l.verb("ADD", l.pod("web"), ofHostLocal(`"subnet":"10.1.2.0/30"`)), 11)
 	}},
 	{name: "an address is free again after DEL", test: func(l *lab) {
 		n := leased(twoLeft)
@@ -459,13 +439,10 @@ var fullRanges = []row{
 	}},
 	{name: "a second ADD of an attachment is refused, and changes nothing", test: func(l *lab) {
 		c, config := l.pod("web"), ofHostLocal(dualRanges)
-		_, err := l.exec("ADD", c, config)
-		l.must(err)
-		_, err = l.exec("ADD", c, config)
-		l.refused(err, "10.1.2.2", c.ID)
+		l.must(l.verb("ADD", c, config))
+		l.refused(l.verb("ADD", c, config), "10.1.2.2", c.ID)
 		l.held("10.1.2.2", "fd00::2")
-		_, err = l.exec("CHECK", c, config)
-		l.must(err)
+		l.must(l.verb("CHECK", c, config))
 	}},
 	{name: "a second ADD that asks for another address is refused", differs: refSecond, test: func(l *lab) {
 		c := l.pod("web")
@@ -478,16 +455,14 @@ var fullRanges = []row{
 	{name: "a second ADD after the first one's leases were removed by hand succeeds", test: func(l *lab) {
 		c, config := l.pod("web"), ofHostLocal(plainRange)
 		for _, want := range []string{"10.1.2.2/24>10.1.2.1", "10.1.2.3/24>10.1.2.1"} {
-			out, err := l.exec("ADD", c, config)
-			l.must(err)
+			out := l.answer("ADD", c, config)
 			l.same(l.ipsOf(out), want)
-			l.run("rm " + leaseDir + l.result(out).IPs[0].Address.IP.String())
+			l.remove(leaseDir + l.result(out).IPs[0].Address.IP.String())
 		}
 	}},
 	{name: "another interface of a container gets an address of its own", test: func(l *lab) {
 		c := l.attach(leased(plainRange), "web")
-		other := c.withIfname("eth1")
-		l.must(other.add(leased(plainRange)))
+		other := c.attach(leased(plainRange), "eth1")
 		other.ips("10.1.2.3/24>10.1.2.1")
 		l.same(l.read(leaseDir+"10.1.2.2"), c.ID+"\r\neth0")
 		l.same(l.read(leaseDir+"10.1.2.3"), c.ID+"\r\neth1")

@@ -55,7 +55,7 @@ var humanzRows = group{name: "humanz", rows: []row{
 		l.same([]string{web.v4, db.v4}, []string{"100.100.0.2", "100.100.0.3"})
 		l.serve(&web.Namespace, 80)
 		l.serve(&l.host.Namespace, 81)
-		l.pings(&db.Namespace, web.v4, "100.100.0.1")
+		db.pings(web.v4, "100.100.0.1")
 		l.answers(tcp(&db.Namespace, web.v4, 80), "web saw "+db.v4)
 		l.answers(udp(&l.host.Namespace, web.v4, 80), "web saw 100.100.0.1")
 		l.answers(tcp(&web.Namespace, "100.100.0.1", 81), "host saw "+web.v4)

@@ -30,10 +30,11 @@ type lab struct {
 	// backend is the backend that the row is tried with; empty is to leave it to the plugin.
 	backend string
 	out     *netlab.Outside
+	far     map[string]*container // the machines that the node's devices are wired to
 }
 
 func newLab(j *judge, s *suite) *lab {
-	l := &lab{judge: j, suite: s, host: netlab.NewHost(j)}
+	l := &lab{judge: j, suite: s, host: netlab.NewHost(j), far: map[string]*container{}}
 	programs, err := os.ReadDir(s.dir)
 	if err != nil || len(programs) == 0 {
 		l.Fatalf("no plugins in %s: %v", s.dir, err)
@@ -73,11 +74,7 @@ func (l *lab) startAgent() {
 		text, _ := os.ReadFile(log.Name())
 		return strings.Contains(string(text), "msg=ready")
 	}
-	for end := time.Now().Add(time.Minute); !ready(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			l.Fatal("the agent is not ready after a minute")
-		}
-	}
+	netlab.Until(l, "the agent to be ready", ready)
 }
 
 // outside returns the machine on the other end of the node's uplink.
@@ -88,12 +85,30 @@ func (l *lab) outside() *netlab.Outside {
 	return l.out
 }
 
-// run runs a program on the node, written as on a command line without quotes, and returns what it prints.
-func (l *lab) run(command string) string { return run(l, &l.host.Namespace, command) }
+// run runs programs on the node, each written as on a command line without quotes, and returns what they print.
+func (l *lab) run(commands ...string) string { return run(l, &l.host.Namespace, commands...) }
 
-func run(l *lab, n *netlab.Namespace, command string) string {
-	words := strings.Fields(command)
-	return n.MustRun(l, words[0], words[1:]...)
+// run has one ip do all the commands that follow each other and are ip's: processes are what is dear in a row.
+func run(l *lab, n *netlab.Namespace, commands ...string) (printed string) {
+	for len(commands) > 0 {
+		batch := ""
+		for len(commands) > 1 || batch != "" && len(commands) > 0 {
+			own, ok := strings.CutPrefix(commands[0], "ip ")
+			if !ok || strings.HasPrefix(own, "-") {
+				break
+			}
+			batch += own + "\n"
+			commands = commands[1:]
+		}
+		if batch != "" {
+			printed += n.Feed(l, batch, "ip", "-batch", "-")
+			continue
+		}
+		words := strings.Fields(commands[0])
+		printed += n.MustRun(l, words[0], words[1:]...)
+		commands = commands[1:]
+	}
+	return printed
 }
 
 // write writes a file of the node: in /run, /etc/cni, /opt/cni or /var/lib/cni, which are its own.
@@ -112,6 +127,21 @@ func (l *lab) read(path string) (content string) {
 		content = string(b)
 	})
 	return content
+}
+
+// remove removes files of the node, and directories with all that is in them. They must be there.
+func (l *lab) remove(paths ...string) {
+	for _, path := range paths {
+		if len(l.files(path)) == 0 {
+			l.Fatalf("there is no %s", path)
+		}
+		l.clear(path)
+	}
+}
+
+// clear is remove for what need not be there.
+func (l *lab) clear(path string) {
+	l.host.Do(func() { l.must(os.RemoveAll(path)) })
 }
 
 // files returns the names of the node's files that match a pattern, sorted.
@@ -206,8 +236,22 @@ func (c *container) another() *container {
 	return &container{Pod: c.Pod, lab: c.lab, runtime: c.RuntimeConf(nil)}
 }
 
-// run runs a program in the container, written as on a command line without quotes, and returns what it prints.
-func (c *container) run(command string) string { return run(c.lab, &c.Namespace, command) }
+// run runs programs in the container, each written as on a command line without quotes, and returns what they print.
+func (c *container) run(commands ...string) string { return run(c.lab, &c.Namespace, commands...) }
+
+// attach attaches the container once more, as an interface of another name, which must succeed.
+func (c *container) attach(n network, name string) *container {
+	other := c.another()
+	c.lab.must(other.add(n, ifname(name)))
+	return other
+}
+
+// never is a pod that is not attached to a network, as which calls take it all the same.
+func (l *lab) never(n network, name string) *container {
+	c := l.pod(name)
+	c.network = n
+	return c
+}
 
 // Option changes what a runtime sends.
 type option func(*libcni.RuntimeConf)
@@ -256,8 +300,8 @@ func (l *lab) attach(n network, name string, options ...option) *container {
 }
 
 // must ends the row when a call failed.
-func (l *lab) must(err error) {
-	if err != nil {
+func (l *lab) must(errs ...error) {
+	if err := errors.Join(errs...); err != nil {
 		l.Fatal(err)
 	}
 }
@@ -327,7 +371,7 @@ func (c *container) call(use func(context.Context, *libcni.CNIConfig, *libcni.Ne
 }
 
 // forget removes what libcni remembers of attachments, as on a node that has lost its cache.
-func (l *lab) forget() { l.run("rm -rf " + netlab.CacheDir + "/results") }
+func (l *lab) forget() { l.clear(netlab.CacheDir + "/results") }
 
 // listener runs plugins and keeps what the last one printed.
 type listener struct {
@@ -364,6 +408,18 @@ func env(variables ...string) change {
 func (l *lab) exec(verb string, c *container, config string, changes ...change) (string, error) {
 	r := l.process(verb, c, config, changes...)
 	return r.Stdout, failure(r)
+}
+
+// verb is exec for a call that is looked at for its error alone.
+func (l *lab) verb(verb string, c *container, config string, changes ...change) error {
+	return failure(l.process(verb, c, config, changes...))
+}
+
+// answer is exec for a call that must succeed: what it prints.
+func (l *lab) answer(verb string, c *container, config string, changes ...change) string {
+	printed, err := l.exec(verb, c, config, changes...)
+	l.must(err)
+	return printed
 }
 
 // overtake has the container end without DEL, and another one be attached by the plugins of a list that has the path of its namespace.
@@ -503,14 +559,17 @@ func (l *lab) refused(err error, parts ...string) {
 	}
 }
 
-// code makes sure that a call failed with an error of this code, a message, and details that say more.
-func (l *lab) code(err error, code uint) {
+// code makes sure that a call failed with an error of this code, a message, and details that say more, which names all parts.
+func (l *lab) code(err error, code uint, parts ...string) {
 	var e *types.Error
 	switch {
 	case !errors.As(err, &e):
 		l.Errorf("want an error of code %d, got %v", code, err)
 	case e.Code != code || e.Msg == "" || e.Details == "":
 		l.Errorf("want an error of code %d with details, got %d: %s; %s", code, e.Code, e.Msg, e.Details)
+	}
+	if err != nil {
+		l.refused(err, parts...)
 	}
 }
 

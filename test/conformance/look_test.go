@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/netip"
 	"os"
@@ -13,7 +14,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -26,20 +29,26 @@ const (
 
 // eventually makes sure that something comes to hold: f returns what is still wrong.
 func (l *lab) eventually(f func() string) {
-	wrong := f()
-	for end := time.Now().Add(timeout); wrong != "" && time.Now().Before(end); wrong = f() {
-		time.Sleep(10 * time.Millisecond)
+	patience := netlab.Patience
+	if !l.suite.ours { // others fail many rows
+		patience = timeout
 	}
-	if wrong != "" {
-		l.Error(wrong)
+	err := netlab.AwaitFor(patience, func() error {
+		if wrong := f(); wrong != "" {
+			return errors.New(wrong)
+		}
+		return nil
+	})
+	if err != nil {
+		l.Error(err)
 	}
 }
 
 // isUp makes sure that a link is up. The kernel looks for its carrier some time after it is set up.
 func (l *lab) isUp(in *netlab.Namespace, name string) {
 	l.eventually(func() string {
-		if state := l.link(in, name)["operstate"]; state != "UP" {
-			return fmt.Sprintf("%s is %v", name, state)
+		if link := l.attributes(in, name); link == nil || link.OperState != netlink.OperUp {
+			return name + " is not up"
 		}
 		return ""
 	})
@@ -148,19 +157,78 @@ func (l *lab) has(n *netlab.Namespace, link string, namesAndValues ...any) {
 	}
 }
 
-// addresses returns a link's addresses that are not link-local, with prefix lengths.
-func (l *lab) addresses(n *netlab.Namespace, link string) []string {
-	list := []string{}
-	for _, l := range l.decode(run(l, n, "ip -j address show dev "+link)) {
-		infos, _ := l["addr_info"].([]any)
-		for _, info := range infos {
-			if a := info.(map[string]any); a["scope"] == "global" {
-				list = append(list, fmt.Sprintf("%v/%v", a["local"], a["prefixlen"]))
-			}
-		}
+// gone makes sure that there is no link of a name.
+func (l *lab) gone(n *netlab.Namespace, name string) {
+	if attributes := l.attributes(n, name); attributes != nil {
+		l.Errorf("there still is %s in %s", name, n.Name())
 	}
+}
+
+// attributes returns those of a link that the kernel itself says; nil if there is none.
+func (l *lab) attributes(n *netlab.Namespace, name string) *netlink.LinkAttrs {
+	if link := l.named(n, name); link != nil {
+		return link.Attrs()
+	}
+	return nil
+}
+
+// named returns a link as the kernel itself has it; nil if there is none.
+func (l *lab) named(n *netlab.Namespace, name string) (link netlink.Link) {
+	n.Do(func() {
+		found, err := netlink.LinkByName(name)
+		if errors.As(err, &netlink.LinkNotFoundError{}) {
+			return
+		}
+		l.must(err)
+		link = found
+	})
+	return link
+}
+
+// linksOf describes all links of a namespace.
+func (l *lab) linksOf(n *netlab.Namespace) (list []string) {
+	n.Do(func() {
+		links, err := link.Uninterrupted(netlink.LinkList)
+		l.must(err)
+		for _, link := range links {
+			a := link.Attrs()
+			list = append(list, fmt.Sprint(a.Index, a.Name, " ", link.Type(), a.HardwareAddr, a.MTU, a.TxQLen, a.Flags, a.OperState, a.MasterIndex, a.Alias))
+		}
+	})
 	return list
 }
+
+// addresses returns a link's addresses that are not link-local, with prefix lengths.
+func (l *lab) addresses(n *netlab.Namespace, name string) []string {
+	list := []string{}
+	n.Do(func() {
+		its, err := netlink.LinkByName(name)
+		l.must(err)
+		addresses, err := link.Uninterrupted(func() ([]netlink.Addr, error) { return netlink.AddrList(its, netlink.FAMILY_ALL) })
+		l.must(err)
+		for _, a := range addresses {
+			if netlink.Scope(a.Scope) == netlink.SCOPE_UNIVERSE {
+				list = append(list, a.IPNet.String())
+			}
+		}
+	})
+	return list
+}
+
+// has makes sure that the container's interface has these values, and hasAddresses that it has these addresses alone.
+func (c *container) has(namesAndValues ...any) {
+	c.lab.has(&c.Namespace, c.runtime.IfName, namesAndValues...)
+}
+
+func (c *container) hasAddresses(want ...string) {
+	c.lab.same(c.lab.addresses(&c.Namespace, c.runtime.IfName), append([]string{}, want...))
+}
+
+// pings makes sure that addresses answer the container's pings.
+func (c *container) pings(to ...string) { c.lab.pings(&c.Namespace, to...) }
+
+// sysctl returns the value of a sysctl of the container.
+func (c *container) sysctl(path string) string { return c.lab.sysctl(&c.Namespace, path) }
 
 // sysctl returns the value of a sysctl, named by its path below /proc/sys/net.
 func (l *lab) sysctl(n *netlab.Namespace, path string) (value string) {
@@ -175,18 +243,17 @@ func (l *lab) sysctl(n *netlab.Namespace, path string) (value string) {
 }
 
 // hostEnd returns the name of the node's end of a container's veth pair.
-func (c *container) hostEnd() string {
-	index, ok := c.lab.link(&c.Namespace, c.runtime.IfName)["link_index"]
-	if !ok {
+func (c *container) hostEnd() (name string) {
+	own := c.lab.attributes(&c.Namespace, c.runtime.IfName)
+	if own == nil || own.ParentIndex == 0 {
 		c.lab.Fatalf("%s has no other end", c.runtime.IfName)
 	}
-	for _, link := range c.lab.decode(c.lab.run("ip -j link show")) {
-		if link["ifindex"] == index {
-			return link["ifname"].(string)
-		}
-	}
-	c.lab.Fatalf("no link of the node has index %v", index)
-	return ""
+	c.lab.host.Do(func() {
+		link, err := netlink.LinkByIndex(own.ParentIndex)
+		c.lab.must(err)
+		name = link.Attrs().Name
+	})
+	return name
 }
 
 // path is a connection that is tried: over tcp or udp, from a namespace to an address with a port.
@@ -231,13 +298,16 @@ func (l *lab) answers(p path, want string) {
 	}
 }
 
-// tick is a little more than the kernel needs to the next tick of its clock, with which
-// DEL lets what was in the packet filter expire.
-const tick = 20 * time.Millisecond
-
-// silent makes sure that nobody answers along any of the paths, which are tried at the same time.
+// silent makes sure that nobody answers along any of the paths, which are tried at the same time. What DEL has taken out of the packet filter has
+// expired by then: that is with the next tick of the kernel's clock.
 func (l *lab) silent(paths ...path) {
-	time.Sleep(tick)
+	l.eventually(func() string {
+		rules, _ := l.host.Output(l.host.Command("nft", "list", "ruleset")) // without nftables nothing expires
+		if strings.Contains(rules, "expires") {
+			return "something in the packet filter has not expired yet"
+		}
+		return ""
+	})
 	var wait sync.WaitGroup
 	for _, p := range paths {
 		wait.Add(1)
@@ -303,19 +373,28 @@ func (s *state) unchanged() {
 	})
 }
 
+// unchangedBy makes sure that calls succeed, and change nothing: l.now(web).unchangedBy(web.check()), which Go evaluates from left to right.
+func (s *state) unchangedBy(errs ...error) {
+	s.lab.must(errs...)
+	s.unchanged()
+}
+
+// refused makes sure that a call failed with an error that names all parts, and has changed nothing.
+func (s *state) refused(err error, parts ...string) {
+	s.lab.refused(err, parts...)
+	s.unchanged()
+}
+
 // refuses makes sure that ADD fails with an error that names all parts, and changes nothing, on the node and in the container.
 func (l *lab) refuses(c *container, n network, parts ...string) {
-	before := l.now(c)
-	l.refused(c.add(n), parts...)
-	before.unchanged()
+	l.now(c).refused(c.add(n), parts...)
 }
 
 // undoes is refuses for what ADD finds out on its way: sysctls of the container are not set back.
 func (l *lab) undoes(c *container, n network, parts ...string) {
-	before, links := l.now(), c.run("ip -o link")
-	l.refused(c.add(n), parts...)
-	before.unchanged()
-	l.same(c.run("ip -o link"), links)
+	links := l.linksOf(&c.Namespace)
+	l.now().refused(c.add(n), parts...)
+	l.same(l.linksOf(&c.Namespace), links)
 }
 
 // warm attaches and detaches a container: what all containers of a network share is there from then on.
@@ -323,4 +402,10 @@ func (l *lab) warm(n network, options ...option) {
 	c := l.attach(n, "warm", options...)
 	l.must(c.del())
 	c.Delete(l)
+}
+
+// warmed is warm, and returns what there is then.
+func (l *lab) warmed(n network, options ...option) *state {
+	l.warm(n, options...)
+	return l.now()
 }

@@ -87,23 +87,19 @@ var loopbackRows = group{name: "loopback", rows: append(hostileRows(nil, func(*l
 	{name: "DEL leaves lo up if it was up before ADD", differs: "sets it down whoever has set it up", test: func(l *lab) {
 		c := l.pod("web")
 		c.run("ip link set lo up")
-		l.must(c.add(conf(loop)))
-		l.must(c.del())
+		l.must(c.add(conf(loop)), c.del())
 		l.shows(c.run("ip link show lo"), "LOOPBACK,UP")
 	}},
 	{name: "a late DEL leaves lo of the container that has the namespace's path by now", differs: "sets lo of whatever namespace the path is down", test: func(l *lab) {
 		for _, result := range []bool{true, false} {
 			old := l.attach(conf(loop), fmt.Sprint("web", result))
-			old.Replace(l)
-			newer := old.newer("newer")
-			l.must(newer.add(conf(loop)))
+			newer := old.succeeded(conf(loop))
 			if result {
 				l.must(old.del())
 			} else {
 				l.must(old.bareDel(loop))
 			}
-			l.must(newer.check())
-			l.must(newer.del())
+			l.must(newer.check(), newer.del())
 			l.lacks(newer.run("ip link show lo"), "LOOPBACK,UP")
 		}
 	}},
@@ -120,10 +116,7 @@ var loopbackRows = group{name: "loopback", rows: append(hostileRows(nil, func(*l
 	}},
 	{name: "STATUS and GC have nothing to do", test: func(l *lab) {
 		c := l.attach(conf(loop).in("1.1.0"), "web")
-		before := l.now(c)
-		l.must(l.status(conf(loop)))
-		l.must(l.gc(conf(loop)))
-		before.unchanged()
+		l.now(c).unchangedBy(l.status(conf(loop)), l.gc(conf(loop)))
 	}},
 	{name: "keys of other plugins do not matter", test: func(l *lab) {
 		l.attach(conf(with(loop, "mtu", `"big"`, "ipam", `{}`, "name", `"x"`)), "web", args("COLOUR="+strings.Repeat("red", 3)))

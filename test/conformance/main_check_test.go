@@ -1,6 +1,7 @@
 package conformance
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/test/netlab"
@@ -18,23 +19,23 @@ func (l *lab) flushRules() {
 	l.run("nft flush ruleset")
 }
 
-// onHost runs a command on the node, in which END stands for the container's host end, and inside runs some in the container, with the
+// onHost runs commands on the node, in which END stands for the container's host end, and inside runs some in the container, with the
 // addresses of its own network in place of bridge's.
-func onHost(command string) func(*lab, *container) {
+func onHost(commands ...string) func(*lab, *container) {
 	return func(l *lab, c *container) {
-		harm := command
-		if strings.Contains(command, "END") {
-			harm = strings.ReplaceAll(command, "END", c.hostEnd())
+		harm := slices.Clone(commands)
+		for i, command := range harm {
+			if strings.Contains(command, "END") {
+				harm[i] = strings.ReplaceAll(command, "END", c.hostEnd())
+			}
 		}
-		l.run(harm)
+		l.run(harm...)
 	}
 }
 
 func inside(commands ...string) func(*lab, *container) {
 	return func(_ *lab, c *container) {
-		for _, command := range commands {
-			c.run(c.here(command))
-		}
+		c.run(strings.Split(c.here(strings.Join(commands, "\n")), "\n")...)
 	}
 }
 
@@ -65,13 +66,22 @@ var harms = []event{
 
 // harmed attach a container, do it the harm that plugins share and the plugin's own, and have CHECK find that.
 func (p mainPlugin) harmed(own []event) (rows []row) {
-	for _, c := range append(shared(p, harms), own...) {
-		rows = append(rows, p.row(row{name: "CHECK fails when " + c.name, differs: c.differs, backends: c.backends, test: func(l *lab) {
-			web := l.attach(p.network(l, c.keys...), "web")
-			l.must(web.check())
+	attach := func(l *lab, keys ...string) *container { return l.attach(p.network(l, keys...), "web") }
+	for _, r := range checks("CHECK fails when ", attach, (*container).check, append(shared(p, harms), own...)) {
+		rows = append(rows, p.row(r))
+	}
+	return rows
+}
+
+// checks are rows that attach a container, do it harm, and have CHECK find that; prefix is before their names.
+func checks(prefix string, attach func(l *lab, keys ...string) *container, check func(*container) error, cases []event) (rows []row) {
+	for _, c := range cases {
+		rows = append(rows, row{name: prefix + c.name, differs: c.differs, backends: c.backends, test: func(l *lab) {
+			web := attach(l, c.keys...)
+			l.must(check(web))
 			c.happens(l, web)
-			l.refused(web.check(), web.here(c.says))
-		}}))
+			l.refused(check(web), web.here(c.says))
+		}})
 	}
 	return rows
 }
@@ -98,9 +108,7 @@ func (p mainPlugin) unharmed(own []event) (rows []row) {
 			if c.happens != nil {
 				c.happens(l, web)
 			}
-			before := l.now(web)
-			l.must(web.check())
-			before.unchanged()
+			l.now(web).unchangedBy(web.check())
 		}}))
 	}
 	return rows
@@ -110,17 +118,14 @@ func (p mainPlugin) unharmed(own []event) (rows []row) {
 func (p mainPlugin) checkNeedsResult() row {
 	return row{name: "CHECK without a result is refused", test: func(l *lab) {
 		c := l.attach(p.network(l), "web")
-		_, err := l.exec("CHECK", c, with(c.network.plugins[0], "capabilities", "{}"))
-		l.refused(err, "prevResult")
+		l.refused(l.verb("CHECK", c, with(c.network.plugins[0], "capabilities", "{}")), "prevResult")
 	}}
 }
 
 // statusOfIPAM are rows about STATUS that asks the IPAM plugin.
 func (p mainPlugin) statusOfIPAM() []row {
 	return []row{
-		{name: "STATUS fails without the IPAM plugin", test: func(l *lab) {
-			l.refused(l.status(p.network(l, "ipam", `{"type":"frobnicate"}`)), "frobnicate")
-		}},
+		{name: "STATUS fails without the IPAM plugin", test: func(l *lab) { l.refused(l.status(p.network(l, "ipam", `{"type":"frobnicate"}`)), "frobnicate") }},
 		{name: "STATUS fails when the IPAM plugin is not ready", differs: "its IPAM plugins have no STATUS", test: func(l *lab) {
 			l.write("/var/lib/cni/networks", "no directory")
 			l.refused(l.status(p.network(l)), "/var/lib/cni/networks")

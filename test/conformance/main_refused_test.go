@@ -29,9 +29,7 @@ func (p mainPlugin) refusals(own []refusal) (rows []row) {
 			if c.prepare != nil {
 				c.prepare(l, web)
 			}
-			before := l.now(web)
-			l.refused(web.add(p.network(l, c.keys...), c.options...), c.says)
-			before.unchanged()
+			l.now(web).refused(web.add(p.network(l, c.keys...), c.options...), c.says)
 		}}))
 	}
 	return rows

@@ -44,8 +44,7 @@ var statesOfDel = []stateOfDel{
 func (p mainPlugin) dels(own []stateOfDel) (rows []row) {
 	for _, s := range append(shared(p, statesOfDel), own...) {
 		rows = append(rows, p.row(row{name: s.name, differs: s.differs, backends: s.backends, test: func(l *lab) {
-			l.warm(p.network(l, apart(s.keys, "bridge")...))
-			before := l.now()
+			before := l.warmed(p.network(l, apart(s.keys, "bridge")...))
 			web := l.attach(p.network(l, s.keys...), "web")
 			if s.state != nil {
 				s.state(l, web)
@@ -57,7 +56,7 @@ func (p mainPlugin) dels(own []stateOfDel) (rows []row) {
 			}
 			before.unchanged()
 			if l.isNetns(web.Path()) && !s.bare {
-				l.same(len(l.decode(web.run("ip -j link"))), 1)
+				l.same(len(l.linksOf(&web.Namespace)), 1)
 			}
 		}}))
 	}
@@ -95,29 +94,20 @@ func (p mainPlugin) gcs(keys ...string) []row {
 		}},
 		{name: "GC leaves a network whose name begins alike", backends: true, test: func(l *lab) {
 			c := l.attach(p.network(l).called("lan2"), "web")
-			before := l.now(c)
-			l.must(l.gc(p.network(l)))
-			before.unchanged()
+			l.now(c).unchangedBy(l.gc(p.network(l)))
 			l.must(c.check())
 		}},
 		{name: "GC leaves all that is valid", backends: true, test: func(l *lab) {
 			n := p.network(l, keys...)
 			a, b := l.attach(n, "a"), l.attach(n, "b")
-			before := l.now(a, b)
-			l.must(l.gc(n, a, b))
-			before.unchanged()
+			l.now(a, b).unchangedBy(l.gc(n, a, b))
 		}},
 		{name: "GC without a list removes nothing", test: func(l *lab) {
 			c := l.attach(p.network(l), "web")
-			before := l.now(c)
-			_, err := l.exec("GC", nil, with(c.network.plugins[0], "capabilities", "{}", "cniVersion", `"1.1.0"`))
-			l.must(err)
-			before.unchanged()
+			l.now(c).unchangedBy(l.verb("GC", nil, with(c.network.plugins[0], "capabilities", "{}", "cniVersion", `"1.1.0"`)))
 		}},
 		{name: "GC on a node where nothing was ever attached changes nothing", backends: true, test: func(l *lab) {
-			before := l.now()
-			l.must(l.gc(p.network(l, keys...)))
-			before.unchanged()
+			l.now().unchangedBy(l.gc(p.network(l, keys...)))
 		}},
 	}
 }

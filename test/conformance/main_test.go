@@ -91,11 +91,7 @@ func (p mainPlugin) results() []row {
 			own := `{"domain":"own","options":["ndots:5"]}`
 			l.same(text(l.attach(p.network(l, "dns", own, "ipam", ipam), "web").result.DNS), own)
 		}},
-		{name: "a previous result is left out of the result", test: func(l *lab) {
-			printed, err := l.exec("ADD", l.pod("web"), with(p.network(l).plugins[0], "capabilities", "{}", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
-			l.must(err)
-			l.lacks(printed, "wg0")
-		}},
+		noPrevious(func(l *lab) string { return p.network(l).plugins[0] }),
 	}
 }
 
@@ -103,56 +99,42 @@ func (p mainPlugin) results() []row {
 func (p mainPlugin) strangers() []row {
 	late := func(l *lab, del func(old *container) error) {
 		old := l.attach(p.network(l), "web")
-		old.Replace(l)
-		newer := old.newer("newer")
-		l.must(newer.add(p.network(l)))
+		newer := old.succeeded(p.network(l))
 		l.must(del(old))
-		l.pings(&newer.Namespace, p.reached...)
+		newer.pings(p.reached...)
 		l.must(newer.check())
 	}
 	return []row{
 		{name: "DEL leaves nothing in the container", test: func(l *lab) {
 			n, web := p.network(l), l.pod("web")
 			before := web.Snapshot(l)
-			l.must(web.add(n))
-			l.must(web.del())
+			l.must(web.add(n), web.del())
 			l.same(before.Diff(web.Snapshot(l), "sysctl"), "")
 		}},
 		{name: "DEL of a container that was never attached changes nothing", backends: p.masquerades, test: func(l *lab) {
 			l.attach(p.network(l), "other")
-			never := l.pod("never")
-			never.network = p.network(l)
-			before := l.now(never)
-			l.must(never.del())
-			l.must(never.delBare())
-			before.unchanged()
+			never := l.never(p.network(l), "never")
+			l.now(never).unchangedBy(never.del(), never.delBare())
 		}},
 		{name: "DEL on a node where nothing was ever attached changes nothing", backends: p.masquerades, test: func(l *lab) {
-			never := l.pod("never")
-			never.network = p.network(l)
-			before := l.now(never)
-			l.must(never.del())
-			before.unchanged()
+			never := l.never(p.network(l), "never")
+			l.now(never).unchangedBy(never.del())
 		}},
 		{name: "DEL leaves nothing though the container's lo has the interface's name and MAC address", differs: "its DEL fails, or keeps the address", test: func(l *lab) {
-			l.warm(p.network(l))
-			before := l.now()
+			before := l.warmed(p.network(l))
 			for _, del := range []func(*container) error{(*container).del, func(c *container) error {
 				_, err := l.exec("DEL", c, with(c.network.plugins[0], "capabilities", "{}"))
 				return err
 			}} {
 				c := l.attach(p.network(l), "web")
 				mac := l.link(&c.Namespace, "eth0")["address"].(string)
-				c.run("ip link del eth0")
-				c.run("ip link set lo down name eth0 address " + mac)
+				c.run("ip link del eth0", "ip link set lo down name eth0 address "+mac)
 				l.must(del(c))
 				c.Delete(l)
 			}
 			before.unchanged()
 		}},
-		{name: "a late DEL leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
-			late(l, (*container).del)
-		}},
+		{name: "a late DEL leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) { late(l, (*container).del) }},
 		{name: "a late DEL leaves the container that has the namespace's path, address and MAC address by now", differs: removesAny, test: func(l *lab) {
 			n := p.network(l)
 			old := l.attach(n, "web")
@@ -161,11 +143,8 @@ func (p mainPlugin) strangers() []row {
 				gateway = " " + p.reached[0]
 			}
 			n.plugins[0] = with(n.plugins[0], "ipam", fixedIPs(old.v4+"/24"+gateway))
-			old.Replace(l)
-			newer := old.newer("newer")
-			l.must(newer.add(n))
-			l.must(old.del())
-			l.must(newer.check())
+			newer := old.succeeded(n)
+			l.must(old.del(), newer.check())
 		}},
 		{name: "a late DEL without a result leaves the container that has the namespace's path by now", differs: removesAny, test: func(l *lab) {
 			late(l, func(old *container) error {
@@ -174,4 +153,39 @@ func (p mainPlugin) strangers() []row {
 			})
 		}},
 	}
+}
+
+// macCase is a MAC address that is asked for in several ways at once, and the one that counts.
+type macCase struct {
+	name                  string
+	args, config, runtime bool
+	want                  string
+}
+
+// The MAC addresses that MAC of CNI_ARGS, the configuration and the capability mac ask for.
+const macOfArgs, macOfConfig, macOfRuntime = "02:00:00:00:00:0a", "02:00:00:00:00:0b", "02:00:00:00:00:0c"
+
+// macs are rows about them; config is the key of the configuration, and its value.
+func (p mainPlugin) macs(config []string, cases []macCase) (rows []row) {
+	for _, c := range cases {
+		rows = append(rows, row{name: c.name, test: func(l *lab) {
+			n, options := p.network(l), []option{}
+			if c.args {
+				options = append(options, args("IgnoreUnknown=1", "MAC="+macOfArgs))
+			}
+			if c.config {
+				n = p.network(l, config...)
+			}
+			if c.runtime {
+				options = append(options, capability("mac", text(macOfRuntime)))
+			}
+			web := l.attach(n, "web", options...)
+			web.has("address", c.want)
+			own := web.result.Interfaces
+			l.same(own[len(own)-1].Mac, c.want)
+			web.pings(p.reached...)
+			l.must(web.check())
+		}})
+	}
+	return rows
 }

@@ -31,12 +31,11 @@ func (l *lab) rename(way, prefix string, plugins ...string) {
 		case byHard:
 			// A hard link can't leave its file system: the names that are one file there are one here.
 			file := filepath.Join(filepath.Dir(netlab.PluginDir), filepath.Base(program))
-			l.run("cp -n " + program + " " + file)
-			l.run("ln " + file + " " + other)
+			l.run("cp -n "+program+" "+file, "ln "+file+" "+other)
 		case byCopy:
 			l.run("cp " + program + " " + other)
 		}
-		l.run("rm " + own)
+		l.remove(own)
 	}
 }
 
@@ -84,14 +83,12 @@ func namesList() (rows []row) {
 				l.must(c.del())
 				rename(l, way)
 				before := l.now(c)
-				l.must(l.status(other))
-				l.must(c.add(other))
+				l.must(l.status(other), c.add(other))
 				l.printed(c.printed, anyMAC.ReplaceAllString(anyVeth.ReplaceAllString(own, "vethX"), "MAC"))
 				l.held("10.44.0.9", "fd00:44::9")
 				l.serve(&c.Namespace, 80)
 				l.answers(tcp(outside, netlab.HostIPv4, 8080), "web")
-				l.must(c.check())
-				l.must(c.del())
+				l.must(c.check(), c.del())
 				before.unchanged()
 			}},
 			row{name: under + "GC removes what is not valid, and nothing else", differs: noGC, test: func(l *lab) {
@@ -118,16 +115,12 @@ var moreNames = []row{
 	{name: "what was made under a plugin's own name is checked and removed under another, and the other way round", test: func(l *lab) {
 		portmap := `{"type":"portmap","capabilities":{"portMappings":true}}`
 		own, other := conf(lan, portmap), conf(renamed("x-", lan, portmap)...)
-		l.run("ln -s bridge /opt/cni/bin/x-bridge")
-		l.run("ln -s host-local /opt/cni/bin/x-host-local")
-		l.run("ln -s portmap /opt/cni/bin/x-portmap")
-		l.warm(own, ports("8080:80/tcp"))
-		before := l.now()
+		l.run("ln -s bridge /opt/cni/bin/x-bridge", "ln -s host-local /opt/cni/bin/x-host-local", "ln -s portmap /opt/cni/bin/x-portmap")
+		before := l.warmed(own, ports("8080:80/tcp"))
 		for i, n := range []struct{ made, removed network }{{own, other}, {other, own}} {
 			c := l.attach(n.made, fmt.Sprint("web", i), ports("8080:80/tcp"))
 			c.network = n.removed
-			l.must(c.check())
-			l.must(c.del())
+			l.must(c.check(), c.del())
 			c.Delete(l)
 		}
 		before.unchanged()
@@ -141,9 +134,7 @@ var moreNames = []row{
 	}},
 	{name: "an IPAM plugin that is not there is named as it was called", differs: leavesParts, test: func(l *lab) {
 		c := l.pod("web")
-		before := l.now(c)
-		l.refused(c.add(conf(with(bare, "ipam", `{"type":"x-host-local","subnet":"10.44.0.0/24"}`))), "x-host-local")
-		before.unchanged()
+		l.now(c).refused(c.add(conf(with(bare, "ipam", `{"type":"x-host-local","subnet":"10.44.0.0/24"}`))), "x-host-local")
 	}},
 	{name: "STATUS asks an IPAM plugin under another name", differs: noStatus, test: func(l *lab) {
 		l.rename(byLink, "x-", "bridge", "dhcp")
@@ -189,8 +180,7 @@ func dhcpNames() (rows []row) {
 				l.eventually(func() string { return wantCount("sockets", len(l.files(netlab.DHCPSocket)), 1) })
 				c := l.attach(conf(renamed("x-", bridged)...), "web")
 				l.same(c.v4, "192.0.2.50")
-				l.must(c.check())
-				l.must(c.del())
+				l.must(c.check(), c.del())
 				l.eventually(func() string { return wantCount("releases", s.Released(), 1) })
 			}})
 	}
@@ -215,16 +205,13 @@ func flannelNames() (rows []row) {
 			l.answers(tcp(&l.host.Namespace, c.v4, 80), "web")
 			l.must(c.check())
 			l.refused(c.add(n), "eth0")
-			l.must(c.check())
-			l.must(c.del())
+			l.must(c.check(), c.del())
 			c.Delete(l)
 			l.attach(n, "gone").Delete(l)
 			l.must(l.gc(n))
 			before.unchanged()
 			for _, delegate := range []string{"x-flannel", "x-host-local", "x-tuning"} {
-				err := l.pod(delegate).add(conf(with(n.plugins[0], "delegate", `{"type":"`+delegate+`"}`)))
-				l.refused(err, "type", delegate)
-				l.code(err, 7)
+				l.code(l.pod(delegate).add(conf(with(n.plugins[0], "delegate", `{"type":"`+delegate+`"}`))), 7, "type", delegate)
 			}
 		}})
 	}
@@ -249,9 +236,7 @@ func chainNames() (rows []row) {
 				l.rename(way, "x-", "chain", "loopback", "bridge", "host-local")
 				list := strings.Replace(chainOf(renamed("x-", loop, bare)...), "chain", "x-chain", 1)
 				c := l.attach(conf(list), "web")
-				before := l.now(c)
-				l.refused(c.add(conf(list)), "x-bridge")
-				before.unchanged()
+				l.now(c).refused(c.add(conf(list)), "x-bridge")
 			}},
 		)
 	}

@@ -41,14 +41,12 @@ func (l *lab) segment(kind string) (link string) {
 	if l.out != nil {
 		return onSegment(kind)
 	}
-	out := &l.outside().Namespace
+	out, commands := &l.outside().Namespace, []string{}
 	if kind == "vlan" {
-		run(l, out, "ip link add link "+netlab.UplinkName+" name "+vlanLink+" type vlan id "+vlanID)
+		commands = append(commands, "ip link add link "+netlab.UplinkName+" name "+vlanLink+" type vlan id "+vlanID)
 	}
 	link = onSegment(kind)
-	run(l, out, "ip address add 10.46.0.1/24 dev "+link)
-	run(l, out, "ip address add fd00:46::1/64 dev "+link+" nodad")
-	run(l, out, "ip link set "+link+" up")
+	run(l, out, append(commands, "ip address add 10.46.0.1/24 dev "+link, "ip address add fd00:46::1/64 dev "+link+" nodad", "ip link set "+link+" up")...)
 	return link
 }
 
@@ -109,8 +107,7 @@ func onMasterResults(kind string) []row {
 			ipam := with(fixedIPs("10.46.0.7/24"), "dns", `{"nameservers":["10.46.0.53"]}`)
 			c := l.attach(l.on(kind, "ipam", ipam), "web")
 			l.same(text(c.result.DNS), `{}`)
-			l.must(c.del())
-			l.must(c.add(l.on(kind, "ipam", ipam, "dns", `{"domain":"own","options":["ndots:5"]}`)))
+			l.must(c.del(), c.add(l.on(kind, "ipam", ipam, "dns", `{"domain":"own","options":["ndots:5"]}`)))
 			l.same(text(c.result.DNS), `{"domain":"own","options":["ndots:5"]}`)
 		}},
 	}
@@ -130,13 +127,13 @@ func onMasterLinks(kind string) []row {
 			links := l.run("ip -br link")
 			c := l.attach(n, "web")
 			l.same(l.run("ip -br link"), links)
-			l.same(len(l.decode(c.run("ip -j link"))), 2)
+			l.same(len(l.linksOf(&c.Namespace)), 2)
 		}},
 		{name: "the host may have a link that is called as the container's", test: func(l *lab) {
 			n := l.on(kind)
 			l.run("ip link add eth0 type veth peer name other0")
 			c := l.attach(n, "web")
-			l.pings(&c.Namespace, "10.46.0.1")
+			c.pings("10.46.0.1")
 			l.must(c.del())
 			l.has(&l.host.Namespace, "eth0", "link", "other0")
 		}},
@@ -144,25 +141,19 @@ func onMasterLinks(kind string) []row {
 			n := l.on(kind)
 			l.run("ip link set " + netlab.UplinkName + " mtu 1450")
 			c := l.attach(n, "web")
-			l.has(&c.Namespace, "eth0", "mtu", 1450)
-			l.must(c.del())
-			l.must(c.add(l.on(kind, "mtu", "1300")))
-			l.has(&c.Namespace, "eth0", "mtu", 1300)
+			c.has("mtu", 1450)
+			l.must(c.del(), c.add(l.on(kind, "mtu", "1300")))
+			c.has("mtu", 1300)
 		}},
-		{name: "the MTU may be as large as the master's", test: func(l *lab) {
-			c := l.attach(l.on(kind, "mtu", "1500"), "web")
-			l.has(&c.Namespace, "eth0", "mtu", 1500)
-		}},
+		{name: "the MTU may be as large as the master's", test: func(l *lab) { l.attach(l.on(kind, "mtu", "1500"), "web").has("mtu", 1500) }},
 		{name: "linkInContainer makes the link on one of the container", test: func(l *lab) {
 			n := l.on(kind, "linkInContainer", "true")
 			c := l.pod("web")
-			c.run("ip link add " + netlab.UplinkName + " index 77 type veth peer name base0")
-			c.run("ip link set " + netlab.UplinkName + " up")
+			c.run("ip link add "+netlab.UplinkName+" index 77 type veth peer name base0", "ip link set "+netlab.UplinkName+" up")
 			l.must(c.add(n))
-			l.has(&c.Namespace, "eth0", "link", netlab.UplinkName)
-			l.must(c.check())
-			l.must(c.del())
-			l.same(l.link(&c.Namespace, "eth0") == nil, true)
+			c.has("link", netlab.UplinkName)
+			l.must(c.check(), c.del())
+			l.gone(&c.Namespace, "eth0")
 		}},
 		{name: "routes are installed with what they ask for", differs: "it leaves out mtu and advmss", test: func(l *lab) {
 			ipam := with(fixedIPs("10.46.0.7/24 10.46.0.1"), "routes",
@@ -172,14 +163,13 @@ func onMasterLinks(kind string) []row {
 			l.shows(c.routes("10.51.0.0/16"), "scope link")
 		}},
 		{name: "IPv6 addresses that IPAM hands out once are used at once", differs: "it waits for duplicate address detection", test: func(l *lab) {
-			c := l.attach(l.on(kind), "web")
-			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad"), "0")
+			l.same(l.attach(l.on(kind), "web").sysctl("ipv6/conf/eth0/accept_dad"), "0")
 		}},
 		{name: "an IPv6 address that the configuration names is looked for on the segment first", test: func(l *lab) {
 			n := l.on(kind, "ipam", fixedIPs("fd00:46::7/64 fd00:46::1"))
 			c := l.attach(n, "web")
 			l.same(l.probed(&c.Namespace, "eth0"), "")
-			l.pings(&c.Namespace, "fd00:46::1")
+			c.pings("fd00:46::1")
 		}},
 		{name: "neighbours learn that an address has another MAC address", differs: map[string]string{"vlan": "it does not tell them"}[kind], test: func(l *lab) {
 			link := l.segment(kind)
@@ -198,12 +188,10 @@ func onMasterLinks(kind string) []row {
 			})
 		}},
 		{name: "the container does not listen to whoever says that it is a router", differs: "it does", test: func(l *lab) {
-			c := l.attach(l.on(kind), "web")
-			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra"), "0")
+			l.same(l.attach(l.on(kind), "web").sysctl("ipv6/conf/eth0/accept_ra"), "0")
 		}},
 		{name: "acceptRA lets the container listen to the routers of the segment", test: func(l *lab) {
-			c := l.attach(l.on(kind, "acceptRA", "true"), "web")
-			l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra"), "1")
+			l.same(l.attach(l.on(kind, "acceptRA", "true"), "web").sysctl("ipv6/conf/eth0/accept_ra"), "1")
 		}},
 		{name: "a container has an interface on each of two networks", test: func(l *lab) {
 			c := l.attach(l.on(kind), "web")
@@ -212,9 +200,8 @@ func onMasterLinks(kind string) []row {
 			if kind == "vlan" {
 				back = l.on(kind, "ipam", fixedIPs("10.55.0.2/24"), "vlanId", "6").called("back")
 			}
-			l.must(net1.add(back, ifname("net1")))
-			l.must(net1.del())
-			l.pings(&c.Namespace, "10.46.0.1", "fd00:46::1")
+			l.must(net1.add(back, ifname("net1")), net1.del())
+			c.pings("10.46.0.1", "fd00:46::1")
 			l.must(c.check())
 		}},
 	}
@@ -234,10 +221,12 @@ func onMasterRefusals(p mainPlugin) []row {
 		{name: "an mtu above the master's", says: "invalid MTU 1501, must be [0, master MTU(1500)]", keys: []string{"mtu", "1501"}, except: "ipvlan"},
 		{name: "an mtu below 68", says: "mtu", keys: []string{"mtu", "67"}, differs: "it takes any below the master's"},
 		{name: "a mode that there is none of", says: "frobnicate", keys: []string{"mode", `"frobnicate"`}, except: "vlan"},
+		{name: "a MAC address that is none", keys: []string{"mac", `"02:00:00"`}, except: "ipvlan vlan"},
+		{name: "a MAC address that is no string", keys: []string{"mac", "7"}, except: "ipvlan vlan"},
+		{name: "a multicast MAC address", keys: []string{"mac", `"03:00:00:00:00:01"`}, except: "ipvlan vlan"},
 		{name: "no ipam", says: "ipam", keys: []string{"ipam", "{}"}, except: "macvlan", differs: leavesLink},
 	})), row{name: "what is refused has an error that says what to do", differs: "its errors have no details", test: func(l *lab) {
-		_, err := l.exec("ADD", l.pod("web"), onMaster(p.kind, "capabilities", "{}", "master", `"other0"`))
-		l.code(err, 7)
+		l.code(l.verb("ADD", l.pod("web"), onMaster(p.kind, "capabilities", "{}", "master", `"other0"`)), 7)
 	}})
 }
 
@@ -256,7 +245,7 @@ func onMasterFailures(p mainPlugin) []row {
 			c := l.pod("web")
 			l.refused(c.add(bad))
 			l.must(c.add(p.network(l)))
-			l.pings(&c.Namespace, "10.46.0.1")
+			c.pings("10.46.0.1")
 		}},
 	)
 }
@@ -284,9 +273,8 @@ func onMasterDels(p mainPlugin) []row {
 		}},
 		row{name: "DEL with a section ipam that can't be read leaves nothing of host-local's", differs: "its DEL fails then", test: func(l *lab) {
 			web := l.attach(p.network(l), "web")
-			_, err := l.exec("DEL", web, onMaster(p.kind, "capabilities", "{}", "ipam", "5"))
-			l.must(err)
-			l.same(l.link(&web.Namespace, "eth0") == nil, true)
+			l.must(l.verb("DEL", web, onMaster(p.kind, "capabilities", "{}", "ipam", "5")))
+			l.gone(&web.Namespace, "eth0")
 			l.same(len(l.files("/var/lib/cni/networks/lan/[1f]*")), 0)
 		}},
 	)
@@ -301,14 +289,12 @@ func onMasterLateDels(kind string) []row {
 			keeps := c.Command("sleep", "2") // less than ADD waits
 			l.must(c.Start(keeps))
 			c.Replace(l)
-			l.must(c.add(n))
-			l.must(keeps.Wait())
+			l.must(c.add(n), keeps.Wait())
 		}},
 		{name: "DEL removes a link that the reference plugin made, with and without a result", test: func(l *lab) {
 			for name, result := range map[string]bool{"with": true, "without": false} {
 				l.segment(kind)
-				c := l.pod(name)
-				c.network = l.on(kind)
+				c := l.never(l.on(kind), name)
 				suffix := map[string]string{"vlan": " id " + vlanID}[kind]
 				l.run("ip link add link " + netlab.UplinkName + " name veth0 netns " + name + " type " + kind + suffix)
 				c.run("ip link set veth0 name eth0")
@@ -317,16 +303,14 @@ func onMasterLateDels(kind string) []row {
 					config = with(config, "prevResult", fmt.Sprintf(`{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":%q,"sandbox":%q}]}`,
 						l.link(&c.Namespace, "eth0")["address"], c.Path()))
 				}
-				_, err := l.exec("DEL", c, config)
-				l.must(err)
-				l.same(l.link(&c.Namespace, "eth0") == nil, true)
+				l.must(l.verb("DEL", c, config))
+				l.gone(&c.Namespace, "eth0")
 			}
 		}},
 		{name: "DEL leaves the host's links, whatever the container has made", test: func(l *lab) {
 			c := l.attach(l.on(kind), "web")
 			links := l.run("ip -br link")
-			c.run("ip link del eth0")
-			c.run("ip link add " + netlab.UplinkName + " index 4242 type veth peer name eth0")
+			c.run("ip link del eth0", "ip link add "+netlab.UplinkName+" index 4242 type veth peer name eth0")
 			l.must(c.del())
 			l.same(l.run("ip -br link"), links)
 		}},
@@ -360,12 +344,11 @@ func onMasterGCs(kind string) []row {
 // onMasterChecks attach a container, do it harm, and have CHECK find that, or not if it is none.
 func onMasterChecks(p mainPlugin) []row {
 	addressesAgain := inside("ip address add 10.44.0.2/24 dev eth0", "ip address add fd00:44::2/64 dev eth0 nodad", "ip link set eth0 up",
-		"ip route add default via 10.44.0.1", "ip -6 route add default via fd00:44::1")
+		"ip route add default via 10.44.0.1", "ip route add default via fd00:44::1")
 	rows := p.harmed([]event{
 		{name: "another kind of link has the interface's name", says: "eth0", happens: func(l *lab, c *container) {
 			mac := c.result.Interfaces[0].Mac
-			c.run("ip link del eth0")
-			c.run("ip link add eth0 address " + mac + " type bridge")
+			c.run("ip link del eth0", "ip link add eth0 address "+mac+" type bridge")
 			addressesAgain(l, c)
 		}},
 		{name: "the interface is on a link that the container has made", says: netlab.UplinkName, differs: "its CHECK does not compare the master",
@@ -388,8 +371,7 @@ func onMasterChecks(p mainPlugin) []row {
 		rows = append(rows, row{name: "CHECK fails when a route has another " + lost, differs: "its CHECK does not compare it", test: func(l *lab) {
 			web := l.attach(p.network(l, "ipam", with(fixedIPs("10.46.0.7/24 10.46.0.1"), "routes", `[{"dst":"10.50.0.0/16",`+text(lost)+`:700}]`)), "web")
 			l.must(web.check())
-			web.run("ip route del 10.50.0.0/16")
-			web.run("ip route add 10.50.0.0/16 via 10.46.0.1")
+			web.run("ip route del 10.50.0.0/16", "ip route add 10.50.0.0/16 via 10.46.0.1")
 			l.refused(web.check(), "10.50.0.0/16")
 		}})
 	}
@@ -400,17 +382,13 @@ func onMasterStatus(kind string) []row {
 	return []row{
 		{name: "STATUS is good, and changes nothing", test: func(l *lab) {
 			n := l.on(kind)
-			before := l.now()
-			l.must(l.status(n))
-			before.unchanged()
+			l.now().unchangedBy(l.status(n))
 		}},
 		{name: "STATUS of a network with linkInContainer is good", test: func(l *lab) {
 			l.must(l.status(l.on(kind, "linkInContainer", "true", "master", `"base0"`)))
 		}},
 		{name: "STATUS fails without the master", differs: "its STATUS does not look at the master", test: func(l *lab) {
-			err := l.status(l.on(kind, "master", `"other0"`))
-			l.refused(err, "other0")
-			l.code(err, 50)
+			l.code(l.status(l.on(kind, "master", `"other0"`)), 50, "other0")
 		}},
 		{name: "STATUS fails with a configuration that ADD refuses", differs: "its STATUS does not look at all keys", test: func(l *lab) {
 			l.refused(l.status(l.on(kind, "mtu", "67")), "mtu")

@@ -78,8 +78,7 @@ var portmapLocalnetRows = []row{
 		publish(l, published(l), "old", "8080:80/tcp")
 		l.flushRules()
 		publish(l, published(l), "web", "8081:80/tcp")
-		l.answers(local(l, 8081), "web")
-		l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8081), "web")
+		l.allAnswer("web", local(l, 8081), tcp(&l.host.Namespace, "127.0.0.1", 8081))
 	}},
 	{name: "after somebody has flushed the ruleset, the next ADD keeps containers from 127.0.0.1 again", differs: localnetOpen, test: func(l *lab) {
 		publish(l, published(l), "old", "8080:80/tcp")
@@ -125,8 +124,7 @@ func publishesAfterFlush(l *lab) {
 	publish(l, published(l), "old", "8080:80/tcp")
 	flushChains(l, func(chain) bool { return true })
 	publish(l, published(l), "web", "8081:80/tcp")
-	l.answers(local(l, 8081), "web")
-	l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8081), "web")
+	l.allAnswer("web", local(l, 8081), tcp(&l.host.Namespace, "127.0.0.1", 8081))
 }
 
 // listen tells the addresses that datagrams to the host come from.

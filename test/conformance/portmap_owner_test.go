@@ -34,8 +34,7 @@ func portmapOwnerRows() (rows []row) {
 			first := publish(l, published(l), "first", c.first)
 			second := l.bare("second")
 			s := l.now(second)
-			_, err := l.exec("ADD", second, second.portmap(mappings("7000:80/tcp", c.second)))
-			l.refused(err, "8080")
+			l.refused(add(l, second, second.portmap(mappings("7000:80/tcp", c.second))), "8080")
 			s.unchanged()
 			l.must(first.check())
 			switch {
@@ -53,38 +52,30 @@ func portmapOwnerRows() (rows []row) {
 		{name: "ADD refuses a port that a container of another network has", backends: true, differs: portsNotOwned, test: func(l *lab) {
 			publish(l, far(l), "first", "8080:80/tcp")
 			second := l.bare("second")
-			_, err := second.lab.exec("ADD", second, second.portmap(mappings("8080:80/tcp")))
-			l.refused(err, "8080", "far")
+			l.refused(add(l, second, second.portmap(mappings("8080:80/tcp"))), "8080", "far")
 			l.answers(tcp(&l.host.Namespace, "10.45.0.1", 8080), "first")
 		}},
 		{name: "the error of a port that is taken names the network and the container that have it", backends: true, differs: portsNotOwned, test: func(l *lab) {
 			first := publish(l, far(l), "first", "8080:80/tcp")
 			second := l.bare("second")
-			_, err := l.exec("ADD", second, second.portmap(mappings("8080:80/tcp")))
-			l.refused(err, "8080", "far", first.ID)
+			l.refused(add(l, second, second.portmap(mappings("8080:80/tcp"))), "8080", "far", first.ID)
 		}},
 		{name: "a container has a port once that it asks for on two networks", backends: true, test: func(l *lab) {
 			web := publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 			second := web.as("net1")
 			config := with(second.portmap(mappings("8080:80/tcp", "8080:80/udp")), "name", `"far"`)
 			for range 2 {
-				_, err := l.exec("ADD", second, config)
-				l.must(err)
-				_, err = l.exec("CHECK", second, config)
-				l.must(err)
+				l.must(add(l, second, config))
+				l.must(check(l, second, config))
 				l.must(web.check())
 				l.answers(local(l, 8080), "web")
-				_, err = l.exec("DEL", second, config)
-				l.must(err)
+				l.must(del(l, second, config))
 				l.must(web.check())
-				l.answers(local(l, 8080), "web")
-				l.answers(udp(&l.host.Namespace, hostSide, 8080), "web")
+				l.allAnswer("web", local(l, 8080), udp(&l.host.Namespace, hostSide, 8080))
 			}
-			_, err := l.exec("ADD", second, config)
-			l.must(err)
+			l.must(add(l, second, config))
 			l.must(web.del())
-			_, err = l.exec("DEL", second, config)
-			l.must(err)
+			l.must(del(l, second, config))
 			l.silent(local(l, 8080))
 		}},
 		{name: "one number is published over TCP, UDP and SCTP by three containers", backends: true, test: func(l *lab) {
@@ -103,13 +94,11 @@ func portmapOwnerRows() (rows []row) {
 		{name: "a port on one address wins over the same port on all, which came first", needs: &netlab.NFTables, differs: "the one that was published first wins", test: func(l *lab) {
 			all := publish(l, published(l), "all", "8080:80/tcp", "8080:80/udp")
 			one := publish(l, published(l), "one", hostSide+":8080:80/tcp", hostSide+":8080:80/udp")
-			l.answers(local(l, 8080), "one")
-			l.answers(udp(&l.host.Namespace, hostSide, 8080), "one")
+			l.allAnswer("one", local(l, 8080), udp(&l.host.Namespace, hostSide, 8080))
 			l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8080), "all")
 			l.must(all.check())
 			l.must(one.del())
-			l.answers(local(l, 8080), "all")
-			l.answers(udp(&l.host.Namespace, hostSide, 8080), "all")
+			l.allAnswer("all", local(l, 8080), udp(&l.host.Namespace, hostSide, 8080))
 		}},
 		{name: "a port on one address wins over the same port on all, which comes later", backends: true, test: func(l *lab) {
 			publish(l, published(l), "one", hostSide+":8080:80/tcp")
@@ -125,26 +114,21 @@ func portmapOwnerRows() (rows []row) {
 			l.must(old.del())
 			web := publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 			l.must(old.del())
-			_, err := l.exec("DEL", old, old.portmap(mappings("8080:80/tcp", "8080:80/udp")))
-			l.must(err)
-			l.answers(local(l, 8080), "web")
-			l.answers(udp(&l.host.Namespace, hostSide, 8080), "web")
+			l.must(del(l, old, old.portmap(mappings("8080:80/tcp", "8080:80/udp"))))
+			l.allAnswer("web", local(l, 8080), udp(&l.host.Namespace, hostSide, 8080))
 			l.must(web.check())
 		}},
 		{name: "the port of a container that is gone is taken over, and its late DEL leaves it to the new one", backends: true, differs: portsNotOwned, test: func(l *lab) {
 			old := publish(l, published(l), "old", "8080:80/tcp", "8081:80/tcp")
 			old.Delete(l)
 			web := publish(l, published(l), "web", "8080:80/tcp")
-			l.answers(local(l, 8080), "web")
-			l.answers(tcp(&l.host.Namespace, hostSide6, 8080), "web")
-			l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8080), "web")
+			l.allAnswer("web", local(l, 8080), tcp(&l.host.Namespace, hostSide6, 8080), tcp(&l.host.Namespace, "127.0.0.1", 8080))
 			l.must(old.del())
 			l.answers(local(l, 8080), "web")
 			l.must(web.check())
 			l.must(web.del())
 			publish(l, published(l), "next", "8080:80/tcp", "8081:80/tcp")
-			l.answers(local(l, 8080), "next")
-			l.answers(local(l, 8081), "next")
+			l.allAnswer("next", local(l, 8080), local(l, 8081))
 		}},
 		{name: "the port of a container that is gone is taken over where libcni's cache is in another directory", backends: true, test: func(l *lab) {
 			old := publish(l, published(l), "old", "8080:80/tcp")
@@ -152,8 +136,7 @@ func portmapOwnerRows() (rows []row) {
 			l.run("mkdir /var/lib/cni/runtime")
 			l.run("mv /var/lib/cni/results /var/lib/cni/runtime")
 			web := l.bare("web")
-			_, err := l.exec("ADD", web, web.portmap(mappings("8080:80/tcp")), env("CNIBOX_CACHE_DIR=/var/lib/cni/runtime"))
-			l.must(err)
+			l.must(add(l, web, web.portmap(mappings("8080:80/tcp")), env("CNIBOX_CACHE_DIR=/var/lib/cni/runtime")))
 		}},
 		{name: "the UDP port of a container that is gone is taken over with its clients", backends: true, differs: portsNotOwned, test: func(l *lab) {
 			from := &l.outside().Namespace
@@ -179,8 +162,7 @@ func portmapOwnerRows() (rows []row) {
 			old := publish(l, published(l), "old", "8080:80/tcp")
 			l.forget() // where the container's namespace was
 			second := l.bare("second")
-			_, err := l.exec("ADD", second, second.portmap(mappings("8080:80/tcp")))
-			l.refused(err, "8080", old.ID)
+			l.refused(add(l, second, second.portmap(mappings("8080:80/tcp"))), "8080", old.ID)
 			l.answers(local(l, 8080), "old")
 		}},
 		{name: "a slow DEL of a container that is gone leaves the port to one that takes it over meanwhile", test: slowDel},
@@ -191,18 +173,15 @@ func portmapOwnerRows() (rows []row) {
 			web.mapped(config)
 			s.unchanged()
 			l.answers(local(l, 8080), "web")
-			_, err := l.exec("DEL", web, config)
-			l.must(err)
+			l.must(del(l, web, config))
 			l.silent(local(l, 8080), udp(&l.host.Namespace, hostSide, 8080))
 		}},
 		{name: "two networks of a container keep their ports apart", backends: true, test: func(l *lab) {
 			web := publish(l, published(l), "web", "8080:80/tcp")
 			config := with(web.portmap(mappings("8081:80/tcp")), "name", `"second"`)
 			web.mapped(config)
-			l.answers(local(l, 8080), "web")
-			l.answers(local(l, 8081), "web")
-			_, err := l.exec("DEL", web, config)
-			l.must(err)
+			l.allAnswer("web", local(l, 8080), local(l, 8081))
+			l.must(del(l, web, config))
 			l.silent(local(l, 8081))
 			l.answers(local(l, 8080), "web")
 			l.must(web.check())
@@ -213,8 +192,7 @@ func portmapOwnerRows() (rows []row) {
 			config := second.portmap(mappings("8081:80/tcp"))
 			second.mapped(config)
 			l.answers(local(l, 8081), "web")
-			_, err := l.exec("DEL", second, config)
-			l.must(err)
+			l.must(del(l, second, config))
 			l.silent(local(l, 8081))
 			l.answers(local(l, 8080), "web")
 			l.must(web.check())
@@ -320,73 +298,40 @@ func killed(l *lab, verb string, c *container, config string, n int) bool {
 // portmapDelRows are ways to call DEL after an ADD, all of which leave nothing.
 func portmapDelRows() (rows []row) {
 	const all = "8080:80/tcp 8080:80/udp 127.0.0.1:9090:80/tcp"
+	const oneBackend = "its DEL looks in one backend alone"
 	for _, c := range []struct {
-		name    string
-		keys    []string // of the ADD
-		differs string
-		del     func(l *lab, web *container, config string) error
+		name          string
+		keys          []string // of the ADD
+		differs       string
+		before        func(l *lab, web *container, config string) // DEL
+		without, with []string                                    // keys of the configuration that DEL gets
+		changes       []change
 	}{
-		{"", nil, "", func(l *lab, web *container, config string) error { return del(l, web, config) }},
-		{" without a result", nil, "", func(l *lab, web *container, config string) error { return del(l, web, without(config, "prevResult")) }},
-		{" without the ports", nil, delNeedsPorts, func(l *lab, web *container, config string) error {
-			return del(l, web, without(config, "runtimeConfig"))
+		{name: ""},
+		{name: " without a result", without: []string{"prevResult"}},
+		{name: " without the ports", without: []string{"runtimeConfig"}, differs: delNeedsPorts},
+		{name: " with as little as a runtime may send", without: []string{"runtimeConfig", "prevResult"}, changes: []change{noNetns}, differs: delNeedsPorts},
+		{name: " without a namespace", changes: []change{noNetns}},
+		{name: " when the namespace is gone", before: func(l *lab, web *container, _ string) { web.Delete(l) }},
+		{name: " when a plain file is where the namespace was", before: func(l *lab, web *container, _ string) { web.DeleteKeepFile(l) }},
+		{name: " when another namespace is at the path", before: func(l *lab, web *container, _ string) { web.Replace(l) }},
+		{name: " twice", before: func(l *lab, web *container, config string) { l.must(del(l, web, config)) }},
+		{name: " with other ports than ADD", with: []string{"runtimeConfig", `{"portMappings":` + mappings("9999:99/tcp") + `}`}},
+		{name: " with other options than ADD", with: []string{"snat", "false", "masqAll", "true"}},
+		{name: " with a result that has another address", before: func(_ *lab, web *container, _ string) {
+			web.printed = strings.ReplaceAll(web.printed, web.v4, "10.44.0.99")
 		}},
-		{" with as little as a runtime may send", nil, delNeedsPorts, func(l *lab, web *container, config string) error {
-			return del(l, web, without(config, "runtimeConfig", "prevResult"), noNetns)
-		}},
-		{" without a namespace", nil, "", func(l *lab, web *container, config string) error { return del(l, web, config, noNetns) }},
-		{" when the namespace is gone", nil, "", func(l *lab, web *container, config string) error {
-			web.Delete(l)
-			return del(l, web, config)
-		}},
-		{" when a plain file is where the namespace was", nil, "", func(l *lab, web *container, config string) error {
-			web.DeleteKeepFile(l)
-			return del(l, web, config)
-		}},
-		{" when another namespace is at the path", nil, "", func(l *lab, web *container, config string) error {
-			web.Replace(l)
-			return del(l, web, config)
-		}},
-		{" twice", nil, "", func(l *lab, web *container, config string) error {
-			l.must(del(l, web, config))
-			return del(l, web, config)
-		}},
-		{" with other ports than ADD", nil, "", func(l *lab, web *container, config string) error {
-			return del(l, web, with(config, "runtimeConfig", `{"portMappings":`+mappings("9999:99/tcp")+`}`))
-		}},
-		{" with other options than ADD", nil, "", func(l *lab, web *container, config string) error {
-			return del(l, web, with(config, "snat", "false", "masqAll", "true"))
-		}},
-		{" with a result that has another address", nil, "", func(l *lab, web *container, config string) error {
-			return del(l, web, strings.ReplaceAll(config, web.v4, "10.44.0.99"))
-		}},
-		{" with a result that is none", nil, delReadsAll, func(l *lab, web *container, config string) error {
-			return del(l, web, with(config, "prevResult", `{"ips":"none"}`))
-		}},
-		{" with ports that are not valid", nil, delReadsAll, func(l *lab, web *container, config string) error {
-			return del(l, web, with(config, "runtimeConfig", `{"portMappings":[{"hostPort":0}]}`))
-		}},
-		{" with options that are not valid", nil, delReadsAll, func(l *lab, web *container, config string) error {
-			return del(l, web, with(config, "snat", "5", "markMasqBit", "99"))
-		}},
-		{" with a backend that is not valid", nil, delReadsAll, func(l *lab, web *container, config string) error {
-			return del(l, web, with(config, "backend", `"none"`))
-		}},
-		{" after an ADD with backend nftables, which is not named any more", []string{"backend", `"nftables"`}, "its DEL looks in one backend alone", func(l *lab, web *container, config string) error {
-			return del(l, web, without(config, "backend"))
-		}},
-		{" after an ADD with backend iptables, which has changed", []string{"backend", `"iptables"`}, "its DEL looks in one backend alone", func(l *lab, web *container, config string) error {
-			return del(l, web, with(config, "backend", `"nftables"`))
-		}},
-		{" after an ADD with masqAll", []string{"masqAll", `true`}, "", func(l *lab, web *container, config string) error { return del(l, web, config) }},
-		{" after an ADD with a mark bit of its own", []string{"markMasqBit", `20`}, "", func(l *lab, web *container, config string) error { return del(l, web, config) }},
-		{" after an ADD without snat", []string{"snat", `false`}, "", func(l *lab, web *container, config string) error { return del(l, web, config) }},
-		{" after an ADD with conditions in words of iptables", []string{"conditionsV4", `["!","-d","192.0.2.1"]`}, "", func(l *lab, web *container, config string) error {
-			return del(l, web, config)
-		}},
-		{" after an ADD with conditions in words of nft", []string{"backend", `"nftables"`, "conditionsV4", `["ip","daddr","192.0.2.1"]`}, "the conditions stay", func(l *lab, web *container, config string) error {
-			return del(l, web, config)
-		}},
+		{name: " with a result that is none", with: []string{"prevResult", `{"ips":"none"}`}, differs: delReadsAll},
+		{name: " with ports that are not valid", with: []string{"runtimeConfig", `{"portMappings":[{"hostPort":0}]}`}, differs: delReadsAll},
+		{name: " with options that are not valid", with: []string{"snat", "5", "markMasqBit", "99"}, differs: delReadsAll},
+		{name: " with a backend that is not valid", with: []string{"backend", `"none"`}, differs: delReadsAll},
+		{name: " after an ADD with backend nftables, which is not named any more", keys: []string{"backend", `"nftables"`}, without: []string{"backend"}, differs: oneBackend},
+		{name: " after an ADD with backend iptables, which has changed", keys: []string{"backend", `"iptables"`}, with: []string{"backend", `"nftables"`}, differs: oneBackend},
+		{name: " after an ADD with masqAll", keys: []string{"masqAll", `true`}},
+		{name: " after an ADD with a mark bit of its own", keys: []string{"markMasqBit", `20`}},
+		{name: " after an ADD without snat", keys: []string{"snat", `false`}},
+		{name: " after an ADD with conditions in words of iptables", keys: []string{"conditionsV4", `["!","-d","192.0.2.1"]`}},
+		{name: " after an ADD with conditions in words of nft", keys: []string{"backend", `"nftables"`, "conditionsV4", `["ip","daddr","192.0.2.1"]`}, differs: "the conditions stay"},
 	} {
 		rows = append(rows, row{name: "DEL" + c.name + " leaves nothing", backends: c.keys == nil, differs: c.differs, test: func(l *lab) {
 			web := l.bare("web")
@@ -404,7 +349,11 @@ func portmapDelRows() (rows []row) {
 			if s.changed() == "" {
 				l.Error("ADD changed nothing")
 			}
-			l.must(c.del(l, web, config))
+			if c.before != nil {
+				c.before(l, web, config)
+			}
+			config = web.portmap(mappings(strings.Fields(all)...), c.keys...)
+			l.must(del(l, web, with(without(config, c.without...), c.with...), c.changes...))
 			s.unchangedBut("veth") // which go with their namespace
 		}})
 	}
@@ -413,8 +362,7 @@ func portmapDelRows() (rows []row) {
 			web := publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp", hostSide+":9090:80/tcp")
 			peer := publish(l, published(l), "peer", "8081:80/tcp")
 			from := &l.outside().Namespace
-			l.answers(tcp(from, netlab.HostIPv4, 8080), "web")
-			l.answers(local(l, 9090), "web")
+			l.allAnswer("web", tcp(from, netlab.HostIPv4, 8080), local(l, 9090))
 			l.must(web.del())
 			host := &l.host.Namespace
 			l.silent(tcp(from, netlab.HostIPv4, 8080), udp(from, netlab.HostIPv4, 8080), tcp(from, netlab.HostIPv6, 8080), local(l, 8080), local(l, 9090),
@@ -482,12 +430,6 @@ func (s *state) unchangedBut(links string) {
 	})
 }
 
-// del calls DEL of portmap alone.
-func del(l *lab, c *container, config string, changes ...change) error {
-	_, err := l.exec("DEL", c, config, changes...)
-	return err
-}
-
 // portmapGCRows are about ports of attachments whose DEL never came.
 var portmapGCRows = []row{
 	{name: "GC closes the ports of attachments that are not valid, and no others", backends: true, differs: noGC, test: func(l *lab) {
@@ -499,8 +441,7 @@ var portmapGCRows = []row{
 		l.must(l.gc(portmapOnly(n), keep))
 		host := &l.host.Namespace
 		l.silent(local(l, 8081), udp(host, hostSide, 8081), tcp(host, hostSide6, 8081), tcp(host, "127.0.0.1", 8081), local(l, 9091))
-		l.answers(local(l, 8080), "keep")
-		l.answers(local(l, 9090), "keep")
+		l.allAnswer("keep", local(l, 8080), local(l, 9090))
 		l.answers(local(l, 8082), "foreign")
 		l.must(keep.check())
 		l.must(foreign.check())
@@ -580,57 +521,50 @@ func portmapCheckRows() (rows []row) {
 			s.unchanged()
 		}})
 	}
-	same := func(config string) string { return config }
-	none := func(*lab, *container) {}
 	const published = "8080:80/tcp 8081:80/udp " + hostSide + ":9090:80/tcp"
+	const ownRules = "its CHECK looks at the container's own rules alone"
 	for _, c := range []struct {
-		name    string
-		differs string
-		harm    func(l *lab, web *container)
-		config  func(config string) string // that CHECK gets
+		name, differs string
+		harm          func(l *lab, web *container) // what is there
+		change        []string                     // of the configuration that CHECK gets: a text, and what is there in its place
+		with          []string                     // and more keys
 	}{
-		{"all rules are flushed", "", func(l *lab, _ *container) { l.flushRules() }, same},
-		{"all chains are flushed", "", func(l *lab, _ *container) { flushChains(l, func(chain) bool { return true }) }, same},
-		{"the chains that packets enter by are flushed", "its CHECK looks at the container's own rules alone", func(l *lab, _ *container) {
+		{name: "all rules are flushed", harm: func(l *lab, _ *container) { l.flushRules() }},
+		{name: "all chains are flushed", harm: func(l *lab, _ *container) { flushChains(l, func(chain) bool { return true }) }},
+		{name: "the chains that packets enter by are flushed", differs: ownRules, harm: func(l *lab, _ *container) {
 			flushChains(l, func(c chain) bool { return c.hook != "" && c.hook != "postrouting" })
-		}, same},
-		{"the chains that masquerade are flushed", "its CHECK looks at the container's own rules alone", func(l *lab, _ *container) {
+		}},
+		{name: "the chains that masquerade are flushed", differs: ownRules, harm: func(l *lab, _ *container) {
 			flushChains(l, func(c chain) bool { return c.hook == "postrouting" })
-		}, same},
-		{"route_localnet is reset", "its CHECK does not look at route_localnet", func(l *lab, _ *container) {
+		}},
+		{name: "route_localnet is reset", differs: "its CHECK does not look at route_localnet", harm: func(l *lab, _ *container) {
 			l.run("sysctl -qw net.ipv4.conf.lan0.route_localnet=0")
-		}, same},
-		{"the ports were given back", "", func(l *lab, web *container) {
+		}},
+		{name: "the ports were given back", harm: func(l *lab, web *container) {
 			l.must(del(l, web, web.portmap(mappings(strings.Fields(published)...))))
-		}, same},
-		{"one more port is asked for", "", none, func(config string) string {
-			return with(config, "runtimeConfig", `{"portMappings":`+mappings(strings.Fields("7000:80/tcp "+published)...)+`}`)
 		}},
-		{"a port leads to another one of the container", "", none, func(config string) string {
-			return strings.Replace(config, `"containerPort":80`, `"containerPort":81`, 1)
-		}},
-		{"a port leads to another address", "", none, func(config string) string {
-			return strings.ReplaceAll(config, `"10.44.0.2/24"`, `"10.44.0.9/24"`)
-		}},
-		{"a port leads to another IPv6 address", "", none, func(config string) string {
-			return strings.ReplaceAll(config, `"fd00:44::2/64"`, `"fd00:44::9/64"`)
-		}},
-		{"a port is of another protocol", "", none, func(config string) string {
-			return strings.Replace(config, `"protocol":"udp"`, `"protocol":"tcp"`, 1)
-		}},
-		{"a port is to be published on another address", "", none, func(config string) string {
-			return strings.ReplaceAll(config, `"hostIP":"`+hostSide+`"`, `"hostIP":"192.0.2.1"`)
-		}},
-		{"masqAll is asked for and was not", "", none, func(config string) string { return with(config, "masqAll", "true") }},
+		{name: "one more port is asked for", with: []string{"runtimeConfig", `{"portMappings":` + mappings(strings.Fields("7000:80/tcp "+published)...) + `}`}},
+		{name: "a port leads to another one of the container", change: []string{`"containerPort":80,"hostIP":"","hostPort":8080`, `"containerPort":81,"hostIP":"","hostPort":8080`}},
+		{name: "a port leads to another address", change: []string{`"10.44.0.2/24"`, `"10.44.0.9/24"`}},
+		{name: "a port leads to another IPv6 address", change: []string{`"fd00:44::2/64"`, `"fd00:44::9/64"`}},
+		{name: "a port is of another protocol", change: []string{`"protocol":"udp"`, `"protocol":"tcp"`}},
+		{name: "a port is to be published on another address", change: []string{`"hostIP":"` + hostSide + `"`, `"hostIP":"192.0.2.1"`}},
+		{name: "masqAll is asked for and was not", with: []string{"masqAll", "true"}},
 	} {
 		rows = append(rows, row{name: "CHECK fails when " + c.name, backends: true, differs: c.differs, test: func(l *lab) {
 			web := l.bare("web")
 			config := web.portmap(mappings(strings.Fields(published)...))
 			web.mapped(config)
 			l.must(check(l, web, config))
-			c.harm(l, web)
+			if c.harm != nil {
+				c.harm(l, web)
+			}
 			s := l.now(web)
-			l.refused(check(l, web, c.config(config)))
+			changed := with(strings.NewReplacer(c.change...).Replace(config), c.with...)
+			if c.harm == nil && changed == config {
+				l.Fatal("CHECK gets what ADD got")
+			}
+			l.refused(check(l, web, changed))
 			s.unchanged()
 		}})
 	}
@@ -660,12 +594,6 @@ func portmapCheckRows() (rows []row) {
 			l.must(check(l, web, config))
 		}},
 	}...)
-}
-
-// check calls CHECK of portmap alone.
-func check(l *lab, c *container, config string) error {
-	_, err := l.exec("CHECK", c, config)
-	return err
 }
 
 // chain is a chain of the packet filter, in its table.

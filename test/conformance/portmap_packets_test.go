@@ -12,17 +12,14 @@ var portmapPathRows = []row{
 	{name: "from outside: the container sees the client", backends: true, test: func(l *lab) {
 		publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 		from := &l.outside().Namespace
-		l.answers(tcp(from, netlab.HostIPv4, 8080), "web saw "+netlab.OutsideIPv4)
-		l.answers(udp(from, netlab.HostIPv4, 8080), "web saw "+netlab.OutsideIPv4)
-		l.answers(tcp(from, netlab.HostIPv6, 8080), "web saw "+netlab.OutsideIPv6)
-		l.answers(udp(from, netlab.HostIPv6, 8080), "web saw "+netlab.OutsideIPv6)
+		l.allAnswer("web saw "+netlab.OutsideIPv4, tcp(from, netlab.HostIPv4, 8080), udp(from, netlab.HostIPv4, 8080))
+		l.allAnswer("web saw "+netlab.OutsideIPv6, tcp(from, netlab.HostIPv6, 8080), udp(from, netlab.HostIPv6, 8080))
 	}},
 	{name: "from the host by its own address: the container sees that address", backends: true, test: func(l *lab) {
 		publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 		from := &l.host.Namespace
 		withSecond(l)
-		l.answers(tcp(from, netlab.HostIPv4, 8080), "web saw "+netlab.HostIPv4)
-		l.answers(udp(from, netlab.HostIPv4, 8080), "web saw "+netlab.HostIPv4)
+		l.allAnswer("web saw "+netlab.HostIPv4, tcp(from, netlab.HostIPv4, 8080), udp(from, netlab.HostIPv4, 8080))
 		l.answers(tcp(from, netlab.HostIPv6, 8080), "web saw "+netlab.HostIPv6)
 		l.answers(tcp(from, secondIPv4, 8080), "web") // of all addresses, also of those that come later
 		l.answers(tcp(from, secondIPv6, 8080), "web")
@@ -30,17 +27,13 @@ var portmapPathRows = []row{
 	{name: "from the host by 127.0.0.1: the container sees the host's address towards it", backends: true, test: func(l *lab) {
 		publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 		from := &l.host.Namespace
-		l.answers(tcp(from, "127.0.0.1", 8080), "web saw "+hostSide)
-		l.answers(udp(from, "127.0.0.1", 8080), "web saw "+hostSide)
-		l.answers(tcp(from, "127.1.2.3", 8080), "web saw "+hostSide)
+		l.allAnswer("web saw "+hostSide, tcp(from, "127.0.0.1", 8080), udp(from, "127.0.0.1", 8080), tcp(from, "127.1.2.3", 8080))
 	}},
 	{name: "from the container itself: it sees the host's address", backends: true, test: func(l *lab) {
 		unfiltered(l)
 		web := publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
-		l.answers(tcp(&web.Namespace, hostSide, 8080), "web saw "+hostSide)
-		l.answers(udp(&web.Namespace, hostSide, 8080), "web saw "+hostSide)
-		l.answers(tcp(&web.Namespace, hostSide6, 8080), "web saw "+hostSide6)
-		l.answers(udp(&web.Namespace, hostSide6, 8080), "web saw "+hostSide6)
+		l.allAnswer("web saw "+hostSide, tcp(&web.Namespace, hostSide, 8080), udp(&web.Namespace, hostSide, 8080))
+		l.allAnswer("web saw "+hostSide6, tcp(&web.Namespace, hostSide6, 8080), udp(&web.Namespace, hostSide6, 8080))
 	}},
 	{name: "from the container itself, with hairpinMode, where bridged packets are filtered", backends: true, test: func(l *lab) {
 		bridgeFilter(l, "1")
@@ -54,22 +47,19 @@ var portmapPathRows = []row{
 		unfiltered(l)
 		publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 		peer := &l.attach(published(l), "peer").Namespace
-		l.answers(tcp(peer, hostSide, 8080), "web saw "+hostSide)
-		l.answers(udp(peer, hostSide, 8080), "web saw "+hostSide)
+		l.allAnswer("web saw "+hostSide, tcp(peer, hostSide, 8080), udp(peer, hostSide, 8080))
 		l.answers(tcp(peer, hostSide6, 8080), "web saw "+hostSide6)
 	}},
 	{name: "from a container of another bridge: the container sees it", backends: true, test: func(l *lab) {
 		publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 		remote := l.attach(far(l), "remote")
-		l.answers(tcp(&remote.Namespace, hostSide, 8080), "web saw "+remote.v4)
-		l.answers(udp(&remote.Namespace, hostSide, 8080), "web saw "+remote.v4)
+		l.allAnswer("web saw "+remote.v4, tcp(&remote.Namespace, hostSide, 8080), udp(&remote.Namespace, hostSide, 8080))
 		l.answers(tcp(&remote.Namespace, hostSide6, 8080), "web saw "+remote.v6)
 	}},
 	{name: "to a container behind a link of its own, by 127.0.0.1 too", backends: true, test: func(l *lab) {
 		web := ownLink(l)
 		web.mapped(web.portmap(mappings("8080:80/tcp")))
-		l.answers(tcp(&l.host.Namespace, "10.47.0.1", 8080), "web saw 10.47.0.1")
-		l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8080), "web saw 10.47.0.1")
+		l.allAnswer("web saw 10.47.0.1", tcp(&l.host.Namespace, "10.47.0.1", 8080), tcp(&l.host.Namespace, "127.0.0.1", 8080))
 		l.answers(tcp(&web.Namespace, "10.47.0.1", 8080), "web saw 10.47.0.1")
 	}},
 	{name: "only ports that are published answer, by their protocol", backends: true, test: func(l *lab) {
@@ -82,8 +72,7 @@ var portmapPathRows = []row{
 		web := publish(l, published(l), "web", "8080:80/tcp", "8080:80/udp")
 		out := &l.outside().Namespace
 		l.serve(out, 8080)
-		l.answers(tcp(&web.Namespace, netlab.OutsideIPv4, 8080), "outside")
-		l.answers(udp(&l.host.Namespace, netlab.OutsideIPv6, 8080), "outside")
+		l.allAnswer("outside", tcp(&web.Namespace, netlab.OutsideIPv4, 8080), udp(&l.host.Namespace, netlab.OutsideIPv6, 8080))
 		web.ServeTCP(l, ":8080")
 		l.answers(tcp(&l.host.Namespace, web.v4, 8080), "web")
 	}},
@@ -141,8 +130,7 @@ func ownLink(l *lab) *container {
 	return c
 }
 
-func portmapHostIPRows() []row {
-	rows := []row{}
+func portmapHostIPRows() (rows []row) {
 	for _, c := range []struct {
 		name, hostIP    string
 		answers, silent []string // of the host's addresses, from outside
@@ -161,10 +149,21 @@ func portmapHostIPRows() []row {
 				not = append(not, tcp(from, to, 8080), udp(from, to, 8080))
 			}
 			for _, to := range c.answers {
-				l.answers(tcp(from, to, 8080), "web")
-				l.answers(udp(from, to, 8080), "web")
+				l.allAnswer("web", tcp(from, to, 8080), udp(from, to, 8080))
 			}
 			l.silent(not...)
+		}})
+	}
+	for _, c := range []struct{ name, hostIP string }{
+		{"of a family that the container lacks is left out when it is 0.0.0.0 or ::", "::"},
+		{"an address of a family that the container lacks is left out, and the other ports are published", "2001:db8:2::1"},
+	} {
+		rows = append(rows, row{name: "hostIP: " + c.name, backends: true, test: func(l *lab) {
+			web := publish(l, publishedOnly(l, "10.44.0.0/24"), "web", "["+c.hostIP+"]:8081:80/tcp", "8080:80/tcp")
+			l.answers(local(l, 8080), "web")
+			l.silent(local(l, 8081))
+			l.must(web.check())
+			l.must(web.del())
 		}})
 	}
 	return append(rows, []row{
@@ -196,23 +195,6 @@ func portmapHostIPRows() []row {
 			l.must(two.check())
 			l.must(six.check())
 		}},
-		{name: "hostIP: of a family that the container lacks is left out when it is 0.0.0.0 or ::", backends: true, test: func(l *lab) {
-			n := published(l)
-			n.plugins[0] = with(n.plugins[0], "ipam", `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}]]}`)
-			web := publish(l, n, "web", "[::]:8081:80/tcp", "8080:80/tcp")
-			l.answers(local(l, 8080), "web")
-			l.silent(local(l, 8081))
-			l.must(web.check())
-		}},
-		{name: "hostIP: an address of a family that the container lacks is left out, and the other ports are published", backends: true, test: func(l *lab) {
-			n := published(l)
-			n.plugins[0] = with(n.plugins[0], "ipam", `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}]]}`)
-			web := publish(l, n, "web", "[2001:db8:2::1]:8081:80/tcp", "8080:80/tcp")
-			l.answers(local(l, 8080), "web")
-			l.silent(local(l, 8081))
-			l.must(web.check())
-			l.must(web.del())
-		}},
 	}...)
 }
 
@@ -231,12 +213,9 @@ func portmapMasqueradeRows() []row {
 		{name: "masqAll: the container sees the host's address in place of every client's", backends: true, test: func(l *lab) {
 			from := withSecond(l)
 			publish(l, published(l, "masqAll", "true"), "web", "8080:80/tcp", "8080:80/udp", netlab.HostIPv4+":9090:80/tcp")
-			l.answers(tcp(from, secondIPv4, 8080), "web saw "+hostSide)
-			l.answers(udp(from, netlab.HostIPv4, 8080), "web saw "+hostSide)
-			l.answers(tcp(from, netlab.HostIPv4, 9090), "web saw "+hostSide)
+			l.allAnswer("web saw "+hostSide, tcp(from, secondIPv4, 8080), udp(from, netlab.HostIPv4, 8080), tcp(from, netlab.HostIPv4, 9090))
 			l.answers(tcp(from, netlab.HostIPv6, 8080), "web saw "+hostSide6)
-			l.answers(tcp(&l.host.Namespace, netlab.HostIPv4, 8080), "web saw "+hostSide)
-			l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8080), "web saw "+hostSide)
+			l.allAnswer("web saw "+hostSide, tcp(&l.host.Namespace, netlab.HostIPv4, 8080), tcp(&l.host.Namespace, "127.0.0.1", 8080))
 		}},
 		{name: "masqAll of one container is not another's", backends: true, test: func(l *lab) {
 			publish(l, published(l, "masqAll", "true"), "all", "8081:80/tcp")
@@ -266,8 +245,7 @@ func portmapMasqueradeRows() []row {
 			l.run("ip address add 192.0.2.33/32 dev lo")
 			markWith(l)
 			web := publish(l, published(l, "externalSetMarkChain", `"MARKS"`), "web", "8080:80/tcp")
-			l.answers(tcp(&web.Namespace, hostSide, 8080), "web saw 192.0.2.33")
-			l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8080), "web saw 192.0.2.33")
+			l.allAnswer("web saw 192.0.2.33", tcp(&web.Namespace, hostSide, 8080), tcp(&l.host.Namespace, "127.0.0.1", 8080))
 			l.answers(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080), "web saw "+netlab.OutsideIPv4)
 			l.must(web.check())
 			l.must(web.del())
@@ -325,8 +303,7 @@ func portmapConditionRows() []row {
 			web := publish(l, published(l, "conditionsV4", `["-d","`+netlab.HostIPv4+`"]`, "conditionsV6", `["!","-d","`+netlab.HostIPv6+`"]`), "web", "8080:80/tcp", "8080:80/udp")
 			l.answers(tcp(from, netlab.HostIPv4, 8080), "web saw "+netlab.OutsideIPv4)
 			l.answers(udp(from, netlab.HostIPv4, 8080), "web")
-			l.answers(tcp(from, secondIPv4, 8080), "host")
-			l.answers(tcp(from, netlab.HostIPv6, 8080), "host")
+			l.allAnswer("host", tcp(from, secondIPv4, 8080), tcp(from, netlab.HostIPv6, 8080))
 			l.answers(tcp(from, secondIPv6, 8080), "web saw "+netlab.OutsideIPv6)
 			l.must(web.check())
 			l.must(web.del())
@@ -390,8 +367,7 @@ func portmapConditionRows() []row {
 			l.serve(&l.host.Namespace, 8080)
 			web := publish(l, published(l, "backend", `"nftables"`, "conditionsV4", words), "web", "8080:80/tcp", "8080:80/udp", "0.0.0.0:9090:80/tcp")
 			l.answers(tcp(from, netlab.HostIPv4, 8080), "web saw "+netlab.OutsideIPv4)
-			l.answers(udp(from, netlab.HostIPv4, 8080), "web")
-			l.answers(tcp(from, netlab.HostIPv4, 9090), "web")
+			l.allAnswer("web", udp(from, netlab.HostIPv4, 8080), tcp(from, netlab.HostIPv4, 9090))
 			l.answers(tcp(from, secondIPv4, 8080), "host")
 			l.must(web.check())
 		}})
@@ -430,15 +406,15 @@ func list(words string) (all []string) {
 // portmapFlowRows are UDP clients that keep their port, so that the kernel keeps to where it sent their first packet.
 var portmapFlowRows = []row{
 	{name: "ADD gets UDP clients that talked to the host before", backends: true, test: func(l *lab) {
-		from := &l.outside().Namespace
+		clients := []*netlab.Namespace{&l.outside().Namespace, &l.host.Namespace}
 		l.warm(published(l), ports("7:7/udp")) // or the kernel does not follow flows yet
 		l.serve(&l.host.Namespace, 5353)
-		for _, to := range []string{netlab.HostIPv4, netlab.HostIPv6} {
-			l.goesTo(from, to, 5353, "host")
+		for _, from := range clients {
+			l.bothGoTo(from, 5353, "host")
 		}
 		publish(l, published(l), "web", "5353:80/udp")
-		for _, to := range []string{netlab.HostIPv4, netlab.HostIPv6} {
-			l.goesTo(from, to, 5353, "web")
+		for _, from := range clients {
+			l.bothGoTo(from, 5353, "web")
 		}
 	}},
 	{name: "ADD gets UDP clients that talked to the container that had the port", backends: true, test: func(l *lab) {
@@ -453,13 +429,9 @@ var portmapFlowRows = []row{
 		from := &l.outside().Namespace
 		l.serve(&l.host.Namespace, 5353)
 		web := publish(l, published(l), "web", "5353:80/udp")
-		for _, to := range []string{netlab.HostIPv4, netlab.HostIPv6} {
-			l.goesTo(from, to, 5353, "web")
-		}
+		l.bothGoTo(from, 5353, "web")
 		l.must(web.del())
-		for _, to := range []string{netlab.HostIPv4, netlab.HostIPv6} {
-			l.goesTo(from, to, 5353, "host")
-		}
+		l.bothGoTo(from, 5353, "host")
 	}},
 	{name: "ADD and DEL leave UDP flows to that number elsewhere alone", backends: true, differs: "it cuts all flows to the port's number", test: func(l *lab) {
 		out := l.outside()

@@ -30,6 +30,13 @@ func published(l *lab, keys ...string) network {
 	return conf(bridge, portmap)
 }
 
+// publishedOnly is published with addresses of one subnet.
+func publishedOnly(l *lab, subnet string) network {
+	n := published(l)
+	n.plugins[0] = with(n.plugins[0], "ipam", `{"type":"host-local","ranges":[[{"subnet":"`+subnet+`"}]]}`)
+	return n
+}
+
 // far is a network like lan, on another bridge and without masquerading.
 func far(l *lab) network {
 	n := published(l).called("far").beside()
@@ -96,16 +103,37 @@ func portmapOnly(n network) network {
 
 // mapped publishes ports of an attached container by portmap alone, which must succeed.
 func (c *container) mapped(config string, changes ...change) {
-	_, err := c.lab.exec("ADD", c, config, changes...)
-	c.lab.must(err)
+	c.lab.must(add(c.lab, c, config, changes...))
+}
+
+// add, del and check call a verb of one plugin alone.
+func add(l *lab, c *container, config string, changes ...change) error {
+	_, err := l.exec("ADD", c, config, changes...)
+	return err
+}
+
+func del(l *lab, c *container, config string, changes ...change) error {
+	_, err := l.exec("DEL", c, config, changes...)
+	return err
+}
+
+func check(l *lab, c *container, config string) error {
+	_, err := l.exec("CHECK", c, config)
+	return err
+}
+
+// allAnswer makes sure that one and the same answers along all paths.
+func (l *lab) allAnswer(want string, paths ...path) {
+	for _, p := range paths {
+		l.answers(p, want)
+	}
 }
 
 // warmPorts has what all published ports share on the node, and the container's bridge.
 func (c *container) warmPorts(keys ...string) {
 	config := c.portmap(mappings("7:7/tcp", "7:7/udp"), keys...)
 	c.mapped(config)
-	_, err := c.lab.exec("DEL", c, config)
-	c.lab.must(err)
+	c.lab.must(del(c.lab, c, config))
 }
 
 // unfiltered keeps packets between ports of a bridge from the packet filter, as on nodes without br_netfilter.
@@ -165,6 +193,12 @@ func (l *lab) goesTo(from *netlab.Namespace, to string, port int, want string) {
 	}
 }
 
+// bothGoTo is goesTo for both addresses of the host.
+func (l *lab) bothGoTo(from *netlab.Namespace, port int, want string) {
+	l.goesTo(from, netlab.HostIPv4, port, want)
+	l.goesTo(from, netlab.HostIPv6, port, want)
+}
+
 // hostSide is an address of every node with lan, and the namespace that asks for it most simply.
 const hostSide, hostSide6 = "10.44.0.1", "fd00:44::1"
 
@@ -200,15 +234,11 @@ var portmapResultRows = []row{
 	}},
 	{name: "a container of IPv4 alone publishes on IPv4", backends: true, test: func(l *lab) {
 		l.run("sysctl -qw net.ipv6.conf.default.disable_ipv6=1") // so that nothing of IPv6 can be needed
-		n := published(l)
-		n.plugins[0] = with(n.plugins[0], "ipam", `{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}]]}`)
-		publish(l, n, "web", "8080:80/tcp")
+		publish(l, publishedOnly(l, "10.44.0.0/24"), "web", "8080:80/tcp")
 		l.answers(local(l, 8080), "web saw "+hostSide)
 	}},
 	{name: "a container of IPv6 alone publishes on IPv6", backends: true, test: func(l *lab) {
-		n := published(l)
-		n.plugins[0] = with(n.plugins[0], "ipam", `{"type":"host-local","ranges":[[{"subnet":"fd00:44::/64"}]]}`)
-		publish(l, n, "web", "8080:80/tcp", "0.0.0.0:8081:80/tcp")
+		publish(l, publishedOnly(l, "fd00:44::/64"), "web", "8080:80/tcp", "0.0.0.0:8081:80/tcp")
 		l.answers(tcp(&l.host.Namespace, hostSide6, 8080), "web saw "+hostSide6)
 		l.same(l.sysctl(&l.host.Namespace, "ipv4/conf/lan0/route_localnet"), "0")
 	}},
@@ -220,8 +250,7 @@ var portmapResultRows = []row{
 		o["ips"] = append(o["ips"].([]any), map[string]any{"address": "10.44.0.77/24", "interface": 2}, map[string]any{"address": "fd00:44::77/64", "interface": 2})
 		c.printed = text(o)
 		c.mapped(c.portmap(mappings("8080:80/tcp")))
-		l.answers(local(l, 8080), "web")
-		l.answers(tcp(&l.host.Namespace, hostSide6, 8080), "web")
+		l.allAnswer("web", local(l, 8080), tcp(&l.host.Namespace, hostSide6, 8080))
 	}},
 	{name: "addresses of other interfaces of the result are not published", test: func(l *lab) {
 		c := l.bare("web")
@@ -241,8 +270,7 @@ var portmapResultRows = []row{
 	}},
 	{name: "a protocol in capitals is the same", backends: true, test: func(l *lab) {
 		publish(l, published(l), "web", "8080:80/TCP", "5353:80/Udp")
-		l.answers(local(l, 8080), "web")
-		l.answers(udp(&l.host.Namespace, hostSide, 5353), "web")
+		l.allAnswer("web", local(l, 8080), udp(&l.host.Namespace, hostSide, 5353))
 	}},
 	{name: "a mapping that is repeated is taken once", backends: true, test: func(l *lab) {
 		c := publish(l, published(l), "web", "8080:80/tcp", "8080:80/tcp", "0.0.0.0:8080:80/tcp")
@@ -255,16 +283,14 @@ var portmapResultRows = []row{
 		c := l.bare("web")
 		c.warmPorts()
 		s := l.now(c)
-		_, err := l.exec("ADD", c, c.portmap(mappings("8080:80/tcp", "8080:81/tcp")))
-		l.refused(err, "8080", "80", "81")
+		l.refused(add(l, c, c.portmap(mappings("8080:80/tcp", "8080:81/tcp"))), "8080", "80", "81")
 		s.unchanged()
 	}},
 	{name: "one port is published twice: on one address to one target and on all to another", backends: true, test: func(l *lab) {
 		c := publish(l, published(l), "web", hostSide+":8080:80/tcp", "8080:81/tcp")
 		c.ServeTCP(l, ":81")
 		l.silent(udp(&l.host.Namespace, hostSide, 8080))
-		l.answers(local(l, 8080), "web")
-		l.answers(tcp(&l.host.Namespace, "127.0.0.1", 8080), "web")
+		l.allAnswer("web", local(l, 8080), tcp(&l.host.Namespace, "127.0.0.1", 8080))
 	}},
 	{name: "forty ports from 1 to 65535, over TCP and UDP", backends: true, test: func(l *lab) {
 		maps := []string{"1:80/tcp", "65535:80/tcp", "1:80/udp", "65535:80/udp"}
@@ -273,8 +299,7 @@ var portmapResultRows = []row{
 		}
 		c := publish(l, published(l), "web", maps...)
 		for _, port := range []int{1, 6001, 6010, 6018, 65535} {
-			l.answers(local(l, port), "web")
-			l.answers(udp(&l.host.Namespace, hostSide, port), "web")
+			l.allAnswer("web", local(l, port), udp(&l.host.Namespace, hostSide, port))
 		}
 		l.must(c.check())
 		l.must(c.del())
@@ -303,8 +328,7 @@ var portmapResultRows = []row{
 		config := c.portmap(mappings("8080:80/tcp"))
 		c.mapped(config, env("PATH=/nowhere"))
 		l.answers(local(l, 8080), "web")
-		_, err := l.exec("DEL", c, config, env("PATH=/nowhere"))
-		l.must(err)
+		l.must(del(l, c, config, env("PATH=/nowhere")))
 		l.silent(local(l, 8080))
 	}},
 	{name: "backend nftables publishes", test: func(l *lab) {
@@ -384,16 +408,14 @@ func portmapInvalidRows() (rows []row) {
 			if c.mappings == "" {
 				c.mappings = mappings("8080:80/tcp")
 			}
-			_, err := l.exec("ADD", web, web.portmap(c.mappings, c.keys...))
-			l.refused(err, c.names)
+			l.refused(add(l, web, web.portmap(c.mappings, c.keys...)), c.names)
 			s.unchanged()
 		}})
 	}
 	return append(rows, row{name: "ADD refuses to be the first plugin of a list", test: func(l *lab) {
 		web := l.bare("web")
 		s := l.now(web)
-		_, err := l.exec("ADD", web, without(web.portmap(mappings("8080:80/tcp")), "prevResult"))
-		l.refused(err, "chained")
+		l.refused(add(l, web, without(web.portmap(mappings("8080:80/tcp")), "prevResult")), "chained")
 		s.unchanged()
 	}})
 }

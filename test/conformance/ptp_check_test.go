@@ -18,19 +18,15 @@ func ptpChecks() (rows []row) {
 		{name: "the route to the container's own IPv6 subnet is gone", happens: inside("ip -6 route del fd00:44::/64")},
 		{name: "the container's interface is another veth", differs: blindToHost, happens: func(_ *lab, c *container) {
 			mac := c.result.Interfaces[1].Mac
-			for _, command := range []string{"link del eth0", "link add p0 type veth peer name eth0 address " + mac, "address add 10.44.0.2/24 dev eth0",
-				"address add fd00:44::2/64 dev eth0 nodad", "link set p0 up", "link set eth0 up", "route add 10.44.0.1 dev eth0",
-				"route add default via 10.44.0.1", "-6 route add fd00:44::1 dev eth0", "-6 route add default via fd00:44::1"} {
-				c.run("ip " + command)
-			}
+			c.batch("link del eth0\nlink add p0 type veth peer name eth0 address " + mac + "\nlink set p0 up\nlink set eth0 up\n" +
+				"route add 10.44.0.1 dev eth0\n-6 route add fd00:44::1 dev eth0\n" + addressedAgain)
 		}},
 		{name: "the host end lacks the IPv4 gateway's address", says: "10.44.0.1", differs: blindToHost, happens: onHost("ip address del 10.44.0.1/32 dev END")},
 		{name: "the host end lacks the IPv6 gateway's address", says: "fd00:44::1", differs: blindToHost, happens: onHost("ip address del fd00:44::1/128 dev END")},
 		{name: "the host has no route to the IPv4 address", says: "10.44.0.2", differs: blindToHost, happens: onHost("ip route del 10.44.0.2 dev END")},
 		{name: "the host has no route to the IPv6 address", says: "fd00:44::2", differs: blindToHost, happens: onHost("ip -6 route del fd00:44::2 dev END")},
 		{name: "the host routes the address elsewhere", says: "10.44.0.2", differs: blindToHost, happens: func(l *lab, _ *container) {
-			l.run("ip link add other0 up type bridge")
-			l.run("ip route replace 10.44.0.2 dev other0 scope host")
+			l.run("ip link add other0 up type bridge", "ip route replace 10.44.0.2 dev other0 scope host")
 		}},
 		{name: "the host end is down", differs: blindToHost, happens: onHost("ip link set END down")},
 		{name: "the host end has another MAC address", differs: blindToHost, happens: onHost("ip link set END address 02:66:66:66:66:66")},
@@ -48,16 +44,12 @@ func ptpChecks() (rows []row) {
 
 var ptpStatus = []row{
 	{name: "STATUS of a network is good, before and after ADD, and changes nothing", test: func(l *lab) {
-		before := l.now()
-		l.must(l.status(conf(ptp)))
-		before.unchanged()
+		l.now().unchangedBy(l.status(conf(ptp)))
 		l.attach(conf(ptp), "web")
 		l.must(l.status(conf(ptp)))
 	}},
 	{name: "STATUS fails with a configuration that ADD refuses", differs: "its STATUS does not look at the keys", test: func(l *lab) {
 		l.refused(l.status(conf(with(ptp, "ipMasqBackend", `"frobnicate"`))), "frobnicate")
 	}},
-	{name: "STATUS fails without ipam", test: func(l *lab) {
-		l.refused(l.status(conf(with(ptp, "ipam", "{}"))))
-	}},
+	{name: "STATUS fails without ipam", test: func(l *lab) { l.refused(l.status(conf(with(ptp, "ipam", "{}")))) }},
 }

@@ -6,9 +6,7 @@ func ptpRefusals() []row {
 		{name: "no ipam", keys: []string{"ipam", "{}"}},
 		{name: "an ipMasq that is no boolean", keys: []string{"ipMasq", `"yes"`}, says: "ipMasq"},
 	}), row{name: "no ipam is refused with code 7 and says what to do", differs: always999, test: func(l *lab) {
-		err := l.pod("web").add(conf(with(ptp, "ipam", "{}")))
-		l.code(err, 7)
-		l.refused(err, `add "ipam"`)
+		l.code(l.pod("web").add(conf(with(ptp, "ipam", "{}"))), 7, `add "ipam"`)
 	}})
 }
 
@@ -38,7 +36,7 @@ func ptpFailures() []row {
 			c := l.pod("web")
 			l.refused(c.add(conf(with(ptp, "ipam", fixedIPs("10.44.0.2/32")))))
 			l.must(c.add(conf(ptp)))
-			l.pings(&c.Namespace, "10.44.0.1")
+			c.pings("10.44.0.1")
 		}},
 	)
 }

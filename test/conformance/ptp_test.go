@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 
@@ -25,7 +24,7 @@ var ptpMain = mainPlugin{kind: "ptp", masquerades: true, reached: []string{"10.4
 	"DEL with the interface gone leaves nothing":                                ptpLeftWithoutNetns,
 }}
 
-var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpMain.results(), ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets, ptpMain.masquerade(),
+var ptpRows = group{name: "ptp", only: "ptp", rows: slices.Concat(ptpResults, ptpMain.results(), ptpMain.veths(), ptpLinks, ptpRouting, ptpAddresses, ptpRoutes(), ptpIPv6, ptpPackets, ptpMain.masquerade(),
 	ptpRefusals(), ptpFailures(), ptpDels(), ptpLateDels,
 	ptpMain.strangers(), ptpMain.gcs(), ptpChecks(), []row{ptpMain.checkNeedsResult()}, ptpStatus, ptpMain.statusOfIPAM(),
 	hostileRows(nil, func(l *lab) network { return l.ptp() }))}
@@ -80,23 +79,6 @@ var ptpResults = []row{
 		c := l.attach(conf(with(ptp, "args", `{"cni":{"mac":"02:00:00"}}`)), "web", args("IgnoreUnknown=1", "COLOUR=green", "MAC=02:aa:00:00:00:01"))
 		l.lacks(c.result.Interfaces[1].Mac, "02:aa")
 	}},
-	{name: "containers that come at the same time on a new node all get in", test: func(l *lab) {
-		const containers = 8
-		pods, errs := make([]*container, containers), make(chan error, containers)
-		for i := range pods {
-			pods[i] = l.pod(fmt.Sprintf("c%d", i))
-			go func() { errs <- pods[i].add(conf(ptp)) }()
-		}
-		for range pods {
-			if err := <-errs; err != nil {
-				l.Error(err)
-			}
-		}
-		for i, c := range pods {
-			next := pods[(i+1)%containers]
-			l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", next.v4, next.v6)
-		}
-	}},
 }
 
 var ptpLinks = []row{
@@ -108,20 +90,15 @@ var ptpLinks = []row{
 	}},
 	{name: "mtu holds for both ends", test: func(l *lab) {
 		c := l.attach(conf(with(ptp, "mtu", "1400")), "web")
-		l.has(&c.Namespace, "eth0", "mtu", 1400)
+		c.has("mtu", 1400)
 		l.has(&l.host.Namespace, c.hostEnd(), "mtu", 1400)
 	}},
 	{name: "an mtu of 0 and below is the kernel's default", test: func(l *lab) {
 		for _, mtu := range []string{"0", "-1"} {
 			c := l.attach(conf(with(ptp, "mtu", mtu)), "web"+mtu[:1])
-			l.has(&c.Namespace, "eth0", "mtu", 1500)
+			c.has("mtu", 1500)
 			l.has(&l.host.Namespace, c.hostEnd(), "mtu", 1500)
 		}
-	}},
-	{name: "the host end has no queue, the container's end has", test: func(l *lab) {
-		c := l.attach(conf(ptp), "web")
-		l.lacks(l.run("ip link show "+c.hostEnd()), "qlen")
-		l.shows(c.run("ip link show eth0"), "qlen 1000")
 	}},
 	{name: "the host takes no routers that a container pretends to be", test: func(l *lab) {
 		c := l.attach(l.fixedPtp(ptpIPv4Address), "web")
@@ -129,21 +106,12 @@ var ptpLinks = []row{
 	}},
 	{name: "a container takes no routers for its own", differs: "it leaves router advertisements on", test: func(l *lab) {
 		c := l.attach(conf(ptp), "web")
-		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_ra")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/autoconf"), "00")
-	}},
-	{name: "a container has an interface on each of two networks", test: func(l *lab) {
-		c := l.attach(conf(ptp), "web")
-		net1 := c.another()
-		l.must(net1.add(l.ptp("ipam", fixedIPs("10.55.0.2/24 10.55.0.1")).called("back"), ifname("net1")))
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", "10.55.0.1")
-		l.must(net1.del())
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		l.same(c.sysctl("ipv6/conf/eth0/accept_ra")+c.sysctl("ipv6/conf/eth0/autoconf"), "00")
 	}},
 	{name: "a container that is on a bridge too has both gateways", test: func(l *lab) {
 		c := l.attach(conf(lan), "web")
-		net1 := c.another()
-		l.must(net1.add(l.ptp("ipam", fixedIPs("10.55.0.2/24 10.55.0.1")).called("back"), ifname("net1")))
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1", "10.55.0.1")
+		c.attach(l.ptp("ipam", fixedIPs("10.55.0.2/24 10.55.0.1")).called("back"), "net1")
+		c.pings("10.44.0.1", "fd00:44::1", "10.55.0.1")
 	}},
 }
 
@@ -183,7 +151,7 @@ var ptpRouting = []row{
 	{name: "there are no other routes than the IPAM plugin's and those to the gateway and the subnet", test: func(l *lab) {
 		c := l.attach(l.ptp("ipam", fixedIPs(ptpIPv4Address, ptpIPv6Address)), "web")
 		l.same(c.routes("default")+c.routes("::/default"), "")
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		c.pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "the host forwards packets of the families that there are addresses of", test: func(l *lab) {
 		l.attach(l.fixedPtp(ptpIPv4Address), "four")
@@ -196,12 +164,12 @@ var ptpRouting = []row{
 	{name: "containers share the gateway's address, and reach it when others have gone", test: func(l *lab) {
 		a, b, c := l.attach(conf(ptp), "a"), l.attach(conf(ptp), "b"), l.attach(conf(ptp), "c")
 		for _, pod := range []*container{a, b, c} {
-			l.pings(&pod.Namespace, "10.44.0.1", "fd00:44::1")
+			pod.pings("10.44.0.1", "fd00:44::1")
 		}
 		l.must(a.del())
-		l.pings(&b.Namespace, "10.44.0.1", "fd00:44::1")
+		b.pings("10.44.0.1", "fd00:44::1")
 		l.must(c.del())
-		l.pings(&b.Namespace, "10.44.0.1", "fd00:44::1")
+		b.pings("10.44.0.1", "fd00:44::1")
 	}},
 	{name: "who has an address now is reached, though an earlier holder is still there", differs: "the host's route to the earlier holder stays",
 		test: func(l *lab) {
@@ -221,44 +189,44 @@ var ptpAddresses = []row{
 	{name: "the gateway is the one that the IPAM plugin says", test: func(l *lab) {
 		c := l.attach(l.fixedPtp("10.44.0.2/24 10.44.0.99", "fd00:44::2/64 fd00:44::99"), "web")
 		l.same(l.addresses(&l.host.Namespace, c.hostEnd()), []string{"10.44.0.99/32", "fd00:44::99/128"})
-		l.pings(&c.Namespace, "10.44.0.99", "fd00:44::99")
+		c.pings("10.44.0.99", "fd00:44::99")
 	}},
 	{name: "a gateway that the IPAM plugin does not say is the first address of the subnet", differs: "it needs one of the IPAM plugin", test: func(l *lab) {
 		c := l.attach(l.fixedPtp("10.44.7.9/22", "fd00:44::9:9/112"), "web")
 		l.same(l.addresses(&l.host.Namespace, c.hostEnd()), []string{"10.44.4.1/32", "fd00:44::9:1/128"})
 		l.shows(c.printed, `"10.44.4.1"`, `"fd00:44::9:1"`)
-		l.pings(&c.Namespace, "10.44.4.1", "fd00:44::9:1")
+		c.pings("10.44.4.1", "fd00:44::9:1")
 	}},
 	{name: "an address without a subnet reaches its gateway, and by it all else", differs: "it can't have an address without a subnet", test: func(l *lab) {
 		l.serve(&l.outside().Namespace, 80)
 		c := l.attach(l.fixedPtp("10.44.0.2/32 10.44.0.1", "fd00:44::2/128 fd00:44::1"), "web")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.44.0.2/32", "fd00:44::2/128"})
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		c.hasAddresses("10.44.0.2/32", "fd00:44::2/128")
+		c.pings("10.44.0.1", "fd00:44::1")
 		l.seenAs(c, netlab.HostIPv4, netlab.HostIPv6)
 		l.must(c.check())
 	}},
 	{name: "a gateway may lie outside the subnet", differs: "it adds routes by the gateway before it is reachable", test: func(l *lab) {
 		l.outside()
 		c := l.attach(l.fixedPtp("10.44.0.2/24 169.254.1.1", "fd00:44::2/64 fe80::1"), "web")
-		l.pings(&c.Namespace, "169.254.1.1", netlab.HostIPv4)
+		c.pings("169.254.1.1", netlab.HostIPv4)
 		l.pings(&l.host.Namespace, "10.44.0.2", "fd00:44::2")
 		l.must(c.check())
 	}},
 	{name: "two addresses that share a gateway", differs: "it adds the routes to it twice, which the kernel refuses", test: func(l *lab) {
 		c := l.attach(l.fixedPtp("10.44.0.2/24 10.44.0.1", "10.44.0.3/24 10.44.0.1", "fd00:44::2/64 fd00:44::1", "fd00:44::3/64 fd00:44::1"), "web")
-		l.pings(&c.Namespace, "10.44.0.1", "fd00:44::1")
+		c.pings("10.44.0.1", "fd00:44::1")
 		l.pings(&l.host.Namespace, "10.44.0.2", "10.44.0.3", "fd00:44::2", "fd00:44::3")
 		l.must(c.check())
 	}},
 	{name: "two addresses of different subnets", test: func(l *lab) {
 		c := l.attach(l.ptp("ipam", fixedIPs("10.44.0.2/24 10.44.0.1", "10.45.0.2/24 10.45.0.1", "fd00:44::2/64 fd00:44::1", "fd00:45::2/64 fd00:45::1")), "web")
-		l.pings(&c.Namespace, "10.44.0.1", "10.45.0.1", "fd00:44::1", "fd00:45::1")
+		c.pings("10.44.0.1", "10.45.0.1", "fd00:44::1", "fd00:45::1")
 		l.pings(&l.host.Namespace, "10.44.0.2", "10.45.0.2", "fd00:44::2", "fd00:45::2")
 		l.must(c.check())
 	}},
 	{name: "an address of a subnet of two reaches the other one", test: func(l *lab) {
 		c := l.attach(l.ptp("ipam", fixedIPs("10.44.0.3/31 10.44.0.2", "fd00:44::3/127 fd00:44::2")), "web")
-		l.pings(&c.Namespace, "10.44.0.2", "fd00:44::2")
+		c.pings("10.44.0.2", "fd00:44::2")
 		l.must(c.check())
 	}},
 }
@@ -267,12 +235,10 @@ var ptpAddresses = []row{
 func ptpRoutes() []row {
 	return append(ptpMain.routes(nil),
 		row{name: "a route goes by another address of the host", test: func(l *lab) {
-			l.run("ip address add 10.44.0.254/32 dev lo")
-			l.run("ip address add 10.50.0.1/32 dev lo")
-			l.run("ip link set lo up")
+			l.run("ip address add 10.44.0.254/32 dev lo", "ip address add 10.50.0.1/32 dev lo", "ip link set lo up")
 			c := l.attach(l.ptp("ipam", with(fixedIPs(ptpIPv4Address), "routes", `[{"dst":"10.50.0.0/16","gw":"10.44.0.254"}]`)), "web")
 			l.shows(c.routes("10.50.0.0/16"), "via 10.44.0.254 dev eth0")
-			l.pings(&c.Namespace, "10.50.0.1")
+			c.pings("10.50.0.1")
 			l.must(c.check())
 		}},
 	)
@@ -285,7 +251,7 @@ var ptpIPv6 = []row{
 		c.run("sysctl -qw net.ipv6.conf.all.accept_dad=1")
 		l.must(c.add(conf(ptp)))
 		l.same(l.probed(&c.Namespace, "eth0")+l.probed(&l.host.Namespace, c.hostEnd()), "")
-		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad")+l.sysctl(&l.host.Namespace, "ipv6/conf/"+c.hostEnd()+"/accept_dad"), "00")
+		l.same(c.sysctl("ipv6/conf/eth0/accept_dad")+l.sysctl(&l.host.Namespace, "ipv6/conf/"+c.hostEnd()+"/accept_dad"), "00")
 	}},
 	{name: "containers reach each other at once", test: func(l *lab) {
 		a, b := l.attach(conf(ptp), "a"), l.attach(conf(ptp), "b")
@@ -293,27 +259,13 @@ var ptpIPv6 = []row{
 		b.settles()
 		l.pingsAtOnce(&a.Namespace, b.v4, b.v6)
 	}},
-	{name: "enabledad has ADD wait until addresses are probed", test: func(l *lab) {
-		c := l.attach(l.ptp("enabledad", "true"), "web")
-		l.same(l.probed(&c.Namespace, "eth0"), "")
-		l.same(l.sysctl(&c.Namespace, "ipv6/conf/eth0/accept_dad")+l.sysctl(&c.Namespace, "ipv6/conf/eth0/enhanced_dad"), "11")
-		l.pings(&c.Namespace, "fd00:44::1")
-	}},
-	{name: "IPv6 is switched on where the runtime switched it off", test: func(l *lab) {
-		c := l.pod("web")
-		c.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
-		l.must(c.add(conf(ptp)))
-		c.SetLoopbackUp(l)
-		l.pings(&c.Namespace, "fd00:44::1", "fd00:44::2", "::1")
-	}},
 	{name: "IPv4 alone works on a node and in a container without IPv6", test: func(l *lab) {
 		l.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
 		c := l.pod("web")
 		c.run("sysctl -qw net.ipv6.conf.all.disable_ipv6=1 net.ipv6.conf.default.disable_ipv6=1")
 		l.must(c.add(l.fixedPtp(ptpIPv4Address)))
-		l.pings(&c.Namespace, "10.44.0.1")
-		l.must(c.check())
-		l.must(c.del())
+		c.pings("10.44.0.1")
+		l.must(c.check(), c.del())
 	}},
 }
 
@@ -339,17 +291,8 @@ var ptpPackets = []row{
 	{name: "a container and one behind a bridge reach each other", test: func(l *lab) {
 		a := l.attach(l.ptp("ipMasq", "false"), "a")
 		b := l.attach(conf(with(lan, "ipMasq", "false", "ipam", fixedIPs("10.55.0.2/24", "fd00:55::2/64"))).called("back"), "b")
-		l.pings(&a.Namespace, b.v4, b.v6)
-		l.pings(&b.Namespace, a.v4, a.v6)
-	}},
-	{name: "ipMasq hides a container behind the host", backends: true, test: func(l *lab) {
-		l.served()
-		l.seenAs(l.attach(l.ptp(), "web"), netlab.HostIPv4, netlab.HostIPv6)
-	}},
-	{name: "ipMasq is off unless it is set", test: func(l *lab) {
-		l.served()
-		c := l.attach(conf(`{"type":"ptp","ipam":`+with(fixedIPs(ptpIPv4Address, ptpIPv6Address), "routes", `[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]`)+`}`), "web")
-		l.seenAs(c, c.v4, c.v6)
+		a.pings(b.v4, b.v6)
+		b.pings(a.v4, a.v6)
 	}},
 	{name: "each of several addresses is masqueraded", backends: true, test: func(l *lab) {
 		l.served()
@@ -360,18 +303,10 @@ var ptpPackets = []row{
 			l.seenAs(c, netlab.HostIPv4, netlab.HostIPv6)
 		}
 	}},
-	{name: "after DEL the address is not masqueraded any more", backends: true, test: func(l *lab) {
-		l.served()
-		l.must(l.attach(l.fixedPtp(ptpIPv4Address, ptpIPv6Address), "web").del())
-		n := l.fixedPtp(ptpIPv4Address, ptpIPv6Address)
-		next := l.attach(network{n.name, n.version, []string{with(n.plugins[0], "ipMasq", "false")}}, "next")
-		l.seenAs(next, next.v4, next.v6)
-	}},
 	{name: "a published port leads to the container", test: func(l *lab) {
 		c := l.attach(conf(ptp, `{"type":"portmap","capabilities":{"portMappings":true}}`, `{"type":"firewall"}`), "web", ports("8080:80/tcp"))
 		l.serve(&c.Namespace, 80)
 		l.answers(tcp(&l.outside().Namespace, netlab.HostIPv4, 8080), "web")
-		l.must(c.check())
-		l.must(c.del())
+		l.must(c.check(), c.del())
 	}},
 }

@@ -1,8 +1,12 @@
 package conformance
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"maps"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +26,7 @@ does and looks from outside: at results, packets, addresses, and files that othe
 go test -v ./test/conformance -args -plugins /opt/cni/bin
 ` + "```" + `
 
-` + "`make conformance`" + ` runs all rows on the five collections below and writes this page.
+` + "`make conformance`" + ` runs all rows on the five collections below, and writes this page and those that it leads to.
 
 | | |
 |---|---|
@@ -36,28 +40,123 @@ A row that says "our choice" is about what neither the CNI specification nor the
 kernel were tried in a guest where this machine's kernel lacks it.
 `
 
-// writeReport writes the page of what all suites do.
-func writeReport(t *testing.T, path string, suites []*suite, bySuite map[string]map[string]string) {
+// pageSuites are the collections of the pages, and ownSuites those that are cnibox.
+var (
+	pageSuites = []string{"links", "copies", "chain", "reference", "debian"}
+	ownSuites  = pageSuites[:3]
+)
+
+// notYet is the outcome of a row that nobody has tried for the page.
+const notYet = "not yet"
+
+// updateReport writes the pages of what all suites do: a summary at path, and a page for each group in the folder of that name. A row that was not
+// tried keeps the outcome that its page has.
+func updateReport(t *testing.T, path string, suites []string, bySuite map[string]map[string]string) {
 	t.Helper()
-	var page strings.Builder
-	page.WriteString(pageIntro)
-	writeSummary(&page, suites, bySuite)
-	writeReasons(&page, bySuite)
+	all := map[string]map[string]string{}
 	for _, g := range groups {
-		fmt.Fprintf(&page, "\n## %s\n\n", g.name)
-		writeHead(&page, "row", suites)
-		for _, all := range g.rows {
-			for _, r := range all.each() {
-				fmt.Fprintf(&page, "| %s |", r.name)
-				for _, s := range suites {
-					fmt.Fprintf(&page, " %s |", bySuite[s.name][g.name+": "+r.name])
-				}
-				fmt.Fprintf(&page, " %s |\n", remark(g, r))
+		before, err := os.ReadFile(pageOf(path, g))
+		if err != nil && !os.IsNotExist(err) {
+			t.Fatal(err)
+		}
+		merge(all, readPage(g, string(before)))
+	}
+	merge(all, bySuite)
+	err := os.WriteFile(path, []byte(summary(suites, all)), 0o644)
+	for _, g := range groups {
+		err = errors.Join(err, os.WriteFile(pageOf(path, g), []byte(page(g, suites, all)), 0o644))
+	}
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+// pageOf is where the page of a group is, with the summary at path.
+func pageOf(path string, g group) string {
+	return filepath.Join(strings.TrimSuffix(path, ".md"), g.name+".md")
+}
+
+// merge returns the outcomes of both, the later ones where both have a row.
+func merge(before, later map[string]map[string]string) map[string]map[string]string {
+	for suite, rows := range later {
+		if before[suite] == nil {
+			before[suite] = map[string]string{}
+		}
+		maps.Copy(before[suite], rows)
+	}
+	return before
+}
+
+// readPage reads the outcomes that page has written, by suite and row.
+func readPage(g group, page string) map[string]map[string]string {
+	bySuite := map[string]map[string]string{}
+	var head []string
+	for line := range strings.Lines(page) {
+		cells := strings.Split(strings.Trim(line, "|\n "), " | ")
+		switch {
+		case !strings.HasPrefix(line, "| "):
+		case cells[0] == "row":
+			head = cells[1:]
+		case len(cells) > len(head):
+			for i, suite := range head {
+				merge(bySuite, map[string]map[string]string{suite: {g.name + ": " + cells[0]: cells[i+1]}})
 			}
 		}
 	}
-	if err := os.WriteFile(path, []byte(page.String()), 0o644); err != nil {
-		t.Error(err)
+	return bySuite
+}
+
+// summary says what suites do, and leads to the groups' pages.
+func summary(suites []string, bySuite map[string]map[string]string) string {
+	var text strings.Builder
+	text.WriteString(pageIntro)
+	writeSummary(&text, suites, bySuite)
+	writeReasons(&text, bySuite)
+	return text.String()
+}
+
+// page has the rows of a group: first those that cnibox fails, then those that others fail.
+func page(g group, suites []string, bySuite map[string]map[string]string) string {
+	var rows []row
+	for _, all := range g.rows {
+		rows = append(rows, all.each()...)
+	}
+	outcome := func(suite string, r row) string { return cmp.Or(bySuite[suite][g.name+": "+r.name], notYet) }
+	rank := func(r row) int {
+		switch fails := func(suite string) bool { return outcome(suite, r) == "FAIL" }; {
+		case slices.ContainsFunc(ownSuites, fails):
+			return 0
+		case slices.ContainsFunc(suites, fails):
+			return 1
+		}
+		return 2
+	}
+	slices.SortStableFunc(rows, func(a, b row) int { return rank(a) - rank(b) })
+	var text strings.Builder
+	fmt.Fprintf(&text, "# Conformance: %s\n\nEach row is a promise; those come first that some plugins do not keep. [Conformance](../conformance.md) says what the columns are.\n\n", g.name)
+	writeHead(&text, "row", suites)
+	for _, r := range rows {
+		fmt.Fprintf(&text, "| %s |", r.name)
+		for _, s := range suites {
+			fmt.Fprintf(&text, " %s |", outcome(s, r))
+		}
+		fmt.Fprintf(&text, " %s |\n", remark(g, r))
+	}
+	return text.String()
+}
+
+// TestReport makes sure that a page keeps what it has of rows that were not tried, and begins with the failures.
+func TestReport(t *testing.T) {
+	first, fails := bridgeRows.rows[0].name, bridgeRows.rows[1].name
+	text := page(bridgeRows, pageSuites, map[string]map[string]string{"links": {"bridge: " + first: "ok", "bridge: nobody promises this": "ok"}, "reference": {"bridge: " + first: "FAIL"}})
+	text = page(bridgeRows, pageSuites, merge(readPage(bridgeRows, text), map[string]map[string]string{"chain": {"bridge: " + fails: "FAIL"}}))
+	want := "---|\n| " + fails + " | not yet | not yet | FAIL | not yet | not yet |"
+	kept := "\n| " + first + " | ok | not yet | not yet | FAIL | not yet |"
+	if !strings.Contains(text, want) || strings.Index(text, kept) < strings.Index(text, want) {
+		t.Errorf("it does not begin with %q, and %q after that:\n%.2000s", want, kept, text)
+	}
+	if strings.Contains(text, "nobody promises this") {
+		t.Error("a row that is no more is on the page")
 	}
 }
 
@@ -120,29 +219,29 @@ func remark(g group, r row) string {
 	return strings.Join(remarks, "; ")
 }
 
-func writeHead(page *strings.Builder, first string, suites []*suite) {
+func writeHead(page *strings.Builder, first string, suites []string) {
 	fmt.Fprintf(page, "| %s |", first)
 	for _, s := range suites {
-		fmt.Fprintf(page, " %s |", s.name)
+		fmt.Fprintf(page, " %s |", s)
 	}
 	page.WriteString(" |\n|---|" + strings.Repeat("---|", len(suites)) + "---|\n")
 }
 
 // writeSummary writes how many rows of each group each suite passes, of those that could be tried.
-func writeSummary(page *strings.Builder, suites []*suite, bySuite map[string]map[string]string) {
-	page.WriteString("\n## Summary\n\nRows passed, of those that apply.\n\n")
+func writeSummary(page *strings.Builder, suites []string, bySuite map[string]map[string]string) {
+	page.WriteString("\n## Summary\n\nRows passed, of those that apply. Each line leads to its rows.\n\n")
 	writeHead(page, "", suites)
 	passed, tried := make([]int, len(suites)), make([]int, len(suites))
 	for _, g := range groups {
 		rows := 0
-		fmt.Fprintf(page, "| %s |", g.name)
+		fmt.Fprintf(page, "| [%s](conformance/%[1]s.md) |", g.name)
 		for i, s := range suites {
 			p, n := 0, 0
 			rows = 0
 			for _, all := range g.rows {
 				for _, r := range all.each() {
 					rows++
-					switch bySuite[s.name][g.name+": "+r.name] {
+					switch bySuite[s][g.name+": "+r.name] {
 					case "ok":
 						p, n = p+1, n+1
 					case "FAIL":

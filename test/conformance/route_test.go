@@ -25,8 +25,7 @@ func (p routing) rows() []row {
 	rows := []row{
 		{name: "the result is the one before", test: func(l *lab) {
 			c := l.wired("web")
-			printed, err := l.exec("ADD", c, with(plain, "prevResult", c.wiredResult()))
-			l.must(err)
+			printed := l.answer("ADD", c, with(plain, "prevResult", c.wiredResult()))
 			l.printed(printed, c.wiredResult())
 		}},
 		{name: "the network's version may be 0.3.1", test: func(l *lab) {
@@ -38,9 +37,7 @@ func (p routing) rows() []row {
 			for i, config := range p.configs {
 				c := l.wired(fmt.Sprint("web", i))
 				l.must(c.after("ADD", config))
-				before := l.now(c)
-				l.refused(c.after("ADD", config), "DEL")
-				before.unchanged()
+				l.now(c).refused(c.after("ADD", config), "DEL")
 			}
 		}},
 		{name: "two attachments of a container that are made at the same time don't meet", test: func(l *lab) {
@@ -61,31 +58,25 @@ func (p routing) rows() []row {
 		}},
 		{name: "DEL of a list leaves nothing", test: func(l *lab) {
 			n := conf(lan, plain)
-			l.warm(n)
-			before := l.now()
+			before := l.warmed(n)
 			c := l.pod("web")
 			empty := l.now(c)
 			c.network = n
-			l.must(c.add(n))
-			l.must(c.del())
+			l.must(c.add(n), c.del())
 			empty.unchangedBut(" 1000:")
 			c.Delete(l)
 			before.unchanged()
 		}},
 		{name: "DEL of what was never added does nothing", test: func(l *lab) {
 			c := l.wired("web")
-			before := l.now(c)
-			l.must(c.after("DEL", plain))
-			l.must(c.bareDel(plain))
-			before.unchanged()
+			l.now(c).unchangedBy(c.after("DEL", plain), c.bareDel(plain))
 		}},
 		{name: "DEL with a namespace that is gone, not there, or a plain file succeeds, and makes no file", test: func(l *lab) {
 			c := l.wired("web")
-			l.must(c.after("ADD", plain))
-			l.must(c.after("DEL", plain, noNetns))
+			l.must(c.after("ADD", plain), c.after("DEL", plain, noNetns))
 			c.DeleteKeepFile(l)
 			l.must(c.after("DEL", plain))
-			l.run("rm /run/netns/web")
+			l.remove("/run/netns/web")
 			l.must(c.after("DEL", plain))
 			l.same(l.files("/run/netns/web"), []string(nil))
 		}},
@@ -94,30 +85,22 @@ func (p routing) rows() []row {
 			l.must(c.after("ADD", plain))
 			previous := c.wiredResult()
 			c.Replace(l)
-			c.addLink("02:00:00:00:00:99")
-			c.wire()
+			c.wire("02:00:00:00:00:99")
 			newer := strings.ReplaceAll(previous, untunedMAC, "02:00:00:00:00:99")
-			_, err := l.exec("ADD", c, with(plain, "prevResult", newer), func(call *netlab.PluginCall) { call.ContainerID = "newer" })
-			l.must(err)
-			before := l.now(c)
-			l.must(c.after("DEL", plain))
-			before.unchanged()
+			l.must(l.verb("ADD", c, with(plain, "prevResult", newer), func(call *netlab.PluginCall) { call.ContainerID = "newer" }))
+			l.now(c).unchangedBy(c.after("DEL", plain))
 		}},
 		{name: "a late DEL without a result leaves a newer container at the path alone", test: func(l *lab) {
 			c, config := l.wired("web"), p.configs[len(p.configs)-1]
 			l.must(c.after("ADD", config))
 			c.overtake(lan, config)
-			before := l.now(c)
-			l.must(c.bareDel(config))
-			before.unchanged()
+			l.now(c).unchangedBy(c.bareDel(config))
 		}},
 		{name: "a late DEL leaves a newer container at the path alone that has the same addresses", test: func(l *lab) {
 			for i, config := range p.configs {
 				for _, result := range []bool{true, false} {
 					old := l.attach(conf(with(lan, "ipam", fixedIPs("10.44.0.2/24 10.44.0.1")), config), fmt.Sprint("web", i, result))
-					old.Replace(l)
-					newer := old.newer("newer")
-					l.must(newer.add(old.network))
+					newer := old.succeeded(old.network)
 					before := l.now(newer)
 					del := config
 					if result {
@@ -132,9 +115,7 @@ func (p routing) rows() []row {
 		{name: "GC leaves attachments alone", test: func(l *lab) {
 			c := l.wired("web")
 			l.must(c.after("ADD", plain))
-			before := l.now(c)
-			l.must(l.gc(conf(plain)))
-			before.unchanged()
+			l.now(c).unchangedBy(l.gc(conf(plain)))
 		}},
 		{name: "CHECK changes nothing", test: func(l *lab) {
 			c := l.wired("web")
@@ -146,8 +127,7 @@ func (p routing) rows() []row {
 		{name: "CHECK without a previous result is refused", test: func(l *lab) {
 			c := l.wired("web")
 			l.must(c.after("ADD", plain))
-			_, err := l.exec("CHECK", c, plain)
-			l.refused(err, "prevResult")
+			l.refused(l.verb("CHECK", c, plain), "prevResult")
 		}},
 		{name: "CHECK of the plugin before finds its addresses and routes", test: func(l *lab) {
 			c := l.attach(conf(lan, plain), "web")
@@ -155,16 +135,35 @@ func (p routing) rows() []row {
 			c.run("ip route del default table " + cmp.Or(c.tableOf(c.v4), c.vrfTable()))
 			l.refused(c.check(), "0.0.0.0/0")
 		}},
-		{name: "STATUS of a configuration that can be used succeeds, and changes nothing", test: func(l *lab) {
-			before := l.now()
-			l.must(l.status(conf(plain)))
-			before.unchanged()
-		}},
+		{name: "STATUS of a configuration that can be used succeeds, and changes nothing", test: func(l *lab) { l.now().unchangedBy(l.status(conf(plain))) }},
 	}
 	for i := range rows {
 		rows[i].differs = p.differs[rows[i].name]
 	}
 	return rows
+}
+
+// batched runs commands of ip in the container, in which TABLE stands for the one that packets from its address are led to.
+func batched(commands string) func(*lab, *container) {
+	return func(_ *lab, c *container) {
+		harm := commands + "\n"
+		if strings.Contains(harm, "TABLE") {
+			harm = strings.ReplaceAll(harm, "TABLE", c.tableOf("10.47.0.2"))
+		}
+		c.batch(harm)
+	}
+}
+
+// routingChecks are rows about harm that CHECK finds, of configurations with the keys of each case.
+func routingChecks(config string, cases []event) []row {
+	attach := func(l *lab, keys ...string) *container {
+		web := l.wired("web")
+		web.network = conf(with(config, keys...))
+		l.must(web.after("ADD", web.network.plugins[0]))
+		return web
+	}
+	check := func(c *container) error { return c.after("CHECK", c.network.plugins[0]) }
+	return checks("CHECK finds that ", attach, check, cases)
 }
 
 // refusedADD is a configuration that ADD refuses, or a container.
@@ -184,8 +183,7 @@ func refusedADDs(cases []refusedADD) (rows []row) {
 			if _, given := object(config)["prevResult"]; !given {
 				config = with(config, "prevResult", web.wiredResult())
 			}
-			_, err := l.exec("ADD", web, config)
-			l.refused(err, c.says)
+			l.refused(l.verb("ADD", web, config), c.says)
 			before.unchangedBut(" 1000:")
 		}})
 	}
@@ -207,8 +205,7 @@ func removals(cases []removal) (rows []row) {
 			web := l.pod("web")
 			web.batch(c.there + "\n")
 			before := l.now(web)
-			web.addLink(untunedMAC)
-			web.wire()
+			web.wire(untunedMAC)
 			l.must(web.after("ADD", c.add))
 			if c.harm != nil {
 				c.harm(l, web)
@@ -238,22 +235,22 @@ const (
 	wiredRoutes    = `route add 10.60.0.0/16 via 10.47.0.1
 route add 192.0.2.0/24 dev eth0 scope link
 route add default via 10.47.0.1 metric 50 mtu 1400 advmss 1300
--6 route add fd00:60::/48 via fd00:47::1
--6 route add fd00:61::/48 dev eth0 metric 7
--6 route add default via fd00:47::1
+route add fd00:60::/48 via fd00:47::1
+route add fd00:61::/48 dev eth0 metric 7
+route add default via fd00:47::1
 `
 )
 
 // wired makes the container.
-func (l *lab) wired(name string, options ...option) *container {
-	c := l.fresh(name, options...)
-	c.wire()
+func (l *lab) wired(name string) *container {
+	c := l.pod(name)
+	c.wire(untunedMAC)
 	return c
 }
 
-// wire gives the interface its addresses and routes.
-func (c *container) wire() {
-	c.batch("link set peer0 up\nlink set eth0 up\n" + wiredAddresses + wiredRoutes)
+// wire makes the interface, and gives it its addresses and routes.
+func (c *container) wire(mac string) {
+	c.batch("link add eth0 address " + mac + " type veth peer name peer0\nlink set peer0 up\nlink set eth0 up\n" + wiredAddresses + wiredRoutes)
 }
 
 // batch runs commands of ip in the container, one on each line: first those of no family in particular, then those that begin with -6.
@@ -265,7 +262,9 @@ func (c *container) batch(commands string) {
 			commands = strings.Replace(commands, line, "\n", 1)
 		}
 	}
-	c.Feed(c.lab, commands, "ip", "-batch", "-")
+	if strings.TrimSpace(commands) != "" {
+		c.Feed(c.lab, commands, "ip", "-batch", "-")
+	}
 	if v6.Len() > 0 {
 		c.Feed(c.lab, v6.String(), "ip", "-6", "-batch", "-")
 	}
@@ -281,14 +280,12 @@ func (c *container) wiredResult() string {
 
 // after calls a verb of a plugin as a runtime does, with the result of the plugin that made the interface.
 func (c *container) after(verb, config string, changes ...change) error {
-	_, err := c.lab.exec(verb, c, with(config, "prevResult", c.wiredResult()), changes...)
-	return err
+	return c.lab.verb(verb, c, with(config, "prevResult", c.wiredResult()), changes...)
 }
 
 // bareDel calls DEL with a namespace alone.
 func (c *container) bareDel(config string) error {
-	_, err := c.lab.exec("DEL", c, config)
-	return err
+	return c.lab.verb("DEL", c, config)
 }
 
 // randomRoutes are routes of the interface such as people and plugins make them, as ip takes them. Equal seeds give equal routes.

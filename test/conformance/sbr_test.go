@@ -96,8 +96,7 @@ func sbrRoutes() []row {
 			web := l.attach(conf(lan), "web")
 			second := with(lan, "bridge", `"second0"`, "isDefaultGateway", "false", "isGateway", "true", "ipMasq", "false",
 				"ipam", `{"type":"host-local","ranges":[[{"subnet":"10.48.0.0/24"}],[{"subnet":"fd00:48::/64"}]]}`)
-			net1 := &container{Pod: web.Pod, lab: l, runtime: web.RuntimeConf(nil)}
-			l.must(net1.add(conf(second, sbr).called("second"), ifname("net1")))
+			net1 := web.attach(conf(second, sbr).called("second"), "net1")
 			// As a network that knows its hosts does, the node drops what comes from elsewhere.
 			l.host.Feed(l, `table inet guard { chain c { type filter hook prerouting priority -500
 				iifname lan0 ip saddr 10.48.0.0/24 drop
@@ -109,10 +108,9 @@ func sbrRoutes() []row {
 			l.serve(&web.Namespace, 80)
 			l.answers(tcp(&out.Namespace, net1.v4, 80), "web saw "+netlab.OutsideIPv4)
 			l.answers(tcp(&out.Namespace, net1.v6, 80), "web saw "+netlab.OutsideIPv6)
-			l.pings(&web.Namespace, netlab.OutsideIPv4, netlab.OutsideIPv6)
-			l.must(net1.check())
-			l.must(net1.del())
-			l.pings(&web.Namespace, netlab.OutsideIPv4)
+			web.pings(netlab.OutsideIPv4, netlab.OutsideIPv6)
+			l.must(net1.check(), net1.del())
+			web.pings(netlab.OutsideIPv4)
 		}},
 		{name: "the interface's routes are in the tables of its addresses, as they were", differs: sbrMetric, test: func(l *lab) {
 			c := l.wired("web")
@@ -135,17 +133,15 @@ func sbrRoutes() []row {
 		{name: "an address without a gateway gets the routes alone", test: func(l *lab) {
 			c := l.wired("web")
 			c.batch("route del default\n")
-			_, err := l.exec("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/24"}]}`))
-			l.must(err)
+			l.must(l.verb("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/24"}]}`)))
 			l.lacks(c.table("10.47.0.2"), "default")
 			l.shows(c.table("10.47.0.2"), "10.60.0.0/16 via 10.47.0.1")
 		}},
 		{name: "each of two addresses has its own gateway", test: func(l *lab) {
 			c := l.wired("web")
 			c.batch("route flush default\naddress add 10.57.0.2/24 dev eth0\nroute add 10.70.0.0/16 via 10.57.0.1\n")
-			_, err := l.exec("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/24","gateway":"10.47.0.1"},
-				{"address":"10.57.0.2/24","gateway":"10.57.0.1"}]}`))
-			l.must(err)
+			l.must(l.verb("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/24","gateway":"10.47.0.1"},
+				{"address":"10.57.0.2/24","gateway":"10.57.0.1"}]}`)))
 			l.shows(c.way("10.47.0.2", "198.51.100.1"), "via 10.47.0.1")
 			l.shows(c.way("10.57.0.2", "198.51.100.1"), "via 10.57.0.1")
 			l.shows(c.table("10.47.0.2"), "10.60.0.0/16", "192.0.2.0/24", "10.47.0.0/24")
@@ -182,8 +178,7 @@ func sbrRoutes() []row {
 		{name: "routes of a family that the interface has no address of stay", differs: sbrLoses, test: func(l *lab) {
 			c := l.wired("web")
 			v6 := c.main(true)
-			_, err := l.exec("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/24"}]}`))
-			l.must(err)
+			l.must(l.verb("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/24"}]}`)))
 			l.same(c.main(true), v6)
 			l.same(c.main(false), "")
 		}},
@@ -202,15 +197,13 @@ func sbrRoutes() []row {
 			c := l.fresh("web")
 			c.batch("link set peer0 up\nlink set eth0 up\naddress add 10.47.0.2/32 dev eth0\n" +
 				"route add 169.254.1.1 dev eth0\nroute add default via 169.254.1.1\n")
-			_, err := l.exec("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/32","gateway":"169.254.1.1"}]}`))
-			l.must(err)
+			l.must(l.verb("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","ips":[{"address":"10.47.0.2/32","gateway":"169.254.1.1"}]}`)))
 			l.shows(c.way("10.47.0.2", "198.51.100.1"), "via 169.254.1.1 dev eth0")
 		}},
 		{name: "addresses of other interfaces in the result are let be", test: func(l *lab) {
 			c := l.wired("web")
-			_, err := l.exec("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"net9","sandbox":"/run/netns/web"},
-				{"name":"eth0","sandbox":"/run/netns/web"}],"ips":[{"address":"10.99.0.2/24","interface":0},{"address":"10.47.0.2/24","interface":1}]}`))
-			l.must(err)
+			l.must(l.verb("ADD", c, with(sbr, "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"net9","sandbox":"/run/netns/web"},
+				{"name":"eth0","sandbox":"/run/netns/web"}],"ips":[{"address":"10.99.0.2/24","interface":0},{"address":"10.47.0.2/24","interface":1}]}`)))
 			l.same(c.tableOf("10.99.0.2"), "")
 			l.lacks(c.tableOf("10.47.0.2"), "main")
 		}},
@@ -262,8 +255,7 @@ var sbrSeveral = []row{
 	{name: "two attachments of a container have tables of their own", test: func(l *lab) {
 		c := l.wired("web")
 		other := l.beside(c)
-		l.must(c.after("ADD", sbr))
-		l.must(other.second("ADD", sbr))
+		l.must(c.after("ADD", sbr), other.second("ADD", sbr))
 		l.shows(c.way("10.47.0.2", "198.51.100.1"), "via 10.47.0.1 dev eth0")
 		l.shows(c.way("10.49.0.2", "198.51.100.1"), "via 10.49.0.1 dev net1")
 		if c.tableOf("10.47.0.2") == c.tableOf("10.49.0.2") {
@@ -275,9 +267,7 @@ var sbrSeveral = []row{
 		other := l.beside(c)
 		l.must(other.second("ADD", sbr))
 		before := l.now(c)
-		l.must(c.after("ADD", sbr))
-		l.must(c.after("DEL", sbr))
-		l.must(other.second("CHECK", sbr))
+		l.must(c.after("ADD", sbr), c.after("DEL", sbr), other.second("CHECK", sbr))
 		l.lacks(before.changed(), "rule")
 		l.shows(c.way("10.49.0.2", "198.51.100.1"), "via 10.49.0.1 dev net1")
 	}},
@@ -285,17 +275,14 @@ var sbrSeveral = []row{
 		c := l.attach(conf(`{"type":"ptp","ipam":{"type":"host-local","ranges":[[{"subnet":"10.44.0.0/24"}],[{"subnet":"fd00:44::/64"}]],
 			"routes":[{"dst":"0.0.0.0/0"},{"dst":"::/0"}]}}`, sbr), "web")
 		l.must(c.check())
-		c.run("ping -c1 -w10 -I " + c.v4 + " 10.44.0.1")
-		c.run("ping -c1 -w10 -I " + c.v6 + " fd00:44::1")
-		c.run("ip route flush table " + c.tableOf(c.v4))
+		c.run("ping -c1 -w10 -I "+c.v4+" 10.44.0.1", "ping -c1 -w10 -I "+c.v6+" fd00:44::1", "ip route flush table "+c.tableOf(c.v4))
 		l.refused(c.check())
 	}},
 }
 
 // beside gives a container a second interface, net1, with an address and a route of its own.
 func (l *lab) beside(c *container) *container {
-	second := &container{Pod: c.Pod, lab: l, runtime: c.RuntimeConf(nil)}
-	second.runtime.IfName = "net1"
+	second := c.withIfname("net1")
 	c.batch(`link add net1 address 02:00:00:00:00:02 type veth peer name peer1
 link set peer1 up
 link set net1 up
@@ -367,31 +354,23 @@ var sbrDels = []row{
 		c := l.wired("web")
 		c.batch("rule add from 10.47.0.2 table 7\nrule add from 10.47.0.2 to 10.9.0.0/16 table 8\nrule add from 10.99.0.2 table 9\n")
 		before := l.now(c)
-		l.must(c.after("ADD", sbr))
-		l.must(c.after("DEL", sbr))
+		l.must(c.after("ADD", sbr), c.after("DEL", sbr))
 		l.lacks(before.changed(), "rule")
 	}},
 }
 
-func sbrChecks() (rows []row) {
-	for _, c := range []struct{ name, config, harm, names string }{
-		{"a rule is gone", sbr, "rule del from 10.47.0.2", "10.47.0.2"},
-		{"an IPv6 rule is gone", sbr, "-6 rule del from fd00:47::2", "fd00:47::2"},
-		{"the rule to the named table is gone", with(sbr, "table", "5000"), "rule del from 10.47.0.2\nrule add from 10.47.0.2 table 7", "10.47.0.2"},
-		{"the default route is gone", sbr, "route del default table TABLE", "10.47.0.1"},
-		{"the default route is another", sbr, "route change default via 10.47.0.9 metric 50 table TABLE", "10.47.0.1"},
-		{"a route is gone", sbr, "route del 10.60.0.0/16 table TABLE", "10.60.0.0/16"},
-		{"all routes are gone", sbr, "link set eth0 down\nlink set eth0 up", "default"},
-		{"the interface is gone", sbr, "link del eth0", "eth0"},
-	} {
-		rows = append(rows, row{name: "CHECK finds that " + c.name, differs: sbrNoCheck, test: func(l *lab) {
-			web := l.wired("web")
-			l.must(web.after("ADD", c.config))
-			l.must(web.after("CHECK", c.config))
-			web.batch(strings.ReplaceAll(c.harm, "TABLE", web.tableOf("10.47.0.2")) + "\n")
-			l.refused(web.after("CHECK", c.config), c.names)
-		}})
-	}
+func sbrChecks() []row {
+	rows := routingChecks(sbr, []event{
+		{name: "a rule is gone", happens: batched("rule del from 10.47.0.2"), says: "10.47.0.2", differs: sbrNoCheck},
+		{name: "an IPv6 rule is gone", happens: batched("-6 rule del from fd00:47::2"), says: "fd00:47::2", differs: sbrNoCheck},
+		{name: "the rule to the named table is gone", keys: []string{"table", "5000"}, differs: sbrNoCheck,
+			happens: batched("rule del from 10.47.0.2\nrule add from 10.47.0.2 table 7"), says: "10.47.0.2"},
+		{name: "the default route is gone", happens: batched("route del default table TABLE"), says: "10.47.0.1", differs: sbrNoCheck},
+		{name: "the default route is another", happens: batched("route change default via 10.47.0.9 metric 50 table TABLE"), says: "10.47.0.1", differs: sbrNoCheck},
+		{name: "a route is gone", happens: batched("route del 10.60.0.0/16 table TABLE"), says: "10.60.0.0/16", differs: sbrNoCheck},
+		{name: "all routes are gone", happens: batched("link set eth0 down\nlink set eth0 up"), says: "default", differs: sbrNoCheck},
+		{name: "the interface is gone", happens: batched("link del eth0"), says: "eth0", differs: sbrNoCheck},
+	})
 	return append(rows,
 		row{name: "CHECK leaves alone what others add", test: func(l *lab) {
 			c := l.wired("web")

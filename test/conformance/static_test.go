@@ -1,8 +1,11 @@
 package conformance
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
 
-var staticRows = group{name: "static", rows: append(append(append(staticResults, staticAddresses()...), staticErrors()...), namespacesOf(ofStatic(oneAddress))...)}
+var staticRows = group{name: "static", rows: slices.Concat(staticResults, staticAddresses(), staticErrors(), staticEdits(), namespacesOf(ofStatic(oneAddress)))}
 
 const (
 	oneAddress   = `"addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.1"}]`
@@ -29,30 +32,26 @@ var staticResults = []row{
 			"dns":{"nameservers":["192.0.2.1"],"domain":"a.example","search":["b.example"],"options":["ndots:5"]}}`)
 	}},
 	{name: "the result of version 0.2.0, to the byte", test: func(l *lab) {
-		out, err := l.exec("ADD", l.pod("web"), ofStatic(twoAddresses+`,"routes":[{"dst":"0.0.0.0/0"}]`, "cniVersion", `"0.2.0"`))
-		l.must(err)
+		out := l.answer("ADD", l.pod("web"), ofStatic(twoAddresses+`,"routes":[{"dst":"0.0.0.0/0"}]`, "cniVersion", `"0.2.0"`))
 		l.printed(out, `{"cniVersion":"0.2.0","ip4":{"ip":"10.1.2.3/24","gateway":"10.1.2.1","routes":[{"dst":"0.0.0.0/0"}]},"ip6":{"ip":"fd00::3/64"},"dns":{}}`)
 	}},
 	{name: "routes go into the result with all their keys", test: func(l *lab) {
 		const routes = `[{"dst":"192.168.0.0/16","gw":"10.1.2.9","mtu":1400,"advmss":1300,"priority":7,"table":100,"scope":253}]`
-		out, err := l.exec("ADD", l.pod("web"), ofStatic(oneAddress+`,"routes":`+routes, "cniVersion", `"1.1.0"`))
-		l.must(err)
+		out := l.answer("ADD", l.pod("web"), ofStatic(oneAddress+`,"routes":`+routes, "cniVersion", `"1.1.0"`))
 		l.printed(text(object(out)["routes"]), routes)
 	}},
 	{name: "the container has the addresses, the routes and the dns", test: func(l *lab) {
 		c := l.attach(fixed(twoAddresses+`,"routes":[{"dst":"192.168.0.0/16"}],"dns":{"nameservers":["192.0.2.1"]}`), "web")
-		l.same(l.addresses(&c.Namespace, "eth0"), []string{"10.1.2.3/24", "fd00::3/64"})
+		c.hasAddresses("10.1.2.3/24", "fd00::3/64")
 		l.shows(c.run("ip route"), "192.168.0.0/16 via 10.1.2.1 dev eth0")
 		l.printed(text(object(c.printed)["dns"]), `{"nameservers":["192.0.2.1"]}`)
 	}},
 	{name: "no address is a result without any", test: func(l *lab) {
-		out, err := l.exec("ADD", l.pod("web"), ofStatic(`"routes":[{"dst":"0.0.0.0/0"}]`))
-		l.must(err)
+		out := l.answer("ADD", l.pod("web"), ofStatic(`"routes":[{"dst":"0.0.0.0/0"}]`))
 		l.printed(out, `{"cniVersion":"1.0.0","routes":[{"dst":"0.0.0.0/0"}]}`)
 	}},
 	{name: "the dns beside ipam is not static's", test: func(l *lab) {
-		out, err := l.exec("ADD", l.pod("web"), ofStatic(oneAddress, "dns", `{"nameservers":["192.0.2.1"]}`))
-		l.must(err)
+		out := l.answer("ADD", l.pod("web"), ofStatic(oneAddress, "dns", `{"nameservers":["192.0.2.1"]}`))
 		l.lacks(out, "192.0.2.1")
 	}},
 	{name: "what the reference plugin prints of its own settings is read, which has address and Address", test: func(l *lab) {
@@ -66,62 +65,31 @@ var staticResults = []row{
 	}},
 	{name: "two addresses of a family need version 0.3.0", test: func(l *lab) {
 		const two = `"addresses":[{"address":"10.1.2.3/24"},{"address":"10.1.3.3/24"}]`
-		_, err := l.exec("ADD", l.pod("web"), ofStatic(two, "cniVersion", `"0.2.0"`))
-		l.refused(err, "0.2.0")
-		out, err := l.exec("ADD", l.pod("db"), ofStatic(two, "cniVersion", `"0.3.0"`))
-		l.must(err)
+		l.refused(l.verb("ADD", l.pod("web"), ofStatic(two, "cniVersion", `"0.2.0"`)), "0.2.0")
+		out := l.answer("ADD", l.pod("db"), ofStatic(two, "cniVersion", `"0.3.0"`))
 		l.same(l.ipsOf(out), "10.1.2.3/24 10.1.3.3/24")
 	}},
-	{name: "nothing but the runtime's result is kept", test: func(l *lab) {
-		before := l.now()
-		_, err := l.exec("ADD", l.pod("web"), ofStatic(twoAddresses))
-		l.must(err)
-		before.unchanged()
-	}},
+	{name: "nothing but the runtime's result is kept", test: func(l *lab) { l.now().unchangedBy(l.verb("ADD", l.pod("web"), ofStatic(twoAddresses))) }},
 	{name: "two containers may have the same address", test: func(l *lab) {
 		for _, name := range []string{"web", "db"} {
-			out, err := l.exec("ADD", l.pod(name), ofStatic(oneAddress))
-			l.must(err)
+			out := l.answer("ADD", l.pod(name), ofStatic(oneAddress))
 			l.same(l.ipsOf(out), "10.1.2.3/24>10.1.2.1")
 		}
 	}},
 	{name: "DEL succeeds, whatever is configured", test: func(l *lab) {
 		c := l.pod("web")
 		for _, config := range []string{ofStatic(twoAddresses), ofStatic(`"addresses":7`), ofStatic(`"addresses":[{"address":"x"}]`), `{"type":"static"}`} {
-			_, err := l.exec("DEL", c, config, noNetns, cniArgs("nonsense"))
-			l.must(err)
+			l.must(l.verb("DEL", c, config, noNetns, cniArgs("nonsense")))
 		}
 	}},
 	{name: "DEL of a bridge with an edited configuration succeeds", test: func(l *lab) {
 		c := l.attach(fixed(twoAddresses), "web")
 		c.network = fixed(`"addresses":[{"address":"somewhere"}]`)
 		l.must(c.del())
-		l.same(l.link(&c.Namespace, "eth0") == nil, true)
+		l.gone(&c.Namespace, "eth0")
 	}},
 	{name: "CHECK succeeds after ADD", test: func(l *lab) {
-		c := l.attach(fixed(twoAddresses), "web")
-		l.must(c.check())
-		l.must(l.attach(fixed(`"addresses":[]`), "db", capability("ips", `["10.1.2.9/24"]`)).check())
-	}},
-	{name: "CHECK notices that an address was added to the configuration", differs: refAbsent, test: func(l *lab) {
-		c := l.attach(fixed(oneAddress), "web")
-		c.network = fixed(twoAddresses)
-		l.refused(c.check(), "fd00::3")
-	}},
-	{name: "CHECK notices that an address was changed in the configuration", differs: refAbsent, test: func(l *lab) {
-		c := l.attach(fixed(oneAddress), "web")
-		c.network = fixed(`"addresses":[{"address":"10.1.2.4/24","gateway":"10.1.2.1"}]`)
-		l.refused(c.check(), "10.1.2.4")
-	}},
-	{name: "CHECK notices that a prefix length was changed in the configuration", differs: refAbsent, test: func(l *lab) {
-		c := l.attach(fixed(oneAddress), "web")
-		c.network = fixed(`"addresses":[{"address":"10.1.2.3/16","gateway":"10.1.2.1"}]`)
-		l.refused(c.check(), "10.1.2.3/16")
-	}},
-	{name: "CHECK notices that a gateway was changed in the configuration", test: func(l *lab) {
-		c := l.attach(fixed(oneAddress), "web")
-		c.network = fixed(`"addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.254"}]`)
-		l.refused(c.check(), "10.1.2.3")
+		l.must(l.attach(fixed(twoAddresses), "web").check(), l.attach(fixed(`"addresses":[]`), "db", capability("ips", `["10.1.2.9/24"]`)).check())
 	}},
 	{name: "CHECK looks at the addresses of its interface", differs: refAbsent, test: func(l *lab) {
 		_, err := l.exec("CHECK", l.pod("web"), ofStatic(oneAddress, "prevResult", `{"cniVersion":"1.0.0",
@@ -129,30 +97,20 @@ var staticResults = []row{
 		l.refused(err, "10.1.2.3", "eth0")
 	}},
 	{name: "CHECK does not mind addresses and gateways that are not configured", test: func(l *lab) {
-		_, err := l.exec("CHECK", l.pod("web"), ofStatic(`"addresses":[{"address":"10.1.2.3/24"}]`, "prevResult",
-			`{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.1/24"},{"address":"10.1.2.3/24","gateway":"10.1.2.1"}]}`))
-		l.must(err)
+		l.must(l.verb("CHECK", l.pod("web"), ofStatic(`"addresses":[{"address":"10.1.2.3/24"}]`, "prevResult",
+			`{"cniVersion":"1.0.0","ips":[{"address":"192.0.2.1/24"},{"address":"10.1.2.3/24","gateway":"10.1.2.1"}]}`)))
 	}},
-	{name: "CHECK needs the result of ADD", test: func(l *lab) {
-		_, err := l.exec("CHECK", l.pod("web"), ofStatic(oneAddress))
-		l.refused(err, "prevResult")
-	}},
+	{name: "CHECK needs the result of ADD", test: func(l *lab) { l.refused(l.verb("CHECK", l.pod("web"), ofStatic(oneAddress)), "prevResult") }},
 	{name: "GC succeeds", test: func(l *lab) {
 		c := l.attach(fixed(oneAddress), "web")
-		l.must(l.gc(fixed(oneAddress), c))
-		l.must(c.check())
+		l.must(l.gc(fixed(oneAddress), c), c.check())
 	}},
-	{name: "STATUS succeeds with a valid configuration, and changes nothing", test: func(l *lab) {
-		before := l.now()
-		l.must(l.status(fixed(twoAddresses)))
-		before.unchanged()
-	}},
+	{name: "STATUS succeeds with a valid configuration, and changes nothing", test: func(l *lab) { l.now().unchangedBy(l.status(fixed(twoAddresses))) }},
 	{name: "STATUS fails with an invalid configuration", differs: noStatus, test: func(l *lab) {
 		l.refused(l.status(fixed(`"addresses":[{"address":"10.1.2.3"}]`)), "10.1.2.3")
 	}},
 	{name: "an invalid configuration has code 7", differs: always999, test: func(l *lab) {
-		_, err := l.exec("ADD", l.pod("web"), ofStatic(`"addresses":[{"address":"10.1.2.3"}]`))
-		l.code(err, 7)
+		l.code(l.verb("ADD", l.pod("web"), ofStatic(`"addresses":[{"address":"10.1.2.3"}]`)), 7)
 	}},
 }
 
@@ -189,10 +147,26 @@ func staticAddresses() (rows []row) {
 		}})
 	}
 	return append(rows, row{name: "CNI_ARGS needs no IgnoreUnknown for IP and GATEWAY", test: func(l *lab) {
-		out, err := l.exec("ADD", l.pod("web"), ofStatic(``), cniArgs("IP=10.4.0.4/16;GATEWAY=10.4.0.1"))
-		l.must(err)
+		out := l.answer("ADD", l.pod("web"), ofStatic(``), cniArgs("IP=10.4.0.4/16;GATEWAY=10.4.0.1"))
 		l.same(l.ipsOf(out), "10.4.0.4/16>10.4.0.1")
 	}})
+}
+
+// staticEdits are rows about a configuration that was edited since ADD.
+func staticEdits() (rows []row) {
+	for _, c := range []struct{ name, keys, says, differs string }{
+		{"an address was added to", twoAddresses, "fd00::3", refAbsent},
+		{"an address was changed in", `"addresses":[{"address":"10.1.2.4/24","gateway":"10.1.2.1"}]`, "10.1.2.4", refAbsent},
+		{"a prefix length was changed in", `"addresses":[{"address":"10.1.2.3/16","gateway":"10.1.2.1"}]`, "10.1.2.3/16", refAbsent},
+		{"a gateway was changed in", `"addresses":[{"address":"10.1.2.3/24","gateway":"10.1.2.254"}]`, "10.1.2.3", ""},
+	} {
+		rows = append(rows, row{name: "CHECK notices that " + c.name + " the configuration", differs: c.differs, test: func(l *lab) {
+			web := l.attach(fixed(oneAddress), "web")
+			web.network = fixed(c.keys)
+			l.refused(web.check(), c.says)
+		}})
+	}
+	return rows
 }
 
 // staticErrors are rows about what is refused.
@@ -218,8 +192,7 @@ func staticErrors() (rows []row) {
 		{name: "the capability ips that is no list", config: ofStatic(``, "runtimeConfig", `{"ips":"10.6.0.6/16"}`), parts: []string{"ips"}},
 	} {
 		rows = append(rows, row{name: "refused: " + r.name, differs: r.differs, test: func(l *lab) {
-			_, err := l.exec("ADD", l.pod("web"), r.config, cniArgs(r.args))
-			l.refused(err, r.parts...)
+			l.refused(l.verb("ADD", l.pod("web"), r.config, cniArgs(r.args)), r.parts...)
 		}})
 	}
 	return append(rows, row{name: "refused: a bridge's addresses without prefix length", test: func(l *lab) {

@@ -5,7 +5,6 @@ import (
 	"net"
 	"slices"
 	"strings"
-	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -52,22 +51,25 @@ func (l *lab) asks(fd int, from, to string) net.HardwareAddr {
 	own := []byte{2, 0x46, 0, 0, 0, 2}
 	broadcast := bytes.Repeat([]byte{0xff}, 6)
 	request := slices.Concat(broadcast, own, []byte{8, 6, 0, 1, 8, 0, 6, 4, 0, 1}, own, addr(from).AsSlice(), make([]byte, 6), addr(to).AsSlice())
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	var answer net.HardwareAddr
+	l.eventually(func() string {
 		if _, err := unix.Write(fd, request); err != nil {
 			l.Fatal(err)
 		}
 		frame := make([]byte, 2000)
 		for n, err := unix.Read(fd, frame); err == nil; n, err = unix.Read(fd, frame) {
 			if isReply := n >= 42 && bytes.Equal(frame[12:14], []byte{8, 6}) && frame[21] == 2; isReply {
-				return frame[22:28]
+				answer = frame[22:28]
+				return ""
 			}
 		}
-	}
-	l.Errorf("nobody answers for %s", to)
-	return nil
+		return "nobody answers for " + to
+	})
+	return answer
 }
 
 var tapResults = []row{
+	noPrevious(func(*lab) string { return tap }),
 	{name: "the result, to the byte", test: func(l *lab) {
 		l.printed(l.attach(conf(tapLan), "web").printed, `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","mac":"MAC","sandbox":"/run/netns/web"}],
 			"ips":[{"address":"10.46.0.2/24","gateway":"10.46.0.1","interface":0},{"address":"fd00:46::2/64","gateway":"fd00:46::1","interface":0}]}`)
@@ -93,11 +95,6 @@ var tapResults = []row{
 	}},
 	{name: "dns without ipam is in the result", test: func(l *lab) {
 		l.same(text(l.attach(conf(with(tap, "dns", `{"domain":"own"}`)), "web").result.DNS), `{"domain":"own"}`)
-	}},
-	{name: "a previous result is left out of the result", test: func(l *lab) {
-		printed, err := l.exec("ADD", l.pod("web"), with(tap, "capabilities", "{}", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
-		l.must(err)
-		l.lacks(printed, "wg0")
 	}},
 }
 
@@ -129,7 +126,7 @@ func tapLinks() (rows []row) {
 	} {
 		rows = append(rows, row{name: c.name, differs: c.differs, test: func(l *lab) {
 			web := l.attach(conf(c.config), "web", c.options...)
-			l.has(&web.Namespace, "eth0", c.has...)
+			web.has(c.has...)
 			l.shows(strings.Join(strings.Fields(web.run("ip -d link show dev eth0")), " "), ",UP", c.shows)
 			l.must(web.check())
 		}})
@@ -137,9 +134,8 @@ func tapLinks() (rows []row) {
 	return append(rows,
 		row{name: "no program is needed", differs: program, test: func(l *lab) {
 			c := l.pod("web")
-			_, err := l.exec("ADD", c, with(tap, "capabilities", "{}"), env("PATH=/nonexistent"))
-			l.must(err)
-			l.has(&c.Namespace, "eth0", "type", "tap")
+			l.must(l.verb("ADD", c, with(tap, "capabilities", "{}"), env("PATH=/nonexistent")))
+			c.has("type", "tap")
 		}},
 		row{name: "the tap is the only new link of the container", test: func(l *lab) {
 			c := l.attach(conf(tap), "web")
@@ -149,13 +145,12 @@ func tapLinks() (rows []row) {
 			c := l.pod("web")
 			c.run("ip link add br0 up type bridge")
 			l.must(c.add(conf(with(tap, "bridge", `"br0"`))))
-			l.has(&c.Namespace, "eth0", "master", "br0")
+			c.has("master", "br0")
 			l.must(c.check())
 		}},
 		row{name: "a container has two taps", test: func(l *lab) {
 			c := l.attach(conf(tap), "web")
-			net1 := c.another()
-			l.must(net1.add(conf(tap).called("lan1"), ifname("net1")))
+			net1 := c.attach(conf(tap).called("lan1"), "net1")
 			l.must(c.del())
 			l.has(&c.Namespace, "net1", "type", "tap")
 			l.must(net1.check())
@@ -183,8 +178,7 @@ var tapPackets = []row{
 	}},
 	{name: "who holds the tap reaches others in its bridge", test: func(l *lab) {
 		c := l.pod("web")
-		c.run("ip link add br0 address 02:46:00:00:00:0b up type bridge")
-		c.run("ip address add 10.46.0.1/24 dev br0")
+		c.run("ip link add br0 address 02:46:00:00:00:0b up type bridge", "ip address add 10.46.0.1/24 dev br0")
 		l.must(c.add(conf(with(tap, "bridge", `"br0"`))))
 		fd, err := c.hold("eth0", 0)
 		l.must(err)
@@ -272,10 +266,8 @@ func tapChecks() []row {
 	for name, harm := range map[string]string{"out of its bridge": "ip link set eth0 nomaster", "in another bridge": "ip link set eth0 master br1"} {
 		rows = append(rows, row{name: "CHECK fails when the container's interface is " + name, differs: "it does not look", test: func(l *lab) {
 			web := l.pod("web")
-			web.run("ip link add br0 up type bridge")
-			web.run("ip link add br1 up type bridge")
-			l.must(web.add(conf(with(tapLan, "bridge", `"br0"`))))
-			l.must(web.check())
+			web.run("ip link add br0 up type bridge", "ip link add br1 up type bridge")
+			l.must(web.add(conf(with(tapLan, "bridge", `"br0"`))), web.check())
 			web.run(harm)
 			l.refused(web.check(), "br0")
 		}})
@@ -291,18 +283,13 @@ func tapChecks() []row {
 		row{name: "CHECK finds a tun in place of the tap though the result has no MAC address", differs: "it does not look", test: func(l *lab) {
 			c := l.attach(conf(tap), "web")
 			config := with(tap, "capabilities", "{}", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"eth0","sandbox":"/run/netns/web"}]}`)
-			_, err := l.exec("CHECK", c, config)
-			l.must(err)
-			c.run("ip link del eth0")
-			c.run("ip tuntap add mode tun name eth0")
-			c.run("ip link set eth0 up")
-			_, err = l.exec("CHECK", c, config)
-			l.refused(err, "tun")
+			l.must(l.verb("CHECK", c, config))
+			c.run("ip link del eth0", "ip tuntap add mode tun name eth0", "ip link set eth0 up")
+			l.refused(l.verb("CHECK", c, config), "tun")
 		}},
 		row{name: "CHECK needs the result of ADD", test: func(l *lab) {
 			c := l.attach(conf(tap), "web")
-			_, err := l.exec("CHECK", c, with(tap, "capabilities", "{}"))
-			l.refused(err, "prevResult")
+			l.refused(l.verb("CHECK", c, with(tap, "capabilities", "{}")), "prevResult")
 		}},
 	)
 }
@@ -311,9 +298,7 @@ var tapLater = append(aboutPlugin("tap", `{"type":"tap"}`), []row{
 	{name: "STATUS is fine", test: func(l *lab) { l.must(l.status(conf(tapLan))) }},
 	{name: "STATUS finds /dev/net/tun missing, with code 50", differs: noStatus, test: func(l *lab) {
 		l.run("mount -t tmpfs tmpfs /dev/net")
-		err := l.status(conf(tap))
-		l.refused(err, "/dev/net/tun")
-		l.code(err, 50)
+		l.code(l.status(conf(tap)), 50, "/dev/net/tun")
 	}},
 	{name: "ADD without /dev/net/tun is refused, and says so", differs: "its error does not tell", test: func(l *lab) {
 		l.run("mount -t tmpfs tmpfs /dev/net")
@@ -321,9 +306,7 @@ var tapLater = append(aboutPlugin("tap", `{"type":"tap"}`), []row{
 		web := l.pod("web")
 		l.refuses(web, conf(with(tap, "ipam", pool)), "/dev/net/tun")
 	}},
-	{name: "STATUS asks the IPAM plugin", differs: noStatus, test: func(l *lab) {
-		l.refused(l.status(conf(with(tap, "ipam", `{"type":"host-local"}`))))
-	}},
+	{name: "STATUS asks the IPAM plugin", differs: noStatus, test: func(l *lab) { l.refused(l.status(conf(with(tap, "ipam", `{"type":"host-local"}`)))) }},
 	{name: "GC gives back the addresses of attachments that are not valid", differs: noGC, test: func(l *lab) {
 		l.warm(conf(tapLan))
 		keep := l.attach(conf(tapLan), "keep")

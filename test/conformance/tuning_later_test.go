@@ -1,6 +1,9 @@
 package conformance
 
-import "fmt"
+import (
+	"fmt"
+	"strings"
+)
 
 // What comes after ADD.
 
@@ -12,8 +15,7 @@ func tuningBackups() []row {
 			l.same(l.run("stat -c %a "+c.backup()), "600\n")
 		}},
 		{name: "only values are recorded that are configured", test: func(l *lab) {
-			c := l.tuned(arpFilter + `,"mtu":1400,"allmulti":true`)
-			l.same(c.recorded(), "{\n \"mtu\": 1500,\n \"allmulti\": false\n}")
+			l.same(l.tuned(arpFilter+`,"mtu":1400,"allmulti":true`).recorded(), "{\n \"mtu\": 1500,\n \"allmulti\": false\n}")
 		}},
 		{name: "the record says the network", differs: "it does not record it", test: func(l *lab) {
 			c := l.tuned(`"mtu":1400`)
@@ -69,6 +71,8 @@ func tuningDel() (rows []row) {
 		{name: "DEL with nothing configured any more sets the interface back", keys: `"mtu":0`, restored: true},
 		{name: "DEL with a configuration that became wrong sets the interface back", keys: `"mac":"zz","mtu":70000,"sysctl":{"kernel.x":"1"}`, restored: true},
 		{name: "DEL with a configuration of wrong types sets the interface back", keys: `"mtu":"x","sysctl":7`, restored: true, differs: "its DEL fails when it can't read the configuration"},
+		{name: "DEL by another path of the namespace sets the interface back", keys: allAttributes, restored: true,
+			harm: func(_ *lab, c *container) { c.printed = strings.ReplaceAll(c.printed, c.Path(), "/var"+c.Path()) }},
 		{name: "DEL without a namespace leaves nothing", keys: allAttributes, changes: []change{noNetns}, differs: fileLeaks},
 		{name: "DEL with the namespace gone leaves nothing", keys: allAttributes, differs: fileLeaks, harm: func(l *lab, c *container) { c.Delete(l) }},
 		{name: "DEL with a plain file for the namespace leaves nothing", keys: allAttributes, differs: fileLeaks, harm: func(l *lab, c *container) { c.DeleteKeepFile(l) }},
@@ -101,9 +105,7 @@ func tuningDel() (rows []row) {
 		}},
 		row{name: "DEL of what was never added does nothing", test: func(l *lab) {
 			c := l.fresh("web")
-			before := l.now(c)
-			l.must(c.tune("DEL", allAttributes))
-			before.unchanged()
+			l.now(c).unchangedBy(c.tune("DEL", allAttributes))
 		}},
 		row{name: "DEL sets nothing back that was not recorded", test: func(l *lab) {
 			c := l.tuned(`"mtu":1400`)
@@ -113,10 +115,17 @@ func tuningDel() (rows []row) {
 		}},
 		row{name: "DEL keeps to the container and interface it is for", test: func(l *lab) {
 			c, other := l.tuned(`"mtu":1400`), l.fresh("other")
-			l.must(other.tune("ADD", `"mtu":1400`))
-			l.must(c.tune("DEL", `"mtu":1400`))
+			l.must(other.tune("ADD", `"mtu":1400`), c.tune("DEL", `"mtu":1400`))
 			other.looks(untunedMAC + " mtu 1400 txqlen 1000")
 			l.same(other.recorded(), "{\n \"mtu\": 1500\n}")
+		}},
+		row{name: "the trace says that DEL leaves an interface alone which is not the attachment's", differs: "it has no trace", test: func(l *lab) {
+			c := l.tuned(`"mtu":1400`)
+			c.Replace(l)
+			c.addLink("02:00:00:00:00:99")
+			r := l.process("DEL", c, with(tuning(`"mtu":1400`), "prevResult", c.printed), env("CNIBOX_TRACE=1"))
+			l.must(failure(r))
+			l.shows(r.Stderr, "leave eth0 alone")
 		}},
 		row{name: "a late DEL leaves the interface of a newer container at the path alone", differs: anyInterface, test: func(l *lab) {
 			c := l.tuned(allAttributes)
@@ -130,9 +139,7 @@ func tuningDel() (rows []row) {
 		row{name: "a late DEL leaves the interface of a newer container at the path alone that has the same MAC address", differs: anyInterface, test: func(l *lab) {
 			n := conf(with(lan, "capabilities", "{}", "ipam", fixedIPs("10.44.0.2/24 10.44.0.1")), tuning(`"mtu":1400,"mac":"02:00:00:00:00:aa"`))
 			old := l.attach(n, "web")
-			old.Replace(l)
-			newer := old.newer("newer")
-			l.must(newer.add(n))
+			newer := old.succeeded(n)
 			l.must(old.del())
 			newer.looks("02:00:00:00:00:aa mtu 1400 txqlen 1000")
 			l.must(newer.check())
@@ -157,18 +164,15 @@ func tuningDel() (rows []row) {
 		}},
 		row{name: "DEL of a list leaves nothing", test: func(l *lab) {
 			n := conf(lan, tuning(allAttributes+","+arpFilter))
-			l.warm(n)
-			before := l.now()
+			before := l.warmed(n)
 			c := l.attach(n, "web")
-			l.must(c.check())
-			l.must(c.del())
+			l.must(c.check(), c.del())
 			c.Delete(l)
 			before.unchanged()
 		}},
 		row{name: "DEL of a list with the namespace gone leaves nothing", differs: fileLeaks, test: func(l *lab) {
 			n := conf(with(lan, "ipMasq", "false"), tuning(allAttributes))
-			l.warm(n)
-			before := l.now()
+			before := l.warmed(n)
 			c := l.attach(n, "web")
 			c.Delete(l)
 			l.must(c.del())
@@ -190,8 +194,7 @@ func tuningGC() []row {
 			kept, lost := two(l)
 			l.must(l.gc(net, kept))
 			l.same(l.files("/run/cni/tuning/*"), []string{kept.backup()})
-			l.must(lost.tune("DEL", `"mtu":1400`))
-			l.must(l.gc(net))
+			l.must(lost.tune("DEL", `"mtu":1400`), l.gc(net))
 			l.same(l.files("/run/cni/tuning/*"), []string(nil))
 		}},
 		{name: "GC keeps what DEL needs of valid attachments", test: func(l *lab) {
@@ -207,8 +210,7 @@ func tuningGC() []row {
 			second := kept.another()
 			second.runtime.IfName = "net1"
 			second.run("ip link add net1 address " + untunedMAC + " type veth peer name peer1")
-			l.must(second.tune("ADD", `"mtu":1400`))
-			l.must(l.gc(net, kept))
+			l.must(second.tune("ADD", `"mtu":1400`), l.gc(net, kept))
 			l.same(l.files("/run/cni/tuning/*"), []string{kept.backup()})
 		}},
 		{name: "GC looks in dataDir", differs: noGC, test: func(l *lab) {
@@ -225,9 +227,7 @@ func tuningGC() []row {
 		}},
 		{name: "GC of one network keeps the records of another where libcni has no results", test: func(l *lab) {
 			c := l.fresh("web")
-			_, err := l.exec("ADD", c, with(tuning(`"mtu":1400`), "prevResult", c.previous(), "name", `"other"`))
-			l.must(err)
-			l.must(l.gc(net))
+			l.must(l.verb("ADD", c, with(tuning(`"mtu":1400`), "prevResult", c.previous(), "name", `"other"`)), l.gc(net))
 			l.same(c.recorded(), "{\n \"mtu\": 1500\n}")
 		}},
 		{name: "GC removes the record of a container that another network has, too", differs: noGC, test: func(l *lab) {
@@ -235,8 +235,7 @@ func tuningGC() []row {
 			second := c.another()
 			second.runtime.IfName = "net1"
 			second.addLink(untunedMAC)
-			l.must(second.tune("ADD", `"mtu":1400`))
-			l.must(l.gc(net))
+			l.must(second.tune("ADD", `"mtu":1400`), l.gc(net))
 			l.same(l.files("/run/cni/tuning/*"), []string{c.backup()})
 		}},
 		{name: "GC removes what the reference recorded of containers that libcni has no result of", differs: noGC, test: func(l *lab) {
@@ -254,36 +253,24 @@ func tuningGC() []row {
 			for _, name := range []string{"notes.json", "notes", "some_thing.json", "some_thing.txt"} {
 				l.write("/var/lib/cni/shared/"+name, `{"mtu":1500,"owner":"somebody else"}`)
 			}
-			before := l.now()
-			l.must(l.gc(conf(tuning(keys))))
-			before.unchanged()
+			l.now().unchangedBy(l.gc(conf(tuning(keys))))
 		}},
 	}
 }
 
-func tuningCheck() (rows []row) {
-	for _, c := range []struct{ name, harm, names string }{
-		{"MAC address", "ip link set eth0 address 02:00:00:00:00:07", "02:00:00:00:00:07"},
-		{"promiscuous mode", "ip link set eth0 promisc off", "eth0"},
-		{"MTU", "ip link set eth0 mtu 1300", "1300"},
-		{"allmulti", "ip link set eth0 allmulticast off", "eth0"},
-		{"queue", "ip link set eth0 txqueuelen 5", "5"},
-		{"sysctl", "sysctl -qw net.ipv4.conf.eth0.arp_filter=0", "arp_filter"},
-	} {
-		rows = append(rows, row{name: "CHECK finds another " + c.name, test: func(l *lab) {
-			const keys = allAttributes + "," + arpFilter
-			web := l.tuned(keys)
-			l.must(web.tune("CHECK", keys))
-			web.run(c.harm)
-			l.refused(web.tune("CHECK", keys), c.names)
-		}})
-	}
+func tuningCheck() []row {
+	const keys = allAttributes + "," + arpFilter
+	tune := func(l *lab, _ ...string) *container { return l.tuned(keys) }
+	rows := checks("CHECK finds ", tune, func(c *container) error { return c.tune("CHECK", keys) }, []event{
+		{name: "another MAC address", happens: inside("ip link set eth0 address 02:00:00:00:00:07"), says: "02:00:00:00:00:07"},
+		{name: "another promiscuous mode", happens: inside("ip link set eth0 promisc off"), says: "eth0"},
+		{name: "another MTU", happens: inside("ip link set eth0 mtu 1300"), says: "1300"},
+		{name: "another allmulti", happens: inside("ip link set eth0 allmulticast off"), says: "eth0"},
+		{name: "another queue", happens: inside("ip link set eth0 txqueuelen 5"), says: "5"},
+		{name: "another sysctl", happens: inside("sysctl -qw net.ipv4.conf.eth0.arp_filter=0"), says: "arp_filter"},
+		{name: "that the interface is gone", happens: inside("ip link del eth0"), says: "eth0"},
+	})
 	return append(rows,
-		row{name: "CHECK finds that the interface is gone", test: func(l *lab) {
-			c := l.tuned(`"mtu":1400`)
-			c.run("ip link del eth0")
-			l.refused(c.tune("CHECK", `"mtu":1400`), "eth0")
-		}},
 		row{name: "CHECK finds allmulti that is to be off", test: func(l *lab) {
 			c := l.tuned(`"allmulti":false`)
 			l.must(c.tune("CHECK", `"allmulti":false`))
@@ -318,7 +305,6 @@ func tuningCheck() (rows []row) {
 			l.must(c.tune("CHECK", `"txQLen":77`))
 		}},
 		row{name: "CHECK changes nothing", test: func(l *lab) {
-			const keys = allAttributes + "," + arpFilter
 			c := l.tuned(keys)
 			before := l.now(c)
 			l.must(c.tune("CHECK", keys))
@@ -328,8 +314,7 @@ func tuningCheck() (rows []row) {
 			before.unchanged()
 		}},
 		row{name: "CHECK without a previous result is refused", test: func(l *lab) {
-			_, err := l.exec("CHECK", l.tuned(`"mtu":1400`), tuning(`"mtu":1400`))
-			l.refused(err, "prevResult")
+			l.refused(l.verb("CHECK", l.tuned(`"mtu":1400`), tuning(`"mtu":1400`)), "prevResult")
 		}},
 	)
 }
@@ -338,21 +323,15 @@ func tuningStatus() []row {
 	return []row{
 		{name: "STATUS of a configuration that can be used succeeds", test: func(l *lab) {
 			l.write("/etc/cni/tuning/allowlist.conf", "arp_filter")
-			before := l.now()
-			l.must(l.status(conf(tuning(allAttributes + "," + arpFilter))))
-			before.unchanged()
+			l.now().unchangedBy(l.status(conf(tuning(allAttributes + "," + arpFilter))))
 		}},
-		{name: "STATUS finds a mac that is none", differs: noStatus, test: func(l *lab) {
-			l.refused(l.status(conf(tuning(`"mac":"zz"`))), "zz")
-		}},
+		{name: "STATUS finds a mac that is none", differs: noStatus, test: func(l *lab) { l.refused(l.status(conf(tuning(`"mac":"zz"`))), "zz") }},
 		{name: "STATUS finds a sysctl outside of net", differs: noStatus, test: func(l *lab) {
 			l.refused(l.status(conf(tuning(`"sysctl":{"kernel.hostname":"x"}`))), "hostname")
 		}},
 		{name: "STATUS finds a dataDir that can't be written", differs: noStatus, test: func(l *lab) {
 			l.write("/run/plain", "a file")
-			_, err := l.exec("STATUS", nil, tuning(`"mtu":1400,"cniVersion":"1.1.0","dataDir":"/run/plain/records"`))
-			l.code(err, 50)
-			l.refused(err, "/run/plain")
+			l.code(l.verb("STATUS", nil, tuning(`"mtu":1400,"cniVersion":"1.1.0","dataDir":"/run/plain/records"`)), 50, "/run/plain")
 		}},
 		{name: "STATUS does not mind a dataDir that is not needed", test: func(l *lab) {
 			l.write("/run/plain", "a file")
@@ -371,6 +350,5 @@ func tuningStatus() []row {
 
 // forbidSysctls makes /proc/sys read-only, as it is in containers.
 func (l *lab) forbidSysctls() {
-	l.run("mount --bind /proc/sys /proc/sys")
-	l.run("mount -o remount,bind,ro /proc/sys")
+	l.run("mount --bind /proc/sys /proc/sys", "mount -o remount,bind,ro /proc/sys")
 }

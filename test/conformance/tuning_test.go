@@ -157,9 +157,7 @@ func tuningAttributes() (rows []row) {
 			c.looks(untunedMAC + " mtu 1300 txqlen 1000 promisc")
 			l.same(l.read(c.backup()), "")
 		}},
-		row{name: "mac in the form with dots is set", test: func(l *lab) {
-			l.tuned(`"mac":"02aa.0000.0001"`).looks("02:aa:00:00:00:01 mtu 1500 txqlen 1000")
-		}},
+		row{name: "mac in the form with dots is set", test: func(l *lab) { l.tuned(`"mac":"02aa.0000.0001"`).looks("02:aa:00:00:00:01 mtu 1500 txqlen 1000") }},
 	)
 }
 
@@ -185,7 +183,7 @@ func tuningSources() (rows []row) {
 		row{name: "the capability mac is set", test: func(l *lab) {
 			bridge := with(lan, "capabilities", "{}")
 			c := l.attach(conf(bridge, tuning(`"capabilities":{"mac":true}`)), "web", capability("mac", `"02:00:00:00:00:0c"`))
-			l.has(&c.Namespace, "eth0", "address", "02:00:00:00:00:0c")
+			c.has("address", "02:00:00:00:00:0c")
 			l.must(c.check())
 		}},
 		row{name: "args.cni sets all attributes", test: func(l *lab) {
@@ -198,12 +196,11 @@ func tuningSources() (rows []row) {
 			c := l.tuned(`"sysctl":{"net.ipv4.conf.IFNAME.arp_filter":"1","net.ipv4.conf.IFNAME.arp_ignore":"1"},
 				"args":{"cni":{"sysctl":{"net.ipv4.conf.IFNAME.arp_ignore":"2","net.ipv4.conf.IFNAME.arp_announce":"2"}}}`)
 			for key, want := range map[string]string{"arp_filter": "1", "arp_ignore": "2", "arp_announce": "2"} {
-				l.same(key+" "+l.sysctl(&c.Namespace, "ipv4/conf/eth0/"+key), key+" "+want)
+				l.same(key+" "+c.sysctl("ipv4/conf/eth0/"+key), key+" "+want)
 			}
 		}},
 		row{name: "args.cni.sysctl needs no sysctl in the configuration", differs: "it crashes", test: func(l *lab) {
-			c := l.tuned(`"args":{"cni":{"sysctl":{"net.ipv4.conf.IFNAME.arp_filter":"1"}}}`)
-			l.same(l.sysctl(&c.Namespace, "ipv4/conf/eth0/arp_filter"), "1")
+			l.same(l.tuned(`"args":{"cni":{"sysctl":{"net.ipv4.conf.IFNAME.arp_filter":"1"}}}`).sysctl("ipv4/conf/eth0/arp_filter"), "1")
 		}},
 	)
 }
@@ -221,13 +218,12 @@ func tuningSysctls() (rows []row) {
 		rows = append(rows, row{name: "a sysctl " + c.name, differs: c.differs, test: func(l *lab) {
 			web := l.fresh("web", ifname(c.ifname))
 			l.must(web.tune("ADD", fmt.Sprintf(`"sysctl":{%q:"1"}`, c.key)))
-			l.same(l.sysctl(&web.Namespace, "ipv4/conf/"+c.ifname+"/arp_filter"), "1")
+			l.same(web.sysctl("ipv4/conf/"+c.ifname+"/arp_filter"), "1")
 		}})
 	}
 	return append(rows,
 		row{name: "a sysctl of several numbers", test: func(l *lab) {
-			c := l.tuned(`"sysctl":{"net.ipv4.ip_local_port_range":"20000 60999"}`)
-			l.same(l.sysctl(&c.Namespace, "ipv4/ip_local_port_range"), "20000\t60999")
+			l.same(l.tuned(`"sysctl":{"net.ipv4.ip_local_port_range":"20000 60999"}`).sysctl("ipv4/ip_local_port_range"), "20000\t60999")
 		}},
 		row{name: "sysctls are set in the order of the configuration", differs: "it sets sysctls in random order", test: func(l *lab) {
 			// A sysctl of all interfaces overwrites that of each.
@@ -248,7 +244,7 @@ func tuningSysctls() (rows []row) {
 				last := keys[len(keys)-1]
 				for _, path := range []string{"ipv4/conf/eth0/forwarding", "ipv6/conf/eth0/forwarding", "ipv6/conf/eth0/disable_ipv6"} {
 					want := map[bool]string{true: "0", false: "1"}[slices.Contains(one, last)]
-					if got := l.sysctl(&c.Namespace, path); got != want {
+					if got := c.sysctl(path); got != want {
 						l.Errorf("%s is %s, want %s after %q", path, got, want, keys)
 					}
 				}
@@ -256,13 +252,12 @@ func tuningSysctls() (rows []row) {
 		}},
 		row{name: "sysctls are set before the attributes", test: func(l *lab) {
 			// An MTU below 1280 takes IPv6 from the interface, and its sysctls.
-			c := l.tuned(`"mtu":1000,"sysctl":{"net.ipv6.conf.IFNAME.accept_ra":"0"}`)
-			c.looks(untunedMAC + " mtu 1000 txqlen 1000")
+			l.tuned(`"mtu":1000,"sysctl":{"net.ipv6.conf.IFNAME.accept_ra":"0"}`).looks(untunedMAC + " mtu 1000 txqlen 1000")
 		}},
 		row{name: "sysctls are those of the container, not of the node", test: func(l *lab) {
 			before := l.now()
 			c := l.tuned(`"sysctl":{"net.ipv4.conf.all.forwarding":"1","net.ipv4.conf.default.arp_ignore":"1"}`)
-			l.same(l.sysctl(&c.Namespace, "ipv4/conf/all/forwarding"), "1")
+			l.same(c.sysctl("ipv4/conf/all/forwarding"), "1")
 			l.lacks(before.changed(), "sysctl")
 		}},
 	)
@@ -299,21 +294,18 @@ func tuningAllowlist() (rows []row) {
 				l.refused(err, key)
 				want = "0"
 			}
-			l.same(l.sysctl(&web.Namespace, "ipv4/conf/eth0/arp_filter"), want)
+			l.same(web.sysctl("ipv4/conf/eth0/arp_filter"), want)
 		}})
 	}
 	return append(rows,
 		row{name: "without an allowlist all sysctls of net are allowed", test: func(l *lab) {
 			l.write("/etc/cni/tuning/other.conf", "^net.core")
-			c := l.tuned(arpFilter)
-			l.same(l.sysctl(&c.Namespace, "ipv4/conf/eth0/arp_filter"), "1")
+			l.same(l.tuned(arpFilter).sysctl("ipv4/conf/eth0/arp_filter"), "1")
 		}},
 		row{name: "an allowlist holds for args.cni.sysctl", test: func(l *lab) {
 			l.write("/etc/cni/tuning/allowlist.conf", "arp_filter")
 			c := l.fresh("web")
-			before := l.now(c)
-			l.refused(c.tune("ADD", arpFilter+`,"args":{"cni":{"sysctl":{"net.ipv4.ip_forward":"1"}}}`), "net.ipv4.ip_forward")
-			before.unchanged()
+			l.now(c).refused(c.tune("ADD", arpFilter+`,"args":{"cni":{"sysctl":{"net.ipv4.ip_forward":"1"}}}`), "net.ipv4.ip_forward")
 		}},
 		row{name: "an allowlist says nothing about attributes", test: func(l *lab) {
 			l.write("/etc/cni/tuning/allowlist.conf", "")
@@ -323,13 +315,12 @@ func tuningAllowlist() (rows []row) {
 			l.write("/etc/cni/tuning/allowlist.conf", "net(\n")
 			c := l.fresh("web")
 			l.refused(c.tune("ADD", arpFilter), "net(")
-			l.same(l.sysctl(&c.Namespace, "ipv4/conf/eth0/arp_filter"), "0")
+			l.same(c.sysctl("ipv4/conf/eth0/arp_filter"), "0")
 		}},
 		row{name: "CHECK and DEL don't ask the allowlist", test: func(l *lab) {
 			c := l.tuned(arpFilter + `,"mtu":1400`)
 			l.write("/etc/cni/tuning/allowlist.conf", "^net.core")
-			l.must(c.tune("CHECK", arpFilter+`,"mtu":1400`))
-			l.must(c.tune("DEL", arpFilter+`,"mtu":1400`))
+			l.must(c.tune("CHECK", arpFilter+`,"mtu":1400`), c.tune("DEL", arpFilter+`,"mtu":1400`))
 			c.looks(untuned)
 		}},
 	)
@@ -400,7 +391,7 @@ func tuningRefusals() (rows []row) {
 			l.refused(web.tune("ADD", c.keys), c.names)
 			l.same(before.changed(), "")
 			web.looks(untuned)
-			l.same(l.sysctl(&web.Namespace, "ipv4/conf/eth0/arp_filter"), "0")
+			l.same(web.sysctl("ipv4/conf/eth0/arp_filter"), "0")
 		}})
 	}
 	return append(rows,
@@ -414,7 +405,7 @@ func tuningRefusals() (rows []row) {
 			c := l.fresh("web")
 			l.forbidSysctls()
 			l.refused(c.tune("ADD", arpFilter), "read-only")
-			l.same(l.sysctl(&c.Namespace, "ipv4/conf/eth0/arp_filter"), "0")
+			l.same(c.sysctl("ipv4/conf/eth0/arp_filter"), "0")
 		}},
 		row{name: "a sysctl that fails has the others set back", differs: noUndo, test: func(l *lab) {
 			for i := range 6 { // in any order that a plugin may take
@@ -434,16 +425,11 @@ func tuningRefusals() (rows []row) {
 		}},
 		row{name: "tuning that stands first in its list is refused", test: func(l *lab) {
 			c := l.fresh("web")
-			before := l.now(c)
-			_, err := l.exec("ADD", c, tuning(arpFilter+`,"mtu":1400`))
-			l.refused(err, "prevResult")
-			before.unchanged()
+			l.now(c).refused(l.verb("ADD", c, tuning(arpFilter+`,"mtu":1400`)), "prevResult")
 		}},
 		row{name: "an interface that there is not is refused", test: func(l *lab) {
 			c := l.pod("web")
-			before := l.now(c)
-			l.refused(c.tune("ADD", `"mtu":1400`), "eth0")
-			before.unchanged()
+			l.now(c).refused(c.tune("ADD", `"mtu":1400`), "eth0")
 		}},
 		row{name: "an MTU too large for the interface is named in the error", differs: "its error has the kernel's words alone", test: func(l *lab) {
 			l.refused(l.fresh("web").tune("ADD", `"mtu":65536`), "mtu", "65536")

@@ -11,8 +11,7 @@ var vlanRows = group{name: "vlan", only: "vlan", needs: &netlab.VLAN, rows: slic
 var vlanOwn = []row{
 	{name: "the container is in the VLAN of that id, with the master's MAC address", test: func(l *lab) {
 		n := l.on("vlan")
-		c := l.attach(n, "web")
-		l.has(&c.Namespace, "eth0", "id", vlanID, "protocol", "802.1Q", "address", l.link(&l.host.Namespace, netlab.UplinkName)["address"])
+		l.attach(n, "web").has("id", vlanID, "protocol", "802.1Q", "address", l.link(&l.host.Namespace, netlab.UplinkName)["address"])
 	}},
 	{name: "containers of different VLANs have nothing to do with each other", test: func(l *lab) {
 		n := l.on("vlan", "vlanId", "6", "ipam", fixedIPs("10.46.0.9/24"))
@@ -23,17 +22,11 @@ var vlanOwn = []row{
 	{name: "vlanId 0 and 4094 are taken", test: func(l *lab) {
 		for name, id := range map[string]string{"zero": "0", "last": "4094"} {
 			c := l.attach(l.on("vlan", "vlanId", id), name)
-			l.has(&c.Namespace, "eth0", "id", id)
-			l.must(c.check())
-			l.must(c.del())
+			c.has("id", id)
+			l.must(c.check(), c.del())
 		}
 	}},
-	{name: "a previous result is left out of the result", test: func(l *lab) {
-		l.segment("vlan")
-		printed, err := l.exec("ADD", l.pod("web"), onMaster("vlan", "prevResult", `{"cniVersion":"1.0.0","interfaces":[{"name":"wg0"}]}`))
-		l.must(err)
-		l.lacks(printed, "wg0")
-	}},
+	noPrevious(func(l *lab) string { return l.on("vlan").plugins[0] }),
 	{name: "a vlanId that is none is refused, and changes nothing", test: func(l *lab) {
 		l.segment("vlan")
 		web := l.pod("web")
@@ -49,9 +42,7 @@ var vlanOwn = []row{
 	}},
 	{name: "a second container in the same VLAN of a master is refused, and changes nothing", test: func(l *lab) {
 		first, second := l.attach(l.on("vlan"), "first"), l.pod("second")
-		before := l.now(first, second)
-		l.refused(second.add(l.on("vlan")), "vlan")
-		before.unchanged()
+		l.now(first, second).refused(second.add(l.on("vlan")), "vlan")
 	}},
 	{name: "a master that is down is refused, and changes nothing", differs: leavesLink, test: func(l *lab) {
 		n := l.on("vlan", "ipam", fixedIPs("10.46.0.9/24"))

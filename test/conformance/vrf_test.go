@@ -48,12 +48,7 @@ func (c *container) inVRF() {
 	l.same([]string{c.main(false), c.main(true)}, []string{"", ""})
 }
 
-var vrfResults = []row{
-	{name: "VERSION names the versions from 0.3.1 to 1.1.0", test: func(l *lab) {
-		l.printed(l.host.Exec(l, "vrf", netlab.PluginCall{Command: "VERSION"}).Stdout,
-			`{"cniVersion":"1.1.0","supportedVersions":["0.3.1","0.4.0","1.0.0","1.1.0"]}`)
-	}},
-}
+var vrfResults = []row{knowsVersions("VERSION", "vrf", []string{"0.3.1", "0.4.0", "1.0.0", "1.1.0"})}
 
 var vrfRoutes = []row{
 	{name: "the interface is in a VRF that is up, with its addresses and routes", differs: vrfLosesV6, test: func(l *lab) {
@@ -145,10 +140,7 @@ var vrfSeveral = []row{
 	{name: "a VRF is deleted when its last interface leaves", test: func(l *lab) {
 		c := l.wired("web")
 		other := l.beside(c)
-		l.must(c.after("ADD", vrf))
-		l.must(other.second("ADD", vrf))
-		l.must(c.after("DEL", vrf))
-		l.must(other.second("CHECK", vrf))
+		l.must(c.after("ADD", vrf), other.second("ADD", vrf), c.after("DEL", vrf), other.second("CHECK", vrf))
 		l.shows(other.shown(false, c.vrfTable()), "10.61.0.0/16")
 		l.must(other.second("DEL", vrf))
 		if l.link(&c.Namespace, "red") != nil {
@@ -215,14 +207,18 @@ var vrfDels = []row{
 		c.batch("link add red up type vrf table 1\nlink set eth0 master red\n-6 address add fd00:47::2/64 dev eth0 nodad\n")
 		l.must(c.after("DEL", vrf))
 		l.lacks(before.changed(), "link red")
-		l.same(l.link(&c.Namespace, "red") == nil, true)
+		l.gone(&c.Namespace, "red")
 	}},
 	{name: "DEL of what was never added leaves an empty VRF of somebody else", differs: vrfAny, test: func(l *lab) {
 		c := l.wired("web")
 		c.batch("link add red up type vrf table 77\n")
-		before := l.now(c)
-		l.must(c.after("DEL", vrf))
-		before.unchanged()
+		l.now(c).unchangedBy(c.after("DEL", vrf))
+	}},
+	{name: "DEL by another path of the namespace takes the interface out of the VRF", test: func(l *lab) {
+		c := l.wired("web")
+		l.must(c.after("ADD", vrf))
+		l.must(l.verb("DEL", c, with(vrf, "prevResult", strings.ReplaceAll(c.wiredResult(), c.Path(), "/var"+c.Path()))))
+		l.gone(&c.Namespace, "red")
 	}},
 	{name: "DEL leaves a VRF that has another interface", test: func(l *lab) {
 		c := l.wired("web")
@@ -230,45 +226,35 @@ var vrfDels = []row{
 		c.run("ip link set peer0 master red")
 		l.must(c.after("DEL", vrf))
 		l.has(&c.Namespace, "peer0", "master", "red")
-		l.has(&c.Namespace, "eth0", "master", nil)
+		c.has("master", nil)
 	}},
 	{name: "DEL leaves an interface that is in a VRF or bridge of somebody else", test: func(l *lab) {
 		c := l.wired("web")
 		for _, kind := range []string{"vrf table 77", "bridge"} {
 			c.batch("link add blue up type " + kind + "\nlink set eth0 master blue\n")
 			l.must(c.after("DEL", vrf))
-			l.has(&c.Namespace, "eth0", "master", "blue")
+			c.has("master", "blue")
 			c.run("ip link del blue")
 		}
 	}},
 	{name: "DEL at another path than ADD's leaves the container that is there alone", differs: anyInterface, test: func(l *lab) {
 		c, other := l.wired("web"), l.wired("other")
-		l.must(c.after("ADD", vrf))
-		l.must(other.after("ADD", vrf))
-		before := l.now(other)
-		l.must(c.after("DEL", vrf, func(call *netlab.PluginCall) { call.Netns = other.Path() }))
-		before.unchanged()
+		l.must(c.after("ADD", vrf), other.after("ADD", vrf))
+		l.now(other).unchangedBy(c.after("DEL", vrf, func(call *netlab.PluginCall) { call.Netns = other.Path() }))
 	}},
 }
 
-func vrfChecks() (rows []row) {
-	for _, c := range []struct{ name, harm, names, differs string }{
-		{"the interface left", "link set eth0 nomaster", "red", ""},
-		{"the interface is in another VRF", "link add blue up type vrf table 77\nlink set eth0 master blue", "red", ""},
-		{"the VRF is gone", "link del red", "red", "its error does not name the VRF"},
-		{"the VRF is down", "link set red down", "red", vrfNoCheck},
-		{"the interface is gone", "link del eth0", "eth0", ""},
-		{"a route is gone", "route del 10.60.0.0/16 vrf red", "10.60.0.0/16", vrfNoCheck},
-		{"the VRF is another one with another table", "link del red\nlink add red up type vrf table 78\nlink set eth0 master red", "10.60.0.0/16", vrfNoCheck},
-	} {
-		rows = append(rows, row{name: "CHECK finds that " + c.name, differs: c.differs, test: func(l *lab) {
-			web := l.wired("web")
-			l.must(web.after("ADD", vrf))
-			l.must(web.after("CHECK", vrf))
-			web.batch(c.harm + "\n")
-			l.refused(web.after("CHECK", vrf), c.names)
-		}})
-	}
+func vrfChecks() []row {
+	rows := routingChecks(vrf, []event{
+		{name: "the interface left", happens: batched("link set eth0 nomaster"), says: "red"},
+		{name: "the interface is in another VRF", happens: batched("link add blue up type vrf table 77\nlink set eth0 master blue"), says: "red"},
+		{name: "the VRF is gone", happens: batched("link del red"), says: "red", differs: "its error does not name the VRF"},
+		{name: "the VRF is down", happens: batched("link set red down"), says: "red", differs: vrfNoCheck},
+		{name: "the interface is gone", happens: batched("link del eth0"), says: "eth0"},
+		{name: "a route is gone", happens: batched("route del 10.60.0.0/16 vrf red"), says: "10.60.0.0/16", differs: vrfNoCheck},
+		{name: "the VRF is another one with another table", says: "10.60.0.0/16", differs: vrfNoCheck,
+			happens: batched("link del red\nlink add red up type vrf table 78\nlink set eth0 master red")},
+	})
 	return append(rows,
 		row{name: "CHECK leaves alone what others add", test: func(l *lab) {
 			c := l.wired("web")
@@ -280,7 +266,5 @@ func vrfChecks() (rows []row) {
 }
 
 var vrfStatus = []row{
-	{name: "STATUS finds that there is no name", differs: noStatus, test: func(l *lab) {
-		l.refused(l.status(conf(`{"type":"vrf"}`)), "vrfname")
-	}},
+	{name: "STATUS finds that there is no name", differs: noStatus, test: func(l *lab) { l.refused(l.status(conf(`{"type":"vrf"}`)), "vrfname") }},
 }

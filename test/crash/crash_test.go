@@ -131,6 +131,38 @@ func (n network) kill(t *testing.T, c circumstances) (points, bad int) {
 	}
 }
 
+// TestCollect: whenever an ADD is killed, gc frees what it has taken once its namespace is gone, though no DEL comes.
+func TestCollect(t *testing.T) {
+	for _, n := range networks {
+		if !*allFlag && n.name != "bridge" {
+			continue
+		}
+		t.Run(n.name, func(t *testing.T) {
+			t.Parallel()
+			for _, feature := range n.needs {
+				netlab.Need(t, feature)
+			}
+			s := n.scene(t, circumstances{add, warm, namespace})
+			s.must(add)
+			s.must(del)
+			want := s.state()
+			for at := 1; ; at++ {
+				where := s.killAt(add, at)
+				if where == "" {
+					break
+				}
+				s.lose(namespace)
+				s.host.MustRun(s, "find", "/var/lib/cni", "-type", "f", "-exec", "touch", "-d", "5 minutes ago", "{}", "+") // gc spares what is young
+				said := s.host.MustRun(s, netlab.Cnictl(s), "gc", "--apply")
+				s.renew()
+				if left := without(s.state(), want); len(left) > 0 {
+					t.Fatalf("%s:\n\t%s\ngc has said:\n%s", where, strings.Join(left, "\n\t"), said)
+				}
+			}
+		})
+	}
+}
+
 // list returns the network's conflist.
 func (n network) list() string {
 	return fmt.Sprintf(`{"cniVersion":"1.1.0","name":"lan","plugins":[%s]}`, n.plugins)
@@ -146,6 +178,7 @@ type scene struct {
 
 func (n network) scene(t *testing.T, c circumstances) *scene {
 	s := &scene{TB: t, network: n, host: netlab.NewHost(t)}
+	s.host.OwnProcesses(t)
 	s.host.InstallPlugins(t, "bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "dhcp", "tuning", "portmap",
 		"firewall", "bandwidth", "sbr", "vrf", "flannel", "chain")
 	self, err := os.Executable()

@@ -9,7 +9,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/insomniacslk/dhcp/dhcpv6"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -35,7 +36,7 @@ func TestKilled(t *testing.T) {
 	daemon.Stop(t, syscall.SIGKILL)
 	before := s.Extended()
 	daemon = host.StartDHCPDaemon(t)
-	eventually(t, "all taken up", func() bool { return s.Extended()-before >= leases })
+	netlab.Until(t, "all taken up", func() bool { return s.Extended()-before >= leases })
 	t.Logf("killed and started again: %d of %d leases were extended", s.Extended()-before, leases)
 
 	daemon.Stop(t, syscall.SIGKILL)
@@ -47,7 +48,7 @@ func TestKilled(t *testing.T) {
 	})
 	before = s.Extended()
 	daemon = host.StartDHCPDaemon(t)
-	eventually(t, "all taken up or released", func() bool { return s.Released() >= deleted && s.Extended()-before >= leases-deleted })
+	netlab.Until(t, "all taken up or released", func() bool { return s.Released() >= deleted && s.Extended()-before >= leases-deleted })
 	t.Logf("killed, %d of them deleted, and started again: %d were released, %d extended", deleted, s.Released(), s.Extended()-before)
 	for _, pod := range pods[deleted:] {
 		if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err != nil {
@@ -86,7 +87,7 @@ func TestTakenUp6(t *testing.T) {
 	pod, _ := attach(t, host, conflist, "web")
 	daemon.Stop(t, syscall.SIGKILL)
 	host.StartDHCPDaemon(t)
-	eventually(t, "confirmed", func() bool { return strings.Contains(s.Log(), "DHCPCONFIRM") })
+	netlab.Until(t, "confirmed", func() bool { return strings.Contains(s.Log(), "DHCPCONFIRM") })
 	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err != nil {
 		t.Error("CHECK:", err)
 	}
@@ -101,7 +102,7 @@ func TestExpired(t *testing.T) {
 	conflist := network("bridge", both)
 	pod, result := attach(t, host, conflist, "web")
 	s.Stop(t)
-	eventually(t, "without addresses", func() bool { return addresses(t, pod) == "" })
+	netlab.Until(t, "without addresses", func() bool { return addresses(t, pod) == "" })
 	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err == nil {
 		t.Error("CHECK succeeds without a lease")
 	}
@@ -123,7 +124,7 @@ func TestRefused(t *testing.T) {
 	pod, _ := attach(t, host, conflist, "web")
 	s.Stop(t)
 	outside.ServeDNSMasq(t, "--dhcp-range=192.0.2.60,192.0.2.60,255.255.255.0,1h")
-	eventually(t, "without the address", func() bool { return addresses(t, pod) == "" })
+	netlab.Until(t, "without the address", func() bool { return addresses(t, pod) == "" })
 	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err == nil {
 		t.Error("CHECK succeeds without a lease")
 	}
@@ -140,7 +141,7 @@ func TestForgotten(t *testing.T) {
 	was := addresses(t, pod)
 	s.Stop(t)
 	s = outside.ServeDNSMasq(t)
-	eventually(t, "leased again", func() bool { return s.Extended() >= 1 })
+	netlab.Until(t, "leased again", func() bool { return s.Extended() >= 1 })
 	if is := addresses(t, pod); is != was {
 		t.Errorf("the addresses were\n%sand are\n%s", was, is)
 	}
@@ -177,6 +178,7 @@ func TestCancelled(t *testing.T) {
 			t.Parallel()
 			host, outside := node(t, "macvlan")
 			s := outside.ServeDNSMasq(t, "--dhcp-range=192.0.2.50,192.0.2.150,255.255.255.0,1h")
+			silent := serveScript6(t, outside, func(message6, int) bool { return true })
 			host.StartDHCPDaemon(t)
 			pod := host.NewPod(t, "web")
 			call := pod.Call("ADD", `{"cniVersion":"1.1.0","name":"lan","type":"macvlan","master":"uplink0",
@@ -186,13 +188,12 @@ func TestCancelled(t *testing.T) {
 			if err := host.Start(cmd); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "an address of one family", func() bool { return s.Extended() == 1 })
-			time.Sleep(time.Second) // for the daemon to have it too
+			netlab.Until(t, "an address of the other family to be asked for", func() bool { return len(silent.got(dhcpv6.MessageTypeSolicit)) > 0 })
 			if err := cmd.Process.Signal(signal); err != nil {
 				t.Fatal(err)
 			}
 			_ = cmd.Wait()
-			eventually(t, "released", func() bool { return s.Released() == 1 })
+			netlab.Until(t, "released", func() bool { return s.Released() == 1 })
 		})
 	}
 }
@@ -244,7 +245,7 @@ func TestUnfinishedRelease(t *testing.T) {
 	daemon.Stop(t, syscall.SIGKILL)
 	before := s.Extended()
 	host.StartDHCPDaemon(t)
-	eventually(t, "taken up", func() bool { return s.Extended() > before })
+	netlab.Until(t, "taken up", func() bool { return s.Extended() > before })
 	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err != nil || s.Released() != 1 {
 		t.Errorf("CHECK: %v; %d leases were released, want the first", err, s.Released())
 	}

@@ -29,7 +29,7 @@ func holds(t testing.TB, host *netlab.Host, conflist string, pod *netlab.Pod) {
 // loses waits until the pod has no address, and CHECK says so.
 func loses(t testing.TB, host *netlab.Host, conflist string, pod *netlab.Pod) {
 	t.Helper()
-	eventually(t, "without the address", func() bool { return addresses(t, pod) == "" })
+	netlab.Until(t, "without the address", func() bool { return addresses(t, pod) == "" })
 	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err == nil {
 		t.Error("CHECK succeeds without a lease")
 	}
@@ -81,8 +81,8 @@ func TestRebindsInTime(t *testing.T) {
 	host.StartDHCPDaemon(t, "-timeout", "1s")
 	conflist := network("macvlan", ipv4)
 	pod, _ := attach(t, host, conflist, "web")
-	eventually(t, "asked by broadcast, or lost", func() bool { return len(s.got(extendsByBroadcast)) > 0 || addresses(t, pod) == "" })
-	time.Sleep(2 * time.Second) // the first time is over then
+	// The first time is over when the second is.
+	netlab.Until(t, "asked by broadcast twice, or lost", func() bool { return len(s.got(extendsByBroadcast)) > 1 || addresses(t, pod) == "" })
 	holds(t, host, conflist, pod)
 }
 
@@ -190,7 +190,7 @@ func TestTakenUpForNewTime(t *testing.T) {
 	pod, _ := attach(t, host, conflist, "web")
 	end := time.Now().Add(4 * time.Second)
 	s.awaits(t, "extended", 1, message.extends)
-	time.Sleep(time.Until(end))
+	netlab.Until(t, "the first time to be over", func() bool { return time.Now().After(end) })
 	daemon.Stop(t, syscall.SIGKILL)
 	host.StartDHCPDaemon(t)
 	s.awaits(t, "taken up", 2, func(m message) bool { return m.extends() || m.reboots() })
@@ -281,8 +281,8 @@ func TestNextBoot(t *testing.T) {
 	host.MustRun(t, "sh", "-c", "echo 00000000-0000-4000-8000-000000000000 >/run/boot_id && mount --bind /run/boot_id /proc/sys/kernel/random/boot_id")
 	was := addresses(t, pod)
 	host.StartDHCPDaemon(t)
-	eventually(t, "released", func() bool { return s.Released() == 1 })
-	eventually(t, "forgotten", func() bool { return !strings.Contains(host.MustRun(t, "ls", "/run/cni/dhcp.leases"), ".json") })
+	netlab.Until(t, "released", func() bool { return s.Released() == 1 })
+	netlab.Until(t, "forgotten", func() bool { return !strings.Contains(host.MustRun(t, "ls", "/run/cni/dhcp.leases"), ".json") })
 	if diff := cmp.Diff(was, addresses(t, pod)); diff != "" {
 		t.Error("the other container's addresses are changed:", diff)
 	}

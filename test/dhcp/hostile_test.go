@@ -191,7 +191,7 @@ func TestHostileFiles(t *testing.T) {
 		: >empty.json`)
 	before := s.Extended()
 	host.StartDHCPDaemon(t)
-	eventually(t, "taken up", func() bool { return s.Extended() > before })
+	netlab.Until(t, "taken up", func() bool { return s.Extended() > before })
 	holds(t, host, conflist, pod)
 	if err := host.GCList(conflist, &libcni.GCArgs{ValidAttachments: []types.GCAttachment{{ContainerID: pod.ID, IfName: "eth0"}}}); err != nil {
 		t.Error("GC:", err)
@@ -209,15 +209,15 @@ func TestAtOnce(t *testing.T) {
 	host, _ := node(t, "macvlan")
 	host.StartDHCPDaemon(t).Stop(t, syscall.SIGKILL)
 	daemon := []string{netlab.PluginDir + "/dhcp", "daemon", "-pidfile", "/run/dhcp.pid"}
-	slowly := []string{"strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=unlinkat", "-e", "inject=unlinkat:delay_enter=1000000"}
+	slowly := []string{"strace", "-f", "-qq", "-o", "/run/slow", "-e", "trace=unlinkat", "-e", "inject=unlinkat:delay_enter=1000000"}
 	ended := make(chan error)
-	for _, line := range [][]string{slices.Concat(slowly, daemon), daemon} {
+	for _, line := range [][]string{slices.Concat(slowly, daemon), daemon} { // the second comes when the first is about to remove what was left
 		cmd := host.Command(line[0], line[1:]...)
 		if err := host.Start(cmd); err != nil {
 			t.Fatal(err)
 		}
 		go func() { ended <- cmd.Wait() }()
-		time.Sleep(300 * time.Millisecond) // the slow one is about to remove what was left
+		netlab.Until(t, "the slow one to be there", func() bool { return host.Run(host.Command("test", "-s", "/run/slow")) == nil })
 	}
 	if err := <-ended; err == nil {
 		t.Error("the daemon that does not serve ends without an error")
@@ -259,7 +259,7 @@ func TestNoReader(t *testing.T) {
 	_ = w.Close()
 	_, _ = r.Read(make([]byte, 1)) // it has begun
 	_ = r.Close()
-	eventually(t, "listening", func() bool { return host.Run(host.Command("test", "-S", netlab.DHCPSocket)) == nil })
+	netlab.Until(t, "listening", func() bool { return host.Run(host.Command("test", "-S", netlab.DHCPSocket)) == nil })
 	conflist := network("macvlan", ipv4)
 	pod, _ := attach(t, host, conflist, "web")
 	holds(t, host, conflist, pod)

@@ -60,16 +60,6 @@ func attach(t testing.TB, host *netlab.Host, conflist, name string) (*netlab.Pod
 	return pod, result
 }
 
-// eventually waits until something holds.
-func eventually(t testing.TB, what string, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(timeout); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("after %v: not %s", timeout, what)
-		}
-	}
-}
-
 // addresses returns the text of the pod's addresses.
 func addresses(t testing.TB, pod *netlab.Pod) string {
 	t.Helper()

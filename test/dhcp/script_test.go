@@ -95,7 +95,7 @@ func (s *script) got(kind func(message) bool) (list []message) {
 // awaits waits until clients have sent a number of messages of a kind, and returns them.
 func (s *script) awaits(t testing.TB, what string, number int, kind func(message) bool) (list []message) {
 	t.Helper()
-	eventually(t, what, func() bool {
+	netlab.Until(t, what, func() bool {
 		list = s.got(kind)
 		return len(list) >= number
 	})

@@ -38,14 +38,14 @@ func TestServers(t *testing.T) {
 				if err := pod.Ping(netlab.OutsideIPv4, timeout); err != nil {
 					t.Error(err)
 				}
-				eventually(t, "extended", func() bool { return s.Extended() >= 2 && (server.slow6 || s.Extended6() >= 1) })
+				netlab.Until(t, "extended", func() bool { return s.Extended() >= 2 && (server.slow6 || s.Extended6() >= 1) })
 				if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err != nil {
 					t.Error("CHECK:", err)
 				}
 				if err := host.DelList(conflist, pod.RuntimeConf(nil)); err != nil {
 					t.Error("DEL:", err)
 				}
-				eventually(t, "released", func() bool { return s.Released() >= 2 })
+				netlab.Until(t, "released", func() bool { return s.Released() >= 2 })
 				t.Logf("leased %s and %s; extended %d times and %d times; CHECK; %d released", result.IPs[0].Address.IP, result.IPs[1].Address.IP,
 					s.Extended()-1, s.Extended6(), s.Released())
 				if t.Failed() {

@@ -250,10 +250,10 @@ func TestChainIsTheSame(t *testing.T) {
 				{"the host after ADD", plain.host, chain.host}, {"the pod after ADD", plain.pod, chain.pod},
 				{"the host after DEL", plain.left, chain.left}, {"the pod after DEL", plain.bare, chain.bare},
 			} {
-				// libcni's cache holds the configuration, host-local's index, dhcp's leases and contivk8s' notes a time, host-device's note the kernel's
-				// numbers of the device and the namespace.
+				// libcni's cache holds the configuration, host-local's index, dhcp's leases and contivk8s' notes a time, the notes of host-device and of all
+				// main plugins the kernel's numbers of the device and the namespace.
 				diff := s.plain.Diff(s.chain, "file /var/lib/cni/results/", "file /var/lib/cni/networks/.cnibox/", "link uplink0", "mount /run/netns/",
-					"file /run/cni/dhcp.leases/", "file /run/cnibox/host-device/", "file /var/lib/cni/contivk8s/")
+					"file /run/cni/dhcp.leases/", "file /run/cnibox/host-device/", "file /var/lib/cni/contivk8s/", "file /var/lib/cni/cnibox/")
 				if diff != "" {
 					t.Errorf("%s, -plain +chain:\n%s", s.what, diff)
 				}

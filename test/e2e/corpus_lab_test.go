@@ -137,7 +137,7 @@ func (n network) ask(t *testing.T, host *netlab.Host, outside *netlab.Outside, l
 	t.Helper()
 	ping := func(from *netlab.Namespace, who string, address string) {
 		t.Helper()
-		if err := eventually(func() error { return from.Ping(address, time.Second) }); err != nil {
+		if err := netlab.Await(func() error { return from.Ping(address, time.Second) }); err != nil {
 			t.Errorf("%s: %v", who, err)
 		}
 		answered = append(answered, who)
@@ -196,14 +196,4 @@ func (n network) ask(t *testing.T, host *netlab.Host, outside *netlab.Outside, l
 		}
 	}
 	return answered
-}
-
-// eventually repeats what may not work at once, because an address is still being probed.
-func eventually(try func() error) (err error) {
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
-		if err = try(); err == nil {
-			return nil
-		}
-	}
-	return err
 }

@@ -112,7 +112,7 @@ func alone(t *testing.T, host *netlab.Host) {
 			t.Error(err)
 		}
 	})
-	await(t, func() bool {
+	netlab.Until(t, "the second process of DEL to end", func() bool {
 		spaces, _ := filepath.Glob("/proc/[0-9]*/ns/mnt")
 		for _, path := range spaces {
 			var st unix.Stat_t

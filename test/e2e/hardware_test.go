@@ -7,7 +7,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -45,7 +44,7 @@ func TestHardware(t *testing.T) {
 				n.T = t
 				t.Cleanup(func() {
 					for _, name := range []string{"web", "sub"} {
-						_ = n.run(exec.Command("ip", "netns", "del", name)) // which may be gone
+						_ = netlab.RunOnMachine(exec.Command("ip", "netns", "del", name)) // which may be gone
 					}
 				})
 				n.device = devices[0]
@@ -84,13 +83,6 @@ type guest struct {
 	device, plugin string
 }
 
-// run runs a program in the first network namespace.
-func (n *guest) run(cmd *exec.Cmd) error {
-	entered := exec.Command("nsenter", append([]string{"--net=/proc/1/ns/net"}, cmd.Args...)...)
-	entered.Env, entered.Stdin, entered.Stdout, entered.Stderr = cmd.Env, cmd.Stdin, cmd.Stdout, cmd.Stderr
-	return entered.Run()
-}
-
 func (n *guest) must(err error) {
 	n.Helper()
 	if err != nil {
@@ -107,7 +99,7 @@ func (n *guest) ip(netns, commands string) {
 	}
 	var said strings.Builder
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(commands+"\n"), &said, &said
-	if err := n.run(cmd); err != nil {
+	if err := netlab.RunOnMachine(cmd); err != nil {
 		n.Fatalf("%s: %v: %s", commands, err, &said)
 	}
 }
@@ -119,7 +111,7 @@ func (n *guest) call(command, netns string) error {
 	cmd.Stdin = strings.NewReader(`{"cniVersion": "1.1.0", "name": "lan", "type": "host-device", "device": "` + n.device + `", "cni.dev/valid-attachments": []}`)
 	var answer strings.Builder
 	cmd.Stdout = &answer
-	err := n.run(cmd)
+	err := netlab.RunOnMachine(cmd)
 	var failure netlab.CNIError
 	if err != nil && json.Unmarshal([]byte(answer.String()), &failure) == nil {
 		return &failure
@@ -131,13 +123,11 @@ func (n *guest) call(command, netns string) error {
 func (n *guest) link() string {
 	n.Helper()
 	var link []map[string]any
-	for end := time.Now().Add(timeout); !n.has(n.device) && time.Now().Before(end); {
-		time.Sleep(10 * time.Millisecond)
-	}
+	netlab.Until(n, "the device on the host", func() bool { return n.has(n.device) })
 	var printed strings.Builder
 	cmd := exec.Command("ip", "-j", "link", "show", "dev", n.device)
 	cmd.Stdout = &printed
-	n.must(n.run(cmd))
+	n.must(netlab.RunOnMachine(cmd))
 	n.must(json.Unmarshal([]byte(printed.String()), &link))
 	text, err := json.Marshal([]any{link[0]["address"], link[0]["mtu"], link[0]["ifalias"], link[0]["altnames"], link[0]["flags"]})
 	n.must(err)
@@ -145,7 +135,7 @@ func (n *guest) link() string {
 }
 
 func (n *guest) has(name string) bool {
-	return n.run(exec.Command("ip", "link", "show", "dev", name)) == nil
+	return netlab.RunOnMachine(exec.Command("ip", "link", "show", "dev", name)) == nil
 }
 
 func (n *guest) notes() int {

@@ -3,7 +3,6 @@ package e2e
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -62,14 +61,4 @@ func killBefore(t *testing.T, host *netlab.Host, plugin string, call netlab.Plug
 	strace.Env, strace.Stdin = cmd.Env, cmd.Stdin
 	_, err := host.Output(strace)
 	return err == nil
-}
-
-// await waits until a condition holds.
-func await(t *testing.T, holds func() bool) {
-	t.Helper()
-	for end := time.Now().Add(timeout); !holds(); time.Sleep(10 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatal("it does not come about")
-		}
-	}
 }

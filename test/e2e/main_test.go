@@ -196,12 +196,8 @@ func serveContiv(t *testing.T, host *netlab.Host, conflist string) {
 	host.MustRun(t, "ip", "link", "add", "agents0", "address", "02:00:00:00:02:00", "type", "bridge") // else it has a random address
 	host.Feed(t, network, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/50-agents.conflist")
 	host.Background(t, host.Command(netlab.Cnictl(t), "agent", "--contiv", contiv.DefaultSocket, "--network", "agents"))
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(2 * time.Millisecond) {
-		if _, err := host.Output(host.Command("test", "-S", contiv.DefaultSocket)); err == nil {
-			return
-		}
-		if time.Now().After(end) {
-			t.Fatal("the agent does not listen after 10 s")
-		}
-	}
+	netlab.Until(t, "the agent to listen", func() bool {
+		_, err := host.Output(host.Command("test", "-S", contiv.DefaultSocket))
+		return err == nil
+	})
 }

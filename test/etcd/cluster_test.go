@@ -4,7 +4,9 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -18,7 +20,7 @@ import (
 )
 
 // timeout is how long something may take to get around on a busy machine.
-const timeout = 2 * time.Minute
+const timeout = netlab.Patience
 
 // cluster is hosts on one LAN, each with a member of etcd. The LAN's switch is a machine of its own, which sees all hosts that are connected.
 type cluster struct {
@@ -123,16 +125,24 @@ func (c *cluster) endpoints() (list []string) {
 
 func (h *host) endpoint() string { return h.cluster.scheme() + "://" + h.address + ":2379" }
 
-// startMember starts this host's member, with what it knew when it was stopped.
+// peer is where other members reach this host's.
+func (h *host) peer() string { return h.cluster.scheme() + "://" + h.address + ":2380" }
+
+// peers are all members, as etcd reads them.
+func (h *host) peers() string {
+	var all []string
+	for _, each := range h.cluster.hosts {
+		all = append(all, each.name+"="+each.peer())
+	}
+	return strings.Join(all, ",")
+}
+
+// startMember starts this host's member, with what it knew when it was stopped. Another server than the distribution's is in CNIBOX_ETCD_DIR, with its etcdutl.
 func (h *host) startMember(t testing.TB) {
 	t.Helper()
-	c, peer := h.cluster, func(h *host) string { return h.cluster.scheme() + "://" + h.address + ":2380" }
-	var all []string
-	for _, each := range c.hosts {
-		all = append(all, each.name+"="+peer(each))
-	}
-	args := []string{"etcd", "--name", h.name, "--data-dir", "/run/etcd/data", "--logger", "zap", "--log-level", "error", "--initial-cluster", strings.Join(all, ","),
-		"--listen-client-urls", h.endpoint(), "--advertise-client-urls", h.endpoint(), "--listen-peer-urls", peer(h), "--initial-advertise-peer-urls", peer(h)}
+	c := h.cluster
+	args := []string{filepath.Join(os.Getenv("CNIBOX_ETCD_DIR"), "etcd"), "--name", h.name, "--data-dir", "/run/etcd/data", "--logger", "zap", "--log-level", "error", "--initial-cluster", h.peers(),
+		"--listen-client-urls", h.endpoint(), "--advertise-client-urls", h.endpoint(), "--listen-peer-urls", h.peer(), "--initial-advertise-peer-urls", h.peer()}
 	if c.authority != nil {
 		args = append(args, c.authority.arguments()...)
 	}
@@ -164,7 +174,7 @@ func (h *host) connect(t testing.TB) { h.cluster.center.MustRun(t, "ip", "link",
 func (c *cluster) awaitHealth(t testing.TB) {
 	t.Helper()
 	for _, h := range c.hosts {
-		eventually(t, func() error {
+		netlab.Eventually(t, func() error {
 			ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
 			defer end()
 			if status, err := c.client.Status(ctx, h.endpoint()); err != nil || status.Leader == 0 {
@@ -179,7 +189,7 @@ func (c *cluster) awaitHealth(t testing.TB) {
 // leader returns the host whose member leads the others.
 func (c *cluster) leader(t testing.TB) (leads *host) {
 	t.Helper()
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		for _, h := range c.hosts {
 			ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
 			status, err := c.client.Status(ctx, h.endpoint())
@@ -192,16 +202,4 @@ func (c *cluster) leader(t testing.TB) (leads *host) {
 		return fmt.Errorf("no member leads")
 	})
 	return leads
-}
-
-// eventually makes sure that something comes to succeed.
-func eventually(t testing.TB, f func() error) {
-	t.Helper()
-	err := f()
-	for end := time.Now().Add(timeout); err != nil && time.Now().Before(end); err = f() {
-		time.Sleep(50 * time.Millisecond)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
 }

@@ -138,7 +138,7 @@ func (c *cluster) tryConsistency(t *testing.T, atOnce int, n network, seed uint6
 	done := c.harm(t, rand.New(rand.NewPCG(seed, 1000)), ended)
 	c.awaitHealth(t)
 	for _, on := range c.hosts {
-		eventually(t, func() error {
+		netlab.Eventually(t, func() error {
 			err := on.tryKeep(n)
 			if left := on.MustRun(t, "ls", "/var/lib/cni/etcd/"+n.name+"/open"); err == nil && left != "" {
 				return fmt.Errorf("open on %s: %s", on.name, left)
@@ -236,7 +236,7 @@ func (w *worker) work(t testing.TB, most time.Duration) {
 		if r.ExitCode == 0 {
 			has = addressesOf(t, r)
 			w.note(w.number, call, w.now(), "take", holder, has...)
-			time.Sleep(time.Duration(w.random.IntN(300)) * time.Millisecond)
+			netlab.Pause(time.Duration(w.random.IntN(300)) * time.Millisecond)
 		}
 		if w.now() > int64(most) && len(has) > 0 && w.random.IntN(2) == 0 {
 			for _, a := range has {

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/test/netlab"
+
 	"github.com/cnibox/cnibox/test/crash/tracer"
 )
 
@@ -103,7 +105,7 @@ func (h *host) suspended(t testing.TB, text string, n network) (cmd *exec.Cmd, f
 	if err := h.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error { return h.Run(h.Command("test", "-e", file)) })
+	netlab.Eventually(t, func() error { return h.Run(h.Command("test", "-e", file)) })
 	return cmd, file
 }
 
@@ -131,7 +133,7 @@ func TestLate(t *testing.T) {
 			}
 			await := func(want bool) {
 				t.Helper()
-				eventually(t, func() error {
+				netlab.Eventually(t, func() error {
 					if got := queued(); got < 0 || (got > 0) != want {
 						return fmt.Errorf("%d bytes wait for the member", got)
 					}
@@ -169,7 +171,7 @@ func TestSuspended(t *testing.T) {
 		t.Run(fmt.Sprint(hasFoundOut), func(t *testing.T) {
 			n := network{name: fmt.Sprint("suspended-", hasFoundOut), ranges: `[[{"subnet":"10.70.0.0/24","rangeStart":"10.70.0.2","rangeEnd":"10.70.0.2"}]]`}
 			cmd, file := late.suspended(t, "held/", n.with("graceSeconds", 5))
-			eventually(t, func() error {
+			netlab.Eventually(t, func() error {
 				if r := other.do(t, "ADD", "takes", n); r.Error != nil {
 					return r.Error
 				}

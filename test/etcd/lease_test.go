@@ -6,6 +6,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cnibox/cnibox/test/netlab"
+
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
@@ -20,14 +22,14 @@ func TestLateHost(t *testing.T) {
 	loses, keeps := late.must(t, "ADD", "loses", short("10.70.0.2")), late.must(t, "ADD", "keeps", short("10.70.0.3"))
 	late.must(t, "ADD", "deleted", short("10.70.0.4"))
 	late.cut(t)
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		if r := other.do(t, "ADD", "takes", wanted("10.70.0.2")); r.Error != nil {
 			other.must(t, "DEL", "takes", n)
 			return r.Error
 		}
 		return nil
 	})
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		if len(c.held(t, n)) > 1 {
 			return errors.New("the late host has addresses")
 		}

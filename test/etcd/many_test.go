@@ -2,7 +2,12 @@ package etcd
 
 import (
 	"fmt"
+	"io"
+	"net/http"
 	"net/netip"
+	"regexp"
+	"slices"
+	"strconv"
 	"sync"
 	"testing"
 
@@ -44,6 +49,68 @@ func TestMany(t *testing.T) {
 		}
 	})
 	c.holds(t, n, holding{})
+}
+
+// TestNearlyFull takes the last addresses of a large pool from three hosts, 8 at once on each: all of them are had, and etcd looks into few parts of
+// the pool for each.
+func TestNearlyFull(t *testing.T) {
+	t.Parallel()
+	c, n := newCluster(t, options{}), network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/18"}]]`}
+	var free []netip.Addr
+	for i := range 60 {
+		free = append(free, netip.AddrFrom4([4]byte{10, 70, byte(i + 3), byte(37 * i)}))
+	}
+	c.fill(t, n, address("10.70.0.2"), 16381, free...)
+	before := c.looks(t)
+	var one sync.Mutex
+	var got []netip.Addr
+	const atOnce = 8
+	c.each(atOnce, func(h *host, worker int) {
+		for i := worker; i < len(free)/3; i += atOnce {
+			r := h.do(t, "ADD", fmt.Sprintf("web%d", i), n)
+			one.Lock()
+			if r.ExitCode != 0 {
+				t.Errorf("ADD on %s: %s", h.name, r)
+			} else {
+				got = append(got, addressesOf(t, r)...)
+			}
+			one.Unlock()
+		}
+	})
+	looks := (c.looks(t) - before) / len(free)
+	t.Logf("%d of %d addresses are had, with %d looks each", len(got), len(free), looks)
+	if looks > 250 {
+		t.Errorf("etcd looks %d times for each address", looks)
+	}
+	slices.SortFunc(got, netip.Addr.Compare)
+	if !slices.Equal(got, free) {
+		t.Errorf("got %v, want %v", got, free)
+	}
+	c.hosts[0].refuses(t, "ADD", "more", n, 11, "16381 addresses, all taken")
+}
+
+// looks is how often all members have looked for a key or a range of keys.
+func (c *cluster) looks(t testing.TB) (count int) {
+	t.Helper()
+	client := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: c.center.DialContext}}
+	for _, h := range c.hosts {
+		answer, err := client.Get(h.endpoint() + "/metrics")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(answer.Body)
+		_ = answer.Body.Close()
+		found := regexp.MustCompile(`(?m)^etcd_(?:debugging_)?mvcc_range_total (\S+)`).FindSubmatch(text)
+		if err != nil || found == nil {
+			t.Fatalf("%s: %v, no etcd_mvcc_range_total", h.name, err)
+		}
+		n, err := strconv.ParseFloat(string(found[1]), 64)
+		if err != nil {
+			t.Fatal(err)
+		}
+		count += int(n)
+	}
+	return count
 }
 
 // TestMacvlan has pods on two hosts of a LAN, each on the LAN itself, and sends packets from each to one on the other host.

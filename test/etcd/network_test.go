@@ -15,6 +15,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/cnibox/cnibox/pkg/etcdpool"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -113,17 +114,22 @@ func (h *host) keep(t testing.TB, n network) {
 }
 
 func (h *host) tryKeep(n network) error {
+	_, err := h.askKeep(n)
+	return err
+}
+
+func (h *host) askKeep(n network) (report etcdpool.Report, err error) {
 	config, err := json.Marshal(h.call("", "", n).Config)
 	if err != nil {
-		return err
+		return report, err
 	}
 	cmd := h.Command(netlab.PluginDir+"/etcd", "keep")
 	cmd.Stdin = strings.NewReader(string(config))
 	out, err := h.Output(cmd)
 	if err != nil {
-		return fmt.Errorf("keep on %s: %w: %s", h.name, err, out)
+		return report, fmt.Errorf("keep on %s: %w: %s", h.name, err, out)
 	}
-	return nil
+	return report, json.Unmarshal([]byte(out), &report)
 }
 
 func addressesOf(t testing.TB, r netlab.PluginResult) (list []netip.Addr) {
@@ -150,7 +156,7 @@ func (c *cluster) held(t testing.TB, n network) holding {
 	t.Helper()
 	root := prefix + "/" + n.name + "/"
 	var answer *clientv3.GetResponse
-	eventually(t, func() (err error) {
+	netlab.Eventually(t, func() (err error) {
 		ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
 		defer end()
 		answer, err = c.client.Get(ctx, root, clientv3.WithPrefix())

@@ -9,10 +9,13 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"fmt"
 	"math/big"
 	"net"
 	"testing"
 	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 )
@@ -38,7 +41,10 @@ func newAuthority(t testing.TB) *authority {
 func (a *authority) sign(t testing.TB, c *x509.Certificate) (*x509.Certificate, *ecdsa.PrivateKey, []byte) {
 	t.Helper()
 	a.serial++
-	c.SerialNumber, c.NotBefore, c.NotAfter = big.NewInt(a.serial), time.Now().Add(-time.Hour), time.Now().Add(time.Hour)
+	c.SerialNumber, c.NotBefore = big.NewInt(a.serial), time.Now().Add(-time.Hour)
+	if c.NotAfter.IsZero() {
+		c.NotAfter = time.Now().Add(time.Hour)
+	}
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
 		t.Fatal(err)
@@ -58,10 +64,15 @@ func (a *authority) sign(t testing.TB, c *x509.Certificate) (*x509.Certificate, 
 	return made, key, der
 }
 
-// pair returns a certificate that a server and a client can have, and its key, in PEM.
+// pair returns a certificate that a server and a client can have for an hour, and its key, in PEM.
 func (a *authority) pair(t testing.TB, ip string) (certificate, key []byte) {
 	t.Helper()
-	_, private, der := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: ip}, IPAddresses: []net.IP{net.ParseIP(ip)},
+	return a.pairUntil(t, ip, time.Time{})
+}
+
+func (a *authority) pairUntil(t testing.TB, ip string, end time.Time) (certificate, key []byte) {
+	t.Helper()
+	_, private, der := a.sign(t, &x509.Certificate{Subject: pkix.Name{CommonName: ip}, IPAddresses: []net.IP{net.ParseIP(ip)}, NotAfter: end,
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}})
 	text, err := x509.MarshalECPrivateKey(private)
 	if err != nil {
@@ -78,7 +89,7 @@ func (a *authority) install(t testing.TB, c *cluster) {
 		h.MustRun(t, "mkdir", "-p", "/run/tls")
 		for path, text := range map[string][]byte{certFile: certificate, keyFile: key, passwordFile: []byte("secret\n"),
 			caFile: a.text()} {
-			h.Feed(t, string(text), "sh", "-c", "cat >"+path)
+			h.Feed(t, string(text), "sh", "-c", "umask 077; cat >"+path)
 		}
 	}
 }
@@ -109,10 +120,9 @@ func (a *authority) client(t testing.TB) *tls.Config {
 	return &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{pair}}
 }
 
-// TestSecure has members that want certificates, and a user who may write below one prefix.
-func TestSecure(t *testing.T) {
-	t.Parallel()
-	c := newCluster(t, options{authority: newAuthority(t)})
+// enableUsers lets in the user cni with its password, and another by the name in its certificate. Both may write below one prefix.
+func (c *cluster) enableUsers(t testing.TB, byCertificate string) {
+	t.Helper()
 	ctx := context.Background()
 	for _, do := range []func() error{
 		func() error { _, err := c.client.UserAdd(ctx, "root", "root"); return err },
@@ -124,17 +134,28 @@ func TestSecure(t *testing.T) {
 		},
 		func() error { _, err := c.client.UserAdd(ctx, "cni", "secret"); return err },
 		func() error { _, err := c.client.UserGrantRole(ctx, "cni", "addresses"); return err },
+		func() error { _, err := c.client.UserAdd(ctx, byCertificate, "never sent"); return err },
+		func() error { _, err := c.client.UserGrantRole(ctx, byCertificate, "addresses"); return err },
 		func() error { _, err := c.client.AuthEnable(ctx); return err },
 	} {
-		eventually(t, do)
+		netlab.Eventually(t, do)
 	}
 	c.client = c.dial(t, clientv3.Config{Username: "root", Password: "root"})
+}
+
+// TestSecure has members that want certificates, and a user who may write below one prefix.
+func TestSecure(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, options{authority: newAuthority(t)})
+	c.enableUsers(t, c.hosts[1].address)
 	h, n := c.hosts[0], network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24"}]]`}
 	got := h.add(t, "web", n)
 	c.holds(t, n, holding{}.set(h, "web", got...))
 	h.must(t, "STATUS", "", n)
-	h.MustRun(t, "sh", "-c", "echo wrong >/run/tls/wrong")
-	h.Feed(t, string(newAuthority(t).text()), "sh", "-c", "cat >/run/tls/other")
+	byName := n.with("username", "").with("passwordFile", "") // the common name of its certificate is a user
+	c.hosts[1].must(t, "ADD", "by-certificate", byName)
+	c.hosts[1].must(t, "DEL", "by-certificate", byName)
+	h.MustRun(t, "sh", "-c", "umask 077; echo wrong >/run/tls/wrong; echo secret >/run/tls/open; chmod 644 /run/tls/open")
 	for _, tt := range []struct {
 		name  string
 		n     network
@@ -145,20 +166,115 @@ func TestSecure(t *testing.T) {
 		{"an unknown user", n.with("username", "nobody"), 999, "etcd refuses"},
 		{"no user", n.with("username", "").with("passwordFile", ""), 999, "etcd refuses"},
 		{"another prefix", n.with("prefix", "/other"), 999, "etcd refuses"},
-		{"no certificate", n.with("certFile", "").with("keyFile", ""), 11, "no member of the etcd cluster answers"},
-		{"another authority", n.with("caFile", "/run/tls/other"), 11, "no member of the etcd cluster answers"},
 		{"no file", n.with("caFile", "/run/tls/none"), 7, "/run/tls/none"},
+		{"a password that others can read", n.with("passwordFile", "/run/tls/open"), 7, "(mode 644)"},
+		{"a password over http", n.with("endpoints", []string{"http://" + h.address + ":2379"}), 7, "over http"},
 		{"no password file", n.with("passwordFile", "/run/tls/none"), 7, "/run/tls/none"},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if tt.code == 11 {
-				tt.n = tt.n.with("timeoutSeconds", 2)
-			}
 			h.refuses(t, "ADD", "other", tt.n, tt.code, tt.words)
 			t.Logf("%v", h.do(t, "STATUS", "", tt.n).Error)
 			h.must(t, "DEL", "other", tt.n)
 		})
 	}
 	h.must(t, "DEL", "web", n)
+	c.holds(t, n, holding{})
+}
+
+// TestTLSMistakes calls members in ways in which none of them answers. The error says what is wrong with which member or file.
+func TestTLSMistakes(t *testing.T) {
+	t.Parallel()
+	a, other := newAuthority(t), newAuthority(t)
+	c := newCluster(t, options{authority: a})
+	h, odd := c.hosts[0], c.hosts[2]
+	n := network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24"}]]`}.with("username", "").with("passwordFile", "")
+	for name, of := range map[string]*authority{"expired": a, "foreign": other} {
+		certificate, key := of.pairUntil(t, odd.address, time.Now().Add(-time.Minute))
+		if name == "foreign" {
+			certificate, key = of.pair(t, odd.address)
+		}
+		for _, each := range []*host{h, odd} {
+			each.Feed(t, string(certificate), "sh", "-c", "cat >/run/tls/"+name)
+			each.Feed(t, string(key), "sh", "-c", "cat >/run/tls/"+name+"-key")
+		}
+	}
+	h.Feed(t, string(other.text()), "sh", "-c", "cat >/run/tls/other; echo "+h.address+" first.lan >>/etc/hosts")
+	for _, tt := range []struct {
+		name  string
+		odd   []string // how the third member is started anew
+		n     network
+		words []string
+	}{
+		{"another authority", nil, n.with("caFile", "/run/tls/other"), []string{"unknown authority", "/run/tls/other (ipam.etcd.caFile)"}},
+		{"the system's authorities", nil, n.with("caFile", ""), []string{"unknown authority", "set ipam.etcd.caFile"}},
+		{"another name", nil, n.with("endpoints", []string{"https://first.lan:2379"}), []string{"https://first.lan:2379", "to match first.lan", "ipam.etcd.endpoints"}},
+		{"no certificate", nil, n.with("certFile", "").with("keyFile", ""), []string{"wants a certificate of this host", "set certFile and keyFile"}},
+		{"an expired certificate", nil, n.with("certFile", "/run/tls/expired").with("keyFile", "/run/tls/expired-key"), []string{"refuses this host's certificate /run/tls/expired, which has expired at"}},
+		{"a certificate of another authority", nil, n.with("certFile", "/run/tls/foreign").with("keyFile", "/run/tls/foreign-key"), []string{"refuses this host's certificate /run/tls/foreign", "--trusted-ca-file"}},
+		{"http", nil, n.with("endpoints", []string{"http://" + h.address + ":2379"}), []string{"speaks https, and not http", "write https://" + h.address}},
+		{"a member that has expired", []string{"--cert-file", "/run/tls/expired", "--key-file", "/run/tls/expired-key"},
+			n.with("endpoints", []string{odd.endpoint()}), []string{odd.endpoint(), "expired", "give the member a new certificate"}},
+		{"a member without TLS", []string{"--listen-client-urls", "http://" + odd.address + ":2379"},
+			n.with("endpoints", []string{odd.endpoint()}), []string{odd.endpoint(), "speaks http, and not https", "write http://" + odd.address}},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			if tt.odd != nil {
+				odd.killMember()
+				c.arguments = tt.odd
+				odd.startMember(t)
+				netlab.Eventually(t, func() error {
+					conn, err := odd.DialContext(context.Background(), "tcp", odd.address+":2379")
+					if err == nil {
+						err = conn.Close()
+					}
+					return err
+				})
+			}
+			h.refuses(t, "ADD", "web", tt.n, 11, tt.words...)
+			h.refuses(t, "STATUS", "", tt.n, 50, tt.words...)
+			h.must(t, "DEL", "web", tt.n)
+			t.Logf("%v", h.do(t, "STATUS", "", tt.n).Error)
+			h.must(t, "STATUS", "", n) // other members answer
+		})
+	}
+	h.add(t, "web", n.with("endpoints", []string{odd.endpoint(), h.endpoint()}))
+}
+
+// TestLaggingFollower has a user with a password, and a member that hears of everything later than the others. No call fails because that member does
+// not know a token yet.
+func TestLaggingFollower(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, options{authority: newAuthority(t)})
+	c.enableUsers(t, c.hosts[1].address)
+	h, n, lags := c.hosts[0], network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24"}]]`}, c.hosts[2]
+	if c.leader(t) == lags {
+		lags = c.hosts[1]
+	}
+	ended, done := make(chan bool), make(chan bool)
+	go func() {
+		defer close(done)
+		for isEnded := false; !isEnded; {
+			lags.pauseMember()
+			netlab.Pause(60 * time.Millisecond)
+			lags.continueMember()
+			select {
+			case <-time.After(20 * time.Millisecond):
+			case <-ended:
+				isEnded = true
+			}
+		}
+	}()
+	calls, failed := 2*long(5, 40), 0
+	for i := range calls / 2 {
+		for _, verb := range []string{"ADD", "DEL"} {
+			if r := h.do(t, verb, fmt.Sprint("web", i), n); r.ExitCode != 0 || r.Stderr != "" {
+				t.Errorf("%s: %s", verb, r)
+				failed++
+			}
+		}
+	}
+	close(ended)
+	<-done
+	t.Logf("%d of %d calls fail", failed, calls)
 	c.holds(t, n, holding{})
 }

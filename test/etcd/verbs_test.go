@@ -1,9 +1,14 @@
 package etcd
 
 import (
+	"context"
+	"fmt"
 	"net/netip"
+	"slices"
 	"strings"
 	"testing"
+
+	clientv3 "go.etcd.io/etcd/client/v3"
 )
 
 // dual is a network of both families.
@@ -28,6 +33,11 @@ func TestVerbs(t *testing.T) {
 		{"DEL by the key alone", testDelByKey},
 		{"DEL while etcd is away", testDelLater},
 		{"two machines of one name", testClash},
+		{"two machines with one machine-id", testClones},
+		{"two machines without a machine-id", testNoMachineID},
+		{"a copy of a host's disk", testCopy},
+		{"two attachments that note one address", testNotedTwice},
+		{"36 range sets", testManySets},
 		{"two machines that join by one name", testJoin},
 		{"a host that is renamed", testRenamed},
 		{"another prefix", testPrefix},
@@ -35,6 +45,9 @@ func TestVerbs(t *testing.T) {
 		{"a directory that is lost", testLost},
 		{"calls that had not begun", testNotBegun},
 		{"two ADDs of one attachment at once", testTwice},
+		{"a container whose namespace is gone", testMadeAgain},
+		{"a container id that is too long", testLongID},
+		{"keep reads what is the host's own", testKeep},
 	} {
 		name := strings.ReplaceAll(tt.name, " ", "-")
 		t.Run(tt.name, func(t *testing.T) { tt.test(t, c, dual(strings.ReplaceAll(name, "'", ""))) })
@@ -73,6 +86,19 @@ func testLife(t *testing.T, c *cluster, n network) {
 			t.Errorf("left on %s: %s", h.name, left)
 		}
 	}
+}
+
+// testMadeAgain: what an attachment had in a namespace that is gone is freed by its next ADD.
+func testMadeAgain(t *testing.T, c *cluster, n network) {
+	h := c.hosts[0]
+	had := h.add(t, "web", n)
+	h.MustRun(t, "mkdir", "-p", "/var/lib/cni/results")
+	h.Feed(t, `{"kind":"cniCacheV1","networkName":"`+n.name+`","containerId":"web","ifName":"eth0","netns":"/run/netns/gone"}`, "tee", "/var/lib/cni/results/"+n.name+"-web-eth0")
+	has := h.add(t, "web", n)
+	if slices.Equal(has, had) {
+		t.Errorf("it has %v again", has)
+	}
+	c.holds(t, n, holding{}.set(h, "web", has...))
 }
 
 func testWanted(t *testing.T, c *cluster, n network) {
@@ -206,6 +232,99 @@ func testClash(t *testing.T, c *cluster, n network) {
 	c.holds(t, n, want)
 }
 
+// testClones has two machines of one name and machine-id. The one that comes later is refused at its first call.
+func testClones(t *testing.T, c *cluster, n network) {
+	testSameID(t, c, n, "00000000000000000000000000000001")
+}
+
+func testNoMachineID(t *testing.T, c *cluster, n network) { testSameID(t, c, n, "") }
+
+func testSameID(t *testing.T, c *cluster, n network, id string) {
+	h, other := c.hosts[0], c.hosts[1]
+	for _, each := range c.hosts[:2] {
+		own := each.MustRun(t, "cat", "/etc/machine-id")
+		each.Feed(t, id, "sh", "-c", "cat >/etc/machine-id")
+		defer each.Feed(t, own, "sh", "-c", "cat >/etc/machine-id")
+	}
+	want := holding{}.set(h, "web", h.add(t, "web", n)...)
+	as, words := n.with("host", h.name), []string{`another machine is called "node1"`, "its number is", "ipam.etcd.host"}
+	other.refuses(t, "GC", "", as.withMore("cni.dev/valid-attachments", valid()), 7, words...)
+	other.refuses(t, "ADD", "other", as, 7, words...)
+	other.refuses(t, "STATUS", "", as, 50, words...)
+	other.must(t, "DEL", "other", as)
+	c.holds(t, n, want)
+	h.must(t, "STATUS", "", n)
+	h.must(t, "DEL", "web", n)
+}
+
+// testCopy has another machine start with all files of a host. As soon as it has written in etcd the first one is refused.
+func testCopy(t *testing.T, c *cluster, n network) {
+	h, other := c.hosts[0], c.hosts[1]
+	n = n.with("host", "copied")
+	own := other.MustRun(t, "cat", "/etc/machine-id")
+	other.Feed(t, h.MustRun(t, "cat", "/etc/machine-id"), "sh", "-c", "cat >/etc/machine-id")
+	defer other.Feed(t, own, "sh", "-c", "cat >/etc/machine-id")
+	h.must(t, "ADD", "web", n)
+	other.Feed(t, h.MustRun(t, "sh", "-c", "cd /var/lib/cni && tar c etcd-host etcd/'"+n.name+"' | base64"), "sh", "-c", "cd /var/lib/cni && cp etcd-host /run/own-number; base64 -d | tar x")
+	defer other.MustRun(t, "sh", "-c", "cat /run/own-number >/var/lib/cni/etcd-host")
+	other.MustRun(t, "sh", "-c", "echo other >/run/boot && mount --bind /run/boot /proc/sys/kernel/random/boot_id")
+	defer other.MustRun(t, "umount", "/proc/sys/kernel/random/boot_id")
+	other.must(t, "ADD", "of-copy", n)
+	words := []string{"a copy of this host's disk", "ipam.etcd.host", "/var/lib/cni/etcd-host"}
+	h.refuses(t, "ADD", "next", n, 7, words...)
+	h.refuses(t, "GC", "", n.withMore("cni.dev/valid-attachments", valid("web")), 7, words...)
+	h.must(t, "DEL", "next", n)
+}
+
+// testNotedTwice has a host write back what it holds, of which two attachments have one address. The first has it, and the host goes on.
+func testNotedTwice(t *testing.T, c *cluster, n network) {
+	h, dir := c.hosts[0], "/var/lib/cni/etcd/"+n.name
+	h.add(t, "a", n)
+	h.MustRun(t, "sh", "-ec", "cd "+dir+"; cp held/a:eth0 held/b:eth0; rm host")
+	c.revoke(t, h, n)
+	h.keep(t, n)
+	want := holding{}
+	for a := range c.held(t, n) {
+		want.set(h, "a", a)
+	}
+	c.holds(t, n, want.set(h, "next", h.add(t, "next", n)...))
+	h.must(t, "DEL", "b", n)
+	c.holds(t, n, want)
+}
+
+// revoke ends the lease of a host, as the page says for one that is gone for good.
+func (c *cluster) revoke(t testing.TB, h *host, n network) {
+	t.Helper()
+	ctx := context.Background()
+	answer, err := c.client.Get(ctx, prefix+"/"+n.name+"/hosts/"+h.name)
+	if err == nil {
+		_, err = c.client.Revoke(ctx, clientv3.LeaseID(answer.Kvs[0].Lease))
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// testManySets has more range sets than fit into a transaction with as many tries as usual.
+func testManySets(t *testing.T, c *cluster, n network) {
+	var sets []string
+	for i := range 36 {
+		sets = append(sets, fmt.Sprintf(`[{"subnet":"10.71.%d.0/24"}]`, i))
+	}
+	n.ranges = "[" + strings.Join(sets, ",") + "]"
+	got := c.hosts[0].add(t, "web", n)
+	if len(got) != 36 {
+		t.Errorf("got %v", got)
+	}
+	c.holds(t, n, holding{}.set(c.hosts[0], "web", got...))
+	c.revoke(t, c.hosts[0], n)
+	c.hosts[0].MustRun(t, "rm", "/var/lib/cni/etcd/"+n.name+"/host")
+	c.hosts[0].keep(t, n)
+	c.holds(t, n, holding{}.set(c.hosts[0], "web", got...))
+	c.hosts[0].must(t, "DEL", "web", n)
+	c.holds(t, n, holding{})
+}
+
 // testJoin has two machines use one name for the first time, at once. One of them gets it.
 func testJoin(t *testing.T, c *cluster, n network) {
 	as, failed := n.with("host", "one"), make(chan bool)
@@ -323,4 +442,30 @@ func testTwice(t *testing.T, c *cluster, n network) {
 		t.Fatalf("%d ADDs succeed: %v", len(got), got)
 	}
 	c.holds(t, n, holding{}.set(h, "web", got[0]...))
+}
+
+// testLongID has a container whose id is too long for the name of a file.
+func testLongID(t *testing.T, c *cluster, n network) {
+	h, long := c.hosts[0], strings.Repeat("c", 251)
+	h.refuses(t, "ADD", long, n, 7, "use a shorter container id")
+	h.must(t, "DEL", long, n)
+	c.holds(t, n, holding{})
+	long = long[:235]
+	c.holds(t, n, holding{}.set(h, long, h.add(t, long, n)...))
+	h.must(t, "DEL", long, n)
+	c.holds(t, n, holding{})
+}
+
+// testKeep has a host keep what it has, beside others that have more.
+func testKeep(t *testing.T, c *cluster, n network) {
+	for _, h := range c.hosts {
+		h.add(t, "web", n)
+	}
+	report, err := c.hosts[0].askKeep(n)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(report.Hosts) != 1 || report.Hosts[0].Name != c.hosts[0].name || len(report.Held) != 2 || len(report.Pools) != 0 {
+		t.Errorf("keep reads %+v", report)
+	}
 }

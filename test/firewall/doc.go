@@ -1,10 +1,10 @@
-// Package firewall sends real packets along every path that traffic of a container with published ports takes, for each way the
-// rules can be kept in: nftables, and iptables of both flavours. It also loads a node with attachments, many at once and
-// thousands of ports.
+// Package firewall sends real packets along every path that traffic of a container takes, for each way the rules can be kept in:
+// nftables, and iptables of both flavours. It also loads a node with attachments, many at once and thousands of ports.
 //
-// The tests drive the built binaries through libcni, in nodes made of namespaces. The table that TestMatrix prints (and writes
-// to the file that FIREWALL_MATRIX names) has a cell for each path, backend, protocol and family: ok, or n/a and the reason.
-// The n/a cells assert what happens there instead, as far as the kernel can do it at all.
+// The tests drive the built binaries through libcni, in nodes made of namespaces. TestMatrix has a subtest for each path, backend,
+// protocol and family. Where there is no promise it says why, and asserts what happens there instead, as far as the kernel can do
+// it at all. What the plugins promise besides is in test/conformance; the unit tests of pkg/netfilter are about what neither can
+// reach.
 //
 // # Other plugins
 //
@@ -13,8 +13,9 @@
 //
 //	go test ./test/firewall -run TestMatrix -args -plugins=reference
 //
-// Version 1.9.1 passes all cells of iptables. With nftables it can't promise that Services win, takes [::1] from the host, and
-// lets pods of one bridge reach each other through the host only behind br_netfilter, with the client's own address.
+// Version 1.9.1 passes all paths with iptables. With nftables it can't promise that Services win, takes [::1] from the host, lets
+// pods of one bridge reach each other through the host only behind br_netfilter, with the client's own address, and leaves
+// published ports of a node that drops to the administrator.
 //
 // # Other kernels
 //
@@ -24,7 +25,7 @@
 //	modprobe -a veth bridge br_netfilter nf_tables nft_chain_nat sctp
 //
 //	go test -c -o /tmp/firewall.test ./test/firewall
-//	cd test/firewall && CNIBOX_BIN_DIR=/path/to/bin FIREWALL_MATRIX=/tmp/matrix.md /tmp/firewall.test -test.parallel=2
+//	cd test/firewall && CNIBOX_BIN_DIR=/path/to/bin /tmp/firewall.test -test.parallel=2
 //
-// Many kernels made for virtual machines lack SCTP sockets: those cells are then n/a. Debian's 6.1 has them.
+// Many kernels made for virtual machines lack SCTP sockets: those cells are then skipped. Debian's 6.1 has them.
 package firewall

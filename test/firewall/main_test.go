@@ -19,8 +19,8 @@ const (
 
 var pluginsFlag = flag.String("plugins", "cnibox", "whose plugins to test: cnibox, reference or debian")
 
-// crowdFlag is small by default: where there are few CPUs, more calls only wait for them.
-var crowdFlag = flag.Int("crowd", 24, "how many attachments TestConcurrent adds at once")
+// crowdFlag is small by default: where there are few CPUs, more calls only wait for them, with iptables for longer than a call may.
+var crowdFlag = flag.Int("crowd", 10, "how many attachments TestConcurrent adds at once")
 
 // install installs the plugins under test.
 func install(t testing.TB, host *netlab.Host, names ...string) {

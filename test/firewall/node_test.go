@@ -12,6 +12,7 @@ import (
 // family is a family of addresses and what the node has of it.
 type family struct {
 	name      string
+	iptables  string     // the program of the family
 	host      netip.Addr // the node's address
 	second    netip.Addr // another one
 	outside   netip.Addr
@@ -23,6 +24,7 @@ type family struct {
 var families = []family{
 	{
 		name:      "v4",
+		iptables:  "iptables",
 		host:      netip.MustParseAddr(netlab.HostIPv4),
 		second:    netip.MustParseAddr("192.0.2.7"),
 		outside:   netip.MustParseAddr(netlab.OutsideIPv4),
@@ -32,6 +34,7 @@ var families = []family{
 	},
 	{
 		name:      "v6",
+		iptables:  "ip6tables",
 		host:      netip.MustParseAddr(netlab.HostIPv6),
 		second:    netip.MustParseAddr("2001:db8:2::7"),
 		outside:   netip.MustParseAddr(netlab.OutsideIPv6),
@@ -48,6 +51,7 @@ func at(a netip.Addr, port uint16) string { return netip.AddrPortFrom(a, port).S
 type bridgeKeys struct {
 	bridge, subnet4, subnet6 string
 	hairpin                  bool
+	guarded                  bool // against forged MAC addresses, and by the plugin firewall
 }
 
 var (
@@ -58,21 +62,25 @@ var (
 // network returns the conflist of a dual-stack network that is masqueraded and
 // publishes ports, all with one backend.
 func network(b backend, k bridgeKeys) string {
+	firewall := ""
+	if k.guarded {
+		firewall = fmt.Sprintf(`, {"type": "firewall", "backend": "%s", "ingressPolicy": "same-bridge"}`, b.config)
+	}
 	return fmt.Sprintf(`{
   "cniVersion": "1.0.0", "name": "net-%[1]s",
   "plugins": [
-    {"type": "bridge", "bridge": "%[1]s", "isDefaultGateway": true, "hairpinMode": %[2]v, "ipMasq": true, "ipMasqBackend": "%[3]s",
+    {"type": "bridge", "bridge": "%[1]s", "isDefaultGateway": true, "hairpinMode": %[2]v, "macspoofchk": %[6]v, "ipMasq": true, "ipMasqBackend": "%[3]s",
      "ipam": {"type": "host-local", "ranges": [[{"subnet": "%[4]s"}], [{"subnet": "%[5]s"}]]}},
-    {"type": "portmap", "backend": "%[3]s", "capabilities": {"portMappings": true}}
+    {"type": "portmap", "backend": "%[3]s", "capabilities": {"portMappings": true}}%[7]s
   ]
-}`, k.bridge, k.hairpin, b.config, k.subnet4, k.subnet6)
+}`, k.bridge, k.hairpin, b.config, k.subnet4, k.subnet6, k.guarded, firewall)
 }
 
 // newHost returns a host on which the plugins are.
 func newHost(t testing.TB, b backend) *netlab.Host {
 	t.Helper()
 	host := netlab.NewHost(t)
-	install(t, host, "bridge", "host-local", "portmap")
+	install(t, host, "bridge", "host-local", "portmap", "firewall")
 	if b.flavour != "" {
 		host.UseIPTables(t, b.flavour)
 	}

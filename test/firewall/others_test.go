@@ -1,7 +1,6 @@
 package firewall
 
 import (
-	"regexp"
 	"strings"
 	"testing"
 
@@ -18,42 +17,6 @@ func (b backend) iptables() string {
 		return "iptables"
 	}
 	return "iptables-" + b.flavour
-}
-
-// usedPorts finds published ports in the way of nerdctl: the chains that
-// CNI-HOSTPORT-DNAT jumps to, and their rules.
-func usedPorts(t *testing.T, host *netlab.Host, b backend) (ports []string) {
-	t.Helper()
-	chains := regexp.MustCompile(`(?m)^-A CNI-HOSTPORT-DNAT .* -j (CNI-DN-\w+)$`)
-	saved := host.MustRun(t, b.iptables()+"-save", "-t", "nat")
-	for _, jump := range chains.FindAllStringSubmatch(saved, -1) {
-		rules := regexp.MustCompile(`(?m)^-A ` + jump[1] + ` .*--dport (\d+) -j DNAT`)
-		for _, rule := range rules.FindAllStringSubmatch(saved, -1) {
-			ports = append(ports, rule[1])
-		}
-	}
-	return ports
-}
-
-// TestPortsInUse shows where programs find the ports in use that read rules.
-func TestPortsInUse(t *testing.T) {
-	t.Parallel()
-	for _, b := range backends {
-		t.Run(b.name, func(t *testing.T) {
-			t.Parallel()
-			host := newHost(t, b)
-			attach(t, host, network(b, podsBridge), "web", web)
-			inRules := strings.Join(usedPorts(t, host, b), " ") == "8080"
-			if inRules != (b.config == "iptables") {
-				t.Errorf("the port is in the rules of iptables: %v", inRules)
-			}
-			if b.config == "nftables" {
-				if got := host.MustRun(t, "nft", "list", "map", "inet", "cnibox", "ports4_v1"); !strings.Contains(got, "tcp . 8080") {
-					t.Errorf("not in the map:\n%s", got)
-				}
-			}
-		})
-	}
 }
 
 // TestAdministratorsNAT shows what an administrator's own rules of source NAT do

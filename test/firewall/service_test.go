@@ -25,14 +25,9 @@ var proxies = []proxy{
 // made theirs.
 var orders = []string{"first", "last"}
 
-// row is the name of the row of the matrix that is about a Service.
-func (p proxy) row(order string) string {
-	return "Service wins: kube-proxy " + p.name + ", its rules " + order
-}
-
 // testService gives the node's first address and a port that web publishes to a
 // Service, and asks who answers.
-func testService(t *testing.T, results *table, b backend, kube proxy, order string) {
+func testService(t *testing.T, b backend, kube proxy, order string) {
 	n := newNode(t, b, false)
 	conflist := network(b, podsBridge)
 	if order == "first" {
@@ -51,35 +46,19 @@ func testService(t *testing.T, results *table, b backend, kube proxy, order stri
 		}
 		kube.install(t, n.Host)
 	}
-	winner, why := outcome(b, kube, order)
+	winner := "service"
+	if b.flavour != "" && b.flavour != kube.flavour && order == "first" {
+		winner = "web" // no promise: of nat chains with one priority the one that was made last has the first look at a packet
+	}
 	for _, p := range protocols {
 		if p.available(t) {
 			service.serve(t, p, webPort)
 		}
-		for _, f := range families {
-			results.cell(t, kube.row(order), b, p, f, func(t *testing.T) string {
-				for _, from := range []*netlab.Namespace{&n.outside.Namespace, &n.Namespace, &n.peer.Namespace} {
-					p.ask(t, question{from, at(f.host, anyPort), winner + " saw"})
-				}
-				// The Service does not have the port on the node's other address.
-				p.ask(t, question{&n.outside.Namespace, at(f.second, anyPort), "web saw " + f.outside.String()})
-				return why
-			})
-		}
 	}
-}
-
-// outcome tells who wins, and why that is no promise, if it is none: of nat chains
-// with one priority the one that was made last has the first look at a packet.
-func outcome(b backend, kube proxy, order string) (winner, why string) {
-	switch {
-	case b.flavour == "" || b.flavour == kube.flavour:
-		return "service", ""
-	case order == "first":
-		return "web", "newer chains win: here the port"
-	default:
-		return "service", "newer chains win: here the Service"
-	}
+	n.testAll(t, []path{{"answers", []string{
+		"outside host:8080 = " + winner + " saw", "host host:8080 = " + winner + " saw", "peer host:8080 = " + winner + " saw",
+		"outside second:8080 = web saw outside", // the Service has no port there
+	}}})
 }
 
 // install makes the rules of a Service that has anyPort on the node's first
@@ -91,8 +70,7 @@ func (p proxy) install(t testing.TB, host *netlab.Host) {
 			host.Feed(t, nftablesService(f), "nft", "-f", "-")
 			continue
 		}
-		program := map[string]string{"v4": "iptables-", "v6": "ip6tables-"}[f.name] + p.flavour + "-restore"
-		host.Feed(t, iptablesService(f), program, "--noflush", "--wait")
+		host.Feed(t, iptablesService(f), f.iptables+"-"+p.flavour+"-restore", "--noflush", "--wait")
 	}
 }
 

@@ -4,9 +4,10 @@ package firewalldtest
 
 import (
 	"errors"
+	"fmt"
+	"net"
 	"os/exec"
 	"testing"
-	"time"
 
 	"github.com/godbus/dbus/v5"
 
@@ -15,12 +16,16 @@ import (
 
 // Where the daemons of a host have their files.
 const (
-	address = "unix:path=/run/dbus/system_bus_socket"
+	socket  = "/run/dbus/system_bus_socket"
+	address = "unix:path=" + socket
 	config  = "/run/firewalld-config"
 	log     = "/run/firewalld.log"
 )
 
-const name = "org.fedoraproject.FirewallD1"
+const (
+	name   = "org.fedoraproject.FirewallD1"
+	object = "/org/fedoraproject/FirewallD1"
+)
 
 // Daemon is a firewalld that runs in a host.
 type Daemon struct {
@@ -37,17 +42,71 @@ func Start(t testing.TB, h *netlab.Host, backend string) *Daemon {
 			t.Fatalf("%s is not installed: run make setup", program)
 		}
 	}
-	h.MustRun(t, "mkdir", "-p", "/run/dbus")
 	h.MustRun(t, "cp", "-a", "/etc/firewalld", config)
 	h.MustRun(t, "sed", "-i", "s/^FirewallBackend=.*/FirewallBackend="+backend+"/; s/^IPv6_rpfilter=.*/IPv6_rpfilter=no/", config+"/firewalld.conf")
+	d := startBus(t, h)
+	d.Run(t)
+	return d
+}
+
+func startBus(t testing.TB, h *netlab.Host) *Daemon {
+	t.Helper()
+	h.MustRun(t, "mkdir", "-p", "/run/dbus")
 	d := &Daemon{host: h}
 	h.Background(t, h.Command("dbus-daemon", "--system", "--nofork", "--nopidfile", "--address="+address))
 	d.await(t, "the bus", func() bool {
 		_, err := d.call("org.freedesktop.DBus.Peer.Ping")
 		return errors.As(err, &dbus.Error{}) // firewalld is not there yet
 	})
-	d.Run(t)
 	return d
+}
+
+// Bus gives the host a system bus that is served by a function, which has each connection until it returns.
+func Bus(t testing.TB, h *netlab.Host, serve func(net.Conn)) {
+	t.Helper()
+	h.MustRun(t, "mkdir", "-p", "/run/dbus")
+	var listener net.Listener
+	var err error
+	h.Do(func() { listener, err = net.Listen("unix", socket) })
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = listener.Close() })
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return // the test has ended
+			}
+			go func() {
+				defer conn.Close()
+				serve(conn)
+			}()
+		}
+	}()
+}
+
+// Refuse gives the host a firewalld that lets nobody change a zone, as it does with users who are not root.
+func Refuse(t testing.TB, h *netlab.Host) {
+	t.Helper()
+	d := startBus(t, h)
+	conn, err := d.connect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = conn.Close() })
+	refuse := func(_, _ string) (string, *dbus.Error) {
+		return "", dbus.NewError(name+".NotAuthorizedException", []any{"Not Authorized: " + name + ".config"})
+	}
+	methods := map[string]any{
+		"addSource": refuse, "removeSource": refuse, "getZoneOfSource": func(string) (string, *dbus.Error) { return "", nil },
+	}
+	if err := conn.ExportMethodTable(methods, object, name+".zone"); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := conn.RequestName(name, dbus.NameFlagDoNotQueue); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // Run starts firewalld again after Stop, and waits until it is ready.
@@ -97,14 +156,18 @@ func (d *Daemon) mustCall(t testing.TB, method string, args ...any) *dbus.Call {
 }
 
 func (d *Daemon) call(method string, args ...any) (call *dbus.Call, err error) {
-	var conn *dbus.Conn
-	d.host.Do(func() { conn, err = dbus.Connect(address) })
+	conn, err := d.connect()
 	if err != nil {
 		return nil, err
 	}
 	defer conn.Close()
-	call = conn.Object(name, "/org/fedoraproject/FirewallD1").Call(method, dbus.FlagNoAutoStart, args...)
+	call = conn.Object(name, object).Call(method, dbus.FlagNoAutoStart, args...)
 	return call, call.Err
+}
+
+func (d *Daemon) connect() (conn *dbus.Conn, err error) {
+	d.host.Do(func() { conn, err = dbus.Connect(address) })
+	return conn, err
 }
 
 func (d *Daemon) state() (state string) {
@@ -116,10 +179,10 @@ func (d *Daemon) state() (state string) {
 
 func (d *Daemon) await(t testing.TB, what string, ready func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+	netlab.Eventually(t, func() error {
 		if ready() {
-			return
+			return nil
 		}
-	}
-	t.Fatalf("waited 2 minutes for %s: %s", what, d.host.MustRun(t, "sh", "-c", "cat "+log+" || true"))
+		return fmt.Errorf("waited for %s: %s", what, d.host.MustRun(t, "sh", "-c", "cat "+log+" || true"))
+	})
 }

@@ -40,7 +40,7 @@ var Events = []Event{
 	{Harm: Harm{Name: "port taken from the bridge", Network: Usual, Host: "ip link set END nomaster"}, HitsOne: true, Shows: port},
 	{Harm: Harm{Name: "qdisc deleted", Network: Limited, Host: "tc qdisc del dev END root; tc qdisc del dev END ingress"}, HitsOne: true, Shows: qdisc},
 	{Harm: Harm{Name: "route of ptp deleted", Network: Ptp, Host: "ip route del ADDRESS"}, HitsOne: true, Shows: "ip route show dev END"},
-	{Harm: Harm{Name: "all of it at once", Network: Limited, Host: "nft flush ruleset; ip address flush dev demo0; ip link set END nomaster; tc qdisc del dev END root; tc qdisc del dev END ingress",
+	{Harm: Harm{Name: "all of it at once", Network: Limited, Host: "ip address flush dev demo0; ip link set END nomaster; tc qdisc del dev END root; tc qdisc del dev END ingress; nft flush ruleset",
 		Inside: "ip address flush dev eth0; ip route flush table main; ip -6 route flush table main"}, Shows: nftables + "; ip -o address show dev demo0; " + port + "; " + qdisc},
 }
 

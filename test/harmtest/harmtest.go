@@ -62,3 +62,16 @@ func Guarded(backend string) string {
 func Conflist(plugins string) string {
 	return `{"cniVersion": "1.1.0", "name": "demo", "plugins": [` + plugins + `]}`
 }
+
+// Entered is Conflist of a network that has repaired what is in its containers, too.
+func Entered(plugins string) string {
+	return strings.Replace(Conflist(plugins), `"name"`, `"repair": "all", "name"`, 1)
+}
+
+// List is the network of a harm, which lets what it does be repaired.
+func (h Harm) List() string {
+	if h.Inside == "" {
+		return Conflist(h.Network)
+	}
+	return Entered(h.Network)
+}

@@ -63,7 +63,7 @@ func newCluster(t *testing.T, backend string) *cluster {
 	c.center.MustRun(t, "ip", "address", "add", "172.31.7.254/24", "dev", "switch0")
 	c.center.MustRun(t, "ip", "link", "set", "switch0", "up")
 	c.startEtcd()
-	c.eventually(func() error {
+	netlab.Eventually(c, func() error {
 		return c.put("/coreos.com/network/config", fmt.Sprintf(`{"Network":"10.244.0.0/16","Backend":{"Type":%q}}`, backend))
 	})
 	for range 3 {
@@ -134,7 +134,7 @@ func (c *cluster) join() *node {
 func (n *node) startDaemon() {
 	n.cluster.Helper()
 	n.stop = n.cluster.start(n.Host, n.cluster.flanneld, etcdURL, "eth0")
-	n.cluster.eventually(func() error { return n.StatusList(conflist) })
+	netlab.Eventually(n.cluster, func() error { return n.StatusList(conflist) })
 	n.cluster.Logf("%s: %s", n.name, strings.Join(strings.Fields(n.MustRun(n.cluster, "cat", subnetFile)), " "))
 }
 
@@ -172,7 +172,7 @@ func (c *cluster) del(pods ...*pod) {
 // reaches makes sure that a pod or a node gets an answer over TCP and UDP, by a server that has seen this address.
 func (c *cluster) reaches(from *netlab.Namespace, to, answer string) {
 	c.Helper()
-	c.eventually(func() error {
+	netlab.Eventually(c, func() error {
 		for _, dial := range []func(string, time.Duration) (string, error){from.DialTCP, from.DialUDP} {
 			if got, err := dial(to, time.Second); err != nil || got != answer {
 				return fmt.Errorf("%s from %s: %q, %v; want %q", to, from.Name(), got, err, answer)
@@ -192,18 +192,6 @@ func (c *cluster) reachEachOther(pods ...*pod) {
 				c.Logf("%s (%s on %s) reaches %s (%s on %s), which sees its address", from.Name(), from.address, from.node.name, to.Name(), to.address, to.node.name)
 			}
 		}
-	}
-}
-
-// eventually makes sure that something comes to succeed.
-func (c *cluster) eventually(f func() error) {
-	c.Helper()
-	err := f()
-	for end := time.Now().Add(timeout); err != nil && time.Now().Before(end); err = f() {
-		time.Sleep(10 * time.Millisecond)
-	}
-	if err != nil {
-		c.Fatal(err)
 	}
 }
 

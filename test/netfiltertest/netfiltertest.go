@@ -12,8 +12,11 @@ import (
 )
 
 // KeyOf returns the key of a container's first interface on network net.
-func KeyOf(id string) plugin.Key {
-	return plugin.Key{Network: "net", ContainerID: id, IfName: "eth0"}
+func KeyOf(id string) plugin.Key { return KeyOfInterface(id, "eth0") }
+
+// KeyOfInterface returns the key of any interface of a container on network net.
+func KeyOfInterface(id, ifName string) plugin.Key {
+	return plugin.Key{Network: "net", ContainerID: id, IfName: ifName}
 }
 
 // GC returns a request for a GC of a network.
@@ -25,6 +28,14 @@ func GC(network string, valid ...plugin.Key) *plugin.Request {
 func Prefixes(texts ...string) (list []netip.Prefix) {
 	for _, s := range texts {
 		list = append(list, netip.MustParsePrefix(s))
+	}
+	return list
+}
+
+// Addrs reads addresses.
+func Addrs(texts ...string) (list []netip.Addr) {
+	for _, s := range texts {
+		list = append(list, netip.MustParseAddr(s))
 	}
 	return list
 }
@@ -56,4 +67,12 @@ func PortMaps(t testing.TB, texts ...string) (list []spec.PortMap) {
 		list = append(list, PortMap(t, s))
 	}
 	return list
+}
+
+// Must ends a test at an error.
+func Must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

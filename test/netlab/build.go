@@ -141,29 +141,27 @@ func buildModule(path, packages string) (string, error) {
 func goBuild(module, output, packages string) error {
 	cmd := exec.Command("go", "build", "-trimpath", "-o", output, packages)
 	cmd.Dir, cmd.Env = module, append(os.Environ(), "CGO_ENABLED=0", "GOWORK=off")
-	if out, err := onMachineNetwork(cmd); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, out)
-	}
-	return nil
+	_, err := capture(cmd, RunOnMachine)
+	return err
 }
 
 // Build runs a compiler, in the network the test process came from: the Go tool may have modules to download. Nothing
 // else is to be run so.
 func Build(t testing.TB, cmd *exec.Cmd) {
 	t.Helper()
-	if out, err := onMachineNetwork(cmd); err != nil {
-		t.Fatalf("%s: %v\n%s", cmd, err, out)
+	if _, err := capture(cmd, RunOnMachine); err != nil {
+		t.Fatal(err)
 	}
 }
 
-func onMachineNetwork(cmd *exec.Cmd) (out []byte, err error) {
-	err = onThread(func() (err error) {
-		if err = setns(machineNetns, unix.CLONE_NEWNET); err == nil {
-			out, err = cmd.CombinedOutput()
+// RunOnMachine runs a command in the machine's network namespace. It is for compilers, and for guests that belong to the test.
+func RunOnMachine(cmd *exec.Cmd) error {
+	return onThread(func() error {
+		if err := setns(machineNetns, unix.CLONE_NEWNET); err != nil {
+			return err
 		}
-		return err
+		return cmd.Run()
 	})
-	return out, err
 }
 
 // moduleRoot returns the directory of the go.mod above the working directory.

@@ -24,7 +24,9 @@ func (n *Namespace) Start(cmd *exec.Cmd) error {
 	if cmd.SysProcAttr == nil {
 		cmd.SysProcAttr = &syscall.SysProcAttr{}
 	}
-	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	if n.node.init == nil { // else they end with that, and Go takes their parent, which they don't see, for a dead one
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
 	return n.node.on(n.netns, cmd.Start)
 }
 

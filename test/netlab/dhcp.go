@@ -12,7 +12,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // DHCPServer is a DHCP server in an Outside. It leases addresses of the uplink's networks to whoever is on the uplink.
@@ -132,15 +131,13 @@ func (s *DHCPServer) start(t testing.TB, o *Outside, ready, program string, args
 	cmd := o.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = log, log
 	s.processes = append(s.processes, o.run(t, cmd))
-	for end := time.Now().Add(10 * time.Second); ; time.Sleep(5 * time.Millisecond) {
+	Eventually(t, func() error {
 		text, _ := os.ReadFile(log.Name())
 		if strings.Contains(string(text), ready) {
-			return
+			return nil
 		}
-		if time.Now().After(end) {
-			t.Fatalf("%s is not ready after 10 s:\n%s", program, text)
-		}
-	}
+		return fmt.Errorf("%s is not ready:\n%s", program, text)
+	})
 }
 
 // Stop stops the server, which does not get to say so to anybody.
@@ -211,11 +208,12 @@ func (h *Host) StartDHCPDaemonUnder(t testing.TB, program []string, args ...stri
 	cmd := h.Command(line[0], line[1:]...)
 	cmd.Stdout, cmd.Stderr = log, log
 	d := &DHCPDaemon{h.run(t, cmd), log.Name()}
-	for end := time.Now().Add(10 * time.Second); !h.listens(DHCPSocket); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("the DHCP daemon does not listen after 10 s:\n%s", d.Log())
+	Eventually(t, func() error {
+		if h.listens(DHCPSocket) {
+			return nil
 		}
-	}
+		return fmt.Errorf("the DHCP daemon does not listen:\n%s", d.Log())
+	})
 	return d
 }
 

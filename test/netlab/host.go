@@ -38,8 +38,11 @@ func NewHost(t testing.TB) *Host {
 	return &Host{Namespace: Namespace{name: "host", netns: node.hostNetns, node: node}, path: os.Getenv("PATH")}
 }
 
-// NetnsPath returns a path at which the Host's own network namespace can be opened, by its processes too.
+// NetnsPath returns a path at which the Host's own network namespace can be opened, by its processes too, and by those alone if they are OwnProcesses.
 func (h *Host) NetnsPath() string {
+	if h.node.init != nil {
+		return "/proc/1/ns/net"
+	}
 	return fmt.Sprintf("/proc/%d/fd/%d", os.Getpid(), h.node.hostNetns.Fd())
 }
 

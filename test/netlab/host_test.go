@@ -2,6 +2,7 @@ package netlab
 
 import (
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -36,17 +37,17 @@ func TestHostLeavesMachineAlone(t *testing.T) {
 func machineState(t *testing.T) string {
 	t.Helper()
 	var state strings.Builder
-	out, err := onMachineNetwork(exec.Command("sh", "-c", "ip -o link; ip -o addr; ip route show table all; cat /proc/sys/net/ipv4/ip_forward"))
-	if err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	state.Write(out)
-	// The parent is the Go tool, or a shell: outside of the sandbox.
-	mounts, err := os.ReadFile(fmt.Sprintf("/proc/%d/mountinfo", os.Getppid()))
+	out, err := capture(exec.Command("sh", "-c", "ip -o link; ip -o addr; ip route show table all; cat /proc/sys/net/ipv4/ip_forward"), RunOnMachine)
 	if err != nil {
 		t.Fatal(err)
 	}
-	state.Write(mounts)
+	state.WriteString(out)
+	if _, err := machineMounts.Seek(0, io.SeekStart); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(&state, machineMounts); err != nil {
+		t.Fatal(err)
+	}
 	for _, dir := range append([]string{"/run/netns", "/run/cni"}, privateDirs...) {
 		entries, err := os.ReadDir(dir)
 		fmt.Fprintln(&state, dir, entries, err)
@@ -67,11 +68,7 @@ func TestHostVanishes(t *testing.T) {
 		t.Errorf("open files of namespaces: %q", open)
 	}
 	// A thread ends a moment after its goroutine.
-	for deadline := time.Now().Add(10 * time.Second); foreignThreads(t) > 0; time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("%d threads are in other namespaces", foreignThreads(t))
-		}
-	}
+	Until(t, "threads to end that are in other namespaces", func() bool { return foreignThreads(t) == 0 })
 }
 
 // namespaceFiles lists the process's open namespaces except the machine's.
@@ -285,14 +282,11 @@ func TestStrayProcess(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	node.patience = 0
 	if got := node.close(); !slices.Equal(got, []string{"sleep 1000"}) {
 		t.Errorf("strays are %q", got)
 	}
-	for deadline := time.Now().Add(10 * time.Second); running(strings.TrimSpace(pid)); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatal("the process is still running")
-		}
-	}
+	Until(t, "the process to end", func() bool { return !running(strings.TrimSpace(pid)) })
 }
 
 // running reports whether a process exists and is more than a zombie, which waits for its parent.

@@ -5,8 +5,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
+	"os/signal"
 	"runtime"
-	"strconv"
 	"syscall"
 	"testing"
 
@@ -14,28 +15,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// sandboxEnv tells the re-executed test process that it is inside the sandbox; its value is the number of the file
-// descriptor of the network namespace the process came from.
+// sandboxEnv tells the test process that it is inside the sandbox; its value are the numbers of the file descriptors of machineNetns and machineMounts.
 const sandboxEnv = "NETLAB_SANDBOX"
 
 // machineNetns is the network namespace of the machine, which nothing but the Go tool (it may have modules to fetch) and
 // the tests that prove it untouched ever enters. It is nil until Main has run.
 var machineNetns *os.File
 
-// The main goroutine keeps the main thread to itself: Main needs that thread, and a thread that has changed its
-// namespaces has to die, which the main thread can't.
+// machineMounts is the machine's list of mounts (proc_pid_mountinfo(5)), whose /proc the sandbox's one hides.
+var machineMounts *os.File
+
+// proc is the tests' own /proc, which has the threads of this process also where a Host has another one.
+var proc *os.Root
+
+// The main goroutine keeps the main thread to itself: what runInSandbox starts ends with that thread, and a thread that has
+// changed its namespaces has to die, which the main thread can't.
 func init() { runtime.LockOSThread() }
 
 // Main runs the tests of a package that uses netlab; TestMain calls it, and it does not return.
 //
-// The whole test process is first moved to a network and mount namespace of its own, so that even a test that forgets
-// to enter its Host can't touch the machine. That needs root: without it the run fails, nothing is skipped.
+// The tests run in a process of their own, in network, mount and PID namespaces of their own: even a test that forgets to
+// enter its Host can't touch the machine, no package sees processes of another one, and what a test leaves ends with them. That needs
+// root: without it the run fails, nothing is skipped.
 func Main(m *testing.M) {
-	enter := enterSandbox
-	if os.Getenv(sandboxEnv) != "" {
-		enter = settleInSandbox
+	if os.Getenv(sandboxEnv) == "" {
+		code, err := runInSandbox()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "netlab:", err)
+		}
+		os.Exit(code)
 	}
-	if err := enter(); err != nil {
+	if err := settleInSandbox(); err != nil {
 		fmt.Fprintln(os.Stderr, "netlab:", err)
 		os.Exit(1)
 	}
@@ -46,34 +56,68 @@ func Main(m *testing.M) {
 	os.Exit(code)
 }
 
-// enterSandbox replaces the process by itself in new namespaces. Namespaces belong to threads; the exec is what gives the
-// ones of this thread to the whole process.
-func enterSandbox() error {
+// runInSandbox runs the process's program again in new namespaces, and returns its exit code, which is 1 with an error.
+func runInSandbox() (int, error) {
 	if os.Geteuid() != 0 {
-		return errors.New("these tests make network namespaces and must be run as root (make test)")
+		return 1, errors.New("these tests make network namespaces and must be run as root (make test)")
 	}
-	// Opened without O_CLOEXEC: the next process needs it.
-	fd, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY, 0)
+	program, err := os.Executable()
 	if err != nil {
-		return fmt.Errorf("open the network namespace of the machine: %w", err)
+		return 1, err
 	}
-	if err := unshareNode(); err != nil {
-		return err
+	// Without O_CLOEXEC, and not as ExtraFiles, whose numbers a fuzz test's worker process has for the pipes that it is started with.
+	netns, err := unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY, 0)
+	if err != nil {
+		return 1, err
 	}
-	env := append(os.Environ(), sandboxEnv+"="+strconv.Itoa(fd))
-	return fmt.Errorf("exec the test binary again: %w", syscall.Exec("/proc/self/exe", os.Args, env))
+	mounts, err := unix.Open("/proc/thread-self/mountinfo", unix.O_RDONLY, 0)
+	if err != nil {
+		return 1, err
+	}
+	if err := errors.Join(unshareNode(), unsharePIDs()); err != nil {
+		return 1, err
+	}
+	init := exec.Command("sh", "-c", initScript)
+	init.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	if err := startInit(init, (*exec.Cmd).Start); err != nil {
+		return 1, err
+	}
+	tests := exec.Command(program, os.Args[1:]...)
+	tests.Env = append(os.Environ(), fmt.Sprintf("%s=%d %d", sandboxEnv, netns, mounts))
+	tests.Stdin, tests.Stdout, tests.Stderr = os.Stdin, os.Stdout, os.Stderr
+	signals := make(chan os.Signal, 1)
+	signal.Notify(signals, unix.SIGINT, unix.SIGTERM, unix.SIGQUIT) // the last one is the Go tool's, for a list of what runs
+	if err := tests.Start(); err != nil {
+		return 1, err
+	}
+	go func() {
+		for s := range signals {
+			_ = tests.Process.Signal(s)
+		}
+	}()
+	_ = tests.Wait()
+	_, _ = init.Process.Kill(), init.Wait()
+	if tests.ProcessState.Exited() {
+		return tests.ProcessState.ExitCode(), nil
+	}
+	return 1, fmt.Errorf("the tests: %v", tests.ProcessState)
 }
 
 func settleInSandbox() error {
-	fd, err := strconv.Atoi(os.Getenv(sandboxEnv))
+	var netns, mounts int
+	_, err := fmt.Sscan(os.Getenv(sandboxEnv), &netns, &mounts)
 	if err != nil {
-		return fmt.Errorf("%s=%q in the environment is not a file descriptor: unset it", sandboxEnv, os.Getenv(sandboxEnv))
+		return fmt.Errorf("%s=%q in the environment: unset it", sandboxEnv, os.Getenv(sandboxEnv))
 	}
 	if err := os.Unsetenv(sandboxEnv); err != nil {
 		return err
 	}
-	unix.CloseOnExec(fd)
-	machineNetns = os.NewFile(uintptr(fd), "the machine's network namespace")
+	if proc, err = os.OpenRoot("/proc"); err != nil {
+		return err
+	}
+	unix.CloseOnExec(netns)
+	unix.CloseOnExec(mounts)
+	machineNetns, machineMounts = os.NewFile(uintptr(netns), "the machine's network namespace"), os.NewFile(uintptr(mounts), "the machine's mounts")
 	// Tests may use a server on 127.0.0.1 of their own process.
 	if err := setLoopbackUp(); err != nil {
 		return err

@@ -88,6 +88,12 @@ func (n *Namespace) enter() error {
 	if err := setns(n.netns, unix.CLONE_NEWNET); err != nil {
 		return fmt.Errorf("enter the network namespace of %s (deleted already?): %w", n.name, err)
 	}
+	if n.node.init == nil {
+		return nil
+	}
+	if err := setns(n.node.pidns, unix.CLONE_NEWPID); err != nil { // which its children are in
+		return fmt.Errorf("enter the PID namespace of %s: %w", n.name, err)
+	}
 	return nil
 }
 

@@ -3,11 +3,14 @@ package netlab
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
 	"sync"
+	"testing"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -21,12 +24,36 @@ type node struct {
 	mntns     *os.File
 	hostNetns *os.File
 	work      chan func()
-	kept      sync.Map // the open network namespaces (*os.File) that a server or a process keeps until the test ends
+	kept      sync.Map      // the open network namespaces (*os.File) that a process keeps until the test ends
+	patience  time.Duration // with what is left to end by itself
+	init      *exec.Cmd     // the first process of the node's own PID namespace, nil if it has none
+	pidns     *os.File
+
+	mu      sync.Mutex
+	servers map[*os.File][]io.Closer // of each network namespace
+}
+
+// serves notes a server of a network namespace. It ends with the namespace or the test.
+func (n *node) serves(t testing.TB, netns *os.File, server io.Closer) {
+	t.Cleanup(func() { _ = server.Close() })
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.servers[netns] = append(n.servers[netns], server)
+}
+
+// endServers ends those of a network namespace, whose sockets would keep it.
+func (n *node) endServers(netns *os.File) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	for _, s := range n.servers[netns] {
+		_ = s.Close()
+	}
+	delete(n.servers, netns)
 }
 
 // newNode starts the thread in new network and mount namespaces and runs prepare on it.
 func newNode(prepare func() error) (*node, error) {
-	n := &node{work: make(chan func())}
+	n := &node{work: make(chan func()), servers: map[*os.File][]io.Closer{}, patience: Patience}
 	started := make(chan error)
 	go func() {
 		runtime.LockOSThread() // never unlocked: the thread ends when the work does
@@ -77,6 +104,7 @@ func (n *node) on(netns *os.File, job func() error) error {
 // every process that was; they have been killed.
 func (n *node) close() (strays []string) {
 	strays = n.killStrays()
+	n.endInit()
 	close(n.work)
 	n.mntns.Close()
 	n.hostNetns.Close()
@@ -86,11 +114,13 @@ func (n *node) close() (strays []string) {
 // killStrays kills the processes in the node's mount namespace. Only what was started in the node can be there. What a
 // DEL leaves to the kernel in a process of its own ends by itself, some ten milliseconds later, or more on a busy machine.
 func (n *node) killStrays() (strays []string) {
-	const timeout = 20 * time.Second
-	pids := n.processes()
-	for end := time.Now().Add(timeout); len(pids) > 0 && time.Now().Before(end); pids = n.processes() {
-		time.Sleep(10 * time.Millisecond)
-	}
+	var pids []int
+	_ = AwaitFor(n.patience, func() error {
+		if pids = n.processes(); len(pids) > 0 {
+			return errors.New("processes are left")
+		}
+		return nil
+	})
 	for _, pid := range pids {
 		cmdline, _ := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
 		if unix.Kill(pid, unix.SIGKILL) == nil {
@@ -100,7 +130,7 @@ func (n *node) killStrays() (strays []string) {
 	return strays
 }
 
-// processes lists the processes in the node's mount namespace, but this one.
+// processes lists the processes in the node's mount namespace, but this one and the node's init.
 func (n *node) processes() (pids []int) {
 	var st unix.Stat_t
 	if err := unix.Fstat(int(n.mntns.Fd()), &st); err != nil {
@@ -113,7 +143,7 @@ func (n *node) processes() (pids []int) {
 	}
 	for _, entry := range entries {
 		pid, err := strconv.Atoi(entry.Name())
-		if err != nil || pid == os.Getpid() {
+		if err != nil || pid == os.Getpid() || n.init != nil && pid == n.init.Process.Pid {
 			continue
 		}
 		if target, err := os.Readlink("/proc/" + entry.Name() + "/ns/mnt"); err == nil && target == ours {

@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -102,8 +101,7 @@ func setUplinkUp(ipv4, ipv6 string) error {
 // takes a moment to notice that they have a carrier, and drops packets until it has, and another one to have the local
 // route of an IPv6 address, even of one that is not probed.
 func awaitUplink(ipv6 string) error {
-	const timeout = 30 * time.Second
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(time.Millisecond) {
+	return Await(func() error {
 		link, err := netlink.LinkByName(UplinkName)
 		if err != nil {
 			return err
@@ -112,8 +110,8 @@ func awaitUplink(ipv6 string) error {
 		if link.Attrs().OperState == netlink.OperUp && err == nil && local[0].Type == unix.RTN_LOCAL {
 			return nil
 		}
-	}
-	return fmt.Errorf("%s has no carrier or no local IPv6 route after %v", UplinkName, timeout)
+		return fmt.Errorf("%s has no carrier or no local IPv6 route", UplinkName)
+	})
 }
 
 // routeOutside makes the uplink the calling thread's default route.

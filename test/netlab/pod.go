@@ -8,7 +8,6 @@ import (
 	"os"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
@@ -54,7 +53,7 @@ func (p *Pod) SetLoopbackUp(t testing.TB) {
 }
 
 // Delete takes the namespace and its path away, as a runtime does (some before they call DEL), and waits until the kernel
-// has destroyed the namespace. It does not wait if servers or processes of the test keep it.
+// has destroyed the namespace. Servers of the test end with it. It does not wait if processes of the test keep it.
 func (p *Pod) Delete(t testing.TB) {
 	t.Helper()
 	p.BeginDelete(t)()
@@ -100,7 +99,7 @@ func (p *Pod) create() error {
 			return err
 		}
 		file.Close()
-		return mount("/proc/thread-self/ns/net", p.Path(), "", unix.MS_BIND, "")
+		return bindFile(netns, p.Path())
 	})
 	if err != nil {
 		return errors.Join(err, netns.Close())
@@ -109,11 +108,25 @@ func (p *Pod) create() error {
 	return nil
 }
 
+// bindFile mounts an open file at a path. It needs no /proc.
+func bindFile(file *os.File, path string) error {
+	tree, err := unix.OpenTree(int(file.Fd()), "", unix.OPEN_TREE_CLONE|unix.OPEN_TREE_CLOEXEC|unix.AT_EMPTY_PATH)
+	if err != nil {
+		return fmt.Errorf("open_tree: %w", err)
+	}
+	defer unix.Close(tree)
+	if err := unix.MoveMount(tree, "", unix.AT_FDCWD, path, unix.MOVE_MOUNT_F_EMPTY_PATH); err != nil {
+		return fmt.Errorf("mount on %s: %w", path, err)
+	}
+	return nil
+}
+
 // letGo lets go of the namespace, so that the kernel destroys it unless something else holds it, and returns what waits
 // until it has. Then the host ends of its veth pairs are gone.
 func (p *Pod) letGo(t testing.TB) (wait func()) {
 	t.Helper()
 	netns := p.netns
+	p.node.endServers(netns)
 	var ends []int
 	err := p.onHost(func() (err error) {
 		if ends, err = hostEnds(netns); err != nil {
@@ -129,16 +142,14 @@ func (p *Pod) letGo(t testing.TB) (wait func()) {
 		if _, kept := p.node.kept.Load(netns); kept {
 			return
 		}
-		const timeout = 30 * time.Second
 		gone := func(index int) bool {
 			err := p.onHost(func() error { _, err := netlink.LinkByIndex(index); return err })
 			return errors.As(err, &netlink.LinkNotFoundError{})
 		}
-		for end := time.Now().Add(timeout); len(ends) > 0; time.Sleep(time.Millisecond) {
-			if ends = slices.DeleteFunc(ends, gone); len(ends) > 0 && time.Now().After(end) {
-				t.Fatalf("pod %s was deleted %v ago, and something still holds its namespace", p.name, timeout)
-			}
-		}
+		Until(t, "the end of the namespace of pod "+p.name+", which something still holds", func() bool {
+			ends = slices.DeleteFunc(ends, gone)
+			return len(ends) == 0
+		})
 	}
 }
 

@@ -14,8 +14,8 @@ import (
 )
 
 // stateDirs are where our locks and records are, and in there what we know of processes (pkg/link), which is nothing on
-// the node.
-var stateDirs = []string{"/run/cnibox", "/run/cnibox/orphans"}
+// the node; and where notes of namespaces are (pkg/presence).
+var stateDirs = []string{"/run/cnibox", "/run/cnibox/orphans", "/var/lib/cni/cnibox"}
 
 // fileLines describes the files in the directories that a Host has for itself.
 func fileLines() (lines []string, err error) {
@@ -42,12 +42,16 @@ func fileLine(path string, entry fs.DirEntry) (string, error) {
 	if err != nil {
 		return "", err
 	}
-	line := fmt.Sprintf("file %s %s", path, info.Mode())
+	mode := info.Mode()
+	if filepath.Dir(path) == stateDirs[2] {
+		mode &^= fs.ModeSticky // with that, the attachment's DEL has begun
+	}
+	line := fmt.Sprintf("file %s %s", path, mode)
 	switch {
-	case info.Mode()&fs.ModeSymlink != 0:
+	case mode&fs.ModeSymlink != 0:
 		target, err := os.Readlink(path)
 		return line + " -> " + target, err
-	case !info.Mode().IsRegular():
+	case !mode.IsRegular():
 		return line, nil
 	case isNamespace(path):
 		return line + " a namespace", nil
@@ -67,7 +71,7 @@ func isNamespace(path string) bool {
 
 // mountLines describes the mounts of the calling thread's mount namespace.
 func mountLines() ([]string, error) {
-	table, err := os.ReadFile("/proc/thread-self/mountinfo")
+	table, err := proc.ReadFile("thread-self/mountinfo")
 	if err != nil {
 		return nil, err
 	}

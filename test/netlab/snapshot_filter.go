@@ -18,7 +18,7 @@ func filterLines() ([]string, error) {
 	}
 	for _, family := range []string{"ip", "ip6"} {
 		// The programs would make tables themselves, so they are asked only where there are some.
-		legacy, err := os.ReadFile("/proc/thread-self/net/" + family + "_tables_names")
+		legacy, err := proc.ReadFile("thread-self/net/" + family + "_tables_names")
 		if err != nil && !os.IsNotExist(err) { // it exists once the kernel's module is loaded
 			return nil, err
 		}

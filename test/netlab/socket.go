@@ -104,8 +104,7 @@ func (n *Namespace) serveStreams(t testing.TB, listen func() (net.Listener, erro
 	if err := n.do(func() (err error) { listener, err = listen(); return err }); err != nil {
 		t.Fatalf("serve in %s: %v", n.name, err)
 	}
-	n.node.kept.Store(n.netns, true)
-	t.Cleanup(func() { _ = listener.Close() })
+	n.node.serves(t, n.netns, listener)
 	go func() {
 		for {
 			conn, err := listener.Accept()
@@ -148,8 +147,7 @@ func (n *Namespace) ServeUDP(t testing.TB, address string) netip.AddrPort {
 	if err != nil {
 		t.Fatalf("serve UDP in %s: %v", n.name, err)
 	}
-	n.node.kept.Store(n.netns, true)
-	t.Cleanup(func() { _ = conn.Close() })
+	n.node.serves(t, n.netns, conn)
 	go func() {
 		payload, control := make([]byte, 512), make([]byte, 512)
 		for {

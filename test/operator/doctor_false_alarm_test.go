@@ -35,7 +35,16 @@ var falseAlarms = []struct {
 		config: strings.Replace(demo, `"10.88.0.0/24"}], [{"subnet": "fd00:88::/64"`, `"10.88.0.0/24", "rangeStart": "10.88.0.9", "rangeEnd": "10.88.0.9"`, 1)},
 	{name: "somebody else's IPAM plugin", config: `{"cniVersion": "1.0.0", "name": "demo", "plugins": [{"type": "bridge", "ipam": {"type": "whereabouts"}}]}`,
 		script: `printf '#!/bin/sh\nexit 1\n' >/opt/cni/bin/whereabouts; chmod +x /opt/cni/bin/whereabouts`},
+	{name: "plugins of others whose names end as ours do", config: foreignNames, script: installForeign},
 }
+
+// foreignNames is a network whose plugins are all somebody else's, with keys that ours of like names don't have.
+const foreignNames = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [{"type": "vpc-bridge", "isGatway": true, "mtu": "1"}, {"type": "win-bridge", "x": 1},
+	{"type": "cni-nftables-portmap", "y": 1}, {"type": "tc-redirect-tap", "z": 1}]}`
+
+// installForeign puts their files on the node.
+const installForeign = `for name in vpc-bridge win-bridge cni-nftables-portmap tc-redirect-tap; do
+	printf '#!/bin/sh\nexit 1\n' >/opt/cni/bin/$name; chmod +x /opt/cni/bin/$name; done`
 
 // TestDoctorNoFalseAlarm finds nothing in them.
 func TestDoctorNoFalseAlarm(t *testing.T) {

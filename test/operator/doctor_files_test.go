@@ -6,9 +6,10 @@ import (
 	"os/exec"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // watchVariable has this program watch a directory in place of the tests, as containerd does.
@@ -50,18 +51,10 @@ func startContainerd(p *clinic) {
 		_ = cmd.Wait() // which says that it was killed
 	}
 	p.Cleanup(p.harm)
-	p.await("containerd", "/run/watching")
-}
-
-// await waits until a file is there.
-func (p *clinic) await(what, path string) {
-	p.Helper()
-	for end := time.Now().Add(timeout); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		if _, err := p.host.Output(p.host.Command("test", "-e", path)); err == nil {
-			return
-		}
-	}
-	p.Fatalf("%s is not ready after %v", what, timeout)
+	netlab.Until(p, "containerd", func() bool {
+		_, err := p.host.Output(p.host.Command("test", "-e", "/run/watching"))
+		return err == nil
+	})
 }
 
 // faultsOfFiles are those of the files of networks.

@@ -56,7 +56,10 @@ var faultsOfFilters = []fault{
 	}, plant: func(p *clinic) { p.harm() }},
 	{code: "bridge-nf-off", before: func(p *clinic) { netlab.Need(p.T, netlab.BridgeNetfilter) },
 		plant: shell("iptables-nft -t nat -N KUBE-SERVICES; sysctl -qw net.bridge.bridge-nf-call-iptables=0")},
-	{code: "ipvs-nftables", config: strings.Replace(demo, `{"type": "portmap",`, `{"type": "portmap", "backend": "nftables",`, 1), plant: shell("ip link add kube-ipvs0 type bridge")},
+	{code: "ipvs-nftables", config: strings.Replace(demo, `{"type": "portmap",`, `{"type": "portmap", "backend": "nftables",`, 1), plant: func(p *clinic) {
+		p.shell("ip link add kube-ipvs0 type bridge")
+		p.must("repair") // which masquerades by iptables from now on
+	}},
 }
 
 // TestDoctorZones finds nothing where firewalld has a network's bridge, or its addresses, in a zone.

@@ -8,6 +8,10 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
+// direct is the network demo of ptp.
+const direct = `{"cniVersion": "1.0.0", "name": "demo", "plugins": [{"type": "ptp", "ipMasq": true,
+  "ipam": {"type": "host-local", "subnet": "10.66.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}]}`
+
 // other is a second network, on a bridge of its own.
 const other = `{"cniVersion": "1.0.0", "name": "other", "plugins": [
   {"type": "bridge", "bridge": "other0", "isGateway": true, "ipam": {"type": "host-local", "subnet": "10.77.0.0/24"}}]}`
@@ -19,6 +23,8 @@ var faultsOfLinks = []fault{
 	{code: "bridge-down", plant: shell("ip link set demo0 down"), works: reachesOutside},
 	{code: "bridge-port-lost", pods: []string{"web", "db"}, works: reachesOutside,
 		plant: shell("for port in $(ls /sys/class/net/demo0/brif); do ip link set $port nomaster; done")},
+	{code: "attachment-broken", kind: "the route of ptp", config: direct, works: reachesOutside, plant: shell("ip route delete 10.66.0.2")},
+	{code: "attachment-broken", kind: "the bridge is deleted", plant: shell("ip link delete demo0"), works: reachesOutside},
 	{code: "gateway-gone", plant: shell("ip address flush dev demo0 scope global"), works: reachesOutside},
 	{code: "bridge-other-subnet", pods: []string{}, before: shell("ip link add demo0 up type bridge"), plant: shell("ip address flush dev demo0 scope global; ip address add 10.99.0.1/24 dev demo0"), works: adds},
 	{code: "bridge-other-subnet", kind: "flannel", config: overlay, pods: []string{}, before: func(p *clinic) {

@@ -236,6 +236,33 @@ func TestDoctorHealthy(t *testing.T) {
 	}
 }
 
+// TestDoctorBinDir looks at the plugins that it is told to look at, whatever runtimes have.
+func TestDoctorBinDir(t *testing.T) {
+	t.Parallel()
+	p := newClinic(t, demo)
+	p.write("/etc/containerd/config.toml", "version = 3\n[plugins.'io.containerd.cri.v1.runtime'.cni]\nbin_dirs = ['/opt/cni/bin']\nconf_dir = '/etc/cni/net.d'\n")
+	if e := p.examine(); !e.Healthy() {
+		t.Fatalf("found %+v", e.Findings)
+	}
+	p.shell("mkdir /run/others")
+	if e := p.examine("--bin-dir", "/run/others"); !slices.Equal(e.codes(), []string{"plugin-missing"}) || !strings.Contains(e.Findings[0].Summary, "it is not in /run/others") {
+		t.Errorf("found %+v", e.Findings)
+	}
+}
+
+// TestDoctorClean finds nothing left over of a network whose containers have all ended, beside one that has some.
+func TestDoctorClean(t *testing.T) {
+	t.Parallel()
+	p := newClinic(t, demo)
+	p.write("/etc/cni/net.d/20-other.conflist", strings.Replace(other, `"isGateway"`, `"ipMasq": true, "isGateway"`, 1))
+	p.admit("web", "db")
+	p.must("add", "other", p.pods["web"].Path(), "--id", "web", "--ifname", "eth1")
+	p.must("del", "other", p.pods["web"].Path(), "--id", "web", "--ifname", "eth1")
+	if left := p.examine().find("leftovers"); left != nil {
+		t.Errorf("found %+v", left)
+	}
+}
+
 // TestDoctorKernel finds what the kernel lacks of what networks need, and only that.
 func TestDoctorKernel(t *testing.T) {
 	t.Parallel()

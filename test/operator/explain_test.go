@@ -119,34 +119,3 @@ func TestExplain(t *testing.T) {
 		}
 	}
 }
-
-// TestExplainReads takes errors from wherever they are.
-func TestExplainReads(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	const known, unknown = `failed to find plugin "loopback" in path [/usr/lib/cni]`, "the cat sat on the mat"
-	o.host.Feed(t, known, "sh", "-c", "cat >/run/error; head -c 2000000 /dev/zero >/run/large; mkfifo /run/pipe")
-	for _, c := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{[]string{known}, 0, "plugin-not-found"},
-		{strings.Fields(known), 0, "plugin-not-found"},
-		{[]string{known}, 0, "on this node    "},
-		{[]string{"/run/error"}, 0, "plugin-not-found"},
-		{[]string{"/run/large"}, 1, "give a line of it"},
-		{[]string{"/run/pipe"}, 1, "/run/pipe"},
-		{[]string{"11"}, 0, "try again later"},
-		{[]string{unknown}, 1, "Nothing is known about this message"},
-		{[]string{"\x1b[2J" + known}, 0, "plugin-not-found"},
-	} {
-		code, printed := o.cnictl(append([]string{"explain"}, c.args...)...)
-		if code != c.code || !strings.Contains(printed, c.says) || strings.Contains(printed, "\x1b[2J") {
-			t.Errorf("explain %q: exit code %d\n%s", c.args, code, printed)
-		}
-	}
-	if _, printed := o.cnictl("explain", "--elsewhere", known); strings.Contains(printed, "on this node") {
-		t.Error(printed)
-	}
-}

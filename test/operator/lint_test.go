@@ -62,3 +62,25 @@ func TestLintNode(t *testing.T) {
 		}
 	}
 }
+
+// TestLintNames: a plugin is ours by its name behind the prefixes of BuildKit and OpenShift, and by any name whose file is cnibox. Others' plugins
+// have names that end alike.
+func TestLintNames(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.MustRun(t, "sh", "-ec", installForeign+"; ln -s bridge /opt/cni/bin/my-bridge")
+	for _, c := range []struct{ plugin, code string }{
+		{"vpc-bridge", "unknown-plugin"}, {"win-bridge", "unknown-plugin"}, {"cni-nftables-portmap", "unknown-plugin"}, {"tc-redirect-tap", "unknown-plugin"},
+		{"my-bridge", "unknown-key"}, {"buildkit-cni-bridge", "unknown-key"}, {"cnv-bridge", "unknown-key"},
+	} {
+		o.host.Feed(t, `{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "`+c.plugin+`", "other": 1}]}`, "sh", "-c", "cat >/run/10-net.conflist")
+		_, printed := o.cnictl("lint", "--node", "--json", "/run/10-net.conflist")
+		var report struct{ Findings []lint.Finding }
+		if err := json.Unmarshal([]byte(printed), &report); err != nil {
+			t.Fatalf("%v: %s", err, printed)
+		}
+		if !slices.ContainsFunc(report.Findings, func(f lint.Finding) bool { return f.Code == c.code }) {
+			t.Errorf("%s: no %s in %s", c.plugin, c.code, printed)
+		}
+	}
+}

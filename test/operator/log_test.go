@@ -157,39 +157,6 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// TestLogOfCopies has a line of each plugin that another executes, and none is taken for the one that had the address.
-func TestLogOfCopies(t *testing.T) {
-	t.Parallel()
-	host := netlab.NewHost(t)
-	o := &operator{t, host}
-	host.Feed(t, demo, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-demo.conflist")
-	o.install("copy")
-	o.must("log", "on")
-	pod, address := o.attach("web")
-	o.must("del", "demo", pod.Path(), "--id", "web")
-	l := o.log(address)
-	l.expect(t, "ADD bridge demo/web", "ADD host-local demo/web", "ADD tuning demo/web", "ADD portmap demo/web",
-		"DEL portmap demo/web", "DEL tuning demo/web", "DEL bridge demo/web", "DEL host-local demo/web")
-	if len(l.Holders) != 1 || l.Holders[0].To == nil {
-		t.Errorf("who had it: %+v", l.Holders)
-	}
-}
-
-// TestLogOff has calls that touch no file of the log, which is not there.
-func TestLogOff(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	before := o.host.Snapshot(t).Lines("file /var/log")
-	pod, _ := o.attach("web")
-	o.must("check", "demo", pod.Path(), "--id", "web")
-	o.must("status", "demo")
-	o.host.Exec(t, "bridge", broken("broken"))
-	o.must("del", "demo", pod.Path(), "--id", "web")
-	if after := o.host.Snapshot(t).Lines("file /var/log"); !slices.Equal(before, after) {
-		t.Errorf("before %q, after %q", before, after)
-	}
-}
-
 // TestLogFollow shows each call as it comes, from several callers at once and over rotations, after which the files are small.
 func TestLogFollow(t *testing.T) {
 	t.Parallel()

@@ -43,6 +43,7 @@ const demo = `{
 func node(t *testing.T) (*netlab.Host, *netlab.Outside) {
 	t.Helper()
 	host := netlab.NewHost(t)
+	host.OwnProcesses(t)
 	host.InstallPlugins(t, harmtest.Plugins...)
 	return host, host.NewOutside(t)
 }

@@ -167,80 +167,6 @@ func TestNewCollides(t *testing.T) {
 	}
 }
 
-// TestNewRefuses writes nothing where something is in the way, or wrong.
-func TestNewRefuses(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	o.host.MustRun(t, "sh", "-ec", "echo broken >/etc/cni/net.d/10-there.conflist; ip link add taken0 type bridge")
-	before := o.host.Snapshot(t)
-	for _, refused := range []struct {
-		args string
-		code int
-		says string
-	}{
-		{"bridge demo", 1, "there is a network demo already, in /etc/cni/net.d/10-demo.conflist"},
-		{"bridge there", 1, "/etc/cni/net.d/10-there.conflist is there already"},
-		{"bridge ../../x", 2, `the name "../../x" can't be`},
-		{"bridge --bridge demo0", 1, "the bridge of network demo"},
-		{"bridge --bridge taken0", 1, "this host has a link of that name"},
-		{"bridge --bridge a/b", 2, "--bridge a/b"},
-		{"bridge --subnet 10.88.0.128/25", 1, "are taken, by network demo"},
-		{"bridge --subnet 192.0.0.0/16", 1, "are taken, by the address 192.0.2.1/24 of uplink0"},
-		{"bridge --subnet 10.1.0.1/24", 2, "it is an address in the subnet 10.1.0.0/24"},
-		{"bridge --subnet 10.1.0.0/31", 2, "has 8 to 30 bits"},
-		{"bridge --subnet 10.1.0.0", 2, "write a subnet"},
-		{"bridge --limit 5", 2, "64kbit to 32gbit"},
-		{"bridge --vlan 5", 2, "unknown flag: --vlan"},
-		{"bridge --for docker", 2, "it is one of containerd, crio, podman, nomad, k3s, nerdctl"},
-		{"macvlan", 2, "addresses of the LAN 192.0.2.0/24 are free"},
-		{"macvlan --range 192.0.2.1-192.0.2.9", 1, "it has 192.0.2.1, the address of this host"},
-		{"macvlan --range 192.0.2.200-192.0.2.254", 1, "it has 192.0.2.254, the gateway of the LAN"},
-		{"macvlan --range 10.1.0.1-10.1.0.9", 2, "has no address in a subnet with these"},
-		{"macvlan --range 192.0.2.9-192.0.2.1", 2, "write the first and the last address"},
-		{"vlan --vlan 5 --subnet 10.5.0.0/24 --range 10.5.0.9-10.5.1.1", 2, "its end is not in 10.5.0.0/24"},
-		{"", 2, "say which kind of network it shall be, one of bridge, ptp,"},
-		{"macvlan --subnet 192.0.2.0/24", 2, "say which are free for containers with --range"},
-		{"macvlan --master eth7 --dhcp", 2, "there is no such link for it; this host has"},
-		{"macvlan --dhcp --range 192.0.2.100-192.0.2.109", 2, "leave --subnet, --range and --gateway out"},
-		{"macvlan --range 192.0.2.100-192.0.2.109 --gateway 10.0.0.1", 2, "it is in none of the subnets"},
-		{"vlan --dhcp", 2, "from 1 to 4094"},
-		{"vlan --vlan 5", 2, "say --subnet"},
-		{"host-device", 2, "--device is missing"},
-		{"frob", 2, `there is no kind of network "frob"`},
-		{"bridge a b", 2, "one argument too many"},
-	} {
-		code, printed := o.cnictl(append([]string{"new"}, append(strings.Fields(refused.args), "--yes")...)...)
-		if code != refused.code || !strings.Contains(printed, refused.says) {
-			t.Errorf("%s: exit code %d, want %d with %q:\n%s", refused.args, code, refused.code, refused.says, printed)
-		}
-	}
-	if diff := before.Diff(o.host.Snapshot(t)); diff != "" {
-		t.Errorf("what was refused changed:\n%s", diff)
-	}
-}
-
-// TestNewOrder does not change which network containerd gives to pods, unless that is wanted.
-func TestNewOrder(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	for _, step := range []struct{ args, file, says string }{
-		{"bridge zoo", "10-zoo.conflist", "go on to give pods that of 10-demo.conflist"},
-		{"bridge app", "11-app.conflist", "go on to give pods that of 10-demo.conflist"},
-		{"bridge pods --first", "09-pods.conflist", "and not that of 10-demo.conflist"},
-		{"bridge any --for podman", "10-any.conflist", "containers say which network they want"},
-		{"dummy", "10-dummy.conflist", "free; to have another one"},
-		{"dummy", "10-dummy-2.conflist", "free; to have another one"},
-	} {
-		printed := o.must(append([]string{"new"}, append(strings.Fields(step.args), "--yes")...)...)
-		if !strings.Contains(printed, step.says) || !strings.Contains(printed, "wrote /etc/cni/net.d/"+step.file) {
-			t.Errorf("%s: want %s and %q\n%s", step.args, step.file, step.says, printed)
-		}
-	}
-	if modes := o.host.MustRun(t, "sh", "-c", "umask 077; stat -c %a /etc/cni/net.d/*-zoo.conflist"); strings.TrimSpace(modes) != "644" {
-		t.Errorf("mode %s", modes)
-	}
-}
-
 // answered runs cnictl on a terminal of its own, where somebody types answers.
 func (o *operator) answered(answers string, args ...string) (printed string) {
 	o.Helper()
@@ -333,6 +259,9 @@ func TestForRuntime(t *testing.T) {
 				t.Error(printed)
 			}
 			host.MustRun(t, "test", "-x", r.bin+"/bridge")
+			if r.word == "nomad" { // two lines of its HCL are looked for, and the rest may be anything
+				return
+			}
 			host.Feed(t, "= broken", "sh", "-ec", `cat >"$0"`, r.file)
 			for _, args := range [][]string{{"new", "bridge", "--for", r.word, "--yes"}, {"install", "--for", r.word}} {
 				if code, printed := o.cnictl(args...); code != 1 || !strings.Contains(printed, r.file) {

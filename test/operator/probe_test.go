@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -210,9 +209,9 @@ func (o *operator) startProbe() *exec.Cmd {
 	if err := o.host.Start(cmd); err != nil {
 		o.Fatal(err)
 	}
-	for strings.Count(o.host.MustRun(o, "sh", "-c", "ls /var/lib/cni/results 2>/dev/null || true"), "\n") < 2 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	netlab.Until(o, "two results", func() bool {
+		return strings.Count(o.host.MustRun(o, "sh", "-c", "ls /var/lib/cni/results 2>/dev/null || true"), "\n") >= 2
+	})
 	return cmd
 }
 
@@ -249,9 +248,9 @@ func TestProbeKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = cmd.Wait()
-	for o.host.MustRun(t, "ip", "-o", "link", "show", "type", "veth", "master", "demo0") != "" {
-		time.Sleep(5 * time.Millisecond)
-	}
+	netlab.Until(t, "the links to go with their namespaces", func() bool {
+		return o.host.MustRun(t, "ip", "-o", "link", "show", "type", "veth", "master", "demo0") == ""
+	})
 	if o.leases() == "" {
 		t.Fatal("there is nothing to collect")
 	}
@@ -309,9 +308,7 @@ func TestProbeNames(t *testing.T) {
 	o.network(probed(strings.Replace(probedBridge, `"ipMasq"`, `"dns": {"nameservers": ["`+netlab.OutsideIPv4+`", "`+netlab.OutsideIPv6+`"]}, "ipMasq"`, 1)))
 	outside.Background(t, outside.Command("dnsmasq", "--keep-in-foreground", "--conf-file=/dev/null", "--no-resolv", "--no-hosts", "--bind-interfaces", "--user=root", "--pid-file=",
 		"--listen-address="+netlab.OutsideIPv4+","+netlab.OutsideIPv6, "--address=/known.example/192.0.2.9"))
-	for strings.Count(outside.MustRun(t, "ss", "-lunH"), ":53 ") < 2 {
-		time.Sleep(5 * time.Millisecond)
-	}
+	netlab.Until(t, "dnsmasq to listen", func() bool { return strings.Count(outside.MustRun(t, "ss", "-lunH"), ":53 ") >= 2 })
 	for _, c := range []struct {
 		args []string
 		code int

@@ -102,6 +102,7 @@ func TestPurge(t *testing.T) {
 		t.Errorf("what is refused changes:\n%s", diff)
 	}
 	end(t, o, pods)
+	o.host.MustRun(t, "sh", "-c", "echo number >/var/lib/cni/etcd-host")
 	left := o.host.Snapshot(t)
 	printed = o.must("purge", "--bin-dir", netlab.PluginDir)
 	for _, part := range []string{"would go", "attachment demo/one-demo/eth0", "bridge demo0", "link demo0.100", "bridge cni0", "nftables table inet cnibox", "nftables table ip cni_hostport",
@@ -114,10 +115,10 @@ func TestPurge(t *testing.T) {
 		t.Errorf("without --apply it changes:\n%s", diff)
 	}
 	printed = o.must("purge", "--apply")
-	if !strings.Contains(printed, "cnictl uninstall --dir "+netlab.PluginDir) {
+	if !strings.Contains(printed, "cnictl uninstall --dir "+netlab.PluginDir) || !strings.Contains(printed, "rm /var/lib/cni/etcd-host") {
 		t.Errorf("it does not say what stays:\n%s", printed)
 	}
-	if diff := fresh.Diff(o.host.Snapshot(t), append(ofPrograms, "file /run/leases ")...); diff != "" {
+	if diff := fresh.Diff(o.host.Snapshot(t), append(ofPrograms, "file /run/leases ", "file /var/lib/cni/etcd-host ")...); diff != "" {
 		t.Errorf("left by purge:\n%s\nwhich said:\n%s", diff, printed)
 	}
 	if printed := o.must("purge", "--apply"); !strings.Contains(printed, "sysctl net.ipv4.ip_forward=1") {
@@ -201,5 +202,37 @@ func TestPurgeRefusesWhatNobodyKnows(t *testing.T) {
 				t.Errorf("exit code %d, %v\n%s", code, err, printed)
 			}
 		})
+	}
+}
+
+// TestPurgeRefusesWhatOthersUse: a container of another runtime runs, whose results, networks and leases are elsewhere.
+func TestPurgeRefusesWhatOthersUse(t *testing.T) {
+	t.Parallel()
+	o := newOperator(t)
+	o.host.Feed(t, `{"cniVersion": "1.0.0", "name": "far", "plugins": [
+		{"type": "ptp", "ipMasq": true, "ipam": {"type": "host-local", "dataDir": "/run/far/leases", "subnet": "10.95.0.0/24"}},
+		{"type": "portmap", "capabilities": {"portMappings": true}}]}`, "sh", "-c", "mkdir /run/far; cat >/run/far/10-far.conflist")
+	pod := o.host.NewPod(t, "far")
+	o.must("add", "far", pod.Path(), "--id", pod.Name(), "-p", "8080:80", "--bin-dir", netlab.Reference(t), "--conf-dir", "/run/far", "--cache-dir", "/run/far/cache")
+	before := o.host.Snapshot(t)
+	code, printed := o.cnictl("purge", "--apply")
+	if code != 1 || !strings.Contains(printed, "nothing is removed while something may be in use") || !strings.Contains(printed, "no cache has a result") {
+		t.Errorf("exit code %d\n%s", code, printed)
+	}
+	gc := func(valid string) string {
+		t.Helper()
+		return o.host.Feed(t, valid, netlab.Cnictl(t), "gc", "--valid-from", "-", "--apply")
+	}
+	printed = gc("far/eth0") // as another runtime says
+	if diff := before.Diff(o.host.Snapshot(t), ofPrograms...); diff != "" {
+		t.Errorf("what is in use changes:\n%s\n%s", diff, printed)
+	}
+	pod.Delete(t)
+	printed = gc("none")
+	if said := o.must("purge", "--apply"); strings.Contains(said, "may be in use") {
+		t.Errorf("what is gone is in purge's way: %s\ngc has said:\n%s", said, printed)
+	}
+	if left := o.host.MustRun(t, "sh", "-c", "nft list ruleset; iptables-save"); strings.Contains(left, "10.95.0.") || strings.Contains(left, "CNI-") {
+		t.Errorf("left:\n%s\ngc has said:\n%s", left, printed)
 	}
 }

@@ -172,7 +172,7 @@ func (k *kitchen) do(s step) string {
 		k.Fatal(err)
 	}
 	defer file.Close()
-	cmd := machine.Command("timeout", "60", "bash", "-c", s.command)
+	cmd := machine.Command("timeout", fmt.Sprint(netlab.Patience.Seconds()), "bash", "-c", s.command)
 	cmd.Dir, cmd.Env, cmd.Stdout, cmd.Stderr = k.dir, k.env, file, file
 	_ = machine.Run(cmd) // what a failure prints is what the page shows
 	printed, err := os.ReadFile(file.Name())

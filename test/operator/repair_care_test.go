@@ -25,10 +25,10 @@ func TestRepairHostile(t *testing.T) {
 		t.Run(h.name, func(t *testing.T) {
 			t.Parallel()
 			p := newPatient(t)
-			bad, good := p.add(harmtest.Conflist(harmtest.Usual), "bad", port(8080, 80, "tcp")), p.add(harmtest.Conflist(harmtest.Usual), "good", port(8081, 80, "tcp"))
+			bad, good := p.add(harmtest.Entered(harmtest.Usual), "bad", port(8080, 80, "tcp")), p.add(harmtest.Entered(harmtest.Usual), "good", port(8081, 80, "tcp"))
 			rt := bad.RuntimeConf(nil)
 			rt.IfName = "net1"
-			p.attachAs(strings.NewReplacer("demo", "second", "10.88.0", "10.89.0", "fd00:88", "fd00:89").Replace(harmtest.Conflist(harmtest.Bridge)), rt)
+			p.attachAs(strings.NewReplacer("demo", "second", "10.88.0", "10.89.0", "fd00:88", "fd00:89").Replace(harmtest.Entered(harmtest.Bridge)), rt)
 			mac := strings.TrimSpace(bad.MustRun(t, "sh", "-c", "ip -o link show eth0 | sed 's/.*ether \\([^ ]*\\).*/\\1/'"))
 			other := strings.TrimSpace(p.host.MustRun(t, "cat", "/sys/class/net/"+good.End+"/ifindex"))
 			before, inside := p.host.Snapshot(t), good.Snapshot(t)
@@ -88,9 +88,9 @@ func TestRepairReused(t *testing.T) {
 func TestRepairTaken(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	first := p.add(harmtest.Conflist(harmtest.Usual), "first", port(8080, 80, "tcp"))
+	first := p.add(harmtest.Entered(harmtest.Usual), "first", port(8080, 80, "tcp"))
 	p.script("rm /var/lib/cni/networks/demo/10.88.0.2 /var/lib/cni/networks/demo/last_reserved_ip.0")
-	second := p.add(harmtest.Conflist(harmtest.Usual), "second", nil)
+	second := p.add(harmtest.Entered(harmtest.Usual), "second", nil)
 	if second.Address != first.Address {
 		t.Fatalf("addresses %s and %s", first.Address, second.Address)
 	}
@@ -153,7 +153,7 @@ func TestRepairReference(t *testing.T) {
 			t.Parallel()
 			p := newPatient(t)
 			p.host.InstallFrom(t, netlab.Reference(t), "bridge", "host-local", "portmap")
-			network := harmtest.Conflist(harmtest.Usual)
+			network := harmtest.Entered(harmtest.Usual)
 			if tt.keys != "" {
 				network = strings.NewReplacer(`"ipMasq": true`, `"ipMasq": true, "ipMasqBackend": `+tt.keys, `"type": "portmap"`, tt.backend+`"type": "portmap"`).Replace(network)
 			}
@@ -204,7 +204,7 @@ func TestRepairRace(t *testing.T) {
 			repaired <- printed
 		}()
 		const begins, step = 280, 10 // milliseconds: when the second look begins, and how far apart the tries are
-		time.Sleep(time.Duration(begins+step*i) * time.Millisecond)
+		netlab.Pause(time.Duration(begins+step*i) * time.Millisecond)
 		if err := p.host.DelList(harmtest.Conflist(harmtest.Limited), c.RuntimeConf(port(8000, 80, "tcp"))); err != nil {
 			t.Error(err)
 		}

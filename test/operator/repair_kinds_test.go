@@ -27,7 +27,7 @@ func TestRepairKinds(t *testing.T) {
 			} else {
 				pod.SetLoopbackUp(t)
 			}
-			end := p.attachAs(harmtest.Conflist(h.Network), rt)
+			end := p.attachAs(h.List(), rt)
 			before, inside := p.host.Snapshot(t), pod.Snapshot(t)
 			h.Do(t, p.host, &harmtest.Container{Pod: pod, End: end})
 			if code, printed := p.cnictl("repair", "--dry-run"); code != 1 || !strings.Contains(printed, h.Finds) {
@@ -65,8 +65,8 @@ func TestRepairOrder(t *testing.T) {
 	p := newPatient(t)
 	pod := p.host.NewPod(t, "two")
 	pod.SetLoopbackUp(t)
-	second := strings.NewReplacer("demo", "second", "10.88.0", "10.89.0", "fd00:88", "fd00:89").Replace(harmtest.Conflist(harmtest.Bridge))
-	p.attachAs(harmtest.Conflist(harmtest.Bridge), pod.RuntimeConf(nil))
+	second := strings.NewReplacer("demo", "second", "10.88.0", "10.89.0", "fd00:88", "fd00:89").Replace(harmtest.Entered(harmtest.Bridge))
+	p.attachAs(harmtest.Entered(harmtest.Bridge), pod.RuntimeConf(nil))
 	rt := pod.RuntimeConf(nil)
 	rt.IfName = "net1"
 	p.attachAs(second, rt)

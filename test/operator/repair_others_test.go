@@ -100,7 +100,7 @@ func TestRepairSwapped(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
 	pod := p.host.NewPod(t, "swaps")
-	first := harmtest.Conflist(`{"type": "macvlan", "master": "uplink0", ` + harmtest.AddressKeys + `}`)
+	first := harmtest.Entered(`{"type": "macvlan", "master": "uplink0", ` + harmtest.AddressKeys + `}`)
 	p.attachAs(first, pod.RuntimeConf(nil))
 	rt := pod.RuntimeConf(nil)
 	rt.IfName = "net1"
@@ -119,7 +119,7 @@ func TestRepairSwapped(t *testing.T) {
 func TestRepairAllowlist(t *testing.T) {
 	t.Parallel()
 	p := newPatient(t)
-	web := p.add(harmtest.Conflist(harmtest.Tuned), "web", nil)
+	web := p.add(harmtest.Entered(harmtest.Tuned), "web", nil)
 	p.script("mkdir -p /etc/cni/tuning; echo '^net.core' >/etc/cni/tuning/allowlist.conf")
 	web.MustRun(t, "sh", "-c", "echo 0 >/proc/sys/net/ipv4/conf/eth0/arp_filter")
 	if code, printed := p.cnictl("repair"); code != 1 || !strings.Contains(printed, "is not allowed") {
@@ -139,9 +139,12 @@ func TestRepairSkips(t *testing.T) {
 	p.script(`cd /var/lib/cni/results; sed -i 's/"result": *{/"result": [{/; s/}$/}]/' torn-*`)
 	gone := p.add(harmtest.Conflist(harmtest.Usual), "gone", nil)
 	gone.Pod.Delete(t)
-	p.script("nft flush ruleset")
+	p.script("nft flush ruleset; touch -d '5 minutes ago' /var/lib/cni/networks/*/* /var/lib/cni/results/*")
 	before := p.host.Snapshot(t)
-	printed := p.must("repair")
+	code, printed := p.cnictl("repair")
+	if code != 1 {
+		t.Errorf("one that is alive is not looked at, and the exit code is %d\n%s", code, printed)
+	}
 	for _, text := range []string{"its network has disableCheck", torn.ID, "1 gone"} {
 		if !strings.Contains(printed, text) {
 			t.Errorf("repair does not say %q:\n%s", text, printed)
@@ -202,5 +205,33 @@ func TestRepairBesideOthers(t *testing.T) {
 	}
 	if diff := before.Diff(p.host.Snapshot(t), append(harmtest.OfRepair, "file /var/lib/cni/networks/demo/last", "file /var/lib/cni/networks/.cnibox", "file /run/netns", "mount /run/netns")...); diff != "" {
 		t.Errorf("left:\n%s", diff)
+	}
+}
+
+// TestRepairDeleting puts nothing back once a DEL has begun, however long that takes; an ADD after it counts again.
+func TestRepairDeleting(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	web := p.add(harmtest.Conflist(harmtest.Limited), "web", port(8080, 80, "tcp"))
+	del := web.Call("DEL", `{"cniVersion": "1.1.0", "name": "demo", "type": "portmap"}`)
+	if r := p.host.Exec(t, "portmap", del); r.ExitCode != 0 {
+		t.Fatal(r)
+	}
+	p.script("nft flush ruleset; tc qdisc del dev " + web.End + " root")
+	before := p.host.Snapshot(t)
+	if printed := p.must("repair"); !strings.Contains(printed, "its DEL has begun") || strings.Contains(printed, "put back") {
+		t.Errorf("repair says:\n%s", printed)
+	}
+	if diff := before.Diff(p.host.Snapshot(t), harmtest.OfRepair...); diff != "" {
+		t.Errorf("what changed:\n%s", diff)
+	}
+	rt := web.RuntimeConf(port(8080, 80, "tcp"))
+	if err := p.host.DelList(harmtest.Conflist(harmtest.Limited), rt); err != nil {
+		t.Fatal(err)
+	}
+	p.attachAs(harmtest.Conflist(harmtest.Limited), rt)
+	p.script("nft flush ruleset")
+	if printed := p.must("repair"); !strings.Contains(printed, "put back: publish") {
+		t.Errorf("after the next ADD repair says:\n%s", printed)
 	}
 }

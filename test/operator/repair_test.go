@@ -39,7 +39,7 @@ func TestRepair(t *testing.T) {
 func mend(t *testing.T, h harmtest.Harm) {
 	p := newPatient(t)
 	p.script(h.Prepare)
-	web, other := p.add(harmtest.Conflist(h.Network), "web", port(8080, 80, "tcp")), p.add(harmtest.Conflist(h.Network), "other", port(8081, 80, "tcp"))
+	web, other := p.add(h.List(), "web", port(8080, 80, "tcp")), p.add(h.List(), "other", port(8081, 80, "tcp"))
 	web.Serve(t)
 	other.Serve(t)
 	target := netlab.HostIPv4 + ":8080"

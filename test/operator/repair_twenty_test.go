@@ -22,7 +22,7 @@ func TestRepairTwenty(t *testing.T) {
 			var containers []*harmtest.Container
 			var open []net.Conn
 			for i := range many {
-				c := p.add(harmtest.Conflist(e.Network), fmt.Sprintf("web%d", i), port(8000+i, 80, "tcp"))
+				c := p.add(e.List(), fmt.Sprintf("web%d", i), port(8000+i, 80, "tcp"))
 				c.Serve(t)
 				containers = append(containers, c)
 				open = append(open, harmtest.Dial(t, &p.outside.Namespace, fmt.Sprintf("%s:%d", netlab.HostIPv4, 8000+i)))

@@ -152,7 +152,7 @@ func TestShow(t *testing.T) {
 	if got := line(z.show("--wide"), "demo", "ghost"); !strings.Contains(got, "/run/netns/ghost is gone") {
 		t.Errorf("--wide does not say why: %s", got)
 	}
-	if code, printed := z.cnictl("show", "--state", "dead"); code != 2 || !strings.Contains(printed, "alive, gone or unknown") {
+	if code, printed := z.cnictl("show", "--state", "dead"); code != 2 || !strings.Contains(printed, "alive, gone, replaced or unknown") {
 		t.Errorf("exit code %d: %s", code, printed)
 	}
 }
@@ -368,11 +368,11 @@ func TestCompletion(t *testing.T) {
 		"show de":                      "demo demo0",
 		"show gh":                      "ghost",
 		"show --network o":             "old",
-		"show ports --state ":          "alive gone unknown",
+		"show ports --state ":          "alive gone replaced unknown",
 		"show networks ":               "",
 		"add demo /run/netns/w":        "/run/netns/web",
 		"check l":                      "lan",
-		"del demo --id ":               "ghost web",
+		"del demo --id ":               "ghost lost web",
 		"del demo --id web --ifname ":  "eth0",
 		"gc e":                         "edge",
 		"status e":                     "edge",
@@ -427,7 +427,7 @@ func TestShowReplaced(t *testing.T) {
 	o.host.MustRun(t, "touch", "-d", "1 minute ago", resultsDir+"/demo-first-eth0")
 	o.must("add", "demo", pod.Path(), "--id", "second")
 	printed := o.must("show", "--wide")
-	if first, second := line(printed, "demo first"), line(printed, "demo second"); !strings.Contains(first, "unknown") || !strings.Contains(first, "is that of demo/second/eth0 by now") || !strings.Contains(second, "alive") {
+	if first, second := line(printed, "demo first"), line(printed, "demo second"); !strings.Contains(first, "replaced") || !strings.Contains(first, "another one is at "+pod.Path()+" by now") || !strings.Contains(second, "alive") {
 		t.Error(printed)
 	}
 }

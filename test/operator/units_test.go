@@ -11,7 +11,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -170,7 +169,7 @@ func systemCalls(t *testing.T, filter string) map[string]bool {
 func TestUnitsHaveEnough(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
-	o.host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/mnt")
+	o.host.MustRun(t, "sh", "-ec", `mount -t tmpfs tmpfs /mnt; sed -i 's/"name"/"repair": "all", "name"/' /etc/cni/net.d/10-demo.conflist`)
 	web, address := o.attach("web")
 	gone, _ := o.attach("gone")
 	o.host.NewPod(t, "user") // its namespace is in a directory that is closed to all but a user
@@ -180,7 +179,7 @@ func TestUnitsHaveEnough(t *testing.T) {
 	pod := o.host.NewPod(t, "process")
 	process := pod.Command("sleep", "1000") // and this one is named by a process with all rights
 	pod.Background(t, process)
-	o.must("add", "demo", fmt.Sprintf("/proc/%d/ns/net", process.Process.Pid), "--id", "process")
+	o.must("add", "demo", fmt.Sprintf("/proc/%d/ns/net", o.host.PID(t, process)), "--id", "process")
 	gone.Delete(t)
 	o.host.MustRun(t, "sh", "-ec", "touch -d '5 minutes ago' /var/lib/cni/networks/demo/* /var/lib/cni/results/*; nft flush ruleset; ip addr flush dev demo0")
 	web.MustRun(t, "sh", "-c", "ip addr flush dev eth0; sysctl -qw net.ipv4.conf.eth0.log_martians=0")
@@ -276,11 +275,33 @@ func TestAgentInContainer(t *testing.T) {
 	}
 }
 
+// TestDaemonSetInstalls installs with what the DaemonSet gives that container: a read-only root without /tmp, and its capabilities. The
+// directory of plugins is another user's, as kubespray makes it.
+func TestDaemonSetInstalls(t *testing.T) {
+	t.Parallel()
+	manifest, err := os.ReadFile("../../dist/kubernetes/cnibox.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	capabilities := "-all"
+	for _, c := range regexp.MustCompile(`capabilities: \{drop: \[ALL\], add: \[(\w+)\]\}`).FindAllStringSubmatch(string(manifest), -1) {
+		capabilities += ",+" + strings.ToLower(c[1])
+	}
+	h := netlab.NewHost(t)
+	h.MustRun(t, "sh", "-ec", "mkdir -p /opt/cni/bin; chown 1000:1000 /opt/cni/bin; mkdir -m 0700 /run/from; cp "+netlab.Cnibox(t)+" /run/from/cnibox")
+	script := image + `rmdir $root/tmp; mkdir -p $root/opt/cni/bin $root/from
+		mount --bind /opt/cni/bin $root/opt/cni/bin; mount --bind /run/from $root/from; mount -o remount,bind,ro /mnt
+		exec chroot $root setpriv --no-new-privs --inh-caps=` + capabilities + " --bounding-set=" + capabilities + " /image/cnictl install --dir /opt/cni/bin --from /from/cnibox"
+	t.Log(h.MustRun(t, "unshare", "-m", "sh", "-ec", script, netlab.Cnictl(t)))
+	h.MustRun(t, "test", "-x", "/opt/cni/bin/bridge")
+}
+
 // agentWorks starts an agent, has it put things back, sysctls among them if it can, and collect, for a container too that comes when it runs, and
 // stops it.
 func (o *operator) agentWorks(cmd *exec.Cmd, sysctls bool) {
 	o.Helper()
 	o.host.MustRun(o, "mount", "--make-rshared", "/") // as systemd has it
+	o.host.MustRun(o, "sed", "-i", `s/"name"/"repair": "all", "name"/`, "/etc/cni/net.d/10-demo.conflist")
 	web, _ := o.attach("web")
 	gone, _ := o.attach("gone")
 	gone.Delete(o)
@@ -322,15 +343,12 @@ func (o *operator) agentWorks(cmd *exec.Cmd, sysctls bool) {
 // eventually waits until a command line of the shell succeeds.
 func (o *operator) eventually(line string) {
 	o.Helper()
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
+	netlab.Eventually(o, func() error {
 		cmd := o.host.Command("sh", "-c", line)
 		cmd.Env = append(os.Environ(), "PATH="+filepath.Dir(netlab.Cnictl(o))+":"+os.Getenv("PATH"))
-		out, err := o.host.Output(cmd)
-		if err == nil {
-			return
+		if out, err := o.host.Output(cmd); err != nil {
+			return fmt.Errorf("%s\n%w\n%s", line, err, out)
 		}
-		if time.Now().After(end) {
-			o.Fatalf("%s\n%v\n%s", line, err, out)
-		}
-	}
+		return nil
+	})
 }

@@ -9,15 +9,16 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
 const (
 	criSocket = "/run/containerd/containerd.sock"
-	webImage  = "docker.io/cnibox/web:1"
 	webPage   = "hello from the pod\n"
+
+	webRepository = "docker.io/cnibox/web"
+	webImage      = webRepository + ":1"
 )
 
 // containerdConfig has containerd write into /srv, which is the node's own, and needs nothing that a virtual machine may not offer.
@@ -97,8 +98,8 @@ func newCluster(t *testing.T) *cluster {
 		"containerd --config /srv/containerd.toml >/srv/logs/containerd 2>&1; exit")
 	c.host.Background(t, daemon)
 	c.run("until ctr version >/dev/null 2>&1; do sleep 0.05; done")
-	for _, image := range []string{"/srv/web.tar", images[0]} {
-		t.Log(c.run("ctr --namespace k8s.io image import --snapshotter native " + image))
+	for image, name := range map[string]string{"/srv/web.tar": webRepository, images[0]: "docker.io/cnibox/cnibox"} {
+		t.Log(c.run("ctr --namespace k8s.io image import --digests --base-name " + name + " --snapshotter native " + image))
 	}
 	return c
 }
@@ -161,13 +162,12 @@ func (c *cluster) startDaemonSet() (*pod, string) {
 	c.Helper()
 	c.run("rm -f /srv/logs/cnibox-*")
 	p := c.start(c.daemonSet())
-	for end := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		if _, err := c.host.Output(c.host.Command("sh", "-c", c.inAgent(p, "agent status"))); err == nil {
-			break
-		} else if time.Now().After(end) {
-			c.Fatalf("the agent is not ready: %v\n%s", err, c.run("cat /srv/logs/cnibox-agent.log"))
+	netlab.Eventually(c, func() error {
+		if _, err := c.host.Output(c.host.Command("sh", "-c", c.inAgent(p, "agent status"))); err != nil {
+			return fmt.Errorf("the agent is not ready: %w\n%s", err, c.run("cat /srv/logs/cnibox-agent.log"))
 		}
-	}
+		return nil
+	})
 	return p, c.run("cat /srv/logs/cnibox-install.log")
 }
 

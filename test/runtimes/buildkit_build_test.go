@@ -89,7 +89,7 @@ var stepAddress = regexp.MustCompile(`inet (10\.\d+\.0\.\d+)/24`)
 func (b *build) await(t *testing.T) {
 	t.Helper()
 	for i := range b.steps {
-		eventually(t, func() error {
+		netlab.Eventually(t, func() error {
 			shown := stepAddress.FindAllStringSubmatch(b.printed.String(), -1)
 			if len(shown) <= i {
 				return fmt.Errorf("%d of %d steps run", len(shown), b.steps)
@@ -111,7 +111,7 @@ func (b *build) await(t *testing.T) {
 func (b *build) end(t *testing.T) {
 	t.Helper()
 	for _, address := range b.addresses {
-		eventually(t, func() error {
+		netlab.Eventually(t, func() error {
 			conn, err := b.DialContext(t.Context(), "tcp", address+":81")
 			if err == nil {
 				err = conn.Close()

@@ -73,7 +73,7 @@ func (b *buildKit) start(t *testing.T) {
 	if err := b.Start(b.daemon); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		_, err := b.Output(b.buildctl("debug", "workers"))
 		return err
 	})
@@ -134,7 +134,7 @@ func (b *buildKit) attached(t *testing.T) []string {
 func (b *buildKit) awaitPool(t *testing.T, size int) {
 	t.Helper()
 	for attached := b.attached(t); len(attached) != size; attached = b.attached(t) {
-		eventually(t, func() error {
+		netlab.Eventually(t, func() error {
 			if slices.Equal(attached, b.attached(t)) {
 				return fmt.Errorf("BuildKit has %d namespaces attached, and goes on to have them, want %d: %q", len(attached), size, attached)
 			}

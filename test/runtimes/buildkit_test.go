@@ -100,7 +100,7 @@ func TestBuildKitKilled(t *testing.T) {
 	if err := b.daemon.Process.Signal(unix.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		if b.called(t, "DEL") == removed {
 			return errors.New("BuildKit does not empty its pool")
 		}

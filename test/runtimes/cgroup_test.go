@@ -1,15 +1,17 @@
 package runtimes
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
-	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // cgroupEnv names the control group, below the root of every hierarchy, in which the runtimes make those of their
@@ -57,11 +59,11 @@ func removeCgroup(dir string) error {
 
 // removeEmptied removes a control group whose last process has ended: the kernel may take a moment to notice.
 func removeEmptied(group string) (err error) {
-	for range 100 {
-		if err = unix.Rmdir(group); err != unix.EBUSY {
+	busy := netlab.Await(func() error {
+		if err = unix.Rmdir(group); err == unix.EBUSY {
 			return err
 		}
-		time.Sleep(50 * time.Millisecond)
-	}
-	return err
+		return nil
+	})
+	return cmp.Or(busy, err)
 }

@@ -206,7 +206,7 @@ func (n *node) checkPageFrom(t *testing.T, c container, port string) {
 // awaitPage waits until the container's web server listens: a runtime does not wait for that.
 func (n *node) awaitPage(t *testing.T, address string) {
 	t.Helper()
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		_, err := fetch(n.Namespace, address+":80")
 		return err
 	})
@@ -231,16 +231,4 @@ func fetch(from netlab.Namespace, address string) (string, error) {
 		return "", fmt.Errorf("http://%s/: %s: %q", address, response.Status, page)
 	}
 	return string(page), nil
-}
-
-// eventually repeats a check until it passes. The test ends when it has not after a minute.
-func eventually(t *testing.T, check func() error) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
-		if err = check(); err == nil {
-			return
-		}
-	}
-	t.Fatalf("not after a minute: %v", err)
 }

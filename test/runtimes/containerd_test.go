@@ -179,7 +179,7 @@ func (d *daemon) start(t *testing.T) {
 	if err := d.Start(d.process); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		_, err := d.criclient("list") // the CRI is the last part of it to be ready
 		return err
 	})

@@ -66,7 +66,7 @@ func testCRIKilled(t *testing.T, c containerd) {
 	group.Wait()
 	d.start(t)
 	for _, id := range strings.Fields(d.cri(t, "list")) {
-		eventually(t, func() error { _, err := d.criclient("remove", id); return err }) // a kubelet tries again too
+		netlab.Eventually(t, func() error { _, err := d.criclient("remove", id); return err }) // a kubelet tries again too
 	}
 	before.processes[d.process.Process.Pid] = "containerd"
 	killOthers(t, before.processes)

@@ -154,7 +154,7 @@ func testCRIEdited(t *testing.T, c containerd) {
 	checkForgotten(t, d.Snapshot(t), web)
 
 	d.run(t, "rm", conflistFile)
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		if out, err := d.criclient("status"); out == "" {
 			return fmt.Errorf("the network is still ready: %v", err)
 		}
@@ -166,7 +166,7 @@ func testCRIEdited(t *testing.T, c containerd) {
 		t.Logf("as containerd does it: %v", err)
 	}
 	d.writeFile(t, conflistFile, network{version: c.network, name: "next", bridge: "next0", subnets: []string{"10.99.0.0/24"}}.conflist(t))
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		_, err := d.criclient("remove", other.id)
 		return err
 	})

@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/libcni"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // ctr attaches containers to the first network in /etc/cni/net.d. It can't publish ports (see TestCRI for containerd's
@@ -87,7 +89,7 @@ func (d *daemon) ctrDetached(t *testing.T, name string) container {
 	c := d.ctrContainer(t, name, nil)
 	c.remove = func(t *testing.T) {
 		d.ctr(t, "task", "kill", "--signal", "SIGKILL", name)
-		eventually(t, func() error {
+		netlab.Eventually(t, func() error {
 			_, err := d.Output(d.ctrCommand("task", "rm", name))
 			return err
 		})
@@ -127,7 +129,7 @@ func (d *daemon) ctrContainer(t *testing.T, name string, ended <-chan string) co
 		id:   ctrNamespace + "-" + name,
 		exec: func(t *testing.T, commandLine string) string { return d.ctrShell(t, ctrNamespace, name, commandLine) },
 	}
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		select {
 		case how := <-ended:
 			t.Fatalf("ctr run has ended: %s", how)

@@ -11,32 +11,26 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// The test binary plays several parts, one after the other in processes of its own:
+// The test binary plays several parts, in processes of its own:
 //
-//	go test's process   builds criclient, starts the next, removes what it leaves in the control groups, writes the page
-//	process 1           is the parent of all orphans in the process namespace
+//	go test's process   builds criclient, starts the tests, removes what they leave in the control groups, writes the page
 //	the tests
 //	observer            a CNI plugin that the runtimes call
 func TestMain(m *testing.M) {
 	switch {
 	case filepath.Base(os.Args[0]) == observerName:
 		observe()
-	case os.Getenv(partEnv) == partInit:
-		os.Exit(exitCode(runInit()))
-	case os.Getenv(partEnv) == partTests:
+	case os.Getenv(preparedEnv) != "":
 		netlab.Main(m)
 	default:
 		flag.Parse()
-		os.Exit(exitCode(runSandbox()))
+		code, err := runPrepared()
+		if err != nil {
+			fmt.Fprintln(os.Stderr, "runtimes:", err)
+			code = 1
+		}
+		os.Exit(code)
 	}
-}
-
-func exitCode(code int, err error) int {
-	if err != nil {
-		fmt.Fprintln(os.Stderr, "runtimes:", err)
-		return 1
-	}
-	return code
 }
 
 // criclientEnv tells the tests where criclient is. It is built before they run, since they have no network to fetch its

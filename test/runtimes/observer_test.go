@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // observerName is the plugin type at the end of the network's chain that writes down how the runtime called it: with what
@@ -79,7 +81,7 @@ func (n *node) called(t *testing.T, verb string) int {
 // awaitCall waits until the runtime has called a verb more often than before.
 func (n *node) awaitCall(t *testing.T, verb string, before int) {
 	t.Helper()
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		if n.called(t, verb) == before {
 			return fmt.Errorf("%s has been called %d times", verb, before)
 		}

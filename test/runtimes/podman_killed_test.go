@@ -45,7 +45,7 @@ func (p *podmanNode) killPodman(t *testing.T, after time.Duration, args []string
 	if err := p.Start(cmd); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(after)
+	netlab.Pause(after)
 	_ = cmd.Process.Kill()
 	_ = cmd.Wait()
 }
@@ -53,7 +53,7 @@ func (p *podmanNode) killPodman(t *testing.T, after time.Duration, args []string
 // removeAfterKill has podman remove a container, and ends the processes of one that podman had not written down when it was killed.
 func (p *podmanNode) removeAfterKill(t *testing.T, remove []string) {
 	t.Helper()
-	eventually(t, func() error { // mounts may be busy at first
+	netlab.Eventually(t, func() error { // mounts may be busy at first
 		_, err := p.Output(exec.Command("podman", remove...))
 		return err
 	})

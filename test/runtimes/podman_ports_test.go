@@ -58,7 +58,7 @@ func TestPodmanPod(t *testing.T) {
 			p.checkUnpublished(t, "8080")
 			p.run(t, "podman", "pod", "start", "pod")
 		}
-		eventually(t, func() error {
+		netlab.Eventually(t, func() error {
 			_, err := fetch(p.Namespace, "127.0.0.1:8080")
 			return err
 		})

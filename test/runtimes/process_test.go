@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // processes returns the command lines of the process namespace's processes by their id. Only what these tests and the
@@ -38,7 +40,7 @@ func processes(t *testing.T) map[int]string {
 // runtimes leave to end by themselves.
 func awaitEnd(t *testing.T, before map[int]string) {
 	t.Helper()
-	eventually(t, func() error {
+	netlab.Eventually(t, func() error {
 		for pid, line := range processes(t) {
 			if _, known := before[pid]; !known {
 				return fmt.Errorf("still running: %s", line)

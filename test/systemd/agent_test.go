@@ -2,6 +2,7 @@ package systemd
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net"
 	"net/http"
@@ -9,6 +10,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 const (
@@ -20,17 +23,17 @@ const (
 func until(t *testing.T, script string) {
 	t.Helper()
 	begun := time.Now()
-	for {
+	err := netlab.Await(func() error {
 		printed, err := inside(script)
-		if err == nil {
-			t.Logf("%.1f s until: %s", time.Since(begun).Seconds(), script)
-			return
+		if err != nil {
+			err = fmt.Errorf("%w\n%s", err, printed)
 		}
-		if time.Since(begun) > limit {
-			t.Fatalf("after %s: %v\n%s\n%s", limit, err, printed, must(t, "systemctl status --no-pager -l 'cnibox-agent*' || true; tail -50 /run/systemd.log"))
-		}
-		time.Sleep(100 * time.Millisecond)
+		return err
+	})
+	if err != nil {
+		t.Fatalf("after %s: %v\n%s", netlab.Patience, err, must(t, "systemctl status --no-pager -l 'cnibox-agent*' || true; tail -50 /run/systemd.log"))
 	}
+	t.Logf("%.1f s until: %s", time.Since(begun).Seconds(), script)
 }
 
 // clientOf returns a client of a socket that waits as long as it takes.

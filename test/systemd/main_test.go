@@ -92,10 +92,18 @@ func boot() error {
 	}
 	script := `mount -t cgroup2 cgroup2 /sys/fs/cgroup 2>/dev/null; mkdir -p /sys/fs/cgroup/test
 		echo $$ >/sys/fs/cgroup/test/cgroup.procs; exec unshare -m -p -f -C -u -i sh -c "$0" >/run/systemd.log 2>&1`
-	if err := exec.Command("sh", "-c", script, first).Start(); err != nil {
+	systemd := exec.Command("sh", "-c", script, first)
+	if err := systemd.Start(); err != nil {
 		return err
 	}
-	for end := time.Now().Add(3 * time.Minute); time.Now().Before(end); time.Sleep(200 * time.Millisecond) {
+	ended := make(chan error, 1)
+	go func() { ended <- systemd.Wait() }()
+	for { // on a busy machine it takes minutes
+		select {
+		case err := <-ended:
+			return fmt.Errorf("it has ended: %w", err)
+		case <-time.After(200 * time.Millisecond):
+		}
 		found, _ := exec.Command("pgrep", "-x", "systemd").Output()
 		if pid = strings.TrimSpace(string(found)); pid == "" {
 			continue
@@ -104,7 +112,6 @@ func boot() error {
 			return nil
 		}
 	}
-	return errors.New("it is not up after three minutes")
 }
 
 // inside runs a shell's script beside systemd.

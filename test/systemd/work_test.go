@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-const demo = `{"cniVersion": "1.1.0", "name": "demo", "plugins": [
+const demo = `{"cniVersion": "1.1.0", "repair": "all", "name": "demo", "plugins": [
 	{"type": "bridge", "bridge": "demo0", "isDefaultGateway": true, "ipMasq": true, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.88.0.0/24"}], [{"subnet": "fd00:88::/64"}]]}},
 	{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.log_martians": "1"}},
 	{"type": "portmap", "capabilities": {"portMappings": true}}, {"type": "firewall"},

@@ -206,6 +206,7 @@ var otherState = []string{"link", "address", "route", "rule", "qdisc", "sysctl",
 // furniture in them.
 var emptyStores = []string{
 	"file /var/lib/cni/networks drwx", "file /var/lib/cni/results drwx", "file /var/lib/cni/networks/.cnibox",
+	"file /var/lib/cni/cnibox", // the notes of cnibox' ADDs, which the reference plugins' DEL leaves
 	"file /var/lib/cni/networks/checked drwx", "file /var/lib/cni/networks/checked/lock", "file /var/lib/cni/networks/checked/last_reserved_ip",
 	"file /var/lib/cni/networks/demo drwx", "file /var/lib/cni/networks/demo/lock", "file /var/lib/cni/networks/demo/last_reserved_ip",
 	"file /var/lib/cni/networks/other drwx", "file /var/lib/cni/networks/other/lock", "file /var/lib/cni/networks/other/last_reserved_ip",

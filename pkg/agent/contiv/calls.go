@@ -9,8 +9,10 @@ import (
 	"os"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/invoke"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
+	"github.com/cnibox/cnibox/pkg/collect"
 	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -59,7 +61,7 @@ func (s *Server) attach(ctx context.Context, w http.ResponseWriter, r *http.Requ
 			err = errors.Join(err, s.undo(ctx, list, rt, n))
 		}
 	}()
-	made, err := s.cni(n).AddNetworkList(ctx, list, rt)
+	made, err := libcni.NewCNIConfigWithCacheDir(s.BinDirs, s.CacheDir, s.exec(n)).AddNetworkList(ctx, list, rt)
 	if err != nil {
 		return errors.Join(context.Cause(ctx), err)
 	}
@@ -79,9 +81,7 @@ func (s *Server) attach(ctx context.Context, w http.ResponseWriter, r *http.Requ
 
 // undo takes away what an ADD has made that nobody will use.
 func (s *Server) undo(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf, n *namespace) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), delLimit)
-	defer cancel()
-	if err := s.cni(n).DelNetworkList(ctx, list, rt); err != nil {
+	if err := s.delList(ctx, list, rt, n); err != nil {
 		s.Log.Error("what a failed ADD has made can't be taken away", "container", rt.ContainerID, "interface", rt.IfName, "error", err)
 		return fmt.Errorf("take away what was made: %w", err)
 	}
@@ -147,9 +147,12 @@ func (s *Server) detach(ctx context.Context, q contiv.Request, n *namespace) err
 	if n != nil {
 		rt.NetNS = n.path
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), delLimit)
-	defer cancel()
-	return s.cni(n).DelNetworkList(ctx, list, rt)
+	return s.delList(ctx, list, rt, n)
+}
+
+// delList calls the DEL of all plugins, also of a client that has gone.
+func (s *Server) delList(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf, n *namespace) error {
+	return collect.DelKept(context.WithoutCancel(ctx), list, rt, s.CacheDir, s.BinDirs, s.exec(n))
 }
 
 // listOf returns the configuration that a container was attached with, the network's file if that is not known.
@@ -162,15 +165,15 @@ func (s *Server) listOf(kept *node.Result) (*libcni.NetworkConfigList, error) {
 	return s.load()
 }
 
-// cni returns libcni for a container with a namespace, nil if there is none.
-func (s *Server) cni(n *namespace) *libcni.CNIConfig {
+// exec returns what calls plugins for a container with a namespace, nil if there is none.
+func (s *Server) exec(n *namespace) invoke.Exec {
 	exec := s.Exec(s.CacheDir)
 	if n != nil {
 		if is, err := n.isAtPath(); !is || err != nil {
 			exec = through{exec, n.path, n.openPath()}
 		}
 	}
-	return libcni.NewCNIConfigWithCacheDir(s.BinDirs, s.CacheDir, exec)
+	return exec
 }
 
 func (s *Server) runtimeConf(q contiv.Request, netns string) *libcni.RuntimeConf {

@@ -39,10 +39,18 @@ type fake struct {
 	mu    sync.Mutex
 	calls []string // "ADD c1"
 	stdin string   // of the last
+	gone  string   // a plugin that is not found
 	do    func(ctx context.Context, verb, id, netns string) (string, error)
 }
 
-func (*fake) FindInPath(plugin string, _ []string) (string, error) { return "/" + plugin, nil }
+func (f *fake) FindInPath(plugin string, _ []string) (string, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if plugin == f.gone {
+		return "", fmt.Errorf("plugin %s is not there", plugin)
+	}
+	return "/" + plugin, nil
+}
 
 func (f *fake) ExecPlugin(ctx context.Context, _ string, stdin []byte, environ []string) ([]byte, error) {
 	of := map[string]string{}
@@ -233,16 +241,6 @@ func (b *bench) expect(a answer, code, result int, parts ...string) {
 	}
 }
 
-// until waits for what comes by itself.
-func until(t testing.TB, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(2 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not after a minute: %s", what)
-		}
-	}
-}
-
 func TestAnswersAreContivs(t *testing.T) {
 	b := newBench(t)
 	path := newNetns(t)
@@ -381,7 +379,7 @@ func TestOneCallForAContainerAtATime(t *testing.T) {
 	if got := <-began; got != "DEL c1" {
 		t.Error(got)
 	}
-	until(t, "all locks are free", func() bool { return b.locked() == 0 })
+	netlab.Until(t, "all locks are free", func() bool { return b.locked() == 0 })
 }
 
 // The 65th ADD is told to come again at once; a DEL is served beside them.
@@ -446,8 +444,8 @@ func TestClientThatGoesHasNothing(t *testing.T) {
 		c := b.connect(contiv.AddPath, of("c1", path), nil, "")
 		<-began
 		b.must(c.Close())
-		until(t, name+": ADD is undone", func() bool { return b.said() == "ADD c1, DEL c1" })
-		until(t, name+": the lock is free", func() bool {
+		netlab.Until(t, name+": ADD is undone", func() bool { return b.said() == "ADD c1, DEL c1" })
+		netlab.Until(t, name+": the lock is free", func() bool {
 			b.server.locks.mu.Lock()
 			defer b.server.locks.mu.Unlock()
 			return len(b.server.locks.held) == 0
@@ -485,6 +483,35 @@ func TestDELGoesOn(t *testing.T) {
 	b.expect(read(t, other), 200, 0)
 }
 
+// A DEL goes on past plugins that are missing or fail, and says so. The result stays until all have been called.
+func TestDELGoesOnPastPlugins(t *testing.T) {
+	b := newBench(t)
+	b.write(filepath.Join(b.server.ConfDir, "10-net.conflist"), `{"cniVersion": "1.0.0", "name": "net", "plugins": [{"type": "fake"}, {"type": "fake"}, {"type": "later"}]}`)
+	path := newNetns(t)
+	b.expect(b.call(contiv.AddPath, of("c1", path)), 200, 0)
+	b.calls, b.gone = nil, "later"
+	fails := true
+	b.do = func(context.Context, string, string, string) (string, error) {
+		defer func() { fails = false }()
+		if fails {
+			return "", errors.New("it is broken")
+		}
+		return "", nil
+	}
+	b.expect(b.call(contiv.DelPath, of("c1", path)), 500, int(types.ErrInternal), "plugin later: plugin later is not there", "plugin fake: it is broken")
+	if said := b.said(); said != "DEL c1, DEL c1" {
+		t.Errorf("the plugins were called for %s", said)
+	}
+	if _, text := b.result("c1"); text == "" {
+		t.Error("the result has gone")
+	}
+	b.gone = ""
+	b.expect(b.call(contiv.DelPath, of("c1", path)), 200, 0)
+	if _, text := b.result("c1"); text != "" {
+		t.Errorf("libcni keeps %s", text)
+	}
+}
+
 // Calls about an attachment wait for who holds it, such as a collection, and others don't.
 func TestHold(t *testing.T) {
 	b := newBench(t)
@@ -494,7 +521,7 @@ func TestHold(t *testing.T) {
 		t.Fatal("it is not held, or twice")
 	}
 	add := b.connect(contiv.AddPath, of("c1", path), nil, "")
-	until(t, "the ADD waits", func() bool { return len(b.server.adds) == 1 })
+	netlab.Until(t, "the ADD waits", func() bool { return len(b.server.adds) == 1 })
 	b.expect(b.call(contiv.AddPath, of("c2", path)), 200, 0)
 	if got := b.said(); got != "ADD c2" {
 		t.Errorf("beside who holds c1: %s", got)

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/test/netlab"
+
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/contiv"
@@ -88,13 +90,13 @@ func TestNamespacesThatAreRefused(t *testing.T) {
 			}
 		}
 		if round == 0 {
-			until(t, "all is closed", func() bool { before = descriptors(t); return b.locked() == 0 })
+			netlab.Until(t, "all is closed", func() bool { before = descriptors(t); return b.locked() == 0 })
 		}
 	}
 	if got := b.said(); got != "" {
 		t.Errorf("plugins were called: %.80s", got)
 	}
-	until(t, "all descriptors are closed", func() bool { return descriptors(t) <= before })
+	netlab.Until(t, "all descriptors are closed", func() bool { return descriptors(t) <= before })
 	b.expect(b.call(contiv.AddPath, of("c1", good)), 200, 0)
 }
 

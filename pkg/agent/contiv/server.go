@@ -41,8 +41,8 @@ type Server struct {
 	locks      locks
 }
 
-// How many calls are under way at once, and how long each may take. Further ADDs are told to come again; DELs wait, for what they free is
-// needed.
+// How many calls are under way at once, how long an ADD may take, and a DEL wait for its turn. Further ADDs are told to come again; DELs wait, for
+// what they free is needed.
 const (
 	most     = 64
 	addLimit = 3 * time.Minute

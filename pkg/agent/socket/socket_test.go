@@ -20,7 +20,8 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
 
 	"golang.org/x/sys/unix"
 )
@@ -401,7 +402,7 @@ func TestDescriptors(t *testing.T) {
 		wants = !wants
 	}
 	_ = send(t, path, parts[:1], first, second).Close() // a client that goes before it has said what it wants
-	until(t, "all descriptors are closed", func() bool { return descriptorsOf(t) <= before })
+	netlab.Until(t, "all descriptors are closed", func() bool { return descriptorsOf(t) <= before })
 }
 
 func descriptorsOf(t *testing.T) int {
@@ -413,24 +414,14 @@ func descriptorsOf(t *testing.T) int {
 	return len(list)
 }
 
-func until(t *testing.T, what string, is func() bool) {
-	t.Helper()
-	for end := time.Now().Add(time.Minute); !is(); time.Sleep(5 * time.Millisecond) {
-		if time.Now().After(end) {
-			t.Fatalf("not after a minute: %s", what)
-		}
-	}
-}
-
 // Clients that say nothing, or say it slowly, keep nobody out, and the process does not grow with their number.
 func TestClientsAreBounded(t *testing.T) {
 	path, _, _ := serve(t, ok)
 	goroutines := runtime.NumGoroutine()
 	for range 10_000 {
 		c, err := net.Dial("unix", path)
-		for errors.Is(err, unix.EAGAIN) { // more wait than the kernel keeps, on a busy machine
-			time.Sleep(time.Millisecond)
-			c, err = net.Dial("unix", path)
+		if errors.Is(err, unix.EAGAIN) { // more wait than the kernel keeps, on a busy machine
+			err = netlab.Await(func() error { c, err = net.Dial("unix", path); return err })
 		}
 		if err != nil {
 			t.Fatal(err)
@@ -462,7 +453,7 @@ func TestClientsAreBounded(t *testing.T) {
 	if got := ask(path, request); got != "HTTP/1.1 200 OK" {
 		t.Errorf("after rubbish: %q", got)
 	}
-	until(t, "the clients are gone", func() bool { return runtime.NumGoroutine() <= goroutines+most+10 })
+	netlab.Until(t, "the clients are gone", func() bool { return runtime.NumGoroutine() <= goroutines+most+10 })
 	var memory runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&memory)
@@ -524,7 +515,7 @@ func TestStop(t *testing.T) {
 	if _, err := slow.Read(make([]byte, 1)); err == nil {
 		t.Error("a slow client was answered")
 	}
-	until(t, "the socket is gone", func() bool { _, err := os.Lstat(path); return os.IsNotExist(err) })
+	netlab.Until(t, "the socket is gone", func() bool { _, err := os.Lstat(path); return os.IsNotExist(err) })
 	close(finish)
 	if got := <-answer; got != "HTTP/1.1 200 OK" {
 		t.Errorf("what was under way: %q", got)

@@ -12,7 +12,11 @@ import (
 const (
 	mostHits   = 256
 	mostPlaces = 4096 // of links, most of which may turn out to be gone
+	mostInside = 16   // of one container, which can make any number; the rest is said of the namespace as a whole
 )
+
+// rest stands for all links of a namespace that are too many to name.
+const rest = -1
 
 // burst is what has come in some moments.
 type burst struct {
@@ -21,6 +25,7 @@ type burst struct {
 	losses      map[place]*loss
 	gone        map[place]Hit // links that others were made on
 	ended       map[int]bool  // numbers of namespaces
+	inside      map[int]int   // how much came of each namespace
 	much        bool          // more than is kept
 }
 
@@ -34,7 +39,7 @@ type loss struct {
 }
 
 func newBurst() *burst {
-	return &burst{filter: map[string]Hit{}, losses: map[place]*loss{}, gone: map[place]Hit{}, ended: map[int]bool{}}
+	return &burst{filter: map[string]Hit{}, losses: map[place]*loss{}, gone: map[place]Hit{}, ended: map[int]bool{}, inside: map[int]int{}}
 }
 
 func (b *burst) touch() {
@@ -72,6 +77,11 @@ func (b *burst) addEvent(e event, by string) bool {
 		if !e.carries {
 			return false
 		}
+		if b.isFull(e.nsid) { // of VRFs
+			e.change = lost
+			b.addLoss(e, by)
+			break
+		}
 		if len(b.gone) >= mostPlaces {
 			b.much = true
 			break
@@ -84,7 +94,16 @@ func (b *burst) addEvent(e event, by string) bool {
 	return true
 }
 
+// isFull counts what is kept of a container's namespace, and reports whether that is enough.
+func (b *burst) isFull(nsid int) bool {
+	b.inside[nsid]++
+	return nsid != hostNumber && b.inside[nsid] > mostInside
+}
+
 func (b *burst) addLoss(e event, by string) {
+	if b.losses[e.place] == nil && b.isFull(e.nsid) {
+		e = event{change: lost, place: place{e.nsid, rest}, what: "much"}
+	}
 	l := b.losses[e.place]
 	if l == nil && len(b.losses) >= mostPlaces {
 		b.much = true
@@ -115,7 +134,7 @@ func hitOf(p place, name, before, after, by string) Hit {
 		return Hit{Kind: Link, Link: name, What: before + harmless(name) + after, By: by}
 	}
 	where := fmt.Sprintf("namespace %d", p.nsid)
-	if p.index != 0 {
+	if p.index > 0 {
 		where = harmless(name) + " in " + where
 	}
 	return Hit{Kind: Inside, NSID: p.nsid, What: before + where + after} // by a process with a number of the container's own
@@ -139,7 +158,11 @@ func (b *burst) hits(l *links) (list []Hit) {
 		list = append(list, loss.hit(p, link.name))
 	}
 	if b.much || len(list) > mostHits {
-		list = []Hit{{Kind: Filter, What: "much was hit, such as " + b.example()}}
+		kind := Any
+		if slices.ContainsFunc(list, func(h Hit) bool { return h.Kind == Filter }) {
+			kind = Filter
+		}
+		list = []Hit{{Kind: kind, What: "much was hit, such as " + b.example()}}
 	}
 	for id := range b.ended {
 		what := fmt.Sprintf("namespace %d has ended", id)

@@ -105,8 +105,33 @@ func TestManyHitsAreOne(t *testing.T) {
 	for i := range int32(mostHits + 2) {
 		b.addEvent(event{change: lost, place: place{hostNumber, 10 + i}, what: "address"}, "")
 	}
-	if hits := b.hits(fakeLinks(t)); len(hits) != 1 || hits[0].Kind != Filter {
+	if hits := b.hits(fakeLinks(t)); len(hits) != 1 || hits[0].Kind != Any {
 		t.Errorf("%d hits, the first %+v", len(hits), hits[0])
+	}
+}
+
+// TestMuchOfOneContainer: what a container does, however much, is a hit of its namespace, and leaves room for others.
+func TestMuchOfOneContainer(t *testing.T) {
+	b := newBurst()
+	for i := range int32(2 * mostPlaces) {
+		b.addEvent(event{change: lost, place: place{5, 10 + i}, what: "address"}, "")
+		b.addEvent(event{change: gone, place: place{5, 10 + i}, name: "vrf", kind: "vrf", carries: true}, "")
+	}
+	b.addEvent(event{change: lost, place: place{hostNumber, 2}, what: "address"}, "")
+	hits := b.hits(fakeLinks(t))
+	if len(hits) > 2*mostInside {
+		t.Fatalf("%d hits", len(hits))
+	}
+	links := 0
+	for _, h := range hits {
+		if h.Kind == Link {
+			links++
+		} else if h.Kind != Inside || h.NSID != 5 {
+			t.Errorf("%+v", h)
+		}
+	}
+	if links != 1 {
+		t.Errorf("%d hits of the host's link", links)
 	}
 }
 
@@ -114,7 +139,7 @@ func TestLose(t *testing.T) {
 	w := &Watch{burst: newBurst(), news: make(chan struct{}, 1)}
 	w.lose()
 	hits := w.take().hits(fakeLinks(t))
-	if len(hits) != 2 || hits[0].Kind != Filter || hits[1] != (Hit{Kind: Ended, NSID: -1, What: "namespaces may have ended"}) {
+	if len(hits) != 2 || hits[0].Kind != Any || hits[1] != (Hit{Kind: Ended, NSID: -1, What: "namespaces may have ended"}) {
 		t.Errorf("%+v", hits)
 	}
 }

@@ -142,15 +142,15 @@ func (w *watcher) all() []watch.Hit {
 // await waits for a hit of a kind with this text.
 func (w *watcher) await(kind watch.Kind, what string) watch.Hit {
 	w.t.Helper()
-	for end := time.Now().Add(20 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
-		for _, h := range w.all() {
-			if h.Kind == kind && strings.Contains(h.What, what) {
-				return h
-			}
+	isMeant := func(h watch.Hit) bool { return h.Kind == kind && strings.Contains(h.What, what) }
+	var hits []watch.Hit
+	netlab.Eventually(w.t, func() error {
+		if hits = w.all(); slices.ContainsFunc(hits, isMeant) {
+			return nil
 		}
-	}
-	w.t.Fatalf("no hit says %q:\n%s", what, describeAll(w.all()))
-	return watch.Hit{}
+		return fmt.Errorf("no hit says %q:\n%s", what, describeAll(hits))
+	})
+	return hits[slices.IndexFunc(hits, isMeant)]
 }
 
 // settle waits until all that has happened so far has been told, by a link that is made and deleted for that.

@@ -12,7 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// place is a link, by its index in the namespace with a number. Index 0 is the namespace as a whole.
+// place is a link, by its index in the namespace with a number. Index 0 is the namespace as a whole, and rest what is too much to name.
 type place struct {
 	nsid  int
 	index int32
@@ -77,7 +77,7 @@ func (w *Watch) lose() {
 	w.mu.Lock()
 	w.burst.ended[hostNumber] = true
 	w.mu.Unlock()
-	w.hit("events of links and routes were lost", "")
+	w.note(Hit{Kind: Any, What: "events of links and routes were lost"})
 }
 
 func (w *Watch) readLinks(b []byte, nsid int) {

@@ -45,7 +45,7 @@ func ownNumber() (int, error) {
 
 // ask looks a link up. One of which nothing can be found out is taken to be there.
 func (l *links) ask(p place) (found link, there bool) {
-	if p.index == 0 {
+	if p.index <= 0 {
 		return link{}, true
 	}
 	const skipStats = 8 // RTEXT_FILTER_SKIP_STATS

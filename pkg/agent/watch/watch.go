@@ -20,6 +20,8 @@ type Kind int
 const (
 	// Filter is a hit of any attachment: the packet filter's, or a sysctl's of the host.
 	Filter Kind = iota
+	// Any is a hit of any attachment that a container may have brought about, such as events that were lost.
+	Any
 	// Link is a hit of the attachments that have a link of the host.
 	Link
 	// Inside is a hit of the attachments in one namespace.
@@ -139,10 +141,12 @@ func (w *Watch) announce() {
 }
 
 // hit notes a hit of any attachment.
-func (w *Watch) hit(what, by string) {
+func (w *Watch) hit(what, by string) { w.note(Hit{Kind: Filter, What: what, By: by}) }
+
+func (w *Watch) note(h Hit) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.burst.addFilter(what, Hit{Kind: Filter, What: what, By: by})
+	w.burst.addFilter(h.What, h)
 	w.announce()
 }
 

@@ -4,18 +4,49 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net/netip"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/test/netfiltertest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
+
+func TestMain(m *testing.M) { netlab.Main(m) }
+
+var portMaps = netfiltertest.PortMaps
+
+// load puts entries, each as arguments of conntrack -I, into the host's table.
+func load(t testing.TB, h *netlab.Host, entries ...string) {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "entries")
+	if err := os.WriteFile(file, []byte("-I "+strings.Join(entries, "\n-I ")+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	h.MustRun(t, "conntrack", "-R", file)
+}
+
+// clients returns the source ports of the entries that the host's table has for
+// a protocol, by which the tests know them.
+func clients(t testing.TB, h *netlab.Host, protocol string) (ports []string) {
+	t.Helper()
+	for _, family := range []string{"ipv4", "ipv6"} {
+		out := h.MustRun(t, "conntrack", "-L", "-f", family, "-p", protocol)
+		for line := range strings.Lines(out) {
+			_, behind, _ := strings.Cut(line, " sport=")
+			port, _, _ := strings.Cut(behind, " ")
+			ports = append(ports, port)
+		}
+	}
+	slices.Sort(ports)
+	return ports
+}
 
 // entryOf is the arguments with which conntrack(8) makes an entry for a flow from
 // a client's port to a host's, which the address and port at leadsTo answers.
@@ -204,37 +235,4 @@ func TestForgetOnlyTheEntryThatWasListed(t *testing.T) {
 			}
 		}
 	})
-}
-
-// TestHostsOwnFlows has the host's own clients, which have flows too.
-func TestHostsOwnFlows(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	h.NewOutside(t)
-	h.ServeUDP(t, ":5353")
-	track(t, h)
-	for _, target := range []string{"127.0.0.1", netlab.HostIPv4, "::1", netlab.HostIPv6} {
-		if _, err := h.DialUDP(netip.AddrPortFrom(netip.MustParseAddr(target), 5353).String(), 5*time.Second); err != nil {
-			t.Error(err)
-		}
-	}
-	if had := clients(t, h, "udp"); len(had) != 4 {
-		t.Fatalf("%d entries, want 4", len(had))
-	}
-	h.Do(func() {
-		if err := FlushPublished(t.Context(), portMaps(t, "udp/5353=10.1.0.2:53", "udp/5353=[fd00:1::2]:53")); err != nil {
-			t.Error(err)
-		}
-	})
-	if left := clients(t, h, "udp"); len(left) != 0 {
-		t.Errorf("entries left: %v", left)
-	}
-}
-
-// track makes the host track connections, which a namespace does when a rule
-// asks for their state.
-func track(t *testing.T, h *netlab.Host) {
-	t.Helper()
-	h.MustRun(t, "nft", "add table inet track; add chain inet track in { type filter hook input priority 0; }; "+
-		"add rule inet track in ct state established accept")
 }

@@ -21,6 +21,9 @@ import (
 // errNotRunning says that there is no firewalld on the system bus, or no bus.
 var errNotRunning = errors.New("firewalld is not running")
 
+// ErrRefused says that the bus, or firewalld, does not serve this user, such as one without root's rights.
+var ErrRefused = errors.New("firewalld refuses this user")
+
 // Where firewalld is.
 const (
 	BusAddress = "unix:path=/run/dbus/system_bus_socket" // whatever the environment of the runtime says
@@ -61,8 +64,10 @@ func call(ctx context.Context, name string, object dbus.ObjectPath, method strin
 	switch {
 	case errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ECONNREFUSED):
 		return fmt.Errorf("%w: no D-Bus system bus runs: %w", errNotRunning, err)
+	case err != nil && ctx.Err() == nil:
+		return fmt.Errorf("%w: log in to the D-Bus system bus: %w", ErrRefused, err)
 	case err != nil:
-		return fmt.Errorf("log in to the D-Bus system bus: %w", causeOf(ctx, err))
+		return fmt.Errorf("log in to the D-Bus system bus: %w", context.Cause(ctx))
 	}
 	defer bus.Close()
 	return causeOf(ctx, bus.Object(name, object).CallWithContext(ctx, method, dbus.FlagNoAutoStart, args...).Store(result))
@@ -91,6 +96,8 @@ func ask(ctx context.Context, what, method string, zone Zone, addr netip.Addr, a
 	switch answer.Name { // of the bus in firewalld's place
 	case "org.freedesktop.DBus.Error.ServiceUnknown", "org.freedesktop.DBus.Error.NameHasNoOwner", "org.freedesktop.DBus.Error.NoReply":
 		return "", "", fmt.Errorf("%w: %w", errNotRunning, err)
+	case "org.freedesktop.DBus.Error.AccessDenied", BusName + ".NotAuthorizedException":
+		return "", "", plugin.Errorf(`leave "backend" out, and nftables is taken`, "%s: %w: %w", what, ErrRefused, err)
 	}
 	if strings.HasPrefix(answer.Name, BusName+".") {
 		refusal, _, _ = strings.Cut(answer.Error(), ":")
@@ -120,12 +127,17 @@ func addSource(ctx context.Context, zone Zone, addr netip.Addr) error {
 	return err
 }
 
-// removeSource takes an address out of a zone. That it is not in it, or that there is no such zone, is no error; nor that there is
-// no firewalld: it has taken its sources with it.
+// removeSource takes an address out of a zone. That it is not in it, or that there is no such zone, is no error, also where firewalld
+// refuses to remove; nor that there is no firewalld: it has taken its sources with it.
 func removeSource(ctx context.Context, zone Zone, addr netip.Addr) error {
 	_, refusal, err := ask(ctx, "remove", "removeSource", zone, addr, string(zone), source(addr))
 	if slices.Contains([]string{"UNKNOWN_SOURCE", "NOT_ENABLED", "ZONE_CONFLICT", "INVALID_ZONE"}, refusal) || errors.Is(err, errNotRunning) {
 		return nil
+	}
+	if errors.Is(err, ErrRefused) {
+		if is, unknown := zoneOf(ctx, addr); unknown == nil && is != zone {
+			return nil
+		}
 	}
 	return err
 }

@@ -15,8 +15,8 @@ import (
 //
 //	{"network":"net","containerID":"0123456789ab","ifname":"eth0","address":"10.88.0.2","zone":"trusted"}
 const (
-	stateDir   = "/run/cnibox/firewalld"
-	recordFile = stateDir + "/sources"
+	lockFile   = "firewalld/lock"
+	recordFile = "firewalld/sources"
 )
 
 // holding is an attachment's address and its zone. An address is in one record at most.
@@ -28,7 +28,7 @@ type holding struct {
 
 // readRecord returns what the file has, without what makes no sense.
 func readRecord() (list []holding, err error) {
-	records, lines, err := state.ReadRecords(recordFile)
+	records, lines, err := state.ReadRecords(state.RunFile(recordFile))
 	for _, r := range records {
 		var addr, zone string
 		r.String("address", &addr)
@@ -62,7 +62,7 @@ func writeRecord(list []holding) error {
 		records = append(records, r)
 	}
 	const mode = 0o600
-	return state.WriteRecords(recordFile, records, mode)
+	return state.WriteRecords(state.RunFile(recordFile), records, mode)
 }
 
 // indexOf returns where an address is in a list, -1 if it is not.

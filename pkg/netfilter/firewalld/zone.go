@@ -92,8 +92,8 @@ func (z Zone) Del(ctx context.Context, key plugin.Key, hint []netip.Prefix) erro
 }
 
 // exchange takes what some owners have out of its zones, and then out of the record; so it does with what is foreign, but for addresses in
-// the record, and with what others had of what is added. It writes down what is added, and then adds it. Without anything to do it asks
-// nobody.
+// the record, and with what others had of what is added. It writes down what is added, and then adds it; what firewalld refuses is not
+// written down any more. Without anything to do it asks nobody.
 func exchange(ctx context.Context, owners map[plugin.Key]bool, foreign, added []holding) error {
 	goes := func(h holding) bool { return owners[h.key] || indexOf(added, h.addr) >= 0 }
 	list, err := readRecord()
@@ -104,7 +104,7 @@ func exchange(ctx context.Context, owners map[plugin.Key]bool, foreign, added []
 	if _, err := Running(ctx); err != nil {
 		return err
 	}
-	return state.Locked(ctx, stateDir+"/lock", func() error {
+	return state.Locked(ctx, lockFile, func() error {
 		list, err := readRecord()
 		if err != nil {
 			return err
@@ -127,9 +127,12 @@ func exchange(ctx context.Context, owners map[plugin.Key]bool, foreign, added []
 			return err == nil
 		})
 		err = errors.Join(append(errs, context.Cause(ctx), writeRecord(append(list, added...)))...)
-		for _, h := range added {
+		for i, h := range added {
 			if err == nil {
 				err = addSource(ctx, h.zone, h.addr)
+			}
+			if errors.Is(err, ErrRefused) {
+				return errors.Join(err, writeRecord(append(list, added[:i]...)))
 			}
 		}
 		return err

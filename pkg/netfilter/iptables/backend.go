@@ -11,7 +11,7 @@ import (
 )
 
 // lockFile is locked by whoever changes rules, from the look at what is there until the change is made.
-const lockFile = "/run/cnibox/iptables.lock"
+const lockFile = "iptables.lock"
 
 // Backend is the backend on iptables, in the network namespace of the thread that calls it.
 type Backend struct {

@@ -8,17 +8,20 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 )
 
-// Rules of an address are the newest owner's.
+// Rules of an address are the newest owner's. What protects a bridge is there as long as somebody on it wants it.
 func TestForwardLateDel(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
-		a, b := kinds(t, keyOf("a"))["forward"], kinds(t, keyOf("b"))["forward"]
+		a, b := kinds(t, keyOf("a"))["published"], kinds(t, keyOf("b"))["same-bridge"]
+		shared := slices.Concat(a.shared, b.shared)
 		n.add(t, a)
 		n.add(t, b)
 		for range 2 { // the second time without a record
 			n.del(t, Forwarding, keyOf("a"), prefixes("10.88.0.2/16", "fd00::2/64")...)
-			n.has(t, "late DEL", "filter", slices.Concat(b.shared, b.own)...)
+			n.has(t, "late DEL", "filter", slices.Concat(shared, b.own)...)
 			must(t, n.check(t, b))
 		}
+		n.del(t, Forwarding, keyOf("b"))
+		n.has(t, "both DELs", "filter", shared...)
 	})
 }
 
@@ -33,41 +36,6 @@ func TestForwardLeftOver(t *testing.T) {
 		}
 		n.del(t, Forwarding, keyOf("a"))
 		same(t, "after DEL", lines(n.rules(t, &ipv4, "filter"), "10.88.0.2"), "")
-	})
-}
-
-// The rules of a bridge stay until the last attachment that needs them goes.
-func TestIsolation(t *testing.T) {
-	eachFlavour(t, func(t *testing.T, n *node) {
-		attach := func(id string, ingress spec.Ingress, bridge, addr string) Rules {
-			r := ForwardRules(keyOf(id), spec.ForwardNeeds{Addrs: addrs(addr), Ingress: ingress, Bridge: bridge})
-			n.add(t, r)
-			return r
-		}
-		policies := func() string { return sorted(lines(n.rules(t, &ipv4, "filter"), " br")) }
-		want := func(what string, all ...Rules) {
-			t.Helper()
-			text := ""
-			for _, r := range all {
-				for _, r := range filter(r.own, func(r rule) bool { return r.common }) {
-					text += r.String() + "\n"
-				}
-			}
-			same(t, what, policies(), sorted(text))
-		}
-		attach("a", spec.SameBridge, "br0", "10.88.0.2")
-		b := attach("b", spec.SameBridge, "br0", "10.88.0.3")
-		want("same-bridge", b)
-		attach("c", spec.Isolated, "br0", "10.88.0.4")
-		d := attach("d", spec.Isolated, "br1", "10.89.0.4")
-		n.del(t, Forwarding, keyOf("a"))
-		n.del(t, Forwarding, keyOf("c"))
-		want("one of each", b, d)
-		n.del(t, Forwarding, keyOf("b"))
-		want("br0 gone", d)
-		n.gc(t, "net")
-		want("br1 gone")
-		same(t, "records and IPv6", n.kept(t)+n.rules(t, &ipv6, "filter"), "")
 	})
 }
 

@@ -16,36 +16,9 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/test/netlab"
 )
-
-func TestGC(t *testing.T) {
-	eachFlavour(t, func(t *testing.T, n *node) {
-		valid, other := second("a", "eth1"), plugin.Key{Network: "other", ContainerID: "a", IfName: "eth0"}
-		addrOf := map[plugin.Key]string{keyOf("a"): "10.88.0.2", valid: "10.88.0.4", keyOf("b"): "10.88.0.3", other: "10.99.0.5"}
-		rulesOf := func(key plugin.Key) []Rules {
-			ip := addrOf[key]
-			return []Rules{
-				MasqueradeRules(key, prefixes(ip+"/16")),
-				PortMapRules(key, publish(t, "tcp/8"+ip[len(ip)-1:]+"="+ip+":80")),
-				ForwardRules(key, spec.ForwardNeeds{Addrs: addrs(ip)}),
-			}
-		}
-		for key := range addrOf {
-			for _, r := range rulesOf(key) {
-				n.add(t, r)
-			}
-		}
-		for range 2 {
-			n.gc(t, "net", valid)
-			all := n.rules(t, &ipv4, "nat") + n.rules(t, &ipv4, "filter") + n.kept(t)
-			same(t, "left", lines(all, "10.88.0.2")+lines(all, "10.88.0.3"), "")
-			for _, r := range append(rulesOf(valid), rulesOf(other)...) {
-				must(t, n.check(t, r))
-			}
-		}
-	})
-}
 
 // What no record tells of is known by the comments, also in a chain of an old version.
 func TestGCWithoutRecords(t *testing.T) {
@@ -57,7 +30,7 @@ func TestGCWithoutRecords(t *testing.T) {
 		}
 		n.restore(t, "nat", "-N CNI-HOSTPORT-SNAT", "-N "+old, "-A CNI-HOSTPORT-SNAT -m comment --comment \"snat name: \\\"net\\\" id: \\\"a\\\"\" -j "+old,
 			"-A "+old+" -s 127.0.0.1/32 -j MASQUERADE")
-		n.MustRun(t, "rm", ownersFile)
+		n.MustRun(t, "rm", state.RunFile(ownersFile))
 		for _, network := range []string{"ne", "net2", "net"} { // the first two have nothing
 			n.gc(t, network, keyOf("b"))
 			if there := lines(n.rules(t, &ipv4, "nat"), "10.88.0.2") != ""; there != (network != "net") {
@@ -119,36 +92,26 @@ func TestWithoutPrograms(t *testing.T) {
 	})
 }
 
-// A program that hangs is ended with the call, and what was done is undone.
+// A program that hangs is ended with the call, and what was done is undone: that of the batch, and that which the library asks for its version first.
 func TestHangingProgram(t *testing.T) {
-	eachFlavour(t, func(t *testing.T, n *node) {
-		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, "ip6tables-restore"), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755))
-		save, err := exec.LookPath("ip6tables-save")
-		must(t, err)
-		must(t, os.Symlink(save, filepath.Join(dir, "ip6tables-save")))
-		t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-		late, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		r := PortMapRules(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80", "tcp/8080=[fd00::2]:80"))
-		wantError(t, n.try(func() error { return on(t).Add(late, r) }), "ip6tables-restore", context.DeadlineExceeded.Error())
-		same(t, "left over", n.kept(t)+lines(n.rules(t, &ipv4, "nat"), portsPrefix), "")
-	})
-}
-
-// So is the library's, which is asked for its version first.
-func TestHangingLibrary(t *testing.T) {
-	eachFlavour(t, func(t *testing.T, n *node) {
-		dir := t.TempDir()
-		must(t, os.WriteFile(filepath.Join(dir, "iptables"), []byte("#!/bin/sh\nexec sleep 20\n"), 0o755))
-		t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-		late, cancel := context.WithTimeout(ctx, 3*time.Second)
-		defer cancel()
-		ports := publish(t, "tcp/8080=10.88.0.2:80")
-		ports.Inside = "lan0"
-		wantError(t, n.try(func() error { return on(t).Add(late, PortMapRules(keyOf("a"), ports)) }), context.DeadlineExceeded.Error())
-		same(t, "left over", n.kept(t)+lines(n.rules(t, &ipv4, "nat"), portsPrefix), "")
-	})
+	for _, program := range []string{"ip6tables-restore", "iptables"} {
+		eachFlavour(t, func(t *testing.T, n *node) {
+			dir := t.TempDir()
+			must(t, os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755))
+			save, err := exec.LookPath("ip6tables-save")
+			must(t, err)
+			must(t, os.Symlink(save, filepath.Join(dir, "ip6tables-save")))
+			t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
+			late, cancel := context.WithTimeout(ctx, 3*time.Second)
+			defer cancel()
+			ports := publish(t, "tcp/8080=10.88.0.2:80", "tcp/8080=[fd00::2]:80")
+			if program == "iptables" {
+				ports.Inside = "lan0"
+			}
+			wantError(t, n.try(func() error { return on(t).Add(late, PortMapRules(keyOf("a"), ports)) }), program, context.DeadlineExceeded.Error())
+			same(t, "left over", n.kept(t)+lines(n.rules(t, &ipv4, "nat"), portsPrefix), "")
+		})
+	}
 }
 
 // A program that hangs with iptables' lock is named after a while. nft has none.
@@ -156,23 +119,19 @@ func TestLocked(t *testing.T) {
 	if testing.Short() {
 		t.Skip("waits for iptables to give up")
 	}
-	eachFlavour(t, func(t *testing.T, n *node) {
-		if n.flavour != "legacy" {
-			return
+	n := newNode(t, "legacy")
+	n.Do(func() {
+		f, err := os.OpenFile("/run/xtables.lock", os.O_CREATE|os.O_RDONLY, 0o600)
+		must(t, err)
+		defer f.Close()
+		must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
+		err = on(t).Add(ctx, MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16")))
+		wantError(t, err, "another process held the lock of iptables for 10 seconds", "/run/xtables.lock")
+		if plugin.AsError(err).Code != types.ErrTryAgainLater {
+			t.Errorf("code %d", plugin.AsError(err).Code)
 		}
-		n.Do(func() {
-			f, err := os.OpenFile("/run/xtables.lock", os.O_CREATE|os.O_RDONLY, 0o600)
-			must(t, err)
-			defer f.Close()
-			must(t, syscall.Flock(int(f.Fd()), syscall.LOCK_EX))
-			err = on(t).Add(ctx, MasqueradeRules(keyOf("a"), prefixes("10.88.0.2/16")))
-			wantError(t, err, "another process held the lock of iptables for 10 seconds", "/run/xtables.lock")
-			if plugin.AsError(err).Code != types.ErrTryAgainLater {
-				t.Errorf("code %d", plugin.AsError(err).Code)
-			}
-		})
-		same(t, "left over", n.rules(t, &ipv4, "nat")+n.kept(t), "")
 	})
+	same(t, "left over", n.rules(t, &ipv4, "nat")+n.kept(t), "")
 }
 
 // An ADD that was killed anywhere is removed by DEL: what it had written down and not yet made, or made.
@@ -180,7 +139,7 @@ func TestKilledAdd(t *testing.T) {
 	eachFlavour(t, func(t *testing.T, n *node) {
 		a, b := PortMapRules(keyOf("a"), publish(t, "tcp/8080=10.88.0.2:80")), PortMapRules(keyOf("b"), publish(t, "tcp/8080=10.88.0.3:80"))
 		n.Do(func() {
-			must(t, os.MkdirAll(filepath.Dir(ownersFile), 0o755))
+			must(t, os.MkdirAll(state.RunDir(), 0o755))
 			must(t, writeOwned(ownedBy(a)))
 		})
 		n.add(t, b) // the port is not taken
@@ -203,7 +162,7 @@ func ownedBy(r Rules) (list []rule) {
 // What is written is read again, as are lines of the version before, and nothing else.
 func TestOwners(t *testing.T) {
 	netlab.NewHost(t).Do(func() {
-		must(t, os.MkdirAll(filepath.Dir(ownersFile), 0o755))
+		must(t, os.MkdirAll(state.RunDir(), 0o755))
 		list := append(ownedBy(kinds(t, keyOf("a"))["published"]), ownedBy(PortMapRules(second("a", "eth1"), publish(t, "tcp/192.0.2.1:80=10.88.0.2:80")))...)
 		wantOwned := func() {
 			t.Helper()
@@ -217,10 +176,10 @@ func TestOwners(t *testing.T) {
 		for _, r := range list {
 			fmt.Fprintln(&old, r.owner.kind, r.owner.key.Network, r.owner.key.ContainerID, r.owner.key.IfName, r.family.name, r.add())
 		}
-		must(t, os.WriteFile(ownersFile, []byte(old.String()), 0o644))
+		must(t, os.WriteFile(state.RunFile(ownersFile), []byte(old.String()), 0o644))
 		wantOwned()
 		list = nil
-		must(t, os.WriteFile(ownersFile, []byte("\nforward net\n\n"), 0o644))
+		must(t, os.WriteFile(state.RunFile(ownersFile), []byte("\nforward net\n\n"), 0o644))
 		wantOwned()
 		must(t, writeOwned(nil))
 		wantOwned()

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // kinds is what an attachment has of each kind. Its text is compared in rules_test.go.
@@ -47,18 +48,18 @@ func TestKinds(t *testing.T) {
 					must(t, n.check(t, r))
 				}
 				inChain := func(line string) bool { return !strings.HasPrefix(line, "-A CNI-") }
-				before := n.rules(t, &ipv4, table)
-				for _, gone := range r.ofFamily(&ipv4) {
-					n.restore(t, table, gone.remove())
-					harmed := n.rules(t, &ipv4, table)
-					wantError(t, n.check(t, r), "table "+table+" of iptables-"+n.flavour, "lacks the rule of net/a/eth0", gone.String())
-					same(t, "CHECK changes nothing", n.rules(t, &ipv4, table), harmed)
-					n.add(t, r)
-				}
-				for _, harm := range [][]string{{"-F"}, {"-F", "-X"}} {
-					n.restore(t, table, harm...)
-					n.add(t, r)
-					same(t, "repaired, the order in chains", sorted(leaving(n.rules(t, &ipv4, table), inChain)), sorted(leaving(before, inChain)))
+				for _, f := range families() {
+					before := n.rules(t, f, table)
+					for _, gone := range r.ofFamily(f) {
+						n.restoreOf(t, f, table, gone.remove())
+						wantError(t, n.check(t, r), "table "+table+" of "+f.program+"-"+n.flavour, "lacks the rule of net/a/eth0", gone.String())
+						n.add(t, r)
+					}
+					for _, harm := range [][]string{{"-F"}, {"-F", "-X"}} {
+						n.restoreOf(t, f, table, harm...)
+						n.add(t, r)
+						same(t, "repaired, the order in chains", sorted(leaving(n.rules(t, f, table), inChain)), sorted(leaving(before, inChain)))
+					}
 				}
 				n.del(t, r.owner.kind, r.owner.key)
 				n.has(t, "DEL", table, r.shared...)
@@ -139,7 +140,7 @@ func TestTwoInterfaces(t *testing.T) {
 					n.del(t, one.owner.kind, eth0)
 					n.has(t, "the other", "nat", slices.Concat(two.shared, two.own)...)
 				}
-				n.Feed(t, "*nat\n-F "+two.owner.chains()[0]+"\nCOMMIT\n", "ip6tables-"+n.flavour+"-restore", "--noflush")
+				n.restoreOf(t, &ipv6, "nat", "-F "+two.owner.chains()[0])
 				n.add(t, two)
 				must(t, n.check(t, two))
 				n.del(t, two.owner.kind, eth1)
@@ -159,7 +160,7 @@ func TestDamaged(t *testing.T) {
 		"another jump": func(t *testing.T, n *node) {
 			n.restore(t, "nat", "-A POSTROUTING -s 10.88.0.0/16 -j "+r.owner.chains()[0])
 		},
-		"record gone": func(t *testing.T, n *node) { n.MustRun(t, "rm", ownersFile) },
+		"record gone": func(t *testing.T, n *node) { n.MustRun(t, "rm", state.RunFile(ownersFile)) },
 		"other flavour now": func(t *testing.T, n *node) {
 			n.use(t, map[string]string{"nft": "legacy", "legacy": "nft"}[n.flavour])
 		},

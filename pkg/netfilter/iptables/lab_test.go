@@ -2,7 +2,6 @@ package iptables
 
 import (
 	"context"
-	"fmt"
 	"net/netip"
 	"os"
 	"os/exec"
@@ -17,10 +16,16 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/test/netfiltertest"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
 func TestMain(m *testing.M) { netlab.Main(m) }
+
+var ctx = context.Background()
+
+var keyOf, second, prefixes, addrs, must = netfiltertest.KeyOf, netfiltertest.KeyOfInterface, netfiltertest.Prefixes, netfiltertest.Addrs, netfiltertest.Must
 
 // node is a host whose iptables is of one flavour.
 type node struct {
@@ -32,12 +37,15 @@ type node struct {
 // plain names are found by the PATH of the process.
 func eachFlavour(t *testing.T, test func(t *testing.T, n *node)) {
 	for _, fl := range []string{"nft", "legacy"} {
-		t.Run(fl, func(t *testing.T) {
-			n := &node{netlab.NewHost(t), fl}
-			n.use(t, fl)
-			test(t, n)
-		})
+		t.Run(fl, func(t *testing.T) { test(t, newNode(t, fl)) })
 	}
+}
+
+func newNode(t testing.TB, flavour string) *node {
+	t.Helper()
+	n := &node{netlab.NewHost(t), flavour}
+	n.use(t, flavour)
+	return n
 }
 
 // use makes the plain names those of a flavour from now on.
@@ -86,56 +94,16 @@ func (n *node) del(t testing.TB, k Kind, key plugin.Key, hint ...netip.Prefix) (
 // gc collects what a network's attachments have of all kinds.
 func (n *node) gc(t testing.TB, network string, valid ...plugin.Key) {
 	t.Helper()
-	r := &plugin.Request{Key: plugin.Key{Network: network}, Valid: valid}
-	must(t, n.try(func() error { return held.GC(ctx, r, Masquerading, PortMapping, Forwarding) }))
-}
-
-func keyOf(id string) plugin.Key { return second(id, "eth0") }
-
-func second(id, ifName string) plugin.Key {
-	return plugin.Key{Network: "net", ContainerID: id, IfName: ifName}
-}
-
-func prefixes(texts ...string) []netip.Prefix {
-	var out []netip.Prefix
-	for _, s := range texts {
-		out = append(out, netip.MustParsePrefix(s))
-	}
-	return out
-}
-
-func addrs(texts ...string) []netip.Addr {
-	var out []netip.Addr
-	for _, s := range texts {
-		out = append(out, netip.MustParseAddr(s))
-	}
-	return out
-}
-
-// portMap reads "tcp/8080=10.88.0.2:80" and "udp/192.0.2.1:53=10.88.0.2:53".
-func portMap(t testing.TB, s string) spec.PortMap {
-	t.Helper()
-	host, container, _ := strings.Cut(s, "=")
-	name, port, _ := strings.Cut(host, "/")
-	m := spec.PortMap{Container: netip.MustParseAddrPort(container)}
-	m.Protocol, _ = spec.Protocol(name)
-	if a, err := netip.ParseAddrPort(port); err == nil {
-		m.HostIP, m.HostPort = a.Addr(), a.Port()
-		return m
-	}
-	if _, err := fmt.Sscan(port, &m.HostPort); err != nil {
-		t.Fatal(err)
-	}
-	return m
+	must(t, n.try(func() error {
+		return held.GC(ctx, netfiltertest.GC(network, valid...), Masquerading, PortMapping, Forwarding)
+	}))
 }
 
 // publish is what portmap asks for a container at 10.88.0.x/16 and fd00::x/64.
 func publish(t testing.TB, texts ...string) spec.PortNeeds {
 	t.Helper()
-	p := spec.PortNeeds{SNAT: true, MarkBit: 13}
-	for _, s := range texts {
-		m := portMap(t, s)
-		p.Maps = append(p.Maps, m)
+	p := spec.PortNeeds{Maps: netfiltertest.PortMaps(t, texts...), SNAT: true, MarkBit: 13}
+	for _, m := range p.Maps {
 		bits := 16
 		if m.Container.Addr().Is6() {
 			bits = 64
@@ -143,15 +111,6 @@ func publish(t testing.TB, texts ...string) spec.PortNeeds {
 		p.Networks = append(p.Networks, netip.PrefixFrom(m.Container.Addr(), bits))
 	}
 	return p
-}
-
-var ctx = context.Background()
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // try runs a function on the host.
@@ -164,12 +123,8 @@ func (n *node) try(what func() error) (err error) {
 // and the kernel's own chains.
 func (n *node) rules(t testing.TB, f *family, table string) string {
 	t.Helper()
-	prefix := "iptables-"
-	if f == &ipv6 {
-		prefix = "ip6tables-"
-	}
 	var lines []string
-	for line := range strings.Lines(n.MustRun(t, prefix+n.flavour+"-save", "-t", table)) {
+	for line := range strings.Lines(n.MustRun(t, f.program+"-"+n.flavour+"-save", "-t", table)) {
 		switch {
 		case strings.HasPrefix(line, ":CNI-"), strings.HasPrefix(line, ":KUBE-"), strings.HasPrefix(line, ":DOCKER"):
 			lines = append(lines, strings.Fields(line)[0]+"\n")
@@ -183,13 +138,19 @@ func (n *node) rules(t testing.TB, f *family, table string) string {
 // restore feeds iptables-restore.
 func (n *node) restore(t testing.TB, table string, lines ...string) {
 	t.Helper()
-	n.Feed(t, "*"+table+"\n"+strings.Join(lines, "\n")+"\nCOMMIT\n", "iptables-"+n.flavour+"-restore", "--noflush")
+	n.restoreOf(t, &ipv4, table, lines...)
+}
+
+// restoreOf feeds the program of either family.
+func (n *node) restoreOf(t testing.TB, f *family, table string, lines ...string) {
+	t.Helper()
+	n.Feed(t, "*"+table+"\n"+strings.Join(lines, "\n")+"\nCOMMIT\n", f.program+"-"+n.flavour+"-restore", "--noflush")
 }
 
 // kept returns the file of owners.
 func (n *node) kept(t testing.TB) string {
 	t.Helper()
-	return n.MustRun(t, "sh", "-c", "cat "+ownersFile+" 2>/dev/null || exit 0")
+	return n.MustRun(t, "sh", "-c", "cat "+state.RunFile(ownersFile)+" 2>/dev/null || exit 0")
 }
 
 // hidePrograms takes all programs of iptables away from the host until the

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 // TestLeavings removes what is there for all attachments, of the reference plugins too, and what is left of one, and nothing of others.
@@ -32,7 +33,7 @@ func TestLeavings(t *testing.T) {
 		n.restore(t, "nat", "-N CNI-HOSTPORT-SNAT", "-A POSTROUTING -j CNI-HOSTPORT-SNAT")
 		n.restore(t, "filter", "-N CNIBOX-FORWARD", "-A CNIBOX-FORWARD -j CNI-ADMIN", "-A FORWARD -j CNIBOX-FORWARD")
 		n.MustRun(t, "iptables-"+n.flavour, "-t", "raw", "-A", guardChain, "-d", "127.0.0.0/8", "!", "-i", "lo", "-m", "comment", "--comment", "cnibox: route_localnet", "-j", "DROP")
-		n.MustRun(t, "rm", ownersFile)
+		n.MustRun(t, "rm", state.RunFile(ownersFile))
 		remove := func() {
 			t.Helper()
 			for _, l := range find() {

@@ -20,16 +20,12 @@ const markedRules = `:CNI-ADMIN
 -A CNIBOX-FORWARD -m mark --mark 0x1000/0x1000 -j ACCEPT
 `
 
-func accept(m Marked) func() error {
-	return over(m, func(m Marked) error { return m.Accept(context.Background()) })
-}
+func accept(m Marked) func() error { return over(m, Marked.Accept) }
 
-func checked(m Marked) func() error {
-	return over(m, func(m Marked) error { return m.Check(context.Background()) })
-}
+func checked(m Marked) func() error { return over(m, Marked.Check) }
 
 // over opens a connection in the thread in which the rules are made or compared.
-func over(m Marked, do func(Marked) error) func() error {
+func over(m Marked, do func(Marked, context.Context) error) func() error {
 	return func() error {
 		conn, err := nft.Open()
 		if err != nil {
@@ -37,7 +33,7 @@ func over(m Marked, do func(Marked) error) func() error {
 		}
 		defer conn.Close()
 		m.Conn = conn
-		return do(m)
+		return do(m, ctx)
 	}
 }
 

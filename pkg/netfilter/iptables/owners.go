@@ -13,11 +13,11 @@ import (
 //
 //	{"network":"net","containerID":"0123456789ab","ifname":"eth0","kind":"ports",
 //	 "ipv4":["-A CNI-DN-e8f6f419596f7f47b3468 -p tcp -m tcp --dport 80 -j DNAT --to-destination 10.88.0.2:80"]}
-const ownersFile = "/run/cnibox/iptables.owners"
+const ownersFile = "iptables.owners"
 
 // readOwned returns the rules of all owners.
 func readOwned() (list []rule, err error) {
-	records, lines, err := state.ReadRecords(ownersFile)
+	records, lines, err := state.ReadRecords(state.RunFile(ownersFile))
 	for _, record := range records {
 		var kind string
 		record.String("kind", &kind)
@@ -68,5 +68,5 @@ func writeOwned(list []rule) error {
 		records = append(records, record)
 	}
 	const mode = 0o644
-	return state.WriteRecords(ownersFile, records, mode)
+	return state.WriteRecords(state.RunFile(ownersFile), records, mode)
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/results"
+	"github.com/cnibox/cnibox/pkg/presence"
 )
 
 // The chains that all port maps share.
@@ -166,8 +166,9 @@ func evict(owned []rule, tables []*table, adding owner, ports spec.PortNeeds, ke
 				continue // runtimes ask for a container's ports on each of its networks; the first rule counts
 			}
 			if holder != adding && (keepOthers || other.Container.Addr() != ports.Maps[i].Container.Addr()) {
-				if isGone, known := results.KnownGone(ports.Results, holder.key); !isGone || keepOthers {
-					return nil, plugin.Errorf(known+"; publish another port of the host, or stop that container (network/container/interface); "+
+				is := presence.NewHost(presence.DefaultNotes).About(presence.Asked{Key: holder.key, Results: ports.Results})
+				if !is.State.IsOver() || keepOthers {
+					return nil, plugin.Errorf(is.Why+"; publish another port of the host, or stop that container (network/container/interface); "+
 						"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder.key)
 				}
 			}

@@ -38,8 +38,8 @@ func (n *node) compare(t *testing.T, r Rules, call func(command string)) {
 		t.Errorf("removed %v", ports)
 	}
 	same(t, "left of theirs", attachments(n.both(t, table)), "")
-	for _, program := range []string{"iptables-", "ip6tables-"} {
-		n.Feed(t, "*"+table+"\n-F\n-X\nCOMMIT\n", program+n.flavour+"-restore", "--noflush")
+	for _, f := range families() {
+		n.restoreOf(t, f, table, "-F", "-X")
 	}
 	n.add(t, r)
 	same(t, "ours", n.both(t, table), theirs)

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 func (n *node) repair(t testing.TB, r Rules) error {
@@ -93,7 +94,7 @@ func TestHas(t *testing.T) {
 		if !has(rules("web")) || !has(forward) || has(rules("db")) {
 			t.Error("it has no rules, or somebody else's")
 		}
-		n.MustRun(t, "rm", ownersFile)
+		n.MustRun(t, "rm", state.RunFile(ownersFile))
 		if !has(rules("web")) || !has(forward) {
 			t.Error("without the file of owners it has no rules")
 		}

@@ -34,81 +34,21 @@ func TestChainNames(t *testing.T) {
 	}
 }
 
-// texts are the rules that are added, by family.
-func texts(rules []rule) string {
-	var b strings.Builder
-	for _, r := range rules {
-		b.WriteString(r.family.name + " " + r.add() + "\n")
-	}
-	return b.String()
-}
-
-func TestMasqueradeRules(t *testing.T) {
-	t.Parallel()
-	key := plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}
-	got := texts(missing(MasqueradeRules(key, prefixes("10.88.0.2/16", "10.88.0.3/16", "fd00::2/64")).own, nil))
-	const c = ` -m comment --comment "name: \"net1\" id: \"cid1\""`
-	const chain = "CNI-e8f6f419596f7f47b3468487"
-	want := "ipv4 -I " + chain + " -d 10.88.0.0/16" + c + " -j ACCEPT\n" +
-		"ipv4 -A " + chain + " ! -d 224.0.0.0/4" + c + " -j MASQUERADE\n" +
-		"ipv4 -A POSTROUTING -s 10.88.0.2/32" + c + " -j " + chain + "\n" +
-		"ipv4 -A POSTROUTING -s 10.88.0.3/32" + c + " -j " + chain + "\n" +
-		"ipv6 -I " + chain + " -d fd00::/64" + c + " -j ACCEPT\n" +
-		"ipv6 -A " + chain + " ! -d ff00::/8" + c + " -j MASQUERADE\n" +
-		"ipv6 -A POSTROUTING -s fd00::2/128" + c + " -j " + chain + "\n"
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-}
-
+// TestPortRules is about what the reference plugin has no equal of, or needs a chain for that others make; the rest is in TestReference.
 func TestPortRules(t *testing.T) {
 	t.Parallel()
-	const chain = "CNI-DN-e8f6f419596f7f47b3468"
-	const entry = ` -m comment --comment "dnat name: \"net1\" id: \"cid1\"" -m multiport --dports `
-	for _, tt := range []struct {
-		name string
-		maps []string
-		set  func(*spec.PortNeeds)
-		want string
-	}{
-		{"plain", []string{"tcp/8080=10.88.0.2:80"}, func(p *spec.PortNeeds) { p.SNAT = false },
-			"-A " + chain + " -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.88.0.2:80\n" +
-				"-A CNI-HOSTPORT-DNAT -p tcp" + entry + "8080 -j " + chain + "\n"},
-		{"snat", []string{"tcp/8080=10.88.0.2:80", "sctp/192.0.2.1:81=10.88.0.2:82"}, nil,
-			"-A " + chain + " -s 10.88.0.0/16 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK\n" +
-				"-A " + chain + " -s 127.0.0.1/32 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK\n" +
-				"-A " + chain + " -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.88.0.2:80\n" +
-				"-A " + chain + " -s 10.88.0.0/16 -d 192.0.2.1/32 -p sctp -m sctp --dport 81 -j CNI-HOSTPORT-SETMARK\n" +
-				"-A " + chain + " -s 127.0.0.1/32 -d 192.0.2.1/32 -p sctp -m sctp --dport 81 -j CNI-HOSTPORT-SETMARK\n" +
-				"-A " + chain + " -d 192.0.2.1/32 -p sctp -m sctp --dport 81 -j DNAT --to-destination 10.88.0.2:82\n" +
-				"-A CNI-HOSTPORT-DNAT -p sctp" + entry + "81 -j " + chain + "\n" +
-				"-A CNI-HOSTPORT-DNAT -p tcp" + entry + "8080 -j " + chain + "\n"},
-		{"ipv6 has no localhost", []string{"tcp/8080=[fd00::2]:80"}, nil,
-			"-A " + chain + " -s fd00::/64 -p tcp -m tcp --dport 8080 -j CNI-HOSTPORT-SETMARK\n" +
-				"-A " + chain + " -p tcp -m tcp --dport 8080 -j DNAT --to-destination [fd00::2]:80\n" +
-				"-A CNI-HOSTPORT-DNAT -p tcp" + entry + "8080 -j " + chain + "\n"},
-		{"masqAll, chain, conditions", []string{"tcp/8080=10.88.0.2:80"}, func(p *spec.PortNeeds) {
-			p.MasqAll, p.SetMarkChain, p.Conditions4 = true, "KUBE-MARK-MASQ", []string{"!", "-d", "192.0.2.0/24", "-m", "comment", "--comment", `a "b" \`}
-		},
-			"-A " + chain + " -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ\n" +
-				"-A " + chain + " -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.88.0.2:80\n" +
-				"-A CNI-HOSTPORT-DNAT -p tcp" + entry + `8080 ! -d 192.0.2.0/24 -m comment --comment "a \"b\" \\" -j ` + chain + "\n"},
-	} {
-		t.Run(tt.name, func(t *testing.T) {
-			t.Parallel()
-			ports := publish(t, tt.maps...)
-			if tt.set != nil {
-				tt.set(&ports)
-			}
-			var got strings.Builder
-			for _, r := range PortMapRules(plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}, ports).own {
-				got.WriteString(r.add() + "\n")
-			}
-			if diff := cmp.Diff(tt.want, got.String()); diff != "" {
-				t.Error(diff)
-			}
-		})
+	ports := publish(t, "tcp/8080=10.88.0.2:80")
+	ports.MasqAll, ports.SetMarkChain = true, "KUBE-MARK-MASQ"
+	ports.Conditions4 = []string{"!", "-d", "192.0.2.0/24", "-m", "comment", "--comment", `a "b" \`}
+	got := ""
+	for _, r := range PortMapRules(plugin.Key{Network: "net1", ContainerID: "cid1", IfName: "eth0"}, ports).own {
+		got += r.add() + "\n"
 	}
+	const chain = "CNI-DN-e8f6f419596f7f47b3468"
+	same(t, "rules", got, "-A "+chain+" -p tcp -m tcp --dport 8080 -j KUBE-MARK-MASQ\n"+
+		"-A "+chain+" -p tcp -m tcp --dport 8080 -j DNAT --to-destination 10.88.0.2:80\n"+
+		`-A CNI-HOSTPORT-DNAT -p tcp -m comment --comment "dnat name: \"net1\" id: \"cid1\"" -m multiport --dports 8080`+
+		` ! -d 192.0.2.0/24 -m comment --comment "a \"b\" \\" -j `+chain+"\n")
 }
 
 func TestEntriesHoldFifteenPorts(t *testing.T) {
@@ -142,31 +82,6 @@ func TestHostPorts(t *testing.T) {
 		if got := strings.Join(hostPorts("tcp", publish(t, tt.maps...).Maps), ","); got != tt.want {
 			t.Errorf("%v: %s, want %s", tt.maps, got, tt.want)
 		}
-	}
-}
-
-func TestForwardRules(t *testing.T) {
-	t.Parallel()
-	w := ForwardRules(plugin.Key{}, spec.ForwardNeeds{Addrs: addrs("10.88.0.2", "fd00::2"), Ingress: spec.Isolated, Bridge: "br0"})
-	must(t, w.err)
-	const both = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: same-bridge|isolated)"`
-	const own = ` -m comment --comment "CNI firewall plugin rules (ingressPolicy: isolated)"`
-	want := `ipv4 -I FORWARD -m comment --comment "CNI firewall plugin rules" -j CNI-FORWARD
-ipv4 -I CNI-FORWARD -m comment --comment "CNI firewall plugin admin overrides" -j CNI-ADMIN
-ipv4 -I FORWARD` + both + ` -j CNI-ISOLATION-STAGE-1
-ipv4 -A CNI-ISOLATION-STAGE-1` + both + ` -j RETURN
-ipv4 -A CNI-ISOLATION-STAGE-2` + both + ` -j RETURN
-ipv4 -A CNI-FORWARD -d 10.88.0.2/32 -m conntrack --ctstate RELATED,ESTABLISHED -j ACCEPT
-ipv4 -A CNI-FORWARD -s 10.88.0.2/32 -j ACCEPT
-ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 ! -o br0` + own + ` -j CNI-ISOLATION-STAGE-2
-ipv4 -I CNI-ISOLATION-STAGE-2 -o br0` + both + ` -j DROP
-ipv4 -I CNI-ISOLATION-STAGE-1 -i br0 -o br0` + own + ` -j DROP
-`
-	if diff := cmp.Diff(want, texts(w.ofFamily(&ipv4))); diff != "" {
-		t.Error(diff)
-	}
-	if diff := cmp.Diff(strings.ReplaceAll(strings.ReplaceAll(want, "ipv4", "ipv6"), "10.88.0.2/32", "fd00::2/128"), texts(w.ofFamily(&ipv6))); diff != "" {
-		t.Error(diff)
 	}
 }
 

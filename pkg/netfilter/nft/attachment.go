@@ -11,6 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -29,6 +30,21 @@ func (c *Conn) Available(p Purpose) error {
 	t := c.table(p.Table)
 	_, err := c.ask(question(unix.NFT_MSG_GETTABLE, t.Table))
 	return t.asMissing(err)
+}
+
+// Try makes what Add makes of a table first, unless it is there: in a network namespace of its own, where nobody waits for it.
+func (c *Conn) Try(p Purpose) error {
+	if missing, _, err := c.table(p.Table).incomplete(nil); err == nil && len(missing) == 0 {
+		return nil
+	}
+	return netns.InNew(func() error {
+		own, err := Open()
+		if err != nil {
+			return err
+		}
+		defer own.Close()
+		return own.table(p.Table).complete(nil)
+	})
 }
 
 // Add gives an attachment what it wants, in place of what it has. What is made is found again by the attachment's key alone.
@@ -103,7 +119,7 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 			return err
 		case lost:
 			c.batch.setLost(w.Table)
-			return t.mismatch(" is missing, or all its rules are missing, and with them what all attachments of this host had in it")
+			return t.mismatch(" is missing or dormant, or all its rules are missing, and with them what all attachments of this host had in it")
 		case len(missing) > 0:
 			return t.mismatch(": chain %s has not all of its rules", strings.Join(missing, ", "))
 		}

@@ -70,11 +70,11 @@ func (b *Batch) take(key plugin.Key, w Wants) bool {
 	return true
 }
 
-// Commit puts back what was taken, each table's in one transaction, in the order of keys. It leaves out whoever has something else there, or
-// whose place another attachment has by now: Repair alone says what is in the way.
+// Commit puts back what was taken, each table's in one transaction, in the order of keys. It leaves out whoever is not in the order, has
+// something else there, or whose place another attachment has by now: Repair alone says what is in the way.
 func (b *Batch) Commit(ctx context.Context, order map[plugin.Key]int) error {
 	b.mu.Lock()
-	wants := b.wants
+	wants := slices.DeleteFunc(b.wants, func(w batched) bool { _, is := order[w.key]; return !is })
 	b.wants = nil
 	b.mu.Unlock()
 	if len(wants) == 0 {

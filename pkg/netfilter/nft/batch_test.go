@@ -58,7 +58,7 @@ func TestBatch(t *testing.T) {
 	h.Do(func() {
 		for i := range all { // the last one first
 			a := all[len(all)-1-i]
-			if err := c.Check(a.key, a.wants); err == nil || !strings.Contains(err.Error(), "is missing, or all its rules are missing") {
+			if err := c.Check(a.key, a.wants); err == nil || !strings.Contains(err.Error(), "is missing or dormant, or all its rules are missing") {
 				t.Errorf("CHECK of %v: %v", a.key, err)
 			}
 			must(t, c.Repair(ctx, a.key, a.wants))

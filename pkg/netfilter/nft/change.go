@@ -14,7 +14,7 @@ import (
 
 // lockFile is locked by whoever changes one of our tables, or one of the reference plugins', from the look at what is there until
 // the change is made. No other lock is taken meanwhile.
-const lockFile = "/run/cnibox/nftables.lock"
+const lockFile = "nftables.lock"
 
 // final is an error that another try would not change.
 type final struct{ error }

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
@@ -19,10 +18,13 @@ func TestMain(m *testing.M) { netlab.Main(m) }
 
 var ctx = context.Background()
 
-// tick is as long as elements stay at most that DEL lets expire.
-const tick = 20 * time.Millisecond
+// settle waits until the elements have expired that DEL lets expire.
+func settle(t testing.TB, h *netlab.Host) {
+	t.Helper()
+	netlab.Until(t, "what DEL has let go to expire", func() bool { return !strings.Contains(h.MustRun(t, "nft", "list", "ruleset"), "expires") })
+}
 
-var keyOf, prefixes, portMap, portMaps = netfiltertest.KeyOf, netfiltertest.Prefixes, netfiltertest.PortMap, netfiltertest.PortMaps
+var keyOf, prefixes, portMaps, must = netfiltertest.KeyOf, netfiltertest.Prefixes, netfiltertest.PortMaps, netfiltertest.Must
 
 // behind is for ports of containers behind a bridge.
 func behind(link string, maps []spec.PortMap) spec.PortNeeds {
@@ -63,13 +65,6 @@ func open(t testing.TB, h *netlab.Host) *Conn {
 	}
 	t.Cleanup(table.Close)
 	return table
-}
-
-func must(t testing.TB, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // listing returns what nft lists of our table, "" if it is not there, in an order that

@@ -8,7 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/results"
+	"github.com/cnibox/cnibox/pkg/presence"
 )
 
 // ToPublish publishes ports of a container on the host. Add fails if another attachment has one of the ports, with an error that names
@@ -69,8 +69,8 @@ func (t *table) releaseGone(port element, dir string) (removed []element, err er
 	known := "its whole name, and so whether it runs, can't be told from the table"
 	holder := owner{comment: port.there.Comment}
 	if key := plugin.ParseKey(holder.keyText()); key.ContainerID != "" {
-		var gone bool
-		if gone, known = results.KnownGone(dir, key); gone {
+		is := presence.NewHost(presence.DefaultNotes).About(presence.Asked{Key: key, Results: dir})
+		if known = is.Why; is.State.IsOver() {
 			return t.release(ownerOf(key, Publishing))
 		}
 	}

@@ -23,10 +23,10 @@ func monitored(t *testing.T, h *netlab.Host, do func()) string {
 		}
 	}()
 	// A table is made again and again until the program says so, as it may not listen yet.
-	const most = 10 * time.Second
-	for end := time.Now().Add(most); len(said) == 0 && time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+	netlab.Until(t, "nft monitor to listen", func() bool {
 		h.MustRun(t, "sh", "-c", "nft add table inet begin; nft delete table inet begin")
-	}
+		return len(said) > 0
+	})
 	do()
 	h.MustRun(t, "nft", "add", "table", "inet", "finish")
 	var text strings.Builder
@@ -37,7 +37,7 @@ func monitored(t *testing.T, h *netlab.Host, do func()) string {
 				return text.String()
 			}
 			text.WriteString(line + "\n")
-		case <-time.After(most):
+		case <-time.After(netlab.Patience):
 			t.Fatalf("nft monitor does not say what happens:\n%s", text.String())
 		}
 	}
@@ -116,7 +116,7 @@ func TestPortOfTwoInterfaces(t *testing.T) {
 		must(t, c.Check(first, one))
 		must(t, c.Check(second, two))
 		delPorts(t, c, first)
-		time.Sleep(tick)
+		settle(t, h)
 		if err := c.Check(second, two); err == nil || !strings.Contains(err.Error(), "tcp/8080 is not in") {
 			t.Errorf("nobody has the port: %v", err)
 		}

@@ -95,7 +95,7 @@ func (t *table) String() string {
 // that records need; lost is whether they all do. Only numbers are looked at: what an administrator adds is no harm.
 func (t *table) incomplete(records []record) (missing []string, lost bool, err error) {
 	chains := slices.DeleteFunc(t.chains(records), func(c chain) bool { return len(c.rules) == 0 })
-	var questions []netlink.Message
+	questions := []netlink.Message{question(unix.NFT_MSG_GETTABLE, t.Table)}
 	for _, c := range chains {
 		questions = append(questions, chainQuestion(t.Table, c.name))
 	}
@@ -103,9 +103,12 @@ func (t *table) incomplete(records []record) (missing []string, lost bool, err e
 	if err != nil {
 		return nil, false, t.asMissing(err)
 	}
+	if isDormant(answers[0]) { // no rule of it counts
+		answers = make([]map[uint16][]byte, len(answers))
+	}
 	for i, c := range chains {
 		uses := 0 // the kernel counts the chain's rules, and the jumps to it
-		if v := answers[i][unix.NFTA_CHAIN_USE]; len(v) == 4 {
+		if v := answers[1+i][unix.NFTA_CHAIN_USE]; len(v) == 4 {
 			uses = int(binary.BigEndian.Uint32(v))
 		}
 		if uses < len(c.rules)+c.jumps {
@@ -113,6 +116,11 @@ func (t *table) incomplete(records []record) (missing []string, lost bool, err e
 		}
 	}
 	return missing, len(missing) == len(chains), nil
+}
+
+func isDormant(table map[uint16][]byte) bool {
+	flags := table[unix.NFTA_TABLE_FLAGS]
+	return len(flags) == 4 && binary.BigEndian.Uint32(flags)&unix.NFT_TABLE_F_DORMANT != 0
 }
 
 // complete makes what of the table is missing for records: all of it is made, or made again, in one transaction.

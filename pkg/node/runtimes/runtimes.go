@@ -5,6 +5,7 @@ package runtimes
 import (
 	"context"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -24,7 +25,10 @@ func Podman(socket string) Runtime { return Runtime{"podman", socket, askPodman}
 // All are the runtimes of a node where they listen by default.
 var All = []Runtime{
 	CRI("containerd", "/run/containerd/containerd.sock"),
-	CRI("k3s", "/run/k3s/containerd/containerd.sock"),
+	CRI("k3s or RKE2", "/run/k3s/containerd/containerd.sock"),
+	CRI("k0s", "/run/k0s/containerd.sock"),
+	CRI("MicroK8s", "/var/snap/microk8s/common/run/containerd.sock"),
+	CRI("cri-dockerd", "/run/cri-dockerd.sock"),
 	CRI("CRI-O", "/run/crio/crio.sock"),
 	Podman("/run/podman/podman.sock"),
 }
@@ -41,6 +45,11 @@ type Answer struct {
 	Socket     string      `json:"socket"`
 	Containers []Container `json:"containers"`
 	Error      string      `json:"error,omitempty"` // why it has said nothing
+}
+
+// Runs reports whether the runtime has said that it runs a container.
+func (a Answer) Runs(id string) bool {
+	return slices.ContainsFunc(a.Containers, func(c Container) bool { return c.ID == id })
 }
 
 // patience is how long a runtime may take to answer.

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -86,6 +87,16 @@ func TestAsk(t *testing.T) {
 	want := "containerd runs(shop/web), podman a(one) c(), podman failed, deaf failed"
 	if strings.Join(got, ", ") != want {
 		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestAll has the sockets of the runtimes of Kubernetes' distributions.
+func TestAll(t *testing.T) {
+	for _, socket := range []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock", "/run/k0s/containerd.sock",
+		"/var/snap/microk8s/common/run/containerd.sock", "/run/cri-dockerd.sock", "/run/podman/podman.sock"} {
+		if !slices.ContainsFunc(All, func(r Runtime) bool { return r.Socket == socket }) {
+			t.Errorf("nobody asks at %s", socket)
+		}
 	}
 }
 

@@ -18,9 +18,9 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/result"
-	"github.com/cnibox/cnibox/pkg/results"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
@@ -34,10 +34,13 @@ type pool struct {
 	*settings.Settings
 	*cluster
 	notes.Dir
-	request *plugin.Request
-	space   space
-	network string
-	now     time.Time
+	request  *plugin.Request
+	space    space
+	network  string
+	now      time.Time
+	number   string           // of this host
+	ending   clientv3.LeaseID // on which all hangs that end writes
+	outdated bool             // what freeAll has found out about etcd and this host
 }
 
 func open(ctx context.Context, r *plugin.Request) (*pool, error) {
@@ -53,7 +56,10 @@ func open(ctx context.Context, r *plugin.Request) (*pool, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := &pool{s, c, notes.Of(r), r, newSpace(s.Prefix, r.Network), r.Network, now}
+	p := &pool{Settings: s, cluster: c, Dir: notes.Of(r), request: r, space: newSpace(s.Prefix, r.Network), network: r.Network, now: now}
+	if p.number, err = p.Number(); err != nil {
+		return p, p.Failed(err)
+	}
 	return p, p.keepName(ctx)
 }
 
@@ -77,6 +83,9 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	}
 	dns, err := c.DNS()
 	if err != nil {
+		return nil, err
+	}
+	if err := notes.CheckKey(r.Key); err != nil {
 		return nil, err
 	}
 	if err := r.Step(ctx, "take addresses from etcd"); err != nil {
@@ -137,7 +146,8 @@ func (p *pool) refuseSecond(r *plugin.Request, isOpen bool) error {
 		return nil
 	}
 	if file, err := os.Stat(p.HeldFile(r.Key)); err == nil {
-		if gone, replaced := results.KnownEnded(r.Results, r.Key, file.ModTime(), r.Netns); gone || replaced {
+		had := presence.Asked{Key: r.Key, Results: r.Results, Since: file.ModTime(), Adding: r.Netns}
+		if presence.NewHost(presence.DefaultNotes).About(had).State.IsOver() {
 			return nil
 		}
 	}
@@ -168,28 +178,39 @@ func text(list []netip.Addr) string {
 	return strings.Join(texts, ", ")
 }
 
-// takeOnLease takes addresses with this host's lease, which it returns. Where that has run out the host gets a new one first.
+// takeOnLease takes addresses with this host's lease, which it returns. Where that has run out, or etcd has another past than this host knows, it first
+// makes sure what is still its own.
 func (p *pool) takeOnLease(ctx context.Context, k plugin.Key, pools []ranges.Pool) ([]netip.Addr, clientv3.LeaseID, error) {
-	lease, err := p.hostLease(ctx)
-	if err != nil {
-		return nil, 0, err
+	const most = 3
+	for range most {
+		lease, err := p.hostLease(ctx)
+		if err != nil {
+			return nil, 0, err
+		}
+		addresses, err := p.take(ctx, p.owner(k), pools, lease)
+		switch {
+		case errors.Is(err, rpctypes.ErrLeaseNotFound):
+			err = p.forget()
+		case errors.Is(err, errPast):
+			var is host
+			if _, is, err = p.meet(ctx, true); err == nil {
+				err = p.mustWait(is.restored)
+			}
+		default:
+			return addresses, lease, err
+		}
+		if err != nil {
+			return nil, 0, err
+		}
 	}
-	addresses, err := p.take(ctx, p.owner(k), pools, lease)
-	if !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-		return addresses, lease, err
-	}
-	if err := p.forget(); err != nil {
-		return nil, 0, err
-	}
-	if lease, err = p.hostLease(ctx); err != nil {
-		return nil, 0, err
-	}
-	addresses, err = p.take(ctx, p.owner(k), pools, lease)
-	return addresses, lease, err
+	return nil, 0, joinsTwice()
 }
 
 // Del frees all addresses of the attachment. While etcd is not to be reached it is noted that they are to be freed, and that is enough.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
+	if notes.CheckKey(r.Key) != nil {
+		return nil // ADD has refused it
+	}
 	n := notes.Of(r)
 	lock, had, err := n.End(ctx, r.Key)
 	if err != nil {
@@ -204,7 +225,11 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	defer p.close()
 	ctx, end := p.limit(ctx)
 	defer end()
-	if err := p.finish(ctx, r.Key, had); err != nil {
+	err = p.finish(ctx, r.Key, had)
+	if err == nil && p.outdated {
+		_, err = p.meetIfJoined(ctx)
+	}
+	if err != nil {
 		r.WarnOf(err)
 		return nil
 	}
@@ -225,7 +250,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	defer p.close()
 	ctx, end := p.limit(ctx)
 	defer end()
-	if err := p.renewIfJoined(ctx); err != nil {
+	if _, err := p.meetIfJoined(ctx); err != nil {
 		return err
 	}
 	o := p.owner(r.Key)
@@ -259,8 +284,8 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// Status reports whether the configuration is valid and most members of the cluster run, one of which answers. It renews this host's lease when
-// that is due: on a node on which nothing else happens.
+// Status reports whether the configuration is valid and most members of the cluster run, one of which answers and takes new keys. It renews this
+// host's lease when that is due: on a node on which nothing else happens.
 func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	c, err := settings.Load(r)
 	if err != nil {
@@ -281,10 +306,14 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err := state.Writable(p.Path); err != nil {
 		return plugin.Unavailable(p.Failed(err))
 	}
-	if _, err := p.findHost(ctx); err != nil {
-		return plugin.Unavailable(err)
+	is, err := p.meetIfJoined(ctx)
+	if err == nil {
+		err = p.mustWait(is.restored)
 	}
-	if err := p.renewIfJoined(ctx); err != nil {
+	if err == nil {
+		err = p.checkRoom(ctx)
+	}
+	if err != nil {
 		return plugin.Unavailable(err)
 	}
 	return nil
@@ -300,5 +329,8 @@ func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	defer of.close()
+	if _, err := of.meetIfJoined(ctx); err != nil {
+		return err
+	}
 	return of.catchUp(ctx, 0)
 }

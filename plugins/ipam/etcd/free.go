@@ -16,12 +16,13 @@ import (
 // freeAll frees all addresses of an attachment, but for those that others have by now. It frees what it has read and no other revision: a
 // transaction that is carried out late must not free what the same attachment got meanwhile.
 func (p *pool) freeAll(ctx context.Context, k plugin.Key) error {
-	o := p.owner(k)
+	o, seen := p.owner(k), p.ReadSeen(p.Host)
 	for {
-		answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}})
+		answer, err := p.commit(ctx, transaction{then: append([]clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}, p.getPast()...)})
 		if err != nil {
 			return err
 		}
+		p.outdated = p.isOutdated(seen, answer)
 		held := answer.Responses[0].GetResponseRange().Kvs
 		if len(held) == 0 {
 			return nil
@@ -51,10 +52,14 @@ const remembered = 24 * time.Hour
 // end has etcd carry out nothing more of an attachment's ADD that began at a time: a member that was paused or cut off may have a transaction of it that
 // nobody waits for any more.
 func (p *pool) end(ctx context.Context, k plugin.Key, began time.Time) error {
-	granted, err := p.grant(ctx, remembered)
-	if err == nil {
-		_, err = p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpPut(p.space.ended(p.owner(k), began), "", clientv3.WithLease(granted.ID))}})
+	if p.ending == 0 {
+		granted, err := p.grant(ctx, remembered)
+		if err != nil {
+			return err
+		}
+		p.ending = granted.ID
 	}
+	_, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpPut(p.space.ended(p.owner(k), began), "", clientv3.WithLease(p.ending))}})
 	return err
 }
 

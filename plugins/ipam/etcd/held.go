@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -59,6 +60,9 @@ func (s store) Release(ctx context.Context, list []plugin.Held) error {
 		done[h.Key] = true
 		if err := p.release(ctx, h.Key); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", h.Key, err))
+			if plugin.AsError(err).Code == types.ErrTryAgainLater { // no member answers: the next one would wait as long
+				break
+			}
 		}
 	}
 	return errors.Join(errs...)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/netip"
 	"slices"
 	"strings"
@@ -21,9 +22,10 @@ import (
 
 // machine is what is written of a host.
 type machine struct {
-	ID    string    `json:"machineID"` // machine-id(5), "" if it has none
-	Since time.Time `json:"since"`
-	Joins bool      `json:"joins,omitempty"` // it has not taken yet what its attachments have
+	ID     string    `json:"machineID"`        // machine-id(5), "" if it has none
+	Number string    `json:"number,omitempty"` // its own, which tells clones apart
+	Since  time.Time `json:"since"`
+	Joins  bool      `json:"joins,omitempty"` // it has not taken yet what its attachments have
 }
 
 func thisMachine() string {
@@ -31,39 +33,60 @@ func thisMachine() string {
 	return strings.TrimSpace(string(text))
 }
 
-// hostLease returns the lease of etcd on which all keys of this host hang. It renews it when a tenth of the grace has passed. Where this host has none,
-// or its lease has run out, it makes sure first which of its addresses are still its own.
+// hostLease returns the lease of etcd on which all keys of this host hang. Nothing is asked if it was renewed a short time ago.
 func (p *pool) hostLease(ctx context.Context) (clientv3.LeaseID, error) {
 	if id := p.freshLease(); id != 0 {
 		return id, nil
 	}
-	lock, err := state.Hold(ctx, p.lockFile())
-	if err != nil {
-		return 0, err
-	}
-	defer lock.Release()
-	if id := p.freshLease(); id != 0 {
-		return id, nil
-	}
-	id := clientv3.LeaseID(p.ReadHost().Lease)
-	if id == 0 { // the file was lost, or this host is new
-		found, err := p.findHost(ctx)
-		if err != nil {
-			return 0, err
-		}
-		if !found.Joins {
-			id = found.lease
-		}
-	}
-	if id != 0 {
-		if err := p.renew(ctx, id); !errors.Is(err, rpctypes.ErrLeaseNotFound) {
-			return id, err
-		}
-	}
-	return p.join(ctx)
+	id, _, err := p.meet(ctx, false)
+	return id, err
 }
 
-func (p *pool) lockFile() string { return "/run/cnibox/etcd-" + p.network + ".lock" }
+// meet compares what etcd knows of this host with what the host knows, and renews its lease when a tenth of the grace has passed. Where etcd was
+// restored, or the host has no lease, it writes back first what its attachments have. Another call may have done all that; always compares even so.
+func (p *pool) meet(ctx context.Context, always bool) (clientv3.LeaseID, host, error) {
+	lock, err := state.Hold(ctx, p.lockFile())
+	if err != nil {
+		return 0, host{}, err
+	}
+	defer lock.Release()
+	fresh := p.freshLease()
+	if fresh != 0 && !always {
+		return fresh, host{}, nil
+	}
+	is, err := p.findHost(ctx)
+	switch {
+	case err != nil || is.restored.ID != "":
+	case is.isForgotten() || is.isRestored:
+		is.restored, err = p.declare(ctx)
+	case is.past == 0:
+		err = p.beginPast(ctx)
+	}
+	if err != nil {
+		return 0, is, err
+	}
+	if is.isForgotten() || is.restored.ID != "" && is.restored.ID != is.seen.Restored {
+		id, err := p.join(ctx, is)
+		return id, is, err
+	}
+	id := clientv3.LeaseID(p.ReadHost().Lease)
+	if id == 0 && !is.Joins { // the file was lost, or this host is new
+		id = is.lease
+	}
+	if id != 0 && id != fresh {
+		err = p.renew(ctx, id)
+	}
+	if id == 0 || errors.Is(err, rpctypes.ErrLeaseNotFound) {
+		id, err := p.join(ctx, is)
+		return id, is, err
+	}
+	if err == nil && is.mark != p.mark() { // after a reboot
+		err = p.sign(ctx, is)
+	}
+	return id, is, err
+}
+
+func (p *pool) lockFile() string { return "etcd-" + p.network + ".lock" }
 
 // keepName has this host go by the name that it has in etcd, whatever its configuration says by now, as long as it holds something there.
 func (p *pool) keepName(ctx context.Context) error {
@@ -98,13 +121,13 @@ func (p *pool) freshLease() clientv3.LeaseID {
 	return clientv3.LeaseID(j.Lease)
 }
 
-// renewIfJoined renews the lease of a host that has one when that is due, and finds out what it has lost.
-func (p *pool) renewIfJoined(ctx context.Context) error {
+// meetIfJoined meets etcd if this host has a lease.
+func (p *pool) meetIfJoined(ctx context.Context) (is host, err error) {
 	if p.ReadHost().Lease == 0 {
-		return nil
+		return p.findHost(ctx)
 	}
-	_, err := p.hostLease(ctx)
-	return err
+	_, is, err = p.meet(ctx, true)
+	return is, err
 }
 
 // mustKeep refuses addresses that were taken with a lease which is this host's no more. What is noted is taken again with a new lease; a call that
@@ -125,15 +148,44 @@ type host struct {
 	machine
 	lease    clientv3.LeaseID
 	revision int64 // at which that was written
+	mark     mark
+	markedAt int64 // the revision
+	restored restoration
+
+	past       int64 // the revision up to which all is of one past, 0 if the network is new
+	isRestored bool  // it was restored since, as its log says, and nobody has said so yet
+
+	cluster uint64
+	seen    notes.Seen // what this host knew before it asked
 }
 
 // findHost asks etcd for this host's name. One that another machine has is refused.
 func (p *pool) findHost(ctx context.Context) (host, error) {
-	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.host(p.Host))}})
+	seen := p.ReadSeen(p.Host)
+	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{
+		clientv3.OpGet(p.space.host(p.Host)),
+		clientv3.OpGet(p.space.mark(p.Host)),
+		clientv3.OpGet(p.space.restoration()),
+		clientv3.OpGet(p.space.past()),
+	}})
 	if err != nil {
 		return host{}, err
 	}
-	return p.readHost(answer)
+	is, err := p.readHost(answer)
+	if err != nil {
+		return is, err
+	}
+	for _, kv := range answer.Responses[1].GetResponseRange().Kvs {
+		_ = json.Unmarshal(kv.Value, &is.mark)
+		is.markedAt = kv.ModRevision
+	}
+	is.seen, is.cluster, is.restored = seen, answer.Header.ClusterId, parseRestoration(answer.Responses[2].GetResponseRange().Kvs)
+	is.past = revisionOf(answer.Responses[3])
+	if err := p.refuseCopy(is); err != nil || is.restored.ID != "" {
+		return is, err
+	}
+	is.isRestored, err = p.isRestored(ctx, is.past)
+	return is, err
 }
 
 func (p *pool) readHost(answer *clientv3.TxnResponse) (is host, err error) {
@@ -148,52 +200,53 @@ func (p *pool) readHost(answer *clientv3.TxnResponse) (is host, err error) {
 
 // refuseOther refuses a host of the same name that is another machine.
 func (p *pool) refuseOther(m machine) error {
-	if m.ID == "" || m.ID == thisMachine() {
-		return nil
+	if m.ID != "" && m.ID != thisMachine() {
+		return p.otherMachine("its machine-id is " + m.ID + ", ours " + thisMachine())
 	}
+	if m.Number != "" && m.Number != p.number {
+		return p.otherMachine("its number is " + m.Number + ", ours " + p.number)
+	}
+	return nil
+}
+
+func (p *pool) otherMachine(difference string) error {
 	return plugin.ConfigError(fmt.Sprintf("set ipam.etcd.host to a name of its own on one of the two. If the other one is gone for good, its name and addresses are free %v after it was last heard of, "+
 		"or after `etcdctl lease revoke` of the lease that `etcdctl get -w json %s` shows", p.Grace, p.space.host(p.Host)),
-		"another machine is called %q in etcd: its machine-id is %s, ours %s", p.Host, m.ID, thisMachine())
+		"another machine is called %q in etcd: %s", p.Host, difference)
 }
 
 // renew keeps the lease for another grace.
 func (p *pool) renew(ctx context.Context, id clientv3.LeaseID) error {
-	ctx, end := context.WithTimeout(ctx, p.Timeout)
-	defer end()
-	for {
-		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), p.attempt)
-		left, err := p.KeepAliveOnce(attempt, id)
-		cancel()
-		if err == nil {
-			return p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(id), Seconds: left.TTL, Renewed: time.Now()})
-		}
-		if !mayHelpToRepeat(err) {
-			return p.explain(err)
-		}
-		if err := p.wait(ctx, err); err != nil {
-			return err
-		}
+	left, err := repeat(ctx, p.cluster, func(attempt context.Context) (*clientv3.LeaseKeepAliveResponse, error) {
+		return p.KeepAliveOnce(attempt, id)
+	})
+	if err != nil {
+		return err
 	}
+	return p.WriteHost(notes.Joined{Host: p.Host, Lease: int64(id), Seconds: left.TTL, Renewed: time.Now()})
 }
 
 // join gets this host a lease, and takes with it all addresses again that its attachments have. Not before that the lease is used by others.
-func (p *pool) join(ctx context.Context) (clientv3.LeaseID, error) {
-	before, err := p.findHost(ctx)
-	if err != nil {
-		return 0, err
-	}
+func (p *pool) join(ctx context.Context, before host) (clientv3.LeaseID, error) {
 	granted, err := p.grant(ctx, p.Grace)
 	if err != nil {
 		return 0, err
 	}
-	m := machine{ID: thisMachine(), Since: time.Now().UTC(), Joins: true}
+	m := machine{ID: thisMachine(), Number: p.number, Since: time.Now().UTC(), Joins: true}
 	revision, err := p.putHost(ctx, m, granted.ID, before.revision)
+	isRestored := before.restored.ID != ""
+	if err == nil && isRestored {
+		err = p.freeForgotten(ctx)
+	}
 	if err == nil {
-		err = p.takeAgain(ctx, granted.ID, hasRevision(p.space.host(p.Host), revision))
+		err = p.takeAgain(ctx, granted.ID, isRestored, hasRevision(p.space.host(p.Host), revision))
 	}
 	if err == nil {
 		m.Joins = false
 		_, err = p.putHost(ctx, m, granted.ID, revision)
+	}
+	if err == nil {
+		err = p.sign(ctx, before)
 	}
 	if err != nil {
 		return 0, err
@@ -220,6 +273,9 @@ func (p *pool) putHost(ctx context.Context, m machine, lease clientv3.LeaseID, a
 		return answer.Header.Revision, nil
 	}
 	is, err := p.readHost(answer)
+	if err == nil && is.revision == 0 && after != 0 { // the lease that it hung on has run out since it was read
+		return p.putHost(ctx, m, lease, 0)
+	}
 	if err == nil && (is.lease != lease || is.Joins != m.Joins) { // else the answer to an earlier attempt was lost
 		err = joinsTwice()
 	}
@@ -230,41 +286,54 @@ func joinsTwice() error {
 	return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat the call", "another call for this host gets it a lease of etcd")
 }
 
-// grant gets a lease that nothing hangs on yet.
+// grant gets a lease that nothing hangs on yet. One whose answer is lost runs out by itself.
 func (p *pool) grant(ctx context.Context, left time.Duration) (*clientv3.LeaseGrantResponse, error) {
-	ctx, end := context.WithTimeout(ctx, p.Timeout)
-	defer end()
-	for {
-		attempt, cancel := context.WithTimeout(clientv3.WithRequireLeader(ctx), p.attempt)
-		granted, err := p.Grant(attempt, int64(left/time.Second))
-		cancel()
-		if err == nil || !mayHelpToRepeat(err) {
-			return granted, p.explain(err)
-		}
-		if err := p.wait(ctx, err); err != nil { // a lease whose answer is lost runs out by itself
-			return nil, err
-		}
-	}
+	return repeat(ctx, p.cluster, func(attempt context.Context) (*clientv3.LeaseGrantResponse, error) {
+		return p.Grant(attempt, int64(left/time.Second))
+	})
 }
 
-// takeAgain takes what attachments hold with a new lease, but for what another host has been given meanwhile. That is noted. What etcd carries out
-// of it when the condition is no more does nothing.
-func (p *pool) takeAgain(ctx context.Context, lease clientv3.LeaseID, condition clientv3.Cmp) error {
+// takeAgain takes what attachments hold with a new lease, but for what another attachment has been given meanwhile. That is noted as lost, unless etcd
+// was restored: what it has of the other may be old. What etcd carries out of it when the condition is no more does nothing.
+func (p *pool) takeAgain(ctx context.Context, lease clientv3.LeaseID, isRestored bool, condition clientv3.Cmp) error {
 	keys, err := p.Keys(p.network, "held")
 	if err != nil {
 		return err
 	}
-	const atOnce = 30 // of a transaction's 128 operations
-	for some := range slices.Chunk(keys, atOnce) {
+	all := map[plugin.Key][]string{}
+	for _, some := range p.batches(keys) {
 		lost, err := p.takeSome(ctx, some, lease, condition)
-		if err == nil {
+		if err == nil && !isRestored {
 			err = p.noteLost(lost)
 		}
 		if err != nil {
 			return err
 		}
+		maps.Copy(all, lost)
+	}
+	if isRestored && len(all) > 0 {
+		return notYet(all)
 	}
 	return nil
+}
+
+// batches divides attachments into parts, each for one transaction: it has 128 operations, and may not write a key twice, as two attachments with one
+// address would.
+func (p *pool) batches(keys []plugin.Key) (list [][]plugin.Key) {
+	const most = 60 // addresses
+	in := map[netip.Addr]bool{}
+	for _, k := range keys {
+		known, _ := p.ReadHeld(k)
+		isIn := func(a netip.Addr) bool { return in[a] }
+		if len(list) == 0 || len(in)+len(known.Addresses) > most || slices.ContainsFunc(known.Addresses, isIn) {
+			list, in = append(list, nil), map[netip.Addr]bool{}
+		}
+		list[len(list)-1] = append(list[len(list)-1], k)
+		for _, a := range known.Addresses {
+			in[a] = true
+		}
+	}
+	return list
 }
 
 // takeSome takes what is noted for some attachments, and returns for each which of it is another's.

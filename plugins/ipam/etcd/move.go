@@ -30,6 +30,13 @@ func Import(ctx context.Context, r *plugin.Request, dir string, isCopy bool) (*e
 		return nil, err
 	}
 	defer p.close()
+	_, is, err := p.meet(ctx, true)
+	if err == nil {
+		err = p.mustWait(is.restored)
+	}
+	if err != nil {
+		return nil, err
+	}
 	leases, err := lease.Dir(dir).Held(ctx, p.network)
 	if err != nil {
 		return nil, err
@@ -45,7 +52,10 @@ func Import(ctx context.Context, r *plugin.Request, dir string, isCopy bool) (*e
 		}
 		note(moved, of, why)
 	}
-	return moved, nil
+	if is, err = p.findHost(ctx); err == nil {
+		err = p.sign(ctx, is)
+	}
+	return moved, err
 }
 
 // Export gives all that this host has of a network in etcd to host-local. With isCopy etcd has it, too, until a second export.
@@ -152,7 +162,7 @@ func (p *pool) importOne(ctx context.Context, of *attachment, pools []ranges.Poo
 	if err != nil {
 		return "", p.Failed(err)
 	}
-	lost, err := p.takeSome(ctx, []plugin.Key{of.key}, on)
+	lost, err := p.takeSome(ctx, []plugin.Key{of.key}, on, p.isCurrent(p.ReadSeen(p.Host))...)
 	if err != nil || len(lost) > 0 {
 		return strings.Join(lost[of.key], ", "), errors.Join(err, p.finish(ctx, of.key, has))
 	}

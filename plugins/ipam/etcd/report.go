@@ -30,45 +30,48 @@ func Report(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
 	defer p.close()
 	ctx, end := p.limit(ctx)
 	defer end()
-	return p.report(ctx, c.Pools)
-}
-
-// Keep renews this host's lease, and frees what could not be freed before.
-func Keep(ctx context.Context, r *plugin.Request) error {
-	p, err := open(ctx, r)
-	if err != nil {
-		return err
-	}
-	defer p.close()
-	held, err := p.Keys(p.network, "held")
-	if err != nil {
-		return err
-	}
-	if len(held) > 0 {
-		if _, err := p.hostLease(ctx); err != nil {
-			return err
-		}
-	}
-	return p.catchUp(ctx, 0)
-}
-
-func (p *pool) report(ctx context.Context, pools []ranges.Pool) (*etcdpool.Report, error) {
-	t := transaction{then: []clientv3.Op{
-		clientv3.OpGet(p.space.host(""), clientv3.WithPrefix()),
-		clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix()),
-		clientv3.OpGet(p.space.root+"ipv4/", clientv3.WithPrefix()),
-		clientv3.OpGet(p.space.root+"ipv6/", clientv3.WithPrefix()),
-	}}
-	answer, err := p.commit(ctx, t)
+	report, pool, err := p.report(ctx, clientv3.OpGet(p.space.host(""), clientv3.WithPrefix()),
+		clientv3.OpGet(p.space.root+"ipv4/", clientv3.WithPrefix()), clientv3.OpGet(p.space.root+"ipv6/", clientv3.WithPrefix()))
 	if err != nil {
 		return nil, err
 	}
+	report.Pools = usage(c.Pools, pool)
+	return report, nil
+}
+
+// Keep renews this host's lease, frees what could not be freed before, and says what there is of this host.
+func Keep(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
+	p, err := open(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	defer p.close()
+	held, err := p.Keys(p.network, "held")
+	if err == nil && len(held) > 0 {
+		_, _, err = p.meet(ctx, true)
+	}
+	if err == nil {
+		err = p.catchUp(ctx, 0)
+	}
+	if err != nil {
+		return nil, err
+	}
+	report, _, err := p.report(ctx, clientv3.OpGet(p.space.host(p.Host)))
+	return report, err
+}
+
+// report says what there is of some hosts, and of this one's attachments. It returns what else is read.
+func (p *pool) report(ctx context.Context, hosts clientv3.Op, more ...clientv3.Op) (*etcdpool.Report, []*mvccpb.KeyValue, error) {
+	answer, err := p.commit(ctx, transaction{then: append([]clientv3.Op{hosts, clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix())}, more...)})
+	if err != nil {
+		return nil, nil, err
+	}
 	part := func(i int) []*mvccpb.KeyValue { return answer.Responses[i].GetResponseRange().Kvs }
-	r := &etcdpool.Report{Network: p.network, Host: p.Host, Pools: usage(pools, append(part(2), part(3)...))}
+	r := &etcdpool.Report{Network: p.network, Host: p.Host}
 	for _, kv := range part(0) {
 		h, err := p.hostOf(ctx, kv)
 		if err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 		r.Hosts = append(r.Hosts, h)
 	}
@@ -78,7 +81,11 @@ func (p *pool) report(ctx context.Context, pools []ranges.Pool) (*etcdpool.Repor
 			r.Held = append(r.Held, etcdpool.Held{ContainerID: o.ContainerID, IfName: o.IfName, Address: a, Since: since})
 		}
 	}
-	return r, p.addNotes(r)
+	var read []*mvccpb.KeyValue
+	for i := range more {
+		read = append(read, part(2+i)...)
+	}
+	return r, read, p.addNotes(r)
 }
 
 // addNotes adds what only this host knows: what it has lost, and what is to be freed.

@@ -18,15 +18,24 @@ import (
 //	PREFIX/NETWORK/hosts/HOST                                       which machine that is
 //	PREFIX/NETWORK/ipv4/0a580007, …/ipv6/fd00…                      whose that address is
 //	PREFIX/NETWORK/attachments/HOST/CONTAINER/INTERFACE/0a580007    since when it has that address
+//	PREFIX/NETWORK/marks/HOST                                       that this host has taken an address, at that revision
+//	PREFIX/NETWORK/past                                             that all that is in etcd up to that revision is of one past
+//	PREFIX/NETWORK/restored                                         that etcd was restored, and hosts have yet to write back what they hold
 //	PREFIX/NETWORK/ended/HOST/CONTAINER/INTERFACE/18a1b2c3d4e5f607  that the ADD is over which began then
 //
-// All keys of a host hang on one lease of etcd, and go with it, but for those in ended: they go after a day. An address is in hexadecimal digits, so that a range of addresses is a range of
-// keys.
+// All keys of a host hang on one lease of etcd, and go with it, but for those in ended, which go after a day, and marks and past, which stay. An address is in
+// hexadecimal digits, so that a range of addresses is a range of keys.
 type space struct{ root string }
 
 func newSpace(prefix, network string) space { return space{prefix + "/" + network + "/"} }
 
 func (s space) host(name string) string { return s.root + "hosts/" + name }
+
+func (s space) mark(host string) string { return s.root + "marks/" + host }
+
+func (s space) past() string { return s.root + "past" }
+
+func (s space) restoration() string { return s.root + "restored" }
 
 func (s space) address(a netip.Addr) string {
 	family := "ipv6/"

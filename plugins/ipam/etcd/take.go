@@ -17,31 +17,33 @@ import (
 	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
-// tries is how many addresses one transaction asks for, of which it takes the first that is free. etcd allows 128 operations one in another, and an
-// address needs two. Of a pool that is full to nine tenths one of so many is free in 99.4 of 100 cases.
+// operations is how many etcd allows in a transaction, those one in another added up, unless it is told otherwise.
+const operations = 128
+
+// tries is how many addresses one transaction asks for, of which it takes the first that is free. An
+// address needs two operations, one in another. Of a pool that is full to nine tenths one of so many is free in 99.4 of 100 cases.
 const tries = 48
 
-// parts is how many parts of a pool are counted in one transaction.
-const parts = 100
+// parts is how many parts a pool has that are counted.
+const parts = 200
+
+// readable is of how many addresses of a pool it is read which are taken.
+const readable = 1024
 
 // take takes one address of each pool, all or none. The caller has made sure that the attachment has none.
 func (p *pool) take(ctx context.Context, o owner, pools []ranges.Pool, lease clientv3.LeaseID) ([]netip.Addr, error) {
-	held := p.space.held(o)
-	t := transaction{
-		compare:   []clientv3.Cmp{isAbsent(held).WithPrefix(), isAbsent(p.space.ended(o, p.now))},
-		otherwise: []clientv3.Op{clientv3.OpGet(held, clientv3.WithPrefix(), clientv3.WithKeysOnly())},
-	}
+	t := transaction{compare: []clientv3.Cmp{isAbsent(p.space.held(o)).WithPrefix(), isAbsent(p.space.ended(o, p.now))}}
 	var asked [][]netip.Addr
 	for _, each := range pools {
-		asked = append(asked, candidates(each))
+		asked = append(asked, candidates(each, min(tries, (operations-max(len(pools), 5)-2)/2)))
 		t.then = append(t.then, p.first(o, asked[len(asked)-1], lease))
 	}
-	answer, err := p.commit(ctx, t)
+	answer, has, err := p.commitTake(ctx, o, t)
 	if err != nil {
 		return nil, err
 	}
 	if !answer.Succeeded {
-		return p.adopt(answer.Responses[0].GetResponseRange(), o, pools)
+		return p.adopt(has, o, pools)
 	}
 	var got []netip.Addr
 	for i, each := range pools {
@@ -74,18 +76,18 @@ func (p *pool) adopt(held *pb.RangeResponse, o owner, pools []ranges.Pool) (list
 }
 
 // candidates returns addresses of a pool in any order: all, or some of many.
-func candidates(p ranges.Pool) (list []netip.Addr) {
+func candidates(p ranges.Pool, most int) (list []netip.Addr) {
 	if p.Want.IsValid() {
 		return []netip.Addr{p.Want}
 	}
-	if p.Size() <= tries {
+	if p.Size() <= uint64(most) {
 		for a := range p.After(netip.Addr{}) {
 			list = append(list, a)
 		}
 		rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
 		return list
 	}
-	for len(list) < tries {
+	for len(list) < most {
 		if a := random(p); !slices.Contains(list, a) {
 			list = append(list, a)
 		}
@@ -175,84 +177,109 @@ func taken(answer *pb.TxnResponse, list []netip.Addr) netip.Addr {
 	return netip.Addr{}
 }
 
-// search takes an address of a pool that has few free ones: it counts what is taken in parts of the pool, and looks further in one that is not full.
+// search takes an address of a pool that has few free ones: it reads which addresses are free in parts of the pool that have room.
 func (p *pool) search(ctx context.Context, o owner, from ranges.Pool, lease clientv3.LeaseID) (netip.Addr, error) {
 	if from.Want.IsValid() {
 		return netip.Addr{}, p.refuseWanted(ctx, from)
 	}
-	for part := from; ; {
-		isWhole := part.String() == from.String()
-		if isWhole || part.Size() > tries {
-			var err error
-			if part, err = p.roomy(ctx, part); err != nil {
-				return netip.Addr{}, err
-			}
+	for {
+		list, err := p.findFree(ctx, from)
+		if err != nil {
+			return netip.Addr{}, err
 		}
-		if len(part.Ranges) == 0 && !isWhole { // others have filled it meanwhile
-			part = from
-			continue
-		}
-		if len(part.Ranges) == 0 {
+		if len(list) == 0 {
 			return netip.Addr{}, plugin.CodeErrorf(types.ErrTryAgainLater, "`cnictl show networks` says which hosts have them; enlarge the range, or free what is not used",
 				"failed to allocate for range %d: no IP addresses available in range set: %s: %d addresses, all taken", from.Index, from, from.Size())
 		}
-		if part.Size() > tries {
-			continue
-		}
-		list := candidates(part)
-		held := p.space.held(o)
-		t := transaction{
-			compare:   []clientv3.Cmp{isAbsent(p.space.ended(o, p.now))},
-			then:      []clientv3.Op{p.first(o, list, lease)},
-			otherwise: []clientv3.Op{clientv3.OpGet(held, clientv3.WithPrefix(), clientv3.WithKeysOnly())},
-		}
+		t := transaction{compare: []clientv3.Cmp{isAbsent(p.space.ended(o, p.now))}, then: []clientv3.Op{p.first(o, list, lease)}}
 		for _, r := range from.Ranges {
 			t.compare = append(t.compare, isAbsent(p.space.holds(o, r.First)).WithRange(p.space.holds(o, r.Last)+"\x00"))
 		}
-		answer, err := p.commit(ctx, t)
+		answer, has, err := p.commitTake(ctx, o, t)
 		if err != nil {
 			return netip.Addr{}, err
 		}
 		if !answer.Succeeded {
-			has, err := p.adopt(answer.Responses[0].GetResponseRange(), o, []ranges.Pool{from})
+			adopted, err := p.adopt(has, o, []ranges.Pool{from})
 			if err != nil {
 				return netip.Addr{}, err
 			}
-			return has[0], nil
+			return adopted[0], nil
 		}
 		if a := taken(answer.Responses[0].GetResponseTxn(), list); a.IsValid() {
 			return a, nil
 		}
-		part = from // others were faster
 	}
 }
 
-// roomy returns one of the parts of a pool that have free addresses, one without ranges if there is none.
-func (p *pool) roomy(ctx context.Context, of ranges.Pool) (ranges.Pool, error) {
-	pieces := split(of)
-	var t transaction
-	for _, r := range pieces {
-		t.then = append(t.then, clientv3.OpGet(p.space.address(r.First), clientv3.WithRange(p.space.address(r.Last)+"\x00"), clientv3.WithCountOnly()))
+// findFree returns some of a pool's addresses that are free, in any order, none if all are taken.
+func (p *pool) findFree(ctx context.Context, of ranges.Pool) ([]netip.Addr, error) {
+	if of.Size() <= readable {
+		return p.readFree(ctx, of)
 	}
-	answer, err := p.commit(ctx, t)
-	if err != nil {
-		return of, err
-	}
-	var free []ranges.Range
-	for i, r := range pieces {
-		size := ranges.Pool{Ranges: []ranges.Range{r}}.Size()
-		if uint64(answer.Responses[i].GetResponseRange().Count) < size {
-			free = append(free, r)
+	for {
+		part, err := p.roomy(ctx, of)
+		if err != nil || len(part.Ranges) == 0 {
+			return nil, err
+		}
+		if list, err := p.findFree(ctx, part); err != nil || len(list) > 0 { // else others have filled it meanwhile
+			return list, err
 		}
 	}
+}
+
+// readFree is findFree for a part that is small enough to be read.
+func (p *pool) readFree(ctx context.Context, of ranges.Pool) (list []netip.Addr, err error) {
+	answer, err := p.commit(ctx, transaction{then: p.gets(of.Ranges, clientv3.WithKeysOnly())})
+	if err != nil {
+		return nil, err
+	}
+	isTaken := map[string]bool{}
+	for _, part := range answer.Responses {
+		for _, kv := range part.GetResponseRange().Kvs {
+			isTaken[string(kv.Key)] = true
+		}
+	}
+	for a := range of.After(netip.Addr{}) {
+		if !isTaken[p.space.address(a)] {
+			list = append(list, a)
+		}
+	}
+	rand.Shuffle(len(list), func(i, j int) { list[i], list[j] = list[j], list[i] })
+	return list[:min(len(list), tries)], nil
+}
+
+// gets read the addresses in some ranges.
+func (p *pool) gets(of []ranges.Range, how clientv3.OpOption) (list []clientv3.Op) {
+	for _, r := range of {
+		list = append(list, clientv3.OpGet(p.space.address(r.First), clientv3.WithRange(p.space.address(r.Last)+"\x00"), how))
+	}
+	return list
+}
+
+// roomy counts what is taken in parts of a pool, of a few at first, and returns some that have free addresses: as many as can be read, or one that is larger.
+func (p *pool) roomy(ctx context.Context, of ranges.Pool) (ranges.Pool, error) {
+	pieces, has := split(of), uint64(0)
+	rand.Shuffle(len(pieces), func(i, j int) { pieces[i], pieces[j] = pieces[j], pieces[i] })
 	of.Ranges = nil
-	if len(free) > 0 {
-		of.Ranges = []ranges.Range{free[rand.IntN(len(free))]}
+	for most := 8; len(pieces) > 0 && has == 0; most = min(2*most, operations) {
+		some := pieces[:min(most, len(pieces))]
+		pieces = pieces[len(some):]
+		answer, err := p.commit(ctx, transaction{then: p.gets(some, clientv3.WithCountOnly())})
+		if err != nil {
+			return of, err
+		}
+		for i, r := range some {
+			size := ranges.Pool{Ranges: some[i : i+1]}.Size()
+			if uint64(answer.Responses[i].GetResponseRange().Count) < size && (has == 0 || has < readable && size <= readable-has) {
+				of.Ranges, has = append(of.Ranges, r), has+size
+			}
+		}
 	}
 	return of, nil
 }
 
-// split divides a pool's ranges into parts, at most some more than there can be in a transaction.
+// split divides a pool's ranges into parts.
 func split(of ranges.Pool) (pieces []ranges.Range) {
 	var all uint64
 	for _, r := range of.Ranges {

@@ -49,7 +49,7 @@ func checkHost(ctx context.Context, r *plugin.Request, c *config, inside netlink
 	if bridge.Attrs().RawFlags&unix.IFF_UP == 0 {
 		return attach.Different("bridge %s is down", c.name)
 	}
-	if err := checkGateway(r.Links(), c, bridge, result.AddressesOf(r.PrevResult, r.IfName)); err != nil {
+	if err := checkGateway(r, c, bridge, result.AddressesOf(r.PrevResult, r.IfName)); err != nil {
 		return err
 	}
 	end, err := attach.CheckHostEnd(r, inside)

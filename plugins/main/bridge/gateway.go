@@ -3,6 +3,7 @@ package bridge
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/netip"
 	"slices"
 	"strconv"
@@ -168,7 +169,8 @@ func serveGateway(r *plugin.Request, c *config, gateway netlink.Link, ips []*typ
 }
 
 // checkGateway looks for the gateways' addresses, and whether the host forwards packets.
-func checkGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*types100.IPConfig) error {
+func checkGateway(r *plugin.Request, c *config, bridge netlink.Link, ips []*types100.IPConfig) error {
+	h := r.Links()
 	gateway, gateways := bridge, gatewaysOf(c, ips)
 	if len(gateways) == 0 {
 		return nil
@@ -206,7 +208,23 @@ func checkGateway(h *netlink.Handle, c *config, bridge netlink.Link, ips []*type
 			return attach.Different("%s lacks the gateway's address %s", name, g)
 		}
 	}
-	return attach.CheckForwarding(gateways)
+	if err := attach.CheckForwarding(gateways); err != nil {
+		return err
+	}
+	return checkWay(r, c, gateway, ips)
+}
+
+// checkWay looks whether the host reaches the container by the gateway's link. One that is in a VRF has routes of its own.
+func checkWay(r *plugin.Request, c *config, gateway netlink.Link, ips []*types100.IPConfig) error {
+	for _, ip := range ips {
+		if !c.Gateway || ip.Gateway == nil || gateway.Attrs().MasterIndex != 0 {
+			continue
+		}
+		if err := attach.CheckWay(r, gateway, ip.Address.IP); err != nil && !sharesSubnet(r, ip.Address) {
+			return err
+		}
+	}
+	return nil
 }
 
 // gatewaysOf returns the addresses that the gateway must have.
@@ -266,4 +284,13 @@ func resolveConflicts(h *netlink.Handle, c *config, gateway netlink.Link, gatewa
 // network overlaps.
 func conflict(own, other netip.Prefix) bool {
 	return own.Addr().Is4() == other.Addr().Is4() && (own.Addr().Is4() || other.Overlaps(own))
+}
+
+// sharesSubnet reports whether the host sends packets for an address by the route of its subnet. That of another link with the same subnet, which came
+// first, is in nobody's way.
+func sharesSubnet(r *plugin.Request, address net.IPNet) bool {
+	routes, err := r.Links().RouteGetWithOptions(address.IP, &netlink.RouteGetOptions{FIBMatch: true})
+	return err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool {
+		return r.Dst != nil && r.Dst.Mask.String() == address.Mask.String() && r.Table == unix.RT_TABLE_MAIN
+	})
 }

@@ -97,5 +97,8 @@ func repairGateway(r *plugin.Request, c *config, bridge netlink.Link, a *attach.
 			return err
 		}
 	}
-	return serveGateway(r, c, gateway, a.IPs)
+	if err := serveGateway(r, c, gateway, a.IPs); err != nil {
+		return err
+	}
+	return checkWay(r, c, gateway, a.IPs)
 }

@@ -75,7 +75,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := failureIn(answer, c.socket); err != nil {
 		return nil, err
 	}
-	made, err := look(r, c, answer)
+	made, err := look(ctx, r, c, answer)
 	if err != nil {
 		return nil, err
 	}
@@ -84,7 +84,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 }
 
 // look returns the result: what is in the container, which has to have the addresses that the daemon names.
-func look(r *plugin.Request, c *config, answer contiv.Answer) (*types100.Result, error) {
+func look(ctx context.Context, r *plugin.Request, c *config, answer contiv.Answer) (*types100.Result, error) {
 	says, err := contiv.ParseResponse(answer.Body)
 	if err != nil {
 		return nil, unreadable(c.socket, err)
@@ -103,7 +103,7 @@ func look(r *plugin.Request, c *config, answer contiv.Answer) (*types100.Result,
 	if len(addresses) == 0 {
 		return nil, notThere(c, "it names no address")
 	}
-	made, err := attach.Found(r, &c.Config, addresses)
+	made, err := attach.Found(ctx, r, &c.Config, addresses)
 	if err != nil {
 		return nil, notThere(c, "%s", plugin.AsError(err).Msg)
 	}

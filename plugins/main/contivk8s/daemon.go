@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // patience is how long a daemon is waited for that is not there: it may be starting anew.
@@ -75,9 +76,9 @@ func tell(ctx context.Context, r *plugin.Request, record contiv.Record, patience
 }
 
 // release has the daemon delete an attachment, and reports whether it has. If it can't be told, or fails, the deletion is queued; not if nobody
-// knows that there was one, or else each DEL that follows a failed ADD would be.
+// knows that there was one, or else each DEL that follows a failed ADD would be: contiv's own plugin notes nothing, but libcni keeps its result.
 func release(ctx context.Context, r *plugin.Request, record contiv.Record) (done bool, err error) {
-	isKnown := !record.Since.IsZero() || r.PrevResult != nil && record.Pod != ""
+	isKnown := !record.Since.IsZero() || record.Pod != "" && (r.PrevResult != nil || results.Has(r.Results, r.Key))
 	reached, err := tell(ctx, r, record, 0)
 	if err != nil && !isKnown {
 		r.WarnOf(err)

@@ -87,7 +87,7 @@ func findReferenceDevice(r *plugin.Request) (*note, error) {
 	var l netlink.Link
 	err := r.Inside(func() (err error) {
 		if l, err = netlink.LinkByName(r.IfName); err == nil {
-			n = newNote(r, l)
+			n, err = newNote(r, l)
 		}
 		return link.IgnoreNotFound(err)
 	})
@@ -104,7 +104,10 @@ func findReferenceDevice(r *plugin.Request) (*note, error) {
 	r.Config.String("device", &device)
 	_, missing := r.Links().LinkByName(device)
 	switch {
-	case isLocal(l.Attrs()), isNoted, r.PrevResult != nil && !attach.Reported(r, l):
+	case isNoted:
+		r.Announce("leave " + r.IfName + " in the container: another attachment has the device")
+		return nil, nil
+	case isLocal(l.Attrs()), r.PrevResult != nil && !attach.Reported(r, l):
 		return nil, nil
 	case n.kind == hardware && link.ValidateName(n.name) == nil, r.PrevResult != nil && n.name == device && link.IsNotFound(missing):
 		return n, nil

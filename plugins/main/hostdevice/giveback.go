@@ -167,13 +167,14 @@ func (n *note) restore(r *plugin.Request, l netlink.Link) error {
 	if err := errors.Join(dropNames(links, l, strings.Fields(n.altNames)...), n.dropProgram(l)); err != nil {
 		return err
 	}
-	alias := n.alias
+	name, alias := a.Name, n.alias
 	if a.Name != n.name {
-		name, err := freeName(links, n.name, a.Index)
-		if name != n.name {
+		free, err := freeName(links, n.name, a.Index)
+		if free != n.name {
 			alias = n.name // which is another's by now
 		}
-		if err == nil && (name == n.name || !strings.HasPrefix(a.Name, "dev")) {
+		if err == nil && (free == n.name || !strings.HasPrefix(a.Name, "dev")) {
+			name = free
 			err = errors.Join(links.LinkSetDown(l), links.LinkSetName(l, name))
 		}
 		if err != nil {
@@ -184,8 +185,8 @@ func (n *note) restore(r *plugin.Request, l netlink.Link) error {
 		n.warn(r, "its MAC address", links.LinkSetHardwareAddr(l, mac))
 	}
 	n.warn(r, "its MTU", links.LinkSetMTU(l, n.mtu))
-	n.warn(r, "its flags, queue length and group", link.Change(a.Index, uint32(n.flags), settable,
-		nl.NewRtAttr(unix.IFLA_TXQLEN, nl.Uint32Attr(uint32(n.queue))), nl.NewRtAttr(unix.IFLA_GROUP, nl.Uint32Attr(uint32(n.group)))))
+	n.warn(r, "its flags, group, link mode, and limits of queue, GSO and GRO", link.Change(a.Index, uint32(n.flags), settable, n.attributes()...))
+	n.warn(r, "its offloads", setOffloads(name, n.offloads))
 	for _, name := range strings.Fields(n.altNames) {
 		if !slices.Contains(a.AltNames, name) {
 			n.warn(r, "its name "+name, links.LinkAddAltName(l, name))
@@ -195,6 +196,20 @@ func (n *note) restore(r *plugin.Request, l netlink.Link) error {
 		n.warn(r, "that it is up", links.LinkSetUp(l))
 	}
 	return links.LinkSetAlias(l, alias)
+}
+
+// attributes are the numbers of a device as they are set.
+func (n *note) attributes() (list []nl.NetlinkRequestData) {
+	for i, number := range numbers {
+		value := nl.Uint32Attr(uint32(n.numbers[i]))
+		if number.kind == unix.IFLA_LINKMODE {
+			value = nl.Uint8Attr(uint8(n.numbers[i]))
+		}
+		if n.numbers[i] != 0 || !number.isLimit {
+			list = append(list, nl.NewRtAttr(int(number.kind), value))
+		}
+	}
+	return list
 }
 
 // warn says what could not be restored.

@@ -101,7 +101,20 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if c.dpdk {
 		return attach.CheckLease(ctx, r, &c.Config)
 	}
-	_, err = attach.Check(ctx, r, &c.Config, "")
+	if _, err = attach.Check(ctx, r, &c.Config, ""); err != nil {
+		return err
+	}
+	return checkOwner(r)
+}
+
+// checkOwner returns an error if the device in the container is that of another attachment.
+func checkOwner(r *plugin.Request) error {
+	list, err := notes()
+	for _, n := range list {
+		if n.Key != r.Key && n.IfName == r.IfName && n.isOwn(r.NS()) {
+			return plugin.Errorf("check it under that name", "the device %s in the container is that of %s", r.IfName, n.Key)
+		}
+	}
 	return err
 }
 

@@ -16,11 +16,14 @@ import (
 // take moves a device into the container, under the request's interface name. Its alias there is its name on the host, as with the
 // reference plugin. If it fails the device is back.
 func take(r *plugin.Request, l netlink.Link) error {
-	n := newNote(r, l)
-	if err := n.write(); err != nil {
+	n, err := newNote(r, l)
+	if err == nil {
+		err = n.write()
+	}
+	if err != nil {
 		return fmt.Errorf("note that the container has %s: %w", n.name, err)
 	}
-	err := link.Move(l.Attrs().Index, r.NS(), r.IfName, n.name)
+	err = link.Move(l.Attrs().Index, r.NS(), r.IfName, n.name)
 	if link.IsNotFound(err) {
 		return errors.Join(plugin.Errorf("repeat the call: it says which container has it", "%s has just left the host", n.name), state.Remove(n.path))
 	}

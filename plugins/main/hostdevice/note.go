@@ -15,9 +15,11 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -38,7 +40,8 @@ type note struct {
 	mac            string
 	mtu, xdp       int // xdp is the program's id
 	flags          int // those of settable
-	queue, group   int // queue is its length
+	numbers        [len(numbers)]int
+	offloads       string
 	up             bool
 	needs, needsIn int // the link that it goes with, such as the other end of a veth pair: its index and, unless -1, the namespace's number
 }
@@ -46,21 +49,46 @@ type note struct {
 // settable are the flags of a link that can be set, but for "up".
 const settable = unix.IFF_NOARP | unix.IFF_PROMISC | unix.IFF_ALLMULTI | unix.IFF_MULTICAST
 
-const notesDir = "/run/cnibox/host-device"
+// numbers are attributes of a link that can be set and are numbers, with their names in the file. Of limits 0 is not known.
+var numbers = [...]struct {
+	name    string
+	kind    uint16
+	isLimit bool
+}{
+	{"queue", unix.IFLA_TXQLEN, false}, {"group", unix.IFLA_GROUP, false}, {"mode", unix.IFLA_LINKMODE, false},
+	{"gsoSegments", unix.IFLA_GSO_MAX_SEGS, true}, {"gsoSize", unix.IFLA_GSO_MAX_SIZE, true}, {"groSize", unix.IFLA_GRO_MAX_SIZE, true},
+	{"gsoSizeIPv4", unix.IFLA_GSO_IPV4_MAX_SIZE, true}, {"groSizeIPv4", unix.IFLA_GRO_IPV4_MAX_SIZE, true},
+}
 
+const notesDir = "host-device"
+
+// pathOf returns the path of an attachment's note, "" where none can be written: DEL then finds the device as the reference plugin's.
 func pathOf(k plugin.Key) string {
-	return filepath.Join(notesDir, fmt.Sprintf("%x", k.ID("host-device")))
+	return state.RunFile(fmt.Sprintf("%s/%x", notesDir, k.ID("host-device")))
 }
 
 // newNote describes a device of the calling thread's namespace for the request's container.
-func newNote(r *plugin.Request, l netlink.Link) *note {
+func newNote(r *plugin.Request, l netlink.Link) (*note, error) {
 	a := l.Attrs()
-	return &note{
+	attributes, err := link.Attributes(a.Index)
+	if err != nil {
+		return nil, err
+	}
+	n := &note{
 		Key: r.Key, path: pathOf(r.Key), netns: r.Netns, inode: inodeOf(r.NS()),
 		number: numberOf(a.Name), name: a.Name, alias: a.Alias, altNames: strings.Join(a.AltNames, " "), kind: l.Type(), parent: a.ParentDev,
-		mac: a.HardwareAddr.String(), mtu: a.MTU, xdp: programOf(l), flags: int(a.RawFlags & settable),
-		queue: a.TxQLen, group: int(a.Group), up: a.RawFlags&unix.IFF_UP != 0, needs: a.ParentIndex, needsIn: a.NetNsID,
+		mac: a.HardwareAddr.String(), mtu: a.MTU, xdp: programOf(l), flags: int(a.RawFlags & settable), offloads: offloadsOf(a.Name),
+		up: a.RawFlags&unix.IFF_UP != 0, needs: a.ParentIndex, needsIn: a.NetNsID,
 	}
+	for i, number := range numbers {
+		switch value := attributes[number.kind].Value; len(value) {
+		case 1:
+			n.numbers[i] = int(value[0])
+		case 4:
+			n.numbers[i] = int(nl.NativeEndian().Uint32(value))
+		}
+	}
+	return n, nil
 }
 
 // inodeOf returns the inode of a namespace, which another one may have when it has ended.
@@ -83,11 +111,15 @@ func programOf(l netlink.Link) int {
 
 // fields are what the file has besides the key.
 func (n *note) fields() map[string]any {
-	return map[string]any{
+	fields := map[string]any{
 		"netns": &n.netns, "inode": &n.inode, "number": &n.number, "name": &n.name, "alias": &n.alias, "altnames": &n.altNames, "kind": &n.kind,
-		"parent": &n.parent, "mac": &n.mac, "mtu": &n.mtu, "xdp": &n.xdp, "flags": &n.flags, "queue": &n.queue, "group": &n.group, "up": &n.up,
+		"parent": &n.parent, "mac": &n.mac, "mtu": &n.mtu, "xdp": &n.xdp, "flags": &n.flags, "offloads": &n.offloads, "up": &n.up,
 		"needs": &n.needs, "needsIn": &n.needsIn,
 	}
+	for i, number := range numbers {
+		fields[number.name] = &n.numbers[i]
+	}
+	return fields
 }
 
 // record is the note as its file has it. Strings are quoted as in Go: the kernel allows any bytes in names, and JSON does not.
@@ -104,7 +136,10 @@ func (n *note) record() *conf.Object {
 }
 
 func (n *note) write() error {
-	if err := errors.Join(os.MkdirAll(notesDir, 0o700), state.Remove(n.path)); err != nil {
+	if n.path == "" {
+		return nil
+	}
+	if err := errors.Join(os.MkdirAll(filepath.Dir(n.path), 0o700), state.Remove(n.path)); err != nil {
 		return err
 	}
 	return state.Create(n.path, n.record().JSON(), 0o600)
@@ -138,13 +173,14 @@ func noteOf(k plugin.Key) (*note, error) {
 
 // notes returns those of all attachments.
 func notes() (list []*note, err error) {
-	files, err := os.ReadDir(notesDir)
+	dir := state.RunFile(notesDir)
+	files, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
 	errs := []error{err}
 	for _, f := range files {
-		own, err := notesIn(filepath.Join(notesDir, f.Name()))
+		own, err := notesIn(filepath.Join(dir, f.Name()))
 		list, errs = append(list, own...), append(errs, err)
 	}
 	return list, errors.Join(errs...)

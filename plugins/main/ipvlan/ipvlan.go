@@ -86,7 +86,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	l, err := attach.CheckOn(ctx, r, &c.Config, c.master, "ipvlan")
-	if err != nil {
+	if err != nil || r.HostSide {
 		return err
 	}
 	if l, ok := l.(*netlink.IPVlan); !ok || l.Mode != c.mode {

@@ -116,7 +116,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	l, err := attach.CheckOn(ctx, r, &c.Config, c.master, "macvlan")
-	if err != nil {
+	if err != nil || r.HostSide {
 		return err
 	}
 	if l, ok := l.(*netlink.Macvlan); !ok || l.Mode != c.mode {

@@ -7,7 +7,6 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/link"
@@ -31,7 +30,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	}
 	var gateways []netip.Prefix
 	for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
-		if err := checkRoutes(r, inside, end, ip); err != nil {
+		if err := checkRoutes(ctx, r, inside, end, ip); err != nil {
 			return err
 		}
 		gateways = append(gateways, result.Single(result.Addr(ip.Address.IP)))
@@ -43,13 +42,13 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 }
 
 // checkRoutes looks for what the container and the host need to reach each other by one address.
-func checkRoutes(r *plugin.Request, inside, end netlink.Link, ip *types100.IPConfig) error {
+func checkRoutes(ctx context.Context, r *plugin.Request, inside, end netlink.Link, ip *types100.IPConfig) error {
 	if ip.Gateway != nil {
-		if err := checkGateway(r, inside, end, result.Addr(ip.Gateway)); err != nil {
+		if err := checkGateway(ctx, r, inside, end, result.Addr(ip.Gateway)); err != nil {
 			return err
 		}
 	}
-	if !leadsTo(r.Links(), ip, end) {
+	if attach.CheckWay(r, end, ip.Address.IP) != nil {
 		return attach.Different("the host does not route %s to %s", ip.Address.IP, end.Attrs().Name)
 	}
 	return nil
@@ -57,18 +56,15 @@ func checkRoutes(r *plugin.Request, inside, end netlink.Link, ip *types100.IPCon
 
 // checkGateway looks for the gateway's address on the host end, and for the container's route to it, which may stand in any table,
 // since later plugins move it.
-func checkGateway(r *plugin.Request, inside, end netlink.Link, gateway netip.Addr) error {
-	links, err := r.LinksInside()
-	if err != nil {
-		return err
-	}
-	filter := &netlink.Route{Dst: singleNet(gateway), LinkIndex: inside.Attrs().Index, Table: unix.RT_TABLE_UNSPEC}
-	routes, err := link.Routes(links, netlink.FAMILY_ALL, filter, netlink.RT_FILTER_DST|netlink.RT_FILTER_OIF|netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return err
-	}
-	if len(routes) == 0 {
-		return attach.Different("interface %s lacks the route to the gateway %s", r.IfName, gateway)
+func checkGateway(ctx context.Context, r *plugin.Request, inside, end netlink.Link, gateway netip.Addr) error {
+	if !r.HostSide {
+		has, err := attach.HasRoute(ctx, r, inside, netlink.Route{Dst: singleNet(gateway)})
+		if err != nil {
+			return err
+		}
+		if !has {
+			return attach.Different("interface %s lacks the route to the gateway %s", r.IfName, gateway)
+		}
 	}
 	addresses, err := link.Prefixes(end)
 	if err != nil {

@@ -61,7 +61,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	if err := trustNoRouter(end.Attrs().Name); err != nil {
+	if err := trustNoRouter(r, end.Attrs().Name); err != nil {
 		return nil, err
 	}
 	if err := a.AskIPAM(ctx); err != nil {
@@ -91,9 +91,9 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 
 // trustNoRouter keeps the host end from taking routers and addresses from the container. It has its own link-local address at once:
 // without that the kernel looks for no neighbour.
-func trustNoRouter(end string) error {
+func trustNoRouter(r *plugin.Request, end string) error {
 	_ = sysctl.Set("net/ipv6/conf/"+end+"/accept_dad", "0")
-	return attach.RefuseRouters(end)
+	return attach.RefuseRouters(r, end)
 }
 
 // containerRoutes returns the container's routes: to its gateways, by them to the networks of its addresses, whose other hosts are not
@@ -150,23 +150,25 @@ func serveGateway(r *plugin.Request, end netlink.Link, ips []*types100.IPConfig,
 		own := netlink.Route{LinkIndex: end.Attrs().Index, Dst: singleNet(result.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
 		replace := h.RouteReplace
 		if repairs {
-			if leadsTo(h, ip, end) {
+			if attach.CheckWay(r, end, ip.Address.IP) == nil {
 				continue
 			}
-			r.Announce("route " + own.Dst.String() + " to " + name)
 			replace = h.RouteAdd
 		}
-		if err := replace(&own); err != nil {
+		err = replace(&own)
+		if err != nil && !(repairs && errors.Is(err, unix.EEXIST)) {
 			return fmt.Errorf("route %s to %s: %w", own.Dst, name, err)
+		}
+		if repairs {
+			if err == nil {
+				r.Announce("route " + own.Dst.String() + " to " + name)
+			}
+			if err := attach.CheckWay(r, end, ip.Address.IP); err != nil {
+				return err
+			}
 		}
 	}
 	return attach.EnableForwarding(r, gateways)
-}
-
-// leadsTo reports whether the host routes to an address by a link.
-func leadsTo(h *netlink.Handle, ip *types100.IPConfig, l netlink.Link) bool {
-	routes, err := h.RouteGet(ip.Address.IP)
-	return err == nil && slices.ContainsFunc(routes, func(r netlink.Route) bool { return r.LinkIndex == l.Attrs().Index })
 }
 
 // Repair implements plugin.Repairer.
@@ -228,7 +230,6 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	if err := c.masquerade.Available(); err != nil {
 		return err
 	}
-	c.AcceptRA = false // the host end refuses routers all the same
 	return attach.Status(ctx, r, &c.Config)
 }
 

@@ -140,7 +140,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	l, err := attach.Check(ctx, r, &c.Config, "tuntap")
-	if err != nil {
+	if err != nil || r.HostSide {
 		return err
 	}
 	if t, ok := l.(*netlink.Tuntap); !ok || t.Mode != netlink.TUNTAP_MODE_TAP {
@@ -165,6 +165,9 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	a, err := attach.BeginRepair(r, &c.Config, "tuntap")
 	if err != nil {
 		return err
+	}
+	if r.HostSide {
+		return a.Repair(ctx)
 	}
 	bridge, err := c.findBridge(r)
 	if err == nil && bridge != nil {

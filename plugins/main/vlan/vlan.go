@@ -73,7 +73,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	l, err := attach.CheckOn(ctx, r, &c.Config, c.master, "vlan")
-	if err != nil {
+	if err != nil || r.HostSide {
 		return err
 	}
 	if l, ok := l.(*netlink.Vlan); !ok || l.VlanId != c.id {

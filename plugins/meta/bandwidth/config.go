@@ -42,13 +42,16 @@ func parse(o *conf.Object) (*config, error) {
 // mostBurst is the longest burst that the kernel can be told, in bits: one in bytes has 32 bits.
 const mostBurst = math.MaxUint32*8 - 1
 
+// leastRate is in bits a second. At less, what the kernel can be told of a burst has no room for a packet of 1514 bytes.
+const leastRate = 48
+
 func readLimit(o *conf.Object, rateKey, burstKey string) limit {
 	var rate, burst int64 // in bits
 	o.Int64(rateKey, &rate)
 	o.Int64(burstKey, &burst)
 	switch {
-	case rate < 0 || rate > 0 && rate < 8:
-		o.Fail(rateKey, "at least 8 bits a second, or 0 for no limit", fmt.Sprint(rate))
+	case rate < 0 || rate > 0 && rate < leastRate:
+		o.Fail(rateKey, fmt.Sprintf("at least %d bits a second, or 0 for no limit", leastRate), fmt.Sprint(rate))
 	case burst < 0 || burst > mostBurst:
 		o.Fail(burstKey, "a burst in bits, below 4 GB", fmt.Sprint(burst))
 	case rate > 0 && burst == 0:

@@ -91,7 +91,7 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 			_, err = request.PutBack(ctx, s.plugin.Plugin, own)
 		}
 		errs = append(errs, s.wrap(err))
-		if errors.Is(err, plugin.ErrLost) {
+		if errors.Is(err, plugin.ErrLost) || errors.Is(err, plugin.ErrInTheWay) {
 			break
 		}
 	}

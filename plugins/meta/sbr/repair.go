@@ -38,7 +38,7 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 			errs = append(errs, fmt.Errorf("add the rule for packets from %s: %w", s.prefix.Addr(), err))
 		}
 	}
-	p, err := c.plan(h, l.Attrs().Index)
+	p, err := c.plan(ctx, h, l.Attrs().Index)
 	if err != nil {
 		return err
 	}

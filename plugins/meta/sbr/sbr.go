@@ -41,7 +41,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err != nil {
 		return nil, err
 	}
-	p, err := c.plan(h, l.Attrs().Index)
+	p, err := c.plan(ctx, h, l.Attrs().Index)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +172,10 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 
 // Check looks for the rule of each address and, unless the configuration names the table, for the routes that it leads to. A table
 // that the reference plugin has chosen will do.
-func (Plugin) Check(_ context.Context, r *plugin.Request) error {
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	if r.HostSide {
+		return nil
+	}
 	c, err := parse(r)
 	if err != nil {
 		return err
@@ -185,7 +188,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	routes, err := route.OfLink(h, l.Attrs().Index)
+	routes, err := route.OfLink(ctx, h, l.Attrs().Index)
 	if err != nil {
 		return err
 	}

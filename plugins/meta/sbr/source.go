@@ -2,6 +2,7 @@ package sbr
 
 import (
 	"cmp"
+	"context"
 	"encoding/binary"
 	"fmt"
 	"math"
@@ -187,12 +188,12 @@ func kernelRoute(hint netlink.Route) netlink.Route {
 }
 
 // plan leaves the routes alone if the configuration names a table.
-func (c *config) plan(h *netlink.Handle, index int) (p plan, err error) {
+func (c *config) plan(ctx context.Context, h *netlink.Handle, index int) (p plan, err error) {
 	if c.table != 0 {
 		return p, nil
 	}
 	p.hints = c.hintRoutes(index)
-	routes, err := route.OfLink(h, index)
+	routes, err := route.OfLink(ctx, h, index)
 	for _, rt := range routes {
 		if rt.Table != route.Main {
 			continue

@@ -21,11 +21,11 @@ type holdings struct {
 	routes    []netlink.Route
 }
 
-func holdingsOf(h *netlink.Handle, l netlink.Link) (held holdings, err error) {
+func holdingsOf(ctx context.Context, h *netlink.Handle, l netlink.Link) (held holdings, err error) {
 	if held.addresses, err = link.Addresses(h, l, netlink.FAMILY_V6); err != nil {
 		return held, err
 	}
-	held.routes, err = route.OfLink(h, l.Attrs().Index)
+	held.routes, err = route.OfLink(ctx, h, l.Attrs().Index)
 	return held, err
 }
 

@@ -42,7 +42,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 		return nil, plugin.Errorf("an interface is in one VRF or bridge at most: call DEL before a second ADD, or take it out",
 			"interface %s has already a master set: %s", r.IfName, master.Attrs().Name)
 	}
-	before, err := holdingsOf(h, l)
+	before, err := holdingsOf(ctx, h, l)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +83,7 @@ func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	before, err := holdingsOf(h, l)
+	before, err := holdingsOf(ctx, h, l)
 	if err != nil {
 		return err
 	}
@@ -161,7 +161,10 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 }
 
 // Check looks whether the interface is in the VRF, and the VRF has the routes of the result.
-func (Plugin) Check(_ context.Context, r *plugin.Request) error {
+func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+	if r.HostSide {
+		return nil
+	}
 	c, err := parse(r.Config)
 	if err != nil {
 		return err
@@ -181,7 +184,7 @@ func (Plugin) Check(_ context.Context, r *plugin.Request) error {
 	case v.RawFlags&unix.IFF_UP == 0:
 		return attach.Different("VRF %s is down", c.name)
 	}
-	routes, err := route.OfLink(h, l.Attrs().Index)
+	routes, err := route.OfLink(ctx, h, l.Attrs().Index)
 	if err != nil {
 		return err
 	}

@@ -120,7 +120,7 @@ func withConfiguration(text []byte) []byte {
 }
 
 // directories are those whose files are listed, with what is below them.
-var directories = []string{"/run/netns", "/var/run/netns", "/run/cnibox", "/run/cni", "/var/lib/cni", "/var/lib/cnibox", "/var/log/cnibox"}
+var directories = []string{"/run/netns", "/var/run/netns", "/run/cni", "/var/lib/cni", "/var/lib/cnibox", "/var/log/cnibox"}
 
 // mostEntries of a directory are listed.
 const mostEntries = 3000
@@ -128,7 +128,7 @@ const mostEntries = 3000
 // listDirectories lists the files of networks, plugins and their state: what there is, and since when.
 func (s *source) listDirectories(ctx context.Context, out *output) {
 	var list strings.Builder
-	for _, dir := range distinct([]string{s.ConfDir}, s.BinDirs, directories, s.CacheDirs) {
+	for _, dir := range distinct([]string{s.ConfDir, state.RunDir()}, s.BinDirs, directories, s.CacheDirs) {
 		count := 0
 		err := filepath.WalkDir(dir, func(path string, e fs.DirEntry, err error) error {
 			if err != nil {

@@ -12,7 +12,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/doctor"
 	"github.com/cnibox/cnibox/pkg/metrics"
 	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/pkg/node/runtimes"
 )
 
 var errNoNode = errors.New("what is on the node could not be read: see node.error")
@@ -70,7 +69,7 @@ func (s *source) readGC(ctx context.Context, out *output) {
 		out.fail("gc", errNoNode)
 		return
 	}
-	out.addJSON("gc.json", collect.Plan(ctx, s.node, collect.Options{Options: s.Options.Options, Network: s.Network, Runtimes: runtimes.All}))
+	out.addJSON("gc.json", collect.Plan(ctx, s.node, collect.Options{Options: s.Options.Options, Network: s.Network}))
 }
 
 // mostCalls of the log are in the report, the last ones.

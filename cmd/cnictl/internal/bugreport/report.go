@@ -70,7 +70,7 @@ func Begin(o Options) *Collector { return begin(o, parts) }
 
 func begin(o Options, parts []Part) *Collector {
 	return &Collector{
-		source: &source{Options: o, secrets: newSecrets()}, left: parts,
+		source: &source{Options: o, secrets: newSecrets(o.Plugins)}, left: parts,
 		manifest: &Manifest{Version: o.Version, Created: time.Now().UTC().Truncate(time.Second), Network: o.Network, Parts: []Read{}},
 	}
 }

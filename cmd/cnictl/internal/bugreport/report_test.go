@@ -12,6 +12,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/cnibox/cnibox/plugins/known"
 	"time"
 )
 
@@ -133,7 +135,7 @@ func TestResultWithConfiguration(t *testing.T) {
 		`{"config": {"token": "t"}}`: `{"config":"***"}`,
 		`{"config": "not base64 !"}`: `{"config":"***"}`,
 	} {
-		got, err := newSecrets().document(withConfiguration([]byte(text)))
+		got, err := newSecrets(known.Plugins).document(withConfiguration([]byte(text)))
 		if plain := strings.NewReplacer("\n", "", " ", "").Replace(string(got)); err != nil || plain != want {
 			t.Errorf("%s\ngot  %s (error %v)\nwant %s", text, plain, err, want)
 		}
@@ -177,7 +179,7 @@ func TestPrograms(t *testing.T) {
 
 func TestBootParameters(t *testing.T) {
 	t.Parallel()
-	s := &source{secrets: newSecrets()}
+	s := &source{secrets: newSecrets(known.Plugins)}
 	got := string(s.bootParameters([]byte("root=/dev/vda ro quiet rd.luks.key=/k:1 my.password=swordfish nokaslr\n")))
 	if want := "root=/dev/vda ro quiet rd.luks.key=*** my.password=*** nokaslr\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)

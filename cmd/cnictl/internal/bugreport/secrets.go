@@ -9,6 +9,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // leftOut stands for what is left out.
@@ -19,9 +22,29 @@ type secrets struct {
 	lock   sync.Mutex      // a part that was given up may go on
 	values map[string]bool // that are known to be secret
 	short  int             // how many are too short to be looked for
+
+	plugins      plugin.Table
+	own, foreign visible // in objects of our plugins, and of others
 }
 
-func newSecrets() *secrets { return &secrets{values: map[string]bool{}} }
+func newSecrets(plugins plugin.Table) *secrets {
+	s := &secrets{values: map[string]bool{}, plugins: plugins, own: visible{}, foreign: visible{}}
+	for _, row := range plugins {
+		set := row.Plugin.(plugin.Configured).Keys() // a test of the table makes sure that it is one
+		for _, table := range []keys.Table{set.Own, set.Runtime, set.Args} {
+			s.own.add(table)
+		}
+	}
+	for _, key := range slices.Concat(ofAll, ofResults) {
+		if _, isDeclared := s.own[key]; !isDeclared {
+			s.own[key] = false
+		}
+	}
+	for _, key := range ofAll {
+		s.foreign[key] = false
+	}
+	return s
+}
 
 func (s *secrets) count() int {
 	s.lock.Lock()
@@ -63,12 +86,17 @@ var forms = []*regexp.Regexp{
 		`(\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"?|'[^']*'?|(?:(?i:bearer|basic) )?[^\s,;&"'}\]]+)`),
 	regexp.MustCompile(`(?i)((?:^|[\s"'])--?[\w-]*(?:passw|secret|token|credential|api-?key|private-?key)[\w-]*\s+)("[^"]*"?|'[^']*'?|\S+)`),
 	regexp.MustCompile(`(?i)(\b(?:bearer|basic)\s+)([\w.~+/=-]{8,})`),
-	regexp.MustCompile(`(://)([^/\s@"']+:[^/\s@"']+)@`),
+	regexp.MustCompile(`(://)([^/\s@"']+)@`),                         // https://TOKEN@host
+	regexp.MustCompile(`([\w.-]+:)([^\s@/"':]+)@`),                   // me:password@tcp(10.0.0.1)/db
+	regexp.MustCompile(`(://[^\s"'?]+\?)([^\s"']+)`),                 // a signed address
+	regexp.MustCompile(`((?:^|[\s"'])(?:-u|--user)[\s=]+)(\S+:\S+)`), // of curl
+	regexp.MustCompile(`(?i)(\bx-[\w-]+:\s*)([^\s"']+)`),             // a header
+	regexp.MustCompile(`(?i)(\b(?:psk|password|passphrase|secret|token)\s+)([^\s"'=:]{6,})`),
 	regexp.MustCompile(`()(\beyJ[\w-]{8,}\.[\w-]+\.[\w-]*)`), // a JSON web token
 }
 
 // marks are what a line has that one of the forms may match. It is looked for first: that is much faster.
-var marks = []string{"pass", "pwd", "secret", "token", "credential", "auth", "cookie", "psk", "key", "bearer", "basic", "://", "eyj", "cni_args"}
+var marks = []string{"pass", "pwd", "secret", "token", "credential", "auth", "cookie", "psk", "key", "bearer", "basic", "://", "eyj", "cni_args", "@", "-u", "x-", "passphrase"}
 
 var cniArgs = regexp.MustCompile(`(CNI_ARGS\\?["']?\s*[:=]\s*\\?["']?)([^\s"'\\]+)`)
 

@@ -3,6 +3,8 @@ package bugreport
 import (
 	"strings"
 	"testing"
+
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func TestScrub(t *testing.T) {
@@ -24,10 +26,18 @@ func TestScrub(t *testing.T) {
 		`client-key-data: ` + secret,
 		`CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAME=web;FIRST=` + secret + `;TOKEN=` + secret + ` CNI_IFNAME=eth0`,
 		`env: "CNI_ARGS=A=` + secret + `;B=1"`,
+		`GET https://` + secret + `@10.0.0.1:2379/v2`,
+		`GET https://s3.example/x?X-Amz-Signature=` + secret + `&y=1`,
+		`dsn me:` + secret + `@tcp(10.0.0.1:3306)/db`,
+		`postgres://me:` + secret + `@10.0.0.1/db`,
+		`curl -u me:` + secret + ` http://10.0.0.1`,
+		`curl --user=me:` + secret + ` http://10.0.0.1`,
+		`psk ` + secret,
+		`X-Vault-Session: ` + secret,
 		`a cookie: ` + secret + `; and more`,
 		`eyJhbGciOiJIUzI1NiJ9.` + secret + `.` + secret,
 	} {
-		if got := string(newSecrets().scrub([]byte(text))); strings.Contains(got, secret) || !strings.Contains(got, leftOut) {
+		if got := string(newSecrets(known.Plugins).scrub([]byte(text))); strings.Contains(got, secret) || !strings.Contains(got, leftOut) {
 			t.Errorf("of %s is left:\n%s", text, got)
 		}
 	}
@@ -38,9 +48,11 @@ func TestScrub(t *testing.T) {
 		`CNI_ARGS=IgnoreUnknown=1;K8S_POD_NAMESPACE=shop;K8S_POD_NAME=web`,
 		`default via 10.0.0.1 dev eth0 proto dhcp`,
 		`http://10.0.0.1:2379`,
+		`12: veth3f2a1b0c@if2: <BROADCAST,UP> mtu 1500 link/ether 02:00:00:00:00:01 link-netnsid 0`,
+		`vlan100@eth0`,
 		`the-password-check is wrong`,
 	} {
-		if got := string(newSecrets().scrub([]byte(text))); got != text {
+		if got := string(newSecrets(known.Plugins).scrub([]byte(text))); got != text {
 			t.Errorf("%s\nhas become\n%s", text, got)
 		}
 	}
@@ -48,7 +60,7 @@ func TestScrub(t *testing.T) {
 
 // TestKnownSecrets: what one place has shown to be secret is looked for in all others, but for what is too short to say.
 func TestKnownSecrets(t *testing.T) {
-	s := newSecrets()
+	s := newSecrets(known.Plugins)
 	if _, err := s.document([]byte(`{"password": "swordfish", "token": "swordfish and \"more\"", "pin_secret": "abc"}`)); err != nil {
 		t.Fatal(err)
 	}
@@ -71,13 +83,38 @@ func TestDocument(t *testing.T) {
 			`{"capabilityArgs": {"mac": "02:00:00:00:00:01", "io.kubernetes.cri.pod-annotations": {"x": "***"}}, "args": {"cni": {"l": "***"}}}`},
 		{"of another form", `{"cniArgs": "x", "capabilityArgs": [1], "n": 12345678901234567890}`, `{"cniArgs": "x", "capabilityArgs": [1], "n": 12345678901234567890}`},
 	} {
-		got, err := newSecrets().document([]byte(c.text))
+		got, err := newSecrets(known.Plugins).document([]byte(c.text))
 		if err != nil {
 			t.Fatal(err)
 		}
-		want, _ := newSecrets().document([]byte(c.want))
+		want, _ := newSecrets(known.Plugins).document([]byte(c.want))
 		if string(got) != string(want) {
 			t.Errorf("%s: got\n%s\nwant\n%s", c.name, got, want)
+		}
+	}
+}
+
+// TestWhatMayBeSeen: of a configuration are seen the keys that our plugins declare, and of others little more than their names.
+func TestWhatMayBeSeen(t *testing.T) {
+	const secret = "hunter2hunter2"
+	s := newSecrets(known.Plugins)
+	got, err := s.document([]byte(`{"cniVersion": "1.0.0", "name": "demo", "apiServer": "` + secret + `", "plugins": [
+		{"type": "bridge", "bridge": "cni0", "mtu": 1400, "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.0.0.0/8"}]], "server": "` + secret + `"}, "note": "` + secret + `"},
+		{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}},
+		{"type": "calico", "capabilities": {"portMappings": true}, "mtu": "` + secret + `", "bridge": "` + secret + `", "env": {"A": "` + secret + `"}, "args": ["` + secret + `"],
+		 "ipam": {"type": "calico-ipam", "url": "https://` + secret + `@10.0.0.1"}, "headers": {"x": ["` + secret + `"]}, "dns": {"options": ["` + secret + `"]}},
+		{"type": "host-local", "dataDir": "https://me:` + secret + `@host/"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	text := string(s.scrub(got))
+	if strings.Contains(text, secret) {
+		t.Errorf("a secret is left:\n%s", text)
+	}
+	for _, want := range []string{`"cniVersion": "1.0.0"`, `"name": "demo"`, `"type": "calico"`, `"portMappings": true`, `"type": "calico-ipam"`, `"bridge": "cni0"`, `"mtu": 1400`, `"subnet": "10.0.0.0/8"`,
+		`"net.core.somaxconn": "500"`, `"apiServer": "***"`, `"headers": {`} {
+		if !strings.Contains(text, want) {
+			t.Errorf("%s is not seen:\n%s", want, text)
 		}
 	}
 }
@@ -95,7 +132,7 @@ func TestBrokenDocument(t *testing.T) {
 		"\x00\xff":                                   "**",
 		``:                                           ``,
 	} {
-		got, err := newSecrets().document([]byte(text))
+		got, err := newSecrets(known.Plugins).document([]byte(text))
 		if string(got) != want || err == nil {
 			t.Errorf("%s\ngot  %s (error %v)\nwant %s", text, got, err, want)
 		}
@@ -108,7 +145,7 @@ func FuzzBrokenDocument(f *testing.F) {
 	f.Fuzz(func(t *testing.T, before, after string) {
 		const secret = "hunter2hunter2"
 		text := before + `"x": "` + secret + `"` + after
-		clean, err := newSecrets().document([]byte(text))
+		clean, err := newSecrets(known.Plugins).document([]byte(text))
 		if err != nil && strings.Contains(string(clean), secret) && !strings.HasSuffix(strings.TrimSpace(before), `"`) && !strings.HasPrefix(strings.TrimSpace(after), ":") {
 			t.Errorf("of %q is left %q", text, clean)
 		}

@@ -16,11 +16,11 @@ type Known struct {
 	ID      string
 	Means   string
 	Do      string
-	Pattern *regexp.Regexp // its groups name what the message is about: address, port, link, path …
-	Wraps   bool           // it only says that something failed; what it wraps counts, if that is known
-	Look    look           // what to look at on the node; nil: nothing
-	Doctor  []string       // findings of doctor that are about the same
-	Example string         // a message, as it was seen
+	Pattern string   // a regular expression; its groups name what the message is about: address, port, link, path …
+	Wraps   bool     // it only says that something failed; what it wraps counts, if that is known
+	Look    look     // what to look at on the node; nil: nothing
+	Doctor  []string // findings of doctor that are about the same
+	Example string   // a message, as it was seen
 }
 
 // look says what on the node makes the error, given what the groups of the pattern matched.
@@ -65,9 +65,10 @@ func Explain(text string) *Explanation {
 	for _, part := range tables {
 		for i := range part {
 			k := &part[i]
-			if m := k.Pattern.FindStringSubmatch(whole); m != nil {
+			pattern := regexp.MustCompile(k.Pattern)
+			if m := pattern.FindStringSubmatch(whole); m != nil {
 				e.Findings = append(e.Findings, Finding{ID: k.ID, Means: k.Means, Do: k.Do, Here: []string{}, Doctor: []doctor.Finding{},
-					About: strings.TrimSpace(m[0]), known: k, about: k.groups(m)})
+					About: strings.TrimSpace(m[0]), known: k, about: groups(pattern, m)})
 			}
 		}
 	}
@@ -78,9 +79,9 @@ func Explain(text string) *Explanation {
 	return e
 }
 
-func (k *Known) groups(match []string) map[string]string {
+func groups(pattern *regexp.Regexp, match []string) map[string]string {
 	about := map[string]string{}
-	for i, name := range k.Pattern.SubexpNames() {
+	for i, name := range pattern.SubexpNames() {
 		if name != "" && match[i] != "" {
 			about[name] = match[i]
 		}

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -9,13 +10,16 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/pluginfile"
+	"github.com/cnibox/cnibox/pkg/state"
 )
 
 const (
 	manifestFile  = ".cnibox.json"
+	lockFile      = ".cnibox-lock" // root's alone: anybody can lock what anybody can read
 	replacedDir   = ".cnibox-replaced"
 	stagingPrefix = ".cnibox-staging-"
 )
@@ -24,6 +28,7 @@ const (
 type directory struct {
 	path string // without symbolic links
 	file *os.File
+	lock *state.Lock
 }
 
 // open opens the directory, keeps other installers of cnibox out of it, and removes what a killed one has left.
@@ -39,16 +44,16 @@ func open(path string) (*directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open the directory of plugins: %w", err)
 	}
-	// Where directories can't be locked (NFS) we go on without.
-	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
-	if errors.Is(err, unix.EWOULDBLOCK) {
-		file.Close()
-		return nil, fmt.Errorf("another cnictl is at work in %s; try again when it is done", path)
-	}
 	d := &directory{path: path, file: file}
+	// Where nothing can be locked (some NFS) we go on without.
+	d.lock, err = state.Acquire(context.Background(), d.join(lockFile), 0o600, 0)
+	if busy := (*types.Error)(nil); errors.As(err, &busy) {
+		file.Close()
+		return nil, fmt.Errorf("another cnictl is at work in %s (%s); try again when it is done", path, busy.Msg)
+	}
 	// A link would lead what is kept out of the directory.
 	if info, err := os.Lstat(d.join(replacedDir)); err == nil && !info.IsDir() {
-		file.Close()
+		d.close()
 		return nil, fmt.Errorf("%s is not a directory (%s), and nothing can be kept there; move it away", d.join(replacedDir), info.Mode())
 	}
 	if err == nil {
@@ -58,6 +63,15 @@ func open(path string) (*directory, error) {
 		}
 	}
 	return d, nil
+}
+
+// close lets others in. What it locks is removed while it is locked, so nobody waits for a file that is gone.
+func (d *directory) close() {
+	if d.lock != nil {
+		_ = os.Remove(d.join(lockFile))
+	}
+	d.lock.Release()
+	_ = d.file.Close()
 }
 
 // noExec reports whether the directory is known to be mounted so that nothing in it can be executed.

@@ -133,7 +133,7 @@ func installPlugins(o Options) (*Report, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer d.file.Close()
+	defer d.close()
 	installed, err := d.readManifest()
 	if err != nil {
 		return nil, err

@@ -314,10 +314,25 @@ func TestOnlyOneInstallerAtATime(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer d.file.Close()
+	if file, err := os.Stat(d.join(lockFile)); err != nil || file.Mode() != 0o600 {
+		t.Fatalf("others than root can lock it: %v, %v", file, err)
+	}
 	_, err = Install(Options{Dir: dir, From: release(t, ""), Names: names, Link: Symbolic})
 	if err == nil || !strings.Contains(err.Error(), "another cnictl") {
 		t.Errorf("got error %v", err)
+	}
+	d.close()
+	others, err := os.Open(dir)
+	if err == nil {
+		defer others.Close()
+		err = unix.Flock(int(others.Fd()), unix.LOCK_EX) // which any user can do
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustInstall(t, Options{Dir: dir, From: release(t, ""), Names: names, Link: Symbolic})
+	if _, err := os.Stat(d.join(lockFile)); err == nil {
+		t.Error("the lock's file stays")
 	}
 }
 

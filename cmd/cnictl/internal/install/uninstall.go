@@ -33,7 +33,7 @@ func Uninstall(path string) (*Removal, error) {
 	if err != nil {
 		return nil, err
 	}
-	defer d.file.Close()
+	defer d.close()
 	names, err := d.readManifest()
 	if err != nil {
 		return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -128,7 +129,7 @@ func newAttachmentSheet(n *node.Node, a *node.Attachment) *Attachment {
 // lookInside compares what is in the namespace with what ADD said.
 func lookInside(a *node.Attachment, given []node.Route) *Inside {
 	s := &Inside{Missing: []netip.Prefix{}, Foreign: []netip.Prefix{}, Others: []string{}, MissingRoutes: []node.Route{}, ForeignRoutes: []node.Route{}}
-	interfaces, err := a.Namespace.Interfaces()
+	interfaces, err := a.Namespace.Interfaces(presence.AnyAddress)
 	if err != nil {
 		s.Error = err.Error()
 		return s
@@ -214,7 +215,7 @@ func newLinkSheet(n *node.Node, l *node.Link) *Link {
 
 func newNamespaceSheet(ns *node.Namespace) *Namespace {
 	s := &Namespace{InNamespace: InNamespace{ns, ns.Command()}, Interfaces: []node.Interface{}}
-	interfaces, err := ns.Interfaces()
+	interfaces, err := ns.Interfaces(presence.AnyAddress)
 	if err != nil {
 		s.Error = err.Error()
 	}

@@ -3,6 +3,7 @@
 package network
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
@@ -12,7 +13,10 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/cnibox/cnibox/pkg/collect"
 	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
@@ -30,7 +34,28 @@ func (n Node) CNI() *libcni.CNIConfig {
 
 // Options say where to look for what is on the node.
 func (n Node) Options() node.Options {
-	return node.Options{ConfDir: n.ConfDir, CacheDirs: []string{n.CacheDir}, Plugins: known.Plugins, BinDirs: filepath.SplitList(n.BinDirs)}
+	return node.Options{ConfDir: n.ConfDir, CacheDirs: []string{n.CacheDir}, Plugins: known.Plugins, BinDirs: filepath.SplitList(n.BinDirs), Runtimes: runtimes.All}
+}
+
+// Del calls the DEL of all plugins of a network, and goes on past one that is missing or fails. Then what cnibox's plugins hold is released all the
+// same, and libcni's result stays for the next DEL.
+func (n Node) Del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
+	err := collect.DelKept(ctx, list, rt, n.CacheDir, filepath.SplitList(n.BinDirs), Exec(n.CacheDir))
+	if err == nil {
+		return nil
+	}
+	return errors.Join(err, n.Release(ctx, keyOf(list.Name, rt)))
+}
+
+// Release releases what cnibox's plugins hold for an attachment.
+func (n Node) Release(ctx context.Context, key plugin.Key) error {
+	o := n.Options()
+	if a := node.Read(ctx, o).Attachment(key); a != nil {
+		if err := collect.Release(ctx, a, o.Plugins); err != nil {
+			return err
+		}
+	}
+	return o.NotesDir().Remove(key)
 }
 
 // Load returns the network called name. Unlike libcni it finds a network in spite of another one's file being broken.

@@ -109,7 +109,7 @@ func New(n *node.Node, attachments []*node.Attachment, host, version string, tak
 }
 
 // States are those that are counted.
-func (*Page) States() []node.State { return []node.State{node.Alive, node.Gone, node.Unknown} }
+func (*Page) States() []node.State { return node.States }
 
 // rank orders segments.
 func rank(kind string) int { return slices.Index([]string{"bridge", "routed", "uplink", "none"}, kind) }

@@ -101,7 +101,7 @@ func (c *Container) remove(node network.Node, list *libcni.NetworkConfigList) er
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), removalLimit)
 	defer cancel()
-	err := node.CNI().DelNetworkList(ctx, list, c.rt)
+	err := node.Del(ctx, list, c.rt)
 	if err != nil {
 		err = fmt.Errorf("take container %s of the probe away (repeat with: cnictl del %s --id %s --ifname %s): %w", c.Name, list.Name, c.ID, ifName, err)
 	}

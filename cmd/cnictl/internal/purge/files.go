@@ -16,12 +16,10 @@ import (
 	"github.com/cnibox/cnibox/pkg/lease"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
-
-// stateDir is ours as a whole: locks, records of rules and devices, what is known of processes.
-const stateDir = "/run/cnibox"
 
 // emptied are the directories that are removed if nothing is in them then, each after those in it.
 var emptied = []string{
@@ -121,8 +119,13 @@ func (p *Plan) addFiles(n *node.Node, r *collect.Report) {
 			p.Goes = append(p.Goes, Thing{What: "directory " + dir + ", if it is empty", remover: emptyDirectory(dir)})
 		}
 	}
-	if _, err := os.Lstat(stateDir); err == nil {
-		p.Goes = append(p.Goes, Thing{What: "directory " + stateDir, remover: directory(stateDir)})
+	own := state.RunDir() // ours as a whole: locks, records of rules and devices, what is known of processes
+	if _, err := os.Lstat(own); err == nil {
+		p.Goes = append(p.Goes, Thing{What: "directory " + own, remover: directory(own)})
+	}
+	number := notes.Dir{Path: filepath.Join(notes.DefaultDir, "any")}.NumberFile()
+	if _, err := os.Lstat(number); err == nil {
+		p.stay(number, "etcd knows this host by it, and takes it for another machine without; if it joins no network in etcd any more: rm "+number)
 	}
 	if _, err := os.Lstat("/run/cni/dhcp.sock"); err == nil {
 		p.stay("/run/cni/dhcp.sock", "the DHCP daemon has it: stop that, such as with systemctl disable --now cnibox-dhcp.socket cnibox-dhcp.service")

@@ -14,6 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/pluginfile"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/known"
 )
@@ -136,7 +137,7 @@ func bridgesOf(n *node.Node) map[string]bool {
 func typeOf(c *conf.Object) string {
 	name := ""
 	c.String("type", &name)
-	if row := known.Plugins.Find(name); row != nil {
+	if row := pluginfile.Row(known.Plugins, name, nil); row != nil {
 		return row.Name
 	}
 	return name

@@ -2,18 +2,16 @@
 package purge
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"path/filepath"
-	"slices"
 	"strings"
-	"time"
 
 	"github.com/cnibox/cnibox/pkg/collect"
 	"github.com/cnibox/cnibox/pkg/netfilter"
 	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Thing is something on the node.
@@ -42,7 +40,6 @@ type Plan struct {
 func New(ctx context.Context, n *node.Node, r *collect.Report) (*Plan, error) {
 	p := &Plan{Refused: []Thing{}, Attachments: r.Goes, Goes: []Thing{}, Stays: []Thing{}}
 	p.refuse(n, r)
-	p.addUnowned(n, r)
 	p.addLinks(n)
 	filter, kept, err := netfilter.Leavings(ctx)
 	for _, l := range filter {
@@ -61,12 +58,10 @@ func (p *Plan) stay(what, why string) { p.Stays = append(p.Stays, Thing{What: wh
 
 func (p *Plan) refused(what, why string) { p.Refused = append(p.Refused, Thing{What: what, Why: why}) }
 
-// refuse notes what may be in use.
+// refuse notes what may be in use: all that gc keeps.
 func (p *Plan) refuse(n *node.Node, r *collect.Report) {
 	for _, s := range r.Stays {
-		if s.What == "" {
-			p.refused("attachment "+s.Owner, s.Why)
-		}
+		p.refused(cmp.Or(s.What, "attachment "+s.Owner), s.Why)
 	}
 	for _, s := range r.Stops {
 		if len(s.Attachments) == 0 {
@@ -92,28 +87,6 @@ func (p *Plan) RefusedText() string {
 		texts = append(texts[:most], fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(texts, ", ")
-}
-
-// unowned is something that is held for nobody who is known.
-type unowned struct{ node.Thing }
-
-// Remove removes it.
-func (u unowned) Remove(ctx context.Context) error {
-	return u.Store.Release(ctx, []plugin.Held{u.Held})
-}
-
-// addUnowned finds what gc leaves, since it does not know whose it is: nobody's, if no attachment is left.
-func (p *Plan) addUnowned(n *node.Node, r *collect.Report) {
-	for _, t := range n.Unowned {
-		goes := slices.ContainsFunc(r.Goes, func(it *collect.Item) bool { return it.Owner == "" && it.Held[0].What == t.What })
-		switch {
-		case goes:
-		case t.Since != nil && time.Since(*t.Since) < time.Minute:
-			p.refused(t.What, "it is not a minute old: an ADD may be under way")
-		default:
-			p.Goes = append(p.Goes, Thing{What: t.What, remover: unowned{t}})
-		}
-	}
 }
 
 // Remove removes what goes. It tries all.

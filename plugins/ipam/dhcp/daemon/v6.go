@@ -227,7 +227,8 @@ func (f *v6) releaseInside(p *place, h *holding, m *dhcpv6.Message) error {
 		return err
 	}
 	defer s.Close()
-	ctx, cancel := context.WithTimeoutCause(context.Background(), firstPause, errors.New("the server does not answer"))
+	const once = firstPause * 9 / 10 // it is not sent again in there
+	ctx, cancel := context.WithTimeoutCause(context.Background(), once, errors.New("the server does not answer"))
 	defer cancel()
 	_, err = f.exchange(ctx, s, m, dhcpv6.MessageTypeReply)
 	return err

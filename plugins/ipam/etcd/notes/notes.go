@@ -3,6 +3,7 @@ package notes
 
 import (
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"errors"
 	"net/netip"
@@ -18,6 +19,7 @@ import (
 // Dir is the directory in which this host notes what it holds of a network:
 //
 //	host                            the name under which this host is known in etcd, its lease, and when that was renewed
+//	seen                            what this host has last written in etcd, by which it finds out that etcd was restored
 //	held/CONTAINER:INTERFACE        the addresses of an attachment
 //	open/CONTAINER:INTERFACE        an ADD that is under way, or a DEL of which etcd may not know yet
 //
@@ -48,6 +50,15 @@ func (n Dir) make() error {
 }
 
 func nameOf(k plugin.Key) string { return k.ContainerID + ":" + k.IfName } // an interface's name has no colon
+
+// CheckKey refuses an attachment for which files would have too long names.
+func CheckKey(k plugin.Key) error {
+	const most = 240 // of 255 that a file system allows: some are of a file that is being written
+	if n := len(nameOf(k)); n > most {
+		return plugin.ConfigError("use a shorter container id", "etcd: a file that is named by this container and interface would have a name of %d bytes, and %d are the most", n, most)
+	}
+	return nil
+}
 
 // HeldFile and OpenFile are an attachment's.
 func (n Dir) HeldFile(k plugin.Key) string { return filepath.Join(n.Path, "held", nameOf(k)) }
@@ -155,6 +166,64 @@ type Joined struct {
 	Lease   int64     `json:"lease"`
 	Seconds int64     `json:"seconds"` // for which the lease was granted
 	Renewed time.Time `json:"renewed"`
+}
+
+// Seen is the content of the file seen: what this host knows of etcd's past.
+type Seen struct {
+	Host     string `json:"host"`
+	Cluster  uint64 `json:"cluster"`            // its id
+	Revision int64  `json:"revision"`           // at which this host's mark was written last
+	Boot     string `json:"boot"`               // of this host, at that time
+	Restored string `json:"restored,omitempty"` // the restoration after which it has written back what it holds
+}
+
+func (n Dir) seenFile() string { return filepath.Join(n.Path, "seen") }
+
+// ReadSeen returns what a host of this name has noted, nothing if that can't be read.
+func (n Dir) ReadSeen(host string) (s Seen) {
+	text, err := state.Read(n.seenFile())
+	if err != nil || json.Unmarshal(text, &s) != nil || s.Host != host {
+		return Seen{Host: host}
+	}
+	return s
+}
+
+// ChangeSeen changes it. Calls do so one after the other.
+func (n Dir) ChangeSeen(ctx context.Context, host string, change func(*Seen)) error {
+	if err := n.make(); err != nil {
+		return err
+	}
+	lock, err := state.Acquire(ctx, n.seenFile()+".lock", claimed, lockWait)
+	if err != nil {
+		return err
+	}
+	defer lock.Release()
+	s := n.ReadSeen(host)
+	change(&s)
+	return writeJSON(n.seenFile(), s)
+}
+
+// NumberFile has this host's own number. It lies beside the directory, so that it stays when that is removed.
+func (n Dir) NumberFile() string { return filepath.Dir(n.Path) + "-host" }
+
+// Number returns this host's own number, which it makes once.
+func (n Dir) Number() (string, error) {
+	path := n.NumberFile()
+	text, err := state.Read(path)
+	if state.IsMissing(err) {
+		err = os.MkdirAll(filepath.Dir(path), 0o700)
+		if err == nil {
+			err = state.Create(path, []byte(rand.Text()+"\n"), 0o600)
+		}
+		if err == nil || errors.Is(err, os.ErrExist) {
+			text, err = state.Read(path)
+		}
+	}
+	number := strings.TrimSpace(string(text))
+	if err == nil && number == "" {
+		err = plugin.Errorf("remove the file, and see whether another machine has this host's name", "%s is empty", path)
+	}
+	return number, err
 }
 
 // HostFile is that of this host.

@@ -122,6 +122,12 @@ func (s *Settings) Identify() error {
 	if s.passwordFile == "" {
 		return nil
 	}
+	if !s.IsSecure() {
+		return plugin.ConfigError("use endpoints of https with caFile, or no user", "key \"ipam.etcd.passwordFile\": over http everybody on the way can read the password")
+	}
+	if file, err := os.Stat(s.passwordFile); err == nil && file.Mode().Perm()&0o077 != 0 {
+		return plugin.ConfigError("`chmod 600 "+s.passwordFile+"`, and set another password", "key \"ipam.etcd.passwordFile\": others than its owner can read or write %s (mode %o)", s.passwordFile, file.Mode().Perm())
+	}
 	text, err := state.Read(s.passwordFile)
 	if err != nil {
 		return plugin.ConfigError("correct the path", "key \"ipam.etcd.passwordFile\": %w", err)

@@ -1,8 +1,7 @@
-package e2e
+package project
 
 import (
 	"io/fs"
-	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -11,26 +10,22 @@ import (
 
 // TestPromises makes sure that the tests are there which the pages say guard a promise: those in the last column of their tables.
 func TestPromises(t *testing.T) {
-	t.Parallel()
 	var tests strings.Builder
 	err := filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
+		if script, ok := strings.CutSuffix(path, ".txtar"); ok {
+			tests.WriteString("\nfunc TestScripts/" + filepath.Base(script) + "(")
 		}
-		text, err := os.ReadFile(path)
-		tests.Write(text)
+		if err == nil && strings.HasSuffix(path, "_test.go") {
+			tests.WriteString(read(t, path))
+		}
 		return err
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, page := range []string{"docs/project/security.md", "docs/project/reliability.md", "SECURITY.md"} {
-		text, err := os.ReadFile("../../" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
 		named, guards := 0, false
-		for line := range strings.Lines(string(text)) {
+		for line := range strings.Lines(read(t, "../../"+page)) {
 			if !strings.HasPrefix(line, "|") {
 				guards = false
 				continue
@@ -44,7 +39,7 @@ func TestPromises(t *testing.T) {
 				}
 				named++
 				want := `"` + m[1] // a row of test/conformance
-				if regexp.MustCompile(`^(Test|Fuzz)\w+$`).MatchString(m[1]) {
+				if regexp.MustCompile(`^(Test|Fuzz)[\w/]+$`).MatchString(m[1]) {
 					want = "\nfunc " + m[1] + "("
 				}
 				if !strings.Contains(tests.String(), want) {
@@ -60,15 +55,8 @@ func TestPromises(t *testing.T) {
 
 // TestReliabilityFigures makes sure that the figures for users are those that were measured.
 func TestReliabilityFigures(t *testing.T) {
-	t.Parallel()
-	read := func(name string) string {
-		text, err := os.ReadFile("../../docs/project/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(text)
-	}
-	page, measured, rows := read("reliability.md"), read("benchmarks/README.md"), read("conformance.md")
+	page, rows := read(t, "../../docs/project/reliability.md"), read(t, "../../docs/project/conformance.md")
+	measured := read(t, "../../docs/project/benchmarks/README.md")
 	compared := 0
 	for line := range strings.Lines(page) {
 		if strings.Contains(line, " → ") && strings.HasPrefix(line, "|") {

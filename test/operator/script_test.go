@@ -1,0 +1,158 @@
+package operator
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/cnibox/cnibox/test/netlab"
+)
+
+// TestScripts runs what an operator could have typed: each file of testdata on a node of its own, with all plugins, the network demo and an outside.
+// Besides testscript's own commands (https://pkg.go.dev/github.com/rogpeppe/go-internal/testscript) there are those of script.commands.
+func TestScripts(t *testing.T) {
+	t.Parallel()
+	files, err := filepath.Glob("testdata/*.txtar")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no scripts: %v", err)
+	}
+	for _, file := range files {
+		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
+			t.Parallel()
+			s := &script{operator: newOperator(t), pods: map[string]*netlab.Pod{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
+				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t)}}
+			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
+				s.variables["WORK"] = e.WorkDir
+				for name, value := range s.variables {
+					e.Setenv(name, value)
+				}
+				return nil
+			}})
+		})
+	}
+}
+
+// one has testscript run its only script as part of the test that it is given.
+type one struct{ *testing.T }
+
+func (o one) Run(_ string, run func(testscript.T)) { run(o) }
+func (o one) Parallel()                            {}
+func (o one) Verbose() bool                        { return testing.Verbose() }
+
+type script struct {
+	*operator
+	pods      map[string]*netlab.Pod
+	snapshots map[string]*netlab.Snapshot
+	variables map[string]string
+	code      int // of the last cnictl, node or in
+}
+
+type command = func(ts *testscript.TestScript, neg bool, args []string)
+
+// commands are those of scripts. What cnictl and node print, on both channels, is the script's stdout.
+func (s *script) commands() map[string]command {
+	return map[string]command{
+		// cnictl ARGUMENT… runs the tool on the node.
+		"cnictl": func(ts *testscript.TestScript, neg bool, args []string) {
+			code, printed := s.cnictl(args...)
+			s.ended(ts, neg, code, printed)
+		},
+		// exits CODE TEXT ARGUMENT… runs the tool, which has to end with the code, and to say the text.
+		"exits": func(ts *testscript.TestScript, _ bool, args []string) {
+			if len(args) < 3 {
+				ts.Fatalf("usage: exits CODE TEXT ARGUMENT…")
+			}
+			code, printed := s.cnictl(args[2:]...)
+			s.ended(ts, code != 0, code, printed)
+			if strconv.Itoa(code) != args[0] || !strings.Contains(printed, args[1]) {
+				ts.Fatalf("exit code %d, want %s with %q", code, args[0], args[1])
+			}
+		},
+		// node 'SCRIPT' runs a shell on the node, which has the script's variables.
+		"node": func(ts *testscript.TestScript, neg bool, args []string) { s.run(ts, neg, &s.host.Namespace, args) },
+		// in POD 'SCRIPT' runs a shell in a pod.
+		"in": func(ts *testscript.TestScript, neg bool, args []string) {
+			s.run(ts, neg, &s.pod(ts, args).Namespace, args[1:])
+		},
+		// code NUMBER is what the last command has to have ended with.
+		"code": func(ts *testscript.TestScript, _ bool, args []string) {
+			if len(args) != 1 || args[0] != strconv.Itoa(s.code) {
+				ts.Fatalf("exit code %d", s.code)
+			}
+		},
+		// pod NAME makes a pod, whose path is $NAME from then on.
+		"pod": func(ts *testscript.TestScript, _ bool, args []string) {
+			s.keep(ts, s.host.NewPod(s, args[0]))
+		},
+		// attach NAME [FLAG…] makes a pod and attaches it to the network demo: its IPv4 address is $NAME_ip.
+		"attach": func(ts *testscript.TestScript, _ bool, args []string) {
+			pod, address := s.attach(args[0], args[1:]...)
+			s.keep(ts, pod)
+			s.set(ts, pod.Name()+"_ip", address)
+		},
+		// delete NAME takes a pod away, and with it its namespace.
+		"delete": func(ts *testscript.TestScript, _ bool, args []string) { s.pod(ts, args).Delete(s) },
+		// age makes all attachments some minutes old.
+		"age": func(*testscript.TestScript, bool, []string) { s.age() },
+		// snapshot NAME notes the state of the node.
+		"snapshot": func(_ *testscript.TestScript, _ bool, args []string) { s.snapshots[args[0]] = s.host.Snapshot(s) },
+		// same NAME [PREFIX…] compares the state with a snapshot's, but for lines that begin so.
+		"same": func(ts *testscript.TestScript, neg bool, args []string) {
+			if diff := s.snapshots[args[0]].Diff(s.host.Snapshot(s), args[1:]...); (diff == "") == neg {
+				ts.Fatalf("since %s there is changed:\n%s", args[0], diff)
+			}
+		},
+		// reaches ADDRESS sends it a ping from the node.
+		"reaches": func(ts *testscript.TestScript, neg bool, args []string) {
+			if err := s.host.Ping(args[0], timeout); (err == nil) == neg {
+				ts.Fatalf("%v", err)
+			}
+		},
+	}
+}
+
+func (s *script) pod(ts *testscript.TestScript, args []string) *netlab.Pod {
+	if len(args) == 0 || s.pods[args[0]] == nil {
+		ts.Fatalf("there is no pod %q", args)
+	}
+	return s.pods[args[0]]
+}
+
+func (s *script) keep(ts *testscript.TestScript, pod *netlab.Pod) {
+	s.pods[pod.Name()] = pod
+	s.set(ts, pod.Name(), pod.Path())
+}
+
+// set sets a variable of the script and of the shells that it runs.
+func (s *script) set(ts *testscript.TestScript, name, value string) {
+	ts.Setenv(name, value)
+	s.variables[name] = value
+}
+
+func (s *script) run(ts *testscript.TestScript, neg bool, in *netlab.Namespace, args []string) {
+	cmd := in.Command("sh", "-ec", strings.Join(args, " "))
+	cmd.Env = os.Environ()
+	for name, value := range s.variables {
+		cmd.Env = append(cmd.Env, name+"="+value)
+	}
+	var printed strings.Builder
+	cmd.Stdout, cmd.Stderr = &printed, &printed
+	_ = in.Run(cmd)
+	if cmd.ProcessState == nil {
+		ts.Fatalf("sh did not start")
+	}
+	s.ended(ts, neg, cmd.ProcessState.ExitCode(), printed.String())
+}
+
+func (s *script) ended(ts *testscript.TestScript, neg bool, code int, printed string) {
+	s.code = code
+	_, _ = fmt.Fprint(ts.Stdout(), printed)
+	if (code == 0) == neg {
+		ts.Fatalf("exit code %d", code)
+	}
+}
