@@ -12,6 +12,9 @@ const site = path.join(root, 'bin/site')
 const pictures = path.join(root, 'bin/site-pictures')
 const axe = fs.readFileSync(fileURLToPath(import.meta.resolve('axe-core/axe.min.js')), 'utf8')
 
+// How long anything may take, in milliseconds. It is long: a busy machine must not decide a test.
+const patience = 180_000
+
 const pages = fs.readdirSync(site, { recursive: true }).map(String).filter((name) => name.endsWith('.html') && name !== '404.html')
 // One page of each kind: home, guide, plugin, recipe, reference, report.
 const kinds = ['index.html', 'start/first-container.html', 'plugins/portmap.html', 'recipes/published-port.html', 'operate/cnictl.html', 'project/benchmarks/index.html']
@@ -20,6 +23,7 @@ let server, browser
 before(async () => {
   server = await serve(site)
   browser = await chromium.launch({
+    timeout: patience,
     executablePath: process.env.CHROMIUM ?? '/usr/bin/chromium',
     args: ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync'],
   })
@@ -32,6 +36,7 @@ after(async () => {
 // open shows a page to a reader of its own, and notes what the page does that it must not.
 async function open(name, { width = 1280, scheme = 'light' } = {}) {
   const context = await browser.newContext({ viewport: { width, height: 900 }, colorScheme: scheme })
+  context.setDefaultTimeout(patience)
   const page = await context.newPage()
   page.wrong = []
   page.on('request', (request) => { if (!request.url().startsWith(server.address + '/') && !request.url().startsWith('data:')) page.wrong.push(`asks ${request.url()}`) })
