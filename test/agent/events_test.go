@@ -88,7 +88,9 @@ func backAfter(t *testing.T, e harmtest.Event, count int) time.Duration {
 		t.Errorf("status: %+v", s)
 	}
 	for _, line := range a.log.lines("level=WARN") {
-		t.Errorf("it warns: %s", line)
+		if !strings.Contains(line, "the first look at everything takes long") { // as on a busy machine
+			t.Errorf("it warns: %s", line)
+		}
 	}
 	if *long {
 		t.Logf("%s", strings.Join(a.log.lines(`msg="put back"`), ""))

@@ -7,7 +7,7 @@
 //	go test -v ./test/conformance -args -plugins /opt/cni/bin
 //
 // Without -plugins the plugins are those of this repository: as links to one binary, and once more with each list as one entry
-// of type chain (-short leaves out two thirds of those). -suites names others: copies (of the binary), reference (the reference plugins) and debian (the
+// of type chain (-short leaves out most of those). -suites names others: copies (of the binary), reference (the reference plugins) and debian (the
 // distribution's package of them). docs/project/conformance.md has what all of them do; make conformance writes it.
 //
 // # How a row is added

@@ -223,7 +223,11 @@ func TestChainIsTheSame(t *testing.T) {
 		list.Version = version
 		lists["demo/"+version] = list
 	}
-	for name, list := range lists {
+	for i, name := range slices.Sorted(maps.Keys(lists)) {
+		if netlab.LeftOut(t, i, 4) {
+			continue
+		}
+		list := lists[name]
 		if strings.Contains(list.String(), `"vlan":`) {
 			continue // the gateway of a bridge's VLAN has a random MAC address
 		}

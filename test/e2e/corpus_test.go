@@ -99,7 +99,10 @@ func TestCorpus(t *testing.T) {
 			t.Errorf("a row without its file: %v", err)
 		}
 	}
-	for _, path := range paths {
+	for i, path := range paths {
+		if netlab.LeftOut(t, i, 2) {
+			continue
+		}
 		name := filepath.Base(path)
 		n := networks[name]
 		text, err := os.ReadFile(path)

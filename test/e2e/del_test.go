@@ -92,7 +92,10 @@ func (m mainPlugin) node(t *testing.T) *netlab.Host {
 func TestDELNeedsNothing(t *testing.T) {
 	t.Parallel()
 	for _, m := range mains {
-		for _, c := range m.dels() {
+		for i, c := range m.dels() {
+			if netlab.LeftOut(t, i, 2) {
+				continue
+			}
 			t.Run(m.name+"/"+c.name, func(t *testing.T) {
 				t.Parallel()
 				m.testDel(t, c)

@@ -347,9 +347,9 @@ func TestBugreportMany(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
 	o.attach("web")
-	o.host.MustRun(t, "sh", "-c", `for i in $(seq 1000); do
-		sed "s/\"containerId\": *\"web\"/\"containerId\":\"many$i\"/; s/\"networkName\": *\"demo\"/\"networkName\":\"other\"/; s/\"ips\": *\[[^]]*\]/\"ips\":[]/" /var/lib/cni/results/demo-web-eth0 >/var/lib/cni/results/other-many$i-eth0
-	done`)
+	o.host.MustRun(t, "bash", "-c", `cd /var/lib/cni/results
+		other=$(sed 's/"containerId": *"web"/"containerId":"manyNUMBER"/; s/"networkName": *"demo"/"networkName":"other"/; s/"ips": *\[[^]]*\]/"ips":[]/' demo-web-eth0)
+		for i in {1..1000}; do echo "${other/NUMBER/$i}" >other-many$i-eth0; done`)
 	o.must("bugreport", "-o", "/run/report.tar.gz")
 	b := o.unpack("/run/report.tar.gz")
 	b.has("node.json", `"containerID": "many1000"`)

@@ -76,7 +76,10 @@ func removeLeases(p *clinic) {
 // still can.
 func TestDoctorHarmsNobody(t *testing.T) {
 	t.Parallel()
-	for _, a := range accidents {
+	for i, a := range accidents {
+		if netlab.LeftOut(t, i, 3) {
+			continue
+		}
 		t.Run(a.name, func(t *testing.T) {
 			t.Parallel()
 			p := newClinic(t, demo)

@@ -68,7 +68,7 @@ func TestGCTrustsNoCache(t *testing.T) {
 	const all, none = "dead lost", ""
 	each := func(do string) string { return "cd " + resultsDir + "; for f in *; do " + do + "; done; " }
 	unknown := []string{"libcni has no result of its last ADD", "if it is gone: `cnictl del demo --id lost --ifname eth0`", "--cache-dir"}
-	for _, kind := range []struct {
+	for i, kind := range []struct {
 		name   string
 		breaks string   // a shell script
 		args   []string // of gc
@@ -114,6 +114,9 @@ func TestGCTrustsNoCache(t *testing.T) {
 		{name: "namespaces can't be seen from here", breaks: each(`sed -i 's#"netns":"/run/netns/#"netns":"/elsewhere/netns/#' $f`) + ageResults, goes: none},
 		{name: "namespaces can't be looked at", breaks: "ln -s loop /run/loop; " + each(`sed -i 's#"netns":"/run/netns/#"netns":"/run/loop/#' $f`), goes: none},
 	} {
+		if netlab.LeftOut(t, i, 3) {
+			continue
+		}
 		t.Run(kind.name, func(t *testing.T) {
 			f := newFleet(t)
 			f.shell("rm -r /var/lib/cni/cnibox")
@@ -210,11 +213,11 @@ func TestGCBesideADDAndDEL(t *testing.T) {
 	}
 }
 
-// TestGCExactly: of a hundred attachments fifty are gone, here and there, and exactly these go.
+// TestGCExactly: of many attachments half are gone, here and there, and exactly these go.
 func TestGCExactly(t *testing.T) {
 	t.Parallel()
 	o := newOperator(t)
-	const all = 100
+	const all, dead = 40, 20
 	addresses, pods := map[string]string{}, []*netlab.Pod{}
 	for i := range all {
 		name := fmt.Sprintf("pod%02d", i)
@@ -233,10 +236,10 @@ func TestGCExactly(t *testing.T) {
 	o.age()
 	before := strings.Count(o.leases(), "\n")
 	printed := o.must("gc")
-	if !strings.Contains(printed, "50 to remove, nothing is removed without --apply; 50 in use") || strings.Count(o.leases(), "\n") != before {
+	if !strings.Contains(printed, fmt.Sprintf("%d to remove, nothing is removed without --apply; %d in use", dead, all-dead)) || strings.Count(o.leases(), "\n") != before {
 		t.Errorf("without --apply:\n%s", printed)
 	}
-	if printed := o.must("gc", "--apply"); !strings.Contains(printed, "50 removed, 0 skipped, 0 failed; 50 in use") {
+	if printed := o.must("gc", "--apply"); !strings.Contains(printed, fmt.Sprintf("%d removed, 0 skipped, 0 failed; %d in use", dead, all-dead)) {
 		t.Errorf("with --apply:\n%s", printed)
 	}
 	left, rules, results := o.leases(), o.host.MustRun(t, "nft", "list", "ruleset"), o.host.MustRun(t, "ls", resultsDir)

@@ -15,7 +15,10 @@ import (
 // as it was before. It logs how long that takes.
 func TestRepairTwenty(t *testing.T) {
 	const many = 20
-	for _, e := range harmtest.Events {
+	for i, e := range harmtest.Events {
+		if netlab.LeftOut(t, i, 4) {
+			continue
+		}
 		t.Run(e.Name, func(t *testing.T) {
 			p := newPatient(t)
 			e.Begin(t, p.host)
