@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -26,9 +25,8 @@ func TestLintPage(t *testing.T) {
 	for _, e := range examples {
 		command, code, _ := strings.Cut(string(e[1]), " # ")
 		want := map[string]int{"": 0, "1": 1}[code]
-		var out, errs bytes.Buffer
-		if got := execute(strings.Fields(command), &out, &errs); got != want || out.String() != string(e[2]) || errs.Len() > 0 {
-			t.Errorf("%s: exit code %d, want %d\n%s%s", command, got, want, out.String(), errs.String())
+		if out := inProcess(strings.Fields(command)...); out != (outcome{want, string(e[2]), ""}) {
+			t.Errorf("%s: %+v, want exit code %d", command, out, want)
 		}
 	}
 	info, err := os.Stat("10-web.conflist")
@@ -68,12 +66,11 @@ func TestLintOutputs(t *testing.T) {
 		{"lint --fix -", 2, "name one in place of -"},
 	}
 	for _, tt := range tests {
-		var out, errs bytes.Buffer
-		code := execute(strings.Fields(tt.args), &out, &errs)
-		if code != tt.code || !strings.Contains(out.String()+errs.String(), tt.says) {
-			t.Errorf("%s: exit code %d, want %d and %q:\n%s%s", tt.args, code, tt.code, tt.says, out.String(), errs.String())
+		out := inProcess(strings.Fields(tt.args)...)
+		if out.code != tt.code || !strings.Contains(out.stdout+out.stderr, tt.says) {
+			t.Errorf("%s: %+v, want %d and %q", tt.args, out, tt.code, tt.says)
 		}
-		if machine := strings.Contains(tt.args, "--json ") || strings.HasSuffix(tt.args, "--sarif"); machine && code != 2 && !json.Valid(out.Bytes()) {
+		if machine := strings.Contains(tt.args, "--json ") || strings.HasSuffix(tt.args, "--sarif"); machine && out.code != 2 && !json.Valid([]byte(out.stdout)) {
 			t.Errorf("%s: no JSON", tt.args)
 		}
 	}
@@ -86,9 +83,8 @@ func TestLintLink(t *testing.T) {
 	if err := os.Symlink("real", "10-a.conf"); err != nil {
 		t.Fatal(err)
 	}
-	var out, errs bytes.Buffer
-	if code := execute([]string{"lint", "--fix", "10-a.conf"}, &out, &errs); code != 0 {
-		t.Fatalf("exit code %d: %s%s", code, out.String(), errs.String())
+	if out := inProcess("lint", "--fix", "10-a.conf"); out.code != 0 {
+		t.Fatalf("%+v", out)
 	}
 	text, err := os.ReadFile("real")
 	if to, lerr := os.Readlink("10-a.conf"); err != nil || lerr != nil || to != "real" || string(text) != `{"cniVersion": "1.0.0", "name": "a", "type": "bridge"}` {

@@ -45,12 +45,6 @@ func logDir(t *testing.T) string {
 	return dir
 }
 
-func runCnictl(args ...string) (code int, stdout, stderr string) {
-	var out, errs bytes.Buffer
-	code = execute(args, &out, &errs)
-	return code, out.String(), errs.String()
-}
-
 func TestLogText(t *testing.T) {
 	dir := logDir(t)
 	tests := []struct {
@@ -74,22 +68,15 @@ func TestLogText(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			code, out, errs := runCnictl(append([]string{"log", "--dir", dir}, tt.args...)...)
-			if code != 0 || errs != "" || strings.Count(out, "\n") != tt.lines {
-				t.Errorf("exit code %d, %s", code, errs)
+			out := inProcess(append([]string{"log", "--dir", dir}, tt.args...)...)
+			if out.code != 0 || out.stderr != "" || strings.Count(out.stdout, "\n") != tt.lines {
+				t.Errorf("%+v", out)
 			}
-			for _, text := range tt.has {
-				if !strings.Contains(out, text) {
-					t.Errorf("%q is missing", text)
-				}
-			}
+			assertContains(t, out.stdout, tt.has...)
 			for _, text := range tt.lacks {
-				if strings.Contains(out, text) {
-					t.Errorf("%q is there", text)
+				if strings.Contains(out.stdout, text) {
+					t.Errorf("%q is there:\n%s", text, out.stdout)
 				}
-			}
-			if t.Failed() {
-				t.Log(out)
 			}
 		})
 	}
@@ -113,8 +100,8 @@ func TestLogErrors(t *testing.T) {
 		{"nothing to follow", []string{"log", "-f", "--dir", filepath.Join(empty, "none")}, 1, "cnictl log on"},
 	}
 	for _, tt := range tests {
-		if code, out, errs := runCnictl(tt.args...); code != tt.code || !strings.Contains(errs, tt.says) || out != "" {
-			t.Errorf("%s: exit code %d\n%s%s", tt.name, code, out, errs)
+		if out := inProcess(tt.args...); out.code != tt.code || !strings.Contains(out.stderr, tt.says) || out.stdout != "" {
+			t.Errorf("%s: %+v", tt.name, out)
 		}
 	}
 	if left, _ := os.ReadDir(empty); len(left) > 0 {
@@ -135,7 +122,7 @@ func TestLogJSON(t *testing.T) {
 	if _, err := f.WriteString("{\"time\":\"torn\n"); err != nil {
 		t.Fatal(err)
 	}
-	code, out, errs := runCnictl("log", "--dir", dir, "10.88.0.7", "--json")
+	out := inProcess("log", "--dir", dir, "10.88.0.7", "--json")
 	var document struct {
 		Calls []struct {
 			Verb, ContainerID, Ifname string
@@ -149,20 +136,21 @@ func TestLogJSON(t *testing.T) {
 		Torn       int
 		Unreadable []string
 	}
-	if err := json.Unmarshal([]byte(out), &document); err != nil || code != 1 || errs != "" {
-		t.Fatalf("exit code %d, %v\n%s%s", code, err, out, errs)
+	if err := json.Unmarshal([]byte(out.stdout), &document); err != nil || out.code != 1 || out.stderr != "" {
+		t.Fatalf("%v, %+v", err, out)
 	}
 	if len(document.Calls) != 3 || document.Calls[0].Verb != "ADD" || document.Calls[0].DurationUs != 2345 || document.Calls[0].Ifname != "eth0" ||
 		document.Calls[1].Error.Code != 11 || document.Torn != 1 || len(document.Unreadable) != 1 || len(document.Holders) != 1 {
-		t.Fatalf("got %s", out)
+		t.Fatalf("got %s", out.stdout)
 	}
 	if h := document.Holders[0]; h.Network != "demo" || h.To.Sub(h.From).Round(time.Minute) != 2*time.Hour {
 		t.Errorf("got %+v", h)
 	}
-	code, out, errs = runCnictl("log", "--dir", dir)
-	if code != 1 || strings.Count(out, "\n") != 4 || !strings.Contains(errs, "torn, as by a full disk: 1 line") || !strings.Contains(errs, "calls.jsonl.1") {
-		t.Errorf("exit code %d\n%s%s", code, out, errs)
+	out = inProcess("log", "--dir", dir)
+	if out.code != 1 || strings.Count(out.stdout, "\n") != 4 {
+		t.Errorf("%+v", out)
 	}
+	assertContains(t, out.stderr, "torn, as by a full disk: 1 line", "calls.jsonl.1")
 }
 
 func TestLogSwitch(t *testing.T) {
@@ -186,8 +174,8 @@ func TestLogSwitch(t *testing.T) {
 			t.Errorf("%s %v: %v\n%s", step.cmd.Use, step.args, err, &out)
 		}
 	}
-	if code, _, errs := runCnictl("log", "--dir", dir); code != 0 || !strings.Contains(errs, "the log is off") {
-		t.Errorf("exit code %d, %s", code, errs)
+	if out := inProcess("log", "--dir", dir); out.code != 0 || !strings.Contains(out.stderr, "the log is off") {
+		t.Errorf("%+v", out)
 	}
 }
 
@@ -219,8 +207,8 @@ func TestCompleteLogged(t *testing.T) {
 	dir := logDir(t)
 	id := strings.Repeat("c0ffee", 8)
 	for _, c := range []struct{ begin, want string }{{"", "10.88.0.7\t" + id + "\n" + id + "\tdemo\n:4\n"}, {"10", "10.88.0.7\t" + id + "\n:4\n"}, {"x", ":4\n"}} {
-		if _, out, _ := runCnictl("__complete", "log", "--dir", dir, c.begin); !strings.HasSuffix(out, c.want) {
-			t.Errorf("%q: got %q, want %q", c.begin, out, c.want)
+		if out := inProcess("__complete", "log", "--dir", dir, c.begin); !strings.HasSuffix(out.stdout, c.want) {
+			t.Errorf("%q: got %q, want %q", c.begin, out.stdout, c.want)
 		}
 	}
 }

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bytes"
 	"encoding/json"
 	"strings"
 	"testing"
@@ -9,13 +8,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/plugins/known"
 )
-
-// inProcess runs cnictl in the process of the test.
-func inProcess(args ...string) outcome {
-	var stdout, stderr bytes.Buffer
-	code := execute(args, &stdout, &stderr)
-	return outcome{code, stdout.String(), stderr.String()}
-}
 
 func TestUsageErrors(t *testing.T) {
 	tests := []struct {

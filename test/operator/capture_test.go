@@ -164,30 +164,6 @@ func TestCaptureEnds(t *testing.T) {
 	onLink.end(syscall.SIGINT)
 }
 
-func TestCaptureRefuses(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	o.attach("web")
-	for _, c := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{[]string{"nobody"}, 1, "nobody"},
-		{[]string{"web", "-i", "eth7"}, 1, "demo/web/eth0"},
-		{[]string{"web", "--protocol", "igmp"}, 2, "igmp"},
-		{[]string{"web", "--address", "example.org"}, 2, "--address"},
-		{[]string{"web", "--port", "70000"}, 2, "70000"},
-		{[]string{"web", "-w", "/no/such/file"}, 1, "/no/such/file"},
-		{[]string{"web", "-w", "-", "--json"}, 2, "--json"},
-		{nil, 2, "argument is missing"},
-	} {
-		if code, printed := o.cnictl(append([]string{"capture"}, c.args...)...); code != c.code || !strings.Contains(printed, c.says) {
-			t.Errorf("capture %q: exit code %d\n%s", c.args, code, printed)
-		}
-	}
-}
-
 // TestCaptureIsHarmless prints what containers send without what moves a terminal's cursor.
 func TestCaptureIsHarmless(t *testing.T) {
 	t.Parallel()

@@ -261,44 +261,6 @@ func TestProbeKilled(t *testing.T) {
 	}
 }
 
-func TestProbeRefuses(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	before := o.host.Snapshot(t)
-	for _, c := range []struct {
-		args []string
-		code int
-		says string
-	}{
-		{[]string{"nosuch"}, 1, `no network "nosuch"`},
-		{[]string{"demo", "--to", "example.org"}, 2, "ADDRESS:PORT"},
-		{[]string{"demo", "--dns", "example.org"}, 2, "--dns"},
-		{[]string{"demo", "--name", strings.Repeat("a", 64) + ".org"}, 2, "no name of a host"},
-		{nil, 2, "argument is missing"},
-	} {
-		if code, printed := o.cnictl(append([]string{"probe"}, c.args...)...); code != c.code || !strings.Contains(printed, c.says) {
-			t.Errorf("probe %q: exit code %d\n%s", c.args, code, printed)
-		}
-	}
-	if diff := before.Diff(o.host.Snapshot(t)); diff != "" {
-		t.Errorf("what was refused changed:\n%s", diff)
-	}
-}
-
-// TestProbeOfANetworkThatFails leaves nothing of the container that was attached, and has the plugin's error.
-func TestProbeOfANetworkThatFails(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	o.network(probed(`{"type": "bridge", "bridge": "demo0", "ipam": {"type": "host-local", "subnet": "10.88.0.0/24", "rangeStart": "10.88.0.9", "rangeEnd": "10.88.0.9"}}`))
-	code, printed := o.cnictl("probe", "demo")
-	if code != 1 || !strings.Contains(printed, "attach container b of the probe") {
-		t.Errorf("exit code %d\n%s", code, printed)
-	}
-	if left := o.leases() + o.host.MustRun(t, "sh", "-c", "ls /run/netns"); left != "" {
-		t.Errorf("left behind:\n%s", left)
-	}
-}
-
 // TestProbeNames asks the name server that the network names.
 func TestProbeNames(t *testing.T) {
 	t.Parallel()

@@ -21,10 +21,14 @@ func TestScripts(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no scripts: %v", err)
 	}
+	pretend, err := filepath.Abs("testdata/pretend")
+	if err != nil {
+		t.Fatal(err)
+	}
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
 			t.Parallel()
-			s := &script{operator: newOperator(t), pods: map[string]*netlab.Pod{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
+			s := &script{operator: newOperator(t), pretend: pretend, pods: map[string]*netlab.Pod{}, snapshots: map[string]*netlab.Snapshot{}, variables: map[string]string{
 				"CNIBOX": netlab.Cnibox(t), "CNICTL": netlab.Cnictl(t), "PLUGINS": netlab.PluginDir, "RESULTS": resultsDir, "REFERENCE": netlab.Reference(t)}}
 			testscript.RunT(one{t}, testscript.Params{Files: []string{file}, Cmds: s.commands(), RequireUniqueNames: true, Setup: func(e *testscript.Env) error {
 				s.variables["WORK"] = e.WorkDir
@@ -46,10 +50,12 @@ func (o one) Verbose() bool                        { return testing.Verbose() }
 
 type script struct {
 	*operator
+	pretend   string // the file of plugins that pretend
 	pods      map[string]*netlab.Pod
 	snapshots map[string]*netlab.Snapshot
 	variables map[string]string
-	code      int // of the last cnictl, node or in
+	code      int    // of the last cnictl, node or in
+	printed   string // by it
 }
 
 type command = func(ts *testscript.TestScript, neg bool, args []string)
@@ -71,6 +77,15 @@ func (s *script) commands() map[string]command {
 			s.ended(ts, code != 0, code, printed)
 			if strconv.Itoa(code) != args[0] || !strings.Contains(printed, args[1]) {
 				ts.Fatalf("exit code %d, want %s with %q", code, args[0], args[1])
+			}
+		},
+		// says TEXT… looks for texts in what the last command printed, where any number of blanks is one.
+		"says": func(ts *testscript.TestScript, neg bool, args []string) {
+			printed := strings.Join(strings.Fields(s.printed), " ")
+			for _, text := range args {
+				if strings.Contains(printed, text) == neg {
+					ts.Fatalf("it says %q: %v", text, neg)
+				}
 			}
 		},
 		// node 'SCRIPT' runs a shell on the node, which has the script's variables.
@@ -97,6 +112,27 @@ func (s *script) commands() map[string]command {
 		},
 		// delete NAME takes a pod away, and with it its namespace.
 		"delete": func(ts *testscript.TestScript, _ bool, args []string) { s.pod(ts, args).Delete(s) },
+		// gone NAME… attaches pods to the network demo, takes them away, and makes all attachments some minutes old.
+		"gone": func(_ *testscript.TestScript, _ bool, args []string) {
+			for _, name := range args {
+				pod := s.host.NewPod(s, name)
+				s.must("add", "demo", pod.Path(), "--id", name)
+				pod.Delete(s)
+			}
+			s.age()
+			s.called()
+		},
+		// pretend has the network demo be of two plugins that only note their calls: testdata/pretend.
+		"pretend": func(ts *testscript.TestScript, _ bool, _ []string) {
+			s.host.MustRun(s, "sh", "-ec", `sed "/^{/,\$d" "$0" >$1/fake; chmod +x $1/fake; cp $1/fake $1/second; sed -n "/^{/,\$p" "$0" >/etc/cni/net.d/10-demo.conflist`,
+				s.pretend, netlab.PluginDir)
+		},
+		// called CALLS compares how these plugins were called since the last time that this was asked.
+		"called": func(ts *testscript.TestScript, _ bool, args []string) {
+			if calls, want := s.called(), strings.Join(args, ", "); calls != want {
+				ts.Fatalf("called %q, want %q", calls, want)
+			}
+		},
 		// age makes all attachments some minutes old.
 		"age": func(*testscript.TestScript, bool, []string) { s.age() },
 		// snapshot NAME notes the state of the node.
@@ -114,6 +150,12 @@ func (s *script) commands() map[string]command {
 			}
 		},
 	}
+}
+
+// called returns how plugins were called that pretend, and forgets it.
+func (s *script) called() string {
+	calls := s.host.MustRun(s, "sh", "-c", "sed 's/ *$//' /run/calls 2>/dev/null; rm -f /run/calls")
+	return strings.ReplaceAll(strings.TrimSpace(calls), "\n", ", ")
 }
 
 func (s *script) pod(ts *testscript.TestScript, args []string) *netlab.Pod {
@@ -150,7 +192,7 @@ func (s *script) run(ts *testscript.TestScript, neg bool, in *netlab.Namespace, 
 }
 
 func (s *script) ended(ts *testscript.TestScript, neg bool, code int, printed string) {
-	s.code = code
+	s.code, s.printed = code, printed
 	_, _ = fmt.Fprint(ts.Stdout(), printed)
 	if (code == 0) == neg {
 		ts.Fatalf("exit code %d", code)

@@ -101,11 +101,20 @@ func line(table string, words ...string) string {
 	return ""
 }
 
-// TestShow lists what is there, whoever made it, and what is known of it.
+// TestShow looks at one node in all ways.
 func TestShow(t *testing.T) {
 	t.Parallel()
 	z := newZoo(t)
+	z.html(t)
+	z.completes(t)
+	z.networksAndPorts(t)
 	z.host.MustRun(t, "sh", "-c", ": >/var/lib/cni/networks/demo/10.88.0.77")
+	z.attachments(t)
+	z.keys(t)
+}
+
+// attachments lists what is there, whoever made it, and what is known of it.
+func (z *zoo) attachments(t *testing.T) {
 	code, printed := z.cnictl("show")
 	if code != 0 || strings.Contains(printed, "7777") {
 		t.Errorf("exit code %d", code)
@@ -157,12 +166,12 @@ func TestShow(t *testing.T) {
 	}
 }
 
-// TestShowNetworksAndPorts lists the pools and the ports.
-func TestShowNetworksAndPorts(t *testing.T) {
-	t.Parallel()
-	z := newZoo(t)
+// networksAndPorts lists the pools and the ports.
+func (z *zoo) networksAndPorts(t *testing.T) {
 	z.add("second", "lan", "")
-	z.host.MustRun(t, "rm", "/etc/cni/net.d/20-edge.conflist")
+	z.host.MustRun(t, "mv", "/etc/cni/net.d/20-edge.conflist", "/run")
+	defer z.host.MustRun(t, "mv", "/run/20-edge.conflist", "/etc/cni/net.d")
+	defer z.must("del", "lan", "--id", "second")
 	networks := z.show("networks")
 	for _, want := range []string{
 		"demo bridge, tuning, portmap 10.88.0.0/24 253 3 1% 1 3 /etc/cni/net.d/10-demo.conflist", "fd00:88::/64 2^64 3 0% 1",
@@ -265,13 +274,10 @@ func TestShowName(t *testing.T) {
 	}
 }
 
-// TestShowKeys: what scripts read keeps its names.
-func TestShowKeys(t *testing.T) {
-	t.Parallel()
-	z := newZoo(t)
+// keys: what scripts read keeps its names.
+func (z *zoo) keys(t *testing.T) {
 	z.addNetwork("limited", `[{"type": "bridge", "bridge": "limited0", "ipam": {"type": "static", "addresses": [{"address": "10.60.0.2/24", "gateway": "10.60.0.1"}]}}, {"type": "tuning"}]`)
 	z.add("limited", "limited", "")
-	z.host.MustRun(t, "sh", "-c", ": >/var/lib/cni/networks/demo/10.88.0.77")
 	for args, want := range map[string]string{
 		"": `attachments attachments.addresses attachments.cache attachments.containerID attachments.gateways attachments.held attachments.held.owner attachments.held.network
 			attachments.held.plugin attachments.held.since attachments.held.what attachments.hostEnd attachments.hostEnd.addresses attachments.hostEnd.kind attachments.hostEnd.mac
@@ -331,10 +337,8 @@ func collectKeys(v any, above string, keys map[string]bool) {
 	}
 }
 
-// TestShowHTML draws the node in a file that needs nothing else.
-func TestShowHTML(t *testing.T) {
-	t.Parallel()
-	z := newZoo(t)
+// html draws the node in a file that needs nothing else.
+func (z *zoo) html(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "node.html")
 	z.must("show", "--html", file)
 	text, err := os.ReadFile(file)
@@ -360,10 +364,8 @@ func TestShowHTML(t *testing.T) {
 	}
 }
 
-// TestCompletion completes what the node has.
-func TestCompletion(t *testing.T) {
-	t.Parallel()
-	z := newZoo(t)
+// completes completes what the node has.
+func (z *zoo) completes(t *testing.T) {
 	for args, want := range map[string]string{
 		"show de":                      "demo demo0",
 		"show gh":                      "ghost",
@@ -402,19 +404,6 @@ func TestCompletion(t *testing.T) {
 		if script := z.must("completion", shell); !strings.Contains(script, "cnictl") {
 			t.Errorf("completion %s: %s", shell, script)
 		}
-	}
-}
-
-// TestShowLastHolder says who had a free address, if the log knows.
-func TestShowLastHolder(t *testing.T) {
-	t.Parallel()
-	o := newOperator(t)
-	o.host.MustRun(t, "mount", "-t", "tmpfs", "tmpfs", "/var/log")
-	o.must("log", "on")
-	pod, address := o.attach("web")
-	o.must("del", "demo", pod.Path(), "--id", "web")
-	if printed := o.must("show", address); !strings.Contains(printed, "free, of the pool 10.88.0.0/24 of network demo; demo/web/eth0 had it from 2") || !strings.Contains(printed, " to 2") {
-		t.Error(printed)
 	}
 }
 
