@@ -14,6 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // inside is a plugin of this process that keeps the request.
@@ -205,7 +206,7 @@ func TestRequestOfADelegate(t *testing.T) {
 	if r.Command != plugin.Add || r.Config.Err() != nil {
 		t.Error("the caller's request was changed")
 	}
-	if err := d.Check(context.Background(), newRequest(t, plugin.Check, dir)); err != nil || in.seen.Command != plugin.Check || !strict() {
+	if err := request.Check(context.Background(), d.Plugin, newRequest(t, plugin.Check, dir)); err != nil || in.seen.Command != plugin.Check || !strict() {
 		t.Errorf("CHECK: %v, request %+v; want a strict one", err, in.seen)
 	}
 	status := newRequest(t, plugin.Status, dir)

@@ -28,9 +28,6 @@ type Plugin interface {
 	// what could not be removed is one error after every other step was tried.
 	Del(ctx context.Context, r *Request) error
 
-	// Check compares what Add made with the request's PrevResult. It changes nothing.
-	Check(ctx context.Context, r *Request) error
-
 	// Status reports whether an Add could be served now. A plugin that needs nothing of the host answers nil.
 	Status(ctx context.Context, r *Request) error
 }
@@ -49,6 +46,20 @@ type Configured interface {
 type Explainer interface {
 	// Explain says what it would choose for a configuration, and why: a sentence for each choice. It changes nothing.
 	Explain(config *conf.Object) []string
+}
+
+// Mended is a plugin with one function in place of Check and Repair.
+type Mended interface {
+	// Mend looks at what Add has made, once, in the order in which Add makes it, and tells the mender what is not as the request's PrevResult
+	// and configuration have it, and how that is mended: no connection is cut, no link is made anew, and nothing is taken from another
+	// attachment. An error is what keeps it from going on.
+	Mend(ctx context.Context, r *Request, m *Mender) error
+}
+
+// Checker is a plugin that has no Mend yet.
+type Checker interface {
+	// Check compares what Add made with the request's PrevResult. It changes nothing.
+	Check(ctx context.Context, r *Request) error
 }
 
 // Repairer is a plugin that can put back what something took from an attachment, such as a flush of the packet filter.
@@ -83,6 +94,9 @@ type Descriptor struct {
 
 	// ChecksWithoutResult is set for plugins whose CHECK does without the result of ADD.
 	ChecksWithoutResult bool
+
+	// Borrows is set for plugins whose link another program has made, which knows it best.
+	Borrows bool
 
 	// What callers of an IPAM plugin have to know.
 	NeedsLink             bool // ADD works through the container's interface

@@ -114,7 +114,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	return d.Check(ctx, own)
+	return request.Check(ctx, d.Plugin, own)
 }
 
 // Repair has the delegate repair what ADD asked of it. It implements plugin.Repairer.
