@@ -83,9 +83,3 @@ func (d *Delegate) GC(ctx context.Context, r *plugin.Request) error {
 	_, err := request.Serve(ctx, d.Plugin, r)
 	return err
 }
-
-// Mend has the plugin mend what it has made, in the mender's way.
-func (d *Delegate) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
-	m.Add(m.Ask(ctx, d.Plugin, r))
-	return nil
-}

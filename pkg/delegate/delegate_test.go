@@ -25,10 +25,10 @@ func (i *inside) verb(r *plugin.Request) error { i.seen = r; return nil }
 func (i *inside) Add(_ context.Context, r *plugin.Request) (*types100.Result, error) {
 	return &types100.Result{}, i.verb(r)
 }
-func (i *inside) Del(_ context.Context, r *plugin.Request) error    { return i.verb(r) }
-func (i *inside) Check(_ context.Context, r *plugin.Request) error  { return i.verb(r) }
-func (i *inside) Status(_ context.Context, r *plugin.Request) error { return i.verb(r) }
-func (i *inside) GC(_ context.Context, r *plugin.Request) error     { return i.verb(r) }
+func (i *inside) Del(_ context.Context, r *plugin.Request) error                    { return i.verb(r) }
+func (i *inside) Mend(_ context.Context, r *plugin.Request, _ *plugin.Mender) error { return i.verb(r) }
+func (i *inside) Status(_ context.Context, r *plugin.Request) error                 { return i.verb(r) }
+func (i *inside) GC(_ context.Context, r *plugin.Request) error                     { return i.verb(r) }
 
 const config = `{"cniVersion": "1.1.0", "name": "net", "type": "bridge", "mtu": "wrong", "ipam": {"type": "host-local"}}`
 

@@ -18,29 +18,11 @@ type Mender struct {
 // mended.
 func Ask(ctx context.Context, p Plugin, r *Request, repairs bool) (found, left error) {
 	m := &Mender{request: r, repairs: repairs}
-	switch p := p.(type) {
-	case Mended:
-		m.Fail(p.Mend(ctx, r, m))
-	case Checker:
-		m.askOld(ctx, p, r)
-	}
+	m.Fail(p.Mend(ctx, r, m))
 	if repairs && !m.repairs {
 		return m.found, m.found
 	}
 	return m.found, errors.Join(m.left...)
-}
-
-// askOld asks a plugin that has no Mend yet.
-func (m *Mender) askOld(ctx context.Context, p Checker, r *Request) {
-	m.found = p.Check(ctx, r)
-	if repairer, can := p.(Repairer); !m.repairs || m.found == nil {
-		return
-	} else if !can {
-		m.Fail(m.found)
-	} else {
-		r.Found = m.found
-		m.Add(nil, repairer.Repair(ctx, r))
-	}
 }
 
 // Ask is the same for another plugin, in the mender's way. What it returns is for Add.
