@@ -10,9 +10,10 @@ export GOTOOLCHAIN := $(shell sed -n 's/^toolchain //p' go.mod)
 
 # Static, reproducible, and at a fixed address: a position-independent binary
 # starts a fifth slower. The plugins themselves, what few of them use, and what
-# waits for the packet filter are not inlined: that makes it smaller, and no call slower.
+# waits for the kernel are not inlined: that makes it smaller, and no call slower.
 GOBUILD := go build -buildvcs=false -buildmode=exe -ldflags='-s -w -buildid=' \
-	-gcflags=github.com/cnibox/cnibox/plugins/...=-l -gcflags=github.com/cnibox/cnibox/pkg/netfilter/...=-l -gcflags=github.com/insomniacslk/...=-l -gcflags=github.com/godbus/...=-l
+	-gcflags=github.com/cnibox/cnibox/plugins/...=-l -gcflags=github.com/cnibox/cnibox/pkg/netfilter/...=-l -gcflags=github.com/insomniacslk/...=-l -gcflags=github.com/godbus/...=-l \
+	-gcflags=github.com/vishvananda/netlink/...=-l
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.8.2
 GOVULNCHECK := golang.org/x/vuln/cmd/govulncheck@v1.9.0
 FUZZTIME := 10s

@@ -37,7 +37,7 @@ var All = plugin.Table{
 	{Name: "loopback", Kind: plugin.Main, Summary: "set the container's lo up", Plugin: loopback.Plugin{}, ChecksWithoutResult: true},
 	{Name: "ptp", Kind: plugin.Main, Summary: "connect the container to the host alone, which routes for it", Plugin: ptp.Plugin{}},
 	{Name: "tap", Kind: plugin.Main, Summary: "give the container a tap link, for a virtual machine in it", Plugin: tap.Plugin{}},
-	{Name: "contivk8s", Kind: plugin.Main, Summary: "have contiv's daemon, or cnictl's agent, attach the container", Plugin: contivk8s.Plugin{}},
+	{Name: "contivk8s", Kind: plugin.Main, Summary: "have contiv's daemon, or cnictl's agent, attach the container", Plugin: contivk8s.Plugin{}, Borrows: true},
 	{Name: "flannel", Kind: plugin.Main, Summary: "connect the container to flannel's network, by another main plugin", Plugin: flannel.Plugin{}},
 	{Name: "host-local", Kind: plugin.IPAM, Summary: "hand out addresses from ranges, kept in files on this node", Plugin: hostlocal.Plugin{}, ChecksWithoutResult: true, AddressesUniqueToNode: true},
 	{Name: "dhcp", Kind: plugin.IPAM, Summary: "get addresses from DHCP servers, through a daemon that keeps the leases", Plugin: dhcp.Plugin{}, ChecksWithoutResult: true, NeedsLink: true, ReleasesThroughLink: true},

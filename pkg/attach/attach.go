@@ -42,6 +42,9 @@ type Attachment struct {
 	asked bool               // ipam is
 	dns   types.DNS          // ipam's
 	link  netlink.Link       // the container's, when it is made
+
+	mender   *plugin.Mender // of a Mend
+	isLeased bool           // the attachment has its addresses still
 }
 
 // Begin begins an ADD. An address is asked for before anything is made, so that an empty pool costs nothing; an IPAM plugin that works

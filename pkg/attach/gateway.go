@@ -77,14 +77,14 @@ func EnableForwarding(r *plugin.Request, gateways []netip.Prefix) error {
 	return nil
 }
 
-// CheckForwarding makes sure that the host does.
-func CheckForwarding(gateways []netip.Prefix) error {
+// MendForwarding looks whether the host does.
+func MendForwarding(r *plugin.Request, gateways []netip.Prefix, m *plugin.Mender) {
 	for _, g := range gateways {
 		if !forwards(g) {
-			return Different("the host does not forward packets: sysctl %s is not 1", forwarding(g))
+			lacks := Different("the host does not forward packets: sysctl %s is not 1", forwarding(g))
+			m.Mend(lacks, "", func() error { return EnableForwarding(r, []netip.Prefix{g}) })
 		}
 	}
-	return nil
 }
 
 func forwards(g netip.Prefix) bool {

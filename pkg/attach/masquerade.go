@@ -2,7 +2,6 @@ package attach
 
 import (
 	"context"
-	"errors"
 	"net/netip"
 	"strings"
 
@@ -20,52 +19,32 @@ type MasqueradeConfig struct {
 
 // ReadMasquerade reads the keys "ipMasq" and "ipMasqBackend".
 func ReadMasquerade(o *conf.Object) MasqueradeConfig {
-	m := MasqueradeConfig{By: netfilter.Wish{Key: "ipMasqBackend"}}
-	o.Bool("ipMasq", &m.On)
-	o.String(m.By.Key, &m.By.Value)
-	return m
+	c := MasqueradeConfig{By: netfilter.Wish{Key: "ipMasqBackend"}}
+	o.Bool("ipMasq", &c.On)
+	o.String(c.By.Key, &c.By.Value)
+	return c
 }
 
 // Add masquerades the addresses of the result.
-func (m MasqueradeConfig) Add(ctx context.Context, a *Attachment) error {
-	if !m.On || len(a.IPs) == 0 {
+func (c MasqueradeConfig) Add(ctx context.Context, a *Attachment) error {
+	if !c.On || len(a.IPs) == 0 {
 		return nil
 	}
 	if err := a.Step(ctx, "masquerade"); err != nil {
 		return err
 	}
 	a.Undo.Push("stop masquerading", func(ctx context.Context) error { return netfilter.Del(ctx, a.Request, nil, netfilter.Masquerade{}) })
-	return netfilter.Masquerade{Addrs: result.Prefixes(a.IPs)}.Add(ctx, m.By, a.Key)
+	return netfilter.Masquerade{Addrs: result.Prefixes(a.IPs)}.Add(ctx, c.By, a.Key)
 }
 
-// Check compares what is there with what Add has made.
-func (m MasqueradeConfig) Check(ctx context.Context, r *plugin.Request) error {
-	ips := result.AddressesOf(r.PrevResult, r.IfName)
-	if !m.On || len(ips) == 0 {
-		return nil
-	}
-	if err := (netfilter.Masquerade{Addrs: result.Prefixes(ips)}).Check(ctx, m.By, r.Key); err != nil {
-		return unmasqueraded{err}
-	}
-	return nil
-}
-
-// unmasqueraded is an error of Check.
-type unmasqueraded struct{ error }
-
-func (e unmasqueraded) Unwrap() error { return e.error }
-
-// IsLost reports whether it is what CHECK has found to be missing.
-func (MasqueradeConfig) IsLost(r *plugin.Request) bool { return errors.As(r.Found, new(unmasqueraded)) }
-
-// Repair puts back what is missing of it.
-func (m MasqueradeConfig) Repair(ctx context.Context, r *plugin.Request) error {
-	if !m.IsLost(r) && m.Check(ctx, r) == nil {
-		return nil
-	}
+// Mend looks at what Add has made.
+func (c MasqueradeConfig) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) {
 	addrs := result.PrefixesOf(r.PrevResult, r.IfName)
-	r.Announce("masquerade " + text(addrs))
-	return netfilter.Masquerade{Addrs: addrs}.Repair(ctx, m.By, r.Key)
+	if !c.On || len(addrs) == 0 || m.IsOver() {
+		return
+	}
+	masquerade := netfilter.Masquerade{Addrs: addrs}
+	m.Mend(masquerade.Check(ctx, c.By, r.Key), "masquerade "+text(addrs), func() error { return masquerade.Repair(ctx, c.By, r.Key) })
 }
 
 func text(addrs []netip.Prefix) string {
@@ -77,17 +56,17 @@ func text(addrs []netip.Prefix) string {
 }
 
 // Available reports whether the host has what Add needs.
-func (m MasqueradeConfig) Available() error {
-	if !m.On {
+func (c MasqueradeConfig) Available() error {
+	if !c.On {
 		return nil
 	}
-	return netfilter.Masquerade{}.Available(m.By)
+	return netfilter.Masquerade{}.Available(c.By)
 }
 
 // Explain says which backend Add would choose, and why.
-func (m MasqueradeConfig) Explain(c *Config) []string {
-	if !m.On || c.IPAM == "" {
+func (c MasqueradeConfig) Explain(of *Config) []string {
+	if !c.On || of.IPAM == "" {
 		return nil
 	}
-	return []string{netfilter.Masquerade{}.Explain(m.By)}
+	return []string{netfilter.Masquerade{}.Explain(c.By)}
 }

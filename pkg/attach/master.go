@@ -91,24 +91,6 @@ func masterByDefault(links *netlink.Handle, where string) (netlink.Link, error) 
 	return nil, plugin.ConfigError(`name the link with "master"`, "no default route %s tells which link is the master", where)
 }
 
-// CheckOn is Check for a link on a master. If none is named nothing says which was taken.
-func CheckOn(ctx context.Context, r *plugin.Request, c *Config, m Master, kind string) (netlink.Link, error) {
-	l, err := Check(ctx, r, c, kind)
-	if err != nil || m.Name == "" || r.HostSide {
-		return l, err
-	}
-	m.MTU = 0 // it may have changed
-	master, err := m.find(r)
-	if err != nil {
-		return nil, err
-	}
-	inContainer := l.Attrs().NetNsID < 0
-	if l.Attrs().ParentIndex != master.Attrs().Index || inContainer != m.InContainer {
-		return nil, Different("%s is not made on %s", r.IfName, m.Name)
-	}
-	return l, nil
-}
-
 // StatusOn is Status for links on a master. Whether the kernel has links of a kind can't be known without making one.
 func StatusOn(ctx context.Context, r *plugin.Request, c *Config, m Master) error {
 	if !m.InContainer { // there is no container yet

@@ -155,20 +155,19 @@ func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
 	return outside, err
 }
 
-// CheckHostEnd compares the other end of the container's veth with the result of ADD, and returns it.
-func CheckHostEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
-	end, want, err := findReported(r, inside)
+// MendHostEnd mends the other end of the container's veth, and returns it.
+func (a *Attachment) MendHostEnd() (netlink.Link, error) {
+	end, want, err := findReported(a.Request, a.link)
 	if err != nil {
-		return nil, err
+		return nil, a.mender.Lost(err)
 	}
 	if name := end.Attrs().Name; name != want.Name {
 		back := fmt.Sprintf("`ip link set %[1]s down; ip link set %[1]s name %[2]s; ip link set %[2]s up; cnictl repair`", name, want.Name)
-		return nil, plugin.Errorf("the container works as it is; to rename it back: "+back, "veth %s, the other end of %s, was called %s by ADD", name, r.IfName, want.Name)
+		a.mender.Fail(plugin.Errorf("the container works as it is; to rename it back: "+back, "veth %s, the other end of %s, was called %s by ADD", name, a.IfName, want.Name))
 	}
-	if end.Attrs().RawFlags&unix.IFF_UP == 0 {
-		return nil, Different("veth %s, the other end of %s, is down", want.Name, r.IfName)
-	}
-	return end, checkMAC(want, end)
+	a.mendUp(a.Links(), end, "veth %s, the other end of %s, is down", want.Name, a.IfName)
+	a.mendMAC(a.Links(), want, end)
+	return end, nil
 }
 
 // findReported returns the other end of the container's veth, whatever its name is by now, and what the result of ADD says of it.

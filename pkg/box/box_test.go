@@ -42,8 +42,10 @@ func (f *fake) verb(ctx context.Context, r *plugin.Request) error {
 func (f *fake) Add(ctx context.Context, r *plugin.Request) (*types100.Result, error) {
 	return f.result, f.verb(ctx, r)
 }
-func (f *fake) Del(ctx context.Context, r *plugin.Request) error    { return f.verb(ctx, r) }
-func (f *fake) Check(ctx context.Context, r *plugin.Request) error  { return f.verb(ctx, r) }
+func (f *fake) Del(ctx context.Context, r *plugin.Request) error { return f.verb(ctx, r) }
+func (f *fake) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) error {
+	return f.verb(ctx, r)
+}
 func (f *fake) Status(ctx context.Context, r *plugin.Request) error { return f.verb(ctx, r) }
 func (f *fake) GC(ctx context.Context, r *plugin.Request) error     { return f.verb(ctx, r) }
 

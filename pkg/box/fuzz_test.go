@@ -34,10 +34,10 @@ func (curious) read(r *plugin.Request) error {
 func (c curious) Add(_ context.Context, r *plugin.Request) (*types100.Result, error) {
 	return r.PrevResult, c.read(r)
 }
-func (c curious) Del(_ context.Context, r *plugin.Request) error    { return c.read(r) }
-func (c curious) Check(_ context.Context, r *plugin.Request) error  { return c.read(r) }
-func (c curious) Status(_ context.Context, r *plugin.Request) error { return c.read(r) }
-func (c curious) GC(_ context.Context, r *plugin.Request) error     { return c.read(r) }
+func (c curious) Del(_ context.Context, r *plugin.Request) error                    { return c.read(r) }
+func (c curious) Mend(_ context.Context, r *plugin.Request, _ *plugin.Mender) error { return c.read(r) }
+func (c curious) Status(_ context.Context, r *plugin.Request) error                 { return c.read(r) }
+func (c curious) GC(_ context.Context, r *plugin.Request) error                     { return c.read(r) }
 
 // FuzzRequest calls a plugin with any environment and configuration: exactly
 // one document comes out of an ADD and of a failure, and nothing else.

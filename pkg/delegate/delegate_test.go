@@ -14,6 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // inside is a plugin of this process that keeps the request.
@@ -24,10 +25,10 @@ func (i *inside) verb(r *plugin.Request) error { i.seen = r; return nil }
 func (i *inside) Add(_ context.Context, r *plugin.Request) (*types100.Result, error) {
 	return &types100.Result{}, i.verb(r)
 }
-func (i *inside) Del(_ context.Context, r *plugin.Request) error    { return i.verb(r) }
-func (i *inside) Check(_ context.Context, r *plugin.Request) error  { return i.verb(r) }
-func (i *inside) Status(_ context.Context, r *plugin.Request) error { return i.verb(r) }
-func (i *inside) GC(_ context.Context, r *plugin.Request) error     { return i.verb(r) }
+func (i *inside) Del(_ context.Context, r *plugin.Request) error                    { return i.verb(r) }
+func (i *inside) Mend(_ context.Context, r *plugin.Request, _ *plugin.Mender) error { return i.verb(r) }
+func (i *inside) Status(_ context.Context, r *plugin.Request) error                 { return i.verb(r) }
+func (i *inside) GC(_ context.Context, r *plugin.Request) error                     { return i.verb(r) }
 
 const config = `{"cniVersion": "1.1.0", "name": "net", "type": "bridge", "mtu": "wrong", "ipam": {"type": "host-local"}}`
 
@@ -205,7 +206,7 @@ func TestRequestOfADelegate(t *testing.T) {
 	if r.Command != plugin.Add || r.Config.Err() != nil {
 		t.Error("the caller's request was changed")
 	}
-	if err := d.Check(context.Background(), newRequest(t, plugin.Check, dir)); err != nil || in.seen.Command != plugin.Check || !strict() {
+	if err := request.Check(context.Background(), d.Plugin, newRequest(t, plugin.Check, dir)); err != nil || in.seen.Command != plugin.Check || !strict() {
 		t.Errorf("CHECK: %v, request %+v; want a strict one", err, in.seen)
 	}
 	status := newRequest(t, plugin.Status, dir)

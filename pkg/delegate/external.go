@@ -53,9 +53,13 @@ func (e external) Add(ctx context.Context, r *plugin.Request) (answer *types100.
 }
 
 func (e external) Del(ctx context.Context, r *plugin.Request) error    { return e.run(ctx, r) }
-func (e external) Check(ctx context.Context, r *plugin.Request) error  { return e.run(ctx, r) }
 func (e external) Status(ctx context.Context, r *plugin.Request) error { return ifOlder(e.run(ctx, r)) }
 func (e external) GC(ctx context.Context, r *plugin.Request) error     { return ifOlder(e.run(ctx, r)) }
+
+// Mend calls CHECK, which is all that another program has.
+func (e external) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) error {
+	return e.run(ctx, r)
+}
 
 // ifOlder forgives a plugin that is older than the verb.
 func ifOlder(err error) error {

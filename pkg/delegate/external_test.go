@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // script makes an external plugin of a shell script, which finds its own
@@ -93,7 +94,7 @@ func run(d *Delegate, c plugin.Command, r *plugin.Request) error {
 	case plugin.Del:
 		return d.Del(ctx, r)
 	case plugin.Check:
-		return d.Check(ctx, r)
+		return request.Check(ctx, d.Plugin, r)
 	case plugin.Status:
 		return d.Status(ctx, r)
 	default:

@@ -28,8 +28,10 @@ type Plugin interface {
 	// what could not be removed is one error after every other step was tried.
 	Del(ctx context.Context, r *Request) error
 
-	// Check compares what Add made with the request's PrevResult. It changes nothing.
-	Check(ctx context.Context, r *Request) error
+	// Mend looks at what Add has made, each thing once, in the order in which Add makes it, and tells the mender what is not as the request's
+	// PrevResult and configuration have it, and how that is mended. What is right stays as it is: no connection is cut, no link is made anew, and
+	// nothing is taken from another attachment. An error is what keeps it from going on.
+	Mend(ctx context.Context, r *Request, m *Mender) error
 
 	// Status reports whether an Add could be served now. A plugin that needs nothing of the host answers nil.
 	Status(ctx context.Context, r *Request) error
@@ -49,14 +51,6 @@ type Configured interface {
 type Explainer interface {
 	// Explain says what it would choose for a configuration, and why: a sentence for each choice. It changes nothing.
 	Explain(config *conf.Object) []string
-}
-
-// Repairer is a plugin that can put back what something took from an attachment, such as a flush of the packet filter.
-type Repairer interface {
-	// Repair puts back all that Check, with the same request, finds missing, and announces each thing. What is right stays as it is: no
-	// connection is cut, no link is made anew, and nothing is taken from another attachment. It tries everything; an error is what could
-	// not be put back, and wraps ErrLost if the attachment itself is gone, of which nothing may be put back then.
-	Repair(ctx context.Context, r *Request) error
 }
 
 // RepairRemedy is what to do about what a CHECK finds missing.
@@ -83,6 +77,9 @@ type Descriptor struct {
 
 	// ChecksWithoutResult is set for plugins whose CHECK does without the result of ADD.
 	ChecksWithoutResult bool
+
+	// Borrows is set for plugins whose link another program has made, which knows it best.
+	Borrows bool
 
 	// What callers of an IPAM plugin have to know.
 	NeedsLink             bool // ADD works through the container's interface
@@ -168,11 +165,8 @@ type Request struct {
 	Plugins   Table
 	InProcess bool
 
-	// HostSide has Check and Repair look at what the host has of the attachment, and leave to the container what is in there.
+	// HostSide has Mend look at what the host has of the attachment, and leave to the container what is in there.
 	HostSide bool
-
-	// Found is what CHECK has found, in the request of a Repair; nil if it is not known.
-	Found error
 
 	// Deleter, when set, deletes links of the host.
 	Deleter Deleter

@@ -86,7 +86,7 @@ func (a *attempt) isHosts(ctx context.Context, s *step) bool {
 	}
 	own := *s.request
 	own.HostSide = true
-	return s.plugin.Check(ctx, &own) != nil
+	return request.Check(ctx, s.plugin, &own) != nil
 }
 
 // mayChange reports whether what is found on the side that is looked at may be put back.
@@ -132,7 +132,7 @@ func (a *attempt) check(ctx context.Context) (is Outcome) {
 	defer steps[0].request.Close()
 	is = Right
 	for _, s := range slices.Backward(steps) { // the packet filter, which all may have lost, comes with the last ones
-		if err := s.plugin.Check(ctx, s.request); err != nil && !a.isHosts(ctx, s) {
+		if err := request.Check(ctx, s.plugin, s.request); err != nil && !a.isHosts(ctx, s) {
 			a.find(s.name, err).fail(err)
 			is = Wrong
 		}
@@ -258,7 +258,7 @@ func (a *attempt) checkMended(ctx context.Context) (is Outcome, err error) {
 
 // repairAlone puts back what could not be put back with what others lack, and says what is left.
 func (a *attempt) repairAlone(ctx context.Context, s *step) error {
-	if s.plugin.Check(ctx, s.request) == nil {
+	if request.Check(ctx, s.plugin, s.request) == nil {
 		return nil
 	}
 	return state.Locked(ctx, lockFile, func() error {

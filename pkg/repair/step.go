@@ -21,6 +21,7 @@ import (
 type step struct {
 	name    string
 	plugin  plugin.Plugin
+	borrows bool // its link: contivk8s, whose is that of the attachment that the agent has made
 	request *plugin.Request
 }
 
@@ -64,10 +65,7 @@ func (a *attempt) begin() ([]*step, error) {
 
 // checkThere makes sure that what is in the namespace is the attachment still.
 func (a *attempt) checkThere(steps []*step) error {
-	if _, can := steps[0].plugin.(plugin.Repairer); !can { // contivk8s, whose link is that of the attachment that the agent has made
-		return attach.CheckReported(steps[0].request)
-	}
-	return attach.CheckLost(steps[0].request)
+	return attach.CheckLost(steps[0].request, steps[0].borrows)
 }
 
 // open opens the attachment's namespace, wherever it can be found by now.
@@ -135,7 +133,7 @@ func (a *attempt) steps(base *plugin.Request) (steps []*step, err error) {
 		if err := request.Configure(&own, request.Compose(o, config, wanted, a.Result.Result, version), *row); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
-		steps = append(steps, &step{name, row.Plugin, &own})
+		steps = append(steps, &step{name, row.Plugin, row.Borrows, &own})
 	}
 	return steps, config.Err()
 }

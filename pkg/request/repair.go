@@ -6,23 +6,23 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// Check asks a plugin for the first thing that is not as ADD has made it. It changes nothing.
+func Check(ctx context.Context, p plugin.Plugin, r *plugin.Request) error {
+	found, _ := plugin.Ask(ctx, p, r, false)
+	return found
+}
+
 // Repair has a plugin put back what its CHECK finds missing. It returns what CHECK finds, nil if nothing is missing, and what is left of that in
-// the end: all of it where the plugin can't repair. The request is that of a CHECK.
+// the end. The request is that of a CHECK.
 func Repair(ctx context.Context, p plugin.Plugin, r *plugin.Request) (found, left error) {
 	found, left = PutBack(ctx, p, r)
 	if found == nil || left != nil {
 		return found, left
 	}
-	return found, p.Check(ctx, r)
+	return found, Check(ctx, p, r)
 }
 
 // PutBack is Repair, but for CHECK's word in the end: left is nil if nothing has failed.
 func PutBack(ctx context.Context, p plugin.Plugin, r *plugin.Request) (found, left error) {
-	found = p.Check(ctx, r)
-	repairer, can := p.(plugin.Repairer)
-	if found == nil || !can {
-		return found, found
-	}
-	r.Found = found
-	return found, repairer.Repair(ctx, r)
+	return plugin.Ask(ctx, p, r, true)
 }

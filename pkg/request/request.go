@@ -169,7 +169,7 @@ func Serve(ctx context.Context, p plugin.Plugin, r *plugin.Request) (made *types
 	case plugin.Del:
 		err = p.Del(ctx, r)
 	case plugin.Check:
-		err = p.Check(ctx, r)
+		err = Check(ctx, p, r)
 	case plugin.Status:
 		err = p.Status(ctx, r)
 	case plugin.GC:

@@ -66,8 +66,8 @@ func release(ctx context.Context, socket string, key plugin.Key) error {
 	return nil
 }
 
-// Check compares the lease that the daemon keeps with the previous result. It asks no server.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend compares the lease that the daemon keeps with the previous result. It asks no server, and only a restart helps.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) error {
 	is, err := held(ctx, r)
 	if err != nil || r.PrevResult == nil {
 		return err

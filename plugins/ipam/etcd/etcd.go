@@ -237,8 +237,9 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// Check compares with etcd each address of prevResult that lies in the configured ranges. Without such an address the attachment must hold any.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend compares with etcd each address of prevResult that lies in the configured ranges. Without such an address the attachment must hold any.
+// Only a restart helps: the address may be another's by now.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) error {
 	c, err := settings.Load(r)
 	if err != nil {
 		return err

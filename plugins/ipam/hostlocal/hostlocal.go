@@ -60,25 +60,24 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 
 const lost = "its lease was removed by someone else: " + plugin.RepairRemedy + ", so that it gets an address of its own again"
 
-// Check looks at the lease file of each address in prevResult that lies in the
+// Mend looks at the lease file of each address in prevResult that lies in the
 // configured ranges. Without such an address the attachment must hold any.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, err := load(r)
 	if err != nil {
 		return err
 	}
-	checked := false
-	for _, ip := range result.AddressesOf(r.PrevResult, r.IfName) {
-		for _, p := range c.Pools {
-			if a := result.Addr(ip.Address.IP); p.Contains(a) {
-				checked = true
-				if err := checkLease(a, r.Key, c.store); err != nil {
-					return err
-				}
-			}
+	isLooked := false
+	for _, ip := range result.PrefixesOf(r.PrevResult, r.IfName) {
+		a := ip.Addr()
+		if !slices.ContainsFunc(c.Pools, func(p ranges.Pool) bool { return p.Contains(a) }) {
+			continue
 		}
+		isLooked = true
+		m.Mend(checkLease(a, r.Key, c.store), "take the address "+a.String()+" in "+c.store.Path(),
+			func() error { return c.store.Restore(ctx, r.Key, []netip.Addr{a}) })
 	}
-	if checked {
+	if isLooked {
 		return nil
 	}
 	held, err := c.store.HeldBy(ctx, r.Key)
@@ -86,23 +85,6 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 		return plugin.Errorf(lost, "host-local: Failed to find address added by container %s for interface %s in %s", r.ContainerID, r.IfName, c.store.Path())
 	}
 	return err
-}
-
-// Repair makes the leases again whose files are lost. It implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := load(r)
-	if err != nil {
-		return err
-	}
-	var lost []netip.Addr
-	for _, a := range result.PrefixesOf(r.PrevResult, r.IfName) {
-		inPool := func(p ranges.Pool) bool { return p.Contains(a.Addr()) }
-		if slices.ContainsFunc(c.Pools, inPool) && checkLease(a.Addr(), r.Key, c.store) != nil {
-			r.Announce("take the address " + a.Addr().String() + " in " + c.store.Path())
-			lost = append(lost, a.Addr())
-		}
-	}
-	return c.store.Restore(ctx, r.Key, lost)
 }
 
 // checkLease checks that the attachment holds the address.

@@ -22,8 +22,8 @@ func (Plugin) Add(_ context.Context, r *plugin.Request) (*types100.Result, error
 // Del has nothing to give back.
 func (Plugin) Del(context.Context, *plugin.Request) error { return nil }
 
-// Check compares the configured addresses, and their gateways where given, with those of prevResult.
-func (Plugin) Check(_ context.Context, r *plugin.Request) error {
+// Mend compares the configured addresses, and their gateways where given, with those of prevResult. Only a restart helps.
+func (Plugin) Mend(_ context.Context, r *plugin.Request, _ *plugin.Mender) error {
 	wanted, err := load(r)
 	if err != nil {
 		return err

@@ -145,11 +145,19 @@ func forget(h *netlink.Handle, gateway netlink.Link, ips []*types100.IPConfig) e
 	return nil
 }
 
-// serveGateway gives the bridge, or the link that is the gateway in its place, the gateways' addresses, and lets the host forward
-// packets. What it does is shared by all attachments of the bridge and stays, as it does with the reference plugin.
+// serveGateway gives the gateway its addresses, and lets the host forward packets. What it does is shared by all attachments of the bridge and
+// stays, as it does with the reference plugin.
 func serveGateway(r *plugin.Request, c *config, gateway netlink.Link, ips []*types100.IPConfig) error {
-	h, gateways := r.Links(), gatewaysOf(c, ips)
-	var added []netip.Prefix
+	gateways := gatewaysOf(c, ips)
+	if err := giveAddresses(r, c, gateway, gateways); err != nil {
+		return err
+	}
+	return attach.EnableForwarding(r, gateways)
+}
+
+// giveAddresses gives the bridge, or the link that is the gateway in its place, the gateways' addresses.
+func giveAddresses(r *plugin.Request, c *config, gateway netlink.Link, gateways []netip.Prefix) error {
+	h, added := r.Links(), []netip.Prefix(nil)
 	for _, g := range gateways {
 		err := attach.AddAddress(r, gateway, g)
 		switch {
@@ -160,58 +168,13 @@ func serveGateway(r *plugin.Request, c *config, gateway netlink.Link, ips []*typ
 			return errors.Join(fmt.Errorf("give %s the address %s: %w", gateway.Attrs().Name, g, err), withdraw(h, gateway, added))
 		}
 	}
-	if len(added) > 0 {
-		if err := resolveConflicts(h, c, gateway, gateways, added); err != nil {
-			return errors.Join(err, withdraw(h, gateway, added))
-		}
-	}
-	return attach.EnableForwarding(r, gateways)
-}
-
-// checkGateway looks for the gateways' addresses, and whether the host forwards packets.
-func checkGateway(r *plugin.Request, c *config, bridge netlink.Link, ips []*types100.IPConfig) error {
-	h := r.Links()
-	gateway, gateways := bridge, gatewaysOf(c, ips)
-	if len(gateways) == 0 {
+	if len(added) == 0 {
 		return nil
 	}
-	if name := c.gatewayLink(); name != "" {
-		l, err := h.LinkByName(name)
-		if err != nil {
-			return attach.Different("the gateway's link %s is not there: %v", name, err)
-		}
-		gateway = l
-		port, err := h.LinkByIndex(l.Attrs().ParentIndex)
-		if l.Type() == "veth" && (err != nil || port.Attrs().MasterIndex != bridge.Attrs().Index) {
-			return attach.Different("the other end of %s, the gateway's link, is not in bridge %s", name, c.name)
-		}
-		if isOnBridge(l, bridge) {
-			own, err := ownVLAN(h, c, bridge)
-			if err != nil {
-				return err
-			}
-			if own == nil {
-				return attach.Different("bridge %s itself is not in VLAN %d, so that nothing reaches %s, the gateway's link", c.name, c.vlan, name)
-			}
-		}
+	if err := resolveConflicts(h, c, gateway, gateways, added); err != nil {
+		return errors.Join(err, withdraw(h, gateway, added))
 	}
-	name := gateway.Attrs().Name
-	if gateway.Attrs().RawFlags&unix.IFF_UP == 0 {
-		return attach.Different("%s, the gateway, is down", name)
-	}
-	has, err := link.Prefixes(gateway)
-	if err != nil {
-		return err
-	}
-	for _, g := range gateways {
-		if !slices.Contains(has, g) {
-			return attach.Different("%s lacks the gateway's address %s", name, g)
-		}
-	}
-	if err := attach.CheckForwarding(gateways); err != nil {
-		return err
-	}
-	return checkWay(r, c, gateway, ips)
+	return nil
 }
 
 // checkWay looks whether the host reaches the container by the gateway's link. One that is in a VRF has routes of its own.

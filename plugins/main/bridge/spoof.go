@@ -30,30 +30,17 @@ func checkSpoofing(ctx context.Context, a *attach.Attachment, c *config, port ne
 	return check.Add(ctx, a.Key)
 }
 
-// checkSpoofCheck does not take the address that the container's end has now: the
+// mendSpoofCheck does not take the address that the container's end has now: the
 // container can change it.
-func checkSpoofCheck(r *plugin.Request, hostEnd string) error {
-	check, err := reportedSpoofCheck(r, hostEnd)
+func mendSpoofCheck(ctx context.Context, r *plugin.Request, c *config, hostEnd string, m *plugin.Mender) error {
+	if !c.spoofCheck || m.IsOver() {
+		return nil
+	}
+	mac, err := attach.ParseMAC(result.ContainerInterface(r.PrevResult, r.IfName, r.Netns).Mac)
 	if err != nil {
 		return err
 	}
-	return check.Check(r.Key)
-}
-
-func reportedSpoofCheck(r *plugin.Request, hostEnd string) (check netfilter.SpoofCheck, err error) {
-	reported := result.ContainerInterface(r.PrevResult, r.IfName, r.Netns)
-	mac, err := attach.ParseMAC(reported.Mac)
-	if err != nil {
-		return check, err
-	}
-	return netfilter.SpoofCheck{HostEnd: hostEnd, MAC: [6]byte(mac)}, nil
-}
-
-func repairSpoofCheck(ctx context.Context, r *plugin.Request, hostEnd string) error {
-	check, err := reportedSpoofCheck(r, hostEnd)
-	if err != nil || check.Check(r.Key) == nil {
-		return err
-	}
-	r.Announce("check what " + hostEnd + " sends for spoofed MAC addresses")
-	return check.Repair(ctx, r.Key)
+	check := netfilter.SpoofCheck{HostEnd: hostEnd, MAC: [6]byte(mac)}
+	m.Mend(check.Check(r.Key), "check what "+hostEnd+" sends for spoofed MAC addresses", func() error { return check.Repair(ctx, r.Key) })
+	return nil
 }

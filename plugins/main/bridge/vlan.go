@@ -126,32 +126,24 @@ func differentVLANs(h *netlink.Handle, c *config, port netlink.Link) (unwanted, 
 	return unwanted, slices.Sorted(maps.Keys(want)), nil
 }
 
-// checkVLANs compares the VLANs of the container's port.
-func checkVLANs(h *netlink.Handle, c *config, port netlink.Link) error {
-	unwanted, missing, err := differentVLANs(h, c, port)
-	switch {
-	case err != nil:
-		return err
-	case len(unwanted) > 0:
-		return attach.Different("port %s is in VLAN %d, which is not as configured", port.Attrs().Name, unwanted[0])
-	case len(missing) > 0:
-		return attach.Different("port %s is not in VLAN %d", port.Attrs().Name, missing[0])
-	}
-	return nil
-}
-
-// repairVLANs puts the container's port into its VLANs again, and into no other.
-func repairVLANs(r *plugin.Request, c *config, bridge, port netlink.Link) error {
+// mendVLANs looks whether the container's port is in its VLANs, and in no other.
+func mendVLANs(r *plugin.Request, c *config, bridge, port netlink.Link, m *plugin.Mender) error {
 	unwanted, missing, err := differentVLANs(r.Links(), c, port)
-	if err != nil || len(unwanted)+len(missing) == 0 {
-		return err
+	name, found := port.Attrs().Name, error(nil)
+	switch {
+	case len(unwanted) > 0:
+		found = attach.Different("port %s is in VLAN %d, which is not as configured", name, unwanted[0])
+	case len(missing) > 0:
+		found = attach.Different("port %s is not in VLAN %d", name, missing[0])
 	}
-	r.Announce("put port " + port.Attrs().Name + " into its VLANs")
-	var errs []error
-	for _, id := range unwanted {
-		if !slices.Contains(missing, id) { // which is put into it in the right way
-			errs = append(errs, r.Links().BridgeVlanDel(port, id, false, false, false, true))
+	m.Mend(found, "put port "+name+" into its VLANs", func() error {
+		var errs []error
+		for _, id := range unwanted {
+			if !slices.Contains(missing, id) { // which is put into it in the right way
+				errs = append(errs, r.Links().BridgeVlanDel(port, id, false, false, false, true))
+			}
 		}
-	}
-	return errors.Join(append(errs, setVLANs(r.Links(), c, bridge, port, c.trunk))...)
+		return errors.Join(append(errs, setVLANs(r.Links(), c, bridge, port, c.trunk))...)
+	})
+	return err
 }

@@ -143,17 +143,19 @@ func recordOf(r *plugin.Request, c *config) contiv.Record {
 // delTimeout is how long a daemon has for a DEL: runtimes wait for it.
 const delTimeout = 10 * time.Second
 
-// Check compares what is in the container, and the other end of it, with the result of ADD.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at what is in the container, and the other end of it. That is the daemon's, which has made it: nothing of it is put back.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	if _, err := parse(r.Config); err != nil {
 		return err
 	}
-	l, err := attach.Check(ctx, r, &attach.Config{}, "")
+	m.LookOnly()
+	a, err := attach.BeginMend(ctx, r, &attach.Config{}, "", m)
 	if err != nil {
 		return err
 	}
+	m.Fail(a.Mend(ctx))
 	if slices.ContainsFunc(r.PrevResult.Interfaces, func(f *types100.Interface) bool { return f.Sandbox == "" }) {
-		_, err = attach.CheckHostEnd(r, l)
+		_, err = a.MendHostEnd()
 	}
 	return err
 }

@@ -48,23 +48,17 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return a.Result(), nil
 }
 
-// Check compares the link and its addresses with the result of ADD.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at the link and its addresses.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, err := parse(r)
 	if err != nil {
 		return err
 	}
-	_, err = attach.Check(ctx, r, c, "dummy")
-	return err
-}
-
-// Repair implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := parse(r)
+	a, err := attach.BeginMend(ctx, r, c, "dummy", m)
 	if err != nil {
 		return err
 	}
-	return attach.Repair(ctx, r, c, "dummy")
+	return a.Mend(ctx)
 }
 
 // Status reports whether an ADD could be served.

@@ -92,8 +92,9 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return d.End(ctx, giveBack(r))
 }
 
-// Check compares the device and its addresses with the result of ADD. Of one that a program drives there is only the lease.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at the device and its addresses. Of one that a program drives there is only the lease, and without a link it can't be told whether
+// a DEL is under way.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, err := parse(r)
 	if err != nil {
 		return err
@@ -101,9 +102,11 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if c.dpdk {
 		return attach.CheckLease(ctx, r, &c.Config)
 	}
-	if _, err = attach.Check(ctx, r, &c.Config, ""); err != nil {
+	a, err := attach.BeginMend(ctx, r, &c.Config, "", m)
+	if err != nil {
 		return err
 	}
+	m.Fail(a.Mend(ctx))
 	return checkOwner(r)
 }
 
@@ -116,18 +119,6 @@ func checkOwner(r *plugin.Request) error {
 		}
 	}
 	return err
-}
-
-// Repair implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := parse(r)
-	if err != nil {
-		return err
-	}
-	if c.dpdk { // without a link it can't be told whether a DEL is under way
-		return attach.CheckLease(ctx, r, &c.Config)
-	}
-	return attach.Repair(ctx, r, &c.Config, "")
 }
 
 // Status reports whether an ADD could be served: the device is on the host, or a container has it for the time being.

@@ -79,29 +79,22 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return a.Result(), nil
 }
 
-// Check compares the link and its addresses with the result of ADD, and its master and mode with the configuration.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at the link and its addresses, and its master and mode.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, err := parse(r)
 	if err != nil {
 		return err
 	}
-	l, err := attach.CheckOn(ctx, r, &c.Config, c.master, "ipvlan")
-	if err != nil || r.HostSide {
+	a, err := attach.BeginMend(ctx, r, &c.Config, "ipvlan", m)
+	if err != nil {
 		return err
 	}
-	if l, ok := l.(*netlink.IPVlan); !ok || l.Mode != c.mode {
-		return attach.Different("%s is not in the mode that is configured", r.IfName)
+	m.Fail(a.Mend(ctx))
+	m.Fail(a.MendMaster(c.master))
+	if l, ok := a.Link().(*netlink.IPVlan); !r.HostSide && (!ok || l.Mode != c.mode) {
+		m.Fail(attach.Different("%s is not in the mode that is configured", r.IfName))
 	}
 	return nil
-}
-
-// Repair implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := parse(r)
-	if err != nil {
-		return err
-	}
-	return attach.Repair(ctx, r, &c.Config, "ipvlan")
 }
 
 // Status reports whether an ADD could be served. A master that is not named may be the interface of a plugin before.

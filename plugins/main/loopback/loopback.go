@@ -112,29 +112,24 @@ func setDown(h *netlink.Handle, lo netlink.Link) error {
 	return errors.Join(h.LinkSetDown(lo), h.LinkSetAlias(lo, ""))
 }
 
-// Check looks whether lo is up.
-func (Plugin) Check(_ context.Context, r *plugin.Request) error {
+// Mend looks whether lo is up. What has lo up is told by its alias: in the namespace of another container it is left alone.
+func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error {
 	if r.HostSide {
 		return nil
 	}
 	_, lo, err := find(r)
-	if err == nil && !isUp(lo) {
-		return plugin.Errorf("something set it down since ADD: "+plugin.RepairRemedy, "loopback interface is down in %s", r.Netns)
-	}
-	return err
-}
-
-// Repair implements plugin.Repairer. What has lo up is told by its alias: in the namespace of another container it is left alone.
-func (Plugin) Repair(_ context.Context, r *plugin.Request) error {
-	_, lo, err := find(r)
 	if err != nil || isUp(lo) {
 		return err
 	}
-	if alias := lo.Attrs().Alias; alias != "" && alias != held.Alias(r.Key) {
-		return plugin.Errorf("restart the container", "lo of %s is another attachment's: %w", r.Netns, plugin.ErrLost)
-	}
-	r.Announce("set lo up")
-	return r.Inside(func() error { return link.SetUpAs(lo.Attrs().Index, lo.Attrs().Alias, 0) })
+	down := plugin.Errorf("something set it down since ADD: "+plugin.RepairRemedy, "loopback interface is down in %s", r.Netns)
+	m.Mend(down, "", func() error {
+		if alias := lo.Attrs().Alias; alias != "" && alias != held.Alias(r.Key) {
+			return plugin.Errorf("restart the container", "lo of %s is another attachment's: %w", r.Netns, plugin.ErrLost)
+		}
+		r.Announce("set lo up")
+		return r.Inside(func() error { return link.SetUpAs(lo.Attrs().Index, lo.Attrs().Alias, 0) })
+	})
+	return nil
 }
 
 // Status reports whether containers can be entered.

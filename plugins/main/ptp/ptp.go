@@ -77,7 +77,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	if err := a.Step(ctx, "gateway"); err != nil {
 		return nil, err
 	}
-	if err := serveGateway(a.Request, end, a.IPs, false); err != nil {
+	if err := serveGateway(a.Request, end, a.IPs); err != nil {
 		return nil, err
 	}
 	if err := c.masquerade.Add(ctx, a); err != nil {
@@ -133,66 +133,44 @@ func singleNet(a netip.Addr) *net.IPNet {
 }
 
 // serveGateway gives the host end the gateways' addresses, which many host ends have, and has the host route to the container's addresses
-// by it, also where it has a route to an earlier holder. A repair leaves a route to another holder, which may be a later one.
-func serveGateway(r *plugin.Request, end netlink.Link, ips []*types100.IPConfig, repairs bool) error {
-	h, name := r.Links(), end.Attrs().Name
-	var gateways []netip.Prefix
+// by it, also where it has a route to an earlier holder.
+func serveGateway(r *plugin.Request, end netlink.Link, ips []*types100.IPConfig) error {
 	for _, ip := range ips {
-		gateway := result.Single(result.Addr(ip.Gateway))
-		gateways = append(gateways, gateway)
-		err := attach.AddAddress(r, end, gateway)
-		switch {
-		case err == nil:
-			r.Announce("give " + name + " the gateway's address " + gateway.String())
-		case !errors.Is(err, unix.EEXIST):
-			return fmt.Errorf("give %s the gateway's address %s: %w", name, gateway, err)
+		if err := giveGateway(r, end, gatewayOf(ip)); err != nil {
+			return err
 		}
-		own := netlink.Route{LinkIndex: end.Attrs().Index, Dst: singleNet(result.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
-		replace := h.RouteReplace
-		if repairs {
-			if attach.CheckWay(r, end, ip.Address.IP) == nil {
-				continue
-			}
-			replace = h.RouteAdd
-		}
-		err = replace(&own)
-		if err != nil && !(repairs && errors.Is(err, unix.EEXIST)) {
-			return fmt.Errorf("route %s to %s: %w", own.Dst, name, err)
-		}
-		if repairs {
-			if err == nil {
-				r.Announce("route " + own.Dst.String() + " to " + name)
-			}
-			if err := attach.CheckWay(r, end, ip.Address.IP); err != nil {
-				return err
-			}
+		own := hostRoute(end, ip)
+		if err := r.Links().RouteReplace(&own); err != nil {
+			return fmt.Errorf("route %s to %s: %w", own.Dst, end.Attrs().Name, err)
 		}
 	}
-	return attach.EnableForwarding(r, gateways)
+	return attach.EnableForwarding(r, gatewaysOf(ips))
 }
 
-// Repair implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := parse(r)
-	if err != nil {
-		return err
+// giveGateway gives the host end a gateway's address. Addresses of the container may share it.
+func giveGateway(r *plugin.Request, end netlink.Link, gateway netip.Prefix) error {
+	err := attach.AddAddress(r, end, gateway)
+	switch {
+	case err == nil:
+		r.Announce("give " + end.Attrs().Name + " the gateway's address " + gateway.String())
+	case !errors.Is(err, unix.EEXIST):
+		return fmt.Errorf("give %s the gateway's address %s: %w", end.Attrs().Name, gateway, err)
 	}
-	if c.masquerade.IsLost(r) { // which CHECK asks for last: all else is right
-		return c.masquerade.Repair(ctx, r)
+	return nil
+}
+
+// hostRoute is the host's route to an address of the container.
+func hostRoute(end netlink.Link, ip *types100.IPConfig) netlink.Route {
+	return netlink.Route{LinkIndex: end.Attrs().Index, Dst: singleNet(result.Addr(ip.Address.IP)), Scope: netlink.SCOPE_HOST}
+}
+
+func gatewayOf(ip *types100.IPConfig) netip.Prefix { return result.Single(result.Addr(ip.Gateway)) }
+
+func gatewaysOf(ips []*types100.IPConfig) (gateways []netip.Prefix) {
+	for _, ip := range ips {
+		gateways = append(gateways, gatewayOf(ip))
 	}
-	a, err := attach.BeginRepair(r, &c.Config, "veth")
-	if err != nil {
-		return err
-	}
-	end, err := a.RepairHostEnd()
-	if end == nil {
-		return err
-	}
-	routes, invalid := containerRoutes(a.IPs, a.KernelRoutes())
-	if invalid != nil {
-		return errors.Join(err, invalid)
-	}
-	return errors.Join(err, a.RepairWith(ctx, routes), serveGateway(r, end, a.IPs, true), c.masquerade.Repair(ctx, r))
+	return gateways
 }
 
 // Del removes what the packet filter has, then the veth pair, and gives back the addresses.

@@ -133,47 +133,31 @@ func (c *config) withRemedy(name string, err error) error {
 	return plugin.Errorf(remedy, "make tap %s: %w", name, err)
 }
 
-// Check compares the tap and its addresses with the result of ADD and the configuration.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at the tap and its addresses, and whether it is in its bridge.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, err := parse(r)
 	if err != nil {
 		return err
 	}
-	l, err := attach.Check(ctx, r, &c.Config, "tuntap")
+	a, err := attach.BeginMend(ctx, r, &c.Config, "tuntap", m)
 	if err != nil || r.HostSide {
 		return err
 	}
-	if t, ok := l.(*netlink.Tuntap); !ok || t.Mode != netlink.TUNTAP_MODE_TAP {
-		return attach.Different("interface %s of the container is not a tap but a tun", r.IfName)
+	if t, ok := a.Link().(*netlink.Tuntap); !ok || t.Mode != netlink.TUNTAP_MODE_TAP {
+		m.Fail(attach.Different("interface %s of the container is not a tap but a tun", r.IfName))
 	}
 	bridge, err := c.findBridge(r)
-	if err != nil {
-		return err
+	if m.Fail(err); bridge != nil && a.Link().Attrs().MasterIndex != bridge.Attrs().Index {
+		lacks := attach.Different("interface %s is not in bridge %s of the container", r.IfName, c.bridge)
+		m.Mend(lacks, "make "+r.IfName+" a port of bridge "+bridge.Attrs().Name, func() error {
+			inside, err := r.LinksInside()
+			if err != nil {
+				return err
+			}
+			return inside.LinkSetMaster(a.Link(), bridge)
+		})
 	}
-	if bridge != nil && l.Attrs().MasterIndex != bridge.Attrs().Index {
-		return attach.Different("interface %s is not in bridge %s of the container", r.IfName, c.bridge)
-	}
-	return nil
-}
-
-// Repair implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := parse(r)
-	if err != nil {
-		return err
-	}
-	a, err := attach.BeginRepair(r, &c.Config, "tuntap")
-	if err != nil {
-		return err
-	}
-	if r.HostSide {
-		return a.Repair(ctx)
-	}
-	bridge, err := c.findBridge(r)
-	if err == nil && bridge != nil {
-		err = a.RepairMaster(bridge)
-	}
-	return errors.Join(err, a.Repair(ctx))
+	return a.Mend(ctx)
 }
 
 // Status reports whether an ADD could be served.

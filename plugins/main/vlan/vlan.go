@@ -3,7 +3,7 @@ package vlan
 
 import (
 	"context"
-	"errors"
+	"fmt"
 	"strconv"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -66,36 +66,31 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return a.Result(), nil
 }
 
-// Check compares the link and its addresses with the result of ADD, and its master, VLAN and MTU with the configuration.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at the link and its addresses, and its master, VLAN and MTU.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, err := parse(r)
 	if err != nil {
 		return err
 	}
-	l, err := attach.CheckOn(ctx, r, &c.Config, c.master, "vlan")
+	a, err := attach.BeginMend(ctx, r, &c.Config, "vlan", m)
 	if err != nil || r.HostSide {
 		return err
 	}
-	if l, ok := l.(*netlink.Vlan); !ok || l.VlanId != c.id {
-		return attach.Different("%s is not in VLAN %d", r.IfName, c.id)
+	m.Fail(a.Mend(ctx))
+	m.Fail(a.MendMaster(c.master))
+	if l, ok := a.Link().(*netlink.Vlan); !ok || l.VlanId != c.id {
+		m.Fail(attach.Different("%s is not in VLAN %d", r.IfName, c.id))
 	}
-	if is := l.Attrs().MTU; c.MTU != 0 && is != c.MTU {
-		return attach.Different("%s has the MTU %d, configured is %d", r.IfName, is, c.MTU)
+	if is := a.Link().Attrs().MTU; c.MTU != 0 && is != c.MTU {
+		m.Mend(attach.Different("%s has the MTU %d, configured is %d", r.IfName, is, c.MTU), fmt.Sprintf("give %s the MTU %d", r.IfName, c.MTU), func() error {
+			inside, err := r.LinksInside()
+			if err != nil {
+				return err
+			}
+			return inside.LinkSetMTU(a.Link(), c.MTU)
+		})
 	}
 	return nil
-}
-
-// Repair implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := parse(r)
-	if err != nil {
-		return err
-	}
-	a, err := attach.BeginRepair(r, &c.Config, "vlan")
-	if err != nil {
-		return err
-	}
-	return errors.Join(a.RepairMTU(), a.Repair(ctx))
 }
 
 // Status reports whether an ADD could be served.

@@ -11,7 +11,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // Plugin is the chain plugin.
@@ -64,38 +63,27 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return errors.Join(err, all(ctx, r, steps))
 }
 
-// Check calls the plugins in order, up to one that fails.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend calls the plugins in order: a CHECK up to one that finds something, a repair all of them, unless there is nothing to repair.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	steps, err := validate(r)
 	if err != nil {
 		return err
 	}
 	for _, s := range steps {
-		if _, err := s.call(ctx, r, r.Command, r.PrevResult); err != nil {
-			return s.wrap(err)
+		if !m.Repairs() { // which says what it does
+			r.Announce(s.name)
 		}
-	}
-	return nil
-}
-
-// Repair implements plugin.Repairer. It calls the plugins in order, all of them even if one fails, unless there is nothing to repair.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	steps, err := validate(r)
-	if err != nil {
-		return err
-	}
-	var errs []error
-	for _, s := range steps {
 		own, err := s.request(r, r.Command, r.PrevResult)
+		found, left := err, err
 		if err == nil {
-			_, err = request.PutBack(ctx, s.plugin.Plugin, own)
+			found, left = m.Ask(ctx, s.plugin, own)
 		}
-		errs = append(errs, s.wrap(err))
-		if errors.Is(err, plugin.ErrLost) || errors.Is(err, plugin.ErrInTheWay) {
+		m.Add(s.wrap(found), s.wrap(left))
+		if m.IsOver() || errors.Is(left, plugin.ErrLost) || errors.Is(left, plugin.ErrInTheWay) {
 			break
 		}
 	}
-	return errors.Join(errs...)
+	return nil
 }
 
 // Status asks all plugins.

@@ -102,7 +102,7 @@ func (f fake) Del(ctx context.Context, r *plugin.Request) error {
 	_, err := f.verb(ctx, plugin.Del, r)
 	return err
 }
-func (f fake) Check(ctx context.Context, r *plugin.Request) error {
+func (f fake) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) error {
 	_, err := f.verb(ctx, plugin.Check, r)
 	return err
 }

@@ -41,23 +41,14 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return netfilter.Del(ctx, r, allPrefixes(r.PrevResult), locate(r.Config).forward)
 }
 
-// Check compares what lets packets pass, and the policy, with the configuration.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at what lets packets pass, and the policy.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, err := wanted(r)
 	if err != nil {
 		return err
 	}
-	return c.forward.Check(ctx, c.backend, r.Key)
-}
-
-// Repair implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := wanted(r)
-	if err != nil {
-		return err
-	}
-	r.Announce("let packets pass")
-	return c.forward.Repair(ctx, c.backend, r.Key)
+	m.Mend(c.forward.Check(ctx, c.backend, r.Key), "let packets pass", func() error { return c.forward.Repair(ctx, c.backend, r.Key) })
+	return nil
 }
 
 // Status reports whether the host has what the backend needs.

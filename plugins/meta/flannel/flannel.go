@@ -101,8 +101,8 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return errors.Join(err, lost)
 }
 
-// Check has the delegate check what ADD asked of it.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend has the delegate mend what ADD asked of it.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	if err := validate(r); err != nil {
 		return err
 	}
@@ -114,21 +114,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	return d.Check(ctx, own)
-}
-
-// Repair has the delegate repair what ADD asked of it. It implements plugin.Repairer.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	kept, err := find(r)
-	if err != nil {
-		return err
-	}
-	d, own, err := kept.ofDelegate(r)
-	if err != nil {
-		return err
-	}
-	_, err = request.PutBack(ctx, d.Plugin, own)
-	return err
+	return d.Mend(ctx, own, m)
 }
 
 // Status reports whether the node has a lease, and the delegate is ready for an ADD.

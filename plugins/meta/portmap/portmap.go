@@ -45,27 +45,20 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), netfilter.PortMaps{})
 }
 
-// Check compares what is published with what the runtime asks for.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
-	c, ports, err := wanted(r)
-	if err != nil || len(ports.Maps) == 0 {
-		return err
-	}
-	return ports.Check(ctx, c.backend, r.Key)
-}
-
-// Repair implements plugin.Repairer.
-func (p Plugin) Repair(ctx context.Context, r *plugin.Request) error {
+// Mend looks at what is published.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, ports, err := wanted(r)
 	if err != nil || len(ports.Maps) == 0 {
 		return err
 	}
 	var texts []string
-	for _, m := range ports.Maps {
-		texts = append(texts, m.String())
+	for _, p := range ports.Maps {
+		texts = append(texts, p.String())
 	}
-	r.Announce("publish " + strings.Join(texts, ", "))
-	return withRemedy(ports.Repair(ctx, c.backend, r.Key))
+	m.Mend(ports.Check(ctx, c.backend, r.Key), "publish "+strings.Join(texts, ", "), func() error {
+		return withRemedy(ports.Repair(ctx, c.backend, r.Key))
+	})
+	return nil
 }
 
 // Status reports whether the host has what publishing a port needs.

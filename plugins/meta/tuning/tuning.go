@@ -134,8 +134,8 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// Check compares the interface and the sysctls with the configuration.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at the interface and the sysctls. What the interface had before ADD is recorded by ADD alone.
+func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error {
 	if r.HostSide {
 		return nil
 	}
@@ -143,43 +143,52 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	var different []string
-	err = r.Inside(func() error {
-		l, err := findInterface(&netlink.Handle{}, r, s.values)
+	return r.Inside(func() error {
+		links := &netlink.Handle{}
+		l, err := findInterface(links, r, s.values)
 		if err != nil {
 			return err
 		}
-		have := valuesOf(l, s.values)
-		different, err = differentSysctls(s.sysctls)
-		for i, want := range s.values {
-			if have[i] != want {
-				different = append(different, fmt.Sprintf("%s is %s, not %s", names[i], have[i], want))
-			}
+		for i := range s.sysctls {
+			mendSysctl(r, s.sysctls[i:i+1], m)
 		}
-		return err
+		have := valuesOf(l, s.values)
+		for i, want := range s.values {
+			if have[i] == want {
+				continue
+			}
+			m.Mend(different(r, "%s is %s, not %s", names[i], have[i], want), "set "+names[i]+" of "+r.IfName+" to "+want, func() error {
+				if err := set(links, l, i, want); err != nil {
+					return attributeError("", r, names[i], want, err)
+				}
+				return nil
+			})
+		}
+		return nil
 	})
-	if err != nil {
-		return err
-	}
-	if different != nil {
-		return plugin.Errorf("something changed it since ADD: "+plugin.RepairRemedy, "%s in %s: %s", r.IfName, r.Netns, strings.Join(different, "; "))
-	}
-	return nil
 }
 
-// differentSysctls says which sysctls do not have the wanted values.
-func differentSysctls(wanted []setting) (different []string, err error) {
-	for _, want := range wanted {
-		have, err := want.key.Get()
-		switch {
-		case errors.Is(err, unix.EACCES): // it can only be written to
-		case err != nil:
-			return nil, sysctlError(err)
-		case !sameValue(have, want.value):
-			different = append(different, fmt.Sprintf("sysctl %s is %q, not %q", want.key, have, want.value))
-		}
+// mendSysctl looks at one.
+func mendSysctl(r *plugin.Request, one []setting, m *plugin.Mender) {
+	want := one[0]
+	have, err := want.key.Get()
+	switch {
+	case errors.Is(err, unix.EACCES): // it can only be written to
+	case err != nil:
+		m.Fail(sysctlError(err))
+	case !sameValue(have, want.value):
+		m.Mend(different(r, "sysctl %s is %q, not %q", want.key, have, want.value), "", func() error {
+			if err := checkAllowlist(one); err != nil {
+				return err
+			}
+			r.Announce("set sysctl " + want.key.String() + " to " + strconv.Quote(want.value))
+			return sysctlError(want.key.Set(want.value))
+		})
 	}
-	return different, nil
+}
+
+func different(r *plugin.Request, format string, args ...any) error {
+	return plugin.Errorf("something changed it since ADD: "+plugin.RepairRemedy, "%s in %s: %s", r.IfName, r.Netns, fmt.Sprintf(format, args...))
 }
 
 // sameValue compares values without regard to the white space between several numbers: the kernel shows tabs, people write spaces.

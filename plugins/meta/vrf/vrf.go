@@ -73,43 +73,6 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return r.PrevResult, nil
 }
 
-// Repair implements plugin.Repairer. An interface that is in another VRF, or in a bridge, stays there.
-func (Plugin) Repair(ctx context.Context, r *plugin.Request) error {
-	c, err := parse(r.Config)
-	if err != nil {
-		return err
-	}
-	h, l, err := attach.Interface(r)
-	if err != nil {
-		return err
-	}
-	before, err := holdingsOf(ctx, h, l)
-	if err != nil {
-		return err
-	}
-	v, err := c.findOrMake(h)
-	if err != nil {
-		return err
-	}
-	if v.RawFlags&unix.IFF_UP == 0 {
-		r.Announce("set VRF " + c.name + " up")
-		if err := h.LinkSetUp(v); err != nil {
-			return err
-		}
-	}
-	switch l.Attrs().MasterIndex {
-	case v.Index:
-	case 0:
-		r.Announce("join VRF " + c.name)
-		if err := h.LinkSetMasterByIndex(l, v.Index); err != nil {
-			return fmt.Errorf("join VRF %s: %w", c.name, err)
-		}
-	default:
-		return attach.Different("interface %s is not in VRF %s, but has another master", r.IfName, c.name)
-	}
-	return before.putBack(ctx, r, h, l, int(v.Table))
-}
-
 // Del takes the interface out of the VRF, which is deleted if nothing else is in it, unless it was there before ADD. The interface's routes
 // go with it, when the plugin before in the chain deletes it next.
 func (Plugin) Del(_ context.Context, r *plugin.Request) error {
@@ -160,8 +123,9 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return netns.CheckEntry()
 }
 
-// Check looks whether the interface is in the VRF, and the VRF has the routes of the result.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks whether the interface is in the VRF, and the VRF has the routes of the result. An interface that is in another VRF, or in a bridge,
+// stays there.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	if r.HostSide {
 		return nil
 	}
@@ -173,16 +137,37 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	v, err := c.find(h)
-	switch {
-	case link.IsNotFound(err):
-		return attach.Different("there is no VRF %s", c.name)
-	case err != nil:
+	before, err := holdingsOf(ctx, h, l)
+	if err != nil {
 		return err
-	case l.Attrs().MasterIndex != v.Index:
-		return attach.Different("interface %s is not in VRF %s", r.IfName, c.name)
-	case v.RawFlags&unix.IFF_UP == 0:
-		return attach.Different("VRF %s is down", c.name)
+	}
+	v, err := c.find(h)
+	if link.IsNotFound(err) {
+		isMade := m.Mend(attach.Different("there is no VRF %s", c.name), "make VRF "+c.name, func() (err error) {
+			v, err = c.findOrMake(h)
+			return err
+		})
+		if !isMade {
+			return nil
+		}
+	} else if err != nil {
+		return err
+	}
+	if v.RawFlags&unix.IFF_UP == 0 {
+		m.Mend(attach.Different("VRF %s is down", c.name), "set VRF "+c.name+" up", func() error { return h.LinkSetUp(v) })
+	}
+	putBack := func() error { return before.putBack(ctx, r, h, l, int(v.Table)) }
+	switch l.Attrs().MasterIndex {
+	case v.Index:
+	case 0:
+		m.Mend(attach.Different("interface %s is not in VRF %s", r.IfName, c.name), "join VRF "+c.name, func() error {
+			if err := h.LinkSetMasterByIndex(l, v.Index); err != nil {
+				return fmt.Errorf("join VRF %s: %w", c.name, err)
+			}
+			return putBack()
+		})
+	default:
+		return attach.Different("interface %s is not in VRF %s, but has another master", r.IfName, c.name)
 	}
 	routes, err := route.OfLink(ctx, h, l.Attrs().Index)
 	if err != nil {
@@ -190,7 +175,7 @@ func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
 	}
 	for _, w := range r.PrevResult.Routes {
 		if w.Table == nil && !route.Has(routes, int(v.Table), w.Dst) {
-			return attach.Different("VRF %s has no route to %s by interface %s", c.name, &w.Dst, r.IfName)
+			m.Mend(attach.Different("VRF %s has no route to %s by interface %s", c.name, &w.Dst, r.IfName), "", putBack)
 		}
 	}
 	return nil

@@ -89,20 +89,20 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	return a.Result(), nil
 }
 
-// Check compares the link and its addresses with the result of ADD, and its number with the configuration.
-func (Plugin) Check(ctx context.Context, r *plugin.Request) error {
+// Mend looks at the link and its addresses, and its number.
+func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) error {
 	c, err := parse(r)
 	if err != nil {
 		return err
 	}
-	l, err := attach.Check(ctx, r, &c.Config, "vxlan")
-	if err != nil {
+	a, err := attach.BeginMend(ctx, r, &c.Config, "vxlan", m)
+	if err != nil || r.HostSide {
 		return err
 	}
-	if l, ok := l.(*netlink.Vxlan); !ok || l.VxlanId != c.vni {
-		return attach.Different("%s is not in VXLAN %d", r.IfName, c.vni)
+	if l, ok := a.Link().(*netlink.Vxlan); !ok || l.VxlanId != c.vni {
+		m.Fail(attach.Different("%s is not in VXLAN %d", r.IfName, c.vni))
 	}
-	return nil
+	return a.Mend(ctx)
 }
 
 // Status reports whether an ADD could be served.

@@ -58,8 +58,8 @@ func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
 	return d.GC(ctx, r)
 }
 
-// Check compares with this host's notes, so that a repair of many attachments does not wait for etcd. The program compares with etcd.
-func (Plugin) Check(_ context.Context, r *plugin.Request) error {
+// Mend compares with this host's notes, so that a repair of many attachments does not wait for etcd. The program compares with etcd.
+func (Plugin) Mend(_ context.Context, r *plugin.Request, _ *plugin.Mender) error {
 	const restart = "restart the container, so that it gets an address of its own"
 	pools, err := Plugin{}.Pools(r.Config)
 	if err != nil {
