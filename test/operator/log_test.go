@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -220,48 +219,5 @@ func TestLogFollow(t *testing.T) {
 	}
 	if got := len(o.log().Calls); got < each || got > callers*each {
 		t.Errorf("%d calls are kept", got)
-	}
-}
-
-// TestLogOfForeignFiles: what stands in the log's place is not written, and no call fails or waits for it.
-func TestLogOfForeignFiles(t *testing.T) {
-	t.Parallel()
-	for name, place := range map[string]string{
-		"symbolic link":         "ln -s /var/log/victim " + logFile,
-		"pipe":                  "mkfifo " + logFile,
-		"directory":             "mkdir " + logFile,
-		"file of somebody else": "ln /var/log/victim " + logFile + "; chown 1000 " + logFile,
-		"link to a directory":   "rmdir " + logDir + "; ln -s /var/log/none " + logDir,
-		"full disk":             "cat /dev/zero >" + logDir + "/fill || true; : >" + logFile,
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			host, _ := node(t)
-			o := &operator{t, host}
-			host.Feed(t, demo, "sh", "-c", "mkdir -p /etc/cni/net.d && cat >/etc/cni/net.d/10-demo.conflist")
-			small := ":"
-			if name == "full disk" {
-				small = "mount -t tmpfs -o size=64k tmpfs " + logDir
-			}
-			host.MustRun(t, "sh", "-c", "echo what it has >/var/log/victim; mkdir "+logDir+"; "+small+"; "+place+" 2>/dev/null")
-			pod, _ := o.attach("web")
-			o.must("check", "demo", pod.Path(), "--id", "web")
-			if r := host.Exec(t, "bridge", broken("broken")); r.Error == nil || r.Error.Code != 6 {
-				t.Errorf("got %s", r)
-			}
-			o.must("del", "demo", pod.Path(), "--id", "web")
-			if text := host.MustRun(t, "cat", "/var/log/victim"); text != "what it has\n" {
-				t.Errorf("the file has %q", text)
-			}
-			if files := host.MustRun(t, "find", "/var/log", "-type", "f"); strings.Count(files, "\n") > 3 {
-				t.Errorf("made:\n%s", files)
-			}
-			if name == "full disk" || name == "link to a directory" {
-				return
-			}
-			if code, printed := o.cnictl("log", "status"); code != 1 || !strings.Contains(printed, filepath.Base(logFile)) || !strings.Contains(printed, "move it away") {
-				t.Errorf("exit code %d\n%s", code, printed)
-			}
-		})
 	}
 }
