@@ -167,7 +167,8 @@ func (d *repairDocument) describe(w io.Writer) {
 			fmt.Fprintf(w, ": %s", harmless(r.Why))
 		}
 		fmt.Fprintln(w)
-		for _, f := range r.Plugins {
+		for i, f := range r.Plugins {
+			isLast := i+1 == len(r.Plugins) || r.Plugins[i+1].Plugin != f.Plugin || r.Plugins[i+1].Remedy != f.Remedy
 			fmt.Fprintf(w, "  %s: %s\n", f.Plugin, harmless(f.Found))
 			for _, what := range f.PutBack {
 				fmt.Fprintf(w, "    put back: %s\n", harmless(what))
@@ -175,7 +176,7 @@ func (d *repairDocument) describe(w io.Writer) {
 			if f.Left != "" && f.Left != f.Found {
 				fmt.Fprintf(w, "    left:     %s\n", harmless(f.Left))
 			}
-			if f.Remedy != "" {
+			if f.Remedy != "" && isLast {
 				fmt.Fprintf(w, "    remedy:   %s\n", harmless(f.Remedy))
 			}
 		}

@@ -1,5 +1,5 @@
 // Package attach puts one link into a container, whatever its kind: it asks IPAM for addresses, gives them to the link with their
-// routes, checks all of it, and removes it again in the order by which nothing is lost.
+// routes, mends all of it, and removes it again in the order by which nothing is lost.
 //
 // A plugin calls it from top to bottom. docs/project/architecture.md shows how one is written.
 package attach
@@ -25,7 +25,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
-// Attachment is one ADD on its way: Begin, then what makes the link, then Configure, then Result.
+// Attachment is one ADD on its way: Begin, then what makes the link, then Configure, then Result; or one Mend: BeginMend, then Mend.
 type Attachment struct {
 	*plugin.Request
 	*Config

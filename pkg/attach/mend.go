@@ -130,12 +130,14 @@ func (a *Attachment) mend(ctx context.Context, routes []netlink.Route, addressFl
 
 // mendMAC compares a link's MAC address with what ADD has reported.
 func (a *Attachment) mendMAC(h *netlink.Handle, want *types100.Interface, l netlink.Link) {
-	mac, is := net.HardwareAddr(nil), l.Attrs().HardwareAddr.String()
+	is := l.Attrs().HardwareAddr.String()
 	if want.Mac == "" || is == want.Mac {
 		return
 	}
-	a.mender.Mend(Different("%s has the MAC address %s, ADD reported %s", want.Name, is, want.Mac), "give "+want.Name+" the MAC address "+want.Mac, func() (err error) {
-		if mac, err = net.ParseMAC(want.Mac); err != nil {
+	differs := Different("%s has the MAC address %s, ADD reported %s", want.Name, is, want.Mac)
+	a.mender.Mend(differs, "give "+want.Name+" the MAC address "+want.Mac, func() error {
+		mac, err := net.ParseMAC(want.Mac)
+		if err != nil {
 			return err
 		}
 		return h.LinkSetHardwareAddr(l, mac)
@@ -151,10 +153,10 @@ func (a *Attachment) mendUp(h *netlink.Handle, l netlink.Link, down string, args
 
 // mendAddresses adds those that are missing.
 func (a *Attachment) mendAddresses(inside *netlink.Handle, flags int) error {
-	has, err := []netlink.Addr(nil), error(nil)
-	if len(a.IPs) > 0 {
-		has, err = link.Addresses(inside, a.link, netlink.FAMILY_ALL)
+	if len(a.IPs) == 0 {
+		return nil
 	}
+	has, err := link.Addresses(inside, a.link, netlink.FAMILY_ALL)
 	if err != nil {
 		return err
 	}

@@ -16,7 +16,7 @@ import (
 )
 
 // mendRoutes adds those that are missing, also the kernel's own, behind what leads to the same destination by now. They may stand in any table,
-// since later plugins move them (sbr, vrf). What they lose with an address, such as being from it, is looked at only if something was missing.
+// since later plugins move them (sbr, vrf). What they lose with an address, such as being from it, is looked at only if something was mended.
 func (a *Attachment) mendRoutes(ctx context.Context, inside *netlink.Handle, routes []netlink.Route, addressFlags int) error {
 	if len(a.IPs) == 0 && len(routes) == 0 {
 		return nil
@@ -30,16 +30,10 @@ func (a *Attachment) mendRoutes(ctx context.Context, inside *netlink.Handle, rou
 	if err != nil {
 		return err
 	}
+	isMissing := func(r netlink.Route) bool { return !leads(has, r) }
+	isExact := a.mender.Repairs() && (a.mender.HasFound() || slices.ContainsFunc(wanted, isMissing))
 	for _, r := range wanted {
-		look, isKernels := r, r.Protocol == unix.RTPROT_KERNEL
-		isRight := !a.mender.HasFound()
-		if isRight {
-			look.Src = nil
-		}
-		if isRight && isKernels {
-			look.Priority = 0
-		}
-		if hasRoute(has, look) || isRight && isKernels && r.Dst.IP.IsLinkLocalUnicast() {
+		if hasRoute(has, r) || !isExact && leads(has, r) {
 			continue
 		}
 		lacks := Different("interface %s lacks the route %s", a.IfName, a.describe(r))
@@ -52,6 +46,17 @@ func (a *Attachment) mendRoutes(ctx context.Context, inside *netlink.Handle, rou
 		})
 	}
 	return nil
+}
+
+// leads reports whether one of the routes does what a wanted one is for, whatever its source, and whoever made it. The kernel makes that to
+// link-local addresses for itself.
+func leads(has []netlink.Route, want netlink.Route) bool {
+	isKernels := want.Protocol == unix.RTPROT_KERNEL
+	if isKernels {
+		want.Priority = 0
+	}
+	want.Src = nil
+	return isKernels && want.Dst.IP.IsLinkLocalUnicast() || hasRoute(has, want)
 }
 
 // describe says which route it is, for people.

@@ -5,37 +5,58 @@ import (
 	"errors"
 )
 
-// Mender is told by a plugin's Mend what is not as ADD has made it, and knows what becomes of that: a CHECK ends with the first thing, a repair
-// mends all of them.
+// Way is what becomes of what a Mend finds.
+type Way int
+
+// The ways: CHECK ends with the first thing, a look lists all, a repair mends all.
+const (
+	Checks Way = iota
+	Looks
+	Repairs
+)
+
+// Mender is told by a plugin's Mend what is not as ADD has made it, and knows what becomes of that.
 type Mender struct {
-	request *Request
-	repairs bool
-	found   error // the first thing
-	left    []error
+	request    *Request
+	way        Way
+	isBorrowed bool // what is looked at is another's
+	found      []error
+	left       []error
 }
 
-// Ask calls a plugin's Mend. It returns the first thing that is not as ADD has made it, nil if all is, and, of a repair, all that could not be
-// mended.
-func Ask(ctx context.Context, p Plugin, r *Request, repairs bool) (found, left error) {
-	m := &Mender{request: r, repairs: repairs}
+// Ask calls a plugin's Mend.
+func Ask(ctx context.Context, p Plugin, r *Request, way Way) *Mender {
+	m := &Mender{request: r, way: way}
 	m.Fail(p.Mend(ctx, r, m))
-	if repairs && !m.repairs {
-		return m.found, m.found
+	return m
+}
+
+// Ask is the same for another plugin, in this mender's way. What that has found is for Add.
+func (m *Mender) Ask(ctx context.Context, p Plugin, r *Request) *Mender { return Ask(ctx, p, r, m.way) }
+
+// Found returns all that is not as ADD has made it; of a CHECK that is the first thing.
+func (m *Mender) Found() []error { return m.found }
+
+// First returns the first thing, nil if all is as ADD has made it.
+func (m *Mender) First() error {
+	if len(m.found) == 0 {
+		return nil
 	}
-	return m.found, errors.Join(m.left...)
+	return m.found[0]
 }
 
-// Ask is the same for another plugin, in the mender's way. What it returns is for Add.
-func (m *Mender) Ask(ctx context.Context, p Plugin, r *Request) (found, left error) {
-	return Ask(ctx, p, r, m.repairs)
-}
+// Left returns what a repair could not mend.
+func (m *Mender) Left() error { return errors.Join(m.left...) }
 
-// Add adds what another plugin has found, and what is left of it.
+// Add adds what another plugin has found, or what is left of that.
 func (m *Mender) Add(found, left error) {
-	if m.found == nil {
-		m.found = found
+	if found != nil && !m.IsOver() {
+		m.found = append(m.found, found)
 	}
-	if left != nil {
+	if m.isBorrowed {
+		left = found
+	}
+	if left != nil && m.way == Repairs {
 		m.left = append(m.left, left)
 	}
 }
@@ -47,7 +68,7 @@ func (m *Mender) Mend(found error, what string, do func() error) bool {
 		return true
 	}
 	m.Add(found, nil)
-	if !m.repairs {
+	if !m.Repairs() {
 		return false
 	}
 	if what != "" {
@@ -63,10 +84,10 @@ func (m *Mender) Fail(err error) { m.Add(err, err) }
 
 // Lost returns the error of a Mend for an attachment that is gone, or is another's by now: only a restart of the container brings it back.
 func (m *Mender) Lost(found error) error {
-	m.Add(found, nil)
-	if !m.repairs {
+	if !m.Repairs() {
 		return found
 	}
+	m.Add(found, nil)
 	return Lost(found)
 }
 
@@ -76,13 +97,13 @@ func Lost(found error) error {
 }
 
 // LookOnly keeps all that is found as it is, because it is another's.
-func (m *Mender) LookOnly() { m.repairs = false }
+func (m *Mender) LookOnly() { m.isBorrowed = true }
 
 // Repairs reports whether what is found is mended.
-func (m *Mender) Repairs() bool { return m.repairs }
+func (m *Mender) Repairs() bool { return m.way == Repairs && !m.isBorrowed }
 
-// HasFound reports whether there was anything yet. A CHECK is over then.
-func (m *Mender) HasFound() bool { return m.found != nil }
+// HasFound reports whether there was anything yet.
+func (m *Mender) HasFound() bool { return len(m.found) > 0 }
 
 // IsOver reports whether what comes next is nobody's concern.
-func (m *Mender) IsOver() bool { return m.found != nil && !m.repairs }
+func (m *Mender) IsOver() bool { return m.way == Checks && m.HasFound() }

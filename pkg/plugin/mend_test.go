@@ -28,14 +28,21 @@ func (p two) Mend(_ context.Context, r *Request, m *Mender) error {
 func TestMend(t *testing.T) {
 	var said []string
 	r := &Request{Trace: func(step string) { said = append(said, step) }}
-	if found, left := Ask(context.Background(), two{}, r, false); found != inOrder[0] || left != nil || said != nil {
+	ask := func(p two, way Way) (first, left error) {
+		m := Ask(context.Background(), p, r, way)
+		return m.First(), m.Left()
+	}
+	if found, left := ask(two{}, Checks); found != inOrder[0] || left != nil || said != nil {
 		t.Errorf("a CHECK: found %v, left %v, did %q", found, left, said)
 	}
-	found, left := Ask(context.Background(), two{}, r, true)
+	if list := Ask(context.Background(), two{}, r, Looks).Found(); !slices.Equal(list, inOrder[:2]) || said != nil {
+		t.Errorf("a look: found %v, did %q", list, said)
+	}
+	found, left := ask(two{}, Repairs)
 	if want := []string{"mend the first", "done", "mend the second"}; found != inOrder[0] || left.Error() != inOrder[2].Error() || !slices.Equal(said, want) {
 		t.Errorf("a repair: found %v, left %v, did %q, want %q", found, left, said, want)
 	}
-	found, left = Ask(context.Background(), two{lost: true}, r, true)
+	found, left = ask(two{lost: true}, Repairs)
 	if found != inOrder[0] || !errors.Is(left, ErrLost) {
 		t.Errorf("of what is lost a repair has found %v, and left %v", found, left)
 	}

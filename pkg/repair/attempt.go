@@ -131,9 +131,15 @@ func (a *attempt) check(ctx context.Context) (is Outcome) {
 	}
 	defer steps[0].request.Close()
 	is = Right
+	way := plugin.Checks
+	if a.DryRun {
+		way = plugin.Looks
+	}
 	for _, s := range slices.Backward(steps) { // the packet filter, which all may have lost, comes with the last ones
-		if err := request.Check(ctx, s.plugin, s.request); err != nil && !a.isHosts(ctx, s) {
-			a.find(s.name, err).fail(err)
+		if found := plugin.Ask(ctx, s.plugin, s.request, way).Found(); len(found) > 0 && !a.isHosts(ctx, s) {
+			for _, err := range slices.Backward(found) {
+				a.find(s.name, err).fail(err)
+			}
 			is = Wrong
 		}
 		if is == Wrong && !a.DryRun && a.mayChange() {

@@ -40,7 +40,7 @@ type Report struct {
 // Finding is what one plugin found.
 type Finding struct {
 	Plugin  string   `json:"plugin"`
-	Found   string   `json:"found"`             // what was missing first
+	Found   string   `json:"found"`             // what was missing first; of a dry run, one thing of all
 	PutBack []string `json:"putBack,omitempty"` // all that was put back
 	Left    string   `json:"left,omitempty"`    // what is missing still
 	Remedy  string   `json:"remedy,omitempty"`  // what to do about that

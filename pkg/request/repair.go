@@ -8,8 +8,7 @@ import (
 
 // Check asks a plugin for the first thing that is not as ADD has made it. It changes nothing.
 func Check(ctx context.Context, p plugin.Plugin, r *plugin.Request) error {
-	found, _ := plugin.Ask(ctx, p, r, false)
-	return found
+	return plugin.Ask(ctx, p, r, plugin.Checks).First()
 }
 
 // Repair has a plugin put back what its CHECK finds missing. It returns what CHECK finds, nil if nothing is missing, and what is left of that in
@@ -24,5 +23,6 @@ func Repair(ctx context.Context, p plugin.Plugin, r *plugin.Request) (found, lef
 
 // PutBack is Repair, but for CHECK's word in the end: left is nil if nothing has failed.
 func PutBack(ctx context.Context, p plugin.Plugin, r *plugin.Request) (found, left error) {
-	return plugin.Ask(ctx, p, r, true)
+	m := plugin.Ask(ctx, p, r, plugin.Repairs)
+	return m.First(), m.Left()
 }

@@ -136,14 +136,15 @@ func mendGateway(r *plugin.Request, c *config, bridge netlink.Link, ips []*types
 	if err != nil {
 		return err
 	}
-	if lacks := slices.IndexFunc(gateways, func(g netip.Prefix) bool { return !slices.Contains(has, g) }); lacks >= 0 {
-		isServed := m.Mend(attach.Different("%s lacks the gateway's address %s", name, gateways[lacks]), "",
-			func() error { return giveAddresses(r, c, gateway, gateways) })
-		if !isServed {
-			return nil
-		}
+	lacks := error(nil)
+	if i := slices.IndexFunc(gateways, func(g netip.Prefix) bool { return !slices.Contains(has, g) }); i >= 0 {
+		lacks = attach.Different("%s lacks the gateway's address %s", name, gateways[i])
 	}
+	isServed := m.Mend(lacks, "", func() error { return giveAddresses(r, c, gateway, gateways) })
 	attach.MendForwarding(r, gateways, m)
+	if !isServed { // so that nothing leads to the container
+		return nil
+	}
 	return checkWay(r, c, gateway, ips)
 }
 

@@ -74,11 +74,16 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 			r.Announce(s.name)
 		}
 		own, err := s.request(r, r.Command, r.PrevResult)
-		found, left := err, err
-		if err == nil {
-			found, left = m.Ask(ctx, s.plugin, own)
+		if err != nil {
+			m.Fail(s.wrap(err))
+			continue
 		}
-		m.Add(s.wrap(found), s.wrap(left))
+		asked := m.Ask(ctx, s.plugin, own)
+		for _, found := range asked.Found() {
+			m.Add(s.wrap(found), nil)
+		}
+		left := asked.Left()
+		m.Add(nil, s.wrap(left))
 		if m.IsOver() || errors.Is(left, plugin.ErrLost) || errors.Is(left, plugin.ErrInTheWay) {
 			break
 		}
