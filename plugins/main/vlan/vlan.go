@@ -76,7 +76,6 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil || r.HostSide {
 		return err
 	}
-	m.Fail(a.Mend(ctx))
 	m.Fail(a.MendMaster(c.master))
 	if l, ok := a.Link().(*netlink.Vlan); !ok || l.VlanId != c.id {
 		m.Fail(attach.Different("%s is not in VLAN %d", r.IfName, c.id))
@@ -90,7 +89,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 			return inside.LinkSetMTU(a.Link(), c.MTU)
 		})
 	}
-	return nil
+	return a.Mend(ctx) // a link whose MTU is less than 1,280 takes no addresses of IPv6
 }
 
 // Status reports whether an ADD could be served.
