@@ -86,6 +86,9 @@ func mendPort(r *plugin.Request, c *config, bridge, port netlink.Link, m *plugin
 	name, h := port.Attrs().Name, r.Links()
 	if port.Attrs().MasterIndex != bridge.Attrs().Index {
 		isPort := m.Mend(attach.Different("veth %s is not in bridge %s", name, c.name), "make "+name+" a port of bridge "+c.name, func() error {
+			if err := keepMAC(h, bridge); err != nil { // of one that somebody else has made again
+				return err
+			}
 			if err := h.LinkSetMaster(port, bridge); err != nil {
 				return explainFull(c.name, fmt.Errorf("make %s a port of bridge %s: %w", name, c.name, err))
 			}
