@@ -131,6 +131,9 @@ func mendGateway(r *plugin.Request, c *config, bridge netlink.Link, ips []*types
 	name := gateway.Attrs().Name
 	if gateway != bridge && gateway.Attrs().RawFlags&unix.IFF_UP == 0 {
 		m.Mend(attach.Different("%s, the gateway, is down", name), "set "+name+" up", func() error {
+			if _, err := ensureGateway(r, c, bridge); err != nil { // one that is up is whole, and one that an ADD was killed at is not
+				return fmt.Errorf("gateway %s: %w", name, err)
+			}
 			trustNoRouter(c, name)
 			return r.Links().LinkSetUp(gateway)
 		})
