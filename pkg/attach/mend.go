@@ -140,14 +140,14 @@ func (a *Attachment) mendMAC(h *netlink.Handle, want *types100.Interface, l netl
 		if err != nil {
 			return err
 		}
-		return h.LinkSetHardwareAddr(l, mac)
+		return withRemedy(h.LinkSetHardwareAddr(l, mac), want.Name)
 	})
 }
 
 // mendUp sets a link up again.
 func (a *Attachment) mendUp(h *netlink.Handle, l netlink.Link, down string, args ...any) {
 	if l.Attrs().RawFlags&unix.IFF_UP == 0 {
-		a.mender.Mend(Different(down, args...), "set "+l.Attrs().Name+" up", func() error { return h.LinkSetUp(l) })
+		a.mender.Mend(Different(down, args...), "set "+l.Attrs().Name+" up", func() error { return withRemedy(h.LinkSetUp(l), l.Attrs().Name) })
 	}
 }
 
