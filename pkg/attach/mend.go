@@ -33,8 +33,26 @@ func BeginMend(ctx context.Context, r *plugin.Request, c *Config, kind string, m
 	if a.ipam, err = findIPAM(r, c); err != nil {
 		return nil, err
 	}
-	a.isLeased = a.ipam == nil || m.Mend(request.Check(ctx, a.ipam.Plugin, r), "", func() error { return a.repairLease(ctx) })
+	if a.isLeased = a.ipam == nil; a.isLeased {
+		return a, nil
+	}
+	// A DEL gives back the lease when it has deleted the link: so if the link is still there after the lease was missed, it was not a DEL that
+	// took it.
+	missed := request.Check(ctx, a.ipam.Plugin, r)
+	if missed != nil && m.Repairs() && !a.isThere() {
+		return nil, m.Lost(Different("interface %s of the container has just gone", r.IfName))
+	}
+	a.isLeased = m.Mend(missed, "", func() error {
+		_, err := request.Repair(ctx, a.ipam.Plugin, r)
+		return err
+	})
 	return a, nil
+}
+
+// isThere reports whether the container has the link still.
+func (a *Attachment) isThere() bool {
+	_, l, err := lookUp(a.Request)
+	return err == nil && l.Attrs().Index == a.link.Attrs().Index
 }
 
 // find returns the container's link of a kind, and what the result of ADD says of it.
@@ -83,16 +101,6 @@ func CheckLease(ctx context.Context, r *plugin.Request, c *Config) error {
 		return err
 	}
 	return request.Check(ctx, ipam.Plugin, r)
-}
-
-// repairLease has IPAM put back the lease, if it can. A DEL gives back the lease when it has deleted the link: so if the link is still there
-// after the lease was missed, it was not a DEL that took it.
-func (a *Attachment) repairLease(ctx context.Context) error {
-	if _, l, err := lookUp(a.Request); err != nil || l.Attrs().Index != a.link.Attrs().Index {
-		return plugin.Lost(Different("interface %s of the container has just gone", a.IfName))
-	}
-	_, err := request.Repair(ctx, a.ipam.Plugin, a.Request)
-	return err
 }
 
 // Link returns the container's link.
