@@ -106,8 +106,10 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
-	m.Fail(a.Mend(ctx))
-	return checkOwner(r)
+	if err := checkOwner(r); err != nil { // whose addresses it has, which stay
+		return err
+	}
+	return a.Mend(ctx)
 }
 
 // checkOwner returns an error if the device in the container is that of another attachment.
