@@ -3,6 +3,7 @@ package attach
 import (
 	"context"
 	"net"
+	"slices"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/vishvananda/netlink"
@@ -130,10 +131,11 @@ func (a *Attachment) mend(ctx context.Context, routes []netlink.Route, addressFl
 	if !a.isLeased { // the address of another container must not come back here
 		return nil
 	}
-	if err := a.mendAddresses(inside, addressFlags); err != nil {
+	has, err := a.mendAddresses(inside, addressFlags)
+	if err != nil {
 		return err
 	}
-	return a.mendRoutes(ctx, inside, routes, addressFlags)
+	return a.mendRoutes(ctx, inside, routes, has, addressFlags)
 }
 
 // mendMAC compares a link's MAC address with what ADD has reported.
@@ -159,19 +161,17 @@ func (a *Attachment) mendUp(h *netlink.Handle, l netlink.Link, down string, args
 	}
 }
 
-// mendAddresses adds those that are missing.
-func (a *Attachment) mendAddresses(inside *netlink.Handle, flags int) error {
+// mendAddresses adds those that are missing, and returns all that the link has then.
+func (a *Attachment) mendAddresses(inside *netlink.Handle, flags int) ([]netlink.Addr, error) {
 	if len(a.IPs) == 0 {
-		return nil
+		return nil, nil
 	}
 	has, err := link.Addresses(inside, a.link, netlink.FAMILY_ALL)
-	if err != nil {
-		return err
+	missing := slices.DeleteFunc(slices.Clone(a.IPs), func(ip *types100.IPConfig) bool { return hasAddress(has, ip) })
+	if err != nil || len(missing) == 0 {
+		return has, err
 	}
-	for _, ip := range a.IPs {
-		if hasAddress(has, ip) {
-			continue
-		}
+	for _, ip := range missing {
 		lacks := Different("interface %s lacks the address %s", a.IfName, result.Prefix(ip.Address))
 		a.mender.Mend(lacks, "give "+a.IfName+" the address "+ip.Address.String(), func() error {
 			err := a.addAddresses(inside, []*types100.IPConfig{ip}, flags)
@@ -181,7 +181,10 @@ func (a *Attachment) mendAddresses(inside *netlink.Handle, flags int) error {
 			return withRemedy(err, a.IfName)
 		})
 	}
-	return nil
+	if a.mender.Repairs() {
+		has, err = link.Addresses(inside, a.link, netlink.FAMILY_ALL)
+	}
+	return has, err
 }
 
 // MendMaster looks whether the link is made on its master. If none is named nothing says which was taken.

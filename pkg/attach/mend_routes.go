@@ -17,15 +17,11 @@ import (
 
 // mendRoutes adds those that are missing, also the kernel's own, behind what leads to the same destination by now. They may stand in any table,
 // since later plugins move them (sbr, vrf). What they lose with an address, such as being from it, is looked at only if something was mended.
-func (a *Attachment) mendRoutes(ctx context.Context, inside *netlink.Handle, routes []netlink.Route, addressFlags int) error {
+func (a *Attachment) mendRoutes(ctx context.Context, inside *netlink.Handle, routes []netlink.Route, addresses []netlink.Addr, addressFlags int) error {
 	if len(a.IPs) == 0 { // so that the routes of the result are over other links
 		return nil
 	}
-	own, err := a.ownRoutes(inside, addressFlags)
-	if err != nil {
-		return err
-	}
-	wanted := append(own, routes...)
+	wanted := append(a.ownRoutes(addresses, addressFlags), routes...)
 	has, err := routesLike(ctx, inside, a.link, wanted)
 	if err != nil {
 		return err
@@ -133,8 +129,7 @@ func addBehind(h *netlink.Handle, r netlink.Route) error {
 }
 
 // ownRoutes returns the routes that the kernel makes for the addresses of a link: to their networks.
-func (a *Attachment) ownRoutes(inside *netlink.Handle, addressFlags int) (list []netlink.Route, err error) {
-	addresses, err := link.Addresses(inside, a.link, netlink.FAMILY_ALL)
+func (a *Attachment) ownRoutes(addresses []netlink.Addr, addressFlags int) (list []netlink.Route) {
 	for _, has := range addresses {
 		isGiven := slices.ContainsFunc(a.IPs, func(ip *types100.IPConfig) bool { return hasAddress([]netlink.Addr{has}, ip) })
 		p := result.Prefix(*has.IPNet)
@@ -151,7 +146,7 @@ func (a *Attachment) ownRoutes(inside *netlink.Handle, addressFlags int) (list [
 		}
 		list = append(list, r)
 	}
-	return list, err
+	return list
 }
 
 // table returns the one that the routes of the link are in: the main one, or that of its VRF.
