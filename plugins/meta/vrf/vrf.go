@@ -160,12 +160,15 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	switch l.Attrs().MasterIndex {
 	case v.Index:
 	case 0:
-		m.Mend(attach.Different("interface %s is not in VRF %s", r.IfName, c.name), "join VRF "+c.name, func() error {
+		isIn := m.Mend(attach.Different("interface %s is not in VRF %s", r.IfName, c.name), "join VRF "+c.name, func() error {
 			if err := h.LinkSetMasterByIndex(l, v.Index); err != nil {
 				return fmt.Errorf("join VRF %s: %w", c.name, err)
 			}
 			return putBack()
 		})
+		if !isIn { // so that its routes must stay where they are
+			return nil
+		}
 	default:
 		return attach.Different("interface %s is not in VRF %s, but has another master", r.IfName, c.name)
 	}
