@@ -161,6 +161,9 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	case v.Index:
 	case 0:
 		isIn := m.Mend(attach.Different("interface %s is not in VRF %s", r.IfName, c.name), "join VRF "+c.name, func() error {
+			if _, err := c.findOrMake(h); err != nil { // DEL must not delete one that others have made
+				return err
+			}
 			if err := h.LinkSetMasterByIndex(l, v.Index); err != nil {
 				return fmt.Errorf("join VRF %s: %w", c.name, err)
 			}
