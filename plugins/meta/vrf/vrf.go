@@ -137,9 +137,11 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
-	before, err := holdingsOf(ctx, h, l)
-	if err != nil {
-		return err
+	var before holdings
+	if m.Repairs() {
+		if before, err = holdingsOf(ctx, h, l); err != nil {
+			return err
+		}
 	}
 	v, err := c.find(h)
 	if link.IsNotFound(err) {
