@@ -184,6 +184,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	for _, w := range r.PrevResult.Routes {
 		if w.Table == nil && !route.Has(routes, int(v.Table), w.Dst) {
 			m.Mend(attach.Different("VRF %s has no route to %s by interface %s", c.name, &w.Dst, r.IfName), "", putBack)
+			putBack = func() error { return nil } // it puts back all
 		}
 	}
 	return nil
