@@ -137,9 +137,11 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
-	before, err := holdingsOf(ctx, h, l)
-	if err != nil {
-		return err
+	var before holdings
+	if m.Repairs() {
+		if before, err = holdingsOf(ctx, h, l); err != nil {
+			return err
+		}
 	}
 	v, err := c.find(h)
 	if link.IsNotFound(err) {
@@ -160,12 +162,18 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	switch l.Attrs().MasterIndex {
 	case v.Index:
 	case 0:
-		m.Mend(attach.Different("interface %s is not in VRF %s", r.IfName, c.name), "join VRF "+c.name, func() error {
+		isIn := m.Mend(attach.Different("interface %s is not in VRF %s", r.IfName, c.name), "join VRF "+c.name, func() error {
+			if _, err := c.findOrMake(h); err != nil { // DEL must not delete one that others have made
+				return err
+			}
 			if err := h.LinkSetMasterByIndex(l, v.Index); err != nil {
 				return fmt.Errorf("join VRF %s: %w", c.name, err)
 			}
 			return putBack()
 		})
+		if !isIn { // so that its routes must stay where they are
+			return nil
+		}
 	default:
 		return attach.Different("interface %s is not in VRF %s, but has another master", r.IfName, c.name)
 	}
@@ -176,6 +184,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	for _, w := range r.PrevResult.Routes {
 		if w.Table == nil && !route.Has(routes, int(v.Table), w.Dst) {
 			m.Mend(attach.Different("VRF %s has no route to %s by interface %s", c.name, &w.Dst, r.IfName), "", putBack)
+			putBack = func() error { return nil } // it puts back all
 		}
 	}
 	return nil
