@@ -159,8 +159,8 @@ func TestInterfaceGone(t *testing.T) {
 	conflist := network("macvlan", ipv4)
 	pod, _ := attach(t, host, conflist, "web")
 	pod.MustRun(t, "ip", "link", "del", "eth0")
-	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err == nil || !strings.Contains(err.Error(), "gone") {
-		t.Errorf("CHECK says %v, want that the interface is gone", err)
+	if err := host.CheckList(conflist, pod.RuntimeConf(nil)); err == nil || !strings.Contains(err.Error(), "eth0 is not in the container") {
+		t.Errorf("CHECK says %v, want that the interface is not there", err)
 	}
 	if _, err := host.AddList(conflist, pod.RuntimeConf(nil)); err != nil {
 		t.Error("ADD again:", err)
