@@ -70,13 +70,16 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 		return err
 	}
 	for _, s := range steps {
-		if !m.Repairs() { // which says what it does
-			r.Announce(s.name)
+		if m.IsOver() {
+			break
 		}
 		own, err := s.request(r, r.Command, r.PrevResult)
 		if err != nil {
 			m.Fail(s.wrap(err))
 			continue
+		}
+		if !m.Repairs() { // which says what it does
+			r.Announce(s.name)
 		}
 		asked := m.Ask(ctx, s.plugin, own)
 		for _, found := range asked.Found() {
@@ -84,7 +87,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 		}
 		left := asked.Left()
 		m.Add(nil, s.wrap(left))
-		if m.IsOver() || errors.Is(left, plugin.ErrLost) || errors.Is(left, plugin.ErrInTheWay) {
+		if errors.Is(left, plugin.ErrLost) || errors.Is(left, plugin.ErrInTheWay) {
 			break
 		}
 	}
