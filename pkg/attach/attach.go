@@ -149,12 +149,10 @@ func gatewayOf(ips []*types100.IPConfig, v4 bool) net.IP {
 // segment can't make themselves its router, unless that is wished.
 func (a *Attachment) Made(remove func(context.Context) error) error {
 	a.Undo.Push("remove "+a.IfName, remove)
-	if (a.ipam != nil || len(a.IPs) > 0) && !a.AcceptRA {
-		if err := a.Inside(func() error { return RefuseRouters(a.Request, a.IfName) }); err != nil {
-			return err
-		}
+	err := a.RefuseRouters()
+	if err != nil {
+		return err
 	}
-	var err error
 	if _, a.link, err = lookUp(a.Request); err != nil {
 		return fmt.Errorf("look up %s, which was just made: %w", a.IfName, err)
 	}

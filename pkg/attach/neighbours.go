@@ -42,6 +42,14 @@ func (a *Attachment) setSysctls() error {
 	return nil
 }
 
+// RefuseRouters has the container's link obey no router, unless it has no addresses, or that is wished.
+func (a *Attachment) RefuseRouters() error {
+	if a.AcceptRA || a.ipam == nil && len(a.IPs) == 0 {
+		return nil
+	}
+	return a.Inside(func() error { return RefuseRouters(a.Request, a.IfName) })
+}
+
 // RefuseRouters keeps others on a link's segment from making themselves a router, whatever families it has addresses of
 // (CVE-2020-10749). Without IPv6 there is nothing to refuse. Where sysctls can't be set the link stays as the kernel makes it, which the trace
 // and doctor say.

@@ -28,7 +28,7 @@ var OfKinds = []Harm{
 	{Name: "dummy", Network: `{"type": "dummy", ` + AddressKeys + `}`, Inside: FlushAll, Finds: "lacks the address", Needs: &netlab.Dummy},
 	{Name: "ipvlan", Network: `{"type": "ipvlan", "master": "uplink0", ` + AddressKeys + `}`, Inside: FlushAll + "; ip link set eth0 down", Finds: "is down", Needs: &netlab.IPVLAN},
 	{Name: "vlan", Network: `{"type": "vlan", "master": "uplink0", "vlanId": 5, "mtu": 1400, ` + AddressKeys + `}`,
-		Inside: FlushAll + "; ip link set eth0 mtu 1300", Finds: "lacks the address", Needs: &netlab.VLAN},
+		Inside: FlushAll + "; ip link set eth0 mtu 1000", Finds: "lacks the address", Needs: &netlab.VLAN},
 	{Name: "vrf: the VRF's routes", Network: `{"type": "macvlan", "master": "uplink0", ` + AddressKeys + `}, {"type": "vrf", "vrfname": "blue"}`,
 		Inside: "ip route flush vrf blue", Finds: "lacks the route", Needs: &netlab.VRF},
 	{Name: "vrf: out of the VRF", Network: `{"type": "macvlan", "master": "uplink0", ` + AddressKeys + `}, {"type": "vrf", "vrfname": "blue"}`,

@@ -53,7 +53,8 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 // changes it as other containers come and go.
 func mendBridge(r *plugin.Request, c *config, m *plugin.Mender) (bridge netlink.Link, err error) {
 	h := r.Links()
-	if bridge, err = h.LinkByName(c.name); err != nil {
+	bridge, err = h.LinkByName(c.name)
+	if link.IsNotFound(err) {
 		isMade := m.Mend(attach.Different("bridge %s is not there: %v", c.name, err), "make bridge "+c.name, func() (err error) {
 			if bridge, err = createBridge(h, c); err != nil {
 				err = fmt.Errorf("bridge %s: %w", c.name, err)
@@ -63,6 +64,8 @@ func mendBridge(r *plugin.Request, c *config, m *plugin.Mender) (bridge netlink.
 		if !isMade {
 			return nil, nil
 		}
+	} else if err != nil {
+		return nil, err
 	}
 	if err := c.checkBridge(bridge); err != nil {
 		return nil, err

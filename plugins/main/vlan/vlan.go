@@ -86,10 +86,13 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 			if err != nil {
 				return err
 			}
-			return inside.LinkSetMTU(a.Link(), c.MTU)
+			if err := inside.LinkSetMTU(a.Link(), c.MTU); err != nil {
+				return err
+			}
+			return a.RefuseRouters() // the kernel begins IPv6 anew at 1,280
 		})
 	}
-	return a.Mend(ctx) // a link whose MTU is less than 1,280 takes no addresses of IPv6
+	return a.Mend(ctx) // last, since a link whose MTU is less than 1,280 takes no addresses of IPv6
 }
 
 // Status reports whether an ADD could be served.
