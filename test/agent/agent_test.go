@@ -103,6 +103,14 @@ func (a *running) end(s syscall.Signal) {
 	}
 }
 
+// signal stops the agent for a while, or lets it go on.
+func (a *running) signal(s syscall.Signal) {
+	a.Helper()
+	if err := a.cmd.Process.Signal(s); err != nil {
+		a.Fatal(err)
+	}
+}
+
 // kill is kill -9.
 func (a *running) kill() { a.Helper(); a.end(syscall.SIGKILL) }
 

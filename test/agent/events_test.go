@@ -60,8 +60,14 @@ func backAfter(t *testing.T, e harmtest.Event, count int) time.Duration {
 	hit := containers[count/2]
 	a := start(t, host, "--every", "1h")
 	before, inside, shown := host.Snapshot(t), hit.Snapshot(t), e.Look(t, host, hit)
+	if e.AtOnce {
+		a.signal(syscall.SIGSTOP)
+	}
 	e.Do(t, host, hit)
 	begun := time.Now()
+	if e.AtOnce {
+		a.signal(syscall.SIGCONT)
+	}
 	netlab.Eventually(t, func() error {
 		looked := time.Now()
 		if now := e.Look(t, host, hit); now != shown {
@@ -122,9 +128,7 @@ func TestLostEvents(t *testing.T) {
 	host, _ := newHost(t)
 	web := harmtest.Attach(t, host, usual, "web", port(8000))
 	a := start(t, host, "--every", "1h")
-	if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
-		t.Fatal(err)
-	}
+	a.signal(syscall.SIGSTOP)
 	var many strings.Builder
 	many.WriteString("add table ip others\nadd set ip others many { type ipv4_addr; }\n")
 	for i := range 1 << 16 {
@@ -135,9 +139,7 @@ func TestLostEvents(t *testing.T) {
 		host.Feed(t, many.String(), "nft", "-f", "-")
 	}
 	harmtest.Script(t, &host.Namespace, "nft delete table inet cnibox")
-	if err := a.cmd.Process.Signal(syscall.SIGCONT); err != nil {
-		t.Fatal(err)
-	}
+	a.signal(syscall.SIGCONT)
 	netlab.Until(t, "all to be back", func() bool { return host.CheckList(usual, web.RuntimeConf(port(8000))) == nil })
 	netlab.Until(t, "it to be said", func() bool { return a.log.count("events of nf_tables were lost") > 0 })
 }

@@ -15,6 +15,7 @@ type Event struct {
 	Harm
 	Firewalld string // its backend, if it runs
 	HitsOne   bool   // and not all
+	AtOnce    bool   // many commands that the agent is to see as one: taken one by one, they are a fight with somebody
 	Shows     string // a script that prints what is hit: on the host, or in the container if it is there that something is done
 }
 
@@ -41,7 +42,7 @@ var Events = []Event{
 	{Harm: Harm{Name: "qdisc deleted", Network: Limited, Host: "tc qdisc del dev END root; tc qdisc del dev END ingress"}, HitsOne: true, Shows: qdisc},
 	{Harm: Harm{Name: "route of ptp deleted", Network: Ptp, Host: "ip route del ADDRESS"}, HitsOne: true, Shows: "ip route show dev END"},
 	{Harm: Harm{Name: "all of it at once", Network: Limited, Host: "ip address flush dev demo0; ip link set END nomaster; tc qdisc del dev END root; tc qdisc del dev END ingress; nft flush ruleset",
-		Inside: "ip address flush dev eth0; ip route flush table main; ip -6 route flush table main"}, Shows: nftables + "; ip -o address show dev demo0; " + port + "; " + qdisc},
+		Inside: "ip address flush dev eth0; ip route flush table main; ip -6 route flush table main"}, AtOnce: true, Shows: nftables + "; ip -o address show dev demo0; " + port + "; " + qdisc},
 }
 
 // Look returns what is there of what the event hits, in no order that the kernel chooses, and without what it makes by itself.
