@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/capture"
-	"github.com/cnibox/cnibox/pkg/trust"
+	"github.com/cnibox/cnibox/pkg/operator/trust"
 )
 
 // sink takes packets.

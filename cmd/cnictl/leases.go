@@ -10,7 +10,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/leases"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/etcdpool"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 func newLeases() *cobra.Command {

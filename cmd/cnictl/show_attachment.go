@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags) {

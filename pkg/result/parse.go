@@ -1,3 +1,4 @@
+// Package result reads and writes results in the form of each CNI version, and has what plugins ask of their addresses.
 package result
 
 import (

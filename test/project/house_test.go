@@ -1,0 +1,133 @@
+package project
+
+import (
+	"os/exec"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/cnibox/cnibox/"
+
+// imports returns what each package of the module imports of it, as paths below the module.
+func imports(t *testing.T) map[string][]string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./cmd/...", "./pkg/...", "./plugins/...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	list := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		var names []string
+		for _, name := range strings.Fields(line) {
+			if name, ours := strings.CutPrefix(name, module); ours {
+				names = append(names, name)
+			}
+		}
+		list[names[0]] = names[1:]
+	}
+	return list
+}
+
+// linked adds what a package imports, directly or not.
+func linked(list map[string][]string, name string, all map[string]bool) map[string]bool {
+	for _, i := range list[name] {
+		if !all[i] {
+			all[i] = true
+			linked(list, i, all)
+		}
+	}
+	return all
+}
+
+// floor is the length of the longest way down from a package of pkg, of packages that import each other.
+func floor(list map[string][]string, name string) int {
+	deepest := 0
+	for _, i := range list[name] {
+		if strings.HasPrefix(i, "pkg/") {
+			deepest = max(deepest, floor(list, i))
+		}
+	}
+	return deepest + 1
+}
+
+// TestHouse keeps what architecture.md says of who imports whom. It prints how large the house is, for `go test -v`.
+func TestHouse(t *testing.T) {
+	list := imports(t)
+	rooms, floors, arrows := 0, 0, 0
+	for name, all := range list {
+		for _, i := range all {
+			switch {
+			case strings.HasPrefix(name, "pkg/") && !strings.HasPrefix(i, "pkg/"):
+				t.Errorf("%s imports %s: pkg/ imports neither plugins/ nor cmd/", name, i)
+			case pluginOf(name) != "" && pluginOf(i) != "" && pluginOf(name) != pluginOf(i):
+				t.Errorf("%s imports %s: a plugin delegates to another one", name, i)
+			}
+		}
+		if strings.HasPrefix(name, "pkg/") {
+			rooms, arrows, floors = rooms+1, arrows+len(all), max(floors, floor(list, name))
+		}
+	}
+	for _, program := range []string{"cmd/cnibox", "cmd/cnibox-etcd"} {
+		for name := range linked(list, program, map[string]bool{}) {
+			if strings.HasPrefix(name, "pkg/operator/") {
+				t.Errorf("%s links %s, which is for cnictl", program, name)
+			}
+		}
+	}
+	t.Logf("pkg: %d packages, on %d floors, with %d imports of each other", rooms, floors, arrows)
+}
+
+// pluginOf returns the folder of the plugin that a package belongs to, "" for others.
+func pluginOf(name string) string {
+	return regexp.MustCompile(`^plugins/(main|ipam|meta)/\w+`).FindString(name)
+}
+
+// TestMap compares the map of pkg/ in architecture.md with what is there, and wants each package to say what it is for.
+func TestMap(t *testing.T) {
+	_, text, _ := strings.Cut(read(t, "../../docs/project/architecture.md"), "```\n")
+	text, _, _ = strings.Cut(text, "```")
+	var shown []string
+	section, room := "", ""
+	for _, entry := range regexp.MustCompile(`(?m)^( {0,4})([\w/-]+)`).FindAllStringSubmatch(text, -1) {
+		name := strings.TrimSuffix(entry[2], "/")
+		switch indent := len(entry[1]); {
+		case indent == 0:
+			section = name
+		case !strings.HasPrefix(section, "pkg"):
+		case indent == 2:
+			room = section + "/" + name
+			shown = append(shown, room)
+		case indent == 4:
+			shown = append(shown, room+"/"+name)
+		}
+	}
+	var there []string
+	for name := range imports(t) {
+		if strings.HasPrefix(name, "pkg/") {
+			there = append(there, name)
+		}
+	}
+	for _, name := range there {
+		if !slices.Contains(shown, name) {
+			t.Errorf("the map of architecture.md lacks %s", name)
+		}
+	}
+	for _, name := range shown {
+		if !slices.Contains(there, name) {
+			t.Errorf("the map of architecture.md has %s, which is not there", name)
+		}
+	}
+	cmd := exec.Command("go", "list", "-f", `{{if not .Doc}}{{.ImportPath}}{{end}}`, "./pkg/...", "./plugins/...", "./cmd/...")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	if len(strings.TrimSpace(string(out))) > 0 {
+		t.Errorf("packages that do not say what they are for:\n%s", out)
+	}
+}
