@@ -2,7 +2,6 @@ package watch_test
 
 import (
 	"encoding/binary"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -35,6 +34,7 @@ func TestFirewalld(t *testing.T) {
 	w.await(watch.Filter, "firewalld was started")
 }
 
+// TestLegacyIPTables: what is deleted is told. A look in the midst of a DEL may take that for a hit; TestLegacyLook shows that none after it does.
 func TestLegacyIPTables(t *testing.T) {
 	host := netlab.NewHost(t)
 	host.UseIPTables(t, "legacy")
@@ -45,14 +45,9 @@ func TestLegacyIPTables(t *testing.T) {
 	w := watchHost(t, host)
 	del.do(t, list, all[1:], 1)
 	host.MustRun(t, "iptables-legacy", "-t", "nat", "-D", "PREROUTING", "1")
-	hit := w.await(watch.Filter, "rules were deleted from table nat of iptables-legacy")
-	t.Log(hit)
+	w.await(watch.Filter, "rules were deleted from table nat of iptables-legacy")
 	host.MustRun(t, "ip6tables-legacy", "-F")
 	w.await(watch.Filter, "rules were deleted from table filter of ip6tables-legacy")
-	isOfNamespace := func(h watch.Hit) bool { return h.Kind != watch.Filter } // what a slow DEL does there may look like a hit
-	if others := slices.DeleteFunc(w.others(), isOfNamespace); len(others) > 2 {
-		t.Errorf("DELs are hits:\n%s", describeAll(others))
-	}
 	if tables := host.MustRun(t, "cat", "/proc/net/ip_tables_names"); strings.Contains(tables, "mangle") {
 		t.Errorf("the watch has made tables: %s", tables)
 	}
