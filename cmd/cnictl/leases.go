@@ -9,7 +9,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/leases"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
-	"github.com/cnibox/cnibox/pkg/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 

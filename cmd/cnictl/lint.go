@@ -9,10 +9,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
-	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/lint"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
+	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 

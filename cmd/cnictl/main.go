@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cnibox/cnibox/pkg/box"
-	"github.com/cnibox/cnibox/pkg/detach"
+	"github.com/cnibox/cnibox/pkg/process/box"
+	"github.com/cnibox/cnibox/pkg/process/detach"
 	"github.com/cnibox/cnibox/plugins/main/tap"
 )
 

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 

@@ -14,11 +14,11 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/page"
-	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
+	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 

@@ -19,7 +19,7 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	cni "github.com/containernetworking/cni/pkg/version"
 
-	"github.com/cnibox/cnibox/pkg/lease"
+	"github.com/cnibox/cnibox/pkg/ipam/lease"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/state"
 )

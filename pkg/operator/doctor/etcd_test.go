@@ -4,7 +4,7 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 

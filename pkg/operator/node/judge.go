@@ -8,7 +8,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/lease"
+	"github.com/cnibox/cnibox/pkg/ipam/lease"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/presence"
 )

@@ -7,8 +7,8 @@ import (
 	"strconv"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // Pool is the addresses that a network hands out from one range set.

@@ -4,7 +4,7 @@ import (
 	"context"
 	"slices"
 
-	"github.com/cnibox/cnibox/pkg/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 

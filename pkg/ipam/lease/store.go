@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 

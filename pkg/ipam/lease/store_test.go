@@ -11,8 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // bench is a store in a directory of its own.

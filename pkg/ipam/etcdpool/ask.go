@@ -9,8 +9,8 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/process/delegate"
 )
 
 // Program is what the file is called that is run.

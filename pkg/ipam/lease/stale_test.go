@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/ranges"
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 )
 
 // later does something as a session that begins after a time.

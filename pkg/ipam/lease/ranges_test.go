@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/ranges"
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 )
 
 func addr(s string) netip.Addr { return netip.MustParseAddr(s) }

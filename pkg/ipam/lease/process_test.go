@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 

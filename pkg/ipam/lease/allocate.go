@@ -9,8 +9,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/ranges"
 )
 
 // listAfter is after how many taken addresses in a row, asked for one by one, a search reads the list of all names.
