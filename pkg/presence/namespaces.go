@@ -1,7 +1,6 @@
 package presence
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -188,36 +188,26 @@ func (h *Host) addMounts(process, root string) error {
 		return err
 	}
 	defer mounts.Close()
-	lines := bufio.NewScanner(mounts)
-	for lines.Scan() {
-		inode, path, ok := mounted(lines.Text())
+	all, err := mountinfo.GetMountsFromReader(mounts, func(m *mountinfo.Info) (skip, stop bool) { return !strings.HasPrefix(m.Root, "net:["), false })
+	if err != nil {
+		return err
+	}
+	for _, m := range all {
+		inode, ok := inodeIn(m.Root, "net")
 		if !ok || root != "" && h.namespaces[inode] != nil {
 			continue
 		}
 		s := h.namespace(inode)
-		if root == "" && !s.isAt(path) {
+		if root == "" && !s.isAt(m.Mountpoint) {
 			continue // another mount covers it
 		}
 		s.root = root
-		if !slices.Contains(s.Paths, root+path) {
-			s.Paths = append(s.Paths, root+path)
+		if !slices.Contains(s.Paths, root+m.Mountpoint) {
+			s.Paths = append(s.Paths, root+m.Mountpoint)
 			slices.Sort(s.Paths)
 		}
 	}
-	return lines.Err()
-}
-
-// mounted reads a line of mountinfo (proc_pid_mountinfo(5)) about a network namespace.
-func mounted(line string) (inode uint64, path string, ok bool) {
-	if !strings.Contains(line, " net:[") {
-		return 0, "", false
-	}
-	fields := strings.Fields(line)
-	if len(fields) < 5 {
-		return 0, "", false
-	}
-	inode, ok = inodeIn(fields[3], "net")
-	return inode, unescape(fields[4]), ok
+	return nil
 }
 
 // readInode reads a link to a namespace of a kind.
@@ -238,11 +228,6 @@ func inodeIn(name, kind string) (inode uint64, ok bool) {
 	text, isKind := strings.CutPrefix(name, kind+":[")
 	inode, err := strconv.ParseUint(strings.TrimSuffix(text, "]"), 10, 64)
 	return inode, isKind && err == nil
-}
-
-// unescape turns the octal numbers back that stand for characters in mountinfo.
-func unescape(path string) string {
-	return strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(path)
 }
 
 // At returns the namespace at a path, and whether it is our own. It is nil without an error if there is none.

@@ -20,21 +20,6 @@ import (
 
 func TestMain(m *testing.M) { netlab.Main(m) }
 
-func TestMounted(t *testing.T) {
-	for line, want := range map[string]string{
-		"30 25 0:4 net:[4026532193] /run/netns/web rw shared:1 - nsfs nsfs rw":     "4026532193 /run/netns/web true",
-		`30 25 0:4 net:[4026532193] /run/netns/we\040b rw shared:1 - nsfs nsfs rw`: "4026532193 /run/netns/we b true",
-		"30 25 0:4 mnt:[4026532193] /run/ns rw - nsfs nsfs rw":                     "0  false",
-		"30 25 0:4 / / rw - ext4 /dev/sda rw":                                      "0  false",
-		"30 25":                                                                    "0  false",
-	} {
-		inode, path, ok := mounted(line)
-		if got := fmt.Sprint(inode, " ", path, " ", ok); got != want {
-			t.Errorf("%q: %s, want %s", line, got, want)
-		}
-	}
-}
-
 var key = plugin.Key{Network: "a", ContainerID: "b", IfName: "eth0"}
 
 // TestAboutResults: without a note the path in libcni's result counts, and what is not known is not gone.

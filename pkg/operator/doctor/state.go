@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 
+	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/state"
@@ -46,16 +47,11 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 
 // mountOf returns where the filesystem is mounted that a directory is on.
 func mountOf(dir string) string {
-	mounts, _ := os.ReadFile("/proc/self/mountinfo")
+	mounts, _ := mountinfo.GetMounts(nil)
 	at := "/"
-	for line := range strings.Lines(string(mounts)) {
-		fields := strings.Fields(line)
-		if len(fields) < 5 {
-			continue
-		}
-		point := strings.NewReplacer(`\040`, " ", `\011`, "\t", `\012`, "\n", `\134`, `\`).Replace(fields[4])
-		if len(point) >= len(at) && (dir == point || strings.HasPrefix(dir, strings.TrimSuffix(point, "/")+"/")) {
-			at = point
+	for _, m := range mounts {
+		if len(m.Mountpoint) >= len(at) && (dir == m.Mountpoint || strings.HasPrefix(dir, strings.TrimSuffix(m.Mountpoint, "/")+"/")) {
+			at = m.Mountpoint
 		}
 	}
 	return at
