@@ -1,14 +1,12 @@
 package main
 
 import (
-	"cmp"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
@@ -78,24 +76,6 @@ func completeNames(cmd *cobra.Command, args []string, begin string) ([]cobra.Com
 	}
 	for _, l := range n.Links() {
 		list = append(list, cobra.CompletionWithDesc(l.Name, strings.Join(compact(l.Kind, l.Owner), " of ")))
-	}
-	return matching(list, begin)
-}
-
-// completeLogged completes a container or an address that the log has, of those that are gone, too.
-func completeLogged(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
-	var list []cobra.Completion
-	dir, _ := cmd.Flags().GetString("dir")
-	all, _, _ := calls.Read(dir)
-	for _, c := range all {
-		list = append(list, cobra.CompletionWithDesc(c.ContainerID, c.Network), cobra.CompletionWithDesc(c.Pod, c.Network))
-		for _, address := range c.Addresses {
-			address, _, _ = strings.Cut(address, "/")
-			list = append(list, cobra.CompletionWithDesc(address, cmp.Or(c.Pod, c.ContainerID)))
-		}
-	}
-	if len(args) > 0 {
-		list = nil
 	}
 	return matching(list, begin)
 }

@@ -67,7 +67,7 @@ func examine(cmd *cobra.Command, o doctor.Options, fix bool) error {
 		return err
 	}
 	if !e.Healthy() {
-		return commandError{exitFailed}
+		return exitFailed
 	}
 	return nil
 }

@@ -51,7 +51,7 @@ The exit code is 1 if nothing is known about it.
 			return err
 		}
 		if len(e.Findings) == 0 && e.CodeMeans == "" {
-			return commandError{exitFailed}
+			return exitFailed
 		}
 		return nil
 	}

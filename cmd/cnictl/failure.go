@@ -11,21 +11,24 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// The exit codes.
+// exitCode is the error of a command that has said all that there is to say: only the exit code is left.
+type exitCode int
+
+func (c exitCode) Error() string { return fmt.Sprintf("the command ended with exit code %d", int(c)) }
+
+// The exit codes of cnictl itself.
 const (
-	exitFailed = 1
-	exitUsage  = 2
+	exitFailed exitCode = 1
+	exitUsage  exitCode = 2
 )
 
-// commandError is the exit code of a command that run has run.
-type commandError struct{ code int }
+// usageError is the caller's mistake on the command line.
+type usageError struct{ error }
 
-func (e commandError) Error() string {
-	return fmt.Sprintf("the command ended with exit code %d", e.code)
-}
+func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // fail prints an error and returns the exit code for it.
-func fail(cmd *cobra.Command, err error) int {
+func fail(cmd *cobra.Command, err error) exitCode {
 	w := cmd.ErrOrStderr()
 	var usage usageError
 	if errors.As(err, &usage) {
@@ -35,8 +38,8 @@ func fail(cmd *cobra.Command, err error) int {
 	code := exitFailed
 	var failures []error
 	for _, e := range flatten(err) {
-		if command, ok := e.(commandError); ok {
-			code = command.code
+		if command, ok := e.(exitCode); ok {
+			code = command
 			continue
 		}
 		failures = append(failures, e)

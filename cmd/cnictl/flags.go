@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -55,34 +54,6 @@ func addLookFlags(cmd *cobra.Command, o *node.Options) {
 	flags.StringVar(&o.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), "directory of networks")
 	flags.StringArrayVar(&o.CacheDirs, "cache-dir", nil, "one more directory in which libcni keeps results, besides "+strings.Join(node.CacheDirs, " and ")+"; repeatable")
 }
-
-// attachmentFlags are the flags and the environment of the commands about one attachment.
-type attachmentFlags struct {
-	network.Node
-	network.Parameters
-}
-
-func (f *attachmentFlags) add(cmd *cobra.Command) {
-	addNodeFlags(cmd, &f.Node)
-	f.Args, f.CapArgs = os.Getenv("CNI_ARGS"), os.Getenv("CAP_ARGS")
-	flags := cmd.Flags()
-	flags.StringVarP(&f.IfName, "ifname", "i", cmp.Or(os.Getenv("CNI_IFNAME"), "eth0"), "the interface's name in the container")
-	flags.StringArrayVarP(&f.Publish, "publish", "p", nil, "publish a port, [hostIP:]hostPort:containerPort[/tcp|udp|sctp]; repeatable")
-}
-
-// loadToAdd returns the network, which must not drop the ports that are to be published without a word.
-func (f *attachmentFlags) loadToAdd(name string) (*libcni.NetworkConfigList, error) {
-	list, err := f.Load(name)
-	if err == nil && f.Publish != nil {
-		err = network.RequirePublisher(list)
-	}
-	return list, err
-}
-
-// usageError is the caller's mistake on the command line.
-type usageError struct{ error }
-
-func usagef(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
 
 // arguments takes from least to most positional arguments, which are called as in the usage line.
 func arguments(least, most int) cobra.PositionalArgs {

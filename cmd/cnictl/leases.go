@@ -67,7 +67,7 @@ agent does so by itself; without it a timer of systemd does.
 		}
 		err := output(cmd, list, func(w io.Writer) { describeKept(w, list) })
 		if err == nil && failed {
-			err = commandError{exitFailed}
+			err = exitFailed
 		}
 		return err
 	}
@@ -152,7 +152,7 @@ in none of the ranges. Its container has to be started anew.
 		}
 		err = output(cmd, d, d.describe)
 		if err == nil && len(d.Left) > 0 {
-			err = commandError{exitFailed}
+			err = exitFailed
 		}
 		return err
 	}

@@ -95,7 +95,7 @@ func runLint(cmd *cobra.Command, args []string, flags *lintFlags) error {
 		return err
 	}
 	if slices.ContainsFunc(out.Findings, func(f lint.Finding) bool { return f.Severity != finding.Info }) {
-		return commandError{exitFailed}
+		return exitFailed
 	}
 	return nil
 }

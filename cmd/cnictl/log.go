@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -74,7 +75,7 @@ func (f *logFlags) run(cmd *cobra.Command, args []string) (err error) {
 			continue
 		}
 		if *t.to, err = calllog.ParseTime(t.text, time.Now()); err != nil {
-			return usageError{err}
+			return usagef("%w", err)
 		}
 	}
 	if f.lines < 0 {
@@ -131,7 +132,7 @@ func (f *logFlags) list(cmd *cobra.Command) error {
 		fmt.Fprintf(cmd.ErrOrStderr(), "left out what is torn, as by a full disk: %s\n", counted(torn, "line"))
 	}
 	if wantsJSON(cmd) && err != nil {
-		err = commandError{exitFailed} // the document says why
+		err = exitFailed // the document says why
 	}
 	return cmp.Or(failed, err)
 }
@@ -172,4 +173,22 @@ func (f *logFlags) showNew(cmd *cobra.Command, list []calls.Call) error {
 		text = append(append(text, line...), '\n')
 	}
 	return show(cmd, text)
+}
+
+// completeLogged completes a container or an address that the log has, of those that are gone, too.
+func completeLogged(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var list []cobra.Completion
+	dir, _ := cmd.Flags().GetString("dir")
+	all, _, _ := calls.Read(dir)
+	for _, c := range all {
+		list = append(list, cobra.CompletionWithDesc(c.ContainerID, c.Network), cobra.CompletionWithDesc(c.Pod, c.Network))
+		for _, address := range c.Addresses {
+			address, _, _ = strings.Cut(address, "/")
+			list = append(list, cobra.CompletionWithDesc(address, cmp.Or(c.Pod, c.ContainerID)))
+		}
+	}
+	if len(args) > 0 {
+		list = nil
+	}
+	return matching(list, begin)
 }

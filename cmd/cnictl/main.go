@@ -2,7 +2,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -25,21 +24,7 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	detach.Serve()
 	tap.ServeLabelled()
-	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// execute runs cnictl and returns its exit code.
-func execute(args []string, stdout, stderr io.Writer) int {
-	setColours(stdout)
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	cmd, err := root.ExecuteC()
-	if err == nil {
-		return 0
-	}
-	return fail(cmd, err)
+	os.Exit(execute(newRoot(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func newRoot() *cobra.Command {
@@ -55,9 +40,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
   cnictl run --net demo -p 8080:80 -- busybox httpd -f -p 80
   cnictl add demo /run/netns/web -p 8080:80/tcp`,
 		Version: box.Version + " (plugins v" + box.PluginsVersion + ")",
-
-		SilenceErrors: true, // printed by fail
-		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return usagef("there is no command %q; cnictl --help lists them", args[0])
@@ -67,7 +49,6 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("cnictl v{{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
 		newShow(), newLog(), newDoctor(),
 		newInstall(), newUninstall(), newList(), newNew(), newLint(),

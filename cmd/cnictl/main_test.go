@@ -15,7 +15,7 @@ type outcome struct {
 // inProcess runs cnictl in the process of the test.
 func inProcess(args ...string) outcome {
 	var stdout, stderr bytes.Buffer
-	code := execute(args, &stdout, &stderr)
+	code := execute(newRoot(), args, &stdout, &stderr)
 	return outcome{code, stdout.String(), stderr.String()}
 }
 

@@ -148,18 +148,6 @@ func (f *newFlags) forRuntime() (why []newnet.Choice, err error) {
 	return []newnet.Choice{{What: "directory", Is: r.ConfDir, Why: "that of " + r.Name + ", " + r.Says()}, {What: "cniVersion", Is: version, Why: reason}}, nil
 }
 
-// findRuntime returns what is known of a runtime on this node.
-func findRuntime(name string) (runtimes.Runtime, error) {
-	if !slices.Contains(runtimes.Names(), name) {
-		return runtimes.Runtime{}, usagef("--for %s: it is one of %s", name, strings.Join(runtimes.Names(), ", "))
-	}
-	processes, err := runtimes.Processes()
-	if err != nil {
-		return runtimes.Runtime{}, err
-	}
-	return runtimes.Find(name, runtimes.Options{Processes: processes})
-}
-
 // directories returns those of networks: the one to write to, and those of the node's runtimes.
 func (f *newFlags) directories() []string {
 	dirs := []string{filepath.Clean(f.ConfDir)}
@@ -186,7 +174,7 @@ func describePlan(w io.Writer, p *newnet.Plan, more []newnet.Choice) {
 func newError(err error) error {
 	var wrong newnet.Wrong
 	if errors.As(err, &wrong) {
-		return usageError{err}
+		return usagef("%w", err)
 	}
 	return err
 }

@@ -71,7 +71,7 @@ to know. The exit code is 1 if something does not work that should.
 			return err
 		}
 		if !report.Works {
-			return commandError{exitFailed}
+			return exitFailed
 		}
 		return nil
 	}

@@ -99,7 +99,7 @@ func release(cmd *cobra.Command, address netip.Addr, on string, o collect.Option
 	case doc.Item.Err() != nil:
 		return findings(cmd, []error{doc.Item.Err()})
 	case doc.Item.Outcome == collect.Skipped:
-		return commandError{exitFailed}
+		return exitFailed
 	}
 	return nil
 }

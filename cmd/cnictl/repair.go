@@ -84,7 +84,7 @@ is there can't be looked at.
 			return errors.Join(err, failed)
 		}
 		if d.Counts[repair.Wrong]+d.Counts[repair.Skipped] > 0 {
-			return commandError{exitFailed}
+			return exitFailed
 		}
 		return nil
 	}

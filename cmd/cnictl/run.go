@@ -75,7 +75,7 @@ func run(cmd *cobra.Command, f *attachmentFlags, net string, quiet bool, args []
 	command.Stdin, command.Stdout, command.Stderr = os.Stdin, cmd.OutOrStdout(), cmd.ErrOrStderr()
 	rt, err := f.RuntimeConf()
 	if err != nil {
-		return usageError{err}
+		return usagef("%w", err)
 	}
 	list, err := f.loadToAdd(net)
 	if err == nil {
@@ -108,7 +108,7 @@ func run(cmd *cobra.Command, f *attachmentFlags, net string, quiet bool, args []
 	}
 	code, err := sandbox.Wait(command, signals)
 	if err == nil && code != 0 {
-		err = commandError{code}
+		err = exitCode(code)
 	}
 	return err
 }

@@ -168,16 +168,6 @@ func interfaceText(i node.Interface) string {
 	return harmless(strings.Join(compact(i.Name, i.Kind, i.MAC, fmt.Sprintf("mtu %d", i.MTU), upText(i.Up)), ", "))
 }
 
-// compact returns the texts that are not empty.
-func compact(texts ...string) (list []string) {
-	for _, t := range texts {
-		if t != "" {
-			list = append(list, t)
-		}
-	}
-	return list
-}
-
 func upText(up bool) string {
 	if up {
 		return "up"

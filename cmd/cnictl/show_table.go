@@ -8,6 +8,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jedib0t/go-pretty/v6/text"
+
 	"github.com/cnibox/cnibox/pkg/node"
 )
 
@@ -56,18 +58,6 @@ func pick(cells []string, columns []int) (picked []string) {
 	return picked
 }
 
-func addressesOf(a *node.Attachment, wide bool) string {
-	var texts []string
-	for _, p := range a.Addresses {
-		if wide {
-			texts = append(texts, p.String())
-		} else {
-			texts = append(texts, p.Addr().String())
-		}
-	}
-	return strings.Join(texts, ", ")
-}
-
 func portsOf(a *node.Attachment) string {
 	var texts []string
 	for _, p := range a.Ports {
@@ -95,4 +85,21 @@ func (f *showFlags) when(since *time.Time) string {
 		return since.Local().Format(time.DateOnly)
 	}
 	return since.Local().Format(time.TimeOnly)
+}
+
+// colourOf returns the colour of a state.
+func colourOf(s node.State) text.Colors {
+	return map[node.State]text.Colors{node.Alive: good, node.Gone: bad, node.Replaced: bad, node.Unknown: weak}[s]
+}
+
+// stateOf is an attachment's state, and whether its addresses are not its own.
+func stateOf(a *node.Attachment) string {
+	text := colourOf(a.State).Sprint(a.State)
+	if a.Twice != nil {
+		text += bad.Sprint(", address twice")
+	}
+	if a.Unleased != nil {
+		text += bad.Sprint(", no lease")
+	}
+	return text
 }

@@ -73,7 +73,7 @@ func status(cmd *cobra.Command, node network.Node, name string) error {
 		return err
 	}
 	if !s.Ready {
-		return commandError{exitFailed}
+		return exitFailed
 	}
 	return nil
 }

@@ -30,7 +30,7 @@ func (f *validFlags) options(cmd *cobra.Command, n network.Node) (o collect.Opti
 	o = collect.Options{Options: n.Options(), Exec: network.Exec, AllValid: f.file != ""}
 	for _, text := range f.named {
 		if o.Valid, err = appendValid(o.Valid, text, "--valid"); err != nil {
-			return o, usageError{err}
+			return o, usagef("%w", err)
 		}
 	}
 	if f.file == "" {
@@ -49,7 +49,7 @@ func (f *validFlags) options(cmd *cobra.Command, n network.Node) (o collect.Opti
 	}
 	for _, line := range lines {
 		if o.Valid, err = appendValid(o.Valid, line, "--valid-from "+f.file); err != nil {
-			return o, usageError{err}
+			return o, usagef("%w", err)
 		}
 	}
 	return o, nil

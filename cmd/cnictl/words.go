@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
+	"regexp"
+	"strings"
 	"time"
-
-	"github.com/jedib0t/go-pretty/v6/text"
 
 	"github.com/cnibox/cnibox/pkg/node"
 )
@@ -45,19 +45,37 @@ func shortIDs(list []*node.Attachment) map[string]string {
 	}
 }
 
-// colourOf returns the colour of a state.
-func colourOf(s node.State) text.Colors {
-	return map[node.State]text.Colors{node.Alive: good, node.Gone: bad, node.Replaced: bad, node.Unknown: weak}[s]
+// dash stands for what there is none of.
+func dash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
 }
 
-// stateOf is an attachment's state, and whether its addresses are not its own.
-func stateOf(a *node.Attachment) string {
-	text := colourOf(a.State).Sprint(a.State)
-	if a.Twice != nil {
-		text += bad.Sprint(", address twice")
+// shortText writes the long ids of containers as people do.
+func shortText(s string) string { return longID.ReplaceAllString(s, "$1") }
+
+var longID = regexp.MustCompile(`\b([0-9a-f]{12})[0-9a-f]{52}\b`)
+
+func addressesOf(a *node.Attachment, wide bool) string {
+	var texts []string
+	for _, p := range a.Addresses {
+		if wide {
+			texts = append(texts, p.String())
+		} else {
+			texts = append(texts, p.Addr().String())
+		}
 	}
-	if a.Unleased != nil {
-		text += bad.Sprint(", no lease")
+	return strings.Join(texts, ", ")
+}
+
+// compact returns the texts that are not empty.
+func compact(texts ...string) (list []string) {
+	for _, t := range texts {
+		if t != "" {
+			list = append(list, t)
+		}
 	}
-	return text
+	return list
 }
