@@ -9,6 +9,31 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/add"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/agent"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/bugreport"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/capture"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/check"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/del"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/doctor"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/exec"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/explain"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/gc"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/install"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/leases"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/lint"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/list"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/log"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/metrics"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/newnet"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/probe"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/purge"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/release"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/repair"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/run"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/show"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/status"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/detach"
 	"github.com/cnibox/cnibox/plugins/main/tap"
@@ -24,7 +49,7 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	detach.Serve()
 	tap.ServeLabelled()
-	os.Exit(execute(newRoot(), os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(ui.Execute(newRoot(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func newRoot() *cobra.Command {
@@ -42,7 +67,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 		Version: box.Version + " (plugins v" + box.PluginsVersion + ")",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("there is no command %q; cnictl --help lists them", args[0])
+				return ui.Usagef("there is no command %q; cnictl --help lists them", args[0])
 			}
 			return nil
 		},
@@ -50,11 +75,11 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 	}
 	root.SetVersionTemplate("cnictl v{{.Version}}\n")
 	root.AddCommand(
-		newShow(), newLog(), newDoctor(),
-		newInstall(), newUninstall(), newList(), newNew(), newLint(),
-		newProbe(), newExec(), newCapture(), newExplain(),
-		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newPurge(), newStatus(), newRepair(), newLeases(),
-		newBugreport(), newMetrics(), newAgent(),
+		show.New(), log.New(), doctor.New(),
+		install.New(), install.NewUninstall(), list.New(), newnet.New(), lint.New(),
+		probe.New(), exec.New(), capture.New(), explain.New(),
+		run.New(), add.New(), del.New(), check.New(), gc.New(), release.New(), purge.New(), status.New(), repair.New(), leases.New(),
+		bugreport.New(), metrics.New(), agent.New(),
 	)
 	return root
 }
