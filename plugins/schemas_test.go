@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/operator/schema"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/schema"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 

@@ -4,9 +4,9 @@ package main
 import (
 	"os"
 
-	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )

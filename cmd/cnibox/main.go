@@ -9,9 +9,9 @@ import (
 	"os"
 
 	_ "github.com/cnibox/cnibox/cmd/cnibox/oneproc"
-	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/calls"
-	"github.com/cnibox/cnibox/pkg/detach"
+	"github.com/cnibox/cnibox/pkg/process/box"
+	"github.com/cnibox/cnibox/pkg/process/detach"
 	"github.com/cnibox/cnibox/plugins"
 	"github.com/cnibox/cnibox/plugins/ipam/dhcp/daemon"
 	"github.com/cnibox/cnibox/plugins/main/tap"

@@ -34,8 +34,8 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/show"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/status"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/box"
-	"github.com/cnibox/cnibox/pkg/detach"
+	"github.com/cnibox/cnibox/pkg/process/box"
+	"github.com/cnibox/cnibox/pkg/process/detach"
 	"github.com/cnibox/cnibox/plugins/main/tap"
 )
 

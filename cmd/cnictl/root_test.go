@@ -6,7 +6,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui/uitest"
-	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/process/box"
 )
 
 func TestUsageErrors(t *testing.T) {

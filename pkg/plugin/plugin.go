@@ -178,7 +178,7 @@ type Request struct {
 	Warn func(text string)
 }
 
-// Deleter deletes links without a wait for the kernel to free their memory; pkg/detach has one.
+// Deleter deletes links without a wait for the kernel to free their memory; pkg/process/detach has one.
 type Deleter interface {
 	// Start prepares for a Delete that comes later.
 	Start()

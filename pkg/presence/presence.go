@@ -13,7 +13,7 @@
 //     namespace: it is gone. The interface is in there that ADD reported: it is alive. Anything else is not known.
 //
 // No time is compared with the clock. What is gone by the last rule alone is only likely to be: those who free things look whether its addresses
-// are in a namespace that lives (pkg/node).
+// are in a namespace that lives (pkg/operator/node).
 package presence
 
 import (

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/plugins"
 )
 

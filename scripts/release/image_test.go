@@ -24,7 +24,7 @@ import (
 	core "k8s.io/api/core/v1"
 	"sigs.k8s.io/yaml"
 
-	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/process/box"
 )
 
 // TestImage has crane push the image to a registry, and looks at what is there for each architecture.

@@ -10,7 +10,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/process/box"
 )
 
 // Release is one version, built, and where its artefacts go.

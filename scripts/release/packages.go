@@ -17,7 +17,7 @@ import (
 	contents "github.com/goreleaser/nfpm/v2/files"
 	_ "github.com/goreleaser/nfpm/v2/rpm"
 
-	"github.com/cnibox/cnibox/pkg/box"
+	"github.com/cnibox/cnibox/pkg/process/box"
 )
 
 const maintainer = "The cnibox maintainers <cnibox@users.noreply.github.com>"

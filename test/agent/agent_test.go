@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/agent"
+	"github.com/cnibox/cnibox/pkg/operator/agent"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/plugins"
 	"github.com/cnibox/cnibox/test/netlab"
 )

@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/box"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/test/example/vxlan"
 	"github.com/cnibox/cnibox/test/netlab"
 )

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/lint"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 )
 
 // TestFixes mends each mistake that says it can be mended: it is gone then, and no other has come in its place. A key that was misspelled

@@ -13,8 +13,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/finding"
-	"github.com/cnibox/cnibox/pkg/lint"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 )
 
 var update = flag.Bool("update", false, "write testdata/info.golden anew")

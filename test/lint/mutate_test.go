@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/finding"
-	"github.com/cnibox/cnibox/pkg/lint"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/known"
 )

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/lint"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 )
 
 // bySchema are the findings that a schema can make, too.

@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/finding"
-	"github.com/cnibox/cnibox/pkg/lint"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 )
 
 const web = `{

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/doctor"
-	"github.com/cnibox/cnibox/pkg/finding"
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/finding"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 var codeName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)

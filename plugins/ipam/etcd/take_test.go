@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/ranges"
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 )
 
 // pool reads texts such as "10.0.0.1-10.0.0.9!10.0.0.1", the last being the gateway.

@@ -8,8 +8,8 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/delegate"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/process/delegate"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/calls"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/result"
 )

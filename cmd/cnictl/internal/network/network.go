@@ -13,9 +13,9 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
-	"github.com/cnibox/cnibox/pkg/collect"
-	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/pkg/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/collect"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/known"
 )

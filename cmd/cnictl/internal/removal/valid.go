@@ -11,7 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/collect"
+	"github.com/cnibox/cnibox/pkg/operator/collect"
 )
 
 // ValidFlags name what is in use.

@@ -7,7 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // What `cnictl completion SHELL` makes a shell ask for. Answers come from files and links alone: no plugin is asked, and nothing is locked.

@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
-	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/pkg/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 )
 
 // environment says in every command's help which variables it reads; they are those of cnitool.

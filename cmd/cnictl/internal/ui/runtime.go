@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 )
 
 // FindRuntime returns what is known of a runtime on this node.

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // Age says how long ago a time is, as people do: 12s, 5m, 3h, 8d.

@@ -4,7 +4,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 func TestAge(t *testing.T) {

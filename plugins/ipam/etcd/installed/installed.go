@@ -7,9 +7,9 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/cnibox/cnibox/pkg/delegate"
-	"github.com/cnibox/cnibox/pkg/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/process/delegate"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"

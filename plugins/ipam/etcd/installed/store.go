@@ -7,7 +7,7 @@ import (
 	"os"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"

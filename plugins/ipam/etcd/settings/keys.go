@@ -1,8 +1,8 @@
 package settings
 
 import (
+	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/keys"
-	"github.com/cnibox/cnibox/pkg/ranges"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
 

@@ -21,12 +21,12 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/agent"
-	"github.com/cnibox/cnibox/pkg/collect"
 	"github.com/cnibox/cnibox/pkg/contiv"
-	"github.com/cnibox/cnibox/pkg/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/agent"
+	"github.com/cnibox/cnibox/pkg/operator/collect"
+	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/repair"
 )
 
 func New() *cobra.Command {

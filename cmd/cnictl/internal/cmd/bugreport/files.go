@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 

@@ -8,10 +8,10 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/calls"
-	"github.com/cnibox/cnibox/pkg/collect"
-	"github.com/cnibox/cnibox/pkg/doctor"
-	"github.com/cnibox/cnibox/pkg/metrics"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/collect"
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/metrics"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 var errNoNode = errors.New("what is on the node could not be read: see node.error")

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // Part is one part of a report.

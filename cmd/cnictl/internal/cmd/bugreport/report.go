@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // Options say what a report is about.

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/capture"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/trust"
+	"github.com/cnibox/cnibox/pkg/operator/trust"
 )
 
 // sink takes packets.

@@ -11,8 +11,8 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/doctor"
-	"github.com/cnibox/cnibox/pkg/finding"
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 // examination is what doctor prints with --json.

@@ -12,7 +12,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/container"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/sandbox"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 

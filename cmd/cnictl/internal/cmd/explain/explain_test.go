@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/doctor"
-	"github.com/cnibox/cnibox/pkg/finding"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 func ids(e *Explanation) (list []string) {

@@ -6,8 +6,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/doctor"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // Known is an error that people meet, whoever reports it: our plugins, the reference's, libcni, a runtime.

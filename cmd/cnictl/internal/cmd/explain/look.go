@@ -14,7 +14,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/utils/sysctl"
 
 	"github.com/cnibox/cnibox/pkg/netns"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // lookAtPools says how full the pools are that the message may be about.

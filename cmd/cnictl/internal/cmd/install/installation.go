@@ -11,7 +11,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/pluginfile"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 )
 
 // Binary is the name of the multicall binary.

@@ -13,8 +13,8 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/etcdpool"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 func New() *cobra.Command {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/box"
-	"github.com/cnibox/cnibox/pkg/finding"
-	"github.com/cnibox/cnibox/pkg/lint"
-	"github.com/cnibox/cnibox/pkg/trust"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
+	"github.com/cnibox/cnibox/pkg/operator/trust"
+	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/calls"
-	"github.com/cnibox/cnibox/pkg/doctor"
-	"github.com/cnibox/cnibox/pkg/metrics"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/metrics"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 

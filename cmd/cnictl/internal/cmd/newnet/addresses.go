@@ -7,8 +7,8 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/operator/subnets"
 	"github.com/cnibox/cnibox/pkg/result"
-	"github.com/cnibox/cnibox/pkg/subnets"
 )
 
 // Range is addresses of a LAN that nobody else has.

@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/lint"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 

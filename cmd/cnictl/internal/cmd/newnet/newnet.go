@@ -16,8 +16,8 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/node"
-	"github.com/cnibox/cnibox/pkg/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 )
 
 func New() *cobra.Command {

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
 )
 
 // whyFiltered says which rule of the host drops a test's packets, and tries the test again for that. What nf_tables does not tell, such as

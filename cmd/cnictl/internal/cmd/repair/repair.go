@@ -16,9 +16,9 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/container"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/repair"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 func printAttachment(w io.Writer, s *lookup.Attachment, by string, f *showFlags) {

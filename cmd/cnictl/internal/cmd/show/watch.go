@@ -15,7 +15,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // between two looks at the node.

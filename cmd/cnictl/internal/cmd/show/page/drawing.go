@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/doctor"
-	"github.com/cnibox/cnibox/pkg/node"
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // Page is what is drawn of a node.

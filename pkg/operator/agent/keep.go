@@ -1,0 +1,67 @@
+package agent
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// keepEvery is how often etcd is told that this host is there. Of a short grace it is a twentieth.
+const keepEvery = time.Hour
+
+// kept knows when etcd is told next of each network.
+type kept struct {
+	next map[string]time.Time
+	said said
+}
+
+// keep renews what this host holds in etcd of each network whose addresses are there, and frees what could not be freed before: at the start, then
+// now and then, and soon after a DEL that did not reach etcd. It returns when to do so next.
+func (a *Agent) keep(ctx context.Context, n *node.Node) (next time.Time) {
+	next = time.Now().Add(keepEvery)
+	due, about := map[string]time.Time{}, map[string]bool{}
+	for _, s := range n.Shared() {
+		name := s.Etcd().Name
+		due[name], about[name] = a.kept.next[name], true
+		if ctx.Err() == nil && (time.Now().After(due[name]) || hasOpen(ctx, s)) {
+			due[name] = a.keepOne(ctx, s.Etcd())
+		}
+		next = earlier(next, due[name])
+	}
+	a.kept.next = due
+	a.kept.said.forget(about)
+	return next
+}
+
+// hasOpen reports whether there is something that etcd may not know to be free.
+func hasOpen(ctx context.Context, s node.Sharer) bool {
+	held, _ := s.Held(ctx, "")
+	return slices.ContainsFunc(held, func(h plugin.Held) bool {
+		own, ok := h.Own.(etcdpool.Held)
+		return ok && !own.Address.IsValid()
+	})
+}
+
+func (a *Agent) keepOne(ctx context.Context, n etcdpool.Network) (next time.Time) {
+	r, err := n.Keep(ctx)
+	if err != nil {
+		if ctx.Err() == nil && a.kept.said.add(n.Name, err.Error()) {
+			a.Log.Warn("etcd can't be told that this host is there, which is tried again", "network", n.Name, "error", err)
+		}
+		return time.Now().Add(seldom)
+	}
+	if a.kept.said.drop(n.Name) {
+		a.Log.Info("etcd knows again that this host is there", "network", n.Name)
+	}
+	every := keepEvery
+	for _, h := range r.Hosts {
+		if h.Name == r.Host {
+			every = min(every, max(soon, time.Duration(h.Grace)*time.Second/20))
+		}
+	}
+	return time.Now().Add(every)
+}

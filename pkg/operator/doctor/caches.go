@@ -1,0 +1,51 @@
+package doctor
+
+import (
+	"context"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
+)
+
+// isResult reports whether a path is that of a file of libcni's cache.
+func isResult(path string) bool { return filepath.Base(filepath.Dir(path)) == "results" }
+
+// checkCaches looks at what runtimes have kept of their attachments.
+func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, u := range s.Unread {
+		if !isResult(u.What) {
+			continue
+		}
+		whose, remedy := "nobody's who is known", command("rm", u.What)
+		for _, a := range s.Attachments {
+			if node.PathOf(filepath.Dir(filepath.Dir(u.What)), a.Key()) == u.What {
+				whose, remedy = "of "+a.Owner+", which is "+string(a.State), withoutResult(a)
+			}
+		}
+		list = append(list, found("cache-torn", u.Network, remedy, "%s can't be read (%s); it is %s", u.What, u.Why, whose))
+	}
+	for _, n := range s.networks {
+		dirs := map[string]bool{}
+		for _, a := range s.Attachments {
+			if a.Network == n.Name && a.Result != nil {
+				dirs[a.Result.Dir] = true
+			}
+		}
+		if len(dirs) > 1 {
+			list = append(list, found("network-in-two-caches", n.Name, comment("give one of the runtimes a network of its own: another file in %s, with another name, bridge and subnet",
+				filepath.Dir(n.File)), "results of network %s are in %s", n.Name, strings.Join(slices.Sorted(maps.Keys(dirs)), " and ")))
+		}
+	}
+	return list, nil
+}
+
+// withoutResult says what to do about an attachment of which libcni has no result, for a person who knows whether it is in use.
+func withoutResult(a *node.Attachment) string {
+	if a.State == node.Alive {
+		return comment("start container %s again; until then name it to gc: --valid %s/%s", a.ContainerID, a.ContainerID, a.IfName)
+	}
+	return comment("if container %s is gone: %s", a.ContainerID, command("cnictl", "del", a.Network, "--id", a.ContainerID, "--ifname", a.IfName))
+}

@@ -1,0 +1,25 @@
+package doctor
+
+import (
+	"context"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
+)
+
+// longestDEL is more than a DEL takes, but for one that waits long for a server.
+const longestDEL = 15 * time.Second
+
+// checkDeletions looks for attachments of which a DEL has taken away a part, and was not repeated.
+func checkDeletions(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, a := range s.Attachments {
+		if a.State != node.Alive {
+			continue
+		}
+		if began := a.DelBegan(); !began.IsZero() && time.Since(began) > longestDEL {
+			list = append(list, found("del-not-ended", a.Network, command("cnictl", "del", a.Network, "--id", a.ContainerID, "--ifname", a.IfName),
+				"the DEL of %s began at %s, and has not ended; the container runs", a.Owner, began.Format(time.DateTime)))
+		}
+	}
+	return list, nil
+}

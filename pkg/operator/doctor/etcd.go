@@ -1,0 +1,69 @@
+package doctor
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/state"
+)
+
+// checkEtcd looks at what this host has in etcd.
+func checkEtcd(ctx context.Context, s *subject) (list []Finding, err error) {
+	for _, of := range s.Shared() {
+		name := of.Etcd().Name
+		held, err := of.Held(ctx, "")
+		if err != nil {
+			return list, err
+		}
+		w := s.Network(name)
+		isDown := w != nil && w.Shared != nil && w.Shared.Error != ""
+		if w != nil && w.Shared != nil {
+			list = append(list, checkHost(name, w.Shared)...)
+		}
+		var open, lost []string
+		for _, h := range held {
+			own, _ := h.Own.(etcdpool.Held)
+			switch {
+			case own.Lost != "":
+				lost = append(lost, h.Key.String()+": "+own.Lost)
+			case !own.Address.IsValid() && (isDown || time.Since(h.Since) > time.Minute): // else it may be under way
+				open = append(open, h.Key.String())
+			}
+		}
+		if len(lost) > 0 {
+			list = append(list, found("etcd-address-lost", name, comment("start these containers anew"), "%s of network %s have addresses that are another host's by now: %s",
+				count(len(lost), "container", "containers"), name, some(lost)))
+		}
+		if len(open) > 0 {
+			list = append(list, found("etcd-not-told", name, command("cnictl", "leases", "keep", name), "etcd may not know yet that the addresses of %s of network %s are free: %s",
+				count(len(open), "attachment", "attachments"), name, some(open)))
+		}
+	}
+	return list, nil
+}
+
+// checkHost looks at what etcd has of this host.
+func checkHost(network string, r *node.Shared) (list []Finding) {
+	if r.Error != "" {
+		return []Finding{found("etcd-unreachable", network, comment("see which members run: etcdctl endpoint status"), "etcd, which has the addresses of network %s, can't be asked: %s", network, r.Error)}
+	}
+	machine, _ := state.Read("/etc/machine-id")
+	for _, h := range r.Hosts {
+		if h.Name != r.Host {
+			continue
+		}
+		if own := strings.TrimSpace(string(machine)); h.MachineID != "" && h.MachineID != own {
+			list = append(list, found("etcd-host-name-taken", network, comment("set ipam.etcd.host to a name of its own in the network's file of one of the two"),
+				"another machine is called %q in etcd, of network %s: its machine-id is %s, ours %s", h.Name, network, h.MachineID, own))
+		}
+		if h.Left < h.Grace/2 {
+			list = append(list, found("etcd-lease-not-renewed", network, command("systemctl", "enable", "--now", "cnibox-etcd.timer"),
+				"nothing has told etcd for %s that this host is there: in %s the addresses of network %s that it has are free",
+				time.Duration(h.Grace-h.Left)*time.Second, time.Duration(h.Left)*time.Second, network))
+		}
+	}
+	return list
+}

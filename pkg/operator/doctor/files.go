@@ -1,0 +1,115 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
+)
+
+// confDirs returns the directories of networks, of runtimes and of who asks, each once.
+func (s *subject) confDirs() []string {
+	dirs := []string{filepath.Clean(s.confDir())}
+	for _, r := range s.runtimes {
+		if !slices.Contains(dirs, r.ConfDir) {
+			dirs = append(dirs, r.ConfDir)
+		}
+	}
+	return dirs
+}
+
+// checkNetworkFiles looks at the files of networks as libcni does, which takes the first that has a name, and none behind one that it can't
+// read.
+func checkNetworkFiles(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, dir := range s.confDirs() {
+		networks, broken, wrong := node.Load(dir)
+		err = errors.Join(err, wrong)
+		for _, b := range broken {
+			remedy := lines(comment("correct it, or put it aside: %s", b.Why), command("mv", b.What, b.What+".broken"))
+			list = append(list, found("network-file-broken", "", remedy, "%s can't be used: %s", b.What, b.Why))
+		}
+		byName := map[string]string{}
+		for _, n := range networks {
+			if taken := byName[n.Name]; taken != "" {
+				list = append(list, found("network-name-twice", n.Name, command("mv", n.File, n.File+".unused"),
+					"%s and %s both have the network %s, and the first is taken", taken, n.File, n.Name))
+				continue
+			}
+			byName[n.Name] = n.File
+		}
+		list = append(list, s.order(dir, networks)...)
+	}
+	return list, err
+}
+
+// order says which network a runtime takes for all containers.
+func (s *subject) order(dir string, networks []*node.Network) []Finding {
+	i := slices.IndexFunc(s.runtimes, func(r runtimes.Runtime) bool { return r.TakesOne && r.ConfDir == dir })
+	if i < 0 || len(networks) < 2 {
+		return nil
+	}
+	slices.SortFunc(networks, func(a, b *node.Network) int { return strings.Compare(a.File, b.File) })
+	var others []string
+	for _, n := range networks[1:] {
+		others = append(others, filepath.Base(n.File))
+	}
+	return []Finding{found("network-order", networks[0].Name, "", "%s takes %s (network %s), whose name comes first, and not %s",
+		s.runtimes[i].Name, networks[0].File, networks[0].Name, some(others))}
+}
+
+// checkConfDir looks whether runtimes that are told of changes in their directory of networks are told of those in the one that is there: who
+// deletes a directory and makes it again has made another one.
+func checkConfDir(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, r := range s.runtimes {
+		for _, p := range s.processes {
+			if !r.TakesOne || p.Name != r.Process || !p.OfNode {
+				continue
+			}
+			told, wrong := isToldOf(p, r.ConfDir)
+			err = errors.Join(err, wrong)
+			if wrong == nil && !told {
+				list = append(list, found("conf-dir-replaced", "", command("systemctl", "restart", unitOf(r)),
+					"%s (process %d) is not told of changes in %s, which was deleted and made again while it ran", r.Name, p.PID, r.ConfDir))
+			}
+		}
+	}
+	return list, err
+}
+
+// isToldOf reports whether a process is told of changes in a directory, or of the making of it. One that asks for no changes at all needs
+// not be, nor one that sees no such directory.
+func isToldOf(p runtimes.Process, dir string) (bool, error) {
+	inodes, asked, err := watched(p)
+	if err != nil || !asked {
+		return true, err
+	}
+	for _, path := range []string{dir, filepath.Dir(dir)} {
+		var file unix.Stat_t
+		err := unix.Stat(p.Path("root", path), &file)
+		if errors.Is(err, fs.ErrNotExist) {
+			return true, nil
+		}
+		if err != nil || slices.Contains(inodes, file.Ino) {
+			return true, err
+		}
+	}
+	return false, nil
+}
+
+// unitOf returns the systemd unit of a runtime, which can be a part of another program.
+func unitOf(r runtimes.Runtime) string {
+	for _, unit := range []string{"k3s", "k3s-agent", "rke2-server", "rke2-agent"} {
+		if _, err := os.Lstat("/run/systemd/units/invocation:" + unit + ".service"); err == nil && r.Process == "containerd" {
+			return unit
+		}
+	}
+	return r.Process
+}

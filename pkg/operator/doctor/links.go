@@ -1,0 +1,131 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"regexp"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
+)
+
+// checkLinks looks at the links of networks on the host.
+func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, n := range s.networks {
+		list = append(list, s.checkMTU(n)...)
+	}
+	seen := map[string]bool{}
+	for _, n := range s.made {
+		bridge := s.Link(n.bridge())
+		if bridge == nil || bridge.Kind != "bridge" {
+			continue
+		}
+		list = append(list, s.checkPorts(n, bridge)...)
+		if !bridge.Up && !seen[bridge.Name] { // else it is another network's, too
+			// A link that goes down loses its IPv6 addresses.
+			up := append([]string{command("ip", "link", "set", "dev", bridge.Name, "up")}, addAddresses(s.lackingGateways(n), n.gatewayLink())...)
+			list = append(list, found("bridge-down", n.Name, lines(up...), "%s, the bridge of %s of network %s, is down",
+				bridge.Name, count(len(n.alive), "attachment", "attachments"), n.Name))
+		}
+		seen[bridge.Name] = true
+	}
+	counted := map[string]bool{}
+	for _, n := range s.networks {
+		if bridge := s.Link(n.bridge()); bridge != nil && bridge.Kind == "bridge" && !counted[bridge.Name] {
+			counted[bridge.Name] = true
+			list = append(list, s.countPorts(n, bridge)...)
+		}
+	}
+	return list, nil
+}
+
+// checkPorts looks whether the host ends of a network's attachments are in its bridge.
+func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
+	var names, commands []string
+	for _, a := range n.alive {
+		if isOwn(a) && !repair.IsLeftAlone(a) && a.HostEnd.Master != bridge.Name {
+			names = append(names, a.HostEnd.Name)
+			commands = append(commands, command("ip", "link", "set", "dev", a.HostEnd.Name, "master", bridge.Name))
+		}
+	}
+	if names == nil {
+		return nil
+	}
+	f := found("bridge-port-lost", n.Name, lines(commands...), "%s of network %s should be in bridge %s, and %s not", some(names), n.Name, bridge.Name,
+		map[bool]string{true: "is", false: "are"}[len(names) == 1])
+	if p := n.find("bridge"); p.config.Has("vlan") || p.config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation") {
+		f.Remedy, f.Fixable = command("cnictl", "repair", n.Name), false // the port has to have more
+	}
+	return []Finding{f}
+}
+
+// mostPorts is how many ports the kernel gives to a bridge (BR_MAX_PORTS of net/bridge/br_private.h).
+const mostPorts = 1023
+
+func (s *subject) countPorts(n *network, bridge *node.Link) []Finding {
+	ports, unowned := 0, 0
+	for _, l := range s.Links() {
+		if l.Master == bridge.Name {
+			ports++
+			if l.Owner == "" {
+				unowned++
+			}
+		}
+	}
+	if ports < mostPorts*9/10 {
+		return nil
+	}
+	return []Finding{found("bridge-nearly-full", n.Name, lines(comment("remove ports that nobody needs, or put the next containers on a network with another bridge"),
+		command("bridge", "link", "show")), "bridge %s has %d ports of %d; %d of them belong to no attachment", bridge.Name, ports, mostPorts, unowned)}
+}
+
+// mtuOf returns the MTU that a network gives to its containers: the last that a plugin's configuration has.
+func (n *network) mtuOf() int {
+	mtu := 1500
+	if p := n.find("flannel"); p != nil {
+		if env, _ := readSubnetEnv(subnetFile(p)); env.mtu > 0 {
+			mtu = env.mtu
+		}
+	}
+	for _, p := range n.parts {
+		own := 0
+		if p.config.Int("mtu", &own); own > 0 {
+			mtu = own
+		}
+	}
+	return mtu
+}
+
+// checkMTU compares what containers may send at once with what the way out of the host takes.
+func (s *subject) checkMTU(n *network) []Finding {
+	if !n.isRouted() {
+		return nil
+	}
+	mtu := n.mtuOf()
+	for _, up := range s.uplinks() {
+		if mtu <= up.MTU {
+			continue
+		}
+		return []Finding{found("mtu-above-uplink", n.Name, lines(n.setMTU(up.MTU), comment("then start the containers of network %s again", n.Name)),
+			"network %s has an MTU of %d, and %s, which default routes leave by, of %d", n.Name, mtu, up.Name, up.MTU)}
+	}
+	return nil
+}
+
+var mtuKey = regexp.MustCompile(`"mtu": *[0-9]+`)
+
+// setMTU returns the command that writes an MTU into the network's file.
+func (n *network) setMTU(mtu int) string {
+	text, err := os.ReadFile(n.File)
+	p := n.find("bridge", "ptp")
+	kind := regexp.MustCompile(`"type": *"` + regexp.QuoteMeta(p.named) + `"`)
+	switch {
+	case err == nil && mtuKey.Match(text):
+		return command("sed", "-i", "-E", fmt.Sprintf(`s/"mtu": *[0-9]+/"mtu": %d/`, mtu), n.File)
+	case err == nil && len(kind.FindAll(text, -1)) == 1 && !strings.ContainsAny(p.named, `/\&.*[`):
+		return command("sed", "-i", fmt.Sprintf(`s/"type": *"%s"/&, "mtu": %d/`, p.named, mtu), n.File)
+	}
+	return comment(`set "mtu" of plugin %s to %d, in %s`, p.named, mtu, n.File)
+}

@@ -1,0 +1,174 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// place is where plugins are looked for.
+type place struct {
+	who      []string // runtimes
+	confDir  string
+	dirs     []string
+	networks []*network
+}
+
+// places returns where runtimes look; if there are none, or who asks has said where, it is there.
+func (s *subject) places() (list []*place, err error) {
+	all := s.runtimes
+	if all == nil || s.OwnBinDirs {
+		all = []runtimes.Runtime{{Name: "cnictl", ConfDir: filepath.Clean(s.confDir()), BinDirs: s.BinDirs}}
+	}
+	for _, r := range all {
+		i := slices.IndexFunc(list, func(p *place) bool { return p.confDir == r.ConfDir && slices.Equal(p.dirs, r.BinDirs) })
+		if i >= 0 {
+			list[i].who = append(list[i].who, r.Name)
+			continue
+		}
+		networks, wrong := s.networksIn(r.ConfDir)
+		err = errors.Join(err, wrong)
+		list = append(list, &place{who: []string{r.Name}, confDir: r.ConfDir, dirs: r.BinDirs, networks: networks})
+	}
+	return list, err
+}
+
+// row returns our plugin that a configuration names, nil if it is somebody else's.
+func (s *subject) row(name string) *plugin.Descriptor {
+	dirs := slices.Clone(s.BinDirs)
+	for _, r := range s.runtimes {
+		if !s.OwnBinDirs {
+			dirs = append(dirs, r.BinDirs...)
+		}
+	}
+	return pluginfile.Row(s.Plugins, name, dirs)
+}
+
+func (s *subject) networksIn(dir string) (list []*network, err error) {
+	if dir == filepath.Clean(s.confDir()) {
+		return s.networks, nil
+	}
+	networks, _, err := node.Load(dir)
+	for _, w := range networks {
+		list = append(list, &network{Network: w, parts: s.partsOf(w)})
+	}
+	return list, err
+}
+
+// checkPlugins looks which file each runtime would run for each plugin that a network names.
+func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
+	places, err := s.places()
+	versions := map[string]string{} // by what files are: most are one and the same
+	for _, p := range places {
+		var seen []string
+		runs := map[string][]string{} // names of plugins, by what their files are
+		for _, n := range p.networks {
+			list = append(list, s.missing(p, n)...)
+			for _, part := range n.parts {
+				files := pluginfile.Find(p.dirs, part.named)
+				if slices.Contains(seen, part.named) || files == nil {
+					continue
+				}
+				seen = append(seen, part.named)
+				for _, f := range s.wrong(p, n, part, files) {
+					if !slices.ContainsFunc(list, func(o Finding) bool { return o.Remedy == f.Remedy }) { // it mends several
+						list = append(list, f)
+					}
+				}
+				id := files[0].ID()
+				if _, known := versions[id]; !known {
+					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version())
+				}
+				what := versions[id]
+				runs[what] = append(runs[what], files[0].Path)
+			}
+		}
+		for what, paths := range runs {
+			list = append(list, found("plugin-files", "", "", "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
+		}
+	}
+	return list, err
+}
+
+// missing finds the plugins of a network that are in none of the directories.
+func (s *subject) missing(p *place, n *network) []Finding {
+	var all, own, others []string
+	for _, part := range n.parts {
+		if pluginfile.Find(p.dirs, part.named) != nil || slices.Contains(all, part.named) {
+			continue
+		}
+		all = append(all, part.named)
+		if s.row(part.named) != nil {
+			own = append(own, part.named)
+		} else {
+			others = append(others, part.named)
+		}
+	}
+	if all == nil {
+		return nil
+	}
+	var remedy []string
+	if own != nil {
+		words := []string{"cnictl", "install", "--dir", runtimes.BinDir(p.dirs), "--only", strings.Join(own, ",")}
+		if slices.ContainsFunc(own, func(name string) bool {
+			_, err := os.Lstat(filepath.Join(runtimes.BinDir(p.dirs), name))
+			return err == nil
+		}) {
+			words = append(words, "--force") // such as a link that leads nowhere
+		}
+		remedy = append(remedy, command(words...))
+	}
+	if others != nil {
+		remedy = append(remedy, comment("cnibox has no plugin %s: install it with the software that wrote %s", strings.Join(others, ", "), n.File))
+	}
+	return []Finding{found("plugin-missing", n.Name, lines(remedy...), "network %s needs %s, and it is not in %s",
+		n.Name, strings.Join(all, ", "), strings.Join(p.dirs, ":"))}
+}
+
+// wrong finds what is wrong with the files of a plugin, of which the first is run.
+func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.File) []Finding {
+	run, who := files[0], strings.Join(p.who, ", ")
+	dir := filepath.Dir(run.Path)
+	replace := command("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
+	if at := noExec(run.Path); at != "" {
+		return []Finding{found("plugin-noexec", n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at)}
+	}
+	if !run.IsExecutable() {
+		f := found("plugin-not-executable", n.Name, command("chmod", "755", run.Path), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode())
+		f.Fixable = run.Origin != pluginfile.Other
+		return []Finding{f}
+	}
+	if s.row(part.named) == nil {
+		return nil // nothing is known about it
+	}
+	if run.Origin == pluginfile.Other {
+		remedy := comment("ask who has put it there; if nobody needs it: %s", replace)
+		return []Finding{found("plugin-foreign", n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String())}
+	}
+	for _, f := range files[1:] {
+		if f.Origin == pluginfile.Ours && f.Sum() != run.Sum() {
+			return []Finding{found("plugin-shadowed", n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.Path, run.String(), f.Path, dir)}
+		}
+	}
+	return nil
+}
+
+// noExec returns the mount point that keeps a file from being executed, "" if there is none.
+func noExec(path string) string {
+	var fs unix.Statfs_t
+	end, err := filepath.EvalSymlinks(path)
+	if err != nil || unix.Statfs(end, &fs) != nil || fs.Flags&unix.ST_NOEXEC == 0 {
+		return ""
+	}
+	return mountOf(end)
+}

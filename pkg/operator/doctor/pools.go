@@ -1,0 +1,58 @@
+package doctor
+
+import (
+	"context"
+	"maps"
+	"slices"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/operator/collect"
+)
+
+// checkPools looks how many addresses are left.
+func checkPools(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, n := range s.Networks {
+		for _, p := range n.Pools {
+			if p.Size < 2 || p.Used < p.Size-p.Size/10 { // one of a single address is meant for one container
+				continue
+			}
+			remedy := comment("hand out more addresses: a larger subnet, or a second range, in %s", n.File)
+			if p.Gone > 0 {
+				remedy = command("cnictl", "gc", n.Name, "--apply")
+			}
+			list = append(list, found("pool-nearly-full", n.Name, remedy, "%d of %d addresses of %s (network %s) are taken, %d of them by attachments that are gone",
+				p.Used, p.Size, p.Subnet, n.Name, p.Gone))
+		}
+	}
+	return list, nil
+}
+
+// checkLeftovers says what gc would free, and what keeps it from that.
+func checkLeftovers(ctx context.Context, s *subject) (list []Finding, err error) {
+	plan := collect.Plan(ctx, s.Node, collect.Options{Options: s.Options.Options})
+	goes := map[string]int{}
+	for _, it := range plan.Goes {
+		if !holds(it.Held, nft.Unused{}) { // the next container of the network uses it again
+			goes[it.Network]++
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(goes)) {
+		words, of := []string{"cnictl", "gc", name, "--apply"}, "of network "+name
+		if name == "" {
+			words, of = []string{"cnictl", "gc", "--apply"}, "of no network"
+		}
+		list = append(list, found("leftovers", name, command(words...), "gc would free %s %s", count(goes[name], "thing", "things"), of))
+	}
+	for _, stop := range plan.Stops {
+		list = append(list, found("gc-stopped", stop.Network, comment("%s", stop.Remedy), "%s", stop.Why))
+	}
+	for _, stay := range plan.Stays {
+		torn := slices.ContainsFunc(s.found, func(f Finding) bool {
+			return f.Code == "cache-torn" && (f.Network == stay.Network || f.Network == "") // which says why
+		})
+		if remedy := stay.Remedy(); remedy != "" && !torn {
+			list = append(list, found("gc-stopped", stay.Network, comment("%s", remedy), "gc can't tell whether %s is in use: %s", stay.Owner, stay.Why))
+		}
+	}
+	return list, nil
+}

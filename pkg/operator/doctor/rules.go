@@ -1,0 +1,44 @@
+package doctor
+
+import (
+	"context"
+	"slices"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
+	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// checkRules looks for attachments of ours that hold nothing in the packet filter, and should: somebody has flushed it.
+func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
+	for _, n := range s.networks {
+		var lost []string
+		for _, a := range n.alive {
+			if !isOwn(a) || repair.IsLeftAlone(a) {
+				continue // what the reference plugins made does not say whose it is
+			}
+			masquerade := n.isOn("ipMasq") && len(a.Addresses) > 0 && !holds(a.Held, nft.Masquerading, iptables.Masquerading)
+			ports := n.find("portmap") != nil && len(a.Ports) > 0 && !holds(a.Held, nft.Publishing, iptables.PortMapping)
+			if masquerade || ports {
+				lost = append(lost, a.ContainerID+"/"+a.IfName)
+			}
+		}
+		if lost != nil {
+			list = append(list, found("rules-gone", n.Name, command("cnictl", "repair", n.Name),
+				"the packet filter has no masquerading or published ports any more of %s of network %s: %s", count(len(lost), "attachment", "attachments"), n.Name, some(lost)))
+		}
+	}
+	return list, nil
+}
+
+// isOwn reports whether cnibox has made the attachment: its host end is called by the key.
+func isOwn(a *node.Attachment) bool { return a.HostEnd != nil && a.HostEnd.Owner == a.Owner }
+
+// holds reports whether one of the things that are held is in one of these.
+func holds(held []node.Thing, stores ...plugin.Store) bool {
+	return slices.ContainsFunc(held, func(t node.Thing) bool {
+		return slices.ContainsFunc(stores, func(s plugin.Store) bool { return t.Store == s })
+	})
+}

@@ -1,0 +1,106 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"path/filepath"
+	"slices"
+
+	"github.com/containernetworking/cni/libcni"
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
+	"github.com/cnibox/cnibox/pkg/result"
+)
+
+// subject is what the checks look at.
+type subject struct {
+	Options
+	*node.Node
+	networks  []*network // as the next ADD finds them
+	made      []*network // as the ADDs of those who are alive found them
+	runtimes  []runtimes.Runtime
+	processes []runtimes.Process
+	routes    []netlink.Route // of the main table
+	addresses []netlink.Addr
+	filter    ruleset
+	byIndex   map[int]*node.Link
+
+	found     []Finding // by the checks before
+	notLooked []NotLooked
+}
+
+func newSubject(ctx context.Context, o Options) *subject {
+	s := &subject{Options: o, Node: o.Node}
+	if s.Node == nil {
+		s.Node = node.Read(ctx, o.Options)
+	}
+	s.byIndex = map[int]*node.Link{}
+	for _, l := range s.Links() {
+		s.byIndex[l.Link.Attrs().Index] = l
+	}
+	host := &netlink.Handle{}
+	var err error
+	s.processes, err = runtimes.Processes()
+	s.couldNot("processes", err)
+	s.runtimes, err = runtimes.Here(runtimes.Options{Processes: s.processes, ConfDir: s.confDir()})
+	s.couldNot("configurations of runtimes", err)
+	s.filter, err = readRuleset()
+	s.couldNot("rules of the packet filter", err)
+	s.routes, err = link.Uninterrupted(func() ([]netlink.Route, error) { return host.RouteList(nil, netlink.FAMILY_ALL) })
+	s.couldNot("routes of the host", err)
+	s.addresses, err = link.Uninterrupted(func() ([]netlink.Addr, error) { return host.AddrList(nil, netlink.FAMILY_ALL) })
+	s.couldNot("addresses of the host", err)
+	s.networks, s.made = s.readNetworks(), s.readMade()
+	for _, u := range s.Unread {
+		if !s.hasOwnCode(u) {
+			s.couldNot(u.What, errors.New(u.Why))
+		}
+	}
+	return s
+}
+
+// couldNot notes what could not be looked at, if there is an error.
+func (s *subject) couldNot(what string, err error) {
+	if err != nil {
+		s.notLooked = append(s.notLooked, NotLooked{what, err.Error()})
+	}
+}
+
+// hasOwnCode reports whether a file that can't be read is one that a check has a code for.
+func (s *subject) hasOwnCode(u node.Unread) bool {
+	return filepath.Dir(u.What) == filepath.Clean(s.confDir()) || isResult(u.What)
+}
+
+func (s *subject) confDir() string { return cmp.Or(s.ConfDir, node.DefaultConfDir) }
+
+// cacheDir returns where the results are of the runtime that was asked about.
+func (s *subject) cacheDir() string {
+	if len(s.CacheDirs) > 0 {
+		return s.CacheDirs[0]
+	}
+	return libcni.CacheDir
+}
+
+// uplinks returns the links that default routes leave by, each once.
+func (s *subject) uplinks() (list []*node.Link) {
+	for _, r := range s.routes {
+		if l := s.byIndex[r.LinkIndex]; isDefault(r) && l != nil && !slices.Contains(list, l) {
+			list = append(list, l)
+		}
+	}
+	return list
+}
+
+func isDefault(r netlink.Route) bool { return r.Dst == nil || result.Prefix(*r.Dst).Bits() == 0 }
+
+// hasError reports whether something was found so far that keeps a network, or all, from working.
+func (s *subject) hasError(network string) bool {
+	return slices.ContainsFunc(s.found, func(f Finding) bool {
+		return f.Severity == finding.Error && (f.Network == network || f.Network == "")
+	})
+}

@@ -1,0 +1,92 @@
+// Package lint finds mistakes in network configurations before a runtime uses them. It reads conflists and files of single plugins, of
+// cnibox's plugins and of the reference's. It works on text alone; with a Node it compares the text with a node, too.
+package lint
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// Finding is one mistake at one place.
+type Finding struct {
+	File     string           `json:"file"`
+	Line     int              `json:"line"`   // from 1
+	Column   int              `json:"column"` // from 1, in characters
+	Code     string           `json:"code"`
+	Severity finding.Severity `json:"severity"`
+	Path     string           `json:"path,omitempty"` // of the key or value, such as plugins[0].ipam.subnet
+	Message  string           `json:"message"`        // what is wrong
+	Fix      string           `json:"fix,omitempty"`  // what to write in place
+	Fixable  bool             `json:"fixable"`        // Fix writes that
+
+	at, end int
+	edits   []edit
+}
+
+// String returns the finding in one line, as compilers print theirs.
+func (f Finding) String() string {
+	return fmt.Sprintf("%s:%d:%d: %s %s: %s", f.File, f.Line, f.Column, f.Severity, f.Code, f.Message)
+}
+
+// Options are what else is known.
+type Options struct {
+	Plugins plugin.Table // those whose keys are known
+
+	// Reference is the version of the reference plugins that the files are to work with too, such as 1.4.0; "" is the newest. Keys that
+	// only a newer one reads are reported.
+	Reference string
+
+	Node *Node // nil is none
+}
+
+// Input is a file to look at.
+type Input struct {
+	Name string // its path, or how messages call it
+	Text []byte
+
+	InDir bool // found in a directory, of which runtimes read all
+}
+
+// Text looks at one file.
+func Text(name string, text []byte, o Options) []Finding {
+	return Files([]Input{{Name: name, Text: text}}, o)
+}
+
+// Files looks at files that are used together, such as those of a directory. The findings come in the order of the files and lines.
+func Files(inputs []Input, o Options) []Finding {
+	var files []*file
+	if o.Node != nil {
+		files = o.Node.others(inputs, o)
+	}
+	others := len(files)
+	for _, in := range inputs {
+		f := read(in, o)
+		if in.InDir && !isRead(in.Name) {
+			f.report("file-ignored", span{}, "", nil, "runtimes read .conflist, .conf and .json only, and not this network")
+		} else {
+			f.check()
+		}
+		files = append(files, f)
+	}
+	checkTogether(files)
+	list := []Finding{}
+	for _, f := range files[others:] {
+		if o.Node != nil {
+			f.checkNode()
+		}
+		list = append(list, f.sorted()...)
+	}
+	return list
+}
+
+// sorted returns what was found in the order of the text, each thing once.
+func (f *file) sorted() []Finding {
+	slices.SortStableFunc(f.findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Code, b.Code))
+	})
+	return slices.CompactFunc(f.findings, func(a, b Finding) bool { return a.at == b.at && a.Code == b.Code && a.Message == b.Message })
+}

@@ -1,0 +1,186 @@
+package lint_test
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
+	"github.com/cnibox/cnibox/plugins/known"
+)
+
+var options = lint.Options{Plugins: known.Plugins}
+
+// list writes a network with these plugins, each in a line of its own, from line 3 on.
+func list(plugins ...string) string {
+	return "{\"cniVersion\": \"1.0.0\", \"name\": \"net\",\n\"plugins\": [\n" + strings.Join(plugins, ",\n") + "\n]}\n"
+}
+
+const (
+	ipam    = `"ipam": {"type": "host-local", "subnet": "10.1.0.0/24"}`
+	bridge  = `{"type": "bridge"}`
+	portmap = `{"type": "portmap", "capabilities": {"portMappings": true}}`
+)
+
+// TestEachCode has a mistake for each code that files alone can have, at its place, and beside it a text without it.
+func TestEachCode(t *testing.T) {
+	tests := []struct {
+		code, at  string // line:column
+		bad, good string
+	}{
+		{"burst-too-small", "4:62", list(bridge, `{"type": "bandwidth", "ingressRate": 800000, "ingressBurst": 12111}`), list(bridge, `{"type": "bandwidth", "ingressRate": 800000, "ingressBurst": 12112}`)},
+		{"chained-first", "3:10", list(portmap), list(bridge, portmap)},
+		{"device-missing", "3:10", list(`{"type": "host-device"}`), list(`{"type": "host-device", "capabilities": {"deviceID": true}}`)},
+		{"gateway-outside", "3:87", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "10.2.0.1"}}`),
+			list(`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "gateway": "169.254.1.1"}}`)},
+		{"host-bits", "3:61", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.1/24"}}`), list(`{"type": "bridge", ` + ipam + `}`)},
+		{"ipam-missing", "3:10", list(`{"type": "ptp"}`), list(`{"type": "ptp", ` + ipam + `}`)},
+		{"keys-exclude", "3:41", list(`{"type": "bridge", "hairpinMode": true, "promiscMode": true}`), list(`{"type": "bridge", "hairpinMode": true, "promiscMode": false}`)},
+		{"missing-key", "4:1", list(bridge, `{"type": "vrf"}`), list(bridge, `{"type": "vrf", "vrfname": "red"}`)},
+		{"name-invalid", "1:33", strings.Replace(list(bridge), `"net"`, `"a b"`, 1), list(bridge)},
+		{"name-missing", "1:1", strings.Replace(list(bridge), `"name": "net",`, "", 1), list(bridge)},
+		{"no-room", "3:61", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeStart": "10.1.0.1", "rangeEnd": "10.1.0.1"}}`),
+			list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeStart": "10.1.0.1", "rangeEnd": "10.1.0.2"}}`)},
+		{"not-json", "3:18", list(`{"type": "bridge",}`), list(bridge)},
+		{"not-json", "3:21", list(`{"type": "bridge" , // why`, `}`), list(`{"type": "bridge", "//": "why"}`)},
+		{"out-of-range", "3:28", list(`{"type": "bridge", "vlan": 4095}`), list(`{"type": "bridge", "vlan": 4094}`)},
+		{"plugins-missing", "2:12", strings.Replace(list(bridge), bridge, "", 1), list(bridge)},
+		{"range-exchanged", "3:90", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.5"}}`),
+			list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeStart": "10.1.0.5", "rangeEnd": "10.1.0.9"}}`)},
+		{"range-outside", "3:88", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeEnd": "10.1.1.1"}}`),
+			list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeEnd": "10.1.0.255"}}`)},
+		{"ranges-overlap", "3:101", list(`{"type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}, {"subnet": "10.1.0.0/25"}]]}}`),
+			list(`{"type": "bridge", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/25"}, {"subnet": "10.1.0.128/25"}]]}}`)},
+		{"refused", "4:48", list(bridge, `{"type": "tuning", "sysctl": {"kernel.msgmax": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net.core.somaxconn": "1"}}`)},
+		{"second-main", "4:10", list(bridge, `{"type": "dummy", `+ipam+`}`), list(`{"type": "loopback"}`, bridge)},
+		{"type-missing", "3:1", list(`{"bridge": "a"}`), list(bridge)},
+		{"version-too-old", "1:16", strings.Replace(list(bridge, `{"type": "firewall"}`), "1.0.0", "0.3.1", 1), strings.Replace(list(bridge, `{"type": "firewall"}`), "1.0.0", "0.4.0", 1)},
+		{"version-unknown", "1:16", strings.Replace(list(bridge), "1.0.0", "1.0", 1), strings.Replace(list(bridge), "1.0.0", "1.1.0", 1)},
+		{"wrong-form", "3:89", list(`{"type": "bridge", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeEnd" : "10.1.0.256"}}`), list(`{"type": "bridge", ` + ipam + `}`)},
+		{"wrong-kind", "4:10", list(bridge, `{"type": "host-local"}`), list(`{"type": "bridge", ` + ipam + `}`)},
+		{"wrong-type", "3:27", list(`{"type": "bridge", "mtu": "1400"}`), list(`{"type": "bridge", "mtu": 1400}`)},
+		{"wrong-word", "3:29", list(`{"type": "macvlan", "mode": "Bridge"}`), list(`{"type": "macvlan", "mode": ""}`)},
+
+		{"capability-missing", "4:10", list(bridge, `{"type": "portmap"}`), list(bridge, portmap)},
+		{"capability-missing", "4:10", list(bridge, `{"type": "bandwidth"}`), list(bridge, `{"type": "bandwidth", "capabilities": {"bandwidth": true}}`)},
+		{"default-route-twice", "3:121", list(`{"type": "bridge", "isDefaultGateway": true, "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "routes": [{"dst": "0.0.0.0/0"}]}}`),
+			list(`{"type": "bridge", "isDefaultGateway": true, "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "routes": [{"dst": "10.0.0.0/8"}]}}`)},
+		{"duplicate-key", "3:20", list(`{"type": "bridge", "mtu": 1400, "mtu": 1500}`), list(`{"type": "bridge", "mtu": 1400}`)},
+		{"ipam-ignored", "4:61", list(bridge, strings.TrimSuffix(portmap, "}")+`, `+ipam+`}`), list(bridge, strings.TrimSuffix(portmap, "}")+`, "ipam": {}}`)},
+		{"misspelled-capability", "4:38", list(bridge, `{"type": "portmap", "capabilities": {"portmappings": true}}`), list(bridge, portmap)},
+		{"misspelled-plugin", "3:10", list(`{"type": "brigde"}`), list(`{"type": "buildkit-cni-bridge"}`)},
+		{"mtu-too-small", "3:27", list(`{"type": "bridge", "mtu": 1279, "ipam": {"type": "host-local", "subnet": "fd00::/64"}}`), list(`{"type": "bridge", "mtu": 1280, "ipam": {"type": "host-local", "subnet": "fd00::/64"}}`)},
+		{"needs-ipam", "3:20", list(`{"type": "bridge", "isGateway": true}`), list(`{"type": "bridge", "isGateway": true, ` + ipam + `}`)},
+		{"no-default-route", "3:17", list(`{"type": "ptp", "ipMasq": true, ` + ipam + `}`), list(`{"type": "bridge", "ipMasq": true, "isDefaultGateway": true, ` + ipam + `}`)},
+		{"not-in-cnibox", "4:58", list(bridge, `{"type": "bandwidth", "capabilities": {"bandwidth":true},"shapedSubnets": ["10.0.0.0/8"]}`), list(bridge, `{"type": "bandwidth", "capabilities": {"bandwidth": true}}`)},
+		{"rate-too-low", "4:38", list(bridge, `{"type": "bandwidth", "ingressRate": 1000, "ingressBurst": 20000}`), list(bridge, `{"type": "bandwidth", "ingressRate": 64000, "ingressBurst": 20000}`)},
+		{"unknown-key", "3:20", list(`{"type": "bridge", "isGatway": true}`), list(`{"type": "bridge", "_isGatway": true, "cni.dev/x": 1, "$schema": "s"}`)},
+		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.route_localnet": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net.ipv4.conf.IFNAME.route_localnet": "0"}}`)},
+		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.accept_ra": "2"}}`), list(`{"type": "macvlan"}`, `{"type": "tuning", "sysctl": {"net.ipv6.conf.IFNAME.accept_ra": "2"}}`)},
+		{"unsafe-setting", "4:31", list(bridge, `{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/accept_source_route": "1"}}`), list(bridge, `{"type": "tuning", "sysctl": {"net/ipv4/conf/IFNAME/accept_source_route": "0"}}`)},
+		{"unsafe-setting", "3:20", list(`{"type": "bridge", "acceptRA": true}`), list(`{"type": "macvlan", "acceptRA": true}`)},
+
+		{"key-case", "3:20", list(`{"type": "bridge", "HairpinMode": true}`), list(`{"type": "bridge", "hairpinMode": true}`)},
+		{"only-cnibox", "3:20", list(`{"type": "bridge", "acceptRA": false}`), list(`{"type": "bridge", "enabledad": false}`)},
+		{"unknown-plugin", "3:10", list(`{"type": "calico", "x": 1}`), list(bridge)},
+		{"unread-capability", "3:37", list(`{"type": "bridge", "capabilities": {"dns": true}}`), list(`{"type": "bridge", "capabilities": {"mac": true, "ips": true}, ` + ipam + `}`)},
+		{"version-missing", "1:1", strings.Replace(list(bridge), `"cniVersion": "1.0.0",`, "", 1), list(bridge)},
+	}
+	seen := map[string]bool{"reference-newer": true}
+	for _, tt := range tests {
+		seen[tt.code] = true
+		if !slices.ContainsFunc(lint.Text("a.conflist", []byte(tt.bad), options), func(f lint.Finding) bool {
+			return f.Code == tt.code && fmt.Sprintf("%d:%d", f.Line, f.Column) == tt.at
+		}) {
+			t.Errorf("no %s at %s in\n%s%v", tt.code, tt.at, tt.bad, lint.Text("a.conflist", []byte(tt.bad), options))
+		}
+		for _, f := range lint.Text("a.conflist", []byte(tt.good), options) {
+			if f.Code == tt.code || f.Severity == finding.Error {
+				t.Errorf("%v, in\n%s", f, tt.good)
+			}
+		}
+	}
+	for _, code := range []string{"master-missing", "mtu-above-master", "plugin-not-installed", "plugin-older", "route-overlap", // TestNode
+		"bridge-shared", "file-ignored", "network-name-twice", "sorts-behind", "subnets-overlap", "wrong-extension"} { // TestTogether
+		seen[code] = true
+	}
+	for _, c := range lint.Codes {
+		if !seen[c.Name] {
+			t.Errorf("no test has %s", c.Name)
+		}
+	}
+}
+
+func TestReference(t *testing.T) {
+	text := []byte(list(`{"type": "bridge", "portIsolation": true}`))
+	for reference, want := range map[string]int{"": 0, "1.6.2": 1, "1.7.0": 0, "v1.10.0": 0} {
+		o := options
+		o.Reference = reference
+		if got := lint.Text("a.conflist", text, o); len(got) != want || want == 1 && got[0].Code != "reference-newer" {
+			t.Errorf("%q: %v", reference, got)
+		}
+	}
+}
+
+// TestFix mends files, and leaves the rest of the text as it is.
+func TestFix(t *testing.T) {
+	for bad, want := range map[string]string{
+		list(`{"type":   "macvlan" , "mastr" : "eth0" }`):                                                                                  list(`{"type":   "macvlan" , "master" : "eth0" }`),
+		list(`{"type": "bridge", "isGatway": true}`):                                                                                       list(`{"type": "bridge", "isGatway": true}`), // a switch is not guessed
+		list(bridge, `{"type": "portmap", "noSnat": true, "capabilities": {"portMappings": true}}`):                                        list(bridge, `{"type": "portmap", "noSnat": true, "capabilities": {"portMappings": true}}`),
+		list(bridge, `{"type": "portmap", "noSnat": "true", "capabilities": {"portMappings": true}}`):                                      list(bridge, `{"type": "portmap", "noSnat": "true", "capabilities": {"portMappings": true}}`),
+		list(`{"type": "bridge", "HAIRPINMODE": true,	"mtu":"1400"}`):                                                                      list(`{"type": "bridge", "hairpinMode": true,	"mtu":1400}`),
+		list(`{"type": "bridge", "hairpinMode": "True",}`):                                                                                 list(`{"type": "bridge", "hairpinMode": true}`),
+		list(bridge, `{"type": "portmap"}`):                                                                                                list(bridge, portmap),
+		list(bridge, `{"type": "portmap", "capabilities": {"portMapings": true}}`):                                                         list(bridge, portmap),
+		list(`{"type": "macvlan", "mode": "Private"}`):                                                                                     list(`{"type": "macvlan", "mode": "private"}`),
+		list(bridge, `{"type": "tuning", "sysctl": {"net.core.somaxconn": 500}}`):                                                          list(bridge, `{"type": "tuning", "sysctl": {"net.core.somaxconn": "500"}}`),
+		list(`{"type": "ptp", "ipam": {"type": "host-local", "ranges": {"subnet": "10.1.0.7/24"}}}`):                                       list(`{"type": "ptp", "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.1.0.0/24"}]]}}`),
+		list(`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeStart": "10.1.0.9", "rangeEnd": "10.1.0.5"}}`): list(`{"type": "ptp", "ipam": {"type": "host-local", "subnet": "10.1.0.0/24", "rangeStart": "10.1.0.5", "rangeEnd": "10.1.0.9"}}`),
+		strings.Replace(list(bridge), "1.0.0", "v1.0.0", 1):                                                                                list(bridge),
+		"\xef\xbb\xbf" + list(bridge):                                                                                                      list(bridge),
+		list(`{"type": "bridge", "isGateway": false, "isGatway": true}`):                                                                   list(`{"type": "bridge", "isGateway": false, "isGatway": true}`), // which one?
+		strings.Replace(list(bridge), "1.0.0", "1.0", 1):                                                                                   list(bridge),
+		list(`{"type": "bridge", "hairpinMode": false, "HAIRPINMODE": true}`):                                                              list(`{"type": "bridge", "hairpinMode": false, "HAIRPINMODE": true}`), // and here?
+		list(`{"type": "brigde"}`):                                                                                                         list(`{"type": "brigde"}`),
+	} {
+		fixed, done := lint.Fix("a.conflist", []byte(bad), options)
+		if string(fixed) != want || (done == nil) != (bad == want) {
+			t.Errorf("%s became\n%s\nwant\n%s\n%v", bad, fixed, want, done)
+		}
+		for _, f := range lint.Text("a.conflist", fixed, options) {
+			if f.Fixable {
+				t.Errorf("left: %v", f)
+			}
+		}
+	}
+}
+
+// TestSuggestionsDoNotNegate: a key that says the opposite of another is no mistake in its spelling.
+func TestSuggestionsDoNotNegate(t *testing.T) {
+	for key, want := range map[string]string{"noSnat": "", "unsnat": "", "snatt": `"snat"`, "nat": `"snat"`, "no-snat": ""} {
+		text := list(bridge, `{"type": "portmap", "`+key+`": true, "capabilities": {"portMappings": true}}`)
+		list := lint.Text("a.conflist", []byte(text), options)
+		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Fix != want || list[0].Fixable {
+			t.Errorf("%s: %+v, want the suggestion %s", key, list, want)
+		}
+	}
+}
+
+func FuzzText(f *testing.F) {
+	f.Add([]byte(list(bridge, portmap)))
+	f.Add([]byte(list(`{"type": "chain", "plugins": [`+bridge+`]}`, `{"type": "flannel", "delegate": {"mtu": 1}, "ipam": {"subnet": 7}}`)))
+	f.Add([]byte(`{"plugins": [{"ipam": {"type": "host-local", "ranges": [[{"subnet": "1.2.3.4/8", "exclude": [1]}], 7, null]}}], "cniVersions": [1], }`))
+	f.Add([]byte(`{"type": "bridge", "ipam": [], "args": {"cni": 1}, "capabilities": {"mac": 1}, "dns": {"search": [[]]}} // x`))
+	f.Fuzz(func(t *testing.T, text []byte) {
+		for _, x := range lint.Text("a.json", text, options) {
+			if x.Line < 1 || x.Column < 1 || x.Message == "" {
+				t.Errorf("%+v", x)
+			}
+		}
+		fixed, _ := lint.Fix("a.json", text, options)
+		lint.Text("a.json", fixed, options)
+	})
+}

@@ -1,0 +1,182 @@
+// Package pluginfile says what the files of plugins are: who made them, and which version they have.
+package pluginfile
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"debug/buildinfo"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"syscall"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/process/box"
+)
+
+// Origin is who made a program.
+type Origin string
+
+// The origins.
+const (
+	Ours      Origin = "cnibox"
+	Reference Origin = "the reference plugins"
+	Other     Origin = "" // somebody, or it can't be told
+)
+
+// Main is the main package that the Go linker writes into every cnibox, of whatever version.
+const Main = "github.com/cnibox/cnibox/cmd/cnibox"
+
+// MainEtcd is the same of the plugin etcd, which is a program of its own.
+const MainEtcd = Main + "-etcd"
+
+// File is a file of a plugin, or what a link leads to.
+type File struct {
+	Path   string
+	Info   os.FileInfo
+	Origin Origin
+	Build  string // the path of a Go program's main package, "" if it is none
+
+	version string // of a reference plugin
+}
+
+// Identify says what a file is, without running it. It is nil if there is none, as for a link that leads nowhere.
+func Identify(path string) *File {
+	file, info := open(path)
+	if file == nil {
+		return nil
+	}
+	defer file.Close()
+	f := &File{Path: path, Info: info}
+	if build, err := buildinfo.Read(file); err == nil {
+		f.Build, f.version = build.Path, referenceVersion(build)
+	}
+	switch {
+	case f.Build == Main, f.Build == MainEtcd:
+		f.Origin = Ours
+	case strings.Contains(f.Build, "containernetworking/plugins"), strings.Contains(f.Build, "rancher/plugins"), strings.Contains(f.Build, "k3s-io/plugins"),
+		strings.Contains(f.Build, "flannel-io/cni-plugin"):
+		f.Origin = Reference
+	}
+	return f
+}
+
+// open opens a regular file. Anything else is not waited for.
+func open(path string) (*os.File, os.FileInfo) {
+	file, err := os.OpenFile(path, os.O_RDONLY|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil
+	}
+	info, err := file.Stat()
+	if err != nil || !info.Mode().IsRegular() {
+		_ = file.Close()
+		return nil, nil
+	}
+	return file, info
+}
+
+// Find returns the files that a plugin's name has in some directories, of which a runtime runs the first.
+func Find(dirs []string, name string) (list []*File) {
+	if name != filepath.Base(name) {
+		return nil
+	}
+	for _, dir := range dirs {
+		if f := Identify(filepath.Join(dir, name)); f != nil {
+			list = append(list, f)
+		}
+	}
+	return list
+}
+
+// prefixes are those that programs put before the names of all plugins: none, BuildKit's and OpenShift Virtualization's.
+var prefixes = []string{"", "buildkit-cni-", "cnv-"}
+
+// Row returns our plugin that a configuration names, nil if it is somebody else's. cnibox answers to each name that ends in a plugin's, but
+// others' plugins have such names too (tc-redirect-tap): behind another prefix the first file of that name in the directories has to be cnibox.
+func Row(all plugin.Table, name string, dirs []string) *plugin.Descriptor {
+	row := all.Find(name)
+	if row == nil || slices.Contains(prefixes, strings.TrimSuffix(name, row.Name)) {
+		return row
+	}
+	if files := Find(dirs, name); files == nil || files[0].Origin != Ours {
+		return nil
+	}
+	return row
+}
+
+// ID is the same for files that are one, by hard or symbolic links.
+func (f *File) ID() string {
+	stat := f.Info.Sys().(*syscall.Stat_t)
+	return fmt.Sprint(stat.Dev, ":", stat.Ino)
+}
+
+// IsExecutable reports whether its mode lets anybody run it.
+func (f *File) IsExecutable() bool { return f.Info.Mode()&0o111 != 0 }
+
+// String says what the file is, for people.
+func (f *File) String() string {
+	switch {
+	case f.Origin != Other:
+		return string(f.Origin)
+	case f.Build != "":
+		return "the Go program " + f.Build
+	}
+	return "a file of unknown origin"
+}
+
+// Sum returns a hash of the content, "" if it can't be read.
+func (f *File) Sum() string {
+	file, _ := open(f.Path)
+	if file == nil {
+		return ""
+	}
+	defer file.Close()
+	h := sha256.New()
+	if _, err := io.Copy(h, file); err != nil {
+		return ""
+	}
+	return string(h.Sum(nil))
+}
+
+// mostBytes is how large a cnibox may be.
+const mostBytes = 256 << 20
+
+// Version returns the plugin's version, such as "v1.9.1+cnibox.0.1.0", "" if it is not in the file. Nothing is run to learn it.
+func (f *File) Version() string {
+	if f.Origin != Ours {
+		return f.version
+	}
+	file, info := open(f.Path)
+	if file == nil || info.Size() > mostBytes {
+		return ""
+	}
+	defer file.Close()
+	text, _ := io.ReadAll(io.LimitReader(file, mostBytes))
+	_, rest, _ := bytes.Cut(text, []byte(box.Says)) // cnibox has the line that it says about itself in one piece
+	version, _, _ := bytes.Cut(rest[:min(len(rest), 64)], []byte("\n"))
+	return string(version)
+}
+
+var setVersion = regexp.MustCompile(`\bBuildVersion=(v[\w.+-]+)`)
+
+// referenceVersion returns the version of a reference plugin: its module's, or the one that its makers gave to the linker.
+func referenceVersion(build *buildinfo.BuildInfo) string {
+	for _, s := range build.Settings {
+		if m := setVersion.FindStringSubmatch(s.Value); s.Key == "-ldflags" && m != nil {
+			return m[1]
+		}
+	}
+	for _, m := range append([]*debug.Module{&build.Main}, build.Deps...) {
+		if m.Path == "github.com/containernetworking/plugins" && strings.HasPrefix(m.Version, "v") {
+			return m.Version
+		}
+	}
+	return ""
+}
