@@ -2,7 +2,6 @@
 package main
 
 import (
-	"io"
 	"os"
 	"os/signal"
 	"runtime"
@@ -10,6 +9,31 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/add"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/agent"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/bugreport"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/capture"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/check"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/del"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/doctor"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/exec"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/explain"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/gc"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/install"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/leases"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/lint"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/list"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/log"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/metrics"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/newnet"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/probe"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/purge"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/release"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/repair"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/run"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/show"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/status"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/pkg/process/detach"
 	"github.com/cnibox/cnibox/plugins/main/tap"
@@ -25,21 +49,7 @@ func main() {
 	signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE)
 	detach.Serve()
 	tap.ServeLabelled()
-	os.Exit(execute(os.Args[1:], os.Stdout, os.Stderr))
-}
-
-// execute runs cnictl and returns its exit code.
-func execute(args []string, stdout, stderr io.Writer) int {
-	setColours(stdout)
-	root := newRoot()
-	root.SetArgs(args)
-	root.SetOut(stdout)
-	root.SetErr(stderr)
-	cmd, err := root.ExecuteC()
-	if err == nil {
-		return 0
-	}
-	return fail(cmd, err)
+	os.Exit(ui.Execute(newRoot(), os.Args[1:], os.Stdout, os.Stderr))
 }
 
 func newRoot() *cobra.Command {
@@ -55,25 +65,21 @@ Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
   cnictl run --net demo -p 8080:80 -- busybox httpd -f -p 80
   cnictl add demo /run/netns/web -p 8080:80/tcp`,
 		Version: box.Version + " (plugins v" + box.PluginsVersion + ")",
-
-		SilenceErrors: true, // printed by fail
-		SilenceUsage:  true,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
-				return usagef("there is no command %q; cnictl --help lists them", args[0])
+				return ui.Usagef("there is no command %q; cnictl --help lists them", args[0])
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
 	root.SetVersionTemplate("cnictl v{{.Version}}\n")
-	root.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	root.AddCommand(
-		newShow(), newLog(), newDoctor(),
-		newInstall(), newUninstall(), newList(), newNew(), newLint(),
-		newProbe(), newExec(), newCapture(), newExplain(),
-		newRun(), newAdd(), newDel(), newCheck(), newGC(), newRelease(), newPurge(), newStatus(), newRepair(), newLeases(),
-		newBugreport(), newMetrics(), newAgent(),
+		show.New(), log.New(), doctor.New(),
+		install.New(), install.NewUninstall(), list.New(), newnet.New(), lint.New(),
+		probe.New(), exec.New(), capture.New(), explain.New(),
+		run.New(), add.New(), del.New(), check.New(), gc.New(), release.New(), purge.New(), status.New(), repair.New(), leases.New(),
+		bugreport.New(), metrics.New(), agent.New(),
 	)
 	return root
 }

@@ -1,12 +1,12 @@
 package main
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui/uitest"
 	"github.com/cnibox/cnibox/pkg/process/box"
-	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func TestUsageErrors(t *testing.T) {
@@ -40,45 +40,30 @@ func TestUsageErrors(t *testing.T) {
 		{"list all", "too many"},
 	}
 	for _, test := range tests {
-		out := inProcess(strings.Fields(test.args)...)
-		if out.code != exitUsage || out.stdout != "" {
-			t.Errorf("%s: exit code %d, want %d; output %q", test.args, out.code, exitUsage, out.stdout)
+		out := uitest.RunRoot(newRoot(), strings.Fields(test.args)...)
+		if out.Code != int(ui.WrongUsage) || out.Stdout != "" {
+			t.Errorf("%s: exit code %d, want %d; output %q", test.args, out.Code, ui.WrongUsage, out.Stdout)
 		}
-		assertContains(t, out.stderr, test.want, "--help")
+		uitest.AssertContains(t, out.Stderr, test.want, "--help")
 	}
 }
 
 func TestVersion(t *testing.T) {
-	out := inProcess("--version")
-	assertEqual(t, "exit code", out.code, 0)
-	assertContains(t, out.stdout, "cnictl v"+box.Version, box.PluginsVersion)
+	out := uitest.RunRoot(newRoot(), "--version")
+	uitest.AssertEqual(t, "exit code", out.Code, 0)
+	uitest.AssertContains(t, out.Stdout, "cnictl v"+box.Version, box.PluginsVersion)
 }
 
 // Whoever is lost finds an example of everything.
 func TestHelp(t *testing.T) {
-	out := inProcess()
-	assertEqual(t, "exit code", out.code, 0)
+	out := uitest.RunRoot(newRoot())
+	uitest.AssertEqual(t, "exit code", out.Code, 0)
 	for _, cmd := range newRoot().Commands() {
-		assertContains(t, out.stdout, cmd.Name())
-		help := inProcess(cmd.Name(), "--help")
-		assertEqual(t, cmd.Name()+" --help: exit code", help.code, 0)
+		uitest.AssertContains(t, out.Stdout, cmd.Name())
+		help := uitest.RunRoot(newRoot(), cmd.Name(), "--help")
+		uitest.AssertEqual(t, cmd.Name()+" --help: exit code", help.Code, 0)
 		if cmd.Name() != "list" {
-			assertContains(t, help.stdout, "Examples:")
+			uitest.AssertContains(t, help.Stdout, "Examples:")
 		}
-	}
-}
-
-func TestList(t *testing.T) {
-	table := inProcess("list")
-	assertEqual(t, "exit code", table.code, 0)
-	assertContains(t, table.stdout, "NAME", "KIND", "SUMMARY")
-	var rows []listed
-	if err := json.Unmarshal([]byte(inProcess("list", "--json").stdout), &rows); err != nil {
-		t.Fatal(err)
-	}
-	assertEqual(t, "plugins", len(rows), len(known.Plugins))
-	for i, p := range known.Plugins {
-		assertEqual(t, "row", rows[i], listed{p.Name, string(p.Kind), p.Summary})
-		assertContains(t, table.stdout, p.Name, p.Summary)
 	}
 }

@@ -87,7 +87,7 @@ func TestAgentPage(t *testing.T) {
 		t.Fatal(err)
 	}
 	var sources []string
-	for _, pattern := range []string{"../../pkg/operator/agent/*.go", "../../pkg/operator/agent/*/*.go", "../../cmd/cnictl/agent*.go"} {
+	for _, pattern := range []string{"../../pkg/operator/agent/*.go", "../../pkg/operator/agent/*/*.go", "../../cmd/cnictl/internal/cmd/agent/*.go"} {
 		found, _ := filepath.Glob(pattern)
 		sources = append(sources, found...)
 	}

@@ -1,0 +1,190 @@
+package bugreport
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/cnibox/cnibox/plugins/known"
+)
+
+// unpack returns the files of an archive, in their order.
+func unpack(t *testing.T, archive io.Reader) (names []string, files map[string]string) {
+	t.Helper()
+	zip, err := gzip.NewReader(archive)
+	if err != nil {
+		t.Fatal(err)
+	}
+	files = map[string]string{}
+	for r := tar.NewReader(zip); ; {
+		head, err := r.Next()
+		if err == io.EOF {
+			return names, files
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := io.ReadAll(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		names, files[head.Name] = append(names, head.Name), string(text)
+	}
+}
+
+// readParts reads a report of some parts.
+func readParts(ctx context.Context, o Options, parts []Part) *Manifest {
+	c := begin(o, parts)
+	for c.Next(ctx) {
+	}
+	return c.End()
+}
+
+func wellRead(_ *source, _ context.Context, out *output) {
+	out.add("b.txt", []byte("second\n"))
+	out.add("../../a.txt", []byte("first, with token=hunter2hunter2\n"))
+}
+
+// TestPartsThatFail: whatever becomes of a part, the others are there.
+func TestPartsThatFail(t *testing.T) {
+	t.Parallel()
+	hang := make(chan struct{})
+	defer close(hang)
+	m := readParts(t.Context(), Options{Version: "1"}, []Part{
+		{"hangs", "r", 10 * time.Millisecond, func(_ *source, _ context.Context, out *output) {
+			out.add("begun.txt", []byte("begun\n"))
+			<-hang
+			out.add("late.txt", nil)
+		}},
+		{"panics", "r", time.Minute, func(*source, context.Context, *output) { panic("oh") }},
+		{"fails", "r", time.Minute, func(_ *source, _ context.Context, out *output) { out.fail("it", errors.New("password: swordfish")) }},
+		{"well", "r", time.Minute, wellRead},
+	})
+	var archive bytes.Buffer
+	if err := m.Write(&archive); err != nil {
+		t.Fatal(err)
+	}
+	names, files := unpack(t, &archive)
+	want := []string{"manifest.json", "begun.txt", "hangs.error", "panics.error", "fails.error", "a.txt", "b.txt"}
+	for i := range want {
+		want[i] = "bugreport/" + want[i]
+	}
+	if !slices.Equal(names, want) {
+		t.Errorf("the archive has %q, want %q", names, want)
+	}
+	for name, text := range map[string]string{
+		"hangs.error": "given up", "panics.error": "error of cnictl: oh", "fails.error": "it: password: ***\n", "a.txt": "first, with token=***\n", "begun.txt": "begun\n",
+	} {
+		if got := files["bugreport/"+name]; !strings.Contains(got, text) {
+			t.Errorf("%s is %q, want %q in it", name, got, text)
+		}
+	}
+}
+
+// TestEnded writes what there is when the report is told to end.
+func TestEnded(t *testing.T) {
+	t.Parallel()
+	ctx, cancel := context.WithCancel(t.Context())
+	m := readParts(ctx, Options{}, []Part{
+		{"first", "r", time.Minute, func(_ *source, _ context.Context, out *output) { out.add("a.txt", nil); cancel() }},
+		{"second", "r", time.Minute, wellRead},
+	})
+	if len(m.Parts[0].Files) != 1 || m.Parts[1].Files == nil || len(m.Parts[1].Files) != 0 || len(m.Parts[1].Errors) != 1 {
+		t.Errorf("parts: %+v", m.Parts)
+	}
+}
+
+// TestSizes cuts at the end of lines, what is too large and what comes when the report is full.
+func TestSizes(t *testing.T) {
+	t.Parallel()
+	large := func(_ *source, _ context.Context, out *output) {
+		out.add("a.txt", bytes.Repeat([]byte("0123456789\n"), mostOfFile/10))
+		out.add("b.txt", bytes.Repeat([]byte("x"), mostOfFile+1))
+	}
+	m := readParts(t.Context(), Options{}, []Part{{"1", "", time.Minute, large}, {"2", "", time.Minute, large}, {"3", "", time.Minute, large}})
+	sum := 0
+	for _, p := range m.Parts {
+		for _, f := range p.Files {
+			sum += f.Bytes
+			whole, note, _ := bytes.Cut(f.content, []byte("\n[bugreport: "))
+			if f.Cut == 0 || !bytes.Contains(note, []byte("more bytes are left out]\n")) || f.Name == "a.txt" && len(p.Files) == 2 && len(whole)%11 > 1 {
+				t.Errorf("part %s: %s has %d bytes, %d are said to be left out; its end is %q", p.Part, f.Name, f.Bytes, f.Cut, f.content[max(0, f.Bytes-80):])
+			}
+		}
+	}
+	if sum > mostInAll+1000 {
+		t.Errorf("the report has %d bytes", sum)
+	}
+}
+
+// TestResultWithConfiguration shows the configuration in libcni's result, which is base64 there, without its secrets.
+func TestResultWithConfiguration(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		`{"config": "eyJuYW1lIjoiZGVtbyIsInRva2VuIjoiaHVudGVyMiJ9", "ifName": "eth0"}`: `{"config":{"name":"demo","token":"***"},"ifName":"eth0"}`,
+		`{"Config": "bm8gSlNPTg=="}`: `{"Config":"***"}`,
+		`{"config": {"token": "t"}}`: `{"config":"***"}`,
+		`{"config": "not base64 !"}`: `{"config":"***"}`,
+	} {
+		got, err := newSecrets(known.Plugins).document(withConfiguration([]byte(text)))
+		if plain := strings.NewReplacer("\n", "", " ", "").Replace(string(got)); err != nil || plain != want {
+			t.Errorf("%s\ngot  %s (error %v)\nwant %s", text, plain, err, want)
+		}
+	}
+}
+
+// TestPrograms reads what programs print until they end, or their time does.
+func TestPrograms(t *testing.T) {
+	dir := t.TempDir()
+	for name, script := range map[string]string{
+		"well": "echo $1; echo aside >&2", "fails": "echo some; echo why >&2; exit 3", "hangs": "echo begun; sleep 1000 & wait",
+		"chatty": "exec yes", "env": "echo $LC_ALL ${CNI_TEST_SECRET:-none}",
+	} {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
+	t.Setenv("CNI_TEST_SECRET", "swordfish")
+	for _, c := range []struct{ program, printed, err string }{
+		{"well", "x\naside\n", ""}, {"fails", "some\nwhy\n", "exit status 3: why"}, {"no-such", "", "there is no such program"}, {"env", "C none\n", ""},
+	} {
+		text, err := run(t.Context(), c.program, "x")
+		if err == nil {
+			err = errors.New("")
+		}
+		if string(text) != c.printed || err.Error() != c.err {
+			t.Errorf("%s printed %q (error %q), want %q (error %q)", c.program, text, err, c.printed, c.err)
+		}
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
+	defer cancel()
+	text, err := run(ctx, "chatty")
+	if err == nil || len(text) > mostOfProgram {
+		t.Errorf("chatty printed %d bytes, error %v", len(text), err)
+	}
+	if text, err = run(ctx, "hangs"); err == nil {
+		t.Errorf("hangs printed %q and ended", text)
+	}
+}
+
+func TestBootParameters(t *testing.T) {
+	t.Parallel()
+	s := &source{secrets: newSecrets(known.Plugins)}
+	got := string(s.bootParameters([]byte("root=/dev/vda ro quiet rd.luks.key=/k:1 my.password=swordfish nokaslr\n")))
+	if want := "root=/dev/vda ro quiet rd.luks.key=*** my.password=*** nokaslr\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got := string(withoutAddresses([]byte("veth 40960 0 - Live 0xffffffffc0a31000\n"))); got != "veth 40960 0 - Live\n" {
+		t.Errorf("modules: %q", got)
+	}
+}

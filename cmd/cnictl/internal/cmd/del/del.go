@@ -1,0 +1,42 @@
+// Package del detaches a network namespace from a network, with what was kept of the add: CNI DEL by hand.
+package del
+
+import (
+	"github.com/containernetworking/cni/libcni"
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/attachment"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+func New() *cobra.Command {
+	return attachment.Command(&cobra.Command{
+		Use:   "del NETWORK [NETNS]",
+		Short: "Detach a network namespace from a network (CNI DEL)",
+		Long: `Detach a network namespace from a network. It is no error if it is not attached
+or the namespace is gone. What is not given is taken from what was kept of the
+add, the network too if its file is gone. If a plugin is missing or fails, the
+others do their part all the same, and it is said which one did not.
+`,
+		Example: `  cnictl del demo /run/netns/web
+  cnictl del demo --id 3f2a9c`,
+	}, func(cmd *cobra.Command, f *attachment.Flags, network string, rt *libcni.RuntimeConf) error {
+		kept, err := f.Complete(network, rt)
+		if err != nil {
+			return err
+		}
+		list, err := f.Load(network)
+		if err != nil && kept != nil {
+			list, err = libcni.NetworkConfFromBytes(kept)
+		}
+		if err != nil {
+			return err
+		}
+		// A plugin that is at work when cnictl is interrupted finishes.
+		if err := f.Del(cmd.Context(), list, rt); err != nil {
+			return plugin.Errorf("what the other plugins had made is removed; correct that one, and repeat this",
+				"not all of %s of %s on network %s is deleted: %w", rt.IfName, rt.ContainerID, list.Name, err)
+		}
+		return attachment.PrintStatus(cmd, list.Name, rt, "deleted")
+	})
+}

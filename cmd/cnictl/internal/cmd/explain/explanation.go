@@ -1,0 +1,109 @@
+package explain
+
+import (
+	"context"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+)
+
+// Known is an error that people meet, whoever reports it: our plugins, the reference's, libcni, a runtime.
+type Known struct {
+	ID      string
+	Means   string
+	Do      string
+	Pattern string   // a regular expression; its groups name what the message is about: address, port, link, path …
+	Wraps   bool     // it only says that something failed; what it wraps counts, if that is known
+	Look    look     // what to look at on the node; nil: nothing
+	Doctor  []string // findings of doctor that are about the same
+	Example string   // a message, as it was seen
+}
+
+// look says what on the node makes the error, given what the groups of the pattern matched.
+type look func(n *node.Node, about map[string]string) []string
+
+// Explanation is what is known about an error.
+type Explanation struct {
+	Message   string    `json:"message"` // as it was found in what was given
+	Code      uint      `json:"code,omitempty"`
+	CodeMeans string    `json:"codeMeans,omitempty"`
+	Details   string    `json:"details,omitempty"` // what the plugin says can be done
+	Plugin    string    `json:"plugin,omitempty"`
+	Network   string    `json:"network,omitempty"`
+	Verb      string    `json:"verb,omitempty"`
+	Findings  []Finding `json:"findings"`
+}
+
+// Finding is a known error that is in the message.
+type Finding struct {
+	ID    string   `json:"id"`
+	Means string   `json:"means"`
+	Do    string   `json:"do"`
+	Here  []string `json:"here"` // what is so on this node
+	About string   `json:"about"`
+
+	Doctor []doctor.Finding `json:"doctor"` // what doctor finds of that kind
+
+	known *Known
+	about map[string]string
+}
+
+// failed is how libcni says which plugin failed.
+var failed = regexp.MustCompile(`plugin type="([^"]+)"(?: name="([^"]+)")? failed \((\w+)\)`)
+
+// Explain finds what is known about a text: an error document, a runtime's log line, a message, a part of one, or a code.
+func Explain(text string) *Explanation {
+	e := parse(text)
+	if m := failed.FindStringSubmatch(e.Message); m != nil {
+		e.Plugin, e.Network, e.Verb = m[1], m[2], m[3]
+	}
+	whole := e.Message + "\n" + e.Details
+	for _, part := range tables {
+		for i := range part {
+			k := &part[i]
+			pattern := regexp.MustCompile(k.Pattern)
+			if m := pattern.FindStringSubmatch(whole); m != nil {
+				e.Findings = append(e.Findings, Finding{ID: k.ID, Means: k.Means, Do: k.Do, Here: []string{}, Doctor: []doctor.Finding{},
+					About: strings.TrimSpace(m[0]), known: k, about: groups(pattern, m)})
+			}
+		}
+	}
+	specific := slices.DeleteFunc(slices.Clone(e.Findings), func(f Finding) bool { return f.known.Wraps })
+	if len(specific) > 0 {
+		e.Findings = specific
+	}
+	return e
+}
+
+func groups(pattern *regexp.Regexp, match []string) map[string]string {
+	about := map[string]string{}
+	for i, name := range pattern.SubexpNames() {
+		if name != "" && match[i] != "" {
+			about[name] = match[i]
+		}
+	}
+	return about
+}
+
+// Looks reports whether something on the node has to do with what was found.
+func (e *Explanation) Looks() bool {
+	return slices.ContainsFunc(e.Findings, func(f Finding) bool { return f.known.Look != nil || f.known.Doctor != nil })
+}
+
+// LookAt says what on a node makes the error.
+func (e *Explanation) LookAt(ctx context.Context, n *node.Node, o doctor.Options) {
+	for i := range e.Findings {
+		f := &e.Findings[i]
+		if f.known.Look != nil {
+			f.about["failedNetwork"] = e.Network
+			f.Here = append(f.Here, f.known.Look(n, f.about)...)
+		}
+		if f.known.Doctor != nil {
+			o.Node, o.Codes = n, f.known.Doctor
+			f.Doctor = append(f.Doctor, doctor.Examine(ctx, o).Findings...)
+		}
+	}
+}

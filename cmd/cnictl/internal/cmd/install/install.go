@@ -1,0 +1,194 @@
+// Package install puts cnibox and a link to it for each plugin into a directory of CNI plugins, and takes them away again.
+//
+// No file there is written in place. Each is made in a directory beside the others and renamed over its name when all of them
+// are on the disk: a runtime that executes plugins meanwhile finds each name, old or new. An installation that was stopped on
+// its way can be repeated, or uninstalled.
+//
+// What else there is in the directory belongs to cnibox:
+//
+//	.cnibox.json         the names that install has made
+//	.cnibox-replaced/    the files of others that they took the place of
+//	.cnibox-staging-*/   only while install runs
+package install
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
+	"github.com/cnibox/cnibox/pkg/operator/runtimes"
+	"github.com/cnibox/cnibox/plugins/known"
+)
+
+func New() *cobra.Command {
+	var (
+		o       Options
+		runtime string
+	)
+	cmd := &cobra.Command{
+		Use:   "install --dir DIR | --for RUNTIME",
+		Short: "Install cnibox and a link for each plugin into a directory",
+		Long: `Install cnibox and a link for each of its plugins into a directory, or bring
+those that are there to this version. Files are only ever renamed into place, so
+runtimes may use the directory meanwhile; one that was stopped can be repeated.
+
+The plugin etcd is a program of its own, cnibox-etcd. It is installed if it lies
+beside the cnibox that is.
+
+Files of others, such as the reference plugins, are not overwritten unless you
+say --force. They are then kept in DIR/.cnibox-replaced, and uninstall brings
+them back.
+
+Some installers write through links (cp -f flannel /opt/cni/bin/flannel), which
+would overwrite cnibox itself. So flannel is always a copy; where other names are
+written so, use --link copy.
+
+With --network a network's file is installed after the plugins, so that a runtime
+that sees it finds them. Of a directory it is all files NAME.conflist, if any.
+
+With --for the directory is one in which that runtime looks for plugins, by its
+own configuration on this node: the one that has cnibox, or else the first that is
+there.`,
+		Example: `  cnictl install --dir /opt/cni/bin
+  cnictl install --for podman
+  cnictl install --dir /opt/cni/bin --only bridge,host-local,portmap,loopback
+  cnictl install --dir /opt/cni/bin --from ./bin/cnibox --force`,
+		Args: ui.Arguments(0, 0),
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in")
+	flags.StringVar(&runtime, "for", "", "install where a runtime looks for plugins: "+strings.Join(runtimes.Names(), ", "))
+	self, _ := os.Executable()
+	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), Binary), "the cnibox to install")
+	flags.Lookup("from").DefValue = "the one beside cnictl" // in help and manual pages, which are the same on every machine
+	flags.StringVar((*string)(&o.Link), "link", string(Links[0]), "how names lead to cnibox: sym, hard or copy")
+	flags.StringSliceVar(&o.Names, "only", known.Plugins.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
+	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
+	addNetworkFlags(cmd, &o.Network, &o.NetworkDir)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := chooseDir(cmd.ErrOrStderr(), &o, runtime); err != nil {
+			return err
+		}
+		if err := checkOptions(&o); err != nil {
+			return err
+		}
+		if _, err := os.Stat(filepath.Join(filepath.Dir(o.From), EtcdBinary)); err != nil && !cmd.Flags().Changed("only") {
+			o.Names = slices.DeleteFunc(o.Names, func(name string) bool { return name == Etcd })
+		}
+		r, err := Install(o)
+		if err != nil {
+			return err
+		}
+		w := cmd.OutOrStdout()
+		if r.Unchanged {
+			fmt.Fprintf(w, "%s is up to date\n", r.Dir)
+		} else {
+			fmt.Fprintf(w, "installed cnibox and %d plugins in %s\n", len(r.Names), r.Dir)
+		}
+		printNames(w, "  plugins:  %s\n", r.Names)
+		printNames(w, "  networks: %s\n", r.Networks)
+		printNames(w, "  replaced: %s; uninstall brings them back\n", r.Replaced)
+		printNames(w, "  left:     %s, written by another installer since; --force takes it over\n", r.Left)
+		if r.NoExec {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s is mounted noexec: a runtime that sees it so can't execute the plugins; mount it with exec there, or choose another directory\n", r.Dir)
+		}
+		return nil
+	}
+	return cmd
+}
+
+// chooseDir takes the directory from a runtime, if one is named, and says why.
+func chooseDir(w io.Writer, o *Options, runtime string) error {
+	switch {
+	case runtime == "":
+		return nil
+	case o.Dir != "":
+		return ui.Usagef("--dir excludes --for, which finds the directory")
+	}
+	r, err := ui.FindRuntime(runtime)
+	if err != nil {
+		return err
+	}
+	o.Dir = r.BinDir()
+	fmt.Fprintf(w, "%s looks for plugins in %s, %s\n", r.Name, strings.Join(r.BinDirs, ", "), r.Says())
+	return nil
+}
+
+// printNames prints a line with the names, if there are any.
+func printNames(w io.Writer, format string, names []string) {
+	if names != nil {
+		fmt.Fprintf(w, format, strings.Join(names, " "))
+	}
+}
+
+// addNetworkFlags adds what names a network's file that comes with the plugins.
+func addNetworkFlags(cmd *cobra.Command, file, dir *string) {
+	cmd.Flags().StringVar(file, "network", "", "a network's file, NAME.conflist, that goes with the plugins, or a directory of such")
+	cmd.Flags().StringVar(dir, "network-dir", "/etc/cni/net.d", "the directory that runtimes look for networks in")
+}
+
+func requireDir(dir string) error {
+	if dir == "" {
+		return ui.Usagef("--dir is missing: name the directory of plugins, usually --dir /opt/cni/bin; install also finds it by itself with --for RUNTIME")
+	}
+	return nil
+}
+
+func checkOptions(o *Options) error {
+	if err := requireDir(o.Dir); err != nil {
+		return err
+	}
+	if !slices.Contains(Links, o.Link) {
+		return ui.Usagef("--link %s: it is one of sym, hard and copy", o.Link)
+	}
+	for _, name := range o.Names {
+		if known.Plugins.Find(name) == nil {
+			return ui.Usagef("--only %s: cnibox has no such plugin; cnictl list shows them", name)
+		}
+	}
+	return nil
+}
+
+func NewUninstall() *cobra.Command {
+	var dir, network, networkDir string
+	cmd := &cobra.Command{
+		Use:   "uninstall --dir DIR",
+		Short: "Remove what install made, and bring back what it replaced",
+		Long: `Remove from a directory what install made there, and bring back the files it
+replaced. What others have put there is left alone.
+
+With --network the network's file is removed first, if it is still the one that
+install has put there.`,
+		Example: "  cnictl uninstall --dir /opt/cni/bin",
+		Args:    ui.Arguments(0, 0),
+	}
+	cmd.Flags().StringVar(&dir, "dir", "", "the directory of plugins")
+	addNetworkFlags(cmd, &network, &networkDir)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		if err := requireDir(dir); err != nil {
+			return err
+		}
+		if network != "" {
+			if err := UninstallNetwork(network, networkDir); err != nil {
+				return err
+			}
+		}
+		r, err := Uninstall(dir)
+		if r == nil {
+			return err
+		}
+		w := cmd.OutOrStdout()
+		fmt.Fprintf(w, "removed %d files from %s\n", len(r.Removed), r.Dir)
+		printNames(w, "  brought back: %s\n", r.Restored)
+		printNames(w, "  left, since they are not cnibox's any more: %s\n", r.Left)
+		printNames(w, "  what install had replaced at these names is still in .cnibox-replaced: %s\n", r.Kept)
+		return err
+	}
+	return cmd
+}

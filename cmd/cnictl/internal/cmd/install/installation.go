@@ -1,0 +1,268 @@
+package install
+
+import (
+	"bytes"
+	"debug/buildinfo"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
+)
+
+// Binary is the name of the multicall binary.
+const Binary = "cnibox"
+
+// The plugin etcd is a program of its own. It is installed if its binary lies beside cnibox.
+const (
+	Etcd       = "etcd"
+	EtcdBinary = "cnibox-etcd"
+)
+
+// binaryOf returns the name of the binary that a plugin's name leads to.
+func binaryOf(name string) string {
+	if name == Etcd {
+		return EtcdBinary
+	}
+	return Binary
+}
+
+// binaries returns the names of the binaries that plugins need.
+func binaries(names []string) []string {
+	if slices.Contains(names, Etcd) {
+		return []string{Binary, EtcdBinary}
+	}
+	return []string{Binary}
+}
+
+// Link is how a plugin's name leads to cnibox.
+type Link string
+
+// The ways to link.
+const (
+	Symbolic Link = "sym"  // relative: bridge -> cnibox
+	Hard     Link = "hard" // another name of the same file
+	Copy     Link = "copy" // a file of its own
+)
+
+// Links are all ways to link, the default first.
+var Links = []Link{Symbolic, Hard, Copy}
+
+// writtenByOthers is always a copy: kube-flannel runs `cp -f /flannel /opt/cni/bin/flannel` whenever its pod starts, and through
+// a link that would overwrite cnibox itself.
+const writtenByOthers = "flannel"
+
+// Options are what to install and where.
+type Options struct {
+	Dir   string   // made if it does not exist
+	From  string   // the cnibox to install
+	Names []string // the plugins to link
+	Link  Link
+	Force bool // replace files that are not cnibox's, and keep them for Uninstall
+
+	Network    string // a network's file to install after the plugins, or a directory of such; "" is none
+	NetworkDir string // where to
+}
+
+// Report is what Install did.
+type Report struct {
+	Dir       string // without symbolic links
+	Names     []string
+	Networks  []string // the files of networks that are there now
+	Unchanged bool     // all was there already
+	Replaced  []string // names whose former files Uninstall brings back
+	Left      []string // names that another installer has taken over since, and keeps
+	NoExec    bool     // nothing in the directory can be executed, as it is mounted here
+}
+
+// Install makes o.Dir hold cnibox and a link for each of o.Names and for each name of an earlier installation: it takes no plugin away.
+// Networks come last, as a runtime that sees one attaches containers.
+func Install(o Options) (*Report, error) {
+	if o.Network == "" {
+		return installPlugins(o)
+	}
+	networks, err := readNetworks(o.Network, o.NetworkDir)
+	if err != nil {
+		return nil, err
+	}
+	areThere := !slices.ContainsFunc(networks, func(n *network) bool { return !n.isInstalled() })
+	r, err := installPlugins(o)
+	if err != nil {
+		return nil, err
+	}
+	r.Unchanged = r.Unchanged && areThere
+	for _, n := range networks {
+		if err := n.install(); err != nil {
+			return nil, err
+		}
+		r.Networks = append(r.Networks, n.path)
+	}
+	return r, nil
+}
+
+func installPlugins(o Options) (*Report, error) {
+	if err := checkNames(o.Names); err != nil {
+		return nil, err
+	}
+	content := map[string][]byte{}
+	for _, name := range binaries(o.Names) {
+		var err error
+		if content[name], err = readBinary(name, o.From); err != nil {
+			return nil, err
+		}
+	}
+	if err := os.MkdirAll(o.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("make the directory: %w", err)
+	}
+	d, err := open(o.Dir)
+	if err != nil {
+		return nil, err
+	}
+	defer d.close()
+	installed, err := d.readManifest()
+	if err != nil {
+		return nil, err
+	}
+	wanted := slices.Compact(slices.Sorted(slices.Values(slices.Concat(installed, o.Names))))
+	r, err := d.plan(wanted, installed, o.Force)
+	if err != nil {
+		return nil, err
+	}
+	staging, err := os.MkdirTemp(d.path, stagingPrefix)
+	if err != nil {
+		return nil, fmt.Errorf("make a directory to prepare the installation in: %w", err)
+	}
+	defer os.RemoveAll(staging)
+	if content[EtcdBinary] == nil { // an earlier installation's stays as it is
+		r.Names = slices.DeleteFunc(r.Names, func(name string) bool { return name == Etcd })
+	}
+	if err := stage(staging, r.Names, wanted, o.Link, content); err != nil {
+		return nil, fmt.Errorf("prepare the installation in %s (nothing was changed): %w", d.path, err)
+	}
+	// The manifest comes first: should the machine die on the way, uninstall knows every name. cnibox comes before its links.
+	files := slices.Concat([]string{manifestFile}, binaries(r.Names), r.Names)
+	r.Unchanged = r.Replaced == nil && !slices.ContainsFunc(files, func(name string) bool { return !isSame(staging, d.path, name) })
+	if r.Unchanged {
+		return r, nil
+	}
+	for _, name := range files {
+		if slices.Contains(r.Replaced, name) {
+			err = d.keep(name)
+		}
+		if err == nil {
+			err = os.Rename(filepath.Join(staging, name), d.join(name))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("install %s: %w; mend that and install again, or uninstall", d.join(name), err)
+		}
+	}
+	return r, d.file.Sync()
+}
+
+// readBinary returns the content of a cnibox, or of the binary beside it.
+func readBinary(name, cnibox string) ([]byte, error) {
+	path, main := cnibox, pluginfile.Main
+	if name == EtcdBinary {
+		path, main = filepath.Join(filepath.Dir(cnibox), EtcdBinary), pluginfile.MainEtcd
+	}
+	content, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read the %s to install: %w; name the cnibox to install with --from FILE", name, err)
+	}
+	info, err := buildinfo.Read(bytes.NewReader(content))
+	if err != nil || info.Path != main {
+		return nil, fmt.Errorf("%s is not a %s binary; name a cnibox with --from FILE", path, name)
+	}
+	return content, nil
+}
+
+// plan decides what becomes of each name, and refuses to overwrite what cnictl did not install.
+func (d *directory) plan(wanted, installed []string, force bool) (*Report, error) {
+	r := &Report{Dir: d.path, NoExec: d.noExec()}
+	var inTheWay []string
+	for _, name := range append(binaries(wanted), wanted...) {
+		foreign, err := d.foreign(name)
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("%s: %w; move it away or choose another directory", d.join(name), err)
+		case foreign == "":
+		case force:
+			r.Replaced = append(r.Replaced, name)
+		case name == writtenByOthers && slices.Contains(installed, name):
+			r.Left = append(r.Left, name)
+			continue
+		default:
+			inTheWay = append(inTheWay, fmt.Sprintf("%s (%s)", name, foreign))
+			continue
+		}
+		if name != Binary && name != EtcdBinary {
+			r.Names = append(r.Names, name)
+		}
+	}
+	if inTheWay == nil {
+		return r, nil
+	}
+	remedy := "--force replaces them, and uninstall brings them back"
+	if r.Names != nil && !strings.HasPrefix(inTheWay[0], Binary+" ") {
+		remedy += "; --only " + strings.Join(r.Names, ",") + " leaves them alone"
+	}
+	return nil, fmt.Errorf("%s has files that cnictl did not install: %s; %s", d.path, strings.Join(inTheWay, ", "), remedy)
+}
+
+// isSame reports whether a name in one directory is what it is in the other: the same kind of link to the same cnibox.
+func isSame(a, b, name string) bool {
+	infoA, errA := os.Lstat(filepath.Join(a, name))
+	infoB, errB := os.Lstat(filepath.Join(b, name))
+	if errA != nil || errB != nil || infoA.Mode() != infoB.Mode() || isHardLink(a, name, infoA) != isHardLink(b, name, infoB) {
+		return false
+	}
+	contentA, errA := os.ReadFile(filepath.Join(a, name))
+	contentB, errB := os.ReadFile(filepath.Join(b, name))
+	return errA == nil && errB == nil && bytes.Equal(contentA, contentB)
+}
+
+func isHardLink(dir, name string, info os.FileInfo) bool {
+	binary, err := os.Lstat(filepath.Join(dir, binaryOf(name)))
+	return err == nil && os.SameFile(info, binary)
+}
+
+// stage makes all files in a directory of their own.
+func stage(dir string, names, wanted []string, link Link, content map[string][]byte) error {
+	text, err := json.MarshalIndent(manifest{wanted}, "", "  ")
+	if err == nil {
+		err = writeFile(filepath.Join(dir, manifestFile), append(text, '\n'), 0o644)
+	}
+	for _, name := range binaries(names) {
+		if err == nil {
+			err = writeFile(filepath.Join(dir, name), content[name], 0o755)
+		}
+	}
+	for _, name := range names {
+		path := filepath.Join(dir, name)
+		switch {
+		case err != nil:
+			return err
+		case link == Copy || name == writtenByOthers:
+			err = writeFile(path, content[binaryOf(name)], 0o755)
+		case link == Hard:
+			err = os.Link(filepath.Join(dir, binaryOf(name)), path)
+		default:
+			err = os.Symlink(binaryOf(name), path)
+		}
+	}
+	return err
+}
+
+// writeFile makes a new file of exactly this mode, and waits until its content is on the disk.
+func writeFile(path string, content []byte, mode os.FileMode) error {
+	file, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = file.Write(content)
+	return errors.Join(err, file.Chmod(mode), file.Sync(), file.Close())
+}

@@ -1,0 +1,195 @@
+// Package log answers which plugins were called, for whom, and what came of it: it finds calls in the log, waits for more, and turns the log on and off.
+package log
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
+	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+// logged is what log --json prints.
+type logged struct {
+	Calls      []calls.Call    `json:"calls"`
+	Holders    []addressHolder `json:"holders,omitempty"` // of the address that was asked for
+	Torn       int             `json:"torn"`              // lines of the log that are no calls
+	Unreadable []string        `json:"unreadable,omitempty"`
+}
+
+func New() *cobra.Command {
+	var f logFlags
+	cmd := &cobra.Command{
+		Use:   "log [NAME]",
+		Short: "Show which plugins were called, for whom, and what came of it",
+		Long: `Show the calls of plugins that are in the log, which "cnictl log on" turns on.
+NAME is a container id or its beginning, a pod, an interface's name, a MAC or an
+IP address. Of an IP address it shows which containers had it, and when.`,
+		Example: `  cnictl log on
+  cnictl log 10.88.0.7
+  cnictl log web-1 --since 2h
+  cnictl log --errors -f`,
+		Args:              ui.Arguments(0, 1),
+		ValidArgsFunction: completeLogged,
+		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
+	}
+	ui.AddJSONFlag(cmd)
+	flags := cmd.Flags()
+	flags.StringVar(&f.dir, "dir", calls.Dir, "directory of the log, such as a copy of another node's")
+	flags.StringVar(&f.since, "since", "", `only calls since then: 2h (ago), "2006-01-02 15:04" or RFC 3339`)
+	flags.StringVar(&f.until, "until", "", "only calls until then")
+	flags.StringVar(&f.Verb, "verb", "", "only these: ADD, DEL, CHECK, GC or STATUS")
+	flags.StringVar(&f.Network, "network", "", "only of this network")
+	flags.BoolVar(&f.Errors, "errors", false, "only calls that failed")
+	flags.IntVarP(&f.lines, "lines", "n", 0, "only the last so many; 0 is all, or 10 with --follow")
+	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with calls as they come")
+	flags.BoolVar(&f.wide, "wide", false, "show all of ids and errors, and more columns")
+	ui.Complete(cmd, "network", ui.CompleteNetwork)
+	ui.Complete(cmd, "verb", cobra.FixedCompletions([]cobra.Completion{"ADD", "DEL", "CHECK", "GC", "STATUS"}, cobra.ShellCompDirectiveNoFileComp))
+	cmd.AddCommand(newLogOn(calls.Dir), newLogOff(calls.Dir), newLogStatus(calls.Dir))
+	return cmd
+}
+
+// logFlags are the flags of log.
+type logFlags struct {
+	Filter
+	dir, since, until string
+	lines             int
+	follow, wide      bool
+}
+
+func (f *logFlags) run(cmd *cobra.Command, args []string) (err error) {
+	if len(args) > 0 {
+		f.Name = args[0]
+	}
+	for _, t := range []struct {
+		text string
+		to   *time.Time
+	}{{f.since, &f.Since}, {f.until, &f.Until}} {
+		if t.text == "" {
+			continue
+		}
+		if *t.to, err = ParseTime(t.text, time.Now()); err != nil {
+			return ui.Usagef("%w", err)
+		}
+	}
+	if f.lines < 0 {
+		return ui.Usagef("-n %d is no number of calls", f.lines)
+	}
+	if err := f.sayIfOff(cmd); err != nil {
+		return err
+	}
+	if f.follow {
+		return f.tail(cmd)
+	}
+	return f.list(cmd)
+}
+
+// sayIfOff says that the log is off, which is an error where there is nothing of it.
+func (f *logFlags) sayIfOff(cmd *cobra.Command) error {
+	s, err := calls.Look(f.dir)
+	switch {
+	case err != nil, s.On: // what can be read is shown, and why the rest can't
+		return nil
+	case s.Size == 0:
+		return plugin.Errorf(`turn it on with "cnictl log on": it has the calls from then on`, "there is no log of calls in %s", f.dir)
+	}
+	fmt.Fprintln(cmd.ErrOrStderr(), `the log is off: this is what it had; "cnictl log on" goes on with it`)
+	return nil
+}
+
+// list prints what is in the log.
+func (f *logFlags) list(cmd *cobra.Command) error {
+	all, torn, err := calls.Read(f.dir)
+	document := logged{Calls: []calls.Call{}, Torn: torn}
+	if err != nil {
+		for _, e := range ui.Flatten(err) {
+			document.Unreadable = append(document.Unreadable, e.Error())
+		}
+	}
+	var begins time.Time
+	if len(all) > 0 {
+		begins = all[0].Time
+	}
+	address, isAddress := f.Address()
+	if isAddress {
+		document.Holders = addressHolders(f.Holders(all))
+	}
+	document.Calls = f.last(append(document.Calls, f.Apply(all)...))
+	failed := ui.Output(cmd, document, func(w io.Writer) {
+		if isAddress && !f.Errors && f.Verb == "" {
+			printHolders(w, address, document.Holders, begins)
+			return
+		}
+		printCalls(w, document.Calls, f.wide)
+	})
+	if torn > 0 && !ui.WantsJSON(cmd) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "left out what is torn, as by a full disk: %s\n", ui.Counted(torn, "line"))
+	}
+	if ui.WantsJSON(cmd) && err != nil {
+		err = ui.Failed // the document says why
+	}
+	return cmp.Or(failed, err)
+}
+
+// last returns as many of the last calls as are wanted.
+func (f *logFlags) last(list []calls.Call) []calls.Call {
+	if f.lines > 0 {
+		return list[max(0, len(list)-f.lines):]
+	}
+	return list
+}
+
+// tail prints the last calls, and those that come, until it is ended.
+func (f *logFlags) tail(cmd *cobra.Command) error {
+	follower, err := Follow(f.dir)
+	if err != nil {
+		return err
+	}
+	defer follower.Close()
+	f.lines = cmp.Or(f.lines, 10)
+	list, err := follower.Next()
+	for list = f.last(f.Apply(list)); err == nil; list = f.Apply(list) {
+		if err := f.showNew(cmd, list); err != nil {
+			return err
+		}
+		list, err = follower.Next()
+	}
+	return err
+}
+
+func (f *logFlags) showNew(cmd *cobra.Command, list []calls.Call) error {
+	var text []byte
+	for _, c := range list {
+		line := []byte(streamed(&c, f.wide))
+		if ui.WantsJSON(cmd) {
+			line, _ = c.MarshalJSON()
+		}
+		text = append(append(text, line...), '\n')
+	}
+	return ui.Write(cmd, text)
+}
+
+// completeLogged completes a container or an address that the log has, of those that are gone, too.
+func completeLogged(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
+	var list []cobra.Completion
+	dir, _ := cmd.Flags().GetString("dir")
+	all, _, _ := calls.Read(dir)
+	for _, c := range all {
+		list = append(list, cobra.CompletionWithDesc(c.ContainerID, c.Network), cobra.CompletionWithDesc(c.Pod, c.Network))
+		for _, address := range c.Addresses {
+			address, _, _ = strings.Cut(address, "/")
+			list = append(list, cobra.CompletionWithDesc(address, cmp.Or(c.Pod, c.ContainerID)))
+		}
+	}
+	if len(args) > 0 {
+		list = nil
+	}
+	return ui.Matching(list, begin)
+}
