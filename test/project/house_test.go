@@ -65,6 +65,8 @@ func TestHouse(t *testing.T) {
 				t.Errorf("%s imports %s: pkg/ imports neither plugins/ nor cmd/", name, i)
 			case pluginOf(name) != "" && pluginOf(i) != "" && pluginOf(name) != pluginOf(i):
 				t.Errorf("%s imports %s: a plugin delegates to another one", name, i)
+			case commandOf(i) != "" && commandOf(name) != commandOf(i) && name != "cmd/cnictl":
+				t.Errorf("%s imports %s: what several commands need stands in cmd/cnictl/internal", name, i)
 			}
 		}
 		if strings.HasPrefix(name, "pkg/") {
@@ -84,6 +86,11 @@ func TestHouse(t *testing.T) {
 // pluginOf returns the folder of the plugin that a package belongs to, "" for others.
 func pluginOf(name string) string {
 	return regexp.MustCompile(`^plugins/(main|ipam|meta)/\w+`).FindString(name)
+}
+
+// commandOf returns the folder of cnictl's command that a package belongs to, "" for others.
+func commandOf(name string) string {
+	return regexp.MustCompile(`^cmd/cnictl/internal/cmd/\w+`).FindString(name)
 }
 
 // TestMap compares the map of pkg/ in architecture.md with what is there, and wants each package to say what it is for.
