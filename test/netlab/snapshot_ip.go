@@ -1,52 +1,34 @@
 package netlab
 
 import (
-	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
 	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/vishvananda/netlink"
+	"github.com/vishvananda/netlink/nl"
+	"golang.org/x/sys/unix"
 )
 
-// object is one of what a program lists as JSON.
+// object is a thing by the names of what is known of it.
 type object = map[string]any
 
-// lists runs a program from the calling thread, and so in its namespaces, and returns the lists of objects that it prints.
-func lists(input, program string, args ...string) (lists [][]object, err error) {
-	cmd := exec.Command(program, args...)
-	var stderr strings.Builder
-	cmd.Stdin, cmd.Stderr = strings.NewReader(input), &stderr
-	out, err := cmd.Output()
+// fields returns the fields of a struct as an object.
+func fields(value any) (o object) {
+	text, err := json.Marshal(value)
+	if err == nil {
+		err = json.Unmarshal(text, &o)
+	}
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %s", cmd, err, stderr.String())
+		panic(err) // can't be: it is what a library has decoded
 	}
-	if strings.Contains(stderr.String(), "interrupted") { // what ip says of it, and go on
-		return nil, fmt.Errorf("%s: %w", cmd, netlink.ErrDumpInterrupted)
-	}
-	for decoder := json.NewDecoder(bytes.NewReader(out)); decoder.More(); {
-		var objects []object
-		if err := decoder.Decode(&objects); err != nil {
-			return nil, fmt.Errorf("decode what %s prints: %w", cmd, err)
-		}
-		lists = append(lists, objects)
-	}
-	return lists, nil
-}
-
-// ipLists has one process of ip list several things: what takes time are processes.
-func ipLists(things ...string) ([][]object, error) {
-	lists, err := lists(strings.Join(things, "\n")+"\n", "ip", "-d", "-j", "-batch", "-")
-	if err == nil && len(lists) != len(things) {
-		err = fmt.Errorf("ip lists %q in %d lists", things, len(lists))
-	}
-	return lists, err
+	return o
 }
 
 // describe is a line about an object: name and value of each thing that is known of it, but for the names left out.
@@ -59,7 +41,7 @@ func describe(prefix string, o object, leftOut ...string) string {
 		}
 		value, err := json.Marshal(o[name])
 		if err != nil {
-			panic(err) // can't be: it comes from JSON
+			panic(err) // can't be: these are plain values
 		}
 		switch text := strings.Trim(string(value), `"`); text {
 		case "", "0", "false", "null", "[]", "{}":
@@ -87,99 +69,117 @@ func interfaceLines() ([]string, error) {
 
 // interfaceLinesNow is interfaceLines without starting again. It reports whether the links are the same afterwards.
 func interfaceLinesNow() (lines []string, same bool, err error) {
-	is, err := ipLists("link show", "address show", "route show table all root 0.0.0.0/0", "route show table all root ::/0")
-	if err != nil {
-		return nil, true, err
+	add := func(more []string, failed error) {
+		lines, err = append(lines, more...), errors.Join(err, failed)
 	}
-	links := map[string]int{}
-	for _, link := range is[0] {
-		links[link["ifname"].(string)] = int(link["ifindex"].(float64))
+	links, err := netlink.LinkList()
+	names := namesOf(links)
+	add(linkLines(links, names))
+	add(addressLines(names))
+	for name, family := range map[string]int{"ipv4": netlink.FAMILY_V4, "ipv6": netlink.FAMILY_V6} {
+		add(routeLines(name, family, names))
+		add(ruleLines(name, family))
 	}
-	sysctls, err := sysctlLines(slices.AppendSeq([]string{"all", "default"}, maps.Keys(links)))
-	v4, failed4 := ruleLines("ipv4", netlink.FAMILY_V4)
-	v6, failed6 := ruleLines("ipv6", netlink.FAMILY_V6)
-	qdiscs, failed := qdiscLines()
-	now, failedLinks := netlink.LinkList()
-	lines = slices.Concat(linkLines(is[0]), addressLines(is[1]), routeLines("ipv4", is[2]), routeLines("ipv6", is[3]), sysctls, v4, v6, qdiscs)
-	return lines, sameLinks(links, now), errors.Join(err, failed4, failed6, failed, failedLinks)
+	add(qdiscLines(names))
+	add(sysctlLines(slices.AppendSeq([]string{"all", "default"}, maps.Values(names))))
+	now, failed := netlink.LinkList()
+	add(nil, failed)
+	return lines, maps.Equal(names, namesOf(now)), err
 }
 
-// sameLinks compares the indexes of links by name with links that are listed later.
-func sameLinks(indexes map[string]int, now []netlink.Link) bool {
-	later := map[string]int{}
-	for _, link := range now {
-		later[link.Attrs().Name] = link.Attrs().Index
-	}
-	return maps.Equal(indexes, later)
-}
-
-// linkFields are what tests look at of a link; the rest changes with the carrier, with time or with the kernel.
-var linkFields = []string{
-	"up", "noarp", "promisc", "allmulti", "mtu", "txqlen", "address", "group", "master", "ifalias", "altnames", "info_kind",
-	"vlan_filtering", "vlan_default_pvid", "mcast_snooping", "hairpin", "isolated", "guard",
-}
-
-func linkLines(links []object) (lines []string) {
+// namesOf returns the names of links by their indexes.
+func namesOf(links []netlink.Link) map[int]string {
+	names := map[int]string{}
 	for _, link := range links {
-		name := link["ifname"].(string)
-		flags, _ := link["flags"].([]any)
-		for _, flag := range flags {
-			link[strings.ToLower(flag.(string))] = true
-		}
-		info, _ := link["linkinfo"].(object)
-		maps.Copy(link, info)
-		for _, of := range []string{"info_data", "info_slave_data"} {
-			data, _ := info[of].(object)
-			maps.Copy(link, data)
-		}
-		maps.DeleteFunc(link, func(field string, _ any) bool { return !slices.Contains(linkFields, field) })
-		lines = append(lines, describe("link "+name+":", link))
+		names[link.Attrs().Index] = link.Attrs().Name
 	}
-	return lines
+	return names
 }
 
-func addressLines(links []object) (lines []string) {
+// linkLines describes what tests look at of links; the rest changes with the carrier, with time or with the kernel.
+func linkLines(links []netlink.Link, names map[int]string) (lines []string, err error) {
+	ports, err := bridgePorts()
 	for _, link := range links {
-		addresses, _ := link["addr_info"].([]any)
-		for _, a := range addresses {
-			a := a.(object)
-			if a["family"] == "inet6" && a["scope"] == "link" {
-				continue
-			}
-			lines = append(lines, describe(fmt.Sprintf("address %s: %s/%v", link["ifname"], a["local"], a["prefixlen"]), a,
-				"family", "local", "prefixlen", "tentative", "valid_life_time", "preferred_life_time"))
+		a := link.Attrs()
+		o := object{
+			"up": a.RawFlags&unix.IFF_UP != 0, "noarp": a.RawFlags&unix.IFF_NOARP != 0,
+			"promisc": a.RawFlags&unix.IFF_PROMISC != 0, "allmulti": a.RawFlags&unix.IFF_ALLMULTI != 0,
+			"mtu": a.MTU, "txqlen": a.TxQLen, "address": a.HardwareAddr.String(), "group": a.Group, "master": names[a.MasterIndex],
+			"ifalias": a.Alias, "altnames": a.AltNames, "info_kind": link.Type(),
 		}
+		if bridge, is := link.(*netlink.Bridge); is {
+			o["vlan_filtering"], o["vlan_default_pvid"], o["mcast_snooping"] = bridge.VlanFiltering, bridge.VlanDefaultPVID, bridge.MulticastSnooping
+		}
+		if port := ports[a.Index]; port != nil {
+			o["hairpin"], o["isolated"], o["guard"] = port.Hairpin, port.Isolated, port.Guard
+		}
+		lines = append(lines, describe("link "+a.Name+":", o))
 	}
-	return lines
+	return lines, err
 }
 
-func routeLines(family string, routes []object) (lines []string) {
+// bridgePorts returns what bridges have set of their ports, by the ports' indexes. The library lists them for one port at a time.
+func bridgePorts() (map[int]*netlink.Protinfo, error) {
+	request := nl.NewNetlinkRequest(unix.RTM_GETLINK, unix.NLM_F_DUMP)
+	request.AddData(nl.NewIfInfomsg(unix.AF_BRIDGE))
+	messages, err := request.Execute(unix.NETLINK_ROUTE, unix.RTM_NEWLINK)
+	ports := map[int]*netlink.Protinfo{}
+	for _, m := range messages {
+		port, failed := netlink.LinkDeserialize(&unix.NlMsghdr{Type: unix.RTM_NEWLINK}, m)
+		if failed != nil {
+			return nil, failed
+		}
+		// A driver may have something to say, too, after the bridge.
+		ports[port.Attrs().Index] = cmp.Or(ports[port.Attrs().Index], port.Attrs().Protinfo)
+	}
+	return ports, err
+}
+
+func addressLines(names map[int]string) (lines []string, err error) {
+	addresses, err := netlink.AddrList(nil, netlink.FAMILY_ALL)
+	for _, a := range addresses {
+		if a.IP.To4() == nil && a.Scope == unix.RT_SCOPE_LINK {
+			continue
+		}
+		o := object{
+			"label": a.Label, "scope": netlink.Scope(a.Scope).String(), "broadcast": a.Broadcast,
+			"dynamic": a.Flags&unix.IFA_F_PERMANENT == 0, "flags": a.Flags &^ (unix.IFA_F_PERMANENT | unix.IFA_F_TENTATIVE),
+		}
+		if a.Peer != nil {
+			o["peer"] = a.Peer.String()
+		}
+		lines = append(lines, describe(fmt.Sprintf("address %s: %s", names[a.LinkIndex], a.IPNet), o))
+	}
+	return lines, err
+}
+
+func routeLines(name string, family int, names map[int]string) (lines []string, err error) {
+	routes, err := netlink.RouteListFiltered(family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
 	for _, r := range routes {
 		// The kernel adds and removes these with an IPv6 link-local address or with the carrier of the link. It makes the
 		// local route of an IPv6 address some time after the address, which has a line itself.
-		dst := r["dst"].(string)
-		ofKernel := r["table"] == "local" && r["protocol"] == "kernel" || strings.HasPrefix(dst, "fe80:") || strings.HasPrefix(dst, "ff")
-		if family == "ipv6" && ofKernel {
+		ofKernel := r.Table == unix.RT_TABLE_LOCAL && r.Protocol == unix.RTPROT_KERNEL || r.Dst.IP.IsLinkLocalUnicast() || r.Dst.IP.IsMulticast()
+		if family == netlink.FAMILY_V6 && ofKernel {
 			continue
 		}
-		hops, _ := r["nexthops"].([]any)
-		for _, hop := range hops {
-			delete(hop.(object), "flags")
+		var hops []string
+		for _, hop := range r.MultiPath {
+			hops = append(hops, describe("dev "+names[hop.LinkIndex], fields(hop), "LinkIndex", "Flags"))
 		}
-		flags, _ := r["flags"].([]any)
-		r["onlink"] = slices.Contains(flags, any("onlink"))
-		lines = append(lines, describe("route "+family+" "+dst, r, "dst", "flags", "expires"))
+		o := fields(r)
+		maps.Copy(o, object{
+			"dev": names[r.LinkIndex], "MultiPath": hops, "Scope": r.Scope.String(), "Protocol": r.Protocol.String(),
+			"onlink": r.Flags&unix.RTNH_F_ONLINK != 0,
+		})
+		lines = append(lines, describe(fmt.Sprintf("route %s %s", name, r.Dst), o, "Dst", "Family", "Flags", "LinkIndex"))
 	}
-	return lines
+	return lines, err
 }
 
 func ruleLines(name string, family int) (lines []string, err error) {
 	rules, err := netlink.RuleList(family)
 	for _, r := range rules {
-		o, err := fields(r)
-		if err != nil {
-			return nil, err
-		}
+		o := fields(r)
 		o["Src"], o["Dst"] = fmt.Sprint(r.Src), fmt.Sprint(r.Dst)
 		maps.DeleteFunc(o, func(_ string, value any) bool { return value == -1.0 || value == "<nil>" }) // not set
 		lines = append(lines, describe(fmt.Sprintf("rule %s %d:", name, r.Priority), o, "Family", "Priority", "Protocol"))
@@ -188,31 +188,18 @@ func ruleLines(name string, family int) (lines []string, err error) {
 }
 
 // qdiscLines describes the qdiscs of all links, but for handles, which are the kernel's choice, and counters.
-func qdiscLines() (lines []string, err error) {
+func qdiscLines(names map[int]string) (lines []string, err error) {
 	qdiscs, err := netlink.QdiscList(nil)
 	for _, q := range qdiscs {
-		o, err := fields(q)
-		if err != nil {
-			return nil, err
+		name, is := names[q.Attrs().LinkIndex]
+		if !is {
+			continue // the link has come meanwhile
 		}
+		o := fields(q)
 		o["kind"], o["Parent"] = q.Type(), netlink.HandleStr(q.Attrs().Parent)
-		link, err := netlink.LinkByIndex(q.Attrs().LinkIndex)
-		if err != nil {
-			continue // the link has gone meanwhile
-		}
-		lines = append(lines, describe(fmt.Sprintf("qdisc %s:", link.Attrs().Name), o, "LinkIndex", "Handle", "Refcnt", "QdiscType", "Statistics"))
+		lines = append(lines, describe("qdisc "+name+":", o, "LinkIndex", "Handle", "Refcnt", "QdiscType", "Statistics"))
 	}
 	return lines, err
-}
-
-// fields returns the fields of a struct by their names.
-func fields(value any) (o object, err error) {
-	text, err := json.Marshal(value)
-	if err != nil {
-		return nil, err
-	}
-	err = json.Unmarshal(text, &o)
-	return o, err
 }
 
 // sysctlsOf are the per-interface sysctls that CNI plugins change, by family.

@@ -16,34 +16,62 @@ func TestSnapshotDiff(t *testing.T) {
 	}{
 		{"nothing", "", "true", nil},
 		{"link up", "ip link add br0 address 02:00:00:00:00:01 type bridge", "ip link set br0 up", []string{
-			"- link br0: address 02:00:00:00:00:01 group default info_kind bridge mcast_snooping 1 mtu 1500 txqlen 1000",
-			"+ link br0: address 02:00:00:00:00:01 group default info_kind bridge mcast_snooping 1 mtu 1500 txqlen 1000 up",
+			"- link br0: address 02:00:00:00:00:01 info_kind bridge mcast_snooping mtu 1500 txqlen 1000",
+			"+ link br0: address 02:00:00:00:00:01 info_kind bridge mcast_snooping mtu 1500 txqlen 1000 up",
 			"+ qdisc br0: Parent root kind noqueue",
 		}},
 		{"link added", "", "ip link add br0 address 02:00:00:00:00:01 mtu 1400 type bridge && ip link set br0 alias note", []string{
-			"+ link br0: address 02:00:00:00:00:01 group default ifalias note info_kind bridge mcast_snooping 1 mtu 1400 txqlen 1000",
+			"+ link br0: address 02:00:00:00:00:01 ifalias note info_kind bridge mcast_snooping mtu 1400 txqlen 1000",
 			"+ sysctl ipv4 br0: ", "+ sysctl ipv6 br0: ",
 		}},
 		{
 			"link enslaved",
 			"ip link add br0 address 02:00:00:00:00:01 type bridge; ip link add v0 address 02:00:00:00:00:02 type veth peer v1",
-			"ip link set v0 master br0; ip link set v0 type bridge_slave hairpin on isolated on",
+			"ip link set v0 master br0; ip link set v0 type bridge_slave hairpin on isolated on guard on",
 			[]string{
-				"- link v0: address 02:00:00:00:00:02 group default info_kind veth mtu 1500 txqlen 1000",
-				"+ link v0: address 02:00:00:00:00:02 allmulti 1 group default hairpin info_kind veth isolated master br0 mtu 1500 txqlen 1000",
+				"- link v0: address 02:00:00:00:00:02 info_kind veth mtu 1500 txqlen 1000",
+				"+ link v0: address 02:00:00:00:00:02 guard hairpin info_kind veth isolated master br0 mtu 1500 txqlen 1000",
+			},
+		},
+		{
+			"link changed",
+			"ip link add br0 address 02:00:00:00:00:01 type bridge",
+			"ip link set br0 arp off promisc on allmulticast on group 7 txqueuelen 5; ip link property add dev br0 altname other; ip link set br0 type bridge mcast_snooping 0",
+			[]string{
+				"- link br0: address 02:00:00:00:00:01 info_kind bridge mcast_snooping mtu 1500 txqlen 1000",
+				`+ link br0: address 02:00:00:00:00:01 allmulti altnames ["other"] group 7 info_kind bridge mtu 1500 noarp promisc txqlen 5`,
 			},
 		},
 		{"address", "", "ip addr add 10.9.0.1/24 dev lo", []string{
-			"+ address lo: 10.9.0.1/24 label lo scope global",
-			"+ route ipv4 10.9.0.1 dev lo prefsrc 10.9.0.1 protocol kernel scope host table local type local",
-			"+ route ipv4 10.9.0.255 dev lo prefsrc 10.9.0.1 protocol kernel scope link table local type broadcast",
-			"+ route ipv4 10.9.0.0/24 dev lo prefsrc 10.9.0.1 protocol kernel scope host table local type local",
+			"+ address lo: 10.9.0.1/24 label lo scope universe",
+			"+ route ipv4 10.9.0.1/32 Protocol kernel Scope host Src 10.9.0.1 Table 255 Type 2 dev lo",
+			"+ route ipv4 10.9.0.255/32 Protocol kernel Scope link Src 10.9.0.1 Table 255 Type 3 dev lo",
+			"+ route ipv4 10.9.0.0/24 Protocol kernel Scope host Src 10.9.0.1 Table 255 Type 2 dev lo",
 		}},
+		{
+			"addresses",
+			"ip link add br0 type bridge",
+			"ip addr add 10.9.0.1 peer 10.9.0.2/24 broadcast 10.9.0.7 label br0:x scope host valid_lft 9999 preferred_lft 9999 noprefixroute dev br0; ip addr add fd09::1/64 dev br0",
+			[]string{
+				"+ address br0: 10.9.0.1/32 broadcast 10.9.0.7 dynamic flags 512 label br0:x peer 10.9.0.2/24 scope host",
+				"+ address br0: fd09::1/64 scope universe",
+				"+ route ipv4 10.9.0.1/32 Protocol kernel Scope host Src 10.9.0.1 Table 255 Type 2 dev br0",
+			},
+		},
 		{"route", "", "ip route add 10.9.0.0/24 dev lo table 77 metric 5 mtu 1300", []string{
-			`+ route ipv4 10.9.0.0/24 dev lo metric 5 metrics [{"mtu":1300}] protocol boot scope link table 77 type unicast`,
+			"+ route ipv4 10.9.0.0/24 MTU 1300 Priority 5 Protocol boot Scope link Table 77 Type 1 dev lo",
 		}},
+		{
+			"routes by gateways",
+			"ip link add br0 up type bridge; ip addr add 10.9.0.1/24 dev br0",
+			"ip route add default via 10.8.0.1 dev br0 onlink; ip route add 10.7.0.0/24 nexthop via 10.9.0.2 weight 2 nexthop via 10.9.0.3",
+			[]string{
+				"+ route ipv4 0.0.0.0/0 Gw 10.8.0.1 Protocol boot Scope universe Table 254 Type 1 dev br0 onlink",
+				`+ route ipv4 10.7.0.0/24 MultiPath ["dev br0 Gw 10.9.0.2 Hops 1","dev br0 Gw 10.9.0.3"] Protocol boot Scope universe Table 254 Type 1`,
+			},
+		},
 		{"route v6", "", "ip -6 route add unreachable fd09::/64 dev lo", []string{
-			"+ route ipv6 fd09::/64 dev lo metric 1024 pref medium protocol boot scope global table main type unreachable",
+			"+ route ipv6 fd09::/64 Priority 1024 Protocol boot Scope universe Table 254 Type 7 dev lo",
 		}},
 		{"rule", "", "ip rule add from 10.9.0.0/24 fwmark 7/0xff iif lo table 77 priority 1000", []string{
 			"+ rule ipv4 1000: IifName lo Mark 7 Mask 255 Src 10.9.0.0/24 Table 77",
@@ -122,7 +150,19 @@ func TestSnapshotOfPod(t *testing.T) {
 		t.Errorf("a change of the host shows in the pod:\n%s", diff)
 	}
 	pod.SetLoopbackUp(t)
-	if diff := before.Diff(pod.Snapshot(t)); !strings.Contains(diff, "+ link lo: address 00:00:00:00:00:00 group default mtu 65536 txqlen 1000 up") {
+	if diff := before.Diff(pod.Snapshot(t)); !strings.Contains(diff, "+ link lo: info_kind device mtu 65536 txqlen 1000 up") {
+		t.Errorf("diff is\n%s", diff)
+	}
+}
+
+func TestSnapshotOfVLANFiltering(t *testing.T) {
+	t.Parallel()
+	Need(t, BridgeVLANFiltering)
+	h := NewHost(t)
+	h.MustRun(t, "ip", "link", "add", "br0", "type", "bridge", "vlan_default_pvid", "7")
+	before := h.Snapshot(t)
+	h.MustRun(t, "ip", "link", "set", "br0", "type", "bridge", "vlan_filtering", "1")
+	if diff := before.Diff(h.Snapshot(t)); !strings.Contains(diff, " vlan_default_pvid 7\n") || !strings.Contains(diff, " vlan_default_pvid 7 vlan_filtering\n") {
 		t.Errorf("diff is\n%s", diff)
 	}
 }
