@@ -251,24 +251,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestOldMarks takes back the rules that an earlier version made for another bit of the mark.
-func TestOldMarks(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	c := open(t, h)
-	w := ToPublish(behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80")))
-	w.records[0].bit = 14
-	h.Do(func() { must(t, c.Add(ctx, keyOf("old"), w)) })
-	h.MustRun(t, "nft", `add rule inet cnibox options_v1 iifname "cni0" meta mark set meta mark | 0x4000 comment "net/old/eth0"`)
-	h.MustRun(t, "nft", `add rule inet cnibox marks_v1 meta mark & 0x4000 == 0x4000 masquerade comment "net/old/eth0"`)
-	h.Do(func() { del(t, c, Publishing, keyOf("old")) })
-	settle(t, h)
-	if got := listing(t, h); strings.Contains(got, "net/") {
-		t.Errorf("left:\n%s", got)
-	}
-}
-
 func sortedLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
