@@ -3,9 +3,9 @@
 //
 // What an ADD makes is in one of the backends: the one that is configured, else iptables if something on the host or in the configuration
 // can't do without it, else nftables, else iptables. CHECK looks there, and if nothing is configured in the other one too: what an
-// attachment has may be from before an upgrade. What a DEL or GC removes may have been made with another configuration, by an earlier
-// version, or by the reference plugins; so it looks in all of them. Where nothing is, that is one message of nf_tables, a look for the
-// file of iptables' owners, and one for tables of iptables-legacy.
+// attachment has may be from before an upgrade. What a DEL or GC removes may have been made with another configuration, or by the reference
+// plugins; so it looks in all of them. Where nothing is, that is one message of nf_tables, a look for the file of iptables' owners, and one
+// for tables of iptables-legacy.
 package netfilter
 
 import (

@@ -10,23 +10,19 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 )
 
-// ReadRecords returns what WriteRecords wrote, nothing if there is no such file, and its lines that are no records: those of earlier
-// versions. It may have 256 MiB, and is else as for Read.
-func ReadRecords(path string) (records []*conf.Object, others []string, err error) {
+// ReadRecords returns what WriteRecords wrote, nothing if there is no such file. A line that is no record, as a crash may have left one, is
+// passed over. The file may have 256 MiB, and is else as for Read.
+func ReadRecords(path string) (records []*conf.Object, err error) {
 	text, err := read(path, maxRecords)
 	if IsMissing(err) {
-		return nil, nil, nil
+		return nil, nil
 	}
 	for line := range strings.SplitSeq(string(text), "\n") {
-		record, noRecord := conf.Parse([]byte(line))
-		switch {
-		case noRecord == nil:
+		if record, noRecord := conf.Parse([]byte(line)); noRecord == nil {
 			records = append(records, record.Lenient())
-		case line != "":
-			others = append(others, line)
 		}
 	}
-	return records, others, err
+	return records, err
 }
 
 // WriteRecords replaces a file by one with these records, a JSON object a line, and removes it if there are none. Where the disk is full,

@@ -1,7 +1,6 @@
 package conformance
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"regexp"
@@ -17,7 +16,7 @@ import (
 const device = `{"type":"host-device","device":"nic0"}`
 
 var hostDeviceRows = group{name: "host-device", only: "host-device", rows: slices.Concat(
-	withNIC(slices.Concat(deviceResults, deviceLinks, deviceFailures(), deviceMoreDels, deviceLateDels, deviceOldNotes, deviceChecks())),
+	withNIC(slices.Concat(deviceResults, deviceLinks, deviceFailures(), deviceMoreDels, deviceLateDels, deviceNoNumbers, deviceChecks())),
 	deviceSelectors(), deviceDPDK, deviceRefusals(), deviceDels(), deviceActs(), deviceRaces(), deviceBestEffort, deviceLater)}
 
 // withNIC gives the nodes of rows nic0.
@@ -726,37 +725,7 @@ func (l *lab) rewriteNotes(rewrite func(note string) string) {
 	}
 }
 
-// asLines is a note as an earlier version wrote it: a line for each field.
-func (l *lab) asLines(note string) (lines string) {
-	var fields map[string]json.RawMessage
-	l.must(json.Unmarshal([]byte(note), &fields))
-	for key, value := range fields {
-		var quoted string
-		if json.Unmarshal(value, &quoted) == nil && strings.HasPrefix(quoted, `"`) {
-			value = json.RawMessage(quoted)
-		}
-		lines += fmt.Sprintf("%s %s\n", key, value)
-	}
-	return lines
-}
-
-var deviceOldNotes = []row{
-	{name: "a device that an earlier version moved comes back, though the container renames it",
-		differs: "it goes by the name, and has no GC", test: func(l *lab) {
-			l.run("ip link set nic0 up alias uplink")
-			before := l.now()
-			for i, detach := range []func(c *container) error{
-				func(c *container) error { return c.del() },
-				func(*container) error { return l.gc(deviceWith()) },
-			} {
-				web := l.attach(deviceWith(), fmt.Sprint("web", i))
-				l.rewriteNotes(l.asLines)
-				web.run("ip link set eth0 down", "ip link set eth0 name net7")
-				l.must(detach(web))
-				before.unchanged()
-				l.notHeld()
-			}
-		}},
+var deviceNoNumbers = []row{
 	{name: "a device whose number is not known comes back by its alias or its MAC address",
 		differs: "it keeps neither its alias nor that it was up", test: func(l *lab) {
 			l.run("ip link set nic0 up alias uplink")

@@ -3,7 +3,6 @@ package firewalld
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -28,27 +27,16 @@ type holding struct {
 
 // readRecord returns what the file has, without what makes no sense.
 func readRecord() (list []holding, err error) {
-	records, lines, err := state.ReadRecords(state.RunFile(recordFile))
+	records, err := state.ReadRecords(state.RunFile(recordFile))
 	for _, r := range records {
-		var addr, zone string
-		r.String("address", &addr)
+		var text, zone string
+		r.String("address", &text)
 		r.String("zone", &zone)
-		list = appendHolding(list, addr, zone, plugin.KeyIn(r))
-	}
-	for _, line := range lines { // of the version before
-		if f := strings.Fields(line); len(f) == 5 {
-			list = appendHolding(list, f[0], f[1], plugin.Key{Network: f[2], ContainerID: f[3], IfName: f[4]})
+		if addr, err := netip.ParseAddr(text); err == nil {
+			list = append(list, holding{addr, Zone(zone), plugin.KeyIn(r)})
 		}
 	}
 	return list, err
-}
-
-func appendHolding(list []holding, addr, zone string, key plugin.Key) []holding {
-	a, err := netip.ParseAddr(addr)
-	if err != nil {
-		return list
-	}
-	return append(list, holding{a, Zone(zone), key})
 }
 
 // writeRecord replaces the file. The lock is held.

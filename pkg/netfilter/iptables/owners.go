@@ -17,7 +17,7 @@ const ownersFile = "iptables.owners"
 
 // readOwned returns the rules of all owners.
 func readOwned() (list []rule, err error) {
-	records, lines, err := state.ReadRecords(state.RunFile(ownersFile))
+	records, err := state.ReadRecords(state.RunFile(ownersFile))
 	for _, record := range records {
 		var kind string
 		record.String("kind", &kind)
@@ -25,30 +25,15 @@ func readOwned() (list []rule, err error) {
 		for _, f := range families() {
 			var texts []string
 			record.Strings(f.name, &texts)
-			for _, text := range texts {
-				list = appendRule(list, o, f.name, text)
+			for _, text := range texts { // as rule.add printed it
+				const fields = 3
+				if w := strings.SplitN(text, " ", fields); len(w) == fields {
+					list = append(list, rule{family: f, chain: w[1], spec: w[2], first: w[0] == "-I", owner: o})
+				}
 			}
 		}
 	}
-	for _, line := range lines { // of the version before: kind, key, family and rule
-		const fields = 6
-		if w := strings.SplitN(line, " ", fields); len(w) == fields {
-			list = appendRule(list, owner{Kind(w[0]), plugin.Key{Network: w[1], ContainerID: w[2], IfName: w[3]}}, w[4], w[5])
-		}
-	}
 	return list, err
-}
-
-// appendRule reads what rule.add printed. What is no rule is left out.
-func appendRule(list []rule, o owner, family, text string) []rule {
-	const fields = 3
-	w := strings.SplitN(text, " ", fields)
-	for _, f := range families() {
-		if f.name == family && len(w) == fields {
-			list = append(list, rule{family: f, chain: w[1], spec: w[2], first: w[0] == "-I", owner: o})
-		}
-	}
-	return list
 }
 
 // writeOwned makes one record of the rules of an owner that follow each other.

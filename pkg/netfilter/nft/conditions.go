@@ -21,7 +21,7 @@ import (
 // text, since conditions are in its language; docs/operate/netfilter.md shows them. The comments say whose rules they are.
 
 // optionChains are the chains that have such rules.
-func optionChains() []string { return []string{chainHostOptions, chainOptions, chainMarks} }
+func optionChains() []string { return []string{chainHostOptions, chainOptions} }
 
 func conditionsFor(f *family, ports spec.PortNeeds) string {
 	if f == &ipv4 {

@@ -3,7 +3,6 @@ package nft
 import (
 	"fmt"
 	"net/netip"
-	"slices"
 
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
@@ -122,7 +121,7 @@ func (l forwardLayout) elements(r record) []element {
 	return []element{commonElement(l.isolated, name, name)}
 }
 
-func (l forwardLayout) chains(records []record) []chain {
+func (l forwardLayout) chains([]record) []chain {
 	const passes, forward, forwarded = "passes" + version, "forward" + version, "forwarded" + version
 	var pass []rule
 	for _, f := range families() {
@@ -132,26 +131,19 @@ func (l forwardLayout) chains(records []record) []chain {
 			sequence(dst, isAnswer(), setMark(ForwardMark)),
 			sequence(dst, wasRedirected(), setMark(ForwardMark)))
 	}
-	// Only where somebody needs them, so that a table that an earlier version made is complete for all others.
-	var open []rule
-	if slices.ContainsFunc(records, func(r record) bool { return r.kind == kindPublished }) {
-		open = []rule{
-			sequence(wasRedirected(), isDirection(original), inSet(l.published, outLink()), gotoChain(passes)),
-			sequence(wasRedirected(), isDirection(answer), inSet(l.published, inLink()), gotoChain(passes)),
-		}
-	}
 	clearMark := change(expr.MetaKeyMARK, ForwardMark, 0)
 	const before, behind = -10, 10 // iptables' filter table
 	return []chain{
-		{name: passes, rules: pass, jumps: 2 + len(open)},
-		{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: slices.Concat([]rule{
+		{name: passes, rules: pass, jumps: 4},
+		{name: forward, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: before, rules: []rule{
 			sequence(isSet(expr.MetaKeyMARK, ForwardMark), change(expr.MetaKeyPRIORITY, foreignMark, foreignMark), clearMark),
-		}, open, []rule{
+			sequence(wasRedirected(), isDirection(original), inSet(l.published, outLink()), gotoChain(passes)),
+			sequence(wasRedirected(), isDirection(answer), inSet(l.published, inLink()), gotoChain(passes)),
 			sequence(inSet(l.isolated, inLink(), outLink()), drop()),
 			sequence(inSet(l.same, inLink(), outLink()), gotoChain(passes)),
 			sequence(inSet(l.protected, inLink()), inSet(l.protected, outLink()), drop()),
 			gotoChain(passes),
-		})},
+		}},
 		{name: forwarded, kind: nftables.ChainTypeFilter, hook: nftables.ChainHookForward, priority: behind, rules: []rule{
 			clearMark,
 			sequence(isSet(expr.MetaKeyPRIORITY, foreignMark), change(expr.MetaKeyPRIORITY, foreignMark, 0), setMark(ForwardMark)),

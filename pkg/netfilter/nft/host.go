@@ -30,10 +30,9 @@ const (
 	chainDNAT    = "dnat" + version
 	chainSubnets = "subnets" + version
 
-	// Of ports with conditions, or with another bit of the mark (portmap.go).
+	// Of ports with conditions.
 	chainHostOptions = "hostoptions" + version // published on one address
 	chainOptions     = "options" + version     // on all
-	chainMarks       = "marks" + version       // masquerade
 )
 
 // insideSet has the links with route_localnet.
@@ -83,7 +82,7 @@ type ports struct {
 	conditional *nftables.Set // the same, of ports that are published on conditions
 	snat        *nftables.Set // link and port of the host: masquerade connections by that link
 	masqAll     *nftables.Set // port of the host: masquerade all connections
-	options     string        // the chain for ports with conditions, or with another bit of the mark
+	options     string        // the chain for ports with conditions
 }
 
 func (t *table) newPorts(f *family, bound bool) ports {
@@ -128,7 +127,6 @@ func (l hostLayout) chains(records []record) []chain {
 		}},
 		{name: chainHostOptions, own: true},
 		{name: chainOptions, own: true},
-		{name: chainMarks, own: true},
 		{name: chainSubnets},
 		{name: chainDNAT, rules: dnat, jumps: 2},
 		{name: "prerouting" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPrerouting, priority: dstNAT, rules: []rule{
@@ -142,7 +140,6 @@ func (l hostLayout) chains(records []record) []chain {
 		}},
 		{name: "postrouting" + version, kind: nftables.ChainTypeNAT, hook: nftables.ChainHookPostrouting, priority: srcNAT, rules: []rule{
 			sequence(wasRedirected(), isSet(expr.MetaKeyMARK, 1<<defaultBit), masquerade()),
-			sequence(wasRedirected(), jump(chainMarks)),
 			jump(chainSubnets),
 		}},
 	}, l.subnets(records)...)

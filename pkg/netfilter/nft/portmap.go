@@ -19,7 +19,7 @@ func ToPublish(ports spec.PortNeeds) Wants {
 
 // portRecords returns what an attachment is to have for its ports.
 func portRecords(ports spec.PortNeeds) (records []record) {
-	r := record{kind: kindPort, bit: defaultBit, link: noLink}
+	r := record{kind: kindPort, link: noLink}
 	if ports.MasqAll {
 		r.flags |= flagMasqAll
 	}

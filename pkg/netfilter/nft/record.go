@@ -57,7 +57,6 @@ type record struct {
 
 	// Of a published port, whose addr is the host's, unspecified for all.
 	flags      flag
-	bit        uint8          // of the mark: defaultBit, but in what an earlier version made
 	proto      uint8          // IP protocol number
 	conditions uint32         // their hash, 0 if there are none
 	target     netip.AddrPort // not in the map of owners but in that of ports
@@ -67,13 +66,13 @@ type record struct {
 const noLink = "-"
 
 // data returns the record as the map has it, in types that nft lists and loads: the first number is, from its lowest byte on, the
-// kind, the flags, the bit and the protocol. Addresses of both families stand in an IPv6 address, and so does a MAC address.
+// kind, the flags and the protocol. Addresses of both families stand in an IPv6 address, and so does a MAC address.
 func (r record) data() []byte {
 	addr := r.addr.As16()
 	if r.kind == kindMAC {
 		copy(addr[:], r.mac[:])
 	}
-	first := uint32(r.kind) | uint32(r.flags)<<8 | uint32(r.bit)<<16 | uint32(r.proto)<<24
+	first := uint32(r.kind) | uint32(r.flags)<<8 | uint32(r.proto)<<16
 	return slices.Concat(native(first), native(r.conditions), linkKey(r.link), addr[:], portKey(r.port))
 }
 
@@ -86,8 +85,7 @@ func parseRecord(data []byte) (record, bool) {
 	r := record{
 		kind:       kind(first),
 		flags:      flag(first >> 8),
-		bit:        uint8(first >> 16),
-		proto:      uint8(first >> 24),
+		proto:      uint8(first >> 16),
 		conditions: binary.NativeEndian.Uint32(data[4:]),
 		link:       unix.ByteSliceToString(link),
 		port:       binary.BigEndian.Uint16(behind[16:]),
@@ -121,10 +119,8 @@ func (r record) portMap() spec.PortMap {
 // isBound reports whether a port is published on one address of the host.
 func (r record) isBound() bool { return !r.addr.IsUnspecified() }
 
-// hasOwnRules reports whether a published port has rules of its own. Those for another bit of the mark are an earlier version's.
-func (r record) hasOwnRules() bool {
-	return r.kind == kindPort && (r.conditions != 0 || r.bit != defaultBit)
-}
+// hasOwnRules reports whether a published port has rules of its own.
+func (r record) hasOwnRules() bool { return r.conditions != 0 }
 
 // entry is an owner's n-th element of the map of owners.
 func (t *table) entry(o owner, n int) element {

@@ -251,24 +251,6 @@ func TestConditions(t *testing.T) {
 	}
 }
 
-// TestOldMarks takes back the rules that an earlier version made for another bit of the mark.
-func TestOldMarks(t *testing.T) {
-	t.Parallel()
-	h := netlab.NewHost(t)
-	addLink(t, h, "cni0")
-	c := open(t, h)
-	w := ToPublish(behind("cni0", portMaps(t, "tcp/8080=10.1.0.2:80")))
-	w.records[0].bit = 14
-	h.Do(func() { must(t, c.Add(ctx, keyOf("old"), w)) })
-	h.MustRun(t, "nft", `add rule inet cnibox options_v1 iifname "cni0" meta mark set meta mark | 0x4000 comment "net/old/eth0"`)
-	h.MustRun(t, "nft", `add rule inet cnibox marks_v1 meta mark & 0x4000 == 0x4000 masquerade comment "net/old/eth0"`)
-	h.Do(func() { del(t, c, Publishing, keyOf("old")) })
-	settle(t, h)
-	if got := listing(t, h); strings.Contains(got, "net/") {
-		t.Errorf("left:\n%s", got)
-	}
-}
-
 func sortedLines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i := range lines {
@@ -312,23 +294,18 @@ func TestProtection(t *testing.T) {
 	}
 }
 
-// TestProtectionWithoutName is TestProtection for elements of earlier versions, which name nobody.
-func TestProtectionWithoutName(t *testing.T) {
+// TestProtectionOfLongNames is TestProtection for names that are cut, which do not say who needs an element.
+func TestProtectionOfLongNames(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
 	c := open(t, h)
 	policy := spec.ForwardNeeds{Ingress: spec.SameBridge, Bridge: "cni0"}
-	must(t, c.Add(ctx, keyOf("a"), ToForward(policy)))
-	must(t, c.Add(ctx, keyOf("b"), ToForward(policy)))
-	for _, verb := range []string{"delete", "add"} {
-		h.MustRun(t, "nft", verb, "element", "inet", "cnibox-forward", "protected_v1", `{ "cni0" }`)
-	}
-	del(t, c, Forwarding, keyOf("b"))
-	must(t, c.Check(keyOf("a"), ToForward(policy)))
-	for _, verb := range []string{"delete", "add"} {
-		h.MustRun(t, "nft", verb, "element", "inet", "cnibox-forward", "protected_v1", `{ "cni0" }`)
-	}
-	del(t, c, Forwarding, keyOf("a"))
+	long := strings.Repeat("0123456789abcdef", 8)
+	must(t, c.Add(ctx, keyOf(long+"a"), ToForward(policy)))
+	must(t, c.Add(ctx, keyOf(long+"b"), ToForward(policy)))
+	del(t, c, Forwarding, keyOf(long+"a")) // whose name the elements have
+	must(t, c.Check(keyOf(long+"b"), ToForward(policy)))
+	del(t, c, Forwarding, keyOf(long+"b"))
 	settle(t, h)
 	if got := h.MustRun(t, "nft", "list", "table", "inet", "cnibox-forward"); strings.Contains(got, `"cni0"`) {
 		t.Errorf("left:\n%s", got)

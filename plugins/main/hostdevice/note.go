@@ -195,10 +195,7 @@ func notesIn(path string) (list []*note, err error) {
 	if err != nil {
 		return nil, err
 	}
-	records, lines, err := state.ReadRecords(path)
-	if len(lines) > 0 {
-		records = append(records, recordIn(lines))
-	}
+	records, err := state.ReadRecords(path)
 	for _, o := range records {
 		if n := readNote(o); n.name != "" {
 			n.path, n.since = path, file.ModTime()
@@ -224,27 +221,6 @@ func readNote(o *conf.Object) *note {
 		}
 	}
 	return n
-}
-
-// recordIn reads the file of an earlier version: a line for each field, strings quoted as in Go.
-func recordIn(lines []string) *conf.Object {
-	o, fields := conf.New(), new(note).fields()
-	for _, line := range lines {
-		key, value, _ := strings.Cut(line, " ")
-		text, isNoText := strconv.Unquote(value)
-		number, isNoNumber := strconv.Atoi(value)
-		switch {
-		case isNoText == nil && fields[key] != nil: // quoted today too
-			o.Set(key, value)
-		case isNoText == nil:
-			o.Set(key, text)
-		case isNoNumber == nil:
-			o.Set(key, number)
-		default:
-			o.Set(key, new(value == "true"))
-		}
-	}
-	return o.Lenient()
 }
 
 // devices are what the notes say that attachments hold.
