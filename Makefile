@@ -111,7 +111,8 @@ bench-short: setup build ## the same, small, to see that it works
 fuzz: ## run each fuzz test for FUZZTIME
 	@scripts/fuzz.sh $(FUZZTIME)
 
-fuzz-short: ## some of them, for a count of inputs: a time limit now and then ends in "context deadline exceeded"
+# For a count of inputs: a time limit now and then ends in "context deadline exceeded".
+fuzz-short: ## run one of each five fuzz tests for 2,000 inputs
 	@scripts/fuzz.sh 2000x 5
 
 schemas: ## write schemas/ and the manual's tables of keys from what the plugins declare

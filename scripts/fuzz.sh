@@ -5,7 +5,7 @@ time=${1:?how long for each test, or how many inputs}
 few=${2:-1}
 
 number=0
-grep -r --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' cmd pkg plugins | sort | sed 's/:func / /' | while read -r file name; do
+grep -r --include='*_test.go' -o '^func Fuzz[A-Za-z0-9_]*' cmd pkg plugins | LC_ALL=C sort | sed 's/:func / /' | while read -r file name; do
     number=$((number + 1))
     [ $((number % few)) -eq 0 ] || continue
     # Minimizing an input takes a minute by default, of the time given.

@@ -1,8 +1,10 @@
 package presence
 
 import (
+	"bufio"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"os"
 	"slices"
@@ -188,10 +190,7 @@ func (h *Host) addMounts(process, root string) error {
 		return err
 	}
 	defer mounts.Close()
-	all, err := mountinfo.GetMountsFromReader(mounts, func(m *mountinfo.Info) (skip, stop bool) { return !strings.HasPrefix(m.Root, "net:["), false })
-	if err != nil {
-		return err
-	}
+	all, err := netnsMounts(mounts)
 	for _, m := range all {
 		inode, ok := inodeIn(m.Root, "net")
 		if !ok || root != "" && h.namespaces[inode] != nil {
@@ -207,7 +206,26 @@ func (h *Host) addMounts(process, root string) error {
 			slices.Sort(s.Paths)
 		}
 	}
-	return nil
+	return err
+}
+
+// netnsMounts returns the mounts of network namespaces that a list has (proc_pid_mountinfo(5)), and what it has of them before an error. What is in the
+// other lines can be a user's choice, as long and as odd as the kernel lets it: nobody reads them.
+func netnsMounts(list io.Reader) (mounts []*mountinfo.Info, err error) {
+	var lines strings.Builder
+	const rootAt, after = 3, 5
+	for r := bufio.NewReader(list); err == nil; {
+		var line string
+		line, err = r.ReadString('\n')
+		if fields := strings.SplitN(line, " ", after); len(fields) == after && strings.HasPrefix(fields[rootAt], "net:[") {
+			lines.WriteString(line)
+		}
+	}
+	if errors.Is(err, io.EOF) {
+		err = nil
+	}
+	mounts, failed := mountinfo.GetMountsFromReader(strings.NewReader(lines.String()), nil)
+	return mounts, errors.Join(err, failed)
 }
 
 // readInode reads a link to a namespace of a kind.

@@ -7,6 +7,7 @@ import (
 	"net/netip"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -19,6 +20,29 @@ import (
 )
 
 func TestMain(m *testing.M) { netlab.Main(m) }
+
+// TestNetnsMounts: a line that is about something else, however odd, hides none of a network namespace.
+func TestNetnsMounts(t *testing.T) {
+	list := strings.Join([]string{
+		"30 25 0:4 net:[4026532193] /run/netns/web rw shared:1 - nsfs nsfs rw",
+		"31 25 0:4 mnt:[4026532194] /run/ns rw - nsfs nsfs rw",
+		"32 25 0:5 / /home/" + strings.Repeat("long/", 50_000) + " rw - fuse net:[4026532195] rw",
+		`33 25 0:6 / /odd\9 rw - ext4 /dev/sda rw`,
+		"34 25", "",
+		`35 25 0:4 net:[4026532196] /run/netns/we\040b rw shared:1 - nsfs nsfs rw`,
+	}, "\n") + "\n"
+	mounts, err := netnsMounts(strings.NewReader(list))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got []string
+	for _, m := range mounts {
+		got = append(got, m.Root+" "+m.Mountpoint)
+	}
+	if want := []string{"net:[4026532193] /run/netns/web", "net:[4026532196] /run/netns/we b"}; !slices.Equal(got, want) {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
 
 var key = plugin.Key{Network: "a", ContainerID: "b", IfName: "eth0"}
 

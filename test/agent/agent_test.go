@@ -94,7 +94,7 @@ func (a *running) hasEnded() bool {
 // end sends the agent a signal, and waits for its end.
 func (a *running) end(s syscall.Signal) {
 	a.Helper()
-	_ = a.cmd.Process.Signal(s)
+	_, _ = a.cmd.Process.Signal(s), a.cmd.Process.Signal(syscall.SIGCONT) // a test that failed may have stopped it
 	select {
 	case <-a.ended:
 	case <-time.After(timeout):

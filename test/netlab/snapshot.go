@@ -14,9 +14,8 @@ import (
 //	link, address, route, rule, qdisc, sysctl, nft, iptables     of every Namespace
 //	file, mount                                                  of a Host
 //
-// What follows are names and values: of links and addresses as ip(8) prints them, of the packet filter as nft(8) and
-// iptables-save(8) do, of the rest of the network as package netlink has them. Left out is what changes by itself or says
-// nothing: indexes and handles, counters, carrier, dynamic neighbours, and what the kernel derives from an interface being up
+// What follows are names and values: of the packet filter as nft(8) and iptables-save(8) print them, of the rest of the network as
+// package netlink has them, which is not all (the preference of IPv6 routes is not). Left out is what changes by itself or says nothing: indexes and handles, counters, carrier, dynamic neighbours, and what the kernel derives from an interface being up
 // (link-local IPv6 addresses and their routes).
 type Snapshot struct {
 	lines []string

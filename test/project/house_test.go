@@ -1,6 +1,7 @@
 package project
 
 import (
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
@@ -14,7 +15,7 @@ const module = "github.com/cnibox/cnibox/"
 func imports(t *testing.T) map[string][]string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./cmd/...", "./pkg/...", "./plugins/...")
-	cmd.Dir = "../.."
+	cmd.Dir, cmd.Stderr = "../..", os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v", cmd, err)
@@ -129,7 +130,7 @@ func TestMap(t *testing.T) {
 		}
 	}
 	cmd := exec.Command("go", "list", "-f", `{{if not .Doc}}{{.ImportPath}}{{end}}`, "./pkg/...", "./plugins/...", "./cmd/...")
-	cmd.Dir = "../.."
+	cmd.Dir, cmd.Stderr = "../..", os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%s: %v", cmd, err)

@@ -45,9 +45,12 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 	return list, nil
 }
 
-// mountOf returns where the filesystem is mounted that a directory is on.
+// mountOf returns where the filesystem is mounted that a directory is on, the directory itself if that can't be told.
 func mountOf(dir string) string {
-	mounts, _ := mountinfo.GetMounts(nil)
+	mounts, err := mountinfo.GetMounts(nil)
+	if err != nil {
+		return dir
+	}
 	at := "/"
 	for _, m := range mounts {
 		if len(m.Mountpoint) >= len(at) && (dir == m.Mountpoint || strings.HasPrefix(dir, strings.TrimSuffix(m.Mountpoint, "/")+"/")) {
