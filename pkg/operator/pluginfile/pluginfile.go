@@ -31,6 +31,12 @@ const (
 	Other     Origin = "" // somebody, or it can't be told
 )
 
+// The files' names of the programs that plugins' names lead to.
+const (
+	Binary     = "cnibox"
+	EtcdBinary = "cnibox-etcd" // of the plugin etcd
+)
+
 // Main is the main package that the Go linker writes into every cnibox, of whatever version.
 const Main = "github.com/cnibox/cnibox/cmd/cnibox"
 

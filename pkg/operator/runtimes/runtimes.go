@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
 )
 
@@ -122,7 +123,7 @@ func (r Runtime) BinDir() string { return BinDir(r.BinDirs) }
 func BinDir(dirs []string) string {
 	there := ""
 	for _, dir := range dirs {
-		if _, err := os.Stat(filepath.Join(dir, "cnibox")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, pluginfile.Binary)); err == nil {
 			return dir
 		}
 		if info, err := os.Stat(dir); err == nil && info.IsDir() {

@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 )
 
 // environment says in every command's help which variables it reads; they are those of cnitool.
@@ -29,7 +30,7 @@ func BinDirs() string {
 		return path
 	}
 	for _, dir := range usualBinDirs {
-		if _, err := os.Stat(filepath.Join(dir, "cnibox")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, pluginfile.Binary)); err == nil {
 			return dir
 		}
 	}

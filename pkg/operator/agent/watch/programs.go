@@ -8,6 +8,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -24,7 +25,7 @@ type programs struct {
 // link. A longer one that is not known by these costs a look for nothing; one of somebody else with such a name is not seen.
 func (p *programs) isOurs(name string) bool {
 	const buildkit = "buildkit-cni-" // too long to be known by its end
-	return slices.Contains([]string{"cnibox", "cnibox-etcd", "cnictl"}, name) || strings.HasPrefix(name, buildkit) || p.table.Find(name) != nil
+	return slices.Contains([]string{pluginfile.Binary, pluginfile.EtcdBinary, "cnictl"}, name) || strings.HasPrefix(name, buildkit) || p.table.Find(name) != nil
 }
 
 // of returns the name of the process with a number, "" if it has ended.

@@ -22,6 +22,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 	"github.com/cnibox/cnibox/plugins/known"
 )
@@ -65,7 +66,7 @@ there.`,
 	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in")
 	flags.StringVar(&runtime, "for", "", "install where a runtime looks for plugins: "+strings.Join(runtimes.Names(), ", "))
 	self, _ := os.Executable()
-	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), Binary), "the cnibox to install")
+	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), pluginfile.Binary), "the cnibox to install")
 	flags.Lookup("from").DefValue = "the one beside cnictl" // in help and manual pages, which are the same on every machine
 	flags.StringVar((*string)(&o.Link), "link", string(Links[0]), "how names lead to cnibox: sym, hard or copy")
 	flags.StringSliceVar(&o.Names, "only", known.Plugins.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
@@ -78,7 +79,7 @@ there.`,
 		if err := checkOptions(&o); err != nil {
 			return err
 		}
-		if _, err := os.Stat(filepath.Join(filepath.Dir(o.From), EtcdBinary)); err != nil && !cmd.Flags().Changed("only") {
+		if _, err := os.Stat(filepath.Join(filepath.Dir(o.From), pluginfile.EtcdBinary)); err != nil && !cmd.Flags().Changed("only") {
 			o.Names = slices.DeleteFunc(o.Names, func(name string) bool { return name == Etcd })
 		}
 		r, err := Install(o)

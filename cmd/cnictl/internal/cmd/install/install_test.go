@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -45,7 +46,7 @@ func TestOnlyOneInstallerAtATime(t *testing.T) {
 
 // The manifest is a file that anybody may have written to.
 func TestNamesNeverLeaveTheDirectory(t *testing.T) {
-	for _, name := range []string{"../evil", "/evil", ".", "..", "", ".hidden", Binary} {
+	for _, name := range []string{"../evil", "/evil", ".", "..", "", ".hidden", pluginfile.Binary} {
 		dir := t.TempDir()
 		text, err := json.Marshal(manifest{[]string{name}})
 		if err == nil {

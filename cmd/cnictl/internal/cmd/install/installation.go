@@ -14,29 +14,23 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 )
 
-// Binary is the name of the multicall binary.
-const Binary = "cnibox"
-
-// The plugin etcd is a program of its own. It is installed if its binary lies beside cnibox.
-const (
-	Etcd       = "etcd"
-	EtcdBinary = "cnibox-etcd"
-)
+// Etcd is a plugin that is a program of its own. It is installed if its binary lies beside cnibox.
+const Etcd = "etcd"
 
 // binaryOf returns the name of the binary that a plugin's name leads to.
 func binaryOf(name string) string {
 	if name == Etcd {
-		return EtcdBinary
+		return pluginfile.EtcdBinary
 	}
-	return Binary
+	return pluginfile.Binary
 }
 
 // binaries returns the names of the binaries that plugins need.
 func binaries(names []string) []string {
 	if slices.Contains(names, Etcd) {
-		return []string{Binary, EtcdBinary}
+		return []string{pluginfile.Binary, pluginfile.EtcdBinary}
 	}
-	return []string{Binary}
+	return []string{pluginfile.Binary}
 }
 
 // Link is how a plugin's name leads to cnibox.
@@ -137,7 +131,7 @@ func installPlugins(o Options) (*Report, error) {
 		return nil, fmt.Errorf("make a directory to prepare the installation in: %w", err)
 	}
 	defer os.RemoveAll(staging)
-	if content[EtcdBinary] == nil { // an earlier installation's stays as it is
+	if content[pluginfile.EtcdBinary] == nil { // an earlier installation's stays as it is
 		r.Names = slices.DeleteFunc(r.Names, func(name string) bool { return name == Etcd })
 	}
 	if err := stage(staging, r.Names, wanted, o.Link, content); err != nil {
@@ -166,8 +160,8 @@ func installPlugins(o Options) (*Report, error) {
 // readBinary returns the content of a cnibox, or of the binary beside it.
 func readBinary(name, cnibox string) ([]byte, error) {
 	path, main := cnibox, pluginfile.Main
-	if name == EtcdBinary {
-		path, main = filepath.Join(filepath.Dir(cnibox), EtcdBinary), pluginfile.MainEtcd
+	if name == pluginfile.EtcdBinary {
+		path, main = filepath.Join(filepath.Dir(cnibox), pluginfile.EtcdBinary), pluginfile.MainEtcd
 	}
 	content, err := os.ReadFile(path)
 	if err != nil {
@@ -199,7 +193,7 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 			inTheWay = append(inTheWay, fmt.Sprintf("%s (%s)", name, foreign))
 			continue
 		}
-		if name != Binary && name != EtcdBinary {
+		if name != pluginfile.Binary && name != pluginfile.EtcdBinary {
 			r.Names = append(r.Names, name)
 		}
 	}
@@ -207,7 +201,7 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 		return r, nil
 	}
 	remedy := "--force replaces them, and uninstall brings them back"
-	if r.Names != nil && !strings.HasPrefix(inTheWay[0], Binary+" ") {
+	if r.Names != nil && !strings.HasPrefix(inTheWay[0], pluginfile.Binary+" ") {
 		remedy += "; --only " + strings.Join(r.Names, ",") + " leaves them alone"
 	}
 	return nil, fmt.Errorf("%s has files that cnictl did not install: %s; %s", d.path, strings.Join(inTheWay, ", "), remedy)
