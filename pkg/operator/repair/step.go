@@ -52,7 +52,7 @@ func (a *attempt) begin() ([]*step, error) {
 	}
 	steps, err := a.steps(&plugin.Request{
 		Command: plugin.Check, Key: a.Key(), Netns: a.Netns, Pair: pair, Args: a.arguments(), Path: a.Path,
-		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true, HostSide: !a.inside,
+		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true, HostSide: !a.inside, Filter: a.filter,
 	})
 	if err == nil && len(steps) == 0 {
 		err = unasked("none of its plugins is cnibox's")
