@@ -41,7 +41,6 @@ func SARIF(findings []Finding, version string) (*sarif.Report, error) {
 	return report, run.DedupeArtifacts()
 }
 
-// level is how SARIF calls a severity.
 // level is what SARIF calls a severity.
 func level(s finding.Severity) string {
 	if s == finding.Info {
