@@ -8,7 +8,7 @@ package main
 import (
 	"os"
 
-	_ "github.com/cnibox/cnibox/cmd/cnibox/oneproc"
+	_ "github.com/cnibox/cnibox/cmd/cnibox/singlethread"
 	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/pkg/process/detach"
