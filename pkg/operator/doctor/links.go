@@ -55,7 +55,7 @@ func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 	}
 	f := found("bridge-port-lost", n.Name, lines(commands...), "%s of network %s should be in bridge %s, and %s not", some(names), n.Name, bridge.Name,
 		map[bool]string{true: "is", false: "are"}[len(names) == 1])
-	if p := n.find("bridge"); p.config.Has("vlan") || p.config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation") {
+	if p := n.find("bridge"); p.Config.Has("vlan") || p.Config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation") {
 		f.Remedy, f.Fixable = command("cnictl", "repair", n.Name), false // the port has to have more
 	}
 	return []Finding{f}
@@ -91,7 +91,7 @@ func (n *network) mtuOf() int {
 	}
 	for _, p := range n.parts {
 		own := 0
-		if p.config.Int("mtu", &own); own > 0 {
+		if p.Config.Int("mtu", &own); own > 0 {
 			mtu = own
 		}
 	}
@@ -120,12 +120,12 @@ var mtuKey = regexp.MustCompile(`"mtu": *[0-9]+`)
 func (n *network) setMTU(mtu int) string {
 	text, err := os.ReadFile(n.File)
 	p := n.find("bridge", "ptp")
-	kind := regexp.MustCompile(`"type": *"` + regexp.QuoteMeta(p.named) + `"`)
+	kind := regexp.MustCompile(`"type": *"` + regexp.QuoteMeta(p.Named) + `"`)
 	switch {
 	case err == nil && mtuKey.Match(text):
 		return command("sed", "-i", "-E", fmt.Sprintf(`s/"mtu": *[0-9]+/"mtu": %d/`, mtu), n.File)
-	case err == nil && len(kind.FindAll(text, -1)) == 1 && !strings.ContainsAny(p.named, `/\&.*[`):
-		return command("sed", "-i", fmt.Sprintf(`s/"type": *"%s"/&, "mtu": %d/`, p.named, mtu), n.File)
+	case err == nil && len(kind.FindAll(text, -1)) == 1 && !strings.ContainsAny(p.Named, `/\&.*[`):
+		return command("sed", "-i", fmt.Sprintf(`s/"type": *"%s"/&, "mtu": %d/`, p.Named, mtu), n.File)
 	}
-	return comment(`set "mtu" of plugin %s to %d, in %s`, p.named, mtu, n.File)
+	return comment(`set "mtu" of plugin %s to %d, in %s`, p.Named, mtu, n.File)
 }

@@ -10,6 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
@@ -75,11 +76,11 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 		for _, n := range p.networks {
 			list = append(list, s.missing(p, n)...)
 			for _, part := range n.parts {
-				files := pluginfile.Find(p.dirs, part.named)
-				if slices.Contains(seen, part.named) || files == nil {
+				files := pluginfile.Find(p.dirs, part.Named)
+				if slices.Contains(seen, part.Named) || files == nil {
 					continue
 				}
-				seen = append(seen, part.named)
+				seen = append(seen, part.Named)
 				for _, f := range s.wrong(p, n, part, files) {
 					if !slices.ContainsFunc(list, func(o Finding) bool { return o.Remedy == f.Remedy }) { // it mends several
 						list = append(list, f)
@@ -104,14 +105,14 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 func (s *subject) missing(p *place, n *network) []Finding {
 	var all, own, others []string
 	for _, part := range n.parts {
-		if pluginfile.Find(p.dirs, part.named) != nil || slices.Contains(all, part.named) {
+		if pluginfile.Find(p.dirs, part.Named) != nil || slices.Contains(all, part.Named) {
 			continue
 		}
-		all = append(all, part.named)
-		if s.row(part.named) != nil {
-			own = append(own, part.named)
+		all = append(all, part.Named)
+		if part.Row != nil {
+			own = append(own, part.Named)
 		} else {
-			others = append(others, part.named)
+			others = append(others, part.Named)
 		}
 	}
 	if all == nil {
@@ -136,10 +137,10 @@ func (s *subject) missing(p *place, n *network) []Finding {
 }
 
 // wrong finds what is wrong with the files of a plugin, of which the first is run.
-func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.File) []Finding {
+func (s *subject) wrong(p *place, n *network, part *netconf.Part, files []*pluginfile.File) []Finding {
 	run, who := files[0], strings.Join(p.who, ", ")
 	dir := filepath.Dir(run.Path)
-	replace := command("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
+	replace := command("cnictl", "install", "--dir", dir, "--only", part.Named, "--force")
 	if at := noExec(run.Path); at != "" {
 		return []Finding{found("plugin-noexec", n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at)}
 	}
@@ -148,7 +149,7 @@ func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.Fil
 		f.Fixable = run.Origin != pluginfile.Other
 		return []Finding{f}
 	}
-	if s.row(part.named) == nil {
+	if part.Row == nil {
 		return nil // nothing is known about it
 	}
 	if run.Origin == pluginfile.Other {
