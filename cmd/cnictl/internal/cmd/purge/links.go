@@ -120,7 +120,7 @@ func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
 
 // parts returns what networks and results have configurations of. Of a plugin that is somebody else's nothing goes.
 func parts(n *node.Node) (list []*netconf.Part) {
-	ours := func(name string) *plugin.Descriptor { return pluginfile.Row(known.Plugins, name, nil) }
+	ours := pluginfile.Rows(known.Plugins, nil)
 	for _, p := range n.Parts() {
 		list = append(list, netconf.NewPart(p.Config, ours))
 	}
