@@ -200,6 +200,14 @@ func objectsIn(o *conf.Object) []*conf.Object {
 	return all
 }
 
+// IsSet reports whether a switch of the list itself is on. It may be a string, for libcni.
+func (l *List) IsSet(name string) (on bool) {
+	word := ""
+	l.Config.Bool(name, &on)
+	l.Config.String(name, &word)
+	return on || strings.EqualFold(word, "true")
+}
+
 // IsOn reports whether a key of a plugin, or of what is inside of it, is true.
 func (l *List) IsOn(key string) bool {
 	return slices.ContainsFunc(l.Inside(), func(p *Part) bool { return p.IsOn(key) })
@@ -232,7 +240,7 @@ func (p *Part) Uses(link string) bool {
 	if d := p.Delegate(); d != nil && d.Uses(link) {
 		return true
 	}
-	return slices.Contains([]string{p.Bridge(), p.Master(), p.string("device")}, link)
+	return slices.Contains([]string{p.Bridge(), p.string("bridge"), p.Master(), p.string("device")}, link)
 }
 
 func (p *Part) string(key string) (text string) {

@@ -78,15 +78,20 @@ func TestVersion(t *testing.T) {
 
 func TestAnswers(t *testing.T) {
 	l := read(t, "", `{"plugins": [{"type": "multus", "delegates": [{"type": "bridge", "bridge": "br7", "isGateway": true}],
-		"deep": [[{"type": "macvlan", "master": "eth7"}]], "eth8": "eth9"}, {"type": "flannel"}, {"type": "flannel", "delegate": {"bridge": "cbr0", "isGateway": false}},
+		"deep": [[{"type": "macvlan", "master": "eth7"}]], "eth8": "eth9", "bridge": "ovs0"}, {"type": "flannel"}, {"type": "flannel", "delegate": {"bridge": "cbr0", "isGateway": false}},
 		{"type": "vlan", "master": "eth5", "linkInContainer": true}, {"type": "host-device", "device": "eth6"}]}`)
-	for link, want := range map[string]bool{"br7": true, "cni0": true, "cbr0": true, "eth7": true, "eth5": false, "eth6": true, "eth8": false, "eth9": false, "bridge": false} {
+	for link, want := range map[string]bool{"br7": true, "ovs0": true, "cni0": true, "cbr0": true, "eth7": true, "eth5": false, "eth6": true, "eth8": false, "eth9": false, "bridge": false} {
 		got := false
 		for _, p := range l.Inside() {
 			got = got || p.Uses(link)
 		}
 		if got != want {
 			t.Errorf("%s is used: %v, want %v", link, got, want)
+		}
+	}
+	for text, want := range map[string]bool{`true`: true, `"True"`: true, `false`: false, `"yes"`: false, `1`: false} {
+		if got := read(t, "", `{"disableCheck": `+text+`}`).IsSet("disableCheck"); got != want {
+			t.Errorf("disableCheck: %s is %v", text, got)
 		}
 	}
 	if !l.IsOn("isGateway") || l.IsOn("ipMasq") || l.IsOn("bridge") {
