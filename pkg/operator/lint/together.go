@@ -10,7 +10,7 @@ import (
 func checkTogether(files []*file) {
 	var list []*file
 	for _, f := range files {
-		if f.network != nil && isRead(f.Name) {
+		if f.network != nil && isRead(f.Name) && f.definition == nil {
 			list = append(list, f)
 		}
 	}

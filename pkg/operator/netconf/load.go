@@ -27,6 +27,18 @@ func Load(path string) (*libcni.NetworkConfigList, error) {
 	return list, nil
 }
 
+// Find returns the file of a directory that has the network called name, "" if none has. Multus looks so for that of a definition without a
+// configuration.
+func Find(dir, name string) string {
+	files, _ := libcni.ConfFiles(dir, []string{".conf", ".json", ".conflist"})
+	for _, file := range files {
+		if list, err := Load(file); err == nil && list.Name == name {
+			return file
+		}
+	}
+	return ""
+}
+
 func load(path string) (*libcni.NetworkConfigList, error) {
 	if filepath.Ext(path) == ".conflist" {
 		return libcni.NetworkConfFromFile(path)

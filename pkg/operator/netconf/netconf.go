@@ -22,6 +22,7 @@ type List struct {
 	Name       string
 	CNIVersion string // the highest that it names, as for libcni; "" if it names none
 	File       string // "" if it is in none
+	IsSingle   bool   // it is a plugin's configuration, and no list
 	Plugins    []*Part
 	Config     *conf.Object // of the list itself, lenient
 }
@@ -51,7 +52,7 @@ func Parse(file string, text []byte, rows Rows) (*List, error) {
 	case l.Config.Has("plugins") && (isList || !l.Config.Has("type")):
 		l.Plugins = partsIn(l.Config, rows)
 	case l.Config.Has("type"):
-		l.Plugins = []*Part{NewPart(l.Config, rows)}
+		l.IsSingle, l.Plugins = true, []*Part{NewPart(l.Config, rows)}
 	}
 	return l, nil
 }

@@ -144,6 +144,11 @@ func TestLoad(t *testing.T) {
 			t.Errorf("%s: %q in %s\n%s", tt.name, l.Name, l.File, diff)
 		}
 	}
+	for name, want := range map[string]string{"web": "folder.conflist", "one": "single.json", "none": ""} {
+		if got := Find(dir, name); got != "" && filepath.Base(got) != want || (got == "") != (want == "") {
+			t.Errorf("the file of network %s is %s, want %s", name, got, want)
+		}
+	}
 	for name, want := range map[string]string{
 		"template.conflist": "it is a template, not a network: containerd",
 		"broken.conflist":   "error parsing configuration list",
