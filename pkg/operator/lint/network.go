@@ -7,7 +7,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
@@ -33,7 +32,7 @@ type part struct {
 	named    string             // its type
 	kind     string             // the plugin's own name, else as it is named
 	typed    span               // where the type stands
-	config   *conf.Object
+	of       *netconf.Part
 	ipam     *part   // nil if there is none
 	delegate *part   // of flannel
 	chain    []*part // of chain
@@ -168,7 +167,7 @@ func (f *file) readNetwork() {
 
 // newPart finds where a plugin and what it calls stand.
 func (f *file) newPart(of *netconf.Part) *part {
-	p := &part{value: f.top.find(of.Path), plugin: of.Row, named: of.Named, kind: of.Kind, config: of.Config, filledIn: of.FilledIn}
+	p := &part{value: f.top.find(of.Path), plugin: of.Row, named: of.Named, kind: of.Kind, of: of, filledIn: of.FilledIn}
 	p.typed = span{p.at, p.at + 1, p.path}
 	if of.IsIPAM {
 		p.typed = p.span

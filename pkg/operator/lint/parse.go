@@ -50,7 +50,7 @@ func (f *file) parse(p *part, with *plugin.Descriptor) {
 	if !is {
 		return
 	}
-	o := p.config.Copy()
+	o := p.of.Config.Copy()
 	name := cmp.Or(f.network.name, "network")
 	o.Set("name", name)
 	o.Set("cniVersion", f.network.version)

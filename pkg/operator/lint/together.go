@@ -80,7 +80,7 @@ func (n *network) routed() (list []routed) {
 			}
 		case p.is("bridge") && (p.on("isGateway") || p.on("isDefaultGateway")):
 			for _, r := range pools(p) {
-				list = append(list, routed{r, cmp.Or(p.str("bridge"), "cni0")})
+				list = append(list, routed{r, p.of.Bridge()})
 			}
 		}
 	}

@@ -152,14 +152,13 @@ func FuzzRead(f *testing.F) {
 			if err != nil {
 				continue
 			}
-			all := len(l.All())
+			l.All()
 			for _, p := range l.Inside() {
 				p.Uses("cni0")
 			}
-			if list, err := libcni.NetworkConfFromBytes(text); name == "a.conflist" && err == nil && len(list.Plugins) != len(l.Plugins) && all > 0 {
-				if !strings.Contains(strings.ToLower(string(text)), "null") && strings.Count(strings.ToLower(string(text)), `plugins`) == 1 {
-					t.Errorf("libcni reads %d plugins, and this %d", len(list.Plugins), len(l.Plugins))
-				}
+			list, err := libcni.NetworkConfFromBytes(text)
+			if name == "a.conflist" && err == nil && isPlain(string(text)) && len(list.Plugins) != len(l.Plugins) {
+				t.Errorf("libcni reads %d plugins, and this %d", len(list.Plugins), len(l.Plugins))
 			}
 		}
 		if action, at := Template(text); !strings.HasPrefix(string(text[at:]), action) {
@@ -178,4 +177,9 @@ func FuzzRead(f *testing.F) {
 			}
 		}
 	})
+}
+
+// isPlain reports whether a list has its plugins once, and under a key as libcni wants it.
+func isPlain(text string) bool {
+	return strings.Count(text, `"plugins"`) == 1 && strings.Count(strings.ToLower(text), "plugins") == 1 && !strings.Contains(text, "null") && !strings.Contains(text, `\`)
 }

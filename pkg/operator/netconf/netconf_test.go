@@ -183,6 +183,8 @@ func TestTemplate(t *testing.T) {
 		`{"note": "{{"}`:                  "",
 		`{{/* nothing */}}`:               "",
 		`{{define "x"}}{{.}}{{end}}`:      "",
+		strings.Repeat("{{.}}", 1000):     "{{.}}",
+		strings.Repeat("{{.}}", 1001):     "",
 	} {
 		got, at := Template([]byte(text))
 		if got != want || !strings.HasPrefix(text[at:], got) {

@@ -6,9 +6,12 @@ import (
 	"text/template/parse"
 )
 
+// mostActions bounds how deep the parser has to go: it calls itself.
+const mostActions = 1000
+
 // Template returns the first action of a text that is a template of Go's, such as {{.PodCIDR}}, and where it stands; "" if the text is none.
 func Template(text []byte) (action string, at int) {
-	if !bytes.Contains(text, []byte("{{")) {
+	if n := bytes.Count(text, []byte("{{")); n == 0 || n > mostActions {
 		return "", 0
 	}
 	t := parse.New("network")
