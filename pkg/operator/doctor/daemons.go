@@ -14,8 +14,8 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
-	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -133,7 +133,7 @@ func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
 
 // restartFlannel returns the command that has the daemon write its file: it does so when it starts.
 func (s *subject) restartFlannel() string {
-	if i := slices.IndexFunc(s.processes, func(p runtimes.Process) bool { return strings.HasPrefix(p.Name, "k3s-") }); i >= 0 {
+	if i := slices.IndexFunc(s.processes, func(p node.Process) bool { return strings.HasPrefix(p.Name, "k3s-") }); i >= 0 {
 		return command("systemctl", "restart", strings.TrimSuffix(s.processes[i].Name, "-server"))
 	}
 	if unit := installedUnit("flanneld.service", "flannel.service"); unit != "" {

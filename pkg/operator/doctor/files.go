@@ -86,7 +86,7 @@ func checkConfDir(_ context.Context, s *subject) (list []Finding, err error) {
 
 // isToldOf reports whether a process is told of changes in a directory, or of the making of it. One that asks for no changes at all needs
 // not be, nor one that sees no such directory.
-func isToldOf(p runtimes.Process, dir string) (bool, error) {
+func isToldOf(p node.Process, dir string) (bool, error) {
 	inodes, asked, err := watched(p)
 	if err != nil || !asked {
 		return true, err

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -62,8 +63,8 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 // keepRouters returns the commands that let the host keep routers which it has from advertisements: one that forwards takes none otherwise.
 func (s *subject) keepRouters() (commands []string) {
 	for _, r := range s.routes {
-		l := s.byIndex[r.LinkIndex]
-		if l == nil || r.Protocol != unix.RTPROT_RA || !isDefault(r) {
+		l := s.LinkNumbered(r.LinkIndex)
+		if l == nil || r.Protocol != unix.RTPROT_RA || !node.IsDefault(r) {
 			continue
 		}
 		key := "net/ipv6/conf/" + l.Name + "/accept_ra"
@@ -89,7 +90,7 @@ func (s *subject) forwardingKeys(n *network) (keys []string) {
 	if v, err := value(all4); !v4 || err != nil || v == "0" {
 		return keys
 	}
-	for _, l := range append(s.uplinks(), s.Link(n.bridge())) {
+	for _, l := range slices.Concat(s.uplinks, []*node.Link{s.Link(n.bridge())}) {
 		if l != nil {
 			keys = append(keys, "net/ipv4/conf/"+l.Name+"/forwarding")
 		}

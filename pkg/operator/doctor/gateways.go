@@ -8,10 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // checkGateways looks whether bridges have the gateways' addresses of their containers, and none that keeps the next container out.
@@ -76,7 +73,7 @@ func (s *subject) mayBeUsed(n *network, p netip.Prefix) string {
 			return fmt.Sprintf("%s is of the subnet of network %s", p.Addr(), other.Name)
 		}
 	}
-	if slices.Contains(s.uplinks(), s.Link(at)) { // a VLAN's, on the bridge
+	if slices.Contains(s.uplinks, s.Link(at)) { // a VLAN's, on the bridge
 		return fmt.Sprintf("a default route of the host leaves by %s", at)
 	}
 	return s.otherUse(n.bridge())
@@ -84,7 +81,7 @@ func (s *subject) mayBeUsed(n *network, p netip.Prefix) string {
 
 // otherUse says what the host has a bridge for besides containers, "" if it is nothing.
 func (s *subject) otherUse(bridge string) string {
-	if slices.Contains(s.uplinks(), s.Link(bridge)) {
+	if slices.Contains(s.uplinks, s.Link(bridge)) {
 		return fmt.Sprintf("a default route of the host leaves by %s", bridge)
 	}
 	for _, l := range s.Links() {
@@ -154,13 +151,11 @@ func (n *network) gatewayLink() string {
 	return n.bridge()
 }
 
-func (s *subject) addressesOf(link string) (list []netip.Prefix) {
-	for _, a := range s.addresses {
-		if l := s.Link(link); l != nil && a.LinkIndex == l.Link.Attrs().Index && a.Scope == int(netlink.SCOPE_UNIVERSE) {
-			list = append(list, result.Prefix(*a.IPNet))
-		}
+func (s *subject) addressesOf(link string) []netip.Prefix {
+	if l := s.Link(link); l != nil {
+		return l.Global
 	}
-	return list
+	return nil
 }
 
 // otherSubnets returns the addresses of a bridge that keep the next ADD from giving it the gateway's, as the bridge plugin decides that.

@@ -104,7 +104,7 @@ func (s *subject) checkMTU(n *network) []Finding {
 		return nil
 	}
 	mtu := n.mtuOf()
-	for _, up := range s.uplinks() {
+	for _, up := range s.uplinks {
 		if mtu <= up.MTU {
 			continue
 		}

@@ -141,7 +141,7 @@ func (s *subject) wrong(p *place, n *network, part *netconf.Part, files []*plugi
 	run, who := files[0], strings.Join(p.who, ", ")
 	dir := filepath.Dir(run.Path)
 	replace := command("cnictl", "install", "--dir", dir, "--only", part.Named, "--force")
-	if at := noExec(run.Path); at != "" {
+	if at := s.noExec(run.Path); at != "" {
 		return []Finding{found("plugin-noexec", n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at)}
 	}
 	if !run.IsExecutable() {
@@ -165,11 +165,11 @@ func (s *subject) wrong(p *place, n *network, part *netconf.Part, files []*plugi
 }
 
 // noExec returns the mount point that keeps a file from being executed, "" if there is none.
-func noExec(path string) string {
+func (s *subject) noExec(path string) string {
 	var fs unix.Statfs_t
 	end, err := filepath.EvalSymlinks(path)
 	if err != nil || unix.Statfs(end, &fs) != nil || fs.Flags&unix.ST_NOEXEC == 0 {
 		return ""
 	}
-	return mountOf(end)
+	return s.mountOf(end)
 }

@@ -6,7 +6,6 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/state"
@@ -23,7 +22,7 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 		for _, err := os.Stat(dir); err != nil && dir != "/"; _, err = os.Stat(dir) {
 			dir = filepath.Dir(dir) // in which it is to be made
 		}
-		at := mountOf(dir)
+		at := s.mountOf(dir)
 		if seen[at] {
 			continue
 		}
@@ -46,8 +45,8 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 }
 
 // mountOf returns where the filesystem is mounted that a directory is on, the directory itself if that can't be told.
-func mountOf(dir string) string {
-	mounts, err := mountinfo.GetMounts(nil)
+func (s *subject) mountOf(dir string) string {
+	mounts, err := s.Mounts()
 	if err != nil {
 		return dir
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/subnets"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -87,7 +88,7 @@ func (s *subject) leadsElsewhere(n *network, subnet netip.Prefix, r netlink.Rout
 	if to.IsSingleIP() || to.Bits() < subnet.Bits() || !subnet.Contains(to.Addr()) {
 		return "" // a longer prefix would win, and a shorter one loses against the network's own
 	}
-	l := s.byIndex[r.LinkIndex]
+	l := s.LinkNumbered(r.LinkIndex)
 	if l == nil || l.Name == n.gatewayLink() || strings.HasPrefix(l.Owner, n.Name+"/") {
 		return ""
 	}
@@ -118,12 +119,14 @@ func (s *subject) freeSubnet(like netip.Prefix) (netip.Prefix, error) {
 		taken = append(taken, n.subnets()...)
 	}
 	for _, r := range s.routes {
-		if r.Dst != nil && !isDefault(r) {
+		if r.Dst != nil && !node.IsDefault(r) {
 			taken = append(taken, result.Prefix(*r.Dst))
 		}
 	}
-	for _, a := range s.addresses {
-		taken = append(taken, result.Prefix(*a.IPNet).Masked())
+	for _, l := range s.Links() {
+		for _, p := range l.Addresses {
+			taken = append(taken, p.Masked())
+		}
 	}
 	if like.Addr().Is6() {
 		return subnets.FreeIPv6(taken)

@@ -37,7 +37,7 @@ func (s *source) ofNetwork(n *node.Node) *node.Node {
 	if s.Network == "" {
 		return n
 	}
-	of := *n
+	of := node.Node{Namespaces: n.Namespaces, Unread: n.Unread}
 	of.Attachments = slices.DeleteFunc(slices.Clone(n.Attachments), func(a *node.Attachment) bool { return a.Network != s.Network })
 	of.Networks = slices.DeleteFunc(slices.Clone(n.Networks), func(w *node.Network) bool { return w.Name != s.Network })
 	of.Unowned = slices.DeleteFunc(slices.Clone(n.Unowned), func(t node.Thing) bool { return t.Network != "" && t.Network != s.Network })

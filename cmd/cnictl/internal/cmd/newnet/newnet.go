@@ -152,7 +152,7 @@ func (f *newFlags) forRuntime() (why []Choice, err error) {
 // directories returns those of networks: the one to write to, and those of the node's runtimes.
 func (f *newFlags) directories() []string {
 	dirs := []string{filepath.Clean(f.ConfDir)}
-	processes, _ := runtimes.Processes()
+	processes, _ := new(node.Host).Processes()
 	others, _ := runtimes.Here(runtimes.Options{Processes: processes}) // doctor says what is wrong with one
 	for _, r := range others {
 		if !slices.Contains(dirs, r.ConfDir) {

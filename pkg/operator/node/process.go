@@ -1,4 +1,4 @@
-package runtimes
+package node
 
 import (
 	"os"
@@ -21,8 +21,7 @@ func (p Process) Path(elements ...string) string {
 	return filepath.Join(append([]string{"/proc", strconv.Itoa(p.PID)}, elements...)...)
 }
 
-// Processes lists the processes of the calling thread's network namespace.
-func Processes() (list []Process, err error) {
+func readProcesses() (list []Process, err error) {
 	own, err := os.Readlink("/proc/thread-self/ns/net")
 	if err != nil {
 		return nil, err
@@ -58,29 +57,4 @@ func (p Process) shares(kind, other string) bool {
 	own, err := os.Readlink(p.Path("ns", kind))
 	others, wrong := os.Readlink(filepath.Join("/proc", other, "ns", kind))
 	return err == nil && wrong == nil && own == others
-}
-
-// configFiles returns the files and directories that a runtime's command line names in place of its usual files.
-func (p Process) configFiles() []string {
-	text, _ := os.ReadFile(p.Path("cmdline"))
-	return configFilesIn(strings.Split(string(text), "\x00"))
-}
-
-func configFilesIn(arguments []string) (files []string) {
-	for i, a := range arguments {
-		flag, value, inOne := strings.Cut(a, "=")
-		switch {
-		case flag != "--config" && flag != "-config" && flag != "-c":
-		case inOne:
-			files = append(files, value)
-		case i+1 < len(arguments):
-			files = append(files, arguments[i+1])
-		}
-	}
-	return files
-}
-
-// isOfK3s reports whether a configuration is the one that k3s writes for its containerd, wherever k3s keeps its data.
-func isOfK3s(files []string) bool {
-	return strings.HasSuffix(files[0], "/agent/etc/containerd/config.toml")
 }
