@@ -1,18 +1,17 @@
 package lint
 
 import (
-	"fmt"
+	"errors"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/keys"
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -50,24 +49,21 @@ func ReadNode(binDirs []string, confDir string) (*Node, error) {
 		}
 		return known[name]
 	}
-	links, err := link.List(&netlink.Handle{})
-	if err != nil {
-		return nil, fmt.Errorf("list the links of the host: %w", err)
+	var host node.Host
+	routes, err := host.Routes()
+	if err = errors.Join(host.ReadLinks(), err); err != nil {
+		return nil, err
 	}
-	names := map[int]string{}
-	for _, l := range links {
-		n.Links[l.Attrs().Name], names[l.Attrs().Index] = l.Attrs().MTU, l.Attrs().Name
-	}
-	routes, err := link.Routes(&netlink.Handle{}, netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return nil, fmt.Errorf("list the routes of the host: %w", err)
+	for _, l := range host.Links() {
+		n.Links[l.Name] = l.MTU
 	}
 	for _, r := range routes {
-		if r.Dst == nil || r.LinkIndex == 0 {
+		by := host.LinkNumbered(r.LinkIndex)
+		if r.Table != unix.RT_TABLE_MAIN || node.IsDefault(r) || by == nil {
 			continue
 		}
-		if to := result.Prefix(*r.Dst); to.Bits() > 0 && !to.Addr().IsLinkLocalUnicast() && !to.Addr().IsMulticast() {
-			n.Routes = append(n.Routes, Route{to, names[r.LinkIndex]})
+		if to := result.Prefix(*r.Dst); !to.Addr().IsLinkLocalUnicast() && !to.Addr().IsMulticast() {
+			n.Routes = append(n.Routes, Route{to, by.Name})
 		}
 	}
 	if n.Networks, err = Read(confDir); os.IsNotExist(err) {
