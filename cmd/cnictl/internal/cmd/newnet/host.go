@@ -4,16 +4,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
@@ -57,8 +52,8 @@ type Network struct {
 
 // ReadHost looks at the node. The networks are those of directories.
 func ReadHost(dirs []string) (*Host, error) {
-	h := &Host{}
-	if err := errors.Join(h.readLinks(), h.readRoutes()); err != nil {
+	h, host := &Host{}, &node.Host{}
+	if err := errors.Join(h.readLinks(host), h.readRoutes(host)); err != nil {
 		return nil, err
 	}
 	for _, dir := range dirs {
@@ -69,75 +64,39 @@ func ReadHost(dirs []string) (*Host, error) {
 	return h, nil
 }
 
-func (h *Host) readLinks() error {
-	all, err := link.List(&netlink.Handle{})
-	addresses, err2 := link.Addresses(&netlink.Handle{}, nil, netlink.FAMILY_ALL)
-	if err := errors.Join(err, err2); err != nil {
-		return fmt.Errorf("list the links of the host: %w", err)
-	}
-	names := map[int]string{}
-	for _, l := range all {
-		names[l.Attrs().Index] = l.Attrs().Name
-	}
-	for _, l := range all {
-		a := l.Attrs()
-		own := Link{Name: a.Name, Up: a.Flags&net.FlagUp != 0, Master: a.MasterIndex != 0, Card: has(a.Name, "device"), WiFi: has(a.Name, "phy80211")}
-		if v, is := l.(*netlink.Vlan); is {
-			own.VLAN, own.Parent = v.VlanId, names[a.ParentIndex]
+func (h *Host) readLinks(host *node.Host) error {
+	for _, l := range host.Links() {
+		own := Link{Name: l.Name, Up: l.Up, Master: l.Link.Attrs().MasterIndex != 0, Card: l.IsCard(), WiFi: l.IsWiFi()}
+		if v, is := l.Link.(*netlink.Vlan); is {
+			own.VLAN, own.Parent = v.VlanId, l.Parent
 		}
-		for _, address := range addresses {
-			if p := result.Prefix(*address.IPNet); address.LinkIndex == a.Index && !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsLoopback() {
+		for _, p := range l.Addresses {
+			if !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsLoopback() {
 				own.Addresses = append(own.Addresses, p)
-				h.Taken = append(h.Taken, Taken{p.Masked(), "the address " + p.String() + " of " + a.Name})
+				h.Taken = append(h.Taken, Taken{p.Masked(), "the address " + p.String() + " of " + l.Name})
 			}
 		}
 		h.Links = append(h.Links, own)
 	}
-	return nil
-}
-
-// has reports whether the kernel says that a link has something.
-func has(name, what string) bool {
-	_, err := os.Lstat(filepath.Join("/sys/class/net", name, what))
-	return err == nil
+	return host.ReadLinks()
 }
 
 // readRoutes reads the routes of all tables.
-func (h *Host) readRoutes() error {
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := link.Routes(&netlink.Handle{}, family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-		if err != nil {
-			return fmt.Errorf("list the routes of the host: %w", err)
+func (h *Host) readRoutes(host *node.Host) error {
+	routes, err := host.Routes()
+	for _, r := range routes {
+		if node.IsDefault(r) {
+			continue
 		}
-		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
-		gateway := false
-		for _, r := range routes {
-			isDefault := r.Dst == nil || result.Prefix(*r.Dst).Bits() == 0
-			switch {
-			case !isDefault:
-				if p := result.Prefix(*r.Dst).Masked(); !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsMulticast() && !p.Addr().IsLoopback() {
-					h.Taken = append(h.Taken, Taken{p, "the route to " + p.String()})
-				}
-			case r.Table == unix.RT_TABLE_MAIN && r.Type == unix.RTN_UNICAST && !gateway:
-				gateway = true
-				h.addUplink(r)
-			}
+		if p := result.Prefix(*r.Dst).Masked(); !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsMulticast() && !p.Addr().IsLoopback() {
+			h.Taken = append(h.Taken, Taken{p, "the route to " + p.String()})
 		}
 	}
-	return nil
-}
-
-func (h *Host) addUplink(r netlink.Route) {
-	index, gateway := r.LinkIndex, r.Gw
-	if len(r.MultiPath) > 0 {
-		index, gateway = r.MultiPath[0].LinkIndex, r.MultiPath[0].Gw
+	if uplinks, _ := host.Uplinks(); len(uplinks) > 0 {
+		h.Uplink = uplinks[0].Name
 	}
-	if l, err := netlink.LinkByIndex(index); err == nil {
-		h.Uplink = cmp.Or(h.Uplink, l.Attrs().Name)
-	}
-	if a := result.Addr(gateway); a.IsValid() {
-		h.Gateways = append(h.Gateways, a)
-	}
+	h.Gateways, _ = host.Gateways()
+	return err
 }
 
 // readNetworks notes what networks of a directory have: every subnet in their files, whatever plugin it is for, and bridges and VLANs.
