@@ -28,24 +28,19 @@ type ownLink struct {
 
 // Remove removes the link, unless another one has its name by now, or it has got ports.
 func (l ownLink) Remove(context.Context) error {
-	h := &netlink.Handle{}
-	now, err := h.LinkByName(l.name)
-	if link.IsNotFound(err) || err == nil && now.Attrs().Index != l.index {
+	var now node.Host
+	if err := now.ReadLinks(); err != nil {
+		return err
+	}
+	if own := now.Link(l.name); own == nil || own.Link.Attrs().Index != l.index {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	all, err := link.List(h)
-	if err != nil {
-		return err
-	}
-	for _, other := range all {
-		if other.Attrs().MasterIndex == l.index {
-			return plugin.Errorf("repeat this", "it has got the port %s", other.Attrs().Name)
+	for _, other := range now.Links() {
+		if other.Link.Attrs().MasterIndex == l.index {
+			return plugin.Errorf("repeat this", "it has got the port %s", other.Name)
 		}
 	}
-	return link.Delete(h, l.index)
+	return link.Delete(&netlink.Handle{}, l.index)
 }
 
 // addLinks finds the bridges that networks name, with the gateways' links of their VLANs, and ifbs.
