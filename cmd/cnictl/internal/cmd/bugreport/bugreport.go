@@ -1,5 +1,6 @@
 // Package bugreport writes one archive of all that may matter when something is wrong with a node's container networks. It is for nodes
-// on which little works: each part is read on its own, in a time of its own, and what can't be read is an error beside the rest.
+// on which little works: each part is read on its own, in a time of its own, and what can't be read is an error beside the rest. Most parts are what
+// other commands of cnictl and other programs print.
 package bugreport
 
 import (
@@ -129,7 +130,7 @@ func describeBugreport(w io.Writer, name string, size int64, m *Manifest) {
 %d values that may be secret are left out. Look at these yourself before you send it:
   files/          configurations of networks, and what runtimes asked for
   programs/       packet filter, routes, lines of the journal
-It has names of pods and containers and addresses throughout.
+It has names of pods and containers and addresses throughout; manifest.json lists what may be seen.
 `, m.LeftOut)
 }
 

@@ -3,26 +3,30 @@ package bugreport
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/google/nftables"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/program"
 )
 
 // readNFT reads nf_tables: by nft, as text and as JSON, or where that does not work what of it there is.
 func (s *source) readNFT(ctx context.Context, out *output) {
 	for _, c := range []command{{"nftables.txt", "nft -a list ruleset"}, {"nftables.json", "nft -j list ruleset"}} {
-		text, err := run(ctx, strings.Fields(c.line)...)
+		path, err := program.Find("nft")
 		if err != nil {
-			if !errors.Is(err, errNoProgram) {
-				out.fail(c.line, err)
-				out.add(c.file, text)
-			}
 			out.summarise()
 			return
 		}
-		out.add(c.file, text)
+		printed, _, err := run(ctx, 10*time.Second, path, environment(), strings.Fields(c.line)[1:]...)
+		out.add(c.file, printed)
+		if err != nil {
+			out.fail(c.line, err)
+			out.summarise()
+			return
+		}
 	}
 }
 

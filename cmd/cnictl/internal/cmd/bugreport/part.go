@@ -26,7 +26,7 @@ type Part struct {
 type source struct {
 	Options
 	secrets *secrets
-	node    *node.Node // nil if it could not be read
+	host    node.Host
 }
 
 // output is what a part has read so far. What it reads when its time is over is dropped.
@@ -35,15 +35,19 @@ type output struct {
 	over  bool
 	files []File
 	errs  []string
-	node  *node.Node
 }
 
-// add adds a file. Its name may come from anybody, and stays within the archive.
+// add adds a file, or more to the last one. Its name may come from anybody, and stays within the archive.
 func (o *output) add(name string, content []byte) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	if !o.over {
-		o.files = append(o.files, File{Name: path.Clean("/" + name)[1:], content: content})
+	name = path.Clean("/" + name)[1:]
+	switch last := len(o.files) - 1; {
+	case o.over:
+	case last >= 0 && o.files[last].Name == name:
+		o.files[last].content = append(o.files[last].content, content...)
+	default:
+		o.files = append(o.files, File{Name: name, content: content})
 	}
 }
 
@@ -98,9 +102,6 @@ func (s *source) read(ctx context.Context, p Part) Read {
 	out.lock.Lock()
 	defer out.lock.Unlock()
 	out.over = true
-	if out.node != nil {
-		s.node = out.node
-	}
 	return Read{Part: p.Name, Reads: p.Reads, Milliseconds: time.Since(began).Milliseconds(), Files: out.files, Errors: out.errs}
 }
 

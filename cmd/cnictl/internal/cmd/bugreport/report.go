@@ -35,6 +35,7 @@ type Manifest struct {
 	Created time.Time `json:"created"`
 	Network string    `json:"network,omitempty"`
 	LeftOut int       `json:"leftOut"` // secrets, and values that may be some
+	Seen    seen      `json:"seen"`    // what of configurations and results may be seen
 	Parts   []Read    `json:"parts"`
 }
 
@@ -93,7 +94,7 @@ func (c *Collector) End() *Manifest {
 		m.Parts[i].scrub(secrets.scrubKnown) // which all parts together have found
 		m.Parts[i].cut(&left)
 	}
-	m.LeftOut = secrets.count()
+	m.LeftOut, m.Seen = secrets.count(), secrets.seen()
 	return m
 }
 

@@ -9,35 +9,31 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
-// readKernel reads which kernel runs, how it was started, and what it has loaded.
+// kernelFiles say which kernel runs, how it was started, and what it has loaded.
+var kernelFiles = []string{"/proc/version", "/etc/os-release", "/proc/sys/kernel/tainted", "/proc/uptime", "/proc/cmdline", "/proc/modules"}
+
 func (s *source) readKernel(_ context.Context, out *output) {
-	var name unix.Utsname
-	if err := unix.Uname(&name); err != nil {
-		out.fail("uname", err)
-	}
-	out.add("kernel/uname.txt", fmt.Appendf(nil, "%s %s %s %s %s\n", unix.ByteSliceToString(name.Sysname[:]), unix.ByteSliceToString(name.Nodename[:]),
-		unix.ByteSliceToString(name.Release[:]), unix.ByteSliceToString(name.Version[:]), unix.ByteSliceToString(name.Machine[:])))
-	for _, path := range []string{"/proc/version", "/etc/os-release", "/proc/sys/kernel/tainted", "/proc/uptime"} {
-		if text, err := os.ReadFile(path); err != nil {
+	for _, path := range kernelFiles {
+		text, err := os.ReadFile(path)
+		switch {
+		case err != nil && (path != "/proc/modules" || !errors.Is(err, fs.ErrNotExist)): // a kernel may have none
 			out.fail(path, err)
-		} else {
+		case path == "/proc/cmdline":
+			text = s.bootParameters(text)
+		case path == "/proc/modules":
+			text = withoutAddresses(text)
+		}
+		if err == nil {
 			out.add("kernel/"+filepath.Base(path), text)
 		}
-	}
-	if text, err := os.ReadFile("/proc/cmdline"); err != nil {
-		out.fail("/proc/cmdline", err)
-	} else {
-		out.add("kernel/cmdline", s.bootParameters(text))
-	}
-	if text, err := os.ReadFile("/proc/modules"); err == nil {
-		out.add("kernel/modules", withoutAddresses(text))
-	} else if !errors.Is(err, fs.ErrNotExist) { // the kernel has none
-		out.fail("/proc/modules", err)
 	}
 }
 
@@ -97,20 +93,20 @@ func (s *source) readSysctls(ctx context.Context, out *output) {
 
 // readMounts lists where network namespaces are mounted, and what is mounted at and below the directories that matter.
 func (s *source) readMounts(_ context.Context, out *output) {
-	text, err := os.ReadFile("/proc/self/mountinfo")
+	mounts, err := s.host.Mounts()
 	if err != nil {
-		out.fail("/proc/self/mountinfo", err)
+		out.fail("mounts", err)
 	}
 	var list bytes.Buffer
-	for line := range bytes.Lines(text) {
-		if mountOfInterest.Match(line) {
-			list.Write(line)
+	for _, m := range mounts {
+		if strings.HasPrefix(m.Root, "net:[") || mountOfInterest.MatchString(m.Mountpoint) {
+			fmt.Fprintf(&list, "%s %s %s %s %s %s\n", m.Root, m.Mountpoint, m.Options, m.FSType, m.Source, m.VFSOptions)
 		}
 	}
 	out.add("mounts.txt", list.Bytes())
 }
 
-var mountOfInterest = regexp.MustCompile(` net:\[|^\S+ \S+ \S+ \S+ (/|/run|/run/netns|/var|/var/lib|/etc|/opt|/proc|/sys|/\S*cni\S*) `)
+var mountOfInterest = regexp.MustCompile(`^(/|/run|/run/netns|/var|/var/lib|/etc|/opt|/proc|/sys|/.*cni.*)$`)
 
 // readDisks says how much space and how many files there may be where state is kept.
 func (s *source) readDisks(ctx context.Context, out *output) {
@@ -143,16 +139,42 @@ var daemons = regexp.MustCompile(`^(containerd.*|crio|conmon.*|kubelet|kube-prox
 	`cilium.*|ovn.*|ovs.*|firewalld|ufw.*|NetworkManager|systemd-network.*|dnsmasq|dhcp|cnictl|cnibox.*)$`)
 
 func (s *source) readProcesses(_ context.Context, out *output) {
-	names, err := filepath.Glob("/proc/[0-9]*/comm")
-	if err != nil || names == nil {
-		out.fail("/proc", fs.ErrNotExist)
+	processes, err := s.host.Processes()
+	if err != nil {
+		out.fail("/proc", err)
 	}
 	var list bytes.Buffer
-	for _, path := range names {
-		name, err := os.ReadFile(path)
-		if name = bytes.TrimSpace(name); err == nil && daemons.Match(name) {
-			fmt.Fprintf(&list, "%s %s\n", strings.Split(path, "/")[2], name)
+	for _, p := range processes {
+		if daemons.MatchString(p.Name) {
+			fmt.Fprintf(&list, "%d %s\n", p.PID, p.Name)
 		}
 	}
 	out.add("processes.txt", list.Bytes())
+}
+
+func (s *source) readHostNetwork(_ context.Context, out *output) {
+	list, _ := node.List(nil)
+	out.addJSON("network/host.json", list)
+}
+
+// readNamespaces looks into the namespaces of containers.
+func (s *source) readNamespaces(ctx context.Context, out *output) {
+	n := node.Read(ctx, s.Options.Options)
+	for _, ns := range n.Namespaces {
+		isOf := func(a *node.Attachment) bool { return a.Network == s.Network && a.Namespace == ns }
+		if s.Network != "" && !slices.ContainsFunc(n.Attachments, isOf) {
+			continue
+		}
+		list, err := node.List(ns)
+		_, gone := os.Stat(ns.Path())
+		switch {
+		case ctx.Err() != nil:
+			out.fail("namespaces", ctx.Err())
+			return
+		case err == nil:
+			out.addJSON(fmt.Sprintf("network/namespace-%d.json", ns.Inode), list)
+		case !errors.Is(gone, fs.ErrNotExist): // else it has ended meanwhile
+			out.fail(ns.Path(), err)
+		}
+	}
 }
