@@ -153,7 +153,6 @@ func TestBugreport(t *testing.T) {
 	b.has("plugins.json", `"/opt/cni/bin/portmap"`, `"sha256"`, `"is": "cnibox"`, `"version": "v`, `path\tgithub.com/cnibox/cnibox/cmd/cnibox\n`)
 	b.has("network/host.json", `"name": "demo0"`, `10.88.0.1/24`, `"kind": "veth"`)
 	b.has("nftables.txt", "table inet cnibox", "demo/web/eth0")
-	b.has("nftables.json", `"nftables"`)
 	b.has("programs/ip-link.txt", "$ ip -d -s link\n", "demo0", "bridge forward_delay")
 	b.has("kernel/sysctl.txt", "net/ipv4/ip_forward = 1\n", "net/ipv4/conf/all/rp_filter = ")
 	b.has("kernel/version", "Linux ")

@@ -18,7 +18,6 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -57,17 +56,12 @@ time of its own, and goes on where one can't be read; it changes nothing.
 		if dryRun {
 			return listParts(cmd)
 		}
-		look := where.Options()
-		look.Shared = true
-		return writeBugreport(cmd, file, Options{
-			Options: look, LogDir: calllog.Dir, Network: network, Version: cmd.Root().Version,
-		})
+		return writeBugreport(cmd, file, Options{Options: where.Options(), Network: network, Version: cmd.Root().Version})
 	}
 	return cmd
 }
 
 func listParts(cmd *cobra.Command) error {
-	parts := Parts()
 	return ui.Output(cmd, map[string]any{"parts": parts}, func(w io.Writer) {
 		g := ui.NewGrid("PART", "READS")
 		for _, p := range parts {
@@ -87,13 +81,14 @@ func writeBugreport(cmd *cobra.Command, file string, o Options) (err error) {
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := Begin(o)
-	bar := ui.NewSlowBar(cmd.ErrOrStderr(), "reading", len(Parts()))
-	for c.Next(ctx) {
+	s := newSource(o)
+	bar := ui.NewSlowBar(cmd.ErrOrStderr(), "reading", len(parts))
+	for _, p := range parts {
+		s.read(ctx, p)
 		bar.Step()
 	}
 	bar.Stop()
-	m := c.End()
+	m := s.end()
 	err = m.Write(to)
 	if file == "-" {
 		return err

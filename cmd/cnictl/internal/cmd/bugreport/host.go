@@ -106,31 +106,20 @@ func (s *source) readMounts(_ context.Context, out *output) {
 	out.add("mounts.txt", list.Bytes())
 }
 
-var mountOfInterest = regexp.MustCompile(`^(/|/run|/run/netns|/var|/var/lib|/etc|/opt|/proc|/sys|/.*cni.*)$`)
+var mountOfInterest = regexp.MustCompile(`^(/|/run|/run/netns|/var|/var/lib|/var/log|/tmp|/etc|/opt|/proc|/proc/sys|/sys|/.*cni.*)$`)
 
 // readDisks says how much space and how many files there may be where state is kept.
 func (s *source) readDisks(ctx context.Context, out *output) {
-	list := bytes.NewBufferString("directory filesystem bytes free files free flags\n")
+	list := bytes.NewBufferString("directory filesystem bytes free files free\n")
 	for _, dir := range append([]string{"/", "/run", "/var/lib/cni", "/var/log", "/etc", "/tmp", s.ConfDir}, s.BinDirs...) {
 		var st unix.Statfs_t
 		if err := unix.Statfs(dir, &st); err != nil {
 			fmt.Fprintf(list, "%s: %v\n", dir, err)
 			continue
 		}
-		fmt.Fprintf(list, "%s %#x %d %d %d %d %s\n", dir, st.Type, st.Blocks*uint64(st.Bsize), st.Bavail*uint64(st.Bsize), st.Files, st.Ffree, flags(int64(st.Flags)))
+		fmt.Fprintf(list, "%s %#x %d %d %d %d\n", dir, st.Type, st.Blocks*uint64(st.Bsize), st.Bavail*uint64(st.Bsize), st.Files, st.Ffree)
 	}
 	out.add("disks.txt", list.Bytes())
-}
-
-func flags(of int64) string {
-	text := "rw"
-	if of&unix.ST_RDONLY != 0 {
-		text = "ro"
-	}
-	if of&unix.ST_NOEXEC != 0 {
-		text += ",noexec"
-	}
-	return text
 }
 
 // daemons are those that make, watch or change networks of containers. Their processes are named here, and nothing else of them is read: command

@@ -4,29 +4,16 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/google/nftables"
-
-	"github.com/cnibox/cnibox/pkg/netfilter/program"
 )
 
-// readNFT reads nf_tables: by nft, as text and as JSON, or where that does not work what of it there is.
+// readNFT reads nf_tables: by nft, or where that does not work what of it there is.
 func (s *source) readNFT(ctx context.Context, out *output) {
-	for _, c := range []command{{"nftables.txt", "nft -a list ruleset"}, {"nftables.json", "nft -j list ruleset"}} {
-		path, err := program.Find("nft")
-		if err != nil {
-			out.summarise()
-			return
-		}
-		printed, _, err := run(ctx, 10*time.Second, path, environment(), strings.Fields(c.line)[1:]...)
-		out.add(c.file, printed)
-		if err != nil {
-			out.fail(c.line, err)
-			out.summarise()
-			return
-		}
+	printAll(ctx, out, 8*time.Second, []command{{"nftables.txt", "nft -a list ruleset"}})
+	if len(out.files) == 0 || len(out.errs) > 0 {
+		out.summarise()
 	}
 }
 

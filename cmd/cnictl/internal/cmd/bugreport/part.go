@@ -25,8 +25,9 @@ type Part struct {
 // source is what parts read from.
 type source struct {
 	Options
-	secrets *secrets
-	host    node.Host
+	secrets  *secrets
+	host     node.Host
+	manifest *Manifest
 }
 
 // output is what a part has read so far. What it reads when its time is over is dropped.
@@ -75,8 +76,8 @@ func (o *output) fail(what string, err error) {
 // grace is what a part gets after its time to say what has hung: the program that it has killed, say.
 const grace = time.Second
 
-// read reads a part within its time. What hangs in the kernel is left behind.
-func (s *source) read(ctx context.Context, p Part) Read {
+// read reads a part within its time. What hangs in the kernel is left behind. After ctx has ended nothing is read.
+func (s *source) read(ctx context.Context, p Part) {
 	began, out, done := time.Now(), &output{files: []File{}}, make(chan struct{})
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
@@ -102,7 +103,7 @@ func (s *source) read(ctx context.Context, p Part) Read {
 	out.lock.Lock()
 	defer out.lock.Unlock()
 	out.over = true
-	return Read{Part: p.Name, Reads: p.Reads, Milliseconds: time.Since(began).Milliseconds(), Files: out.files, Errors: out.errs}
+	s.manifest.Parts = append(s.manifest.Parts, Read{Part: p.Name, Reads: p.Reads, Milliseconds: time.Since(began).Milliseconds(), Files: out.files, Errors: out.errs})
 }
 
 // rescue makes an error of a panic: on a node that is broken a report without a part is worth more than none.

@@ -6,9 +6,6 @@ import (
 	"time"
 )
 
-// Parts lists what a report has, without reading any of it.
-func Parts() []Part { return parts }
-
 // parts are in the order in which they are read: what is most likely to be needed comes first, should the report become too large.
 var parts = []Part{
 	says("show", 30*time.Second, "show.json", "show --json", "--network", true),
@@ -27,7 +24,7 @@ var parts = []Part{
 	{"sysctls", "below /proc/sys: " + strings.Join(sysctls, ", "), 5 * time.Second, (*source).readSysctls},
 	{"host-network", "links, addresses, routes and rules of the host", 10 * time.Second, (*source).readHostNetwork},
 	{"namespaces", "links, addresses, routes and rules in each container's namespace", 30 * time.Second, (*source).readNamespaces},
-	{"nftables", "nft list ruleset, as text and as JSON, or without nft a list of tables, chains and sets", 10 * time.Second, (*source).readNFT},
+	{"nftables", "nft -a list ruleset, or without nft a list of tables, chains and sets", 10 * time.Second, (*source).readNFT},
 	prints("ip", 20*time.Second, 5*time.Second, ipCommands),
 	prints("iptables", 20*time.Second, 5*time.Second, iptablesCommands),
 	{"firewalld", "whether it runs, and then " + prints("", 0, 0, firewalldCommands).Reads, 15 * time.Second, (*source).readFirewalld},

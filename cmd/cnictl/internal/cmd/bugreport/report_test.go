@@ -44,10 +44,11 @@ func unpack(t *testing.T, archive io.Reader) (names []string, files map[string]s
 
 // readParts reads a report of some parts.
 func readParts(ctx context.Context, o Options, parts []Part) *Manifest {
-	c := begin(o, parts)
-	for c.Next(ctx) {
+	s := newSource(o)
+	for _, p := range parts {
+		s.read(ctx, p)
 	}
-	return c.End()
+	return s.end()
 }
 
 func wellRead(_ *source, _ context.Context, out *output) {
