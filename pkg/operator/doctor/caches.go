@@ -7,11 +7,21 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // isResult reports whether a path is that of a file of libcni's cache.
 func isResult(path string) bool { return filepath.Base(filepath.Dir(path)) == "results" }
+
+var (
+	cacheTorn = codes.Declare(finding.Code{Name: "cache-torn", Severity: finding.Warning,
+		Meaning: "libcni has no result of an attachment, such as after a power failure: it can't be checked or repaired.",
+		Remedy:  "`rm FILE` if it is nobody's, or start the container again"})
+	networkInTwoCaches = codes.Declare(finding.Code{Name: "network-in-two-caches", Severity: finding.Warning,
+		Meaning: "Two runtimes use the network: GC of one removes what the other's containers have.",
+		Remedy:  "give one of them a network of its own"})
+)
 
 // checkCaches looks at what runtimes have kept of their attachments.
 func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
@@ -25,7 +35,7 @@ func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
 				whose, remedy = "of "+a.Owner+", which is "+string(a.State), withoutResult(a)
 			}
 		}
-		list = append(list, found("cache-torn", u.Network, remedy, "%s can't be read (%s); it is %s", u.What, u.Why, whose))
+		list = append(list, found(cacheTorn, u.Network, remedy, "%s can't be read (%s); it is %s", u.What, u.Why, whose))
 	}
 	for _, n := range s.networks {
 		dirs := map[string]bool{}
@@ -35,7 +45,7 @@ func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 		}
 		if len(dirs) > 1 {
-			list = append(list, found("network-in-two-caches", n.Name, comment("give one of the runtimes a network of its own: another file in %s, with another name, bridge and subnet",
+			list = append(list, found(networkInTwoCaches, n.Name, comment("give one of the runtimes a network of its own: another file in %s, with another name, bridge and subnet",
 				filepath.Dir(n.File)), "results of network %s are in %s", n.Name, strings.Join(slices.Sorted(maps.Keys(dirs)), " and ")))
 		}
 	}

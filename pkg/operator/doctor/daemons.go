@@ -13,12 +13,17 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
 const dhcpSocket = "/run/cni/dhcp.sock"
+
+var dhcpDaemonDown = codes.Declare(finding.Code{Name: "dhcp-daemon-down", Severity: finding.Error,
+	Meaning: "No container gets an address of this network, and no lease is extended.",
+	Remedy:  "`systemctl enable --now cnibox-dhcp.socket`"})
 
 // checkDHCP looks whether somebody answers at the socket of the DHCP daemon that a network needs.
 func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
@@ -35,7 +40,7 @@ func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
 			_ = conn.Close()
 			continue
 		}
-		list = append(list, found("dhcp-daemon-down", n.Name, s.startDHCP(p.named, socket), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
+		list = append(list, found(dhcpDaemonDown, n.Name, s.startDHCP(p.named, socket), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
 	}
 	return list, nil
 }
@@ -111,6 +116,15 @@ func readSubnetEnv(path string) (env subnetEnv, err error) {
 	return env, err
 }
 
+var (
+	subnetEnvMissing = codes.Declare(finding.Code{Name: "subnet-env-missing", Severity: finding.Error,
+		Meaning: "flannel's daemon has not leased a subnet for this node: no container gets an address.",
+		Remedy:  "restart flannel's daemon"})
+	subnetEnvTorn = codes.Declare(finding.Code{Name: "subnet-env-torn", Severity: finding.Error,
+		Meaning: "flannel's file for this node is not whole: no container gets an address.",
+		Remedy:  "restart flannel's daemon"})
+)
+
 // checkFlannel looks whether flannel's daemon has written what its plugin reads.
 func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
@@ -122,9 +136,9 @@ func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
 		_, err := readSubnetEnv(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			list = append(list, found("subnet-env-missing", n.Name, s.restartFlannel(), "%s is not there, which network %s needs", path, n.Name))
+			list = append(list, found(subnetEnvMissing, n.Name, s.restartFlannel(), "%s is not there, which network %s needs", path, n.Name))
 		case err != nil:
-			list = append(list, found("subnet-env-torn", n.Name, s.restartFlannel(), "%s can't be used, which network %s needs: %v", path, n.Name, err))
+			list = append(list, found(subnetEnvTorn, n.Name, s.restartFlannel(), "%s can't be used, which network %s needs: %v", path, n.Name, err))
 		}
 	}
 	return list, nil

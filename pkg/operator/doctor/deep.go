@@ -6,8 +6,17 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
+)
+
+var (
+	attachmentBroken = codes.Declare(finding.Code{Name: "attachment-broken", Severity: finding.Error,
+		Meaning: "Something has changed what ADD made: CHECK fails. What is inside containers is checked with --deep.",
+		Remedy:  "`cnictl repair NETWORK`"})
+	containerChanged = codes.Declare(finding.Code{Name: "container-changed", Severity: finding.Info,
+		Meaning: "A container has changed what it has inside, or is left alone by `repair`: what is other than ADD has made it (with --deep)."})
 )
 
 // checkAttachments has the plugins check what the host has of each attachment that is alive, as repair does first, and with Deep also what is inside
@@ -28,14 +37,14 @@ func checkAttachments(ctx context.Context, s *subject) (list []Finding, err erro
 	for _, r := range run.Reports {
 		for _, p := range r.Plugins {
 			if p.LeftAlone {
-				list = append(list, found("container-changed", r.Network, "", "%s/%s of network %s is other than it was made: %s: %s", r.ContainerID, r.IfName, r.Network, p.Plugin, p.Found))
+				list = append(list, found(containerChanged, r.Network, "", "%s/%s of network %s is other than it was made: %s: %s", r.ContainerID, r.IfName, r.Network, p.Plugin, p.Found))
 				continue
 			}
 			broken[r.Network] = append(broken[r.Network], fmt.Sprintf("%s/%s: %s: %s", r.ContainerID, r.IfName, p.Plugin, p.Found))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
-		list = append(list, found("attachment-broken", name, command("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))
+		list = append(list, found(attachmentBroken, name, command("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))
 	}
 	return list, err
 }

@@ -9,18 +9,16 @@ import (
 
 // TestCodes compares the codes of the checks with their table, and that with the manual's.
 func TestCodes(t *testing.T) {
-	pagetest.Codes(t, Codes, "../../../docs/operate/cnictl.md", "doctor")
-	var ofChecks, names []string
+	pagetest.Codes(t, Codes(), "../../../docs/operate/cnictl.md", "doctor")
+	var ofChecks []string
+	names := codes.Names()
 	for _, c := range checks {
-		ofChecks = append(ofChecks, c.codes...)
-	}
-	for _, c := range Codes {
-		names = append(names, c.Name)
+		ofChecks = append(ofChecks, c.codes.Names()...)
 	}
 	slices.Sort(ofChecks)
 	slices.Sort(names)
 	if !slices.Equal(names, slices.Compact(ofChecks)) {
-		t.Errorf("the table has\n%v\nand the checks find\n%v", names, ofChecks)
+		t.Errorf("declared are\n%v\nand the checks find\n%v", names, ofChecks)
 	}
 }
 

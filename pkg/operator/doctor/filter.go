@@ -11,6 +11,7 @@ import (
 	"github.com/google/nftables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 // checkFilter looks for base chains that drop what containers send out of their network, and what is answered.
@@ -60,17 +61,29 @@ func (c forwardChain) family() string {
 	return map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[c.table.Family]
 }
 
+var (
+	dockerDrops = codes.Declare(finding.Code{Name: "docker-drops", Severity: finding.Error,
+		Meaning: "Docker has set the policy of chain FORWARD to DROP: containers of this network don't reach anything but the host.",
+		Remedy:  "`iptables -I DOCKER-USER …`, or the plugin `firewall`"})
+	forwardDrops = codes.Declare(finding.Code{Name: "forward-drops", Severity: finding.Error,
+		Meaning: "The host drops what containers of this network send through it.",
+		Remedy:  "`iptables -I FORWARD …`, `nft insert rule …`, or the plugin `firewall`"})
+	ufwDrops = codes.Declare(finding.Code{Name: "ufw-drops", Severity: finding.Error,
+		Meaning: "ufw drops what containers of this network send through the host.",
+		Remedy:  "`ufw route allow in on BRIDGE`, `ufw route allow out on BRIDGE`, or the plugin `firewall`"})
+)
+
 func (c forwardChain) finding(n *network) Finding {
 	summary := fmt.Sprintf("%s drops what no rule accepts, and none accepts packets of network %s", c, n.Name)
 	if n.bridge() != "" && bridgedPacketsPass(c.v6 && !c.v4) {
 		summary += "; packets between containers of its bridge pass there too (br_netfilter)"
 	}
-	code, remedy, bridge := "forward-drops", c.acceptRules(n), n.bridge()
+	code, remedy, bridge := forwardDrops, c.acceptRules(n), n.bridge()
 	switch {
 	case slices.Contains(c.chains, "DOCKER-USER"):
-		code = "docker-drops"
+		code = dockerDrops
 	case slices.ContainsFunc(c.chains, isUFW):
-		code = "ufw-drops"
+		code = ufwDrops
 		if bridge != "" {
 			remedy = []string{command("ufw", "route", "allow", "in", "on", bridge), command("ufw", "route", "allow", "out", "on", bridge)}
 		}

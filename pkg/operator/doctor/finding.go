@@ -19,12 +19,17 @@ type Finding struct {
 	Fixable  bool             `json:"fixable"`           // Fix runs them
 }
 
-// found makes a finding of a code in Codes. Where no command mends it, the remedy is a comment of the shell.
-func found(code, network, remedy, format string, args ...any) Finding {
-	c := Codes.Find(code)
+// codes are the kinds that the checks have declared.
+var codes finding.Codes
+
+// Codes returns all kinds of findings, the worst first. docs/operate/cnictl.md has them as a table.
+func Codes() finding.Codes { return codes.Sorted() }
+
+// found makes a finding. Where no command mends it, the remedy is a comment of the shell.
+func found(code *finding.Code, network, remedy, format string, args ...any) Finding {
 	return Finding{
-		Code: code, Severity: c.Severity, Network: network, Summary: fmt.Sprintf(format, args...), Meaning: c.Meaning,
-		Remedy: remedy, Fixable: c.Fixable && remedy != "",
+		Code: code.Name, Severity: code.Severity, Network: network, Summary: fmt.Sprintf(format, args...), Meaning: code.Meaning,
+		Remedy: remedy, Fixable: code.Fixable && remedy != "",
 	}
 }
 

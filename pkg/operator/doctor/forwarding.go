@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -32,6 +33,10 @@ func dotted(key string) string {
 	return strings.ReplaceAll(key, "/", ".")
 }
 
+var forwardingOff = codes.Declare(finding.Code{Name: "forwarding-off", Severity: finding.Error, Fixable: true,
+	Meaning: "The host does not forward packets: containers reach nothing but the host. Something has set it back after ADD had set it.",
+	Remedy:  "`sysctl -w net.ipv4.ip_forward=1`"})
+
 // checkForwarding looks whether the host forwards what containers send, and takes what comes back.
 func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
@@ -51,7 +56,7 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 			}
 		}
 		if off != nil {
-			list = append(list, found("forwarding-off", n.Name, lines(commands...), "%s is 0, and has to be 1 for %s of network %s",
+			list = append(list, found(forwardingOff, n.Name, lines(commands...), "%s is 0, and has to be 1 for %s of network %s",
 				strings.Join(off, ", "), count(len(n.alive), "attachment", "attachments"), n.Name))
 		}
 	}
@@ -97,6 +102,10 @@ func (s *subject) forwardingKeys(n *network) (keys []string) {
 	return keys
 }
 
+var rpFilterStrict = codes.Declare(finding.Code{Name: "rp-filter-strict", Severity: finding.Warning,
+	Meaning: "The host drops what containers in several networks answer by their default route to what came by another.",
+	Remedy:  "`sysctl -w net.ipv4.conf.all.rp_filter=2`, or the plugin `sbr`"})
+
 // checkReversePath looks for containers with several interfaces on a host that drops packets which come by another link than answers to them
 // would leave by. What such a container answers leaves by its default route, unless the plugin sbr has it leave as the question came.
 func (s *subject) checkReversePath() (list []Finding, err error) {
@@ -130,7 +139,7 @@ func (s *subject) checkReversePath() (list []Finding, err error) {
 	}
 	slices.Sort(containers)
 	remedy := lines(set("net/ipv4/conf/all/rp_filter", "2"), comment(`or add {"type": "sbr"} to the plugins of the networks that have not the default route`))
-	return []Finding{found("rp-filter-strict", "", remedy, "rp_filter is 1 (strict), and %s in several networks without the plugin sbr: %s",
+	return []Finding{found(rpFilterStrict, "", remedy, "rp_filter is 1 (strict), and %s in several networks without the plugin sbr: %s",
 		count(len(containers), "container is", "containers are"), some(containers))}, err
 }
 
@@ -143,6 +152,10 @@ func bridgedPacketsPass(v6 bool) bool {
 	v, err := value(key)
 	return err == nil && v == "1"
 }
+
+var bridgeNFOff = codes.Declare(finding.Code{Name: "bridge-nf-off", Severity: finding.Warning,
+	Meaning: "A Service of Kubernetes does not work from a container on the same bridge as the one behind it.",
+	Remedy:  "`sysctl -w net.bridge.bridge-nf-call-iptables=1`"})
 
 // checkBridgedPackets looks whether a Service of Kubernetes can lead to a container on the same bridge: its answer, which the bridge does
 // not route, has to pass the packet filter to be changed back.
@@ -166,9 +179,9 @@ func checkBridgedPackets(_ context.Context, s *subject) (list []Finding, err err
 	}
 	switch v {
 	case "0":
-		list = append(list, found("bridge-nf-off", n.Name, on, "%s is 0, kube-proxy's rules are here, and network %s has the bridge %s", dotted(key), n.Name, n.bridge()))
+		list = append(list, found(bridgeNFOff, n.Name, on, "%s is 0, kube-proxy's rules are here, and network %s has the bridge %s", dotted(key), n.Name, n.bridge()))
 	case "":
-		list = append(list, found("bridge-nf-off", n.Name, on,
+		list = append(list, found(bridgeNFOff, n.Name, on,
 			"the kernel module br_netfilter is not loaded, kube-proxy's rules are here, and network %s has the bridge %s", n.Name, n.bridge()))
 	}
 	return list, err

@@ -10,8 +10,18 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/result"
+)
+
+var (
+	bridgeOtherSubnet = codes.Declare(finding.Code{Name: "bridge-other-subnet", Severity: finding.Error,
+		Meaning: "The next ADD fails with \"already has an IP address different from\": the subnet was changed, or flannel has leased another one.",
+		Remedy:  "`ip address delete ADDRESS dev BRIDGE`"})
+	gatewayGone = codes.Declare(finding.Code{Name: "gateway-gone", Severity: finding.Error, Fixable: true,
+		Meaning: "These containers don't reach their gateway, and so nothing outside of their bridge.",
+		Remedy:  "`ip address add GATEWAY dev BRIDGE`"})
 )
 
 // checkGateways looks whether bridges have the gateways' addresses of their containers, and none that keeps the next container out.
@@ -22,7 +32,7 @@ func checkGateways(_ context.Context, s *subject) (list []Finding, err error) {
 			continue
 		}
 		if others := n.otherSubnets(s.addressesOf(at)); others != nil {
-			list = append(list, found("bridge-other-subnet", n.Name, lines(s.giveUp(n, others)...), "%s has the address %s, and network %s hands out addresses of %s",
+			list = append(list, found(bridgeOtherSubnet, n.Name, lines(s.giveUp(n, others)...), "%s has the address %s, and network %s hands out addresses of %s",
 				at, texts(others), n.Name, texts(n.handedOut())))
 		}
 	}
@@ -41,7 +51,7 @@ func checkGateways(_ context.Context, s *subject) (list []Finding, err error) {
 			remedy = comment("%s would be in the way of %s on %s: take that away, or start the containers of network %s again on another subnet",
 				strings.Join(elsewhere, ", "), texts(lacking), at, n.Name)
 		}
-		f := found("gateway-gone", n.Name, remedy, "%s lacks %s, the gateway of %s of network %s",
+		f := found(gatewayGone, n.Name, remedy, "%s lacks %s, the gateway of %s of network %s",
 			at, texts(lacking), count(len(n.alive), "attachment", "attachments"), n.Name)
 		f.Fixable = f.Fixable && elsewhere == nil
 		list = append(list, f)

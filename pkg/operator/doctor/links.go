@@ -7,9 +7,14 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
+
+var bridgeDown = codes.Declare(finding.Code{Name: "bridge-down", Severity: finding.Error, Fixable: true,
+	Meaning: "Nothing passes between the bridge's containers, or to and from them.",
+	Remedy:  "`ip link set dev BRIDGE up`"})
 
 // checkLinks looks at the links of networks on the host.
 func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
@@ -26,7 +31,7 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 		if !bridge.Up && !seen[bridge.Name] { // else it is another network's, too
 			// A link that goes down loses its IPv6 addresses.
 			up := append([]string{command("ip", "link", "set", "dev", bridge.Name, "up")}, addAddresses(s.lackingGateways(n), n.gatewayLink())...)
-			list = append(list, found("bridge-down", n.Name, lines(up...), "%s, the bridge of %s of network %s, is down",
+			list = append(list, found(bridgeDown, n.Name, lines(up...), "%s, the bridge of %s of network %s, is down",
 				bridge.Name, count(len(n.alive), "attachment", "attachments"), n.Name))
 		}
 		seen[bridge.Name] = true
@@ -41,6 +46,10 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 	return list, nil
 }
 
+var bridgePortLost = codes.Declare(finding.Code{Name: "bridge-port-lost", Severity: finding.Error, Fixable: true,
+	Meaning: "These containers are cut off: something has taken their host ends out of the bridge.",
+	Remedy:  "`ip link set dev VETH master BRIDGE`"})
+
 // checkPorts looks whether the host ends of a network's attachments are in its bridge.
 func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 	var names, commands []string
@@ -53,7 +62,7 @@ func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 	if names == nil {
 		return nil
 	}
-	f := found("bridge-port-lost", n.Name, lines(commands...), "%s of network %s should be in bridge %s, and %s not", some(names), n.Name, bridge.Name,
+	f := found(bridgePortLost, n.Name, lines(commands...), "%s of network %s should be in bridge %s, and %s not", some(names), n.Name, bridge.Name,
 		map[bool]string{true: "is", false: "are"}[len(names) == 1])
 	if p := n.find("bridge"); p.config.Has("vlan") || p.config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation") {
 		f.Remedy, f.Fixable = command("cnictl", "repair", n.Name), false // the port has to have more
@@ -63,6 +72,10 @@ func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 
 // mostPorts is how many ports the kernel gives to a bridge (BR_MAX_PORTS of net/bridge/br_private.h).
 const mostPorts = 1023
+
+var bridgeNearlyFull = codes.Declare(finding.Code{Name: "bridge-nearly-full", Severity: finding.Warning,
+	Meaning: "The kernel gives a bridge 1,023 ports. The ADD after the last fails.",
+	Remedy:  "remove ports that nobody needs, or use another network"})
 
 func (s *subject) countPorts(n *network, bridge *node.Link) []Finding {
 	ports, unowned := 0, 0
@@ -77,7 +90,7 @@ func (s *subject) countPorts(n *network, bridge *node.Link) []Finding {
 	if ports < mostPorts*9/10 {
 		return nil
 	}
-	return []Finding{found("bridge-nearly-full", n.Name, lines(comment("remove ports that nobody needs, or put the next containers on a network with another bridge"),
+	return []Finding{found(bridgeNearlyFull, n.Name, lines(comment("remove ports that nobody needs, or put the next containers on a network with another bridge"),
 		command("bridge", "link", "show")), "bridge %s has %d ports of %d; %d of them belong to no attachment", bridge.Name, ports, mostPorts, unowned)}
 }
 
@@ -98,6 +111,10 @@ func (n *network) mtuOf() int {
 	return mtu
 }
 
+var mtuAboveUplink = codes.Declare(finding.Code{Name: "mtu-above-uplink", Severity: finding.Warning,
+	Meaning: "Large packets are dropped on their way out where ICMP does not come back, so that connections hang.",
+	Remedy:  "the uplink's MTU, by `sed -i …` in the network's file"})
+
 // checkMTU compares what containers may send at once with what the way out of the host takes.
 func (s *subject) checkMTU(n *network) []Finding {
 	if !n.isRouted() {
@@ -108,7 +125,7 @@ func (s *subject) checkMTU(n *network) []Finding {
 		if mtu <= up.MTU {
 			continue
 		}
-		return []Finding{found("mtu-above-uplink", n.Name, lines(n.setMTU(up.MTU), comment("then start the containers of network %s again", n.Name)),
+		return []Finding{found(mtuAboveUplink, n.Name, lines(n.setMTU(up.MTU), comment("then start the containers of network %s again", n.Name)),
 			"network %s has an MTU of %d, and %s, which default routes leave by, of %d", n.Name, mtu, up.Name, up.MTU)}
 	}
 	return nil

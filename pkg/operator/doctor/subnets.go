@@ -11,9 +11,14 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/subnets"
 	"github.com/cnibox/cnibox/pkg/result"
 )
+
+var subnetsOverlap = codes.Declare(finding.Code{Name: "subnets-overlap", Severity: finding.Error,
+	Meaning: "Two containers can have one address, or what is sent to a container goes elsewhere.",
+	Remedy:  "another subnet, by `sed -i …` in the network's file"})
 
 // checkSubnets looks for addresses that two networks hand out, or that a route of the host leads elsewhere.
 func checkSubnets(_ context.Context, s *subject) (list []Finding, err error) {
@@ -29,7 +34,7 @@ func checkSubnets(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 			for _, r := range s.routes {
 				if by := s.leadsElsewhere(n, p, r); by != "" {
-					list = append(list, found("subnets-overlap", n.Name, s.move(n, p), "network %s has %s, and a route of the host leads to %s by %s",
+					list = append(list, found(subnetsOverlap, n.Name, s.move(n, p), "network %s has %s, and a route of the host leads to %s by %s",
 						n.Name, p, result.Prefix(*r.Dst), by))
 				}
 			}
@@ -51,7 +56,7 @@ func (s *subject) overlaps(n *network, subnet netip.Prefix, other *network) (lis
 			}
 			remedy = comment(`give each of the two a part of %s, by "rangeStart" and "rangeEnd" in %s and %s`, subnet, n.File, other.File)
 		}
-		list = append(list, found("subnets-overlap", other.Name, remedy, "networks %s (%s) and %s (%s) can give one address to two containers", n.Name, subnet, other.Name, o))
+		list = append(list, found(subnetsOverlap, other.Name, remedy, "networks %s (%s) and %s (%s) can give one address to two containers", n.Name, subnet, other.Name, o))
 	}
 	return list
 }

@@ -1,7 +1,8 @@
-// Package finding has what doctor and lint say of what they find: how bad it is, and of which kind.
+// Package finding has what cnictl's commands say of what they find: of which kind it is, how bad, where, and what mends it.
 package finding
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 )
@@ -19,7 +20,7 @@ const (
 // Rank is 0 for the worst, and -1 for what is none.
 func (s Severity) Rank() int { return slices.Index([]Severity{Error, Warning, Info}, s) }
 
-// Code is a kind of finding.
+// Code is a kind of finding. It is declared beside the check that finds it.
 type Code struct {
 	Name     string
 	Severity Severity
@@ -28,12 +29,36 @@ type Code struct {
 	Fixable  bool   // --fix can do it, without a person who looks at it first
 }
 
-// Codes are kinds of findings, the worst first.
-type Codes []Code
+// Codes are kinds of findings.
+type Codes []*Code
 
-// Find returns the code of a name, which is one of them.
-func (c Codes) Find(name string) Code {
-	return c[slices.IndexFunc(c, func(code Code) bool { return code.Name == name })]
+// Declare adds a kind.
+func (c *Codes) Declare(code Code) *Code {
+	*c = append(*c, &code)
+	return &code
+}
+
+// Sorted returns the codes, the worst first.
+func (c Codes) Sorted() Codes {
+	return slices.SortedFunc(slices.Values(c), func(a, b *Code) int {
+		return cmp.Or(a.Severity.Rank()-b.Severity.Rank(), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Find returns the code of a name, nil if there is none.
+func (c Codes) Find(name string) *Code {
+	if i := slices.IndexFunc(c, func(code *Code) bool { return code.Name == name }); i >= 0 {
+		return c[i]
+	}
+	return nil
+}
+
+// Names returns the codes' names.
+func (c Codes) Names() (names []string) {
+	for _, code := range c {
+		names = append(names, code.Name)
+	}
+	return names
 }
 
 // Rows returns the lines of the manual's table.

@@ -169,10 +169,10 @@ func (f *file) position(at int) (line, column int) {
 }
 
 // report notes a finding. fix says what to write in place; edits write it.
-func (f *file) report(code string, where span, fix string, edits []edit, format string, args ...any) {
+func (f *file) report(code *finding.Code, where span, fix string, edits []edit, format string, args ...any) {
 	line, column := f.position(where.at)
 	f.findings = append(f.findings, Finding{
-		File: f.Name, Line: line, Column: column, Code: code, Severity: Codes.Find(code).Severity, Path: where.path,
+		File: f.Name, Line: line, Column: column, Code: code.Name, Severity: code.Severity, Path: where.path,
 		Message: fmt.Sprintf(format, args...), Fix: fix, Fixable: edits != nil, at: where.at, end: where.end, edits: edits,
 	})
 }

@@ -11,6 +11,12 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+// codes are the kinds that the checks have declared.
+var codes finding.Codes
+
+// Codes returns all kinds of findings, the worst first. docs/operate/lint.md has them as a table.
+func Codes() finding.Codes { return codes.Sorted() }
+
 // Finding is one mistake at one place.
 type Finding struct {
 	File     string           `json:"file"`
@@ -56,6 +62,10 @@ func Text(name string, text []byte, o Options) []Finding {
 	return Files([]Input{{Name: name, Text: text}}, o)
 }
 
+var fileIgnored = codes.Declare(finding.Code{Name: "file-ignored", Severity: finding.Warning,
+	Meaning: "The file has a network, but no extension that libcni reads.",
+	Remedy:  "`.conflist`"})
+
 // Files looks at files that are used together, such as those of a directory. The findings come in the order of the files and lines.
 func Files(inputs []Input, o Options) []Finding {
 	var files []*file
@@ -66,7 +76,7 @@ func Files(inputs []Input, o Options) []Finding {
 	for _, in := range inputs {
 		f := read(in, o)
 		if in.InDir && !isRead(in.Name) {
-			f.report("file-ignored", span{}, "", nil, "runtimes read .conflist, .conf and .json only, and not this network")
+			f.report(fileIgnored, span{}, "", nil, "runtimes read .conflist, .conf and .json only, and not this network")
 		} else {
 			f.check()
 		}

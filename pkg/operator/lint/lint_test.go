@@ -106,7 +106,7 @@ func TestEachCode(t *testing.T) {
 		"bridge-shared", "file-ignored", "network-name-twice", "sorts-behind", "subnets-overlap", "wrong-extension"} { // TestTogether
 		seen[code] = true
 	}
-	for _, c := range lint.Codes {
+	for _, c := range lint.Codes() {
 		if !seen[c.Name] {
 			t.Errorf("no test has %s", c.Name)
 		}

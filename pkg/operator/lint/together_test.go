@@ -137,7 +137,7 @@ func TestSARIF(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := again.Runs[0]
-	if len(run.Results) != len(list) || len(run.Tool.Driver.Rules) != len(lint.Codes) {
+	if len(run.Results) != len(list) || len(run.Tool.Driver.Rules) != len(lint.Codes()) {
 		t.Errorf("%d results of %d, %d rules", len(run.Results), len(list), len(run.Tool.Driver.Rules))
 	}
 	for i, r := range run.Results {

@@ -74,12 +74,7 @@ func examine(cmd *cobra.Command, o doctor.Options, fix bool) error {
 	return nil
 }
 
-func codes() (names []string) {
-	for _, c := range doctor.Codes {
-		names = append(names, c.Name)
-	}
-	return names
-}
+func codes() []string { return doctor.Codes().Names() }
 
 func checkCodes(_ *cobra.Command, args []string) error {
 	for _, code := range args {

@@ -8,7 +8,6 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
-	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
@@ -30,7 +29,7 @@ func TestTables(t *testing.T) {
 				}
 				seen[k.ID] = true
 				for _, code := range k.Doctor {
-					if !slices.ContainsFunc(doctor.Codes, func(c finding.Code) bool { return c.Name == code }) {
+					if doctor.Codes().Find(code) == nil {
 						t.Errorf("doctor has no finding %s", code)
 					}
 				}
