@@ -30,18 +30,18 @@ func checkAddresses(ctx context.Context, s *subject) (list []Finding, err error)
 		others := strings.Join(a.Twice, ", ")
 		switch {
 		case a.Unleased != nil && a.Twice != nil:
-			list = append(list, found(addressTwice, a.Network, comment("start the container of %s again, so that it gets another address", a.Owner),
+			list = append(list, found(addressTwice, a.Network, finding.Say("start the container of %s again, so that it gets another address", a.Owner),
 				"%s has an address of %s, and no lease of it", a.Owner, others))
 		case a.Unleased != nil:
 			lost[a.Network] = append(lost[a.Network], a.Unleased...)
 		case a.Twice != nil && a.Owner < a.Twice[0] && !slices.ContainsFunc(a.Twice, isUnleased):
-			list = append(list, found(addressTwice, a.Network, comment("start one of the containers again, with another address"),
+			list = append(list, found(addressTwice, a.Network, finding.Say("start one of the containers again, with another address"),
 				"%s has an address of %s", a.Owner, others))
 		}
 	}
 	for _, n := range s.Networks {
 		if addresses := lost[n.Name]; addresses != nil {
-			list = append(list, found(leaseLost, n.Name, command("cnictl", "repair", n.Name), "no lease is there of %s, which %s of network %s",
+			list = append(list, found(leaseLost, n.Name, finding.Run("cnictl", "repair", n.Name), "no lease is there of %s, which %s of network %s",
 				some(textsOf(addresses)), count(len(addresses), "container has", "containers have"), n.Name))
 		}
 	}

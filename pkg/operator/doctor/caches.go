@@ -29,7 +29,7 @@ func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
 		if !isResult(u.What) {
 			continue
 		}
-		whose, remedy := "nobody's who is known", command("rm", u.What)
+		whose, remedy := "nobody's who is known", finding.Run("rm", u.What)
 		for _, a := range s.Attachments {
 			if node.PathOf(filepath.Dir(filepath.Dir(u.What)), a.Key()) == u.What {
 				whose, remedy = "of "+a.Owner+", which is "+string(a.State), withoutResult(a)
@@ -45,7 +45,7 @@ func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 		}
 		if len(dirs) > 1 {
-			list = append(list, found(networkInTwoCaches, n.Name, comment("give one of the runtimes a network of its own: another file in %s, with another name, bridge and subnet",
+			list = append(list, found(networkInTwoCaches, n.Name, finding.Say("give one of the runtimes a network of its own: another file in %s, with another name, bridge and subnet",
 				filepath.Dir(n.File)), "results of network %s are in %s", n.Name, strings.Join(slices.Sorted(maps.Keys(dirs)), " and ")))
 		}
 	}
@@ -53,9 +53,9 @@ func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
 }
 
 // withoutResult says what to do about an attachment of which libcni has no result, for a person who knows whether it is in use.
-func withoutResult(a *node.Attachment) string {
+func withoutResult(a *node.Attachment) finding.Remedy {
 	if a.State == node.Alive {
-		return comment("start container %s again; until then name it to gc: --valid %s/%s", a.ContainerID, a.ContainerID, a.IfName)
+		return finding.Say("start container %s again; until then name it to gc: --valid %s/%s", a.ContainerID, a.ContainerID, a.IfName)
 	}
-	return comment("if container %s is gone: %s", a.ContainerID, command("cnictl", "del", a.Network, "--id", a.ContainerID, "--ifname", a.IfName))
+	return finding.Say("if container %s is gone: %s", a.ContainerID, finding.Run("cnictl", "del", a.Network, "--id", a.ContainerID, "--ifname", a.IfName))
 }

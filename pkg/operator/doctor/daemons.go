@@ -47,7 +47,7 @@ func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
 
 // startDHCP returns the command that starts the daemon, by systemd where its units are installed. It has to be that of the plugin which
 // runtimes run: the reference's has another protocol.
-func (s *subject) startDHCP(name, socket string) string {
+func (s *subject) startDHCP(name, socket string) finding.Remedy {
 	path, unit := "/opt/cni/bin/dhcp", "cnibox-dhcp.socket"
 	if places, _ := s.places(); len(places) > 0 {
 		if files := pluginfile.Find(places[0].dirs, name); files != nil {
@@ -62,9 +62,9 @@ func (s *subject) startDHCP(name, socket string) string {
 	case socket != dhcpSocket:
 		words = append(words, "-socketpath", socket)
 	case installedUnit(unit) != "":
-		return command("systemctl", "enable", "--now", unit)
+		return finding.Run("systemctl", "enable", "--now", unit)
 	}
-	return lines("setsid "+command(words...)+" </dev/null >/dev/null 2>&1 &", comment("and have it started at each boot: see docs/plugins/dhcp.md"))
+	return finding.Steps(finding.Shell("setsid "+finding.Run(words...).String()+" </dev/null >/dev/null 2>&1 &"), finding.Say("and have it started at each boot: see docs/plugins/dhcp.md"))
 }
 
 // installedUnit returns the first of some units of systemd that is installed, "" if none is.
@@ -145,13 +145,13 @@ func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
 }
 
 // restartFlannel returns the command that has the daemon write its file: it does so when it starts.
-func (s *subject) restartFlannel() string {
+func (s *subject) restartFlannel() finding.Remedy {
 	if i := slices.IndexFunc(s.processes, func(p runtimes.Process) bool { return strings.HasPrefix(p.Name, "k3s-") }); i >= 0 {
-		return command("systemctl", "restart", strings.TrimSuffix(s.processes[i].Name, "-server"))
+		return finding.Run("systemctl", "restart", strings.TrimSuffix(s.processes[i].Name, "-server"))
 	}
 	if unit := installedUnit("flanneld.service", "flannel.service"); unit != "" {
-		return command("systemctl", "restart", unit)
+		return finding.Run("systemctl", "restart", unit)
 	}
 	name, _ := os.Hostname()
-	return command("kubectl", "-n", "kube-flannel", "delete", "pod", "--field-selector", "spec.nodeName="+name)
+	return finding.Run("kubectl", "-n", "kube-flannel", "delete", "pod", "--field-selector", "spec.nodeName="+name)
 }

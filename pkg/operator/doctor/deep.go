@@ -37,14 +37,14 @@ func checkAttachments(ctx context.Context, s *subject) (list []Finding, err erro
 	for _, r := range run.Reports {
 		for _, p := range r.Plugins {
 			if p.LeftAlone {
-				list = append(list, found(containerChanged, r.Network, "", "%s/%s of network %s is other than it was made: %s: %s", r.ContainerID, r.IfName, r.Network, p.Plugin, p.Found))
+				list = append(list, found(containerChanged, r.Network, nil, "%s/%s of network %s is other than it was made: %s: %s", r.ContainerID, r.IfName, r.Network, p.Plugin, p.Found))
 				continue
 			}
 			broken[r.Network] = append(broken[r.Network], fmt.Sprintf("%s/%s: %s: %s", r.ContainerID, r.IfName, p.Plugin, p.Found))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
-		list = append(list, found(attachmentBroken, name, command("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))
+		list = append(list, found(attachmentBroken, name, finding.Run("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))
 	}
 	return list, err
 }

@@ -6,10 +6,7 @@ package doctor
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -94,8 +91,8 @@ func Fix(ctx context.Context, findings []Finding) []Fixed {
 			continue
 		}
 		fixed := Fixed{Finding: f}
-		if text, err := exec.CommandContext(ctx, "sh", "-ec", f.Remedy).CombinedOutput(); err != nil {
-			fixed.Error = strings.TrimSpace(fmt.Sprintf("%v: %s", err, text))
+		if err := finding.RunAll(ctx, f.Commands); err != nil {
+			fixed.Error = err.Error()
 		}
 		done = append(done, fixed)
 	}

@@ -44,11 +44,11 @@ func checkEtcd(ctx context.Context, s *subject) (list []Finding, err error) {
 			}
 		}
 		if len(lost) > 0 {
-			list = append(list, found(etcdAddressLost, name, comment("start these containers anew"), "%s of network %s have addresses that are another host's by now: %s",
+			list = append(list, found(etcdAddressLost, name, finding.Say("start these containers anew"), "%s of network %s have addresses that are another host's by now: %s",
 				count(len(lost), "container", "containers"), name, some(lost)))
 		}
 		if len(open) > 0 {
-			list = append(list, found(etcdNotTold, name, command("cnictl", "leases", "keep", name), "etcd may not know yet that the addresses of %s of network %s are free: %s",
+			list = append(list, found(etcdNotTold, name, finding.Run("cnictl", "leases", "keep", name), "etcd may not know yet that the addresses of %s of network %s are free: %s",
 				count(len(open), "attachment", "attachments"), name, some(open)))
 		}
 	}
@@ -70,7 +70,7 @@ var (
 // checkHost looks at what etcd has of this host.
 func checkHost(network string, r *node.Shared) (list []Finding) {
 	if r.Error != "" {
-		return []Finding{found(etcdUnreachable, network, comment("see which members run: etcdctl endpoint status"), "etcd, which has the addresses of network %s, can't be asked: %s", network, r.Error)}
+		return []Finding{found(etcdUnreachable, network, finding.Say("see which members run: etcdctl endpoint status"), "etcd, which has the addresses of network %s, can't be asked: %s", network, r.Error)}
 	}
 	machine, _ := state.Read("/etc/machine-id")
 	for _, h := range r.Hosts {
@@ -78,11 +78,11 @@ func checkHost(network string, r *node.Shared) (list []Finding) {
 			continue
 		}
 		if own := strings.TrimSpace(string(machine)); h.MachineID != "" && h.MachineID != own {
-			list = append(list, found(etcdHostNameTaken, network, comment("set ipam.etcd.host to a name of its own in the network's file of one of the two"),
+			list = append(list, found(etcdHostNameTaken, network, finding.Say("set ipam.etcd.host to a name of its own in the network's file of one of the two"),
 				"another machine is called %q in etcd, of network %s: its machine-id is %s, ours %s", h.Name, network, h.MachineID, own))
 		}
 		if h.Left < h.Grace/2 {
-			list = append(list, found(etcdLeaseNotRenewed, network, command("systemctl", "enable", "--now", "cnibox-etcd.timer"),
+			list = append(list, found(etcdLeaseNotRenewed, network, finding.Run("systemctl", "enable", "--now", "cnibox-etcd.timer"),
 				"nothing has told etcd for %s that this host is there: in %s the addresses of network %s that it has are free",
 				time.Duration(h.Grace-h.Left)*time.Second, time.Duration(h.Left)*time.Second, network))
 		}

@@ -43,13 +43,13 @@ func checkNetworkFiles(_ context.Context, s *subject) (list []Finding, err error
 		networks, broken, wrong := node.Load(dir)
 		err = errors.Join(err, wrong)
 		for _, b := range broken {
-			remedy := lines(comment("correct it, or put it aside: %s", b.Why), command("mv", b.What, b.What+".broken"))
+			remedy := finding.Steps(finding.Say("correct it, or put it aside: %s", b.Why), finding.Run("mv", b.What, b.What+".broken"))
 			list = append(list, found(networkFileBroken, "", remedy, "%s can't be used: %s", b.What, b.Why))
 		}
 		byName := map[string]string{}
 		for _, n := range networks {
 			if taken := byName[n.Name]; taken != "" {
-				list = append(list, found(networkNameTwice, n.Name, command("mv", n.File, n.File+".unused"),
+				list = append(list, found(networkNameTwice, n.Name, finding.Run("mv", n.File, n.File+".unused"),
 					"%s and %s both have the network %s, and the first is taken", taken, n.File, n.Name))
 				continue
 			}
@@ -74,7 +74,7 @@ func (s *subject) order(dir string, networks []*node.Network) []Finding {
 	for _, n := range networks[1:] {
 		others = append(others, filepath.Base(n.File))
 	}
-	return []Finding{found(networkOrder, networks[0].Name, "", "%s takes %s (network %s), whose name comes first, and not %s",
+	return []Finding{found(networkOrder, networks[0].Name, nil, "%s takes %s (network %s), whose name comes first, and not %s",
 		s.runtimes[i].Name, networks[0].File, networks[0].Name, some(others))}
 }
 
@@ -93,7 +93,7 @@ func checkConfDir(_ context.Context, s *subject) (list []Finding, err error) {
 			told, wrong := isToldOf(p, r.ConfDir)
 			err = errors.Join(err, wrong)
 			if wrong == nil && !told {
-				list = append(list, found(confDirReplaced, "", command("systemctl", "restart", unitOf(r)),
+				list = append(list, found(confDirReplaced, "", finding.Run("systemctl", "restart", unitOf(r)),
 					"%s (process %d) is not told of changes in %s, which was deleted and made again while it ran", r.Name, p.PID, r.ConfDir))
 			}
 		}

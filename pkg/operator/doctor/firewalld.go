@@ -26,14 +26,14 @@ func checkFirewalld(ctx context.Context, s *subject) (list []Finding, err error)
 		if known || wrong != nil {
 			continue
 		}
-		var commands []string
+		var commands finding.Remedy
 		for _, p := range n.subnets() {
 			for _, how := range [][]string{{"firewall-cmd"}, {"firewall-cmd", "--permanent"}} {
-				commands = append(commands, command(append(how, "--zone=trusted", "--add-source="+p.String())...))
+				commands = append(commands, finding.Run(append(how, "--zone=trusted", "--add-source="+p.String())...)...)
 			}
 		}
-		commands = append(commands, comment(`or add {"type": "firewall"} to the plugins in %s, and start its containers again`, n.File))
-		list = append(list, found(firewalldNoZone, n.Name, lines(commands...), "firewalld runs, and %s of network %s is a source of no zone", texts(n.subnets()), n.Name))
+		commands = append(commands, finding.Say(`or add {"type": "firewall"} to the plugins in %s, and start its containers again`, n.File)...)
+		list = append(list, found(firewalldNoZone, n.Name, commands, "firewalld runs, and %s of network %s is a source of no zone", texts(n.subnets()), n.Name))
 	}
 	lost, wrong := checkSources(ctx)
 	return append(list, lost...), errors.Join(err, wrong)
@@ -66,12 +66,13 @@ func checkSources(ctx context.Context) (list []Finding, err error) {
 		byNetwork[source.Key.Network] = append(byNetwork[source.Key.Network], source)
 	}
 	for name, sources := range byNetwork {
-		var commands, addresses []string
+		var commands finding.Remedy
+		var addresses []string
 		for _, source := range sources {
 			addresses = append(addresses, source.Address.String())
-			commands = append(commands, command("firewall-cmd", "--zone="+string(source.Zone), "--change-source="+source.String()))
+			commands = append(commands, finding.Run("firewall-cmd", "--zone="+string(source.Zone), "--change-source="+source.String())...)
 		}
-		list = append(list, found(firewalldSourcesLost, name, lines(commands...), "%s of network %s: firewalld has forgotten them as sources of zone %s",
+		list = append(list, found(firewalldSourcesLost, name, commands, "%s of network %s: firewalld has forgotten them as sources of zone %s",
 			some(addresses), name, sources[0].Zone))
 	}
 	return list, err

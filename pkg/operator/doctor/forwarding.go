@@ -23,7 +23,7 @@ func value(key string) (string, error) {
 }
 
 // set writes the command that sets a sysctl.
-func set(key, to string) string { return command("sysctl", "-w", dotted(key)+"="+to) }
+func set(key, to string) finding.Remedy { return finding.Run("sysctl", "-w", dotted(key)+"="+to) }
 
 // dotted returns a key as people write it. Dots in one with slashes belong to a link's name.
 func dotted(key string) string {
@@ -43,7 +43,8 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 		if !n.isRouted() || len(n.alive) == 0 { // an ADD turns it on
 			continue
 		}
-		var off, commands []string
+		var off []string
+		var commands finding.Remedy
 		for _, key := range s.forwardingKeys(n) {
 			v, wrong := value(key)
 			err = errors.Join(err, wrong)
@@ -52,11 +53,11 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 				if key == all6 {
 					commands = append(commands, s.keepRouters()...)
 				}
-				commands = append(commands, set(key, "1"))
+				commands = append(commands, set(key, "1")...)
 			}
 		}
 		if off != nil {
-			list = append(list, found(forwardingOff, n.Name, lines(commands...), "%s is 0, and has to be 1 for %s of network %s",
+			list = append(list, found(forwardingOff, n.Name, commands, "%s is 0, and has to be 1 for %s of network %s",
 				strings.Join(off, ", "), count(len(n.alive), "attachment", "attachments"), n.Name))
 		}
 	}
@@ -65,15 +66,17 @@ func checkForwarding(_ context.Context, s *subject) (list []Finding, err error) 
 }
 
 // keepRouters returns the commands that let the host keep routers which it has from advertisements: one that forwards takes none otherwise.
-func (s *subject) keepRouters() (commands []string) {
+func (s *subject) keepRouters() (commands finding.Remedy) {
+	var keys []string
 	for _, r := range s.routes {
 		l := s.byIndex[r.LinkIndex]
 		if l == nil || r.Protocol != unix.RTPROT_RA || !isDefault(r) {
 			continue
 		}
 		key := "net/ipv6/conf/" + l.Name + "/accept_ra"
-		if v, err := value(key); err == nil && v == "1" && !slices.Contains(commands, set(key, "2")) {
-			commands = append(commands, set(key, "2"))
+		if v, err := value(key); err == nil && v == "1" && !slices.Contains(keys, key) {
+			keys = append(keys, key)
+			commands = append(commands, set(key, "2")...)
 		}
 	}
 	return commands
@@ -138,7 +141,7 @@ func (s *subject) checkReversePath() (list []Finding, err error) {
 		return nil, err
 	}
 	slices.Sort(containers)
-	remedy := lines(set("net/ipv4/conf/all/rp_filter", "2"), comment(`or add {"type": "sbr"} to the plugins of the networks that have not the default route`))
+	remedy := finding.Steps(set("net/ipv4/conf/all/rp_filter", "2"), finding.Say(`or add {"type": "sbr"} to the plugins of the networks that have not the default route`))
 	return []Finding{found(rpFilterStrict, "", remedy, "rp_filter is 1 (strict), and %s in several networks without the plugin sbr: %s",
 		count(len(containers), "container is", "containers are"), some(containers))}, err
 }
@@ -169,11 +172,11 @@ func checkBridgedPackets(_ context.Context, s *subject) (list []Finding, err err
 	n := s.networks[i]
 	on := set(key, "1")
 	if v == "" {
-		on = lines(command("modprobe", "br_netfilter"), on)
+		on = finding.Steps(finding.Run("modprobe", "br_netfilter"), on)
 	}
 	for _, l := range s.Links() {
 		if why := s.otherUse(l.Name); l.Kind == "bridge" && why != "" {
-			on = comment("%s: its packets would pass the packet filter, too; see that it lets them, then run: %s", why, strings.ReplaceAll(on, "\n", "; "))
+			on = finding.Say("%s: its packets would pass the packet filter, too; see that it lets them, then run: %s", why, on.InLine())
 			break
 		}
 	}

@@ -76,19 +76,19 @@ func checkKernel(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 	}
 	if unused != nil {
-		list = append(list, found(kernelUnusedFeatures, "", "", "the kernel has no %s; no network here uses them",
+		list = append(list, found(kernelUnusedFeatures, "", nil, "the kernel has no %s; no network here uses them",
 			strings.ReplaceAll(strings.Join(unused, ", "), ", links of type", ",")))
 	}
 	return list, err
 }
 
 // modprobe is the remedy for a feature that can be in modules, separated by commas.
-func modprobe(modules string) string {
+func modprobe(modules string) finding.Remedy {
 	names := strings.FieldsFunc(modules, func(c rune) bool { return c == ',' || c == ' ' })
 	if names == nil {
-		return comment("use a kernel that is built with it")
+		return finding.Say("use a kernel that is built with it")
 	}
-	return lines(command(append([]string{"modprobe", "-a"}, names...)...), comment("where there is no such module: use a kernel that has it"))
+	return finding.Steps(finding.Run(append([]string{"modprobe", "-a"}, names...)...), finding.Say("where there is no such module: use a kernel that has it"))
 }
 
 // isMissing makes the link in a network namespace of its own.

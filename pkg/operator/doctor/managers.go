@@ -73,8 +73,8 @@ func (s *subject) checkNetworkd() []Finding {
 	if taken == nil {
 		return nil
 	}
-	write := command("printf", `[Match]\nName=%s\n\n[Link]\nUnmanaged=yes\n`, strings.Join(patterns, " ")) + " >" + networkdFile
-	return []Finding{found(networkdTakesLinks, "", lines(command("mkdir", "-p", filepath.Dir(networkdFile)), write, "networkctl reload"),
+	write := finding.Shell(finding.Run("printf", `[Match]\nName=%s\n\n[Link]\nUnmanaged=yes\n`, strings.Join(patterns, " ")).String() + " >" + networkdFile)
+	return []Finding{found(networkdTakesLinks, "", finding.Steps(finding.Run("mkdir", "-p", filepath.Dir(networkdFile)), write, finding.Run("networkctl", "reload")),
 		"systemd-networkd configures links of containers: %s", strings.Join(taken, "; "))}
 }
 
@@ -136,8 +136,8 @@ func (s *subject) checkNetworkManager() []Finding {
 	if names == nil {
 		return nil
 	}
-	write := command("printf", `[keyfile]\nunmanaged-devices+=%s\n`, strings.Join(specs, ";")) + " >" + networkManagerFile
-	return []Finding{found(networkManagerTakesLinks, "", lines(command("mkdir", "-p", filepath.Dir(networkManagerFile)), write, "systemctl reload NetworkManager"),
+	write := finding.Shell(finding.Run("printf", `[keyfile]\nunmanaged-devices+=%s\n`, strings.Join(specs, ";")).String() + " >" + networkManagerFile)
+	return []Finding{found(networkManagerTakesLinks, "", finding.Steps(finding.Run("mkdir", "-p", filepath.Dir(networkManagerFile)), write, finding.Run("systemctl", "reload", "NetworkManager")),
 		"NetworkManager runs, and is not told to leave these links alone: %s", strings.Join(names, ", "))}
 }
 

@@ -57,6 +57,6 @@ func halfUpdated(dir, program string) []Finding {
 		versions = append(versions, some(list))
 	}
 	slices.Sort(versions)
-	return []Finding{found(pluginHalfUpdated, "", command("cnictl", "install", "--dir", dir), "%s has %d versions of cnibox: %s",
+	return []Finding{found(pluginHalfUpdated, "", finding.Run("cnictl", "install", "--dir", dir), "%s has %d versions of cnibox: %s",
 		dir, len(names), strings.Join(versions, " | "))}
 }

@@ -98,7 +98,7 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 		}
 		for what, paths := range runs {
-			list = append(list, found(pluginFiles, "", "", "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
+			list = append(list, found(pluginFiles, "", nil, "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
 		}
 	}
 	return list, err
@@ -125,7 +125,7 @@ func (s *subject) missing(p *place, n *network) []Finding {
 	if all == nil {
 		return nil
 	}
-	var remedy []string
+	var remedy finding.Remedy
 	if own != nil {
 		words := []string{"cnictl", "install", "--dir", runtimes.BinDir(p.dirs), "--only", strings.Join(own, ",")}
 		if slices.ContainsFunc(own, func(name string) bool {
@@ -134,12 +134,12 @@ func (s *subject) missing(p *place, n *network) []Finding {
 		}) {
 			words = append(words, "--force") // such as a link that leads nowhere
 		}
-		remedy = append(remedy, command(words...))
+		remedy = append(remedy, finding.Run(words...)...)
 	}
 	if others != nil {
-		remedy = append(remedy, comment("cnibox has no plugin %s: install it with the software that wrote %s", strings.Join(others, ", "), n.File))
+		remedy = append(remedy, finding.Say("cnibox has no plugin %s: install it with the software that wrote %s", strings.Join(others, ", "), n.File)...)
 	}
-	return []Finding{found(pluginMissing, n.Name, lines(remedy...), "network %s needs %s, and it is not in %s",
+	return []Finding{found(pluginMissing, n.Name, remedy, "network %s needs %s, and it is not in %s",
 		n.Name, strings.Join(all, ", "), strings.Join(p.dirs, ":"))}
 }
 
@@ -162,12 +162,12 @@ var (
 func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.File) []Finding {
 	run, who := files[0], strings.Join(p.who, ", ")
 	dir := filepath.Dir(run.Path)
-	replace := command("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
+	replace := finding.Run("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
 	if at := noExec(run.Path); at != "" {
-		return []Finding{found(pluginNoExec, n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at)}
+		return []Finding{found(pluginNoExec, n.Name, finding.Run("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at)}
 	}
 	if !run.IsExecutable() {
-		f := found(pluginNotExecutable, n.Name, command("chmod", "755", run.Path), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode())
+		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", run.Path), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode())
 		f.Fixable = run.Origin != pluginfile.Other
 		return []Finding{f}
 	}
@@ -175,7 +175,7 @@ func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.Fil
 		return nil // nothing is known about it
 	}
 	if run.Origin == pluginfile.Other {
-		remedy := comment("ask who has put it there; if nobody needs it: %s", replace)
+		remedy := finding.Say("ask who has put it there; if nobody needs it: %s", replace)
 		return []Finding{found(pluginForeign, n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String())}
 	}
 	for _, f := range files[1:] {

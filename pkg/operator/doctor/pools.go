@@ -21,9 +21,9 @@ func checkPools(_ context.Context, s *subject) (list []Finding, err error) {
 			if p.Size < 2 || p.Used < p.Size-p.Size/10 { // one of a single address is meant for one container
 				continue
 			}
-			remedy := comment("hand out more addresses: a larger subnet, or a second range, in %s", n.File)
+			remedy := finding.Say("hand out more addresses: a larger subnet, or a second range, in %s", n.File)
 			if p.Gone > 0 {
-				remedy = command("cnictl", "gc", n.Name, "--apply")
+				remedy = finding.Run("cnictl", "gc", n.Name, "--apply")
 			}
 			list = append(list, found(poolNearlyFull, n.Name, remedy, "%d of %d addresses of %s (network %s) are taken, %d of them by attachments that are gone",
 				p.Used, p.Size, p.Subnet, n.Name, p.Gone))
@@ -55,17 +55,17 @@ func checkLeftovers(ctx context.Context, s *subject) (list []Finding, err error)
 		if name == "" {
 			words, of = []string{"cnictl", "gc", "--apply"}, "of no network"
 		}
-		list = append(list, found(leftovers, name, command(words...), "gc would free %s %s", count(goes[name], "thing", "things"), of))
+		list = append(list, found(leftovers, name, finding.Run(words...), "gc would free %s %s", count(goes[name], "thing", "things"), of))
 	}
 	for _, stop := range plan.Stops {
-		list = append(list, found(gcStopped, stop.Network, comment("%s", stop.Remedy), "%s", stop.Why))
+		list = append(list, found(gcStopped, stop.Network, finding.Say("%s", stop.Remedy), "%s", stop.Why))
 	}
 	for _, stay := range plan.Stays {
 		torn := slices.ContainsFunc(s.found, func(f Finding) bool {
 			return f.Code == cacheTorn.Name && (f.Network == stay.Network || f.Network == "") // which says why
 		})
 		if remedy := stay.Remedy(); remedy != "" && !torn {
-			list = append(list, found(gcStopped, stay.Network, comment("%s", remedy), "gc can't tell whether %s is in use: %s", stay.Owner, stay.Why))
+			list = append(list, found(gcStopped, stay.Network, finding.Say("%s", remedy), "gc can't tell whether %s is in use: %s", stay.Owner, stay.Why))
 		}
 	}
 	return list, nil

@@ -31,7 +31,7 @@ func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 		}
 		if lost != nil {
-			list = append(list, found(rulesGone, n.Name, command("cnictl", "repair", n.Name),
+			list = append(list, found(rulesGone, n.Name, finding.Run("cnictl", "repair", n.Name),
 				"the packet filter has no masquerading or published ports any more of %s of network %s: %s", count(len(lost), "attachment", "attachments"), n.Name, some(lost)))
 		}
 	}

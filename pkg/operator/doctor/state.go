@@ -44,11 +44,11 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 		switch {
 		case fs.Flags&unix.ST_RDONLY != 0:
-			list = append(list, found(stateReadOnly, "", command("mount", "-o", "remount,rw", at), "%s is mounted read-only, and %s is on it", at, dir))
+			list = append(list, found(stateReadOnly, "", finding.Run("mount", "-o", "remount,rw", at), "%s is mounted read-only, and %s is on it", at, dir))
 		case fs.Bavail == 0 && fs.Blocks > 0:
-			list = append(list, found(stateFull, "", comment("free some space: du -xah %s | sort -h | tail", quote(at)), "%s is full, and %s is on it", at, dir))
+			list = append(list, found(stateFull, "", finding.Say("free some space: du -xah %s | sort -h | tail", finding.Quote(at)), "%s is full, and %s is on it", at, dir))
 		case fs.Ffree == 0 && fs.Files > 0:
-			list = append(list, found(stateFull, "", comment("remove some files: du -x --inodes %s | sort -n | tail", quote(at)),
+			list = append(list, found(stateFull, "", finding.Say("remove some files: du -x --inodes %s | sort -n | tail", finding.Quote(at)),
 				"%s can't have more files, and %s is on it", at, dir))
 		}
 	}

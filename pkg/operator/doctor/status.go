@@ -60,9 +60,9 @@ func notReady(n *network, name string, err error) Finding {
 		return found(kernelFeatureMissing, n.Name, modprobe(missing.Module), "the kernel has no %s, and plugin %s of network %s needs it",
 			missing.Feature, name, n.Name)
 	}
-	e, remedy := plugin.AsError(err), ""
+	e, remedy := plugin.AsError(err), finding.Remedy(nil)
 	if e.Details != "" {
-		remedy = comment("%s", e.Details)
+		remedy = finding.Say("%s", e.Details)
 	}
 	return found(networkNotReady, n.Name, remedy, "plugin %s of network %s is not ready: %s", name, n.Name, e.Msg)
 }
@@ -100,14 +100,14 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 				p.config.String(key, &backend)
 				if ipvs != "" && backend == "nftables" && row.Kind != plugin.IPAM {
 					replace := fmt.Sprintf(`s/("%s": *)"nftables"/\1"iptables"/`, key)
-					list = append(list, found(ipvsNftables, n.Name, command("sed", "-i", "-E", replace, n.File),
+					list = append(list, found(ipvsNftables, n.Name, finding.Run("sed", "-i", "-E", replace, n.File),
 						"kube-proxy is in IPVS mode (kube-ipvs0 is there), and in network %s %s of %s is nftables", n.Name, key, p.named))
 				}
 			}
 		}
 	}
 	for _, text := range texts {
-		list = append(list, found(backendOf, "", "", "%s (%s)", text, strings.Join(networks[text], ", ")))
+		list = append(list, found(backendOf, "", nil, "%s (%s)", text, strings.Join(networks[text], ", ")))
 	}
 	return list, err
 }

@@ -54,7 +54,7 @@ func (s *subject) overlaps(n *network, subnet netip.Prefix, other *network) (lis
 			if !n.sharesRange(other) {
 				continue
 			}
-			remedy = comment(`give each of the two a part of %s, by "rangeStart" and "rangeEnd" in %s and %s`, subnet, n.File, other.File)
+			remedy = finding.Say(`give each of the two a part of %s, by "rangeStart" and "rangeEnd" in %s and %s`, subnet, n.File, other.File)
 		}
 		list = append(list, found(subnetsOverlap, other.Name, remedy, "networks %s (%s) and %s (%s) can give one address to two containers", n.Name, subnet, other.Name, o))
 	}
@@ -100,20 +100,20 @@ func (s *subject) leadsElsewhere(n *network, subnet netip.Prefix, r netlink.Rout
 }
 
 // move returns the command that gives a network another subnet, which nothing here has. With containers on the former one the next ADD would fail.
-func (s *subject) move(n *network, from netip.Prefix) string {
+func (s *subject) move(n *network, from netip.Prefix) finding.Remedy {
 	if len(n.alive) > 0 {
-		return comment("end the %s of network %s first, then give it another subnet, in %s", count(len(n.alive), "container", "containers"), n.Name, n.File)
+		return finding.Say("end the %s of network %s first, then give it another subnet, in %s", count(len(n.alive), "container", "containers"), n.Name, n.File)
 	}
-	again := comment("then start the containers of network %s again", n.Name)
+	again := finding.Say("then start the containers of network %s again", n.Name)
 	text, err := os.ReadFile(n.File)
 	if err != nil || !strings.Contains(string(text), `"`+from.String()+`"`) || strings.Contains(string(text), `"rangeStart"`) || strings.Contains(string(text), `"gateway"`) {
-		return lines(comment("give network %s another subnet, in %s", n.Name, n.File), again)
+		return finding.Steps(finding.Say("give network %s another subnet, in %s", n.Name, n.File), again)
 	}
 	to, err := s.freeSubnet(from)
 	if err != nil {
-		return lines(comment("give network %s another subnet, in %s", n.Name, n.File), again)
+		return finding.Steps(finding.Say("give network %s another subnet, in %s", n.Name, n.File), again)
 	}
-	return lines(command("sed", "-i", fmt.Sprintf(`s|"%s"|"%s"|`, strings.ReplaceAll(from.String(), ".", `\.`), to), n.File), again)
+	return finding.Steps(finding.Run("sed", "-i", fmt.Sprintf(`s|"%s"|"%s"|`, strings.ReplaceAll(from.String(), ".", `\.`), to), n.File), again)
 }
 
 // freeSubnet returns a private subnet as large as another, which no network, no route and no address of this node has a part of.

@@ -18,5 +18,5 @@ func checkSysctls(context.Context, *subject) ([]Finding, error) {
 	if err == nil || lacksIPv6 != nil || value == "0" {
 		return nil, nil
 	}
-	return []Finding{found(sysctlsReadOnly, "", command("mount", "-o", "remount,bind,rw", "/proc/sys"), "%v", err)}, nil
+	return []Finding{found(sysctlsReadOnly, "", finding.Run("mount", "-o", "remount,bind,rw", "/proc/sys"), "%v", err)}, nil
 }
