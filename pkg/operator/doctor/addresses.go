@@ -31,12 +31,12 @@ func checkAddresses(ctx context.Context, s *subject) (list []Finding, err error)
 		switch {
 		case a.Unleased != nil && a.Twice != nil:
 			list = append(list, found(addressTwice, a.Network, finding.Say("start the container of %s again, so that it gets another address", a.Owner),
-				"%s has an address of %s, and no lease of it", a.Owner, others))
+				"%s has an address of %s, and no lease of it", a.Owner, others).Of(a.Owner))
 		case a.Unleased != nil:
 			lost[a.Network] = append(lost[a.Network], a.Unleased...)
 		case a.Twice != nil && a.Owner < a.Twice[0] && !slices.ContainsFunc(a.Twice, isUnleased):
 			list = append(list, found(addressTwice, a.Network, finding.Say("start one of the containers again, with another address"),
-				"%s has an address of %s", a.Owner, others))
+				"%s has an address of %s", a.Owner, others).Of(a.Owner))
 		}
 	}
 	for _, n := range s.Networks {

@@ -35,7 +35,7 @@ func checkCaches(_ context.Context, s *subject) (list []Finding, err error) {
 				whose, remedy = "of "+a.Owner+", which is "+string(a.State), withoutResult(a)
 			}
 		}
-		list = append(list, found(cacheTorn, u.Network, remedy, "%s can't be read (%s); it is %s", u.What, u.Why, whose))
+		list = append(list, found(cacheTorn, u.Network, remedy, "%s can't be read (%s); it is %s", u.What, u.Why, whose).In(u.What))
 	}
 	for _, n := range s.networks {
 		dirs := map[string]bool{}

@@ -23,7 +23,7 @@ func checkDeletions(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 		if began := a.DelBegan(); !began.IsZero() && time.Since(began) > longestDEL {
 			list = append(list, found(delNotEnded, a.Network, finding.Run("cnictl", "del", a.Network, "--id", a.ContainerID, "--ifname", a.IfName),
-				"the DEL of %s began at %s, and has not ended; the container runs", a.Owner, began.Format(time.DateTime)))
+				"the DEL of %s began at %s, and has not ended; the container runs", a.Owner, began.Format(time.DateTime)).Of(a.Owner))
 		}
 	}
 	return list, nil

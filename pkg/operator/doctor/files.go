@@ -44,13 +44,13 @@ func checkNetworkFiles(_ context.Context, s *subject) (list []Finding, err error
 		err = errors.Join(err, wrong)
 		for _, b := range broken {
 			remedy := finding.Steps(finding.Say("correct it, or put it aside: %s", b.Why), finding.Run("mv", b.What, b.What+".broken"))
-			list = append(list, found(networkFileBroken, "", remedy, "%s can't be used: %s", b.What, b.Why))
+			list = append(list, found(networkFileBroken, "", remedy, "%s can't be used: %s", b.What, b.Why).In(b.What))
 		}
 		byName := map[string]string{}
 		for _, n := range networks {
 			if taken := byName[n.Name]; taken != "" {
 				list = append(list, found(networkNameTwice, n.Name, finding.Run("mv", n.File, n.File+".unused"),
-					"%s and %s both have the network %s, and the first is taken", taken, n.File, n.Name))
+					"%s and %s both have the network %s, and the first is taken", taken, n.File, n.Name).In(n.File))
 				continue
 			}
 			byName[n.Name] = n.File

@@ -10,16 +10,7 @@ import (
 )
 
 // Finding is something on this node that is worth a person's attention.
-type Finding struct {
-	Code     string            `json:"code"`
-	Severity finding.Severity  `json:"severity"`
-	Network  string            `json:"network,omitempty"`  // the one that it is about, if it is about one
-	Summary  string            `json:"summary"`            // what is, with this node's names and values
-	Meaning  string            `json:"meaning"`            // why it matters
-	Remedy   string            `json:"remedy,omitempty"`   // commands that mend it, to be pasted into a shell
-	Commands []finding.Command `json:"commands,omitempty"` // the same for a program
-	Fixable  bool              `json:"fixable"`            // Fix runs them
-}
+type Finding = finding.Finding
 
 // codes are the kinds that the checks have declared.
 var codes finding.Codes
@@ -33,10 +24,9 @@ func found(code *finding.Code, network string, remedy finding.Remedy, format str
 	if network != "" && utils.ValidateNetworkName(network) != nil {
 		remedy = finding.Say("give network %q a name that CNI allows", network)
 	}
-	return Finding{
-		Code: code.Name, Severity: code.Severity, Network: network, Summary: fmt.Sprintf(format, args...), Meaning: code.Meaning,
-		Remedy: remedy.String(), Commands: remedy.Commands(), Fixable: code.Fixable && remedy.Commands() != nil,
-	}
+	f := code.Found(remedy, format, args...)
+	f.Network = network
+	return f
 }
 
 // some lists the first of many names.

@@ -164,10 +164,10 @@ func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.Fil
 	dir := filepath.Dir(run.Path)
 	replace := finding.Run("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
 	if at := noExec(run.Path); at != "" {
-		return []Finding{found(pluginNoExec, n.Name, finding.Run("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at)}
+		return []Finding{found(pluginNoExec, n.Name, finding.Run("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at).In(run.Path)}
 	}
 	if !run.IsExecutable() {
-		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", run.Path), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode())
+		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", run.Path), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode()).In(run.Path)
 		f.Fixable = run.Origin != pluginfile.Other
 		return []Finding{f}
 	}
@@ -176,11 +176,11 @@ func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.Fil
 	}
 	if run.Origin == pluginfile.Other {
 		remedy := finding.Say("ask who has put it there; if nobody needs it: %s", replace)
-		return []Finding{found(pluginForeign, n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String())}
+		return []Finding{found(pluginForeign, n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String()).In(run.Path)}
 	}
 	for _, f := range files[1:] {
 		if f.Origin == pluginfile.Ours && f.Sum() != run.Sum() {
-			return []Finding{found(pluginShadowed, n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.Path, run.String(), f.Path, dir)}
+			return []Finding{found(pluginShadowed, n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.Path, run.String(), f.Path, dir).In(run.Path)}
 		}
 	}
 	return nil

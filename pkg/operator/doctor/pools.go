@@ -65,7 +65,7 @@ func checkLeftovers(ctx context.Context, s *subject) (list []Finding, err error)
 			return f.Code == cacheTorn.Name && (f.Network == stay.Network || f.Network == "") // which says why
 		})
 		if remedy := stay.Remedy(); remedy != "" && !torn {
-			list = append(list, found(gcStopped, stay.Network, finding.Say("%s", remedy), "gc can't tell whether %s is in use: %s", stay.Owner, stay.Why))
+			list = append(list, found(gcStopped, stay.Network, finding.Say("%s", remedy), "gc can't tell whether %s is in use: %s", stay.Owner, stay.Why).Of(stay.Owner))
 		}
 	}
 	return list, nil

@@ -3,9 +3,50 @@ package finding
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 )
+
+// Finding is one thing that was found, on a node, in a file or in a message.
+type Finding struct {
+	Code     string   `json:"code"`
+	Severity Severity `json:"severity"`
+
+	// What it is about, as far as it is about one of these.
+	Network    string `json:"network,omitempty"`
+	Attachment string `json:"attachment,omitempty"`
+	File       string `json:"file,omitempty"`
+	Line       int    `json:"line,omitempty"`   // from 1
+	Column     int    `json:"column,omitempty"` // from 1, in characters
+	Path       string `json:"path,omitempty"`   // of the key or value in the file, such as plugins[0].ipam.subnet
+
+	Summary  string    `json:"summary"`            // what is, with names and values
+	Meaning  string    `json:"meaning"`            // why it matters
+	Remedy   string    `json:"remedy,omitempty"`   // what mends it; commands can be pasted into a shell
+	Commands []Command `json:"commands,omitempty"` // those of the remedy, for a program
+	Fixable  bool      `json:"fixable"`            // --fix does it
+}
+
+// Found returns a finding of the kind.
+func (c *Code) Found(remedy Remedy, format string, args ...any) Finding {
+	return Finding{
+		Code: c.Name, Severity: c.Severity, Summary: fmt.Sprintf(format, args...), Meaning: c.Meaning,
+		Remedy: remedy.String(), Commands: remedy.Commands(), Fixable: c.Fixable && remedy.Commands() != nil,
+	}
+}
+
+// Of returns the finding, which is about an attachment.
+func (f Finding) Of(attachment string) Finding {
+	f.Attachment = attachment
+	return f
+}
+
+// In returns the finding, which is about a file.
+func (f Finding) In(file string) Finding {
+	f.File = file
+	return f
+}
 
 // Severity is how bad a finding is.
 type Severity string

@@ -163,7 +163,7 @@ func TestSuggestionsDoNotNegate(t *testing.T) {
 	for key, want := range map[string]string{"noSnat": "", "unsnat": "", "snatt": `"snat"`, "nat": `"snat"`, "no-snat": ""} {
 		text := list(bridge, `{"type": "portmap", "`+key+`": true, "capabilities": {"portMappings": true}}`)
 		list := lint.Text("a.conflist", []byte(text), options)
-		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Fix != want || list[0].Fixable {
+		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Remedy != want || list[0].Fixable {
 			t.Errorf("%s: %+v, want the suggestion %s", key, list, want)
 		}
 	}
@@ -176,7 +176,7 @@ func FuzzText(f *testing.F) {
 	f.Add([]byte(`{"type": "bridge", "ipam": [], "args": {"cni": 1}, "capabilities": {"mac": 1}, "dns": {"search": [[]]}} // x`))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, x := range lint.Text("a.json", text, options) {
-			if x.Line < 1 || x.Column < 1 || x.Message == "" {
+			if x.Line < 1 || x.Column < 1 || x.Summary == "" {
 				t.Errorf("%+v", x)
 			}
 		}

@@ -27,9 +27,9 @@ func SARIF(findings []Finding, version string) (*sarif.Report, error) {
 		} else if filepath.IsAbs(f.File) {
 			uri = "file://" + strings.ReplaceAll(uri, " ", "%20")
 		}
-		text := f.Message
-		if f.Fix != "" {
-			text += ". Write " + f.Fix
+		text := f.Summary
+		if f.Remedy != "" {
+			text += ". Write " + f.Remedy
 		}
 		region := sarif.NewRegion().WithStartLine(f.Line).WithStartColumn(f.Column)
 		where := sarif.NewPhysicalLocation().WithArtifactLocation(sarif.NewSimpleArtifactLocation(uri)).WithRegion(region)

@@ -142,7 +142,7 @@ func TestSARIF(t *testing.T) {
 	}
 	for i, r := range run.Results {
 		where := r.Locations[0].PhysicalLocation
-		if *r.RuleID != list[i].Code || *where.Region.StartLine != list[i].Line || !strings.HasPrefix(*r.Message.Text, list[i].Message) {
+		if *r.RuleID != list[i].Code || *where.Region.StartLine != list[i].Line || !strings.HasPrefix(*r.Message.Text, list[i].Summary) {
 			t.Errorf("%v", list[i])
 		}
 	}
