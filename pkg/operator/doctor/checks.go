@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
 // check is a look at one part of the node.
@@ -52,5 +53,5 @@ var checks = []check{
 	{"caches of results", finding.Codes{cacheTorn, networkInTwoCaches}, checkCaches},
 	{"leftovers, by gc", finding.Codes{leftovers, gcStopped}, checkLeftovers},
 	{"deletions", finding.Codes{delNotEnded}, checkDeletions},
-	{byCheck, finding.Codes{attachmentBroken, containerChanged}, checkAttachments},
+	{byCheck, finding.Codes{repair.Broken, repair.Changed}, checkAttachments},
 }

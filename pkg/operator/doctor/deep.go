@@ -11,14 +11,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
-var (
-	attachmentBroken = codes.Declare(finding.Code{Name: "attachment-broken", Severity: finding.Error,
-		Meaning: "Something has changed what ADD made: CHECK fails. What is inside containers is checked with --deep.",
-		Remedy:  "`cnictl repair NETWORK`"})
-	containerChanged = codes.Declare(finding.Code{Name: "container-changed", Severity: finding.Info,
-		Meaning: "A container has changed what it has inside, or is left alone by `repair`: what is other than ADD has made it (with --deep)."})
-)
-
 // checkAttachments has the plugins check what the host has of each attachment that is alive, as repair does first, and with Deep also what is inside
 // the containers. Plain doctor leaves out networks of which an error was found that says why.
 func checkAttachments(ctx context.Context, s *subject) (list []Finding, err error) {
@@ -37,14 +29,14 @@ func checkAttachments(ctx context.Context, s *subject) (list []Finding, err erro
 	for _, r := range run.Reports {
 		for _, p := range r.Plugins {
 			if p.LeftAlone {
-				list = append(list, found(containerChanged, r.Network, nil, "%s/%s of network %s is other than it was made: %s: %s", r.ContainerID, r.IfName, r.Network, p.Plugin, p.Found))
+				list = append(list, found(repair.Changed, r.Network, nil, "%s/%s of network %s is other than it was made: %s: %s", r.ContainerID, r.IfName, r.Network, p.Plugin, p.Summary))
 				continue
 			}
-			broken[r.Network] = append(broken[r.Network], fmt.Sprintf("%s/%s: %s: %s", r.ContainerID, r.IfName, p.Plugin, p.Found))
+			broken[r.Network] = append(broken[r.Network], fmt.Sprintf("%s/%s: %s: %s", r.ContainerID, r.IfName, p.Plugin, p.Summary))
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
-		list = append(list, found(attachmentBroken, name, finding.Run("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))
+		list = append(list, found(repair.Broken, name, finding.Run("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))
 	}
 	return list, err
 }

@@ -18,7 +18,7 @@ import (
 func TestCodes(t *testing.T) {
 	pagetest.Codes(t, Codes(), "../../../docs/operate/cnictl.md", "doctor")
 	var ofChecks []string
-	names := codes.Names()
+	names := Codes().Names()
 	for _, c := range checks {
 		ofChecks = append(ofChecks, c.codes.Names()...)
 	}

@@ -2,11 +2,13 @@ package doctor
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/pkg/utils"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
 // Finding is something on this node that is worth a person's attention.
@@ -15,8 +17,8 @@ type Finding = finding.Finding
 // codes are the kinds that the checks have declared.
 var codes finding.Codes
 
-// Codes returns all kinds of findings, the worst first. docs/operate/cnictl.md has them as a table.
-func Codes() finding.Codes { return codes.Sorted() }
+// Codes returns all kinds of findings, with those of repair, the worst first. docs/operate/cnictl.md has them as a table.
+func Codes() finding.Codes { return slices.Concat(codes, repair.Codes()).Sorted() }
 
 // found makes a finding of what the checks look at: of a network, if it is about one. Commands name networks: one whose name CNI does not allow
 // could be taken for an option.
