@@ -8,13 +8,14 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
 var (
-	addressTwice = codes.Declare(finding.Code{Name: "address-twice", Severity: finding.Error,
+	addressTwice = codes.Declare(finding.Code{Name: "address-twice", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
 		Meaning: "Two containers that run have one address: packets for one reach the other.",
 		Remedy:  "start one of them again"})
-	leaseLost = codes.Declare(finding.Code{Name: "lease-lost", Severity: finding.Error,
+	leaseLost = codes.Declare(finding.Code{Name: "lease-lost", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
 		Meaning: "Something has removed leases of containers that run. The next ADD can give their addresses to others.",
 		Remedy:  "`cnictl repair NETWORK`"})
 )

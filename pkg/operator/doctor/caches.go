@@ -15,7 +15,7 @@ import (
 func isResult(path string) bool { return filepath.Base(filepath.Dir(path)) == "results" }
 
 var (
-	cacheTorn = codes.Declare(finding.Code{Name: "cache-torn", Severity: finding.Warning,
+	cacheTorn = codes.Declare(finding.Code{Name: "cache-torn", Severity: finding.Warning, Brings: finding.Codes{gcStopped},
 		Meaning: "libcni has no result of an attachment, such as after a power failure: it can't be checked or repaired.",
 		Remedy:  "`rm FILE` if it is nobody's, or start the container again"})
 	networkInTwoCaches = codes.Declare(finding.Code{Name: "network-in-two-caches", Severity: finding.Warning,

@@ -15,13 +15,14 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
 const dhcpSocket = "/run/cni/dhcp.sock"
 
-var dhcpDaemonDown = codes.Declare(finding.Code{Name: "dhcp-daemon-down", Severity: finding.Error,
+var dhcpDaemonDown = codes.Declare(finding.Code{Name: "dhcp-daemon-down", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
 	Meaning: "No container gets an address of this network, and no lease is extended.",
 	Remedy:  "`systemctl enable --now cnibox-dhcp.socket`"})
 
@@ -117,10 +118,10 @@ func readSubnetEnv(path string) (env subnetEnv, err error) {
 }
 
 var (
-	subnetEnvMissing = codes.Declare(finding.Code{Name: "subnet-env-missing", Severity: finding.Error,
+	subnetEnvMissing = codes.Declare(finding.Code{Name: "subnet-env-missing", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
 		Meaning: "flannel's daemon has not leased a subnet for this node: no container gets an address.",
 		Remedy:  "restart flannel's daemon"})
-	subnetEnvTorn = codes.Declare(finding.Code{Name: "subnet-env-torn", Severity: finding.Error,
+	subnetEnvTorn = codes.Declare(finding.Code{Name: "subnet-env-torn", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
 		Meaning: "flannel's file for this node is not whole: no container gets an address.",
 		Remedy:  "restart flannel's daemon"})
 )

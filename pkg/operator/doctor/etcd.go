@@ -8,11 +8,12 @@ import (
 	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
 var (
-	etcdAddressLost = codes.Declare(finding.Code{Name: "etcd-address-lost", Severity: finding.Error,
+	etcdAddressLost = codes.Declare(finding.Code{Name: "etcd-address-lost", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
 		Meaning: "This host was not heard of for longer than the grace, and another one has been given an address that a container has here: two have it.",
 		Remedy:  "start the container anew"})
 	etcdNotTold = codes.Declare(finding.Code{Name: "etcd-not-told", Severity: finding.Warning, Fixable: true,
@@ -59,7 +60,7 @@ var (
 	etcdHostNameTaken = codes.Declare(finding.Code{Name: "etcd-host-name-taken", Severity: finding.Error,
 		Meaning: "Two machines have one name in etcd. The one that came later gets no addresses.",
 		Remedy:  "`ipam.etcd.host` in the network's file of one of them"})
-	etcdUnreachable = codes.Declare(finding.Code{Name: "etcd-unreachable", Severity: finding.Error,
+	etcdUnreachable = codes.Declare(finding.Code{Name: "etcd-unreachable", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
 		Meaning: "No container gets an address of this network. Those that run keep theirs for the grace.",
 		Remedy:  "`etcdctl endpoint status`"})
 	etcdLeaseNotRenewed = codes.Declare(finding.Code{Name: "etcd-lease-not-renewed", Severity: finding.Warning,

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/firewalld"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
 var firewalldNoZone = codes.Declare(finding.Code{Name: "firewalld-no-zone", Severity: finding.Error,
@@ -54,7 +55,7 @@ func inZone(ctx context.Context, n *network) (bool, error) {
 	return true, nil
 }
 
-var firewalldSourcesLost = codes.Declare(finding.Code{Name: "firewalld-sources-lost", Severity: finding.Error, Fixable: true,
+var firewalldSourcesLost = codes.Declare(finding.Code{Name: "firewalld-sources-lost", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
 	Meaning: "firewalld was reloaded or restarted, and rejects what these containers send through the host.",
 	Remedy:  "`firewall-cmd --zone=ZONE --change-source=ADDRESS`"})
 

@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -33,7 +34,7 @@ func dotted(key string) string {
 	return strings.ReplaceAll(key, "/", ".")
 }
 
-var forwardingOff = codes.Declare(finding.Code{Name: "forwarding-off", Severity: finding.Error, Fixable: true,
+var forwardingOff = codes.Declare(finding.Code{Name: "forwarding-off", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
 	Meaning: "The host does not forward packets: containers reach nothing but the host. Something has set it back after ADD had set it.",
 	Remedy:  "`sysctl -w net.ipv4.ip_forward=1`"})
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -19,7 +20,7 @@ var (
 	bridgeOtherSubnet = codes.Declare(finding.Code{Name: "bridge-other-subnet", Severity: finding.Error,
 		Meaning: "The next ADD fails with \"already has an IP address different from\": the subnet was changed, or flannel has leased another one.",
 		Remedy:  "`ip address delete ADDRESS dev BRIDGE`"})
-	gatewayGone = codes.Declare(finding.Code{Name: "gateway-gone", Severity: finding.Error, Fixable: true,
+	gatewayGone = codes.Declare(finding.Code{Name: "gateway-gone", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
 		Meaning: "These containers don't reach their gateway, and so nothing outside of their bridge.",
 		Remedy:  "`ip address add GATEWAY dev BRIDGE`"})
 )

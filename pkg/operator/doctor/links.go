@@ -12,7 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
-var bridgeDown = codes.Declare(finding.Code{Name: "bridge-down", Severity: finding.Error, Fixable: true,
+var bridgeDown = codes.Declare(finding.Code{Name: "bridge-down", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
 	Meaning: "Nothing passes between the bridge's containers, or to and from them.",
 	Remedy:  "`ip link set dev BRIDGE up`"})
 
@@ -46,7 +46,7 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 	return list, nil
 }
 
-var bridgePortLost = codes.Declare(finding.Code{Name: "bridge-port-lost", Severity: finding.Error, Fixable: true,
+var bridgePortLost = codes.Declare(finding.Code{Name: "bridge-port-lost", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
 	Meaning: "These containers are cut off: something has taken their host ends out of the bridge.",
 	Remedy:  "`ip link set dev VETH master BRIDGE`"})
 

@@ -72,7 +72,7 @@ var pluginFiles = codes.Declare(finding.Code{Name: "plugin-files", Severity: fin
 // checkPlugins looks which file each runtime would run for each plugin that a network names.
 func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 	places, err := s.places()
-	versions := map[string]string{} // by what files are: most are one and the same
+	versions, first := map[string]string{}, map[string]string{} // by what files are, most of which are one and the same; and their first names
 	for _, p := range places {
 		var seen []string
 		runs := map[string][]string{} // names of plugins, by what their files are
@@ -84,15 +84,12 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 					continue
 				}
 				seen = append(seen, part.named)
-				for _, f := range s.wrong(p, n, part, files) {
-					if !slices.ContainsFunc(list, func(o Finding) bool { return o.Remedy == f.Remedy }) { // it mends several
-						list = append(list, f)
-					}
-				}
 				id := files[0].ID()
 				if _, known := versions[id]; !known {
 					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version())
+					first[id] = files[0].Path
 				}
+				list = append(list, s.wrong(p, n, part, files, first[id])...)
 				what := versions[id]
 				runs[what] = append(runs[what], files[0].Path)
 			}
@@ -158,8 +155,8 @@ var (
 		Remedy:  "`cnictl install --dir DIR --only NAME --force`"})
 )
 
-// wrong finds what is wrong with the files of a plugin, of which the first is run.
-func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.File) []Finding {
+// wrong finds what is wrong with the files of a plugin, of which the first is run. That is mended once, by the name that it was met by first.
+func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.File, first string) []Finding {
 	run, who := files[0], strings.Join(p.who, ", ")
 	dir := filepath.Dir(run.Path)
 	replace := finding.Run("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
@@ -167,7 +164,7 @@ func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.Fil
 		return []Finding{found(pluginNoExec, n.Name, finding.Run("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at).In(run.Path)}
 	}
 	if !run.IsExecutable() {
-		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", run.Path), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode()).In(run.Path)
+		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", first), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode()).In(run.Path)
 		f.Fixable = run.Origin != pluginfile.Other
 		return []Finding{f}
 	}

@@ -61,10 +61,7 @@ func checkLeftovers(ctx context.Context, s *subject) (list []Finding, err error)
 		list = append(list, found(gcStopped, stop.Network, finding.Say("%s", stop.Remedy), "%s", stop.Why))
 	}
 	for _, stay := range plan.Stays {
-		torn := slices.ContainsFunc(s.found, func(f Finding) bool {
-			return f.Code == cacheTorn.Name && (f.Network == stay.Network || f.Network == "") // which says why
-		})
-		if remedy := stay.Remedy(); remedy != "" && !torn {
+		if remedy := stay.Remedy(); remedy != "" {
 			list = append(list, found(gcStopped, stay.Network, finding.Say("%s", remedy), "gc can't tell whether %s is in use: %s", stay.Owner, stay.Why).Of(stay.Owner))
 		}
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-var rulesGone = codes.Declare(finding.Code{Name: "rules-gone", Severity: finding.Error,
+var rulesGone = codes.Declare(finding.Code{Name: "rules-gone", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
 	Meaning: "Somebody has flushed the packet filter: these containers are not masqueraded, and their ports not published.",
 	Remedy:  "`cnictl repair NETWORK`"})
 
 // checkRules looks for attachments of ours that hold nothing in the packet filter, and should: somebody has flushed it.
 func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
-	for _, n := range s.networks {
+	for _, n := range s.made {
 		var lost []string
 		for _, a := range n.alive {
 			if !isOwn(a) || repair.IsLeftAlone(a) {

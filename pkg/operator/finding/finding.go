@@ -26,6 +26,9 @@ type Finding struct {
 	Remedy   string    `json:"remedy,omitempty"`   // what mends it; commands can be pasted into a shell
 	Commands []Command `json:"commands,omitempty"` // those of the remedy, for a program
 	Fixable  bool      `json:"fixable"`            // --fix does it
+
+	Because string `json:"because,omitempty"` // the code of the finding that this one comes of: with that it is gone, too
+	Brings  int    `json:"brings,omitempty"`  // how many findings come of this one
 }
 
 // Found returns a finding of the kind.
@@ -35,6 +38,9 @@ func (c *Code) Found(remedy Remedy, format string, args ...any) Finding {
 		Remedy: remedy.String(), Commands: remedy.Commands(), Fixable: c.Fixable && remedy.Commands() != nil,
 	}
 }
+
+// IsShown reports whether the finding is for a person to read: what comes of another one is gone with that.
+func (f Finding) IsShown() bool { return f.Because == "" }
 
 // Of returns the finding, which is about an attachment.
 func (f Finding) Of(attachment string) Finding {
@@ -68,6 +74,7 @@ type Code struct {
 	Meaning  string
 	Remedy   string // in general; a finding says it with names and values
 	Fixable  bool   // --fix can do it, without a person who looks at it first
+	Brings   Codes  // what else is found of it
 }
 
 // Codes are kinds of findings.

@@ -65,7 +65,7 @@ func (a *attempt) recovered(is *Outcome) {
 
 // Broken is what of an attachment is not as its ADD made it.
 var Broken = codes.Declare(finding.Code{Name: "attachment-broken", Severity: finding.Error,
-	Meaning: "Something has changed what ADD made: CHECK fails. What is inside containers is checked with --deep.",
+	Meaning: "Something has changed what ADD made: CHECK fails.",
 	Remedy:  "`cnictl repair NETWORK`"})
 
 // find notes what a plugin has found, and returns where to note what came of it.
@@ -102,7 +102,7 @@ func (a *attempt) mayChange() bool {
 
 // Changed is what of an attachment is other than its ADD made it, and is not for cnibox to change.
 var Changed = codes.Declare(finding.Code{Name: "container-changed", Severity: finding.Info,
-	Meaning: "A container has changed what it has inside, or is left alone by `repair`: what is other than ADD has made it (with --deep)."})
+	Meaning: "A container has changed what it has inside, or is left alone by `repair`: what is other than ADD has made it."})
 
 // leave leaves alone what was found.
 func (a *attempt) leave() {

@@ -11,32 +11,33 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
-// checkAttachments has the plugins check what the host has of each attachment that is alive, as repair does first, and with Deep also what is inside
-// the containers. Plain doctor leaves out networks of which an error was found that says why.
+// checkAttachments has the plugins check each attachment that is alive: what the host has of it, as repair does first, and what is inside the
+// container. That of the host which something else explains comes of that.
 func checkAttachments(ctx context.Context, s *subject) (list []Finding, err error) {
 	places, err := s.places()
 	if err != nil {
 		return nil, err
 	}
-	alive := slices.DeleteFunc(slices.Clone(s.Attachments), func(a *node.Attachment) bool {
-		return a.State != node.Alive || !s.Deep && s.hasError(a.Network)
-	})
+	alive := slices.DeleteFunc(slices.Clone(s.Attachments), func(a *node.Attachment) bool { return a.State != node.Alive })
 	run, err := repair.Now(ctx, alive, repair.Options{Plugins: s.Plugins, Path: places[0].dirs, DryRun: true})
-	if err == nil && s.Deep {
+	if err == nil {
 		_, err = run.LookInside(ctx, func(*node.Attachment) bool { return true })
 	}
-	broken := map[string][]string{} // by network
+	broken, changed := map[string][]string{}, map[string][]string{} // by network
 	for _, r := range run.Reports {
 		for _, p := range r.Plugins {
+			of, text := broken, fmt.Sprintf("%s/%s: %s: %s", r.ContainerID, r.IfName, p.Plugin, p.Summary)
 			if p.LeftAlone {
-				list = append(list, found(repair.Changed, r.Network, nil, "%s/%s of network %s is other than it was made: %s: %s", r.ContainerID, r.IfName, r.Network, p.Plugin, p.Summary))
-				continue
+				of = changed
 			}
-			broken[r.Network] = append(broken[r.Network], fmt.Sprintf("%s/%s: %s: %s", r.ContainerID, r.IfName, p.Plugin, p.Summary))
+			of[r.Network] = append(of[r.Network], text)
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(broken)) {
 		list = append(list, found(repair.Broken, name, finding.Run("cnictl", "repair", name), "attachments of network %s are not as they were made: %s", name, some(broken[name])))
+	}
+	for _, name := range slices.Sorted(maps.Keys(changed)) {
+		list = append(list, found(repair.Changed, name, nil, "containers of network %s are other than they were made, and are left alone: %s", name, some(changed[name])))
 	}
 	return list, err
 }
