@@ -11,15 +11,11 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
-// checkAttachments has the plugins check each attachment that is alive: what the host has of it, as repair does first, and what is inside the
+// checkAttachments has the plugins check each attachment that is alive: what the host has of it, as repair does, and with its plugins, and what is inside the
 // container. That of the host which something else explains comes of that.
 func checkAttachments(ctx context.Context, s *subject) (list []Finding, err error) {
-	places, err := s.places()
-	if err != nil {
-		return nil, err
-	}
 	alive := slices.DeleteFunc(slices.Clone(s.Attachments), func(a *node.Attachment) bool { return a.State != node.Alive })
-	run, err := repair.Now(ctx, alive, repair.Options{Plugins: s.Plugins, Path: places[0].dirs, DryRun: true})
+	run, err := repair.Now(ctx, alive, repair.Options{Plugins: s.Plugins, Path: s.BinDirs, DryRun: true})
 	if err == nil {
 		_, err = run.LookInside(ctx, func(*node.Attachment) bool { return true })
 	}

@@ -103,8 +103,19 @@ func (w *Network) Configs() (list []*conf.Object) {
 	return list
 }
 
+// completer is a plugin that writes the section ipam of the one that it calls, as flannel does.
+type completer interface {
+	Complete(config *conf.Object) *conf.Object
+}
+
 func poolsOf(config *conf.Object, all plugin.Table) []ranges.Pool {
-	kind := ""
+	name, kind := "", ""
+	config.String("type", &name)
+	if row := all.Find(name); row != nil {
+		if c, ok := row.Plugin.(completer); ok {
+			config = c.Complete(config)
+		}
+	}
 	config.Object("ipam").String("type", &kind)
 	row := all.Find(kind)
 	if row == nil {
