@@ -147,8 +147,10 @@ func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
 
 // restartFlannel returns the command that has the daemon write its file: it does so when it starts.
 func (s *subject) restartFlannel() finding.Remedy {
-	if i := slices.IndexFunc(s.processes, func(p runtimes.Process) bool { return strings.HasPrefix(p.Name, "k3s-") }); i >= 0 {
-		return finding.Run("systemctl", "restart", strings.TrimSuffix(s.processes[i].Name, "-server"))
+	for name, unit := range map[string]string{"k3s-server": "k3s", "k3s-agent": "k3s-agent"} {
+		if slices.ContainsFunc(s.processes, func(p runtimes.Process) bool { return p.OfNode && p.Name == name }) {
+			return finding.Run("systemctl", "restart", unit)
+		}
 	}
 	if unit := installedUnit("flanneld.service", "flannel.service"); unit != "" {
 		return finding.Run("systemctl", "restart", unit)
