@@ -11,8 +11,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
-// checkAttachments has the plugins check each attachment that is alive: what the host has of it, as repair does, and with its plugins, and what is inside the
-// container. That of the host which something else explains comes of that.
+// checkAttachments has the plugins that repair would ask check each attachment that is alive: what the host has of it, and what is inside the
+// container. What other checks have found the reason of comes of what they say (finding.Trace).
 func checkAttachments(ctx context.Context, s *subject) (list []Finding, err error) {
 	alive := slices.DeleteFunc(slices.Clone(s.Attachments), func(a *node.Attachment) bool { return a.State != node.Alive })
 	run, err := repair.Now(ctx, alive, repair.Options{Plugins: s.Plugins, Path: s.BinDirs, DryRun: true})
