@@ -9,21 +9,22 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
-	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // networkOf returns a network with a bridge, with a pool.
 func networkOf(t *testing.T, bridge, subnet string) *network {
 	t.Helper()
 	text, _ := json.Marshal(map[string]any{"type": "bridge", "bridge": bridge, "isGateway": true})
-	config, err := conf.Parse(text)
+	config, err := netconf.Parse("", text, func(string) *plugin.Descriptor { return nil })
 	if err != nil {
 		t.Fatal(err)
 	}
 	return &network{
 		Network: &node.Network{Name: "demo", Pools: []*node.Pool{{Subnet: subnet}}},
-		parts:   []part{{named: "bridge", kind: "bridge", config: config}},
+		parts:   config.All(),
 	}
 }
 

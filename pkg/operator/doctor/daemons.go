@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
@@ -34,14 +35,14 @@ func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
 			continue
 		}
 		socket := ""
-		p.config.String("daemonSocketPath", &socket)
+		p.Config.String("daemonSocketPath", &socket)
 		socket = cmp.Or(socket, dhcpSocket)
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err == nil {
 			_ = conn.Close()
 			continue
 		}
-		list = append(list, found(dhcpDaemonDown, n.Name, s.startDHCP(p.named, socket), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
+		list = append(list, found(dhcpDaemonDown, n.Name, s.startDHCP(p.Named, socket), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
 	}
 	return list, nil
 }
@@ -86,9 +87,9 @@ type subnetEnv struct {
 	mtu int
 }
 
-func subnetFile(p *part) string {
+func subnetFile(p *netconf.Part) string {
 	path := ""
-	p.config.String("subnetFile", &path)
+	p.Config.String("subnetFile", &path)
 	return cmp.Or(path, "/run/flannel/subnet.env")
 }
 

@@ -10,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/test/pagetest"
 )
@@ -44,7 +45,7 @@ func TestFoundOfHostileNetwork(t *testing.T) {
 
 // TestAcceptRules has nft read no names that it would take for something else.
 func TestAcceptRules(t *testing.T) {
-	n := &network{Network: &node.Network{Name: "demo"}, parts: []part{{kind: "bridge", config: bridgeCalled(t, "demo0")}}}
+	n := &network{Network: &node.Network{Name: "demo"}, parts: []*netconf.Part{{Kind: "bridge", Config: bridgeCalled(t, "demo0")}}}
 	c := forwardChain{table: nftables.Table{Name: "own", Family: nftables.TableFamilyINet}, name: "forward", v4: true}
 	want := "nft insert rule inet own forward iifname demo0 accept\n" +
 		"nft insert rule inet own forward oifname demo0 ct state established,related accept\n" +
@@ -53,7 +54,7 @@ func TestAcceptRules(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for _, name := range []string{"a;flush", "-a", "a}", `a"`, "$a"} {
-		n.parts[0].config = bridgeCalled(t, name)
+		n.parts[0].Config = bridgeCalled(t, name)
 		if got := c.acceptRules(n); got.Commands() != nil {
 			t.Errorf("bridge %q: %s", name, got)
 		}

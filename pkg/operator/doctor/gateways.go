@@ -154,7 +154,7 @@ func addAddresses(list []netip.Prefix, link string) (commands finding.Remedy) {
 func (n *network) gatewayLink() string {
 	p, vlan := n.find("bridge"), 0
 	if p != nil {
-		p.config.Int("vlan", &vlan)
+		p.Config.Int("vlan", &vlan)
 	}
 	if vlan != 0 {
 		return n.bridge() + "." + strconv.Itoa(vlan)

@@ -44,7 +44,7 @@ func features() []feature {
 // isUsed reports whether a network needs the feature.
 func (f feature) isUsed(n *network) bool {
 	p := n.find(f.plugins...)
-	return p != nil && (f.name != vlanFiltering || p.config.Has("vlan") || p.config.Has("vlanTrunk"))
+	return p != nil && (f.name != vlanFiltering || p.Config.Has("vlan") || p.Config.Has("vlanTrunk"))
 }
 
 var (

@@ -64,7 +64,7 @@ func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 		return nil
 	}
 	p := n.find("bridge")
-	byHand := p.config.Has("vlan") || p.config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation")
+	byHand := p.Config.Has("vlan") || p.Config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation")
 	if byHand { // the port has to have more
 		commands = finding.Run("cnictl", "repair", n.Name)
 	}
@@ -108,7 +108,7 @@ func (n *network) mtuOf() int {
 	}
 	for _, p := range n.parts {
 		own := 0
-		if p.config.Int("mtu", &own); own > 0 {
+		if p.Config.Int("mtu", &own); own > 0 {
 			mtu = own
 		}
 	}
@@ -141,12 +141,12 @@ var mtuKey = regexp.MustCompile(`"mtu": *[0-9]+`)
 func (n *network) setMTU(mtu int) finding.Remedy {
 	text, err := os.ReadFile(n.File)
 	p := n.find("bridge", "ptp")
-	kind := regexp.MustCompile(`"type": *"` + regexp.QuoteMeta(p.named) + `"`)
+	kind := regexp.MustCompile(`"type": *"` + regexp.QuoteMeta(p.Named) + `"`)
 	switch {
 	case err == nil && mtuKey.Match(text):
 		return finding.Run("sed", "-i", "-E", fmt.Sprintf(`s/"mtu": *[0-9]+/"mtu": %d/`, mtu), n.File)
-	case err == nil && len(kind.FindAll(text, -1)) == 1 && !strings.ContainsAny(p.named, `/\&.*[`):
-		return finding.Run("sed", "-i", fmt.Sprintf(`s/"type": *"%s"/&, "mtu": %d/`, p.named, mtu), n.File)
+	case err == nil && len(kind.FindAll(text, -1)) == 1 && !strings.ContainsAny(p.Named, `/\&.*[`):
+		return finding.Run("sed", "-i", fmt.Sprintf(`s/"type": *"%s"/&, "mtu": %d/`, p.Named, mtu), n.File)
 	}
-	return finding.Say(`set "mtu" of plugin %s to %d, in %s`, p.named, mtu, n.File)
+	return finding.Say(`set "mtu" of plugin %s to %d, in %s`, p.Named, mtu, n.File)
 }

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
@@ -79,11 +80,11 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 		for _, n := range p.networks {
 			list = append(list, s.missing(p, n)...)
 			for _, part := range n.parts {
-				files := pluginfile.Find(p.dirs, part.named)
-				if slices.Contains(seen, part.named) || files == nil {
+				files := pluginfile.Find(p.dirs, part.Named)
+				if slices.Contains(seen, part.Named) || files == nil {
 					continue
 				}
-				seen = append(seen, part.named)
+				seen = append(seen, part.Named)
 				id := files[0].ID()
 				if _, known := versions[id]; !known {
 					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version())
@@ -109,14 +110,14 @@ var pluginMissing = codes.Declare(finding.Code{Name: "plugin-missing", Severity:
 func (s *subject) missing(p *place, n *network) []Finding {
 	var all, own, others []string
 	for _, part := range n.parts {
-		if pluginfile.Find(p.dirs, part.named) != nil || slices.Contains(all, part.named) {
+		if pluginfile.Find(p.dirs, part.Named) != nil || slices.Contains(all, part.Named) {
 			continue
 		}
-		all = append(all, part.named)
-		if s.row(part.named) != nil {
-			own = append(own, part.named)
+		all = append(all, part.Named)
+		if part.Row != nil {
+			own = append(own, part.Named)
 		} else {
-			others = append(others, part.named)
+			others = append(others, part.Named)
 		}
 	}
 	if all == nil {
@@ -156,10 +157,10 @@ var (
 )
 
 // wrong finds what is wrong with the files of a plugin, of which the first is run. That is mended once, by the name that it was met by first.
-func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.File, first string) []Finding {
+func (s *subject) wrong(p *place, n *network, part *netconf.Part, files []*pluginfile.File, first string) []Finding {
 	run, who := files[0], strings.Join(p.who, ", ")
 	dir := filepath.Dir(run.Path)
-	replace := finding.Run("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
+	replace := finding.Run("cnictl", "install", "--dir", dir, "--only", part.Named, "--force")
 	if at := noExec(run.Path); at != "" {
 		return []Finding{found(pluginNoExec, n.Name, finding.Run("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at).In(run.Path)}
 	}
@@ -168,7 +169,7 @@ func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.Fil
 		f.Fixable = run.Origin != pluginfile.Other
 		return []Finding{f}
 	}
-	if s.row(part.named) == nil {
+	if part.Row == nil {
 		return nil // nothing is known about it
 	}
 	if run.Origin == pluginfile.Other {

@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
 )
@@ -22,15 +23,13 @@ func checkStatus(ctx context.Context, s *subject) (list []Finding, err error) {
 		if s.hasError(n.Name) {
 			continue
 		}
-		for _, p := range n.List.Plugins {
-			config, wrong := conf.Parse(p.Bytes)
-			isOther := func(p part) bool { return s.row(p.named) == nil }
-			if wrong != nil || slices.ContainsFunc(s.calledBy(config.Lenient(), ""), isOther) {
+		for _, p := range netconf.Of(n.List, n.File, s.row).Plugins {
+			isOther := func(p *netconf.Part) bool { return p.Row == nil }
+			if slices.ContainsFunc(named(p.All()), isOther) {
 				continue // others are not asked
 			}
-			row := s.row(p.Network.Type)
-			if wrong = s.ask(ctx, row, n, config); wrong != nil {
-				list = append(list, notReady(n, p.Network.Type, wrong))
+			if wrong := s.ask(ctx, p.Row, n, p.Config); wrong != nil {
+				list = append(list, notReady(n, p.Named, wrong))
 			}
 		}
 	}
@@ -82,13 +81,13 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 	networks := map[string][]string{} // by what their plugins say
 	for _, n := range s.networks {
 		for _, p := range n.parts {
-			row := s.row(p.named)
+			row := p.Row
 			if row == nil {
 				continue
 			}
 			if explainer, is := row.Plugin.(plugin.Explainer); is {
-				for _, text := range explainer.Explain(p.config) {
-					text = p.named + " " + text
+				for _, text := range explainer.Explain(p.Config) {
+					text = p.Named + " " + text
 					if networks[text] == nil {
 						texts = append(texts, text)
 					}
@@ -97,11 +96,11 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 			for _, key := range []string{"ipMasqBackend", "backend"} {
 				backend := ""
-				p.config.String(key, &backend)
+				p.Config.String(key, &backend)
 				if ipvs != "" && backend == "nftables" && row.Kind != plugin.IPAM {
 					replace := fmt.Sprintf(`s/("%s": *)"nftables"/\1"iptables"/`, key)
 					list = append(list, found(ipvsNftables, n.Name, finding.Run("sed", "-i", "-E", replace, n.File),
-						"kube-proxy is in IPVS mode (kube-ipvs0 is there), and in network %s %s of %s is nftables", n.Name, key, p.named))
+						"kube-proxy is in IPVS mode (kube-ipvs0 is there), and in network %s %s of %s is nftables", n.Name, key, p.Named))
 				}
 			}
 		}

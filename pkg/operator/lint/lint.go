@@ -1,5 +1,5 @@
 // Package lint finds mistakes in network configurations before a runtime uses them. It reads conflists and files of single plugins, of
-// cnibox's plugins and of the reference's. It works on text alone; with a Node it compares the text with a node, too.
+// cnibox's plugins and of the reference's, and NetworkAttachmentDefinitions with these. It works on text alone; with a Node it compares the text with a node, too.
 package lint
 
 import (
@@ -75,13 +75,14 @@ func Files(inputs []Input, o Options) []Finding {
 	}
 	others := len(files)
 	for _, in := range inputs {
-		f := read(in, o)
-		if in.InDir && !isRead(in.Name) {
-			f.report(fileIgnored, span{}, "", nil, "runtimes read .conflist, .conf and .json only, and not this network")
-		} else {
-			f.check()
+		for _, f := range read(in, o) {
+			if in.InDir && !isRead(in.Name) && f.definition == nil && f.top != nil {
+				f.report(fileIgnored, span{}, "", nil, "runtimes read .conflist, .conf and .json only, and not this network")
+			} else {
+				f.check()
+			}
+			files = append(files, f)
 		}
-		files = append(files, f)
 	}
 	checkTogether(files)
 	list := []Finding{}

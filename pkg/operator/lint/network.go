@@ -9,6 +9,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/schema"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -17,6 +18,7 @@ import (
 
 // network is what a file has, as the checks need it.
 type network struct {
+	single  bool // it is one plugin, and no list
 	name    string
 	named   span   // where the name stands
 	version string // cniVersion, "0.1.0" if there is none
@@ -31,10 +33,11 @@ type part struct {
 	named    string             // its type
 	kind     string             // the plugin's own name, else as it is named
 	typed    span               // where the type stands
-	ipam     *part              // nil if there is none
-	delegate *part              // of flannel
-	chain    []*part            // of chain
-	filledIn bool               // others complete it: flannel does
+	of       *netconf.Part
+	ipam     *part   // nil if there is none
+	delegate *part   // of flannel
+	chain    []*part // of chain
+	filledIn bool    // others complete it: flannel does
 }
 
 // table returns the keys of the part, and whether they are known.
@@ -55,11 +58,19 @@ func (p *part) is(kinds ...string) bool { return p != nil && slices.Contains(kin
 // all returns the plugins of the chain, those within a plugin "chain" too, and flannel's delegates.
 func (n *network) all() (list []*part) {
 	for _, p := range n.chain {
-		list = append(list, p)
-		list = append(list, p.chain...)
-		if p.delegate != nil {
-			list = append(list, p.delegate)
-		}
+		list = append(list, p.all()...)
+	}
+	return list
+}
+
+// all returns the plugin, and those that it calls.
+func (p *part) all() []*part {
+	list := []*part{p}
+	for _, called := range p.chain {
+		list = append(list, called.all()...)
+	}
+	if p.delegate != nil {
+		list = append(list, p.delegate)
 	}
 	return list
 }
@@ -95,11 +106,10 @@ func (f *file) check() {
 	if f.top == nil {
 		return
 	}
-	single := f.isSingle()
+	f.readNetwork()
 	f.checkDuplicates(f.top)
-	f.checkExtension(single)
-	f.readNetwork(single)
-	f.checkNetwork(single)
+	f.checkExtension()
+	f.checkNetwork()
 	for _, p := range f.network.all() {
 		f.checkPart(p)
 	}
@@ -107,11 +117,6 @@ func (f *file) check() {
 	for _, p := range f.network.all() {
 		f.checkParse(p)
 	}
-}
-
-// isSingle reports whether the file has one plugin, and no list of them. A plugin "chain" has a list, too.
-func (f *file) isSingle() bool {
-	return f.top.member("type") != nil && (!isListName(f.Name) || f.top.member("plugins") == nil)
 }
 
 func isListName(name string) bool { return filepath.Ext(name) == ".conflist" }
@@ -126,97 +131,69 @@ var (
 )
 
 // checkExtension compares what is in the file with its name. Standard input has none.
-func (f *file) checkExtension(single bool) {
+func (f *file) checkExtension() {
 	plugins, kind := f.top.member("plugins"), f.top.member("type")
-	switch ext := filepath.Ext(f.Name); {
+	ext := filepath.Ext(f.Name)
+	if f.definition != nil {
+		ext = ""
+	}
+	switch {
 	case ext == ".conflist" && plugins == nil && kind != nil:
 		f.report(wrongExtension, kind.key, `"plugins": [{…}], or the extension .conf`, nil, "a .conflist has a list of plugins, and this is a single plugin")
 	case (ext == ".conf" || ext == ".json") && plugins != nil && kind == nil:
 		f.report(wrongExtension, plugins.key, "the extension .conflist", nil, "a %s file has a single plugin, and this is a list of plugins", ext)
-	case !single && plugins == nil && kind == nil && f.top.member("disableCheck") == nil:
+	case !f.network.single && plugins == nil && kind == nil && f.top.member("disableCheck") == nil:
 		f.report(pluginsMissing, f.top.span, `"plugins": [{"type": "bridge", …}]`, nil, "there are no plugins")
 	}
 }
 
 // readNetwork finds the plugins.
-func (f *file) readNetwork(single bool) {
+func (f *file) readNetwork() {
 	n := &network{version: "0.1.0", at: f.top.span, named: f.top.span}
 	f.network = n
 	if m := f.top.member("name"); m != nil {
-		n.name, n.named = f.top.str("name"), m.value.span
+		n.named = m.value.span
 	}
 	if m := f.top.member("cniVersion"); m != nil {
-		n.version, n.at = cmp.Or(f.top.str("cniVersion"), n.version), m.value.span
+		n.at = m.value.span
 	}
-	if list := f.top.get("cniVersions"); list != nil {
-		for _, v := range list.items { // the highest counts
-			if plugin.KnownVersion(v.text) && (!plugin.KnownVersion(n.version) || plugin.AtLeast(v.text, n.version)) {
-				n.version = v.text
-			}
-		}
-	}
-	if list := f.top.get("plugins"); list != nil && !single {
-		n.chain = f.readParts(list)
-	} else if f.top.member("type") != nil {
-		n.chain = []*part{f.readPart(f.top, "")}
-	}
-}
-
-func (f *file) readParts(list *value) (chain []*part) {
-	for _, e := range list.items {
-		if e.kind == '{' {
-			chain = append(chain, f.readPart(e, ""))
-		}
-	}
-	return chain
-}
-
-// readPart reads a plugin's object. usual is its type if it has none.
-func (f *file) readPart(v *value, usual string) *part {
-	p := &part{value: v, named: cmp.Or(v.str("type"), usual), typed: span{v.at, v.at + 1, v.path}}
-	if m := v.member("type"); m != nil {
-		p.typed = m.value.span
-	}
-	p.kind = p.named
-	if p.plugin = f.row(p.named); p.plugin != nil {
-		p.kind = p.plugin.Name
-	}
-	usualIPAM := ""
-	switch p.kind {
-	case "chain":
-		if list := v.get("plugins"); list != nil {
-			p.chain = f.readParts(list)
-		}
-	case "flannel":
-		if d := v.get("delegate"); d != nil && d.kind == '{' {
-			p.delegate = f.readPart(d, "bridge")
-			p.delegate.filledIn = true
-		}
-		usualIPAM = "host-local"
-	}
-	if i := v.get("ipam"); i != nil && i.kind == '{' && usual == "" {
-		p.ipam = f.readIPAM(i, usualIPAM)
-	}
-	return p
-}
-
-// row returns our plugin that a name stands for, nil if it is somebody else's.
-func (f *file) row(name string) *plugin.Descriptor {
 	var dirs []string
 	if f.options.Node != nil {
 		dirs = f.options.Node.BinDirs
 	}
-	return pluginfile.Row(f.options.Plugins, name, dirs)
+	l, err := netconf.Parse(cmp.Or(f.Name, "-"), f.Text, pluginfile.Rows(f.options.Plugins, dirs))
+	if err != nil { // plugins read no better
+		f.report(notJSON, f.top.span, "", nil, "%v", err)
+		return
+	}
+	n.name, n.version, n.single = l.Name, cmp.Or(l.CNIVersion, n.version), l.IsSingle
+	if f.definition != nil {
+		n.name = cmp.Or(n.name, f.definition.Name)
+	}
+	for _, p := range l.Plugins {
+		n.chain = append(n.chain, f.newPart(p))
+	}
 }
 
-func (f *file) readIPAM(v *value, usual string) *part {
-	p := &part{value: v, named: cmp.Or(v.str("type"), usual), typed: v.span, filledIn: usual != ""}
-	if m := v.member("type"); m != nil {
+// newPart finds where a plugin and what it calls stand.
+func (f *file) newPart(of *netconf.Part) *part {
+	p := &part{value: f.top.find(of.Path), plugin: of.Row, named: of.Named, kind: of.Kind, of: of, filledIn: of.FilledIn}
+	p.typed = span{p.at, p.at + 1, p.path}
+	if of.IsIPAM {
+		p.typed = p.span
+	}
+	if m := p.member("type"); m != nil {
 		p.typed = m.value.span
 	}
-	p.kind = p.named
-	if p.plugin = f.row(p.named); p.plugin != nil {
-		p.kind = p.plugin.Name
+	for _, e := range of.Chain() {
+		p.chain = append(p.chain, f.newPart(e))
+	}
+	isObject := func(key string) bool { return p.get(key) != nil && p.get(key).kind == '{' }
+	if d := of.Delegate(); d != nil && isObject("delegate") {
+		p.delegate = f.newPart(d)
+	}
+	if i := of.IPAM(); i != nil && isObject("ipam") {
+		p.ipam = f.newPart(i)
 	}
 	return p
 }
@@ -234,20 +211,23 @@ var (
 )
 
 // checkNetwork looks at the keys beside the plugins.
-func (f *file) checkNetwork(single bool) {
+func (f *file) checkNetwork() {
 	n := f.network
-	if !single {
+	if !n.single {
 		f.checkKeys(f.top, schema.ListKeys(), "a list of plugins")
 		f.checkSchema(f.top, listKeys)
 		f.checkBools()
 	}
 	switch name := f.top.get("name"); {
 	case name == nil || name.kind == '"' && name.text == "":
+		if f.definition != nil {
+			break // Multus gives it the definition's
+		}
 		f.report(nameMissing, n.named, `"name": "mynet"`, nil, "the network has no name")
 	case name.kind == '"' && !validName.MatchString(name.text):
 		f.report(nameInvalid, name.span, "", nil, "%q is no name of a network: it has to begin with a letter or a digit, with letters, digits, _, . and - behind", cut(name.text))
 	}
-	if list := f.top.get("plugins"); list != nil && list.kind == '[' && len(list.items) == 0 && !single {
+	if list := f.top.get("plugins"); list != nil && list.kind == '[' && len(list.items) == 0 && !n.single {
 		f.report(pluginsMissing, list.span, `"plugins": [{"type": "bridge", …}]`, nil, "the list of plugins is empty")
 	}
 	f.checkVersion()

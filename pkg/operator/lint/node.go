@@ -13,6 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -88,6 +89,9 @@ func lookUp(dirs []string, name string) *Installed {
 
 // checkNode compares a file with the node.
 func (f *file) checkNode() {
+	if f.definition != nil && f.isElsewhere() && netconf.Find(netconf.MultusDir, f.definition.Name) == "" {
+		f.report(pluginsMissing, span{}, "", nil, "no file in %s has a network %q", netconf.MultusDir, f.definition.Name)
+	}
 	if f.network == nil {
 		return
 	}
@@ -204,11 +208,12 @@ func (n *Node) others(inputs []Input, o Options) (files []*file) {
 		if slices.ContainsFunc(inputs, same) {
 			continue
 		}
-		f := read(in, o)
-		if f.top != nil && isRead(in.Name) {
-			f.readNetwork(f.isSingle())
+		for _, f := range read(in, o) {
+			if f.top != nil && isRead(in.Name) {
+				f.readNetwork()
+			}
+			files = append(files, f)
 		}
-		files = append(files, f)
 	}
 	return files
 }

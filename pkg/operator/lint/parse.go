@@ -52,15 +52,16 @@ func (f *file) parse(p *part, with *plugin.Descriptor) {
 		return
 	}
 	reader, is := with.Plugin.(plugin.Configured)
-	o, err := conf.Parse(f.Text[p.at:p.end])
-	if !is || err != nil {
+	if !is {
 		return
 	}
+	o := p.of.Config.Copy()
 	name := cmp.Or(f.network.name, "network")
 	o.Set("name", name)
 	o.Set("cniVersion", f.network.version)
 	r := &plugin.Request{Command: plugin.Status, Key: plugin.Key{Network: name}, Version: f.network.version, Config: o, Plugins: f.options.Plugins}
-	if err = reader.Parse(r); err == nil {
+	err := reader.Parse(r)
+	if err == nil {
 		return
 	}
 	e := plugin.AsError(err)

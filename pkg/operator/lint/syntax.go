@@ -21,40 +21,38 @@ var notJSON = codes.Declare(finding.Code{Name: "not-json", Severity: finding.Err
 	Meaning: "The file is not JSON. libcni refuses it, and with it networks in files behind it.",
 	Remedy:  "what JSON wants there"})
 
-// read parses a file.
-func read(in Input, o Options) *file {
-	f := &file{Input: in, options: o}
-	if len(bytes.TrimSpace(in.Text)) == 0 {
+// readText parses the text as JSON.
+func (f *file) readText() {
+	if len(bytes.TrimSpace(f.Text)) == 0 {
 		f.report(notJSON, span{}, `{"cniVersion": "1.0.0", "name": "…", "plugins": […]}`, nil, "the file is empty")
-		return f
+		return
 	}
-	if bytes.HasPrefix(in.Text, []byte("\xef\xbb\xbf")) {
+	if bytes.HasPrefix(f.Text, []byte("\xef\xbb\xbf")) {
 		f.report(notJSON, span{}, "nothing", []edit{{0, 3, ""}}, "the file begins with a byte order mark, which JSON does not have")
-		return f
+		return
 	}
-	if bytes.Count(in.Text, []byte("["))+bytes.Count(in.Text, []byte("{")) > mostBrackets {
+	if bytes.Count(f.Text, []byte("["))+bytes.Count(f.Text, []byte("{")) > mostBrackets {
 		f.report(notJSON, span{}, "", nil, "the file has more than %d lists and objects: that is no network", mostBrackets)
-		return f
+		return
 	}
-	h, err := hujson.Parse(in.Text)
+	h, err := hujson.Parse(f.Text)
 	if err != nil {
 		f.reportSyntax(err)
-		return f
+		return
 	}
 	f.checkStandard(h)
 	if f.findings != nil {
-		return f
+		return
 	}
-	if bad := (*json.SyntaxError)(nil); errors.As(json.Unmarshal(in.Text, new(any)), &bad) {
+	if bad := (*json.SyntaxError)(nil); errors.As(json.Unmarshal(f.Text, new(any)), &bad) {
 		f.report(notJSON, span{at: max(int(bad.Offset)-1, 0)}, "", nil, "%v", bad)
-		return f
+		return
 	}
 	f.top = newValue(h, "")
 	if f.top.kind != '{' {
 		f.report(notJSON, f.top.span, `{"cniVersion": "1.0.0", "name": "…", "plugins": […]}`, nil, "a network is an object, and this is %s", f.top.describe())
 		f.top = nil
 	}
-	return f
 }
 
 // whereOf takes the position out of the parser's message, which has it nowhere else.

@@ -16,7 +16,7 @@ var networkNameTwice = codes.Declare(finding.Code{Name: "network-name-twice", Se
 func checkTogether(files []*file) {
 	var list []*file
 	for _, f := range files {
-		if f.network != nil && isRead(f.Name) {
+		if f.network != nil && isRead(f.Name) && f.definition == nil {
 			list = append(list, f)
 		}
 	}
@@ -89,7 +89,7 @@ func (n *network) routed() (list []routed) {
 			}
 		case p.is("bridge") && (p.on("isGateway") || p.on("isDefaultGateway")):
 			for _, r := range pools(p) {
-				list = append(list, routed{r, cmp.Or(p.str("bridge"), "cni0")})
+				list = append(list, routed{r, p.of.Bridge()})
 			}
 		}
 	}

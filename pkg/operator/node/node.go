@@ -14,7 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
@@ -66,11 +66,11 @@ type Node struct {
 	Runtimes []runtimes.Answer `json:"-"` // those that were asked
 	Stores   []plugin.Store    `json:"-"` // where plugins of this node may hold something
 
-	host    *presence.Host
-	byKey   map[string]*Attachment // by Key.String()
-	configs []*conf.Object
-	links   links
-	ids     map[int]*Namespace // by their ids as the host counts them
+	host  *presence.Host
+	byKey map[string]*Attachment // by Key.String()
+	parts []*netconf.Part
+	links links
+	ids   map[int]*Namespace // by their ids as the host counts them
 
 	plugins        plugin.Table
 	configurations map[string]*configuration // by their text
@@ -128,9 +128,9 @@ func (n *Node) couldNot(what string, err error, network string) {
 	n.Unread = append(n.Unread, Unread{what, err.Error(), network})
 }
 
-// Configs returns the configurations of plugins that networks and results have, and all objects inside of them. One is empty: it stands for
+// Parts returns the configurations of plugins that networks and results have, and all objects inside of them. One is empty: it stands for
 // what plugins do unless they are told otherwise.
-func (n *Node) Configs() []*conf.Object { return n.configs }
+func (n *Node) Parts() []*netconf.Part { return n.parts }
 
 // Attachment returns the attachment with a key, nil if there is none.
 func (n *Node) Attachment(k plugin.Key) *Attachment { return n.byKey[k.String()] }

@@ -17,7 +17,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -59,7 +59,7 @@ time of its own, and goes on where one can't be read; it changes nothing.
 		look := where.Options()
 		look.Shared = true
 		return writeBugreport(cmd, file, Options{
-			Options: look, LogDir: calls.Dir, Network: network, Version: cmd.Root().Version,
+			Options: look, LogDir: calllog.Dir, Network: network, Version: cmd.Root().Version,
 		})
 	}
 	return cmd

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/metrics"
@@ -76,14 +76,14 @@ func (s *source) readGC(ctx context.Context, out *output) {
 const mostCalls = 2000
 
 func (s *source) readLog(_ context.Context, out *output) {
-	log, err := calls.Look(s.LogDir)
+	log, err := calllog.Look(s.LogDir)
 	if err != nil {
 		out.fail(s.LogDir, err)
 	}
-	list, torn, err := calls.Read(s.LogDir)
+	list, torn, err := calllog.Read(s.LogDir)
 	if err != nil {
 		out.fail(s.LogDir, err)
 	}
-	list = slices.DeleteFunc(list, func(c calls.Call) bool { return s.Network != "" && c.Network != s.Network })
+	list = slices.DeleteFunc(list, func(c calllog.Call) bool { return s.Network != "" && c.Network != s.Network })
 	out.addJSON("log.json", map[string]any{"log": log, "torn": torn, "calls": list[max(0, len(list)-mostCalls):]})
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -87,11 +88,9 @@ func (m *Move) findDir(n *node.Node) {
 
 // ipam returns the object ipam of a network that calls a plugin, nil if there is none.
 func (m *Move) ipam(of *node.Network, name string) (found *conf.Object) {
-	for _, c := range of.Configs() {
-		kind, ipam := "", c.Object("ipam")
-		ipam.String("type", &kind)
-		if row := m.plugins.Find(kind); row != nil && row.Name == name {
-			found = ipam
+	for _, p := range netconf.Of(of.List, of.File, m.plugins.Find).Inside() {
+		if ipam := p.IPAM(); ipam != nil && ipam.Is(name) {
+			found = ipam.Config
 		}
 	}
 	return found

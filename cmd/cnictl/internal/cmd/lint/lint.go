@@ -40,7 +40,8 @@ func New() *cobra.Command {
 		Long: `Look for mistakes in network configurations: keys that no plugin has, values that
 it refuses, plugins in an order that can't work, addresses that overlap. Each
 finding has a place, a code, and says what to write there. It works on files
-alone, of cnibox's plugins and of the reference's; the files of a directory are
+alone, of cnibox's plugins and of the reference's, and on Kubernetes'
+NetworkAttachmentDefinitions in YAML or JSON; the files of a directory are
 compared with each other. "-" is standard input.
 
 The exit code is 1 if there is an error or a warning.

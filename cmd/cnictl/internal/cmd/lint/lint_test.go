@@ -11,19 +11,21 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui/uitest"
 )
 
-// TestLintPage runs the examples of the manual's page, one after the other: what is found in the file that it shows, and how that is mended.
+// TestLintPage runs the examples of the manual's page, one after the other: what is found in the files that it shows, and how that is mended.
 func TestLintPage(t *testing.T) {
 	page, err := os.ReadFile("../../../../../docs/operate/lint.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := regexp.MustCompile("(?s)`10-web.conflist`:\n\n```text\n(.*?)```").FindSubmatch(page)
+	files := regexp.MustCompile("(?s)`([a-z0-9-]+\\.[a-z]+)`:\n\n```text\n(.*?)```").FindAllSubmatch(page, -1)
 	examples := regexp.MustCompile("(?s)```console\n\\$ cnictl ([^\n]*)\n(.*?)```").FindAllSubmatch(page, -1)
-	if file == nil || len(examples) == 0 {
+	if files == nil || len(examples) == 0 {
 		t.Fatal("the page shows no file, or no command")
 	}
 	t.Chdir(t.TempDir())
-	write(t, "10-web.conflist", string(file[1]))
+	for _, file := range files {
+		write(t, string(file[1]), string(file[2]))
+	}
 	for _, e := range examples {
 		command, code, _ := strings.Cut(string(e[1]), " # ")
 		want := map[string]int{"": 0, "1": 1}[code]

@@ -11,13 +11,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // logged is what log --json prints.
 type logged struct {
-	Calls      []calls.Call    `json:"calls"`
+	Calls      []calllog.Call  `json:"calls"`
 	Holders    []addressHolder `json:"holders,omitempty"` // of the address that was asked for
 	Torn       int             `json:"torn"`              // lines of the log that are no calls
 	Unreadable []string        `json:"unreadable,omitempty"`
@@ -41,7 +41,7 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 	}
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.dir, "dir", calls.Dir, "directory of the log, such as a copy of another node's")
+	flags.StringVar(&f.dir, "dir", calllog.Dir, "directory of the log, such as a copy of another node's")
 	flags.StringVar(&f.since, "since", "", `only calls since then: 2h (ago), "2006-01-02 15:04" or RFC 3339`)
 	flags.StringVar(&f.until, "until", "", "only calls until then")
 	flags.StringVar(&f.Verb, "verb", "", "only these: ADD, DEL, CHECK, GC or STATUS")
@@ -52,7 +52,7 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 	flags.BoolVar(&f.wide, "wide", false, "show all of ids and errors, and more columns")
 	ui.Complete(cmd, "network", ui.CompleteNetwork)
 	ui.Complete(cmd, "verb", cobra.FixedCompletions([]cobra.Completion{"ADD", "DEL", "CHECK", "GC", "STATUS"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.AddCommand(newLogOn(calls.Dir), newLogOff(calls.Dir), newLogStatus(calls.Dir))
+	cmd.AddCommand(newLogOn(calllog.Dir), newLogOff(calllog.Dir), newLogStatus(calllog.Dir))
 	return cmd
 }
 
@@ -93,7 +93,7 @@ func (f *logFlags) run(cmd *cobra.Command, args []string) (err error) {
 
 // sayIfOff says that the log is off, which is an error where there is nothing of it.
 func (f *logFlags) sayIfOff(cmd *cobra.Command) error {
-	s, err := calls.Look(f.dir)
+	s, err := calllog.Look(f.dir)
 	switch {
 	case err != nil, s.On: // what can be read is shown, and why the rest can't
 		return nil
@@ -106,8 +106,8 @@ func (f *logFlags) sayIfOff(cmd *cobra.Command) error {
 
 // list prints what is in the log.
 func (f *logFlags) list(cmd *cobra.Command) error {
-	all, torn, err := calls.Read(f.dir)
-	document := logged{Calls: []calls.Call{}, Torn: torn}
+	all, torn, err := calllog.Read(f.dir)
+	document := logged{Calls: []calllog.Call{}, Torn: torn}
 	if err != nil {
 		for _, e := range ui.Flatten(err) {
 			document.Unreadable = append(document.Unreadable, e.Error())
@@ -139,7 +139,7 @@ func (f *logFlags) list(cmd *cobra.Command) error {
 }
 
 // last returns as many of the last calls as are wanted.
-func (f *logFlags) last(list []calls.Call) []calls.Call {
+func (f *logFlags) last(list []calllog.Call) []calllog.Call {
 	if f.lines > 0 {
 		return list[max(0, len(list)-f.lines):]
 	}
@@ -164,7 +164,7 @@ func (f *logFlags) tail(cmd *cobra.Command) error {
 	return err
 }
 
-func (f *logFlags) showNew(cmd *cobra.Command, list []calls.Call) error {
+func (f *logFlags) showNew(cmd *cobra.Command, list []calllog.Call) error {
 	var text []byte
 	for _, c := range list {
 		line := []byte(streamed(&c, f.wide))
@@ -180,7 +180,7 @@ func (f *logFlags) showNew(cmd *cobra.Command, list []calls.Call) error {
 func completeLogged(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var list []cobra.Completion
 	dir, _ := cmd.Flags().GetString("dir")
-	all, _, _ := calls.Read(dir)
+	all, _, _ := calllog.Read(dir)
 	for _, c := range all {
 		list = append(list, cobra.CompletionWithDesc(c.ContainerID, c.Network), cobra.CompletionWithDesc(c.Pod, c.Network))
 		for _, address := range c.Addresses {

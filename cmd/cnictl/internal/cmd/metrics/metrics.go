@@ -11,7 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/metrics"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -39,7 +39,7 @@ what doctor finds, and of the log the calls of plugins in the last hour. With
 	}
 	ui.AddNodeFlags(cmd, &where)
 	cmd.Flags().StringVar(&dir, "textfile-dir", "", "write to "+metricsFile+" in this directory")
-	cmd.Flags().StringVar(&logDir, "log-dir", calls.Dir, "directory of the log")
+	cmd.Flags().StringVar(&logDir, "log-dir", calllog.Dir, "directory of the log")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		o := where.Options()
 		o.Shared = true

@@ -2,7 +2,6 @@ package newnet
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net"
@@ -15,8 +14,11 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // Host is what is on this node that a new network must not collide with.
@@ -143,41 +145,38 @@ func (h *Host) readNetworks(dir string) error {
 	networks, _, err := node.Load(dir)
 	for _, n := range networks {
 		own := Network{Name: n.Name, File: n.File}
-		for _, p := range n.List.Plugins {
-			var config any
-			if json.Unmarshal(p.Bytes, &config) == nil { // libcni has parsed it
-				h.readConfig(&own, config)
-			}
+		for _, p := range netconf.Of(n.List, n.File, pluginfile.Rows(known.Plugins, nil)).Inside() {
+			h.readPart(&own, p)
 		}
 		h.Networks = append(h.Networks, own)
 	}
 	return err
 }
 
-func (h *Host) readConfig(n *Network, value any) {
-	switch v := value.(type) {
-	case string:
-		if p, err := netip.ParsePrefix(v); err == nil && p.Bits() > 0 && !p.Addr().IsLinkLocalUnicast() {
-			h.Taken = append(h.Taken, Taken{p.Masked(), "network " + n.Name + " in " + n.File})
+func (h *Host) readPart(n *Network, p *netconf.Part) {
+	for _, key := range p.Config.Keys() {
+		texts := []string{""}
+		p.Config.String(key, &texts[0])
+		p.Config.Strings(key, &texts)
+		for _, text := range texts {
+			if s, err := netip.ParsePrefix(text); err == nil && s.Bits() > 0 && !s.Addr().IsLinkLocalUnicast() {
+				h.Taken = append(h.Taken, Taken{s.Masked(), "network " + n.Name + " in " + n.File})
+			}
 		}
-	case []any:
-		for _, e := range v {
-			h.readConfig(n, e)
-		}
-	case map[string]any:
-		bridge, _ := v["bridge"].(string)
-		if kind, _ := v["type"].(string); kind == "bridge" || kind == "flannel" {
-			bridge = cmp.Or(bridge, "cni0")
-		}
-		if bridge != "" {
-			n.Bridges = append(n.Bridges, bridge)
-		}
-		if number, is := v["vlanId"].(float64); is {
-			n.VLANs = append(n.VLANs, fmt.Sprint(v["master"], " ", int(number)))
-		}
-		for _, e := range v {
-			h.readConfig(n, e)
-		}
+	}
+	var bridge, master string
+	p.Config.String("bridge", &bridge) // others' plugins have it too
+	p.Config.String("master", &master)
+	bridge = cmp.Or(bridge, p.Bridge())
+	if d := p.Delegate(); d != nil {
+		bridge = d.Bridge()
+	}
+	if bridge != "" {
+		n.Bridges = append(n.Bridges, bridge)
+	}
+	if vlan := 0; p.Config.Has("vlanId") {
+		p.Config.Int("vlanId", &vlan)
+		n.VLANs = append(n.VLANs, fmt.Sprint(master, " ", vlan))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -117,36 +118,27 @@ func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
 	p.Goes = append(p.Goes, Thing{What: "bridge " + bridge.Name, remover: ownLink{bridge.Name, bridge.Link.Attrs().Index}})
 }
 
+// parts returns what networks and results have configurations of. Of a plugin that is somebody else's nothing goes.
+func parts(n *node.Node) (list []*netconf.Part) {
+	ours := pluginfile.Rows(known.Plugins, nil)
+	for _, p := range n.Parts() {
+		list = append(list, netconf.NewPart(p.Config, ours))
+	}
+	return list
+}
+
 // bridgesOf returns the names of the bridges that networks and results name.
 func bridgesOf(n *node.Node) map[string]bool {
 	names := map[string]bool{}
-	for _, c := range n.Configs() {
-		switch typeOf(c) {
-		case "bridge":
-			names[bridgeIn(c)] = true
-		case "flannel":
-			if delegate := c.Object("delegate"); typeOf(delegate) == "bridge" || typeOf(delegate) == "" {
-				names[bridgeIn(delegate)] = true
-			}
+	for _, p := range parts(n) {
+		if d := p.Delegate(); d != nil {
+			p = d
+		}
+		if name := p.Bridge(); name != "" {
+			names[name] = true
 		}
 	}
 	return names
-}
-
-// typeOf returns our plugin that a configuration names, "" if it names none.
-func typeOf(c *conf.Object) string {
-	name := ""
-	c.String("type", &name)
-	if row := pluginfile.Row(known.Plugins, name, nil); row != nil {
-		return row.Name
-	}
-	return name
-}
-
-func bridgeIn(c *conf.Object) string {
-	name := "cni0"
-	c.String("bridge", &name)
-	return name
 }
 
 // subnets returns those of the networks of this node: of pools, of what attachments have and have had, and flannel's.
@@ -163,9 +155,9 @@ func subnets(n *node.Node) (list []netip.Prefix) {
 			list = append(list, prefix.Masked())
 		}
 	}
-	for _, c := range n.Configs() {
-		if typeOf(c) == "flannel" {
-			list = append(list, flannelSubnets(c)...)
+	for _, p := range parts(n) {
+		if p.Is("flannel") {
+			list = append(list, flannelSubnets(p.Config)...)
 		}
 	}
 	return list

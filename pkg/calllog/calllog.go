@@ -1,6 +1,6 @@
-// Package calls is the log of what container runtimes ask of the plugins: one line for each call, in a file of bounded size that only root
+// Package calllog is the log of what container runtimes ask of the plugins: one line for each call, in a file of bounded size that only root
 // can read. It is off until its file is there, and a call never fails or waits because of it.
-package calls
+package calllog
 
 import (
 	"strings"
