@@ -13,13 +13,19 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
 const dhcpSocket = "/run/cni/dhcp.sock"
+
+var dhcpDaemonDown = codes.Declare(finding.Code{Name: "dhcp-daemon-down", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+	Meaning: "No container gets an address of this network, and no lease is extended.",
+	Remedy:  "`systemctl enable --now cnibox-dhcp.socket`"})
 
 // checkDHCP looks whether somebody answers at the socket of the DHCP daemon that a network needs.
 func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
@@ -36,14 +42,14 @@ func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
 			_ = conn.Close()
 			continue
 		}
-		list = append(list, found("dhcp-daemon-down", n.Name, s.startDHCP(p.Named, socket), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
+		list = append(list, found(dhcpDaemonDown, n.Name, s.startDHCP(p.Named, socket), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
 	}
 	return list, nil
 }
 
 // startDHCP returns the command that starts the daemon, by systemd where its units are installed. It has to be that of the plugin which
 // runtimes run: the reference's has another protocol.
-func (s *subject) startDHCP(name, socket string) string {
+func (s *subject) startDHCP(name, socket string) finding.Remedy {
 	path, unit := "/opt/cni/bin/dhcp", "cnibox-dhcp.socket"
 	if places, _ := s.places(); len(places) > 0 {
 		if files := pluginfile.Find(places[0].dirs, name); files != nil {
@@ -58,9 +64,9 @@ func (s *subject) startDHCP(name, socket string) string {
 	case socket != dhcpSocket:
 		words = append(words, "-socketpath", socket)
 	case installedUnit(unit) != "":
-		return command("systemctl", "enable", "--now", unit)
+		return finding.Run("systemctl", "enable", "--now", unit)
 	}
-	return lines("setsid "+command(words...)+" </dev/null >/dev/null 2>&1 &", comment("and have it started at each boot: see docs/plugins/dhcp.md"))
+	return finding.Steps(finding.Shell("setsid "+finding.Run(words...).String()+" </dev/null >/dev/null 2>&1 &"), finding.Say("and have it started at each boot: see docs/plugins/dhcp.md"))
 }
 
 // installedUnit returns the first of some units of systemd that is installed, "" if none is.
@@ -112,6 +118,15 @@ func readSubnetEnv(path string) (env subnetEnv, err error) {
 	return env, err
 }
 
+var (
+	subnetEnvMissing = codes.Declare(finding.Code{Name: "subnet-env-missing", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+		Meaning: "flannel's daemon has not leased a subnet for this node: no container gets an address.",
+		Remedy:  "restart flannel's daemon"})
+	subnetEnvTorn = codes.Declare(finding.Code{Name: "subnet-env-torn", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+		Meaning: "flannel's file for this node is not whole: no container gets an address.",
+		Remedy:  "restart flannel's daemon"})
+)
+
 // checkFlannel looks whether flannel's daemon has written what its plugin reads.
 func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
@@ -123,22 +138,24 @@ func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
 		_, err := readSubnetEnv(path)
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			list = append(list, found("subnet-env-missing", n.Name, s.restartFlannel(), "%s is not there, which network %s needs", path, n.Name))
+			list = append(list, found(subnetEnvMissing, n.Name, s.restartFlannel(), "%s is not there, which network %s needs", path, n.Name))
 		case err != nil:
-			list = append(list, found("subnet-env-torn", n.Name, s.restartFlannel(), "%s can't be used, which network %s needs: %v", path, n.Name, err))
+			list = append(list, found(subnetEnvTorn, n.Name, s.restartFlannel(), "%s can't be used, which network %s needs: %v", path, n.Name, err))
 		}
 	}
 	return list, nil
 }
 
 // restartFlannel returns the command that has the daemon write its file: it does so when it starts.
-func (s *subject) restartFlannel() string {
-	if i := slices.IndexFunc(s.processes, func(p node.Process) bool { return strings.HasPrefix(p.Name, "k3s-") }); i >= 0 {
-		return command("systemctl", "restart", strings.TrimSuffix(s.processes[i].Name, "-server"))
+func (s *subject) restartFlannel() finding.Remedy {
+	for name, unit := range map[string]string{"k3s-server": "k3s", "k3s-agent": "k3s-agent"} {
+		if slices.ContainsFunc(s.processes, func(p node.Process) bool { return p.OfNode && p.Name == name }) {
+			return finding.Run("systemctl", "restart", unit)
+		}
 	}
 	if unit := installedUnit("flanneld.service", "flannel.service"); unit != "" {
-		return command("systemctl", "restart", unit)
+		return finding.Run("systemctl", "restart", unit)
 	}
 	name, _ := os.Hostname()
-	return command("kubectl", "-n", "kube-flannel", "delete", "pod", "--field-selector", "spec.nodeName="+name)
+	return finding.Run("kubectl", "-n", "kube-flannel", "delete", "pod", "--field-selector", "spec.nodeName="+name)
 }

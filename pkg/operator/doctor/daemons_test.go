@@ -6,6 +6,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // TestSubnetEnv reads flannel's file, of which each line is needed.
@@ -28,6 +30,25 @@ func TestSubnetEnv(t *testing.T) {
 	for line := range strings.Lines(whole) {
 		if got, err := read(strings.Replace(whole, line, "", 1)); err == nil {
 			t.Errorf("without %s: %s", line, got)
+		}
+	}
+}
+
+// TestRestartFlannel names no unit that a stranger's process is called by.
+func TestRestartFlannel(t *testing.T) {
+	usual := (&subject{}).restartFlannel().String()
+	for _, test := range []struct {
+		process node.Process
+		want    string
+	}{
+		{node.Process{Name: "k3s-server", OfNode: true}, "systemctl restart k3s"},
+		{node.Process{Name: "k3s-agent", OfNode: true}, "systemctl restart k3s-agent"},
+		{node.Process{Name: "k3s-server"}, usual},
+		{node.Process{Name: "k3s-;reboot", OfNode: true}, usual},
+	} {
+		s := &subject{processes: []node.Process{test.process}}
+		if got := s.restartFlannel().String(); got != test.want {
+			t.Errorf("%+v: %s, want %s", test.process, got, test.want)
 		}
 	}
 }

@@ -109,12 +109,6 @@ func (n *network) handedOut() (list []netip.Prefix) {
 			list = append(list, p)
 		}
 	}
-	if p := n.find("flannel"); p != nil {
-		env, _ := readSubnetEnv(subnetFile(p))
-		for _, own := range env.own {
-			list = append(list, own.Masked())
-		}
-	}
 	return list
 }
 

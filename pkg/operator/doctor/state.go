@@ -8,7 +8,17 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/state"
+)
+
+var (
+	stateFull = codes.Declare(finding.Code{Name: "state-full", Severity: finding.Error,
+		Meaning: "ADD fails, since nothing can be written down.",
+		Remedy:  "free some space"})
+	stateReadOnly = codes.Declare(finding.Code{Name: "state-read-only", Severity: finding.Error,
+		Meaning: "ADD fails, since nothing can be written down, and DEL can't give addresses back.",
+		Remedy:  "`mount -o remount,rw MOUNT`"})
 )
 
 // checkState looks whether plugins and libcni can write down what they have to.
@@ -33,11 +43,11 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 		switch {
 		case fs.Flags&unix.ST_RDONLY != 0:
-			list = append(list, found("state-read-only", "", command("mount", "-o", "remount,rw", at), "%s is mounted read-only, and %s is on it", at, dir))
+			list = append(list, found(stateReadOnly, "", finding.Run("mount", "-o", "remount,rw", at), "%s is mounted read-only, and %s is on it", at, dir))
 		case fs.Bavail == 0 && fs.Blocks > 0:
-			list = append(list, found("state-full", "", comment("free some space: du -xah %s | sort -h | tail", quote(at)), "%s is full, and %s is on it", at, dir))
+			list = append(list, found(stateFull, "", finding.Say("free some space: du -xah %s | sort -h | tail", finding.Quote(at)), "%s is full, and %s is on it", at, dir))
 		case fs.Ffree == 0 && fs.Files > 0:
-			list = append(list, found("state-full", "", comment("remove some files: du -x --inodes %s | sort -n | tail", quote(at)),
+			list = append(list, found(stateFull, "", finding.Say("remove some files: du -x --inodes %s | sort -n | tail", finding.Quote(at)),
 				"%s can't have more files, and %s is on it", at, dir))
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
@@ -49,17 +50,29 @@ func (s *subject) ask(ctx context.Context, row *plugin.Descriptor, n *network, c
 	return row.Plugin.Status(ctx, r)
 }
 
+var networkNotReady = codes.Declare(finding.Code{Name: "network-not-ready", Severity: finding.Error,
+	Meaning: "A plugin says that it can't serve an ADD now (STATUS).",
+	Remedy:  "what the plugin says"})
+
 func notReady(n *network, name string, err error) Finding {
 	if missing, is := errors.AsType[*kernel.Missing](err); is {
-		return found("kernel-feature-missing", n.Name, modprobe(missing.Module), "the kernel has no %s, and plugin %s of network %s needs it",
+		return found(kernelFeatureMissing, n.Name, modprobe(missing.Module), "the kernel has no %s, and plugin %s of network %s needs it",
 			missing.Feature, name, n.Name)
 	}
-	e, remedy := plugin.AsError(err), ""
+	e, remedy := plugin.AsError(err), finding.Remedy(nil)
 	if e.Details != "" {
-		remedy = comment("%s", e.Details)
+		remedy = finding.Say("%s", e.Details)
 	}
-	return found("network-not-ready", n.Name, remedy, "plugin %s of network %s is not ready: %s", name, n.Name, e.Msg)
+	return found(networkNotReady, n.Name, remedy, "plugin %s of network %s is not ready: %s", name, n.Name, e.Msg)
 }
+
+var (
+	ipvsNftables = codes.Declare(finding.Code{Name: "ipvs-nftables", Severity: finding.Warning,
+		Meaning: "Masquerading and published ports come before kube-proxy's rules, and Services may not work.",
+		Remedy:  "the backend `iptables`, by `sed -i …` in the network's file"})
+	backendOf = codes.Declare(finding.Code{Name: "backend", Severity: finding.Info,
+		Meaning: "How a plugin does its work on this node, and why so."})
+)
 
 // checkBackends says how plugins that choose would do their work, and why.
 func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
@@ -86,14 +99,14 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 				p.Config.String(key, &backend)
 				if ipvs != "" && backend == "nftables" && row.Kind != plugin.IPAM {
 					replace := fmt.Sprintf(`s/("%s": *)"nftables"/\1"iptables"/`, key)
-					list = append(list, found("ipvs-nftables", n.Name, command("sed", "-i", "-E", replace, n.File),
+					list = append(list, found(ipvsNftables, n.Name, finding.Run("sed", "-i", "-E", replace, n.File),
 						"kube-proxy is in IPVS mode (kube-ipvs0 is there), and in network %s %s of %s is nftables", n.Name, key, p.Named))
 				}
 			}
 		}
 	}
 	for _, text := range texts {
-		list = append(list, found("backend", "", "", "%s (%s)", text, strings.Join(networks[text], ", ")))
+		list = append(list, found(backendOf, "", nil, "%s (%s)", text, strings.Join(networks[text], ", ")))
 	}
 	return list, err
 }

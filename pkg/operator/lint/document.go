@@ -2,7 +2,6 @@ package lint
 
 import (
 	"bytes"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -177,15 +176,14 @@ func (f *file) position(at int) (line, column int) {
 }
 
 // report notes a finding. fix says what to write in place; edits write it.
-func (f *file) report(code string, where span, fix string, edits []edit, format string, args ...any) {
-	line, column := f.position(where.at)
+func (f *file) report(code *finding.Code, where span, fix string, edits []edit, format string, args ...any) {
 	if f.definition != nil {
 		edits = nil // they would have to be quoted as the manifest's string is
 	}
-	f.findings = append(f.findings, Finding{
-		File: f.Name, Line: line, Column: column, Code: code, Severity: Codes.Find(code).Severity, Path: where.path,
-		Message: fmt.Sprintf(format, args...), Fix: fix, Fixable: edits != nil, at: where.at, end: where.end, edits: edits,
-	})
+	x := Finding{Finding: code.Found(nil, format, args...), at: where.at, end: where.end, edits: edits}
+	x.File, x.Path, x.Remedy, x.Fixable = f.Name, where.path, fix, edits != nil
+	x.Line, x.Column = f.position(where.at)
+	f.findings = append(f.findings, x)
 }
 
 // hasErrorIn reports whether an error was found in a piece of the text.

@@ -107,7 +107,7 @@ func TestEachCode(t *testing.T) {
 		"config-elsewhere", "not-yaml", "template"} { // TestManifest
 		seen[code] = true
 	}
-	for _, c := range lint.Codes {
+	for _, c := range lint.Codes() {
 		if !seen[c.Name] {
 			t.Errorf("no test has %s", c.Name)
 		}
@@ -164,7 +164,7 @@ func TestSuggestionsDoNotNegate(t *testing.T) {
 	for key, want := range map[string]string{"noSnat": "", "unsnat": "", "snatt": `"snat"`, "nat": `"snat"`, "no-snat": ""} {
 		text := list(bridge, `{"type": "portmap", "`+key+`": true, "capabilities": {"portMappings": true}}`)
 		list := lint.Text("a.conflist", []byte(text), options)
-		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Fix != want || list[0].Fixable {
+		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Remedy != want || list[0].Fixable {
 			t.Errorf("%s: %+v, want the suggestion %s", key, list, want)
 		}
 	}
@@ -178,7 +178,7 @@ func FuzzText(f *testing.F) {
 	f.Add([]byte("kind: NetworkAttachmentDefinition\nspec:\n  config: '{\n    \"type\": \"bridge\", \"mtu\": \"1400\"\n  }'\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
 		for _, x := range append(lint.Text("a.json", text, options), lint.Text("a.yaml", text, options)...) {
-			if x.Line < 1 || x.Column < 1 || x.Message == "" {
+			if x.Line < 1 || x.Column < 1 || x.Summary == "" {
 				t.Errorf("%+v", x)
 			}
 		}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/schema"
@@ -120,6 +121,15 @@ func (f *file) check() {
 
 func isListName(name string) bool { return filepath.Ext(name) == ".conflist" }
 
+var (
+	pluginsMissing = codes.Declare(finding.Code{Name: "plugins-missing", Severity: finding.Error,
+		Meaning: "The network has no plugins.",
+		Remedy:  "`plugins` with at least one"})
+	wrongExtension = codes.Declare(finding.Code{Name: "wrong-extension", Severity: finding.Error,
+		Meaning: "The file's name does not fit what is in it, so runtimes refuse it: lists of plugins are `.conflist`, single plugins `.conf` or `.json`.",
+		Remedy:  "the other extension"})
+)
+
 // checkExtension compares what is in the file with its name. Standard input has none.
 func (f *file) checkExtension() {
 	plugins, kind := f.top.member("plugins"), f.top.member("type")
@@ -129,11 +139,11 @@ func (f *file) checkExtension() {
 	}
 	switch {
 	case ext == ".conflist" && plugins == nil && kind != nil:
-		f.report("wrong-extension", kind.key, `"plugins": [{…}], or the extension .conf`, nil, "a .conflist has a list of plugins, and this is a single plugin")
+		f.report(wrongExtension, kind.key, `"plugins": [{…}], or the extension .conf`, nil, "a .conflist has a list of plugins, and this is a single plugin")
 	case (ext == ".conf" || ext == ".json") && plugins != nil && kind == nil:
-		f.report("wrong-extension", plugins.key, "the extension .conflist", nil, "a %s file has a single plugin, and this is a list of plugins", ext)
+		f.report(wrongExtension, plugins.key, "the extension .conflist", nil, "a %s file has a single plugin, and this is a list of plugins", ext)
 	case !f.network.single && plugins == nil && kind == nil && f.top.member("disableCheck") == nil:
-		f.report("plugins-missing", f.top.span, `"plugins": [{"type": "bridge", …}]`, nil, "there are no plugins")
+		f.report(pluginsMissing, f.top.span, `"plugins": [{"type": "bridge", …}]`, nil, "there are no plugins")
 	}
 }
 
@@ -153,7 +163,7 @@ func (f *file) readNetwork() {
 	}
 	l, err := netconf.Parse(cmp.Or(f.Name, "-"), f.Text, pluginfile.Rows(f.options.Plugins, dirs))
 	if err != nil { // plugins read no better
-		f.report("not-json", f.top.span, "", nil, "%v", err)
+		f.report(notJSON, f.top.span, "", nil, "%v", err)
 		return
 	}
 	n.name, n.version, n.single = l.Name, cmp.Or(l.CNIVersion, n.version), l.IsSingle
@@ -191,6 +201,15 @@ func (f *file) newPart(of *netconf.Part) *part {
 // validName is what CNI allows for a network's name.
 var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
 
+var (
+	nameInvalid = codes.Declare(finding.Code{Name: "name-invalid", Severity: finding.Error,
+		Meaning: "The network's name has a character that CNI does not allow: ADD fails.",
+		Remedy:  "letters, digits, `_`, `.` and `-`, the first a letter or digit"})
+	nameMissing = codes.Declare(finding.Code{Name: "name-missing", Severity: finding.Error,
+		Meaning: "A network has to have a name.",
+		Remedy:  "`name`"})
+)
+
 // checkNetwork looks at the keys beside the plugins.
 func (f *file) checkNetwork() {
 	n := f.network
@@ -204,12 +223,12 @@ func (f *file) checkNetwork() {
 		if f.definition != nil {
 			break // Multus gives it the definition's
 		}
-		f.report("name-missing", n.named, `"name": "mynet"`, nil, "the network has no name")
+		f.report(nameMissing, n.named, `"name": "mynet"`, nil, "the network has no name")
 	case name.kind == '"' && !validName.MatchString(name.text):
-		f.report("name-invalid", name.span, "", nil, "%q is no name of a network: it has to begin with a letter or a digit, with letters, digits, _, . and - behind", cut(name.text))
+		f.report(nameInvalid, name.span, "", nil, "%q is no name of a network: it has to begin with a letter or a digit, with letters, digits, _, . and - behind", cut(name.text))
 	}
 	if list := f.top.get("plugins"); list != nil && list.kind == '[' && len(list.items) == 0 && !n.single {
-		f.report("plugins-missing", list.span, `"plugins": [{"type": "bridge", …}]`, nil, "the list of plugins is empty")
+		f.report(pluginsMissing, list.span, `"plugins": [{"type": "bridge", …}]`, nil, "the list of plugins is empty")
 	}
 	f.checkVersion()
 }

@@ -94,6 +94,11 @@ func (w *Network) readPools(all plugin.Table) {
 	}
 }
 
+// completer is a plugin that writes the section ipam of the one that it calls, as flannel does.
+type completer interface {
+	Complete(config *conf.Object) *conf.Object
+}
+
 func poolsOf(p *netconf.Part) []ranges.Pool {
 	ipam := p.IPAM()
 	if ipam == nil || ipam.Row == nil {
@@ -103,7 +108,13 @@ func poolsOf(p *netconf.Part) []ranges.Pool {
 	if !ok {
 		return nil
 	}
-	pools, err := l.Pools(p.Config)
+	config := p.Config
+	if p.Row != nil {
+		if c, ok := p.Row.Plugin.(completer); ok {
+			config = c.Complete(config)
+		}
+	}
+	pools, err := l.Pools(config)
 	if err != nil {
 		return nil
 	}

@@ -23,7 +23,7 @@ type examination struct {
 
 func New() *cobra.Command {
 	var n network.Node
-	var fix, deep bool
+	var fix bool
 	cmd := &cobra.Command{
 		Use:   "doctor [CODE...]",
 		Short: "Find out what is wrong with this node's networks, and how to mend it",
@@ -42,7 +42,7 @@ The exit code is 1 if there is an error or a warning.
 			return codes(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := doctor.Options{Options: n.Options(), OwnBinDirs: cmd.Flags().Changed("bin-dir"), Check: true, Deep: deep}
+			o := doctor.Options{Options: n.Options(), OwnBinDirs: cmd.Flags().Changed("bin-dir"), Check: true}
 			o.Shared = true
 			if len(args) > 0 {
 				o.Codes = args
@@ -53,7 +53,8 @@ The exit code is 1 if there is an error or a warning.
 	ui.AddNodeFlags(cmd, &n)
 	ui.AddJSONFlag(cmd)
 	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that are safe, and look again")
-	cmd.Flags().BoolVar(&deep, "deep", false, "have the plugins check what is inside the containers, too (CNI CHECK)")
+	cmd.Flags().Bool("deep", false, "look inside the containers, too, as doctor always does by now")
+	_ = cmd.Flags().MarkHidden("deep")
 	return cmd
 }
 
@@ -74,12 +75,7 @@ func examine(cmd *cobra.Command, o doctor.Options, fix bool) error {
 	return nil
 }
 
-func codes() (names []string) {
-	for _, c := range doctor.Codes {
-		names = append(names, c.Name)
-	}
-	return names
-}
+func codes() []string { return doctor.Codes().Names() }
 
 func checkCodes(_ *cobra.Command, args []string) error {
 	for _, code := range args {
@@ -99,12 +95,12 @@ func (e examination) describe(w io.Writer) {
 		fmt.Fprintf(w, "%s: %s: %s\n", f.Code, said, ui.Harmless(strings.ReplaceAll(f.Remedy, "\n", "; ")))
 	}
 	for _, f := range e.Findings {
-		if f.Severity != finding.Info {
+		if f.Severity != finding.Info && f.IsShown() {
 			describeFinding(w, f)
 		}
 	}
 	for _, f := range e.Findings {
-		if f.Severity == finding.Info {
+		if f.Severity == finding.Info && f.IsShown() {
 			fmt.Fprintf(w, "%s: %s\n", f.Code, ui.Harmless(f.Summary))
 		}
 	}
@@ -125,6 +121,13 @@ func describeFinding(w io.Writer, f doctor.Finding) {
 	fmt.Fprintf(w, "%s %s: %s\n    %s\n", colour.Sprint(f.Severity), f.Code, ui.Harmless(f.Summary), f.Meaning)
 	for line := range strings.Lines(f.Remedy) {
 		fmt.Fprintf(w, "        %s\n", ui.Harmless(strings.TrimSuffix(line, "\n")))
+	}
+	switch f.Brings {
+	case 0:
+	case 1:
+		fmt.Fprintln(w, "    1 more finding comes of it.")
+	default:
+		fmt.Fprintf(w, "    %d more findings come of it.\n", f.Brings)
 	}
 	if f.Fixable {
 		fmt.Fprintf(w, "    cnictl doctor --fix %s does that.\n", f.Code)

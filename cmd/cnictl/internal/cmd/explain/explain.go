@@ -27,13 +27,15 @@ func New() *cobra.Command {
 		Use:   "explain [TEXT | CODE | FILE | -]",
 		Short: "Explain an error of container networking",
 		Long: `Say what an error means, what on this node makes it, and what to do: an error
-document of a plugin, a line of a runtime's log, a message or a part of one, or a
-code of the CNI specification; as an argument, in a file, or from standard input.
+document of a plugin, a line of a runtime's log, a message or a part of one, a
+code of the CNI specification, or one of doctor, repair or lint; as an argument,
+in a file, or from standard input.
 
 The exit code is 1 if nothing is known about it.
 `,
 		Example: `  cnictl explain 'failed to find plugin "loopback" in path [/usr/lib/cni]'
   cnictl explain 11
+  cnictl explain bridge-down
   journalctl -u containerd | grep 'failed to setup network' | tail -1 | cnictl explain`,
 	}
 	ui.AddLookFlags(cmd, &o)
@@ -98,7 +100,7 @@ func describeExplanation(w io.Writer, e *Explanation) {
 		fmt.Fprintf(w, "the plugin says what to do: %s\n", ui.Harmless(e.Details))
 	}
 	for _, f := range e.Findings {
-		fmt.Fprintf(w, "\n%s\n  in the message  %s\n  it means        %s\n", ui.Good.Sprint(f.ID), ui.Harmless(f.About), f.Means)
+		fmt.Fprintf(w, "\n%s\n  in the message  %s\n  it means        %s\n", ui.Good.Sprint(f.Code), ui.Harmless(f.Summary), f.Meaning)
 		here := f.Here
 		for _, d := range f.Doctor {
 			here = append(here, "doctor finds "+d.Code+": "+d.Summary)
@@ -110,7 +112,9 @@ func describeExplanation(w io.Writer, e *Explanation) {
 			}
 			fmt.Fprintf(w, "  %-14s  %s\n", label, ui.Harmless(line))
 		}
-		fmt.Fprintf(w, "  what to do      %s\n", f.Do)
+		if f.Remedy != "" {
+			fmt.Fprintf(w, "  what to do      %s\n", f.Remedy)
+		}
 		for _, d := range f.Doctor {
 			if d.Remedy != "" {
 				fmt.Fprintf(w, "  %14s  %s\n", "", ui.Harmless(d.Remedy))

@@ -151,7 +151,7 @@ func printSARIF(cmd *cobra.Command, list []lint.Finding) error {
 
 func (l linted) describe(w io.Writer) {
 	for _, f := range l.Fixed {
-		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n    now: %s\n", ui.Harmless(f.File), f.Line, f.Column, ui.Good.Sprint("fixed"), f.Code, ui.Harmless(f.Message), ui.Harmless(f.Fix))
+		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n    now: %s\n", ui.Harmless(f.File), f.Line, f.Column, ui.Good.Sprint("fixed"), f.Code, ui.Harmless(f.Summary), ui.Harmless(f.Remedy))
 	}
 	count := map[finding.Severity]int{}
 	for _, f := range l.Findings {
@@ -163,13 +163,13 @@ func (l linted) describe(w io.Writer) {
 		case finding.Warning:
 			severity = ui.Weak.Sprint(severity)
 		}
-		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n", ui.Harmless(f.File), f.Line, f.Column, severity, f.Code, ui.Harmless(f.Message))
-		if f.Fix != "" {
+		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n", ui.Harmless(f.File), f.Line, f.Column, severity, f.Code, ui.Harmless(f.Summary))
+		if f.Remedy != "" {
 			by := ""
 			if f.Fixable {
 				by = " (--fix writes it)"
 			}
-			fmt.Fprintf(w, "    write: %s%s\n", ui.Harmless(f.Fix), by)
+			fmt.Fprintf(w, "    write: %s%s\n", ui.Harmless(f.Remedy), by)
 		}
 	}
 	if count[finding.Error]+count[finding.Warning] == 0 {

@@ -95,3 +95,18 @@ func TestLintLink(t *testing.T) {
 		t.Errorf("%s, %v, %q, %v", text, err, to, lerr)
 	}
 }
+
+// TestLintJSON prints what readers of findings have always read, and what all findings have.
+func TestLintJSON(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "bad.conf", `{"cniVersion": "1.0.0", "name": "a", "type": "ptp"}`)
+	var out struct{ Findings []map[string]any }
+	if err := json.Unmarshal([]byte(uitest.Run(New(), "lint", "--json", "bad.conf").Stdout), &out); err != nil || len(out.Findings) != 1 {
+		t.Fatalf("%v: %v", err, out)
+	}
+	f := out.Findings[0]
+	if f["file"] != "bad.conf" || f["line"] != 1.0 || f["column"] != 46.0 || f["code"] != "ipam-missing" || f["severity"] != "error" || f["fixable"] != false ||
+		f["message"] == nil || f["message"] != f["summary"] || f["fix"] != f["remedy"] || f["meaning"] == nil {
+		t.Errorf("%v", f)
+	}
+}

@@ -172,11 +172,11 @@ func (d *repairDocument) describe(w io.Writer) {
 		fmt.Fprintln(w)
 		for i, f := range r.Plugins {
 			isLast := i+1 == len(r.Plugins) || r.Plugins[i+1].Plugin != f.Plugin || r.Plugins[i+1].Remedy != f.Remedy
-			fmt.Fprintf(w, "  %s: %s\n", f.Plugin, ui.Harmless(f.Found))
+			fmt.Fprintf(w, "  %s: %s\n", f.Plugin, ui.Harmless(f.Summary))
 			for _, what := range f.PutBack {
 				fmt.Fprintf(w, "    put back: %s\n", ui.Harmless(what))
 			}
-			if f.Left != "" && f.Left != f.Found {
+			if f.Left != "" && f.Left != f.Summary {
 				fmt.Fprintf(w, "    left:     %s\n", ui.Harmless(f.Left))
 			}
 			if f.Remedy != "" && isLast {

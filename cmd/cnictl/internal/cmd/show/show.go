@@ -155,7 +155,7 @@ func (f *showFlags) writePage(cmd *cobra.Command) error {
 	n := node.Read(cmd.Context(), f.Options)
 	p := page.New(n, f.chosen(n), host, box.Version, time.Now())
 	found := doctor.Examine(cmd.Context(), doctor.Options{Options: f.Options, Node: n}).Findings
-	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == finding.Info })
+	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == finding.Info || !f.IsShown() })
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil {
 		return err
