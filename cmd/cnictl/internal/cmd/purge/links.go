@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -42,7 +43,7 @@ func (l ownLink) Remove(context.Context) error {
 	}
 	for _, other := range all {
 		if other.Attrs().MasterIndex == l.index {
-			return plugin.Errorf("repeat this", "it has got the port %s", other.Attrs().Name)
+			return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "it has got the port %s", other.Attrs().Name)
 		}
 	}
 	return link.Delete(h, l.index)
