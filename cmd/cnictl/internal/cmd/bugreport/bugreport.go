@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
@@ -45,7 +46,8 @@ time of its own, and goes on where one can't be read; it changes nothing.
   cnictl bugreport -o /tmp/report.tar.gz`,
 		Args: ui.Arguments(0, 0),
 	}
-	ui.AddNodeFlags(cmd, &where)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &where.Options)
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&file, "output", "o", "", `the archive's file, which must not be there yet, or "-" for standard output (default: cnibox-bugreport-HOST-TIME.tar.gz)`)
@@ -56,7 +58,7 @@ time of its own, and goes on where one can't be read; it changes nothing.
 		if dryRun {
 			return listParts(cmd)
 		}
-		return writeBugreport(cmd, file, Options{Options: where.Options(), Network: network, Version: cmd.Root().Version})
+		return writeBugreport(cmd, file, Options{Options: where.Options, Network: network, Version: cmd.Root().Version})
 	}
 	return cmd
 }
@@ -76,7 +78,7 @@ func writeBugreport(cmd *cobra.Command, file string, o Options) (err error) {
 	to := &trust.File{File: os.Stdout}
 	if file != "-" {
 		if to, err = trust.New(cmp.Or(file, defaultReport()), 0o600); err != nil { // what is there may be somebody else's, who could read it
-			return plugin.Errorf("name another file with -o, or use -o - for standard output", "make the report: %w", err)
+			return plugin.CodeErrorf(types.ErrIOFailure, "name another file with -o, or use -o - for standard output", "make the report: %w", err)
 		}
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
@@ -100,7 +102,7 @@ func writeBugreport(cmd *cobra.Command, file string, o Options) (err error) {
 		err = to.Close()
 	}
 	if err != nil {
-		return plugin.Errorf("name a file on another filesystem with -o, or use -o -", "write the report: %w", err)
+		return plugin.CodeErrorf(types.ErrIOFailure, "name a file on another filesystem with -o, or use -o -", "write the report: %w", err)
 	}
 	return ui.Output(cmd, reported{to.Name(), m}, func(w io.Writer) { describeBugreport(w, to.Name(), size, m) })
 }

@@ -5,13 +5,17 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/calllog"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -30,7 +34,8 @@ func New() *cobra.Command {
 		Short: "Show which plugins were called, for whom, and what came of it",
 		Long: `Show the calls of plugins that are in the log, which "cnictl log on" turns on.
 NAME is a container id or its beginning, a pod, an interface's name, a MAC or an
-IP address. Of an IP address it shows which containers had it, and when.`,
+IP address. Of an IP address it shows which containers had it, and when.
+`,
 		Example: `  cnictl log on
   cnictl log 10.88.0.7
   cnictl log web-1 --since 2h
@@ -39,9 +44,11 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 		ValidArgsFunction: completeLogged,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
+	ui.AddNodeFlags(cmd, &f.Options)
 	ui.AddJSONFlag(cmd)
+	ui.AddOtherName(cmd, "dir", "log-dir")
 	flags := cmd.Flags()
-	flags.StringVar(&f.dir, "dir", calllog.Dir, "directory of the log, such as a copy of another node's")
+	flags.StringVar(&f.dir, "log-dir", calllog.Dir, "directory of the log, such as a copy of another node's")
 	flags.StringVar(&f.since, "since", "", `only calls since then: 2h (ago), "2006-01-02 15:04" or RFC 3339`)
 	flags.StringVar(&f.until, "until", "", "only calls until then")
 	flags.StringVar(&f.Verb, "verb", "", "only these: ADD, DEL, CHECK, GC or STATUS")
@@ -58,6 +65,7 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 
 // logFlags are the flags of log.
 type logFlags struct {
+	node.Options
 	Filter
 	dir, since, until string
 	lines             int
@@ -98,7 +106,7 @@ func (f *logFlags) sayIfOff(cmd *cobra.Command) error {
 	case err != nil, s.On: // what can be read is shown, and why the rest can't
 		return nil
 	case s.Size == 0:
-		return plugin.Errorf(`turn it on with "cnictl log on": it has the calls from then on`, "there is no log of calls in %s", f.dir)
+		return plugin.CodeErrorf(types.ErrPluginNotAvailable, `turn it on with "cnictl log on": it has the calls from then on`, "there is no log of calls in %s", f.dir)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), `the log is off: this is what it had; "cnictl log on" goes on with it`)
 	return nil
@@ -111,6 +119,11 @@ func (f *logFlags) list(cmd *cobra.Command) error {
 	if err != nil {
 		for _, e := range ui.Flatten(err) {
 			document.Unreadable = append(document.Unreadable, e.Error())
+		}
+	}
+	if err == nil {
+		if err := f.requireKnown(all); err != nil {
+			return err
 		}
 	}
 	var begins time.Time
@@ -136,6 +149,27 @@ func (f *logFlags) list(cmd *cobra.Command) error {
 		err = ui.Failed // the document says why
 	}
 	return cmp.Or(failed, err)
+}
+
+// requireKnown refuses a network that neither the log nor the node has, and a name that no call has. Nobody having had an address is an answer.
+func (f *logFlags) requireKnown(all []calllog.Call) error {
+	if f.Network != "" && !slices.ContainsFunc(all, func(c calllog.Call) bool { return c.Network == f.Network }) {
+		networks, broken, err := node.Load(f.ConfDir)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(networks, func(w *node.Network) bool { return w.Name == f.Network }) {
+			return lookup.UnknownNetwork(f.Network, f.ConfDir, networks, broken)
+		}
+	}
+	if _, isAddress := f.Address(); isAddress || slices.ContainsFunc(all, func(c calllog.Call) bool { return f.isNamed(&c) }) || f.Name == "" {
+		return nil
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.ContainerID[:min(12, len(c.ContainerID))], c.Pod)
+	}
+	return lookup.NotOne(types.ErrUnknownContainer, f.Name, names, "`cnictl log` lists all calls, and `cnictl log status` says how far back they go", "no call in the log is of %q", f.Name)
 }
 
 // last returns as many of the last calls as are wanted.
@@ -179,7 +213,7 @@ func (f *logFlags) showNew(cmd *cobra.Command, list []calllog.Call) error {
 // completeLogged completes a container or an address that the log has, of those that are gone, too.
 func completeLogged(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var list []cobra.Completion
-	dir, _ := cmd.Flags().GetString("dir")
+	dir, _ := cmd.Flags().GetString("log-dir")
 	all, _, _ := calllog.Read(dir)
 	for _, c := range all {
 		list = append(list, cobra.CompletionWithDesc(c.ContainerID, c.Network), cobra.CompletionWithDesc(c.Pod, c.Network))

@@ -61,7 +61,7 @@ func TestLogText(t *testing.T) {
 		{"errors", []string{"--errors"}, 2, []string{"CHECK"}, []string{"ADD"}},
 		{"verb", []string{"--verb", "del"}, 2, []string{"DEL"}, nil},
 		{"since", []string{"--since", "8h30m"}, 2, []string{"DEL"}, nil},
-		{"none", []string{"--network", "none"}, 1, []string{"no such calls"}, nil},
+		{"none", []string{"--network", "demo", "--verb", "GC"}, 1, []string{"no such calls"}, nil},
 		{"an address", []string{"10.88.0.7"}, 2, []string{"FROM", "2h0m0s", strings.Repeat("c0ffee", 8)}, []string{"CHECK", "still"}},
 		{"errors of who had an address", []string{"10.88.0.7", "--errors"}, 2, []string{"CHECK"}, []string{"FROM"}},
 		{"an address of nobody", []string{"10.88.0.8"}, 1, []string{"nobody had 10.88.0.8, by what the log has since"}, nil},

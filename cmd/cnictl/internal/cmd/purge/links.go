@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -37,7 +38,7 @@ func (l ownLink) Remove(context.Context) error {
 	}
 	for _, other := range now.Links() {
 		if other.Link.Attrs().MasterIndex == l.index {
-			return plugin.Errorf("repeat this", "it has got the port %s", other.Name)
+			return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "it has got the port %s", other.Name)
 		}
 	}
 	return link.Delete(&netlink.Handle{}, l.index)
