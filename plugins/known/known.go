@@ -5,9 +5,8 @@ import (
 	"slices"
 
 	"github.com/cnibox/cnibox/plugins"
-	"github.com/cnibox/cnibox/plugins/ipam/etcd/installed"
-	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd"
 )
 
 // Plugins are all of them.
-var Plugins = append(slices.Clone(plugins.All), settings.Row(installed.Plugin{}))
+var Plugins = append(slices.Clone(plugins.All), etcd.Row)

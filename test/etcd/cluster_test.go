@@ -28,6 +28,7 @@ type cluster struct {
 	hosts  []*host
 	options
 	client *clientv3.Client // of the administrator
+	cnictl string
 }
 
 // options of a cluster.
@@ -51,7 +52,7 @@ type host struct {
 
 func newCluster(t testing.TB, o options) *cluster {
 	t.Helper()
-	c := &cluster{center: netlab.NewHost(t), options: o}
+	c := &cluster{center: netlab.NewHost(t), options: o, cnictl: netlab.Cnictl(t)}
 	c.center.MustRun(t, "ip", "link", "add", "switch0", "type", "bridge", "forward_delay", "0")
 	c.center.MustRun(t, "ip", "address", "add", "172.31.8.254/24", "dev", "switch0")
 	c.center.MustRun(t, "ip", "link", "set", "switch0", "up")

@@ -15,7 +15,7 @@ import (
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -118,18 +118,23 @@ func (h *host) tryKeep(n network) error {
 	return err
 }
 
-func (h *host) askKeep(n network) (report etcdpool.Report, err error) {
+func (h *host) askKeep(n network) (*shared.Report, error) {
 	config, err := json.Marshal(h.call("", "", n).Config)
 	if err != nil {
-		return report, err
+		return nil, err
 	}
-	cmd := h.Command(netlab.PluginDir+"/etcd", "keep")
+	cmd := h.Command("sh", "-ec", `mkdir -p /run/$1; cat >/run/$1/$$.conf; mv /run/$1/$$.conf /run/$1/net.conf
+		exec "$0" leases keep "$1" --conf-dir /run/$1 --json`, h.cluster.cnictl, n.name)
 	cmd.Stdin = strings.NewReader(string(config))
 	out, err := h.Output(cmd)
-	if err != nil {
-		return report, fmt.Errorf("keep on %s: %w: %s", h.name, err, out)
+	var kept []struct{ Report *shared.Report }
+	if err == nil {
+		err = json.Unmarshal([]byte(out), &kept)
 	}
-	return report, json.Unmarshal([]byte(out), &report)
+	if err != nil || len(kept) != 1 {
+		return nil, fmt.Errorf("keep on %s: %v: %s", h.name, err, out)
+	}
+	return kept[0].Report, nil
 }
 
 func addressesOf(t testing.TB, r netlab.PluginResult) (list []netip.Addr) {

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -25,10 +25,10 @@ func (a *Agent) keep(ctx context.Context, n *node.Node) (next time.Time) {
 	next = time.Now().Add(keepEvery)
 	due, about := map[string]time.Time{}, map[string]bool{}
 	for _, s := range n.Shared() {
-		name := s.Etcd().Name
+		name := s.Name()
 		due[name], about[name] = a.kept.next[name], true
 		if ctx.Err() == nil && (time.Now().After(due[name]) || hasOpen(ctx, s)) {
-			due[name] = a.keepOne(ctx, s.Etcd())
+			due[name] = a.keepOne(ctx, s)
 		}
 		next = earlier(next, due[name])
 	}
@@ -38,24 +38,24 @@ func (a *Agent) keep(ctx context.Context, n *node.Node) (next time.Time) {
 }
 
 // hasOpen reports whether there is something that etcd may not know to be free.
-func hasOpen(ctx context.Context, s node.Sharer) bool {
+func hasOpen(ctx context.Context, s shared.Store) bool {
 	held, _ := s.Held(ctx, "")
 	return slices.ContainsFunc(held, func(h plugin.Held) bool {
-		own, ok := h.Own.(etcdpool.Held)
+		own, ok := h.Own.(shared.Held)
 		return ok && !own.Address.IsValid()
 	})
 }
 
-func (a *Agent) keepOne(ctx context.Context, n etcdpool.Network) (next time.Time) {
-	r, err := n.Keep(ctx)
+func (a *Agent) keepOne(ctx context.Context, s shared.Store) (next time.Time) {
+	r, err := s.Keep(ctx)
 	if err != nil {
-		if ctx.Err() == nil && a.kept.said.add(n.Name, err.Error()) {
-			a.Log.Warn("etcd can't be told that this host is there, which is tried again", "network", n.Name, "error", err)
+		if ctx.Err() == nil && a.kept.said.add(s.Name(), err.Error()) {
+			a.Log.Warn("etcd can't be told that this host is there, which is tried again", "network", s.Name(), "error", err)
 		}
 		return time.Now().Add(seldom)
 	}
-	if a.kept.said.drop(n.Name) {
-		a.Log.Info("etcd knows again that this host is there", "network", n.Name)
+	if a.kept.said.drop(s.Name()) {
+		a.Log.Info("etcd knows again that this host is there", "network", s.Name())
 	}
 	every := keepEvery
 	for _, h := range r.Hosts {

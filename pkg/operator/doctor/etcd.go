@@ -5,7 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
@@ -24,7 +24,7 @@ var (
 // checkEtcd looks at what this host has in etcd.
 func checkEtcd(ctx context.Context, s *subject) (list []Finding, err error) {
 	for _, of := range s.Shared() {
-		name := of.Etcd().Name
+		name := of.Name()
 		held, err := of.Held(ctx, "")
 		if err != nil {
 			return list, err
@@ -36,7 +36,7 @@ func checkEtcd(ctx context.Context, s *subject) (list []Finding, err error) {
 		}
 		var open, lost []string
 		for _, h := range held {
-			own, _ := h.Own.(etcdpool.Held)
+			own, _ := h.Own.(shared.Held)
 			switch {
 			case own.Lost != "":
 				lost = append(lost, h.Key.String()+": "+own.Lost)

@@ -10,8 +10,8 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
@@ -38,7 +38,7 @@ func (t Thing) Address() (netip.Addr, bool) {
 	switch own := t.Held.Own.(type) {
 	case lease.Lease:
 		return own.Address, true
-	case etcdpool.Held:
+	case shared.Held:
 		return own.Address, own.Address.IsValid()
 	}
 	return netip.Addr{}, false

@@ -4,28 +4,22 @@ import (
 	"context"
 	"slices"
 
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Shared is what the hosts have together that share a network's addresses.
 type Shared struct {
-	etcdpool.Report
+	shared.Report
 	Error string `json:"error,omitempty"` // why etcd can't be asked; what this host knows is there all the same
 }
 
-// Sharer is a store of what this host has in etcd.
-type Sharer interface {
-	plugin.Store
-	Etcd() etcdpool.Network
-}
-
 // Shared returns the networks whose addresses are in etcd, each once: as its file says or, if it has none, what an attachment was made with.
-func (n *Node) Shared() (list []Sharer) {
+func (n *Node) Shared() (list []shared.Store) {
 	for _, s := range n.Stores {
-		sharer, ok := s.(Sharer)
-		if ok && !slices.ContainsFunc(list, func(of Sharer) bool { return of.Etcd().Name == sharer.Etcd().Name }) {
-			list = append(list, sharer)
+		s, ok := s.(shared.Store)
+		if ok && !slices.ContainsFunc(list, func(of shared.Store) bool { return of.Name() == s.Name() }) {
+			list = append(list, s)
 		}
 	}
 	return list
@@ -37,9 +31,9 @@ func (n *Node) readShared(ctx context.Context, o Options, known []Thing) (things
 		return nil
 	}
 	for _, s := range n.Shared() {
-		w := n.network(s.Etcd().Name)
+		w := n.network(s.Name())
 		w.Shared = &Shared{}
-		r, err := s.Etcd().List(ctx)
+		r, err := s.Report(ctx)
 		if err != nil {
 			w.Shared.Error = err.Error()
 			continue
@@ -48,12 +42,12 @@ func (n *Node) readShared(ctx context.Context, o Options, known []Thing) (things
 		for _, h := range r.Held {
 			k := plugin.Key{Network: w.Name, ContainerID: h.ContainerID, IfName: h.IfName}
 			isKnown := slices.ContainsFunc(known, func(t Thing) bool {
-				own, ok := t.Held.Own.(etcdpool.Held)
+				own, ok := t.Held.Own.(shared.Held)
 				return ok && t.Held.Key == k && own.Address == h.Address
 			})
 			if !isKnown && h.Address.IsValid() {
-				t := newThing(etcdpool.Program, plugin.Held{Key: k, What: "address " + h.Address.String(), Since: h.Since, Own: h}, s)
-				t.by = []string{etcdpool.Program}
+				t := newThing(shared.Plugin, plugin.Held{Key: k, What: "address " + h.Address.String(), Since: h.Since, Own: h}, s)
+				t.by = []string{shared.Plugin}
 				things = append(things, t)
 			}
 		}

@@ -75,18 +75,13 @@ func (e external) run(ctx context.Context, r *plugin.Request) error {
 	return err
 }
 
-// exec executes the plugin and returns what it printed, and whether it came to run at all.
+// exec executes the plugin and returns what it printed, and whether it came to run at all. The error is the one that it printed, if it did so.
 func (e external) exec(ctx context.Context, r *plugin.Request) (printed []byte, started bool, err error) {
-	return Execute(ctx, e.path, environment(r), r.Config.JSON())
-}
-
-// Execute runs a file with a configuration on standard input, as plugins are run, and returns what it printed, and whether it came to run at all.
-// The error is the one that it printed, if it did so.
-func Execute(ctx context.Context, path string, environment []string, config []byte, args ...string) (printed []byte, started bool, err error) {
+	env, config := environment(r), r.Config.JSON()
 	for try := 1; ; try++ {
 		var stdout, stderr bytes.Buffer
-		cmd := exec.CommandContext(ctx, path, args...)
-		cmd.Env = environment
+		cmd := exec.CommandContext(ctx, e.path)
+		cmd.Env = env
 		cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) } // let it clean up
 		cmd.WaitDelay = stopTime
 		cmd.Stdin = bytes.NewReader(config)
@@ -96,7 +91,7 @@ func Execute(ctx context.Context, path string, environment []string, config []by
 			return stdout.Bytes(), true, nil // what it did is done, even if the call was cancelled meanwhile
 		}
 		if !errors.Is(err, syscall.ETXTBSY) || try == busyTries || ctx.Err() != nil {
-			return nil, cmd.Process != nil, failure(path, err, stdout.Bytes(), stderr.String())
+			return nil, cmd.Process != nil, failure(e.path, err, stdout.Bytes(), stderr.String())
 		}
 		time.Sleep(busyPause)
 	}

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/netip"
 	"os"
+	"slices"
 	"strings"
 	"time"
 
@@ -18,6 +19,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -28,6 +30,12 @@ import (
 
 // Plugin is etcd.
 type Plugin struct{ settings.Configuration }
+
+// Row is its row in a table.
+var Row = plugin.Descriptor{
+	Name: shared.Plugin, Kind: plugin.IPAM, Plugin: Plugin{}, ChecksWithoutResult: true, AddressesUniqueToNode: true,
+	Summary: "hand out addresses that several hosts share, kept in an etcd cluster",
+}
 
 // pool is a network's addresses in etcd, and this host's notes of its own.
 type pool struct {
@@ -237,12 +245,23 @@ func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
+const restart = "restart the container, so that it gets an address of its own"
+
 // Mend compares with etcd each address of prevResult that lies in the configured ranges. Without such an address the attachment must hold any.
 // Only a restart helps: the address may be another's by now.
 func (Plugin) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) error {
 	c, err := settings.Load(r)
 	if err != nil {
 		return err
+	}
+	var asked []netip.Addr
+	for _, a := range result.PrefixesOf(r.PrevResult, r.IfName) {
+		if slices.ContainsFunc(c.Pools, func(each ranges.Pool) bool { return each.Contains(a.Addr()) }) {
+			asked = append(asked, a.Addr())
+		}
+	}
+	if r.InProcess { // cnictl asks about many attachments, none of which is to wait for etcd
+		return compareWithNotes(r, asked)
 	}
 	p, err := open(ctx, r)
 	if err != nil {
@@ -256,20 +275,13 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) err
 	}
 	o := p.owner(r.Key)
 	t := transaction{then: []clientv3.Op{clientv3.OpGet(p.space.held(o), clientv3.WithPrefix(), clientv3.WithKeysOnly())}}
-	var asked []netip.Addr
-	for _, a := range result.PrefixesOf(r.PrevResult, r.IfName) {
-		for _, each := range c.Pools {
-			if each.Contains(a.Addr()) {
-				asked = append(asked, a.Addr())
-				t.then = append(t.then, clientv3.OpGet(p.space.address(a.Addr())))
-			}
-		}
+	for _, a := range asked {
+		t.then = append(t.then, clientv3.OpGet(p.space.address(a)))
 	}
 	answer, err := p.commit(ctx, t)
 	if err != nil {
 		return err
 	}
-	const restart = "restart the container, so that it gets an address of its own"
 	if len(asked) == 0 && answer.Responses[0].GetResponseRange().Count == 0 {
 		return plugin.Errorf(restart, "etcd: Failed to find address added by %s", o)
 	}
@@ -280,6 +292,23 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, _ *plugin.Mender) err
 		}
 		if string(found[0].Value) != o.value(a) {
 			return plugin.Errorf(restart, "etcd: %s of %s is held by %s", a, o, parseOwner(found[0].Value))
+		}
+	}
+	return nil
+}
+
+// compareWithNotes compares addresses of an attachment with what this host has noted.
+func compareWithNotes(r *plugin.Request, addresses []netip.Addr) error {
+	has, known := notes.Of(r).ReadHeld(r.Key)
+	if !known {
+		return plugin.Errorf(restart, "etcd: this host does not know of an address of %s", r.Key)
+	}
+	if len(has.Lost) > 0 {
+		return plugin.Errorf(restart, "etcd: %s", has.Lost[0])
+	}
+	for _, a := range addresses {
+		if !slices.Contains(has.Addresses, a) {
+			return plugin.Errorf(restart, "etcd: this host does not know that %s has %s", r.Key, a)
 		}
 	}
 	return nil
@@ -320,9 +349,9 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// GC frees what attachments of this host hold that are not valid. It implements plugin.Collector.
-func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
-	if err := held.GC(ctx, r, p.Stores(r)...); err != nil {
+// GC frees what attachments of this host hold in etcd that are not valid. It implements plugin.Collector.
+func (Plugin) GC(ctx context.Context, r *plugin.Request) error {
+	if err := held.GC(ctx, r, store{r}); err != nil {
 		return err // catching up would wait for etcd once more
 	}
 	of, err := open(ctx, r)

@@ -6,16 +6,12 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/containernetworking/cni/pkg/types"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Stores implements plugin.Holder: what this host holds of the request's network. Other networks may be in other clusters.
-func (Plugin) Stores(r *plugin.Request) []plugin.Store { return []plugin.Store{store{r}} }
-
-// store is what this host holds of a network in etcd.
+// store is what etcd has of this host and a network, for GC.
 type store struct{ request *plugin.Request }
 
 func (s store) Held(ctx context.Context, network string) (list []plugin.Held, err error) {
@@ -51,6 +47,11 @@ func (s store) Release(ctx context.Context, list []plugin.Held) error {
 		return err
 	}
 	defer p.close()
+	return releaseEach(ctx, list, p.release)
+}
+
+// releaseEach releases the attachments in a list, each once.
+func releaseEach(ctx context.Context, list []plugin.Held, release func(context.Context, plugin.Key) error) error {
 	done := map[plugin.Key]bool{}
 	var errs []error
 	for _, h := range list {
@@ -58,9 +59,9 @@ func (s store) Release(ctx context.Context, list []plugin.Held) error {
 			continue
 		}
 		done[h.Key] = true
-		if err := p.release(ctx, h.Key); err != nil {
+		if err := release(ctx, h.Key); err != nil {
 			errs = append(errs, fmt.Errorf("%s: %w", h.Key, err))
-			if plugin.AsError(err).Code == types.ErrTryAgainLater { // no member answers: the next one would wait as long
+			if plugin.IsTryAgain(err) { // no member answers: the next one would wait as long
 				break
 			}
 		}

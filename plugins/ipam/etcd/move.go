@@ -8,28 +8,40 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
+// Moved is what came of a move of leases.
+type Moved struct {
+	Moved []shared.Held
+	Left  []Left
+}
+
+// Left is a lease that was not moved.
+type Left struct {
+	shared.Held
+	Why string `json:"why"`
+}
+
 // Import takes this host's leases of host-local in a directory into etcd. An attachment of which another host has an address there stays where it
 // is, and why is reported. With isCopy host-local has them, too, until a second import: so that neither hands them out while the network's file is
 // exchanged.
-func Import(ctx context.Context, r *plugin.Request, dir string, isCopy bool) (*etcdpool.Moved, error) {
-	c, err := settings.Load(r)
-	if err != nil {
-		return nil, err
-	}
-	p, err := open(ctx, r)
+func (n Network) Import(ctx context.Context, dir string, isCopy bool) (*Moved, error) {
+	p, err := n.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
+	c, err := settings.Load(p.request)
+	if err != nil {
+		return nil, err
+	}
 	_, is, err := p.meet(ctx, true)
 	if err == nil {
 		err = p.mustWait(is.restored)
@@ -41,7 +53,7 @@ func Import(ctx context.Context, r *plugin.Request, dir string, isCopy bool) (*e
 	if err != nil {
 		return nil, err
 	}
-	moved := &etcdpool.Moved{}
+	moved := &Moved{}
 	for _, of := range byAttachment(leases) {
 		why, err := p.importOne(ctx, of, c.Pools)
 		if err == nil && why == "" && !isCopy {
@@ -58,22 +70,22 @@ func Import(ctx context.Context, r *plugin.Request, dir string, isCopy bool) (*e
 	return moved, err
 }
 
-// Export gives all that this host has of a network in etcd to host-local. With isCopy etcd has it, too, until a second export.
-func Export(ctx context.Context, r *plugin.Request, dir string, isCopy bool) (*etcdpool.Moved, error) {
-	p, err := open(ctx, r)
+// Export gives all that this host has of the network in etcd to host-local. With isCopy etcd has it, too, until a second export.
+func (n Network) Export(ctx context.Context, dir string, isCopy bool) (*Moved, error) {
+	p, err := n.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
-	to, err := lease.NewStore(dir, p.network, r.Results)
+	to, err := lease.NewStore(dir, n.name, n.results)
 	if err != nil {
 		return nil, err
 	}
-	held, err := store{r}.Held(ctx, p.network)
+	held, err := store{p.request}.Held(ctx, n.name)
 	if err != nil {
 		return nil, err
 	}
-	moved := &etcdpool.Moved{}
+	moved := &Moved{}
 	for _, of := range byAttachment(held) {
 		if err := to.Restore(ctx, of.key, of.addresses); err != nil {
 			note(moved, of, err.Error())
@@ -116,11 +128,11 @@ func addressOf(h plugin.Held) netip.Addr {
 	return h.Own.(netip.Addr)
 }
 
-func note(moved *etcdpool.Moved, of *attachment, why string) {
+func note(moved *Moved, of *attachment, why string) {
 	for _, a := range of.addresses {
-		h := etcdpool.Held{ContainerID: of.key.ContainerID, IfName: of.key.IfName, Address: a}
+		h := shared.Held{ContainerID: of.key.ContainerID, IfName: of.key.IfName, Address: a}
 		if why != "" {
-			moved.Left = append(moved.Left, etcdpool.Left{Held: h, Why: why})
+			moved.Left = append(moved.Left, Left{Held: h, Why: why})
 			continue
 		}
 		moved.Moved = append(moved.Moved, h)

@@ -11,23 +11,22 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/settings"
 )
 
-// Report says what there is of a network in etcd: of all hosts, and in more detail of this one.
-func Report(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
-	c, err := settings.Load(r)
-	if err != nil {
-		return nil, err
-	}
-	p, err := open(ctx, r)
+// Report implements shared.Store. Of this host it says more than of others.
+func (n Network) Report(ctx context.Context) (*shared.Report, error) {
+	p, err := n.open(ctx)
 	if err != nil {
 		return nil, err
 	}
 	defer p.close()
+	c, err := settings.Load(p.request)
+	if err != nil {
+		return nil, err
+	}
 	ctx, end := p.limit(ctx)
 	defer end()
 	report, pool, err := p.report(ctx, clientv3.OpGet(p.space.host(""), clientv3.WithPrefix()),
@@ -39,9 +38,9 @@ func Report(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
 	return report, nil
 }
 
-// Keep renews this host's lease, frees what could not be freed before, and says what there is of this host.
-func Keep(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
-	p, err := open(ctx, r)
+// Keep implements shared.Store.
+func (n Network) Keep(ctx context.Context) (*shared.Report, error) {
+	p, err := n.open(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -61,13 +60,13 @@ func Keep(ctx context.Context, r *plugin.Request) (*etcdpool.Report, error) {
 }
 
 // report says what there is of some hosts, and of this one's attachments. It returns what else is read.
-func (p *pool) report(ctx context.Context, hosts clientv3.Op, more ...clientv3.Op) (*etcdpool.Report, []*mvccpb.KeyValue, error) {
+func (p *pool) report(ctx context.Context, hosts clientv3.Op, more ...clientv3.Op) (*shared.Report, []*mvccpb.KeyValue, error) {
 	answer, err := p.commit(ctx, transaction{then: append([]clientv3.Op{hosts, clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix())}, more...)})
 	if err != nil {
 		return nil, nil, err
 	}
 	part := func(i int) []*mvccpb.KeyValue { return answer.Responses[i].GetResponseRange().Kvs }
-	r := &etcdpool.Report{Network: p.network, Host: p.Host}
+	r := &shared.Report{Network: p.network, Host: p.Host}
 	for _, kv := range part(0) {
 		h, err := p.hostOf(ctx, kv)
 		if err != nil {
@@ -78,7 +77,7 @@ func (p *pool) report(ctx context.Context, hosts clientv3.Op, more ...clientv3.O
 	for _, kv := range part(1) {
 		if o, a, ok := p.space.parseHeld(p.Host, string(kv.Key)); ok {
 			since, _ := time.Parse(time.RFC3339, string(kv.Value))
-			r.Held = append(r.Held, etcdpool.Held{ContainerID: o.ContainerID, IfName: o.IfName, Address: a, Since: since})
+			r.Held = append(r.Held, shared.Held{ContainerID: o.ContainerID, IfName: o.IfName, Address: a, Since: since})
 		}
 	}
 	var read []*mvccpb.KeyValue
@@ -89,7 +88,7 @@ func (p *pool) report(ctx context.Context, hosts clientv3.Op, more ...clientv3.O
 }
 
 // addNotes adds what only this host knows: what it has lost, and what is to be freed.
-func (p *pool) addNotes(r *etcdpool.Report) error {
+func (p *pool) addNotes(r *shared.Report) error {
 	held, err := p.Keys(p.network, "held")
 	if err != nil {
 		return err
@@ -97,20 +96,20 @@ func (p *pool) addNotes(r *etcdpool.Report) error {
 	for _, k := range held {
 		known, _ := p.ReadHeld(k)
 		for _, lost := range known.Lost {
-			r.Held = append(r.Held, etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName, Lost: lost})
+			r.Held = append(r.Held, shared.Held{ContainerID: k.ContainerID, IfName: k.IfName, Lost: lost})
 		}
 	}
 	open, err := p.Keys(p.network, "open")
 	for _, k := range open {
-		r.Open = append(r.Open, etcdpool.Held{ContainerID: k.ContainerID, IfName: k.IfName})
+		r.Open = append(r.Open, shared.Held{ContainerID: k.ContainerID, IfName: k.IfName})
 	}
 	return err
 }
 
-func (p *pool) hostOf(ctx context.Context, kv *mvccpb.KeyValue) (h etcdpool.Host, err error) {
+func (p *pool) hostOf(ctx context.Context, kv *mvccpb.KeyValue) (h shared.Host, err error) {
 	var m machine
 	_ = json.Unmarshal(kv.Value, &m)
-	h = etcdpool.Host{Name: strings.TrimPrefix(string(kv.Key), p.space.host("")), MachineID: m.ID, Since: m.Since, Lease: fmt.Sprintf("%x", kv.Lease)}
+	h = shared.Host{Name: strings.TrimPrefix(string(kv.Key), p.space.host("")), MachineID: m.ID, Since: m.Since, Lease: fmt.Sprintf("%x", kv.Lease)}
 	left, err := p.TimeToLive(ctx, clientv3.LeaseID(kv.Lease))
 	if err != nil {
 		return h, p.explain(err)
@@ -120,9 +119,9 @@ func (p *pool) hostOf(ctx context.Context, kv *mvccpb.KeyValue) (h etcdpool.Host
 }
 
 // usage counts the addresses that are taken of each pool.
-func usage(pools []ranges.Pool, all []*mvccpb.KeyValue) (list []etcdpool.Pool) {
+func usage(pools []ranges.Pool, all []*mvccpb.KeyValue) (list []shared.Pool) {
 	for _, each := range pools {
-		list = append(list, etcdpool.Pool{Subnet: each.Ranges[0].Subnet.String(), Range: each.String(), Size: each.Size(), By: map[string]int{}})
+		list = append(list, shared.Pool{Subnet: each.Ranges[0].Subnet.String(), Range: each.String(), Size: each.Size(), By: map[string]int{}})
 	}
 	for _, kv := range all {
 		v := parseOwner(kv.Value)

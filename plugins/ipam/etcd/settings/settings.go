@@ -147,14 +147,6 @@ func trimmed(text []byte) []byte {
 // Configuration is the part of the plugin that says what it reads.
 type Configuration struct{}
 
-// Row is the plugin's row in a table.
-func Row(p plugin.Plugin) plugin.Descriptor {
-	return plugin.Descriptor{
-		Name: "etcd", Kind: plugin.IPAM, Plugin: p, ChecksWithoutResult: true, AddressesUniqueToNode: true,
-		Summary: "hand out addresses that several hosts share, kept in an etcd cluster",
-	}
-}
-
 // Parse implements plugin.Configured.
 func (Configuration) Parse(r *plugin.Request) error {
 	c, err := Load(r)

@@ -15,9 +15,10 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd"
 )
 
 func New() *cobra.Command {
@@ -34,9 +35,9 @@ func New() *cobra.Command {
 
 // kept is a network whose addresses in etcd were kept, or why they were not.
 type kept struct {
-	Network string           `json:"network"`
-	Report  *etcdpool.Report `json:"report,omitempty"`
-	Error   string           `json:"error,omitempty"`
+	Network string         `json:"network"`
+	Report  *shared.Report `json:"report,omitempty"`
+	Error   string         `json:"error,omitempty"`
 }
 
 func newLeasesKeep() *cobra.Command {
@@ -62,11 +63,11 @@ agent does so by itself; without it a timer of systemd does.
 		}
 		list, failed := []kept{}, false
 		for _, s := range n.Shared() {
-			if name != "" && s.Etcd().Name != name {
+			if name != "" && s.Name() != name {
 				continue
 			}
-			k := kept{Network: s.Etcd().Name}
-			r, err := s.Etcd().Keep(cmd.Context())
+			k := kept{Network: s.Name()}
+			r, err := s.Keep(cmd.Context())
 			if k.Report = r; err != nil {
 				k.Report, k.Error, failed = nil, err.Error(), true
 			}
@@ -105,11 +106,11 @@ func describeKept(w io.Writer, list []kept) {
 
 // movedLeases is what leases move prints.
 type movedLeases struct {
-	Network string          `json:"network"`
-	To      string          `json:"to"`
-	Applied bool            `json:"applied"`
-	Moved   []etcdpool.Held `json:"moved"` // or what would be
-	Left    []etcdpool.Left `json:"left"`
+	Network string        `json:"network"`
+	To      string        `json:"to"`
+	Applied bool          `json:"applied"`
+	Moved   []shared.Held `json:"moved"` // or what would be
+	Left    []etcd.Left   `json:"left"`
 }
 
 func newLeasesMove() *cobra.Command {
@@ -151,7 +152,7 @@ in none of the ranges. Its container has to be started anew.
 		if err != nil {
 			return err
 		}
-		d := &movedLeases{Network: args[0], To: to, Applied: apply, Left: []etcdpool.Left{}}
+		d := &movedLeases{Network: args[0], To: to, Applied: apply, Left: []etcd.Left{}}
 		if apply {
 			moved, err := m.Run(cmd.Context())
 			if err != nil {

@@ -13,17 +13,18 @@ import (
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/ipam/etcd"
 )
 
 // The plugins between which leases move.
 const (
-	Etcd      = etcdpool.Program
+	Etcd      = shared.Plugin
 	HostLocal = "host-local"
 )
 
@@ -33,7 +34,7 @@ type Move struct {
 	To      string // Etcd or HostLocal
 
 	from, with *node.Network // as it is, and as it is to be
-	etcd       etcdpool.Network
+	etcd       etcd.Network
 	dir        string // of host-local's leases
 	caches     []string
 	plugins    plugin.Table
@@ -66,16 +67,17 @@ func NewMove(n *node.Node, o node.Options, network, to, file string) (*Move, err
 		m.findDir(n)
 	}
 	if ipam := m.ipam(inEtcd, Etcd); ipam != nil {
-		m.etcd = etcdpool.NetworkOf(network, ipam, o.BinDirs)
+		m.etcd = etcd.NetworkOf(network, ipam, filepath.Join(m.caches[0], "results"))
 		return m, nil
 	}
 	// The file may have been exchanged already. Attachments have results with the configuration before.
-	i := slices.IndexFunc(n.Shared(), func(s node.Sharer) bool { return s.Etcd().Name == network })
-	if i < 0 {
-		return nil, plugin.ConfigError("cnictl show networks says where its addresses are", "network %s has no ipam of type %s in %s, and no attachment that was made with one: its leases are not there", network, Etcd, inEtcd.File)
+	for _, s := range n.Shared() {
+		if of, ok := s.(etcd.Network); ok && of.Name() == network {
+			m.etcd = of
+			return m, nil
+		}
 	}
-	m.etcd = n.Shared()[i].Etcd()
-	return m, nil
+	return nil, plugin.ConfigError("cnictl show networks says where its addresses are", "network %s has no ipam of type %s in %s, and no attachment that was made with one: its leases are not there", network, Etcd, inEtcd.File)
 }
 
 // findDir looks where host-local has leases of the network, after its file was exchanged.
@@ -100,37 +102,37 @@ func (m *Move) ipam(of *node.Network, name string) (found *conf.Object) {
 }
 
 // Plan says what there is to move, and makes sure that etcd can be asked.
-func (m *Move) Plan(ctx context.Context) (list []etcdpool.Held, err error) {
-	report, err := m.etcd.List(ctx)
+func (m *Move) Plan(ctx context.Context) (list []shared.Held, err error) {
+	report, err := m.etcd.Report(ctx)
 	if err != nil {
 		return nil, err
 	}
 	if m.To == HostLocal {
-		return slices.DeleteFunc(report.Held, func(h etcdpool.Held) bool { return !h.Address.IsValid() }), nil
+		return slices.DeleteFunc(report.Held, func(h shared.Held) bool { return !h.Address.IsValid() }), nil
 	}
 	held, err := lease.Dir(m.dir).Held(ctx, m.Network)
 	for _, h := range held {
 		if l, ok := h.Own.(lease.Lease); ok {
-			list = append(list, etcdpool.Held{ContainerID: h.Key.ContainerID, IfName: h.Key.IfName, Address: l.Address, Since: h.Since})
+			list = append(list, shared.Held{ContainerID: h.Key.ContainerID, IfName: h.Key.IfName, Address: l.Address, Since: h.Since})
 		}
 	}
 	return list, err
 }
 
 // Run moves the leases, and puts the network's new file in place of the old one.
-func (m *Move) Run(ctx context.Context) (*etcdpool.Moved, error) {
-	verb := etcdpool.Import
+func (m *Move) Run(ctx context.Context) (*etcd.Moved, error) {
+	move := m.etcd.Import
 	if m.To == HostLocal {
-		verb = etcdpool.Export
+		move = m.etcd.Export
 	}
-	first, err := m.etcd.Move(ctx, verb, m.dir, true)
+	first, err := move(ctx, m.dir, true)
 	if err != nil {
 		return nil, err
 	}
 	if err := m.exchange(); err != nil {
 		return nil, err
 	}
-	second, err := m.etcd.Move(ctx, verb, m.dir, false)
+	second, err := move(ctx, m.dir, false)
 	if err != nil {
 		return nil, plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "the file is exchanged, and not all leases are moved: %w", err)
 	}
@@ -147,7 +149,7 @@ func (m *Move) Run(ctx context.Context) (*etcdpool.Moved, error) {
 	return second, errors.Join(append(errs, m.rewriteResults(moved))...)
 }
 
-func (m *Move) key(h etcdpool.Held) plugin.Key {
+func (m *Move) key(h shared.Held) plugin.Key {
 	return plugin.Key{Network: m.Network, ContainerID: h.ContainerID, IfName: h.IfName}
 }
 
@@ -172,11 +174,7 @@ func (m *Move) release(ctx context.Context, k plugin.Key) error {
 		}
 		return err
 	}
-	r, err := m.etcd.Request(plugin.Del, k)
-	if err != nil {
-		return err
-	}
-	return m.plugins.Find(Etcd).Plugin.Del(ctx, r)
+	return m.etcd.Del(ctx, k)
 }
 
 // rewriteResults gives the results of attachments the network's new configuration.

@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
@@ -89,7 +89,7 @@ func printShared(w io.Writer, n *node.Network) {
 }
 
 // left says when a host's addresses are free, if nothing is heard of it.
-func left(h etcdpool.Host) string {
+func left(h shared.Host) string {
 	text := (time.Duration(h.Left) * time.Second).String()
 	if h.Left >= 48*3600 {
 		text = ui.Counted(int(h.Left/(24*3600)), "day")

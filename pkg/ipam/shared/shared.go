@@ -1,21 +1,32 @@
-// Package etcdpool is what cnibox-etcd and cnictl say to each other. cnictl is without the client of etcd: it runs cnibox-etcd, with a verb for
-// argument and a network's configuration on standard input, and reads a report.
-package etcdpool
+// Package shared is what cnictl sees of addresses that several hosts share, which the plugin etcd hands out.
+package shared
 
 import (
+	"context"
 	"net/netip"
 	"time"
+
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// The verbs of cnibox-etcd besides those of CNI.
-const (
-	List   = "list"   // report
-	Keep   = "keep"   // renew this host's lease, free what could not be freed before, and report of this host alone
-	Import = "import" // take this host's leases of host-local into etcd
-	Export = "export" // give this host's addresses in etcd back to host-local
-)
+// Plugin is the one whose addresses are shared.
+const Plugin = "etcd"
 
-// Report is what there is of a network in etcd.
+// Store is what this host notes that it holds of a network. Each thing is a Held. What it returns besides that it asks etcd for.
+type Store interface {
+	plugin.Store
+
+	// Name is the network's.
+	Name() string
+
+	// Report says what all hosts hold.
+	Report(ctx context.Context) (*Report, error)
+
+	// Keep renews this host's lease, frees what could not be freed before, and reports of this host alone.
+	Keep(ctx context.Context) (*Report, error)
+}
+
+// Report is what hosts hold of a network.
 type Report struct {
 	Network string `json:"network"`
 	Host    string `json:"host"` // what this host is called
@@ -44,23 +55,11 @@ type Pool struct {
 	By     map[string]int `json:"by"` // how many each host has
 }
 
-// Held is an address of an attachment.
+// Held is an address of an attachment. One without an address is what etcd may not know to be free.
 type Held struct {
 	ContainerID string     `json:"containerID"`
 	IfName      string     `json:"ifname"`
 	Address     netip.Addr `json:"address,omitzero"`
 	Since       time.Time  `json:"since,omitzero"`
 	Lost        string     `json:"lost,omitempty"` // who has it instead, since this host was not heard of for too long
-}
-
-// Moved is what came of a move of leases.
-type Moved struct {
-	Moved []Held `json:"moved"`
-	Left  []Left `json:"left,omitempty"`
-}
-
-// Left is a lease that was not moved.
-type Left struct {
-	Held
-	Why string `json:"why"`
 }
