@@ -14,9 +14,9 @@ import (
 const module = "github.com/cnibox/cnibox/"
 
 // imports returns what each package of the module imports of it, as paths below the module.
-func imports(t *testing.T) map[string][]string {
+func imports(t *testing.T, patterns ...string) map[string][]string {
 	t.Helper()
-	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`, "./cmd/...", "./pkg/...", "./plugins/...")
+	cmd := exec.Command("go", slices.Concat([]string{"list", "-f", `{{.ImportPath}}{{range .Imports}} {{.}}{{end}}`}, patterns)...)
 	cmd.Dir, cmd.Stderr = "../..", os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -59,7 +59,7 @@ func floor(list map[string][]string, name string) int {
 
 // TestHouse keeps what architecture.md says of who imports whom. It prints how large the house is, for `go test -v`.
 func TestHouse(t *testing.T) {
-	list := imports(t)
+	list := imports(t, "./cmd/...", "./pkg/...", "./plugins/...")
 	rooms, floors, arrows := 0, 0, 0
 	for name, all := range list {
 		for _, i := range all {
@@ -117,38 +117,41 @@ func TestHost(t *testing.T) {
 	}
 }
 
-// TestMap compares the map of pkg/ in architecture.md with what is there, and wants each package to say what it is for.
+// onMap returns the folder that the map of architecture.md shows in place of a package: each package of pkg/, and elsewhere what a newcomer looks for.
+func onMap(name string) string {
+	return regexp.MustCompile(`^(pkg/.*|cmd/cnictl/internal/\w+|cmd/[\w-]+|test/\w+|plugins)`).FindString(name)
+}
+
+// TestMap compares the map of architecture.md with what is there, and wants each package to say what it is for.
 func TestMap(t *testing.T) {
 	_, text, _ := strings.Cut(read(t, "../../docs/project/architecture.md"), "```\n")
 	text, _, _ = strings.Cut(text, "```")
-	var shown []string
+	shown, there := map[string]bool{}, map[string]bool{}
 	section, room := "", ""
 	for _, entry := range regexp.MustCompile(`(?m)^( {0,4})([\w/-]+)`).FindAllStringSubmatch(text, -1) {
 		name := strings.TrimSuffix(entry[2], "/")
 		switch indent := len(entry[1]); {
 		case indent == 0:
 			section = name
-		case !strings.HasPrefix(section, "pkg"):
+			shown[onMap(section)] = !strings.HasPrefix(section, "pkg") // a heading
 		case indent == 2:
 			room = section + "/" + name
-			shown = append(shown, room)
+			shown[onMap(room)] = true
 		case indent == 4:
-			shown = append(shown, room+"/"+name)
+			shown[onMap(room+"/"+name)] = true
 		}
 	}
-	var there []string
-	for name := range imports(t) {
-		if strings.HasPrefix(name, "pkg/") {
-			there = append(there, name)
-		}
+	for name := range imports(t, "./cmd/...", "./pkg/...", "./plugins/...", "./test/...") {
+		there[onMap(name)] = true
 	}
-	for _, name := range there {
-		if !slices.Contains(shown, name) {
+	for name := range there {
+		if !shown[name] {
 			t.Errorf("the map of architecture.md lacks %s", name)
 		}
 	}
-	for _, name := range shown {
-		if !slices.Contains(there, name) {
+	delete(shown, "")
+	for name, isPackage := range shown {
+		if isPackage && !there[name] {
 			t.Errorf("the map of architecture.md has %s, which is not there", name)
 		}
 	}
