@@ -275,7 +275,7 @@ func TestRepairChosen(t *testing.T) {
 			t.Errorf("%s", printed)
 		}
 	}
-	if code, printed := p.cnictl("repair", "nobody"); code != 1 || !strings.Contains(printed, "neither a network nor a container") {
+	if code, printed := p.cnictl("repair", "nobody"); code != 1 || !strings.Contains(printed, `is called "nobody"`) {
 		t.Errorf("exit code %d\n%s", code, printed)
 	}
 }

@@ -10,7 +10,7 @@ import (
 var parts = []Part{
 	says("show", 30*time.Second, "show.json", "show --json", "--network", true),
 	says("networks", 30*time.Second, "networks.json", "show networks --json", "--network", true),
-	says("doctor", time.Minute, "doctor.json", "doctor --json", "", true),
+	says("doctor", time.Minute, "doctor.json", "doctor --json", "--network", true),
 	says("gc", 30*time.Second, "gc.json", "gc --json", "--", true),
 	says("metrics", 30*time.Second, "metrics.prom", "metrics", "", true),
 	says("log", 10*time.Second, "log.json", fmt.Sprintf("log --json --lines %d", mostCalls), "--network", false),

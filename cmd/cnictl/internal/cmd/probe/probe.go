@@ -107,7 +107,16 @@ func describeProbe(w io.Writer, r *Report) {
 	if !r.Works {
 		verdict = ui.Bad.Sprint("does not work")
 	}
-	fmt.Fprintf(w, "network %s %s: %d ok, %d failed, %d not tried\n", ui.Harmless(r.Network), verdict, count[OK], count[Failed], count[NotTried])
+	var sums []string
+	for _, sum := range []struct {
+		outcome Outcome
+		said    string
+	}{{OK, "ok"}, {Failed, "failed"}, {NotTried, "not tried"}} {
+		if n := count[sum.outcome]; n > 0 {
+			sums = append(sums, fmt.Sprintf("%d %s", n, sum.said))
+		}
+	}
+	fmt.Fprintf(w, "network %s %s: %s\n", ui.Harmless(r.Network), verdict, strings.Join(sums, ", "))
 	for _, c := range r.Containers {
 		var addresses []string
 		for _, a := range c.Addresses {
