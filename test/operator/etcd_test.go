@@ -74,13 +74,23 @@ func TestSharedPool(t *testing.T) {
 	s.says(s.must("show"), address)
 	s.says(s.must("show", address), "address "+address, "etcd")
 	s.says(s.must("metrics"), `cnibox_pool_addresses_used{network="demo",subnet="10.88.0.0/24"} 3`)
+	s.must("doctor", "network-not-ready")
+	s.host.MustRun(t, "rm", netlab.PluginDir+"/etcd") // cnictl asks etcd itself
+	s.says(s.must("show", "networks"), "is shared by 1 host")
+	s.says(s.must("leases", "keep"), "kept")
+	code, printed := s.cnictl("doctor", "plugin-missing")
+	if code != 1 {
+		t.Errorf("doctor: exit code %d without the plugin", code)
+	}
+	s.says(printed, "etcd")
+	s.host.InstallPlugins(t, "etcd")
 
 	s.stopEtcd()
 	s.says(s.must("show", "networks"), "etcd can't be asked", "no member of the etcd cluster answers")
 	s.must("del", "demo", "--id", "db")
 	db.Delete(t)
 	s.says(s.must("show"), "db")
-	code, printed := s.cnictl("leases", "keep")
+	code, printed = s.cnictl("leases", "keep")
 	if code != 1 {
 		t.Errorf("exit code %d without etcd", code)
 	}
