@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/conf"
@@ -65,6 +66,15 @@ func TestSubnetFile(t *testing.T) {
 	whole := "FLANNEL_NETWORK=10.244.0.0/16\nFLANNEL_SUBNET=10.244.3.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=true\n"
 	if s, err := read(whole); err != nil || s.MTU != 1450 || !slices.Equal(s.Own, []netip.Prefix{netip.MustParsePrefix("10.244.3.0/24")}) {
 		t.Errorf("%+v, %v", s, err)
+	}
+	of6 := strings.Replace(strings.ReplaceAll(whole, "NETWORK=10.244.0.0/16", "IPV6_NETWORK=fd00::/16"), "SUBNET=10.244.3.1/24", "IPV6_SUBNET=fd00::1/64,fd01::1/64", 1)
+	if s, err := read(of6); err != nil || len(s.Own) != 2 {
+		t.Errorf("of IPv6: %+v, %v", s, err)
+	}
+	for line := range strings.Lines(whole) {
+		if s, err := read(strings.Replace(whole, line, "", 1)); err == nil {
+			t.Errorf("without %s: %+v", line, s)
+		}
 	}
 	if s, err := read(whole[:40]); err == nil || s.MTU != 0 {
 		t.Errorf("a torn one: %+v, %v", s, err)

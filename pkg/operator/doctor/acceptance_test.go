@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -9,27 +8,21 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // networkOf returns a network with a bridge, with a pool.
-func networkOf(t *testing.T, bridge, subnet string) *network {
-	t.Helper()
-	text, _ := json.Marshal(map[string]any{"type": "bridge", "bridge": bridge, "isGateway": true})
-	config, err := conf.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+func networkOf(bridge, subnet string) *network {
 	return &network{
 		Network: &node.Network{Name: "demo", Pools: []*node.Pool{{Subnet: subnet}}},
-		parts:   []part{{named: "bridge", kind: "bridge", config: config}},
+		parts:   []part{{named: "bridge", kind: "bridge", facts: plugin.Facts{Bridge: bridge, IsGateway: true}}},
 	}
 }
 
 // TestAcceptanceIn reads rules of iptables, as it lists them.
 func TestAcceptanceIn(t *testing.T) {
-	n := networkOf(t, "demo0", "10.88.0.0/24")
+	n := networkOf("demo0", "10.88.0.0/24")
 	for rule, want := range map[string]struct{ names, forAll bool }{
 		"-A FORWARD -j ACCEPT": {false, true},
 		`-A FORWARD -m comment --comment "all of -i demo0" -j ACCEPT`:                      {false, true},

@@ -33,7 +33,7 @@ var checks = []check{
 	{"sysctls", []string{"sysctls-read-only"}, checkSysctls},
 	{"DHCP daemon", []string{"dhcp-daemon-down"}, checkDHCP},
 	{"addresses in etcd", []string{"etcd-unreachable", "etcd-host-name-taken", "etcd-address-lost", "etcd-lease-not-renewed", "etcd-not-told"}, checkEtcd},
-	{"flannel", []string{"subnet-env-missing", "subnet-env-torn"}, checkFlannel},
+	{"files of flannel's daemon", []string{"subnet-env-missing", "subnet-env-torn"}, checkSubnetFiles},
 	{"addresses of containers", []string{"address-twice", "lease-lost"}, checkAddresses},
 	{"addresses of bridges", []string{"bridge-other-subnet", "gateway-gone"}, checkGateways},
 	{"subnets", []string{"subnets-overlap"}, checkSubnets},

@@ -1,65 +1,56 @@
 package doctor
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"io/fs"
 	"net"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
-	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
-
-const dhcpSocket = "/run/cni/dhcp.sock"
 
 // checkDHCP looks whether somebody answers at the socket of the DHCP daemon that a network needs.
 func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
-		p := n.find("dhcp")
+		p := n.find(func(f plugin.Facts) bool { return f.Daemon != nil })
 		if p == nil {
 			continue
 		}
-		socket := ""
-		p.config.String("daemonSocketPath", &socket)
-		socket = cmp.Or(socket, dhcpSocket)
+		socket := p.facts.Daemon.Socket
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err == nil {
 			_ = conn.Close()
 			continue
 		}
-		list = append(list, found("dhcp-daemon-down", n.Name, s.startDHCP(p.named, socket), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
+		list = append(list, found("dhcp-daemon-down", n.Name, s.startDaemon(p), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
 	}
 	return list, nil
 }
 
-// startDHCP returns the command that starts the daemon, by systemd where its units are installed. It has to be that of the plugin which
+// startDaemon returns the command that starts a plugin's daemon, by systemd where its units are installed. It has to be that of the plugin which
 // runtimes run: the reference's has another protocol.
-func (s *subject) startDHCP(name, socket string) string {
-	path, unit := "/opt/cni/bin/dhcp", "cnibox-dhcp.socket"
+func (s *subject) startDaemon(p *part) string {
+	path, unit := filepath.Join(node.DefaultBinDir, p.kind), p.facts.Daemon.Unit
 	if places, _ := s.places(); len(places) > 0 {
-		if files := pluginfile.Find(places[0].dirs, name); files != nil {
+		if files := pluginfile.Find(places[0].dirs, p.named); files != nil {
 			path = files[0].Path
 			if files[0].Origin == pluginfile.Reference {
-				unit = "cni-dhcp.socket"
+				unit = p.facts.Daemon.ReferenceUnit
 			}
 		}
 	}
-	words := []string{path, "daemon"}
-	switch {
-	case socket != dhcpSocket:
-		words = append(words, "-socketpath", socket)
-	case installedUnit(unit) != "":
+	if unit != "" && installedUnit(unit) != "" {
 		return command("systemctl", "enable", "--now", unit)
 	}
-	return lines("setsid "+command(words...)+" </dev/null >/dev/null 2>&1 &", comment("and have it started at each boot: see docs/plugins/dhcp.md"))
+	words := append([]string{path}, p.facts.Daemon.Arguments...)
+	return lines("setsid "+command(words...)+" </dev/null >/dev/null 2>&1 &", comment("and have it started at each boot: see docs/plugins/%s.md", p.kind))
 }
 
 // installedUnit returns the first of some units of systemd that is installed, "" if none is.
@@ -74,68 +65,31 @@ func installedUnit(units ...string) string {
 	return ""
 }
 
-// subnetEnv is what flannel's daemon says about this node.
-type subnetEnv struct {
-	own []netip.Prefix // this node's subnets
-	mtu int
-}
-
-func subnetFile(p *part) string {
-	path := ""
-	p.config.String("subnetFile", &path)
-	return cmp.Or(path, "/run/flannel/subnet.env")
-}
-
-// readSubnetEnv reads lines KEY=VALUE.
-func readSubnetEnv(path string) (env subnetEnv, err error) {
-	text, err := state.Read(path)
-	if err != nil {
-		return env, err
-	}
-	values := map[string]string{}
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		values[key] = value
-	}
-	for _, key := range []string{"FLANNEL_SUBNET", "FLANNEL_IPV6_SUBNET"} {
-		for part := range strings.SplitSeq(values[key], ",") {
-			if p, err := netip.ParsePrefix(part); err == nil {
-				env.own = append(env.own, p)
-			}
-		}
-	}
-	env.mtu, _ = strconv.Atoi(values["FLANNEL_MTU"])
-	if env.own == nil || env.mtu == 0 || values["FLANNEL_IPMASQ"] == "" || values["FLANNEL_NETWORK"]+values["FLANNEL_IPV6_NETWORK"] == "" {
-		err = errors.New("it lacks FLANNEL_NETWORK, FLANNEL_SUBNET, FLANNEL_MTU or FLANNEL_IPMASQ")
-	}
-	return env, err
-}
-
-// checkFlannel looks whether flannel's daemon has written what its plugin reads.
-func checkFlannel(_ context.Context, s *subject) (list []Finding, err error) {
+// checkSubnetFiles looks whether another program has written the file that a plugin reads.
+func checkSubnetFiles(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
-		p := n.find("flannel")
+		p := n.find(needsSubnetFile)
 		if p == nil {
 			continue
 		}
-		path := subnetFile(p)
-		_, err := readSubnetEnv(path)
+		file := p.facts.Subnets
+		_, err := file.Read()
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			list = append(list, found("subnet-env-missing", n.Name, s.restartFlannel(), "%s is not there, which network %s needs", path, n.Name))
+			list = append(list, found("subnet-env-missing", n.Name, s.restartFlannel(file.Units), "%s is not there, which network %s needs", file.Path, n.Name))
 		case err != nil:
-			list = append(list, found("subnet-env-torn", n.Name, s.restartFlannel(), "%s can't be used, which network %s needs: %v", path, n.Name, err))
+			list = append(list, found("subnet-env-torn", n.Name, s.restartFlannel(file.Units), "%s can't be used, which network %s needs: %v", file.Path, n.Name, err))
 		}
 	}
 	return list, nil
 }
 
 // restartFlannel returns the command that has the daemon write its file: it does so when it starts.
-func (s *subject) restartFlannel() string {
+func (s *subject) restartFlannel(units []string) string {
 	if i := slices.IndexFunc(s.processes, func(p runtimes.Process) bool { return strings.HasPrefix(p.Name, "k3s-") }); i >= 0 {
 		return command("systemctl", "restart", strings.TrimSuffix(s.processes[i].Name, "-server"))
 	}
-	if unit := installedUnit("flanneld.service", "flannel.service"); unit != "" {
+	if unit := installedUnit(units...); unit != "" {
 		return command("systemctl", "restart", unit)
 	}
 	name, _ := os.Hostname()

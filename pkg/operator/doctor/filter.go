@@ -31,7 +31,7 @@ func checkFilter(_ context.Context, s *subject) (list []Finding, err error) {
 
 // lets reports whether the chain lets packets of a network pass: a rule says so or, in a chain of iptables, the firewall plugin sees to it.
 func (c forwardChain) lets(n *network) bool {
-	guarded := n.find("firewall") != nil
+	guarded := n.find(opensFirewall) != nil
 	if guarded && c.program != "" {
 		return true
 	}
@@ -75,7 +75,7 @@ func (c forwardChain) finding(n *network) Finding {
 			remedy = []string{command("ufw", "route", "allow", "in", "on", bridge), command("ufw", "route", "allow", "out", "on", bridge)}
 		}
 	}
-	if n.find("firewall") == nil {
+	if n.find(opensFirewall) == nil {
 		remedy = append(remedy, comment(`for good: add {"type": "firewall"} to the plugins in %s, and start its containers again`, n.File))
 	}
 	return found(code, n.Name, lines(remedy...), "%s", summary)
@@ -89,7 +89,7 @@ func isUFW(chain string) bool {
 func (c forwardChain) acceptRules(n *network) (commands []string) {
 	if c.program == "" {
 		into := fmt.Sprintf("nft insert rule %s %s %s ", c.family(), quote(c.table.Name), quote(c.name))
-		if n.find("firewall") != nil {
+		if n.find(opensFirewall) != nil {
 			return []string{into + fmt.Sprintf("meta mark and %#x == %#x accept", nft.ForwardMark, nft.ForwardMark)}
 		}
 		for _, m := range n.matches(c, "iifname", "oifname", "ip saddr", "ip daddr") {

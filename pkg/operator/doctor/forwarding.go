@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
@@ -114,7 +115,7 @@ func (s *subject) checkReversePath() (list []Finding, err error) {
 	}
 	var containers []string
 	for id, networks := range byContainer {
-		if len(networks) < 2 || slices.ContainsFunc(networks, func(n *network) bool { return n.find("sbr", "vrf") != nil }) {
+		if len(networks) < 2 || slices.ContainsFunc(networks, func(n *network) bool { return n.find(routesBySource) != nil }) {
 			continue
 		}
 		for _, n := range networks {
@@ -159,7 +160,7 @@ func checkBridgedPackets(_ context.Context, s *subject) (list []Finding, err err
 		on = lines(command("modprobe", "br_netfilter"), on)
 	}
 	for _, l := range s.Links() {
-		if why := s.otherUse(l.Name); l.Kind == "bridge" && why != "" {
+		if why := s.otherUse(l.Name); l.Kind == link.KindBridge && why != "" {
 			on = comment("%s: its packets would pass the packet filter, too; see that it lets them, then run: %s", why, strings.ReplaceAll(on, "\n", "; "))
 			break
 		}

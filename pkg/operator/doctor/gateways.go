@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/vishvananda/netlink"
@@ -144,14 +143,10 @@ func addAddresses(list []netip.Prefix, link string) (commands []string) {
 
 // gatewayLink returns the link that has the gateways' addresses: the bridge, or the one that a VLAN has in its place.
 func (n *network) gatewayLink() string {
-	p, vlan := n.find("bridge"), 0
-	if p != nil {
-		p.config.Int("vlan", &vlan)
+	if p := n.find(isOnBridge); p != nil {
+		return p.facts.GatewayLink
 	}
-	if vlan != 0 {
-		return n.bridge() + "." + strconv.Itoa(vlan)
-	}
-	return n.bridge()
+	return ""
 }
 
 func (s *subject) addressesOf(link string) (list []netip.Prefix) {

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
@@ -19,7 +20,7 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 	seen := map[string]bool{}
 	for _, n := range s.made {
 		bridge := s.Link(n.bridge())
-		if bridge == nil || bridge.Kind != "bridge" {
+		if bridge == nil || bridge.Kind != link.KindBridge {
 			continue
 		}
 		list = append(list, s.checkPorts(n, bridge)...)
@@ -33,7 +34,7 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 	}
 	counted := map[string]bool{}
 	for _, n := range s.networks {
-		if bridge := s.Link(n.bridge()); bridge != nil && bridge.Kind == "bridge" && !counted[bridge.Name] {
+		if bridge := s.Link(n.bridge()); bridge != nil && bridge.Kind == link.KindBridge && !counted[bridge.Name] {
 			counted[bridge.Name] = true
 			list = append(list, s.countPorts(n, bridge)...)
 		}
@@ -55,7 +56,7 @@ func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 	}
 	f := found("bridge-port-lost", n.Name, lines(commands...), "%s of network %s should be in bridge %s, and %s not", some(names), n.Name, bridge.Name,
 		map[bool]string{true: "is", false: "are"}[len(names) == 1])
-	if p := n.find("bridge"); p.config.Has("vlan") || p.config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation") {
+	if p := n.find(isOnBridge); p.config.Has("vlan") || p.config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation") {
 		f.Remedy, f.Fixable = command("cnictl", "repair", n.Name), false // the port has to have more
 	}
 	return []Finding{f}
@@ -78,15 +79,15 @@ func (s *subject) countPorts(n *network, bridge *node.Link) []Finding {
 		return nil
 	}
 	return []Finding{found("bridge-nearly-full", n.Name, lines(comment("remove ports that nobody needs, or put the next containers on a network with another bridge"),
-		command("bridge", "link", "show")), "bridge %s has %d ports of %d; %d of them belong to no attachment", bridge.Name, ports, mostPorts, unowned)}
+		"bridge link show"), "bridge %s has %d ports of %d; %d of them belong to no attachment", bridge.Name, ports, mostPorts, unowned)}
 }
 
 // mtuOf returns the MTU that a network gives to its containers: the last that a plugin's configuration has.
 func (n *network) mtuOf() int {
 	mtu := 1500
-	if p := n.find("flannel"); p != nil {
-		if env, _ := readSubnetEnv(subnetFile(p)); env.mtu > 0 {
-			mtu = env.mtu
+	if p := n.find(needsSubnetFile); p != nil {
+		if given, _ := p.facts.Subnets.Read(); given.MTU > 0 {
+			mtu = given.MTU
 		}
 	}
 	for _, p := range n.parts {
@@ -119,7 +120,7 @@ var mtuKey = regexp.MustCompile(`"mtu": *[0-9]+`)
 // setMTU returns the command that writes an MTU into the network's file.
 func (n *network) setMTU(mtu int) string {
 	text, err := os.ReadFile(n.File)
-	p := n.find("bridge", "ptp")
+	p := n.find(hasHostEnd)
 	kind := regexp.MustCompile(`"type": *"` + regexp.QuoteMeta(p.named) + `"`)
 	switch {
 	case err == nil && mtuKey.Match(text):

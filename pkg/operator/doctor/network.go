@@ -6,6 +6,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // network is a network as the checks need it: that of a file, or that of an ADD's configuration.
@@ -20,6 +21,7 @@ type part struct {
 	named  string // as the configuration has it
 	kind   string // our own plugin's name, else as it is named
 	config *conf.Object
+	facts  plugin.Facts
 }
 
 // readMade returns the networks as those who are alive were attached to them: one for each configuration that their ADDs had. A file that was
@@ -84,31 +86,32 @@ func (s *subject) calledBy(config *conf.Object, usual string) (list []part) {
 	if config.String("type", &p.named); p.named == "" {
 		return nil
 	}
-	p.kind = p.named
-	if row := s.row(p.named); row != nil {
+	row := s.row(p.named)
+	p.kind, p.facts = p.named, row.Facts(config)
+	if row != nil {
 		p.kind = row.Name
 	}
 	list = append(list, p)
 	switch {
-	case p.kind == "chain":
-		config.Objects("plugins", func(e *conf.Object) { list = append(list, s.calledBy(e, "")...) })
-	case p.kind == "flannel":
-		delegate := config.Object("delegate").Copy()
+	case p.facts.PluginsKey != "":
+		config.Objects(p.facts.PluginsKey, func(e *conf.Object) { list = append(list, s.calledBy(e, "")...) })
+	case p.facts.DelegateKey != "":
+		delegate := config.Object(p.facts.DelegateKey).Copy()
 		if !delegate.Has("isGateway") {
 			delegate.Set("isGateway", new(true))
 		}
-		list = append(list, s.calledBy(delegate, "bridge")...)
-		list = append(list, s.calledBy(config.Object("ipam"), "host-local")...)
+		list = append(list, s.calledBy(delegate, p.facts.DelegateType)...)
+		list = append(list, s.calledBy(config.Object("ipam"), p.facts.IPAMType)...)
 	case config.Has("ipam"):
 		list = append(list, s.calledBy(config.Object("ipam"), "")...)
 	}
 	return list
 }
 
-// find returns the network's first plugin of some kinds, nil if it has none.
-func (n *network) find(kinds ...string) *part {
+// find returns the network's first plugin of which something is true, nil if it has none.
+func (n *network) find(is func(f plugin.Facts) bool) *part {
 	for i := range n.parts {
-		if slices.Contains(kinds, n.parts[i].kind) {
+		if is(n.parts[i].facts) {
 			return &n.parts[i]
 		}
 	}
@@ -117,18 +120,23 @@ func (n *network) find(kinds ...string) *part {
 
 // bridge returns the name of the bridge that the network's containers are in, "" if they are in none.
 func (n *network) bridge() string {
-	name := ""
-	if p := n.find("bridge"); p != nil {
-		name = "cni0"
-		p.config.String("bridge", &name)
+	if p := n.find(isOnBridge); p != nil {
+		return p.facts.Bridge
 	}
-	return name
+	return ""
 }
 
+// What is asked of plugins.
+func isOnBridge(f plugin.Facts) bool      { return f.Bridge != "" }
+func isGateway(f plugin.Facts) bool       { return f.IsGateway }
+func hasHostEnd(f plugin.Facts) bool      { return f.HasHostEnd }
+func opensFirewall(f plugin.Facts) bool   { return f.OpensFirewall }
+func routesBySource(f plugin.Facts) bool  { return f.RoutesBySource }
+func publishesPorts(f plugin.Facts) bool  { return f.PublishesPorts }
+func needsSubnetFile(f plugin.Facts) bool { return f.Subnets != nil }
+
 // isRouted reports whether the host is the gateway of the network's containers.
-func (n *network) isRouted() bool {
-	return n.find("ptp") != nil || n.find("bridge") != nil && (n.isOn("isGateway") || n.isOn("isDefaultGateway"))
-}
+func (n *network) isRouted() bool { return n.find(isGateway) != nil }
 
 // isOn reports whether a key of one of the plugins is true.
 func (n *network) isOn(key string) bool {
@@ -148,18 +156,16 @@ func (n *network) subnets() (list []netip.Prefix) {
 	return list
 }
 
-// handedOut returns the subnets that the configuration names, or flannel's daemon.
+// handedOut returns the subnets that the configuration names, or another program's file.
 func (n *network) handedOut() (list []netip.Prefix) {
 	for _, pool := range n.Pools {
 		if p, err := netip.ParsePrefix(pool.Subnet); err == nil {
 			list = append(list, p)
 		}
 	}
-	if p := n.find("flannel"); p != nil {
-		env, _ := readSubnetEnv(subnetFile(p))
-		for _, own := range env.own {
-			list = append(list, own.Masked())
-		}
+	if p := n.find(needsSubnetFile); p != nil {
+		given, _ := p.facts.Subnets.Read()
+		list = append(list, given.Own...)
 	}
 	return list
 }

@@ -4,9 +4,9 @@ import (
 	"cmp"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/schema"
@@ -27,6 +27,7 @@ type network struct {
 type part struct {
 	*value
 	plugin   *plugin.Descriptor // nil if it is not known
+	facts    plugin.Facts       // what is true of it
 	named    string             // its type
 	kind     string             // the plugin's own name, else as it is named
 	typed    span               // where the type stands
@@ -37,19 +38,10 @@ type part struct {
 }
 
 // table returns the keys of the part, and whether they are known.
-func (p *part) table() (keys.Set, bool) {
-	if p.plugin == nil {
-		return keys.Set{}, false
-	}
-	c, is := p.plugin.Plugin.(plugin.Configured)
-	if !is {
-		return keys.Set{}, false
-	}
-	return c.Keys(), true
-}
+func (p *part) table() (keys.Set, bool) { return p.plugin.Keys() }
 
-// is reports whether the part is one of some plugins.
-func (p *part) is(kinds ...string) bool { return p != nil && slices.Contains(kinds, p.kind) }
+// reads reports whether the part's plugin reads a key.
+func (p *part) reads(key string) bool { return p != nil && p.plugin.Reads(key) }
 
 // all returns the plugins of the chain, those within a plugin "chain" too, and flannel's delegates.
 func (n *network) all() (list []*part) {
@@ -167,36 +159,32 @@ func (f *file) readPart(v *value, usual string) *part {
 	if m := v.member("type"); m != nil {
 		p.typed = m.value.span
 	}
-	p.kind = p.named
-	if p.plugin = f.row(p.named); p.plugin != nil {
-		p.kind = p.plugin.Name
+	f.find(p)
+	if list := v.get(p.facts.PluginsKey); list != nil && p.facts.PluginsKey != "" {
+		p.chain = f.readParts(list)
 	}
-	usualIPAM := ""
-	switch p.kind {
-	case "chain":
-		if list := v.get("plugins"); list != nil {
-			p.chain = f.readParts(list)
-		}
-	case "flannel":
-		if d := v.get("delegate"); d != nil && d.kind == '{' {
-			p.delegate = f.readPart(d, "bridge")
-			p.delegate.filledIn = true
-		}
-		usualIPAM = "host-local"
+	if d := v.get(p.facts.DelegateKey); d != nil && d.kind == '{' && p.facts.DelegateKey != "" {
+		p.delegate = f.readPart(d, p.facts.DelegateType)
+		p.delegate.filledIn = true
 	}
 	if i := v.get("ipam"); i != nil && i.kind == '{' && usual == "" {
-		p.ipam = f.readIPAM(i, usualIPAM)
+		p.ipam = f.readIPAM(i, p.facts.IPAMType)
 	}
 	return p
 }
 
-// row returns our plugin that a name stands for, nil if it is somebody else's.
-func (f *file) row(name string) *plugin.Descriptor {
+// find finds our plugin that a part names, which may be somebody else's, and what is true of it.
+func (f *file) find(p *part) {
 	var dirs []string
 	if f.options.Node != nil {
 		dirs = f.options.Node.BinDirs
 	}
-	return pluginfile.Row(f.options.Plugins, name, dirs)
+	p.kind, p.plugin = p.named, pluginfile.Row(f.options.Plugins, p.named, dirs)
+	if p.plugin != nil {
+		p.kind = p.plugin.Name
+	}
+	config, _ := conf.Parse(f.Text[p.at:p.end]) // nil has no keys
+	p.facts = p.plugin.Facts(config)
 }
 
 func (f *file) readIPAM(v *value, usual string) *part {
@@ -204,10 +192,7 @@ func (f *file) readIPAM(v *value, usual string) *part {
 	if m := v.member("type"); m != nil {
 		p.typed = m.value.span
 	}
-	p.kind = p.named
-	if p.plugin = f.row(p.named); p.plugin != nil {
-		p.kind = p.plugin.Name
-	}
+	f.find(p)
 	return p
 }
 
