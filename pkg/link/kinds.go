@@ -2,8 +2,7 @@ package link
 
 // Kinds of links, as the kernel calls them.
 const (
-	KindBridge  = "bridge"
-	KindVLAN    = "vlan"
-	KindVRF     = "vrf"
-	KindMacvlan = "macvlan"
+	KindBridge = "bridge"
+	KindVLAN   = "vlan"
+	KindVRF    = "vrf"
 )

@@ -38,16 +38,12 @@ func readConfiguration(text []byte, all plugin.Table) *configuration {
 	for _, o := range objectsIn(config) {
 		name := ""
 		o.String("type", &name)
-		row := all.Find(name)
-		c.hasLeases = c.hasLeases || row != nil && (row.Name == "host-local" || row.Name == "flannel")
+		c.hasLeases = c.hasLeases || all.Find(name).Facts(o).LeasesInFiles
 	}
 	add := func(p *conf.Object) {
-		name, master, inContainer := "", "", false
+		name, inContainer := "", false
 		p.String("type", &name)
-		if row := all.Find(name); row != nil && row.Name == "bridge" {
-			master = "cni0" // unless it is said
-			p.String("bridge", &master)
-		}
+		master := all.Find(name).Facts(p).Bridge
 		c.plugins = append(c.plugins, name)
 		for _, capability := range p.Object("capabilities").TrueKeys() {
 			c.capabilities[capability] = true

@@ -14,7 +14,7 @@ var parts = []Part{
 	{"doctor", "what cnictl doctor and cnictl metrics print", 30 * time.Second, (*source).readDoctor},
 	{"gc", "what cnictl gc would remove, for which container runtimes are asked what they run", 20 * time.Second, (*source).readGC},
 	{"log", "the last calls in the log of plugins' calls", 10 * time.Second, (*source).readLog},
-	{"configurations", "the networks' files, " + strings.Join(otherFiles, ", "), 5 * time.Second, (*source).readConfigurations},
+	{"configurations", "the networks' files, " + strings.Join(otherFiles(), ", "), 5 * time.Second, (*source).readConfigurations},
 	{"results", "libcni's caches: /var/lib/cni/results, multus', --cache-dir", 10 * time.Second, (*source).readResults},
 	{"plugins", "the files in directories of plugins: size, time, SHA-256, what Go programs say of themselves", 20 * time.Second, (*source).readPlugins},
 	{"versions", "what programs print: " + strings.Join(versions, ", "), 15 * time.Second, (*source).readVersions},

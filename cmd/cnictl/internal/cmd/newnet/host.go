@@ -165,11 +165,9 @@ func (h *Host) readConfig(n *Network, value any) {
 			h.readConfig(n, e)
 		}
 	case map[string]any:
-		bridge, _ := v["bridge"].(string)
-		if kind, _ := v["type"].(string); kind == "bridge" || kind == "flannel" {
-			bridge = cmp.Or(bridge, "cni0")
-		}
-		if bridge != "" {
+		bridge, _ := v[bridgeWord].(string)
+		kind, _ := v["type"].(string)
+		if bridge = cmp.Or(bridge, usualBridge(kind)); bridge != "" {
 			n.Bridges = append(n.Bridges, bridge)
 		}
 		if number, is := v["vlanId"].(float64); is {
@@ -179,6 +177,12 @@ func (h *Host) readConfig(n *Network, value any) {
 			h.readConfig(n, e)
 		}
 	}
+}
+
+// usualBridge returns the bridge that a plugin makes, itself or by the one it calls, unless it is told another; "" if it makes none.
+func usualBridge(kind string) string {
+	f := row(kind).Facts(nil)
+	return cmp.Or(f.Bridge, row(f.DelegateType).Facts(nil).Bridge)
 }
 
 // taken returns the subnets that somebody has.

@@ -15,7 +15,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
@@ -58,7 +57,7 @@ func (p *Plan) addLinks(n *node.Node) {
 		}
 	}
 	for _, l := range n.Links() { // after the links that are their ports
-		if l.Kind == "bridge" && bridges[l.Name] {
+		if l.Kind == link.KindBridge && bridges[l.Name] {
 			p.addBridge(n, l, own)
 		}
 	}
@@ -69,7 +68,7 @@ var ifbName = regexp.MustCompile("^bwp[0-9a-f]{12}$")
 
 // isGatewayOn reports whether a link is the VLAN device on the bridge that the plugin makes.
 func isGatewayOn(l *node.Link, bridge string) bool {
-	return l.Kind == "vlan" && l.Parent == bridge && l.Link.Attrs().Alias == "gateway on "+bridge
+	return l.Kind == link.KindVLAN && l.Parent == bridge && l.Link.Attrs().Alias == "gateway on "+bridge
 }
 
 // isPortOf reports whether the other end of the gateway's link is a port of the bridge.
@@ -121,35 +120,24 @@ func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
 func bridgesOf(n *node.Node) map[string]bool {
 	names := map[string]bool{}
 	for _, c := range n.Configs() {
-		switch typeOf(c) {
-		case "bridge":
-			names[bridgeIn(c)] = true
-		case "flannel":
-			if delegate := c.Object("delegate"); typeOf(delegate) == "bridge" || typeOf(delegate) == "" {
-				names[bridgeIn(delegate)] = true
-			}
+		f := factsOf(c, "")
+		names[f.Bridge] = true
+		if f.DelegateKey != "" {
+			names[factsOf(c.Object(f.DelegateKey), f.DelegateType).Bridge] = true
 		}
 	}
+	delete(names, "")
 	return names
 }
 
-// typeOf returns our plugin that a configuration names, "" if it names none.
-func typeOf(c *conf.Object) string {
-	name := ""
+// factsOf returns what is true of our plugin that a configuration names. usual is its type if it names none.
+func factsOf(c *conf.Object, usual string) plugin.Facts {
+	name := usual
 	c.String("type", &name)
-	if row := pluginfile.Row(known.Plugins, name, nil); row != nil {
-		return row.Name
-	}
-	return name
+	return pluginfile.Row(known.Plugins, name, nil).Facts(c)
 }
 
-func bridgeIn(c *conf.Object) string {
-	name := "cni0"
-	c.String("bridge", &name)
-	return name
-}
-
-// subnets returns those of the networks of this node: of pools, of what attachments have and have had, and flannel's.
+// subnets returns those of the networks of this node: of pools, of what attachments have and have had, and what other programs have given it.
 func subnets(n *node.Node) (list []netip.Prefix) {
 	for _, w := range n.Networks {
 		for _, pool := range w.Pools {
@@ -164,22 +152,9 @@ func subnets(n *node.Node) (list []netip.Prefix) {
 		}
 	}
 	for _, c := range n.Configs() {
-		if typeOf(c) == "flannel" {
-			list = append(list, flannelSubnets(c)...)
-		}
-	}
-	return list
-}
-
-// flannelSubnets returns what flannel's daemon has written down.
-func flannelSubnets(c *conf.Object) (list []netip.Prefix) {
-	path := "/run/flannel/subnet.env"
-	c.String("subnetFile", &path)
-	text, _ := state.Read(path) // none if there is no daemon
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if s, err := netip.ParsePrefix(value); err == nil && strings.HasSuffix(key, "_SUBNET") {
-			list = append(list, s.Masked())
+		if s := factsOf(c, "").Subnets; s != nil {
+			given, _ := s.Read() // none if there is no daemon
+			list = append(list, given.Own...)
 		}
 	}
 	return list
