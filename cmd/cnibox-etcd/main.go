@@ -4,7 +4,7 @@ package main
 import (
 	"os"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd"
@@ -23,6 +23,6 @@ func main() {
 			os.Exit(answer(verb, os.Args[2:]))
 		}
 	}
-	b := &box.Box{Log: calls.Dir, Help: help, Plugins: plugin.Table{row}}
+	b := &box.Box{Log: calllog.Dir, Help: help, Plugins: plugin.Table{row}}
 	os.Exit(b.Main(box.OS()))
 }

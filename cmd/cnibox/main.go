@@ -8,8 +8,8 @@ package main
 import (
 	"os"
 
-	_ "github.com/cnibox/cnibox/cmd/cnibox/oneproc"
-	"github.com/cnibox/cnibox/pkg/calls"
+	_ "github.com/cnibox/cnibox/cmd/cnibox/singlethread"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/pkg/process/detach"
 	"github.com/cnibox/cnibox/plugins"
@@ -25,6 +25,6 @@ func main() {
 	detach.Serve()
 	tap.ServeLabelled()
 	daemon.Serve(plugins.All)
-	b := &box.Box{Plugins: plugins.All, Help: help, Log: calls.Dir}
+	b := &box.Box{Plugins: plugins.All, Help: help, Log: calllog.Dir}
 	os.Exit(b.Main(box.OS()))
 }

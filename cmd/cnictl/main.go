@@ -62,7 +62,7 @@ detach it, collect what is left over, run a command in a namespace of its own.
 
 Exit codes: 0 done, 1 failed, 2 wrong usage; of "run", that of the command.`,
 		Example: `  cnictl install --dir /opt/cni/bin
-  cnictl run --net demo -p 8080:80 -- busybox httpd -f -p 80
+  cnictl run --network demo -p 8080:80 -- busybox httpd -f -p 80
   cnictl add demo /run/netns/web -p 8080:80/tcp`,
 		Version: box.Version + " (plugins v" + box.PluginsVersion + ")",
 		Args: func(_ *cobra.Command, args []string) error {

@@ -29,7 +29,7 @@ func TestUsageErrors(t *testing.T) {
 		{"gc demo --from a", "--from excludes"},
 		{"gc demo --valid a", "CONTAINER-ID/INTERFACE"},
 		{"run --net demo", "argument is missing"},
-		{"run -- true", "--net is missing"},
+		{"run -- true", "--network is missing"},
 		{"install", "--dir is missing"},
 		{"install --dir /nonexistent --link soft", "--link soft"},
 		{"install --dir /nonexistent --only frobnicate", "no such plugin"},

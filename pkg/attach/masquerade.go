@@ -33,8 +33,8 @@ func (c MasqueradeConfig) Add(ctx context.Context, a *Attachment) error {
 	if err := a.Step(ctx, "masquerade"); err != nil {
 		return err
 	}
-	a.Undo.Push("stop masquerading", func(ctx context.Context) error { return netfilter.Del(ctx, a.Request, nil, netfilter.Masquerade{}) })
-	return netfilter.Masquerade{Addrs: result.Prefixes(a.IPs)}.Add(ctx, c.By, a.Key)
+	a.Undo.Push("stop masquerading", func(ctx context.Context) error { return netfilter.Del(ctx, a.Request, nil, netfilter.Masquerade(nil)) })
+	return netfilter.Masquerade(result.Prefixes(a.IPs)).Add(ctx, c.By, a.Request)
 }
 
 // Mend looks at what Add has made.
@@ -43,8 +43,8 @@ func (c MasqueradeConfig) Mend(ctx context.Context, r *plugin.Request, m *plugin
 	if !c.On || len(addrs) == 0 || m.IsOver() {
 		return
 	}
-	masquerade := netfilter.Masquerade{Addrs: addrs}
-	m.Mend(masquerade.Check(ctx, c.By, r.Key), "masquerade "+text(addrs), func() error { return masquerade.Repair(ctx, c.By, r.Key) })
+	masquerade := netfilter.Masquerade(addrs)
+	m.Mend(masquerade.Check(ctx, c.By, r), "masquerade "+text(addrs), func() error { return masquerade.Repair(ctx, c.By, r) })
 }
 
 func text(addrs []netip.Prefix) string {
@@ -60,7 +60,7 @@ func (c MasqueradeConfig) Available() error {
 	if !c.On {
 		return nil
 	}
-	return netfilter.Masquerade{}.Available(c.By)
+	return netfilter.Masquerade(nil).Available(c.By)
 }
 
 // Explain says which backend Add would choose, and why.
@@ -68,5 +68,5 @@ func (c MasqueradeConfig) Explain(of *Config) []string {
 	if !c.On || of.IPAM == "" {
 		return nil
 	}
-	return []string{netfilter.Masquerade{}.Explain(c.By)}
+	return []string{netfilter.Masquerade(nil).Explain(c.By)}
 }

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 
 	"github.com/cnibox/cnibox/pkg/kernel"
+	"github.com/cnibox/cnibox/pkg/netfilter/conntrack"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netns"
@@ -78,7 +79,7 @@ func (w Wish) choose() (Choice, error) {
 
 // withReason says in an error which backend failed and why it was that one. With nftables for no special reason there is nothing to say.
 func (c Choice) withReason(err error) error {
-	if err == nil || c.Preferred {
+	if err == nil || c.Preferred || c.Reason == "" {
 		return err
 	}
 	return fmt.Errorf("backend %s (%s): %w", c.Backend, c.Reason, err)
@@ -93,50 +94,55 @@ func (c *Choice) giveWay(err error) bool {
 	return true
 }
 
-// filtered is what both nftables and iptables can do.
-type filtered interface {
-	purpose() nft.Purpose
-	addElements(ctx context.Context, c *nft.Conn, key plugin.Key) error
-	repairElements(ctx context.Context, c *nft.Conn, key plugin.Key) error
-	checkElements(ctx context.Context, c *nft.Conn, key plugin.Key) error
-	rules(key plugin.Key) iptables.Rules
+// open chooses a backend, and opens the connection that all need.
+func (t Thing) open(w Wish, s Session) (c Choice, conn *nft.Conn, b *iptables.Backend, err error) {
+	c = Choice{Backend: NFTables}
+	if t.kind != "" {
+		if c, err = w.choose(); err != nil {
+			return c, nil, nil, err
+		}
+	}
+	if conn, err = nft.Open(); err != nil {
+		return c, nil, nil, err
+	}
+	conn.Join(s.Batch)
+	return c, conn, iptables.On(conn, s.Listings), nil
 }
 
-// open chooses a backend, and opens the connection that both need.
-func (w Wish) open(ctx context.Context) (c Choice, conn *nft.Conn, err error) {
-	if c, err = w.choose(); err != nil {
-		return c, nil, err
-	}
-	if conn, err = nft.Open(); err == nil {
-		conn.Join(ctx)
-	}
-	return c, conn, err
-}
-
-func add(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
-	c, conn, err := w.open(ctx)
+// Add gives it to the request's attachment, in place of what that has.
+func (t Thing) Add(ctx context.Context, w Wish, r *plugin.Request) error {
+	c, conn, b, err := t.open(w, sessionOf(r))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if c.Backend == NFTables {
-		if err := f.addElements(ctx, conn, key); !c.giveWay(err) {
-			return c.withReason(err)
+		if err = conn.Add(ctx, r.Key, t.elements); err == nil && t.marked != nil {
+			err = b.Accept(ctx, *t.marked)
 		}
 	}
-	return c.withReason(iptables.On(conn).Add(ctx, f.rules(key)))
+	if c.Backend == IPTables || c.giveWay(err) {
+		err = b.Add(ctx, t.rules(r.Key))
+	}
+	if err != nil {
+		return c.withReason(err)
+	}
+	if err := conntrack.FlushPublished(ctx, t.ports.Maps); err != nil {
+		return errors.Join(err, Del(context.WithoutCancel(ctx), r, nil, t))
+	}
+	return nil
 }
 
-// repair puts back what is missing. What has been in iptables stays there if nothing is said about the backend: two would publish a port
-// twice.
-func repair(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
-	c, conn, err := w.open(ctx)
+// Repair gives the attachment what is missing of it. What has been in iptables stays there if nothing is said about the backend: two would
+// publish a port twice.
+func (t Thing) Repair(ctx context.Context, w Wish, r *plugin.Request) error {
+	c, conn, b, err := t.open(w, sessionOf(r))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if c.Preferred {
-		has, err := iptables.On(conn).Has(ctx, f.rules(key))
+		has, err := b.Has(ctx, t.rules(r.Key))
 		if err != nil {
 			return err
 		}
@@ -145,30 +151,48 @@ func repair(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
 		}
 	}
 	if c.Backend == NFTables {
-		if err := f.repairElements(ctx, conn, key); !c.giveWay(err) {
-			return c.withReason(err)
+		if err = conn.Repair(ctx, r.Key, t.elements); t.marked != nil {
+			err = errors.Join(err, b.Accept(ctx, *t.marked))
 		}
 	}
-	return c.withReason(iptables.On(conn).Repair(ctx, f.rules(key)))
+	if c.Backend == IPTables || c.giveWay(err) {
+		err = b.Repair(ctx, t.rules(r.Key))
+	}
+	if err != nil {
+		return c.withReason(err)
+	}
+	return conntrack.FlushPublished(ctx, t.ports.Maps)
 }
 
-// check tries iptables too if nftables fails and nothing is said about it. The error is nftables', unless iptables has some of it: what is
-// missing is missing there.
-func check(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
-	c, conn, err := w.open(ctx)
+// Check compares what is there with what Add makes. What the reference plugins made in nftables will do, unless the configuration says
+// iptables.
+func (t Thing) Check(ctx context.Context, w Wish, r *plugin.Request) error {
+	c, conn, b, err := t.open(w, sessionOf(r))
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
+	err = t.check(ctx, c, conn, b, r.Key)
+	if err != nil && t.leftovers != nil && w.Value != IPTables && isLeftover(ctx, conn, t.leftovers(r), t.addrs) {
+		return nil
+	}
+	return err
+}
+
+// check tries iptables too if nftables fails and nothing is said about it. The error is nftables', unless iptables has some of it: what is
+// missing is missing there.
+func (t Thing) check(ctx context.Context, c Choice, conn *nft.Conn, b *iptables.Backend, key plugin.Key) error {
 	if c.Backend == NFTables {
-		err := f.checkElements(ctx, conn, key)
+		err := conn.Check(key, t.elements)
+		if err == nil && t.marked != nil {
+			err = b.CheckAccepts(ctx, *t.marked)
+		}
 		if err != nil && c.Preferred {
-			rules := iptables.On(conn)
-			errThere := rules.Check(ctx, f.rules(key))
+			errThere := b.Check(ctx, t.rules(key))
 			if errThere == nil {
 				return nil
 			}
-			if has, errHas := rules.Has(ctx, f.rules(key)); has && errHas == nil {
+			if has, errHas := b.Has(ctx, t.rules(key)); has && errHas == nil {
 				return errThere
 			}
 		}
@@ -176,35 +200,43 @@ func check(ctx context.Context, w Wish, key plugin.Key, f filtered) error {
 			return c.withReason(err)
 		}
 	}
-	return c.withReason(iptables.On(conn).Check(ctx, f.rules(key)))
+	return c.withReason(b.Check(ctx, t.rules(key)))
 }
 
-func available(w Wish, f filtered) error {
-	if err := netns.CheckAdmin(); err != nil {
-		return err
+// Available reports whether the host has what Add needs, as far as that can be told before there is anything to add.
+func (t Thing) Available(w Wish) error {
+	if t.kind != "" {
+		if err := netns.CheckAdmin(); err != nil {
+			return err
+		}
 	}
-	c, conn, err := w.open(context.Background())
+	c, conn, b, err := t.open(w, Session{})
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	if c.Backend == NFTables {
-		if err := conn.Available(f.purpose()); !c.giveWay(err) {
-			return c.withReason(err)
-		}
+		err = conn.Available(t.elements.Purpose)
 	}
-	return c.withReason(iptables.On(conn).Available())
+	if c.Backend == IPTables || c.giveWay(err) {
+		err = b.Available()
+	}
+	err = c.withReason(err)
+	if w.NFTables != "" {
+		err = errors.Join(err, nft.CheckConditions(t.ports))
+	}
+	return err
 }
 
-// explain says in a sentence what does a work and why: "masquerades with iptables: ipMasqBackend says so".
-func explain(work string, w Wish, f filtered) string {
-	c, conn, err := w.open(context.Background())
+// Explain says in a sentence what does a work and why: "masquerades with iptables: ipMasqBackend says so".
+func (t Thing) Explain(w Wish) string {
+	c, conn, _, err := t.open(w, Session{})
 	if err != nil {
-		return work + " with nothing: " + err.Error()
+		return t.does + " with nothing: " + err.Error()
 	}
 	defer conn.Close()
 	if c.Preferred {
-		c.giveWay(conn.Try(f.purpose()))
+		c.giveWay(conn.Try(t.elements.Purpose))
 	}
-	return work + " with " + c.Backend + ": " + c.Reason
+	return t.does + " with " + c.Backend + ": " + c.Reason
 }

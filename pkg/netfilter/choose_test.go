@@ -10,6 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -84,7 +85,7 @@ func TestExplain(t *testing.T) {
 			{Wish{Key: "backend", Value: "iptables"}, "publishes ports with iptables: backend says so"},
 			{Wish{Key: "backend", Value: "x"}, `publishes ports with nothing: backend: unknown backend "x"; use "nftables" or "iptables", or leave it out`},
 		} {
-			if got := (PortMaps{}).Explain(tt.wish); got != tt.want {
+			if got := PortMaps(spec.PortNeeds{}).Explain(tt.wish); got != tt.want {
 				t.Errorf("%q, want %q", got, tt.want)
 			}
 		}
@@ -97,9 +98,9 @@ func TestExplainedIsUsed(t *testing.T) {
 	h := netlab.NewHost(t)
 	h.Do(func() {
 		w := Wish{Key: "ipMasqBackend"}
-		before := Masquerade{}.Explain(w)
-		m := Masquerade{Addrs: []netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")}}
-		if err := m.Add(t.Context(), w, plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}); err != nil {
+		before := Masquerade(nil).Explain(w)
+		m, web := Masquerade([]netip.Prefix{netip.MustParsePrefix("10.88.0.2/24")}), plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}
+		if err := m.Add(t.Context(), w, &plugin.Request{Key: web}); err != nil {
 			t.Fatal(err)
 		}
 		conn, err := nft.Open()
@@ -107,7 +108,7 @@ func TestExplainedIsUsed(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer conn.Close()
-		usesIPTables, err := iptables.On(conn).Has(t.Context(), m.rules(plugin.Key{Network: "demo", ContainerID: "web", IfName: "eth0"}))
+		usesIPTables, err := iptables.On(conn, nil).Has(t.Context(), m.rules(web))
 		if said := strings.HasPrefix(before, "masquerades with iptables"); err != nil || said != usesIPTables {
 			t.Errorf("it is said that it %s, and iptables has it: %v, %v", before, usesIPTables, err)
 		}

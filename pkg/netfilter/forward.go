@@ -7,7 +7,6 @@ import (
 	"net/netip"
 
 	"github.com/containernetworking/cni/pkg/types"
-	"github.com/google/nftables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/firewalld"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
@@ -26,63 +25,63 @@ type Forward struct {
 	Zone firewalld.Zone // "" if the configuration has another backend
 }
 
-// Add gives it to an attachment, in place of what that has.
-func (f Forward) Add(ctx context.Context, w Wish, key plugin.Key) error {
+// Thing is what it is but for the choice of firewalld.
+func (f Forward) Thing() Thing {
+	return Thing{
+		does: "lets packets pass", elements: nft.ToForward(f.ForwardNeeds), zone: &f.Zone,
+		kind: iptables.Forwarding, rules: func(key plugin.Key) iptables.Rules { return iptables.ForwardRules(key, f.ForwardNeeds) },
+		marked: &iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain},
+	}
+}
+
+// Add gives it to the request's attachment, in place of what that has.
+func (f Forward) Add(ctx context.Context, w Wish, r *plugin.Request) error {
+	return f.put(ctx, w, r, Thing.Add, f.Zone.Add)
+}
+
+// Repair gives the attachment what is missing of it.
+func (f Forward) Repair(ctx context.Context, w Wish, r *plugin.Request) error {
+	return f.put(ctx, w, r, Thing.Repair, f.Zone.Repair)
+}
+
+// put has addresses put into a zone or into the packet filter, and the policy into the packet filter.
+func (f Forward) put(ctx context.Context, w Wish, r *plugin.Request, filter func(Thing, context.Context, Wish, *plugin.Request) error,
+	zone func(context.Context, plugin.Key, []netip.Addr) error) error {
 	inZone, err := usesZone(ctx, w)
 	if err != nil {
 		return err
 	}
 	if !inZone {
-		return add(ctx, w, key, f)
+		return filter(f.Thing(), ctx, w, r)
 	}
 	if f.Ingress != spec.Open {
-		if err := add(ctx, Wish{Key: w.Key}, key, f.policy()); err != nil {
+		if err := filter(f.policy(), ctx, Wish{Key: w.Key}, r); err != nil {
 			return err
 		}
 	}
-	if err = f.Zone.Add(ctx, key, f.Addrs); w.mayReplace(err) {
-		return add(ctx, w, key, f)
+	if err = zone(ctx, r.Key, f.Addrs); w.mayReplace(err) {
+		return filter(f.Thing(), ctx, w, r)
 	}
 	return err
 }
 
 // Check compares what is there with what Add makes.
-func (f Forward) Check(ctx context.Context, w Wish, key plugin.Key) error {
+func (f Forward) Check(ctx context.Context, w Wish, r *plugin.Request) error {
 	inZone, err := usesZone(ctx, w)
 	if err != nil {
 		return err
 	}
 	if !inZone {
-		return check(ctx, w, key, f)
+		return f.Thing().Check(ctx, w, r)
 	}
-	err = f.Zone.Check(ctx, key, f.Addrs)
-	if err != nil && w.Value == "" && check(ctx, w, key, f) == nil { // firewalld has refused it
+	err = f.Zone.Check(ctx, r.Key, f.Addrs)
+	if err != nil && w.Value == "" && f.Thing().Check(ctx, w, r) == nil { // firewalld has refused it
 		return nil
 	}
 	if err != nil || f.Ingress == spec.Open {
 		return err
 	}
-	return check(ctx, Wish{Key: w.Key}, key, f.policy())
-}
-
-// Repair gives the attachment what is missing of it.
-func (f Forward) Repair(ctx context.Context, w Wish, key plugin.Key) error {
-	inZone, err := usesZone(ctx, w)
-	if err != nil {
-		return err
-	}
-	if !inZone {
-		return repair(ctx, w, key, f)
-	}
-	if f.Ingress != spec.Open {
-		if err := repair(ctx, Wish{Key: w.Key}, key, f.policy()); err != nil {
-			return err
-		}
-	}
-	if err = f.Zone.Repair(ctx, key, f.Addrs); w.mayReplace(err) {
-		return repair(ctx, w, key, f)
-	}
-	return err
+	return f.policy().Check(ctx, Wish{Key: w.Key}, r)
 }
 
 // Available reports whether the host has what Add needs.
@@ -92,7 +91,7 @@ func (f Forward) Available(ctx context.Context, w Wish) error {
 		return err
 	}
 	if !inZone {
-		return available(w, f)
+		return f.Thing().Available(w)
 	}
 	running, err := firewalld.Running(ctx)
 	if err == nil && !running {
@@ -101,7 +100,7 @@ func (f Forward) Available(ctx context.Context, w Wish) error {
 	if err != nil || f.Ingress == spec.Open {
 		return err
 	}
-	return available(Wish{Key: w.Key}, f)
+	return f.Thing().Available(Wish{Key: w.Key})
 }
 
 // Explain says what lets packets pass, and why: a sentence, and one more if something else keeps bridges apart.
@@ -111,7 +110,7 @@ func (f Forward) Explain(ctx context.Context, w Wish) []string {
 	case err != nil:
 		return []string{fmt.Sprintf("lets packets pass with nothing: %v", err)}
 	case !inZone:
-		return []string{explain("lets packets pass", w, f)}
+		return []string{f.Thing().Explain(w)}
 	}
 	reason := "backend says so"
 	if w.Value == "" {
@@ -119,7 +118,7 @@ func (f Forward) Explain(ctx context.Context, w Wish) []string {
 	}
 	list := []string{fmt.Sprintf("lets packets pass with zone %s of firewalld: %s", f.Zone, reason)}
 	if f.Ingress != spec.Open {
-		list = append(list, explain("keeps bridges apart", Wish{Key: w.Key}, f))
+		list = append(list, f.policy().Explain(Wish{Key: w.Key}))
 	}
 	return list
 }
@@ -142,52 +141,9 @@ func (w Wish) mayReplace(err error) bool {
 }
 
 // policy is what is up to the other backends when addresses go to a zone.
-func (f Forward) policy() Forward {
+func (f Forward) policy() Thing {
 	f.Addrs = nil
-	return f
-}
-
-func (Forward) purpose() nft.Purpose { return nft.Forwarding }
-
-// marked has iptables accept what nftables marks, which can't accept a packet for good.
-func (f Forward) marked(c *nft.Conn) iptables.Marked {
-	return iptables.Marked{Mark: nft.ForwardMark, Addrs: f.Addrs, AdminChain: f.AdminChain, Conn: c}
-}
-
-func (f Forward) addElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
-	if err := c.Add(ctx, key, nft.ToForward(f.ForwardNeeds)); err != nil {
-		return err
-	}
-	return f.marked(c).Accept(ctx)
-}
-
-func (f Forward) repairElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
-	return errors.Join(c.Repair(ctx, key, nft.ToForward(f.ForwardNeeds)), f.marked(c).Accept(ctx))
-}
-
-func (f Forward) checkElements(ctx context.Context, c *nft.Conn, key plugin.Key) error {
-	if err := c.Check(key, nft.ToForward(f.ForwardNeeds)); err != nil {
-		return err
-	}
-	return f.marked(c).Check(ctx)
-}
-
-func (f Forward) rules(key plugin.Key) iptables.Rules {
-	return iptables.ForwardRules(key, f.ForwardNeeds)
-}
-
-func (Forward) tables() []nftables.Table {
-	return append(iptables.Forwarding.Tables(), nft.Forwarding.Table)
-}
-
-// del leaves the rules of iptables that accept what nftables marks: they are for all, and accept nothing else. What firewalld does not let
-// go it may never let go, and that must not keep the container's link and addresses: the record has it, for GC.
-func (f Forward) del(ctx context.Context, h host, hint []netip.Prefix) error {
-	_, err := h.delFilter(ctx, nft.Forwarding, iptables.Forwarding, hint)
-	h.WarnOf(f.Zone.Del(ctx, h.Key, hint))
-	return err
-}
-
-func (Forward) stores(*plugin.Request) []plugin.Store {
-	return []plugin.Store{nft.Forwarding, iptables.Forwarding, firewalld.Sources{}}
+	t := f.Thing()
+	t.does = "keeps bridges apart"
+	return t
 }

@@ -27,8 +27,8 @@ func Leavings(ctx context.Context) (list []Leaving, kept []string, err error) {
 		return nil, nil, err
 	}
 	defer conn.Close()
-	own := []nftables.Table{nft.Masquerading.Table, nft.Forwarding.Table, nft.SpoofChecking.Table}
-	tables := append(append(own, reference.MasqueradeRules{}.Tables()...), reference.PortRules{}.Tables()...)
+	spoof := reference.SpoofChains{}.Tables()[0]
+	tables := slices.DeleteFunc(append(OwnTables(), ReferenceTables()...), func(t nftables.Table) bool { return t == spoof })
 	there, err := conn.HasTables(tables...)
 	if err != nil {
 		return nil, nil, err
@@ -42,7 +42,6 @@ func Leavings(ctx context.Context) (list []Leaving, kept []string, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	spoof := reference.SpoofChains{}.Tables()[0]
 	names, empty, err := conn.IsEmpty(spoof)
 	if err != nil {
 		return nil, nil, err
@@ -68,12 +67,7 @@ func Leavings(ctx context.Context) (list []Leaving, kept []string, err error) {
 type tableLeft nftables.Table
 
 // String returns the table as nft's commands take it.
-func (t tableLeft) String() string {
-	family := map[nftables.TableFamily]string{
-		nftables.TableFamilyINet: "inet", nftables.TableFamilyBridge: "bridge", nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6",
-	}
-	return fmt.Sprintf("nftables table %s %s", family[t.Family], t.Name)
-}
+func (t tableLeft) String() string { return "nftables table " + NameOf(nftables.Table(t)) }
 
 // Remove removes the table.
 func (t tableLeft) Remove(ctx context.Context) error {

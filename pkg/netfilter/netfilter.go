@@ -1,5 +1,5 @@
-// Package netfilter has what attachments hold of the host's packet filter: Masquerade, PortMaps, Forward and SpoofCheck. Each says what it is
-// in nftables, in iptables, and in what the reference plugins left in nftables.
+// Package netfilter has what attachments hold of the host's packet filter: Masquerade, PortMaps, Forward and SpoofCheck. Each is a Thing, which
+// says what it is in nftables, in iptables, and in what the reference plugins left in nftables.
 //
 // What an ADD makes is in one of the backends: the one that is configured, else iptables if something on the host or in the configuration
 // can't do without it, else nftables, else iptables. CHECK looks there, and if nothing is configured in the other one too: what an
@@ -16,19 +16,25 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/cnibox/cnibox/pkg/netfilter/conntrack"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Thing is something that attachments hold: Masquerade, PortMaps, Forward or SpoofCheck.
-type Thing interface {
-	// tables are those of nf_tables in which there can be something to remove.
-	tables() []nftables.Table
-	// del takes back what the request's attachment has.
-	del(ctx context.Context, h host, hint []netip.Prefix) error
-	stores(r *plugin.Request) []plugin.Store
+// Session is what calls for many attachments in a row share: it is in their requests.
+type Session struct {
+	Listings *iptables.Listings
+	Batch    *nft.Batch // nil: each repairs for itself
+}
+
+// sessionOf returns a request's, or one in which nothing is shared.
+func sessionOf(r *plugin.Request) Session {
+	if s, is := r.Filter.(*Session); is {
+		return *s
+	}
+	return Session{}
 }
 
 // Del takes back what the request's attachment has of some things, whatever they ask for, at the price of one look at the host. It is found
@@ -46,7 +52,7 @@ func Del(ctx context.Context, r *plugin.Request, hint []netip.Prefix, things ...
 	}
 	var errs []error
 	for _, t := range things {
-		errs = append(errs, t.del(ctx, h, hint))
+		errs = append(errs, h.del(ctx, t, hint))
 	}
 	return errors.Join(errs...)
 }
@@ -85,40 +91,44 @@ func (h host) has(tables ...nftables.Table) bool {
 	return slices.ContainsFunc(tables, func(t nftables.Table) bool { return h.there[t] })
 }
 
-// delFilter takes back what is in nftables and in iptables, and returns the published ports among it.
-func (h host) delFilter(ctx context.Context, p nft.Purpose, k iptables.Kind, hint []netip.Prefix) (ports []spec.PortMap, err error) {
-	if h.has(p.Table) {
-		ports, err = h.conn.Del(ctx, h.Key, p)
+// del takes back what there is of a thing. Rules of iptables that accept what nftables marks stay: they are for all, and accept nothing else.
+// What firewalld does not let go it may never let go, and that must not keep the container's link and addresses: the record has it, for GC.
+func (h host) del(ctx context.Context, t Thing, hint []netip.Prefix) error {
+	var ports []spec.PortMap
+	var errs []error
+	if h.has(t.elements.Table) {
+		list, err := h.conn.Del(ctx, h.Key, t.elements.Purpose)
+		ports, errs = list, append(errs, err)
 	}
-	b := iptables.On(nil) // which asks nf_tables for nothing
-	if h.has(k.Tables()...) {
-		b = iptables.On(h.conn)
+	if t.kind != "" {
+		b := iptables.On(nil, nil) // which asks nf_tables for nothing
+		if h.has(t.kind.Tables()...) {
+			b = iptables.On(h.conn, nil)
+		}
+		others, err := b.Del(ctx, t.kind, h.Key, hint)
+		ports, errs = append(ports, others...), append(errs, err)
 	}
-	others, err2 := b.Del(ctx, k, h.Key, hint)
-	return append(ports, others...), errors.Join(err, err2)
+	if t.leftovers != nil {
+		if l := t.leftovers(h.Request); h.has(l.Tables()...) {
+			errs = append(errs, l.Del(ctx, h.conn, hint))
+		}
+	}
+	if t.zone != nil {
+		h.WarnOf(t.zone.Del(ctx, h.Key, hint))
+	}
+	return errors.Join(append(errs, conntrack.FlushWithdrawn(ctx, ports))...)
 }
 
 // leftover is what the reference plugins made.
 type leftover interface {
+	plugin.Store
 	Tables() []nftables.Table
 	LeadsTo(ctx context.Context, c *nft.Conn, addrs []netip.Prefix) (bool, error)
 	Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) error
 }
 
-func (h host) delLeftover(ctx context.Context, l leftover, hint []netip.Prefix) error {
-	if !h.has(l.Tables()...) {
-		return nil
-	}
-	return l.Del(ctx, h.conn, hint)
-}
-
 // isLeftover reports whether the reference plugins' rules are there for all of some addresses.
-func isLeftover(ctx context.Context, l leftover, addrs []netip.Prefix) bool {
-	conn, err := nft.Open()
-	if err != nil {
-		return false
-	}
-	defer conn.Close()
+func isLeftover(ctx context.Context, conn *nft.Conn, l leftover, addrs []netip.Prefix) bool {
 	there, err := conn.HasTables(l.Tables()...)
 	if err != nil || !slices.Contains(there, true) {
 		return false

@@ -15,6 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
+	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -26,10 +27,10 @@ var (
 
 // held is what DELs take back.
 var held = map[string][]Thing{
-	"masquerade": {Masquerade{}},
-	"bridge":     {Masquerade{}, SpoofCheck{}},
-	"port maps":  {PortMaps{}},
-	"forward":    {Forward{}},
+	"masquerade": {Masquerade(nil)},
+	"bridge":     {Masquerade(nil), SpoofCheck("", [6]byte{})},
+	"port maps":  {PortMaps(spec.PortNeeds{})},
+	"forward":    {Forward{}.Thing()},
 }
 
 func del(things []Thing) error {
@@ -38,7 +39,7 @@ func del(things []Thing) error {
 
 func TestLook(t *testing.T) {
 	t.Parallel()
-	things := []Thing{Masquerade{}, PortMaps{}, Forward{}, SpoofCheck{}}
+	things := []Thing{Masquerade(nil), PortMaps(spec.PortNeeds{}), Forward{}.Thing(), SpoofCheck("", [6]byte{})}
 	groups := map[string][]nftables.Table{
 		"reference masquerade": reference.MasqueradeRules{}.Tables(), "reference ports": reference.PortRules{}.Tables(),
 		"nat": iptables.Masquerading.Tables(), "filter": iptables.Forwarding.Tables(),
@@ -159,19 +160,19 @@ func do(t *testing.T, h *netlab.Host, things []Thing) {
 func TestCheckNamesWhatIsMissing(t *testing.T) {
 	t.Parallel()
 	h := netlab.NewHost(t)
-	m := Masquerade{Addrs: hint}
+	m, r := Masquerade(hint), &plugin.Request{Key: key}
 	wish := func(backend string) Wish { return Wish{Key: "ipMasqBackend", Value: backend} }
 	h.Do(func() {
-		if err := m.Add(context.Background(), wish(IPTables), key); err != nil {
+		if err := m.Add(context.Background(), wish(IPTables), r); err != nil {
 			t.Fatal(err)
 		}
-		if err := m.Check(context.Background(), wish(""), key); err != nil {
+		if err := m.Check(context.Background(), wish(""), r); err != nil {
 			t.Error(err)
 		}
 	})
 	h.MustRun(t, "ip6tables", "-t", "nat", "-F")
 	h.Do(func() {
-		err := m.Check(context.Background(), wish(""), key)
+		err := m.Check(context.Background(), wish(""), r)
 		if err == nil || !strings.Contains(err.Error(), "ip6tables") {
 			t.Errorf("got %v", err)
 		}

@@ -171,6 +171,9 @@ type Request struct {
 	// Deleter, when set, deletes links of the host.
 	Deleter Deleter
 
+	// Filter, when set, is what calls that look at the packet filter one after the other share: a *netfilter.Session.
+	Filter any
+
 	// Trace, when set, is told what the plugin is about to do.
 	Trace func(step string)
 

@@ -25,7 +25,7 @@ func dial(t testing.TB, host *netlab.Host, path string) (c net.Conn) {
 	return c
 }
 
-// TestClients: clients that come and go, that say what they want a byte a second, and that send rubbish keep nobody out, and the agent does
+// TestClients: clients that come and go, that say what they want a byte a second, and that send rubbish keep nobody out for long, and the agent does
 // not grow with their number.
 func TestClients(t *testing.T) {
 	t.Parallel()

@@ -98,5 +98,13 @@ func (p mainPlugin) veths() []row {
 			l.must(evil.del())
 			victim.pings("10.44.0.1")
 		}},
+		{name: "DEL leaves a veth pair of another network of its container, whatever the container says of its interface", test: func(l *lab) {
+			c := l.pod("web")
+			p.asReference(l, c, "10.44.0.77")
+			c.run("ip link set eth0 down", "ip link set eth0 name net1", "ip link add p0 index 4242 type veth peer name eth0")
+			c.network = p.network(l)
+			l.must(c.del())
+			l.has(&l.host.Namespace, "vethabcdef01", "ifname", "vethabcdef01")
+		}},
 	}
 }

@@ -136,7 +136,7 @@ func TestManual(t *testing.T) {
 			if f.Severity == finding.Info || e.part && (f.Code == "name-missing" || f.Code == "chained-first") {
 				continue
 			}
-			t.Errorf("%s:%d: %s: %s\n\t%s", e.page, e.line+f.Line, f.Code, f.Message, lineOf(e.text, f.Line))
+			t.Errorf("%s:%d: %s: %s\n\t%s", e.page, e.line+f.Line, f.Code, f.Summary, lineOf(e.text, f.Line))
 		}
 	}
 	t.Logf("%d networks", n)

@@ -141,24 +141,26 @@ func TestBugreport(t *testing.T) {
 	if diff := before.Diff(o.host.Snapshot(t)); diff != "" {
 		t.Errorf("the report has changed the node:\n%s", diff)
 	}
-	b.has("node.json", `"containerID": "web"`, `"hostPort": 8080`, `"state": "gone"`)
+	b.has("show.json", `"containerID": "web"`, `"hostPort": 8080`, `"state": "gone"`)
+	b.has("networks.json", `"network": "demo"`, `"subnet": "10.88.0.0/24"`)
 	b.has("files/etc/cni/net.d/10-demo.conflist", `"isDefaultGateway": true`)
 	b.has("files/var/lib/cni/results/demo-web-eth0", `"hostPort": 8080`, `"bridge": "demo0"`, `"10.88.0.2/24"`)
 	b.has("gc.json", `"goes"`, `"containerID": "gone"`)
 	b.has("doctor.json", `"findings"`, `"code": "backend"`)
 	b.has("metrics.prom", `cnibox_attachments{network="demo",state="gone"} 1`)
-	b.has("log.json", `"on": true`, `"plugin": "portmap"`, `"containerID": "db"`, `"10.88.0.4/24"`)
-	b.has("plugins.json", `"/opt/cni/bin/portmap"`, `"sha256"`, `"main": "github.com/cnibox/cnibox/cmd/cnibox"`)
+	b.has("log-status.json", `"on": true`)
+	b.has("log.json", `"plugin": "portmap"`, `"containerID": "db"`, `"10.88.0.4/24"`)
+	b.has("plugins.json", `"/opt/cni/bin/portmap"`, `"sha256"`, `"is": "cnibox"`, `"version": "v`, `path\tgithub.com/cnibox/cnibox/cmd/cnibox\n`)
 	b.has("network/host.json", `"name": "demo0"`, `10.88.0.1/24`, `"kind": "veth"`)
 	b.has("nftables.txt", "table inet cnibox", "demo/web/eth0")
-	b.has("nftables.json", `"nftables"`)
 	b.has("programs/ip-link.txt", "$ ip -d -s link\n", "demo0", "bridge forward_delay")
 	b.has("kernel/sysctl.txt", "net/ipv4/ip_forward = 1\n", "net/ipv4/conf/all/rp_filter = ")
-	b.has("kernel/uname.txt", "Linux ")
+	b.has("kernel/version", "Linux ")
+	b.has("processes.txt")
 	b.has("firewalld.txt", "running: false")
 	b.has("mounts.txt", "/run/netns/web")
 	b.has("directories.txt", "/etc/cni/net.d/10-demo.conflist", "/var/lib/cni/networks/demo")
-	b.has("versions.txt", "$ nft --version\nnftables v")
+	b.has("versions.txt", "$ nft --version\nnftables v", "$ uname -a\nLinux ")
 	inside := 0
 	for _, name := range b.names {
 		if strings.HasPrefix(name, "network/namespace-") && strings.Contains(b.files[name], `/run/netns/web`) {
@@ -168,6 +170,11 @@ func TestBugreport(t *testing.T) {
 	}
 	if inside != 1 {
 		t.Errorf("%d namespaces are the container's, of %q", inside, b.names)
+	}
+	for _, part := range []string{"show", "networks", "doctor", "gc", "metrics", "log", "log-status"} {
+		if text, failed := b.files[part+".error"]; failed {
+			t.Errorf("%s on a node that is well: %s", part, text)
+		}
 	}
 	var manifest struct {
 		Version string
@@ -254,10 +261,10 @@ func TestBugreportBroken(t *testing.T) {
 		failed []string // parts that must say so
 		there  []string // files that must be there all the same
 	}{
-		{"no /proc", "mount -t tmpfs tmpfs /proc", []string{"kernel", "sysctls", "processes", "mounts"}, []string{"files/etc/cni/net.d/10-demo.conflist", "network/host.json", "nftables.txt"}},
+		{"no /proc", "mount -t tmpfs tmpfs /proc", []string{"show", "kernel", "sysctls", "processes", "mounts"}, []string{"files/etc/cni/net.d/10-demo.conflist", "network/host.json", "nftables.txt"}},
 		{"no programs", "mount -t tmpfs tmpfs /usr/sbin; mount -t tmpfs tmpfs /usr/local/bin; mount -t tmpfs tmpfs /usr/bin", nil,
-			[]string{"node.json", "nftables-summary.txt", "network/host.json", "plugins.json"}},
-		{"nothing can be written", "mount -t tmpfs tmpfs /mnt; mount -o remount,bind,ro /run; mount -o remount,bind,ro /var/lib/cni", nil, []string{"node.json", "nftables.txt"}},
+			[]string{"show.json", "nftables-summary.txt", "network/host.json", "plugins.json"}},
+		{"nothing can be written", "mount -t tmpfs tmpfs /mnt; mount -o remount,bind,ro /run; mount -o remount,bind,ro /var/lib/cni", nil, []string{"show.json", "nftables.txt"}},
 		{"no state", "mount -t tmpfs tmpfs /var/lib/cni; mount -t tmpfs tmpfs /etc/cni; mount -t tmpfs tmpfs /opt/cni", []string{"configurations"}, []string{"plugins.json", "nftables.txt", "network/host.json"}},
 		{"torn files", "for f in /etc/cni/net.d/* /var/lib/cni/results/* /var/lib/cni/networks/demo/*; do [ ! -f $f ] || truncate -s 20 $f; done", []string{"configurations", "results"},
 			[]string{"files/etc/cni/net.d/10-demo.conflist", "files/var/lib/cni/results/demo-web-eth0", "network/host.json"}},
@@ -315,7 +322,7 @@ func TestBugreportHangs(t *testing.T) {
 	b.has("nftables.txt", "begun")
 	b.has("nftables-summary.txt", "table cnibox")
 	b.has("programs/ip-rule.txt", "$ ip rule")
-	b.has("node.json", "10.88.0.2")
+	b.has("show.json", "10.88.0.2")
 }
 
 // TestBugreportMany reads a node with a thousand attachments, of which one network is asked for.
@@ -328,7 +335,7 @@ func TestBugreportMany(t *testing.T) {
 		for i in {1..1000}; do echo "${other/NUMBER/$i}" >other-many$i-eth0; done`)
 	o.must("bugreport", "-o", "/run/report.tar.gz")
 	b := o.unpack("/run/report.tar.gz")
-	b.has("node.json", `"containerID": "many1000"`)
+	b.has("show.json", `"containerID": "many1000"`)
 	b.has("files/var/lib/cni/results/other-many1000-eth0", `"many1000"`)
 	b.has("files/var/lib/cni/results/demo-web-eth0")
 	o.must("bugreport", "-o", "/run/report2.tar.gz", "--network", "demo")

@@ -104,32 +104,31 @@ func TestDoctorLeftAlone(t *testing.T) {
 	}
 }
 
-// TestDoctorDeep finds what only CHECK notices, and only where it is asked to.
-func TestDoctorDeep(t *testing.T) {
+// TestDoctorInside finds what only CHECK notices, inside of a container that is to be repaired there, too.
+func TestDoctorInside(t *testing.T) {
 	t.Parallel()
 	p := newClinic(t, strings.Replace(demo, `"name"`, `"repair": "all", "name"`, 1))
 	p.admit("web")
 	p.pods["web"].MustRun(t, "ip", "route", "delete", "default")
-	if e := p.examine(); !e.Healthy() {
-		t.Errorf("without --deep: %+v", e.Findings)
-	}
-	e := p.examine("--deep")
+	e := p.examine()
 	if codes := e.codes(); !slices.Equal(codes, []string{"attachment-broken"}) {
 		t.Fatalf("found %+v", e.Findings)
 	}
 	p.host.MustRun(t, "env", "PATH="+p.path(), "sh", "-ec", e.Findings[0].Remedy)
-	if e := p.examine("--deep"); !e.Healthy() || reachesOutside(p, timeout) != nil {
+	if e := p.examine(); !e.Healthy() || reachesOutside(p, timeout) != nil {
 		t.Errorf("after the remedy: %+v", e.Findings)
 	}
 }
 
-// TestDoctorContainersOwn says what a container has changed inside, and takes it for no fault.
+// TestDoctorContainersOwn says what containers have changed inside, once for a network, and takes it for no fault.
 func TestDoctorContainersOwn(t *testing.T) {
 	t.Parallel()
 	p := newClinic(t, demo)
-	p.admit("web")
+	p.admit("web", "db")
 	p.pods["web"].MustRun(t, "ip", "route", "delete", "default")
-	if e := p.examine("--deep"); !e.Healthy() || len(e.find("container-changed")) != 1 {
+	p.pods["db"].MustRun(t, "ip", "route", "delete", "default")
+	e := p.examine()
+	if changed := e.find("container-changed"); !e.Healthy() || len(changed) != 1 || !strings.Contains(changed[0].Summary, "web/eth0: bridge: ") || !strings.Contains(changed[0].Summary, "db/eth0: bridge: ") {
 		t.Errorf("%+v", e.Findings)
 	}
 }

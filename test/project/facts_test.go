@@ -17,7 +17,7 @@ import (
 // ownWords are files outside of plugins/ that may have the name of a plugin or a path of its, and why.
 var ownWords = map[string]string{
 	"cmd/cnictl/internal/cmd/bugreport/configuration.go": "a capability",
-	"cmd/cnictl/internal/cmd/bugreport/kernel.go":        "names of others' programs",
+	"cmd/cnictl/internal/cmd/bugreport/host.go":          "names of others' programs",
 	"cmd/cnictl/internal/cmd/explain/look.go":            "a group of a pattern",
 	"cmd/cnictl/internal/cmd/explain/table_addresses.go": "messages of programs",
 	"cmd/cnictl/internal/cmd/explain/table_node.go":      "messages of programs",
@@ -29,13 +29,13 @@ var ownWords = map[string]string{
 	"pkg/ipam/etcdpool/ask.go":                           "the plugin's own package",
 	"pkg/kernel/kernel.go":                               "kinds of links",
 	"pkg/link/kinds.go":                                  "kinds of links",
-	"pkg/netfilter/leavings.go":                          "a family of nf_tables",
+	"pkg/netfilter/tables.go":                            "a family of nf_tables",
 	"pkg/netfilter/nft/owner.go":                         "part of what hashes in the ruleset are made of",
 	"pkg/operator/agent/contiv/network.go":               "the plugin that the server is for",
-	"pkg/operator/agent/watch/nftables.go":               "a family of nf_tables",
-	"pkg/operator/doctor/codes.go":                       "the text of a remedy",
+	"pkg/operator/doctor/daemons.go":                     "the text of a remedy",
 	"pkg/operator/doctor/links.go":                       "a key",
 	"pkg/operator/lint/limits.go":                        "a capability",
+	"pkg/operator/netconf/netconf.go":                    "a key, which others' plugins have, too",
 	"pkg/operator/node/configuration.go":                 "a capability",
 	"pkg/process/delegate/delegate.go":                   "the plugin that old leases are released by",
 }

@@ -1,8 +1,10 @@
 package project
 
 import (
+	"io/fs"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -92,6 +94,27 @@ func pluginOf(name string) string {
 // commandOf returns the folder of cnictl's command that a package belongs to, "" for others.
 func commandOf(name string) string {
 	return regexp.MustCompile(`^cmd/cnictl/internal/cmd/\w+`).FindString(name)
+}
+
+// readsHost is how somebody asks the kernel what the host has of links, addresses, routes, rules, mounts or processes.
+var readsHost = regexp.MustCompile(`\.(LinkList|AddrList|RouteList\w*|RuleList)\(|\blink\.(List|Addresses|Routes|Rules|OfKind)\(|net\.Interfaces\(|mountinfo|"/proc"\)|/proc/(\*|\[0-9\])`)
+
+// TestHost: what is on the host the operator's tools ask pkg/operator/node, which reads it once.
+func TestHost(t *testing.T) {
+	for _, dir := range []string{"../../pkg/operator", "../../cmd/cnictl"} {
+		err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") || filepath.Dir(path) == "../../pkg/operator/node" {
+				return err
+			}
+			if found := readsHost.FindAllString(read(t, path), -1); found != nil {
+				t.Errorf("%s reads the host itself (%q): ask node.Host", path, found)
+			}
+			return nil
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
 }
 
 // TestMap compares the map of pkg/ in architecture.md with what is there, and wants each package to say what it is for.

@@ -13,7 +13,8 @@ import (
 // mostLines is how long a file of the product may be.
 const mostLines = 400
 
-// TestStyle makes sure that the rules of CONTRIBUTING.md are so that can be counted: the length of files, and that no function assigns to a variable of its package.
+// TestStyle makes sure that the rules of CONTRIBUTING.md are so that can be counted: the length of files, that no function assigns to a variable of
+// its package, and that no context carries values.
 func TestStyle(t *testing.T) {
 	packages := map[string][]*ast.File{}
 	files := token.NewFileSet()
@@ -27,6 +28,12 @@ func TestStyle(t *testing.T) {
 			}
 			file, err := parser.ParseFile(files, path, nil, 0)
 			packages[filepath.Dir(path)] = append(packages[filepath.Dir(path)], file)
+			ast.Inspect(file, func(n ast.Node) bool {
+				if s, ok := n.(*ast.SelectorExpr); ok && s.Sel.Name == "WithValue" {
+					t.Errorf("%s: a value of a context is seen by nobody who reads the call: give it as an argument, or in the request", files.Position(s.Pos()))
+				}
+				return true
+			})
 			return err
 		})
 		if err != nil {

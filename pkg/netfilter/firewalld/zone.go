@@ -202,7 +202,7 @@ func Lost(ctx context.Context) (list []Source, err error) {
 	return list, err
 }
 
-// Sources is the store of what attachments have in zones. It implements held.Store.
+// Sources is the store of what attachments have in zones. It implements plugin.Store.
 type Sources struct{}
 
 // Held lists it.

@@ -15,12 +15,13 @@ const lockFile = "iptables.lock"
 
 // Backend is the backend on iptables, in the network namespace of the thread that calls it.
 type Backend struct {
-	conn *nft.Conn // nil if there is nothing of iptables-nft
+	conn     *nft.Conn // nil if there is nothing of iptables-nft
+	listings *Listings // that CHECK may take; changes are made from new ones
 }
 
 // On returns the backend, which asks nf_tables over a connection. That is nil if the caller knows that none of
 // iptables-nft's tables is there.
-func On(conn *nft.Conn) *Backend { return &Backend{conn} }
+func On(conn *nft.Conn, kept *Listings) *Backend { return &Backend{conn, kept} }
 
 // Available reports whether the host has the programs that change rules, and they run. Whether the kernel has what rules need
 // is only seen by adding one.
@@ -46,6 +47,7 @@ func (b *Backend) Add(ctx context.Context, r Rules) (err error) {
 		return err
 	}
 	defer lock.Release()
+	defer b.listings.forget()
 	before, err := readOwned()
 	if err != nil {
 		return err
@@ -118,7 +120,7 @@ func (b *Backend) Check(ctx context.Context, r Rules) error {
 	if r.err != nil {
 		return r.err
 	}
-	owned, err := listOwned(ctx)
+	owned, err := b.listings.readOwned()
 	if err != nil {
 		return err
 	}
@@ -134,7 +136,7 @@ func (b *Backend) Check(ctx context.Context, r Rules) error {
 		where := "table " + name + " of " + f.program
 		for _, t := range tables {
 			where = t.String()
-			if lacking, err = t.lacking(ctx, lacking); err != nil {
+			if lacking, err = b.lacking(ctx, t, lacking); err != nil {
 				return err
 			}
 		}
@@ -146,5 +148,5 @@ func (b *Backend) Check(ctx context.Context, r Rules) error {
 	if r.localhost == "" {
 		return nil
 	}
-	return checkLocalhost(ctx, r.localhost, isHeld)
+	return b.checkLocalhost(ctx, r.localhost, isHeld)
 }

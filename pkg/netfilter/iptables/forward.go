@@ -18,7 +18,7 @@ const (
 )
 
 // adminChain returns the administrator's chain.
-func adminChain(name string) string { return cmp.Or(name, "CNI-ADMIN") }
+func adminChain(name string) string { return cmp.Or(name, defaultAdminChain) }
 
 // ForwardRules returns the rules of addresses, and of the policy of their bridge.
 func ForwardRules(key plugin.Key, f spec.ForwardNeeds) Rules {

@@ -1,6 +1,7 @@
 package iptables
 
 import (
+	"bytes"
 	"crypto/sha512"
 	"encoding/hex"
 	"fmt"
@@ -56,6 +57,21 @@ func (k Kind) isChain(name string) bool {
 		hash, ok := strings.CutPrefix(name, prefix)
 		return ok && strings.Trim(hash, "0123456789abcdef") == ""
 	})
+}
+
+// IsContainers reports whether a chain can be that of a container of any kind.
+func IsContainers(chain string) bool {
+	return Masquerading.isChain(chain) || PortMapping.isChain(chain)
+}
+
+// IsConstant reports whether a chain is one for all attachments in which no ADD but the first changes anything, and no DEL.
+func IsConstant(chain string) bool {
+	return chain == markChain || chain == masqChain || chain == markedChain
+}
+
+// IsMentioned reports whether a rule, in the kernel's form, or a name has in it what is ours or the reference plugins'.
+func IsMentioned(text []byte) bool {
+	return bytes.Contains(text, []byte("CNI")) || bytes.Contains(text, []byte("cnibox"))
 }
 
 // owner is an attachment, for one kind of its rules.

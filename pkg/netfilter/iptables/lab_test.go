@@ -69,7 +69,7 @@ func on(t testing.TB) *Backend {
 	t.Helper()
 	conn, err := nft.Open()
 	must(t, err)
-	return On(conn)
+	return On(conn, nil)
 }
 
 func (n *node) add(t testing.TB, r Rules) { t.Helper(); must(t, n.tryAdd(t, r)) }

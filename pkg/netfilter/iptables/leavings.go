@@ -30,7 +30,7 @@ func FindLeavings(ctx context.Context) (list []*Leavings, err error) {
 	defer conn.Close()
 	for _, f := range families() {
 		for _, name := range []string{natTable, filterTable, guardTable} {
-			tables, err := On(conn).tablesWithLeavings(ctx, f, name)
+			tables, err := On(conn, nil).tablesWithLeavings(ctx, f, name)
 			if err != nil {
 				return nil, err
 			}

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// listings are what CHECK reads of the whole host, kept for a while.
-type listings struct {
+// Listings are what CHECK reads of the whole host, kept for a second, for whoever checks many attachments in a row. Nil keeps nothing.
+type Listings struct {
 	mu      sync.Mutex        // also held while a listing is read, which others wait for who need it too
 	tables  map[string]*table // by program and name
 	owned   []rule
@@ -18,41 +18,29 @@ type listings struct {
 // listingTime is for how long they will do.
 const listingTime = time.Second
 
-type listingsKey struct{}
-
-// KeepListings returns a context in which CHECK takes listings that are not older than a second, for who checks many attachments in a row.
-// Changes are made from new ones.
-func KeepListings(ctx context.Context) context.Context {
-	return context.WithValue(ctx, listingsKey{}, &listings{})
-}
-
-// kept returns what is kept, locked; nil if nothing is to be.
-func kept(ctx context.Context) *listings {
-	l, _ := ctx.Value(listingsKey{}).(*listings)
-	if l == nil {
-		return nil
-	}
+// lock locks what is not too old.
+func (l *Listings) lock() {
 	l.mu.Lock()
 	if time.Since(l.at) > listingTime {
 		l.tables, l.owned, l.isKnown, l.at = map[string]*table{}, nil, false, time.Now()
 	}
-	return l
 }
 
-// forgetListings forgets what is kept, since something has changed.
-func forgetListings(ctx context.Context) {
-	if l := kept(ctx); l != nil {
+// forget forgets what is kept, since something has changed.
+func (l *Listings) forget() {
+	if l != nil {
+		l.mu.Lock()
+		defer l.mu.Unlock()
 		l.at = time.Time{}
-		l.mu.Unlock()
 	}
 }
 
-// readListing is read, or takes what is kept.
-func (t *table) readListing(ctx context.Context) error {
-	l := kept(ctx)
+// read reads a table, or takes what is kept.
+func (l *Listings) read(ctx context.Context, t *table) error {
 	if l == nil {
 		return t.read(ctx)
 	}
+	l.lock()
 	defer l.mu.Unlock()
 	id := t.restore + " " + t.name
 	if l.tables[id] == nil {
@@ -66,12 +54,12 @@ func (t *table) readListing(ctx context.Context) error {
 	return nil
 }
 
-// listOwned is readOwned, or takes what is kept.
-func listOwned(ctx context.Context) (owned []rule, err error) {
-	l := kept(ctx)
+// readOwned is readOwned, or takes what is kept.
+func (l *Listings) readOwned() (owned []rule, err error) {
 	if l == nil {
 		return readOwned()
 	}
+	l.lock()
 	defer l.mu.Unlock()
 	if !l.isKnown {
 		if l.owned, err = readOwned(); err != nil {

@@ -9,7 +9,6 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -27,9 +26,6 @@ type Marked struct {
 	Mark       uint32
 	Addrs      []netip.Addr // whose families are meant
 	AdminChain string       // "" is CNI-ADMIN
-
-	// Conn is what nf_tables is asked over.
-	Conn *nft.Conn
 }
 
 const (
@@ -38,8 +34,8 @@ const (
 )
 
 // Accept makes the rules that are missing. If none is, no program of iptables-nft runs.
-func (m Marked) Accept(ctx context.Context) error {
-	tables, err := m.tables(ctx)
+func (b *Backend) Accept(ctx context.Context, m Marked) error {
+	tables, err := b.tablesOf(ctx, m)
 	if err != nil || len(tables) == 0 {
 		return err
 	}
@@ -48,6 +44,7 @@ func (m Marked) Accept(ctx context.Context) error {
 		return err
 	}
 	defer lock.Release()
+	defer b.listings.forget()
 	for _, t := range tables {
 		if err := t.edit(ctx, m.rules(t.family)); err != nil {
 			return err
@@ -56,14 +53,14 @@ func (m Marked) Accept(ctx context.Context) error {
 	return nil
 }
 
-// Check makes sure that no rule is missing.
-func (m Marked) Check(ctx context.Context) error {
-	tables, err := m.tables(ctx)
+// CheckAccepts makes sure that no rule is missing.
+func (b *Backend) CheckAccepts(ctx context.Context, m Marked) error {
+	tables, err := b.tablesOf(ctx, m)
 	if err != nil {
 		return err
 	}
 	for _, t := range tables {
-		lacking, err := t.lacking(ctx, m.rules(t.family).shared)
+		lacking, err := b.lacking(ctx, t, m.rules(t.family).shared)
 		if err != nil {
 			return err
 		}
@@ -85,18 +82,18 @@ func (m Marked) rules(f *family) change {
 	}}
 }
 
-// tables returns those in which rules may be missing.
-func (m Marked) tables(ctx context.Context) (list []*table, err error) {
+// tablesOf returns those in which rules may be missing.
+func (b *Backend) tablesOf(ctx context.Context, m Marked) (list []*table, err error) {
 	if err := ValidateChain("iptablesAdminChainName", adminChain(m.AdminChain)); err != nil {
 		return nil, err
 	}
 	for _, f := range families() {
 		isMeant := slices.ContainsFunc(m.Addrs, func(a netip.Addr) bool { return familyOf(a) == f })
-		if !isMeant || m.isComplete(f) && !hasLegacy(f, filterTable) {
+		if !isMeant || b.hasMarked(f, m) && !hasLegacy(f, filterTable) {
 			continue
 		}
-		tables, err := On(m.Conn).tables(ctx, f, filterTable, false, []string{hookChain})
-		if err != nil && m.drops(f) {
+		tables, err := b.tables(ctx, f, filterTable, false, []string{hookChain})
+		if err != nil && b.drops(f) {
 			return nil, fmt.Errorf("chain %s of iptables (%s, %s) drops what it does not know, and can't be told to let containers' packets pass: %w",
 				hookChain, nfTables, f.name, err)
 		}
@@ -108,12 +105,12 @@ func (m Marked) tables(ctx context.Context) (list []*table, err error) {
 	return list, nil
 }
 
-// isComplete reports whether nf_tables has all rules. It needs no program.
-func (m Marked) isComplete(f *family) bool {
+// hasMarked reports whether nf_tables has all rules. It needs no program.
+func (b *Backend) hasMarked(f *family, m Marked) bool {
 	jumps := map[string]bool{}
 	for _, chain := range []string{hookChain, markedChain} {
 		t := nftTable(f, filterTable)
-		rules, _ := m.Conn.GetRules(&t, &nftables.Chain{Name: chain}) // none if the chain is not there
+		rules, _ := b.conn.GetRules(&t, &nftables.Chain{Name: chain}) // none if the chain is not there
 		for _, r := range rules {
 			for _, e := range r.Exprs {
 				if v, ok := e.(*expr.Verdict); ok {
@@ -126,8 +123,8 @@ func (m Marked) isComplete(f *family) bool {
 }
 
 // drops reports whether chain FORWARD of nf_tables has that policy.
-func (m Marked) drops(f *family) bool {
+func (b *Backend) drops(f *family) bool {
 	t := nftTable(f, filterTable)
-	c, err := m.Conn.ListChain(&t, hookChain)
+	c, err := b.conn.ListChain(&t, hookChain)
 	return err == nil && c.Policy != nil && *c.Policy == nftables.ChainPolicyDrop
 }

@@ -20,20 +20,19 @@ const markedRules = `:CNI-ADMIN
 -A CNIBOX-FORWARD -m mark --mark 0x1000/0x1000 -j ACCEPT
 `
 
-func accept(m Marked) func() error { return over(m, Marked.Accept) }
+func accept(m Marked) func() error { return over(m, (*Backend).Accept) }
 
-func checked(m Marked) func() error { return over(m, Marked.Check) }
+func checked(m Marked) func() error { return over(m, (*Backend).CheckAccepts) }
 
 // over opens a connection in the thread in which the rules are made or compared.
-func over(m Marked, do func(Marked, context.Context) error) func() error {
+func over(m Marked, do func(*Backend, context.Context, Marked) error) func() error {
 	return func() error {
 		conn, err := nft.Open()
 		if err != nil {
 			return err
 		}
 		defer conn.Close()
-		m.Conn = conn
-		return do(m, ctx)
+		return do(On(conn, nil), ctx, m)
 	}
 }
 

@@ -211,7 +211,6 @@ func guardRule() rule {
 
 // allowLocalhost has the host reach ports behind a link by 127.0.0.1, when the guard is there.
 func allowLocalhost(ctx context.Context, link string) error {
-	defer forgetListings(ctx)
 	err := within(ctx, &ipv4, func(p *iptables.IPTables) error { return p.AppendUnique(guardTable, guardChain, guard...) })
 	if err != nil {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
@@ -221,13 +220,13 @@ func allowLocalhost(ctx context.Context, link string) error {
 }
 
 // checkLocalhost makes sure of both. What the reference plugin made has no guard.
-func checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
+func (b *Backend) checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
 		t, err := plainTable(&ipv4, guardTable)
 		if err != nil {
 			return err
 		}
-		lacking, err := t.lacking(ctx, []rule{guardRule()})
+		lacking, err := b.lacking(ctx, t, []rule{guardRule()})
 		switch {
 		case err != nil:
 			return fmt.Errorf("look for the rule that keeps containers from 127.0.0.1 of the host: %w", err)

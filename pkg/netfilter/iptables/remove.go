@@ -56,6 +56,7 @@ func (b *Backend) remove(ctx context.Context, k Kind, leaving map[owner]bool, un
 		return nil, err
 	}
 	defer lock.Release()
+	defer b.listings.forget()
 	return removeFrom(ctx, tables, leaving, unowned)
 }
 

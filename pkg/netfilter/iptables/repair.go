@@ -18,7 +18,7 @@ func (b *Backend) Repair(ctx context.Context, r Rules) error {
 		return err
 	}
 	defer lock.Release()
-	defer forgetListings(ctx)
+	defer b.listings.forget()
 	before, err := readOwned()
 	if err != nil {
 		return err

@@ -30,7 +30,7 @@ func (k Kind) Held(ctx context.Context, network string) (list []plugin.Held, err
 	known := chainsOf(owners)
 	var errs []error
 	for _, f := range families() {
-		tables, err := On(conn).unknownTables(ctx, k, f, known)
+		tables, err := On(conn, nil).unknownTables(ctx, k, f, known)
 		errs = append(errs, err)
 		for _, t := range tables {
 			if err := t.read(ctx); err != nil {
@@ -74,12 +74,13 @@ func (k Kind) IsNote(ctx context.Context, h plugin.Held) (bool, error) {
 		if len(own) == 0 {
 			continue
 		}
-		tables, err := On(conn).tables(ctx, f, k.table(), true, append(o.chains(), forwardChain, stage1))
+		b := On(conn, nil)
+		tables, err := b.tables(ctx, f, k.table(), true, append(o.chains(), forwardChain, stage1))
 		if err != nil {
 			return false, err
 		}
 		for _, t := range tables {
-			if lacking, err := t.lacking(ctx, own); err != nil || len(lacking) < len(own) {
+			if lacking, err := b.lacking(ctx, t, own); err != nil || len(lacking) < len(own) {
 				return false, err
 			}
 		}
@@ -89,7 +90,7 @@ func (k Kind) IsNote(ctx context.Context, h plugin.Held) (bool, error) {
 
 // Has reports whether an attachment has anything of a kind here, or the reference plugins' chain for it.
 func (b *Backend) Has(ctx context.Context, r Rules) (bool, error) {
-	owned, err := listOwned(ctx)
+	owned, err := b.listings.readOwned()
 	if err != nil || slices.ContainsFunc(owned, func(o rule) bool { return o.owner == r.owner }) {
 		return err == nil, err
 	}
@@ -103,7 +104,7 @@ func (b *Backend) Has(ctx context.Context, r Rules) (bool, error) {
 			return false, err
 		}
 		for _, t := range tables {
-			lacking, err := t.lacking(ctx, ofFamily(f, r.own))
+			lacking, err := b.lacking(ctx, t, ofFamily(f, r.own))
 			isOwn := func(chain string) bool { return r.owner.kind != Forwarding && t.chains[chain] }
 			if err != nil || len(lacking) < len(ofFamily(f, r.own)) || slices.ContainsFunc(chains, isOwn) {
 				return err == nil, err
@@ -148,6 +149,6 @@ func (k Kind) Release(ctx context.Context, list []plugin.Held) error {
 	for _, h := range list {
 		leaving[owner{k, h.Key}] = true
 	}
-	_, err = On(conn).remove(ctx, k, leaving, nil)
+	_, err = On(conn, nil).remove(ctx, k, leaving, nil)
 	return err
 }

@@ -107,9 +107,9 @@ func (t *table) parse(text string) {
 	t.ids = ids(t.rules)
 }
 
-// lacking returns the rules that the table does not have, each once.
-func (t *table) lacking(ctx context.Context, rules []rule) ([]rule, error) {
-	if err := t.readListing(ctx); err != nil {
+// lacking returns the rules that a table does not have, each once.
+func (b *Backend) lacking(ctx context.Context, t *table, rules []rule) ([]rule, error) {
+	if err := b.listings.read(ctx, t); err != nil {
 		return nil, err
 	}
 	return missing(filter(rules, func(r rule) bool { return !t.hasRule(r) }), nil), nil
@@ -154,7 +154,6 @@ func (t *table) edit(ctx context.Context, c change) error {
 // restoreLines has iptables-restore make a change, all of it or nothing.
 func (t *table) restoreLines(ctx context.Context, lines []string) error {
 	t.ids = nil
-	defer forgetListings(ctx)
 	input := "*" + t.name + "\n" + strings.Join(lines, "\n") + "\nCOMMIT\n"
 	_, err := runProgram(ctx, t.restore, input, "--noflush", "--wait", strconv.Itoa(lockSeconds))
 	return err

@@ -70,7 +70,7 @@ func (c *Conn) Add(ctx context.Context, key plugin.Key, w Wants) error {
 }
 
 // Repair gives an attachment what it lacks of what it wants. What it has stays in force meanwhile, and what another attachment has by now is
-// left to that, with an error. In a context of Together others' is put back with it, later.
+// left to that, with an error. With a batch it is put back with what others lack, later.
 func (c *Conn) Repair(ctx context.Context, key plugin.Key, w Wants) error {
 	if err := prepare(ctx, w); err != nil || c.batch.take(key, w) {
 		return err

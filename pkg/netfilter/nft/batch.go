@@ -27,17 +27,12 @@ type batched struct {
 	Wants
 }
 
-type batchKey struct{}
+// NewBatch returns an empty one.
+func NewBatch() *Batch { return &Batch{lost: map[nftables.Table]bool{}} }
 
-// Together returns a context in which Repair leaves to Commit what can be put back with what others lack. CHECK takes its word there for a
-// table of which nothing is there, and does not ask again.
-func Together(ctx context.Context) (context.Context, *Batch) {
-	b := &Batch{lost: map[nftables.Table]bool{}}
-	return context.WithValue(ctx, batchKey{}, b), b
-}
-
-// Join has the connection work for the Batch of a context, if that has one.
-func (c *Conn) Join(ctx context.Context) { c.batch, _ = ctx.Value(batchKey{}).(*Batch) }
+// Join has the connection's Repair leave to Commit what can be put back with what others lack. Its CHECK takes the batch's word for a table of
+// which nothing is there, and does not ask again. Nil is no batch.
+func (c *Conn) Join(b *Batch) { c.batch = b }
 
 func (b *Batch) isLost(t nftables.Table) bool {
 	if b == nil {

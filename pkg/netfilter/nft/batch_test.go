@@ -16,8 +16,8 @@ import (
 func together(t *testing.T, h *netlab.Host) (*Conn, *Batch) {
 	t.Helper()
 	c := open(t, h)
-	ctx, batch := Together(ctx)
-	c.Join(ctx)
+	batch := NewBatch()
+	c.Join(batch)
 	return c, batch
 }
 

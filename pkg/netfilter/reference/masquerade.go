@@ -13,7 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// MasqueradeRules is what bridge and ptp have, for a request's attachment and network. It implements held.Store.
+// MasqueradeRules is what bridge and ptp have, for a request's attachment and network. It implements plugin.Store.
 type MasqueradeRules struct{ *plugin.Request }
 
 // Tables are those with its rules.

@@ -15,7 +15,7 @@ import (
 )
 
 // PortRules is what portmap has, for a request's attachment and network. The rules say the container, but neither the network nor the
-// interface. It implements held.Store.
+// interface. It implements plugin.Store.
 type PortRules struct{ *plugin.Request }
 
 // Tables are those with its rules.

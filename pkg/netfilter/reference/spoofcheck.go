@@ -16,7 +16,7 @@ import (
 
 // SpoofChains is what bridge has: two chains for each attachment with macspoofchk. A rule of the base chain jumps to the first, a rule
 // there to the second, which compares the address. The names say the container and the interface, but not the network. It implements
-// held.Store, and is for a request's attachment and network.
+// plugin.Store, and is for a request's attachment and network.
 type SpoofChains struct{ *plugin.Request }
 
 // Tables are those with its rules; it may be somebody else's (ebtables).

@@ -42,7 +42,7 @@ func (c *contivAPI) replay(ctx context.Context) {
 	}
 }
 
-func (c *contivAPI) listen(passed *socket.Passed) (err error) {
+func (c *contivAPI) listen(passed socket.Passed) (err error) {
 	if c != nil {
 		c.listener, err = c.place.Listen(passed, "contiv")
 	}

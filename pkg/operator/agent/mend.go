@@ -133,8 +133,8 @@ func (a *Agent) findAll(ctx context.Context, attachments []*node.Attachment, rep
 		case f != nil && !a.said.has(keyOf(r), f.Left):
 			doubtful, wrong = append(doubtful, attachments[i]), append(wrong, f)
 		case r.Outcome == repair.LeftAlone && len(r.Plugins) > 0:
-			if f := r.Plugins[0]; a.left.add(keyOf(r), f.Found) {
-				a.Log.Info("something is missing, and is left alone", "attachment", keyOf(r), "plugin", f.Plugin, "missing", f.Found, "remedy", f.Remedy)
+			if f := r.Plugins[0]; a.left.add(keyOf(r), f.Summary) {
+				a.Log.Info("something is missing, and is left alone", "attachment", keyOf(r), "plugin", f.Plugin, "missing", f.Summary, "remedy", f.Remedy)
 			}
 		case f == nil && r.Outcome != repair.Skipped && a.said.drop(keyOf(r)):
 			a.Log.Info("it is right again", "attachment", keyOf(r))

@@ -12,7 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 	dto "github.com/prometheus/client_model/go"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/metrics"
@@ -96,7 +96,7 @@ func (a *Agent) gatherNode() ([]*dto.MetricFamily, error) {
 	n := node.Read(a.life, o)
 	found := doctor.Examine(a.life, doctor.Options{Options: o, Node: n})
 	s := metrics.Source{Node: n, Findings: found.Findings, Time: time.Now()}
-	if err := s.ReadLog(calls.Dir); err != nil {
+	if err := s.ReadLog(calllog.Dir); err != nil {
 		a.Log.Warn("the log of calls can't be read", "error", err)
 	}
 	return metrics.Gather(s).Gather()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -134,16 +136,16 @@ func Decode(text []byte) (*Report, error) {
 	r := &Report{}
 	const again = "make a new one: cnictl gc --report FILE"
 	if err := json.Unmarshal(text, r); err != nil {
-		return nil, plugin.Errorf(again, "it is no report of gc: %w", err)
+		return nil, plugin.CodeErrorf(types.ErrDecodingFailure, again, "it is no report of gc: %w", err)
 	}
 	host, err := os.Hostname()
 	switch {
 	case err != nil:
 		return nil, err
 	case r.Version != version:
-		return nil, plugin.Errorf(again, "it is no report of gc of version %d", version)
+		return nil, plugin.CodeErrorf(types.ErrDecodingFailure, again, "it is no report of gc of version %d", version)
 	case r.Host != host:
-		return nil, plugin.Errorf(again, "it is a report of host %q, and this is %q", r.Host, host)
+		return nil, plugin.CodeErrorf(types.ErrDecodingFailure, again, "it is a report of host %q, and this is %q", r.Host, host)
 	}
 	return r, nil
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -16,7 +17,7 @@ import (
 func networkOf(bridge, subnet string) *network {
 	return &network{
 		Network: &node.Network{Name: "demo", Pools: []*node.Pool{{Subnet: subnet}}},
-		parts:   []part{{named: "bridge", kind: "bridge", facts: plugin.Facts{Bridge: bridge, IsGateway: true}}},
+		parts:   []*netconf.Part{{Named: "bridge", Kind: "bridge", Facts: plugin.Facts{Bridge: bridge, IsGateway: true}}},
 	}
 }
 

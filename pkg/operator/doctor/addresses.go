@@ -6,7 +6,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
+)
+
+var (
+	addressTwice = codes.Declare(finding.Code{Name: "address-twice", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+		Meaning: "Two containers that run have one address: packets for one reach the other.",
+		Remedy:  "start one of them again"})
+	leaseLost = codes.Declare(finding.Code{Name: "lease-lost", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+		Meaning: "Something has removed leases of containers that run. The next ADD can give their addresses to others.",
+		Remedy:  "`cnictl repair NETWORK`"})
 )
 
 // checkAddresses looks whether containers have their addresses alone, and keep them.
@@ -20,18 +31,18 @@ func checkAddresses(ctx context.Context, s *subject) (list []Finding, err error)
 		others := strings.Join(a.Twice, ", ")
 		switch {
 		case a.Unleased != nil && a.Twice != nil:
-			list = append(list, found("address-twice", a.Network, comment("start the container of %s again, so that it gets another address", a.Owner),
-				"%s has an address of %s, and no lease of it", a.Owner, others))
+			list = append(list, found(addressTwice, a.Network, finding.Say("start the container of %s again, so that it gets another address", a.Owner),
+				"%s has an address of %s, and no lease of it", a.Owner, others).Of(a.Owner))
 		case a.Unleased != nil:
 			lost[a.Network] = append(lost[a.Network], a.Unleased...)
 		case a.Twice != nil && a.Owner < a.Twice[0] && !slices.ContainsFunc(a.Twice, isUnleased):
-			list = append(list, found("address-twice", a.Network, comment("start one of the containers again, with another address"),
-				"%s has an address of %s", a.Owner, others))
+			list = append(list, found(addressTwice, a.Network, finding.Say("start one of the containers again, with another address"),
+				"%s has an address of %s", a.Owner, others).Of(a.Owner))
 		}
 	}
 	for _, n := range s.Networks {
 		if addresses := lost[n.Name]; addresses != nil {
-			list = append(list, found("lease-lost", n.Name, command("cnictl", "repair", n.Name), "no lease is there of %s, which %s of network %s",
+			list = append(list, found(leaseLost, n.Name, finding.Run("cnictl", "repair", n.Name), "no lease is there of %s, which %s of network %s",
 				some(textsOf(addresses)), count(len(addresses), "container has", "containers have"), n.Name))
 		}
 	}

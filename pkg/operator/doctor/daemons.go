@@ -8,13 +8,18 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
-	"github.com/cnibox/cnibox/pkg/operator/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
+
+var dhcpDaemonDown = codes.Declare(finding.Code{Name: "dhcp-daemon-down", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+	Meaning: "No container gets an address of this network, and no lease is extended.",
+	Remedy:  "`systemctl enable --now cnibox-dhcp.socket`"})
 
 // checkDHCP looks whether somebody answers at the socket of the DHCP daemon that a network needs.
 func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
@@ -23,34 +28,35 @@ func checkDHCP(ctx context.Context, s *subject) (list []Finding, err error) {
 		if p == nil {
 			continue
 		}
-		socket := p.facts.Daemon.Socket
+		socket := p.Facts.Daemon.Socket
 		conn, err := (&net.Dialer{}).DialContext(ctx, "unix", socket)
 		if err == nil {
 			_ = conn.Close()
 			continue
 		}
-		list = append(list, found("dhcp-daemon-down", n.Name, s.startDaemon(p), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
+		list = append(list, found(dhcpDaemonDown, n.Name, s.startDaemon(p), "nobody answers at %s, which network %s needs: %v", socket, n.Name, err))
 	}
 	return list, nil
 }
 
 // startDaemon returns the command that starts a plugin's daemon, by systemd where its units are installed. It has to be that of the plugin which
 // runtimes run: the reference's has another protocol.
-func (s *subject) startDaemon(p *part) string {
-	path, unit := filepath.Join(node.DefaultBinDir, p.kind), p.facts.Daemon.Unit
+func (s *subject) startDaemon(p *netconf.Part) finding.Remedy {
+	path, unit := filepath.Join(node.DefaultBinDir, p.Kind), p.Facts.Daemon.Unit
 	if places, _ := s.places(); len(places) > 0 {
-		if files := pluginfile.Find(places[0].dirs, p.named); files != nil {
+		if files := pluginfile.Find(places[0].dirs, p.Named); files != nil {
 			path = files[0].Path
 			if files[0].Origin == pluginfile.Reference {
-				unit = p.facts.Daemon.ReferenceUnit
+				unit = p.Facts.Daemon.ReferenceUnit
 			}
 		}
 	}
 	if unit != "" && installedUnit(unit) != "" {
-		return command("systemctl", "enable", "--now", unit)
+		return finding.Run("systemctl", "enable", "--now", unit)
 	}
-	words := append([]string{path}, p.facts.Daemon.Arguments...)
-	return lines("setsid "+command(words...)+" </dev/null >/dev/null 2>&1 &", comment("and have it started at each boot: see docs/plugins/%s.md", p.kind))
+	words := append([]string{path}, p.Facts.Daemon.Arguments...)
+	return finding.Steps(finding.Shell("setsid "+finding.Run(words...).String()+" </dev/null >/dev/null 2>&1 &"),
+		finding.Say("and have it started at each boot: see docs/plugins/%s.md", p.Kind))
 }
 
 // installedUnit returns the first of some units of systemd that is installed, "" if none is.
@@ -65,6 +71,15 @@ func installedUnit(units ...string) string {
 	return ""
 }
 
+var (
+	subnetEnvMissing = codes.Declare(finding.Code{Name: "subnet-env-missing", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+		Meaning: "flannel's daemon has not leased a subnet for this node: no container gets an address.",
+		Remedy:  "restart flannel's daemon"})
+	subnetEnvTorn = codes.Declare(finding.Code{Name: "subnet-env-torn", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+		Meaning: "flannel's file for this node is not whole: no container gets an address.",
+		Remedy:  "restart flannel's daemon"})
+)
+
 // checkSubnetFiles looks whether another program has written the file that a plugin reads.
 func checkSubnetFiles(_ context.Context, s *subject) (list []Finding, err error) {
 	for _, n := range s.networks {
@@ -72,26 +87,28 @@ func checkSubnetFiles(_ context.Context, s *subject) (list []Finding, err error)
 		if p == nil {
 			continue
 		}
-		file := p.facts.Subnets
+		file := p.Facts.Subnets
 		_, err := file.Read()
 		switch {
 		case errors.Is(err, fs.ErrNotExist):
-			list = append(list, found("subnet-env-missing", n.Name, s.restartFlannel(file.Units), "%s is not there, which network %s needs", file.Path, n.Name))
+			list = append(list, found(subnetEnvMissing, n.Name, s.restartFlannel(file.Units), "%s is not there, which network %s needs", file.Path, n.Name))
 		case err != nil:
-			list = append(list, found("subnet-env-torn", n.Name, s.restartFlannel(file.Units), "%s can't be used, which network %s needs: %v", file.Path, n.Name, err))
+			list = append(list, found(subnetEnvTorn, n.Name, s.restartFlannel(file.Units), "%s can't be used, which network %s needs: %v", file.Path, n.Name, err))
 		}
 	}
 	return list, nil
 }
 
 // restartFlannel returns the command that has the daemon write its file: it does so when it starts.
-func (s *subject) restartFlannel(units []string) string {
-	if i := slices.IndexFunc(s.processes, func(p runtimes.Process) bool { return strings.HasPrefix(p.Name, "k3s-") }); i >= 0 {
-		return command("systemctl", "restart", strings.TrimSuffix(s.processes[i].Name, "-server"))
+func (s *subject) restartFlannel(units []string) finding.Remedy {
+	for name, unit := range map[string]string{"k3s-server": "k3s", "k3s-agent": "k3s-agent"} {
+		if slices.ContainsFunc(s.processes, func(p node.Process) bool { return p.OfNode && p.Name == name }) {
+			return finding.Run("systemctl", "restart", unit)
+		}
 	}
 	if unit := installedUnit(units...); unit != "" {
-		return command("systemctl", "restart", unit)
+		return finding.Run("systemctl", "restart", unit)
 	}
 	name, _ := os.Hostname()
-	return command("kubectl", "-n", "kube-flannel", "delete", "pod", "--field-selector", "spec.nodeName="+name)
+	return finding.Run("kubectl", "-n", "kube-flannel", "delete", "pod", "--field-selector", "spec.nodeName="+name)
 }

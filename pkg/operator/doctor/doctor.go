@@ -6,10 +6,7 @@ package doctor
 
 import (
 	"context"
-	"fmt"
-	"os/exec"
 	"slices"
-	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -20,8 +17,7 @@ type Options struct {
 	node.Options            // its BinDirs count where no runtime says which are its own
 	OwnBinDirs   bool       // they count whatever runtimes say
 	Codes        []string   // look for these only; nil is all
-	Check        bool       // call CHECK for what the host has of each attachment, too
-	Deep         bool       // and for what is inside the containers
+	Check        bool       // call CHECK for each attachment, too
 	Node         *node.Node // what is on the node, if that has been read already
 }
 
@@ -42,10 +38,10 @@ type NotLooked struct {
 	Why  string `json:"why"`
 }
 
-// Count returns how many findings are of a severity.
+// Count returns how many findings of a severity are for a person to read.
 func (r *Report) Count(s finding.Severity) (n int) {
 	for _, f := range r.Findings {
-		if f.Severity == s {
+		if f.Severity == s && f.IsShown() {
 			n++
 		}
 	}
@@ -75,6 +71,7 @@ func Examine(ctx context.Context, o Options) *Report {
 			r.Findings = append(r.Findings, f)
 		}
 	}
+	finding.Trace(r.Findings, Codes())
 	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return a.Severity.Rank() - b.Severity.Rank() })
 	r.CouldNotLook = append(r.CouldNotLook, s.notLooked...)
 	return r
@@ -86,16 +83,16 @@ type Fixed struct {
 	Error string `json:"error,omitempty"` // why it failed
 }
 
-// Fix runs the commands of the findings for which that is safe.
+// Fix runs the commands of the findings for which that is safe, but for what comes of others: that may be gone then.
 func Fix(ctx context.Context, findings []Finding) []Fixed {
 	done := []Fixed{}
 	for _, f := range findings {
-		if !f.Fixable {
+		if !f.Fixable || !f.IsShown() {
 			continue
 		}
 		fixed := Fixed{Finding: f}
-		if text, err := exec.CommandContext(ctx, "sh", "-ec", f.Remedy).CombinedOutput(); err != nil {
-			fixed.Error = strings.TrimSpace(fmt.Sprintf("%v: %s", err, text))
+		if err := finding.RunAll(ctx, f.Commands); err != nil {
+			fixed.Error = err.Error()
 		}
 		done = append(done, fixed)
 	}

@@ -2,39 +2,60 @@ package doctor
 
 import (
 	"slices"
+	"strings"
 	"testing"
 
+	"github.com/google/nftables"
+
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
+	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/pagetest"
 )
 
 // TestCodes compares the codes of the checks with their table, and that with the manual's.
 func TestCodes(t *testing.T) {
-	pagetest.Codes(t, Codes, "../../../docs/operate/cnictl.md", "doctor")
-	var ofChecks, names []string
+	pagetest.Codes(t, Codes(), "../../../docs/operate/cnictl.md", "doctor")
+	var ofChecks []string
+	names := Codes().Names()
 	for _, c := range checks {
-		ofChecks = append(ofChecks, c.codes...)
-	}
-	for _, c := range Codes {
-		names = append(names, c.Name)
+		ofChecks = append(ofChecks, c.codes.Names()...)
 	}
 	slices.Sort(ofChecks)
 	slices.Sort(names)
 	if !slices.Equal(names, slices.Compact(ofChecks)) {
-		t.Errorf("the table has\n%v\nand the checks find\n%v", names, ofChecks)
+		t.Errorf("declared are\n%v\nand the checks find\n%v", names, ofChecks)
 	}
 }
 
-func TestCommand(t *testing.T) {
-	for want, words := range map[string][]string{
-		"mv /etc/cni/net.d/10-a.conflist /x":     {"mv", "/etc/cni/net.d/10-a.conflist", "/x"},
-		`rm '/var/lib/cni/results/a b'`:          {"rm", "/var/lib/cni/results/a b"},
-		`rm 'it'\''s;reboot' '$(reboot)' '' '*'`: {"rm", "it's;reboot", "$(reboot)", "", "*"},
-	} {
-		if got := command(words...); got != want {
-			t.Errorf("got %s, want %s", got, want)
+// TestFoundOfHostileNetwork has no command name a network whose name could be an option, or anything else.
+func TestFoundOfHostileNetwork(t *testing.T) {
+	for _, name := range []string{"-x", "--help", "a b", "a\nreboot", "../a"} {
+		f := found(etcdNotTold, name, finding.Run("cnictl", "leases", "keep", name), "something")
+		if f.Fixable || f.Commands != nil || !strings.HasPrefix(f.Remedy, "# ") || strings.Contains(f.Remedy, "\n") {
+			t.Errorf("%q: %+v", name, f)
 		}
 	}
-	if got := comment("%s", "a\nreboot"); got != "# a reboot" {
-		t.Errorf("a comment of two lines is %q", got)
+	if f := found(etcdNotTold, "demo", finding.Run("cnictl", "leases", "keep", "demo"), "something"); !f.Fixable || f.Remedy != "cnictl leases keep demo" || len(f.Commands) != 1 {
+		t.Errorf("%+v", f)
+	}
+}
+
+// TestAcceptRules has nft read no names that it would take for something else.
+func TestAcceptRules(t *testing.T) {
+	n := &network{Network: &node.Network{Name: "demo"}, parts: []*netconf.Part{{Facts: plugin.Facts{Bridge: "demo0"}}}}
+	c := forwardChain{table: nftables.Table{Name: "own", Family: nftables.TableFamilyINet}, name: "forward", v4: true}
+	want := "nft insert rule inet own forward iifname demo0 accept\n" +
+		"nft insert rule inet own forward oifname demo0 ct state established,related accept\n" +
+		"nft insert rule inet own forward oifname demo0 ct status dnat accept"
+	if got := c.acceptRules(n).String(); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	for _, name := range []string{"a;flush", "-a", "a}", `a"`, "$a"} {
+		n.parts[0].Facts.Bridge = name
+		if got := c.acceptRules(n); got.Commands() != nil {
+			t.Errorf("bridge %q: %s", name, got)
+		}
 	}
 }

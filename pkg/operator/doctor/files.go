@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 )
@@ -26,6 +27,15 @@ func (s *subject) confDirs() []string {
 	return dirs
 }
 
+var (
+	networkFileBroken = codes.Declare(finding.Code{Name: "network-file-broken", Severity: finding.Error,
+		Meaning: "libcni finds no network that comes behind this file, and the runtime may be not ready.",
+		Remedy:  "`mv FILE FILE.broken`, or correct it"})
+	networkNameTwice = codes.Declare(finding.Code{Name: "network-name-twice", Severity: finding.Warning,
+		Meaning: "Of two files with one network libcni takes the first, and changes to the other do nothing.",
+		Remedy:  "`mv FILE FILE.unused`"})
+)
+
 // checkNetworkFiles looks at the files of networks as libcni does, which takes the first that has a name, and none behind one that it can't
 // read.
 func checkNetworkFiles(_ context.Context, s *subject) (list []Finding, err error) {
@@ -33,14 +43,14 @@ func checkNetworkFiles(_ context.Context, s *subject) (list []Finding, err error
 		networks, broken, wrong := node.Load(dir)
 		err = errors.Join(err, wrong)
 		for _, b := range broken {
-			remedy := lines(comment("correct it, or put it aside: %s", b.Why), command("mv", b.What, b.What+".broken"))
-			list = append(list, found("network-file-broken", "", remedy, "%s can't be used: %s", b.What, b.Why))
+			remedy := finding.Steps(finding.Say("correct it, or put it aside: %s", b.Why), finding.Run("mv", b.What, b.What+".broken"))
+			list = append(list, found(networkFileBroken, "", remedy, "%s can't be used: %s", b.What, b.Why).In(b.What))
 		}
 		byName := map[string]string{}
 		for _, n := range networks {
 			if taken := byName[n.Name]; taken != "" {
-				list = append(list, found("network-name-twice", n.Name, command("mv", n.File, n.File+".unused"),
-					"%s and %s both have the network %s, and the first is taken", taken, n.File, n.Name))
+				list = append(list, found(networkNameTwice, n.Name, finding.Run("mv", n.File, n.File+".unused"),
+					"%s and %s both have the network %s, and the first is taken", taken, n.File, n.Name).In(n.File))
 				continue
 			}
 			byName[n.Name] = n.File
@@ -49,6 +59,9 @@ func checkNetworkFiles(_ context.Context, s *subject) (list []Finding, err error
 	}
 	return list, err
 }
+
+var networkOrder = codes.Declare(finding.Code{Name: "network-order", Severity: finding.Info,
+	Meaning: "Of several networks the runtime takes one for all containers."})
 
 // order says which network a runtime takes for all containers.
 func (s *subject) order(dir string, networks []*node.Network) []Finding {
@@ -61,9 +74,13 @@ func (s *subject) order(dir string, networks []*node.Network) []Finding {
 	for _, n := range networks[1:] {
 		others = append(others, filepath.Base(n.File))
 	}
-	return []Finding{found("network-order", networks[0].Name, "", "%s takes %s (network %s), whose name comes first, and not %s",
+	return []Finding{found(networkOrder, networks[0].Name, nil, "%s takes %s (network %s), whose name comes first, and not %s",
 		s.runtimes[i].Name, networks[0].File, networks[0].Name, some(others))}
 }
+
+var confDirReplaced = codes.Declare(finding.Code{Name: "conf-dir-replaced", Severity: finding.Error,
+	Meaning: "The runtime does not see new or changed networks. Who reinstalls CNI deletes what is in the directory, not the directory.",
+	Remedy:  "`systemctl restart RUNTIME`"})
 
 // checkConfDir looks whether runtimes that are told of changes in their directory of networks are told of those in the one that is there: who
 // deletes a directory and makes it again has made another one.
@@ -76,7 +93,7 @@ func checkConfDir(_ context.Context, s *subject) (list []Finding, err error) {
 			told, wrong := isToldOf(p, r.ConfDir)
 			err = errors.Join(err, wrong)
 			if wrong == nil && !told {
-				list = append(list, found("conf-dir-replaced", "", command("systemctl", "restart", unitOf(r)),
+				list = append(list, found(confDirReplaced, "", finding.Run("systemctl", "restart", unitOf(r)),
 					"%s (process %d) is not told of changes in %s, which was deleted and made again while it ran", r.Name, p.PID, r.ConfDir))
 			}
 		}
@@ -86,7 +103,7 @@ func checkConfDir(_ context.Context, s *subject) (list []Finding, err error) {
 
 // isToldOf reports whether a process is told of changes in a directory, or of the making of it. One that asks for no changes at all needs
 // not be, nor one that sees no such directory.
-func isToldOf(p runtimes.Process, dir string) (bool, error) {
+func isToldOf(p node.Process, dir string) (bool, error) {
 	inodes, asked, err := watched(p)
 	if err != nil || !asked {
 		return true, err

@@ -5,12 +5,14 @@ import (
 	"encoding/binary"
 	"fmt"
 	"net/netip"
+	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/google/nftables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 // checkFilter looks for base chains that drop what containers send out of their network, and what is answered.
@@ -60,71 +62,100 @@ func (c forwardChain) family() string {
 	return map[nftables.TableFamily]string{nftables.TableFamilyIPv4: "ip", nftables.TableFamilyIPv6: "ip6", nftables.TableFamilyINet: "inet"}[c.table.Family]
 }
 
+var (
+	dockerDrops = codes.Declare(finding.Code{Name: "docker-drops", Severity: finding.Error,
+		Meaning: "Docker has set the policy of chain FORWARD to DROP: containers of this network don't reach anything but the host.",
+		Remedy:  "`iptables -I DOCKER-USER …`, or the plugin `firewall`"})
+	forwardDrops = codes.Declare(finding.Code{Name: "forward-drops", Severity: finding.Error,
+		Meaning: "The host drops what containers of this network send through it.",
+		Remedy:  "`iptables -I FORWARD …`, `nft insert rule …`, or the plugin `firewall`"})
+	ufwDrops = codes.Declare(finding.Code{Name: "ufw-drops", Severity: finding.Error,
+		Meaning: "ufw drops what containers of this network send through the host.",
+		Remedy:  "`ufw route allow in on BRIDGE`, `ufw route allow out on BRIDGE`, or the plugin `firewall`"})
+)
+
 func (c forwardChain) finding(n *network) Finding {
 	summary := fmt.Sprintf("%s drops what no rule accepts, and none accepts packets of network %s", c, n.Name)
 	if n.bridge() != "" && bridgedPacketsPass(c.v6 && !c.v4) {
 		summary += "; packets between containers of its bridge pass there too (br_netfilter)"
 	}
-	code, remedy, bridge := "forward-drops", c.acceptRules(n), n.bridge()
+	code, remedy, bridge := forwardDrops, c.acceptRules(n), n.bridge()
 	switch {
 	case slices.Contains(c.chains, "DOCKER-USER"):
-		code = "docker-drops"
+		code = dockerDrops
 	case slices.ContainsFunc(c.chains, isUFW):
-		code = "ufw-drops"
+		code = ufwDrops
 		if bridge != "" {
-			remedy = []string{command("ufw", "route", "allow", "in", "on", bridge), command("ufw", "route", "allow", "out", "on", bridge)}
+			remedy = finding.Steps(finding.Run("ufw", "route", "allow", "in", "on", bridge), finding.Run("ufw", "route", "allow", "out", "on", bridge))
 		}
 	}
 	if n.find(opensFirewall) == nil {
-		remedy = append(remedy, comment(`for good: add {"type": "firewall"} to the plugins in %s, and start its containers again`, n.File))
+		remedy = append(remedy, finding.Say(`for good: add {"type": "firewall"} to the plugins in %s, and start its containers again`, n.File)...)
 	}
-	return found(code, n.Name, lines(remedy...), "%s", summary)
+	return found(code, n.Name, remedy, "%s", summary)
 }
 
 func isUFW(chain string) bool {
 	return strings.HasPrefix(chain, "ufw-before-forward") || strings.HasPrefix(chain, "ufw6-before-forward")
 }
 
+// nftName matches what nft takes for a name. It reads its arguments as one text, and a shell's quotes are gone by then.
+var nftName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_./-]*$`)
+
 // acceptRules returns the commands that put rules for a network before those that drop.
-func (c forwardChain) acceptRules(n *network) (commands []string) {
+func (c forwardChain) acceptRules(n *network) (remedy finding.Remedy) {
+	add := func(into []string, words ...string) {
+		remedy = append(remedy, finding.Run(slices.Concat(into, words)...)...)
+	}
 	if c.program == "" {
-		into := fmt.Sprintf("nft insert rule %s %s %s ", c.family(), quote(c.table.Name), quote(c.name))
+		if !nftName.MatchString(c.table.Name) || !nftName.MatchString(c.name) || n.bridge() != "" && !nftName.MatchString(n.bridge()) {
+			return finding.Say("add rules to %s that accept packets of network %s", c, n.Name)
+		}
+		into := []string{"nft", "insert", "rule", c.family(), c.table.Name, c.name}
 		if n.find(opensFirewall) != nil {
-			return []string{into + fmt.Sprintf("meta mark and %#x == %#x accept", nft.ForwardMark, nft.ForwardMark)}
+			mark := fmt.Sprintf("%#x", nft.ForwardMark)
+			add(into, "meta", "mark", "and", mark, "==", mark, "accept")
+			return remedy
 		}
-		for _, m := range n.matches(c, "iifname", "oifname", "ip saddr", "ip daddr") {
-			commands = append(commands, into+m.from+" accept", into+m.to+" ct state established,related accept", into+m.to+" ct status dnat accept")
+		for _, m := range n.matches(c, "iifname", "oifname", "saddr", "daddr") {
+			add(into, append(m.from, "accept")...)
+			add(into, append(slices.Clone(m.to), "ct", "state", "established,related", "accept")...)
+			add(into, append(slices.Clone(m.to), "ct", "status", "dnat", "accept")...)
 		}
-		return commands
+		return remedy
 	}
 	chain := "FORWARD"
 	if slices.Contains(c.chains, "DOCKER-USER") {
 		chain = "DOCKER-USER"
 	}
-	into := c.programOf(c.v6) + " -I " + chain + " "
+	into := []string{c.programOf(c.v6), "-I", chain}
 	for _, m := range n.matches(c, "-i", "-o", "-s", "-d") {
-		commands = append(commands, into+m.from+" -j ACCEPT", into+m.to+" -m conntrack --ctstate RELATED,ESTABLISHED,DNAT -j ACCEPT")
+		add(into, append(m.from, "-j", "ACCEPT")...)
+		add(into, append(m.to, "-m", "conntrack", "--ctstate", "RELATED,ESTABLISHED,DNAT", "-j", "ACCEPT")...)
 	}
-	return commands
+	return remedy
 }
 
 // match is what rules say of packets from a network, and to it.
-type match struct{ from, to string }
+type match struct{ from, to []string }
 
 // matches returns them, by the network's bridge or, if it has none, by its addresses. The words before are the packet filter's.
 func (n *network) matches(c forwardChain, in, out, source, destination string) (list []match) {
 	if bridge := n.bridge(); bridge != "" {
-		return []match{{in + " " + quote(bridge), out + " " + quote(bridge)}}
+		return []match{{[]string{in, bridge}, []string{out, bridge}}}
 	}
-	word := func(w string, p netip.Prefix) string {
-		if p.Addr().Is6() {
-			w = strings.Replace(w, "ip ", "ip6 ", 1)
+	words := func(w string, p netip.Prefix) []string {
+		switch {
+		case c.program != "":
+			return []string{w, p.String()}
+		case p.Addr().Is6():
+			return []string{"ip6", w, p.String()}
 		}
-		return w + " " + p.String()
+		return []string{"ip", w, p.String()}
 	}
 	for _, p := range n.subnets() {
 		if p.Addr().Is4() && c.v4 || p.Addr().Is6() && c.v6 {
-			list = append(list, match{word(source, p), word(destination, p)})
+			list = append(list, match{words(source, p), words(destination, p)})
 		}
 	}
 	return list

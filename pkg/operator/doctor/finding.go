@@ -2,58 +2,33 @@ package doctor
 
 import (
 	"fmt"
-	"regexp"
+	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/utils"
+
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
 // Finding is something on this node that is worth a person's attention.
-type Finding struct {
-	Code     string           `json:"code"`
-	Severity finding.Severity `json:"severity"`
-	Network  string           `json:"network,omitempty"` // the one that it is about, if it is about one
-	Summary  string           `json:"summary"`           // what is, with this node's names and values
-	Meaning  string           `json:"meaning"`           // why it matters
-	Remedy   string           `json:"remedy,omitempty"`  // commands that mend it, to be pasted into a shell
-	Fixable  bool             `json:"fixable"`           // Fix runs them
-}
+type Finding = finding.Finding
 
-// found makes a finding of a code in Codes. Where no command mends it, the remedy is a comment of the shell.
-func found(code, network, remedy, format string, args ...any) Finding {
-	c := Codes.Find(code)
-	return Finding{
-		Code: code, Severity: c.Severity, Network: network, Summary: fmt.Sprintf(format, args...), Meaning: c.Meaning,
-		Remedy: remedy, Fixable: c.Fixable && remedy != "",
+// codes are the kinds that the checks have declared.
+var codes finding.Codes
+
+// Codes returns all kinds of findings, with those of repair, the worst first. docs/operate/cnictl.md has them as a table.
+func Codes() finding.Codes { return slices.Concat(codes, repair.Codes()).Sorted() }
+
+// found makes a finding of what the checks look at: of a network, if it is about one. Commands name networks: one whose name CNI does not allow
+// could be taken for an option.
+func found(code *finding.Code, network string, remedy finding.Remedy, format string, args ...any) Finding {
+	if network != "" && utils.ValidateNetworkName(network) != nil {
+		remedy = finding.Say("give network %q a name that CNI allows", network)
 	}
-}
-
-// plainWord matches what a shell takes as it is.
-var plainWord = regexp.MustCompile(`^[A-Za-z0-9_@%+=:,./-]+$`)
-
-// quote writes a word so that a shell takes it as one, whatever is in it.
-func quote(word string) string {
-	if plainWord.MatchString(word) {
-		return word
-	}
-	return "'" + strings.ReplaceAll(word, "'", `'\''`) + "'"
-}
-
-// command writes a command line.
-func command(words ...string) string {
-	quoted := make([]string, 0, len(words))
-	for _, w := range words {
-		quoted = append(quoted, quote(w))
-	}
-	return strings.Join(quoted, " ")
-}
-
-// lines joins commands, each in a line of its own.
-func lines(commands ...string) string { return strings.Join(commands, "\n") }
-
-// comment writes a line that a shell passes over.
-func comment(format string, args ...any) string {
-	return "# " + strings.ReplaceAll(fmt.Sprintf(format, args...), "\n", " ")
+	f := code.Found(remedy, format, args...)
+	f.Network = network
+	return f
 }
 
 // some lists the first of many names.

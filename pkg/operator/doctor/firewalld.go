@@ -5,7 +5,13 @@ import (
 	"errors"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/firewalld"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
+
+var firewalldNoZone = codes.Declare(finding.Code{Name: "firewalld-no-zone", Severity: finding.Error,
+	Meaning: "firewalld rejects what containers of this network send through the host.",
+	Remedy:  "`firewall-cmd --zone=trusted --add-source=SUBNET`, or the plugin `firewall`"})
 
 // checkFirewalld looks whether firewalld knows the networks' addresses. What it does not know it rejects.
 func checkFirewalld(ctx context.Context, s *subject) (list []Finding, err error) {
@@ -21,14 +27,14 @@ func checkFirewalld(ctx context.Context, s *subject) (list []Finding, err error)
 		if known || wrong != nil {
 			continue
 		}
-		var commands []string
+		var commands finding.Remedy
 		for _, p := range n.subnets() {
 			for _, how := range [][]string{{"firewall-cmd"}, {"firewall-cmd", "--permanent"}} {
-				commands = append(commands, command(append(how, "--zone=trusted", "--add-source="+p.String())...))
+				commands = append(commands, finding.Run(append(how, "--zone=trusted", "--add-source="+p.String())...)...)
 			}
 		}
-		commands = append(commands, comment(`or add {"type": "firewall"} to the plugins in %s, and start its containers again`, n.File))
-		list = append(list, found("firewalld-no-zone", n.Name, lines(commands...), "firewalld runs, and %s of network %s is a source of no zone", texts(n.subnets()), n.Name))
+		commands = append(commands, finding.Say(`or add {"type": "firewall"} to the plugins in %s, and start its containers again`, n.File)...)
+		list = append(list, found(firewalldNoZone, n.Name, commands, "firewalld runs, and %s of network %s is a source of no zone", texts(n.subnets()), n.Name))
 	}
 	lost, wrong := checkSources(ctx)
 	return append(list, lost...), errors.Join(err, wrong)
@@ -49,6 +55,10 @@ func inZone(ctx context.Context, n *network) (bool, error) {
 	return true, nil
 }
 
+var firewalldSourcesLost = codes.Declare(finding.Code{Name: "firewalld-sources-lost", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
+	Meaning: "firewalld was reloaded or restarted, and rejects what these containers send through the host.",
+	Remedy:  "`firewall-cmd --zone=ZONE --change-source=ADDRESS`"})
+
 // checkSources looks for addresses that the firewall plugin made sources, and that firewalld has forgotten since.
 func checkSources(ctx context.Context) (list []Finding, err error) {
 	lost, err := firewalld.Lost(ctx)
@@ -57,12 +67,13 @@ func checkSources(ctx context.Context) (list []Finding, err error) {
 		byNetwork[source.Key.Network] = append(byNetwork[source.Key.Network], source)
 	}
 	for name, sources := range byNetwork {
-		var commands, addresses []string
+		var commands finding.Remedy
+		var addresses []string
 		for _, source := range sources {
 			addresses = append(addresses, source.Address.String())
-			commands = append(commands, command("firewall-cmd", "--zone="+string(source.Zone), "--change-source="+source.String()))
+			commands = append(commands, finding.Run("firewall-cmd", "--zone="+string(source.Zone), "--change-source="+source.String())...)
 		}
-		list = append(list, found("firewalld-sources-lost", name, lines(commands...), "%s of network %s: firewalld has forgotten them as sources of zone %s",
+		list = append(list, found(firewalldSourcesLost, name, commands, "%s of network %s: firewalld has forgotten them as sources of zone %s",
 			some(addresses), name, sources[0].Zone))
 	}
 	return list, err

@@ -7,10 +7,18 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
-
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
+)
+
+var (
+	bridgeOtherSubnet = codes.Declare(finding.Code{Name: "bridge-other-subnet", Severity: finding.Error,
+		Meaning: "The next ADD fails with \"already has an IP address different from\": the subnet was changed, or flannel has leased another one.",
+		Remedy:  "`ip address delete ADDRESS dev BRIDGE`"})
+	gatewayGone = codes.Declare(finding.Code{Name: "gateway-gone", Severity: finding.Error, Fixable: true, Brings: finding.Codes{repair.Broken},
+		Meaning: "These containers don't reach their gateway, and so nothing outside of their bridge.",
+		Remedy:  "`ip address add GATEWAY dev BRIDGE`"})
 )
 
 // checkGateways looks whether bridges have the gateways' addresses of their containers, and none that keeps the next container out.
@@ -21,7 +29,7 @@ func checkGateways(_ context.Context, s *subject) (list []Finding, err error) {
 			continue
 		}
 		if others := n.otherSubnets(s.addressesOf(at)); others != nil {
-			list = append(list, found("bridge-other-subnet", n.Name, lines(s.giveUp(n, others)...), "%s has the address %s, and network %s hands out addresses of %s",
+			list = append(list, found(bridgeOtherSubnet, n.Name, s.giveUp(n, others), "%s has the address %s, and network %s hands out addresses of %s",
 				at, texts(others), n.Name, texts(n.handedOut())))
 		}
 	}
@@ -34,16 +42,13 @@ func checkGateways(_ context.Context, s *subject) (list []Finding, err error) {
 		if lacking == nil || !s.Link(n.bridge()).Up { // that is what has to be mended first
 			continue
 		}
-		remedy := lines(addAddresses(lacking, at)...)
-		elsewhere := s.haveInstead(lacking, at)
-		if elsewhere != nil {
-			remedy = comment("%s would be in the way of %s on %s: take that away, or start the containers of network %s again on another subnet",
+		remedy := addAddresses(lacking, at)
+		if elsewhere := s.haveInstead(lacking, at); elsewhere != nil {
+			remedy = finding.Say("%s would be in the way of %s on %s: take that away, or start the containers of network %s again on another subnet",
 				strings.Join(elsewhere, ", "), texts(lacking), at, n.Name)
 		}
-		f := found("gateway-gone", n.Name, remedy, "%s lacks %s, the gateway of %s of network %s",
-			at, texts(lacking), count(len(n.alive), "attachment", "attachments"), n.Name)
-		f.Fixable = f.Fixable && elsewhere == nil
-		list = append(list, f)
+		list = append(list, found(gatewayGone, n.Name, remedy, "%s lacks %s, the gateway of %s of network %s",
+			at, texts(lacking), count(len(n.alive), "attachment", "attachments"), n.Name))
 	}
 	return list, nil
 }
@@ -75,7 +80,7 @@ func (s *subject) mayBeUsed(n *network, p netip.Prefix) string {
 			return fmt.Sprintf("%s is of the subnet of network %s", p.Addr(), other.Name)
 		}
 	}
-	if slices.Contains(s.uplinks(), s.Link(at)) { // a VLAN's, on the bridge
+	if slices.Contains(s.uplinks, s.Link(at)) { // a VLAN's, on the bridge
 		return fmt.Sprintf("a default route of the host leaves by %s", at)
 	}
 	return s.otherUse(n.bridge())
@@ -83,7 +88,7 @@ func (s *subject) mayBeUsed(n *network, p netip.Prefix) string {
 
 // otherUse says what the host has a bridge for besides containers, "" if it is nothing.
 func (s *subject) otherUse(bridge string) string {
-	if slices.Contains(s.uplinks(), s.Link(bridge)) {
+	if slices.Contains(s.uplinks, s.Link(bridge)) {
 		return fmt.Sprintf("a default route of the host leaves by %s", bridge)
 	}
 	for _, l := range s.Links() {
@@ -95,7 +100,7 @@ func (s *subject) otherUse(bridge string) string {
 }
 
 // giveUp returns the commands that take addresses from a network's bridge, but for those that are the gateway of a container.
-func (s *subject) giveUp(n *network, others []netip.Prefix) (commands []string) {
+func (s *subject) giveUp(n *network, others []netip.Prefix) (commands finding.Remedy) {
 	at := n.gatewayLink()
 	for _, p := range others {
 		var users []string
@@ -106,15 +111,15 @@ func (s *subject) giveUp(n *network, others []netip.Prefix) (commands []string) 
 		}
 		if users != nil {
 			slices.Sort(users)
-			commands = append(commands, comment("%s is the gateway of containers of %s: give network %s another bridge or its former subnet, in %s, or end them first",
-				p.Addr(), strings.Join(slices.Compact(users), ", "), n.Name, n.File))
+			commands = append(commands, finding.Say("%s is the gateway of containers of %s: give network %s another bridge or its former subnet, in %s, or end them first",
+				p.Addr(), strings.Join(slices.Compact(users), ", "), n.Name, n.File)...)
 			continue
 		}
 		if why := s.mayBeUsed(n, p); why != "" {
-			commands = append(commands, comment("%s: give network %s another bridge, in %s, or take %s from %s if nobody needs it", why, n.Name, n.File, p, at))
+			commands = append(commands, finding.Say("%s: give network %s another bridge, in %s, or take %s from %s if nobody needs it", why, n.Name, n.File, p, at)...)
 			continue
 		}
-		commands = append(commands, command("ip", "address", "delete", p.String(), "dev", at), comment("the next container gives %s its own", at))
+		commands = finding.Steps(commands, finding.Run("ip", "address", "delete", p.String(), "dev", at), finding.Say("the next container gives %s its own", at))
 	}
 	return commands
 }
@@ -130,13 +135,13 @@ func (s *subject) lackingGateways(n *network) (list []netip.Prefix) {
 	return list
 }
 
-func addAddresses(list []netip.Prefix, link string) (commands []string) {
+func addAddresses(list []netip.Prefix, link string) (commands finding.Remedy) {
 	for _, p := range list {
 		words := []string{"ip", "address", "add", p.String(), "dev", link}
 		if p.Addr().Is6() {
 			words = append(words, "nodad")
 		}
-		commands = append(commands, command(words...))
+		commands = append(commands, finding.Run(words...)...)
 	}
 	return commands
 }
@@ -144,18 +149,16 @@ func addAddresses(list []netip.Prefix, link string) (commands []string) {
 // gatewayLink returns the link that has the gateways' addresses: the bridge, or the one that a VLAN has in its place.
 func (n *network) gatewayLink() string {
 	if p := n.find(isOnBridge); p != nil {
-		return p.facts.GatewayLink
+		return p.Facts.GatewayLink
 	}
 	return ""
 }
 
-func (s *subject) addressesOf(link string) (list []netip.Prefix) {
-	for _, a := range s.addresses {
-		if l := s.Link(link); l != nil && a.LinkIndex == l.Link.Attrs().Index && a.Scope == int(netlink.SCOPE_UNIVERSE) {
-			list = append(list, result.Prefix(*a.IPNet))
-		}
+func (s *subject) addressesOf(link string) []netip.Prefix {
+	if l := s.Link(link); l != nil {
+		return l.Global
 	}
-	return list
+	return nil
 }
 
 // otherSubnets returns the addresses of a bridge that keep the next ADD from giving it the gateway's, as the bridge plugin decides that.

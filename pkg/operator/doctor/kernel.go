@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -40,6 +41,14 @@ func (f feature) isUsed(n *network) bool {
 	}) != nil
 }
 
+var (
+	kernelFeatureMissing = codes.Declare(finding.Code{Name: "kernel-feature-missing", Severity: finding.Error,
+		Meaning: "No container gets an interface of this network.",
+		Remedy:  "`modprobe -a MODULE`"})
+	kernelUnusedFeatures = codes.Declare(finding.Code{Name: "kernel-unused-features", Severity: finding.Info,
+		Meaning: "What plugins could use that this kernel lacks."})
+)
+
 // checkKernel probes the features that networks use. Of the others it probes those for which there is no module, since a probe can load one,
 // which then stays.
 func checkKernel(_ context.Context, s *subject) (list []Finding, err error) {
@@ -55,25 +64,25 @@ func checkKernel(_ context.Context, s *subject) (list []Finding, err error) {
 			err = errors.Join(err, fmt.Errorf("%s: %w", f.Name, wrong))
 		case lacks && i >= 0:
 			n := s.networks[i]
-			list = append(list, found("kernel-feature-missing", n.Name, modprobe(f.Module), "the kernel has no %s, and network %s needs them", f.Name, n.Name))
+			list = append(list, found(kernelFeatureMissing, n.Name, modprobe(f.Module), "the kernel has no %s, and network %s needs them", f.Name, n.Name))
 		case lacks:
 			unused = append(unused, f.Name)
 		}
 	}
 	if unused != nil {
-		list = append(list, found("kernel-unused-features", "", "", "the kernel has no %s; no network here uses them",
+		list = append(list, found(kernelUnusedFeatures, "", nil, "the kernel has no %s; no network here uses them",
 			strings.ReplaceAll(strings.Join(unused, ", "), ", links of type", ",")))
 	}
 	return list, err
 }
 
 // modprobe is the remedy for a feature that can be in modules, separated by commas.
-func modprobe(modules string) string {
+func modprobe(modules string) finding.Remedy {
 	names := strings.FieldsFunc(modules, func(c rune) bool { return c == ',' || c == ' ' })
 	if names == nil {
-		return comment("use a kernel that is built with it")
+		return finding.Say("use a kernel that is built with it")
 	}
-	return lines(command(append([]string{"modprobe", "-a"}, names...)...), comment("where there is no such module: use a kernel that has it"))
+	return finding.Steps(finding.Run(append([]string{"modprobe", "-a"}, names...)...), finding.Say("where there is no such module: use a kernel that has it"))
 }
 
 // isMissing makes the link in a network namespace of its own.

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 // The files that tell daemons to leave our links alone. That of systemd-networkd has to come before others.
@@ -49,6 +50,10 @@ func checkManagers(_ context.Context, s *subject) (list []Finding, err error) {
 	return list, nil
 }
 
+var networkdTakesLinks = codes.Declare(finding.Code{Name: "networkd-takes-links", Severity: finding.Warning,
+	Meaning: "systemd-networkd takes addresses and routes from links that it configures, and may set them down.",
+	Remedy:  "a file in `/etc/systemd/network` with `Unmanaged=yes`"})
+
 // checkNetworkd finds the first file of each link that matches it, as systemd-networkd does (systemd.network(5)).
 func (s *subject) checkNetworkd() []Finding {
 	var taken, patterns []string
@@ -69,8 +74,8 @@ func (s *subject) checkNetworkd() []Finding {
 	if taken == nil {
 		return nil
 	}
-	write := command("printf", `[Match]\nName=%s\n\n[Link]\nUnmanaged=yes\n`, strings.Join(patterns, " ")) + " >" + networkdFile
-	return []Finding{found("networkd-takes-links", "", lines(command("mkdir", "-p", filepath.Dir(networkdFile)), write, "networkctl reload"),
+	write := finding.Shell(finding.Run("printf", `[Match]\nName=%s\n\n[Link]\nUnmanaged=yes\n`, strings.Join(patterns, " ")).String() + " >" + networkdFile)
+	return []Finding{found(networkdTakesLinks, "", finding.Steps(finding.Run("mkdir", "-p", filepath.Dir(networkdFile)), write, finding.Run("networkctl", "reload")),
 		"systemd-networkd configures links of containers: %s", strings.Join(taken, "; "))}
 }
 
@@ -100,6 +105,10 @@ func isGlobOf(pattern, name string) bool {
 	return err == nil && is
 }
 
+var networkManagerTakesLinks = codes.Declare(finding.Code{Name: "networkmanager-takes-links", Severity: finding.Warning,
+	Meaning: "NetworkManager may configure links that are not its own, and take them out of their bridge.",
+	Remedy:  "a file in `/etc/NetworkManager/conf.d` with `unmanaged-devices`"})
+
 // checkNetworkManager reads which links it is told to leave alone (NetworkManager.conf(5)). Its rules for udev may name veth pairs.
 func (s *subject) checkNetworkManager() []Finding {
 	var spared []string
@@ -128,8 +137,8 @@ func (s *subject) checkNetworkManager() []Finding {
 	if names == nil {
 		return nil
 	}
-	write := command("printf", `[keyfile]\nunmanaged-devices+=%s\n`, strings.Join(specs, ";")) + " >" + networkManagerFile
-	return []Finding{found("networkmanager-takes-links", "", lines(command("mkdir", "-p", filepath.Dir(networkManagerFile)), write, "systemctl reload NetworkManager"),
+	write := finding.Shell(finding.Run("printf", `[keyfile]\nunmanaged-devices+=%s\n`, strings.Join(specs, ";")).String() + " >" + networkManagerFile)
+	return []Finding{found(networkManagerTakesLinks, "", finding.Steps(finding.Run("mkdir", "-p", filepath.Dir(networkManagerFile)), write, finding.Run("systemctl", "reload", "NetworkManager")),
 		"NetworkManager runs, and is not told to leave these links alone: %s", strings.Join(names, ", "))}
 }
 

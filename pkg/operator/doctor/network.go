@@ -4,7 +4,7 @@ import (
 	"net/netip"
 	"slices"
 
-	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -12,16 +12,8 @@ import (
 // network is a network as the checks need it: that of a file, or that of an ADD's configuration.
 type network struct {
 	*node.Network
-	parts []part
+	parts []*netconf.Part
 	alive []*node.Attachment
-}
-
-// part is one plugin of a network: an entry of its list, or what such an entry calls.
-type part struct {
-	named  string // as the configuration has it
-	kind   string // our own plugin's name, else as it is named
-	config *conf.Object
-	facts  plugin.Facts
 }
 
 // readMade returns the networks as those who are alive were attached to them: one for each configuration that their ADDs had. A file that was
@@ -34,17 +26,12 @@ func (s *subject) readMade() (list []*network) {
 		}
 		key := a.Network + "\n" + string(a.Result.Config)
 		if made[key] == nil {
-			config, err := conf.Parse(a.Result.Config)
+			config, err := netconf.Parse("", a.Result.Config, s.row)
 			if err != nil {
 				continue
 			}
-			made[key] = &network{Network: s.Network(a.Network)}
+			made[key] = &network{Network: s.Network(a.Network), parts: named(config.All())}
 			list = append(list, made[key])
-			if config = config.Lenient(); config.Has("plugins") {
-				config.Objects("plugins", func(p *conf.Object) { made[key].parts = append(made[key].parts, s.calledBy(p, "")...) })
-			} else { // one plugin alone, in the old form
-				made[key].parts = s.calledBy(config, "")
-			}
 		}
 		made[key].alive = append(made[key].alive, a)
 	}
@@ -71,49 +58,19 @@ func (s *subject) readNetworks() (list []*network) {
 // isWhole reports whether an attachment is alive, and no DEL has begun to take it away.
 func isWhole(a *node.Attachment) bool { return a.State == node.Alive && a.DelBegan().IsZero() }
 
-func (s *subject) partsOf(w *node.Network) (list []part) {
-	for _, p := range w.List.Plugins {
-		if config, err := conf.Parse(p.Bytes); err == nil { // libcni has parsed it
-			list = append(list, s.calledBy(config.Lenient(), "")...)
-		}
-	}
-	return list
+func (s *subject) partsOf(w *node.Network) []*netconf.Part {
+	return named(netconf.Of(w.List, w.File, s.row).All())
 }
 
-// calledBy returns a plugin, and those that it calls. usual is its type if the configuration names none.
-func (s *subject) calledBy(config *conf.Object, usual string) (list []part) {
-	p := part{named: usual, config: config}
-	if config.String("type", &p.named); p.named == "" {
-		return nil
-	}
-	row := s.row(p.named)
-	p.kind, p.facts = p.named, row.Facts(config)
-	if row != nil {
-		p.kind = row.Name
-	}
-	list = append(list, p)
-	switch {
-	case p.facts.PluginsKey != "":
-		config.Objects(p.facts.PluginsKey, func(e *conf.Object) { list = append(list, s.calledBy(e, "")...) })
-	case p.facts.DelegateKey != "":
-		delegate := config.Object(p.facts.DelegateKey).Copy()
-		if !delegate.Has("isGateway") {
-			delegate.Set("isGateway", new(true))
-		}
-		list = append(list, s.calledBy(delegate, p.facts.DelegateType)...)
-		list = append(list, s.calledBy(config.Object("ipam"), p.facts.IPAMType)...)
-	case config.Has("ipam"):
-		list = append(list, s.calledBy(config.Object("ipam"), "")...)
-	}
-	return list
+// named returns the parts that name a plugin.
+func named(list []*netconf.Part) []*netconf.Part {
+	return slices.DeleteFunc(list, func(p *netconf.Part) bool { return p.Named == "" })
 }
 
 // find returns the network's first plugin of which something is true, nil if it has none.
-func (n *network) find(is func(f plugin.Facts) bool) *part {
-	for i := range n.parts {
-		if is(n.parts[i].facts) {
-			return &n.parts[i]
-		}
+func (n *network) find(is func(f plugin.Facts) bool) *netconf.Part {
+	if i := slices.IndexFunc(n.parts, func(p *netconf.Part) bool { return is(p.Facts) }); i >= 0 {
+		return n.parts[i]
 	}
 	return nil
 }
@@ -121,7 +78,7 @@ func (n *network) find(is func(f plugin.Facts) bool) *part {
 // bridge returns the name of the bridge that the network's containers are in, "" if they are in none.
 func (n *network) bridge() string {
 	if p := n.find(isOnBridge); p != nil {
-		return p.facts.Bridge
+		return p.Facts.Bridge
 	}
 	return ""
 }
@@ -140,10 +97,7 @@ func (n *network) isRouted() bool { return n.find(isGateway) != nil }
 
 // isOn reports whether a key of one of the plugins is true.
 func (n *network) isOn(key string) bool {
-	return slices.ContainsFunc(n.parts, func(p part) (on bool) {
-		p.config.Bool(key, &on)
-		return on
-	})
+	return slices.ContainsFunc(n.parts, func(p *netconf.Part) bool { return p.IsOn(key) })
 }
 
 // subnets returns the networks of the addresses that are handed out, and of those that attachments have.
@@ -162,10 +116,6 @@ func (n *network) handedOut() (list []netip.Prefix) {
 		if p, err := netip.ParsePrefix(pool.Subnet); err == nil {
 			list = append(list, p)
 		}
-	}
-	if p := n.find(needsSubnetFile); p != nil {
-		given, _ := p.facts.Subnets.Read()
-		list = append(list, given.Own...)
 	}
 	return list
 }

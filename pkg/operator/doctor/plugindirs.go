@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 )
 
@@ -25,6 +26,10 @@ func checkPluginDirs(_ context.Context, s *subject) (list []Finding, err error) 
 	}
 	return list, err
 }
+
+var pluginHalfUpdated = codes.Declare(finding.Code{Name: "plugin-half-updated", Severity: finding.Warning,
+	Meaning: "An update did not reach all files: plugins of different versions work together.",
+	Remedy:  "`cnictl install --dir DIR`"})
 
 // halfUpdated looks for different versions of a program of cnibox in a directory.
 func halfUpdated(dir, program string) []Finding {
@@ -52,6 +57,6 @@ func halfUpdated(dir, program string) []Finding {
 		versions = append(versions, some(list))
 	}
 	slices.Sort(versions)
-	return []Finding{found("plugin-half-updated", "", command("cnictl", "install", "--dir", dir), "%s has %d versions of cnibox: %s",
+	return []Finding{found(pluginHalfUpdated, "", finding.Run("cnictl", "install", "--dir", dir), "%s has %d versions of cnibox: %s",
 		dir, len(names), strings.Join(versions, " | "))}
 }

@@ -10,6 +10,8 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
@@ -65,59 +67,63 @@ func (s *subject) networksIn(dir string) (list []*network, err error) {
 	return list, err
 }
 
+var pluginFiles = codes.Declare(finding.Code{Name: "plugin-files", Severity: finding.Info,
+	Meaning: "The files that runtimes run, and their versions."})
+
 // checkPlugins looks which file each runtime would run for each plugin that a network names.
 func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 	places, err := s.places()
-	versions := map[string]string{} // by what files are: most are one and the same
+	versions, first := map[string]string{}, map[string]string{} // by what files are, most of which are one and the same; and their first names
 	for _, p := range places {
 		var seen []string
 		runs := map[string][]string{} // names of plugins, by what their files are
 		for _, n := range p.networks {
 			list = append(list, s.missing(p, n)...)
 			for _, part := range n.parts {
-				files := pluginfile.Find(p.dirs, part.named)
-				if slices.Contains(seen, part.named) || files == nil {
+				files := pluginfile.Find(p.dirs, part.Named)
+				if slices.Contains(seen, part.Named) || files == nil {
 					continue
 				}
-				seen = append(seen, part.named)
-				for _, f := range s.wrong(p, n, part, files) {
-					if !slices.ContainsFunc(list, func(o Finding) bool { return o.Remedy == f.Remedy }) { // it mends several
-						list = append(list, f)
-					}
-				}
+				seen = append(seen, part.Named)
 				id := files[0].ID()
 				if _, known := versions[id]; !known {
 					versions[id] = strings.TrimSpace(files[0].String() + " " + files[0].Version())
+					first[id] = files[0].Path
 				}
+				list = append(list, s.wrong(p, n, part, files, first[id])...)
 				what := versions[id]
 				runs[what] = append(runs[what], files[0].Path)
 			}
 		}
 		for what, paths := range runs {
-			list = append(list, found("plugin-files", "", "", "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
+			list = append(list, found(pluginFiles, "", nil, "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
 		}
 	}
 	return list, err
 }
 
+var pluginMissing = codes.Declare(finding.Code{Name: "plugin-missing", Severity: finding.Error,
+	Meaning: "No container gets an interface of this network, and none is taken away.",
+	Remedy:  "`cnictl install --dir DIR --only NAMES`"})
+
 // missing finds the plugins of a network that are in none of the directories.
 func (s *subject) missing(p *place, n *network) []Finding {
 	var all, own, others []string
 	for _, part := range n.parts {
-		if pluginfile.Find(p.dirs, part.named) != nil || slices.Contains(all, part.named) {
+		if pluginfile.Find(p.dirs, part.Named) != nil || slices.Contains(all, part.Named) {
 			continue
 		}
-		all = append(all, part.named)
-		if s.row(part.named) != nil {
-			own = append(own, part.named)
+		all = append(all, part.Named)
+		if part.Row != nil {
+			own = append(own, part.Named)
 		} else {
-			others = append(others, part.named)
+			others = append(others, part.Named)
 		}
 	}
 	if all == nil {
 		return nil
 	}
-	var remedy []string
+	var remedy finding.Remedy
 	if own != nil {
 		words := []string{"cnictl", "install", "--dir", runtimes.BinDir(p.dirs), "--only", strings.Join(own, ",")}
 		if slices.ContainsFunc(own, func(name string) bool {
@@ -126,49 +132,64 @@ func (s *subject) missing(p *place, n *network) []Finding {
 		}) {
 			words = append(words, "--force") // such as a link that leads nowhere
 		}
-		remedy = append(remedy, command(words...))
+		remedy = append(remedy, finding.Run(words...)...)
 	}
 	if others != nil {
-		remedy = append(remedy, comment("cnibox has no plugin %s: install it with the software that wrote %s", strings.Join(others, ", "), n.File))
+		remedy = append(remedy, finding.Say("cnibox has no plugin %s: install it with the software that wrote %s", strings.Join(others, ", "), n.File)...)
 	}
-	return []Finding{found("plugin-missing", n.Name, lines(remedy...), "network %s needs %s, and it is not in %s",
+	return []Finding{found(pluginMissing, n.Name, remedy, "network %s needs %s, and it is not in %s",
 		n.Name, strings.Join(all, ", "), strings.Join(p.dirs, ":"))}
 }
 
-// wrong finds what is wrong with the files of a plugin, of which the first is run.
-func (s *subject) wrong(p *place, n *network, part part, files []*pluginfile.File) []Finding {
+var (
+	pluginNoExec = codes.Declare(finding.Code{Name: "plugin-noexec", Severity: finding.Error,
+		Meaning: "Plugins can't be executed from where they are.",
+		Remedy:  "`mount -o remount,exec MOUNT`"})
+	pluginNotExecutable = codes.Declare(finding.Code{Name: "plugin-not-executable", Severity: finding.Error, Fixable: true,
+		Meaning: "A runtime takes this file, and fails with \"permission denied\".",
+		Remedy:  "`chmod 755 FILE`"})
+	pluginForeign = codes.Declare(finding.Code{Name: "plugin-foreign", Severity: finding.Warning,
+		Meaning: "A runtime runs a file of which nothing is known under a plugin's name.",
+		Remedy:  "ask who has put it there; if nobody needs it, `cnictl install --dir DIR --only NAME --force`"})
+	pluginShadowed = codes.Declare(finding.Code{Name: "plugin-shadowed", Severity: finding.Warning,
+		Meaning: "A runtime runs a file that comes first in its path, and not the one that was installed.",
+		Remedy:  "`cnictl install --dir DIR --only NAME --force`"})
+)
+
+// wrong finds what is wrong with the files of a plugin, of which the first is run. That is mended once, by the name that it was met by first.
+func (s *subject) wrong(p *place, n *network, part *netconf.Part, files []*pluginfile.File, first string) []Finding {
 	run, who := files[0], strings.Join(p.who, ", ")
 	dir := filepath.Dir(run.Path)
-	replace := command("cnictl", "install", "--dir", dir, "--only", part.named, "--force")
-	if at := noExec(run.Path); at != "" {
-		return []Finding{found("plugin-noexec", n.Name, command("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at)}
+	replace := finding.Run("cnictl", "install", "--dir", dir, "--only", part.Named, "--force")
+	if at := s.noExec(run.Path); at != "" {
+		return []Finding{found(pluginNoExec, n.Name, finding.Run("mount", "-o", "remount,exec", at), "%s, of network %s, can't be executed: %s is mounted noexec", run.Path, n.Name, at).In(run.Path)}
 	}
 	if !run.IsExecutable() {
-		f := found("plugin-not-executable", n.Name, command("chmod", "755", run.Path), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode())
+		f := found(pluginNotExecutable, n.Name, finding.Run("chmod", "755", first), "%s, of network %s, can't be executed (%s)", run.Path, n.Name, run.Info.Mode()).In(run.Path)
 		f.Fixable = run.Origin != pluginfile.Other
 		return []Finding{f}
 	}
-	if s.row(part.named) == nil {
+	if part.Row == nil {
 		return nil // nothing is known about it
 	}
 	if run.Origin == pluginfile.Other {
-		remedy := comment("ask who has put it there; if nobody needs it: %s", replace)
-		return []Finding{found("plugin-foreign", n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String())}
+		remedy := finding.Say("ask who has put it there; if nobody needs it: %s", replace)
+		return []Finding{found(pluginForeign, n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String()).In(run.Path)}
 	}
 	for _, f := range files[1:] {
 		if f.Origin == pluginfile.Ours && f.Sum() != run.Sum() {
-			return []Finding{found("plugin-shadowed", n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.Path, run.String(), f.Path, dir)}
+			return []Finding{found(pluginShadowed, n.Name, replace, "%s runs %s (%s) and not %s, since %s comes first", who, run.Path, run.String(), f.Path, dir).In(run.Path)}
 		}
 	}
 	return nil
 }
 
 // noExec returns the mount point that keeps a file from being executed, "" if there is none.
-func noExec(path string) string {
+func (s *subject) noExec(path string) string {
 	var fs unix.Statfs_t
 	end, err := filepath.EvalSymlinks(path)
 	if err != nil || unix.Statfs(end, &fs) != nil || fs.Flags&unix.ST_NOEXEC == 0 {
 		return ""
 	}
-	return mountOf(end)
+	return s.mountOf(end)
 }

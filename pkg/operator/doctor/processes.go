@@ -6,17 +6,17 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/operator/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // runs reports whether a process of one of these names is there.
 func (s *subject) runs(names ...string) bool {
-	return slices.ContainsFunc(s.processes, func(p runtimes.Process) bool { return slices.Contains(names, p.Name) })
+	return slices.ContainsFunc(s.processes, func(p node.Process) bool { return slices.Contains(names, p.Name) })
 }
 
 // watched returns the inodes of the files and directories of whose changes the process is told (inotify(7)). asked reports whether it has
 // asked to be told of any.
-func watched(p runtimes.Process) (inodes []uint64, asked bool, err error) {
+func watched(p node.Process) (inodes []uint64, asked bool, err error) {
 	entries, err := os.ReadDir(p.Path("fd"))
 	for _, e := range entries {
 		target, err := os.Readlink(p.Path("fd", e.Name()))

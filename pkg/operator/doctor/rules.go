@@ -6,14 +6,19 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
+var rulesGone = codes.Declare(finding.Code{Name: "rules-gone", Severity: finding.Error, Brings: finding.Codes{repair.Broken},
+	Meaning: "Somebody has flushed the packet filter: these containers are not masqueraded, and their ports not published.",
+	Remedy:  "`cnictl repair NETWORK`"})
+
 // checkRules looks for attachments of ours that hold nothing in the packet filter, and should: somebody has flushed it.
 func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
-	for _, n := range s.networks {
+	for _, n := range s.made {
 		var lost []string
 		for _, a := range n.alive {
 			if !isOwn(a) || repair.IsLeftAlone(a) {
@@ -26,7 +31,7 @@ func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 		}
 		if lost != nil {
-			list = append(list, found("rules-gone", n.Name, command("cnictl", "repair", n.Name),
+			list = append(list, found(rulesGone, n.Name, finding.Run("cnictl", "repair", n.Name),
 				"the packet filter has no masquerading or published ports any more of %s of network %s: %s", count(len(lost), "attachment", "attachments"), n.Name, some(lost)))
 		}
 	}

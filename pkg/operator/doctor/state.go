@@ -6,10 +6,19 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/moby/sys/mountinfo"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/state"
+)
+
+var (
+	stateFull = codes.Declare(finding.Code{Name: "state-full", Severity: finding.Error,
+		Meaning: "ADD fails, since nothing can be written down.",
+		Remedy:  "free some space"})
+	stateReadOnly = codes.Declare(finding.Code{Name: "state-read-only", Severity: finding.Error,
+		Meaning: "ADD fails, since nothing can be written down, and DEL can't give addresses back.",
+		Remedy:  "`mount -o remount,rw MOUNT`"})
 )
 
 // checkState looks whether plugins and libcni can write down what they have to.
@@ -23,7 +32,7 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 		for _, err := os.Stat(dir); err != nil && dir != "/"; _, err = os.Stat(dir) {
 			dir = filepath.Dir(dir) // in which it is to be made
 		}
-		at := mountOf(dir)
+		at := s.mountOf(dir)
 		if seen[at] {
 			continue
 		}
@@ -34,11 +43,11 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 		}
 		switch {
 		case fs.Flags&unix.ST_RDONLY != 0:
-			list = append(list, found("state-read-only", "", command("mount", "-o", "remount,rw", at), "%s is mounted read-only, and %s is on it", at, dir))
+			list = append(list, found(stateReadOnly, "", finding.Run("mount", "-o", "remount,rw", at), "%s is mounted read-only, and %s is on it", at, dir))
 		case fs.Bavail == 0 && fs.Blocks > 0:
-			list = append(list, found("state-full", "", comment("free some space: du -xah %s | sort -h | tail", quote(at)), "%s is full, and %s is on it", at, dir))
+			list = append(list, found(stateFull, "", finding.Say("free some space: du -xah %s | sort -h | tail", finding.Quote(at)), "%s is full, and %s is on it", at, dir))
 		case fs.Ffree == 0 && fs.Files > 0:
-			list = append(list, found("state-full", "", comment("remove some files: du -x --inodes %s | sort -n | tail", quote(at)),
+			list = append(list, found(stateFull, "", finding.Say("remove some files: du -x --inodes %s | sort -n | tail", finding.Quote(at)),
 				"%s can't have more files, and %s is on it", at, dir))
 		}
 	}
@@ -46,8 +55,8 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 }
 
 // mountOf returns where the filesystem is mounted that a directory is on, the directory itself if that can't be told.
-func mountOf(dir string) string {
-	mounts, err := mountinfo.GetMounts(nil)
+func (s *subject) mountOf(dir string) string {
+	mounts, err := s.Mounts()
 	if err != nil {
 		return dir
 	}

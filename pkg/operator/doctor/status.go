@@ -11,6 +11,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
 )
@@ -21,15 +23,13 @@ func checkStatus(ctx context.Context, s *subject) (list []Finding, err error) {
 		if s.hasError(n.Name) {
 			continue
 		}
-		for _, p := range n.List.Plugins {
-			config, wrong := conf.Parse(p.Bytes)
-			isOther := func(p part) bool { return s.row(p.named) == nil }
-			if wrong != nil || slices.ContainsFunc(s.calledBy(config.Lenient(), ""), isOther) {
+		for _, p := range netconf.Of(n.List, n.File, s.row).Plugins {
+			isOther := func(p *netconf.Part) bool { return p.Row == nil }
+			if slices.ContainsFunc(named(p.All()), isOther) {
 				continue // others are not asked
 			}
-			row := s.row(p.Network.Type)
-			if wrong = s.ask(ctx, row, n, config); wrong != nil {
-				list = append(list, notReady(n, p.Network.Type, wrong))
+			if wrong := s.ask(ctx, p.Row, n, p.Config); wrong != nil {
+				list = append(list, notReady(n, p.Named, wrong))
 			}
 		}
 	}
@@ -50,17 +50,29 @@ func (s *subject) ask(ctx context.Context, row *plugin.Descriptor, n *network, c
 	return row.Plugin.Status(ctx, r)
 }
 
+var networkNotReady = codes.Declare(finding.Code{Name: "network-not-ready", Severity: finding.Error,
+	Meaning: "A plugin says that it can't serve an ADD now (STATUS).",
+	Remedy:  "what the plugin says"})
+
 func notReady(n *network, name string, err error) Finding {
 	if missing, is := errors.AsType[*kernel.Missing](err); is {
-		return found("kernel-feature-missing", n.Name, modprobe(missing.Module), "the kernel has no %s, and plugin %s of network %s needs it",
+		return found(kernelFeatureMissing, n.Name, modprobe(missing.Module), "the kernel has no %s, and plugin %s of network %s needs it",
 			missing.Feature, name, n.Name)
 	}
-	e, remedy := plugin.AsError(err), ""
+	e, remedy := plugin.AsError(err), finding.Remedy(nil)
 	if e.Details != "" {
-		remedy = comment("%s", e.Details)
+		remedy = finding.Say("%s", e.Details)
 	}
-	return found("network-not-ready", n.Name, remedy, "plugin %s of network %s is not ready: %s", name, n.Name, e.Msg)
+	return found(networkNotReady, n.Name, remedy, "plugin %s of network %s is not ready: %s", name, n.Name, e.Msg)
 }
+
+var (
+	ipvsNftables = codes.Declare(finding.Code{Name: "ipvs-nftables", Severity: finding.Warning,
+		Meaning: "Masquerading and published ports come before kube-proxy's rules, and Services may not work.",
+		Remedy:  "the backend `iptables`, by `sed -i …` in the network's file"})
+	backendOf = codes.Declare(finding.Code{Name: "backend", Severity: finding.Info,
+		Meaning: "How a plugin does its work on this node, and why so."})
+)
 
 // checkBackends says how plugins that choose would do their work, and why.
 func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
@@ -69,13 +81,13 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 	networks := map[string][]string{} // by what their plugins say
 	for _, n := range s.networks {
 		for _, p := range n.parts {
-			row := s.row(p.named)
+			row := p.Row
 			if row == nil {
 				continue
 			}
 			if explainer, is := row.Plugin.(plugin.Explainer); is {
-				for _, text := range explainer.Explain(p.config) {
-					text = p.named + " " + text
+				for _, text := range explainer.Explain(p.Config) {
+					text = p.Named + " " + text
 					if networks[text] == nil {
 						texts = append(texts, text)
 					}
@@ -84,17 +96,17 @@ func checkBackends(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 			for _, key := range []string{"ipMasqBackend", "backend"} {
 				backend := ""
-				p.config.String(key, &backend)
+				p.Config.String(key, &backend)
 				if ipvs != "" && backend == "nftables" && row.Kind != plugin.IPAM {
 					replace := fmt.Sprintf(`s/("%s": *)"nftables"/\1"iptables"/`, key)
-					list = append(list, found("ipvs-nftables", n.Name, command("sed", "-i", "-E", replace, n.File),
-						"kube-proxy is in IPVS mode (kube-ipvs0 is there), and in network %s %s of %s is nftables", n.Name, key, p.named))
+					list = append(list, found(ipvsNftables, n.Name, finding.Run("sed", "-i", "-E", replace, n.File),
+						"kube-proxy is in IPVS mode (kube-ipvs0 is there), and in network %s %s of %s is nftables", n.Name, key, p.Named))
 				}
 			}
 		}
 	}
 	for _, text := range texts {
-		list = append(list, found("backend", "", "", "%s (%s)", text, strings.Join(networks[text], ", ")))
+		list = append(list, found(backendOf, "", nil, "%s (%s)", text, strings.Join(networks[text], ", ")))
 	}
 	return list, err
 }

@@ -9,12 +9,11 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
+	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
-	"github.com/cnibox/cnibox/pkg/result"
 )
 
 // subject is what the checks look at.
@@ -24,11 +23,10 @@ type subject struct {
 	networks  []*network // as the next ADD finds them
 	made      []*network // as the ADDs of those who are alive found them
 	runtimes  []runtimes.Runtime
-	processes []runtimes.Process
+	processes []node.Process
 	routes    []netlink.Route // of the main table
-	addresses []netlink.Addr
+	uplinks   []*node.Link    // by default routes
 	filter    ruleset
-	byIndex   map[int]*node.Link
 
 	found     []Finding // by the checks before
 	notLooked []NotLooked
@@ -39,22 +37,17 @@ func newSubject(ctx context.Context, o Options) *subject {
 	if s.Node == nil {
 		s.Node = node.Read(ctx, o.Options)
 	}
-	s.byIndex = map[int]*node.Link{}
-	for _, l := range s.Links() {
-		s.byIndex[l.Link.Attrs().Index] = l
-	}
-	host := &netlink.Handle{}
 	var err error
-	s.processes, err = runtimes.Processes()
+	s.processes, err = s.Processes()
 	s.couldNot("processes", err)
 	s.runtimes, err = runtimes.Here(runtimes.Options{Processes: s.processes, ConfDir: s.confDir()})
 	s.couldNot("configurations of runtimes", err)
 	s.filter, err = readRuleset()
 	s.couldNot("rules of the packet filter", err)
-	s.routes, err = link.Uninterrupted(func() ([]netlink.Route, error) { return host.RouteList(nil, netlink.FAMILY_ALL) })
+	s.routes, err = s.Routes()
+	s.routes = slices.DeleteFunc(slices.Clone(s.routes), func(r netlink.Route) bool { return r.Table != unix.RT_TABLE_MAIN })
 	s.couldNot("routes of the host", err)
-	s.addresses, err = link.Uninterrupted(func() ([]netlink.Addr, error) { return host.AddrList(nil, netlink.FAMILY_ALL) })
-	s.couldNot("addresses of the host", err)
+	s.uplinks, _ = s.Uplinks() // the error is that of the routes
 	s.networks, s.made = s.readNetworks(), s.readMade()
 	for _, u := range s.Unread {
 		if !s.hasOwnCode(u) {
@@ -85,18 +78,6 @@ func (s *subject) cacheDir() string {
 	}
 	return libcni.CacheDir
 }
-
-// uplinks returns the links that default routes leave by, each once.
-func (s *subject) uplinks() (list []*node.Link) {
-	for _, r := range s.routes {
-		if l := s.byIndex[r.LinkIndex]; isDefault(r) && l != nil && !slices.Contains(list, l) {
-			list = append(list, l)
-		}
-	}
-	return list
-}
-
-func isDefault(r netlink.Route) bool { return r.Dst == nil || result.Prefix(*r.Dst).Bits() == 0 }
 
 // hasError reports whether something was found so far that keeps a network, or all, from working.
 func (s *subject) hasError(network string) bool {

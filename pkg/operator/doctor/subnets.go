@@ -11,9 +11,15 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/subnets"
 	"github.com/cnibox/cnibox/pkg/result"
 )
+
+var subnetsOverlap = codes.Declare(finding.Code{Name: "subnets-overlap", Severity: finding.Error,
+	Meaning: "Two containers can have one address, or what is sent to a container goes elsewhere.",
+	Remedy:  "another subnet, by `sed -i …` in the network's file"})
 
 // checkSubnets looks for addresses that two networks hand out, or that a route of the host leads elsewhere.
 func checkSubnets(_ context.Context, s *subject) (list []Finding, err error) {
@@ -29,7 +35,7 @@ func checkSubnets(_ context.Context, s *subject) (list []Finding, err error) {
 			}
 			for _, r := range s.routes {
 				if by := s.leadsElsewhere(n, p, r); by != "" {
-					list = append(list, found("subnets-overlap", n.Name, s.move(n, p), "network %s has %s, and a route of the host leads to %s by %s",
+					list = append(list, found(subnetsOverlap, n.Name, s.move(n, p), "network %s has %s, and a route of the host leads to %s by %s",
 						n.Name, p, result.Prefix(*r.Dst), by))
 				}
 			}
@@ -49,9 +55,9 @@ func (s *subject) overlaps(n *network, subnet netip.Prefix, other *network) (lis
 			if !n.sharesRange(other) {
 				continue
 			}
-			remedy = comment(`give each of the two a part of %s, by "rangeStart" and "rangeEnd" in %s and %s`, subnet, n.File, other.File)
+			remedy = finding.Say(`give each of the two a part of %s, by "rangeStart" and "rangeEnd" in %s and %s`, subnet, n.File, other.File)
 		}
-		list = append(list, found("subnets-overlap", other.Name, remedy, "networks %s (%s) and %s (%s) can give one address to two containers", n.Name, subnet, other.Name, o))
+		list = append(list, found(subnetsOverlap, other.Name, remedy, "networks %s (%s) and %s (%s) can give one address to two containers", n.Name, subnet, other.Name, o))
 	}
 	return list
 }
@@ -87,7 +93,7 @@ func (s *subject) leadsElsewhere(n *network, subnet netip.Prefix, r netlink.Rout
 	if to.IsSingleIP() || to.Bits() < subnet.Bits() || !subnet.Contains(to.Addr()) {
 		return "" // a longer prefix would win, and a shorter one loses against the network's own
 	}
-	l := s.byIndex[r.LinkIndex]
+	l := s.LinkNumbered(r.LinkIndex)
 	if l == nil || l.Name == n.gatewayLink() || strings.HasPrefix(l.Owner, n.Name+"/") {
 		return ""
 	}
@@ -95,20 +101,20 @@ func (s *subject) leadsElsewhere(n *network, subnet netip.Prefix, r netlink.Rout
 }
 
 // move returns the command that gives a network another subnet, which nothing here has. With containers on the former one the next ADD would fail.
-func (s *subject) move(n *network, from netip.Prefix) string {
+func (s *subject) move(n *network, from netip.Prefix) finding.Remedy {
 	if len(n.alive) > 0 {
-		return comment("end the %s of network %s first, then give it another subnet, in %s", count(len(n.alive), "container", "containers"), n.Name, n.File)
+		return finding.Say("end the %s of network %s first, then give it another subnet, in %s", count(len(n.alive), "container", "containers"), n.Name, n.File)
 	}
-	again := comment("then start the containers of network %s again", n.Name)
+	again := finding.Say("then start the containers of network %s again", n.Name)
 	text, err := os.ReadFile(n.File)
 	if err != nil || !strings.Contains(string(text), `"`+from.String()+`"`) || strings.Contains(string(text), `"rangeStart"`) || strings.Contains(string(text), `"gateway"`) {
-		return lines(comment("give network %s another subnet, in %s", n.Name, n.File), again)
+		return finding.Steps(finding.Say("give network %s another subnet, in %s", n.Name, n.File), again)
 	}
 	to, err := s.freeSubnet(from)
 	if err != nil {
-		return lines(comment("give network %s another subnet, in %s", n.Name, n.File), again)
+		return finding.Steps(finding.Say("give network %s another subnet, in %s", n.Name, n.File), again)
 	}
-	return lines(command("sed", "-i", fmt.Sprintf(`s|"%s"|"%s"|`, strings.ReplaceAll(from.String(), ".", `\.`), to), n.File), again)
+	return finding.Steps(finding.Run("sed", "-i", fmt.Sprintf(`s|"%s"|"%s"|`, strings.ReplaceAll(from.String(), ".", `\.`), to), n.File), again)
 }
 
 // freeSubnet returns a private subnet as large as another, which no network, no route and no address of this node has a part of.
@@ -118,12 +124,14 @@ func (s *subject) freeSubnet(like netip.Prefix) (netip.Prefix, error) {
 		taken = append(taken, n.subnets()...)
 	}
 	for _, r := range s.routes {
-		if r.Dst != nil && !isDefault(r) {
+		if r.Dst != nil && !node.IsDefault(r) {
 			taken = append(taken, result.Prefix(*r.Dst))
 		}
 	}
-	for _, a := range s.addresses {
-		taken = append(taken, result.Prefix(*a.IPNet).Masked())
+	for _, l := range s.Links() {
+		for _, p := range l.Addresses {
+			taken = append(taken, p.Masked())
+		}
 	}
 	if like.Addr().Is6() {
 		return subnets.FreeIPv6(taken)

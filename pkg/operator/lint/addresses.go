@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -78,6 +79,10 @@ func pools(p *part) (list []pool) {
 	return list
 }
 
+var rangesOverlap = codes.Declare(finding.Code{Name: "ranges-overlap", Severity: finding.Error,
+	Meaning: "Two ranges of one plugin have addresses in common: ADD fails.",
+	Remedy:  "ranges that have none in common"})
+
 // checkAddresses looks at the addresses, ranges and routes of an "ipam".
 func (f *file) checkAddresses(p *part) {
 	ranges := pools(p)
@@ -88,7 +93,7 @@ func (f *file) checkAddresses(p *part) {
 		for _, q := range ranges[:i] {
 			if r.shares(q) {
 				line, _ := f.position(q.at)
-				f.report("ranges-overlap", r.get("subnet").span, "", nil, "%s has addresses of %s in line %d", r.subnet, q.subnet, line)
+				f.report(rangesOverlap, r.get("subnet").span, "", nil, "%s has addresses of %s in line %d", r.subnet, q.subnet, line)
 			}
 		}
 	}
@@ -114,14 +119,25 @@ func (f *file) checkAddresses(p *part) {
 // checkSets looks at the range sets: there has to be one, and each has one family.
 func (f *file) checkSets(p *part, ranges []pool) {
 	if p.plugin != nil && p.ipam.reads("ranges") && !p.ipam.filledIn && p.ipam.get("subnet") == nil && p.ipam.get("ranges") == nil && !p.get("capabilities").on("ipRanges") {
-		f.report("missing-key", p.ipam.typed, `"ranges": [[{"subnet": "10.88.0.0/16"}]]`, nil, "%s has no addresses to hand out: the key \"ranges\" is missing", p.ipam.kind)
+		f.report(missingKey, p.ipam.typed, `"ranges": [[{"subnet": "10.88.0.0/16"}]]`, nil, "%s has no addresses to hand out: the key \"ranges\" is missing", p.ipam.kind)
 	}
 	for i := range ranges {
 		if r := ranges[i]; i > 0 && r.set == ranges[i-1].set && r.subnet.Addr().Is4() != ranges[i-1].subnet.Addr().Is4() {
-			f.report("refused", r.get("subnet").span, "a list of its own in \"ranges\"", nil, "%s and %s are of two families, and in one range set", ranges[i-1].subnet, r.subnet)
+			f.report(refused, r.get("subnet").span, "a list of its own in \"ranges\"", nil, "%s and %s are of two families, and in one range set", ranges[i-1].subnet, r.subnet)
 		}
 	}
 }
+
+var (
+	rangeExchanged = codes.Declare(finding.Code{Name: "range-exchanged", Severity: finding.Error, Fixable: true,
+		Meaning: "The first address of the range is behind the last: ADD fails.",
+		Remedy:  "the two the other way round"})
+	rangeOutside = codes.Declare(finding.Code{Name: "range-outside", Severity: finding.Error,
+		Meaning: "The range has an address that is not in its subnet: ADD fails.",
+		Remedy:  "an address of the subnet"})
+	onlyCnibox = codes.Declare(finding.Code{Name: "only-cnibox", Severity: finding.Info,
+		Meaning: "cnibox alone knows this. The reference plugins ignore or refuse it, so that the file means something else there."})
+)
 
 // checkRange looks at one range.
 func (f *file) checkRange(p *part, r pool) {
@@ -129,19 +145,23 @@ func (f *file) checkRange(p *part, r pool) {
 	end, eerr := netip.ParseAddr(r.str("rangeEnd"))
 	for _, name := range []string{"rangeStart", "rangeEnd"} {
 		if a, err := netip.ParseAddr(r.str(name)); err == nil && !r.subnet.Contains(a) {
-			f.report("range-outside", r.get(name).span, "an address of "+r.subnet.String(), nil, "%s is not in %s", a, r.subnet)
+			f.report(rangeOutside, r.get(name).span, "an address of "+r.subnet.String(), nil, "%s is not in %s", a, r.subnet)
 		}
 	}
 	if serr == nil && eerr == nil && end.Less(start) && r.subnet.Contains(start) && r.subnet.Contains(end) {
 		s, e := r.get("rangeStart"), r.get("rangeEnd")
-		f.report("range-exchanged", s.span, strconv.Quote(end.String()), []edit{{s.at, s.end, string(f.Text[e.at:e.end])}, {e.at, e.end, string(f.Text[s.at:s.end])}},
+		f.report(rangeExchanged, s.span, strconv.Quote(end.String()), []edit{{s.at, s.end, string(f.Text[e.at:e.end])}, {e.at, e.end, string(f.Text[s.at:s.end])}},
 			"%s, the first address, is behind %s, the last", start, end)
 	}
 	f.checkGateway(p, r.value, r.subnet)
 	if room := r.subnet.Addr().BitLen() - r.subnet.Bits(); room < 2 && p.ipam.facts.LeasesInFiles {
-		f.report("only-cnibox", r.get("subnet").span, "", nil, "%s is too small for the reference host-local: it wants at least four addresses", r.subnet)
+		f.report(onlyCnibox, r.get("subnet").span, "", nil, "%s is too small for the reference host-local: it wants at least four addresses", r.subnet)
 	}
 }
+
+var gatewayOutside = codes.Declare(finding.Code{Name: "gateway-outside", Severity: finding.Error,
+	Meaning: "The gateway is not in the subnet. The container can't reach it, so ADD fails or the container has no way out.",
+	Remedy:  "an address of the subnet"})
 
 // checkGateway looks whether the container can reach its gateway. By ptp it can reach any, and an ipvlan of layer 3 needs none.
 func (f *file) checkGateway(p *part, o *value, subnet netip.Prefix) {
@@ -149,8 +169,12 @@ func (f *file) checkGateway(p *part, o *value, subnet netip.Prefix) {
 	if err != nil || subnet.Contains(gateway) || p.facts.AnyGateway || p.plugin == nil {
 		return
 	}
-	f.report("gateway-outside", o.get("gateway").span, "an address of "+subnet.Masked().String(), nil, "%s is not in %s", gateway, subnet.Masked())
+	f.report(gatewayOutside, o.get("gateway").span, "an address of "+subnet.Masked().String(), nil, "%s is not in %s", gateway, subnet.Masked())
 }
+
+var versionTooOld = codes.Declare(finding.Code{Name: "version-too-old", Severity: finding.Error,
+	Meaning: "The plugin, or what the configuration asks of it, needs a newer `cniVersion`.",
+	Remedy:  "a newer `cniVersion`, such as 1.0.0"})
 
 // checkFamilies looks for several addresses of one family, which old versions of CNI don't have.
 func (f *file) checkFamilies(ranges []pool) {
@@ -160,7 +184,7 @@ func (f *file) checkFamilies(ranges []pool) {
 	for i, r := range ranges {
 		for _, q := range ranges[:i] {
 			if r.set != q.set && r.subnet.Addr().Is4() == q.subnet.Addr().Is4() {
-				f.report("version-too-old", f.network.at, `"1.0.0"`, nil, "two addresses of one family need a cniVersion of 0.3.0 or newer, and the network has %s", f.network.version)
+				f.report(versionTooOld, f.network.at, `"1.0.0"`, nil, "two addresses of one family need a cniVersion of 0.3.0 or newer, and the network has %s", f.network.version)
 				return
 			}
 		}

@@ -7,7 +7,28 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/plugin"
+)
+
+var (
+	refused = codes.Declare(finding.Code{Name: "refused", Severity: finding.Error,
+		Meaning: "The plugin refuses its configuration for another reason, which the message says.",
+		Remedy:  "what the message says"})
+	typeMissing = codes.Declare(finding.Code{Name: "type-missing", Severity: finding.Error,
+		Meaning: "A plugin or `ipam` has no `type`, so nobody knows what to run.",
+		Remedy:  "`type`"})
+	wrongKind = codes.Declare(finding.Code{Name: "wrong-kind", Severity: finding.Error,
+		Meaning: "An IPAM plugin stands in the list, or another plugin in `ipam`.",
+		Remedy:  "a plugin of the other kind"})
+	wrongType = codes.Declare(finding.Code{Name: "wrong-type", Severity: finding.Error, Fixable: true,
+		Meaning: "A value has the wrong JSON type, such as a string in place of a number.",
+		Remedy:  "a value of the right type"})
+	misspelledPlugin = codes.Declare(finding.Code{Name: "misspelled-plugin", Severity: finding.Warning,
+		Meaning: "There is no such plugin in cnibox, but one with a name much like it.",
+		Remedy:  "the plugin's name"})
+	unknownPlugin = codes.Declare(finding.Code{Name: "unknown-plugin", Severity: finding.Info,
+		Meaning: "The plugin is not one of cnibox. Its keys are not checked."})
 )
 
 // checkPlugin looks at the type: whether it is known, and whether it may stand there.
@@ -15,21 +36,21 @@ func (f *file) checkPlugin(p *part, isIPAM bool) {
 	t := p.get("type")
 	switch {
 	case t != nil && t.kind != '"':
-		f.report("wrong-type", t.span, "", nil, "\"type\" has to be a string, and is %s", t.describe())
+		f.report(wrongType, t.span, "", nil, "\"type\" has to be a string, and is %s", t.describe())
 	case p.named == "":
-		f.report("type-missing", p.typed, `"type": "…"`, nil, "there is no \"type\": nobody knows which plugin to run")
+		f.report(typeMissing, p.typed, `"type": "…"`, nil, "there is no \"type\": nobody knows which plugin to run")
 	case strings.Contains(p.named, "/"):
-		f.report("refused", p.typed, strconv.Quote(p.named[strings.LastIndexByte(p.named, '/')+1:]), nil, "a type is the name of a file, without its directory")
+		f.report(refused, p.typed, strconv.Quote(p.named[strings.LastIndexByte(p.named, '/')+1:]), nil, "a type is the name of a file, without its directory")
 	case p.plugin == nil:
 		if like := nearestWord(p.named, f.kinds(isIPAM)); like != "" && f.options.Plugins.Find(p.named) == nil {
-			f.report("misspelled-plugin", p.typed, strconv.Quote(like), nil, "cnibox has no plugin %q; did you mean %q?", cut(p.named), like)
+			f.report(misspelledPlugin, p.typed, strconv.Quote(like), nil, "cnibox has no plugin %q; did you mean %q?", cut(p.named), like)
 		} else {
-			f.report("unknown-plugin", p.typed, "", nil, "%q is no plugin of cnibox: its keys are not checked", cut(p.named))
+			f.report(unknownPlugin, p.typed, "", nil, "%q is no plugin of cnibox: its keys are not checked", cut(p.named))
 		}
 	case isIPAM && p.plugin.Kind != plugin.IPAM:
-		f.report("wrong-kind", p.typed, "one of "+strings.Join(f.kinds(true), ", "), nil, "%s hands out no addresses: it can't be in \"ipam\"", p.kind)
+		f.report(wrongKind, p.typed, "one of "+strings.Join(f.kinds(true), ", "), nil, "%s hands out no addresses: it can't be in \"ipam\"", p.kind)
 	case !isIPAM && p.plugin.Kind == plugin.IPAM:
-		f.report("wrong-kind", p.typed, fmt.Sprintf(`"ipam": {"type": %q, …} in a plugin that makes an interface`, p.named), nil, "%s hands out addresses: it can't be in the list", p.kind)
+		f.report(wrongKind, p.typed, fmt.Sprintf(`"ipam": {"type": %q, …} in a plugin that makes an interface`, p.named), nil, "%s hands out addresses: it can't be in the list", p.kind)
 	}
 }
 
@@ -52,26 +73,46 @@ func (f *file) checkChain() {
 	}
 }
 
+var (
+	chainedFirst = codes.Declare(finding.Code{Name: "chained-first", Severity: finding.Error,
+		Meaning: "This plugin changes what one before it has made, and stands first: ADD fails.",
+		Remedy:  "a plugin that makes an interface before it"})
+	ipamMissing = codes.Declare(finding.Code{Name: "ipam-missing", Severity: finding.Error,
+		Meaning: "The plugin can't work without addresses: ADD fails.",
+		Remedy:  "`ipam` with a `type`"})
+	secondMain = codes.Declare(finding.Code{Name: "second-main", Severity: finding.Error,
+		Meaning: "A second plugin wants to make the container's interface, which is there already: ADD fails.",
+		Remedy:  "one of the two in a network of its own"})
+)
+
 func (f *file) checkOrder(chain, before []*part) {
 	for i, p := range chain {
 		earlier := append(slices.Clone(before), chain[:i]...)
 		made := slices.IndexFunc(earlier, func(e *part) bool { return e.facts.MakesInterface })
 		switch {
 		case p.plugin != nil && p.plugin.Chained && len(earlier) == 0:
-			f.report("chained-first", p.typed, "a plugin that makes an interface, such as bridge, before it", nil, "%s changes what a plugin before it has made, and is the first", p.kind)
+			f.report(chainedFirst, p.typed, "a plugin that makes an interface, such as bridge, before it", nil, "%s changes what a plugin before it has made, and is the first", p.kind)
 		case p.facts.MakesInterface && made >= 0:
-			f.report("second-main", p.typed, "another network for one of the two", nil, "%s makes the container's interface, which %s has made already", p.kind, earlier[made].kind)
+			f.report(secondMain, p.typed, "another network for one of the two", nil, "%s makes the container's interface, which %s has made already", p.kind, earlier[made].kind)
 		case p.facts.SharesMAC && len(earlier) == 0 && (p.ipam == nil || p.ipam.named == ""):
-			f.report("ipam-missing", p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses: it has no MAC address of its own", p.kind)
+			f.report(ipamMissing, p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses: it has no MAC address of its own", p.kind)
 		}
 		for _, inner := range p.chain {
 			if inner.facts.PluginsKey != "" {
-				f.report("refused", inner.typed, "its plugins in its place", nil, "a chain can't be part of a chain")
+				f.report(refused, inner.typed, "its plugins in its place", nil, "a chain can't be part of a chain")
 			}
 		}
 		f.checkOrder(p.chain, earlier)
 	}
 }
+
+var (
+	misspelledCapability = codes.Declare(finding.Code{Name: "misspelled-capability", Severity: finding.Warning, Fixable: true,
+		Meaning: "No runtime knows this capability, which is much like one that the plugin reads.",
+		Remedy:  "the capability as it is spelled"})
+	unreadCapability = codes.Declare(finding.Code{Name: "unread-capability", Severity: finding.Info,
+		Meaning: "The plugin does not read what it asks the runtime for."})
+)
 
 // checkCapabilities compares what a plugin asks the runtime for with what it reads.
 func (f *file) checkCapabilities(p *part, set keys.Set) {
@@ -100,14 +141,23 @@ func (f *file) checkCapabilities(p *part, set keys.Set) {
 			}
 			if like := nearestWord(m.name, read); like != "" {
 				misspelled = like
-				f.report("misspelled-capability", m.key, strconv.Quote(like), f.rename(asked, m, like), "no runtime knows the capability %q; did you mean %q?", m.name, like)
+				f.report(misspelledCapability, m.key, strconv.Quote(like), f.rename(asked, m, like), "no runtime knows the capability %q; did you mean %q?", m.name, like)
 			} else if certain {
-				f.report("unread-capability", m.key, "", nil, "%s does not read the capability %q", p.kind, m.name)
+				f.report(unreadCapability, m.key, "", nil, "%s does not read the capability %q", p.kind, m.name)
 			}
 		}
 	}
 	f.checkNeeded(p, misspelled)
 }
+
+var (
+	deviceMissing = codes.Declare(finding.Code{Name: "device-missing", Severity: finding.Error,
+		Meaning: "host-device does not know which device to take: ADD fails.",
+		Remedy:  "`device`, `hwaddr`, `kernelpath` or `pciBusID`, or the capability `deviceID`"})
+	capabilityMissing = codes.Declare(finding.Code{Name: "capability-missing", Severity: finding.Warning, Fixable: true,
+		Meaning: "Runtimes give a plugin what they are asked for in `capabilities` only: without it the plugin does nothing.",
+		Remedy:  "`capabilities`"})
+)
 
 // checkNeeded looks for capabilities without which a plugin does nothing.
 func (f *file) checkNeeded(p *part, misspelled string) {
@@ -119,7 +169,7 @@ func (f *file) checkNeeded(p *part, misspelled string) {
 		if p.member("capabilities") == nil && p.typed.end > p.typed.at+1 {
 			edits = []edit{{p.typed.end, p.typed.end, ", " + fix}}
 		}
-		f.report("capability-missing", p.typed, fix, edits, "%s does not ask the runtime for %q%s: it does nothing", p.kind, name, instead)
+		f.report(capabilityMissing, p.typed, fix, edits, "%s does not ask the runtime for %q%s: it does nothing", p.kind, name, instead)
 	}
 	switch {
 	case p.plugin.AsksFor("portMappings") && !has("portMappings"):
@@ -127,23 +177,31 @@ func (f *file) checkNeeded(p *part, misspelled string) {
 	case p.reads(limits[0]) && !has(limited) && !slices.ContainsFunc(limits, func(k string) bool { return p.member(k) != nil }):
 		need(limited, ", and has no rate")
 	case p.reads(deviceKeys[0]) && !has("deviceID") && !slices.ContainsFunc(deviceKeys, func(k string) bool { return p.str(k) != "" }):
-		f.report("device-missing", p.typed, `"device": "eth1"`, nil, "%s is not told which device to take", p.kind)
+		f.report(deviceMissing, p.typed, `"device": "eth1"`, nil, "%s is not told which device to take", p.kind)
 	}
 }
 
 var deviceKeys = []string{"device", "hwaddr", "kernelpath", "pciBusID"}
 
+var keysExclude = codes.Declare(finding.Code{Name: "keys-exclude", Severity: finding.Error,
+	Meaning: "Two keys can't be used together: ADD fails.",
+	Remedy:  "one of them"})
+
 // checkExclusive looks for keys that can't be used together.
 func (f *file) checkExclusive(p *part) {
 	both := func(a, b string, clash bool) {
 		if clash {
-			f.report("keys-exclude", p.member(b).key, "one of the two", nil, "%s can't have both %q and %q", p.kind, a, b)
+			f.report(keysExclude, p.member(b).key, "one of the two", nil, "%s can't have both %q and %q", p.kind, a, b)
 		}
 	}
 	both("hairpinMode", "promiscMode", p.reads("promiscMode") && p.on("hairpinMode") && p.on("promiscMode"))
 	both("disableContainerInterface", "ipam", p.reads("disableContainerInterface") && p.on("disableContainerInterface") && p.ipam != nil && p.ipam.named != "")
 	both("markMasqBit", "externalSetMarkChain", p.reads("markMasqBit") && p.member("markMasqBit") != nil && p.str("externalSetMarkChain") != "")
 }
+
+var ipamIgnored = codes.Declare(finding.Code{Name: "ipam-ignored", Severity: finding.Warning,
+	Meaning: "The plugin does not read `ipam`: it hands out no address.",
+	Remedy:  "`ipam` in the plugin that makes the interface"})
 
 // checkIPAM looks at the object "ipam", and whether there has to be one.
 func (f *file) checkIPAM(p *part, known bool, own keys.Table) {
@@ -153,11 +211,11 @@ func (f *file) checkIPAM(p *part, known bool, own keys.Table) {
 		return
 	case p.ipam == nil || p.ipam.named == "" && len(p.ipam.members) == 0:
 		if k != nil && k.Required && !p.filledIn {
-			f.report("ipam-missing", p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses, and has no \"ipam\"", p.kind)
+			f.report(ipamMissing, p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses, and has no \"ipam\"", p.kind)
 		}
 		return
 	case known && k == nil && p.ipam.named != "" && p.facts.PluginsKey == "":
-		f.report("ipam-ignored", p.member("ipam").key, "nothing, or move it to the plugin that makes the interface", nil, "%s does not read \"ipam\"", p.kind)
+		f.report(ipamIgnored, p.member("ipam").key, "nothing, or move it to the plugin that makes the interface", nil, "%s does not read \"ipam\"", p.kind)
 		return
 	}
 	f.checkPlugin(p.ipam, true)
@@ -173,6 +231,18 @@ func (f *file) checkIPAM(p *part, known bool, own keys.Table) {
 	f.checkAddresses(p)
 }
 
+var (
+	defaultRouteTwice = codes.Declare(finding.Code{Name: "default-route-twice", Severity: finding.Warning,
+		Meaning: "`isDefaultGateway` makes a default route, and `routes` has one without a gateway. The reference plugin fails with \"file exists\".",
+		Remedy:  "one of the two"})
+	needsIPAM = codes.Declare(finding.Code{Name: "needs-ipam", Severity: finding.Warning,
+		Meaning: "The key does nothing without addresses.",
+		Remedy:  "`ipam`, or the key left out"})
+	noDefaultRoute = codes.Declare(finding.Code{Name: "no-default-route", Severity: finding.Warning,
+		Meaning: "The network masquerades what goes out, but containers have no route out.",
+		Remedy:  "`isDefaultGateway`, or a route to 0.0.0.0/0"})
+)
+
 // checkAddressUse looks for keys that need addresses or routes, and don't have them.
 func (f *file) checkAddressUse(p *part) {
 	if !p.reads("ipMasq") || p.filledIn {
@@ -181,7 +251,7 @@ func (f *file) checkAddressUse(p *part) {
 	if p.ipam == nil || p.ipam.named == "" {
 		for _, name := range []string{"isGateway", "isDefaultGateway", "ipMasq"} {
 			if p.facts.Bridge != "" && p.on(name) {
-				f.report("needs-ipam", p.member(name).key, `"ipam": {"type": "host-local", …}`, nil, "%q does nothing without \"ipam\"", name)
+				f.report(needsIPAM, p.member(name).key, `"ipam": {"type": "host-local", …}`, nil, "%q does nothing without \"ipam\"", name)
 			}
 		}
 		return
@@ -193,11 +263,11 @@ func (f *file) checkAddressUse(p *part) {
 		if p.reads("isDefaultGateway") {
 			fix = `"isDefaultGateway": true`
 		}
-		f.report("no-default-route", p.member("ipMasq").key, fix, nil, "what goes out is masqueraded, but the container has no route out")
+		f.report(noDefaultRoute, p.member("ipMasq").key, fix, nil, "what goes out is masqueraded, but the container has no route out")
 	case p.on("isDefaultGateway") && routes != nil:
 		for _, r := range routes.items {
 			if dst := r.str("dst"); (dst == "0.0.0.0/0" || dst == "::/0") && r.get("gw") == nil {
-				f.report("default-route-twice", r.get("dst").span, `nothing, or "gw" with the gateway`, nil, "\"isDefaultGateway\" makes the route to %s already", dst)
+				f.report(defaultRouteTwice, r.get("dst").span, `nothing, or "gw" with the gateway`, nil, "\"isDefaultGateway\" makes the route to %s already", dst)
 			}
 		}
 	}

@@ -6,4 +6,4 @@ import (
 	"github.com/cnibox/cnibox/test/pagetest"
 )
 
-func TestCodes(t *testing.T) { pagetest.Codes(t, Codes, "../../../docs/operate/lint.md", "Codes") }
+func TestCodes(t *testing.T) { pagetest.Codes(t, Codes(), "../../../docs/operate/lint.md", "Codes") }

@@ -2,7 +2,6 @@ package lint
 
 import (
 	"bytes"
-	"fmt"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -10,6 +9,7 @@ import (
 	"github.com/tailscale/hujson"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 )
 
 // span is a piece of a file's text.
@@ -159,22 +159,31 @@ type file struct {
 	top      *value   // nil if it can't be read
 	network  *network // nil if it is none
 	findings []Finding
+
+	definition *netconf.Definition // whose configuration the text is; nil if it is a file's
+	manifest   []byte              // the text of the file that has the definition
 }
 
 // position returns the line and the column of an offset.
 func (f *file) position(at int) (line, column int) {
-	before := f.Text[:min(at, len(f.Text))]
+	text := f.Text
+	if f.definition != nil {
+		text, at = f.manifest, f.definition.Place(at)
+	}
+	before := text[:min(at, len(text))]
 	start := bytes.LastIndexByte(before, '\n') + 1
 	return 1 + bytes.Count(before, []byte("\n")), 1 + utf8.RuneCount(before[start:])
 }
 
 // report notes a finding. fix says what to write in place; edits write it.
-func (f *file) report(code string, where span, fix string, edits []edit, format string, args ...any) {
-	line, column := f.position(where.at)
-	f.findings = append(f.findings, Finding{
-		File: f.Name, Line: line, Column: column, Code: code, Severity: Codes.Find(code).Severity, Path: where.path,
-		Message: fmt.Sprintf(format, args...), Fix: fix, Fixable: edits != nil, at: where.at, end: where.end, edits: edits,
-	})
+func (f *file) report(code *finding.Code, where span, fix string, edits []edit, format string, args ...any) {
+	if f.definition != nil {
+		edits = nil // they would have to be quoted as the manifest's string is
+	}
+	x := Finding{Finding: code.Found(nil, format, args...), at: where.at, end: where.end, edits: edits}
+	x.File, x.Path, x.Remedy, x.Fixable = f.Name, where.path, fix, edits != nil
+	x.Line, x.Column = f.position(where.at)
+	f.findings = append(f.findings, x)
 }
 
 // hasErrorIn reports whether an error was found in a piece of the text.

@@ -40,7 +40,7 @@ func Read(path string) (list []Input, err error) {
 			return nil, err
 		}
 		in := Input{Name: name, Text: text, InDir: true}
-		if isRead(name) || read(in, Options{}).looksLikeNetwork() {
+		if isRead(name) || slices.ContainsFunc(read(in, Options{}), (*file).looksLikeNetwork) {
 			list = append(list, in)
 		}
 	}
@@ -49,6 +49,9 @@ func Read(path string) (list []Input, err error) {
 
 // looksLikeNetwork reports whether a file has what no other JSON file has.
 func (f *file) looksLikeNetwork() bool {
+	if f.definition != nil {
+		return true
+	}
 	if f.top == nil || f.top.member("name") == nil {
 		return false
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 // isNote reports whether a key is a note of people or of other programs, which nobody expects a plugin to read.
@@ -31,6 +32,18 @@ var noted = map[string]string{
 	"ipRange": "rangeStart", // nerdctl's
 }
 
+var (
+	notInCnibox = codes.Declare(finding.Code{Name: "not-in-cnibox", Severity: finding.Warning,
+		Meaning: "Some version of the reference plugin reads this key, and cnibox does not.",
+		Remedy:  "see the plugin's page"})
+	unknownKey = codes.Declare(finding.Code{Name: "unknown-key", Severity: finding.Warning, Fixable: true,
+		Meaning: "The plugin does not have this key. CNI says that it is ignored: it does nothing.",
+		Remedy:  "the key that was meant, or nothing"})
+	keyCase = codes.Declare(finding.Code{Name: "key-case", Severity: finding.Info, Fixable: true,
+		Meaning: "The key is spelled in upper and lower case of its own. Plugins take it; other programs that read the file may not.",
+		Remedy:  "the key as the manual spells it"})
+)
+
 // checkKeys looks for keys that an object should not have. who is what reads it, for messages.
 func (f *file) checkKeys(v *value, table keys.Table, who string) {
 	for i := range v.members {
@@ -39,21 +52,21 @@ func (f *file) checkKeys(v *value, table keys.Table, who string) {
 			continue
 		}
 		if r := retired[m.name]; table.Find(r[0]) != nil {
-			f.report("not-in-cnibox", m.key, "nothing", nil, "%s does not read %q: %s", who, m.name, r[1])
+			f.report(notInCnibox, m.key, "nothing", nil, "%s does not read %q: %s", who, m.name, r[1])
 			continue
 		}
 		key, certain := nearest(m.name, table)
 		switch {
 		case key != nil && strings.EqualFold(key.Name, m.name):
-			f.report("key-case", m.key, strconv.Quote(key.Name), f.rename(v, m, key.Name), "%q works, and is spelled %q in the manual", m.name, key.Name)
+			f.report(keyCase, m.key, strconv.Quote(key.Name), f.rename(v, m, key.Name), "%q works, and is spelled %q in the manual", m.name, key.Name)
 		case key != nil:
 			var edits []edit
 			if certain && key.Type != keys.Bool && v.member(key.Name) == nil { // a switch is never turned on by a guess
 				edits = f.rename(v, m, key.Name)
 			}
-			f.report("unknown-key", m.key, strconv.Quote(key.Name), edits, "%s has no key %q, and ignores it; did you mean %q?", who, m.name, key.Name)
+			f.report(unknownKey, m.key, strconv.Quote(key.Name), edits, "%s has no key %q, and ignores it; did you mean %q?", who, m.name, key.Name)
 		default:
-			f.report("unknown-key", m.key, "", nil, "%s has no key %q, and ignores it", who, cut(m.name))
+			f.report(unknownKey, m.key, "", nil, "%s has no key %q, and ignores it", who, cut(m.name))
 		}
 	}
 }
@@ -68,6 +81,10 @@ func (f *file) rename(v *value, m *member, name string) []edit {
 	return []edit{{m.key.at, m.key.end, strconv.Quote(name)}}
 }
 
+var duplicateKey = codes.Declare(finding.Code{Name: "duplicate-key", Severity: finding.Warning,
+	Meaning: "An object has a key twice. Only the last one counts.",
+	Remedy:  "one of them"})
+
 // checkDuplicates looks for keys that an object has twice, here and below.
 func (f *file) checkDuplicates(v *value) {
 	for i := range v.members {
@@ -76,9 +93,9 @@ func (f *file) checkDuplicates(v *value) {
 			switch before := &v.members[j]; {
 			case before.name == m.name:
 				line, _ := f.position(m.key.at)
-				f.report("duplicate-key", before.key, "", nil, "the object has %q twice: this one does nothing, the one in line %d counts", m.name, line)
+				f.report(duplicateKey, before.key, "", nil, "the object has %q twice: this one does nothing, the one in line %d counts", m.name, line)
 			case strings.EqualFold(before.name, m.name) && !isFree(v.path):
-				f.report("duplicate-key", m.key, "", nil, "the object has %q and %q, which are one key", before.name, m.name)
+				f.report(duplicateKey, m.key, "", nil, "the object has %q and %q, which are one key", before.name, m.name)
 			}
 		}
 		f.checkDuplicates(m.value)

@@ -3,6 +3,8 @@ package lint
 import (
 	"slices"
 	"strings"
+
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 // limits are the keys of rates and bursts, in bits.
@@ -19,10 +21,25 @@ const (
 	bitsOfOctets = 8
 )
 
+var (
+	burstTooSmall = codes.Declare(finding.Code{Name: "burst-too-small", Severity: finding.Error,
+		Meaning: "A burst has less room than one packet: the kernel drops all packets of full size. Rates and bursts are in bits, not bytes.",
+		Remedy:  "at least 12112 for an MTU of 1500"})
+	missingKey = codes.Declare(finding.Code{Name: "missing-key", Severity: finding.Error,
+		Meaning: "A key that the plugin needs is not there: ADD fails.",
+		Remedy:  "the key"})
+	mtuTooSmall = codes.Declare(finding.Code{Name: "mtu-too-small", Severity: finding.Warning,
+		Meaning: "IPv6 needs an MTU of 1280. Below that the kernel takes all IPv6 addresses from the link.",
+		Remedy:  "1280 or more"})
+	rateTooLow = codes.Declare(finding.Code{Name: "rate-too-low", Severity: finding.Warning,
+		Meaning: "The rate is lower than a modem's. Rates are in bits a second.",
+		Remedy:  "the rate in bits a second"})
+)
+
 // checkLimits looks at rates, bursts and MTUs.
 func (f *file) checkLimits(p *part) {
 	if mtu, set := p.num("mtu"); set && mtu >= 68 && mtu < leastMTU6 && f.hasIPv6(p) {
-		f.report("mtu-too-small", p.get("mtu").span, "1280 or more", nil, "IPv6 does not work with an MTU of %d", mtu)
+		f.report(mtuTooSmall, p.get("mtu").span, "1280 or more", nil, "IPv6 does not work with an MTU of %d", mtu)
 	}
 	if !p.reads(limits[0]) {
 		return
@@ -33,14 +50,14 @@ func (f *file) checkLimits(p *part) {
 		packet := f.largestPacket()
 		switch {
 		case rate > 0 && burst == 0:
-			f.report("missing-key", p.member(direction+"Rate").key, `"`+direction+`Burst": …`, nil, "%sRate needs %sBurst: how much may pass at once", direction, direction)
+			f.report(missingKey, p.member(direction+"Rate").key, `"`+direction+`Burst": …`, nil, "%sRate needs %sBurst: how much may pass at once", direction, direction)
 		case rate == 0 && burst > 0:
-			f.report("missing-key", p.member(direction+"Burst").key, `"`+direction+`Rate": …`, nil, "%sBurst needs %sRate", direction, direction)
+			f.report(missingKey, p.member(direction+"Burst").key, `"`+direction+`Rate": …`, nil, "%sBurst needs %sRate", direction, direction)
 		case burst > 0 && burst < packet:
-			f.report("burst-too-small", p.get(direction+"Burst").span, "at least the packet's size in bits", nil, "a burst of %d bits is less than one packet of %d bits: none of that size passes", burst, packet)
+			f.report(burstTooSmall, p.get(direction+"Burst").span, "at least the packet's size in bits", nil, "a burst of %d bits is less than one packet of %d bits: none of that size passes", burst, packet)
 		}
 		if rate >= bitsOfOctets && rate < modem && burst > 0 {
-			f.report("rate-too-low", p.get(direction+"Rate").span, "the rate in bits a second", nil, "%d bits a second is less than a modem's; are these bytes, or kilobits?", rate)
+			f.report(rateTooLow, p.get(direction+"Rate").span, "the rate in bits a second", nil, "%d bits a second is less than a modem's; are these bytes, or kilobits?", rate)
 		}
 	}
 }
@@ -70,11 +87,15 @@ func (f *file) hasIPv6(p *part) bool {
 	return has(p) || p.plugin != nil && p.plugin.Chained && slices.ContainsFunc(f.network.chain, has)
 }
 
+var unsafeSetting = codes.Declare(finding.Code{Name: "unsafe-setting", Severity: finding.Warning,
+	Meaning: "The setting lets a container do what it should not, or takes away a protection of the host.",
+	Remedy:  "the setting left out"})
+
 // checkSafety looks for settings that take away a protection.
 func (f *file) checkSafety(p *part) {
 	onBridge := slices.ContainsFunc(f.network.chain, func(e *part) bool { return e.facts.Bridge != "" })
 	if p.facts.Bridge != "" && p.on("acceptRA") {
-		f.report("unsafe-setting", p.member("acceptRA").key, "nothing", nil, "any container of the bridge can pretend to be the others' IPv6 router")
+		f.report(unsafeSetting, p.member("acceptRA").key, "nothing", nil, "any container of the bridge can pretend to be the others' IPv6 router")
 	}
 	sysctls := p.get("sysctl")
 	if !p.reads("sysctl") || sysctls == nil {
@@ -97,7 +118,7 @@ func (f *file) checkSafety(p *part) {
 			why = "any container of the bridge can redirect this one's packets to itself"
 		}
 		if why != "" {
-			f.report("unsafe-setting", m.key, "nothing", nil, "%s: %s", m.name, why)
+			f.report(unsafeSetting, m.key, "nothing", nil, "%s: %s", m.name, why)
 		}
 	}
 }

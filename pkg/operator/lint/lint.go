@@ -1,9 +1,10 @@
 // Package lint finds mistakes in network configurations before a runtime uses them. It reads conflists and files of single plugins, of
-// cnibox's plugins and of the reference's. It works on text alone; with a Node it compares the text with a node, too.
+// cnibox's plugins and of the reference's, and NetworkAttachmentDefinitions with these. It works on text alone; with a Node it compares the text with a node, too.
 package lint
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"slices"
 
@@ -11,25 +12,31 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Finding is one mistake at one place.
-type Finding struct {
-	File     string           `json:"file"`
-	Line     int              `json:"line"`   // from 1
-	Column   int              `json:"column"` // from 1, in characters
-	Code     string           `json:"code"`
-	Severity finding.Severity `json:"severity"`
-	Path     string           `json:"path,omitempty"` // of the key or value, such as plugins[0].ipam.subnet
-	Message  string           `json:"message"`        // what is wrong
-	Fix      string           `json:"fix,omitempty"`  // what to write in place
-	Fixable  bool             `json:"fixable"`        // Fix writes that
+// codes are the kinds that the checks have declared.
+var codes finding.Codes
 
+// Codes returns all kinds of findings, the worst first. docs/operate/lint.md has them as a table.
+func Codes() finding.Codes { return codes.Sorted() }
+
+// Finding is one mistake at one place of a file. Its remedy is what to write there.
+type Finding struct {
+	finding.Finding
 	at, end int
-	edits   []edit
+	edits   []edit // that write it
+}
+
+// MarshalJSON calls what all findings have as lint has always done, too.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	return json.Marshal(struct {
+		finding.Finding
+		Message string `json:"message"`
+		Fix     string `json:"fix,omitempty"`
+	}{f.Finding, f.Summary, f.Remedy})
 }
 
 // String returns the finding in one line, as compilers print theirs.
 func (f Finding) String() string {
-	return fmt.Sprintf("%s:%d:%d: %s %s: %s", f.File, f.Line, f.Column, f.Severity, f.Code, f.Message)
+	return fmt.Sprintf("%s:%d:%d: %s %s: %s", f.File, f.Line, f.Column, f.Severity, f.Code, f.Summary)
 }
 
 // Options are what else is known.
@@ -56,6 +63,10 @@ func Text(name string, text []byte, o Options) []Finding {
 	return Files([]Input{{Name: name, Text: text}}, o)
 }
 
+var fileIgnored = codes.Declare(finding.Code{Name: "file-ignored", Severity: finding.Warning,
+	Meaning: "The file has a network, but no extension that libcni reads.",
+	Remedy:  "`.conflist`"})
+
 // Files looks at files that are used together, such as those of a directory. The findings come in the order of the files and lines.
 func Files(inputs []Input, o Options) []Finding {
 	var files []*file
@@ -64,13 +75,14 @@ func Files(inputs []Input, o Options) []Finding {
 	}
 	others := len(files)
 	for _, in := range inputs {
-		f := read(in, o)
-		if in.InDir && !isRead(in.Name) {
-			f.report("file-ignored", span{}, "", nil, "runtimes read .conflist, .conf and .json only, and not this network")
-		} else {
-			f.check()
+		for _, f := range read(in, o) {
+			if in.InDir && !isRead(in.Name) && f.definition == nil && f.top != nil {
+				f.report(fileIgnored, span{}, "", nil, "runtimes read .conflist, .conf and .json only, and not this network")
+			} else {
+				f.check()
+			}
+			files = append(files, f)
 		}
-		files = append(files, f)
 	}
 	checkTogether(files)
 	list := []Finding{}
@@ -88,5 +100,5 @@ func (f *file) sorted() []Finding {
 	slices.SortStableFunc(f.findings, func(a, b Finding) int {
 		return cmp.Or(cmp.Compare(a.at, b.at), cmp.Compare(a.Severity.Rank(), b.Severity.Rank()), cmp.Compare(a.Code, b.Code))
 	})
-	return slices.CompactFunc(f.findings, func(a, b Finding) bool { return a.at == b.at && a.Code == b.Code && a.Message == b.Message })
+	return slices.CompactFunc(f.findings, func(a, b Finding) bool { return a.at == b.at && a.Code == b.Code && a.Summary == b.Summary })
 }

@@ -103,10 +103,11 @@ func TestEachCode(t *testing.T) {
 		}
 	}
 	for _, code := range []string{"master-missing", "mtu-above-master", "plugin-not-installed", "plugin-older", "route-overlap", // TestNode
-		"bridge-shared", "file-ignored", "network-name-twice", "sorts-behind", "subnets-overlap", "wrong-extension"} { // TestTogether
+		"bridge-shared", "file-ignored", "network-name-twice", "sorts-behind", "subnets-overlap", "wrong-extension", // TestTogether
+		"config-elsewhere", "not-yaml", "template"} { // TestManifest
 		seen[code] = true
 	}
-	for _, c := range lint.Codes {
+	for _, c := range lint.Codes() {
 		if !seen[c.Name] {
 			t.Errorf("no test has %s", c.Name)
 		}
@@ -163,7 +164,7 @@ func TestSuggestionsDoNotNegate(t *testing.T) {
 	for key, want := range map[string]string{"noSnat": "", "unsnat": "", "snatt": `"snat"`, "nat": `"snat"`, "no-snat": ""} {
 		text := list(bridge, `{"type": "portmap", "`+key+`": true, "capabilities": {"portMappings": true}}`)
 		list := lint.Text("a.conflist", []byte(text), options)
-		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Fix != want || list[0].Fixable {
+		if len(list) != 1 || list[0].Code != "unknown-key" || list[0].Remedy != want || list[0].Fixable {
 			t.Errorf("%s: %+v, want the suggestion %s", key, list, want)
 		}
 	}
@@ -174,9 +175,10 @@ func FuzzText(f *testing.F) {
 	f.Add([]byte(list(`{"type": "chain", "plugins": [`+bridge+`]}`, `{"type": "flannel", "delegate": {"mtu": 1}, "ipam": {"subnet": 7}}`)))
 	f.Add([]byte(`{"plugins": [{"ipam": {"type": "host-local", "ranges": [[{"subnet": "1.2.3.4/8", "exclude": [1]}], 7, null]}}], "cniVersions": [1], }`))
 	f.Add([]byte(`{"type": "bridge", "ipam": [], "args": {"cni": 1}, "capabilities": {"mac": 1}, "dns": {"search": [[]]}} // x`))
+	f.Add([]byte("kind: NetworkAttachmentDefinition\nspec:\n  config: '{\n    \"type\": \"bridge\", \"mtu\": \"1400\"\n  }'\n"))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		for _, x := range lint.Text("a.json", text, options) {
-			if x.Line < 1 || x.Column < 1 || x.Message == "" {
+		for _, x := range append(lint.Text("a.json", text, options), lint.Text("a.yaml", text, options)...) {
+			if x.Line < 1 || x.Column < 1 || x.Summary == "" {
 				t.Errorf("%+v", x)
 			}
 		}

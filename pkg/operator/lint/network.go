@@ -6,8 +6,9 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/schema"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -16,6 +17,7 @@ import (
 
 // network is what a file has, as the checks need it.
 type network struct {
+	single  bool // it is one plugin, and no list
 	name    string
 	named   span   // where the name stands
 	version string // cniVersion, "0.1.0" if there is none
@@ -31,10 +33,11 @@ type part struct {
 	named    string             // its type
 	kind     string             // the plugin's own name, else as it is named
 	typed    span               // where the type stands
-	ipam     *part              // nil if there is none
-	delegate *part              // of flannel
-	chain    []*part            // of chain
-	filledIn bool               // others complete it: flannel does
+	of       *netconf.Part
+	ipam     *part   // nil if there is none
+	delegate *part   // of flannel
+	chain    []*part // of chain
+	filledIn bool    // others complete it: flannel does
 }
 
 // table returns the keys of the part, and whether they are known.
@@ -46,11 +49,19 @@ func (p *part) reads(key string) bool { return p != nil && p.plugin.Reads(key) }
 // all returns the plugins of the chain, those within a plugin "chain" too, and flannel's delegates.
 func (n *network) all() (list []*part) {
 	for _, p := range n.chain {
-		list = append(list, p)
-		list = append(list, p.chain...)
-		if p.delegate != nil {
-			list = append(list, p.delegate)
-		}
+		list = append(list, p.all()...)
+	}
+	return list
+}
+
+// all returns the plugin, and those that it calls.
+func (p *part) all() []*part {
+	list := []*part{p}
+	for _, called := range p.chain {
+		list = append(list, called.all()...)
+	}
+	if p.delegate != nil {
+		list = append(list, p.delegate)
 	}
 	return list
 }
@@ -86,11 +97,10 @@ func (f *file) check() {
 	if f.top == nil {
 		return
 	}
-	single := f.isSingle()
+	f.readNetwork()
 	f.checkDuplicates(f.top)
-	f.checkExtension(single)
-	f.readNetwork(single)
-	f.checkNetwork(single)
+	f.checkExtension()
+	f.checkNetwork()
 	for _, p := range f.network.all() {
 		f.checkPart(p)
 	}
@@ -100,121 +110,116 @@ func (f *file) check() {
 	}
 }
 
-// isSingle reports whether the file has one plugin, and no list of them. A plugin "chain" has a list, too.
-func (f *file) isSingle() bool {
-	return f.top.member("type") != nil && (!isListName(f.Name) || f.top.member("plugins") == nil)
-}
-
 func isListName(name string) bool { return filepath.Ext(name) == ".conflist" }
 
+var (
+	pluginsMissing = codes.Declare(finding.Code{Name: "plugins-missing", Severity: finding.Error,
+		Meaning: "The network has no plugins.",
+		Remedy:  "`plugins` with at least one"})
+	wrongExtension = codes.Declare(finding.Code{Name: "wrong-extension", Severity: finding.Error,
+		Meaning: "The file's name does not fit what is in it, so runtimes refuse it: lists of plugins are `.conflist`, single plugins `.conf` or `.json`.",
+		Remedy:  "the other extension"})
+)
+
 // checkExtension compares what is in the file with its name. Standard input has none.
-func (f *file) checkExtension(single bool) {
+func (f *file) checkExtension() {
 	plugins, kind := f.top.member("plugins"), f.top.member("type")
-	switch ext := filepath.Ext(f.Name); {
+	ext := filepath.Ext(f.Name)
+	if f.definition != nil {
+		ext = ""
+	}
+	switch {
 	case ext == ".conflist" && plugins == nil && kind != nil:
-		f.report("wrong-extension", kind.key, `"plugins": [{…}], or the extension .conf`, nil, "a .conflist has a list of plugins, and this is a single plugin")
+		f.report(wrongExtension, kind.key, `"plugins": [{…}], or the extension .conf`, nil, "a .conflist has a list of plugins, and this is a single plugin")
 	case (ext == ".conf" || ext == ".json") && plugins != nil && kind == nil:
-		f.report("wrong-extension", plugins.key, "the extension .conflist", nil, "a %s file has a single plugin, and this is a list of plugins", ext)
-	case !single && plugins == nil && kind == nil && f.top.member("disableCheck") == nil:
-		f.report("plugins-missing", f.top.span, `"plugins": [{"type": "bridge", …}]`, nil, "there are no plugins")
+		f.report(wrongExtension, plugins.key, "the extension .conflist", nil, "a %s file has a single plugin, and this is a list of plugins", ext)
+	case !f.network.single && plugins == nil && kind == nil && f.top.member("disableCheck") == nil:
+		f.report(pluginsMissing, f.top.span, `"plugins": [{"type": "bridge", …}]`, nil, "there are no plugins")
 	}
 }
 
 // readNetwork finds the plugins.
-func (f *file) readNetwork(single bool) {
+func (f *file) readNetwork() {
 	n := &network{version: "0.1.0", at: f.top.span, named: f.top.span}
 	f.network = n
 	if m := f.top.member("name"); m != nil {
-		n.name, n.named = f.top.str("name"), m.value.span
+		n.named = m.value.span
 	}
 	if m := f.top.member("cniVersion"); m != nil {
-		n.version, n.at = cmp.Or(f.top.str("cniVersion"), n.version), m.value.span
+		n.at = m.value.span
 	}
-	if list := f.top.get("cniVersions"); list != nil {
-		for _, v := range list.items { // the highest counts
-			if plugin.KnownVersion(v.text) && (!plugin.KnownVersion(n.version) || plugin.AtLeast(v.text, n.version)) {
-				n.version = v.text
-			}
-		}
-	}
-	if list := f.top.get("plugins"); list != nil && !single {
-		n.chain = f.readParts(list)
-	} else if f.top.member("type") != nil {
-		n.chain = []*part{f.readPart(f.top, "")}
-	}
-}
-
-func (f *file) readParts(list *value) (chain []*part) {
-	for _, e := range list.items {
-		if e.kind == '{' {
-			chain = append(chain, f.readPart(e, ""))
-		}
-	}
-	return chain
-}
-
-// readPart reads a plugin's object. usual is its type if it has none.
-func (f *file) readPart(v *value, usual string) *part {
-	p := &part{value: v, named: cmp.Or(v.str("type"), usual), typed: span{v.at, v.at + 1, v.path}}
-	if m := v.member("type"); m != nil {
-		p.typed = m.value.span
-	}
-	f.find(p)
-	if list := v.get(p.facts.PluginsKey); list != nil && p.facts.PluginsKey != "" {
-		p.chain = f.readParts(list)
-	}
-	if d := v.get(p.facts.DelegateKey); d != nil && d.kind == '{' && p.facts.DelegateKey != "" {
-		p.delegate = f.readPart(d, p.facts.DelegateType)
-		p.delegate.filledIn = true
-	}
-	if i := v.get("ipam"); i != nil && i.kind == '{' && usual == "" {
-		p.ipam = f.readIPAM(i, p.facts.IPAMType)
-	}
-	return p
-}
-
-// find finds our plugin that a part names, which may be somebody else's, and what is true of it.
-func (f *file) find(p *part) {
 	var dirs []string
 	if f.options.Node != nil {
 		dirs = f.options.Node.BinDirs
 	}
-	p.kind, p.plugin = p.named, pluginfile.Row(f.options.Plugins, p.named, dirs)
-	if p.plugin != nil {
-		p.kind = p.plugin.Name
+	l, err := netconf.Parse(cmp.Or(f.Name, "-"), f.Text, pluginfile.Rows(f.options.Plugins, dirs))
+	if err != nil { // plugins read no better
+		f.report(notJSON, f.top.span, "", nil, "%v", err)
+		return
 	}
-	config, _ := conf.Parse(f.Text[p.at:p.end]) // nil has no keys
-	p.facts = p.plugin.Facts(config)
+	n.name, n.version, n.single = l.Name, cmp.Or(l.CNIVersion, n.version), l.IsSingle
+	if f.definition != nil {
+		n.name = cmp.Or(n.name, f.definition.Name)
+	}
+	for _, p := range l.Plugins {
+		n.chain = append(n.chain, f.newPart(p))
+	}
 }
 
-func (f *file) readIPAM(v *value, usual string) *part {
-	p := &part{value: v, named: cmp.Or(v.str("type"), usual), typed: v.span, filledIn: usual != ""}
-	if m := v.member("type"); m != nil {
+// newPart finds where a plugin and what it calls stand.
+func (f *file) newPart(of *netconf.Part) *part {
+	p := &part{value: f.top.find(of.Path), plugin: of.Row, facts: of.Facts, named: of.Named, kind: of.Kind, of: of, filledIn: of.FilledIn}
+	p.typed = span{p.at, p.at + 1, p.path}
+	if of.IsIPAM {
+		p.typed = p.span
+	}
+	if m := p.member("type"); m != nil {
 		p.typed = m.value.span
 	}
-	f.find(p)
+	for _, e := range of.Chain() {
+		p.chain = append(p.chain, f.newPart(e))
+	}
+	isObject := func(key string) bool { return p.get(key) != nil && p.get(key).kind == '{' }
+	if d := of.Delegate(); d != nil && isObject(of.Facts.DelegateKey) {
+		p.delegate = f.newPart(d)
+	}
+	if i := of.IPAM(); i != nil && isObject("ipam") {
+		p.ipam = f.newPart(i)
+	}
 	return p
 }
 
 // validName is what CNI allows for a network's name.
 var validName = regexp.MustCompile(`^[a-zA-Z0-9][a-zA-Z0-9_.\-]*$`)
 
+var (
+	nameInvalid = codes.Declare(finding.Code{Name: "name-invalid", Severity: finding.Error,
+		Meaning: "The network's name has a character that CNI does not allow: ADD fails.",
+		Remedy:  "letters, digits, `_`, `.` and `-`, the first a letter or digit"})
+	nameMissing = codes.Declare(finding.Code{Name: "name-missing", Severity: finding.Error,
+		Meaning: "A network has to have a name.",
+		Remedy:  "`name`"})
+)
+
 // checkNetwork looks at the keys beside the plugins.
-func (f *file) checkNetwork(single bool) {
+func (f *file) checkNetwork() {
 	n := f.network
-	if !single {
+	if !n.single {
 		f.checkKeys(f.top, schema.ListKeys(), "a list of plugins")
 		f.checkSchema(f.top, listKeys)
 		f.checkBools()
 	}
 	switch name := f.top.get("name"); {
 	case name == nil || name.kind == '"' && name.text == "":
-		f.report("name-missing", n.named, `"name": "mynet"`, nil, "the network has no name")
+		if f.definition != nil {
+			break // Multus gives it the definition's
+		}
+		f.report(nameMissing, n.named, `"name": "mynet"`, nil, "the network has no name")
 	case name.kind == '"' && !validName.MatchString(name.text):
-		f.report("name-invalid", name.span, "", nil, "%q is no name of a network: it has to begin with a letter or a digit, with letters, digits, _, . and - behind", cut(name.text))
+		f.report(nameInvalid, name.span, "", nil, "%q is no name of a network: it has to begin with a letter or a digit, with letters, digits, _, . and - behind", cut(name.text))
 	}
-	if list := f.top.get("plugins"); list != nil && list.kind == '[' && len(list.items) == 0 && !single {
-		f.report("plugins-missing", list.span, `"plugins": [{"type": "bridge", …}]`, nil, "the list of plugins is empty")
+	if list := f.top.get("plugins"); list != nil && list.kind == '[' && len(list.items) == 0 && !n.single {
+		f.report(pluginsMissing, list.span, `"plugins": [{"type": "bridge", …}]`, nil, "the list of plugins is empty")
 	}
 	f.checkVersion()
 }

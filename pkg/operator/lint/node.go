@@ -1,17 +1,18 @@
 package lint
 
 import (
-	"fmt"
+	"errors"
 	"net/netip"
 	"os"
 	"slices"
 	"strings"
 
-	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/keys"
-	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/result"
 )
@@ -49,24 +50,21 @@ func ReadNode(binDirs []string, confDir string) (*Node, error) {
 		}
 		return known[name]
 	}
-	links, err := link.List(&netlink.Handle{})
-	if err != nil {
-		return nil, fmt.Errorf("list the links of the host: %w", err)
+	var host node.Host
+	routes, err := host.Routes()
+	if err = errors.Join(host.ReadLinks(), err); err != nil {
+		return nil, err
 	}
-	names := map[int]string{}
-	for _, l := range links {
-		n.Links[l.Attrs().Name], names[l.Attrs().Index] = l.Attrs().MTU, l.Attrs().Name
-	}
-	routes, err := link.Routes(&netlink.Handle{}, netlink.FAMILY_ALL, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE)
-	if err != nil {
-		return nil, fmt.Errorf("list the routes of the host: %w", err)
+	for _, l := range host.Links() {
+		n.Links[l.Name] = l.MTU
 	}
 	for _, r := range routes {
-		if r.Dst == nil || r.LinkIndex == 0 {
+		by := host.LinkNumbered(r.LinkIndex)
+		if r.Table != unix.RT_TABLE_MAIN || node.IsDefault(r) || by == nil {
 			continue
 		}
-		if to := result.Prefix(*r.Dst); to.Bits() > 0 && !to.Addr().IsLinkLocalUnicast() && !to.Addr().IsMulticast() {
-			n.Routes = append(n.Routes, Route{to, names[r.LinkIndex]})
+		if to := result.Prefix(*r.Dst); !to.Addr().IsLinkLocalUnicast() && !to.Addr().IsMulticast() {
+			n.Routes = append(n.Routes, Route{to, by.Name})
 		}
 	}
 	if n.Networks, err = Read(confDir); os.IsNotExist(err) {
@@ -87,6 +85,9 @@ func lookUp(dirs []string, name string) *Installed {
 
 // checkNode compares a file with the node.
 func (f *file) checkNode() {
+	if f.definition != nil && f.isElsewhere() && netconf.Find(netconf.MultusDir, f.definition.Name) == "" {
+		f.report(pluginsMissing, span{}, "", nil, "no file in %s has a network %q", netconf.MultusDir, f.definition.Name)
+	}
 	if f.network == nil {
 		return
 	}
@@ -100,13 +101,17 @@ func (f *file) checkNode() {
 	f.checkRoutes()
 }
 
+var pluginNotInstalled = codes.Declare(finding.Code{Name: "plugin-not-installed", Severity: finding.Error,
+	Meaning: "No directory of plugins has this plugin: ADD fails (with --node).",
+	Remedy:  "`cnictl install`, or another plugin"})
+
 func (f *file) checkInstalled(p *part) {
 	if p.named == "" || p.filledIn {
 		return
 	}
 	i := f.options.Node.Plugins(p.named)
 	if i == nil {
-		f.report("plugin-not-installed", p.typed, "", nil, "%q is in none of the directories of plugins", cut(p.named))
+		f.report(pluginNotInstalled, p.typed, "", nil, "%q is in none of the directories of plugins", cut(p.named))
 		return
 	}
 	set, known := p.table()
@@ -115,6 +120,10 @@ func (f *file) checkInstalled(p *part) {
 	}
 	f.checkAge(p.value, set.Own, p.kind, i)
 }
+
+var pluginOlder = codes.Declare(finding.Code{Name: "plugin-older", Severity: finding.Warning,
+	Meaning: "The installed plugin is older than a key of the configuration, and ignores it (with --node).",
+	Remedy:  "a newer plugin"})
 
 // checkAge looks for keys that an installed plugin does not have yet, or never will.
 func (f *file) checkAge(v *value, table keys.Table, who string, i *Installed) {
@@ -126,15 +135,24 @@ func (f *file) checkAge(v *value, table keys.Table, who string, i *Installed) {
 		}
 		switch {
 		case k.Since == keys.Ours && !i.Ours:
-			f.report("plugin-older", m.key, "", nil, "%s is the reference plugin, and does not read %q", i.Path, k.Name)
+			f.report(pluginOlder, m.key, "", nil, "%s is the reference plugin, and does not read %q", i.Path, k.Name)
 		case k.Since != keys.Ours && k.Since != "" && i.Version != "" && !i.Ours && newer(k.Since, i.Version):
-			f.report("plugin-older", m.key, "", nil, "%s has version %s, and %q came with %s", i.Path, i.Version, k.Name, k.Since)
+			f.report(pluginOlder, m.key, "", nil, "%s has version %s, and %q came with %s", i.Path, i.Version, k.Name, k.Since)
 		}
 		for _, o := range objectsIn(m.value) {
 			f.checkAge(o, k.Keys, who, i)
 		}
 	}
 }
+
+var (
+	masterMissing = codes.Declare(finding.Code{Name: "master-missing", Severity: finding.Error,
+		Meaning: "The node has no such link: ADD fails (with --node).",
+		Remedy:  "a link of this node"})
+	mtuAboveMaster = codes.Declare(finding.Code{Name: "mtu-above-master", Severity: finding.Error,
+		Meaning: "The kernel refuses a larger MTU than that of the link below (with --node).",
+		Remedy:  "at most the MTU of that link"})
+)
 
 // checkMaster looks at the links that a plugin works on.
 func (f *file) checkMaster(p *part) {
@@ -151,11 +169,15 @@ func (f *file) checkMaster(p *part) {
 	}
 	most, there := f.options.Node.Links[device]
 	if !there {
-		f.report("master-missing", p.get(name).span, "", nil, "this node has no link %q", device)
+		f.report(masterMissing, p.get(name).span, "", nil, "this node has no link %q", device)
 	} else if mtu, set := p.num("mtu"); set && mtu > most && p.facts.MTUWithinMaster {
-		f.report("mtu-above-master", p.get("mtu").span, "", nil, "%s has an MTU of %d, and %d is more", device, most, mtu)
+		f.report(mtuAboveMaster, p.get("mtu").span, "", nil, "%s has an MTU of %d, and %d is more", device, most, mtu)
 	}
 }
+
+var routeOverlap = codes.Declare(finding.Code{Name: "route-overlap", Severity: finding.Error,
+	Meaning: "A route of this node leads to the subnet's addresses by another link (with --node).",
+	Remedy:  "another subnet"})
 
 // checkRoutes looks for routes that lead a network's addresses elsewhere.
 func (f *file) checkRoutes() {
@@ -166,7 +188,7 @@ func (f *file) checkRoutes() {
 		at := slices.IndexFunc(f.options.Node.Routes, func(route Route) bool { return route.To.Overlaps(r.subnet) && !own(route) })
 		if at >= 0 {
 			route := f.options.Node.Routes[at]
-			f.report("route-overlap", r.get("subnet").span, "another subnet", nil, "%s has addresses of %s, which this node has a route to, by %s", r.subnet, route.To, route.Link)
+			f.report(routeOverlap, r.get("subnet").span, "another subnet", nil, "%s has addresses of %s, which this node has a route to, by %s", r.subnet, route.To, route.Link)
 		}
 	}
 }
@@ -182,11 +204,12 @@ func (n *Node) others(inputs []Input, o Options) (files []*file) {
 		if slices.ContainsFunc(inputs, same) {
 			continue
 		}
-		f := read(in, o)
-		if f.top != nil && isRead(in.Name) {
-			f.readNetwork(f.isSingle())
+		for _, f := range read(in, o) {
+			if f.top != nil && isRead(in.Name) {
+				f.readNetwork()
+			}
+			files = append(files, f)
 		}
-		files = append(files, f)
 	}
 	return files
 }

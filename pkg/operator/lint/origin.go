@@ -6,7 +6,11 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
+
+var referenceNewer = codes.Declare(finding.Code{Name: "reference-newer", Severity: finding.Info,
+	Meaning: "A newer version of the reference plugins than the one you asked about (--reference) reads this key."})
 
 // checkOrigin says which keys the reference plugins, or a version of them, do not have.
 func (f *file) checkOrigin(v *value, table keys.Table, who string) {
@@ -18,9 +22,9 @@ func (f *file) checkOrigin(v *value, table keys.Table, who string) {
 		}
 		switch {
 		case k.Since == keys.Ours:
-			f.report("only-cnibox", m.key, "", nil, "the reference plugins do not read %q of %s", k.Name, who)
+			f.report(onlyCnibox, m.key, "", nil, "the reference plugins do not read %q of %s", k.Name, who)
 		case f.options.Reference != "" && k.Since != "" && newer(k.Since, f.options.Reference):
-			f.report("reference-newer", m.key, "", nil, "the reference plugins read %q of %s since version %s, not in %s", k.Name, who, k.Since, f.options.Reference)
+			f.report(referenceNewer, m.key, "", nil, "the reference plugins read %q of %s since version %s, not in %s", k.Name, who, k.Since, f.options.Reference)
 		}
 		for _, o := range objectsIn(m.value) {
 			f.checkOrigin(o, k.Keys, who)

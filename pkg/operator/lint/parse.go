@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -41,21 +42,26 @@ func blamed(p *part, text string) *value {
 	return p.value
 }
 
+var noRoom = codes.Declare(finding.Code{Name: "no-room", Severity: finding.Error,
+	Meaning: "The range has no address to hand out.",
+	Remedy:  "a larger subnet"})
+
 // parse has one plugin read the configuration of a part.
 func (f *file) parse(p *part, with *plugin.Descriptor) {
 	if with == nil {
 		return
 	}
 	reader, is := with.Plugin.(plugin.Configured)
-	o, err := conf.Parse(f.Text[p.at:p.end])
-	if !is || err != nil {
+	if !is {
 		return
 	}
+	o := p.of.Config.Copy()
 	name := cmp.Or(f.network.name, "network")
 	o.Set("name", name)
 	o.Set("cniVersion", f.network.version)
 	r := &plugin.Request{Command: plugin.Status, Key: plugin.Key{Network: name}, Version: f.network.version, Config: o, Plugins: f.options.Plugins}
-	if err = reader.Parse(r); err == nil {
+	err := reader.Parse(r)
+	if err == nil {
 		return
 	}
 	e := plugin.AsError(err)
@@ -69,9 +75,9 @@ func (f *file) parse(p *part, with *plugin.Descriptor) {
 	if at == p.value { // of the object itself its type says more
 		where = p.typed
 	}
-	code := "refused"
+	code := refused
 	if strings.Contains(e.Msg, "no address to hand out") {
-		code = "no-room"
+		code = noRoom
 	}
 	f.report(code, where, "", nil, "%s refuses it: %s (%s)", with.Name, e.Msg, e.Details)
 }

@@ -16,7 +16,7 @@ const Manual = "https://github.com/cnibox/cnibox/blob/main/docs/operate/lint.md"
 func SARIF(findings []Finding, version string) (*sarif.Report, error) {
 	run := sarif.NewRunWithInformationURI("cnictl lint", Manual).WithColumnKind("unicodeCodePoints")
 	run.Tool.Driver.WithVersion(version)
-	for _, c := range Codes {
+	for _, c := range Codes() {
 		run.AddRule(c.Name).WithDescription(c.Meaning).WithHelpURI(Manual + "#codes").
 			WithDefaultConfiguration(sarif.NewReportingConfiguration().WithLevel(level(c.Severity)))
 	}
@@ -27,9 +27,9 @@ func SARIF(findings []Finding, version string) (*sarif.Report, error) {
 		} else if filepath.IsAbs(f.File) {
 			uri = "file://" + strings.ReplaceAll(uri, " ", "%20")
 		}
-		text := f.Message
-		if f.Fix != "" {
-			text += ". Write " + f.Fix
+		text := f.Summary
+		if f.Remedy != "" {
+			text += ". Write " + f.Remedy
 		}
 		region := sarif.NewRegion().WithStartLine(f.Line).WithStartColumn(f.Column)
 		where := sarif.NewPhysicalLocation().WithArtifactLocation(sarif.NewSimpleArtifactLocation(uri)).WithRegion(region)
@@ -41,7 +41,6 @@ func SARIF(findings []Finding, version string) (*sarif.Report, error) {
 	return report, run.DedupeArtifacts()
 }
 
-// level is how SARIF calls a severity.
 // level is what SARIF calls a severity.
 func level(s finding.Severity) string {
 	if s == finding.Info {

@@ -10,45 +10,49 @@ import (
 	"strings"
 
 	"github.com/tailscale/hujson"
+
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 // mostBrackets bounds how deep the parser has to go: it calls itself.
 const mostBrackets = 10000
 
-// read parses a file.
-func read(in Input, o Options) *file {
-	f := &file{Input: in, options: o}
-	if len(bytes.TrimSpace(in.Text)) == 0 {
-		f.report("not-json", span{}, `{"cniVersion": "1.0.0", "name": "…", "plugins": […]}`, nil, "the file is empty")
-		return f
+var notJSON = codes.Declare(finding.Code{Name: "not-json", Severity: finding.Error, Fixable: true,
+	Meaning: "The file is not JSON. libcni refuses it, and with it networks in files behind it.",
+	Remedy:  "what JSON wants there"})
+
+// readText parses the text as JSON.
+func (f *file) readText() {
+	if len(bytes.TrimSpace(f.Text)) == 0 {
+		f.report(notJSON, span{}, `{"cniVersion": "1.0.0", "name": "…", "plugins": […]}`, nil, "the file is empty")
+		return
 	}
-	if bytes.HasPrefix(in.Text, []byte("\xef\xbb\xbf")) {
-		f.report("not-json", span{}, "nothing", []edit{{0, 3, ""}}, "the file begins with a byte order mark, which JSON does not have")
-		return f
+	if bytes.HasPrefix(f.Text, []byte("\xef\xbb\xbf")) {
+		f.report(notJSON, span{}, "nothing", []edit{{0, 3, ""}}, "the file begins with a byte order mark, which JSON does not have")
+		return
 	}
-	if bytes.Count(in.Text, []byte("["))+bytes.Count(in.Text, []byte("{")) > mostBrackets {
-		f.report("not-json", span{}, "", nil, "the file has more than %d lists and objects: that is no network", mostBrackets)
-		return f
+	if bytes.Count(f.Text, []byte("["))+bytes.Count(f.Text, []byte("{")) > mostBrackets {
+		f.report(notJSON, span{}, "", nil, "the file has more than %d lists and objects: that is no network", mostBrackets)
+		return
 	}
-	h, err := hujson.Parse(in.Text)
+	h, err := hujson.Parse(f.Text)
 	if err != nil {
 		f.reportSyntax(err)
-		return f
+		return
 	}
 	f.checkStandard(h)
 	if f.findings != nil {
-		return f
+		return
 	}
-	if bad := (*json.SyntaxError)(nil); errors.As(json.Unmarshal(in.Text, new(any)), &bad) {
-		f.report("not-json", span{at: max(int(bad.Offset)-1, 0)}, "", nil, "%v", bad)
-		return f
+	if bad := (*json.SyntaxError)(nil); errors.As(json.Unmarshal(f.Text, new(any)), &bad) {
+		f.report(notJSON, span{at: max(int(bad.Offset)-1, 0)}, "", nil, "%v", bad)
+		return
 	}
 	f.top = newValue(h, "")
 	if f.top.kind != '{' {
-		f.report("not-json", f.top.span, `{"cniVersion": "1.0.0", "name": "…", "plugins": […]}`, nil, "a network is an object, and this is %s", f.top.describe())
+		f.report(notJSON, f.top.span, `{"cniVersion": "1.0.0", "name": "…", "plugins": […]}`, nil, "a network is an object, and this is %s", f.top.describe())
 		f.top = nil
 	}
-	return f
 }
 
 // whereOf takes the position out of the parser's message, which has it nowhere else.
@@ -81,7 +85,7 @@ func (f *file) reportSyntax(err error) {
 	case strings.HasPrefix(text, "invalid literal: "):
 		text, fix = fmt.Sprintf("%s is no JSON value", cut(strings.TrimPrefix(text, "invalid literal: "))), `a string in double quotes, a number, true, false or null`
 	}
-	f.report("not-json", span{at: at}, fix, nil, "%s", text)
+	f.report(notJSON, span{at: at}, fix, nil, "%s", text)
 }
 
 // offset returns where a line and a column are, both from 1 and in bytes.
@@ -112,7 +116,7 @@ func (f *file) checkStandard(h hujson.Value) {
 		}
 		f.checkComment(end, v.EndOffset-1-len(end))
 		if comma := last.EndOffset + len(last.AfterExtra); last.AfterExtra != nil && f.Text[comma] == ',' {
-			f.report("not-json", span{at: comma, end: comma + 1}, "nothing", []edit{{comma, comma + 1, ""}}, "a comma behind the last value is no JSON")
+			f.report(notJSON, span{at: comma, end: comma + 1}, "nothing", []edit{{comma, comma + 1, ""}}, "a comma behind the last value is no JSON")
 		}
 	}
 }
@@ -120,6 +124,6 @@ func (f *file) checkStandard(h hujson.Value) {
 func (f *file) checkComment(extra hujson.Extra, at int) {
 	if !extra.IsStandard() {
 		at += bytes.IndexByte(extra, '/')
-		f.report("not-json", span{at: at}, `a key that begins with "_", such as "_comment": "…"`, nil, "JSON has no comments")
+		f.report(notJSON, span{at: at}, `a key that begins with "_", such as "_comment": "…"`, nil, "JSON has no comments")
 	}
 }

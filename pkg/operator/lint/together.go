@@ -4,13 +4,19 @@ import (
 	"cmp"
 	"path/filepath"
 	"slices"
+
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
+
+var networkNameTwice = codes.Declare(finding.Code{Name: "network-name-twice", Severity: finding.Warning,
+	Meaning: "Of two files with one network libcni takes the first. The other does nothing.",
+	Remedy:  "another name"})
 
 // checkTogether compares the networks of a directory with each other.
 func checkTogether(files []*file) {
 	var list []*file
 	for _, f := range files {
-		if f.network != nil && isRead(f.Name) {
+		if f.network != nil && isRead(f.Name) && f.definition == nil {
 			list = append(list, f)
 		}
 	}
@@ -28,7 +34,7 @@ func checkTogether(files []*file) {
 	for i, f := range list {
 		for _, before := range list[:i] {
 			if f.network.name != "" && f.network.name == before.network.name && filepath.Dir(f.Name) == filepath.Dir(before.Name) {
-				f.report("network-name-twice", f.network.named, "another name", nil, "%s has a network %q too, which comes first: this one does nothing", filepath.Base(before.Name), f.network.name)
+				f.report(networkNameTwice, f.network.named, "another name", nil, "%s has a network %q too, which comes first: this one does nothing", filepath.Base(before.Name), f.network.name)
 				break
 			}
 		}
@@ -48,6 +54,9 @@ func isRead(name string) bool {
 	return slices.Contains([]string{".conflist", ".conf", ".json"}, filepath.Ext(name))
 }
 
+var sortsBehind = codes.Declare(finding.Code{Name: "sorts-behind", Severity: finding.Info,
+	Meaning: "Kubernetes' runtimes take the first network of the directory, in the order of text: `10-` comes before `9-`."})
+
 // checkFirst says of each network but the first that Kubernetes' runtimes don't use it.
 func checkFirst(list []*file) {
 	first := map[string]*file{}
@@ -59,7 +68,7 @@ func checkFirst(list []*file) {
 	}
 	for _, f := range list {
 		if of := first[filepath.Dir(f.Name)]; of != f && f.InDir {
-			f.report("sorts-behind", f.network.named, "", nil, "of this directory Kubernetes' runtimes use %s, not this one", filepath.Base(of.Name))
+			f.report(sortsBehind, f.network.named, "", nil, "of this directory Kubernetes' runtimes use %s, not this one", filepath.Base(of.Name))
 		}
 	}
 }
@@ -82,6 +91,15 @@ func (n *network) routed() (list []routed) {
 	return list
 }
 
+var (
+	subnetsOverlap = codes.Declare(finding.Code{Name: "subnets-overlap", Severity: finding.Error,
+		Meaning: "Two networks that this node routes for hand out the same addresses.",
+		Remedy:  "another subnet"})
+	bridgeShared = codes.Declare(finding.Code{Name: "bridge-shared", Severity: finding.Warning,
+		Meaning: "Two networks give one bridge different gateways. Without `forceAddress` the second ADD fails.",
+		Remedy:  "another bridge, or one subnet with a range for each"})
+)
+
 // checkSubnets compares the addresses with those of another file's network.
 func (f *file) checkSubnets(other *file) {
 	for _, r := range f.network.routed() {
@@ -93,9 +111,9 @@ func (f *file) checkSubnets(other *file) {
 			case sameBridge && r.subnet == q.subnet && !r.shares(q.pool):
 			case f.network.name == other.network.name: // libcni takes one of them
 			case r.subnet.Overlaps(q.subnet):
-				f.report("subnets-overlap", where, "another subnet", nil, "%s has addresses of %s, which network %q has (%s:%d)", r.subnet, q.subnet, other.network.name, other.Name, line)
+				f.report(subnetsOverlap, where, "another subnet", nil, "%s has addresses of %s, which network %q has (%s:%d)", r.subnet, q.subnet, other.network.name, other.Name, line)
 			case sameBridge && r.subnet.Addr().Is4() == q.subnet.Addr().Is4() && !r.of.on("forceAddress"):
-				f.report("bridge-shared", where, "another \"bridge\"", nil, "the bridge %s is to have a gateway in %s, and network %q gives it one in %s (%s:%d)",
+				f.report(bridgeShared, where, "another \"bridge\"", nil, "the bridge %s is to have a gateway in %s, and network %q gives it one in %s (%s:%d)",
 					r.bridge, r.subnet, other.network.name, q.subnet, other.Name, line)
 			}
 		}

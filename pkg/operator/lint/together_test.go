@@ -137,12 +137,12 @@ func TestSARIF(t *testing.T) {
 		t.Fatal(err)
 	}
 	run := again.Runs[0]
-	if len(run.Results) != len(list) || len(run.Tool.Driver.Rules) != len(lint.Codes) {
+	if len(run.Results) != len(list) || len(run.Tool.Driver.Rules) != len(lint.Codes()) {
 		t.Errorf("%d results of %d, %d rules", len(run.Results), len(list), len(run.Tool.Driver.Rules))
 	}
 	for i, r := range run.Results {
 		where := r.Locations[0].PhysicalLocation
-		if *r.RuleID != list[i].Code || *where.Region.StartLine != list[i].Line || !strings.HasPrefix(*r.Message.Text, list[i].Message) {
+		if *r.RuleID != list[i].Code || *where.Region.StartLine != list[i].Line || !strings.HasPrefix(*r.Message.Text, list[i].Summary) {
 			t.Errorf("%v", list[i])
 		}
 	}

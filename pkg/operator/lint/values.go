@@ -8,16 +8,29 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
 // reportMissing says which keys an object has to have.
 func (f *file) reportMissing(v *value, missing []string) {
 	for _, name := range missing {
 		if name != "ipam" { // checkIPAM says that
-			f.report("missing-key", span{v.at, v.at + 1, join(v.path, name)}, strconv.Quote(name)+": …", nil, "the key %q is missing", name)
+			f.report(missingKey, span{v.at, v.at + 1, join(v.path, name)}, strconv.Quote(name)+": …", nil, "the key %q is missing", name)
 		}
 	}
 }
+
+var (
+	outOfRange = codes.Declare(finding.Code{Name: "out-of-range", Severity: finding.Error,
+		Meaning: "A number is too large or too small.",
+		Remedy:  "a number within the bounds"})
+	wrongForm = codes.Declare(finding.Code{Name: "wrong-form", Severity: finding.Error,
+		Meaning: "A string does not have the form that the plugin wants, such as that of an address.",
+		Remedy:  "a value of that form"})
+	wrongWord = codes.Declare(finding.Code{Name: "wrong-word", Severity: finding.Error, Fixable: true,
+		Meaning: "The key takes certain words only.",
+		Remedy:  "one of them"})
+)
 
 // reportValue says what a key wants in place of a value.
 func (f *file) reportValue(v *value, k *keys.Key) {
@@ -31,12 +44,12 @@ func (f *file) reportValue(v *value, k *keys.Key) {
 	}
 	if !fits(v, want) {
 		fix, edits := f.convert(v, want, k)
-		f.report("wrong-type", v.span, fix, edits, "%q has to be %s, and is %s", k.Name, wanted(k, want), v.describe())
+		f.report(wrongType, v.span, fix, edits, "%q has to be %s, and is %s", k.Name, wanted(k, want), v.describe())
 		return
 	}
 	switch {
 	case want == keys.Int:
-		f.report("out-of-range", v.span, "", nil, "%q has to be %s, and is %s", k.Name, wanted(k, want), v.text)
+		f.report(outOfRange, v.span, "", nil, "%q has to be %s, and is %s", k.Name, wanted(k, want), v.text)
 	case k.Words != nil:
 		fix, edits := nearestWord(v.text, k.Words), []edit(nil)
 		if fix != "" {
@@ -45,20 +58,24 @@ func (f *file) reportValue(v *value, k *keys.Key) {
 				edits = []edit{{v.at, v.end, fix}}
 			}
 		}
-		f.report("wrong-word", v.span, fix, edits, "%q has to be %s, and is %q", k.Name, wanted(k, want), cut(v.text))
+		f.report(wrongWord, v.span, fix, edits, "%q has to be %s, and is %q", k.Name, wanted(k, want), cut(v.text))
 	case strings.HasPrefix(v.text, "usePodCidr"): // Calico puts the node's subnet in place of it
 	default:
 		if p, err := netip.ParsePrefix(v.text); err == nil && p != p.Masked() && k.Form != keys.Address {
 			f.reportHostBits(v, p)
 			return
 		}
-		f.report("wrong-form", v.span, "", nil, "%q has to be %s, and is %q", k.Name, wanted(k, want), cut(v.text))
+		f.report(wrongForm, v.span, "", nil, "%q has to be %s, and is %q", k.Name, wanted(k, want), cut(v.text))
 	}
 }
 
+var hostBits = codes.Declare(finding.Code{Name: "host-bits", Severity: finding.Error, Fixable: true,
+	Meaning: "A network is written with an address of a host in it. Plugins and the kernel refuse that.",
+	Remedy:  "the network's own address"})
+
 func (f *file) reportHostBits(v *value, p netip.Prefix) {
 	fix := strconv.Quote(p.Masked().String())
-	f.report("host-bits", v.span, fix, []edit{{v.at, v.end, fix}}, "%s is an address in the network %s, not the network", v.text, p.Masked())
+	f.report(hostBits, v.span, fix, []edit{{v.at, v.end, fix}}, "%s is an address in the network %s, not the network", v.text, p.Masked())
 }
 
 // fits reports whether a value has a type, with lists and objects looked at from the outside.

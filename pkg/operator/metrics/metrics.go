@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
@@ -27,14 +27,14 @@ type Source struct {
 	Findings []doctor.Finding
 	Time     time.Time // when it was read
 
-	Calls   []calls.Call // of the log, the earliest first
+	Calls   []calllog.Call // of the log, the earliest first
 	LogIsOn bool
 }
 
 // ReadLog reads the log of calls in a directory. The error says what of it could not be read; what could be is there all the same.
 func (s *Source) ReadLog(dir string) error {
-	log, err := calls.Look(dir)
-	list, _, unread := calls.Read(dir)
+	log, err := calllog.Look(dir)
+	list, _, unread := calllog.Read(dir)
 	s.Calls, s.LogIsOn = list, log.On
 	return errors.Join(err, unread)
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/prometheus/common/expfmt"
 	"github.com/prometheus/common/model"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -21,8 +21,8 @@ import (
 
 var now = time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC)
 
-func call(ago, took time.Duration, verb string, failed *types.Error) calls.Call {
-	return calls.Call{Time: now.Add(-ago), Took: took, Verb: verb, Plugin: "bridge", Error: failed}
+func call(ago, took time.Duration, verb string, failed *types.Error) calllog.Call {
+	return calllog.Call{Time: now.Add(-ago), Took: took, Verb: verb, Plugin: "bridge", Error: failed}
 }
 
 // source has something of everything.
@@ -43,7 +43,7 @@ func source() Source {
 			Unread:  []node.Unread{{What: "x"}},
 		},
 		Findings: []doctor.Finding{{Code: "pool-nearly-full", Severity: finding.Warning}, {Code: "pool-nearly-full", Severity: finding.Warning}, {Code: "plugin-missing", Severity: finding.Error}},
-		Calls: []calls.Call{
+		Calls: []calllog.Call{
 			call(2*time.Hour, time.Second, "ADD", nil), call(time.Hour+time.Second, time.Second, "ADD", nil),
 			call(time.Hour, 3*time.Millisecond, "ADD", nil), call(time.Minute, 70*time.Second, "ADD", &types.Error{Code: 11}), call(0, 15*time.Millisecond, "DEL", nil),
 			call(-time.Minute, time.Second, "ADD", nil), // somebody has set the clock

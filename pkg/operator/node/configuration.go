@@ -3,9 +3,10 @@ package node
 import (
 	"cmp"
 	"encoding/json"
+	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -29,41 +30,24 @@ func (n *Node) configuration(text []byte) *configuration {
 }
 
 func readConfiguration(text []byte, all plugin.Table) *configuration {
-	config, err := conf.Parse(text)
+	l, err := netconf.Parse("", text, all.Find)
 	if err != nil {
 		return &configuration{capabilities: map[string]bool{"portMappings": true, "bandwidth": true}} // it is not known
 	}
 	c := &configuration{capabilities: map[string]bool{}}
-	config = config.Lenient()
-	for _, o := range objectsIn(config) {
-		name := ""
-		o.String("type", &name)
-		c.hasLeases = c.hasLeases || all.Find(name).Facts(o).LeasesInFiles
-	}
-	add := func(p *conf.Object) {
-		name, inContainer := "", false
-		p.String("type", &name)
-		master := all.Find(name).Facts(p).Bridge
-		c.plugins = append(c.plugins, name)
-		for _, capability := range p.Object("capabilities").TrueKeys() {
+	c.hasLeases = slices.ContainsFunc(l.Inside(), func(p *netconf.Part) bool { return p.Facts.LeasesInFiles })
+	for _, p := range l.Plugins {
+		c.plugins = append(c.plugins, p.Named)
+		for _, capability := range p.Config.Object("capabilities").TrueKeys() {
 			c.capabilities[capability] = true
 		}
-		p.String("master", &master)
-		p.Bool("linkInContainer", &inContainer)
-		if c.master == "" && !inContainer {
-			c.master = master
-		}
-		if p.Has("ingressRate") || p.Has("egressRate") {
+		c.master = cmp.Or(c.master, p.Facts.Bridge, p.Master())
+		if p.Config.Has("ingressRate") || p.Config.Has("egressRate") {
 			var in, out int
-			p.Int("ingressRate", &in)
-			p.Int("egressRate", &out)
+			p.Config.Int("ingressRate", &in)
+			p.Config.Int("egressRate", &out)
 			c.limits = &Limits{uint64(max(in, 0)), uint64(max(out, 0))}
 		}
-	}
-	if config.Has("plugins") {
-		config.Objects("plugins", add)
-	} else { // one plugin alone, in the old form
-		add(config)
 	}
 	return c
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -45,29 +46,26 @@ func (t Thing) Address() (netip.Addr, bool) {
 
 // readHeld asks all plugins what they hold, each with every configuration that may say where that is.
 func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (things []Thing) {
-	n.configs = []*conf.Object{conf.New()}
-	networks := []string{""} // of which each configuration is
-	type text struct{ network, config string }
-	seen := map[text]bool{}
-	add := func(network string, config []byte) {
-		if seen[text{network, string(config)}] {
-			return
-		}
-		seen[text{network, string(config)}] = true
-		if config, err := conf.Parse(config); err == nil {
-			n.configs = append(n.configs, objectsIn(config.Lenient())...)
-		}
-		for len(networks) < len(n.configs) {
+	n.parts = []*netconf.Part{netconf.NewPart(conf.New(), o.Plugins.Find)}
+	networks := []string{""} // of which each part is
+	add := func(network string, l *netconf.List) {
+		n.parts = append(n.parts, l.Inside()...)
+		for len(networks) < len(n.parts) {
 			networks = append(networks, network)
 		}
 	}
 	for _, w := range n.Networks {
-		for _, p := range w.List.Plugins {
-			add(w.Name, p.Bytes)
-		}
+		add(w.Name, netconf.Of(w.List, w.File, o.Plugins.Find))
 	}
+	type text struct{ network, config string }
+	seen := map[text]bool{}
 	for _, r := range results {
-		add(r.Network, r.Config)
+		if is := (text{r.Network, string(r.Config)}); !seen[is] {
+			seen[is] = true
+			if l, err := netconf.Parse("", r.Config, o.Plugins.Find); err == nil {
+				add(r.Network, l)
+			}
+		}
 	}
 	var valid []plugin.Key // by which the reference plugins' rules are told apart, whose comments are hashes
 	for _, r := range results {
@@ -81,11 +79,11 @@ func (n *Node) readHeld(ctx context.Context, o Options, results []*Result) (thin
 		if !ok {
 			continue
 		}
-		for i, c := range n.configs {
-			if !isFor(c, row, o.Plugins) {
+		for i, p := range n.parts {
+			if !isFor(p, row) {
 				continue
 			}
-			r := &plugin.Request{Key: plugin.Key{Network: networks[i]}, Config: c, Pair: host, Path: o.BinDirs, Results: o.caches()[0] + "/results", Valid: valid}
+			r := &plugin.Request{Key: plugin.Key{Network: networks[i]}, Config: p.Config, Pair: host, Path: o.BinDirs, Results: o.caches()[0] + "/results", Valid: valid}
 			for _, s := range holder.Stores(r) {
 				if err := l.ask(ctx, row.Name, s); err != nil {
 					n.couldNot("what "+row.Name+" holds", err, "")
@@ -166,11 +164,8 @@ func (n *Node) nameHolders(a *Attachment) {
 
 // isFor reports whether a plugin may be called with a configuration, by a runtime or by another plugin. An empty one stands for what
 // plugins do unless they are told otherwise.
-func isFor(config *conf.Object, row plugin.Descriptor, all plugin.Table) bool {
-	name := ""
-	config.String("type", &name)
-	named := all.Find(name)
-	return config.Keys() == nil || named != nil && named.Name == row.Name || row.Kind == plugin.IPAM && config.Has("ipam")
+func isFor(p *netconf.Part, row plugin.Descriptor) bool {
+	return p.Config.Keys() == nil || p.Is(row.Name) || row.Kind == plugin.IPAM && p.Config.Has("ipam")
 }
 
 // addThing gives a thing to the attachment that holds it. What says its container only is given to that container's on the network, or on

@@ -27,7 +27,8 @@ func TestHostEnd(t *testing.T) {
 		{"as the result says", Link{Name: "vethother", Kind: "veth", Link: leading(1)}, true},
 		{"as the result says, and leads elsewhere", Link{Name: "vethother", Kind: "veth", Link: leading(2)}, false},
 	} {
-		n := &Node{links: links{byName: map[string]*Link{tt.link.Name: &tt.link}}, ids: map[int]*Namespace{1: here, 2: elsewhere}}
+		n := &Node{ids: map[int]*Namespace{1: here, 2: elsewhere}}
+		_, _ = n.links.get(func() (*links, error) { return &links{byName: map[string]*Link{tt.link.Name: &tt.link}}, nil })
 		a := &Attachment{Network: key.Network, ContainerID: key.ContainerID, IfName: key.IfName, Owner: "net/web/eth0", Result: reported}
 		if got := n.hostEnd(a, here); (got != nil) != tt.isIt {
 			t.Errorf("%s: %+v", tt.name, got)

@@ -18,9 +18,9 @@ import (
 func (n *Node) judge(a *Attachment) {
 	at, _ := n.at(a.Netns)
 	a.HostEnd = n.hostEnd(a, at)
-	verdict := n.host.Of(n.claim(a, a.Result))
+	verdict := n.presence.Of(n.claim(a, a.Result))
 	for _, r := range a.Others {
-		if v := n.host.Of(n.claim(a, r)); verdict.State.IsOver() && !v.State.IsOver() {
+		if v := n.presence.Of(n.claim(a, r)); verdict.State.IsOver() && !v.State.IsOver() {
 			verdict = v
 			verdict.Why += ", by " + r.Path
 		}
@@ -188,7 +188,7 @@ func (n *Node) strangers(isWanted func(netip.Addr) bool) (list []stranger, err e
 			explained[a.Namespace.Inode][a.IfName] = true
 		}
 	}
-	namespaces, err := n.host.Everywhere()
+	namespaces, err := n.presence.Everywhere()
 	if err != nil {
 		return nil, fmt.Errorf("not all network namespaces can be looked at, and one may be its: %w", err)
 	}
@@ -212,7 +212,7 @@ func (n *Node) strangers(isWanted func(netip.Addr) bool) (list []stranger, err e
 		case round == mostLooks:
 			return nil, err
 		}
-		if namespaces, err = n.host.Again(missed); err != nil {
+		if namespaces, err = n.presence.Again(missed); err != nil {
 			return nil, err
 		}
 	}

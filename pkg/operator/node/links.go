@@ -1,16 +1,14 @@
 package node
 
 import (
-	"cmp"
 	"errors"
 	"fmt"
-	"maps"
 	"net"
 	"net/netip"
-	"slices"
+	"os"
+	"path/filepath"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/link"
@@ -29,6 +27,7 @@ type Link struct {
 	Owner  string `json:"owner,omitempty"`  // by its alias, the attachment that it was made for
 
 	Addresses []netip.Prefix `json:"addresses,omitempty"`
+	Global    []netip.Prefix `json:"-"` // of these, those that may be known outside of the link
 
 	Link netlink.Link `json:"-"`
 }
@@ -39,67 +38,47 @@ type links struct {
 	byIndex map[int]*Link
 }
 
-// Links returns the links of the host, in the order in which they were made.
-func (n *Node) Links() []*Link {
-	return slices.SortedFunc(maps.Values(n.links.byIndex), func(a, b *Link) int { return cmp.Compare(a.Link.Attrs().Index, b.Link.Attrs().Index) })
-}
-
-// Link returns the host's link called name, nil if there is none.
-func (n *Node) Link(name string) *Link { return n.links.byName[name] }
-
-func (n *Node) readLinks() {
-	n.links = links{map[string]*Link{}, map[int]*Link{}}
+func readLinks() (*links, error) {
+	own := &links{map[string]*Link{}, map[int]*Link{}}
 	all, err := link.List(&netlink.Handle{})
-	if err != nil {
-		n.couldNot("links of the host", err, "")
-	}
 	for _, l := range all {
-		own := newLink(l)
-		n.links.byName[own.Name], n.links.byIndex[l.Attrs().Index] = own, own
+		made := newLink(l)
+		own.byName[made.Name], own.byIndex[l.Attrs().Index] = made, made
 	}
-	addresses, err := link.Addresses(&netlink.Handle{}, nil, netlink.FAMILY_ALL)
-	if err != nil {
-		n.couldNot("addresses of the host", err, "")
-	}
+	addresses, err2 := link.Addresses(&netlink.Handle{}, nil, netlink.FAMILY_ALL)
 	for _, a := range addresses {
-		if l := n.links.byIndex[a.LinkIndex]; l != nil {
-			l.Addresses = append(l.Addresses, result.Prefix(*a.IPNet))
+		l := own.byIndex[a.LinkIndex]
+		if l == nil {
+			continue
+		}
+		l.Addresses = append(l.Addresses, result.Prefix(*a.IPNet))
+		if a.Scope == int(netlink.SCOPE_UNIVERSE) {
+			l.Global = append(l.Global, result.Prefix(*a.IPNet))
 		}
 	}
-	for _, l := range n.links.byIndex {
-		if master := n.links.byIndex[l.Link.Attrs().MasterIndex]; master != nil {
+	for _, l := range own.byIndex {
+		if master := own.byIndex[l.Link.Attrs().MasterIndex]; master != nil {
 			l.Master = master.Name
 		}
-		if parent := n.links.byIndex[l.Link.Attrs().ParentIndex]; parent != nil && l.Kind != "veth" {
+		if parent := own.byIndex[l.Link.Attrs().ParentIndex]; parent != nil && l.Kind != "veth" {
 			l.Parent = parent.Name
 		}
 	}
+	if err = errors.Join(err, err2); err != nil {
+		err = fmt.Errorf("list the links of the host: %w", err)
+	}
+	return own, err
 }
 
-// Uplinks returns the links by which the host reaches the outside: those of its default routes, the one that counts first. It looks now.
-func (n *Node) Uplinks() (list []*Link, err error) {
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, failed := link.Routes(&netlink.Handle{}, family, &netlink.Route{Table: unix.RT_TABLE_MAIN}, netlink.RT_FILTER_TABLE|netlink.RT_FILTER_DST)
-		if failed != nil {
-			err = errors.Join(err, fmt.Errorf("list the default routes of the host: %w", failed))
-		}
-		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
-		for _, r := range routes {
-			for _, index := range append([]int{r.LinkIndex}, hops(r)...) {
-				if l := n.links.byIndex[index]; l != nil && !slices.Contains(list, l) {
-					list = append(list, l)
-				}
-			}
-		}
-	}
-	return list, err
-}
+// IsCard reports whether a link is a network card, or another device.
+func (l *Link) IsCard() bool { return l.has("device") }
 
-func hops(r netlink.Route) (indexes []int) {
-	for _, hop := range r.MultiPath {
-		indexes = append(indexes, hop.LinkIndex)
-	}
-	return indexes
+// IsWiFi reports whether a link is a card for Wi-Fi.
+func (l *Link) IsWiFi() bool { return l.has("phy80211") }
+
+func (l *Link) has(what string) bool {
+	_, err := os.Lstat(filepath.Join("/sys/class/net", l.Name, what))
+	return err == nil
 }
 
 func newLink(l netlink.Link) *Link {

@@ -17,7 +17,7 @@ type (
 // readNamespaces finds the namespaces that are mounted somewhere, or have processes.
 func (n *Node) readNamespaces() {
 	var err error
-	if n.Namespaces, err = n.host.Namespaces(); err != nil {
+	if n.Namespaces, err = n.presence.Namespaces(); err != nil {
 		n.couldNot("/proc", err, "")
 	}
 	n.ids = map[int]*Namespace{}
@@ -45,7 +45,7 @@ func (n *Node) at(path string) (*Namespace, error) {
 	if path == "" {
 		return nil, nil
 	}
-	s, isOwn, err := n.host.At(path)
+	s, isOwn, err := n.presence.At(path)
 	if s == nil || isOwn || err != nil {
 		return nil, err
 	}

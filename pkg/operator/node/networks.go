@@ -4,10 +4,10 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
 
 	"github.com/containernetworking/cni/libcni"
+
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 )
 
 // Network is a network of this node.
@@ -35,7 +35,7 @@ func Load(dir string) (networks []*Network, broken []Unread, err error) {
 		return nil, nil, fmt.Errorf("look for networks: %w", err)
 	}
 	for _, file := range append(files, single...) {
-		list, err := loadFile(file)
+		list, err := netconf.Load(file)
 		if err != nil {
 			broken = append(broken, Unread{What: file, Why: err.Error()})
 			continue
@@ -55,29 +55,11 @@ func newNetwork(list *libcni.NetworkConfigList, file string) *Network {
 
 // LoadFile reads a network's file.
 func LoadFile(path string) (*Network, error) {
-	list, err := loadFile(path)
+	list, err := netconf.Load(path)
 	if err != nil {
 		return nil, fmt.Errorf("%s can't be used: %w", path, err)
 	}
 	return newNetwork(list, path), nil
-}
-
-func loadFile(path string) (*libcni.NetworkConfigList, error) {
-	if file, err := os.Stat(path); err != nil {
-		return nil, err
-	} else if !file.Mode().IsRegular() { // a pipe would be waited for
-		return nil, fmt.Errorf("%s is not a file (%s)", path, file.Mode())
-	}
-	if filepath.Ext(path) == ".conflist" {
-		return libcni.NetworkConfFromFile(path)
-	}
-	//lint:ignore SA1019 single-plugin files are old, and runtimes still read them
-	conf, err := libcni.ConfFromFile(path)
-	if err != nil {
-		return nil, err
-	}
-	//lint:ignore SA1019 as above
-	return libcni.ConfListFromConf(conf)
 }
 
 // readNetworks notes the networks. Of two with one name the first counts, as for libcni.

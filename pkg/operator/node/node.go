@@ -1,5 +1,5 @@
 // Package node says what is on this node: its networks and their pools, its attachments with all that they hold, its network namespaces,
-// and what belongs to nobody. It changes nothing.
+// and what belongs to nobody; and what is on the host besides: links, routes, uplinks, mounts and processes. It changes nothing.
 //
 // There is no database of it. What plugins hold is asked of the plugins, what runtimes know is read from libcni's caches, and all of it is
 // joined by the key of an attachment. A source that can't be read is in Unread; what the others say is there all the same.
@@ -14,7 +14,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
@@ -66,11 +66,12 @@ type Node struct {
 	Runtimes []runtimes.Answer `json:"-"` // those that were asked
 	Stores   []plugin.Store    `json:"-"` // where plugins of this node may hold something
 
-	host    *presence.Host
-	byKey   map[string]*Attachment // by Key.String()
-	configs []*conf.Object
-	links   links
-	ids     map[int]*Namespace // by their ids as the host counts them
+	Host
+
+	presence *presence.Host
+	byKey    map[string]*Attachment // by Key.String()
+	parts    []*netconf.Part
+	ids      map[int]*Namespace // by their ids as the host counts them
 
 	plugins        plugin.Table
 	configurations map[string]*configuration // by their text
@@ -99,8 +100,10 @@ func Read(ctx context.Context, o Options) *Node {
 	}
 	things = append(things, n.readShared(ctx, o, things)...)
 	n.Unread = append(n.Unread, unread...)
-	n.host = presence.NewHost(o.NotesDir())
-	n.readLinks()
+	n.presence = presence.NewHost(o.NotesDir())
+	if err := n.ReadLinks(); err != nil {
+		n.couldNot("links of the host", err, "")
+	}
 	n.readNamespaces()
 	for _, r := range results {
 		n.addResult(r)
@@ -128,9 +131,9 @@ func (n *Node) couldNot(what string, err error, network string) {
 	n.Unread = append(n.Unread, Unread{what, err.Error(), network})
 }
 
-// Configs returns the configurations of plugins that networks and results have, and all objects inside of them. One is empty: it stands for
+// Parts returns the configurations of plugins that networks and results have, and all objects inside of them. One is empty: it stands for
 // what plugins do unless they are told otherwise.
-func (n *Node) Configs() []*conf.Object { return n.configs }
+func (n *Node) Parts() []*netconf.Part { return n.parts }
 
 // Attachment returns the attachment with a key, nil if there is none.
 func (n *Node) Attachment(k plugin.Key) *Attachment { return n.byKey[k.String()] }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -86,49 +87,36 @@ type lender interface {
 
 // readPools asks the network's IPAM plugins what they hand out. What a configuration says that can't be used is status' and the linter's to say.
 func (w *Network) readPools(all plugin.Table) {
-	for _, o := range w.Configs() {
-		for _, pool := range poolsOf(o, all) {
+	for _, p := range netconf.Of(w.List, w.File, all.Find).Inside() {
+		for _, pool := range poolsOf(p) {
 			w.Pools = append(w.Pools, &Pool{Subnet: pool.Ranges[0].Subnet.String(), Range: pool.String(), Size: pool.Size(), pool: pool})
 		}
 	}
 }
 
-// Configs returns the configurations of the plugins in the network's file, and all objects inside of them.
-func (w *Network) Configs() (list []*conf.Object) {
-	for _, p := range w.List.Plugins {
-		if config, err := conf.Parse(p.Bytes); err == nil {
-			list = append(list, objectsIn(config.Lenient())...)
-		}
-	}
-	return list
+// completer is a plugin that writes the section ipam of the one that it calls, as flannel does.
+type completer interface {
+	Complete(config *conf.Object) *conf.Object
 }
 
-func poolsOf(config *conf.Object, all plugin.Table) []ranges.Pool {
-	kind := ""
-	config.Object("ipam").String("type", &kind)
-	row := all.Find(kind)
-	if row == nil {
+func poolsOf(p *netconf.Part) []ranges.Pool {
+	ipam := p.IPAM()
+	if ipam == nil || ipam.Row == nil {
 		return nil
 	}
-	l, ok := row.Plugin.(lender)
+	l, ok := ipam.Row.Plugin.(lender)
 	if !ok {
 		return nil
+	}
+	config := p.Config
+	if p.Row != nil {
+		if c, ok := p.Row.Plugin.(completer); ok {
+			config = c.Complete(config)
+		}
 	}
 	pools, err := l.Pools(config)
 	if err != nil {
 		return nil
 	}
 	return pools
-}
-
-// objectsIn returns an object and all that are in it, since plugins have configurations of others in theirs.
-func objectsIn(o *conf.Object) []*conf.Object {
-	all := []*conf.Object{o}
-	for _, key := range o.Keys() {
-		if o.Object(key).Keys() != nil {
-			all = append(all, objectsIn(o.Object(key))...)
-		}
-		o.Objects(key, func(e *conf.Object) { all = append(all, objectsIn(e)...) })
-	}
-	return all
 }

@@ -117,6 +117,11 @@ func Row(all plugin.Table, name string, dirs []string) *plugin.Descriptor {
 	return row
 }
 
+// Rows returns Row for all names that configurations have.
+func Rows(all plugin.Table, dirs []string) func(name string) *plugin.Descriptor {
+	return func(name string) *plugin.Descriptor { return Row(all, name, dirs) }
+}
+
 // ID is the same for files that are one, by hard or symbolic links.
 func (f *File) ID() string {
 	stat := f.Info.Sys().(*syscall.Stat_t)

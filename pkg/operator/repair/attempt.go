@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
@@ -62,9 +63,14 @@ func (a *attempt) recovered(is *Outcome) {
 	}
 }
 
+// Broken is what of an attachment is not as its ADD made it.
+var Broken = codes.Declare(finding.Code{Name: "attachment-broken", Severity: finding.Error,
+	Meaning: "Something has changed what ADD made: CHECK fails.",
+	Remedy:  "`cnictl repair NETWORK`"})
+
 // find notes what a plugin has found, and returns where to note what came of it.
 func (a *attempt) find(name string, err error) *Finding {
-	a.report.Plugins = append(a.report.Plugins, Finding{Plugin: name, Found: plugin.AsError(err).Msg})
+	a.report.Plugins = append(a.report.Plugins, Finding{Plugin: name, Finding: Broken.Found(nil, "%s", plugin.AsError(err).Msg)})
 	return &a.report.Plugins[len(a.report.Plugins)-1]
 }
 
@@ -94,12 +100,16 @@ func (a *attempt) mayChange() bool {
 	return a.rights == rightsAll || a.rights == rightsHost && !a.inside
 }
 
+// Changed is what of an attachment is other than its ADD made it, and is not for cnibox to change.
+var Changed = codes.Declare(finding.Code{Name: "container-changed", Severity: finding.Info,
+	Meaning: "A container has changed what it has inside, or is left alone by `repair`: what is other than ADD has made it."})
+
 // leave leaves alone what was found.
 func (a *attempt) leave() {
 	a.report.Outcome = LeftAlone
 	for i := range a.report.Plugins {
 		f := &a.report.Plugins[i]
-		f.LeftAlone = true
+		f.Finding, f.LeftAlone = Changed.Found(nil, "%s", f.Summary), true
 		switch {
 		case a.rights == rightsHost:
 			f.Left, f.Remedy = "that is inside the container, and cnibox leaves it alone", insideRemedy

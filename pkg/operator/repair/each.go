@@ -8,6 +8,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/netfilter"
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
@@ -77,7 +79,8 @@ func byContainer(list []*attempt) (containers [][]*attempt) {
 // shared is what all attempts of one Run have.
 type shared struct {
 	Options
-	all int
+	all    int
+	filter *netfilter.Session // what is asked and done for many at once, at the moment
 
 	mu      sync.Mutex
 	done    int
@@ -85,7 +88,7 @@ type shared struct {
 }
 
 func newShared(o Options, all int) *shared {
-	return &shared{Options: o, all: all, foreign: map[string]bool{}}
+	return &shared{Options: o, all: all, filter: &netfilter.Session{Listings: &iptables.Listings{}}, foreign: map[string]bool{}}
 }
 
 // count counts an attachment for which all is done.

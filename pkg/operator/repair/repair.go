@@ -12,7 +12,6 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -62,7 +61,7 @@ func Now(ctx context.Context, attachments []*node.Attachment, o Options) (*Run, 
 		r.all, r.Reports = append(r.all, a), append(r.Reports, a.report)
 	}
 	inOrder(r.all)
-	return r, mend(ctx, r.all, o)
+	return r, s.mend(ctx, r.all)
 }
 
 // LookInside looks into the containers of some of the attachments, and puts back what is missing there where the network asks for that. What
@@ -81,7 +80,7 @@ func (r *Run) LookInside(ctx context.Context, isMeant func(*node.Attachment) boo
 	for _, a := range list {
 		later = append(later, &attempt{Attachment: a.Attachment, shared: s, report: newReport(a.Attachment), inside: true})
 	}
-	err = mend(ctx, later, s.Options)
+	err = s.mend(ctx, later)
 	for i, a := range list {
 		inside = append(inside, later[i].report)
 		a.report.add(later[i].report)
@@ -90,13 +89,13 @@ func (r *Run) LookInside(ctx context.Context, isMeant func(*node.Attachment) boo
 }
 
 // mend looks at attachments, and repairs those that are wrong.
-func mend(ctx context.Context, list []*attempt, o Options) error {
-	ctx = iptables.KeepListings(ctx)
-	looking := ctx
-	if !o.DryRun {
-		looking, _ = nft.Together(ctx)
+func (s *shared) mend(ctx context.Context, list []*attempt) error {
+	if !s.DryRun {
+		s.filter.Batch = nft.NewBatch() // so that CHECK asks once for a table that all have lost
 	}
-	if err := each(looking, list, (*attempt).look); err != nil || o.DryRun {
+	err := each(ctx, list, (*attempt).look)
+	s.filter.Batch = nil
+	if err != nil || s.DryRun {
 		return err
 	}
 	wrong := slices.DeleteFunc(slices.Clone(list), func(a *attempt) bool { return a.report.Outcome != Wrong })
@@ -106,7 +105,7 @@ func mend(ctx context.Context, list []*attempt, o Options) error {
 	if err := wrong[0].settle(ctx); err != nil {
 		return err
 	}
-	if err := state.Locked(ctx, lockFile, func() error { return putBack(ctx, wrong) }); err != nil {
+	if err := state.Locked(ctx, lockFile, func() error { return s.putBack(ctx, wrong) }); err != nil {
 		return err
 	}
 	return each(ctx, wrong, (*attempt).confirm)
@@ -115,10 +114,12 @@ func mend(ctx context.Context, list []*attempt, o Options) error {
 // atOnce is how many attachments have their nftables put back at once: those that come first need not wait for all.
 const atOnce = 200
 
-func putBack(ctx context.Context, wrong []*attempt) error {
-	together, batch := nft.Together(ctx)
+func (s *shared) putBack(ctx context.Context, wrong []*attempt) error {
+	batch := nft.NewBatch()
+	s.filter.Batch = batch
+	defer func() { s.filter.Batch = nil }()
 	for part := range slices.Chunk(wrong, atOnce) {
-		if err := each(together, part, (*attempt).repair); err != nil {
+		if err := each(ctx, part, (*attempt).repair); err != nil {
 			return err
 		}
 		commit(ctx, batch, part)

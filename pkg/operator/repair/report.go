@@ -2,8 +2,10 @@ package repair
 
 import (
 	"cmp"
+	"encoding/json"
 	"slices"
 
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -37,15 +39,29 @@ type Report struct {
 	Milliseconds float64   `json:"milliseconds,omitempty"`
 }
 
-// Finding is what one plugin found.
+// codes are the kinds of what is found.
+var codes finding.Codes
+
+// Codes returns them. They are among doctor's, which looks as repair does.
+func Codes() finding.Codes { return codes.Sorted() }
+
+// Finding is what one plugin found: what was missing first; of a dry run, one thing of all. Its remedy is for what is missing still.
 type Finding struct {
+	finding.Finding
 	Plugin  string   `json:"plugin"`
-	Found   string   `json:"found"`             // what was missing first; of a dry run, one thing of all
 	PutBack []string `json:"putBack,omitempty"` // all that was put back
 	Left    string   `json:"left,omitempty"`    // what is missing still
-	Remedy  string   `json:"remedy,omitempty"`  // what to do about that
 
 	LeftAlone bool `json:"leftAlone,omitempty"` // it is not for cnibox to change
+}
+
+// MarshalJSON calls what was found as repair has always done, too.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding
+	return json.Marshal(struct {
+		plain
+		Found string `json:"found"`
+	}{plain(f), f.Summary})
 }
 
 func newReport(a *node.Attachment) *Report {
@@ -58,7 +74,7 @@ func (r *Report) add(later *Report) {
 		r.Outcome = later.Outcome
 	}
 	for _, f := range later.Plugins {
-		isKnown := func(o Finding) bool { return o.Plugin == f.Plugin && o.Found == f.Found && o.Left == f.Left }
+		isKnown := func(o Finding) bool { return o.Plugin == f.Plugin && o.Summary == f.Summary && o.Left == f.Left }
 		if !slices.ContainsFunc(r.Plugins, isKnown) {
 			r.Plugins = append(r.Plugins, f)
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
@@ -52,7 +53,7 @@ func (a *attempt) begin() ([]*step, error) {
 	}
 	steps, err := a.steps(&plugin.Request{
 		Command: plugin.Check, Key: a.Key(), Netns: a.Netns, Pair: pair, Args: a.arguments(), Path: a.Path,
-		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true, HostSide: !a.inside,
+		Results: a.resultsDir(), Plugins: a.Options.Plugins, InProcess: true, HostSide: !a.inside, Filter: a.filter,
 	})
 	if err == nil && len(steps) == 0 {
 		err = unasked("none of its plugins is cnibox's")
@@ -92,20 +93,19 @@ func (a *attempt) arguments() string {
 
 // steps returns our plugins of the configuration that ADD had, and notes the others.
 func (a *attempt) steps(base *plugin.Request) (steps []*step, err error) {
-	config, err := conf.Parse(a.Result.Config)
+	l, err := netconf.Parse("", a.Result.Config, a.Options.Plugins.Find)
 	if err != nil {
 		return nil, fmt.Errorf("the configuration in %s is %w", a.Result.Path, err)
 	}
-	version, unchecked := "", false
-	config.String("cniVersion", &version)
+	config, version := l.Config, l.CNIVersion
 	if !plugin.AtLeast(version, "0.3.0") {
 		return nil, fmt.Errorf("its network has the cniVersion %q, in which results name no interfaces", version)
 	}
 	if first := "0.4.0"; !plugin.AtLeast(version, first) { // CHECK came with it; results of 0.3 have the same form
 		version = first
-		config.Set("cniVersion", version)
 	}
-	if config.Bool("disableCheck", &unchecked); unchecked {
+	config.Set("cniVersion", version)
+	if l.IsSet("disableCheck") {
 		return nil, unasked("its network has disableCheck")
 	}
 	a.rights = rightsOf(a.Attachment, config)
@@ -115,25 +115,17 @@ func (a *attempt) steps(base *plugin.Request) (steps []*step, err error) {
 			return nil, fmt.Errorf("the capability arguments in %s are %w", a.Result.Path, err)
 		}
 	}
-	list := []*conf.Object{config} // one plugin alone, in the old form
-	if config.Has("plugins") {
-		list = nil
-		config.Objects("plugins", func(o *conf.Object) { list = append(list, o) })
-	}
 	a.report.Foreign = nil
-	for _, o := range list {
-		name := ""
-		o.String("type", &name)
-		row := a.Options.Plugins.Find(name)
-		if row == nil || a.isForeign(name) {
-			a.report.Foreign = append(a.report.Foreign, name)
+	for _, p := range l.Plugins {
+		if p.Row == nil || a.isForeign(p.Named) {
+			a.report.Foreign = append(a.report.Foreign, p.Named)
 			continue
 		}
 		own := *base
-		if err := request.Configure(&own, request.Compose(o, config, wanted, a.Result.Result, version), *row); err != nil {
-			return nil, fmt.Errorf("%s: %w", name, err)
+		if err := request.Configure(&own, request.Compose(p.Config, config, wanted, a.Result.Result, version), *p.Row); err != nil {
+			return nil, fmt.Errorf("%s: %w", p.Named, err)
 		}
-		steps = append(steps, &step{name, row.Plugin, row.Borrows, &own})
+		steps = append(steps, &step{p.Named, p.Row.Plugin, p.Row.Borrows, &own})
 	}
-	return steps, config.Err()
+	return steps, nil
 }

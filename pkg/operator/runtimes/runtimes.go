@@ -31,9 +31,9 @@ type Runtime struct {
 
 // Options say where to look.
 type Options struct {
-	Root      string    // where the node's files are; "" is /
-	Processes []Process // of the node
-	ConfDir   string    // of runtimes that name none and have the usual one; "" is node.DefaultConfDir
+	Root      string         // where the node's files are; "" is /
+	Processes []node.Process // of the node
+	ConfDir   string         // of runtimes that name none and have the usual one; "" is node.DefaultConfDir
 }
 
 func (o Options) tree() trust.Tree { return trust.Tree(cmp.Or(o.Root, string(trust.Host))) }
@@ -57,7 +57,7 @@ func Here(o Options) (list []Runtime, err error) {
 		for _, p := range o.Processes {
 			if p.Name == c.Process && p.OfNode {
 				runs = true
-				if files := p.configFiles(); files != nil {
+				if files := configFiles(p); files != nil {
 					c.files, c.named = nil, files
 				}
 			}
@@ -88,7 +88,7 @@ func Find(word string, o Options) (Runtime, error) {
 		if p.Name != c.Process || !p.OfNode {
 			continue
 		}
-		if files := p.configFiles(); files != nil && isOfK3s(files) == (c.word == "k3s") {
+		if files := configFiles(p); files != nil && isOfK3s(files) == (c.word == "k3s") {
 			c.files, c.named = nil, files
 		}
 	}
@@ -137,4 +137,29 @@ func BinDir(dirs []string) string {
 		return node.DefaultBinDir
 	}
 	return dirs[0]
+}
+
+// configFiles returns the files and directories that a runtime's command line names in place of its usual files.
+func configFiles(p node.Process) []string {
+	text, _ := os.ReadFile(p.Path("cmdline"))
+	return configFilesIn(strings.Split(string(text), "\x00"))
+}
+
+func configFilesIn(arguments []string) (files []string) {
+	for i, a := range arguments {
+		flag, value, inOne := strings.Cut(a, "=")
+		switch {
+		case flag != "--config" && flag != "-config" && flag != "-c":
+		case inOne:
+			files = append(files, value)
+		case i+1 < len(arguments):
+			files = append(files, arguments[i+1])
+		}
+	}
+	return files
+}
+
+// isOfK3s reports whether a configuration is the one that k3s writes for its containerd, wherever k3s keeps its data.
+func isOfK3s(files []string) bool {
+	return strings.HasSuffix(files[0], "/agent/etc/containerd/config.toml")
 }

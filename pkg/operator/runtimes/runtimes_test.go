@@ -10,10 +10,11 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // rooted returns a directory that has files at their paths below it.
@@ -105,7 +106,7 @@ func TestFindRunning(t *testing.T) {
 			_ = stdin.Close()
 			_ = cmd.Wait()
 		})
-		o.Processes = append(o.Processes, Process{cmd.Process.Pid, "containerd", true})
+		o.Processes = append(o.Processes, node.Process{PID: cmd.Process.Pid, Name: "containerd", OfNode: true})
 	}
 	for word, want := range map[string]string{"containerd": "/own", "k3s": "/k3s"} {
 		if r, err := Find(word, o); err != nil || r.ConfDir != want {
@@ -269,36 +270,6 @@ func TestPatternsAreNotOfArguments(t *testing.T) {
 	c.files, c.named = nil, []string{"/a/*.toml"}
 	if r, err := c.read(o); err != nil || r.Files != nil {
 		t.Errorf("%q were read, %v", r.Files, err)
-	}
-}
-
-// TestProcesses: a process is the node's if it is root's, and sees the node's files.
-func TestProcesses(t *testing.T) {
-	for name, c := range map[string]struct {
-		attr syscall.SysProcAttr
-		want bool
-	}{
-		"root's":                     {want: true},
-		"nobody's":                   {attr: syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}},
-		"root's in a container":      {attr: syscall.SysProcAttr{Unshareflags: syscall.CLONE_NEWNS}},
-		"root's in a user namespace": {attr: syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWUSER, UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: 0, Size: 1}}}},
-	} {
-		cmd := exec.Command("cat")
-		cmd.SysProcAttr = &c.attr
-		stdin, err := cmd.StdinPipe()
-		if err == nil {
-			err = cmd.Start()
-		}
-		if err != nil {
-			t.Fatal(err)
-		}
-		list, err := Processes()
-		i := slices.IndexFunc(list, func(p Process) bool { return p.PID == cmd.Process.Pid })
-		if i < 0 || list[i].OfNode != c.want {
-			t.Errorf("%s: %v, want %v (error %v)", name, list, c.want, err)
-		}
-		_ = stdin.Close()
-		_ = cmd.Wait()
 	}
 }
 

@@ -29,7 +29,7 @@ const Says = "CNI %s plugin "
 type Box struct {
 	Plugins plugin.Table
 	Help    string // what the binary is for, shown when it is called by its own name
-	Log     string // the directory of the log of calls (pkg/calls); "" is none
+	Log     string // the directory of the log of calls (pkg/calllog); "" is none
 }
 
 // Process is the part of a process that Box uses, so that a test can be one.

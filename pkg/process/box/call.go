@@ -12,7 +12,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
@@ -43,7 +43,7 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 	if p.Getenv("CNI_COMMAND") == string(plugin.Version) {
 		return exitCode(answer(p, append(result.PrintVersions(row.Oldest), '\n')))
 	}
-	log := calls.Begin(b.Log)
+	log := calllog.Begin(b.Log)
 	r, version, err := b.request(p, row)
 	if err != nil {
 		log.End(row.Name, r, nil, fail(p, version, err), p.Getenv("TRACEPARENT"))
@@ -55,7 +55,7 @@ func (b *Box) call(p Process, row *plugin.Descriptor) int {
 }
 
 // serve does what a request asks for, and answers: with the result, or with the error that it returns.
-func serve(p Process, row *plugin.Descriptor, r *plugin.Request, version string, log *calls.Log) (made *types100.Result, err error) {
+func serve(p Process, row *plugin.Descriptor, r *plugin.Request, version string, log *calllog.Log) (made *types100.Result, err error) {
 	r.Pair = netns.NewPair(r.Netns, isTrue(p.Getenv("CNI_NETNS_OVERRIDE")))
 	defer r.Close()
 	// IPAM plugins never enter it: whoever calls them may not even see it.
@@ -169,7 +169,7 @@ func firstFrames(stack string) string {
 }
 
 // tracer prints each step with the time since the start to stderr when CNIBOX_TRACE is set, and notes it for the log when that is on.
-func tracer(p Process, name string, log *calls.Log) func(string) {
+func tracer(p Process, name string, log *calllog.Log) func(string) {
 	if p.Getenv("CNIBOX_TRACE") == "" {
 		if log == nil {
 			return nil

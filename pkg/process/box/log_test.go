@@ -11,14 +11,14 @@ import (
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Each call leaves a line that says what is known of it, also one that fails before its plugin is called.
 func TestLog(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
-	if err := calls.On(dir, calls.DefaultSize); err != nil {
+	if err := calllog.On(dir, calllog.DefaultSize); err != nil {
 		t.Fatal(err)
 	}
 	step := func(ctx context.Context, r *plugin.Request) error {
@@ -61,7 +61,7 @@ func TestLog(t *testing.T) {
 				r.answer = fullDisk{}
 			}
 			r.main()
-			all, torn, err := calls.Read(dir)
+			all, torn, err := calllog.Read(dir)
 			if n++; err != nil || torn > 0 || len(all) != n {
 				t.Fatalf("%d calls, %d torn, %v; want %d", len(all), torn, err, n)
 			}
@@ -88,7 +88,7 @@ func TestLog(t *testing.T) {
 		r := prepare(t, command, config)
 		r.log = dir
 		r.main()
-		if all, _, _ := calls.Read(dir); len(all) != n || r.code != 0 {
+		if all, _, _ := calllog.Read(dir); len(all) != n || r.code != 0 {
 			t.Errorf("%s: exit code %d, and a line of it is in the log", command, r.code)
 		}
 	}
@@ -97,7 +97,7 @@ func TestLog(t *testing.T) {
 // What is not taken back when nobody hears of it stands in the line.
 func TestLogOfWhatIsNotTakenBack(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
-	if err := calls.On(dir, calls.DefaultSize); err != nil {
+	if err := calllog.On(dir, calllog.DefaultSize); err != nil {
 		t.Fatal(err)
 	}
 	r := prepare(t, "ADD", config)
@@ -109,7 +109,7 @@ func TestLogOfWhatIsNotTakenBack(t *testing.T) {
 		return nil
 	}
 	r.main()
-	all, _, err := calls.Read(dir)
+	all, _, err := calllog.Read(dir)
 	if err != nil || len(all) != 1 || all[0].Verb != "ADD" || all[0].Error == nil || !strings.Contains(all[0].Error.Msg, "take back what was made: the link stays") {
 		t.Errorf("%v, %+v", err, all)
 	}

@@ -13,7 +13,7 @@ import (
 
 // packetFilter is what an attachment can have there, for DEL and GC: also what was made when the configuration was another one.
 func packetFilter() []netfilter.Thing {
-	return []netfilter.Thing{netfilter.Masquerade{}, netfilter.SpoofCheck{}}
+	return []netfilter.Thing{netfilter.Masquerade(nil), netfilter.SpoofCheck("", [6]byte{})}
 }
 
 // checkSpoofing has the bridge drop what the container sends from any MAC
@@ -25,9 +25,9 @@ func checkSpoofing(ctx context.Context, a *attach.Attachment, c *config, port ne
 	if err := a.Step(ctx, "spoof check"); err != nil {
 		return err
 	}
-	check := netfilter.SpoofCheck{HostEnd: port.Attrs().Name, MAC: [6]byte(a.ContainerMAC())}
+	check := netfilter.SpoofCheck(port.Attrs().Name, [6]byte(a.ContainerMAC()))
 	a.Undo.Push("remove the spoof check", func(ctx context.Context) error { return netfilter.Del(ctx, a.Request, nil, check) })
-	return check.Add(ctx, a.Key)
+	return check.Add(ctx, netfilter.Wish{}, a.Request)
 }
 
 // mendSpoofCheck does not take the address that the container's end has now: the
@@ -40,7 +40,8 @@ func mendSpoofCheck(ctx context.Context, r *plugin.Request, c *config, hostEnd s
 	if err != nil {
 		return err
 	}
-	check := netfilter.SpoofCheck{HostEnd: hostEnd, MAC: [6]byte(mac)}
-	m.Mend(check.Check(r.Key), "check what "+hostEnd+" sends for spoofed MAC addresses", func() error { return check.Repair(ctx, r.Key) })
+	check := netfilter.SpoofCheck(hostEnd, [6]byte(mac))
+	m.Mend(check.Check(ctx, netfilter.Wish{}, r), "check what "+hostEnd+" sends for spoofed MAC addresses",
+		func() error { return check.Repair(ctx, netfilter.Wish{}, r) })
 	return nil
 }

@@ -36,7 +36,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if c.spoofCheck {
-		if err := (netfilter.SpoofCheck{}).Available(); err != nil {
+		if err := netfilter.SpoofCheck("", [6]byte{}).Available(netfilter.Wish{}); err != nil {
 			return err
 		}
 	}

@@ -177,7 +177,7 @@ func gatewaysOf(ips []*types100.IPConfig) (gateways []netip.Prefix) {
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	detach.Start(r)
 	r.Announce("packet filter")
-	filter := netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), netfilter.Masquerade{})
+	filter := netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), netfilter.Masquerade(nil))
 	d := attach.BeginDel(ctx, r, attach.Locate(r.Config))
 	end, certain, err := attach.FindHostEnd(r)
 	if end != nil && (certain || servesOne(end)) {
@@ -218,5 +218,5 @@ func (p Plugin) GC(ctx context.Context, r *plugin.Request) error {
 
 // Stores returns where the packet filter holds something for attachments, and the host ends.
 func (Plugin) Stores(r *plugin.Request) []plugin.Store {
-	return append(netfilter.Stores(r, netfilter.Masquerade{}), attach.HostEnds(r))
+	return append(netfilter.Stores(r, netfilter.Masquerade(nil)), attach.HostEnds(r))
 }

@@ -30,15 +30,15 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (_ *types100.Result, e
 	}
 	var undo plugin.Undo
 	defer undo.OnError(ctx, &err)
-	undo.Push("stop letting packets pass", func(ctx context.Context) error { return netfilter.Del(ctx, r, nil, c.forward) })
-	return r.PrevResult, c.forward.Add(ctx, c.backend, r.Key)
+	undo.Push("stop letting packets pass", func(ctx context.Context) error { return netfilter.Del(ctx, r, nil, c.forward.Thing()) })
+	return r.PrevResult, c.forward.Add(ctx, c.backend, r)
 }
 
 // Del removes what ADD made, in whichever backend it is. It needs the attachment's key alone; the addresses of the previous result are for
 // what the reference plugin made.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("stop letting packets pass")
-	return netfilter.Del(ctx, r, allPrefixes(r.PrevResult), locate(r.Config).forward)
+	return netfilter.Del(ctx, r, allPrefixes(r.PrevResult), locate(r.Config).forward.Thing())
 }
 
 // Mend looks at what lets packets pass, and the policy.
@@ -47,7 +47,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
-	m.Mend(c.forward.Check(ctx, c.backend, r.Key), "let packets pass", func() error { return c.forward.Repair(ctx, c.backend, r.Key) })
+	m.Mend(c.forward.Check(ctx, c.backend, r), "let packets pass", func() error { return c.forward.Repair(ctx, c.backend, r) })
 	return nil
 }
 
@@ -62,7 +62,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 
 // Stores returns where something lets packets pass.
 func (Plugin) Stores(r *plugin.Request) []plugin.Store {
-	return netfilter.Stores(r, netfilter.Forward{})
+	return netfilter.Stores(r, netfilter.Forward{}.Thing())
 }
 
 // Explain implements plugin.Explainer.

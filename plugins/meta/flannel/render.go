@@ -102,6 +102,14 @@ func renderIPAM(given *conf.Object, leased subnet) *conf.Object {
 	return o
 }
 
+// Complete returns the configuration with the delegate's section ipam in place of its own, as far as the lease can be read.
+func (Plugin) Complete(config *conf.Object) *conf.Object {
+	leased, _ := readSubnet(subnetFile(config))
+	config = config.Copy()
+	config.Set("ipam", renderIPAM(config.Object("ipam"), leased))
+	return config
+}
+
 // member returns an object with one member.
 func member(key, value string) *conf.Object {
 	o := conf.New()

@@ -32,7 +32,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	if err := r.Step(ctx, "publish ports"); err != nil {
 		return nil, err
 	}
-	if err := ports.Add(ctx, c.backend, r); err != nil {
+	if err := netfilter.PortMaps(ports).Add(ctx, c.backend, r); err != nil {
 		return nil, withRemedy(err)
 	}
 	return r.PrevResult, nil
@@ -42,7 +42,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 // alone.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	r.Announce("take back published ports")
-	return netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), netfilter.PortMaps{})
+	return netfilter.Del(ctx, r, result.PrefixesOf(r.PrevResult, r.IfName), netfilter.PortMaps(spec.PortNeeds{}))
 }
 
 // Mend looks at what is published.
@@ -55,8 +55,9 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	for _, p := range ports.Maps {
 		texts = append(texts, p.String())
 	}
-	m.Mend(ports.Check(ctx, c.backend, r.Key), "publish "+strings.Join(texts, ", "), func() error {
-		return withRemedy(ports.Repair(ctx, c.backend, r.Key))
+	published := netfilter.PortMaps(ports)
+	m.Mend(published.Check(ctx, c.backend, r), "publish "+strings.Join(texts, ", "), func() error {
+		return withRemedy(published.Repair(ctx, c.backend, r))
 	})
 	return nil
 }
@@ -67,7 +68,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	if err != nil {
 		return err
 	}
-	return netfilter.PortMaps{Conditions4: c.conditions4, Conditions6: c.conditions6}.Available(c.backend)
+	return netfilter.PortMaps(spec.PortNeeds{Conditions4: c.conditions4, Conditions6: c.conditions6}).Available(c.backend)
 }
 
 // Explain implements plugin.Explainer.
@@ -76,17 +77,17 @@ func (Plugin) Explain(o *conf.Object) []string {
 	if err != nil {
 		return nil // which STATUS says
 	}
-	return []string{netfilter.PortMaps{}.Explain(c.backend)}
+	return []string{netfilter.PortMaps(spec.PortNeeds{}).Explain(c.backend)}
 }
 
 // Stores returns where ports are published.
 func (Plugin) Stores(r *plugin.Request) []plugin.Store {
-	return netfilter.Stores(r, netfilter.PortMaps{})
+	return netfilter.Stores(r, netfilter.PortMaps(spec.PortNeeds{}))
 }
 
 // wanted returns the ports that the configuration asks to publish, none if
 // there is nothing to do.
-func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) {
+func wanted(r *plugin.Request) (c *config, ports spec.PortNeeds, err error) {
 	c, err = parse(r.Config)
 	if err != nil {
 		return nil, ports, err
@@ -94,7 +95,7 @@ func wanted(r *plugin.Request) (c *config, ports netfilter.PortMaps, err error) 
 	if len(c.mappings) == 0 {
 		return c, ports, nil
 	}
-	ports = netfilter.PortMaps{
+	ports = spec.PortNeeds{
 		SNAT: c.snat, MasqAll: c.snat && c.masqAll,
 		MarkBit: c.markBit, SetMarkChain: c.setMarkChain,
 		Conditions4: c.conditions4, Conditions6: c.conditions6,

@@ -17,15 +17,23 @@ import (
 	"github.com/cnibox/cnibox/pkg/netns"
 )
 
+// environment says which variables these commands read besides those of all, and are those of cnitool, too.
+const environment = `
+Also CNI_IFNAME, and for the plugins CNI_ARGS (KEY=VALUE;KEY=VALUE) and CAP_ARGS
+(JSON: capability to value).`
+
 // Flags are the flags and the environment of the commands about one attachment.
 type Flags struct {
 	network.Node
 	network.Parameters
+	DryRun bool // of add and del
 }
 
 // Add gives a command these flags.
 func (f *Flags) Add(cmd *cobra.Command) {
-	ui.AddNodeFlags(cmd, &f.Node)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &f.Node.Options)
+	cmd.Long += environment
 	f.Args, f.CapArgs = os.Getenv("CNI_ARGS"), os.Getenv("CAP_ARGS")
 	flags := cmd.Flags()
 	flags.StringVarP(&f.IfName, "ifname", "i", cmp.Or(os.Getenv("CNI_IFNAME"), "eth0"), "the interface's name in the container")
@@ -48,6 +56,9 @@ func Command(cmd *cobra.Command, do func(cmd *cobra.Command, f *Flags, network s
 	ui.AddJSONFlag(cmd)
 	cmd.Flags().StringVar(&f.Netns, "netns", "", "path of the container's network namespace, if not given as NETNS")
 	cmd.Flags().StringVar(&f.ID, "id", "", "container id (default: cnitool's, made from the path of the namespace)")
+	if cmd.Name() != "check" {
+		ui.AddDryRunFlag(cmd, &f.DryRun)
+	}
 	cmd.Args = ui.Arguments(1, 2)
 	cmd.ValidArgsFunction = ui.CompleteAttachment
 	ui.Complete(cmd, "id", ui.CompleteIDs)
@@ -68,13 +79,13 @@ func Command(cmd *cobra.Command, do func(cmd *cobra.Command, f *Flags, network s
 	return cmd
 }
 
-// attachment is what del and check print with --json.
+// attachment is what del and check print with --json, and add with --dry-run.
 type attachment struct {
 	Network     string `json:"network"`
 	ContainerID string `json:"containerID"`
 	IfName      string `json:"ifname"`
 	Netns       string `json:"netns,omitempty"`
-	Status      string `json:"status"` // deleted or ok
+	Status      string `json:"status"` // deleted or ok, or what it would be
 }
 
 // PrintStatus prints what became of an attachment.

@@ -6,6 +6,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -30,14 +32,14 @@ func Find(ctx context.Context, o node.Options, name string) (*Container, error) 
 	}
 	for _, a := range alive {
 		if a.Namespace != alive[0].Namespace {
-			return nil, plugin.Errorf("name one of them, by its container's id, for example", "%s may be any of %s", name, Owners(alive))
+			return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "name one of them, by its container's id, for example", "%s may be any of %s", name, Owners(alive))
 		}
 	}
 	switch {
 	case alive != nil:
 		return &Container{alive[0].Namespace.Path(), alive}, nil
 	case all != nil:
-		return nil, plugin.Errorf("cnictl gc frees what is left over of it", "%s has no network namespace any more: %s", Owners(all), all[0].Why)
+		return nil, plugin.CodeErrorf(types.ErrInvalidNetNS, "cnictl gc frees what is left over of it", "%s has no network namespace any more: %s", Owners(all), all[0].Why)
 	}
 	if i := slices.IndexFunc(n.Namespaces, func(s *node.Namespace) bool { return s.Is(name) }); i >= 0 {
 		return &Container{Netns: n.Namespaces[i].Path()}, nil
@@ -48,7 +50,7 @@ func Find(ctx context.Context, o node.Options, name string) (*Container, error) 
 	if _, err := lookup.Find(n, name); err != nil {
 		return nil, err
 	}
-	return nil, plugin.Errorf("cnictl show lists containers", "%s is no container and no namespace", name)
+	return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "cnictl show lists containers", "%s is no container and no namespace", name)
 }
 
 // Owners names attachments in an error.

@@ -3,15 +3,10 @@ package lookup
 
 import (
 	"net/netip"
-	"path/filepath"
 	"slices"
 	"strings"
-	"unicode"
-
-	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Found is all that has a name.
@@ -54,7 +49,7 @@ func Find(n *node.Node, name string) (*Found, error) {
 		s.findElsewhere(n)
 	}
 	if len(s.Matches) == 0 {
-		return nil, notFound(n, name)
+		return nil, Unknown(n, name)
 	}
 	return s, nil
 }
@@ -136,59 +131,4 @@ func attachmentsIn(n *node.Node, ns *node.Namespace) (list []*node.Attachment) {
 		}
 	}
 	return list
-}
-
-// notFound says what has a name like this one.
-func notFound(n *node.Node, name string) error {
-	const most = 5
-	like := []string{}
-	for _, known := range namesOn(n) {
-		if isLike(known, name) && len(like) < most {
-			like = append(like, known)
-		}
-	}
-	remedy := "`cnictl show --wide` lists all that is known; name more caches with --cache-dir"
-	if len(like) > 0 {
-		remedy = "there is " + strings.Join(like, ", ") + "; " + remedy
-	}
-	if _, err := netip.ParseAddr(name); err == nil {
-		return plugin.CodeErrorf(types.ErrUnknownContainer, remedy, "nothing on this node has the address %s, and no pool hands it out", name)
-	}
-	return plugin.CodeErrorf(types.ErrUnknownContainer, remedy,
-		"nothing on this node is called %q: no address, container, pod, host end, port, namespace, MAC address, network, link or subnet", name)
-}
-
-// isLike reports whether a name may have been meant: it has the other in it, or begins as half of the other does.
-func isLike(known, name string) bool {
-	common := 0
-	for common < min(len(known), len(name)) && known[common] == name[common] {
-		common++
-	}
-	return len(name) > 1 && strings.Contains(known, name) || common > 2 && common*2 >= len(name)
-}
-
-func isUnprintable(c rune) bool { return !unicode.IsPrint(c) }
-
-// namesOn returns what people may call things by.
-func namesOn(n *node.Node) (names []string) {
-	for _, w := range n.Networks {
-		names = append(names, w.Name)
-	}
-	for _, a := range n.Attachments {
-		names = append(names, a.Pod, a.ContainerID[:min(12, len(a.ContainerID))])
-		for _, p := range a.Addresses {
-			names = append(names, p.Addr().String())
-		}
-	}
-	for _, l := range n.Links() {
-		names = append(names, l.Name)
-	}
-	for _, ns := range n.Namespaces {
-		for _, path := range ns.Paths {
-			names = append(names, filepath.Base(path))
-		}
-	}
-	names = slices.DeleteFunc(names, func(s string) bool { return s == "" || strings.ContainsFunc(s, isUnprintable) })
-	slices.Sort(names)
-	return slices.Compact(names)
 }

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -230,8 +230,8 @@ func newAddressSheet(n *node.Node, address netip.Addr, w *node.Network, p *node.
 			s.Held = &t
 		}
 	}
-	log, _, _ := calls.Read(calls.Dir) // which is off on most nodes
-	if all := calls.Holders(log, address); len(all) > 0 {
+	log, _, _ := calllog.Read(calllog.Dir) // which is off on most nodes
+	if all := calllog.Holders(log, address); len(all) > 0 {
 		last := all[len(all)-1]
 		s.Last = &Holder{last.Key.String(), last.Pod, last.From.UTC(), last.To.UTC()}
 	}

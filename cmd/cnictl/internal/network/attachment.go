@@ -8,12 +8,15 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -106,7 +109,7 @@ func RequirePublisher(list *libcni.NetworkConfigList) error {
 	if slices.ContainsFunc(list.Plugins, asks) {
 		return nil
 	}
-	return fmt.Errorf(`network %s can't publish ports: none of its plugins has the capability %s; add {"type": "portmap", "capabilities": {"portMappings": true}} to its plugins`,
+	return plugin.ConfigError(`add {"type": "portmap", "capabilities": {"portMappings": true}} to its plugins`, "network %s can't publish ports: none of its plugins has the capability %s",
 		list.Name, portMappings)
 }
 
@@ -116,21 +119,22 @@ func keyOf(network string, rt *libcni.RuntimeConf) plugin.Key {
 
 // CheckResult makes sure that libcni can read and write its result of an attachment: it would wait for a pipe, and read a file of any size.
 func (n Node) CheckResult(network string, rt *libcni.RuntimeConf) error {
-	_, err := state.Read(node.PathOf(n.CacheDir, keyOf(network, rt)))
+	_, err := state.Read(node.PathOf(n.CacheDirs[0], keyOf(network, rt)))
 	if err == nil || errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	return plugin.Errorf("remove it, or name another directory with --cache-dir", "libcni's result of the attachment can't be used: %w", err)
+	return plugin.CodeErrorf(types.ErrIOFailure, "remove it, or name another directory with --cache-dir", "libcni's result of the attachment can't be used: %w", err)
 }
 
 // Complete fills in what was not given, for CHECK and DEL, from what libcni has kept of the ADD. It returns the network as it
 // was then, nil if nothing is kept that can be read: DEL does without.
-func (n Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err error) {
+func (n *Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err error) {
+	n.chooseCache(keyOf(network, rt))
 	if err := n.CheckResult(network, rt); err != nil {
 		return nil, err
 	}
 	key := keyOf(network, rt)
-	r, err := node.ReadResult(node.PathOf(n.CacheDir, key))
+	r, err := node.ReadResult(node.PathOf(n.CacheDirs[0], key))
 	if err != nil || r.Key() != key {
 		return nil, nil
 	}
@@ -144,22 +148,37 @@ func (n Node) Complete(network string, rt *libcni.RuntimeConf) (kept []byte, err
 	return r.Config, nil
 }
 
+// RequireResult refuses an attachment of which no cache has a result: there is nothing to compare it with.
+func (n Node) RequireResult(ctx context.Context, network string, rt *libcni.RuntimeConf) error {
+	if _, err := os.Lstat(node.PathOf(n.CacheDirs[0], keyOf(network, rt))); !errors.Is(err, fs.ErrNotExist) {
+		return nil // what it is, libcni says
+	}
+	var names []string
+	for _, a := range node.Read(ctx, n.Options).Attachments {
+		if a.Network == network {
+			names = append(names, a.ContainerID+"/"+a.IfName)
+		}
+	}
+	return lookup.NotOne(types.ErrUnknownContainer, rt.ContainerID+"/"+rt.IfName, names, "`cnictl show --wide --network "+network+"` lists all; name another directory of results with --cache-dir",
+		"no result of %s of container %s on network %s", rt.IfName, rt.ContainerID, network)
+}
+
 // RequireNew refuses the id of another container of the network, whose attachment a DEL would take away: one that libcni has a result
 // of, readable or not, or for which something is held.
 func (n Node) RequireNew(ctx context.Context, list *libcni.NetworkConfigList, id string) error {
-	now := node.Read(ctx, n.Options())
+	now := node.Read(ctx, n.Options)
 	for _, a := range now.Attachments {
 		if a.Network == list.Name && a.ContainerID == id {
-			return fmt.Errorf("container %s is attached to network %s already; choose another --id, or detach it: cnictl del %s --id %s --ifname %s",
-				id, list.Name, list.Name, id, a.IfName)
+			return plugin.CodeErrorf(types.ErrInvalidEnvironmentVariables, fmt.Sprintf("choose another --id, or detach it: cnictl del %s --id %s --ifname %s", list.Name, id, a.IfName),
+				"container %s is attached to network %s already", id, list.Name)
 		}
 	}
 	for _, u := range now.Unread {
 		if u.IsQuestion() {
-			return fmt.Errorf("it is not known whether container %s is attached to network %s: %s can't be read: %s", id, list.Name, u.What, u.Why)
+			return plugin.CodeErrorf(types.ErrTryAgainLater, "make it readable, and repeat this", "it is not known whether container %s is attached to network %s: %s can't be read: %s", id, list.Name, u.What, u.Why)
 		}
 		if strings.HasPrefix(filepath.Base(u.What), list.Name+"-"+id+"-") {
-			return fmt.Errorf("container %s may be attached to network %s already, of which libcni's result can't be read; choose another --id: %s: %s",
+			return plugin.CodeErrorf(types.ErrInvalidEnvironmentVariables, "choose another --id", "container %s may be attached to network %s already, of which libcni's result can't be read: %s: %s",
 				id, list.Name, u.What, u.Why)
 		}
 	}

@@ -5,42 +5,42 @@ package network
 import (
 	"context"
 	"errors"
-	"fmt"
-	"path/filepath"
+	"os"
 	"slices"
-	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/version"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // Node is where this node keeps networks, plugins and results.
 type Node struct {
-	ConfDir  string
-	BinDirs  string // separated by ':'
-	CacheDir string
+	node.Options
 }
 
-// CNI returns libcni for the node.
+// CNI returns libcni for the node. It knows one cache directory, the first.
 func (n Node) CNI() *libcni.CNIConfig {
-	return libcni.NewCNIConfigWithCacheDir(filepath.SplitList(n.BinDirs), n.CacheDir, Exec(n.CacheDir))
+	return libcni.NewCNIConfigWithCacheDir(n.BinDirs, n.CacheDirs[0], Exec(n.CacheDirs[0]))
 }
 
-// Options say where to look for what is on the node.
-func (n Node) Options() node.Options {
-	return node.Options{ConfDir: n.ConfDir, CacheDirs: []string{n.CacheDir}, Plugins: known.Plugins, BinDirs: filepath.SplitList(n.BinDirs), Runtimes: runtimes.All}
+// chooseCache puts the cache directory first that has a result of an attachment.
+func (n *Node) chooseCache(k plugin.Key) {
+	for _, dir := range slices.Concat(n.CacheDirs, node.CacheDirs) {
+		if _, err := os.Lstat(node.PathOf(dir, k)); err == nil {
+			n.CacheDirs = slices.Insert(slices.Clone(n.CacheDirs), 0, dir)
+			return
+		}
+	}
 }
 
 // Del calls the DEL of all plugins of a network, and goes on past one that is missing or fails. Then what cnibox's plugins hold is released all the
 // same, and libcni's result stays for the next DEL.
 func (n Node) Del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcni.RuntimeConf) error {
-	err := collect.DelKept(ctx, list, rt, n.CacheDir, filepath.SplitList(n.BinDirs), Exec(n.CacheDir))
+	err := collect.DelKept(ctx, list, rt, n.CacheDirs[0], n.BinDirs, Exec(n.CacheDirs[0]))
 	if err == nil {
 		return nil
 	}
@@ -49,13 +49,12 @@ func (n Node) Del(ctx context.Context, list *libcni.NetworkConfigList, rt *libcn
 
 // Release releases what cnibox's plugins hold for an attachment.
 func (n Node) Release(ctx context.Context, key plugin.Key) error {
-	o := n.Options()
-	if a := node.Read(ctx, o).Attachment(key); a != nil {
-		if err := collect.Release(ctx, a, o.Plugins); err != nil {
+	if a := node.Read(ctx, n.Options).Attachment(key); a != nil {
+		if err := collect.Release(ctx, a, n.Plugins); err != nil {
 			return err
 		}
 	}
-	return o.NotesDir().Remove(key)
+	return n.NotesDir().Remove(key)
 }
 
 // Load returns the network called name. Unlike libcni it finds a network in spite of another one's file being broken.
@@ -64,23 +63,12 @@ func (n Node) Load(name string) (*libcni.NetworkConfigList, error) {
 	if err != nil {
 		return nil, err
 	}
-	var names []string
 	for _, w := range networks {
 		if w.Name == name {
 			return w.List, nil
 		}
-		names = append(names, w.Name)
 	}
-	has := "it has none"
-	if names != nil {
-		slices.Sort(names)
-		has = "it has " + strings.Join(slices.Compact(names), ", ")
-	}
-	errs := []error{fmt.Errorf("no network %q in %s: %s; name another directory with --conf-dir or NETCONFPATH", name, n.ConfDir, has)}
-	for _, u := range unread {
-		errs = append(errs, fmt.Errorf("%s can't be used: %s", u.What, u.Why))
-	}
-	return nil, errors.Join(errs...)
+	return nil, lookup.UnknownNetwork(name, n.ConfDir, networks, unread)
 }
 
 // HasVerbsOf110 reports whether the network's plugins know GC and STATUS, which came with CNI 1.1.0.

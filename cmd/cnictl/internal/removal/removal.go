@@ -8,6 +8,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
@@ -23,7 +24,7 @@ func Apply(cmd *cobra.Command, r *collect.Report, o collect.Options) (stopped er
 	defer bar.Stop()
 	for _, it := range r.Goes {
 		if ctx.Err() != nil {
-			stopped = plugin.Errorf("repeat this", "it was told to end before all was tried")
+			stopped = plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "it was told to end before all was tried")
 			break
 		}
 		r.Free(context.WithoutCancel(ctx), it, o)
@@ -58,7 +59,7 @@ func Note(cmd *cobra.Command, r *collect.Report) {
 // Failures returns what stopped a report, and what failed.
 func Failures(r *collect.Report) (errs []error) {
 	for _, s := range r.Stops {
-		errs = append(errs, plugin.Errorf(s.Remedy, "%s", s.Why))
+		errs = append(errs, plugin.CodeErrorf(types.ErrTryAgainLater, s.Remedy, "%s", s.Why))
 	}
 	for _, it := range r.Goes {
 		if it.Err() != nil {
@@ -71,7 +72,7 @@ func Failures(r *collect.Report) (errs []error) {
 // OutcomeText says what came of an item, or would.
 func OutcomeText(it *collect.Item, isApplied bool) string {
 	switch {
-	case !isApplied:
+	case !isApplied && it.Outcome == "":
 		return "would go"
 	case it.Outcome == collect.Removed:
 		return ui.Good.Sprint("removed")

@@ -29,7 +29,7 @@ func (f *ValidFlags) Add(cmd *cobra.Command) {
 
 // Read returns what commands that remove something look at, and how.
 func (f *ValidFlags) Read(cmd *cobra.Command, n network.Node) (o collect.Options, err error) {
-	o = collect.Options{Options: n.Options(), Exec: network.Exec, AllValid: f.file != ""}
+	o = collect.Options{Options: n.Options, Exec: network.Exec, AllValid: f.file != ""}
 	for _, text := range f.named {
 		if o.Valid, err = appendValid(o.Valid, text, "--valid"); err != nil {
 			return o, ui.Usagef("%w", err)

@@ -2,6 +2,7 @@ package ui
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -20,11 +21,11 @@ func Complete(cmd *cobra.Command, flag string, with cobra.CompletionFunc) {
 // glance looks at the node as far as flags say where.
 func glance(cmd *cobra.Command) *node.Node {
 	o := node.Options{}
-	o.ConfDir, _ = cmd.Flags().GetString("conf-dir")
-	if dirs, err := cmd.Flags().GetStringArray("cache-dir"); err == nil {
-		o.CacheDirs = dirs
-	} else if dir, err := cmd.Flags().GetString("cache-dir"); err == nil && dir != "" {
-		o.CacheDirs = []string{dir}
+	if f := cmd.Flags().Lookup("conf-dir"); f != nil {
+		o.ConfDir = f.Value.String()
+	}
+	if f := cmd.Flags().Lookup("cache-dir"); f != nil {
+		o.CacheDirs = filepath.SplitList(f.Value.String())
 	}
 	return node.Read(cmd.Context(), o)
 }

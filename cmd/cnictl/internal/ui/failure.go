@@ -3,7 +3,10 @@ package ui
 import (
 	"errors"
 	"fmt"
+	"io/fs"
+	"os/exec"
 	"strings"
+	"syscall"
 
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
@@ -70,8 +73,17 @@ type ErrorDocument struct {
 }
 
 // NewErrorDocument makes a document of any error. What wraps a plugin's error goes in front of its message.
+// What the system refuses is an I/O failure.
 func NewErrorDocument(err error) ErrorDocument {
-	return ErrorDocument{plugin.CurrentVersion, *plugin.AsError(err)}
+	d := ErrorDocument{plugin.CurrentVersion, *plugin.AsError(err)}
+	var refused syscall.Errno
+	if d.Code == types.ErrInternal && (errors.As(err, &refused) || errors.Is(err, exec.ErrNotFound)) {
+		d.Code = types.ErrIOFailure
+	}
+	if d.Details == "" && errors.Is(err, fs.ErrPermission) && !IsRoot() {
+		d.Details = "repeat it as root, with sudo"
+	}
+	return d
 }
 
 // CodeName says what a CNI error code means.

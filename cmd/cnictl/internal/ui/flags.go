@@ -2,24 +2,25 @@ package ui
 
 import (
 	"cmp"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
-	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // environment says in every command's help which variables it reads; they are those of cnitool.
 const environment = `
-Environment, where no flag is given: NETCONFPATH (directory of networks),
-CNI_PATH (directories of plugins, separated by ':'), CNI_IFNAME; and CNI_ARGS
-(KEY=VALUE;KEY=VALUE) and CAP_ARGS (JSON: capability to value) for the plugins.`
+Environment, where no flag is given: NETCONFPATH (directory of networks) and
+CNI_PATH (directories of plugins, separated by ':').`
 
 // usualBinDirs are where cnibox may be: `cnictl install` and the package cnibox-opt have the first, the package cnibox has one of the others.
 var usualBinDirs = []string{node.DefaultBinDir, "/usr/lib/cni", "/usr/libexec/cni"}
@@ -37,22 +38,72 @@ func BinDirs() string {
 	return node.DefaultBinDir
 }
 
-// AddNodeFlags gives a command the flags of all that call plugins.
-func AddNodeFlags(cmd *cobra.Command, n *network.Node) {
+// AddNodeFlags gives a command the flags of all that read networks, plugins or caches.
+func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
 	cmd.Long += environment
+	o.ConfDir, o.BinDirs, o.CacheDirs = cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), filepath.SplitList(BinDirs()), []string{libcni.CacheDir}
+	o.Plugins, o.Runtimes = known.Plugins, runtimes.All
 	flags := cmd.Flags()
-	flags.StringVar(&n.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), "directory of networks")
-	flags.StringVar(&n.BinDirs, "bin-dir", BinDirs(), "directories of plugins, separated by ':'")
+	flags.Var(&directory{&o.ConfDir, false}, "conf-dir", "directory of networks")
+	flags.Var(&directories{&o.BinDirs, false}, "bin-dir", "directory of plugins; repeatable, or several separated by ':'")
 	flags.Lookup("bin-dir").DefValue = "the first with cnibox of " + strings.Join(usualBinDirs, ", ") // the same on every machine
-	flags.StringVar(&n.CacheDir, "cache-dir", libcni.CacheDir, "directory in which libcni keeps results")
+	flags.Var(&directories{&o.CacheDirs, false}, "cache-dir", "directory in which libcni keeps results, besides "+strings.Join(node.CacheDirs, " and ")+
+		", which are read in any case; repeatable: new results go to the first")
 }
 
-// AddLookFlags gives a command the flags of those that look at the node.
-func AddLookFlags(cmd *cobra.Command, o *node.Options) {
-	o.Runtimes = runtimes.All
-	flags := cmd.Flags()
-	flags.StringVar(&o.ConfDir, "conf-dir", cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), "directory of networks")
-	flags.StringArrayVar(&o.CacheDirs, "cache-dir", nil, "one more directory in which libcni keeps results, besides "+strings.Join(node.CacheDirs, " and ")+"; repeatable")
+// directory is the value of a flag for one directory.
+type directory struct {
+	path  *string
+	isSet bool
+}
+
+func (d *directory) String() string { return *d.path }
+func (d *directory) Type() string   { return "dir" }
+
+func (d *directory) Set(path string) error {
+	if d.isSet {
+		return fmt.Errorf("it is given twice, and there can be only one")
+	}
+	*d.path, d.isSet = path, true
+	return nil
+}
+
+// directories is the value of a flag for several directories. The first that is given takes the place of the default.
+type directories struct {
+	list  *[]string
+	isSet bool
+}
+
+func (d *directories) String() string { return strings.Join(*d.list, string(os.PathListSeparator)) }
+func (d *directories) Type() string   { return "dirs" }
+
+func (d *directories) Set(paths string) error {
+	if !d.isSet {
+		*d.list = nil
+	}
+	*d.list, d.isSet = append(*d.list, filepath.SplitList(paths)...), true
+	return nil
+}
+
+// AddApplyFlag gives a command that only lists what it would do the flag that has it done, and the one that says again that it is not.
+func AddApplyFlag(cmd *cobra.Command, isApplied *bool, does string) {
+	cmd.Flags().BoolVar(isApplied, "apply", false, does)
+	AddDryRunFlag(cmd, new(bool))
+}
+
+// AddDryRunFlag gives a command that acts at once the flag that has it only say what it would do.
+func AddDryRunFlag(cmd *cobra.Command, isDry *bool) {
+	cmd.Flags().BoolVar(isDry, "dry-run", false, "change nothing, and say what would be done")
+}
+
+// AddOtherName has a command take a flag by another name, too.
+func AddOtherName(cmd *cobra.Command, other, name string) {
+	cmd.Flags().SetNormalizeFunc(func(_ *pflag.FlagSet, given string) pflag.NormalizedName {
+		if given == other {
+			given = name
+		}
+		return pflag.NormalizedName(given)
+	})
 }
 
 // Arguments takes from least to most positional arguments, which are called as in the usage line.

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 )
 
@@ -12,7 +13,7 @@ func FindRuntime(name string) (runtimes.Runtime, error) {
 	if !slices.Contains(runtimes.Names(), name) {
 		return runtimes.Runtime{}, Usagef("--for %s: it is one of %s", name, strings.Join(runtimes.Names(), ", "))
 	}
-	processes, err := runtimes.Processes()
+	processes, err := new(node.Host).Processes()
 	if err != nil {
 		return runtimes.Runtime{}, err
 	}

@@ -1,31 +1,99 @@
 package socket
 
 import (
+	"errors"
+	"fmt"
+	"log/slog"
 	"net"
+	"net/http"
 	"os"
+	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
 
-// conn is a connection of a client that may be root. The first descriptor that it passes is kept for the request.
+// listener lets root in, and nobody else.
+type listener struct {
+	*net.UnixListener
+	log     *slog.Logger
+	silent  sync.WaitGroup // clients that have not said what they want
+	said    time.Time      // when it was last said that a client was refused
+	refused int            // clients since then
+}
+
+// Accept returns the next client that is root.
+func (l *listener) Accept() (net.Conn, error) {
+	for {
+		client, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		peer, err := peerOf(client)
+		if err == nil && peer.Uid == 0 {
+			l.silent.Add(1)
+			return &conn{UnixConn: client, peer: peer, speak: sync.OnceFunc(l.silent.Done)}, nil
+		}
+		l.warn(peer)
+		const text = "only root may use this socket\n"
+		_, _ = fmt.Fprintf(client, "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text)
+		_ = client.Close()
+	}
+}
+
+// warn says that a client was refused, once in ten seconds. The name of its program is the client's choice: a help for who reads the log, no
+// more.
+func (l *listener) warn(peer unix.Ucred) {
+	l.refused++
+	if time.Since(l.said) < 10*time.Second {
+		return
+	}
+	program, _ := os.ReadFile(fmt.Sprintf("/proc/%d/comm", peer.Pid))
+	l.log.Warn("refused a client that is not root", "socket", l.Addr().String(), "uid", peer.Uid, "pid", peer.Pid,
+		"program", strings.TrimSpace(string(program)), "clients", l.refused)
+	l.said, l.refused = time.Now(), 0
+}
+
+// conn is a client's connection. The first descriptor that it passes is kept for the request.
 type conn struct {
 	*net.UnixConn
-	peer unix.Ucred
-	from *listener
+	peer  unix.Ucred
+	speak func() // is called when the client has said what it wants, or goes
 
 	mu   sync.Mutex
 	file *os.File
 }
 
-// descriptors is the room for what is passed with one message. The kernel closes what does not fit.
-var descriptors = unix.CmsgSpace(4)
+// address is a connection's local address, which net/http hands to the handler: that is how the handler finds its client.
+type address struct {
+	net.Addr
+	client *conn
+}
 
+// LocalAddr returns the address.
+func (c *conn) LocalAddr() net.Addr { return address{c.UnixConn.LocalAddr(), c} }
+
+// clientOf returns the connection by which a request came.
+func clientOf(r *http.Request) *conn {
+	if a, is := r.Context().Value(http.LocalAddrContextKey).(address); is {
+		return a.client
+	}
+	return &conn{speak: func() {}} // of a test
+}
+
+// Peer returns who sent a request.
+func Peer(r *http.Request) unix.Ucred { return clientOf(r).peer }
+
+// TakeFile returns the descriptor that came with a request, nil if none did. It is the caller's to close.
+func TakeFile(r *http.Request) *os.File { return clientOf(r).take() }
+
+// Read reads what the client says, with what it passes.
 func (c *conn) Read(p []byte) (int, error) {
 	if len(p) == 0 {
 		return 0, nil
 	}
-	oob := make([]byte, descriptors)
+	oob := make([]byte, unix.CmsgSpace(4)) // of one descriptor: the kernel closes what does not fit
 	n, oobn, _, _, err := c.ReadMsgUnix(p, oob)
 	if oobn > 0 {
 		c.keep(oob[:oobn])
@@ -62,8 +130,9 @@ func (c *conn) take() *os.File {
 	return f
 }
 
+// Close closes the connection, and what came by it.
 func (c *conn) Close() error {
-	c.from.forget(c)
+	c.speak()
 	if f := c.take(); f != nil {
 		_ = f.Close()
 	}
@@ -71,18 +140,17 @@ func (c *conn) Close() error {
 }
 
 // peerOf returns who has connected, as the kernel knows it: root of another user namespace is not uid 0.
-func peerOf(c *net.UnixConn) (unix.Ucred, error) {
+func peerOf(c *net.UnixConn) (peer unix.Ucred, err error) {
 	raw, err := c.SyscallConn()
 	if err != nil {
-		return unix.Ucred{}, err
+		return peer, err
 	}
-	var peer *unix.Ucred
-	var failed error
-	if err := raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED) }); err != nil {
-		return unix.Ucred{}, err
-	}
-	if failed != nil {
-		return unix.Ucred{}, failed
-	}
-	return *peer, nil
+	var asked error
+	err = raw.Control(func(fd uintptr) {
+		var p *unix.Ucred
+		if p, asked = unix.GetsockoptUcred(int(fd), unix.SOL_SOCKET, unix.SO_PEERCRED); asked == nil {
+			peer = *p
+		}
+	})
+	return peer, errors.Join(err, asked)
 }

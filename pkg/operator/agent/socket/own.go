@@ -63,7 +63,7 @@ func ownDir(dir string) error {
 }
 
 // Listen returns the socket: the one that systemd has passed, which stays when it is closed, or a new one in place of a stale one.
-func (p *Place) Listen(passed *Passed, name string) (*net.UnixListener, error) {
+func (p *Place) Listen(passed Passed, name string) (*net.UnixListener, error) {
 	l, err := passed.take(p.Path, name)
 	if l == nil && err == nil {
 		l, err = state.Listen(p.Path)

@@ -8,10 +8,9 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"os"
 	"time"
 
-	"golang.org/x/sys/unix"
+	"golang.org/x/net/netutil"
 )
 
 // What one client may take.
@@ -21,9 +20,11 @@ const (
 	writeLimit  = 5 * time.Minute  // until it has its answer: longer than any request may take
 	maxBody     = 64 << 10         // a request has some hundred bytes
 	maxHeader   = 16 << 10
+	most        = 256 // clients at once: others wait until one has its answer, or has said nothing for too long
 
-	finish = 7 * time.Second // what is under way has when the agent stops; then it is cancelled
-	undo   = 2 * time.Second // and has this to undo what it did
+	lastWords = time.Second     // clients that have connected have to say what they want when listening ends
+	finish    = 7 * time.Second // what is under way has when the agent stops; then it is cancelled
+	undo      = 2 * time.Second // and has this to undo what it did
 )
 
 // ErrStopping is why requests are cancelled that are under way when the agent stops.
@@ -41,11 +42,10 @@ func Serve(ctx context.Context, l *net.UnixListener, handler http.Handler, log *
 		MaxHeaderBytes:    maxHeader,
 		ErrorLog:          slog.NewLogLogger(log.Handler(), slog.LevelDebug),
 		BaseContext:       func(net.Listener) context.Context { return requests },
-		ConnContext:       func(ctx context.Context, c net.Conn) context.Context { return context.WithValue(ctx, connKey{}, c) },
 	}
 	s.SetKeepAlivesEnabled(false)
-	ended, listener := make(chan error, 1), newListener(l, log)
-	go func() { ended <- s.Serve(listener) }()
+	ended, listener := make(chan error, 1), &listener{UnixListener: l, log: log}
+	go func() { ended <- s.Serve(netutil.LimitListener(listener, most)) }()
 	select {
 	case err := <-ended:
 		return err
@@ -54,7 +54,12 @@ func Serve(ctx context.Context, l *net.UnixListener, handler http.Handler, log *
 	// net/http does not answer what it reads when it is shut down, so all that have connected are to have said by then what they want.
 	_ = listener.Close()
 	<-ended
-	listener.drain()
+	spoken := make(chan struct{})
+	go func() { listener.silent.Wait(); close(spoken) }()
+	select {
+	case <-spoken:
+	case <-time.After(lastWords):
+	}
 	if shutdown(s, finish) {
 		return nil
 	}
@@ -71,27 +76,6 @@ func shutdown(s *http.Server, limit time.Duration) bool {
 	return s.Shutdown(ctx) == nil
 }
 
-// connKey is that of a request's connection in its context.
-type connKey struct{}
-
-// Peer returns who sent a request.
-func Peer(r *http.Request) unix.Ucred {
-	c, is := r.Context().Value(connKey{}).(*conn)
-	if !is {
-		return unix.Ucred{}
-	}
-	return c.peer
-}
-
-// TakeFile returns the descriptor that came with a request, nil if none did. It is the caller's to close.
-func TakeFile(r *http.Request) *os.File {
-	c, is := r.Context().Value(connKey{}).(*conn)
-	if !is {
-		return nil
-	}
-	return c.take()
-}
-
 // whole has the handler called when the request's body is here, or is known not to come: its Read then returns why.
 type whole struct{ http.Handler }
 
@@ -102,9 +86,7 @@ func (h whole) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	} else {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 	}
-	if c, is := r.Context().Value(connKey{}).(*conn); is {
-		c.from.serve(c)
-	}
+	clientOf(r).speak()
 	_ = http.NewResponseController(w).SetReadDeadline(time.Time{}) // from now on, a read that ends means that the client has gone
 	h.Handler.ServeHTTP(w, r)
 }

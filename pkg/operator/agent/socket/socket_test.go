@@ -414,7 +414,7 @@ func descriptorsOf(t *testing.T) int {
 	return len(list)
 }
 
-// Clients that say nothing, or say it slowly, keep nobody out, and the process does not grow with their number.
+// Clients that say nothing, or say it slowly, have others wait for some seconds at most, and the process does not grow with their number.
 func TestClientsAreBounded(t *testing.T) {
 	path, _, _ := serve(t, ok)
 	goroutines := runtime.NumGoroutine()

@@ -1,10 +1,9 @@
 package watch
 
 import (
-	"bytes"
-	"strings"
-
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 )
 
 // iptables-restore does what our plugins tell it to, as it does for others, so that in iptables' tables it counts what is deleted. A DEL removes
@@ -23,7 +22,7 @@ func (t *transaction) readIPTables(kind uint16, table string, data []byte) {
 	case unix.NFT_MSG_DELCHAIN:
 		t.forget(table + " " + text(attribute(data, sizeofNfgenmsg, unix.NFTA_CHAIN_NAME)))
 	case unix.NFT_MSG_DELRULE, unix.NFT_MSG_NEWRULE:
-		if !mentionsUs(data) {
+		if !iptables.IsMentioned(data) {
 			return
 		}
 		about := ruleAbout(data)
@@ -38,11 +37,6 @@ func (t *transaction) readIPTables(kind uint16, table string, data []byte) {
 	}
 }
 
-// mentionsUs reports whether a rule has a name of ours, or of the reference plugins', in it.
-func mentionsUs(rule []byte) bool {
-	return bytes.Contains(rule, []byte("CNI")) || bytes.Contains(rule, []byte("cnibox"))
-}
-
 // ruleAbout says what a rule that mentions us is about, which is what puts it back or explains that it is deleted: the container's chain that it
 // is in or leads to, or the jump that it is. It is "" for rules that a DEL may remove by themselves.
 func ruleAbout(rule []byte) string {
@@ -53,21 +47,13 @@ func ruleAbout(rule []byte) string {
 			target = text(attribute(verdict, 0, unix.NFTA_VERDICT_CHAIN))
 		}
 	}
-	switch isOurs := mentionsUs([]byte(chain)); {
-	case isContainers(target):
+	switch {
+	case iptables.IsContainers(target):
 		return target
-	case isContainers(chain):
+	case iptables.IsContainers(chain):
 		return chain
-	case !isOurs || chain == "CNI-HOSTPORT-SETMARK" || chain == "CNI-HOSTPORT-MASQ" || chain == "CNIBOX-FORWARD":
+	case !iptables.IsMentioned([]byte(chain)) || iptables.IsConstant(chain):
 		return chain + " " + target
 	}
 	return ""
-}
-
-// isContainers reports whether a chain of iptables is one container's: CNI-, and for ports DN- or SN-, and a hash.
-func isContainers(chain string) bool {
-	const length = 28
-	hash, ok := strings.CutPrefix(chain, "CNI-")
-	hash = strings.TrimPrefix(strings.TrimPrefix(hash, "DN-"), "SN-")
-	return ok && len(chain) == length && strings.Trim(hash, "0123456789abcdef") == ""
 }

@@ -11,9 +11,7 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
-	"github.com/cnibox/cnibox/pkg/netfilter/nft"
-	"github.com/cnibox/cnibox/pkg/netfilter/reference"
+	"github.com/cnibox/cnibox/pkg/netfilter"
 )
 
 // watchNFTables hears of the changes of nf_tables in our namespace.
@@ -91,7 +89,7 @@ func (t *transaction) read(m message) {
 	default:
 		return
 	}
-	table := familyName(m.data[0]) + " " + text(attribute(m.data, sizeofNfgenmsg, nftaTable))
+	table := netfilter.NameOf(nftables.Table{Family: nftables.TableFamily(m.data[0]), Name: text(attribute(m.data, sizeofNfgenmsg, nftaTable))})
 	switch {
 	case ownTables[table]:
 		t.readOwn(kind, table, m.data)
@@ -150,32 +148,17 @@ func (t *transaction) end(data []byte) {
 
 // The tables in which there may be something of attachments, by family and name. What happens in those of the reference plugins is theirs.
 var (
-	ownTables       = setOf(nft.Publishing.Table, nft.Forwarding.Table, nft.SpoofChecking.Table)
-	iptablesTables  = setOf(slices.Concat(iptables.Masquerading.Tables(), iptables.Forwarding.Tables(), iptables.GuardTables())...)
-	referenceTables = setOf(slices.Concat(reference.MasqueradeRules{}.Tables(), reference.PortRules{}.Tables(), reference.SpoofChains{}.Tables())...)
+	ownTables       = setOf(netfilter.OwnTables())
+	iptablesTables  = setOf(netfilter.IPTablesTables())
+	referenceTables = setOf(netfilter.ReferenceTables())
 )
 
-func setOf(tables ...nftables.Table) map[string]bool {
+func setOf(tables []nftables.Table) map[string]bool {
 	set := map[string]bool{}
 	for _, t := range tables {
-		set[familyName(byte(t.Family))+" "+t.Name] = true
+		set[netfilter.NameOf(t)] = true
 	}
 	return set
-}
-
-// familyName returns a family as nft's commands have it.
-func familyName(family byte) string {
-	switch family {
-	case unix.NFPROTO_INET:
-		return "inet"
-	case unix.NFPROTO_IPV4:
-		return "ip"
-	case unix.NFPROTO_IPV6:
-		return "ip6"
-	case unix.NFPROTO_BRIDGE:
-		return "bridge"
-	}
-	return ""
 }
 
 // hasRules reports whether the burst has hits of the packet filter.

@@ -120,7 +120,8 @@ func run(s *settings) error {
 	return d.serve(ctx, listener)
 }
 
-// passedSocket returns the socket that systemd passes (sd_listen_fds(3)), nil if it passes none.
+// passedSocket returns the socket that systemd passes (sd_listen_fds(3)), nil if it passes none. go-systemd's package for that links
+// crypto/tls, which is 700 KB of cnibox.
 func passedSocket() (net.Listener, error) {
 	if os.Getenv("LISTEN_PID") != strconv.Itoa(os.Getpid()) {
 		return nil, nil

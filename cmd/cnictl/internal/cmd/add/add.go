@@ -39,6 +39,9 @@ there: cnictl del with the same arguments removes it.
 		if err != nil {
 			return err
 		}
+		if f.DryRun {
+			return attachment.PrintStatus(cmd, list.Name, rt, "would be attached")
+		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
 		result, err := f.CNI().AddNetworkList(ctx, list, rt)

@@ -17,6 +17,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
@@ -46,7 +47,8 @@ same with it and without.
   cnictl agent status`,
 		Args: ui.Arguments(0, 0),
 	}
-	ui.AddNodeFlags(cmd, &where)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &where.Options)
 	flags := cmd.Flags()
 	flags.DurationVar(&o.Grace, "grace", agent.DefaultGrace, "for how long a container has to be gone before what it leaves is removed")
 	flags.DurationVar(&o.Every, "every", agent.DefaultEvery, "how often everything is looked at")
@@ -64,7 +66,7 @@ same with it and without.
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		o.Options, o.Exec, o.Runtimes = where.Options(), network.Exec, runtimes.All
+		o.Options, o.Exec, o.Runtimes = where.Options, network.Exec, runtimes.All
 		o.Options.Runtimes = nil // who repairs does not wait for them
 		o.Log = newLogger(cmd.ErrOrStderr())
 		return agent.Run(ctx, o)
@@ -101,7 +103,7 @@ func newAgentStatus() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		s, err := askAgent(cmd.Context(), dir)
 		if err != nil {
-			return plugin.Errorf("start it with `systemctl start cnibox-agent` or `cnictl agent`; nothing depends on it", "the agent does not answer: %w", err)
+			return plugin.CodeErrorf(types.ErrPluginNotAvailable, "start it with `systemctl start cnibox-agent` or `cnictl agent`; nothing depends on it", "the agent does not answer: %w", err)
 		}
 		return ui.Output(cmd, s, func(w io.Writer) { describeAgent(w, s) })
 	}

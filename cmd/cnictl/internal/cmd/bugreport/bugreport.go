@@ -1,5 +1,6 @@
 // Package bugreport writes one archive of all that may matter when something is wrong with a node's container networks. It is for nodes
-// on which little works: each part is read on its own, in a time of its own, and what can't be read is an error beside the rest.
+// on which little works: each part is read on its own, in a time of its own, and what can't be read is an error beside the rest. Most parts are what
+// other commands of cnictl and other programs print.
 package bugreport
 
 import (
@@ -12,12 +13,12 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calls"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -45,7 +46,8 @@ time of its own, and goes on where one can't be read; it changes nothing.
   cnictl bugreport -o /tmp/report.tar.gz`,
 		Args: ui.Arguments(0, 0),
 	}
-	ui.AddNodeFlags(cmd, &where)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &where.Options)
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&file, "output", "o", "", `the archive's file, which must not be there yet, or "-" for standard output (default: cnibox-bugreport-HOST-TIME.tar.gz)`)
@@ -56,17 +58,12 @@ time of its own, and goes on where one can't be read; it changes nothing.
 		if dryRun {
 			return listParts(cmd)
 		}
-		look := where.Options()
-		look.Shared = true
-		return writeBugreport(cmd, file, Options{
-			Options: look, LogDir: calls.Dir, Network: network, Version: cmd.Root().Version,
-		})
+		return writeBugreport(cmd, file, Options{Options: where.Options, Network: network, Version: cmd.Root().Version})
 	}
 	return cmd
 }
 
 func listParts(cmd *cobra.Command) error {
-	parts := Parts()
 	return ui.Output(cmd, map[string]any{"parts": parts}, func(w io.Writer) {
 		g := ui.NewGrid("PART", "READS")
 		for _, p := range parts {
@@ -81,18 +78,19 @@ func writeBugreport(cmd *cobra.Command, file string, o Options) (err error) {
 	to := &trust.File{File: os.Stdout}
 	if file != "-" {
 		if to, err = trust.New(cmp.Or(file, defaultReport()), 0o600); err != nil { // what is there may be somebody else's, who could read it
-			return plugin.Errorf("name another file with -o, or use -o - for standard output", "make the report: %w", err)
+			return plugin.CodeErrorf(types.ErrIOFailure, "name another file with -o, or use -o - for standard output", "make the report: %w", err)
 		}
 	}
 	ctx, stop := signal.NotifyContext(cmd.Context(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	c := Begin(o)
-	bar := ui.NewSlowBar(cmd.ErrOrStderr(), "reading", len(Parts()))
-	for c.Next(ctx) {
+	s := newSource(o)
+	bar := ui.NewSlowBar(cmd.ErrOrStderr(), "reading", len(parts))
+	for _, p := range parts {
+		s.read(ctx, p)
 		bar.Step()
 	}
 	bar.Stop()
-	m := c.End()
+	m := s.end()
 	err = m.Write(to)
 	if file == "-" {
 		return err
@@ -104,7 +102,7 @@ func writeBugreport(cmd *cobra.Command, file string, o Options) (err error) {
 		err = to.Close()
 	}
 	if err != nil {
-		return plugin.Errorf("name a file on another filesystem with -o, or use -o -", "write the report: %w", err)
+		return plugin.CodeErrorf(types.ErrIOFailure, "name a file on another filesystem with -o, or use -o -", "write the report: %w", err)
 	}
 	return ui.Output(cmd, reported{to.Name(), m}, func(w io.Writer) { describeBugreport(w, to.Name(), size, m) })
 }
@@ -129,7 +127,7 @@ func describeBugreport(w io.Writer, name string, size int64, m *Manifest) {
 %d values that may be secret are left out. Look at these yourself before you send it:
   files/          configurations of networks, and what runtimes asked for
   programs/       packet filter, routes, lines of the journal
-It has names of pods and containers and addresses throughout.
+It has names of pods and containers and addresses throughout; manifest.json lists what may be seen.
 `, m.LeftOut)
 }
 

@@ -18,28 +18,9 @@ import (
 
 // readConfigurations reads the files of networks.
 func (s *source) readConfigurations(ctx context.Context, out *output) {
-	entries, err := os.ReadDir(s.ConfDir)
-	if err != nil {
-		out.fail(s.ConfDir, err)
-	}
-	for _, e := range entries {
-		path := filepath.Join(s.ConfDir, e.Name())
-		if !slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(path)) {
-			continue
-		}
-		text, err := state.Read(path)
-		if err != nil {
-			out.fail(path, err)
-			continue
-		}
-		clean, err := s.secrets.document(text)
-		if err != nil {
-			out.fail(path, fmt.Errorf("it is no JSON, its values are left out: %w", err))
-		}
-		if s.isAbout(text) {
-			out.add("files"+path, clean)
-		}
-	}
+	s.readDocuments(ctx, out, s.ConfDir, func(name string, text []byte) ([]byte, bool) {
+		return text, slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) && s.isAbout(text)
+	})
 	for _, path := range otherFiles() {
 		if text, err := state.Read(path); err == nil {
 			out.add("files"+path, text)
@@ -68,19 +49,37 @@ func (s *source) isAbout(text []byte) bool {
 // readResults reads libcni's caches, with the configurations that are in the results.
 func (s *source) readResults(ctx context.Context, out *output) {
 	for _, dir := range distinct(node.CacheDirs, s.CacheDirs) {
-		dir = filepath.Join(dir, "results")
-		entries, err := os.ReadDir(dir)
-		if err != nil && !errors.Is(err, fs.ErrNotExist) {
-			out.fail(dir, err)
+		s.readDocuments(ctx, out, filepath.Join(dir, "results"), func(name string, text []byte) ([]byte, bool) {
+			return withConfiguration(text), s.Network == "" || strings.HasPrefix(name, s.Network+"-")
+		})
+	}
+}
+
+// readDocuments reads the JSON files of a directory that are wanted, in the form in which they are.
+func (s *source) readDocuments(ctx context.Context, out *output, dir string, wanted func(name string, text []byte) ([]byte, bool)) {
+	entries, err := os.ReadDir(dir)
+	if err != nil && (dir == s.ConfDir || !errors.Is(err, fs.ErrNotExist)) {
+		out.fail(dir, err)
+	}
+	for _, e := range entries {
+		path := filepath.Join(dir, e.Name())
+		if ctx.Err() != nil {
+			return
 		}
-		for _, e := range entries {
-			if ctx.Err() != nil {
-				return
-			}
-			if s.Network == "" || strings.HasPrefix(e.Name(), s.Network+"-") {
-				s.readResult(filepath.Join(dir, e.Name()), out)
-			}
+		text, err := state.Read(path)
+		text, isWanted := wanted(e.Name(), text)
+		switch {
+		case !isWanted:
+			continue
+		case err != nil:
+			out.fail(path, err)
+			continue
 		}
+		clean, err := s.secrets.document(text)
+		if err != nil {
+			out.fail(path, fmt.Errorf("it is no JSON, its values are left out: %w", err))
+		}
+		out.add("files"+path, clean)
 	}
 }
 
@@ -89,19 +88,6 @@ func distinct(lists ...[]string) []string {
 	all := slices.Concat(lists...)
 	slices.Sort(all)
 	return slices.Compact(all)
-}
-
-func (s *source) readResult(path string, out *output) {
-	text, err := state.Read(path)
-	if err != nil {
-		out.fail(path, err)
-		return
-	}
-	clean, err := s.secrets.document(withConfiguration(text))
-	if err != nil {
-		out.fail(path, fmt.Errorf("it is no JSON, its values are left out: %w", err))
-	}
-	out.add("files"+path, clean)
 }
 
 // withConfiguration returns a result with its configuration as JSON, which is base64 in the file. One that can't be read so is left out.

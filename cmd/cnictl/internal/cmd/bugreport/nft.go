@@ -3,26 +3,17 @@ package bugreport
 import (
 	"bytes"
 	"context"
-	"errors"
 	"fmt"
-	"strings"
+	"time"
 
 	"github.com/google/nftables"
 )
 
-// readNFT reads nf_tables: by nft, as text and as JSON, or where that does not work what of it there is.
+// readNFT reads nf_tables: by nft, or where that does not work what of it there is.
 func (s *source) readNFT(ctx context.Context, out *output) {
-	for _, c := range []command{{"nftables.txt", "nft -a list ruleset"}, {"nftables.json", "nft -j list ruleset"}} {
-		text, err := run(ctx, strings.Fields(c.line)...)
-		if err != nil {
-			if !errors.Is(err, errNoProgram) {
-				out.fail(c.line, err)
-				out.add(c.file, text)
-			}
-			out.summarise()
-			return
-		}
-		out.add(c.file, text)
+	printAll(ctx, out, 8*time.Second, []command{{"nftables.txt", "nft -a list ruleset"}})
+	if len(out.files) == 0 || len(out.errs) > 0 {
+		out.summarise()
 	}
 }
 

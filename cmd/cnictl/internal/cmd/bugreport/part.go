@@ -25,8 +25,9 @@ type Part struct {
 // source is what parts read from.
 type source struct {
 	Options
-	secrets *secrets
-	node    *node.Node // nil if it could not be read
+	secrets  *secrets
+	host     node.Host
+	manifest *Manifest
 }
 
 // output is what a part has read so far. What it reads when its time is over is dropped.
@@ -35,15 +36,19 @@ type output struct {
 	over  bool
 	files []File
 	errs  []string
-	node  *node.Node
 }
 
-// add adds a file. Its name may come from anybody, and stays within the archive.
+// add adds a file, or more to the last one. Its name may come from anybody, and stays within the archive.
 func (o *output) add(name string, content []byte) {
 	o.lock.Lock()
 	defer o.lock.Unlock()
-	if !o.over {
-		o.files = append(o.files, File{Name: path.Clean("/" + name)[1:], content: content})
+	name = path.Clean("/" + name)[1:]
+	switch last := len(o.files) - 1; {
+	case o.over:
+	case last >= 0 && o.files[last].Name == name:
+		o.files[last].content = append(o.files[last].content, content...)
+	default:
+		o.files = append(o.files, File{Name: name, content: content})
 	}
 }
 
@@ -71,8 +76,8 @@ func (o *output) fail(what string, err error) {
 // grace is what a part gets after its time to say what has hung: the program that it has killed, say.
 const grace = time.Second
 
-// read reads a part within its time. What hangs in the kernel is left behind.
-func (s *source) read(ctx context.Context, p Part) Read {
+// read reads a part within its time. What hangs in the kernel is left behind. After ctx has ended nothing is read.
+func (s *source) read(ctx context.Context, p Part) {
 	began, out, done := time.Now(), &output{files: []File{}}, make(chan struct{})
 	ctx, cancel := context.WithTimeout(ctx, p.limit)
 	defer cancel()
@@ -98,10 +103,7 @@ func (s *source) read(ctx context.Context, p Part) Read {
 	out.lock.Lock()
 	defer out.lock.Unlock()
 	out.over = true
-	if out.node != nil {
-		s.node = out.node
-	}
-	return Read{Part: p.Name, Reads: p.Reads, Milliseconds: time.Since(began).Milliseconds(), Files: out.files, Errors: out.errs}
+	s.manifest.Parts = append(s.manifest.Parts, Read{Part: p.Name, Reads: p.Reads, Milliseconds: time.Since(began).Milliseconds(), Files: out.files, Errors: out.errs})
 }
 
 // rescue makes an error of a panic: on a node that is broken a report without a part is worth more than none.

@@ -4,7 +4,6 @@ import (
 	"archive/tar"
 	"cmp"
 	"compress/gzip"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -18,7 +17,6 @@ import (
 // Options say what a report is about.
 type Options struct {
 	node.Options
-	LogDir  string // of the log of calls
 	Network string // only this one; "" is all
 	Version string // of cnictl
 }
@@ -35,6 +33,7 @@ type Manifest struct {
 	Created time.Time `json:"created"`
 	Network string    `json:"network,omitempty"`
 	LeftOut int       `json:"leftOut"` // secrets, and values that may be some
+	Seen    seen      `json:"seen"`    // what of configurations and results may be seen
 	Parts   []Read    `json:"parts"`
 }
 
@@ -56,44 +55,25 @@ type File struct {
 	content []byte
 }
 
-// Collector reads a report, part by part.
-type Collector struct {
-	source   *source
-	left     []Part
-	manifest *Manifest
-}
-
-// Begin returns a collector that has read nothing yet.
-func Begin(o Options) *Collector { return begin(o, parts) }
-
-func begin(o Options, parts []Part) *Collector {
-	return &Collector{
-		source: &source{Options: o, secrets: newSecrets(o.Plugins)}, left: parts,
+// newSource returns a source of which nothing was read yet.
+func newSource(o Options) *source {
+	return &source{
+		Options: o, secrets: newSecrets(o.Plugins),
 		manifest: &Manifest{Version: o.Version, Created: time.Now().UTC().Truncate(time.Second), Network: o.Network, Parts: []Read{}},
 	}
 }
 
-// Next reads the next part, and reports whether there was one. After ctx has ended it reads nothing of it.
-func (c *Collector) Next(ctx context.Context) bool {
-	if len(c.left) == 0 {
-		return false
-	}
-	c.manifest.Parts = append(c.manifest.Parts, c.source.read(ctx, c.left[0]))
-	c.left = c.left[1:]
-	return true
-}
-
-// End returns what was read, without secrets.
-func (c *Collector) End() *Manifest {
-	m, secrets, left := c.manifest, c.source.secrets, mostInAll
+// end returns what was read, without secrets.
+func (s *source) end() *Manifest {
+	m, left := s.manifest, mostInAll
 	for i := range m.Parts {
-		m.Parts[i].scrub(secrets.scrub)
+		m.Parts[i].scrub(s.secrets.scrub)
 	}
 	for i := range m.Parts {
-		m.Parts[i].scrub(secrets.scrubKnown) // which all parts together have found
+		m.Parts[i].scrub(s.secrets.scrubKnown) // which all parts together have found
 		m.Parts[i].cut(&left)
 	}
-	m.LeftOut = secrets.count()
+	m.LeftOut, m.Seen = s.secrets.count(), s.secrets.seen()
 	return m
 }
 

@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
@@ -43,10 +44,11 @@ func unpack(t *testing.T, archive io.Reader) (names []string, files map[string]s
 
 // readParts reads a report of some parts.
 func readParts(ctx context.Context, o Options, parts []Part) *Manifest {
-	c := begin(o, parts)
-	for c.Next(ctx) {
+	s := newSource(o)
+	for _, p := range parts {
+		s.read(ctx, p)
 	}
-	return c.End()
+	return s.end()
 }
 
 func wellRead(_ *source, _ context.Context, out *output) {
@@ -147,7 +149,7 @@ func TestPrograms(t *testing.T) {
 	dir := t.TempDir()
 	for name, script := range map[string]string{
 		"well": "echo $1; echo aside >&2", "fails": "echo some; echo why >&2; exit 3", "hangs": "echo begun; sleep 1000 & wait",
-		"chatty": "exec yes", "env": "echo $LC_ALL ${CNI_TEST_SECRET:-none}",
+		"chatty": "yes | head -c 20000000", "env": "echo $LC_ALL ${CNI_TEST_SECRET:-none}",
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
 			t.Fatal(err)
@@ -155,25 +157,39 @@ func TestPrograms(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("CNI_TEST_SECRET", "swordfish")
-	for _, c := range []struct{ program, printed, err string }{
-		{"well", "x\naside\n", ""}, {"fails", "some\nwhy\n", "exit status 3: why"}, {"no-such", "", "there is no such program"}, {"env", "C none\n", ""},
-	} {
-		text, err := run(t.Context(), c.program, "x")
-		if err == nil {
-			err = errors.New("")
-		}
-		if string(text) != c.printed || err.Error() != c.err {
-			t.Errorf("%s printed %q (error %q), want %q (error %q)", c.program, text, err, c.printed, c.err)
+	const most = 100 * time.Millisecond
+	m := readParts(t.Context(), Options{}, []Part{
+		prints("end", time.Minute, time.Minute, []command{{"a.txt", "well x"}, {"a.txt", "no-such"}, {"a.txt", "fails"}, {"b.txt", "env"}, {"c.txt", "chatty"}}),
+		prints("late", time.Minute, most, []command{{"d.txt", "hangs"}}),
+	})
+	end, late := m.Parts[0], m.Parts[1]
+	for i, want := range []string{"$ well x\nx\naside\n$ fails\nsome\nwhy\n", "$ env\nC none\n"} {
+		if got := string(end.Files[i].content); got != want {
+			t.Errorf("%s is %q, want %q", end.Files[i].Name, got, want)
 		}
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-	defer cancel()
-	text, err := run(ctx, "chatty")
-	if err == nil || len(text) > mostOfProgram {
-		t.Errorf("chatty printed %d bytes, error %v", len(text), err)
+	if !slices.Equal(end.Errors, []string{"fails: exit status 3: why"}) {
+		t.Errorf("errors %q", end.Errors)
 	}
-	if text, err = run(ctx, "hangs"); err == nil {
-		t.Errorf("hangs printed %q and ended", text)
+	if end.Files[2].Cut == 0 || end.Files[2].Cut > 1<<17 {
+		t.Errorf("of what prints much %d bytes were read and left out", end.Files[2].Cut)
+	}
+	if len(late.Files) != 1 || len(late.Errors) != 1 {
+		t.Errorf("of what does not end is there %+v", late)
+	}
+}
+
+// TestSeen: the manifest names what may be seen, and no key whose name looks secret.
+func TestSeen(t *testing.T) {
+	t.Parallel()
+	seen := readParts(t.Context(), Options{Options: node.Options{Plugins: known.Plugins}}, nil).Seen
+	for _, name := range []string{"isDefaultGateway", "rangeStart", "networkName"} {
+		if !slices.Contains(seen.Keys, name) || slices.Contains(seen.OthersKeys, name) {
+			t.Errorf("%s is in the wrong list of %+v", name, seen)
+		}
+	}
+	if !slices.Contains(seen.OthersKeys, "type") || !slices.Contains(seen.Capabilities, "portMappings") || slices.ContainsFunc(seen.Keys, hides) {
+		t.Errorf("%+v", seen)
 	}
 }
 

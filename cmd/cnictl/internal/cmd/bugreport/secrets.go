@@ -46,6 +46,21 @@ func newSecrets(plugins plugin.Table) *secrets {
 	return s
 }
 
+// seen are the names of what is not left out of configurations and results.
+type seen struct {
+	Keys         []string `json:"keys"`         // of our plugins, of results and of libcni
+	OthersKeys   []string `json:"othersKeys"`   // of others' plugins
+	Capabilities []string `json:"capabilities"` // of what runtimes pass to plugins
+	Arguments    []string `json:"arguments"`    // of CNI_ARGS
+}
+
+func (s *secrets) seen() seen {
+	names := func(v visible) []string {
+		return slices.DeleteFunc(slices.Sorted(maps.Keys(v)), hides)
+	}
+	return seen{names(s.own), names(s.foreign), capabilities, []string{"IgnoreUnknown", podArguments + "*"}}
+}
+
 func (s *secrets) count() int {
 	s.lock.Lock()
 	defer s.lock.Unlock()
@@ -165,5 +180,8 @@ func (s *secrets) arguments(text string) string {
 
 // isHarmless reports whether an argument of CNI_ARGS may be seen.
 func isHarmless(name string) bool {
-	return name == "IgnoreUnknown" || strings.HasPrefix(name, "K8S_POD_")
+	return name == "IgnoreUnknown" || strings.HasPrefix(name, podArguments)
 }
+
+// podArguments are what the names of arguments begin with that say which pod it is.
+const podArguments = "K8S_POD_"

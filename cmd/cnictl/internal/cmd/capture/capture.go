@@ -7,12 +7,12 @@ import (
 	"net/netip"
 	"os"
 	"os/signal"
-	"path/filepath"
 	"slices"
 	"strings"
 	"syscall"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 	"github.com/vishvananda/netlink"
 
@@ -22,7 +22,6 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // captureFlags say what is captured and where to.
@@ -37,7 +36,7 @@ type captureFlags struct {
 }
 
 func New() *cobra.Command {
-	f := &captureFlags{Options: node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(ui.BinDirs())}}
+	f := &captureFlags{}
 	cmd := &cobra.Command{
 		Use:   "capture NAME",
 		Short: "See a container's packets",
@@ -56,7 +55,8 @@ has to fit. It ends with Ctrl-C, after --count packets, or after --for.
 		ValidArgsFunction: ui.CompleteNames,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args[0]) },
 	}
-	ui.AddLookFlags(cmd, &f.Options)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &f.Options)
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVarP(&f.file, "write", "w", "", "write the packets to a file; - is standard output")
@@ -201,7 +201,7 @@ func (f *captureFlags) find(cmd *cobra.Command, name string) (*spot, error) {
 		}
 		s.whose, ifName = "of "+ui.Harmless(a.Owner), a.IfName
 		if f.hostEnd && a.HostEnd == nil {
-			return nil, plugin.Errorf("capture without --host-end", "%s has no host end of a veth pair", ui.Harmless(a.Owner))
+			return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "capture without --host-end", "%s has no host end of a veth pair", ui.Harmless(a.Owner))
 		}
 		if f.hostEnd {
 			s.netns, s.link, s.whose = "", a.HostEnd.Link, "(host end) "+s.whose
@@ -219,7 +219,7 @@ func (f *captureFlags) find(cmd *cobra.Command, name string) (*spot, error) {
 		return err
 	})
 	if err != nil {
-		return nil, plugin.Errorf("name another with -i; cnictl exec "+name+" -- ip link lists them", "look for %s %s: %w", ui.Harmless(ifName), s.whose, err)
+		return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "name another with -i; cnictl exec "+name+" -- ip link lists them", "look for %s %s: %w", ui.Harmless(ifName), s.whose, err)
 	}
 	return s, nil
 }
@@ -234,9 +234,9 @@ func one(list []*node.Attachment, ifName string) (*node.Attachment, error) {
 	}
 	switch len(fit) {
 	case 0:
-		return nil, plugin.Errorf("name one of these with -i", "there is no interface %s, only %s", ifName, container.Owners(list))
+		return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "name one of these with -i", "there is no interface %s, only %s", ifName, container.Owners(list))
 	case 1:
 		return fit[0], nil
 	}
-	return nil, plugin.Errorf("name the interface with -i", "there is more than one interface: %s", container.Owners(fit))
+	return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "name the interface with -i", "there is more than one interface: %s", container.Owners(fit))
 }

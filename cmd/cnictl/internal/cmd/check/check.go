@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/attachment"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 func New() *cobra.Command {
@@ -20,11 +22,14 @@ from what was kept of the add.
 `,
 		Example: "  cnictl check demo /run/netns/web",
 	}, func(cmd *cobra.Command, f *attachment.Flags, network string, rt *libcni.RuntimeConf) error {
+		list, err := f.Load(network)
+		if err != nil {
+			return err
+		}
 		if _, err := f.Complete(network, rt); err != nil {
 			return err
 		}
-		list, err := f.Load(network)
-		if err != nil {
+		if err := f.RequireResult(cmd.Context(), network, rt); err != nil {
 			return err
 		}
 		if list.DisableCheck {
@@ -32,7 +37,7 @@ from what was kept of the add.
 		}
 		err = f.CNI().CheckNetworkList(cmd.Context(), list, rt)
 		if errors.Is(err, libcni.ErrorCheckNotSupp) {
-			return fmt.Errorf("network %s: %w; it needs 0.4.0 or newer", list.Name, err)
+			return plugin.CodeErrorf(types.ErrIncompatibleCNIVersion, "it needs 0.4.0 or newer", "network %s: %w", list.Name, err)
 		}
 		if err != nil {
 			return err

@@ -32,9 +32,12 @@ others do their part all the same, and it is said which one did not.
 		if err != nil {
 			return err
 		}
+		if f.DryRun {
+			return attachment.PrintStatus(cmd, list.Name, rt, "would be deleted")
+		}
 		// A plugin that is at work when cnictl is interrupted finishes.
 		if err := f.Del(cmd.Context(), list, rt); err != nil {
-			return plugin.Errorf("what the other plugins had made is removed; correct that one, and repeat this",
+			return plugin.CodeErrorf(plugin.AsError(err).Code, "what the other plugins had made is removed; correct that one, and repeat this",
 				"not all of %s of %s on network %s is deleted: %w", rt.IfName, rt.ContainerID, list.Name, err)
 		}
 		return attachment.PrintStatus(cmd, list.Name, rt, "deleted")

@@ -9,10 +9,12 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
 // examination is what doctor prints with --json.
@@ -23,7 +25,8 @@ type examination struct {
 
 func New() *cobra.Command {
 	var n network.Node
-	var fix, deep bool
+	var fix bool
+	var network string
 	cmd := &cobra.Command{
 		Use:   "doctor [CODE...]",
 		Short: "Find out what is wrong with this node's networks, and how to mend it",
@@ -32,7 +35,8 @@ a code, says what is and why it matters, and which command mends it. With codes
 only these are looked for. Nothing is changed without --fix, which runs the
 commands of those findings that are safe to mend without a person.
 
-The exit code is 1 if there is an error or a warning.
+The exit code is 0 if nothing is wrong, also where it could not look at
+something, 1 if there is an error or a warning, 2 for a wrong usage.
 `,
 		Example: `  cnictl doctor
   cnictl doctor --fix
@@ -42,27 +46,36 @@ The exit code is 1 if there is an error or a warning.
 			return codes(), cobra.ShellCompDirectiveNoFileComp
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			o := doctor.Options{Options: n.Options(), OwnBinDirs: cmd.Flags().Changed("bin-dir"), Check: true, Deep: deep}
+			o := doctor.Options{Options: n.Options, OwnBinDirs: cmd.Flags().Changed("bin-dir"), Check: true}
 			o.Shared = true
 			if len(args) > 0 {
 				o.Codes = args
 			}
-			return examine(cmd, o, fix)
+			return examine(cmd, o, fix, network)
 		},
 	}
-	ui.AddNodeFlags(cmd, &n)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &n.Options)
 	ui.AddJSONFlag(cmd)
+	cmd.Flags().StringVar(&network, "network", "", "only what is of this network, and of the node as a whole")
+	ui.Complete(cmd, "network", ui.CompleteNetwork)
 	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that are safe, and look again")
-	cmd.Flags().BoolVar(&deep, "deep", false, "have the plugins check what is inside the containers, too (CNI CHECK)")
+	cmd.Flags().Bool("deep", false, "look inside the containers, too, as doctor always does by now")
+	_ = cmd.Flags().MarkHidden("deep")
 	return cmd
 }
 
-func examine(cmd *cobra.Command, o doctor.Options, fix bool) error {
-	e := examination{Report: doctor.Examine(cmd.Context(), o), Fixed: []doctor.Fixed{}}
+func examine(cmd *cobra.Command, o doctor.Options, fix bool, network string) error {
+	o.Node = node.Read(cmd.Context(), o.Options)
+	if err := lookup.RequireNetwork(o.Node, o.ConfDir, network); err != nil {
+		return err
+	}
+	e := examination{Report: limit(doctor.Examine(cmd.Context(), o), o.Node, network), Fixed: []doctor.Fixed{}}
 	if fix {
 		e.Fixed = doctor.Fix(cmd.Context(), e.Findings)
 		if len(e.Fixed) > 0 {
-			e.Report = doctor.Examine(cmd.Context(), o)
+			o.Node = node.Read(cmd.Context(), o.Options)
+			e.Report = limit(doctor.Examine(cmd.Context(), o), o.Node, network)
 		}
 	}
 	if err := ui.Output(cmd, e, e.describe); err != nil {
@@ -74,11 +87,19 @@ func examine(cmd *cobra.Command, o doctor.Options, fix bool) error {
 	return nil
 }
 
-func codes() (names []string) {
-	for _, c := range doctor.Codes {
-		names = append(names, c.Name)
+func codes() []string { return doctor.Codes().Names() }
+
+// limit leaves of a report what is about a network, and what is about the node. "" is all.
+func limit(r *doctor.Report, n *node.Node, network string) *doctor.Report {
+	if network == "" {
+		return r
 	}
-	return names
+	r.Findings = slices.DeleteFunc(r.Findings, func(f doctor.Finding) bool { return f.Network != "" && f.Network != network })
+	r.Networks, r.Attachments = 0, 0
+	if w := n.Network(network); w != nil {
+		r.Networks, r.Attachments = 1, w.Attachments
+	}
+	return r
 }
 
 func checkCodes(_ *cobra.Command, args []string) error {
@@ -91,6 +112,15 @@ func checkCodes(_ *cobra.Command, args []string) error {
 }
 
 func (e examination) describe(w io.Writer) {
+	looked := fmt.Sprintf("%d checks, networks: %d, attachments: %d", e.Checks, e.Networks, e.Attachments)
+	if len(e.CouldNotLook) > 0 {
+		looked += fmt.Sprintf("; could not look at %s", ui.Counted(len(e.CouldNotLook), "thing"))
+	}
+	if e.Healthy() {
+		fmt.Fprintf(w, "%s; %s\n", ui.Good.Sprint("nothing is wrong"), looked)
+	} else {
+		fmt.Fprintf(w, "errors: %d, warnings: %d; %s\n\n", e.Count(finding.Error), e.Count(finding.Warning), looked)
+	}
 	for _, f := range e.Fixed {
 		said := ui.Good.Sprint("fixed")
 		if f.Error != "" {
@@ -98,36 +128,73 @@ func (e examination) describe(w io.Writer) {
 		}
 		fmt.Fprintf(w, "%s: %s: %s\n", f.Code, said, ui.Harmless(strings.ReplaceAll(f.Remedy, "\n", "; ")))
 	}
-	for _, f := range e.Findings {
-		if f.Severity != finding.Info {
-			describeFinding(w, f)
+	for _, alike := range grouped(e.Findings) {
+		if alike[0].Severity != finding.Info {
+			describeFindings(w, alike)
 		}
 	}
 	for _, f := range e.Findings {
-		if f.Severity == finding.Info {
+		if f.Severity == finding.Info && f.IsShown() {
 			fmt.Fprintf(w, "%s: %s\n", f.Code, ui.Harmless(f.Summary))
 		}
 	}
 	for _, n := range e.CouldNotLook {
 		fmt.Fprintf(w, "%s at %s: %s\n", ui.Weak.Sprint("could not look"), ui.Harmless(n.What), ui.Harmless(n.Why))
 	}
-	looked := fmt.Sprintf("%d checks, networks: %d, attachments: %d", e.Checks, e.Networks, e.Attachments)
-	if e.Healthy() {
-		fmt.Fprintf(w, "%s; %s\n", ui.Good.Sprint("nothing is wrong"), looked)
-		return
-	}
-	fmt.Fprintf(w, "errors: %d, warnings: %d; %s\n", e.Count(finding.Error), e.Count(finding.Warning), looked)
 }
 
-// describeFinding prints what is, why it matters, and the commands, each in a line that can be copied.
-func describeFinding(w io.Writer, f doctor.Finding) {
-	colour := map[finding.Severity]interface{ Sprint(...any) string }{finding.Error: ui.Bad, finding.Warning: ui.Weak}[f.Severity]
-	fmt.Fprintf(w, "%s %s: %s\n    %s\n", colour.Sprint(f.Severity), f.Code, ui.Harmless(f.Summary), f.Meaning)
-	for line := range strings.Lines(f.Remedy) {
-		fmt.Fprintf(w, "        %s\n", ui.Harmless(strings.TrimSuffix(line, "\n")))
+// grouped returns the findings to show, those of each code together, in the order in which the codes come first.
+func grouped(list []doctor.Finding) (groups [][]doctor.Finding) {
+	for _, f := range list {
+		if !f.IsShown() {
+			continue
+		}
+		i := slices.IndexFunc(groups, func(g []doctor.Finding) bool { return g[0].Code == f.Code && g[0].Meaning == f.Meaning })
+		if i < 0 {
+			groups, i = append(groups, nil), len(groups)
+		}
+		groups[i] = append(groups[i], f)
 	}
-	if f.Fixable {
-		fmt.Fprintf(w, "    cnictl doctor --fix %s does that.\n", f.Code)
+	return groups
+}
+
+// describeFindings prints what is, why it matters, and the commands, each in a line that can be copied, and each once.
+func describeFindings(w io.Writer, alike []doctor.Finding) {
+	said := map[string]bool{}
+	printOnce := func(line string) {
+		if !said[line] {
+			said[line] = true
+			fmt.Fprintln(w, line)
+		}
+	}
+	colour := map[finding.Severity]interface{ Sprint(...any) string }{finding.Error: ui.Bad, finding.Warning: ui.Weak}[alike[0].Severity]
+	for _, f := range alike {
+		printOnce(fmt.Sprintf("%s %s: %s", colour.Sprint(f.Severity), f.Code, ui.Harmless(f.Summary)))
+	}
+	fmt.Fprintf(w, "    %s\n", alike[0].Meaning)
+	for _, f := range alike {
+		if f.Remedy == "" {
+			continue
+		}
+		var commands []string
+		for line := range strings.Lines(f.Remedy) {
+			commands = append(commands, "        "+ui.Harmless(strings.TrimSuffix(line, "\n")))
+		}
+		printOnce(strings.Join(commands, "\n"))
+	}
+	brings := 0
+	for _, f := range alike {
+		brings += f.Brings
+	}
+	switch brings {
+	case 0:
+	case 1:
+		fmt.Fprintln(w, "    1 more finding comes of it.")
+	default:
+		fmt.Fprintf(w, "    %d more findings come of it.\n", brings)
+	}
+	if slices.ContainsFunc(alike, func(f doctor.Finding) bool { return f.Fixable }) {
+		fmt.Fprintf(w, "    cnictl doctor --fix %s does that.\n", alike[0].Code)
 	}
 	fmt.Fprintln(w)
 }

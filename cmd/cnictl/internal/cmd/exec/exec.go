@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -13,11 +12,10 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/sandbox"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func New() *cobra.Command {
-	o := node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(ui.BinDirs())}
+	var o node.Options
 	cmd := &cobra.Command{
 		Use:   "exec [flags] NAME -- COMMAND [ARGUMENT...]",
 		Short: "Run a command of the host in a container's network",
@@ -35,7 +33,8 @@ Signals are passed on to the command. The exit code is that of the command, or
 		Args:              ui.Arguments(2, 1<<20),
 		ValidArgsFunction: ui.CompleteNames,
 	}
-	ui.AddLookFlags(cmd, &o)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &o)
 	cmd.Flags().SetInterspersed(false)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		command := args[1:]

@@ -2,13 +2,12 @@
 package explain
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
@@ -17,26 +16,27 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
-	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func New() *cobra.Command {
-	o := node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(ui.BinDirs())}
+	var o node.Options
 	elsewhere := false
 	cmd := &cobra.Command{
 		Use:   "explain [TEXT | CODE | FILE | -]",
 		Short: "Explain an error of container networking",
 		Long: `Say what an error means, what on this node makes it, and what to do: an error
-document of a plugin, a line of a runtime's log, a message or a part of one, or a
-code of the CNI specification; as an argument, in a file, or from standard input.
+document of a plugin, a line of a runtime's log, a message or a part of one, a
+code of the CNI specification, or one of doctor, repair or lint; as an argument,
+in a file, or from standard input.
 
 The exit code is 1 if nothing is known about it.
 `,
 		Example: `  cnictl explain 'failed to find plugin "loopback" in path [/usr/lib/cni]'
   cnictl explain 11
+  cnictl explain bridge-down
   journalctl -u containerd | grep 'failed to setup network' | tail -1 | cnictl explain`,
 	}
-	ui.AddLookFlags(cmd, &o)
+	ui.AddNodeFlags(cmd, &o)
 	ui.AddJSONFlag(cmd)
 	cmd.Flags().BoolVar(&elsewhere, "elsewhere", false, "the error is another node's: do not look at this one")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -45,7 +45,9 @@ The exit code is 1 if nothing is known about it.
 			return err
 		}
 		e := Explain(text)
-		if e.Looks() && !elsewhere {
+		if e.Looks() && !elsewhere && !ui.IsRoot() {
+			fmt.Fprintln(cmd.ErrOrStderr(), "note: this node is not looked at, which needs root: sudo cnictl explain …")
+		} else if e.Looks() && !elsewhere {
 			e.LookAt(cmd.Context(), node.Read(cmd.Context(), o), doctor.Options{Options: o})
 		}
 		if err := ui.Output(cmd, e, func(w io.Writer) { describeExplanation(w, e) }); err != nil {
@@ -68,14 +70,14 @@ func errorText(args []string) (string, error) {
 	if len(args) == 0 || len(args) == 1 && args[0] == "-" {
 		text, err := io.ReadAll(io.LimitReader(os.Stdin, largest+1))
 		if len(text) > largest {
-			err = errors.New("it is longer than 1 MiB; give a line of it")
+			err = ui.Usagef("it is longer than 1 MiB; give a line of it")
 		}
 		return string(text), err
 	}
 	if _, err := os.Stat(args[0]); len(args) == 1 && err == nil {
 		text, err := state.Read(args[0])
 		if err != nil {
-			err = plugin.Errorf("give a line of it: tail -1 FILE | cnictl explain", "read %s: %w", args[0], err)
+			err = plugin.CodeErrorf(types.ErrIOFailure, "give a line of it: tail -1 FILE | cnictl explain", "read %s: %w", args[0], err)
 		}
 		return string(text), err
 	}
@@ -98,7 +100,7 @@ func describeExplanation(w io.Writer, e *Explanation) {
 		fmt.Fprintf(w, "the plugin says what to do: %s\n", ui.Harmless(e.Details))
 	}
 	for _, f := range e.Findings {
-		fmt.Fprintf(w, "\n%s\n  in the message  %s\n  it means        %s\n", ui.Good.Sprint(f.ID), ui.Harmless(f.About), f.Means)
+		fmt.Fprintf(w, "\n%s\n  in the message  %s\n  it means        %s\n", ui.Good.Sprint(f.Code), ui.Harmless(f.Summary), f.Meaning)
 		here := f.Here
 		for _, d := range f.Doctor {
 			here = append(here, "doctor finds "+d.Code+": "+d.Summary)
@@ -110,7 +112,9 @@ func describeExplanation(w io.Writer, e *Explanation) {
 			}
 			fmt.Fprintf(w, "  %-14s  %s\n", label, ui.Harmless(line))
 		}
-		fmt.Fprintf(w, "  what to do      %s\n", f.Do)
+		if f.Remedy != "" {
+			fmt.Fprintf(w, "  what to do      %s\n", f.Remedy)
+		}
 		for _, d := range f.Doctor {
 			if d.Remedy != "" {
 				fmt.Fprintf(w, "  %14s  %s\n", "", ui.Harmless(d.Remedy))

@@ -8,13 +8,14 @@ import (
 	"testing"
 
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
-	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/operator/lint"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
 func ids(e *Explanation) (list []string) {
 	for _, f := range e.Findings {
-		list = append(list, f.ID)
+		list = append(list, f.Code)
 	}
 	return list
 }
@@ -30,7 +31,7 @@ func TestTables(t *testing.T) {
 				}
 				seen[k.ID] = true
 				for _, code := range k.Doctor {
-					if !slices.ContainsFunc(doctor.Codes, func(c finding.Code) bool { return c.Name == code }) {
+					if doctor.Codes().Find(code) == nil {
 						t.Errorf("doctor has no finding %s", code)
 					}
 				}
@@ -49,8 +50,8 @@ func TestTables(t *testing.T) {
 					}
 					e.LookAt(t.Context(), &node.Node{}, doctor.Options{})
 				}
-				if e := Explain(k.Example); e.Findings[0].ID != k.ID {
-					t.Errorf("%s comes first", e.Findings[0].ID)
+				if e := Explain(k.Example); e.Findings[0].Code != k.ID {
+					t.Errorf("%s comes first", e.Findings[0].Code)
 				}
 			})
 		}
@@ -96,6 +97,62 @@ func TestExplain(t *testing.T) {
 	}
 }
 
+// TestCodesOfFindings knows each code of doctor, repair and lint, alone and as it is printed.
+func TestCodesOfFindings(t *testing.T) {
+	for _, c := range slices.Concat(doctor.Codes(), repair.Codes(), lint.Codes()) {
+		for _, text := range []string{c.Name + "\n", "error " + c.Name + ": something", "a.conflist:3:5: warning " + c.Name + ": something"} {
+			e := Explain(text)
+			says := func(f Finding) bool { return f.Code == c.Name && f.Meaning == c.Meaning && f.Severity == c.Severity }
+			if !slices.ContainsFunc(e.Findings, says) {
+				t.Errorf("%v in %q", ids(e), text)
+			}
+		}
+	}
+	for _, text := range []string{"the backend: it is gone", "error nosuch: it is gone", "error: rules-gone is not"} {
+		if e := Explain(text); len(e.Findings) > 0 {
+			t.Errorf("%v in %q", ids(e), text)
+		}
+	}
+}
+
+// TestPage knows each message that the manual's page explains, and gives what it says where nobody says more.
+func TestPage(t *testing.T) {
+	page := onPage()
+	if len(page) < 70 {
+		t.Errorf("%d messages are on the page", len(page))
+	}
+	for _, k := range page {
+		e := Explain(`plugin type="bridge" failed (add): ` + k.Example + " and more")
+		if len(e.Findings) == 0 || e.Findings[0].Meaning == "" || k.Means == "" || strings.Contains(k.Means, "](") {
+			t.Errorf("%q: %v %q", k.ID, ids(e), k.Means)
+		}
+	}
+	if e := Explain("RangeStart 10.1.0.9 not in network 10.2.0.0/16"); len(e.Findings) != 1 || !strings.Contains(e.Findings[0].Meaning, "outside of the subnet") || !strings.Contains(e.Findings[0].Remedy, "troubleshooting") {
+		t.Errorf("%+v", e.Findings)
+	}
+}
+
+// TestFindingJSON prints what readers of explanations have always read, and what all findings have.
+func TestFindingJSON(t *testing.T) {
+	text, err := json.Marshal(Explain("no space left on device"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var e struct{ Findings []map[string]any }
+	if err := json.Unmarshal(text, &e); err != nil || len(e.Findings) != 1 {
+		t.Fatalf("%v: %s", err, text)
+	}
+	f := e.Findings[0]
+	for old, now := range map[string]string{"id": "code", "means": "meaning", "do": "remedy", "about": "summary"} {
+		if f[old] == nil || f[old] != f[now] {
+			t.Errorf("%s is %v, and %s %v", old, f[old], now, f[now])
+		}
+	}
+	if f["id"] != "disk-full" || f["here"] == nil || f["doctor"] == nil {
+		t.Errorf("%s", text)
+	}
+}
+
 // TestCodes says something of each code of the specification.
 func TestCodes(t *testing.T) {
 	seen := map[string]bool{}
@@ -117,7 +174,7 @@ func FuzzExplain(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		e := Explain(text)
 		for _, finding := range e.Findings {
-			if finding.Means == "" {
+			if finding.Meaning == "" {
 				t.Error(finding)
 			}
 		}

@@ -2,11 +2,13 @@ package explain
 
 import (
 	"context"
+	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
+	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 )
 
@@ -20,6 +22,8 @@ type Known struct {
 	Look    look     // what to look at on the node; nil: nothing
 	Doctor  []string // findings of doctor that are about the same
 	Example string   // a message, as it was seen
+
+	isPage bool // the manual's page has it, and nobody has said more
 }
 
 // look says what on the node makes the error, given what the groups of the pattern matched.
@@ -37,13 +41,10 @@ type Explanation struct {
 	Findings  []Finding `json:"findings"`
 }
 
-// Finding is a known error that is in the message.
+// Finding is a known error that is in the message, which is its summary, or a code.
 type Finding struct {
-	ID    string   `json:"id"`
-	Means string   `json:"means"`
-	Do    string   `json:"do"`
-	Here  []string `json:"here"` // what is so on this node
-	About string   `json:"about"`
+	finding.Finding
+	Here []string `json:"here"` // what is so on this node
 
 	Doctor []doctor.Finding `json:"doctor"` // what doctor finds of that kind
 
@@ -51,31 +52,52 @@ type Finding struct {
 	about map[string]string
 }
 
+// MarshalJSON calls what all findings have as explain has always done, too.
+func (f Finding) MarshalJSON() ([]byte, error) {
+	type plain Finding
+	return json.Marshal(struct {
+		plain
+		ID    string `json:"id"`
+		Means string `json:"means"`
+		Do    string `json:"do"`
+		About string `json:"about"`
+	}{plain(f), f.Code, f.Meaning, f.Remedy, f.Summary})
+}
+
 // failed is how libcni says which plugin failed.
 var failed = regexp.MustCompile(`plugin type="([^"]+)"(?: name="([^"]+)")? failed \((\w+)\)`)
 
-// Explain finds what is known about a text: an error document, a runtime's log line, a message, a part of one, or a code.
+// Explain finds what is known about a text: an error document, a runtime's log line, a message, a part of one, a code of CNI, or one of doctor,
+// repair or lint.
 func Explain(text string) *Explanation {
 	e := parse(text)
 	if m := failed.FindStringSubmatch(e.Message); m != nil {
 		e.Plugin, e.Network, e.Verb = m[1], m[2], m[3]
 	}
+	e.Findings = append(e.Findings, codesIn(e.Message)...)
 	whole := e.Message + "\n" + e.Details
-	for _, part := range tables {
+	for _, part := range append(slices.Clone(tables), onPage()) {
 		for i := range part {
 			k := &part[i]
 			pattern := regexp.MustCompile(k.Pattern)
 			if m := pattern.FindStringSubmatch(whole); m != nil {
-				e.Findings = append(e.Findings, Finding{ID: k.ID, Means: k.Means, Do: k.Do, Here: []string{}, Doctor: []doctor.Finding{},
-					About: strings.TrimSpace(m[0]), known: k, about: groups(pattern, m)})
+				f := newFinding(k, finding.Error, strings.TrimSpace(m[0]))
+				f.about = groups(pattern, m)
+				e.Findings = append(e.Findings, f)
 			}
 		}
 	}
-	specific := slices.DeleteFunc(slices.Clone(e.Findings), func(f Finding) bool { return f.known.Wraps })
-	if len(specific) > 0 {
-		e.Findings = specific
-	}
+	e.leaveOut(func(k *Known) bool { return k.Wraps })
+	e.leaveOut(func(k *Known) bool { return k.isPage })
 	return e
+}
+
+// leaveOut leaves out the findings that say little, if there are others.
+func (e *Explanation) leaveOut(saysLittle func(*Known) bool) {
+	others := slices.DeleteFunc(slices.Clone(e.Findings), func(f Finding) bool { return saysLittle(f.known) })
+	if len(others) > 0 {
+		e.Findings = others
+	}
 }
 
 func groups(pattern *regexp.Regexp, match []string) map[string]string {
@@ -103,7 +125,8 @@ func (e *Explanation) LookAt(ctx context.Context, n *node.Node, o doctor.Options
 		}
 		if f.known.Doctor != nil {
 			o.Node, o.Codes = n, f.known.Doctor
-			f.Doctor = append(f.Doctor, doctor.Examine(ctx, o).Findings...)
+			found := doctor.Examine(ctx, o).Findings
+			f.Doctor = append(f.Doctor, slices.DeleteFunc(found, func(d doctor.Finding) bool { return !d.IsShown() })...)
 		}
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/containernetworking/plugins/pkg/utils/sysctl"
 
 	"github.com/cnibox/cnibox/pkg/netns"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/plugins/known"
 )
@@ -88,8 +89,9 @@ func lookAtBridge(n *node.Node, about map[string]string) []string {
 	}
 	here := []string{fmt.Sprintf("%s has the addresses %s, and %d of 1,023 ports", name, join(l.Addresses), ports)}
 	for _, w := range n.Networks {
-		uses := func(a *node.Attachment) bool { return a.Network == w.Name && a.Master == name }
-		if w.List != nil && strings.Contains(string(w.List.Bytes), `"`+name+`"`) || slices.ContainsFunc(n.Attachments, uses) {
+		uses := func(p *netconf.Part) bool { return p.Uses(name) }
+		isOn := func(a *node.Attachment) bool { return a.Network == w.Name && a.Master == name }
+		if w.List != nil && slices.ContainsFunc(netconf.Of(w.List, w.File, known.Plugins.Find).Inside(), uses) || slices.ContainsFunc(n.Attachments, isOn) {
 			here = append(here, fmt.Sprintf("network %s uses it (%s)", w.Name, cmp.Or(w.File, "of which there is no file any more")))
 		}
 	}

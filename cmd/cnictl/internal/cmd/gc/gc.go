@@ -6,14 +6,17 @@ import (
 	"io"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/removal"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -37,19 +40,20 @@ minute old. What cannot be told stays, and keeps nothing else.
 `,
 		Example: `  cnictl gc
   cnictl gc demo --apply
-  cnictl gc --report FILE && cnictl gc --from FILE
+  cnictl gc --report FILE && cnictl gc --from FILE --apply
   cnictl gc demo --valid 3f2a9c/eth0`,
 		Args:              ui.Arguments(0, 1),
 		ValidArgsFunction: ui.CompleteNetworks,
 		RunE:              func(cmd *cobra.Command, args []string) error { return gc(cmd, &f, strings.Join(args, "")) },
 	}
-	ui.AddNodeFlags(cmd, &f.Node)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &f.Node.Options)
 	ui.AddJSONFlag(cmd)
 	f.ValidFlags.Add(cmd)
 	flags := cmd.Flags()
-	flags.BoolVar(&f.apply, "apply", false, "remove it")
+	ui.AddApplyFlag(cmd, &f.apply, "remove it")
 	flags.StringVar(&f.report, "report", "", "write what would go to a file, for --from")
-	flags.StringVar(&f.from, "from", "", "remove what a report lists and what is still as it says there")
+	flags.StringVar(&f.from, "from", "", "only what a report lists and what is still as it says there")
 	return cmd
 }
 
@@ -61,7 +65,7 @@ func gc(cmd *cobra.Command, f *gcFlags, name string) error {
 	var listed *collect.Report
 	if f.from != "" {
 		if name != "" || f.report != "" {
-			return ui.Usagef("--from excludes --report and a network: it removes what the report lists")
+			return ui.Usagef("--from excludes --report and a network: it is about what the report lists")
 		}
 		if listed, err = readReport(f.from); err != nil {
 			return err
@@ -70,8 +74,7 @@ func gc(cmd *cobra.Command, f *gcFlags, name string) error {
 	}
 	o.Network, o.Shared = name, true
 	n := node.Read(cmd.Context(), o.Options)
-	if name != "" && n.Network(name) == nil {
-		_, err := f.Load(name)
+	if err := lookup.RequireNetwork(n, o.ConfDir, name); err != nil {
 		return err
 	}
 	r := collect.Plan(cmd.Context(), n, o)
@@ -83,13 +86,12 @@ func gc(cmd *cobra.Command, f *gcFlags, name string) error {
 	if listed != nil {
 		r.Restrict(listed)
 	}
-	isApplied := f.apply || listed != nil
 	var stopped error
-	if isApplied {
+	if f.apply {
 		stopped = removal.Apply(cmd, r, o)
 	}
 	removal.Note(cmd, r)
-	if err := ui.Output(cmd, r, func(w io.Writer) { describeReport(w, r, isApplied) }); err != nil {
+	if err := ui.Output(cmd, r, func(w io.Writer) { describeReport(w, r, f.apply) }); err != nil {
 		return err
 	}
 	return ui.Errors(cmd, append(removal.Failures(r), stopped))
@@ -113,7 +115,7 @@ func writeReport(path string, r *collect.Report) error {
 		err = trust.Write(path, text, 0o600)
 	}
 	if err != nil {
-		return fmt.Errorf("write the report: %w", err)
+		return plugin.CodeErrorf(types.ErrIOFailure, "name another file with --report", "write the report: %w", err)
 	}
 	return nil
 }
@@ -141,14 +143,14 @@ func describeReport(w io.Writer, r *collect.Report, isApplied bool) {
 		}
 		g.Add(ui.Weak.Sprint("stays"), ui.Dash(ui.Harmless(s.Network)), ui.Dash(ui.Harmless(ui.ShortText(s.Name()))), ui.Harmless(s.What), ui.Harmless(s.Why))
 	}
-	g.Print(w)
 	rest := fmt.Sprintf("%d in use, %d others stay", inUse, len(r.Stays)-inUse)
 	switch {
 	case isApplied:
 		fmt.Fprintf(w, "%d removed, %d skipped, %d failed; %s\n", counts[collect.Removed], counts[collect.Skipped], counts[collect.Failed], rest)
-	case len(r.Goes) == 0:
+	case counts[""] == 0:
 		fmt.Fprintf(w, "nothing to remove; %s\n", rest)
 	default:
-		fmt.Fprintf(w, "%d to remove, nothing is removed without --apply; %s\n", len(r.Goes), rest)
+		fmt.Fprintf(w, "%d to remove, nothing is removed without --apply; %s\n", counts[""], rest)
 	}
+	g.Print(w)
 }

@@ -63,7 +63,8 @@ there.`,
 		Args: ui.Arguments(0, 0),
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in")
+	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in, which other commands call --bin-dir")
+	ui.AddOtherName(cmd, "bin-dir", "dir")
 	flags.StringVar(&runtime, "for", "", "install where a runtime looks for plugins: "+strings.Join(runtimes.Names(), ", "))
 	self, _ := os.Executable()
 	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), pluginfile.Binary), "the cnibox to install")
@@ -169,7 +170,8 @@ install has put there.`,
 		Example: "  cnictl uninstall --dir /opt/cni/bin",
 		Args:    ui.Arguments(0, 0),
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "the directory of plugins")
+	cmd.Flags().StringVar(&dir, "dir", "", "the directory of plugins, which other commands call --bin-dir")
+	ui.AddOtherName(cmd, "bin-dir", "dir")
 	addNetworkFlags(cmd, &network, &networkDir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := requireDir(dir); err != nil {

@@ -7,14 +7,17 @@ package leases
 import (
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 func New() *cobra.Command {
@@ -49,17 +52,17 @@ agent does so by itself; without it a timer of systemd does.
 		Args:              ui.Arguments(0, 1),
 		ValidArgsFunction: ui.CompleteNetworks,
 	}
-	ui.AddNodeFlags(cmd, &where)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &where.Options)
 	ui.AddJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		n := node.Read(cmd.Context(), where.Options())
-		if len(args) > 0 && n.Network(args[0]) == nil {
-			_, err := where.Load(args[0])
+		n, name := node.Read(cmd.Context(), where.Options), strings.Join(args, "")
+		if err := lookup.RequireNetwork(n, where.ConfDir, name); err != nil {
 			return err
 		}
 		list, failed := []kept{}, false
 		for _, s := range n.Shared() {
-			if len(args) > 0 && s.Etcd().Name != args[0] {
+			if name != "" && s.Etcd().Name != name {
 				continue
 			}
 			k := kept{Network: s.Etcd().Name}
@@ -68,6 +71,9 @@ agent does so by itself; without it a timer of systemd does.
 				k.Report, k.Error, failed = nil, err.Error(), true
 			}
 			list = append(list, k)
+		}
+		if name != "" && len(list) == 0 {
+			return plugin.ConfigError("cnictl leases keep, without a network, keeps those of all", "network %s has no addresses in etcd", name)
 		}
 		err := ui.Output(cmd, list, func(w io.Writer) { describeKept(w, list) })
 		if err == nil && failed {
@@ -128,18 +134,19 @@ in none of the ranges. Its container has to be started anew.
 		Args:              ui.Arguments(1, 1),
 		ValidArgsFunction: ui.CompleteNetworks,
 	}
-	ui.AddNodeFlags(cmd, &where)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &where.Options)
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&to, "to", "", "where to: etcd or host-local")
 	flags.StringVar(&file, "file", "", "the network's file as it is to be")
-	flags.BoolVar(&apply, "apply", false, "move them")
+	ui.AddApplyFlag(cmd, &apply, "move them")
 	ui.Complete(cmd, "to", cobra.FixedCompletions([]string{Etcd, HostLocal}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if to != Etcd && to != HostLocal || file == "" {
 			return ui.Usagef("--to etcd or --to host-local is needed, and --file with the network's file as it is to be")
 		}
-		o := where.Options()
+		o := where.Options
 		m, err := NewMove(node.Read(cmd.Context(), o), o, args[0], to, file)
 		if err != nil {
 			return err
@@ -175,10 +182,10 @@ func (d *movedLeases) describe(w io.Writer) {
 	for _, l := range d.Left {
 		g.Add(ui.Bad.Sprint("left"), l.Address.String(), ui.Harmless(ui.ShortText(l.ContainerID+"/"+l.IfName)), ui.Harmless(l.Why))
 	}
-	g.Print(w)
-	if !d.Applied {
+	if d.Applied {
+		fmt.Fprintf(w, "%d moved to %s, %d left\n", len(d.Moved), d.To, len(d.Left))
+	} else {
 		fmt.Fprintf(w, "%d to move to %s, nothing is moved without --apply\n", len(d.Moved), d.To)
-		return
 	}
-	fmt.Fprintf(w, "%d moved to %s, %d left\n", len(d.Moved), d.To, len(d.Left))
+	g.Print(w)
 }

@@ -9,9 +9,13 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
@@ -39,14 +43,14 @@ type Move struct {
 func NewMove(n *node.Node, o node.Options, network, to, file string) (*Move, error) {
 	from := n.Network(network)
 	if from == nil || from.File == "" {
-		return nil, fmt.Errorf("there is no network %q in %s", network, o.ConfDir)
+		return nil, lookup.UnknownNetwork(network, o.ConfDir, n.Networks, n.Unread)
 	}
 	with, err := node.LoadFile(file)
 	if err != nil {
 		return nil, err
 	}
 	if with.Name != network || filepath.Ext(file) != filepath.Ext(from.File) {
-		return nil, plugin.Errorf("give it the same name and ending", "%s is of network %q, and is to take the place of %s, of network %q", file, with.Name, from.File, network)
+		return nil, plugin.CodeErrorf(types.ErrInvalidNetworkConfig, "give it the same name and ending", "%s is of network %q, and is to take the place of %s, of network %q", file, with.Name, from.File, network)
 	}
 	m := &Move{Network: network, To: to, from: from, with: with, dir: lease.DefaultDir, plugins: o.Plugins, caches: slices.Concat(node.CacheDirs, o.CacheDirs)}
 	inEtcd, inFiles := with, from
@@ -54,7 +58,7 @@ func NewMove(n *node.Node, o node.Options, network, to, file string) (*Move, err
 		inEtcd, inFiles = from, with
 	}
 	if m.ipam(with, to) == nil {
-		return nil, fmt.Errorf("network %s has no ipam of type %s in %s", network, to, file)
+		return nil, plugin.ConfigError("give it that ipam", "network %s has no ipam of type %s in %s", network, to, file)
 	}
 	if ipam := m.ipam(inFiles, HostLocal); ipam != nil {
 		ipam.String("dataDir", &m.dir)
@@ -68,7 +72,7 @@ func NewMove(n *node.Node, o node.Options, network, to, file string) (*Move, err
 	// The file may have been exchanged already. Attachments have results with the configuration before.
 	i := slices.IndexFunc(n.Shared(), func(s node.Sharer) bool { return s.Etcd().Name == network })
 	if i < 0 {
-		return nil, fmt.Errorf("network %s has no ipam of type %s in %s, and no attachment that was made with one: its leases are not there", network, Etcd, inEtcd.File)
+		return nil, plugin.ConfigError("cnictl show networks says where its addresses are", "network %s has no ipam of type %s in %s, and no attachment that was made with one: its leases are not there", network, Etcd, inEtcd.File)
 	}
 	m.etcd = n.Shared()[i].Etcd()
 	return m, nil
@@ -87,11 +91,9 @@ func (m *Move) findDir(n *node.Node) {
 
 // ipam returns the object ipam of a network that calls a plugin, nil if there is none.
 func (m *Move) ipam(of *node.Network, name string) (found *conf.Object) {
-	for _, c := range of.Configs() {
-		kind, ipam := "", c.Object("ipam")
-		ipam.String("type", &kind)
-		if row := m.plugins.Find(kind); row != nil && row.Name == name {
-			found = ipam
+	for _, p := range netconf.Of(of.List, of.File, m.plugins.Find).Inside() {
+		if ipam := p.IPAM(); ipam != nil && ipam.Is(name) {
+			found = ipam.Config
 		}
 	}
 	return found
@@ -130,7 +132,7 @@ func (m *Move) Run(ctx context.Context) (*etcdpool.Moved, error) {
 	}
 	second, err := m.etcd.Move(ctx, verb, m.dir, false)
 	if err != nil {
-		return nil, plugin.Errorf("repeat this", "the file is exchanged, and not all leases are moved: %w", err)
+		return nil, plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "the file is exchanged, and not all leases are moved: %w", err)
 	}
 	moved := map[plugin.Key]bool{}
 	for _, h := range second.Moved {

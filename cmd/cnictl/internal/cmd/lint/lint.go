@@ -4,7 +4,6 @@ package lint
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
@@ -40,7 +39,8 @@ func New() *cobra.Command {
 		Long: `Look for mistakes in network configurations: keys that no plugin has, values that
 it refuses, plugins in an order that can't work, addresses that overlap. Each
 finding has a place, a code, and says what to write there. It works on files
-alone, of cnibox's plugins and of the reference's; the files of a directory are
+alone, of cnibox's plugins and of the reference's, and on Kubernetes'
+NetworkAttachmentDefinitions in YAML or JSON; the files of a directory are
 compared with each other. "-" is standard input.
 
 The exit code is 1 if there is an error or a warning.
@@ -57,7 +57,7 @@ The exit code is 1 if there is an error or a warning.
 		},
 		RunE: func(cmd *cobra.Command, args []string) error { return runLint(cmd, args, &flags) },
 	}
-	ui.AddNodeFlags(cmd, &flags.Node)
+	ui.AddNodeFlags(cmd, &flags.Node.Options)
 	_ = cmd.Flags().MarkHidden("cache-dir")
 	ui.AddJSONFlag(cmd)
 	cmd.Flags().BoolVar(&flags.fix, "fix", false, "mend what can be mended in one way only, and look again")
@@ -77,7 +77,7 @@ func runLint(cmd *cobra.Command, args []string, flags *lintFlags) error {
 	}
 	o := lint.Options{Plugins: known.Plugins, Reference: flags.reference}
 	if flags.node {
-		if o.Node, err = lint.ReadNode(filepath.SplitList(flags.BinDirs), flags.ConfDir); err != nil {
+		if o.Node, err = lint.ReadNode(flags.BinDirs, flags.ConfDir); err != nil {
 			return err
 		}
 	}
@@ -149,12 +149,20 @@ func printSARIF(cmd *cobra.Command, list []lint.Finding) error {
 }
 
 func (l linted) describe(w io.Writer) {
-	for _, f := range l.Fixed {
-		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n    now: %s\n", ui.Harmless(f.File), f.Line, f.Column, ui.Good.Sprint("fixed"), f.Code, ui.Harmless(f.Message), ui.Harmless(f.Fix))
-	}
 	count := map[finding.Severity]int{}
 	for _, f := range l.Findings {
 		count[f.Severity]++
+	}
+	if count[finding.Error]+count[finding.Warning] == 0 {
+		fmt.Fprintf(w, "%s; files: %d\n", ui.Good.Sprint("nothing is wrong"), l.Files)
+	} else {
+		fmt.Fprintf(w, "errors: %d, warnings: %d; files: %d\n", count[finding.Error], count[finding.Warning], l.Files)
+	}
+	for _, f := range l.Fixed {
+		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n    now: %s\n", ui.Harmless(f.File), f.Line, f.Column, ui.Good.Sprint("fixed"), f.Code, ui.Harmless(f.Summary), ui.Harmless(f.Remedy))
+	}
+	worstFirst := func(a, b lint.Finding) int { return a.Severity.Rank() - b.Severity.Rank() }
+	for _, f := range slices.SortedStableFunc(slices.Values(l.Findings), worstFirst) {
 		severity := string(f.Severity)
 		switch f.Severity {
 		case finding.Error:
@@ -162,18 +170,13 @@ func (l linted) describe(w io.Writer) {
 		case finding.Warning:
 			severity = ui.Weak.Sprint(severity)
 		}
-		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n", ui.Harmless(f.File), f.Line, f.Column, severity, f.Code, ui.Harmless(f.Message))
-		if f.Fix != "" {
+		fmt.Fprintf(w, "%s:%d:%d: %s %s: %s\n", ui.Harmless(f.File), f.Line, f.Column, severity, f.Code, ui.Harmless(f.Summary))
+		if f.Remedy != "" {
 			by := ""
 			if f.Fixable {
 				by = " (--fix writes it)"
 			}
-			fmt.Fprintf(w, "    write: %s%s\n", ui.Harmless(f.Fix), by)
+			fmt.Fprintf(w, "    write: %s%s\n", ui.Harmless(f.Remedy), by)
 		}
 	}
-	if count[finding.Error]+count[finding.Warning] == 0 {
-		fmt.Fprintf(w, "%s; files: %d\n", ui.Good.Sprint("nothing is wrong"), l.Files)
-		return
-	}
-	fmt.Fprintf(w, "errors: %d, warnings: %d; files: %d\n", count[finding.Error], count[finding.Warning], l.Files)
 }

@@ -11,19 +11,21 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui/uitest"
 )
 
-// TestLintPage runs the examples of the manual's page, one after the other: what is found in the file that it shows, and how that is mended.
+// TestLintPage runs the examples of the manual's page, one after the other: what is found in the files that it shows, and how that is mended.
 func TestLintPage(t *testing.T) {
 	page, err := os.ReadFile("../../../../../docs/operate/lint.md")
 	if err != nil {
 		t.Fatal(err)
 	}
-	file := regexp.MustCompile("(?s)`10-web.conflist`:\n\n```text\n(.*?)```").FindSubmatch(page)
+	files := regexp.MustCompile("(?s)`([a-z0-9-]+\\.[a-z]+)`:\n\n```text\n(.*?)```").FindAllSubmatch(page, -1)
 	examples := regexp.MustCompile("(?s)```console\n\\$ cnictl ([^\n]*)\n(.*?)```").FindAllSubmatch(page, -1)
-	if file == nil || len(examples) == 0 {
+	if files == nil || len(examples) == 0 {
 		t.Fatal("the page shows no file, or no command")
 	}
 	t.Chdir(t.TempDir())
-	write(t, "10-web.conflist", string(file[1]))
+	for _, file := range files {
+		write(t, string(file[1]), string(file[2]))
+	}
 	for _, e := range examples {
 		command, code, _ := strings.Cut(string(e[1]), " # ")
 		want := map[string]int{"": 0, "1": 1}[code]
@@ -91,5 +93,20 @@ func TestLintLink(t *testing.T) {
 	text, err := os.ReadFile("real")
 	if to, lerr := os.Readlink("10-a.conf"); err != nil || lerr != nil || to != "real" || string(text) != `{"cniVersion": "1.0.0", "name": "a", "type": "bridge"}` {
 		t.Errorf("%s, %v, %q, %v", text, err, to, lerr)
+	}
+}
+
+// TestLintJSON prints what readers of findings have always read, and what all findings have.
+func TestLintJSON(t *testing.T) {
+	t.Chdir(t.TempDir())
+	write(t, "bad.conf", `{"cniVersion": "1.0.0", "name": "a", "type": "ptp"}`)
+	var out struct{ Findings []map[string]any }
+	if err := json.Unmarshal([]byte(uitest.Run(New(), "lint", "--json", "bad.conf").Stdout), &out); err != nil || len(out.Findings) != 1 {
+		t.Fatalf("%v: %v", err, out)
+	}
+	f := out.Findings[0]
+	if f["file"] != "bad.conf" || f["line"] != 1.0 || f["column"] != 46.0 || f["code"] != "ipam-missing" || f["severity"] != "error" || f["fixable"] != false ||
+		f["message"] == nil || f["message"] != f["summary"] || f["fix"] != f["remedy"] || f["meaning"] == nil {
+		t.Errorf("%v", f)
 	}
 }

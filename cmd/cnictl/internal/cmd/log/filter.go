@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -31,11 +31,11 @@ func (f *Filter) Address() (netip.Addr, bool) {
 }
 
 // Apply returns those of some calls that are wanted.
-func (f *Filter) Apply(list []calls.Call) []calls.Call {
-	return slices.DeleteFunc(list, func(c calls.Call) bool { return !f.wants(&c) })
+func (f *Filter) Apply(list []calllog.Call) []calllog.Call {
+	return slices.DeleteFunc(list, func(c calllog.Call) bool { return !f.wants(&c) })
 }
 
-func (f *Filter) wants(c *calls.Call) bool {
+func (f *Filter) wants(c *calllog.Call) bool {
 	return f.isNamed(c) && // first, as it has to see all
 		f.overlaps(c.Time, c.Time) &&
 		(f.Verb == "" || strings.EqualFold(c.Verb, f.Verb)) &&
@@ -43,12 +43,12 @@ func (f *Filter) wants(c *calls.Call) bool {
 		(!f.Errors || c.Error != nil)
 }
 
-func (f *Filter) isNamed(c *calls.Call) bool {
+func (f *Filter) isNamed(c *calllog.Call) bool {
 	if f.Name == "" {
 		return true
 	}
 	address, isAddress := f.Address()
-	has := func(i calls.Interface) bool { return i.Name == f.Name || strings.EqualFold(i.MAC, f.Name) }
+	has := func(i calllog.Interface) bool { return i.Name == f.Name || strings.EqualFold(i.MAC, f.Name) }
 	if isAddress && c.Got(address) || slices.ContainsFunc(c.Interfaces, has) {
 		if f.found == nil {
 			f.found = map[plugin.Key]bool{}
@@ -59,9 +59,9 @@ func (f *Filter) isNamed(c *calls.Call) bool {
 }
 
 // Holders returns which attachments had the address that Name is.
-func (f *Filter) Holders(list []calls.Call) []*calls.Holder {
+func (f *Filter) Holders(list []calllog.Call) []*calllog.Holder {
 	address, _ := f.Address()
-	return slices.DeleteFunc(calls.Holders(list, address), func(h *calls.Holder) bool {
+	return slices.DeleteFunc(calllog.Holders(list, address), func(h *calllog.Holder) bool {
 		return f.Network != "" && h.Network != f.Network || !f.overlaps(h.From, h.To)
 	})
 }

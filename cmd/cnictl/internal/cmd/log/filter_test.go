@@ -7,18 +7,18 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // now is when the calls of these tests begin; each comes a minute after the one before it.
 var now = time.Date(2026, 11, 17, 9, 0, 0, 0, time.UTC)
 
-func history() []calls.Call {
+func history() []calllog.Call {
 	web := plugin.Key{Network: "demo", ContainerID: "c0ffee01", IfName: "eth0"}
 	db := plugin.Key{Network: "other", ContainerID: "c0ffee02", IfName: "net1"}
-	all := []calls.Call{
-		{Verb: "ADD", Key: web, Pod: "default/web-1", Addresses: []string{"10.88.0.7/24"}, Interfaces: []calls.Interface{{Name: "veth1234", MAC: "0a:58:0a:58:00:07"}}},
+	all := []calllog.Call{
+		{Verb: "ADD", Key: web, Pod: "default/web-1", Addresses: []string{"10.88.0.7/24"}, Interfaces: []calllog.Interface{{Name: "veth1234", MAC: "0a:58:0a:58:00:07"}}},
 		{Verb: "ADD", Key: db, Addresses: []string{"fd00:88::7/64"}},
 		{Verb: "ADD", Key: db, Error: &types.Error{Code: 7}},
 		{Verb: "DEL", Key: web, Pod: "default/web-1"},

@@ -5,12 +5,12 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 )
 
 // Follower reads a log as it grows.
 type Follower struct {
-	reader  *calls.Reader
+	reader  *calllog.Reader
 	watcher *fsnotify.Watcher
 	dir     string
 	begun   bool
@@ -26,11 +26,11 @@ func Follow(dir string) (*Follower, error) {
 		_ = w.Close()
 		return nil, fmt.Errorf("watch %s: %w", dir, err)
 	}
-	return &Follower{reader: calls.NewReader(dir), watcher: w, dir: dir}, nil
+	return &Follower{reader: calllog.NewReader(dir), watcher: w, dir: dir}, nil
 }
 
 // Next returns all calls there are when it is called first, and then waits for more.
-func (f *Follower) Next() ([]calls.Call, error) {
+func (f *Follower) Next() ([]calllog.Call, error) {
 	for {
 		if f.begun {
 			select {

@@ -8,20 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // TestFollow gets each call once, while the log is rotated, turned off and on.
 func TestFollow(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "log")
-	if err := calls.On(dir, calls.MinSize); err != nil {
+	if err := calllog.On(dir, calllog.MinSize); err != nil {
 		t.Fatal(err)
 	}
 	n := 0
 	call := func() {
 		r := &plugin.Request{Command: plugin.Del, Key: plugin.Key{ContainerID: fmt.Sprint(n)}}
-		calls.Begin(dir).End("demo", r, nil, errors.New(strings.Repeat("long ", 100)), "")
+		calllog.Begin(dir).End("demo", r, nil, errors.New(strings.Repeat("long ", 100)), "")
 		n++
 	}
 	call()
@@ -57,7 +57,7 @@ func TestFollow(t *testing.T) {
 		t.Error("it was not rotated: ", err)
 	}
 	call()
-	if err := errors.Join(calls.Off(dir), calls.On(dir, calls.MinSize)); err != nil {
+	if err := errors.Join(calllog.Off(dir), calllog.On(dir, calllog.MinSize)); err != nil {
 		t.Fatal(err)
 	}
 	call()

@@ -5,19 +5,23 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // logged is what log --json prints.
 type logged struct {
-	Calls      []calls.Call    `json:"calls"`
+	Calls      []calllog.Call  `json:"calls"`
 	Holders    []addressHolder `json:"holders,omitempty"` // of the address that was asked for
 	Torn       int             `json:"torn"`              // lines of the log that are no calls
 	Unreadable []string        `json:"unreadable,omitempty"`
@@ -30,7 +34,8 @@ func New() *cobra.Command {
 		Short: "Show which plugins were called, for whom, and what came of it",
 		Long: `Show the calls of plugins that are in the log, which "cnictl log on" turns on.
 NAME is a container id or its beginning, a pod, an interface's name, a MAC or an
-IP address. Of an IP address it shows which containers had it, and when.`,
+IP address. Of an IP address it shows which containers had it, and when.
+`,
 		Example: `  cnictl log on
   cnictl log 10.88.0.7
   cnictl log web-1 --since 2h
@@ -39,9 +44,11 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 		ValidArgsFunction: completeLogged,
 		RunE:              func(cmd *cobra.Command, args []string) error { return f.run(cmd, args) },
 	}
+	ui.AddNodeFlags(cmd, &f.Options)
 	ui.AddJSONFlag(cmd)
+	ui.AddOtherName(cmd, "dir", "log-dir")
 	flags := cmd.Flags()
-	flags.StringVar(&f.dir, "dir", calls.Dir, "directory of the log, such as a copy of another node's")
+	flags.StringVar(&f.dir, "log-dir", calllog.Dir, "directory of the log, such as a copy of another node's")
 	flags.StringVar(&f.since, "since", "", `only calls since then: 2h (ago), "2006-01-02 15:04" or RFC 3339`)
 	flags.StringVar(&f.until, "until", "", "only calls until then")
 	flags.StringVar(&f.Verb, "verb", "", "only these: ADD, DEL, CHECK, GC or STATUS")
@@ -52,12 +59,13 @@ IP address. Of an IP address it shows which containers had it, and when.`,
 	flags.BoolVar(&f.wide, "wide", false, "show all of ids and errors, and more columns")
 	ui.Complete(cmd, "network", ui.CompleteNetwork)
 	ui.Complete(cmd, "verb", cobra.FixedCompletions([]cobra.Completion{"ADD", "DEL", "CHECK", "GC", "STATUS"}, cobra.ShellCompDirectiveNoFileComp))
-	cmd.AddCommand(newLogOn(calls.Dir), newLogOff(calls.Dir), newLogStatus(calls.Dir))
+	cmd.AddCommand(newLogOn(calllog.Dir), newLogOff(calllog.Dir), newLogStatus(calllog.Dir))
 	return cmd
 }
 
 // logFlags are the flags of log.
 type logFlags struct {
+	node.Options
 	Filter
 	dir, since, until string
 	lines             int
@@ -93,12 +101,12 @@ func (f *logFlags) run(cmd *cobra.Command, args []string) (err error) {
 
 // sayIfOff says that the log is off, which is an error where there is nothing of it.
 func (f *logFlags) sayIfOff(cmd *cobra.Command) error {
-	s, err := calls.Look(f.dir)
+	s, err := calllog.Look(f.dir)
 	switch {
 	case err != nil, s.On: // what can be read is shown, and why the rest can't
 		return nil
 	case s.Size == 0:
-		return plugin.Errorf(`turn it on with "cnictl log on": it has the calls from then on`, "there is no log of calls in %s", f.dir)
+		return plugin.CodeErrorf(types.ErrPluginNotAvailable, `turn it on with "cnictl log on": it has the calls from then on`, "there is no log of calls in %s", f.dir)
 	}
 	fmt.Fprintln(cmd.ErrOrStderr(), `the log is off: this is what it had; "cnictl log on" goes on with it`)
 	return nil
@@ -106,11 +114,16 @@ func (f *logFlags) sayIfOff(cmd *cobra.Command) error {
 
 // list prints what is in the log.
 func (f *logFlags) list(cmd *cobra.Command) error {
-	all, torn, err := calls.Read(f.dir)
-	document := logged{Calls: []calls.Call{}, Torn: torn}
+	all, torn, err := calllog.Read(f.dir)
+	document := logged{Calls: []calllog.Call{}, Torn: torn}
 	if err != nil {
 		for _, e := range ui.Flatten(err) {
 			document.Unreadable = append(document.Unreadable, e.Error())
+		}
+	}
+	if err == nil {
+		if err := f.requireKnown(all); err != nil {
+			return err
 		}
 	}
 	var begins time.Time
@@ -138,8 +151,29 @@ func (f *logFlags) list(cmd *cobra.Command) error {
 	return cmp.Or(failed, err)
 }
 
+// requireKnown refuses a network that neither the log nor the node has, and a name that no call has. Nobody having had an address is an answer.
+func (f *logFlags) requireKnown(all []calllog.Call) error {
+	if f.Network != "" && !slices.ContainsFunc(all, func(c calllog.Call) bool { return c.Network == f.Network }) {
+		networks, broken, err := node.Load(f.ConfDir)
+		if err != nil {
+			return err
+		}
+		if !slices.ContainsFunc(networks, func(w *node.Network) bool { return w.Name == f.Network }) {
+			return lookup.UnknownNetwork(f.Network, f.ConfDir, networks, broken)
+		}
+	}
+	if _, isAddress := f.Address(); isAddress || slices.ContainsFunc(all, func(c calllog.Call) bool { return f.isNamed(&c) }) || f.Name == "" {
+		return nil
+	}
+	var names []string
+	for _, c := range all {
+		names = append(names, c.ContainerID[:min(12, len(c.ContainerID))], c.Pod)
+	}
+	return lookup.NotOne(types.ErrUnknownContainer, f.Name, names, "`cnictl log` lists all calls, and `cnictl log status` says how far back they go", "no call in the log is of %q", f.Name)
+}
+
 // last returns as many of the last calls as are wanted.
-func (f *logFlags) last(list []calls.Call) []calls.Call {
+func (f *logFlags) last(list []calllog.Call) []calllog.Call {
 	if f.lines > 0 {
 		return list[max(0, len(list)-f.lines):]
 	}
@@ -164,7 +198,7 @@ func (f *logFlags) tail(cmd *cobra.Command) error {
 	return err
 }
 
-func (f *logFlags) showNew(cmd *cobra.Command, list []calls.Call) error {
+func (f *logFlags) showNew(cmd *cobra.Command, list []calllog.Call) error {
 	var text []byte
 	for _, c := range list {
 		line := []byte(streamed(&c, f.wide))
@@ -179,8 +213,8 @@ func (f *logFlags) showNew(cmd *cobra.Command, list []calls.Call) error {
 // completeLogged completes a container or an address that the log has, of those that are gone, too.
 func completeLogged(cmd *cobra.Command, args []string, begin string) ([]cobra.Completion, cobra.ShellCompDirective) {
 	var list []cobra.Completion
-	dir, _ := cmd.Flags().GetString("dir")
-	all, _, _ := calls.Read(dir)
+	dir, _ := cmd.Flags().GetString("log-dir")
+	all, _, _ := calllog.Read(dir)
 	for _, c := range all {
 		list = append(list, cobra.CompletionWithDesc(c.ContainerID, c.Network), cobra.CompletionWithDesc(c.Pod, c.Network))
 		for _, address := range c.Addresses {

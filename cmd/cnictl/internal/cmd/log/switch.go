@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 )
 
 func newLogOn(dir string) *cobra.Command {
@@ -21,10 +21,10 @@ func newLogOn(dir string) *cobra.Command {
 		Args:  ui.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			limit, err := humanize.ParseBytes(size)
-			if err != nil || limit < calls.MinSize || limit > calls.MaxSize {
+			if err != nil || limit < calllog.MinSize || limit > calllog.MaxSize {
 				return ui.Usagef("--size %q: want a size from 16kB to 100MB, such as 20MB", size)
 			}
-			if err := calls.On(dir, int64(limit)); err != nil {
+			if err := calllog.On(dir, int64(limit)); err != nil {
 				return fmt.Errorf("turn the log on: %w", err)
 			}
 			return printLogStatus(cmd, dir)
@@ -41,7 +41,7 @@ func newLogOff(dir string) *cobra.Command {
 		Short: "Turn the log off; what it has can still be read",
 		Args:  ui.Arguments(0, 0),
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := calls.Off(dir); err != nil {
+			if err := calllog.Off(dir); err != nil {
 				return fmt.Errorf("turn the log off: %w", err)
 			}
 			return printLogStatus(cmd, dir)
@@ -64,18 +64,18 @@ func newLogStatus(dir string) *cobra.Command {
 
 // logStatus is what log on, off and status print with --json.
 type logStatus struct {
-	calls.Status
+	calllog.Status
 	Calls  int        `json:"calls"`
 	Begins *time.Time `json:"begins,omitempty"` // the first call's time
 	Torn   int        `json:"torn"`
 }
 
 func printLogStatus(cmd *cobra.Command, dir string) error {
-	s, err := calls.Look(dir)
+	s, err := calllog.Look(dir)
 	if err != nil {
 		return err
 	}
-	all, torn, err := calls.Read(dir)
+	all, torn, err := calllog.Read(dir)
 	document := logStatus{Status: s, Calls: len(all), Torn: torn}
 	if len(all) > 0 {
 		document.Begins = &all[0].Time

@@ -9,11 +9,11 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 )
 
 // printCalls prints calls as a table.
-func printCalls(w io.Writer, list []calls.Call, wide bool) {
+func printCalls(w io.Writer, list []calllog.Call, wide bool) {
 	if len(list) == 0 {
 		fmt.Fprintln(w, "no such calls in the log")
 		return
@@ -30,7 +30,7 @@ func printCalls(w io.Writer, list []calls.Call, wide bool) {
 }
 
 // streamed returns a call as a line of its own, in columns as wide as most are.
-func streamed(c *calls.Call, wide bool) string {
+func streamed(c *calllog.Call, wide bool) string {
 	var line strings.Builder
 	widths := []int{23, 6, 10, 10, 16, 9, 8}
 	row := cells(c, wide)
@@ -45,7 +45,7 @@ func streamed(c *calls.Call, wide bool) string {
 }
 
 // cells are the columns of a call.
-func cells(c *calls.Call, wide bool) []string {
+func cells(c *calllog.Call, wide bool) []string {
 	container, most := cmp.Or(c.Pod, shortID(c.ContainerID)), 100
 	if wide {
 		container, most = c.ContainerID, 1<<20
@@ -61,7 +61,7 @@ func cells(c *calls.Call, wide bool) []string {
 }
 
 // resultOf says what came of a call, an error in so many characters at most.
-func resultOf(c *calls.Call, most int) string {
+func resultOf(c *calllog.Call, most int) string {
 	if c.Error == nil {
 		return cmp.Or(ui.Harmless(strings.Join(c.Addresses, " ")), ui.Good.Sprint("ok"))
 	}
@@ -92,7 +92,7 @@ type addressHolder struct {
 	Replaced    bool       `json:"replaced,omitempty"` // there is no DEL: To is when another one got it
 }
 
-func addressHolders(list []*calls.Holder) []addressHolder {
+func addressHolders(list []*calllog.Holder) []addressHolder {
 	all := []addressHolder{}
 	for _, h := range list {
 		one := addressHolder{Network: h.Network, ContainerID: h.ContainerID, IfName: h.IfName, Pod: h.Pod, From: h.From, Replaced: h.Replaced}

@@ -7,11 +7,12 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/calls"
+	"github.com/cnibox/cnibox/pkg/calllog"
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/metrics"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -37,11 +38,12 @@ what doctor finds, and of the log the calls of plugins in the last hour. With
   cnictl metrics --textfile-dir /var/lib/prometheus/node-exporter`,
 		Args: ui.Arguments(0, 0),
 	}
-	ui.AddNodeFlags(cmd, &where)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &where.Options)
 	cmd.Flags().StringVar(&dir, "textfile-dir", "", "write to "+metricsFile+" in this directory")
-	cmd.Flags().StringVar(&logDir, "log-dir", calls.Dir, "directory of the log")
+	cmd.Flags().StringVar(&logDir, "log-dir", calllog.Dir, "directory of the log")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		o := where.Options()
+		o := where.Options
 		o.Shared = true
 		n := node.Read(cmd.Context(), o)
 		found := doctor.Examine(cmd.Context(), doctor.Options{Options: o, Node: n})
@@ -57,7 +59,7 @@ what doctor finds, and of the log the calls of plugins in the last hour. With
 			return ui.Write(cmd, text.Bytes())
 		}
 		if err := metrics.WriteFile(filepath.Join(dir, metricsFile), s); err != nil {
-			return plugin.Errorf("name the directory that node_exporter has with --collector.textfile.directory", "write the metrics: %w", err)
+			return plugin.CodeErrorf(types.ErrIOFailure, "name the directory that node_exporter has with --collector.textfile.directory", "write the metrics: %w", err)
 		}
 		return nil
 	}

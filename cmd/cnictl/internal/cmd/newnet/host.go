@@ -2,21 +2,18 @@ package newnet
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"net/netip"
-	"os"
-	"path/filepath"
 	"slices"
 
 	"github.com/vishvananda/netlink"
-	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // Host is what is on this node that a new network must not collide with.
@@ -55,8 +52,8 @@ type Network struct {
 
 // ReadHost looks at the node. The networks are those of directories.
 func ReadHost(dirs []string) (*Host, error) {
-	h := &Host{}
-	if err := errors.Join(h.readLinks(), h.readRoutes()); err != nil {
+	h, host := &Host{}, &node.Host{}
+	if err := errors.Join(h.readLinks(host), h.readRoutes(host)); err != nil {
 		return nil, err
 	}
 	for _, dir := range dirs {
@@ -67,75 +64,39 @@ func ReadHost(dirs []string) (*Host, error) {
 	return h, nil
 }
 
-func (h *Host) readLinks() error {
-	all, err := link.List(&netlink.Handle{})
-	addresses, err2 := link.Addresses(&netlink.Handle{}, nil, netlink.FAMILY_ALL)
-	if err := errors.Join(err, err2); err != nil {
-		return fmt.Errorf("list the links of the host: %w", err)
-	}
-	names := map[int]string{}
-	for _, l := range all {
-		names[l.Attrs().Index] = l.Attrs().Name
-	}
-	for _, l := range all {
-		a := l.Attrs()
-		own := Link{Name: a.Name, Up: a.Flags&net.FlagUp != 0, Master: a.MasterIndex != 0, Card: has(a.Name, "device"), WiFi: has(a.Name, "phy80211")}
-		if v, is := l.(*netlink.Vlan); is {
-			own.VLAN, own.Parent = v.VlanId, names[a.ParentIndex]
+func (h *Host) readLinks(host *node.Host) error {
+	for _, l := range host.Links() {
+		own := Link{Name: l.Name, Up: l.Up, Master: l.Link.Attrs().MasterIndex != 0, Card: l.IsCard(), WiFi: l.IsWiFi()}
+		if v, is := l.Link.(*netlink.Vlan); is {
+			own.VLAN, own.Parent = v.VlanId, l.Parent
 		}
-		for _, address := range addresses {
-			if p := result.Prefix(*address.IPNet); address.LinkIndex == a.Index && !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsLoopback() {
+		for _, p := range l.Addresses {
+			if !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsLoopback() {
 				own.Addresses = append(own.Addresses, p)
-				h.Taken = append(h.Taken, Taken{p.Masked(), "the address " + p.String() + " of " + a.Name})
+				h.Taken = append(h.Taken, Taken{p.Masked(), "the address " + p.String() + " of " + l.Name})
 			}
 		}
 		h.Links = append(h.Links, own)
 	}
-	return nil
-}
-
-// has reports whether the kernel says that a link has something.
-func has(name, what string) bool {
-	_, err := os.Lstat(filepath.Join("/sys/class/net", name, what))
-	return err == nil
+	return host.ReadLinks()
 }
 
 // readRoutes reads the routes of all tables.
-func (h *Host) readRoutes() error {
-	for _, family := range []int{netlink.FAMILY_V4, netlink.FAMILY_V6} {
-		routes, err := link.Routes(&netlink.Handle{}, family, &netlink.Route{Table: unix.RT_TABLE_UNSPEC}, netlink.RT_FILTER_TABLE)
-		if err != nil {
-			return fmt.Errorf("list the routes of the host: %w", err)
+func (h *Host) readRoutes(host *node.Host) error {
+	routes, err := host.Routes()
+	for _, r := range routes {
+		if node.IsDefault(r) {
+			continue
 		}
-		slices.SortStableFunc(routes, func(a, b netlink.Route) int { return cmp.Compare(a.Priority, b.Priority) })
-		gateway := false
-		for _, r := range routes {
-			isDefault := r.Dst == nil || result.Prefix(*r.Dst).Bits() == 0
-			switch {
-			case !isDefault:
-				if p := result.Prefix(*r.Dst).Masked(); !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsMulticast() && !p.Addr().IsLoopback() {
-					h.Taken = append(h.Taken, Taken{p, "the route to " + p.String()})
-				}
-			case r.Table == unix.RT_TABLE_MAIN && r.Type == unix.RTN_UNICAST && !gateway:
-				gateway = true
-				h.addUplink(r)
-			}
+		if p := result.Prefix(*r.Dst).Masked(); !p.Addr().IsLinkLocalUnicast() && !p.Addr().IsMulticast() && !p.Addr().IsLoopback() {
+			h.Taken = append(h.Taken, Taken{p, "the route to " + p.String()})
 		}
 	}
-	return nil
-}
-
-func (h *Host) addUplink(r netlink.Route) {
-	index, gateway := r.LinkIndex, r.Gw
-	if len(r.MultiPath) > 0 {
-		index, gateway = r.MultiPath[0].LinkIndex, r.MultiPath[0].Gw
+	if uplinks, _ := host.Uplinks(); len(uplinks) > 0 {
+		h.Uplink = uplinks[0].Name
 	}
-	if l, err := netlink.LinkByIndex(index); err == nil {
-		h.Uplink = cmp.Or(h.Uplink, l.Attrs().Name)
-	}
-	if a := result.Addr(gateway); a.IsValid() {
-		h.Gateways = append(h.Gateways, a)
-	}
+	h.Gateways, _ = host.Gateways()
+	return err
 }
 
 // readNetworks notes what networks of a directory have: every subnet in their files, whatever plugin it is for, and bridges and VLANs.
@@ -143,39 +104,38 @@ func (h *Host) readNetworks(dir string) error {
 	networks, _, err := node.Load(dir)
 	for _, n := range networks {
 		own := Network{Name: n.Name, File: n.File}
-		for _, p := range n.List.Plugins {
-			var config any
-			if json.Unmarshal(p.Bytes, &config) == nil { // libcni has parsed it
-				h.readConfig(&own, config)
-			}
+		for _, p := range netconf.Of(n.List, n.File, pluginfile.Rows(known.Plugins, nil)).Inside() {
+			h.readPart(&own, p)
 		}
 		h.Networks = append(h.Networks, own)
 	}
 	return err
 }
 
-func (h *Host) readConfig(n *Network, value any) {
-	switch v := value.(type) {
-	case string:
-		if p, err := netip.ParsePrefix(v); err == nil && p.Bits() > 0 && !p.Addr().IsLinkLocalUnicast() {
-			h.Taken = append(h.Taken, Taken{p.Masked(), "network " + n.Name + " in " + n.File})
+func (h *Host) readPart(n *Network, p *netconf.Part) {
+	for _, key := range p.Config.Keys() {
+		texts := []string{""}
+		p.Config.String(key, &texts[0])
+		p.Config.Strings(key, &texts)
+		for _, text := range texts {
+			if s, err := netip.ParsePrefix(text); err == nil && s.Bits() > 0 && !s.Addr().IsLinkLocalUnicast() {
+				h.Taken = append(h.Taken, Taken{s.Masked(), "network " + n.Name + " in " + n.File})
+			}
 		}
-	case []any:
-		for _, e := range v {
-			h.readConfig(n, e)
-		}
-	case map[string]any:
-		bridge, _ := v[bridgeWord].(string)
-		kind, _ := v["type"].(string)
-		if bridge = cmp.Or(bridge, usualBridge(kind)); bridge != "" {
-			n.Bridges = append(n.Bridges, bridge)
-		}
-		if number, is := v["vlanId"].(float64); is {
-			n.VLANs = append(n.VLANs, fmt.Sprint(v["master"], " ", int(number)))
-		}
-		for _, e := range v {
-			h.readConfig(n, e)
-		}
+	}
+	var bridge, master string
+	p.Config.String(bridgeWord, &bridge) // others' plugins have it too
+	p.Config.String("master", &master)
+	bridge = cmp.Or(bridge, p.Facts.Bridge)
+	if d := p.Delegate(); d != nil {
+		bridge = d.Facts.Bridge
+	}
+	if bridge != "" {
+		n.Bridges = append(n.Bridges, bridge)
+	}
+	if vlan := 0; p.Config.Has("vlanId") {
+		p.Config.Int("vlanId", &vlan)
+		n.VLANs = append(n.VLANs, fmt.Sprint(master, " ", vlan))
 	}
 }
 

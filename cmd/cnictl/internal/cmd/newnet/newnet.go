@@ -126,7 +126,7 @@ func makeNetwork(cmd *cobra.Command, kind Kind, f *newFlags, a *asker) error {
 // trial returns the command that tries a network.
 func trial(kind Kind, name string) string {
 	if kind.isForOne() { // one container at a time
-		return "cnictl run --net " + name + " -- ip address"
+		return "cnictl run --network " + name + " -- ip address"
 	}
 	return "cnictl probe " + name
 }
@@ -152,7 +152,7 @@ func (f *newFlags) forRuntime() (why []Choice, err error) {
 // directories returns those of networks: the one to write to, and those of the node's runtimes.
 func (f *newFlags) directories() []string {
 	dirs := []string{filepath.Clean(f.ConfDir)}
-	processes, _ := runtimes.Processes()
+	processes, _ := new(node.Host).Processes()
 	others, _ := runtimes.Here(runtimes.Options{Processes: processes}) // doctor says what is wrong with one
 	for _, r := range others {
 		if !slices.Contains(dirs, r.ConfDir) {

@@ -86,7 +86,7 @@ func (v verdict) text() string {
 // whyDoctor is what doctor finds about the network in the packet filter.
 func (w *world) whyDoctor() (reason, remedy string) {
 	o := doctor.Options{
-		Options: w.node.Options(),
+		Options: w.node.Options,
 		Codes:   []string{"forward-drops", "docker-drops", "ufw-drops", "firewalld-no-zone"},
 	}
 	for _, f := range doctor.Examine(context.Background(), o).Findings {

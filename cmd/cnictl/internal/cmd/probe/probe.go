@@ -41,7 +41,8 @@ to know. The exit code is 1 if something does not work that should.
 		Args:              ui.Arguments(1, 1),
 		ValidArgsFunction: ui.CompleteNetworks,
 	}
-	ui.AddNodeFlags(cmd, &node)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &node.Options)
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringSliceVar(&to, "to", nil, "an address outside to try, ADDRESS (by ping) or ADDRESS:PORT (by TCP); repeatable")
@@ -98,6 +99,15 @@ func parseTargets(texts []string) (targets []netip.AddrPort, err error) {
 
 // describeProbe prints a row for each test with a column for each family, and notes below.
 func describeProbe(w io.Writer, r *Report) {
+	count := map[Outcome]int{}
+	for _, t := range r.Tests {
+		count[t.Outcome]++
+	}
+	verdict := ui.Good.Sprint("works")
+	if !r.Works {
+		verdict = ui.Bad.Sprint("does not work")
+	}
+	fmt.Fprintf(w, "network %s %s: %d ok, %d failed, %d not tried\n", ui.Harmless(r.Network), verdict, count[OK], count[Failed], count[NotTried])
 	for _, c := range r.Containers {
 		var addresses []string
 		for _, a := range c.Addresses {

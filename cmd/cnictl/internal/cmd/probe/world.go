@@ -2,14 +2,14 @@ package probe
 
 import (
 	"fmt"
-	"slices"
-	"strings"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // world is what is probed.
@@ -70,7 +70,7 @@ func (w *world) secludedFromHost() string {
 
 // secluded says why a and b are not meant to reach each other, or "".
 func (w *world) secluded() string {
-	if w.configured(`"portIsolation":true`) {
+	if w.isOn("portIsolation") {
 		return `not expected to work: the network has "portIsolation"`
 	}
 	if link, ok := w.a.link.(*netlink.Macvlan); ok && (link.Mode == netlink.MACVLAN_MODE_PRIVATE || link.Mode == netlink.MACVLAN_MODE_VEPA) {
@@ -81,7 +81,7 @@ func (w *world) secluded() string {
 
 // noHairpin reports whether b can't reach itself by way of its bridge, and is not meant to.
 func (w *world) noHairpin() bool {
-	return w.b.bridge() != nil && !w.b.hairpin() && !w.configured(`"hairpinMode":true`)
+	return w.b.bridge() != nil && !w.b.hairpin() && !w.isOn("hairpinMode")
 }
 
 // hairpin reports whether a container's bridge sends packets back by the port by which they came.
@@ -90,9 +90,5 @@ func (c *Container) hairpin() bool {
 	return err == nil && port.Hairpin
 }
 
-// configured reports whether a plugin of the network has this in its configuration, white space apart.
-func (w *world) configured(text string) bool {
-	return slices.ContainsFunc(w.list.Plugins, func(p *libcni.PluginConfig) bool {
-		return strings.Contains(strings.Join(strings.Fields(string(p.Bytes)), ""), text)
-	})
-}
+// isOn reports whether a key of one of the network's plugins is true.
+func (w *world) isOn(key string) bool { return netconf.Of(w.list, "", known.Plugins.Find).IsOn(key) }

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/containernetworking/cni/libcni"
+	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
@@ -61,7 +62,7 @@ type notesDir string
 func (d notesDir) Remove(context.Context) error {
 	for _, of := range []string{"held", "open"} {
 		if dir := filepath.Join(string(d), of); isNotEmpty(dir) {
-			return plugin.Errorf("repeat this when etcd answers: `cnictl leases keep`", "%s is not empty", dir)
+			return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this when etcd answers: `cnictl leases keep`", "%s is not empty", dir)
 		}
 	}
 	return os.RemoveAll(string(d))
@@ -77,7 +78,7 @@ func (d leaseDir) Remove(ctx context.Context) error {
 		return err
 	}
 	if len(others) > 0 {
-		return plugin.Errorf("repeat this", "it has got %s", strings.Join(others, ", "))
+		return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "it has got %s", strings.Join(others, ", "))
 	}
 	return os.RemoveAll(string(d))
 }

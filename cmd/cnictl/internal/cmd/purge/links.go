@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
+	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -26,24 +27,19 @@ type ownLink struct {
 
 // Remove removes the link, unless another one has its name by now, or it has got ports.
 func (l ownLink) Remove(context.Context) error {
-	h := &netlink.Handle{}
-	now, err := h.LinkByName(l.name)
-	if link.IsNotFound(err) || err == nil && now.Attrs().Index != l.index {
+	var now node.Host
+	if err := now.ReadLinks(); err != nil {
+		return err
+	}
+	if own := now.Link(l.name); own == nil || own.Link.Attrs().Index != l.index {
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	all, err := link.List(h)
-	if err != nil {
-		return err
-	}
-	for _, other := range all {
-		if other.Attrs().MasterIndex == l.index {
-			return plugin.Errorf("repeat this", "it has got the port %s", other.Attrs().Name)
+	for _, other := range now.Links() {
+		if other.Link.Attrs().MasterIndex == l.index {
+			return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "it has got the port %s", other.Name)
 		}
 	}
-	return link.Delete(h, l.index)
+	return link.Delete(&netlink.Handle{}, l.index)
 }
 
 // addLinks finds the bridges that networks name, with the gateways' links of their VLANs, and ifbs.
@@ -116,25 +112,27 @@ func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
 	p.Goes = append(p.Goes, Thing{What: "bridge " + bridge.Name, remover: ownLink{bridge.Name, bridge.Link.Attrs().Index}})
 }
 
+// parts returns what networks and results have configurations of. Of a plugin that is somebody else's nothing goes.
+func parts(n *node.Node) (list []*netconf.Part) {
+	ours := pluginfile.Rows(known.Plugins, nil)
+	for _, p := range n.Parts() {
+		list = append(list, netconf.NewPart(p.Config, ours))
+	}
+	return list
+}
+
 // bridgesOf returns the names of the bridges that networks and results name.
 func bridgesOf(n *node.Node) map[string]bool {
 	names := map[string]bool{}
-	for _, c := range n.Configs() {
-		f := factsOf(c, "")
-		names[f.Bridge] = true
-		if f.DelegateKey != "" {
-			names[factsOf(c.Object(f.DelegateKey), f.DelegateType).Bridge] = true
+	for _, p := range parts(n) {
+		if d := p.Delegate(); d != nil {
+			p = d
+		}
+		if name := p.Facts.Bridge; name != "" {
+			names[name] = true
 		}
 	}
-	delete(names, "")
 	return names
-}
-
-// factsOf returns what is true of our plugin that a configuration names. usual is its type if it names none.
-func factsOf(c *conf.Object, usual string) plugin.Facts {
-	name := usual
-	c.String("type", &name)
-	return pluginfile.Row(known.Plugins, name, nil).Facts(c)
 }
 
 // subnets returns those of the networks of this node: of pools, of what attachments have and have had, and what other programs have given it.
@@ -151,8 +149,8 @@ func subnets(n *node.Node) (list []netip.Prefix) {
 			list = append(list, prefix.Masked())
 		}
 	}
-	for _, c := range n.Configs() {
-		if s := factsOf(c, "").Subnets; s != nil {
+	for _, p := range parts(n) {
+		if s := p.Facts.Subnets; s != nil {
 			given, _ := s.Read() // none if there is no daemon
 			list = append(list, given.Own...)
 		}

@@ -5,7 +5,9 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
@@ -41,9 +43,10 @@ it. Configurations and plugins stay, and what others have made.
 			return runPurge(cmd, o, applies, n)
 		},
 	}
-	ui.AddNodeFlags(cmd, &n)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &n.Options)
 	ui.AddJSONFlag(cmd)
-	cmd.Flags().BoolVar(&applies, "apply", false, "remove it")
+	ui.AddApplyFlag(cmd, &applies, "remove it")
 	return cmd
 }
 
@@ -54,13 +57,13 @@ func runPurge(cmd *cobra.Command, o collect.Options, applies bool, where network
 	}
 	var errs []error
 	if len(p.Refused) > 0 {
-		errs = append(errs, plugin.Errorf("stop the containers; if another runtime runs them, name its results and networks with --cache-dir and --conf-dir; of what is gone already, and that no cache knows: echo none | cnictl gc --valid-from - --apply",
+		errs = append(errs, plugin.CodeErrorf(types.ErrTryAgainLater, "stop the containers; if another runtime runs them, name its results and networks with --cache-dir and --conf-dir; of what is gone already, and that no cache knows: echo none | cnictl gc --valid-from - --apply",
 			"nothing is removed while something may be in use: %s", p.RefusedText()))
 	} else if applies {
 		p, errs = applyPurge(cmd, o, p, r)
 	}
 	removal.Note(cmd, r)
-	if err := ui.Output(cmd, p, func(w io.Writer) { describePurge(w, p, where) }); err != nil {
+	if err := ui.Output(cmd, p, func(w io.Writer) { describePurge(w, p, where, applies) }); err != nil {
 		return err
 	}
 	return ui.Errors(cmd, errs)
@@ -86,7 +89,7 @@ func applyPurge(cmd *cobra.Command, o collect.Options, p *Plan, r *collect.Repor
 	now.Attachments = r.Goes
 	isAttachment := func(it *collect.Item) bool { return it.Owner != "" }
 	if len(now.Refused) > 0 || slices.ContainsFunc(left.Goes, isAttachment) {
-		return now, []error{plugin.Errorf("repeat this", "only attachments were removed: something has come meanwhile, or was left")}
+		return now, []error{plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "only attachments were removed: something has come meanwhile, or was left")}
 	}
 	stopped = removal.Apply(cmd, left, o) // what was an attachment's is nobody's now
 	if errs := removal.Failures(left); errs != nil || stopped != nil {
@@ -98,7 +101,19 @@ func applyPurge(cmd *cobra.Command, o collect.Options, p *Plan, r *collect.Repor
 	return now, nil
 }
 
-func describePurge(w io.Writer, p *Plan, where network.Node) {
+func describePurge(w io.Writer, p *Plan, where network.Node, isApplied bool) {
+	switch {
+	case p.Removed:
+		fmt.Fprintf(w, "removed; networks in %s and plugins in %s stay: cnictl uninstall --dir %s removes those\n", where.ConfDir, strings.Join(where.BinDirs, ", "), where.BinDirs[0])
+	case len(p.Refused) > 0:
+		fmt.Fprintf(w, "nothing is removed: %s in the way\n", ui.Counted(len(p.Refused), "thing"))
+	case isApplied:
+		fmt.Fprintln(w, ui.Bad.Sprint("not all is removed"))
+	case len(p.Attachments)+len(p.Goes) == 0:
+		fmt.Fprintln(w, "nothing to remove")
+	default:
+		fmt.Fprintf(w, "%d to remove, nothing is removed without --apply\n", len(p.Attachments)+len(p.Goes))
+	}
 	g := ui.NewGrid("", "WHAT", "WHY")
 	goes := "would go"
 	if p.Removed {
@@ -121,14 +136,6 @@ func describePurge(w io.Writer, p *Plan, where network.Node) {
 		g.Add(ui.Weak.Sprint("stays"), ui.Harmless(t.What), ui.Harmless(t.Why))
 	}
 	g.Print(w)
-	switch {
-	case p.Removed:
-		fmt.Fprintf(w, "removed; networks in %s and plugins in %s stay: cnictl uninstall --dir %s removes those\n", where.ConfDir, where.BinDirs, where.BinDirs)
-	case len(p.Attachments)+len(p.Goes) == 0:
-		fmt.Fprintln(w, "nothing to remove")
-	case len(p.Refused) == 0:
-		fmt.Fprintln(w, "nothing is removed without --apply")
-	}
 }
 
 func attachmentText(it *collect.Item) string {

@@ -10,8 +10,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/removal"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
@@ -58,22 +60,26 @@ in use, it is said whose it is, and nothing is done.
 			return release(cmd, address, on, o, dryRun)
 		},
 	}
-	ui.AddNodeFlags(cmd, &n)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &n.Options)
 	ui.AddJSONFlag(cmd)
 	valid.Add(cmd)
 	cmd.Flags().StringVar(&on, "network", "", "the network that has lent it, if several have")
 	ui.Complete(cmd, "network", ui.CompleteNetwork)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "only say what would be done")
+	ui.AddDryRunFlag(cmd, &dryRun)
 	return cmd
 }
 
 func release(cmd *cobra.Command, address netip.Addr, on string, o collect.Options, dryRun bool) error {
 	n := node.Read(cmd.Context(), o.Options)
+	if err := lookup.RequireNetwork(n, o.ConfDir, on); err != nil {
+		return err
+	}
 	holders := holdersOf(n, address, on)
 	doc := &released{Address: address, DryRun: dryRun, Held: holders != nil}
 	switch {
 	case holders == nil && len(n.Unread) > 0:
-		return plugin.Errorf("make it readable, and repeat this", "nobody is found who has %s, and not all could be read: %s: %s", address, n.Unread[0].What, n.Unread[0].Why)
+		return plugin.CodeErrorf(types.ErrIOFailure, "make it readable, and repeat this", "nobody is found who has %s, and not all could be read: %s: %s", address, n.Unread[0].What, n.Unread[0].Why)
 	case holders == nil:
 		return ui.Output(cmd, doc, func(w io.Writer) { fmt.Fprintf(w, "%s is free: nobody has it\n", address) })
 	case len(holders) > 1:
@@ -152,7 +158,7 @@ func severalHold(address netip.Addr, list []holder) error {
 	if networks[0] == networks[len(networks)-1] {
 		remedy = fmt.Sprintf("`cnictl gc %s` says which of them are gone, and removes them with --apply", networks[0])
 	}
-	return plugin.Errorf(remedy, "several have %s: %s", address, strings.Join(names, "; "))
+	return plugin.CodeErrorf(types.ErrUnknownContainer, remedy, "several have %s: %s", address, strings.Join(names, "; "))
 }
 
 // refusal says whose an address is, and why it is not released.
@@ -162,14 +168,14 @@ func refusal(r *collect.Report, h holder, address netip.Addr) error {
 		switch {
 		case s.Owner != h.owner || s.What != h.what:
 		case s.State == node.Alive:
-			return plugin.Errorf("stop the container, or detach it: "+delOf(s), "%s, and that is in use: %s", begin, s.Why)
+			return plugin.CodeErrorf(types.ErrTryAgainLater, "stop the container, or detach it: "+delOf(s), "%s, and that is in use: %s", begin, s.Why)
 		case s.Why == collect.Stopped:
-			return plugin.Errorf(r.Stops[0].Remedy, "%s; %s", begin, r.Stops[0].Why)
+			return plugin.CodeErrorf(types.ErrTryAgainLater, r.Stops[0].Remedy, "%s; %s", begin, r.Stops[0].Why)
 		default:
-			return plugin.Errorf("repeat this later; if it is gone for certain: "+delOf(s), "%s: %s", begin, s.Why)
+			return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this later; if it is gone for certain: "+delOf(s), "%s: %s", begin, s.Why)
 		}
 	}
-	return plugin.Errorf("repeat this", "%s, and that has changed meanwhile", begin)
+	return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat this", "%s, and that has changed meanwhile", begin)
 }
 
 func delOf(s collect.Stay) string {

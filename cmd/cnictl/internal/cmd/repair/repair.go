@@ -6,14 +6,15 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/container"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/node"
@@ -57,12 +58,13 @@ is there can't be looked at.
 		Args:              ui.Arguments(0, 1),
 		ValidArgsFunction: ui.CompleteNames,
 	}
-	ui.AddNodeFlags(cmd, &where)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &where.Options)
 	ui.AddJSONFlag(cmd)
-	cmd.Flags().BoolVar(&dryRun, "dry-run", false, "change nothing, and say what is missing")
+	ui.AddDryRunFlag(cmd, &dryRun)
 	cmd.Flags().BoolVar(&leave, "leave", false, "leave CONTAINER alone from now on; --leave=false takes it back")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		n := node.Read(cmd.Context(), where.Options())
+		n := node.Read(cmd.Context(), where.Options)
 		attachments, err := chosen(n, args)
 		if err != nil {
 			return err
@@ -74,7 +76,7 @@ is there can't be looked at.
 			repair.ForgetLeft(n)
 		}
 		reports, err := repair.Attachments(cmd.Context(), attachments, repair.Options{
-			Plugins: known.Plugins, Path: filepath.SplitList(where.BinDirs), DryRun: dryRun, Progress: counter(cmd),
+			Plugins: known.Plugins, Path: where.BinDirs, DryRun: dryRun, Progress: counter(cmd),
 		})
 		d := &repairDocument{DryRun: dryRun, Counts: map[repair.Outcome]int{}, Attachments: reports, Unread: n.Unread}
 		for _, r := range reports {
@@ -101,7 +103,7 @@ func leaveAlone(cmd *cobra.Command, attachments []*node.Attachment, args []strin
 		ids[a.ContainerID] = true
 	}
 	if len(args) == 0 || len(ids) != 1 || attachments[0].Network == args[0] {
-		return errors.New("name one container; for all of a network there is its key \"repair\": \"none\"")
+		return ui.Usagef("name one container; for all of a network there is its key \"repair\": \"none\"")
 	}
 	id := attachments[0].ContainerID
 	if err := repair.Leave(attachments, isLeft); err != nil {
@@ -132,12 +134,12 @@ func chosen(n *node.Node, args []string) (list []*node.Attachment, err error) {
 		list = append(list, m.Attachment)
 	}
 	if list == nil {
-		return nil, fmt.Errorf("%q is neither a network nor a container of this node", args[0])
+		return nil, lookup.Unknown(n, args[0])
 	}
 	alive := slices.DeleteFunc(slices.Clone(list), func(a *node.Attachment) bool { return a.State == node.Gone })
 	for _, a := range alive {
 		if a.ContainerID != alive[0].ContainerID {
-			return nil, plugin.Errorf("name one of them, by its container's id, for example", "%s may be any of %s", args[0], container.Owners(alive))
+			return nil, plugin.CodeErrorf(types.ErrUnknownContainer, "name one of them, by its container's id, for example", "%s may be any of %s", args[0], container.Owners(alive))
 		}
 	}
 	return list, nil
@@ -158,6 +160,13 @@ func counter(cmd *cobra.Command) func(done, all int) {
 }
 
 func (d *repairDocument) describe(w io.Writer) {
+	var counts []string
+	for _, o := range repair.Outcomes {
+		if d.Counts[o] > 0 {
+			counts = append(counts, fmt.Sprintf("%d %s", d.Counts[o], o))
+		}
+	}
+	fmt.Fprintf(w, "%d attachments: %s\n", len(d.Attachments), strings.Join(counts, ", "))
 	for _, u := range d.Unread {
 		fmt.Fprintf(w, "note: %s: %s\n", ui.Harmless(u.What), ui.Harmless(u.Why))
 	}
@@ -172,11 +181,11 @@ func (d *repairDocument) describe(w io.Writer) {
 		fmt.Fprintln(w)
 		for i, f := range r.Plugins {
 			isLast := i+1 == len(r.Plugins) || r.Plugins[i+1].Plugin != f.Plugin || r.Plugins[i+1].Remedy != f.Remedy
-			fmt.Fprintf(w, "  %s: %s\n", f.Plugin, ui.Harmless(f.Found))
+			fmt.Fprintf(w, "  %s: %s\n", f.Plugin, ui.Harmless(f.Summary))
 			for _, what := range f.PutBack {
 				fmt.Fprintf(w, "    put back: %s\n", ui.Harmless(what))
 			}
-			if f.Left != "" && f.Left != f.Found {
+			if f.Left != "" && f.Left != f.Summary {
 				fmt.Fprintf(w, "    left:     %s\n", ui.Harmless(f.Left))
 			}
 			if f.Remedy != "" && isLast {
@@ -187,13 +196,6 @@ func (d *repairDocument) describe(w io.Writer) {
 			fmt.Fprintf(w, "  not asked: %s, which is not cnibox's\n", strings.Join(r.Foreign, ", "))
 		}
 	}
-	var counts []string
-	for _, o := range repair.Outcomes {
-		if d.Counts[o] > 0 {
-			counts = append(counts, fmt.Sprintf("%d %s", d.Counts[o], o))
-		}
-	}
-	fmt.Fprintf(w, "%d attachments: %s\n", len(d.Attachments), strings.Join(counts, ", "))
 }
 
 func word(o repair.Outcome) string {

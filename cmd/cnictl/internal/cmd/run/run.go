@@ -33,7 +33,7 @@ func New() *cobra.Command {
 		quiet bool
 	)
 	cmd := &cobra.Command{
-		Use:   "run --net NETWORK [flags] -- COMMAND [ARGUMENT...]",
+		Use:   "run --network NETWORK [flags] -- COMMAND [ARGUMENT...]",
 		Short: "Run a command in a network namespace of its own",
 		Long: `Make a network namespace, attach it to a network, run a command in it, and take
 all of it away when the command ends: also when it is killed, when cnictl is told
@@ -46,20 +46,21 @@ them in /etc/resolv.conf. Meanwhile "ip netns exec ID ..." gets one inside.
 
 The exit code is that of the command, or 128 + N if signal N ended it.
 `,
-		Example: `  cnictl run --net demo -p 8080:80 -- busybox httpd -f -p 80
-  cnictl run --net demo --id shell -- bash`,
+		Example: `  cnictl run --network demo -p 8080:80 -- busybox httpd -f -p 80
+  cnictl run --network demo --id shell -- bash`,
 		Args: ui.Arguments(1, 1<<20),
 	}
 	f.Add(cmd)
 	flags := cmd.Flags()
 	flags.SetInterspersed(false)
-	flags.StringVar(&net, "net", "", "the network to attach to")
+	flags.StringVar(&net, "network", "", "the network to attach to")
 	flags.StringVar(&f.ID, "id", "", "container id, and name of the namespace in "+sandbox.Dir+" (default: a new one)")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "do not say on standard error what was made")
-	ui.Complete(cmd, "net", ui.CompleteNetwork)
+	ui.AddOtherName(cmd, "net", "network")
+	ui.Complete(cmd, "network", ui.CompleteNetwork)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if net == "" {
-			return ui.Usagef("--net is missing: name the network to attach to")
+			return ui.Usagef("--network is missing: name the network to attach to")
 		}
 		f.ID = cmp.Or(f.ID, "cnictl-"+strings.ToLower(rand.Text()[:12]))
 		return run(cmd, &f, net, quiet, args)

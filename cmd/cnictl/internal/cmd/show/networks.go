@@ -3,7 +3,6 @@ package show
 import (
 	"fmt"
 	"io"
-	"path/filepath"
 	"strings"
 	"time"
 
@@ -13,11 +12,10 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func newShowNetworks() *cobra.Command {
-	f := &showFlags{Options: node.Options{Shared: true, Plugins: known.Plugins, BinDirs: filepath.SplitList(ui.BinDirs())}}
+	f := &showFlags{Options: node.Options{Shared: true}}
 	cmd := &cobra.Command{
 		Use:   "networks",
 		Short: "Show the networks of this node, with how full their pools are",

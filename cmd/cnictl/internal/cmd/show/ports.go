@@ -5,18 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/netip"
-	"path/filepath"
 	"slices"
 
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/plugins/known"
 )
 
 func newShowPorts() *cobra.Command {
-	f := &showFlags{Options: node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(ui.BinDirs())}}
+	f := &showFlags{}
 	cmd := &cobra.Command{
 		Use:   "ports",
 		Short: "Show the published ports of this node, and where they lead",

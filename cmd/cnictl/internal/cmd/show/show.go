@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -21,7 +20,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
 	"github.com/cnibox/cnibox/pkg/process/box"
-	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // showFlags are those of show and of the commands below it.
@@ -37,7 +35,7 @@ type shown interface {
 }
 
 func New() *cobra.Command {
-	f := &showFlags{Options: node.Options{Plugins: known.Plugins, BinDirs: filepath.SplitList(ui.BinDirs())}}
+	f := &showFlags{}
 	cmd := &cobra.Command{
 		Use:   "show [NAME]",
 		Short: "Show what is on this node, and whose it is",
@@ -97,7 +95,8 @@ func sayLong(cmd *cobra.Command, n *node.Node, name string) {
 
 // add gives a command the flags that all have.
 func (f *showFlags) add(cmd *cobra.Command) {
-	ui.AddLookFlags(cmd, &f.Options)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &f.Options)
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&f.network, "network", "", "of this network only")
@@ -115,11 +114,17 @@ func (f *showFlags) run(cmd *cobra.Command, look func(*node.Node) (shown, error)
 	if err := f.check(); err != nil {
 		return err
 	}
+	known := func(n *node.Node) (shown, error) {
+		if err := lookup.RequireNetwork(n, f.ConfDir, f.network); err != nil {
+			return nil, err
+		}
+		return look(n)
+	}
 	if f.watch {
-		return f.watchNode(cmd, look)
+		return f.watchNode(cmd, known)
 	}
 	n := node.Read(cmd.Context(), f.Options)
-	what, err := look(n)
+	what, err := known(n)
 	if err != nil {
 		return err
 	}
@@ -153,9 +158,12 @@ func (f *showFlags) writePage(cmd *cobra.Command) error {
 		host = "this node"
 	}
 	n := node.Read(cmd.Context(), f.Options)
+	if err := lookup.RequireNetwork(n, f.ConfDir, f.network); err != nil {
+		return err
+	}
 	p := page.New(n, f.chosen(n), host, box.Version, time.Now())
 	found := doctor.Examine(cmd.Context(), doctor.Options{Options: f.Options, Node: n}).Findings
-	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == finding.Info })
+	p.Findings = slices.DeleteFunc(found, func(f doctor.Finding) bool { return f.Severity == finding.Info || !f.IsShown() })
 	var text bytes.Buffer
 	if err := p.Write(&text); err != nil {
 		return err

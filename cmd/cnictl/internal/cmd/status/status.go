@@ -47,7 +47,8 @@ func New() *cobra.Command {
 		ValidArgsFunction: ui.CompleteNetworks,
 		RunE:              func(cmd *cobra.Command, args []string) error { return status(cmd, node, args[0]) },
 	}
-	ui.AddNodeFlags(cmd, &node)
+	ui.NeedsRoot(cmd)
+	ui.AddNodeFlags(cmd, &node.Options)
 	ui.AddJSONFlag(cmd)
 	return cmd
 }

@@ -1,0 +1,71 @@
+package calllog
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/propagation"
+	"go.opentelemetry.io/otel/trace"
+)
+
+// FuzzRead reads a log with anything in it: a whole line behind it is found, and what is read can be written and read again.
+func FuzzRead(f *testing.F) {
+	c := full()
+	whole := c.line()
+	f.Add(whole)
+	f.Add(append(bytes.Clone(whole[:100]), whole...))
+	f.Add(append(head(DefaultSize), whole...))
+	f.Add([]byte("{\"time\":\"\n\n{}\n[]\n{\"time\":\"2026-11-17T09:12:01Z\",\"verb\":1,\"plugin\":[],\"error\":7}\n"))
+	dir := f.TempDir()
+	f.Fuzz(func(t *testing.T, before []byte) {
+		text := append(append(bytes.Clone(before), '\n'), whole...)
+		if err := os.WriteFile(filepath.Join(dir, current), text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		all, torn, err := Read(dir)
+		if err != nil || torn > bytes.Count(text, []byte("\n")) {
+			t.Fatalf("%d torn lines, %v", torn, err)
+		}
+		found := false
+		for _, got := range all {
+			found = found || cmp.Equal(got, c)
+			line := got.line()
+			if _, ok := parse(line); !ok || !json.Valid(line) || len(line) > maxLine {
+				t.Errorf("read and written again: %s", line)
+			}
+		}
+		if !found {
+			t.Errorf("the whole line is not among %d", len(all))
+		}
+	})
+}
+
+// FuzzTraceparent compares with OpenTelemetry's reading, which takes a "-" at the end, and of version 00 no flags that it does not know.
+func FuzzTraceparent(f *testing.F) {
+	f.Add("00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+	f.Add("cc-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01-more")
+	f.Add("00-00000000000000000000000000000000-0000000000000000-00")
+	f.Fuzz(func(t *testing.T, text string) {
+		traceID, spanID := parseTraceparent(text)
+		ctx := propagation.TraceContext{}.Extract(context.Background(), propagation.MapCarrier{"traceparent": text})
+		theirs := trace.SpanContextFromContext(ctx)
+		if !theirs.IsValid() {
+			if traceID != "" && (text[:2] != "00" || text[53:] < "03") {
+				t.Errorf("%q: read %s and %s, OpenTelemetry nothing", text, traceID, spanID)
+			}
+			return
+		}
+		if text[:2] == "00" {
+			traceID, spanID = parseTraceparent(strings.TrimSuffix(text, "-"))
+		}
+		if traceID != theirs.TraceID().String() || spanID != theirs.SpanID().String() {
+			t.Errorf("%q: read %q and %q, OpenTelemetry %s and %s", text, traceID, spanID, theirs.TraceID(), theirs.SpanID())
+		}
+	})
+}
