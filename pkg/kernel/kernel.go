@@ -48,9 +48,12 @@ func IsMissing(err error) bool {
 // linkModules are the modules that are not called as the links that they make.
 var linkModules = map[string]string{"vlan": "8021q", "tap": "tun"}
 
+// LinkModule returns the module that has a type of links.
+func LinkModule(linkType string) string { return cmp.Or(linkModules[linkType], linkType) }
+
 // MissingLink is the error of a kernel that can't make links of a type.
 func MissingLink(linkType string, err error) error {
-	m := &Missing{Feature: "links of type " + linkType, Module: cmp.Or(linkModules[linkType], linkType), Err: err}
+	m := &Missing{Feature: "links of type " + linkType, Module: LinkModule(linkType), Err: err}
 	if linkType == "vlan" {
 		m.Instead = "name another master, as some links can't have VLANs"
 	}

@@ -11,9 +11,9 @@ import (
 	"github.com/cnibox/cnibox/plugins"
 )
 
-// writtenByOthers is a copy in each archive, as `cnictl install` has it: kube-flannel's `cp -f flannel` would write through a link
+// isWrittenByOthers reports whether a plugin is a copy in each archive, as `cnictl install` has it: kube-flannel's `cp -f flannel` would write through a link
 // into cnibox itself.
-const writtenByOthers = "flannel"
+func isWrittenByOthers(name string) bool { return plugins.All.Find(name).Facts(nil).ReplacedByOthers }
 
 // archives packs for each architecture what stands for the reference plugins' archive, in two forms, and the programs with their manual.
 func archives(r Release) error {
@@ -56,7 +56,7 @@ type entry struct {
 func names(cnibox []byte, copies bool) []entry {
 	list := []entry{{name: "cnibox", mode: 0o755, content: cnibox}}
 	for _, name := range slices.Sorted(slices.Values(plugins.All.Names())) {
-		if copies || name == writtenByOthers {
+		if copies || isWrittenByOthers(name) {
 			list = append(list, entry{name: name, mode: 0o755, content: cnibox})
 		} else {
 			list = append(list, entry{name: name, mode: 0o777, link: "cnibox"})

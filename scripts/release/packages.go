@@ -57,10 +57,10 @@ nerdctl find them. cnictl shows, checks and repairs the networks.`)
 	return cmp.Or(addScripts(r, info, dir), writePackage(r, info, list, format, dir))
 }
 
-// inOpt makes cnibox-opt: links, and one copy, see writtenByOthers. It stands for the package that the kubelet's depends on.
+// inOpt makes cnibox-opt: links, and one copy, see isWrittenByOthers. It stands for the package that the kubelet's depends on.
 func inOpt(r Release, arch, format, dir string) error {
 	list := links("opt/cni/bin")
-	at := slices.IndexFunc(list, func(e entry) bool { return path.Base(e.name) == writtenByOthers })
+	at := slices.IndexFunc(list, func(e entry) bool { return isWrittenByOthers(path.Base(e.name)) })
 	content, err := os.ReadFile(filepath.Join(r.Tree, "linux-"+arch, "cnibox"))
 	if err != nil {
 		return err

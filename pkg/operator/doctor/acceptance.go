@@ -9,6 +9,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -48,7 +49,7 @@ func (a acceptance) isForAll() bool {
 // isFor reports whether the rule names a network.
 func (a acceptance) isFor(n *network) bool {
 	names := []string{n.bridge()}
-	if n.find("ptp") != nil {
+	if n.find(func(f plugin.Facts) bool { return f.HasHostEnd && f.Bridge == "" }) != nil {
 		names = append(names, "veth")
 	}
 	for _, l := range a.links {

@@ -1,7 +1,6 @@
 package doctor
 
 import (
-	"encoding/json"
 	"fmt"
 	"net/netip"
 	"testing"
@@ -15,22 +14,16 @@ import (
 )
 
 // networkOf returns a network with a bridge, with a pool.
-func networkOf(t *testing.T, bridge, subnet string) *network {
-	t.Helper()
-	text, _ := json.Marshal(map[string]any{"type": "bridge", "bridge": bridge, "isGateway": true})
-	config, err := netconf.Parse("", text, func(string) *plugin.Descriptor { return nil })
-	if err != nil {
-		t.Fatal(err)
-	}
+func networkOf(bridge, subnet string) *network {
 	return &network{
 		Network: &node.Network{Name: "demo", Pools: []*node.Pool{{Subnet: subnet}}},
-		parts:   config.All(),
+		parts:   []*netconf.Part{{Named: "bridge", Kind: "bridge", Facts: plugin.Facts{Bridge: bridge, IsGateway: true}}},
 	}
 }
 
 // TestAcceptanceIn reads rules of iptables, as it lists them.
 func TestAcceptanceIn(t *testing.T) {
-	n := networkOf(t, "demo0", "10.88.0.0/24")
+	n := networkOf("demo0", "10.88.0.0/24")
 	for rule, want := range map[string]struct{ names, forAll bool }{
 		"-A FORWARD -j ACCEPT": {false, true},
 		`-A FORWARD -m comment --comment "all of -i demo0" -j ACCEPT`:                      {false, true},

@@ -36,7 +36,7 @@ var checks = []check{
 	{"sysctls", finding.Codes{sysctlsReadOnly}, checkSysctls},
 	{"DHCP daemon", finding.Codes{dhcpDaemonDown}, checkDHCP},
 	{"addresses in etcd", finding.Codes{etcdUnreachable, etcdHostNameTaken, etcdAddressLost, etcdLeaseNotRenewed, etcdNotTold}, checkEtcd},
-	{"flannel", finding.Codes{subnetEnvMissing, subnetEnvTorn}, checkFlannel},
+	{"files of flannel's daemon", finding.Codes{subnetEnvMissing, subnetEnvTorn}, checkSubnetFiles},
 	{"addresses of containers", finding.Codes{addressTwice, leaseLost}, checkAddresses},
 	{"addresses of bridges", finding.Codes{bridgeOtherSubnet, gatewayGone}, checkGateways},
 	{"subnets", finding.Codes{subnetsOverlap}, checkSubnets},

@@ -1,17 +1,16 @@
 package doctor
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/google/nftables"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/pagetest"
 )
 
@@ -45,7 +44,7 @@ func TestFoundOfHostileNetwork(t *testing.T) {
 
 // TestAcceptRules has nft read no names that it would take for something else.
 func TestAcceptRules(t *testing.T) {
-	n := &network{Network: &node.Network{Name: "demo"}, parts: []*netconf.Part{{Kind: "bridge", Config: bridgeCalled(t, "demo0")}}}
+	n := &network{Network: &node.Network{Name: "demo"}, parts: []*netconf.Part{{Facts: plugin.Facts{Bridge: "demo0"}}}}
 	c := forwardChain{table: nftables.Table{Name: "own", Family: nftables.TableFamilyINet}, name: "forward", v4: true}
 	want := "nft insert rule inet own forward iifname demo0 accept\n" +
 		"nft insert rule inet own forward oifname demo0 ct state established,related accept\n" +
@@ -54,22 +53,9 @@ func TestAcceptRules(t *testing.T) {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	for _, name := range []string{"a;flush", "-a", "a}", `a"`, "$a"} {
-		n.parts[0].Config = bridgeCalled(t, name)
+		n.parts[0].Facts.Bridge = name
 		if got := c.acceptRules(n); got.Commands() != nil {
 			t.Errorf("bridge %q: %s", name, got)
 		}
 	}
-}
-
-func bridgeCalled(t *testing.T, name string) *conf.Object {
-	t.Helper()
-	text, err := json.Marshal(map[string]string{"type": "bridge", "bridge": name})
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := conf.Parse(text)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return config
 }

@@ -33,7 +33,7 @@ func checkFilter(_ context.Context, s *subject) (list []Finding, err error) {
 
 // lets reports whether the chain lets packets of a network pass: a rule says so or, in a chain of iptables, the firewall plugin sees to it.
 func (c forwardChain) lets(n *network) bool {
-	guarded := n.find("firewall") != nil
+	guarded := n.find(opensFirewall) != nil
 	if guarded && c.program != "" {
 		return true
 	}
@@ -89,7 +89,7 @@ func (c forwardChain) finding(n *network) Finding {
 			remedy = finding.Steps(finding.Run("ufw", "route", "allow", "in", "on", bridge), finding.Run("ufw", "route", "allow", "out", "on", bridge))
 		}
 	}
-	if n.find("firewall") == nil {
+	if n.find(opensFirewall) == nil {
 		remedy = append(remedy, finding.Say(`for good: add {"type": "firewall"} to the plugins in %s, and start its containers again`, n.File)...)
 	}
 	return found(code, n.Name, remedy, "%s", summary)
@@ -112,7 +112,7 @@ func (c forwardChain) acceptRules(n *network) (remedy finding.Remedy) {
 			return finding.Say("add rules to %s that accept packets of network %s", c, n.Name)
 		}
 		into := []string{"nft", "insert", "rule", c.family(), c.table.Name, c.name}
-		if n.find("firewall") != nil {
+		if n.find(opensFirewall) != nil {
 			mark := fmt.Sprintf("%#x", nft.ForwardMark)
 			add(into, "meta", "mark", "and", mark, "==", mark, "accept")
 			return remedy

@@ -19,7 +19,7 @@ func checkFirewalld(ctx context.Context, s *subject) (list []Finding, err error)
 		return nil, err
 	}
 	for _, n := range s.networks {
-		if !n.isRouted() || n.find("firewall") != nil {
+		if !n.isRouted() || n.find(opensFirewall) != nil {
 			continue
 		}
 		known, wrong := inZone(ctx, n)

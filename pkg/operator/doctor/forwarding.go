@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
@@ -128,7 +129,7 @@ func (s *subject) checkReversePath() (list []Finding, err error) {
 	}
 	var containers []string
 	for id, networks := range byContainer {
-		if len(networks) < 2 || slices.ContainsFunc(networks, func(n *network) bool { return n.find("sbr", "vrf") != nil }) {
+		if len(networks) < 2 || slices.ContainsFunc(networks, func(n *network) bool { return n.find(routesBySource) != nil }) {
 			continue
 		}
 		for _, n := range networks {
@@ -177,7 +178,7 @@ func checkBridgedPackets(_ context.Context, s *subject) (list []Finding, err err
 		on = finding.Steps(finding.Run("modprobe", "br_netfilter"), on)
 	}
 	for _, l := range s.Links() {
-		if why := s.otherUse(l.Name); l.Kind == "bridge" && why != "" {
+		if why := s.otherUse(l.Name); l.Kind == link.KindBridge && why != "" {
 			on = finding.Say("%s: its packets would pass the packet filter, too; see that it lets them, then run: %s", why, on.InLine())
 			break
 		}

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"net/netip"
 	"slices"
-	"strconv"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
@@ -149,14 +148,10 @@ func addAddresses(list []netip.Prefix, link string) (commands finding.Remedy) {
 
 // gatewayLink returns the link that has the gateways' addresses: the bridge, or the one that a VLAN has in its place.
 func (n *network) gatewayLink() string {
-	p, vlan := n.find("bridge"), 0
-	if p != nil {
-		p.Config.Int("vlan", &vlan)
+	if p := n.find(isOnBridge); p != nil {
+		return p.Facts.GatewayLink
 	}
-	if vlan != 0 {
-		return n.bridge() + "." + strconv.Itoa(vlan)
-	}
-	return n.bridge()
+	return ""
 }
 
 func (s *subject) addressesOf(link string) []netip.Prefix {

@@ -15,36 +15,30 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// feature is a kind of link that a kernel may lack. To make one is how to find out, and no plugin's STATUS makes anything.
-type feature struct {
-	name    string
-	module  string // that has it, "" if it is never in one
-	plugins []string
-	probe   netlink.Link
-}
+// feature is what some plugins need. To make a link with it is how to find out whether the kernel has it, and no plugin's STATUS makes anything.
+type feature struct{ plugin.Feature }
 
-const vlanFiltering = "bridges that filter VLANs"
-
-func features() []feature {
-	attrs := func() netlink.LinkAttrs { return netlink.LinkAttrs{Name: "probe0"} }
-	return []feature{
-		{"links of type bridge", "bridge", []string{"bridge"}, &netlink.Bridge{LinkAttrs: attrs()}},
-		{"links of type veth", "veth", []string{"bridge", "ptp"}, &netlink.Veth{LinkAttrs: attrs(), PeerName: "probe1"}},
-		{"links of type macvlan", "macvlan", []string{"macvlan"}, &netlink.Macvlan{LinkAttrs: attrs(), Mode: netlink.MACVLAN_MODE_BRIDGE}},
-		{"links of type ipvlan", "ipvlan", []string{"ipvlan"}, &netlink.IPVlan{LinkAttrs: attrs()}},
-		{"links of type vlan", "8021q", []string{"vlan"}, &netlink.Vlan{LinkAttrs: attrs(), VlanId: 5, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}},
-		{"links of type dummy", "dummy", []string{"dummy"}, &netlink.Dummy{LinkAttrs: attrs()}},
-		{"links of type vrf", "vrf", []string{"vrf"}, &netlink.Vrf{LinkAttrs: attrs(), Table: 5}},
-		{vlanFiltering, "", []string{"bridge"}, &netlink.Bridge{LinkAttrs: attrs(), VlanFiltering: new(true)}},
+// features are those that plugins need. Those that are never in a module of their own come last.
+func (s *subject) features() (list []feature) {
+	for _, row := range s.Plugins {
+		for _, f := range row.Facts(nil).Kernel {
+			if !slices.ContainsFunc(list, func(k feature) bool { return k.Name == f.Name }) {
+				list = append(list, feature{f})
+			}
+		}
 	}
+	slices.SortStableFunc(list, func(a, b feature) int { return cmp.Compare(min(len(b.Module), 1), min(len(a.Module), 1)) })
+	return list
 }
 
 // isUsed reports whether a network needs the feature.
 func (f feature) isUsed(n *network) bool {
-	p := n.find(f.plugins...)
-	return p != nil && (f.name != vlanFiltering || p.Config.Has("vlan") || p.Config.Has("vlanTrunk"))
+	return n.find(func(facts plugin.Facts) bool {
+		return slices.ContainsFunc(facts.Kernel, func(k plugin.Feature) bool { return k.Name == f.Name && !k.Unused })
+	}) != nil
 }
 
 var (
@@ -59,20 +53,20 @@ var (
 // which then stays.
 func checkKernel(_ context.Context, s *subject) (list []Finding, err error) {
 	var unused []string
-	for _, f := range features() {
+	for _, f := range s.features() {
 		i := slices.IndexFunc(s.networks, f.isUsed)
-		if i < 0 && hasModule(cmp.Or(f.module, "bridge")) {
+		if i < 0 && hasModule(cmp.Or(f.Module, f.Probe.Type())) {
 			continue
 		}
 		lacks, wrong := f.isMissing()
 		switch {
 		case wrong != nil:
-			err = errors.Join(err, fmt.Errorf("%s: %w", f.name, wrong))
+			err = errors.Join(err, fmt.Errorf("%s: %w", f.Name, wrong))
 		case lacks && i >= 0:
 			n := s.networks[i]
-			list = append(list, found(kernelFeatureMissing, n.Name, modprobe(f.module), "the kernel has no %s, and network %s needs them", f.name, n.Name))
+			list = append(list, found(kernelFeatureMissing, n.Name, modprobe(f.Module), "the kernel has no %s, and network %s needs them", f.Name, n.Name))
 		case lacks:
-			unused = append(unused, f.name)
+			unused = append(unused, f.Name)
 		}
 	}
 	if unused != nil {
@@ -100,15 +94,17 @@ func (f feature) isMissing() (lacks bool, err error) {
 }
 
 func (f feature) make() error {
-	switch f.probe.(type) {
+	attrs := f.Probe.Attrs()
+	attrs.Name = "probe0"
+	switch f.Probe.(type) {
 	case *netlink.Macvlan, *netlink.IPVlan, *netlink.Vlan: // are made on another link
 		below := &netlink.Bridge{LinkAttrs: netlink.LinkAttrs{Name: "base0"}}
 		if err := netlink.LinkAdd(below); err != nil {
 			return err
 		}
-		f.probe.Attrs().ParentIndex = below.Index
+		attrs.ParentIndex = below.Index
 	}
-	return netlink.LinkAdd(f.probe)
+	return netlink.LinkAdd(f.Probe)
 }
 
 // hasModule reports whether this kernel has a module, built in or as a file.

@@ -7,6 +7,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
@@ -24,7 +25,7 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 	seen := map[string]bool{}
 	for _, n := range s.made {
 		bridge := s.Link(n.bridge())
-		if bridge == nil || bridge.Kind != "bridge" {
+		if bridge == nil || bridge.Kind != link.KindBridge {
 			continue
 		}
 		list = append(list, s.checkPorts(n, bridge)...)
@@ -38,7 +39,7 @@ func checkLinks(_ context.Context, s *subject) (list []Finding, err error) {
 	}
 	counted := map[string]bool{}
 	for _, n := range s.networks {
-		if bridge := s.Link(n.bridge()); bridge != nil && bridge.Kind == "bridge" && !counted[bridge.Name] {
+		if bridge := s.Link(n.bridge()); bridge != nil && bridge.Kind == link.KindBridge && !counted[bridge.Name] {
 			counted[bridge.Name] = true
 			list = append(list, s.countPorts(n, bridge)...)
 		}
@@ -63,7 +64,7 @@ func (s *subject) checkPorts(n *network, bridge *node.Link) []Finding {
 	if names == nil {
 		return nil
 	}
-	p := n.find("bridge")
+	p := n.find(isOnBridge)
 	byHand := p.Config.Has("vlan") || p.Config.Has("vlanTrunk") || n.isOn("hairpinMode") || n.isOn("portIsolation")
 	if byHand { // the port has to have more
 		commands = finding.Run("cnictl", "repair", n.Name)
@@ -101,9 +102,9 @@ func (s *subject) countPorts(n *network, bridge *node.Link) []Finding {
 // mtuOf returns the MTU that a network gives to its containers: the last that a plugin's configuration has.
 func (n *network) mtuOf() int {
 	mtu := 1500
-	if p := n.find("flannel"); p != nil {
-		if env, _ := readSubnetEnv(subnetFile(p)); env.mtu > 0 {
-			mtu = env.mtu
+	if p := n.find(needsSubnetFile); p != nil {
+		if given, _ := p.Facts.Subnets.Read(); given.MTU > 0 {
+			mtu = given.MTU
 		}
 	}
 	for _, p := range n.parts {
@@ -140,7 +141,7 @@ var mtuKey = regexp.MustCompile(`"mtu": *[0-9]+`)
 // setMTU returns the command that writes an MTU into the network's file.
 func (n *network) setMTU(mtu int) finding.Remedy {
 	text, err := os.ReadFile(n.File)
-	p := n.find("bridge", "ptp")
+	p := n.find(hasHostEnd)
 	kind := regexp.MustCompile(`"type": *"` + regexp.QuoteMeta(p.Named) + `"`)
 	switch {
 	case err == nil && mtuKey.Match(text):

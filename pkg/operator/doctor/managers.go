@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
@@ -27,12 +28,12 @@ type ownLink struct {
 // ownLinks returns those that the node's networks have. A bridge that the host has for more than containers, as one of a LAN, is its manager's.
 func (s *subject) ownLinks() (links []ownLink) {
 	for _, n := range s.networks {
-		l := ownLink{n.bridge(), n.bridge(), "bridge", "bridge"}
+		l := ownLink{n.bridge(), n.bridge(), link.KindBridge, link.KindBridge}
 		if l.name != "" && s.otherUse(l.name) == "" && !slices.Contains(links, l) {
 			links = append(links, l)
 		}
 	}
-	if slices.ContainsFunc(s.networks, func(n *network) bool { return n.find("bridge", "ptp") != nil }) {
+	if slices.ContainsFunc(s.networks, func(n *network) bool { return n.find(hasHostEnd) != nil }) {
 		links = append(links, ownLink{"veth0a1b2c3d", "veth*", "veth", "ether"})
 	}
 	return links

@@ -6,6 +6,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // network is a network as the checks need it: that of a file, or that of an ADD's configuration.
@@ -66,9 +67,9 @@ func named(list []*netconf.Part) []*netconf.Part {
 	return slices.DeleteFunc(list, func(p *netconf.Part) bool { return p.Named == "" })
 }
 
-// find returns the network's first plugin of some kinds, nil if it has none.
-func (n *network) find(kinds ...string) *netconf.Part {
-	if i := slices.IndexFunc(n.parts, func(p *netconf.Part) bool { return p.Is(kinds...) }); i >= 0 {
+// find returns the network's first plugin of which something is true, nil if it has none.
+func (n *network) find(is func(f plugin.Facts) bool) *netconf.Part {
+	if i := slices.IndexFunc(n.parts, func(p *netconf.Part) bool { return is(p.Facts) }); i >= 0 {
 		return n.parts[i]
 	}
 	return nil
@@ -76,16 +77,23 @@ func (n *network) find(kinds ...string) *netconf.Part {
 
 // bridge returns the name of the bridge that the network's containers are in, "" if they are in none.
 func (n *network) bridge() string {
-	if p := n.find("bridge"); p != nil {
-		return p.Bridge()
+	if p := n.find(isOnBridge); p != nil {
+		return p.Facts.Bridge
 	}
 	return ""
 }
 
+// What is asked of plugins.
+func isOnBridge(f plugin.Facts) bool      { return f.Bridge != "" }
+func isGateway(f plugin.Facts) bool       { return f.IsGateway }
+func hasHostEnd(f plugin.Facts) bool      { return f.HasHostEnd }
+func opensFirewall(f plugin.Facts) bool   { return f.OpensFirewall }
+func routesBySource(f plugin.Facts) bool  { return f.RoutesBySource }
+func publishesPorts(f plugin.Facts) bool  { return f.PublishesPorts }
+func needsSubnetFile(f plugin.Facts) bool { return f.Subnets != nil }
+
 // isRouted reports whether the host is the gateway of the network's containers.
-func (n *network) isRouted() bool {
-	return n.find("ptp") != nil || n.find("bridge") != nil && (n.isOn("isGateway") || n.isOn("isDefaultGateway"))
-}
+func (n *network) isRouted() bool { return n.find(isGateway) != nil }
 
 // isOn reports whether a key of one of the plugins is true.
 func (n *network) isOn(key string) bool {
@@ -102,7 +110,7 @@ func (n *network) subnets() (list []netip.Prefix) {
 	return list
 }
 
-// handedOut returns the subnets that the configuration names, or flannel's daemon.
+// handedOut returns the subnets that the configuration names, or another program's file.
 func (n *network) handedOut() (list []netip.Prefix) {
 	for _, pool := range n.Pools {
 		if p, err := netip.ParsePrefix(pool.Subnet); err == nil {

@@ -25,7 +25,7 @@ func checkRules(_ context.Context, s *subject) (list []Finding, err error) {
 				continue // what the reference plugins made does not say whose it is
 			}
 			masquerade := n.isOn("ipMasq") && len(a.Addresses) > 0 && !holds(a.Held, nft.Masquerading, iptables.Masquerading)
-			ports := n.find("portmap") != nil && len(a.Ports) > 0 && !holds(a.Held, nft.Publishing, iptables.PortMapping)
+			ports := n.find(publishesPorts) != nil && len(a.Ports) > 0 && !holds(a.Held, nft.Publishing, iptables.PortMapping)
 			if masquerade || ports {
 				lost = append(lost, a.ContainerID+"/"+a.IfName)
 			}

@@ -4,7 +4,6 @@ import (
 	"net/netip"
 	"slices"
 	"strconv"
-	"strings"
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -42,7 +41,7 @@ func (p pool) excludes(q pool) bool {
 	})
 }
 
-// sets returns the range sets of host-local: the range in "ipam" itself, and those of "ranges".
+// sets returns the range sets: the range in "ipam" itself, and those of "ranges".
 func sets(ipam *part) (sets [][]*value) {
 	if ipam.get("subnet") != nil {
 		sets = append(sets, []*value{ipam.value})
@@ -55,9 +54,9 @@ func sets(ipam *part) (sets [][]*value) {
 	return sets
 }
 
-// pools returns the ranges that can be read of host-local and etcd.
+// pools returns the ranges that can be read.
 func pools(p *part) (list []pool) {
-	if !p.ipam.is("host-local", "etcd") {
+	if !p.ipam.reads("ranges") {
 		return nil
 	}
 	for i, set := range sets(p.ipam) {
@@ -100,7 +99,7 @@ func (f *file) checkAddresses(p *part) {
 	}
 	f.checkSets(p, ranges)
 	f.checkFamilies(ranges)
-	if list := p.ipam.get("addresses"); list != nil && p.ipam.is("static") {
+	if list := p.ipam.get("addresses"); list != nil && p.ipam.reads("addresses") {
 		for _, e := range list.items {
 			if own, err := netip.ParsePrefix(e.str("address")); err == nil {
 				f.checkGateway(p, e, own)
@@ -119,7 +118,7 @@ func (f *file) checkAddresses(p *part) {
 
 // checkSets looks at the range sets: there has to be one, and each has one family.
 func (f *file) checkSets(p *part, ranges []pool) {
-	if p.plugin != nil && p.ipam.is("host-local", "etcd") && !p.ipam.filledIn && p.ipam.get("subnet") == nil && p.ipam.get("ranges") == nil && !p.get("capabilities").on("ipRanges") {
+	if p.plugin != nil && p.ipam.reads("ranges") && !p.ipam.filledIn && p.ipam.get("subnet") == nil && p.ipam.get("ranges") == nil && !p.get("capabilities").on("ipRanges") {
 		f.report(missingKey, p.ipam.typed, `"ranges": [[{"subnet": "10.88.0.0/16"}]]`, nil, "%s has no addresses to hand out: the key \"ranges\" is missing", p.ipam.kind)
 	}
 	for i := range ranges {
@@ -155,7 +154,7 @@ func (f *file) checkRange(p *part, r pool) {
 			"%s, the first address, is behind %s, the last", start, end)
 	}
 	f.checkGateway(p, r.value, r.subnet)
-	if room := r.subnet.Addr().BitLen() - r.subnet.Bits(); room < 2 && p.ipam.is("host-local") {
+	if room := r.subnet.Addr().BitLen() - r.subnet.Bits(); room < 2 && p.ipam.facts.LeasesInFiles {
 		f.report(onlyCnibox, r.get("subnet").span, "", nil, "%s is too small for the reference host-local: it wants at least four addresses", r.subnet)
 	}
 }
@@ -167,7 +166,7 @@ var gatewayOutside = codes.Declare(finding.Code{Name: "gateway-outside", Severit
 // checkGateway looks whether the container can reach its gateway. By ptp it can reach any, and an ipvlan of layer 3 needs none.
 func (f *file) checkGateway(p *part, o *value, subnet netip.Prefix) {
 	gateway, err := netip.ParseAddr(o.str("gateway"))
-	if err != nil || subnet.Contains(gateway) || p.is("ptp", "flannel", "dummy") || p.is("ipvlan") && strings.HasPrefix(p.str("mode"), "l3") || p.plugin == nil {
+	if err != nil || subnet.Contains(gateway) || p.facts.AnyGateway || p.plugin == nil {
 		return
 	}
 	f.report(gatewayOutside, o.get("gateway").span, "an address of "+subnet.Masked().String(), nil, "%s is not in %s", gateway, subnet.Masked())

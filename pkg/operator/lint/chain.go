@@ -64,9 +64,6 @@ func (f *file) kinds(isIPAM bool) (names []string) {
 	return names
 }
 
-// makers are the plugins that make the container's interface, whatever stands before them.
-var makers = []string{"bridge", "ptp", "macvlan", "vlan", "host-device", "dummy", "tap", "flannel", "contivk8s"}
-
 // checkChain looks at the plugins' order, and at what one of them needs of another.
 func (f *file) checkChain() {
 	f.checkOrder(f.network.chain, nil)
@@ -91,17 +88,17 @@ var (
 func (f *file) checkOrder(chain, before []*part) {
 	for i, p := range chain {
 		earlier := append(slices.Clone(before), chain[:i]...)
-		made := slices.IndexFunc(earlier, func(e *part) bool { return e.is(makers...) })
+		made := slices.IndexFunc(earlier, func(e *part) bool { return e.facts.MakesInterface })
 		switch {
 		case p.plugin != nil && p.plugin.Chained && len(earlier) == 0:
 			f.report(chainedFirst, p.typed, "a plugin that makes an interface, such as bridge, before it", nil, "%s changes what a plugin before it has made, and is the first", p.kind)
-		case p.is(makers...) && made >= 0:
+		case p.facts.MakesInterface && made >= 0:
 			f.report(secondMain, p.typed, "another network for one of the two", nil, "%s makes the container's interface, which %s has made already", p.kind, earlier[made].kind)
-		case p.is("ipvlan") && len(earlier) == 0 && (p.ipam == nil || p.ipam.named == ""):
-			f.report(ipamMissing, p.typed, `"ipam": {"type": "host-local", …}`, nil, "ipvlan needs addresses: it has no MAC address of its own")
+		case p.facts.SharesMAC && len(earlier) == 0 && (p.ipam == nil || p.ipam.named == ""):
+			f.report(ipamMissing, p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses: it has no MAC address of its own", p.kind)
 		}
 		for _, inner := range p.chain {
-			if inner.is("chain") {
+			if inner.facts.PluginsKey != "" {
 				f.report(refused, inner.typed, "its plugins in its place", nil, "a chain can't be part of a chain")
 			}
 		}
@@ -119,8 +116,8 @@ var (
 
 // checkCapabilities compares what a plugin asks the runtime for with what it reads.
 func (f *file) checkCapabilities(p *part, set keys.Set) {
-	if p.is("flannel", "chain", "contivk8s") || p.filledIn {
-		return
+	if p.facts.PluginsKey != "" || p.facts.DelegateKey != "" || p.plugin.Borrows || p.filledIn {
+		return // others read them
 	}
 	var read []string
 	for _, k := range set.Runtime {
@@ -175,12 +172,12 @@ func (f *file) checkNeeded(p *part, misspelled string) {
 		f.report(capabilityMissing, p.typed, fix, edits, "%s does not ask the runtime for %q%s: it does nothing", p.kind, name, instead)
 	}
 	switch {
-	case p.is("portmap") && !has("portMappings"):
+	case p.plugin.AsksFor("portMappings") && !has("portMappings"):
 		need("portMappings", "")
-	case p.is("bandwidth") && !has("bandwidth") && !slices.ContainsFunc(limits, func(k string) bool { return p.member(k) != nil }):
-		need("bandwidth", ", and has no rate")
-	case p.is("host-device") && !has("deviceID") && !slices.ContainsFunc(deviceKeys, func(k string) bool { return p.str(k) != "" }):
-		f.report(deviceMissing, p.typed, `"device": "eth1"`, nil, "host-device is not told which device to take")
+	case p.reads(limits[0]) && !has(limited) && !slices.ContainsFunc(limits, func(k string) bool { return p.member(k) != nil }):
+		need(limited, ", and has no rate")
+	case p.reads(deviceKeys[0]) && !has("deviceID") && !slices.ContainsFunc(deviceKeys, func(k string) bool { return p.str(k) != "" }):
+		f.report(deviceMissing, p.typed, `"device": "eth1"`, nil, "%s is not told which device to take", p.kind)
 	}
 }
 
@@ -197,13 +194,9 @@ func (f *file) checkExclusive(p *part) {
 			f.report(keysExclude, p.member(b).key, "one of the two", nil, "%s can't have both %q and %q", p.kind, a, b)
 		}
 	}
-	switch {
-	case p.is("bridge"):
-		both("hairpinMode", "promiscMode", p.on("hairpinMode") && p.on("promiscMode"))
-		both("disableContainerInterface", "ipam", p.on("disableContainerInterface") && p.ipam != nil && p.ipam.named != "")
-	case p.is("portmap"):
-		both("markMasqBit", "externalSetMarkChain", p.member("markMasqBit") != nil && p.str("externalSetMarkChain") != "")
-	}
+	both("hairpinMode", "promiscMode", p.reads("promiscMode") && p.on("hairpinMode") && p.on("promiscMode"))
+	both("disableContainerInterface", "ipam", p.reads("disableContainerInterface") && p.on("disableContainerInterface") && p.ipam != nil && p.ipam.named != "")
+	both("markMasqBit", "externalSetMarkChain", p.reads("markMasqBit") && p.member("markMasqBit") != nil && p.str("externalSetMarkChain") != "")
 }
 
 var ipamIgnored = codes.Declare(finding.Code{Name: "ipam-ignored", Severity: finding.Warning,
@@ -221,7 +214,7 @@ func (f *file) checkIPAM(p *part, known bool, own keys.Table) {
 			f.report(ipamMissing, p.typed, `"ipam": {"type": "host-local", …}`, nil, "%s needs addresses, and has no \"ipam\"", p.kind)
 		}
 		return
-	case known && k == nil && p.ipam.named != "" && !p.is("chain"):
+	case known && k == nil && p.ipam.named != "" && p.facts.PluginsKey == "":
 		f.report(ipamIgnored, p.member("ipam").key, "nothing, or move it to the plugin that makes the interface", nil, "%s does not read \"ipam\"", p.kind)
 		return
 	}
@@ -252,12 +245,12 @@ var (
 
 // checkAddressUse looks for keys that need addresses or routes, and don't have them.
 func (f *file) checkAddressUse(p *part) {
-	if !p.is("bridge", "ptp") || p.filledIn {
+	if !p.reads("ipMasq") || p.filledIn {
 		return
 	}
 	if p.ipam == nil || p.ipam.named == "" {
 		for _, name := range []string{"isGateway", "isDefaultGateway", "ipMasq"} {
-			if p.is("bridge") && p.on(name) {
+			if p.facts.Bridge != "" && p.on(name) {
 				f.report(needsIPAM, p.member(name).key, `"ipam": {"type": "host-local", …}`, nil, "%q does nothing without \"ipam\"", name)
 			}
 		}
@@ -265,9 +258,9 @@ func (f *file) checkAddressUse(p *part) {
 	}
 	routes := p.ipam.get("routes")
 	switch {
-	case p.on("ipMasq") && p.ipam.is("host-local", "static", "etcd") && !p.on("isDefaultGateway") && (routes == nil || len(routes.items) == 0):
+	case p.on("ipMasq") && p.ipam.reads("routes") && !p.on("isDefaultGateway") && (routes == nil || len(routes.items) == 0):
 		fix := `"routes": [{"dst": "0.0.0.0/0"}] in "ipam"`
-		if p.is("bridge") {
+		if p.reads("isDefaultGateway") {
 			fix = `"isDefaultGateway": true`
 		}
 		f.report(noDefaultRoute, p.member("ipMasq").key, fix, nil, "what goes out is masqueraded, but the container has no route out")

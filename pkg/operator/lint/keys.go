@@ -20,18 +20,16 @@ func isNote(name string) bool {
 	return strings.Contains(name, "/") || slices.Contains([]string{"comment", "comments", "description"}, lower)
 }
 
-// retired are keys that some version of a reference plugin reads, and cnibox does not, with the reason.
-var retired = map[string]map[string]string{
-	"bandwidth": {
-		"shapedSubnets":   "only version 1.5 of the reference plugin has it: what is limited is all that passes",
-		"unshapedSubnets": "only version 1.5 of the reference plugin has it: what is limited is all that passes",
-	},
+// retired are keys that some version of a reference plugin reads, and cnibox does not: the key that they stand beside, and why.
+var retired = map[string][2]string{
+	"shapedSubnets":   {"ingressRate", "only version 1.5 of the reference plugin has it: what is limited is all that passes"},
+	"unshapedSubnets": {"ingressRate", "only version 1.5 of the reference plugin has it: what is limited is all that passes"},
 }
 
-// noted are keys that programs write beside those of a plugin, and that plugins never read.
-var noted = map[string][]string{
-	"bridge":              {"addIf"},   // kubenet's
-	"host-local's ranges": {"ipRange"}, // nerdctl's
+// noted are keys that programs write beside those of a plugin, and that plugins never read: by the key that they stand beside.
+var noted = map[string]string{
+	"addIf":   "isGateway",  // kubenet's
+	"ipRange": "rangeStart", // nerdctl's
 }
 
 var (
@@ -50,11 +48,11 @@ var (
 func (f *file) checkKeys(v *value, table keys.Table, who string) {
 	for i := range v.members {
 		m := &v.members[i]
-		if table.Find(m.name) != nil || isNote(m.name) || slices.Contains(noted[who], m.name) {
+		if table.Find(m.name) != nil || isNote(m.name) || table.Find(noted[m.name]) != nil {
 			continue
 		}
-		if why := retired[who][m.name]; why != "" {
-			f.report(notInCnibox, m.key, "nothing", nil, "%s does not read %q: %s", who, m.name, why)
+		if r := retired[m.name]; table.Find(r[0]) != nil {
+			f.report(notInCnibox, m.key, "nothing", nil, "%s does not read %q: %s", who, m.name, r[1])
 			continue
 		}
 		key, certain := nearest(m.name, table)

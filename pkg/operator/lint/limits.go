@@ -7,8 +7,11 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 )
 
-// limits are bandwidth's keys, in bits.
+// limits are the keys of rates and bursts, in bits.
 var limits = []string{"ingressRate", "ingressBurst", "egressRate", "egressBurst"}
+
+// limited is the capability that has them from the runtime.
+const limited = "bandwidth"
 
 const (
 	usualMTU     = 1500
@@ -38,7 +41,7 @@ func (f *file) checkLimits(p *part) {
 	if mtu, set := p.num("mtu"); set && mtu >= 68 && mtu < leastMTU6 && f.hasIPv6(p) {
 		f.report(mtuTooSmall, p.get("mtu").span, "1280 or more", nil, "IPv6 does not work with an MTU of %d", mtu)
 	}
-	if !p.is("bandwidth") {
+	if !p.reads(limits[0]) {
 		return
 	}
 	for _, direction := range []string{"ingress", "egress"} {
@@ -63,7 +66,7 @@ func (f *file) checkLimits(p *part) {
 func (f *file) largestPacket() int {
 	mtu := usualMTU
 	for _, p := range f.network.chain {
-		if n, set := p.num("mtu"); set && n >= 68 && p.is("bridge", "ptp", "tuning") {
+		if n, set := p.num("mtu"); set && n >= 68 && p.reads("mtu") {
 			mtu = n
 		}
 	}
@@ -81,7 +84,7 @@ func (f *file) hasIPv6(p *part) bool {
 		}
 		return slices.ContainsFunc(pools(q), func(r pool) bool { return r.subnet.Addr().Is6() })
 	}
-	return has(p) || p.is("tuning") && slices.ContainsFunc(f.network.chain, has)
+	return has(p) || p.plugin != nil && p.plugin.Chained && slices.ContainsFunc(f.network.chain, has)
 }
 
 var unsafeSetting = codes.Declare(finding.Code{Name: "unsafe-setting", Severity: finding.Warning,
@@ -90,12 +93,12 @@ var unsafeSetting = codes.Declare(finding.Code{Name: "unsafe-setting", Severity:
 
 // checkSafety looks for settings that take away a protection.
 func (f *file) checkSafety(p *part) {
-	onBridge := slices.ContainsFunc(f.network.chain, func(e *part) bool { return e.is("bridge") })
-	if p.is("bridge") && p.on("acceptRA") {
+	onBridge := slices.ContainsFunc(f.network.chain, func(e *part) bool { return e.facts.Bridge != "" })
+	if p.facts.Bridge != "" && p.on("acceptRA") {
 		f.report(unsafeSetting, p.member("acceptRA").key, "nothing", nil, "any container of the bridge can pretend to be the others' IPv6 router")
 	}
 	sysctls := p.get("sysctl")
-	if !p.is("tuning") || sysctls == nil {
+	if !p.reads("sysctl") || sysctls == nil {
 		return
 	}
 	for i := range sysctls.members {

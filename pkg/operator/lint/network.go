@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"path/filepath"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/keys"
@@ -30,6 +29,7 @@ type network struct {
 type part struct {
 	*value
 	plugin   *plugin.Descriptor // nil if it is not known
+	facts    plugin.Facts       // what is true of it
 	named    string             // its type
 	kind     string             // the plugin's own name, else as it is named
 	typed    span               // where the type stands
@@ -41,19 +41,10 @@ type part struct {
 }
 
 // table returns the keys of the part, and whether they are known.
-func (p *part) table() (keys.Set, bool) {
-	if p.plugin == nil {
-		return keys.Set{}, false
-	}
-	c, is := p.plugin.Plugin.(plugin.Configured)
-	if !is {
-		return keys.Set{}, false
-	}
-	return c.Keys(), true
-}
+func (p *part) table() (keys.Set, bool) { return p.plugin.Keys() }
 
-// is reports whether the part is one of some plugins.
-func (p *part) is(kinds ...string) bool { return p != nil && slices.Contains(kinds, p.kind) }
+// reads reports whether the part's plugin reads a key.
+func (p *part) reads(key string) bool { return p != nil && p.plugin.Reads(key) }
 
 // all returns the plugins of the chain, those within a plugin "chain" too, and flannel's delegates.
 func (n *network) all() (list []*part) {
@@ -177,7 +168,7 @@ func (f *file) readNetwork() {
 
 // newPart finds where a plugin and what it calls stand.
 func (f *file) newPart(of *netconf.Part) *part {
-	p := &part{value: f.top.find(of.Path), plugin: of.Row, named: of.Named, kind: of.Kind, of: of, filledIn: of.FilledIn}
+	p := &part{value: f.top.find(of.Path), plugin: of.Row, facts: of.Facts, named: of.Named, kind: of.Kind, of: of, filledIn: of.FilledIn}
 	p.typed = span{p.at, p.at + 1, p.path}
 	if of.IsIPAM {
 		p.typed = p.span
@@ -189,7 +180,7 @@ func (f *file) newPart(of *netconf.Part) *part {
 		p.chain = append(p.chain, f.newPart(e))
 	}
 	isObject := func(key string) bool { return p.get(key) != nil && p.get(key).kind == '{' }
-	if d := of.Delegate(); d != nil && isObject("delegate") {
+	if d := of.Delegate(); d != nil && isObject(of.Facts.DelegateKey) {
 		p.delegate = f.newPart(d)
 	}
 	if i := of.IPAM(); i != nil && isObject("ipam") {

@@ -158,9 +158,9 @@ var (
 func (f *file) checkMaster(p *part) {
 	name := "master"
 	switch {
-	case p.is("host-device"):
+	case p.reads("device"):
 		name = "device"
-	case !p.is("macvlan", "ipvlan", "vlan"):
+	case !p.reads(name):
 		return
 	}
 	device := p.str(name)
@@ -170,7 +170,7 @@ func (f *file) checkMaster(p *part) {
 	most, there := f.options.Node.Links[device]
 	if !there {
 		f.report(masterMissing, p.get(name).span, "", nil, "this node has no link %q", device)
-	} else if mtu, set := p.num("mtu"); set && mtu > most && p.is("macvlan", "vlan") {
+	} else if mtu, set := p.num("mtu"); set && mtu > most && p.facts.MTUWithinMaster {
 		f.report(mtuAboveMaster, p.get("mtu").span, "", nil, "%s has an MTU of %d, and %d is more", device, most, mtu)
 	}
 }

@@ -76,20 +76,15 @@ func checkFirst(list []*file) {
 // routed is the addresses that a network's containers get through this node.
 type routed struct {
 	pool
-	bridge string // "" is ptp
+	bridge string // "" is none
 }
 
 // routed returns what the node is the gateway of. On other networks the segment may well have the same addresses.
 func (n *network) routed() (list []routed) {
 	for _, p := range n.all() {
-		switch {
-		case p.is("ptp"):
+		if p.facts.IsGateway {
 			for _, r := range pools(p) {
-				list = append(list, routed{r, ""})
-			}
-		case p.is("bridge") && (p.on("isGateway") || p.on("isDefaultGateway")):
-			for _, r := range pools(p) {
-				list = append(list, routed{r, p.of.Bridge()})
+				list = append(list, routed{r, p.facts.Bridge})
 			}
 		}
 	}

@@ -32,6 +32,7 @@ type Part struct {
 	Named    string             // its type, as the configuration has it
 	Kind     string             // the plugin's own name if it is ours, else as it is named
 	Row      *plugin.Descriptor // nil if it is not ours
+	Facts    plugin.Facts       // what is true of it
 	Config   *conf.Object       // lenient
 	Path     string             // where it stands, such as plugins[0].ipam
 	IsIPAM   bool               // it hands out the addresses of the plugin that calls it
@@ -50,7 +51,7 @@ func Parse(file string, text []byte, rows Rows) (*List, error) {
 	l := newList(o, file)
 	switch isList := file == "" || filepath.Ext(file) == ".conflist"; {
 	case l.Config.Has("plugins") && (isList || !l.Config.Has("type")):
-		l.Plugins = partsIn(l.Config, rows)
+		l.Plugins = partsIn(l.Config, "plugins", rows)
 	case l.Config.Has("type"):
 		l.IsSingle, l.Plugins = true, []*Part{NewPart(l.Config, rows)}
 	}
@@ -97,46 +98,45 @@ func newPart(o *conf.Object, usual string, rows Rows) *Part {
 	if p.Row = rows(p.Named); p.Row != nil {
 		p.Kind = p.Row.Name
 	}
+	p.Facts = p.Row.Facts(o)
 	return p
 }
 
-func partsIn(o *conf.Object, rows Rows) (list []*Part) {
-	o.Objects("plugins", func(e *conf.Object) { list = append(list, NewPart(e, rows)) })
+func partsIn(o *conf.Object, key string, rows Rows) (list []*Part) {
+	o.Objects(key, func(e *conf.Object) { list = append(list, NewPart(e, rows)) })
 	return list
 }
 
 // Is reports whether the part is one of some plugins.
 func (p *Part) Is(kinds ...string) bool { return slices.Contains(kinds, p.Kind) }
 
-// Chain returns the entries of a plugin "chain".
+// Chain returns the entries of a plugin that calls a list of them.
 func (p *Part) Chain() []*Part {
-	if !p.Is("chain") {
+	if p.Facts.PluginsKey == "" {
 		return nil
 	}
-	return partsIn(p.Config, p.rows)
+	return partsIn(p.Config, p.Facts.PluginsKey, p.rows)
 }
 
-// Delegate returns what flannel calls, nil for other plugins.
+// Delegate returns the plugin that the part's calls with a configuration that it completes, as flannel does; nil if it calls none so.
 func (p *Part) Delegate() *Part {
-	if !p.Is("flannel") {
+	if p.Facts.DelegateKey == "" {
 		return nil
 	}
-	d := newPart(p.Config.Object("delegate"), "bridge", p.rows)
+	d := newPart(p.Config.Object(p.Facts.DelegateKey), p.Facts.DelegateType, p.rows)
 	d.FilledIn = true
-	if d.Is("bridge") && !d.Config.Has("isGateway") {
+	if d.Row.Reads("isGateway") && !d.Config.Has("isGateway") {
 		d.Config = d.Config.Copy().Lenient()
 		d.Config.Set("isGateway", new(true))
+		d.Facts = d.Row.Facts(d.Config)
 	}
 	return d
 }
 
 // IPAM returns what hands out the plugin's addresses, nil if nothing does.
 func (p *Part) IPAM() *Part {
-	usual := ""
-	switch {
-	case p.Is("flannel"):
-		usual = "host-local"
-	case p.IsIPAM || p.FilledIn || !p.Config.Has("ipam"):
+	usual := p.Facts.IPAMType
+	if usual == "" && (p.IsIPAM || p.FilledIn || !p.Config.Has("ipam")) {
 		return nil
 	}
 	i := newPart(p.Config.Object("ipam"), usual, p.rows)
@@ -220,14 +220,6 @@ func (p *Part) IsOn(key string) (on bool) {
 	return on
 }
 
-// Bridge returns the bridge that the plugin bridge connects containers to, "" for other plugins.
-func (p *Part) Bridge() string {
-	if !p.Is("bridge") {
-		return ""
-	}
-	return cmp.Or(p.string("bridge"), "cni0")
-}
-
 // Master returns the host's link that the plugin makes another one on, as far as it is named.
 func (p *Part) Master() string {
 	if p.IsOn("linkInContainer") {
@@ -241,7 +233,7 @@ func (p *Part) Uses(link string) bool {
 	if d := p.Delegate(); d != nil && d.Uses(link) {
 		return true
 	}
-	return slices.Contains([]string{p.Bridge(), p.string("bridge"), p.Master(), p.string("device")}, link)
+	return slices.Contains([]string{p.Facts.Bridge, p.string("bridge"), p.Master(), p.string("device")}, link)
 }
 
 func (p *Part) string(key string) (text string) {

@@ -9,11 +9,11 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
-// table has names of plugins, as the real one does, which pkg/ does not import.
-var table = plugin.Table{{Name: "bridge"}, {Name: "chain"}, {Name: "flannel"}, {Name: "host-local", Kind: plugin.IPAM}, {Name: "macvlan"}, {Name: "portmap"}}
+// table has the plugins, which say what they call.
+var table = known.Plugins
 
 // shown is what a part says of itself.
 func shown(list []*Part) (all []string) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -36,18 +37,19 @@ func (n *Node) checkAddresses() {
 // areBeside reports whether two attachments would get each other's packets if they had one address: they are on one network or behind one link,
 // or the host has a route to each, as ptp makes it. A dummy link leads nowhere.
 func (n *Node) areBeside(a, b *Attachment) bool {
-	isDummy := func(a *Attachment) bool { return n.isMade(a, "dummy") }
-	areRouted := n.isMade(a, "ptp") && n.isMade(b, "ptp")
-	return !isDummy(a) && !isDummy(b) && (areRouted || a.Network == b.Network || a.Master != "" && a.Master == b.Master)
+	of, other := n.factsOf(a), n.factsOf(b)
+	areRouted := isRouted(of) && isRouted(other)
+	return !of.LeadsNowhere && !other.LeadsNowhere && (areRouted || a.Network == b.Network || a.Master != "" && a.Master == b.Master)
 }
 
-// isMade reports whether an attachment's link is made by one of our plugins.
-func (n *Node) isMade(a *Attachment, plugin string) bool {
+func isRouted(f plugin.Facts) bool { return f.HasHostEnd && f.Bridge == "" }
+
+// factsOf returns what is true of the plugin that has made an attachment's link, if it is ours.
+func (n *Node) factsOf(a *Attachment) plugin.Facts {
 	if len(a.Plugins) == 0 {
-		return false
+		return plugin.Facts{}
 	}
-	row := n.plugins.Find(a.Plugins[0])
-	return row != nil && row.Name == plugin
+	return n.plugins.Find(a.Plugins[0]).Facts(nil)
 }
 
 // unleased returns the addresses that an attachment has from host-local, and no lease of. An ADD that is under way may have made the lease after

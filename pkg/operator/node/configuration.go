@@ -35,13 +35,13 @@ func readConfiguration(text []byte, all plugin.Table) *configuration {
 		return &configuration{capabilities: map[string]bool{"portMappings": true, "bandwidth": true}} // it is not known
 	}
 	c := &configuration{capabilities: map[string]bool{}}
-	c.hasLeases = slices.ContainsFunc(l.Inside(), func(p *netconf.Part) bool { return p.Is("host-local", "flannel") })
+	c.hasLeases = slices.ContainsFunc(l.Inside(), func(p *netconf.Part) bool { return p.Facts.LeasesInFiles })
 	for _, p := range l.Plugins {
 		c.plugins = append(c.plugins, p.Named)
 		for _, capability := range p.Config.Object("capabilities").TrueKeys() {
 			c.capabilities[capability] = true
 		}
-		c.master = cmp.Or(c.master, p.Bridge(), p.Master())
+		c.master = cmp.Or(c.master, p.Facts.Bridge, p.Master())
 		if p.Config.Has("ingressRate") || p.Config.Has("egressRate") {
 			var in, out int
 			p.Config.Int("ingressRate", &in)

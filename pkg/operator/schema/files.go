@@ -48,7 +48,7 @@ func ofPlugin(row plugin.Descriptor) Schema {
 	properties["args"] = open(properties["args"].(Schema), keys.Table{{Name: "cni", Type: keys.Object}})
 	cni := properties["args"].(Schema)["properties"].(Schema)
 	cni["cni"] = open(cni["cni"].(Schema), set.Args)
-	if k := set.Own.Find("ipam"); k != nil && row.Name != "flannel" { // which completes it
+	if k := set.Own.Find("ipam"); k != nil && row.Facts(nil).IPAMType == "" { // else it completes it
 		properties["ipam"] = Schema{"$ref": IPAM, "description": plain(description(*k)), "markdownDescription": description(*k)}
 	}
 	if set.Own.Find("plugins") != nil {

@@ -1,6 +1,7 @@
 package dhcp
 
 import (
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -14,6 +15,15 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := Read(r.Config, r.Args)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(ipam *conf.Object) plugin.Facts {
+	d := &plugin.Daemon{Socket: readSocket(ipam), Arguments: []string{"daemon"}, Unit: "cnibox-dhcp.socket", ReferenceUnit: "cni-dhcp.socket"}
+	if d.Socket != DefaultSocket {
+		d.Arguments, d.Unit, d.ReferenceUnit = append(d.Arguments, "-socketpath", d.Socket), "", ""
+	}
+	return plugin.Facts{Daemon: d, Dirs: []string{string(DirOf(DefaultSocket))}}
 }
 
 // ownKeys are those of the object "ipam".

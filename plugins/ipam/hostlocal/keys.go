@@ -1,6 +1,8 @@
 package hostlocal
 
 import (
+	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/ipam/lease"
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -20,4 +22,9 @@ func (Plugin) Parse(r *plugin.Request) error {
 		return err
 	}
 	return c.ReadRequests(r)
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{LeasesInFiles: true, Dirs: []string{lease.DefaultDir}}
 }

@@ -48,9 +48,12 @@ func parse(r *plugin.Request) (*config, error) {
 	return c, nil
 }
 
+// usualBridge is the bridge that a configuration need not name.
+const usualBridge = "cni0"
+
 // locate reads what DEL and GC need: the keys that say where an attachment is.
 func locate(r *plugin.Request) *config {
-	c := &config{Config: *attach.Locate(r.Config), name: "cni0"}
+	c := &config{Config: *attach.Locate(r.Config), name: usualBridge}
 	o := r.Config
 	o.String("bridge", &c.name)
 	o.Bool("isGateway", &c.Gateway)

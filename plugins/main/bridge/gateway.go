@@ -26,8 +26,11 @@ func (c *config) gatewayLink() string {
 	if c.vlan == 0 || !c.Gateway || c.IPAM == "" {
 		return ""
 	}
-	return c.name + "." + strconv.Itoa(c.vlan)
+	return vlanLink(c.name, c.vlan)
 }
+
+// vlanLink names a link for a VLAN of a bridge.
+func vlanLink(bridge string, vlan int) string { return bridge + "." + strconv.Itoa(vlan) }
 
 // ensureGateway returns the link that is to have the gateways' addresses: the bridge or, for a VLAN, a link of its own, up, made if it is not
 // there. All containers of the VLAN share it, and it stays. One that is there and does not lead into the bridge is somebody's own, and is

@@ -3,7 +3,10 @@ package bridge
 import (
 	"slices"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -17,6 +20,21 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := parse(r)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(o *conf.Object) plugin.Facts {
+	c := locate(&plugin.Request{Config: o})
+	o.Int("vlan", &c.vlan)
+	f := plugin.Facts{MakesInterface: true, HasHostEnd: true, IsGateway: c.Gateway, Bridge: c.name, GatewayLink: c.name}
+	if c.vlan != 0 {
+		f.GatewayLink = vlanLink(c.name, c.vlan)
+	}
+	f.Kernel = []plugin.Feature{
+		plugin.LinksLike(&netlink.Bridge{}), plugin.LinksLike(&netlink.Veth{PeerName: "peer"}),
+		{Name: "bridges that filter VLANs", Probe: &netlink.Bridge{VlanFiltering: new(true)}, Unused: !o.Has("vlan") && !o.Has("vlanTrunk")},
+	}
+	return f
 }
 
 // ownKeys are those of the plugin's object.

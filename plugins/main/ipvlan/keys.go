@@ -2,8 +2,12 @@ package ipvlan
 
 import (
 	"slices"
+	"strings"
+
+	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -17,6 +21,13 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := parse(r)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(o *conf.Object) plugin.Facts {
+	mode := ""
+	o.String("mode", &mode)
+	return plugin.Facts{SharesMAC: true, AnyGateway: strings.HasPrefix(mode, "l3"), Kernel: []plugin.Feature{plugin.LinksLike(&netlink.IPVlan{})}}
 }
 
 // ownKeys are those of the plugin's object.

@@ -4,7 +4,10 @@ import (
 	"math"
 	"slices"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -18,6 +21,11 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := parse(r)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{MakesInterface: true, MTUWithinMaster: true, Kernel: []plugin.Feature{plugin.LinksLike(&netlink.Macvlan{Mode: netlink.MACVLAN_MODE_BRIDGE})}}
 }
 
 // ownKeys are those of the plugin's object.

@@ -3,7 +3,10 @@ package ptp
 import (
 	"slices"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -17,6 +20,11 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := parse(r)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{MakesInterface: true, HasHostEnd: true, IsGateway: true, AnyGateway: true, Kernel: []plugin.Feature{plugin.LinksLike(&netlink.Veth{PeerName: "peer"})}}
 }
 
 // ownKeys are those of the plugin's object.

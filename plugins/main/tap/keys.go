@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -18,6 +19,11 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := readConfig(r)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{MakesInterface: true}
 }
 
 // ownKeys are those of the plugin's object.

@@ -3,7 +3,10 @@ package vlan
 import (
 	"slices"
 
+	"github.com/vishvananda/netlink"
+
 	"github.com/cnibox/cnibox/pkg/attach"
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -17,6 +20,12 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := parse(r)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	probe := &netlink.Vlan{VlanId: 5, VlanProtocol: netlink.VLAN_PROTOCOL_8021Q}
+	return plugin.Facts{MakesInterface: true, MTUWithinMaster: true, Kernel: []plugin.Feature{plugin.LinksLike(probe)}}
 }
 
 // ownKeys are those of the plugin's object.

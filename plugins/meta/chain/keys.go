@@ -1,6 +1,7 @@
 package chain
 
 import (
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -14,6 +15,11 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := readSteps(r.Config)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{PluginsKey: "plugins"}
 }
 
 // ownKeys are those of the plugin's object. What "capabilities" must have depends on the plugins.

@@ -1,6 +1,9 @@
 package flannel
 
 import (
+	"cmp"
+
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -13,6 +16,21 @@ func (Plugin) Keys() keys.Set {
 // Parse implements plugin.Configured.
 func (Plugin) Parse(r *plugin.Request) error {
 	return validate(r)
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(o *conf.Object) plugin.Facts {
+	path := subnetFile(o)
+	return plugin.Facts{
+		MakesInterface: true, AnyGateway: true,
+		DelegateKey: "delegate", DelegateType: usualDelegate, IPAMType: usualIPAM, LeasesInFiles: true,
+		Subnets: &plugin.SubnetFile{Path: path, Units: []string{"flanneld.service", "flannel.service"}, Read: func() (plugin.Subnets, error) {
+			s, err := readSubnet(path)
+			return plugin.Subnets{Own: s.own, MTU: *cmp.Or(s.mtu, new(int))}, err
+		}},
+		Dirs:             []string{defaultDataDir},
+		ReplacedByOthers: true, // kube-flannel's pod copies its own to /opt/cni/bin/flannel whenever it starts
+	}
 }
 
 // ownKeys are those of the plugin's object.

@@ -15,9 +15,14 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
+const defaultDataDir = "/var/lib/cni/flannel"
+
+// The plugins that a configuration need not name.
+const usualDelegate, usualIPAM = "bridge", "host-local"
+
 func subnetFile(o *conf.Object) string { return pathAt(o, "subnetFile", "/run/flannel/subnet.env") }
 
-func dataDir(o *conf.Object) string { return pathAt(o, "dataDir", "/var/lib/cni/flannel") }
+func dataDir(o *conf.Object) string { return pathAt(o, "dataDir", defaultDataDir) }
 
 // pathAt returns the absolute path at a key, the usual one if there is none.
 func pathAt(o *conf.Object, key, usual string) string {
@@ -61,7 +66,7 @@ func validate(r *plugin.Request) error {
 // render returns the delegate's configuration: the key "delegate", completed. Of a lease that is not whole it takes what there is.
 func render(r *plugin.Request, leased subnet) *conf.Object {
 	given := r.Config.Object("delegate")
-	name, o := typeOf(given, "bridge"), given.Copy()
+	name, o := typeOf(given, usualDelegate), given.Copy()
 	o.Set("type", name)
 	o.Set("name", r.Network)
 	o.Set("ipam", renderIPAM(r.Config.Object("ipam"), leased))
@@ -82,7 +87,7 @@ func render(r *plugin.Request, leased subnet) *conf.Object {
 // has.
 func renderIPAM(given *conf.Object, leased subnet) *conf.Object {
 	o := given.Copy()
-	o.Set("type", typeOf(given, "host-local"))
+	o.Set("type", typeOf(given, usualIPAM))
 	var ranges [][]*conf.Object
 	for _, p := range leased.own {
 		ranges = append(ranges, []*conf.Object{member("subnet", p.String())})

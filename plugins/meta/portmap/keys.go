@@ -3,6 +3,7 @@ package portmap
 import (
 	"math"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -16,6 +17,11 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := parse(r.Config)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{PublishesPorts: true}
 }
 
 // ownKeys are those of the plugin's object.

@@ -3,6 +3,7 @@ package tuning
 import (
 	"math"
 
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -16,6 +17,11 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := readSettings(r)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{Dirs: []string{defaultDataDir}}
 }
 
 // ownKeys are those of the plugin's object.

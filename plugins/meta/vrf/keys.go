@@ -3,6 +3,9 @@ package vrf
 import (
 	"math"
 
+	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/keys"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -16,6 +19,11 @@ func (Plugin) Keys() keys.Set {
 func (Plugin) Parse(r *plugin.Request) error {
 	_, err := parse(r.Config)
 	return err
+}
+
+// Facts implements plugin.Described.
+func (Plugin) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{RoutesBySource: true, Kernel: []plugin.Feature{plugin.LinksLike(&netlink.Vrf{Table: 5})}}
 }
 
 // ownKeys are those of the plugin's object.

@@ -20,17 +20,18 @@ const (
 	netconfValue             = body + sizeofNetconfmsg + unix.NLA_HDRLEN
 )
 
-// sbrProtocol is the mark of routes that plugin sbr makes.
-const sbrProtocol = 77
-
 var (
 	accept = bpf.RetConstant{Val: 1<<32 - 1}
 	refuse = bpf.RetConstant{Val: 0}
 )
 
 // linkFilter has the kernel keep back what is nothing to us: of the events of an ADD nearly all, of those of a DEL most. What it lets pass is
-// read with care all the same.
-func linkFilter() []bpf.Instruction {
+// read with care all the same. protocols are the marks of routes that plugins make.
+func linkFilter(protocols ...int) []bpf.Instruction {
+	var own []bpf.Instruction
+	for _, protocol := range protocols {
+		own = append(own, need(bpf.JumpNotEqual, uint32(protocol)), accept)
+	}
 	return slices.Concat(
 		[]bpf.Instruction{bpf.LoadAbsolute{Off: messageKind, Size: 2}},
 		kinds(accept, unix.RTM_DELLINK, unix.RTM_DELRULE, unix.RTM_DELTFILTER, unix.RTM_DELNSID),
@@ -47,18 +48,22 @@ func linkFilter() []bpf.Instruction {
 			bpf.LoadAbsolute{Off: addrScope, Size: 1},
 			need(bpf.JumpNotEqual, unix.RT_SCOPE_LINK), refuse,
 			accept),
-		of(unix.RTM_DELROUTE, // of plugins and of people: neither a routing daemon's, nor what the kernel itself cleans up
-			bpf.LoadAbsolute{Off: routeType, Size: 1},
-			need(bpf.JumpEqual, unix.RTN_UNICAST), refuse,
-			bpf.LoadAbsolute{Off: messageFrom, Size: 4},
-			bpf.StoreScratch{Src: bpf.RegA},
-			bpf.LoadAbsolute{Off: routeProtocol, Size: 1},
-			need(bpf.JumpNotEqual, sbrProtocol), accept,
-			need(bpf.JumpLessOrEqual, unix.RTPROT_STATIC), refuse,
-			need(bpf.JumpEqual, unix.RTPROT_KERNEL), accept,
-			bpf.LoadScratch{Dst: bpf.RegA},
-			need(bpf.JumpNotEqual, 0), refuse,
-			accept),
+		of(unix.RTM_DELROUTE, slices.Concat( // of plugins and of people: neither a routing daemon's, nor what the kernel itself cleans up
+			[]bpf.Instruction{
+				bpf.LoadAbsolute{Off: routeType, Size: 1},
+				need(bpf.JumpEqual, unix.RTN_UNICAST), refuse,
+				bpf.LoadAbsolute{Off: messageFrom, Size: 4},
+				bpf.StoreScratch{Src: bpf.RegA},
+				bpf.LoadAbsolute{Off: routeProtocol, Size: 1},
+			},
+			own,
+			[]bpf.Instruction{
+				need(bpf.JumpLessOrEqual, unix.RTPROT_STATIC), refuse,
+				need(bpf.JumpEqual, unix.RTPROT_KERNEL), accept,
+				bpf.LoadScratch{Dst: bpf.RegA},
+				need(bpf.JumpNotEqual, 0), refuse,
+				accept,
+			})...),
 		of(unix.RTM_DELQDISC, // not those that links have of themselves
 			bpf.LoadAbsolute{Off: qdiscHandle, Size: 4},
 			need(bpf.JumpNotEqual, 0), refuse,

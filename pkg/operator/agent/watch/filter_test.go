@@ -31,7 +31,7 @@ func route(protocol, kind byte) []byte {
 }
 
 func TestFilterAndParser(t *testing.T) {
-	vm, err := bpf.NewVM(linkFilter())
+	vm, err := bpf.NewVM(linkFilter(77))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -48,7 +48,7 @@ func TestFilterAndParser(t *testing.T) {
 		{"set up", packet(unix.RTM_NEWLINK, 0, index, word(unix.IFF_UP), word(unix.IFF_UP)), false, nothing},
 		{"another flag", packet(unix.RTM_NEWLINK, 0, index, word(0), word(unix.IFF_PROMISC)), false, nothing},
 		{"a route", packet(unix.RTM_DELROUTE, 0, route(unix.RTPROT_BOOT, unix.RTN_UNICAST)), true, lost},
-		{"a route of sbr", packet(unix.RTM_DELROUTE, 0, route(sbrProtocol, unix.RTN_UNICAST)), true, lost},
+		{"a route of sbr", packet(unix.RTM_DELROUTE, 0, route(77, unix.RTN_UNICAST)), true, lost},
 		{"a route of a routing daemon", packet(unix.RTM_DELROUTE, 7, route(unix.RTPROT_BIRD, unix.RTN_UNICAST)), false, lost},
 		{"the kernel's route, by the kernel", packet(unix.RTM_DELROUTE, 0, route(unix.RTPROT_KERNEL, unix.RTN_UNICAST)), false, lost},
 		{"the kernel's route, by somebody", packet(unix.RTM_DELROUTE, 7, route(unix.RTPROT_KERNEL, unix.RTN_UNICAST)), true, lost},

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	linkkind "github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -50,7 +51,7 @@ const groups = 1<<(unix.RTNLGRP_LINK-1) | 1<<(unix.RTNLGRP_TC-1) | 1<<(unix.RTNL
 
 // watchLinks hears of links, and of what they have, here and in the namespaces that have a number.
 func (w *Watch) watchLinks() error {
-	l, err := listen(unix.NETLINK_ROUTE, groups, linkFilter(), true)
+	l, err := listen(unix.NETLINK_ROUTE, groups, linkFilter(w.programs.protocols()...), true)
 	if err != nil {
 		return plugin.Errorf("run it as root, with CAP_NET_ADMIN and CAP_NET_BROADCAST", "watch links and routes, of all namespaces: %w", err)
 	}
@@ -207,9 +208,9 @@ func parseLinkGone(e event, d []byte) event {
 	case d[0] == unix.AF_BRIDGE:
 		e.change = unplugged
 	case moved:
-	case e.kind == "bridge", e.kind == "vlan", e.kind == "ifb":
+	case e.kind == linkkind.KindBridge, e.kind == linkkind.KindVLAN, e.kind == "ifb":
 		e.carries = e.nsid == hostNumber
-	case e.kind == "vrf":
+	case e.kind == linkkind.KindVRF:
 		e.carries = true
 	}
 	return e

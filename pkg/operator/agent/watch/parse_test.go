@@ -41,7 +41,7 @@ func read(t testing.TB, file string) (list []recorded) {
 }
 
 func TestLinks(t *testing.T) {
-	filter, err := bpf.NewVM(linkFilter())
+	filter, err := bpf.NewVM(linkFilter(77))
 	if err != nil {
 		t.Fatal(err)
 	}

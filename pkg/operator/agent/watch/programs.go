@@ -21,6 +21,16 @@ type programs struct {
 	since time.Time
 }
 
+// protocols returns the marks of the routes that our plugins make.
+func (p *programs) protocols() (list []int) {
+	for _, row := range p.table {
+		if n := row.Facts(nil).RouteProtocol; n != 0 {
+			list = append(list, n)
+		}
+	}
+	return list
+}
+
 // isOurs reports whether a program's name is that of one of ours. The kernel keeps 15 bytes of the name by which it was run, such as that of a
 // link. A longer one that is not known by these costs a look for nothing; one of somebody else with such a name is not seen.
 func (p *programs) isOurs(name string) bool {

@@ -14,7 +14,7 @@ func TestLostEvents(t *testing.T) {
 	host.MustRun(t, "ip", "link", "add", "demo0", "type", "bridge")
 	var l *listener
 	var err error
-	host.Do(func() { l, err = listen(unix.NETLINK_ROUTE, groups, linkFilter(), true) })
+	host.Do(func() { l, err = listen(unix.NETLINK_ROUTE, groups, linkFilter(77), true) })
 	if err != nil {
 		t.Fatal(err)
 	}

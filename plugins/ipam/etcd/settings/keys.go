@@ -1,8 +1,10 @@
 package settings
 
 import (
+	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/keys"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
 
@@ -13,6 +15,11 @@ func (Configuration) Keys() keys.Set {
 		keys.Key{Name: "dataDir", Type: keys.String, Form: keys.Path, Default: "`" + notes.DefaultDir + "`",
 			Doc: "Where this host notes what it holds, in a directory for each network."})
 	return keys.Set{Own: own, Runtime: ranges.RuntimeKeys(), Args: ranges.ArgsKeys()}
+}
+
+// Facts implements plugin.Described.
+func (Configuration) Facts(*conf.Object) plugin.Facts {
+	return plugin.Facts{Dirs: []string{notes.DefaultDir}}
 }
 
 // settingsKeys are those of the object "etcd".

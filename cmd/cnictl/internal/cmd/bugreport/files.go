@@ -13,6 +13,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // readConfigurations reads the files of networks.
@@ -20,7 +21,7 @@ func (s *source) readConfigurations(ctx context.Context, out *output) {
 	s.readDocuments(ctx, out, s.ConfDir, func(name string, text []byte) ([]byte, bool) {
 		return text, slices.Contains([]string{".conf", ".conflist", ".json"}, filepath.Ext(name)) && s.isAbout(text)
 	})
-	for _, path := range otherFiles {
+	for _, path := range otherFiles() {
 		if text, err := state.Read(path); err == nil {
 			out.add("files"+path, text)
 		} else if !errors.Is(err, fs.ErrNotExist) {
@@ -29,8 +30,15 @@ func (s *source) readConfigurations(ctx context.Context, out *output) {
 	}
 }
 
-// otherFiles say what flannel has given this node, and whether ufw is on.
-var otherFiles = []string{"/run/flannel/subnet.env", "/etc/ufw/ufw.conf"}
+// otherFiles say what other programs have given this node, and whether ufw is on.
+func otherFiles() (files []string) {
+	for _, row := range known.Plugins {
+		if s := row.Facts(nil).Subnets; s != nil {
+			files = append(files, s.Path)
+		}
+	}
+	return append(files, "/etc/ufw/ufw.conf")
+}
 
 // isAbout reports whether a configuration may be of the network that is asked for.
 func (s *source) isAbout(text []byte) bool {

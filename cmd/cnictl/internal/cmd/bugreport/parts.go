@@ -15,7 +15,7 @@ var parts = []Part{
 	says("metrics", 30*time.Second, "metrics.prom", "metrics", "", true),
 	says("log", 10*time.Second, "log.json", fmt.Sprintf("log --json --lines %d", mostCalls), "--network", false),
 	says("log-status", 10*time.Second, "log-status.json", "log status --json", "", false),
-	{"configurations", "the networks' files, " + strings.Join(otherFiles, ", "), 5 * time.Second, (*source).readConfigurations},
+	{"configurations", "the networks' files, " + strings.Join(otherFiles(), ", "), 5 * time.Second, (*source).readConfigurations},
 	{"results", "libcni's caches: /var/lib/cni/results, multus', --cache-dir", 10 * time.Second, (*source).readResults},
 	{"plugins", "the files in directories of plugins: size, time, SHA-256, what Go programs say of themselves", 20 * time.Second, (*source).readPlugins},
 	prints("versions", 15*time.Second, 2*time.Second, versionCommands),

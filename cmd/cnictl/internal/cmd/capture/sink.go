@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -35,7 +36,7 @@ func (f *captureFlags) sink(cmd *cobra.Command, at *spot) (sink, error) {
 		}
 	}
 	encap := at.link.Attrs().EncapType
-	file, err := capture.NewFile(to, ui.Harmless(at.link.Attrs().Name), at.whose, encap == "ether" || encap == "loopback")
+	file, err := capture.NewFile(to, ui.Harmless(at.link.Attrs().Name), at.whose, encap == "ether" || at.link.Attrs().Flags&net.FlagLoopback != 0)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("write %s: %w", f.file, err), to.Close())
 	}

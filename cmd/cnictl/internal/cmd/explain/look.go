@@ -193,12 +193,22 @@ func lookAtPlugin(_ *node.Node, about map[string]string) (here []string) {
 	return here
 }
 
-func lookAtDHCP(*node.Node, map[string]string) []string {
-	return []string{presence("/run/cni/dhcp.sock")}
+func lookAtDHCP(*node.Node, map[string]string) (here []string) {
+	for _, row := range known.Plugins {
+		if d := row.Facts(nil).Daemon; d != nil {
+			here = append(here, presence(d.Socket))
+		}
+	}
+	return here
 }
 
-func lookAtFlannel(*node.Node, map[string]string) []string {
-	return []string{presence("/run/flannel/subnet.env")}
+func lookAtFlannel(*node.Node, map[string]string) (here []string) {
+	for _, row := range known.Plugins {
+		if s := row.Facts(nil).Subnets; s != nil {
+			here = append(here, presence(s.Path))
+		}
+	}
+	return here
 }
 
 func lookAtPath(_ *node.Node, about map[string]string) []string {

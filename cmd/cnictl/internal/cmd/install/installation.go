@@ -11,11 +11,13 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // Etcd is a plugin that is a program of its own. It is installed if its binary lies beside cnibox.
-const Etcd = "etcd"
+const Etcd = etcdpool.Program
 
 // binaryOf returns the name of the binary that a plugin's name leads to.
 func binaryOf(name string) string {
@@ -46,9 +48,9 @@ const (
 // Links are all ways to link, the default first.
 var Links = []Link{Symbolic, Hard, Copy}
 
-// writtenByOthers is always a copy: kube-flannel runs `cp -f /flannel /opt/cni/bin/flannel` whenever its pod starts, and through
+// isWrittenByOthers reports whether a plugin is always a copy: kube-flannel runs `cp -f /flannel /opt/cni/bin/flannel` whenever its pod starts, and through
 // a link that would overwrite cnibox itself.
-const writtenByOthers = "flannel"
+func isWrittenByOthers(name string) bool { return known.Plugins.Find(name).Facts(nil).ReplacedByOthers }
 
 // Options are what to install and where.
 type Options struct {
@@ -186,7 +188,7 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 		case foreign == "":
 		case force:
 			r.Replaced = append(r.Replaced, name)
-		case name == writtenByOthers && slices.Contains(installed, name):
+		case isWrittenByOthers(name) && slices.Contains(installed, name):
 			r.Left = append(r.Left, name)
 			continue
 		default:
@@ -240,7 +242,7 @@ func stage(dir string, names, wanted []string, link Link, content map[string][]b
 		switch {
 		case err != nil:
 			return err
-		case link == Copy || name == writtenByOthers:
+		case link == Copy || isWrittenByOthers(name):
 			err = writeFile(path, content[binaryOf(name)], 0o755)
 		case link == Hard:
 			err = os.Link(filepath.Join(dir, binaryOf(name)), path)

@@ -81,7 +81,7 @@ func (m *maker) lanAddresses(master *Link) (*conf.Object, error) {
 			return nil, Wrongf("--dhcp has the addresses from the LAN's DHCP server: leave --subnet, --range and --gateway out")
 		}
 		m.chose("addresses", "by DHCP", "the daemon has to run on this node: the plugin dhcp, started as \"dhcp daemon\"")
-		return plugin("dhcp"), nil
+		return plugin(dhcp), nil
 	}
 	for _, p := range m.Subnets {
 		if err := CheckSubnet(p); err != nil {
@@ -121,7 +121,7 @@ func (m *maker) lanOf(master *Link) error {
 		return Wrongf("%s has no IPv4 address that says which LAN it is on: say --subnet and --range, or --dhcp", master.Name)
 	}
 	or := ", or --dhcp"
-	if m.Kind == "ipvlan" {
+	if row(m.Kind).Facts(nil).SharesMAC {
 		or = ""
 	}
 	return Wrongf("say which addresses of the LAN %s are free for containers%s: nobody else may have them, and no DHCP server give them out, such as --range %s", lan, or, suggestion)
@@ -202,7 +202,7 @@ func (m *maker) hostLocal(routes bool) (*conf.Object, error) {
 			set = append(set, rangeOf(p, gateway))
 		}
 		sets = append(sets, set)
-		if to := defaultOf(p); routes && (gateway.IsValid() || m.Kind == "ptp") && !slices.ContainsFunc(destinations, func(o *conf.Object) bool { return string(o.JSON()) == string(to.JSON()) }) {
+		if to := defaultOf(p); routes && (gateway.IsValid() || isRoutedAlone(m.Kind)) && !slices.ContainsFunc(destinations, func(o *conf.Object) bool { return string(o.JSON()) == string(to.JSON()) }) {
 			destinations = append(destinations, to)
 		}
 	}
@@ -214,7 +214,7 @@ func (m *maker) hostLocal(routes bool) (*conf.Object, error) {
 			return nil, Wrongf("--gateway %s: it is in none of the subnets %s", g, m.Subnets)
 		}
 	}
-	ipam := plugin("host-local")
+	ipam := plugin(files)
 	ipam.Set("ranges", sets)
 	ipam.Set("routes", destinations)
 	return ipam, nil

@@ -132,25 +132,25 @@ func (a *asker) subnet(question, usual string) ([]netip.Prefix, error) {
 // lan asks for what a network needs to know of the LAN that it is on.
 func (a *asker) lan(o *Options, kind Kind, h *Host) (err error) {
 	question, usual := "Which link of the host leads to the LAN?", h.Uplink
-	if kind.Name == "host-device" {
+	if row(kind.Name).Reads("device") {
 		question, usual = "Which network card does the container get?", ""
 	}
 	if o.Master, err = a.text(question, usual); err != nil {
 		return err
 	}
-	if kind.Name == "vlan" {
+	if row(kind.Name).Reads("vlanId") {
 		number, err := a.text("Which VLAN, 1 to 4094?", "")
 		if err != nil {
 			return err
 		}
 		o.VLAN, _ = strconv.Atoi(number) // what is none is refused
 	}
-	if kind.Name != "ipvlan" {
+	if !row(kind.Name).Facts(nil).SharesMAC {
 		if o.DHCP, err = a.yes("Addresses from the LAN's DHCP server?", false); err != nil || o.DHCP {
 			return err
 		}
 	}
-	if kind.Name == "vlan" || kind.Name == "host-device" {
+	if kind.isForOne() {
 		o.Subnets, err = a.subnet("Subnet of the LAN?", "")
 		return err
 	}

@@ -40,20 +40,20 @@ func (f *newFlags) add(cmd *cobra.Command, kind Kind) {
 	if kind.LAN {
 		flags.StringSliceVar(&f.ranges, "range", nil, "addresses of the LAN that nobody else has, FIRST-LAST; repeatable")
 		flags.StringSliceVar(&f.gateways, "gateway", nil, "the LAN's router, to which containers have their default route; repeatable, for IPv4 and IPv6")
-		if kind.Name != "ipvlan" {
-			flags.BoolVar(&f.DHCP, "dhcp", false, "addresses from the LAN's DHCP server")
+		if !row(kind.Name).Facts(nil).SharesMAC {
+			flags.BoolVar(&f.DHCP, dhcp, false, "addresses from the LAN's DHCP server")
 		}
-		if kind.Name == "host-device" {
+		if row(kind.Name).Reads("device") {
 			flags.StringVar(&f.Master, "device", "", "the network card that the container gets")
 		} else {
 			flags.StringVar(&f.Master, "master", "", "the host's link to the LAN (default that of the default route)")
 		}
 	}
-	if kind.Name == "vlan" {
-		flags.IntVar(&f.VLAN, "vlan", 0, "the number of the VLAN, 1 to 4094")
+	if row(kind.Name).Reads("vlanId") {
+		flags.IntVar(&f.VLAN, vlanWord, 0, "the number of the VLAN, 1 to 4094")
 	}
-	if kind.Name == "bridge" {
-		flags.StringVar(&f.Bridge, "bridge", "", "the bridge's name (default one that is free)")
+	if row(kind.Name).Facts(nil).Bridge != "" {
+		flags.StringVar(&f.Bridge, bridgeWord, "", "the bridge's name (default one that is free)")
 		flags.BoolVar(&f.Isolated, "isolated", false, "containers can't reach each other")
 	}
 	if kind.Routed {

@@ -124,11 +124,11 @@ func (h *Host) readPart(n *Network, p *netconf.Part) {
 		}
 	}
 	var bridge, master string
-	p.Config.String("bridge", &bridge) // others' plugins have it too
+	p.Config.String(bridgeWord, &bridge) // others' plugins have it too
 	p.Config.String("master", &master)
-	bridge = cmp.Or(bridge, p.Bridge())
+	bridge = cmp.Or(bridge, p.Facts.Bridge)
 	if d := p.Delegate(); d != nil {
-		bridge = d.Bridge()
+		bridge = d.Facts.Bridge
 	}
 	if bridge != "" {
 		n.Bridges = append(n.Bridges, bridge)
@@ -137,6 +137,12 @@ func (h *Host) readPart(n *Network, p *netconf.Part) {
 		p.Config.Int("vlanId", &vlan)
 		n.VLANs = append(n.VLANs, fmt.Sprint(master, " ", vlan))
 	}
+}
+
+// usualBridge returns the bridge that a plugin makes, itself or by the one it calls, unless it is told another; "" if it makes none.
+func usualBridge(kind string) string {
+	f := row(kind).Facts(nil)
+	return cmp.Or(f.Bridge, row(f.DelegateType).Facts(nil).Bridge)
 }
 
 // taken returns the subnets that somebody has.

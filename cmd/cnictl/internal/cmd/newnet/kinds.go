@@ -6,6 +6,8 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
+	pkgplugin "github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // Kind is a kind of network, with what can be said about it.
@@ -30,6 +32,24 @@ var Kinds = []Kind{
 	{Name: "tap", Short: "A link for a virtual machine, or another program in the container", Subnet: true},
 	{Name: "flannel", Short: "The network between hosts that flannel's daemon makes", Routed: true},
 }
+
+// The IPAM plugins of networks.
+const files, dhcp = "host-local", "dhcp"
+
+// Keys and flags that are called as plugins are.
+const bridgeWord, vlanWord = "bridge", "vlan"
+
+// row returns the plugin of a kind.
+func row(kind string) *pkgplugin.Descriptor { return known.Plugins.Find(kind) }
+
+// isRoutedAlone reports whether the host is the gateway of each container for itself, over no bridge.
+func isRoutedAlone(kind string) bool {
+	f := row(kind).Facts(nil)
+	return f.IsGateway && f.Bridge == ""
+}
+
+// isForOne reports whether one container at a time can be on a network of the kind.
+func (k Kind) isForOne() bool { return row(k.Name).Reads("device") || row(k.Name).Reads("vlanId") }
 
 // plugins returns the network's chain.
 func (m *maker) plugins() ([]*conf.Object, error) {
@@ -67,10 +87,10 @@ func (m *maker) mainPlugin() (*conf.Object, error) {
 		return m.flannel()
 	}
 	p := plugin(m.Kind)
-	if m.Kind == "ptp" {
+	if isRoutedAlone(m.Kind) {
 		p.Set("ipMasq", new(true))
 	}
-	ipam, err := m.ownSubnet(m.Kind == "ptp")
+	ipam, err := m.ownSubnet(isRoutedAlone(m.Kind))
 	p.Set("ipam", ipam)
 	return p, err
 }
@@ -80,7 +100,7 @@ func (m *maker) bridge() (*conf.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := plugin("bridge")
+	p := plugin(m.Kind)
 	p.Set("bridge", name)
 	p.Set("isDefaultGateway", new(true))
 	p.Set("ipMasq", new(true))
@@ -115,7 +135,7 @@ func (m *maker) bridgeName(wanted, prefix string) (string, error) {
 
 func (m *maker) flannel() (*conf.Object, error) {
 	delegate := conf.New()
-	if n := m.host.bridgeOf("cni0"); n != nil {
+	if n := m.host.bridgeOf(usualBridge(m.Kind)); n != nil {
 		name, err := m.bridgeName("", "cni")
 		if err != nil {
 			return nil, err
@@ -124,9 +144,9 @@ func (m *maker) flannel() (*conf.Object, error) {
 	}
 	delegate.Set("hairpinMode", new(true))
 	delegate.Set("isDefaultGateway", new(true))
-	p := plugin("flannel")
+	p := plugin(m.Kind)
 	p.Set("delegate", delegate)
-	m.chose("subnet", "by flanneld", "the daemon writes this node's subnet to /run/flannel/subnet.env; no container starts before that")
+	m.chose("subnet", "by flanneld", "the daemon writes this node's subnet to %s; no container starts before that", row(m.Kind).Facts(nil).Subnets.Path)
 	return p, nil
 }
 
@@ -139,7 +159,7 @@ func (m *maker) behind() (list []*conf.Object) {
 		list = append(list, p)
 		m.chose("ports", "can be published", "each port is the runtime's to choose; --no-ports leaves portmap out")
 	}
-	if m.Kind != "flannel" { // flanneld sets up forwarding itself
+	if row(m.Kind).Facts(nil).Subnets == nil { // flanneld sets up forwarding itself
 		p := plugin("firewall")
 		if m.Isolated {
 			p.Set("ingressPolicy", "isolated")

@@ -15,9 +15,9 @@ func (m *maker) onLAN() (*conf.Object, error) {
 		return nil, err
 	}
 	switch {
-	case m.Kind == "macvlan" && master.WiFi:
+	case master.WiFi && !row(m.Kind).Facts(nil).SharesMAC:
 		return nil, fmt.Errorf("%s is Wi-Fi: its access point takes frames only from the one MAC address that has joined, and each macvlan has its own; make an ipvlan: cnictl new ipvlan", master.Name)
-	case m.Kind == "ipvlan" && m.DHCP:
+	case m.DHCP && row(m.Kind).Facts(nil).SharesMAC:
 		return nil, Wrongf("--dhcp does not work with ipvlan: all its links have one MAC address, and DHCP servers give one address to it; say --range, or make a macvlan")
 	case master.Master:
 		return nil, fmt.Errorf("--master %s: it is a port of a bridge or a bond; take that instead", master.Name)
@@ -93,7 +93,7 @@ func (m *maker) vlan() (*conf.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := plugin("vlan")
+	p := plugin(m.Kind)
 	p.Set("master", master.Name)
 	p.Set("vlanId", m.VLAN)
 	p.Set("ipam", ipam)
@@ -115,7 +115,7 @@ func (m *maker) hostDevice() (*conf.Object, error) {
 	case l.Master:
 		return nil, fmt.Errorf("--device %s: it is a port of a bridge or a bond; take another one: %s", l.Name, m.spareLinks())
 	}
-	p := plugin("host-device")
+	p := plugin(m.Kind)
 	p.Set("device", l.Name)
 	m.chose("note", "one container", "can have %s at a time; meanwhile the host has it not", l.Name)
 	if m.Subnets == nil && !m.DHCP {

@@ -125,7 +125,7 @@ func makeNetwork(cmd *cobra.Command, kind Kind, f *newFlags, a *asker) error {
 
 // trial returns the command that tries a network.
 func trial(kind Kind, name string) string {
-	if kind.Name == "vlan" || kind.Name == "host-device" { // one container at a time
+	if kind.isForOne() { // one container at a time
 		return "cnictl run --network " + name + " -- ip address"
 	}
 	return "cnictl probe " + name

@@ -6,6 +6,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/pkg/link"
 )
 
 // place is where a packet can be seen: at a link, on its way in or out.
@@ -85,7 +87,7 @@ func (c *Container) bridge() netlink.Link {
 		return nil
 	}
 	bridge, err := netlink.LinkByIndex(end.Attrs().MasterIndex)
-	if err != nil || bridge.Type() != "bridge" {
+	if err != nil || bridge.Type() != link.KindBridge {
 		return nil
 	}
 	return bridge

@@ -10,6 +10,8 @@ import (
 
 	"github.com/containernetworking/plugins/pkg/utils/sysctl"
 	"github.com/vishvananda/netlink"
+
+	"github.com/cnibox/cnibox/pkg/link"
 )
 
 // why says what may have stopped packets between two places that follow each other. Without a test it is about ARP.
@@ -55,7 +57,7 @@ func (w *world) whyNotBridged(t *Test, from, next place) (reason, remedy string)
 	}
 	for _, pair := range [][2]netlink.Link{{one, other}, {other, one}} {
 		port, bridge := pair[0].Attrs(), pair[1]
-		if bridge.Type() == "bridge" && port.MasterIndex != bridge.Attrs().Index {
+		if bridge.Type() == link.KindBridge && port.MasterIndex != bridge.Attrs().Index {
 			return fmt.Sprintf("%s is not a port of %s", port.Name, bridge.Attrs().Name), fmt.Sprintf("ip link set %s master %s", port.Name, bridge.Attrs().Name)
 		}
 	}

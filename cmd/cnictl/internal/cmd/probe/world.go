@@ -7,6 +7,7 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
+	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/plugins/known"
 )
@@ -61,7 +62,7 @@ func direct(from, to *Container, f family) (is bool) {
 
 // secludedFromHost says why the kernel lets no packets pass between the host and the containers, or "".
 func (w *world) secludedFromHost() string {
-	if w.a.master() != nil && w.a.link.Type() != "vlan" {
+	if w.a.master() != nil && w.a.link.Type() != link.KindVLAN {
 		return fmt.Sprintf("not expected to work: the kernel lets no packets pass between %s links and their own host", w.a.link.Type())
 	}
 	return ""

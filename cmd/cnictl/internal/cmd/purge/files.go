@@ -20,11 +20,16 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/pkg/sysctl"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
-// emptied are the directories that are removed if nothing is in them then, each after those in it.
-var emptied = []string{
-	libcni.CacheDir + "/results", "/var/lib/cni/networks", notes.DefaultDir, "/var/lib/cni/flannel", "/var/lib/cni/contivk8s", "/run/cni/tuning", "/run/cni/dhcp.leases", "/run/cni",
+// emptied returns the directories that are removed if nothing is in them then, each after those in it.
+func emptied() []string {
+	dirs := []string{libcni.CacheDir + "/results"}
+	for _, row := range known.Plugins {
+		dirs = append(dirs, row.Facts(nil).Dirs...)
+	}
+	return append(dirs, "/run/cni")
 }
 
 // directory is one that goes with all that is in it.
@@ -115,7 +120,7 @@ func (p *Plan) addFiles(n *node.Node, r *collect.Report) {
 	for _, dir := range networks {
 		p.Goes = append(p.Goes, Thing{What: "directory " + dir, remover: notesDir(dir)})
 	}
-	for _, dir := range emptied {
+	for _, dir := range emptied() {
 		if _, err := os.Lstat(dir); err == nil {
 			p.Goes = append(p.Goes, Thing{What: "directory " + dir + ", if it is empty", remover: emptyDirectory(dir)})
 		}
@@ -128,8 +133,13 @@ func (p *Plan) addFiles(n *node.Node, r *collect.Report) {
 	if _, err := os.Lstat(number); err == nil {
 		p.stay(number, "etcd knows this host by it, and takes it for another machine without; if it joins no network in etcd any more: rm "+number)
 	}
-	if _, err := os.Lstat("/run/cni/dhcp.sock"); err == nil {
-		p.stay("/run/cni/dhcp.sock", "the DHCP daemon has it: stop that, such as with systemctl disable --now cnibox-dhcp.socket cnibox-dhcp.service")
+	for _, row := range known.Plugins {
+		if d := row.Facts(nil).Daemon; d != nil {
+			if _, err := os.Lstat(d.Socket); err == nil {
+				service := strings.TrimSuffix(d.Unit, ".socket") + ".service"
+				p.stay(d.Socket, "the DHCP daemon has it: stop that, such as with systemctl disable --now "+d.Unit+" "+service)
+			}
+		}
 	}
 }
 

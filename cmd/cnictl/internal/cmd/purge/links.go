@@ -11,13 +11,11 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 
-	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
@@ -55,7 +53,7 @@ func (p *Plan) addLinks(n *node.Node) {
 		}
 	}
 	for _, l := range n.Links() { // after the links that are their ports
-		if l.Kind == "bridge" && bridges[l.Name] {
+		if l.Kind == link.KindBridge && bridges[l.Name] {
 			p.addBridge(n, l, own)
 		}
 	}
@@ -66,7 +64,7 @@ var ifbName = regexp.MustCompile("^bwp[0-9a-f]{12}$")
 
 // isGatewayOn reports whether a link is the VLAN device on the bridge that the plugin makes.
 func isGatewayOn(l *node.Link, bridge string) bool {
-	return l.Kind == "vlan" && l.Parent == bridge && l.Link.Attrs().Alias == "gateway on "+bridge
+	return l.Kind == link.KindVLAN && l.Parent == bridge && l.Link.Attrs().Alias == "gateway on "+bridge
 }
 
 // isPortOf reports whether the other end of the gateway's link is a port of the bridge.
@@ -130,14 +128,14 @@ func bridgesOf(n *node.Node) map[string]bool {
 		if d := p.Delegate(); d != nil {
 			p = d
 		}
-		if name := p.Bridge(); name != "" {
+		if name := p.Facts.Bridge; name != "" {
 			names[name] = true
 		}
 	}
 	return names
 }
 
-// subnets returns those of the networks of this node: of pools, of what attachments have and have had, and flannel's.
+// subnets returns those of the networks of this node: of pools, of what attachments have and have had, and what other programs have given it.
 func subnets(n *node.Node) (list []netip.Prefix) {
 	for _, w := range n.Networks {
 		for _, pool := range w.Pools {
@@ -152,22 +150,9 @@ func subnets(n *node.Node) (list []netip.Prefix) {
 		}
 	}
 	for _, p := range parts(n) {
-		if p.Is("flannel") {
-			list = append(list, flannelSubnets(p.Config)...)
-		}
-	}
-	return list
-}
-
-// flannelSubnets returns what flannel's daemon has written down.
-func flannelSubnets(c *conf.Object) (list []netip.Prefix) {
-	path := "/run/flannel/subnet.env"
-	c.String("subnetFile", &path)
-	text, _ := state.Read(path) // none if there is no daemon
-	for line := range strings.Lines(string(text)) {
-		key, value, _ := strings.Cut(strings.TrimSpace(line), "=")
-		if s, err := netip.ParsePrefix(value); err == nil && strings.HasSuffix(key, "_SUBNET") {
-			list = append(list, s.Masked())
+		if s := p.Facts.Subnets; s != nil {
+			given, _ := s.Read() // none if there is no daemon
+			list = append(list, given.Own...)
 		}
 	}
 	return list

@@ -9,6 +9,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/pkg/operator/node"
+	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // Page is what is drawn of a node.
@@ -112,7 +113,7 @@ func New(n *node.Node, attachments []*node.Attachment, host, version string, tak
 func (*Page) States() []node.State { return node.States }
 
 // rank orders segments.
-func rank(kind string) int { return slices.Index([]string{"bridge", "routed", "uplink", "none"}, kind) }
+func rank(kind string) int { return slices.Index([]string{bridged, "routed", "uplink", "none"}, kind) }
 
 // usualMasters returns the link behind which most attachments of each network are; one that is gone may not say where it was.
 func usualMasters(attachments []*node.Attachment) map[string]string {
@@ -155,14 +156,14 @@ func (p *Page) segmentOf(n *node.Node, a *node.Attachment, usual map[string]stri
 	case link != nil && slices.Contains(p.Uplinks, link), slices.ContainsFunc(a.Plugins, onUplink):
 		s.Kind = "uplink"
 	default:
-		s.Kind = "bridge"
+		s.Kind = bridged
 	}
 	return s.Kind + " " + s.Title, s
 }
 
 // onUplink reports whether a plugin makes links on another one, that of the default route unless another is named.
 func onUplink(plugin string) bool {
-	return plugin == "macvlan" || plugin == "ipvlan" || plugin == "vlan"
+	return known.Plugins.Find(plugin).Reads("master")
 }
 
 // network returns a network of the segment. Its pools are drawn once.

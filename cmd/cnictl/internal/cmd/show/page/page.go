@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"html/template"
 	"io"
+
+	"github.com/cnibox/cnibox/pkg/link"
 )
 
 // The parts of the page. They are put into one file.
@@ -20,11 +22,14 @@ var (
 	script string
 )
 
+// bridged is the kind of the segments that are bridges.
+const bridged = link.KindBridge
+
 // icons are drawn for kinds of things, on a field of 24 by 24.
 var icons = map[string]template.HTML{
 	"outside": `<circle cx="12" cy="12" r="9"/><path d="M3 12h18M12 3c3 3 3 15 0 18M12 3c-3 3-3 15 0 18"/>`,
 	"uplink":  `<rect x="3" y="4" width="18" height="12" rx="2"/><path d="M12 16v4M8 20h8M7 8v4M11 8v4M15 8v4"/>`,
-	"bridge":  `<path d="M3 17h18M5 17v-3a7 7 0 0 1 14 0v3M9 17v-5M15 17v-5"/>`,
+	bridged:   `<path d="M3 17h18M5 17v-3a7 7 0 0 1 14 0v3M9 17v-5M15 17v-5"/>`,
 	"routed":  `<circle cx="6" cy="18" r="2.5"/><circle cx="18" cy="6" r="2.5"/><path d="M8.5 18H14a4 4 0 0 0 4-4V8.5"/>`,
 	"none":    `<rect x="4" y="4" width="16" height="16" rx="3" stroke-dasharray="3 3"/>`,
 }
