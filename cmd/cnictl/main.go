@@ -33,6 +33,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/run"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/show"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/cmd/status"
+	_ "github.com/cnibox/cnibox/cmd/cnictl/internal/heap"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/process/box"
 	"github.com/cnibox/cnibox/pkg/process/detach"

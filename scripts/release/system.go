@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/plugins"
 )
 
@@ -80,7 +80,7 @@ func links(dir string) (list []entry) {
 	for _, name := range append([]string{"cnibox"}, slices.Sorted(slices.Values(plugins.All.Names()))...) {
 		list = append(list, linkTo(program, dir, name))
 	}
-	return append(list, linkTo(etcdProgram, dir, etcdpool.Program))
+	return append(list, linkTo(etcdProgram, dir, shared.Plugin))
 }
 
 func linkTo(program, dir, name string) entry {

@@ -26,7 +26,7 @@ var ownWords = map[string]string{
 	"cmd/cnictl/internal/cmd/probe/filter.go":            "a word of nft",
 	"cmd/cnictl/internal/cmd/probe/trace.go":             "a family of nf_tables",
 	"pkg/contiv/records.go":                              "the plugin's own package",
-	"pkg/ipam/etcdpool/ask.go":                           "the plugin's own package",
+	"pkg/ipam/shared/shared.go":                          "the plugin's own package",
 	"pkg/kernel/kernel.go":                               "kinds of links",
 	"pkg/link/kinds.go":                                  "kinds of links",
 	"pkg/netfilter/tables.go":                            "a family of nf_tables",

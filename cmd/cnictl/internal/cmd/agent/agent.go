@@ -20,6 +20,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/heap"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/contiv"
@@ -69,6 +70,7 @@ same with it and without.
 		o.Options, o.Exec, o.Runtimes = where.Options, network.Exec, runtimes.All
 		o.Options.Runtimes = nil // who repairs does not wait for them
 		o.Log = newLogger(cmd.ErrOrStderr())
+		heap.Small()
 		return agent.Run(ctx, o)
 	}
 	cmd.AddCommand(newAgentStatus())

@@ -11,13 +11,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/cnibox/cnibox/pkg/ipam/etcdpool"
+	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/plugins/known"
 )
 
 // Etcd is a plugin that is a program of its own. It is installed if its binary lies beside cnibox.
-const Etcd = etcdpool.Program
+const Etcd = shared.Plugin
 
 // binaryOf returns the name of the binary that a plugin's name leads to.
 func binaryOf(name string) string {
