@@ -12,7 +12,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 	"github.com/cnibox/cnibox/test/harmtest"
 	"github.com/cnibox/cnibox/test/netlab"
 )

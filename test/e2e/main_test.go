@@ -19,7 +19,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 

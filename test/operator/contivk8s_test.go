@@ -10,7 +10,7 @@ import (
 
 	"github.com/containernetworking/cni/libcni"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 

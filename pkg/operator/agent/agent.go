@@ -31,7 +31,8 @@ type Options struct {
 	Grace time.Duration // for how long something has to be gone before it is removed
 	Every time.Duration // how often all is looked at, for what no event tells of
 
-	Contiv  string // the socket at which contiv's API is served; "" is none
+	API     API    // contiv's; nil is none
+	Contiv  string // the socket at which it is served
 	Network string // that containers are attached to by it
 
 	Metrics string // a TCP address at which the metrics are served, too; "" is none

@@ -3,39 +3,44 @@ package agent
 import (
 	"context"
 	"net"
+	"net/http"
 
-	"github.com/cnibox/cnibox/pkg/operator/agent/contiv"
 	"github.com/cnibox/cnibox/pkg/operator/agent/socket"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// contivAPI is contiv's API, where it was asked for: a nil one is none.
+// API is contiv's, which others than the agent's clients call.
+type API interface {
+	http.Handler
+
+	// Replay does what was asked for while no agent ran.
+	Replay(ctx context.Context)
+
+	// Hold keeps calls about an attachment waiting until it is released. It fails at once if one is under way.
+	Hold(k plugin.Key) bool
+	Release(k plugin.Key)
+}
+
+// contivAPI is contiv's API with its socket, where it was asked for: a nil one is none.
 type contivAPI struct {
-	server   *contiv.Server
+	server   API
 	place    *socket.Place
 	listener *net.UnixListener
 }
 
-// beginContiv makes the API's server, and the only one at its socket.
+// beginContiv makes the agent the only one at the API's socket.
 func (a *Agent) beginContiv() (*contivAPI, error) {
-	if a.Contiv == "" {
+	if a.API == nil {
 		return nil, nil
-	}
-	server, err := contiv.New(contiv.Options{
-		Socket: a.Contiv, Network: a.Network, ConfDir: a.ConfDir, BinDirs: a.BinDirs, CacheDir: a.CacheDirs[0], Exec: a.Exec, Log: a.Log,
-	})
-	if err != nil {
-		return nil, err
 	}
 	place, err := socket.Own(a.Contiv)
 	if err != nil {
 		return nil, err
 	}
-	return &contivAPI{server: server, place: place}, nil
+	return &contivAPI{server: a.API, place: place}, nil
 }
 
-// replay does what was asked for while no agent ran.
 func (c *contivAPI) replay(ctx context.Context) {
 	if c != nil {
 		c.server.Replay(ctx)

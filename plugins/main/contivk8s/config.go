@@ -12,10 +12,10 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // config is what the plugin reads of a configuration; docs/plugins/contivk8s.md explains each key.

@@ -14,9 +14,9 @@ import (
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // Plugin is the contivk8s plugin.

@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 func object(t *testing.T, text string) *conf.Object {

@@ -10,10 +10,10 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/results"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // patience is how long a daemon is waited for that is not there: it may be starting anew.

@@ -7,8 +7,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // The codes of our own errors, beside those of contiv's daemon.

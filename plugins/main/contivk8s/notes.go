@@ -5,9 +5,9 @@ import (
 	"errors"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // notes are what is noted of attachments, and of deletions that the daemon has not had.

@@ -23,12 +23,13 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/heap"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/operator/agent"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/server"
 )
 
 func New() *cobra.Command {
@@ -70,6 +71,15 @@ same with it and without.
 		o.Options, o.Exec, o.Runtimes = where.Options, network.Exec, runtimes.All
 		o.Options.Runtimes = nil // who repairs does not wait for them
 		o.Log = newLogger(cmd.ErrOrStderr())
+		if o.Contiv != "" {
+			api, err := server.New(server.Options{
+				Socket: o.Contiv, Network: o.Network, ConfDir: o.ConfDir, BinDirs: o.BinDirs, CacheDir: o.CacheDirs[0], Exec: o.Exec, Log: o.Log,
+			})
+			if err != nil {
+				return err
+			}
+			o.API = api
+		}
 		heap.Small()
 		return agent.Run(ctx, o)
 	}

@@ -1,10 +1,10 @@
-package contiv
+package server
 
 import (
 	"context"
 	"time"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // Most of the time that the start of an agent spends on deletions. What is left then, the next call of contivk8s sees to.

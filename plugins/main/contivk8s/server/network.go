@@ -1,4 +1,4 @@
-package contiv
+package server
 
 import (
 	"encoding/json"

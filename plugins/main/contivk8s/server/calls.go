@@ -1,4 +1,4 @@
-package contiv
+package server
 
 import (
 	"context"
@@ -12,11 +12,11 @@ import (
 	"github.com/containernetworking/cni/pkg/invoke"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // add attaches a container and answers. If either fails, nothing is left of it.

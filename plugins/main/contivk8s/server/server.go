@@ -1,5 +1,5 @@
-// Package contiv serves contiv's API in the agent: it attaches the containers that the plugin contivk8s is called for to a network of this node.
-package contiv
+// Package server answers contiv's API in the agent: it attaches the containers that the plugin contivk8s is called for to a network of this node.
+package server
 
 import (
 	"context"
@@ -17,9 +17,9 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/operator/agent/socket"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // Options say what a server works on.

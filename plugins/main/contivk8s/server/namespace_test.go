@@ -1,4 +1,4 @@
-package contiv
+package server
 
 import (
 	"context"
@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 func openFile(t testing.TB, path string) *os.File {

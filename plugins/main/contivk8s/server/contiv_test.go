@@ -1,4 +1,4 @@
-package contiv
+package server
 
 import (
 	"bufio"
@@ -24,10 +24,10 @@ import (
 	"github.com/containernetworking/cni/pkg/version"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/operator/agent/socket"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 

@@ -1,4 +1,4 @@
-package contiv
+package server
 
 import (
 	"cmp"
@@ -14,10 +14,10 @@ import (
 	"github.com/containernetworking/plugins/pkg/ns"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/contiv"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/agent/socket"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
 // namespace is the container's, open for as long as the request lasts.
