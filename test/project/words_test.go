@@ -1,0 +1,43 @@
+package project
+
+import (
+	"os/exec"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// words are turns of phrase that a reader stumbles over, and what to write in their place.
+var words = []struct {
+	of      *regexp.Regexp
+	instead string
+}{
+	{regexp.MustCompile(`(?i)\bshall\b`), "should, must, or the plain verb"},
+	{regexp.MustCompile(`\b(is|are) to be\b`), "must be, or who does it"},
+	{regexp.MustCompile(`\bthat of\b[^.;:]*\bthat of\b`), "the noun again"},
+	{regexp.MustCompile(`\b(its|ours|theirs)([,;)]|\.(\s|$))`), "the noun with it"},
+	{regexp.MustCompile(`(^|[.;] |// |\| )(Who|What) (\w+)[^?]*$`), "a noun as the subject: \"A container that …\""},
+}
+
+// TestWords holds the product's comments and messages, and the manual, to what CONTRIBUTING.md says of English. A line is looked at by itself.
+// Pages that are made from tests have the tests' words.
+func TestWords(t *testing.T) {
+	cmd := exec.Command("git", "ls-files", "cmd/**.go", "pkg/**.go", "plugins/**.go", "docs/**.md", "*.md", ":!docs/project/conformance*", ":!*_test.go")
+	cmd.Dir = "../.."
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatalf("%s: %v", cmd, err)
+	}
+	for name := range strings.Lines(string(out)) {
+		name = strings.TrimSpace(name)
+		number := 0
+		for line := range strings.Lines(read(t, "../../"+name)) {
+			number++
+			for _, w := range words {
+				if found := w.of.FindString(strings.TrimSpace(line)); found != "" && !strings.HasPrefix(line, "#") {
+					t.Errorf("%s:%d: %q: write %s", name, number, strings.TrimSpace(found), w.instead)
+				}
+			}
+		}
+	}
+}
