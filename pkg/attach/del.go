@@ -106,7 +106,7 @@ func deleteOwn(r *plugin.Request) error {
 // IsOwn reports whether the container's link is the attachment's: the path of the namespace may be another container's by now. It has the
 // index that was made for it, or the attachment's host end as its other end. One that has neither is what ADD reported, if the runtime
 // says that: with the MAC address of then, or another of those given. A loopback is nobody's, whatever its container calls it.
-// What is not the attachment's is left alone, which the trace says.
+// A link that is not the attachment's is left alone, and the trace says so.
 func IsOwn(r *plugin.Request, l netlink.Link, macs ...string) bool {
 	own := isOwn(r, l, macs)
 	if !own {

@@ -16,7 +16,7 @@ import (
 )
 
 // mendRoutes adds those that are missing, also the kernel's own, behind what leads to the same destination by now. They may stand in any table,
-// since later plugins move them (sbr, vrf). What they lose with an address, such as being from it, is looked at only if something was mended.
+// since later plugins move them (sbr, vrf). A property lost with an address, such as being from it, is looked at only if something was mended.
 func (a *Attachment) mendRoutes(ctx context.Context, inside *netlink.Handle, routes []netlink.Route, addresses []netlink.Addr, addressFlags int) error {
 	if len(a.IPs) == 0 { // so that the routes of the result are over other links
 		return nil

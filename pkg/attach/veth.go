@@ -132,7 +132,7 @@ func FindHostEnd(r *plugin.Request) (end netlink.Link, certain bool, err error) 
 	return end, Reported(r, inside), nil
 }
 
-// leadsTo reports whether a veth of the host has the container's link as its other end. What the container's side says of that is
+// leadsTo reports whether a veth of the host has the container's link as its other end. The answer of the container's side is
 // the container's own word: whoever has CAP_NET_ADMIN there makes a link whose peer has any index.
 func leadsTo(outside, inside netlink.Link, n ns.NetNS) (bool, error) {
 	leads, err := link.LeadsInto(outside, n)

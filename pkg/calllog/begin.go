@@ -40,8 +40,8 @@ func (l *Log) Step(text string) {
 	l.steps = append(l.steps, Step{at, text})
 }
 
-// End writes the line of a call: of the plugin called name, what is known of the request, and what came of it. What can't be written is
-// not: a call has better things to do. A STATUS that succeeds has no line: runtimes ask every few seconds, and after some days there
+// End writes the line of a call: of the plugin called name, what is known of the request, and what came of it. A line that can't be written is
+// left out: a call has better things to do. A STATUS that succeeds has no line: runtimes ask every few seconds, and after some days there
 // would be nothing else in the log.
 func (l *Log) End(name string, r *plugin.Request, made *types100.Result, err error, traceparent string) {
 	if l == nil || err == nil && r.Command == plugin.Status {
@@ -68,7 +68,7 @@ func (l *Log) End(name string, r *plugin.Request, made *types100.Result, err err
 	_ = add(l.dir, c.line())
 }
 
-// pod returns the pod that Kubernetes names in CNI_ARGS. What else is in there may be secret.
+// pod returns the pod that Kubernetes names in CNI_ARGS. The rest of them may be secret.
 func pod(args string) string {
 	const namespace, name = "K8S_POD_NAMESPACE", "K8S_POD_NAME"
 	values, err := plugin.Arguments(args+";IgnoreUnknown=1", namespace, name)

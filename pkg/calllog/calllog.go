@@ -15,7 +15,7 @@ import (
 // Dir is where the log is.
 const Dir = "/var/log/cnibox"
 
-// Call is one call of a plugin's process. What plugins of the same process call of each other are steps of it.
+// Call is one call of a plugin's process. Calls that plugins of the same process make to each other are steps of it.
 type Call struct {
 	Time   time.Time // when it began
 	Took   time.Duration
@@ -26,7 +26,7 @@ type Call struct {
 	Pod   string // namespace/name, of Kubernetes
 	PID   int
 
-	// What an ADD that succeeded has made, by its result: addresses with their prefix length, and links of the host and the container.
+	// The things that an ADD that succeeded has made, by its result: addresses with their prefix length, and links of the host and the container.
 	Addresses  []string
 	Interfaces []Interface
 

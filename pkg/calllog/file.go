@@ -50,7 +50,7 @@ func limitOf(f *os.File) (limit int64, said bool) {
 	return int64(n), true
 }
 
-// errForeign is what makes a file none of ours.
+// errForeign says why a file is not one of the log's.
 var errForeign = errors.New("not a regular file of root's")
 
 // open opens one of the log's files, which is never made by that. Whatever else is there is neither waited for nor followed.

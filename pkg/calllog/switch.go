@@ -40,7 +40,7 @@ func Look(dir string) (Status, error) {
 	return s, nil
 }
 
-// On turns the log on, with files of limit bytes at most each. What an earlier one has is kept.
+// On turns the log on, with files of limit bytes at most each. The lines of an earlier one are kept.
 func On(dir string, limit int64) error {
 	if err := private(dir); err != nil {
 		return err
@@ -66,7 +66,7 @@ func setLimit(dir string, limit int64) error {
 	defer f.Close()
 	if _, said := limitOf(f); !said {
 		if !rotate(dir, f, limit) {
-			return plugin.Errorf("repeat it, or move the file away", "%s has no first line of ours, and no new file can be made", f.Name())
+			return plugin.Errorf("repeat it, or move the file away", "%s lacks cnibox's first line, and no new file can be made", f.Name())
 		}
 		return nil
 	}
@@ -74,7 +74,7 @@ func setLimit(dir string, limit int64) error {
 	return errors.Join(err, f.Chmod(0o600))
 }
 
-// Off turns the log off. What it has can still be read, and On goes on with it.
+// Off turns the log off. Its lines can still be read, and On goes on with them.
 func Off(dir string) error {
 	err := os.Rename(filepath.Join(dir, current), filepath.Join(dir, ended))
 	if state.IsMissing(err) {

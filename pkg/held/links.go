@@ -12,8 +12,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// aliasPrefix starts the alias of every link of the host that an attachment holds. What follows is the key, for `ip link` to show and for
-// GC to read.
+// aliasPrefix starts the alias of every link of the host that an attachment holds. The key follows, for `ip link` to show and for GC
+// to read.
 const aliasPrefix = "cnibox "
 
 // Alias is the alias of a link that an attachment holds. It ends in the network's hash, which GC goes by, if the key's text may not have
@@ -28,7 +28,7 @@ func Alias(k plugin.Key) string {
 
 func networkHash(network string) string { return fmt.Sprintf("%x", plugin.NetworkHash(network)) }
 
-// OwnerOf returns the key's text by the alias of a link, "" if it has none of ours.
+// OwnerOf returns the key's text by the alias of a link, "" if cnibox did not set that.
 func OwnerOf(l netlink.Link) string {
 	owner, _ := readAlias(l)
 	return owner

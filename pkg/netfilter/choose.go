@@ -133,7 +133,7 @@ func (t Thing) Add(ctx context.Context, w Wish, r *plugin.Request) error {
 	return nil
 }
 
-// Repair gives the attachment what is missing of it. What has been in iptables stays there if nothing is said about the backend: two would
+// Repair gives the attachment what is missing of it. A thing that was in iptables stays there if nothing is said about the backend: two would
 // publish a port twice.
 func (t Thing) Repair(ctx context.Context, w Wish, r *plugin.Request) error {
 	c, conn, b, err := t.open(w, sessionOf(r))
@@ -164,8 +164,7 @@ func (t Thing) Repair(ctx context.Context, w Wish, r *plugin.Request) error {
 	return conntrack.FlushPublished(ctx, t.ports.Maps)
 }
 
-// Check compares what is there with what Add makes. What the reference plugins made in nftables will do, unless the configuration says
-// iptables.
+// Check compares what is there with what Add makes. The reference plugins' rules in nftables will do, unless the configuration says iptables.
 func (t Thing) Check(ctx context.Context, w Wish, r *plugin.Request) error {
 	c, conn, b, err := t.open(w, sessionOf(r))
 	if err != nil {

@@ -16,10 +16,10 @@ import (
 )
 
 // Forward lets containers' packets be forwarded by a host that otherwise drops them, and keeps containers of different networks
-// apart. What keeps them apart is in place before anything is let through.
+// apart. It keeps them apart before it lets anything through.
 //
 // It has a third backend, firewalld, which the addresses go to if the configuration says so, or says nothing and firewalld runs. Policies
-// are not up to it, as it has none like ours.
+// are not up to it, as it has none like cnibox's policies.
 type Forward struct {
 	spec.ForwardNeeds
 	Zone firewalld.Zone // "" if the configuration has another backend

@@ -1,10 +1,10 @@
 // Package netfilter has what attachments hold of the host's packet filter: Masquerade, PortMaps, Forward and SpoofCheck. Each is a Thing, which
 // says what it is in nftables, in iptables, and in what the reference plugins left in nftables.
 //
-// What an ADD makes is in one of the backends: the one that is configured, else iptables if something on the host or in the configuration
+// An ADD makes things in one of the backends: the one that is configured, else iptables if something on the host or in the configuration
 // can't do without it, else nftables, else iptables. CHECK looks there, and if nothing is configured in the other one too: what an
-// attachment has may be from before an upgrade. What a DEL or GC removes may have been made with another configuration, or by the reference
-// plugins; so it looks in all of them. Where nothing is, that is one message of nf_tables, a look for the file of iptables' owners, and one
+// attachment has may be from before an upgrade. The things that a DEL or GC removes may have been made with another configuration, or by the
+// reference plugins; so it looks in all of them. Where nothing is, that is one message of nf_tables, a look for the file of iptables' owners, and one
 // for tables of iptables-legacy.
 package netfilter
 
@@ -92,7 +92,7 @@ func (h host) has(tables ...nftables.Table) bool {
 }
 
 // del takes back what there is of a thing. Rules of iptables that accept what nftables marks stay: they are for all, and accept nothing else.
-// What firewalld does not let go it may never let go, and that must not keep the container's link and addresses: the record has it, for GC.
+// If firewalld does not let go of a source, it may never do so, and that must not keep the container's link and addresses: the record has it, for GC.
 func (h host) del(ctx context.Context, t Thing, hint []netip.Prefix) error {
 	var ports []spec.PortMap
 	var errs []error

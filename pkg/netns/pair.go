@@ -11,8 +11,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Pair is the two network namespaces of a call: the host's, which is the calling thread's, and the container's. What is asked for is
-// opened then, once: many a DEL does without the container's. A nil Pair is the host's alone.
+// Pair is the two network namespaces of a call: the host's, which is the calling thread's, and the container's. Each is
+// opened when it is asked for, once: many a DEL does without the container's. A nil Pair is the host's alone.
 type Pair struct {
 	path     string
 	allowOwn bool // our own namespace counts as a container's

@@ -10,8 +10,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/keys"
 )
 
-// Described is a plugin that says what is true of it, for programs that look at a node or a configuration from outside. What it does not say is
-// not so.
+// Described is a plugin that says what is true of it, for programs that look at a node or a configuration from outside. Anything that it does not
+// say is not so.
 type Described interface {
 	// Facts returns what is true with a configuration: the plugin's object or, of an IPAM plugin, the object "ipam".
 	Facts(config *conf.Object) Facts
@@ -35,7 +35,7 @@ type Facts struct {
 	Kernel        []Feature // what the kernel has to have
 	Dirs          []string  // where it keeps what it needs later, unless it is told otherwise
 
-	// What it does for what others have made.
+	// Its services for what others have made.
 	PublishesPorts bool
 	OpensFirewall  bool // the host's packet filter lets the containers' packets pass
 	RoutesBySource bool // answers leave as the questions came
@@ -48,7 +48,7 @@ type Facts struct {
 	DelegateType string // the type of that unless the configuration has one
 	IPAMType     string // so for "ipam", which it completes then, too
 
-	// What has to be on the host besides it.
+	// The things that have to be on the host besides it.
 	Daemon  *Daemon
 	Subnets *SubnetFile
 

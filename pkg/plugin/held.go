@@ -20,7 +20,7 @@ type Store interface {
 	// Held lists what is held, at least all of the network's; "" is all networks. With an error the list may lack something.
 	Held(ctx context.Context, network string) ([]Held, error)
 
-	// Release lets go of things from such a list, unless they have another owner by now. What is gone is no error. It tries all.
+	// Release lets go of things from such a list, unless they have another owner by now. A thing that is gone is no error. It tries all.
 	Release(ctx context.Context, list []Held) error
 }
 

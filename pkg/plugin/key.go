@@ -121,7 +121,7 @@ func (k Key) hash(use string) uint64 {
 }
 
 // hash is 64-bit FNV-1a over the texts, each preceded by its length so that ("ab", "c") and ("a", "bc") differ, with the finishing
-// step of MurmurHash3: FNV alone leaves the upper bits of short texts nearly equal. What is on nodes is named by it, so it stays. It need
+// step of MurmurHash3: FNV alone leaves the upper bits of short texts nearly equal. Things on nodes are named by it, so it stays. It need
 // not be cryptographic: who uses a hash to remove something compares the full key kept beside it.
 func hash(texts ...string) uint64 {
 	f := fnv.New64a()

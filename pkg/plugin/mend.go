@@ -31,7 +31,7 @@ func Ask(ctx context.Context, p Plugin, r *Request, way Way) *Mender {
 	return m
 }
 
-// Ask is the same for another plugin, in this mender's way. What that has found is for Add.
+// Ask is the same for another plugin, in this mender's way. Add takes what that has found.
 func (m *Mender) Ask(ctx context.Context, p Plugin, r *Request) *Mender { return Ask(ctx, p, r, m.way) }
 
 // Found returns all that is not as ADD has made it; of a CHECK that is the first thing.

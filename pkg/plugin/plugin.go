@@ -24,12 +24,12 @@ type Plugin interface {
 	// Add makes the attachment. When it fails it has undone what it did.
 	Add(ctx context.Context, r *Request) (*types100.Result, error)
 
-	// Del removes what Add made. It works from the request's Key alone: everything else is a hint. What is missing is success;
+	// Del removes what Add made. It works from the request's Key alone: everything else is a hint. A missing thing is success;
 	// what could not be removed is one error after every other step was tried.
 	Del(ctx context.Context, r *Request) error
 
 	// Mend looks at what Add has made, each thing once, in the order in which Add makes it, and tells the mender what is not as the request's
-	// PrevResult and configuration have it, and how that is mended. What is right stays as it is: no connection is cut, no link is made anew, and
+	// PrevResult and configuration have it, and how that is mended. Things that are right stay: no connection is cut, no link is made anew, and
 	// nothing is taken from another attachment. An error is what keeps it from going on.
 	Mend(ctx context.Context, r *Request, m *Mender) error
 
@@ -56,10 +56,10 @@ type Explainer interface {
 // RepairRemedy is what to do about what a CHECK finds missing.
 const RepairRemedy = "`cnictl repair` puts it back on the host, and inside if the network has \"repair\": \"all\"; where it can't, restart the container"
 
-// ErrInTheWay says that what is to be repaired is there, and something of others keeps it from working. What comes after can't be judged.
+// ErrInTheWay says that the thing to repair is there, and something of others keeps it from working. The things after it can't be judged.
 var ErrInTheWay = errors.New("something else is in the way")
 
-// ErrLost says that what is to be repaired is not there, or is another attachment's by now.
+// ErrLost says that the thing to repair is not there, or is another attachment's by now.
 var ErrLost = errors.New("only a restart of the container can put it back")
 
 // Descriptor is one row of the table of plugins.
@@ -81,7 +81,7 @@ type Descriptor struct {
 	// Borrows is set for plugins whose link another program has made, which knows it best.
 	Borrows bool
 
-	// What callers of an IPAM plugin have to know.
+	// The facts that callers of an IPAM plugin have to know.
 	NeedsLink             bool // ADD works through the container's interface
 	ReleasesThroughLink   bool // so does DEL
 	AddressesUniqueToNode bool // nobody else can have an address that it hands out

@@ -209,7 +209,7 @@ func (h *Host) addMounts(process, root string) error {
 	return err
 }
 
-// netnsMounts returns the mounts of network namespaces that a list has (proc_pid_mountinfo(5)), and what it has of them before an error. What is in the
+// netnsMounts returns the mounts of network namespaces that a list has (proc_pid_mountinfo(5)), and what it has of them before an error. The
 // other lines can be a user's choice, as long and as odd as the kernel lets it: nobody reads them.
 func netnsMounts(list io.Reader) (mounts []*mountinfo.Info, err error) {
 	var lines strings.Builder

@@ -95,8 +95,8 @@ const deleting = 0o600 | fs.ModeSticky
 // ErrDeleting says that an attachment's DEL has begun.
 var ErrDeleting = errors.New("its DEL has begun, and is the runtime's to end")
 
-// BeginDel notes that an attachment's DEL has begun, before it takes anything away: nothing is put back from then on. What is being put back is
-// waited for.
+// BeginDel notes that an attachment's DEL has begun, before it takes anything away: nothing is put back from then on. It waits for what
+// is being put back.
 func (n Notes) BeginDel(ctx context.Context, k plugin.Key) {
 	const most = 10 * time.Second
 	if os.Chmod(n.path(k), deleting) != nil {

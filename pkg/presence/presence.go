@@ -1,7 +1,7 @@
 // Package presence says whether an attachment is alive, gone, replaced or not known, and why. It is the one judge of that: plugins, show, gc,
 // release, repair, doctor and the agent ask it.
 //
-// What proves what, the first that applies:
+// These are the proofs. The first that applies counts:
 //
 //  1. The host end of its veth pair is there, by the name made from its key: it is alive. A veth pair ends with the namespace of either end.
 //  2. ADD noted its namespace in an earlier boot: it is gone. Nothing outlives the boot.
@@ -12,8 +12,8 @@
 //  5. There is no note, as of what other plugins have made: the path is what libcni's result says. Nothing is there, or the host's own
 //     namespace: it is gone. The interface is in there that ADD reported: it is alive. Anything else is not known.
 //
-// No time is compared with the clock. What is gone by the last rule alone is only likely to be: those who free things look whether its addresses
-// are in a namespace that lives (pkg/operator/node).
+// No time is compared with the clock. An attachment that is gone by the last rule alone is only likely to be: those who free things look whether its
+// addresses are in a namespace that lives (pkg/operator/node).
 package presence
 
 import (

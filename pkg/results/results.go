@@ -1,5 +1,5 @@
 // Package results reads libcni's cache, which has a file for each attachment until its DEL, to say which containers have attachments.
-// What it can't read counts as in use: in doubt May… is true.
+// A file that it can't read counts as in use: in doubt May… is true.
 package results
 
 import (

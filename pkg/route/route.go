@@ -58,7 +58,7 @@ func IsDirect(r netlink.Route) bool {
 	return r.Gw == nil && r.Via == nil && !slices.ContainsFunc(r.MultiPath, hop)
 }
 
-// Add adds routes, first those by which the gateways of others are reached. What is there already is left alone. It tries all of them.
+// Add adds routes, first those by which the gateways of others are reached. A route that is there already is left alone. It tries all of them.
 func Add(ctx context.Context, h *netlink.Handle, routes []netlink.Route) error {
 	var errs []error
 	for _, direct := range []bool{true, false} {

@@ -10,7 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Listen makes a socket that root alone can connect to, in place of a stale one. Who calls it holds a lock, so that no other process looks
+// Listen makes a socket that root alone can connect to, in place of a stale one. The caller holds a lock, so that no other process looks
 // at the stale one, too.
 func Listen(path string) (*net.UnixListener, error) {
 	stale, err := IsStale(path)

@@ -31,8 +31,8 @@ func (x *session) allocate(owner plugin.Key, pools []ranges.Pool) (leases []Leas
 	return leases, nil
 }
 
-// refuseSecond fails when owner, or its container in the old form, holds an address of one of the pools. What it held for another
-// namespace, which is known not to be there any more, is given back.
+// refuseSecond fails when owner, or its container in the old form, holds an address of one of the pools. An address that it held for
+// another namespace, which is known not to be there any more, is given back.
 func (x *session) refuseSecond(owner plugin.Key, pools []ranges.Pool) error {
 	leases, err := x.leasesOf(owner.ContainerID)
 	if err != nil {

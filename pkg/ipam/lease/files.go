@@ -85,7 +85,7 @@ func (s *Store) names() (map[string]bool, error) {
 	return names, err
 }
 
-// scan reads the files of all addresses. What is torn is a lease without an owner.
+// scan reads the files of all addresses. A torn file is a lease without an owner.
 func (s *Store) scan() (leases []Lease, err error) {
 	names, err := s.names()
 	if err != nil {

@@ -5,7 +5,7 @@
 // it, no newline at the end (old releases wrote the container id alone). last_reserved_ip.<N> is the address handed out last from the Nth
 // range set, and whoever reads or writes any of it holds a flock on the file lock.
 //
-// These files are the truth. What is beside them in <dataDir>/.cnibox is an index that can be removed at any time.
+// These files are the truth. The index beside them, in <dataDir>/.cnibox, can be removed at any time.
 package lease
 
 import (

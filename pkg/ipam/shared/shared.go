@@ -12,7 +12,7 @@ import (
 // Plugin is the one whose addresses are shared.
 const Plugin = "etcd"
 
-// Store is what this host notes that it holds of a network. Each thing is a Held. What it returns besides that it asks etcd for.
+// Store is what this host notes that it holds of a network. Each thing is a Held. It asks etcd for the rest that it returns.
 type Store interface {
 	plugin.Store
 
@@ -33,7 +33,7 @@ type Report struct {
 	Hosts   []Host `json:"hosts"`
 	Pools   []Pool `json:"pools,omitempty"`
 	Held    []Held `json:"held"`           // by this host
-	Open    []Held `json:"open,omitempty"` // what is to be freed when etcd can be reached, or again a little later
+	Open    []Held `json:"open,omitempty"` // what must be freed when etcd can be reached, or again a little later
 }
 
 // Host is one that has joined.

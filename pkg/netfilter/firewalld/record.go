@@ -9,7 +9,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// firewalld does not say whose a source is. So there is a file with a record for each that is ours, which is written before a source is
+// firewalld does not say whose a source is. So there is a file with a record for each that cnibox adds, which is written before a source is
 // added and after it is removed. It goes when the host goes down, as the sources do.
 //
 //	{"network":"net","containerID":"0123456789ab","ifname":"eth0","address":"10.88.0.2","zone":"trusted"}

@@ -1,13 +1,13 @@
 // Package iptables keeps what attachments need of the packet filter in rules of iptables, the way the reference plugins
-// (containernetworking/plugins 1.9) do: the same chains, names, comments and rules. What is made here the reference
-// plugins can check and remove, and what they made can be checked and removed here.
+// (containernetworking/plugins 1.9) do: the same chains, names, comments and rules. The reference plugins can check
+// and remove what is made here, and what they made can be checked and removed here.
 //
 // A change is planned from what iptables-save tells of a table, and made by one run of iptables-restore for each family of
 // addresses, completely or not at all, under a lock. ADD uses the plain names of the programs, of whichever flavour they
 // are. DEL, CHECK and GC look in both flavours, nf_tables and legacy, where there is something: that is asked of the
 // kernel, so that no program runs where there is nothing of iptables.
 //
-// What follows from the form of the reference plugins' rules:
+// The form of the reference plugins' rules has consequences:
 //
 //   - Several interfaces of a container on one network share chains. Here each is added and removed alone, but the
 //     reference plugins' DEL of one removes the rules of all, as does a DEL here of something that they made.

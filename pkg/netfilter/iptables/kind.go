@@ -131,8 +131,8 @@ type Rules struct {
 
 func (r Rules) ofFamily(f *family) []rule { return ofFamily(f, slices.Concat(r.shared, r.own)) }
 
-// MasqueradeRules returns the rules of the container's chain and the jumps to it. What stays in the networks of the addresses
-// comes first in the chain.
+// MasqueradeRules returns the rules of the container's chain and the jumps to it. The rules for packets that stay in the networks
+// of the addresses come first in the chain.
 func MasqueradeRules(key plugin.Key, addrs []netip.Prefix) Rules {
 	r := Rules{owner: owner{Masquerading, key}}
 	chain, comment := r.owner.chains()[0], r.owner.comment()

@@ -17,7 +17,7 @@ import (
 type Leavings struct {
 	table  *table
 	chains []string
-	rules  []rule // in chains of others: those that lead to ours, and the guard of 127.0.0.0/8
+	rules  []rule // in chains of others: those that lead to our chains, and the guard of 127.0.0.0/8
 	Kept   []string
 }
 

@@ -72,7 +72,7 @@ func (b *Backend) CheckAccepts(ctx context.Context, m Marked) error {
 	return nil
 }
 
-// rules are what is to be in a table.
+// rules are what must be in a table.
 func (m Marked) rules(f *family) change {
 	admin := adminChain(m.AdminChain)
 	return change{chains: []string{markedChain, admin}, shared: []rule{

@@ -219,7 +219,7 @@ func allowLocalhost(ctx context.Context, link string) error {
 	return localhost.Allow(link)
 }
 
-// checkLocalhost makes sure of both. What the reference plugin made has no guard.
+// checkLocalhost makes sure of both. The reference plugin's rules have no guard.
 func (b *Backend) checkLocalhost(ctx context.Context, link string, isGuarded bool) error {
 	if isGuarded {
 		t, err := plainTable(&ipv4, guardTable)

@@ -7,7 +7,7 @@ import (
 )
 
 // Repair puts back what an attachment lacks of a kind, in one step for each table, so that what is there stays in force. It takes nothing from
-// another attachment. What flushed the table has flushed it for all: what others lack, by the file of owners, comes back with it, as each run
+// another attachment. A flush of the table hits all attachments: what others lack, by the file of owners, comes back with it, as each run
 // of the program takes as long as the table is.
 func (b *Backend) Repair(ctx context.Context, r Rules) error {
 	if r.err != nil {

@@ -21,10 +21,10 @@ type table struct {
 	name    string
 	restore string // the program
 
-	// What is in it, once it is read.
+	// Its content, once it is read.
 	chains map[string]bool // without the kernel's own
 	rules  []rule
-	ids    map[string]bool // of the rules; nil if it is to be read
+	ids    map[string]bool // of the rules; nil if it must be read
 }
 
 func (t *table) String() string {

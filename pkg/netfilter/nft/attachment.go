@@ -21,7 +21,7 @@ type Wants struct {
 	records []record
 
 	ports spec.PortNeeds // whose conditions make rules
-	port  string         // of a bridge, which is to be isolated; "" for none
+	port  string         // of a bridge, which must be isolated; "" for none
 }
 
 // Available reports whether the kernel has nf_tables. It asks for the table, which need not be there: to try whether the kernel has all that
@@ -47,7 +47,7 @@ func (c *Conn) Try(p Purpose) error {
 	})
 }
 
-// Add gives an attachment what it wants, in place of what it has. What is made is found again by the attachment's key alone.
+// Add gives an attachment what it wants, in place of what it has. The attachment's key alone is enough to find that again.
 func (c *Conn) Add(ctx context.Context, key plugin.Key, w Wants) error {
 	if err := prepare(ctx, w); err != nil {
 		return err
@@ -69,7 +69,7 @@ func (c *Conn) Add(ctx context.Context, key plugin.Key, w Wants) error {
 	})
 }
 
-// Repair gives an attachment what it lacks of what it wants. What it has stays in force meanwhile, and what another attachment has by now is
+// Repair gives an attachment what it lacks of what it wants. All that it has stays in force meanwhile, and what another attachment has by now is
 // left to that, with an error. With a batch it is put back with what others lack, later.
 func (c *Conn) Repair(ctx context.Context, key plugin.Key, w Wants) error {
 	if err := prepare(ctx, w); err != nil || c.batch.take(key, w) {
@@ -164,8 +164,8 @@ func sameRecord(is, want record) bool {
 	return is == want
 }
 
-// Del takes back what an attachment has, and returns the published ports among it. What is not found is gone, and no error. Packets may
-// match it for some milliseconds more, but for those to ports of a protocol whose connections have no end of their own: they may be cut
+// Del takes back what an attachment has, and returns the published ports among it. A missing thing is gone, and no error. Packets may
+// match the rest for some milliseconds more, but for those to ports of a protocol whose connections have no end of their own: they may be cut
 // when it returns.
 func (c *Conn) Del(ctx context.Context, key plugin.Key, p Purpose) (maps []spec.PortMap, err error) {
 	t := c.table(p.Table)
@@ -186,8 +186,8 @@ func (c *Conn) Del(ctx context.Context, key plugin.Key, p Purpose) (maps []spec.
 	return maps, err
 }
 
-// hold gives an owner what it wants, in place of what it has. What another owner was given and never gave back, such as an address
-// that has been leased anew, is taken away from that; a published port only if that owner is gone. A repair takes nothing away, and
+// hold gives an owner what it wants, in place of what it has. A thing that another owner was given and never gave back, such as an
+// address that has been leased anew, is taken away from that owner; a published port only if that owner is gone. A repair takes nothing away, and
 // keeps what is right.
 func (t *table) hold(o owner, w Wants, repairs bool) error {
 	if len(w.records) > 0 {

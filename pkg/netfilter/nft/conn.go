@@ -2,8 +2,8 @@
 //
 // A table has rules that are the same for all attachments. An attachment is elements of its sets and maps, so that adding and
 // removing one costs the same however many there are. The map of owners says which elements an attachment has; it changes in the
-// same transaction as they do, and is where DEL, CHECK and GC begin. Who changes a table looks first at what is there, and holds a
-// lock from then until the change is made.
+// same transaction as they do, and is where DEL, CHECK and GC begin. A process that changes a table looks first at what is there, and
+// holds a lock from then until the change is made.
 package nft
 
 import (

@@ -101,7 +101,7 @@ func (t *table) newPorts(f *family, bound bool) ports {
 // has reports whether a published port is one of them.
 func (p ports) has(r record) bool { return p.family == familyOf(r.addr) && p.bound == r.isBound() }
 
-// rules mark connections that are to be masqueraded, and send all to the containers.
+// rules mark connections that must be masqueraded, and send all to the containers.
 func (p ports) rules() []rule {
 	only, marked := p.family.only(), setMark(1<<defaultBit)
 	rules := []rule{sequence(only, inSet(p.snat, slices.Concat([]value{inLink()}, p.key)...), marked)}

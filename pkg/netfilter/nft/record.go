@@ -129,8 +129,8 @@ func (t *table) entry(o owner, n int) element {
 	return e
 }
 
-// recordsOf returns the records of an owner, up to one that is about to go or that we can't have made. What has another comment is
-// another's, whose ID is the same.
+// recordsOf returns the records of an owner, up to one that is about to go or that we can't have made. A record with another comment
+// is another owner's, whose ID is the same.
 func (t *table) recordsOf(o owner) (records []record, err error) {
 	for atOnce := 2; ; atOnce *= 2 { // most have one
 		entries := make([]element, atOnce)

@@ -80,7 +80,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 type needs struct {
 	table *table
 	going map[owner][]record
-	all   map[owner][]record // nil if it is to be listed
+	all   map[owner][]record // nil until it is listed
 }
 
 // by returns the comment of an owner that needs an element and does not go, "" if there is none.

@@ -91,7 +91,7 @@ func (t *table) String() string {
 	return map[nftables.TableFamily]string{nftables.TableFamilyINet: "inet ", nftables.TableFamilyBridge: "bridge "}[t.Family] + t.Name
 }
 
-// incomplete returns the names of chains that lack a rule or a jump to them, of all that have rules of ours, and those of subnets
+// incomplete returns the names of chains that lack a rule or a jump to them, of all that have our rules, and those of subnets
 // that records need; lost is whether they all do. Only numbers are looked at: what an administrator adds is no harm.
 func (t *table) incomplete(records []record) (missing []string, lost bool, err error) {
 	chains := slices.DeleteFunc(t.chains(records), func(c chain) bool { return len(c.rules) == 0 })
@@ -141,8 +141,8 @@ func (t *table) complete(records []record) error {
 	return t.asMissing(t.conn.Commit("make table " + t.String()))
 }
 
-// build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. What attachments have in chains
-// stays as it is.
+// build adds the table's sets, chains and rules, and the subnets that records need, to the transaction. Attachments' rules in chains
+// stay as they are.
 func (t *table) build(records []record) {
 	for _, s := range t.sets {
 		_ = t.conn.AddSet(s, nil) // fails for anonymous sets only

@@ -23,7 +23,7 @@ func (MasqueradeRules) Tables() []nftables.Table {
 
 func (MasqueradeRules) chains() []string { return []string{"masq_checks"} }
 
-// ownerIn returns the hash of an attachment, with which the comment begins. What follows is for people, and may be cut.
+// ownerIn returns the hash of an attachment, with which the comment begins. The rest is for people, and may be cut.
 func (MasqueradeRules) ownerIn(r *nftables.Rule) string {
 	owner, _, _ := strings.Cut(nft.CommentIn(r.UserData), ",")
 	return owner

@@ -58,7 +58,7 @@ func leadTo(ctx context.Context, c *nft.Conn, p purpose, owner string, addrs []n
 	return err == nil && len(addrs) > 0 && !slices.ContainsFunc(addrs, lacksRule), err
 }
 
-// rulesIn lists the rules of all attachments. What is not there has none.
+// rulesIn lists the rules of all attachments. A missing table or chain has none.
 func rulesIn(ctx context.Context, c *nft.Conn, p purpose) (rules []*nftables.Rule, err error) {
 	for _, t := range p.Tables() {
 		for _, name := range p.chains() {

@@ -48,7 +48,7 @@ type PortNeeds struct {
 	// not by Inside.
 	Networks []netip.Prefix
 
-	// MarkBit is the bit of the packets' marks, from 0 to 31, by which a connection that is to be masqueraded is known later on.
+	// MarkBit is the bit of the packets' marks, from 0 to 31, by which a connection that must be masqueraded is known later on.
 	MarkBit int
 	// SetMarkChain is the iptables chain, of someone else's, that marks connections to be masqueraded; "" to do that with MarkBit.
 	SetMarkChain string

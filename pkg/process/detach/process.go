@@ -39,8 +39,8 @@ func New(how string, trace func(step string)) *Deleter {
 	return &Deleter{how: cmp.Or(how, "auto"), trace: trace}
 }
 
-// Start starts the second process if one may be left behind, and does not wait for that. Who is going to need it calls this early, so
-// that it is ready then.
+// Start starts the second process if one may be left behind, and does not wait for that. A caller that will need it calls this early,
+// so that it is ready then.
 func (d *Deleter) Start() {
 	if d.started != nil {
 		return

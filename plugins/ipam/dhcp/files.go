@@ -16,7 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// Dir is the directory of leases, beside the daemon's socket. It has a file for each lease, and another one when that is to be
+// Dir is the directory of leases, beside the daemon's socket. It has a file for each lease, and another one when that must be
 // released. Like the namespaces that they are for, they don't outlive the machine's boot.
 type Dir string
 
@@ -43,13 +43,13 @@ func (d Dir) Remove(k plugin.Key) error {
 	return errors.Join(errs...)
 }
 
-// Queued reports whether a lease is to be released.
+// Queued reports whether a lease must be released.
 func (d Dir) Queued(k plugin.Key) bool {
 	_, err := os.Stat(d.path(k, releaseSuffix))
 	return err == nil
 }
 
-// queue notes that a lease is to be released, if there is one.
+// queue notes that a lease must be released, if there is one.
 func (d Dir) queue(k plugin.Key) (queued bool, err error) {
 	if _, err := os.Stat(d.path(k, leaseSuffix)); errors.Is(err, fs.ErrNotExist) {
 		return false, nil

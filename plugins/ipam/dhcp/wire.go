@@ -47,7 +47,7 @@ func (q *Request) Document() *conf.Object {
 	return o
 }
 
-// ParseRequest reads a request. What it has read of one that is wrong it returns, too.
+// ParseRequest reads a request. It returns what it has read of a wrong one, too.
 func ParseRequest(o *conf.Object) (*Request, error) {
 	q := &Request{Key: plugin.KeyIn(o), IPAM: conf.New()}
 	command := ""

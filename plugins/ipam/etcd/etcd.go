@@ -114,7 +114,7 @@ func (Plugin) Add(ctx context.Context, r *plugin.Request) (*types100.Result, err
 	return c.Result(addresses, dns), nil
 }
 
-// add takes the addresses and notes them. Until they are noted a file says that they are to be freed.
+// add takes the addresses and notes them. Until they are noted a file says that they must be freed.
 func (p *pool) add(ctx context.Context, r *plugin.Request, pools []ranges.Pool) ([]netip.Addr, error) {
 	lock, isOpen, err := p.Claim(ctx, r.Key)
 	if err != nil {
@@ -214,7 +214,7 @@ func (p *pool) takeOnLease(ctx context.Context, k plugin.Key, pools []ranges.Poo
 	return nil, 0, joinsTwice()
 }
 
-// Del frees all addresses of the attachment. While etcd is not to be reached it is noted that they are to be freed, and that is enough.
+// Del frees all addresses of the attachment. While etcd can't be reached it notes that they must be freed, and that is enough.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	if notes.CheckKey(r.Key) != nil {
 		return nil // ADD has refused it

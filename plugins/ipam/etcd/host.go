@@ -130,7 +130,7 @@ func (p *pool) meetIfJoined(ctx context.Context) (is host, err error) {
 	return is, err
 }
 
-// mustKeep refuses addresses that were taken with a lease which is this host's no more. What is noted is taken again with a new lease; a call that
+// mustKeep refuses addresses that were taken with a lease which is this host's no more. The noted ones are taken again with a new lease; a call that
 // was suspended before it noted them, for longer than the grace, finds out here.
 func (p *pool) mustKeep(ctx context.Context, lease clientv3.LeaseID) error {
 	is, err := p.hostLease(ctx)
@@ -294,7 +294,7 @@ func (p *pool) grant(ctx context.Context, left time.Duration) (*clientv3.LeaseGr
 }
 
 // takeAgain takes what attachments hold with a new lease, but for what another attachment has been given meanwhile. That is noted as lost, unless etcd
-// was restored: what it has of the other may be old. What etcd carries out of it when the condition is no more does nothing.
+// was restored: what it has of the other may be old. A transaction that etcd carries out when the condition is no more does nothing.
 func (p *pool) takeAgain(ctx context.Context, lease clientv3.LeaseID, isRestored bool, condition clientv3.Cmp) error {
 	keys, err := p.Keys(p.network, "held")
 	if err != nil {

@@ -98,7 +98,7 @@ func lostOf(has notes.Held, address string) string {
 	return ""
 }
 
-// IsNote implements plugin.Noter: what is to be freed is in use by nobody.
+// IsNote implements plugin.Noter: what must be freed is in use by nobody.
 func (n Network) IsNote(_ context.Context, h plugin.Held) (bool, error) {
 	own, ok := h.Own.(shared.Held)
 	return ok && !own.Address.IsValid(), nil

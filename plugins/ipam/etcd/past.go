@@ -129,7 +129,7 @@ func revisionOf(read *pb.ResponseOp) (revision int64) {
 	return revision
 }
 
-// beginPast notes that all that is in etcd is of one past, for a network that is new. What was restored before is no matter of the network's.
+// beginPast notes that all that is in etcd is of one past, for a network that is new. Earlier restores do not matter to the network.
 func (p *pool) beginPast(ctx context.Context) error {
 	key := p.space.past()
 	_, err := p.commit(ctx, transaction{compare: []clientv3.Cmp{isAbsent(key)}, then: []clientv3.Op{clientv3.OpPut(key, "")}})

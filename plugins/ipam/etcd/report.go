@@ -87,7 +87,7 @@ func (p *pool) report(ctx context.Context, hosts clientv3.Op, more ...clientv3.O
 	return r, read, p.addNotes(r)
 }
 
-// addNotes adds what only this host knows: what it has lost, and what is to be freed.
+// addNotes adds what only this host knows: what it has lost, and what must be freed.
 func (p *pool) addNotes(r *shared.Report) error {
 	held, err := p.Keys(p.network, "held")
 	if err != nil {

@@ -98,7 +98,7 @@ func (o owner) value(a netip.Addr) string {
 	return string(text)
 }
 
-// parseOwner reads what is written of an address. What it can't read is nobody's that is known.
+// parseOwner reads what is written of an address. A text that it can't read has no known owner.
 func parseOwner(value []byte) (v addressValue) {
 	_ = json.Unmarshal(value, &v)
 	return v

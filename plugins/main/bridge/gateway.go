@@ -148,7 +148,7 @@ func forget(h *netlink.Handle, gateway netlink.Link, ips []*types100.IPConfig) e
 	return nil
 }
 
-// serveGateway gives the gateway its addresses, and lets the host forward packets. What it does is shared by all attachments of the bridge and
+// serveGateway gives the gateway its addresses, and lets the host forward packets. All attachments of the bridge share this, and it
 // stays, as it does with the reference plugin.
 func serveGateway(r *plugin.Request, c *config, gateway netlink.Link, ips []*types100.IPConfig) error {
 	gateways := gatewaysOf(c, ips)

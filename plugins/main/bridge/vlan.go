@@ -74,7 +74,7 @@ func readTrunk(e *conf.Object) (ranges []vlanRange, err error) {
 
 func isVLAN(id int) bool { return id >= 1 && id <= lastVLAN }
 
-// hasVLANs reports whether the container's port is to be in VLANs.
+// hasVLANs reports whether the container's port must be in VLANs.
 func (c *config) hasVLANs() bool { return c.vlan != 0 || len(c.trunk) > 0 }
 
 // untagged returns the VLAN of what a port takes and gives without a tag.

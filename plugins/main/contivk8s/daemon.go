@@ -131,7 +131,7 @@ func settle(ctx context.Context, r *plugin.Request) error {
 	return contiv.RemoveDeletion(d.Key)
 }
 
-// What is done about queued deletions in a call that has reached the daemon.
+// The limits for queued deletions in a call that has reached the daemon.
 const (
 	mostAtOnce   = 16
 	deliveryTime = 5 * time.Second

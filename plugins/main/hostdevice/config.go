@@ -19,7 +19,7 @@ import (
 // config is what the host-device plugin reads of a configuration; docs/plugins/host-device.md explains each key.
 type config struct {
 	attach.Config
-	// What says which device it is. The first that is set counts.
+	// The ways to say which device it is. The first that is set counts.
 	name string
 	mac  net.HardwareAddr
 	dir  string // its directory in sysfs

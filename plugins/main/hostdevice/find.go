@@ -78,7 +78,7 @@ func isLocal(a *netlink.LinkAttrs) bool {
 
 // findReferenceDevice describes what the reference plugin moved: the container's interface, whose alias is its name on the host. That is
 // the container's own word. Only hardware can't be made by the container: another link must be the one that ADD has reported and that the
-// configuration names, and not be on the host. What another attachment has a note of is that one's.
+// configuration names, and not be on the host. A device that another attachment has a note of is that one's.
 func findReferenceDevice(r *plugin.Request) (*note, error) {
 	if r.NS() == nil {
 		return nil, nil

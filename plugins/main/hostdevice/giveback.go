@@ -160,7 +160,7 @@ func deleteUppers(inside *netlink.Handle, l netlink.Link) error {
 	return link.DeleteAll(inside, uppers)
 }
 
-// restore gives the device, which is on the host, what it had there: its name, and nothing that the container gave it. What else can't be
+// restore gives the device, which is on the host, what it had there: its name, and nothing that the container gave it. Anything else that can't be
 // given back is said, since the device can be used. The alias is the last to be restored: until then it is the device's name.
 func (n *note) restore(r *plugin.Request, l netlink.Link) error {
 	links, a := r.Links(), l.Attrs()

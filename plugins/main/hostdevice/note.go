@@ -25,7 +25,7 @@ import (
 )
 
 // note says which device a container has, and how it was on the host. It is a file of the host, since what the container's namespace shows
-// is the container's own word. What is "" or 0 is not known, or not there.
+// is the container's own word. A value of "" or 0 is not known, or not there.
 type note struct {
 	plugin.Key
 	path  string    // the file's

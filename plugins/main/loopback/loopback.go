@@ -94,7 +94,7 @@ func newResult(h *netlink.Handle, lo netlink.Link, sandbox string) (*types100.Re
 	return result, nil
 }
 
-// Del sets lo down if ADD has set it up. What the container keeps it from goes with the namespace.
+// Del sets lo down if ADD has set it up. If the container keeps it from that, lo goes with the namespace.
 func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 	if r.NS() == nil {
 		return nil
@@ -112,7 +112,7 @@ func setDown(h *netlink.Handle, lo netlink.Link) error {
 	return errors.Join(h.LinkSetDown(lo), h.LinkSetAlias(lo, ""))
 }
 
-// Mend looks whether lo is up. What has lo up is told by its alias: in the namespace of another container it is left alone.
+// Mend looks whether lo is up. The alias of lo says whose it is: in the namespace of another container it is left alone.
 func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error {
 	if r.HostSide {
 		return nil

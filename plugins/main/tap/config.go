@@ -63,7 +63,7 @@ func hasSELinux() bool {
 	return unix.Statfs("/sys/fs/selinux", &fs) == nil && uint32(fs.Type) == unix.SELINUX_MAGIC
 }
 
-// findBridge returns the bridge of the container that the tap is to be a port of, nil if there is to be none.
+// findBridge returns the bridge of the container that the tap must be a port of, nil for none.
 func (c *config) findBridge(r *plugin.Request) (netlink.Link, error) {
 	if c.bridge == "" {
 		return nil, nil

@@ -69,7 +69,7 @@ func (Plugin) Del(_ context.Context, r *plugin.Request) error {
 	return errors.Join(errs...)
 }
 
-// Status reports whether the kernel has what the configuration's limits need. What runtimes will ask for is not known.
+// Status reports whether the kernel has what the configuration's limits need. The limits that runtimes will ask for are not known.
 func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	c, err := parse(r.Config)
 	if err == nil {

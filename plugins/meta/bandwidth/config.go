@@ -22,7 +22,7 @@ type limit struct {
 	burst uint64 // bytes
 }
 
-// parse reads and validates the configuration of an ADD, CHECK or STATUS. What the runtime asks for counts only where the
+// parse reads and validates the configuration of an ADD, CHECK or STATUS. A limit from the runtime counts only where the
 // configuration says nothing, as with the reference plugin.
 func parse(o *conf.Object) (*config, error) {
 	c := &config{}

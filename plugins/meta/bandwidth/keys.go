@@ -21,7 +21,7 @@ func (Plugin) Parse(r *plugin.Request) error {
 // ownKeys are those of the plugin's object.
 func ownKeys() keys.Table {
 	return append(limitKeys(), keys.Key{Name: "latency", Type: keys.Int, Range: &keys.Range{Min: 1, Max: math.MaxInt}, Since: keys.Ours, Default: "25 ms and the burst",
-		Doc: "How long packets may wait when more comes than may pass, in milliseconds. What would wait longer is dropped."})
+		Doc: "How long packets may wait when more comes than may pass, in milliseconds. Packets that would wait longer are dropped."})
 }
 
 // limitKeys are the limits, of the configuration or else of the runtime.

@@ -90,7 +90,7 @@ func addTBF(h *netlink.Handle, tbf *netlink.Tbf, name string) error {
 	return lacking(h.QdiscAdd(tbf), "limit what "+name+" sends", tokenBucket)
 }
 
-// What the limits need of the kernel.
+// The features that the limits need of the kernel.
 var (
 	tokenBucket  = kernel.Missing{Feature: "token bucket filter", Module: "sch_tbf", Option: "CONFIG_NET_SCH_TBF"}
 	ifbLinks     = kernel.Missing{Feature: "ifb links", Module: "ifb", Option: "CONFIG_IFB"}

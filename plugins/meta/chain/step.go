@@ -26,7 +26,7 @@ type step struct {
 	capabilities []string
 }
 
-// read reads the list of plugins and finds each of them. What it returns beside an error are those that can be called: DEL and GC
+// read reads the list of plugins and finds each of them. Beside an error it returns those that can be called: DEL and GC
 // do what they can.
 func read(r *plugin.Request) ([]*step, error) {
 	listed, err := readSteps(r.Config)

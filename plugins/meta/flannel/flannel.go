@@ -84,7 +84,7 @@ func ofDelegate(r *plugin.Request, config *conf.Object) (*delegate.Delegate, *pl
 	return d, own, request.Configure(own, config, d.Descriptor)
 }
 
-// Del calls the delegate with what ADD has called it with or, if that is lost, with what there is of it. What was kept is removed only
+// Del calls the delegate with what ADD has called it with or, if that is lost, with what there is of it. The kept file is removed only
 // when that has succeeded, so that a DEL that fails can be repeated.
 func (Plugin) Del(ctx context.Context, r *plugin.Request) error {
 	kept, lost := find(r)

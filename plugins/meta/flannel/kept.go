@@ -36,7 +36,7 @@ func paths(r *plugin.Request) (own, containers string) {
 	return strings.Join([]string{containers, r.IfName, r.Network}, separator), containers
 }
 
-// find returns the attachment's file. One that does not say whose it is may be its.
+// find returns the attachment's file. A file that does not say whose it is may be the attachment's.
 func find(r *plugin.Request) (k kept, err error) {
 	own, containers := paths(r)
 	for _, path := range []string{own, containers} {
@@ -71,8 +71,8 @@ func (k kept) ofDelegate(r *plugin.Request) (*delegate.Delegate, *plugin.Request
 	return ofDelegate(r, k.config)
 }
 
-// save writes the file, which is there completely or not at all. It need not outlive a crash of the machine: DEL works without. What is
-// there of the same attachment is of an ADD that was killed; what does not say so is left to other attachments.
+// save writes the file, which is there completely or not at all. It need not outlive a crash of the machine: DEL works without. A file
+// of the same attachment is of an ADD that was killed; one that does not say so is left to other attachments.
 func save(r *plugin.Request, config *conf.Object) (path string, err error) {
 	old, err := find(r)
 	if err == nil && (old.config == nil || old.ifName != "") {

@@ -129,7 +129,7 @@ func (b backup) text() []byte {
 	return slices.Concat([]byte("{"), bytes.Join(lines, []byte(",")), []byte("\n}"))
 }
 
-// parseBackup reads the file's text. What is in it that can't be set on a link is left out. isBackup is false when it has keys that no
+// parseBackup reads the file's text. A value that can't be set on a link is left out. isBackup is false when it has keys that no
 // backup has: in a directory that is shared it is somebody else's. An empty file is one whose writing was cut off, and a torn one holds
 // nothing.
 func parseBackup(text []byte) (b backup, isBackup bool) {

@@ -232,8 +232,8 @@ func attributeError(remedy string, r *plugin.Request, name, value string, err er
 // The MTUs that are of any use, in bytes: IPv4's smallest (RFC 791), and that of the loopback link. A kind of link can have narrower bounds.
 const leastMTU, mostMTU = 68, 65536
 
-// readValues reads the keys of the configuration, of args.cni, or of the file for DEL. What no link can have is an error or, where errors
-// don't count, not given.
+// readValues reads the keys of the configuration, of args.cni, or of the file for DEL. A value that no link can have is an error or, where
+// errors don't count, not given.
 func readValues(o *conf.Object) values {
 	return values{
 		mac: readMAC(o), promisc: readSwitch(o, "promisc"), allmulti: readSwitch(o, "allmulti"),

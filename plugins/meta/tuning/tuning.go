@@ -57,7 +57,7 @@ func setSysctls(ctx context.Context, r *plugin.Request, sysctls []setting, undo 
 		if err := r.Step(ctx, "set sysctl "+s.key.String()+" to "+strconv.Quote(s.value)); err != nil {
 			return err
 		}
-		// What can't be read, such as net.ipv4.route.flush, does something instead of holding a value.
+		// A sysctl that can't be read, such as net.ipv4.route.flush, does something instead of holding a value.
 		if previous, err := s.key.Get(); err == nil {
 			undo.Push("set sysctl "+s.key.String()+" back", func(context.Context) error {
 				return r.Inside(func() error { return s.key.Set(previous) })
@@ -134,7 +134,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	return nil
 }
 
-// Mend looks at the interface and the sysctls. What the interface had before ADD is recorded by ADD alone.
+// Mend looks at the interface and the sysctls. ADD alone records what the interface had before.
 func (Plugin) Mend(_ context.Context, r *plugin.Request, m *plugin.Mender) error {
 	if r.HostSide {
 		return nil

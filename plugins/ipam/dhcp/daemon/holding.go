@@ -38,7 +38,7 @@ const (
 // minTime is the shortest time of a lease that is believed, and minPause that between two tries to extend one.
 const minTime, minPause = 4 * time.Second, 10 * time.Second
 
-// setTimes sets the times of a holding. What a server does not say, or can't mean, is half and seven eighths of the whole (RFC 2131).
+// setTimes sets the times of a holding. Times that a server does not say, or can't mean, are half and seven eighths of the whole (RFC 2131).
 // Leases that were got at the same time are not extended at the same time.
 func (h *holding) setTimes(renew, rebind, end time.Duration) {
 	h.end = max(end, minTime)

@@ -143,7 +143,7 @@ func (l *lease) askAnew(f family, h *holding) (*holding, error) {
 	return next, nil
 }
 
-// lose takes an address from the container that must not be used any more. Who asks for the lease is told so until its DEL.
+// lose takes an address from the container that must not be used any more. Calls that ask for the lease are told so until its DEL.
 func (d *daemon) lose(l *lease, i int, why error) {
 	h := *l.get()[i]
 	h.lost = fmt.Errorf("%s was lost: %w", h.address, why)

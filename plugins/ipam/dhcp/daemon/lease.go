@@ -25,7 +25,7 @@ type lease struct {
 	*dhcp.Request
 	*place
 	families []family
-	life     context.Context // ends when the lease is to be released
+	life     context.Context // ends when the lease must be released
 	stop     context.CancelFunc
 	working  sync.Mutex // held by who talks to the server
 
@@ -97,7 +97,7 @@ func (d *daemon) add(ctx context.Context, q *dhcp.Request) (result *types100.Res
 	ctx, cancel := context.WithTimeoutCause(ctx, d.resendTimeout, fmt.Errorf("no answer within %v", d.resendTimeout))
 	defer cancel()
 	defer context.AfterFunc(l.life, cancel)()
-	// What a daemon left that was killed on the way to forget a lease must not end this one.
+	// Files of a daemon that was killed on the way to forget a lease must not end this one.
 	if err = d.dir.Remove(l.Key); err == nil {
 		err = l.acquire(ctx)
 	}

@@ -139,7 +139,7 @@ func (d *daemon) handle(ctx context.Context, conn net.Conn) (err error) {
 	return nil
 }
 
-// caught turns a panic into an error: none ends the daemon, which keeps the leases of the whole node. It is to be deferred.
+// caught turns a panic into an error: none ends the daemon, which keeps the leases of the whole node. Callers defer it.
 func caught(err *error) {
 	if p := recover(); p != nil {
 		log.Printf("bug: %v\n%s", p, debug.Stack())
@@ -147,7 +147,7 @@ func caught(err *error) {
 	}
 }
 
-// answer serves a request. What is leased can be new, or have been leased before.
+// answer serves a request. The lease can be new, or from an earlier call.
 func (d *daemon) answer(ctx context.Context, q *dhcp.Request) (leased *types100.Result, isNew bool, err error) {
 	defer caught(&err)
 	switch q.Command {

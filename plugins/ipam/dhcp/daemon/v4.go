@@ -27,7 +27,7 @@ type v4 struct {
 	*settings
 	options   *dhcp.Options
 	clientID  []byte
-	broadcast bool // answers are to be
+	broadcast bool // answers must be
 }
 
 func (f *v4) String() string { return "ipv4" }

@@ -183,8 +183,8 @@ func refusal(s *dhcpv6.OptStatusCode) error {
 	return fmt.Errorf("%w: %s %s", errRefused, s.StatusCode, s.StatusMessage)
 }
 
-// release sends a RELEASE, or a DECLINE of an address that another host was found to have, and waits a moment for the answer. What is
-// not answered is sent again through the host's link, since the container's goes (four times in all: RFC 8415, REL_MAX_RC). Answers to
+// release sends a RELEASE, or a DECLINE of an address that another host was found to have, and waits a moment for the answer. A message
+// without an answer is sent again through the host's link, since the container's goes (four times in all: RFC 8415, REL_MAX_RC). Answers to
 // that are not heard: the host may have a client of its own.
 func (f *v6) release(p *place, h *holding) error {
 	reply, err := dhcpv6.MessageFromBytes(h.packet)

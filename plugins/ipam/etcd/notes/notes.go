@@ -23,8 +23,9 @@ import (
 //	held/CONTAINER:INTERFACE        the addresses of an attachment
 //	open/CONTAINER:INTERFACE        an ADD that is under way, or a DEL of which etcd may not know yet
 //
-// Who changes what an attachment holds has a lock on its file in open, and gives it the mode begun before it changes anything. Such a file that
-// nobody has locked is of a process that was killed, or of a DEL that did not reach etcd: in both cases the attachment is to hold nothing.
+// A process that changes what an attachment holds has a lock on its file in open, and gives it the mode begun before it changes anything. Such a
+// file that nobody has locked is of a process that was killed, or of a DEL that did not reach etcd: in both cases the attachment must hold
+// nothing.
 type Dir struct{ Path string }
 
 // DefaultDir has a directory for each network.
@@ -87,7 +88,7 @@ const (
 	begun   = 0o640 // and not data, for which a full disk has no room
 )
 
-// Claim locks what an attachment holds. With isOpen another call had begun before: what etcd has of it is to be freed.
+// Claim locks what an attachment holds. With isOpen another call had begun before: what etcd has of it must be freed.
 func (n Dir) Claim(ctx context.Context, k plugin.Key) (lock *state.Lock, isOpen bool, err error) {
 	if err := n.make(); err != nil {
 		return nil, false, err

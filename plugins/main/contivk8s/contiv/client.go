@@ -27,7 +27,7 @@ type Conn struct {
 	forget func() bool
 }
 
-// Dial connects to the daemon at a socket. One that is not there may be starting: it is waited for as long as patience lasts. What is done by
+// Dial connects to the daemon at a socket. One that is not there may be starting: it is waited for as long as patience lasts. Work over
 // the connection ends with ctx.
 func Dial(ctx context.Context, socket string, patience time.Duration) (*Conn, error) {
 	end := time.Now().Add(patience)

@@ -55,7 +55,7 @@ func (r Record) Write() error {
 	return r.write(Dir)
 }
 
-// Queue notes that an attachment is to be deleted.
+// Queue notes that an attachment must be deleted.
 func (r Record) Queue() error {
 	err := error(fs.ErrNotExist)
 	for range 3 { // another process may have found the directory empty

@@ -119,7 +119,7 @@ func (s *Server) del(r *http.Request, q contiv.Request) error {
 	return s.detach(ctx, q, n)
 }
 
-// detach has a container detached that may be unknown, or whose namespace, if it is nil, is to be found where it was.
+// detach has a container detached that may be unknown, or whose namespace, if it is nil, must be found where it was.
 func (s *Server) detach(ctx context.Context, q contiv.Request, n *namespace) error {
 	key := s.keyOf(q)
 	if err := s.locks.take(ctx, key); err != nil {
@@ -132,7 +132,7 @@ func (s *Server) detach(ctx context.Context, q contiv.Request, n *namespace) err
 	}
 	list, err := s.listOf(kept)
 	if err != nil && kept == nil {
-		s.Log.Warn("nothing is known of a container that is to be detached", "container", q.ContainerID, "interface", q.IfName, "error", err)
+		s.Log.Warn("nothing is known of a container that must be detached", "container", q.ContainerID, "interface", q.IfName, "error", err)
 		return nil
 	}
 	if err != nil {

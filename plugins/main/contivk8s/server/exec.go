@@ -9,7 +9,7 @@ import (
 )
 
 // through calls plugins with another path of the container's namespace than the one that is kept: that of our open file, where nothing, or
-// something else, is at the other from here. What they say has the path that is kept.
+// something else, is at the other from here. Their results have the path that is kept.
 type through struct {
 	invoke.Exec
 	kept, open string

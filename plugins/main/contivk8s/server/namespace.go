@@ -33,7 +33,7 @@ func badNetns(format string, args ...any) error {
 }
 
 // openNamespace opens the namespace of a request, once: the file that came with it, or else the path. It is a network namespace, and not
-// ours.
+// the agent's own.
 func openNamespace(r *http.Request, q contiv.Request) (n *namespace, err error) {
 	path := cmp.Or(r.Header.Get(contiv.NetnsHeader), q.Netns)
 	file := socket.TakeFile(r)

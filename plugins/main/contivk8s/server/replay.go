@@ -7,7 +7,7 @@ import (
 	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
-// Most of the time that the start of an agent spends on deletions. What is left then, the next call of contivk8s sees to.
+// Most of the time that the start of an agent spends on deletions. The next call of contivk8s sees to the rest.
 const replayLimit = time.Minute
 
 // Replay carries out deletions that contivk8s has queued for the server's socket while nobody answered there.

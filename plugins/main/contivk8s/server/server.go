@@ -117,7 +117,7 @@ func (s *Server) answer(w http.ResponseWriter, r *http.Request, q contiv.Request
 	return send(w, contiv.Response{EndpointID: q.ContainerID})
 }
 
-// parse reads a request. What ends up in CNI_ARGS must not be more of them than one.
+// parse reads a request. A name in it must stay one argument of CNI_ARGS.
 func parse(body []byte) (contiv.Request, error) {
 	q, err := contiv.ParseRequest(body)
 	for _, name := range []string{q.Pod, q.Namespace} {
@@ -142,7 +142,7 @@ func send(w http.ResponseWriter, a contiv.Response) error {
 	return http.NewResponseController(w).Flush()
 }
 
-// fail answers with an error, as contiv's daemon does: 500, and what it says of the CNI error. Who comes too early is told so.
+// fail answers with an error, as contiv's daemon does: 500, and what it says of the CNI error. A client that comes too early is told so.
 func fail(w http.ResponseWriter, err error) {
 	a, status := contiv.Failure(err), http.StatusInternalServerError
 	if plugin.AsError(err).Code == types.ErrUnknown { // a plugin that has ended without an error document
