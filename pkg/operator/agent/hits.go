@@ -12,7 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 )
 
-// hits are what is to be mended.
+// hits are what must be mended.
 type hits []watch.Hit
 
 // mostHits is how many may wait; with more of them all is looked at.

@@ -68,7 +68,7 @@ func (a *Agent) metrics() http.Handler {
 	return promhttp.HandlerFor(all, promhttp.HandlerOpts{ErrorHandling: promhttp.ContinueOnError})
 }
 
-// figures are those of the node. All who ask within a while get the same, so that nobody's asking keeps others from theirs.
+// figures are those of the node. All who ask within a while get the same, so that nobody's asking keeps the figures from others.
 type figures struct {
 	gather func() ([]*dto.MetricFamily, error)
 

@@ -19,7 +19,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// delLimit is how long a plugin's DEL may take. One that hangs does not keep others from theirs.
+// delLimit is how long a plugin's DEL may take. A plugin that hangs does not keep others from their DEL.
 const delLimit = time.Minute
 
 // DelList calls the DEL of all plugins of a list as libcni does, the last one first. But it goes on past one that is missing or fails, and needs no

@@ -48,7 +48,7 @@ func (r *Report) Free(ctx context.Context, it *Item, o Options) {
 	it.end(errors.Join(errs...), o)
 }
 
-// end notes what came of it. What was removed as a whole needs its note no more.
+// end notes what came of it. An attachment that was removed as a whole needs its note no more.
 func (it *Item) end(err error, o Options) {
 	if err == nil && it.ContainerID != "" {
 		err = o.NotesDir().Remove(it.key())

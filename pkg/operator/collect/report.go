@@ -1,7 +1,7 @@
 // Package collect frees what attachments hold that are gone: a Report says what would go and why, and Free removes one of it.
 //
 // Never goes what may be in use, by pkg/presence. A plan is made from what is held first and from who is valid then, and what is young is
-// spared. What is not known stays, and stops nothing else. Right before something is removed it is looked at again.
+// spared. A thing that is not known stays, and stops nothing else. Right before something is removed it is looked at again.
 package collect
 
 import (
@@ -150,7 +150,7 @@ func Decode(text []byte) (*Report, error) {
 	return r, nil
 }
 
-// Restrict leaves of what goes only what an earlier report lists, and what is still as it says there. What is not is skipped, with the reason.
+// Restrict leaves of what goes only what an earlier report lists, and what is still as it says there. It skips the others, with the reason.
 func (r *Report) Restrict(to *Report) {
 	var left []*Item
 	for _, listed := range to.Goes {

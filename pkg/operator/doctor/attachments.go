@@ -12,7 +12,7 @@ import (
 )
 
 // checkAttachments has the plugins that repair would ask check each attachment that is alive: what the host has of it, and what is inside the
-// container. What other checks have found the reason of comes of what they say (finding.Trace).
+// container. A finding whose reason other checks have found comes of what they say (finding.Trace).
 func checkAttachments(ctx context.Context, s *subject) (list []Finding, err error) {
 	alive := slices.DeleteFunc(slices.Clone(s.Attachments), func(a *node.Attachment) bool { return a.State != node.Alive })
 	run, err := repair.Now(ctx, alive, repair.Options{Plugins: s.Plugins, Path: s.BinDirs, DryRun: true})

@@ -79,7 +79,7 @@ func (s *subject) order(dir string, networks []*node.Network) []Finding {
 }
 
 var confDirReplaced = codes.Declare(finding.Code{Name: "conf-dir-replaced", Severity: finding.Error,
-	Meaning: "The runtime does not see new or changed networks. Who reinstalls CNI deletes what is in the directory, not the directory.",
+	Meaning: "The runtime does not see new or changed networks. To reinstall CNI, delete what is in the directory, not the directory.",
 	Remedy:  "`systemctl restart RUNTIME`"})
 
 // checkConfDir looks whether runtimes that are told of changes in their directory of networks are told of those in the one that is there: who

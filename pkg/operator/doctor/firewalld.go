@@ -13,7 +13,7 @@ var firewalldNoZone = codes.Declare(finding.Code{Name: "firewalld-no-zone", Seve
 	Meaning: "firewalld rejects what containers of this network send through the host.",
 	Remedy:  "`firewall-cmd --zone=trusted --add-source=SUBNET`, or the plugin `firewall`"})
 
-// checkFirewalld looks whether firewalld knows the networks' addresses. What it does not know it rejects.
+// checkFirewalld looks whether firewalld knows the networks' addresses. It rejects those that it does not know.
 func checkFirewalld(ctx context.Context, s *subject) (list []Finding, err error) {
 	if running, err := firewalld.Running(ctx); err != nil || !running {
 		return nil, err

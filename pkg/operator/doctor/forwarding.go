@@ -113,7 +113,7 @@ var rpFilterStrict = codes.Declare(finding.Code{Name: "rp-filter-strict", Severi
 	Remedy:  "`sysctl -w net.ipv4.conf.all.rp_filter=2`, or the plugin `sbr`"})
 
 // checkReversePath looks for containers with several interfaces on a host that drops packets which come by another link than answers to them
-// would leave by. What such a container answers leaves by its default route, unless the plugin sbr has it leave as the question came.
+// would leave by. Answers of such a container leave by its default route, unless the plugin sbr has them leave as the question came.
 func (s *subject) checkReversePath() (list []Finding, err error) {
 	all, err := value("net/ipv4/conf/all/rp_filter")
 	if err != nil {

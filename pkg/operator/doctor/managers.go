@@ -39,7 +39,7 @@ func (s *subject) ownLinks() (links []ownLink) {
 	return links
 }
 
-// checkManagers looks whether a daemon that configures links would take ours.
+// checkManagers looks whether a daemon that configures links would take our links.
 func checkManagers(_ context.Context, s *subject) (list []Finding, err error) {
 	if s.runs("systemd-network") {
 		list = append(list, s.checkNetworkd()...)
@@ -79,7 +79,7 @@ func (s *subject) checkNetworkd() []Finding {
 		"systemd-networkd configures links of containers: %s", strings.Join(taken, "; "))}
 }
 
-// matches reports whether all conditions of a section [Match] are met. Those that are not about what every link has are never met by ours.
+// matches reports whether all conditions of a section [Match] are met. Those that are not about what every link has are never met by our links.
 func (l ownLink) matches(section map[string][]string) bool {
 	for key, values := range section {
 		is := map[string]string{"Name": l.name, "Kind": l.kind, "Driver": l.kind, "Type": l.class}[key]

@@ -9,7 +9,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// network is a network as the checks need it: that of a file, or that of an ADD's configuration.
+// network is a network as the checks need it: from a file, or from an ADD's configuration.
 type network struct {
 	*node.Network
 	parts []*netconf.Part
@@ -83,7 +83,7 @@ func (n *network) bridge() string {
 	return ""
 }
 
-// What is asked of plugins.
+// Questions about plugins.
 func isOnBridge(f plugin.Facts) bool      { return f.Bridge != "" }
 func isGateway(f plugin.Facts) bool       { return f.IsGateway }
 func hasHostEnd(f plugin.Facts) bool      { return f.HasHostEnd }

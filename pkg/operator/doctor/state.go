@@ -30,7 +30,7 @@ func checkState(_ context.Context, s *subject) (list []Finding, err error) {
 	}
 	for _, dir := range dirs {
 		for _, err := os.Stat(dir); err != nil && dir != "/"; _, err = os.Stat(dir) {
-			dir = filepath.Dir(dir) // in which it is to be made
+			dir = filepath.Dir(dir) // in which it will be made
 		}
 		at := s.mountOf(dir)
 		if seen[at] {

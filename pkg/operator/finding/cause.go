@@ -3,7 +3,7 @@ package finding
 import "slices"
 
 // Trace notes for each finding which other one it comes of: one whose code brings its code to the same network or to all, or one before it that the
-// same commands mend. What comes of a finding need not be read by who mends that.
+// same commands mend. Whoever mends a finding need not read those that come of it.
 func Trace(list []Finding, codes Codes) {
 	cause := make([]int, len(list))
 	for i := range list {

@@ -13,7 +13,7 @@ type Finding struct {
 	Code     string   `json:"code"`
 	Severity Severity `json:"severity"`
 
-	// What it is about, as far as it is about one of these.
+	// The thing that it is about, as far as it is one of these.
 	Network    string `json:"network,omitempty"`
 	Attachment string `json:"attachment,omitempty"`
 	File       string `json:"file,omitempty"`

@@ -34,7 +34,7 @@ type member struct {
 	value *value
 }
 
-// newValue turns the parser's tree into ours.
+// newValue turns the parser's tree into our own one.
 func newValue(h hujson.Value, path string) *value {
 	v := &value{span: span{h.StartOffset, h.EndOffset, path}, kind: h.Value.Kind()}
 	switch x := h.Value.(type) {

@@ -34,7 +34,7 @@ func (f Finding) MarshalJSON() ([]byte, error) {
 	}{f.Finding, f.Summary, f.Remedy})
 }
 
-// String returns the finding in one line, as compilers print theirs.
+// String returns the finding in one line, as compilers print errors.
 func (f Finding) String() string {
 	return fmt.Sprintf("%s:%d:%d: %s %s: %s", f.File, f.Line, f.Column, f.Severity, f.Code, f.Summary)
 }

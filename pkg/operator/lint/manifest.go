@@ -32,7 +32,7 @@ var configElsewhere = codes.Declare(finding.Code{Name: "config-elsewhere", Sever
 	Meaning: "The NetworkAttachmentDefinition has no `config`. Multus takes the network of its name from a file on the pod's node, mostly in `/etc/cni/multus/net.d`.",
 	Remedy:  "`config`, or look at that file"})
 
-// readDefinitions reads a manifest. What is behind a mistake in it can't be read.
+// readDefinitions reads a manifest. The text after a mistake in it can't be read.
 func (f *file) readDefinitions() (list []*file) {
 	definitions, err := netconf.Definitions(f.Text)
 	switch {
@@ -63,7 +63,7 @@ func (f *file) readDefinitions() (list []*file) {
 func (f *file) isElsewhere() bool { return f.definition.IsText && f.definition.Config == "" }
 
 var notYAML = codes.Declare(finding.Code{Name: "not-yaml", Severity: finding.Error,
-	Meaning: "The file of NetworkAttachmentDefinitions is not YAML. What is behind the place was not looked at.",
+	Meaning: "The file of NetworkAttachmentDefinitions is not YAML. The text after the mistake was not looked at.",
 	Remedy:  "what YAML wants there"})
 
 var lineOf = regexp.MustCompile(`^line (\d+): `)

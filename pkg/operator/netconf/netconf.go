@@ -30,7 +30,7 @@ type List struct {
 // Part is one plugin's configuration: an entry of the list, or what such an entry calls.
 type Part struct {
 	Named    string             // its type, as the configuration has it
-	Kind     string             // the plugin's own name if it is ours, else as it is named
+	Kind     string             // the plugin's own name if it is one of our plugins, else as it is named
 	Row      *plugin.Descriptor // nil if it is not ours
 	Facts    plugin.Facts       // what is true of it
 	Config   *conf.Object       // lenient
@@ -167,8 +167,8 @@ func (p *Part) All() []*Part {
 	return list
 }
 
-// Inside returns the list's plugins, and every object inside of them: others' plugins have configurations of plugins in theirs, under keys of their
-// own.
+// Inside returns the list's plugins, and every object inside of them: others' plugins have configurations of plugins in their own, under keys
+// of their own.
 func (l *List) Inside() (list []*Part) {
 	for _, p := range l.Plugins {
 		for _, o := range objectsIn(p.Config) {

@@ -44,7 +44,7 @@ func (n *Node) areBeside(a, b *Attachment) bool {
 
 func isRouted(f plugin.Facts) bool { return f.HasHostEnd && f.Bridge == "" }
 
-// factsOf returns what is true of the plugin that has made an attachment's link, if it is ours.
+// factsOf returns what is true of the plugin that has made an attachment's link, if it is one of our plugins.
 func (n *Node) factsOf(a *Attachment) plugin.Facts {
 	if len(a.Plugins) == 0 {
 		return plugin.Facts{}

@@ -111,7 +111,7 @@ func (n *Node) addResult(r *Result) {
 	}
 }
 
-// addNotes gives attachments what their ADDs have noted. What nothing else is known of has left its note.
+// addNotes gives attachments what their ADDs have noted. Attachments of which nothing else is known have left their notes.
 func (n *Node) addNotes(notes presence.Notes) {
 	all, err := notes.All()
 	if err != nil {

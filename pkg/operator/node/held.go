@@ -168,8 +168,8 @@ func isFor(p *netconf.Part, row plugin.Descriptor) bool {
 	return p.Config.Keys() == nil || p.Is(row.Name) || row.Kind == plugin.IPAM && p.Config.Has("ipam")
 }
 
-// addThing gives a thing to the attachment that holds it. What says its container only is given to that container's on the network, or on
-// all; what does not say even that is nobody's.
+// addThing gives a thing to the attachment that holds it. A thing that says its container only is given to that container's attachments
+// on the network, or on all; one that does not say even that is nobody's.
 func (n *Node) addThing(t Thing) {
 	k := t.Held.Key
 	switch {

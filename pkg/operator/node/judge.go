@@ -57,7 +57,7 @@ func (n *Node) claim(a *Attachment, r *Result) presence.Claim {
 // behind returns the namespace to which a host end leads, nil if it is not known.
 func (n *Node) behind(l *Link) *Namespace { return n.ids[l.Link.Attrs().NetNsID] }
 
-// lent returns when the attachment was lent an address last, as far as that is known. What daemons renew says nothing of that.
+// lent returns when the attachment was lent an address last, as far as that is known. Leases that daemons renew say nothing of that.
 func (a *Attachment) lent() (last time.Time) {
 	for _, t := range a.Held {
 		if _, ok := t.Held.Own.(lease.Lease); ok && t.Held.Since.After(last) {
@@ -82,8 +82,8 @@ func (a *Attachment) newest() (last time.Time) {
 	return last
 }
 
-// IsYoung reports whether the attachment was given something in the last minute, so that an ADD or a DEL of it may be under way. What is of the
-// time to come is from before the clock was set.
+// IsYoung reports whether the attachment was given something in the last minute, so that an ADD or a DEL of it may be under way. A time that is
+// yet to come is from before the clock was set.
 func (a *Attachment) IsYoung() bool { return IsYoung(a.newest()) }
 
 // IsYoung reports whether something was given in the last minute.

@@ -7,7 +7,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/presence"
 )
 
-// What namespaces are, and what is in them, is for pkg/presence to say.
+// pkg/presence says what namespaces are, and what is in them.
 type (
 	Namespace = presence.Namespace
 	Interface = presence.Interface

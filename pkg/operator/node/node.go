@@ -1,8 +1,8 @@
 // Package node says what is on this node: its networks and their pools, its attachments with all that they hold, its network namespaces,
 // and what belongs to nobody; and what is on the host besides: links, routes, uplinks, mounts and processes. It changes nothing.
 //
-// There is no database of it. What plugins hold is asked of the plugins, what runtimes know is read from libcni's caches, and all of it is
-// joined by the key of an attachment. A source that can't be read is in Unread; what the others say is there all the same.
+// There is no database of it. Plugins are asked what they hold, what runtimes know is read from libcni's caches, and all of it is joined
+// by the key of an attachment. A source that can't be read is in Unread; what the others say is there all the same.
 package node
 
 import (
@@ -88,8 +88,8 @@ type Unread struct {
 // IsQuestion reports whether it is something that was asked, so that all answers may lack something, and no file.
 func (u Unread) IsQuestion() bool { return !filepath.IsAbs(u.What) }
 
-// Read looks at the node. What plugins hold is read before the caches: an attachment that is being made has a result then, or is not
-// listed at all.
+// Read looks at the node. It asks plugins what they hold before it reads the caches: an attachment that is being made has a result then,
+// or is not listed at all.
 func Read(ctx context.Context, o Options) *Node {
 	n := &Node{plugins: o.Plugins, configurations: map[string]*configuration{}, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}, Runtimes: []runtimes.Answer{}}
 	n.readNetworks(o)

@@ -85,7 +85,7 @@ type lender interface {
 	Pools(config *conf.Object) ([]ranges.Pool, error)
 }
 
-// readPools asks the network's IPAM plugins what they hand out. What a configuration says that can't be used is status' and the linter's to say.
+// readPools asks the network's IPAM plugins what they hand out. Status and the linter say what can't be used in a configuration.
 func (w *Network) readPools(all plugin.Table) {
 	for _, p := range netconf.Of(w.List, w.File, all.Find).Inside() {
 		for _, pool := range poolsOf(p) {

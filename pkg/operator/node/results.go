@@ -41,8 +41,8 @@ func PathOf(cacheDir string, k plugin.Key) string {
 	return filepath.Join(cacheDir, "results", k.Network+"-"+k.ContainerID+"-"+k.IfName)
 }
 
-// readResults reads all caches. What is as in the list known is not read again. libcni itself passes over what it can't read; here that is
-// noted.
+// readResults reads all caches. Files that are as in the list known are not read again. libcni itself passes over what it can't read; here
+// that is noted.
 func (n *Node) readResults(o Options, known []*Result) (list []*Result, unread []Unread) {
 	byPath := map[string]*Result{}
 	for _, r := range known {

@@ -228,8 +228,8 @@ func (a *attempt) putBack(ctx context.Context) (is Outcome) {
 	return is
 }
 
-// confirm asks CHECK whether all is back that was put back. That is not asked at once, as others wait for theirs. What is still wrong may be so
-// because a DEL has begun meanwhile.
+// confirm asks CHECK whether all is back that was put back. That is not asked at once, as others wait for their repair. Something may still be
+// wrong because a DEL has begun meanwhile.
 func (a *attempt) confirm(ctx context.Context) {
 	defer a.count()
 	if a.report.Outcome != Wrong && len(a.mended) == 0 {

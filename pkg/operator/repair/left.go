@@ -12,7 +12,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// leftDir has a file for each container that is left alone, by its id, with a line for each of its attachments. What is made later is repaired.
+// leftDir has a file for each container that is left alone, by its id, with a line for each of its attachments. Later attachments are repaired.
 func leftDir() string { return state.RunFile("left-alone") }
 
 // leftFile returns the file of a container, "" if there is no place for it.

@@ -65,7 +65,7 @@ func Now(ctx context.Context, attachments []*node.Attachment, o Options) (*Run, 
 }
 
 // LookInside looks into the containers of some of the attachments, and puts back what is missing there where the network asks for that. What
-// others have changed in there is said. What it returns is of the insides alone.
+// others have changed in there is said. It returns reports of the insides alone.
 func (r *Run) LookInside(ctx context.Context, isMeant func(*node.Attachment) bool) (inside []*Report, err error) {
 	var list, later []*attempt
 	for _, a := range r.all {

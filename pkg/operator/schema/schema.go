@@ -145,7 +145,7 @@ func number(k keys.Key) Schema {
 	return s
 }
 
-// Common are the keys that every plugin's object in a configuration may have. What of them is for the runtime does nothing in a plugin.
+// Common are the keys that every plugin's object in a configuration may have. Those that are for the runtime do nothing in a plugin.
 func Common() keys.Table {
 	return keys.Table{
 		{Name: "type", Type: keys.String, Required: true, Doc: "The plugin's name."},

@@ -40,7 +40,7 @@ func (f *Flags) Add(cmd *cobra.Command) {
 	flags.StringArrayVarP(&f.Publish, "publish", "p", nil, "publish a port, [hostIP:]hostPort:containerPort[/tcp|udp|sctp]; repeatable")
 }
 
-// LoadToAdd returns the network, which must not drop the ports that are to be published without a word.
+// LoadToAdd returns the network, and refuses one that would drop the ports to publish without a word.
 func (f *Flags) LoadToAdd(name string) (*libcni.NetworkConfigList, error) {
 	list, err := f.Load(name)
 	if err == nil && f.Publish != nil {

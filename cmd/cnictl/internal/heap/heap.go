@@ -1,6 +1,6 @@
 // Package heap has the garbage collector start later than it would, with a heap of 16 MB in place of 4 (runtime/debug,
-// SetGCPercent). What cnictl links allocates 4 MB before main is called: to collect that, and find nothing, takes a third of a
-// start's processor time.
+// SetGCPercent). The libraries of cnictl allocate 4 MB before main is called: to collect that, and find nothing, takes a third of
+// a start's processor time.
 package heap
 
 import "runtime/debug"

@@ -45,7 +45,7 @@ func coverResolvConf(content string) error {
 	if err := unix.Unshare(unix.CLONE_FS | unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make a mount namespace for %s: %w", resolvConfPath, err)
 	}
-	// Mounts made on the host later are to be seen, ours are not to leave.
+	// Mounts made on the host later must be seen, our own must not leave.
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SLAVE, ""); err != nil {
 		return fmt.Errorf("keep mounts from the host: %w", err)
 	}

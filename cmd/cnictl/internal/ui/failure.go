@@ -72,8 +72,8 @@ type ErrorDocument struct {
 	types.Error
 }
 
-// NewErrorDocument makes a document of any error. What wraps a plugin's error goes in front of its message.
-// What the system refuses is an I/O failure.
+// NewErrorDocument makes a document of any error. Text that wraps a plugin's error goes in front of its message.
+// A refusal by the system is an I/O failure.
 func NewErrorDocument(err error) ErrorDocument {
 	d := ErrorDocument{plugin.CurrentVersion, *plugin.AsError(err)}
 	var refused syscall.Errno

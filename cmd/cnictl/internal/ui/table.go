@@ -40,7 +40,7 @@ func (g Grid) AlignRight(columns ...int) {
 	g.SetColumnConfigs(configs)
 }
 
-// Add adds a row. What containers and files say has to be harmless before.
+// Add adds a row. Text of containers and files has to be harmless before.
 func (g Grid) Add(cells ...string) { g.AppendRow(row(cells)) }
 
 // Print prints the table.

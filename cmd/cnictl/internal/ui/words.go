@@ -58,7 +58,7 @@ func ShortText(s string) string { return longID.ReplaceAllString(s, "$1") }
 
 var longID = regexp.MustCompile(`\b([0-9a-f]{12})[0-9a-f]{52}\b`)
 
-// AddressesOf returns the addresses of an attachment, with the lengths of their prefixes if it is to be wide.
+// AddressesOf returns the addresses of an attachment, with the lengths of their prefixes if wide is set.
 func AddressesOf(a *node.Attachment, wide bool) string {
 	var texts []string
 	for _, p := range a.Addresses {

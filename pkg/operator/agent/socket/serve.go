@@ -13,7 +13,7 @@ import (
 	"golang.org/x/net/netutil"
 )
 
-// What one client may take.
+// The limits of one client.
 const (
 	headerLimit = 5 * time.Second  // to say what it wants
 	bodyLimit   = 10 * time.Second // to send all of it

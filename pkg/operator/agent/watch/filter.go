@@ -25,8 +25,8 @@ var (
 	refuse = bpf.RetConstant{Val: 0}
 )
 
-// linkFilter has the kernel keep back what is nothing to us: of the events of an ADD nearly all, of those of a DEL most. What it lets pass is
-// read with care all the same. protocols are the marks of routes that plugins make.
+// linkFilter has the kernel keep back what is nothing to us: of the events of an ADD nearly all, of those of a DEL most. Events that it lets
+// pass are read with care all the same. protocols are the marks of routes that plugins make.
 func linkFilter(protocols ...int) []bpf.Instruction {
 	var own []bpf.Instruction
 	for _, protocol := range protocols {

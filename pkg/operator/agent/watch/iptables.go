@@ -8,7 +8,7 @@ import (
 
 // iptables-restore does what our plugins tell it to, as it does for others, so that in iptables' tables it counts what is deleted. A DEL removes
 // an attachment's rules with its chains, and never a jump from a chain of iptables to one that attachments share. So a hit is such a
-// jump; a rule of a container's chain, or a jump to it, when the chain stays; and a table that had a rule of ours. What is removed of
+// jump; a rule of a container's chain, or a jump to it, when the chain stays; and a table that had one of our rules. A removal from
 // CNI-FORWARD alone is not seen: it looks as when a DEL does it.
 
 // readIPTables takes in what happened to a table of iptables.

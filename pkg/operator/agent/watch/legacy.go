@@ -21,7 +21,7 @@ type size struct {
 	others  int // without those that attachments hold for themselves
 }
 
-// watchLegacy looks at the tables of iptables-legacy, of whose changes the kernel tells nobody. What is asked is one number for each table.
+// watchLegacy looks at the tables of iptables-legacy, of whose changes the kernel tells nobody. It asks for one number for each table.
 func (w *Watch) watchLegacy() error {
 	s := sizes{}
 	s.look()
@@ -74,7 +74,7 @@ func (s sizes) look() (hits []string) {
 	return hits
 }
 
-// lacks reports whether something is gone that no DEL has removed. What a DEL removes is counted out; an ADD that has just noted
+// lacks reports whether something is gone that no DEL has removed. Entries that a DEL removes are counted out; an ADD that has just noted
 // what it is about to make may look like it, which costs a look for nothing.
 func (s size) lacks(before size) bool { return s.others < before.others }
 

@@ -146,7 +146,8 @@ func (t *transaction) end(data []byte) {
 	}
 }
 
-// The tables in which there may be something of attachments, by family and name. What happens in those of the reference plugins is theirs.
+// The tables in which there may be something of attachments, by family and name.
+// Changes inside tables of the reference plugins are those plugins' business.
 var (
 	ownTables       = setOf(netfilter.OwnTables())
 	iptablesTables  = setOf(netfilter.IPTablesTables())

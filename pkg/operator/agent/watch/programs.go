@@ -31,7 +31,7 @@ func (p *programs) protocols() (list []int) {
 	return list
 }
 
-// isOurs reports whether a program's name is that of one of ours. The kernel keeps 15 bytes of the name by which it was run, such as that of a
+// isOurs reports whether a program's name is one of our programs'. The kernel keeps 15 bytes of the name by which it was run, such as that of a
 // link. A longer one that is not known by these costs a look for nothing; one of somebody else with such a name is not seen.
 func (p *programs) isOurs(name string) bool {
 	const buildkit = "buildkit-cni-" // too long to be known by its end

@@ -1,4 +1,4 @@
-// Package runtimes asks the container runtimes of this node which containers they run. What they say only adds to what is known to be in
+// Package runtimes asks the container runtimes of this node which containers they run. Their answers only add to what is known to be in
 // use: a runtime that is not there, does not answer, or does not know a container says nothing about it.
 package runtimes
 

@@ -176,7 +176,7 @@ func (s *secrets) hide(value any) any {
 	return value
 }
 
-// masked returns a text that is to be JSON and is not, without its values: brackets, commas, colons and names of keys stay.
+// masked returns a text that should be JSON and is not, without its values: brackets, commas, colons and names of keys stay.
 func masked(text []byte) []byte {
 	var out strings.Builder
 	rest, before := string(text), rune('{')

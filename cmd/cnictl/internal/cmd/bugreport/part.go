@@ -30,7 +30,7 @@ type source struct {
 	manifest *Manifest
 }
 
-// output is what a part has read so far. What it reads when its time is over is dropped.
+// output is what a part has read so far. Anything that it reads when its time is over is dropped.
 type output struct {
 	lock  sync.Mutex
 	over  bool
@@ -76,7 +76,7 @@ func (o *output) fail(what string, err error) {
 // grace is what a part gets after its time to say what has hung: the program that it has killed, say.
 const grace = time.Second
 
-// read reads a part within its time. What hangs in the kernel is left behind. After ctx has ended nothing is read.
+// read reads a part within its time. A part that hangs in the kernel is left behind. After ctx has ended nothing is read.
 func (s *source) read(ctx context.Context, p Part) {
 	began, out, done := time.Now(), &output{files: []File{}}, make(chan struct{})
 	ctx, cancel := context.WithTimeout(ctx, p.limit)

@@ -17,7 +17,7 @@ import (
 // leftOut stands for what is left out.
 const leftOut = "***"
 
-// secrets takes out of texts what nobody else should see. What it has found in one place it takes out everywhere.
+// secrets takes out of texts what nobody else should see. A secret that it has found in one place is taken out everywhere.
 type secrets struct {
 	lock   sync.Mutex      // a part that was given up may go on
 	values map[string]bool // that are known to be secret
@@ -95,7 +95,7 @@ var secretKey = regexp.MustCompile(`(?i)pass|pwd|secret|token|credential|auth|co
 
 var privateKey = regexp.MustCompile(`(?s)-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|$)`)
 
-// What is secret in a line of any kind: by the name that it is assigned to, by the flag that it is given to, and by its form.
+// forms find what is secret in a line of any kind: by the name that it is assigned to, by the flag that it is given to, and by its form.
 var forms = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)((?:pass|pwd|secret|token|credential|auth|cookie|psk|api_?-?key|private_?-?key|access_?-?key|key-data)[\w.-]*\\?["']?\s*[:=]\s*)` +
 		`(\\"(?:[^"\\]|\\[^"])*\\"|"(?:[^"\\]|\\.)*"?|'[^']*'?|(?:(?i:bearer|basic) )?[^\s,;&"'}\]]+)`),

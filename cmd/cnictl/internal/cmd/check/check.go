@@ -17,8 +17,8 @@ func New() *cobra.Command {
 	return attachment.Command(&cobra.Command{
 		Use:   "check NETWORK [NETNS]",
 		Short: "Check that an attachment is as it was made (CNI CHECK)",
-		Long: `Check that an attachment is still as it was made. What is not given is taken
-from what was kept of the add.
+		Long: `Check that an attachment is still as it was made. Values that are not given are
+taken from what was kept of the add.
 `,
 		Example: "  cnictl check demo /run/netns/web",
 	}, func(cmd *cobra.Command, f *attachment.Flags, network string, rt *libcni.RuntimeConf) error {

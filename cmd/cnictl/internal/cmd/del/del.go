@@ -14,9 +14,9 @@ func New() *cobra.Command {
 		Use:   "del NETWORK [NETNS]",
 		Short: "Detach a network namespace from a network (CNI DEL)",
 		Long: `Detach a network namespace from a network. It is no error if it is not attached
-or the namespace is gone. What is not given is taken from what was kept of the
-add, the network too if its file is gone. If a plugin is missing or fails, the
-others do their part all the same, and it is said which one did not.
+or the namespace is gone. Values that are not given are taken from what was kept
+of the add, the network too if its file is gone. If a plugin is missing or fails,
+the others do their part all the same, and it is said which one did not.
 `,
 		Example: `  cnictl del demo /run/netns/web
   cnictl del demo --id 3f2a9c`,

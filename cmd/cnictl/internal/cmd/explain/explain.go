@@ -61,7 +61,7 @@ The exit code is 1 if nothing is known about it.
 	return cmd
 }
 
-// errorText returns what is to be explained.
+// errorText returns the error to explain.
 func errorText(args []string) (string, error) {
 	const largest = 1 << 20
 	if len(args) == 0 && term.IsTerminal(int(os.Stdin.Fd())) {

@@ -16,8 +16,8 @@ var (
 	link    = regexp.MustCompile(`\[([^\]]+)\]\([^)]*\)`)
 )
 
-// onPage returns what the manual's tables say of error messages: what can be looked up there is known here. What the runtimes say comes last, and
-// only tells that something failed.
+// onPage returns what the manual's tables say of error messages: what can be looked up there is known here. The runtimes' messages come last,
+// and only tell that something failed.
 func onPage() (list []Known) {
 	_, text, _ := strings.Cut(docs.Troubleshooting, "\n## By error message\n")
 	text, _, _ = strings.Cut(text, "\n## ")

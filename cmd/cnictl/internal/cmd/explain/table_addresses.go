@@ -1,6 +1,6 @@
 package explain
 
-// tables are all known errors. What is more special comes before what is more general.
+// tables are all known errors. A more special one comes before a more general one.
 var tables = [][]Known{addresses, links, configuration, plugins, filter, host, wrappers}
 
 // addresses are errors of address management, and of ports.
@@ -31,7 +31,7 @@ var addresses = []Known{
 		Do:      "Publish another port, or end the other container; if it is gone, cnictl gc frees the port.",
 		Example: `host port 8080/tcp is already published by demo/web/eth0`},
 	{ID: "port-in-use", Pattern: `listen (?:tcp|udp)[46]? \S*:(?P<port>\d+): bind: address already in use|[Pp]ort is already allocated|cannot (?:bind|listen on) .*port`, Look: lookAtPort,
-		Means:   "A program of the host, or another container, has the port that is to be published.",
+		Means:   "A program of the host, or another container, has the port that you want to publish.",
 		Do:      "cnictl show ports lists published ports, and ss -lntup programs that listen; take another port or end what has it.",
 		Example: `cannot listen on the TCP port: listen tcp4 :8086: bind: address already in use`},
 	{ID: "gateway-has-other-subnet", Pattern: `"?(?P<link>[\w.-]+)"? already has an IP address different from (?P<address>[0-9a-fA-F.:/]+)`, Look: lookAtBridge,

@@ -34,9 +34,10 @@ func New() *cobra.Command {
 		Use:   "gc [NETWORK]",
 		Short: "Say what is left over of attachments that are gone, and remove it",
 		Long: `Say what attachments hold that are gone: addresses, links, rules. With --apply it
-is removed. What may be in use never is, and it is said why: what has a namespace
-or cannot be looked at, what a container runtime says that it runs, what is not a
-minute old. What cannot be told stays, and keeps nothing else.
+is removed. Things that may be in use never are, and gc says why: they have a
+namespace or cannot be looked at, a container runtime says that it runs them, or
+they are not a minute old. A thing that gc is not sure of stays, and nothing else
+stays because of it.
 `,
 		Example: `  cnictl gc
   cnictl gc demo --apply

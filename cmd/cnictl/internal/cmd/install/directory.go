@@ -65,7 +65,7 @@ func open(path string) (*directory, error) {
 	return d, nil
 }
 
-// close lets others in. What it locks is removed while it is locked, so nobody waits for a file that is gone.
+// close lets others in. The file that it locks is removed while it is locked, so nobody waits for a file that is gone.
 func (d *directory) close() {
 	if d.lock != nil {
 		_ = os.Remove(d.join(lockFile))

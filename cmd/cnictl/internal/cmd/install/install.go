@@ -4,7 +4,7 @@
 // are on the disk: a runtime that executes plugins meanwhile finds each name, old or new. An installation that was stopped on
 // its way can be repeated, or uninstalled.
 //
-// What else there is in the directory belongs to cnibox:
+// The other names in the directory belong to cnibox:
 //
 //	.cnibox.json         the names that install has made
 //	.cnibox-replaced/    the files of others that they took the place of
@@ -163,7 +163,7 @@ func NewUninstall() *cobra.Command {
 		Use:   "uninstall --dir DIR",
 		Short: "Remove what install made, and bring back what it replaced",
 		Long: `Remove from a directory what install made there, and bring back the files it
-replaced. What others have put there is left alone.
+replaced. Files that others have put there are left alone.
 
 With --network the network's file is removed first, if it is still the one that
 install has put there.`,

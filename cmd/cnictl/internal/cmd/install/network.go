@@ -37,7 +37,7 @@ func readNetworks(from, dir string) (list []*network, err error) {
 	return list, nil
 }
 
-// readNetwork reads what is to be installed, and refuses what no runtime could read.
+// readNetwork reads the network to install, and refuses what no runtime could read.
 func readNetwork(from, dir string) (*network, error) {
 	content, err := os.ReadFile(from)
 	if err != nil {

@@ -56,7 +56,7 @@ func Uninstall(path string) (*Removal, error) {
 	return r, d.file.Sync()
 }
 
-// takeAway undoes one name. What was replaced is renamed over it, so that the name is never missing.
+// takeAway undoes one name. The file that was replaced is renamed over it, so that the name is never missing.
 func (d *directory) takeAway(name string, r *Removal) error {
 	path, saved := d.join(name), d.join(replacedDir, name)
 	_, err := os.Lstat(saved)

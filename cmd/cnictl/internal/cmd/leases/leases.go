@@ -1,7 +1,7 @@
 // Package leases keeps in etcd what this host has there, and moves what attachments hold from host-local into etcd, and back, while they run.
 //
-// Both places have an address while the network's file is exchanged, so that neither gives it to anybody else. What libcni has kept of the
-// attachments names the new configuration in the end: it is by that that they are checked and repaired.
+// Both places have an address while the network's file is exchanged, so that neither gives it to anybody else. libcni's caches of
+// the attachments name the new configuration in the end: the attachments are checked and repaired by that.
 package leases
 
 import (
@@ -123,12 +123,12 @@ func newLeasesMove() *cobra.Command {
 		Use:   "move NETWORK --to etcd|host-local --file FILE",
 		Short: "Move what a network's attachments hold from host-local into etcd, or back",
 		Long: `Move the addresses that a network's attachments have on this node from host-local
-into etcd, or back. FILE is the network's file as it is to be, with the other ipam
-and the same name; it takes the place of the present one. Containers keep running
-with their addresses. Nothing is changed without --apply.
+into etcd, or back. FILE is the network's new file, with the other ipam and the
+same name; it takes the place of the present one. Containers keep running with
+their addresses. Nothing is changed without --apply.
 
-What can't be moved is said: an address that another host has by now, or that lies
-in none of the ranges. Its container has to be started anew.
+The command names addresses that can't be moved: another host has them by now, or
+they lie in none of the ranges. Their containers have to be started anew.
 `,
 		Example: `  cnictl leases move lan --to etcd --file new.conflist
   cnictl leases move lan --to etcd --file new.conflist --apply`,
@@ -140,12 +140,12 @@ in none of the ranges. Its container has to be started anew.
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
 	flags.StringVar(&to, "to", "", "where to: etcd or host-local")
-	flags.StringVar(&file, "file", "", "the network's file as it is to be")
+	flags.StringVar(&file, "file", "", "the network's new file")
 	ui.AddApplyFlag(cmd, &apply, "move them")
 	ui.Complete(cmd, "to", cobra.FixedCompletions([]string{Etcd, HostLocal}, cobra.ShellCompDirectiveNoFileComp))
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if to != Etcd && to != HostLocal || file == "" {
-			return ui.Usagef("--to etcd or --to host-local is needed, and --file with the network's file as it is to be")
+			return ui.Usagef("--to etcd or --to host-local is needed, and --file with the network's new file")
 		}
 		o := where.Options
 		m, err := NewMove(node.Read(cmd.Context(), o), o, args[0], to, file)

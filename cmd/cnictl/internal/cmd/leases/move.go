@@ -33,7 +33,7 @@ type Move struct {
 	Network string
 	To      string // Etcd or HostLocal
 
-	from, with *node.Network // as it is, and as it is to be
+	from, with *node.Network // as it is, and as it will be
 	etcd       etcd.Network
 	dir        string // of host-local's leases
 	caches     []string

@@ -119,7 +119,7 @@ func readInputs(stdin io.Reader, args []string) (inputs []lint.Input, err error)
 	return inputs, nil
 }
 
-// fixFiles mends files, and puts the new text in place of theirs. What was read from standard input can't be written back.
+// fixFiles mends files, and puts the new text in place of the old. Text that was read from standard input can't be written back.
 func fixFiles(inputs []lint.Input, o lint.Options) (all []lint.Finding, err error) {
 	all = []lint.Finding{}
 	for i := range inputs {

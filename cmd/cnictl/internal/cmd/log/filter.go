@@ -11,7 +11,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
-// Filter says which calls are wanted. They are to be shown to it in their order.
+// Filter says which calls are wanted. They must be shown to it in their order.
 type Filter struct {
 	// Name is a container id or its beginning, a pod, an interface's name, a MAC or an IP address; "" is all.
 	Name string

@@ -127,7 +127,7 @@ func (m *maker) lanOf(master *Link) error {
 	return Wrongf("say which addresses of the LAN %s are free for containers%s: nobody else may have them, and no DHCP server give them out, such as --range %s", lan, or, suggestion)
 }
 
-// Suggest returns the LAN of a master, and addresses at its end that neither the host nor its gateway has. Who else has them it does not know.
+// Suggest returns the LAN of a master, and addresses at its end that neither the host nor its gateway has. It does not know who else has them.
 func Suggest(master *Link, h *Host) (lan netip.Prefix, r Range) {
 	for _, a := range master.Addresses {
 		if a.Addr().Is4() && a.Bits() <= 28 {

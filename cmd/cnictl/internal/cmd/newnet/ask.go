@@ -54,7 +54,7 @@ func (a *asker) yes(question string, usual bool) (bool, error) {
 	}
 }
 
-// kind asks which kind of network it shall be.
+// kind asks which kind of network to make.
 func (a *asker) kind() (Kind, error) {
 	for i, k := range Kinds {
 		fmt.Fprintf(a.out, "%d  %-12s %s\n", i+1, k.Name, k.Short)
@@ -73,7 +73,7 @@ func (a *asker) kind() (Kind, error) {
 	}
 }
 
-// options asks for what a kind of network needs to know. What can't be is asked for again.
+// options asks for what a kind of network needs to know. It asks again for a value that can't be.
 func (a *asker) options(o *Options, kind Kind, h *Host) error {
 	for {
 		answer, err := a.text("Name of the network, or nothing to have one chosen?", "")

@@ -48,7 +48,7 @@ flags: cnictl new KIND --help.`,
 	}
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if !term.IsTerminal(int(os.Stdin.Fd())) {
-			return ui.Usagef("say which kind of network it shall be, one of %s", strings.Join(names, ", "))
+			return ui.Usagef("say which kind of network to make, one of %s", strings.Join(names, ", "))
 		}
 		a := newAsker(cmd)
 		kind, err := a.kind()

@@ -16,14 +16,14 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// Options are what somebody wants to have. What is empty is chosen.
+// Options are what somebody wants to have. Values are chosen for empty ones.
 type Options struct {
 	Kind       string // of network: one of Kinds
 	Name       string
 	CNIVersion string
 	ConfDir    string
 	TakesOne   bool // the runtime takes the first file by name for all containers
-	First      bool // it shall take this one
+	First      bool // it should take this one
 
 	Subnets  []netip.Prefix
 	Ranges   []Range

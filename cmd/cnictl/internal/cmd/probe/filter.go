@@ -12,8 +12,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 )
 
-// whyFiltered says which rule of the host drops a test's packets, and tries the test again for that. What nf_tables does not tell, such as
-// about rules of iptables-legacy, doctor may know.
+// whyFiltered says which rule of the host drops a test's packets, and tries the test again for that. doctor may know what
+// nf_tables does not tell, such as about rules of iptables-legacy.
 func (w *world) whyFiltered(t *Test) (reason, remedy string) {
 	if t == nil || t.from == nil {
 		return w.whyDoctor()

@@ -13,7 +13,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 )
 
-// Options say what is to be tried.
+// Options say what to try.
 type Options struct {
 	Network string
 	Outside []netip.AddrPort // with port 0 by ping, otherwise by TCP

@@ -30,7 +30,7 @@ type attempt struct {
 	err      error  // why it failed, as far as the kernel said
 }
 
-// tests returns what is to be tried, family by family.
+// tests returns what to try, family by family.
 func (w *world) tests(o Options) (all []*Test) {
 	for _, f := range families {
 		if !w.a.address(f).IsValid() || !w.b.address(f).IsValid() {

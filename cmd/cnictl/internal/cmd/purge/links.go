@@ -83,7 +83,7 @@ func otherEnd(n *node.Node, l *node.Link) *node.Link {
 	return nil
 }
 
-// addBridge decides about a bridge that a network names. What has a port or an address of others is not what the plugin has made.
+// addBridge decides about a bridge that a network names. A bridge with a port or an address of others is not the one that the plugin has made.
 func (p *Plan) addBridge(n *node.Node, bridge *node.Link, own []netip.Prefix) {
 	for _, l := range n.Links() {
 		leadsInside := l.Kind == "veth" && l.Link.Attrs().NetNsID >= 0

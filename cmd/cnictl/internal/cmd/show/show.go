@@ -44,7 +44,7 @@ in use. With NAME, show all about what has that name: an address, the id of a
 container or its beginning, a pod, a host end, a published port, a namespace or
 a MAC address; or a network, a link of the host, a subnet.
 
-Nothing is changed. What can't be read is said, and the rest is shown.
+Nothing is changed. The command names what can't be read, and shows the rest.
 `,
 		Example: `  cnictl show
   cnictl show --network demo --state gone

@@ -43,7 +43,7 @@ var page = template.Must(template.New("page").Funcs(template.FuncMap{
 	"policy": policy,
 }).Parse(document))
 
-// policy is what the browser may do with the page: fetch nothing, and run no script but ours, whatever names containers have.
+// policy is what the browser may do with the page: fetch nothing, and run no script but the page's own, whatever names containers have.
 func policy() string {
 	sum := sha256.Sum256([]byte(script))
 	return fmt.Sprintf("default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-%s'; img-src data:; base-uri 'none'; form-action 'none'",
