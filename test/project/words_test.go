@@ -1,6 +1,8 @@
 package project
 
 import (
+	"go/scanner"
+	"go/token"
 	"os/exec"
 	"regexp"
 	"strings"
@@ -30,14 +32,38 @@ func TestWords(t *testing.T) {
 	}
 	for name := range strings.Lines(string(out)) {
 		name = strings.TrimSpace(name)
+		text := read(t, "../../"+name)
+		if strings.HasSuffix(name, ".go") {
+			text = prose(text)
+		}
 		number := 0
-		for line := range strings.Lines(read(t, "../../"+name)) {
+		for line := range strings.Lines(text) {
 			number++
 			for _, w := range words {
 				if found := w.of.FindString(strings.TrimSpace(line)); found != "" && !strings.HasPrefix(line, "#") {
 					t.Errorf("%s:%d: %q: write %s", name, number, strings.TrimSpace(found), w.instead)
 				}
 			}
+		}
+	}
+}
+
+// prose returns the comments and strings of Go code, each in its line.
+func prose(code string) string {
+	file := token.NewFileSet().AddFile("", -1, len(code))
+	var s scanner.Scanner
+	s.Init(file, []byte(code), nil, scanner.ScanComments)
+	var text strings.Builder
+	line := 1
+	for {
+		pos, kind, literal := s.Scan()
+		switch kind {
+		case token.EOF:
+			return text.String()
+		case token.COMMENT, token.STRING:
+			at := file.Line(pos)
+			text.WriteString(strings.Repeat("\n", at-line) + literal)
+			line = at + strings.Count(literal, "\n")
 		}
 	}
 }

@@ -33,8 +33,7 @@ const (
 // Hit is something that was taken from the node, or a namespace that has ended.
 type Hit struct {
 	Kind Kind
-	// What is for people: "table inet cnibox was deleted", "address 10.88.0.1/16 of demo0 was deleted".
-	What string
+	What string // for people: "table inet cnibox was deleted", "address 10.88.0.1/16 of demo0 was deleted"
 	// By is who did it, as "nft (pid 4711)", or "" if that can't be known.
 	By string
 	// Link is the name of the host's link, of a hit of that kind.
