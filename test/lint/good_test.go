@@ -41,7 +41,6 @@ var expected = []struct{ file, finding, why string }{
 	{"cnidev-tuning-attributes.conf", "3 chained-first", "the page shows the plugin without those before it"},
 	{"cnidev-tuning.conf", "3 chained-first", "the page shows the plugin without those before it"},
 	{"cnidev-vrf.conflist", "14 not-json", "the page has a comma too many"},
-	{"containerd-template.conflist", "15 wrong-form", "a template: containerd fills the subnet in"},
 	{"crio-bridge-unlisted.conflist", "4 wrong-extension", "CRI-O shipped it so, and libcni refuses it"},
 	{"crio-loopback-unnamed.conf", "1 name-missing", "libcni has wanted a name since 0.8"},
 	{"multus-ptp-tuning.conflist", "6 no-default-route", "the example's container has a route to its own subnet alone"},

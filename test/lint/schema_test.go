@@ -16,7 +16,7 @@ import (
 // bySchema are the findings that a schema can make, too.
 var bySchema = []string{"wrong-type", "wrong-word", "wrong-form", "out-of-range", "unknown-key", "key-case", "missing-key",
 	"name-missing", "name-invalid", "version-unknown", "plugins-missing", "type-missing", "ipam-missing", "ipam-ignored",
-	"wrong-extension", "not-in-cnibox"}
+	"wrong-extension", "not-in-cnibox", "template"}
 
 // beyondSchemas are files that schemas accept and lint refuses, by what is said of them.
 var beyondSchemas = []struct{ file, why string }{
