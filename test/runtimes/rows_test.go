@@ -46,7 +46,7 @@ var scenarios = []struct{ name, what string }{
 	{dualStack, "A container has an address of both kinds. The page answers on both, and so does the published port, where the runtime can publish one."},
 	{fifty, "50 containers start at once, each with an address of its own and, where the runtime can publish one, a port of its own. All answer, and all are removed at once."},
 	{runtimeKilled, "The runtime is killed, where it runs all the time, or in the middle of a start and of a removal. It starts again, and removes what is left. " +
-		"What a runtime has forgotten, `cnictl gc` removes."},
+		"`cnictl gc` removes what a runtime has forgotten."},
 	{reboot, "All processes and all that is in the kernel and in /run are gone, as after a power cut, and what is on disk is there. The runtime starts again, " +
 		"starts a container with a port that was published before, and removes the old ones. No address is lost. ctr removes them without a DEL: there `cnictl gc` takes the addresses back."},
 	{edited, "The network's file is edited, and then removed, while a container runs. The container is removed all the same, and nothing is left of it. " +

@@ -228,7 +228,7 @@ func (r *Results) sections(grows bool) (text string) {
 
 const head = `# Benchmarks
 
-What a runtime waits for: ADD, CHECK and DEL through libcni, beside the reference plugins on the same machine.
+The time that a runtime waits: for ADD, CHECK and DEL through libcni, beside the reference plugins on the same machine.
 [results.json](results.json) has all figures.
 
 ## How fast
