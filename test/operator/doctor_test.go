@@ -229,7 +229,6 @@ func TestDoctorHealthy(t *testing.T) {
 			t.Errorf("%q is not in\n%s", text, printed)
 		}
 	}
-	p.must("doctor", "--deep") // which it does by now in any case
 	p.must("doctor", "--fix")
 	if diff := before.Diff(p.host.Snapshot(t)); diff != "" {
 		t.Errorf("doctor changed a healthy node:\n%s", diff)

@@ -17,10 +17,11 @@ import (
 // listener lets root in, and nobody else.
 type listener struct {
 	*net.UnixListener
-	log     *slog.Logger
-	silent  sync.WaitGroup // clients that have not said what they want
-	said    time.Time      // when it was last said that a client was refused
-	refused int            // clients since then
+	log      *slog.Logger
+	silent   sync.WaitGroup // clients that have not said what they want
+	said     time.Time      // when it was last said that a client was refused
+	refused  int            // clients since then
+	refusing chan struct{}  // has an entry for each client that is told so
 }
 
 // Accept returns the next client that is root.
@@ -36,10 +37,26 @@ func (l *listener) Accept() (net.Conn, error) {
 			return &conn{UnixConn: client, peer: peer, speak: sync.OnceFunc(l.silent.Done)}, nil
 		}
 		l.warn(peer)
+		l.refuse(client)
+	}
+}
+
+// refuse answers a client whatever it says, and closes. Of many at once, most are closed without an answer.
+func (l *listener) refuse(client *net.UnixConn) {
+	select {
+	case l.refusing <- struct{}{}:
+	default:
+		_ = client.Close()
+		return
+	}
+	go func() {
+		defer func() { <-l.refusing }()
+		defer client.Close()
+		_ = client.SetDeadline(time.Now().Add(time.Second))
+		_, _ = client.Read(make([]byte, 4096)) // curl takes a connection that ends before it has asked for none
 		const text = "only root may use this socket\n"
 		_, _ = fmt.Fprintf(client, "HTTP/1.1 403 Forbidden\r\nContent-Type: text/plain\r\nContent-Length: %d\r\nConnection: close\r\n\r\n%s", len(text), text)
-		_ = client.Close()
-	}
+	}()
 }
 
 // warn says that a client was refused, once in ten seconds. The name of its program is the client's choice: a help for who reads the log, no

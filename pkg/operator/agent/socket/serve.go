@@ -21,6 +21,7 @@ const (
 	maxBody     = 64 << 10         // a request has some hundred bytes
 	maxHeader   = 16 << 10
 	most        = 256 // clients at once: others wait until one has its answer, or has said nothing for too long
+	mostRefused = 16  // others than root that are told why at once
 
 	lastWords = time.Second     // clients that have connected have to say what they want when listening ends
 	finish    = 7 * time.Second // what is under way has when the agent stops; then it is cancelled
@@ -44,7 +45,7 @@ func Serve(ctx context.Context, l *net.UnixListener, handler http.Handler, log *
 		BaseContext:       func(net.Listener) context.Context { return requests },
 	}
 	s.SetKeepAlivesEnabled(false)
-	ended, listener := make(chan error, 1), &listener{UnixListener: l, log: log}
+	ended, listener := make(chan error, 1), &listener{UnixListener: l, log: log, refusing: make(chan struct{}, mostRefused)}
 	go func() { ended <- s.Serve(netutil.LimitListener(listener, most)) }()
 	select {
 	case err := <-ended:

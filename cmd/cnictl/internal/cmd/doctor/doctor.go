@@ -60,8 +60,6 @@ something, 1 if there is an error or a warning, 2 for a wrong usage.
 	cmd.Flags().StringVar(&network, "network", "", "only what is of this network, and of the node as a whole")
 	ui.Complete(cmd, "network", ui.CompleteNetwork)
 	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that are safe, and look again")
-	cmd.Flags().Bool("deep", false, "look inside the containers, too, as doctor always does by now")
-	_ = cmd.Flags().MarkHidden("deep")
 	return cmd
 }
 
