@@ -135,7 +135,7 @@ func (f fault) try(t *testing.T, c *cluster, table *strings.Builder) {
 		verb, id string
 		n        network
 	}{
-		{"ADD", "added", n}, {"DEL", "deleted", n}, {"STATUS", "", n}, {"GC", "", collect}, {"CHECK", "checked", n.withMore("prevResult", checked.Map(t))},
+		{"ADD", "added", n}, {"DEL", "deleted", n}, {"STATUS", "", n.with("timeoutSeconds", 60)}, {"GC", "", collect}, {"CHECK", "checked", n.withMore("prevResult", checked.Map(t))},
 	} {
 		go func() {
 			start := time.Now()

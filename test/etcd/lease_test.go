@@ -92,7 +92,7 @@ func TestHostRenews(t *testing.T) {
 		}
 		other.must(t, "DEL", "other", n)
 		before := time.Now()
-		h.must(t, "STATUS", "", n)
+		h.awaitReady(t, n)
 		renewed = before
 	}
 	c.holds(t, n, want)

@@ -85,6 +85,21 @@ func (h *host) must(t testing.TB, verb, id string, n network) netlab.PluginResul
 	return r
 }
 
+// awaitReady waits until STATUS is content. A STATUS has four seconds, whatever timeoutSeconds is: on a busy machine etcd may need more for the first one.
+func (h *host) awaitReady(t testing.TB, n network) {
+	t.Helper()
+	netlab.Eventually(t, func() error {
+		r := h.do(t, "STATUS", "", n)
+		if r.Error != nil && r.Error.Code != 50 {
+			t.Fatalf("STATUS on %s: %s", h.name, r)
+		}
+		if r.ExitCode != 0 {
+			return fmt.Errorf("STATUS on %s: %s", h.name, r)
+		}
+		return nil
+	})
+}
+
 // add attaches a container, and returns its addresses.
 func (h *host) add(t testing.TB, id string, n network) []netip.Addr {
 	t.Helper()

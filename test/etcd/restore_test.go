@@ -86,7 +86,7 @@ func (c *cluster) endWait(t testing.TB, n network) {
 		t.Fatal(err)
 	}
 	for _, h := range c.hosts {
-		h.must(t, "STATUS", "", n)
+		h.awaitReady(t, n)
 	}
 }
 
@@ -175,7 +175,7 @@ func TestRestoredAsAnotherCluster(t *testing.T) {
 	n := network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24","rangeStart":"10.70.0.2","rangeEnd":"10.70.0.3"}]]`}
 	idle, busy := c.hosts[0], c.hosts[1]
 	want := holding{}.set(idle, "web", idle.add(t, "web", n)...)
-	c.hosts[2].must(t, "STATUS", "", n)
+	c.hosts[2].awaitReady(t, n)
 	snapshot := c.snapshot(t)
 	want.set(busy, "web", busy.add(t, "web", n)...)
 	c.restore(t, snapshot, "another")

@@ -159,7 +159,7 @@ func TestSecure(t *testing.T) {
 	h, n := c.hosts[0], network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24"}]]`}
 	got := h.add(t, "web", n)
 	c.holds(t, n, holding{}.set(h, "web", got...))
-	h.must(t, "STATUS", "", n)
+	h.awaitReady(t, n)
 	byName := n.with("username", "").with("passwordFile", "") // the common name of its certificate is a user
 	c.hosts[1].must(t, "ADD", "by-certificate", byName)
 	c.hosts[1].must(t, "DEL", "by-certificate", byName)
@@ -242,7 +242,7 @@ func TestTLSMistakes(t *testing.T) {
 			h.refuses(t, "STATUS", "", tt.n, 50, tt.words...)
 			h.must(t, "DEL", "web", tt.n)
 			t.Logf("%v", h.do(t, "STATUS", "", tt.n).Error)
-			h.must(t, "STATUS", "", n) // other members answer
+			h.awaitReady(t, n) // other members answer
 		})
 	}
 	h.add(t, "web", n.with("endpoints", []string{odd.endpoint(), h.endpoint()}))

@@ -58,7 +58,7 @@ func TestVerbs(t *testing.T) {
 func testLife(t *testing.T, c *cluster, n network) {
 	want := holding{}
 	for _, h := range c.hosts {
-		h.must(t, "STATUS", "", n)
+		h.awaitReady(t, n)
 		r := h.must(t, "ADD", "web", n)
 		got := addressesOf(t, r)
 		if len(got) != 2 || !got[0].Is4() || !got[1].Is6() || r.Result(t).IPs[0].Gateway.String() != "10.70.0.1" {
@@ -75,7 +75,7 @@ func testLife(t *testing.T, c *cluster, n network) {
 		t.Errorf("6 addresses are %v", want)
 	}
 	for _, h := range c.hosts {
-		h.must(t, "STATUS", "", n)
+		h.awaitReady(t, n)
 		h.must(t, "DEL", "web", n)
 		h.must(t, "DEL", "web", n)
 		h.refuses(t, "CHECK", "web", n.withMore("prevResult", map[string]any{"cniVersion": "1.1.0"}), 999, "Failed to find address")
@@ -253,7 +253,7 @@ func testSameID(t *testing.T, c *cluster, n network, id string) {
 	other.refuses(t, "STATUS", "", as, 50, words...)
 	other.must(t, "DEL", "other", as)
 	c.holds(t, n, want)
-	h.must(t, "STATUS", "", n)
+	h.awaitReady(t, n)
 	h.must(t, "DEL", "web", n)
 }
 
@@ -380,7 +380,7 @@ func testTorn(t *testing.T, c *cluster, n network) {
 	want := holding{}.set(h, "stays", h.add(t, "stays", n)...)
 	h.MustRun(t, "sh", "-c", "echo '{' >"+dir+"/held/web:eth0; echo '{' >"+dir+"/host; echo >"+dir+"/open/.x; mkdir "+dir+"/held/x:y")
 	want.set(h, "next", h.add(t, "next", n)...)
-	h.must(t, "STATUS", "", n)
+	h.awaitReady(t, n)
 	h.must(t, "DEL", "web", n)
 	c.holds(t, n, want)
 	h.MustRun(t, "rm", "-r", dir+"/held/x:y", dir+"/open/.x")
@@ -394,7 +394,7 @@ func testLost(t *testing.T, c *cluster, n network) {
 	want := holding{}.set(c.hosts[1], "other", c.hosts[1].add(t, "other", n)...)
 	stays := h.add(t, "stays", n)
 	h.MustRun(t, "rm", "-r", "/var/lib/cni/etcd", "/run/cnibox")
-	h.must(t, "STATUS", "", n)
+	h.awaitReady(t, n)
 	if got := h.add(t, "stays", n); got[0] != stays[0] || got[1] != stays[1] {
 		t.Errorf("got %v, want %v as before", got, stays)
 	}

@@ -41,9 +41,13 @@ func dial(ctx context.Context, s *settings.Settings) (*cluster, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &cluster{settings: s, tls: how, time: s.Timeout, attempt: s.Timeout / 4, pause: 50 * time.Millisecond}
+	c := &cluster{settings: s, tls: how, time: s.Timeout, pause: 50 * time.Millisecond}
+	if end, is := ctx.Deadline(); is { // a STATUS has less time, and is to ask another member too when one hangs
+		c.time = min(c.time, time.Until(end))
+	}
+	c.attempt = c.time / 4
 	if s.Password != "" {
-		c.attempt = s.Timeout / 2 // a member computes a tenth of a second for each that logs in
+		c.attempt = c.time / 2 // a member computes a tenth of a second for each that logs in
 	}
 	limited, end := context.WithTimeout(ctx, c.time)
 	defer end()
