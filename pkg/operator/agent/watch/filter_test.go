@@ -86,6 +86,24 @@ func TestFilterAndParser(t *testing.T) {
 	}
 }
 
+// TestVRFOfContainer: a VRF that is deleted in a container is noticed, since the routes of attachments go with it. No plugin makes a bridge there.
+func TestVRFOfContainer(t *testing.T) {
+	for kind, want := range map[string]string{"vrf": "vrf blue in namespace 5 was deleted", "bridge": ""} {
+		link := slices.Concat(make([]byte, 4), word(7), make([]byte, 8), attr(unix.IFLA_IFNAME, []byte("blue\x00")))
+		gone := packet(unix.RTM_DELLINK, 0, link, attr(unix.IFLA_LINKINFO, attr(unix.IFLA_INFO_KIND, []byte(kind+"\x00"))))
+		b, got := newBurst(), ""
+		for m := range messages(gone) {
+			b.addEvent(parseLink(m, 5), "")
+		}
+		for _, h := range b.hits(nil) {
+			got += h.What
+		}
+		if got != want {
+			t.Errorf("a %s that is deleted in a container: %q, want %q", kind, got, want)
+		}
+	}
+}
+
 func TestRuleAbout(t *testing.T) {
 	const container, ports = "CNI-0123456789abcdef01234567", "CNI-DN-0123456789abcdef01234"
 	for _, test := range []struct{ chain, target, want string }{
