@@ -20,9 +20,11 @@ import (
 	cni "github.com/containernetworking/cni/pkg/version"
 
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
+	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/presence"
 )
 
 // fake is a plugin, and its store, that holds what a test says.
@@ -91,7 +93,7 @@ func newBench(t *testing.T) *bench {
 	dir := t.TempDir()
 	b := &bench{T: t, cache: filepath.Join(dir, "cache")}
 	b.main, b.ipam = &fake{released: &b.released}, &fake{released: &b.released}
-	b.Options.Options = node.Options{ConfDir: dir, Plugins: plugin.Table{{Name: "ipam", Kind: plugin.IPAM, Plugin: b.ipam}, {Name: "main", Kind: plugin.Main, Plugin: b.main}}}
+	b.Options.Options = node.Options{ConfDir: dir, Notes: presence.Notes(filepath.Join(dir, "notes")), Plugins: plugin.Table{{Name: "ipam", Kind: plugin.IPAM, Plugin: b.ipam}, {Name: "main", Kind: plugin.Main, Plugin: b.main}}}
 	b.do = func() error { return nil }
 	b.Exec = func(string) invoke.Exec { return calls{made: &b.made, do: b.do} }
 	known := node.CacheDirs
@@ -117,6 +119,17 @@ func (b *bench) result(k plugin.Key) {
 	b.write(b.cache+"/results", filepath.Base(node.PathOf("/", k)), fmt.Sprintf(`{"kind": "cniCacheV1", "containerId": %q, "ifName": %q, "networkName": %q, "netns": "/proc/0/ns/net", "config": %q, "result": {}}`,
 		k.ContainerID, k.IfName, k.Network, base64.StdEncoding.EncodeToString([]byte(`{"cniVersion": "1.1.0", "name": "`+k.Network+`", "plugins": [{"type": "main"}]}`))))
 	if err := os.Chtimes(node.PathOf(b.cache, k), old, old); err != nil {
+		b.Fatal(err)
+	}
+}
+
+// begin notes the namespace of an attachment that lives, as an ADD does first. It is our own.
+func (b *bench) begin(k plugin.Key) {
+	b.Helper()
+	const own = "/proc/self/ns/net"
+	pair := netns.NewPair(own, true)
+	defer pair.Close()
+	if _, err := b.Notes.Write(k, own, pair, true); err != nil {
 		b.Fatal(err)
 	}
 }

@@ -138,13 +138,15 @@ func TestFreeTellsOfFailures(t *testing.T) {
 func TestSweep(t *testing.T) {
 	rule, port := plugin.Held{Key: of("gone"), What: "rule"}, plugin.Held{Key: plugin.Key{ContainerID: "gone"}, What: "port"}
 	lent := address(of("gone"), "10.1.0.9", old)
+	other := plugin.Key{Network: "other", ContainerID: "gone", IfName: "eth0"}
 	for name, c := range map[string]struct {
 		change func(b *bench) // between plan and sweep
 		want   string
 	}{
 		"left":            {func(*bench) {}, "[port rule address 10.1.0.9]"},
 		"gone":            {func(b *bench) { b.main.held, b.ipam.held = nil, nil }, "[]"},
-		"of another one":  {func(b *bench) { b.result(plugin.Key{Network: "other", ContainerID: "gone", IfName: "eth0"}) }, "[rule address 10.1.0.9]"},
+		"of another one":  {func(b *bench) { b.result(other) }, "[rule address 10.1.0.9]"},
+		"of another ADD":  {func(b *bench) { b.begin(other) }, "[rule address 10.1.0.9]"},
 		"of a new ADD":    {func(b *bench) { b.ipam.held = [][]plugin.Held{{address(of("gone"), "10.1.0.9", time.Now())}} }, "[]"},
 		"with a result":   {func(b *bench) { b.result(of("gone")) }, "[]"},
 		"somebody else's": {func(b *bench) { b.main.held = [][]plugin.Held{{{Key: of("new"), What: "rule"}}} }, "[address 10.1.0.9]"},
