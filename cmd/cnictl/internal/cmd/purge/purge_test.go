@@ -1,6 +1,7 @@
 package purge
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -36,6 +37,30 @@ func TestLeaseMeanwhile(t *testing.T) {
 	}
 	if _, err := os.Stat(dir); !os.IsNotExist(err) {
 		t.Errorf("without one it is there: %v", err)
+	}
+}
+
+// TestNotesMeanwhile: a directory of notes that has got something since it was looked at stays: an address that this host holds in etcd, or one
+// that etcd does not know to be free.
+func TestNotesMeanwhile(t *testing.T) {
+	for _, of := range []string{"held", "open"} {
+		dir := t.TempDir()
+		note := filepath.Join(dir, of, "web")
+		if err := errors.Join(os.MkdirAll(filepath.Dir(note), 0o700), os.WriteFile(note, nil, 0o600)); err != nil {
+			t.Fatal(err)
+		}
+		if err := notesDir(dir).Remove(t.Context()); err == nil || !strings.Contains(err.Error(), filepath.Dir(note)) {
+			t.Errorf("with a note in %s: %v", of, err)
+		}
+		if err := os.Remove(note); err != nil { // which is there
+			t.Fatal(err)
+		}
+		if err := notesDir(dir).Remove(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if _, err := os.Stat(dir); !os.IsNotExist(err) {
+			t.Errorf("without one it is there: %v", err)
+		}
 	}
 }
 
