@@ -66,6 +66,18 @@ var portmapLocalnetRows = []row{
 		sendsLocal(web, "10.47.0.1")
 		l.silent(tcp(&web.Namespace, "127.0.0.1", 9999), udp(&web.Namespace, "127.0.0.1", 9999))
 	}},
+	{name: "a container behind a link of its own does not reach 127.0.0.1 after a DEL that can't unset route_localnet", needs: &netlab.NFTables, differs: localnetOpen, test: func(l *lab) {
+		l.serve(&l.host.Namespace, 9999)
+		web := ownLink(l)
+		config := web.portmap(mappings("8080:80/tcp"))
+		web.mapped(config)
+		sendsLocal(web, "10.47.0.1")
+		l.forbidSysctls()
+		l.refused(del(l, web, config), "route_localnet")
+		l.silent(tcp(&web.Namespace, "127.0.0.1", 9999))
+		l.run("umount /proc/sys")
+		l.must(del(l, web, config))
+	}},
 	{name: "127.0.0.1 is kept from containers after the last port is closed", differs: localnetOpen, test: func(l *lab) {
 		l.serve(&l.host.Namespace, 9999)
 		web := publish(l, published(l), "web", "8080:80/tcp")
