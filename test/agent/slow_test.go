@@ -3,6 +3,7 @@ package agent
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 
@@ -29,6 +30,23 @@ func TestSlowDEL(t *testing.T) {
 		t.Error("the port of a container that is being deleted is put back")
 	}
 	del("bridge")
+}
+
+// TestUntold: what no event told of is put back when it has been missing for some seconds, as the DEL of another's plugin may be under way.
+func TestUntold(t *testing.T) {
+	t.Parallel()
+	host, _ := newHost(t)
+	web := harmtest.Attach(t, host, usual, "web", port(8000))
+	a := start(t, host, "--every", "1s")
+	lease := "/var/lib/cni/networks/demo/" + web.Address
+	begun := time.Now()
+	host.MustRun(t, "rm", lease)
+	netlab.Until(t, "the lease to be put back", func() bool { return a.status().Last != nil })
+	took := time.Since(begun)
+	host.MustRun(t, "test", "-e", lease)
+	if last := a.status().Last; last.Hit == "the look at everything" && took < 5*time.Second { // and not by a first look that takes long
+		t.Errorf("it is put back after %v", took)
+	}
 }
 
 // TestSlowFirstLook: an agent whose first look takes long is there for its clients before that has ended.
