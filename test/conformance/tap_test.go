@@ -263,12 +263,15 @@ func tapChecks() []row {
 			"ip address add 10.44.0.2/24 dev eth0")},
 		{name: "the container's interface is a tun", happens: inside("ip link del eth0", "ip tuntap add mode tun name eth0", "ip link set eth0 up")},
 	})
-	for name, harm := range map[string]string{"out of its bridge": "ip link set eth0 nomaster", "in another bridge": "ip link set eth0 master br1"} {
-		rows = append(rows, row{name: "CHECK fails when the container's interface is " + name, differs: "it does not look", test: func(l *lab) {
+	for _, c := range []struct{ is, harm string }{
+		{"in another bridge", "ip link set eth0 master br1"},
+		{"out of its bridge", "ip link set eth0 nomaster"},
+	} {
+		rows = append(rows, row{name: "CHECK fails when the container's interface is " + c.is, differs: "it does not look", test: func(l *lab) {
 			web := l.pod("web")
 			web.run("ip link add br0 up type bridge", "ip link add br1 up type bridge")
 			l.must(web.add(conf(with(tapLan, "bridge", `"br0"`))), web.check())
-			web.run(harm)
+			web.run(c.harm)
 			l.refused(web.check(), "br0")
 		}})
 	}
