@@ -201,7 +201,7 @@ var finished = regexp.MustCompile(`(?m)^\d+ +(?:<\.\.\. )?(\w+)(?:\(| resumed>).
 func strace(t *testing.T, host *netlab.Host, cmd *exec.Cmd) (output string, calls []string) {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "calls")
-	traced := exec.Command("strace", "-f", "-o", file, "-e", "trace=sendto,sendmsg,recvfrom,recvmsg,openat,getdents64,execve", cmd.Path)
+	traced := exec.Command("strace", "-f", "-o", file, "-e", "trace=sendto,sendmsg,recvfrom,recvmsg,openat,newfstatat,getdents64,execve", cmd.Path)
 	// Whether DEL may leave a second process behind depends on what became of the last one, which a busy machine reaps late.
 	traced.Env, traced.Stdin = append(cmd.Env, "CNIBOX_DETACH=never"), cmd.Stdin
 	output, err := host.Output(traced)
