@@ -108,6 +108,22 @@ func TestRepairTaken(t *testing.T) {
 	}
 }
 
+// TestRepairOnePort: two containers have been given one port of the host, and have lost it. The older one gets it back, and the other is reported.
+func TestRepairOnePort(t *testing.T) {
+	t.Parallel()
+	p := newPatient(t)
+	first := p.add(harmtest.Conflist(harmtest.Usual), "first", port(8080, 80, "tcp"))
+	p.script("nft flush ruleset")
+	p.add(harmtest.Conflist(harmtest.Usual), "second", port(8080, 80, "tcp"))
+	p.script("nft flush ruleset")
+	code, printed := p.cnictl("repair")
+	if code != 1 || !strings.Contains(printed, "tcp/8080 is demo/"+first.ID+"/eth0's by now") {
+		t.Errorf("exit code %d\n%s", code, printed)
+	}
+	first.Serve(t)
+	harmtest.Dial(t, &p.outside.Namespace, netlab.HostIPv4+":8080")
+}
+
 // TestRepairForeign asks no plugins that are not cnibox's, and repairs nothing in their name: their DEL would not know of it.
 func TestRepairForeign(t *testing.T) {
 	t.Parallel()
