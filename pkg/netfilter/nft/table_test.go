@@ -198,7 +198,7 @@ func TestWithoutCapability(t *testing.T) {
 		if !errors.As(err, &shown) || !strings.Contains(shown.Details, "CAP_NET_ADMIN") {
 			t.Error(err)
 		}
-	case <-time.After(5 * time.Second):
+	case <-time.After(netlab.Patience):
 		t.Error("no answer")
 	}
 }

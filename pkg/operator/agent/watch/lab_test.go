@@ -102,7 +102,7 @@ func watchHost(t testing.TB, h *netlab.Host) *watcher {
 	t.Cleanup(func() { w.stop() })
 	select {
 	case <-w.begun:
-	case <-time.After(20 * time.Second):
+	case <-time.After(netlab.Patience):
 		t.Fatal("the watch does not begin")
 	}
 	return w
