@@ -66,7 +66,7 @@ fetch() { # URL-HOST PORT
 }
 
 serve() { # runs a container until it is told to stop
-    "$bin/cnictl" run --net demo -p 8080:80 -- busybox httpd -f -p 80 -h "$scratch/www" &
+    "$bin/cnictl" run --network demo -p 8080:80 -- busybox httpd -f -p 80 -h "$scratch/www" &
     container=$!
     for _ in $(seq 100); do
         (exec 3<>/dev/tcp/127.0.0.1/8080) 2>/dev/null && return

@@ -28,7 +28,7 @@ func TestUsageErrors(t *testing.T) {
 		{"purge demo", "one argument too many"},
 		{"gc demo --from a", "--from excludes"},
 		{"gc demo --valid a", "CONTAINER-ID/INTERFACE"},
-		{"run --net demo", "argument is missing"},
+		{"run --network demo", "argument is missing"},
 		{"run -- true", "--network is missing"},
 		{"install", "--dir is missing"},
 		{"install --dir /nonexistent --link soft", "--link soft"},

@@ -43,7 +43,7 @@ func MasqueradeKeys() keys.Table {
 		{Name: "ipMasq", Type: keys.Bool, Default: "`false`",
 			Doc: "Masquerade what the container sends to addresses outside its subnet, except multicast ([netfilter](../operate/netfilter.md))."},
 		{Name: "ipMasqBackend", Type: keys.String, Words: []string{"nftables", "iptables"}, Since: "1.6.0", Default: "see [backends](../operate/netfilter.md#backends)",
-			Doc: "What masquerades. With `iptables` the rules are those of the reference plugin."},
+			Doc: "The packet filter that masquerades. With `iptables` the rules are those of the reference plugin."},
 	}
 }
 

@@ -86,7 +86,7 @@ func TestCnictlUnheard(t *testing.T) {
 		_ = o.host.Run(cmd)
 		return cmd.ProcessState.ExitCode()
 	}
-	if code := unheard(false, true, "run", "--net", "demo", "--", "sh", "-c", "yes | head -1; exit 7"); code != 7 {
+	if code := unheard(false, true, "run", "--network", "demo", "--", "sh", "-c", "yes | head -1; exit 7"); code != 7 {
 		t.Errorf("run: exit code %d, want the command's, 7", code)
 	}
 	if left := o.leases() + o.host.MustRun(t, "ls", "/run/netns"); left != "" {

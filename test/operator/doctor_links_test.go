@@ -29,7 +29,7 @@ var faultsOfLinks = []fault{
 	{code: "bridge-other-subnet", pods: []string{}, before: shell("ip link add demo0 up type bridge"), plant: shell("ip address flush dev demo0 scope global; ip address add 10.99.0.1/24 dev demo0"), works: adds},
 	{code: "bridge-other-subnet", kind: "flannel", config: overlay, pods: []string{}, before: func(p *clinic) {
 		writeSubnetEnv(p, "10.244.3.1/24")
-		p.must("run", "--net", "demo", "--", "true")
+		p.must("run", "--network", "demo", "--", "true")
 	}, plant: func(p *clinic) { writeSubnetEnv(p, "10.244.7.1/24") }},
 	{code: "subnets-overlap", kind: "of two networks", before: writeOther, plant: shell(`sed -i s/10.77.0.0/10.88.0.0/ /etc/cni/net.d/20-other.conflist`)},
 	{code: "subnets-overlap", kind: "on one bridge", plant: shell(`cd /etc/cni/net.d; sed 's/"demo"/"again"/' 10-demo.conflist >20-again.conflist`),

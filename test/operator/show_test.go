@@ -379,7 +379,7 @@ func (z *zoo) completes(t *testing.T) {
 		"gc e":                         "edge",
 		"status e":                     "edge",
 		"probe e":                      "edge",
-		"run --net o":                  "old",
+		"run --network o":              "old",
 		"exec " + z.address["edge"]:    z.address["edge"],
 		"capture edg":                  "edge",
 		"capture shop/e":               "",

@@ -60,8 +60,8 @@ func (a *Agent) metrics() http.Handler {
 	}
 	count("repairs_total", "Repairs in which something was missing.", func(s *Status) int { return s.Repairs })
 	count("repaired_attachments_total", "Attachments that were repaired.", func(s *Status) int { return s.Repaired })
-	count("collected_total", "What was removed of attachments that are gone.", func(s *Status) int { return s.Collected[collect.Removed] })
-	count("collect_failures_total", "What could not be removed.", func(s *Status) int { return s.Collected[collect.Failed] })
+	count("collected_total", "Things removed that attachments held that are gone.", func(s *Status) int { return s.Collected[collect.Removed] })
+	count("collect_failures_total", "Things that could not be removed.", func(s *Status) int { return s.Collected[collect.Failed] })
 	own.MustRegister(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Namespace: "cnibox", Subsystem: "agent", Name: "findings", Help: "Attachments that lack something that can't be put back."},
 		func() float64 { return float64(len(a.status().Findings)) }))
 	all := prometheus.Gatherers{own, prometheus.GathererFunc(a.figures.get)}

@@ -46,7 +46,7 @@ var (
 		Meaning: "No container gets an interface of this network.",
 		Remedy:  "`modprobe -a MODULE`"})
 	kernelUnusedFeatures = codes.Declare(finding.Code{Name: "kernel-unused-features", Severity: finding.Info,
-		Meaning: "What plugins could use that this kernel lacks."})
+		Meaning: "This kernel lacks features that plugins could use."})
 )
 
 // checkKernel probes the features that networks use. Of the others it probes those for which there is no module, since a probe can load one,

@@ -37,7 +37,7 @@ var (
 		Meaning: "Something is held for attachments of which gc can't tell whether they are in use: it leaves them alone. Or it is not known what is held: nothing goes.",
 		Remedy:  "`cnictl del NETWORK --id CONTAINER` for those that are gone, or `--cache-dir` of their runtime"})
 	leftovers = codes.Declare(finding.Code{Name: "leftovers", Severity: finding.Info,
-		Meaning: "What attachments that are gone hold until gc, addresses and rules.",
+		Meaning: "Attachments that are gone hold addresses and rules until gc frees them.",
 		Remedy:  "`cnictl gc NETWORK --apply`"})
 )
 

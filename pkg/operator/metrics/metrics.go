@@ -109,7 +109,7 @@ func (r registry) networks(n *node.Node) {
 }
 
 func (r registry) findings(list []doctor.Finding) {
-	findings := r.gauge("findings", "What cnictl doctor finds, by its code.", "code", "severity")
+	findings := r.gauge("findings", "Findings of cnictl doctor, by code.", "code", "severity")
 	for _, f := range list {
 		findings.WithLabelValues(f.Code, string(f.Severity)).Inc()
 	}

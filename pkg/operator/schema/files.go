@@ -113,7 +113,7 @@ func ListKeys() keys.Table {
 		{Name: "disableCheck", Type: keys.Bool, Default: "`false`", Doc: "Runtimes are not to call CHECK."},
 		{Name: "disableGC", Type: keys.Bool, Default: "`false`", Doc: "Runtimes are not to call GC."},
 		{Name: "repair", Type: keys.String, Words: []string{"host", "all", "none"}, Default: "`host`", Since: keys.Ours,
-			Doc: "What `cnictl repair` and the agent put back: what the host has of containers, also what is inside them, or nothing."},
+			Doc: "How much `cnictl repair` and the agent put back: what the host has of containers, also what is inside them, or nothing."},
 		{Name: "loadOnlyInlinedPlugins", Type: keys.Bool, Default: "`false`", Doc: "Take no plugins from files in a folder with the network's name."},
 		{Name: "plugins", Type: keys.Objects, Doc: "The plugins, in the order in which ADD calls them."},
 		{Name: "nerdctlID", Type: keys.String, Doc: "nerdctl's own."},

@@ -151,10 +151,10 @@ func Common() keys.Table {
 		{Name: "type", Type: keys.String, Required: true, Doc: "The plugin's name."},
 		{Name: "name", Type: keys.String, Doc: "The network's name, where the configuration is no list."},
 		{Name: "cniVersion", Type: keys.String, Doc: "The version of CNI, where the configuration is no list."},
-		{Name: "capabilities", Type: keys.BoolMap, Doc: "What the runtime is asked to fill in: each key is one of `runtimeConfig`."},
-		{Name: "args", Type: keys.Object, Doc: "What somebody wants of this network. Plugins look into `args.cni`."},
-		{Name: "runtimeConfig", Type: keys.Object, Doc: "What the runtime fills in, as `capabilities` asks for."},
-		{Name: "prevResult", Type: keys.Object, Doc: "What the plugins before this one have made. The runtime fills it in."},
+		{Name: "capabilities", Type: keys.BoolMap, Doc: "The values that the runtime is asked to fill in: each key is one of `runtimeConfig`."},
+		{Name: "args", Type: keys.Object, Doc: "Wishes of this network's author. Plugins look into `args.cni`."},
+		{Name: "runtimeConfig", Type: keys.Object, Doc: "The values that the runtime fills in, as `capabilities` asks for."},
+		{Name: "prevResult", Type: keys.Object, Doc: "The result of the plugins before this one. The runtime fills it in."},
 	}
 }
 

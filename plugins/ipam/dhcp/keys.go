@@ -58,7 +58,7 @@ func provideKeys() keys.Table {
 		{Name: "option", Type: keys.String, Required: true,
 			Doc: "The number of an option, 1 to 254, or the name of one: `subnet-mask`, `routers`, `host-name`, `vendor-class-identifier`, `dhcp-client-identifier`, `user-class`."},
 		{Name: "value", Type: keys.String,
-			Doc: "What it is, at most 255 bytes."},
+			Doc: "The option's value, at most 255 bytes."},
 		{Name: "fromArg", Type: keys.String,
 			Doc: "The name of a key of `CNI_ARGS` whose value comes before `value`."},
 	}

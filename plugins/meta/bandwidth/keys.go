@@ -28,13 +28,13 @@ func ownKeys() keys.Table {
 func limitKeys() keys.Table {
 	return keys.Table{
 		{Name: "ingressRate", Type: keys.Int, Range: &keys.Range{Min: leastRate, Max: math.MaxInt, Zero: true}, Default: "no limit",
-			Doc: "What the container receives, in bits a second."},
+			Doc: "The most that the container receives, in bits a second."},
 		{Name: "ingressBurst", Type: keys.Int, Range: &keys.Range{Max: mostBurst}, Default: "none",
-			Doc: "What it may receive at once after a pause, in bits: at least a packet (12112 with an MTU of 1500). Needed with a rate."},
+			Doc: "The most that it may receive at once after a pause, in bits: at least a packet (12112 with an MTU of 1500). Needed with a rate."},
 		{Name: "egressRate", Type: keys.Int, Range: &keys.Range{Min: leastRate, Max: math.MaxInt, Zero: true}, Default: "no limit",
-			Doc: "What the container sends, in bits a second."},
+			Doc: "The most that the container sends, in bits a second."},
 		{Name: "egressBurst", Type: keys.Int, Range: &keys.Range{Max: mostBurst}, Default: "none",
-			Doc: "What it may send at once after a pause, in bits. Needed with a rate."},
+			Doc: "The most that it may send at once after a pause, in bits. Needed with a rate."},
 	}
 }
 

@@ -26,13 +26,13 @@ func (Plugin) Facts(*conf.Object) plugin.Facts {
 func ownKeys() keys.Table {
 	return keys.Table{
 		{Name: "backend", Type: keys.String, Words: []string{"nftables", "iptables", "firewalld"}, Default: "firewalld if it is running, else nftables if the kernel has it, else iptables",
-			Doc: "What lets packets pass. Any other value is an error; the reference plugin takes it for none."},
+			Doc: "The firewall that lets packets pass. Any other value is an error; the reference plugin takes it for none."},
 		{Name: "iptablesAdminChainName", Type: keys.String, Default: "`CNI-ADMIN`",
 			Doc: "The administrator's chain, in table filter of iptables. Its rules come before those that accept. Made if it is missing. Not used by firewalld."},
 		{Name: "firewalldZone", Type: keys.String, Default: "`trusted`",
 			Doc: "The zone that containers' addresses are made sources of."},
 		{Name: "ingressPolicy", Type: keys.String, Words: []string{"open", "same-bridge", "isolated"}, Since: "1.1.0", Default: "`open`",
-			Doc: "Who may connect to the container from other containers, see [policies](#policies)."},
+			Doc: "Which other containers may connect to the container, see [policies](#policies)."},
 		{Name: "allowPublishedPorts", Type: keys.Bool, Since: keys.Ours, Default: "`false`",
 			Doc: "With an `ingressPolicy`: let connections to published ports of the bridge's containers pass from other protected bridges, too. See [published ports between protected bridges](#published-ports-between-protected-bridges)."},
 	}

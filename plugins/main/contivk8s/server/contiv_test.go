@@ -542,8 +542,12 @@ func TestNetwork(t *testing.T) {
 	if got := b.said(); got != "ADD c1, DEL c1" {
 		t.Errorf("calls: %s", got)
 	}
-	if _, err := New(b.server.Options); err != nil {
-		t.Errorf("a network that is not there yet: %v", err)
+	var log strings.Builder
+	o := b.server.Options
+	o.Log = slog.New(slog.NewTextHandler(&log, nil))
+	b.write(filepath.Join(o.ConfDir, "20-nets.conflist"), `{"cniVersion": "1.0.0", "name": "nets", "plugins": [{"type": "fake"}]}`)
+	if _, err := New(o); err != nil || !strings.Contains(log.String(), "attached yet") || !strings.Contains(log.String(), "there is nets") {
+		t.Errorf("a network that is not there yet: %v, and it says %q", err, log.String())
 	}
 	for _, loop := range []string{`{"type": "contivk8s"}`, `{"type": "my-contivk8s"}`, `{"type": "chain", "plugins": [{"type": "contivk8s"}]}`} {
 		b.write(file, `{"cniVersion": "1.0.0", "name": "net", "plugins": [`+loop+`]}`)

@@ -25,7 +25,9 @@ func (s *Server) load() (*libcni.NetworkConfigList, error) {
 	if err != nil {
 		return nil, plugin.ConfigError("make the directory readable", "%w", err)
 	}
+	var names []string
 	for _, w := range networks {
+		names = append(names, w.Name)
 		if w.Name != s.Network {
 			continue
 		}
@@ -39,7 +41,11 @@ func (s *Server) load() (*libcni.NetworkConfigList, error) {
 	for _, u := range unread {
 		why += fmt.Sprintf("; %s can't be used: %s", u.What, u.Why)
 	}
-	return nil, plugin.ConfigError("write the network's file, or name another network", "no network %q in %s%s", s.Network, s.ConfDir, why)
+	remedy := "write the network's file, or name another network"
+	if names != nil {
+		remedy += "; there is " + strings.Join(names, ", ")
+	}
+	return nil, plugin.ConfigError(remedy, "no network %q in %s%s", s.Network, s.ConfDir, why)
 }
 
 // callsShim reports whether a plugin anywhere in a configuration is the shim, under any name that it can have.

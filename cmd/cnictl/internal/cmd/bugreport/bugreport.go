@@ -5,6 +5,7 @@ package bugreport
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"os"
@@ -17,11 +18,16 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/lookup"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/network"
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/operator/trust"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
+
+// lookLimit is how long it may take to find out whether a network is there.
+const lookLimit = 30 * time.Second
 
 // reported is what bugreport prints with --json.
 type reported struct {
@@ -58,9 +64,26 @@ time of its own, and goes on where one can't be read; it changes nothing.
 		if dryRun {
 			return listParts(cmd)
 		}
+		if err := requireNetwork(cmd.Context(), where.Options, network); err != nil {
+			return err
+		}
 		return writeBugreport(cmd, file, Options{Options: where.Options, Network: network, Version: cmd.Root().Version})
 	}
 	return cmd
+}
+
+// requireNetwork refuses a network that is not there. On a node that does not say so in time it may be.
+func requireNetwork(ctx context.Context, o node.Options, name string) error {
+	if name == "" {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, lookLimit)
+	defer cancel()
+	n := node.Read(ctx, o)
+	if ctx.Err() != nil {
+		return nil
+	}
+	return lookup.RequireNetwork(n, o.ConfDir, name)
 }
 
 func listParts(cmd *cobra.Command) error {

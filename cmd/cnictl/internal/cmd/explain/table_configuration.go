@@ -68,7 +68,7 @@ var configuration = []Known{
 		Example: `invalid characters in containerID; 1234%%%`},
 	{ID: "cached-result", Pattern: `failed to (?:get|unmarshal|convert) (?:network "(?P<network>[^"]+)" )?cached (?:result|network)|libcni's result of the attachment can't be used`,
 		Doctor:  []string{"cache-torn"},
-		Means:   "What libcni has kept of the ADD can't be read: it is torn, often after a full disk or a power failure.",
+		Means:   "The result of ADD that libcni has kept can't be read: it is torn, often after a full disk or a power failure.",
 		Do:      "cnictl doctor lists torn results. A DEL works without: cnictl del NETWORK --id CONTAINER.",
 		Example: `failed to get network "cbr0" cached result: unexpected end of JSON input`},
 }

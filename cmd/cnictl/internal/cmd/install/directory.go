@@ -161,7 +161,7 @@ func checkNames(names []string) error {
 		return errors.New("there is no plugin to install")
 	}
 	for _, name := range names {
-		if name == "" || name == pluginfile.Binary || name == pluginfile.EtcdBinary || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
+		if name == "" || isBinary(name) || strings.HasPrefix(name, ".") || strings.ContainsRune(name, '/') {
 			return fmt.Errorf("%q is no name for a plugin", name)
 		}
 	}

@@ -12,6 +12,7 @@
 package install
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -73,6 +74,7 @@ there.`,
 	flags.StringSliceVar(&o.Names, "only", known.Plugins.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
 	addNetworkFlags(cmd, &o.Network, &o.NetworkDir)
+	ui.AddJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := chooseDir(cmd.ErrOrStderr(), &o, runtime); err != nil {
 			return err
@@ -87,22 +89,26 @@ there.`,
 		if err != nil {
 			return err
 		}
-		w := cmd.OutOrStdout()
-		if r.Unchanged {
-			fmt.Fprintf(w, "%s is up to date\n", r.Dir)
-		} else {
-			fmt.Fprintf(w, "installed cnibox and %d plugins in %s\n", len(r.Names), r.Dir)
-		}
-		printNames(w, "  plugins:  %s\n", r.Names)
-		printNames(w, "  networks: %s\n", r.Networks)
-		printNames(w, "  replaced: %s; uninstall brings them back\n", r.Replaced)
-		printNames(w, "  left:     %s, written by another installer since; --force takes it over\n", r.Left)
+		err = ui.Output(cmd, ui.Files{Files: r.Files}, r.describeAll)
 		if r.NoExec {
 			fmt.Fprintf(cmd.ErrOrStderr(), "note: %s is mounted noexec: a runtime that sees it so can't execute the plugins; mount it with exec there, or choose another directory\n", r.Dir)
 		}
-		return nil
+		return err
 	}
 	return cmd
+}
+
+// describeAll says what was done.
+func (r *Report) describeAll(w io.Writer) {
+	if r.Unchanged {
+		fmt.Fprintf(w, "%s is up to date\n", r.Dir)
+	} else {
+		fmt.Fprintf(w, "installed cnibox and %d plugins in %s\n", len(r.Names), r.Dir)
+	}
+	printNames(w, "  plugins:  %s\n", r.Names)
+	printNames(w, "  networks: %s\n", r.Networks)
+	printNames(w, "  replaced: %s; uninstall brings them back\n", r.Replaced)
+	printNames(w, "  left:     %s, written by another installer since; --force takes it over\n", r.Left)
 }
 
 // chooseDir takes the directory from a runtime, if one is named, and says why.
@@ -173,12 +179,15 @@ install has put there.`,
 	cmd.Flags().StringVar(&dir, "dir", "", "the directory of plugins, which other commands call --bin-dir")
 	ui.AddOtherName(cmd, "bin-dir", "dir")
 	addNetworkFlags(cmd, &network, &networkDir)
+	ui.AddJSONFlag(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if err := requireDir(dir); err != nil {
 			return err
 		}
+		var networks []ui.File
 		if network != "" {
-			if err := UninstallNetwork(network, networkDir); err != nil {
+			var err error
+			if networks, err = UninstallNetwork(network, networkDir); err != nil {
 				return err
 			}
 		}
@@ -186,12 +195,19 @@ install has put there.`,
 		if r == nil {
 			return err
 		}
-		w := cmd.OutOrStdout()
-		fmt.Fprintf(w, "removed %d files from %s\n", len(r.Removed), r.Dir)
-		printNames(w, "  brought back: %s\n", r.Restored)
-		printNames(w, "  left, since they are not cnibox's any more: %s\n", r.Left)
-		printNames(w, "  what install had replaced at these names is still in .cnibox-replaced: %s\n", r.Kept)
-		return err
+		d := ui.Files{Files: slices.Concat([]ui.File{}, networks, r.Files)}
+		if err != nil {
+			d.Error = err.Error()
+		}
+		return cmp.Or(ui.Output(cmd, d, r.describe), ui.Errors(cmd, []error{err}))
 	}
 	return cmd
+}
+
+// describe says what was done.
+func (r *Removal) describe(w io.Writer) {
+	fmt.Fprintf(w, "removed %d files from %s\n", len(r.names(ui.Removed)), r.Dir)
+	printNames(w, "  brought back: %s\n", r.names(ui.Restored))
+	printNames(w, "  left, since they are not cnibox's any more: %s\n", r.names(ui.Left))
+	printNames(w, "  what install had replaced at these names is still in .cnibox-replaced: %s\n", r.Kept)
 }

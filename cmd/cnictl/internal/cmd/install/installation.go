@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/plugins/known"
@@ -73,6 +74,9 @@ type Report struct {
 	Replaced  []string // names whose former files Uninstall brings back
 	Left      []string // names that another installer has taken over since, and keeps
 	NoExec    bool     // nothing in the directory can be executed, as it is mounted here
+	Files     []ui.File
+
+	others map[string]string // what the files of others are, those of Replaced and Left
 }
 
 // Install makes o.Dir hold cnibox and a link for each of o.Names and for each name of an earlier installation: it takes no plugin away.
@@ -92,10 +96,15 @@ func Install(o Options) (*Report, error) {
 	}
 	r.Unchanged = r.Unchanged && areThere
 	for _, n := range networks {
+		outcome := ui.Unchanged
+		if !n.isInstalled() {
+			outcome = ui.Written
+		}
 		if err := n.install(); err != nil {
 			return nil, err
 		}
 		r.Networks = append(r.Networks, n.path)
+		r.Files = append(r.Files, ui.File{Path: n.path, Outcome: outcome})
 	}
 	return r, nil
 }
@@ -141,7 +150,15 @@ func installPlugins(o Options) (*Report, error) {
 	}
 	// The manifest comes first: should the machine die on the way, uninstall knows every name. cnibox comes before its links.
 	files := slices.Concat([]string{manifestFile}, binaries(r.Names), r.Names)
-	r.Unchanged = r.Replaced == nil && !slices.ContainsFunc(files, func(name string) bool { return !isSame(staging, d.path, name) })
+	r.Unchanged = r.Replaced == nil
+	for _, name := range files {
+		same := isSame(staging, d.path, name)
+		r.Unchanged = r.Unchanged && same
+		r.describe(name, o.Link, same)
+	}
+	for _, name := range r.Left {
+		r.Files = append(r.Files, ui.File{Path: d.join(name), Outcome: ui.Left, Why: r.others[name] + ", written by another installer since; --force takes it over"})
+	}
 	if r.Unchanged {
 		return r, nil
 	}
@@ -158,6 +175,27 @@ func installPlugins(o Options) (*Report, error) {
 	}
 	return r, d.file.Sync()
 }
+
+// describe notes what becomes of a file, which is the same as the one that is there or is not.
+func (r *Report) describe(name string, link Link, same bool) {
+	f := ui.File{Path: filepath.Join(r.Dir, name), Outcome: ui.Linked}
+	switch {
+	case name == manifestFile: // nobody else's business
+		return
+	case slices.Contains(r.Replaced, name):
+		f.Outcome, f.Why = ui.Replaced, r.others[name]+" was there; uninstall brings it back"
+	case same:
+		f.Outcome = ui.Unchanged
+	case isBinary(name) || isCopied(name, link):
+		f.Outcome = ui.Written
+	}
+	r.Files = append(r.Files, f)
+}
+
+func isBinary(name string) bool { return name == pluginfile.Binary || name == pluginfile.EtcdBinary }
+
+// isCopied reports whether a plugin's name is a file of its own.
+func isCopied(name string, link Link) bool { return link == Copy || isWrittenByOthers(name) }
 
 // readBinary returns the content of a cnibox, or of the binary beside it.
 func readBinary(name, cnibox string) ([]byte, error) {
@@ -178,10 +216,11 @@ func readBinary(name, cnibox string) ([]byte, error) {
 
 // plan decides what becomes of each name, and refuses to overwrite what cnictl did not install.
 func (d *directory) plan(wanted, installed []string, force bool) (*Report, error) {
-	r := &Report{Dir: d.path, NoExec: d.noExec()}
+	r := &Report{Dir: d.path, NoExec: d.noExec(), others: map[string]string{}}
 	var inTheWay []string
 	for _, name := range append(binaries(wanted), wanted...) {
 		foreign, err := d.foreign(name)
+		r.others[name] = foreign
 		switch {
 		case err != nil:
 			return nil, fmt.Errorf("%s: %w; move it away or choose another directory", d.join(name), err)
@@ -195,7 +234,7 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 			inTheWay = append(inTheWay, fmt.Sprintf("%s (%s)", name, foreign))
 			continue
 		}
-		if name != pluginfile.Binary && name != pluginfile.EtcdBinary {
+		if !isBinary(name) {
 			r.Names = append(r.Names, name)
 		}
 	}
@@ -242,7 +281,7 @@ func stage(dir string, names, wanted []string, link Link, content map[string][]b
 		switch {
 		case err != nil:
 			return err
-		case link == Copy || isWrittenByOthers(name):
+		case isCopied(name, link):
 			err = writeFile(path, content[binaryOf(name)], 0o755)
 		case link == Hard:
 			err = os.Link(filepath.Join(dir, binaryOf(name)), path)

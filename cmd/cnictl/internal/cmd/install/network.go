@@ -82,18 +82,18 @@ func (n *network) install() error {
 	return syncDirectory(dir)
 }
 
-// uninstall removes the file if it is the one that was installed.
-func (n *network) uninstall() error {
+// uninstall removes the file if it is the one that was installed, and reports whether it has.
+func (n *network) uninstall() (isRemoved bool, err error) {
 	if _, err := os.Lstat(n.path); errors.Is(err, fs.ErrNotExist) {
-		return nil
+		return false, nil
 	}
 	if !n.isInstalled() {
-		return fmt.Errorf("%s is not what was installed (nothing was changed): remove it, or leave out --network", n.path)
+		return false, fmt.Errorf("%s is not what was installed (nothing was changed): remove it, or leave out --network", n.path)
 	}
 	if err := os.Remove(n.path); err != nil {
-		return fmt.Errorf("remove the network: %w", err)
+		return false, fmt.Errorf("remove the network: %w", err)
 	}
-	return syncDirectory(filepath.Dir(n.path))
+	return true, syncDirectory(filepath.Dir(n.path))
 }
 
 func syncDirectory(path string) error {

@@ -5,25 +5,40 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
+
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 )
 
 // Removal is what Uninstall did.
 type Removal struct {
-	Dir      string
-	Removed  []string // names that are gone
-	Restored []string // names that are again what they were before Install
-	Left     []string // names that somebody has put other files at since
-	Kept     []string // of Left: what Install had replaced, still in .cnibox-replaced
+	Dir   string
+	Files []ui.File
+	Kept  []string // names of files that are left: what Install had replaced, still in .cnibox-replaced
+}
+
+// names returns the names of the files that became so.
+func (r *Removal) names(outcome ui.Outcome) (list []string) {
+	for _, f := range r.Files {
+		if f.Outcome == outcome {
+			list = append(list, filepath.Base(f.Path))
+		}
+	}
+	return list
 }
 
 // UninstallNetwork removes a network's file that Install has put into a directory, or all of a directory's, unless it has been changed there. It
-// comes before Uninstall: without it, a runtime attaches no more containers.
-func UninstallNetwork(from, dir string) error {
+// comes before Uninstall: without it, a runtime attaches no more containers. It returns those that are removed.
+func UninstallNetwork(from, dir string) (removed []ui.File, err error) {
 	networks, err := readNetworks(from, dir)
 	for _, n := range networks {
-		err = errors.Join(err, n.uninstall())
+		isRemoved, failed := n.uninstall()
+		if isRemoved {
+			removed = append(removed, ui.File{Path: n.path, Outcome: ui.Removed})
+		}
+		err = errors.Join(err, failed)
 	}
-	return err
+	return removed, err
 }
 
 // Uninstall removes what Install has made and brings back what it had replaced. It leaves what others have put there since,
@@ -61,22 +76,27 @@ func (d *directory) takeAway(name string, r *Removal) error {
 	path, saved := d.join(name), d.join(replacedDir, name)
 	_, err := os.Lstat(saved)
 	hasSaved := err == nil
+	f := ui.File{Path: path, Outcome: ui.Removed}
 	if foreign, err := d.foreign(name); foreign != "" || err != nil {
-		r.Left = append(r.Left, name)
+		f.Outcome, f.Why = ui.Left, foreign+", which is not cnibox's any more"
+		if err != nil {
+			f.Why = err.Error()
+		}
 		if hasSaved {
 			r.Kept = append(r.Kept, name)
+			f.Why += "; what install had replaced is still " + saved
 		}
+		r.Files = append(r.Files, f)
 		return nil
 	}
 	if hasSaved {
-		r.Restored = append(r.Restored, name)
-		return os.Rename(saved, path)
-	}
-	err = os.Remove(path)
-	if err == nil {
-		r.Removed = append(r.Removed, name)
-	} else if errors.Is(err, fs.ErrNotExist) {
+		f.Outcome = ui.Restored
+		err = os.Rename(saved, path)
+	} else if err = os.Remove(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
+	}
+	if err == nil {
+		r.Files = append(r.Files, f)
 	}
 	return err
 }

@@ -46,7 +46,6 @@ IP address. Of an IP address it shows which containers had it, and when.
 	}
 	ui.AddNodeFlags(cmd, &f.Options)
 	ui.AddJSONFlag(cmd)
-	ui.AddOtherName(cmd, "dir", "log-dir")
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "log-dir", calllog.Dir, "directory of the log, such as a copy of another node's")
 	flags.StringVar(&f.since, "since", "", `only calls since then: 2h (ago), "2006-01-02 15:04" or RFC 3339`)

@@ -69,7 +69,7 @@ func TestLogText(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			out := uitest.Run(New(), append([]string{"log", "--dir", dir}, tt.args...)...)
+			out := uitest.Run(New(), append([]string{"log", "--log-dir", dir}, tt.args...)...)
 			if out.Code != 0 || out.Stderr != "" || strings.Count(out.Stdout, "\n") != tt.lines {
 				t.Errorf("%+v", out)
 			}
@@ -91,14 +91,14 @@ func TestLogErrors(t *testing.T) {
 		code int
 		says string
 	}{
-		{"no log", []string{"log", "--dir", empty}, 1, "cnictl log on"},
-		{"a wrong time", []string{"log", "--dir", dir, "--since", "Tuesday"}, 2, "Tuesday"},
-		{"a wrong number", []string{"log", "--dir", dir, "-n", "-1"}, 2, "-n -1"},
-		{"too much", []string{"log", "--dir", dir, "a", "b"}, 2, "one argument too many"},
+		{"no log", []string{"log", "--log-dir", empty}, 1, "cnictl log on"},
+		{"a wrong time", []string{"log", "--log-dir", dir, "--since", "Tuesday"}, 2, "Tuesday"},
+		{"a wrong number", []string{"log", "--log-dir", dir, "-n", "-1"}, 2, "-n -1"},
+		{"too much", []string{"log", "--log-dir", dir, "a", "b"}, 2, "one argument too many"},
 		{"too small", []string{"log", "on", "--size", "1k"}, 2, "16kB to 100MB"},
 		{"too large", []string{"log", "on", "--size", "1G"}, 2, "16kB to 100MB"},
 		{"no size", []string{"log", "on", "--size", "much"}, 2, "16kB to 100MB"},
-		{"nothing to follow", []string{"log", "-f", "--dir", filepath.Join(empty, "none")}, 1, "cnictl log on"},
+		{"nothing to follow", []string{"log", "-f", "--log-dir", filepath.Join(empty, "none")}, 1, "cnictl log on"},
 	}
 	for _, tt := range tests {
 		if out := uitest.Run(New(), tt.args...); out.Code != tt.code || !strings.Contains(out.Stderr, tt.says) || out.Stdout != "" {
@@ -123,7 +123,7 @@ func TestLogJSON(t *testing.T) {
 	if _, err := f.WriteString("{\"time\":\"torn\n"); err != nil {
 		t.Fatal(err)
 	}
-	out := uitest.Run(New(), "log", "--dir", dir, "10.88.0.7", "--json")
+	out := uitest.Run(New(), "log", "--log-dir", dir, "10.88.0.7", "--json")
 	var document struct {
 		Calls []struct {
 			Verb, ContainerID, Ifname string
@@ -147,7 +147,7 @@ func TestLogJSON(t *testing.T) {
 	if h := document.Holders[0]; h.Network != "demo" || h.To.Sub(h.From).Round(time.Minute) != 2*time.Hour {
 		t.Errorf("got %+v", h)
 	}
-	out = uitest.Run(New(), "log", "--dir", dir)
+	out = uitest.Run(New(), "log", "--log-dir", dir)
 	if out.Code != 1 || strings.Count(out.Stdout, "\n") != 4 {
 		t.Errorf("%+v", out)
 	}
@@ -175,7 +175,7 @@ func TestLogSwitch(t *testing.T) {
 			t.Errorf("%s %v: %v\n%s", step.cmd.Use, step.args, err, &out)
 		}
 	}
-	if out := uitest.Run(New(), "log", "--dir", dir); out.Code != 0 || !strings.Contains(out.Stderr, "the log is off") {
+	if out := uitest.Run(New(), "log", "--log-dir", dir); out.Code != 0 || !strings.Contains(out.Stderr, "the log is off") {
 		t.Errorf("%+v", out)
 	}
 }
@@ -208,7 +208,7 @@ func TestCompleteLogged(t *testing.T) {
 	dir := logDir(t)
 	id := strings.Repeat("c0ffee", 8)
 	for _, c := range []struct{ begin, want string }{{"", "10.88.0.7\t" + id + "\n" + id + "\tdemo\n:4\n"}, {"10", "10.88.0.7\t" + id + "\n:4\n"}, {"x", ":4\n"}} {
-		if out := uitest.Run(New(), "__complete", "log", "--dir", dir, c.begin); !strings.HasSuffix(out.Stdout, c.want) {
+		if out := uitest.Run(New(), "__complete", "log", "--log-dir", dir, c.begin); !strings.HasSuffix(out.Stdout, c.want) {
 			t.Errorf("%q: got %q, want %q", c.begin, out.Stdout, c.want)
 		}
 	}

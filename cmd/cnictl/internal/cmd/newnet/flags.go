@@ -28,6 +28,7 @@ func (f *newFlags) add(cmd *cobra.Command, kind Kind) {
 	flags.BoolVar(&f.First, "first", false, "make it the first file by name, which containerd and CRI-O take for all pods")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "write the file without asking")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "print the file on standard output, and write nothing")
+	ui.AddJSONFlag(cmd)
 	ui.Complete(cmd, "for", func(*cobra.Command, []string, string) ([]string, cobra.ShellCompDirective) {
 		return runtimes.Names(), cobra.ShellCompDirectiveNoFileComp
 	})

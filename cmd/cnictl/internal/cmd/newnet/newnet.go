@@ -85,6 +85,9 @@ func newKind(kind Kind) *cobra.Command {
 
 // makeNetwork makes a file, shows it, and writes it. a asks for what is wanted, unless it is nil.
 func makeNetwork(cmd *cobra.Command, kind Kind, f *newFlags, a *asker) error {
+	if ui.WantsJSON(cmd) && !f.yes && !f.dryRun {
+		return ui.Usagef("--json asks nobody: say --yes to write the file, or --dry-run")
+	}
 	f.Kind = kind.Name
 	if err := f.read(); err != nil {
 		return newError(err)
@@ -106,8 +109,14 @@ func makeNetwork(cmd *cobra.Command, kind Kind, f *newFlags, a *asker) error {
 	if err != nil {
 		return newError(err)
 	}
-	describePlan(cmd.ErrOrStderr(), plan, why)
-	if err := ui.Write(cmd, plan.Text); err != nil || f.dryRun {
+	isJSON := ui.WantsJSON(cmd)
+	if !isJSON {
+		describePlan(cmd.ErrOrStderr(), plan, why)
+		err = ui.Write(cmd, plan.Text)
+	} else if f.dryRun {
+		err = ui.PrintJSON(cmd, documentOf(plan, why, f.dryRun))
+	}
+	if err != nil || f.dryRun {
 		return err
 	}
 	if !f.yes {
@@ -119,8 +128,22 @@ func makeNetwork(cmd *cobra.Command, kind Kind, f *newFlags, a *asker) error {
 	if err := plan.Write(); err != nil {
 		return err
 	}
+	if isJSON {
+		return ui.PrintJSON(cmd, documentOf(plan, why, f.dryRun))
+	}
 	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s; to try it: %s\n", plan.Path, trial(kind, plan.Name))
 	return nil
+}
+
+// made is what new prints with --json.
+type made struct {
+	ui.Files
+	Chosen []Choice `json:"chosen"`
+}
+
+func documentOf(p *Plan, more []Choice, isDry bool) made {
+	file := ui.File{Path: p.Path, Outcome: ui.Written, Content: p.Text}
+	return made{ui.Files{DryRun: isDry, Files: []ui.File{file}}, slices.Concat(p.Choice, more)}
 }
 
 // trial returns the command that tries a network.

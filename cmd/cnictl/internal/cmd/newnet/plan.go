@@ -48,7 +48,11 @@ type Plan struct {
 }
 
 // Choice is something that nobody has asked for, or that is worth to be known, and why it is so.
-type Choice struct{ What, Is, Why string }
+type Choice struct {
+	What string `json:"what"`
+	Is   string `json:"is"`
+	Why  string `json:"why"`
+}
 
 // maker makes a plan.
 type maker struct {

@@ -56,7 +56,6 @@ The exit code is that of the command, or 128 + N if signal N ended it.
 	flags.StringVar(&net, "network", "", "the network to attach to")
 	flags.StringVar(&f.ID, "id", "", "container id, and name of the namespace in "+sandbox.Dir+" (default: a new one)")
 	flags.BoolVarP(&quiet, "quiet", "q", false, "do not say on standard error what was made")
-	ui.AddOtherName(cmd, "net", "network")
 	ui.Complete(cmd, "network", ui.CompleteNetwork)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		if net == "" {

@@ -31,6 +31,7 @@ how many each has, and when its addresses are free if nothing is heard of it.
 		RunE:    func(cmd *cobra.Command, _ []string) error { return f.run(cmd, f.networks) },
 	}
 	f.add(cmd)
+	addSort(cmd, f, networkColumns)
 	return cmd
 }
 
@@ -47,6 +48,7 @@ func (f *showFlags) networks(n *node.Node) (shown, error) {
 			s.Networks = append(s.Networks, w)
 		}
 	}
+	sortRows(s.Networks, networkColumns, f.sort)
 	return s, nil
 }
 

@@ -27,6 +27,7 @@ port that only the packet filter knows, the container's port is not known.
 	}
 	f.add(cmd)
 	f.addState(cmd)
+	addSort(cmd, f, portColumns)
 	return cmd
 }
 
@@ -59,6 +60,7 @@ func (f *showFlags) ports(n *node.Node) (shown, error) {
 	slices.SortStableFunc(s.Ports, func(a, b publishedPort) int {
 		return cmp.Or(cmp.Compare(a.HostPort, b.HostPort), cmp.Compare(a.Protocol, b.Protocol), cmp.Compare(a.HostIP, b.HostIP))
 	})
+	sortRows(s.Ports, portColumns, f.sort)
 	return s, nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -25,8 +26,9 @@ import (
 // showFlags are those of show and of the commands below it.
 type showFlags struct {
 	node.Options
-	network, state, html string
-	wide, watch          bool
+	network, state, html, sort string
+	columns                    []string // that sort may name
+	wide, watch                bool
 }
 
 // shown is what a command shows: a document for --json, which prints itself for people.
@@ -48,6 +50,7 @@ Nothing is changed. The command names what can't be read, and shows the rest.
 `,
 		Example: `  cnictl show
   cnictl show --network demo --state gone
+  cnictl show --sort age
   cnictl show 10.88.0.7
   cnictl show :8080
   cnictl show --watch
@@ -56,8 +59,8 @@ Nothing is changed. The command names what can't be read, and shows the rest.
 		ValidArgsFunction: ui.CompleteNames,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
-			case len(args) == 1 && (f.network != "" || f.state != "" || f.html != ""):
-				return ui.Usagef("NAME does not go with --network, --state and --html")
+			case len(args) == 1 && (f.network != "" || f.state != "" || f.html != "" || f.sort != ""):
+				return ui.Usagef("NAME does not go with --network, --state, --sort and --html")
 			case len(args) == 1 && args[0] == "":
 				return ui.Usagef("NAME is empty")
 			case len(args) == 1:
@@ -68,8 +71,8 @@ Nothing is changed. The command names what can't be read, and shows the rest.
 					found, err := lookup.Find(n, args[0])
 					return shownName{found}, err
 				})
-			case f.html != "" && (f.watch || ui.WantsJSON(cmd)):
-				return ui.Usagef("--html does not go with --watch and --json")
+			case f.html != "" && (f.watch || f.sort != "" || ui.WantsJSON(cmd)):
+				return ui.Usagef("--html does not go with --watch, --sort and --json")
 			case f.html != "":
 				return f.writePage(cmd)
 			}
@@ -78,6 +81,7 @@ Nothing is changed. The command names what can't be read, and shows the rest.
 	}
 	f.add(cmd)
 	f.addState(cmd)
+	addSort(cmd, f, attachmentColumns)
 	cmd.Flags().BoolVar(&f.wide, "wide", false, "show more: whole ids, lengths of prefixes, why a state is as it is")
 	cmd.Flags().StringVar(&f.html, "html", "", "write a page with the node drawn to a file, to look at in a browser")
 	cmd.AddCommand(newShowNetworks(), newShowPorts())
@@ -140,10 +144,13 @@ func stateNames() (names []string) {
 	return names
 }
 
-// check refuses a state that is none.
+// check refuses a state and a column that are none.
 func (f *showFlags) check() error {
 	if f.state != "" && !slices.Contains(node.States, node.State(f.state)) {
 		return ui.Usagef("--state %q is not alive, gone, replaced or unknown", f.state)
+	}
+	if f.sort != "" && !slices.Contains(f.columns, f.sort) {
+		return ui.Usagef("--sort %q is no column: it is one of %s", f.sort, strings.Join(f.columns, ", "))
 	}
 	return nil
 }
@@ -206,7 +213,12 @@ type shownAttachments struct {
 }
 
 func (f *showFlags) attachments(n *node.Node) (shown, error) {
-	s := &shownAttachments{Attachments: f.chosen(n), Unowned: []node.Thing{}, Unread: f.unread(n)}
+	list := f.chosen(n)
+	if f.sort != "" {
+		list = inOrder(list)
+		sortRows(list, attachmentColumns, f.sort)
+	}
+	s := &shownAttachments{Attachments: list, Unowned: []node.Thing{}, Unread: f.unread(n)}
 	for _, t := range n.Unowned {
 		if f.network == "" || t.Network == f.network {
 			s.Unowned = append(s.Unowned, t)

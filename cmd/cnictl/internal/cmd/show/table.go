@@ -30,9 +30,9 @@ func printAttachments(w io.Writer, list []*node.Attachment, f *showFlags) {
 	}
 	g := ui.NewGrid(pick(head, columns)...)
 	short := ui.ShortIDs(list)
-	list = slices.SortedStableFunc(slices.Values(list), func(a, b *node.Attachment) int {
-		return cmp.Or(cmp.Compare(a.Network, b.Network), a.Address().Compare(b.Address()))
-	})
+	if f.sort == "" {
+		list = inOrder(list)
+	}
 	for _, a := range list {
 		id := short[a.ContainerID]
 		if f.wide {
@@ -41,15 +41,18 @@ func printAttachments(w io.Writer, list []*node.Attachment, f *showFlags) {
 		if id == "" {
 			id = a.Owner // as much of the key as is known
 		}
-		hostEnd := ""
-		if a.HostEnd != nil {
-			hostEnd = a.HostEnd.Name
-		}
-		cells := []string{ui.Harmless(a.Network), ui.Harmless(id), ui.Harmless(a.Pod), ui.Harmless(a.IfName), ui.AddressesOf(a, f.wide), hostEnd,
+		cells := []string{ui.Harmless(a.Network), ui.Harmless(id), ui.Harmless(a.Pod), ui.Harmless(a.IfName), ui.AddressesOf(a, f.wide), hostEndOf(a),
 			stateOf(a), f.when(a.Since), portsOf(a), ui.Harmless(a.Netns), ui.Harmless(a.Why)}
 		g.Add(pick(cells, columns)...)
 	}
 	g.Print(w)
+}
+
+// inOrder returns attachments in the order that a table has where none is asked for.
+func inOrder(list []*node.Attachment) []*node.Attachment {
+	return slices.SortedStableFunc(slices.Values(list), func(a, b *node.Attachment) int {
+		return cmp.Or(cmp.Compare(a.Network, b.Network), a.Address().Compare(b.Address()))
+	})
 }
 
 func pick(cells []string, columns []int) (picked []string) {
