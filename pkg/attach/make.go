@@ -8,7 +8,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -50,7 +49,7 @@ func (a *Attachment) explainMake(l netlink.Link, err error) error {
 		remedy = fmt.Sprintf("either the container already has an interface %s: give the attachment another CNI_IFNAME, or remove that interface; "+
 			"or, of a vlan, the master already has that one, here or in another container", a.IfName)
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return kernel.MissingLink(l.Type(), err)
+		return plugin.MissingLinkType(l.Type(), err)
 	case errors.Is(err, unix.EBUSY), errors.Is(err, unix.EINVAL):
 		remedy = "the master may be in use: a macvlan, an ipvlan and a bridge can't have the same, and a macvlan of mode passthru has it alone"
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 

@@ -10,8 +10,8 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/cache"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // List lists what is held in some stores, of one network or, for "", of all.
@@ -67,7 +67,7 @@ func withoutOthers(r *plugin.Request, list []plugin.Held) ([]plugin.Held, error)
 	if !slices.ContainsFunc(list, isUnclear) {
 		return list, nil
 	}
-	known, err := results.Open(r.Results, plugin.Key{})
+	known, err := cache.Open(r.Results, plugin.Key{})
 	if err != nil {
 		known = nil // what was not listed may be in use
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/netfilter/conntrack"
 	"github.com/cnibox/cnibox/pkg/netfilter/iptables"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
@@ -87,7 +86,7 @@ func (c Choice) withReason(err error) error {
 
 // giveWay chooses iptables if the kernel lacks what nftables failed for, and nothing speaks against it.
 func (c *Choice) giveWay(err error) bool {
-	if !c.Preferred || !kernel.IsMissing(err) {
+	if !c.Preferred || !plugin.IsMissingFeature(err) {
 		return false
 	}
 	*c = Choice{Backend: IPTables, Reason: fmt.Sprintf("the kernel has no usable nftables (%v)", err)}

@@ -8,7 +8,6 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/kernel"
 )
 
 // Errorf returns an internal error (code 999): what failed, on what, with which value, and what to do about it. %w keeps the cause.
@@ -54,7 +53,7 @@ func AsError(err error) *types.Error {
 		if errors.As(err, &c) {
 			return types.NewError(types.ErrInvalidNetworkConfig, err.Error(), "correct that key in the network's configuration")
 		}
-		if missing, is := errors.AsType[*kernel.Missing](err); is {
+		if missing, is := errors.AsType[*MissingFeature](err); is {
 			return types.NewError(types.ErrPluginNotAvailable, err.Error(), missing.Remedy())
 		}
 		remedy := ""

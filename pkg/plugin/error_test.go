@@ -9,7 +9,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/kernel"
 )
 
 func TestAsError(t *testing.T) {
@@ -34,7 +33,7 @@ func TestAsError(t *testing.T) {
 		{"a key's", wrongKey, types.Error{Code: types.ErrInvalidNetworkConfig, Msg: `key "ipam.type": want a string, got the number 7`, Details: "correct that key in the network's configuration"}},
 		{"a key's, wrapped", fmt.Errorf("host-local: %w", wrongKey),
 			types.Error{Code: types.ErrInvalidNetworkConfig, Msg: `host-local: key "ipam.type": want a string, got the number 7`, Details: "correct that key in the network's configuration"}},
-		{"a kernel's, wrapped", fmt.Errorf("ADD: %w", kernel.MissingLink("vrf", unix.EOPNOTSUPP)),
+		{"a kernel's, wrapped", fmt.Errorf("ADD: %w", MissingLinkType("vrf", unix.EOPNOTSUPP)),
 			types.Error{Code: types.ErrPluginNotAvailable, Msg: "ADD: the kernel has no links of type vrf: operation not supported", Details: "load the kernel module vrf, or use a kernel with that module"}},
 	}
 	for _, tt := range tests {

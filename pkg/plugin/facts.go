@@ -6,7 +6,6 @@ import (
 	"github.com/vishvananda/netlink"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/keys"
 )
 
@@ -87,7 +86,7 @@ type Feature struct {
 
 // LinksLike is the feature that a kernel can make links of a kind.
 func LinksLike(probe netlink.Link) Feature {
-	return Feature{Name: "links of type " + probe.Type(), Module: kernel.LinkModule(probe.Type()), Probe: probe}
+	return Feature{Name: "links of type " + probe.Type(), Module: linkModule(probe.Type()), Probe: probe}
 }
 
 // Facts returns what is true of the plugin with a configuration, nil for one that has no keys. Of no plugin nothing is.

@@ -2,6 +2,7 @@ package plugin
 
 import (
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"net"
@@ -134,4 +135,16 @@ func hash(texts ...string) uint64 {
 	h ^= h >> 33
 	h *= 0xc4ceb9fe1a85ec53
 	return h ^ h>>33
+}
+
+// ValidateName refuses a container id or network name that is not ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$ (libcni): they end up in file names,
+// rules and links.
+func ValidateName(s string) error {
+	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
+	for i, c := range s {
+		if !strings.ContainsRune(letters, c) && (i == 0 || !strings.ContainsRune("_.-", c)) {
+			return errors.New("it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'")
+		}
+	}
+	return nil
 }

@@ -7,10 +7,10 @@ import (
 
 	"github.com/vishvananda/netlink"
 
+	"github.com/cnibox/cnibox/pkg/cache"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // Asked is what a plugin knows that finds something in use.
@@ -24,7 +24,7 @@ type Asked struct {
 // About judges an attachment for a plugin.
 func (h *Host) About(a Asked) Verdict {
 	c := Claim{Key: a.Key}
-	r, err := results.Read(a.Results, a.Key)
+	r, err := cache.Read(a.Results, a.Key)
 	switch {
 	case err == nil && !a.Since.After(r.Written):
 		c.HasResult, c.Netns, c.MAC = true, r.Netns, r.MAC

@@ -26,7 +26,6 @@ var ownWords = map[string]string{
 	"cmd/cnictl/internal/cmd/probe/filter.go":            "a word of nft",
 	"cmd/cnictl/internal/cmd/probe/trace.go":             "a family of nf_tables",
 	"pkg/ipam/shared/shared.go":                          "the plugin's own package",
-	"pkg/kernel/kernel.go":                               "kinds of links",
 	"pkg/link/kinds.go":                                  "kinds of links",
 	"pkg/netfilter/tables.go":                            "a family of nf_tables",
 	"pkg/netfilter/nft/owner.go":                         "part of what hashes in the ruleset are made of",
@@ -35,6 +34,7 @@ var ownWords = map[string]string{
 	"pkg/operator/lint/limits.go":                        "a capability",
 	"pkg/operator/netconf/netconf.go":                    "a key, which others' plugins have, too",
 	"pkg/operator/node/configuration.go":                 "a capability",
+	"pkg/plugin/missing.go":                              "kinds of links",
 	"pkg/process/delegate/delegate.go":                   "the plugin that old leases are released by",
 }
 

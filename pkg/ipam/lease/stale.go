@@ -9,9 +9,9 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/cache"
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/presence"
-	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // reclaim frees what nobody can be using of a pool that has no free address: abandoned leases and torn files. If there are none, it says
@@ -42,7 +42,7 @@ func (x *session) reclaim(p ranges.Pool) error {
 
 // staleText says how many leases are stale.
 func (x *session) staleText(stale int) string {
-	if !results.AreKept(x.results) {
+	if !cache.Exists(x.results) {
 		return fmt.Sprintf("; how many of them are stale is not known without libcni's results, which are not in %q", x.results)
 	}
 	return fmt.Sprintf(", %d of them by stale leases", stale)
@@ -56,8 +56,8 @@ func (x *session) isStale(l Lease) bool {
 	if v := x.about(l, time.Time{}); v.State != presence.Unknown {
 		return v.State.IsOver()
 	}
-	_, err := results.Read(x.results, l.Owner)
-	return errors.Is(err, fs.ErrNotExist) && results.AreKept(x.results)
+	_, err := cache.Read(x.results, l.Owner)
+	return errors.Is(err, fs.ErrNotExist) && cache.Exists(x.results)
 }
 
 func (x *session) about(l Lease, since time.Time) presence.Verdict {

@@ -11,10 +11,10 @@ import (
 
 	"github.com/coreos/go-iptables/iptables"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // The chains that all port maps share.
@@ -216,7 +216,7 @@ func allowLocalhost(ctx context.Context, link string) error {
 		return plugin.Errorf(`the kernel must have table raw of iptables (iptable_raw, or nf_tables); or set "snat" to false to do without`,
 			"keep containers from 127.0.0.1 of the host: %w", err)
 	}
-	return localhost.Allow(link)
+	return sysctl.AllowLocalhost(link)
 }
 
 // checkLocalhost makes sure of both. The reference plugin's rules have no guard.
@@ -235,5 +235,5 @@ func (b *Backend) checkLocalhost(ctx context.Context, link string, isGuarded boo
 				"iptables, table %s: the rule is missing that keeps containers from 127.0.0.1 of the host", guardTable)
 		}
 	}
-	return localhost.Check(link)
+	return sysctl.CheckLocalhost(link)
 }

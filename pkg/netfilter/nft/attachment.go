@@ -9,10 +9,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // Wants is what an attachment is to have in one of our tables.
@@ -103,7 +103,7 @@ func allowLocalhost(w Wants) error {
 	if link == "" {
 		return nil
 	}
-	return localhost.Allow(link)
+	return sysctl.AllowLocalhost(link)
 }
 
 // Check compares what the attachment has with what it wants, and makes sure that the table has its rules.
@@ -150,7 +150,7 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 		return err
 	}
 	if link, _ := localhostLink(w.records); link != "" {
-		return localhost.Check(link)
+		return sysctl.CheckLocalhost(link)
 	}
 	if w.port != "" {
 		return checkIsolated(w.port)

@@ -11,8 +11,8 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // Batch is what many attachments are to have, for one transaction: whoever flushes a table takes from it what all of them had.
@@ -130,7 +130,7 @@ func (t *table) fill(list []batched) error {
 	}
 	var errs []error
 	for link := range links {
-		errs = append(errs, localhost.Allow(link))
+		errs = append(errs, sysctl.AllowLocalhost(link))
 	}
 	return errors.Join(errs...)
 }

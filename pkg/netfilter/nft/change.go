@@ -8,7 +8,7 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -39,7 +39,7 @@ func Change(ctx context.Context, what string, try func() error) error {
 
 // isRace reports whether a change failed by something that was not there any more, or was there already.
 func isRace(err error) bool {
-	if errors.As(err, new(*types.Error)) || errors.As(err, new(final)) || kernel.IsMissing(err) {
+	if errors.As(err, new(*types.Error)) || errors.As(err, new(final)) || plugin.IsMissingFeature(err) {
 		return false
 	}
 	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.EEXIST) || errors.Is(err, unix.EBUSY)

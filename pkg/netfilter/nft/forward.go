@@ -9,7 +9,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -97,8 +96,8 @@ func newForwardLayout(t *table) forwardLayout {
 	}
 }
 
-func (l forwardLayout) missing() *kernel.Missing {
-	return &kernel.Missing{Feature: "nf_tables for table inet cnibox-forward", Module: "nf_tables, nft_ct", Option: "CONFIG_NF_TABLES_INET and CONFIG_NFT_CT"}
+func (l forwardLayout) missing() *plugin.MissingFeature {
+	return &plugin.MissingFeature{Name: "nf_tables for table inet cnibox-forward", Module: "nf_tables, nft_ct", Option: "CONFIG_NF_TABLES_INET and CONFIG_NFT_CT"}
 }
 
 func (l forwardLayout) pods(f *family) *nftables.Set {

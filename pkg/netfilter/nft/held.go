@@ -9,9 +9,9 @@ import (
 	"github.com/google/nftables"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // locked does something with one of our tables, if it is there, while nobody makes a change: a list that is interrupted by one may lack
@@ -144,7 +144,7 @@ func (t *table) unused() (subnets []*nftables.Rule, guards []element, err error)
 	}
 	for _, l := range links {
 		name := unix.ByteSliceToString(l.Key)
-		if _, err := localhost.IsAllowed(name); errors.Is(err, unix.ENOENT) && l.Timeout == 0 {
+		if _, err := sysctl.AllowsLocalhost(name); errors.Is(err, unix.ENOENT) && l.Timeout == 0 {
 			guard := newElement(inside, l.Key)
 			guard.what = name
 			guards = append(guards, guard)

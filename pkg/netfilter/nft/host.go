@@ -8,7 +8,7 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // The table for masquerading and published ports is inet cnibox; docs/operate/netfilter.md shows it as nft lists it. A connection to an
@@ -53,11 +53,11 @@ func newHostLayout(t *table) hostLayout {
 	return l
 }
 
-func (l hostLayout) missing() *kernel.Missing {
-	return &kernel.Missing{
-		Feature: "nf_tables with NAT in family inet, as Linux 5.2 and later can have",
-		Module:  "nft_chain_nat, nft_masq, nft_ct, nft_fib_inet",
-		Option:  "CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_CT and CONFIG_NFT_FIB_INET",
+func (l hostLayout) missing() *plugin.MissingFeature {
+	return &plugin.MissingFeature{
+		Name:   "nf_tables with NAT in family inet, as Linux 5.2 and later can have",
+		Module: "nft_chain_nat, nft_masq, nft_ct, nft_fib_inet",
+		Option: "CONFIG_NF_TABLES_INET, CONFIG_NFT_NAT, CONFIG_NFT_MASQ, CONFIG_NFT_CT and CONFIG_NFT_FIB_INET",
 	}
 }
 

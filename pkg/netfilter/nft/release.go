@@ -4,8 +4,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 )
 
 // release takes away what an owner has.
@@ -23,7 +23,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 	var errs []error
 	for o, records := range going {
 		if link, own := localhostLink(records); own { // before the guard goes
-			if err := localhost.Forbid(link); err != nil {
+			if err := sysctl.ForbidLocalhost(link); err != nil {
 				errs = append(errs, err)
 				delete(going, o)
 			}

@@ -3,7 +3,7 @@ package nft
 import (
 	"github.com/google/nftables"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // ToCheckSpoofing has packets dropped that the host's end of an attachment's veth gets from any other MAC address.
@@ -19,8 +19,8 @@ func newBridgeLayout(t *table) bridgeLayout {
 	return bridgeLayout{allowed: t.newSet("allowed", inLink(), srcEther()), checked: t.newSet("checked", inLink())}
 }
 
-func (l bridgeLayout) missing() *kernel.Missing {
-	return &kernel.Missing{Feature: "nf_tables for table bridge cnibox", Module: "nf_tables, nft_meta_bridge", Option: "CONFIG_NF_TABLES_BRIDGE"}
+func (l bridgeLayout) missing() *plugin.MissingFeature {
+	return &plugin.MissingFeature{Name: "nf_tables for table bridge cnibox", Module: "nf_tables, nft_meta_bridge", Option: "CONFIG_NF_TABLES_BRIDGE"}
 }
 
 func (l bridgeLayout) elements(r record) []element {

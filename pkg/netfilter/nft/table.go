@@ -11,7 +11,6 @@ import (
 	"github.com/mdlayher/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -25,7 +24,7 @@ type layout interface {
 	// elements returns what the owner of a record has in sets.
 	elements(r record) []element
 	// missing is the error of a kernel that can't make the table.
-	missing() *kernel.Missing
+	missing() *plugin.MissingFeature
 }
 
 // table is one of our tables in one network namespace.

@@ -14,8 +14,8 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -322,7 +322,7 @@ func TestLacking(t *testing.T) {
 		t.Error(there, err)
 	}
 	for name, err := range map[string]error{"STATUS": c.Available(Masquerading), "ADD": c.Add(ctx, keyOf("a"), wants), "CHECK": c.Check(keyOf("a"), wants)} {
-		if !kernel.IsMissing(err) {
+		if !plugin.IsMissingFeature(err) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

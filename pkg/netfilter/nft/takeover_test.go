@@ -10,8 +10,8 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
-	"github.com/cnibox/cnibox/pkg/netfilter/localhost"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/sysctl"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -88,7 +88,7 @@ func TestTakeOver(t *testing.T) {
 					t.Errorf("the old owner still had %v", left)
 				}
 				must(t, table.Check(keyOf("new"), ToPublish(ours)))
-				if allowed, err := localhost.IsAllowed("p2p0"); allowed || err != nil {
+				if allowed, err := sysctl.AllowsLocalhost("p2p0"); allowed || err != nil {
 					t.Errorf("route_localnet of the old owner's link is %v, %v", allowed, err)
 				}
 			})

@@ -9,9 +9,9 @@ import (
 	"github.com/google/nftables"
 	"github.com/google/nftables/expr"
 
+	"github.com/cnibox/cnibox/pkg/cache"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // PortRules is what portmap has, for a request's attachment and network. The rules say the container, but neither the network nor the
@@ -62,7 +62,7 @@ func (p PortRules) LeadsTo(ctx context.Context, c *nft.Conn, addrs []netip.Prefi
 // unless libcni's results have another attachment of it. The DEL of the last one removes what is left that way.
 func (p PortRules) Del(ctx context.Context, c *nft.Conn, hint []netip.Prefix) error {
 	if len(hint) == 0 {
-		others, err := results.Open(p.Results, p.Key)
+		others, err := cache.Open(p.Results, p.Key)
 		if err != nil || others.MayHave(p.ContainerID) {
 			return err
 		}

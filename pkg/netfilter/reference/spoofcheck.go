@@ -9,9 +9,9 @@ import (
 
 	"github.com/google/nftables"
 
+	"github.com/cnibox/cnibox/pkg/cache"
 	"github.com/cnibox/cnibox/pkg/netfilter/nft"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/results"
 )
 
 // SpoofChains is what bridge has: two chains for each attachment with macspoofchk. A rule of the base chain jumps to the first, a rule
@@ -97,7 +97,7 @@ func (s SpoofChains) Held(context.Context, string) (list []plugin.Held, err erro
 	}
 	chains, err := spoofCheckChains(c)
 	for _, chain := range chains {
-		mayBe := results.Containers(strings.TrimPrefix(chain.Name, spoofCheckPrefix), "-")
+		mayBe := cache.Containers(strings.TrimPrefix(chain.Name, spoofCheckPrefix), "-")
 		list = append(list, plugin.Held{MayBe: mayBe, What: "spoof check of the reference plugin", Own: chain.Name})
 	}
 	return list, err

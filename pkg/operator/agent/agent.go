@@ -18,14 +18,14 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/agent/socket"
 	"github.com/cnibox/cnibox/pkg/operator/agent/watch"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 )
 
 // Options say what an agent works on.
 type Options struct {
 	node.Options
 	Exec     func(cacheDir string) invoke.Exec // calls plugins
-	Runtimes []runtimes.Runtime                // are asked what they run before something is removed
+	Runtimes []containers.Runtime              // are asked what they run before something is removed
 
 	Dir   string        // of the agent's lock and socket
 	Grace time.Duration // for how long something has to be gone before it is removed

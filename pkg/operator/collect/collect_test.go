@@ -22,7 +22,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
 )
@@ -191,5 +191,5 @@ func (b *bench) podman(id string) {
 	server := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, `[{"Id": %q, "State": "running"}]`, id) })}
 	go func() { _ = server.Serve(l) }()
 	b.Cleanup(func() { _ = server.Close() })
-	b.Runtimes = []runtimes.Runtime{runtimes.Podman(l.Addr().String())}
+	b.Runtimes = []containers.Runtime{containers.Podman(l.Addr().String())}
 }

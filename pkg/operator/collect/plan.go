@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
 	"github.com/cnibox/cnibox/pkg/netfilter/reference"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -77,7 +77,7 @@ func withoutResult(n *node.Node) map[string]bool {
 // judge decides about an attachment. Whether it is gone the node says.
 func (p *planner) judge(ctx context.Context, a *node.Attachment) {
 	w := p.node.Network(a.Network)
-	runs := slices.ContainsFunc(p.Runtimes, func(r runtimes.Answer) bool { return r.Runs(a.ContainerID) })
+	runs := slices.ContainsFunc(p.Runtimes, func(r containers.Answer) bool { return r.Runs(a.ContainerID) })
 	isUnknown := a.State == node.Unknown && a.Result == nil && p.known[a.Owner] && !a.IsYoung() && !runs
 	switch {
 	case p.isNamed(a):
@@ -171,7 +171,7 @@ func (p *planner) judgeThing(t node.Thing) {
 
 // runs reports whether a runtime says that a container runs that a thing may be held for.
 func (p *planner) runs(t node.Thing) bool {
-	return slices.ContainsFunc(p.Runtimes, func(r runtimes.Answer) bool {
+	return slices.ContainsFunc(p.Runtimes, func(r containers.Answer) bool {
 		return r.Runs(t.Held.Key.ContainerID) || slices.ContainsFunc(t.Held.MayBe, r.Runs)
 	})
 }

@@ -13,21 +13,21 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // Report says what would go and why, what stays and why, and what stops it.
 type Report struct {
-	Version  int               `json:"version"` // of this form
-	Time     time.Time         `json:"time"`
-	Host     string            `json:"host"`
-	Network  string            `json:"network,omitempty"` // "" is all
-	Goes     []*Item           `json:"goes"`
-	Stays    []Stay            `json:"stays"`
-	Stops    []Stop            `json:"stops"`
-	Runtimes []runtimes.Answer `json:"runtimes"` // those that were asked
-	Unread   []node.Unread     `json:"unread"`
+	Version  int                 `json:"version"` // of this form
+	Time     time.Time           `json:"time"`
+	Host     string              `json:"host"`
+	Network  string              `json:"network,omitempty"` // "" is all
+	Goes     []*Item             `json:"goes"`
+	Stays    []Stay              `json:"stays"`
+	Stops    []Stop              `json:"stops"`
+	Runtimes []containers.Answer `json:"runtimes"` // those that were asked
+	Unread   []node.Unread       `json:"unread"`
 
 	node *node.Node
 }

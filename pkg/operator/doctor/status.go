@@ -9,12 +9,11 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 )
 
 // checkStatus asks our own plugins whether they could serve an ADD, of networks in which nothing else was found that says why not.
@@ -55,9 +54,9 @@ var networkNotReady = codes.Declare(finding.Code{Name: "network-not-ready", Seve
 	Remedy:  "what the plugin says"})
 
 func notReady(n *network, name string, err error) Finding {
-	if missing, is := errors.AsType[*kernel.Missing](err); is {
+	if missing, is := errors.AsType[*plugin.MissingFeature](err); is {
 		return found(kernelFeatureMissing, n.Name, modprobe(missing.Module), "the kernel has no %s, and plugin %s of network %s needs it",
-			missing.Feature, name, n.Name)
+			missing.Name, name, n.Name)
 	}
 	e, remedy := plugin.AsError(err), finding.Remedy(nil)
 	if e.Details != "" {

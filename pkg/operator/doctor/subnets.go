@@ -13,7 +13,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/operator/finding"
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/operator/subnets"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -134,7 +133,7 @@ func (s *subject) freeSubnet(like netip.Prefix) (netip.Prefix, error) {
 		}
 	}
 	if like.Addr().Is6() {
-		return subnets.FreeIPv6(taken)
+		return node.FreeIPv6Subnet(taken)
 	}
-	return subnets.Free(like.Bits(), taken)
+	return node.FreeSubnet(like.Bits(), taken)
 }

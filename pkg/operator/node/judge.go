@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/cnibox/cnibox/pkg/ipam/lease"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/presence"
 )
 
@@ -105,13 +105,13 @@ func (a *Attachment) Results() []*Result {
 
 // spare looks for what speaks for attachments that seem to be gone: an address of theirs in a namespace that lives, unless ADD noted which
 // namespace it was, and a runtime that runs them. While a runtime does not answer, what it may run counts as running.
-func (n *Node) spare(ctx context.Context, all []runtimes.Runtime) {
+func (n *Node) spare(ctx context.Context, all []containers.Runtime) {
 	doubtful := slices.DeleteFunc(slices.Clone(n.Attachments), func(a *Attachment) bool { return a.State == Alive })
 	if len(doubtful) == 0 {
 		return
 	}
 	n.spareSeen(slices.DeleteFunc(slices.Clone(doubtful), func(a *Attachment) bool { return a.isProven || !a.State.IsOver() }))
-	n.Runtimes = runtimes.Ask(ctx, all)
+	n.Runtimes = containers.Ask(ctx, all)
 	for _, r := range n.Runtimes {
 		for _, a := range doubtful {
 			switch {

@@ -15,7 +15,7 @@ import (
 	"github.com/containernetworking/cni/libcni"
 
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
 )
@@ -38,8 +38,8 @@ type Options struct {
 	BinDirs   []string     // of plugins that are programs of their own
 	Shared    bool         // ask also what hosts share, in etcd: with the time for its answers
 
-	Runtimes []runtimes.Runtime // are asked what they run, if something seems to be gone
-	Notes    presence.Notes     // of the namespaces that ADDs were given; "" is where plugins have them
+	Runtimes []containers.Runtime // are asked what they run, if something seems to be gone
+	Notes    presence.Notes       // of the namespaces that ADDs were given; "" is where plugins have them
 }
 
 func (o Options) caches() []string {
@@ -63,8 +63,8 @@ type Node struct {
 	Unowned     []Thing       `json:"unowned"` // what is held for nobody who is known
 	Unread      []Unread      `json:"unread"`
 
-	Runtimes []runtimes.Answer `json:"-"` // those that were asked
-	Stores   []plugin.Store    `json:"-"` // where plugins of this node may hold something
+	Runtimes []containers.Answer `json:"-"` // those that were asked
+	Stores   []plugin.Store      `json:"-"` // where plugins of this node may hold something
 
 	Host
 
@@ -91,7 +91,7 @@ func (u Unread) IsQuestion() bool { return !filepath.IsAbs(u.What) }
 // Read looks at the node. It asks plugins what they hold before it reads the caches: an attachment that is being made has a result then,
 // or is not listed at all.
 func Read(ctx context.Context, o Options) *Node {
-	n := &Node{plugins: o.Plugins, configurations: map[string]*configuration{}, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}, Runtimes: []runtimes.Answer{}}
+	n := &Node{plugins: o.Plugins, configurations: map[string]*configuration{}, byKey: map[string]*Attachment{}, Attachments: []*Attachment{}, Networks: []*Network{}, Namespaces: []*Namespace{}, Unowned: []Thing{}, Unread: []Unread{}, Runtimes: []containers.Answer{}}
 	n.readNetworks(o)
 	results, unread := n.readResults(o, nil)
 	things := n.readHeld(ctx, o, results) // with the configurations that results have, too

@@ -15,7 +15,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/netconf"
 	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 )
 
 // step is one plugin of an attachment's list, with what a runtime would ask of it by CHECK.

@@ -17,7 +17,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
 	"github.com/cnibox/cnibox/pkg/process/detach"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 

@@ -13,7 +13,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 )
 
 // cacheDir is libcni's cache unless the runtime has another one, which CNIBOX_CACHE_DIR names.
@@ -90,7 +90,7 @@ func environment(p Process, r *plugin.Request) error {
 		return invalid("set it to ADD, DEL, CHECK, GC, STATUS or VERSION", "unknown CNI_COMMAND: %s", r.Command)
 	}
 	r.Args, r.Path = p.Getenv("CNI_ARGS"), strings.FieldsFunc(required("CNI_PATH"), func(c rune) bool { return c == ':' })
-	if err := request.ValidateName(r.ContainerID); err != nil {
+	if err := plugin.ValidateName(r.ContainerID); err != nil {
 		return invalid("the runtime sets it; correct it there", "CNI_CONTAINERID is %q: %v", r.ContainerID, err)
 	}
 	if err := link.ValidateName(r.IfName); r.IfName != "" && err != nil {

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 )
 
 // script makes an external plugin of a shell script, which finds its own

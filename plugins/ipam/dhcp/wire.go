@@ -15,7 +15,6 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // Between plugin and daemon, over a unix socket: a request, which is a line with a JSON object, and an answer, which is another one.
@@ -59,7 +58,7 @@ func ParseRequest(o *conf.Object) (*Request, error) {
 		q.IPAM = o.Object("ipam")
 	}
 	for _, name := range []string{q.Network, q.ContainerID} {
-		if err := request.ValidateName(name); err != nil {
+		if err := plugin.ValidateName(name); err != nil {
 			return q, plugin.ConfigError("the plugin sends it; correct it there", "%q is no name: %v", name, err)
 		}
 	}

@@ -18,9 +18,9 @@ import (
 	"go.etcd.io/etcd/api/v3/mvccpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 
+	"github.com/cnibox/cnibox/pkg/cache"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
-	"github.com/cnibox/cnibox/pkg/results"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
@@ -257,8 +257,8 @@ func (p *pool) freeForgotten(ctx context.Context) error {
 
 // hasEnded reports whether libcni keeps results, has none of an attachment, and nothing of it is known to live.
 func (p *pool) hasEnded(k plugin.Key) bool {
-	_, err := results.Read(p.request.Results, k)
-	return errors.Is(err, fs.ErrNotExist) && results.AreKept(p.request.Results) &&
+	_, err := cache.Read(p.request.Results, k)
+	return errors.Is(err, fs.ErrNotExist) && cache.Exists(p.request.Results) &&
 		presence.NewHost(presence.DefaultNotes).About(presence.Asked{Key: k, Results: p.request.Results}).State != presence.Alive
 }
 

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/sysctl"
@@ -184,9 +183,9 @@ func createBridge(h *netlink.Handle, c *config) (netlink.Link, error) {
 	err := h.LinkAdd(bridge)
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP) && c.filterVLANs:
-		return nil, &kernel.Missing{Feature: "bridges that filter VLANs", Option: "CONFIG_BRIDGE_VLAN_FILTERING", Err: err}
+		return nil, &plugin.MissingFeature{Name: "bridges that filter VLANs", Option: "CONFIG_BRIDGE_VLAN_FILTERING", Err: err}
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return nil, kernel.MissingLink("bridge", err)
+		return nil, plugin.MissingLinkType("bridge", err)
 	case err != nil && !errors.Is(err, unix.EEXIST):
 		return nil, plugin.Errorf(fmt.Sprintf("check the name and the mtu (%d)", c.MTU), "create it: %w", err)
 	}

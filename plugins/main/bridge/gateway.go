@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/result"
@@ -91,7 +90,7 @@ func createGatewayLink(h *netlink.Handle, c *config, bridge netlink.Link) (netli
 	}
 	switch {
 	case errors.Is(err, unix.EOPNOTSUPP):
-		return nil, kernel.MissingLink("vlan", err)
+		return nil, plugin.MissingLinkType("vlan", err)
 	case err != nil && !errors.Is(err, unix.EEXIST):
 		return nil, err
 	}

@@ -13,7 +13,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/attach"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
@@ -72,7 +71,7 @@ func podOf(r *plugin.Request) (name, namespace string, err error) {
 		return "", "", err
 	}
 	for _, key := range []string{nameKey, namespaceKey} {
-		if args[key] == "" || request.ValidateName(args[key]) != nil {
+		if args[key] == "" || plugin.ValidateName(args[key]) != nil {
 			return "", "", invalid("a runtime of Kubernetes sets it; by hand: CNI_ARGS=\"K8S_POD_NAMESPACE=default;K8S_POD_NAME=web\"",
 				"CNI_ARGS: %s is %q, which names no pod", key, args[key])
 		}

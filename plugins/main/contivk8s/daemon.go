@@ -10,9 +10,9 @@ import (
 	"github.com/containernetworking/cni/pkg/types"
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/cache"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/results"
 	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
 )
 
@@ -78,7 +78,7 @@ func tell(ctx context.Context, r *plugin.Request, record contiv.Record, patience
 // release has the daemon delete an attachment, and reports whether it has. If it can't be told, or fails, the deletion is queued; not if nobody
 // knows that there was one, or else each DEL that follows a failed ADD would be: contiv's own plugin notes nothing, but libcni keeps its result.
 func release(ctx context.Context, r *plugin.Request, record contiv.Record) (done bool, err error) {
-	isKnown := !record.Since.IsZero() || record.Pod != "" && (r.PrevResult != nil || results.Has(r.Results, r.Key))
+	isKnown := !record.Since.IsZero() || record.Pod != "" && (r.PrevResult != nil || cache.Has(r.Results, r.Key))
 	reached, err := tell(ctx, r, record, 0)
 	if err != nil && !isKnown {
 		r.WarnOf(err)

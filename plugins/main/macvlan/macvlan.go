@@ -12,7 +12,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -104,7 +103,7 @@ func checkQueue(a *attach.Attachment) error {
 		return fmt.Errorf("look up %s: %w", a.IfName, err)
 	}
 	if made, ok := l.(*netlink.Macvlan); !ok || made.BCQueueLen == 0 {
-		return &kernel.Missing{Feature: "queues of broadcasts whose length can be set", Version: "5.11", Instead: "leave out bcqueuelen", Err: unix.EOPNOTSUPP}
+		return &plugin.MissingFeature{Name: "queues of broadcasts whose length can be set", Version: "5.11", Instead: "leave out bcqueuelen", Err: unix.EOPNOTSUPP}
 	}
 	return nil
 }

@@ -13,7 +13,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -126,7 +125,7 @@ func (c *config) withRemedy(name string, err error) error {
 	case errors.Is(err, unix.EBUSY):
 		remedy = "the container already has an interface of that name: give the attachment another CNI_IFNAME, or remove that interface"
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENODEV), errors.Is(err, unix.ENXIO):
-		return kernel.MissingLink("tap", err)
+		return plugin.MissingLinkType("tap", err)
 	case c.label != "":
 		remedy = "the policy of SELinux must have that context, and let the runtime's enter it through the plugin's binary: see `ausearch -m avc`"
 	}
@@ -167,7 +166,7 @@ func (Plugin) Status(ctx context.Context, r *plugin.Request) error {
 		return err
 	}
 	if _, err := os.Stat(device); err != nil { // to open it may load the module
-		return kernel.MissingLink("tap", err)
+		return plugin.MissingLinkType("tap", err)
 	}
 	return attach.Status(ctx, r, &c.Config)
 }

@@ -9,7 +9,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -92,14 +91,14 @@ func addTBF(h *netlink.Handle, tbf *netlink.Tbf, name string) error {
 
 // The features that the limits need of the kernel.
 var (
-	tokenBucket  = kernel.Missing{Feature: "token bucket filter", Module: "sch_tbf", Option: "CONFIG_NET_SCH_TBF"}
-	ifbLinks     = kernel.Missing{Feature: "ifb links", Module: "ifb", Option: "CONFIG_IFB"}
-	ingressQdisc = kernel.Missing{Feature: "ingress qdisc", Module: "sch_ingress", Option: "CONFIG_NET_SCH_INGRESS"}
-	filterToIFB  = kernel.Missing{Feature: "u32 filter or mirred action", Module: "cls_u32, act_mirred", Option: "CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED"}
+	tokenBucket  = plugin.MissingFeature{Name: "token bucket filter", Module: "sch_tbf", Option: "CONFIG_NET_SCH_TBF"}
+	ifbLinks     = plugin.MissingFeature{Name: "ifb links", Module: "ifb", Option: "CONFIG_IFB"}
+	ingressQdisc = plugin.MissingFeature{Name: "ingress qdisc", Module: "sch_ingress", Option: "CONFIG_NET_SCH_INGRESS"}
+	filterToIFB  = plugin.MissingFeature{Name: "u32 filter or mirred action", Module: "cls_u32, act_mirred", Option: "CONFIG_NET_CLS_U32, CONFIG_NET_ACT_MIRRED"}
 )
 
 // lacking adds to an error what was to be done, and says what the kernel lacks if it is about that.
-func lacking(err error, doing string, needed kernel.Missing) error {
+func lacking(err error, doing string, needed plugin.MissingFeature) error {
 	switch {
 	case err == nil:
 		return nil
@@ -123,7 +122,7 @@ func (c *config) checkKernel(h *netlink.Handle) error {
 		errs = append(errs, lacking(h.LinkAdd(ifb), "make an ifb", ifbLinks))
 	}
 	for _, err := range errs {
-		if kernel.IsMissing(err) {
+		if plugin.IsMissingFeature(err) {
 			return err
 		}
 	}

@@ -14,7 +14,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 )
 
 // lab is a table of plugins that keep what they are asked, and the directory that CNI_PATH leads to them by.

@@ -14,7 +14,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/held"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/process/delegate"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/pkg/state"
 )

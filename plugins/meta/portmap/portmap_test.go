@@ -10,7 +10,7 @@ import (
 
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
+	"github.com/cnibox/cnibox/pkg/process/request"
 	"github.com/cnibox/cnibox/pkg/result"
 	"github.com/cnibox/cnibox/test/netfiltertest"
 	"github.com/cnibox/cnibox/test/netlab"

@@ -15,7 +15,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/attach"
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/netns"
 	"github.com/cnibox/cnibox/pkg/plugin"
@@ -162,7 +161,7 @@ func (Plugin) Status(_ context.Context, r *plugin.Request) error {
 	}
 	_, err = link.Rules(r.Links())
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return &kernel.Missing{Feature: "routing by rules", Option: "CONFIG_IP_MULTIPLE_TABLES", Err: err}
+		return &plugin.MissingFeature{Name: "routing by rules", Option: "CONFIG_IP_MULTIPLE_TABLES", Err: err}
 	}
 	if err != nil {
 		return plugin.CodeErrorf(types.ErrPluginNotAvailable, "sbr lists the host's rules to see whether it can work: let it", "list rules: %w", err)

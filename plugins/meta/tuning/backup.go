@@ -12,9 +12,9 @@ import (
 
 	"github.com/containernetworking/cni/pkg/types"
 
+	"github.com/cnibox/cnibox/pkg/cache"
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/results"
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
@@ -177,7 +177,7 @@ func (p backupPath) held(stem string) (h plugin.Held, ok bool) {
 	b, isBackup := parseBackup(text)
 	h = plugin.Held{Key: b.key, What: "previous attributes in " + string(p), Own: stem}
 	if h.Key.ContainerID == "" {
-		h.MayBe = results.Containers(stem, "_")
+		h.MayBe = cache.Containers(stem, "_")
 		if len(h.MayBe) == 1 {
 			h.Key.ContainerID, h.Key.IfName, _ = strings.Cut(stem, "_")
 		}

@@ -12,7 +12,6 @@ import (
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
-	"github.com/cnibox/cnibox/pkg/kernel"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -68,7 +67,7 @@ func (c *config) create(h *netlink.Handle) error {
 	attrs.Name, attrs.HardwareAddr, attrs.Flags = c.name, ownMAC(c.name), net.FlagUp
 	err = h.LinkAdd(&netlink.Vrf{LinkAttrs: attrs, Table: uint32(table)})
 	if errors.Is(err, unix.EOPNOTSUPP) {
-		return kernel.MissingLink("vrf", err)
+		return plugin.MissingLinkType("vrf", err)
 	}
 	if err != nil {
 		return fmt.Errorf("make VRF %s: %w", c.name, err)

@@ -66,7 +66,7 @@ func CompleteNames(cmd *cobra.Command, args []string, begin string) ([]cobra.Com
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	n := glance(cmd)
-	list := containers(n.Attachments)
+	list := completionsOf(n.Attachments)
 	for _, a := range n.Attachments {
 		for _, p := range a.Addresses {
 			list = append(list, cobra.CompletionWithDesc(p.Addr().String(), a.Owner))
@@ -104,7 +104,7 @@ func CompleteInterfaces(cmd *cobra.Command, args []string, begin string) ([]cobr
 	return Matching(list, begin)
 }
 
-func containers(attachments []*node.Attachment) (list []cobra.Completion) {
+func completionsOf(attachments []*node.Attachment) (list []cobra.Completion) {
 	short := ShortIDs(attachments)
 	for _, a := range attachments {
 		about := fmt.Sprintf("%s on %s %s", a.IfName, a.Network, AddressesOf(a, false))

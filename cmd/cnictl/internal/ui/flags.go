@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/cnibox/cnibox/pkg/operator/node"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/plugins/known"
 )
@@ -42,7 +42,7 @@ func BinDirs() string {
 func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
 	cmd.Long += environment
 	o.ConfDir, o.BinDirs, o.CacheDirs = cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), filepath.SplitList(BinDirs()), []string{libcni.CacheDir}
-	o.Plugins, o.Runtimes = known.Plugins, runtimes.All
+	o.Plugins, o.Runtimes = known.Plugins, containers.Runtimes
 	flags := cmd.Flags()
 	flags.Var(&directory{&o.ConfDir, false}, "conf-dir", "directory of networks")
 	flags.Var(&directories{&o.BinDirs, false}, "bin-dir", "directory of plugins; repeatable, or several separated by ':'")

@@ -11,7 +11,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
 	"github.com/cnibox/cnibox/pkg/state"
 	"github.com/cnibox/cnibox/plugins/ipam/etcd/notes"
 )
@@ -116,7 +115,7 @@ func (s *Settings) Identify() error {
 	if s.Host == "" {
 		s.Host, _ = os.Hostname()
 	}
-	if err := request.ValidateName(s.Host); err != nil || s.Host == "" || s.Host == "localhost" {
+	if err := plugin.ValidateName(s.Host); err != nil || s.Host == "" || s.Host == "localhost" {
 		return plugin.ConfigError("set it to a name that no other host has", "key \"ipam.etcd.host\": %q can't stand for this host among others", s.Host)
 	}
 	if s.passwordFile == "" {

@@ -8,7 +8,6 @@ import (
 	"github.com/cnibox/cnibox/pkg/conf"
 	"github.com/cnibox/cnibox/pkg/link"
 	"github.com/cnibox/cnibox/pkg/plugin"
-	"github.com/cnibox/cnibox/pkg/request"
 )
 
 // A call is a POST over a unix socket. contiv's daemon serves one that has exactly this type and one of these paths.
@@ -58,7 +57,7 @@ func ParseRequest(body []byte) (q Request, err error) {
 	o.String("K8S_POD_INFRA_CONTAINER_ID", &q.ContainerID)
 	o.String("CNI_NETNS", &q.Netns)
 	o.String("CNI_IFNAME", &q.IfName)
-	if q.ContainerID == "" || request.ValidateName(q.ContainerID) != nil {
+	if q.ContainerID == "" || plugin.ValidateName(q.ContainerID) != nil {
 		o.Fail("K8S_POD_INFRA_CONTAINER_ID", "the container's id", strconv.Quote(q.ContainerID))
 	}
 	if link.ValidateName(q.IfName) != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/operator/agent"
 	"github.com/cnibox/cnibox/pkg/operator/collect"
-	"github.com/cnibox/cnibox/pkg/operator/node/runtimes"
+	"github.com/cnibox/cnibox/pkg/operator/node/containers"
 	"github.com/cnibox/cnibox/pkg/operator/repair"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/plugins/main/contivk8s/contiv"
@@ -68,7 +68,7 @@ same with it and without.
 		}
 		ctx, stop := signal.NotifyContext(cmd.Context(), syscall.SIGINT, syscall.SIGTERM)
 		defer stop()
-		o.Options, o.Exec, o.Runtimes = where.Options, network.Exec, runtimes.All
+		o.Options, o.Exec, o.Runtimes = where.Options, network.Exec, containers.Runtimes
 		o.Options.Runtimes = nil // who repairs does not wait for them
 		o.Log = newLogger(cmd.ErrOrStderr())
 		if o.Contiv != "" {

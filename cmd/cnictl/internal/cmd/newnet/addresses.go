@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/conf"
-	"github.com/cnibox/cnibox/pkg/operator/subnets"
+	"github.com/cnibox/cnibox/pkg/operator/node"
 	"github.com/cnibox/cnibox/pkg/result"
 )
 
@@ -53,7 +53,7 @@ func (m *maker) ownSubnet(routes bool) (*conf.Object, error) {
 		}
 	}
 	if m.Subnets == nil {
-		p, err := subnets.Free(24, m.host.taken())
+		p, err := node.FreeSubnet(24, m.host.taken())
 		if err != nil {
 			return nil, fmt.Errorf("%w; say one with --subnet", err)
 		}
@@ -61,7 +61,7 @@ func (m *maker) ownSubnet(routes bool) (*conf.Object, error) {
 		m.chose("subnet", p.String(), "free: no route, no address and no other network of this host has a part of it")
 	}
 	if m.IPv6 && !slices.ContainsFunc(m.Subnets, isIPv6) {
-		p, err := subnets.FreeIPv6(m.host.taken())
+		p, err := node.FreeIPv6Subnet(m.host.taken())
 		if err != nil {
 			return nil, fmt.Errorf("%w; say one with --subnet", err)
 		}

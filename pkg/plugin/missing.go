@@ -1,5 +1,4 @@
-// Package kernel has the error of a kernel that lacks what a plugin needs.
-package kernel
+package plugin
 
 import (
 	"cmp"
@@ -8,9 +7,9 @@ import (
 	"strings"
 )
 
-// Missing is the error of a kernel that lacks a feature. plugin.AsError gives it the code of a plugin that is not available.
-type Missing struct {
-	Feature string // what it lacks, such as "links of type vlan"
+// MissingFeature is the error of a kernel that lacks a feature. AsError gives it the code of a plugin that is not available.
+type MissingFeature struct {
+	Name    string // what it lacks, such as "links of type vlan"
 	Module  string // the module that has the feature, or several with commas; "" if it is never in one
 	Option  string // what a kernel is built with to have it, such as "CONFIG_IFB"; can be ""
 	Version string // of Linux, the first that has it, such as "5.11"; if it says what Option would
@@ -18,12 +17,14 @@ type Missing struct {
 	Err     error  // what the kernel said
 }
 
-func (m *Missing) Error() string { return fmt.Sprintf("the kernel has no %s: %v", m.Feature, m.Err) }
+func (m *MissingFeature) Error() string {
+	return fmt.Sprintf("the kernel has no %s: %v", m.Name, m.Err)
+}
 
-func (m *Missing) Unwrap() error { return m.Err }
+func (m *MissingFeature) Unwrap() error { return m.Err }
 
 // Remedy says what can be done about it.
-func (m *Missing) Remedy() string {
+func (m *MissingFeature) Remedy() string {
 	var ways []string
 	if m.Module != "" {
 		ways = append(ways, "load the kernel module "+m.Module)
@@ -39,21 +40,21 @@ func (m *Missing) Remedy() string {
 	return strings.Join(ways, ", or ")
 }
 
-// IsMissing reports whether an error is about a feature that the kernel lacks.
-func IsMissing(err error) bool {
-	_, is := errors.AsType[*Missing](err)
+// IsMissingFeature reports whether an error is about a feature that the kernel lacks.
+func IsMissingFeature(err error) bool {
+	_, is := errors.AsType[*MissingFeature](err)
 	return is
 }
 
 // linkModules are the modules that are not called as the links that they make.
 var linkModules = map[string]string{"vlan": "8021q", "tap": "tun"}
 
-// LinkModule returns the module that has a type of links.
-func LinkModule(linkType string) string { return cmp.Or(linkModules[linkType], linkType) }
+// linkModule returns the module that has a type of links.
+func linkModule(linkType string) string { return cmp.Or(linkModules[linkType], linkType) }
 
-// MissingLink is the error of a kernel that can't make links of a type.
-func MissingLink(linkType string, err error) error {
-	m := &Missing{Feature: "links of type " + linkType, Module: LinkModule(linkType), Err: err}
+// MissingLinkType is the error of a kernel that can't make links of a type.
+func MissingLinkType(linkType string, err error) error {
+	m := &MissingFeature{Name: "links of type " + linkType, Module: linkModule(linkType), Err: err}
 	if linkType == "vlan" {
 		m.Instead = "name another master, as some links can't have VLANs"
 	}

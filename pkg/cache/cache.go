@@ -1,6 +1,6 @@
-// Package results reads libcni's cache, which has a file for each attachment until its DEL, to say which containers have attachments.
+// Package cache reads libcni's cache, which has a file for each attachment until its DEL, to say which containers have attachments.
 // A file that it can't read counts as in use: in doubt May… is true.
-package results
+package cache
 
 import (
 	"cmp"
@@ -17,8 +17,8 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// Cache is what the cache has of attachments, without one that is of no interest.
-type Cache struct {
+// Files is what the cache has of attachments, without one that is of no interest.
+type Files struct {
 	dir   string
 	files map[string][]string // names of files, by each part of them that can be a container's id
 }
@@ -78,19 +78,19 @@ func Has(dir string, key plugin.Key) bool {
 	return err == nil
 }
 
-// AreKept reports whether there is a directory of libcni's results.
-func AreKept(dir string) bool {
+// Exists reports whether there is a directory of libcni's results.
+func Exists(dir string) bool {
 	d, err := os.Stat(dir)
 	return err == nil && d.IsDir()
 }
 
 // Open lists the files in the directory of libcni's results but the one of an attachment. It returns nil if there is no such directory.
-func Open(dir string, except plugin.Key) (*Cache, error) {
+func Open(dir string, except plugin.Key) (*Files, error) {
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
 	}
-	c := &Cache{dir, map[string][]string{}}
+	c := &Files{dir, map[string][]string{}}
 	for _, e := range entries {
 		if e.Name() == fileOf(except) {
 			continue
@@ -105,13 +105,13 @@ func Open(dir string, except plugin.Key) (*Cache, error) {
 }
 
 // MayHave reports whether one of the containers may have an attachment. Without a cache none has.
-func (c *Cache) MayHave(ids ...string) bool {
+func (c *Files) MayHave(ids ...string) bool {
 	return c != nil && slices.ContainsFunc(ids, func(id string) bool {
 		return slices.ContainsFunc(c.files[id], func(file string) bool { return c.mayBeOf(file, id) })
 	})
 }
 
-func (c *Cache) mayBeOf(file, id string) bool {
+func (c *Files) mayBeOf(file, id string) bool {
 	v, err := read(c.dir, file)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):

@@ -1,6 +1,6 @@
-// Package runtimes asks the container runtimes of this node which containers they run. Their answers only add to what is known to be in
+// Package containers asks the container runtimes of this node which containers they run. Their answers only add to what is known to be in
 // use: a runtime that is not there, does not answer, or does not know a container says nothing about it.
-package runtimes
+package containers
 
 import (
 	"context"
@@ -22,8 +22,8 @@ func CRI(name, socket string) Runtime { return Runtime{name, socket, askCRI} }
 // Podman returns a podman whose service listens.
 func Podman(socket string) Runtime { return Runtime{"podman", socket, askPodman} }
 
-// All are the runtimes of a node where they listen by default.
-var All = []Runtime{
+// Runtimes are those of a node where they listen by default.
+var Runtimes = []Runtime{
 	CRI("containerd", "/run/containerd/containerd.sock"),
 	CRI("k3s or RKE2", "/run/k3s/containerd/containerd.sock"),
 	CRI("k0s", "/run/k0s/containerd.sock"),

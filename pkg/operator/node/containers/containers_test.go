@@ -1,4 +1,4 @@
-package runtimes
+package containers
 
 import (
 	"context"
@@ -90,11 +90,11 @@ func TestAsk(t *testing.T) {
 	}
 }
 
-// TestAll has the sockets of the runtimes of Kubernetes' distributions.
-func TestAll(t *testing.T) {
+// TestRuntimes has the sockets of the runtimes of Kubernetes' distributions.
+func TestRuntimes(t *testing.T) {
 	for _, socket := range []string{"/run/containerd/containerd.sock", "/run/crio/crio.sock", "/run/k3s/containerd/containerd.sock", "/run/k0s/containerd.sock",
 		"/var/snap/microk8s/common/run/containerd.sock", "/run/cri-dockerd.sock", "/run/podman/podman.sock"} {
-		if !slices.ContainsFunc(All, func(r Runtime) bool { return r.Socket == socket }) {
+		if !slices.ContainsFunc(Runtimes, func(r Runtime) bool { return r.Socket == socket }) {
 			t.Errorf("nobody asks at %s", socket)
 		}
 	}

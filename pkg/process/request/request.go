@@ -3,8 +3,6 @@ package request
 
 import (
 	"context"
-	"errors"
-	"strings"
 
 	"github.com/containernetworking/cni/pkg/types"
 	types100 "github.com/containernetworking/cni/pkg/types/100"
@@ -74,7 +72,7 @@ func readNetwork(r *plugin.Request) error {
 	if r.Network == "" {
 		return plugin.ConfigError("give the network a name in its configuration", "missing network name")
 	}
-	if err := ValidateName(r.Network); err != nil {
+	if err := plugin.ValidateName(r.Network); err != nil {
 		return plugin.ConfigError("rename the network", "the network's name is %q: %w", r.Network, err)
 	}
 	return nil
@@ -145,18 +143,6 @@ const (
 	ValidKey    = "cni.dev/valid-attachments"
 	OldValidKey = "cni.dev/attachments"
 )
-
-// ValidateName refuses a container id or network name that is not ^[a-zA-Z0-9][a-zA-Z0-9_.-]*$ (libcni): they end up in file names,
-// rules and links.
-func ValidateName(s string) error {
-	const letters = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789"
-	for i, c := range s {
-		if !strings.ContainsRune(letters, c) && (i == 0 || !strings.ContainsRune("_.-", c)) {
-			return errors.New("it must start with a letter or digit and hold only letters, digits, '_', '.' and '-'")
-		}
-	}
-	return nil
-}
 
 // Serve calls the request's verb of a plugin. ADD always has a result, and GC without a list of what is valid removes nothing.
 func Serve(ctx context.Context, p plugin.Plugin, r *plugin.Request) (made *types100.Result, err error) {
