@@ -111,7 +111,7 @@ func TestLog(t *testing.T) {
 
 	l := o.log()
 	l.expect(t, "ADD bridge demo/web", "ADD tuning demo/web", "ADD portmap demo/web",
-		"ADD bridge demo/db", "ADD tuning demo/db", "ADD portmap demo/db 999", "DEL portmap demo/db", "DEL tuning demo/db", "DEL bridge demo/db",
+		"ADD bridge demo/db", "ADD tuning demo/db", "ADD portmap demo/db 11", "DEL portmap demo/db", "DEL tuning demo/db", "DEL bridge demo/db",
 		"CHECK bridge demo/web", "CHECK tuning demo/web", "CHECK portmap demo/web",
 		"DEL portmap demo/web", "DEL tuning demo/web", "DEL bridge demo/web", "ADD chain demo/chained", "DEL bridge /broken 6")
 	if t.Failed() {

@@ -71,12 +71,12 @@ func TestMetrics(t *testing.T) {
 		`cnibox_attachments{network="demo",state="unknown"}`:                 0,
 		`cnibox_published_ports{network="demo",protocol="tcp"}`:              1,
 		`cnibox_published_ports{network="demo",protocol="udp"}`:              1,
-		`cnibox_unread_sources`:                                                0,
-		`cnibox_log_enabled`:                                                   1,
-		`cnibox_last_hour_calls{plugin="bridge",verb="ADD"}`:                   4,
-		`cnibox_last_hour_calls{plugin="portmap",verb="DEL"}`:                  1,
-		`cnibox_last_hour_call_duration_seconds{plugin="tuning",verb="ADD"}`:   4,
-		`cnibox_last_hour_call_errors{code="999",plugin="portmap",verb="ADD"}`: 1,
+		`cnibox_unread_sources`:                                               0,
+		`cnibox_log_enabled`:                                                  1,
+		`cnibox_last_hour_calls{plugin="bridge",verb="ADD"}`:                  4,
+		`cnibox_last_hour_calls{plugin="portmap",verb="DEL"}`:                 1,
+		`cnibox_last_hour_call_duration_seconds{plugin="tuning",verb="ADD"}`:  4,
+		`cnibox_last_hour_call_errors{code="11",plugin="portmap",verb="ADD"}`: 1,
 	} {
 		if value, ok := got[name]; !ok || value != want {
 			t.Errorf("%s is %v (%v), want %v", name, value, ok, want)

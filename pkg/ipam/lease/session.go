@@ -55,7 +55,7 @@ func (s *Store) failed(what string, err error) error {
 	if err == nil || errors.As(err, &known) {
 		return err
 	}
-	return plugin.Errorf(fmt.Sprintf("the leases are kept in %s: make sure it can be read and written and its disk is not full", s.path), "host-local: %s: %w", what, err)
+	return plugin.CodeErrorf(types.ErrIOFailure, fmt.Sprintf("the leases are kept in %s: make sure it can be read and written and its disk is not full", s.path), "host-local: %s: %w", what, err)
 }
 
 // heldBy returns the leases of owner: those in its name or, when there are none, those in the old form of its container.

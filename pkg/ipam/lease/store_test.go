@@ -11,6 +11,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/ipam/ranges"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
@@ -258,6 +260,9 @@ func TestWritable(t *testing.T) {
 	}
 	if err := s.Writable(); err == nil {
 		t.Error("a file counts as a directory")
+	}
+	if err := (&bench{t, s, file}).addFails("a", small); plugin.AsError(err).Code != types.ErrIOFailure {
+		t.Errorf("no directory of leases: %v", err)
 	}
 }
 

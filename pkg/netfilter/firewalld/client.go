@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/godbus/dbus/v5"
 	"golang.org/x/sys/unix"
 
@@ -41,7 +42,7 @@ const (
 
 // withQuestionTime bounds a question.
 func withQuestionTime(ctx context.Context) (context.Context, context.CancelFunc) {
-	silent := plugin.Errorf("see `systemctl status dbus firewalld`", "the D-Bus system bus, or firewalld, has not answered for %v", longestQuestion)
+	silent := plugin.CodeErrorf(types.ErrTryAgainLater, "see `systemctl status dbus firewalld`", "the D-Bus system bus, or firewalld, has not answered for %v", longestQuestion)
 	return context.WithTimeoutCause(ctx, longestQuestion, silent)
 }
 

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -174,7 +176,7 @@ func notRunning(err error) error {
 	if !errors.Is(err, errNotRunning) {
 		return err
 	}
-	return plugin.Errorf("start it with `systemctl start firewalld`, or set another \"backend\" of the firewall plugin", "%v", err)
+	return plugin.CodeErrorf(types.ErrTryAgainLater, "start it with `systemctl start firewalld`, or set another \"backend\" of the firewall plugin", "%v", err)
 }
 
 // Source is an address in a zone.

@@ -300,9 +300,9 @@ func TestNoBus(t *testing.T) {
 
 func withoutFirewalld(t *testing.T, l lab) {
 	t.Helper()
-	wantError(t, l.check("trusted", "web", "10.88.0.2"), types.ErrInternal, "firewalld is not running", "systemctl start firewalld")
+	wantError(t, l.check("trusted", "web", "10.88.0.2"), types.ErrTryAgainLater, "firewalld is not running", "systemctl start firewalld")
 	err := l.in(func() error { return Zone("trusted").Add(ctx, keyOf("new"), addresses("10.88.0.3")) })
-	wantError(t, err, types.ErrInternal, "firewalld is not running")
+	wantError(t, err, types.ErrTryAgainLater, "firewalld is not running")
 	l.del(t, "trusted", "web")
 	l.del(t, "trusted", "none", "10.88.0.9/24")
 	l.must(t, func() error { return gc("net") })

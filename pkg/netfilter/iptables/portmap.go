@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/coreos/go-iptables/iptables"
 
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
@@ -168,7 +169,7 @@ func evict(owned []rule, tables []*table, adding owner, ports spec.PortNeeds, ke
 			if holder != adding && (keepOthers || other.Container.Addr() != ports.Maps[i].Container.Addr()) {
 				is := presence.NewHost(presence.DefaultNotes).About(presence.Asked{Key: holder.key, Results: ports.Results})
 				if !is.State.IsOver() || keepOthers {
-					return nil, plugin.Errorf(is.Why+"; publish another port of the host, or stop that container (network/container/interface); "+
+					return nil, plugin.CodeErrorf(types.ErrTryAgainLater, is.Why+"; publish another port of the host, or stop that container (network/container/interface); "+
 						"if it is gone, the network's GC frees the port", "host port %s is already published by %s", ports.Maps[i], holder.key)
 				}
 			}

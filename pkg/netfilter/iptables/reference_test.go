@@ -113,6 +113,9 @@ func TestPortTakenByReference(t *testing.T) {
 		}
 		err := n.tryAdd(t, PortMapRules(keyOf("b"), publish(t, "tcp/8080=10.88.0.9:80")))
 		wantError(t, err, "host port tcp/8080 is already published by net/a/eth0")
+		if !plugin.IsTryAgain(err) {
+			t.Errorf("it has the code %d", plugin.AsError(err).Code)
+		}
 	})
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"net/netip"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/netfilter/spec"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/presence"
@@ -74,7 +76,7 @@ func (t *table) releaseGone(port element, dir string) (removed []element, err er
 			return t.release(ownerOf(key, Publishing))
 		}
 	}
-	return nil, plugin.Errorf(fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
+	return nil, plugin.CodeErrorf(types.ErrTryAgainLater, fmt.Sprintf("%s; publish another port of the host, or stop that container (network/container/interface); "+
 		"if it is gone, the network's GC frees the port", known),
 		"host port %s is already published by %s", port.what, cmp.Or(holder.comment, "something that left no name"))
 }

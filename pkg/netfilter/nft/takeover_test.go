@@ -75,7 +75,7 @@ func TestTakeOver(t *testing.T) {
 			})
 			if tt.known != "" {
 				var shown *types.Error
-				if !errors.As(err, &shown) || shown.Msg != "host port tcp/8080 is already published by "+ownerOf(tt.owner, Publishing).comment || !strings.Contains(shown.Details, tt.known) {
+				if !errors.As(err, &shown) || shown.Code != types.ErrTryAgainLater || shown.Msg != "host port tcp/8080 is already published by "+ownerOf(tt.owner, Publishing).comment || !strings.Contains(shown.Details, tt.known) {
 					t.Errorf("%v; want %q", err, tt.known)
 				}
 				h.Do(func() { must(t, table.Check(tt.owner, ToPublish(theirs))) })

@@ -47,7 +47,7 @@ func (e external) Add(ctx context.Context, r *plugin.Request) (answer *types100.
 		answer, err = result.Parse(o, r.Version)
 	}
 	if err != nil {
-		return nil, plugin.Errorf("replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %w", e.path, err)
+		return nil, plugin.CodeErrorf(types.ErrDecodingFailure, "replace that plugin: on success it must print a CNI result", "plugin %s: its result can't be used: %w", e.path, err)
 	}
 	return answer, nil
 }

@@ -127,7 +127,7 @@ func TestExternalResultCannotBeUsed(t *testing.T) {
 			d, dir := script(t, `echo $CNI_COMMAND >> $DIR/calls; test $CNI_COMMAND = ADD || exit 0; `+body)
 			result, err := d.Add(context.Background(), newRequest(t, plugin.Add, dir))
 			var e *types.Error
-			if result != nil || !errors.As(err, &e) || e.Code != 999 || !strings.Contains(e.Msg, "its result can't be used") || e.Details == "" {
+			if result != nil || !errors.As(err, &e) || e.Code != types.ErrDecodingFailure || !strings.Contains(e.Msg, "its result can't be used") || e.Details == "" {
 				t.Errorf("Add = %v, %#v", result, err)
 			}
 			if calls := read(t, dir, "calls"); calls != "ADD\nDEL\n" {

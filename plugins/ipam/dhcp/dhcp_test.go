@@ -2,12 +2,14 @@ package dhcp
 
 import (
 	"bytes"
+	"io"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/cnibox/cnibox/pkg/conf"
+	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
 // FuzzConfig reads any configuration: what is accepted can be sent.
@@ -69,4 +71,12 @@ func FuzzRequest(f *testing.F) {
 			t.Error(diff)
 		}
 	})
+}
+
+// TestNoAnswer: a call that the daemon has not answered in a way that can be read may be repeated.
+func TestNoAnswer(t *testing.T) {
+	err := noAnswer(t.Context(), "/run/cni/dhcp.sock", io.ErrUnexpectedEOF)
+	if !plugin.IsTryAgain(err) || !strings.Contains(err.Error(), "/run/cni/dhcp.sock") {
+		t.Error(err)
+	}
 }

@@ -114,7 +114,7 @@ func noAnswer(ctx context.Context, socket string, err error) error {
 		return types.NewError(types.ErrTryAgainLater, "the DHCP daemon has not answered: "+context.Cause(ctx).Error(),
 			"see what it logs: it may be waiting for a server")
 	}
-	return plugin.Errorf("repeat the call, and see what the daemon logs; if another program listens there, such as the reference plugin's daemon, "+
+	return plugin.CodeErrorf(types.ErrTryAgainLater, "repeat the call, and see what the daemon logs; if another program listens there, such as the reference plugin's daemon, "+
 		"stop it and start this one", "no answer that can be read from the DHCP daemon at %s: %v", socket, err)
 }
 

@@ -12,6 +12,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/containernetworking/cni/pkg/types"
+
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/state"
 )
@@ -41,7 +43,7 @@ func Of(r *plugin.Request) Dir {
 // Failed says what can be done about an error of the files.
 func (n Dir) Failed(err error) error {
 	if _, is := errors.AsType[*os.PathError](err); is {
-		return plugin.Errorf("make sure that "+n.Path+" can be written and its disk is not full", "etcd: note what this host holds: %w", err)
+		return plugin.CodeErrorf(types.ErrIOFailure, "make sure that "+n.Path+" can be written and its disk is not full", "etcd: note what this host holds: %w", err)
 	}
 	return err
 }
