@@ -276,7 +276,7 @@ func (h *Host) At(path string) (s *Namespace, isOwn bool, err error) {
 func (h *Host) find(n *Note) (*Namespace, error) {
 	at, _, err := h.At(n.Netns)
 	if err == nil && at != nil && at.Inode == n.Inode {
-		if is, err := h.is(at, n); is && err == nil {
+		if is, err := h.isNoted(at, n); is && err == nil {
 			return at, nil
 		}
 	}
@@ -285,7 +285,7 @@ func (h *Host) find(n *Note) (*Namespace, error) {
 		h.lookElsewhere()
 	}
 	if s := h.namespaces[n.Inode]; s != nil {
-		is, err := h.is(s, n)
+		is, err := h.isNoted(s, n)
 		switch {
 		case is:
 			return s, nil
@@ -303,9 +303,9 @@ func (h *Host) find(n *Note) (*Namespace, error) {
 	return nil, h.unread
 }
 
-// is reports whether a namespace with the inode of one that was noted is that one: inodes are used again. Before Linux 5.14 nothing else tells
+// isNoted reports whether a namespace with the inode of one that was noted is that one: inodes are used again. Before Linux 5.14 nothing else tells
 // them apart, and it is the one of the last ADD that has noted the inode.
-func (h *Host) is(s *Namespace, n *Note) (bool, error) {
+func (h *Host) isNoted(s *Namespace, n *Note) (bool, error) {
 	if n.Cookie != 0 {
 		if s.cookie == 0 {
 			pair, err := s.open()

@@ -125,7 +125,7 @@ func (c *Conn) HasTables(tables ...nftables.Table) ([]bool, error) {
 	for _, t := range tables {
 		questions = append(questions, question(unix.NFT_MSG_GETTABLE, t))
 	}
-	return c.there(questions...)
+	return c.exist(questions...)
 }
 
 // HasChains is HasTables for chains of a table.
@@ -134,10 +134,10 @@ func (c *Conn) HasChains(t nftables.Table, chains ...string) ([]bool, error) {
 	for _, name := range chains {
 		questions = append(questions, chainQuestion(t, name))
 	}
-	return c.there(questions...)
+	return c.exist(questions...)
 }
 
-func (c *Conn) there(questions ...netlink.Message) ([]bool, error) {
+func (c *Conn) exist(questions ...netlink.Message) ([]bool, error) {
 	there := make([]bool, len(questions))
 	answers, err := c.ask(questions...)
 	if isLacking(err) {

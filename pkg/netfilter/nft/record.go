@@ -155,7 +155,7 @@ func (t *table) recordsOf(o owner) (records []record, err error) {
 
 // allRecords lists the records of all owners, without what is about to go; nil if the map of owners is not there.
 func (t *table) allRecords() (map[owner][]record, error) {
-	there, err := t.conn.there(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, t.owners.Name)))
+	there, err := t.conn.exist(question(unix.NFT_MSG_GETSET, t.Table, textAttr(unix.NFTA_SET_NAME, t.owners.Name)))
 	if err != nil || !there[0] {
 		return nil, err
 	}

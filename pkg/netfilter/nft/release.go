@@ -51,7 +51,7 @@ func (t *table) releaseAll(going map[owner][]record) (removed []element, err err
 			continue
 		}
 		if e.sharing == common {
-			other, err := needed.by(e)
+			other, err := needed.neededBy(e)
 			if err != nil {
 				return nil, err
 			}
@@ -83,8 +83,8 @@ type needs struct {
 	all   map[owner][]record // nil until it is listed
 }
 
-// by returns the comment of an owner that needs an element and does not go, "" if there is none.
-func (n *needs) by(e element) (comment string, err error) {
+// neededBy returns the comment of an owner that needs an element and does not go, "" if there is none.
+func (n *needs) neededBy(e element) (comment string, err error) {
 	named := owner{comment: e.there.Comment}
 	if key := plugin.ParseKey(named.keyText()); key.ContainerID != "" {
 		named = ownerOf(key, e.record.kind.purpose())

@@ -50,8 +50,8 @@ func (h hits) isOwn() bool {
 // isRoutine reports whether they are a look at everything that is made now and then.
 func (h hits) isRoutine() bool { return len(h) == 1 && h[0].What == everything }
 
-// of returns the attachments that may have lost something that is put back, and whether these are all.
-func (h hits) of(n *node.Node) (list []*node.Attachment, isAll bool) {
+// attachments returns those that may have lost something that is put back, and whether these are all.
+func (h hits) attachments(n *node.Node) (list []*node.Attachment, isAll bool) {
 	if slices.ContainsFunc(h, func(hit watch.Hit) bool { return hit.Kind == watch.Filter || hit.Kind == watch.Any }) {
 		return n.Attachments, true
 	}

@@ -38,7 +38,7 @@ func TestHitsOf(t *testing.T) {
 		{hits{{Kind: watch.Inside, NSID: 7}}, "", false},
 		{hits{link("veth1"), {Kind: watch.Filter}}, "port behind limited other", true},
 	} {
-		list, isAll := c.hits.of(n)
+		list, isAll := c.hits.attachments(n)
 		var names []string
 		for _, a := range list {
 			names = append(names, a.ContainerID)
@@ -57,7 +57,7 @@ func TestHitsAreBounded(t *testing.T) {
 			t.Fatalf("%d hits wait", len(h))
 		}
 	}
-	if _, isAll := h.of(&node.Node{}); !isAll || h.isUrgent() {
+	if _, isAll := h.attachments(&node.Node{}); !isAll || h.isUrgent() {
 		t.Error("all is to be looked at, and is not urgent")
 	}
 	if h := h.with(hits{{Kind: watch.Filter}}); !h.isUrgent() {

@@ -40,7 +40,7 @@ func (a *Agent) startMend(ctx context.Context, hits hits) {
 func (a *Agent) mend(ctx context.Context, hits hits) {
 	begun := time.Now()
 	n := node.Read(ctx, a.Options.Options)
-	attachments, isAll := hits.of(n)
+	attachments, isAll := hits.attachments(n)
 	if hits.isOwn() { // when nobody waits for it
 		number(attachments)
 	}

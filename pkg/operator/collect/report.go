@@ -115,8 +115,8 @@ func (it *Item) key() plugin.Key {
 
 func (it *Item) skip(why string) { it.Outcome, it.Reason = Skipped, why }
 
-// is reports whether two items are about the same thing.
-func (it *Item) is(other *Item) bool {
+// isSame reports whether two items are about the same thing.
+func (it *Item) isSame(other *Item) bool {
 	if it.Owner != "" || other.Owner != "" {
 		return it.Owner == other.Owner
 	}
@@ -170,7 +170,7 @@ func (r *Report) Restrict(to *Report) {
 
 func (r *Report) find(listed *Item) *Item {
 	for _, it := range r.Goes {
-		if it.is(listed) {
+		if it.isSame(listed) {
 			return it
 		}
 	}

@@ -118,7 +118,7 @@ func (f *file) checkAddresses(p *part) {
 
 // checkSets looks at the range sets: there has to be one, and each has one family.
 func (f *file) checkSets(p *part, ranges []pool) {
-	if p.plugin != nil && p.ipam.reads("ranges") && !p.ipam.filledIn && p.ipam.get("subnet") == nil && p.ipam.get("ranges") == nil && !p.get("capabilities").on("ipRanges") {
+	if p.plugin != nil && p.ipam.reads("ranges") && !p.ipam.filledIn && p.ipam.get("subnet") == nil && p.ipam.get("ranges") == nil && !p.get("capabilities").isOn("ipRanges") {
 		f.report(missingKey, p.ipam.typed, `"ranges": [[{"subnet": "10.88.0.0/16"}]]`, nil, "%s has no addresses to hand out: the key \"ranges\" is missing", p.ipam.kind)
 	}
 	for i := range ranges {

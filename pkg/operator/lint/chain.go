@@ -162,7 +162,7 @@ var (
 // checkNeeded looks for capabilities without which a plugin does nothing.
 func (f *file) checkNeeded(p *part, misspelled string) {
 	has := func(name string) bool {
-		return p.get("capabilities").on(name) || p.get("runtimeConfig").get(name) != nil || misspelled == name
+		return p.get("capabilities").isOn(name) || p.get("runtimeConfig").get(name) != nil || misspelled == name
 	}
 	need := func(name, instead string) {
 		fix, edits := fmt.Sprintf(`"capabilities": {%q: true}`, name), []edit(nil)
@@ -194,8 +194,8 @@ func (f *file) checkExclusive(p *part) {
 			f.report(keysExclude, p.member(b).key, "one of the two", nil, "%s can't have both %q and %q", p.kind, a, b)
 		}
 	}
-	both("hairpinMode", "promiscMode", p.reads("promiscMode") && p.on("hairpinMode") && p.on("promiscMode"))
-	both("disableContainerInterface", "ipam", p.reads("disableContainerInterface") && p.on("disableContainerInterface") && p.ipam != nil && p.ipam.named != "")
+	both("hairpinMode", "promiscMode", p.reads("promiscMode") && p.isOn("hairpinMode") && p.isOn("promiscMode"))
+	both("disableContainerInterface", "ipam", p.reads("disableContainerInterface") && p.isOn("disableContainerInterface") && p.ipam != nil && p.ipam.named != "")
 	both("markMasqBit", "externalSetMarkChain", p.reads("markMasqBit") && p.member("markMasqBit") != nil && p.str("externalSetMarkChain") != "")
 }
 
@@ -250,7 +250,7 @@ func (f *file) checkAddressUse(p *part) {
 	}
 	if p.ipam == nil || p.ipam.named == "" {
 		for _, name := range []string{"isGateway", "isDefaultGateway", "ipMasq"} {
-			if p.facts.Bridge != "" && p.on(name) {
+			if p.facts.Bridge != "" && p.isOn(name) {
 				f.report(needsIPAM, p.member(name).key, `"ipam": {"type": "host-local", …}`, nil, "%q does nothing without \"ipam\"", name)
 			}
 		}
@@ -258,13 +258,13 @@ func (f *file) checkAddressUse(p *part) {
 	}
 	routes := p.ipam.get("routes")
 	switch {
-	case p.on("ipMasq") && p.ipam.reads("routes") && !p.on("isDefaultGateway") && (routes == nil || len(routes.items) == 0):
+	case p.isOn("ipMasq") && p.ipam.reads("routes") && !p.isOn("isDefaultGateway") && (routes == nil || len(routes.items) == 0):
 		fix := `"routes": [{"dst": "0.0.0.0/0"}] in "ipam"`
 		if p.reads("isDefaultGateway") {
 			fix = `"isDefaultGateway": true`
 		}
 		f.report(noDefaultRoute, p.member("ipMasq").key, fix, nil, "what goes out is masqueraded, but the container has no route out")
-	case p.on("isDefaultGateway") && routes != nil:
+	case p.isOn("isDefaultGateway") && routes != nil:
 		for _, r := range routes.items {
 			if dst := r.str("dst"); (dst == "0.0.0.0/0" || dst == "::/0") && r.get("gw") == nil {
 				f.report(defaultRouteTwice, r.get("dst").span, `nothing, or "gw" with the gateway`, nil, "\"isDefaultGateway\" makes the route to %s already", dst)

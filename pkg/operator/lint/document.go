@@ -105,8 +105,8 @@ func (v *value) num(name string) (n int, ok bool) {
 	return 0, false
 }
 
-// on reports whether the value at a key is true.
-func (v *value) on(name string) bool {
+// isOn reports whether the value at a key is true.
+func (v *value) isOn(name string) bool {
 	s := v.get(name)
 	return s != nil && s.kind == 't'
 }

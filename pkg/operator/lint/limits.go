@@ -94,7 +94,7 @@ var unsafeSetting = codes.Declare(finding.Code{Name: "unsafe-setting", Severity:
 // checkSafety looks for settings that take away a protection.
 func (f *file) checkSafety(p *part) {
 	onBridge := slices.ContainsFunc(f.network.chain, func(e *part) bool { return e.facts.Bridge != "" })
-	if p.facts.Bridge != "" && p.on("acceptRA") {
+	if p.facts.Bridge != "" && p.isOn("acceptRA") {
 		f.report(unsafeSetting, p.member("acceptRA").key, "nothing", nil, "any container of the bridge can pretend to be the others' IPv6 router")
 	}
 	sysctls := p.get("sysctl")

@@ -164,7 +164,7 @@ func (f *file) checkMaster(p *part) {
 		return
 	}
 	device := p.str(name)
-	if device == "" || p.on("linkInContainer") {
+	if device == "" || p.isOn("linkInContainer") {
 		return
 	}
 	most, there := f.options.Node.Links[device]

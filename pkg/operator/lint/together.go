@@ -112,7 +112,7 @@ func (f *file) checkSubnets(other *file) {
 			case f.network.name == other.network.name: // libcni takes one of them
 			case r.subnet.Overlaps(q.subnet):
 				f.report(subnetsOverlap, where, "another subnet", nil, "%s has addresses of %s, which network %q has (%s:%d)", r.subnet, q.subnet, other.network.name, other.Name, line)
-			case sameBridge && r.subnet.Addr().Is4() == q.subnet.Addr().Is4() && !r.of.on("forceAddress"):
+			case sameBridge && r.subnet.Addr().Is4() == q.subnet.Addr().Is4() && !r.of.isOn("forceAddress"):
 				f.report(bridgeShared, where, "another \"bridge\"", nil, "the bridge %s is to have a gateway in %s, and network %q gives it one in %s (%s:%d)",
 					r.bridge, r.subnet, other.network.name, q.subnet, other.Name, line)
 			}

@@ -22,7 +22,7 @@ func (n *Node) Find(name string) (matches []Match) {
 	}
 	var begin []Match
 	for _, a := range n.Attachments {
-		switch by := a.is(name); {
+		switch by := a.matches(name); {
 		case by != "":
 			matches = append(matches, Match{a, by})
 		case len(name) >= 3 && strings.HasPrefix(a.ContainerID, name):
@@ -35,7 +35,8 @@ func (n *Node) Find(name string) (matches []Match) {
 	return append(matches, begin...)
 }
 
-func (a *Attachment) is(name string) string {
+// matches returns what of the attachment a name is, "" if it is nothing of it.
+func (a *Attachment) matches(name string) string {
 	address, _ := netip.ParseAddr(name)
 	prefix, _ := netip.ParsePrefix(name)
 	switch {
@@ -49,7 +50,7 @@ func (a *Attachment) is(name string) string {
 		return "host end"
 	case strings.EqualFold(a.MAC, name), a.HostEnd != nil && strings.EqualFold(a.HostEnd.MAC, name):
 		return "MAC address"
-	case slices.ContainsFunc(a.Ports, func(p Port) bool { return p.is(name) }):
+	case slices.ContainsFunc(a.Ports, func(p Port) bool { return p.isNamed(name) }):
 		return "port"
 	case a.Namespace != nil && a.Namespace.Is(name), a.Netns != "" && a.Netns == name:
 		return "namespace"
@@ -57,8 +58,8 @@ func (a *Attachment) is(name string) string {
 	return ""
 }
 
-// is reports whether a name is the port's: 8080, :8080 or 127.0.0.1:8080, and tcp/ before or /tcp behind it.
-func (p Port) is(name string) bool {
+// isNamed reports whether a name is the port's: 8080, :8080 or 127.0.0.1:8080, and tcp/ before or /tcp behind it.
+func (p Port) isNamed(name string) bool {
 	name = strings.TrimSuffix(strings.TrimPrefix(strings.ToLower(name), p.Protocol+"/"), "/"+p.Protocol)
 	return name == p.Host() || strings.TrimPrefix(name, ":") == strconv.Itoa(p.HostPort)
 }

@@ -16,7 +16,7 @@ import (
 // judge finds the attachment's namespace and host end, and has it said whether it is in use. Of several results that caches have it is in use if
 // it is by one of them.
 func (n *Node) judge(a *Attachment) {
-	at, _ := n.at(a.Netns)
+	at, _ := n.namespaceAt(a.Netns)
 	a.HostEnd = n.hostEnd(a, at)
 	verdict := n.presence.Of(n.claim(a, a.Result))
 	for _, r := range a.Others {
@@ -40,7 +40,7 @@ func (n *Node) claim(a *Attachment, r *Result) presence.Claim {
 	c := presence.Claim{Key: a.Key()}
 	if a.HostEnd != nil {
 		c.HostEnd = a.HostEnd.Name
-		if at, _ := n.at(a.Netns); at != nil && at == n.behind(a.HostEnd) {
+		if at, _ := n.namespaceAt(a.Netns); at != nil && at == n.behind(a.HostEnd) {
 			c.At = a.Netns
 		}
 	}
@@ -140,9 +140,9 @@ func (n *Node) spareSeen(over []*Attachment) {
 			wanted[p.Addr()] = true
 		}
 	}
-	strangers, err := n.strangers(func(a netip.Addr) bool { return wanted[a] })
+	unexplained, err := n.unexplained(func(a netip.Addr) bool { return wanted[a] })
 	for _, a := range over {
-		why := seenIn(a, strangers)
+		why := seenIn(a, unexplained)
 		if err != nil {
 			why = err.Error()
 		}
@@ -152,15 +152,15 @@ func (n *Node) spareSeen(over []*Attachment) {
 	}
 }
 
-// stranger is an interface in a namespace that lives, and that no attachment explains.
-type stranger struct {
+// unexplainedInterface is an interface in a namespace that lives, and that no attachment explains.
+type unexplainedInterface struct {
 	Interface
 	in *Namespace
 }
 
 // seenIn says where an address of the attachment is seen. Those of lo, which are in each namespace, say nothing.
-func seenIn(a *Attachment, strangers []stranger) string {
-	for _, s := range strangers {
+func seenIn(a *Attachment, unexplained []unexplainedInterface) string {
+	for _, s := range unexplained {
 		if a.MAC != "" && strings.EqualFold(a.MAC, s.MAC) {
 			return fmt.Sprintf("its MAC address %s is in network namespace %s", a.MAC, s.in.Path())
 		}
@@ -176,9 +176,9 @@ func seenIn(a *Attachment, strangers []stranger) string {
 // mostLooks is how often a namespace is looked for again while processes end and move.
 const mostLooks = 10
 
-// strangers looks for wanted addresses in all namespaces, those of other mount namespaces too. One that is there and can't be looked into may have
+// unexplained looks for wanted addresses in all namespaces, those of other mount namespaces too. One that is there and can't be looked into may have
 // anything.
-func (n *Node) strangers(isWanted func(netip.Addr) bool) (list []stranger, err error) {
+func (n *Node) unexplained(isWanted func(netip.Addr) bool) (list []unexplainedInterface, err error) {
 	explained := map[uint64]map[string]bool{}
 	for _, a := range n.Attachments {
 		if a.State == Alive && a.Namespace != nil {
@@ -202,7 +202,7 @@ func (n *Node) strangers(isWanted func(netip.Addr) bool) (list []stranger, err e
 			}
 			for _, i := range interfaces {
 				if !explained[s.Inode][i.Name] && !i.Elsewhere { // a node in a container has networks of its own
-					list = append(list, stranger{i, s})
+					list = append(list, unexplainedInterface{i, s})
 				}
 			}
 		}

@@ -40,8 +40,8 @@ func (n *Node) readIDs(namespaces ...*Namespace) {
 	}
 }
 
-// at returns the namespace at a path. It is nil without an error if there is none, or our own.
-func (n *Node) at(path string) (*Namespace, error) {
+// namespaceAt returns the namespace at a path. It is nil without an error if there is none, or our own.
+func (n *Node) namespaceAt(path string) (*Namespace, error) {
 	if path == "" {
 		return nil, nil
 	}

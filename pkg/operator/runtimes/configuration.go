@@ -113,14 +113,14 @@ func (c configuration) read(o Options) (r Runtime, err error) {
 		}
 		r.Files = append(r.Files, path)
 		for _, key := range c.confKeys {
-			r.ConfDir = cmp.Or(first(at(values, key)), r.ConfDir)
+			r.ConfDir = cmp.Or(firstOf(textsAt(values, key)), r.ConfDir)
 		}
 		for _, key := range c.binKeys {
-			if dirs := at(values, key); len(dirs) > 0 {
+			if dirs := textsAt(values, key); len(dirs) > 0 {
 				r.BinDirs = dirs
 			}
 		}
-		r.backend = cmp.Or(first(at(values, []string{"network", "network_backend"})), r.backend)
+		r.backend = cmp.Or(firstOf(textsAt(values, []string{"network", "network_backend"})), r.backend)
 		if format, ok := values["version"].(int64); ok {
 			r.format = int(format)
 		}
@@ -203,8 +203,8 @@ func readHCL(text []byte) map[string]any {
 	return map[string]any{"client": client}
 }
 
-// at returns the text or the texts at a path of keys. Directories in one text are separated by ":".
-func at(value any, path []string) (list []string) {
+// textsAt returns the text or the texts at a path of keys. Directories in one text are separated by ":".
+func textsAt(value any, path []string) (list []string) {
 	for _, key := range path {
 		if blocks, several := value.([]any); several && len(blocks) > 0 { // Nomad's JSON may have a list of blocks
 			value = blocks[len(blocks)-1]
@@ -224,7 +224,7 @@ func at(value any, path []string) (list []string) {
 	return list
 }
 
-func first(list []string) string {
+func firstOf(list []string) string {
 	if len(list) == 0 {
 		return ""
 	}

@@ -25,7 +25,7 @@ func (s store) Held(ctx context.Context, network string) (list []plugin.Held, er
 	if _, err := p.findHost(ctx); err != nil { // what another machine of this name holds is not ours
 		return nil, err
 	}
-	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix())}})
+	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.attachments(p.Host), clientv3.WithPrefix())}})
 	if err != nil {
 		return nil, err
 	}

@@ -236,7 +236,7 @@ func notYet(lost map[plugin.Key][]string) error {
 
 // freeForgotten frees what a restored etcd has of this host's attachments which have ended since the snapshot: the host has no note of them, and libcni no result.
 func (p *pool) freeForgotten(ctx context.Context) error {
-	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix(), clientv3.WithKeysOnly())}})
+	answer, err := p.commit(ctx, transaction{then: []clientv3.Op{clientv3.OpGet(p.space.attachments(p.Host), clientv3.WithPrefix(), clientv3.WithKeysOnly())}})
 	if err != nil {
 		return err
 	}

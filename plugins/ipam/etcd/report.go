@@ -61,7 +61,7 @@ func (n Network) Keep(ctx context.Context) (*shared.Report, error) {
 
 // report says what there is of some hosts, and of this one's attachments. It returns what else is read.
 func (p *pool) report(ctx context.Context, hosts clientv3.Op, more ...clientv3.Op) (*shared.Report, []*mvccpb.KeyValue, error) {
-	answer, err := p.commit(ctx, transaction{then: append([]clientv3.Op{hosts, clientv3.OpGet(p.space.of(p.Host), clientv3.WithPrefix())}, more...)})
+	answer, err := p.commit(ctx, transaction{then: append([]clientv3.Op{hosts, clientv3.OpGet(p.space.attachments(p.Host), clientv3.WithPrefix())}, more...)})
 	if err != nil {
 		return nil, nil, err
 	}

@@ -45,11 +45,13 @@ func (s space) address(a netip.Addr) string {
 	return s.root + family + hex.EncodeToString(a.AsSlice())
 }
 
-// of is what all keys of a host's attachments begin with.
-func (s space) of(host string) string { return s.root + "attachments/" + host + "/" }
+// attachments is what all keys of a host's attachments begin with.
+func (s space) attachments(host string) string { return s.root + "attachments/" + host + "/" }
 
 // held is what the keys of all addresses of an attachment begin with.
-func (s space) held(o owner) string { return s.of(o.Host) + o.ContainerID + "/" + o.IfName + "/" }
+func (s space) held(o owner) string {
+	return s.attachments(o.Host) + o.ContainerID + "/" + o.IfName + "/"
+}
 
 func (s space) holds(o owner, a netip.Addr) string {
 	return s.held(o) + hex.EncodeToString(a.AsSlice())
@@ -57,7 +59,7 @@ func (s space) holds(o owner, a netip.Addr) string {
 
 // parseHeld reads a key that holds has made for a host.
 func (s space) parseHeld(host, key string) (o owner, a netip.Addr, ok bool) {
-	part := strings.Split(strings.TrimPrefix(key, s.of(host)), "/")
+	part := strings.Split(strings.TrimPrefix(key, s.attachments(host)), "/")
 	if len(part) != 3 {
 		return o, a, false
 	}

@@ -119,7 +119,7 @@ func random(p ranges.Pool) netip.Addr {
 // span returns how many addresses a range has, with its gateway. Of a very large one it is a part.
 func span(r ranges.Range) uint64 {
 	const most = 1 << 56 // so that the sum of some is no more than 64 bits
-	first, last := words(r.First), words(r.Last)
+	first, last := halves(r.First), halves(r.Last)
 	low, borrow := bits.Sub64(last[1], first[1], 0)
 	if high, _ := bits.Sub64(last[0], first[0], borrow); high > 0 || low >= most {
 		return most
@@ -129,7 +129,7 @@ func span(r ranges.Range) uint64 {
 
 // plus returns the nth address behind a.
 func plus(a netip.Addr, n uint64) netip.Addr {
-	w := words(a)
+	w := halves(a)
 	low, carry := bits.Add64(w[1], n, 0)
 	var all [16]byte
 	binary.BigEndian.PutUint64(all[:8], w[0]+carry)
@@ -141,7 +141,7 @@ func plus(a netip.Addr, n uint64) netip.Addr {
 	return sum
 }
 
-func words(a netip.Addr) [2]uint64 {
+func halves(a netip.Addr) [2]uint64 {
 	all := a.As16()
 	return [2]uint64{binary.BigEndian.Uint64(all[:8]), binary.BigEndian.Uint64(all[8:])}
 }

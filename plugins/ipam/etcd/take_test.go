@@ -94,7 +94,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("%s is read as %v", o.value(a), v)
 		}
 	}
-	for _, key := range []string{"", s.of("node1"), s.of("node1") + "web/eth0", s.of("node1") + "web/eth0/xx", s.of("node1") + "web/eth0/0a58", s.holds(o, netip.MustParseAddr("10.88.0.7")) + "/x"} {
+	for _, key := range []string{"", s.attachments("node1"), s.attachments("node1") + "web/eth0", s.attachments("node1") + "web/eth0/xx", s.attachments("node1") + "web/eth0/0a58", s.holds(o, netip.MustParseAddr("10.88.0.7")) + "/x"} {
 		if _, _, ok := s.parseHeld("node1", key); ok {
 			t.Errorf("%q is read as an address", key)
 		}

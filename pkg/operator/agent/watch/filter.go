@@ -35,20 +35,20 @@ func linkFilter(protocols ...int) []bpf.Instruction {
 	return slices.Concat(
 		[]bpf.Instruction{bpf.LoadAbsolute{Off: messageKind, Size: 2}},
 		kinds(accept, unix.RTM_DELLINK, unix.RTM_DELRULE, unix.RTM_DELTFILTER, unix.RTM_DELNSID),
-		of(unix.RTM_NEWLINK, // set down, and not new
+		ofKind(unix.RTM_NEWLINK, // set down, and not new
 			bpf.LoadAbsolute{Off: linkChange, Size: 4},
 			need(bpf.JumpNotEqual, ^uint32(0)), refuse,
 			need(bpf.JumpBitsSet, big(unix.IFF_UP)), refuse,
 			bpf.LoadAbsolute{Off: linkFlags, Size: 4},
 			need(bpf.JumpBitsNotSet, big(unix.IFF_UP)), refuse,
 			accept),
-		of(unix.RTM_DELADDR, // not the kernel's own ones of IPv6
+		ofKind(unix.RTM_DELADDR, // not the kernel's own ones of IPv6
 			bpf.LoadAbsolute{Off: addrFamily, Size: 1},
 			need(bpf.JumpEqual, unix.AF_INET6), accept,
 			bpf.LoadAbsolute{Off: addrScope, Size: 1},
 			need(bpf.JumpNotEqual, unix.RT_SCOPE_LINK), refuse,
 			accept),
-		of(unix.RTM_DELROUTE, slices.Concat( // of plugins and of people: neither a routing daemon's, nor what the kernel itself cleans up
+		ofKind(unix.RTM_DELROUTE, slices.Concat( // of plugins and of people: neither a routing daemon's, nor what the kernel itself cleans up
 			[]bpf.Instruction{
 				bpf.LoadAbsolute{Off: routeType, Size: 1},
 				need(bpf.JumpEqual, unix.RTN_UNICAST), refuse,
@@ -64,11 +64,11 @@ func linkFilter(protocols ...int) []bpf.Instruction {
 				need(bpf.JumpNotEqual, 0), refuse,
 				accept,
 			})...),
-		of(unix.RTM_DELQDISC, // not those that links have of themselves
+		ofKind(unix.RTM_DELQDISC, // not those that links have of themselves
 			bpf.LoadAbsolute{Off: qdiscHandle, Size: 4},
 			need(bpf.JumpNotEqual, 0), refuse,
 			accept),
-		of(unix.RTM_NEWNETCONF, // of all links at once
+		ofKind(unix.RTM_NEWNETCONF, // of all links at once
 			bpf.LoadAbsolute{Off: netconfValue, Size: 4},
 			need(bpf.JumpEqual, ^uint32(0)), refuse, // netconfAll
 			accept),
@@ -79,13 +79,13 @@ func linkFilter(protocols ...int) []bpf.Instruction {
 // kinds ends with a verdict for messages of some kinds.
 func kinds(verdict bpf.RetConstant, list ...uint16) (p []bpf.Instruction) {
 	for _, kind := range list {
-		p = append(p, of(kind, verdict)...)
+		p = append(p, ofKind(kind, verdict)...)
 	}
 	return p
 }
 
-// of decides on messages of one kind; then goes on with others.
-func of(kind uint16, decide ...bpf.Instruction) []bpf.Instruction {
+// ofKind decides on messages of one kind; then goes on with others.
+func ofKind(kind uint16, decide ...bpf.Instruction) []bpf.Instruction {
 	return append([]bpf.Instruction{bpf.JumpIf{Cond: bpf.JumpNotEqual, Val: big16(kind), SkipTrue: uint8(len(decide))}}, decide...)
 }
 

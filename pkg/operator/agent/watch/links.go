@@ -92,7 +92,7 @@ func (w *Watch) readLinks(b []byte, nsid int) {
 		}
 		name := ""
 		if e.carries || e.change == lost || e.change == unplugged || e.change == down {
-			name = w.programs.of(e.by)
+			name = w.programs.nameOf(e.by)
 		}
 		if w.programs.isOurs(name) {
 			e.carries = false

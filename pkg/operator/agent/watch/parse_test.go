@@ -200,10 +200,10 @@ func TestDescribe(t *testing.T) {
 
 func TestPrograms(t *testing.T) {
 	p := programs{}
-	if got, _ := os.ReadFile("/proc/self/comm"); p.of(uint32(os.Getpid())) != strings.TrimSpace(string(got)) {
-		t.Errorf("this process is %q, not %q", p.of(uint32(os.Getpid())), got)
+	if got, _ := os.ReadFile("/proc/self/comm"); p.nameOf(uint32(os.Getpid())) != strings.TrimSpace(string(got)) {
+		t.Errorf("this process is %q, not %q", p.nameOf(uint32(os.Getpid())), got)
 	}
-	if got := p.of(1<<32 - 1); got != "" {
+	if got := p.nameOf(1<<32 - 1); got != "" {
 		t.Errorf("no process is %q", got)
 	}
 }

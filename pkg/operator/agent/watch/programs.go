@@ -38,8 +38,8 @@ func (p *programs) isOurs(name string) bool {
 	return slices.Contains([]string{pluginfile.Binary, pluginfile.EtcdBinary, "cnictl"}, name) || strings.HasPrefix(name, buildkit) || p.table.Find(name) != nil
 }
 
-// of returns the name of the process with a number, "" if it has ended.
-func (p *programs) of(pid uint32) string {
+// nameOf returns the name of the process with a number, "" if it has ended.
+func (p *programs) nameOf(pid uint32) string {
 	const most, keep = 1000, 100 * time.Millisecond
 	p.mu.Lock()
 	defer p.mu.Unlock()
