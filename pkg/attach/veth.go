@@ -58,7 +58,7 @@ func (a *Attachment) MakeVeth(ctx context.Context, master int) (netlink.Link, er
 // makeVeth makes the pair under a name, whole or not at all. Both MAC addresses are set, so that udev leaves them alone
 // (systemd.link(5), MACAddressPolicy). One queue is asked for in so many words: otherwise the kernel makes one for each CPU.
 func (a *Attachment) makeVeth(name string, master int) (netlink.Link, error) {
-	const usualMTU, usualQueue = 1500, 1000 // bytes, packets: the kernel's; the host end has no queue, as with the reference plugins
+	const usualQueue = 1000 // packets: the kernel's; the host end has no queue, as with the reference plugins
 	mtu := cmp.Or(a.MTU, usualMTU)
 	attrs := netlink.LinkAttrs{Name: name, HardwareAddr: hostMAC(a.Key), MTU: mtu, TxQLen: 0, NumTxQueues: 1, NumRxQueues: 1}
 	veth := &netlink.Veth{
@@ -155,6 +155,9 @@ func otherEnd(r *plugin.Request, inside netlink.Link) (netlink.Link, error) {
 	return outside, err
 }
 
+// usualMTU is the kernel's, in bytes.
+const usualMTU = 1500
+
 // MendHostEnd mends the other end of the container's veth, and returns it.
 func (a *Attachment) MendHostEnd() (netlink.Link, error) {
 	end, want, err := findReported(a.Request, a.link)
@@ -167,6 +170,10 @@ func (a *Attachment) MendHostEnd() (netlink.Link, error) {
 	}
 	a.mendUp(a.Links(), end, "veth %s, the other end of %s, is down", want.Name, a.IfName)
 	a.mendMAC(a.Links(), want, end)
+	if mtu := cmp.Or(a.MTU, usualMTU); end.Attrs().MTU < mtu {
+		a.mender.Mend(Different("veth %s, the other end of %s, has MTU %d, and ADD gave it %d", want.Name, a.IfName, end.Attrs().MTU, mtu),
+			fmt.Sprintf("set the MTU of %s to %d", end.Attrs().Name, mtu), func() error { return a.Links().LinkSetMTU(end, mtu) })
+	}
 	return end, nil
 }
 

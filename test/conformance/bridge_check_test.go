@@ -41,6 +41,8 @@ func bridgeChecks() (rows []row) {
 			end := c.hostEnd()
 			l.run("ip link set "+end+" down", "ip link set "+end+" name other0 up")
 		}},
+		{name: "the host end has a smaller MTU", differs: "its CHECK does not compare the MTU", happens: onHost("ip link set END mtu 1000")},
+		{name: "the bridge has another name", says: "lan0", happens: onHost("ip link set lan0 down", "ip link set lan0 name other0 up")},
 		{name: "the bridge is gone", says: "lan0", happens: onHost("ip link del lan0")},
 		{name: "another kind of link has the bridge's name", says: "lan0", happens: func(l *lab, _ *container) {
 			l.run("ip link del lan0", "ip link add lan0 type veth peer name other0")

@@ -76,4 +76,5 @@ var Harms = []Harm{
 	{Name: "flannel", Network: `{"type": "flannel", "delegate": {"bridge": "demo0", "isDefaultGateway": true}},` + Ports,
 		Prepare: `mkdir /run/flannel; printf 'FLANNEL_NETWORK=10.0.0.0/8\nFLANNEL_SUBNET=10.88.0.1/24\nFLANNEL_MTU=1450\nFLANNEL_IPMASQ=false\n' >/run/flannel/subnet.env`,
 		Host:    "nft flush ruleset; ip link set END nomaster", Inside: "ip address flush dev eth0", Finds: "flannel"},
+	{Name: "the host end's MTU", Network: Usual, Host: "ip link set END mtu 1400", Finds: "has MTU 1400", Silent: true},
 }

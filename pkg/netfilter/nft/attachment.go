@@ -2,6 +2,7 @@ package nft
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -141,7 +142,7 @@ func (c *Conn) Check(key plugin.Key, w Wants) error {
 			return t.mismatch(": %s is not in %s", e.what, e.set.Name)
 		case e.isSiblings(o):
 		case e.there.Comment != e.Comment && e.sharing == single:
-			return t.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, e.there.Comment)
+			return t.mismatch(": %s in %s belongs to %s", e.what, e.set.Name, cmp.Or(e.there.Comment, "no attachment"))
 		case !bytes.Equal(e.there.Val, e.Val):
 			return t.mismatch(": %s in %s leads elsewhere", e.what, e.set.Name)
 		}
@@ -219,8 +220,7 @@ func (t *table) hold(o owner, w Wants, repairs bool) error {
 		case e.isSiblings(o), e.there != nil && e.sharing != single || keeps && isOwn && bytes.Equal(e.there.Val, e.Val):
 			continue
 		case repairs && e.there != nil && !isOwn:
-			return final{plugin.Errorf("one of the two containers has to be restarted, so that it gets another address or port",
-				"table %s: %s is %s's by now", t, e.what, e.there.Comment)}
+			return final{e.taken(t)}
 		}
 		if e.there != nil && e.set.IsMap && !isOwn {
 			removed, err := t.releaseGone(e, w.ports.Results)

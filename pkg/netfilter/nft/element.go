@@ -22,6 +22,19 @@ type element struct {
 	there   *nftables.SetElement // what is there under its key, as look has found; nil is nothing, or something that is about to go
 }
 
+// taken is the error of an element in whose place another one is.
+func (e *element) taken(t *table) error {
+	if e.there.Comment != "" {
+		return plugin.Errorf("one of the two containers has to be restarted, so that it gets another address or port", "table %s: %s is %s's by now", t, e.what, e.there.Comment)
+	}
+	kind := "set"
+	if e.set.IsMap {
+		kind = "map"
+	}
+	return plugin.Errorf(fmt.Sprintf("find it with `nft list %s %s %s`, take it away with `nft delete element`, and repeat `cnictl repair`", kind, t, e.set.Name),
+		"table %s: an element for %s is in %s that no attachment has", t, e.what, e.set.Name)
+}
+
 // sharing is how long an element stays that several attachments may need.
 type sharing uint8
 

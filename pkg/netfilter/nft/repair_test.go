@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
@@ -97,6 +98,26 @@ func TestRepairTakesNothing(t *testing.T) {
 	if after := listing(t, h); after != before {
 		t.Errorf("after the repair:\n%s\nbefore:\n%s", after, before)
 	}
+}
+
+// TestRepairOfNobodys leaves an element that no attachment has, and says where it is.
+func TestRepairOfNobodys(t *testing.T) {
+	t.Parallel()
+	h := netlab.NewHost(t)
+	addLink(t, h, "cni0")
+	c := open(t, h)
+	ports := ToPublish(behind("cni0", portMaps(t, "tcp/8080=10.88.0.2:80")))
+	h.Do(func() { must(t, c.Add(ctx, keyOf("web"), ports)) })
+	h.MustRun(t, "nft", "delete element inet cnibox ports4_v1 { tcp . 8080 }; add element inet cnibox ports4_v1 { tcp . 8080 : 10.88.0.99 . 80 }")
+	h.Do(func() {
+		err := c.Repair(ctx, keyOf("web"), ports)
+		if e := plugin.AsError(err); err == nil || !strings.Contains(e.Msg, "an element for tcp/8080 is in ports4_v1 that no attachment has") || !strings.Contains(e.Details, "nft list map inet cnibox ports4_v1") {
+			t.Errorf("error %v", err)
+		}
+		if err := c.Check(keyOf("web"), ports); err == nil || !strings.Contains(err.Error(), "belongs to no attachment") {
+			t.Errorf("CHECK: %v", err)
+		}
+	})
 }
 
 // TestPortOfTwoInterfaces gives a port to the first of a container's interfaces that asks for it, and to the other one when that has gone.

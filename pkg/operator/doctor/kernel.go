@@ -79,7 +79,7 @@ func checkKernel(_ context.Context, s *subject) (list []Finding, err error) {
 // modprobe is the remedy for a feature that can be in modules, separated by commas.
 func modprobe(modules string) finding.Remedy {
 	names := strings.FieldsFunc(modules, func(c rune) bool { return c == ',' || c == ' ' })
-	if names == nil {
+	if len(names) == 0 {
 		return finding.Say("use a kernel that is built with it")
 	}
 	return finding.Steps(finding.Run(append([]string{"modprobe", "-a"}, names...)...), finding.Say("where there is no such module: use a kernel that has it"))

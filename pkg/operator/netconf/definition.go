@@ -49,8 +49,9 @@ func IsManifest(name string, text []byte) bool {
 	if o, err := conf.Parse(text); err == nil {
 		return o.Has("apiVersion") && o.Has("kind")
 	}
-	list, err := Definitions(text)
-	return ext != ".json" && err == nil && list != nil
+	var object yaml.Node // the first, which is enough: a network is not YAML
+	err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&object)
+	return ext != ".json" && err == nil && len(object.Content) > 0 && valueOf(object.Content[0], "kind") != ""
 }
 
 // Definitions returns the NetworkAttachmentDefinitions of a manifest, in YAML or in JSON, which is YAML too.

@@ -126,7 +126,9 @@ func TestIsManifest(t *testing.T) {
 		{"a.json", `{"type": "bridge"}`, false},
 		{"a.json", "kind: NetworkAttachmentDefinition", false},
 		{"-", "kind: NetworkAttachmentDefinition", true},
-		{"-", "kind: Pod", false},
+		{"-", "kind: Pod", true},
+		{"-", "apiVersion: v1\nitems: []\nkind: List\n", true},
+		{"-", "name: lan", false},
 		{"-", "{", false},
 	} {
 		if got := IsManifest(tt.name, []byte(tt.text)); got != tt.want {

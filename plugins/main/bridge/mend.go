@@ -38,7 +38,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
-	bridge, err := mendBridge(r, c, m)
+	bridge, err := mendBridge(r, c, end, m)
 	if m.Fail(err); bridge != nil {
 		m.Fail(mendPort(r, c, bridge, end, m))
 		m.Fail(mendGateway(r, c, bridge, a.IPs, m))
@@ -49,11 +49,18 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	return nil
 }
 
-// mendBridge returns the bridge, nil if it is not there. Its MAC address is not looked at: one that the reference plugin made without isGateway
+// mendBridge returns the bridge, nil if it is not there. One that goes by another name still has the port and the gateway's address: beside it none is made. Its MAC address is not looked at: one that the reference plugin made without isGateway
 // changes it as other containers come and go.
-func mendBridge(r *plugin.Request, c *config, m *plugin.Mender) (bridge netlink.Link, err error) {
+func mendBridge(r *plugin.Request, c *config, port netlink.Link, m *plugin.Mender) (bridge netlink.Link, err error) {
 	h := r.Links()
 	bridge, err = h.LinkByName(c.name)
+	if link.IsNotFound(err) && port.Attrs().MasterIndex != 0 {
+		if other, err := h.LinkByIndex(port.Attrs().MasterIndex); err == nil {
+			back := fmt.Sprintf("if it was renamed, rename it back: `ip link set %[1]s down; ip link set %[1]s name %[2]s; ip link set %[2]s up; cnictl repair`", other.Attrs().Name, c.name)
+			m.Fail(plugin.Errorf(back, "bridge %s is not there, and veth %s is a port of %s", c.name, port.Attrs().Name, other.Attrs().Name))
+			return nil, nil
+		}
+	}
 	if link.IsNotFound(err) {
 		isMade := m.Mend(attach.Different("bridge %s is not there: %v", c.name, err), "make bridge "+c.name, func() (err error) {
 			if bridge, err = createBridge(h, c); err != nil {

@@ -44,7 +44,7 @@ func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
 	o.ConfDir, o.BinDirs, o.CacheDirs = cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), filepath.SplitList(BinDirs()), []string{libcni.CacheDir}
 	o.Plugins, o.Runtimes = known.Plugins, containers.Runtimes
 	flags := cmd.Flags()
-	flags.Var(&directory{&o.ConfDir, false}, "conf-dir", "directory of networks")
+	flags.Var(&directory{path: &o.ConfDir, isRead: cmd.Name() != "agent"}, "conf-dir", "directory of networks")
 	flags.Var(&directories{&o.BinDirs, false}, "bin-dir", "directory of plugins; repeatable, or several separated by ':'")
 	flags.Lookup("bin-dir").DefValue = "the first with cnibox of " + strings.Join(usualBinDirs, ", ") // the same on every machine
 	flags.Var(&directories{&o.CacheDirs, false}, "cache-dir", "directory in which libcni keeps results, besides "+strings.Join(node.CacheDirs, " and ")+
@@ -53,8 +53,9 @@ func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
 
 // directory is the value of a flag for one directory.
 type directory struct {
-	path  *string
-	isSet bool
+	path   *string
+	isRead bool // it has to be there
+	isSet  bool
 }
 
 func (d *directory) String() string { return *d.path }
@@ -63,6 +64,11 @@ func (d *directory) Type() string   { return "dir" }
 func (d *directory) Set(path string) error {
 	if d.isSet {
 		return fmt.Errorf("it is given twice, and there can be only one")
+	}
+	if d.isRead {
+		if info, err := os.Stat(path); err != nil || !info.IsDir() {
+			return fmt.Errorf("there is no such directory")
+		}
 	}
 	*d.path, d.isSet = path, true
 	return nil

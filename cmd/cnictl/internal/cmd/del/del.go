@@ -2,10 +2,13 @@
 package del
 
 import (
+	"fmt"
+
 	"github.com/containernetworking/cni/libcni"
 	"github.com/spf13/cobra"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/attachment"
+	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/plugin"
 )
 
@@ -39,6 +42,9 @@ the others do their part all the same, and it is said which one did not.
 		if err := f.Del(cmd.Context(), list, rt); err != nil {
 			return plugin.CodeErrorf(plugin.AsError(err).Code, "what the other plugins had made is removed; correct that one, and repeat this",
 				"not all of %s of %s on network %s is deleted: %w", rt.IfName, rt.ContainerID, list.Name, err)
+		}
+		if kept == nil {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: no ADD of %s of %s was kept; `cnictl show` lists what is attached\n", rt.IfName, ui.Harmless(rt.ContainerID))
 		}
 		return attachment.PrintStatus(cmd, list.Name, rt, "deleted")
 	})

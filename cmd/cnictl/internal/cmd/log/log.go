@@ -57,10 +57,13 @@ IP address. Of an IP address it shows which containers had it, and when.
 	flags.BoolVarP(&f.follow, "follow", "f", false, "go on with calls as they come")
 	flags.BoolVar(&f.wide, "wide", false, "show all of ids and errors, and more columns")
 	ui.Complete(cmd, "network", ui.CompleteNetwork)
-	ui.Complete(cmd, "verb", cobra.FixedCompletions([]cobra.Completion{"ADD", "DEL", "CHECK", "GC", "STATUS"}, cobra.ShellCompDirectiveNoFileComp))
+	ui.Complete(cmd, "verb", cobra.FixedCompletions(verbs, cobra.ShellCompDirectiveNoFileComp))
 	cmd.AddCommand(newLogOn(calllog.Dir), newLogOff(calllog.Dir), newLogStatus(calllog.Dir))
 	return cmd
 }
+
+// verbs are those of calls in the log.
+var verbs = []cobra.Completion{"ADD", "DEL", "CHECK", "GC", "STATUS"}
 
 // logFlags are the flags of log.
 type logFlags struct {
@@ -85,6 +88,9 @@ func (f *logFlags) run(cmd *cobra.Command, args []string) (err error) {
 		if *t.to, err = ParseTime(t.text, time.Now()); err != nil {
 			return ui.Usagef("%w", err)
 		}
+	}
+	if f.Verb != "" && !slices.Contains(verbs, strings.ToUpper(f.Verb)) {
+		return ui.Usagef("--verb %s: it is one of %s", f.Verb, strings.Join(verbs, ", "))
 	}
 	if f.lines < 0 {
 		return ui.Usagef("-n %d is no number of calls", f.lines)
