@@ -170,11 +170,16 @@ func (a *Attachment) MendHostEnd() (netlink.Link, error) {
 	}
 	a.mendUp(a.Links(), end, "veth %s, the other end of %s, is down", want.Name, a.IfName)
 	a.mendMAC(a.Links(), want, end)
-	if mtu := cmp.Or(a.MTU, usualMTU); end.Attrs().MTU < mtu {
-		a.mender.Mend(Different("veth %s, the other end of %s, has MTU %d, and ADD gave it %d", want.Name, a.IfName, end.Attrs().MTU, mtu),
-			fmt.Sprintf("set the MTU of %s to %d", end.Attrs().Name, mtu), func() error { return a.Links().LinkSetMTU(end, mtu) })
-	}
 	return end, nil
+}
+
+// MendHostMTU mends the MTU of a host end that MakeVeth has made: packets that are too large for it are dropped in silence.
+func (a *Attachment) MendHostMTU(end netlink.Link) {
+	name, mtu := end.Attrs().Name, cmp.Or(a.MTU, usualMTU)
+	if end.Attrs().MTU < mtu {
+		a.mender.Mend(Different("veth %s, the other end of %s, has MTU %d, configured is %d", name, a.IfName, end.Attrs().MTU, mtu),
+			fmt.Sprintf("set the MTU of %s to %d", name, mtu), func() error { return a.Links().LinkSetMTU(end, mtu) })
+	}
 }
 
 // findReported returns the other end of the container's veth, whatever its name is by now, and what the result of ADD says of it.

@@ -49,9 +49,18 @@ func IsManifest(name string, text []byte) bool {
 	if o, err := conf.Parse(text); err == nil {
 		return o.Has("apiVersion") && o.Has("kind")
 	}
-	var object yaml.Node // the first, which is enough: a network is not YAML
-	err := yaml.NewDecoder(bytes.NewReader(text)).Decode(&object)
-	return ext != ".json" && err == nil && len(object.Content) > 0 && valueOf(object.Content[0], "kind") != ""
+	if ext == ".json" {
+		return false
+	}
+	for decoder := yaml.NewDecoder(bytes.NewReader(text)); ; {
+		var document yaml.Node
+		if decoder.Decode(&document) != nil {
+			return false
+		}
+		if len(document.Content) > 0 && valueOf(document.Content[0], "kind") != "" {
+			return true // kubectl prints a list without items where there is none
+		}
+	}
 }
 
 // Definitions returns the NetworkAttachmentDefinitions of a manifest, in YAML or in JSON, which is YAML too.

@@ -129,6 +129,7 @@ func TestIsManifest(t *testing.T) {
 		{"-", "kind: Pod", true},
 		{"-", "apiVersion: v1\nitems: []\nkind: List\n", true},
 		{"-", "name: lan", false},
+		{"-", "---\n# nothing\n---\nkind: NetworkAttachmentDefinition", true},
 		{"-", "{", false},
 	} {
 		if got := IsManifest(tt.name, []byte(tt.text)); got != tt.want {

@@ -38,6 +38,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
+	a.MendHostMTU(end)
 	bridge, err := mendBridge(r, c, end, m)
 	if m.Fail(err); bridge != nil {
 		m.Fail(mendPort(r, c, bridge, end, m))

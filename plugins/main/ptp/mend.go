@@ -30,6 +30,7 @@ func (Plugin) Mend(ctx context.Context, r *plugin.Request, m *plugin.Mender) err
 	if err != nil {
 		return err
 	}
+	a.MendHostMTU(end)
 	routes, err := containerRoutes(a.IPs, a.KernelRoutes())
 	if err != nil {
 		return err

@@ -54,7 +54,7 @@ func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
 // directory is the value of a flag for one directory.
 type directory struct {
 	path   *string
-	isRead bool // it has to be there
+	isRead bool // it has to be there: the agent alone waits for one
 	isSet  bool
 }
 
