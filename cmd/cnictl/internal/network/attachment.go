@@ -163,6 +163,13 @@ func (n Node) RequireResult(ctx context.Context, network string, rt *libcni.Runt
 		"no result of %s of container %s on network %s", rt.IfName, rt.ContainerID, network)
 }
 
+// Holds reports whether something of an attachment is on this node: also what an ADD left that failed, of which libcni keeps no result.
+func (n Node) Holds(ctx context.Context, network, id, ifname string) bool {
+	return slices.ContainsFunc(node.Read(ctx, n.Options).Attachments, func(a *node.Attachment) bool {
+		return a.Network == network && a.ContainerID == id && a.IfName == ifname
+	})
+}
+
 // RequireNew refuses the id of another container of the network, whose attachment a DEL would take away: one that libcni has a result
 // of, readable or not, or for which something is held.
 func (n Node) RequireNew(ctx context.Context, list *libcni.NetworkConfigList, id string) error {

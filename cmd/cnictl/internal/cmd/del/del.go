@@ -38,13 +38,14 @@ the others do their part all the same, and it is said which one did not.
 		if f.DryRun {
 			return attachment.PrintStatus(cmd, list.Name, rt, "would be deleted")
 		}
+		known := kept != nil || f.Node.Holds(cmd.Context(), list.Name, rt.ContainerID, rt.IfName)
 		// A plugin that is at work when cnictl is interrupted finishes.
 		if err := f.Del(cmd.Context(), list, rt); err != nil {
 			return plugin.CodeErrorf(plugin.AsError(err).Code, "what the other plugins had made is removed; correct that one, and repeat this",
 				"not all of %s of %s on network %s is deleted: %w", rt.IfName, rt.ContainerID, list.Name, err)
 		}
-		if kept == nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "note: no ADD of %s of %s was kept; `cnictl show` lists what is attached\n", rt.IfName, ui.Harmless(rt.ContainerID))
+		if !known {
+			fmt.Fprintf(cmd.ErrOrStderr(), "note: nothing was known of %s of %s; `cnictl show` lists what is attached\n", rt.IfName, ui.Harmless(rt.ContainerID))
 		}
 		return attachment.PrintStatus(cmd, list.Name, rt, "deleted")
 	})
