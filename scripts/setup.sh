@@ -29,6 +29,7 @@ need dhcpd isc-dhcp-server
 need kea-dhcp4 kea-dhcp4-server
 need kea-dhcp6 kea-dhcp6-server
 need sqfstar squashfs-tools
+need qemu-arm-static qemu-user-static
 need rpm rpm
 [ -x /usr/lib/cni/bridge ] || missing="$missing containernetworking-plugins"
 need dbus-daemon dbus-daemon

@@ -1,4 +1,4 @@
-// Package delegate calls one plugin from another: in this process when the file that CNI_PATH leads to is this very binary, by exec
+// Package delegate calls one plugin from another: in this process when the file that CNI_PATH leads to is this very binary (package layout), by exec
 // otherwise (spec 1.1.0, section "Plugin Delegation").
 package delegate
 
@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/process/layout"
 	"github.com/cnibox/cnibox/pkg/process/request"
 )
 
@@ -37,7 +38,7 @@ func Find(r *plugin.Request, name string) (*Delegate, error) {
 		}
 		d := &Delegate{External: true}
 		if row != nil {
-			d.Plugin, d.Descriptor, d.External = row.Plugin, *row, !isSelf(&file)
+			d.Plugin, d.Descriptor, d.External = row.Plugin, *row, !layout.IsSelf(path, &file)
 		}
 		if d.External {
 			d.Plugin = external{name, path}
@@ -65,12 +66,6 @@ func HostLocal(r *plugin.Request) *Delegate {
 		return nil
 	}
 	return &Delegate{Plugin: row.Plugin, Descriptor: *row}
-}
-
-// isSelf reports whether a file is this process's binary, also when another one has taken its name since.
-func isSelf(file *unix.Stat_t) bool {
-	var own unix.Stat_t
-	return unix.Stat("/proc/self/exe", &own) == nil && own.Dev == file.Dev && own.Ino == file.Ino
 }
 
 // Del calls the plugin's DEL, also in place of the caller's request for another verb: an ADD that fails gives back what it has.
