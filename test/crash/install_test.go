@@ -17,7 +17,7 @@ import (
 // can be executed, and the next install completes it.
 func TestInstall(t *testing.T) {
 	t.Parallel()
-	for _, link := range []string{"sym", "hard"} {
+	for _, link := range []string{"stub", "copy"} {
 		t.Run(link, func(t *testing.T) {
 			t.Parallel()
 			host := netlab.NewHost(t)

@@ -58,13 +58,13 @@ func Debian(t testing.TB) string {
 	return debianDir
 }
 
-func provided(t testing.TB, what string, provide func() (string, error)) string {
+func provided[T any](t testing.TB, what string, provide func() (T, error)) T {
 	t.Helper()
-	dir, err := provide()
+	made, err := provide()
 	if err != nil {
 		t.Fatalf("get the %s to test: %v", what, err)
 	}
-	return dir
+	return made
 }
 
 // provide returns the directory with prebuilt programs, or builds them the way make build does.

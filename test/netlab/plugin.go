@@ -1,6 +1,7 @@
 package netlab
 
 import (
+	"archive/tar"
 	"bytes"
 	"encoding/json"
 	"errors"
@@ -11,26 +12,63 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 	"github.com/containernetworking/cni/pkg/types/create"
+
+	"github.com/cnibox/cnibox/pkg/operator/stub"
 )
 
 // PluginDir is where a Host's plugins are.
 const PluginDir = "/opt/cni/bin"
 
-// InstallPlugins links plugin names to the cnibox under test in the Host's PluginDir.
+// InstallPlugins makes plugin names stubs of the cnibox under test in the Host's PluginDir, as `cnictl install` does.
 func (h *Host) InstallPlugins(t testing.TB, names ...string) {
 	t.Helper()
 	dir := filepath.Dir(Cnibox(t))
-	h.install(t, names, func(name string) string {
+	h.install(t, []string{"cnibox", "cnibox-etcd"}, func(name string) string { return filepath.Join(dir, name) })
+	if len(names) == 0 {
+		return
+	}
+	made := provided(t, "stubs", stubs)
+	var archive bytes.Buffer
+	w := tar.NewWriter(&archive)
+	for _, name := range names {
+		content := made["cnibox"]
 		if name == "etcd" { // a program of its own
-			return filepath.Join(dir, "cnibox-etcd")
+			content = made["cnibox-etcd"]
 		}
-		return filepath.Join(dir, "cnibox")
-	})
+		err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(content))})
+		if _, failed := w.Write(content); err != nil || failed != nil {
+			t.Fatal(err, failed)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	// Another program writes them: a program that this process has open to write could not be run by what it forks meanwhile.
+	h.Feed(t, archive.String(), "tar", "-xC", PluginDir)
 }
+
+// stubs are those of the programs under test, by the program.
+var stubs = sync.OnceValues(func() (map[string][]byte, error) {
+	dir, err := binaries()
+	if err != nil {
+		return nil, err
+	}
+	cnictl, err := os.ReadFile(filepath.Join(dir, "cnictl"))
+	if err != nil {
+		return nil, err
+	}
+	made := map[string][]byte{}
+	for _, binary := range []string{"cnibox", "cnibox-etcd"} {
+		content, failed := stub.Make(cnictl, stub.Programs(binary)...)
+		made[binary], err = content, errors.Join(err, failed)
+	}
+	return made, err
+})
 
 // InstallFrom links plugin names to the programs of the same names in dir, in the Host's PluginDir.
 func (h *Host) InstallFrom(t testing.TB, dir string, names ...string) {

@@ -29,13 +29,18 @@ func adds(p *clinic, _ time.Duration) error {
 
 // faultsOfPlugins are those of the files of plugins.
 var faultsOfPlugins = []fault{
-	{code: "plugin-missing", before: installed("sym"), plant: shell("rm /opt/cni/bin/portmap /opt/cni/bin/host-local"), works: adds},
-	{code: "plugin-missing", kind: "a link to nothing", before: installed("sym"), plant: shell("ln -sf /opt/cni/nothing /opt/cni/bin/bridge"), works: adds},
+	{code: "plugin-missing", before: installed("stub"), plant: shell("rm /opt/cni/bin/portmap /opt/cni/bin/host-local"), works: adds},
+	{code: "plugin-missing", kind: "a link to nothing", before: installed("stub"), plant: shell("ln -sf /opt/cni/nothing /opt/cni/bin/bridge"), works: adds},
 	{code: "plugin-not-executable", before: installed("copy"), plant: shell("chmod 644 /opt/cni/bin/bridge"), works: adds},
 	{code: "plugin-foreign", before: installed("copy"), plant: shell("printf '#!/bin/sh\\necho {}' >/opt/cni/bin/new; chmod +x /opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/tuning"),
 		says: "# ask who has put it there; if nobody needs it: cnictl install --dir /opt/cni/bin --only tuning --force", remedy: func(p *clinic) { p.must("install", "--dir", netlab.PluginDir, "--only", "tuning", "--force") }},
 	{code: "plugin-half-updated", before: installed("copy"), plant: shell("cp /opt/cni/bin/portmap /opt/cni/bin/new; printf old >>/opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/portmap")},
-	{code: "plugin-noexec", works: adds, before: installed("sym"), plant: shell("cp -a /opt/cni/bin /opt/cni/copy; mount -t tmpfs -o noexec tmpfs /opt/cni/bin; cp -a /opt/cni/copy/. /opt/cni/bin")},
+	{code: "plugin-alone", before: installed("stub"), plant: func(p *clinic) {
+		p.shell("rm /opt/cni/bin/cnibox; cp " + netlab.Reference(p) + "/host-local /opt/cni/bin/new; mv /opt/cni/bin/new /opt/cni/bin/host-local")
+	}, works: adds},
+	{code: "plugin-wrong-name", before: installed("stub"), plant: func(p *clinic) { p.shell("cp -f " + netlab.Debian(p) + "/vlan /opt/cni/bin/tuning") }, works: adds},
+	{code: "plugin-one-file", before: installed("stub"), plant: shell("ln -sf cnibox /opt/cni/bin/bridge; ln -f /opt/cni/bin/cnibox /opt/cni/bin/tuning")},
+	{code: "plugin-noexec", works: adds, before: installed("stub"), plant: shell("cp -a /opt/cni/bin /opt/cni/copy; mount -t tmpfs -o noexec tmpfs /opt/cni/bin; cp -a /opt/cni/copy/. /opt/cni/bin")},
 	{code: "plugin-shadowed", before: func(p *clinic) {
 		p.shell("mkdir -p /run/first")
 		p.write("/etc/containerd/config.toml", strings.NewReplacer("'", `"`).Replace(`version = 3

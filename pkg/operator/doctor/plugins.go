@@ -16,6 +16,7 @@ import (
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/pkg/operator/runtimes"
 	"github.com/cnibox/cnibox/pkg/plugin"
+	"github.com/cnibox/cnibox/pkg/process/layout"
 )
 
 // place is where plugins are looked for.
@@ -75,7 +76,8 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 	places, err := s.places()
 	versions, first := map[string]string{}, map[string]string{} // by what files are, most of which are one and the same; and their first names
 	for _, p := range places {
-		var seen []string
+		var seen, oneFile []string
+		var shared string
 		runs := map[string][]string{} // names of plugins, by what their files are
 		for _, n := range p.networks {
 			list = append(list, s.missing(p, n)...)
@@ -91,9 +93,17 @@ func checkPlugins(_ context.Context, s *subject) (list []Finding, err error) {
 					first[id] = files[0].Path
 				}
 				list = append(list, s.wrong(p, n, part, files, first[id])...)
+				if with := sharing(files[0]); with != "" {
+					oneFile = append(oneFile, files[0].Path)
+					shared = with
+				}
 				what := versions[id]
 				runs[what] = append(runs[what], files[0].Path)
 			}
+		}
+		if oneFile != nil {
+			remedy := finding.Run("cnictl", "install", "--dir", filepath.Dir(shared))
+			list = append(list, found(pluginOneFile, "", remedy, "%s: %s is the same file as %s: who writes one of them replaces all", strings.Join(p.who, ", "), strings.Join(oneFile, ", "), shared).In(shared))
 		}
 		for what, paths := range runs {
 			list = append(list, found(pluginFiles, "", nil, "%s: %s: %s", strings.Join(p.who, ", "), what, strings.Join(paths, ", ")))
@@ -154,7 +164,30 @@ var (
 	pluginShadowed = codes.Declare(finding.Code{Name: "plugin-shadowed", Severity: finding.Warning,
 		Meaning: "A runtime runs a file that comes first in its path, and not the one that was installed.",
 		Remedy:  "`cnictl install --dir DIR --only NAME --force`"})
+	pluginAlone = codes.Declare(finding.Code{Name: "plugin-alone", Severity: finding.Error,
+		Meaning: "No call of this plugin does anything: it is a stub, and the program that it runs is not beside it.",
+		Remedy:  "`cnictl install --dir DIR`"})
+	pluginWrongName = codes.Declare(finding.Code{Name: "plugin-wrong-name", Severity: finding.Error,
+		Meaning: "A runtime runs another plugin than the one that the network names.",
+		Remedy:  "`cnictl install --dir DIR --only NAME --force`"})
+	pluginOneFile = codes.Declare(finding.Code{Name: "plugin-one-file", Severity: finding.Error,
+		Meaning: "An installer that writes one of these names in place (`cp -f portmap /opt/cni/bin/`) replaces all plugins at once.",
+		Remedy:  "`cnictl install --dir DIR`"})
 )
+
+// sharing returns the path of cnibox if a plugin's file is one with it. Others' plugins, such as k3s', may be one file by design.
+func sharing(run *pluginfile.File) string {
+	if run.Origin != pluginfile.Ours {
+		return ""
+	}
+	for _, name := range []string{pluginfile.Binary, pluginfile.EtcdBinary} {
+		path := filepath.Join(filepath.Dir(run.Path), name)
+		if info, err := os.Stat(path); err == nil && os.SameFile(info, run.Info) {
+			return path
+		}
+	}
+	return ""
+}
 
 // wrong finds what is wrong with the files of a plugin, of which the first is run. That is mended once, by the name that it was met by first.
 func (s *subject) wrong(p *place, n *network, part *netconf.Part, files []*pluginfile.File, first string) []Finding {
@@ -175,6 +208,12 @@ func (s *subject) wrong(p *place, n *network, part *netconf.Part, files []*plugi
 	if run.Origin == pluginfile.Other {
 		remedy := finding.Say("ask who has put it there; if nobody needs it: %s", replace)
 		return []Finding{found(pluginForeign, n.Name, remedy, "%s, which network %s runs, is %s", run.Path, n.Name, run.String()).In(run.Path)}
+	}
+	if run.Kind == layout.Stub && run.Runs == nil {
+		return []Finding{found(pluginAlone, n.Name, finding.Run("cnictl", "install", "--dir", dir), "%s, of network %s, runs the cnibox beside it, and there is none", run.Path, n.Name).In(run.Path)}
+	}
+	if is := run.Plugin(); is != "" && is != part.Row.Name {
+		return []Finding{found(pluginWrongName, n.Name, replace, "%s, of network %s, is the plugin %s of %s", run.Path, n.Name, is, run.Origin).In(run.Path)}
 	}
 	for _, f := range files[1:] {
 		if f.Origin == pluginfile.Ours && f.Sum() != run.Sum() {

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"debug/buildinfo"
+	"debug/elf"
 	"fmt"
 	"io"
 	"os"
@@ -17,8 +18,10 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/cnibox/cnibox/pkg/operator/stub"
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/process/box"
+	"github.com/cnibox/cnibox/pkg/process/layout"
 )
 
 // Origin is who made a program.
@@ -49,18 +52,36 @@ type File struct {
 	Info   os.FileInfo
 	Origin Origin
 	Build  string // the path of a Go program's main package, "" if it is none
+	Kind   layout.Kind
+	Runs   *File // the program that a stub runs, nil if it finds none
 
 	version string // of a reference plugin
 }
 
 // Identify says what a file is, without running it. It is nil if there is none, as for a link that leads nowhere.
 func Identify(path string) *File {
+	f, head := identify(path)
+	if f != nil && f.Kind == layout.Stub {
+		f.Runs = runBy(path, head)
+	}
+	return f
+}
+
+// identify says what a file is, of which a stub's content is returned, too.
+func identify(path string) (f *File, head []byte) {
 	file, info := open(path)
 	if file == nil {
-		return nil
+		return nil, nil
 	}
 	defer file.Close()
-	f := &File{Path: path, Info: info}
+	f = &File{Path: path, Info: info}
+	head = make([]byte, stub.MostBytes)
+	n, _ := file.ReadAt(head, 0)
+	head = head[:n]
+	if f.Kind = layout.KindOf(head); f.Kind == layout.Stub {
+		f.Origin = Ours
+		return f, head
+	}
 	if build, err := buildinfo.Read(file); err == nil {
 		f.Build, f.version = build.Path, referenceVersion(build)
 	}
@@ -71,7 +92,22 @@ func Identify(path string) *File {
 		strings.Contains(f.Build, "flannel-io/cni-plugin"):
 		f.Origin = Reference
 	}
-	return f
+	return f, head
+}
+
+// runBy returns the program that a stub runs.
+func runBy(path string, content []byte) *File {
+	real, err := filepath.EvalSymlinks(path)
+	if err != nil {
+		return nil
+	}
+	for i, name := range stub.RunBy(content) {
+		f, _ := identify(filepath.Join(filepath.Dir(real), name))
+		if f != nil && f.Kind != layout.Stub && (i == 0 || f.Kind == layout.Whole) {
+			return f
+		}
+	}
+	return nil
 }
 
 // open opens a regular file. Anything else is not waited for.
@@ -122,8 +158,21 @@ func Rows(all plugin.Table, dirs []string) func(name string) *plugin.Descriptor 
 	return func(name string) *plugin.Descriptor { return Row(all, name, dirs) }
 }
 
-// ID is the same for files that are one, by hard or symbolic links.
+var referencePlugin = regexp.MustCompile(`/plugins/(?:main|ipam|meta)/([^/]+)$`)
+
+// Plugin returns which of the reference plugins a file is, whatever its name; "" if it is none. Ours is each by its name.
+func (f *File) Plugin() string {
+	if m := referencePlugin.FindStringSubmatch(f.Build); m != nil && f.Origin == Reference {
+		return m[1]
+	}
+	return ""
+}
+
+// ID is the same for files that are one, by hard or symbolic links, or by stubs.
 func (f *File) ID() string {
+	if f.Runs != nil {
+		return f.Runs.ID()
+	}
 	stat := f.Info.Sys().(*syscall.Stat_t)
 	return fmt.Sprint(stat.Dev, ":", stat.Ino)
 }
@@ -142,14 +191,23 @@ func (f *File) String() string {
 	return "a file of unknown origin"
 }
 
-// Sum returns a hash of the content, "" if it can't be read.
+// Sum returns a hash of the program that is run, "" if it can't be read. A whole copy has that of cnibox.
 func (f *File) Sum() string {
+	if f.Runs != nil {
+		return f.Runs.Sum()
+	}
 	file, _ := open(f.Path)
 	if file == nil {
 		return ""
 	}
 	defer file.Close()
 	h := sha256.New()
+	head := make([]byte, elf.EI_NIDENT)
+	n, _ := io.ReadFull(file, head)
+	if f.Kind == layout.Whole {
+		layout.Mark(head, layout.Other)
+	}
+	h.Write(head[:n])
 	if _, err := io.Copy(h, file); err != nil {
 		return ""
 	}
@@ -163,6 +221,12 @@ const mostBytes = 256 << 20
 func (f *File) Version() string {
 	if f.Origin != Ours {
 		return f.version
+	}
+	if f.Kind == layout.Stub {
+		if f.Runs == nil {
+			return ""
+		}
+		return f.Runs.Version()
 	}
 	file, info := open(f.Path)
 	if file == nil || info.Size() > mostBytes {

@@ -8,7 +8,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"runtime"
+	"reflect"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/process/layout"
@@ -26,11 +26,30 @@ const (
 	page = 0x10000 // the largest of any architecture
 )
 
+// MostBytes is more than a stub has.
+const MostBytes = 4096
+
+// Programs returns the names of the files that a stub of a binary runs, the first that is there. The second is a plugin that is a whole copy of cnibox.
+func Programs(binary string) []string {
+	if binary == layout.Programs[0] {
+		return layout.Programs
+	}
+	return []string{binary}
+}
+
+// RunBy returns the names of the files that a stub runs, of its content.
+func RunBy(content []byte) []string {
+	list, _, _ := bytes.Cut(content[min(names, len(content)):], []byte{0, 0})
+	return strings.Split(string(list), "\x00")
+}
+
 // Make returns a stub that runs the first of the files beside it that is a whole program. That is what the first name has, unless it is a stub, too;
 // the file of another name has to be marked by layout.Mark. The stub is for the architecture of a cnictl, of whose content it is made: its code is
 // linked into each.
 func Make(cnictl []byte, wholes ...string) ([]byte, error) {
-	runtime.KeepAlive(text) // the linker leaves out what nobody names
+	if reflect.ValueOf(text).IsNil() { // it never is: the linker leaves out what nobody asks for
+		return nil, errors.New("no code of stubs is linked")
+	}
 	_, rest, begins := bytes.Cut(cnictl, fence("\xC9\xB0\xC5\xA1"))
 	program, _, ends := bytes.Cut(rest, fence("\xA1\xC5\xB0\xC9"))
 	if !begins || !ends {

@@ -4,6 +4,7 @@ package layout
 
 import (
 	"path/filepath"
+	"strconv"
 
 	"golang.org/x/sys/unix"
 )
@@ -46,11 +47,12 @@ func IsSelf(path string, file *unix.Stat_t) bool {
 	if isSame(&own, file) {
 		return true
 	}
-	switch kindOf(path) {
+	kind, dir := kindAndDir(path)
+	switch kind {
 	case Stub:
 		for _, name := range Programs {
 			var beside unix.Stat_t
-			if unix.Stat(filepath.Join(filepath.Dir(path), name), &beside) == nil && isSame(&own, &beside) {
+			if unix.Stat(filepath.Join(dir, name), &beside) == nil && isSame(&own, &beside) {
 				return true
 			}
 		}
@@ -62,13 +64,23 @@ func IsSelf(path string, file *unix.Stat_t) bool {
 
 func isSame(a, b *unix.Stat_t) bool { return a.Dev == b.Dev && a.Ino == b.Ino }
 
-func kindOf(path string) Kind {
+// kindAndDir returns the kind of a file, and the directory in which a stub looks: that of the file itself, and not of a link to it.
+func kindAndDir(path string) (Kind, string) {
 	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
-		return Other
+		return Other, ""
 	}
 	defer unix.Close(fd)
 	var head [markAt + 1]byte
 	n, _ := unix.Read(fd, head[:])
-	return KindOf(head[:max(n, 0)])
+	kind := KindOf(head[:max(n, 0)])
+	if kind != Stub {
+		return kind, ""
+	}
+	real := make([]byte, unix.PathMax)
+	n, err = unix.Readlink("/proc/self/fd/"+strconv.Itoa(fd), real)
+	if err != nil {
+		return Other, ""
+	}
+	return kind, filepath.Dir(string(real[:n]))
 }

@@ -99,8 +99,8 @@ func (d *directory) foreign(name string) (string, error) {
 		if err != nil {
 			return "", err
 		}
-		end, _ := filepath.EvalSymlinks(path)
-		if binary := binaryOf(name); name != binary && (target == binary || end == d.join(binary)) {
+		// Older versions, and packages, have made links to cnibox. The first one of an old installation may lead nowhere any more.
+		if f := pluginfile.Identify(path); f != nil && f.Origin == pluginfile.Ours || f == nil && target == binaryOf(name) {
 			return "", nil
 		}
 		return "a symbolic link to " + target, nil

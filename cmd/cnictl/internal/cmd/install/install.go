@@ -1,4 +1,4 @@
-// Package install puts cnibox and a link to it for each plugin into a directory of CNI plugins, and takes them away again.
+// Package install puts cnibox and a file for each plugin into a directory of CNI plugins, and takes them away again.
 //
 // No file there is written in place. Each is made in a directory beside the others and renamed over its name when all of them
 // are on the disk: a runtime that executes plugins meanwhile finds each name, old or new. An installation that was stopped on
@@ -35,21 +35,23 @@ func New() *cobra.Command {
 	)
 	cmd := &cobra.Command{
 		Use:   "install --dir DIR | --for RUNTIME",
-		Short: "Install cnibox and a link for each plugin into a directory",
-		Long: `Install cnibox and a link for each of its plugins into a directory, or bring
+		Short: "Install cnibox and its plugins into a directory",
+		Long: `Install cnibox and a file for each of its plugins into a directory, or bring
 those that are there to this version. Files are only ever renamed into place, so
 runtimes may use the directory meanwhile; one that was stopped can be repeated.
+
+Each plugin is a file of its own, and nothing leads out of the directory. Most are
+stubs of some hundred bytes that run the cnibox beside them. host-local is a whole
+copy: stubs run it where cnibox was not copied with them. So whoever writes over a
+plugin's name (cp -f flannel /opt/cni/bin/flannel) changes that plugin alone. With
+--link copy all are whole copies.
 
 The plugin etcd is a program of its own, cnibox-etcd. It is installed if it lies
 beside the cnibox that is.
 
 Files of others, such as the reference plugins, are not overwritten unless you
 say --force. They are then kept in DIR/.cnibox-replaced, and uninstall brings
-them back.
-
-Some installers write through links (cp -f flannel /opt/cni/bin/flannel), which
-would overwrite cnibox itself. So flannel is always a copy; where other names are
-written so, use --link copy.
+them back. What another installer has written over an installed plugin stays, too.
 
 With --network a network's file is installed after the plugins, so that a runtime
 that sees it finds them. Of a directory it is all files NAME.conflist, if any.
@@ -70,7 +72,7 @@ there.`,
 	self, _ := os.Executable()
 	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), pluginfile.Binary), "the cnibox to install")
 	flags.Lookup("from").DefValue = "the one beside cnictl" // in help and manual pages, which are the same on every machine
-	flags.StringVar((*string)(&o.Link), "link", string(Links[0]), "how names lead to cnibox: sym, hard or copy")
+	flags.StringVar((*string)(&o.Link), "link", string(Links[0]), "what the plugins' files are: stub or copy")
 	flags.StringSliceVar(&o.Names, "only", known.Plugins.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
 	addNetworkFlags(cmd, &o.Network, &o.NetworkDir)
@@ -153,7 +155,7 @@ func checkOptions(o *Options) error {
 		return err
 	}
 	if !slices.Contains(Links, o.Link) {
-		return ui.Usagef("--link %s: it is one of sym, hard and copy", o.Link)
+		return ui.Usagef("--link %s: it is stub or copy", o.Link)
 	}
 	for _, name := range o.Names {
 		if known.Plugins.Find(name) == nil {

@@ -15,7 +15,7 @@ import (
 
 func TestOnlyOneInstallerAtATime(t *testing.T) {
 	dir := t.TempDir()
-	o := Options{Dir: dir, From: netlab.Cnibox(t), Names: []string{"bridge"}, Link: Symbolic}
+	o := Options{Dir: dir, From: netlab.Cnibox(t), Names: []string{"bridge"}, Link: Stub}
 	d, err := open(dir)
 	if err != nil {
 		t.Fatal(err)
@@ -58,7 +58,7 @@ func TestNamesNeverLeaveTheDirectory(t *testing.T) {
 		if _, err := Uninstall(dir); err == nil || !strings.Contains(err.Error(), "damaged") {
 			t.Errorf("uninstall %q: %v", name, err)
 		}
-		_, err = Install(Options{Dir: dir, From: netlab.Cnibox(t), Names: []string{name}, Link: Symbolic})
+		_, err = Install(Options{Dir: dir, From: netlab.Cnibox(t), Names: []string{name}, Link: Stub})
 		if err == nil {
 			t.Errorf("%q was installed", name)
 		}

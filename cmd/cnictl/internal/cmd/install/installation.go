@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"debug/buildinfo"
 	"encoding/json"
 	"errors"
@@ -10,11 +11,13 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 
 	"github.com/cnibox/cnibox/cmd/cnictl/internal/ui"
 	"github.com/cnibox/cnibox/pkg/ipam/shared"
 	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
-	"github.com/cnibox/cnibox/plugins/known"
+	"github.com/cnibox/cnibox/pkg/operator/stub"
+	"github.com/cnibox/cnibox/pkg/process/layout"
 )
 
 // Etcd is a plugin that is a program of its own. It is installed if its binary lies beside cnibox.
@@ -36,28 +39,26 @@ func binaries(names []string) []string {
 	return []string{pluginfile.Binary}
 }
 
-// Link is how a plugin's name leads to cnibox.
+// Link is what a plugin's name is.
 type Link string
 
-// The ways to link.
+// The kinds of files.
 const (
-	Symbolic Link = "sym"  // relative: bridge -> cnibox
-	Hard     Link = "hard" // another name of the same file
-	Copy     Link = "copy" // a file of its own
+	Stub Link = "stub" // runs the cnibox beside it
+	Copy Link = "copy" // a whole cnibox
 )
 
-// Links are all ways to link, the default first.
-var Links = []Link{Symbolic, Hard, Copy}
+// Links are all kinds, the default first.
+var Links = []Link{Stub, Copy}
 
-// isWrittenByOthers reports whether a plugin is always a copy: kube-flannel runs `cp -f /flannel /opt/cni/bin/flannel` whenever its pod starts, and through
-// a link that would overwrite cnibox itself.
-func isWrittenByOthers(name string) bool { return known.Plugins.Find(name).Facts(nil).ReplacedByOthers }
+// whole is the plugin that is a copy in each case: stubs run it in a directory into which only plugins' names were copied.
+const whole = "host-local"
 
 // Options are what to install and where.
 type Options struct {
 	Dir   string   // made if it does not exist
 	From  string   // the cnibox to install
-	Names []string // the plugins to link
+	Names []string // the plugins to install
 	Link  Link
 	Force bool // replace files that are not cnibox's, and keep them for Uninstall
 
@@ -79,7 +80,7 @@ type Report struct {
 	others map[string]string // what the files of others are, those of Replaced and Left
 }
 
-// Install makes o.Dir hold cnibox and a link for each of o.Names and for each name of an earlier installation: it takes no plugin away.
+// Install makes o.Dir hold cnibox and a file for each of o.Names and for each name of an earlier installation: it takes no plugin away.
 // Networks come last, as a runtime that sees one attaches containers.
 func Install(o Options) (*Report, error) {
 	if o.Network == "" {
@@ -113,10 +114,10 @@ func installPlugins(o Options) (*Report, error) {
 	if err := checkNames(o.Names); err != nil {
 		return nil, err
 	}
-	content := map[string][]byte{}
+	programs := map[string][]byte{}
 	for _, name := range binaries(o.Names) {
 		var err error
-		if content[name], err = readBinary(name, o.From); err != nil {
+		if programs[name], err = readBinary(name, o.From); err != nil {
 			return nil, err
 		}
 	}
@@ -142,19 +143,19 @@ func installPlugins(o Options) (*Report, error) {
 		return nil, fmt.Errorf("make a directory to prepare the installation in: %w", err)
 	}
 	defer os.RemoveAll(staging)
-	if content[pluginfile.EtcdBinary] == nil { // an earlier installation's stays as it is
+	if programs[pluginfile.EtcdBinary] == nil { // an earlier installation's stays as it is
 		r.Names = slices.DeleteFunc(r.Names, func(name string) bool { return name == Etcd })
 	}
-	if err := stage(staging, r.Names, wanted, o.Link, content); err != nil {
+	if err := stage(staging, r.Names, wanted, o.Link, programs); err != nil {
 		return nil, fmt.Errorf("prepare the installation in %s (nothing was changed): %w", d.path, err)
 	}
-	// The manifest comes first: should the machine die on the way, uninstall knows every name. cnibox comes before its links.
+	// The manifest comes first: should the machine die on the way, uninstall knows every name. cnibox comes before what runs it.
 	files := slices.Concat([]string{manifestFile}, binaries(r.Names), r.Names)
 	r.Unchanged = r.Replaced == nil
 	for _, name := range files {
 		same := isSame(staging, d.path, name)
 		r.Unchanged = r.Unchanged && same
-		r.describe(name, o.Link, same)
+		r.describe(name, same)
 	}
 	for _, name := range r.Left {
 		r.Files = append(r.Files, ui.File{Path: d.join(name), Outcome: ui.Left, Why: r.others[name] + ", written by another installer since; --force takes it over"})
@@ -177,8 +178,8 @@ func installPlugins(o Options) (*Report, error) {
 }
 
 // describe notes what becomes of a file, which is the same as the one that is there or is not.
-func (r *Report) describe(name string, link Link, same bool) {
-	f := ui.File{Path: filepath.Join(r.Dir, name), Outcome: ui.Linked}
+func (r *Report) describe(name string, same bool) {
+	f := ui.File{Path: filepath.Join(r.Dir, name), Outcome: ui.Written}
 	switch {
 	case name == manifestFile: // nobody else's business
 		return
@@ -186,16 +187,11 @@ func (r *Report) describe(name string, link Link, same bool) {
 		f.Outcome, f.Why = ui.Replaced, r.others[name]+" was there; uninstall brings it back"
 	case same:
 		f.Outcome = ui.Unchanged
-	case isBinary(name) || isCopied(name, link):
-		f.Outcome = ui.Written
 	}
 	r.Files = append(r.Files, f)
 }
 
 func isBinary(name string) bool { return name == pluginfile.Binary || name == pluginfile.EtcdBinary }
-
-// isCopied reports whether a plugin's name is a file of its own.
-func isCopied(name string, link Link) bool { return link == Copy || isWrittenByOthers(name) }
 
 // readBinary returns the content of a cnibox, or of the binary beside it.
 func readBinary(name, cnibox string) ([]byte, error) {
@@ -227,7 +223,7 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 		case foreign == "":
 		case force:
 			r.Replaced = append(r.Replaced, name)
-		case isWrittenByOthers(name) && slices.Contains(installed, name):
+		case slices.Contains(installed, name): // another installer has it now
 			r.Left = append(r.Left, name)
 			continue
 		default:
@@ -248,11 +244,11 @@ func (d *directory) plan(wanted, installed []string, force bool) (*Report, error
 	return nil, fmt.Errorf("%s has files that cnictl did not install: %s; %s", d.path, strings.Join(inTheWay, ", "), remedy)
 }
 
-// isSame reports whether a name in one directory is what it is in the other: the same kind of link to the same cnibox.
+// isSame reports whether a name in one directory is the same file as in the other, byte by byte.
 func isSame(a, b, name string) bool {
 	infoA, errA := os.Lstat(filepath.Join(a, name))
 	infoB, errB := os.Lstat(filepath.Join(b, name))
-	if errA != nil || errB != nil || infoA.Mode() != infoB.Mode() || isHardLink(a, name, infoA) != isHardLink(b, name, infoB) {
+	if errA != nil || errB != nil || infoA.Mode() != infoB.Mode() || infoA.Size() != infoB.Size() || isHardLink(infoB) {
 		return false
 	}
 	contentA, errA := os.ReadFile(filepath.Join(a, name))
@@ -260,33 +256,37 @@ func isSame(a, b, name string) bool {
 	return errA == nil && errB == nil && bytes.Equal(contentA, contentB)
 }
 
-func isHardLink(dir, name string, info os.FileInfo) bool {
-	binary, err := os.Lstat(filepath.Join(dir, binaryOf(name)))
-	return err == nil && os.SameFile(info, binary)
-}
+// isHardLink reports whether a file has other names, as older versions have made them: who writes one, writes all.
+func isHardLink(info os.FileInfo) bool { return info.Sys().(*syscall.Stat_t).Nlink > 1 }
 
 // stage makes all files in a directory of their own.
-func stage(dir string, names, wanted []string, link Link, content map[string][]byte) error {
+func stage(dir string, names, wanted []string, link Link, programs map[string][]byte) error {
 	text, err := json.MarshalIndent(manifest{wanted}, "", "  ")
 	if err == nil {
 		err = writeFile(filepath.Join(dir, manifestFile), append(text, '\n'), 0o644)
 	}
-	for _, name := range binaries(names) {
+	own, failed := os.ReadFile("/proc/self/exe")
+	err = cmp.Or(err, failed)
+	for binary, program := range programs {
+		var stubs []byte
 		if err == nil {
-			err = writeFile(filepath.Join(dir, name), content[name], 0o755)
+			stubs, err = stub.Make(own, stub.Programs(binary)...)
 		}
-	}
-	for _, name := range names {
-		path := filepath.Join(dir, name)
-		switch {
-		case err != nil:
-			return err
-		case isCopied(name, link):
-			err = writeFile(path, content[binaryOf(name)], 0o755)
-		case link == Hard:
-			err = os.Link(filepath.Join(dir, binaryOf(name)), path)
-		default:
-			err = os.Symlink(binaryOf(name), path)
+		if err == nil {
+			err = writeFile(filepath.Join(dir, binary), program, 0o755)
+		}
+		copied := bytes.Clone(program)
+		layout.Mark(copied, layout.Whole)
+		for _, name := range names {
+			switch {
+			case err != nil:
+				return err
+			case binaryOf(name) != binary:
+			case link == Copy || name == whole:
+				err = writeFile(filepath.Join(dir, name), copied, 0o755)
+			default:
+				err = writeFile(filepath.Join(dir, name), stubs, 0o755)
+			}
 		}
 	}
 	return err
