@@ -38,14 +38,14 @@ func failStart(t testing.TB, host *netlab.Host, third, name string, number int) 
 	pod := host.NewPod(t, name)
 	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir, host.Executor())
 	rt := pod.RuntimeConf(port(number))
-	const patience = 500 * time.Millisecond
+	const silence = 500 * time.Millisecond // what hangs is not waited for longer
 	host.Do(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), chosen(5*patience, patience*6))
+		ctx, cancel := context.WithTimeout(t.Context(), chosen(5*silence, silence*6))
 		defer cancel()
 		if _, err := cni.AddNetworkList(ctx, list, rt); err == nil {
 			t.Errorf("the start of %s succeeded", name)
 		}
-		ctx, cancel = context.WithTimeout(t.Context(), patience)
+		ctx, cancel = context.WithTimeout(t.Context(), silence)
 		defer cancel()
 		if err := cni.DelNetworkList(ctx, list, rt); err == nil {
 			t.Errorf("the DEL of %s succeeded", name)
