@@ -19,7 +19,7 @@ func TestMain(m *testing.M) {
 	netlab.Main(m)
 }
 
-// silence is how long a packet is waited for that should not arrive.
+// silence is how long a packet is waited for that should not arrive, or before it is sent again.
 const silence = time.Second
 
 // demo is the network of most tests: dual-stack, masqueraded, with a sysctl and published ports.
