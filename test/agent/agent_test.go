@@ -97,9 +97,9 @@ func (a *running) end(s syscall.Signal) {
 	_, _ = a.cmd.Process.Signal(s), a.cmd.Process.Signal(syscall.SIGCONT) // a test that failed may have stopped it
 	select {
 	case <-a.ended:
-	case <-time.After(timeout):
+	case <-time.After(netlab.Patience):
 		_ = a.cmd.Process.Kill()
-		a.Errorf("the agent has not ended %v after %v", timeout, s)
+		a.Errorf("the agent has not ended %v after %v", netlab.Patience, s)
 	}
 }
 

@@ -99,11 +99,12 @@ func call(host *netlab.Host, conflist string, kills bool, random *rand.Rand, do 
 		return err
 	}
 	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir, host.Executor())
-	ctx, stop := context.Background(), context.CancelFunc(func() {})
-	if kills {
-		ctx, stop = context.WithTimeout(ctx, time.Duration(random.IntN(20_000))*time.Microsecond)
-	}
+	ctx, stop := context.WithCancel(context.Background())
 	defer stop()
+	if kills {
+		after := time.Duration(random.IntN(20_000)) * time.Microsecond
+		go func() { netlab.Pause(after); stop() }()
+	}
 	host.Do(func() { err = do(ctx, cni, list) })
 	return err
 }

@@ -68,10 +68,11 @@ func trickle(c net.Conn, done <-chan struct{}) {
 		if _, err := c.Write([]byte{b}); err != nil {
 			return
 		}
+		netlab.Pause(time.Second)
 		select {
 		case <-done:
 			return
-		case <-time.After(time.Second):
+		default:
 		}
 	}
 }

@@ -197,17 +197,17 @@ func TestContiv(t *testing.T) {
 
 	outsideAddress := outside.ServeTCP(t, ":7000")
 	p.ServeTCP(t, ":80")
-	if err := p.Ping(netlab.OutsideIPv4, timeout); err != nil {
+	if err := p.Ping(netlab.OutsideIPv4, netlab.Patience); err != nil {
 		t.Error(err)
 	}
-	if err := p.Ping(netlab.OutsideIPv6, timeout); err != nil {
+	if err := p.Ping(netlab.OutsideIPv6, netlab.Patience); err != nil {
 		t.Error(err)
 	}
-	masqueraded, err := p.DialTCP(fmt.Sprintf("%s:%d", netlab.OutsideIPv4, outsideAddress.Port()), timeout)
+	masqueraded, err := p.DialTCP(fmt.Sprintf("%s:%d", netlab.OutsideIPv4, outsideAddress.Port()), netlab.Patience)
 	if err != nil || !strings.Contains(masqueraded, netlab.HostIPv4) {
 		t.Errorf("the pod asks the outside: %q, %v", masqueraded, err)
 	}
-	published, err := outside.DialTCP(netlab.HostIPv4+":8080", timeout)
+	published, err := outside.DialTCP(netlab.HostIPv4+":8080", netlab.Patience)
 	if err != nil || !strings.HasPrefix(published, "web saw ") {
 		t.Errorf("the outside asks the published port: %q, %v", published, err)
 	}
@@ -249,7 +249,7 @@ func TestContivIsAway(t *testing.T) {
 	if err := host.DelList(shim, ofPod(late, "late-0")); err != nil {
 		t.Errorf("DEL of what was not made: %v", err)
 	}
-	if err := stays.Ping("10.99.0.1", timeout); err != nil {
+	if err := stays.Ping("10.99.0.1", netlab.Patience); err != nil {
 		t.Errorf("a pod without the agent: %v", err)
 	}
 	p.Delete(t)
@@ -269,7 +269,7 @@ func TestContivIsAway(t *testing.T) {
 		t.Errorf("nothing is said of the queue:\n%s", a.log)
 	}
 	host.MustRun(t, "sh", "-c", "! test -e "+lease+" && ! test -e /var/lib/cni/contivk8s/deletions && ! ls /var/lib/cni/results | grep "+p.ID)
-	if err := stays.Ping("10.99.0.1", timeout); err != nil {
+	if err := stays.Ping("10.99.0.1", netlab.Patience); err != nil {
 		t.Errorf("the other pod: %v", err)
 	}
 	if _, err := host.AddList(shim, ofPod(late, "late-0")); err != nil {
@@ -299,7 +299,7 @@ func TestContivStaleDEL(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	if err := old.Ping("10.99.0.1", timeout); err != nil {
+	if err := old.Ping("10.99.0.1", netlab.Patience); err != nil {
 		t.Errorf("the newer sandbox: %v", err)
 	}
 	if err := host.CheckList(shim, newer); err != nil {
@@ -320,7 +320,7 @@ func TestContivSeesNoNamespaces(t *testing.T) {
 	if strings.TrimSpace(seen) == "nsfs" {
 		t.Fatal("the agent sees the namespace, so this test is none")
 	}
-	if err := p.Ping("10.99.0.1", timeout); err != nil {
+	if err := p.Ping("10.99.0.1", netlab.Patience); err != nil {
 		t.Error(err)
 	}
 	kept := host.MustRun(t, "cat", "/var/lib/cni/results/pods-"+p.ID+"-eth0")
@@ -365,7 +365,7 @@ func TestContivManyAtOnce(t *testing.T) {
 				_ = host.DelList(shim, rt)
 			}
 			if err == nil {
-				err = p.Ping("10.99.0.1", timeout)
+				err = p.Ping("10.99.0.1", netlab.Patience)
 			}
 			if err == nil {
 				err = host.DelList(shim, rt)

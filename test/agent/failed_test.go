@@ -28,8 +28,8 @@ var thirds = map[string]string{
 	"killed":  "kill -KILL $$",
 }
 
-// failStart is what a runtime does for a container whose start fails: ADD and DEL, each for a while, and the namespace goes.
-func failStart(t testing.TB, host *netlab.Host, third, name string, number int) {
+// failStart is what a runtime does for a container whose start fails: ADD and DEL, each for a while, and the namespace goes, which can be waited for.
+func failStart(t testing.TB, host *netlab.Host, third, name string, number int) (wait func()) {
 	t.Helper()
 	list, err := libcni.NetworkConfFromBytes([]byte(withThird(third)))
 	if err != nil {
@@ -38,20 +38,20 @@ func failStart(t testing.TB, host *netlab.Host, third, name string, number int) 
 	pod := host.NewPod(t, name)
 	cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir, host.Executor())
 	rt := pod.RuntimeConf(port(number))
-	const patience = 500 * time.Millisecond
+	const silence = 500 * time.Millisecond // what hangs is not waited for longer
 	host.Do(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), chosen(5*patience, patience*6))
+		ctx, cancel := context.WithTimeout(t.Context(), chosen(5*silence, silence*6))
 		defer cancel()
 		if _, err := cni.AddNetworkList(ctx, list, rt); err == nil {
 			t.Errorf("the start of %s succeeded", name)
 		}
-		ctx, cancel = context.WithTimeout(t.Context(), patience)
+		ctx, cancel = context.WithTimeout(t.Context(), silence)
 		defer cancel()
 		if err := cni.DelNetworkList(ctx, list, rt); err == nil {
 			t.Errorf("the DEL of %s succeeded", name)
 		}
 	})
-	pod.BeginDelete(t)
+	return pod.BeginDelete(t)
 }
 
 // TestFailedStarts: starts of containers fail in the middle, since a plugin is missing, fails, hangs or is killed, and so do their DELs. What
@@ -97,9 +97,10 @@ func failedStarts(t *testing.T, by string) {
 		a = start(t, host, chosen([]string{"--grace", "0s", "--every", "1s"}, nil)...)
 	}
 	count := 0
+	var waits []func()
 	for third := range thirds {
 		for range chosen(2, 50) {
-			failStart(t, host, third, fmt.Sprint(third, count), 8000+count)
+			waits = append(waits, failStart(t, host, third, fmt.Sprint(third, count), 8000+count))
 			count++
 		}
 	}
@@ -113,6 +114,9 @@ func failedStarts(t *testing.T, by string) {
 		age(t, host)
 	}
 	if a == nil {
+		for _, wait := range waits { // the command looks once, and takes whoever has a link for alive
+			wait()
+		}
 		netlab.Until(t, "what is left to be a minute old", func() bool { return !*long || time.Since(ended) > time.Minute+time.Second })
 		t.Log(host.MustRun(t, netlab.Cnictl(t), "gc", "--apply"))
 	}

@@ -38,7 +38,7 @@ func lives(t testing.TB, host *netlab.Host, c *harmtest.Container, number int) {
 	if err := host.CheckList(c.List, c.RuntimeConf(port(number))); err != nil {
 		t.Errorf("%s: %v", c.Name(), err)
 	}
-	if err := host.Ping(c.Address, timeout); err != nil {
+	if err := host.Ping(c.Address, netlab.Patience); err != nil {
 		t.Error(err)
 	}
 }
@@ -69,7 +69,7 @@ func TestCollect(t *testing.T) {
 		}
 	}
 	lives(t, host, stopped, 8003)
-	if err := host.Ping(kept.Address, timeout); err != nil {
+	if err := host.Ping(kept.Address, netlab.Patience); err != nil {
 		t.Error(err)
 	}
 	if n := a.log.count(`msg="put back"`) + a.log.count("can't be"); n > 0 {

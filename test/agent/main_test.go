@@ -27,9 +27,6 @@ func TestMain(m *testing.M) {
 	netlab.Main(m)
 }
 
-// timeout is how long an answer may take on a busy machine.
-const timeout = netlab.Patience
-
 // chosen is one number for short tests and one for long ones.
 func chosen[T any](short, full T) T {
 	if *long {

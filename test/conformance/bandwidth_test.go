@@ -100,7 +100,7 @@ func (l *lab) megabits(from, to *netlab.Namespace, address string, burst, count 
 	to.Do(func() { listener, err = net.Listen("tcp", ":0") })
 	l.must(err)
 	defer listener.Close()
-	ctx, cancel := context.WithTimeout(context.Background(), timeout)
+	ctx, cancel := context.WithTimeout(context.Background(), l.patience())
 	defer cancel()
 	port := netip.MustParseAddrPort(listener.Addr().String()).Port()
 	sender, err := from.DialContext(ctx, "tcp", netip.AddrPortFrom(addr(address), port).String())
@@ -109,7 +109,7 @@ func (l *lab) megabits(from, to *netlab.Namespace, address string, burst, count 
 	receiver, err := listener.Accept()
 	l.must(err)
 	defer receiver.Close()
-	l.must(receiver.SetDeadline(time.Now().Add(timeout)))
+	l.must(receiver.SetDeadline(time.Now().Add(l.patience())))
 	start := time.Now()
 	go func() {
 		for block := make([]byte, 1<<16); err == nil; {
@@ -157,8 +157,8 @@ func bandwidthRates() (rows []row) {
 			differs: "it counts in whole microseconds, which have no room for the packet", test: func(l *lab) {
 				limits := strings.ReplaceAll(`"ingressRate":RATE,"ingressBurst":12112,"egressRate":RATE,"egressBurst":12112`, "RATE", rate)
 				c := l.attach(limited(limits), "web")
-				c.run("ping -c 3 -i 0.01 -W 1 -M do -s 1472 " + hostSide)
-				l.run("ping -c 3 -i 0.01 -W 1 -M do -s 1472 " + c.v4)
+				c.run(fmt.Sprintf("ping -c 3 -i 0.01 -W %v -M do -s 1472 %s", l.patience().Seconds(), hostSide))
+				l.run(fmt.Sprintf("ping -c 3 -i 0.01 -W %v -M do -s 1472 %s", l.patience().Seconds(), c.v4))
 				l.must(c.check())
 			}})
 	}
@@ -337,18 +337,18 @@ func (l *lab) killedAt(n int, verb string, c *container, config string) bool {
 		ended <- err
 	}()
 	sent := regexp.MustCompile(`(?m)^(\d+) +send(to|msg)\(`)
-	for {
+	for ; ; netlab.Pause(time.Millisecond) {
 		select {
 		case err := <-ended:
 			return err != nil
-		case <-time.After(time.Millisecond):
-			text, _ := os.ReadFile(log)
-			if calls := sent.FindAllSubmatch(text, -1); len(calls) >= n {
-				pid, err := strconv.Atoi(string(calls[n-1][1]))
-				l.must(err)
-				_ = syscall.Kill(pid, syscall.SIGKILL)
-				return <-ended != nil
-			}
+		default:
+		}
+		text, _ := os.ReadFile(log)
+		if calls := sent.FindAllSubmatch(text, -1); len(calls) >= n {
+			pid, err := strconv.Atoi(string(calls[n-1][1]))
+			l.must(err)
+			_ = syscall.Kill(pid, syscall.SIGKILL)
+			return <-ended != nil
 		}
 	}
 }

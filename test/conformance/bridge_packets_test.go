@@ -52,7 +52,7 @@ func (c *container) hears(group netip.AddrPort) func() string {
 	})
 	c.lab.Cleanup(func() { _ = conn.Close() })
 	return func() string {
-		_ = conn.SetReadDeadline(time.Now().Add(time.Second))
+		_ = conn.SetReadDeadline(time.Now().Add(silence))
 		_, from, err := conn.ReadFromUDPAddrPort(make([]byte, 100))
 		if err != nil {
 			return err.Error()

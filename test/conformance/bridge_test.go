@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -72,7 +71,7 @@ func (l *lab) fixedLan(ips ...string) network { return l.lan("ipam", fixedIPs(ip
 func (l *lab) pings(from *netlab.Namespace, to ...string) {
 	for _, address := range to {
 		l.eventually(func() string {
-			if err := from.Ping(address, time.Second); err != nil {
+			if err := from.Ping(address, silence); err != nil {
 				return err.Error()
 			}
 			return ""
@@ -83,7 +82,7 @@ func (l *lab) pings(from *netlab.Namespace, to ...string) {
 // pingsAtOnce makes sure that it answers the first one.
 func (l *lab) pingsAtOnce(from *netlab.Namespace, to ...string) {
 	for _, address := range to {
-		if err := from.Ping(address, timeout); err != nil {
+		if err := from.Ping(address, l.patience()); err != nil {
 			l.Errorf("the first ping: %v", err)
 		}
 	}

@@ -135,7 +135,7 @@ func answerRows() (rows []row) {
 			l.must(l.host.Start(cmd))
 			_, err = write.Write(text)
 			l.must(err)
-			stop := time.AfterFunc(3*timeout, func() { _ = cmd.Process.Kill() })
+			stop := time.AfterFunc(l.patience(), func() { _ = cmd.Process.Kill() })
 			_ = cmd.Wait()
 			stop.Stop()
 			l.answered(l.ended(cmd, stdout.String(), ""), 5, "standard input")

@@ -2,6 +2,7 @@ package conformance
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -62,26 +62,24 @@ func (l *lab) under(wrapper, verb string, c *container, config string, changes .
 	l.must(l.host.Start(cmd))
 	done := make(chan error, 1)
 	go func() { done <- cmd.Wait() }()
-	end := time.Now().Add(timeout)
-	for running := true; running; {
+	runs := netlab.AwaitFor(l.patience(), func() error {
 		select {
 		case <-done:
-			running = false
-		case <-time.After(10 * time.Millisecond):
-			switch {
-			case groupSize(cmd.Process.Pid) > 50:
-				ended = "it starts processes without end"
-			case time.Now().After(end):
-				ended = "it does not end"
-			default:
-				continue
-			}
-			_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
-			<-done
-			running = false
+			return nil
+		default:
 		}
+		if groupSize(cmd.Process.Pid) > 50 {
+			ended = "it starts processes without end"
+			return nil
+		}
+		return errors.New("it does not end")
+	})
+	if runs != nil {
+		ended = runs.Error()
 	}
 	if ended != "" {
+		_ = syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL)
+		<-done
 		l.Errorf("%s of %s: %s", verb, plugin, ended)
 	}
 	return l.ended(cmd, stdout.String(), stderr.String()), ended

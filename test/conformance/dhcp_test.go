@@ -433,7 +433,7 @@ var dhcpDaemons = []row{
 		test: func(l *lab) {
 			l.outside()
 			l.write("/run/file", "precious")
-			_, err := l.host.Output(l.host.Command("timeout", "10", "/opt/cni/bin/dhcp", "daemon", "-socketpath", "/run/file"))
+			_, err := l.host.Output(l.host.Command("timeout", fmt.Sprint(l.patience().Seconds()), "/opt/cni/bin/dhcp", "daemon", "-socketpath", "/run/file"))
 			l.refused(err, "/run/file is no socket")
 			l.same(l.read("/run/file"), "precious")
 		}},

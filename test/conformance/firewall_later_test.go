@@ -289,7 +289,7 @@ func (l *lab) firewalld() *firewalldtest.Daemon {
 func (l *lab) silentBus() (hasHungUp *atomic.Bool) {
 	hasHungUp = &atomic.Bool{}
 	firewalldtest.Bus(l, l.host, func(conn net.Conn) {
-		_ = conn.SetReadDeadline(time.Now().Add(time.Minute))
+		_ = conn.SetReadDeadline(time.Now().Add(l.patience()))
 		_, err := io.Copy(io.Discard, conn)
 		hasHungUp.CompareAndSwap(false, errors.Is(err, os.ErrDeadlineExceeded))
 	})

@@ -86,7 +86,7 @@ func (l *lab) pass(paths ...path) {
 		wait.Add(1)
 		go func() {
 			defer wait.Done()
-			if _, err := p.ask(timeout); err != nil {
+			if _, err := p.ask(l.patience()); err != nil {
 				l.Errorf("%s: %v", p, err)
 			}
 		}()
@@ -122,8 +122,8 @@ func firewallPassing() (rows []row) {
 			l.pass(c.away()...)
 			l.pass(udp(&c.Namespace, netlab.OutsideIPv4, 80), udp(&c.Namespace, netlab.OutsideIPv6, 80))
 			l.silent(bare.away()...)
-			l.must(c.Ping(netlab.OutsideIPv4, timeout))
-			l.must(c.Ping(netlab.OutsideIPv6, timeout))
+			l.must(c.Ping(netlab.OutsideIPv4, l.patience()))
+			l.must(c.Ping(netlab.OutsideIPv6, l.patience()))
 		}},
 		{name: "a node is served that drops with iptables-legacy", backends: true, test: func(l *lab) {
 			l.host.UseIPTables(l, "legacy")
@@ -152,7 +152,7 @@ func firewallPassing() (rows []row) {
 			c := l.attach(l.guarded(), "web")
 			for _, to := range []string{netlab.OutsideIPv4, netlab.OutsideIPv6} {
 				p := udp(&c.Namespace, to, 81) // where nobody listens
-				if _, err := p.ask(timeout); !errors.Is(err, syscall.ECONNREFUSED) {
+				if _, err := p.ask(l.patience()); !errors.Is(err, syscall.ECONNREFUSED) {
 					l.Errorf("%s: %v", p, err)
 				}
 			}
@@ -223,9 +223,8 @@ func firewallPassing() (rows []row) {
 				wait = append(wait, tcp(&router.Namespace, netlab.OutsideIPv4, 8000+bit))
 			}
 			for _, p := range wait {
-				if reply, err := p.ask(silence); err != nil || reply != "outside saw 192.0.2.7" {
-					l.Errorf("%s: %q %v", p, reply, err)
-				}
+				l.answers(p, "outside saw 192.0.2.7")
+				l.stopIfFailed()
 			}
 		}},
 		{name: "a second ADD adds nothing", backends: true, test: func(l *lab) {

@@ -34,13 +34,13 @@ func smallRanges() (rows []row) {
 		}},
 		row{name: "a container with a subnet of two addresses reaches its gateway", differs: refSmall, test: func(l *lab) {
 			c := l.attach(leasedByGateway(`"ranges":[[{"subnet":"10.1.2.0/31"}],[{"subnet":"fd00::/127"}]]`), "web")
-			c.run("ping -c 1 -W 5 -q 10.1.2.0", "ping -c 1 -W 5 -q fd00::")
+			l.pingsAtOnce(&c.Namespace, "10.1.2.0", "fd00::")
 			l.must(c.check())
 		}},
 		row{name: "a container with a single address reaches its gateway by ptp", differs: refSmall, test: func(l *lab) {
 			ptp := with(ofHostLocal(`"subnet":"10.1.2.7/32","gateway":"169.254.1.1","routes":[{"dst":"0.0.0.0/0"}]`), "type", `"ptp"`)
 			c := l.attach(conf(ptp), "web")
-			c.run("ping -c 1 -W 5 -q 169.254.1.1")
+			l.pingsAtOnce(&c.Namespace, "169.254.1.1")
 			l.must(c.check())
 		}},
 	)

@@ -12,7 +12,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 	"github.com/containernetworking/cni/pkg/invoke"
@@ -360,8 +359,7 @@ func (c *container) call(use func(context.Context, *libcni.CNIConfig, *libcni.Ne
 	if err != nil {
 		c.lab.Fatal(err)
 	}
-	const limit = 10 * time.Minute // a guest loads the packet filter's modules in the first call that needs them, and is slow
-	ctx, cancel := context.WithTimeout(context.Background(), limit)
+	ctx, cancel := context.WithTimeout(context.Background(), 3*netlab.Patience) // a guest loads the packet filter's modules in the first call that needs them, and is slow
 	defer cancel()
 	c.lab.host.Do(func() {
 		cni := libcni.NewCNIConfigWithCacheDir([]string{netlab.PluginDir}, netlab.CacheDir, &listener{Exec: c.lab.host.Executor(), heard: &c.printed})

@@ -20,20 +20,20 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// timeout is how long what should happen may take on a busy machine, and silence how long a packet is waited for that must not
-// arrive.
-const (
-	timeout = 20 * time.Second
-	silence = time.Second
-)
+// silence is how long a packet is waited for that must not arrive, or before it is sent again.
+const silence = time.Second
+
+// patience is how long what should happen may take. Others' plugins fail many rows, each by waiting for all of it.
+func (l *lab) patience() time.Duration {
+	if l.suite.ours {
+		return netlab.Patience
+	}
+	return netlab.Patience / 9
+}
 
 // eventually makes sure that something comes to hold: f returns what is still wrong.
 func (l *lab) eventually(f func() string) {
-	patience := netlab.Patience
-	if !l.suite.ours { // others fail many rows
-		patience = timeout
-	}
-	err := netlab.AwaitFor(patience, func() error {
+	err := netlab.AwaitFor(l.patience(), func() error {
 		if wrong := f(); wrong != "" {
 			return errors.New(wrong)
 		}
@@ -292,7 +292,7 @@ func (l *lab) serve(n *netlab.Namespace, port int) {
 
 // answers makes sure that who is asked along a path answers as wanted: "web", or "web saw 192.0.2.1".
 func (l *lab) answers(p path, want string) {
-	reply, err := p.ask(timeout)
+	reply, err := p.ask(l.patience())
 	if err != nil || reply != want && !strings.HasPrefix(reply, want+" saw ") {
 		l.Errorf("%s: want %q, got %q %v", p, want, reply, err)
 	}

@@ -54,7 +54,7 @@ var portmapLocalnetRows = []row{
 				if from == peer.v4 { // which was sent later
 					return
 				}
-			case <-time.After(timeout):
+			case <-time.After(l.patience()):
 				l.Fatal("the node hears nothing")
 			}
 		}

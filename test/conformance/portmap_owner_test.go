@@ -268,18 +268,18 @@ func slowly(l *lab, verb string, c *container, config string, n int, waits chan<
 		ended <- err
 	}()
 	sent := regexp.MustCompile(`send(to|msg)\(`)
-	for {
+	for ; ; netlab.Pause(10 * time.Millisecond) {
 		select {
 		case err := <-ended:
 			if waits != nil {
 				close(waits)
 			}
 			return err
-		case <-time.After(10 * time.Millisecond):
-			if calls, _ := os.ReadFile(log); waits != nil && len(sent.FindAll(calls, -1)) >= n {
-				close(waits)
-				waits = nil
-			}
+		default:
+		}
+		if calls, _ := os.ReadFile(log); waits != nil && len(sent.FindAll(calls, -1)) >= n {
+			close(waits)
+			waits = nil
 		}
 	}
 }

@@ -164,7 +164,7 @@ func withSecond(l *lab) *netlab.Namespace {
 func talk(from *netlab.Namespace, to string, port int, wait time.Duration) (string, error) {
 	var conn net.Conn
 	err := error(unix.EADDRINUSE)
-	for end := time.Now().Add(timeout); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(end); {
+	for end := time.Now().Add(wait); errors.Is(err, unix.EADDRINUSE) && time.Now().Before(end); {
 		// A process that is just being started can have the last call's socket for a moment.
 		from.Do(func() {
 			d := net.Dialer{LocalAddr: &net.UDPAddr{Port: 4000}}
@@ -188,7 +188,7 @@ func talk(from *netlab.Namespace, to string, port int, wait time.Duration) (stri
 
 // goesTo makes sure who answers the one flow of a client's.
 func (l *lab) goesTo(from *netlab.Namespace, to string, port int, want string) {
-	if reply, err := talk(from, to, port, timeout); err != nil || !strings.HasPrefix(reply, want+" saw ") {
+	if reply, err := talk(from, to, port, l.patience()); err != nil || !strings.HasPrefix(reply, want+" saw ") {
 		l.Errorf("the flow to %s: want %q, got %q %v", to, want, reply, err)
 	}
 }
@@ -355,7 +355,7 @@ var portmapResultRows = []row{
 	{name: "sctp is published", backends: true, needs: &netlab.SCTP, test: func(l *lab) {
 		c := l.attach(published(l), "web", ports("8080:80/sctp"))
 		c.ServeSCTP(l, ":80")
-		if reply, err := l.outside().DialSCTP(netlab.HostIPv4+":8080", timeout); err != nil || reply != "web saw "+netlab.OutsideIPv4 {
+		if reply, err := l.outside().DialSCTP(netlab.HostIPv4+":8080", l.patience()); err != nil || reply != "web saw "+netlab.OutsideIPv4 {
 			l.Errorf("%q %v", reply, err)
 		}
 	}},

@@ -74,7 +74,7 @@ func TestHostileRequests(t *testing.T) {
 		"CHECK of what is not there":  `{"command":"CHECK",` + web + `}`,
 	} {
 		conn := dial(t, host)
-		_ = conn.SetDeadline(time.Now().Add(timeout))
+		_ = conn.SetDeadline(time.Now().Add(netlab.Patience))
 		_, _ = io.WriteString(conn, request+"\n") // the daemon may have refused it by now
 		answer, err := bufio.NewReader(conn).ReadString('\n')
 		if name != "two MiB" && (err != nil || !strings.Contains(answer, `"error"`)) {
@@ -244,7 +244,7 @@ func TestOtherFile(t *testing.T) {
 	host.MustRun(t, "sh", "-ec", "mkdir /run/directory; echo precious >/run/file; ln -s file /run/link")
 	for _, path := range []string{"/run/file", "/run/link", "/run/directory"} {
 		before := host.MustRun(t, "ls", "-l", path)
-		_, err := host.Output(host.Command("timeout", "10", netlab.PluginDir+"/dhcp", "daemon", "-socketpath", path))
+		_, err := host.Output(host.Command("timeout", fmt.Sprint(netlab.Patience.Seconds()), netlab.PluginDir+"/dhcp", "daemon", "-socketpath", path))
 		if err == nil || !strings.Contains(err.Error(), path+" is no socket") {
 			t.Errorf("%s: %v, want that it is no socket", path, err)
 		}

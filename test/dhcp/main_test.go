@@ -9,7 +9,6 @@ import (
 	"flag"
 	"fmt"
 	"testing"
-	"time"
 
 	types100 "github.com/containernetworking/cni/pkg/types/100"
 
@@ -20,9 +19,6 @@ func TestMain(m *testing.M) {
 	_ = flag.Set("test.parallel", "8") // they wait for times of leases, most of the time
 	netlab.Main(m)
 }
-
-// timeout is how long what should happen may take on a busy machine.
-const timeout = 2 * time.Minute
 
 // network returns a network on the node's uplink: of macvlans, or of a bridge.
 func network(main, families string) string {

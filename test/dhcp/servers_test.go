@@ -35,7 +35,7 @@ func TestServers(t *testing.T) {
 				if len(result.IPs) != 2 {
 					t.Fatalf("leased %v, want an address of each family", result.IPs)
 				}
-				if err := pod.Ping(netlab.OutsideIPv4, timeout); err != nil {
+				if err := pod.Ping(netlab.OutsideIPv4, netlab.Patience); err != nil {
 					t.Error(err)
 				}
 				netlab.Until(t, "extended", func() bool { return s.Extended() >= 2 && (server.slow6 || s.Extended6() >= 1) })

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
@@ -137,7 +136,7 @@ func (n network) ask(t *testing.T, host *netlab.Host, outside *netlab.Outside, l
 	t.Helper()
 	ping := func(from *netlab.Namespace, who string, address string) {
 		t.Helper()
-		if err := netlab.Await(func() error { return from.Ping(address, time.Second) }); err != nil {
+		if err := netlab.Await(func() error { return from.Ping(address, silence) }); err != nil {
 			t.Errorf("%s: %v", who, err)
 		}
 		answered = append(answered, who)
@@ -189,7 +188,7 @@ func (n network) ask(t *testing.T, host *netlab.Host, outside *netlab.Outside, l
 		}
 		if hasGateway && strings.Contains(list, `"portMappings"`) {
 			second.ServeTCP(t, netip.AddrPortFrom(family.pod, 80).String())
-			if _, err := outside.DialTCP(netip.AddrPortFrom(netip.MustParseAddr(family.fromOutside), 8034).String(), timeout); err != nil {
+			if _, err := outside.DialTCP(netip.AddrPortFrom(netip.MustParseAddr(family.fromOutside), 8034).String(), netlab.Patience); err != nil {
 				t.Errorf("the published port: %v", err)
 			}
 			answered = append(answered, "published port")

@@ -87,7 +87,7 @@ type path struct {
 func flows(t *testing.T, when string, paths []path) {
 	t.Helper()
 	for _, p := range paths {
-		if reply, err := p.from.DialTCP(p.to, timeout); err != nil {
+		if reply, err := p.from.DialTCP(p.to, netlab.Patience); err != nil {
 			t.Errorf("%s, %s: %s to %s: %v %q", when, p.name, p.from.Name(), p.to, err, reply)
 		}
 	}

@@ -64,7 +64,7 @@ func startedAgain(t *testing.T, host *netlab.Host, pod *netlab.Pod) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := host.Ping(result.IPs[0].Address.IP.String(), timeout); err != nil {
+	if err := host.Ping(result.IPs[0].Address.IP.String(), netlab.Patience); err != nil {
 		t.Error(err)
 	}
 	if err := host.CheckList(demo, pod.RuntimeConf(allPorts)); err != nil {
@@ -161,7 +161,7 @@ func TestManyAtOnce(t *testing.T) {
 		}
 		c.ServeTCP(t, ":80")
 		want := fmt.Sprintf("pod%d saw", i)
-		reply, err := outside.DialTCP(fmt.Sprintf("%s:%d", netlab.HostIPv4, 8000+i), timeout)
+		reply, err := outside.DialTCP(fmt.Sprintf("%s:%d", netlab.HostIPv4, 8000+i), netlab.Patience)
 		if err != nil || !strings.HasPrefix(reply, want) {
 			t.Errorf("pod %d through its port: %q, %v", i, reply, err)
 		}

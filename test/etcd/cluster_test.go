@@ -19,8 +19,8 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// timeout is how long something may take to get around on a busy machine.
-const timeout = netlab.Patience
+// silence is how long a member is waited for before it is asked again: it may be paused or cut off.
+const silence = 5 * time.Second
 
 // cluster is hosts on one LAN, each with a member of etcd. The LAN's switch is a machine of its own, which sees all hosts that are connected.
 type cluster struct {
@@ -176,7 +176,7 @@ func (c *cluster) awaitHealth(t testing.TB) {
 	t.Helper()
 	for _, h := range c.hosts {
 		netlab.Eventually(t, func() error {
-			ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
+			ctx, end := context.WithTimeout(context.Background(), silence)
 			defer end()
 			if status, err := c.client.Status(ctx, h.endpoint()); err != nil || status.Leader == 0 {
 				return fmt.Errorf("%s: no leader, %v", h.name, err)
@@ -192,7 +192,7 @@ func (c *cluster) leader(t testing.TB) (leads *host) {
 	t.Helper()
 	netlab.Eventually(t, func() error {
 		for _, h := range c.hosts {
-			ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
+			ctx, end := context.WithTimeout(context.Background(), silence)
 			status, err := c.client.Status(ctx, h.endpoint())
 			end()
 			if err == nil && status.Leader == status.Header.MemberId {

@@ -162,7 +162,7 @@ func (c *cluster) tryConsistency(t *testing.T, atOnce int, n network, seed uint6
 			t.Errorf("left: %v is held by %s", a, holder)
 		}
 	}
-	result := porcupine.CheckOperationsTimeout(model, h.list, timeout)
+	result := porcupine.CheckOperationsTimeout(model, h.list, netlab.Patience)
 	t.Logf("%s, %d at once on each host: %d operations on addresses, %v, %v; %d attachments' addresses at the end; the checker says %s", n.name, atOnce, len(h.list), counts, done, len(live), result)
 	if result != porcupine.Ok {
 		t.Errorf("the history is not one of addresses that one attachment has at a time: %s", result)

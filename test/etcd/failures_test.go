@@ -219,7 +219,7 @@ func (f fault) judge(t testing.TB, a answer) {
 // write writes large values until the cluster or the third member does not take them.
 func write(c *cluster, until func(err error) bool) error {
 	for range 200 {
-		ctx, end := context.WithTimeout(context.Background(), 10*time.Second)
+		ctx, end := context.WithTimeout(context.Background(), netlab.Patience)
 		_, err := c.client.Put(ctx, "/large", strings.Repeat("x", 1<<20))
 		end()
 		if until(err) {

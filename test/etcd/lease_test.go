@@ -81,13 +81,14 @@ func TestHostRenews(t *testing.T) {
 	t.Parallel()
 	c := newCluster(t, options{})
 	h, other := c.hosts[0], c.hosts[1]
-	const grace = 10 * time.Second
-	n := network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24"}]]`, args: "IP=10.70.0.7"}.with("graceSeconds", grace/time.Second)
+	const grace = 10 // seconds
+	n := network{name: "lan", ranges: `[[{"subnet":"10.70.0.0/24"}]]`, args: "IP=10.70.0.7"}.with("graceSeconds", grace)
 	want := holding{}.set(h, "web", h.add(t, "web", n)...)
 	renewed := time.Now()
-	for end := renewed.Add(time.Duration(long(15, 60)) * time.Second); time.Now().Before(end); {
+	end := renewed.Add(time.Duration(long(15, 60)) * time.Second)
+	for time.Now().Before(end) {
 		r := other.do(t, "ADD", "other", n)
-		if r.ExitCode == 0 && time.Since(renewed) < grace {
+		if r.ExitCode == 0 && time.Since(renewed) < grace*time.Second {
 			t.Fatalf("%s has an address that was %s's, which has renewed its lease", other.name, h.name)
 		}
 		other.must(t, "DEL", "other", n)

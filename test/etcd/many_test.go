@@ -161,11 +161,7 @@ func TestMacvlan(t *testing.T) {
 		other := two.hosts[1-h.index]
 		for i := worker; i < count; i += atOnce {
 			from, to := pods[h][i], pods[other][(i*7+3)%count]
-			err := from.Ping(to.address.String(), timeout/8)
-			for try := 0; err != nil && try < 4; try++ {
-				err = from.Ping(to.address.String(), timeout/8)
-			}
-			if err != nil {
+			if err := netlab.Await(func() error { return from.Ping(to.address.String(), silence) }); err != nil {
 				t.Errorf("from %v on %s to %v on %s: %v", from.address, h.name, to.address, other.name, err)
 			}
 		}

@@ -11,7 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	clientv3 "go.etcd.io/etcd/client/v3"
 
@@ -177,7 +176,7 @@ func (c *cluster) held(t testing.TB, n network) holding {
 	root := prefix + "/" + n.name + "/"
 	var answer *clientv3.GetResponse
 	netlab.Eventually(t, func() (err error) {
-		ctx, end := context.WithTimeout(context.Background(), 5*time.Second)
+		ctx, end := context.WithTimeout(context.Background(), silence)
 		defer end()
 		answer, err = c.client.Get(ctx, root, clientv3.WithPrefix())
 		return err

@@ -265,10 +265,11 @@ func TestLaggingFollower(t *testing.T) {
 			lags.pauseMember()
 			netlab.Pause(60 * time.Millisecond)
 			lags.continueMember()
+			netlab.Pause(20 * time.Millisecond)
 			select {
-			case <-time.After(20 * time.Millisecond):
 			case <-ended:
 				isEnded = true
+			default:
 			}
 		}
 	}()

@@ -8,7 +8,6 @@ import (
 	"regexp"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/pkg/plugin"
 	"github.com/cnibox/cnibox/pkg/process/box"
@@ -65,7 +64,7 @@ func TestVXLAN(t *testing.T) {
 			t.Fatalf("ADD: %v", err)
 		}
 	}
-	if err := pods[0].Ping("10.99.0.20", 10*time.Second); err != nil {
+	if err := pods[0].Ping("10.99.0.20", netlab.Patience); err != nil {
 		t.Error(err)
 	}
 	for i, host := range nodes {

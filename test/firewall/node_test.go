@@ -165,7 +165,7 @@ type question struct {
 // ask asks a question, once.
 func (p protocol) ask(t testing.TB, q question) {
 	t.Helper()
-	answer, err := p.dial(q.from, q.target, timeout)
+	answer, err := p.dial(q.from, q.target, netlab.Patience)
 	if err != nil || answer != q.want && !strings.HasPrefix(answer, strings.TrimSuffix(q.want, " ")+" ") {
 		t.Errorf("%s from %s to %s: %q, %v; want %q", p.name, q.from.Name(), q.target, answer, err, q.want)
 	}

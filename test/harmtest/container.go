@@ -11,9 +11,6 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-// timeout is how long a packet that should arrive may take on a busy machine.
-const timeout = 10 * time.Second
-
 // Plugins are those of a node.
 var Plugins = []string{"bridge", "ptp", "macvlan", "ipvlan", "vlan", "dummy", "host-device", "tap", "host-local", "static", "dhcp", "tuning", "portmap",
 	"firewall", "bandwidth", "sbr", "vrf", "flannel", "contivk8s", "loopback", "chain"}
@@ -95,7 +92,7 @@ func (c *Container) Serve(t testing.TB) {
 // Dial connects from a namespace, and has an answer. Of itself the connection then sends nothing.
 func Dial(t testing.TB, from *netlab.Namespace, address string) net.Conn {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), timeout)
+	ctx, cancel := context.WithTimeout(t.Context(), netlab.Patience)
 	defer cancel()
 	conn, err := from.DialContext(ctx, "tcp", address)
 	if err != nil {
@@ -114,7 +111,7 @@ func Dial(t testing.TB, from *netlab.Namespace, address string) net.Conn {
 // Echo sends something over a connection, and waits until it comes back.
 func Echo(conn net.Conn) error {
 	text := []byte("are you there\n")
-	if err := conn.SetDeadline(time.Now().Add(2 * timeout)); err != nil {
+	if err := conn.SetDeadline(time.Now().Add(netlab.Patience)); err != nil {
 		return err
 	}
 	if _, err := conn.Write(text); err != nil {

@@ -25,8 +25,8 @@ const conflist = `{"cniVersion":"1.1.0","name":"cbr0","plugins":[
 const (
 	etcdURL    = "http://172.31.7.254:2379"
 	subnetFile = "/run/flannel/subnet.env"
-	// timeout is how long something may take to get around on a busy machine.
-	timeout = 30 * time.Second
+	// silence is how long an answer is waited for that must not come, or before it is asked for again.
+	silence = time.Second
 )
 
 // cluster is nodes on one segment, with etcd on a machine of its own, which is the segment's switch too.
@@ -81,7 +81,7 @@ func (c *cluster) startEtcd() {
 
 // put stores a value in etcd.
 func (c *cluster) put(key, value string) error {
-	client := &http.Client{Transport: &http.Transport{DialContext: c.center.DialContext, DisableKeepAlives: true}, Timeout: timeout}
+	client := &http.Client{Transport: &http.Transport{DialContext: c.center.DialContext, DisableKeepAlives: true}, Timeout: netlab.Patience}
 	encode := base64.StdEncoding.EncodeToString
 	answer, err := client.Post(etcdURL+"/v3/kv/put", "application/json",
 		strings.NewReader(fmt.Sprintf(`{"key":%q,"value":%q}`, encode([]byte(key)), encode([]byte(value)))))
@@ -174,7 +174,7 @@ func (c *cluster) reaches(from *netlab.Namespace, to, answer string) {
 	c.Helper()
 	netlab.Eventually(c, func() error {
 		for _, dial := range []func(string, time.Duration) (string, error){from.DialTCP, from.DialUDP} {
-			if got, err := dial(to, time.Second); err != nil || got != answer {
+			if got, err := dial(to, silence); err != nil || got != answer {
 				return fmt.Errorf("%s from %s: %q, %v; want %q", to, from.Name(), got, err, answer)
 			}
 		}
@@ -198,6 +198,6 @@ func (c *cluster) reachEachOther(pods ...*pod) {
 // sends has a pod send one packet of so many bytes, with headers, that must not be split.
 func (p *pod) sends(bytes int, to *pod) error {
 	const headers = 28 // IPv4 and ICMP
-	_, err := p.Output(exec.Command("ping", "-n", "-c", "1", "-W", "5", "-M", "do", "-s", fmt.Sprint(bytes-headers), to.address))
+	_, err := p.Output(exec.Command("ping", "-n", "-c", "1", "-W", fmt.Sprint(netlab.Patience.Seconds()), "-M", "do", "-s", fmt.Sprint(bytes-headers), to.address))
 	return err
 }

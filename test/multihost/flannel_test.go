@@ -7,7 +7,6 @@ import (
 	"os"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 )
@@ -82,7 +81,7 @@ func (c *cluster) testReboot(stays *pod, lost ...*pod) {
 	for _, p := range lost {
 		p.Delete(c)
 	}
-	if err := stays.Ping(lost[0].address, time.Second); err == nil {
+	if err := stays.Ping(lost[0].address, silence); err == nil {
 		c.Errorf("%s still reaches %s", stays.Name(), lost[0].Name())
 	}
 

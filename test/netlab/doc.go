@@ -12,7 +12,7 @@
 //		result, err := host.AddList(conflist, pod.RuntimeConf(nil))
 //		…
 //		server := outside.ServeTCP(t, "192.0.2.254:80")
-//		reply, err := pod.DialTCP(server.String(), time.Second) // "outside saw 192.0.2.1": masqueraded
+//		reply, err := pod.DialTCP(server.String(), netlab.Patience) // "outside saw 192.0.2.1": masqueraded
 //	}
 //
 // Functions that can only fail because the laboratory itself is broken take a testing.TB and end the test; functions

@@ -6,9 +6,6 @@ import (
 	"testing"
 )
 
-// etcdProbe asks etcd at an endpoint until it answers.
-const etcdProbe = `for i in $(seq 300); do etcdctl --endpoints "$1" --command-timeout 1s endpoint health >/dev/null 2>&1 && exit; sleep 0.1; done; exit 1`
-
 // Etcd is a cluster of one member.
 type Etcd struct{ process *process }
 
@@ -26,7 +23,10 @@ func (h *Host) ServeEtcd(t testing.TB, addresses ...string) *Etcd {
 	list := strings.Join(urls, ",")
 	process := h.run(t, h.Command("etcd", "--name", "etcd", "--data-dir", "/run/etcd", "--log-level", "error", "--listen-client-urls", list, "--advertise-client-urls", list,
 		"--listen-peer-urls", "http://127.0.0.1:2380", "--initial-advertise-peer-urls", "http://127.0.0.1:2380", "--initial-cluster", "etcd=http://127.0.0.1:2380"))
-	h.MustRun(t, "sh", "-ec", etcdProbe, "sh", urls[0])
+	Eventually(t, func() error {
+		_, err := h.Output(h.Command("etcdctl", "--endpoints", urls[0], "--command-timeout", "1s", "endpoint", "health"))
+		return err
+	})
 	return &Etcd{process}
 }
 

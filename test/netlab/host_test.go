@@ -10,7 +10,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -148,10 +147,10 @@ func TestHostsAreIsolated(t *testing.T) {
 			pod.SetLoopbackUp(t)
 			pod.ServeTCP(t, ":80")
 			outside.ServeTCP(t, ":80")
-			if reply, err := h.DialTCP(OutsideIPv4+":80", 5*time.Second); reply != "outside saw "+HostIPv4 {
+			if reply, err := h.DialTCP(OutsideIPv4+":80", Patience); reply != "outside saw "+HostIPv4 {
 				t.Errorf("reply %q, %v", reply, err)
 			}
-			if reply, err := pod.DialTCP("127.0.0.1:80", 5*time.Second); reply != "same saw 127.0.0.1" {
+			if reply, err := pod.DialTCP("127.0.0.1:80", Patience); reply != "same saw 127.0.0.1" {
 				t.Errorf("reply %q, %v", reply, err)
 			}
 		})

@@ -12,11 +12,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// timeout is for what must succeed, and silence for what must not.
-const (
-	timeout = 10 * time.Second
-	silence = 150 * time.Millisecond
-)
+// silence is how long a packet is waited for that must not arrive.
+const silence = 150 * time.Millisecond
 
 // bridgePods connects pods to a bridge on the host: 10.1.0.1 and fd00:1::1, the pods have .2, .3, …
 func bridgePods(t *testing.T, h *Host, pods ...*Pod) {
@@ -57,13 +54,13 @@ func TestPodsTalkOverBridge(t *testing.T) {
 	} {
 		server := netip.MustParseAddr(family.server)
 		want := "b saw " + family.client
-		if got, err := a.DialTCP(netip.AddrPortFrom(server, tcp.Port()).String(), timeout); got != want {
+		if got, err := a.DialTCP(netip.AddrPortFrom(server, tcp.Port()).String(), Patience); got != want {
 			t.Errorf("TCP to %s: %q, %v, want %q", server, got, err, want)
 		}
-		if got, err := a.DialUDP(netip.AddrPortFrom(server, udp.Port()).String(), timeout); got != want {
+		if got, err := a.DialUDP(netip.AddrPortFrom(server, udp.Port()).String(), Patience); got != want {
 			t.Errorf("UDP to %s: %q, %v, want %q", server, got, err, want)
 		}
-		if err := a.Ping(family.server, timeout); err != nil {
+		if err := a.Ping(family.server, Patience); err != nil {
 			t.Error(err)
 		}
 	}
@@ -84,7 +81,7 @@ func TestUDPAnswersFromAddressAsked(t *testing.T) {
 		"[2001:db8:2::200]:5000":     "outside saw " + HostIPv6,
 		"[" + OutsideIPv6 + "]:5000": "outside saw " + HostIPv6,
 	} {
-		if got, err := h.DialUDP(target, timeout); got != want {
+		if got, err := h.DialUDP(target, Patience); got != want {
 			t.Errorf("UDP to %s: %q, %v, want %q", target, got, err, want)
 		}
 	}
@@ -104,7 +101,7 @@ func TestOutsideTellsMasquerade(t *testing.T) {
 	expect := func(when string, want ...string) {
 		t.Helper()
 		for i, target := range targets {
-			if got, err := pod.DialTCP(target, timeout); got != want[i] {
+			if got, err := pod.DialTCP(target, Patience); got != want[i] {
 				t.Errorf("%s: %s: %q, %v, want %q", when, target, got, err, want[i])
 			}
 		}
@@ -137,11 +134,11 @@ func TestFailuresOfClients(t *testing.T) {
 		call func() error
 		want error
 	}{
-		{"TCP port closed", func() error { _, err := h.DialTCP(OutsideIPv4+":9", timeout); return err }, unix.ECONNREFUSED},
-		{"UDP port closed", func() error { _, err := h.DialUDP("["+OutsideIPv6+"]:9", timeout); return err }, unix.ECONNREFUSED},
+		{"TCP port closed", func() error { _, err := h.DialTCP(OutsideIPv4+":9", Patience); return err }, unix.ECONNREFUSED},
+		{"UDP port closed", func() error { _, err := h.DialUDP("["+OutsideIPv6+"]:9", Patience); return err }, unix.ECONNREFUSED},
 		{"no route", func() error {
 			h.MustRun(t, "ip", "route", "del", "default")
-			_, err := h.DialTCP("198.51.100.1:80", timeout)
+			_, err := h.DialTCP("198.51.100.1:80", Patience)
 			return err
 		}, unix.ENETUNREACH},
 	}
@@ -150,7 +147,7 @@ func TestFailuresOfClients(t *testing.T) {
 			t.Errorf("%s: %v, want %v", tt.name, err, tt.want)
 		}
 	}
-	if _, err := h.DialTCP("example.org:80", timeout); err == nil {
+	if _, err := h.DialTCP("example.org:80", Patience); err == nil {
 		t.Error("a name was accepted as an address")
 	}
 }
@@ -164,12 +161,12 @@ func TestPing(t *testing.T) {
 	outside.MustRun(t, "ip", "route", "add", "unreachable", "198.51.100.0/24")
 	outside.MustRun(t, "ip", "route", "add", "unreachable", "2001:db8:99::/64")
 	for _, target := range []string{OutsideIPv4, OutsideIPv6, HostIPv4, HostIPv6, "127.0.0.1", "::1"} {
-		if err := h.Ping(target, timeout); err != nil {
+		if err := h.Ping(target, Patience); err != nil {
 			t.Error(err)
 		}
 	}
 	for target, router := range map[string]string{"198.51.100.1": OutsideIPv4, "2001:db8:99::1": OutsideIPv6} {
-		if err := h.Ping(target, timeout); err == nil || !strings.Contains(strings.ToLower(err.Error()), "from "+router) {
+		if err := h.Ping(target, Patience); err == nil || !strings.Contains(strings.ToLower(err.Error()), "from "+router) {
 			t.Errorf("ping %s: %v, want %s to say it is unreachable", target, err, router)
 		}
 	}
@@ -185,11 +182,11 @@ func TestSCTP(t *testing.T) {
 		{":5000", "10.1.0.3:5000", "10.1.0.2"},
 		{"[fd00:1::3]:5001", "[fd00:1::3]:5001", "fd00:1::2"},
 	} {
-		if got, err := a.DialSCTP(family.target, timeout); !errors.Is(err, unix.ECONNREFUSED) {
+		if got, err := a.DialSCTP(family.target, Patience); !errors.Is(err, unix.ECONNREFUSED) {
 			t.Errorf("SCTP to %s, where nobody listens: %q, %v, want a refusal", family.target, got, err)
 		}
 		b.ServeSCTP(t, family.listen)
-		if got, err := a.DialSCTP(family.target, timeout); got != "b saw "+family.client {
+		if got, err := a.DialSCTP(family.target, Patience); got != "b saw "+family.client {
 			t.Errorf("SCTP to %s: %q, %v, want %q", family.target, got, err, "b saw "+family.client)
 		}
 	}

@@ -9,7 +9,6 @@ import (
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/vishvananda/netlink"
 	"github.com/vishvananda/netlink/nl"
@@ -56,15 +55,15 @@ func describe(prefix string, o object, leftOut ...string) string {
 
 // interfaceLines describes the links and what belongs to them. It starts again if links have come or gone meanwhile: a part
 // of one would look like something that was left behind, and what has gone can't be read.
-func interfaceLines() ([]string, error) {
-	const timeout = 20 * time.Second
-	for end := time.Now().Add(timeout); time.Now().Before(end); {
-		lines, same, err := interfaceLinesNow()
-		if same && !errors.Is(err, netlink.ErrDumpInterrupted) {
-			return lines, err
+func interfaceLines() (lines []string, err error) {
+	unsettled := Await(func() error {
+		same := false
+		if lines, same, err = interfaceLinesNow(); same && !errors.Is(err, netlink.ErrDumpInterrupted) {
+			return nil
 		}
-	}
-	return nil, fmt.Errorf("links have come and gone for %v", timeout)
+		return fmt.Errorf("links have come and gone for %v", Patience)
+	})
+	return lines, cmp.Or(unsettled, err)
 }
 
 // interfaceLinesNow is interfaceLines without starting again. It reports whether the links are the same afterwards.

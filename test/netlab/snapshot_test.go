@@ -198,7 +198,7 @@ func TestSnapshotLeavesOutCounters(t *testing.T) {
 	h.MustRun(t, "iptables-nft", "-A", "OUTPUT", "-j", "ACCEPT")
 	h.MustRun(t, "iptables-legacy", "-A", "OUTPUT", "-j", "ACCEPT")
 	before := h.Snapshot(t)
-	must(t, h.Ping("127.0.0.1", timeout))
+	must(t, h.Ping("127.0.0.1", Patience))
 	if diff := before.Diff(h.Snapshot(t)); diff != "" {
 		t.Errorf("a packet shows:\n%s", diff)
 	}

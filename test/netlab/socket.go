@@ -120,7 +120,7 @@ func (n *Namespace) serveStreams(t testing.TB, listen func() (net.Listener, erro
 // greet answers one client. It hears the client out first: closing a socket with unread data resets the connection.
 func (n *Namespace) greet(conn net.Conn) {
 	defer conn.Close()
-	_ = conn.SetDeadline(time.Now().Add(10 * time.Second))
+	_ = conn.SetDeadline(time.Now().Add(Patience))
 	if _, err := conn.Read(make([]byte, 512)); err == nil {
 		_, _ = conn.Write(n.banner(conn.RemoteAddr().(*net.TCPAddr).AddrPort()))
 	}

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -41,7 +40,7 @@ func TestAgentRestart(t *testing.T) {
 	answers := make(chan string)
 	stop := make(chan struct{})
 	clients := func() {
-		client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (c net.Conn, err error) {
+		client := &http.Client{Timeout: netlab.Patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (c net.Conn, err error) {
 			o.host.Do(func() { c, err = net.Dial("unix", path) })
 			return c, err
 		}}}

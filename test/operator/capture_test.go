@@ -65,10 +65,10 @@ func TestCapture(t *testing.T) {
 	pod, address := o.attach("web")
 	pod.ServeUDP(t, address+":4000")
 	inside, outside, tcp := o.capture("web", "--protocol", "udp,icmp", "--address", address), o.capture(address, "--host-end", "--port", "4000"), o.capture("web", "--protocol", "tcp")
-	if _, err := o.host.DialUDP(address+":4000", timeout); err != nil {
+	if _, err := o.host.DialUDP(address+":4000", netlab.Patience); err != nil {
 		t.Fatal(err)
 	}
-	if err := o.host.Ping(address, timeout); err != nil {
+	if err := o.host.Ping(address, netlab.Patience); err != nil {
 		t.Fatal(err)
 	}
 	printed, last := inside.end(syscall.SIGINT)
@@ -96,7 +96,7 @@ func TestCaptureFile(t *testing.T) {
 	pod, address := o.attach("web")
 	pod.ServeTCP(t, address+":80")
 	file, piped := o.capture("web", "-w", "/run/web.pcapng", "--protocol", "tcp"), o.capture("web", "-w", "-", "--port", "80")
-	if _, err := o.host.DialTCP(address+":80", timeout); err != nil {
+	if _, err := o.host.DialTCP(address+":80", netlab.Patience); err != nil {
 		t.Fatal(err)
 	}
 	_, last := file.end(syscall.SIGINT)
@@ -139,7 +139,7 @@ func TestCaptureEnds(t *testing.T) {
 	_, address := o.attach("web")
 	three := o.capture("web", "-c", "3", "--protocol", "icmp", "--json")
 	for range 2 {
-		if err := o.host.Ping(address, timeout); err != nil {
+		if err := o.host.Ping(address, netlab.Patience); err != nil {
 			t.Fatal(err)
 		}
 	}

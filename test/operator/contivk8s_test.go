@@ -6,7 +6,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/containernetworking/cni/libcni"
 
@@ -80,7 +79,7 @@ func TestContivk8s(t *testing.T) {
 	for from, target := range map[*netlab.Namespace]string{
 		&host.Namespace: v4.String() + ":80", &outside.Namespace: netlab.HostIPv4 + ":8080",
 	} {
-		if answer, err := from.DialTCP(target, 10*time.Second); err != nil || !strings.HasPrefix(answer, "web saw") {
+		if answer, err := from.DialTCP(target, netlab.Patience); err != nil || !strings.HasPrefix(answer, "web saw") {
 			t.Errorf("%s: %q, %v", target, answer, err)
 		}
 	}

@@ -102,7 +102,7 @@ func TestDoctorFiltersThatLetPass(t *testing.T) {
 			if e := p.examine(); !e.Healthy() {
 				t.Errorf("found %+v", e.Findings)
 			}
-			if err := reachesOutside(p, timeout); err != nil {
+			if err := reachesOutside(p, netlab.Patience); err != nil {
 				t.Error(err)
 			}
 		})
@@ -112,7 +112,7 @@ func TestDoctorFiltersThatLetPass(t *testing.T) {
 		p := newClinic(t, guarded)
 		p.shell("iptables-nft -P FORWARD DROP; iptables-legacy -P FORWARD DROP")
 		p.admit("web")
-		if e := p.examine(); !e.Healthy() || reachesOutside(p, timeout) != nil {
+		if e := p.examine(); !e.Healthy() || reachesOutside(p, netlab.Patience) != nil {
 			t.Errorf("found %+v", e.Findings)
 		}
 	})

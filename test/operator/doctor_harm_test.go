@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/cnibox/cnibox/pkg/operator/doctor"
 	"github.com/cnibox/cnibox/test/netlab"
@@ -113,25 +114,28 @@ func (p *clinic) obey(f doctor.Finding) {
 
 // reached returns the pods that reach their gateway. Of two that have one address neither counts.
 func (p *clinic) reached() (names []string) {
-	for name, pod := range p.pods {
-		gateway := p.address[name][:strings.LastIndex(p.address[name], ".")] + ".1"
+	for name := range p.pods {
 		isTwice := false
 		for other, address := range p.address {
 			isTwice = isTwice || other != name && address == p.address[name]
 		}
-		if !isTwice && pod.Ping(gateway, timeout) == nil {
+		if !isTwice && p.reachesGateway(name, silence) == nil {
 			names = append(names, name)
 		}
 	}
 	return names
 }
 
+func (p *clinic) reachesGateway(name string, wait time.Duration) error {
+	address := p.address[name]
+	return p.pods[name].Ping(address[:strings.LastIndex(address, ".")]+".1", wait)
+}
+
 func (p *clinic) wantReached(after string, before []string) {
 	p.Helper()
-	now := p.reached()
 	for _, name := range before {
-		if !slices.Contains(now, name) {
-			p.Errorf("after %q %s does not reach its gateway any more", after, name)
+		if err := p.reachesGateway(name, netlab.Patience); err != nil {
+			p.Errorf("after %q %s does not reach its gateway any more: %v", after, name, err)
 		}
 	}
 }

@@ -64,7 +64,7 @@ func TestDoctorSourceRouting(t *testing.T) {
 	if e := p.examine(); !e.Healthy() {
 		t.Errorf("found %+v", e.Findings)
 	}
-	if err := p.outside.Ping("10.77.0.2", timeout); err != nil {
+	if err := p.outside.Ping("10.77.0.2", netlab.Patience); err != nil {
 		t.Error(err)
 	}
 }

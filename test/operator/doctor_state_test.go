@@ -115,7 +115,7 @@ func TestDoctorInside(t *testing.T) {
 		t.Fatalf("found %+v", e.Findings)
 	}
 	p.host.MustRun(t, "env", "PATH="+p.path(), "sh", "-ec", e.Findings[0].Remedy)
-	if e := p.examine(); !e.Healthy() || reachesOutside(p, timeout) != nil {
+	if e := p.examine(); !e.Healthy() || reachesOutside(p, netlab.Patience) != nil {
 		t.Errorf("after the remedy: %+v", e.Findings)
 	}
 }

@@ -212,7 +212,7 @@ func (f fault) wantHealthy(p *clinic, when string) {
 	if f.works == nil {
 		return
 	}
-	if err := f.works(p, timeout); err != nil {
+	if err := f.works(p, netlab.Patience); err != nil {
 		p.Errorf("%s: %v", when, err)
 	}
 }

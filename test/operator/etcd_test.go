@@ -164,7 +164,7 @@ func TestMoveLeases(t *testing.T) {
 		t.Helper()
 		for _, name := range names {
 			s.must("check", "demo", "--id", name, pods[name].Path())
-			if err := s.host.Ping(addresses[name], timeout); err != nil {
+			if err := s.host.Ping(addresses[name], netlab.Patience); err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
 		}
@@ -247,7 +247,7 @@ func TestAgentKeeps(t *testing.T) {
 	agent := s.host.Command(netlab.Cnictl(t), "agent")
 	agent.Env, agent.Stderr = os.Environ(), os.Stderr
 	s.host.Background(t, agent)
-	s.host.MustRun(t, "sh", "-ec", `for i in $(seq 600); do etcdctl --endpoints `+endpoint+` get --prefix --keys-only /cnibox/demo/attachments/ | grep -q /db/ || exit 0; sleep 0.1; done; exit 1`)
+	netlab.Until(t, "the agent to release db", func() bool { return !strings.Contains(s.inEtcd(), "/db/") })
 	s.says(s.inEtcd(), "/web/")
 	_ = agent.Process.Signal(syscall.SIGTERM)
 	s.must("del", "demo", "--id", "web")

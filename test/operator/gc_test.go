@@ -59,7 +59,7 @@ func (f *fleet) missing(name string, runs bool) (parts []string) {
 	if !strings.Contains(f.host.MustRun(f, "nft", "list", "ruleset"), "demo/"+name+"/eth0") {
 		parts = append(parts, "nft")
 	}
-	if runs && f.host.Ping(f.addresses[name], timeout) != nil {
+	if runs && f.host.Ping(f.addresses[name], netlab.Patience) != nil {
 		parts = append(parts, "ping")
 	}
 	return parts
@@ -256,7 +256,7 @@ func TestGCExactly(t *testing.T) {
 				t.Errorf("%s lives: %v, and has its %s: %v", name, lives, what, has)
 			}
 		}
-		if lives && o.host.Ping(addresses[name], timeout) != nil {
+		if lives && o.host.Ping(addresses[name], netlab.Patience) != nil {
 			t.Errorf("%s runs, and does not answer", name)
 		}
 	}
@@ -365,7 +365,7 @@ func TestGCBesideAnADD(t *testing.T) {
 				t.Error(err)
 			}
 			o.must("check", "demo", pod.Path(), "--id", "web")
-			if err := o.host.Ping("10.88.0.2", timeout); err != nil {
+			if err := o.host.Ping("10.88.0.2", netlab.Patience); err != nil {
 				t.Error(err)
 			}
 		})

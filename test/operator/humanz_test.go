@@ -108,7 +108,7 @@ func TestMoveFromHumanz(t *testing.T) {
 	}
 	for _, pair := range [][2]*netlab.Pod{{fresh, old["web"]}, {old["db"], old["web"]}, {old["web"], fresh}, {fresh, old["lost"]}} {
 		address := strings.Fields(pair[1].MustRun(t, "ip", "-4", "-br", "address", "show", "dev", "eth0"))[2]
-		if err := pair[0].Ping(strings.TrimSuffix(address, "/24"), timeout); err != nil {
+		if err := pair[0].Ping(strings.TrimSuffix(address, "/24"), netlab.Patience); err != nil {
 			t.Error(err)
 		}
 	}

@@ -19,10 +19,7 @@ func TestMain(m *testing.M) {
 	netlab.Main(m)
 }
 
-// timeout is how long a packet that should arrive may take on a busy machine.
-const timeout = 10 * time.Second
-
-// silence is how long one is waited for that should not arrive.
+// silence is how long a packet is waited for that should not arrive, or before it is sent again.
 const silence = time.Second
 
 // demo is the network of most tests: dual-stack, masqueraded, with a sysctl and published ports.

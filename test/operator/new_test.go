@@ -2,6 +2,7 @@ package operator
 
 import (
 	"encoding/json"
+	"fmt"
 	"os"
 	"os/exec"
 	"strings"
@@ -67,7 +68,7 @@ func TestNewVLAN(t *testing.T) {
 	o := &operator{t, host}
 	outside.MustRun(t, "sh", "-ec", "ip link add link uplink0 name uplink0.7 type vlan id 7; ip address add 10.7.0.1/24 dev uplink0.7; ip link set uplink0.7 up")
 	o.newNetwork("vlan", "--vlan", "7", "--subnet", "10.7.0.0/24", "--range", "10.7.0.100-10.7.0.109", "--gateway", "10.7.0.1")
-	if printed := o.must("run", "--network", "new", "--", "ping", "-c", "1", "-W", "10", "10.7.0.1"); !strings.Contains(printed, "10.7.0.100") {
+	if printed := o.must("run", "--network", "new", "--", "ping", "-c", "1", "-W", fmt.Sprint(netlab.Patience.Seconds()), "10.7.0.1"); !strings.Contains(printed, "10.7.0.100") {
 		t.Error(printed)
 	}
 	if code, printed := o.cnictl("new", "vlan", "--vlan", "7", "--subnet", "10.8.0.0/24", "--yes"); code != 1 || !strings.Contains(printed, "network new") {
@@ -86,7 +87,7 @@ func TestNewHostDevice(t *testing.T) {
 	o := &operator{t, host}
 	host.MustRun(t, "sh", "-ec", "ip link add spare0 type veth peer name far0; ip address add 10.9.0.1/24 dev far0; ip link set far0 up")
 	o.newNetwork("host-device", "--device", "spare0", "--subnet", "10.9.0.0/24", "--gateway", "10.9.0.1")
-	if printed := o.must("run", "--network", "new", "--", "ping", "-c", "1", "-W", "10", "10.9.0.1"); !strings.Contains(printed, "10.9.0.2") {
+	if printed := o.must("run", "--network", "new", "--", "ping", "-c", "1", "-W", fmt.Sprint(netlab.Patience.Seconds()), "10.9.0.1"); !strings.Contains(printed, "10.9.0.2") {
 		t.Error(printed)
 	}
 	for _, refused := range []struct{ device, says string }{{"uplink0", "the host would lose its network"}, {"far0", "the host uses it with the address 10.9.0.1/24"}, {"eth7", "there is no such link"}} {
@@ -110,7 +111,7 @@ func TestNewInside(t *testing.T) {
 			}
 			o := newOperator(t)
 			o.newNetwork(kind.name, "--subnet", "10.9.0.0/24")
-			if printed := o.must("run", "--network", "new", "--", "ping", "-c", "1", "-W", "10", "10.9.0.2"); !strings.Contains(printed, "1 received") {
+			if printed := o.must("run", "--network", "new", "--", "ping", "-c", "1", "-W", fmt.Sprint(netlab.Patience.Seconds()), "10.9.0.2"); !strings.Contains(printed, "1 received") {
 				t.Error(printed)
 			}
 		})

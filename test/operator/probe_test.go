@@ -31,7 +31,7 @@ func (o *operator) network(list string) {
 }
 
 // patience is for machines where others run too.
-var patience = []string{"--timeout", timeout.String()}
+var patience = []string{"--timeout", netlab.Patience.String()}
 
 // TestProbe finds nothing wrong on networks that work, and leaves nothing behind.
 func TestProbe(t *testing.T) {
@@ -169,7 +169,7 @@ func TestProbeFindsFaults(t *testing.T) {
 			t.Parallel()
 			o := newOperator(t)
 			o.broken(fault.plugins, fault.script)
-			args := append([]string{"probe", "demo", "--timeout", "1s", "--to", netlab.OutsideIPv4, "--to", netlab.OutsideIPv6}, fault.args...)
+			args := append([]string{"probe", "demo", "--timeout", silence.String(), "--to", netlab.OutsideIPv4, "--to", netlab.OutsideIPv6}, fault.args...)
 			code, printed := o.cnictl(append(args, "--json")...)
 			var report struct {
 				Containers []struct{ HostEnd string }
@@ -278,7 +278,7 @@ func TestProbeNames(t *testing.T) {
 	}{
 		{nil, 0, "names, by 192.0.2.254 "},
 		{[]string{"--name", "known.example"}, 0, "names, by 2001:db8:2::254 "},
-		{[]string{"--dns", netlab.OutsideIPv4 + ",192.0.2.77"}, 1, "the question who has 192.0.2.77 came to uplink0"},
+		{[]string{"--timeout", silence.String(), "--dns", netlab.OutsideIPv4 + ",192.0.2.77"}, 1, "the question who has 192.0.2.77 came to uplink0"},
 		{[]string{"--name", "unknown.example."}, 1, "192.0.2.254:53 answers that it can't resolve unknown.example."},
 	} {
 		if code, printed := o.cnictl(append(append([]string{"probe", "demo"}, patience...), c.args...)...); code != c.code || !strings.Contains(printed, c.says) {

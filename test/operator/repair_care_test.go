@@ -306,7 +306,7 @@ func TestRepairLinkLocal(t *testing.T) {
 			p := newPatient(t)
 			p.outside.AddRoute(t, "fd00:88::/64")
 			c := p.add(harmtest.Conflist(h.network), "web", nil)
-			if err := p.outside.Ping("fd00:88::2", timeout); err != nil {
+			if err := p.outside.Ping("fd00:88::2", netlab.Patience); err != nil {
 				t.Fatal(err)
 			}
 			link := strings.Replace(h.link, "END", c.End, 1)
@@ -314,7 +314,7 @@ func TestRepairLinkLocal(t *testing.T) {
 			if code, printed := p.cnictl("repair"); code != 0 || !strings.Contains(printed, "the address fe80::") {
 				t.Errorf("exit code %d\n%s", code, printed)
 			}
-			if err := p.outside.Ping("fd00:88::2", timeout); err != nil {
+			if err := p.outside.Ping("fd00:88::2", netlab.Patience); err != nil {
 				t.Errorf("after the repair: %v", err)
 			}
 		})

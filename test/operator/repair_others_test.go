@@ -60,27 +60,19 @@ func TestRepairUDP(t *testing.T) {
 		return conn
 	}
 	// A datagram may be lost, or answered that nobody is there.
-	answer := func(conn net.Conn, tries int) error {
-		line := make([]byte, 100)
-		err := fmt.Errorf("not tried")
-		for range tries {
-			_ = conn.SetDeadline(time.Now().Add(timeout / 10))
-			if _, err = conn.Write([]byte("hello\n")); err != nil {
-				continue
-			}
-			if _, err = conn.Read(line); err == nil {
-				return nil
-			}
+	answer := func(conn net.Conn) error {
+		_ = conn.SetDeadline(time.Now().Add(silence))
+		if _, err := conn.Write([]byte("hello\n")); err != nil {
+			return err
 		}
+		_, err := conn.Read(make([]byte, 100))
 		return err
 	}
 	p.script("nft add table inet own; nft 'add chain inet own input { type filter hook input priority 0; }'; nft add rule inet own input ct state new counter") // flows are tracked
 	old, late := dialUDP(), dialUDP()
-	if err := answer(old, 10); err != nil {
-		t.Fatal(err)
-	}
+	netlab.Eventually(t, func() error { return answer(old) })
 	p.script("nft delete table inet cnibox")
-	if err := answer(late, 1); err == nil {
+	if err := answer(late); err == nil {
 		t.Fatal("the port is published though the rules are gone")
 	}
 	flows := func() string {
@@ -89,7 +81,7 @@ func TestRepairUDP(t *testing.T) {
 	before := flows()
 	p.must("repair")
 	for name, conn := range map[string]net.Conn{"before": old, "meanwhile": late} {
-		if err := answer(conn, 10); err != nil {
+		if err := netlab.Await(func() error { return answer(conn) }); err != nil {
 			t.Errorf("a flow from %s: %v\n%s\n%s", name, err, before, flows())
 		}
 	}

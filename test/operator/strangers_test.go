@@ -187,8 +187,8 @@ func TestStrangersNameNothing(t *testing.T) {
 	for name, text := range o.unpack("/run/report.tar.gz").files {
 		m.untouched("the report's "+name, text)
 	}
-	printed := o.host.MustRun(t, "sh", "-c", netlab.Cnictl(t)+` agent --metrics 127.0.0.1:9199 >/run/agent.log 2>&1 & agent=$!
-		curl --silent --show-error --fail --max-time 60 --retry 60 --retry-delay 1 --retry-connrefused http://127.0.0.1:9199/metrics; kill $agent; wait $agent; cat /run/agent.log`)
+	printed := o.host.MustRun(t, "sh", "-c", fmt.Sprintf(`%s agent --metrics 127.0.0.1:9199 >/run/agent.log 2>&1 & agent=$!
+		curl --silent --show-error --fail --max-time %[2]v --retry 60 --retry-delay 1 --retry-connrefused http://127.0.0.1:9199/metrics; kill $agent; wait $agent; cat /run/agent.log`, netlab.Cnictl(t), netlab.Patience.Seconds()))
 	if !strings.Contains(printed, "cnibox_findings") {
 		t.Errorf("the agent's /metrics:\n%.1000s", printed)
 	}

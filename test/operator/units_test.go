@@ -185,7 +185,7 @@ func TestUnitsHaveEnough(t *testing.T) {
 	web.MustRun(t, "sh", "-c", "ip addr flush dev eth0; sysctl -qw net.ipv4.conf.eth0.log_martians=0")
 	o.asUnit("cnibox-repair.service")
 	o.must("check", "demo", web.Path(), "--id", "web")
-	if err := o.host.Ping(address, timeout); err != nil {
+	if err := o.host.Ping(address, netlab.Patience); err != nil {
 		t.Error(err)
 	}
 

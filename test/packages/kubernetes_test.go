@@ -122,7 +122,7 @@ func (c *cluster) removeCgroups() {
 func (c *cluster) kubelet(args ...string) string {
 	c.Helper()
 	program := filepath.Join(netlab.Module(c, "test/packages/kubelet", "."), "kubelet")
-	return c.host.MustRun(c, program, append([]string{criSocket, c.cgroup}, args...)...)
+	return c.host.MustRun(c, "timeout", append([]string{fmt.Sprint(netlab.Patience.Seconds()), program, criSocket, c.cgroup}, args...)...)
 }
 
 // start runs a pod of a file.
@@ -149,9 +149,9 @@ func (c *cluster) startWeb(name, port string) *pod {
 // answers makes sure that a pod's page is there for the node, and for others at the published port.
 func (c *cluster) answers(p *pod) {
 	c.Helper()
-	c.run("curl -sS --retry 100 --retry-connrefused --retry-delay 1 --retry-max-time 20 --max-time 5 -o /dev/null http://" + p.Address)
+	c.run(fmt.Sprintf("curl -sS --retry 1000 --retry-connrefused --retry-delay 1 --retry-max-time %[1]v --max-time %[1]v -o /dev/null http://%[2]s", netlab.Patience.Seconds(), p.Address))
 	for from, url := range map[*netlab.Namespace]string{&c.host.Namespace: p.Address, &c.outside.Namespace: netlab.HostIPv4 + ":" + p.port} {
-		if page := from.MustRun(c, "curl", "-sS", "--max-time", "10", url); page != webPage {
+		if page := from.MustRun(c, "curl", "-sS", "--max-time", fmt.Sprint(netlab.Patience.Seconds()), url); page != webPage {
 			c.Errorf("%s answers %q", url, page)
 		}
 	}

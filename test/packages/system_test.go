@@ -85,7 +85,7 @@ func (s *system) attach(cnictl, pod string) {
 func (s *system) check(cnictl string, pods ...string) {
 	s.Helper()
 	for _, pod := range pods {
-		s.run(fmt.Sprintf("%[1]s check demo /run/netns/%[2]s --id %[2]s; ip netns exec %[2]s ping -c 1 -W 10 10.9.0.1", cnictl, pod))
+		s.run(fmt.Sprintf("%[1]s check demo /run/netns/%[2]s --id %[2]s; ip netns exec %[2]s ping -c 1 -W %[3]v 10.9.0.1", cnictl, pod, netlab.Patience.Seconds()))
 	}
 }
 

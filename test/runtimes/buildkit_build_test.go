@@ -64,8 +64,8 @@ SHELL ["/bin/busybox", "sh", "-c"]
 `
 	last := "FROM scratch\n"
 	for i := range steps {
-		file += fmt.Sprintf("FROM base AS step%d\nRUN : %d of build %d && echo hello | nc -w 5 %s %d && echo somaxconn is `cat /proc/sys/net/core/somaxconn`"+
-			" && httpd -p 80 -h /www && ip -4 -o address show scope global && nc -l -p 81 </dev/null >/done\n", i, i, b.builds, server.Addr(), server.Port())
+		file += fmt.Sprintf("FROM base AS step%d\nRUN : %d of build %d && echo hello | nc -w %v %s %d && echo somaxconn is `cat /proc/sys/net/core/somaxconn`"+
+			" && httpd -p 80 -h /www && ip -4 -o address show scope global && nc -l -p 81 </dev/null >/done\n", i, i, b.builds, netlab.Patience.Seconds(), server.Addr(), server.Port())
 		last += fmt.Sprintf("COPY --from=step%d /done /%d\n", i, i)
 	}
 	b.writeFile(t, dir+"/Dockerfile", file+last)

@@ -91,7 +91,7 @@ func TestBuildKitKilled(t *testing.T) {
 	b.start(t)
 	b.awaitPool(t, 20)
 	for _, address := range build.addresses {
-		if page, err := fetch(n.Namespace, address+":80"); err == nil {
+		if page, err := fetch(n.Namespace, address+":80", silence); err == nil {
 			t.Errorf("a step has its network after DEL, and answers on %s: %q", address, page)
 		}
 	}

@@ -144,7 +144,7 @@ func (n *node) checkContainer(t *testing.T, c container) {
 	checkPage(t, n.outside.Namespace, c.address+":80")
 
 	server := n.outside.ServeTCP(t, netlab.OutsideIPv4+":0")
-	got := c.exec(t, fmt.Sprintf("echo hello | nc -w 5 %s %d", server.Addr(), server.Port()))
+	got := c.exec(t, fmt.Sprintf("echo hello | nc -w %v %s %d", netlab.Patience.Seconds(), server.Addr(), server.Port()))
 	t.Logf("from the container, %s: %q", server, got)
 	if want := "outside saw " + netlab.HostIPv4; got != want {
 		t.Errorf("the container was answered %q from outside, want %q", got, want)
@@ -171,7 +171,7 @@ func (n *node) checkUnpublished(t *testing.T, port string) {
 		{n.Namespace, "127.0.0.1"},
 	}
 	for _, tt := range tests {
-		page, err := fetch(tt.from, tt.address+":"+port)
+		page, err := fetch(tt.from, tt.address+":"+port, silence)
 		if err == nil {
 			t.Errorf("from %s, %s:%s still answers: %q", tt.from.Name(), tt.address, port, page)
 			continue
@@ -183,7 +183,7 @@ func (n *node) checkUnpublished(t *testing.T, port string) {
 // checkPage fetches the container's page in a namespace.
 func checkPage(t *testing.T, from netlab.Namespace, address string) {
 	t.Helper()
-	page, err := fetch(from, address)
+	page, err := fetch(from, address, netlab.Patience)
 	if err != nil {
 		t.Errorf("from %s: %v", from.Name(), err)
 		return
@@ -197,7 +197,7 @@ func checkPage(t *testing.T, from netlab.Namespace, address string) {
 // checkPageFrom fetches the page in a container, by a port that is published on the node's address.
 func (n *node) checkPageFrom(t *testing.T, c container, port string) {
 	t.Helper()
-	got := c.exec(t, "printf 'GET / HTTP/1.0\\r\\n\\r\\n' | nc -w 5 "+netlab.HostIPv4+" "+port)
+	got := c.exec(t, fmt.Sprintf(`printf 'GET / HTTP/1.0\r\n\r\n' | nc -w %v %s %s`, netlab.Patience.Seconds(), netlab.HostIPv4, port))
 	if !strings.HasSuffix(got, strings.TrimSpace(pageBody)) {
 		t.Errorf("from container %s, port %s answers %q", c.id, port, got)
 	}
@@ -207,16 +207,19 @@ func (n *node) checkPageFrom(t *testing.T, c container, port string) {
 func (n *node) awaitPage(t *testing.T, address string) {
 	t.Helper()
 	netlab.Eventually(t, func() error {
-		_, err := fetch(n.Namespace, address+":80")
+		_, err := fetch(n.Namespace, address+":80", silence)
 		return err
 	})
 }
 
+// silence is how long a page is waited for that must not come, or before it is asked for again.
+const silence = time.Second
+
 // fetch asks a web server for its page. Every call makes a connection of its own.
-func fetch(from netlab.Namespace, address string) (string, error) {
+func fetch(from netlab.Namespace, address string, wait time.Duration) (string, error) {
 	client := http.Client{
 		Transport: &http.Transport{DialContext: from.DialContext, DisableKeepAlives: true},
-		Timeout:   5 * time.Second,
+		Timeout:   wait,
 	}
 	response, err := client.Get("http://" + address + "/")
 	if err != nil {

@@ -208,8 +208,8 @@ func stop(t *testing.T, process *exec.Cmd) {
 		if err != nil && !errors.As(err, &exit) {
 			t.Errorf("wait for %s: %v", process.Path, err)
 		}
-	case <-time.After(time.Minute):
+	case <-time.After(netlab.Patience):
 		_ = process.Process.Kill()
-		t.Errorf("%s did not stop within a minute and was killed: %v", process.Path, <-ended)
+		t.Errorf("%s did not stop within %v and was killed: %v", process.Path, netlab.Patience, <-ended)
 	}
 }

@@ -26,7 +26,11 @@ func testCRIPorts(t *testing.T, c containerd) {
 		{d.Namespace, netlab.HostIPv4 + ":8082", false},
 		{d.outside.Namespace, netlab.HostIPv4 + ":8082", false},
 	} {
-		if _, err := fetch(tt.from, tt.address); (err == nil) != tt.answers {
+		wait := silence
+		if tt.answers {
+			wait = netlab.Patience
+		}
+		if _, err := fetch(tt.from, tt.address, wait); (err == nil) != tt.answers {
 			t.Errorf("from %s, %s: %v", tt.from.Name(), tt.address, err)
 		}
 	}
@@ -66,7 +70,7 @@ func testCRITwoNetworks(t *testing.T, c containerd) {
 		t.Errorf("%s is reached by %q, want eth1", far, got)
 	}
 	server := d.outside.ServeTCP(t, far+":0")
-	if got, want := web.exec(t, fmt.Sprintf("echo hello | nc -w 5 %s %d", server.Addr(), server.Port())), "outside saw "+netlab.HostIPv4; got != want {
+	if got, want := web.exec(t, fmt.Sprintf("echo hello | nc -w %v %s %d", netlab.Patience.Seconds(), server.Addr(), server.Port())), "outside saw "+netlab.HostIPv4; got != want {
 		t.Errorf("over the second network the pod was answered %q, want %q", got, want)
 	}
 	web.remove(t)
@@ -115,7 +119,7 @@ func (n *node) checkIPv6(t *testing.T, c container) {
 	checkPage(t, n.Namespace, "["+c.address6+"]:80")
 	checkPage(t, n.outside.Namespace, "["+c.address6+"]:80")
 	server := n.outside.ServeTCP(t, "["+netlab.OutsideIPv6+"]:0")
-	if got, want := c.exec(t, fmt.Sprintf("echo hello | nc -w 5 %s %d", server.Addr(), server.Port())), "outside saw "+netlab.HostIPv6; got != want {
+	if got, want := c.exec(t, fmt.Sprintf("echo hello | nc -w %v %s %d", netlab.Patience.Seconds(), server.Addr(), server.Port())), "outside saw "+netlab.HostIPv6; got != want {
 		t.Errorf("over IPv6 the container was answered %q from outside, want %q", got, want)
 	}
 }
@@ -136,7 +140,7 @@ func testCRIDualStack(t *testing.T, c containerd) {
 	checkPage(t, d.Namespace, "["+netlab.HostIPv6+"]:8080")
 	web.remove(t)
 	d.checkUnpublished(t, "8080")
-	if page, err := fetch(d.outside.Namespace, "["+netlab.HostIPv6+"]:8080"); err == nil {
+	if page, err := fetch(d.outside.Namespace, "["+netlab.HostIPv6+"]:8080", silence); err == nil {
 		t.Errorf("over IPv6 port 8080 still answers: %q", page)
 	}
 	d.checkSettled(t, before)

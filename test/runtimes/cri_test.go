@@ -1,12 +1,15 @@
 package runtimes
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"strings"
 	"testing"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // TestCRI runs pods through containerd's CRI, as a kubelet does.
@@ -129,9 +132,11 @@ func (d *daemon) criPodPorts(t *testing.T, name string, ports ...hostPort) conta
 	return c
 }
 
-// criclient calls the CRI. It has a timeout of its own.
+// criclient calls the CRI.
 func (d *daemon) criclient(args ...string) (string, error) {
-	out, err := d.Output(exec.Command(os.Getenv(criclientEnv), append([]string{containerdSocket}, args...)...))
+	ctx, cancel := context.WithTimeout(context.Background(), netlab.Patience)
+	defer cancel()
+	out, err := d.Output(exec.CommandContext(ctx, os.Getenv(criclientEnv), append([]string{containerdSocket}, args...)...))
 	return strings.TrimSpace(out), err
 }
 

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
@@ -50,7 +49,7 @@ func TestGoCNIPublishedPort(t *testing.T) {
 			checkPage(t, from, netlab.HostIPv4+":"+port)
 		}
 	}
-	if page, err := fetch(g.Namespace, "127.0.0.1:8081"); err == nil {
+	if page, err := fetch(g.Namespace, "127.0.0.1:8081", silence); err == nil {
 		t.Errorf("a port that is published on %s answers on 127.0.0.1: %q", netlab.HostIPv4, page)
 	}
 
@@ -85,7 +84,7 @@ func TestGoCNITwoNetworks(t *testing.T) {
 	g.checkContainer(t, c.container) // through the first
 	checkPage(t, g.Namespace, c.interfaces["eth1"].IPConfigs[0].IP.String()+":80")
 	at := g.outside.ServeTCP(t, server+":0")
-	if got, err := c.pod.DialTCP(at.String(), 5*time.Second); err != nil || !strings.HasPrefix(got, "outside saw 10.89.0.") {
+	if got, err := c.pod.DialTCP(at.String(), netlab.Patience); err != nil || !strings.HasPrefix(got, "outside saw 10.89.0.") {
 		t.Errorf("through the second network: %q, %v", got, err)
 	}
 	c.remove(t)
@@ -136,13 +135,13 @@ func TestGoCNIDualStack(t *testing.T) {
 	}
 	for from, to := range map[string]string{netlab.HostIPv4: netlab.OutsideIPv4, netlab.HostIPv6: netlab.OutsideIPv6} {
 		server := g.outside.ServeTCP(t, netip.AddrPortFrom(netip.MustParseAddr(to), 0).String())
-		if got, err := c.pod.DialTCP(server.String(), 5*time.Second); err != nil || got != "outside saw "+from {
+		if got, err := c.pod.DialTCP(server.String(), netlab.Patience); err != nil || got != "outside saw "+from {
 			t.Errorf("the container was answered %q, %v from outside, which should see %s", got, err, from)
 		}
 	}
 	c.remove(t)
 	for _, address := range published {
-		if page, err := fetch(g.outside.Namespace, address); err == nil {
+		if page, err := fetch(g.outside.Namespace, address, silence); err == nil {
 			t.Errorf("http://%s/ still answers: %q", address, page)
 		}
 	}

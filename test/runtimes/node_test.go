@@ -39,9 +39,6 @@ const (
 	somaxconn = "513"
 )
 
-// commandTimeout bounds one invocation of a program; a runtime takes about a second for its slowest.
-const commandTimeout = time.Minute
-
 // node is a host with the plugins, the network and the image in place, and somebody outside.
 type node struct {
 	*netlab.Host
@@ -171,7 +168,7 @@ func (n *node) linkPlugins(t *testing.T, dir string) {
 // run runs a program on the node and returns what it printed, without the space around it. A failure ends the test.
 func (n *node) run(t *testing.T, program string, args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), netlab.Patience)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.WaitDelay = time.Second // for a container that keeps the pipe open

@@ -169,7 +169,7 @@ func (n *operatorNode) populate(t *testing.T) {
 // cnictl runs the tool: its exit code, and all that it prints.
 func (n *operatorNode) cnictl(t *testing.T, args ...string) (code int, printed string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), commandTimeout)
+	ctx, cancel := context.WithTimeout(t.Context(), netlab.Patience)
 	defer cancel()
 	var out bytes.Buffer
 	cmd := exec.CommandContext(ctx, netlab.Cnictl(t), args...)

@@ -35,7 +35,7 @@ func TestPodmanMany(t *testing.T) {
 		t.Errorf("%d containers have %d addresses: %q", count, got, addresses)
 	}
 	atOnce(t, count, func(i int) error {
-		_, err := fetch(p.outside.Namespace, netlab.HostIPv4+":"+port(i))
+		_, err := fetch(p.outside.Namespace, netlab.HostIPv4+":"+port(i), netlab.Patience)
 		return err
 	})
 	atOnce(t, count, func(i int) error {

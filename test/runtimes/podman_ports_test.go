@@ -59,7 +59,7 @@ func TestPodmanPod(t *testing.T) {
 			p.run(t, "podman", "pod", "start", "pod")
 		}
 		netlab.Eventually(t, func() error {
-			_, err := fetch(p.Namespace, "127.0.0.1:8080")
+			_, err := fetch(p.Namespace, "127.0.0.1:8080", silence)
 			return err
 		})
 		p.checkPublished(t, "8080")
@@ -77,7 +77,7 @@ func TestPodmanPod(t *testing.T) {
 // checkNoPage checks that nothing answers at an address.
 func checkNoPage(t *testing.T, from netlab.Namespace, address string) {
 	t.Helper()
-	page, err := fetch(from, address)
+	page, err := fetch(from, address, silence)
 	if err == nil {
 		t.Errorf("from %s, %s answers: %q", from.Name(), address, page)
 		return

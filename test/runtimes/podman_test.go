@@ -148,7 +148,7 @@ func (p *podmanNode) checkNothingLeft(t *testing.T) {
 // pageFrom asks for the page from inside a container. busybox's wget does not work when it is linked statically.
 func pageFrom(t *testing.T, c container, address string, port int) {
 	t.Helper()
-	got := c.exec(t, fmt.Sprintf(`printf 'GET / HTTP/1.0\r\n\r\n' | nc -w 5 %s %d`, address, port))
+	got := c.exec(t, fmt.Sprintf(`printf 'GET / HTTP/1.0\r\n\r\n' | nc -w %v %s %d`, netlab.Patience.Seconds(), address, port))
 	t.Logf("from container %s, %s port %d: %q", c.address, address, port, got)
 	if !strings.HasSuffix(got, strings.TrimSpace(pageBody)) {
 		t.Errorf("container %s was answered %q from %s port %d, want the page", c.address, got, address, port)
@@ -159,7 +159,7 @@ func pageFrom(t *testing.T, c container, address string, port int) {
 func (n *node) checkReaches(t *testing.T, c container, outside, node string) {
 	t.Helper()
 	server := n.outside.ServeTCP(t, net.JoinHostPort(outside, "0"))
-	if got, want := c.exec(t, fmt.Sprintf("echo hello | nc -w 5 %s %d", server.Addr(), server.Port())), "outside saw "+node; got != want {
+	if got, want := c.exec(t, fmt.Sprintf("echo hello | nc -w %v %s %d", netlab.Patience.Seconds(), server.Addr(), server.Port())), "outside saw "+node; got != want {
 		t.Errorf("the container was answered %q from outside, want %q", got, want)
 	}
 }

@@ -14,10 +14,7 @@ import (
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
-const (
-	agentSocket = "/run/cnibox-agent/agent.sock"
-	limit       = 2 * time.Minute // this machine is slow
-)
+const agentSocket = "/run/cnibox-agent/agent.sock"
 
 // until waits until a script succeeds beside systemd, and fails the test with what it printed last.
 func until(t *testing.T, script string) {
@@ -38,7 +35,7 @@ func until(t *testing.T, script string) {
 
 // clientOf returns a client of a socket that waits as long as it takes.
 func clientOf(socket string) *http.Client {
-	return &http.Client{Timeout: limit, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+	return &http.Client{Timeout: netlab.Patience, Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 		return new(net.Dialer).DialContext(ctx, "unix", socket)
 	}}}
 }

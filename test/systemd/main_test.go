@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 func TestMain(m *testing.M) {
@@ -98,11 +100,11 @@ func boot() error {
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- systemd.Wait() }()
-	for { // on a busy machine it takes minutes
+	for ; ; netlab.Pause(200 * time.Millisecond) { // on a busy machine it takes minutes
 		select {
 		case err := <-ended:
 			return fmt.Errorf("it has ended: %w", err)
-		case <-time.After(200 * time.Millisecond):
+		default:
 		}
 		found, _ := exec.Command("pgrep", "-x", "systemd").Output()
 		if pid = strings.TrimSpace(string(found)); pid == "" {

@@ -191,7 +191,7 @@ func (j *journey) allWork(t *testing.T) {
 		}
 		j.reached(t, a)
 		for from, to := range map[netip.Addr]string{a.v4: netlab.OutsideIPv4, a.v6: netlab.OutsideIPv6} {
-			if _, err := a.pod.Output(a.pod.Command("ping", "-n", "-c", "1", "-W", "10", "-I", from.String(), to)); err != nil {
+			if _, err := a.pod.Output(a.pod.Command("ping", "-n", "-c", "1", "-W", fmt.Sprint(netlab.Patience.Seconds()), "-I", from.String(), to)); err != nil {
 				t.Errorf("%s to the outside: %v", a, err)
 			}
 		}
@@ -201,11 +201,11 @@ func (j *journey) allWork(t *testing.T) {
 				continue
 			}
 			for _, address := range []netip.Addr{b.v4, b.v6} {
-				if err := a.pod.Ping(address.String(), timeout); err != nil {
+				if err := a.pod.Ping(address.String(), netlab.Patience); err != nil {
 					t.Errorf("%s to %s: %v", a, b, err)
 				}
 			}
-			if answer, err := b.pod.DialTCP(published, timeout); err != nil || !strings.HasPrefix(answer, a.pod.Name()+" ") {
+			if answer, err := b.pod.DialTCP(published, netlab.Patience); err != nil || !strings.HasPrefix(answer, a.pod.Name()+" ") {
 				t.Errorf("%s at its published port from %s: %q, %v", a, b, answer, err)
 			}
 		}

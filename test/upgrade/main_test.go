@@ -2,15 +2,11 @@ package upgrade
 
 import (
 	"testing"
-	"time"
 
 	"github.com/cnibox/cnibox/test/netlab"
 )
 
 func TestMain(m *testing.M) { netlab.Main(m) }
-
-// timeout is how long a packet may take on a busy machine.
-const timeout = 10 * time.Second
 
 // origin is a version of the reference plugins with one of its backends.
 type origin struct {

@@ -160,7 +160,7 @@ func (n *node) reached(t testing.TB, a *attachment) {
 	}
 	for _, host := range []string{netlab.HostIPv4, netlab.HostIPv6} {
 		target := netip.AddrPortFrom(netip.MustParseAddr(host), uint16(a.port)).String()
-		answer, err := n.outside.DialTCP(target, timeout)
+		answer, err := n.outside.DialTCP(target, netlab.Patience)
 		if err != nil || !strings.HasPrefix(answer, a.pod.Name()+" ") {
 			t.Errorf("%s at %s: %q, %v", a, target, answer, err)
 		}

@@ -141,8 +141,9 @@ func TestSilentBus(t *testing.T) {
 			before := runtime.NumGoroutine()
 			gone := errors.New("the caller went home")
 			cancelled, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(10*time.Millisecond, func() { cancel(gone) })
-			late, cancelLate := context.WithTimeout(ctx, 10*time.Millisecond)
+			const silence = 10 * time.Millisecond
+			time.AfterFunc(silence, func() { cancel(gone) })
+			late, cancelLate := context.WithTimeout(ctx, silence)
 			defer cancelLate()
 			l.Do(func() {
 				if _, err := Running(cancelled); !errors.Is(err, gone) {

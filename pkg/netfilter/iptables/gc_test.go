@@ -9,7 +9,6 @@ import (
 	"slices"
 	"syscall"
 	"testing"
-	"time"
 
 	"github.com/containernetworking/cni/pkg/types"
 
@@ -96,18 +95,25 @@ func TestHangingProgram(t *testing.T) {
 	for _, program := range []string{"ip6tables-restore", "iptables"} {
 		eachFlavour(t, func(t *testing.T, n *node) {
 			dir := t.TempDir()
-			must(t, os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\nexec sleep 60\n"), 0o755))
+			must(t, os.WriteFile(filepath.Join(dir, program), []byte("#!/bin/sh\n: >"+filepath.Join(dir, "hangs")+"\nexec sleep 1000\n"), 0o755))
 			save, err := exec.LookPath("ip6tables-save")
 			must(t, err)
 			must(t, os.Symlink(save, filepath.Join(dir, "ip6tables-save")))
 			t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
-			late, cancel := context.WithTimeout(ctx, 3*time.Second)
-			defer cancel()
+			call, end := context.WithCancel(ctx)
+			defer end()
+			go func() {
+				_ = netlab.Await(func() error {
+					_, err := os.Stat(filepath.Join(dir, "hangs"))
+					return err
+				})
+				end()
+			}()
 			ports := publish(t, "tcp/8080=10.88.0.2:80", "tcp/8080=[fd00::2]:80")
 			if program == "iptables" {
 				ports.Inside = "lan0"
 			}
-			wantError(t, n.try(func() error { return on(t).Add(late, PortMapRules(keyOf("a"), ports)) }), program, context.DeadlineExceeded.Error())
+			wantError(t, n.try(func() error { return on(t).Add(call, PortMapRules(keyOf("a"), ports)) }), program, context.Canceled.Error())
 			same(t, "left over", n.kept(t)+lines(n.rules(t, &ipv4, "nat"), portsPrefix), "")
 		})
 	}

@@ -16,7 +16,6 @@ import (
 )
 
 func TestCallContextEndsWithTheTime(t *testing.T) {
-	const limit = 20 * time.Millisecond
 	for name, notice := range map[string]func(context.Context){
 		"who waits": func(c context.Context) { <-c.Done() },
 		"who asks": func(c context.Context) {
@@ -24,10 +23,10 @@ func TestCallContextEndsWithTheTime(t *testing.T) {
 				runtime.Gosched()
 			}
 		},
-		"who waits late": func(c context.Context) { netlab.Pause(limit); <-c.Done() },
+		"who waits late": func(c context.Context) { netlab.Pause(20 * time.Millisecond); <-c.Done() },
 	} {
 		t.Run(name, func(t *testing.T) {
-			c, end := callContext(plugin.Add, limit)
+			c, end := callContext(plugin.Add, 20*time.Millisecond)
 			defer end()
 			notice(c)
 			if err := c.Err(); !errors.Is(err, context.DeadlineExceeded) {
@@ -48,7 +47,7 @@ func TestCallContextHasDescendants(t *testing.T) {
 		t.Fatalf("%v before the time is up", err)
 	}
 	type key struct{}
-	derived, cancel := context.WithTimeout(context.WithValue(c, key{}, "value"), time.Hour)
+	derived, cancel := context.WithTimeout(context.WithValue(c, key{}, "value"), netlab.Patience)
 	defer cancel()
 	if d, ok := derived.Deadline(); !ok || time.Until(d) > time.Minute {
 		t.Errorf("deadline %v", d)

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/cnibox/cnibox/test/netlab"
 )
 
 // Killed is the exit code of a tracer that has killed the command.
@@ -47,7 +49,7 @@ func (p *point) isReached(what string) bool {
 // wait makes the file, and waits until it is gone.
 func (p *point) wait() {
 	err := os.WriteFile(p.file, nil, 0o600)
-	for ; err == nil; time.Sleep(10 * time.Millisecond) {
+	for ; err == nil; netlab.Pause(10 * time.Millisecond) {
 		_, err = os.Stat(p.file)
 	}
 }

@@ -39,8 +39,7 @@ func execute(args []string) error {
 	if len(args) != 4 {
 		return errors.New("usage: kubelet SOCKET CGROUP run FILE | kubelet SOCKET CGROUP remove ID")
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 2*time.Minute)
-	defer cancel()
+	ctx := context.Background() // whoever starts it ends it, too
 	connection, err := grpc.NewClient("unix://"+args[0], grpc.WithTransportCredentials(insecure.NewCredentials()))
 	if err != nil {
 		return err

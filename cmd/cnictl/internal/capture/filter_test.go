@@ -5,7 +5,6 @@ import (
 	"net/netip"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/gopacket/gopacket"
 	"github.com/gopacket/gopacket/layers"
@@ -56,7 +55,6 @@ func TestFilter(t *testing.T) {
 // captured.
 func kindsSeen(t *testing.T, host *netlab.Host, filter []bpf.RawInstruction) (kinds []string) {
 	t.Helper()
-	const timeout = 10 * time.Second
 	addresses := []string{"127.0.0.9", "[::1]"}
 	for _, a := range addresses {
 		host.ServeUDP(t, a+":4000")
@@ -68,9 +66,9 @@ func kindsSeen(t *testing.T, host *netlab.Host, filter []bpf.RawInstruction) (ki
 	}
 	defer s.Close()
 	for _, a := range addresses {
-		_, err := host.DialUDP(a+":4000", timeout)
-		_, err2 := host.DialTCP(a+":5000", timeout)
-		if err := errors.Join(err, err2, host.Ping(strings.Trim(a, "[]"), timeout)); err != nil {
+		_, err := host.DialUDP(a+":4000", netlab.Patience)
+		_, err2 := host.DialTCP(a+":5000", netlab.Patience)
+		if err := errors.Join(err, err2, host.Ping(strings.Trim(a, "[]"), netlab.Patience)); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -180,12 +180,11 @@ func FuzzRestore(f *testing.F) {
 
 // TestTimes is when leases are extended.
 func TestTimes(t *testing.T) {
-	const hour = time.Hour
 	for _, c := range []struct{ renew, rebind, end, wantRenew, wantRebind, wantEnd time.Duration }{
-		{0, 0, 8 * hour, 4 * hour, 7 * hour, 8 * hour},
-		{hour, 2 * hour, 8 * hour, hour, 2 * hour, 8 * hour},
-		{7 * hour, hour, 8 * hour, 4 * hour, 7 * hour, 8 * hour}, // not in order
-		{hour, 9 * hour, 8 * hour, 4 * hour, 7 * hour, 8 * hour},
+		{0, 0, 8 * time.Hour, 4 * time.Hour, 7 * time.Hour, 8 * time.Hour},
+		{time.Hour, 2 * time.Hour, 8 * time.Hour, time.Hour, 2 * time.Hour, 8 * time.Hour},
+		{7 * time.Hour, time.Hour, 8 * time.Hour, 4 * time.Hour, 7 * time.Hour, 8 * time.Hour}, // not in order
+		{time.Hour, 9 * time.Hour, 8 * time.Hour, 4 * time.Hour, 7 * time.Hour, 8 * time.Hour},
 		{0, 0, 0, minTime / 2, minTime / 8 * 7, minTime},
 	} {
 		h := &holding{}
@@ -194,21 +193,21 @@ func TestTimes(t *testing.T) {
 			t.Errorf("%+v: got %v, %v, %v", c, h.renew, h.rebind, h.end)
 		}
 	}
-	h := &holding{since: time.Minute, renew: 4 * hour, rebind: 7 * hour, end: 8 * hour}
+	h := &holding{since: time.Minute, renew: 4 * time.Hour, rebind: 7 * time.Hour, end: 8 * time.Hour}
 	for _, c := range []struct {
 		age   time.Duration
 		tried phase
 		phase phase
 		pause time.Duration
 	}{
-		{hour, fresh, fresh, 3 * hour},
-		{4 * hour, fresh, renewing, 0},
-		{5 * hour, renewing, renewing, hour},
-		{7*hour - 15*time.Second, renewing, renewing, minPause},
-		{7*hour - time.Second, renewing, renewing, time.Second},
-		{7 * hour, renewing, rebinding, 0},
-		{7*hour + hour/2, rebinding, rebinding, hour / 4},
-		{9 * hour, rebinding, expired, 0},
+		{time.Hour, fresh, fresh, 3 * time.Hour},
+		{4 * time.Hour, fresh, renewing, 0},
+		{5 * time.Hour, renewing, renewing, time.Hour},
+		{7*time.Hour - 15*time.Second, renewing, renewing, minPause},
+		{7*time.Hour - time.Second, renewing, renewing, time.Second},
+		{7 * time.Hour, renewing, rebinding, 0},
+		{7*time.Hour + time.Hour/2, rebinding, rebinding, time.Hour / 4},
+		{9 * time.Hour, rebinding, expired, 0},
 	} {
 		now := h.since + c.age
 		if phase, pause := h.phase(now), h.pause(now, c.tried); phase != c.phase || pause != c.pause {

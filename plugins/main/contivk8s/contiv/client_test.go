@@ -177,7 +177,8 @@ func TestDialWaitsForADaemonThatStarts(t *testing.T) {
 // A server that says nothing is waited for until the call ends.
 func TestPostEndsWithTheCall(t *testing.T) {
 	_, socket := listen(t)
-	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, errors.New("out of time"))
+	const silence = 50 * time.Millisecond
+	ctx, cancel := context.WithTimeoutCause(t.Context(), silence, errors.New("out of time"))
 	defer cancel()
 	if _, err := dial(t, ctx, socket).Post(AddPath, Request{}, -1, ""); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("got %v", err)

@@ -135,7 +135,7 @@ func TestLockDeletions(t *testing.T) {
 		t.Error("two have the lock")
 	}
 	first.Release()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), netlab.Patience)
 	defer cancel()
 	second, err := LockDeletions(ctx, time.Minute)
 	must(t, err)

@@ -157,10 +157,9 @@ func TestPrograms(t *testing.T) {
 	}
 	t.Setenv("PATH", dir+":"+os.Getenv("PATH"))
 	t.Setenv("CNI_TEST_SECRET", "swordfish")
-	const most = 100 * time.Millisecond
 	m := readParts(t.Context(), Options{}, []Part{
 		prints("end", time.Minute, time.Minute, []command{{"a.txt", "well x"}, {"a.txt", "no-such"}, {"a.txt", "fails"}, {"b.txt", "env"}, {"c.txt", "chatty"}}),
-		prints("late", time.Minute, most, []command{{"d.txt", "hangs"}}),
+		prints("late", time.Minute, 100*time.Millisecond, []command{{"d.txt", "hangs"}}),
 	})
 	end, late := m.Parts[0], m.Parts[1]
 	for i, want := range []string{"$ well x\nx\naside\n$ fails\nsome\nwhy\n", "$ env\nC none\n"} {
