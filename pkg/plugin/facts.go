@@ -50,9 +50,6 @@ type Facts struct {
 	// The things that have to be on the host besides it.
 	Daemon  *Daemon
 	Subnets *SubnetFile
-
-	// ReplacedByOthers says that programs write files of this plugin's name: through a link they would hit cnibox.
-	ReplacedByOthers bool
 }
 
 // Daemon is what a plugin asks, in the same file as the plugin.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"fmt"
 	"io/fs"
@@ -8,28 +9,27 @@ import (
 	"path/filepath"
 	"slices"
 
+	"github.com/cnibox/cnibox/pkg/operator/stub"
+	"github.com/cnibox/cnibox/pkg/process/layout"
 	"github.com/cnibox/cnibox/plugins"
 )
-
-// isWrittenByOthers reports whether a plugin is a copy in each archive, as `cnictl install` has it: kube-flannel's `cp -f flannel` would write through a link
-// into cnibox itself.
-func isWrittenByOthers(name string) bool { return plugins.All.Find(name).Facts(nil).ReplacedByOthers }
 
 // archives packs for each architecture what stands for the reference plugins' archive, in two forms, and the programs with their manual.
 func archives(r Release) error {
 	for _, arch := range r.Arches {
 		dir := filepath.Join(r.Tree, "linux-"+arch)
-		cnibox, errBinary := os.ReadFile(filepath.Join(dir, "cnibox"))
+		stubs, errStubs := pluginFiles(r, arch, false)
+		copies, errCopies := pluginFiles(r, arch, true)
 		tools, errTools := files(dir, programs...)
 		about, errAbout := files(filepath.Join(r.Tree, "share/doc"), "LICENSE", "README.md", noticesFile)
 		manual, errManual := files(filepath.Join(r.Tree, "share"), ".")
 		units, errUnits := files(filepath.Join(r.Source, "dist"), "systemd")
-		if err := cmp.Or(errBinary, errTools, errAbout, errManual, errUnits); err != nil {
+		if err := cmp.Or(errStubs, errCopies, errTools, errAbout, errManual, errUnits); err != nil {
 			return err
 		}
 		for name, entries := range map[string][]entry{
-			"cni-plugins-linux-%s-%s.tgz":        slices.Concat(about, names(cnibox, false)),
-			"cni-plugins-linux-%s-%s-copies.tgz": slices.Concat(about, names(cnibox, true)),
+			"cni-plugins-linux-%s-%s.tgz":        slices.Concat(about, stubs),
+			"cni-plugins-linux-%s-%s-copies.tgz": slices.Concat(about, copies),
 			"cnibox-linux-%s-%s.tgz":             slices.Concat(tools, manual, units),
 		} {
 			path := filepath.Join(r.Out, fmt.Sprintf(name, arch, r.Version))
@@ -52,17 +52,41 @@ type entry struct {
 	link    string // where a symbolic link leads; "" is a file
 }
 
-// names are cnibox and each plugin's name, as a link to it or a copy. cnibox comes first, so that no link leads nowhere.
-func names(cnibox []byte, copies bool) []entry {
+// whole is the plugin that is a copy of cnibox wherever the others are stubs, which run it where cnibox is not.
+var whole = layout.Programs[1]
+
+// pluginFiles are cnibox and each plugin's file as `cnictl install` makes them, of cnibox itself. cnibox comes first, so that no stub is alone.
+func pluginFiles(r Release, arch string, copies bool) ([]entry, error) {
+	dir := filepath.Join(r.Tree, "linux-"+arch)
+	cnibox, errBinary := os.ReadFile(filepath.Join(dir, "cnibox"))
+	stubs, errStubs := makeStub(dir, "cnibox")
+	if err := cmp.Or(errBinary, errStubs); err != nil {
+		return nil, err
+	}
+	copied := bytes.Clone(cnibox)
+	layout.Mark(copied, layout.Whole)
 	list := []entry{{name: "cnibox", mode: 0o755, content: cnibox}}
 	for _, name := range slices.Sorted(slices.Values(plugins.All.Names())) {
-		if copies || isWrittenByOthers(name) {
-			list = append(list, entry{name: name, mode: 0o755, content: cnibox})
-		} else {
-			list = append(list, entry{name: name, mode: 0o777, link: "cnibox"})
+		content := stubs
+		if copies || name == whole {
+			content = copied
 		}
+		list = append(list, entry{name: name, mode: 0o755, content: content})
 	}
-	return list
+	return list, nil
+}
+
+// makeStub makes a stub of a binary for the architecture of the programs in dir.
+func makeStub(dir, binary string) ([]byte, error) {
+	cnictl, err := os.ReadFile(filepath.Join(dir, "cnictl"))
+	if err != nil {
+		return nil, err
+	}
+	made, err := stub.Make(cnictl, stub.Programs(binary)...)
+	if err != nil {
+		return nil, fmt.Errorf("%s/cnictl: %w", dir, err)
+	}
+	return made, nil
 }
 
 // files reads the files that are named, and those in the directories that are, by their names in dir. WalkDir sorts them.

@@ -4,6 +4,7 @@ import (
 	"archive/tar"
 	"compress/gzip"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -26,7 +27,7 @@ func pack(t *testing.T) string {
 		"share/doc/LICENSE": 0o644, "share/doc/README.md": 0o644, "share/doc/" + noticesFile: 0o644,
 	} {
 		path = filepath.Join(r.Tree, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(filepath.Base(path)), mode)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(standIn(filepath.Base(path))), mode)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -34,6 +35,15 @@ func pack(t *testing.T) string {
 		t.Fatal(err)
 	}
 	return r.Out
+}
+
+// standIn returns what a program of that name has at least: a head, and cnictl the code of stubs.
+func standIn(name string) string {
+	text := fmt.Sprintf("\x7fELF\x02\x01%-2000s", name)
+	for _, b := range []byte("\xC9\xB0\xC5\xA1 \xA1\xC5\xB0\xC9") {
+		text += strings.Repeat(string([]byte{b}), 4)
+	}
+	return text
 }
 
 // headers reads the headers of an archive.
@@ -80,12 +90,11 @@ func TestArchives(t *testing.T) {
 			}
 			name := strings.TrimPrefix(h.Name, "./")
 			isPlugin := slices.Contains(plugins.All.Names(), name)
-			isLink := h.Typeflag == tar.TypeSymlink
-			if isLink != (isPlugin && !copies && name != "flannel") || isLink && h.Linkname != "cnibox" {
-				t.Errorf("%s: %s is of type %q and leads to %q", archive, h.Name, h.Typeflag, h.Linkname)
+			if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir || isPlugin && (h.Size < 1000) != (!copies && name != "host-local") {
+				t.Errorf("%s: %s is of type %q and %d bytes", archive, h.Name, h.Typeflag, h.Size)
 			}
 			executable := h.Typeflag == tar.TypeDir || isPlugin || slices.Contains(programs, name)
-			if want := map[bool]int64{true: 0o755, false: 0o644}[executable]; !isLink && h.Mode != want {
+			if want := map[bool]int64{true: 0o755, false: 0o644}[executable]; h.Mode != want {
 				t.Errorf("%s: %s has mode %o, want %o", archive, h.Name, h.Mode, want)
 			}
 		}

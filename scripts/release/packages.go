@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -22,7 +21,7 @@ import (
 
 const maintainer = "The cnibox maintainers <cnibox@users.noreply.github.com>"
 
-// packages makes for each architecture two packages for Debian, and the same two for Fedora: cnibox, and cnibox-opt with links in /opt/cni/bin.
+// packages makes for each architecture two packages for Debian, and the same two for Fedora: cnibox, and cnibox-opt with the plugins in /opt/cni/bin.
 func packages(r Release) error {
 	for _, arch := range r.Arches {
 		for _, format := range []string{"deb", "rpm"} {
@@ -57,18 +56,15 @@ nerdctl find them. cnictl shows, checks and repairs the networks.`)
 	return cmp.Or(addScripts(r, info, dir), writePackage(r, info, list, format, dir))
 }
 
-// inOpt makes cnibox-opt: links, and one copy, see isWrittenByOthers. It stands for the package that the kubelet's depends on.
+// inOpt makes cnibox-opt: the same plugins once more, as a pod may see that directory alone. It stands for the package that the kubelet's depends on.
 func inOpt(r Release, arch, format, dir string) error {
-	list := links("opt/cni/bin")
-	at := slices.IndexFunc(list, func(e entry) bool { return isWrittenByOthers(path.Base(e.name)) })
-	content, err := os.ReadFile(filepath.Join(r.Tree, "linux-"+arch, "cnibox"))
+	list, err := pluginsIn(r, arch, "opt/cni/bin")
 	if err != nil {
 		return err
 	}
-	list[at] = entry{name: list[at].name, mode: 0o755, content: content}
 	info := packageInfo(r, arch, format, "cnibox-opt", `CNI plugins in /opt/cni/bin
-Links to the plugins of cnibox in the directory in which containerd and the
-kubelet look for them, if they are not configured otherwise.`)
+The plugins of cnibox in the directory in which containerd and the kubelet look
+for them, if they are not configured otherwise.`)
 	info.Depends = []string{is(format, "cnibox", version(r)+"-1")}
 	info.Provides = []string{is(format, "kubernetes-cni", replaced())}
 	info.Conflicts = []string{"kubernetes-cni"}
@@ -163,7 +159,7 @@ func addScripts(r Release, info *nfpm.Info, dir string) error {
 }
 
 // ownDirs are directories that may be of nobody else: rpm leaves them when a package goes, if it is not told.
-var ownDirs = []string{"opt/cni", "opt/cni/bin", "usr/libexec/cni", "usr/libexec/cnibox", "usr/lib/NetworkManager", "usr/lib/NetworkManager/conf.d",
+var ownDirs = []string{"opt/cni", "opt/cni/bin", "usr/lib/cni", "usr/libexec/cni", "usr/lib/NetworkManager", "usr/lib/NetworkManager/conf.d",
 	"usr/share/doc/cnibox", "usr/share/doc/cnibox-opt", "usr/share/licenses/cnibox"}
 
 // writePackage writes a package under the name that its kind of system gives it. nfpm takes what is in it from files.

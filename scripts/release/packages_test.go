@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 	"github.com/cnibox/cnibox/plugins"
 )
 
@@ -49,22 +50,9 @@ func TestPackages(t *testing.T) {
 			}
 			for _, at := range c.plugins {
 				for _, name := range append([]string{"cnibox", "etcd"}, plugins.All.Names()...) {
-					target, err := os.Readlink(filepath.Join(dir, at, name))
-					if at == "opt/cni/bin" && isWrittenByOthers(name) {
-						if err == nil {
-							t.Errorf("%s: %s/%s is a link", path, at, name)
-						}
-						continue
-					}
-					if !filepath.IsAbs(target) {
-						target = filepath.Join("/", at, target)
-					}
-					want := "/" + program
-					if name == "etcd" {
-						want = "/" + etcdProgram
-					}
-					if target != want {
-						t.Errorf("%s: %s/%s leads to %q: %v", path, at, name, target, err)
+					f := pluginfile.Identify(filepath.Join(dir, at, name))
+					if info, err := os.Lstat(filepath.Join(dir, at, name)); err != nil || !info.Mode().IsRegular() || f.Origin != pluginfile.Ours || f.Version() == "" {
+						t.Errorf("%s: %s/%s: %v, %v, %+v", path, at, name, info, err, f)
 					}
 				}
 			}

@@ -5,22 +5,19 @@ import (
 	"cmp"
 	"compress/gzip"
 	"fmt"
+	"os"
 	"path"
 	"path/filepath"
 	"slices"
 	"strings"
 
 	"github.com/cnibox/cnibox/pkg/ipam/shared"
-	"github.com/cnibox/cnibox/plugins"
+	"github.com/cnibox/cnibox/pkg/operator/pluginfile"
 )
-
-// program is where a system has cnibox, and etcdProgram where it has the plugin that is a program of its own. Links in the directories that runtimes
-// look in lead to them.
-const program, etcdProgram = "usr/libexec/cnibox/cnibox", "usr/libexec/cnibox/cnibox-etcd"
 
 // place is where a kind of system wants files to be.
 type place struct {
-	plugins    []string // directories of links to the plugins
+	plugins    []string // directories of plugins, of which units use the first
 	zsh        string   // the directory of completion for zsh
 	licences   string   // the directory of licence texts
 	packedDocs bool     // documentation is compressed
@@ -32,18 +29,23 @@ var (
 	ofAny    = place{plugins: []string{"usr/lib/cni", "usr/libexec/cni"}, zsh: "usr/share/zsh/site-functions", licences: "usr/share/licenses/cnibox"}
 )
 
-// system returns what a system has of cnibox: the programs, links to the plugins, units and other settings, and what is to be read.
+// system returns what a system has of cnibox: cnictl, the plugins, units and other settings, and what is to be read.
 func system(r Release, arch string, p place) ([]entry, error) {
 	built, errBuilt := files(filepath.Join(r.Tree, "linux-"+arch), programs...)
-	settings, errSettings := settings(r)
+	settings, errSettings := settings(r, "/"+p.plugins[0]+"/cnibox")
 	share, errShare := files(filepath.Join(r.Tree, "share"), ".")
 	if err := cmp.Or(errBuilt, errSettings, errShare); err != nil {
 		return nil, err
 	}
-	built[0].name, built[1].name, built[2].name = program, etcdProgram, "usr/bin/cnictl"
-	list := append(built, settings...)
+	cnictl := built[slices.IndexFunc(built, func(e entry) bool { return e.name == "cnictl" })]
+	cnictl.name = "usr/bin/cnictl"
+	list := append([]entry{cnictl}, settings...)
 	for _, dir := range p.plugins {
-		list = append(list, links(dir)...)
+		plugins, err := pluginsIn(r, arch, dir)
+		if err != nil {
+			return nil, err
+		}
+		list = append(list, plugins...)
 	}
 	for _, e := range share {
 		e.name = p.shared(e.name)
@@ -75,24 +77,24 @@ func (p place) shared(name string) string {
 	return "usr/share/" + name
 }
 
-// links are cnibox and each plugin's name in a directory, as links to the programs: relative ones within /usr.
-func links(dir string) (list []entry) {
-	for _, name := range append([]string{"cnibox"}, slices.Sorted(slices.Values(plugins.All.Names()))...) {
-		list = append(list, linkTo(program, dir, name))
+// pluginsIn are all plugins in a directory, with the one that is a program of its own. Nothing leads out of the directory.
+func pluginsIn(r Release, arch, dir string) ([]entry, error) {
+	tree := filepath.Join(r.Tree, "linux-"+arch)
+	list, err := pluginFiles(r, arch, false)
+	etcd, errEtcd := os.ReadFile(filepath.Join(tree, pluginfile.EtcdBinary))
+	stubs, errStubs := makeStub(tree, pluginfile.EtcdBinary)
+	if err := cmp.Or(err, errEtcd, errStubs); err != nil {
+		return nil, err
 	}
-	return append(list, linkTo(etcdProgram, dir, shared.Plugin))
+	list = append(list, entry{name: pluginfile.EtcdBinary, mode: 0o755, content: etcd}, entry{name: shared.Plugin, mode: 0o755, content: stubs})
+	for i := range list {
+		list[i].name = dir + "/" + list[i].name
+	}
+	return list, nil
 }
 
-func linkTo(program, dir, name string) entry {
-	target, err := filepath.Rel(dir, program)
-	if err != nil || !strings.HasPrefix(dir, "usr/") {
-		target = "/" + program
-	}
-	return entry{name: dir + "/" + name, mode: 0o777, link: target}
-}
-
-// settings are units, and what is said to other daemons, of dist.
-func settings(r Release) (list []entry, err error) {
+// settings are units, which run a cnibox, and what is said to other daemons, of dist.
+func settings(r Release, program string) (list []entry, err error) {
 	for _, folder := range [][2]string{
 		{"systemd", "usr/lib/systemd/system"}, {"network", "usr/lib/systemd/network"},
 		{"NetworkManager", "usr/lib/NetworkManager/conf.d"}, {"tmpfiles", "usr/lib/tmpfiles.d"},
@@ -103,7 +105,7 @@ func settings(r Release) (list []entry, err error) {
 		}
 		for _, e := range found {
 			e.name = folder[1] + "/" + e.name
-			e.content = bytes.ReplaceAll(e.content, []byte("ExecStart=/opt/cni/bin/dhcp daemon"), []byte("ExecStart=/"+program+" dhcp daemon"))
+			e.content = bytes.ReplaceAll(e.content, []byte("ExecStart=/opt/cni/bin/dhcp daemon"), []byte("ExecStart="+program+" dhcp daemon"))
 			list = append(list, e)
 		}
 	}

@@ -191,9 +191,9 @@ func TestInstallPlugins(t *testing.T) {
 	t.Parallel()
 	h := NewHost(t)
 	h.InstallPlugins(t, "bridge", "host-local")
-	links := h.Snapshot(t).Lines("file " + PluginDir + "/")
-	if len(links) != 2 || !strings.HasSuffix(links[0], "bridge Lrwxrwxrwx -> "+Cnibox(t)) {
-		t.Errorf("links are %q", links)
+	files := h.Snapshot(t).Lines("file " + PluginDir + "/")
+	if len(files) != 4 || !strings.Contains(files[0], "bridge -rwxr-xr-x ") || !strings.HasSuffix(files[1], "cnibox Lrwxrwxrwx -> "+Cnibox(t)) {
+		t.Errorf("files are %q", files)
 	}
 	about := h.Exec(t, "bridge", PluginCall{})
 	if about.ExitCode != 0 || !strings.Contains(about.Stdout+about.Stderr, "CNI") {

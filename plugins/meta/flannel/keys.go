@@ -28,8 +28,7 @@ func (Plugin) Facts(o *conf.Object) plugin.Facts {
 			s, err := readSubnet(path)
 			return plugin.Subnets{Own: s.own, MTU: *cmp.Or(s.mtu, new(int))}, err
 		}},
-		Dirs:             []string{defaultDataDir},
-		ReplacedByOthers: true, // kube-flannel's pod copies its own to /opt/cni/bin/flannel whenever it starts
+		Dirs: []string{defaultDataDir},
 	}
 }
 

@@ -25,14 +25,22 @@ CNI_PATH (directories of plugins, separated by ':').`
 // usualBinDirs are where cnibox may be: `cnictl install` and the package cnibox-opt have the first, the package cnibox has one of the others.
 var usualBinDirs = []string{node.DefaultBinDir, "/usr/lib/cni", "/usr/libexec/cni"}
 
+// UsualBinaries are where cnibox may be, by the file's name.
+func UsualBinaries() (paths []string) {
+	for _, dir := range usualBinDirs {
+		paths = append(paths, filepath.Join(dir, pluginfile.Binary))
+	}
+	return paths
+}
+
 // BinDirs returns the directories of plugins where no flag says so.
 func BinDirs() string {
 	if path := os.Getenv("CNI_PATH"); path != "" {
 		return path
 	}
-	for _, dir := range usualBinDirs {
-		if _, err := os.Stat(filepath.Join(dir, pluginfile.Binary)); err == nil {
-			return dir
+	for _, path := range UsualBinaries() {
+		if _, err := os.Stat(path); err == nil {
+			return filepath.Dir(path)
 		}
 	}
 	return node.DefaultBinDir

@@ -32,6 +32,7 @@ func New() *cobra.Command {
 	var (
 		o       Options
 		runtime string
+		repair  bool
 	)
 	cmd := &cobra.Command{
 		Use:   "install --dir DIR | --for RUNTIME",
@@ -62,18 +63,19 @@ there.`,
 		Example: `  cnictl install --dir /opt/cni/bin
   cnictl install --for podman
   cnictl install --dir /opt/cni/bin --only bridge,host-local,portmap,loopback
-  cnictl install --dir /opt/cni/bin --from ./bin/cnibox --force`,
+  cnictl install --dir /opt/cni/bin --from ./bin/cnibox --force
+  cnictl install --dir /opt/cni/bin --repair`,
 		Args: ui.Arguments(0, 0),
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.Dir, "dir", "", "the directory that runtimes look for plugins in, which other commands call --bin-dir")
 	ui.AddOtherName(cmd, "bin-dir", "dir")
 	flags.StringVar(&runtime, "for", "", "install where a runtime looks for plugins: "+strings.Join(runtimes.Names(), ", "))
-	self, _ := os.Executable()
-	flags.StringVar(&o.From, "from", filepath.Join(filepath.Dir(self), pluginfile.Binary), "the cnibox to install")
-	flags.Lookup("from").DefValue = "the one beside cnictl" // in help and manual pages, which are the same on every machine
+	flags.StringVar(&o.From, "from", usualFrom(), "the cnibox to install")
+	flags.Lookup("from").DefValue = "the one beside cnictl, or that of a package" // in help and manual pages, which are the same on every machine
 	flags.StringVar((*string)(&o.Link), "link", string(Links[0]), "what the plugins' files are: stub or copy")
 	flags.StringSliceVar(&o.Names, "only", known.Plugins.Names(), "install only these plugins, separated by commas; those of an earlier install stay")
+	flags.BoolVar(&repair, "repair", false, "put back what install had made and is gone or damaged, and nothing else")
 	flags.BoolVar(&o.Force, "force", false, "replace files of others, and keep them for uninstall")
 	addNetworkFlags(cmd, &o.Network, &o.NetworkDir)
 	ui.AddJSONFlag(cmd)
@@ -83,6 +85,11 @@ there.`,
 		}
 		if err := checkOptions(&o); err != nil {
 			return err
+		}
+		if repair {
+			if err := addInstalled(cmd, &o); err != nil {
+				return err
+			}
 		}
 		if _, err := os.Stat(filepath.Join(filepath.Dir(o.From), pluginfile.EtcdBinary)); err != nil && !cmd.Flags().Changed("only") {
 			o.Names = slices.DeleteFunc(o.Names, func(name string) bool { return name == Etcd })
@@ -98,6 +105,34 @@ there.`,
 		return err
 	}
 	return cmd
+}
+
+// usualFrom returns the cnibox beside cnictl, or else that of a package, whose cnictl is in /usr/bin.
+func usualFrom() string {
+	self, _ := os.Executable()
+	beside := filepath.Join(filepath.Dir(self), pluginfile.Binary)
+	for _, path := range append([]string{beside}, ui.UsualBinaries()...) {
+		if _, err := os.Stat(path); err == nil {
+			return path
+		}
+	}
+	return beside
+}
+
+// addInstalled makes the plugins those that were installed before.
+func addInstalled(cmd *cobra.Command, o *Options) error {
+	if cmd.Flags().Changed("only") || o.Force {
+		return ui.Usagef("--repair excludes --only and --force: it puts back what was installed, and leaves what others have put there")
+	}
+	d, err := open(o.Dir)
+	if err != nil {
+		return err
+	}
+	defer d.close()
+	if o.Names, err = d.readManifest(); err == nil && o.Names == nil {
+		err = fmt.Errorf("%s has no %s: cnictl has installed nothing there", d.path, manifestFile)
+	}
+	return err
 }
 
 // describeAll says what was done.
