@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
 
@@ -25,7 +26,7 @@ func take(r *plugin.Request, l netlink.Link) error {
 	}
 	err = link.Move(l.Attrs().Index, r.NS(), r.IfName, n.name)
 	if link.IsNotFound(err) {
-		return errors.Join(plugin.Errorf("repeat the call: it says which container has it", "%s has just left the host", n.name), state.Remove(n.path))
+		return errors.Join(plugin.CodeErrorf(types.ErrTryAgainLater, "repeat the call: it says which container has it", "%s has just left the host", n.name), state.Remove(n.path))
 	}
 	if err != nil {
 		err = plugin.Errorf("links such as lo and bridges stay in their namespace, and the name, and alternative names, must be free in the container",

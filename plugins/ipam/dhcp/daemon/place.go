@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"net"
 
+	"github.com/containernetworking/cni/pkg/types"
 	"github.com/containernetworking/plugins/pkg/ns"
 	"github.com/vishvananda/netlink"
 	"golang.org/x/sys/unix"
@@ -43,7 +44,7 @@ func findPlace(path, ifName string) (*place, error) {
 	defer n.Close()
 	own, err := netns.IsOwn(n)
 	if own {
-		err = plugin.Errorf("give the container a namespace of its own", "%s is the daemon's own network namespace", path)
+		err = plugin.CodeErrorf(types.ErrInvalidNetNS, "give the container a namespace of its own", "%s is the daemon's own network namespace", path)
 	}
 	if err != nil {
 		return nil, err
@@ -51,7 +52,7 @@ func findPlace(path, ifName string) (*place, error) {
 	return p, n.Do(func(host ns.NetNS) error {
 		l, err := netlink.LinkByName(ifName)
 		if err != nil {
-			return plugin.Errorf("call dhcp through a plugin that makes the interface first, such as bridge or macvlan",
+			return plugin.ConfigError("call dhcp through a plugin that makes the interface first, such as bridge or macvlan",
 				"no interface %s in %s: %w", ifName, path, err)
 		}
 		p.index, p.mac, p.mtu, p.kind = l.Attrs().Index, l.Attrs().HardwareAddr, l.Attrs().MTU, l.Type()
