@@ -91,6 +91,23 @@ func (d *directories) Set(paths string) error {
 	return nil
 }
 
+// AddNetworkFlag gives a command the flag that limits it to a network.
+func AddNetworkFlag(cmd *cobra.Command, name *string, does string) {
+	cmd.Flags().StringVar(name, "network", "", does)
+	Complete(cmd, "network", CompleteNetwork)
+}
+
+// NetworkArgument takes one argument at most, which is short for the flag --network.
+func NetworkArgument(cmd *cobra.Command, args []string) error {
+	if err := Arguments(0, 1)(cmd, args); err != nil || len(args) == 0 {
+		return err
+	}
+	if cmd.Flags().Changed("network") {
+		return Usagef("%q is short for --network, which is given, too", args[0])
+	}
+	return cmd.Flags().Set("network", args[0])
+}
+
 // AddApplyFlag gives a command that only lists what it would do the flag that has it done, and the one that says again that it is not.
 func AddApplyFlag(cmd *cobra.Command, isApplied *bool, does string) {
 	cmd.Flags().BoolVar(isApplied, "apply", false, does)

@@ -55,8 +55,7 @@ same with it and without.
 	flags.DurationVar(&o.Grace, "grace", agent.DefaultGrace, "for how long a container has to be gone before what it leaves is removed")
 	flags.DurationVar(&o.Every, "every", agent.DefaultEvery, "how often everything is looked at")
 	flags.StringVar(&o.Contiv, "contiv", "", "serve contiv's API, which the plugin contivk8s calls, at this `socket`, such as "+contiv.DefaultSocket)
-	flags.StringVar(&o.Network, "network", "", "the network that containers are attached to by contiv's API")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
+	ui.AddNetworkFlag(cmd, &o.Network, "the network that containers are attached to by contiv's API")
 	flags.StringVar(&o.Metrics, "metrics", "", "a TCP `address` at which to serve the metrics to Prometheus, such as 127.0.0.1:9469")
 	addAgentDirFlag(cmd, &o.Dir)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {

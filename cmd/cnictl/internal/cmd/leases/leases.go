@@ -7,7 +7,6 @@ package leases
 import (
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -42,6 +41,7 @@ type kept struct {
 
 func newLeasesKeep() *cobra.Command {
 	var where network.Node
+	var name string
 	cmd := &cobra.Command{
 		Use:   "keep [NETWORK]",
 		Short: "Tell etcd that this host is there, and what was freed while etcd was not to be reached",
@@ -49,15 +49,16 @@ func newLeasesKeep() *cobra.Command {
 not be freed before: of a network, or of all whose addresses are in etcd. The
 agent does so by itself; without it a timer of systemd does.
 `,
-		Example:           "  cnictl leases keep",
-		Args:              ui.Arguments(0, 1),
+		Example:           "  cnictl leases keep\n  cnictl leases keep --network lan",
+		Args:              ui.NetworkArgument,
 		ValidArgsFunction: ui.CompleteNetworks,
 	}
 	ui.NeedsRoot(cmd)
 	ui.AddNodeFlags(cmd, &where.Options)
 	ui.AddJSONFlag(cmd)
-	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		n, name := node.Read(cmd.Context(), where.Options), strings.Join(args, "")
+	ui.AddNetworkFlag(cmd, &name, "only those of this network; NETWORK alone is short for it")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		n := node.Read(cmd.Context(), where.Options)
 		if err := lookup.RequireNetwork(n, where.ConfDir, name); err != nil {
 			return err
 		}

@@ -103,9 +103,8 @@ func (f *showFlags) add(cmd *cobra.Command) {
 	ui.AddNodeFlags(cmd, &f.Options)
 	ui.AddJSONFlag(cmd)
 	flags := cmd.Flags()
-	flags.StringVar(&f.network, "network", "", "of this network only")
+	ui.AddNetworkFlag(cmd, &f.network, "only of this network")
 	flags.BoolVar(&f.watch, "watch", false, "look again each second, until Ctrl-C; where nobody looks, print what has changed")
-	ui.Complete(cmd, "network", ui.CompleteNetwork)
 }
 
 func (f *showFlags) addState(cmd *cobra.Command) {
