@@ -39,12 +39,17 @@ func BinDirs() string {
 }
 
 // AddNodeFlags gives a command the flags of all that read networks, plugins or caches.
-func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
+func AddNodeFlags(cmd *cobra.Command, o *node.Options) { addNodeFlags(cmd, o, true) }
+
+// AddWaitingNodeFlags gives the same to a command that waits for the directory of networks if it is not there.
+func AddWaitingNodeFlags(cmd *cobra.Command, o *node.Options) { addNodeFlags(cmd, o, false) }
+
+func addNodeFlags(cmd *cobra.Command, o *node.Options, isThere bool) {
 	cmd.Long += environment
 	o.ConfDir, o.BinDirs, o.CacheDirs = cmp.Or(os.Getenv("NETCONFPATH"), node.DefaultConfDir), filepath.SplitList(BinDirs()), []string{libcni.CacheDir}
 	o.Plugins, o.Runtimes = known.Plugins, containers.Runtimes
 	flags := cmd.Flags()
-	flags.Var(&directory{path: &o.ConfDir, isRead: cmd.Name() != "agent"}, "conf-dir", "directory of networks")
+	flags.Var(&directory{path: &o.ConfDir, isThere: isThere}, "conf-dir", "directory of networks")
 	flags.Var(&directories{&o.BinDirs, false}, "bin-dir", "directory of plugins; repeatable, or several separated by ':'")
 	flags.Lookup("bin-dir").DefValue = "the first with cnibox of " + strings.Join(usualBinDirs, ", ") // the same on every machine
 	flags.Var(&directories{&o.CacheDirs, false}, "cache-dir", "directory in which libcni keeps results, besides "+strings.Join(node.CacheDirs, " and ")+
@@ -53,9 +58,9 @@ func AddNodeFlags(cmd *cobra.Command, o *node.Options) {
 
 // directory is the value of a flag for one directory.
 type directory struct {
-	path   *string
-	isRead bool // it has to be there: the agent alone waits for one
-	isSet  bool
+	path    *string
+	isThere bool // or else it can't be set
+	isSet   bool
 }
 
 func (d *directory) String() string { return *d.path }
@@ -65,7 +70,7 @@ func (d *directory) Set(path string) error {
 	if d.isSet {
 		return fmt.Errorf("it is given twice, and there can be only one")
 	}
-	if d.isRead {
+	if d.isThere {
 		if info, err := os.Stat(path); err != nil || !info.IsDir() {
 			return fmt.Errorf("there is no such directory")
 		}

@@ -50,7 +50,7 @@ same with it and without.
 		Args: ui.Arguments(0, 0),
 	}
 	ui.NeedsRoot(cmd)
-	ui.AddNodeFlags(cmd, &where.Options)
+	ui.AddWaitingNodeFlags(cmd, &where.Options)
 	flags := cmd.Flags()
 	flags.DurationVar(&o.Grace, "grace", agent.DefaultGrace, "for how long a container has to be gone before what it leaves is removed")
 	flags.DurationVar(&o.Every, "every", agent.DefaultEvery, "how often everything is looked at")
