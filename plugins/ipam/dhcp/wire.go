@@ -39,7 +39,7 @@ type Request struct {
 func (q *Request) Document() *conf.Object {
 	o := conf.New()
 	o.Set("command", string(q.Command))
-	q.Key.Put(o)
+	q.Key.SetIn(o)
 	o.Set("netns", q.Netns)
 	o.Set("args", q.Args)
 	o.Set("ipam", q.IPAM)

@@ -14,9 +14,9 @@ import (
 	"github.com/cnibox/cnibox/pkg/state"
 )
 
-// take moves a device into the container, under the request's interface name. Its alias there is its name on the host, as with the
+// moveIn moves a device into the container, under the request's interface name. Its alias there is its name on the host, as with the
 // reference plugin. If it fails the device is back.
-func take(r *plugin.Request, l netlink.Link) error {
+func moveIn(r *plugin.Request, l netlink.Link) error {
 	n, err := newNote(r, l)
 	if err == nil {
 		err = n.write()

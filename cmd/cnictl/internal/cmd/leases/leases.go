@@ -32,8 +32,8 @@ func New() *cobra.Command {
 	return cmd
 }
 
-// kept is a network whose addresses in etcd were kept, or why they were not.
-type kept struct {
+// renewed is a network whose addresses in etcd were kept, or why they were not.
+type renewed struct {
 	Network string         `json:"network"`
 	Report  *shared.Report `json:"report,omitempty"`
 	Error   string         `json:"error,omitempty"`
@@ -62,13 +62,13 @@ agent does so by itself; without it a timer of systemd does.
 		if err := lookup.RequireNetwork(n, where.ConfDir, name); err != nil {
 			return err
 		}
-		list, failed := []kept{}, false
+		list, failed := []renewed{}, false
 		for _, s := range n.Shared() {
 			if name != "" && s.Name() != name {
 				continue
 			}
-			k := kept{Network: s.Name()}
-			r, err := s.Keep(cmd.Context())
+			k := renewed{Network: s.Name()}
+			r, err := s.Renew(cmd.Context())
 			if k.Report = r; err != nil {
 				k.Report, k.Error, failed = nil, err.Error(), true
 			}
@@ -86,7 +86,7 @@ agent does so by itself; without it a timer of systemd does.
 	return cmd
 }
 
-func describeKept(w io.Writer, list []kept) {
+func describeKept(w io.Writer, list []renewed) {
 	if len(list) == 0 {
 		fmt.Fprintln(w, "no network has its addresses in etcd")
 	}

@@ -207,7 +207,7 @@ func (f *showFlags) unread(n *node.Node) []node.Unread {
 // shownAttachments is what `show` prints.
 type shownAttachments struct {
 	Attachments []*node.Attachment `json:"attachments"`
-	Unowned     []node.Thing       `json:"unowned"`
+	Unowned     []node.Holding     `json:"unowned"`
 	Unread      []node.Unread      `json:"unread"`
 }
 
@@ -217,7 +217,7 @@ func (f *showFlags) attachments(n *node.Node) (shown, error) {
 		list = inOrder(list)
 		sortRows(list, attachmentColumns, f.sort)
 	}
-	s := &shownAttachments{Attachments: list, Unowned: []node.Thing{}, Unread: f.unread(n)}
+	s := &shownAttachments{Attachments: list, Unowned: []node.Holding{}, Unread: f.unread(n)}
 	for _, t := range n.Unowned {
 		if f.network == "" || t.Network == f.network {
 			s.Unowned = append(s.Unowned, t)
