@@ -145,13 +145,13 @@ func askAgent(ctx context.Context, dir string) (*agent.Status, error) {
 
 func describeAgent(w io.Writer, s *agent.Status) {
 	fmt.Fprintf(w, "running      since %s, process %d, version %s\n", s.Since.Format(time.DateTime), s.PID, s.Version)
-	fmt.Fprintf(w, "repaired     %d attachments in %d repairs\n", s.Repaired, s.Repairs)
+	fmt.Fprintf(w, "repaired     %s in %s\n", ui.Counted(s.Repaired, "attachment"), ui.Counted(s.Repairs, "repair"))
 	if l := s.Last; l != nil {
 		fmt.Fprintf(w, "last repair  %s: %s: %d repaired in %.2f s\n", l.Time.Format(time.DateTime), ui.Harmless(l.Hit), l.Outcomes[repair.Repaired], l.Seconds)
 	}
 	fmt.Fprintf(w, "collected    %d, %d could not be\n", s.Collected[collect.Removed], s.Collected[collect.Failed])
 	if count := len(s.Slower); count > 0 {
-		fmt.Fprintf(w, "slower       %d attachments, from which something is taken again and again: %s first\n", count, ui.Harmless(s.Slower[0]))
+		fmt.Fprintf(w, "slower       %s, from which something is taken again and again: %s first\n", ui.Counted(count, "attachment"), ui.Harmless(s.Slower[0]))
 	}
 	for _, name := range slices.Sorted(maps.Keys(s.Findings)) {
 		fmt.Fprintf(w, "%s  %s: %s\n", ui.Bad.Sprint("wrong"), ui.Harmless(name), ui.Harmless(s.Findings[name]))

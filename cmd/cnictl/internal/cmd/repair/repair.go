@@ -176,7 +176,7 @@ func (d *repairDocument) describe(w io.Writer) {
 			counts = append(counts, fmt.Sprintf("%d %s", d.Counts[o], o))
 		}
 	}
-	fmt.Fprintf(w, "%d attachments: %s\n", len(d.Attachments), strings.Join(counts, ", "))
+	fmt.Fprintf(w, "%s: %s\n", ui.Counted(len(d.Attachments), "attachment"), strings.Join(counts, ", "))
 	for _, u := range d.Unread {
 		fmt.Fprintf(w, "note: %s: %s\n", ui.Harmless(u.What), ui.Harmless(u.Why))
 	}
